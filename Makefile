@@ -1,0 +1,56 @@
+# A thin front for CMake and Ninja; `make help` lists what it does.
+BUILD ?= build
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+WERROR := $(if $(filter true 1,$(CI)),ON,OFF)
+CMAKE_FLAGS ?=
+
+# Ninja has its own jobs; what this file does is one thing after another.
+.NOTPARALLEL:
+.PHONY: all build demo test lint format bench install clean help
+
+all: build
+
+build:
+	@scripts/setup.sh build
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_printed
+
+demo: build
+	@if [ -x scripts/demo.sh ]; then EBB_BINARY="$(abspath $(BUILD))/ebb" scripts/demo.sh; \
+	else echo "demo: scripts/demo.sh is not there" >&2; exit 1; fi
+
+test:
+	@scripts/setup.sh test
+	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
+
+lint:
+	@scripts/setup.sh lint
+	@BUILD="$(BUILD)" JOBS="$(JOBS)" scripts/lint.sh
+
+format:
+	@scripts/setup.sh lint
+	@scripts/lint.sh format
+
+bench:
+	@scripts/setup.sh bench
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target bench
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh
+
+install: build
+	@cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+clean:
+	@rm -rf $(BUILD)
+
+help:
+	@echo "make                  build $(BUILD)/ebb, its manual page and completions"
+	@echo "make demo             build, then watch a small leaking program"
+	@echo "make test             every test, plain and sanitized, and a build with clang"
+	@echo "make lint             layout, static analysis, headers, include table, scripts"
+	@echo "make format           lay out the sources as lint wants them"
+	@echo "make bench            measurements, printed as ratios"
+	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
+	@echo "make clean            remove $(BUILD)/"
+	@echo "JOBS=N sets how many things run at once; CI=true turns warnings into errors."

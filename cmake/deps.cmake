@@ -1,0 +1,54 @@
+# What others wrote. Each library is one INTERFACE target; its headers are SYSTEM, so that our
+# warnings stay out of them. With EBB_STATIC_DEPS the archives are preferred, and the program
+# needs nothing but glibc at run time.
+
+find_package(PkgConfig REQUIRED)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+# ebb_dependency(TARGET MODULE PACKAGE ARCHIVE...): pkg-config's MODULE, or its ARCHIVEs when all
+# of them are there.
+function(ebb_dependency target module package)
+  pkg_check_modules(${target}_pc QUIET ${module})
+  if(NOT ${target}_pc_FOUND)
+    message(FATAL_ERROR "${module} not found; run scripts/setup.sh or install ${package}")
+  endif()
+  pkg_get_variable(${target}_libdir ${module} libdir)
+  set(libraries ${${target}_pc_LINK_LIBRARIES})
+  if(EBB_STATIC_DEPS)
+    set(archives)
+    foreach(archive ${ARGN})
+      find_library(${target}_${archive} NAMES ${archive} HINTS ${${target}_libdir})
+      mark_as_advanced(${target}_${archive})
+      if(${target}_${archive})
+        list(APPEND archives ${${target}_${archive}})
+      else()
+        message(STATUS "${archive} not found: ${module} will be a shared library")
+        set(archives NOTFOUND)
+        break()
+      endif()
+    endforeach()
+    if(archives)
+      set(libraries ${archives})
+    endif()
+  endif()
+  add_library(${target} INTERFACE)
+  target_link_libraries(${target} INTERFACE ${libraries})
+  target_include_directories(${target} SYSTEM INTERFACE ${${target}_pc_INCLUDE_DIRS})
+  # pkg-config's own defines stay out: _GNU_SOURCE already implies what ncursesw asks for.
+endfunction()
+
+ebb_dependency(ebb_jansson jansson libjansson-dev libjansson.a)
+ebb_dependency(ebb_zstd libzstd libzstd-dev libzstd.a)
+ebb_dependency(ebb_ncursesw ncursesw libncurses-dev libncursesw.a libtinfo.a)
+
+if(EBB_TESTS)
+  pkg_check_modules(ebb_cmocka_pc QUIET cmocka)
+  if(ebb_cmocka_pc_FOUND)
+    add_library(ebb_cmocka INTERFACE)
+    target_link_libraries(ebb_cmocka INTERFACE ${ebb_cmocka_pc_LINK_LIBRARIES})
+    target_include_directories(ebb_cmocka SYSTEM INTERFACE ${ebb_cmocka_pc_INCLUDE_DIRS})
+  else()
+    message(STATUS "cmocka not found: the unit tests are not built (scripts/setup.sh test)")
+  endif()
+endif()

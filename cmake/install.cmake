@@ -1,0 +1,39 @@
+# The manual page and the completions, which the program prints from its own option table, and
+# where everything goes.
+
+set(ebb_printed
+  "ebb.1|--man|${CMAKE_INSTALL_MANDIR}/man1"
+  "ebb.bash|--completions bash|${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+  "_ebb|--completions zsh|${CMAKE_INSTALL_DATADIR}/zsh/site-functions"
+  "ebb.fish|--completions fish|${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+
+set(outputs)
+foreach(entry ${ebb_printed})
+  string(REPLACE "|" ";" entry "${entry}")
+  list(GET entry 0 file)
+  list(GET entry 1 arguments)
+  list(GET entry 2 folder)
+  separate_arguments(arguments)
+  set(output ${CMAKE_BINARY_DIR}/share/${file})
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share
+    COMMAND ${CMAKE_COMMAND} -E env NO_COLOR=1 $<TARGET_FILE:ebb> help ${arguments} > ${output}
+    DEPENDS ebb COMMENT "Printing ${file}" VERBATIM)
+  list(APPEND outputs ${output})
+  if(file STREQUAL "ebb.bash")
+    install(FILES ${output} DESTINATION ${folder} RENAME ebb)
+  else()
+    install(FILES ${output} DESTINATION ${folder})
+  endif()
+endforeach()
+
+# A sanitized program is for the tests alone and is not installed.
+if(EBB_SANITIZE)
+  add_custom_target(ebb_printed DEPENDS ${outputs})
+else()
+  add_custom_target(ebb_printed ALL DEPENDS ${outputs})
+endif()
+
+install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ebb OPTIONAL)

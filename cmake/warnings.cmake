@@ -1,0 +1,40 @@
+# How ebb's own code is compiled: warnings, hardening, sanitizers.
+
+set(ebb_warning_flags
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wformat=2 -Wvla -Wundef -Wpointer-arith
+  -Wcast-qual -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wimplicit-fallthrough
+  -Wnull-dereference -Wdouble-promotion)
+
+add_library(ebb_warnings INTERFACE)
+target_compile_options(ebb_warnings INTERFACE ${ebb_warning_flags})
+if(EBB_WERROR)
+  target_compile_options(ebb_warnings INTERFACE -Werror)
+endif()
+
+# For scripts/lint.sh, which compiles every header alone under the same flags.
+list(JOIN ebb_warning_flags "\n" ebb_warning_lines)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/warning_flags.txt
+  CONTENT "${ebb_warning_lines}\n" @ONLY)
+
+# Assertions say which bug they catch: they stay in every build, so no -DNDEBUG.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_FLAGS_RELEASE "-O2")
+
+add_compile_definitions(_GNU_SOURCE)
+add_compile_options(-fno-common -fvisibility=hidden -fstack-protector-strong)
+
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(EBB_SANITIZE)
+  # -O1 keeps the stack traces readable. _FORTIFY_SOURCE would hide calls from the sanitizers.
+  set(ebb_sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
+  add_compile_options(${ebb_sanitize} -fno-omit-frame-pointer -O1)
+  add_link_options(${ebb_sanitize})
+else()
+  # Some distributions' compilers already define a level, and a second definition warns.
+  add_compile_options($<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE>
+    $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+  add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+endif()

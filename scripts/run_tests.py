@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Builds and runs every test: plain, sanitized, and a clang build; ends with `N passed, N failed`.
+
+The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An
+entry that failed without saying which test did (a signal, a sanitizer, a timeout, an early exit)
+counts as one failure.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@dataclass
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def total(self):
+        return self.passed + self.failed + self.skipped
+
+    def line(self):
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+CMOCKA_RUNNING = re.compile(r"\[==========\] (?:[\w ]+: )?Running (\d+) test")
+CMOCKA_RUN = re.compile(r"\[ RUN      \] ")
+CMOCKA_OK = re.compile(r"\[       OK \] ")
+CMOCKA_SKIPPED = re.compile(r"\[  SKIPPED \] (?!\w* ?\d+ test|\d+ test)")
+CMOCKA_FAILED = re.compile(r"\[  FAILED  \] (?:[\w ]+: )?(\d+) test")
+PYTEST_SUMMARY = re.compile(r"^(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in \d+\.\d+s", re.MULTILINE)
+
+
+def count_cmocka(output):
+    """Counts one cmocka program's output, which may hold several groups; None if it is not one."""
+    announced = sum(int(n) for n in CMOCKA_RUNNING.findall(output))
+    if not CMOCKA_RUNNING.search(output):
+        return None
+    counts = Counts(passed=len(CMOCKA_OK.findall(output)))
+    counts.failed = sum(int(n) for n in CMOCKA_FAILED.findall(output))
+    # Every skipped test is named once when it runs, and cmocka lists them again at the end.
+    started = len(CMOCKA_RUN.findall(output))
+    if CMOCKA_SKIPPED.search(output):
+        counts.skipped = max(0, started - counts.passed - counts.failed)
+    if counts.total() < announced and counts.failed == 0:
+        counts.failed = 1  # it stopped before its last test
+    return counts
+
+
+def count_pytest(output):
+    """Counts by pytest's last line; None if there is none."""
+    summaries = PYTEST_SUMMARY.findall(output)
+    if not summaries:
+        return None
+    counts = Counts()
+    for number, word in re.findall(r"(\d+) ([a-z]+)", summaries[-1]):
+        if word in ("passed", "xpassed"):
+            counts.passed += int(number)
+        elif word in ("failed", "error", "errors"):
+            counts.failed += int(number)
+        elif word in ("skipped", "xfailed"):
+            counts.skipped += int(number)
+    return counts
+
+
+def count_entry(status, output):
+    """Counts one ctest entry. STATUS is `run` for a pass, `fail`, or anything else: not run."""
+    counts = count_cmocka(output) or count_pytest(output)
+    if counts is None:
+        counts = Counts(passed=1) if status == "run" else Counts()
+    if status != "run" and counts.failed == 0:
+        counts.failed = 1
+    return counts
+
+
+def read_junit(path):
+    """Yields (name, status, output) of each entry in a file written by ctest --output-junit."""
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        yield case.get("name"), case.get("status"), case.findtext("system-out") or ""
+
+
+def count_junit(path, show=lambda name, output: None):
+    counts = Counts()
+    for name, status, output in read_junit(path):
+        entry = count_entry(status, output)
+        if entry.failed:
+            show(name, output)
+        counts.add(entry)
+    return counts
+
+
+def say(text):
+    print(f"== {text}", flush=True)
+
+
+def build(folder, jobs, targets, options):
+    """Configures and builds one tree. Quiet but for warnings and errors."""
+    configure = ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "--log-level=WARNING"] + options
+    compile_ = ["cmake", "--build", folder, "-j", str(jobs), "--target"] + targets + ["--", "--quiet"]
+    for command in (configure, compile_):
+        quiet = subprocess.DEVNULL if command is configure else None
+        if subprocess.run(command, stdout=quiet).returncode != 0:
+            return False
+    return True
+
+
+def show_failure(name, output, reason="Failed"):
+    print(f"---- {name}: {reason}; its output:\n{output.rstrip()}\n----", flush=True)
+
+
+def failure_reasons(log):
+    """What ctest says at its end: {name: "Timeout", "SEGFAULT", "Failed"…}; its XML leaves it out."""
+    return dict(re.findall(r"^\s+\d+ - (\S+) \((.+)\)", log, re.MULTILINE))
+
+
+def run_ctest(folder, jobs):
+    with tempfile.TemporaryDirectory() as scratch:
+        junit = os.path.join(scratch, "junit.xml")
+        # ctest cuts the output of tests short unless told otherwise.
+        command = ["ctest", "--test-dir", folder, "-j", str(jobs), "--output-junit", junit,
+                   "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                errors="replace")
+        status, reasons = result.returncode, failure_reasons(result.stdout)
+        if not os.path.exists(junit):
+            print(f"{result.stdout}\nctest wrote no results for {folder}", flush=True)
+            return Counts(failed=1)
+        counts = count_junit(junit, lambda name, output: show_failure(
+            name, output, reasons.get(name, "Failed")))
+    if status != 0 and counts.failed == 0:
+        print(f"ctest failed in {folder} with status {status}", flush=True)
+        counts.failed = 1
+    if counts.total() == 0:
+        print(f"no test ran in {folder}", flush=True)
+        counts.failed = 1
+    return counts
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build", help="the build folder")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--werror", default="OFF", choices=("ON", "OFF"), help="for the gcc build")
+    parser.add_argument("--count", metavar="JUNIT", help="only count this file of ctest's results")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.count:
+        counts = count_junit(arguments.count, show_failure)
+        print(counts.line())
+        return 1 if counts.failed or counts.total() == 0 else 0
+
+    os.chdir(ROOT)
+    main_tree = arguments.build
+    trees = (
+        ("gcc", main_tree, ["all"], ["-DEBB_TESTS=ON", f"-DEBB_WERROR={arguments.werror}"], True),
+        ("gcc, address and undefined-behaviour sanitizers", f"{main_tree}/asan", ["all"],
+         ["-DEBB_TESTS=ON", "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"], True),
+        ("clang, warnings are errors, build only", f"{main_tree}/clang", ["all", "bench"],
+         ["-DEBB_TESTS=ON", "-DEBB_WERROR=ON", "-DCMAKE_C_COMPILER=clang"], False),
+    )
+    total = Counts()
+    for title, folder, targets, options, has_tests in trees:
+        say(f"{title}: building {folder}")
+        start = time.monotonic()
+        if not build(folder, arguments.jobs, targets, options):
+            print(f"{folder} did not build", flush=True)
+            total.add(Counts(failed=1))
+            break  # the others would say the same again
+        built = time.monotonic()
+        if not has_tests:
+            say(f"{title}: built in {built - start:.0f} s")
+            continue
+        say(f"{title}: testing")
+        counts = run_ctest(folder, arguments.jobs)
+        say(f"{title}: {counts.line()} (built in {built - start:.0f} s, "
+            f"tested in {time.monotonic() - built:.0f} s)")
+        total.add(counts)
+    print(total.line(), flush=True)
+    return 1 if total.failed or total.total() == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

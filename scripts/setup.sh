@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
+# says in one line each what it does, and is silent when everything is there.
+#
+#   scripts/setup.sh [build|test|lint|bench]
+set -eu
+
+# Package, and how to see that what it brings is really there:
+#   cmd:NAME on PATH · file:PATH · pc:MODULE known to pkg-config · py:MODULE importable
+build_needs="
+gcc             cmd:gcc
+libc6-dev       file:/usr/include/stdio.h
+cmake           cmd:cmake
+ninja-build     cmd:ninja
+pkg-config      cmd:pkg-config
+libjansson-dev  pc:jansson
+libzstd-dev     pc:libzstd
+libncurses-dev  pc:ncursesw
+"
+test_needs="
+libcmocka-dev   pc:cmocka
+python3         cmd:python3
+python3-pytest  py:pytest
+python3-psutil  py:psutil
+clang           cmd:clang
+tmux            cmd:tmux
+"
+# One clang-format for all: versions disagree about layout, and both systems carry this one.
+lint_needs="
+python3         cmd:python3
+clang-format-14 cmd:clang-format-14
+clang-tidy-14   cmd:clang-tidy-14
+shellcheck      cmd:shellcheck
+"
+bench_needs="
+python3         cmd:python3
+python3-psutil  py:psutil
+"
+
+say() { printf 'setup: %s\n' "$*"; }
+die() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+# The tests run on the system's Python, which has the packaged modules; another one may be first
+# on PATH (see EBB_PYTHON in CMakeLists.txt).
+has_module() {
+    local python=/usr/bin/python3
+    [ -x "$python" ] || python=python3
+    "$python" -I -S -c "
+import importlib.util, site, sys
+sys.path += site.getsitepackages()
+sys.exit(importlib.util.find_spec('$1') is None)" >/dev/null 2>&1
+}
+
+is_there() {
+    case $1 in
+    cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
+    file:*) [ -e "${1#file:}" ] ;;
+    pc:*) pkg-config --exists "${1#pc:}" >/dev/null 2>&1 ;;
+    py:*) has_module "${1#py:}" ;;
+    esac
+}
+
+missing_of() {
+    local package probe
+    while read -r package probe; do
+        if [ -n "$package" ] && ! is_there "$probe"; then
+            printf '%s\n' "$package"
+        fi
+    done <<<"$1"
+}
+
+is_debian_like() {
+    local ID='' ID_LIKE=''
+    # shellcheck disable=SC1091
+    [ -r /etc/os-release ] && . /etc/os-release
+    case " $ID $ID_LIKE " in *" debian "* | *" ubuntu "*) ;; *) return 1 ;; esac
+    command -v apt-get >/dev/null 2>&1
+}
+
+apt() {
+    ${as_root:+$as_root} env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C \
+        apt-get -q -y -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 \
+        -o APT::Update::Error-Mode=any "$@" >"$log" 2>&1 </dev/null
+}
+
+explain_and_stop() {
+    if grep -qE 'Could not get lock|Unable to (acquire|lock)' "$log"; then
+        die "another program holds the package manager's lock; run this again when it has finished"
+    fi
+    if grep -qE 'Temporary failure|Could not (resolve|connect)|Failed to fetch|Unable to fetch|timed out' "$log"; then
+        die "the package archive cannot be reached; check the network and run this again"
+    fi
+    tail -n 5 "$log" >&2
+    die "apt-get could not install: $*"
+}
+
+# One archive of several may be down and not be needed: what counts is what can be installed after.
+update_lists() {
+    say "updating the package lists"
+    if apt update; then return; fi
+    cp "$log" "$log.update"
+    if apt --simulate install --no-install-recommends "$@"; then return; fi
+    mv "$log.update" "$log"
+    explain_and_stop "$@"
+}
+
+install_packages() {
+    log=$(mktemp)
+    trap 'rm -f "$log" "$log.update"' EXIT
+    if ! apt --simulate install --no-install-recommends "$@"; then
+        update_lists "$@"
+    fi
+    say "installing $*"
+    if apt install --no-install-recommends "$@"; then return; fi
+    # Lists that are old name files the archive no longer has.
+    grep -qE 'Failed to fetch|Unable to fetch' "$log" || explain_and_stop "$@"
+    update_lists "$@"
+    say "installing $*, second attempt"
+    apt install --no-install-recommends "$@" || explain_and_stop "$@"
+}
+
+case ${1:-build} in
+build) needs=$build_needs ;;
+test) needs=$build_needs$test_needs ;;
+lint) needs=$build_needs$lint_needs ;;
+bench) needs=$build_needs$bench_needs ;;
+*) die "no such group: $1 (build, test, lint or bench)" ;;
+esac
+
+missing=$(missing_of "$needs")
+[ -n "$missing" ] || exit 0
+# shellcheck disable=SC2206 # package names, one word each
+packages=($missing)
+
+if ! is_debian_like; then
+    say "not Debian or Ubuntu: install what these packages hold, under this system's names: ${packages[*]}"
+    for tool in gcc cmake ninja pkg-config; do
+        command -v "$tool" >/dev/null 2>&1 || die "$tool is not on PATH, and nothing can be built without it"
+    done
+    exit 0
+fi
+
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+    as_root='sudo -n'
+    if ! command -v sudo >/dev/null 2>&1 || ! sudo -n true >/dev/null 2>&1; then
+        echo "sudo apt-get install -y --no-install-recommends ${packages[*]}"
+        exit 1
+    fi
+fi
+
+install_packages "${packages[@]}"
+still=$(missing_of "$needs")
+[ -z "$still" ] || die "installed, and yet not usable (is /usr/bin on PATH?): ${still//$'\n'/ }"

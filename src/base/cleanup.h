@@ -1,0 +1,20 @@
+/* Locals that clean up after themselves at the end of their scope. */
+#pragma once
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static inline void cleanup_free(void *p)
+{
+    free(*(void **)p);
+}
+
+/* preserves errno only where close succeeds; a failed close of a read-only fd tells us nothing */
+static inline void cleanup_close(const int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+
+#define AUTO_FREE __attribute__((cleanup(cleanup_free)))
+#define AUTO_CLOSE __attribute__((cleanup(cleanup_close)))

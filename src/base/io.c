@@ -1,0 +1,203 @@
+/* Whole-file reads and writes: interrupted and short system calls are carried on, not reported. */
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+static ssize_t read_once(int fd, void *data, size_t size)
+{
+    ssize_t n;
+    do
+        n = read(fd, data, size);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+static int open_for_reading(int dirfd, const char *path)
+{
+    int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
+ssize_t io_read_small(int dirfd, const char *path, char *buf, size_t size)
+{
+    if (size == 0)
+        return -EINVAL;
+    AUTO_CLOSE int fd = open_for_reading(dirfd, path);
+    if (fd < 0)
+        return fd;
+    size_t len = 0;
+    while (len < size - 1) {
+        ssize_t n = read_once(fd, buf + len, size - 1 - len);
+        if (n < 0)
+            return n;
+        if (n == 0)
+            break;
+        len += (size_t)n;
+    }
+    buf[len] = '\0';
+    return (ssize_t)len;
+}
+
+ssize_t io_pread_small(int fd, char *buf, size_t size)
+{
+    if (size == 0)
+        return -EINVAL;
+    ssize_t n;
+    do
+        n = pread(fd, buf, size - 1, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    buf[n] = '\0';
+    return n;
+}
+
+int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret)
+{
+    enum { STEP = 64 * 1024 };
+    AUTO_CLOSE int fd = open_for_reading(dirfd, path);
+    if (fd < 0)
+        return fd;
+    const size_t before = ret->len;
+    for (;;) {
+        /* one byte more than allowed is asked for: only reading it tells that the file is longer */
+        size_t allowed = max - (ret->len - before);
+        size_t step = allowed < STEP ? allowed + 1 : STEP;
+        ssize_t n = buf_reserve(ret, step);
+        if (n == 0)
+            n = read_once(fd, ret->data + ret->len, step);
+        if (n == 0)
+            return 0;
+        if (n < 0 || (size_t)n > allowed) {
+            ret->len = before;
+            return n < 0 ? (int)n : -EFBIG;
+        }
+        ret->len += (size_t)n;
+    }
+}
+
+int io_write_all(int fd, const void *data, size_t len)
+{
+    const char *p = data;
+    while (len > 0) {
+        ssize_t n = write(fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EIO;
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Creates ".BASE.tmp.PID" in FOLDER, or with a number behind it where that is taken: by another
+ * thread, or left by a crash of an earlier process with our pid, which in a container is common. */
+static int create_temporary(int folder, const char *base, char *name, size_t size)
+{
+    for (unsigned attempt = 0; attempt < 100; attempt++) {
+        char suffix[16] = "";
+        if (attempt > 0)
+            snprintf(suffix, sizeof(suffix), ".%u", attempt);
+        int n = snprintf(name, size, ".%s.tmp.%d%s", base, (int)getpid(), suffix);
+        if (n < 0 || (size_t)n >= size)
+            return -ENAMETOOLONG;
+        int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            return -errno;
+    }
+    return -EEXIST;
+}
+
+static int fill_durably(int fd, const void *data, size_t len)
+{
+    int r = io_write_all(fd, data, len);
+    if (r == 0 && fsync(fd) < 0)
+        r = -errno;
+    if (close(fd) < 0 && r == 0 && errno != EINTR)
+        r = -errno;
+    return r;
+}
+
+static int replace_in_folder(int folder, const char *base, const void *data, size_t len)
+{
+    char temporary[512];
+    int fd = create_temporary(folder, base, temporary, sizeof(temporary));
+    if (fd < 0)
+        return fd;
+    int r = fill_durably(fd, data, len);
+    if (r == 0 && renameat(folder, temporary, folder, base) < 0)
+        r = -errno;
+    if (r < 0) {
+        unlinkat(folder, temporary, 0);
+        return r;
+    }
+    /* some filesystems cannot sync a folder and say EINVAL; the new file is in place all the same
+     */
+    if (fsync(folder) < 0 && errno != EINVAL)
+        return -errno;
+    return 0;
+}
+
+int io_replace_file(int dirfd, const char *name, const void *data, size_t len)
+{
+    const char *slash = strrchr(name, '/');
+    const char *base = slash ? slash + 1 : name;
+    if (!*base)
+        return -EISDIR;
+    AUTO_FREE char *path = !slash          ? strdup(".")
+                           : slash == name ? strdup("/")
+                                           : strndup(name, (size_t)(slash - name));
+    if (!path)
+        return -ENOMEM;
+    AUTO_CLOSE int folder = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return -errno;
+    return replace_in_folder(folder, base, data, len);
+}
+
+/* 0 if PATH is a folder afterwards, whoever made it. */
+static int make_one(const char *path)
+{
+    if (mkdir(path, 0777) == 0)
+        return 0;
+    int r = -errno;
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return r;
+    /* not only for EEXIST: a read-only mount may say EROFS of a folder that is there */
+    if (S_ISDIR(st.st_mode))
+        return 0;
+    return r == -EEXIST ? -ENOTDIR : r;
+}
+
+int io_mkdir_parents(const char *path)
+{
+    if (!*path)
+        return -ENOENT;
+    AUTO_FREE char *copy = strdup(path);
+    if (!copy)
+        return -ENOMEM;
+    for (char *p = copy + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        int r = make_one(copy);
+        *p = '/';
+        if (r < 0)
+            return r;
+    }
+    return make_one(copy);
+}

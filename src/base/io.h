@@ -1,0 +1,22 @@
+/* Small whole-file reads and writes that do not give up half-way. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct buf;
+struct err;
+
+/* Reads at most SIZE - 1 bytes of DIRFD/PATH and ends them with NUL. Returns the length or -errno;
+ * a longer file is cut. For /proc files. */
+ssize_t io_read_small(int dirfd, const char *path, char *buf, size_t size);
+/* pread from the start of a kept fd, same rules. One system call. */
+ssize_t io_pread_small(int fd, char *buf, size_t size);
+/* Appends the whole file, at most MAX bytes: 0, -EFBIG or -errno. */
+int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret);
+/* Writes all LEN bytes to a blocking fd: 0 or -errno. */
+int io_write_all(int fd, const void *data, size_t len);
+/* Replaces DIRFD/NAME by temporary file + fsync + rename + fsync of the folder. */
+int io_replace_file(int dirfd, const char *name, const void *data, size_t len);
+/* mkdir -p with mode 0777 & ~umask: 0 (also if it is there) or -errno. */
+int io_mkdir_parents(const char *path);

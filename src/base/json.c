@@ -1,0 +1,124 @@
+/* JSON in and out through jansson: any bytes in, only sound documents out, hostile input capped. */
+#include "base/json.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/text.h"
+
+enum { SIZE_MAX_BYTES = 16 * 1024 * 1024, DEPTH_MAX = 64 };
+
+json_t *json_text(const char *s, size_t len)
+{
+    struct buf clean = {0};
+    for (size_t i = 0; i < len;) {
+        uint32_t c;
+        size_t n = text_utf8(s + i, len - i, &c);
+        if (n > 0)
+            buf_add(&clean, s + i, n);
+        else
+            buf_add_str(&clean, "\xEF\xBF\xBD"); /* U+FFFD for each byte that is not UTF-8 */
+        i += n > 0 ? n : 1;
+    }
+    json_t *string = clean.failed ? NULL : json_stringn_nocheck(buf_str(&clean), clean.len);
+    buf_fini(&clean);
+    return string;
+}
+
+json_t *json_text0(const char *s)
+{
+    return s ? json_text(s, strlen(s)) : json_null();
+}
+
+json_t *json_u64(uint64_t v)
+{
+    return json_integer(v > INT64_MAX ? INT64_MAX : (json_int_t)v);
+}
+
+json_t *json_seconds(uint64_t ns)
+{
+    uint64_t us = ns / NS_PER_US + (ns % NS_PER_US >= NS_PER_US / 2);
+    return json_real((double)us / 1e6);
+}
+
+static int add_chunk(const char *data, size_t len, void *user)
+{
+    struct buf *out = user;
+    buf_add(out, data, len);
+    return out->failed ? -1 : 0;
+}
+
+int json_print(struct buf *out, const json_t *doc, int indent)
+{
+    /* 15 digits: every decimal of that length survives a double, so 0.1 is not 0.10000000000000001
+     */
+    size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
+    flags |= indent > 0 ? JSON_INDENT((size_t)indent) : (size_t)JSON_COMPACT;
+    size_t before = out->len;
+    if (json_dump_callback(doc, add_chunk, out, flags) < 0) {
+        out->len = before;
+        return out->failed ? -ENOMEM : -EINVAL;
+    }
+    buf_add_byte(out, '\n');
+    return out->failed ? -ENOMEM : 0;
+}
+
+int json_write(int fd, const json_t *doc, int indent)
+{
+    struct buf out = {0};
+    int r = json_print(&out, doc, indent);
+    if (r == 0)
+        r = io_write_all(fd, out.data, out.len);
+    buf_fini(&out);
+    return r;
+}
+
+/* jansson recurses for every level, up to 2048 of them, so the depth is looked at before. Text
+ * that is not JSON may be counted wrongly; the parser refuses it afterwards. */
+static bool is_too_deep(const char *s, size_t len)
+{
+    int depth = 0;
+    bool is_in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = s[i];
+        if (is_in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                is_in_string = false;
+        } else if (c == '"') {
+            is_in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > DEPTH_MAX)
+                return true;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+json_t *json_parse(const char *s, size_t len, struct err *err)
+{
+    if (len > SIZE_MAX_BYTES) {
+        err_set(err, -EFBIG, "the JSON has %zu bytes; at most 16 MiB are read", len);
+        return NULL;
+    }
+    if (is_too_deep(s, len)) {
+        err_set(err, -ELOOP, "the JSON is nested deeper than %d levels; make it flatter",
+                DEPTH_MAX);
+        return NULL;
+    }
+    json_error_t why = {0};
+    /* NUL is allowed because json_text writes it: what we wrote, we can read */
+    json_t *doc = json_loadb(len ? s : "", len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!doc)
+        err_set(err, -EINVAL, "not valid JSON at line %d, column %d: %s", why.line, why.column,
+                why.text);
+    return doc;
+}

@@ -1,0 +1,24 @@
+/* What jansson leaves to its callers: strings that may not be UTF-8, and numbers that may be
+ * absent. */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD; NUL becomes \u0000. */
+json_t *json_text(const char *s, size_t len);
+json_t *json_text0(const char *s); /* of a C string; JSON null for NULL */
+/* Bytes and counts: exact up to 2^63 - 1, clamped beyond. */
+json_t *json_u64(uint64_t v);
+/* Seconds with microseconds from nanoseconds. */
+json_t *json_seconds(uint64_t ns);
+/* One compact (INDENT 0) or indented document and a newline, appended to OUT or written to FD:
+ * 0 or -errno. */
+struct buf;
+int json_print(struct buf *out, const json_t *doc, int indent);
+int json_write(int fd, const json_t *doc, int indent);
+/* Parses LEN bytes of untrusted JSON: at most 16 MiB and depth 64 (NULL otherwise, sentence in
+ * err). */
+struct err;
+json_t *json_parse(const char *s, size_t len, struct err *err);

@@ -1,0 +1,11 @@
+/* Numbers as programs write them in text: strict, and the same in every locale. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whole decimal number of LEN bytes with an optional '-': 0, -EINVAL if it is none, -ERANGE. */
+int number_parse_i64(const char *s, size_t len, int64_t *ret);
+/* Decimal with optional sign, fraction and exponent ("1e9", "-0.5", ".5"); no spaces, no hex, no
+ * inf or nan. 0, -EINVAL, or -ERANGE when it is too large for a double. */
+int number_parse_double(const char *s, size_t len, double *ret);

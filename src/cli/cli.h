@@ -1,0 +1,112 @@
+/* What every command shares: its description as data, options from one table, how it speaks. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum cli_type {
+    CLI_FLAG,     /* bool */
+    CLI_TEXT,     /* const char * */
+    CLI_TEXTS,    /* struct cli_texts: may be given several times */
+    CLI_DURATION, /* uint64_t nanoseconds */
+    CLI_SIZE,     /* struct quantity_size */
+    CLI_INT,      /* int64_t */
+    CLI_PATH,     /* const char *, completed as a file name */
+    CLI_CHOICE,   /* const char *: one of the words in ARG, "bash|zsh|fish" */
+};
+
+enum { CLI_TEXTS_MAX = 64 };
+struct cli_texts {
+    const char *v[CLI_TEXTS_MAX];
+    size_t count;
+};
+
+/* One option: parsing, help, man page and completions all come from here. What was not given and
+ * has no fallback stays zeroed. Every command has --help and -h besides its table. */
+struct cli_option {
+    const char *name; /* without dashes; NULL ends the table */
+    char letter;      /* or 0 */
+    enum cli_type type;
+    const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
+    const char *help;     /* one sentence, no full stop at the end */
+    const char *fallback; /* default as written on a command line, or NULL */
+    int64_t min, max;     /* of numbers; durations in ms; both 0: no bounds; max 0: none above */
+    size_t offset;        /* into the command's own struct */
+};
+
+struct cli_call {
+    void *options; /* the command's own struct, filled in */
+    int argc;      /* what is left: operands, or the job's command after -- */
+    char **argv;
+};
+
+struct cli_command {
+    const char *name;
+    /* "-- CMD [ARG…]", "RUN_DIR|FILE", or "". cli_parse checks their number by it: "" takes none,
+     * a first '[' makes them optional, a "…" allows several; behind "--" the command checks. */
+    const char *operands;
+    const char *summary; /* one line for the list */
+    const char
+        *description;     /* paragraphs with an empty line between; "  " begins a verbatim line */
+    const char *examples; /* lines, or NULL */
+    const struct cli_option *options;
+    size_t options_size;                      /* of the command's own struct */
+    int usage_status;                         /* 2; 125 for run */
+    bool stop_at_operand;                     /* run: the first operand ends our options */
+    int (*exec)(const struct cli_call *call); /* exit status */
+};
+
+/* Every command, in the order of the help; NULL at the end. */
+extern const struct cli_command *const cli_commands[];
+extern const struct cli_command cmd_run, cmd_watch, cmd_export, cmd_import, cmd_mark, cmd_doctor,
+    cmd_help, cmd_version;
+
+/* Parses ARGV (argv[0] is the command's name) by COMMAND's table. 0; 1 if --help was asked for,
+ * *ret untouched; or -EINVAL with a sentence that begins with the command's name. */
+int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
+              struct err *err);
+void cli_call_fini(struct cli_call *call); /* accepts a zeroed one */
+/* NULL if there is none of that name. */
+const struct cli_command *cli_find_command(const char *name);
+/* Says that there is none, and which was probably meant. Returns the status. */
+int cli_unknown_command(const char *name);
+
+/* The word of WORDS that WORD was probably meant to be, or NULL. */
+const char *cli_nearest(const char *word, const char *const *words, size_t count);
+
+/* One line "ebb: SENTENCE" on stderr, escaped. Returns STATUS. */
+int cli_fail(int status, const struct err *err);
+int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same line for what is no failure. */
+void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+bool cli_colour(int fd);  /* a terminal, and no NO_COLOR */
+size_t cli_width(int fd); /* columns to write in: the terminal's, from 40 to 100; else 80 */
+
+/* A closed pipe is no failure worth a sentence: the status is what the shell would see of SIGPIPE.
+ */
+enum { CLI_PIPE_STATUS = 141 };
+/* Writes OUT to standard output: the exit status. */
+struct buf;
+int cli_print(const struct buf *out);
+
+/* A piece of a description: a paragraph to be wrapped, or one line to be kept. */
+struct cli_block {
+    const char *s;
+    size_t len;
+    bool is_verbatim;
+};
+bool cli_block_next(const char **at, struct cli_block *ret);
+/* Appends LEN bytes of S and a newline, broken at spaces so that lines end before WIDTH. The
+ * first line begins at COLUMN, which is already written; the others are indented by INDENT. */
+void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
+              size_t width);
+
+/* What comes out of the tables. */
+extern const struct cli_option cli_help_option; /* --help, which every command has */
+void cli_help_list(struct buf *out, size_t width);
+void cli_help_command(struct buf *out, const struct cli_command *command, size_t width);
+void cli_man(struct buf *out);
+void cli_completions(struct buf *out, const char *shell); /* bash, zsh or fish */

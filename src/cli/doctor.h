@@ -1,0 +1,33 @@
+/* What `ebb doctor` looks at: each look adds findings, which the command prints. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "proc/procfs.h"
+
+enum doctor_level { DOCTOR_OK, DOCTOR_NOTE, DOCTOR_PROBLEM };
+
+struct doctor {
+    struct proc_root root;
+    json_t *findings; /* objects: name, level, fact, advice (or null), data (or null) */
+};
+
+/* A finding about NAME. ADVICE, one sentence of what it means and what to do, is NULL where all
+ * is fine; DATA (taken over) holds the figures for programs, or is NULL. FACT may hold raw text. */
+void doctor_add(struct doctor *d, enum doctor_level level, const char *name, json_t *data,
+                const char *advice, const char *fact, ...) __attribute__((format(printf, 6, 7)));
+
+typedef void doctor_look(struct doctor *d);
+/* doctor_kernel.c: what the kernel lets us do */
+doctor_look doctor_look_kernel, doctor_look_children, doctor_look_processes, doctor_look_pagemap,
+    doctor_look_pressure, doctor_look_ptrace, doctor_look_pidfd, doctor_look_mrelease,
+    doctor_look_subreaper, doctor_look_files;
+/* doctor_cgroup.c */
+doctor_look doctor_look_cgroup;
+/* doctor_memory.c: limits, and what the machine does with memory */
+doctor_look doctor_look_limit, doctor_look_memory, doctor_look_address_space,
+    doctor_look_overcommit, doctor_look_huge_pages, doctor_look_shm;
+/* doctor_job.c: what jobs find here */
+doctor_look doctor_look_gpu, doctor_look_malloc, doctor_look_python, doctor_look_torch;

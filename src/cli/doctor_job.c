@@ -1,0 +1,227 @@
+/* `ebb doctor`: what jobs find here: GPUs, the allocator, Python and torch. */
+#include "cli/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "proc/gpu.h"
+
+enum { GPU_WAIT_MS = 3000, GPU_LOOK_MS = 20 };
+
+static bool wait_for_gpus(struct gpu *gpu, struct gpu_snapshot *ret)
+{
+    for (int waited_ms = 0; waited_ms < GPU_WAIT_MS; waited_ms += GPU_LOOK_MS) {
+        if (gpu_latest(gpu, ret) == 1)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = GPU_LOOK_MS * (long)NS_PER_MS}, NULL);
+    }
+    return false;
+}
+
+static void add_gpus(struct doctor *d, const struct gpu_snapshot *snapshot)
+{
+    char total[TEXT_SIZE_MAX], used[TEXT_SIZE_MAX];
+    json_t *list = json_array();
+    struct buf text = {0};
+    buf_printf(&text, "%zu by NVML", snapshot->devices);
+    for (size_t i = 0; i < snapshot->devices; i++) {
+        const struct gpu_device *gpu = &snapshot->device[i];
+        buf_printf(&text, "%s %s with %s, of which %s is used", i ? ";" : ":", gpu->name,
+                   text_size(total, gpu->total_bytes), text_size(used, gpu->used_bytes));
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name", json_text0(gpu->name),
+                                              "total_bytes", json_u64(gpu->total_bytes),
+                                              "used_bytes", json_u64(gpu->used_bytes)));
+    }
+    doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:o}", "gpus", list), NULL, "%s", buf_str(&text));
+    buf_fini(&text);
+}
+
+static void add_no_nvml(struct doctor *d)
+{
+    if (access("/dev/nvidiactl", F_OK) == 0)
+        doctor_add(
+            d, DOCTOR_NOTE, "GPU", NULL,
+            "ebb cannot see its memory: install the driver's libnvidia-ml.so.1, or start the "
+            "container with `docker run --gpus all`.",
+            "an NVIDIA device is there, but NVML cannot be loaded");
+    else
+        doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:[]}", "gpus"), NULL, "none with NVML here");
+}
+
+void doctor_look_gpu(struct doctor *d)
+{
+    struct gpu *gpu = NULL;
+    struct gpu_snapshot *snapshot = calloc(1, sizeof(*snapshot));
+    if (!snapshot)
+        return;
+    if (gpu_new(&gpu_vendor_nvml, NS_PER_S, &gpu) < 0) {
+        add_no_nvml(d);
+    } else {
+        if (wait_for_gpus(gpu, snapshot))
+            add_gpus(d, snapshot);
+        else
+            doctor_add(d, DOCTOR_PROBLEM, "GPU", NULL,
+                       "ebb goes on without GPU memory: see whether `nvidia-smi` answers, and "
+                       "`dmesg` for Xid errors.",
+                       "NVML is there but did not answer within 3 s");
+        gpu_free(gpu);
+    }
+    free(snapshot);
+}
+
+/* Variables that change how memory is kept. */
+static const char *const malloc_variables[] = {
+    "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_",  "MALLOC_CONF",
+    "GLIBC_TUNABLES",   "PYTHONMALLOC",           "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+};
+
+static const char *preloaded_allocator(void)
+{
+    static const char *const names[] = {"jemalloc", "tcmalloc", "mimalloc"};
+    const char *preload = getenv("LD_PRELOAD");
+    for (size_t i = 0; preload && i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strstr(preload, names[i]))
+            return names[i];
+    }
+    return NULL;
+}
+
+void doctor_look_malloc(struct doctor *d)
+{
+    struct buf text = {0};
+    json_t *data = json_object();
+    const char *allocator = preloaded_allocator();
+    for (size_t i = 0; i < sizeof(malloc_variables) / sizeof(malloc_variables[0]); i++) {
+        const char *value = getenv(malloc_variables[i]);
+        if (!value)
+            continue;
+        buf_printf(&text, ", %s=%s", malloc_variables[i], value);
+        json_object_set_new(data, malloc_variables[i], json_text0(value));
+    }
+    json_object_set_new(data, "preloaded", json_text0(allocator));
+    doctor_add(d, DOCTOR_OK, "malloc", data, NULL, "%s%s",
+               allocator ? allocator : "the C library's",
+               text.len ? buf_str(&text) : ", with default settings");
+    buf_fini(&text);
+}
+
+/* The first NAME on PATH that can be executed. */
+static bool find_program(const char *name, char ret[PATH_MAX])
+{
+    const char *path = getenv("PATH");
+    for (const char *s = path ? path : "/usr/local/bin:/usr/bin:/bin"; *s;) {
+        size_t n = strcspn(s, ":");
+        int len = snprintf(ret, PATH_MAX, "%.*s/%s", (int)n, s, name);
+        if (n > 0 && len < PATH_MAX && access(ret, X_OK) == 0)
+            return true;
+        s += n + (s[n] == ':');
+    }
+    return false;
+}
+
+static bool find_python(char ret[PATH_MAX])
+{
+    return find_program("python3", ret) || find_program("python", ret);
+}
+
+void doctor_look_python(struct doctor *d)
+{
+    char path[PATH_MAX];
+    if (find_python(path))
+        doctor_add(d, DOCTOR_OK, "Python", json_pack("{s:o}", "path", json_text0(path)), NULL, "%s",
+                   path);
+    else
+        doctor_add(d, DOCTOR_OK, "Python", NULL, NULL, "none on PATH");
+}
+
+/* The version that torch/version.py of FOLDER names, or "". */
+static void read_torch_version(const char *folder, char *ret, size_t size)
+{
+    char text[1024];
+    struct buf path = {0};
+    ret[0] = '\0';
+    buf_printf(&path, "%s/version.py", folder);
+    const char *found = NULL;
+    if (io_read_small(AT_FDCWD, buf_str(&path), text, sizeof(text)) > 0)
+        found = strstr(text, "__version__ = ");
+    buf_fini(&path);
+    if (!found)
+        return;
+    found += strlen("__version__ = ");
+    found += strspn(found, "'\"");
+    snprintf(ret, size, "%.*s", (int)strcspn(found, "'\"\n"), found);
+}
+
+/* The first torch folder that PATTERN finds. */
+static bool glob_torch(const char *pattern, char ret[PATH_MAX])
+{
+    glob_t found;
+    bool is_there = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0;
+    if (is_there) {
+        snprintf(ret, PATH_MAX, "%s", found.gl_pathv[0]);
+        char *slash = strrchr(ret, '/');
+        if (slash)
+            *slash = '\0'; /* without __init__.py */
+    }
+    globfree(&found);
+    return is_there;
+}
+
+/* Below the folder that PYTHON is in the bin of: a virtual environment or an installation. */
+static bool find_torch_beside(const char *python, char ret[PATH_MAX])
+{
+    struct buf pattern = {0};
+    const char *slash = strrchr(python, '/');
+    buf_printf(&pattern, "%.*s/../lib/python3*/*-packages/torch/__init__.py",
+               slash ? (int)(slash - python) : 1, slash ? python : ".");
+    bool is_there = glob_torch(buf_str(&pattern), ret);
+    buf_fini(&pattern);
+    return is_there;
+}
+
+static bool find_torch(const char *python, char ret[PATH_MAX])
+{
+    char target[PATH_MAX];
+    const char *home = getenv("HOME");
+    if (find_torch_beside(python, ret))
+        return true;
+    if (realpath(python, target) && find_torch_beside(target, ret))
+        return true;
+    if (glob_torch("/usr/local/lib/python3*/*-packages/torch/__init__.py", ret))
+        return true;
+    if (!home)
+        return false;
+    struct buf pattern = {0};
+    buf_printf(&pattern, "%s/.local/lib/python3*/site-packages/torch/__init__.py", home);
+    bool is_there = glob_torch(buf_str(&pattern), ret);
+    buf_fini(&pattern);
+    return is_there;
+}
+
+void doctor_look_torch(struct doctor *d)
+{
+    char python[PATH_MAX], folder[PATH_MAX], version[64];
+    if (!find_python(python))
+        return;
+    if (!find_torch(python, folder)) {
+        doctor_add(d, DOCTOR_OK, "torch", NULL, NULL, "not installed for that Python");
+        return;
+    }
+    read_torch_version(folder, version, sizeof(version));
+    doctor_add(d, DOCTOR_OK, "torch",
+               json_pack("{s:o, s:o}", "path", json_text0(folder), "version",
+                         json_text0(version[0] ? version : NULL)),
+               NULL, "%s%sin %s", version, version[0] ? " " : "", folder);
+}

@@ -1,0 +1,235 @@
+/* `ebb doctor`: what the kernel lets us do, tried on ourselves. */
+#include "cli/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "proc/machine.h"
+
+/* glibc of Debian 12 knows them; older ones may not */
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_process_mrelease
+#define SYS_process_mrelease 448
+#endif
+
+void doctor_look_kernel(struct doctor *d)
+{
+    struct utsname name;
+    unsigned major = 0, minor = 0;
+    const char *advice = NULL;
+    enum doctor_level level = DOCTOR_OK;
+    if (uname(&name) < 0 || sscanf(name.release, "%u.%u", &major, &minor) != 2) /* NOLINT */
+        return;
+    if (major < 5 || (major == 5 && minor < 4)) {
+        level = DOCTOR_PROBLEM;
+        advice = "It is older than 5.4, which ebb is made for: use a newer one.";
+    } else if (major < 6 || (major == 6 && minor < 4)) {
+        level = DOCTOR_NOTE;
+        advice = "Before 6.4 even the page faults of a job may wait while its PSS is read: leave "
+                 "--pss out.";
+    }
+    doctor_add(d, level, "kernel", json_pack("{s:s}", "release", name.release), advice, "%s on %s",
+               name.release, name.machine);
+}
+
+void doctor_look_children(struct doctor *d)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof(path), "self/task/%d/children", (int)gettid());
+    if (io_read_small(d->root.proc_fd, path, text, sizeof(text)) >= 0)
+        doctor_add(d, DOCTOR_OK, "process tree", NULL, NULL, "/proc/PID/task/*/children is there");
+    else
+        doctor_add(d, DOCTOR_NOTE, "process tree", NULL,
+                   "ebb finds the processes of a job by scanning all of /proc, which takes longer "
+                   "the more there are: a kernel with CONFIG_PROC_CHILDREN avoids it.",
+                   "there is no /proc/PID/task/*/children");
+}
+
+/* hidepid hides even that the processes of others exist. */
+void doctor_look_processes(struct doctor *d)
+{
+    char text[16];
+    ssize_t r = io_read_small(d->root.proc_fd, "1/statm", text, sizeof(text));
+    if (r >= 0)
+        doctor_add(d, DOCTOR_OK, "other processes", NULL, NULL, "can be seen in /proc");
+    else
+        doctor_add(d, DOCTOR_NOTE, "other processes", NULL,
+                   "`ebb watch --system` shows your own alone: run it as root, or `mount -o "
+                   "remount,hidepid=0 /proc` as root.",
+                   "cannot be seen in /proc, which is mounted with hidepid");
+}
+
+/* Reads the entry of a page that is surely ours alone: 0 or -errno. */
+static int read_own_page(uint64_t *ret)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    AUTO_CLOSE int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    char *page = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return -errno;
+    *(volatile char *)page = 1;
+    off_t offset = (off_t)((uintptr_t)page / page_bytes * sizeof(*ret));
+    ssize_t n = pread(fd, ret, sizeof(*ret), offset);
+    int r = n == (ssize_t)sizeof(*ret) ? 0 : n < 0 ? -errno : -EIO;
+    munmap(page, page_bytes);
+    return r;
+}
+
+void doctor_look_pagemap(struct doctor *d)
+{
+    static const char advice[] =
+        "Unique memory cannot be had, so the memory of a tree is given as a low and a high bound; "
+        "nothing but another kernel or container runtime changes that.";
+    uint64_t entry = 0;
+    int r = read_own_page(&entry);
+    if (r < 0)
+        doctor_add(d, DOCTOR_NOTE, "unique memory", NULL, advice,
+                   "/proc/PID/pagemap cannot be read: %s", strerror(-r));
+    else if (!(entry >> 63 & 1) || !(entry >> 56 & 1))
+        doctor_add(d, DOCTOR_NOTE, "unique memory", NULL, advice,
+                   "/proc/PID/pagemap does not tell which pages are exclusive");
+    else
+        doctor_add(d, DOCTOR_OK, "unique memory", NULL, NULL, "/proc/PID/pagemap tells it");
+}
+
+void doctor_look_pressure(struct doctor *d)
+{
+    char text[256];
+    ssize_t r = io_read_small(d->root.proc_fd, "pressure/memory", text, sizeof(text));
+    if (r < 0) {
+        doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
+                   "ebb cannot see how long processes wait for memory: boot with psi=1 on the "
+                   "kernel's command line, or use a kernel with CONFIG_PSI.",
+                   "/proc/pressure/memory cannot be read: %s", strerror((int)-r));
+        return;
+    }
+    AUTO_CLOSE int fd = machine_psi_trigger(&d->root, 150000, 2000000);
+    if (fd < 0)
+        doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
+                   "ebb reads it at every tick instead of being woken: run as root, or use Linux "
+                   "6.5 or newer, where every user may.",
+                   "PSI can be read, but a trigger cannot be made: %s", strerror(-fd));
+    else
+        doctor_add(d, DOCTOR_OK, "memory pressure", NULL, NULL,
+                   "PSI can be read, and triggers can be made");
+}
+
+enum { CAP_SYS_PTRACE_BIT = 19 };
+
+static bool has_ptrace_capability(void)
+{
+    char text[4096];
+    if (io_read_small(AT_FDCWD, "/proc/self/status", text, sizeof(text)) < 0)
+        return false;
+    const char *line = strstr(text, "\nCapEff:");
+    return line && (strtoull(line + strlen("\nCapEff:"), NULL, 16) >> CAP_SYS_PTRACE_BIT & 1);
+}
+
+void doctor_look_ptrace(struct doctor *d)
+{
+    char text[16];
+    ssize_t n = io_read_small(d->root.proc_fd, "sys/kernel/yama/ptrace_scope", text, sizeof(text));
+    int scope = n > 0 && text[0] >= '0' && text[0] <= '3' ? text[0] - '0' : -1;
+    json_t *data = scope < 0 ? NULL : json_pack("{s:i}", "ptrace_scope", scope);
+    if (scope == 3)
+        doctor_add(d, DOCTOR_NOTE, "ptrace", data,
+                   "Nobody may look into a running process until the next boot; what ebb does "
+                   "through /proc works all the same.",
+                   "forbidden to all: kernel.yama.ptrace_scope is 3");
+    else if (has_ptrace_capability())
+        doctor_add(d, DOCTOR_OK, "ptrace", data, NULL, "allowed by CAP_SYS_PTRACE");
+    else if (scope <= 0)
+        doctor_add(d, DOCTOR_OK, "ptrace", data, NULL, "allowed for processes of the same user");
+    else
+        doctor_add(d, DOCTOR_NOTE, "ptrace", data,
+                   "A job that `ebb run` started is not concerned; to look into others, `sysctl -w "
+                   "kernel.yama.ptrace_scope=0` as root.",
+                   "restricted: kernel.yama.ptrace_scope is %d", scope);
+}
+
+void doctor_look_pidfd(struct doctor *d)
+{
+    static const char advice[] =
+        "ebb names processes by them so that it never signals a wrong one: "
+        "use Linux 5.3 or newer, or a sandbox that lets these calls "
+        "through.";
+    AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (fd < 0)
+        doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_open fails: %s",
+                   strerror(errno));
+    else if (syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) < 0)
+        doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_send_signal fails: %s",
+                   strerror(errno));
+    else
+        doctor_add(d, DOCTOR_OK, "pidfd", NULL, NULL, "can be opened and signalled");
+}
+
+/* On a process that is not dying the kernel refuses with EINVAL: the call is there. */
+void doctor_look_mrelease(struct doctor *d)
+{
+    AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (fd < 0)
+        return; /* said already */
+    int error = syscall(SYS_process_mrelease, fd, 0) < 0 ? errno : 0;
+    if (error == 0 || error == EINVAL)
+        doctor_add(d, DOCTOR_OK, "process_mrelease", NULL, NULL, "is there");
+    else
+        doctor_add(d, DOCTOR_NOTE, "process_mrelease", NULL,
+                   "The memory of a killed job comes back about half as fast: Linux 5.15 and newer "
+                   "have it.",
+                   "fails: %s", strerror(error));
+}
+
+void doctor_look_subreaper(struct doctor *d)
+{
+    int was = 0;
+    if (prctl(PR_GET_CHILD_SUBREAPER, &was) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
+        doctor_add(
+            d, DOCTOR_PROBLEM, "subreaper", NULL,
+            "A daemon that a job leaves behind gets out of sight: use Linux 3.4 or newer, or "
+            "a sandbox that lets prctl through.",
+            "PR_SET_CHILD_SUBREAPER fails: %s", strerror(errno));
+        return;
+    }
+    prctl(PR_SET_CHILD_SUBREAPER, was);
+    doctor_add(d, DOCTOR_OK, "subreaper", NULL, NULL, "orphans of a job come back to ebb");
+}
+
+void doctor_look_files(struct doctor *d)
+{
+    enum { ENOUGH = 4096 }; /* a few for each of a thousand processes */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    bool is_low = limit.rlim_max < ENOUGH;
+    json_t *data =
+        json_pack("{s:o, s:o}", "soft", json_u64(limit.rlim_cur), "hard", json_u64(limit.rlim_max));
+    doctor_add(d, is_low ? DOCTOR_NOTE : DOCTOR_OK, "open files", data,
+               is_low ? "ebb keeps a few for each process, and in a large tree has to open them "
+                        "anew at every tick: `ulimit -Hn 4096` as root, or LimitNOFILE=."
+                      : NULL,
+               "%" PRIu64 ", can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
+               (uint64_t)limit.rlim_max);
+}

@@ -1,0 +1,238 @@
+/* Help in text, and the command that prints it, the manual page and the completions. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/text.h"
+
+static void add_spaces(struct buf *out, size_t n)
+{
+    while (n-- > 0)
+        buf_add_byte(out, ' ');
+}
+
+/* Characters, which are columns for all that we write about ourselves. */
+static size_t columns_of(const char *s, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++)
+        n += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return n;
+}
+
+void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t indent,
+              size_t width)
+{
+    bool is_first = true; /* word of its line */
+    for (const char *end = s + len; s < end;) {
+        size_t gap = 0;
+        while (s < end && (*s == ' ' || *s == '\n'))
+            s++, gap = 1;
+        size_t n = 0;
+        while (s + n < end && s[n] != ' ' && s[n] != '\n')
+            n++;
+        if (n == 0)
+            break;
+        size_t columns = columns_of(s, n);
+        if (!is_first && column + gap + columns > width) {
+            buf_add_byte(out, '\n');
+            add_spaces(out, indent);
+            column = indent;
+        } else if (!is_first) {
+            add_spaces(out, gap);
+            column += gap;
+        }
+        buf_add(out, s, n);
+        column += columns;
+        s += n;
+        is_first = false;
+    }
+    buf_add_byte(out, '\n');
+}
+
+bool cli_block_next(const char **at, struct cli_block *ret)
+{
+    const char *s = *at + strspn(*at, "\n");
+    if (!*s)
+        return false;
+    const char *end = s + strcspn(s, "\n");
+    bool is_verbatim = *s == ' ';
+    while (!is_verbatim && *end && end[1] && end[1] != '\n' && end[1] != ' ')
+        end += 1 + strcspn(end + 1, "\n");
+    *at = end;
+    s += is_verbatim ? strspn(s, " ") : 0;
+    *ret = (struct cli_block){s, (size_t)(end - s), is_verbatim};
+    return true;
+}
+
+static void add_description(struct buf *out, const char *text, size_t width)
+{
+    struct cli_block block;
+    bool was_verbatim = false;
+    while (cli_block_next(&text, &block)) {
+        if (!(block.is_verbatim && was_verbatim))
+            buf_add_byte(out, '\n');
+        was_verbatim = block.is_verbatim;
+        if (block.is_verbatim) {
+            buf_add_str(out, "    ");
+            buf_add(out, block.s, block.len);
+            buf_add_byte(out, '\n');
+        } else {
+            cli_wrap(out, block.s, block.len, 0, 0, width);
+        }
+    }
+}
+
+enum { OPTION_LEFT_MAX = 26 }; /* options longer than this have their help on the next line */
+
+/* "  -o, --output FILE" */
+static size_t option_left(char *out, size_t size, const struct cli_option *o)
+{
+    char letter[8] = "    ";
+    if (o->letter)
+        snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+    snprintf(out, size, "  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+    return columns_of(out, strlen(out));
+}
+
+static size_t options_column(const struct cli_command *command)
+{
+    char left[128];
+    size_t column = option_left(left, sizeof(left), &cli_help_option);
+    for (const struct cli_option *o = command->options; o && o->name; o++) {
+        size_t n = option_left(left, sizeof(left), o);
+        if (n > column && n <= OPTION_LEFT_MAX)
+            column = n;
+    }
+    return column + 2;
+}
+
+static void add_option(struct buf *out, const struct cli_option *o, size_t column, size_t width)
+{
+    char left[128], help[512];
+    size_t n = option_left(left, sizeof(left), o);
+    buf_add_str(out, left);
+    if (n + 2 > column) {
+        buf_add_byte(out, '\n');
+        n = 0;
+    }
+    add_spaces(out, column - n);
+    int len = snprintf(help, sizeof(help), "%s%s%s%s", o->help, o->fallback ? " (default " : "",
+                       o->fallback ? o->fallback : "", o->fallback ? ")" : "");
+    cli_wrap(out, help, (size_t)len < sizeof(help) ? (size_t)len : sizeof(help) - 1, column, column,
+             width);
+}
+
+static void add_examples(struct buf *out, const char *examples)
+{
+    buf_add_str(out, "\nExamples:\n");
+    for (const char *s = examples; *s;) {
+        size_t n = strcspn(s, "\n");
+        buf_add_str(out, n ? "  " : "");
+        buf_add(out, s, n);
+        buf_add_byte(out, '\n');
+        s += n + (s[n] == '\n');
+    }
+}
+
+/* A summary of the list ("make a recording of a CSV table") as a sentence. */
+static void add_sentence(struct buf *out, const char *summary, size_t width)
+{
+    struct buf text = {0};
+    buf_printf(&text, "%s.", summary);
+    if (summary[0] >= 'a' && summary[0] <= 'z' && !text.failed)
+        text.data[0] = (char)(text.data[0] - 'a' + 'A');
+    cli_wrap(out, buf_str(&text), text.len, 0, 0, width);
+    buf_fini(&text);
+}
+
+void cli_help_command(struct buf *out, const struct cli_command *command, size_t width)
+{
+    buf_printf(out, "Usage: ebb %s%s%s%s\n\n", command->name, command->options ? " [OPTION…]" : "",
+               command->operands[0] ? " " : "", command->operands);
+    add_sentence(out, command->summary, width);
+    add_description(out, command->description ? command->description : "", width);
+    buf_add_str(out, "\nOptions:\n");
+    size_t column = options_column(command);
+    for (const struct cli_option *o = command->options; o && o->name; o++)
+        add_option(out, o, column, width);
+    add_option(out, &cli_help_option, column, width);
+    if (command->examples)
+        add_examples(out, command->examples);
+}
+
+void cli_help_list(struct buf *out, size_t width)
+{
+    buf_add_str(out, "Usage: ebb COMMAND [OPTION…] [ARGUMENT…]\n\n"
+                     "Is the training job leaking? What is leaking? Will it survive?\n\n"
+                     "Commands:\n");
+    for (size_t i = 0; cli_commands[i]; i++) {
+        const struct cli_command *command = cli_commands[i];
+        buf_printf(out, "  %-9s", command->name);
+        cli_wrap(out, command->summary, strlen(command->summary), 11, 11, width);
+    }
+    static const char end[] =
+        "`ebb help COMMAND` explains one. Sizes are written 512M, 24G or 80%, "
+        "times 500ms, 10s or 5m.";
+    buf_add_byte(out, '\n');
+    cli_wrap(out, end, sizeof(end) - 1, 0, 0, width);
+}
+
+struct help_options {
+    bool man;
+    const char *completions;
+};
+
+static int exec(const struct cli_call *call)
+{
+    const struct help_options *options = call->options;
+    const char *name = call->argc ? call->argv[0] : NULL;
+    struct buf out = {0};
+    if ((name != NULL) + options->man + (options->completions != NULL) > 1)
+        return cli_failf(2, "help: a COMMAND, --man and --completions are three things; give one");
+    const struct cli_command *command = name ? cli_find_command(name) : NULL;
+    if (name && !command)
+        return cli_unknown_command(name);
+    if (options->man)
+        cli_man(&out);
+    else if (options->completions)
+        cli_completions(&out, options->completions);
+    else if (command)
+        cli_help_command(&out, command, cli_width(STDOUT_FILENO));
+    else
+        cli_help_list(&out, cli_width(STDOUT_FILENO));
+    int status = cli_print(&out);
+    buf_fini(&out);
+    return status;
+}
+
+static const struct cli_option options_table[] = {
+    {.name = "man",
+     .type = CLI_FLAG,
+     .help = "print the manual page, for man -l or an installer",
+     .offset = offsetof(struct help_options, man)},
+    {.name = "completions",
+     .type = CLI_CHOICE,
+     .arg = "bash|zsh|fish",
+     .help = "print the completions for that shell",
+     .offset = offsetof(struct help_options, completions)},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_help = {
+    .name = "help",
+    .operands = "[COMMAND]",
+    .summary = "explain a command, or list them all",
+    .description = "Without a COMMAND it lists what there is. `ebb COMMAND --help` prints the same "
+                   "as `ebb help COMMAND`.",
+    .examples = "ebb help export\n"
+                "ebb help --man >ebb.1 && man -l ebb.1\n"
+                "source <(ebb help --completions bash)\n",
+    .options = options_table,
+    .options_size = sizeof(struct help_options),
+    .usage_status = 2,
+    .exec = exec,
+};

@@ -1,0 +1,139 @@
+/* `ebb mark`: says a step or a phase from a shell script. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "mark/mark.h"
+
+struct mark_options {
+    const char *socket;
+    bool quiet;
+};
+
+/* A script must not hang on us: a receiver that is this long behind does not get the mark. */
+enum { TRIES = 20, TRY_MS = 10 };
+
+/* Each argument must be right by itself, so that the wrong one can be named. */
+static int check_argument(const char *argument, struct err *err)
+{
+    struct mark mark;
+    struct buf text = {0};
+    size_t key = strspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    if (strchr(argument, '\n'))
+        return err_set(err, -EINVAL,
+                       "mark: \"%.100s\" holds a line break; a mark has one line for "
+                       "each KEY=VALUE",
+                       argument);
+    if (argument[key] != '=' || key == 0 || argument[0] < 'A')
+        return err_set(err, -EINVAL,
+                       "mark: \"%.100s\" is not KEY=VALUE; write it like STEP=3, the "
+                       "key in capitals",
+                       argument);
+    buf_printf(&text, "KIND=other\n%s\n", argument);
+    int r = mark_parse(buf_str(&text), text.len, &mark);
+    buf_fini(&text);
+    if (r < 0 && strlen(argument) > MARK_TEXT_MAX - 16)
+        return err_set(err, -EINVAL, "mark: \"%.60s…\" is too long; a mark has at most %d bytes",
+                       argument, (int)MARK_TEXT_MAX);
+    if (r < 0)
+        return err_set(err, -EINVAL,
+                       "mark: \"%.100s\": %.*s cannot have that value; write it like %.*s=3",
+                       argument, (int)key, argument, (int)key, argument);
+    return 0;
+}
+
+static int build_mark(const struct cli_call *call, struct buf *ret, struct err *err)
+{
+    struct mark mark;
+    bool has_kind = false;
+    for (int i = 0; i < call->argc; i++) {
+        int r = check_argument(call->argv[i], err);
+        if (r < 0)
+            return r;
+        has_kind = has_kind || strncmp(call->argv[i], "KIND=", 5) == 0;
+        buf_printf(ret, "%s\n", call->argv[i]);
+    }
+    if (!has_kind)
+        return err_set(err, -EINVAL, "mark: KIND is missing; write it like KIND=step");
+    if (ret->failed)
+        return err_set(err, -ENOMEM, "mark: out of memory");
+    if (ret->len > MARK_TEXT_MAX)
+        return err_set(err, -EINVAL, "mark: %zu bytes are too long; a mark has at most %d",
+                       ret->len, (int)MARK_TEXT_MAX);
+    if (mark_parse(ret->data, ret->len, &mark) < 0)
+        return err_set(err, -EINVAL, "mark: KIND has no value; write it like KIND=step");
+    return 0;
+}
+
+static int send_patiently(const char *path, const struct buf *text)
+{
+    int r = mark_send(path, text->data, text->len);
+    for (int i = 1; i < TRIES && r == -EAGAIN; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = TRY_MS * (long)NS_PER_MS}, NULL);
+        r = mark_send(path, text->data, text->len);
+    }
+    return r;
+}
+
+static int send_mark(const struct mark_options *options, const struct buf *text)
+{
+    const char *path = options->socket ? options->socket : getenv("EBB_SOCKET");
+    if (!path || !*path) {
+        if (options->quiet)
+            return 0;
+        return cli_failf(2, "mark: EBB_SOCKET is not set, so this is not inside `ebb run`; give "
+                            "--socket PATH, or --quiet where that is fine");
+    }
+    int r = send_patiently(path, text);
+    if (r == 0 || (options->quiet && (r == -ENOENT || r == -ECONNREFUSED)))
+        return 0; /* the run that the socket belonged to is over */
+    if (r == -EAGAIN)
+        return cli_failf(2, "mark: nobody takes marks from %s at the moment; this one is lost",
+                         path);
+    return cli_failf(2, "mark: cannot send to %s: %s", path, strerror(-r));
+}
+
+static int exec(const struct cli_call *call)
+{
+    struct err err = {{0}};
+    struct buf text = {0};
+    int r = build_mark(call, &text, &err);
+    int status = r < 0 ? cli_fail(2, &err) : send_mark(call->options, &text);
+    buf_fini(&text);
+    return status;
+}
+
+static const struct cli_option options_table[] = {
+    {.name = "socket",
+     .type = CLI_PATH,
+     .arg = "PATH",
+     .help = "send to this socket instead of $EBB_SOCKET",
+     .offset = offsetof(struct mark_options, socket)},
+    {.name = "quiet",
+     .letter = 'q',
+     .type = CLI_FLAG,
+     .help = "outside a run do nothing, successfully",
+     .offset = offsetof(struct mark_options, quiet)},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_mark = {
+    .name = "mark",
+    .operands = "KEY=VALUE…",
+    .summary = "tell the run around a script of a step or a phase",
+    .description =
+        "Sends one mark to the `ebb run` that the script runs in. KIND is needed: begin, step, "
+        "substep, eval, save, epoch, end, phase, or a word of your own. STEP, EPOCH, "
+        "STEPS_PER_EPOCH, MAX_STEPS and RANK are numbers; other keys are kept as they are.",
+    .examples = "ebb mark KIND=step STEP=3\n"
+                "ebb mark -q KIND=phase NAME=eval STATE=begin\n",
+    .options = options_table,
+    .options_size = sizeof(struct mark_options),
+    .usage_status = 2,
+    .exec = exec,
+};

@@ -1,0 +1,108 @@
+/* `ebb version`: what this build is made of. */
+#include "cli/cli.h"
+
+#include <curses.h>
+#include <jansson.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "version.h"
+
+#ifdef __clang__
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+/* Words that tell builds apart in a bug report. */
+static const char *const features[] = {
+    "recording",
+    "terminal-view",
+    "nvml-at-run-time",
+#ifdef __SANITIZE_ADDRESS__
+    "address-sanitizer",
+#endif
+};
+
+enum { FEATURES = sizeof(features) / sizeof(features[0]) };
+
+static const char *ncurses_version(void)
+{
+    const char *s = curses_version(); /* "ncurses 6.4.20221231" */
+    const char *space = strchr(s, ' ');
+    return space ? space + 1 : s;
+}
+
+/* clang's own text may end in a space. */
+static size_t compiler_len(void)
+{
+    size_t len = strlen(COMPILER);
+    while (len > 0 && COMPILER[len - 1] == ' ')
+        len--;
+    return len;
+}
+
+static void add_text(struct buf *out)
+{
+    buf_printf(out, "ebb %s\n", EBB_VERSION);
+    buf_printf(out, "compiler   %.*s\n", (int)compiler_len(), COMPILER);
+    buf_printf(out, "libraries  jansson %s, zstd %s, ncurses %s\n", jansson_version_str(),
+               ZSTD_versionString(), ncurses_version());
+    buf_add_str(out, "features  ");
+    for (size_t i = 0; i < FEATURES; i++)
+        buf_printf(out, "%s %s", i ? "," : "", features[i]);
+    buf_add_byte(out, '\n');
+}
+
+static void add_json(struct buf *out)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < FEATURES; i++)
+        json_array_append_new(list, json_string(features[i]));
+    json_t *doc = json_pack("{s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "version", EBB_VERSION,
+                            "compiler", json_text(COMPILER, compiler_len()), "libraries", "jansson",
+                            jansson_version_str(), "zstd", ZSTD_versionString(), "ncurses",
+                            ncurses_version(), "features", list);
+    if (!doc || json_print(out, doc, 2) < 0)
+        out->failed = true;
+    json_decref(doc);
+}
+
+struct version_options {
+    bool json;
+};
+
+static int exec(const struct cli_call *call)
+{
+    const struct version_options *options = call->options;
+    struct buf out = {0};
+    if (options->json)
+        add_json(&out);
+    else
+        add_text(&out);
+    int status = cli_print(&out);
+    buf_fini(&out);
+    return status;
+}
+
+static const struct cli_option options_table[] = {
+    {.name = "json",
+     .type = CLI_FLAG,
+     .help = "print one JSON object",
+     .offset = offsetof(struct version_options, json)},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_version = {
+    .name = "version",
+    .operands = "",
+    .summary = "say which ebb this is",
+    .description = "The version, the compiler and the libraries it was built with: what a bug "
+                   "report should hold.",
+    .options = options_table,
+    .options_size = sizeof(struct version_options),
+    .usage_status = 2,
+    .exec = exec,
+};

@@ -1,0 +1,572 @@
+/* ebb watch: looks at processes that run already, on a terminal, in lines, or as JSON. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "base/quantity.h"
+#include "base/text.h"
+#include "cli/watch_frame.h"
+#include "engine/engine.h"
+#include "proc/find.h"
+#include "trace/rundir.h"
+#include "version.h"
+#include "view/lines.h"
+#include "view/screen.h"
+#include "view/summary.h"
+
+enum { CANDIDATES_MAX = 16, NOTICE_MAX = 512 };
+
+struct watch_options {
+    struct cli_texts pids;
+    bool find_training, system, record, json, no_unique, pss;
+    uint64_t interval_ns, for_ns;
+    const char *run_dir;
+};
+
+static const struct cli_option watch_table[] = {
+    {.name = "pid",
+     .letter = 'p',
+     .type = CLI_TEXTS,
+     .arg = "PID",
+     .offset = offsetof(struct watch_options, pids),
+     .help = "watch this process and all below it; may be given several times"},
+    {.name = "find-training",
+     .letter = 'f',
+     .type = CLI_FLAG,
+     .offset = offsetof(struct watch_options, find_training),
+     .help = "look for the training job and watch it; several: list them and ask"},
+    {.name = "system",
+     .letter = 's',
+     .type = CLI_FLAG,
+     .offset = offsetof(struct watch_options, system),
+     .help = "watch every process of the machine"},
+    {.name = "interval",
+     .letter = 'i',
+     .type = CLI_DURATION,
+     .arg = "TIME",
+     .fallback = "1s",
+     .min = 50,
+     .max = 3600000,
+     .offset = offsetof(struct watch_options, interval_ns),
+     .help = "look this often"},
+    {.name = "for",
+     .type = CLI_DURATION,
+     .arg = "TIME",
+     .min = 1,
+     .offset = offsetof(struct watch_options, for_ns),
+     .help = "end after this time; without it when the job ends, or at Ctrl-C"},
+    {.name = "record",
+     .letter = 'r',
+     .type = CLI_FLAG,
+     .offset = offsetof(struct watch_options, record),
+     .help = "record what is seen in a run folder, as ebb run does"},
+    {.name = "run-dir",
+     .letter = 'd',
+     .type = CLI_PATH,
+     .arg = "DIR",
+     .offset = offsetof(struct watch_options, run_dir),
+     .help = "record into this folder, which must not exist yet; without it ebb-runs/NAME-DATE"},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct watch_options, json),
+     .help = "one JSON object a line for each look, and one for the summary"},
+    {.name = "no-unique",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct watch_options, no_unique),
+     .help = "do not read unique memory"},
+    {.name = "pss",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct watch_options, pss),
+     .help = "also read PSS once a minute; this stalls the job by about 9 ms a GiB"},
+    {0},
+};
+
+struct watch {
+    const struct watch_options *options;
+    struct proc_root root;
+    struct loop *loop;
+    struct engine *engine;
+    struct screen *screen; /* NULL: lines */
+    struct watch_frame frame;
+    struct rundir dir;
+    int32_t pids[CLI_TEXTS_MAX];
+    size_t count;
+    char title[128];
+    char name[PROCESS_COMM_MAX + 1]; /* of the run folder */
+    char notice[NOTICE_MAX];         /* "" if none */
+    uint64_t started_wall_ns;
+    struct buf line;
+    bool is_empty;        /* the job has ended */
+    const char *ended_by; /* or what ended the watching */
+    int write_error;      /* of stdout */
+};
+
+/* ---- what to watch ---- */
+
+static void add_notice(struct watch *w, const char *sentence)
+{
+    size_t len = strlen(w->notice);
+    snprintf(w->notice + len, sizeof w->notice - len, "%s%s", len ? ". " : "", sentence);
+}
+
+static void add_pid(struct watch *w, int32_t pid)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (w->pids[i] == pid)
+            return;
+    w->pids[w->count++] = pid;
+}
+
+/* One --pid, or the process that does the work for it. */
+static int take_pid(struct watch *w, const char *text, struct err *err)
+{
+    int64_t pid;
+    int32_t real = 0;
+    char why[256] = "";
+    int r = quantity_parse_int("watch: --pid", text, 1, INT32_MAX, &pid, err);
+    if (r == 0)
+        r = find_real_process(&w->root, (int32_t)pid, &real, why, err);
+    if (r < 0)
+        return r;
+    if (real == getpid()) { /* the shell that started us has nothing else below it */
+        real = (int32_t)pid;
+        why[0] = '\0';
+    }
+    if (why[0])
+        add_notice(w, why);
+    add_pid(w, real);
+    return 0;
+}
+
+static void list_candidates(const struct find_candidate *c, size_t count)
+{
+    struct buf out = {0};
+    char size[TEXT_SIZE_MAX];
+    buf_printf(&out, "ebb: %zu processes look like a training job:\n", count);
+    for (size_t i = 0; i < count && i < CANDIDATES_MAX; i++) {
+        char command[256];
+        struct buf line = {0};
+        text_command(&line, c[i].process.cmdline, c[i].process.cmdline_len);
+        snprintf(command, sizeof command, "%s", buf_str(&line));
+        buf_printf(&out, "%9d  %9s  ", (int)c[i].process.id.pid, text_size(size, c[i].rss_bytes));
+        buf_printf(&out, "%.*s\n", 76, command);
+        buf_printf(&out, "%22s%s\n", "", c[i].reasons);
+        buf_fini(&line);
+    }
+    buf_printf(&out, "Which one? Say, for instance: ebb watch --pid %d\n",
+               (int)c[0].process.id.pid);
+    (void)io_write_all(STDERR_FILENO, out.data, out.len);
+    buf_fini(&out);
+}
+
+/* 0, or the exit status. */
+static int take_training(struct watch *w)
+{
+    struct find_candidate *c = calloc(CANDIDATES_MAX, sizeof *c);
+    struct err err = {""};
+    char sentence[NOTICE_MAX];
+    int status = 0;
+    int count = c ? find_training(&w->root, getpid(), c, CANDIDATES_MAX, &err) : -ENOMEM;
+    if (!c)
+        err_set(&err, -ENOMEM, "out of memory");
+    if (count < 0) {
+        status = cli_fail(2, &err);
+    } else if (count == 0) {
+        status = cli_failf(2, "no training job found: no process that we may look into has torch, "
+                              "jax or tensorflow mapped, holds a GPU or is a Python with a "
+                              "trainer on its command line; --pid PID watches any process");
+    } else if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
+        list_candidates(c, (size_t)count);
+        status = 2;
+    } else {
+        snprintf(sentence, sizeof sentence, "watching %d (%.*s): %s", (int)c[0].process.id.pid,
+                 (int)c[0].process.comm_len, c[0].process.comm, c[0].reasons);
+        add_notice(w, sentence);
+        add_pid(w, c[0].process.id.pid);
+    }
+    free(c);
+    return status;
+}
+
+static int choose_targets(struct watch *w)
+{
+    const struct watch_options *o = w->options;
+    struct err err = {""};
+    int ways = (o->pids.count > 0) + o->find_training + o->system;
+    if (ways != 1)
+        return cli_failf(2,
+                         "watch: %s: --pid PID for a process and all below it, --find-training "
+                         "to look for the job, or --system for all processes",
+                         ways ? "choose one of three" : "what? There are three ways");
+    for (size_t i = 0; i < o->pids.count; i++)
+        if (take_pid(w, o->pids.v[i], &err) < 0)
+            return cli_fail(2, &err);
+    return o->find_training ? take_training(w) : 0;
+}
+
+static int add_targets(struct watch *w, struct err *err)
+{
+    int r = 0;
+    if (w->options->system)
+        return engine_watch_all(w->engine, err);
+    for (size_t i = 0; i < w->count && r == 0; i++)
+        r = engine_watch_pid(w->engine, w->pids[i], err);
+    return r;
+}
+
+static void name_it(struct watch *w)
+{
+    const struct proc_node *node =
+        w->options->system ? NULL : proc_tree_find(engine_tree(w->engine), w->pids[0]);
+    int len = node ? (int)node->info.comm_len : 0;
+    snprintf(w->name, sizeof w->name, "%.*s", len, node ? node->info.comm : "");
+    if (w->options->system)
+        snprintf(w->title, sizeof w->title, "every process of this machine");
+    else if (w->count > 1)
+        snprintf(w->title, sizeof w->title, "%zu jobs, from %d (%s)", w->count, (int)w->pids[0],
+                 w->name);
+    else
+        snprintf(w->title, sizeof w->title, "%s%d (%s)",
+                 w->options->find_training ? "training job " : "pid ", (int)w->pids[0], w->name);
+    if (!w->name[0])
+        snprintf(w->name, sizeof w->name, "%s", w->options->system ? "system" : "watch");
+}
+
+/* ---- the document ---- */
+
+static json_t *iso_time(uint64_t wall_ns)
+{
+    char text[64];
+    time_t t = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+    if (!localtime_r(&t, &tm) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &tm))
+        return json_null();
+    return json_string(text);
+}
+
+static json_t *command_json(struct watch *w)
+{
+    const struct proc_node *node =
+        w->count ? proc_tree_find(engine_tree(w->engine), w->pids[0]) : NULL;
+    json_t *list = json_array();
+    for (size_t i = 0; node && i < node->info.cmdline_len;) {
+        const char *arg = node->info.cmdline + i;
+        size_t n = strnlen(arg, node->info.cmdline_len - i);
+        json_array_append_new(list, json_text(arg, n));
+        i += n + 1;
+    }
+    return list;
+}
+
+/* What is known before anything was measured; the recording's header as well. */
+static json_t *facts_json(struct watch *w)
+{
+    char cwd[4096];
+    struct utsname uts = {0};
+    json_t *pids = json_array();
+    uname(&uts);
+    for (size_t i = 0; i < w->count; i++)
+        json_array_append_new(pids, json_integer(w->pids[i]));
+    return json_pack(
+        "{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "state", "running", "name",
+        json_text0(w->name), "run_dir", w->dir.fd >= 0 ? json_text0(w->dir.path) : json_null(),
+        "command", command_json(w), "watched", pids, "cwd",
+        json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL), "host", json_text0(uts.nodename),
+        "kernel", json_text0(uts.release), "started", iso_time(w->started_wall_ns));
+}
+
+static void end_facts(struct watch *w, json_t *doc)
+{
+    json_t *measured = engine_summary(w->engine, clock_mono_ns());
+    json_object_update(doc, measured);
+    json_decref(measured);
+    json_t *end = json_pack("{s:s}", "kind", w->is_empty ? "gone" : "watch_ended");
+    if (!w->is_empty && w->ended_by)
+        json_object_set_new(end, "by", json_string(w->ended_by));
+    json_object_set_new(doc, "state", json_string("ended"));
+    json_object_set_new(doc, "ended", iso_time(clock_wall_ns()));
+    json_object_set_new(doc, "end", end);
+}
+
+/* ---- showing ---- */
+
+/* A reader that has gone is no failure: the watching ends, quietly. */
+static void write_out(struct watch *w)
+{
+    int r = w->line.failed ? -ENOMEM : io_write_all(STDOUT_FILENO, w->line.data, w->line.len);
+    if (r < 0 && !w->write_error) {
+        w->write_error = r;
+        w->ended_by = "a closed output";
+        loop_stop(w->loop);
+    }
+    buf_clear(&w->line);
+}
+
+static void on_tick(void *user, struct engine *e, uint64_t now_ns)
+{
+    struct watch *w = user;
+    if (watch_frame_fill(&w->frame, e, now_ns) < 0)
+        return;
+    w->frame.frame.title = w->title;
+    w->frame.frame.notice = w->notice[0] ? w->notice : NULL;
+    if (w->screen) {
+        screen_draw(w->screen, &w->frame.frame);
+        return;
+    }
+    if (w->frame.frame.count == 0)
+        return; /* the end, which the summary tells */
+    if (w->options->json)
+        lines_json(&w->line, &w->frame.frame);
+    else
+        lines_text(&w->line, &w->frame.frame);
+    write_out(w);
+}
+
+static void on_empty(void *user, struct engine *e, uint64_t now_ns)
+{
+    struct watch *w = user;
+    (void)e;
+    (void)now_ns;
+    w->is_empty = true;
+    loop_stop(w->loop);
+}
+
+static void on_say(void *user, const char *sentence)
+{
+    struct watch *w = user;
+    if (w->screen)
+        add_notice(w, sentence);
+    else
+        cli_say("%s", sentence);
+}
+
+static void stop(struct watch *w, const char *by)
+{
+    w->ended_by = by;
+    loop_stop(w->loop);
+}
+
+static void on_signal(void *user, const struct signalfd_siginfo *info)
+{
+    struct watch *w = user;
+    stop(w, info->ssi_signo == SIGINT   ? "Ctrl-C"
+            : info->ssi_signo == SIGHUP ? "SIGHUP"
+                                        : "SIGTERM");
+}
+
+static void on_resize(void *user, const struct signalfd_siginfo *info)
+{
+    struct watch *w = user;
+    (void)info;
+    if (w->screen)
+        screen_resize(w->screen);
+}
+
+static void on_time(void *user, uint64_t now_ns, uint64_t missed)
+{
+    (void)now_ns;
+    (void)missed;
+    stop(user, "--for");
+}
+
+static void on_keys(void *user, int fd, uint32_t events)
+{
+    struct watch *w = user;
+    (void)fd;
+    if (screen_keys(w->screen) == SCREEN_QUIT)
+        stop(w, "q");
+    else if (events & (EPOLLHUP | EPOLLERR))
+        stop(w, "a closed terminal");
+}
+
+/* ---- life ---- */
+
+static int listen_to_all(struct watch *w)
+{
+    const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+    int r = 0;
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending && r == 0; i++)
+        r = loop_add_signal(w->loop, ending[i], on_signal, w, NULL);
+    if (r == 0)
+        r = loop_add_signal(w->loop, SIGWINCH, on_resize, w, NULL);
+    if (r == 0 && w->options->for_ns)
+        r = loop_add_timer(w->loop, clock_mono_ns() + w->options->for_ns, 0, on_time, w, NULL);
+    return r;
+}
+
+static int begin_recording(struct watch *w, struct err *err)
+{
+    const struct watch_options *o = w->options;
+    if (!o->record && !o->run_dir)
+        return 0;
+    int r = rundir_create(o->run_dir, w->name, w->started_wall_ns, &w->dir, err);
+    if (r < 0) {
+        w->dir.fd = -1;
+        return r;
+    }
+    json_t *facts = facts_json(w);
+    r = engine_record(w->engine, w->dir.fd, facts, err);
+    if (r == 0) {
+        r = rundir_write_json(&w->dir, facts);
+        if (r < 0)
+            err_set(err, r, "cannot write %s/run.json: %s", w->dir.path, strerror(-r));
+    }
+    json_decref(facts);
+    return r;
+}
+
+static int begin_screen(struct watch *w, struct err *err)
+{
+    if (w->options->json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+        return 0;
+    int r = screen_new(&w->screen, err);
+    if (r == 0)
+        r = loop_add_fd(w->loop, STDIN_FILENO, EPOLLIN, on_keys, w, NULL);
+    return r;
+}
+
+/* Everything that can be wrong with the request shows here. */
+static int begin(struct watch *w, struct err *err)
+{
+    const struct watch_options *o = w->options;
+    const struct engine_options options = {
+        .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &w->root};
+    const struct engine_callbacks callbacks = {on_tick, on_empty, on_say, w};
+    struct rlimit before;
+    proc_raise_nofile(&before);
+    int r = loop_new(&w->loop);
+    if (r == 0)
+        r = listen_to_all(w);
+    if (r < 0)
+        return err_set(err, r, "cannot begin to watch: %s", strerror(-r));
+    r = engine_new(w->loop, &options, &callbacks, &w->engine, err);
+    if (r == 0)
+        r = add_targets(w, err);
+    if (r < 0)
+        return r;
+    name_it(w);
+    r = begin_recording(w, err);
+    if (r < 0)
+        return r;
+    r = begin_screen(w, err);
+    if (r < 0)
+        return r;
+    engine_look_now(w->engine);
+    r = engine_start(w->engine);
+    return r < 0 ? err_set(err, r, "cannot begin to watch: %s", strerror(-r)) : 0;
+}
+
+static void print_summary(struct watch *w, json_t *doc)
+{
+    if (w->write_error)
+        return;
+    if (w->options->json) {
+        json_object_set_new(doc, "type", json_string("summary"));
+        if (json_print(&w->line, doc, 0) < 0)
+            w->line.failed = true;
+    } else {
+        summary_text(&w->line, doc, cli_colour(STDOUT_FILENO), (int)cli_width(STDOUT_FILENO));
+    }
+    write_out(w);
+}
+
+static int end(struct watch *w)
+{
+    json_t *doc = facts_json(w);
+    engine_look_now(w->engine);
+    json_t *footer = json_pack("{s:s}", "kind", w->is_empty ? "gone" : "watch_ended");
+    int r = engine_stop(w->engine, footer);
+    json_decref(footer);
+    end_facts(w, doc);
+    if (w->dir.fd >= 0 && rundir_write_json(&w->dir, doc) < 0 && r == 0)
+        cli_say("cannot write %s/run.json", w->dir.path);
+    screen_free(w->screen);
+    w->screen = NULL;
+    print_summary(w, doc);
+    json_decref(doc);
+    if (w->write_error && w->write_error != -EPIPE)
+        return cli_failf(2, "cannot write to standard output: %s", strerror(-w->write_error));
+    return 0;
+}
+
+static int watch(struct watch *w)
+{
+    struct err err = {""};
+    int status = choose_targets(w);
+    if (status)
+        return status;
+    if (begin(w, &err) < 0) {
+        screen_free(w->screen);
+        w->screen = NULL;
+        return cli_fail(2, &err);
+    }
+    if (w->notice[0] && !w->screen)
+        cli_say("%s", w->notice);
+    int r = loop_run(w->loop);
+    status = end(w);
+    return r < 0 ? cli_failf(2, "cannot go on watching: %s", strerror(-r)) : status;
+}
+
+static int watch_exec(const struct cli_call *call)
+{
+    struct watch w = {.options = call->options,
+                      .root = {.proc_fd = -1, .cgroup_fd = -1},
+                      .dir = {.fd = -1},
+                      .started_wall_ns = clock_wall_ns()};
+    struct err err = {""};
+    if (call->argc > 0)
+        return cli_failf(2, "watch: \"%.100s\" is not expected here; --pid PID names a process",
+                         call->argv[0]);
+    if (proc_root_open("/proc", "/sys/fs/cgroup", &w.root, &err) < 0)
+        return cli_fail(2, &err);
+    int status = watch(&w);
+    screen_free(w.screen);
+    engine_free(w.engine);
+    loop_free(w.loop);
+    rundir_fini(&w.dir);
+    watch_frame_fini(&w.frame);
+    buf_fini(&w.line);
+    proc_root_close(&w.root);
+    return status;
+}
+
+const struct cli_command cmd_watch = {
+    .name = "watch",
+    .operands = "",
+    .summary = "look at a running job: a live view on a terminal, lines elsewhere",
+    .description =
+        "Watches processes that run already, and all below them. On a terminal it shows them as a "
+        "tree with the memory of each, how fast it grows, and the head-room that is left; the key "
+        "? explains what is shown. Where the output is no terminal it prints a line for each "
+        "look.\n\n"
+        "The memory of the job counts each page once, however many processes share it; where "
+        "that cannot be known exactly, a lower and an upper bound are given.\n\n"
+        "A --pid of a launcher (uv run, torchrun, accelerate, a shell) says so and follows to "
+        "the process that does the work.\n\n"
+        "It ends when the job ends, after --for, at the key q or at Ctrl-C; then it prints a "
+        "summary. The job itself is never touched.",
+    .examples = "ebb watch --pid 4711\n"
+                "ebb watch --find-training --record\n"
+                "ebb watch --system --interval 5s\n"
+                "ebb watch --pid 4711 --for 5m --json > job.jsonl\n",
+    .options = watch_table,
+    .options_size = sizeof(struct watch_options),
+    .usage_status = 2,
+    .exec = watch_exec,
+};

@@ -1,0 +1,140 @@
+/* From the engine's nodes and samples to plain rows. */
+#include "cli/watch_frame.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+_Static_assert((int)FRAME_SPARK >= (int)TRACK_RECENT, "a row has room for what a track keeps");
+
+void watch_frame_fini(struct watch_frame *f)
+{
+    free(f->frame.rows);
+    *f = (struct watch_frame){0};
+}
+
+static struct frame_bytes figure(const struct sample *s, unsigned field)
+{
+    return (struct frame_bytes){.known = sample_has(s, field),
+                                .stale = s->stale >> field & 1u,
+                                .bytes = sample_has(s, field) ? s->v[field] : 0};
+}
+
+/* Most processes of a machine never move: their rate is 0 without any sorting of slopes. */
+static bool is_flat(const struct track *t)
+{
+    for (uint32_t i = 1; i < t->blocks; i++)
+        if (t->block_min[i] != t->block_min[0])
+            return false;
+    return true;
+}
+
+static void fill_history(struct frame_row *row, struct proc_node *node)
+{
+    const struct track *t = engine_track(node);
+    if (!t)
+        return;
+    row->spark_count = track_recent(t, row->spark);
+    if (t->peak_bytes > row->peak.bytes)
+        row->peak = (struct frame_bytes){.known = true, .bytes = t->peak_bytes};
+    if (is_flat(t))
+        row->rate_known = t->last_ns - t->first_ns >= 3 * NS_PER_S;
+    else
+        row->rate_known = engine_rate(node, &row->rate_bytes_per_min);
+}
+
+static void fill_row(struct frame_row *row, struct proc_node *node)
+{
+    const struct process_info *info = &node->info;
+    const struct sample *s = &node->sample;
+    *row = (struct frame_row){.pid = info->id.pid,
+                              .ppid = info->ppid,
+                              .slot = node->slot,
+                              .role = process_role_name(info->role),
+                              .name = info->comm,
+                              .name_len = info->comm_len,
+                              .command = info->cmdline,
+                              .command_len = info->cmdline_len,
+                              .rss = figure(s, SAMPLE_RSS),
+                              .anon = figure(s, SAMPLE_ANON),
+                              .file = figure(s, SAMPLE_FILE),
+                              .shmem = figure(s, SAMPLE_SHMEM),
+                              .swap = figure(s, SAMPLE_SWAP),
+                              .unique = figure(s, SAMPLE_UNIQUE),
+                              .peak = figure(s, SAMPLE_PEAK),
+                              .gpu = figure(s, SAMPLE_GPU)};
+    fill_history(row, node);
+}
+
+static int fill_rows(struct watch_frame *f, struct engine *e)
+{
+    struct proc_tree *tree = engine_tree(e);
+    size_t count = proc_tree_count(tree);
+    if (count > f->rows_cap) {
+        size_t cap = count + count / 2;
+        struct frame_row *rows = reallocarray(f->frame.rows, cap, sizeof *rows);
+        if (!rows)
+            return -ENOMEM;
+        f->frame.rows = rows;
+        f->rows_cap = cap;
+    }
+    for (size_t i = 0; i < count; i++)
+        fill_row(&f->frame.rows[i], proc_tree_at(tree, i));
+    f->frame.count = count;
+    return 0;
+}
+
+static void fill_machine(struct watch_frame *f, struct engine *e)
+{
+    const struct sample *m = engine_machine(e);
+    struct frame *o = &f->frame;
+    o->total = figure(m, MACHINE_TOTAL);
+    o->available = figure(m, MACHINE_AVAILABLE);
+    o->swap_total = figure(m, MACHINE_SWAP_TOTAL);
+    o->swap_free = figure(m, MACHINE_SWAP_FREE);
+    o->limit = figure(m, MACHINE_LIMIT);
+    o->limit_used = figure(m, MACHINE_LIMIT_USED);
+    o->headroom = (struct frame_bytes){0};
+    if (o->limit.known && o->limit_used.known)
+        o->headroom = (struct frame_bytes){.known = true,
+                                           .bytes = o->limit.bytes > o->limit_used.bytes
+                                                        ? o->limit.bytes - o->limit_used.bytes
+                                                        : 0};
+    o->limit_where = engine_limit(e, &f->limit) == 0 ? f->limit.where : NULL;
+    o->psi_known = sample_has(m, MACHINE_PSI_SOME);
+    o->psi_some_permyriad = (uint32_t)m->v[MACHINE_PSI_SOME];
+    o->psi_full_permyriad = sample_has(m, MACHINE_PSI_FULL) ? (uint32_t)m->v[MACHINE_PSI_FULL] : 0;
+    o->tree_low = figure(m, MACHINE_TREE_LOW);
+    o->tree_high = figure(m, MACHINE_TREE_HIGH);
+}
+
+static void fill_tree_rate(struct watch_frame *f, const struct track *t)
+{
+    if (t->blocks == f->rate_blocks && t->block_start_ns == f->rate_block_ns)
+        return;
+    f->rate_blocks = t->blocks;
+    f->rate_block_ns = t->block_start_ns;
+    f->frame.tree_rate_known = track_rate(t, &f->frame.tree_rate_bytes_per_min);
+}
+
+int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns)
+{
+    struct frame *o = &f->frame;
+    o->t_ns = now_ns > engine_started_ns(e) ? now_ns - engine_started_ns(e) : 0;
+    o->wall_ns = clock_wall_ns();
+    o->interval_ns = engine_interval_ns(e);
+    fill_machine(f, e);
+    fill_tree_rate(f, engine_tree_track(e));
+    o->step_known = engine_last_step(e, &o->step);
+    o->gpus = engine_gpu_count(e) < FRAME_GPUS ? engine_gpu_count(e) : FRAME_GPUS;
+    for (size_t i = 0; i < o->gpus; i++) {
+        const struct sample *g = engine_gpu(e, i, &o->gpu[i].name);
+        o->gpu[i].used = figure(g, GPU_USED);
+        o->gpu[i].total = figure(g, GPU_TOTAL);
+        o->gpu[i].job = figure(g, GPU_JOB);
+    }
+    return fill_rows(f, e);
+}

@@ -1,0 +1,25 @@
+/* What the engine knows, as the frame that the views show. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proc/machine.h"
+#include "view/frame.h"
+
+struct engine;
+
+/* Zeroed is a valid empty one. Its memory is used again at each tick. */
+struct watch_frame {
+    struct frame frame; /* texts point into the engine: valid until its next tick */
+    size_t rows_cap;
+    struct machine_limit limit;
+    /* the tree's rate, worked out anew only when its floor has a new block */
+    uint32_t rate_blocks;
+    uint64_t rate_block_ns;
+};
+
+void watch_frame_fini(struct watch_frame *f);
+/* Fills in everything but title and notice. 0 or -ENOMEM. */
+int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns);

@@ -1,0 +1,45 @@
+/* Frames between a job's supervisor and whoever runs it in the foreground: one byte of type, a
+ * length, the bytes. Over a stream socket, never blocking on the supervisor's side. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum channel_type {
+    /* from the supervisor */
+    CHANNEL_OUT = 'o',     /* the job wrote this to its standard output (or terminal) */
+    CHANNEL_ERR = 'e',     /* or standard error */
+    CHANNEL_SAY = 'm',     /* a sentence for the user */
+    CHANNEL_STOPPED = 'z', /* the job stopped itself (Ctrl-Z) */
+    CHANNEL_END = 'E',     /* run.json as text: the last frame */
+    /* to the supervisor */
+    CHANNEL_INPUT = 'i',   /* typed at the terminal */
+    CHANNEL_SIZE = 'w',    /* struct winsize */
+    CHANNEL_SIGNAL = 's',  /* one byte: pass it on to the job */
+    CHANNEL_CLOSED = 'c',  /* nobody reads the standard output any more */
+};
+
+enum { CHANNEL_FRAME_MAX = 8 << 20 };
+
+struct channel {
+    int fd; /* owned; -1: closed */
+    struct buf in, out;
+    size_t in_at; /* consumed of in */
+};
+
+/* One end of a pair each; close-on-exec. */
+int channel_pair(int ret_fd[2]);
+void channel_init(struct channel *c, int fd);
+void channel_fini(struct channel *c);
+
+/* Puts a frame into the queue. */
+void channel_queue(struct channel *c, enum channel_type type, const void *data, size_t len);
+/* Sends what it can without blocking: 0 all gone, 1 some left, -errno (-EPIPE: nobody there). */
+int channel_flush(struct channel *c);
+/* Takes in what there is without blocking: 1 something came, 0 nothing now, -EPIPE at the end. */
+int channel_fill(struct channel *c);
+/* 1 and the next whole frame (valid until the next call), 0 if there is none yet, -EBADMSG. */
+int channel_next(struct channel *c, enum channel_type *ret_type, const char **ret_data,
+                 size_t *ret_len);

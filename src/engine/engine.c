@@ -1,0 +1,532 @@
+/* The ticking heart: looks at the job, each kind of look at its own pace, and passes on. */
+#include "engine/private.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+
+enum {
+    STATUS_PERIOD_S = 10, /* every process at least so often */
+    STATUS_PER_TICK = 4,  /* and so many that moved, or 1/10 of all where that is more */
+    LIMIT_PERIOD_S = 30,
+    PSS_PERIOD_S = 60,
+    STATUS_MOVED_BYTES = 1 << 20,
+};
+
+void engine_say(struct engine *e, const char *fmt, ...)
+{
+    char sentence[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(sentence, sizeof sentence, fmt, ap);
+    va_end(ap);
+    if (e->callbacks.say)
+        e->callbacks.say(e->callbacks.user, sentence);
+}
+
+static void on_process(void *user, const struct proc_event *ev)
+{
+    struct engine *e = user;
+    struct proc_node *node = ev->node;
+    struct history *h = history_of(node);
+    if (ev->kind == PROCESS_BORN) {
+        h = calloc(1, sizeof *h);
+        node->user = h;
+        e->processes_seen++;
+        e->had_any = true;
+        e->told_empty = false;
+        if (h)
+            *h = (struct history){.slot = node->slot, .born_ns = ev->t_ns, .info = node->info};
+    }
+    if (e->writer)
+        trace_writer_process(e->writer, ev->t_ns, ev->kind, node->slot, &node->info);
+    if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
+        proc_unique_forget(e->unique, node);
+    if (ev->kind == PROCESS_DIED && h) {
+        h->info = node->info;
+        h->died_ns = ev->t_ns;
+        history_bury(&e->gone, h);
+        free(h);
+        node->user = NULL;
+    }
+}
+
+/* ---- the looks ---- */
+
+static uint32_t status_bits(void)
+{
+    return 1u << SAMPLE_ANON | 1u << SAMPLE_FILE | 1u << SAMPLE_SHMEM | 1u << SAMPLE_SWAP |
+           1u << SAMPLE_PEAK;
+}
+
+/* Due by age, or because its memory has moved since. */
+static bool status_due(const struct history *h, const struct proc_node *node, uint64_t now_ns)
+{
+    if (now_ns >= h->status_next_ns)
+        return true;
+    if (now_ns - h->status_last_ns < NS_PER_S)
+        return false;
+    uint64_t rss = node->sample.v[SAMPLE_RSS];
+    uint64_t moved = rss > h->status_rss_bytes ? rss - h->status_rss_bytes
+                                               : h->status_rss_bytes - rss;
+    return moved > STATUS_MOVED_BYTES && moved > h->status_rss_bytes / 100;
+}
+
+/* In turn, so that no process waits for ever and no tick does all the work. ALL: every one. */
+static void look_at_status(struct engine *e, uint64_t now_ns, bool all)
+{
+    size_t count = proc_tree_count(e->tree);
+    size_t quota = count / STATUS_PERIOD_S + 1 > STATUS_PER_TICK ? count / STATUS_PERIOD_S + 1
+                                                                 : STATUS_PER_TICK;
+    uint64_t begun = clock_thread_cpu_ns();
+    size_t at = count ? e->status_cursor % count : 0;
+    for (size_t i = 0; i < count; i++, at = (at + 1) % count) {
+        struct proc_node *node = proc_tree_at(e->tree, at);
+        struct history *h = history_of(node);
+        if (!h || !(all || status_due(h, node, now_ns)))
+            continue;
+        if (!all && quota == 0) {
+            if (h->status_last_ns && now_ns - h->status_last_ns > 2 * STATUS_PERIOD_S * NS_PER_S)
+                node->sample.stale |= status_bits();
+            continue;
+        }
+        if (proc_node_read_status(e->tree, node) < 0)
+            node->sample.stale |= status_bits();
+        h->status_last_ns = now_ns;
+        h->status_next_ns = now_ns + STATUS_PERIOD_S * NS_PER_S;
+        h->status_rss_bytes = node->sample.v[SAMPLE_RSS];
+        if (quota && --quota == 0)
+            e->status_cursor = at + 1;
+    }
+    pace_done(&e->status, now_ns, clock_thread_cpu_ns() - begun);
+}
+
+static void look_at_pss(struct engine *e, uint64_t now_ns)
+{
+    uint64_t begun = clock_thread_cpu_ns();
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        struct proc_node *node = proc_tree_at(e->tree, i);
+        if (proc_node_read_pss(e->tree, node) < 0)
+            node->sample.stale |= 1u << SAMPLE_PSS;
+    }
+    pace_done(&e->pss, now_ns, clock_thread_cpu_ns() - begun);
+}
+
+static void look_at_limit(struct engine *e, uint64_t now_ns)
+{
+    struct machine_limit limit;
+    uint64_t begun = clock_thread_cpu_ns();
+    if (machine_limit(e->machine, &limit) == 0) {
+        bool changed = e->limit_known && (limit.limit_bytes != e->limit_now.limit_bytes ||
+                                          limit.kind != e->limit_now.kind);
+        if (!e->limit_known)
+            e->limit_at_start = limit;
+        e->limit_now = limit;
+        e->limit_known = true;
+        if (changed) {
+            char text[128];
+            snprintf(text, sizeof text, "{\"limit_bytes\":%llu,\"kind\":\"%s\"}",
+                     (unsigned long long)limit.limit_bytes, limit_kind_name(limit.kind));
+            engine_note(e, "limit", text);
+        }
+    }
+    pace_done(&e->limit, now_ns, clock_thread_cpu_ns() - begun);
+}
+
+static void gpu_name_all(struct engine *e, uint64_t now_ns)
+{
+    for (size_t i = 0; e->writer && !e->gpu_named && i < e->gpu_now.devices; i++)
+        trace_writer_entity(e->writer, now_ns, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name);
+    e->gpu_named = e->writer != NULL;
+}
+
+/* A process that has left the driver's list holds nothing any more: that is a reading of 0. */
+static void look_at_gpu(struct engine *e, uint64_t now_ns)
+{
+    if (!e->gpu || gpu_latest(e->gpu, &e->gpu_now) <= 0)
+        return;
+    uint64_t job[GPU_MAX] = {0};
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        struct sample *s = &proc_tree_at(e->tree, i)->sample;
+        if (sample_has(s, SAMPLE_GPU))
+            sample_put(s, SAMPLE_GPU, 0);
+    }
+    for (size_t i = 0; i < e->gpu_now.processes; i++) {
+        const struct gpu_process *p = &e->gpu_now.process[i];
+        struct proc_node *node = proc_tree_find(e->tree, p->pid);
+        if (!node || p->device >= GPU_MAX)
+            continue;
+        struct sample *s = &node->sample;
+        uint64_t before = s->read >> SAMPLE_GPU & 1u ? s->v[SAMPLE_GPU] : 0;
+        sample_put(s, SAMPLE_GPU, before + p->used_bytes);
+        job[p->device] += p->used_bytes;
+    }
+    for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++) {
+        sample_put(&e->gpu_sample[i], GPU_TOTAL, e->gpu_now.device[i].total_bytes);
+        sample_put(&e->gpu_sample[i], GPU_USED, e->gpu_now.device[i].used_bytes);
+        sample_put(&e->gpu_sample[i], GPU_JOB, job[i]);
+    }
+    gpu_name_all(e, now_ns);
+}
+
+static void look_at_whole(struct engine *e, uint64_t now_ns)
+{
+    if (e->watching_all || proc_tree_count(e->tree) == 0)
+        return;
+    proc_tree_memory(e->tree, &e->memory);
+    if (!e->memory.known)
+        return;
+    sample_put(&e->machine_sample, MACHINE_TREE_LOW, e->memory.low_bytes);
+    sample_put(&e->machine_sample, MACHINE_TREE_HIGH, e->memory.high_bytes);
+    track_add(&e->tree_low, now_ns, e->memory.low_bytes);
+    track_add(&e->tree_high, now_ns, e->memory.high_bytes);
+    if (e->memory.unique_bytes > e->unique_sum_peak_bytes)
+        e->unique_sum_peak_bytes = e->memory.unique_bytes;
+}
+
+/* ---- passing on ---- */
+
+static void write_tick(struct engine *e, uint64_t now_ns)
+{
+    if (!e->writer)
+        return;
+    trace_writer_tick_begin(e->writer, now_ns);
+    trace_writer_sample(e->writer, ENTITY_MACHINE, 0, &e->machine_sample);
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        const struct proc_node *node = proc_tree_at(e->tree, i);
+        trace_writer_sample(e->writer, ENTITY_PROCESS, node->slot, &node->sample);
+    }
+    for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
+        trace_writer_sample(e->writer, ENTITY_GPU, (uint32_t)i, &e->gpu_sample[i]);
+    trace_writer_tick_end(e->writer);
+    trace_writer_flush(e->writer, now_ns, false);
+}
+
+static void take_in(struct engine *e, uint64_t now_ns)
+{
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        struct proc_node *node = proc_tree_at(e->tree, i);
+        if (history_of(node))
+            history_update(history_of(node), node, now_ns);
+    }
+}
+
+static void clear_read(struct engine *e)
+{
+    proc_tree_clear_read(e->tree);
+    e->machine_sample.read = 0;
+    for (size_t i = 0; i < GPU_MAX; i++)
+        e->gpu_sample[i].read = 0;
+}
+
+static void walk(struct engine *e, uint64_t now_ns)
+{
+    uint64_t begun = clock_thread_cpu_ns();
+    proc_tree_walk(e->tree, now_ns);
+    pace_done(&e->walk, now_ns, clock_thread_cpu_ns() - begun);
+}
+
+static void tick(struct engine *e, uint64_t now_ns, bool whole)
+{
+    if (whole || pace_due(&e->walk, now_ns))
+        walk(e, now_ns);
+    uint64_t begun = clock_thread_cpu_ns();
+    proc_tree_tick(e->tree, now_ns);
+    look_at_status(e, now_ns, whole);
+    machine_tick(e->machine, &e->machine_sample);
+    if (pace_due(&e->limit, now_ns))
+        look_at_limit(e, now_ns);
+    if (e->options.pss && pace_due(&e->pss, now_ns))
+        look_at_pss(e, now_ns);
+    look_at_gpu(e, now_ns);
+    look_at_whole(e, now_ns);
+    take_in(e, now_ns);
+    write_tick(e, now_ns);
+    clear_read(e);
+    uint64_t cost = clock_thread_cpu_ns() - begun;
+    e->tick_cost_ns_total += cost;
+    if (cost > e->tick_cost_ns_longest)
+        e->tick_cost_ns_longest = cost;
+    e->ticks++;
+    e->last_tick_ns = now_ns;
+}
+
+static void note_gap(struct engine *e, uint64_t now_ns)
+{
+    uint64_t since = now_ns - e->last_tick_ns;
+    if (!e->last_tick_ns || since < 5 * NS_PER_S || since < 3 * e->options.interval_ns)
+        return;
+    char text[64];
+    snprintf(text, sizeof text, "{\"seconds\":%.3f}", (double)since / (double)NS_PER_S);
+    e->gaps++;
+    engine_note(e, "gap", text);
+}
+
+static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct engine *e = user;
+    (void)missed;
+    note_gap(e, now_ns);
+    tick(e, now_ns, false);
+    if (e->callbacks.tick)
+        e->callbacks.tick(e->callbacks.user, e, now_ns);
+    if (e->had_any && !e->watching_all && !e->told_empty && proc_tree_count(e->tree) == 0) {
+        e->told_empty = true;
+        if (e->callbacks.empty)
+            e->callbacks.empty(e->callbacks.user, e, now_ns);
+    }
+}
+
+static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct engine *e = user;
+    uint64_t next_ns = now_ns + NS_PER_S;
+    (void)missed;
+    proc_unique_slice(e->unique, now_ns, &next_ns);
+    loop_set_timer(e->unique_timer, next_ns, 0);
+}
+
+static void on_pressure(void *user, int fd, uint32_t events)
+{
+    struct engine *e = user;
+    uint64_t now_ns = clock_mono_ns();
+    (void)fd;
+    if (events & (EPOLLERR | EPOLLHUP)) {
+        loop_remove(e->psi_source);
+        e->psi_source = NULL;
+        return;
+    }
+    if (now_ns - e->last_psi_ns < NS_PER_S)
+        return;
+    e->last_psi_ns = now_ns;
+    engine_note(e, "pressure", "{\"stall_ms\":150,\"window_ms\":2000}");
+    tick(e, now_ns, false);
+}
+
+/* ---- life ---- */
+
+static int engine_build(struct engine *e)
+{
+    int r = proc_tree_new(e->options.root, on_process, e, &e->tree);
+    if (r == 0 && !e->options.no_unique)
+        r = proc_unique_new(e->tree, NULL, &e->unique);
+    if (r == 0)
+        r = machine_new(e->options.root, 0, &e->machine);
+    if (r == 0 && !e->options.no_gpu && gpu_new(&gpu_vendor_nvml, NS_PER_S, &e->gpu) < 0)
+        e->gpu = NULL;
+    return r;
+}
+
+int engine_new(struct loop *loop, const struct engine_options *options,
+               const struct engine_callbacks *callbacks, struct engine **ret, struct err *err)
+{
+    struct engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return err_set(err, -ENOMEM, "out of memory");
+    e->loop = loop;
+    e->options = *options;
+    e->callbacks = *callbacks;
+    e->psi_fd = e->record_dir_fd = -1;
+    if (!e->options.interval_ns)
+        e->options.interval_ns = NS_PER_S;
+    uint64_t walk_ns = e->options.interval_ns < NS_PER_S / 4 ? NS_PER_S / 4 : e->options.interval_ns;
+    e->walk = pace_of(walk_ns > NS_PER_S ? NS_PER_S : walk_ns, 100);
+    e->status = pace_of(0, 0);
+    e->pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);
+    e->limit = pace_of(LIMIT_PERIOD_S * NS_PER_S, 100);
+    e->started_ns = clock_mono_ns();
+    e->started_wall_ns = clock_wall_ns();
+    int r = engine_build(e);
+    if (r < 0) {
+        engine_free(e);
+        return err_set(err, r, "cannot begin to watch: %s", strerror(-r));
+    }
+    *ret = e;
+    return 0;
+}
+
+static void free_histories(struct engine *e)
+{
+    for (size_t i = 0; e->tree && i < proc_tree_count(e->tree); i++) {
+        struct proc_node *node = proc_tree_at(e->tree, i);
+        free(node->user);
+        node->user = NULL;
+    }
+}
+
+void engine_free(struct engine *e)
+{
+    if (!e)
+        return;
+    engine_stop(e, NULL);
+    free_histories(e);
+    proc_unique_free(e->unique);
+    proc_tree_free(e->tree);
+    machine_free(e->machine);
+    if (e->record_dir_fd >= 0)
+        close(e->record_dir_fd);
+    if (e->gpu)
+        gpu_free(e->gpu);
+    free(e);
+}
+
+/* The limits that matter are those of the job's own cgroup, not of ours. */
+static void follow_cgroup(struct engine *e, int32_t pid)
+{
+    struct machine *m = NULL;
+    if (e->had_any || machine_new(e->options.root, pid, &m) < 0)
+        return;
+    machine_free(e->machine);
+    e->machine = m;
+}
+
+int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)
+{
+    follow_cgroup(e, pid);
+    return proc_tree_add(e->tree, pid, clock_mono_ns(), err);
+}
+
+int engine_watch_below(struct engine *e, int32_t pid, struct err *err)
+{
+    return proc_tree_add_below(e->tree, pid, clock_mono_ns(), err);
+}
+
+int engine_watch_all(struct engine *e, struct err *err)
+{
+    e->watching_all = true;
+    return proc_tree_add_all(e->tree, clock_mono_ns(), err);
+}
+
+static void watch_pressure(struct engine *e)
+{
+    e->psi_fd = machine_psi_trigger(e->options.root, 150000, 2000000);
+    if (e->psi_fd >= 0 &&
+        loop_add_fd(e->loop, e->psi_fd, EPOLLPRI, on_pressure, e, &e->psi_source) < 0)
+        e->psi_source = NULL;
+}
+
+int engine_start(struct engine *e)
+{
+    uint64_t now_ns = clock_mono_ns();
+    int r = loop_add_timer(e->loop, now_ns, e->options.interval_ns, on_tick, e, &e->tick_timer);
+    if (r == 0 && e->unique)
+        r = loop_add_timer(e->loop, now_ns + NS_PER_S / 2, 0, on_unique, e, &e->unique_timer);
+    watch_pressure(e);
+    return r;
+}
+
+void engine_look_now(struct engine *e)
+{
+    if (!e->stopped)
+        tick(e, clock_mono_ns(), true);
+}
+
+void engine_mark(struct engine *e, const struct mark *mark)
+{
+    e->marks_seen++;
+    if (mark->kind == MARK_STEP)
+        e->steps_seen++;
+    if (mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP)) {
+        e->step_known = true;
+        e->step = mark->step;
+    }
+    if (e->writer)
+        trace_writer_mark(e->writer, mark);
+}
+
+void engine_note(struct engine *e, const char *kind, const char *json_text)
+{
+    if (e->writer)
+        trace_writer_note(e->writer, clock_mono_ns(), kind, json_text);
+}
+
+int engine_stop(struct engine *e, const json_t *footer)
+{
+    int r = 0;
+    e->stopped = true;
+    loop_remove(e->tick_timer);
+    loop_remove(e->unique_timer);
+    loop_remove(e->psi_source);
+    loop_remove(e->trouble_source);
+    e->tick_timer = e->unique_timer = e->psi_source = e->trouble_source = NULL;
+    if (e->psi_fd >= 0)
+        close(e->psi_fd);
+    e->psi_fd = -1;
+    if (e->writer) {
+        trace_writer_status(e->writer, &e->recorded);
+        r = trace_writer_close(e->writer, footer, 10 * NS_PER_S);
+        e->writer = NULL;
+    }
+    return r;
+}
+
+/* ---- what views may ask ---- */
+
+struct proc_tree *engine_tree(struct engine *e)
+{
+    return e->tree;
+}
+
+const struct track *engine_track(const struct proc_node *node)
+{
+    return history_of(node) ? &history_of(node)->rss : NULL;
+}
+
+bool engine_rate(struct proc_node *node, double *ret_bytes_per_min)
+{
+    return history_of(node) && history_rate(history_of(node), ret_bytes_per_min);
+}
+
+const struct track *engine_tree_track(const struct engine *e)
+{
+    return &e->tree_high;
+}
+
+const struct sample *engine_machine(const struct engine *e)
+{
+    return &e->machine_sample;
+}
+
+int engine_limit(const struct engine *e, struct machine_limit *ret)
+{
+    if (!e->limit_known)
+        return -ENODATA;
+    *ret = e->limit_now;
+    return 0;
+}
+
+size_t engine_gpu_count(const struct engine *e)
+{
+    return e->gpu_now.devices < GPU_MAX ? e->gpu_now.devices : GPU_MAX;
+}
+
+const struct sample *engine_gpu(const struct engine *e, size_t i, const char **ret_name)
+{
+    *ret_name = e->gpu_now.device[i].name;
+    return &e->gpu_sample[i];
+}
+
+uint64_t engine_started_ns(const struct engine *e)
+{
+    return e->started_ns;
+}
+
+uint64_t engine_interval_ns(const struct engine *e)
+{
+    return e->options.interval_ns;
+}
+
+bool engine_last_step(const struct engine *e, int64_t *ret_step)
+{
+    if (e->step_known)
+        *ret_step = e->step;
+    return e->step_known;
+}

@@ -1,0 +1,80 @@
+/* One watched job on the event loop: samples and marks go into the recording and the histories,
+ * at each source's own pace. What run, watch and the server share. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/track.h"
+#include "mark/mark.h"
+#include "proc/machine.h"
+#include "proc/tree.h"
+#include "trace/writer.h"
+
+struct err;
+struct loop;
+struct engine;
+
+struct engine_options {
+    uint64_t interval_ns; /* 50 ms to 1 h; default 1 s */
+    bool no_unique;       /* leave unique memory out */
+    bool pss;             /* read PSS every minute: stalls the job */
+    bool no_gpu;
+    const struct proc_root *root; /* borrowed; must outlive the engine */
+};
+
+/* After each tick, on the loop. */
+typedef void engine_tick_fn(void *user, struct engine *e, uint64_t now_ns);
+/* The last process of the job has gone (not with engine_watch_all). */
+typedef void engine_empty_fn(void *user, struct engine *e, uint64_t now_ns);
+/* Something a person should be told once ("cannot record any more: disk full"). */
+typedef void engine_say_fn(void *user, const char *sentence);
+
+struct engine_callbacks {
+    engine_tick_fn *tick;
+    engine_empty_fn *empty;
+    engine_say_fn *say;
+    void *user;
+};
+
+int engine_new(struct loop *loop, const struct engine_options *options,
+               const struct engine_callbacks *callbacks, struct engine **ret, struct err *err);
+void engine_free(struct engine *e); /* NULL is fine; closes the recording if still open */
+
+/* What to watch; before or after engine_start. */
+int engine_watch_pid(struct engine *e, int32_t pid, struct err *err);
+int engine_watch_below(struct engine *e, int32_t pid, struct err *err);
+int engine_watch_all(struct engine *e, struct err *err);
+
+/* Records into DIRFD/trace.ebb from now on. HEADER (borrowed) gets machine facts added. */
+int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err);
+/* Begins ticking. */
+int engine_start(struct engine *e);
+/* One more full look at everything, now (the end of a job, a mark that asks for it). */
+void engine_look_now(struct engine *e);
+/* A mark from the receiver: recorded, and its step kept. */
+void engine_mark(struct engine *e, const struct mark *mark);
+void engine_note(struct engine *e, const char *kind, const char *json_text);
+/* Stops ticking, closes the recording. FOOTER (borrowed, may be NULL) goes into it. */
+int engine_stop(struct engine *e, const json_t *footer);
+
+/* For views: the living tree, and histories. */
+struct proc_tree *engine_tree(struct engine *e);
+const struct track *engine_track(const struct proc_node *node); /* its RSS */
+/* The rate of its floor, bytes a minute; false while there is too little to say. Cheap: worked
+ * out anew only when the floor has a new block. */
+bool engine_rate(struct proc_node *node, double *ret_bytes_per_min);
+const struct track *engine_tree_track(const struct engine *e); /* the tree's memory, upper bound */
+const struct sample *engine_machine(const struct engine *e);
+int engine_limit(const struct engine *e, struct machine_limit *ret); /* -ENODATA before start */
+size_t engine_gpu_count(const struct engine *e);
+const struct sample *engine_gpu(const struct engine *e, size_t i, const char **ret_name);
+uint64_t engine_started_ns(const struct engine *e);
+uint64_t engine_interval_ns(const struct engine *e);
+bool engine_last_step(const struct engine *e, int64_t *ret_step);
+
+/* The facts of the run so far as JSON (docs/run-json.md): tree, processes, roles, limit, gpus,
+ * recording, marks, cost. The caller owns it. NULL: out of memory. */
+json_t *engine_summary(struct engine *e, uint64_t now_ns);

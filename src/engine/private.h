@@ -1,0 +1,58 @@
+/* The engine's inside, shared by its own files only. */
+#pragma once
+
+#include "engine/engine.h"
+#include "engine/history.h"
+#include "engine/pace.h"
+#include "proc/gpu.h"
+#include "proc/unique.h"
+
+struct loop_source;
+
+struct engine {
+    struct loop *loop;
+    struct engine_options options;
+    struct engine_callbacks callbacks;
+    struct proc_tree *tree;
+    struct proc_unique *unique;
+    struct machine *machine;
+    struct gpu *gpu;
+    struct trace_writer *writer;
+    struct loop_source *tick_timer, *unique_timer, *psi_source, *trouble_source;
+    int psi_fd;
+    bool watching_all;
+    bool had_any;  /* some process was there */
+    bool told_empty;
+    bool stopped;
+    uint64_t started_ns, started_wall_ns, last_tick_ns, last_psi_ns;
+    uint64_t ticks, gaps;
+    struct pace walk, status, pss, limit;
+    size_t status_cursor;
+    struct sample machine_sample;
+    struct sample gpu_sample[GPU_MAX];
+    struct gpu_snapshot gpu_now;
+    bool gpu_named;
+    bool limit_known;
+    struct machine_limit limit_now, limit_at_start;
+    struct track tree_high, tree_low;
+    struct proc_tree_memory memory;
+    uint64_t unique_sum_peak_bytes;
+    uint64_t processes_seen;
+    struct history_gone gone;
+    bool step_known;
+    int64_t step;
+    uint64_t steps_seen, marks_seen;
+    uint64_t tick_cost_ns_total, tick_cost_ns_longest;
+    struct trace_writer_status recorded; /* as it was when the recording was closed */
+    bool was_recorded;
+    int record_dir_fd; /* a copy, to look at the file's size at the end; -1 none */
+    bool said_trouble;
+};
+
+static inline struct history *history_of(const struct proc_node *node)
+{
+    return node->user;
+}
+
+json_t *limit_json(const struct machine_limit *limit);
+void engine_say(struct engine *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,79 @@
+/* Beginning a recording: the header in which the file says what it is of. */
+#include "engine/private.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/loop.h"
+#include "version.h"
+
+json_t *limit_json(const struct machine_limit *limit)
+{
+    return json_pack("{s:s,s:o,s:o,s:o,s:o}", "kind", limit_kind_name(limit->kind), "where",
+                     json_text0(limit->where), "limit_bytes", json_u64(limit->limit_bytes),
+                     "headroom_bytes", json_u64(limit->headroom_bytes), "peak_bytes",
+                     limit->peak_known ? json_u64(limit->peak_bytes) : json_null());
+}
+
+static json_t *header_json(struct engine *e, const json_t *given)
+{
+    json_t *doc = given ? json_copy((json_t *)(uintptr_t)given) : json_object();
+    struct utsname uts = {0};
+    struct machine_limit limit;
+    uname(&uts);
+    json_object_set_new(doc, "ebb", json_string(EBB_VERSION));
+    json_object_set_new(doc, "host", json_text0(uts.nodename));
+    json_object_set_new(doc, "kernel", json_text0(uts.release));
+    json_object_set_new(doc, "arch", json_text0(uts.machine));
+    json_object_set_new(doc, "page_bytes", json_u64(e->options.root->page_bytes));
+    json_object_set_new(doc, "interval_ns", json_u64(e->options.interval_ns));
+    json_object_set_new(doc, "start_mono_ns", json_u64(e->started_ns));
+    json_object_set_new(doc, "start_wall_ns", json_u64(e->started_wall_ns));
+    if (machine_limit(e->machine, &limit) == 0)
+        json_object_set_new(doc, "limit", limit_json(&limit));
+    return doc;
+}
+
+/* What was born before the recording began belongs into it. */
+static void write_living(struct engine *e)
+{
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        const struct proc_node *node = proc_tree_at(e->tree, i);
+        trace_writer_process(e->writer, node->born_ns, PROCESS_BORN, node->slot, &node->info);
+    }
+}
+
+static void on_trouble(void *user, int fd, uint32_t events)
+{
+    struct engine *e = user;
+    struct trace_writer_status status;
+    uint64_t count;
+    (void)events;
+    (void)!read(fd, &count, sizeof count);
+    trace_writer_status(e->writer, &status);
+    if (!e->said_trouble)
+        engine_say(e, "cannot write the recording: %s; the job goes on, and what can be written "
+                      "later will be",
+                   strerror(-status.first_error));
+    e->said_trouble = true;
+}
+
+int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err)
+{
+    json_t *doc = header_json(e, header);
+    int r = trace_writer_new(dirfd, "trace.ebb", doc, NULL, &e->writer, err);
+    json_decref(doc);
+    if (r < 0) {
+        e->writer = NULL;
+        return r;
+    }
+    e->was_recorded = true;
+    e->record_dir_fd = fcntl(dirfd, F_DUPFD_CLOEXEC, 3);
+    write_living(e);
+    return loop_add_fd(e->loop, trace_writer_error_fd(e->writer), EPOLLIN, on_trouble, e,
+                       &e->trouble_source);
+}

@@ -1,0 +1,152 @@
+/* fork, a session of its own, streams, exec. */
+#include "engine/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* Both ends of everything, before the fork. */
+struct ends {
+    int terminal[2]; /* master, slave */
+    int out[2], err[2], failure[2];
+};
+
+static const struct ends no_ends = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+
+static void close_pair(int pair[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (pair[i] >= 0)
+            close(pair[i]);
+    pair[0] = pair[1] = -1;
+}
+
+static void close_ends(struct ends *e)
+{
+    close_pair(e->terminal);
+    close_pair(e->out);
+    close_pair(e->err);
+    close_pair(e->failure);
+}
+
+static int open_terminal(const struct supervisor_tty *tty, int pair[2])
+{
+    struct termios termios = tty->termios;
+    struct winsize size = tty->size;
+    if (openpty(&pair[0], &pair[1], NULL, &termios, &size) < 0)
+        return -errno;
+    for (int i = 0; i < 2; i++)
+        fcntl(pair[i], F_SETFD, FD_CLOEXEC);
+    return 0;
+}
+
+static int open_ends(const struct supervisor_tty *tty, struct ends *e)
+{
+    *e = no_ends;
+    if (pipe2(e->failure, O_CLOEXEC) < 0 || (!tty->out && pipe2(e->out, O_CLOEXEC) < 0) ||
+        (!tty->err && pipe2(e->err, O_CLOEXEC) < 0))
+        return -errno;
+    return tty->in || tty->out || tty->err ? open_terminal(tty, e->terminal) : 0;
+}
+
+/* ---- in the child: async-signal-safe calls only ---- */
+
+static void default_signals(const sigset_t *mask)
+{
+    struct sigaction sa = {.sa_handler = SIG_DFL};
+    /* What the user's shell ignored (nohup) stays ignored; we ourselves ignore only SIGPIPE. */
+    sigaction(SIGPIPE, &sa, NULL);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+}
+
+static void connect_streams(const struct supervisor_tty *tty, const struct ends *e)
+{
+    if (e->terminal[1] >= 0)
+        ioctl(e->terminal[1], TIOCSCTTY, 0);
+    if (tty->in)
+        dup2(e->terminal[1], STDIN_FILENO);
+    dup2(tty->out ? e->terminal[1] : e->out[1], STDOUT_FILENO);
+    dup2(tty->err ? e->terminal[1] : e->err[1], STDERR_FILENO);
+}
+
+static _Noreturn void child(const struct supervisor_options *o, const struct ends *e,
+                            const sigset_t *mask)
+{
+    setsid();
+    connect_streams(&o->tty, e);
+    setrlimit(RLIMIT_NOFILE, &o->nofile);
+    default_signals(mask);
+    execvp(o->argv[0], o->argv);
+    int error = errno;
+    (void)!write(e->failure[1], &error, sizeof error);
+    _exit(127);
+}
+
+/* ---- in the parent ---- */
+
+/* exec closes the pipe; a number in it is why exec failed. */
+static int exec_error_of(int fd)
+{
+    int error = 0;
+    ssize_t n;
+    do
+        n = read(fd, &error, sizeof error);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)sizeof error ? -error : 0;
+}
+
+static void keep_ours(struct ends *e, struct spawn_streams *ret)
+{
+    ret->terminal = e->terminal[0];
+    ret->out = e->out[0];
+    ret->err = e->err[0];
+    e->terminal[0] = e->out[0] = e->err[0] = -1;
+    int fds[] = {ret->terminal, ret->out, ret->err};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            fcntl(fds[i], F_SETFL, fcntl(fds[i], F_GETFL) | O_NONBLOCK);
+}
+
+static void set_environment(char *const *env)
+{
+    for (; *env; env++)
+        putenv(*env);
+}
+
+int spawn_job(const struct supervisor_options *options, char *const *env, const sigset_t *mask,
+              struct spawned *ret, int *ret_exec_error)
+{
+    struct ends ends;
+    int r = open_ends(&options->tty, &ends);
+    if (r < 0) {
+        close_ends(&ends);
+        return r;
+    }
+    set_environment(env);
+    pid_t pid = fork();
+    if (pid == 0)
+        child(options, &ends, mask);
+    if (pid < 0) {
+        r = -errno;
+        close_ends(&ends);
+        return r;
+    }
+    close(ends.failure[1]);
+    ends.failure[1] = -1;
+    *ret_exec_error = exec_error_of(ends.failure[0]);
+    if (*ret_exec_error)
+        waitpid(pid, NULL, 0);
+    else
+        *ret = (struct spawned){.pid = pid};
+    if (!*ret_exec_error)
+        keep_ours(&ends, &ret->streams);
+    close_ends(&ends);
+    return 0;
+}

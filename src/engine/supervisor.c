@@ -1,0 +1,671 @@
+/* A job's life on the event loop: start, output, signals, the end of everything below. */
+#include "engine/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "engine/channel.h"
+#include "engine/spawn.h"
+#include "guard/sentinel.h"
+#include "guard/sweep.h"
+#include "mark/receiver.h"
+#include "trace/sink.h"
+#include "version.h"
+
+enum {
+    CLIENT_BACKLOG = 256 << 10,  /* unread output before the job has to wait */
+    INPUT_BACKLOG = 64 << 10,
+    LOG_BACKLOG = 4 << 20,       /* unwritten log before it is dropped */
+    SETTLE_MS = 1000,            /* what the job left may end by itself */
+    DRAIN_MS = 2000,             /* its last output may still be on the way */
+};
+
+enum ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
+
+struct stream {
+    struct supervisor *s;
+    int fd;
+    enum channel_type type;
+    struct loop_source *source;
+};
+
+struct supervisor {
+    const struct supervisor_options *options;
+    struct loop *loop;
+    struct engine *engine;
+    struct mark_receiver *marks;
+    struct channel client;
+    struct loop_source *client_source, *sweep_timer;
+    bool client_gone;
+    struct stream streams[3];
+    bool paused; /* output waits for the client */
+    struct buf input;
+    struct sink *log;
+    uint64_t log_bytes;
+    bool said_log;
+    pid_t pid; /* the job's first process; its process group has the same number */
+    bool exited;
+    int status; /* as wait gives it */
+    struct rusage usage;
+    int exec_error;
+    enum ending ending;
+    uint64_t deadline_ns;
+    unsigned left_behind;
+    const char *ended_by; /* NULL: by itself */
+    uint64_t started_ns, started_wall_ns, ended_ns;
+    struct sentinel_note *note;
+};
+
+/* ---- speaking to the client ---- */
+
+static void client_want(struct supervisor *s)
+{
+    uint32_t events = s->input.len < INPUT_BACKLOG ? EPOLLIN : 0;
+    if (s->client_source)
+        loop_change_fd(s->client_source, events | (s->client.out.len ? EPOLLOUT : 0u));
+}
+
+static void streams_pause(struct supervisor *s, bool pause)
+{
+    if (s->paused == pause)
+        return;
+    s->paused = pause;
+    for (size_t i = 0; i < 3; i++)
+        if (s->streams[i].source)
+            loop_change_fd(s->streams[i].source, pause ? 0 : EPOLLIN);
+}
+
+static void begin_ending(struct supervisor *s, enum ending how);
+
+static void client_lost(struct supervisor *s)
+{
+    loop_remove(s->client_source);
+    s->client_source = NULL;
+    channel_fini(&s->client);
+    s->client_gone = true;
+    streams_pause(s, false);
+    if (s->ending == RUNNING) {
+        s->ended_by = "ebb run was killed";
+        begin_ending(s, TERMINATING);
+    }
+}
+
+static void client_flush(struct supervisor *s)
+{
+    if (s->client_gone)
+        return;
+    if (channel_flush(&s->client) < 0) {
+        client_lost(s);
+        return;
+    }
+    streams_pause(s, s->client.out.len > CLIENT_BACKLOG);
+    client_want(s);
+}
+
+static void client_say(void *user, const char *sentence)
+{
+    struct supervisor *s = user;
+    channel_queue(&s->client, CHANNEL_SAY, sentence, strlen(sentence));
+    client_flush(s);
+}
+
+/* ---- the job's output ---- */
+
+static void log_add(struct supervisor *s, const char *data, size_t len)
+{
+    if (!s->log)
+        return;
+    if (sink_append(s->log, data, len) == 0) {
+        s->log_bytes += len;
+        return;
+    }
+    if (!s->said_log)
+        client_say(s, "log.txt cannot be written as fast as the job writes: some of it is missing");
+    s->said_log = true;
+}
+
+static void stream_close(struct stream *st)
+{
+    loop_remove(st->source);
+    st->source = NULL;
+    if (st->fd >= 0)
+        close(st->fd);
+    st->fd = -1;
+}
+
+static void on_output(void *user, int fd, uint32_t events)
+{
+    struct stream *st = user;
+    struct supervisor *s = st->s;
+    char data[32768];
+    ssize_t n = read(fd, data, sizeof data);
+    (void)events;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        if (events & EPOLLHUP && s->exited)
+            stream_close(st);
+        return;
+    }
+    if (n <= 0) { /* 0, or EIO of a terminal that nobody has open any more */
+        stream_close(st);
+        return;
+    }
+    log_add(s, data, (size_t)n);
+    channel_queue(&s->client, st->type, data, (size_t)n);
+    client_flush(s);
+}
+
+static int streams_start(struct supervisor *s, const struct spawn_streams *streams)
+{
+    const int fds[] = {streams->terminal, streams->out, streams->err};
+    const enum channel_type types[] = {CHANNEL_OUT, CHANNEL_OUT, CHANNEL_ERR};
+    for (size_t i = 0; i < 3; i++) {
+        struct stream *st = &s->streams[i];
+        *st = (struct stream){.s = s, .fd = fds[i], .type = types[i]};
+        if (st->fd < 0)
+            continue;
+        int r = loop_add_fd(s->loop, st->fd, EPOLLIN, on_output, st, &st->source);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static bool streams_open(const struct supervisor *s)
+{
+    return s->streams[0].source || s->streams[1].source || s->streams[2].source;
+}
+
+/* ---- what the client sends ---- */
+
+static void input_write(struct supervisor *s)
+{
+    int fd = s->streams[0].fd;
+    while (fd >= 0 && s->input.len) {
+        ssize_t n = write(fd, s->input.data, s->input.len);
+        if (n < 0)
+            break; /* a full terminal is tried again with the next key or tick */
+        memmove(s->input.data, s->input.data + n, s->input.len - (size_t)n);
+        s->input.len -= (size_t)n;
+    }
+    if (fd < 0)
+        buf_clear(&s->input);
+}
+
+/* As a terminal would: these go to the job's whole process group. */
+static bool is_group_signal(int signo)
+{
+    return signo == SIGINT || signo == SIGQUIT || signo == SIGHUP || signo == SIGTSTP ||
+           signo == SIGCONT;
+}
+
+static void job_signal(struct supervisor *s, int signo)
+{
+    const struct proc_root *root = s->options->engine.root;
+    const struct proc_node *node = proc_tree_find(engine_tree(s->engine), (int32_t)s->pid);
+    if (s->exited)
+        return;
+    if (is_group_signal(signo))
+        guard_signal_below(root, (int32_t)getpid(), (int32_t)s->pid, signo);
+    else if (node)
+        guard_signal(root, &node->info.id, signo);
+    char text[64];
+    snprintf(text, sizeof text, "{\"signal\":%d,\"by\":\"operator\"}", signo);
+    engine_note(s->engine, "signal", text);
+}
+
+static void on_frame(struct supervisor *s, enum channel_type type, const char *data, size_t len)
+{
+    if (type == CHANNEL_INPUT) {
+        buf_add(&s->input, data, len);
+        input_write(s);
+    } else if (type == CHANNEL_SIZE && len == sizeof(struct winsize) && s->streams[0].fd >= 0) {
+        struct winsize size;
+        memcpy(&size, data, sizeof size);
+        ioctl(s->streams[0].fd, TIOCSWINSZ, &size);
+    } else if (type == CHANNEL_SIGNAL && len == 1) {
+        job_signal(s, data[0]);
+    } else if (type == CHANNEL_CLOSED) {
+        stream_close(&s->streams[1]); /* the job's next write fails, as it would by hand */
+    }
+}
+
+static void on_client(void *user, int fd, uint32_t events)
+{
+    struct supervisor *s = user;
+    enum channel_type type;
+    const char *data;
+    size_t len;
+    int r = 1;
+    (void)fd;
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+        r = channel_fill(&s->client);
+        while (!s->client_gone && channel_next(&s->client, &type, &data, &len) == 1)
+            on_frame(s, type, data, len);
+    }
+    if (r < 0)
+        client_lost(s);
+    else
+        client_flush(s);
+}
+
+/* ---- the end ---- */
+
+/* Takes in whoever has died; whether any child is left. */
+static bool reap(void *user)
+{
+    struct supervisor *s = user;
+    struct rusage usage;
+    int status;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED, &usage)) > 0) {
+        if (pid != s->pid)
+            continue;
+        if (WIFSTOPPED(status)) {
+            channel_queue(&s->client, CHANNEL_STOPPED, "", 0);
+            client_flush(s);
+        } else {
+            s->exited = true;
+            s->status = status;
+            s->usage = usage;
+            s->ended_ns = clock_mono_ns();
+        }
+    }
+    return !(pid < 0 && errno == ECHILD);
+}
+
+static void finish_if_done(struct supervisor *s, bool children)
+{
+    if (s->exited && !children && !streams_open(s)) {
+        s->ending = ENDED;
+        loop_stop(s->loop);
+    }
+}
+
+static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct supervisor *s = user;
+    (void)missed;
+    if (s->ending == KILLING)
+        guard_kill_below(s->options->engine.root, now_ns + NS_PER_S / 5, reap, s);
+    bool children = reap(s);
+    if (!children && s->exited && s->ending < DRAINING) {
+        s->ending = DRAINING;
+        s->deadline_ns = now_ns + DRAIN_MS * NS_PER_MS;
+    }
+    if (s->ending == DRAINING && now_ns >= s->deadline_ns)
+        for (size_t i = 0; i < 3; i++)
+            stream_close(&s->streams[i]);
+    if (s->ending == TERMINATING && now_ns >= s->deadline_ns)
+        begin_ending(s, KILLING);
+    if (s->ending == SETTLING && now_ns >= s->deadline_ns)
+        begin_ending(s, TERMINATING);
+    finish_if_done(s, children);
+}
+
+static void begin_ending(struct supervisor *s, enum ending how)
+{
+    const struct proc_root *root = s->options->engine.root;
+    int32_t self = (int32_t)getpid();
+    uint64_t now_ns = clock_mono_ns();
+    if (s->ending >= how)
+        return;
+    s->ending = how;
+    if (how == SETTLING) {
+        s->deadline_ns = now_ns + SETTLE_MS * NS_PER_MS;
+    } else if (how == TERMINATING) {
+        int count = guard_signal_below(root, self, 0, SIGTERM);
+        guard_signal_below(root, self, 0, SIGCONT);
+        if (s->exited && count > 0)
+            s->left_behind = (unsigned)count;
+        s->deadline_ns = now_ns + s->options->grace_ns;
+    }
+    if (!s->sweep_timer)
+        loop_add_timer(s->loop, now_ns, 20 * NS_PER_MS, on_sweep, s, &s->sweep_timer);
+}
+
+static void on_child(void *user, const struct signalfd_siginfo *info)
+{
+    struct supervisor *s = user;
+    (void)info;
+    bool children = reap(s);
+    if (s->exited)
+        begin_ending(s, SETTLING);
+    finish_if_done(s, children);
+}
+
+/* Somebody signals the supervisor itself: pass it on, and let the job's end be ours. */
+static void on_own_signal(void *user, const struct signalfd_siginfo *info)
+{
+    job_signal(user, (int)info->ssi_signo);
+}
+
+static void on_mark(void *user, const struct mark *mark)
+{
+    struct supervisor *s = user;
+    engine_mark(s->engine, mark);
+}
+
+static void on_tick(void *user, struct engine *e, uint64_t now_ns)
+{
+    struct supervisor *s = user;
+    (void)e;
+    (void)now_ns;
+    if (s->input.len)
+        input_write(s);
+}
+
+/* ---- run.json ---- */
+
+static json_t *iso_time(uint64_t wall_ns)
+{
+    char text[64];
+    time_t t = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+    if (!localtime_r(&t, &tm) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &tm))
+        return json_null();
+    return json_string(text);
+}
+
+static json_t *end_json(const struct supervisor *s)
+{
+    json_t *o;
+    if (s->exec_error)
+        o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status",
+                      s->exec_error == -ENOENT || s->exec_error == -ENOTDIR ? 127 : 126, "error",
+                      json_text0(strerror(-s->exec_error)));
+    else if (WIFSIGNALED(s->status))
+        o = json_pack("{s:s,s:i,s:s?,s:i,s:b}", "kind", "signalled", "status",
+                      128 + WTERMSIG(s->status), "signal", sigabbrev_np(WTERMSIG(s->status)),
+                      "signal_number", WTERMSIG(s->status), "core",
+                      WCOREDUMP(s->status) ? 1 : 0);
+    else
+        o = json_pack("{s:s,s:i}", "kind", "exited", "status", WEXITSTATUS(s->status));
+    json_object_set_new(o, "left_behind", json_integer((json_int_t)s->left_behind));
+    if (s->ended_by)
+        json_object_set_new(o, "by", json_string(s->ended_by));
+    return o;
+}
+
+static json_t *arguments_json(char *const *argv)
+{
+    json_t *list = json_array();
+    for (; *argv; argv++)
+        json_array_append_new(list, json_text0(*argv));
+    return list;
+}
+
+/* What is known before anything was measured. */
+static json_t *facts_json(const struct supervisor *s)
+{
+    char cwd[4096];
+    const struct rundir *dir = &s->options->rundir;
+    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "state",
+                     s->ending == ENDED || s->exec_error ? "ended" : "running", "name",
+                     json_text0(s->options->name), "run_dir",
+                     dir->fd >= 0 ? json_text0(dir->path) : json_null(), "command",
+                     arguments_json(s->options->argv), "cwd",
+                     json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL));
+}
+
+static json_t *running_json(const struct supervisor *s)
+{
+    json_t *doc = facts_json(s);
+    json_object_set_new(doc, "started", iso_time(s->started_wall_ns));
+    json_object_set_new(doc, "supervisor_pid", json_integer(getpid()));
+    json_object_set_new(doc, "pid", json_integer(s->pid));
+    json_object_set_new(doc, "socket",
+                        s->marks ? json_text0(mark_receiver_path(s->marks)) : json_null());
+    return doc;
+}
+
+static json_t *ended_json(struct supervisor *s)
+{
+    json_t *doc = running_json(s);
+    json_t *measured = s->engine ? engine_summary(s->engine, clock_mono_ns()) : NULL;
+    if (measured)
+        json_object_update(doc, measured);
+    json_decref(measured);
+    json_object_set_new(doc, "ended", iso_time(clock_wall_ns()));
+    if (s->ended_ns)
+        json_object_set_new(doc, "duration_s", json_seconds(s->ended_ns - s->started_ns));
+    json_object_set_new(doc, "end", end_json(s));
+    if (s->exited)
+        json_object_set_new(doc, "peak_process_bytes",
+                            json_u64((uint64_t)s->usage.ru_maxrss * 1024));
+    if (s->log)
+        json_object_set_new(doc, "log", json_pack("{s:s,s:o}", "file", "log.txt", "bytes",
+                                                  json_u64(s->log_bytes)));
+    if (s->marks && json_object_get(doc, "marks")) {
+        struct mark_receiver_stats stats;
+        mark_receiver_stats(s->marks, &stats);
+        json_object_set_new(json_object_get(doc, "marks"), "bad", json_u64(stats.bad));
+    }
+    return doc;
+}
+
+static void send_end(struct supervisor *s, const json_t *doc)
+{
+    struct buf text = {0};
+    json_print(&text, doc, 0);
+    channel_queue(&s->client, CHANNEL_END, text.data, text.len);
+    buf_fini(&text);
+    /* The client reads until this frame; a stopped terminal holds us up no longer than a minute. */
+    uint64_t until = clock_mono_ns() + 60 * NS_PER_S;
+    while (!s->client_gone && s->client.out.len && clock_mono_ns() < until) {
+        client_flush(s);
+        if (s->client.out.len)
+            loop_once(s->loop, 100);
+    }
+}
+
+/* ---- beginning ---- */
+
+static int add_signals(struct supervisor *s)
+{
+    const int pass_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+    int r = loop_add_signal(s->loop, SIGCHLD, on_child, s, NULL);
+    for (size_t i = 0; r == 0 && i < sizeof pass_on / sizeof *pass_on; i++)
+        r = loop_add_signal(s->loop, pass_on[i], on_own_signal, s, NULL);
+    return r;
+}
+
+static void record(struct supervisor *s)
+{
+    const struct rundir *dir = &s->options->rundir;
+    struct err err = {""};
+    if (dir->fd < 0)
+        return;
+    json_t *header = facts_json(s);
+    int r = engine_record(s->engine, dir->fd, header, &err);
+    json_decref(header);
+    int fd = openat(dir->fd, "log.txt", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 || sink_new(fd, LOG_BACKLOG, &s->log) < 0)
+        s->log = NULL;
+    if (r < 0) {
+        char sentence[600];
+        snprintf(sentence, sizeof sentence, "%s; the job goes on without a recording", err.text);
+        client_say(s, sentence);
+    }
+}
+
+static int set_up(struct supervisor *s, struct err *err)
+{
+    const struct engine_callbacks callbacks = {.tick = on_tick, .say = client_say, .user = s};
+    int r = loop_new(&s->loop);
+    if (r == 0)
+        r = add_signals(s);
+    if (r == 0)
+        r = loop_add_fd(s->loop, s->client.fd, EPOLLIN, on_client, s, &s->client_source);
+    if (r < 0)
+        return err_set(err, r, "cannot set up the event loop: %s", strerror(-r));
+    if (mark_receiver_new(s->loop, on_mark, s, &s->marks, err) < 0)
+        client_say(s, err->text); /* no marks, but a job that runs */
+    else
+        snprintf(s->note->socket_folder, sizeof s->note->socket_folder, "%s",
+                 mark_receiver_folder(s->marks));
+    r = engine_new(s->loop, &s->options->engine, &callbacks, &s->engine, err);
+    return r < 0 ? r : engine_watch_below(s->engine, (int32_t)getpid(), err);
+}
+
+static char *env_entry(const char *name, const char *value)
+{
+    char *text = NULL;
+    return asprintf(&text, "%s=%s", name, value) < 0 ? NULL : text;
+}
+
+static int start_job(struct supervisor *s, struct err *err)
+{
+    char *env[4] = {0};
+    size_t count = 0;
+    sigset_t mask;
+    struct spawned job;
+    if (s->marks)
+        env[count++] = env_entry("EBB_SOCKET", mark_receiver_path(s->marks));
+    if (s->options->rundir.fd >= 0)
+        env[count++] = env_entry("EBB_RUN_DIR", s->options->rundir.path);
+    env[count++] = env_entry("EBB_SEGMENT", "0");
+    loop_original_mask(s->loop, &mask);
+    int r = spawn_job(s->options, env, &mask, &job, &s->exec_error);
+    if (r < 0)
+        return err_set(err, r, "cannot start the job: %s", strerror(-r));
+    if (s->exec_error)
+        return 0;
+    s->pid = job.pid;
+    s->started_ns = clock_mono_ns();
+    s->started_wall_ns = clock_wall_ns();
+    return streams_start(s, &job.streams);
+}
+
+static void tear_down(struct supervisor *s)
+{
+    for (size_t i = 0; i < 3; i++)
+        stream_close(&s->streams[i]);
+    if (s->log)
+        sink_close(s->log, 5 * NS_PER_S);
+    engine_free(s->engine);
+    mark_receiver_free(s->marks);
+    s->note->socket_folder[0] = '\0';
+    channel_fini(&s->client);
+    buf_fini(&s->input);
+    loop_free(s->loop);
+}
+
+/* Stops the recording, says in run.json how it ended, tells the client. */
+static void finish(struct supervisor *s)
+{
+    json_t *footer = s->exited || s->exec_error ? end_json(s) : NULL;
+    engine_look_now(s->engine); /* the last deaths belong into the recording */
+    engine_stop(s->engine, footer);
+    json_decref(footer);
+    json_t *doc = ended_json(s);
+    int r = rundir_write_json(&s->options->rundir, doc);
+    if (r < 0 && s->options->rundir.fd >= 0) {
+        char sentence[160];
+        snprintf(sentence, sizeof sentence, "cannot write run.json: %s", strerror(-r));
+        client_say(s, sentence);
+    }
+    send_end(s, doc);
+    json_decref(doc);
+}
+
+static void watch_job(struct supervisor *s)
+{
+    engine_look_now(s->engine);
+    engine_start(s->engine);
+    if (s->options->rundir.fd >= 0) {
+        json_t *doc = running_json(s);
+        rundir_write_json(&s->options->rundir, doc);
+        json_decref(doc);
+    }
+    loop_run(s->loop);
+}
+
+static int supervise(const struct supervisor_options *options, int client_fd,
+                     struct sentinel_note *note)
+{
+    struct supervisor s = {.options = options, .note = note};
+    struct err err = {""};
+    for (size_t i = 0; i < 3; i++)
+        s.streams[i].fd = -1;
+    channel_init(&s.client, client_fd);
+    signal(SIGPIPE, SIG_IGN);
+    int r = set_up(&s, &err);
+    if (r == 0) {
+        record(&s);
+        r = start_job(&s, &err);
+    }
+    if (r == 0 && !s.exec_error)
+        watch_job(&s);
+    if (r == 0)
+        finish(&s);
+    else
+        client_say(&s, err.text);
+    client_flush(&s);
+    tear_down(&s);
+    return r < 0 ? 1 : 0;
+}
+
+/* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. */
+static _Noreturn void be_sentinel(const struct supervisor_options *options, int client_fd)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigset_t before;
+    sigprocmask(SIG_SETMASK, &all, &before);
+    setsid();
+    prctl(PR_SET_NAME, "ebb-sentinel");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    struct sentinel_note *note = mmap(NULL, sizeof *note, PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid = note == MAP_FAILED ? -1 : fork();
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        prctl(PR_SET_NAME, "ebb-supervisor");
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        setsid();
+        exit(supervise(options, client_fd, note));
+    }
+    for (int fd = 0; fd < 3; fd++)
+        close(fd);
+    close(client_fd);
+    if (options->rundir.fd >= 0)
+        close(options->rundir.fd);
+    _exit(pid < 0 ? 1 : sentinel_wait(options->engine.root, pid, options->grace_ns, note) != 0);
+}
+
+int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_t *ret_sentinel,
+                     struct err *err)
+{
+    int pair[2];
+    int r = channel_pair(pair);
+    if (r < 0)
+        return err_set(err, r, "cannot make a socket pair: %s", strerror(-r));
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(pair[0]);
+        be_sentinel(options, pair[1]);
+    }
+    close(pair[1]);
+    if (pid < 0) {
+        r = -errno;
+        close(pair[0]);
+        return err_set(err, r, "cannot start a process: %s", strerror(-r));
+    }
+    *ret_fd = pair[0];
+    *ret_sentinel = pid;
+    return 0;
+}

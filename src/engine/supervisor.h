@@ -1,0 +1,43 @@
+/* One job from start to end. The supervisor is the job's parent and subreaper, runs the engine,
+ * keeps log.txt and run.json. Above it sits a sentinel that does nothing but wait: should the
+ * supervisor itself be killed, the job's processes fall to the sentinel, which ends them. In the
+ * foreground a client shows the output and passes on keys and signals over a channel:
+ *
+ *     client ── sentinel (subreaper) ── supervisor (subreaper) ── job (own session)
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <termios.h>
+
+#include "engine/engine.h"
+#include "trace/rundir.h"
+
+struct err;
+
+/* The terminal the job is to see: none of its streams, or those that are the user's terminal. */
+struct supervisor_tty {
+    bool in, out, err; /* which of the job's streams are on it */
+    struct termios termios;
+    struct winsize size;
+};
+
+struct supervisor_options {
+    char **argv; /* the job's command, as found by execvp */
+    struct engine_options engine;
+    struct rundir rundir; /* fd -1: no recording */
+    const char *name;
+    uint64_t grace_ns; /* between SIGTERM and SIGKILL of what is left behind; default 5 s */
+    struct supervisor_tty tty;
+    struct rlimit nofile; /* the job gets this back */
+};
+
+/* Starts sentinel, supervisor and job. *ret_fd is the client's end of the channel; the sentinel is
+ * a child of the caller, to be waited for. Trouble after this point comes over the channel. */
+int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_t *ret_sentinel,
+                     struct err *err);

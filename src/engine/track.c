@@ -1,0 +1,131 @@
+/* Histories of bounded size. */
+#include "engine/track.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static void merge_pairs(struct track *t)
+{
+    for (uint32_t i = 0; i < TRACK_BLOCKS / 2; i++) {
+        uint32_t a = 2 * i, b = 2 * i + 1;
+        uint32_t least = t->block_min[b] < t->block_min[a] ? b : a;
+        t->block_min[i] = t->block_min[least];
+        t->block_t_ns[i] = t->block_t_ns[least];
+    }
+    t->blocks = TRACK_BLOCKS / 2;
+    t->block_ns *= 2;
+}
+
+static void block_open(struct track *t, uint64_t t_ns, uint64_t bytes)
+{
+    if (t->blocks == TRACK_BLOCKS)
+        merge_pairs(t);
+    t->block_min[t->blocks] = bytes;
+    t->block_t_ns[t->blocks] = t_ns;
+    t->blocks++;
+    t->block_start_ns = t_ns;
+}
+
+static void recent_add(struct track *t, uint64_t t_ns, uint64_t bytes)
+{
+    if (t->recent_count && t_ns - t->recent_ns < NS_PER_S) {
+        t->recent[(t->recent_count - 1) % TRACK_RECENT] = bytes;
+        return;
+    }
+    t->recent[t->recent_count++ % TRACK_RECENT] = bytes;
+    t->recent_ns = t_ns;
+}
+
+void track_add(struct track *t, uint64_t t_ns, uint64_t bytes)
+{
+    if (t->samples == 0) {
+        *t = (struct track){.first_ns = t_ns,
+                            .first_bytes = bytes,
+                            .least_bytes = bytes,
+                            .block_ns = 100 * NS_PER_MS,
+                            .peak_bytes = t->peak_bytes};
+        block_open(t, t_ns, bytes);
+    } else if (t_ns < t->last_ns) {
+        t_ns = t->last_ns;
+    }
+    if (t_ns - t->block_start_ns >= t->block_ns) {
+        block_open(t, t_ns, bytes);
+    } else if (bytes < t->block_min[t->blocks - 1]) {
+        t->block_min[t->blocks - 1] = bytes;
+        t->block_t_ns[t->blocks - 1] = t_ns;
+    }
+    t->samples++;
+    t->last_ns = t_ns;
+    t->last_bytes = bytes;
+    t->sum_bytes += (double)bytes;
+    if (bytes > t->peak_bytes)
+        t->peak_bytes = bytes;
+    if (bytes < t->least_bytes)
+        t->least_bytes = bytes;
+    recent_add(t, t_ns, bytes);
+}
+
+void track_raise_peak(struct track *t, uint64_t bytes)
+{
+    if (bytes > t->peak_bytes)
+        t->peak_bytes = bytes;
+}
+
+uint64_t track_mean(const struct track *t)
+{
+    return t->samples ? (uint64_t)(t->sum_bytes / (double)t->samples) : 0;
+}
+
+static uint64_t least_of(const uint64_t *v, uint32_t count)
+{
+    uint64_t least = v[0];
+    for (uint32_t i = 1; i < count; i++)
+        if (v[i] < least)
+            least = v[i];
+    return least;
+}
+
+bool track_floor(const struct track *t, uint64_t *ret_first, uint64_t *ret_last)
+{
+    if (t->samples == 0)
+        return false;
+    uint32_t tenth = t->blocks < 10 ? 1 : t->blocks / 10;
+    *ret_first = least_of(t->block_min, tenth);
+    *ret_last = least_of(t->block_min + t->blocks - tenth, tenth);
+    return true;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+bool track_rate(const struct track *t, double *ret_bytes_per_min)
+{
+    double slopes[TRACK_BLOCKS * (TRACK_BLOCKS - 1) / 2];
+    size_t count = 0;
+    if (t->blocks < 8 || t->last_ns - t->first_ns < 3 * NS_PER_S)
+        return false;
+    for (uint32_t i = 0; i < t->blocks; i++)
+        for (uint32_t j = i + 1; j < t->blocks; j++)
+            if (t->block_t_ns[j] > t->block_t_ns[i])
+                slopes[count++] = ((double)t->block_min[j] - (double)t->block_min[i]) /
+                                  (double)(t->block_t_ns[j] - t->block_t_ns[i]);
+    if (count == 0)
+        return false;
+    qsort(slopes, count, sizeof *slopes, by_value);
+    *ret_bytes_per_min = slopes[count / 2] * 60.0 * (double)NS_PER_S;
+    return true;
+}
+
+size_t track_recent(const struct track *t, uint64_t ret[TRACK_RECENT])
+{
+    size_t count = t->recent_count < TRACK_RECENT ? t->recent_count : TRACK_RECENT;
+    for (size_t i = 0; i < count; i++)
+        ret[i] = t->recent[(t->recent_count - count + i) % TRACK_RECENT];
+    return count;
+}

@@ -1,0 +1,38 @@
+/* The history of one series in a few hundred bytes: first, mean, peak, last, the floor over
+ * time, its rate, and the newest readings for a sparkline. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TRACK_BLOCKS = 64, TRACK_RECENT = 32 };
+
+/* Block minima in a fixed pyramid: when all blocks are used, pairs merge and a block spans twice
+ * the time, so any length of run fits. */
+struct track {
+    uint64_t samples;
+    uint64_t first_ns, last_ns;
+    uint64_t first_bytes, last_bytes, peak_bytes, least_bytes;
+    double sum_bytes; /* for the mean */
+    uint64_t block_ns; /* span of one block now */
+    uint64_t block_start_ns;
+    uint32_t blocks; /* used, the open one included */
+    uint64_t block_min[TRACK_BLOCKS];
+    uint64_t block_t_ns[TRACK_BLOCKS]; /* when that minimum was seen */
+    uint64_t recent[TRACK_RECENT]; /* ring of the newest, one each RECENT_NS */
+    uint64_t recent_ns;            /* when the newest entered */
+    uint32_t recent_count;         /* ever entered */
+};
+
+void track_add(struct track *t, uint64_t t_ns, uint64_t bytes);
+/* A peak that was seen by other means (VmHWM). */
+void track_raise_peak(struct track *t, uint64_t bytes);
+uint64_t track_mean(const struct track *t);
+/* The minimum over the first and over the last tenth of the blocks. False without samples. */
+bool track_floor(const struct track *t, uint64_t *ret_first, uint64_t *ret_last);
+/* Median slope of the floor (Theil–Sen over the block minima), bytes a minute. False with under
+ * 8 blocks or 3 s: too little to say. */
+bool track_rate(const struct track *t, double *ret_bytes_per_min);
+/* The newest readings, oldest first: how many. */
+size_t track_recent(const struct track *t, uint64_t ret[TRACK_RECENT]);

@@ -1,0 +1,180 @@
+/* The thread that asks a GPU driver, and the snapshot it leaves for the others. */
+#include "proc/gpu.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+/* The thread and the owner each hold a reference; the last one frees. No driver call is made
+ * under the lock, so it is only ever held for the length of a copy. */
+struct gpu {
+    const struct gpu_vendor *vendor;
+    uint64_t period_ns;
+    struct gpu_snapshot scratch; /* the thread's alone */
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    int refs;
+    bool stop;     /* the owner has gone */
+    bool finished; /* the thread has closed the driver */
+    int status;
+    struct gpu_snapshot latest;
+};
+
+enum { FREE_GRACE_MS = 200, STACK_BYTES = 512 * 1024 };
+
+static struct timespec after(uint64_t ns)
+{
+    uint64_t t = clock_mono_ns() + ns;
+    return (struct timespec){(time_t)(t / NS_PER_S), (long)(t % NS_PER_S)};
+}
+
+static void destroy(struct gpu *g)
+{
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+/* Drops a reference; the lock is held, and given back. */
+static void unref_unlock(struct gpu *g)
+{
+    bool last = --g->refs == 0;
+    pthread_mutex_unlock(&g->lock);
+    if (last)
+        destroy(g);
+}
+
+static bool is_stopped(struct gpu *g)
+{
+    pthread_mutex_lock(&g->lock);
+    bool stop = g->stop;
+    pthread_mutex_unlock(&g->lock);
+    return stop;
+}
+
+static void publish(struct gpu *g, int status)
+{
+    pthread_mutex_lock(&g->lock);
+    g->status = status;
+    if (status == 0)
+        g->latest = g->scratch;
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void sleep_until_stop(struct gpu *g, uint64_t ns)
+{
+    struct timespec until = after(ns);
+    pthread_mutex_lock(&g->lock);
+    while (!g->stop && pthread_cond_timedwait(&g->changed, &g->lock, &until) != ETIMEDOUT)
+        ;
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void *gpu_thread(void *arg)
+{
+    struct gpu *g = arg;
+    void *state = NULL;
+    int r = g->vendor->open(&state);
+    if (r < 0) {
+        publish(g, r);
+    } else {
+        while (!is_stopped(g)) {
+            memset(&g->scratch, 0, sizeof(g->scratch));
+            r = g->vendor->read(state, &g->scratch);
+            g->scratch.t_ns = clock_mono_ns();
+            publish(g, r);
+            sleep_until_stop(g, g->period_ns);
+        }
+        g->vendor->close(state);
+    }
+    pthread_mutex_lock(&g->lock);
+    g->finished = true;
+    pthread_cond_broadcast(&g->changed);
+    unref_unlock(g);
+    return NULL;
+}
+
+/* Signals stay with the thread of the event loop: this one starts with all of them blocked. */
+static int start_thread(struct gpu *g)
+{
+    sigset_t all, old;
+    pthread_attr_t attr;
+    pthread_t thread;
+    int r = -pthread_attr_init(&attr);
+    if (r < 0)
+        return r;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = -pthread_create(&thread, &attr, gpu_thread, g);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return r;
+}
+
+int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **ret)
+{
+    if (vendor->present != NULL && !vendor->present())
+        return -ENOENT;
+    struct gpu *g = calloc(1, sizeof(*g));
+    if (g == NULL)
+        return -ENOMEM;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&g->lock, NULL);
+    g->vendor = vendor;
+    g->period_ns = period_ns;
+    g->refs = 2;
+    g->status = -EINPROGRESS;
+    int r = start_thread(g);
+    if (r < 0) {
+        destroy(g);
+        return r;
+    }
+    *ret = g;
+    return 0;
+}
+
+/* The grace is for the exit of the program, which would unload the driver's library under a
+ * thread that is just leaving it. */
+void gpu_free(struct gpu *g)
+{
+    if (g == NULL)
+        return;
+    struct timespec until = after(FREE_GRACE_MS * NS_PER_MS);
+    pthread_mutex_lock(&g->lock);
+    g->stop = true;
+    pthread_cond_broadcast(&g->changed);
+    while (!g->finished && pthread_cond_timedwait(&g->changed, &g->lock, &until) != ETIMEDOUT)
+        ;
+    unref_unlock(g);
+}
+
+int gpu_latest(struct gpu *g, struct gpu_snapshot *ret)
+{
+    if (pthread_mutex_trylock(&g->lock) != 0)
+        return 0;
+    bool newer = g->latest.t_ns > ret->t_ns;
+    if (newer)
+        *ret = g->latest;
+    pthread_mutex_unlock(&g->lock);
+    return newer;
+}
+
+int gpu_status(struct gpu *g)
+{
+    pthread_mutex_lock(&g->lock);
+    int status = g->status;
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}

@@ -1,0 +1,166 @@
+/* NVIDIA's management library, loaded at run time: absent silently where there is none. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proc/gpu.h"
+
+/* From nvml.h, as far as it is used here. */
+typedef void *nvml_device;
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+/* Goes with the _v2 and _v3 process calls; the calls without a suffix have a shorter one, and
+ * mixing them shuffles pid and memory. */
+struct nvml_process {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+enum { NVML_SUCCESS = 0 };
+typedef int nvml_list_fn(nvml_device, unsigned *, struct nvml_process *);
+
+struct nvml {
+    void *library;
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*count)(unsigned *);
+    int (*handle)(unsigned, nvml_device *);
+    int (*name)(nvml_device, char *, unsigned);
+    int (*memory)(nvml_device, struct nvml_memory *);
+    nvml_list_fn *compute, *graphics; /* NULL: a driver that does not have them */
+    struct nvml_process list[GPU_PROCESS_MAX];
+};
+
+static bool nvml_present(void)
+{
+    /* the last is WSL's */
+    return access("/dev/nvidiactl", F_OK) == 0 ||
+           access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+}
+
+/* dlsym gives an object pointer; POSIX promises that its bytes are the function's address. */
+static bool load(struct nvml *n, const char *symbol, void *ret_function)
+{
+    void *address = dlsym(n->library, symbol);
+    memcpy(ret_function, &address, sizeof(address));
+    return address != NULL;
+}
+
+static bool load_all(struct nvml *n)
+{
+    if (!load(n, "nvmlDeviceGetComputeRunningProcesses_v3", &n->compute))
+        load(n, "nvmlDeviceGetComputeRunningProcesses_v2", &n->compute);
+    if (!load(n, "nvmlDeviceGetGraphicsRunningProcesses_v3", &n->graphics))
+        load(n, "nvmlDeviceGetGraphicsRunningProcesses_v2", &n->graphics);
+    return load(n, "nvmlInit_v2", &n->init) && load(n, "nvmlShutdown", &n->shutdown) &&
+           load(n, "nvmlDeviceGetCount_v2", &n->count) &&
+           load(n, "nvmlDeviceGetHandleByIndex_v2", &n->handle) &&
+           load(n, "nvmlDeviceGetName", &n->name) && load(n, "nvmlDeviceGetMemoryInfo", &n->memory);
+}
+
+static int nvml_open(void **ret_state)
+{
+    struct nvml *n = calloc(1, sizeof(*n));
+    if (n == NULL)
+        return -ENOMEM;
+    int r = -ENOENT;
+    n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (n->library == NULL)
+        goto fail;
+    r = -ENOSYS; /* a library too old for what we ask */
+    if (!load_all(n))
+        goto fail;
+    r = -EIO; /* a library without a driver that answers */
+    if (n->init() != NVML_SUCCESS)
+        goto fail;
+    *ret_state = n;
+    return 0;
+fail:
+    if (n->library != NULL)
+        dlclose(n->library);
+    free(n);
+    return r;
+}
+
+static void nvml_close(void *state)
+{
+    struct nvml *n = state;
+    n->shutdown();
+    dlclose(n->library);
+    free(n);
+}
+
+/* Where FIRST_OF_LIST to the end are this list's own, a pid that comes again there holds memory
+ * in several MIG instances: it adds up. A pid of the earlier list is the same memory seen twice. */
+static void add_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
+                        const struct nvml_process *p)
+{
+    if (p->used == ULLONG_MAX || p->pid > INT32_MAX) /* not available is not zero */
+        return;
+    for (size_t i = 0; i < s->processes; i++) {
+        struct gpu_process *have = &s->process[i];
+        if (have->device != device || have->pid != (int32_t)p->pid)
+            continue;
+        if (i >= first_of_list)
+            have->used_bytes += p->used;
+        else if (have->used_bytes < p->used)
+            have->used_bytes = p->used;
+        return;
+    }
+    if (s->processes < GPU_PROCESS_MAX)
+        s->process[s->processes++] =
+            (struct gpu_process){(int32_t)p->pid, device, (uint64_t)p->used};
+}
+
+static void read_list(struct nvml *n, nvml_list_fn *list, nvml_device handle, uint32_t device,
+                      struct gpu_snapshot *ret)
+{
+    unsigned count = GPU_PROCESS_MAX;
+    size_t first = ret->processes;
+    if (list == NULL)
+        return;
+    int r = list(handle, &count, n->list);
+    if (r != NVML_SUCCESS) /* INSUFFICIENT_SIZE too: more processes than we have room for */
+        return;
+    for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)
+        add_process(ret, device, first, &n->list[i]);
+}
+
+static int nvml_read(void *state, struct gpu_snapshot *ret)
+{
+    struct nvml *n = state;
+    unsigned count;
+    if (n->count(&count) != NVML_SUCCESS)
+        return -EIO;
+    for (unsigned i = 0; i < count && i < GPU_MAX; i++) {
+        struct gpu_device *d = &ret->device[i];
+        struct nvml_memory memory;
+        nvml_device handle;
+        ret->devices = i + 1; /* numbers stay the driver's, also behind a lost device */
+        if (n->handle(i, &handle) != NVML_SUCCESS)
+            continue;
+        if (n->name(handle, d->name, sizeof(d->name)) != NVML_SUCCESS)
+            snprintf(d->name, sizeof(d->name), "NVIDIA %u", i);
+        d->memory_known = n->memory(handle, &memory) == NVML_SUCCESS;
+        if (d->memory_known) {
+            d->total_bytes = memory.total;
+            d->used_bytes = memory.used;
+        }
+        read_list(n, n->compute, handle, i, ret);
+        read_list(n, n->graphics, handle, i, ret);
+    }
+    return 0;
+}
+
+const struct gpu_vendor gpu_vendor_nvml = {
+    .name = "NVIDIA",
+    .present = nvml_present,
+    .open = nvml_open,
+    .read = nvml_read,
+    .close = nvml_close,
+};

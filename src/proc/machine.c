@@ -1,0 +1,229 @@
+/* The machine around a job, read every tick through kept fds. */
+#include "proc/machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "proc/limit.h"
+
+struct machine {
+    struct proc_root root; /* borrowed */
+    int32_t pid;
+    int meminfo_fd, psi_fd;
+    struct limit_group v1, v2;
+    bool found_known;
+    struct limit_found found; /* the limit that binds, and its kept files: */
+    int usage_fd;             /* memory.current and the like; statm or status for an rlimit */
+    int stat_fd, peak_fd;
+};
+
+static const char *const kind_names[] = {
+    [LIMIT_HOST] = "host memory",        [LIMIT_CGROUP_V1] = "cgroup v1",
+    [LIMIT_CGROUP_V2] = "cgroup v2",     [LIMIT_RLIMIT_AS] = "RLIMIT_AS",
+    [LIMIT_RLIMIT_DATA] = "RLIMIT_DATA",
+};
+
+const char *limit_kind_name(enum limit_kind kind)
+{
+    size_t i = (size_t)kind;
+    return i < sizeof(kind_names) / sizeof(*kind_names) ? kind_names[i] : "unknown";
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void close_limit(struct machine *m)
+{
+    close_fd(&m->usage_fd);
+    close_fd(&m->stat_fd);
+    close_fd(&m->peak_fd);
+}
+
+static int open_in(int fd, const char *dir, const char *name)
+{
+    char path[LIMIT_PATH_MAX + 64];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return openat(fd, path, O_RDONLY | O_CLOEXEC);
+}
+
+static void open_limit(struct machine *m)
+{
+    enum limit_kind kind = m->found.limit.kind;
+    const struct limit_files *files = limit_files(kind);
+    char name[32];
+    if (files != NULL) {
+        m->usage_fd = open_in(m->root.cgroup_fd, m->found.dir, files->usage);
+        m->stat_fd = open_in(m->root.cgroup_fd, m->found.dir, files->stat);
+        m->peak_fd = open_in(m->root.cgroup_fd, m->found.dir, files->peak);
+    } else if (kind != LIMIT_HOST) {
+        limit_proc_path(m->pid, kind == LIMIT_RLIMIT_AS ? "statm" : "status", name);
+        m->usage_fd = openat(m->root.proc_fd, name, O_RDONLY | O_CLOEXEC);
+    }
+}
+
+int machine_new(const struct proc_root *root, int32_t pid, struct machine **ret)
+{
+    struct machine *m = calloc(1, sizeof(*m));
+    if (m == NULL)
+        return -ENOMEM;
+    m->root = *root;
+    m->pid = pid;
+    m->usage_fd = m->stat_fd = m->peak_fd = -1;
+    m->meminfo_fd = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
+    m->psi_fd = openat(root->proc_fd, "pressure/memory", O_RDONLY | O_CLOEXEC);
+    (void)machine_limit(m, NULL);
+    *ret = m;
+    return 0;
+}
+
+void machine_free(struct machine *m)
+{
+    if (m == NULL)
+        return;
+    close_limit(m);
+    close_fd(&m->meminfo_fd);
+    close_fd(&m->psi_fd);
+    free(m);
+}
+
+static int read_meminfo(const struct machine *m, struct proc_meminfo *ret)
+{
+    char text[4096];
+    ssize_t len = m->meminfo_fd >= 0 ? io_pread_small(m->meminfo_fd, text, sizeof(text)) : -ENOENT;
+    return len < 0 ? (int)len : proc_meminfo_parse(text, (size_t)len, ret);
+}
+
+int machine_limit(struct machine *m, struct machine_limit *ret)
+{
+    struct proc_meminfo mem;
+    struct limit_found found;
+    bool mem_known = read_meminfo(m, &mem) == 0;
+    limit_group_find(&m->root, m->pid, false, &m->v1);
+    limit_group_find(&m->root, m->pid, true, &m->v2);
+    int r = limit_find(&m->root, m->pid, mem_known ? &mem : NULL, &m->v1, &m->v2, &found);
+    if (r < 0)
+        return r;
+    bool moved = !m->found_known || found.limit.kind != m->found.limit.kind ||
+                 strcmp(found.dir, m->found.dir) != 0;
+    m->found = found;
+    m->found_known = true;
+    /* a cgroup that was removed and made again has the same name, but a kept fd of the old one
+     * fails for ever: the tick closes it, and here it is opened anew */
+    if (moved || m->usage_fd < 0) {
+        close_limit(m);
+        open_limit(m);
+    }
+    if (ret != NULL)
+        *ret = found.limit;
+    return 0;
+}
+
+/* What is charged against the limit, by its kept files. */
+static bool read_used(struct machine *m, uint64_t *ret)
+{
+    char usage[4096], stat[8192];
+    const struct limit_files *files = limit_files(m->found.limit.kind);
+    struct proc_statm statm;
+    if (m->usage_fd < 0)
+        return false;
+    ssize_t len = io_pread_small(m->usage_fd, usage, sizeof(usage));
+    if (len < 0) {
+        close_limit(m);
+        return false;
+    }
+    if (files != NULL) {
+        ssize_t n = m->stat_fd >= 0 ? io_pread_small(m->stat_fd, stat, sizeof(stat)) : 0;
+        return limit_used(files, usage, (size_t)len, stat, n > 0 ? (size_t)n : 0, ret);
+    }
+    if (m->found.limit.kind == LIMIT_RLIMIT_DATA)
+        return limit_vmdata_parse(usage, (size_t)len, ret) == 0;
+    if (proc_statm_parse(usage, (size_t)len, &statm) < 0)
+        return false;
+    *ret = statm.size_pages * m->root.page_bytes;
+    return true;
+}
+
+static void tick_limit(struct machine *m, struct sample *s, const struct proc_meminfo *mem)
+{
+    uint64_t v;
+    char text[64];
+    bool unlimited, is_host = m->found.limit.kind == LIMIT_HOST;
+    if (!m->found_known)
+        return;
+    sample_put(s, MACHINE_LIMIT,
+               is_host && mem != NULL ? mem->total_bytes : m->found.limit.limit_bytes);
+    if (is_host) {
+        if (mem != NULL)
+            sample_put(s, MACHINE_LIMIT_USED,
+                       mem->total_bytes > mem->available_bytes
+                           ? mem->total_bytes - mem->available_bytes
+                           : 0);
+        return;
+    }
+    if (read_used(m, &v))
+        sample_put(s, MACHINE_LIMIT_USED, v);
+    else if (sample_has(s, MACHINE_LIMIT_USED))
+        s->stale |= 1u << MACHINE_LIMIT_USED;
+    ssize_t len = m->peak_fd >= 0 ? io_pread_small(m->peak_fd, text, sizeof(text)) : -ENOENT;
+    if (len >= 0 && proc_cgroup_number_parse(text, (size_t)len, &unlimited, &v) == 0 && !unlimited)
+        sample_put(s, MACHINE_LIMIT_PEAK, v);
+}
+
+static void tick_psi(struct machine *m, struct sample *s)
+{
+    char text[256];
+    struct proc_psi psi;
+    ssize_t len = m->psi_fd >= 0 ? io_pread_small(m->psi_fd, text, sizeof(text)) : -ENOENT;
+    if (len == -EOPNOTSUPP) /* psi=0 on the kernel's command line: it will not come back */
+        close_fd(&m->psi_fd);
+    if (len < 0 || proc_psi_parse(text, (size_t)len, &psi) < 0)
+        return;
+    sample_put(s, MACHINE_PSI_SOME, psi.some_avg10_permyriad);
+    if (psi.has_full)
+        sample_put(s, MACHINE_PSI_FULL, psi.full_avg10_permyriad);
+}
+
+int machine_tick(struct machine *m, struct sample *s)
+{
+    const uint32_t ours = (1u << (MACHINE_LIMIT_PEAK + 1)) - 1;
+    struct proc_meminfo mem;
+    s->read &= ~ours;
+    int r = read_meminfo(m, &mem);
+    if (r == 0) {
+        sample_put(s, MACHINE_TOTAL, mem.total_bytes);
+        sample_put(s, MACHINE_AVAILABLE, mem.available_bytes);
+        sample_put(s, MACHINE_SWAP_TOTAL, mem.swap_total_bytes);
+        sample_put(s, MACHINE_SWAP_FREE, mem.swap_free_bytes);
+        sample_put(s, MACHINE_ANON_PAGES, mem.anon_bytes);
+        sample_put(s, MACHINE_SHMEM, mem.shmem_bytes);
+    }
+    tick_psi(m, s);
+    tick_limit(m, s, r == 0 ? &mem : NULL);
+    return r;
+}
+
+int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us)
+{
+    char text[64];
+    int fd = openat(root->proc_fd, "pressure/memory", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int len = snprintf(text, sizeof(text), "some %u %u", stall_us, window_us);
+    /* with its NUL: the kernel overwrites the last byte by one */
+    if (write(fd, text, (size_t)len + 1) < 0) {
+        int r = -errno;
+        close(fd);
+        return r;
+    }
+    return fd;
+}

@@ -1,0 +1,371 @@
+/* Reading one process through its kept fds, and being sure that it is still the same one. */
+#include "proc/node.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* A folder of a reaped process answers ENOENT to a lookup and ESRCH to a read. */
+static int gone_or(int error)
+{
+    return error == ENOENT || error == ESRCH ? -ESRCH : -error;
+}
+
+static int open_at(int dirfd, const char *path, int flags)
+{
+    int fd = openat(dirfd, path, flags | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? gone_or(errno) : fd;
+}
+
+/* One read from the start: these files come whole or not at all. An empty one is a dead one. */
+static ssize_t pread_whole(int fd, char *buf, size_t size)
+{
+    ssize_t n;
+    do
+        n = pread(fd, buf, size, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return gone_or(errno);
+    return n == 0 ? -ESRCH : n;
+}
+
+static int open_pid_dir(const struct proc_root *root, int32_t pid)
+{
+    char path[NODE_PATH_MAX];
+    snprintf(path, sizeof(path), "%d", pid);
+    return open_at(root->proc_fd, path, O_RDONLY | O_DIRECTORY);
+}
+
+static ssize_t read_below(int dirfd, const char *path, char *buf, size_t size)
+{
+    AUTO_CLOSE int fd = open_at(dirfd, path, O_RDONLY);
+    return fd < 0 ? fd : pread_whole(fd, buf, size);
+}
+
+static int parse_stat(ssize_t len, const char *text, struct proc_stat *ret)
+{
+    return len < 0 ? (int)len : proc_stat_parse(text, (size_t)len, ret);
+}
+
+int node_folder(const struct proc_root *root, const struct tree_node *n, int *ret_temporary)
+{
+    *ret_temporary = -1;
+    if (n->dir_fd >= 0)
+        return n->dir_fd;
+    AUTO_CLOSE int fd = open_pid_dir(root, n->pub.info.id.pid);
+    if (fd < 0)
+        return fd;
+    char text[1024];
+    struct proc_stat st;
+    int r = parse_stat(read_below(fd, "stat", text, sizeof(text)), text, &st);
+    if (r < 0)
+        return r;
+    if (st.start_ticks != n->pub.info.id.start_ticks)
+        return -ESRCH;
+    *ret_temporary = fd;
+    fd = -1;
+    return *ret_temporary;
+}
+
+/* NAME as seen from the process's folder. */
+static void memory_path(const struct tree_node *n, const char *name, char path[NODE_PATH_MAX])
+{
+    if (n->tid == 0)
+        snprintf(path, NODE_PATH_MAX, "%s", name);
+    else
+        snprintf(path, NODE_PATH_MAX, "task/%d/%s", n->tid, name);
+}
+
+int node_open(const struct proc_root *root, const struct tree_node *n, const char *name, int flags)
+{
+    AUTO_CLOSE int temporary = -1;
+    int dir = node_folder(root, n, &temporary);
+    if (dir < 0)
+        return dir;
+    char path[NODE_PATH_MAX];
+    memory_path(n, name, path);
+    return open_at(dir, path, flags);
+}
+
+static ssize_t node_read(const struct proc_root *root, const struct tree_node *n, int kept_fd,
+                         const char *name, char *buf, size_t size)
+{
+    if (kept_fd >= 0)
+        return pread_whole(kept_fd, buf, size);
+    AUTO_CLOSE int fd = node_open(root, n, name, O_RDONLY);
+    return fd < 0 ? fd : pread_whole(fd, buf, size);
+}
+
+int node_read_stat(const struct proc_root *root, struct tree_node *n, struct proc_stat *ret)
+{
+    char text[1024];
+    ssize_t len;
+    if (n->stat_fd >= 0) {
+        len = pread_whole(n->stat_fd, text, sizeof(text));
+    } else if (n->dir_fd >= 0) {
+        len = read_below(n->dir_fd, "stat", text, sizeof(text));
+    } else {
+        char path[NODE_PATH_MAX];
+        snprintf(path, sizeof(path), "%d/stat", n->pub.info.id.pid);
+        len = read_below(root->proc_fd, path, text, sizeof(text));
+    }
+    struct proc_stat st;
+    int r = parse_stat(len, text, &st);
+    if (r < 0)
+        return r;
+    if (st.start_ticks != n->pub.info.id.start_ticks)
+        return -ESRCH; /* the pid has been given to another */
+    *ret = st;
+    return 0;
+}
+
+int node_read_statm(const struct proc_root *root, struct tree_node *n, struct proc_statm *ret)
+{
+    if (n->statm_fd < 0 && n->dir_fd < 0 && n->tid == 0) {
+        /* stat says resident pages and start time in one look, so nothing needs to be checked */
+        struct proc_stat st;
+        int r = node_read_stat(root, n, &st);
+        if (r < 0)
+            return r;
+        *ret = (struct proc_statm){st.size_bytes / root->page_bytes, st.rss_pages, 0};
+        return 0;
+    }
+    char text[256];
+    ssize_t len = node_read(root, n, n->statm_fd, "statm", text, sizeof(text));
+    return len < 0 ? (int)len : proc_statm_parse(text, (size_t)len, ret);
+}
+
+int node_read_status(const struct proc_root *root, struct tree_node *n, struct proc_status *ret)
+{
+    char text[4096];
+    ssize_t len = node_read(root, n, n->status_fd, "status", text, sizeof(text));
+    return len < 0 ? (int)len : proc_status_parse(text, (size_t)len, ret);
+}
+
+void node_read_names(const struct proc_root *root, struct tree_node *n)
+{
+    struct process_info *info = &n->pub.info;
+    struct proc_stat st;
+    if (node_read_stat(root, n, &st) == 0) {
+        info->comm_len = st.comm_len;
+        memcpy(info->comm, st.comm, sizeof(info->comm));
+    }
+    char args[PROCESS_CMDLINE_MAX];
+    ssize_t len = node_read(root, n, -1, "cmdline", args, sizeof(args));
+    while (len > 0 && args[len - 1] == '\0')
+        len--; /* the last argument's end, or a title's padding */
+    info->cmdline_len = len > 0 ? (uint16_t)len : 0;
+    if (len > 0)
+        memcpy(info->cmdline, args, (size_t)len);
+}
+
+bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_t *ret_dev,
+                   ino_t *ret_ino)
+{
+    AUTO_CLOSE int temporary = -1;
+    int dir = node_folder(root, n, &temporary);
+    struct stat st;
+    if (dir < 0 || fstatat(dir, "exe", &st, 0) < 0)
+        return false;
+    *ret_dev = st.st_dev;
+    *ret_ino = st.st_ino;
+    return true;
+}
+
+static void keep(struct fd_budget *budget, int dir, const char *path, int *fd)
+{
+    if (*fd >= 0 || budget->used >= budget->max)
+        return;
+    int opened = open_at(dir, path, O_RDONLY);
+    if (opened >= 0) {
+        *fd = opened;
+        budget->used++;
+    } else if (opened == -EMFILE || opened == -ENFILE) {
+        budget->max = budget->used; /* somebody else needs them: take no more */
+    }
+}
+
+static void drop(struct fd_budget *budget, int *fd)
+{
+    if (*fd < 0)
+        return;
+    close(*fd);
+    *fd = -1;
+    budget->used--;
+}
+
+/* The most looked at first: there may not be room for all. */
+static void keep_files(struct fd_budget *budget, struct tree_node *n)
+{
+    char path[NODE_PATH_MAX];
+    memory_path(n, "statm", path);
+    keep(budget, n->dir_fd, path, &n->statm_fd);
+    keep(budget, n->dir_fd, "stat", &n->stat_fd);
+    snprintf(path, sizeof(path), "task/%d/children", n->pub.info.id.pid);
+    keep(budget, n->dir_fd, path, &n->children_fd);
+    memory_path(n, "status", path);
+    keep(budget, n->dir_fd, path, &n->status_fd);
+}
+
+void node_keep_fds(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n)
+{
+    if (n->dir_fd < 0 && budget->used < budget->max) {
+        int temporary = -1;
+        if (node_folder(root, n, &temporary) >= 0) {
+            n->dir_fd = temporary;
+            budget->used++;
+        }
+    }
+    if (n->dir_fd >= 0)
+        keep_files(budget, n);
+}
+
+static void look_at_threads(const struct proc_root *root, struct fd_budget *budget,
+                            struct tree_node *n)
+{
+    AUTO_CLOSE int temporary = -1;
+    int dir = node_folder(root, n, &temporary);
+    struct pid_dir tasks;
+    if (dir < 0 || pid_dir_open(&tasks, dir, "task") < 0)
+        return;
+    int32_t old = n->tid, tid;
+    n->tid = 0;
+    while (n->tid == 0 && pid_dir_next(&tasks, &tid)) {
+        char path[NODE_PATH_MAX], text[256];
+        struct proc_statm m;
+        snprintf(path, sizeof(path), "%d/statm", tid);
+        ssize_t len = tid == n->pub.info.id.pid ? 0 : read_below(tasks.fd, path, text, sizeof(text));
+        if (len > 0 && proc_statm_parse(text, (size_t)len, &m) == 0 && m.size_pages > 0)
+            n->tid = tid;
+    }
+    pid_dir_close(&tasks);
+    if (n->tid != old) {
+        drop(budget, &n->statm_fd);
+        drop(budget, &n->status_fd);
+        node_keep_fds(root, budget, n);
+    }
+}
+
+static bool is_dead_state(char state)
+{
+    return state == 'Z' || state == 'X' || state == 'x';
+}
+
+bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n)
+{
+    struct proc_stat st;
+    int r = node_read_stat(root, n, &st);
+    if (r == -ESRCH)
+        return true;
+    if (r < 0 || !is_dead_state(st.state))
+        return false; /* an exit under way has no memory to show, but is not over */
+    if (st.threads > 1)
+        look_at_threads(root, budget, n);
+    else
+        n->tid = 0;
+    return n->tid == 0;
+}
+
+static struct tree_node *node_alloc(int32_t pid, const struct proc_stat *st)
+{
+    struct tree_node *n = calloc(1, sizeof(*n));
+    if (n == NULL)
+        return NULL;
+    n->dir_fd = n->statm_fd = n->stat_fd = n->status_fd = n->children_fd = -1;
+    n->pub.alive = true;
+    n->pub.info.id = (struct process_id){pid, st->start_ticks};
+    n->pub.info.ppid = st->ppid;
+    n->threads = st->threads;
+    n->size_bytes = st->size_bytes;
+    n->start_stack = st->start_stack;
+    return n;
+}
+
+int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid,
+             bool with_memory_only, struct tree_node **ret)
+{
+    AUTO_CLOSE int dir = open_pid_dir(root, pid);
+    if (dir < 0)
+        return dir;
+    char text[1024];
+    struct proc_stat st;
+    int r = parse_stat(read_below(dir, "stat", text, sizeof(text)), text, &st);
+    if (r < 0)
+        return r;
+    if (is_dead_state(st.state) && st.threads <= 1)
+        return -ESRCH;
+    if (with_memory_only && st.size_bytes == 0)
+        return -ESRCH;
+    struct tree_node *n = node_alloc(pid, &st);
+    if (n == NULL)
+        return -ENOMEM;
+    if (budget->used < budget->max) {
+        n->dir_fd = dir;
+        dir = -1;
+        budget->used++;
+        keep_files(budget, n);
+    }
+    if (is_dead_state(st.state) && node_is_gone(root, budget, n)) {
+        node_free(budget, n);
+        return -ESRCH;
+    }
+    if (!node_read_exe(root, n, &n->exe_dev, &n->exe_ino))
+        n->exe_dev = 0, n->exe_ino = 0;
+    node_read_names(root, n);
+    *ret = n;
+    return 0;
+}
+
+void node_free(struct fd_budget *budget, struct tree_node *n)
+{
+    if (n == NULL)
+        return;
+    drop(budget, &n->statm_fd);
+    drop(budget, &n->stat_fd);
+    drop(budget, &n->status_fd);
+    drop(budget, &n->children_fd);
+    drop(budget, &n->dir_fd);
+    free(n);
+}
+
+int pid_dir_open(struct pid_dir *d, int dirfd, const char *path)
+{
+    int fd = open_at(dirfd, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return fd;
+    d->fd = fd;
+    d->len = d->at = 0;
+    return 0;
+}
+
+void pid_dir_close(struct pid_dir *d)
+{
+    close(d->fd);
+    d->fd = -1;
+}
+
+bool pid_dir_next(struct pid_dir *d, int32_t *ret)
+{
+    for (;;) {
+        if (d->at == d->len) {
+            ssize_t n = getdents64(d->fd, d->buf, sizeof(d->buf));
+            if (n <= 0)
+                return false;
+            d->len = (size_t)n;
+            d->at = 0;
+        }
+        const struct dirent64 *e = (const void *)(d->buf + d->at);
+        d->at += e->d_reclen;
+        /* a name that only begins with a number is none of ours */
+        size_t len = strnlen(e->d_name, 11);
+        if (strspn(e->d_name, "0123456789") == len && proc_pids_parse(e->d_name, len, ret, 1) == 1)
+            return true;
+    }
+}

@@ -1,0 +1,276 @@
+/* Counting the pages that a process alone has mapped: present (bit 63) and exclusive (bit 56) in
+ * /proc/PID/pagemap, over the mappings of /proc/PID/maps. */
+#include "proc/pagemap.h"
+
+#include <errno.h>
+#include <linux/ioctl.h>
+#include <linux/types.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "proc/procfs.h"
+
+#define PM_PRESENT (UINT64_C(1) << 63)
+#define PM_EXCLUSIVE (UINT64_C(1) << 56)
+
+/* Linux 6.7; the headers of older distributions lack it. */
+struct scan_region {
+    __u64 start, end, categories;
+};
+struct scan_arg {
+    __u64 size, flags, start, end, walk_end, vec, vec_len, max_pages, category_inverted,
+        category_mask, category_anyof_mask, return_mask;
+};
+#define SCAN_IOCTL _IOWR('f', 16, struct scan_arg)
+#define SCAN_IS_PRESENT (UINT64_C(1) << 3)
+
+#define MIB (UINT64_C(1) << 20)
+/* Of one search. It holds the lock from end to end, so this bounds it where page tables are there
+ * but empty (memory given back with MADV_DONTNEED): about 3 ns a page. */
+#define SEEK_BYTES_MIN (64 * MIB)
+#define SEEK_BYTES_MAX (2048 * MIB)
+
+/* Mappings nearer to each other than this are read as one: a call costs more than some entries. */
+enum { GAP_PAGES_MAX = 64 };
+
+void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
+{
+    *pace = (struct pagemap_pace){
+        .budget_ns = budget_ns,
+        .chunk_pages = PAGEMAP_CHUNK_MIN,
+        .seek_bytes = SEEK_BYTES_MIN,
+        .no_seek = no_seek,
+    };
+}
+
+void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
+                   uint64_t rss_pages)
+{
+    /* the big arrays need no clearing */
+    s->maps_fd = maps_fd;
+    s->pagemap_fd = pagemap_fd;
+    s->page_bytes = page_bytes;
+    s->rss_pages = rss_pages;
+    s->at = s->end = s->next_at = s->next_end = 0;
+    s->run_pages = PAGEMAP_CHUNK_MIN;
+    s->seek = s->maps_done = false;
+    s->unique_pages = s->holes_pages = 0;
+    s->text_len = s->text_at = 0;
+}
+
+void pagemap_end(struct pagemap_scan *s)
+{
+    if (s->maps_fd >= 0)
+        close(s->maps_fd);
+    if (s->pagemap_fd >= 0)
+        close(s->pagemap_fd);
+    s->maps_fd = s->pagemap_fd = -1;
+}
+
+/* Doubles or halves what one call asks for, so that it takes about a sixteenth of the budget. */
+static uint64_t adapt(uint64_t size, uint64_t took_ns, uint64_t budget_ns, uint64_t min,
+                      uint64_t max)
+{
+    if (took_ns > budget_ns / 8)
+        size /= 2;
+    else if (took_ns < budget_ns / 32)
+        size *= 2;
+    return size < min ? min : size > max ? max : size;
+}
+
+static uint64_t note_call(struct pagemap_pace *pace, uint64_t began_ns)
+{
+    uint64_t took = clock_mono_ns() - began_ns;
+    pace->calls++;
+    if (took > pace->longest_call_ns)
+        pace->longest_call_ns = took;
+    return took;
+}
+
+static bool begins_with(const struct proc_map *map, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return map->path_len >= len && memcmp(map->path, prefix, len) == 0;
+}
+
+/* Device memory has no pages to count, huge pages of hugetlbfs are not part of RSS either, and
+ * [vsyscall] is the kernel's. */
+static bool is_countable(const struct proc_map *map, bool can_seek)
+{
+    if (begins_with(map, "[vsyscall]") || begins_with(map, "/anon_hugepage"))
+        return false;
+    if (begins_with(map, "/dev/") && !begins_with(map, "/dev/zero") &&
+        !begins_with(map, "/dev/shm/"))
+        return false;
+    /* Reservations (PROT_NONE) may be terabytes; what was touched before is only worth finding
+     * where holes can be jumped over. */
+    return can_seek || map->readable || map->writable || map->executable;
+}
+
+/* The next line of maps in what has been read: 1, 0 if more must be read, -EBADMSG. */
+static int next_line(struct pagemap_scan *s, struct proc_map *ret)
+{
+    const char *p = s->text + s->text_at, *end = s->text + s->text_len;
+    if (!s->maps_done && memchr(p, '\n', (size_t)(end - p)) == NULL)
+        return 0;
+    int r = proc_maps_next(&p, end, ret);
+    s->text_at = (size_t)(p - s->text);
+    return r;
+}
+
+/* One read of maps: the kernel walks as many mappings as fit into a page, then lets go. Reading on
+ * from where it stopped is by address, so changes in between do no harm. */
+static int read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
+{
+    s->text_len -= s->text_at;
+    memmove(s->text, s->text + s->text_at, s->text_len);
+    s->text_at = 0;
+    if (s->text_len == sizeof(s->text))
+        return -EBADMSG; /* no line is that long */
+    uint64_t began = clock_mono_ns();
+    ssize_t n = read(s->maps_fd, s->text + s->text_len, sizeof(s->text) - s->text_len);
+    if (n < 0)
+        return errno == EINTR ? 0 : -errno;
+    note_call(pace, began);
+    s->text_len += (size_t)n;
+    s->maps_done = n == 0;
+    return 0;
+}
+
+/* Makes [at, end) of the next mapping and its near neighbours. Reads maps at most once; an empty
+ * range is left if that was not enough. */
+static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
+{
+    struct proc_map map;
+    bool have_read = false;
+    s->at = s->next_at;
+    s->end = s->next_end;
+    s->next_at = s->next_end = 0;
+    for (;;) {
+        int r = next_line(s, &map);
+        if (r < 0)
+            return r;
+        if (r == 0) {
+            if (s->maps_done || have_read)
+                break;
+            r = read_maps(s, pace);
+            if (r < 0)
+                return r;
+            have_read = true;
+            continue;
+        }
+        if (!is_countable(&map, !pace->no_seek))
+            continue;
+        if (s->end == 0) {
+            s->at = map.start;
+            s->end = map.end;
+        } else if (map.start >= s->end && map.start - s->end <= GAP_PAGES_MAX * s->page_bytes) {
+            s->end = map.end;
+        } else {
+            s->next_at = map.start;
+            s->next_end = map.end;
+            break;
+        }
+    }
+    s->run_pages = PAGEMAP_CHUNK_MIN;
+    s->seek = s->end - s->at > 2 * PAGEMAP_CHUNK_MIN * s->page_bytes;
+    return 0;
+}
+
+/* Jumps to the next present page of the range. */
+static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
+{
+    struct scan_region region = {0};
+    uint64_t left = s->end - s->at;
+    struct scan_arg arg = {
+        .size = sizeof(arg),
+        .start = s->at,
+        .end = s->at + (left < pace->seek_bytes ? left : pace->seek_bytes),
+        .vec = (uintptr_t)&region,
+        .vec_len = 1,
+        .max_pages = 1,
+        .category_mask = SCAN_IS_PRESENT,
+        .return_mask = SCAN_IS_PRESENT,
+    };
+    uint64_t began = clock_mono_ns();
+    int r = ioctl(s->pagemap_fd, SCAN_IOCTL, &arg);
+    if (r < 0 && errno == EINTR)
+        return 0;
+    if (r < 0 && errno == ESRCH)
+        return -ESRCH;
+    if (r < 0) { /* ENOTTY: before 6.7 */
+        pace->no_seek = true;
+        return 0;
+    }
+    uint64_t took = note_call(pace, began);
+    pace->seek_bytes =
+        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
+    s->at = r > 0 ? region.start : arg.end;
+    s->seek = r == 0;
+    s->run_pages = PAGEMAP_CHUNK_MIN;
+    return 0;
+}
+
+static size_t count_entries(struct pagemap_scan *s, size_t count)
+{
+    size_t present = 0, unique = 0;
+    for (size_t i = 0; i < count; i++) {
+        present += s->entries[i] >> 63;
+        unique += (s->entries[i] >> 63) & (s->entries[i] >> 56) & 1u;
+    }
+    s->unique_pages += unique;
+    return present;
+}
+
+/* Without a way to see holes, address space is read in vain up to a bound: a terabyte of it would
+ * be two gigabytes of entries. */
+static bool too_many_holes(const struct pagemap_scan *s)
+{
+    return s->holes_pages > 4 * s->rss_pages + (UINT64_C(8192) * MIB) / s->page_bytes;
+}
+
+static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
+{
+    size_t count = s->run_pages < pace->chunk_pages ? s->run_pages : pace->chunk_pages;
+    uint64_t left = (s->end - s->at) / s->page_bytes;
+    if (count > left)
+        count = (size_t)left;
+    uint64_t began = clock_mono_ns();
+    ssize_t n = pread(s->pagemap_fd, s->entries, count * sizeof(s->entries[0]),
+                      (off_t)(s->at / s->page_bytes * sizeof(s->entries[0])));
+    if (n < 0)
+        return errno == EINTR ? 0 : -errno;
+    uint64_t took = note_call(pace, began);
+    size_t got = (size_t)n / sizeof(s->entries[0]);
+    if (got == 0)
+        return -ESRCH; /* the address space is gone */
+    size_t present = count_entries(s, got);
+    s->holes_pages += got - present;
+    s->at += got * s->page_bytes;
+    if (count >= PAGEMAP_CHUNK_MIN) /* a short one says nothing about long ones */
+        pace->chunk_pages = (size_t)adapt(pace->chunk_pages, took, pace->budget_ns,
+                                          PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);
+    if (present >= got / 4)
+        s->run_pages = s->run_pages < PAGEMAP_CHUNK_MAX ? s->run_pages * 2 : PAGEMAP_CHUNK_MAX;
+    else
+        s->run_pages = pace->no_seek ? PAGEMAP_CHUNK_MAX : PAGEMAP_CHUNK_MIN;
+    s->seek = present == 0;
+    return pace->no_seek && too_many_holes(s) ? -EOVERFLOW : 0;
+}
+
+/* An address space that is gone has no more maps, too: make sure that this is the end. */
+static int check_end(struct pagemap_scan *s)
+{
+    return pread(s->pagemap_fd, s->entries, sizeof(s->entries[0]), 0) > 0 ? PAGEMAP_DONE : -ESRCH;
+}
+
+int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
+{
+    if (s->at < s->end)
+        return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
+    if (s->maps_done && s->next_end == 0 && s->text_at == s->text_len)
+        return check_end(s);
+    return next_range(s, pace);
+}

@@ -1,0 +1,51 @@
+/* One process's pages, counted step by step: each step is one short system call. Private to
+ * proc/. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PAGEMAP_MAPS_TEXT = 8192,
+    PAGEMAP_CHUNK_MAX = 8192, /* entries: 64 KiB of them, 32 MiB of address space */
+    PAGEMAP_CHUNK_MIN = 512,  /* one page table; the kernel holds the lock for no less */
+};
+
+/* How fast this machine answers; kept from process to process. */
+struct pagemap_pace {
+    uint64_t budget_ns;   /* for one call */
+    size_t chunk_pages;   /* entries for one read */
+    uint64_t seek_bytes;  /* address space for one search */
+    bool no_seek;         /* the kernel has no PAGEMAP_SCAN */
+    uint64_t calls, longest_call_ns;
+};
+
+void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek);
+
+/* One count under way. */
+struct pagemap_scan {
+    int maps_fd, pagemap_fd; /* owned; -1 when idle */
+    uint64_t page_bytes;
+    uint64_t rss_pages;      /* for scale */
+    uint64_t at, end;        /* the rest of the range being read */
+    uint64_t next_at, next_end; /* the mapping behind it, already taken off maps; 0 and 0: none */
+    size_t run_pages;        /* next chunk: small after a hole, growing while pages are dense */
+    bool seek;               /* look for the next present page first */
+    bool maps_done;
+    uint64_t unique_pages;
+    uint64_t holes_pages;    /* entries read in vain */
+    size_t text_len, text_at;
+    char text[PAGEMAP_MAPS_TEXT];
+    uint64_t entries[PAGEMAP_CHUNK_MAX];
+};
+
+enum pagemap_step { PAGEMAP_MORE = 0, PAGEMAP_DONE = 1 };
+
+/* Takes both fds over. */
+void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
+                   uint64_t rss_pages);
+/* PAGEMAP_MORE, PAGEMAP_DONE (unique_pages is whole), or -ESRCH (died or exec'd), -EOVERFLOW (too
+ * many holes to read without PAGEMAP_SCAN), -errno. */
+int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace);
+void pagemap_end(struct pagemap_scan *s); /* closes; idle is fine */

@@ -1,0 +1,441 @@
+/* Parsers for the files of /proc and cgroupfs: bytes in, a struct out, nothing read or kept. */
+#include "proc/procfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_root *ret,
+                   struct err *err)
+{
+    int proc_fd = open(proc_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (proc_fd < 0)
+        return err_set(err, -errno, "cannot open %s: %s; is /proc mounted?", proc_path,
+                       strerror(errno));
+    int cgroup_fd = -1; /* a machine without cgroups is no error */
+    if (cgroup_path != NULL)
+        cgroup_fd = open(cgroup_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *ret = (struct proc_root){proc_fd, cgroup_fd, (uint64_t)sysconf(_SC_PAGESIZE)};
+    return 0;
+}
+
+void proc_root_close(struct proc_root *root)
+{
+    if (root->proc_fd >= 0)
+        close(root->proc_fd);
+    if (root->cgroup_fd >= 0)
+        close(root->cgroup_fd);
+    root->proc_fd = root->cgroup_fd = -1;
+}
+
+/* What is left of a text; every take_* moves P behind what it took, or leaves it alone. */
+struct text {
+    const char *p;
+    const char *end;
+};
+
+static struct text text_of(const char *s, size_t len)
+{
+    return (struct text){s, s + len};
+}
+
+static void skip_blanks(struct text *t)
+{
+    while (t->p < t->end && (*t->p == ' ' || *t->p == '\t'))
+        t->p++;
+}
+
+static bool take_char(struct text *t, char c)
+{
+    if (t->p == t->end || *t->p != c)
+        return false;
+    t->p++;
+    return true;
+}
+
+static bool take_u64(struct text *t, uint64_t *ret)
+{
+    const char *p = t->p;
+    uint64_t v = 0;
+    while (p < t->end && *p >= '0' && *p <= '9') {
+        if (__builtin_mul_overflow(v, 10u, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(*p - '0'), &v))
+            return false;
+        p++;
+    }
+    if (p == t->p)
+        return false;
+    t->p = p;
+    *ret = v;
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return -1;
+}
+
+static bool take_hex(struct text *t, uint64_t *ret)
+{
+    const char *p = t->p;
+    uint64_t v = 0;
+    for (int digit; p < t->end && (digit = hex_digit(*p)) >= 0; p++) {
+        if (v >> 60 != 0)
+            return false;
+        v = v << 4 | (uint64_t)digit;
+    }
+    if (p == t->p)
+        return false;
+    t->p = p;
+    *ret = v;
+    return true;
+}
+
+/* A line without its newline; false at the end. */
+static bool take_line(struct text *t, struct text *ret)
+{
+    if (t->p == t->end)
+        return false;
+    const char *newline = memchr(t->p, '\n', (size_t)(t->end - t->p));
+    const char *end = newline != NULL ? newline : t->end;
+    *ret = (struct text){t->p, end};
+    t->p = newline != NULL ? newline + 1 : t->end;
+    return true;
+}
+
+/* Takes KEY and the blanks behind it. */
+static bool take_key(struct text *t, const char *key)
+{
+    size_t len = strlen(key);
+    if ((size_t)(t->end - t->p) < len || memcmp(t->p, key, len) != 0)
+        return false;
+    t->p += len;
+    skip_blanks(t);
+    return true;
+}
+
+/* "  123 kB" as bytes. */
+static bool take_kib(struct text *t, uint64_t *ret_bytes)
+{
+    uint64_t kib;
+    skip_blanks(t);
+    if (!take_u64(t, &kib) || !take_key(t, " kB") || kib > UINT64_MAX / 1024)
+        return false;
+    *ret_bytes = kib * 1024;
+    return true;
+}
+
+static bool take_u32(struct text *t, uint32_t *ret)
+{
+    struct text probe = *t;
+    uint64_t v;
+    if (!take_u64(&probe, &v) || v > UINT32_MAX)
+        return false;
+    *t = probe;
+    *ret = (uint32_t)v;
+    return true;
+}
+
+static bool take_pid(struct text *t, int32_t *ret)
+{
+    struct text probe = *t;
+    uint64_t v;
+    if (!take_u64(&probe, &v) || v > INT32_MAX)
+        return false;
+    *t = probe;
+    *ret = (int32_t)v;
+    return true;
+}
+
+/* One blank and one number of /proc/PID/stat; negative ones (tty's group, nice) are of no
+ * interest here and read as 0. */
+static bool take_stat_field(struct text *t, uint64_t *ret)
+{
+    if (!take_char(t, ' '))
+        return false;
+    bool negative = take_char(t, '-');
+    if (!take_u64(t, ret))
+        return false;
+    if (negative)
+        *ret = 0;
+    return true;
+}
+
+/* Fields of proc(5) behind the name, numbered as there. */
+enum { STAT_STATE = 3, STAT_PPID, STAT_PGRP, STAT_SESSION, STAT_THREADS = 20, STAT_START = 22,
+       STAT_VSIZE, STAT_RSS, STAT_STACK = 28 };
+
+int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
+{
+    const char *open = memchr(s, '(', len);
+    const char *close = memrchr(s, ')', len); /* the name may hold any number of these */
+    if (open == NULL || close == NULL || close < open)
+        return -EBADMSG;
+    struct text t = {close + 1, s + len};
+    if (t.end - t.p < 2 || *t.p != ' ')
+        return -EBADMSG;
+    char state = t.p[1];
+    t.p += 2;
+    uint64_t field[STAT_STACK + 1];
+    for (int i = STAT_PPID; i <= STAT_STACK; i++)
+        if (!take_stat_field(&t, &field[i]))
+            return -EBADMSG;
+    if (field[STAT_PPID] > INT32_MAX || field[STAT_PGRP] > INT32_MAX ||
+        field[STAT_SESSION] > INT32_MAX || field[STAT_THREADS] > UINT32_MAX)
+        return -EBADMSG;
+    size_t comm_len = (size_t)(close - open - 1);
+    if (comm_len > sizeof(ret->comm) - 1)
+        comm_len = sizeof(ret->comm) - 1;
+    *ret = (struct proc_stat){
+        .ppid = (int32_t)field[STAT_PPID],
+        .pgrp = (int32_t)field[STAT_PGRP],
+        .session = (int32_t)field[STAT_SESSION],
+        .state = state,
+        .threads = (uint32_t)field[STAT_THREADS],
+        .start_ticks = field[STAT_START],
+        .size_bytes = field[STAT_VSIZE],
+        .rss_pages = field[STAT_RSS],
+        .start_stack = field[STAT_STACK],
+        .comm_len = (uint16_t)comm_len,
+    };
+    memcpy(ret->comm, open + 1, comm_len);
+    return 0;
+}
+
+int proc_statm_parse(const char *s, size_t len, struct proc_statm *ret)
+{
+    struct text t = text_of(s, len);
+    struct proc_statm v;
+    if (!take_u64(&t, &v.size_pages) || !take_char(&t, ' ') || !take_u64(&t, &v.rss_pages) ||
+        !take_char(&t, ' ') || !take_u64(&t, &v.shared_pages))
+        return -EBADMSG;
+    *ret = v;
+    return 0;
+}
+
+static int status_line(struct text line, struct proc_status *v)
+{
+    const struct {
+        const char *key;
+        uint32_t bit;
+        uint64_t *bytes;
+    } sizes[] = {
+        {"VmHWM:", STATUS_HWM, &v->hwm_bytes},        {"RssAnon:", STATUS_ANON, &v->anon_bytes},
+        {"RssFile:", STATUS_FILE, &v->file_bytes},    {"RssShmem:", STATUS_SHMEM, &v->shmem_bytes},
+        {"VmSwap:", STATUS_SWAP, &v->swap_bytes},
+    };
+    uint32_t bit = 0;
+    bool ok = true;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && bit == 0; i++)
+        if (take_key(&line, sizes[i].key)) {
+            bit = sizes[i].bit;
+            ok = take_kib(&line, sizes[i].bytes);
+        }
+    if (bit != 0)
+        ; /* a size, taken above */
+    else if (take_key(&line, "Uid:"))
+        bit = STATUS_UID, ok = take_u32(&line, &v->uid);
+    else if (take_key(&line, "Tgid:"))
+        bit = STATUS_TGID, ok = take_pid(&line, &v->tgid);
+    else if (take_key(&line, "TracerPid:"))
+        bit = STATUS_TRACER, ok = take_pid(&line, &v->tracer_pid);
+    else if (take_key(&line, "Threads:"))
+        bit = STATUS_THREADS, ok = take_u32(&line, &v->threads);
+    v->has |= bit;
+    return ok ? 0 : -EBADMSG;
+}
+
+int proc_status_parse(const char *s, size_t len, struct proc_status *ret)
+{
+    struct text t = text_of(s, len), line;
+    struct proc_status v = {0};
+    while (take_line(&t, &line))
+        /* most lines begin with none of our letters */
+        if (line.p < line.end && strchr("VRUT", *line.p) != NULL && status_line(line, &v) < 0)
+            return -EBADMSG;
+    if (v.has == 0)
+        return -EBADMSG;
+    *ret = v;
+    return 0;
+}
+
+int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret)
+{
+    struct proc_meminfo v = {0};
+    const struct {
+        const char *key;
+        uint64_t *bytes;
+    } lines[] = {
+        {"MemTotal:", &v.total_bytes},     {"MemAvailable:", &v.available_bytes},
+        {"SwapTotal:", &v.swap_total_bytes}, {"SwapFree:", &v.swap_free_bytes},
+        {"AnonPages:", &v.anon_bytes},     {"Mapped:", &v.mapped_bytes},
+        {"Shmem:", &v.shmem_bytes},
+    };
+    enum { COUNT = sizeof(lines) / sizeof(lines[0]) };
+    unsigned seen = 0;
+    struct text t = text_of(s, len), line;
+    while (seen != (1u << COUNT) - 1 && take_line(&t, &line))
+        for (size_t i = 0; i < COUNT; i++)
+            if (take_key(&line, lines[i].key)) {
+                if (!take_kib(&line, lines[i].bytes))
+                    return -EBADMSG;
+                seen |= 1u << i;
+                break;
+            }
+    if ((seen & 3u) != 3u)
+        return -EBADMSG;
+    *ret = v;
+    return 0;
+}
+
+/* "12.34" as 1234. */
+static bool take_hundredths(struct text *t, uint32_t *ret)
+{
+    uint64_t whole, part;
+    if (!take_u64(t, &whole) || whole > 100000 || !take_char(t, '.'))
+        return false;
+    const char *digits = t->p;
+    if (!take_u64(t, &part) || t->p - digits != 2)
+        return false;
+    *ret = (uint32_t)(whole * 100 + part);
+    return true;
+}
+
+static bool take_psi_line(struct text line, uint32_t *ret_permyriad, uint64_t *ret_us)
+{
+    if (!take_key(&line, "avg10=") || !take_hundredths(&line, ret_permyriad))
+        return false;
+    static const char key[] = " total=";
+    const char *total = memmem(line.p, (size_t)(line.end - line.p), key, sizeof(key) - 1);
+    if (total == NULL)
+        return false;
+    line.p = total + sizeof(key) - 1;
+    return take_u64(&line, ret_us);
+}
+
+int proc_psi_parse(const char *s, size_t len, struct proc_psi *ret)
+{
+    struct text t = text_of(s, len), line;
+    struct proc_psi v = {0};
+    bool has_some = false, ok = true;
+    while (ok && take_line(&t, &line)) {
+        if (take_key(&line, "some "))
+            ok = has_some = take_psi_line(line, &v.some_avg10_permyriad, &v.some_total_us);
+        else if (take_key(&line, "full "))
+            ok = v.has_full = take_psi_line(line, &v.full_avg10_permyriad, &v.full_total_us);
+        else
+            ok = false;
+    }
+    if (!ok || !has_some)
+        return -EBADMSG;
+    *ret = v;
+    return 0;
+}
+
+int proc_smaps_rollup_parse(const char *s, size_t len, uint64_t *ret_pss_bytes)
+{
+    struct text t = text_of(s, len), line;
+    while (take_line(&t, &line))
+        if (take_key(&line, "Pss:"))
+            return take_kib(&line, ret_pss_bytes) ? 0 : -EBADMSG;
+    return -EBADMSG;
+}
+
+static bool take_flag(struct text *t, char set, char clear, bool *ret)
+{
+    if (take_char(t, set))
+        *ret = true;
+    else if (take_char(t, clear))
+        *ret = false;
+    else
+        return false;
+    return true;
+}
+
+static bool take_map(struct text *t, struct proc_map *ret)
+{
+    uint64_t ignored;
+    bool private;
+    struct proc_map v = {0};
+    if (!take_hex(t, &v.start) || !take_char(t, '-') || !take_hex(t, &v.end) ||
+        !take_char(t, ' ') || v.end < v.start)
+        return false;
+    if (!take_flag(t, 'r', '-', &v.readable) || !take_flag(t, 'w', '-', &v.writable) ||
+        !take_flag(t, 'x', '-', &v.executable) || !take_flag(t, 'p', 's', &private))
+        return false;
+    v.shared = !private;
+    if (!take_char(t, ' ') || !take_hex(t, &ignored) || !take_char(t, ' ') || /* offset */
+        !take_hex(t, &ignored) || !take_char(t, ':') || !take_hex(t, &ignored) || /* device */
+        !take_char(t, ' ') || !take_u64(t, &v.inode))
+        return false;
+    skip_blanks(t);
+    v.path = t->p;
+    v.path_len = (size_t)(t->end - t->p);
+    *ret = v;
+    return true;
+}
+
+int proc_maps_next(const char **s, const char *end, struct proc_map *ret)
+{
+    struct text t = {*s, end}, line;
+    if (!take_line(&t, &line))
+        return 0;
+    if (!take_map(&line, ret))
+        return -EBADMSG;
+    *s = t.p;
+    return 1;
+}
+
+size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max)
+{
+    struct text t = text_of(s, len);
+    size_t n = 0;
+    while (n < max) {
+        while (t.p < t.end && (*t.p == ' ' || *t.p == '\n'))
+            t.p++;
+        if (!take_pid(&t, &ret[n]) || ret[n] == 0)
+            break;
+        n++;
+    }
+    return n;
+}
+
+int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uint64_t *ret)
+{
+    struct text t = text_of(s, len);
+    uint64_t v = 0;
+    bool unlimited = take_key(&t, "max");
+    if (!unlimited && !take_u64(&t, &v))
+        return -EBADMSG;
+    take_char(&t, '\n');
+    if (t.p != t.end)
+        return -EBADMSG;
+    *ret_unlimited = unlimited || v >= UINT64_C(1) << 62;
+    *ret = v;
+    return 0;
+}
+
+int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret)
+{
+    struct text t = text_of(s, len), line;
+    size_t key_len = strlen(key);
+    while (take_line(&t, &line)) {
+        if ((size_t)(line.end - line.p) <= key_len || line.p[key_len] != ' ' ||
+            memcmp(line.p, key, key_len) != 0)
+            continue;
+        line.p += key_len + 1;
+        uint64_t v;
+        if (!take_u64(&line, &v) || line.p != line.end)
+            return -EBADMSG;
+        *ret = v;
+        return 0;
+    }
+    return -ENOENT;
+}

@@ -1,0 +1,217 @@
+/* The roles of a tree: gathers the facts that role.c judges, and judges again when they change. */
+#include "proc/node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+/* Libraries are mapped late (importing torch takes seconds), so maps are read again, each time
+ * after twice the pause, and only if the address space has changed. */
+enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
+/* Enough for any process that trains; a bound for those with a million mappings. */
+enum { MAPS_READS_MAX = 512 };
+
+static void add_lines(struct role_maps *maps, const char *text, size_t len)
+{
+    const char *p = text;
+    struct proc_map map;
+    while (proc_maps_next(&p, text + len, &map) == 1)
+        role_maps_add(maps, &map);
+}
+
+/* Small reads: the kernel holds the process's lock for one of them at a time. */
+static bool read_maps(const struct proc_root *root, const struct tree_node *n,
+                      struct role_maps *ret)
+{
+    AUTO_CLOSE int fd = node_open(root, n, "maps", O_RDONLY);
+    if (fd < 0)
+        return false;
+    struct role_maps maps = {.known = true};
+    char text[8192];
+    size_t have = 0;
+    for (int i = 0; i < MAPS_READS_MAX; i++) {
+        ssize_t len = read(fd, text + have, sizeof(text) - have);
+        if (len <= 0)
+            break;
+        have += (size_t)len;
+        const char *last = memrchr(text, '\n', have);
+        size_t whole = last != NULL ? (size_t)(last - text) + 1 : 0;
+        if (whole == 0 && have == sizeof(text))
+            break; /* no line is that long */
+        add_lines(&maps, text, whole);
+        memmove(text, text + whole, have - whole);
+        have -= whole;
+    }
+    *ret = maps;
+    return true;
+}
+
+static bool trains(const struct role_maps *maps)
+{
+    return maps->torch || maps->jax || maps->tensorflow;
+}
+
+static void look_at_maps(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
+{
+    n->maps_due_ns = now_ns + n->maps_gap_ns;
+    n->maps_gap_ns *= 2;
+    if (n->maps_gap_ns > MAPS_LAST_S * NS_PER_S)
+        n->maps_gap_ns = MAPS_LAST_S * NS_PER_S;
+    if (n->maps.known && n->maps_size_bytes == n->size_bytes)
+        return;
+    n->maps_size_bytes = n->size_bytes;
+    struct role_maps maps;
+    if (!read_maps(tree->root, n, &maps))
+        return;
+    node_read_names(tree->root, n); /* a title may have been set by now */
+    n->maps = maps;
+    n->role_dirty = true;
+    if (trains(&maps))
+        n->maps_due_ns = UINT64_MAX; /* nothing more to be learnt before the next exec */
+}
+
+static struct tree_node *parent_of(const struct proc_tree *tree, const struct tree_node *n)
+{
+    return tree_find(tree, n->pub.info.ppid);
+}
+
+/* True if the role changed. */
+static bool guess(struct proc_tree *tree, struct tree_node *n)
+{
+    struct tree_node *parent = parent_of(tree, n);
+    const struct role_input in = {
+        .process = &n->pub.info,
+        .parent = parent != NULL ? &parent->pub.info : NULL,
+        .maps = n->maps,
+        .children = n->children,
+        .siblings = n->siblings,
+        .child_trains = n->child_trains,
+    };
+    struct role_guess out;
+    role_guess(&in, &out);
+    n->role_dirty = false;
+    bool changed = out.role != n->pub.info.role;
+    n->pub.info.role = out.role;
+    return changed;
+}
+
+void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
+{
+    const struct tree_node *parent = parent_of(tree, n);
+    n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
+    n->maps_due_ns = now_ns + n->maps_gap_ns;
+    if (parent != NULL && parent->start_stack != 0 && parent->start_stack == n->start_stack) {
+        n->maps = parent->maps; /* a fork that has not exec'd has its parent's libraries */
+        n->maps_size_bytes = parent->maps_size_bytes;
+    }
+    guess(tree, n);
+    n->role_dirty = true;
+    tree->kin_dirty = true;
+}
+
+void settle_execed(struct tree_node *n, uint64_t now_ns)
+{
+    n->maps = (struct role_maps){0};
+    n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
+    n->maps_due_ns = now_ns + n->maps_gap_ns;
+    n->role_dirty = true;
+}
+
+/* Children and siblings of each; those for whom the numbers changed are to be judged again. */
+static void count_kin(struct proc_tree *tree)
+{
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *n = tree->nodes[i];
+        n->children_before = n->children;
+        n->children = 0;
+    }
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *parent = parent_of(tree, tree->nodes[i]);
+        if (parent != NULL && tree->nodes[i]->pub.alive)
+            parent->children++;
+    }
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *n = tree->nodes[i];
+        const struct tree_node *parent = parent_of(tree, n);
+        size_t siblings = parent != NULL && parent->children > 0 ? parent->children - 1 : 0;
+        n->role_dirty |= n->children != n->children_before || n->siblings != siblings;
+        n->siblings = siblings;
+    }
+}
+
+/* Who has a trainer below. A branch is climbed until it is known, so all in all once. */
+static void find_trainers(struct proc_tree *tree)
+{
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *n = tree->nodes[i];
+        n->trained_before = n->child_trains;
+        n->child_trains = false;
+    }
+    for (size_t i = 0; i < tree->count; i++) {
+        const struct tree_node *n = tree->nodes[i];
+        if (!n->pub.alive || n->pub.info.role != ROLE_MAIN)
+            continue;
+        struct tree_node *up = parent_of(tree, n);
+        for (; up != NULL && !up->child_trains; up = parent_of(tree, up))
+            up->child_trains = true;
+    }
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *n = tree->nodes[i];
+        n->role_dirty |= n->child_trains != n->trained_before;
+    }
+}
+
+/* One pass from the oldest to the youngest, so mostly from the top down. */
+static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
+{
+    bool changed = false;
+    tree->role_stamp++;
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *n = tree->nodes[i];
+        if (!n->pub.alive)
+            continue;
+        const struct tree_node *parent = parent_of(tree, n);
+        bool parent_changed = parent != NULL && parent->role_stamp + 1 >= tree->role_stamp;
+        if (!n->role_dirty && !parent_changed)
+            continue;
+        if (guess(tree, n)) {
+            n->role_stamp = tree->role_stamp;
+            changed = true;
+            tree_emit(tree, n, PROCESS_ROLE, 0, now_ns);
+        }
+    }
+    return changed;
+}
+
+void settle_roles(struct proc_tree *tree, uint64_t now_ns)
+{
+    enum { PASSES_MAX = 4 }; /* roles that chase each other must not keep us here */
+    bool any = tree->kin_dirty;
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *n = tree->nodes[i];
+        if (n->pub.alive && now_ns >= n->maps_due_ns)
+            look_at_maps(tree, n, now_ns);
+        any |= n->role_dirty;
+    }
+    for (int pass = 0; any && pass < PASSES_MAX; pass++) {
+        if (pass == 0)
+            count_kin(tree);
+        find_trainers(tree);
+        any = settle_once(tree, now_ns);
+    }
+    tree->kin_dirty = false;
+    tree->role_stamp++; /* so that the next settling is not taken for this one */
+}
+
+void proc_node_update_role(struct proc_tree *tree, struct proc_node *node, uint64_t now_ns)
+{
+    struct tree_node *n = node_of(node);
+    n->maps_due_ns = now_ns;
+    n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
+    n->maps.known = false;
+    settle_roles(tree, now_ns);
+}

@@ -1,0 +1,245 @@
+/* Whose pages are counted next, for how long, and when to pause. */
+#include "proc/unique.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "proc/node.h"
+#include "proc/pagemap.h"
+
+struct proc_unique {
+    struct proc_tree *tree;
+    struct proc_unique_options opt;
+    struct tree_node *node; /* the one under way; NULL: none */
+    struct pagemap_scan scan;
+    struct pagemap_pace pace;
+    uint32_t last_slot;     /* whose turn it was: round and round in order of birth */
+    uint64_t stale_look_ns; /* when to look for stale ones again */
+    uint64_t resume_ns;     /* the pause after the last slice */
+    struct proc_unique_cost cost;
+};
+
+static uint64_t or_default(uint64_t value, uint64_t fallback)
+{
+    return value != 0 ? value : fallback;
+}
+
+int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *options,
+                    struct proc_unique **ret)
+{
+    static const struct proc_unique_options none;
+    const struct proc_unique_options *o = options != NULL ? options : &none;
+    if (o->cpu_permyriad > 10000)
+        return -EINVAL;
+    struct proc_unique *u = calloc(1, sizeof(*u));
+    if (u == NULL)
+        return -ENOMEM;
+    u->tree = tree;
+    u->opt = (struct proc_unique_options){
+        .slice_ns = or_default(o->slice_ns, 2 * NS_PER_MS),
+        .cpu_permyriad = (uint32_t)or_default(o->cpu_permyriad, 100),
+        .period_ns = or_default(o->period_ns, 10 * NS_PER_S),
+        .stall_budget_ns = or_default(o->stall_budget_ns, 5 * NS_PER_MS),
+    };
+    pagemap_pace_init(&u->pace, u->opt.stall_budget_ns, o->no_pagemap_scan);
+    u->scan.maps_fd = u->scan.pagemap_fd = -1;
+    u->last_slot = UINT32_MAX;
+    *ret = u;
+    return 0;
+}
+
+void proc_unique_free(struct proc_unique *u)
+{
+    if (u == NULL)
+        return;
+    pagemap_end(&u->scan);
+    free(u);
+}
+
+static void stop_scan(struct proc_unique *u)
+{
+    pagemap_end(&u->scan);
+    u->node = NULL;
+}
+
+void proc_unique_forget(struct proc_unique *u, const struct proc_node *node)
+{
+    if (u->node == NULL || &u->node->pub != node)
+        return;
+    stop_scan(u);
+    u->cost.scans_given_up++;
+}
+
+/* Newborns wait a little: many live for a moment only, and a vfork'd one still has its parent's
+ * pages. */
+static uint64_t due_ns(const struct proc_unique *u, const struct tree_node *n)
+{
+    if (n->unique_due_ns != 0)
+        return n->unique_due_ns;
+    uint64_t wait = u->opt.period_ns / 10;
+    return n->pub.born_ns + (wait < NS_PER_S ? wait : NS_PER_S);
+}
+
+/* The first of at least SLOT, or the first of all. Slots only grow along the list. */
+static size_t first_from(const struct proc_tree *tree, uint32_t slot)
+{
+    size_t low = 0, high = tree->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tree->nodes[middle]->pub.slot < slot)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == tree->count ? 0 : low;
+}
+
+static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_earliest)
+{
+    const struct proc_tree *tree = u->tree;
+    size_t first = first_from(tree, u->last_slot + 1); /* behind the one whose turn was last */
+    *ret_earliest = now_ns + u->opt.period_ns;
+    for (size_t i = 0; i < tree->count; i++) {
+        struct tree_node *n = tree->nodes[(first + i) % tree->count];
+        uint64_t due = due_ns(u, n);
+        if (due <= now_ns)
+            return n;
+        if (due < *ret_earliest)
+            *ret_earliest = due;
+    }
+    return NULL;
+}
+
+/* Tries again later each time, up to 32 periods: what we may not read today we may not tomorrow. */
+static void give_up(struct proc_unique *u, struct tree_node *n, uint64_t now_ns)
+{
+    u->cost.scans_given_up++;
+    n->unique_due_ns = now_ns + (u->opt.period_ns << n->unique_failures);
+    if (n->unique_failures < 5)
+        n->unique_failures++;
+}
+
+static void mark_stale(struct tree_node *n)
+{
+    n->pub.sample.stale |= 1u << SAMPLE_UNIQUE;
+}
+
+static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_ns)
+{
+    const struct proc_root *root = u->tree->root;
+    u->last_slot = n->pub.slot;
+    int maps = node_open(root, n, "maps", O_RDONLY);
+    int pagemap = maps < 0 ? maps : node_open(root, n, "pagemap", O_RDONLY);
+    if (pagemap < 0) {
+        if (maps >= 0)
+            close(maps);
+        mark_stale(n);
+        give_up(u, n, now_ns);
+        return;
+    }
+    uint64_t rss = sample_has(&n->pub.sample, SAMPLE_RSS) ? n->pub.sample.v[SAMPLE_RSS] : 0;
+    pagemap_begin(&u->scan, maps, pagemap, root->page_bytes, rss / root->page_bytes);
+    u->node = n;
+}
+
+/* The value is there at once; its `read` bit comes with the next tick, which records it. */
+static void finish_scan(struct proc_unique *u, uint64_t now_ns)
+{
+    struct tree_node *n = u->node;
+    struct sample *s = &n->pub.sample;
+    uint32_t read = s->read;
+    sample_put(s, SAMPLE_UNIQUE, pages_to_bytes(u->tree->root, u->scan.unique_pages));
+    s->read = read;
+    n->late |= 1u << SAMPLE_UNIQUE;
+    n->unique_done_ns = now_ns;
+    n->unique_due_ns = now_ns + u->opt.period_ns;
+    n->unique_failures = 0;
+    u->cost.scans_done++;
+    stop_scan(u);
+}
+
+static void abandon_scan(struct proc_unique *u, int error, uint64_t now_ns)
+{
+    if (error != -ESRCH) /* of one that died or exec'd the walk will tell */
+        mark_stale(u->node);
+    give_up(u, u->node, now_ns);
+    stop_scan(u);
+}
+
+/* The tree may have buried the one under way, and nobody told us. */
+static void check_node(struct proc_unique *u)
+{
+    if (u->node == NULL)
+        return;
+    size_t i = first_from(u->tree, u->last_slot);
+    if (u->tree->count > 0 && u->tree->nodes[i]->pub.slot == u->last_slot)
+        return;
+    stop_scan(u);
+    u->cost.scans_given_up++;
+}
+
+static void look_for_stale(struct proc_unique *u, uint64_t now_ns)
+{
+    if (now_ns < u->stale_look_ns)
+        return;
+    u->stale_look_ns = now_ns + u->opt.period_ns / 4;
+    for (size_t i = 0; i < u->tree->count; i++) {
+        struct tree_node *n = u->tree->nodes[i];
+        uint64_t since = n->unique_done_ns != 0 ? n->unique_done_ns : n->pub.born_ns;
+        if (now_ns > since + 2 * u->opt.period_ns)
+            mark_stale(n);
+    }
+}
+
+/* True when there is nothing to do before *ret_earliest. */
+static bool work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns, uint64_t *ret_earliest)
+{
+    uint64_t over_budget_after = u->pace.longest_call_ns > u->opt.stall_budget_ns
+                                     ? u->pace.longest_call_ns
+                                     : u->opt.stall_budget_ns;
+    do {
+        if (u->node == NULL) {
+            struct tree_node *n = next_due(u, now_ns, ret_earliest);
+            if (n == NULL)
+                return true;
+            start_scan(u, n, now_ns);
+            continue;
+        }
+        int r = pagemap_step(&u->scan, &u->pace);
+        if (r == PAGEMAP_DONE)
+            finish_scan(u, now_ns);
+        else if (r < 0)
+            abandon_scan(u, r, now_ns);
+        if (u->pace.longest_call_ns > over_budget_after)
+            break; /* the machine is busy: come back after the pause */
+    } while (clock_mono_ns() - began_ns < u->opt.slice_ns);
+    return false;
+}
+
+int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns)
+{
+    check_node(u);
+    look_for_stale(u, now_ns);
+    if (now_ns < u->resume_ns) { /* called too early: the share holds all the same */
+        *ret_next_ns = u->resume_ns;
+        return 0;
+    }
+    uint64_t began_ns = clock_mono_ns(), cpu_ns = clock_thread_cpu_ns(), earliest_ns = 0;
+    bool idle = work(u, began_ns, now_ns, &earliest_ns);
+    cpu_ns = clock_thread_cpu_ns() - cpu_ns;
+    u->cost.cpu_ns += cpu_ns;
+    u->cost.slices++;
+    u->resume_ns = now_ns + cpu_ns * 10000 / u->opt.cpu_permyriad;
+    *ret_next_ns = idle && earliest_ns > u->resume_ns ? earliest_ns : u->resume_ns;
+    return 0;
+}
+
+void proc_unique_cost(const struct proc_unique *u, struct proc_unique_cost *ret)
+{
+    *ret = u->cost;
+    ret->calls = u->pace.calls;
+    ret->longest_call_ns = u->pace.longest_call_ns;
+}

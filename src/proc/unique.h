@@ -1,0 +1,46 @@
+/* Unique memory (USS) of the processes of a tree by paced reading of /proc/PID/pagemap: present
+ * and exclusively mapped pages. Works in slices so that no lock of the job's is held for long
+ * and our CPU stays within a share. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct proc_tree;
+struct proc_unique;
+
+/* Zeroes mean the defaults. */
+struct proc_unique_options {
+    uint64_t slice_ns;        /* a slice ends after about this much wall time (default 2 ms) */
+    uint32_t cpu_permyriad;   /* pauses so as to use at most this share of one CPU (default
+                                 100 = 1 %) */
+    uint64_t period_ns;       /* at the most once in this time for each process (default 10 s) */
+    uint64_t stall_budget_ns; /* no single system call of ours may take longer (default 5 ms): the
+                                 chunk shrinks by what the last ones took */
+    bool no_pagemap_scan;     /* as on kernels before 6.7: cannot jump over holes */
+};
+
+/* TREE is borrowed and must outlive it. */
+int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *options,
+                    struct proc_unique **ret);
+void proc_unique_free(struct proc_unique *u); /* NULL is fine */
+
+/* Does one slice: reads chunks of the process whose turn it is, and when one is whole puts
+ * SAMPLE_UNIQUE into its sample; its `read` bit is set by the next proc_tree_tick, which is the
+ * one to record it. A process whose last whole reading (or birth) is older than twice the period,
+ * because it is too large for the share or has too many holes, and one whose files may not be
+ * read, gets the stale bit; the old value stays. *ret_next_ns: when to call again. */
+int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns);
+/* NODE died or became another program: forget it. To be called from the tree's event callback. */
+struct proc_node;
+void proc_unique_forget(struct proc_unique *u, const struct proc_node *node);
+
+/* What it cost, for the tool to state: */
+struct proc_unique_cost {
+    uint64_t cpu_ns, slices;
+    uint64_t calls, longest_call_ns; /* system calls on the job's memory, by wall time: an upper
+                                        bound of what one of them can have held up */
+    uint64_t scans_done;
+    uint64_t scans_given_up; /* died or exec'd half-way, no rights, too many holes */
+};
+void proc_unique_cost(const struct proc_unique *u, struct proc_unique_cost *ret);

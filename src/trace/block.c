@@ -1,0 +1,82 @@
+/* The head of the file and of each block: written, checked, and found again in a damaged file. */
+#include "trace/block.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+static const uint8_t block_magic[4] = {0xEB, 0xB1, 'b', 'k'};
+
+enum { CRC_AT = BLOCK_HEAD_BYTES - 4 };
+
+void block_add_file_head(struct buf *out)
+{
+    buf_add(out, BLOCK_FILE_MAGIC, 8);
+    buf_add_u16le(out, BLOCK_MAJOR);
+    buf_add_u16le(out, BLOCK_MINOR);
+    buf_add_u32le(out, 0);
+}
+
+void block_add(struct buf *out, const struct block_head *head, const void *payload, size_t len)
+{
+    assert(len <= BLOCK_PAYLOAD_MAX);
+    size_t at = out->len;
+    buf_add(out, block_magic, sizeof block_magic);
+    buf_add_u16le(out, head->type);
+    buf_add_u16le(out, head->flags);
+    buf_add_u64le(out, head->seq);
+    buf_add_u32le(out, head->part);
+    buf_add_u32le(out, (uint32_t)len);
+    buf_add_u32le(out, head->raw_len);
+    buf_add_u32le(out, 0);
+    buf_add(out, payload, len);
+    if (out->failed)
+        return;
+    uint32_t crc = crc32c(0, out->data + at, BLOCK_HEAD_BYTES + len);
+    for (unsigned i = 0; i < 4; i++)
+        out->data[at + CRC_AT + i] = (char)(uint8_t)(crc >> (8 * i));
+}
+
+int block_head_parse(const uint8_t bytes[BLOCK_HEAD_BYTES], struct block_head *ret)
+{
+    struct cur c = cur_of(bytes, BLOCK_HEAD_BYTES);
+    if (memcmp(bytes, block_magic, sizeof block_magic) != 0)
+        return -EBADMSG;
+    cur_u32le(&c);
+    struct block_head head;
+    head.type = cur_u16le(&c);
+    head.flags = cur_u16le(&c);
+    head.seq = cur_u64le(&c);
+    head.part = cur_u32le(&c);
+    head.stored_len = cur_u32le(&c);
+    head.raw_len = cur_u32le(&c);
+    head.crc = cur_u32le(&c);
+    if (c.bad || head.stored_len > BLOCK_PAYLOAD_MAX || head.raw_len > BLOCK_PAYLOAD_MAX)
+        return -EBADMSG;
+    *ret = head;
+    return 0;
+}
+
+uint32_t block_head_crc(const uint8_t bytes[BLOCK_HEAD_BYTES])
+{
+    static const uint8_t zero[4];
+    return crc32c(crc32c(0, bytes, CRC_AT), zero, sizeof zero);
+}
+
+size_t block_find(const uint8_t *bytes, size_t len)
+{
+    size_t at = 0;
+    while (at < len) {
+        const uint8_t *hit = memchr(bytes + at, block_magic[0], len - at);
+        if (!hit)
+            return len;
+        at = (size_t)(hit - bytes);
+        size_t n = len - at < sizeof block_magic ? len - at : sizeof block_magic;
+        if (memcmp(hit, block_magic, n) == 0)
+            return at;
+        at++;
+    }
+    return len;
+}

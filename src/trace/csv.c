@@ -1,0 +1,367 @@
+/* Rows of other people's tables: which column is what, in which unit, and is it a number. */
+#include "trace/csv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/err.h"
+#include "base/number.h"
+#include "trace/csv_table.h"
+
+/* The largest address space there is (five-level page tables): more cannot be resident. */
+#define VALUE_MAX (UINT64_C(1) << 57)
+
+enum { NO_COLUMN = -1 };
+
+struct columns {
+    int value, t, step, group, epoch, phase;
+    size_t count;
+    uint64_t unit;
+    char value_name[64]; /* for sentences */
+};
+
+struct text {
+    const char *s;
+    size_t len;
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct text field(const struct csv_table *t, int i)
+{
+    struct text f = {"", 0};
+
+    if (i == NO_COLUMN)
+        return f;
+    f.s = csv_table_field(t, (size_t)i, &f.len);
+    while (f.len > 0 && is_blank(f.s[0])) {
+        f.s++;
+        f.len--;
+    }
+    while (f.len > 0 && is_blank(f.s[f.len - 1]))
+        f.len--;
+    return f;
+}
+
+static int find_column(const struct csv_table *t, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < t->count; i++) {
+        struct text f = field(t, (int)i);
+
+        if (f.len == len && memcmp(f.s, name, len) == 0)
+            return (int)i;
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        struct text f = field(t, (int)i);
+
+        if (f.len == len && strncasecmp(f.s, name, len) == 0)
+            return (int)i;
+    }
+    return NO_COLUMN;
+}
+
+/* "t, pid, rss": as many as a sentence holds. */
+static const char *list_columns(const struct csv_table *t, char out[200])
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < t->count; i++) {
+        struct text f = field(t, (int)i);
+
+        if (at + f.len + 8 > 200) {
+            memcpy(out + at, ", …", sizeof(", …"));
+            break;
+        }
+        if (i > 0) {
+            memcpy(out + at, ", ", 2);
+            at += 2;
+        }
+        memcpy(out + at, f.s, f.len);
+        at += f.len;
+        out[at] = '\0';
+    }
+    return out;
+}
+
+static int no_column(const struct csv_table *t, const char *name, const char *option,
+                     struct err *err)
+{
+    char list[200];
+
+    return err_set(err, -EBADMSG, "%s has no column \"%.64s\" (%s); it has: %s", t->name, name,
+                   option, list_columns(t, list));
+}
+
+static const struct {
+    const char *name;
+    uint64_t bytes;
+} units[] = {
+    {"b", 1},
+    {"byte", 1},
+    {"bytes", 1},
+    {"k", UINT64_C(1) << 10},
+    {"kb", UINT64_C(1) << 10},
+    {"kib", UINT64_C(1) << 10},
+    {"m", UINT64_C(1) << 20},
+    {"mb", UINT64_C(1) << 20},
+    {"mib", UINT64_C(1) << 20},
+    {"g", UINT64_C(1) << 30},
+    {"gb", UINT64_C(1) << 30},
+    {"gib", UINT64_C(1) << 30},
+    {"t", UINT64_C(1) << 40},
+    {"tb", UINT64_C(1) << 40},
+    {"tib", UINT64_C(1) << 40},
+};
+
+/* 0: there is no such unit. */
+static uint64_t unit_named(const char *s, size_t len)
+{
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (strlen(units[i].name) == len && strncasecmp(units[i].name, s, len) == 0)
+            return units[i].bytes;
+    return 0;
+}
+
+static uint64_t unit_of_column(struct text name)
+{
+    const char *end = memrchr(name.s, '_', name.len);
+    uint64_t unit = end ? unit_named(end + 1, (size_t)(name.s + name.len - end - 1)) : 0;
+
+    return unit > 0 ? unit : 1;
+}
+
+static int find_value(const struct csv_table *t, const char *column, struct columns *c,
+                      struct err *err)
+{
+    static const char *const defaults[] = {"rss_bytes", "rss_mb", "rss", "pss"};
+    char list[200];
+
+    if (column) {
+        c->value = find_column(t, column);
+        return c->value == NO_COLUMN ? no_column(t, column, "--column", err) : 0;
+    }
+    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++) {
+        c->value = find_column(t, defaults[i]);
+        if (c->value != NO_COLUMN)
+            return 0;
+    }
+    return err_set(
+        err, -EBADMSG,
+        "%s has no column rss_bytes, rss_mb, rss or pss; name one with --column; it has: "
+        "%s",
+        t->name, list_columns(t, list));
+}
+
+/* A column that may be absent unless it was asked for by NAME. */
+static int find_optional(const struct csv_table *t, const char *name, const char *fallback,
+                         const char *option, int *ret, struct err *err)
+{
+    *ret = find_column(t, name ? name : fallback);
+    return name && *ret == NO_COLUMN ? no_column(t, name, option, err) : 0;
+}
+
+static int find_unit(const struct csv_table *t, const char *unit, struct columns *c,
+                     struct err *err)
+{
+    c->unit = unit ? unit_named(unit, strlen(unit)) : unit_of_column(field(t, c->value));
+    if (c->unit == 0)
+        return err_set(err, -EINVAL, "--unit \"%.64s\" is not a unit: use %s", unit, CSV_UNITS);
+    return 0;
+}
+
+static int find_columns(const struct csv_table *t, const struct csv_options *o, struct columns *c,
+                        struct err *err)
+{
+    struct text name;
+    char list[200];
+    int r = find_value(t, o->column, c, err);
+
+    if (r == 0)
+        r = find_optional(t, o->time_column, "t", "--time-column", &c->t, err);
+    if (r == 0)
+        r = find_optional(t, o->step_column, "step", "--step-column", &c->step, err);
+    if (r == 0)
+        r = find_optional(t, o->group, "pid", "--group", &c->group, err);
+    if (r == 0)
+        r = find_unit(t, o->unit, c, err);
+    if (r < 0)
+        return r;
+    if (c->t == NO_COLUMN && c->step == NO_COLUMN)
+        return err_set(err, -EBADMSG,
+                       "%s has neither a column t nor a column step; name one with --time-column "
+                       "or --step-column; it has: %s",
+                       t->name, list_columns(t, list));
+    c->epoch = find_column(t, "epoch");
+    c->phase = find_column(t, "phase");
+    c->count = t->count;
+    name = field(t, c->value);
+    snprintf(c->value_name, sizeof(c->value_name), "%.*s", (int)(name.len < 60 ? name.len : 60),
+             name.s);
+    return 0;
+}
+
+static int bad_cell(const struct csv_table *t, const char *name, struct text cell, const char *what,
+                    struct err *err)
+{
+    return err_set(err, -EBADMSG, "%s line %" PRIu64 ": %s \"%.*s\"%s", t->name, t->line, name,
+                   (int)(cell.len < 60 ? cell.len : 60), cell.s, what);
+}
+
+/* Whole numbers exactly, others to the nearest byte. */
+static int parse_value(struct text cell, uint64_t unit, uint64_t *ret)
+{
+    int64_t whole;
+    double v;
+
+    if (number_parse_i64(cell.s, cell.len, &whole) == 0) {
+        if (whole < 0)
+            return -EINVAL;
+        if ((uint64_t)whole > VALUE_MAX / unit)
+            return -ERANGE;
+        *ret = (uint64_t)whole * unit;
+        return 0;
+    }
+    if (number_parse_double(cell.s, cell.len, &v) == -EINVAL || (cell.len > 0 && cell.s[0] == '-'))
+        return -EINVAL;
+    if (number_parse_double(cell.s, cell.len, &v) < 0 || v * (double)unit > (double)VALUE_MAX)
+        return -ERANGE;
+    *ret = (uint64_t)llround(v * (double)unit);
+    return 0;
+}
+
+/* "120", and "120.0" as pandas writes a column that had a gap. */
+static int parse_step(struct text cell, int64_t *ret)
+{
+    double v;
+
+    if (number_parse_i64(cell.s, cell.len, ret) == 0)
+        return *ret < 0 ? -EINVAL : 0;
+    if (number_parse_double(cell.s, cell.len, &v) < 0 || v < 0 || v > 0x1p53 || floor(v) != v)
+        return -EINVAL;
+    *ret = (int64_t)v;
+    return 0;
+}
+
+static int read_value(const struct csv_table *t, const struct columns *c, struct csv_row *row,
+                      struct err *err)
+{
+    struct text cell = field(t, c->value);
+    int r = parse_value(cell, c->unit, &row->value_bytes);
+
+    if (r == -ERANGE)
+        return bad_cell(t, c->value_name, cell,
+                        " is more than any machine can hold: is the unit right (--unit)?", err);
+    return r < 0 ? bad_cell(t, c->value_name, cell, " is not a size", err) : 0;
+}
+
+static int read_times(const struct csv_table *t, const struct columns *c, struct csv_row *row,
+                      struct err *err)
+{
+    struct text cell = field(t, c->t);
+
+    row->has_t = c->t != NO_COLUMN;
+    if (row->has_t && number_parse_double(cell.s, cell.len, &row->t_s) < 0)
+        return bad_cell(t, "time", cell, " is not a number of seconds", err);
+    cell = field(t, c->step);
+    row->has_step = cell.len > 0;
+    if ((row->has_step || !row->has_t) && parse_step(cell, &row->step) < 0)
+        return bad_cell(t, "step", cell, " is not the number of a step", err);
+    cell = field(t, c->epoch);
+    row->has_epoch = cell.len > 0;
+    if (row->has_epoch &&
+        (number_parse_double(cell.s, cell.len, &row->epoch) < 0 || row->epoch < 0))
+        return bad_cell(t, "epoch", cell, " is not a number", err);
+    return 0;
+}
+
+/* 1 and a row, 0 if there is nothing in it, -errno. */
+static int read_row(const struct csv_table *t, const struct columns *c, struct csv_row *ret,
+                    struct err *err)
+{
+    struct csv_row row = {.line = t->line};
+    struct text group = field(t, c->group), phase = field(t, c->phase);
+    int r;
+
+    if (t->count == 1 && field(t, 0).len == 0 && (c->count > 1 || t->has_newline))
+        return 0; /* a blank line */
+    if (t->count < c->count && !t->has_newline)
+        return 0; /* the writer was stopped here */
+    if (t->count != c->count)
+        return err_set(err, -EBADMSG, "%s line %" PRIu64 " has %zu fields, but the header has %zu",
+                       t->name, t->line, t->count, c->count);
+    if (field(t, c->value).len == 0)
+        return 0;
+    r = read_value(t, c, &row, err);
+    if (r == 0)
+        r = read_times(t, c, &row, err);
+    if (r < 0)
+        return r;
+    row.group = group.s;
+    row.group_len = group.len;
+    row.phase = phase.s;
+    row.phase_len = phase.len;
+    *ret = row;
+    return 1;
+}
+
+static int read_table(struct csv_table *t, const struct csv_options *o, csv_row_fn *fn, void *user,
+                      struct err *err)
+{
+    struct columns c = {0};
+    struct csv_row row;
+    int r;
+
+    do {
+        r = csv_table_next(t, err);
+    } while (r > 0 && t->count == 1 && field(t, 0).len == 0);
+    if (r == 0)
+        return err_set(err, -EBADMSG, "%s is empty: a table begins with a line of column names",
+                       t->name);
+    if (r > 0)
+        r = find_columns(t, o, &c, err);
+    if (r < 0)
+        return r;
+    while ((r = csv_table_next(t, err)) > 0) {
+        r = read_row(t, &c, &row, err);
+        if (r > 0)
+            r = fn(user, &row);
+        if (r != 0)
+            return r;
+    }
+    return r;
+}
+
+int csv_read_stream(FILE *in, const char *name, const struct csv_options *options, csv_row_fn *fn,
+                    void *user, struct err *err)
+{
+    static const struct csv_options none;
+    struct csv_table t;
+    int r;
+
+    csv_table_init(&t, in, name);
+    r = read_table(&t, options ? options : &none, fn, user, err);
+    csv_table_fini(&t);
+    return r;
+}
+
+int csv_read(const char *path, const struct csv_options *options, csv_row_fn *fn, void *user,
+             struct err *err)
+{
+    FILE *f;
+    int r = csv_open(path, &f, err);
+
+    if (r < 0)
+        return r;
+    r = csv_read_stream(f, path, options, fn, user, err);
+    fclose(f);
+    return r;
+}

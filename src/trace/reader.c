@@ -1,0 +1,498 @@
+/* Delivers the items of a recording in order, each once. */
+#include "trace/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "trace/block.h"
+#include "trace/record.h"
+#include "trace/replay.h"
+#include "trace/scan.h"
+#include "trace/sealed.h"
+
+struct trace_reader {
+    int fd;
+    json_t *header;
+    bool has_start;
+    uint64_t start_mono_ns, start_wall_ns;
+
+    struct scan scan;
+    struct scan_block *order; /* the RAW and SEALED blocks by seq, sealed first, then part */
+    size_t order_count;
+    off_t seen_size;
+    struct timespec seen_mtime;
+
+    /* where we are */
+    uint64_t seq;       /* 0: before the first */
+    size_t at;          /* first of SEQ in order */
+    uint64_t delivered; /* records of SEQ that are done with */
+    uint64_t skip;      /* records that were delivered from another form of this block */
+    uint32_t raw_at;    /* byte of the record stream of SEQ, when reading RAW */
+    size_t raw_next;    /* first place in order whose raw part may still be of use */
+    bool sealed_tried;  /* the sealed forms of SEQ are known and none is good */
+    bool broken;        /* no more can be had from SEQ */
+    uint64_t lost_blocks;
+    struct sealed *sealed; /* NULL: reading RAW */
+    struct record_decoder decoder;
+    struct buf part;
+    struct cur cur;
+
+    struct replay replay;
+};
+
+/* ---- from block to block ---- */
+
+static int compare_order(const void *a, const void *b)
+{
+    const struct scan_block *x = a, *y = b;
+    if (x->head.seq != y->head.seq)
+        return x->head.seq < y->head.seq ? -1 : 1;
+    if (x->head.type != y->head.type)
+        return x->head.type > y->head.type ? -1 : 1; /* SEALED before RAW */
+    if (x->head.part != y->head.part)
+        return x->head.part < y->head.part ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* The first place in order whose seq is at least SEQ. */
+static size_t order_find(const struct trace_reader *r, uint64_t seq)
+{
+    size_t lo = 0, hi = r->order_count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (r->order[mid].head.seq < seq)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static int make_order(struct trace_reader *r)
+{
+    struct scan_block *order = malloc((r->scan.count + 1) * sizeof *order);
+    if (!order)
+        return -ENOMEM;
+    size_t n = 0;
+    for (size_t i = 0; i < r->scan.count; i++) {
+        const struct block_head *h = &r->scan.blocks[i].head;
+        if ((h->type == BLOCK_RAW || h->type == BLOCK_SEALED) && h->seq > 0)
+            order[n++] = r->scan.blocks[i];
+    }
+    qsort(order, n, sizeof *order, compare_order);
+    free(r->order);
+    r->order = order;
+    r->order_count = n;
+    r->at = r->raw_next = order_find(r, r->seq);
+    r->sealed_tried = false;
+    return 0;
+}
+
+/* Only the tail of a living file changes: all that belongs to the last block. */
+static uint64_t tail_offset(const struct trace_reader *r)
+{
+    const struct scan *s = &r->scan;
+    if (s->count == 0)
+        return BLOCK_FILE_HEAD_BYTES;
+    if (r->order_count == 0)
+        return s->blocks[0].offset;
+    uint64_t last = r->order[r->order_count - 1].head.seq;
+    uint64_t offset = UINT64_MAX;
+    for (size_t i = order_find(r, last); i < r->order_count; i++)
+        if (r->order[i].offset < offset)
+            offset = r->order[i].offset;
+    return offset;
+}
+
+/* Damage before the tail is looked at again with it. */
+static uint64_t rescan_offset(const struct trace_reader *r)
+{
+    uint64_t offset = tail_offset(r);
+    for (size_t i = 0; i < r->scan.count; i++)
+        if (r->scan.blocks[i].offset == offset)
+            return offset - r->scan.blocks[i].bad_before;
+    return offset;
+}
+
+/* 1: the file changed and was looked at again; 0: it did not. */
+static int refresh(struct trace_reader *r)
+{
+    struct stat st;
+    if (fstat(r->fd, &st) < 0)
+        return -errno;
+    if (st.st_size == r->seen_size && st.st_mtim.tv_sec == r->seen_mtime.tv_sec &&
+        st.st_mtim.tv_nsec == r->seen_mtime.tv_nsec)
+        return 0;
+    int rc = scan_from(&r->scan, r->fd, rescan_offset(r));
+    if (rc == 0)
+        rc = make_order(r);
+    if (rc < 0)
+        return rc;
+    r->seen_size = st.st_size;
+    r->seen_mtime = st.st_mtim;
+    return 1;
+}
+
+static void drop_source(struct trace_reader *r)
+{
+    sealed_free(r->sealed);
+    r->sealed = NULL;
+    r->cur = cur_of("", 0);
+}
+
+static bool is_of_seq(const struct trace_reader *r, size_t i)
+{
+    return i < r->order_count && r->order[i].head.seq == r->seq;
+}
+
+/* 1: a sealed form of the block is there and open, at the first record not delivered yet. */
+static int open_sealed(struct trace_reader *r)
+{
+    if (r->sealed_tried)
+        return 0;
+    r->sealed_tried = true;
+    for (size_t i = r->at; is_of_seq(r, i) && r->order[i].head.type == BLOCK_SEALED; i++) {
+        struct sealed *sealed;
+        int rc = scan_load(r->fd, &r->order[i], &r->part);
+        if (rc == 0)
+            rc = sealed_open(r->part.data, r->part.len, r->order[i].head.raw_len, &sealed);
+        if (rc == -ENOMEM)
+            return rc;
+        if (rc < 0)
+            continue;
+        drop_source(r);
+        r->sealed = sealed;
+        r->skip = r->delivered;
+        r->delivered = 0;
+        return 1;
+    }
+    return 0;
+}
+
+/* 1: the raw part that goes on where we are is loaded. */
+static int open_raw(struct trace_reader *r)
+{
+    for (; is_of_seq(r, r->raw_next); r->raw_next++) {
+        const struct scan_block *b = &r->order[r->raw_next];
+        if (b->head.type != BLOCK_RAW)
+            continue;
+        if (b->head.part > r->raw_at)
+            return 0;
+        uint32_t done = r->raw_at - b->head.part;
+        if (done >= b->head.stored_len)
+            continue;
+        int rc = scan_load(r->fd, b, &r->part);
+        if (rc == -ENOMEM)
+            return rc;
+        if (rc < 0)
+            continue;
+        r->cur = cur_of(r->part.data + done, r->part.len - done);
+        r->raw_at += (uint32_t)(r->part.len - done);
+        return 1;
+    }
+    return 0;
+}
+
+/* Raw parts behind a hole cannot be understood, as each builds on those before it; and a block
+ * of which nothing came is lost too. */
+static bool is_incomplete(const struct trace_reader *r)
+{
+    if (r->seq == 0 || r->sealed)
+        return r->broken;
+    size_t last = order_find(r, r->seq + 1);
+    bool hole = last > r->at && r->order[last - 1].head.type == BLOCK_RAW &&
+                r->order[last - 1].head.part > r->raw_at;
+    return r->broken || hole || r->delivered == 0;
+}
+
+static int next_seq(struct trace_reader *r)
+{
+    size_t at = r->at;
+    while (is_of_seq(r, at))
+        at++;
+    if (at >= r->order_count)
+        return 0;
+    uint64_t seq = r->order[at].head.seq;
+    r->lost_blocks += seq - r->seq - 1;
+    r->lost_blocks += is_incomplete(r);
+    drop_source(r);
+    record_decoder_restart(&r->decoder);
+    r->seq = seq;
+    r->at = r->raw_next = at;
+    r->sealed_tried = false;
+    r->delivered = r->skip = 0;
+    r->raw_at = 0;
+    r->broken = false;
+    return 1;
+}
+
+/* 1: there is something to decode; 0: not now. */
+static int advance(struct trace_reader *r)
+{
+    for (;;) {
+        int rc = 0;
+        if (r->seq > 0 && !r->sealed && !r->broken) {
+            rc = open_sealed(r);
+            if (rc == 0)
+                rc = open_raw(r);
+        }
+        if (rc != 0)
+            return rc;
+        rc = next_seq(r);
+        if (rc == 0)
+            rc = refresh(r);
+        if (rc <= 0)
+            return rc;
+    }
+}
+
+static int decode(struct trace_reader *r, struct record *ret)
+{
+    if (r->sealed)
+        return sealed_next(r->sealed, ret);
+    return record_decode(&r->decoder, &r->cur, ret);
+}
+
+int trace_reader_next(struct trace_reader *r, struct trace_item *ret)
+{
+    for (;;) {
+        struct record record;
+        if (replay_pending(&r->replay, ret))
+            return 1;
+        int rc = decode(r, &record);
+        if (rc > 0) {
+            r->delivered++;
+            if (r->skip > 0) {
+                r->skip--;
+                continue;
+            }
+            if (!r->has_start) {
+                r->has_start = true;
+                r->start_mono_ns = record.t_ns;
+            }
+            rc = replay_apply(&r->replay, &record, ret);
+            if (rc > 0)
+                return 1;
+            if (rc == 0)
+                continue;
+        }
+        if (rc == -EBADMSG) {
+            r->broken = true;
+            drop_source(r);
+        } else if (rc < 0) {
+            return rc;
+        }
+        rc = advance(r);
+        if (rc <= 0)
+            return rc;
+    }
+}
+
+void trace_reader_damage(const struct trace_reader *r, struct trace_reader_damage *ret)
+{
+    struct trace_reader_damage d = {.cut_bytes = r->scan.cut_bytes};
+    for (size_t i = 0; i < r->scan.count; i++) {
+        uint16_t type = r->scan.blocks[i].head.type;
+        d.bad_bytes += r->scan.blocks[i].bad_before;
+        d.unknown_blocks += type != BLOCK_HEADER && type != BLOCK_RAW && type != BLOCK_SEALED;
+    }
+    d.lost_blocks = r->lost_blocks + is_incomplete(r);
+    *ret = d;
+}
+
+/* ---- opening ---- */
+
+/* What a file that is not ours begins with, so that the sentence can say so. */
+static const char *looks_like(const uint8_t *head, size_t len)
+{
+    static const struct {
+        const char *magic;
+        size_t len;
+        const char *what;
+    } known[] = {
+        {"\x1f\x8b", 2, "gzip data"},
+        {"\x28\xb5\x2f\xfd", 4, "zstd data"},
+        {"\xfd"
+         "7zXZ",
+         5, "xz data"},
+        {"PK\x03\x04", 4, "a zip archive"},
+        {"\x7f"
+         "ELF",
+         4, "a program"},
+        {"SQLite format 3", 15, "an SQLite database"},
+        {"EBBHEAP", 7, "a heap table of ebb"},
+        {"{", 1, "JSON"},
+        {"#!", 2, "a script"},
+        {"<", 1, "HTML or XML"},
+    };
+    if (len == 0)
+        return "empty";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (len >= known[i].len && memcmp(head, known[i].magic, known[i].len) == 0)
+            return known[i].what;
+    if (len < BLOCK_FILE_HEAD_BYTES && memcmp(head, BLOCK_FILE_MAGIC, len < 8 ? len : 8) == 0)
+        return "the first few bytes of one, the rest is missing";
+    for (size_t i = 0; i < len; i++)
+        if (head[i] == 0 || (head[i] < 0x20 && !strchr("\t\r\n", head[i])))
+            return "other data";
+    return "text (a table is read as FILE.csv)";
+}
+
+static int check_file_head(int fd, struct err *err)
+{
+    uint8_t head[BLOCK_FILE_HEAD_BYTES];
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    if (n < 0)
+        return err_set(err, -errno, "cannot be read: %s", strerror(errno));
+    if ((size_t)n < sizeof head || memcmp(head, BLOCK_FILE_MAGIC, 8) != 0)
+        return err_set(err, -EBADMSG, "is not a recording of ebb: it is %s",
+                       looks_like(head, (size_t)n));
+    struct cur c = cur_of(head + 8, 2);
+    unsigned major = cur_u16le(&c);
+    if (major != BLOCK_MAJOR)
+        return err_set(err, -EPROTONOSUPPORT,
+                       "is of format version %u and this ebb reads version %d: use a newer ebb",
+                       major, BLOCK_MAJOR);
+    return 0;
+}
+
+static uint64_t header_u64(const json_t *header, const char *key, bool *found)
+{
+    const json_t *v = json_object_get(header, key);
+    json_int_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+    *found = n >= 0;
+    return n >= 0 ? (uint64_t)n : 0;
+}
+
+/* A recording whose header is damaged is still a recording. */
+static int load_header(struct trace_reader *r)
+{
+    for (size_t i = 0; i < r->scan.count && !r->header; i++) {
+        if (r->scan.blocks[i].head.type != BLOCK_HEADER)
+            continue;
+        int rc = scan_load(r->fd, &r->scan.blocks[i], &r->part);
+        if (rc == -ENOMEM)
+            return rc;
+        json_t *doc = rc == 0 ? json_parse(r->part.data, r->part.len, NULL) : NULL;
+        if (json_is_object(doc))
+            r->header = doc;
+        else
+            json_decref(doc);
+    }
+    if (!r->header && !(r->header = json_object()))
+        return -ENOMEM;
+    bool has_wall;
+    r->start_mono_ns = header_u64(r->header, "start_mono_ns", &r->has_start);
+    r->start_wall_ns = header_u64(r->header, "start_wall_ns", &has_wall);
+    return 0;
+}
+
+static int reader_init(struct trace_reader *r, struct err *err)
+{
+    struct stat st;
+    int rc = check_file_head(r->fd, err);
+    if (rc < 0)
+        return rc;
+    if (fstat(r->fd, &st) < 0)
+        return err_set(err, -errno, "cannot be read: %s", strerror(errno));
+    rc = scan_from(&r->scan, r->fd, BLOCK_FILE_HEAD_BYTES);
+    if (rc == 0)
+        rc = make_order(r);
+    if (rc == 0)
+        rc = load_header(r);
+    if (rc < 0)
+        return err_set(err, rc, "cannot be read: %s", strerror(-rc));
+    r->seen_size = st.st_size;
+    r->seen_mtime = st.st_mtim;
+    drop_source(r);
+    return 0;
+}
+
+int trace_reader_open_fd(int fd, struct trace_reader **ret, struct err *err)
+{
+    struct trace_reader *r = calloc(1, sizeof *r);
+    if (!r) {
+        close(fd);
+        return err_set(err, -ENOMEM, "cannot be read: %s", strerror(ENOMEM));
+    }
+    r->fd = fd;
+    int rc = reader_init(r, err);
+    if (rc < 0) {
+        trace_reader_free(r);
+        return rc;
+    }
+    *ret = r;
+    return 0;
+}
+
+static int open_trace(const char *path, struct err *err)
+{
+    struct stat st;
+    /* O_NONBLOCK: a FIFO must not hold us up; it means nothing for files */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+        int file = openat(fd, "trace.ebb", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        int rc = -errno;
+        close(fd);
+        if (file < 0)
+            return err_set(err, rc,
+                           rc == -ENOENT ? "%s is a folder without a recording (trace.ebb)"
+                                         : "%s/trace.ebb cannot be opened: %s",
+                           path, strerror(-rc));
+        fd = file;
+    }
+    if (fd < 0)
+        return err_set(err, -errno, "%s cannot be opened: %s", path, strerror(errno));
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return err_set(err, -EBADMSG, "%s is not a recording of ebb: it is not a file", path);
+    }
+    return fd;
+}
+
+int trace_reader_open(const char *path, struct trace_reader **ret, struct err *err)
+{
+    int fd = open_trace(path, err);
+    if (fd < 0)
+        return fd;
+    struct err why = {0};
+    int rc = trace_reader_open_fd(fd, ret, &why);
+    return rc < 0 ? err_set(err, rc, "%s %s", path, why.text) : 0;
+}
+
+void trace_reader_free(struct trace_reader *r)
+{
+    if (!r)
+        return;
+    drop_source(r);
+    record_decoder_fini(&r->decoder);
+    replay_fini(&r->replay);
+    buf_fini(&r->part);
+    free(r->order);
+    scan_fini(&r->scan);
+    json_decref(r->header);
+    close(r->fd);
+    free(r);
+}
+
+const json_t *trace_reader_header(const struct trace_reader *r)
+{
+    return r->header;
+}
+
+uint64_t trace_reader_start_mono_ns(const struct trace_reader *r)
+{
+    return r->start_mono_ns;
+}
+
+uint64_t trace_reader_start_wall_ns(const struct trace_reader *r)
+{
+    return r->start_wall_ns;
+}

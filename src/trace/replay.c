@@ -1,0 +1,409 @@
+/* Keeps the state that records change, and makes items of them. */
+#include "trace/replay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct replay_entity {
+    enum sample_entity_kind kind;
+    uint32_t id;
+    bool alive;                   /* of processes */
+    bool seen;                    /* in the list at the beginning of this block */
+    struct process_info *process; /* NULL until an event named it */
+    char *name;                   /* NULL until named */
+    struct sample sample;
+};
+
+/* What the beginning of a block told us that should have come as an event before. */
+struct replay_pending {
+    struct replay_entity *entity;
+    enum process_event_kind event; /* of processes */
+};
+
+/* ---- entities ---- */
+
+static void entity_free(struct replay_entity *e)
+{
+    free(e->process);
+    free(e->name);
+    free(e);
+}
+
+static struct replay_entity *entity_find(const struct replay *r, uint32_t kind, uint32_t id)
+{
+    int32_t i = idmap_get(&r->map, (enum sample_entity_kind)kind, id);
+    return i == IDMAP_NONE ? NULL : r->entities[i];
+}
+
+/* 0, -ENOMEM, or -EBADMSG: more than any recording of ours holds. */
+static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct replay_entity **ret)
+{
+    struct replay_entity *e = entity_find(r, kind, id);
+    if (e) {
+        *ret = e;
+        return 0;
+    }
+    if (r->entity_count >= RECORD_ENTITIES_MAX * 2)
+        return -EBADMSG;
+    if (r->entity_count == r->entity_cap) {
+        size_t cap = r->entity_cap ? r->entity_cap * 2 : 32;
+        struct replay_entity **entities =
+            realloc(r->entities, cap * sizeof(struct replay_entity *));
+        if (!entities)
+            return -ENOMEM;
+        r->entities = entities;
+        r->entity_cap = cap;
+    }
+    e = calloc(1, sizeof *e);
+    if (!e || idmap_put(&r->map, (enum sample_entity_kind)kind, id, (int32_t)r->entity_count) < 0) {
+        free(e);
+        return -ENOMEM;
+    }
+    e->kind = (enum sample_entity_kind)kind;
+    e->id = id;
+    r->entities[r->entity_count++] = e;
+    *ret = e;
+    return 0;
+}
+
+/* The dead stay until the next block begins: a last sample may still come. */
+static int drop_dead(struct replay *r)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < r->entity_count; i++) {
+        struct replay_entity *e = r->entities[i];
+        if (e->kind == ENTITY_PROCESS && !e->alive)
+            entity_free(e);
+        else
+            r->entities[kept++] = e;
+    }
+    if (kept == r->entity_count)
+        return 0;
+    r->entity_count = kept;
+    idmap_clear(&r->map);
+    for (size_t i = 0; i < kept; i++) {
+        const struct replay_entity *e = r->entities[i];
+        if (idmap_put(&r->map, e->kind, e->id, (int32_t)i) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static bool same_process(const struct replay_entity *e, const struct process_info *info)
+{
+    return e->alive && e->process && e->process->id.pid == info->id.pid &&
+           e->process->id.start_ticks == info->id.start_ticks;
+}
+
+static int set_process(struct replay_entity *e, const struct process_info *info)
+{
+    if (!e->process && !(e->process = malloc(sizeof *e->process)))
+        return -ENOMEM;
+    *e->process = *info;
+    e->alive = true;
+    return 0;
+}
+
+static int set_name(struct replay_entity *e, const char *name, size_t len)
+{
+    char *copy = strndup(name, len);
+    if (!copy)
+        return -ENOMEM;
+    free(e->name);
+    e->name = copy;
+    return 0;
+}
+
+/* ---- the beginning of a block ---- */
+
+static int push_pending(struct replay *r, struct replay_entity *e, enum process_event_kind event)
+{
+    if (r->pending_count == r->pending_cap) {
+        size_t cap = r->pending_cap ? r->pending_cap * 2 : 16;
+        struct replay_pending *pending = realloc(r->pending, cap * sizeof *pending);
+        if (!pending)
+            return -ENOMEM;
+        r->pending = pending;
+        r->pending_cap = cap;
+    }
+    r->pending[r->pending_count++] = (struct pending){e, event};
+    return 0;
+}
+
+/* What became of a process while we could not read; PROCESS_EVENTS: nothing. */
+static enum process_event_kind missed_event(const struct replay_entity *e,
+                                            const struct process_info *now)
+{
+    if (!same_process(e, now))
+        return PROCESS_BORN;
+    const struct process_info *was = e->process;
+    if (was->comm_len != now->comm_len || was->cmdline_len != now->cmdline_len ||
+        memcmp(was->comm, now->comm, now->comm_len) != 0 ||
+        memcmp(was->cmdline, now->cmdline, now->cmdline_len) != 0)
+        return PROCESS_EXECED;
+    if (was->ppid != now->ppid)
+        return PROCESS_REPARENTED;
+    return was->role != now->role ? PROCESS_ROLE : PROCESS_EVENTS;
+}
+
+static int begin_process(struct replay *r, struct cur *c)
+{
+    struct process_info info;
+    struct replay_entity *e;
+    uint64_t slot = cur_varint(c);
+    if (record_get_process(c, &info) < 0 || slot > UINT32_MAX)
+        return -EBADMSG;
+    int rc = entity_get(r, ENTITY_PROCESS, (uint32_t)slot, &e);
+    if (rc < 0)
+        return rc;
+    enum process_event_kind event = missed_event(e, &info);
+    e->seen = true;
+    if (event == PROCESS_BORN)
+        e->sample = (struct sample){0};
+    rc = set_process(e, &info);
+    if (rc == 0 && event != PROCESS_EVENTS)
+        rc = push_pending(r, e, event);
+    return rc;
+}
+
+static int begin_entity(struct replay *r, struct cur *c)
+{
+    size_t len;
+    struct replay_entity *e;
+    uint64_t kind = cur_varint(c), id = cur_varint(c);
+    const char *name = cur_blob(c, &len);
+    if (c->bad || id > UINT32_MAX)
+        return -EBADMSG;
+    if (kind >= ENTITY_KINDS || kind == ENTITY_PROCESS)
+        return 0;
+    int rc = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
+    if (rc < 0)
+        return rc;
+    if (e->name && strlen(e->name) == len && memcmp(e->name, name, len) == 0)
+        return 0;
+    rc = set_name(e, name, len);
+    return rc < 0 ? rc : push_pending(r, e, PROCESS_EVENTS);
+}
+
+/* Everything that lives is listed, so that whatever was lost before, from here on all is known. */
+static int apply_begin(struct replay *r, const struct record *record)
+{
+    struct cur c = record->body;
+    r->pending_count = r->pending_at = 0;
+    r->pending_t_ns = record->t_ns;
+    int rc = drop_dead(r);
+    for (size_t i = 0; i < r->entity_count; i++)
+        r->entities[i]->seen = false;
+    uint64_t n = cur_varint(&c);
+    while (rc == 0 && n-- > 0)
+        rc = c.bad ? -EBADMSG : begin_process(r, &c);
+    n = rc == 0 ? cur_varint(&c) : 0;
+    while (rc == 0 && n-- > 0)
+        rc = c.bad ? -EBADMSG : begin_entity(r, &c);
+    for (size_t i = 0; rc == 0 && i < r->entity_count; i++) {
+        struct replay_entity *e = r->entities[i];
+        if (e->kind != ENTITY_PROCESS || !e->alive || e->seen)
+            continue;
+        e->alive = false;
+        rc = push_pending(r, e, PROCESS_DIED);
+    }
+    return rc;
+}
+
+static void give_process(const struct replay_entity *e, enum process_event_kind event,
+                         uint64_t t_ns, struct trace_item *ret)
+{
+    *ret = (struct trace_item){.kind = TRACE_PROCESS, .t_ns = t_ns};
+    ret->process.event = event;
+    ret->process.slot = e->id;
+    ret->process.info = e->process;
+}
+
+static void give_entity(const struct replay_entity *e, uint64_t t_ns, struct trace_item *ret)
+{
+    *ret = (struct trace_item){.kind = TRACE_ENTITY, .t_ns = t_ns};
+    ret->entity.kind = e->kind;
+    ret->entity.id = e->id;
+    ret->entity.name = e->name;
+}
+
+bool replay_pending(struct replay *r, struct trace_item *ret)
+{
+    if (r->pending_at >= r->pending_count)
+        return false;
+    const struct replay_pending *p = &r->pending[r->pending_at++];
+    if (p->entity->kind == ENTITY_PROCESS)
+        give_process(p->entity, p->event, r->pending_t_ns, ret);
+    else
+        give_entity(p->entity, r->pending_t_ns, ret);
+    return true;
+}
+
+/* ---- records to items: 1 an item, 0 none, -EBADMSG, -ENOMEM ---- */
+
+static int apply_process(struct replay *r, const struct record *record, struct trace_item *ret)
+{
+    struct cur c = record->body;
+    struct process_info info;
+    struct replay_entity *e;
+    uint64_t event = cur_varint(&c), slot = cur_varint(&c);
+    if (c.bad || slot > UINT32_MAX)
+        return -EBADMSG;
+    if (event >= PROCESS_EVENTS)
+        return 0;
+    if (event == PROCESS_DIED) {
+        e = entity_find(r, ENTITY_PROCESS, (uint32_t)slot);
+        if (!e || !e->process || !e->alive)
+            return 0;
+        e->alive = false;
+    } else {
+        if (record_get_process(&c, &info) < 0)
+            return -EBADMSG;
+        int rc = entity_get(r, ENTITY_PROCESS, (uint32_t)slot, &e);
+        if (rc < 0)
+            return rc;
+        if (event == PROCESS_BORN)
+            e->sample = (struct sample){0};
+        rc = set_process(e, &info);
+        if (rc < 0)
+            return rc;
+    }
+    give_process(e, (enum process_event_kind)event, record->t_ns, ret);
+    return 1;
+}
+
+static int apply_entity(struct replay *r, const struct record *record, struct trace_item *ret)
+{
+    struct cur c = record->body;
+    size_t len;
+    struct replay_entity *e;
+    uint64_t kind = cur_varint(&c), id = cur_varint(&c);
+    const char *name = cur_blob(&c, &len);
+    if (c.bad || id > UINT32_MAX)
+        return -EBADMSG;
+    if (kind >= ENTITY_KINDS || kind == ENTITY_PROCESS)
+        return 0;
+    int rc = entity_get(r, (uint32_t)kind, (uint32_t)id, &e);
+    if (rc == 0)
+        rc = set_name(e, name, len);
+    if (rc < 0)
+        return rc;
+    give_entity(e, record->t_ns, ret);
+    return 1;
+}
+
+/* A mark that a later version may write and we cannot read keeps its text. */
+static int apply_mark(const struct record *record, struct trace_item *ret)
+{
+    struct cur c = record->body;
+    size_t len;
+    int64_t pid = cur_zigzag(&c);
+    const char *text = cur_blob(&c, &len);
+    if (c.bad || pid < INT32_MIN || pid > INT32_MAX)
+        return -EBADMSG;
+    *ret = (struct trace_item){.kind = TRACE_MARK, .t_ns = record->t_ns};
+    if (mark_parse(text, len, &ret->mark) < 0)
+        ret->mark = (struct mark){.kind = MARK_OTHER, .text = text, .len = len};
+    ret->mark.t_ns = record->t_ns;
+    ret->mark.pid = (int32_t)pid;
+    return 1;
+}
+
+static int apply_note(struct replay *r, const struct record *record, struct trace_item *ret)
+{
+    struct cur c = record->body;
+    size_t kind_len, text_len;
+    const char *kind = cur_blob(&c, &kind_len), *text = cur_blob(&c, &text_len);
+    if (c.bad)
+        return -EBADMSG;
+    buf_clear(&r->text);
+    buf_add(&r->text, kind, kind_len);
+    buf_add_byte(&r->text, 0);
+    buf_add(&r->text, text, text_len);
+    buf_add_byte(&r->text, 0);
+    if (r->text.failed)
+        return -ENOMEM;
+    *ret = (struct trace_item){.kind = TRACE_NOTE, .t_ns = record->t_ns};
+    ret->note.kind = r->text.data;
+    ret->note.text = r->text.data + kind_len + 1;
+    ret->note.len = text_len;
+    return 1;
+}
+
+static const struct process_info nobody;
+
+static void give_row(struct replay_entity *e, const struct record_row *row, struct trace_row *ret)
+{
+    struct sample *s = &e->sample;
+    for (uint32_t left = row->read; left; left &= left - 1) {
+        unsigned f = (unsigned)__builtin_ctz(left);
+        s->v[f] = row->v[f];
+    }
+    s->read = row->read;
+    s->known |= row->read;
+    s->stale = row->stale;
+    ret->kind = e->kind;
+    ret->id = e->id;
+    ret->process = e->kind != ENTITY_PROCESS ? NULL : e->process ? e->process : &nobody;
+    ret->name = e->name ? e->name : "";
+    ret->sample = *s;
+}
+
+static int apply_tick(struct replay *r, const struct record *record, struct trace_item *ret)
+{
+    size_t count = 0;
+    if (record->count > r->rows_cap) {
+        struct trace_row *rows = realloc(r->rows, record->count * sizeof *rows);
+        if (!rows)
+            return -ENOMEM;
+        r->rows = rows;
+        r->rows_cap = record->count;
+    }
+    for (size_t i = 0; i < record->count; i++) {
+        const struct record_row *row = &record->rows[i];
+        struct replay_entity *e;
+        if (row->kind >= ENTITY_KINDS || (row->read == 0 && row->stale == 0))
+            continue;
+        int rc = entity_get(r, row->kind, row->id, &e);
+        if (rc < 0)
+            return rc;
+        give_row(e, row, &r->rows[count++]);
+    }
+    *ret = (struct trace_item){.kind = TRACE_TICK, .t_ns = record->t_ns};
+    ret->tick.rows = r->rows;
+    ret->tick.count = count;
+    return 1;
+}
+
+int replay_apply(struct replay *r, const struct record *record, struct trace_item *ret)
+{
+    switch (record->type) {
+    case RECORD_BEGIN:
+        return apply_begin(r, record);
+    case RECORD_PROCESS:
+        return apply_process(r, record, ret);
+    case RECORD_ENTITY:
+        return apply_entity(r, record, ret);
+    case RECORD_MARK:
+        return apply_mark(record, ret);
+    case RECORD_NOTE:
+        return apply_note(r, record, ret);
+    case RECORD_TICK:
+        return apply_tick(r, record, ret);
+    default:
+        return 0; /* of a later minor version */
+    }
+}
+
+void replay_fini(struct replay *r)
+{
+    for (size_t i = 0; i < r->entity_count; i++)
+        entity_free(r->entities[i]);
+    free(r->entities);
+    idmap_fini(&r->map);
+    free(r->pending);
+    free(r->rows);
+    buf_fini(&r->text);
+    *r = (struct replay){0};
+}

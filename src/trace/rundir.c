@@ -1,0 +1,181 @@
+/* Makes the folder of a run, points "latest" at it, and keeps its run.json. */
+#include "trace/rundir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+
+enum { NAME_MAX_BYTES = 64, TRIES_MAX = 1000 };
+
+static const char runs_folder[] = "ebb-runs";
+
+static int fail(struct err *err, int rc, const char *path)
+{
+    switch (rc) {
+    case -EEXIST:
+        return err_set(err, rc, "run folder %s exists already; name another one or remove it",
+                       path);
+    case -EROFS:
+    case -EACCES:
+    case -EPERM:
+        return err_set(err, rc, "run folder %s cannot be made: %s; name a place you may write to",
+                       path, strerror(-rc));
+    case -ENOTDIR:
+        return err_set(err, rc, "run folder %s cannot be made: a part of its path is a file", path);
+    case -ENOSPC:
+    case -EDQUOT:
+        return err_set(err, rc, "run folder %s cannot be made: %s; make room or name another place",
+                       path, strerror(-rc));
+    default:
+        return err_set(err, rc, "run folder %s cannot be made: %s", path, strerror(-rc));
+    }
+}
+
+/* PATH seen from the root, with "." and ".." as they are: other parts may be links. */
+static int make_absolute(const char *path, char *ret, size_t size)
+{
+    AUTO_FREE char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    if (path[0] != '/' && !cwd)
+        return -errno;
+    int n = snprintf(ret, size, "%s%s%s", cwd ? cwd : "", cwd ? "/" : "", path);
+    if (n < 0 || (size_t)n >= size)
+        return -ENAMETOOLONG;
+    for (size_t len = strlen(ret); len > 1 && ret[len - 1] == '/'; len--)
+        ret[len - 1] = '\0';
+    return 0;
+}
+
+static int make_parents(const char *path)
+{
+    AUTO_FREE char *copy = strdup(path);
+    if (!copy)
+        return -ENOMEM;
+    char *slash = strrchr(copy, '/');
+    if (!slash || slash == copy)
+        return 0;
+    *slash = '\0';
+    return io_mkdir_parents(copy);
+}
+
+static int make_folder(struct rundir *dir)
+{
+    if (mkdir(dir->path, 0777) < 0)
+        return -errno;
+    dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir->fd < 0 ? -errno : 0;
+}
+
+static void clean_name(const char *name, char ret[NAME_MAX_BYTES + 1])
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t n = 0;
+    for (; name && name[n] && n < NAME_MAX_BYTES; n++)
+        ret[n] = strchr(good, name[n]) ? name[n] : '_';
+    ret[n] = '\0';
+    if (n == 0 || strcmp(ret, ".") == 0 || strcmp(ret, "..") == 0)
+        strcpy(ret, "run");
+    if (ret[0] == '-') /* would be an option to every tool */
+        ret[0] = '_';
+}
+
+/* "latest" never is missing or half made: a new link is renamed over it. A folder or file of that
+ * name is somebody's own and stays. */
+static void point_latest(const struct rundir *dir)
+{
+    const char *base = strrchr(dir->path, '/') + 1;
+    struct stat st;
+    char temporary[64];
+    AUTO_CLOSE int runs = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (runs < 0)
+        return;
+    if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
+        return;
+    snprintf(temporary, sizeof temporary, ".latest.%ld", (long)getpid());
+    if (symlinkat(base, runs, temporary) < 0)
+        return;
+    if (renameat(runs, temporary, runs, "latest") < 0)
+        unlinkat(runs, temporary, 0);
+}
+
+static int create_exactly(const char *path, struct rundir *dir)
+{
+    if (!*path)
+        return -ENOENT;
+    int rc = make_absolute(path, dir->path, sizeof dir->path);
+    if (rc == 0)
+        rc = make_parents(dir->path);
+    return rc < 0 ? rc : make_folder(dir);
+}
+
+static int create_dated(const char *name, uint64_t wall_ns, struct rundir *dir)
+{
+    char clean[NAME_MAX_BYTES + 1], date[32], path[256];
+    time_t seconds = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+    if (!localtime_r(&seconds, &tm) || strftime(date, sizeof date, "%Y%m%d-%H%M%S", &tm) == 0)
+        return -EINVAL;
+    clean_name(name, clean);
+    for (int i = 1; i <= TRIES_MAX; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s-%s", runs_folder, clean, date);
+        if (i > 1)
+            snprintf(path + n, sizeof path - (size_t)n, "-%d", i);
+        int rc = create_exactly(path, dir);
+        if (rc != -EEXIST)
+            return rc;
+    }
+    return -EEXIST;
+}
+
+int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct rundir *ret,
+                  struct err *err)
+{
+    struct rundir *dir = calloc(1, sizeof *dir);
+    if (!dir)
+        return fail(err, -ENOMEM, path ? path : runs_folder);
+    dir->fd = -1;
+    int rc = path ? create_exactly(path, dir) : create_dated(name, wall_ns, dir);
+    if (rc < 0) {
+        rc = fail(err, rc, dir->path[0] ? dir->path : path ? path : runs_folder);
+        free(dir);
+        return rc;
+    }
+    if (!path)
+        point_latest(dir);
+    *ret = *dir;
+    free(dir);
+    return 0;
+}
+
+void rundir_fini(struct rundir *dir)
+{
+    if (dir->fd >= 0 && dir->path[0]) /* a zeroed one holds no fd */
+        close(dir->fd);
+    dir->fd = -1;
+    dir->path[0] = '\0';
+}
+
+int rundir_write_json(const struct rundir *dir, const json_t *doc)
+{
+    AUTO_FREE char *text = json_dumps(doc, JSON_INDENT(2));
+    if (!text)
+        return -ENOMEM;
+    size_t len = strlen(text);
+    char *line = realloc(text, len + 2);
+    if (!line)
+        return -ENOMEM;
+    text = line;
+    text[len] = '\n';
+    return io_replace_file(dir->fd, "run.json", text, len + 1);
+}

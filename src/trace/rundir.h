@@ -1,0 +1,22 @@
+/* One run is one folder: ebb-runs/NAME-DATE/ with trace.ebb, log.txt, run.json. */
+#pragma once
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct err;
+
+struct rundir {
+    int fd;          /* -1 where there is none */
+    char path[4096]; /* absolute */
+};
+
+/* With PATH: exactly that folder, which must not exist yet (-EEXIST) and whose parents are made.
+ * Without: ebb-runs/NAME-YYYYMMDD-HHMMSS[-N] below the working directory (local time), and
+ * ebb-runs/latest is pointed at it. NAME is cleaned to [A-Za-z0-9._-], at most 64 bytes, never "."
+ * or "..". 0, or -errno with a sentence that names the folder. */
+int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct rundir *ret,
+                  struct err *err);
+void rundir_fini(struct rundir *dir);
+/* run.json, replaced atomically and durably. */
+int rundir_write_json(const struct rundir *dir, const json_t *doc);

@@ -1,0 +1,182 @@
+/* Goes through a file from block to block, and from byte to byte where there is none. */
+#include "trace/scan.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+
+enum { CHUNK_BYTES = 64 * 1024, WORK_FACTOR = 8, WORK_MIN = 4 * BLOCK_PAYLOAD_MAX };
+
+void scan_fini(struct scan *s)
+{
+    free(s->blocks);
+    *s = (struct scan){0};
+}
+
+/* Fewer than LEN only at the end of the file. */
+static ssize_t read_at(int fd, void *data, size_t len, uint64_t at)
+{
+    char *p = data;
+    size_t done = 0;
+    while (done < len) {
+        ssize_t n = pread(fd, p + done, len - done, (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+struct scanner {
+    int fd;
+    uint64_t size;
+    uint64_t work_left; /* bytes of payload that may still be checked */
+    uint64_t window_at;
+    size_t window_len;
+    uint8_t window[CHUNK_BYTES]; /* where blocks are looked for */
+    uint8_t chunk[CHUNK_BYTES];  /* payload being checked */
+};
+
+/* The bytes at AT: LEN or more of them, fewer only at the end of the file. Each byte of the file
+ * is read about once, however many places in it look like a block. */
+static ssize_t peek(struct scanner *sc, uint64_t at, size_t len, const uint8_t **ret)
+{
+    if (at < sc->window_at || at + len > sc->window_at + sc->window_len) {
+        ssize_t n = read_at(sc->fd, sc->window, CHUNK_BYTES, at);
+        if (n < 0)
+            return n;
+        sc->window_at = at;
+        sc->window_len = (size_t)n;
+    }
+    *ret = sc->window + (at - sc->window_at);
+    return (ssize_t)(sc->window_at + sc->window_len - at);
+}
+
+static int push(struct scan *s, const struct scan_block *b)
+{
+    if (s->count == s->cap) {
+        size_t cap = s->cap ? s->cap * 2 : 64;
+        struct scan_block *blocks = realloc(s->blocks, cap * sizeof *blocks);
+        if (!blocks)
+            return -ENOMEM;
+        s->blocks = blocks;
+        s->cap = cap;
+    }
+    s->blocks[s->count++] = *b;
+    return 0;
+}
+
+/* 1: a whole block lies at AT; 0: none; -errno. */
+static int check_block(struct scanner *sc, uint64_t at, struct block_head *ret)
+{
+    const uint8_t *bytes;
+    ssize_t n = peek(sc, at, BLOCK_HEAD_BYTES, &bytes);
+    if (n < 0)
+        return (int)n;
+    struct block_head head;
+    if (n < BLOCK_HEAD_BYTES || block_head_parse(bytes, &head) < 0)
+        return 0;
+    at += BLOCK_HEAD_BYTES;
+    /* Heads made up to be checked against most of the file again and again end here. */
+    if (at > sc->size || head.stored_len > sc->size - at || head.stored_len > sc->work_left)
+        return 0;
+    sc->work_left -= head.stored_len;
+    uint32_t crc = block_head_crc(bytes);
+    for (uint32_t left = head.stored_len; left > 0;) {
+        uint32_t want = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+        n = read_at(sc->fd, sc->chunk, want, at);
+        if (n < 0)
+            return (int)n;
+        if ((size_t)n < want)
+            return 0;
+        crc = crc32c(crc, sc->chunk, want);
+        at += want;
+        left -= want;
+    }
+    if (crc != head.crc)
+        return 0;
+    *ret = head;
+    return 1;
+}
+
+/* The next place from AT on where a block may begin; the end of the file if there is none. */
+static int find_candidate(struct scanner *sc, uint64_t *at)
+{
+    while (*at < sc->size) {
+        const uint8_t *bytes;
+        ssize_t n = peek(sc, *at, 1, &bytes);
+        if (n <= 0) {
+            *at = sc->size;
+            return (int)n;
+        }
+        size_t hit = block_find(bytes, (size_t)n);
+        *at += hit;
+        if (hit < (size_t)n)
+            return 0;
+    }
+    return 0;
+}
+
+static int scan_all(struct scan *s, struct scanner *sc, uint64_t at)
+{
+    uint64_t good_end = at;
+    while (at < sc->size) {
+        struct scan_block b = {.offset = at, .bad_before = at - good_end};
+        int rc = check_block(sc, at, &b.head);
+        if (rc > 0) {
+            rc = push(s, &b);
+            at += BLOCK_HEAD_BYTES + (uint64_t)b.head.stored_len;
+            good_end = at;
+        } else if (rc == 0) {
+            at++;
+            rc = find_candidate(sc, &at);
+        }
+        if (rc < 0)
+            return rc;
+    }
+    s->cut_bytes = sc->size > good_end ? sc->size - good_end : 0;
+    return 0;
+}
+
+int scan_from(struct scan *s, int fd, uint64_t offset)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    struct scanner *sc = malloc(sizeof *sc);
+    if (!sc)
+        return -ENOMEM;
+    sc->fd = fd;
+    sc->window_at = sc->window_len = 0;
+    sc->size = st.st_size > 0 ? (uint64_t)st.st_size : 0;
+    sc->work_left = sc->size * WORK_FACTOR + WORK_MIN;
+    while (s->count > 0 && s->blocks[s->count - 1].offset >= offset)
+        s->count--;
+    int rc = scan_all(s, sc, offset);
+    free(sc);
+    return rc;
+}
+
+int scan_load(int fd, const struct scan_block *b, struct buf *ret)
+{
+    uint8_t bytes[BLOCK_HEAD_BYTES];
+    size_t len = b->head.stored_len;
+    buf_clear(ret);
+    if (buf_reserve(ret, len + 1) < 0)
+        return -ENOMEM;
+    if (read_at(fd, bytes, sizeof bytes, b->offset) != (ssize_t)sizeof bytes ||
+        read_at(fd, ret->data, len, b->offset + sizeof bytes) != (ssize_t)len)
+        return -EBADMSG;
+    if (crc32c(block_head_crc(bytes), ret->data, len) != b->head.crc)
+        return -EBADMSG;
+    ret->len = len;
+    return 0;
+}

@@ -1,0 +1,624 @@
+/* Records transposed into columns and packed, and back. */
+#include "trace/sealed.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "base/cleanup.h"
+
+enum {
+    FILE_STALE_FIELD = 31, /* the stale bits' number in the file, whatever room a sample has */
+    ZSTD_LEVEL = 6,
+    ZSTD_WINDOW_LOG = 18,
+    ZSTD_TABLE_LOG = 16,
+};
+
+/* ---- packing ---- */
+
+/* One column: all readings of one field of one entity, with the ticks they were taken at. */
+struct column {
+    uint32_t kind, id, field;
+    uint32_t count, at; /* its cells are [at, at + count) */
+};
+
+struct packer {
+    struct record_decoder decoder;
+    struct column *columns; /* by entity, then field; then sorted */
+    size_t column_count;
+    uint32_t *ticks;  /* of each cell */
+    uint64_t *values; /* of each cell */
+    uint64_t tick_count, cell_count, meta_count;
+    uint64_t last_t_ns, last_dt_ns, meta_t_ns, meta_tick;
+    struct buf meta, times, directory, gaps, deltas;
+};
+
+static void packer_fini(struct packer *p)
+{
+    record_decoder_fini(&p->decoder);
+    free(p->columns);
+    free(p->ticks);
+    free(p->values);
+    buf_fini(&p->meta);
+    buf_fini(&p->times);
+    buf_fini(&p->directory);
+    buf_fini(&p->gaps);
+    buf_fini(&p->deltas);
+}
+
+static unsigned row_cells(const struct record_row *row)
+{
+    return (unsigned)__builtin_popcount(row->read) + (row->stale != 0);
+}
+
+/* Counts, so that the second pass finds every array at its size. */
+static int count_cells(struct packer *p, struct cur records)
+{
+    struct record r;
+    int rc;
+    uint64_t cells = 0, ticks = 0;
+    while ((rc = record_decode(&p->decoder, &records, &r)) > 0) {
+        ticks += r.type == RECORD_TICK;
+        for (size_t i = 0; i < r.count; i++)
+            cells += row_cells(&r.rows[i]);
+    }
+    if (rc < 0)
+        return rc;
+    if (cells > SEALED_CELLS_MAX || ticks > SEALED_TICKS_MAX)
+        return -EFBIG;
+    p->column_count = p->decoder.count * RECORD_COLUMNS;
+    p->columns = calloc(p->column_count + 1, sizeof *p->columns);
+    p->ticks = malloc((cells + 1) * sizeof *p->ticks);
+    p->values = malloc((cells + 1) * sizeof *p->values);
+    if (!p->columns || !p->ticks || !p->values)
+        return -ENOMEM;
+    p->cell_count = cells;
+    return 0;
+}
+
+static int count_columns(struct packer *p, struct cur records)
+{
+    struct record r;
+    int rc;
+    record_decoder_restart(&p->decoder);
+    while ((rc = record_decode(&p->decoder, &records, &r)) > 0)
+        for (size_t i = 0; i < r.count; i++) {
+            const struct record_row *row = &r.rows[i];
+            struct column *columns = &p->columns[row->index * RECORD_COLUMNS];
+            for (uint32_t left = row->read; left; left &= left - 1)
+                columns[__builtin_ctz(left)].count++;
+            columns[RECORD_STALE_COLUMN].count += row->stale != 0;
+        }
+    uint32_t at = 0;
+    for (size_t i = 0; i < p->column_count; i++) {
+        struct column *c = &p->columns[i];
+        unsigned field = (unsigned)(i % RECORD_COLUMNS);
+        c->kind = p->decoder.entities[i / RECORD_COLUMNS].kind;
+        c->id = p->decoder.entities[i / RECORD_COLUMNS].id;
+        c->field = field == RECORD_STALE_COLUMN ? FILE_STALE_FIELD : field;
+        c->at = at;
+        at += c->count;
+        c->count = 0; /* filled again below */
+    }
+    return rc;
+}
+
+static void put_cell(struct packer *p, struct column *c, uint64_t value)
+{
+    p->ticks[c->at + c->count] = (uint32_t)p->tick_count;
+    p->values[c->at + c->count] = value;
+    c->count++;
+}
+
+/* The time between ticks hardly changes, so the change of it is what costs least. */
+static void put_tick(struct packer *p, const struct record *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const struct record_row *row = &r->rows[i];
+        struct column *columns = &p->columns[row->index * RECORD_COLUMNS];
+        for (uint32_t left = row->read; left; left &= left - 1) {
+            unsigned f = (unsigned)__builtin_ctz(left);
+            put_cell(p, &columns[f], row->v[f]);
+        }
+        if (row->stale)
+            put_cell(p, &columns[RECORD_STALE_COLUMN], row->stale);
+    }
+    uint64_t dt = r->t_ns - p->last_t_ns;
+    buf_add_zigzag(&p->times, (int64_t)(dt - p->last_dt_ns));
+    p->last_dt_ns = p->tick_count ? dt : 0;
+    p->last_t_ns = r->t_ns;
+    p->tick_count++;
+}
+
+static void put_meta(struct packer *p, const struct record *r)
+{
+    buf_add_varint(&p->meta, p->tick_count - p->meta_tick);
+    record_add(&p->meta, r->type, r->t_ns - p->meta_t_ns, r->body.p, cur_left(&r->body));
+    p->meta_tick = p->tick_count;
+    p->meta_t_ns = r->t_ns;
+    p->meta_count++;
+}
+
+static int fill(struct packer *p, struct cur records)
+{
+    struct record r;
+    int rc;
+    record_decoder_restart(&p->decoder);
+    while ((rc = record_decode(&p->decoder, &records, &r)) > 0) {
+        if (r.type == RECORD_TICK)
+            put_tick(p, &r);
+        else
+            put_meta(p, &r);
+    }
+    return rc;
+}
+
+/* Columns that look alike lie together, which helps the compressor. */
+static int compare_columns(const void *a, const void *b)
+{
+    const struct column *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->field != y->field)
+        return x->field < y->field ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Ticks of the readings as runs of equal distance: (distance - 1, length). */
+static void put_gaps(struct packer *p, const struct column *c)
+{
+    const uint32_t *ticks = p->ticks + c->at;
+    uint32_t before = UINT32_MAX; /* so that tick 0 is at distance 1 */
+    for (uint32_t i = 0; i < c->count;) {
+        uint32_t gap = ticks[i] - before, run = 1;
+        while (i + run < c->count && ticks[i + run] - ticks[i + run - 1] == gap)
+            run++;
+        buf_add_varint(&p->gaps, gap - 1);
+        buf_add_varint(&p->gaps, run);
+        i += run;
+        before = ticks[i - 1];
+    }
+}
+
+/* Kernel figures are whole pages or kilobytes: the low zero bits are said once. */
+static unsigned put_deltas(struct packer *p, const struct column *c)
+{
+    const uint64_t *v = p->values + c->at;
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < c->count; i++)
+        any |= v[i];
+    unsigned shift = any ? (unsigned)__builtin_ctzll(any) : 0;
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        uint64_t now = v[i] >> shift;
+        buf_add_zigzag(&p->deltas, (int64_t)(now - last));
+        last = now;
+    }
+    return shift;
+}
+
+static uint64_t put_columns(struct packer *p)
+{
+    uint64_t used = 0;
+    qsort(p->columns, p->column_count, sizeof *p->columns, compare_columns);
+    for (size_t i = 0; i < p->column_count; i++) {
+        const struct column *c = &p->columns[i];
+        if (c->count == 0)
+            continue;
+        size_t gaps = p->gaps.len, deltas = p->deltas.len;
+        put_gaps(p, c);
+        unsigned shift = put_deltas(p, c);
+        buf_add_varint(&p->directory, c->kind);
+        buf_add_varint(&p->directory, c->id);
+        buf_add_varint(&p->directory, c->field);
+        buf_add_varint(&p->directory, shift);
+        buf_add_varint(&p->directory, c->count);
+        buf_add_varint(&p->directory, p->gaps.len - gaps);
+        buf_add_varint(&p->directory, p->deltas.len - deltas);
+        used++;
+    }
+    return used;
+}
+
+static void add_stream(struct buf *out, const struct buf *stream)
+{
+    buf_add_blob(out, stream->data, stream->len);
+    out->failed |= stream->failed;
+}
+
+static void put_streams(struct packer *p, struct buf *out)
+{
+    uint64_t columns = put_columns(p);
+    buf_add_varint(out, p->meta_count);
+    buf_add_varint(out, p->tick_count);
+    buf_add_varint(out, columns);
+    buf_add_varint(out, p->cell_count);
+    add_stream(out, &p->meta);
+    add_stream(out, &p->times);
+    add_stream(out, &p->directory);
+    add_stream(out, &p->gaps);
+    add_stream(out, &p->deltas);
+}
+
+/* The default tables of this level would take 3 MB for a gain of a few permille. */
+static int compress(const struct buf *plain, struct buf *ret)
+{
+    ZSTD_CCtx *ctx = ZSTD_createCCtx();
+    size_t bound = ZSTD_compressBound(plain->len);
+    if (!ctx || buf_reserve(ret, bound) < 0) {
+        ZSTD_freeCCtx(ctx);
+        return -ENOMEM;
+    }
+    ZSTD_CCtx_setParameter(ctx, ZSTD_c_compressionLevel, ZSTD_LEVEL);
+    ZSTD_CCtx_setParameter(ctx, ZSTD_c_windowLog, ZSTD_WINDOW_LOG);
+    ZSTD_CCtx_setParameter(ctx, ZSTD_c_hashLog, ZSTD_TABLE_LOG);
+    ZSTD_CCtx_setParameter(ctx, ZSTD_c_chainLog, ZSTD_TABLE_LOG);
+    size_t n = ZSTD_compress2(ctx, ret->data + ret->len, bound, plain->data, plain->len);
+    ZSTD_freeCCtx(ctx);
+    if (ZSTD_isError(n))
+        return -ENOMEM;
+    ret->len += n;
+    return 0;
+}
+
+int sealed_pack(const void *records, size_t len, struct buf *ret, uint32_t *ret_raw_len)
+{
+    struct packer p = {0};
+    struct buf plain = {0};
+    struct cur c = cur_of(records, len);
+    int rc = count_cells(&p, c);
+    if (rc == 0)
+        rc = count_columns(&p, c);
+    if (rc == 0)
+        rc = fill(&p, c);
+    if (rc == 0)
+        put_streams(&p, &plain);
+    packer_fini(&p);
+    if (rc == 0 && plain.failed)
+        rc = -ENOMEM;
+    if (rc == 0 && plain.len > UINT32_MAX)
+        rc = -EFBIG;
+    if (rc == 0)
+        rc = compress(&plain, ret);
+    if (rc == 0)
+        *ret_raw_len = (uint32_t)plain.len;
+    buf_fini(&plain);
+    return rc;
+}
+
+/* ---- unpacking ---- */
+
+struct slice {
+    uint32_t kind, id, field;
+    unsigned shift;
+    uint64_t count;
+    struct cur gaps, deltas;
+};
+
+struct cell {
+    uint32_t slice; /* in order of kind, id, field */
+    uint64_t value;
+};
+
+struct sealed {
+    char *plain;
+    struct cur meta;
+    uint64_t meta_left, meta_at_tick, meta_t_ns;
+    struct slice *slices;
+    size_t slice_count;
+    uint64_t *times;
+    uint32_t *starts; /* cells of tick i are [starts[i], starts[i + 1]) */
+    struct cell *cells;
+    size_t tick_count, cell_count, tick;
+    struct record_row *rows;
+};
+
+void sealed_free(struct sealed *s)
+{
+    if (!s)
+        return;
+    free(s->plain);
+    free(s->slices);
+    free(s->times);
+    free(s->starts);
+    free(s->cells);
+    free(s->rows);
+    free(s);
+}
+
+static struct cur get_stream(struct cur *c)
+{
+    size_t len;
+    const char *s = cur_blob(c, &len);
+    return cur_of(s, len);
+}
+
+/* calloc of at least one, so that NULL always means that memory ran out */
+static void *alloc_array(size_t count, size_t size)
+{
+    return calloc(count + 1, size);
+}
+
+static int decompress(struct sealed *s, const void *stored, size_t stored_len, size_t raw_len)
+{
+    if (raw_len == 0 || ZSTD_getFrameContentSize(stored, stored_len) != raw_len)
+        return -EBADMSG;
+    s->plain = malloc(raw_len);
+    if (!s->plain)
+        return -ENOMEM;
+    return ZSTD_decompress(s->plain, raw_len, stored, stored_len) == raw_len ? 0 : -EBADMSG;
+}
+
+static int get_times(struct sealed *s, struct cur c)
+{
+    if (s->tick_count > SEALED_TICKS_MAX || s->tick_count > cur_left(&c))
+        return -EBADMSG;
+    s->times = alloc_array(s->tick_count, sizeof *s->times);
+    s->starts = alloc_array(s->tick_count + 1, sizeof *s->starts);
+    if (!s->times || !s->starts)
+        return -ENOMEM;
+    uint64_t t = 0, dt = 0;
+    for (size_t i = 0; i < s->tick_count; i++) {
+        uint64_t change = (uint64_t)cur_zigzag(&c);
+        t += dt + change;
+        dt = i ? dt + change : 0;
+        s->times[i] = t;
+    }
+    return c.bad ? -EBADMSG : 0;
+}
+
+static int compare_slices(const void *a, const void *b)
+{
+    const struct slice *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return (x->field > y->field) - (x->field < y->field);
+}
+
+static struct cur get_part(struct cur *c, uint64_t len)
+{
+    if (len > cur_left(c)) {
+        c->bad = true;
+        len = 0;
+    }
+    struct cur part = cur_of(c->p, (size_t)len);
+    c->p += len;
+    return part;
+}
+
+static bool slice_ok(const struct slice *x, uint64_t kind, uint64_t id, uint64_t field)
+{
+    return kind <= UINT32_MAX && id <= UINT32_MAX && x->shift < 64 &&
+           (field < SAMPLE_FIELDS_MAX || field == FILE_STALE_FIELD) &&
+           x->count <= cur_left(&x->deltas);
+}
+
+static int get_directory(struct sealed *s, struct cur c, struct cur gaps, struct cur deltas)
+{
+    enum { ENTRY_BYTES_MIN = 7 };
+    uint64_t cells = 0;
+    if (s->slice_count > cur_left(&c) / ENTRY_BYTES_MIN)
+        return -EBADMSG;
+    s->slices = alloc_array(s->slice_count, sizeof *s->slices);
+    if (!s->slices)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->slice_count; i++) {
+        struct slice *x = &s->slices[i];
+        uint64_t kind = cur_varint(&c), id = cur_varint(&c), field = cur_varint(&c);
+        uint64_t shift = cur_varint(&c);
+        x->count = cur_varint(&c);
+        x->gaps = get_part(&gaps, cur_varint(&c));
+        x->deltas = get_part(&deltas, cur_varint(&c));
+        x->shift = shift < 64 ? (unsigned)shift : 64;
+        if (c.bad || gaps.bad || deltas.bad || !slice_ok(x, kind, id, field))
+            return -EBADMSG;
+        x->kind = (uint32_t)kind;
+        x->id = (uint32_t)id;
+        x->field = (uint32_t)field;
+        cells += x->count; /* each at most the bytes it has: no overflow */
+    }
+    if (cells != s->cell_count || cells > SEALED_CELLS_MAX)
+        return -EBADMSG;
+    qsort(s->slices, s->slice_count, sizeof *s->slices, compare_slices);
+    return 0;
+}
+
+/* The tick of each of X's readings in turn. */
+struct walk {
+    struct cur gaps;
+    uint64_t next, gap, run;
+};
+
+static struct walk walk_of(const struct slice *x)
+{
+    return (struct walk){.gaps = x->gaps, .next = UINT64_MAX};
+}
+
+static bool walk_step(struct walk *w, size_t tick_count)
+{
+    if (w->run == 0) {
+        w->gap = cur_varint(&w->gaps);
+        w->run = cur_varint(&w->gaps);
+        if (w->gaps.bad || w->run == 0 || w->gap >= tick_count)
+            return false;
+        w->gap++;
+    }
+    w->run--;
+    w->next += w->gap;
+    return w->next < tick_count;
+}
+
+static int count_per_tick(struct sealed *s)
+{
+    for (size_t i = 0; i < s->slice_count; i++) {
+        struct walk w = walk_of(&s->slices[i]);
+        for (uint64_t n = 0; n < s->slices[i].count; n++) {
+            if (!walk_step(&w, s->tick_count))
+                return -EBADMSG;
+            s->starts[w.next + 1]++;
+        }
+    }
+    for (size_t i = 0; i < s->tick_count; i++)
+        s->starts[i + 1] += s->starts[i];
+    return 0;
+}
+
+/* Moves each start to the next one's place while filling; they are put back at the end. */
+static int scatter(struct sealed *s)
+{
+    for (size_t i = 0; i < s->slice_count; i++) {
+        struct slice *x = &s->slices[i];
+        struct walk w = walk_of(x);
+        uint64_t v = 0;
+        for (uint64_t n = 0; n < x->count; n++) {
+            walk_step(&w, s->tick_count);
+            v += (uint64_t)cur_zigzag(&x->deltas);
+            s->cells[s->starts[w.next]++] = (struct cell){(uint32_t)i, v << x->shift};
+        }
+        if (x->deltas.bad)
+            return -EBADMSG;
+    }
+    memmove(s->starts + 1, s->starts, s->tick_count * sizeof *s->starts);
+    s->starts[0] = 0;
+    return 0;
+}
+
+static int get_cells(struct sealed *s)
+{
+    s->cells = alloc_array(s->cell_count, sizeof *s->cells);
+    if (!s->cells)
+        return -ENOMEM;
+    int rc = count_per_tick(s);
+    if (rc == 0)
+        rc = scatter(s);
+    return rc;
+}
+
+/* Room for a row of every entity there is. */
+static int alloc_rows(struct sealed *s)
+{
+    size_t entities = 0;
+    for (size_t i = 0; i < s->slice_count; i++)
+        entities += i == 0 || s->slices[i].id != s->slices[i - 1].id ||
+                    s->slices[i].kind != s->slices[i - 1].kind;
+    if (entities > RECORD_ENTITIES_MAX)
+        return -EBADMSG;
+    s->rows = alloc_array(entities, sizeof *s->rows);
+    return s->rows ? 0 : -ENOMEM;
+}
+
+static bool next_meta(struct cur *c, uint64_t *tick, uint64_t *t_ns, struct record *ret)
+{
+    uint64_t skip = cur_varint(c), type = cur_varint(c);
+    *tick += skip;
+    *t_ns += cur_varint(c);
+    *ret = (struct record){.type = (uint32_t)type, .t_ns = *t_ns};
+    ret->body = get_stream(c);
+    return !c->bad && skip <= SEALED_TICKS_MAX && type <= UINT32_MAX && type != RECORD_TICK;
+}
+
+static int check_meta(const struct sealed *s)
+{
+    struct cur c = s->meta;
+    struct record r;
+    uint64_t tick = 0, t = 0;
+    for (uint64_t i = 0; i < s->meta_left; i++)
+        if (!next_meta(&c, &tick, &t, &r) || tick > s->tick_count)
+            return -EBADMSG;
+    return 0;
+}
+
+static int get_streams(struct sealed *s, size_t raw_len)
+{
+    struct cur c = cur_of(s->plain, raw_len);
+    s->meta_left = cur_varint(&c);
+    s->tick_count = cur_varint(&c);
+    s->slice_count = cur_varint(&c);
+    s->cell_count = cur_varint(&c);
+    s->meta = get_stream(&c);
+    struct cur times = get_stream(&c), directory = get_stream(&c);
+    struct cur gaps = get_stream(&c), deltas = get_stream(&c);
+    if (c.bad)
+        return -EBADMSG;
+    int rc = get_times(s, times);
+    if (rc == 0)
+        rc = get_directory(s, directory, gaps, deltas);
+    if (rc == 0)
+        rc = alloc_rows(s);
+    if (rc == 0)
+        rc = check_meta(s);
+    if (rc == 0)
+        rc = get_cells(s);
+    return rc;
+}
+
+int sealed_open(const void *stored, size_t stored_len, size_t raw_len, struct sealed **ret)
+{
+    struct sealed *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    int rc = decompress(s, stored, stored_len, raw_len);
+    if (rc == 0)
+        rc = get_streams(s, raw_len);
+    if (rc < 0) {
+        sealed_free(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+static void put_in_row(struct record_row *row, const struct slice *x, uint64_t value)
+{
+    if (x->field == FILE_STALE_FIELD) {
+        row->stale = (uint32_t)value;
+        return;
+    }
+    row->read |= 1u << x->field;
+    row->v[x->field] = value;
+}
+
+static void give_tick(struct sealed *s, struct record *ret)
+{
+    size_t count = 0;
+    const struct slice *before = NULL;
+    for (uint32_t i = s->starts[s->tick]; i < s->starts[s->tick + 1]; i++) {
+        const struct slice *x = &s->slices[s->cells[i].slice];
+        if (!before || x->id != before->id || x->kind != before->kind) {
+            struct record_row *row = &s->rows[count++];
+            row->kind = x->kind;
+            row->id = x->id;
+            row->read = row->stale = 0;
+            before = x;
+        }
+        put_in_row(&s->rows[count - 1], x, s->cells[i].value);
+    }
+    *ret = (struct record){.type = RECORD_TICK, .t_ns = s->times[s->tick]};
+    ret->rows = s->rows;
+    ret->count = count;
+    s->tick++;
+}
+
+int sealed_next(struct sealed *s, struct record *ret)
+{
+    if (s->meta_left > 0) {
+        struct cur c = s->meta;
+        uint64_t tick = s->meta_at_tick, t = s->meta_t_ns;
+        next_meta(&c, &tick, &t, ret);
+        if (tick <= s->tick) {
+            s->meta = c;
+            s->meta_at_tick = tick;
+            s->meta_t_ns = t;
+            s->meta_left--;
+            return 1;
+        }
+    }
+    if (s->tick == s->tick_count)
+        return 0;
+    give_tick(s, ret);
+    return 1;
+}

@@ -1,0 +1,404 @@
+/* The writing thread of one file, its queue, and what happens when the disk refuses. */
+#include "trace/sink.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC };
+
+struct op {
+    struct op *next;
+    enum op_kind kind;
+    size_t len;
+    char data[];
+};
+
+/* Shared by the owner and the thread; the last one frees it. */
+struct shared {
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* the thread waits for work */
+    pthread_cond_t done; /* sink_wait and sink_close wait for the thread */
+
+    /* under the lock */
+    unsigned refs;
+    bool closing, finished, abandoned;
+    int error_fd;
+    size_t memory_bytes;
+    struct op *first, **last;
+    struct sink_status status;
+
+    /* the thread's own */
+    int fd;
+    bool seekable;
+    uint64_t size_bytes;
+    uint64_t tail_at;
+    uint64_t unsynced_bytes;
+    bool dirty;
+};
+
+struct sink {
+    struct shared *sh;
+    pthread_t thread;
+};
+
+static void shared_unref(struct shared *sh)
+{
+    pthread_mutex_lock(&sh->lock);
+    unsigned left = --sh->refs;
+    pthread_mutex_unlock(&sh->lock);
+    if (left > 0)
+        return;
+    while (sh->first) {
+        struct op *op = sh->first;
+        sh->first = op->next;
+        free(op);
+    }
+    if (sh->fd >= 0)
+        close(sh->fd);
+    if (sh->error_fd >= 0)
+        close(sh->error_fd);
+    pthread_cond_destroy(&sh->wake);
+    pthread_cond_destroy(&sh->done);
+    pthread_mutex_destroy(&sh->lock);
+    free(sh);
+}
+
+static int write_at(const struct shared *sh, const char *data, size_t len, uint64_t at)
+{
+    while (len > 0) {
+        ssize_t n = sh->seekable ? pwrite(sh->fd, data, len, (off_t)at) : write(sh->fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        data += n;
+        len -= (size_t)n;
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* Torn bytes behind the good ones go away; should that fail too, the next append covers them. */
+static void cut_to(const struct shared *sh, uint64_t size)
+{
+    if (sh->seekable && ftruncate(sh->fd, (off_t)size) < 0)
+        return;
+}
+
+static int append(struct shared *sh, const struct op *op)
+{
+    int rc = write_at(sh, op->data, op->len, sh->size_bytes);
+    if (rc < 0) {
+        cut_to(sh, sh->size_bytes);
+        return rc;
+    }
+    sh->size_bytes += op->len;
+    sh->unsynced_bytes += op->len;
+    sh->dirty = true;
+    return 0;
+}
+
+/* EINVAL and EROFS: a pipe or a device, which has nothing to be synced. */
+static int sync_data(const struct shared *sh)
+{
+    if (fdatasync(sh->fd) < 0 && errno != EINVAL && errno != EROFS)
+        return -errno;
+    return 0;
+}
+
+static int sync_if_dirty(struct shared *sh)
+{
+    if (!sh->dirty)
+        return 0;
+    int rc = sync_data(sh);
+    /* After a failed sync the kernel may have dropped the pages and calls them clean. */
+    sh->dirty = false;
+    if (rc == 0)
+        sh->unsynced_bytes = 0;
+    return rc;
+}
+
+/* Once the copy behind the tail is on disk nothing can be lost any more, so that an error from
+ * there on leaves the copy as the one that counts. */
+static int replace_tail(struct shared *sh, const struct op *op)
+{
+    uint64_t tail = sh->tail_at, old = sh->size_bytes;
+    int rc = write_at(sh, op->data, op->len, old);
+    if (rc == 0)
+        rc = sync_data(sh);
+    if (rc < 0) {
+        cut_to(sh, old);
+        sh->tail_at = old;
+        return rc;
+    }
+    sh->dirty = false;
+    sh->unsynced_bytes = 0;
+    sh->size_bytes = sh->tail_at = old + op->len;
+    if (!sh->seekable || op->len > old - tail) /* in place it would reach into its own copy */
+        return 0;
+    rc = write_at(sh, op->data, op->len, tail);
+    if (rc == 0)
+        rc = sync_data(sh);
+    if (rc == 0 && ftruncate(sh->fd, (off_t)(tail + op->len)) < 0)
+        rc = -errno;
+    if (rc == 0)
+        sh->size_bytes = sh->tail_at = tail + op->len;
+    return rc;
+}
+
+static void note_result(struct shared *sh, const struct op *op, int rc)
+{
+    struct sink_status *st = &sh->status;
+    st->size_bytes = sh->size_bytes;
+    if (rc < 0 || op->kind != OP_SYNC) /* a sync with nothing to do says nothing of the disk */
+        st->failing = rc < 0;
+    if (rc == 0)
+        return;
+    if (op->kind != OP_REPLACE_TAIL) {
+        st->lost_bytes += op->kind == OP_SYNC ? sh->unsynced_bytes : op->len;
+        st->losses++;
+    }
+    if (op->kind == OP_SYNC)
+        sh->unsynced_bytes = 0;
+    if (st->first_error != 0)
+        return;
+    st->first_error = rc;
+    uint64_t one = 1;
+    if (!sh->abandoned && write(sh->error_fd, &one, sizeof one) < 0)
+        return; /* cannot be: the counter was 0 */
+}
+
+static int perform(struct shared *sh, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_BEGIN_TAIL:
+        sh->tail_at = sh->size_bytes;
+        return append(sh, op);
+    case OP_APPEND:
+        return append(sh, op);
+    case OP_REPLACE_TAIL:
+        return replace_tail(sh, op);
+    case OP_SYNC:
+        return sync_if_dirty(sh);
+    }
+    return -EINVAL;
+}
+
+static size_t op_bytes(const struct op *op)
+{
+    return sizeof *op + op->len;
+}
+
+static void *run(void *arg)
+{
+    struct shared *sh = arg;
+    static const struct op last_sync = {.kind = OP_SYNC};
+    pthread_mutex_lock(&sh->lock);
+    for (;;) {
+        while (!sh->first && !sh->closing)
+            pthread_cond_wait(&sh->wake, &sh->lock);
+        struct op *op = sh->first;
+        pthread_mutex_unlock(&sh->lock);
+        int rc = perform(sh, op ? op : &last_sync);
+        pthread_mutex_lock(&sh->lock);
+        note_result(sh, op ? op : &last_sync, rc);
+        if (!op)
+            break;
+        sh->first = op->next;
+        sh->status.waiting_bytes -= op_bytes(op);
+        if (!sh->first) {
+            sh->last = &sh->first;
+            pthread_cond_signal(&sh->done);
+        }
+        free(op);
+    }
+    sh->finished = true;
+    pthread_cond_signal(&sh->done);
+    pthread_mutex_unlock(&sh->lock);
+    shared_unref(sh);
+    return NULL;
+}
+
+static struct shared *shared_new(int fd, size_t memory_bytes)
+{
+    struct shared *sh = calloc(1, sizeof *sh);
+    if (!sh)
+        return NULL;
+    sh->error_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (sh->error_fd < 0) {
+        free(sh);
+        return NULL;
+    }
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&sh->lock, NULL);
+    pthread_cond_init(&sh->wake, NULL);
+    pthread_cond_init(&sh->done, &attr);
+    pthread_condattr_destroy(&attr);
+    sh->refs = 1;
+    sh->fd = fd;
+    sh->memory_bytes = memory_bytes;
+    sh->last = &sh->first;
+    off_t end = lseek(fd, 0, SEEK_END);
+    sh->seekable = end >= 0;
+    sh->size_bytes = end > 0 ? (uint64_t)end : 0;
+    sh->tail_at = sh->size_bytes;
+    sh->status.size_bytes = sh->size_bytes;
+    return sh;
+}
+
+/* No signal is for this thread: SIGXFSZ then is an EFBIG and no more. */
+static int start_thread(struct sink *s)
+{
+    enum { STACK_BYTES = 128 * 1024 };
+    sigset_t all, before;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    /* Where a library's thread-local storage leaves too little of it, the default serves. */
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    s->sh->refs++;
+    int rc = pthread_create(&s->thread, &attr, run, s->sh);
+    if (rc == EINVAL)
+        rc = pthread_create(&s->thread, NULL, run, s->sh);
+    if (rc != 0)
+        s->sh->refs--;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return -rc;
+}
+
+int sink_new(int fd, size_t memory_bytes, struct sink **ret)
+{
+    struct sink *s = calloc(1, sizeof *s);
+    struct shared *sh = s ? shared_new(fd, memory_bytes) : NULL;
+    if (!sh) {
+        free(s);
+        close(fd);
+        return -ENOMEM;
+    }
+    s->sh = sh;
+    int rc = start_thread(s);
+    if (rc < 0) {
+        shared_unref(sh);
+        free(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t len)
+{
+    struct shared *sh = s->sh;
+    if (len > SIZE_MAX - sizeof(struct op))
+        return -ENOMEM;
+    struct op *op = malloc(sizeof *op + len);
+    if (!op)
+        return -ENOMEM;
+    *op = (struct op){.kind = kind, .len = len};
+    if (len > 0)
+        memcpy(op->data, data, len);
+    pthread_mutex_lock(&sh->lock);
+    if (sh->status.waiting_bytes + op_bytes(op) > sh->memory_bytes) {
+        sh->status.refused_bytes += len;
+        pthread_mutex_unlock(&sh->lock);
+        free(op);
+        return -ENOBUFS;
+    }
+    *sh->last = op;
+    sh->last = &op->next;
+    sh->status.waiting_bytes += op_bytes(op);
+    pthread_cond_signal(&sh->wake);
+    pthread_mutex_unlock(&sh->lock);
+    return 0;
+}
+
+int sink_append(struct sink *s, const void *data, size_t len)
+{
+    return enqueue(s, OP_APPEND, data, len);
+}
+
+int sink_begin_tail(struct sink *s, const void *data, size_t len)
+{
+    return enqueue(s, OP_BEGIN_TAIL, data, len);
+}
+
+int sink_replace_tail(struct sink *s, const void *data, size_t len)
+{
+    return enqueue(s, OP_REPLACE_TAIL, data, len);
+}
+
+int sink_sync(struct sink *s)
+{
+    return enqueue(s, OP_SYNC, NULL, 0);
+}
+
+void sink_status(const struct sink *s, struct sink_status *ret)
+{
+    pthread_mutex_lock(&s->sh->lock);
+    *ret = s->sh->status;
+    pthread_mutex_unlock(&s->sh->lock);
+}
+
+int sink_error_fd(const struct sink *s)
+{
+    return s->sh->error_fd; /* never changes while S lives */
+}
+
+static struct timespec deadline_after(uint64_t wait_ns)
+{
+    uint64_t now = clock_mono_ns();
+    uint64_t at = wait_ns > INT64_MAX - now ? INT64_MAX : now + wait_ns;
+    return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
+}
+
+int sink_wait(struct sink *s, uint64_t wait_ns)
+{
+    struct shared *sh = s->sh;
+    struct timespec deadline = deadline_after(wait_ns);
+    int rc = 0;
+    pthread_mutex_lock(&sh->lock);
+    while (sh->first && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&sh->done, &sh->lock, &deadline);
+    bool drained = !sh->first;
+    pthread_mutex_unlock(&sh->lock);
+    return drained ? 0 : -ETIMEDOUT;
+}
+
+int sink_close(struct sink *s, uint64_t wait_ns)
+{
+    if (!s)
+        return 0;
+    struct shared *sh = s->sh;
+    struct timespec deadline = deadline_after(wait_ns);
+    pthread_mutex_lock(&sh->lock);
+    sh->closing = true;
+    pthread_cond_signal(&sh->wake);
+    while (!sh->finished)
+        if (pthread_cond_timedwait(&sh->done, &sh->lock, &deadline) == ETIMEDOUT)
+            break;
+    bool finished = sh->finished;
+    int rc = sh->status.first_error;
+    sh->abandoned = !finished;
+    pthread_mutex_unlock(&sh->lock);
+    if (finished)
+        pthread_join(s->thread, NULL);
+    else
+        pthread_detach(s->thread);
+    shared_unref(sh);
+    free(s);
+    return finished ? rc : -ETIMEDOUT;
+}

@@ -1,0 +1,587 @@
+/* Gathers records into the open block, hands them to the disk thread, and seals full blocks. */
+#include "trace/writer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "trace/block.h"
+#include "trace/idmap.h"
+#include "trace/record.h"
+#include "trace/sealed.h"
+#include "trace/sink.h"
+
+enum {
+    BLOCK_CELLS = 65536,
+    BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
+    BLOCK_BYTES = 512 * 1024, /* births and marks fill a block too */
+    BYTES_KEPT = 64 * 1024,   /* of memory, from one block to the next */
+    QUEUE_BYTES = 2 * 1024 * 1024,
+};
+#define FLUSH_NS NS_PER_S
+#define BLOCK_AGE_NS (30 * 60 * NS_PER_S)
+
+struct entity {
+    enum sample_entity_kind kind;
+    uint32_t id;
+    bool in_block; /* has a number in the rows of the open block: */
+    uint32_t number;
+    uint64_t tick;         /* the last tick it was given at */
+    struct buf definition; /* process or name, as the beginning of a block says it; empty: none */
+    uint64_t last[SAMPLE_FIELDS_MAX];
+};
+
+struct trace_writer {
+    struct sink *sink;
+    struct trace_writer_options options;
+    struct trace_writer_status status;
+
+    struct entity *entities;
+    size_t entity_count, entity_cap;
+    struct idmap map;
+
+    uint64_t t_ns; /* of the last record */
+    uint64_t flushed_ns;
+    bool in_tick;
+    uint64_t tick_t_ns, tick; /* of the open tick; its number from 1 on */
+    uint64_t tick_rows;
+    struct buf rows;
+    struct buf body; /* scratch */
+
+    /* the open block */
+    uint64_t seq;
+    bool open;
+    uint64_t opened_ns;
+    struct buf records;
+    size_t handed;   /* bytes of records that the disk thread has */
+    bool tail_begun; /* it has begun the tail of the file with them */
+    uint64_t cells;
+    uint32_t numbers;
+
+    uint64_t losses_seen; /* of the sink */
+    bool sealing;         /* the block before may not have reached the disk yet */
+};
+
+/* ---- entities ---- */
+
+static struct entity *entity_find(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id)
+{
+    int32_t i = idmap_get(&w->map, kind, id);
+    return i == IDMAP_NONE ? NULL : &w->entities[i];
+}
+
+/* NULL where memory or numbers ran out: the entity then is missing from the recording. */
+static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id)
+{
+    struct entity *e = entity_find(w, kind, id);
+    if (e)
+        return e;
+    if (w->entity_count >= RECORD_ENTITIES_MAX)
+        return NULL;
+    if (w->entity_count == w->entity_cap) {
+        size_t cap = w->entity_cap ? w->entity_cap * 2 : 32;
+        struct entity *entities = realloc(w->entities, cap * sizeof *entities);
+        if (!entities)
+            return NULL;
+        w->entities = entities;
+        w->entity_cap = cap;
+    }
+    if (idmap_put(&w->map, kind, id, (int32_t)w->entity_count) < 0)
+        return NULL;
+    e = &w->entities[w->entity_count++];
+    *e = (struct entity){.kind = kind, .id = id};
+    return e;
+}
+
+/* Processes that died keep their number until their block is over. */
+static void drop_dead(struct trace_writer *w)
+{
+    size_t kept = 0;
+    idmap_clear(&w->map);
+    for (size_t i = 0; i < w->entity_count; i++) {
+        struct entity *e = &w->entities[i];
+        e->in_block = false;
+        if (e->kind == ENTITY_PROCESS && e->definition.len == 0) {
+            buf_fini(&e->definition);
+            continue;
+        }
+        w->entities[kept] = *e;
+        idmap_put(&w->map, e->kind, e->id, (int32_t)kept); /* fits: it held more before */
+        kept++;
+    }
+    w->entity_count = kept;
+}
+
+/* ---- the open block ---- */
+
+static void add_record(struct trace_writer *w, uint64_t t_ns, enum record_type type,
+                       const struct buf *body)
+{
+    uint64_t t = t_ns > w->t_ns ? t_ns : w->t_ns;
+    uint64_t before = w->records.len == 0 ? 0 : w->t_ns; /* times of a block begin at 0 */
+    record_add(&w->records, type, t - before, body->data, body->len);
+    w->records.failed |= body->failed;
+    w->t_ns = t;
+}
+
+static void add_definitions(struct trace_writer *w, struct buf *out, bool processes)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < w->entity_count; i++)
+        count += (w->entities[i].kind == ENTITY_PROCESS) == processes &&
+                 w->entities[i].definition.len > 0;
+    buf_add_varint(out, count);
+    for (size_t i = 0; i < w->entity_count; i++) {
+        const struct entity *e = &w->entities[i];
+        if ((e->kind == ENTITY_PROCESS) == processes)
+            buf_add(out, e->definition.data, e->definition.len);
+    }
+}
+
+static void block_begin(struct trace_writer *w, uint64_t t_ns)
+{
+    if (w->open)
+        return;
+    drop_dead(w);
+    w->open = true;
+    w->seq++;
+    w->opened_ns = t_ns > w->t_ns ? t_ns : w->t_ns;
+    buf_clear(&w->body);
+    add_definitions(w, &w->body, true);
+    add_definitions(w, &w->body, false);
+    add_record(w, t_ns, RECORD_BEGIN, &w->body);
+}
+
+static void block_end(struct trace_writer *w)
+{
+    if (w->records.cap > BYTES_KEPT * 8)
+        buf_fini(&w->records);
+    buf_clear(&w->records);
+    w->open = w->tail_begun = false;
+    w->handed = 0;
+    w->cells = w->numbers = 0;
+}
+
+/* ---- what the engine tells ---- */
+
+static void define_process(struct entity *e, const struct process_info *info)
+{
+    buf_clear(&e->definition);
+    buf_add_varint(&e->definition, e->id);
+    record_add_process(&e->definition, info);
+    if (e->definition.failed)
+        buf_fini(&e->definition);
+}
+
+void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_event_kind kind,
+                          uint32_t slot, const struct process_info *info)
+{
+    block_begin(w, t_ns);
+    buf_clear(&w->body);
+    buf_add_varint(&w->body, (uint64_t)kind);
+    buf_add_varint(&w->body, slot);
+    if (kind != PROCESS_DIED)
+        record_add_process(&w->body, info);
+    add_record(w, t_ns, RECORD_PROCESS, &w->body);
+    struct entity *e = kind == PROCESS_DIED ? entity_find(w, ENTITY_PROCESS, slot)
+                                            : entity_get(w, ENTITY_PROCESS, slot);
+    if (!e)
+        return;
+    if (kind == PROCESS_DIED)
+        buf_fini(&e->definition);
+    else
+        define_process(e, info);
+}
+
+void trace_writer_entity(struct trace_writer *w, uint64_t t_ns, enum sample_entity_kind kind,
+                         uint32_t id, const char *name)
+{
+    assert(kind != ENTITY_PROCESS); /* named by trace_writer_process */
+    block_begin(w, t_ns);
+    buf_clear(&w->body);
+    buf_add_varint(&w->body, (uint64_t)kind);
+    buf_add_varint(&w->body, id);
+    buf_add_blob(&w->body, name, strlen(name));
+    add_record(w, t_ns, RECORD_ENTITY, &w->body);
+    struct entity *e = entity_get(w, kind, id);
+    if (!e)
+        return;
+    buf_clear(&e->definition);
+    buf_add(&e->definition, w->body.data, w->body.len);
+}
+
+/* A mark that did not come as a datagram (an import's) has no text yet. */
+static void mark_text(const struct mark *m, struct buf *ret)
+{
+    static const struct {
+        enum mark_has bit;
+        const char *key;
+        size_t at;
+    } numbers[] = {
+        {MARK_HAS_STEP, "STEP", offsetof(struct mark, step)},
+        {MARK_HAS_STEPS_PER_EPOCH, "STEPS_PER_EPOCH", offsetof(struct mark, steps_per_epoch)},
+        {MARK_HAS_MAX_STEPS, "MAX_STEPS", offsetof(struct mark, max_steps)},
+        {MARK_HAS_RANK, "RANK", offsetof(struct mark, rank)},
+        {MARK_HAS_EXAMPLES, "EXAMPLES", offsetof(struct mark, examples)},
+        {MARK_HAS_EFFECTIVE_BATCH, "EFFECTIVE_BATCH", offsetof(struct mark, effective_batch)},
+    };
+    if (m->len > 0) {
+        buf_add(ret, m->text, m->len);
+        return;
+    }
+    buf_printf(ret, "KIND=%s\n", mark_kind_name(m->kind));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!(m->has & (uint32_t)numbers[i].bit))
+            continue;
+        int64_t v;
+        memcpy(&v, (const char *)m + numbers[i].at, sizeof v);
+        buf_printf(ret, "%s=%" PRId64 "\n", numbers[i].key, v);
+    }
+    if (m->has & MARK_HAS_EPOCH)
+        buf_printf(ret, "EPOCH=%.17g\n", m->epoch);
+}
+
+void trace_writer_mark(struct trace_writer *w, const struct mark *mark)
+{
+    struct buf text = {0};
+    block_begin(w, mark->t_ns);
+    mark_text(mark, &text);
+    buf_clear(&w->body);
+    buf_add_zigzag(&w->body, mark->pid);
+    buf_add_blob(&w->body, text.data, text.len);
+    if (!text.failed)
+        add_record(w, mark->t_ns, RECORD_MARK, &w->body);
+    buf_fini(&text);
+}
+
+void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, const char *text)
+{
+    block_begin(w, t_ns);
+    buf_clear(&w->body);
+    buf_add_blob(&w->body, kind, strlen(kind));
+    buf_add_blob(&w->body, text, strlen(text));
+    add_record(w, t_ns, RECORD_NOTE, &w->body);
+}
+
+void trace_writer_tick_begin(struct trace_writer *w, uint64_t t_ns)
+{
+    assert(!w->in_tick);
+    block_begin(w, t_ns);
+    w->in_tick = true;
+    w->tick_t_ns = t_ns;
+    w->tick++;
+    w->tick_rows = 0;
+    buf_clear(&w->rows);
+}
+
+static void number_entity(struct trace_writer *w, struct entity *e)
+{
+    buf_clear(&w->body);
+    buf_add_varint(&w->body, (uint64_t)e->kind);
+    buf_add_varint(&w->body, e->id);
+    add_record(w, w->t_ns, RECORD_USE, &w->body);
+    e->in_block = true;
+    e->number = w->numbers++;
+    memset(e->last, 0, sizeof e->last);
+}
+
+void trace_writer_sample(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id,
+                         const struct sample *sample)
+{
+    assert(w->in_tick);
+    if (sample->read == 0 && sample->stale == 0)
+        return;
+    struct entity *e = entity_get(w, kind, id);
+    if (!e || e->tick == w->tick)
+        return;
+    e->tick = w->tick;
+    if (!e->in_block)
+        number_entity(w, e);
+    record_add_row(&w->rows, e->number, sample, e->last);
+    w->tick_rows++;
+    unsigned cells = (unsigned)__builtin_popcount(sample->read) + (sample->stale != 0);
+    w->cells += cells;
+    w->status.cells += cells;
+}
+
+void trace_writer_tick_end(struct trace_writer *w)
+{
+    assert(w->in_tick);
+    w->in_tick = false;
+    w->cells++; /* a tick of nothing fills the block too */
+    buf_clear(&w->body);
+    buf_add_varint(&w->body, w->tick_rows);
+    buf_add(&w->body, w->rows.data, w->rows.len);
+    w->body.failed |= w->rows.failed;
+    add_record(w, w->tick_t_ns, RECORD_TICK, &w->body);
+}
+
+/* ---- to the disk ---- */
+
+/* A part that was refused or lost goes out again with the next, so that a short trouble loses
+ * nothing. */
+static void hand_over(struct trace_writer *w)
+{
+    size_t len = w->records.len - w->handed;
+    if (len == 0 || w->records.len > BLOCK_PAYLOAD_MAX)
+        return;
+    struct block_head head = {.type = BLOCK_RAW, .seq = w->seq, .part = (uint32_t)w->handed};
+    struct buf out = {0};
+    head.raw_len = (uint32_t)len;
+    block_add(&out, &head, w->records.data + w->handed, len);
+    int rc = out.failed      ? -ENOMEM
+             : w->tail_begun ? sink_append(w->sink, out.data, out.len)
+                             : sink_begin_tail(w->sink, out.data, out.len);
+    buf_fini(&out);
+    if (rc < 0)
+        return;
+    w->handed = w->records.len;
+    w->tail_begun = true;
+    sink_sync(w->sink);
+}
+
+/* Everything the disk was given is on it, so that the tail can be replaced without a risk. */
+static bool watch_disk(struct trace_writer *w)
+{
+    struct sink_status st;
+    sink_status(w->sink, &st);
+    if (st.losses != w->losses_seen) {
+        w->losses_seen = st.losses;
+        w->handed = 0;
+        w->status.blocks_lost += w->sealing;
+        w->sealing = false;
+        return false;
+    }
+    if (st.waiting_bytes > 0 || st.failing)
+        return false;
+    w->sealing = false;
+    return true;
+}
+
+static bool is_full(const struct trace_writer *w, unsigned times)
+{
+    return w->cells >= times * w->options.block_cells ||
+           w->records.len >= times * (size_t)BLOCK_BYTES;
+}
+
+/* Where it cannot be packed or would be no smaller, the raw parts stay and are as good. */
+static int replace_by_sealed(struct trace_writer *w)
+{
+    struct buf packed = {0}, out = {0};
+    struct block_head head = {.type = BLOCK_SEALED, .seq = w->seq};
+    int rc = sealed_pack(w->records.data, w->records.len, &packed, &head.raw_len);
+    if (rc == 0 && (packed.len >= w->records.len || head.raw_len > BLOCK_PAYLOAD_MAX))
+        rc = -EFBIG;
+    if (rc == 0) {
+        block_add(&out, &head, packed.data, packed.len);
+        rc = out.failed ? -ENOMEM : sink_replace_tail(w->sink, out.data, out.len);
+    }
+    buf_fini(&packed);
+    buf_fini(&out);
+    return rc;
+}
+
+static void seal(struct trace_writer *w)
+{
+    if (replace_by_sealed(w) < 0)
+        hand_over(w); /* does nothing where all of it is there */
+    w->sealing = true;
+    block_end(w);
+}
+
+/* Gives up the open block: what of it the disk took can be read. */
+static void abandon(struct trace_writer *w)
+{
+    w->status.blocks_lost += w->handed < w->records.len || w->records.failed;
+    w->sealing |= w->handed > 0;
+    block_end(w);
+}
+
+/* Nothing is alive, so that blocks go out when they are full and not before. */
+static void flush_patiently(struct trace_writer *w)
+{
+    if (!w->open || !is_full(w, 1))
+        return;
+    if (w->records.failed)
+        abandon(w);
+    else
+        seal(w);
+    sink_wait(w->sink, UINT64_MAX);
+    watch_disk(w);
+}
+
+void trace_writer_flush(struct trace_writer *w, uint64_t now_ns, bool now)
+{
+    assert(!w->in_tick);
+    if (w->options.patient) {
+        flush_patiently(w);
+        return;
+    }
+    if (!now && now_ns < w->flushed_ns + w->options.flush_ns)
+        return;
+    w->flushed_ns = now_ns;
+    bool healthy = watch_disk(w);
+    if (!w->open)
+        return;
+    if (w->records.failed) {
+        abandon(w);
+        return;
+    }
+    hand_over(w);
+    bool old = now_ns > w->opened_ns && now_ns - w->opened_ns >= BLOCK_AGE_NS;
+    if (healthy && (is_full(w, 1) || old))
+        seal(w);
+    else if (is_full(w, 2))
+        abandon(w);
+}
+
+/* ---- life ---- */
+
+static int add_time(json_t *doc, const char *key, uint64_t value)
+{
+    if (json_object_get(doc, key))
+        return 0;
+    return json_object_set_new(doc, key, json_u64(value));
+}
+
+static int make_header(const json_t *header, struct buf *ret)
+{
+    json_t *doc = header ? json_deep_copy(header) : json_object();
+    int rc = doc ? 0 : -1;
+    if (rc == 0)
+        rc = json_object_set_new(
+            doc, "format", json_pack("{s:i,s:i}", "major", BLOCK_MAJOR, "minor", BLOCK_MINOR));
+    if (rc == 0)
+        rc = add_time(doc, "start_mono_ns", clock_mono_ns());
+    if (rc == 0)
+        rc = add_time(doc, "start_wall_ns", clock_wall_ns());
+    AUTO_FREE char *text = rc == 0 ? json_dumps(doc, JSON_COMPACT) : NULL;
+    json_decref(doc);
+    size_t len = text ? strlen(text) : 0;
+    if (!text || len > BLOCK_PAYLOAD_MAX)
+        return -ENOMEM;
+    block_add_file_head(ret);
+    struct block_head head = {.type = BLOCK_HEADER, .raw_len = (uint32_t)len};
+    block_add(ret, &head, text, len);
+    return ret->failed ? -ENOMEM : 0;
+}
+
+/* The header is written at once: without it there is no recording, and it is better to know. */
+static int create_file(int dirfd, const char *name, const json_t *header, int *ret)
+{
+    struct buf head = {0};
+    int rc = make_header(header, &head);
+    if (rc < 0) {
+        buf_fini(&head);
+        return rc;
+    }
+    int fd = openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    rc = fd < 0 ? -errno : io_write_all(fd, head.data, head.len);
+    buf_fini(&head);
+    if (rc == 0) {
+        *ret = fd;
+        return 0;
+    }
+    if (fd >= 0) {
+        unlinkat(dirfd, name, 0);
+        close(fd);
+    }
+    return rc;
+}
+
+static void set_options(struct trace_writer *w, const struct trace_writer_options *options)
+{
+    if (options)
+        w->options = *options;
+    if (w->options.flush_ns == 0)
+        w->options.flush_ns = FLUSH_NS;
+    if (w->options.block_cells == 0)
+        w->options.block_cells = BLOCK_CELLS;
+    if (w->options.block_cells > BLOCK_CELLS_LIMIT)
+        w->options.block_cells = BLOCK_CELLS_LIMIT;
+    if (w->options.memory_bytes == 0)
+        w->options.memory_bytes = QUEUE_BYTES;
+}
+
+int trace_writer_new(int dirfd, const char *name, const json_t *header,
+                     const struct trace_writer_options *options, struct trace_writer **ret,
+                     struct err *err)
+{
+    int fd = -1;
+    struct trace_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return err_set(err, -ENOMEM, "%s cannot be recorded: %s", name, strerror(ENOMEM));
+    set_options(w, options);
+    int rc = create_file(dirfd, name, header, &fd);
+    if (rc == 0)
+        rc = sink_new(fd, w->options.memory_bytes, &w->sink);
+    if (rc < 0) {
+        free(w);
+        return err_set(err, rc,
+                       rc == -EEXIST ? "%s exists already and is not overwritten"
+                                     : "%s cannot be written: %s",
+                       name, strerror(-rc));
+    }
+    *ret = w;
+    return 0;
+}
+
+void trace_writer_status(const struct trace_writer *w, struct trace_writer_status *ret)
+{
+    struct sink_status st;
+    sink_status(w->sink, &st);
+    *ret = w->status;
+    ret->first_error = st.first_error;
+    ret->failing = st.failing;
+    ret->bytes_on_disk = st.size_bytes;
+    ret->bytes_waiting = st.waiting_bytes;
+}
+
+int trace_writer_error_fd(const struct trace_writer *w)
+{
+    return sink_error_fd(w->sink);
+}
+
+static void writer_free(struct trace_writer *w)
+{
+    for (size_t i = 0; i < w->entity_count; i++)
+        buf_fini(&w->entities[i].definition);
+    free(w->entities);
+    idmap_fini(&w->map);
+    buf_fini(&w->rows);
+    buf_fini(&w->body);
+    buf_fini(&w->records);
+    free(w);
+}
+
+int trace_writer_close(struct trace_writer *w, const json_t *footer, uint64_t wait_ns)
+{
+    if (!w)
+        return 0;
+    if (w->in_tick)
+        trace_writer_tick_end(w);
+    if (footer) {
+        AUTO_FREE char *text = json_dumps(footer, JSON_COMPACT);
+        if (text)
+            trace_writer_note(w, w->t_ns, "end", text);
+    }
+    watch_disk(w);
+    if (w->open && !w->records.failed) {
+        hand_over(w);
+        seal(w);
+    }
+    int rc = sink_close(w->sink, wait_ns);
+    writer_free(w);
+    return rc;
+}

@@ -1,0 +1,97 @@
+"""What the command tests share: how ebb is run, with fewer rights too, and the expected outputs.
+
+EBB_BINARY names the program. EBB_UPDATE_GOLDEN=1 writes tests/expected anew instead of comparing.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXPECTED = ROOT / "tests" / "expected"
+NOBODY = 65534
+TIMEOUT_S = 60
+
+
+def binary():
+    return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+
+
+def environment(changes=None):
+    """The caller's, without what would change what ebb says. None in CHANGES removes."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
+    env.update({"LC_ALL": "C.UTF-8", "TERM": "xterm"})
+    for key, value in (changes or {}).items():
+        env.pop(key, None)
+        if value is not None:
+            env[key] = value
+    return env
+
+
+def run_ebb(*arguments, env=None, program=None, **options):
+    """Runs ebb to its end. What it writes that is not UTF-8 stays visible."""
+    options.setdefault("stdin", subprocess.DEVNULL)
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([program or binary(), *map(str, arguments)], env=environment(env),
+                          stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
+                          timeout=TIMEOUT_S, **options)
+
+
+@pytest.fixture
+def ebb():
+    return run_ebb
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user can enter; pytest's own are private."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def ebb_as_nobody(open_folder):
+    """Runs ebb without rights: as nobody where the tests run as root, else as whoever runs them."""
+    program = open_folder / "ebb"
+    shutil.copy(binary(), program)
+    program.chmod(0o755)
+
+    def run(*arguments, **options):
+        if os.geteuid() == 0:
+            options.update(user=NOBODY, group=NOBODY, extra_groups=[])
+        return run_ebb(*arguments, program=str(program), cwd=open_folder, **options)
+    return run
+
+
+@pytest.fixture
+def golden():
+    """Compares TEXT with tests/expected/NAME."""
+    def compare(name, text):
+        path = EXPECTED / name
+        if os.environ.get("EBB_UPDATE_GOLDEN"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert text == path.read_text(), f"not as in {path}; EBB_UPDATE_GOLDEN=1 accepts it"
+    return compare
+
+
+def refused(result, sentence, status=2):
+    """True if ebb said exactly this one sentence and nothing else."""
+    assert result.stderr == f"ebb: {sentence}\n"
+    assert (result.returncode, result.stdout) == (status, "")
+    return True
+
+
+def refused_with(result, *parts, status=2):
+    """True if ebb said one sentence that holds all PARTS, and nothing else."""
+    assert result.stderr.startswith("ebb: ") and result.stderr.count("\n") == 1, result.stderr
+    for part in parts:
+        assert part in result.stderr
+    assert (result.returncode, result.stdout) == (status, "")
+    return True

@@ -1,0 +1,148 @@
+"""Help, manual page and completions: all out of the one table of options."""
+
+import fcntl
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import termios
+
+import pytest
+
+from conftest import binary, environment, refused, refused_with
+
+COMMANDS = ["run", "watch", "export", "import", "mark", "doctor", "help", "version"]
+EXPECTED = ["export", "import", "mark", "doctor", "help", "version"]
+
+
+def options_in(text):
+    return re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text.split("\nOptions:\n")[1], re.M)
+
+
+@pytest.mark.parametrize("command", EXPECTED)
+def test_the_help_of_a_command_is_as_expected(ebb, golden, command):
+    result = ebb("help", command)
+    assert (result.returncode, result.stderr) == (0, "")
+    golden(f"help-{command}.txt", result.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_way_to_ask_for_help_prints_the_same(ebb, command):
+    results = [ebb("help", command), ebb(command, "--help"), ebb(command, "-h")]
+    assert all(r.returncode == 0 and r.stderr == "" for r in results)
+    assert len({r.stdout for r in results}) == 1
+    assert results[0].stdout.startswith(f"Usage: ebb {command}")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_the_width_and_names_every_option_once(ebb, command):
+    text = ebb("help", command).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    names = options_in(text)
+    assert "help" in names and len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["--help"], ["-h"]])
+def test_the_list_names_every_command(ebb, arguments):
+    result = ebb(*arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} +\w", result.stdout, re.M)
+
+
+def test_ebb_alone_lists_the_commands_on_stderr_with_status_2(ebb):
+    result = ebb()
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == ebb("help").stdout
+
+
+def on_a_terminal(columns, *arguments):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    subprocess.run([binary(), *arguments], stdout=theirs, env=environment(), check=True)
+    os.close(theirs)
+    text = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            text += chunk
+    except OSError:
+        pass  # EIO is how a terminal ends
+    os.close(ours)
+    return text.decode().replace("\r", "")
+
+
+@pytest.mark.parametrize("columns, width", [(10, 40), (60, 60), (90, 90), (300, 100)])
+def test_help_follows_the_width_of_the_terminal(columns, width):
+    prose = on_a_terminal(columns, "help", "export").split("\nOptions:\n")[0].splitlines()[1:]
+    assert width - 15 < max(map(len, prose)) <= width
+
+
+def test_help_for_a_command_that_is_not_there_suggests_one(ebb):
+    assert refused(ebb("help", "exprot"), 'there is no command "exprot"; did you mean export?')
+
+
+def test_help_does_one_thing_at_a_time(ebb):
+    assert refused_with(ebb("help", "--man", "--completions", "bash"), "give one")
+    assert refused_with(ebb("help", "--man", "export"), "give one")
+
+
+def test_the_manual_page_holds_every_command_and_option(ebb):
+    page = ebb("help", "--man").stdout
+    assert page.isascii()
+    plain = page.replace("\\-", "-")
+    for command in COMMANDS:
+        assert f'.SS "ebb {command}"\n' in page
+        for option in options_in(ebb("help", command).stdout):
+            assert f"\\fB--{option}\\fR" in plain
+
+
+def test_the_manual_page_is_good_roff(ebb, tmp_path):
+    text = ebb("help", "--man").stdout
+    requests = set(re.findall(r"^[.'](\S*)", text, re.M))
+    assert requests <= {'\\"', "TH", "SH", "SS", "TP", "PP", "RS", "RE", "nf", "fi"}
+    page = tmp_path / "ebb.1"
+    page.write_text(text)
+    if shutil.which("groff"):
+        result = subprocess.run(["groff", "-ww", "-man", "-Tutf8", page], capture_output=True)
+        assert (result.returncode, result.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("shell, check", [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]),
+                                          ("fish", ["fish", "--no-execute"])])
+def test_completions_hold_every_option_and_are_good_syntax(ebb, tmp_path, shell, check):
+    result = ebb("help", "--completions", shell)
+    assert (result.returncode, result.stderr) == (0, "")
+    for command in COMMANDS:
+        for option in options_in(ebb("help", command).stdout):
+            assert re.search(rf"(--|-l ){option}\b", result.stdout), (command, option)
+    script = tmp_path / shell
+    script.write_text(result.stdout)
+    if shutil.which(check[0]):
+        done = subprocess.run([*check, script], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def complete(ebb, *words):
+    """What bash offers for the last of WORDS."""
+    script = ebb("help", "--completions", "bash").stdout
+    script += 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ebb; printf "%s\\n" "${COMPREPLY[@]}"\n'
+    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_and_words(ebb):
+    assert complete(ebb, "ebb", "ex") == ["export"]
+    assert complete(ebb, "ebb", "export", "--j") == ["--jsonl"]
+    assert complete(ebb, "ebb", "help", "--completions", "") == ["bash", "zsh", "fish"]
+    assert complete(ebb, "ebb", "help", "--completions", "=", "z") == ["zsh"]
+    assert complete(ebb, "ebb", "help", "do") == ["doctor"]
+    assert complete(ebb, "ebb", "export", "-o", "x") == []  # a file: bash's own
+    assert "bash" in complete(ebb, "ebb", "run", "--", "bas")
+
+
+def test_a_shell_without_completions_is_refused(ebb):
+    assert refused(ebb("help", "--completions", "tcsh"),
+                   'help: --completions: "tcsh" is none of bash|zsh|fish')

@@ -1,0 +1,253 @@
+"""`ebb import` and `ebb export`: what goes in comes out, and what is broken is said."""
+
+import csv
+import io
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+from conftest import binary, environment, refused, refused_with
+
+TABLE = """t,pid,rss_bytes,step
+0,10,1000000,0
+0,11,5000,0
+1,10,1100000,1
+1,11,,1
+2.5,10,1250000,2
+2.5,11,7000,2
+"""
+MARKS = """{"t": 0, "kind": "begin"}
+{"t": 1.5, "kind": "eval", "step": 1}
+{"t": 2.5, "kind": "end"}
+"""
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def exported(ebb, path, *options):
+    result = ebb("export", path, *options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+@pytest.fixture
+def recording(ebb, tmp_path):
+    out = tmp_path / "small.ebb"
+    result = ebb("import", write(tmp_path / "small.csv", TABLE), "-o", out)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    return out
+
+
+@pytest.fixture
+def large_recording(ebb, tmp_path):
+    rows = "".join(f"{t},{pid},{1000 * t + pid * 7919 % 4096}\n"
+                   for t in range(400) for pid in range(1, 21))
+    out = tmp_path / "large.ebb"
+    table = write(tmp_path / "large.csv", "t,pid,rss_bytes\n" + rows)
+    assert ebb("import", table, "-o", out).returncode == 0
+    return out
+
+
+@pytest.fixture
+def run_folder(tmp_path, recording):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    recording.rename(folder / "trace.ebb")
+    return folder
+
+
+def test_a_table_comes_out_as_it_went_in(ebb, recording):
+    def values(rows):
+        return sorted((float(r["t"]), int(r["pid"]), int(r["rss_bytes"]), int(r["step"]))
+                      for r in rows if r["rss_bytes"])
+    rows = rows_of(exported(ebb, recording, "--csv"))
+    assert values(rows) == values(rows_of(TABLE))
+    assert all(r["anon_bytes"] == "" for r in rows)  # never read is not zero
+
+
+def test_json_lines_hold_header_processes_samples_and_marks(ebb, tmp_path):
+    out = tmp_path / "x.ebb"
+    assert ebb("import", write(tmp_path / "x.csv", TABLE), "--marks",
+               write(tmp_path / "m.jsonl", MARKS), "-o", out).returncode == 0
+    objects = [json.loads(line) for line in exported(ebb, out, "--jsonl").splitlines()]
+    assert objects[0]["type"] == "header"
+    assert {o["type"] for o in objects} >= {"header", "process", "sample", "mark"}
+    assert {"begin", "eval", "end"} <= {o["kind"] for o in objects if o["type"] == "mark"}
+
+
+def test_columns_and_units_of_other_peoples_files(ebb, tmp_path):
+    table = write(tmp_path / "t.csv", "when,used,card\n5,1.5,a\n6,2,a\n5,3,b\n")
+    out = tmp_path / "t.ebb"
+    result = ebb("import", table, "--time-column", "when", "--column", "used", "--group", "card",
+                 "--unit", "MiB", "-o", out)
+    assert (result.returncode, result.stderr) == (0, "")
+    rows = rows_of(exported(ebb, out, "--csv"))
+    assert sorted((r["name"], int(r["rss_bytes"])) for r in rows if r["rss_bytes"]) == [
+        ("a", 1572864), ("a", 2097152), ("b", 3145728)]
+
+
+@pytest.mark.parametrize("content, parts", [
+    (b"", ["empty"]),
+    (b"t,rss_bytes\n0,abc\n", ["line 2", "abc"]),
+    (b"t,rss_bytes\n0,1\n1,-5\n", ["line 3", "-5"]),
+    (b"t,rss_bytes\n0,nan\n", ["line 2", "nan"]),
+    (b"t,other\n0,1\n", ["other"]),
+    (b"t,rss_bytes\n0,1,2,3\n", ["line 2"]),
+    (b"t,rss_bytes\n0,\"1\n", ["line"]),
+    (b"\x00\x01\x02\xff\xfe" * 100, []),
+    (b"\x1f\x8b\x08" + b"\0" * 50, ["compressed"]),
+    (b"t,\x1b[31mother\n0,1\n", ["\\e[31mother"]),
+])
+def test_a_table_that_cannot_be_is_refused_and_leaves_nothing(ebb, tmp_path, content, parts):
+    out = tmp_path / "bad.ebb"
+    result = ebb("import", write(tmp_path / "bad.csv", content), "-o", out)
+    assert refused_with(result, "ebb: import: ", *parts)
+    assert "\x1b" not in result.stderr
+    assert not out.exists()
+
+
+def test_import_does_not_replace_what_is_there(ebb, tmp_path, recording):
+    before = recording.read_bytes()
+    result = ebb("import", write(tmp_path / "x.csv", TABLE), "-o", recording)
+    assert refused_with(result, "small.ebb")
+    assert recording.read_bytes() == before
+
+
+def test_import_of_what_is_not_there_names_it(ebb, tmp_path):
+    table = write(tmp_path / "x.csv", TABLE)
+    out = tmp_path / "x.ebb"
+    assert refused_with(ebb("import", tmp_path / "no.csv", "-o", out), "no.csv")
+    assert refused_with(ebb("import", tmp_path, "-o", out), "folder")
+    assert refused_with(ebb("import", table, "-o", tmp_path / "no" / "x.ebb"), "no/x.ebb")
+    assert refused_with(ebb("import", table, "--marks", tmp_path / "no.jsonl", "-o", out), "no.jsonl")
+    assert refused_with(ebb("import", table, "--column", "nope", "-o", out), "nope")
+    assert refused_with(ebb("import", table, "--unit", "furlong", "-o", out), "furlong")
+    assert not out.exists()
+
+
+def test_output_goes_to_the_file_and_replaces_what_was_in_it(ebb, tmp_path, recording):
+    out = write(tmp_path / "out.csv", "old " * 10000)
+    assert exported(ebb, recording, "--csv", "-o", out) == ""
+    assert out.read_text() == exported(ebb, recording, "--csv")
+    assert exported(ebb, recording, "--csv", "-o", "-") == out.read_text()
+    assert exported(ebb, recording, "--csv", "-o", "/dev/stdout") == out.read_text()
+
+
+def test_a_run_folder_is_its_recording(ebb, tmp_path, run_folder):
+    (tmp_path / "latest").symlink_to(run_folder)
+    text = exported(ebb, run_folder / "trace.ebb", "--csv")
+    assert exported(ebb, run_folder, "--csv") == text
+    assert exported(ebb, tmp_path / "latest", "--csv") == text
+
+
+def test_the_recording_itself_is_never_the_output(ebb, tmp_path, run_folder):
+    trace = run_folder / "trace.ebb"
+    link = tmp_path / "link.csv"
+    link.symlink_to(trace)
+    before = trace.read_bytes()
+    for operand in (run_folder, trace, link):
+        for out in (trace, link):
+            assert refused(ebb("export", operand, "--csv", "-o", out),
+                           f"export: --output: {out} is the recording itself; name another file")
+    assert trace.read_bytes() == before
+
+
+def test_an_output_that_cannot_be_written_is_named(ebb, tmp_path, recording):
+    assert refused_with(ebb("export", recording, "--csv", "-o", tmp_path), "Is a directory")
+    assert refused_with(ebb("export", recording, "--csv", "-o", tmp_path / "no" / "x"), "no/x")
+    assert refused_with(ebb("export", recording, "--csv", "-o", "/dev/full"), "No space left")
+    with open("/dev/full", "w") as full:
+        result = ebb("export", recording, "--jsonl", stdout=full)
+    assert result.returncode == 2 and "No space left" in result.stderr
+
+
+def test_without_rights_the_file_is_named(ebb_as_nobody, open_folder):
+    write(open_folder / "x.csv", TABLE).chmod(0o644)
+    assert ebb_as_nobody("import", "x.csv", "-o", "x.ebb").returncode == 0
+    os.chmod(open_folder / "x.ebb", 0)
+    assert refused_with(ebb_as_nobody("export", "x.ebb", "--csv"), "x.ebb", "Permission denied")
+    assert refused_with(ebb_as_nobody("import", "x.csv", "-o", "/proc/x.ebb"), "/proc/x.ebb")
+
+
+@pytest.mark.parametrize("content", [
+    b"",
+    b"t,pid,rss_bytes\n0,1,2\n",
+    b"\x7fELF" + b"\0" * 500,
+    b"PK\x03\x04" + b"\0" * 500,
+    bytes(range(256)) * 64,
+])
+def test_what_is_no_recording_is_said_to_be_none(ebb, tmp_path, content):
+    path = write(tmp_path / "foreign", content)
+    assert refused_with(ebb("export", path, "--csv"), "foreign", "not a recording")
+
+
+def test_what_is_not_there_or_no_file_is_said(ebb, tmp_path):
+    assert refused_with(ebb("export", tmp_path / "no.ebb", "--csv"), "no.ebb")
+    assert refused_with(ebb("export", tmp_path, "--csv"), str(tmp_path))
+    assert refused_with(ebb("export", "/dev/null", "--csv"), "/dev/null")
+
+
+def test_a_recording_cut_anywhere_is_exported_as_far_as_it_goes(ebb, tmp_path, large_recording):
+    whole = large_recording.read_bytes()
+    full = exported(ebb, large_recording, "--csv").splitlines()
+    cut = tmp_path / "cut.ebb"
+    said = 0
+    for size in random.Random(1).sample(range(1, len(whole)), 25) + [len(whole) - 1]:
+        result = ebb("export", write(cut, whole[:size]), "--csv")
+        if result.returncode == 2:
+            assert refused_with(result, "cut.ebb")
+            continue
+        assert result.returncode == 0, result.stderr
+        lines = result.stdout.splitlines()
+        assert lines == full[:len(lines)]
+        assert result.stderr.count("\n") <= 1
+        said += "cut.ebb is damaged; not read: " in result.stderr
+    assert said > 0
+
+
+def test_hostile_bytes_end_in_a_sentence_or_in_what_could_be_read(ebb, tmp_path, large_recording):
+    whole = large_recording.read_bytes()
+    chance = random.Random(2)
+    for i in range(50):
+        data = bytearray(whole)
+        for _ in range(chance.choice([1, 3, 50])):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        bad = write(tmp_path / "bad.ebb", bytes(data))
+        result = ebb("export", bad, "--csv" if i % 2 else "--jsonl")
+        assert result.returncode in (0, 2), result.stderr
+        assert result.stderr.count("\n") <= 1
+        assert not result.stderr or result.stderr.startswith("ebb: export: ")
+
+
+def test_a_reader_that_has_enough_ends_the_export_quietly(large_recording):
+    command = [binary(), "export", str(large_recording), "--csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=environment()) as process:
+        assert process.stdout.readline().startswith(b"t,")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=30) in (-13, 141)
+
+
+def test_a_closed_pipe_is_quiet_where_the_signal_is_ignored(large_recording):
+    read, pipe = os.pipe()
+    os.close(read)
+    result = subprocess.run([binary(), "export", str(large_recording), "--csv"], stdout=pipe,
+                            stderr=subprocess.PIPE, env=environment(), restore_signals=False)
+    os.close(pipe)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_a_file_name_with_escapes_is_shown_harmlessly(ebb, tmp_path):
+    path = write(tmp_path / "a\x1b[31m\nb.ebb", b"nonsense")
+    assert refused_with(ebb("export", path, "--csv"), r"a\e[31m\nb.ebb")

@@ -1,0 +1,236 @@
+"""The project's own scripts: the include table, the set-up without rights, and the counting."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+import run_tests  # noqa: E402
+
+
+def tree_with(folder, files):
+    for name, text in files.items():
+        path = folder / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def check_includes(folder):
+    return subprocess.run([sys.executable, SCRIPTS / "check_includes.py", folder],
+                          capture_output=True, text=True)
+
+
+def test_a_tree_that_keeps_the_table_passes(tmp_path):
+    result = check_includes(tree_with(tmp_path, {
+        "base/err.h": "#include <stdint.h>\n",
+        "proc/sample.h": '#include "base/err.h"\n',
+        "trace/writer.c": '#include "trace/writer.h"\n#include "proc/sample.h"\n',
+        "trace/writer.h": "\n",
+        "heap/table.h": "#include <stddef.h>\n",
+        "profile/read.c": '#include "heap/table.h"\n',
+        "cli/main.c": '#include "version.h"\n#include "trace/writer.h"\n',
+    }))
+    assert (result.stdout, result.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("file, include", [
+    ("base/err.c", '"proc/sample.h"'),
+    ("trace/writer.c", '"proc/tree.h"'),
+    ("profile/read.c", '"heap/hooks.h"'),
+    ("heap/hooks.c", '"base/err.h"'),
+    ("serve/http.c", '"verdict/series.h"'),
+    ("proc/tree.c", '"nowhere/x.h"'),
+    ("proc/tree.c", '"../base/err.h"'),
+    ("proc/tree.c", '"err.h"'),
+    ("verdict/floor.c", "<proc/sample.h>"),
+    ("newfolder/x.c", "<stdio.h>"),
+])
+def test_a_forbidden_include_is_named_with_file_and_line(tmp_path, file, include):
+    result = check_includes(tree_with(tmp_path, {
+        "proc/sample.h": "\n",
+        file: f"/* One sentence. */\n#  include {include}\n",
+    }))
+    line = 1 if file.startswith("newfolder") else 2
+    assert result.returncode == 1
+    assert result.stdout.startswith(f"src/{file}:{line}: ")
+
+
+def test_a_tree_without_sources_does_not_pass(tmp_path):
+    assert check_includes(tmp_path).returncode == 1
+
+
+def test_the_table_names_every_folder_of_src():
+    table = {line.split(":")[0] for line in (SCRIPTS / "include_table.txt").read_text().splitlines()
+             if line and not line.startswith("#")}
+    assert {folder.name for folder in (ROOT / "src").iterdir() if folder.is_dir()} <= table
+
+
+def fake_path(folder, **programs):
+    """A PATH with the few programs set-up needs to look around, and these stand-ins."""
+    folder.mkdir()
+    for name, script in programs.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    for name in ("env", "mktemp", "rm", "cp", "mv", "grep", "tail"):
+        (folder / name).symlink_to(f"/usr/bin/{name}")
+    return folder
+
+
+def setup(path, group="build"):
+    return subprocess.run(["/bin/bash", SCRIPTS / "setup.sh", group], capture_output=True, text=True,
+                          env={"PATH": str(path)}, timeout=60)
+
+
+def is_debian_like():
+    text = pathlib.Path("/etc/os-release").read_text()
+    return "debian" in text or "ubuntu" in text
+
+
+debian_only = pytest.mark.skipif(not is_debian_like(), reason="another distribution")
+
+
+@debian_only
+def test_without_rights_setup_prints_the_one_line_to_run(tmp_path):
+    result = setup(fake_path(tmp_path / "bin", id="echo 1000", sudo="exit 1", apt_get="exit 99"))
+    lines = result.stdout.splitlines()
+    assert (result.returncode, result.stderr, len(lines)) == (1, "", 1)
+    assert lines[0].startswith("sudo apt-get install -y ")
+    assert {"gcc", "cmake", "ninja-build", "libjansson-dev"} <= set(lines[0].split())
+
+
+@debian_only
+def test_without_sudo_at_all_the_line_is_the_same(tmp_path):
+    result = setup(fake_path(tmp_path / "bin", id="echo 1000", apt_get="exit 99"), "test")
+    assert result.returncode == 1
+    assert result.stdout.startswith("sudo apt-get install -y ")
+    assert "libcmocka-dev" in result.stdout.split()
+
+
+@debian_only
+@pytest.mark.parametrize("apt_says, sentence", [
+    ("E: Could not get lock /var/lib/dpkg/lock-frontend.", "holds the package manager's lock"),
+    ("Err:1 Temporary failure resolving 'archive'", "cannot be reached"),
+    ("E: Unable to locate package gcc", "could not install: gcc"),
+])
+def test_when_apt_fails_setup_says_why_in_one_sentence(tmp_path, apt_says, sentence):
+    result = setup(fake_path(tmp_path / "bin", id="echo 0", apt_get=f'echo "{apt_says}"; exit 100'))
+    assert result.returncode == 1
+    assert sentence in result.stderr.splitlines()[-1]
+
+
+@debian_only
+def test_packages_are_installed_without_a_prompt(tmp_path):
+    log = tmp_path / "log"
+    path = fake_path(tmp_path / "bin", id="echo 0", apt_get=f'echo "$DEBIAN_FRONTEND $*" >>{log}')
+    result = setup(path)
+    assert "setup: installing gcc" in result.stdout
+    last = log.read_text().splitlines()[-1].split()
+    assert last[0] == "noninteractive"
+    assert {"-y", "install", "--no-install-recommends", "cmake"} <= set(last)
+    assert "not usable" in result.stderr  # the stand-in installed nothing, and set-up saw it
+
+
+def test_an_unknown_group_is_refused_by_name():
+    result = setup("/usr/bin:/bin", "everything")
+    assert result.returncode == 1
+    assert "everything" in result.stderr
+
+
+GREEN = """[==========] Running 2 test(s).
+[ RUN      ] a
+[       OK ] a
+[ RUN      ] b
+[       OK ] b
+[==========] 2 test(s) run.
+[  PASSED  ] 2 test(s).
+"""
+RED = """[==========] Running 2 test(s).
+[ RUN      ] a
+[       OK ] a
+[ RUN      ] b
+[  ERROR   ] --- 0x1 != 0x2
+[  FAILED  ] b
+[==========] 2 test(s) run.
+[  PASSED  ] 1 test(s).
+[  FAILED  ] 1 test(s), listed below:
+[  FAILED  ] b
+
+ 1 FAILED TEST(S)
+"""
+SKIPPED = """[==========] Running 2 test(s).
+[ RUN      ] a
+[       OK ] a
+[ RUN      ] b
+[  SKIPPED ] b
+[==========] 2 test(s) run.
+[  PASSED  ] 1 test(s).
+[  SKIPPED ] 1 test(s), listed below:
+[  SKIPPED ] b
+"""
+NAMED_GROUP = """[==========] tests: Running 1 test(s).
+[ RUN      ] a
+[       OK ] a
+[==========] tests: 1 test(s) run.
+[  PASSED  ] 1 test(s).
+"""
+CUT = "\n".join(GREEN.splitlines()[:4])
+
+
+@pytest.mark.parametrize("status, output, expected", [
+    ("run", GREEN, (2, 0, 0)),
+    ("run", GREEN + GREEN, (4, 0, 0)),
+    ("run", NAMED_GROUP, (1, 0, 0)),
+    ("fail", RED, (1, 1, 0)),
+    ("run", RED, (1, 1, 0)),
+    ("run", SKIPPED, (1, 0, 1)),
+    ("fail", CUT, (1, 1, 0)),
+    ("run", CUT, (1, 1, 0)),
+    ("fail", GREEN + "ERROR: LeakSanitizer: detected memory leaks", (2, 1, 0)),
+    ("run", "....\n4 passed in 0.02s\n", (4, 0, 0)),
+    ("run", "==== 4 passed, 2 skipped, 1 xfailed in 61.02s (0:01:01) ====\n", (4, 0, 3)),
+    ("fail", "1 failed, 2 passed, 1 error in 0.10s\n", (2, 2, 0)),
+    ("fail", "..", (0, 1, 0)),
+    ("fail", "", (0, 1, 0)),
+    ("notrun", "", (0, 1, 0)),
+    ("run", "", (1, 0, 0)),
+])
+def test_the_counts_are_of_single_tests(status, output, expected):
+    counts = run_tests.count_entry(status, output)
+    assert (counts.passed, counts.failed, counts.skipped) == expected
+
+
+def test_the_reason_of_a_silent_failure_comes_from_the_end_of_the_log():
+    log = ("The following tests FAILED:\n\t  1 - a.slow (Timeout)\n"
+           "\t 12 - a.abort (Subprocess aborted)\nErrors while running CTest\n")
+    assert run_tests.failure_reasons(log) == {"a.slow": "Timeout", "a.abort": "Subprocess aborted"}
+
+
+def write_junit(path, *entries):
+    cases = "".join(f'<testcase name="t{i}" status="{status}"><system-out>{output}</system-out></testcase>'
+                    for i, (status, output) in enumerate(entries))
+    path.write_text(f"<testsuite>{cases}</testsuite>")
+    return subprocess.run([sys.executable, SCRIPTS / "run_tests.py", "--count", path],
+                          capture_output=True, text=True)
+
+
+def test_a_green_run_ends_with_its_counts_alone_on_a_line(tmp_path):
+    result = write_junit(tmp_path / "j.xml", ("run", GREEN), ("run", "3 passed in 0.01s"))
+    assert (result.stdout, result.returncode) == ("5 passed, 0 failed\n", 0)
+
+
+def test_a_failing_entry_is_shown_and_fails_the_run(tmp_path):
+    result = write_junit(tmp_path / "j.xml", ("run", GREEN), ("fail", RED))
+    assert result.returncode == 1
+    assert "0x1 != 0x2" in result.stdout
+    assert result.stdout.splitlines()[-1] == "3 passed, 1 failed"
+
+
+def test_a_run_of_nothing_fails(tmp_path):
+    result = write_junit(tmp_path / "j.xml")
+    assert (result.stdout, result.returncode) == ("0 passed, 0 failed\n", 1)

@@ -1,0 +1,286 @@
+/* Files read and replaced whole, in a folder of their own. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/io.h"
+
+/* A fresh folder, which is also the working directory; its path for the rm afterwards. */
+struct folder {
+    char path[64];
+    int fd;
+};
+
+static int setup(void **state)
+{
+    static struct folder f;
+    strcpy(f.path, "/tmp/ebb-test-io.XXXXXX");
+    if (!mkdtemp(f.path) || chdir(f.path) < 0)
+        return -1;
+    f.fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *state = &f;
+    return f.fd < 0 ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+    struct folder *f = *state;
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf '%s'", f->path);
+    close(f->fd);
+    return chdir("/") < 0 || system(command) != 0 ? -1 : 0;
+}
+
+static void make_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    assert_true(fd >= 0);
+    assert_int_equal(io_write_all(fd, text, strlen(text)), 0);
+    close(fd);
+}
+
+static void file_holds(int dirfd, const char *path, const char *want)
+{
+    struct buf b = {0};
+    assert_int_equal(io_read_all(dirfd, path, 1 << 20, &b), 0);
+    assert_string_equal(buf_str(&b), want);
+    buf_fini(&b);
+}
+
+static int entries(const char *path)
+{
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    int n = 0;
+    for (struct dirent *e; (e = readdir(d));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    closedir(d);
+    return n;
+}
+
+static void a_small_file_is_read_and_ended(void **state)
+{
+    struct folder *f = *state;
+    make_file("a", "hello");
+    char buf[6];
+    memset(buf, 'G', sizeof(buf));
+    assert_int_equal(io_read_small(f->fd, "a", buf, sizeof(buf)), 5);
+    assert_string_equal(buf, "hello");
+    int fd = open("a", O_RDONLY | O_CLOEXEC);
+    for (int i = 0; i < 2; i++) { /* from the start each time */
+        memset(buf, 'G', sizeof(buf));
+        assert_int_equal(io_pread_small(fd, buf, sizeof(buf)), 5);
+        assert_string_equal(buf, "hello");
+    }
+    close(fd);
+}
+
+static void a_longer_file_is_cut(void **state)
+{
+    struct folder *f = *state;
+    make_file("a", "hello");
+    char buf[4] = "GGG";
+    assert_int_equal(io_read_small(f->fd, "a", buf, 3), 2);
+    assert_memory_equal(buf, "he\0", 4);
+    int fd = open("a", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(io_pread_small(fd, buf, 4), 3);
+    assert_string_equal(buf, "hel");
+    close(fd);
+    assert_int_equal(io_read_small(f->fd, "a", buf, 0), -EINVAL);
+}
+
+static void a_missing_file_says_so(void **state)
+{
+    struct folder *f = *state;
+    char buf[8];
+    struct buf b = {0};
+    assert_int_equal(io_read_small(f->fd, "none", buf, sizeof(buf)), -ENOENT);
+    assert_int_equal(io_read_all(f->fd, "none", 10, &b), -ENOENT);
+    assert_int_equal(io_read_all(f->fd, ".", 10, &b), -EISDIR);
+    assert_int_equal(io_pread_small(-1, buf, sizeof(buf)), -EBADF);
+    buf_fini(&b);
+}
+
+static void a_file_of_exactly_the_most_is_read_and_one_byte_more_is_refused(void **state)
+{
+    struct folder *f = *state;
+    make_file("a", "12345");
+    struct buf b = {0};
+    buf_add_str(&b, "before:");
+    assert_int_equal(io_read_all(f->fd, "a", 4, &b), -EFBIG);
+    assert_string_equal(buf_str(&b), "before:");
+    assert_int_equal(io_read_all(f->fd, "a", 5, &b), 0);
+    assert_string_equal(buf_str(&b), "before:12345");
+    assert_int_equal(io_read_all(f->fd, "a", SIZE_MAX, &b), 0);
+    assert_string_equal(buf_str(&b), "before:1234512345");
+    make_file("empty", "");
+    assert_int_equal(io_read_all(f->fd, "empty", 0, &b), 0);
+    buf_fini(&b);
+}
+
+static void *drain(void *arg)
+{
+    struct buf *got = arg;
+    int fd = *(int *)(void *)got->data;
+    char chunk[1000];
+    got->len = 0;
+    for (ssize_t n; (n = read(fd, chunk, sizeof(chunk))) > 0;)
+        got->len += (size_t)n;
+    return NULL;
+}
+
+static void a_write_larger_than_a_pipe_arrives_whole(void **state)
+{
+    (void)state;
+    int p[2];
+    assert_int_equal(pipe(p), 0);
+    struct buf got = {0};
+    buf_add(&got, &p[0], sizeof(p[0]));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, drain, &got), 0);
+    const size_t len = 3 << 20;
+    char *data = calloc(1, len);
+    assert_int_equal(io_write_all(p[1], data, len), 0);
+    close(p[1]);
+    pthread_join(thread, NULL);
+    assert_int_equal(got.len, len);
+    close(p[0]);
+    free(data);
+    buf_fini(&got);
+}
+
+static void a_full_pipe_that_does_not_block_is_an_error_not_a_spin(void **state)
+{
+    (void)state;
+    int p[2];
+    assert_int_equal(pipe2(p, O_NONBLOCK), 0);
+    char *data = calloc(1, 3 << 20);
+    assert_int_equal(io_write_all(p[1], data, 3 << 20), -EAGAIN);
+    free(data);
+    close(p[0]);
+    close(p[1]);
+}
+
+static void a_replaced_file_holds_the_new_and_leaves_nothing_behind(void **state)
+{
+    struct folder *f = *state;
+    assert_int_equal(io_replace_file(f->fd, "run.json", "one", 3), 0);
+    file_holds(f->fd, "run.json", "one");
+    assert_int_equal(io_replace_file(f->fd, "run.json", "second", 6), 0);
+    file_holds(f->fd, "run.json", "second");
+    assert_int_equal(io_replace_file(AT_FDCWD, "run.json", "", 0), 0);
+    file_holds(f->fd, "run.json", "");
+    assert_int_equal(entries("."), 1);
+}
+
+static void a_replaced_file_has_the_mode_of_any_new_file(void **state)
+{
+    struct folder *f = *state;
+    mode_t before = umask(027);
+    assert_int_equal(io_replace_file(f->fd, "a", "x", 1), 0);
+    umask(before);
+    struct stat st;
+    assert_int_equal(stat("a", &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+}
+
+static void a_file_in_a_folder_below_is_replaced_there(void **state)
+{
+    struct folder *f = *state;
+    assert_int_equal(mkdir("sub", 0777), 0);
+    assert_int_equal(io_replace_file(f->fd, "sub/a", "x", 1), 0);
+    file_holds(f->fd, "sub/a", "x");
+    char absolute[128];
+    snprintf(absolute, sizeof(absolute), "%s/sub/b", f->path);
+    assert_int_equal(io_replace_file(f->fd, absolute, "y", 1), 0);
+    file_holds(f->fd, "sub/b", "y");
+    assert_int_equal(entries("sub"), 2);
+    assert_int_equal(entries("."), 1);
+}
+
+static void a_leftover_of_a_crash_with_our_pid_does_not_stop_us(void **state)
+{
+    struct folder *f = *state;
+    char stale[64];
+    snprintf(stale, sizeof(stale), ".a.tmp.%d", (int)getpid());
+    assert_int_equal(symlink("/nowhere/else", stale), 0); /* nor is it followed */
+    assert_int_equal(io_replace_file(f->fd, "a", "x", 1), 0);
+    file_holds(f->fd, "a", "x");
+}
+
+static void a_replacement_that_fails_cleans_up(void **state)
+{
+    struct folder *f = *state;
+    assert_int_equal(mkdir("a", 0777), 0); /* a file cannot be renamed over a folder */
+    assert_int_equal(io_replace_file(f->fd, "a", "x", 1), -EISDIR);
+    assert_int_equal(entries("."), 1);
+    assert_int_equal(io_replace_file(f->fd, "none/a", "x", 1), -ENOENT);
+    assert_int_equal(io_replace_file(f->fd, "a/", "x", 1), -EISDIR);
+}
+
+static void folders_are_made_with_their_parents(void **state)
+{
+    (void)state;
+    struct stat st;
+    assert_int_equal(io_mkdir_parents("a/b//c/"), 0);
+    assert_int_equal(stat("a/b/c", &st), 0);
+    assert_int_equal(io_mkdir_parents("a/b/c"), 0);
+    assert_int_equal(io_mkdir_parents("a/b/d"), 0);
+    assert_int_equal(io_mkdir_parents("/"), 0);
+    assert_int_equal(io_mkdir_parents("."), 0);
+    assert_int_equal(io_mkdir_parents(""), -ENOENT);
+}
+
+static void a_file_in_the_way_of_a_folder_is_an_error(void **state)
+{
+    (void)state;
+    make_file("f", "");
+    assert_int_equal(io_mkdir_parents("f"), -ENOTDIR);
+    assert_int_equal(io_mkdir_parents("f/g"), -ENOTDIR);
+}
+
+static void a_link_to_a_folder_is_a_folder(void **state)
+{
+    (void)state;
+    struct stat st;
+    assert_int_equal(mkdir("real", 0777), 0);
+    assert_int_equal(symlink("real", "link"), 0);
+    assert_int_equal(io_mkdir_parents("link/below"), 0);
+    assert_int_equal(stat("real/below", &st), 0);
+}
+
+#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_A_FOLDER(a_small_file_is_read_and_ended),
+        IN_A_FOLDER(a_longer_file_is_cut),
+        IN_A_FOLDER(a_missing_file_says_so),
+        IN_A_FOLDER(a_file_of_exactly_the_most_is_read_and_one_byte_more_is_refused),
+        cmocka_unit_test(a_write_larger_than_a_pipe_arrives_whole),
+        cmocka_unit_test(a_full_pipe_that_does_not_block_is_an_error_not_a_spin),
+        IN_A_FOLDER(a_replaced_file_holds_the_new_and_leaves_nothing_behind),
+        IN_A_FOLDER(a_replaced_file_has_the_mode_of_any_new_file),
+        IN_A_FOLDER(a_file_in_a_folder_below_is_replaced_there),
+        IN_A_FOLDER(a_leftover_of_a_crash_with_our_pid_does_not_stop_us),
+        IN_A_FOLDER(a_replacement_that_fails_cleans_up),
+        IN_A_FOLDER(folders_are_made_with_their_parents),
+        IN_A_FOLDER(a_file_in_the_way_of_a_folder_is_an_error),
+        IN_A_FOLDER(a_link_to_a_folder_is_a_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,556 @@
+/* The event loop: what fires, what must not fire any more, and signals given back. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+
+enum { LONG_MS = 20000 }; /* only a broken loop ever waits this long */
+
+static struct loop *loop;
+
+static int setup(void **state)
+{
+    (void)state;
+    return loop_new(&loop);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    loop_free(loop);
+    loop = NULL;
+    return 0;
+}
+
+/* What a callback is to do, and what it has seen. */
+struct seen {
+    int calls;
+    uint32_t events;
+    uint64_t now_ns;
+    uint64_t missed;
+    uint64_t ticks; /* calls + all missed */
+    int signo;
+    int32_t value;
+    struct loop_source **victims; /* removed when called; ends in NULL */
+    bool should_stop;
+    bool should_nest;
+};
+
+static void react(struct seen *s)
+{
+    s->calls++;
+    for (struct loop_source **v = s->victims; v && *v; v++)
+        loop_remove(*v);
+    s->victims = NULL;
+    if (s->should_stop)
+        loop_stop(loop);
+    if (s->should_nest) {
+        s->should_nest = false;
+        assert_int_equal(loop_once(loop, 0), 0);
+    }
+}
+
+static void on_fd(void *user, int fd, uint32_t events)
+{
+    struct seen *s = user;
+    char byte;
+    if (events & EPOLLIN)
+        assert_int_equal(read(fd, &byte, 1), 1);
+    s->events = events;
+    react(s);
+}
+
+static void on_fd_without_reading(void *user, int fd, uint32_t events)
+{
+    struct seen *s = user;
+    (void)fd;
+    s->events = events;
+    react(s);
+}
+
+static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct seen *s = user;
+    s->now_ns = now_ns;
+    s->missed = missed;
+    s->ticks += 1 + missed;
+    react(s);
+}
+
+static void on_signal(void *user, const struct signalfd_siginfo *info)
+{
+    struct seen *s = user;
+    s->signo = (int)info->ssi_signo;
+    s->value = info->ssi_int;
+    react(s);
+}
+
+static void run_until(const int *calls, int want)
+{
+    uint64_t limit = clock_mono_ns() + LONG_MS * NS_PER_MS;
+    while (*calls < want && clock_mono_ns() < limit)
+        assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_true(*calls >= want);
+}
+
+static void sleep_ms(uint64_t ms)
+{
+    struct timespec ts = {0, (long)(ms * NS_PER_MS)};
+    while (nanosleep(&ts, &ts) < 0)
+        ;
+}
+
+static void a_round_in_which_nothing_happens_is_no_error(void **state)
+{
+    (void)state;
+    assert_int_equal(loop_once(loop, 0), 0);
+    assert_int_equal(loop_once(loop, 1), 0);
+    loop_free(NULL);
+    loop_remove(NULL);
+}
+
+static void a_readable_fd_is_told_and_a_removed_one_is_not(void **state)
+{
+    (void)state;
+    int p[2];
+    struct seen s = {0};
+    struct loop_source *source;
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(loop_add_fd(loop, p[0], EPOLLIN, on_fd, &s, &source), 0);
+    assert_int_equal(loop_once(loop, 0), 0);
+    assert_int_equal(s.calls, 0);
+    assert_int_equal(write(p[1], "ab", 2), 2);
+    run_until(&s.calls, 1);
+    assert_int_equal(s.events, EPOLLIN);
+    loop_remove(source);
+    assert_int_equal(loop_once(loop, 0), 0);
+    assert_int_equal(s.calls, 1);
+    assert_int_equal(fcntl(p[0], F_GETFD), 0); /* the loop did not close it */
+    close(p[0]);
+    close(p[1]);
+}
+
+static void a_hang_up_is_passed_on_unasked(void **state)
+{
+    (void)state;
+    int p[2];
+    struct seen s = {0};
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(loop_add_fd(loop, p[0], 0, on_fd_without_reading, &s, NULL), 0);
+    close(p[1]);
+    run_until(&s.calls, 1);
+    assert_int_equal(s.events, EPOLLHUP);
+    loop_free(loop);
+    assert_int_equal(loop_new(&loop), 0);
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(loop_add_fd(loop, p[1], 0, on_fd_without_reading, &s, NULL), 0);
+    close(p[0]);
+    run_until(&s.calls, 2);
+    assert_true(s.events & EPOLLERR);
+    close(p[1]);
+}
+
+static void what_epoll_refuses_is_passed_on(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ebb-test-loop.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    unlink(path);
+    struct seen s = {0};
+    struct loop_source *source = (struct loop_source *)&s;
+    assert_int_equal(loop_add_fd(loop, fd, EPOLLIN, on_fd, &s, &source), -EPERM);
+    assert_int_equal(loop_add_fd(loop, -1, EPOLLIN, on_fd, &s, &source), -EBADF);
+    assert_ptr_equal(source, &s);
+    close(fd);
+}
+
+/* Two pipes that are both readable, so that both events come in one batch. */
+struct two {
+    int a[2], b[2];
+    struct seen seen_a, seen_b;
+    struct loop_source *source_a, *source_b;
+};
+
+static void two_open(struct two *t)
+{
+    memset(t, 0, sizeof(*t));
+    assert_int_equal(pipe(t->a), 0);
+    assert_int_equal(pipe(t->b), 0);
+    assert_int_equal(loop_add_fd(loop, t->a[0], EPOLLIN, on_fd, &t->seen_a, &t->source_a), 0);
+    assert_int_equal(loop_add_fd(loop, t->b[0], EPOLLIN, on_fd, &t->seen_b, &t->source_b), 0);
+    assert_int_equal(write(t->a[1], "aa", 2), 2);
+    assert_int_equal(write(t->b[1], "bb", 2), 2);
+}
+
+static void two_close(struct two *t)
+{
+    close(t->a[0]);
+    close(t->a[1]);
+    close(t->b[0]);
+    close(t->b[1]);
+}
+
+static void a_source_removed_while_its_event_is_pending_is_not_called(void **state)
+{
+    (void)state;
+    struct two t;
+    two_open(&t);
+    struct loop_source *other_of_a[] = {t.source_b, NULL}, *other_of_b[] = {t.source_a, NULL};
+    t.seen_a.victims = other_of_a;
+    t.seen_b.victims = other_of_b;
+    assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_int_equal(t.seen_a.calls + t.seen_b.calls, 1);
+    assert_int_equal(loop_once(loop, LONG_MS), 0); /* the survivor has one byte left */
+    assert_int_equal(t.seen_a.calls + t.seen_b.calls, 2);
+    assert_true(t.seen_a.calls == 0 || t.seen_b.calls == 0);
+    two_close(&t);
+}
+
+static void a_callback_may_remove_every_source_its_own_included(void **state)
+{
+    (void)state;
+    struct two t;
+    two_open(&t);
+    struct loop_source *all[] = {t.source_a, t.source_b, t.source_a, NULL}; /* one even twice */
+    t.seen_a.victims = all;
+    t.seen_b.victims = all;
+    assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_int_equal(loop_once(loop, 0), 0);
+    assert_int_equal(t.seen_a.calls + t.seen_b.calls, 1);
+    two_close(&t);
+}
+
+static void a_round_inside_a_callback_does_not_free_what_the_outer_one_needs(void **state)
+{
+    (void)state;
+    struct two t;
+    two_open(&t);
+    struct loop_source *all[] = {t.source_a, t.source_b, NULL};
+    t.seen_a.victims = all;
+    t.seen_b.victims = all;
+    t.seen_a.should_nest = t.seen_b.should_nest = true;
+    assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_int_equal(t.seen_a.calls + t.seen_b.calls, 1);
+    two_close(&t);
+}
+
+static struct two *changing;
+
+static void stop_asking(void *user, int fd, uint32_t events)
+{
+    struct two *t = changing;
+    (void)fd;
+    (void)events;
+    react(user);
+    assert_int_equal(loop_change_fd(t->source_a, 0), 0);
+    assert_int_equal(loop_change_fd(t->source_b, 0), 0);
+}
+
+static void an_event_no_longer_asked_for_is_not_told(void **state)
+{
+    (void)state;
+    struct two t;
+    two_open(&t);
+    loop_remove(t.source_a);
+    loop_remove(t.source_b);
+    assert_int_equal(loop_add_fd(loop, t.a[0], EPOLLIN, stop_asking, &t.seen_a, &t.source_a), 0);
+    assert_int_equal(loop_add_fd(loop, t.b[0], EPOLLIN, stop_asking, &t.seen_b, &t.source_b), 0);
+    changing = &t;
+    assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_int_equal(loop_once(loop, 0), 0);
+    assert_int_equal(t.seen_a.calls + t.seen_b.calls, 1);
+    assert_int_equal(loop_change_fd(t.source_a, EPOLLIN), 0);
+    assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_int_equal(t.seen_a.calls + t.seen_b.calls, 2);
+    two_close(&t);
+}
+
+static void a_timer_fires_once_and_not_before_its_time(void **state)
+{
+    (void)state;
+    struct seen s = {0};
+    uint64_t at = clock_mono_ns() + 20 * NS_PER_MS;
+    assert_int_equal(loop_add_timer(loop, at, 0, on_timer, &s, NULL), 0);
+    run_until(&s.calls, 1);
+    assert_true(s.now_ns >= at);
+    assert_int_equal(s.missed, 0);
+    assert_int_equal(loop_once(loop, 20), 0);
+    assert_int_equal(s.calls, 1);
+}
+
+static void a_time_in_the_past_means_at_once(void **state)
+{
+    (void)state;
+    struct seen zero = {0}, past = {0};
+    assert_int_equal(loop_add_timer(loop, 0, 0, on_timer, &zero, NULL), 0);
+    run_until(&zero.calls, 1);
+    const uint64_t period = 100 * NS_PER_MS;
+    uint64_t first = clock_mono_ns() > 200 * period ? clock_mono_ns() - 200 * period : 0;
+    assert_int_equal(loop_add_timer(loop, first, period, on_timer, &past, NULL), 0);
+    run_until(&past.calls, 1);
+    /* periods before the timer was there were not slept over; a slow machine may miss a few */
+    assert_true(past.missed < 100);
+}
+
+static void periods_slept_over_are_counted_on_a_grid_that_does_not_move(void **state)
+{
+    (void)state;
+    const uint64_t period = 10 * NS_PER_MS;
+    struct seen s = {0};
+    uint64_t first = clock_mono_ns() + period;
+    assert_int_equal(loop_add_timer(loop, first, period, on_timer, &s, NULL), 0);
+    for (int i = 1; i <= 4; i++) {
+        sleep_ms(35);
+        uint64_t before = clock_mono_ns();
+        run_until(&s.calls, s.calls + 1);
+        /* as many ticks as grid points: not fewer than before the call, not more than at it */
+        assert_true(s.ticks >= (before - first) / period + 1);
+        assert_true(s.ticks <= (s.now_ns - first) / period + 1);
+        assert_true(i > 1 || s.missed >= 1);
+    }
+}
+
+static void a_disarmed_timer_is_silent_until_it_is_set_again(void **state)
+{
+    (void)state;
+    struct seen s = {0};
+    struct loop_source *timer;
+    assert_int_equal(loop_add_timer(loop, 0, NS_PER_MS, on_timer, &s, &timer), 0);
+    run_until(&s.calls, 2);
+    sleep_ms(5); /* an expiry is pending now */
+    loop_disarm_timer(timer);
+    int calls = s.calls;
+    assert_int_equal(loop_once(loop, 20), 0);
+    assert_int_equal(s.calls, calls);
+    assert_int_equal(loop_set_timer(timer, clock_mono_ns() + NS_PER_MS, 0), 0);
+    run_until(&s.calls, calls + 1);
+    loop_remove(timer);
+}
+
+static void a_timer_removed_by_another_in_the_same_round_is_not_called(void **state)
+{
+    (void)state;
+    struct seen a = {0}, b = {0};
+    struct loop_source *timer_a, *timer_b;
+    assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &a, &timer_a), 0);
+    assert_int_equal(loop_add_timer(loop, 1, 0, on_timer, &b, &timer_b), 0);
+    sleep_ms(2); /* both have expired: one batch */
+    struct loop_source *both[] = {timer_a, timer_b, NULL};
+    a.victims = b.victims = both;
+    assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_int_equal(loop_once(loop, 0), 0);
+    assert_int_equal(a.calls + b.calls, 1);
+}
+
+static bool is_blocked(int signo)
+{
+    sigset_t now;
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    return sigismember(&now, signo) == 1;
+}
+
+static void a_signal_is_delivered_with_who_sent_it(void **state)
+{
+    (void)state;
+    struct seen s = {0};
+    assert_int_equal(loop_add_signal(loop, SIGUSR1, on_signal, &s, NULL), 0);
+    union sigval v = {.sival_int = 42};
+    assert_int_equal(sigqueue(getpid(), SIGUSR1, v), 0);
+    run_until(&s.calls, 1);
+    assert_int_equal(s.signo, SIGUSR1);
+    assert_int_equal(s.value, 42);
+}
+
+static void each_signal_reaches_its_own_source_only(void **state)
+{
+    (void)state;
+    struct seen one = {0}, two = {0}, also_two = {0};
+    assert_int_equal(loop_add_signal(loop, SIGUSR1, on_signal, &one, NULL), 0);
+    assert_int_equal(loop_add_signal(loop, SIGUSR2, on_signal, &two, NULL), 0);
+    assert_int_equal(loop_add_signal(loop, SIGUSR2, on_signal, &also_two, NULL), 0);
+    raise(SIGUSR2);
+    run_until(&two.calls, 1);
+    assert_int_equal(also_two.calls, 1);
+    assert_int_equal(one.calls, 0);
+}
+
+static void a_signal_source_removed_by_another_is_not_called(void **state)
+{
+    (void)state;
+    struct seen a = {0}, b = {0};
+    struct loop_source *source_a, *source_b;
+    assert_int_equal(loop_add_signal(loop, SIGUSR1, on_signal, &a, &source_a), 0);
+    assert_int_equal(loop_add_signal(loop, SIGUSR1, on_signal, &b, &source_b), 0);
+    struct loop_source *both[] = {source_a, source_b, NULL};
+    a.victims = b.victims = both;
+    raise(SIGUSR1);
+    assert_int_equal(loop_once(loop, LONG_MS), 0);
+    assert_int_equal(a.calls + b.calls, 1);
+    assert_false(is_blocked(SIGUSR1));
+}
+
+static void a_signal_keeps_coming_while_one_source_is_left(void **state)
+{
+    (void)state;
+    struct seen a = {0}, b = {0};
+    struct loop_source *source_a;
+    assert_int_equal(loop_add_signal(loop, SIGUSR1, on_signal, &a, &source_a), 0);
+    assert_int_equal(loop_add_signal(loop, SIGUSR1, on_signal, &b, NULL), 0);
+    loop_remove(source_a);
+    assert_true(is_blocked(SIGUSR1));
+    raise(SIGUSR1);
+    run_until(&b.calls, 1);
+    assert_int_equal(a.calls, 0);
+}
+
+static void the_signal_mask_goes_back_to_what_it_was(void **state)
+{
+    (void)state;
+    sigset_t mine, before, original;
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &mine, &before);
+    struct loop *other;
+    struct seen s = {0};
+    struct loop_source *usr2;
+    assert_int_equal(loop_new(&other), 0);
+    assert_int_equal(loop_add_signal(other, SIGUSR1, on_signal, &s, NULL), 0);
+    assert_int_equal(loop_add_signal(other, SIGUSR2, on_signal, &s, &usr2), 0);
+    assert_true(is_blocked(SIGUSR1));
+    loop_original_mask(other, &original);
+    assert_int_equal(sigismember(&original, SIGUSR1), 0);
+    assert_int_equal(sigismember(&original, SIGUSR2), 1);
+    loop_remove(usr2);
+    assert_true(is_blocked(SIGUSR2)); /* it was before us */
+    loop_free(other);
+    assert_false(is_blocked(SIGUSR1));
+    assert_true(is_blocked(SIGUSR2));
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void masks_are_equal(const sigset_t *a, const sigset_t *b)
+{
+    for (int signo = 1; signo < NSIG; signo++)
+        assert_int_equal(sigismember(a, signo), sigismember(b, signo));
+}
+
+static void a_signal_that_cannot_be_caught_is_refused(void **state)
+{
+    (void)state;
+    struct seen s = {0};
+    sigset_t before, after;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(loop_add_signal(loop, SIGKILL, on_signal, &s, NULL), -EINVAL);
+    assert_int_equal(loop_add_signal(loop, 0, on_signal, &s, NULL), -EINVAL);
+    assert_int_equal(loop_add_signal(loop, 9999, on_signal, &s, NULL), -EINVAL);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    masks_are_equal(&before, &after);
+    loop_original_mask(loop, &after);
+    masks_are_equal(&before, &after);
+}
+
+static void the_end_of_a_child_wakes_the_loop(void **state)
+{
+    (void)state;
+    struct seen s = {.should_stop = true};
+    assert_int_equal(loop_add_signal(loop, SIGCHLD, on_signal, &s, NULL), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(3);
+    assert_int_equal(loop_run(loop), 0);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), 3);
+}
+
+static void run_ends_at_stop_and_can_begin_again(void **state)
+{
+    (void)state;
+    struct seen s = {.should_stop = true};
+    assert_int_equal(loop_add_timer(loop, 0, NS_PER_MS, on_timer, &s, NULL), 0);
+    assert_int_equal(loop_run(loop), 0);
+    assert_int_equal(s.calls, 1);
+    assert_int_equal(loop_run(loop), 0);
+    assert_int_equal(s.calls, 2);
+    loop_stop(loop);
+    assert_int_equal(loop_run(loop), 0); /* stopped before it began */
+    assert_int_equal(s.calls, 2);
+}
+
+static int alarm_pipe[2];
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int signo)
+{
+    (void)signo;
+    if (++alarms == 3 && write(alarm_pipe[1], "x", 1) != 1)
+        abort();
+}
+
+static void an_interrupted_wait_is_not_the_end_of_the_loop(void **state)
+{
+    (void)state;
+    struct seen s = {.should_stop = true};
+    struct sigaction old, handler = {.sa_handler = on_alarm};
+    alarms = 0;
+    assert_int_equal(pipe(alarm_pipe), 0);
+    assert_int_equal(loop_add_fd(loop, alarm_pipe[0], EPOLLIN, on_fd, &s, NULL), 0);
+    sigaction(SIGALRM, &handler, &old);
+    struct itimerval every = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &every, NULL);
+    int r = loop_run(loop);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    assert_int_equal(r, 0);
+    assert_int_equal(s.calls, 1);
+    close(alarm_pipe[0]);
+    close(alarm_pipe[1]);
+}
+
+#define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_LOOP(a_round_in_which_nothing_happens_is_no_error),
+        WITH_LOOP(a_readable_fd_is_told_and_a_removed_one_is_not),
+        WITH_LOOP(a_hang_up_is_passed_on_unasked),
+        WITH_LOOP(what_epoll_refuses_is_passed_on),
+        WITH_LOOP(a_source_removed_while_its_event_is_pending_is_not_called),
+        WITH_LOOP(a_callback_may_remove_every_source_its_own_included),
+        WITH_LOOP(a_round_inside_a_callback_does_not_free_what_the_outer_one_needs),
+        WITH_LOOP(an_event_no_longer_asked_for_is_not_told),
+        WITH_LOOP(a_timer_fires_once_and_not_before_its_time),
+        WITH_LOOP(a_time_in_the_past_means_at_once),
+        WITH_LOOP(periods_slept_over_are_counted_on_a_grid_that_does_not_move),
+        WITH_LOOP(a_disarmed_timer_is_silent_until_it_is_set_again),
+        WITH_LOOP(a_timer_removed_by_another_in_the_same_round_is_not_called),
+        WITH_LOOP(a_signal_is_delivered_with_who_sent_it),
+        WITH_LOOP(each_signal_reaches_its_own_source_only),
+        WITH_LOOP(a_signal_source_removed_by_another_is_not_called),
+        WITH_LOOP(a_signal_keeps_coming_while_one_source_is_left),
+        WITH_LOOP(the_signal_mask_goes_back_to_what_it_was),
+        WITH_LOOP(a_signal_that_cannot_be_caught_is_refused),
+        WITH_LOOP(the_end_of_a_child_wakes_the_loop),
+        WITH_LOOP(run_ends_at_stop_and_can_begin_again),
+        WITH_LOOP(an_interrupted_wait_is_not_the_end_of_the_loop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

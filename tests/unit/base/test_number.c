@@ -1,0 +1,130 @@
+/* Numbers in text: exactly what is written, in every locale, or refused. */
+#include "base/number.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int whole(const char *s, int64_t *ret)
+{
+    return number_parse_i64(s, strlen(s), ret);
+}
+
+static int decimal(const char *s, double *ret)
+{
+    return number_parse_double(s, strlen(s), ret);
+}
+
+static void whole_numbers_reach_to_both_ends_and_not_beyond(void **state)
+{
+    int64_t v = 77;
+
+    (void)state;
+    assert_int_equal(whole("9223372036854775807", &v), 0);
+    assert_true(v == INT64_MAX);
+    assert_int_equal(whole("-9223372036854775808", &v), 0);
+    assert_true(v == INT64_MIN);
+    assert_int_equal(whole("9223372036854775808", &v), -ERANGE);
+    assert_int_equal(whole("-9223372036854775809", &v), -ERANGE);
+    assert_int_equal(whole("99999999999999999999x", &v), -EINVAL);
+    assert_true(v == INT64_MIN);
+    assert_int_equal(whole("-0", &v), 0);
+    assert_int_equal(v, 0);
+}
+
+static void what_is_not_a_whole_number_is_refused(void **state)
+{
+    static const char *const bad[] = {"", "-", "+1", " 1", "1 ", "1.0", "1e3", "0x1", "--1"};
+    int64_t v = 77;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(whole(bad[i], &v), -EINVAL);
+    assert_int_equal(v, 77);
+}
+
+static void decimals_are_what_strtod_makes_of_them(void **state)
+{
+    static const char *const good[] = {
+        "0",
+        "1",
+        "-1",
+        "+1",
+        ".5",
+        "5.",
+        "641.44",
+        "1794723386.326",
+        "0.30000000000000004",
+        "1e9",
+        "1E-9",
+        "1e+2",
+        "123456789012345678901234567890",
+        "9007199254740993",
+        "9007199254740993.0000000001",
+        "4.9e-324",
+        "1.7976931348623157e308",
+        "1e-400",
+        "0.00000000000000000000000000000000001",
+        "0000000000000000000000000000001.25",
+        ("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899"
+         "862803482534211706798214808651328230664709384460955058223172535940812848111745028410270"),
+    };
+    double v, want;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_int_equal(decimal(good[i], &v), 0);
+        want = strtod(good[i], NULL);
+        assert_memory_equal(&v, &want, sizeof(v));
+    }
+}
+
+static void what_is_not_a_decimal_is_refused(void **state)
+{
+    static const char *const bad[] = {"",    "-",   ".",   "-.", "e5", "1e",    "1e+",   "nan",
+                                      "inf", "0x1", "1,5", "1 ", " 1", "1.5.2", "1e5.5", "1_000"};
+    double v = 7;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(decimal(bad[i], &v), -EINVAL);
+    assert_int_equal(decimal("1e309", &v), -ERANGE);
+    assert_true(v == 7);
+}
+
+static void a_million_random_decimals_agree_with_strtod(void **state)
+{
+    unsigned long long seed = 88172645463325252ull;
+    double v, want;
+    char s[64];
+
+    (void)state;
+    for (int i = 0; i < 1000000; i++) {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        snprintf(s, sizeof(s), "%llu.%llu", (seed >> 32) % (1ull << (seed % 40)), seed % 100000000);
+        assert_int_equal(decimal(s, &v), 0);
+        want = strtod(s, NULL);
+        assert_memory_equal(&v, &want, sizeof(v));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers_reach_to_both_ends_and_not_beyond),
+        cmocka_unit_test(what_is_not_a_whole_number_is_refused),
+        cmocka_unit_test(decimals_are_what_strtod_makes_of_them),
+        cmocka_unit_test(what_is_not_a_decimal_is_refused),
+        cmocka_unit_test(a_million_random_decimals_agree_with_strtod),
+    };
+
+    return cmocka_run_group_tests_name("number", tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+/* Names that would drive a terminal, and sizes and times in words. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <locale.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+static void escaped_is(const char *in, size_t len, const char *want)
+{
+    struct buf b = {0};
+    text_escape(&b, in, len);
+    assert_string_equal(buf_str(&b), want);
+    buf_fini(&b);
+}
+#define ESCAPED_IS(literal, want) escaped_is(literal, sizeof(literal) - 1, want)
+
+static void plain_text_is_kept(void **state)
+{
+    (void)state;
+    ESCAPED_IS("python train.py --x='1'", "python train.py --x='1'");
+    ESCAPED_IS("Größe 日本 🐍", "Größe 日本 🐍");
+    ESCAPED_IS("", "");
+}
+
+static void a_name_cannot_drive_the_terminal(void **state)
+{
+    (void)state;
+    ESCAPED_IS("\033[2J", "\\e[2J");
+    ESCAPED_IS("a\nb\tc\rd\0e\x7f", "a\\nb\\tc\\x0dd\\x00e\\x7f");
+    ESCAPED_IS("\xC2\x9B"
+               "31m",
+               "\\u{009b}31m");
+}
+
+static void a_name_cannot_turn_the_reading_direction_or_break_the_line(void **state)
+{
+    (void)state;
+    ESCAPED_IS("\xE2\x80\xAE", "\\u{202e}");
+    ESCAPED_IS("\xE2\x81\xA6", "\\u{2066}");
+    ESCAPED_IS("\xE2\x80\xA8\xE2\x80\xA9", "\\u{2028}\\u{2029}");
+}
+
+static void an_escape_cannot_be_forged(void **state)
+{
+    (void)state;
+    ESCAPED_IS("\\n", "\\\\n");
+}
+
+static void bytes_that_are_not_utf8_are_shown_one_by_one(void **state)
+{
+    (void)state;
+    ESCAPED_IS("\xFF", "\\xff");
+    ESCAPED_IS("\xC0\xAF", "\\xc0\\xaf");                   /* overlong / */
+    ESCAPED_IS("\xE0\x80\xAF", "\\xe0\\x80\\xaf");          /* overlong in three */
+    ESCAPED_IS("\xED\xA0\x80", "\\xed\\xa0\\x80");          /* a surrogate */
+    ESCAPED_IS("\xF4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"); /* above U+10FFFF */
+    ESCAPED_IS("a\xE2\x82", "a\\xe2\\x82");                 /* cut short */
+    ESCAPED_IS("\xE2z", "\\xe2z");
+}
+
+static void the_decoder_takes_every_code_point_and_no_surrogate(void **state)
+{
+    (void)state;
+    for (uint32_t c = 0; c <= 0x10FFFF; c++) {
+        char s[4];
+        size_t n;
+        if (c < 0x80) {
+            s[0] = (char)c;
+            n = 1;
+        } else if (c < 0x800) {
+            s[0] = (char)(0xC0 | (c >> 6));
+            n = 2;
+        } else if (c < 0x10000) {
+            s[0] = (char)(0xE0 | (c >> 12));
+            n = 3;
+        } else {
+            s[0] = (char)(0xF0 | (c >> 18));
+            n = 4;
+        }
+        for (size_t i = 1; i < n; i++)
+            s[i] = (char)(0x80 | ((c >> (6 * (n - 1 - i))) & 0x3F));
+        uint32_t got = UINT32_MAX;
+        size_t used = text_utf8(s, n, &got);
+        if (c >= 0xD800 && c <= 0xDFFF) {
+            assert_int_equal(used, 0);
+            assert_true(got == UINT32_MAX);
+        } else {
+            assert_int_equal(used, n);
+            assert_true(got == c);
+        }
+    }
+}
+
+static void fitted_is(size_t size, size_t width, const char *in, const char *want)
+{
+    char out[64];
+    memset(out, 'G', sizeof(out));
+    assert_ptr_equal(text_fit(out, size, width, in, strlen(in)), out);
+    assert_string_equal(out, want);
+    for (size_t i = size; i < sizeof(out); i++)
+        assert_int_equal(out[i], 'G');
+}
+
+static void a_name_that_fits_is_not_cut(void **state)
+{
+    (void)state;
+    fitted_is(60, 5, "abcde", "abcde");
+    fitted_is(6, 5, "abcde", "abcde");
+    fitted_is(60, 0, "", "");
+}
+
+static void a_name_too_wide_ends_in_dots(void **state)
+{
+    (void)state;
+    fitted_is(60, 5, "abcdef", "abcd…");
+    fitted_is(60, 1, "abcdef", "…");
+    fitted_is(60, 0, "abcdef", "");
+    fitted_is(60, 4, "äöüß!", "äöü…");
+}
+
+static void a_name_longer_than_the_array_is_cut_inside_it(void **state)
+{
+    (void)state;
+    fitted_is(8, 50, "abcdefgh", "abcd…");
+    fitted_is(8, 50, "ääääää", "ää…");
+    fitted_is(4, 50, "abcdefgh", "…");
+    fitted_is(3, 50, "abcdefgh", "ab"); /* no room for the dots */
+    fitted_is(1, 50, "abcdefgh", "");
+    char untouched = 'G';
+    text_fit(&untouched, 0, 5, "abc", 3);
+    assert_int_equal(untouched, 'G');
+}
+
+static void an_escape_is_never_cut_in_half(void **state)
+{
+    (void)state;
+    fitted_is(60, 5, "ab\033\033\033", "ab\\e…");
+    fitted_is(60, 4, "ab\033\033\033", "ab…");
+    fitted_is(60, 4, "\x01\x02", "…");
+}
+
+static void a_combining_mark_takes_no_column(void **state)
+{
+    (void)state;
+    fitted_is(60, 3,
+              "e\xCC\x81"
+              "bc",
+              "e\xCC\x81"
+              "bc");
+}
+
+static void a_wide_character_takes_two_columns_where_the_locale_knows(void **state)
+{
+    (void)state;
+    if (!setlocale(LC_CTYPE, "C.UTF-8"))
+        skip();
+    fitted_is(60, 4, "日本", "日本");
+    fitted_is(60, 4, "日本語", "日…");
+    setlocale(LC_CTYPE, "C");
+    fitted_is(60, 3, "日本語", "日本語");
+}
+
+static void command_is(const char *in, size_t len, const char *want)
+{
+    struct buf b = {0};
+    text_command(&b, in, len);
+    assert_string_equal(buf_str(&b), want);
+    buf_fini(&b);
+}
+#define COMMAND_IS(literal, want) command_is(literal, sizeof(literal) - 1, want)
+
+static void a_command_line_shows_where_its_arguments_end(void **state)
+{
+    (void)state;
+    COMMAND_IS("python\0train.py\0", "python train.py");
+    COMMAND_IS("python\0train.py", "python train.py");
+    COMMAND_IS("sh\0-c\0echo a b\0", "sh -c 'echo a b'");
+    COMMAND_IS("a\0\0b\0", "a '' b");
+    COMMAND_IS("a\0\0", "a ''");
+    COMMAND_IS("\0", "''");
+    COMMAND_IS("", "");
+}
+
+static void a_quote_in_an_argument_does_not_end_it(void **state)
+{
+    (void)state;
+    COMMAND_IS("it's ok\0", "'it\\'s ok'");
+    COMMAND_IS("'a\0b'\0", "'\\'a' b'");
+    COMMAND_IS("a b\\\0", "'a b\\\\'");
+    COMMAND_IS("x\033 y\0", "'x\\e y'");
+}
+
+static void size_is(uint64_t bytes, const char *want)
+{
+    char out[TEXT_SIZE_MAX];
+    assert_string_equal(text_size(out, bytes), want);
+}
+
+static void sizes_have_three_digits_and_a_binary_unit(void **state)
+{
+    (void)state;
+    size_is(0, "0 B");
+    size_is(1023, "1023 B");
+    size_is(1024, "1.00 KiB");
+    size_is(312 << 10, "312 KiB");
+    size_is(1331439861, "1.24 GiB");
+    size_is(98 << 20, "98.0 MiB");
+    size_is(10 << 10, "10.0 KiB");
+    size_is(UINT64_C(1000) << 30, "1000 GiB");
+    size_is(UINT64_C(3) << 60, "3.00 EiB");
+}
+
+static void a_size_that_rounds_up_moves_to_the_next_unit(void **state)
+{
+    (void)state;
+    size_is((1 << 20) - 1, "1.00 MiB");
+    size_is((10 << 10) - 1, "10.0 KiB");
+    size_is((100 << 10) - 1, "100 KiB");
+    size_is(UINT64_MAX, "16.0 EiB");
+}
+
+static void a_signed_size_shows_its_sign(void **state)
+{
+    (void)state;
+    char out[TEXT_SIZE_MAX];
+    assert_string_equal(text_size_signed(out, 98 << 20), "+98.0 MiB");
+    assert_string_equal(text_size_signed(out, -3), "-3 B");
+    assert_string_equal(text_size_signed(out, 0), "0 B");
+    assert_string_equal(text_size_signed(out, INT64_MIN), "-8.00 EiB");
+}
+
+static void time_is(uint64_t ns, const char *want)
+{
+    char out[TEXT_TIME_MAX];
+    assert_string_equal(text_duration(out, ns), want);
+}
+
+static void times_read_as_people_say_them(void **state)
+{
+    (void)state;
+    time_is(0, "0 s");
+    time_is(25, "25 ns");
+    time_is(310 * NS_PER_US, "310 µs");
+    time_is(480 * NS_PER_MS, "480 ms");
+    time_is(12400 * NS_PER_MS, "12.4 s");
+    time_is(185 * NS_PER_S, "3 min 05 s");
+    time_is(7800 * NS_PER_S, "2 h 10 min");
+    time_is(76 * 3600 * NS_PER_S, "3 d 4 h");
+}
+
+static void a_time_that_rounds_up_moves_to_the_next_unit(void **state)
+{
+    (void)state;
+    time_is(999999, "1 ms");
+    time_is(999999999, "1.0 s");
+    time_is(59970 * NS_PER_MS, "1 min 00 s");
+    time_is(3599900 * NS_PER_MS, "1 h 00 min");
+    time_is(86399 * NS_PER_S, "1 d 0 h");
+    time_is(UINT64_MAX, "213504 d 0 h");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_text_is_kept),
+        cmocka_unit_test(a_name_cannot_drive_the_terminal),
+        cmocka_unit_test(a_name_cannot_turn_the_reading_direction_or_break_the_line),
+        cmocka_unit_test(an_escape_cannot_be_forged),
+        cmocka_unit_test(bytes_that_are_not_utf8_are_shown_one_by_one),
+        cmocka_unit_test(the_decoder_takes_every_code_point_and_no_surrogate),
+        cmocka_unit_test(a_name_that_fits_is_not_cut),
+        cmocka_unit_test(a_name_too_wide_ends_in_dots),
+        cmocka_unit_test(a_name_longer_than_the_array_is_cut_inside_it),
+        cmocka_unit_test(an_escape_is_never_cut_in_half),
+        cmocka_unit_test(a_combining_mark_takes_no_column),
+        cmocka_unit_test(a_wide_character_takes_two_columns_where_the_locale_knows),
+        cmocka_unit_test(a_command_line_shows_where_its_arguments_end),
+        cmocka_unit_test(a_quote_in_an_argument_does_not_end_it),
+        cmocka_unit_test(sizes_have_three_digits_and_a_binary_unit),
+        cmocka_unit_test(a_size_that_rounds_up_moves_to_the_next_unit),
+        cmocka_unit_test(a_signed_size_shows_its_sign),
+        cmocka_unit_test(times_read_as_people_say_them),
+        cmocka_unit_test(a_time_that_rounds_up_moves_to_the_next_unit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,47 @@
+/* When to look again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "engine/pace.h"
+
+static void a_cheap_look_comes_back_with_its_period(void **state)
+{
+    struct pace p = pace_of(10 * NS_PER_S, 100);
+    (void)state;
+    assert_true(pace_due(&p, 0));
+    pace_done(&p, 100 * NS_PER_S, 50 * NS_PER_US);
+    assert_false(pace_due(&p, 105 * NS_PER_S));
+    assert_true(pace_due(&p, 110 * NS_PER_S));
+}
+
+static void a_look_that_costs_more_than_its_share_waits_longer(void **state)
+{
+    struct pace p = pace_of(NS_PER_S, 100); /* 1 % of a CPU */
+    (void)state;
+    pace_done(&p, 0, 100 * NS_PER_MS); /* 100 ms of work: 10 s of rest */
+    assert_false(pace_due(&p, 9 * NS_PER_S));
+    assert_true(pace_due(&p, 10 * NS_PER_S));
+    assert_int_equal(p.total_cost_ns, 100 * NS_PER_MS);
+}
+
+static void a_tick_that_comes_a_little_early_is_not_lost(void **state)
+{
+    struct pace p = pace_of(NS_PER_S, 100);
+    (void)state;
+    pace_done(&p, 10 * NS_PER_S, 0);
+    assert_true(pace_due(&p, 11 * NS_PER_S - 2 * NS_PER_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cheap_look_comes_back_with_its_period),
+        cmocka_unit_test(a_look_that_costs_more_than_its_share_waits_longer),
+        cmocka_unit_test(a_tick_that_comes_a_little_early_is_not_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,245 @@
+/* Ending what is ours and nothing else. Each test runs its subreaper in a child process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "guard/sentinel.h"
+#include "guard/sweep.h"
+#include "proc/procfs.h"
+
+static struct proc_root root;
+static volatile int *ready; /* shared: how many have said that they are there */
+static pid_t neighbour;
+
+static int set_up(void **state)
+{
+    (void)state;
+    ready = mmap(NULL, sizeof *ready, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *ready = 0;
+    if (ready == MAP_FAILED || proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) < 0)
+        return -1;
+    neighbour = fork();
+    if (neighbour == 0)
+        for (;;)
+            pause();
+    return neighbour < 0;
+}
+
+static int tear_down(void **state)
+{
+    int status;
+    (void)state;
+    /* the neighbour must have survived every test: it is still there to be ended by us */
+    int alive = waitpid(neighbour, &status, WNOHANG) == 0;
+    kill(neighbour, SIGKILL);
+    waitpid(neighbour, &status, 0);
+    proc_root_close(&root);
+    munmap((void *)(uintptr_t)ready, sizeof *ready);
+    return alive ? 0 : -1;
+}
+
+static void wait_for_ready(int count)
+{
+    uint64_t until = clock_mono_ns() + 60 * NS_PER_S;
+    while (__atomic_load_n(ready, __ATOMIC_SEQ_CST) < count && clock_mono_ns() < until)
+        usleep(1000);
+    if (__atomic_load_n(ready, __ATOMIC_SEQ_CST) < count)
+        _exit(90);
+}
+
+static _Noreturn void stay(void)
+{
+    __atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
+    for (;;)
+        pause();
+}
+
+/* Runs FN as a subreaper in a process of its own and gives its exit status. */
+static int in_subreaper(int (*fn)(void))
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        _exit(fn());
+    }
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int double_fork_with_setsid(void)
+{
+    if (fork() == 0) {
+        setsid();
+        if (fork() == 0) {
+            signal(SIGTERM, SIG_IGN);
+            stay();
+        }
+        _exit(0);
+    }
+    wait_for_ready(1);
+    int ended = guard_end_all(&root, 50 * NS_PER_MS);
+    return ended == 1 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
+}
+
+static void a_double_forked_daemon_that_ignores_sigterm_is_ended(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(double_fork_with_setsid), 0);
+}
+
+static int many_grandchildren(void)
+{
+    for (int i = 0; i < 5; i++)
+        if (fork() == 0) {
+            for (int j = 0; j < 100; j++)
+                if (fork() == 0)
+                    stay();
+            _exit(0); /* leaves a hundred orphans */
+        }
+    wait_for_ready(500);
+    guard_end_all(&root, 5 * NS_PER_S);
+    return waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
+}
+
+static void five_hundred_orphans_are_ended(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(many_grandchildren), 0);
+}
+
+/* Four chains, each link of which forks the next and exits. They end by themselves after a while,
+ * so that a guard that fails does not fill the machine: then the test fails by the clock. */
+static int a_storm(void)
+{
+    enum { STORM_S = 20 };
+    uint64_t until = clock_mono_ns() + STORM_S * NS_PER_S;
+    for (int i = 0; i < 4; i++)
+        if (fork() == 0) {
+            signal(SIGTERM, SIG_IGN);
+            __atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
+            while (clock_mono_ns() < until)
+                if (fork() != 0)
+                    _exit(0);
+            _exit(0);
+        }
+    wait_for_ready(4);
+    guard_end_all(&root, 20 * NS_PER_MS);
+    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
+        return 1;
+    return clock_mono_ns() < until ? 0 : 2;
+}
+
+static void a_fork_storm_is_outrun(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(a_storm), 0);
+}
+
+static int only_that_group(void)
+{
+    pid_t in = fork();
+    if (in == 0) {
+        setpgid(0, 0);
+        stay();
+    }
+    pid_t out = fork();
+    if (out == 0) {
+        setpgid(0, 0);
+        stay();
+    }
+    wait_for_ready(2);
+    if (guard_signal_below(&root, (int32_t)getpid(), (int32_t)in, SIGKILL) != 1)
+        return 1;
+    if (waitpid(in, NULL, 0) != in || guard_count_below(&root, (int32_t)getpid()) != 1)
+        return 2;
+    guard_end_all(&root, 0);
+    return 0;
+}
+
+static void a_group_signal_reaches_that_group_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(only_that_group), 0);
+}
+
+static void a_pid_with_another_start_time_is_left_alone(void **state)
+{
+    struct process_id id = {.pid = (int32_t)neighbour, .start_ticks = 1};
+    (void)state;
+    assert_int_equal(guard_signal(&root, &id, SIGKILL), -ESRCH);
+    assert_int_equal(kill(neighbour, 0), 0);
+    assert_int_equal(waitpid(neighbour, NULL, WNOHANG), 0);
+}
+
+static int supervisor_killed(void)
+{
+    static const struct sentinel_note no_note = {""};
+    pid_t supervisor = fork();
+    if (supervisor == 0) {
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        for (int i = 0; i < 3; i++)
+            if (fork() == 0) {
+                setsid();
+                if (fork() == 0)
+                    stay();
+                stay();
+            }
+        for (;;)
+            pause();
+    }
+    wait_for_ready(6);
+    kill(supervisor, SIGKILL);
+    int r = sentinel_wait(&root, supervisor, 100 * NS_PER_MS, &no_note);
+    return r == 7 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
+}
+
+static void what_a_killed_supervisor_leaves_the_sentinel_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(supervisor_killed), 0);
+}
+
+static int supervisor_done(void)
+{
+    static const struct sentinel_note no_note = {""};
+    pid_t supervisor = fork();
+    if (supervisor == 0)
+        _exit(0);
+    return sentinel_wait(&root, supervisor, NS_PER_S, &no_note);
+}
+
+static void a_supervisor_that_ends_well_needs_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(supervisor_done), 0);
+}
+
+#define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_NEIGHBOUR(a_double_forked_daemon_that_ignores_sigterm_is_ended),
+        WITH_NEIGHBOUR(five_hundred_orphans_are_ended),
+        WITH_NEIGHBOUR(a_fork_storm_is_outrun),
+        WITH_NEIGHBOUR(a_group_signal_reaches_that_group_alone),
+        WITH_NEIGHBOUR(a_pid_with_another_start_time_is_left_alone),
+        WITH_NEIGHBOUR(what_a_killed_supervisor_leaves_the_sentinel_ends),
+        WITH_NEIGHBOUR(a_supervisor_that_ends_well_needs_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

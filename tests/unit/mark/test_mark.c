@@ -1,0 +1,314 @@
+/* One datagram: what is a mark, what is not, and what becomes of its numbers. */
+#include "mark/mark.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int parse(const char *s, struct mark *m)
+{
+    return mark_parse(s, strlen(s), m);
+}
+
+static void assert_bad_bytes(const char *s, size_t len)
+{
+    struct mark m, before;
+
+    memset(&m, 0x5a, sizeof(m));
+    before = m;
+    assert_int_equal(mark_parse(s, len, &m), -EBADMSG);
+    assert_memory_equal(&m, &before, sizeof(m));
+}
+
+static void assert_bad(const char *s)
+{
+    assert_bad_bytes(s, strlen(s));
+}
+
+static void a_step_with_everything_is_decoded(void **state)
+{
+    static const char s[] = "KIND=step\nSTEP=120\nEPOCH=1.45\nSTEPS_PER_EPOCH=83\nMAX_STEPS=249\n"
+                            "RANK=3\nEXAMPLES=663\nEFFECTIVE_BATCH=8\n";
+    struct mark m;
+
+    (void)state;
+    assert_int_equal(parse(s, &m), 0);
+    assert_int_equal(m.kind, MARK_STEP);
+    assert_int_equal(m.has, 127);
+    assert_int_equal(m.step, 120);
+    assert_true(m.epoch == 1.45);
+    assert_int_equal(m.steps_per_epoch, 83);
+    assert_int_equal(m.max_steps, 249);
+    assert_int_equal(m.rank, 3);
+    assert_int_equal(m.examples, 663);
+    assert_int_equal(m.effective_batch, 8);
+    assert_ptr_equal(m.text, s);
+    assert_int_equal(m.len, strlen(s));
+    assert_int_equal(m.t_ns, 0);
+    assert_int_equal(m.pid, 0);
+}
+
+static void the_final_newline_may_be_missing(void **state)
+{
+    struct mark m;
+
+    (void)state;
+    assert_int_equal(parse("KIND=eval", &m), 0);
+    assert_int_equal(m.kind, MARK_EVAL);
+    assert_int_equal(m.has, 0);
+}
+
+static void every_kind_has_a_word_that_leads_back_to_it(void **state)
+{
+    (void)state;
+    for (int k = 0; k < MARK_KIND_COUNT; k++) {
+        const char *word = mark_kind_name((enum mark_kind)k);
+
+        assert_int_equal(mark_kind_parse(word, strlen(word)), k);
+    }
+    assert_int_equal(mark_kind_parse("STEP", 4), MARK_OTHER);
+    assert_int_equal(mark_kind_parse("stepp", 4), MARK_STEP);
+    assert_int_equal(mark_kind_parse("", 0), MARK_OTHER);
+}
+
+static void an_unknown_kind_and_unknown_keys_are_kept(void **state)
+{
+    struct mark m;
+    size_t len;
+    const char *v;
+
+    (void)state;
+    assert_int_equal(parse("LOSS=0.25\nKIND=lunch\nNOTE=a=b caf\xc3\xa9\nEMPTY=\n", &m), 0);
+    assert_int_equal(m.kind, MARK_OTHER);
+    v = mark_get(&m, "NOTE", &len);
+    assert_non_null(v);
+    assert_int_equal(len, strlen("a=b caf\xc3\xa9"));
+    assert_memory_equal(v, "a=b caf\xc3\xa9", len);
+    assert_non_null(mark_get(&m, "EMPTY", &len));
+    assert_int_equal(len, 0);
+    assert_non_null(mark_get(&m, "KIND", &len));
+    assert_int_equal(len, 5);
+    assert_null(mark_get(&m, "NOT", &len));
+    assert_null(mark_get(&m, "NOTES", &len));
+}
+
+static void of_a_key_said_twice_the_first_wins(void **state)
+{
+    struct mark m;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(parse("KIND=step\nSTEP=1\nSTEP=2\nKIND=eval\nEPOCH=3\nEPOCH=4\n", &m), 0);
+    assert_int_equal(m.kind, MARK_STEP);
+    assert_int_equal(m.step, 1);
+    assert_true(m.epoch == 3.0);
+    assert_memory_equal(mark_get(&m, "STEP", &len), "1", 1);
+}
+
+static void without_a_kind_it_is_no_mark(void **state)
+{
+    (void)state;
+    assert_bad("");
+    assert_bad("STEP=3\n");
+    assert_bad("KIND=\n");
+    assert_bad("KIND\n");
+    assert_bad("kind=step\n");
+    assert_bad("KINDS=step\n");
+}
+
+static void a_line_that_is_not_key_and_value_spoils_the_mark(void **state)
+{
+    (void)state;
+    assert_bad("KIND=step\nnonsense\n");
+    assert_bad("KIND=step\n=3\n");
+    assert_bad("KIND=step\n1A=3\n");
+    assert_bad("KIND=step\n_A=3\n");
+    assert_bad("KIND=step\nA-B=3\n");
+    assert_bad("KIND=step\n A=3\n");
+    assert_bad("KIND=step\n\nSTEP=3\n");
+    assert_bad("\nKIND=step\n");
+    assert_bad("KIND=step\n\n");
+    assert_bad("KIND=step\nCAF\xc3\x89=1\n");
+}
+
+static void a_number_that_is_none_spoils_the_mark(void **state)
+{
+    static const char *const values[] = {
+        "abc",
+        "",
+        " 3",
+        "3 ",
+        "3.5",
+        "0x10",
+        "1e3",
+        "--1",
+        "+1",
+        "-1",
+        "3\r",
+        "-0x",
+        "NaN",
+        "９",
+        "9223372036854775808",
+        "99999999999999999999999",
+    };
+    static const char *const keys[] = {"STEP", "STEPS_PER_EPOCH", "MAX_STEPS",
+                                       "RANK", "EXAMPLES",        "EFFECTIVE_BATCH"};
+    char s[128];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+        for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+            snprintf(s, sizeof(s), "KIND=step\n%s=%s\n", keys[k], values[i]);
+            assert_bad(s);
+        }
+    assert_bad("KIND=step\nSTEP=1\nSTEP=x\n");
+    assert_bad("KIND=step\nSTEPS_PER_EPOCH=0\n");
+    assert_bad("KIND=step\nEFFECTIVE_BATCH=0\n");
+}
+
+static void the_largest_step_is_still_a_step(void **state)
+{
+    struct mark m;
+
+    (void)state;
+    assert_int_equal(parse("KIND=step\nSTEP=9223372036854775807\n", &m), 0);
+    assert_true(m.step == INT64_MAX);
+    assert_int_equal(parse("KIND=begin\nSTEP=0\nMAX_STEPS=0\n", &m), 0);
+    assert_int_equal(m.step, 0);
+    assert_int_equal(m.has, MARK_HAS_STEP | MARK_HAS_MAX_STEPS);
+}
+
+static void an_epoch_is_a_plain_finite_number(void **state)
+{
+    static const char *const bad[] = {"nan",   "inf", "-inf", "infinity", "1e999", "-1",
+                                      "0x1p3", "1,5", "1.5x", "",         ".",     "e5"};
+    char s[64];
+    struct mark m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(s, sizeof(s), "KIND=epoch\nEPOCH=%s\n", bad[i]);
+        assert_bad(s);
+    }
+    assert_int_equal(parse("KIND=epoch\nEPOCH=1e-3", &m), 0);
+    assert_true(m.epoch == 1e-3);
+    assert_int_equal(parse("KIND=epoch\nEPOCH=0.30000000000000004", &m), 0);
+    assert_true(m.epoch == 0.30000000000000004);
+}
+
+static void nul_and_what_is_not_utf8_spoil_the_mark(void **state)
+{
+    static const char *const bad[] = {
+        "KIND=step\nA=\xff\n",             /* never in UTF-8 */
+        "KIND=step\nA=\xc0\xaf\n",         /* overlong slash */
+        "KIND=step\nA=\xe0\x80\xaf\n",     /* the same in three */
+        "KIND=step\nA=\xed\xa0\x80\n",     /* a surrogate */
+        "KIND=step\nA=\xf4\x90\x80\x80\n", /* beyond U+10FFFF */
+        "KIND=step\nA=\xc3",               /* cut */
+        "KIND=step\nA=\x80\n",             /* continues nothing */
+    };
+    struct mark m;
+
+    (void)state;
+    assert_bad_bytes("KIND=step\nA=\0\n", 14);
+    assert_bad_bytes("KIND=step\0", 10);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_bad(bad[i]);
+    assert_int_equal(parse("KIND=step\nA=\xf0\x9f\x8c\x8a\xed\x9f\xbf\xef\xbf\xbd\n", &m), 0);
+}
+
+static void the_longest_mark_fits_and_one_byte_more_does_not(void **state)
+{
+    char s[MARK_TEXT_MAX + 1];
+    struct mark m;
+
+    (void)state;
+    memset(s, 'x', sizeof(s));
+    memcpy(s, "KIND=step\nA=", 12);
+    assert_int_equal(mark_parse(s, MARK_TEXT_MAX, &m), 0);
+    assert_bad_bytes(s, MARK_TEXT_MAX + 1);
+}
+
+static void every_cut_of_a_mark_is_parsed_or_refused(void **state)
+{
+    static const char s[] = "KIND=phase\nNAME=\xe2\x82\xac\nSTATE=begin\nSTEP=12\nEPOCH=0.5\n";
+    struct mark m;
+
+    (void)state;
+    for (size_t len = 0; len < sizeof(s); len++) {
+        char *copy = malloc(len + 1); /* exact size: a read beyond it is caught */
+        int r;
+
+        assert_non_null(copy);
+        memcpy(copy, s, len);
+        copy = realloc(copy, len > 0 ? len : 1);
+        r = mark_parse(copy, len, &m);
+        assert_true(r == 0 || r == -EBADMSG);
+        free(copy);
+    }
+}
+
+static void sending_nowhere_says_why(void **state)
+{
+    char path[200];
+
+    (void)state;
+    memset(path, 'a', sizeof(path) - 1);
+    path[0] = '/';
+    path[sizeof(path) - 1] = '\0';
+    assert_int_equal(mark_send(path, "KIND=step", 9), -ENAMETOOLONG);
+    assert_int_equal(mark_send("", "KIND=step", 9), -EINVAL);
+    assert_int_equal(mark_send("/nowhere/at/all", "KIND=step", 9), -ENOENT);
+    assert_int_equal(mark_send_wait("/nowhere/at/all", "KIND=step", 9, 1), -ENOENT);
+}
+
+static void a_full_socket_is_eagain_and_never_blocks(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char folder[] = "/tmp/ebb-test-XXXXXX";
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), r = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", folder);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    for (int i = 0; i < 1000000 && r == 0; i++)
+        r = mark_send(a.sun_path, "KIND=step", 9);
+    assert_int_equal(r, -EAGAIN);
+    assert_int_equal(mark_send_wait(a.sun_path, "KIND=step", 9, 1), -EAGAIN);
+    close(fd);
+    assert_int_equal(mark_send(a.sun_path, "KIND=step", 9), -ECONNREFUSED);
+    unlink(a.sun_path);
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_with_everything_is_decoded),
+        cmocka_unit_test(the_final_newline_may_be_missing),
+        cmocka_unit_test(every_kind_has_a_word_that_leads_back_to_it),
+        cmocka_unit_test(an_unknown_kind_and_unknown_keys_are_kept),
+        cmocka_unit_test(of_a_key_said_twice_the_first_wins),
+        cmocka_unit_test(without_a_kind_it_is_no_mark),
+        cmocka_unit_test(a_line_that_is_not_key_and_value_spoils_the_mark),
+        cmocka_unit_test(a_number_that_is_none_spoils_the_mark),
+        cmocka_unit_test(the_largest_step_is_still_a_step),
+        cmocka_unit_test(an_epoch_is_a_plain_finite_number),
+        cmocka_unit_test(nul_and_what_is_not_utf8_spoil_the_mark),
+        cmocka_unit_test(the_longest_mark_fits_and_one_byte_more_does_not),
+        cmocka_unit_test(every_cut_of_a_mark_is_parsed_or_refused),
+        cmocka_unit_test(sending_nowhere_says_why),
+        cmocka_unit_test(a_full_socket_is_eagain_and_never_blocks),
+    };
+
+    return cmocka_run_group_tests_name("mark", tests, NULL, NULL);
+}

@@ -1,0 +1,503 @@
+/* The receiver: marks from real sockets and real processes, and requests back to them. */
+#include "mark/receiver.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+struct fixture {
+    struct loop *loop;
+    struct mark_receiver *receiver;
+    char folder[32]; /* for the sockets of those who ask */
+    unsigned seen;
+    struct mark last;
+    char last_text[MARK_TEXT_MAX];
+};
+
+static void on_mark(void *user, const struct mark *m)
+{
+    struct fixture *f = user;
+
+    f->seen++;
+    f->last = *m;
+    memcpy(f->last_text, m->text, m->len);
+    f->last.text = f->last_text;
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct err err = {0};
+
+    snprintf(f->folder, sizeof(f->folder), "/tmp/ebb-test-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    assert_int_equal(loop_new(&f->loop), 0);
+    assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &f->receiver, &err), 0);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    mark_receiver_free(f->receiver);
+    loop_free(f->loop);
+    assert_int_equal(rmdir(f->folder), 0);
+    free(f);
+    return 0;
+}
+
+static int send_text(const struct fixture *f, const char *s)
+{
+    return mark_send(mark_receiver_path(f->receiver), s, strlen(s));
+}
+
+static struct mark_receiver_stats stats_of(const struct fixture *f)
+{
+    struct mark_receiver_stats s;
+
+    mark_receiver_stats(f->receiver, &s);
+    return s;
+}
+
+/* A socket a job would listen on, at FOLDER/NAME. */
+static int listen_at(const struct fixture *f, const char *name, char path[108])
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", f->folder, name);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    memcpy(path, a.sun_path, sizeof(a.sun_path));
+    return fd;
+}
+
+/* Another process says this; we take it in before it is buried. */
+static pid_t say_from_child(struct fixture *f, const char *s)
+{
+    unsigned seen = f->seen;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(send_text(f, s) == 0 ? 0 : 1);
+    while (f->seen == seen)
+        assert_true(loop_once(f->loop, 10000) >= 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return pid;
+}
+
+static void a_mark_arrives_with_its_time_and_its_sender(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(send_text(f, "KIND=step\nSTEP=7\n"), 0);
+    loop_once(f->loop, 10000);
+    assert_int_equal(f->seen, 1);
+    assert_int_equal(f->last.kind, MARK_STEP);
+    assert_int_equal(f->last.step, 7);
+    assert_int_equal(f->last.pid, getpid());
+    assert_true(f->last.t_ns > 0);
+    assert_int_equal(stats_of(f).received, 1);
+    assert_true(stats_of(f).first_ns == f->last.t_ns);
+    assert_true(stats_of(f).last_ns == f->last.t_ns);
+}
+
+static void the_sender_is_who_the_kernel_says(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid = say_from_child(f, "KIND=step\nPID=1\n");
+
+    assert_int_equal(f->last.pid, pid);
+}
+
+static void bad_datagrams_are_counted_and_dropped(void **state)
+{
+    struct fixture *f = *state;
+    char big[MARK_TEXT_MAX + 1];
+
+    memset(big, 'x', sizeof(big));
+    memcpy(big, "KIND=step\nA=", 12);
+    assert_int_equal(send_text(f, "hello there"), 0);
+    assert_int_equal(send_text(f, ""), 0);
+    assert_int_equal(send_text(f, "KIND=step\nSTEP=abc"), 0);
+    assert_int_equal(mark_send(mark_receiver_path(f->receiver), big, sizeof(big)), 0);
+    assert_int_equal(mark_send(mark_receiver_path(f->receiver), big, sizeof(big) - 1), 0);
+    while (stats_of(f).bad + stats_of(f).received < 5)
+        loop_once(f->loop, 10000);
+    assert_int_equal(stats_of(f).bad, 4);
+    assert_int_equal(f->seen, 1);
+    assert_int_equal(f->last.len, MARK_TEXT_MAX);
+}
+
+static void a_burst_from_a_waiting_sender_loses_nothing(void **state)
+{
+    enum { COUNT = 5000 };
+    struct fixture *f = *state;
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        for (int i = 0; i < COUNT; i++) {
+            char s[64];
+            int n = snprintf(s, sizeof(s), "KIND=step\nSTEP=%d\n", i);
+
+            if (mark_send_wait(mark_receiver_path(f->receiver), s, (size_t)n, 60000) < 0)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    while (f->seen < COUNT) {
+        loop_once(f->loop, 10000);
+        assert_true(f->seen == 0 || f->last.step == (int64_t)f->seen - 1); /* in order */
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(stats_of(f).bad, 0);
+}
+
+static unsigned open_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    unsigned n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void descriptors_attached_to_a_mark_do_not_stay_with_us(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    union {
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    char text[] = "KIND=step\nSTEP=1\n";
+    struct iovec iov = {text, sizeof(text) - 1};
+    struct msghdr msg = {.msg_name = &a,
+                         .msg_namelen = sizeof(a),
+                         .msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control.bytes)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    int fds[3] = {0, 1, 2}, fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    unsigned before = open_fds();
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", mark_receiver_path(f->receiver));
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(fds));
+    memcpy(CMSG_DATA(c), fds, sizeof(fds));
+    assert_int_equal(sendmsg(fd, &msg, 0), (ssize_t)iov.iov_len);
+    loop_once(f->loop, 10000);
+    assert_int_equal(f->seen, 1);
+    assert_int_equal(open_fds(), before);
+    close(fd);
+}
+
+static void the_folder_is_private_and_gone_afterwards(void **state)
+{
+    struct fixture *f = *state;
+    struct mark_receiver *r;
+    struct err err = {0};
+    char folder[108], path[108];
+    struct stat st;
+
+    umask(0777);
+    assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &r, &err), 0);
+    umask(022);
+    snprintf(folder, sizeof(folder), "%s", mark_receiver_folder(r));
+    snprintf(path, sizeof(path), "%s", mark_receiver_path(r));
+    assert_int_equal(strncmp(path, folder, strlen(folder)), 0);
+    assert_int_equal(stat(folder, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    mark_receiver_free(r);
+    assert_int_equal(stat(folder, &st), -1);
+    mark_receiver_free(NULL);
+}
+
+static void a_runtime_folder_that_will_not_do_is_passed_over(void **state)
+{
+    static const char *const bad[] = {"", "relative/folder", "/no/such/folder", "/proc"};
+    struct fixture *f = *state;
+    struct mark_receiver *r;
+    struct err err = {0};
+    char deep[512];
+
+    for (size_t i = 0; i <= sizeof(bad) / sizeof(bad[0]); i++) {
+        memset(deep, 'd', sizeof(deep) - 1);
+        deep[0] = '/';
+        deep[sizeof(deep) - 1] = '\0';
+        setenv("XDG_RUNTIME_DIR", i < sizeof(bad) / sizeof(bad[0]) ? bad[i] : deep, 1);
+        setenv("TMPDIR", f->folder, 1);
+        assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &r, &err), 0);
+        assert_int_equal(strncmp(mark_receiver_path(r), f->folder, strlen(f->folder)), 0);
+        mark_receiver_free(r);
+        setenv("TMPDIR", deep, 1);
+        assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &r, &err), 0);
+        assert_int_equal(strncmp(mark_receiver_path(r), "/tmp/ebb-", 9), 0);
+        mark_receiver_free(r);
+    }
+    unsetenv("XDG_RUNTIME_DIR");
+    unsetenv("TMPDIR");
+}
+
+/* As nobody, in a process of its own: root may do everything, and that would prove nothing. */
+static void another_users_marks_are_refused_by_the_folder_and_by_the_check(void **state)
+{
+    struct fixture *f = *state;
+    const char *path = mark_receiver_path(f->receiver);
+    int status = -1;
+    pid_t pid;
+
+    if (geteuid() != 0) { /* nobody but us to test with: the folder's mode is all there is */
+        struct stat st;
+
+        assert_int_equal(stat(mark_receiver_folder(f->receiver), &st), 0);
+        assert_int_equal(st.st_mode & 0077, 0);
+        return;
+    }
+    pid = fork();
+    if (pid == 0) {
+        if (setgid(65534) < 0 || setuid(65534) < 0)
+            _exit(9);
+        _exit(mark_send(path, "KIND=step", 9) == -EACCES ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+
+    /* A receiver that is not root's, whose folder somebody opened up. */
+    pid = fork();
+    if (pid == 0) {
+        struct mark_receiver *r;
+        struct loop *loop;
+        struct err err = {0};
+        pid_t stranger;
+
+        if (setgid(65534) < 0 || seteuid(65533) < 0 || loop_new(&loop) < 0 ||
+            mark_receiver_new(loop, on_mark, f, &r, &err) < 0 ||
+            chmod(mark_receiver_folder(r), 0777) < 0 || chmod(mark_receiver_path(r), 0777) < 0)
+            _exit(9);
+        f->receiver = r;
+        stranger = fork();
+        if (stranger == 0) {
+            if (seteuid(0) < 0 || setuid(65532) < 0)
+                _exit(9);
+            _exit(send_text(f, "KIND=step") == 0 ? 0 : 1);
+        }
+        while (stats_of(f).bad + stats_of(f).received == 0)
+            loop_once(loop, 10000);
+        status = stats_of(f).bad == 1 && f->seen == 0 ? 0 : 2;
+        waitpid(stranger, NULL, 0);
+        mark_receiver_free(r);
+        loop_free(loop);
+        _exit(status);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void say_hello(struct fixture *f, const char *reply, const char *more)
+{
+    unsigned seen = f->seen;
+    char s[512];
+
+    snprintf(s, sizeof(s), "KIND=hello\nREPLY=%s\n%s", reply, more);
+    assert_int_equal(send_text(f, s), 0);
+    while (f->seen == seen)
+        loop_once(f->loop, 10000);
+}
+
+static void a_rank_that_said_hello_gets_the_request(void **state)
+{
+    struct fixture *f = *state;
+    const struct mark_peer *peers;
+    char path[108], got[64] = "";
+    int fd = listen_at(f, "rank", path);
+
+    assert_int_equal(mark_receiver_request(f->receiver, "CHECKPOINT", 1), 0);
+    say_hello(f, path, "RANK=2\nROLE=rank\n");
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+    assert_int_equal(peers[0].pid, getpid());
+    assert_int_equal(peers[0].rank, 2);
+    assert_false(peers[0].is_worker);
+    assert_string_equal(peers[0].reply, path);
+    assert_int_equal(mark_receiver_request(f->receiver, "CHECKPOINT", 18446744073709551615u), 1);
+    assert_true(recv(fd, got, sizeof(got) - 1, 0) > 0);
+    assert_string_equal(got, "CHECKPOINT=18446744073709551615\n");
+    close(fd);
+    unlink(path);
+}
+
+static void the_answer_comes_back_as_a_mark(void **state)
+{
+    struct fixture *f = *state;
+    char path[108];
+    int fd = listen_at(f, "rank", path);
+    size_t len;
+
+    say_hello(f, path, "");
+    assert_int_equal(mark_receiver_request(f->receiver, "CHECKPOINT", 4), 1);
+    assert_int_equal(send_text(f, "KIND=ack\nID=4\nSTATUS=done\nPATH=/ck/pt-120\n"), 0);
+    loop_once(f->loop, 10000);
+    assert_int_equal(f->last.kind, MARK_ACK);
+    assert_memory_equal(mark_get(&f->last, "PATH", &len), "/ck/pt-120", 10);
+    close(fd);
+    unlink(path);
+}
+
+static void a_worker_is_never_asked(void **state)
+{
+    struct fixture *f = *state;
+    const struct mark_peer *peers;
+    char path[108], got[8];
+    int fd = listen_at(f, "worker", path);
+
+    say_hello(f, path, "ROLE=worker\n");
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+    assert_true(peers[0].is_worker);
+    assert_int_equal(peers[0].rank, -1);
+    assert_int_equal(mark_receiver_request(f->receiver, "STOP", 1), 0);
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+    assert_int_equal(recv(fd, got, sizeof(got), 0), -1);
+    close(fd);
+    unlink(path);
+}
+
+static void the_same_process_saying_hello_again_is_still_one(void **state)
+{
+    struct fixture *f = *state;
+    const struct mark_peer *peers;
+
+    say_hello(f, "/tmp/first", "RANK=0\n");
+    say_hello(f, "/tmp/second", "RANK=1\n");
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+    assert_string_equal(peers[0].reply, "/tmp/second");
+    assert_int_equal(peers[0].rank, 1);
+    say_from_child(f, "KIND=hello\nREPLY=/tmp/third\n");
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 2);
+    mark_receiver_forget(f->receiver, getpid());
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+    assert_string_equal(peers[0].reply, "/tmp/third");
+    mark_receiver_forget(f->receiver, getpid());
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+}
+
+static void a_reply_that_cannot_be_an_address_makes_no_peer(void **state)
+{
+    struct fixture *f = *state;
+    const struct mark_peer *peers;
+    char deep[120];
+
+    memset(deep, 'd', sizeof(deep));
+    deep[0] = '/';
+    deep[108] = '\0'; /* one too long */
+    say_hello(f, deep, "");
+    say_hello(f, "relative", "");
+    say_hello(f, "", "");
+    say_hello(f, mark_receiver_path(f->receiver), ""); /* we would talk to ourselves */
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 0);
+    assert_int_equal(f->seen, 4);
+    deep[107] = '\0'; /* the longest there can be */
+    say_hello(f, deep, "");
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+}
+
+static void a_peer_that_is_gone_is_forgotten_and_one_that_is_busy_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    const struct mark_peer *peers;
+    char busy[108], dead[108], file[108], s[256];
+    int fd = listen_at(f, "busy", busy), gone = listen_at(f, "dead", dead), r = 0;
+    struct stat st;
+
+    snprintf(file, sizeof(file), "%s/file", f->folder);
+    close(open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    close(gone); /* ECONNREFUSED; below also ENOENT, and a file that is no socket */
+    say_hello(f, busy, "");
+    snprintf(s, sizeof(s), "KIND=hello\nREPLY=%s\n", dead);
+    say_from_child(f, s);
+    say_from_child(f, "KIND=hello\nREPLY=/no/such/socket\n");
+    snprintf(s, sizeof(s), "KIND=hello\nREPLY=%s\n", file);
+    say_from_child(f, s);
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 4);
+    assert_int_equal(mark_receiver_request(f->receiver, "CENSUS", 1), 1);
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+    for (int i = 0; i < 1000000 && (r = mark_receiver_request(f->receiver, "CENSUS", 2)) == 1; i++)
+        ;
+    assert_int_equal(r, 0);
+    assert_int_equal(mark_receiver_peers(f->receiver, &peers), 1);
+    assert_int_equal(stat(file, &st), 0); /* an address, never a file to us */
+    assert_int_equal(st.st_size, 0);
+    close(fd);
+    unlink(busy);
+    unlink(dead);
+    unlink(file);
+}
+
+static void a_flood_leaves_the_loop_its_turn(void **state)
+{
+    struct fixture *f = *state;
+    unsigned turns = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        for (;;)
+            if (mark_send_wait(mark_receiver_path(f->receiver), "KIND=step", 9, 60000) < 0)
+                _exit(0);
+    while (turns++ < 20) {
+        unsigned seen = f->seen;
+
+        assert_true(loop_once(f->loop, 10000) >= 0);
+        assert_true(f->seen - seen <= 256);
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_mark_arrives_with_its_time_and_its_sender),
+        TEST(the_sender_is_who_the_kernel_says),
+        TEST(bad_datagrams_are_counted_and_dropped),
+        TEST(a_burst_from_a_waiting_sender_loses_nothing),
+        TEST(descriptors_attached_to_a_mark_do_not_stay_with_us),
+        TEST(the_folder_is_private_and_gone_afterwards),
+        TEST(a_runtime_folder_that_will_not_do_is_passed_over),
+        TEST(another_users_marks_are_refused_by_the_folder_and_by_the_check),
+        TEST(a_rank_that_said_hello_gets_the_request),
+        TEST(the_answer_comes_back_as_a_mark),
+        TEST(a_worker_is_never_asked),
+        TEST(the_same_process_saying_hello_again_is_still_one),
+        TEST(a_reply_that_cannot_be_an_address_makes_no_peer),
+        TEST(a_peer_that_is_gone_is_forgotten_and_one_that_is_busy_is_kept),
+        TEST(a_flood_leaves_the_loop_its_turn),
+    };
+
+    return cmocka_run_group_tests_name("receiver", tests, NULL, NULL);
+}

@@ -1,0 +1,67 @@
+/* What the tests of trees share: live children that do as they are told, mock-ups of /proc, and a
+ * notebook of events. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "proc/tree.h"
+
+/* Events by kind, and the last of each. */
+struct notebook {
+    size_t count[8];
+    int32_t pid[8];
+    uint32_t slot[8];
+    int32_t old_ppid;
+};
+void notebook_write(void *user, const struct proc_event *event);
+
+/* Waits for COND for up to 30 s, doing STEP in between. The limit is for broken code only. */
+#define EVENTUALLY(cond, step)                                                                     \
+    do {                                                                                           \
+        for (int tries_ = 0; tries_ < 6000 && !(cond); tries_++) {                                 \
+            step;                                                                                  \
+            nanosleep(&(struct timespec){0, 5000000}, NULL);                                       \
+        }                                                                                          \
+        assert_true(cond);                                                                         \
+    } while (0)
+
+/* Forks a child that calls FN and then sleeps until it is killed; dies with this process. */
+typedef void kid_fn(void *arg);
+pid_t kid_start(kid_fn *fn, void *arg); /* returns when FN has returned */
+pid_t kid_spawn(kid_fn *fn, void *arg); /* returns at once */
+void kid_end(pid_t pid);                /* SIGKILL and reap */
+_Noreturn void sleep_for_ever(void);
+
+/* Runs FN in a child, as another user than root where this process is root, and returns what FN
+ * returned (0 to 99), or 100 where it crashed. FN must not use cmocka's assertions. */
+typedef int strange_fn(void *arg);
+int as_nobody(strange_fn *fn, void *arg);
+int in_child(strange_fn *fn, void *arg);
+
+/* A folder that looks like /proc. */
+struct mock {
+    char path[64];
+    struct proc_root root;
+};
+struct mock_process {
+    int32_t pid, ppid;
+    char state; /* 0: S */
+    uint64_t start;
+    uint64_t rss_pages;
+    uint64_t size_bytes; /* 0: 100 MiB, unless no_memory */
+    bool no_memory;
+    uint64_t start_stack;
+    int threads; /* 0: 1 */
+    const char *comm;
+    const char *children; /* NULL: no such file */
+};
+void mock_begin(struct mock *m);
+void mock_end(struct mock *m);
+/* Writes DIR/NAME in place, so that kept fds see it, making folders on the way. */
+void mock_write(const struct mock *m, int32_t pid, const char *name, const void *data, size_t len);
+void mock_put(const struct mock *m, const struct mock_process *p);
+void mock_remove(const struct mock *m, int32_t pid);

@@ -1,0 +1,268 @@
+/* The GPU thread with drivers that answer, fail and hang. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "proc/gpu.h"
+
+static void nap(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* Waits for CONDITION, at most 10 s: only a bug waits that long. */
+#define WAIT_FOR(condition)                                                                        \
+    do {                                                                                           \
+        bool ok_ = false;                                                                          \
+        for (int tries_ = 0; !(ok_ = (condition)) && tries_ < 2000; tries_++)                      \
+            nap(5);                                                                                \
+        assert_true(ok_);                                                                          \
+    } while (0)
+
+/* A driver that answers. */
+static atomic_int good_reads, good_closed;
+static atomic_bool good_saw_signals;
+
+static int good_open(void **ret_state)
+{
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    atomic_store(&good_saw_signals, !sigismember(&mask, SIGTERM) || !sigismember(&mask, SIGINT));
+    *ret_state = &good_reads;
+    return 0;
+}
+
+static int good_read(void *state, struct gpu_snapshot *ret)
+{
+    assert_ptr_equal(state, &good_reads);
+    assert_int_equal(ret->devices, 0); /* comes zeroed */
+    int n = atomic_fetch_add(&good_reads, 1) + 1;
+    ret->devices = 1;
+    strcpy(ret->device[0].name, "fake");
+    ret->device[0].memory_known = true;
+    ret->device[0].total_bytes = 1000;
+    ret->device[0].used_bytes = (uint64_t)n;
+    ret->processes = 1;
+    ret->process[0] = (struct gpu_process){42, 0, (uint64_t)n};
+    return 0;
+}
+
+static void good_close(void *state)
+{
+    (void)state;
+    atomic_fetch_add(&good_closed, 1);
+}
+
+static const struct gpu_vendor good = {"good", NULL, good_open, good_read, good_close};
+
+static void snapshots_come_one_after_the_other_each_once(void **state)
+{
+    (void)state;
+    struct gpu *g;
+    static struct gpu_snapshot s;
+    atomic_store(&good_reads, 0);
+    atomic_store(&good_closed, 0);
+    assert_int_equal(gpu_new(&good, 20 * NS_PER_MS, &g), 0);
+    WAIT_FOR(gpu_latest(g, &s) == 1);
+    uint64_t first_t = s.t_ns, first = s.device[0].used_bytes;
+    WAIT_FOR(gpu_latest(g, &s) == 1);
+    assert_true(s.t_ns > first_t);
+    assert_true(s.device[0].used_bytes > first);
+    assert_string_equal(s.device[0].name, "fake");
+    assert_int_equal(s.process[0].pid, 42);
+    assert_int_equal(gpu_status(g), 0);
+    assert_false(atomic_load(&good_saw_signals));
+    s.t_ns = UINT64_MAX;
+    assert_int_equal(gpu_latest(g, &s), 0);
+    gpu_free(g);
+    assert_int_equal(atomic_load(&good_closed), 1); /* a driver that answers is let go of in time */
+}
+
+static void a_long_period_does_not_delay_the_end(void **state)
+{
+    (void)state;
+    struct gpu *g;
+    atomic_store(&good_reads, 0);
+    assert_int_equal(gpu_new(&good, 3600 * NS_PER_S, &g), 0);
+    WAIT_FOR(atomic_load(&good_reads) == 1);
+    uint64_t t = clock_mono_ns();
+    gpu_free(g);
+    assert_true(clock_mono_ns() - t < 10 * NS_PER_S);
+    gpu_free(NULL);
+}
+
+/* A driver that is not there, or not ready. */
+static bool is_absent(void)
+{
+    return false;
+}
+static int fails_to_open(void **ret_state)
+{
+    (void)ret_state;
+    return -EIO;
+}
+static int must_not_read(void *state, struct gpu_snapshot *ret)
+{
+    (void)state;
+    (void)ret;
+    abort();
+}
+static void must_not_close(void *state)
+{
+    (void)state;
+    abort();
+}
+
+static void an_absent_driver_is_said_at_once(void **state)
+{
+    (void)state;
+    static const struct gpu_vendor absent = {"absent", is_absent, fails_to_open, must_not_read,
+                                             must_not_close};
+    struct gpu *g = NULL;
+    assert_int_equal(gpu_new(&absent, NS_PER_S, &g), -ENOENT);
+    assert_null(g);
+}
+
+static void a_driver_that_does_not_open_gives_no_numbers_and_says_why(void **state)
+{
+    (void)state;
+    static const struct gpu_vendor broken = {"broken", NULL, fails_to_open, must_not_read,
+                                             must_not_close};
+    struct gpu *g;
+    static struct gpu_snapshot s;
+    assert_int_equal(gpu_new(&broken, NS_PER_MS, &g), 0);
+    WAIT_FOR(gpu_status(g) == -EIO);
+    assert_int_equal(gpu_latest(g, &s), 0);
+    assert_int_equal(s.t_ns, 0);
+    gpu_free(g);
+}
+
+/* A driver whose every second read fails. */
+static atomic_int flaky_reads;
+static int flaky_read(void *state, struct gpu_snapshot *ret)
+{
+    (void)state;
+    ret->devices = 3;
+    return atomic_fetch_add(&flaky_reads, 1) % 2 == 0 ? -EIO : 0;
+}
+
+static void a_read_that_fails_is_tried_again_and_leaves_the_last_snapshot(void **state)
+{
+    (void)state;
+    static const struct gpu_vendor flaky = {"flaky", NULL, good_open, flaky_read, good_close};
+    struct gpu *g;
+    static struct gpu_snapshot s;
+    atomic_store(&flaky_reads, 0);
+    assert_int_equal(gpu_new(&flaky, NS_PER_MS, &g), 0);
+    WAIT_FOR(gpu_latest(g, &s) == 1);
+    assert_int_equal(s.devices, 3);
+    WAIT_FOR(atomic_load(&flaky_reads) > 5);
+    gpu_free(g);
+}
+
+/* A driver that hangs until the test lets it go. */
+static pthread_mutex_t hang = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int hanging, released;
+
+static int hang_here(void)
+{
+    atomic_fetch_add(&hanging, 1);
+    pthread_mutex_lock(&hang);
+    pthread_mutex_unlock(&hang);
+    return 0;
+}
+static int hang_in_open(void **ret_state)
+{
+    *ret_state = NULL;
+    return hang_here();
+}
+static int open_nothing(void **ret_state)
+{
+    *ret_state = NULL;
+    return 0;
+}
+static int hang_in_read(void *state, struct gpu_snapshot *ret)
+{
+    (void)state;
+    (void)ret;
+    return hang_here();
+}
+static void note_release(void *state)
+{
+    (void)state;
+    atomic_fetch_add(&released, 1);
+}
+
+static void free_of_a_hanging_driver_returns(const struct gpu_vendor *vendor)
+{
+    struct gpu *g;
+    static struct gpu_snapshot s;
+    atomic_store(&hanging, 0);
+    atomic_store(&released, 0);
+    memset(&s, 0, sizeof(s));
+    pthread_mutex_lock(&hang);
+    assert_int_equal(gpu_new(vendor, NS_PER_MS, &g), 0);
+    WAIT_FOR(atomic_load(&hanging) == 1);
+    assert_int_equal(gpu_latest(g, &s), 0); /* does not wait either */
+    assert_int_equal(gpu_status(g), -EINPROGRESS);
+    gpu_free(g);
+    assert_int_equal(atomic_load(&released), 0); /* it did not wait for the driver */
+    pthread_mutex_unlock(&hang);
+    WAIT_FOR(atomic_load(&released) == 1);
+    nap(50); /* the thread frees what is left: the leak checker would tell */
+}
+
+static void a_driver_that_hangs_does_not_hold_us_up(void **state)
+{
+    (void)state;
+    static const struct gpu_vendor in_read = {"r", NULL, open_nothing, hang_in_read, note_release};
+    static const struct gpu_vendor in_open = {"o", NULL, hang_in_open, hang_in_read, note_release};
+    free_of_a_hanging_driver_returns(&in_read);
+    free_of_a_hanging_driver_returns(&in_open);
+}
+
+static void without_nvidia_hardware_there_is_silence(void **state)
+{
+    (void)state;
+    struct gpu *g;
+    static struct gpu_snapshot s;
+    int r = gpu_new(&gpu_vendor_nvml, 100 * NS_PER_MS, &g);
+    if (r == -ENOENT)
+        return;
+    assert_int_equal(r, 0); /* with it: devices with names and memory, or a clear no */
+    WAIT_FOR(gpu_status(g) != -EINPROGRESS);
+    if (gpu_status(g) == 0) {
+        WAIT_FOR(gpu_latest(g, &s) == 1);
+        for (size_t i = 0; i < s.devices; i++)
+            assert_true(!s.device[i].memory_known ||
+                        s.device[i].used_bytes <= s.device[i].total_bytes);
+    }
+    gpu_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snapshots_come_one_after_the_other_each_once),
+        cmocka_unit_test(a_long_period_does_not_delay_the_end),
+        cmocka_unit_test(an_absent_driver_is_said_at_once),
+        cmocka_unit_test(a_driver_that_does_not_open_gives_no_numbers_and_says_why),
+        cmocka_unit_test(a_read_that_fails_is_tried_again_and_leaves_the_last_snapshot),
+        cmocka_unit_test(a_driver_that_hangs_does_not_hold_us_up),
+        cmocka_unit_test(without_nvidia_hardware_there_is_silence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,424 @@
+/* Which limit binds, in recorded cgroup trees of every kind and on this machine. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "proc/limit.h"
+#include "proc/machine.h"
+
+static const uint64_t GiB = UINT64_C(1) << 30;
+
+/* A recorded machine from tests/proc-fixtures; its job is process 100. */
+static struct proc_root recorded(const char *name)
+{
+    char proc[128], cgroup[128];
+    struct proc_root root;
+    struct err err;
+    snprintf(proc, sizeof(proc), "tests/proc-fixtures/machine-%s/proc", name);
+    snprintf(cgroup, sizeof(cgroup), "tests/proc-fixtures/machine-%s/cgroup", name);
+    if (proc_root_open(proc, cgroup, &root, &err) < 0)
+        fail_msg("%s", err.text);
+    root.page_bytes = 4096;
+    return root;
+}
+
+static struct machine_limit limit_of(const char *name)
+{
+    struct proc_root root = recorded(name);
+    struct machine *m;
+    struct machine_limit l;
+    assert_int_equal(machine_new(&root, 100, &m), 0);
+    assert_int_equal(machine_limit(m, &l), 0);
+    machine_free(m);
+    proc_root_close(&root);
+    return l;
+}
+
+static void expect(const char *name, enum limit_kind kind, const char *where, uint64_t limit,
+                   uint64_t used)
+{
+    struct machine_limit l = limit_of(name);
+    assert_string_equal(limit_kind_name(l.kind), limit_kind_name(kind));
+    assert_string_equal(l.where, where);
+    assert_int_equal(l.limit_bytes, limit);
+    assert_true(l.used_known);
+    assert_int_equal(l.used_bytes, used);
+    assert_int_equal(l.headroom_bytes, limit - used);
+    assert_false(l.soft);
+}
+
+static void a_v1_limit_counts_its_subtree_less_file_cache(void **state)
+{
+    (void)state;
+    expect("v1", LIMIT_CGROUP_V1, "/slurm/job_7", 4 * GiB, 2 * GiB);
+    struct machine_limit l = limit_of("v1");
+    assert_true(l.peak_known);
+    assert_int_equal(l.peak_bytes, 3 * GiB + 5);
+}
+
+static void a_v2_limit_is_found_in_the_unified_tree(void **state)
+{
+    (void)state;
+    expect("v2", LIMIT_CGROUP_V2, "/user.slice/job.scope", 8 * GiB, 3 * GiB);
+    assert_int_equal(limit_of("v2").peak_bytes, 6 * GiB);
+}
+
+static void in_a_hybrid_machine_the_v1_controller_has_the_limit(void **state)
+{
+    (void)state;
+    expect("hybrid", LIMIT_CGROUP_V1, "/a/b", 2 * GiB, GiB);
+}
+
+static void an_unlimited_leaf_does_not_hide_its_parents_limit(void **state)
+{
+    (void)state;
+    expect("nested", LIMIT_CGROUP_V2, "/top/mid", 6 * GiB, 4 * GiB);
+}
+
+static void a_crowded_parent_binds_before_a_smaller_limit_with_room(void **state)
+{
+    (void)state;
+    expect("crowded", LIMIT_CGROUP_V2, "/top", 12 * GiB, 11 * GiB);
+}
+
+static void in_a_container_without_the_path_the_mount_itself_counts(void **state)
+{
+    (void)state;
+    expect("container", LIMIT_CGROUP_V1, "/", 3 * GiB, GiB);
+    expect("outside", LIMIT_CGROUP_V2, "/", 5 * GiB, GiB);
+}
+
+static void a_path_is_seen_from_the_folder_that_is_mounted(void **state)
+{
+    (void)state;
+    expect("bind", LIMIT_CGROUP_V1, "/job", GiB, GiB / 2);
+}
+
+static void memory_high_below_max_binds_and_is_soft(void **state)
+{
+    (void)state;
+    struct machine_limit l = limit_of("high");
+    assert_int_equal(l.limit_bytes, 3 * GiB);
+    assert_int_equal(l.headroom_bytes, GiB);
+    assert_true(l.soft);
+}
+
+static void without_cgroups_the_host_is_the_limit(void **state)
+{
+    (void)state;
+    expect("none", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
+}
+
+static void garbage_in_limit_files_is_no_limit(void **state)
+{
+    (void)state;
+    expect("garbage", LIMIT_HOST, "host", 32 * GiB, 8 * GiB);
+}
+
+static void a_limit_whose_usage_cannot_be_read_still_counts(void **state)
+{
+    (void)state;
+    struct machine_limit l = limit_of("unreadable-usage");
+    assert_int_equal(l.kind, LIMIT_CGROUP_V2);
+    assert_int_equal(l.limit_bytes, GiB);
+    assert_false(l.used_known);
+    assert_false(l.peak_known);
+    assert_int_equal(l.headroom_bytes, GiB);
+}
+
+static void rlimits_of_the_process_count(void **state)
+{
+    (void)state;
+    expect("rlimit", LIMIT_RLIMIT_AS, "RLIMIT_AS", 2 * GiB, GiB + GiB / 2);
+    expect("rlimit-data", LIMIT_RLIMIT_DATA, "RLIMIT_DATA", GiB + GiB / 2, GiB);
+}
+
+static void a_tick_reads_memory_pressure_and_the_limit(void **state)
+{
+    (void)state;
+    struct proc_root root = recorded("v1");
+    struct machine *m;
+    struct sample s = {0};
+    sample_put(&s, MACHINE_TREE_LOW, 5);
+    assert_int_equal(machine_new(&root, 100, &m), 0);
+    assert_int_equal(machine_tick(m, &s), 0);
+    assert_int_equal(s.v[MACHINE_TOTAL], 32 * GiB);
+    assert_int_equal(s.v[MACHINE_AVAILABLE], 24 * GiB);
+    assert_int_equal(s.v[MACHINE_SWAP_TOTAL], 2 * GiB);
+    assert_int_equal(s.v[MACHINE_SWAP_FREE], GiB);
+    assert_int_equal(s.v[MACHINE_ANON_PAGES], 4 * GiB);
+    assert_int_equal(s.v[MACHINE_SHMEM], GiB / 8);
+    assert_int_equal(s.v[MACHINE_PSI_SOME], 1234);
+    assert_int_equal(s.v[MACHINE_PSI_FULL], 120);
+    assert_int_equal(s.v[MACHINE_LIMIT], 4 * GiB);
+    assert_int_equal(s.v[MACHINE_LIMIT_USED], 2 * GiB);
+    assert_int_equal(s.v[MACHINE_LIMIT_PEAK], 3 * GiB + 5);
+    assert_true(s.read >> MACHINE_TREE_LOW & 1u); /* the tree's fields are not ours */
+    machine_free(m);
+    proc_root_close(&root);
+}
+
+static void a_tick_follows_rlimits_too(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rlimit", "rlimit-data"};
+    for (int i = 0; i < 2; i++) {
+        struct proc_root root = recorded(names[i]);
+        struct machine *m;
+        struct sample s = {0};
+        assert_int_equal(machine_new(&root, 100, &m), 0);
+        assert_int_equal(machine_tick(m, &s), 0);
+        assert_int_equal(s.v[MACHINE_LIMIT_USED], i == 0 ? GiB + GiB / 2 : GiB);
+        assert_false(sample_has(&s, MACHINE_LIMIT_PEAK));
+        machine_free(m);
+        proc_root_close(&root);
+    }
+}
+
+static void what_is_not_there_is_missing_and_not_zero(void **state)
+{
+    (void)state;
+    struct proc_root root = recorded("v1");
+    close(root.proc_fd);
+    root.proc_fd = open("tests/proc-fixtures/machine-v1/cgroup", O_RDONLY | O_DIRECTORY);
+    struct machine *m;
+    struct sample s = {0};
+    struct machine_limit l = {.limit_bytes = 77};
+    assert_int_equal(machine_new(&root, 100, &m), 0);
+    assert_int_equal(machine_limit(m, &l), -ENODATA);
+    assert_int_equal(l.limit_bytes, 77);
+    assert_int_equal(machine_tick(m, &s), -ENOENT);
+    assert_int_equal(s.known, 0);
+    machine_free(m);
+    machine_free(NULL);
+    proc_root_close(&root);
+}
+
+/* A writable copy of a recorded machine, in TMP. */
+static struct proc_root copied(const char *name, char tmp[64])
+{
+    char command[256], proc[96], cgroup[96];
+    struct proc_root root;
+    strcpy(tmp, "/tmp/ebb-test-machine.XXXXXX");
+    assert_non_null(mkdtemp(tmp));
+    snprintf(command, sizeof(command), "cp -r tests/proc-fixtures/machine-%s/* %s", name, tmp);
+    assert_int_equal(system(command), 0);
+    snprintf(proc, sizeof(proc), "%s/proc", tmp);
+    snprintf(cgroup, sizeof(cgroup), "%s/cgroup", tmp);
+    assert_int_equal(proc_root_open(proc, cgroup, &root, NULL), 0);
+    root.page_bytes = 4096;
+    return root;
+}
+
+static void shell(const char *tmp, const char *line)
+{
+    char command[512];
+    snprintf(command, sizeof(command), "cd %s && %s", tmp, line);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_job_that_moves_or_dies_keeps_being_judged_by_its_cgroup(void **state)
+{
+    (void)state;
+    char tmp[64];
+    struct proc_root root = copied("v1", tmp);
+    struct machine *m;
+    struct machine_limit l;
+    assert_int_equal(machine_new(&root, 100, &m), 0);
+    shell(tmp, "mkdir cgroup/memory/new && cp cgroup/memory/slurm/job_7/* cgroup/memory/new &&"
+               " echo 2500000000 > cgroup/memory/new/memory.limit_in_bytes &&"
+               " echo 4:memory:/new > proc/100/cgroup");
+    assert_int_equal(machine_limit(m, &l), 0);
+    assert_string_equal(l.where, "/new");
+    shell(tmp, "echo 4:memory:/ > proc/100/cgroup && echo 0 0 0 0 0 0 0 > proc/100/statm");
+    assert_int_equal(machine_limit(m, &l), 0); /* a zombie */
+    assert_string_equal(l.where, "/new");
+    shell(tmp, "rm -r proc/100");
+    assert_int_equal(machine_limit(m, &l), 0);
+    assert_string_equal(l.where, "/new");
+    machine_free(m);
+    proc_root_close(&root);
+    shell(tmp, "rm -r proc cgroup && rmdir $PWD");
+}
+
+static void this_machine_has_no_more_room_than_memory(void **state)
+{
+    (void)state;
+    struct proc_root root;
+    struct machine *m;
+    struct machine_limit l;
+    struct sample s = {0};
+    assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL), 0);
+    assert_int_equal(machine_new(&root, 0, &m), 0);
+    assert_int_equal(machine_limit(m, &l), 0);
+    assert_int_equal(machine_tick(m, &s), 0);
+    assert_true(sample_has(&s, MACHINE_TOTAL) && sample_has(&s, MACHINE_AVAILABLE));
+    assert_true(l.headroom_bytes <= s.v[MACHINE_TOTAL]);
+    assert_true(sample_has(&s, MACHINE_LIMIT));
+    machine_free(m);
+    proc_root_close(&root);
+}
+
+/* A child that waits, with RLIMIT_AS set and, when we are root, as another user. */
+static pid_t limited_child(void)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct rlimit r = {UINT64_C(1) << 46, UINT64_C(1) << 46};
+        if (setrlimit(RLIMIT_AS, &r) < 0 || (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0))
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    return pid;
+}
+
+static void a_dropped_uid_still_finds_its_own_limit(void **state)
+{
+    (void)state;
+    pid_t other = limited_child();
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct proc_root root;
+        struct machine *m;
+        struct machine_limit l;
+        struct sample s = {0};
+        if (geteuid() == 0 && setresuid(65533, 65533, 65533) < 0)
+            _exit(1);
+        if (proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) < 0 ||
+            machine_new(&root, 0, &m) < 0 || machine_limit(m, &l) < 0 || machine_tick(m, &s) < 0)
+            _exit(2);
+        machine_free(m);
+        /* another user's job: everything needed is readable by all */
+        if (machine_new(&root, other, &m) < 0 || machine_limit(m, &l) < 0 ||
+            machine_tick(m, &s) < 0 || !sample_has(&s, MACHINE_LIMIT))
+            _exit(3);
+        machine_free(m);
+        proc_root_close(&root);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_pressure_trigger_needs_no_privilege_in_windows_of_two_seconds(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct proc_root root;
+        if (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0)
+            _exit(1);
+        if (proc_root_open("/proc", NULL, &root, NULL) < 0)
+            _exit(2);
+        int fd = machine_psi_trigger(&root, 150000, 2000000);
+        if (fd < 0) /* kernels without PSI, or before 6.4: said by the right errno */
+            _exit(fd == -ENOENT || fd == -EOPNOTSUPP || fd == -EACCES || fd == -EPERM ? 0 : 3);
+        struct pollfd p = {fd, POLLPRI, 0};
+        if (poll(&p, 1, 0) < 0 || (p.revents & POLLERR))
+            _exit(4);
+        close(fd);
+        if (machine_psi_trigger(&root, 150000, 1000000) != -EINVAL)
+            _exit(5);
+        proc_root_close(&root);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_cgroup_path_may_hold_colons_and_lists_may_hold_memory(void **state)
+{
+    (void)state;
+    char path[64];
+    static const char text[] = "5:cpu,memory,pids:/a:b/c d\n0::/x\n6:memory2:/no";
+    assert_int_equal(limit_cgroup_parse(text, sizeof(text) - 1, false, path, sizeof(path)), 0);
+    assert_string_equal(path, "/a:b/c d");
+    assert_int_equal(limit_cgroup_parse(text, sizeof(text) - 1, true, path, sizeof(path)), 0);
+    assert_string_equal(path, "/x");
+    assert_int_equal(limit_cgroup_parse(text, sizeof(text) - 1, false, path, 5), -ENAMETOOLONG);
+    assert_int_equal(limit_cgroup_parse(text, 0, false, path, sizeof(path)), -ENOENT);
+    assert_string_equal(path, "/x");
+}
+
+static void any_bytes_in_these_files_are_survived(void **state)
+{
+    (void)state;
+    static const char *const seeds[] = {
+        "5:memory:/a/b\n0::/x\n",
+        "35 31 0:32 /docker/ab /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+        "Max address space         18446744073709551616 unlimited bytes\n",
+        "VmData:\t 99999999999999999999 kB\n",
+    };
+    uint32_t seed = 7;
+    for (int round = 0; round < 40000; round++) {
+        const char *from = seeds[round % 4];
+        size_t len = strlen(from);
+        char *text = malloc(len); /* of the very size, so that the sanitizer sees an overrun */
+        char path[32];
+        bool unlimited;
+        uint64_t v;
+        memcpy(text, from, len);
+        for (int k = 0; k < 3; k++) {
+            seed = seed * 1664525 + 1013904223;
+            text[(seed >> 8) % len] = "\n :/,-0m\0"[(seed >> 24) % 9];
+        }
+        size_t cut = (seed >> 4) % (len + 1);
+        (void)limit_cgroup_parse(text, cut, round & 8, path, sizeof(path));
+        (void)limit_mount_parse(text, cut, round & 8, path, sizeof(path));
+        (void)limit_rlimit_parse(text, cut, "Max address space", &unlimited, &v);
+        (void)limit_vmdata_parse(text, cut, &v);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_v1_limit_counts_its_subtree_less_file_cache),
+        cmocka_unit_test(a_v2_limit_is_found_in_the_unified_tree),
+        cmocka_unit_test(in_a_hybrid_machine_the_v1_controller_has_the_limit),
+        cmocka_unit_test(an_unlimited_leaf_does_not_hide_its_parents_limit),
+        cmocka_unit_test(a_crowded_parent_binds_before_a_smaller_limit_with_room),
+        cmocka_unit_test(in_a_container_without_the_path_the_mount_itself_counts),
+        cmocka_unit_test(a_path_is_seen_from_the_folder_that_is_mounted),
+        cmocka_unit_test(memory_high_below_max_binds_and_is_soft),
+        cmocka_unit_test(without_cgroups_the_host_is_the_limit),
+        cmocka_unit_test(garbage_in_limit_files_is_no_limit),
+        cmocka_unit_test(a_limit_whose_usage_cannot_be_read_still_counts),
+        cmocka_unit_test(rlimits_of_the_process_count),
+        cmocka_unit_test(a_tick_reads_memory_pressure_and_the_limit),
+        cmocka_unit_test(a_tick_follows_rlimits_too),
+        cmocka_unit_test(what_is_not_there_is_missing_and_not_zero),
+        cmocka_unit_test(a_job_that_moves_or_dies_keeps_being_judged_by_its_cgroup),
+        cmocka_unit_test(this_machine_has_no_more_room_than_memory),
+        cmocka_unit_test(a_dropped_uid_still_finds_its_own_limit),
+        cmocka_unit_test(a_pressure_trigger_needs_no_privilege_in_windows_of_two_seconds),
+        cmocka_unit_test(a_cgroup_path_may_hold_colons_and_lists_may_hold_memory),
+        cmocka_unit_test(any_bytes_in_these_files_are_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

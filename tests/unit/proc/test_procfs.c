@@ -1,0 +1,344 @@
+/* The parsers of /proc and cgroupfs files: what the kernel writes, and what it never should. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "proc/procfs.h"
+
+#define TEXT(s) (s), sizeof(s) - 1
+
+/* The rest of a line of stat behind the name: state S, parent 7, start 4242, stack 140721. */
+#define STAT_TAIL                                                                                  \
+    " S 7 8 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 -5 3 0 4242 104857600 512 18446744073709551615 1 1 " \
+    "140721 0 0 0 0\n"
+
+static void expect_stat(const char *line, size_t len, const char *comm, size_t comm_len)
+{
+    struct proc_stat st;
+    assert_int_equal(proc_stat_parse(line, len, &st), 0);
+    assert_int_equal(st.ppid, 7);
+    assert_int_equal(st.pgrp, 8);
+    assert_int_equal(st.session, 9);
+    assert_int_equal(st.state, 'S');
+    assert_int_equal(st.threads, 3);
+    assert_int_equal(st.start_ticks, 4242);
+    assert_int_equal(st.size_bytes, 104857600);
+    assert_int_equal(st.rss_pages, 512);
+    assert_int_equal(st.start_stack, 140721);
+    assert_int_equal(st.comm_len, comm_len);
+    assert_memory_equal(st.comm, comm, comm_len);
+}
+
+static void stat_names_the_parent_the_state_and_the_start(void **state)
+{
+    (void)state;
+    expect_stat(TEXT("123 (python3)" STAT_TAIL), TEXT("python3"));
+}
+
+static void a_name_that_closes_its_own_paren_does_not_hide_the_fields(void **state)
+{
+    (void)state;
+    expect_stat(TEXT("123 () R 1 1 1)" STAT_TAIL), TEXT(") R 1 1 1"));
+    expect_stat(TEXT("123 (a) Z 0 (b)" STAT_TAIL), TEXT("a) Z 0 (b"));
+    expect_stat(TEXT("123 (a\n\033[2J\tb)" STAT_TAIL), TEXT("a\n\033[2J\tb"));
+    expect_stat(TEXT("123 ()" STAT_TAIL), "", 0);
+}
+
+static void a_name_longer_than_the_kernel_allows_is_cut(void **state)
+{
+    (void)state;
+    char line[512] = "1 (", name[100];
+    memset(name, 'x', sizeof(name));
+    memcpy(line + 3, name, sizeof(name));
+    strcpy(line + 3 + sizeof(name), ")" STAT_TAIL);
+    expect_stat(line, strlen(line), name, 63);
+}
+
+static void a_cut_line_of_stat_is_refused_and_leaves_the_output_alone(void **state)
+{
+    (void)state;
+    static const char line[] = "123 (x)" STAT_TAIL;
+    struct proc_stat st, before;
+    memset(&before, 0x5a, sizeof(before));
+    size_t stack = (size_t)(strstr(line, "140721") - line);
+    for (size_t len = 0; len <= stack; len++) {
+        st = before;
+        assert_int_equal(proc_stat_parse(line, len, &st), -EBADMSG);
+        assert_memory_equal(&st, &before, sizeof(st));
+    }
+    assert_int_equal(proc_stat_parse(TEXT(")("), &st), -EBADMSG);
+    assert_int_equal(proc_stat_parse(TEXT("1 (x) S 99999999999 1 1"), &st), -EBADMSG);
+}
+
+static void a_number_too_large_for_64_bits_is_refused(void **state)
+{
+    (void)state;
+    struct proc_statm m;
+    uint64_t v = 7;
+    assert_int_equal(proc_statm_parse(TEXT("18446744073709551616 1 1 0 0 0 0\n"), &m), -EBADMSG);
+    assert_int_equal(proc_statm_parse(TEXT("18446744073709551615 1 1 0 0 0 0\n"), &m), 0);
+    assert_int_equal(proc_smaps_rollup_parse(TEXT("Pss: 18446744073709551615 kB\n"), &v), -EBADMSG);
+    assert_int_equal(v, 7);
+}
+
+static void statm_gives_resident_and_shared_pages(void **state)
+{
+    (void)state;
+    struct proc_statm m;
+    assert_int_equal(proc_statm_parse(TEXT("1184 952 417 3 0 500 0\n"), &m), 0);
+    assert_int_equal(m.size_pages, 1184);
+    assert_int_equal(m.rss_pages, 952);
+    assert_int_equal(m.shared_pages, 417);
+    assert_int_equal(proc_statm_parse(TEXT("0 0 0 0 0 0 0\n"), &m), 0);
+    assert_int_equal(m.size_pages, 0);
+    assert_int_equal(proc_statm_parse(TEXT("12 "), &m), -EBADMSG);
+    assert_int_equal(proc_statm_parse("", 0, &m), -EBADMSG);
+}
+
+static void status_has_a_bit_for_each_line_that_was_there(void **state)
+{
+    (void)state;
+    struct proc_status st;
+    assert_int_equal(proc_status_parse(TEXT("Name:\tx\\nUid:\\t0\nTgid:\t12\nTracerPid:\t5\n"
+                                            "Uid:\t1000\t0\t0\t0\nVmHWM:\t    2048 kB\n"
+                                            "VmRSS:\t   1500 kB\nRssAnon:\t   1024 kB\n"
+                                            "RssFile:\t     400 kB\nRssShmem:\t  76 kB\n"
+                                            "VmSwap:\t       4 kB\nThreads:\t9\n"),
+                                       &st),
+                     0);
+    assert_int_equal(st.has, STATUS_UID | STATUS_HWM | STATUS_ANON | STATUS_FILE | STATUS_SHMEM |
+                                 STATUS_SWAP | STATUS_THREADS | STATUS_TRACER | STATUS_TGID);
+    assert_int_equal(st.uid, 1000);
+    assert_int_equal(st.tgid, 12);
+    assert_int_equal(st.tracer_pid, 5);
+    assert_int_equal(st.threads, 9);
+    assert_int_equal(st.hwm_bytes, 2048 * 1024);
+    assert_int_equal(st.anon_bytes, 1024 * 1024);
+    assert_int_equal(st.file_bytes, 400 * 1024);
+    assert_int_equal(st.shmem_bytes, 76 * 1024);
+    assert_int_equal(st.swap_bytes, 4096);
+}
+
+static void status_of_a_kernel_thread_has_no_memory_bits(void **state)
+{
+    (void)state;
+    struct proc_status st;
+    assert_int_equal(proc_status_parse(TEXT("Name:\tkthreadd\nUid:\t0\t0\t0\t0\nThreads:\t1\n"), &st),
+                     0);
+    assert_int_equal(st.has, STATUS_UID | STATUS_THREADS);
+    assert_int_equal(proc_status_parse("", 0, &st), -EBADMSG);
+    assert_int_equal(proc_status_parse(TEXT("VmSwap:\tmuch kB\n"), &st), -EBADMSG);
+}
+
+static void meminfo_needs_total_and_available(void **state)
+{
+    (void)state;
+    struct proc_meminfo m;
+    assert_int_equal(proc_meminfo_parse(TEXT("MemTotal:       100 kB\nMemFree:  1 kB\n"
+                                             "MemAvailable:    50 kB\nSwapTotal:   8 kB\n"
+                                             "SwapFree:        4 kB\nAnonPages:  30 kB\n"
+                                             "Mapped:         20 kB\nShmem:       2 kB\n"
+                                             "ShmemHugePages:  9 kB\n"),
+                                        &m),
+                     0);
+    assert_int_equal(m.total_bytes, 100 * 1024);
+    assert_int_equal(m.available_bytes, 50 * 1024);
+    assert_int_equal(m.swap_total_bytes, 8 * 1024);
+    assert_int_equal(m.swap_free_bytes, 4 * 1024);
+    assert_int_equal(m.anon_bytes, 30 * 1024);
+    assert_int_equal(m.mapped_bytes, 20 * 1024);
+    assert_int_equal(m.shmem_bytes, 2 * 1024);
+    assert_int_equal(proc_meminfo_parse(TEXT("MemTotal:       100 kB\n"), &m), -EBADMSG);
+}
+
+static void psi_is_in_hundredths_of_a_percent(void **state)
+{
+    (void)state;
+    struct proc_psi p;
+    assert_int_equal(
+        proc_psi_parse(TEXT("some avg10=12.34 avg60=0.00 avg300=0.00 total=99\n"
+                            "full avg10=0.07 avg60=0.00 avg300=0.00 total=18446744073709551615\n"),
+                       &p),
+        0);
+    assert_true(p.has_full);
+    assert_int_equal(p.some_avg10_permyriad, 1234);
+    assert_int_equal(p.full_avg10_permyriad, 7);
+    assert_int_equal(p.some_total_us, 99);
+    assert_int_equal(p.full_total_us, UINT64_MAX);
+    assert_int_equal(proc_psi_parse(TEXT("some avg10=1.00 avg60=0.00 avg300=0.00 total=5\n"), &p), 0);
+    assert_false(p.has_full);
+    assert_int_equal(proc_psi_parse(TEXT("some avg10=1 total=5\n"), &p), -EBADMSG);
+    assert_int_equal(proc_psi_parse("", 0, &p), -EBADMSG);
+}
+
+static void pss_is_the_line_of_that_very_name(void **state)
+{
+    (void)state;
+    uint64_t pss;
+    assert_int_equal(proc_smaps_rollup_parse(TEXT("55-7f ---p 00000000 00:00 0 [rollup]\n"
+                                                  "Rss:  9 kB\nPss:   5 kB\nPss_Anon: 1 kB\n"),
+                                             &pss),
+                     0);
+    assert_int_equal(pss, 5 * 1024);
+    assert_int_equal(proc_smaps_rollup_parse(TEXT("Pss_Anon: 1 kB\n"), &pss), -EBADMSG);
+}
+
+static void maps_come_line_by_line_with_raw_paths(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/a b\\012c (deleted)\n"
+        "7f0000000000-7f0000001000 rw-s 00001000 00:05 77 /dev/shm/x\n"
+        "7ffc00000000-7ffc00021000 ---p 00000000 00:00 0 \n"
+        "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]";
+    const char *p = text, *end = text + sizeof(text) - 1;
+    struct proc_map m;
+    assert_int_equal(proc_maps_next(&p, end, &m), 1);
+    assert_int_equal(m.start, 0x400000);
+    assert_int_equal(m.end, 0x452000);
+    assert_true(m.readable && m.executable && !m.writable && !m.shared);
+    assert_int_equal(m.inode, 173521);
+    assert_int_equal(m.path_len, strlen("/usr/bin/a b\\012c (deleted)"));
+    assert_memory_equal(m.path, "/usr/bin/a b\\012c (deleted)", m.path_len);
+    assert_int_equal(proc_maps_next(&p, end, &m), 1);
+    assert_true(m.shared && m.writable);
+    assert_int_equal(proc_maps_next(&p, end, &m), 1);
+    assert_int_equal(m.path_len, 0);
+    assert_int_equal(proc_maps_next(&p, end, &m), 1);
+    assert_int_equal(m.start, UINT64_C(0xffffffffff600000));
+    assert_int_equal(proc_maps_next(&p, end, &m), 0);
+}
+
+static void a_line_that_is_no_mapping_is_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "\n",
+        "xyz\n",
+        "400000-300000 r--p 0 00:00 0\n",
+        "400000-500000 r--q 0 00:00 0\n",
+        "400000-500000 r--p 0 0000 0\n",
+        "11112222333344445-11112222333344446 r--p 0 00:00 0\n",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        const char *p = lines[i];
+        struct proc_map m;
+        assert_int_equal(proc_maps_next(&p, lines[i] + strlen(lines[i]), &m), -EBADMSG);
+    }
+}
+
+static void a_list_of_pids_stops_at_what_is_none(void **state)
+{
+    (void)state;
+    int32_t pids[4];
+    assert_int_equal(proc_pids_parse(TEXT("12 345 6 "), pids, 4), 3);
+    assert_int_equal(pids[0], 12);
+    assert_int_equal(pids[2], 6);
+    assert_int_equal(proc_pids_parse(TEXT("1 2 3 4 5 6"), pids, 4), 4);
+    assert_int_equal(proc_pids_parse(TEXT("7 99999999999 8"), pids, 4), 1);
+    assert_int_equal(proc_pids_parse(TEXT("7 -8"), pids, 4), 1);
+    assert_int_equal(proc_pids_parse("", 0, pids, 4), 0);
+}
+
+static void max_and_the_huge_number_of_v1_are_unlimited(void **state)
+{
+    (void)state;
+    bool unlimited;
+    uint64_t v;
+    assert_int_equal(proc_cgroup_number_parse(TEXT("max\n"), &unlimited, &v), 0);
+    assert_true(unlimited);
+    assert_int_equal(proc_cgroup_number_parse(TEXT("9223372036854771712\n"), &unlimited, &v), 0);
+    assert_true(unlimited);
+    assert_int_equal(proc_cgroup_number_parse(TEXT("4096\n"), &unlimited, &v), 0);
+    assert_false(unlimited);
+    assert_int_equal(v, 4096);
+    assert_int_equal(proc_cgroup_number_parse(TEXT("40x\n"), &unlimited, &v), -EBADMSG);
+    assert_int_equal(proc_cgroup_number_parse("", 0, &unlimited, &v), -EBADMSG);
+}
+
+static void a_key_is_found_by_its_whole_name(void **state)
+{
+    (void)state;
+    uint64_t v = 7;
+    assert_int_equal(proc_keyed_parse(TEXT("oom 1\noom_kill 3\n"), "oom_kill", &v), 0);
+    assert_int_equal(v, 3);
+    assert_int_equal(proc_keyed_parse(TEXT("oom_kill 3\noom 1"), "oom", &v), 0);
+    assert_int_equal(v, 1);
+    assert_int_equal(proc_keyed_parse(TEXT("oom_kill 3\n"), "oom", &v), -ENOENT);
+    assert_int_equal(proc_keyed_parse(TEXT("oom 3x\n"), "oom", &v), -EBADMSG);
+    assert_int_equal(v, 1);
+}
+
+static void a_root_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    struct proc_root root;
+    struct err err;
+    assert_int_equal(proc_root_open("/nowhere/proc", NULL, &root, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/nowhere/proc"));
+    assert_int_equal(proc_root_open("/proc", "/nowhere", &root, &err), 0);
+    assert_int_equal(root.cgroup_fd, -1);
+    proc_root_close(&root);
+    proc_root_close(&root);
+}
+
+/* Our own files, as this very kernel writes them. */
+static void the_files_of_this_process_can_be_read(void **state)
+{
+    (void)state;
+    char text[8192];
+    struct proc_stat st;
+    struct proc_statm m;
+    struct proc_status status;
+    struct proc_meminfo mem;
+    ssize_t n = io_read_small(AT_FDCWD, "/proc/self/stat", text, sizeof(text));
+    assert_int_equal(proc_stat_parse(text, (size_t)n, &st), 0);
+    assert_int_equal(st.ppid, getppid());
+    assert_int_not_equal(st.start_stack, 0);
+    n = io_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof(text));
+    assert_int_equal(proc_statm_parse(text, (size_t)n, &m), 0);
+    assert_true(m.rss_pages > 0 && m.size_pages >= m.rss_pages);
+    n = io_read_small(AT_FDCWD, "/proc/self/status", text, sizeof(text));
+    assert_int_equal(proc_status_parse(text, (size_t)n, &status), 0);
+    assert_int_equal(status.uid, getuid());
+    assert_int_equal(status.tgid, getpid());
+    assert_true(status.has & STATUS_ANON);
+    n = io_read_small(AT_FDCWD, "/proc/meminfo", text, sizeof(text));
+    assert_int_equal(proc_meminfo_parse(text, (size_t)n, &mem), 0);
+    assert_true(mem.mapped_bytes > 0 && mem.anon_bytes > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stat_names_the_parent_the_state_and_the_start),
+        cmocka_unit_test(a_name_that_closes_its_own_paren_does_not_hide_the_fields),
+        cmocka_unit_test(a_name_longer_than_the_kernel_allows_is_cut),
+        cmocka_unit_test(a_cut_line_of_stat_is_refused_and_leaves_the_output_alone),
+        cmocka_unit_test(a_number_too_large_for_64_bits_is_refused),
+        cmocka_unit_test(statm_gives_resident_and_shared_pages),
+        cmocka_unit_test(status_has_a_bit_for_each_line_that_was_there),
+        cmocka_unit_test(status_of_a_kernel_thread_has_no_memory_bits),
+        cmocka_unit_test(meminfo_needs_total_and_available),
+        cmocka_unit_test(psi_is_in_hundredths_of_a_percent),
+        cmocka_unit_test(pss_is_the_line_of_that_very_name),
+        cmocka_unit_test(maps_come_line_by_line_with_raw_paths),
+        cmocka_unit_test(a_line_that_is_no_mapping_is_refused),
+        cmocka_unit_test(a_list_of_pids_stops_at_what_is_none),
+        cmocka_unit_test(max_and_the_huge_number_of_v1_are_unlimited),
+        cmocka_unit_test(a_key_is_found_by_its_whole_name),
+        cmocka_unit_test(a_root_that_is_not_there_is_named),
+        cmocka_unit_test(the_files_of_this_process_can_be_read),
+    };
+    return cmocka_run_group_tests_name("procfs", tests, NULL, NULL);
+}

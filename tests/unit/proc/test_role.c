@@ -1,0 +1,354 @@
+/* What a process is there for, from real command lines and hostile ones. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "proc/procfs.h"
+#include "proc/role.h"
+
+/* Arguments are written with '|' between them. */
+static struct process_info process(const char *comm, const char *args)
+{
+    struct process_info p = {.id = {100, 1}, .ppid = 50};
+    p.comm_len = (uint16_t)strlen(comm);
+    memcpy(p.comm, comm, p.comm_len);
+    p.cmdline_len = (uint16_t)strlen(args);
+    for (size_t i = 0; i < p.cmdline_len; i++)
+        p.cmdline[i] = args[i] == '|' ? '\0' : args[i];
+    return p;
+}
+
+static enum process_role guess(struct role_input in, const struct process_info *p)
+{
+    struct role_guess g;
+    memset(&g, 0x5a, sizeof(g));
+    in.process = p;
+    role_guess(&in, &g);
+    assert_non_null(memchr(g.why, '\0', sizeof(g.why)));
+    assert_null(strchr(g.why, '\n'));
+    return g.role;
+}
+
+static bool launches(const char *args)
+{
+    struct process_info p = process("x", args);
+    return role_is_launcher_command(p.cmdline, p.cmdline_len);
+}
+
+static void commands_that_only_start_another_are_launchers(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {
+        "uv|run|model-garden|serve",
+        "/home/leo/.local/bin/uv|run|--with|torch|python|train.py",
+        "uv|--quiet|--directory|/srv/x|run|train.py",
+        "uvx|axolotl|train",
+        "pipx|run|x",
+        "/usr/bin/python3|/usr/bin/poetry|run|python|train.py",
+        "pdm|run|train",
+        "/opt/conda/bin/python|/opt/conda/bin/conda|run|-n|env|python|train.py",
+        "/x/bin/python3.11|/x/bin/accelerate|launch|--num_processes|2|train.py",
+        "/x/bin/python|-m|accelerate.commands.launch|train.py",
+        "/x/bin/python|-um|torch.distributed.run|--nproc_per_node=4|train.py",
+        "python3|-mtorch.distributed.launch|train.py",
+        "python|-W|ignore|-X|dev|-m|torch.distributed.run|train.py",
+        "/x/bin/python3.11|/x/bin/torchrun|--standalone|train.py",
+        "python3|/x/lib/python3.11/site-packages/torch/distributed/run.py|train.py",
+        "torchrun|train.py",
+        "deepspeed|train.py",
+        "python|-m|deepspeed.launcher.launch|train.py",
+        "mpirun|-n|4|python|train.py",
+        "srun|python|train.py",
+        "bash",
+        "-bash",
+        "-zsh",
+        "/bin/sh|-c|python train.py",
+        "bash|./run.sh",
+        "fish|-c|x",
+        "env|A=1|python|train.py",
+        "nice|-n|5|python",
+        "nohup|python|train.py",
+        "timeout|1h|python|train.py",
+        "sudo|-u|me|python|train.py",
+        "numactl|--cpunodebind=0|python",
+        "xargs|-P4|python",
+        "make|-j8",
+        "tmux|new|-s|t",
+        "sshd: leo@pts/0",
+        "ebb|run|--|python|train.py",
+    };
+    for (size_t i = 0; i < sizeof(yes) / sizeof(*yes); i++)
+        if (!launches(yes[i]))
+            fail_msg("not taken for a launcher: %s", yes[i]);
+}
+
+static void an_argument_that_names_a_launcher_does_not_make_one(void **state)
+{
+    (void)state;
+    static const char *const no[] = {
+        "",
+        "|",
+        "python|train.py|--name|torchrun",
+        "python|train.py|torchrun",
+        "python|train.py|-m|torch.distributed.run",
+        "python|-c|import torch.distributed.run|-m|torch.distributed.run",
+        "python|-|torchrun",
+        "python",
+        "python|deepspeed.py",
+        "python|/home/me/bash",
+        "python|-W|torchrun",
+        "uv|pip|install|run",
+        "uv|sync",
+        "uv",
+        "accelerate|config",
+        "accelerate|env|launch",
+        "conda|activate|run",
+        "python|-m|accelerate.commands.accelerate_cli|test|launch",
+        "python|-m|make",
+        "pythonize|/x/bin/torchrun",
+        "./bashful",
+        "shell",
+        "torchrun2",
+        "torch run",
+        "cc1|-o|bash",
+        "ebb|watch|run",
+    };
+    for (size_t i = 0; i < sizeof(no) / sizeof(*no); i++)
+        if (launches(no[i]))
+            fail_msg("taken for a launcher: %s", no[i]);
+}
+
+static void torchrun_maps_torch_and_is_a_launcher_all_the_same(void **state)
+{
+    (void)state;
+    struct process_info p = process("pt_elastic", "/x/bin/python3|/x/bin/torchrun|train.py");
+    struct role_input in = {.maps = {.known = true, .torch = true, .python = true}};
+    assert_int_equal(guess(in, &p), ROLE_LAUNCHER);
+    assert_true(role_starts_ranks(&p));
+    struct process_info renamed = process("pt_elastic", "something else");
+    assert_int_equal(guess(in, &renamed), ROLE_LAUNCHER);
+    struct process_info shell = process("bash", "bash");
+    assert_false(role_starts_ranks(&shell));
+}
+
+static void every_rank_under_torchrun_is_main(void **state)
+{
+    (void)state;
+    struct process_info parent = process("pt_elastic", "/x/bin/python3|/x/bin/torchrun|train.py");
+    parent.role = ROLE_LAUNCHER;
+    struct process_info p = process("pt_main_thread", "/x/bin/python3|-u|train.py");
+    struct role_input in = {
+        .parent = &parent, .siblings = 3, .maps = {.known = true, .torch = true}};
+    assert_int_equal(guess(in, &p), ROLE_MAIN);
+    in.maps = (struct role_maps){0}; /* maps not to be had: the name torch gave it is enough */
+    assert_int_equal(guess(in, &p), ROLE_MAIN);
+    in.maps.known = true; /* nothing mapped, one of four: not known to train */
+    assert_int_equal(guess(in, &p), ROLE_OTHER);
+}
+
+static void compile_workers_are_known_by_their_script_their_title_or_their_parent(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {
+        "/v/bin/python|/v/lib/python3.12/site-packages/torch/_inductor/compile_worker/__main__.py|"
+        "--pickler=torch._inductor.compile_worker.subproc_pool.SubprocPickler|--kind=fork|"
+        "--workers=20|--parent=141495",
+        "python|-m|torch._inductor.compile_worker",
+        "torch compile_worker",
+    };
+    struct role_input in = {.maps = {.known = true, .torch = true, .python = true}};
+    for (size_t i = 0; i < sizeof(yes) / sizeof(*yes); i++) {
+        struct process_info p = process("python", yes[i]);
+        if (guess(in, &p) != ROLE_COMPILE_WORKER)
+            fail_msg("no compile worker: %s", yes[i]);
+    }
+    struct process_info coordinator = process("python", yes[0]);
+    coordinator.role = ROLE_COMPILE_WORKER;
+    in.parent = &coordinator;
+    struct process_info spawned =
+        process("python", "python|-c|from multiprocessing.spawn import spawn_main; spawn_main(3)");
+    assert_int_equal(guess(in, &spawned), ROLE_COMPILE_WORKER);
+    struct process_info tool = process("ptxas", "ptxas|--gpu-name|sm_90");
+    in.maps = (struct role_maps){.known = true};
+    assert_int_equal(guess(in, &tool), ROLE_OTHER);
+}
+
+static void an_argument_that_names_the_compile_worker_does_not_make_one(void **state)
+{
+    (void)state;
+    struct process_info p =
+        process("python", "python|train.py|--name|torch/_inductor/compile_worker|compile_worker");
+    struct role_input in = {.maps = {.known = true, .torch = true, .python = true}};
+    assert_int_equal(guess(in, &p), ROLE_MAIN);
+}
+
+static void data_workers_are_known_by_name_by_fork_or_by_spawn(void **state)
+{
+    (void)state;
+    struct process_info parent = process("pt_main_thread", "python|train.py");
+    parent.role = ROLE_MAIN;
+    struct role_input in = {
+        .parent = &parent, .siblings = 7, .maps = {.known = true, .torch = true, .cuda = true}};
+    struct process_info named = process("pt_data_worker", "python|train.py");
+    struct process_info forked = process("python", "python|train.py");
+    struct process_info spawned =
+        process("python", "python|-c|from multiprocessing.spawn import spawn_main; "
+                          "spawn_main(tracker_fd=7, pipe_handle=9)|--multiprocessing-fork");
+    assert_int_equal(guess(in, &named), ROLE_DATA_WORKER);
+    assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
+    assert_int_equal(guess(in, &spawned), ROLE_MAIN); /* CUDA initialised: a rank of mp.spawn */
+    in.maps.cuda = false;
+    assert_int_equal(guess(in, &spawned), ROLE_DATA_WORKER);
+    parent.role = ROLE_DATA_WORKER;
+    assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
+}
+
+static void a_fork_of_a_program_that_is_not_python_is_no_data_worker(void **state)
+{
+    (void)state;
+    struct process_info parent = process("nginx", "nginx|-g|x");
+    parent.role = ROLE_MAIN;
+    struct process_info p = process("nginx", "nginx|-g|x");
+    struct role_input in = {.parent = &parent, .maps = {.known = true}};
+    assert_int_equal(guess(in, &p), ROLE_OTHER);
+}
+
+static void multiprocessings_helpers_are_told_from_the_workers_they_fork(void **state)
+{
+    (void)state;
+    struct process_info tracker =
+        process("python", "python|-c|from multiprocessing.resource_tracker import main;main(5)");
+    struct process_info server = process(
+        "python", "python|-c|from multiprocessing.forkserver import main; main(6, 7, ['x'])");
+    struct process_info parent = process("python", "python|train.py");
+    parent.role = ROLE_MAIN;
+    struct role_input in = {.parent = &parent, .maps = {.known = true, .python = true}};
+    assert_int_equal(guess(in, &tracker), ROLE_RESOURCE_TRACKER);
+    assert_int_equal(guess(in, &server), ROLE_RESOURCE_TRACKER);
+    struct process_info worker = server;
+    server.role = ROLE_RESOURCE_TRACKER;
+    in.parent = &server;
+    assert_int_equal(guess(in, &worker), ROLE_DATA_WORKER);
+}
+
+static void a_python_above_one_that_trains_is_a_launcher_unless_it_trains_itself(void **state)
+{
+    (void)state;
+    struct process_info p = process("python", "python|run_all.py");
+    struct role_input in = {
+        .maps = {.known = true, .python = true}, .children = 1, .child_trains = true};
+    assert_int_equal(guess(in, &p), ROLE_LAUNCHER);
+    in.maps.jax = true;
+    assert_int_equal(guess(in, &p), ROLE_MAIN);
+}
+
+static void what_was_started_is_main_whatever_it_is(void **state)
+{
+    (void)state;
+    struct process_info program = process("solver", "./solver|--n|7");
+    struct role_input in = {.maps = {.known = true}};
+    assert_int_equal(guess(in, &program), ROLE_MAIN);
+    struct process_info shell = process("bash", "bash|run.sh");
+    shell.role = ROLE_LAUNCHER;
+    in.parent = &shell;
+    assert_int_equal(guess(in, &program), ROLE_MAIN);
+    in.siblings = 1; /* which of the two? */
+    assert_int_equal(guess(in, &program), ROLE_OTHER);
+    shell.role = ROLE_MAIN;
+    in.siblings = 0;
+    assert_int_equal(guess(in, &program), ROLE_OTHER);
+}
+
+static void a_process_without_a_command_line_is_nothing(void **state)
+{
+    (void)state;
+    struct process_info p = process("kworker/0:1", "");
+    struct role_input in = {0};
+    assert_int_equal(guess(in, &p), ROLE_OTHER);
+}
+
+static void tensorboard_maps_tensorflow_and_does_not_train(void **state)
+{
+    (void)state;
+    struct process_info p = process("tensorboard", "/x/bin/python3|/x/bin/tensorboard|--logdir|x");
+    struct role_input in = {.maps = {.known = true, .tensorflow = true}};
+    assert_int_equal(guess(in, &p), ROLE_OTHER);
+}
+
+static void any_bytes_on_a_command_line_are_survived(void **state)
+{
+    (void)state;
+    uint32_t seed = 1;
+    for (int round = 0; round < 20000; round++) {
+        struct process_info p = process("x", "");
+        struct role_input in = {.parent = &p};
+        static const char *const start[] = {"python|", "uv|", "", "-|", "python|-c|from "};
+        size_t n = strlen(start[round % 5]);
+        memcpy(p.cmdline, start[round % 5], n);
+        p.cmdline_len = (uint16_t)(n + (seed >> 8) % 40);
+        for (size_t i = 0; i < p.cmdline_len; i++) {
+            seed = seed * 1664525 + 1013904223;
+            if (i >= n)
+                p.cmdline[i] = "\0-mcWX/:= r"[(seed >> 16) % 11];
+            else if (p.cmdline[i] == '|')
+                p.cmdline[i] = '\0';
+        }
+        p.comm_len = (uint16_t)(seed >> 20 & 63);
+        (void)guess(in, &p);
+    }
+}
+
+static struct role_maps maps_of(const char *path)
+{
+    struct role_maps maps = {0};
+    struct proc_map map = {.path = path, .path_len = strlen(path)};
+    role_maps_add(&maps, &map);
+    assert_true(maps.known);
+    return maps;
+}
+
+static void libraries_are_known_by_their_file_name(void **state)
+{
+    (void)state;
+    assert_true(maps_of("/v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so").torch);
+    assert_true(maps_of("/v/torch/lib/libc10.so (deleted)").torch);
+    assert_true(maps_of("/v/jaxlib/libjax_common.so").jax);
+    assert_true(maps_of("/v/jaxlib/xla_extension.so").jax);
+    assert_true(maps_of("/v/tensorflow/libtensorflow_framework.so.2").tensorflow);
+    assert_true(maps_of("/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05").cuda);
+    assert_true(maps_of("/usr/lib/libpython3.11.so.1.0").python);
+    assert_true(maps_of("/usr/bin/python3.11").python);
+    assert_false(maps_of("/usr/lib/libcudart.so.12").cuda);
+    assert_false(maps_of("/data/libtorch.txt").torch);
+    assert_false(maps_of("/data/libtorch_cpu.so/train.arrow").torch);
+    assert_false(maps_of("/usr/bin/python-config").python);
+    assert_false(maps_of("[heap]").python);
+    assert_false(maps_of("").python);
+    assert_false(maps_of("/").python);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commands_that_only_start_another_are_launchers),
+        cmocka_unit_test(an_argument_that_names_a_launcher_does_not_make_one),
+        cmocka_unit_test(torchrun_maps_torch_and_is_a_launcher_all_the_same),
+        cmocka_unit_test(every_rank_under_torchrun_is_main),
+        cmocka_unit_test(compile_workers_are_known_by_their_script_their_title_or_their_parent),
+        cmocka_unit_test(an_argument_that_names_the_compile_worker_does_not_make_one),
+        cmocka_unit_test(data_workers_are_known_by_name_by_fork_or_by_spawn),
+        cmocka_unit_test(a_fork_of_a_program_that_is_not_python_is_no_data_worker),
+        cmocka_unit_test(multiprocessings_helpers_are_told_from_the_workers_they_fork),
+        cmocka_unit_test(a_python_above_one_that_trains_is_a_launcher_unless_it_trains_itself),
+        cmocka_unit_test(what_was_started_is_main_whatever_it_is),
+        cmocka_unit_test(a_process_without_a_command_line_is_nothing),
+        cmocka_unit_test(tensorboard_maps_tensorflow_and_does_not_train),
+        cmocka_unit_test(any_bytes_on_a_command_line_are_survived),
+        cmocka_unit_test(libraries_are_known_by_their_file_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1121 @@
+/* The tree of a job: who is found, who is missed, and how one that looks the same is told apart.
+ * Live children where the kernel matters, mock-ups where it cannot be made to do it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "kit.h"
+
+struct watch {
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct notebook seen;
+};
+
+static void watch_begin(struct watch *w)
+{
+    memset(w, 0, sizeof(*w));
+    assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup", &w->root, NULL), 0);
+    assert_int_equal(proc_tree_new(&w->root, notebook_write, &w->seen, &w->tree), 0);
+}
+
+static void watch_end(struct watch *w)
+{
+    proc_tree_free(w->tree);
+    proc_root_close(&w->root);
+}
+
+static void watch_pid(struct watch *w, pid_t pid)
+{
+    struct err err;
+    if (proc_tree_add(w->tree, pid, clock_mono_ns(), &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void walk(struct watch *w)
+{
+    assert_int_equal(proc_tree_walk(w->tree, clock_mono_ns()), 0);
+}
+
+static void tick(struct watch *w)
+{
+    assert_int_equal(proc_tree_tick(w->tree, clock_mono_ns()), 0);
+}
+
+static uint64_t rss_of(const struct proc_node *n)
+{
+    assert_true(n->sample.read >> SAMPLE_RSS & 1u);
+    return n->sample.v[SAMPLE_RSS];
+}
+
+static void fork_children(void *count)
+{
+    for (int i = 0; i < *(int *)count; i++)
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            sleep_for_ever();
+        }
+}
+
+static void fork_two_generations(void *arg)
+{
+    (void)arg;
+    int one = 1;
+    kid_start(fork_children, &one);
+}
+
+/* Births and deaths. */
+
+static void a_root_and_all_below_it_are_found(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_begin(&w);
+    pid_t pid = kid_start(fork_two_generations, NULL);
+    watch_pid(&w, pid);
+    assert_int_equal(proc_tree_count(w.tree), 3);
+    assert_int_equal(w.seen.count[PROCESS_BORN], 3);
+    struct proc_node *root = proc_tree_at(w.tree, 0);
+    assert_int_equal(root->info.id.pid, pid);
+    assert_true(root->is_root);
+    assert_int_equal(root->info.ppid, getpid());
+    assert_int_equal(root->info.uid, getuid());
+    assert_int_equal(proc_tree_at(w.tree, 1)->info.ppid, pid);
+    assert_false(proc_tree_at(w.tree, 1)->is_root);
+    assert_ptr_equal(proc_tree_find(w.tree, pid), root);
+    assert_null(proc_tree_find(w.tree, 1));
+    tick(&w);
+    assert_true(rss_of(root) > 0);
+    kid_end(pid);
+    watch_end(&w);
+}
+
+struct remote {
+    int fork_now; /* a byte makes it fork; a second one makes that child exit */
+};
+
+static void fork_when_told(void *arg)
+{
+    struct remote *r = arg;
+    char byte;
+    pid_t self = fork(); /* the remote one: so that this process stays quiet */
+    if (self != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (read(r->fork_now, &byte, 1) != 1)
+        _exit(1);
+    pid_t pid = fork();
+    if (pid == 0)
+        sleep_for_ever();
+    if (read(r->fork_now, &byte, 1) != 1)
+        _exit(1);
+    kid_end(pid);
+    sleep_for_ever();
+}
+
+static void births_and_deaths_are_events_with_slots_that_are_never_reused(void **state)
+{
+    (void)state;
+    struct watch w;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    struct remote remote = {fds[0]};
+    pid_t pid = kid_start(fork_when_told, &remote);
+    watch_begin(&w);
+    watch_pid(&w, pid);
+    assert_int_equal(proc_tree_count(w.tree), 2);
+    walk(&w);
+    assert_int_equal(w.seen.count[PROCESS_BORN], 2);
+    assert_int_equal(write(fds[1], "f", 1), 1);
+    EVENTUALLY(w.seen.count[PROCESS_BORN] == 3, walk(&w));
+    uint32_t slot = w.seen.slot[PROCESS_BORN];
+    assert_int_equal(slot, 2);
+    tick(&w);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    EVENTUALLY(w.seen.count[PROCESS_DIED] == 1, tick(&w));
+    assert_int_equal(w.seen.slot[PROCESS_DIED], slot);
+    assert_int_equal(proc_tree_count(w.tree), 2);
+    kid_end(pid);
+    walk(&w);
+    EVENTUALLY(proc_tree_count(w.tree) == 0, walk(&w));
+    assert_int_equal(w.seen.count[PROCESS_DIED], 3);
+    close(fds[0]);
+    close(fds[1]);
+    watch_end(&w);
+}
+
+static void a_zombie_is_dead_and_not_born_again(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_begin(&w);
+    assert_int_equal(proc_tree_add_below(w.tree, getpid(), clock_mono_ns(), NULL), 0);
+    pid_t pid = kid_start(NULL, NULL);
+    walk(&w);
+    assert_int_equal(w.seen.count[PROCESS_BORN], 1);
+    kill(pid, SIGKILL); /* and not reaped: still listed among our children */
+    EVENTUALLY(w.seen.count[PROCESS_DIED] == 1, tick(&w));
+    for (int i = 0; i < 3; i++)
+        walk(&w);
+    assert_int_equal(w.seen.count[PROCESS_BORN], 1);
+    assert_int_equal(proc_tree_count(w.tree), 0);
+    struct err err;
+    assert_int_equal(proc_tree_add(w.tree, pid, clock_mono_ns(), &err), -ESRCH);
+    kid_end(pid);
+    watch_end(&w);
+}
+
+/* Threads. */
+
+static void *fork_in_thread(void *arg)
+{
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sleep_for_ever();
+    }
+    *(_Atomic int *)arg = 1;
+    sleep_for_ever();
+}
+
+static void start_forking_thread(void *arg)
+{
+    (void)arg;
+    static _Atomic int forked;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, fork_in_thread, &forked) != 0)
+        abort();
+    while (!forked)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+static void children_of_every_thread_are_found(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_begin(&w);
+    pid_t pid = kid_start(start_forking_thread, NULL);
+    watch_pid(&w, pid);
+    assert_int_equal(proc_tree_count(w.tree), 2);
+    assert_int_equal(proc_tree_at(w.tree, 1)->info.ppid, pid);
+    kid_end(pid);
+    watch_end(&w);
+}
+
+enum { HELD_BYTES = 16 << 20 };
+
+static void *hold_memory(void *arg)
+{
+    char *p = mmap(NULL, HELD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        abort();
+    memset(p, 1, HELD_BYTES);
+    if (write(*(int *)arg, "", 1) != 1)
+        abort();
+    sleep_for_ever();
+}
+
+/* ASan's thread exit and the raw system call do not get on: this exits the main thread alone. */
+static void leave_a_thread_behind(void *arg)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, hold_memory, arg) != 0)
+        abort();
+    syscall(SYS_exit, 0);
+}
+
+static bool is_zombie(pid_t pid)
+{
+    char path[64], text[512];
+    struct proc_stat st;
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof(text));
+    return len > 0 && proc_stat_parse(text, (size_t)len, &st) == 0 && st.state == 'Z';
+}
+
+static void a_main_thread_that_exits_does_not_end_its_process(void **state)
+{
+    (void)state;
+    struct watch w;
+    int fds[2];
+    char byte;
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    watch_begin(&w);
+    pid_t pid = kid_spawn(leave_a_thread_behind, &fds[1]);
+    assert_int_equal(read(fds[0], &byte, 1), 1);
+    watch_pid(&w, pid);
+    EVENTUALLY(is_zombie(pid), (void)0);
+    tick(&w);
+    walk(&w);
+    tick(&w);
+    assert_int_equal(w.seen.count[PROCESS_DIED], 0);
+    assert_true(rss_of(proc_tree_at(w.tree, 0)) >= HELD_BYTES);
+    assert_int_equal(proc_node_read_status(w.tree, proc_tree_at(w.tree, 0)), 0);
+    assert_true(proc_tree_at(w.tree, 0)->sample.v[SAMPLE_ANON] >= HELD_BYTES);
+    kid_end(pid);
+    tick(&w);
+    assert_int_equal(w.seen.count[PROCESS_DIED], 1);
+    close(fds[0]);
+    close(fds[1]);
+    watch_end(&w);
+}
+
+/* Exec and names. */
+
+static void exec_when_told(void *arg)
+{
+    struct remote *r = arg;
+    char byte;
+    if (fork() != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (read(r->fork_now, &byte, 1) == 1)
+        execlp("sleep", "sleep", "1000", (char *)NULL);
+    _exit(1);
+}
+
+static void exec_is_an_event_and_brings_new_names(void **state)
+{
+    (void)state;
+    struct watch w;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    struct remote remote = {fds[0]};
+    pid_t pid = kid_start(exec_when_told, &remote);
+    watch_begin(&w);
+    watch_pid(&w, pid);
+    walk(&w);
+    assert_int_equal(w.seen.count[PROCESS_EXECED], 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    EVENTUALLY(w.seen.count[PROCESS_EXECED] > 0, walk(&w));
+    walk(&w);
+    assert_int_equal(w.seen.count[PROCESS_EXECED], 1);
+    assert_int_equal(proc_tree_count(w.tree), 2);
+    const struct process_info *info = &proc_tree_at(w.tree, 1)->info;
+    assert_int_equal(info->comm_len, 5);
+    assert_memory_equal(info->comm, "sleep", 5);
+    EVENTUALLY(info->cmdline_len == 10, proc_node_update_role(w.tree, proc_tree_at(w.tree, 1), 0));
+    assert_memory_equal(info->cmdline, "sleep\0001000", 10);
+    kid_end(pid);
+    close(fds[0]);
+    close(fds[1]);
+    watch_end(&w);
+}
+
+static void rename_when_told(void *arg)
+{
+    struct remote *r = arg;
+    char byte;
+    if (fork() != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (read(r->fork_now, &byte, 1) == 1)
+        prctl(PR_SET_NAME, ") R 1\n\033[");
+    sleep_for_ever();
+}
+
+static void a_rename_is_no_exec_and_the_new_name_is_kept_raw(void **state)
+{
+    (void)state;
+    struct watch w;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    struct remote remote = {fds[0]};
+    pid_t pid = kid_start(rename_when_told, &remote);
+    watch_begin(&w);
+    watch_pid(&w, pid);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    const struct process_info *info = &proc_tree_at(w.tree, 1)->info;
+    EVENTUALLY(info->comm_len == 8 && memcmp(info->comm, ") R 1\n\033[", 8) == 0, walk(&w));
+    assert_int_equal(w.seen.count[PROCESS_EXECED], 0);
+    kid_end(pid);
+    close(fds[0]);
+    close(fds[1]);
+    watch_end(&w);
+}
+
+static void without_rights_a_new_name_and_command_line_are_taken_for_an_exec(void **state)
+{
+    (void)state;
+    struct mock m;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    mock_begin(&m);
+    struct mock_process p = {.pid = 50, .ppid = 1, .start = 9, .comm = "bash", .children = ""};
+    mock_put(&m, &p);
+    mock_write(&m, 50, "cmdline", "bash", 5);
+    assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
+    assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
+    p.comm = "worker/0";
+    mock_put(&m, &p);
+    assert_int_equal(proc_tree_walk(tree, 2), 0);
+    assert_int_equal(seen.count[PROCESS_EXECED], 0);
+    p.comm = "python3";
+    mock_put(&m, &p);
+    mock_write(&m, 50, "cmdline", "python3\0t.py", 13);
+    assert_int_equal(proc_tree_walk(tree, 3), 0);
+    assert_int_equal(seen.count[PROCESS_EXECED], 1);
+    proc_tree_free(tree);
+    mock_end(&m);
+}
+
+/* Orphans. */
+
+static void orphan_when_told(void *arg)
+{
+    struct remote *r = arg;
+    if (fork() != 0)
+        return;
+    if (fork() == 0) /* dies with nobody: ended by the test */
+        sleep_for_ever();
+    char byte;
+    _exit(read(r->fork_now, &byte, 1) == 1 ? 0 : 1);
+}
+
+static void an_orphan_stays_in_the_tree_and_its_new_parent_is_an_event(void **state)
+{
+    (void)state;
+    struct watch w;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    struct remote remote = {fds[0]};
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    pid_t pid = kid_start(orphan_when_told, &remote);
+    watch_begin(&w);
+    watch_pid(&w, pid);
+    EVENTUALLY(proc_tree_count(w.tree) == 3, walk(&w));
+    int32_t parent = proc_tree_at(w.tree, 1)->info.id.pid;
+    int32_t orphan = proc_tree_at(w.tree, 2)->info.id.pid;
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    EVENTUALLY(w.seen.count[PROCESS_REPARENTED] == 1, walk(&w));
+    assert_int_equal(w.seen.pid[PROCESS_REPARENTED], orphan);
+    assert_int_equal(w.seen.old_ppid, parent);
+    assert_int_equal(proc_tree_find(w.tree, orphan)->info.ppid, getpid());
+    assert_int_equal(w.seen.pid[PROCESS_DIED], parent);
+    kid_end(orphan);
+    kid_end(pid);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+    close(fds[0]);
+    close(fds[1]);
+    watch_end(&w);
+}
+
+static void daemonise(void *arg)
+{
+    if (fork() == 0) {
+        setsid();
+        if (fork() == 0) {
+            pid_t self = getpid();
+            if (write(*(int *)arg, &self, sizeof(self)) != sizeof(self))
+                abort();
+            sleep_for_ever();
+        }
+        _exit(0);
+    }
+    wait(NULL);
+}
+
+static void a_daemon_never_seen_before_is_found_below_the_subreaper(void **state)
+{
+    (void)state;
+    struct watch w;
+    int fds[2];
+    pid_t daemon_pid;
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    watch_begin(&w);
+    pid_t sentinel = kid_start(NULL, NULL);
+    assert_int_equal(proc_tree_ignore(w.tree, sentinel), 0);
+    assert_int_equal(proc_tree_add_below(w.tree, getpid(), clock_mono_ns(), NULL), 0);
+    pid_t pid = kid_start(daemonise, &fds[1]);
+    assert_int_equal(read(fds[0], &daemon_pid, sizeof(daemon_pid)), sizeof(daemon_pid));
+    EVENTUALLY(proc_tree_find(w.tree, daemon_pid) != NULL &&
+                   proc_tree_find(w.tree, daemon_pid)->info.ppid == getpid(),
+               walk(&w));
+    assert_non_null(proc_tree_find(w.tree, pid));
+    assert_null(proc_tree_find(w.tree, sentinel));
+    assert_null(proc_tree_find(w.tree, getpid()));
+    assert_int_equal(proc_tree_count(w.tree), 2);
+    kid_end(daemon_pid);
+    kid_end(pid);
+    kid_end(sentinel);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+    close(fds[0]);
+    close(fds[1]);
+    watch_end(&w);
+}
+
+/* The same pid, another process. */
+
+static void expect_pid_reuse(size_t fd_budget)
+{
+    struct mock m;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    mock_begin(&m);
+    mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 1, .start = 9, .children = "60 "});
+    mock_put(&m, &(struct mock_process){
+                     .pid = 60, .ppid = 50, .start = 10, .rss_pages = 5, .children = ""});
+    assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
+    proc_tree_set_fd_budget(tree, fd_budget);
+    assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
+    assert_int_equal(proc_tree_count(tree), 2);
+    uint32_t old_slot = proc_tree_find(tree, 60)->slot;
+
+    mock_remove(&m, 60);
+    mock_put(&m, &(struct mock_process){
+                     .pid = 60, .ppid = 50, .start = 11, .rss_pages = 7, .children = ""});
+    assert_int_equal(proc_tree_walk(tree, 2), 0);
+    assert_int_equal(seen.count[PROCESS_DIED], 1);
+    assert_int_equal(seen.slot[PROCESS_DIED], old_slot);
+    assert_int_equal(seen.count[PROCESS_BORN], 3);
+    assert_int_equal(proc_tree_count(tree), 2);
+    assert_int_equal(proc_tree_find(tree, 60)->info.id.start_ticks, 11);
+    assert_int_not_equal(proc_tree_find(tree, 60)->slot, old_slot);
+
+    /* once more, found by a tick alone: it must not read the stranger's memory */
+    mock_remove(&m, 60);
+    mock_put(&m, &(struct mock_process){
+                     .pid = 60, .ppid = 1, .start = 12, .rss_pages = 9, .children = ""});
+    assert_int_equal(proc_tree_tick(tree, 3), 0);
+    assert_int_equal(seen.count[PROCESS_DIED], 2);
+    assert_null(proc_tree_find(tree, 60));
+    proc_tree_free(tree);
+    mock_end(&m);
+}
+
+static void a_reused_pid_is_a_death_and_a_birth(void **state)
+{
+    (void)state;
+    expect_pid_reuse(1000);
+}
+
+static void a_reused_pid_is_a_death_and_a_birth_without_kept_fds_too(void **state)
+{
+    (void)state;
+    expect_pid_reuse(0);
+}
+
+/* Asks the kernel for that very pid; only root may. -1 where it is not to be had. */
+static pid_t fork_as(pid_t wanted)
+{
+    struct clone_args args = {
+        .exit_signal = SIGCHLD,
+        .set_tid = (uintptr_t)&wanted,
+        .set_tid_size = 1,
+    };
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sleep_for_ever();
+    }
+    return pid;
+}
+
+static void a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_begin(&w);
+    pid_t old = kid_start(NULL, NULL);
+    watch_pid(&w, old);
+    struct process_id id = proc_tree_at(w.tree, 0)->info.id;
+    kid_end(old);
+    /* start times are in hundredths of a second */
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    pid_t pid = fork_as(old);
+    if (pid < 0) /* not root, or somebody else has it: then the old one must just be dead */
+        pid = kid_start(NULL, NULL);
+    tick(&w);
+    assert_int_equal(w.seen.count[PROCESS_DIED], 1);
+    watch_pid(&w, pid);
+    assert_int_equal(proc_tree_count(w.tree), 1);
+    assert_int_not_equal(proc_tree_at(w.tree, 0)->info.id.start_ticks, id.start_ticks);
+    kid_end(pid);
+    watch_end(&w);
+}
+
+/* Many. */
+
+static void two_thousand_processes_are_found_once_each(void **state)
+{
+    (void)state;
+    enum { MANY = 2000 };
+    struct watch w;
+    struct rlimit old;
+    int count = MANY;
+    assert_int_equal(proc_raise_nofile(&old), 0);
+    watch_begin(&w);
+    pid_t pid = kid_start(fork_children, &count);
+    watch_pid(&w, pid);
+    EVENTUALLY(proc_tree_count(w.tree) == MANY + 1, walk(&w));
+    walk(&w);
+    tick(&w);
+    assert_int_equal(w.seen.count[PROCESS_BORN], MANY + 1);
+    assert_int_equal(w.seen.count[PROCESS_DIED], 0);
+    for (size_t i = 0; i < proc_tree_count(w.tree); i++)
+        assert_true(proc_tree_at(w.tree, i)->sample.read & 1u << SAMPLE_RSS);
+    size_t killed = 0;
+    for (size_t i = 1; i < proc_tree_count(w.tree); i += 2, killed++)
+        kill(proc_tree_at(w.tree, i)->info.id.pid, SIGKILL);
+    EVENTUALLY(proc_tree_count(w.tree) == MANY + 1 - killed, tick(&w));
+    walk(&w);
+    assert_int_equal(w.seen.count[PROCESS_DIED], killed);
+    assert_int_equal(w.seen.count[PROCESS_BORN], MANY + 1);
+    kid_end(pid);
+    EVENTUALLY(proc_tree_count(w.tree) == 0, walk(&w));
+    watch_end(&w);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+}
+
+static int watch_with_few_fds(void *arg)
+{
+    enum { KIDS = 60 };
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct notebook seen = {0};
+    int count = KIDS;
+    pid_t pid = kid_start(fork_children, &count);
+    struct rlimit few = {*(rlim_t *)arg, *(rlim_t *)arg};
+    if (setrlimit(RLIMIT_NOFILE, &few) < 0 || proc_root_open("/proc", NULL, &root, NULL) < 0 ||
+        proc_tree_new(&root, notebook_write, &seen, &tree) < 0)
+        return 1;
+    if (proc_tree_add(tree, pid, 1, NULL) < 0 || proc_tree_count(tree) != KIDS + 1)
+        return 2;
+    if (proc_tree_walk(tree, 2) < 0 || proc_tree_tick(tree, 2) < 0)
+        return 3;
+    for (size_t i = 0; i < proc_tree_count(tree); i++) {
+        struct proc_node *n = proc_tree_at(tree, i);
+        if (!(n->sample.read & 1u << SAMPLE_RSS) || proc_node_read_status(tree, n) < 0)
+            return 4;
+    }
+    kill(proc_tree_at(tree, KIDS)->info.id.pid, SIGKILL);
+    for (int i = 0; i < 2000 && seen.count[PROCESS_DIED] == 0; i++) {
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+        proc_tree_tick(tree, 3);
+    }
+    proc_tree_walk(tree, 4);
+    if (seen.count[PROCESS_DIED] != 1 || seen.count[PROCESS_BORN] != KIDS + 1)
+        return 5;
+    proc_tree_free(tree);
+    proc_root_close(&root);
+    kid_end(pid);
+    return 0;
+}
+
+static void running_out_of_fds_loses_no_process(void **state)
+{
+    (void)state;
+    rlim_t limits[] = {16, 128 + 50, 4096};
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        assert_int_equal(in_child(watch_with_few_fds, &limits[i]), 0);
+}
+
+static int use_up_all_fds(void *arg)
+{
+    (void)arg;
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct notebook seen = {0};
+    int count = 3;
+    pid_t pid = kid_start(fork_children, &count);
+    if (proc_root_open("/proc", NULL, &root, NULL) < 0 ||
+        proc_tree_new(&root, notebook_write, &seen, &tree) < 0)
+        return 1;
+    proc_tree_set_fd_budget(tree, 0);
+    if (proc_tree_add(tree, pid, 1, NULL) < 0 || proc_tree_count(tree) != 4)
+        return 2;
+    struct rlimit none = {3, 3};
+    if (setrlimit(RLIMIT_NOFILE, &none) < 0)
+        return 3;
+    if (proc_tree_tick(tree, 2) < 0 || proc_tree_walk(tree, 2) < 0)
+        return 4;
+    if (proc_tree_count(tree) != 4 || seen.count[PROCESS_DIED] != 0)
+        return 5;
+    const struct sample *s = &proc_tree_at(tree, 0)->sample;
+    if ((s->read & 1u << SAMPLE_RSS) || !(s->stale & 1u << SAMPLE_RSS))
+        return 6;
+    kid_end(pid);
+    return 0;
+}
+
+static void with_no_fd_at_all_readings_are_stale_and_nobody_is_called_dead(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(use_up_all_fds, NULL), 0);
+}
+
+static void raising_the_limit_tells_what_it_was(void **state)
+{
+    (void)state;
+    struct rlimit before, old, now;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(proc_raise_nofile(&old), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
+    assert_int_equal(old.rlim_cur, before.rlim_cur);
+    assert_int_equal(now.rlim_cur, before.rlim_max);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+/* Recorded and made-up machines. */
+
+static void hostile_names_do_not_break_a_recorded_tree(void **state)
+{
+    (void)state;
+    struct proc_root root;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    assert_int_equal(proc_root_open("tests/proc-fixtures/tree-hostile", NULL, &root, NULL), 0);
+    assert_int_equal(proc_tree_new(&root, notebook_write, &seen, &tree), 0);
+    assert_int_equal(proc_tree_add(tree, 26751, 1, NULL), 0);
+    assert_int_equal(proc_tree_count(tree), 3);
+    assert_memory_equal(proc_tree_at(tree, 0)->info.comm, ") R 1 1 1", 9);
+    assert_memory_equal(proc_tree_at(tree, 1)->info.comm, "x\n\033[2Jy", 7);
+    assert_memory_equal(proc_tree_at(tree, 2)->info.comm, "(((", 3);
+    assert_int_equal(proc_tree_at(tree, 2)->info.ppid, 26764);
+    assert_int_equal(proc_tree_tick(tree, 2), 0);
+    assert_true(rss_of(proc_tree_at(tree, 2)) > 1 << 20);
+    assert_int_equal(proc_node_read_pss(tree, proc_tree_at(tree, 0)), 0);
+    proc_tree_free(tree);
+    proc_root_close(&root);
+}
+
+static void a_kernel_without_children_files_is_scanned(void **state)
+{
+    (void)state;
+    struct mock m;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    mock_begin(&m);
+    mock_put(&m, &(struct mock_process){.pid = 5, .ppid = 1, .start = 1});
+    mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 5, .start = 9});
+    mock_put(&m, &(struct mock_process){.pid = 40, .ppid = 50, .start = 10});
+    mock_put(&m, &(struct mock_process){.pid = 30, .ppid = 40, .start = 11, .threads = 4});
+    mock_put(&m, &(struct mock_process){.pid = 20, .ppid = 30, .start = 12});
+    mock_write(&m, 0, "12monkeys/stat", "", 0); /* no pid */
+    assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
+    assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
+    assert_int_equal(proc_tree_count(tree), 4);
+    mock_put(&m, &(struct mock_process){.pid = 21, .ppid = 20, .start = 13});
+    assert_int_equal(proc_tree_walk(tree, 2), 0);
+    assert_int_equal(proc_tree_count(tree), 5);
+    assert_null(proc_tree_find(tree, 5));
+    proc_tree_free(tree);
+    mock_end(&m);
+}
+
+static void every_process_with_memory_is_found_on_a_whole_machine(void **state)
+{
+    (void)state;
+    struct mock m;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    mock_begin(&m);
+    mock_put(&m, &(struct mock_process){.pid = 1, .start = 1});
+    mock_put(&m, &(struct mock_process){.pid = 2, .start = 1, .no_memory = true});
+    mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 1, .start = 9});
+    mock_put(&m, &(struct mock_process){
+                     .pid = 60, .ppid = 1, .start = 9, .state = 'Z', .no_memory = true});
+    assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
+    assert_int_equal(proc_tree_add_all(tree, 1, NULL), 0);
+    assert_int_equal(proc_tree_count(tree), 2);
+    mock_put(&m, &(struct mock_process){.pid = 70, .ppid = 50, .start = 10});
+    mock_remove(&m, 50);
+    assert_int_equal(proc_tree_walk(tree, 2), 0);
+    assert_int_equal(proc_tree_count(tree), 2);
+    assert_non_null(proc_tree_find(tree, 70));
+    assert_int_equal(seen.pid[PROCESS_DIED], 50);
+    proc_tree_free(tree);
+    mock_end(&m);
+}
+
+static void parents_that_form_a_ring_do_not_keep_us(void **state)
+{
+    (void)state;
+    struct mock m;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    static const char torch[] =
+        "7f0000000000-7f0000001000 r-xp 00000000 08:01 5 /usr/lib/libtorch_cpu.so\n";
+    mock_begin(&m);
+    mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 60, .start = 9, .children = "60 50 "});
+    mock_put(&m, &(struct mock_process){.pid = 60, .ppid = 50, .start = 9, .children = "50"});
+    mock_write(&m, 50, "cmdline", "python3\0train.py", 17);
+    mock_write(&m, 50, "maps", torch, sizeof(torch) - 1);
+    assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
+    assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
+    assert_int_equal(proc_tree_count(tree), 2);
+    assert_int_equal(proc_tree_walk(tree, 2), 0);
+    proc_tree_free(tree);
+    mock_end(&m);
+}
+
+static void a_role_becomes_clear_when_the_library_is_mapped(void **state)
+{
+    (void)state;
+    struct mock m;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    static const char torch[] =
+        "7f0000000000-7f0000001000 r-xp 00000000 08:01 5 /usr/lib/python3.11/libtorch_cpu.so\n";
+    struct mock_process trainer = {.pid = 60, .ppid = 50, .start = 9, .children = "", .comm = "python3"};
+    mock_begin(&m);
+    mock_put(&m, &(struct mock_process){
+                     .pid = 50, .ppid = 1, .start = 9, .children = "60 ", .comm = "uv"});
+    mock_put(&m, &trainer);
+    mock_write(&m, 50, "cmdline", "uv\0run\0train.py", 16);
+    mock_write(&m, 60, "cmdline", "python3\0train.py", 17);
+    mock_write(&m, 60, "maps", "", 0);
+    assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
+    assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
+    assert_int_equal(proc_tree_find(tree, 50)->info.role, ROLE_LAUNCHER);
+    size_t before = seen.count[PROCESS_ROLE];
+    mock_write(&m, 60, "maps", torch, sizeof(torch) - 1);
+    trainer.size_bytes = 900u << 20;
+    mock_put(&m, &trainer);
+    assert_int_equal(proc_tree_walk(tree, 100 * NS_PER_S), 0);
+    assert_int_equal(proc_tree_find(tree, 60)->info.role, ROLE_MAIN);
+    assert_int_equal(proc_tree_find(tree, 50)->info.role, ROLE_LAUNCHER);
+    assert_true(seen.count[PROCESS_ROLE] >= before);
+    proc_tree_free(tree);
+    mock_end(&m);
+}
+
+/* Refusals. */
+
+static void a_pid_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    struct watch w;
+    struct err err;
+    watch_begin(&w);
+    assert_int_equal(proc_tree_add(w.tree, 2147483647, 1, &err), -ESRCH);
+    assert_non_null(strstr(err.text, "2147483647"));
+    assert_int_equal(proc_tree_add(w.tree, 0, 1, &err), -ESRCH);
+    assert_int_equal(proc_tree_add(w.tree, -5, 1, &err), -ESRCH);
+    assert_non_null(strstr(err.text, "-5"));
+    assert_int_equal(proc_tree_add_below(w.tree, 2147483647, 1, &err), -ESRCH);
+    assert_int_equal(proc_tree_count(w.tree), 0);
+    watch_end(&w);
+}
+
+static int look_at_strangers(void *arg)
+{
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct notebook seen = {0};
+    struct err err = {{0}};
+    char pid[16];
+    snprintf(pid, sizeof(pid), "%d", *(pid_t *)arg);
+    if (proc_root_open("/proc", NULL, &root, NULL) < 0 ||
+        proc_tree_new(&root, notebook_write, &seen, &tree) < 0)
+        return 1;
+    if (proc_tree_add(tree, *(pid_t *)arg, 1, &err) != -EACCES)
+        return 2;
+    if (strstr(err.text, pid) == NULL || strstr(err.text, "root") == NULL)
+        return 3;
+    if (proc_tree_count(tree) != 0 || seen.count[PROCESS_BORN] != 0)
+        return 4;
+    /* on the way down (sudo) it is no error, only less is known */
+    if (proc_tree_add_all(tree, 1, &err) < 0)
+        return 5;
+    struct proc_node *n = proc_tree_find(tree, *(pid_t *)arg);
+    if (n == NULL || !sample_has(&n->sample, SAMPLE_RSS) || n->info.uid != 0)
+        return 6;
+    if (proc_node_read_pss(tree, n) != -EACCES)
+        return 7;
+    proc_tree_free(tree);
+    proc_root_close(&root);
+    return 0;
+}
+
+static void the_process_of_another_user_is_refused_by_name(void **state)
+{
+    (void)state;
+    pid_t stranger = geteuid() == 0 ? kid_start(NULL, NULL) : 1;
+    assert_int_equal(as_nobody(look_at_strangers, &stranger), 0);
+    if (geteuid() == 0)
+        kid_end(stranger);
+}
+
+static void *tell_tid(void *arg)
+{
+    *(_Atomic pid_t *)arg = (pid_t)syscall(SYS_gettid);
+    sleep_for_ever();
+}
+
+static int look_at_thread(void *arg)
+{
+    (void)arg;
+    _Atomic pid_t tid = 0;
+    pthread_t thread;
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct err err;
+    char self[16];
+    snprintf(self, sizeof(self), "process %d", getpid());
+    if (pthread_create(&thread, NULL, tell_tid, &tid) != 0)
+        return 1;
+    while (tid == 0)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    if (proc_root_open("/proc", NULL, &root, NULL) < 0 ||
+        proc_tree_new(&root, NULL, NULL, &tree) < 0)
+        return 1;
+    if (proc_tree_add(tree, tid, 1, &err) != -ESRCH)
+        return 2;
+    return strstr(err.text, self) != NULL ? 0 : 3;
+}
+
+static void the_number_of_a_thread_is_answered_with_its_process(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(look_at_thread, NULL), 0);
+}
+
+static void a_thread_of_the_kernel_is_refused(void **state)
+{
+    (void)state;
+    struct mock m;
+    struct proc_tree *tree;
+    struct err err;
+    mock_begin(&m);
+    mock_put(&m, &(struct mock_process){.pid = 2, .start = 1, .no_memory = true, .children = ""});
+    assert_int_equal(proc_tree_new(&m.root, NULL, NULL, &tree), 0);
+    assert_int_equal(proc_tree_add(tree, 2, 1, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "kernel"));
+    proc_tree_free(tree);
+    mock_end(&m);
+}
+
+/* Readings. */
+
+static void status_and_pss_agree_with_each_other(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_begin(&w);
+    pid_t pid = kid_start(NULL, NULL);
+    watch_pid(&w, pid);
+    struct proc_node *n = proc_tree_at(w.tree, 0);
+    tick(&w);
+    assert_int_equal(proc_node_read_status(w.tree, n), 0);
+    assert_int_equal(proc_node_read_pss(w.tree, n), 0);
+    const uint64_t *v = n->sample.v;
+    uint64_t sum = v[SAMPLE_ANON] + v[SAMPLE_FILE] + v[SAMPLE_SHMEM];
+    /* both are counters that the kernel keeps per CPU and adds up roughly */
+    assert_in_range(sum, v[SAMPLE_RSS] / 2, v[SAMPLE_RSS] * 2);
+    assert_true(v[SAMPLE_PSS] > 0 && v[SAMPLE_PSS] <= v[SAMPLE_RSS] * 2);
+    assert_true(v[SAMPLE_PEAK] > 0);
+    tick(&w);
+    assert_int_equal(n->sample.read, 1u << SAMPLE_RSS);
+    assert_true(sample_has(&n->sample, SAMPLE_PSS));
+    kid_end(pid);
+    assert_int_equal(proc_node_read_status(w.tree, n), -ESRCH);
+    assert_int_equal(proc_node_read_pss(w.tree, n), -ESRCH);
+    assert_int_equal(proc_node_open(w.tree, n, "maps", O_RDONLY), -ESRCH);
+    watch_end(&w);
+}
+
+/* Memory counted once. */
+
+struct figures {
+    struct mock m;
+    struct proc_tree *tree;
+};
+
+static void figures_begin(struct figures *f, const char *meminfo)
+{
+    mock_begin(&f->m);
+    if (meminfo != NULL)
+        mock_write(&f->m, 0, "meminfo", meminfo, strlen(meminfo));
+    mock_put(&f->m, &(struct mock_process){.pid = 10, .ppid = 1, .start = 1, .children = "11 12 "});
+    mock_put(&f->m, &(struct mock_process){.pid = 11, .ppid = 10, .start = 1, .children = ""});
+    mock_put(&f->m, &(struct mock_process){.pid = 12, .ppid = 10, .start = 1, .children = ""});
+    assert_int_equal(proc_tree_new(&f->m.root, NULL, NULL, &f->tree), 0);
+    assert_int_equal(proc_tree_add(f->tree, 10, 1, NULL), 0);
+    assert_int_equal(proc_tree_count(f->tree), 3);
+}
+
+static void figures_end(struct figures *f)
+{
+    proc_tree_free(f->tree);
+    mock_end(&f->m);
+}
+
+static void put(struct figures *f, size_t i, unsigned field, uint64_t bytes)
+{
+    sample_put(&proc_tree_at(f->tree, i)->sample, field, bytes);
+}
+
+static void expect_bounds(struct figures *f, uint64_t low, uint64_t high)
+{
+    struct proc_tree_memory m;
+    proc_tree_memory(f->tree, &m);
+    assert_true(m.known);
+    assert_int_equal(m.low_bytes, low);
+    assert_int_equal(m.high_bytes, high);
+}
+
+static void without_unique_memory_the_bounds_are_the_largest_and_the_sum(void **state)
+{
+    (void)state;
+    struct figures f;
+    figures_begin(&f, NULL);
+    put(&f, 0, SAMPLE_RSS, 1000);
+    put(&f, 1, SAMPLE_RSS, 600);
+    put(&f, 2, SAMPLE_RSS, 500);
+    expect_bounds(&f, 1000, 2100);
+    figures_end(&f);
+}
+
+static void unique_memory_raises_the_lower_bound(void **state)
+{
+    (void)state;
+    struct figures f;
+    struct proc_tree_memory m;
+    figures_begin(&f, NULL);
+    put(&f, 0, SAMPLE_RSS, 1000);
+    put(&f, 1, SAMPLE_RSS, 600);
+    put(&f, 2, SAMPLE_RSS, 500);
+    put(&f, 0, SAMPLE_UNIQUE, 300); /* shares 700 */
+    expect_bounds(&f, 300 + 700, 2100);
+    put(&f, 1, SAMPLE_UNIQUE, 100); /* shares 500 */
+    expect_bounds(&f, 400 + 700, 2100);
+    put(&f, 2, SAMPLE_UNIQUE, 500); /* shares nothing */
+    expect_bounds(&f, 900 + 700, 2100);
+    proc_tree_memory(f.tree, &m);
+    assert_int_equal(m.unique_bytes, 900);
+    assert_int_equal(m.unique_known, 3);
+    assert_int_equal(m.rss_sum_bytes, 2100);
+    figures_end(&f);
+}
+
+static void where_nothing_is_shared_the_bounds_meet(void **state)
+{
+    (void)state;
+    struct figures f;
+    figures_begin(&f, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        put(&f, i, SAMPLE_RSS, 1000);
+        put(&f, i, SAMPLE_UNIQUE, 1000);
+    }
+    expect_bounds(&f, 3000, 3000);
+    figures_end(&f);
+}
+
+static void no_job_has_more_than_is_mapped_on_the_whole_machine(void **state)
+{
+    (void)state;
+    struct figures f;
+    figures_begin(&f, "MemTotal: 100 kB\nMemAvailable: 9 kB\nAnonPages: 10 kB\nMapped: 2 kB\n");
+    for (size_t i = 0; i < 3; i++) {
+        put(&f, i, SAMPLE_RSS, 10 * 1024); /* a forked pool that shares all but one page each */
+        put(&f, i, SAMPLE_UNIQUE, 100);
+    }
+    expect_bounds(&f, 300 + 10 * 1024 - 100, 12 * 1024);
+    /* meminfo may lag behind: the upper bound is never below the lower */
+    put(&f, 0, SAMPLE_RSS, 20 * 1024);
+    expect_bounds(&f, 300 + 20 * 1024 - 100, 300 + 20 * 1024 - 100);
+    figures_end(&f);
+}
+
+static void unique_memory_from_before_a_fall_does_not_exceed_what_is_resident(void **state)
+{
+    (void)state;
+    struct figures f;
+    figures_begin(&f, NULL);
+    put(&f, 0, SAMPLE_RSS, 100);
+    put(&f, 0, SAMPLE_UNIQUE, 900);
+    put(&f, 1, SAMPLE_RSS, 50);
+    put(&f, 2, SAMPLE_RSS, 0);
+    expect_bounds(&f, 150, 150);
+    figures_end(&f);
+}
+
+static void the_sum_of_pss_is_exact_while_it_is_fresh(void **state)
+{
+    (void)state;
+    struct figures f;
+    figures_begin(&f, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        put(&f, i, SAMPLE_RSS, 1000);
+        put(&f, i, SAMPLE_PSS, 400);
+    }
+    expect_bounds(&f, 1200, 1200);
+    proc_tree_at(f.tree, 1)->sample.read &= ~(1u << SAMPLE_PSS);
+    expect_bounds(&f, 1000, 3000);
+    figures_end(&f);
+}
+
+static void an_empty_tree_has_no_known_memory(void **state)
+{
+    (void)state;
+    struct watch w;
+    struct proc_tree_memory m;
+    watch_begin(&w);
+    proc_tree_memory(w.tree, &m);
+    assert_false(m.known);
+    assert_int_equal(m.high_bytes, 0);
+    proc_tree_free(NULL);
+    watch_end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_root_and_all_below_it_are_found),
+        cmocka_unit_test(births_and_deaths_are_events_with_slots_that_are_never_reused),
+        cmocka_unit_test(a_zombie_is_dead_and_not_born_again),
+        cmocka_unit_test(children_of_every_thread_are_found),
+        cmocka_unit_test(a_main_thread_that_exits_does_not_end_its_process),
+        cmocka_unit_test(exec_is_an_event_and_brings_new_names),
+        cmocka_unit_test(a_rename_is_no_exec_and_the_new_name_is_kept_raw),
+        cmocka_unit_test(without_rights_a_new_name_and_command_line_are_taken_for_an_exec),
+        cmocka_unit_test(an_orphan_stays_in_the_tree_and_its_new_parent_is_an_event),
+        cmocka_unit_test(a_daemon_never_seen_before_is_found_below_the_subreaper),
+        cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth),
+        cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth_without_kept_fds_too),
+        cmocka_unit_test(a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up),
+        cmocka_unit_test(two_thousand_processes_are_found_once_each),
+        cmocka_unit_test(running_out_of_fds_loses_no_process),
+        cmocka_unit_test(with_no_fd_at_all_readings_are_stale_and_nobody_is_called_dead),
+        cmocka_unit_test(raising_the_limit_tells_what_it_was),
+        cmocka_unit_test(hostile_names_do_not_break_a_recorded_tree),
+        cmocka_unit_test(a_kernel_without_children_files_is_scanned),
+        cmocka_unit_test(every_process_with_memory_is_found_on_a_whole_machine),
+        cmocka_unit_test(parents_that_form_a_ring_do_not_keep_us),
+        cmocka_unit_test(a_role_becomes_clear_when_the_library_is_mapped),
+        cmocka_unit_test(a_pid_that_is_not_there_is_named),
+        cmocka_unit_test(the_process_of_another_user_is_refused_by_name),
+        cmocka_unit_test(the_number_of_a_thread_is_answered_with_its_process),
+        cmocka_unit_test(a_thread_of_the_kernel_is_refused),
+        cmocka_unit_test(status_and_pss_agree_with_each_other),
+        cmocka_unit_test(without_unique_memory_the_bounds_are_the_largest_and_the_sum),
+        cmocka_unit_test(unique_memory_raises_the_lower_bound),
+        cmocka_unit_test(where_nothing_is_shared_the_bounds_meet),
+        cmocka_unit_test(no_job_has_more_than_is_mapped_on_the_whole_machine),
+        cmocka_unit_test(unique_memory_from_before_a_fall_does_not_exceed_what_is_resident),
+        cmocka_unit_test(the_sum_of_pss_is_exact_while_it_is_fresh),
+        cmocka_unit_test(an_empty_tree_has_no_known_memory),
+    };
+    return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
+}

@@ -1,0 +1,575 @@
+/* Unique memory by pagemap: the same as smaps says, in small bites, and no more than its share. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "kit.h"
+#include "proc/unique.h"
+
+#define MIB (UINT64_C(1) << 20)
+static const uint32_t UNIQUE_BIT = 1u << SAMPLE_UNIQUE;
+
+struct count {
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct proc_unique *unique;
+    struct notebook seen;
+    uint64_t now_ns; /* made up: the tests do not wait */
+};
+
+static void on_event(void *user, const struct proc_event *event)
+{
+    struct count *c = user;
+    notebook_write(&c->seen, event);
+    if (c->unique != NULL && (event->kind == PROCESS_DIED || event->kind == PROCESS_EXECED))
+        proc_unique_forget(c->unique, event->node);
+}
+
+static void count_begin(struct count *c, pid_t pid, const struct proc_unique_options *options)
+{
+    memset(c, 0, sizeof(*c));
+    c->now_ns = 1000 * NS_PER_S;
+    assert_int_equal(proc_root_open("/proc", NULL, &c->root, NULL), 0);
+    assert_int_equal(proc_tree_new(&c->root, on_event, c, &c->tree), 0);
+    assert_int_equal(proc_unique_new(c->tree, options, &c->unique), 0);
+    assert_int_equal(proc_tree_add(c->tree, pid, c->now_ns, NULL), 0);
+}
+
+static void count_end(struct count *c)
+{
+    proc_unique_free(c->unique);
+    proc_tree_free(c->tree);
+    proc_root_close(&c->root);
+}
+
+static struct proc_unique_cost cost_of(const struct count *c)
+{
+    struct proc_unique_cost cost;
+    proc_unique_cost(c->unique, &cost);
+    return cost;
+}
+
+static void slice(struct count *c)
+{
+    uint64_t next;
+    assert_int_equal(proc_unique_slice(c->unique, c->now_ns, &next), 0);
+    assert_true(next > c->now_ns);
+    c->now_ns = next;
+}
+
+static void count_all(struct count *c, uint64_t scans)
+{
+    for (int i = 0; i < 100000 && cost_of(c).scans_done < scans; i++)
+        slice(c);
+    assert_int_equal(cost_of(c).scans_done, scans);
+}
+
+static uint64_t unique_of(const struct count *c, size_t i)
+{
+    const struct proc_node *n = proc_tree_at(c->tree, i);
+    assert_true(sample_has(&n->sample, SAMPLE_UNIQUE));
+    return n->sample.v[SAMPLE_UNIQUE];
+}
+
+/* Private_Clean + Private_Dirty of smaps_rollup. */
+static uint64_t private_of(pid_t pid)
+{
+    char path[64], line[256];
+    uint64_t sum = 0;
+    unsigned long long kib;
+    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", pid);
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "Private_Clean: %llu", &kib) == 1 ||
+            sscanf(line, "Private_Dirty: %llu", &kib) == 1)
+            sum += kib * 1024;
+    fclose(f);
+    return sum;
+}
+
+static char *map_bytes(size_t bytes, int flags, int fd)
+{
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (p == MAP_FAILED)
+        abort();
+    return p;
+}
+
+static char *map_private(size_t bytes)
+{
+    return map_bytes(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+}
+
+/* Its pages and those that smaps counts, which may differ by a page of its stack or so. */
+static void expect_as_smaps(kid_fn *fn, uint64_t at_least)
+{
+    struct count c;
+    pid_t pid = kid_start(fn, NULL);
+    count_begin(&c, pid, NULL);
+    count_all(&c, 1);
+    uint64_t unique = unique_of(&c, 0), private = private_of(pid);
+    assert_in_range(unique, private > 16384 ? private - 16384 : 0, private + 16384);
+    assert_true(unique >= at_least);
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void hold_private(void *arg)
+{
+    (void)arg;
+    memset(map_private(24 * MIB), 1, 24 * MIB);
+}
+
+static void hold_all_kinds(void *arg)
+{
+    (void)arg;
+    memset(map_private(4 * MIB), 1, 4 * MIB);
+    /* shared memory and a file that nobody else has mapped are unique, too */
+    memset(map_bytes(3 * MIB, MAP_SHARED | MAP_ANONYMOUS, -1), 1, 3 * MIB);
+    int fd = memfd_create("test", 0);
+    if (fd < 0 || ftruncate(fd, 2 * (off_t)MIB) < 0)
+        abort();
+    memset(map_bytes(2 * MIB, MAP_SHARED, fd), 1, 2 * MIB);
+    /* a private mapping of it: half read (shared with the line above), half written (a copy) */
+    char *p = map_bytes(2 * MIB, MAP_PRIVATE, fd);
+    volatile char sink = 0;
+    for (size_t i = 0; i < MIB; i += 4096)
+        sink = p[i];
+    (void)sink;
+    memset(p + MIB, 2, MIB);
+    /* the executable, through a second mapping */
+    int exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    char *code = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, exe, 0);
+    if (code == MAP_FAILED)
+        abort();
+    sink = code[0];
+}
+
+static void hold_huge_pages(void *arg)
+{
+    (void)arg;
+    char *p = map_private(32 * MIB);
+    madvise(p, 32 * MIB, MADV_HUGEPAGE);
+    memset(p, 1, 32 * MIB);
+}
+
+static void hold_behind_no_rights(void *arg)
+{
+    (void)arg;
+    char *p = map_private(64 * MIB);
+    memset(p + 32 * MIB, 1, 4 * MIB);
+    if (mprotect(p, 64 * MIB, PROT_NONE) < 0)
+        abort();
+}
+
+/* Every second page of another kind, so that each is a mapping of its own. */
+static void hold_many_mappings(void *arg)
+{
+    (void)arg;
+    enum { PAGES = 20000 };
+    char *p = map_private(PAGES * (size_t)4096);
+    for (size_t i = 0; i < PAGES; i++)
+        p[i * 4096] = 1;
+    for (size_t i = 0; i < PAGES; i += 2)
+        if (mprotect(p + i * 4096, 4096, PROT_READ) < 0)
+            abort();
+}
+
+/* A page each here and there: neither one hole nor one block. */
+static void hold_scattered(void *arg)
+{
+    (void)arg;
+    char *p = map_private(1024 * MIB);
+    for (size_t i = 0; i < 1024 * MIB; i += 3 * MIB)
+        memset(p + i, 1, 4096 * (1 + i / MIB % 7));
+}
+
+static void private_memory_is_counted_as_smaps_does(void **state)
+{
+    (void)state;
+    expect_as_smaps(hold_private, 24 * MIB);
+}
+
+static void shared_copied_and_file_pages_are_counted_as_smaps_does(void **state)
+{
+    (void)state;
+    expect_as_smaps(hold_all_kinds, 8 * MIB);
+}
+
+static void huge_pages_are_counted_as_smaps_does(void **state)
+{
+    (void)state;
+    expect_as_smaps(hold_huge_pages, 32 * MIB);
+}
+
+static void pages_that_may_no_longer_be_touched_still_count(void **state)
+{
+    (void)state;
+    expect_as_smaps(hold_behind_no_rights, 4 * MIB);
+}
+
+static void twenty_thousand_mappings_are_counted_as_smaps_does(void **state)
+{
+    (void)state;
+    expect_as_smaps(hold_many_mappings, 20000 * UINT64_C(4096));
+}
+
+static void scattered_pages_are_counted_as_smaps_does(void **state)
+{
+    (void)state;
+    expect_as_smaps(hold_scattered, 4 * MIB);
+}
+
+static void write_half(void *arg)
+{
+    char *p = arg;
+    memset(p, 2, 8 * MIB);
+}
+
+static void fork_and_write_half(void *arg)
+{
+    (void)arg;
+    char *p = map_private(16 * MIB);
+    madvise(p, 16 * MIB, MADV_NOHUGEPAGE);
+    memset(p, 1, 16 * MIB);
+    kid_start(write_half, p);
+}
+
+static void pages_shared_after_a_fork_are_unique_to_nobody(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(fork_and_write_half, NULL);
+    count_begin(&c, pid, NULL);
+    assert_int_equal(proc_tree_count(c.tree), 2);
+    count_all(&c, 2);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    for (size_t i = 0; i < 2; i++) {
+        pid_t each = proc_tree_at(c.tree, i)->info.id.pid;
+        assert_in_range(unique_of(&c, i), private_of(each) - 16384, private_of(each) + 16384);
+        assert_true(unique_of(&c, i) >= 8 * MIB && unique_of(&c, i) < 16 * MIB);
+    }
+    /* counted once: 16 MiB of the parent + 8 MiB of copies, and a little */
+    struct proc_tree_memory m;
+    proc_tree_memory(c.tree, &m);
+    assert_true(m.low_bytes >= 24 * MIB && m.low_bytes < m.rss_sum_bytes);
+    kid_end(pid);
+    count_end(&c);
+}
+
+/* Holes. */
+
+static const size_t TIB = (size_t)1 << 40;
+
+static void reserve_a_tebibyte(void *arg)
+{
+    (void)arg;
+    char *p = map_private(TIB);
+    for (size_t i = 0; i < 5; i++)
+        memset(p + i * (TIB / 5) + 4096 * i, 1, 10 * 4096);
+    if (mmap(NULL, TIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) ==
+        MAP_FAILED)
+        abort();
+}
+
+/* PAGEMAP_SCAN came with 6.7. */
+static bool can_jump_over_holes(const struct count *c)
+{
+    return cost_of(c).scans_done > 0;
+}
+
+static void a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(reserve_a_tebibyte, NULL);
+    count_begin(&c, pid, NULL);
+    for (int i = 0; i < 10000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
+        slice(&c);
+    /* reading two tebibytes would be 65,536 calls of the largest kind */
+    assert_true(cost_of(&c).calls < 20000);
+    if (can_jump_over_holes(&c)) {
+        uint64_t private = private_of(pid);
+        assert_in_range(unique_of(&c, 0), private - 16384, private + 16384);
+    } else {
+        assert_true(proc_tree_at(c.tree, 0)->sample.stale & UNIQUE_BIT);
+    }
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void an_old_kernel_gives_up_on_holes_and_says_stale(void **state)
+{
+    (void)state;
+    struct count c;
+    const struct proc_unique_options old = {.no_pagemap_scan = true};
+    pid_t pid = kid_start(reserve_a_tebibyte, NULL);
+    count_begin(&c, pid, &old);
+    for (int i = 0; i < 10000 && cost_of(&c).scans_given_up == 0; i++)
+        slice(&c);
+    assert_int_equal(cost_of(&c).scans_given_up, 1);
+    assert_true(cost_of(&c).calls < 2000);
+    const struct sample *s = &proc_tree_at(c.tree, 0)->sample;
+    assert_true(s->stale & UNIQUE_BIT);
+    assert_false(sample_has(s, SAMPLE_UNIQUE));
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void an_old_kernel_counts_ordinary_processes_all_the_same(void **state)
+{
+    (void)state;
+    struct count c;
+    const struct proc_unique_options old = {.no_pagemap_scan = true};
+    pid_t pid = kid_start(hold_all_kinds, NULL);
+    count_begin(&c, pid, &old);
+#ifndef __SANITIZE_ADDRESS__ /* whose shadow is terabytes of holes */
+    count_all(&c, 1);
+    assert_in_range(unique_of(&c, 0), private_of(pid) - 16384, private_of(pid) + 16384);
+#endif
+    kid_end(pid);
+    count_end(&c);
+}
+
+/* Pace. */
+
+static const struct proc_unique_options crumbs = {.slice_ns = 1}; /* one call a slice */
+
+static void a_slice_is_followed_by_a_pause_that_keeps_the_share(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(hold_private, NULL);
+    count_begin(&c, pid, &crumbs);
+    for (int i = 0; i < 50; i++) {
+        uint64_t cpu = cost_of(&c).cpu_ns, now = c.now_ns, next;
+        assert_int_equal(proc_unique_slice(c.unique, now, &next), 0);
+        cpu = cost_of(&c).cpu_ns - cpu;
+        assert_true(next - now >= cpu * 100);
+        /* who comes too early is sent away */
+        uint64_t slices = cost_of(&c).slices, again;
+        assert_int_equal(proc_unique_slice(c.unique, now + cpu, &again), 0);
+        if (cpu > 0)
+            assert_int_equal(cost_of(&c).slices, slices);
+        c.now_ns = next;
+    }
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void each_process_is_counted_once_in_a_period(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(fork_and_write_half, NULL);
+    count_begin(&c, pid, NULL);
+    count_all(&c, 2);
+    uint64_t began = c.now_ns;
+    count_all(&c, 4);
+    assert_in_range(c.now_ns - began, 5 * NS_PER_S, 25 * NS_PER_S);
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void a_count_is_read_at_the_next_tick_and_only_there(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(hold_private, NULL);
+    count_begin(&c, pid, NULL);
+    const struct sample *s = &proc_tree_at(c.tree, 0)->sample;
+    count_all(&c, 1);
+    assert_true(s->known & UNIQUE_BIT);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    assert_true(s->read & UNIQUE_BIT);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    assert_false(s->read & UNIQUE_BIT);
+    assert_true(s->known & UNIQUE_BIT);
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void what_is_too_large_for_its_share_is_stale_until_it_is_whole(void **state)
+{
+    (void)state;
+    struct count c;
+    const struct proc_unique_options tiny = {.slice_ns = 1, .period_ns = 50 * NS_PER_MS};
+    pid_t pid = kid_start(hold_scattered, NULL);
+    count_begin(&c, pid, &tiny);
+    const struct sample *s = &proc_tree_at(c.tree, 0)->sample;
+    c.now_ns += 10 * NS_PER_MS;
+    slice(&c);
+    slice(&c);
+    assert_int_equal(cost_of(&c).scans_done, 0);
+    assert_false(s->stale & UNIQUE_BIT);
+    c.now_ns += NS_PER_S;
+    slice(&c);
+    assert_true(s->stale & UNIQUE_BIT);
+    count_all(&c, 1);
+    assert_false(s->stale & UNIQUE_BIT);
+    kid_end(pid);
+    count_end(&c);
+}
+
+/* Ends. */
+
+static void one_that_dies_half_way_is_forgotten(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(hold_private, NULL);
+    count_begin(&c, pid, &crumbs);
+    c.now_ns += NS_PER_S;
+    for (int i = 0; i < 5; i++)
+        slice(&c);
+    kid_end(pid);
+    /* a search finds nothing where nothing is any more, and says so only at the end */
+    for (int i = 0; i < 100000 && cost_of(&c).scans_given_up == 0; i++)
+        slice(&c);
+    assert_int_equal(cost_of(&c).scans_given_up, 1);
+    assert_int_equal(cost_of(&c).scans_done, 0);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    assert_int_equal(proc_tree_count(c.tree), 0);
+    slice(&c);
+    count_end(&c);
+}
+
+static void one_that_the_tree_buries_half_way_is_forgotten(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(hold_private, NULL);
+    count_begin(&c, pid, &crumbs);
+    c.now_ns += NS_PER_S;
+    for (int i = 0; i < 5; i++)
+        slice(&c);
+    kid_end(pid);
+    struct proc_unique *untold = c.unique;
+    c.unique = NULL; /* nobody calls proc_unique_forget */
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    c.unique = untold;
+    assert_int_equal(proc_tree_count(c.tree), 0);
+    slice(&c);
+    assert_int_equal(cost_of(&c).scans_given_up, 1);
+    count_end(&c);
+}
+
+static void exec_when_told(void *arg)
+{
+    char byte;
+    hold_private(NULL);
+    if (fork() != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (read(*(int *)arg, &byte, 1) == 1)
+        execlp("sleep", "sleep", "1000", (char *)NULL);
+    _exit(1);
+}
+
+static void one_that_becomes_another_program_is_counted_anew(void **state)
+{
+    (void)state;
+    struct count c;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    pid_t pid = kid_start(exec_when_told, &fds[0]);
+    count_begin(&c, pid, NULL);
+    count_all(&c, 2);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    EVENTUALLY(c.seen.count[PROCESS_EXECED] == 1, proc_tree_walk(c.tree, c.now_ns));
+    assert_false(sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE));
+    for (int i = 0; i < 1000 && !sample_has(&proc_tree_at(c.tree, 1)->sample, SAMPLE_UNIQUE); i++)
+        slice(&c);
+    assert_true(unique_of(&c, 1) < 8 * MIB); /* the old one shared 24 MiB */
+    kid_end(pid);
+    close(fds[0]);
+    close(fds[1]);
+    count_end(&c);
+}
+
+static int count_strangers(void *arg)
+{
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct proc_unique *u;
+    struct proc_unique_cost cost;
+    uint64_t now = 1000 * NS_PER_S;
+    if (proc_root_open("/proc", NULL, &root, NULL) < 0 ||
+        proc_tree_new(&root, NULL, NULL, &tree) < 0 || proc_unique_new(tree, NULL, &u) < 0 ||
+        proc_tree_add_all(tree, now, NULL) < 0)
+        return 1;
+    const struct proc_node *n = proc_tree_find(tree, *(pid_t *)arg);
+    if (n == NULL)
+        return 2;
+    for (int i = 0; i < 1000 && !(n->sample.stale & UNIQUE_BIT); i++)
+        if (proc_unique_slice(u, now, &now) < 0)
+            return 3;
+    if (!(n->sample.stale & UNIQUE_BIT) || sample_has(&n->sample, SAMPLE_UNIQUE))
+        return 4;
+    proc_unique_cost(u, &cost);
+    if (cost.scans_given_up == 0)
+        return 5;
+    proc_unique_free(u);
+    proc_tree_free(tree);
+    proc_root_close(&root);
+    return 0;
+}
+
+static void what_may_not_be_read_is_stale_and_no_error(void **state)
+{
+    (void)state;
+    pid_t stranger = geteuid() == 0 ? kid_start(NULL, NULL) : 1;
+    assert_int_equal(as_nobody(count_strangers, &stranger), 0);
+    if (geteuid() == 0)
+        kid_end(stranger);
+}
+
+static void an_impossible_share_is_refused(void **state)
+{
+    (void)state;
+    struct proc_unique *u;
+    const struct proc_unique_options more_than_all = {.cpu_permyriad = 10001};
+    assert_int_equal(proc_unique_new(NULL, &more_than_all, &u), -EINVAL);
+    proc_unique_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(private_memory_is_counted_as_smaps_does),
+        cmocka_unit_test(shared_copied_and_file_pages_are_counted_as_smaps_does),
+        cmocka_unit_test(huge_pages_are_counted_as_smaps_does),
+        cmocka_unit_test(pages_that_may_no_longer_be_touched_still_count),
+        cmocka_unit_test(twenty_thousand_mappings_are_counted_as_smaps_does),
+        cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),
+        cmocka_unit_test(pages_shared_after_a_fork_are_unique_to_nobody),
+        cmocka_unit_test(a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read),
+        cmocka_unit_test(an_old_kernel_gives_up_on_holes_and_says_stale),
+        cmocka_unit_test(an_old_kernel_counts_ordinary_processes_all_the_same),
+        cmocka_unit_test(a_slice_is_followed_by_a_pause_that_keeps_the_share),
+        cmocka_unit_test(each_process_is_counted_once_in_a_period),
+        cmocka_unit_test(a_count_is_read_at_the_next_tick_and_only_there),
+        cmocka_unit_test(what_is_too_large_for_its_share_is_stale_until_it_is_whole),
+        cmocka_unit_test(one_that_dies_half_way_is_forgotten),
+        cmocka_unit_test(one_that_the_tree_buries_half_way_is_forgotten),
+        cmocka_unit_test(one_that_becomes_another_program_is_counted_anew),
+        cmocka_unit_test(what_may_not_be_read_is_stale_and_no_error),
+        cmocka_unit_test(an_impossible_share_is_refused),
+    };
+    return cmocka_run_group_tests_name("unique", tests, NULL, NULL);
+}

@@ -1,0 +1,801 @@
+/* Other people's tables: what is read, what is refused, and with which sentence. */
+#include "trace/csv.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "trace/reader.h"
+
+enum { ROWS_KEPT = 64 };
+
+struct rows {
+    size_t count;
+    struct csv_row row[ROWS_KEPT];
+    char group[ROWS_KEPT][32], phase[ROWS_KEPT][32];
+};
+
+static int keep_row(void *user, const struct csv_row *row)
+{
+    struct rows *rows = user;
+
+    if (rows->count < ROWS_KEPT) {
+        rows->row[rows->count] = *row;
+        snprintf(rows->group[rows->count], 32, "%.*s", (int)row->group_len, row->group);
+        snprintf(rows->phase[rows->count], 32, "%.*s", (int)row->phase_len, row->phase);
+    }
+    rows->count++;
+    return 0;
+}
+
+static int read_bytes(const char *s, size_t len, const struct csv_options *o, struct rows *rows,
+                      struct err *err)
+{
+    FILE *f = fmemopen((void *)(uintptr_t)s, len, "r");
+    int r;
+
+    assert_non_null(f);
+    memset(rows, 0, sizeof(*rows));
+    memset(err, 0, sizeof(*err));
+    r = csv_read_stream(f, "f.csv", o, keep_row, rows, err);
+    fclose(f);
+    return r;
+}
+
+static void read_good(const char *s, const struct csv_options *o, struct rows *rows)
+{
+    struct err err;
+    int r = read_bytes(s, strlen(s), o, rows, &err);
+
+    if (r != 0)
+        print_error("%s\n", err.text);
+    assert_int_equal(r, 0);
+}
+
+static void assert_refused(const char *s, const struct csv_options *o, const char *sentence)
+{
+    struct rows rows;
+    struct err err;
+
+    assert_true(read_bytes(s, strlen(s), o, &rows, &err) < 0);
+    assert_string_equal(err.text, sentence);
+}
+
+static void a_plain_table_is_read_row_by_row(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good("t,pid,rss,step,epoch,phase\n"
+              "1794723386.326,441,499712,,,\n"
+              "1794723386.526,442,39247872,7,0.5,eval\n",
+              NULL, &r);
+    assert_int_equal(r.count, 2);
+    assert_true(r.row[0].t_s == 1794723386.326);
+    assert_int_equal(r.row[0].line, 2);
+    assert_true(r.row[0].has_t);
+    assert_false(r.row[0].has_step);
+    assert_false(r.row[0].has_epoch);
+    assert_int_equal(r.row[0].value_bytes, 499712);
+    assert_string_equal(r.group[0], "441");
+    assert_string_equal(r.phase[0], "");
+    assert_int_equal(r.row[1].step, 7);
+    assert_true(r.row[1].has_epoch && r.row[1].epoch == 0.5);
+    assert_string_equal(r.group[1], "442");
+    assert_string_equal(r.phase[1], "eval");
+}
+
+static void the_value_column_is_the_first_of_the_known_names(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good("t,pss,rss,rss_mb,rss_bytes\n0,1,2,3,4\n", NULL, &r);
+    assert_int_equal(r.row[0].value_bytes, 4);
+    read_good("t,pss,rss,rss_mb\n0,1,2,3\n", NULL, &r);
+    assert_int_equal(r.row[0].value_bytes, 3 << 20);
+    read_good("t,pss,rss\n0,1,2\n", NULL, &r);
+    assert_int_equal(r.row[0].value_bytes, 2);
+    read_good("t,uss,pss\n0,1,2\n", NULL, &r);
+    assert_int_equal(r.row[0].value_bytes, 2);
+    read_good("t,uss,pss\n0,1,2\n", &(struct csv_options){.column = "uss"}, &r);
+    assert_int_equal(r.row[0].value_bytes, 1);
+}
+
+static void names_are_matched_exactly_first_and_then_in_any_case(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good(" T , RSS ,rss\n1,2,3\n", NULL, &r);
+    assert_int_equal(r.row[0].value_bytes, 3);
+    assert_true(r.row[0].t_s == 1.0);
+    read_good("T,Rss\n1,2\n", NULL, &r);
+    assert_int_equal(r.row[0].value_bytes, 2);
+}
+
+static void units_come_from_the_name_or_the_option(void **state)
+{
+    static const struct {
+        const char *header, *unit, *value;
+        uint64_t bytes;
+    } cases[] = {
+        {"rss", NULL, "5", 5},
+        {"rss_bytes", NULL, "5", 5},
+        {"rss_kb", NULL, "5", 5 << 10},
+        {"rss_kB", NULL, "5", 5 << 10},
+        {"rss_KiB", NULL, "5", 5 << 10},
+        {"rss_mb", NULL, "5", 5 << 20},
+        {"rss_MiB", NULL, "5", 5 << 20},
+        {"rss_gb", NULL, "5", UINT64_C(5) << 30},
+        {"anon_max_TB", NULL, "5", UINT64_C(5) << 40},
+        {"rss_peak", NULL, "5", 5},
+        {"rss_mb", "B", "5", 5},
+        {"rss", "MB", "5", 5 << 20},
+        {"rss", "mib", "0.5", 1 << 19},
+        {"rss", "GiB", "1.5", UINT64_C(3) << 29},
+        {"rss", NULL, "1e9", 1000000000},
+        {"rss", NULL, " 7 ", 7},
+        {"rss", NULL, "2.5E+3", 2500},
+        {"rss", NULL, "72057594037927937", UINT64_C(72057594037927937)}, /* no double holds it */
+        {"rss_mb", NULL, "641.44", 672598589},
+    };
+    char s[128];
+    struct rows r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(s, sizeof(s), "t,%s\n0,%s\n", cases[i].header, cases[i].value);
+        read_good(s, &(struct csv_options){.column = cases[i].header, .unit = cases[i].unit}, &r);
+        assert_true(r.row[0].value_bytes == cases[i].bytes);
+    }
+    assert_refused("t,rss\n0,1\n", &(struct csv_options){.unit = "furlongs"},
+                   "--unit \"furlongs\" is not a unit: use " CSV_UNITS);
+    assert_refused("t,rss\n0,1\n", &(struct csv_options){.unit = ""},
+                   "--unit \"\" is not a unit: use " CSV_UNITS);
+}
+
+static void a_value_that_is_no_size_is_named_with_its_line(void **state)
+{
+    static const char *const bad[] = {"nan",   "NaN", "-5", "-5.5", "abc", "inf", "-inf", "0x10",
+                                      "1 000", "5MB", "1e", "--5",  "5;6", ".",   "\xff"};
+    char s[128], want[128];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(s, sizeof(s), "t,rss\n0,1\n1,%s\n2,3\n", bad[i]);
+        snprintf(want, sizeof(want), "f.csv line 3: rss \"%s\" is not a size", bad[i]);
+        assert_refused(s, NULL, want);
+    }
+    assert_refused("t,rss\n0,\"1,5\"\n", NULL, "f.csv line 2: rss \"1,5\" is not a size");
+    assert_refused("t,rss\n0,1,5\n", NULL, "f.csv line 2 has 3 fields, but the header has 2");
+}
+
+static void more_than_a_machine_can_hold_is_a_wrong_unit(void **state)
+{
+    static const char *const bad[] = {"1e300", "1e999", "99999999999999999999", "200000000000.5"};
+    char s[128], want[200];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(s, sizeof(s), "t,rss_mb\n0,%s\n", bad[i]);
+        snprintf(want, sizeof(want),
+                 "f.csv line 2: rss_mb \"%s\" is more than any machine can hold: is the unit right "
+                 "(--unit)?",
+                 bad[i]);
+        assert_refused(s, NULL, want);
+    }
+}
+
+static void a_time_a_step_or_an_epoch_that_is_none_is_an_error(void **state)
+{
+    (void)state;
+    assert_refused("t,rss\nnan,1\n", NULL, "f.csv line 2: time \"nan\" is not a number of seconds");
+    assert_refused("t,rss\n,1\n", NULL, "f.csv line 2: time \"\" is not a number of seconds");
+    assert_refused("t,rss\n12:30,1\n", NULL,
+                   "f.csv line 2: time \"12:30\" is not a number of seconds");
+    assert_refused("t,rss,step\n1,1,x\n", NULL,
+                   "f.csv line 2: step \"x\" is not the number of a step");
+    assert_refused("t,rss,step\n1,1,-1\n", NULL,
+                   "f.csv line 2: step \"-1\" is not the number of a step");
+    assert_refused("step,rss\n,1\n", NULL, "f.csv line 2: step \"\" is not the number of a step");
+    assert_refused("t,rss,epoch\n1,1,nan\n", NULL, "f.csv line 2: epoch \"nan\" is not a number");
+}
+
+static void time_may_go_back_and_below_zero(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good("t,rss\n5,1\n-3.5,2\n", NULL, &r);
+    assert_int_equal(r.count, 2);
+    assert_true(r.row[1].t_s == -3.5);
+}
+
+static void a_table_by_step_alone_needs_no_time(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good("iter,rss_mb\n0,641.44\n10.0,677.50\n", &(struct csv_options){.step_column = "iter"},
+              &r);
+    assert_int_equal(r.count, 2);
+    assert_false(r.row[0].has_t);
+    assert_true(r.row[0].has_step);
+    assert_int_equal(r.row[1].step, 10);
+}
+
+static void a_missing_column_is_named_beside_those_there_are(void **state)
+{
+    (void)state;
+    assert_refused("t,pid,mem\n", NULL,
+                   "f.csv has no column rss_bytes, rss_mb, rss or pss; name one with --column; it "
+                   "has: t, pid, mem");
+    assert_refused("t,rss\n", &(struct csv_options){.column = "uss"},
+                   "f.csv has no column \"uss\" (--column); it has: t, rss");
+    assert_refused("t,rss\n", &(struct csv_options){.time_column = "time"},
+                   "f.csv has no column \"time\" (--time-column); it has: t, rss");
+    assert_refused("t,rss\n", &(struct csv_options){.step_column = "iter"},
+                   "f.csv has no column \"iter\" (--step-column); it has: t, rss");
+    assert_refused("t,rss\n", &(struct csv_options){.group = "run"},
+                   "f.csv has no column \"run\" (--group); it has: t, rss");
+    assert_refused("time,rss\n", NULL,
+                   "f.csv has neither a column t nor a column step; name one with --time-column or "
+                   "--step-column; it has: time, rss");
+}
+
+static void quotes_crlf_a_bom_and_blank_lines_are_fine(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good("\xef\xbb\xbf\"t\",\"rss\",pid,note\r\n"
+              "\"1\",\"2\",\"a \"\"b\"\", c\",\"two\nlines\"\r\n"
+              "\r\n\n"
+              "3,4,x,\"\"\r\n"
+              "5,6,y,\"end\"",
+              NULL, &r);
+    assert_int_equal(r.count, 3);
+    assert_string_equal(r.group[0], "a \"b\", c");
+    assert_int_equal(r.row[1].line, 6);
+    assert_int_equal(r.row[1].value_bytes, 4);
+    assert_string_equal(r.group[2], "y");
+}
+
+static void an_empty_value_is_a_moment_without_reading(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good("t,rss,pss\n1,5,\n2,,\n3, ,4\n", &(struct csv_options){.column = "pss"}, &r);
+    assert_int_equal(r.count, 1);
+    assert_int_equal(r.row[0].value_bytes, 4);
+}
+
+static void a_table_without_rows_is_one_and_an_empty_file_is_not(void **state)
+{
+    struct rows r;
+    struct err err;
+
+    (void)state;
+    read_good("t,rss\n", NULL, &r);
+    assert_int_equal(r.count, 0);
+    read_good("t,rss", NULL, &r);
+    assert_int_equal(r.count, 0);
+    assert_refused("\n", NULL, "f.csv is empty: a table begins with a line of column names");
+    assert_int_equal(csv_read("/dev/null", NULL, keep_row, &r, &err), -EBADMSG);
+    assert_string_equal(err.text, "/dev/null is empty: a table begins with a line of column names");
+}
+
+static void a_last_line_that_was_cut_off_is_passed_over_and_no_other(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    read_good("t,pid,rss\n1,2,3\n4,5", NULL, &r);
+    assert_int_equal(r.count, 1);
+    assert_refused("t,pid,rss\n4,5\n1,2,3\n", NULL,
+                   "f.csv line 2 has 2 fields, but the header has 3");
+}
+
+static void hostile_tables_get_a_sentence(void **state)
+{
+    struct buf b = {0};
+    struct rows r;
+    struct err err;
+
+    (void)state;
+    assert_refused("t,rss\n1,\"2\n3,4\n", NULL, "f.csv line 2: a quote is opened and never closed");
+    assert_refused("t,rss\n1,\"2\"x\n", NULL,
+                   "f.csv line 2: text follows a closing quote (a quote inside is doubled)");
+    assert_int_equal(read_bytes("t,rss\n1,\0\n", 10, NULL, &r, &err), -EBADMSG);
+    assert_string_equal(err.text, "f.csv line 2: there is a NUL byte: this is not a text file");
+
+    buf_add_str(&b, "t,rss\n1,2\n3,");
+    for (int i = 0; i < 10 << 20; i++)
+        buf_add_byte(&b, '7');
+    assert_int_equal(read_bytes(b.data, b.len, NULL, &r, &err), -EBADMSG);
+    assert_string_equal(err.text, "f.csv line 3: longer than 1 MiB (is a quote left open?)");
+    assert_int_equal(r.count, 1);
+
+    buf_clear(&b);
+    buf_add_str(&b, "t,rss");
+    for (int i = 0; i < 100000; i++)
+        buf_add_str(&b, ",c");
+    assert_int_equal(read_bytes(b.data, b.len, NULL, &r, &err), -EBADMSG);
+    assert_string_equal(err.text, "f.csv line 1: more than 4096 columns");
+    buf_fini(&b);
+}
+
+static void what_is_not_a_readable_file_gets_a_sentence(void **state)
+{
+    char path[] = "/tmp/ebb-test-XXXXXX";
+    int fd = mkstemp(path);
+    struct rows r;
+    struct err err;
+    char want[128];
+
+    (void)state;
+    assert_int_equal(csv_read("/no/such.csv", NULL, keep_row, &r, &err), -ENOENT);
+    assert_string_equal(err.text, "cannot open /no/such.csv: No such file or directory");
+    assert_int_equal(csv_read("/tmp", NULL, keep_row, &r, &err), -EISDIR);
+    assert_string_equal(err.text, "/tmp is a folder, not a file");
+    assert_int_equal(write(fd, "\x1f\x8b\x08\0\0\0", 6), 6);
+    assert_int_equal(csv_read(path, NULL, keep_row, &r, &err), -EBADMSG);
+    snprintf(want, sizeof(want), "%s is compressed (gzip): unpack it first", path);
+    assert_string_equal(err.text, want);
+    assert_int_equal(pwrite(fd, "EBBTRACE\1\0\0\0", 12, 0), 12);
+    assert_int_equal(csv_read(path, NULL, keep_row, &r, &err), -EBADMSG);
+    snprintf(want, sizeof(want), "%s is a recording of ebb, not a table", path);
+    assert_string_equal(err.text, want);
+    close(fd);
+    unlink(path);
+}
+
+static int stop_at_once(void *user, const struct csv_row *row)
+{
+    (void)row;
+    ++*(int *)user;
+    return 42;
+}
+
+static void the_reader_of_rows_may_end_it(void **state)
+{
+    static const char s[] = "t,rss\n1,2\n3,4\n";
+    FILE *f = fmemopen((void *)(uintptr_t)s, sizeof(s) - 1, "r");
+    struct err err;
+    int calls = 0;
+
+    (void)state;
+    assert_int_equal(csv_read_stream(f, "f", NULL, stop_at_once, &calls, &err), 42);
+    assert_int_equal(calls, 1);
+    fclose(f);
+}
+
+/* ---- marks ---- */
+
+struct marks {
+    size_t count;
+    double t_s[ROWS_KEPT];
+    struct mark mark[ROWS_KEPT];
+    char text[ROWS_KEPT][256];
+};
+
+static int keep_mark(void *user, double t_s, const struct mark *m)
+{
+    struct marks *marks = user;
+
+    if (marks->count < ROWS_KEPT) {
+        marks->t_s[marks->count] = t_s;
+        marks->mark[marks->count] = *m;
+        snprintf(marks->text[marks->count], 256, "%.*s", (int)m->len, m->text);
+    }
+    marks->count++;
+    return 0;
+}
+
+static int read_marks(const char *s, struct marks *marks, struct err *err)
+{
+    FILE *f = fmemopen((void *)(uintptr_t)s, strlen(s), "r");
+    int r;
+
+    assert_non_null(f);
+    memset(marks, 0, sizeof(*marks));
+    memset(err, 0, sizeof(*err));
+    r = csv_read_marks_stream(f, "m.jsonl", keep_mark, marks, err);
+    fclose(f);
+    return r;
+}
+
+static void json_lines_become_marks_in_the_form_of_the_wire(void **state)
+{
+    struct marks m;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(
+        read_marks("{\"t\": 1794723399.6723146, \"kind\": \"begin\", \"step\": 0}\n\r\n"
+                   "{\"kind\":\"step\",\"t\":2,\"step\":120.0,\"epoch\":1.45,"
+                   "\"steps_per_epoch\":83,\"max_steps\":249,\"examples\":663,"
+                   "\"effective_batch\":8,\"rank\":null,\"pid\":77,"
+                   "\"lr-now\":1e-05,\"2nd\":true,\"note\":\"a b\",\"l\":[1,2]}",
+                   &m, &err),
+        0);
+    assert_int_equal(m.count, 2);
+    assert_true(m.t_s[0] == 1794723399.6723146);
+    assert_int_equal(m.mark[0].kind, MARK_BEGIN);
+    assert_string_equal(m.text[0], "KIND=begin\nSTEP=0\n");
+    assert_int_equal(m.mark[1].kind, MARK_STEP);
+    assert_int_equal(m.mark[1].step, 120);
+    assert_true(m.mark[1].epoch == 1.45);
+    assert_int_equal(m.mark[1].effective_batch, 8);
+    assert_false(m.mark[1].has & MARK_HAS_RANK);
+    assert_int_equal(m.mark[1].pid, 77);
+    assert_string_equal(m.text[1], "KIND=step\nSTEP=120\nEPOCH=1.45\nSTEPS_PER_EPOCH=83\n"
+                                   "MAX_STEPS=249\nEXAMPLES=663\nEFFECTIVE_BATCH=8\n"
+                                   "LR_NOW=1e-05\nK_2ND=true\nNOTE=a b\nL=[1,2]\n");
+}
+
+static void objects_of_another_type_are_passed_over(void **state)
+{
+    struct marks m;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(read_marks("{\"type\":\"header\"}\n{\"type\":\"sample\",\"t\":1}\n"
+                                "{\"type\":\"mark\",\"t\":1,\"kind\":\"eval\"}\n",
+                                &m, &err),
+                     0);
+    assert_int_equal(m.count, 1);
+    assert_string_equal(m.text[0], "KIND=eval\n");
+}
+
+static void a_line_that_is_no_mark_is_named(void **state)
+{
+    static const struct {
+        const char *line, *why;
+    } cases[] = {
+        {"[1]", "not a JSON object like {\"t\": 12.5, \"kind\": \"step\", \"step\": 3}"},
+        {"{\"kind\":\"step\"}", "a mark needs a \"t\": its time in seconds"},
+        {"{\"t\":\"1\",\"kind\":\"step\"}", "a mark needs a \"t\": its time in seconds"},
+        {"{\"t\":1}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
+        {"{\"t\":1,\"kind\":3}", "a mark needs a \"kind\": \"step\", \"eval\", …"},
+        {"{\"t\":1,\"kind\":\"step\",\"step\":-3}", "\"step\" cannot be -3"},
+        {"{\"t\":1,\"kind\":\"step\",\"step\":\"x\"}", "\"step\" cannot be \"x\""},
+        {"{\"t\":1,\"kind\":\"step\",\"step\":1.5}", "\"step\" cannot be 1.5"},
+        {"{\"t\":1,\"kind\":\"a\\nb\"}", "\"kind\" cannot be \"a\\nb\""},
+        {"{\"t\":1,\"kind\":\"a\",\"note\":\"\\u0000\"}", "\"note\" cannot be \"\\u0000\""},
+    };
+    char s[256], want[256];
+    struct marks m;
+    struct err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(s, sizeof(s), "{\"t\":1,\"kind\":\"eval\"}\n%s\n", cases[i].line);
+        snprintf(want, sizeof(want), "m.jsonl line 2: %s", cases[i].why);
+        assert_int_equal(read_marks(s, &m, &err), -EBADMSG);
+        assert_string_equal(err.text, want);
+        assert_int_equal(m.count, 1);
+    }
+    assert_int_equal(read_marks("{\"t\":1,\n", &m, &err), -EBADMSG);
+    assert_int_equal(strncmp(err.text, "m.jsonl line 1: ", 16), 0);
+    assert_int_equal(read_marks("{\"t\":NaN,\"kind\":\"step\"}\n", &m, &err), -EBADMSG);
+}
+
+/* ---- the recordings of ../shared/traces, where they are ---- */
+
+static bool find_trace(const char *name, char out[512])
+{
+    const char *folder = getenv("EBB_TRACES");
+
+    snprintf(out, 512, "%s/%s", folder && *folder ? folder : "../shared/traces", name);
+    if (access(out, R_OK) == 0)
+        return true;
+    print_message("%s is not there: nothing is tested with it\n", out);
+    return false;
+}
+
+static void the_h200_recordings_are_read_with_their_marks(void **state)
+{
+    struct rows *r = calloc(1, sizeof(*r));
+    struct marks *m = calloc(1, sizeof(*m));
+    struct err err = {0};
+    char path[512];
+
+    (void)state;
+    if (find_trace("h200-lazy-pil.csv", path)) {
+        assert_int_equal(csv_read(path, NULL, keep_row, r, &err), 0);
+        assert_true(r->count > 400);
+        assert_int_equal(r->row[0].value_bytes, 499712);
+        assert_string_equal(r->group[0], "441");
+    }
+    if (find_trace("h200-lazy-pil.marks.jsonl", path)) {
+        assert_int_equal(csv_read_marks(path, keep_mark, m, &err), 0);
+        assert_true(m->count > 200);
+        assert_int_equal(m->mark[0].kind, MARK_BEGIN);
+        assert_true(m->t_s[0] == 1794723399.6723146);
+    }
+    free(r);
+    free(m);
+}
+
+static void the_tables_by_step_are_read(void **state)
+{
+    struct rows *r = calloc(1, sizeof(*r));
+    struct err err = {0};
+    char path[512];
+
+    (void)state;
+    if (find_trace("tokenizers-1539.csv", path)) {
+        assert_int_equal(
+            csv_read(path, &(struct csv_options){.step_column = "iter"}, keep_row, r, &err), 0);
+        assert_true(r->count > 10 && r->row[0].value_bytes == 672598589);
+    }
+    r->count = 0;
+    if (find_trace("model-garden/first_epoch_fill_traces.csv", path)) {
+        assert_int_equal(csv_read(path, &(struct csv_options){.group = "run"}, keep_row, r, &err),
+                         0);
+        assert_int_equal(r->count, 68);
+        assert_string_equal(r->group[0], "prod_run1");
+        assert_int_equal(r->row[0].step, 10);
+        assert_true(r->row[0].value_bytes == UINT64_C(5552) << 20);
+    }
+    if (find_trace("hpc-runs.csv.gz", path))
+        assert_int_equal(csv_read(path, NULL, keep_row, r, &err), -EBADMSG);
+    free(r);
+}
+
+/* ---- import ---- */
+
+struct folder {
+    char path[32], csv[64], marks[64], out[64];
+};
+
+static int make_folder(void **state)
+{
+    struct folder *f = calloc(1, sizeof(*f));
+
+    snprintf(f->path, sizeof(f->path), "/tmp/ebb-test-XXXXXX");
+    assert_non_null(mkdtemp(f->path));
+    snprintf(f->csv, sizeof(f->csv), "%s/in.csv", f->path);
+    snprintf(f->marks, sizeof(f->marks), "%s/marks.jsonl", f->path);
+    snprintf(f->out, sizeof(f->out), "%s/out.ebb", f->path);
+    *state = f;
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    struct folder *f = *state;
+
+    unlink(f->csv);
+    unlink(f->marks);
+    unlink(f->out);
+    assert_int_equal(rmdir(f->path), 0);
+    free(f);
+    return 0;
+}
+
+static void write_file(const char *path, const char *s)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fputs(s, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The recording as text, one item a line. */
+static void describe(const char *path, struct buf *out)
+{
+    struct trace_reader *r = NULL;
+    struct trace_item item;
+    struct err err = {0};
+
+    assert_int_equal(trace_reader_open(path, &r, &err), 0);
+    buf_clear(out);
+    while (trace_reader_next(r, &item) > 0) {
+        if (item.kind == TRACE_NOTE)
+            continue;
+        buf_printf(out, "%.3f", (double)item.t_ns / 1e9);
+        if (item.kind == TRACE_PROCESS)
+            buf_printf(out, " %s %u pid=%d start=%u %.*s",
+                       item.process.event == PROCESS_BORN ? "born" : "died", item.process.slot,
+                       item.process.info->id.pid, (unsigned)item.process.info->id.start_ticks,
+                       (int)item.process.info->comm_len, item.process.info->comm);
+        if (item.kind == TRACE_MARK)
+            for (size_t i = 0; i < item.mark.len; i++)
+                buf_add_byte(out, item.mark.text[i] == '\n' ? ' ' : (uint8_t)item.mark.text[i]);
+        if (item.kind == TRACE_TICK)
+            for (size_t i = 0; i < item.tick.count; i++)
+                buf_printf(out, " %u:%llu", item.tick.rows[i].id,
+                           (unsigned long long)item.tick.rows[i].sample.v[SAMPLE_RSS]);
+        buf_add_byte(out, '\n');
+    }
+    trace_reader_free(r);
+}
+
+static void assert_imported(const struct folder *f, const struct csv_options *o, const char *want)
+{
+    struct buf b = {0};
+    struct err err = {0};
+    int r = csv_import(f->csv, o, f->out, &err);
+
+    if (r != 0)
+        print_error("%s\n", err.text);
+    assert_int_equal(r, 0);
+    describe(f->out, &b);
+    assert_string_equal(buf_str(&b), want);
+    buf_fini(&b);
+}
+
+static void a_table_with_marks_becomes_a_recording(void **state)
+{
+    struct folder *f = *state;
+    struct csv_options o = {.marks_path = f->marks};
+    struct trace_reader *r = NULL;
+    struct err err = {0};
+
+    write_file(f->csv, "t,pid,rss\n1700000001.5,10,100\n1700000001.5,11,200\n"
+                       "1700000002.5,10,110\n");
+    write_file(f->marks, "{\"t\":1700000002,\"kind\":\"step\",\"step\":1}\n"
+                         "{\"t\":1700000000,\"kind\":\"begin\"}\n"
+                         "{\"t\":1700000009,\"kind\":\"end\"}\n");
+    assert_imported(f, &o,
+                    "0.000KIND=begin \n"
+                    "1.500 born 0 pid=10 start=0 10\n"
+                    "1.500 born 1 pid=11 start=0 11\n"
+                    "1.500 0:100 1:200\n"
+                    "2.000KIND=step STEP=1 \n"
+                    "2.500 died 1 pid=11 start=0 11\n"
+                    "2.500 0:110\n"
+                    "9.000KIND=end \n");
+    assert_int_equal(trace_reader_open(f->out, &r, &err), 0);
+    assert_true(trace_reader_start_wall_ns(r) == UINT64_C(1700000000000000000));
+    assert_true(trace_reader_start_mono_ns(r) == 0);
+    trace_reader_free(r);
+}
+
+static void groups_by_step_alone_are_laid_side_by_side(void **state)
+{
+    struct folder *f = *state;
+
+    write_file(f->csv, "run,step,rss_mb\na,10,1\na,20,2\na,30,3\nb b,10,4\nb b,20,5\n");
+    assert_imported(f, &(struct csv_options){.group = "run"},
+                    "0.000 born 0 pid=0 start=0 a\n"
+                    "0.000 born 1 pid=0 start=1 b b\n"
+                    "0.000KIND=step STEP=10 \n"
+                    "0.000 0:1048576 1:4194304\n"
+                    "10.000KIND=step STEP=20 \n"
+                    "10.000 0:2097152 1:5242880\n"
+                    "20.000 died 1 pid=0 start=1 b b\n"
+                    "20.000KIND=step STEP=30 \n"
+                    "20.000 0:3145728\n");
+}
+
+static void epochs_and_phases_become_marks(void **state)
+{
+    struct folder *f = *state;
+
+    write_file(f->csv, "t,rss,step,epoch,phase\n0,1,1,0.5,\n1,2,1,0.5,eval\n2,3,2,1,\n");
+    assert_imported(f, NULL,
+                    "0.000 born 0 pid=0 start=0 in.csv\n"
+                    "0.000KIND=step STEP=1 EPOCH=0.5 \n"
+                    "0.000 0:1\n"
+                    "1.000KIND=phase NAME=eval STATE=begin \n"
+                    "1.000 0:2\n"
+                    "2.000KIND=step STEP=2 EPOCH=1 \n"
+                    "2.000KIND=phase NAME=eval STATE=end \n"
+                    "2.000 0:3\n");
+}
+
+static void two_readings_of_one_moment_are_both_kept(void **state)
+{
+    struct folder *f = *state;
+
+    write_file(f->csv, "t,pid,rss\n5,1,10\n5,1,20\n4,1,5\n");
+    assert_imported(f, NULL, "0.000 born 0 pid=1 start=0 1\n0.000 0:5\n1.000 0:10\n1.000 0:20\n");
+}
+
+static void an_import_that_fails_leaves_nothing_behind(void **state)
+{
+    struct folder *f = *state;
+    struct err err = {0};
+
+    write_file(f->csv, "t,rss\n1,2\n3,nan\n");
+    assert_int_equal(csv_import(f->csv, NULL, f->out, &err), -EBADMSG);
+    assert_int_equal(access(f->out, F_OK), -1);
+    write_file(f->csv, "t,rss\n1,2\n1e30,3\n");
+    assert_int_equal(csv_import(f->csv, NULL, f->out, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "is its time in seconds?"));
+    write_file(f->csv, "step,rss\n1,2\n");
+    write_file(f->marks, "{\"t\":1,\"kind\":\"end\"}\n");
+    assert_int_equal(
+        csv_import(f->csv, &(struct csv_options){.marks_path = f->marks}, f->out, &err), -EINVAL);
+    assert_int_equal(access(f->out, F_OK), -1);
+}
+
+static void an_import_never_overwrites(void **state)
+{
+    struct folder *f = *state;
+    struct err err = {0};
+    struct stat st;
+
+    write_file(f->csv, "t,rss\n1,2\n");
+    write_file(f->out, "mine");
+    assert_int_equal(csv_import(f->csv, NULL, f->out, &err), -EEXIST);
+    assert_int_equal(stat(f->out, &st), 0);
+    assert_int_equal(st.st_size, 4);
+}
+
+static void a_hundred_thousand_processes_of_one_sample_are_imported(void **state)
+{
+    enum { COUNT = 100000 };
+    struct folder *f = *state;
+    FILE *csv = fopen(f->csv, "w");
+    struct trace_reader *r = NULL;
+    struct trace_item item;
+    struct err err = {0};
+    uint64_t rows = 0;
+
+    fputs("t,pid,rss\n", csv);
+    for (int i = 0; i < COUNT; i++)
+        fprintf(csv, "%d,%d,%d\n", i / 100, i + 1, i);
+    assert_int_equal(fclose(csv), 0);
+    assert_int_equal(csv_import(f->csv, NULL, f->out, &err), 0);
+    assert_int_equal(trace_reader_open(f->out, &r, &err), 0);
+    while (trace_reader_next(r, &item) > 0)
+        for (size_t i = 0; item.kind == TRACE_TICK && i < item.tick.count; i++, rows++)
+            assert_true(item.tick.rows[i].process->id.pid ==
+                        (int32_t)item.tick.rows[i].sample.v[SAMPLE_RSS] + 1);
+    assert_int_equal(rows, COUNT);
+    trace_reader_free(r);
+}
+
+#define IMPORT_TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plain_table_is_read_row_by_row),
+        cmocka_unit_test(the_value_column_is_the_first_of_the_known_names),
+        cmocka_unit_test(names_are_matched_exactly_first_and_then_in_any_case),
+        cmocka_unit_test(units_come_from_the_name_or_the_option),
+        cmocka_unit_test(a_value_that_is_no_size_is_named_with_its_line),
+        cmocka_unit_test(more_than_a_machine_can_hold_is_a_wrong_unit),
+        cmocka_unit_test(a_time_a_step_or_an_epoch_that_is_none_is_an_error),
+        cmocka_unit_test(time_may_go_back_and_below_zero),
+        cmocka_unit_test(a_table_by_step_alone_needs_no_time),
+        cmocka_unit_test(a_missing_column_is_named_beside_those_there_are),
+        cmocka_unit_test(quotes_crlf_a_bom_and_blank_lines_are_fine),
+        cmocka_unit_test(an_empty_value_is_a_moment_without_reading),
+        cmocka_unit_test(a_table_without_rows_is_one_and_an_empty_file_is_not),
+        cmocka_unit_test(a_last_line_that_was_cut_off_is_passed_over_and_no_other),
+        cmocka_unit_test(hostile_tables_get_a_sentence),
+        cmocka_unit_test(what_is_not_a_readable_file_gets_a_sentence),
+        cmocka_unit_test(the_reader_of_rows_may_end_it),
+        cmocka_unit_test(json_lines_become_marks_in_the_form_of_the_wire),
+        cmocka_unit_test(objects_of_another_type_are_passed_over),
+        cmocka_unit_test(a_line_that_is_no_mark_is_named),
+        cmocka_unit_test(the_h200_recordings_are_read_with_their_marks),
+        cmocka_unit_test(the_tables_by_step_are_read),
+        IMPORT_TEST(a_table_with_marks_becomes_a_recording),
+        IMPORT_TEST(groups_by_step_alone_are_laid_side_by_side),
+        IMPORT_TEST(epochs_and_phases_become_marks),
+        IMPORT_TEST(two_readings_of_one_moment_are_both_kept),
+        IMPORT_TEST(an_import_that_fails_leaves_nothing_behind),
+        IMPORT_TEST(an_import_never_overwrites),
+        IMPORT_TEST(a_hundred_thousand_processes_of_one_sample_are_imported),
+    };
+
+    return cmocka_run_group_tests_name("csv", tests, NULL, NULL);
+}

@@ -1,0 +1,409 @@
+/* The reader against every kind of damage: cut, flipped, half replaced, foreign and hostile. */
+#include "trace/reader.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "trace/block.h"
+#include "trace/record.h"
+#include "trace/scan.h"
+#include "trace/story.h"
+
+/* A recording with sealed blocks and a raw tail, as a crash of the writer would leave it. */
+struct recording {
+    struct story story;
+    struct buf bytes;
+    struct scan scan;
+};
+
+static void recording_make(struct recording *rec, unsigned ticks, size_t block_cells)
+{
+    char path[256];
+    struct trace_writer_options options = {.block_cells = block_cells};
+    struct trace_writer *w;
+    unlink(story_path(path, "made.ebb"));
+    assert_int_equal(trace_writer_new(AT_FDCWD, path, NULL, &options, &w, NULL), 0);
+    for (unsigned i = 0; i < ticks; i++) {
+        story_tell(&rec->story, w);
+        trace_writer_flush(w, rec->story.t_ns, true);
+        story_settle(w);
+    }
+    story_read_bytes(path, &rec->bytes);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(scan_from(&rec->scan, fd, BLOCK_FILE_HEAD_BYTES), 0);
+    close(fd);
+    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), 0);
+}
+
+static void recording_fini(struct recording *rec)
+{
+    story_fini(&rec->story);
+    buf_fini(&rec->bytes);
+    scan_fini(&rec->scan);
+}
+
+static size_t count_type(const struct scan *s, uint16_t type)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++)
+        n += s->blocks[i].head.type == type;
+    return n;
+}
+
+static struct trace_reader *open_bytes(const void *data, size_t len)
+{
+    char path[256];
+    struct trace_reader *r;
+    struct err err = {0};
+    story_write_file(story_path(path, "damaged.ebb"), data, len);
+    if (trace_reader_open(path, &r, &err) < 0)
+        fail_msg("%s", err.text);
+    return r;
+}
+
+static void check_is_prefix(const struct lines *told, const struct lines *read)
+{
+    assert_true(read->count <= told->count);
+    for (size_t i = 0; i < read->count; i++)
+        assert_string_equal(read->line[i], told->line[i]);
+}
+
+static void cut_at_any_byte_all_whole_blocks_come_back(void **state)
+{
+    (void)state;
+    struct recording rec = {.story = {.seed = 5, .with_events = true}};
+    size_t next = 0, last_count = 0;
+    recording_make(&rec, 35, 600);
+    assert_true(count_type(&rec.scan, BLOCK_SEALED) >= 2);
+    assert_true(count_type(&rec.scan, BLOCK_RAW) >= 2);
+    for (size_t len = BLOCK_FILE_HEAD_BYTES; len <= rec.bytes.len; len++) {
+        const struct scan_block *b = &rec.scan.blocks[next];
+        bool whole =
+            next < rec.scan.count && len == b->offset + BLOCK_HEAD_BYTES + b->head.stored_len;
+        struct lines read = {0};
+        struct trace_reader_damage damage;
+        struct trace_reader *r = open_bytes(rec.bytes.data, len);
+        story_read(r, false, &read);
+        trace_reader_damage(r, &damage);
+        check_is_prefix(&rec.story.told, &read);
+        if (!whole) /* half a block adds nothing and takes nothing away */
+            assert_int_equal(read.count, last_count);
+        else if (b->head.type != BLOCK_HEADER)
+            assert_true(read.count > last_count);
+        assert_true(whole || len == BLOCK_FILE_HEAD_BYTES || damage.cut_bytes > 0);
+        assert_int_equal(damage.bad_bytes, 0);
+        last_count = read.count;
+        next += whole;
+        lines_fini(&read);
+        trace_reader_free(r);
+    }
+    assert_int_equal(last_count, rec.story.told.count);
+    recording_fini(&rec);
+}
+
+static void check_is_subsequence(const struct lines *told, struct trace_reader *r)
+{
+    struct trace_item item;
+    struct buf b = {0};
+    size_t at = 0;
+    while (trace_reader_next(r, &item) > 0) {
+        if (item.kind == TRACE_PROCESS || item.kind == TRACE_ENTITY)
+            continue; /* may be told again where a block is lost */
+        buf_clear(&b);
+        story_render(&item, true, &b);
+        while (at < told->count && strcmp(told->line[at], buf_str(&b)) != 0)
+            at++;
+        if (at == told->count)
+            fail_msg("never told: %s", buf_str(&b));
+        at++;
+    }
+    buf_fini(&b);
+}
+
+static void a_changed_byte_anywhere_gives_no_wrong_reading(void **state)
+{
+    (void)state;
+    struct recording rec = {.story = {.seed = 6, .with_events = true, .loose = true}};
+    recording_make(&rec, 30, 600);
+    for (size_t at = BLOCK_FILE_HEAD_BYTES; at < rec.bytes.len; at++) {
+        char was = rec.bytes.data[at];
+        rec.bytes.data[at] = (char)(was ^ (char)(1 << at % 8));
+        struct trace_reader *r = open_bytes(rec.bytes.data, rec.bytes.len);
+        struct trace_reader_damage damage;
+        check_is_subsequence(&rec.story.told, r);
+        trace_reader_damage(r, &damage);
+        assert_true(damage.bad_bytes + damage.cut_bytes > 0);
+        trace_reader_free(r);
+        rec.bytes.data[at] = was;
+    }
+    recording_fini(&rec);
+}
+
+/* The living at the beginning of each block make up for what was lost. */
+static void births_and_deaths_in_a_lost_block_are_told_later(void **state)
+{
+    (void)state;
+    struct recording rec = {.story = {.seed = 7, .with_events = true}};
+    recording_make(&rec, 300, 700);
+    size_t third = 0;
+    for (size_t i = 0, n = 0; i < rec.scan.count; i++)
+        if (rec.scan.blocks[i].head.type == BLOCK_SEALED && ++n == 3)
+            third = i;
+    assert_true(third > 0);
+    const struct scan_block *b = &rec.scan.blocks[third];
+    rec.bytes.data[b->offset + BLOCK_HEAD_BYTES] ^= 1;
+    struct trace_reader *r = open_bytes(rec.bytes.data, rec.bytes.len);
+    struct trace_item item;
+    struct trace_reader_damage damage;
+    bool alive[4096] = {false};
+    while (trace_reader_next(r, &item) > 0) {
+        if (item.kind == TRACE_PROCESS) {
+            bool birth = item.process.event == PROCESS_BORN;
+            assert_int_equal(alive[item.process.slot], !birth);
+            alive[item.process.slot] = item.process.event != PROCESS_DIED;
+        }
+        for (size_t i = 0; item.kind == TRACE_TICK && i < item.tick.count; i++)
+            if (item.tick.rows[i].kind == ENTITY_PROCESS)
+                assert_true(alive[item.tick.rows[i].id]);
+    }
+    for (unsigned i = 0; i < STORY_PROCESSES; i++)
+        if (rec.story.process[i].alive)
+            assert_true(alive[rec.story.process[i].slot]);
+    trace_reader_damage(r, &damage);
+    assert_int_equal(damage.lost_blocks, 1);
+    assert_int_equal(damage.bad_bytes, BLOCK_HEAD_BYTES + b->head.stored_len);
+    trace_reader_free(r);
+    recording_fini(&rec);
+}
+
+/* ---- a crash while the raw tail is being replaced ---- */
+
+static void check_all_is_told_once(const struct story *s, const void *data, size_t len)
+{
+    struct lines read = {0};
+    struct trace_reader *r = open_bytes(data, len);
+    struct trace_reader_damage damage;
+    story_read(r, false, &read);
+    story_check_same(&s->told, &read);
+    trace_reader_damage(r, &damage);
+    assert_int_equal(damage.lost_blocks, 0);
+    trace_reader_free(r);
+    lines_fini(&read);
+}
+
+static void a_crash_at_any_moment_of_sealing_loses_and_doubles_nothing(void **state)
+{
+    (void)state;
+    char path[256];
+    struct recording rec = {.story = {.seed = 8, .with_events = true}};
+    struct buf sealed = {0}, disk = {0};
+    recording_make(&rec, 12, 100000);
+    story_read_bytes(story_path(path, "made.ebb"), &sealed);
+    assert_int_equal(rec.scan.blocks[1].head.type, BLOCK_RAW);
+    size_t tail = rec.scan.blocks[1].offset;
+    const char *copy = sealed.data + tail;
+    size_t len = sealed.len - tail;
+    assert_true(sealed.len < rec.bytes.len);
+    for (size_t n = 0; n <= len; n++) { /* the copy at the end, as far as it got */
+        buf_clear(&disk);
+        buf_add(&disk, rec.bytes.data, rec.bytes.len);
+        buf_add(&disk, copy, n);
+        check_all_is_told_once(&rec.story, disk.data, disk.len);
+    }
+    for (size_t n = 0; n <= len; n++) { /* in place, as far as it got, with the copy behind */
+        memcpy(disk.data + tail, copy, n);
+        check_all_is_told_once(&rec.story, disk.data, disk.len);
+    }
+    check_all_is_told_once(&rec.story, sealed.data, sealed.len); /* cut */
+    buf_fini(&disk);
+    buf_fini(&sealed);
+    recording_fini(&rec);
+}
+
+static void a_part_that_was_written_twice_counts_once(void **state)
+{
+    (void)state;
+    struct recording rec = {.story = {.seed = 11, .with_events = true}};
+    struct buf disk = {0};
+    recording_make(&rec, 6, 100000);
+    const struct scan_block *b = &rec.scan.blocks[2];
+    buf_add(&disk, rec.bytes.data, rec.bytes.len);
+    buf_add(&disk, rec.bytes.data + b->offset, BLOCK_HEAD_BYTES + b->head.stored_len);
+    check_all_is_told_once(&rec.story, disk.data, disk.len);
+    buf_fini(&disk);
+    recording_fini(&rec);
+}
+
+/* ---- what is not ours ---- */
+
+static void blocks_and_records_of_a_later_version_are_passed_over(void **state)
+{
+    (void)state;
+    struct recording rec = {.story = {.seed = 12}};
+    struct buf disk = {0}, records = {0};
+    struct lines read = {0};
+    struct trace_reader_damage damage;
+    recording_make(&rec, 3, 100000);
+    struct block_head unknown = {.type = 99, .seq = 1};
+    struct block_head more = {.type = BLOCK_RAW, .seq = 2};
+    record_add(&records, 1234, 17, "what", 4);
+    buf_add(&disk, rec.bytes.data, rec.bytes.len);
+    block_add(&disk, &unknown, "later", 5);
+    block_add(&disk, &more, records.data, records.len);
+    struct trace_reader *r = open_bytes(disk.data, disk.len);
+    story_read(r, false, &read);
+    story_check_same(&rec.story.told, &read);
+    trace_reader_damage(r, &damage);
+    assert_int_equal(damage.unknown_blocks, 1);
+    assert_int_equal(damage.bad_bytes + damage.cut_bytes + damage.lost_blocks, 0);
+    trace_reader_free(r);
+    lines_fini(&read);
+    buf_fini(&disk);
+    buf_fini(&records);
+    recording_fini(&rec);
+}
+
+static void check_refused(const char *name, const void *data, size_t len, int rc, const char *word)
+{
+    char path[256];
+    struct trace_reader *r = NULL;
+    struct err err = {0};
+    story_write_file(story_path(path, name), data, len);
+    assert_int_equal(trace_reader_open(path, &r, &err), rc);
+    assert_null(r);
+    assert_non_null(strstr(err.text, path));
+    if (!strstr(err.text, word))
+        fail_msg("'%s' does not say '%s'", err.text, word);
+}
+
+static void a_foreign_file_is_refused_with_what_it_looks_like(void **state)
+{
+    (void)state;
+    static const char newer[] = "EBBTRACE\x07\0\0\0\0\0\0\0";
+    check_refused("a", "", 0, -EBADMSG, "empty");
+    check_refused("b", "t,rss_bytes\n0,1\n1,2\n", 19, -EBADMSG, "text");
+    check_refused("c", "\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 18, -EBADMSG, "gzip");
+    check_refused("d", "{\"a\": 1, \"b\": 2, \"c\": 3}", 24, -EBADMSG, "JSON");
+    check_refused("e", "EBBTR", 5, -EBADMSG, "first few bytes");
+    check_refused("f", newer, 16, -EPROTONOSUPPORT, "version 7");
+    check_refused("g", "\1\2\3\4\5\6\7\0abcdefghijk", 18, -EBADMSG, "other data");
+}
+
+static void a_path_that_is_no_file_is_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    char path[256];
+    struct trace_reader *r;
+    struct err err = {0};
+    assert_int_equal(trace_reader_open("/nonexistent/x.ebb", &r, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/nonexistent/x.ebb"));
+    assert_int_equal(mkdir(story_path(path, "empty-run"), 0777), 0);
+    assert_int_equal(trace_reader_open(path, &r, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "folder without a recording"));
+    assert_int_equal(mkfifo(story_path(path, "fifo"), 0666), 0);
+    assert_int_equal(trace_reader_open(path, &r, &err), -EBADMSG);
+    assert_int_equal(trace_reader_open("/dev/zero", &r, &err), -EBADMSG);
+}
+
+static void a_run_folder_stands_for_its_recording(void **state)
+{
+    (void)state;
+    char path[256];
+    struct recording rec = {.story = {.seed = 13}};
+    struct lines read = {0};
+    recording_make(&rec, 3, 1000);
+    assert_int_equal(mkdir(story_path(path, "run"), 0777), 0);
+    story_write_file(story_path(path, "run/trace.ebb"), rec.bytes.data, rec.bytes.len);
+    story_read_file(story_path(path, "run"), &read);
+    story_check_same(&rec.story.told, &read);
+    lines_fini(&read);
+    recording_fini(&rec);
+}
+
+/* ---- hostile, with good checksums ---- */
+
+static void check_survives(uint16_t type, const void *payload, size_t len, uint32_t raw_len)
+{
+    struct buf disk = {0};
+    struct block_head head = {.type = type, .seq = 1, .raw_len = raw_len};
+    struct trace_item item;
+    block_add_file_head(&disk);
+    block_add(&disk, &head, payload, len);
+    struct trace_reader *r = open_bytes(disk.data, disk.len);
+    for (unsigned i = 0; i < 1000 && trace_reader_next(r, &item) > 0; i++)
+        ;
+    assert_int_equal(trace_reader_next(r, &item), 0);
+    trace_reader_free(r);
+    buf_fini(&disk);
+}
+
+static void counts_that_cannot_be_are_refused_before_memory_is_taken(void **state)
+{
+    (void)state;
+    struct buf body = {0}, records = {0};
+    buf_add_varint(&body, UINT64_MAX);
+    for (uint32_t type = RECORD_BEGIN; type <= RECORD_TICK; type++) {
+        buf_clear(&records);
+        record_add(&records, type, UINT64_MAX, body.data, body.len);
+        record_add(&records, type, UINT64_MAX, body.data, body.len);
+        check_survives(BLOCK_RAW, records.data, records.len, (uint32_t)records.len);
+        check_survives(BLOCK_SEALED, records.data, records.len, BLOCK_PAYLOAD_MAX);
+    }
+    buf_clear(&records);
+    buf_add_varint(&records, RECORD_NOTE);
+    buf_add_varint(&records, 0);
+    buf_add_varint(&records, UINT64_MAX);
+    check_survives(BLOCK_RAW, records.data, records.len, 0);
+    check_survives(BLOCK_HEADER, "[[[[[[", 6, 6);
+    check_survives(BLOCK_HEADER, "[1]", 3, 3);
+    buf_fini(&body);
+    buf_fini(&records);
+}
+
+/* Heads all over that each claim the rest of the file would cost its square to check. */
+static void a_file_made_of_heads_is_scanned_in_linear_time(void **state)
+{
+    (void)state;
+    struct buf disk = {0}, head = {0};
+    struct block_head h = {.type = BLOCK_RAW, .seq = 1};
+    block_add_file_head(&disk);
+    block_add(&head, &h, "", 0);
+    head.data[22] = 0x10; /* stored_len: 1 MiB */
+    while (disk.len < 3 << 20)
+        buf_add(&disk, head.data, head.len);
+    uint64_t before = clock_thread_cpu_ns();
+    struct trace_reader *r = open_bytes(disk.data, disk.len);
+    assert_true(clock_thread_cpu_ns() - before < 20 * NS_PER_S);
+    trace_reader_free(r);
+    buf_fini(&disk);
+    buf_fini(&head);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cut_at_any_byte_all_whole_blocks_come_back),
+        cmocka_unit_test(a_changed_byte_anywhere_gives_no_wrong_reading),
+        cmocka_unit_test(births_and_deaths_in_a_lost_block_are_told_later),
+        cmocka_unit_test(a_crash_at_any_moment_of_sealing_loses_and_doubles_nothing),
+        cmocka_unit_test(a_part_that_was_written_twice_counts_once),
+        cmocka_unit_test(blocks_and_records_of_a_later_version_are_passed_over),
+        cmocka_unit_test(a_foreign_file_is_refused_with_what_it_looks_like),
+        cmocka_unit_test(a_path_that_is_no_file_is_refused_with_a_sentence),
+        cmocka_unit_test(a_run_folder_stands_for_its_recording),
+        cmocka_unit_test(counts_that_cannot_be_are_refused_before_memory_is_taken),
+        cmocka_unit_test(a_file_made_of_heads_is_scanned_in_linear_time),
+    };
+    story_folder();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

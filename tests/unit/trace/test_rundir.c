@@ -1,0 +1,187 @@
+/* The folder of a run: where it is, what its name becomes, and why it could not be made. */
+#include "trace/rundir.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "trace/story.h"
+
+static const uint64_t wall_ns = UINT64_C(1700000000) * NS_PER_S; /* 2023-11-14 22:13:20 UTC */
+
+static void check_latest(const char *expected)
+{
+    char target[256] = "";
+    assert_true(readlink("ebb-runs/latest", target, sizeof target - 1) > 0);
+    assert_string_equal(target, expected);
+}
+
+static void a_run_gets_a_dated_folder_and_latest_points_at_it(void **state)
+{
+    (void)state;
+    struct rundir one, two;
+    struct stat st;
+    assert_int_equal(rundir_create(NULL, "train", wall_ns, &one, NULL), 0);
+    check_latest("train-20231114-221320");
+    assert_int_equal(one.path[0], '/');
+    assert_int_equal(fstat(one.fd, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0755);
+    assert_int_equal(fcntl(one.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(rundir_create(NULL, "train", wall_ns, &two, NULL), 0);
+    check_latest("train-20231114-221320-2");
+    rundir_fini(&one);
+    rundir_fini(&two);
+    rundir_fini(&two);
+}
+
+static void check_name(const char *name, const char *expected)
+{
+    struct rundir dir;
+    assert_int_equal(rundir_create(NULL, name, wall_ns, &dir, NULL), 0);
+    const char *base = strrchr(dir.path, '/') + 1;
+    assert_int_equal(strncmp(base, expected, strlen(expected)), 0);
+    assert_int_equal(strncmp(base + strlen(expected), "-2023", 5), 0);
+    rundir_fini(&dir);
+}
+
+static void a_name_becomes_harmless(void **state)
+{
+    (void)state;
+    char big[300];
+    memset(big, 'x', sizeof big);
+    big[sizeof big - 1] = '\0';
+    check_name("a b/../\n\x1b[1m\xc3\xa9", "a_b_..____1m__");
+    check_name("..", "run");
+    check_name(".", "run");
+    check_name("", "run");
+    check_name(NULL, "run");
+    check_name("--help", "_-help");
+    big[64] = '\0';
+    check_name(big, big);
+    big[64] = 'x';
+    char cut[65];
+    memcpy(cut, big, 64);
+    cut[64] = '\0';
+    check_name(big, cut);
+}
+
+static void an_exact_folder_is_made_with_its_parents_and_latest_left_alone(void **state)
+{
+    (void)state;
+    char path[256];
+    struct rundir dir;
+    struct err err = {0};
+    snprintf(path, sizeof path, "%s/deep/er/run/", story_folder());
+    assert_int_equal(rundir_create(path, "x", wall_ns, &dir, &err), 0);
+    path[strlen(path) - 1] = '\0';
+    assert_string_equal(dir.path, path);
+    rundir_fini(&dir);
+    assert_int_equal(rundir_create(path, "x", wall_ns, &dir, &err), -EEXIST);
+    assert_non_null(strstr(err.text, path));
+    assert_non_null(strstr(err.text, "exists"));
+}
+
+static void a_file_in_the_way_is_named(void **state)
+{
+    (void)state;
+    char path[256], below[300];
+    struct rundir dir;
+    struct err err = {0};
+    story_write_file(story_path(path, "file"), "", 0);
+    snprintf(below, sizeof below, "%s/run", path);
+    assert_int_equal(rundir_create(below, "x", wall_ns, &dir, &err), -ENOTDIR);
+    assert_non_null(strstr(err.text, below));
+    assert_non_null(strstr(err.text, "is a file"));
+    assert_int_equal(rundir_create("", "x", wall_ns, &dir, &err), -ENOENT);
+}
+
+static void somebodys_own_latest_is_left_alone(void **state)
+{
+    (void)state;
+    struct rundir dir;
+    struct stat st;
+    assert_true(unlink("ebb-runs/latest") == 0 || errno == ENOENT);
+    assert_int_equal(mkdir("ebb-runs/latest", 0777), 0);
+    assert_int_equal(rundir_create(NULL, "own", wall_ns, &dir, NULL), 0);
+    assert_int_equal(lstat("ebb-runs/latest", &st), 0);
+    assert_true(S_ISDIR(st.st_mode));
+    assert_int_equal(rmdir("ebb-runs/latest"), 0);
+    rundir_fini(&dir);
+}
+
+/* As root everything may be written, so that this is done as nobody. */
+static int try_as_nobody(const char *path)
+{
+    struct rundir dir;
+    struct err err = {0};
+    if (getuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
+        return 2;
+    if (rundir_create(path, "x", wall_ns, &dir, &err) != -EACCES)
+        return 3;
+    return strstr(err.text, path) && strstr(err.text, "you may write to") ? 0 : 4;
+}
+
+static void a_folder_that_may_not_be_written_to_gives_a_sentence(void **state)
+{
+    (void)state;
+    char path[256], below[300];
+    int status;
+    assert_int_equal(mkdir(story_path(path, "closed"), 0555), 0);
+    assert_int_equal(chmod(story_folder(), 0755), 0);
+    snprintf(below, sizeof below, "%s/run", path);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(try_as_nobody(below));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void run_json_is_replaced_as_a_whole(void **state)
+{
+    (void)state;
+    char path[256];
+    struct rundir dir;
+    struct buf b = {0};
+    json_t *doc = json_pack("{s:i}", "status", 1);
+    assert_int_equal(rundir_create(story_path(path, "json"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(rundir_write_json(&dir, doc), 0);
+    json_object_set_new(doc, "status", json_integer(2));
+    assert_int_equal(rundir_write_json(&dir, doc), 0);
+    story_read_bytes(story_path(path, "json/run.json"), &b);
+    assert_string_equal(buf_str(&b), "{\n  \"status\": 2\n}\n");
+    buf_fini(&b);
+    json_decref(doc);
+    rundir_fini(&dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_gets_a_dated_folder_and_latest_points_at_it),
+        cmocka_unit_test(a_name_becomes_harmless),
+        cmocka_unit_test(an_exact_folder_is_made_with_its_parents_and_latest_left_alone),
+        cmocka_unit_test(a_file_in_the_way_is_named),
+        cmocka_unit_test(somebodys_own_latest_is_left_alone),
+        cmocka_unit_test(a_folder_that_may_not_be_written_to_gives_a_sentence),
+        cmocka_unit_test(run_json_is_replaced_as_a_whole),
+    };
+    umask(022);
+    setenv("TZ", "UTC", 1);
+    if (chdir(story_folder()) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

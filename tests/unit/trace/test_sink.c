@@ -1,0 +1,242 @@
+/* The writing thread: order, a full disk, a hanging one, and the replaced tail. */
+#include "trace/sink.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "trace/story.h"
+
+enum { MEMORY = 1 << 20 };
+#define LONG_NS (20 * NS_PER_S)
+
+static struct sink *new_sink(const char *path, size_t memory)
+{
+    struct sink *s;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    assert_true(fd >= 0);
+    assert_int_equal(sink_new(fd, memory, &s), 0);
+    return s;
+}
+
+static void check_content(const char *path, const char *expected)
+{
+    struct buf b = {0};
+    story_read_bytes(path, &b);
+    assert_string_equal(buf_str(&b), expected);
+    buf_fini(&b);
+}
+
+static void bytes_come_to_disk_in_order(void **state)
+{
+    (void)state;
+    char path[256], expected[8192] = "", word[16];
+    struct sink *s = new_sink(story_path(path, "order"), MEMORY);
+    for (int i = 0; i < 1000; i++) {
+        int n = snprintf(word, sizeof word, "%d ", i);
+        strcat(expected, word);
+        assert_int_equal(sink_append(s, word, (size_t)n), 0);
+        if (i % 100 == 0)
+            assert_int_equal(sink_sync(s), 0);
+    }
+    assert_int_equal(sink_close(s, LONG_NS), 0);
+    check_content(path, expected);
+}
+
+static void what_was_in_the_file_stays(void **state)
+{
+    (void)state;
+    char path[256];
+    struct sink *s;
+    story_write_file(story_path(path, "stays"), "head ", 5);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(sink_new(fd, MEMORY, &s), 0);
+    sink_append(s, "more", 4);
+    assert_int_equal(sink_close(s, LONG_NS), 0);
+    check_content(path, "head more");
+}
+
+static void a_tail_is_replaced_by_something_shorter(void **state)
+{
+    (void)state;
+    char path[256];
+    struct sink *s = new_sink(story_path(path, "tail"), MEMORY);
+    sink_append(s, "head ", 5);
+    sink_begin_tail(s, "one ", 4);
+    sink_append(s, "two ", 4);
+    sink_replace_tail(s, "1+2 ", 4);
+    sink_append(s, "not tail ", 9);
+    sink_begin_tail(s, "three ", 6);
+    sink_replace_tail(s, "3 ", 2);
+    assert_int_equal(sink_close(s, LONG_NS), 0);
+    check_content(path, "head 1+2 not tail 3 ");
+}
+
+static void something_longer_than_the_tail_comes_behind_it(void **state)
+{
+    (void)state;
+    char path[256];
+    struct sink *s = new_sink(story_path(path, "longer"), MEMORY);
+    sink_begin_tail(s, "one", 3);
+    sink_replace_tail(s, "something", 9);
+    sink_replace_tail(s, " again", 6); /* there is no tail now */
+    assert_int_equal(sink_close(s, LONG_NS), 0);
+    check_content(path, "onesomething again");
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+static void a_full_device_is_an_error_once_and_counts_what_it_lost(void **state)
+{
+    (void)state;
+    struct sink *s;
+    struct sink_status st;
+    uint64_t count;
+    int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(sink_new(fd, MEMORY, &s), 0);
+    assert_false(is_readable(sink_error_fd(s)));
+    sink_append(s, "12345", 5);
+    sink_append(s, "678", 3);
+    assert_int_equal(sink_wait(s, LONG_NS), 0);
+    sink_status(s, &st);
+    assert_int_equal(st.first_error, -ENOSPC);
+    assert_true(st.failing);
+    assert_int_equal(st.lost_bytes, 8);
+    assert_int_equal(st.losses, 2);
+    assert_int_equal(st.waiting_bytes, 0);
+    assert_int_equal(read(sink_error_fd(s), &count, sizeof count), sizeof count);
+    assert_int_equal(count, 1);
+    assert_int_equal(sink_close(s, LONG_NS), -ENOSPC);
+}
+
+static void set_file_limit(rlim_t bytes)
+{
+    struct rlimit rl;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &rl), 0);
+    rl.rlim_cur = bytes < rl.rlim_max ? bytes : rl.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
+}
+
+static void torn_bytes_are_cut_and_the_next_append_is_tried(void **state)
+{
+    (void)state;
+    char path[256];
+    struct sink *s = new_sink(story_path(path, "torn"), MEMORY);
+    struct sink_status st;
+    sink_append(s, "good ", 5);
+    assert_int_equal(sink_wait(s, LONG_NS), 0);
+    set_file_limit(8); /* takes the first three bytes of what comes */
+    sink_append(s, "refused", 7);
+    sink_sync(s);
+    assert_int_equal(sink_wait(s, LONG_NS), 0);
+    check_content(path, "good ");
+    sink_status(s, &st);
+    assert_int_equal(st.first_error, -EFBIG);
+    assert_true(st.failing);
+    set_file_limit(RLIM_INFINITY);
+    sink_append(s, "again", 5);
+    assert_int_equal(sink_wait(s, LONG_NS), 0);
+    sink_status(s, &st);
+    assert_false(st.failing);
+    assert_int_equal(st.lost_bytes, 7);
+    assert_int_equal(st.size_bytes, 10);
+    assert_int_equal(sink_close(s, LONG_NS), -EFBIG);
+    check_content(path, "good again");
+}
+
+static void a_tail_that_cannot_be_replaced_stays(void **state)
+{
+    (void)state;
+    char path[256];
+    struct sink *s = new_sink(story_path(path, "kept"), MEMORY);
+    struct sink_status st;
+    sink_begin_tail(s, "one two ", 8);
+    assert_int_equal(sink_wait(s, LONG_NS), 0);
+    set_file_limit(10);
+    sink_replace_tail(s, "1+2 ", 4);
+    assert_int_equal(sink_wait(s, LONG_NS), 0);
+    set_file_limit(RLIM_INFINITY);
+    sink_status(s, &st);
+    assert_true(st.failing);
+    assert_int_equal(st.losses, 0);
+    sink_append(s, "three", 5);
+    assert_int_equal(sink_close(s, LONG_NS), -EFBIG);
+    check_content(path, "one two three");
+}
+
+static unsigned count_threads(void)
+{
+    char line[256];
+    unsigned n = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "Threads: %u", &n) == 1)
+            break;
+    fclose(f);
+    return n;
+}
+
+static void a_hanging_disk_holds_nobody_up(void **state)
+{
+    (void)state;
+    static char big[128 * 1024]; /* more than a pipe holds */
+    struct sink *s;
+    struct sink_status st;
+    int pipes[2];
+    unsigned threads = count_threads();
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    assert_int_equal(sink_new(pipes[1], 300 * 1024, &s), 0);
+    assert_int_equal(sink_append(s, big, sizeof big), 0);
+    assert_int_equal(sink_append(s, big, sizeof big), 0);
+    assert_int_equal(sink_append(s, big, sizeof big), -ENOBUFS);
+    sink_status(s, &st);
+    assert_int_equal(st.refused_bytes, sizeof big);
+    assert_true(st.waiting_bytes >= 2 * sizeof big);
+    assert_int_equal(sink_wait(s, NS_PER_MS), -ETIMEDOUT);
+    uint64_t before = clock_mono_ns();
+    assert_int_equal(sink_close(s, 20 * NS_PER_MS), -ETIMEDOUT);
+    assert_true(clock_mono_ns() - before < 10 * NS_PER_S);
+    close(pipes[0]); /* the disk comes back as an error, and the thread ends by itself */
+    while (count_threads() > threads)
+        usleep(1000);
+}
+
+static void nothing_to_close_is_fine(void **state)
+{
+    (void)state;
+    assert_int_equal(sink_close(NULL, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_come_to_disk_in_order),
+        cmocka_unit_test(what_was_in_the_file_stays),
+        cmocka_unit_test(a_tail_is_replaced_by_something_shorter),
+        cmocka_unit_test(something_longer_than_the_tail_comes_behind_it),
+        cmocka_unit_test(a_full_device_is_an_error_once_and_counts_what_it_lost),
+        cmocka_unit_test(torn_bytes_are_cut_and_the_next_append_is_tried),
+        cmocka_unit_test(a_tail_that_cannot_be_replaced_stays),
+        cmocka_unit_test(a_hanging_disk_holds_nobody_up),
+        cmocka_unit_test(nothing_to_close_is_fine),
+    };
+    story_folder();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

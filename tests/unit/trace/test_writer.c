@@ -1,0 +1,341 @@
+/* What is told to the writer comes back from the reader, exactly and in order. */
+#include "trace/writer.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "trace/story.h"
+
+static struct trace_writer *new_writer(const char *path, const struct trace_writer_options *options)
+{
+    struct trace_writer *w;
+    struct err err = {0};
+    unlink(path);
+    if (trace_writer_new(AT_FDCWD, path, NULL, options, &w, &err) < 0)
+        fail_msg("%s", err.text);
+    return w;
+}
+
+static void close_writer(struct trace_writer *w)
+{
+    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), 0);
+}
+
+static void check_told_is_read(struct story *s, const char *path)
+{
+    struct lines read = {0};
+    story_read_file(path, &read);
+    story_check_same(&s->told, &read);
+    lines_fini(&read);
+}
+
+static void every_tick_comes_back_over_many_blocks(void **state)
+{
+    (void)state;
+    char path[256];
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct trace_writer_options options = {.patient = true, .block_cells = 3000 * seed};
+        struct story s = {.seed = seed, .with_events = true};
+        struct trace_writer *w = new_writer(story_path(path, "many.ebb"), &options);
+        for (unsigned i = 0; i < 2500; i++) {
+            story_tell(&s, w);
+            trace_writer_flush(w, s.t_ns, false);
+        }
+        close_writer(w);
+        check_told_is_read(&s, path);
+        story_fini(&s);
+    }
+}
+
+static void a_living_recording_comes_back_at_every_moment(void **state)
+{
+    (void)state;
+    char path[256];
+    struct trace_writer_options options = {.block_cells = 700};
+    struct story s = {.seed = 9, .with_events = true};
+    struct trace_writer *w = new_writer(story_path(path, "live.ebb"), &options);
+    struct trace_reader *r;
+    struct lines live = {0};
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    for (unsigned i = 0; i < 200; i++) {
+        story_tell(&s, w);
+        trace_writer_flush(w, s.t_ns, true);
+        if (i % 3 == 0)
+            story_settle(w);
+        if (i % 7 == 0)
+            story_read(r, false, &live); /* also while the tail is being replaced */
+        if (i % 40 == 0) {
+            story_settle(w);
+            check_told_is_read(&s, path);
+        }
+    }
+    close_writer(w);
+    story_read(r, false, &live);
+    story_check_same(&s.told, &live);
+    check_told_is_read(&s, path);
+    trace_reader_free(r);
+    lines_fini(&live);
+    story_fini(&s);
+}
+
+static void sealing_makes_the_file_smaller(void **state)
+{
+    (void)state;
+    char path[256];
+    struct story s = {.seed = 3};
+    struct trace_writer *w = new_writer(story_path(path, "seal.ebb"), NULL);
+    struct stat raw, sealed;
+    for (unsigned i = 0; i < 300; i++)
+        story_tell(&s, w);
+    trace_writer_flush(w, 0, true); /* long ago: the block is not too old yet */
+    story_settle(w);
+    assert_int_equal(stat(path, &raw), 0);
+    close_writer(w);
+    assert_int_equal(stat(path, &sealed), 0);
+    assert_true(sealed.st_size < raw.st_size / 2);
+    check_told_is_read(&s, path);
+    story_fini(&s);
+}
+
+static void nothing_is_written_before_it_is_due_and_all_of_it_then(void **state)
+{
+    (void)state;
+    char path[256];
+    struct story s = {.seed = 4};
+    struct trace_writer *w = new_writer(story_path(path, "due.ebb"), NULL);
+    struct lines read = {0};
+    story_tell(&s, w);
+    trace_writer_flush(w, s.t_ns, true);
+    struct sample x = {0};
+    trace_writer_tick_begin(w, s.t_ns + 1);
+    trace_writer_sample(w, ENTITY_MACHINE, 0, &x);
+    trace_writer_tick_end(w);
+    trace_writer_flush(w, s.t_ns + NS_PER_S / 2, false);
+    story_settle(w);
+    check_told_is_read(&s, path);
+    trace_writer_flush(w, s.t_ns + NS_PER_S, false);
+    story_settle(w);
+    story_read_file(path, &read);
+    assert_int_equal(read.count, s.told.count + 1);
+    lines_fini(&read);
+    close_writer(w);
+    story_fini(&s);
+}
+
+static void times_never_go_back_and_an_entity_counts_once_a_tick(void **state)
+{
+    (void)state;
+    char path[256];
+    struct trace_writer *w = new_writer(story_path(path, "back.ebb"), NULL);
+    struct trace_reader *r;
+    struct trace_item item;
+    struct sample one = {0}, two = {0};
+    sample_put(&one, 0, 11);
+    sample_put(&two, 0, 22);
+    trace_writer_note(w, 1000, "limit", "{}");
+    trace_writer_tick_begin(w, 500);
+    trace_writer_sample(w, ENTITY_PROCESS, 77, &one);
+    trace_writer_sample(w, ENTITY_PROCESS, 77, &two);
+    trace_writer_tick_end(w);
+    close_writer(w);
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    assert_int_equal(trace_reader_next(r, &item), 1);
+    assert_int_equal(trace_reader_next(r, &item), 1);
+    assert_int_equal(item.kind, TRACE_TICK);
+    assert_int_equal(item.t_ns, 1000);
+    assert_int_equal(item.tick.count, 1);
+    assert_int_equal(item.tick.rows[0].sample.v[0], 11);
+    assert_non_null(item.tick.rows[0].process); /* nobody told us of it */
+    assert_int_equal(trace_reader_next(r, &item), 0);
+    trace_reader_free(r);
+}
+
+static void a_mark_without_text_keeps_its_numbers(void **state)
+{
+    (void)state;
+    char path[256];
+    struct trace_writer *w = new_writer(story_path(path, "mark.ebb"), NULL);
+    struct trace_reader *r;
+    struct trace_item item;
+    struct mark m = {.t_ns = 5, .kind = MARK_EVAL, .step = 12, .epoch = 1.45, .pid = 3};
+    m.has = MARK_HAS_STEP | MARK_HAS_EPOCH;
+    trace_writer_mark(w, &m);
+    close_writer(w);
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    assert_int_equal(trace_reader_next(r, &item), 1);
+    assert_int_equal(item.mark.kind, MARK_EVAL);
+    assert_int_equal(item.mark.step, 12);
+    assert_true(item.mark.epoch > 1.4499 && item.mark.epoch < 1.4501);
+    assert_int_equal(item.mark.has, MARK_HAS_STEP | MARK_HAS_EPOCH);
+    trace_reader_free(r);
+}
+
+static void the_header_and_the_footer_come_back(void **state)
+{
+    (void)state;
+    char path[256];
+    struct trace_writer *w;
+    struct trace_reader *r;
+    struct trace_item item;
+    json_t *header = json_pack("{s:s,s:I,s:I}", "host", "h1", "start_mono_ns", (json_int_t)17,
+                               "start_wall_ns", (json_int_t)19);
+    json_t *footer = json_pack("{s:i}", "status", 3);
+    story_path(path, "header.ebb");
+    assert_int_equal(trace_writer_new(AT_FDCWD, path, header, NULL, &w, NULL), 0);
+    assert_int_equal(trace_writer_close(w, footer, NS_PER_S * 10), 0);
+    json_decref(header);
+    json_decref(footer);
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    assert_string_equal(json_string_value(json_object_get(trace_reader_header(r), "host")), "h1");
+    assert_true(json_is_object(json_object_get(trace_reader_header(r), "format")));
+    assert_int_equal(trace_reader_start_mono_ns(r), 17);
+    assert_int_equal(trace_reader_start_wall_ns(r), 19);
+    assert_int_equal(trace_reader_next(r, &item), 1);
+    assert_string_equal(item.note.kind, "end");
+    assert_string_equal(item.note.text, "{\"status\":3}");
+    trace_reader_free(r);
+}
+
+static void a_file_that_exists_is_not_overwritten(void **state)
+{
+    (void)state;
+    char path[256];
+    struct trace_writer *w;
+    struct err err = {0};
+    story_write_file(story_path(path, "mine.ebb"), "mine", 4);
+    assert_int_equal(trace_writer_new(AT_FDCWD, path, NULL, NULL, &w, &err), -EEXIST);
+    assert_non_null(strstr(err.text, "mine.ebb"));
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 4);
+}
+
+static void set_file_limit(rlim_t bytes)
+{
+    struct rlimit rl;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &rl), 0);
+    rl.rlim_cur = bytes < rl.rlim_max ? bytes : rl.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
+}
+
+static void tell_and_flush(struct story *s, struct trace_writer *w, unsigned ticks)
+{
+    for (unsigned i = 0; i < ticks; i++) {
+        story_tell(s, w);
+        trace_writer_flush(w, s->t_ns, true);
+        story_settle(w);
+    }
+}
+
+static void a_disk_that_is_full_for_a_while_costs_nothing(void **state)
+{
+    (void)state;
+    char path[256];
+    struct story s = {.seed = 21, .with_events = true};
+    struct trace_writer *w = new_writer(story_path(path, "full.ebb"), NULL);
+    struct trace_writer_status st;
+    struct stat before, after;
+    tell_and_flush(&s, w, 20);
+    assert_int_equal(stat(path, &before), 0);
+    set_file_limit((rlim_t)before.st_size + 100);
+    tell_and_flush(&s, w, 20);
+    trace_writer_status(w, &st);
+    assert_int_equal(st.first_error, -EFBIG);
+    assert_true(st.failing);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_size, before.st_size); /* no torn block stays */
+    struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 0), 1);
+    set_file_limit(RLIM_INFINITY);
+    tell_and_flush(&s, w, 5);
+    trace_writer_status(w, &st);
+    assert_false(st.failing);
+    assert_int_equal(st.blocks_lost, 0);
+    check_told_is_read(&s, path);
+    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), -EFBIG);
+    check_told_is_read(&s, path);
+    story_fini(&s);
+}
+
+/* The last LINES of both are the same. */
+static void check_end_is_same(const struct lines *told, const struct lines *read, size_t lines)
+{
+    assert_true(read->count > lines && told->count > lines);
+    for (size_t i = 1; i <= lines; i++) {
+        const char *a = told->line[told->count - i], *b = read->line[read->count - i];
+        assert_string_equal(a, b);
+    }
+}
+
+static void what_a_full_disk_lost_is_counted_and_the_rest_stands_alone(void **state)
+{
+    (void)state;
+    char path[256];
+    struct trace_writer_options options = {.block_cells = 400};
+    struct story s = {.seed = 22, .loose = true};
+    struct trace_writer *w = new_writer(story_path(path, "lost.ebb"), &options);
+    struct trace_reader *r;
+    struct trace_reader_damage damage;
+    struct trace_writer_status st;
+    struct lines read = {0};
+    struct stat before;
+    tell_and_flush(&s, w, 5);
+    assert_int_equal(stat(path, &before), 0);
+    set_file_limit((rlim_t)before.st_size);
+    tell_and_flush(&s, w, 40);
+    trace_writer_status(w, &st);
+    assert_true(st.blocks_lost > 0);
+    set_file_limit(RLIM_INFINITY);
+    tell_and_flush(&s, w, 60);
+    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), -EFBIG);
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    story_read(r, true, &read);
+    trace_reader_damage(r, &damage);
+    trace_reader_free(r);
+    assert_true(damage.lost_blocks > 0);
+    assert_int_equal(damage.bad_bytes + damage.cut_bytes, 0);
+    check_end_is_same(&s.told, &read, 40);
+    lines_fini(&read);
+    story_fini(&s);
+}
+
+static void a_folder_that_is_gone_gives_a_sentence(void **state)
+{
+    (void)state;
+    struct trace_writer *w;
+    struct err err = {0};
+    assert_int_equal(trace_writer_new(AT_FDCWD, "/nonexistent/x.ebb", NULL, NULL, &w, &err),
+                     -ENOENT);
+    assert_non_null(strstr(err.text, "/nonexistent/x.ebb"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_tick_comes_back_over_many_blocks),
+        cmocka_unit_test(a_living_recording_comes_back_at_every_moment),
+        cmocka_unit_test(sealing_makes_the_file_smaller),
+        cmocka_unit_test(nothing_is_written_before_it_is_due_and_all_of_it_then),
+        cmocka_unit_test(times_never_go_back_and_an_entity_counts_once_a_tick),
+        cmocka_unit_test(a_mark_without_text_keeps_its_numbers),
+        cmocka_unit_test(the_header_and_the_footer_come_back),
+        cmocka_unit_test(a_file_that_exists_is_not_overwritten),
+        cmocka_unit_test(a_disk_that_is_full_for_a_while_costs_nothing),
+        cmocka_unit_test(what_a_full_disk_lost_is_counted_and_the_rest_stands_alone),
+        cmocka_unit_test(a_folder_that_is_gone_gives_a_sentence),
+    };
+    story_folder();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
