@@ -3,8 +3,9 @@
  * here, which no fuzzer would guess.
  *
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Isrc fuzz/fuzz_trace_reader.c \
- *       src/trace/{block,idmap,record,sealed,scan,replay,reader}.c src/base/{buf,err,json,io,text}.c \
- *       src/mark/mark.c src/base/number.c -ljansson -lzstd -o fuzz_trace_reader
+ *       src/trace/{block,idmap,record,sealed,scan,replay,reader}.c
+ * src/base/{buf,err,json,io,text}.c \ src/mark/mark.c src/base/number.c -ljansson -lzstd -o
+ * fuzz_trace_reader
  *   ./fuzz_trace_reader -max_total_time=60 fuzz/corpus/trace_reader
  */
 #include <stdint.h>
@@ -66,10 +67,9 @@ static uint64_t touch(const struct trace_item *item)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static volatile uint64_t sink;
     struct trace_reader *r;
     struct trace_item item;
-    struct trace_reader_damage damage;
+    struct trace_reader_damage damage = {0};
     struct buf file = {0};
     if (size == 0)
         return 0;
@@ -81,7 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (trace_reader_open_fd(fd, &r, NULL) < 0)
         return 0;
     while (trace_reader_next(r, &item) > 0)
-        sink += touch(&item);
+        if (touch(&item) == 42)
+            damage.bad_bytes = 0; /* keeps the reads from being optimised away */
     trace_reader_damage(r, &damage);
     trace_reader_free(r);
     return 0;

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -93,18 +94,19 @@ static int check_executable(const char *path)
     return access(path, X_OK) < 0 ? -errno : 0;
 }
 
-/* As execvp will look for it: 0, -ENOENT, or why the best match cannot be executed. */
-static int find_command(const char *name)
+/* As a shell looks for it: 0 and the path, -ENOENT, or why the best match cannot be executed. */
+static int find_command(const char *name, char ret_path[PATH_MAX])
 {
-    if (strchr(name, '/'))
+    if (strchr(name, '/')) {
+        snprintf(ret_path, PATH_MAX, "%s", name);
         return check_executable(name);
+    }
     const char *path = getenv("PATH");
     int found = -ENOENT;
     for (const char *at = path ? path : "/bin:/usr/bin"; name[0];) {
         size_t len = strcspn(at, ":");
-        char full[4096];
-        snprintf(full, sizeof full, "%.*s%s%s", (int)len, at, len ? "/" : "", name);
-        int r = check_executable(full);
+        snprintf(ret_path, PATH_MAX, "%.*s%s%s", (int)len, at, len ? "/" : "", name);
+        int r = check_executable(ret_path);
         if (r == 0)
             return 0;
         if (r == -EACCES)
@@ -116,9 +118,9 @@ static int find_command(const char *name)
     return found;
 }
 
-static int check_command(const char *name)
+static int check_command(const char *name, char ret_path[PATH_MAX])
 {
-    int r = find_command(name);
+    int r = find_command(name, ret_path);
     if (r == -ENOENT || r == -ENOTDIR)
         return cli_failf(127, "there is no command \"%s\"%s", name,
                          strchr(name, '/') ? "" : " in $PATH");
@@ -361,13 +363,14 @@ static int run_exec(const struct cli_call *call)
     const struct run_options *o = call->options;
     struct supervisor_options s = {.grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}};
     struct proc_root root;
+    char path[PATH_MAX];
     struct err err = {""};
     int fd;
     pid_t sentinel;
     if (call->argc < 1)
         return cli_failf(125, "run: which command? Write it behind --, like: ebb run -- python "
                               "train.py");
-    int status = check_command(call->argv[0]);
+    int status = check_command(call->argv[0], path);
     if (status)
         return status;
     s.name = o->name ? o->name : base_name(call->argv[0]);
@@ -376,6 +379,7 @@ static int run_exec(const struct cli_call *call)
     status = make_folder(o, s.name, &s.rundir);
     if (status)
         return status;
+    s.path = path;
     s.argv = call->argv;
     s.engine = (struct engine_options){
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};

@@ -159,14 +159,10 @@ static void list_candidates(const struct find_candidate *c, size_t count)
     char size[TEXT_SIZE_MAX];
     buf_printf(&out, "ebb: %zu processes look like a training job:\n", count);
     for (size_t i = 0; i < count && i < CANDIDATES_MAX; i++) {
-        char command[256];
-        struct buf line = {0};
-        text_command(&line, c[i].process.cmdline, c[i].process.cmdline_len);
-        snprintf(command, sizeof command, "%s", buf_str(&line));
         buf_printf(&out, "%9d  %9s  ", (int)c[i].process.id.pid, text_size(size, c[i].rss_bytes));
-        buf_printf(&out, "%.*s\n", 76, command);
+        text_command(&out, c[i].process.cmdline, c[i].process.cmdline_len);
+        buf_add_byte(&out, '\n');
         buf_printf(&out, "%22s%s\n", "", c[i].reasons);
-        buf_fini(&line);
     }
     buf_printf(&out, "Which one? Say, for instance: ebb watch --pid %d\n",
                (int)c[0].process.id.pid);

@@ -285,6 +285,15 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     }
 }
 
+/* Marks come between ticks; with a long interval they must not wait for the next one. */
+static void on_flush(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct engine *e = user;
+    (void)missed;
+    if (e->writer)
+        trace_writer_flush(e->writer, now_ns, false);
+}
+
 static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct engine *e = user;
@@ -417,6 +426,8 @@ int engine_start(struct engine *e)
 {
     uint64_t now_ns = clock_mono_ns();
     int r = loop_add_timer(e->loop, now_ns, e->options.interval_ns, on_tick, e, &e->tick_timer);
+    if (r == 0 && e->options.interval_ns > NS_PER_S)
+        r = loop_add_timer(e->loop, now_ns, NS_PER_S, on_flush, e, &e->flush_timer);
     if (r == 0 && e->unique)
         r = loop_add_timer(e->loop, now_ns + NS_PER_S / 2, 0, on_unique, e, &e->unique_timer);
     watch_pressure(e);
@@ -454,9 +465,10 @@ int engine_stop(struct engine *e, const json_t *footer)
     e->stopped = true;
     loop_remove(e->tick_timer);
     loop_remove(e->unique_timer);
+    loop_remove(e->flush_timer);
     loop_remove(e->psi_source);
     loop_remove(e->trouble_source);
-    e->tick_timer = e->unique_timer = e->psi_source = e->trouble_source = NULL;
+    e->tick_timer = e->unique_timer = e->flush_timer = e->psi_source = e->trouble_source = NULL;
     if (e->psi_fd >= 0)
         close(e->psi_fd);
     e->psi_fd = -1;

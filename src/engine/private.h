@@ -18,7 +18,7 @@ struct engine {
     struct machine *machine;
     struct gpu *gpu;
     struct trace_writer *writer;
-    struct loop_source *tick_timer, *unique_timer, *psi_source, *trouble_source;
+    struct loop_source *tick_timer, *unique_timer, *flush_timer, *psi_source, *trouble_source;
     int psi_fd;
     bool watching_all;
     bool had_any;  /* some process was there */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pty.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -44,7 +45,8 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
         return -errno;
     for (int i = 0; i < 2; i++)
         fcntl(pair[i], F_SETFD, FD_CLOEXEC);
-    return 0;
+    /* The session's terminal; its leader is the supervisor, which never reads from it. */
+    return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
 }
 
 static int open_ends(const struct supervisor_tty *tty, struct ends *e)
@@ -66,24 +68,50 @@ static void default_signals(const sigset_t *mask)
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
+/* A group of our own, in the foreground of the terminal. That is a background process's call, for
+ * which it would be stopped, so SIGTTOU is blocked until default_signals. */
+static void take_foreground(const struct ends *e)
+{
+    sigset_t ttou;
+    sigemptyset(&ttou);
+    sigaddset(&ttou, SIGTTOU);
+    sigprocmask(SIG_BLOCK, &ttou, NULL);
+    setpgid(0, 0);
+    if (e->terminal[1] >= 0)
+        tcsetpgrp(e->terminal[1], getpid());
+}
+
 static void connect_streams(const struct supervisor_tty *tty, const struct ends *e)
 {
-    if (e->terminal[1] >= 0)
-        ioctl(e->terminal[1], TIOCSCTTY, 0);
     if (tty->in)
         dup2(e->terminal[1], STDIN_FILENO);
     dup2(tty->out ? e->terminal[1] : e->out[1], STDOUT_FILENO);
     dup2(tty->err ? e->terminal[1] : e->err[1], STDERR_FILENO);
 }
 
-static _Noreturn void child(const struct supervisor_options *o, const struct ends *e,
-                            const sigset_t *mask)
+/* A text without "#!" is given to the shell, as every shell does; anything else the kernel will not
+ * take is no program for this machine. */
+static void exec_job(const struct supervisor_options *o, char *const *shell_argv)
 {
-    setsid();
+    char head[128];
+    execv(o->path, o->argv);
+    if (errno != ENOEXEC)
+        return;
+    int fd = open(o->path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, head, sizeof head);
+    if (n > 0 && !memchr(head, 0, (size_t)n))
+        execv(shell_argv[0], shell_argv);
+    errno = ENOEXEC;
+}
+
+static _Noreturn void child(const struct supervisor_options *o, char *const *shell_argv,
+                            const struct ends *e, const sigset_t *mask)
+{
+    take_foreground(e);
     connect_streams(&o->tty, e);
     setrlimit(RLIMIT_NOFILE, &o->nofile);
     default_signals(mask);
-    execvp(o->argv[0], o->argv);
+    exec_job(o, shell_argv);
     int error = errno;
     (void)!write(e->failure[1], &error, sizeof error);
     _exit(127);
@@ -120,24 +148,43 @@ static void set_environment(char *const *env)
         putenv(*env);
 }
 
+/* "/bin/sh PATH ARG…", for a text that is to be run by the shell. */
+static char **shell_arguments(const struct supervisor_options *o)
+{
+    static char shell[] = "/bin/sh";
+    size_t count = 0;
+    while (o->argv[count])
+        count++;
+    char **v = calloc(count + 2, sizeof *v);
+    if (!v)
+        return NULL;
+    v[0] = shell;
+    v[1] = (char *)(uintptr_t)o->path;
+    for (size_t i = 1; i < count; i++)
+        v[i + 1] = o->argv[i];
+    return v;
+}
+
 int spawn_job(const struct supervisor_options *options, char *const *env, const sigset_t *mask,
               struct spawned *ret, int *ret_exec_error)
 {
     struct ends ends;
+    AUTO_FREE char **shell_argv = shell_arguments(options);
     int r = open_ends(&options->tty, &ends);
-    if (r < 0) {
+    if (r < 0 || !shell_argv) {
         close_ends(&ends);
-        return r;
+        return shell_argv ? r : -ENOMEM;
     }
     set_environment(env);
     pid_t pid = fork();
     if (pid == 0)
-        child(options, &ends, mask);
+        child(options, shell_argv, &ends, mask);
     if (pid < 0) {
         r = -errno;
         close_ends(&ends);
         return r;
     }
+    setpgid(pid, pid); /* both sides, so that neither has to wait for the other */
     close(ends.failure[1]);
     ends.failure[1] = -1;
     *ret_exec_error = exec_error_of(ends.failure[0]);

@@ -3,8 +3,11 @@
  * supervisor itself be killed, the job's processes fall to the sentinel, which ends them. In the
  * foreground a client shows the output and passes on keys and signals over a channel:
  *
- *     client ── sentinel (subreaper) ── supervisor (subreaper) ── job (own session)
- */
+ *     client ── sentinel (subreaper) ── supervisor (subreaper) ── job (own process group)
+ *
+ * Supervisor and job share a session that is nobody else's: with its parent in the same session the
+ * job's process group is not an orphaned one, so that Ctrl-Z can stop it (the kernel ignores
+ * terminal stops in orphaned groups). */
 #pragma once
 
 #include <jansson.h>
@@ -28,7 +31,8 @@ struct supervisor_tty {
 };
 
 struct supervisor_options {
-    char **argv; /* the job's command, as found by execvp */
+    const char *path; /* the program, found in $PATH already */
+    char **argv;
     struct engine_options engine;
     struct rundir rundir; /* fd -1: no recording */
     const char *name;

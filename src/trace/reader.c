@@ -159,12 +159,14 @@ static int open_sealed(struct trace_reader *r)
         return 0;
     r->sealed_tried = true;
     for (size_t i = r->at; is_of_seq(r, i) && r->order[i].head.type == BLOCK_SEALED; i++) {
-        struct sealed *sealed;
+        struct sealed *sealed = NULL;
         int rc = scan_load(r->fd, &r->order[i], &r->part);
         if (rc == 0)
             rc = sealed_open(r->part.data, r->part.len, r->order[i].head.raw_len, &sealed);
-        if (rc == -ENOMEM)
+        if (rc == -ENOMEM) {
+            r->sealed_tried = false;
             return rc;
+        }
         if (rc < 0)
             continue;
         drop_source(r);

@@ -127,7 +127,7 @@ static int push_pending(struct replay *r, struct replay_entity *e, enum process_
         r->pending = pending;
         r->pending_cap = cap;
     }
-    r->pending[r->pending_count++] = (struct pending){e, event};
+    r->pending[r->pending_count++] = (struct replay_pending){e, event};
     return 0;
 }
 

@@ -85,7 +85,7 @@ static void clean_name(const char *name, char ret[NAME_MAX_BYTES + 1])
         ret[n] = strchr(good, name[n]) ? name[n] : '_';
     ret[n] = '\0';
     if (n == 0 || strcmp(ret, ".") == 0 || strcmp(ret, "..") == 0)
-        strcpy(ret, "run");
+        memcpy(ret, "run", sizeof "run");
     if (ret[0] == '-') /* would be an option to every tool */
         ret[0] = '_';
 }

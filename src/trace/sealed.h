@@ -6,7 +6,11 @@
 
 #include "trace/record.h"
 
-enum { SEALED_CELLS_MAX = 1 << 22, SEALED_TICKS_MAX = 1 << 22 };
+enum {
+    SEALED_CELLS_MAX = 1 << 22,
+    SEALED_TICKS_MAX = 1 << 22,
+    SEALED_STALE_FIELD = 31, /* the stale bits' number in the file, whatever room a sample has */
+};
 
 /* Appends the LEN bytes of records, packed, to RET; *ret_raw_len is their length as columns.
  * 0, -ENOMEM, or -EBADMSG where they are not what record.h writes (-EFBIG: too many). */

@@ -53,7 +53,6 @@ struct trace_writer {
 
     uint64_t t_ns; /* of the last record */
     uint64_t flushed_ns;
-    bool in_tick;
     uint64_t tick_t_ns, tick; /* of the open tick; its number from 1 on */
     uint64_t tick_rows;
     struct buf rows;
@@ -61,16 +60,18 @@ struct trace_writer {
 
     /* the open block */
     uint64_t seq;
-    bool open;
     uint64_t opened_ns;
     struct buf records;
-    size_t handed;   /* bytes of records that the disk thread has */
-    bool tail_begun; /* it has begun the tail of the file with them */
+    size_t begin_len; /* of records: what the block began with */
+    size_t handed;    /* of records: what the disk thread has */
     uint64_t cells;
     uint32_t numbers;
+    bool open;
+    bool tail_begun; /* the tail of the file is this block */
 
-    uint64_t losses_seen; /* of the sink */
+    bool in_tick;
     bool sealing;         /* the block before may not have reached the disk yet */
+    uint64_t losses_seen; /* of the sink */
 };
 
 /* ---- entities ---- */
@@ -161,6 +162,7 @@ static void block_begin(struct trace_writer *w, uint64_t t_ns)
     add_definitions(w, &w->body, true);
     add_definitions(w, &w->body, false);
     add_record(w, t_ns, RECORD_BEGIN, &w->body);
+    w->begin_len = w->records.len;
 }
 
 static void block_end(struct trace_writer *w)
@@ -369,10 +371,14 @@ static bool watch_disk(struct trace_writer *w)
     return true;
 }
 
+/* The list of the living at the beginning must stay a small part, however many they are. */
 static bool is_full(const struct trace_writer *w, unsigned times)
 {
-    return w->cells >= times * w->options.block_cells ||
-           w->records.len >= times * (size_t)BLOCK_BYTES;
+    enum { TICKS_MIN = 32 };
+    size_t least = w->entity_count * TICKS_MIN;
+    size_t cells = w->options.block_cells > least ? w->options.block_cells : least;
+    return w->cells >= times * cells ||
+           w->records.len >= times * (size_t)BLOCK_BYTES + w->begin_len;
 }
 
 /* Where it cannot be packed or would be no smaller, the raw parts stay and are as good. */
@@ -524,8 +530,11 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
         return err_set(err, -ENOMEM, "%s cannot be recorded: %s", name, strerror(ENOMEM));
     set_options(w, options);
     int rc = create_file(dirfd, name, header, &fd);
-    if (rc == 0)
+    if (rc == 0) {
         rc = sink_new(fd, w->options.memory_bytes, &w->sink);
+        if (rc < 0)
+            unlinkat(dirfd, name, 0);
+    }
     if (rc < 0) {
         free(w);
         return err_set(err, rc,

@@ -69,20 +69,30 @@ enum paint paint_rate(const struct frame *f, bool known, double rate)
     return left < 0 ? PAINT_PLAIN : left < 10 ? PAINT_ALARM : left < 60 ? PAINT_WARN : PAINT_PLAIN;
 }
 
-static void draw_limit(struct pen *p, const struct frame *f)
+static void draw_headroom(struct pen *p, const struct frame *f)
 {
-    char text[256], where[64], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
+    char text[64], size[TEXT_SIZE_MAX];
     if (!f->headroom.known || !f->limit.known)
         return;
     bool is_low = f->headroom.bytes < f->limit.bytes / 10;
-    if (f->limit_where && strcmp(f->limit_where, "host") != 0) {
-        text_fit(where, sizeof where, 24, f->limit_where, strlen(f->limit_where));
-        snprintf(text, sizeof text, "%s head-room below %s of %s", text_size(a, f->headroom.bytes),
-                 text_size(b, f->limit.bytes), where);
-    } else {
-        snprintf(text, sizeof text, "%s head-room", text_size(a, f->headroom.bytes));
-    }
+    snprintf(text, sizeof text, "%s head-room", text_size(size, f->headroom.bytes));
     pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
+}
+
+/* Last on its line, for it may be long; of the host it would say nothing new. */
+static void draw_limit(struct pen *p, const struct frame *f)
+{
+    char text[256], where[160], size[TEXT_SIZE_MAX];
+    if (!f->limit.known || !f->limit_where || strcmp(f->limit_where, "host") == 0)
+        return;
+    text_size(size, f->limit.bytes);
+    int room = p->right - p->x - 3 - (int)strlen("limit  ") - (int)strlen(size);
+    if (room < 8)
+        return;
+    text_fit(where, sizeof where, room < 40 ? (size_t)room : 40, f->limit_where,
+             strlen(f->limit_where));
+    snprintf(text, sizeof text, "limit %s %s", size, where);
+    pen_item(p, PAINT_DIM, text);
 }
 
 static void draw_machine(struct screen *s, int y)
@@ -102,7 +112,7 @@ static void draw_machine(struct screen *s, int y)
     } else {
         pen_put(&p, PAINT_DIM, "–");
     }
-    draw_limit(&p, f);
+    draw_headroom(&p, f);
     if (f->psi_known) {
         snprintf(text, sizeof text, "psi %.1f/%.1f %%", f->psi_some_permyriad / 100.0,
                  f->psi_full_permyriad / 100.0);
@@ -119,6 +129,7 @@ static void draw_machine(struct screen *s, int y)
                  text_size(b, f->swap_total.bytes));
         pen_item(&p, PAINT_PLAIN, text);
     }
+    draw_limit(&p, f);
 }
 
 static void draw_rate(struct pen *p, const struct frame *f)

@@ -67,19 +67,40 @@ void page_fact(struct page *p, const char *label)
     p->label = label;
 }
 
-/* The next item of the fact, behind a comma, on a new line where this one is full. */
+/* A text that no line has room for, broken at its spaces. */
+static void put_words(struct page *p, enum style style, const char *text)
+{
+    char word[TEXT_MAX];
+    for (bool is_first = true; *text; is_first = false) {
+        size_t len = strcspn(text, " ");
+        snprintf(word, sizeof word, "%.*s", (int)len, text);
+        if (!is_first && p->column + 2 + cell_columns(word) > p->width) {
+            page_line(p);
+            page_pad(p, LABEL_COLUMNS);
+        } else {
+            page_pad(p, p->column + !is_first);
+        }
+        page_put(p, style, word);
+        text += len + strspn(text + len, " ");
+    }
+}
+
 void page_add(struct page *p, enum style style, const char *text)
 {
+    size_t columns = cell_columns(text);
     if (p->label) {
         page_put(p, STYLE_DIM, p->label);
         page_pad(p, LABEL_COLUMNS);
     } else {
         page_put(p, STYLE_PLAIN, ",");
-        if (p->column + 2 + cell_columns(text) > p->width)
+        if (p->column + 2 + columns > p->width)
             page_line(p);
         page_pad(p, p->column ? p->column + 1 : LABEL_COLUMNS);
     }
-    page_put(p, style, text);
+    if (p->column + columns + 1 > p->width && strlen(text) < TEXT_MAX)
+        put_words(p, style, text);
+    else
+        page_put(p, style, text);
     p->label = NULL;
 }
 

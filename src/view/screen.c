@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "view/crash.h"
+#include "view/terminal.h"
 #include "view/screen_private.h"
 
 /* ---- life ---- */
@@ -43,8 +43,8 @@ int screen_new(struct screen **ret, struct err *err)
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");
     s->is_ascii = !terminal_is_utf8();
-    crash_remember();
-    SCREEN *terminal = newterm(NULL, stdout, stdin);
+    terminal_remember();
+    SCREEN *terminal = terminal_is_known() ? newterm(NULL, stdout, stdin) : NULL;
     if (!terminal) {
         free(s);
         return err_set(err, -EINVAL,
@@ -53,7 +53,7 @@ int screen_new(struct screen **ret, struct err *err)
                        term ? term : "");
     }
     s->terminal = terminal;
-    crash_begin();
+    terminal_guard();
     cbreak();
     noecho();
     nonl();
@@ -73,7 +73,7 @@ void screen_free(struct screen *s)
         return;
     endwin();
     delscreen(s->terminal);
-    crash_end();
+    terminal_unguard();
     table_fini(&s->table);
     free(s->frame.rows);
     free(s->texts);

@@ -238,7 +238,8 @@ static void put_gpus(struct page *p, const json_t *doc)
         const json_t *job = json_object_get(gpu, "job_peak_bytes");
         snprintf(label, sizeof label, "gpu %zu", i);
         page_fact(p, label);
-        page_addf(p, "%s", summary_fit(name, 40, json_object_get(gpu, "name")));
+        if (summary_fit(name, 40, json_object_get(gpu, "name"))[0])
+            page_add(p, STYLE_PLAIN, name);
         add_size(p, "this job at most", job ? job : json_object_get(gpu, "job_bytes"));
         if (summary_size(a, json_object_get(gpu, "used_bytes")) &&
             summary_size(b, json_object_get(gpu, "total_bytes")))

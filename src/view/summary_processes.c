@@ -152,14 +152,14 @@ static void put_more(struct page *p, const json_t *doc, const json_t *processes)
 {
     char size[TEXT_SIZE_MAX], text[TEXT_MAX];
     const json_t *seen = json_object_get(doc, "processes_seen");
-    json_int_t count = (json_int_t)json_array_size(processes);
-    if (json_is_integer(seen) && json_integer_value(seen) > count)
-        count = json_integer_value(seen);
-    if (count <= PROCESSES_SHOWN)
+    json_int_t listed = (json_int_t)json_array_size(processes);
+    json_int_t shown = listed < PROCESSES_SHOWN ? listed : PROCESSES_SHOWN;
+    json_int_t more = (json_is_integer(seen) ? json_integer_value(seen) : listed) - shown;
+    if (more <= 0)
         return;
-    const json_t *next = json_array_get(processes, PROCESSES_SHOWN);
+    const json_t *next = json_array_get(processes, (size_t)shown);
     const char *largest = summary_size(size, json_object_get(next, "peak_bytes"));
-    snprintf(text, sizeof text, "        and %lld more%s%s", (long long)(count - PROCESSES_SHOWN),
+    snprintf(text, sizeof text, "    and %lld more%s%s", (long long)more,
              largest ? ", the largest " : "", largest ? largest : "");
     page_put(p, STYLE_DIM, text);
     page_line(p);

@@ -370,7 +370,7 @@ static void remove_folder(void)
 const char *story_folder(void)
 {
     if (!folder[0]) {
-        strcpy(folder, "/tmp/ebb-trace-XXXXXX");
+        snprintf(folder, sizeof folder, "/tmp/ebb-trace-XXXXXX");
         assert_non_null(mkdtemp(folder));
         atexit(remove_folder);
     }

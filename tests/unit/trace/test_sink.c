@@ -42,17 +42,19 @@ static void check_content(const char *path, const char *expected)
 static void bytes_come_to_disk_in_order(void **state)
 {
     (void)state;
-    char path[256], expected[8192] = "", word[16];
+    char path[256], word[16];
+    struct buf expected = {0};
     struct sink *s = new_sink(story_path(path, "order"), MEMORY);
     for (int i = 0; i < 1000; i++) {
         int n = snprintf(word, sizeof word, "%d ", i);
-        strcat(expected, word);
+        buf_add_str(&expected, word);
         assert_int_equal(sink_append(s, word, (size_t)n), 0);
         if (i % 100 == 0)
             assert_int_equal(sink_sync(s), 0);
     }
     assert_int_equal(sink_close(s, LONG_NS), 0);
-    check_content(path, expected);
+    check_content(path, buf_str(&expected));
+    buf_fini(&expected);
 }
 
 static void what_was_in_the_file_stays(void **state)

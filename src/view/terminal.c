@@ -1,6 +1,6 @@
-/* The terminal given back when the program crashes. Apart from the rest, because <term.h> defines
- * words like `lines` as macros. */
-#include "view/crash.h"
+/* The terminal by its description, and given back in a crash. Apart from the rest, because <term.h>
+ * defines words like `lines` as macros. */
+#include "view/terminal.h"
 
 #include <curses.h>
 #include <signal.h>
@@ -40,13 +40,22 @@ static void crash_add(const char *capability)
     crash.restore_len += len;
 }
 
-void crash_remember(void)
+bool terminal_is_known(void)
+{
+    int found;
+    if (setupterm(NULL, STDOUT_FILENO, &found) != OK)
+        return false;
+    del_curterm(cur_term);
+    return true;
+}
+
+void terminal_remember(void)
 {
     tcgetattr(STDIN_FILENO, &crash.before);
 }
 
 /* A handler that is there already (a sanitizer's) knows better than we do. */
-void crash_begin(void)
+void terminal_guard(void)
 {
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND | SA_NODEFER};
     struct sigaction old;
@@ -62,7 +71,7 @@ void crash_begin(void)
     }
 }
 
-void crash_end(void)
+void terminal_unguard(void)
 {
     for (size_t i = 0; i < CRASH_SIGNALS; i++)
         if (crash.is_ours[i])

@@ -1,0 +1,495 @@
+"""ebb run: the job as if started by hand, its status, its recording, and nothing left behind."""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from conftest import NOBODY, binary, environment, refused_with, run_ebb
+
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+PATIENCE_S = 60
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {PATIENCE_S} s for {what}")
+
+
+def script(folder, text, name="job.py"):
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def start(folder, *arguments, **options):
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.PIPE)
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen([binary(), "run", *map(str, arguments)], cwd=folder, text=True,
+                            env=environment(), **options)
+
+
+def facts(folder):
+    return json.loads((folder / "ebb-runs" / "latest" / "run.json").read_text())
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+# ---- status and streams ----
+
+@pytest.mark.parametrize("code", [0, 1, 3, 42, 255])
+def test_the_status_is_the_jobs_own(tmp_path, ebb, code):
+    assert ebb("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).returncode == code
+
+
+def test_a_job_that_a_signal_ended_gives_128_and_the_signal(tmp_path, ebb):
+    result = ebb("run", "--", "sh", "-c", "kill -SEGV $$", cwd=tmp_path)
+    assert result.returncode == 128 + signal.SIGSEGV
+    assert facts(tmp_path)["end"]["kind"] == "signalled"
+    assert "SEGV" in result.stderr
+
+
+def test_output_and_errors_stay_apart_and_both_are_in_the_log(tmp_path, ebb):
+    result = ebb("run", "-q", "--", "sh", "-c", "echo out; echo err >&2", cwd=tmp_path)
+    assert result.stdout == "out\n"
+    assert result.stderr == "err\n"
+    log = (tmp_path / "ebb-runs/latest/log.txt").read_text()
+    assert sorted(log.split()) == ["err", "out"]
+
+
+def test_ten_megabytes_of_binary_output_come_through_unchanged(tmp_path):
+    data = os.urandom(1 << 20) * 10
+    (tmp_path / "data").write_bytes(data)
+    result = subprocess.run([binary(), "run", "-q", "--", "cat", "data"], cwd=tmp_path,
+                            env=environment(), stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    assert result.stdout == data
+    assert (tmp_path / "ebb-runs/latest/log.txt").read_bytes() == data
+
+
+def test_standard_input_reaches_the_job(tmp_path):
+    result = subprocess.run([binary(), "run", "-q", "--", "tr", "a-z", "A-Z"], cwd=tmp_path,
+                            env=environment(), input="low tide\n", text=True,
+                            stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    assert result.stdout == "LOW TIDE\n"
+
+
+def test_a_reader_that_leaves_ends_the_job_as_by_hand(tmp_path):
+    command = f"'{binary()}' run -q -- yes tide | head -n 1"
+    result = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), text=True,
+                            stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    assert result.stdout == "tide\n"
+    assert facts(tmp_path)["end"]["status"] in (128 + signal.SIGPIPE, 1)
+
+
+def test_folder_umask_environment_and_limits_are_as_by_hand(tmp_path):
+    look = "pwd; umask; ulimit -n; ulimit -c; echo $MINE; ls /proc/self/fd | tr '\\n' ' '"
+    plain = subprocess.run(["sh", "-c", look], cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+                           stdin=subprocess.DEVNULL, env=environment({"MINE": "yes"}), umask=0o027)
+    ours = subprocess.run([binary(), "run", "-q", "--", "sh", "-c", look], cwd=tmp_path, text=True,
+                          stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                          env=environment({"MINE": "yes"}), umask=0o027, timeout=PATIENCE_S)
+    assert ours.stdout == plain.stdout
+
+
+def test_only_the_documented_variables_are_added(tmp_path):
+    look = [PYTHON, "-c", "import os, json; print(json.dumps(dict(os.environ)))"]
+    plain = json.loads(subprocess.check_output(look, cwd=tmp_path, env=environment()))
+    ours = json.loads(subprocess.check_output([binary(), "run", "-q", "--", *look], cwd=tmp_path,
+                                              env=environment(), timeout=PATIENCE_S))
+    added = {key for key in ours if ours[key] != plain.get(key)}
+    assert added == {"EBB_SOCKET", "EBB_RUN_DIR", "EBB_SEGMENT"}
+    assert not set(plain) - set(ours)
+
+
+def test_signals_the_shell_ignored_stay_ignored_and_none_is_blocked(tmp_path):
+    look = "grep -E 'SigBlk|SigIgn' /proc/self/status"
+    command = f"trap '' USR2; exec '{binary()}' run -q -- sh -c \"{look}\""
+    result = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment(), text=True,
+                            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=PATIENCE_S,
+                            restore_signals=True)
+    values = dict(line.split(":\t") for line in result.stdout.splitlines())
+    assert int(values["SigBlk"], 16) == 0
+    assert int(values["SigIgn"], 16) >> (signal.SIGUSR2 - 1) & 1
+    assert not int(values["SigIgn"], 16) >> (signal.SIGPIPE - 1) & 1
+
+
+def test_the_job_has_a_session_and_a_process_group_of_its_own(tmp_path, ebb):
+    result = ebb("run", "-q", "--", PYTHON, "-c",
+                 "import os; print(os.getsid(0), os.getpgrp() == os.getpid())", cwd=tmp_path)
+    session, leads = result.stdout.split()
+    assert leads == "True"
+    assert int(session) != os.getsid(0)
+
+
+# ---- the recording ----
+
+def test_the_recording_agrees_with_what_proc_said(tmp_path, ebb):
+    """A real pool of processes; each writes down its own statm while it holds still."""
+    job = script(tmp_path, """
+        import json, multiprocessing as mp, os, time
+        PAGE = os.sysconf("SC_PAGE_SIZE")
+        def rss():
+            return int(open("/proc/self/statm").read().split()[1]) * PAGE
+        def work(megabytes):
+            keep = bytearray(megabytes << 20)
+            for i in range(0, len(keep), 4096):
+                keep[i] = 1
+            for _ in range(5):
+                before = rss()     # the first looks themselves cost pages
+            time.sleep(3)          # holds still: the sampler's 100 ms ticks all see this
+            return os.getpid(), before, rss()
+        if __name__ == "__main__":
+            with mp.Pool(3) as pool:
+                json.dump(pool.map(work, [20, 40, 60], chunksize=1), open("truth.json", "w"))
+    """)
+    result = ebb("run", "--interval", "100ms", "--", PYTHON, job, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    truth = json.loads((tmp_path / "truth.json").read_text())
+    table = ebb("export", "ebb-runs/latest", "--csv", cwd=tmp_path).stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    for pid, before, after in truth:
+        seen = [int(row["rss_bytes"]) for row in rows
+                if row["pid"] == str(pid) and row["rss_bytes"]]
+        assert before == after, "the job did not hold still"
+        assert seen.count(before) >= 5, (pid, before, seen)
+    assert {row["pid"] for row in rows} >= {str(pid) for pid, _, _ in truth}
+    processes = {p["pid"]: p for p in facts(tmp_path)["processes"]}
+    for pid, before, _ in truth:
+        assert processes[pid]["peak_bytes"] >= before
+
+
+def test_marks_of_the_job_are_in_the_recording(tmp_path, ebb):
+    result = ebb("run", "-q", "--", "sh", "-c",
+                 f"for i in 1 2 3; do '{binary()}' mark KIND=step STEP=$i; done; "
+                 f"'{binary()}' mark KIND=save STEP=3", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    lines = ebb("export", "ebb-runs/latest", "--jsonl", cwd=tmp_path).stdout.splitlines()
+    marks = [o for o in map(json.loads, lines) if o["type"] == "mark"]
+    assert [(m["kind"], m["step"]) for m in marks] == [("step", 1), ("step", 2), ("step", 3),
+                                                       ("save", 3)]
+    assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "steps": 3, "last_step": 3}
+
+
+def test_a_peak_between_two_looks_is_not_lost(tmp_path, ebb):
+    job = script(tmp_path, """
+        import time
+        time.sleep(1.2)
+        x = bytearray(150 << 20)
+        for i in range(0, len(x), 4096):
+            x[i] = 1
+        del x
+        time.sleep(12)
+    """)
+    ebb("run", "--interval", "10s", "--", PYTHON, job, cwd=tmp_path)
+    doc = facts(tmp_path)
+    assert doc["processes"][0]["peak_bytes"] > 150 << 20
+    assert doc["ask_bytes"] > 150 << 20
+
+
+def test_run_json_says_running_while_it_runs_and_the_facts_after(tmp_path):
+    process = start(tmp_path, "--name", "my job/..", "--", "sleep", "30")
+    path = wait_for(lambda: list(tmp_path.glob("ebb-runs/*/run.json")), "run.json")[0]
+    running = json.loads(path.read_text())
+    assert running["state"] == "running" and running["command"] == ["sleep", "30"]
+    assert "/" not in path.parent.name and path.parent.parent == tmp_path / "ebb-runs"
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGTERM
+    ended = json.loads(path.read_text())
+    assert ended["state"] == "ended" and ended["end"]["signal"] == "TERM"
+    assert (tmp_path / "ebb-runs/latest").resolve() == path.parent.resolve()
+
+
+def test_exec_and_the_launcher_are_told(tmp_path, ebb):
+    ebb("run", "--interval", "50ms", "--", "bash", "-c",
+        f"sleep 0.5; '{PYTHON}' -c 'import time; x = bytearray(50 << 20); time.sleep(1.5)'; true",
+        cwd=tmp_path)
+    roles = {(p["name"], p["role"]) for p in facts(tmp_path)["processes"]}
+    assert ("bash", "launcher") in roles
+    assert any(name.startswith("python") and role == "main" for name, role in roles), roles
+
+
+def test_the_summary_reads_well(tmp_path, ebb):
+    result = ebb("run", "--", "sleep", "0.3", cwd=tmp_path)
+    assert "exited with status 0" in result.stderr
+    assert "ebb-runs/sleep-" in result.stderr
+    result = ebb("run", "--json", "--", "sleep", "0.1", cwd=tmp_path)
+    assert json.loads(result.stderr)["end"] == {"kind": "exited", "status": 0, "left_behind": 0}
+    assert ebb("run", "-q", "--", "true", cwd=tmp_path).stderr == ""
+
+
+# ---- the end of everything ----
+
+def test_what_the_job_leaves_behind_is_ended(tmp_path, ebb):
+    job = script(tmp_path, """
+        import os, signal, time
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                open("pid.tmp", "w").write(str(os.getpid()))
+                os.rename("pid.tmp", "pid")
+                time.sleep(600)
+            os._exit(0)
+        while not os.path.exists("pid"):
+            time.sleep(0.01)
+    """)
+    result = ebb("run", "--", PYTHON, job, cwd=tmp_path)
+    pid = int((tmp_path / "pid").read_text())
+    assert result.returncode == 0
+    assert not alive(pid)
+    assert facts(tmp_path)["end"]["left_behind"] == 1
+
+
+@pytest.mark.parametrize("victim", ["client", "supervisor"])
+def test_killed_at_any_moment_ebb_leaves_nothing_of_the_job(tmp_path, victim):
+    job = script(tmp_path, """
+        import os, time
+        for _ in range(3):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    open(f"grand-{os.getpid()}", "w")
+                    time.sleep(600)
+                time.sleep(600)
+        open("ready", "w")
+        time.sleep(600)
+    """)
+    process = start(tmp_path, "--", PYTHON, job)
+    wait_for(lambda: (tmp_path / "ready").exists() and len(list(tmp_path.glob("grand-*"))) == 3,
+             "the job and its grandchildren")
+    run_json = wait_for(lambda: list(tmp_path.glob("ebb-runs/*-*/run.json")), "run.json")[0]
+    doc = json.loads(run_json.read_text())
+    pids = [doc["pid"]] + [int(path.name[6:]) for path in tmp_path.glob("grand-*")]
+    assert all(map(alive, pids))
+    os.kill(process.pid if victim == "client" else doc["supervisor_pid"], signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    wait_for(lambda: not any(map(alive, pids + [doc["supervisor_pid"]])), "the end of the job")
+    wait_for(lambda: not os.path.exists(doc["socket"]), "the socket to be removed")
+    assert not os.path.exists(os.path.dirname(doc["socket"]))
+    if victim == "supervisor":
+        assert process.returncode == 125
+    table = run_ebb("export", run_json.parent, "--csv")
+    assert table.returncode == 0 and str(doc["pid"]) in table.stdout
+
+
+def test_ctrl_c_reaches_the_whole_group_and_ebb_waits_for_its_end(tmp_path):
+    process = start(tmp_path, "--", "bash", "-c",
+                    "trap 'echo cleaning; sleep 0.3; echo cleaned; exit 7' INT; "
+                    "touch ready; while :; do sleep 0.05; done")
+    wait_for(lambda: (tmp_path / "ready").exists(), "the job")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 7
+    assert out == "cleaning\ncleaned\n"
+
+
+# ---- trouble of our own ----
+
+def test_a_full_disk_is_said_once_and_the_job_goes_on(tmp_path, request):
+    if os.geteuid() != 0 or subprocess.run(
+            ["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("no right to mount a small file system")
+    small = tmp_path / "small"
+    small.mkdir()
+    command = (f"mount -t tmpfs -o size=300k none '{small}' && cd '{small}' && "
+               f"'{binary()}' run --interval 50ms --run-dir '{small}/run' -- sh -c "
+               f"'head -c 1000000 /dev/zero | tr \"\\\\0\" x; sleep 2; echo; echo done'")
+    result = subprocess.run(["unshare", "-m", "bash", "-c", command], env=environment(),
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            timeout=PATIENCE_S)
+    assert result.returncode == 0
+    assert result.stdout.endswith("\ndone\n") and result.stdout.count("x") == 1000000
+    assert result.stderr.count("No space left") >= 1
+    assert result.stderr.count("cannot write the recording") <= 1
+
+
+def test_a_folder_that_cannot_be_written_costs_the_recording_not_the_job(open_folder,
+                                                                         ebb_as_nobody):
+    open_folder.chmod(0o555)
+    result = ebb_as_nobody("run", "--", "echo", "fine")
+    assert (result.returncode, result.stdout) == (0, "fine\n")
+    assert "without a recording" in result.stderr
+
+
+def test_a_run_folder_that_exists_is_refused_before_the_job_starts(tmp_path, ebb):
+    (tmp_path / "there").mkdir()
+    result = ebb("run", "--run-dir", tmp_path / "there", "--", "touch", tmp_path / "started")
+    assert refused_with(result, str(tmp_path / "there"), status=125)
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_run_folder_without_rights_is_refused_before_the_job_starts(open_folder, ebb_as_nobody):
+    locked = open_folder / "locked"
+    locked.mkdir()
+    locked.chmod(0o555)
+    result = ebb_as_nobody("run", "--run-dir", locked / "run", "--", "touch", open_folder / "x")
+    assert refused_with(result, str(locked / "run"), "Permission denied", status=125)
+    assert not (open_folder / "x").exists()
+
+
+def test_a_run_folder_below_a_file_is_refused(tmp_path, ebb):
+    (tmp_path / "file").write_text("")
+    result = ebb("run", "--run-dir", tmp_path / "file" / "run", "--", "true")
+    assert refused_with(result, str(tmp_path / "file"), status=125)
+
+
+def test_it_runs_without_rights(ebb_as_nobody, open_folder):
+    result = ebb_as_nobody("run", "--interval", "50ms", "--", "sleep", "0.5")
+    assert result.returncode == 0, result.stderr
+    doc = json.loads((open_folder / "ebb-runs/latest/run.json").read_text())
+    assert doc["processes"][0]["peak_bytes"] > 0
+
+
+# ---- bad requests ----
+
+def test_a_command_that_does_not_exist_is_127(tmp_path, ebb):
+    result = ebb("run", "--", "no-such-command-anywhere", cwd=tmp_path)
+    assert refused_with(result, "no-such-command-anywhere", status=127)
+    assert not (tmp_path / "ebb-runs").exists()
+    assert refused_with(ebb("run", "--", "./missing", cwd=tmp_path), "./missing", status=127)
+
+
+def test_a_command_that_cannot_be_executed_is_126(tmp_path, ebb):
+    (tmp_path / "text").write_text("not a program")
+    assert refused_with(ebb("run", "--", "./text", cwd=tmp_path), "./text", status=126)
+    assert refused_with(ebb("run", "--", "/", cwd=tmp_path), "/", status=126)
+
+
+def test_a_program_the_kernel_will_not_take_is_126(tmp_path, ebb):
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"\x7fELF" + b"\0" * 100)
+    bad.chmod(0o755)
+    result = ebb("run", "--", "./bad", cwd=tmp_path)
+    assert result.returncode == 126
+    assert "./bad" in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", ["0", "-1s", "abc", "", "1ms", "2d"])
+def test_a_bad_interval_is_named(tmp_path, ebb, value):
+    result = ebb("run", "--interval", value, "--", "touch", "started", cwd=tmp_path)
+    assert refused_with(result, f'"{value}"', status=125)
+    assert not (tmp_path / "started").exists()
+
+
+def test_no_command_and_unknown_options_are_125(tmp_path, ebb):
+    assert refused_with(ebb("run", cwd=tmp_path), "which command", status=125)
+    assert refused_with(ebb("run", "--bogus", "--", "true", cwd=tmp_path), "--bogus", status=125)
+
+
+def test_options_of_the_job_are_the_jobs(tmp_path, ebb):
+    assert ebb("run", "-q", "echo", "--interval", "-q", cwd=tmp_path).stdout == "--interval -q\n"
+
+
+# ---- on a terminal ----
+
+@pytest.fixture
+def terminal(tmp_path):
+    """A tmux of our own with one shell in it."""
+    assert shutil.which("tmux"), "tmux is installed by scripts/setup.sh test"
+    socket = str(tmp_path / "tmux")
+
+    def tmux(*arguments):
+        return subprocess.run(["tmux", "-S", socket, *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env=environment(), timeout=30)
+
+    class Terminal:
+        def type(self, text, enter=True):
+            tmux("send-keys", "-t", "t", "-l", text)
+            if enter:
+                tmux("send-keys", "-t", "t", "Enter")
+
+        def key(self, name):
+            tmux("send-keys", "-t", "t", name)
+
+        def screen(self):
+            return tmux("capture-pane", "-p", "-t", "t").stdout
+
+        def resize(self, columns, lines):
+            tmux("resize-window", "-t", "t", "-x", str(columns), "-y", str(lines))
+
+        def wait(self, text):
+            wait_for(lambda: text in self.screen(), f"{text!r} on the screen:\n{self.screen()}")
+
+    tmux("-f", "/dev/null", "new-session", "-d", "-s", "t", "-x", "100", "-y", "30",
+         "-c", str(tmp_path), "env PS1='$ ' bash --norc --noprofile")
+    yield Terminal()
+    tmux("kill-server")
+
+
+def test_a_job_on_a_terminal_sees_a_terminal(terminal, tmp_path):
+    terminal.type(f"'{binary()}' run -q -- sh -c 'test -t 0 && test -t 1 && test -t 2 && "
+                  "echo all-$((40+2))-terminal; tty; stty size'")
+    terminal.wait("all-42-terminal")
+    terminal.wait("30 100")
+
+
+def test_an_interactive_program_reads_what_is_typed(terminal):
+    terminal.type(f"'{binary()}' run -q -- {PYTHON} -i -q")
+    terminal.wait(">>>")
+    terminal.type("print(6 * 7 * 1000)")
+    terminal.wait("42000")
+    terminal.key("C-d")
+    wait_for(lambda: sum(line.startswith("$") for line in terminal.screen().splitlines()) == 2,
+             "the shell to be back")
+    terminal.type("stty -a | grep -c ' icanon'; echo back-$((1+1))")
+    terminal.wait("back-2")
+    assert "\n1\nback-2" in terminal.screen()
+
+
+def test_ctrl_c_on_a_terminal_interrupts_the_job_and_gives_the_summary(terminal, tmp_path):
+    terminal.type(f"'{binary()}' run -- sleep 600; echo status-$?")
+    wait_for(lambda: list(tmp_path.glob("ebb-runs/*-*/run.json")), "the start")
+    terminal.key("C-c")
+    terminal.wait(f"status-{128 + signal.SIGINT}")
+    assert "INT" in terminal.screen()
+
+
+def test_ctrl_z_stops_job_and_ebb_and_fg_brings_both_back(terminal, tmp_path):
+    terminal.type(f"'{binary()}' run -q -- {PYTHON} -c \"import time; print('be' + 'gun'); "
+                  "time.sleep(2); print('do' + 'ne')\"")
+    terminal.wait("begun")
+    terminal.key("C-z")
+    terminal.wait("Stopped")
+    terminal.type("fg")
+    terminal.wait("done")
+
+
+def test_a_window_that_changes_its_size_tells_the_job(terminal):
+    terminal.type(f"'{binary()}' run -q -- bash -c 'echo rea\"\"dy; while sleep 0.1; do stty size; "
+                  "done'")
+    terminal.wait("ready")
+    terminal.resize(71, 23)
+    terminal.wait("23 71")
+    terminal.key("C-c")
+
+
+def test_escapes_in_a_jobs_name_do_not_reach_the_terminal(tmp_path, ebb):
+    evil = tmp_path / "evil\x1b[31m\n) R 1"
+    shutil.copy(shutil.which("sleep"), evil)
+    evil.chmod(evil.stat().st_mode | stat.S_IXUSR)
+    result = ebb("run", "--interval", "50ms", "--", evil, "0.5", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "\x1b" not in result.stderr and "\\e[31m" in result.stderr

@@ -1,0 +1,566 @@
+"""ebb watch: lines, JSON and the screen, on real processes."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from conftest import binary, environment
+
+LIMIT_S = 30
+NOBODY = 65534
+
+
+# ---- jobs, and what /proc says of them ----
+
+@contextlib.contextmanager
+def job(*command, **options):
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def python(code, *arguments, **options):
+    """A Python that has printed "ready" (and perhaps more words on that line)."""
+    return job(sys.executable, "-c", textwrap.dedent(code), *arguments, **options)
+
+
+def ready(process):
+    line = process.stdout.readline().decode()
+    assert line.startswith("ready"), line
+    return line.split()[1:]
+
+
+QUIET = "import time; print('ready', flush=True); time.sleep(600)"
+
+FAMILY = """
+    import subprocess, sys, time
+    hold = "import sys, time; x = b'x' * (int(sys.argv[1]) << 20); print(flush=True); time.sleep(600)"
+    kids = [subprocess.Popen([sys.executable, "-c", hold, str(n)], stdout=subprocess.PIPE)
+            for n in (5, 60, 20)]
+    for kid in kids:
+        kid.stdout.readline()
+    print("ready", *(kid.pid for kid in kids), flush=True)
+    time.sleep(600)
+"""
+
+# The name by prctl(PR_SET_NAME), at most 15 bytes.
+NAMED = """
+    import ctypes, sys, time
+    ctypes.CDLL(None).prctl(15, sys.argv[1].encode("latin-1"), 0, 0, 0)
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+def rss_bytes(pid):
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"waited {LIMIT_S} s in vain: {what}")
+
+
+def ticks_of(result):
+    objects = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [o["type"] for o in objects[:-1]] == ["tick"] * (len(objects) - 1)
+    assert objects[-1]["type"] == "summary"
+    return objects[:-1], objects[-1]
+
+
+# ---- lines and JSON ----
+
+def test_without_a_terminal_there_is_a_line_for_each_look_and_a_summary(ebb):
+    with python(FAMILY) as process:
+        kids = ready(process)
+        result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "1s")
+    lines = result.stdout.splitlines()
+    looks = [line for line in lines if re.match(r"\d+\.\d s  job ", line)]
+    assert result.returncode == 0, result.stderr
+    assert 5 <= len(looks) <= 12
+    assert all("4 processes" in line for line in looks)
+    assert all(f"largest {kids[1]} " in line for line in looks)
+    assert "the job runs on" in result.stdout and "ended by --for" in result.stdout
+    assert len(lines) - len(looks) <= 25
+
+
+def test_json_agrees_with_proc_to_the_byte_for_a_process_that_holds_still(ebb):
+    with python(QUIET) as process:
+        ready(process)
+        before = rss_bytes(process.pid)
+        result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "500ms",
+                     "--json")
+        assert rss_bytes(process.pid) == before
+    ticks, summary = ticks_of(result)
+    for tick in ticks:
+        (row,) = tick["processes"]
+        assert row["pid"] == process.pid
+        assert row["rss_bytes"] == before
+        assert row["peak_bytes"] >= before
+        assert row["anon_bytes"] + row["file_bytes"] + row["shmem_bytes"] == before
+        assert row["command"][0] == sys.executable
+    assert summary["processes"][0]["peak_bytes"] >= before
+    assert summary["end"] == {"kind": "watch_ended", "by": "--for"}
+
+
+def test_json_agrees_with_proc_for_a_family(ebb):
+    with python(FAMILY) as process:
+        kids = [int(kid) for kid in ready(process)]
+        result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "500ms",
+                     "--json")
+        truth = {pid: rss_bytes(pid) for pid in [process.pid, *kids]}
+    ticks, _ = ticks_of(result)
+    seen = {row["pid"]: row for row in ticks[-1]["processes"]}
+    assert {pid: row["rss_bytes"] for pid, row in seen.items()} == truth
+    assert all(seen[kid]["ppid"] == process.pid for kid in kids)
+    tree = ticks[-1]["tree"]
+    assert max(truth.values()) <= tree["low_bytes"] <= tree["high_bytes"] <= sum(truth.values())
+
+
+def test_several_pids_are_several_trees_and_one_given_twice_is_one(ebb):
+    with python(QUIET) as one, python(QUIET) as two:
+        ready(one), ready(two)
+        result = ebb("watch", "--pid", one.pid, "--pid", two.pid, "--pid", one.pid, "--for",
+                     "200ms", "--json")
+    ticks, _ = ticks_of(result)
+    assert sorted(row["pid"] for row in ticks[0]["processes"]) == sorted([one.pid, two.pid])
+
+
+def test_the_end_of_the_job_ends_the_watching(ebb):
+    with python("import time; print('ready', flush=True); time.sleep(1)") as process:
+        ready(process)
+        result = ebb("watch", "--pid", process.pid, "--interval", "50ms")
+    assert result.returncode == 0
+    assert "the job ended" in result.stdout
+
+
+@pytest.mark.parametrize("signo, words", [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_ctrl_c_ends_with_the_summary(signo, words):
+    with python(QUIET) as process:
+        ready(process)
+        with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
+                              env=environment(), stdout=subprocess.PIPE, text=True) as watch:
+            assert " job " in watch.stdout.readline()
+            watch.send_signal(signo)
+            rest = watch.stdout.read()
+            assert watch.wait(LIMIT_S) == 0
+    assert f"ended by {words}" in rest
+    assert "memory     start" in rest
+
+
+def test_a_reader_that_leaves_ends_it_quietly():
+    with python(QUIET) as process:
+        ready(process)
+        with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
+                              env=environment(), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as watch:
+            watch.stdout.readline()
+            watch.stdout.close()
+            assert watch.wait(LIMIT_S) == 0
+            assert watch.stderr.read() == ""
+
+
+def test_the_whole_machine(ebb):
+    with python(QUIET) as process:
+        ready(process)
+        result = ebb("watch", "--system", "--for", "1200ms", "--json")
+    ticks, summary = ticks_of(result)
+    pids = {row["pid"] for row in ticks[-1]["processes"]}
+    assert {process.pid, os.getpid()} <= pids
+    assert ticks[-1]["tree"]["high_bytes"] is None
+    assert "tree" not in summary
+    meminfo = pathlib.Path("/proc/meminfo").read_text()
+    total = int(re.search(r"MemTotal:\s+(\d+) kB", meminfo)[1]) * 1024
+    assert ticks[-1]["machine"]["total_bytes"] == total
+
+
+def test_it_records_as_run_does(ebb, tmp_path):
+    folder = tmp_path / "deep" / "run"
+    with python(QUIET) as process:
+        ready(process)
+        result = ebb("watch", "--pid", process.pid, "-i", "50ms", "--for", "500ms", "--run-dir",
+                     folder)
+    assert result.returncode == 0, result.stderr
+    doc = json.loads((folder / "run.json").read_text())
+    assert doc["state"] == "ended" and doc["watched"] == [process.pid]
+    assert doc["command"][0] == sys.executable
+    assert (folder / "trace.ebb").stat().st_size > 100
+    assert f"recording  {folder}" in result.stdout
+
+
+def test_record_makes_a_folder_below_the_working_directory(ebb, tmp_path):
+    with python(QUIET) as process:
+        ready(process)
+        result = ebb("watch", "--pid", process.pid, "--for", "200ms", "--record", cwd=tmp_path)
+    (folder,) = [f for f in (tmp_path / "ebb-runs").iterdir() if f.name != "latest"]
+    assert (folder / "run.json").exists()
+    assert f"recording  ebb-runs/{folder.name}" in result.stdout
+
+
+# ---- launchers and training jobs ----
+
+def test_a_launcher_is_followed_to_the_real_process(ebb):
+    code = "import time; print('ready', flush=True); time.sleep(600)"
+    with job("bash", "-c", f'{sys.executable} -c "{code}" ; true') as shell:
+        ready(shell)
+        child = int(pathlib.Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text())
+        result = ebb("watch", "--pid", shell.pid, "--for", "200ms", "--json")
+    ticks, _ = ticks_of(result)
+    assert [row["pid"] for row in ticks[0]["processes"]] == [child]
+    assert result.stderr.startswith(f"ebb: {shell.pid} is `bash`, a launcher; following {child}")
+
+
+@pytest.fixture
+def trainers(tmp_path):
+    """Starts Pythons with a trainer on their command line."""
+    script = tmp_path / "train_lora.py"
+    script.write_text(QUIET)
+    with contextlib.ExitStack() as stack:
+        def start():
+            process = stack.enter_context(job(sys.executable, str(script)))
+            ready(process)
+            return process
+        yield start
+
+
+def test_several_training_jobs_are_a_list_and_a_question(ebb, trainers):
+    one, two = trainers(), trainers()
+    result = ebb("watch", "--find-training", "--for", "200ms")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    for process in (one, two):
+        assert re.search(rf"^ *{process.pid} .*train_lora.py", result.stderr, re.M)
+    assert "trainer on its command line" in result.stderr
+    assert re.search(r"Which one\? .*ebb watch --pid \d+$", result.stderr, re.M)
+
+
+def test_the_only_training_job_is_watched_and_named(ebb, trainers):
+    process = trainers()
+    result = ebb("watch", "--find-training", "--for", "200ms", "--json")
+    if "look like a training job" in result.stderr:
+        pytest.xfail("another training job runs on this machine")
+    ticks, _ = ticks_of(result)
+    assert ticks[0]["processes"][0]["pid"] == process.pid
+    assert f"watching {process.pid} (" in result.stderr
+    assert "trainer on its command line" in result.stderr
+
+
+# ---- bad input ----
+
+def gone_pid():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], ["--pid", "--find-training", "--system"]),
+    (["--system", "--find-training"], ["--pid", "--find-training", "--system"]),
+    (["--pid", "abc"], ["--pid", "abc"]),
+    (["--pid", "0"], ["--pid", "0"]),
+    (["--pid", "-5"], ["--pid", "-5"]),
+    (["--pid", "99999999999"], ["--pid", "99999999999"]),
+    (["--pid", ""], ["--pid"]),
+    (["--system", "--interval", "0"], ["--interval", "0"]),
+    (["--system", "--interval", "-1s"], ["--interval", "-1s"]),
+    (["--system", "--interval", "abc"], ["--interval", "abc"]),
+    (["--system", "--interval", "49ms"], ["--interval", "49ms"]),
+    (["--system", "--interval", "2h"], ["--interval", "2h"]),
+    (["--system", "--for", "5"], ["--for", "5"]),
+    (["--system", "4711"], ["4711"]),
+])
+def test_a_bad_request_is_one_sentence_with_the_value(ebb, arguments, words):
+    result = ebb("watch", *arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("ebb: ") and result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_no_such_pid(ebb):
+    pid = gone_pid()
+    result = ebb("watch", "--pid", pid)
+    assert result.returncode == 2
+    assert str(pid) in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_a_zombie_is_no_process_to_watch(ebb):
+    zombie = subprocess.Popen(["true"])
+    try:
+        wait_for(lambda: ") Z " in pathlib.Path(f"/proc/{zombie.pid}/stat").read_text(), "a zombie")
+        result = ebb("watch", "--pid", zombie.pid)
+    finally:
+        zombie.wait()
+    assert result.returncode == 2
+    assert str(zombie.pid) in result.stderr
+
+
+def test_pids_that_die_while_looked_at_end_in_words(ebb):
+    for _ in range(20):
+        process = subprocess.Popen([sys.executable, "-S", "-c", "pass"])
+        result = ebb("watch", "--pid", process.pid, "-i", "50ms")
+        process.wait()
+        assert result.returncode in (0, 2)
+        assert result.returncode == 0 or str(process.pid) in result.stderr
+
+
+def test_a_pid_of_another_user(ebb_as_nobody):
+    options = {} if os.geteuid() != 0 else {"user": NOBODY - 1, "group": NOBODY - 1,
+                                            "extra_groups": []}
+    if os.geteuid() != 0:
+        pid = 1
+        result = ebb_as_nobody("watch", "--pid", pid)
+    else:
+        with job("sleep", "600", **options) as process:
+            pid = process.pid
+            result = ebb_as_nobody("watch", "--pid", pid, "--for", "200ms")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert str(pid) in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_a_run_folder_that_exists_stays_as_it_is(ebb, tmp_path):
+    with python(QUIET) as process:
+        ready(process)
+        result = ebb("watch", "--pid", process.pid, "--run-dir", tmp_path)
+    assert result.returncode == 2
+    assert str(tmp_path) in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- hostile names ----
+
+HOSTILE = ["x\n) R 1 2 3", "\x1b[2J\x1b[31m", ") Z 1 (", "\x9b31m\xff\r", "%s%n%d"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_shown_harmlessly(name):
+    with python(NAMED, name) as process:
+        ready(process)
+        result = subprocess.run(
+            [binary(), "watch", "--pid", str(process.pid), "--for", "200ms", "-i", "50ms"],
+            env=environment(), capture_output=True, timeout=LIMIT_S)
+        shown = subprocess.run(
+            [binary(), "watch", "--pid", str(process.pid), "--for", "200ms", "--json"],
+            env=environment(), capture_output=True, timeout=LIMIT_S)
+    assert result.returncode == 0
+    assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", result.stdout + result.stderr)
+    result.stdout.decode()
+    ticks = [json.loads(line) for line in shown.stdout.splitlines()]
+    expected = name.encode("latin-1")[:15].decode("utf-8", "replace")
+    assert ticks[0]["processes"][0]["name"] == expected
+
+
+def test_a_hostile_command_line_is_shown_harmlessly(ebb):
+    with job("\x1b[2Jx\ny", "600", executable=shutil.which("sleep")) as process:
+        wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "exec")
+        result = ebb("watch", "--pid", process.pid, "--for", "200ms", "-i", "50ms")
+    assert result.returncode == 0
+    assert "\x1b" not in result.stdout
+    assert "\\e[2Jx\\ny 600" in result.stdout
+
+
+# ---- the screen ----
+
+class Terminal:
+    """tmux with one window, on a socket of its own."""
+
+    def __init__(self, folder, columns=120, lines=30, env=None):
+        self.command = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self.env = environment(env)
+        self.env.pop("TMUX", None)
+        self.tmux("new-session", "-d", "-x", str(columns), "-y", str(lines), "sh")
+        self.tmux("set-option", "-g", "status", "off")
+        self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
+        self.keys("PS1='$ '; clear", "Enter")
+
+    def tmux(self, *arguments):
+        return subprocess.run([*self.command, *arguments], env=self.env, check=True, timeout=LIMIT_S,
+                              capture_output=True, encoding="utf-8").stdout
+
+    def keys(self, *keys):
+        self.tmux("send-keys", *keys)
+
+    def screen(self):
+        return self.tmux("capture-pane", "-p")
+
+    def shows(self, pattern):
+        """Waits until the screen matches, and returns it."""
+        def look():
+            text = self.screen()
+            return text if re.search(pattern, text, re.M) else None
+        try:
+            return wait_for(look, pattern)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the screen is\n{self.screen()}") from None
+
+    def watch(self, *arguments):
+        self.keys(" ".join([binary(), "watch", *map(str, arguments)]), "Enter")
+
+    def close(self):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.tmux("kill-server")
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    with contextlib.ExitStack() as stack:
+        def start(**options):
+            t = Terminal(tmp_path, **options)
+            stack.callback(t.close)
+            return t
+        yield start
+
+
+def pids_shown(text):
+    return [int(pid) for pid in re.findall(r"^ *(\d+) ", text, re.M)]
+
+
+def test_the_screen_shows_the_tree_sorts_and_gives_the_terminal_back(terminal):
+    t = terminal()
+    with python(FAMILY) as process:
+        small, large, middle = map(int, ready(process))
+        t.watch("--pid", process.pid, "-i", "100ms")
+        text = t.shows(r"└─ ")
+        assert re.search(rf"^ebb pid {process.pid} ", text)
+        assert re.search(r"^job +\d.*4 processes", text, re.M)
+        assert re.search(r"^machine .*available", text, re.M)
+        assert re.search(r" PID +ROLE +RSS▼ +ANON +UNIQUE +PEAK +RATE/min +TREND +NAME", text)
+        assert pids_shown(text) == [process.pid, large, middle, small]
+        assert re.search(rf"^ *{large} .*├─ ", text, re.M)
+
+        t.keys("p")
+        text = t.shows(r"PID▲")
+        assert pids_shown(text) == [process.pid, *sorted([small, large, middle])]
+        t.keys("p")
+        assert pids_shown(t.shows(r"PID▼")) == [process.pid, *sorted([small, large, middle])[::-1]]
+
+        t.keys("m")
+        t.keys("t")
+        t.shows(rf"^ *{large} .*\n *{middle} ")
+        t.keys("t")
+        t.keys("Space")
+        text = t.shows(r"\(\+3 folded\)")
+        assert pids_shown(text) == [process.pid]
+        t.keys("+")
+        t.shows(r"└─ ")
+        t.keys("c")
+        t.shows(r"├─ .*python\S* -c ")
+
+        t.keys("?")
+        t.shows(r"Keys \(any key closes this\)")
+        t.keys("x")
+        wait_for(lambda: "any key closes" not in t.screen(), "the help to close")
+
+        t.keys("P")
+        t.shows(r"PAUSED")
+        t.keys("P")
+        wait_for(lambda: "PAUSED" not in t.screen(), "going on")
+
+        t.keys("q")
+        text = t.shows(r"^ebb +the job runs on.* ended by q")
+        t.keys("stty -a | grep -c -w -e '-icanon' -e '-echo'; echo back $?", "Enter")
+        t.shows(r"^0\nback 1$")
+        assert "RSS▼" not in t.screen()
+
+
+def test_ctrl_c_on_the_screen_gives_the_summary(terminal):
+    t = terminal(columns=100)
+    with python(QUIET) as process:
+        ready(process)
+        t.watch("--pid", process.pid)
+        t.shows(r"RSS▼")
+        t.keys("C-c")
+        t.shows(r"^ebb +the job runs on.* ended by Ctrl-C")
+        t.keys("echo status $?", "Enter")
+        t.shows(r"^status 0$")
+
+
+def test_the_launcher_is_named_on_the_screen_until_a_key(terminal):
+    t = terminal()
+    with job("bash", "-c", f"{sys.executable} -c \"{QUIET}\" ; true") as shell:
+        ready(shell)
+        t.watch("--pid", shell.pid, "-i", "100ms")
+        t.shows(rf"^{shell.pid} is `bash`, a launcher; following \d+")
+        t.keys("Down")
+        wait_for(lambda: "a launcher" not in t.screen(), "the notice to go")
+
+
+@pytest.mark.parametrize("columns, lines", [(20, 5), (40, 8), (10, 3), (2, 2)])
+def test_a_tiny_window_is_no_crash(terminal, columns, lines):
+    t = terminal(columns=80, lines=24)
+    with python(FAMILY) as process:
+        ready(process)
+        t.watch("--pid", process.pid, "-i", "50ms")
+        t.shows(r"└─ ")
+        t.tmux("resize-window", "-x", str(columns), "-y", str(lines))
+        wait_for(lambda: len(t.screen().splitlines()) <= lines and "ebb"[:columns] in t.screen(),
+                 "the tiny window")
+        for key in ("?", "x", "Down", "End", "NPage", "c", "t", "-", "+"):
+            t.keys(key)
+        time.sleep(0.3)
+        t.tmux("resize-window", "-x", "110", "-y", "30")
+        t.shows(r"RSS▼ +ANON +UNIQUE")
+        t.keys("q")
+        t.shows(r"the job runs on")
+
+
+def test_a_locale_without_utf8_gets_plain_ascii(terminal):
+    t = terminal(env={"LC_ALL": "C"})
+    with python(FAMILY) as process:
+        ready(process)
+        t.watch("--pid", process.pid, "-i", "100ms")
+        text = t.shows(r"`- ")
+        assert "RSSv" in text
+        assert text.isascii()
+        t.keys("q")
+
+
+def test_an_unknown_terminal_is_a_sentence(terminal):
+    t = terminal()
+    with python(QUIET) as process:
+        ready(process)
+        t.keys("TERM=nonesuch ", binary(), f" watch --pid {process.pid}; echo status $?", "Enter")
+        t.shows(r"'nonesuch' is not known here")
+        t.shows(r"^status 2$")
+
+
+def test_a_hostile_name_stays_on_its_line_on_the_screen(terminal):
+    t = terminal()
+    with python(NAMED, "\x1b[2Jx\ny) R 1") as process:
+        ready(process)
+        t.watch("--pid", process.pid, "-i", "100ms")
+        text = t.shows(rf"^ *{process.pid} .*\\e\[2Jx\\ny\) R 1")
+        assert re.search(r"^ebb pid ", text)
+        t.keys("q")
+
+
+def test_when_the_job_ends_the_screen_goes_and_the_summary_comes(terminal):
+    t = terminal()
+    with python("import time; print('ready', flush=True); time.sleep(2)") as process:
+        ready(process)
+        t.watch("--pid", process.pid, "-i", "100ms")
+        t.shows(r"^ebb +the job ended")
