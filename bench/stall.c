@@ -24,7 +24,8 @@
 #include "proc/tree.h"
 #include "proc/unique.h"
 
-enum look { LOOK_NONE, LOOK_EBB, LOOK_EBB_FLAT_OUT, LOOK_ROLLUP, LOOKS };
+/* Between two blocks nothing is looked at, and the rounds are not counted as anybody's. */
+enum look { LOOK_NONE, LOOK_EBB, LOOK_EBB_FLAT_OUT, LOOK_ROLLUP, LOOKS, LOOK_BETWEEN = LOOKS };
 static const char *const look_names[LOOKS] = {"nothing", "ebb", "ebb flat out", "smaps_rollup"};
 
 /* Latencies by their upper five bits: within 6 % of the truth. */
@@ -33,8 +34,8 @@ enum { FINE_BITS = 4, BUCKETS = 64 << FINE_BITS, STEP_BYTES = 65536 };
 struct shared {
     _Atomic int look;
     _Atomic int ready;
-    uint64_t count[LOOKS][BUCKETS]; /* written by the child alone */
-    uint64_t max_ns[LOOKS];
+    uint64_t count[LOOKS + 1][BUCKETS]; /* written by the child alone */
+    uint64_t max_ns[LOOKS + 1];
 };
 
 static unsigned bucket_of(uint64_t ns)
@@ -73,7 +74,8 @@ static void run_job(struct shared *sh, size_t gib)
     for (;;) {
         int look = sh->look;
         uint64_t began = clock_mono_ns();
-        char *p = mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *p =
+            mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED)
             _exit(4);
         *p = 1;
@@ -157,7 +159,7 @@ static const struct column {
     const char *name;
     double q;
     bool by_time;
-} columns[] = {{"p50", 0.5, false},        {"p99", 0.99, false},      {"p99.9", 0.999, false},
+} columns[] = {{"p50", 0.5, false},       {"p99", 0.99, false},     {"p99.9", 0.999, false},
                {"p99.99", 0.9999, false}, {"time p99", 0.99, true}, {"time p99.9", 0.999, true}};
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
@@ -218,8 +220,8 @@ static int measure(struct shared *sh, pid_t job, int blocks, uint64_t block_ns)
     const struct proc_unique_options always = {.period_ns = 1};
     const struct proc_unique_options fast = {.period_ns = 1, .cpu_permyriad = 10000};
     if (proc_root_open("/proc", NULL, &root, NULL) < 0 ||
-        proc_tree_new(&root, NULL, NULL, &tree) < 0 ||
-        proc_unique_new(tree, &always, &paced) < 0 || proc_unique_new(tree, &fast, &flat_out) < 0 ||
+        proc_tree_new(&root, NULL, NULL, &tree) < 0 || proc_unique_new(tree, &always, &paced) < 0 ||
+        proc_unique_new(tree, &fast, &flat_out) < 0 ||
         proc_tree_add(tree, job, clock_mono_ns(), NULL) < 0)
         return 1;
     for (int i = 0; i < blocks * LOOKS; i++) {
@@ -232,6 +234,8 @@ static int measure(struct shared *sh, pid_t job, int blocks, uint64_t block_ns)
             look_with_rollup(job, until_ns);
         else
             look_with_ebb(tree, look == LOOK_EBB ? paced : flat_out, until_ns);
+        sh->look = LOOK_BETWEEN;
+        sleep_until(clock_mono_ns() + 20 * NS_PER_MS);
     }
     report(sh);
     report_cost("ebb", paced);

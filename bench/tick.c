@@ -31,8 +31,8 @@ static uint64_t cpu_ns(void)
 static void become_job(int processes)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    char *memory = mmap(NULL, TOUCHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                        -1, 0);
+    char *memory =
+        mmap(NULL, TOUCHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED)
         memset(memory, 1, TOUCHED_BYTES);
     for (int i = 1; i < processes; i++)
@@ -182,6 +182,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--hold") == 0)
         return hold(number(argc, argv, 2, 21, 5000));
-    return run(number(argc, argv, 1, 21, 5000),
-               (size_t)number(argc, argv, 2, 1000, ROUNDS_MAX));
+    return run(number(argc, argv, 1, 21, 5000), (size_t)number(argc, argv, 2, 1000, ROUNDS_MAX));
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -121,4 +122,14 @@ json_t *json_parse(const char *s, size_t len, struct err *err)
         err_set(err, -EINVAL, "not valid JSON at line %d, column %d: %s", why.line, why.column,
                 why.text);
     return doc;
+}
+
+json_t *json_local_time(uint64_t wall_ns)
+{
+    char text[64];
+    time_t t = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+    if (!localtime_r(&t, &tm) || !strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &tm))
+        return json_null();
+    return json_string(text);
 }

@@ -13,6 +13,8 @@ json_t *json_text0(const char *s); /* of a C string; JSON null for NULL */
 json_t *json_u64(uint64_t v);
 /* Seconds with microseconds from nanoseconds. */
 json_t *json_seconds(uint64_t ns);
+/* Wall-clock nanoseconds as local time with its offset, "2026-01-31T12:00:00+0100"; or null. */
+json_t *json_local_time(uint64_t wall_ns);
 /* One compact (INDENT 0) or indented document and a newline, appended to OUT or written to FD:
  * 0 or -errno. */
 struct buf;

@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "mark/mark.h"
 
 struct mark_options {
@@ -16,7 +14,7 @@ struct mark_options {
 };
 
 /* A script must not hang on us: a receiver that is this long behind does not get the mark. */
-enum { TRIES = 20, TRY_MS = 10 };
+enum { WAIT_MS = 200 };
 
 /* Each argument must be right by itself, so that the wrong one can be named. */
 static int check_argument(const char *argument, struct err *err)
@@ -70,16 +68,6 @@ static int build_mark(const struct cli_call *call, struct buf *ret, struct err *
     return 0;
 }
 
-static int send_patiently(const char *path, const struct buf *text)
-{
-    int r = mark_send(path, text->data, text->len);
-    for (int i = 1; i < TRIES && r == -EAGAIN; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = TRY_MS * (long)NS_PER_MS}, NULL);
-        r = mark_send(path, text->data, text->len);
-    }
-    return r;
-}
-
 static int send_mark(const struct mark_options *options, const struct buf *text)
 {
     const char *path = options->socket ? options->socket : getenv("EBB_SOCKET");
@@ -89,7 +77,7 @@ static int send_mark(const struct mark_options *options, const struct buf *text)
         return cli_failf(2, "mark: EBB_SOCKET is not set, so this is not inside `ebb run`; give "
                             "--socket PATH, or --quiet where that is fine");
     }
-    int r = send_patiently(path, text);
+    int r = mark_send_wait(path, text->data, text->len, WAIT_MS);
     if (r == 0 || (options->quiet && (r == -ENOENT || r == -ECONNREFUSED)))
         return 0; /* the run that the socket belonged to is over */
     if (r == -EAGAIN)

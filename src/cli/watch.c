@@ -10,7 +10,6 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -245,16 +244,6 @@ static void name_it(struct watch *w)
 
 /* ---- the document ---- */
 
-static json_t *iso_time(uint64_t wall_ns)
-{
-    char text[64];
-    time_t t = (time_t)(wall_ns / NS_PER_S);
-    struct tm tm;
-    if (!localtime_r(&t, &tm) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &tm))
-        return json_null();
-    return json_string(text);
-}
-
 static json_t *command_json(struct watch *w)
 {
     const struct proc_node *node =
@@ -283,7 +272,7 @@ static json_t *facts_json(struct watch *w)
         json_text0(w->name), "run_dir", w->dir.fd >= 0 ? json_text0(w->dir.path) : json_null(),
         "command", command_json(w), "watched", pids, "cwd",
         json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL), "host", json_text0(uts.nodename),
-        "kernel", json_text0(uts.release), "started", iso_time(w->started_wall_ns));
+        "kernel", json_text0(uts.release), "started", json_local_time(w->started_wall_ns));
 }
 
 static void end_facts(struct watch *w, json_t *doc)
@@ -295,7 +284,7 @@ static void end_facts(struct watch *w, json_t *doc)
     if (!w->is_empty && w->ended_by)
         json_object_set_new(end, "by", json_string(w->ended_by));
     json_object_set_new(doc, "state", json_string("ended"));
-    json_object_set_new(doc, "ended", iso_time(clock_wall_ns()));
+    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
     json_object_set_new(doc, "end", end);
 }
 

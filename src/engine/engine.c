@@ -19,6 +19,7 @@ enum {
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
     STATUS_MOVED_BYTES = 1 << 20,
+    UNIQUE_PATIENCE_S = 2,
 };
 
 void engine_say(struct engine *e, const char *fmt, ...)
@@ -173,8 +174,24 @@ static void look_at_gpu(struct engine *e, uint64_t now_ns)
         sample_put(&e->gpu_sample[i], GPU_TOTAL, e->gpu_now.device[i].total_bytes);
         sample_put(&e->gpu_sample[i], GPU_USED, e->gpu_now.device[i].used_bytes);
         sample_put(&e->gpu_sample[i], GPU_JOB, job[i]);
+        if (job[i] > e->gpu_job_peak_bytes[i])
+            e->gpu_job_peak_bytes[i] = job[i];
     }
     gpu_name_all(e, now_ns);
+}
+
+/* Until the unique memory of those that have been there for a while is known, the lower bound is
+ * the largest process alone, and its rise to the truth would look like growth. */
+static bool unique_is_known(const struct engine *e, uint64_t now_ns)
+{
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        const struct proc_node *node = proc_tree_at(e->tree, i);
+        const uint32_t bit = 1u << SAMPLE_UNIQUE;
+        if (!((node->sample.known | node->sample.stale) & bit) &&
+            now_ns - node->born_ns > UNIQUE_PATIENCE_S * NS_PER_S)
+            return false;
+    }
+    return true;
 }
 
 static void look_at_whole(struct engine *e, uint64_t now_ns)
@@ -186,8 +203,12 @@ static void look_at_whole(struct engine *e, uint64_t now_ns)
         return;
     sample_put(&e->machine_sample, MACHINE_TREE_LOW, e->memory.low_bytes);
     sample_put(&e->machine_sample, MACHINE_TREE_HIGH, e->memory.high_bytes);
-    track_add(&e->tree_low, now_ns, e->memory.low_bytes);
-    track_add(&e->tree_high, now_ns, e->memory.high_bytes);
+    bool alone = proc_tree_count(e->tree) == 1; /* then both bounds are its RSS */
+    if (alone || e->tree_track.samples || !e->unique ||
+        (e->memory.unique_known && unique_is_known(e, now_ns)))
+        track_add(&e->tree_track, now_ns, e->memory.low_bytes);
+    if (e->memory.high_bytes > e->tree_high_peak_bytes)
+        e->tree_high_peak_bytes = e->memory.high_bytes;
     if (e->memory.unique_bytes > e->unique_sum_peak_bytes)
         e->unique_sum_peak_bytes = e->memory.unique_bytes;
 }
@@ -499,7 +520,7 @@ bool engine_rate(struct proc_node *node, double *ret_bytes_per_min)
 
 const struct track *engine_tree_track(const struct engine *e)
 {
-    return &e->tree_high;
+    return &e->tree_track;
 }
 
 const struct sample *engine_machine(const struct engine *e)

@@ -66,7 +66,9 @@ const struct track *engine_track(const struct proc_node *node); /* its RSS */
 /* The rate of its floor, bytes a minute; false while there is too little to say. Cheap: worked
  * out anew only when the floor has a new block. */
 bool engine_rate(struct proc_node *node, double *ret_bytes_per_min);
-const struct track *engine_tree_track(const struct engine *e); /* the tree's memory, upper bound */
+/* The tree's memory with shared pages counted once: the lower bound of proc_tree_memory, which is
+ * the better estimate once unique memory is known. */
+const struct track *engine_tree_track(const struct engine *e);
 const struct sample *engine_machine(const struct engine *e);
 int engine_limit(const struct engine *e, struct machine_limit *ret); /* -ENODATA before start */
 size_t engine_gpu_count(const struct engine *e);

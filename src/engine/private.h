@@ -34,7 +34,9 @@ struct engine {
     bool gpu_named;
     bool limit_known;
     struct machine_limit limit_now, limit_at_start;
-    struct track tree_high, tree_low;
+    struct track tree_track;        /* the best estimate: the lower bound once unique memory is known */
+    uint64_t tree_high_peak_bytes;
+    uint64_t gpu_job_peak_bytes[GPU_MAX];
     struct proc_tree_memory memory;
     uint64_t unique_sum_peak_bytes;
     uint64_t processes_seen;

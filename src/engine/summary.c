@@ -141,13 +141,21 @@ static json_t *roles_json(struct engine *e)
     return list;
 }
 
+static uint64_t peak_bytes(const struct engine *e)
+{
+    return e->tree_high_peak_bytes > e->tree_track.peak_bytes ? e->tree_high_peak_bytes
+                                                              : e->tree_track.peak_bytes;
+}
+
 /* Unique v. shared as it was at the last look while something lived. */
 static json_t *tree_json(struct engine *e)
 {
     json_t *o = json_object();
-    put_track(o, &e->tree_high);
-    if (e->tree_low.samples)
-        json_object_set_new(o, "peak_low_bytes", json_u64(e->tree_low.peak_bytes));
+    put_track(o, &e->tree_track);
+    if (e->tree_high_peak_bytes) {
+        json_object_set_new(o, "peak_low_bytes", json_u64(e->tree_track.peak_bytes));
+        json_object_set_new(o, "peak_bytes", json_u64(peak_bytes(e)));
+    }
     if (e->memory.known && e->memory.unique_known) {
         uint64_t low = e->memory.low_bytes, unique = e->memory.unique_bytes;
         json_object_set_new(o, "unique_bytes", json_u64(unique));
@@ -163,7 +171,7 @@ static json_t *tree_json(struct engine *e)
 static uint64_t ask_bytes(const struct engine *e, const struct listing *all)
 {
     const uint64_t step = UINT64_C(64) << 20;
-    uint64_t peak = e->tree_high.peak_bytes;
+    uint64_t peak = peak_bytes(e);
     if (all->count && all->v[0]->rss.peak_bytes > peak)
         peak = all->v[0]->rss.peak_bytes;
     return (peak + peak / 10 + step - 1) / step * step;
@@ -174,10 +182,11 @@ static json_t *gpus_json(const struct engine *e)
     json_t *list = json_array();
     for (size_t i = 0; i < engine_gpu_count(e); i++)
         json_array_append_new(
-            list, json_pack("{s:o,s:o,s:o,s:o}", "name", json_text0(e->gpu_now.device[i].name),
+            list, json_pack("{s:o,s:o,s:o,s:o,s:o}", "name", json_text0(e->gpu_now.device[i].name),
                             "total_bytes", sample_json(&e->gpu_sample[i], GPU_TOTAL), "used_bytes",
                             sample_json(&e->gpu_sample[i], GPU_USED), "job_bytes",
-                            sample_json(&e->gpu_sample[i], GPU_JOB)));
+                            sample_json(&e->gpu_sample[i], GPU_JOB), "job_peak_bytes",
+                            json_u64(e->gpu_job_peak_bytes[i])));
     return list;
 }
 
@@ -230,7 +239,7 @@ json_t *engine_summary(struct engine *e, uint64_t now_ns)
         json_object_set_new(doc, "limit", limit_json(&e->limit_now));
     if (!e->watching_all) {
         json_object_set_new(doc, "tree", tree_json(e));
-        if (e->tree_high.samples)
+        if (e->tree_high_peak_bytes)
             json_object_set_new(doc, "ask_bytes", json_u64(ask_bytes(e, &all)));
     }
     json_object_set_new(doc, "processes_seen", json_u64(e->processes_seen));

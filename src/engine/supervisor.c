@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -49,7 +48,7 @@ struct supervisor {
     struct engine *engine;
     struct mark_receiver *marks;
     struct channel client;
-    struct loop_source *client_source, *sweep_timer;
+    struct loop_source *client_source, *sweep_timer, *log_source;
     bool client_gone;
     struct stream streams[3];
     bool paused; /* output waits for the client */
@@ -135,6 +134,23 @@ static void log_add(struct supervisor *s, const char *data, size_t len)
     }
     if (!s->said_log)
         client_say(s, "log.txt cannot be written as fast as the job writes: some of it is missing");
+    s->said_log = true;
+}
+
+static void on_log_trouble(void *user, int fd, uint32_t events)
+{
+    struct supervisor *s = user;
+    struct sink_status status;
+    char sentence[160];
+    uint64_t count;
+    (void)events;
+    (void)!read(fd, &count, sizeof count);
+    sink_status(s->log, &status);
+    snprintf(sentence, sizeof sentence,
+             "cannot write log.txt: %s; the job goes on, and its output still comes here",
+             strerror(-status.first_error));
+    if (!s->said_log)
+        client_say(s, sentence);
     s->said_log = true;
 }
 
@@ -370,16 +386,6 @@ static void on_tick(void *user, struct engine *e, uint64_t now_ns)
 
 /* ---- run.json ---- */
 
-static json_t *iso_time(uint64_t wall_ns)
-{
-    char text[64];
-    time_t t = (time_t)(wall_ns / NS_PER_S);
-    struct tm tm;
-    if (!localtime_r(&t, &tm) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &tm))
-        return json_null();
-    return json_string(text);
-}
-
 static json_t *end_json(const struct supervisor *s)
 {
     json_t *o;
@@ -424,7 +430,7 @@ static json_t *facts_json(const struct supervisor *s)
 static json_t *running_json(const struct supervisor *s)
 {
     json_t *doc = facts_json(s);
-    json_object_set_new(doc, "started", iso_time(s->started_wall_ns));
+    json_object_set_new(doc, "started", json_local_time(s->started_wall_ns));
     json_object_set_new(doc, "supervisor_pid", json_integer(getpid()));
     json_object_set_new(doc, "pid", json_integer(s->pid));
     json_object_set_new(doc, "socket",
@@ -439,7 +445,7 @@ static json_t *ended_json(struct supervisor *s)
     if (measured)
         json_object_update(doc, measured);
     json_decref(measured);
-    json_object_set_new(doc, "ended", iso_time(clock_wall_ns()));
+    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
     if (s->ended_ns)
         json_object_set_new(doc, "duration_s", json_seconds(s->ended_ns - s->started_ns));
     json_object_set_new(doc, "end", end_json(s));
@@ -495,6 +501,8 @@ static void record(struct supervisor *s)
     int fd = openat(dir->fd, "log.txt", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 || sink_new(fd, LOG_BACKLOG, &s->log) < 0)
         s->log = NULL;
+    if (s->log)
+        loop_add_fd(s->loop, sink_error_fd(s->log), EPOLLIN, on_log_trouble, s, &s->log_source);
     if (r < 0) {
         char sentence[600];
         snprintf(sentence, sizeof sentence, "%s; the job goes on without a recording", err.text);
@@ -554,6 +562,7 @@ static void tear_down(struct supervisor *s)
 {
     for (size_t i = 0; i < 3; i++)
         stream_close(&s->streams[i]);
+    loop_remove(s->log_source);
     if (s->log)
         sink_close(s->log, 5 * NS_PER_S);
     engine_free(s->engine);

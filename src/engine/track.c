@@ -28,9 +28,12 @@ static void block_open(struct track *t, uint64_t t_ns, uint64_t bytes)
     t->block_start_ns = t_ns;
 }
 
+/* A little under a second, so that a tick that comes early is not taken for the same one. */
+static const uint64_t RECENT_NS = 900 * NS_PER_MS;
+
 static void recent_add(struct track *t, uint64_t t_ns, uint64_t bytes)
 {
-    if (t->recent_count && t_ns - t->recent_ns < NS_PER_S) {
+    if (t->recent_count && t_ns - t->recent_ns < RECENT_NS) {
         t->recent[(t->recent_count - 1) % TRACK_RECENT] = bytes;
         return;
     }

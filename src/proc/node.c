@@ -241,7 +241,8 @@ static void look_at_threads(const struct proc_root *root, struct fd_budget *budg
         char path[NODE_PATH_MAX], text[256];
         struct proc_statm m;
         snprintf(path, sizeof(path), "%d/statm", tid);
-        ssize_t len = tid == n->pub.info.id.pid ? 0 : read_below(tasks.fd, path, text, sizeof(text));
+        ssize_t len =
+            tid == n->pub.info.id.pid ? 0 : read_below(tasks.fd, path, text, sizeof(text));
         if (len > 0 && proc_statm_parse(text, (size_t)len, &m) == 0 && m.size_pages > 0)
             n->tid = tid;
     }

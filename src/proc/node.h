@@ -24,14 +24,13 @@ struct tree_node {
     /* Kept fds; -1: opened at each look. All but dir_fd are of /proc/PID/task/TID when tid is
      * set. A folder's fd always means the same process, whoever has its pid now. */
     int dir_fd, statm_fd, stat_fd, status_fd, children_fd;
-    int32_t tid;           /* 0, or the living thread to read memory from: the main one exited */
-    uint32_t threads;      /* at the last look at stat */
-    uint64_t size_bytes;   /* of the address space, at the last look at stat */
-    uint64_t start_stack;  /* a new one means exec; 0: not to be known */
-    dev_t exe_dev;         /* of the program's file; 0 and 0: not to be known */
+    int32_t tid;          /* 0, or the living thread to read memory from: the main one exited */
+    uint32_t threads;     /* at the last look at stat */
+    uint64_t size_bytes;  /* of the address space, at the last look at stat */
+    uint64_t start_stack; /* a new one means exec; 0: not to be known */
+    dev_t exe_dev;        /* of the program's file; 0 and 0: not to be known */
     ino_t exe_ino;
-    uint32_t walk;         /* the last walk that looked at it */
-    uint32_t late;         /* bits of fields read between ticks: `read` at the next one */
+    uint32_t walk; /* the last walk that looked at it */
 
     struct role_maps maps; /* evidence so far */
     uint64_t maps_due_ns, maps_gap_ns;
@@ -85,8 +84,7 @@ bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_
 /* A fd of the process's folder: the kept one, or one opened now and checked by start time, which
  * then is *ret_temporary and the caller's to close. */
 int node_folder(const struct proc_root *root, const struct tree_node *n, int *ret_temporary);
-int node_open(const struct proc_root *root, const struct tree_node *n, const char *name,
-              int flags);
+int node_open(const struct proc_root *root, const struct tree_node *n, const char *name, int flags);
 
 /* True only when it is certain: reaped, or a zombie without other living threads. Where the main
  * thread alone has exited, memory is read from another thread from here on. */

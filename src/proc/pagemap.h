@@ -14,10 +14,10 @@ enum {
 
 /* How fast this machine answers; kept from process to process. */
 struct pagemap_pace {
-    uint64_t budget_ns;   /* for one call */
-    size_t chunk_pages;   /* entries for one read */
-    uint64_t seek_bytes;  /* address space for one search */
-    bool no_seek;         /* the kernel has no PAGEMAP_SCAN */
+    uint64_t budget_ns;  /* for one call */
+    size_t chunk_pages;  /* entries for one read */
+    uint64_t seek_bytes; /* address space for one search */
+    bool no_seek;        /* the kernel has no PAGEMAP_SCAN */
     uint64_t calls, longest_call_ns;
 };
 
@@ -27,14 +27,14 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
 struct pagemap_scan {
     int maps_fd, pagemap_fd; /* owned; -1 when idle */
     uint64_t page_bytes;
-    uint64_t rss_pages;      /* for scale */
-    uint64_t at, end;        /* the rest of the range being read */
+    uint64_t rss_pages;         /* for scale */
+    uint64_t at, end;           /* the rest of the range being read */
     uint64_t next_at, next_end; /* the mapping behind it, already taken off maps; 0 and 0: none */
-    size_t run_pages;        /* next chunk: small after a hole, growing while pages are dense */
-    bool seek;               /* look for the next present page first */
+    size_t run_pages;           /* next chunk: small after a hole, growing while pages are dense */
+    bool seek;                  /* look for the next present page first */
     bool maps_done;
     uint64_t unique_pages;
-    uint64_t holes_pages;    /* entries read in vain */
+    uint64_t holes_pages; /* entries read in vain */
     size_t text_len, text_at;
     char text[PAGEMAP_MAPS_TEXT];
     uint64_t entries[PAGEMAP_CHUNK_MAX];

@@ -169,8 +169,17 @@ static bool take_stat_field(struct text *t, uint64_t *ret)
 }
 
 /* Fields of proc(5) behind the name, numbered as there. */
-enum { STAT_STATE = 3, STAT_PPID, STAT_PGRP, STAT_SESSION, STAT_THREADS = 20, STAT_START = 22,
-       STAT_VSIZE, STAT_RSS, STAT_STACK = 28 };
+enum {
+    STAT_STATE = 3,
+    STAT_PPID,
+    STAT_PGRP,
+    STAT_SESSION,
+    STAT_THREADS = 20,
+    STAT_START = 22,
+    STAT_VSIZE,
+    STAT_RSS,
+    STAT_STACK = 28
+};
 
 int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
 {
@@ -227,8 +236,8 @@ static int status_line(struct text line, struct proc_status *v)
         uint32_t bit;
         uint64_t *bytes;
     } sizes[] = {
-        {"VmHWM:", STATUS_HWM, &v->hwm_bytes},        {"RssAnon:", STATUS_ANON, &v->anon_bytes},
-        {"RssFile:", STATUS_FILE, &v->file_bytes},    {"RssShmem:", STATUS_SHMEM, &v->shmem_bytes},
+        {"VmHWM:", STATUS_HWM, &v->hwm_bytes},     {"RssAnon:", STATUS_ANON, &v->anon_bytes},
+        {"RssFile:", STATUS_FILE, &v->file_bytes}, {"RssShmem:", STATUS_SHMEM, &v->shmem_bytes},
         {"VmSwap:", STATUS_SWAP, &v->swap_bytes},
     };
     uint32_t bit = 0;
@@ -273,9 +282,9 @@ int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret)
         const char *key;
         uint64_t *bytes;
     } lines[] = {
-        {"MemTotal:", &v.total_bytes},     {"MemAvailable:", &v.available_bytes},
+        {"MemTotal:", &v.total_bytes},       {"MemAvailable:", &v.available_bytes},
         {"SwapTotal:", &v.swap_total_bytes}, {"SwapFree:", &v.swap_free_bytes},
-        {"AnonPages:", &v.anon_bytes},     {"Mapped:", &v.mapped_bytes},
+        {"AnonPages:", &v.anon_bytes},       {"Mapped:", &v.mapped_bytes},
         {"Shmem:", &v.shmem_bytes},
     };
     enum { COUNT = sizeof(lines) / sizeof(lines[0]) };
@@ -371,7 +380,7 @@ static bool take_map(struct text *t, struct proc_map *ret)
         !take_flag(t, 'x', '-', &v.executable) || !take_flag(t, 'p', 's', &private))
         return false;
     v.shared = !private;
-    if (!take_char(t, ' ') || !take_hex(t, &ignored) || !take_char(t, ' ') || /* offset */
+    if (!take_char(t, ' ') || !take_hex(t, &ignored) || !take_char(t, ' ') ||     /* offset */
         !take_hex(t, &ignored) || !take_char(t, ':') || !take_hex(t, &ignored) || /* device */
         !take_char(t, ' ') || !take_u64(t, &v.inode))
         return false;

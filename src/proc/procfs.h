@@ -43,8 +43,15 @@ int proc_statm_parse(const char *s, size_t len, struct proc_statm *ret);
 
 /* /proc/PID/status; a bit per line that was there (kernel threads have no Vm lines). */
 enum proc_status_bit {
-    STATUS_UID = 1, STATUS_HWM = 2, STATUS_ANON = 4, STATUS_FILE = 8, STATUS_SHMEM = 16,
-    STATUS_SWAP = 32, STATUS_THREADS = 64, STATUS_TRACER = 128, STATUS_TGID = 256,
+    STATUS_UID = 1,
+    STATUS_HWM = 2,
+    STATUS_ANON = 4,
+    STATUS_FILE = 8,
+    STATUS_SHMEM = 16,
+    STATUS_SWAP = 32,
+    STATUS_THREADS = 64,
+    STATUS_TRACER = 128,
+    STATUS_TGID = 256,
 };
 struct proc_status {
     uint32_t has;
@@ -88,7 +95,8 @@ int proc_maps_next(const char **s, const char *end, struct proc_map *ret);
 /* A list of decimal pids ("12 34 "), as in task/TID/children. Returns how many were written. */
 size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max);
 
-/* A cgroup number file: "max" (v2) and values of 2^62 and more (v1's unlimited) are *ret_unlimited. */
+/* A cgroup number file: "max" (v2) and values of 2^62 and more (v1's unlimited) are *ret_unlimited.
+ */
 int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uint64_t *ret);
 /* KEY of a "key value" file such as memory.stat or memory.events; -ENOENT if absent. */
 int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret);

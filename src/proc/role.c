@@ -561,6 +561,8 @@ static bool rule_forked(const struct facts *f, struct role_guess *ret)
 {
     if (!f->same_as_parent || !f->python)
         return false;
+    if (f->in->maps.known && role_maps_library(&f->in->maps) == NULL)
+        return decide(ret, ROLE_OTHER, "forked with its parent's command line, no library mapped");
     if (parent_role(f) == ROLE_MAIN)
         return decide(ret, ROLE_DATA_WORKER, "forked from main with its command line");
     if (parent_role(f) == ROLE_DATA_WORKER)
@@ -592,6 +594,8 @@ static bool rule_child_trains(const struct facts *f, struct role_guess *ret)
 
 static bool rule_started(const struct facts *f, struct role_guess *ret)
 {
+    if (f->in->whole_machine) /* nothing of it was started by whoever looks */
+        return false;
     if (f->in->process->cmdline_len == 0) /* a kernel thread or a zombie */
         return false;
     if (f->in->parent == NULL)

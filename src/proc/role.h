@@ -21,6 +21,7 @@ struct role_input {
     size_t children;   /* living ones in the tree */
     size_t siblings;   /* living ones of the same parent beside it; 0: none, or
                           not counted */
+    bool whole_machine;                /* all processes are looked at, not one job's */
     bool child_trains; /* one of them, or below, is main */
 };
 

@@ -89,6 +89,7 @@ static bool guess(struct proc_tree *tree, struct tree_node *n)
         .maps = n->maps,
         .children = n->children,
         .siblings = n->siblings,
+        .whole_machine = tree->all,
         .child_trains = n->child_trains,
     };
     struct role_guess out;

@@ -129,7 +129,8 @@ struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid)
 {
     if (tree->table_size == 0)
         return NULL;
-    for (size_t i = slot_of(tree, pid); tree->table[i] != NULL; i = (i + 1) & (tree->table_size - 1))
+    for (size_t i = slot_of(tree, pid); tree->table[i] != NULL;
+         i = (i + 1) & (tree->table_size - 1))
         if (tree->table[i]->pub.info.id.pid == pid)
             return tree->table[i]->pub.alive ? tree->table[i] : NULL;
     return NULL;
@@ -273,7 +274,6 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
         n->exe_dev = 0, n->exe_ino = 0;
     /* what was counted belongs to a program that is no more */
     n->pub.sample.known &= ~(1u << SAMPLE_UNIQUE | 1u << SAMPLE_PSS | 1u << SAMPLE_PEAK);
-    n->late = 0;
     n->unique_due_ns = n->unique_done_ns = 0;
     n->unique_failures = 0;
     settle_execed(n, now_ns);
@@ -420,8 +420,8 @@ static int say_why_not(struct err *err, int code, int32_t pid)
 {
     switch (code) {
     case -ESRCH:
-        return err_set(err, code, "there is no process %d (any more): `ps -e` lists those there are",
-                       pid);
+        return err_set(err, code,
+                       "there is no process %d (any more): `ps -e` lists those there are", pid);
     case -EPERM:
     case -EACCES:
         return err_set(err, -EACCES,
@@ -529,8 +529,6 @@ int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err)
 static void tick_node(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
     struct sample *s = &n->pub.sample;
-    s->read = n->late;
-    n->late = 0;
     struct proc_statm m;
     int r = node_read_statm(tree->root, n, &m);
     if (r == -ESRCH || (r == 0 && m.size_pages == 0)) {

@@ -22,11 +22,7 @@ struct proc_node {
     uint64_t born_ns; /* when first seen */
     uint64_t died_ns; /* valid when !alive */
     void *user;       /* the watcher's own: set at birth, freed at death, never touched here */
-    /* private to proc/ below */
-    int dir_fd, statm_fd, status_fd, stat_fd; /* -1: opened at each look */
-    uint64_t start_stack;
-    uint32_t walk_seen;
-    uint8_t role_tries;
+    /* what proc/ keeps beside it is in node.h */
 };
 
 /* Called from add, walk and tick. The node is valid until the call returns; of a death, its
@@ -103,8 +99,8 @@ const struct proc_root *proc_tree_root(const struct proc_tree *tree);
 struct proc_tree_memory {
     bool known; /* the RSS of at least one process is */
     uint64_t low_bytes, high_bytes;
-    uint64_t unique_bytes;   /* sum of unique memory, of those where it is known */
-    uint64_t rss_sum_bytes;  /* for comparison only */
-    size_t unique_known;     /* processes whose unique memory is known */
+    uint64_t unique_bytes;  /* sum of unique memory, of those where it is known */
+    uint64_t rss_sum_bytes; /* for comparison only */
+    size_t unique_known;    /* processes whose unique memory is known */
 };
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);

@@ -39,7 +39,7 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
         return -ENOMEM;
     u->tree = tree;
     u->opt = (struct proc_unique_options){
-        .slice_ns = or_default(o->slice_ns, 2 * NS_PER_MS),
+        .slice_ns = or_default(o->slice_ns, NS_PER_MS / 2),
         .cpu_permyriad = (uint32_t)or_default(o->cpu_permyriad, 100),
         .period_ns = or_default(o->period_ns, 10 * NS_PER_S),
         .stall_budget_ns = or_default(o->stall_budget_ns, 5 * NS_PER_MS),
@@ -145,15 +145,11 @@ static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_
     u->node = n;
 }
 
-/* The value is there at once; its `read` bit comes with the next tick, which records it. */
 static void finish_scan(struct proc_unique *u, uint64_t now_ns)
 {
     struct tree_node *n = u->node;
-    struct sample *s = &n->pub.sample;
-    uint32_t read = s->read;
-    sample_put(s, SAMPLE_UNIQUE, pages_to_bytes(u->tree->root, u->scan.unique_pages));
-    s->read = read;
-    n->late |= 1u << SAMPLE_UNIQUE;
+    uint64_t bytes = pages_to_bytes(u->tree->root, u->scan.unique_pages);
+    sample_put(&n->pub.sample, SAMPLE_UNIQUE, bytes);
     n->unique_done_ns = now_ns;
     n->unique_due_ns = now_ns + u->opt.period_ns;
     n->unique_failures = 0;

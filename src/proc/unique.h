@@ -11,7 +11,10 @@ struct proc_unique;
 
 /* Zeroes mean the defaults. */
 struct proc_unique_options {
-    uint64_t slice_ns;        /* a slice ends after about this much wall time (default 2 ms) */
+    uint64_t slice_ns;        /* a slice ends after about this much wall time (default 0.5 ms).
+                                 The kernel drops the job's lock every 2 MiB, but a reader that
+                                 takes it again at once overtakes a waiting writer (for up to
+                                 4 ms), so a slice, not a call, is what the job may wait for */
     uint32_t cpu_permyriad;   /* pauses so as to use at most this share of one CPU (default
                                  100 = 1 %) */
     uint64_t period_ns;       /* at the most once in this time for each process (default 10 s) */
@@ -26,10 +29,9 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
 void proc_unique_free(struct proc_unique *u); /* NULL is fine */
 
 /* Does one slice: reads chunks of the process whose turn it is, and when one is whole puts
- * SAMPLE_UNIQUE into its sample; its `read` bit is set by the next proc_tree_tick, which is the
- * one to record it. A process whose last whole reading (or birth) is older than twice the period,
- * because it is too large for the share or has too many holes, and one whose files may not be
- * read, gets the stale bit; the old value stays. *ret_next_ns: when to call again. */
+ * SAMPLE_UNIQUE into its sample. A process whose last whole reading (or birth) is older than twice
+ * the period, because it is too large for the share or has too many holes, and one whose files may
+ * not be read, gets the stale bit; the old value stays. *ret_next_ns: when to call again. */
 int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns);
 /* NODE died or became another program: forget it. To be called from the tree's event callback. */
 struct proc_node;

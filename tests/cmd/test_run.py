@@ -157,7 +157,8 @@ def test_the_recording_agrees_with_what_proc_said(tmp_path, ebb):
             for i in range(0, len(keep), 4096):
                 keep[i] = 1
             for _ in range(5):
-                before = rss()     # the first looks themselves cost pages
+                time.sleep(0.05)   # the first looks and sleeps themselves cost pages
+                before = rss()
             time.sleep(3)          # holds still: the sampler's 100 ms ticks all see this
             return os.getpid(), before, rss()
         if __name__ == "__main__":
@@ -435,7 +436,9 @@ def terminal(tmp_path):
 
     tmux("-f", "/dev/null", "new-session", "-d", "-s", "t", "-x", "100", "-y", "30",
          "-c", str(tmp_path), "env PS1='$ ' bash --norc --noprofile")
-    yield Terminal()
+    shell = Terminal()
+    shell.wait("$")
+    yield shell
     tmux("kill-server")
 
 
@@ -450,7 +453,7 @@ def test_an_interactive_program_reads_what_is_typed(terminal):
     terminal.type(f"'{binary()}' run -q -- {PYTHON} -i -q")
     terminal.wait(">>>")
     terminal.type("print(6 * 7 * 1000)")
-    terminal.wait("42000")
+    terminal.wait("42000\n>>>")
     terminal.key("C-d")
     wait_for(lambda: sum(line.startswith("$") for line in terminal.screen().splitlines()) == 2,
              "the shell to be back")

@@ -38,13 +38,32 @@ _Noreturn void sleep_for_ever(void)
         pause();
 }
 
-static pid_t start(kid_fn *fn, void *arg, int ready_fd)
+pid_t fork_tied(void)
+{
+    pid_t parent = getpid(), pid = fork();
+    or_die(pid >= 0, "fork");
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) /* it died before we asked */
+            _exit(0);
+    }
+    return pid;
+}
+
+pid_t fork_loose(void)
 {
     pid_t pid = fork();
     or_die(pid >= 0, "fork");
+    if (pid == 0)
+        alarm(60);
+    return pid;
+}
+
+static pid_t start(kid_fn *fn, void *arg, int ready_fd)
+{
+    pid_t pid = fork_tied();
     if (pid > 0)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (fn != NULL)
         fn(arg);
     if (ready_fd >= 0)
@@ -78,12 +97,9 @@ void kid_end(pid_t pid)
 
 int in_child(strange_fn *fn, void *arg)
 {
-    pid_t pid = fork();
-    or_die(pid >= 0, "fork");
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pid_t pid = fork_tied();
+    if (pid == 0)
         _exit(fn(arg));
-    }
     int status;
     or_die(waitpid(pid, &status, 0) == pid, "waitpid");
     return WIFEXITED(status) ? WEXITSTATUS(status) : 100;

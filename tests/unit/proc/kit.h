@@ -34,6 +34,11 @@ typedef void kid_fn(void *arg);
 pid_t kid_start(kid_fn *fn, void *arg); /* returns when FN has returned */
 pid_t kid_spawn(kid_fn *fn, void *arg); /* returns at once */
 void kid_end(pid_t pid);                /* SIGKILL and reap */
+/* A fork that never outlives its parent, however early that dies: a stray holds the test's output
+ * open for ever. */
+pid_t fork_tied(void);
+/* One that must outlive its parent, but not by long. */
+pid_t fork_loose(void);
 _Noreturn void sleep_for_ever(void);
 
 /* Runs FN in a child, as another user than root where this process is root, and returns what FN

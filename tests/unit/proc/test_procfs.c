@@ -133,8 +133,8 @@ static void status_of_a_kernel_thread_has_no_memory_bits(void **state)
 {
     (void)state;
     struct proc_status st;
-    assert_int_equal(proc_status_parse(TEXT("Name:\tkthreadd\nUid:\t0\t0\t0\t0\nThreads:\t1\n"), &st),
-                     0);
+    assert_int_equal(
+        proc_status_parse(TEXT("Name:\tkthreadd\nUid:\t0\t0\t0\t0\nThreads:\t1\n"), &st), 0);
     assert_int_equal(st.has, STATUS_UID | STATUS_THREADS);
     assert_int_equal(proc_status_parse("", 0, &st), -EBADMSG);
     assert_int_equal(proc_status_parse(TEXT("VmSwap:\tmuch kB\n"), &st), -EBADMSG);
@@ -175,7 +175,8 @@ static void psi_is_in_hundredths_of_a_percent(void **state)
     assert_int_equal(p.full_avg10_permyriad, 7);
     assert_int_equal(p.some_total_us, 99);
     assert_int_equal(p.full_total_us, UINT64_MAX);
-    assert_int_equal(proc_psi_parse(TEXT("some avg10=1.00 avg60=0.00 avg300=0.00 total=5\n"), &p), 0);
+    assert_int_equal(proc_psi_parse(TEXT("some avg10=1.00 avg60=0.00 avg300=0.00 total=5\n"), &p),
+                     0);
     assert_false(p.has_full);
     assert_int_equal(proc_psi_parse(TEXT("some avg10=1 total=5\n"), &p), -EBADMSG);
     assert_int_equal(proc_psi_parse("", 0, &p), -EBADMSG);

@@ -71,10 +71,8 @@ static uint64_t rss_of(const struct proc_node *n)
 static void fork_children(void *count)
 {
     for (int i = 0; i < *(int *)count; i++)
-        if (fork() == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (fork_tied() == 0)
             sleep_for_ever();
-        }
 }
 
 static void fork_two_generations(void *arg)
@@ -118,13 +116,11 @@ static void fork_when_told(void *arg)
 {
     struct remote *r = arg;
     char byte;
-    pid_t self = fork(); /* the remote one: so that this process stays quiet */
-    if (self != 0)
+    if (fork_tied() != 0) /* the remote one is below: this process stays quiet */
         return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (read(r->fork_now, &byte, 1) != 1)
         _exit(1);
-    pid_t pid = fork();
+    pid_t pid = fork_tied();
     if (pid == 0)
         sleep_for_ever();
     if (read(r->fork_now, &byte, 1) != 1)
@@ -189,10 +185,8 @@ static void a_zombie_is_dead_and_not_born_again(void **state)
 
 static void *fork_in_thread(void *arg)
 {
-    if (fork() == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (fork_tied() == 0)
         sleep_for_ever();
-    }
     *(_Atomic int *)arg = 1;
     sleep_for_ever();
 }
@@ -285,9 +279,8 @@ static void exec_when_told(void *arg)
 {
     struct remote *r = arg;
     char byte;
-    if (fork() != 0)
+    if (fork_tied() != 0)
         return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (read(r->fork_now, &byte, 1) == 1)
         execlp("sleep", "sleep", "1000", (char *)NULL);
     _exit(1);
@@ -325,9 +318,8 @@ static void rename_when_told(void *arg)
 {
     struct remote *r = arg;
     char byte;
-    if (fork() != 0)
+    if (fork_tied() != 0)
         return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (read(r->fork_now, &byte, 1) == 1)
         prctl(PR_SET_NAME, ") R 1\n\033[");
     sleep_for_ever();
@@ -383,9 +375,9 @@ static void without_rights_a_new_name_and_command_line_are_taken_for_an_exec(voi
 static void orphan_when_told(void *arg)
 {
     struct remote *r = arg;
-    if (fork() != 0)
+    if (fork_tied() != 0)
         return;
-    if (fork() == 0) /* dies with nobody: ended by the test */
+    if (fork_loose() == 0)
         sleep_for_ever();
     char byte;
     _exit(read(r->fork_now, &byte, 1) == 1 ? 0 : 1);
@@ -421,9 +413,9 @@ static void an_orphan_stays_in_the_tree_and_its_new_parent_is_an_event(void **st
 
 static void daemonise(void *arg)
 {
-    if (fork() == 0) {
+    if (fork_tied() == 0) {
         setsid();
-        if (fork() == 0) {
+        if (fork_loose() == 0) {
             pid_t self = getpid();
             if (write(*(int *)arg, &self, sizeof(self)) != sizeof(self))
                 abort();
@@ -647,6 +639,7 @@ static int use_up_all_fds(void *arg)
     struct rlimit none = {3, 3};
     if (setrlimit(RLIMIT_NOFILE, &none) < 0)
         return 3;
+    proc_tree_clear_read(tree);
     if (proc_tree_tick(tree, 2) < 0 || proc_tree_walk(tree, 2) < 0)
         return 4;
     if (proc_tree_count(tree) != 4 || seen.count[PROCESS_DIED] != 0)
@@ -777,7 +770,8 @@ static void a_role_becomes_clear_when_the_library_is_mapped(void **state)
     struct proc_tree *tree;
     static const char torch[] =
         "7f0000000000-7f0000001000 r-xp 00000000 08:01 5 /usr/lib/python3.11/libtorch_cpu.so\n";
-    struct mock_process trainer = {.pid = 60, .ppid = 50, .start = 9, .children = "", .comm = "python3"};
+    struct mock_process trainer = {
+        .pid = 60, .ppid = 50, .start = 9, .children = "", .comm = "python3"};
     mock_begin(&m);
     mock_put(&m, &(struct mock_process){
                      .pid = 50, .ppid = 1, .start = 9, .children = "60 ", .comm = "uv"});
@@ -925,6 +919,7 @@ static void status_and_pss_agree_with_each_other(void **state)
     assert_in_range(sum, v[SAMPLE_RSS] / 2, v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PSS] > 0 && v[SAMPLE_PSS] <= v[SAMPLE_RSS] * 2);
     assert_true(v[SAMPLE_PEAK] > 0);
+    proc_tree_clear_read(w.tree);
     tick(&w);
     assert_int_equal(n->sample.read, 1u << SAMPLE_RSS);
     assert_true(sample_has(&n->sample, SAMPLE_PSS));
