@@ -4,7 +4,13 @@
  * without its rest), samples with unique memory at full speed, and reads smaps_rollup every second.
  * Blocks of the four alternate, so that drift hits all alike.
  *
- *   stall [GIB [BLOCKS [BLOCK_MS]]]        defaults: 8 10 2000 */
+ * On a busy machine most long rounds are the job waiting for a CPU, which is nobody's lock. The
+ * kernel counts that wait (schedstat), so that every figure is there twice: as it was, and less it
+ * ("locks").
+ *
+ *   stall [GIB [BLOCKS [BLOCK_MS]]]        defaults: 8 10 2000
+ *
+ * A table for people, then one line of JSON for run.py. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,11 +37,14 @@ static const char *const look_names[LOOKS] = {"nothing", "ebb", "ebb flat out", 
 /* Latencies by their upper five bits: within 6 % of the truth. */
 enum { FINE_BITS = 4, BUCKETS = 64 << FINE_BITS, STEP_BYTES = 65536 };
 
+enum kind { AS_IT_WAS, LOCKS, KINDS };
+static const char *const kind_names[KINDS] = {"as it was", "locks"};
+
 struct shared {
     _Atomic int look;
     _Atomic int ready;
-    uint64_t count[LOOKS + 1][BUCKETS]; /* written by the child alone */
-    uint64_t max_ns[LOOKS + 1];
+    uint64_t count[KINDS][LOOKS + 1][BUCKETS]; /* written by the child alone */
+    uint64_t max_ns[KINDS][LOOKS + 1];
 };
 
 static unsigned bucket_of(uint64_t ns)
@@ -54,6 +63,11 @@ static uint64_t bucket_top_ns(unsigned b)
     return ((uint64_t)(b & ((1u << FINE_BITS) - 1)) + (1u << FINE_BITS) + 1) << shift;
 }
 
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void fill(size_t gib)
 {
     size_t bytes = gib << 30;
@@ -66,24 +80,57 @@ static void fill(size_t gib)
         memory[i] = 1;
 }
 
+/* How long this thread has waited for a CPU so far; 0 where the kernel does not count it. */
+static uint64_t queued_ns(int fd)
+{
+    char text[128];
+    unsigned long long ran, queued;
+    ssize_t len = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+    if (len <= 0)
+        return 0;
+    text[len] = '\0';
+    return sscanf(text, "%llu %llu", &ran, &queued) == 2 ? queued : 0;
+}
+
+static void count_round(struct shared *sh, enum kind kind, int look, uint64_t ns)
+{
+    sh->count[kind][look][bucket_of(ns)]++;
+    if (ns > sh->max_ns[kind][look])
+        sh->max_ns[kind][look] = ns;
+}
+
+static void do_round(void)
+{
+    char *p = mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        _exit(4);
+    *p = 1;
+    munmap(p, STEP_BYTES);
+}
+
 static void run_job(struct shared *sh, size_t gib)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     fill(gib);
+    int fd = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
+    uint64_t queued_before = queued_ns(fd), asked_ns = clock_mono_ns();
     sh->ready = 1;
     for (;;) {
         int look = sh->look;
         uint64_t began = clock_mono_ns();
-        char *p =
-            mmap(NULL, STEP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED)
-            _exit(4);
-        *p = 1;
-        munmap(p, STEP_BYTES);
-        uint64_t took = clock_mono_ns() - began;
-        sh->count[look][bucket_of(took)]++;
-        if (took > sh->max_ns[look])
-            sh->max_ns[look] = took;
+        do_round();
+        uint64_t ended = clock_mono_ns(), took = ended - began, queued = 0;
+        /* Asked after every long round, and once a millisecond so that the waits of short rounds
+         * are not taken for a long one's. */
+        if (took > 100 * NS_PER_US || ended - asked_ns > NS_PER_MS) {
+            uint64_t now = queued_ns(fd);
+            if (took > 100 * NS_PER_US)
+                queued = min_u64(now - queued_before, took);
+            queued_before = now;
+            asked_ns = ended;
+        }
+        count_round(sh, AS_IT_WAS, look, took);
+        count_round(sh, LOCKS, look, took - queued);
     }
 }
 
@@ -92,11 +139,6 @@ static void sleep_until(uint64_t t_ns)
     struct timespec ts = {(time_t)(t_ns / NS_PER_S), (long)(t_ns % NS_PER_S)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
         ;
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* As the engine does it, only that the unique memory of the job is always due. */
@@ -137,18 +179,18 @@ static void look_with_rollup(pid_t pid, uint64_t until_ns)
 /* Rounds alone hide a stall: the job does a hundred thousand of them a second, and one that waits
  * for 100 ms counts as one. So quantiles come in two kinds: over rounds, and over time, where a
  * round weighs as much as it lasts ("at a random moment, how long is the round the job is in?"). */
-static double weight_of(const struct shared *sh, int look, unsigned b, bool by_time)
+static double weight_of(const uint64_t *count, unsigned b, bool by_time)
 {
-    return (double)sh->count[look][b] * (by_time ? (double)bucket_top_ns(b) : 1.0);
+    return (double)count[b] * (by_time ? (double)bucket_top_ns(b) : 1.0);
 }
 
-static double quantile_us(const struct shared *sh, int look, double q, bool by_time)
+static double quantile_us(const uint64_t *count, double q, bool by_time)
 {
     double total = 0, seen = 0;
     for (unsigned b = 0; b < BUCKETS; b++)
-        total += weight_of(sh, look, b, by_time);
+        total += weight_of(count, b, by_time);
     for (unsigned b = 0; b < BUCKETS; b++) {
-        seen += weight_of(sh, look, b, by_time);
+        seen += weight_of(count, b, by_time);
         if (seen > 0 && seen >= q * total)
             return (double)bucket_top_ns(b) / 1e3;
     }
@@ -163,32 +205,44 @@ static const struct column {
                {"p99.99", 0.9999, false}, {"time p99", 0.99, true}, {"time p99.9", 0.999, true}};
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
-static double cell_us(const struct shared *sh, int look, int c)
+static double cell_us(const struct shared *sh, enum kind kind, int look, int c)
 {
-    return quantile_us(sh, look, columns[c].q, columns[c].by_time);
+    return quantile_us(sh->count[kind][look], columns[c].q, columns[c].by_time);
 }
 
-static void report(const struct shared *sh)
+static void report(const struct shared *sh, enum kind kind)
 {
-    printf("%-22s", "microseconds a round");
+    printf("microseconds, %-9s", kind_names[kind]);
     for (int c = 0; c < COLUMNS; c++)
         printf(" %10s", columns[c].name);
     printf(" %10s %10s\n", "max", "rounds");
     for (int look = 0; look < LOOKS; look++) {
         uint64_t rounds = 0;
         for (unsigned b = 0; b < BUCKETS; b++)
-            rounds += sh->count[look][b];
-        printf("%-22s", look_names[look]);
+            rounds += sh->count[kind][look][b];
+        printf("%-23s", look_names[look]);
         for (int c = 0; c < COLUMNS; c++)
-            printf(" %10.1f", cell_us(sh, look, c));
-        printf(" %10.1f %10llu\n", (double)sh->max_ns[look] / 1e3, (unsigned long long)rounds);
+            printf(" %10.1f", cell_us(sh, kind, look, c));
+        printf(" %10.1f %10llu\n", (double)sh->max_ns[kind][look] / 1e3,
+               (unsigned long long)rounds);
     }
-    for (int look = 1; look < LOOKS; look++) {
-        printf("added by %-13s", look_names[look]);
-        for (int c = 0; c < COLUMNS; c++)
-            printf(" %10.1f", cell_us(sh, look, c) - cell_us(sh, LOOK_NONE, c));
-        printf(" %10.1f\n", ((double)sh->max_ns[look] - (double)sh->max_ns[LOOK_NONE]) / 1e3);
+}
+
+static void report_json(const struct shared *sh, int gib)
+{
+    printf("{\"gib\": %d", gib);
+    for (int kind = 0; kind < KINDS; kind++) {
+        printf(", \"%s\": {", kind_names[kind]);
+        for (int look = 0; look < LOOKS; look++) {
+            printf("%s\"%s\": {\"max\": %.1f", look > 0 ? ", " : "", look_names[look],
+                   (double)sh->max_ns[kind][look] / 1e3);
+            for (int c = 0; c < COLUMNS; c++)
+                printf(", \"%s\": %.1f", columns[c].name, cell_us(sh, kind, look, c));
+            putchar('}');
+        }
+        putchar('}');
     }
+    puts("}");
 }
 
 static void report_cost(const char *name, const struct proc_unique *u)
@@ -212,7 +266,7 @@ static void wait_until_filled(const struct shared *sh, pid_t job)
     }
 }
 
-static int measure(struct shared *sh, pid_t job, int blocks, uint64_t block_ns)
+static int measure(struct shared *sh, pid_t job, int gib, int blocks, uint64_t block_ns)
 {
     struct proc_root root;
     struct proc_tree *tree;
@@ -237,9 +291,11 @@ static int measure(struct shared *sh, pid_t job, int blocks, uint64_t block_ns)
         sh->look = LOOK_BETWEEN;
         sleep_until(clock_mono_ns() + 20 * NS_PER_MS);
     }
-    report(sh);
+    report(sh, AS_IT_WAS);
+    report(sh, LOCKS);
     report_cost("ebb", paced);
     report_cost("ebb flat out", flat_out);
+    report_json(sh, gib);
     proc_unique_free(paced);
     proc_unique_free(flat_out);
     proc_tree_free(tree);
@@ -265,7 +321,7 @@ int main(int argc, char **argv)
         run_job(sh, (size_t)gib);
     wait_until_filled(sh, job);
     printf("%d GiB of 4 KiB pages, %d blocks of %d ms of each kind\n", gib, blocks, block_ms);
-    int r = measure(sh, job, blocks, (uint64_t)block_ms * NS_PER_MS);
+    int r = measure(sh, job, gib, blocks, (uint64_t)block_ms * NS_PER_MS);
     kill(job, SIGKILL);
     waitpid(job, NULL, 0);
     return r;

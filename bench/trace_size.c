@@ -2,7 +2,9 @@
  *
  * The made-up job has honest noise: every active process moves by up to ±0.1 % of its resident
  * pages at each tick, uncorrelated; the machine's figures are kilobytes that change every time;
- * the clock of the ticks has 50 µs of jitter. The virtual time is not waited for. */
+ * the clock of the ticks has 50 µs of jitter. The virtual time is not waited for.
+ *
+ * For each job two lines for people, then one of JSON for run.py. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -154,12 +156,12 @@ static int fill(struct trace_writer *w, const struct scenario *s)
     return 0;
 }
 
-static uint64_t read_back(const char *path, uint64_t *ret_rows)
+static uint64_t read_back(const char *path, uint64_t *ret_rows, uint64_t *ret_wall_ns)
 {
     struct trace_reader *r;
     struct trace_item item;
     struct err err;
-    uint64_t cpu = clock_thread_cpu_ns();
+    uint64_t cpu = clock_thread_cpu_ns(), wall = clock_mono_ns();
     *ret_rows = 0;
     if (trace_reader_open(path, &r, &err) < 0) {
         fprintf(stderr, "trace_size: %s\n", err.text);
@@ -169,6 +171,7 @@ static uint64_t read_back(const char *path, uint64_t *ret_rows)
         if (item.kind == TRACE_TICK)
             *ret_rows += item.tick.count;
     trace_reader_free(r);
+    *ret_wall_ns = clock_mono_ns() - wall;
     return clock_thread_cpu_ns() - cpu;
 }
 
@@ -204,7 +207,7 @@ static void run(const struct scenario *s)
     fd = open(path, O_RDONLY | O_CLOEXEC);
     off_t bytes = lseek(fd, 0, SEEK_END);
     close(fd);
-    uint64_t rows, read_ns = read_back(path, &rows);
+    uint64_t rows, wall_ns, read_ns = read_back(path, &rows, &wall_ns);
     unlink(path);
     double samples = (double)s->processes * s->ticks;
     printf("%-34s %9lld bytes  %.2f B per process and sample  %.2f B per reading\n", s->name,
@@ -212,6 +215,10 @@ static void run(const struct scenario *s)
     printf("%-34s written: %.2f us a tick, +%ld KiB resident; read back: %.3f s CPU, %llu rows\n",
            "", (double)cpu / 1e3 / s->ticks, after - before, (double)read_ns / 1e9,
            (unsigned long long)rows);
+    printf("{\"name\": \"%s\", \"bytes\": %lld, \"bytes_per_sample\": %.3f, \"tick_us\": %.2f, "
+           "\"read_cpu_s\": %.4f, \"read_wall_s\": %.4f, \"rows\": %llu}\n",
+           s->name, (long long)bytes, (double)bytes / samples, (double)cpu / 1e3 / s->ticks,
+           (double)read_ns / 1e9, (double)wall_ns / 1e9, (unsigned long long)rows);
 }
 
 int main(void)

@@ -15,10 +15,10 @@ enum channel_type {
     CHANNEL_STOPPED = 'z', /* the job stopped itself (Ctrl-Z) */
     CHANNEL_END = 'E',     /* run.json as text: the last frame */
     /* to the supervisor */
-    CHANNEL_INPUT = 'i',   /* typed at the terminal */
-    CHANNEL_SIZE = 'w',    /* struct winsize */
-    CHANNEL_SIGNAL = 's',  /* one byte: pass it on to the job */
-    CHANNEL_CLOSED = 'c',  /* nobody reads the standard output any more */
+    CHANNEL_INPUT = 'i',  /* typed at the terminal */
+    CHANNEL_SIZE = 'w',   /* struct winsize */
+    CHANNEL_SIGNAL = 's', /* one byte: pass it on to the job */
+    CHANNEL_CLOSED = 'c', /* nobody reads the standard output any more */
 };
 
 enum { CHANNEL_FRAME_MAX = 8 << 20 };

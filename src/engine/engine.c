@@ -76,8 +76,8 @@ static bool status_due(const struct history *h, const struct proc_node *node, ui
     if (now_ns - h->status_last_ns < NS_PER_S)
         return false;
     uint64_t rss = node->sample.v[SAMPLE_RSS];
-    uint64_t moved = rss > h->status_rss_bytes ? rss - h->status_rss_bytes
-                                               : h->status_rss_bytes - rss;
+    uint64_t moved =
+        rss > h->status_rss_bytes ? rss - h->status_rss_bytes : h->status_rss_bytes - rss;
     return moved > STATUS_MOVED_BYTES && moved > h->status_rss_bytes / 100;
 }
 
@@ -367,7 +367,8 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->psi_fd = e->record_dir_fd = -1;
     if (!e->options.interval_ns)
         e->options.interval_ns = NS_PER_S;
-    uint64_t walk_ns = e->options.interval_ns < NS_PER_S / 4 ? NS_PER_S / 4 : e->options.interval_ns;
+    uint64_t walk_ns =
+        e->options.interval_ns < NS_PER_S / 4 ? NS_PER_S / 4 : e->options.interval_ns;
     e->walk = pace_of(walk_ns > NS_PER_S ? NS_PER_S : walk_ns, 100);
     e->status = pace_of(0, 0);
     e->pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);

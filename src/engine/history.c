@@ -18,8 +18,7 @@ void history_update(struct history *h, const struct proc_node *node, uint64_t no
 
 bool history_rate(struct history *h, double *ret_bytes_per_min)
 {
-    if (h->rate_samples_block != h->rss.blocks ||
-        h->rate_block_start_ns != h->rss.block_start_ns) {
+    if (h->rate_samples_block != h->rss.blocks || h->rate_block_start_ns != h->rss.block_start_ns) {
         h->rate_known = track_rate(&h->rss, &h->rate_bytes_per_min);
         h->rate_samples_block = h->rss.blocks;
         h->rate_block_start_ns = h->rss.block_start_ns;

@@ -20,8 +20,8 @@ struct history {
     uint64_t gpu_peak_bytes;
     uint64_t status_next_ns; /* pacing of status */
     uint64_t status_last_ns;
-    uint64_t status_rss_bytes; /* RSS when status was last read */
-    uint32_t rate_samples_block; /* the rate below was worked out at this many blocks … */
+    uint64_t status_rss_bytes;    /* RSS when status was last read */
+    uint32_t rate_samples_block;  /* the rate below was worked out at this many blocks … */
     uint64_t rate_block_start_ns; /* … and this open one */
     bool rate_known;
     double rate_bytes_per_min;

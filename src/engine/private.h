@@ -21,7 +21,7 @@ struct engine {
     struct loop_source *tick_timer, *unique_timer, *flush_timer, *psi_source, *trouble_source;
     int psi_fd;
     bool watching_all;
-    bool had_any;  /* some process was there */
+    bool had_any; /* some process was there */
     bool told_empty;
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns, last_psi_ns;
@@ -34,7 +34,7 @@ struct engine {
     bool gpu_named;
     bool limit_known;
     struct machine_limit limit_now, limit_at_start;
-    struct track tree_track;        /* the best estimate: the lower bound once unique memory is known */
+    struct track tree_track; /* the best estimate: the lower bound once unique memory is known */
     uint64_t tree_high_peak_bytes;
     uint64_t gpu_job_peak_bytes[GPU_MAX];
     struct proc_tree_memory memory;

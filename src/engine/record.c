@@ -56,8 +56,9 @@ static void on_trouble(void *user, int fd, uint32_t events)
     (void)!read(fd, &count, sizeof count);
     trace_writer_status(e->writer, &status);
     if (!e->said_trouble)
-        engine_say(e, "cannot write the recording: %s; the job goes on, and what can be written "
-                      "later will be",
+        engine_say(e,
+                   "cannot write the recording: %s; the job goes on, and what can be written "
+                   "later will be",
                    strerror(-status.first_error));
     e->said_trouble = true;
 }

@@ -56,12 +56,12 @@ static json_t *command_json(const struct process_info *info)
 static json_t *process_json(const struct history *h, uint64_t now_ns)
 {
     uint64_t until = h->died_ns ? h->died_ns : now_ns;
-    json_t *o = json_pack("{s:i,s:o,s:i,s:s,s:o,s:o,s:b,s:o}", "pid", (int)h->info.id.pid,
-                          "start_ticks", json_u64(h->info.id.start_ticks), "ppid",
-                          (int)h->info.ppid, "role", process_role_name(h->info.role), "name",
-                          json_text(h->info.comm, h->info.comm_len), "command",
-                          command_json(&h->info), "alive", h->died_ns == 0, "alive_s",
-                          json_seconds(until - h->born_ns));
+    json_t *o =
+        json_pack("{s:i,s:o,s:i,s:s,s:o,s:o,s:b,s:o}", "pid", (int)h->info.id.pid, "start_ticks",
+                  json_u64(h->info.id.start_ticks), "ppid", (int)h->info.ppid, "role",
+                  process_role_name(h->info.role), "name",
+                  json_text(h->info.comm, h->info.comm_len), "command", command_json(&h->info),
+                  "alive", h->died_ns == 0, "alive_s", json_seconds(until - h->born_ns));
     if (!o)
         return NULL;
     put_track(o, &h->rss);
@@ -94,7 +94,7 @@ static int by_peak(const void *a, const void *b)
 static int list_all(struct engine *e, struct listing *ret)
 {
     size_t living = proc_tree_count(e->tree);
-    ret->v = calloc(living + e->gone.count + 1, sizeof *ret->v);
+    ret->v = calloc(living + e->gone.count + 1, sizeof(const struct history *));
     ret->count = 0;
     if (!ret->v)
         return -1;
@@ -103,7 +103,7 @@ static int list_all(struct engine *e, struct listing *ret)
             ret->v[ret->count++] = history_of(proc_tree_at(e->tree, i));
     for (size_t i = 0; i < e->gone.count; i++)
         ret->v[ret->count++] = &e->gone.largest[i];
-    qsort(ret->v, ret->count, sizeof *ret->v, by_peak);
+    qsort(ret->v, ret->count, sizeof(const struct history *), by_peak);
     return 0;
 }
 
@@ -134,10 +134,10 @@ static json_t *roles_json(struct engine *e)
     for (int role = 0; role < ROLE_COUNT; role++)
         if (count[role])
             json_array_append_new(
-                list, json_pack("{s:s,s:o,s:o,s:o}", "role",
-                                process_role_name((enum process_role)role), "count",
-                                json_u64(count[role]), "largest_bytes", json_u64(largest[role]),
-                                "unique_bytes", unique[role] ? json_u64(unique[role]) : json_null()));
+                list,
+                json_pack("{s:s,s:o,s:o,s:o}", "role", process_role_name((enum process_role)role),
+                          "count", json_u64(count[role]), "largest_bytes", json_u64(largest[role]),
+                          "unique_bytes", unique[role] ? json_u64(unique[role]) : json_null()));
     return list;
 }
 
@@ -248,7 +248,8 @@ json_t *engine_summary(struct engine *e, uint64_t now_ns)
     if (all.count)
         json_object_set_new(doc, "largest",
                             json_pack("{s:i,s:o,s:s,s:o}", "pid", (int)all.v[0]->info.id.pid,
-                                      "name", json_text(all.v[0]->info.comm, all.v[0]->info.comm_len),
+                                      "name",
+                                      json_text(all.v[0]->info.comm, all.v[0]->info.comm_len),
                                       "role", process_role_name(all.v[0]->info.role), "peak_bytes",
                                       json_u64(all.v[0]->rss.peak_bytes)));
     json_object_set_new(doc, "gpus", gpus_json(e));

@@ -26,11 +26,11 @@
 #include "version.h"
 
 enum {
-    CLIENT_BACKLOG = 256 << 10,  /* unread output before the job has to wait */
+    CLIENT_BACKLOG = 256 << 10, /* unread output before the job has to wait */
     INPUT_BACKLOG = 64 << 10,
-    LOG_BACKLOG = 4 << 20,       /* unwritten log before it is dropped */
-    SETTLE_MS = 1000,            /* what the job left may end by itself */
-    DRAIN_MS = 2000,             /* its last output may still be on the way */
+    LOG_BACKLOG = 4 << 20, /* unwritten log before it is dropped */
+    SETTLE_MS = 1000,      /* what the job left may end by itself */
+    DRAIN_MS = 2000,       /* its last output may still be on the way */
 };
 
 enum ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
@@ -396,8 +396,7 @@ static json_t *end_json(const struct supervisor *s)
     else if (WIFSIGNALED(s->status))
         o = json_pack("{s:s,s:i,s:s?,s:i,s:b}", "kind", "signalled", "status",
                       128 + WTERMSIG(s->status), "signal", sigabbrev_np(WTERMSIG(s->status)),
-                      "signal_number", WTERMSIG(s->status), "core",
-                      WCOREDUMP(s->status) ? 1 : 0);
+                      "signal_number", WTERMSIG(s->status), "core", WCOREDUMP(s->status) ? 1 : 0);
     else
         o = json_pack("{s:s,s:i}", "kind", "exited", "status", WEXITSTATUS(s->status));
     json_object_set_new(o, "left_behind", json_integer((json_int_t)s->left_behind));
@@ -453,8 +452,8 @@ static json_t *ended_json(struct supervisor *s)
         json_object_set_new(doc, "peak_process_bytes",
                             json_u64((uint64_t)s->usage.ru_maxrss * 1024));
     if (s->log)
-        json_object_set_new(doc, "log", json_pack("{s:s,s:o}", "file", "log.txt", "bytes",
-                                                  json_u64(s->log_bytes)));
+        json_object_set_new(
+            doc, "log", json_pack("{s:s,s:o}", "file", "log.txt", "bytes", json_u64(s->log_bytes)));
     if (s->marks && json_object_get(doc, "marks")) {
         struct mark_receiver_stats stats;
         mark_receiver_stats(s->marks, &stats);
@@ -638,8 +637,8 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
     setsid();
     prctl(PR_SET_NAME, "ebb-sentinel");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    struct sentinel_note *note = mmap(NULL, sizeof *note, PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct sentinel_note *note =
+        mmap(NULL, sizeof *note, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pid = note == MAP_FAILED ? -1 : fork();
     if (pid == 0) {
         sigprocmask(SIG_SETMASK, &before, NULL);

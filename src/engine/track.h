@@ -14,15 +14,15 @@ struct track {
     uint64_t samples;
     uint64_t first_ns, last_ns;
     uint64_t first_bytes, last_bytes, peak_bytes, least_bytes;
-    double sum_bytes; /* for the mean */
+    double sum_bytes;  /* for the mean */
     uint64_t block_ns; /* span of one block now */
     uint64_t block_start_ns;
     uint32_t blocks; /* used, the open one included */
     uint64_t block_min[TRACK_BLOCKS];
     uint64_t block_t_ns[TRACK_BLOCKS]; /* when that minimum was seen */
-    uint64_t recent[TRACK_RECENT]; /* ring of the newest, one each RECENT_NS */
-    uint64_t recent_ns;            /* when the newest entered */
-    uint32_t recent_count;         /* ever entered */
+    uint64_t recent[TRACK_RECENT];     /* ring of the newest, one each RECENT_NS */
+    uint64_t recent_ns;                /* when the newest entered */
+    uint32_t recent_count;             /* ever entered */
 };
 
 void track_add(struct track *t, uint64_t t_ns, uint64_t bytes);

@@ -11,8 +11,9 @@ struct sentinel_note {
     char socket_folder[128]; /* of the marks socket; "" none */
 };
 
-/* Must be called in the parent of SUPERVISOR, a subreaper. Waits for it; if it was killed or failed, ends every
- * process it left (SIGTERM, GRACE_NS, SIGKILL) and removes the socket folder. Returns 0 if the supervisor ended by
- * itself with status 0, else how many processes had to be ended + 1. */
+/* Must be called in the parent of SUPERVISOR, a subreaper. Waits for it; if it was killed or
+ * failed, ends every process it left (SIGTERM, GRACE_NS, SIGKILL) and removes the socket folder.
+ * Returns 0 if the supervisor ended by itself with status 0, else how many processes had to be
+ * ended + 1. */
 int sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grace_ns,
                   const struct sentinel_note *note);

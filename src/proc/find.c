@@ -196,7 +196,8 @@ static void add_ranked(const struct proc_scan *s, struct ranked *v, size_t *n, s
         r->rss_bytes = s->v[i].rss_bytes;
 }
 
-static void fill_candidate(const struct proc_scan *s, const struct ranked *r, struct find_candidate *ret)
+static void fill_candidate(const struct proc_scan *s, const struct ranked *r,
+                           struct find_candidate *ret)
 {
     const struct scan_process *p = &s->v[r->index];
     const struct scan_process *above = p->parent != SCAN_NONE ? &s->v[p->parent] : NULL;

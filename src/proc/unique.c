@@ -10,6 +10,8 @@
 #include "proc/node.h"
 #include "proc/pagemap.h"
 
+enum { UNIQUE_MOVED_BYTES = 1 << 20 };
+
 struct proc_unique {
     struct proc_tree *tree;
     struct proc_unique_options opt;
@@ -73,12 +75,22 @@ void proc_unique_forget(struct proc_unique *u, const struct proc_node *node)
     u->cost.scans_given_up++;
 }
 
+/* One whose resident memory has changed by more than a twentieth since it was counted: the old
+ * figure says little, so its turn comes sooner. */
+static bool has_moved(const struct tree_node *n)
+{
+    uint64_t rss = n->pub.sample.v[SAMPLE_RSS], then = n->unique_rss_bytes;
+    uint64_t moved = rss > then ? rss - then : then - rss;
+    return n->unique_done_ns != 0 && n->unique_failures == 0 && moved > then / 20 &&
+           moved > UNIQUE_MOVED_BYTES;
+}
+
 /* Newborns wait a little: many live for a moment only, and a vfork'd one still has its parent's
  * pages. */
 static uint64_t due_ns(const struct proc_unique *u, const struct tree_node *n)
 {
     if (n->unique_due_ns != 0)
-        return n->unique_due_ns;
+        return has_moved(n) ? n->unique_done_ns + u->opt.period_ns / 5 : n->unique_due_ns;
     uint64_t wait = u->opt.period_ns / 10;
     return n->pub.born_ns + (wait < NS_PER_S ? wait : NS_PER_S);
 }
@@ -101,7 +113,7 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
 {
     const struct proc_tree *tree = u->tree;
     size_t first = first_from(tree, u->last_slot + 1); /* behind the one whose turn was last */
-    *ret_earliest = now_ns + u->opt.period_ns;
+    *ret_earliest = now_ns + u->opt.period_ns / 10;    /* by then one may have moved */
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[(first + i) % tree->count];
         uint64_t due = due_ns(u, n);
@@ -151,6 +163,7 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     uint64_t bytes = pages_to_bytes(u->tree->root, u->scan.unique_pages);
     sample_put(&n->pub.sample, SAMPLE_UNIQUE, bytes);
     n->unique_done_ns = now_ns;
+    n->unique_rss_bytes = n->pub.sample.v[SAMPLE_RSS];
     n->unique_due_ns = now_ns + u->opt.period_ns;
     n->unique_failures = 0;
     u->cost.scans_done++;

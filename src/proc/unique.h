@@ -11,13 +11,14 @@ struct proc_unique;
 
 /* Zeroes mean the defaults. */
 struct proc_unique_options {
-    uint64_t slice_ns;        /* a slice ends after about this much wall time (default 0.5 ms).
-                                 The kernel drops the job's lock every 2 MiB, but a reader that
-                                 takes it again at once overtakes a waiting writer (for up to
-                                 4 ms), so a slice, not a call, is what the job may wait for */
-    uint32_t cpu_permyriad;   /* pauses so as to use at most this share of one CPU (default
-                                 100 = 1 %) */
-    uint64_t period_ns;       /* at the most once in this time for each process (default 10 s) */
+    uint64_t slice_ns;      /* a slice ends after about this much wall time (default 0.5 ms).
+                               The kernel drops the job's lock every 2 MiB, but a reader that
+                               takes it again at once overtakes a waiting writer (for up to
+                               4 ms), so a slice, not a call, is what the job may wait for */
+    uint32_t cpu_permyriad; /* pauses so as to use at most this share of one CPU (default
+                               100 = 1 %) */
+    uint64_t period_ns; /* at the most once in this time for each process (default 10 s), a fifth of
+                           it for one whose memory moved */
     uint64_t stall_budget_ns; /* no single system call of ours may take longer (default 5 ms): the
                                  chunk shrinks by what the last ones took */
     bool no_pagemap_scan;     /* as on kernels before 6.7: cannot jump over holes */

@@ -2,6 +2,7 @@
  * formatted, however many processes there are. */
 #include "view/screen_private.h"
 
+#include <assert.h>
 #include <curses.h>
 #include <stdio.h>
 #include <string.h>
@@ -145,6 +146,7 @@ static void put_column(struct pen *p, const struct cell_column *c, enum column_i
                        const struct frame_row *r)
 {
     char text[CELL_MAX], spark[SPARK_TEXT_MAX];
+    assert(r && "a column is drawn of a row");
     const struct frame_bytes *figure = figure_of(r, id);
     if (figure) {
         bool is_dim = figure->stale || !figure->known;

@@ -48,8 +48,8 @@ void paint_begin(struct screen *s)
     start_color();
     use_default_colors();
     s->has_many_colours = COLORS >= 256;
-    for (short i = 1; i < PAINT_COUNT; i++)
-        init_pair(i, s->has_many_colours ? colours[i].many : colours[i].few,
+    for (int i = 1; i < PAINT_COUNT; i++)
+        init_pair((short)i, s->has_many_colours ? colours[i].many : colours[i].few,
                   s->has_many_colours ? colours[i].background_many : colours[i].background_few);
 }
 

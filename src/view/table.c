@@ -289,6 +289,17 @@ void table_unfold_all(struct table *t)
 
 /* ---- the drawn branches ---- */
 
+/* Writes PIECE at AT, within OUT; the new end. */
+static char *branch_add(char *at, const char *out, const char *piece)
+{
+    size_t left = TABLE_PREFIX_MAX - (size_t)(at - out);
+    size_t len = strlen(piece);
+    if (len >= left)
+        return at;
+    memcpy(at, piece, len + 1);
+    return at + len;
+}
+
 char *table_prefix(const struct table *t, const struct table_line *line, size_t width,
                    char out[TABLE_PREFIX_MAX])
 {
@@ -298,16 +309,17 @@ char *table_prefix(const struct table *t, const struct table_line *line, size_t 
     size_t room = width / COLUMNS_PER_LEVEL < LEVELS_MAX ? width / COLUMNS_PER_LEVEL : LEVELS_MAX;
     size_t shown = levels < room ? levels : room;
     int32_t row = (int32_t)line->row;
-    out[0] = '\0';
+    char *at = out;
+    *at = '\0';
     for (size_t i = shown; i-- > 0; row = t->parent[row])
         is_last[i] = t->is_last[row];
     if (levels > shown && width > 0)
-        strcat(out, "…");
+        at = branch_add(at, out, "…");
     for (size_t i = levels > shown && shown == room && shown > 0; i < shown; i++) {
         if (i + 1 == shown)
-            strcat(out, is_last[i] ? "└─ " : "├─ ");
+            at = branch_add(at, out, is_last[i] ? "└─ " : "├─ ");
         else
-            strcat(out, is_last[i] ? "   " : "│  ");
+            at = branch_add(at, out, is_last[i] ? "   " : "│  ");
     }
     return out;
 }
