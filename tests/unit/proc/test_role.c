@@ -207,6 +207,27 @@ static void data_workers_are_known_by_name_by_fork_or_by_spawn(void **state)
     assert_int_equal(guess(in, &forked), ROLE_DATA_WORKER);
 }
 
+static void a_fork_of_a_python_that_does_not_train_is_no_data_worker(void **state)
+{
+    (void)state;
+    struct process_info parent = process("python", "python|pool.py");
+    parent.role = ROLE_MAIN;
+    struct process_info p = process("python", "python|pool.py");
+    struct role_input in = {.parent = &parent, .siblings = 3, .maps = {.known = true}};
+    assert_int_equal(guess(in, &p), ROLE_OTHER);
+}
+
+static void on_a_whole_machine_nothing_is_main_without_evidence(void **state)
+{
+    (void)state;
+    struct process_info p = process("cron", "/usr/sbin/cron|-f");
+    struct role_input in = {.whole_machine = true, .maps = {.known = true}};
+    assert_int_equal(guess(in, &p), ROLE_OTHER);
+    struct process_info trainer = process("python", "python|train.py");
+    in.maps.torch = true;
+    assert_int_equal(guess(in, &trainer), ROLE_MAIN);
+}
+
 static void a_fork_of_a_program_that_is_not_python_is_no_data_worker(void **state)
 {
     (void)state;
@@ -341,6 +362,8 @@ int main(void)
         cmocka_unit_test(compile_workers_are_known_by_their_script_their_title_or_their_parent),
         cmocka_unit_test(an_argument_that_names_the_compile_worker_does_not_make_one),
         cmocka_unit_test(data_workers_are_known_by_name_by_fork_or_by_spawn),
+        cmocka_unit_test(a_fork_of_a_python_that_does_not_train_is_no_data_worker),
+        cmocka_unit_test(on_a_whole_machine_nothing_is_main_without_evidence),
         cmocka_unit_test(a_fork_of_a_program_that_is_not_python_is_no_data_worker),
         cmocka_unit_test(multiprocessings_helpers_are_told_from_the_workers_they_fork),
         cmocka_unit_test(a_python_above_one_that_trains_is_a_launcher_unless_it_trains_itself),

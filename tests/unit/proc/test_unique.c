@@ -399,6 +399,25 @@ static void each_process_is_counted_once_in_a_period(void **state)
     count_end(&c);
 }
 
+static void one_whose_memory_moved_is_counted_again_sooner(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(hold_private, NULL);
+    count_begin(&c, pid, NULL);
+    struct sample *s = &proc_tree_at(c.tree, 0)->sample;
+    count_all(&c, 1);
+    uint64_t began = c.now_ns;
+    sample_put(s, SAMPLE_RSS, s->v[SAMPLE_RSS] + 64 * MIB); /* as the next tick may say */
+    count_all(&c, 2);
+    assert_in_range(c.now_ns - began, NS_PER_S, 4 * NS_PER_S);
+    began = c.now_ns;
+    count_all(&c, 3); /* it has not moved since */
+    assert_in_range(c.now_ns - began, 8 * NS_PER_S, 25 * NS_PER_S);
+    kid_end(pid);
+    count_end(&c);
+}
+
 static void a_count_between_ticks_is_not_lost_before_it_is_taken(void **state)
 {
     (void)state;
@@ -575,6 +594,7 @@ int main(void)
         cmocka_unit_test(an_old_kernel_counts_ordinary_processes_all_the_same),
         cmocka_unit_test(a_slice_is_followed_by_a_pause_that_keeps_the_share),
         cmocka_unit_test(each_process_is_counted_once_in_a_period),
+        cmocka_unit_test(one_whose_memory_moved_is_counted_again_sooner),
         cmocka_unit_test(a_count_between_ticks_is_not_lost_before_it_is_taken),
         cmocka_unit_test(what_is_too_large_for_its_share_is_stale_until_it_is_whole),
         cmocka_unit_test(one_that_dies_half_way_is_forgotten),
