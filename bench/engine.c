@@ -2,10 +2,10 @@
  * everything in it (resident memory of all, status of those whose turn it is, the machine, the
  * limit, the histories, the recording). It follows a job that somebody else holds (tick --hold).
  *
- *   engine virtual PID FOLDER     takes orders from stdin, a line each, answers with a line of
- * JSON: ticks N    N ticks, of which each believes a second has passed pieces N   the same, with
- * the parts of the tick timed one by one engine real PID FOLDER N      N ticks on the event loop, a
- * real second apart
+ *   engine virtual PID FOLDER    takes orders from stdin, answers each with a line of JSON:
+ *     ticks N                    N ticks, of which each believes that a second has passed
+ *     pieces N                   the same, with the parts of the tick timed one by one
+ *   engine real PID FOLDER N     N ticks on the event loop, a real second apart
  *
  * The engine's source is included, not linked: the virtual second needs its tick by name, and the
  * share of status that falls on a tick depends on the seconds between them. */

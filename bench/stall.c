@@ -231,7 +231,7 @@ static void report(const struct shared *sh, enum kind kind)
 static void report_json(const struct shared *sh, int gib)
 {
     printf("{\"gib\": %d", gib);
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (enum kind kind = 0; kind < KINDS; kind++) {
         printf(", \"%s\": {", kind_names[kind]);
         for (int look = 0; look < LOOKS; look++) {
             printf("%s\"%s\": {\"max\": %.1f", look > 0 ? ", " : "", look_names[look],

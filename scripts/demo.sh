@@ -69,9 +69,10 @@ command_line "ebb export $(basename "$build")/demo/leak --csv | awk …"
                 phase[s] == "" ? "" : "  " phase[s]
         }
     }'
-say "" "The evaluations stand out, but they recover: no leak. The worker is the larger one at first," \
-    "and flat: no leak. What climbs is the trainer's floor, the level it comes back to." \
-    "In the summary above that is its RATE/min; the worker's is 0."
+say "" "The evaluations stand out, but they recover: no leak. The worker is the larger one most of" \
+    "the time, and flat: no leak. What climbs is the trainer's floor, the level it comes back to:" \
+    "its RATE/min in the summary above, where the worker's is 0. (GROWTH counts from the first" \
+    "look, so the loading of the model is in it.)"
 
 title "3. The data, for your own tools"
 command_line "ebb export $(basename "$build")/demo/leak --csv | head -5"

@@ -4,8 +4,8 @@
     tmux capture-pane -e -p -N | scripts/term2svg.py [--title TEXT] > picture.svg
 
 Reads lines with SGR escapes (bold, dim, italic, underline, reverse; 8, 16, 256 and true colours).
-Other escapes are passed over. Every character is put at its own column, so that the picture is
-right whatever monospace font the viewer has.
+Other escapes are passed over. Every word is put at its own column and given its width, so that the
+picture is right whatever monospace font the viewer has.
 """
 import argparse
 import re
@@ -127,6 +127,19 @@ def runs_of(cells):
     return runs
 
 
+def words_of(cells, keep_spaces):
+    """Cells without a space or a gap between them together."""
+    words = []
+    for cell in cells:
+        if cell[2] == " " and not keep_spaces:
+            continue
+        if words and words[-1][-1][0] + words[-1][-1][1] == cell[0]:
+            words[-1].append(cell)
+        else:
+            words.append([cell])
+    return words
+
+
 # Characters that must meet their neighbours without a gap, whatever the font: drawn as rectangles.
 LOWER = {c: i + 1 for i, c in enumerate("▁▂▃▄▅▆▇█")}
 
@@ -134,10 +147,11 @@ LOWER = {c: i + 1 for i, c in enumerate("▁▂▃▄▅▆▇█")}
 def draw_block(x, y, character, fg):
     if character in LOWER:
         h = CELL_H * LOWER[character] / 8
-        return f'<rect x="{x:.1f}" y="{y + CELL_H - h:.2f}" width="{CELL_W:.1f}" height="{h:.2f}" fill="{fg}"/>'
+        return (f'<rect x="{x:.1f}" y="{y + CELL_H - h:.2f}" width="{CELL_W:.1f}" height="{h:.2f}" '
+                f'fill="{fg}" shape-rendering="crispEdges"/>')
     if character == "░":
         return (f'<rect x="{x:.1f}" y="{y}" width="{CELL_W:.1f}" height="{CELL_H}" fill="{fg}" '
-                'fill-opacity="0.3"/>')
+                'fill-opacity="0.3" shape-rendering="crispEdges"/>')
     return None
 
 
@@ -148,17 +162,17 @@ def draw_line(cells, y):
         x = PAD + run[0][0] * CELL_W
         if bg:
             w = sum(c[1] for c in run) * CELL_W
-            back.append(f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="{CELL_H}" fill="{bg}"/>')
+            back.append(f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="{CELL_H}" '
+                        f'fill="{bg}" shape-rendering="crispEdges"/>')
         blocks = [draw_block(PAD + c[0] * CELL_W, y, c[2], fg) for c in run]
         front += [b for b in blocks if b]
-        text = [c for c, b in zip(run, blocks) if not b and (c[2] != " " or underline)]
-        if not text:
-            continue
-        places = " ".join(f"{PAD + c[0] * CELL_W:.1f}" for c in text)
         extra = ' font-weight="700"' * bold + ' font-style="italic"' * italic
         extra += ' text-decoration="underline"' * underline
-        front.append(f'<text x="{places}" y="{y + CELL_H - 5}" fill="{fg}"{extra}>'
-                     f'{escape("".join(c[2] for c in text))}</text>')
+        for word in words_of([c for c, b in zip(run, blocks) if not b], underline):
+            x, w = PAD + word[0][0] * CELL_W, sum(c[1] for c in word) * CELL_W
+            front.append(f'<text x="{x:.1f}" y="{y + CELL_H - 5}" textLength="{w:.1f}" '
+                         f'lengthAdjust="spacingAndGlyphs" fill="{fg}"{extra}>'
+                         f'{escape("".join(c[2] for c in word))}</text>')
     return back + front
 
 

@@ -21,7 +21,8 @@ static int by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* False for what died meanwhile, zombies and kernel threads. */
+/* False for what died meanwhile, zombies and kernel threads: they have no address space. (Their
+ * rss is no test: the kernel keeps it per CPU in batches, and a small process may show 0.) */
 static bool read_process(const struct proc_root *root, int32_t pid, struct scan_process *ret)
 {
     char name[32], text[1024];
@@ -29,7 +30,7 @@ static bool read_process(const struct proc_root *root, int32_t pid, struct scan_
     struct stat dir;
     snprintf(name, sizeof(name), "%d/stat", pid);
     ssize_t len = io_read_small(root->proc_fd, name, text, sizeof(text));
-    if (len < 0 || proc_stat_parse(text, (size_t)len, &st) < 0 || st.rss_pages == 0)
+    if (len < 0 || proc_stat_parse(text, (size_t)len, &st) < 0 || st.size_bytes == 0)
         return false;
     memset(ret, 0, sizeof(*ret));
     struct process_info *info = &ret->info;

@@ -1,0 +1,76 @@
+/* Jumps at marked events. */
+#include "verdict/events.h"
+
+#include <math.h>
+
+enum { EVENTS_AT_LEAST = 3 };
+static const double SHARE_AT_LEAST = 0.6; /* of the growth must come at the events */
+enum { READINGS_APART = 8 };              /* else the readings around an event are all there is */
+
+bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
+                  struct verdict_event *ret)
+{
+    for (uint32_t i = 0; i < v->n_events; i++)
+        if (v->events[i].kind == kind) {
+            *ret = v->events[i];
+            return true;
+        }
+    return false;
+}
+
+/* Jumps of one kind. The first is left out of the proof: a first evaluation touches its data and
+ * loads its code for the first time, and that stays without being a leak. */
+static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
+                     struct events_steps *ret)
+{
+    const struct verdict_event *first = NULL, *last = NULL;
+    double sum = 0, later = 0, final = 0;
+    unsigned n = 0, up = 0;
+
+    for (uint32_t i = 0; i < v->n_events; i++) {
+        const struct verdict_event *e = &v->events[i];
+        double jump;
+
+        if (e->kind != kind || !e->has_before || e->after_n == 0)
+            continue;
+        jump = e->after_bytes - e->before_bytes;
+        if (n++ == 0)
+            first = e;
+        else {
+            later += jump;
+            up += jump > 2 * noise;
+        }
+        last = e;
+        sum += jump;
+        final = jump;
+    }
+    if (n < EVENTS_AT_LEAST || last->reading - first->reading < READINGS_APART * (n - 1))
+        return false;
+    ret->kind = kind;
+    ret->count = n;
+    ret->jump_bytes = later / (n - 1);
+    ret->total_bytes = later;
+    ret->share = sum * v->events_seen[kind] / n / (last->after_bytes - first->before_bytes);
+    return last->after_bytes > first->before_bytes && up * 5 >= (n - 1) * 4 &&
+           final > 0.5 * ret->jump_bytes;
+}
+
+bool events_find_steps(const struct verdict_series *v, double noise, double material,
+                       struct events_steps *ret)
+{
+    static const enum verdict_mark_kind KINDS[] = {VERDICT_MARK_EVAL, VERDICT_MARK_SAVE,
+                                                   VERDICT_MARK_EPOCH};
+    bool found = false;
+
+    for (unsigned k = 0; k < sizeof(KINDS) / sizeof(KINDS[0]); k++) {
+        struct events_steps s;
+
+        if (!jumps_of(v, KINDS[k], noise, &s) || s.share < SHARE_AT_LEAST ||
+            s.total_bytes < material)
+            continue;
+        if (!found || s.share > 1.1 * ret->share)
+            *ret = s;
+        found = true;
+    }
+    return found;
+}

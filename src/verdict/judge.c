@@ -1,0 +1,137 @@
+/* From the shape of a series and its marks to one word with its reasons. */
+#include "verdict/judging.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "verdict/events.h"
+
+void judging_say(struct verdict_result *r, enum verdict_evidence_code code, double a, double b,
+                 double c, double d)
+{
+    if (r->n_evidence < VERDICT_EVIDENCE)
+        r->evidence[r->n_evidence++] =
+            (struct verdict_evidence){.code = code, .value = {a, b, c, d}};
+}
+
+void judging_conclude(struct judging *j, enum verdict_word word, double confidence)
+{
+    j->r->word = word;
+    j->r->leak = verdict_word_leak(word);
+    j->r->confidence = fmin(0.99, fmax(0.01, confidence));
+}
+
+/* Seconds after the first sample as the caller counts them: gaps are counted in again. */
+double judging_caller_seconds(const struct verdict_series *v, double running_s)
+{
+    double now = ((double)v->last_ns - (double)v->first_ns) * 1e-9;
+
+    return v->gaps == 0 ? running_s : fmin(now, running_s + v->gap_s);
+}
+
+/* Steps and seconds of the first pass's end, where it is known. */
+static void find_pass(struct judging *j)
+{
+    const struct verdict_series *v = j->v;
+
+    j->has_pass = false;
+    if (j->w.by_step) {
+        if (v->steps_per_epoch) {
+            j->has_pass = true;
+            j->pass_end = v->begin_step + (double)v->steps_per_epoch;
+        } else if (v->has_first_epoch) {
+            j->has_pass = true;
+            j->pass_end = v->first_epoch_step;
+        }
+        return;
+    }
+    if (v->has_first_epoch) {
+        j->has_pass = true;
+        j->pass_end = v->first_epoch_s;
+    }
+}
+
+static void judge_stepping(struct judging *j, const struct events_steps *e)
+{
+    judging_say(j->r, VERDICT_SAID_EVENT_STEPS, e->kind, e->count, e->jump_bytes, e->share);
+    j->r->event = e->kind;
+    j->rate_from = j->w.x[0];
+    judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
+}
+
+static void note_input(struct judging *j)
+{
+    const struct verdict_series *v = j->v;
+
+    if (!v->has_step && !v->has_begin)
+        judging_say(j->r, VERDICT_SAID_NO_MARKS, 0, 0, 0, 0);
+    else if (!j->has_pass)
+        judging_say(j->r, VERDICT_SAID_NO_EPOCH, 0, 0, 0, 0);
+    if (v->gaps)
+        judging_say(j->r, VERDICT_SAID_GAPS, (double)v->gaps, v->gap_s, 0, 0);
+    if (v->dropped_back)
+        judging_say(j->r, VERDICT_SAID_BACKWARDS, (double)v->dropped_back, 0, 0, 0);
+}
+
+/* Steps are the better clock where they are dense and still come. */
+static bool use_steps(const struct verdict_series *v)
+{
+    double now = ((double)v->last_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+
+    if (v->step_only)
+        return true;
+    if (v->by_step.count < POINTS_AT_LEAST)
+        return false;
+    return now - v->last_step_s <= fmax(60, 0.25 * (now - v->first_step_s));
+}
+
+void verdict_judge(const struct verdict_series *v, const struct verdict_limit *limit,
+                   struct verdict_result *ret)
+{
+    struct judging j = {.v = v, .limit = limit, .r = ret};
+    struct events_steps steps;
+    bool by_step = use_steps(v);
+    size_t need = v->step_only ? TABLE_POINTS_AT_LEAST : POINTS_AT_LEAST;
+    double cap = v->has_step || v->has_begin ? 0.85 : 0.8;
+
+    memset(ret, 0, sizeof(*ret));
+    ret->samples = v->samples;
+    ret->peak_bytes = v->peak_bytes;
+    ret->mean_bytes = v->mean_bytes;
+    j.history = !by_step && v->has_begin ? v->begin_s : -HUGE_VAL;
+    view_build(&j.w, v, by_step, j.history, j.history);
+    j.began = j.w.start;
+    if (!v->step_only)
+        view_trim_startup(&j.w);
+    find_pass(&j);
+    if (j.w.n) {
+        ret->has_floor = true;
+        ret->floor_first_bytes = j.w.low[0];
+        ret->floor_last_bytes = j.w.low[j.w.n - 1];
+    }
+    if (j.w.n < need) {
+        judging_say(ret, v->samples ? VERDICT_SAID_FEW : VERDICT_SAID_EMPTY, (double)j.w.n,
+                    (double)need, 0, 0);
+        judging_conclude(&j, VERDICT_UNDECIDED, 0.5);
+        note_input(&j);
+        return;
+    }
+    shape_of(&j.w, v->options.material_fraction, &j.s);
+    j.rate_from = j.w.x[0];
+    if (by_step && !(j.has_pass && j.w.now < j.pass_end) &&
+        events_find_steps(v, j.w.sigma, j.s.material, &steps) &&
+        j.s.growth >= fmax(j.s.material, 0.5 * steps.total_bytes))
+        judge_stepping(&j, &steps);
+    else if (j.has_pass && j.w.now < j.pass_end)
+        judge_first_pass(&j);
+    else if (j.has_pass && judge_after_pass(&j))
+        ;
+    else if (j.has_pass)
+        judge_first_pass(&j);
+    else
+        judge_open(&j, cap);
+    outlook_rates(&j);
+    outlook_oom(&j);
+    outlook_alarm(&j);
+    note_input(&j);
+}

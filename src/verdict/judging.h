@@ -1,0 +1,48 @@
+/* Inside the judgement: what its files share. Not for users of verdict.h. */
+#pragma once
+
+#include "verdict/shape.h"
+#include "verdict/verdict.h"
+
+enum { POINTS_AT_LEAST = 8, TABLE_POINTS_AT_LEAST = 4 };
+
+struct judging {
+    const struct verdict_series *v;
+    const struct verdict_limit *limit;
+    struct verdict_result *r;
+    struct view w;
+    struct shape s;
+    bool has_pass;    /* the end of the first pass is known, in the view's units */
+    double pass_end;  /* x */
+    double rate_from; /* x from which the rate is measured */
+    double history;   /* x from which on anything is looked at */
+    double began;     /* x at which the judged phase began, a start-up included */
+    uint32_t phase;
+};
+
+void judging_say(struct verdict_result *r, enum verdict_evidence_code code, double a, double b,
+                 double c, double d);
+void judging_conclude(struct judging *j, enum verdict_word word, double confidence);
+/* Seconds after the first sample as the caller counts them: gaps are counted in again. */
+double judging_caller_seconds(const struct verdict_series *v, double running_s);
+
+/* Not rising any more: stable, spiking or plateaued. CAP: the most confidence there can be. */
+void judge_level(struct judging *j, double cap);
+/* No end of a pass is known: what is rising may be the first pass or a warm-up. */
+void judge_open(struct judging *j, double cap);
+/* Inside the first pass: growth is filling, whatever its slope. */
+void judge_first_pass(struct judging *j);
+/* The first pass is over: what still rises is not its data. Returns false if too little of what
+ * followed has been seen. */
+bool judge_after_pass(struct judging *j);
+
+/* Is the view's straight part large, certain, still going on, and new? */
+bool judge_is_rise(const struct judging *j);
+/* When a late rise will be judged, or 0 for now. */
+double judge_late_wait(const struct judging *j, double warmup_x);
+void judge_leaking(struct judging *j, double cap);
+
+/* Once the word stands: rates, time to the limit, and the anytime-valid alarm. */
+void outlook_rates(struct judging *j);
+void outlook_oom(struct judging *j);
+void outlook_alarm(struct judging *j);

@@ -1,0 +1,130 @@
+/* Growth inside the first pass over the data, and after it. */
+#include "verdict/judging.h"
+
+#include <math.h>
+
+static const double SECOND_PASS = 0.4; /* of the material growth counts after a second pass */
+static const double GRACE_PART = 0.15; /* of a pass: what must be seen after it */
+
+/* Inside the first pass: growth is filling, whatever its slope. */
+void judge_first_pass(struct judging *j)
+{
+    struct verdict_result *r = j->r;
+    const struct view *w = &j->w;
+    const struct shape *s = &j->s;
+    double room, left = fmax(0, j->pass_end - w->now), slope;
+    size_t third = w->n / 3;
+    struct fit_sums sums;
+
+    if (!s->rising || (s->slope_ratio < 0.15 && w->n >= POINTS_AT_LEAST) ||
+        (s->may_end && s->sep.end_shape == FIT_STEP)) {
+        judge_level(j, 0.8);
+        return;
+    }
+    fit_sums_build(&sums, w->x, w->y, w->n);
+    slope = fmax(0, fit_sums_line(&sums, w->x, third, w->n).slope);
+    r->forecast.known = r->forecast.has_ceiling = true;
+    r->forecast.ceiling_bytes = w->y[w->n - 1] + slope * (left + w->now - w->x[w->n - 1]);
+    if (w->by_step) {
+        r->forecast.has_step = true;
+        r->forecast.decided_at_step = (uint64_t)j->pass_end;
+        if (w->seconds_per_x > 0) {
+            r->forecast.has_t = true;
+            r->forecast.decided_at_s =
+                judging_caller_seconds(j->v, j->v->last_step_s) + left * w->seconds_per_x;
+        }
+    }
+    if (j->v->batch)
+        r->forecast.bytes_per_example = slope / (double)j->v->batch;
+    judging_say(r, VERDICT_SAID_FIRST_PASS, w->now, j->pass_end, slope,
+                r->forecast.bytes_per_example);
+    if (w->now >= j->pass_end)
+        judging_say(r, VERDICT_SAID_PASS_JUST_ENDED, j->pass_end,
+                    j->pass_end + GRACE_PART * (j->pass_end - j->w.start), 0, 0);
+    if (j->limit && j->limit->known) {
+        room = (double)j->limit->limit_bytes - (double)j->limit->other_bytes;
+        r->forecast.has_fits = true;
+        r->forecast.fits = r->forecast.ceiling_bytes <= room;
+    }
+    judging_say(r, VERDICT_SAID_CEILING, r->forecast.ceiling_bytes,
+                r->forecast.has_fits ? (double)j->limit->limit_bytes : 0, r->forecast.fits, 0);
+    j->rate_from = w->x[third];
+    judging_conclude(j, VERDICT_FILLING, 0.9);
+}
+
+/* Slope of the first pass and the growth since, both of the low tide. */
+static void pass_slopes(const struct judging *j, const struct view *after, double *ret_in,
+                        double *ret_since)
+{
+    struct fit_sums sums;
+    size_t k = 0;
+
+    while (k < j->w.n && j->w.x[k] <= j->pass_end)
+        k++;
+    fit_sums_build(&sums, j->w.x, j->w.low, j->w.n);
+    *ret_in = k >= 2 ? fmax(0, fit_sums_line(&sums, j->w.x, k / 4, k).slope) : 0;
+    *ret_since = after->n ? after->low[after->n - 1] - after->low[0] : 0;
+}
+
+/* The first pass is over: what still rises is not its data. Returns false if too little of what
+ * followed has been seen. */
+bool judge_after_pass(struct judging *j)
+{
+    struct view after;
+    struct shape s;
+    double pass = fmax(1e-9, j->pass_end - j->w.start), beyond = j->w.now - j->pass_end;
+    double slope_in, since, expected;
+    size_t need = j->v->step_only ? 2 : 6;
+
+    view_build(&after, j->v, j->w.by_step, j->history, nextafter(j->pass_end, HUGE_VAL));
+    if (after.n < need || beyond < 0.05 * pass)
+        return false;
+    pass_slopes(j, &after, &slope_in, &since);
+    shape_of(&after, (beyond >= pass ? SECOND_PASS : 1) * j->v->options.material_fraction, &s);
+    expected = slope_in * (after.x[after.n - 1] - after.x[0]);
+    if (beyond < GRACE_PART * pass && s.rising && expected > 0 && since > 0.3 * expected)
+        return false;
+    j->phase = 1;
+    /* The rise must be of its own: certain, and either no mere tail of the first pass's or seen for
+     * as long again. */
+    if (s.rising && after.n >= 6) {
+        struct judging k = *j;
+        double pace = expected > 0 ? since / expected : 1;
+        double elapsed_s = (j->w.now - j->began) * j->w.seconds_per_x;
+        bool tail = (pace < 0.15 && beyond < 2 * pass) || (pace < 0.6 && beyond < pass) ||
+                    (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s);
+        /* Little growth is enough if it is a plain line over a whole pass. */
+        bool little = since <= j->v->options.material_fraction * s.floor_first;
+        bool plain = !s.chunky && s.sep.bic_line < fmin(s.sep.bic_power, s.sep.bic_end) + 2;
+        /* One curve through both, or a rise that was bent within the pass and is too young. */
+        bool slowing = (s.before != BEFORE_FLAT && j->s.may_end) ||
+                       (j->s.straight && j->s.before == BEFORE_STEEPER &&
+                        j->s.span < 0.4 * (j->w.now - j->began));
+
+        k.w = after;
+        k.s = s;
+        if (judge_is_rise(&k) && !tail && !slowing && (plain || !little) &&
+            !(s.before == BEFORE_FLAT ? s.part_may_end : s.may_end && !j->s.is_power) &&
+            (s.before != BEFORE_STEEPER ||
+             (s.line_remains && s.span > 0.4 * beyond && !s.part_may_end)) &&
+            (s.before == BEFORE_NOTHING || s.before == BEFORE_STEEPER ||
+             judge_late_wait(&k, 0.3 * pass) == 0)) {
+            judging_say(j->r, VERDICT_SAID_BEYOND_PASS, j->pass_end, since,
+                        expected > 0 ? since / expected : 0, j->w.by_step);
+            judge_leaking(&k, 0.97);
+            j->rate_from = k.rate_from;
+            return true;
+        }
+        if (!tail && s.slope_ratio > 0.3 && since > s.material &&
+            (expected <= 0 || since > 0.15 * expected)) {
+            judging_say(j->r, VERDICT_SAID_GROWS, beyond, j->w.by_step, since, 0);
+            judging_say(j->r, s.may_end ? VERDICT_SAID_SATURATING : VERDICT_SAID_NOISE, since,
+                        s.spread, 0, 0);
+            judging_conclude(j, VERDICT_UNDECIDED, 0.5);
+            j->rate_from = j->pass_end;
+            return true;
+        }
+    }
+    judge_level(j, 0.97);
+    return true;
+}

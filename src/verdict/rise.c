@@ -1,0 +1,140 @@
+/* A floor that rises while no end of a pass is known. */
+#include "verdict/judging.h"
+
+#include <math.h>
+
+static const double T_AT_LEAST = 6;       /* significance of a slope */
+static const double SPREADS_AT_LEAST = 4; /* a rise in deviations of the block minima */
+static const double FAST_AT_LEAST_S = 40; /* a late rise, large or not, must have lasted so long */
+static const double FAST_PART = 0.08;     /* and this part of the time before it */
+static const double SETTLED_AT_LEAST_S = 15;    /* level before a late rise */
+static const double SETTLED_PART = 0.2;         /* of the time before it */
+static const double FAST_OVER_GIVEN_BACK = 1.5; /* it must beat what was ever given back */
+static const double FAST_ROUGHNESS = 0.04;      /* and be straight: an S or a bow is a warm-up */
+static const double SLOW_PART = 0.5;            /* a late rise, against all the time before it */
+static const double FRESH_AT_LEAST = 0.33;      /* of the mean slope, in the last sixth of a rise */
+
+static double confidence_of(const struct shape *s, double cap)
+{
+    double c = 1 - 2 * exp(-fmin(s->t_stat, 20) / 2.5) - 0.1 * exp(-s->n_eff / 10);
+
+    return fmin(cap, fmax(0.5, c));
+}
+
+void judge_leaking(struct judging *j, double cap)
+{
+    const struct shape *s = &j->s;
+
+    judging_say(j->r, VERDICT_SAID_GROWS, s->span, j->w.by_step, s->rise, 0);
+    j->rate_from = s->onset;
+    if (s->before == BEFORE_NOTHING && s->sep.bic_power + 6 < s->sep.bic_line)
+        j->rate_from += 0.6 * s->span; /* it bends: the rate is that of late */
+    j->r->onset_s = j->w.by_step ? 0 : judging_caller_seconds(j->v, s->onset);
+    judging_conclude(j, VERDICT_LEAKING, confidence_of(s, cap));
+}
+
+/* A straight rise that is large, certain and new. */
+bool judge_is_rise(const struct judging *j)
+{
+    const struct shape *s = &j->s;
+
+    return s->rising && s->straight && s->t_stat >= T_AT_LEAST &&
+           s->rise >= fmax(s->material, SPREADS_AT_LEAST * s->spread) &&
+           s->above_past >= 0.5 * s->rise &&
+           (s->rises >= 6 || (s->rises >= 4 && s->roughness < 0.09)) &&
+           (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
+}
+
+/* A rise after a level stretch. Fast: it is large against the floor. Slow: it has lasted as long as
+ * half of all that came before. Returns when it will be known, or 0 for now. */
+double judge_late_wait(const struct judging *j, double warmup_x)
+{
+    const struct shape *s = &j->s;
+    double before = s->onset - j->began, sec = j->w.seconds_per_x > 0 ? j->w.seconds_per_x : 0;
+    double floor = j->w.low[s->from > 0 ? s->from - 1 : 0];
+    double fast_after = fmax(j->v->options.late_rise * floor / s->slope, FAST_PART * before);
+    double slow_after = fmax(SLOW_PART * before, 0.5 * warmup_x), settled;
+
+    if (sec > 0)
+        fast_after = fmax(fast_after, FAST_AT_LEAST_S / sec);
+    settled = fmax(0.3 * j->v->options.late_rise * floor / s->slope, SETTLED_PART * before);
+    if (sec > 0)
+        settled = fmax(settled, SETTLED_AT_LEAST_S / sec);
+    if (s->before == BEFORE_FLAT && s->flat_before >= settled && s->roughness < FAST_ROUGHNESS &&
+        s->rise > FAST_OVER_GIVEN_BACK * j->w.give_back && fast_after < slow_after)
+        slow_after = fast_after;
+    return s->span >= slow_after ? 0 : s->onset + slow_after;
+}
+
+/* No end of a pass is known: what is rising may be the first pass or a warm-up. */
+void judge_open(struct judging *j, double cap)
+{
+    struct shape *s = &j->s;
+    const struct view *w = &j->w;
+    const struct verdict_options *o = &j->v->options;
+    double elapsed = w->now - j->began;
+    double warmup_x = j->v->step_only        ? (double)o->warmup_steps
+                      : w->seconds_per_x > 0 ? o->warmup_s / w->seconds_per_x
+                                             : o->warmup_s;
+    bool marked = w->by_step && !j->v->step_only, ends, leak = false;
+    double wait = 0;
+
+    if (marked)
+        warmup_x *= 2; /* steps are told, so an epoch's end may be too: wait for it longer */
+    if (!s->rising) {
+        judge_level(j, cap);
+        return;
+    }
+    if (judge_is_rise(j)) {
+        ends = s->before == BEFORE_FLAT ? s->part_may_end : s->may_end;
+        switch (s->before) {
+        case BEFORE_NOTHING:
+            leak = !ends && elapsed >= warmup_x;
+            wait = j->began + warmup_x;
+            break;
+        case BEFORE_STEEPER:
+            leak = !ends && elapsed >= warmup_x && s->span >= 0.4 * elapsed && s->line_remains &&
+                   !s->part_may_end;
+            wait = j->began + warmup_x;
+            break;
+        case BEFORE_FLAT:
+        case BEFORE_GENTLER:
+            wait = judge_late_wait(j, warmup_x);
+            leak = !ends && wait == 0;
+            break;
+        }
+        if (leak) {
+            judge_leaking(j, cap);
+            return;
+        }
+        if (ends)
+            judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
+        else if (s->before == BEFORE_FLAT || s->before == BEFORE_GENTLER)
+            judging_say(j->r, VERDICT_SAID_LATE, s->onset, s->span,
+                        s->rise / fmax(1, s->floor_first), w->by_step);
+        else if (wait > w->now)
+            judging_say(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
+    }
+    if (s->slope_ratio < 0.3 && s->last_third < fmax(0.1 * s->growth, s->material)) {
+        judge_level(j, fmin(cap, 0.8));
+        return;
+    }
+    if (s->slope_ratio < 0.7)
+        judging_say(j->r, VERDICT_SAID_SLOWING, s->slope_ratio, 0, 0, 0);
+    judging_say(j->r, VERDICT_SAID_GROWS, elapsed, w->by_step, s->growth, 0);
+    j->rate_from = s->straight ? s->onset : w->x[w->n - 1] - (w->x[w->n - 1] - w->x[0]) / 2;
+    if (marked && (s->before == BEFORE_NOTHING || !s->straight)) {
+        judging_say(j->r, VERDICT_SAID_PASS_UNKNOWN, w->now, s->slope, 0, 0);
+        judging_conclude(j, VERDICT_FILLING, fmin(cap, 0.6));
+        j->r->forecast.known = false;
+        return;
+    }
+    if (wait > w->now && !w->by_step) {
+        j->r->forecast.known = j->r->forecast.has_t = true;
+        j->r->forecast.decided_at_s = judging_caller_seconds(j->v, wait);
+    } else if (wait > w->now) {
+        j->r->forecast.known = j->r->forecast.has_step = true;
+        j->r->forecast.decided_at_step = (uint64_t)wait;
+    }
+    judging_conclude(j, VERDICT_UNDECIDED, 0.5);
+}

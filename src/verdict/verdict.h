@@ -1,0 +1,264 @@
+/* One series of memory readings in, one verdict out: is it leaking, filling, warmed up, or not yet
+ * known? Pure: no I/O, no clock, no allocation. The same code judges a live process, a recording,
+ * a table by step, a tree, a GPU and a call site. The mathematics is in docs/verdict.md. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "verdict/envelope.h"
+
+enum verdict_word {
+    VERDICT_UNDECIDED = 0,
+    VERDICT_STABLE,
+    VERDICT_SPIKING,
+    VERDICT_PLATEAUED,
+    VERDICT_FILLING,
+    VERDICT_STEPPING,
+    VERDICT_LEAKING,
+    VERDICT_WORDS
+};
+const char *verdict_word_name(enum verdict_word word);
+
+enum verdict_leak { VERDICT_LEAK_UNKNOWN = 0, VERDICT_LEAK_NO, VERDICT_LEAK_YES };
+/* Yes for leaking and stepping, unknown for filling and undecided, no for the rest. */
+enum verdict_leak verdict_word_leak(enum verdict_word word);
+
+enum verdict_mark_kind {
+    VERDICT_MARK_BEGIN = 0, /* training starts: what came before is start-up */
+    VERDICT_MARK_STEP,      /* the end of an optimizer step */
+    VERDICT_MARK_SUBSTEP,   /* a micro-batch: counted, not judged */
+    VERDICT_MARK_EVAL,      /* the end of an evaluation */
+    VERDICT_MARK_SAVE,      /* a checkpoint was written */
+    VERDICT_MARK_EPOCH,     /* the end of a pass over the data */
+    VERDICT_MARK_END,       /* training is over: later samples are not judged */
+    VERDICT_MARK_KINDS
+};
+const char *verdict_mark_name(enum verdict_mark_kind kind);
+/* The kind named by the LEN bytes at NAME; -EINVAL if there is none. */
+int verdict_mark_parse(const char *name, size_t len, enum verdict_mark_kind *ret);
+
+struct verdict_mark {
+    enum verdict_mark_kind kind;
+    bool has_step;
+    uint64_t step;            /* steps done when it was sent */
+    uint64_t steps_per_epoch; /* 0: not told */
+    uint64_t examples;        /* in one pass; 0: not told */
+    uint64_t batch;           /* examples a step, accumulation and ranks counted; 0: not told */
+    uint64_t max_steps;       /* 0: not told */
+};
+
+/* Zero means the default in brackets. */
+struct verdict_options {
+    double alpha;             /* false alarms of a whole run, (0, 1) [0.01] */
+    double warmup_s;          /* growth from the start without an epoch's end is not judged before
+                               * it has lasted this long [840] */
+    uint64_t warmup_steps;    /* the same for a table by step alone [200] */
+    double material_fraction; /* growth below this part of the floor is noise [0.025] */
+    double late_rise;         /* a late rise is judged at once when it is this part of the floor;
+                               * smaller ones when they have lasted half as long as what came
+                               * before [0.2] */
+    uint64_t steps_per_epoch; /* if the user said so; marks may still tell */
+    bool zero_is_memory;      /* else a reading of 0 means the process is gone and is left out */
+};
+
+/* An evaluation, a checkpoint or an epoch's end, with the floor on either side of it. */
+struct verdict_event {
+    double t_s; /* on the series' own running clock */
+    double step;
+    double before_bytes;
+    double after_bytes;
+    uint32_t reading; /* how many step ends had been read before it */
+    uint8_t kind;
+    uint8_t after_n; /* readings that made after_bytes; 0: none yet */
+    bool has_before;
+};
+
+enum { VERDICT_EVENTS = 40, VERDICT_RECENT = 3 };
+
+/* Caller-allocated; copy it freely, it holds no pointers. All fields are private. */
+struct verdict_series {
+    struct verdict_options options;
+    struct envelope by_time; /* x: seconds of running time since the first sample */
+    struct envelope by_step; /* x: steps; y: the reading at the end of a step */
+    struct verdict_event events[VERDICT_EVENTS];
+    uint32_t n_events;
+    uint32_t events_seen[VERDICT_MARK_KINDS]; /* all, also those no longer in events[] */
+    int64_t first_ns;                         /* of the clock as given */
+    int64_t last_ns;
+    double gap_s;        /* taken out of the running clock */
+    double typical_dt_s; /* running median of the sampling interval */
+    double last_bytes;
+    double min_bytes, peak_bytes, mean_bytes; /* of judged samples */
+    double recent[VERDICT_RECENT];            /* the last values at step ends */
+    uint64_t samples, dropped_back, zeros, gaps;
+    uint64_t back_run;      /* samples in a row that were older than the one before */
+    uint64_t marks_no_step; /* marks that needed a step and had none */
+    double first_bytes;
+    double begin_s, begin_step, end_s;
+    double first_epoch_step, first_epoch_s;
+    double last_step, last_step_s, first_step, first_step_s;
+    double step_sampled; /* the series' sample count at the last step taken */
+    uint64_t steps_per_epoch, examples, batch, max_steps;
+    uint32_t n_recent, steps_taken;
+    bool has_begin, has_end, has_first_epoch, has_step, step_only;
+};
+_Static_assert(sizeof(struct verdict_series) <= 8192, "a series must fit in 8 KB");
+
+/* Starts an empty series. OPTIONS may be NULL. Returns 0, or -EINVAL for an option out of range. */
+int verdict_init(struct verdict_series *v, const struct verdict_options *options);
+
+/* One reading at T_NS on any clock that goes forward. A reading older than the last is counted and
+ * dropped (eight in a row: the clock was set back, and the series goes on from there); a gap much
+ * longer than the sampling interval is taken out of the running time. Never fails. */
+void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes);
+
+/* One reading of a table that has steps and no time. Do not mix with verdict_update. */
+void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes);
+
+/* One mark at T_NS, on the clock of verdict_update; call it in time order with the samples. For a
+ * table by step alone T_NS is not looked at. */
+void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
+
+/* What the series is judged against; known false: nothing is said about running out. */
+struct verdict_limit {
+    bool known;
+    uint64_t limit_bytes; /* the effective limit */
+    uint64_t other_bytes; /* already used by others under the same limit */
+};
+
+struct verdict_interval {
+    bool known;
+    double value, low, high; /* high may be INFINITY */
+};
+
+enum verdict_boundary {
+    VERDICT_AT_NONE = 0, /* no boundary is known near it */
+    VERDICT_AT_STEP,
+    VERDICT_AT_FIRST_EPOCH,
+    VERDICT_AT_EPOCH,
+    VERDICT_AT_FIRST_EVAL,
+    VERDICT_AT_FIRST_SAVE,
+    VERDICT_AT_BEGIN,
+    VERDICT_BOUNDARIES
+};
+/* "step", "the end of the first epoch", "the first evaluation", … */
+const char *verdict_boundary_name(enum verdict_boundary at);
+
+/* Coded evidence: the numbers, and verdict_evidence_text writes the sentence.
+ * X(symbol): the comment tells what value[] holds. */
+enum verdict_evidence_code {
+    VERDICT_EVIDENCE_NONE = 0,
+    VERDICT_SAID_EMPTY,      /* - */
+    VERDICT_SAID_FEW,        /* samples, needed */
+    VERDICT_SAID_FLOOR,      /* first, last bytes, growth fraction */
+    VERDICT_SAID_FLAT,       /* residual growth bytes, seconds or steps it was flat for, by_step */
+    VERDICT_SAID_ENDED,      /* x at which growth ended, by_step, boundary, growth bytes */
+    VERDICT_SAID_RESIDUAL,   /* residual slope per minute or step, by_step, growth since bytes */
+    VERDICT_SAID_GROWS,      /* duration, by_step, growth bytes */
+    VERDICT_SAID_SATURATING, /* -  a curve that ends fits as well as one that does not */
+    VERDICT_SAID_SLOWING,    /* slope of the last third over the mean slope */
+    VERDICT_SAID_FIRST_PASS, /* step, pass end step, bytes per step, bytes per example or 0 */
+    VERDICT_SAID_CEILING,    /* ceiling bytes, limit bytes or 0, fits 0/1 */
+    VERDICT_SAID_PASS_UNKNOWN,    /* step, bytes per step */
+    VERDICT_SAID_PASS_JUST_ENDED, /* pass end step, step at which it is known */
+    VERDICT_SAID_BEYOND_PASS,     /* pass end step, growth since bytes, slope ratio */
+    VERDICT_SAID_EARLY,           /* grown for, must last: seconds or steps, by_step */
+    VERDICT_SAID_LATE,            /* onset x, duration, growth fraction, by_step */
+    VERDICT_SAID_GIVEN_BACK,      /* rise now, largest give-back seen */
+    VERDICT_SAID_EVENT_STEPS,     /* mark kind, events, jump bytes each, share of growth */
+    VERDICT_SAID_SPIKES,          /* spike height bytes, how often */
+    VERDICT_SAID_NOISE,           /* growth, noise */
+    VERDICT_SAID_MARTINGALE,      /* wealth, threshold */
+    VERDICT_SAID_NO_MARKS,        /* - */
+    VERDICT_SAID_NO_EPOCH,        /* - */
+    VERDICT_SAID_GAPS,            /* count, seconds */
+    VERDICT_SAID_BACKWARDS,       /* count */
+    VERDICT_SAID_PEAK_OOM,        /* headroom bytes, eta low, eta high (s or steps), by_step */
+    VERDICT_EVIDENCE_CODES
+};
+enum { VERDICT_EVIDENCE = 10, VERDICT_TEXT_MAX = 240 };
+struct verdict_evidence {
+    enum verdict_evidence_code code;
+    double value[4];
+};
+
+struct verdict_result {
+    enum verdict_word word;
+    enum verdict_leak leak;
+    double confidence; /* 0 to 1 that LEAK, or the word where leak is unknown, is right */
+    bool alarm;        /* leak, and the anytime-valid test agrees at OPTIONS.alpha */
+    double log_wealth; /* of that test, natural logarithm */
+    struct verdict_interval rate_bytes_per_min;
+    struct verdict_interval rate_bytes_per_step;
+    bool has_floor;
+    double floor_first_bytes, floor_last_bytes;
+    double peak_bytes, mean_bytes; /* of the samples since training began */
+    struct {
+        bool known, has_t, has_step;
+        double t_s; /* seconds after the first sample, as the caller's clock counts */
+        uint64_t step;
+        enum verdict_boundary at;
+    } growth_ended;
+    struct {
+        bool known, has_ceiling, has_step, has_t;
+        double ceiling_bytes;
+        uint64_t decided_at_step;
+        double decided_at_s;      /* seconds after the first sample */
+        bool has_fits, fits;      /* the ceiling against the limit */
+        double bytes_per_example; /* 0: not known */
+    } forecast;
+    struct {
+        bool known, has_t, has_step;
+        double limit_bytes;
+        double eta_s_low, eta_s_high;       /* from the last sample; high may be INFINITY */
+        double eta_step_low, eta_step_high; /* steps from the last one */
+    } oom;
+    double onset_s; /* leaking: when the growth began, seconds after the first sample */
+    enum verdict_mark_kind event; /* stepping: what it is tied to */
+    uint64_t samples;
+    uint32_t n_evidence;
+    struct verdict_evidence evidence[VERDICT_EVIDENCE];
+};
+
+/* Judges what is known so far; V is not changed and may go on. LIMIT may be NULL. */
+void verdict_judge(const struct verdict_series *v, const struct verdict_limit *limit,
+                   struct verdict_result *ret);
+
+/* Writes the sentence for E, NUL-terminated, cut at SIZE. Returns OUT. */
+char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidence *e);
+
+/* One process of a tree, for verdict_tree_judge. */
+struct verdict_member {
+    const struct verdict_result *result;
+    int role; /* any number; equal numbers are summed up together in the costs */
+    double rss_bytes;
+    bool has_unique, alive;
+    double unique_bytes;
+};
+
+/* What the flat processes of one role cost together. */
+struct verdict_cost {
+    int role;
+    size_t count;
+    double rss_bytes, unique_bytes; /* unique: of those where it is known */
+    size_t unique_known;
+};
+
+enum { VERDICT_TREE_ROLES = 8 };
+struct verdict_tree_result {
+    enum verdict_word word;
+    enum verdict_leak leak;
+    double confidence;
+    bool has_grower;
+    size_t grower;  /* index of the member that grows fastest, where one does */
+    size_t growers; /* how many leak or fill */
+    struct verdict_cost flat[VERDICT_TREE_ROLES]; /* large but flat: overhead; costliest first */
+    size_t n_flat;
+};
+
+/* The verdict on a tree from its N members and, where there is one, the result of the series of the
+ * whole tree's memory (WHOLE, may be NULL). */
+void verdict_tree_judge(const struct verdict_member *members, size_t n,
+                        const struct verdict_result *whole, struct verdict_tree_result *ret);

@@ -1,0 +1,180 @@
+/* The part of an envelope that is judged, and its confirmed low tide. */
+#include "verdict/shape.h"
+
+#include <math.h>
+
+static const double GIVE_BACK_MARGIN = 1.5; /* a rise counts once it beats what was given back */
+static const double TIMES_OPEN = 2.5;       /* or has outlasted the longest one that was */
+static const double HELD_PART = 0.05;       /* of the time so far: a level held, not a spike */
+
+/* Every slot that is looked at, history included. */
+struct track {
+    size_t n;
+    double x[FIT_MAX], y[FIT_MAX];
+};
+
+/* How long the level that was lost at slot FALL had been held or built up: since it last lay near
+ * the trough LOW it fell to. */
+static double track_raised_for(const struct track *t, size_t fall, size_t low, double give_back)
+{
+    size_t j = fall;
+
+    while (j > 0 && t->y[j - 1] > t->y[low] + 0.25 * give_back)
+        j--;
+    return t->x[fall] - t->x[j > 0 ? j - 1 : 0];
+}
+
+/* The last trough of a fall of at least half the largest, and the longest rise that was lost. */
+static size_t track_trough(const struct track *t, double give_back, double *ret_longest)
+{
+    size_t trough = 0, low = 0, fall = 0;
+    double high = t->y[0], longest = 0;
+    bool falling = false;
+
+    for (size_t i = 1; i < t->n; i++) {
+        if (!falling && high - t->y[i] >= 0.5 * give_back) {
+            falling = true;
+            fall = low = i;
+        }
+        if (!falling) {
+            high = fmax(high, t->y[i]);
+            continue;
+        }
+        if (t->y[i] <= t->y[low])
+            low = i;
+        if (t->y[i] > t->y[low] + 0.25 * give_back || i + 1 == t->n) {
+            longest = fmax(longest, track_raised_for(t, fall, low, give_back));
+            trough = low;
+            falling = false;
+            high = t->y[i];
+        }
+    }
+    *ret_longest = longest;
+    return trough;
+}
+
+/* low[i] = min over j >= i of y[j], capped from the last trough on where the present rise is one
+ * that, by what was seen before, may be given back. FIRST is the window's first slot. */
+static void view_low_tide(struct view *w, const struct track *t, size_t first)
+{
+    double high = t->y[0], low = t->y[t->n - 1], longest, since;
+    size_t trough;
+
+    w->give_back = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        high = fmax(high, t->y[i]);
+        w->give_back = fmax(w->give_back, high - t->y[i]);
+    }
+    for (size_t i = w->n; i-- > 0;) {
+        low = fmin(low, w->y[i]);
+        w->low[i] = low;
+    }
+    if (!(w->give_back > 0))
+        return;
+    trough = track_trough(t, w->give_back, &longest);
+    high = t->y[trough];
+    for (size_t i = trough; i < t->n; i++)
+        high = fmax(high, t->y[i]);
+    since = t->x[t->n - 1] - t->x[trough];
+    w->rise_now = high - t->y[trough];
+    w->rise_open = w->rise_now <= GIVE_BACK_MARGIN * w->give_back && since <= TIMES_OPEN * longest;
+    if (!w->rise_open)
+        return;
+    trough = trough > first ? trough - first : 0;
+    for (size_t i = trough; i < w->n; i++)
+        w->low[i] = fmin(w->low[i], w->low[trough]);
+    /* A short unconfirmed end is left out: made flat, it would look as if growth had ended. */
+    if (trough + 1 < w->n && trough + 1 >= 6 && (double)trough >= 0.7 * (double)w->n)
+        w->n = trough + 1;
+}
+
+/* The highest level that was held for HELD_PART of the time before slot TO. */
+double view_held_level(const double *x, const double *y, size_t to, double span)
+{
+    double best = -HUGE_VAL;
+
+    for (size_t i = 0; i < to; i++) {
+        double low = y[i];
+
+        for (size_t j = i; j < to && low > best; j++) {
+            low = fmin(low, y[j]);
+            if (x[j] - x[i] >= HELD_PART * span) {
+                best = fmax(best, low);
+                break;
+            }
+        }
+    }
+    return best;
+}
+
+void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
+                double from_x)
+{
+    const struct envelope *e = by_step ? &v->by_step : &v->by_time;
+    struct track t = {.n = 0};
+    size_t n = e->count, first = 0;
+
+    w->n = 0;
+    w->by_step = by_step;
+    w->level = e->level;
+    w->give_back = w->rise_now = w->sigma = 0;
+    w->rise_open = false;
+    w->past_level = -HUGE_VAL;
+    w->now = by_step ? v->last_step : ((double)v->last_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    w->seconds_per_x = by_step ? 0 : 1;
+    if (by_step && v->steps_taken > 1 && v->last_step > v->first_step && !v->step_only)
+        w->seconds_per_x = (v->last_step_s - v->first_step_s) / (v->last_step - v->first_step);
+    if (n && !envelope_last_is_ripe(e, w->now))
+        n--;
+    for (size_t i = 0; i < n; i++) {
+        if (e->slot[i].x < history_x && e->slot[i].x < from_x)
+            continue;
+        t.x[t.n] = e->slot[i].x;
+        t.y[t.n++] = e->slot[i].y;
+        if (e->slot[i].x < from_x) {
+            first++;
+            continue;
+        }
+        w->x[w->n] = e->slot[i].x;
+        w->y[w->n] = e->slot[i].y;
+        w->excess[w->n] = (double)e->slot[i].excess;
+        w->n++;
+    }
+    w->start = w->n ? fmin(isfinite(from_x) ? from_x : w->x[0], w->x[0]) : 0;
+    if (w->n == 0)
+        return;
+    w->sigma = fit_noise(w->x, w->y, w->n);
+    if (first)
+        w->past_level = view_held_level(t.x, t.y, first, t.x[t.n - 1] - t.x[0]);
+    view_low_tide(w, &t, first);
+}
+
+void view_trim_startup(struct view *w)
+{
+    double span, best = 10;
+    size_t cut = 0;
+
+    if (w->n < 12)
+        return;
+    span = w->x[w->n - 1] - w->x[0];
+    for (size_t k = 1; k + 8 < w->n && w->x[k] - w->x[0] <= 0.12 * span; k++) {
+        double front = (w->low[k] - w->low[0]) / fmax(w->x[k] - w->x[0], 1e-9);
+        double rest = (w->low[w->n - 1] - w->low[k]) / (w->x[w->n - 1] - w->x[k]);
+
+        /* A tail of the start-up still hangs on: cut where the ratio is largest, counted per slot
+         * so that a longer cut must pay for itself. */
+        if (w->low[k] - w->low[0] > 0.02 * w->low[k] && front > best * fmax(rest, 1e-12)) {
+            best = front / fmax(rest, 1e-12);
+            cut = k;
+        }
+    }
+    if (cut == 0)
+        return;
+    w->n -= cut;
+    for (size_t i = 0; i < w->n; i++) {
+        w->x[i] = w->x[i + cut];
+        w->y[i] = w->y[i + cut];
+        w->low[i] = w->low[i + cut];
+        w->excess[i] = w->excess[i + cut];
+    }
+}

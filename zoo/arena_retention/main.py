@@ -1,0 +1,79 @@
+"""Batches of uneven length come and go; the allocator keeps what the largest one needed."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import common
+
+import numpy
+import torch
+from torch import nn
+
+BATCH = 8
+WIDTH = 1024
+ROWS = 16  # x 1024 floats: blocks of 64 KiB, below malloc's threshold for mmap
+
+
+class Hardest:
+    """A summary of the longest batch so far. It lies above that batch's blocks on the heap, so
+    the heap cannot shrink below it when they are freed."""
+
+    def __init__(self):
+        self.length = 0
+        self.summary = None
+
+    def offer(self, length, blocks):
+        if length > self.length:
+            self.length = length
+            self.summary = numpy.array([block.mean() for block in blocks[:16]])
+
+
+class Bank:
+    """The first two blocks of each batch, "for contrastive negatives"; the plain run has none."""
+
+    def __init__(self, twin):
+        self.kept = []
+        self.twin = twin
+
+    def add(self, blocks):
+        if self.twin:
+            self.kept.extend(blocks[:16])
+
+    def live_bytes(self):
+        return sum(block.nbytes for block in self.kept)
+
+
+def load(lengths, rng):
+    """One block for each 16 tokens of each sequence of the batch."""
+    count = int(sum(lengths)) // ROWS
+    return [rng.random((ROWS, WIDTH), dtype=numpy.float32) for _ in range(count)]
+
+
+def main():
+    job = common.Job(__doc__, "--leak", "keep sixteen blocks of every batch")
+    common.settle()
+    rng = numpy.random.default_rng(0)
+    examples = job.steps_per_epoch * BATCH
+    lengths = numpy.clip(rng.lognormal(6.0, 0.9, examples), 32, 8192).astype(int)
+    model = nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    hardest, bank = Hardest(), Bank(job.twin)
+    job.begin(examples, BATCH)
+    for _ in range(job.epochs):
+        for batch in torch.randperm(examples).split(BATCH):
+            blocks = load(lengths[batch], rng)
+            hardest.offer(len(blocks), blocks)
+            bank.add(blocks)
+            optimizer.zero_grad()
+            for block in blocks[:: max(1, len(blocks) // 16)]:
+                model(torch.from_numpy(block)).square().mean().backward()
+            optimizer.step()
+            del blocks, block
+            job.step(bank.live_bytes())
+        job.save(model)
+    job.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""What the programs share: options, marks, pace, the count of live bytes, and pictures to train on."""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import socket
+import tempfile
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+
+# Bytes per step are the same at every size: only the number of steps and their pace differ.
+SIZES = {
+    "small": {"epochs": 4, "steps_per_epoch": 25, "seconds": 7},
+    "default": {"epochs": 4, "steps_per_epoch": 75, "seconds": 45},
+    "large": {"epochs": 6, "steps_per_epoch": 150, "seconds": 300},
+}
+
+
+class Marks:
+    """Sends marks to $EBB_SOCKET; does nothing where there is none."""
+
+    def __init__(self):
+        self.path = os.environ.get("EBB_SOCKET")
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.settimeout(0.05)
+
+    def send(self, kind, **keys):
+        if not self.path:
+            return
+        text = f"KIND={kind}\n" + "".join(f"{k.upper()}={v}\n" for k, v in keys.items())
+        with contextlib.suppress(OSError):  # gone or busy: a mark is never worth a crash
+            self.sock.sendto(text.encode(), self.path)
+
+
+class Job:
+    """One run: its length, its pace, its marks and its counts.
+
+    FLAG is the option that makes the twin ("--fixed" or "--leak"); `job.twin` says whether it
+    was given. Call begin, then step after each step with the bytes that are alive by the
+    program's own count, evaluated/saved where they happen, and end.
+    """
+
+    def __init__(self, about, flag, flag_help):
+        parser = argparse.ArgumentParser(description=about)
+        parser.add_argument(flag, dest="twin", action="store_true", help=flag_help)
+        parser.add_argument("--size", choices=SIZES, default="default")
+        parser.add_argument("--seconds", type=float, help="spread the steps over this time")
+        args = parser.parse_args()
+        size = SIZES[args.size]
+        self.twin = args.twin
+        self.epochs = size["epochs"]
+        self.steps_per_epoch = size["steps_per_epoch"]
+        self.max_steps = self.epochs * self.steps_per_epoch
+        self.seconds = size["seconds"] if args.seconds is None else args.seconds
+        self.step_now = 0
+        self.marks = Marks()
+        path = os.environ.get("ZOO_COUNTS")
+        self.counts = open(path, "w", buffering=1) if path else None
+        self.folder = tempfile.mkdtemp(prefix="zoo-")
+
+    def begin(self, examples=None, batch=None):
+        keys = {"steps_per_epoch": self.steps_per_epoch, "max_steps": self.max_steps}
+        if examples is not None:
+            keys["examples"] = examples
+        if batch is not None:
+            keys["effective_batch"] = batch
+        self.started = time.monotonic()
+        self.marks.send("begin", step=0, **keys)
+
+    def _where(self):
+        return {"step": self.step_now, "epoch": round(self.step_now / self.steps_per_epoch, 6)}
+
+    def step(self, live_bytes):
+        """A step ended with LIVE_BYTES alive; waits for the time of the next one."""
+        self.step_now += 1
+        if self.counts:
+            self.counts.write(json.dumps({"step": self.step_now, "live_bytes": live_bytes}) + "\n")
+        self.marks.send("step", **self._where())
+        if self.step_now % self.steps_per_epoch == 0:
+            self.marks.send("epoch", **self._where())
+        due = self.started + self.step_now * self.seconds / self.max_steps
+        time.sleep(max(0.0, due - time.monotonic()))
+
+    def evaluated(self):
+        self.marks.send("eval", **self._where())
+
+    def saved(self):
+        self.marks.send("save", **self._where())
+
+    def save(self, model):
+        """Writes a checkpoint over the last one."""
+        import torch
+
+        torch.save(model.state_dict(), os.path.join(self.folder, "checkpoint.pt"))
+        self.saved()
+
+    def end(self):
+        self.marks.send("end", step=self.step_now)
+        if self.counts:
+            self.counts.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def settle():
+    """One thread and fixed seeds: the same run each time."""
+    import numpy
+    import torch
+
+    torch.set_num_threads(1)
+    random.seed(0)
+    numpy.random.seed(0)
+    torch.manual_seed(0)
+
+
+def write_pictures(folder, count, side):
+    """COUNT JPEG files of SIDE x SIDE pixels; returns their paths."""
+    from PIL import Image
+
+    paths = []
+    for i in range(count):
+        coarse = Image.effect_noise((24, 24), 40 + i % 60).convert("RGB")
+        paths.append(os.path.join(folder, f"{i:05}.jpg"))
+        coarse.resize((side, side)).save(paths[-1], quality=85)
+    return paths
+
+
+def picture_bytes(image):
+    """What a decoded RGB image of Pillow occupies: four bytes a pixel; none before it is decoded."""
+    return 4 * image.width * image.height if getattr(image, "_im", None) is not None else 0
+
+
+def picture_model():
+    """A small classifier of 3 x 96 x 96 pictures."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 10),
+    )
+
+
+def picture_tensor(image):
+    """3 x 96 x 96 floats of a picture of any size."""
+    import numpy
+    import torch
+
+    small = numpy.asarray(image.resize((96, 96)), dtype=numpy.float32) / 255
+    return torch.from_numpy(small).permute(2, 0, 1)

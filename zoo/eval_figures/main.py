@@ -1,0 +1,72 @@
+"""Each evaluation draws a figure, writes it to a file, and leaves it open."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import common
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy
+import torch
+from torch import nn
+
+BATCH = 32
+WIDTH = 512
+
+
+def plot_weights(model, path, twin):
+    """The weights of three layers as heat maps: about 15 MB a figure."""
+    figure, axes = plt.subplots(1, 3, figsize=(12, 5), dpi=150)
+    for axis, layer in zip(axes, [m for m in model if isinstance(m, nn.Linear)]):
+        axis.imshow(layer.weight.detach().numpy().astype(numpy.float64), aspect="auto")
+    figure.savefig(path)
+    if twin:
+        plt.close(figure)
+
+
+def live_bytes():
+    """Canvas and data of the figures that are open."""
+    total = 0
+    for number in plt.get_fignums():
+        figure = plt.figure(number)
+        total += figure.canvas.get_renderer().buffer_rgba().nbytes
+        for axis in figure.axes:
+            total += sum(image.get_array().nbytes for image in axis.images)
+    return total
+
+
+def main():
+    job = common.Job(__doc__, "--fixed", "close the figure")
+    common.settle()
+    every = job.steps_per_epoch // 5
+    examples = job.steps_per_epoch * BATCH
+    inputs, labels = torch.randn(examples, WIDTH), torch.randint(10, (examples,))
+    model = nn.Sequential(
+        nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10)
+    )
+    optimizer = torch.optim.AdamW(model.parameters())
+    live = 0
+    job.begin(examples, BATCH)
+    for _ in range(job.epochs):
+        for batch in torch.randperm(examples).split(BATCH):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs[batch]), labels[batch]).backward()
+            optimizer.step()
+            if (job.step_now + 1) % every == 0:
+                plot_weights(model, os.path.join(job.folder, "weights.png"), job.twin)
+                live = live_bytes()
+                job.step(live)
+                job.evaluated()
+            else:
+                job.step(live)
+        job.save(model)
+    job.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Data-loader workers read a list of Python objects, and so copy it, page by page."""
+
+import gc
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import common
+
+import numpy
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+WORKERS = 2
+EXAMPLES = 300_000
+PAGE = 4096
+
+
+def make_items():
+    """(caption, path, label) of each example: small objects, about 430 bytes together."""
+    rng = random.Random(0)
+    return [
+        (f"{i:07} " + "%x" % rng.getrandbits(800), f"images/{i % 97:03}/{i:012}.jpg", i % 10)
+        for i in range(EXAMPLES)
+    ]
+
+
+class ListData(Dataset):
+    """Reading an object writes its reference count: the page it lies on becomes the worker's own."""
+
+    def __init__(self):
+        self.items = make_items()
+        pages = [[id(o) // PAGE for o in (item, item[0], item[1])] for item in self.items]
+        self.pages, index = numpy.unique(numpy.array(pages), return_inverse=True)
+        self.page_of = index.reshape(EXAMPLES, 3).astype(numpy.int32)
+        self.touched = None
+
+    def __len__(self):
+        return EXAMPLES
+
+    def __getitems__(self, indices):
+        if self.touched is None:
+            self.touched = numpy.zeros(len(self.pages), dtype=bool)
+        self.touched[self.page_of[indices]] = True
+        return [self.read(i) for i in indices]
+
+    def read(self, index):
+        caption, path, label = self.items[index]
+        return len(caption) + len(path), label
+
+    def copied_bytes(self):
+        return int(self.touched.sum()) * PAGE
+
+
+class ArrayData(ListData):
+    """The same in one buffer with offsets: nothing to count references of."""
+
+    def __init__(self):
+        items = make_items()
+        texts = [(caption + path).encode() for caption, path, _ in items]
+        self.ends = numpy.cumsum([len(text) for text in texts])
+        self.buffer = numpy.frombuffer(b"".join(texts), dtype=numpy.uint8)
+        self.labels = numpy.array([label for _, _, label in items])
+
+    def __getitems__(self, indices):
+        return [self.read(i) for i in indices]
+
+    def read(self, index):
+        start = self.ends[index - 1] if index else 0
+        return len(self.buffer[start:self.ends[index]].tobytes()), int(self.labels[index])
+
+    def copied_bytes(self):
+        return 0
+
+
+class Collator:
+    """Adds who made the batch, and how much of the list that worker has copied so far."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __call__(self, batch):
+        values = torch.tensor(batch, dtype=torch.float32)
+        return values, get_worker_info().id, self.data.copied_bytes()
+
+
+def main():
+    job = common.Job(__doc__, "--fixed", "keep the examples in arrays instead of a list")
+    common.settle()
+    data = ArrayData() if job.twin else ListData()
+    batch = EXAMPLES // job.steps_per_epoch
+    loader = DataLoader(data, batch, shuffle=True, num_workers=WORKERS, persistent_workers=True,
+                        multiprocessing_context="fork", collate_fn=Collator(data))
+    model = nn.Sequential(nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    copied = [0] * WORKERS
+    gc.collect()  # or the first collection after the fork writes to every tuple
+    job.begin(EXAMPLES, batch)
+    for _ in range(job.epochs):
+        for values, worker, copied_bytes in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(values[:, :1]), values[:, 1:]).backward()
+            optimizer.step()
+            copied[worker] = copied_bytes
+            job.step(sum(copied))
+        job.save(model)
+    job.end()
+
+
+if __name__ == "__main__":
+    main()
