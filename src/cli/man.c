@@ -149,7 +149,7 @@ void cli_man(struct buf *out)
         add_synopsis(out, cli_commands[i]);
     buf_add_str(out, ".fi\n.SH DESCRIPTION\n"
                      "ebb watches the memory of a job and of everything it starts, records it, and "
-                     "says what it means.\n"
+                     "prints what it saw.\n"
                      "Sizes are written 512M, 24G or 80%, times 500ms, 10s or 5m.\n"
                      "Options may be cut short as long as they stay clear.\n"
                      ".SH COMMANDS\n");

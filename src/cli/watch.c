@@ -207,7 +207,7 @@ static int choose_targets(struct watch *w)
         return cli_failf(2,
                          "watch: %s: --pid PID for a process and all below it, --find-training "
                          "to look for the job, or --system for all processes",
-                         ways ? "choose one of three" : "what? There are three ways");
+                         ways ? "choose one of three" : "no target given; there are three ways");
     for (size_t i = 0; i < o->pids.count; i++)
         if (take_pid(w, o->pids.v[i], &err) < 0)
             return cli_fail(2, &err);

@@ -462,11 +462,24 @@ void engine_look_now(struct engine *e)
         tick(e, clock_mono_ns(), true);
 }
 
+/* What was before is start-up, not growth. */
+static void training_began(struct engine *e, uint64_t t_ns)
+{
+    e->tree_track.from_ns = t_ns;
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        struct history *h = history_of(proc_tree_at(e->tree, i));
+        if (h)
+            h->rss.from_ns = t_ns;
+    }
+}
+
 void engine_mark(struct engine *e, const struct mark *mark)
 {
     e->marks_seen++;
     if (mark->kind == MARK_STEP)
         e->steps_seen++;
+    if (mark->kind == MARK_BEGIN || (mark->kind == MARK_STEP && e->steps_seen == 1))
+        training_began(e, mark->t_ns);
     if (mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP)) {
         e->step_known = true;
         e->step = mark->step;

@@ -13,8 +13,10 @@
 
 json_t *limit_json(const struct machine_limit *limit)
 {
-    return json_pack("{s:s,s:o,s:o,s:o,s:o}", "kind", limit_kind_name(limit->kind), "where",
-                     json_text0(limit->where), "limit_bytes", json_u64(limit->limit_bytes),
+    return json_pack("{s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "kind", limit_kind_name(limit->kind), "soft",
+                     limit->soft, "where", json_text0(limit->where), "limit_bytes",
+                     json_u64(limit->limit_bytes), "used_bytes",
+                     limit->used_known ? json_u64(limit->used_bytes) : json_null(),
                      "headroom_bytes", json_u64(limit->headroom_bytes), "peak_bytes",
                      limit->peak_known ? json_u64(limit->peak_bytes) : json_null());
 }

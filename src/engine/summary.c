@@ -90,6 +90,13 @@ static int by_peak(const void *a, const void *b)
     return (x->slot > y->slot) - (x->slot < y->slot);
 }
 
+/* One that came and went between two looks was seen, but there is nothing to say of it. */
+static void list_one(struct listing *l, const struct history *h)
+{
+    if (h && h->rss.samples)
+        l->v[l->count++] = h;
+}
+
 /* The living and the largest of the dead, largest first. */
 static int list_all(struct engine *e, struct listing *ret)
 {
@@ -99,10 +106,9 @@ static int list_all(struct engine *e, struct listing *ret)
     if (!ret->v)
         return -1;
     for (size_t i = 0; i < living; i++)
-        if (history_of(proc_tree_at(e->tree, i)))
-            ret->v[ret->count++] = history_of(proc_tree_at(e->tree, i));
+        list_one(ret, history_of(proc_tree_at(e->tree, i)));
     for (size_t i = 0; i < e->gone.count; i++)
-        ret->v[ret->count++] = &e->gone.largest[i];
+        list_one(ret, &e->gone.largest[i]);
     qsort(ret->v, ret->count, sizeof(const struct history *), by_peak);
     return 0;
 }
@@ -136,15 +142,16 @@ static json_t *roles_json(struct engine *e)
             json_array_append_new(
                 list,
                 json_pack("{s:s,s:o,s:o,s:o}", "role", process_role_name((enum process_role)role),
-                          "count", json_u64(count[role]), "largest_bytes", json_u64(largest[role]),
+                          "count", json_u64(count[role]), "largest_bytes",
+                                largest[role] ? json_u64(largest[role]) : json_null(),
                           "unique_bytes", unique[role] ? json_u64(unique[role]) : json_null()));
     return list;
 }
 
+/* The better estimate where there is one: shared pages counted once. Else all that can be. */
 static uint64_t peak_bytes(const struct engine *e)
 {
-    return e->tree_high_peak_bytes > e->tree_track.peak_bytes ? e->tree_high_peak_bytes
-                                                              : e->tree_track.peak_bytes;
+    return e->tree_track.samples ? e->tree_track.peak_bytes : e->tree_high_peak_bytes;
 }
 
 /* Unique v. shared as it was at the last look while something lived. */
@@ -153,8 +160,8 @@ static json_t *tree_json(struct engine *e)
     json_t *o = json_object();
     put_track(o, &e->tree_track);
     if (e->tree_high_peak_bytes) {
-        json_object_set_new(o, "peak_low_bytes", json_u64(e->tree_track.peak_bytes));
         json_object_set_new(o, "peak_bytes", json_u64(peak_bytes(e)));
+        json_object_set_new(o, "peak_high_bytes", json_u64(e->tree_high_peak_bytes));
     }
     if (e->memory.known && e->memory.unique_known) {
         uint64_t low = e->memory.low_bytes, unique = e->memory.unique_bytes;
@@ -166,15 +173,15 @@ static json_t *tree_json(struct engine *e)
     return o;
 }
 
-/* A peak between ticks shows in VmHWM alone: what the largest process had above its peak at
- * ticks comes on top. Then a tenth for luck, in steps of 64 MiB. */
+/* A peak between ticks shows in VmHWM alone, so the largest process is at least that. What is
+ * shared among a few is counted too low by a little; a fifth comes on top, in steps of 64 MiB. */
 static uint64_t ask_bytes(const struct engine *e, const struct listing *all)
 {
     const uint64_t step = UINT64_C(64) << 20;
     uint64_t peak = peak_bytes(e);
     if (all->count && all->v[0]->rss.peak_bytes > peak)
         peak = all->v[0]->rss.peak_bytes;
-    return (peak + peak / 10 + step - 1) / step * step;
+    return (peak + peak / 5 + step - 1) / step * step;
 }
 
 static json_t *gpus_json(const struct engine *e)

@@ -10,11 +10,13 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "engine/channel.h"
@@ -98,7 +100,7 @@ static void client_lost(struct supervisor *s)
     s->client_gone = true;
     streams_pause(s, false);
     if (s->ending == RUNNING) {
-        s->ended_by = "ebb run was killed";
+        s->ended_by = "the death of ebb run";
         begin_ending(s, TERMINATING);
     }
 }
@@ -417,8 +419,11 @@ static json_t *arguments_json(char *const *argv)
 static json_t *facts_json(const struct supervisor *s)
 {
     char cwd[4096];
+    struct utsname uts = {0};
     const struct rundir *dir = &s->options->rundir;
-    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "state",
+    uname(&uts);
+    return json_pack("{s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "host",
+                     json_text0(uts.nodename), "kernel", json_text0(uts.release), "state",
                      s->ending == ENDED || s->exec_error ? "ended" : "running", "name",
                      json_text0(s->options->name), "run_dir",
                      dir->fd >= 0 ? json_text0(dir->path) : json_null(), "command",
@@ -627,6 +632,28 @@ static int supervise(const struct supervisor_options *options, int client_fd,
     return r < 0 ? 1 : 0;
 }
 
+/* The supervisor cannot say any more how the job ended: the sentinel does, so that nobody takes it
+ * for running. */
+static void write_lost(const struct rundir *dir, int ended)
+{
+    struct buf text = {0};
+    struct err err;
+    if (dir->fd < 0)
+        return;
+    io_read_all(dir->fd, "run.json", 1 << 20, &text);
+    json_t *doc = text.len ? json_parse(text.data, text.len, &err) : NULL;
+    if (!doc)
+        doc = json_object();
+    json_object_set_new(doc, "state", json_string("ended"));
+    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
+    json_object_set_new(doc, "end",
+                        json_pack("{s:s,s:s,s:i}", "kind", "lost", "by",
+                                  "the death of the job's supervisor", "left_behind", ended));
+    rundir_write_json(dir, doc);
+    json_decref(doc);
+    buf_fini(&text);
+}
+
 /* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options, int client_fd)
 {
@@ -650,9 +677,10 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     close(client_fd);
-    if (options->rundir.fd >= 0)
-        close(options->rundir.fd);
-    _exit(pid < 0 ? 1 : sentinel_wait(options->engine.root, pid, options->grace_ns, note) != 0);
+    int lost = pid < 0 ? 1 : sentinel_wait(options->engine.root, pid, options->grace_ns, note);
+    if (lost)
+        write_lost(&options->rundir, lost - 1);
+    _exit(lost != 0);
 }
 
 int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_t *ret_sentinel,

@@ -48,6 +48,7 @@ void track_add(struct track *t, uint64_t t_ns, uint64_t bytes)
                             .first_bytes = bytes,
                             .least_bytes = bytes,
                             .block_ns = 100 * NS_PER_MS,
+                            .from_ns = t->from_ns,
                             .peak_bytes = t->peak_bytes};
         block_open(t, t_ns, bytes);
     } else if (t_ns < t->last_ns) {
@@ -59,6 +60,8 @@ void track_add(struct track *t, uint64_t t_ns, uint64_t bytes)
         t->block_min[t->blocks - 1] = bytes;
         t->block_t_ns[t->blocks - 1] = t_ns;
     }
+    if (t_ns - t->first_ns < NS_PER_S)
+        t->first_bytes = bytes;
     t->samples++;
     t->last_ns = t_ns;
     t->last_bytes = bytes;
@@ -81,22 +84,40 @@ uint64_t track_mean(const struct track *t)
     return t->samples ? (uint64_t)(t->sum_bytes / (double)t->samples) : 0;
 }
 
-static uint64_t least_of(const uint64_t *v, uint32_t count)
+static int by_size(const void *a, const void *b)
 {
-    uint64_t least = v[0];
-    for (uint32_t i = 1; i < count; i++)
-        if (v[i] < least)
-            least = v[i];
-    return least;
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t median_of(const uint64_t *v, uint32_t count)
+{
+    uint64_t sorted[TRACK_BLOCKS];
+    memcpy(sorted, v, count * sizeof *v);
+    qsort(sorted, count, sizeof *sorted, by_size);
+    return sorted[(count - 1) / 2];
+}
+
+/* The first block that counts. */
+static uint32_t first_block(const struct track *t)
+{
+    if (t->from_ns == 0)
+        return t->blocks / 10;
+    uint32_t i = 0;
+    while (i + 1 < t->blocks && t->block_t_ns[i] < t->from_ns)
+        i++;
+    return i;
 }
 
 bool track_floor(const struct track *t, uint64_t *ret_first, uint64_t *ret_last)
 {
     if (t->samples == 0)
         return false;
-    uint32_t tenth = t->blocks < 10 ? 1 : t->blocks / 10;
-    *ret_first = least_of(t->block_min, tenth);
-    *ret_last = least_of(t->block_min + t->blocks - tenth, tenth);
+    uint32_t from = first_block(t), count = t->blocks - from;
+    uint32_t fifth = count < 5 ? 1 : count / 5;
+    *ret_first = median_of(t->block_min + from, fifth);
+    *ret_last = median_of(t->block_min + t->blocks - fifth, fifth);
     return true;
 }
 
@@ -113,7 +134,7 @@ bool track_rate(const struct track *t, double *ret_bytes_per_min)
     size_t count = 0;
     if (t->blocks < 8 || t->last_ns - t->first_ns < 3 * NS_PER_S)
         return false;
-    for (uint32_t i = 0; i < t->blocks; i++)
+    for (uint32_t i = first_block(t); i < t->blocks; i++)
         for (uint32_t j = i + 1; j < t->blocks; j++)
             if (t->block_t_ns[j] > t->block_t_ns[i])
                 slopes[count++] = ((double)t->block_min[j] - (double)t->block_min[i]) /

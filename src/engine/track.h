@@ -1,4 +1,4 @@
-/* The history of one series in a few hundred bytes: first, mean, peak, last, the floor over
+/* The history of one series in about 1.4 KiB: first, mean, peak, last, the floor over
  * time, its rate, and the newest readings for a sparkline. */
 #pragma once
 
@@ -13,7 +13,9 @@ enum { TRACK_BLOCKS = 64, TRACK_RECENT = 32 };
 struct track {
     uint64_t samples;
     uint64_t first_ns, last_ns;
-    uint64_t first_bytes, last_bytes, peak_bytes, least_bytes;
+    uint64_t first_bytes; /* once start-up is over: the last reading of the first second */
+    uint64_t last_bytes, peak_bytes, least_bytes;
+    uint64_t from_ns; /* the floor is looked at from here on; 0: from a tenth of the run on */
     double sum_bytes;  /* for the mean */
     uint64_t block_ns; /* span of one block now */
     uint64_t block_start_ns;
@@ -29,7 +31,9 @@ void track_add(struct track *t, uint64_t t_ns, uint64_t bytes);
 /* A peak that was seen by other means (VmHWM). */
 void track_raise_peak(struct track *t, uint64_t bytes);
 uint64_t track_mean(const struct track *t);
-/* The minimum over the first and over the last tenth of the blocks. False without samples. */
+/* Where the floor was at first and at last: the median of the block minima in the first and in the
+ * last fifth of what is looked at, so that neither start-up nor the end decides. False without
+ * samples. */
 bool track_floor(const struct track *t, uint64_t *ret_first, uint64_t *ret_last);
 /* Median slope of the floor (Theil–Sen over the block minima), bytes a minute. False with under
  * 8 blocks or 3 s: too little to say. */

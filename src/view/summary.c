@@ -105,15 +105,12 @@ static void add_size(struct page *p, const char *word, const json_t *v)
 
 static void put_memory(struct page *p, const json_t *tree)
 {
-    char high[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], text[TEXT_MAX];
+    char size[TEXT_SIZE_MAX], text[TEXT_MAX];
     page_fact(p, "memory");
     add_size(p, "start", json_object_get(tree, "start_bytes"));
     add_size(p, "mean", json_object_get(tree, "mean_bytes"));
-    const json_t *peak = json_object_get(tree, "peak_bytes");
-    const json_t *peak_low = json_object_get(tree, "peak_low_bytes");
-    if (summary_size(high, peak)) {
-        bool has_low = summary_size(low, peak_low) && strcmp(low, high) != 0;
-        snprintf(text, sizeof text, "peak %s%s%s", has_low ? low : "", has_low ? " – " : "", high);
+    if (summary_size(size, json_object_get(tree, "peak_bytes"))) {
+        snprintf(text, sizeof text, "peak %s", size);
         page_add(p, STYLE_STRONG, text);
     }
     add_size(p, "end", json_object_get(tree, "end_bytes"));
@@ -303,7 +300,7 @@ static void put_cost(struct page *p, const json_t *doc)
     if (summary_size(size, json_object_get(cost, "rss_bytes")))
         page_addf(p, "%s", size);
     if (json_is_number(longest) && json_number_value(longest) > 0)
-        page_addf(p, "held up the job for %s at most",
+        page_addf(p, "longest look at its pages %s",
                   text_duration(time, seconds_to_ns(json_number_value(longest) / 1000)));
     page_fact_end(p);
 }

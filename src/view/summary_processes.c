@@ -57,14 +57,14 @@ static void choose_columns(const struct page *p, const json_t *processes,
     const struct cell_column all[COL_COUNT] = {
         [COL_PID] = {"PID", 8, 1, false},
         [COL_ROLE] = {"ROLE", (int)role + 1, 3, false},
-        [COL_START] = {"START", 7, 7, false},
+        [COL_START] = {"START", 7, 9, false},
         [COL_FLOOR] = {"FLOOR", 7, 8, false},
         [COL_MEAN] = {"MEAN", 7, 10, false},
         [COL_PEAK] = {"PEAK", 7, 2, false},
         [COL_END] = {"END", 7, 6, false},
         [COL_GROWTH] = {"GROWTH", 8, 5, false},
         [COL_RATE] = {"RATE/min", 9, 4, false},
-        [COL_UNIQUE] = {"UNIQUE", 7, has_unique(processes) ? 9 : 0, false},
+        [COL_UNIQUE] = {"UNIQUE", 7, has_unique(processes) ? 7 : 0, false},
     };
     memcpy(ret, all, sizeof all);
     cell_columns_fit(ret, COL_COUNT, (int)p->width, NAME_COLUMNS_MIN);
@@ -123,13 +123,27 @@ static void add_argument(struct buf *raw, const json_t *arg)
     buf_add_str(raw, slash && slash[1] ? slash + 1 : text);
 }
 
-/* The command, or the name where there is none. */
+/* A worker that was forked has its parent's command line; a name of its own tells it apart. The
+ * kernel keeps 15 bytes of a name. */
+static bool has_own_name(const json_t *o, const char *first)
+{
+    const char *name = json_string_value(json_object_get(o, "name"));
+    const char *slash = strrchr(first, '/');
+    const char *base = slash && slash[1] ? slash + 1 : first;
+    return name && name[0] && strncmp(base, name, strlen(name)) != 0 &&
+           strncmp(name, base, strlen(base)) != 0;
+}
+
+/* The command, or the name where there is none, or both where they differ. */
 static void put_name(struct page *p, const json_t *o)
 {
     char text[TEXT_MAX];
     size_t room = p->width > p->column ? p->width - p->column : 1;
     const json_t *command = json_object_get(o, "command");
     struct buf raw = {0};
+    const char *first = json_string_value(json_array_get(command, 0));
+    if (first && has_own_name(o, first))
+        buf_printf(&raw, "%s:", json_string_value(json_object_get(o, "name")));
     for (size_t i = 0; i < json_array_size(command); i++)
         add_argument(&raw, json_array_get(command, i));
     if (raw.len)

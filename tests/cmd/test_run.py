@@ -290,8 +290,13 @@ def test_killed_at_any_moment_ebb_leaves_nothing_of_the_job(tmp_path, victim):
     wait_for(lambda: not any(map(alive, pids + [doc["supervisor_pid"]])), "the end of the job")
     wait_for(lambda: not os.path.exists(doc["socket"]), "the socket to be removed")
     assert not os.path.exists(os.path.dirname(doc["socket"]))
+    ended = wait_for(lambda: (lambda d: d if d["state"] == "ended" else None)(
+        json.loads(run_json.read_text())), "run.json to say so")
     if victim == "supervisor":
         assert process.returncode == 125
+        assert ended["end"]["kind"] == "lost" and ended["end"]["left_behind"] == 7
+    else:
+        assert ended["end"]["by"] == "the death of ebb run"
     table = run_ebb("export", run_json.parent, "--csv")
     assert table.returncode == 0 and str(doc["pid"]) in table.stdout
 

@@ -20,6 +20,10 @@
     ",'mean_bytes':157286400,'peak_bytes':" #peak ",'end_bytes':" #peak                            \
     ",'growth_bytes':104857600,'rate_bytes_per_min':52428800,'unique_bytes':94371840}"
 
+#define FIRST                                                                                      \
+    PROCESS(4711, "main", 1717986918, "['/usr/bin/python3','/home/me/train.py','--epochs','3']")
+#define SECOND PROCESS(4720, "compile worker", 417333248, "[]")
+
 static const char whole[] =
     "{'end':{'kind':'exited','status':0,'left_behind':1},'duration_s':725.2,'cwd':'/x',"
     "'run_dir':'/r/ebb-runs/train-1','ask_bytes':2550136832,"
@@ -27,49 +31,18 @@ static const char whole[] =
     "'headroom_bytes':12884901888},"
     "'tree':{'samples':725,'start_bytes':1095216660,'floor_bytes':{'first':1084479242,"
     "'last':2072321720},'mean_bytes':1621352416,'peak_bytes':2254857830,"
-    "'peak_low_bytes':2126008811,'end_bytes':2093796556,'growth_bytes':987842478,"
+    "'peak_high_bytes':2126008811,'end_bytes':2093796556,'growth_bytes':987842478,"
     "'rate_bytes_per_min':81893785,'unique_bytes':1717986918,'shared_bytes':356515840},"
     "'processes_seen':24,'roles':[{'role':'main','count':1,'largest_bytes':1717986918,"
     "'unique_bytes':1},{'role':'compile worker','count':20,'largest_bytes':417333248,"
     "'unique_bytes':314572800},{'role':'other','count':3,'largest_bytes':null}],"
     "'largest':{'pid':4711,'name':'python3','role':'main','peak_bytes':1717986918},"
-    "'processes':[" PROCESS(
-        4711, "main", 1717986918,
-        "['/usr/bin/python3','/home/me/train.py','--epochs','3']") "," PROCESS(4720,
-                                                                               "compile worker",
-                                                                               417333248,
-                                                                               "[]") "],"
-                                                                                     "'gpus':[{'"
-                                                                                     "name':'"
-                                                                                     "NVIDIA "
-                                                                                     "H200','total_"
-                                                                                     "bytes':"
-                                                                                     "150323855360,"
-                                                                                     "'used_bytes':"
-                                                                                     "12884901888,"
-                                                                                     "'job_peak_"
-                                                                                     "bytes':"
-                                                                                     "8589934592}],"
-                                                                                     "'recording':{"
-                                                                                     "'file':'"
-                                                                                     "trace.ebb','"
-                                                                                     "bytes':"
-                                                                                     "1258291,'"
-                                                                                     "readings':12,"
-                                                                                     "'error':null,"
-                                                                                     "'blocks_lost'"
-                                                                                     ":0},'marks':{"
-                                                                                     "'received':7,"
-                                                                                     "'last_step':"
-                                                                                     "1200},"
-                                                                                     "'cost':{'cpu_"
-                                                                                     "s':0.42,'cpu_"
-                                                                                     "permyriad':6,"
-                                                                                     "'rss_bytes':"
-                                                                                     "6396313,'"
-                                                                                     "longest_"
-                                                                                     "unique_call_"
-                                                                                     "ms':0.8}}";
+    "'processes':[" FIRST "," SECOND "],"
+    "'gpus':[{'name':'NVIDIA H200','total_bytes':150323855360,'used_bytes':12884901888,"
+    "'job_peak_bytes':8589934592}],"
+    "'recording':{'file':'trace.ebb','bytes':1258291,'readings':12,'error':null,'blocks_lost':0},"
+    "'marks':{'received':7,'last_step':1200},"
+    "'cost':{'cpu_s':0.42,'cpu_permyriad':6,'rss_bytes':6396313,'longest_unique_call_ms':0.8}}";
 
 /* JSON with ' for ", to be readable here. */
 static json_t *doc_of(const char *text)
@@ -103,7 +76,7 @@ static void a_whole_summary_reads_well(void **state)
         whole, 100,
         "ebb        exited with status 0 after 12 min 05 s, 1 process left behind and ended, last "
         "step 1200\n"
-        "memory     start 1.02 GiB, mean 1.51 GiB, peak 1.98 GiB – 2.10 GiB, end 1.95 GiB\n"
+        "memory     start 1.02 GiB, mean 1.51 GiB, peak 2.10 GiB, end 1.95 GiB\n"
         "floor      1.01 GiB → 1.93 GiB, growth +942 MiB, rate +78.1 MiB/min\n"
         "sharing    1.60 GiB unique to one process, 340 MiB shared, counted once\n"
         "processes  24 in all, 1 main (1.60 GiB), 20 compile workers (up to 398 MiB each, 300 MiB "
@@ -122,7 +95,7 @@ static void a_whole_summary_reads_well(void **state)
         "next time  ask for 2.38 GiB, the limit is 24.0 GiB (/user.slice), head-room 12.0 GiB\n"
         "gpu 0      NVIDIA H200, this job at most 8.00 GiB, 12.0 GiB of 140 GiB used at the end\n"
         "recording  /r/ebb-runs/train-1 (1.20 MiB)\n"
-        "ebb cost   420 ms CPU (0.06 %), 6.10 MiB, held up the job for 800 µs at most\n");
+        "ebb cost   420 ms CPU (0.06 %), 6.10 MiB, longest look at its pages 800 µs\n");
 }
 
 static void an_empty_document_is_one_line(void **state)

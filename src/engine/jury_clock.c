@@ -1,0 +1,211 @@
+/* From what a job says to what a verdict needs. */
+#include "engine/jury_clock.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+
+enum { SAME_EVENT_S = 2 };
+
+static uint64_t told(const struct mark *m, enum mark_has has, int64_t value)
+{
+    return (m->has & (uint32_t)has) && value > 0 ? (uint64_t)value : 0;
+}
+
+static bool value_is(const struct mark *m, const char *key, const char *word)
+{
+    size_t len;
+    const char *value = mark_get(m, key, &len);
+    return value && len == strlen(word) && strncasecmp(value, word, len) == 0;
+}
+
+/* The end of a phase that is an evaluation or a checkpoint by its name. */
+static bool map_phase(const struct mark *m, enum verdict_mark_kind *ret)
+{
+    static const struct {
+        const char *name;
+        enum verdict_mark_kind kind;
+    } names[] = {
+        {"eval", VERDICT_MARK_EVAL},       {"evaluate", VERDICT_MARK_EVAL},
+        {"evaluation", VERDICT_MARK_EVAL}, {"validation", VERDICT_MARK_EVAL},
+        {"save", VERDICT_MARK_SAVE},       {"checkpoint", VERDICT_MARK_SAVE},
+    };
+    if (!value_is(m, "STATE", "end"))
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (value_is(m, "NAME", names[i].name)) {
+            *ret = names[i].kind;
+            return true;
+        }
+    return false;
+}
+
+static bool map_kind(const struct mark *m, enum verdict_mark_kind *ret)
+{
+    switch (m->kind) {
+    case MARK_BEGIN:
+        *ret = VERDICT_MARK_BEGIN;
+        return true;
+    case MARK_STEP:
+        *ret = VERDICT_MARK_STEP;
+        return true;
+    case MARK_SUBSTEP:
+        *ret = VERDICT_MARK_SUBSTEP;
+        return true;
+    case MARK_EVAL:
+        *ret = VERDICT_MARK_EVAL;
+        return true;
+    case MARK_SAVE:
+        *ret = VERDICT_MARK_SAVE;
+        return true;
+    case MARK_EPOCH:
+        *ret = VERDICT_MARK_EPOCH;
+        return true;
+    case MARK_END:
+        *ret = VERDICT_MARK_END;
+        return true;
+    case MARK_PHASE:
+        return map_phase(m, ret);
+    case MARK_OTHER:
+    case MARK_HELLO:
+    case MARK_ACK:
+    case MARK_SERIES:
+    case MARK_KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+bool jury_clock_map(const struct mark *m, struct verdict_mark *ret)
+{
+    enum verdict_mark_kind kind;
+    if (!map_kind(m, &kind))
+        return false;
+    *ret = (struct verdict_mark){
+        .kind = kind,
+        .has_step = (m->has & MARK_HAS_STEP) && m->step >= 0,
+        .step = m->step > 0 ? (uint64_t)m->step : 0,
+        .steps_per_epoch = told(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch),
+        .examples = told(m, MARK_HAS_EXAMPLES, m->examples),
+        .batch = told(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch),
+        .max_steps = told(m, MARK_HAS_MAX_STEPS, m->max_steps)};
+    return true;
+}
+
+static void keep(uint64_t *kept, uint64_t now)
+{
+    if (now)
+        *kept = now;
+}
+
+static void keep_facts(struct jury_clock *c, const struct mark *m)
+{
+    keep(&c->steps_per_epoch, told(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch));
+    keep(&c->examples, told(m, MARK_HAS_EXAMPLES, m->examples));
+    keep(&c->batch, told(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch));
+    keep(&c->max_steps, told(m, MARK_HAS_MAX_STEPS, m->max_steps));
+}
+
+/* STEP=10 EPOCH=0.1204819 is an epoch of 83 steps; believed when two marks say the same. */
+static void guess_epoch(struct jury_clock *c, const struct mark *m)
+{
+    if (c->steps_per_epoch || m->step <= 0 || m->epoch <= 0 || m->epoch >= 1)
+        return;
+    double steps = (double)m->step / m->epoch;
+    uint64_t whole = steps < 1e12 ? (uint64_t)llround(steps) : 0;
+    if (whole < 2 || fabs(steps - (double)whole) > 0.01) {
+        c->guessed_steps = 0;
+        return;
+    }
+    if (c->guessed_steps == whole)
+        c->steps_per_epoch = whole;
+    c->guessed_steps = whole;
+}
+
+/* True if a whole epoch more is done than at the last mark; *ret_step is the step at which. */
+static bool epoch_ended(struct jury_clock *c, const struct mark *m, uint64_t *ret_step)
+{
+    bool is_number = floor(m->epoch) >= m->epoch; /* counted, not measured: it ended before */
+    bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
+    bool was_number = floor(c->epoch) >= c->epoch;
+    *ret_step = is_number && was_number && c->has_step ? c->step
+                : (m->has & MARK_HAS_STEP)             ? (uint64_t)m->step
+                                                       : c->step;
+    return ended;
+}
+
+/* The same event told twice, as a phase's end and as a mark of its own. */
+static bool is_repeated(struct jury_clock *c, const struct verdict_mark *v, uint64_t t_ns)
+{
+    enum verdict_mark_kind k = v->kind;
+    uint64_t step = v->has_step ? v->step : c->step;
+    bool is_event = k == VERDICT_MARK_EVAL || k == VERDICT_MARK_SAVE || k == VERDICT_MARK_EPOCH;
+    bool repeated = is_event && c->has_seen[k] && c->seen_step[k] == step &&
+                    (k == VERDICT_MARK_EPOCH || t_ns - c->seen_ns[k] < SAME_EVENT_S * NS_PER_S);
+    c->has_seen[k] = true;
+    c->seen_ns[k] = t_ns;
+    c->seen_step[k] = step;
+    return repeated;
+}
+
+static void add_facts(const struct jury_clock *c, struct verdict_mark *v)
+{
+    v->steps_per_epoch = v->steps_per_epoch ? v->steps_per_epoch : c->steps_per_epoch;
+    v->examples = v->examples ? v->examples : c->examples;
+    v->batch = v->batch ? v->batch : c->batch;
+    v->max_steps = v->max_steps ? v->max_steps : c->max_steps;
+}
+
+static void remember(struct jury_clock *c, const struct mark *m, const struct verdict_mark *v)
+{
+    if (v->kind == VERDICT_MARK_BEGIN) {
+        c->has_begun = true;
+        c->has_step = false; /* it may start again at a lower step */
+        c->has_epoch = false;
+    }
+    if (v->has_step && v->kind != VERDICT_MARK_END) {
+        c->has_step = true;
+        c->step = v->step;
+    } else if (v->kind == VERDICT_MARK_STEP) {
+        c->step += c->has_step;
+        c->has_step = true;
+    }
+    if (m->has & MARK_HAS_EPOCH) {
+        c->has_epoch = true;
+        c->epoch = m->epoch;
+    }
+}
+
+size_t jury_clock_hear(struct jury_clock *c, const struct mark *m,
+                       struct verdict_mark ret[JURY_CLOCK_MARKS])
+{
+    struct verdict_mark v;
+    uint64_t step = 0;
+    size_t count = 0;
+    keep_facts(c, m);
+    if (!jury_clock_map(m, &v))
+        return 0;
+    bool has_epoch = m->has & MARK_HAS_EPOCH;
+    if (v.kind == VERDICT_MARK_STEP && has_epoch)
+        guess_epoch(c, m);
+    bool has_derived = v.kind != VERDICT_MARK_BEGIN && v.kind != VERDICT_MARK_END &&
+                       v.kind != VERDICT_MARK_EPOCH && has_epoch && epoch_ended(c, m, &step);
+    bool is_before = has_derived && c->has_step && step == c->step;
+    struct verdict_mark derived = {.kind = VERDICT_MARK_EPOCH, .has_step = true, .step = step};
+    has_derived = has_derived && !is_repeated(c, &derived, m->t_ns);
+    if (v.kind == VERDICT_MARK_EPOCH)
+        c->has_epoch_marks = true;
+    bool repeated = is_repeated(c, &v, m->t_ns);
+    add_facts(c, &v);
+    add_facts(c, &derived);
+    if (has_derived && is_before)
+        ret[count++] = derived;
+    if (!repeated)
+        ret[count++] = v;
+    if (has_derived && !is_before)
+        ret[count++] = derived;
+    remember(c, m, &v);
+    return count;
+}
