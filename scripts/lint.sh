@@ -41,7 +41,7 @@ check() {
     fi
 }
 
-c_files() { files 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]'; }
+c_files() { files 'src/*.[ch]' 'tests/*.[ch]' 'bench/*.[ch]' 'examples/*.[ch]' 'fuzz/*.[ch]' 'zoo/*.[ch]'; }
 
 # The first place in each file that `make format` would change.
 check_layout() {
