@@ -1,6 +1,7 @@
 /* What the engine's own tick costs: the one that `ebb run` and `ebb watch` do every second, with
  * everything in it (resident memory of all, status of those whose turn it is, the machine, the
- * limit, the histories, the recording). It follows a job that somebody else holds (tick --hold).
+ * limit, the histories, the recording, the series of the verdict). It follows a job that somebody
+ * else holds (tick --hold).
  *
  *   engine virtual PID FOLDER    takes orders from stdin, answers each with a line of JSON:
  *     ticks N                    N ticks, of which each believes that a second has passed
@@ -67,10 +68,11 @@ static void meter_arm(struct meter *m, const struct engine *e)
 
 static void meter_print(const struct meter *m, const struct engine *e, uint64_t process_ns)
 {
-    print(json_pack("{s:o,s:o,s:o,s:o,s:o}", "processes", json_u64(proc_tree_count(e->tree)),
-                    "tick_ns", list_of(m->tick_ns, m->ticks), "walk_ns",
-                    list_of(m->walk_ns, m->walks), "status_ns", list_of(m->status_ns, m->ticks),
-                    "process_ns", json_u64(process_ns)));
+    print(json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "processes",
+                    json_u64(proc_tree_count(e->tree)), "tick_ns", list_of(m->tick_ns, m->ticks),
+                    "walk_ns", list_of(m->walk_ns, m->walks), "status_ns",
+                    list_of(m->status_ns, m->ticks), "process_ns", json_u64(process_ns), "verdicts",
+                    json_u64(e->verdict.looks), "verdict_ns", json_u64(e->verdict.total_cost_ns)));
 }
 
 static void do_ticks(struct engine *e, uint64_t *now_ns, size_t count)
@@ -88,9 +90,9 @@ static void do_ticks(struct engine *e, uint64_t *now_ns, size_t count)
 
 /* ---- the parts of a tick ---- */
 
-enum piece { STATM, STATUS, MACHINE, WHOLE, HISTORIES, RECORDING, CLOCK, PIECES };
+enum piece { STATM, STATUS, MACHINE, WHOLE, HISTORIES, RECORDING, JURY, CLOCK, PIECES };
 static const char *const piece_names[PIECES] = {"statm",     "status",    "machine", "bounds",
-                                                "histories", "recording", "clock"};
+                                                "histories", "recording", "jury",    "clock"};
 
 static void do_piece(struct engine *e, enum piece piece, uint64_t now_ns)
 {
@@ -106,6 +108,8 @@ static void do_piece(struct engine *e, enum piece piece, uint64_t now_ns)
         take_in(e, now_ns);
     else if (piece == RECORDING)
         write_tick(e, now_ns);
+    else if (piece == JURY)
+        feed_jury(e, now_ns);
 }
 
 static void do_pieces(struct engine *e, uint64_t *now_ns, size_t count)
@@ -115,7 +119,7 @@ static void do_pieces(struct engine *e, uint64_t *now_ns, size_t count)
         *now_ns += NS_PER_S;
         for (int p = 0; p < PIECES; p++) {
             uint64_t began = clock_thread_cpu_ns();
-            do_piece(e, p, *now_ns);
+            do_piece(e, (enum piece)p, *now_ns);
             ns[p][i] = clock_thread_cpu_ns() - began;
         }
         clear_read(e);

@@ -21,7 +21,11 @@ import sys
 import tempfile
 import time
 
-import psutil
+try:
+    import psutil
+except ImportError:
+    raise SystemExit("bench: this Python has no psutil; scripts/setup.sh bench installs it, for "
+                     "/usr/bin/python3") from None
 
 PARTS = ("tick", "memory", "stall", "trace", "run")
 median = statistics.median
@@ -64,6 +68,22 @@ class Table:
 
 
 # ---- small things -------------------------------------------------------------------------------
+
+started = []  # children; those that still run when we end are told to end
+
+
+def start(command, **more):
+    child = subprocess.Popen(command, **more)
+    started.append(child)
+    return child
+
+
+def end_all():
+    for child in started:
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+
 
 def say(text):
     if sys.stderr.isatty() or os.environ.get("EBB_BENCH_PROGRESS"):
@@ -122,8 +142,8 @@ class Hold:
     """A tree of sleeping processes that both sides look at."""
 
     def __init__(self, bench, processes):
-        self.child = subprocess.Popen([f"{bench}/tick", "--hold", str(processes)],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.child = start([f"{bench}/tick", "--hold", str(processes)],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = int(self.child.stdout.readline())
         for _ in range(200):
             if len(psutil.Process(self.pid).children(recursive=True)) == processes - 1:
@@ -140,8 +160,8 @@ class Engine:
     """bench/engine on its virtual second."""
 
     def __init__(self, bench, pid, folder):
-        self.child = subprocess.Popen([f"{bench}/engine", "virtual", str(pid), folder],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.child = start([f"{bench}/engine", "virtual", str(pid), folder],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, order, count):
         self.child.stdin.write(f"{order} {count}\n")
@@ -186,7 +206,9 @@ def tick_blocks(bench, hold, scratch, rounds):
         a = engine.ask("ticks", 200)
         block = {"tick": median(a["tick_ns"]), "walk": median(a["walk_ns"]),
                  "mean": statistics.mean(a["tick_ns"]),
-                 "ticks": a["tick_ns"], "processes": a["processes"]}
+                 "ticks": a["tick_ns"], "processes": a["processes"],
+                 "verdicts": a["verdicts"], "verdict_ns": a["verdict_ns"],
+                 "counted": 200 * (number + 1), "on_machine": len(psutil.pids())}
         for look in LOOKS:
             work = getattr(script, look)
             block[look] = median(cpu_of(work) for _ in range(20))
@@ -201,8 +223,8 @@ def tick_blocks(bench, hold, scratch, rounds):
 def tick_real(bench, hold, scratch, seconds):
     """Both once a second, as in use: caches are cold by then."""
     folder = tempfile.mkdtemp(dir=scratch)
-    child = subprocess.Popen([f"{bench}/engine", "real", str(hold.pid), folder, str(seconds)],
-                             stdout=subprocess.PIPE, text=True)
+    child = start([f"{bench}/engine", "real", str(hold.pid), folder, str(seconds)],
+                  stdout=subprocess.PIPE, text=True)
     time.sleep(0.5)  # half a second off the engine's own
     script = Psutil(hold.pid)
     looks = ("known_and_machine", "follow_and_machine")
@@ -239,16 +261,23 @@ def part_tick(table, options):
     for name, text in (("statm", "resident memory of all 21"),
                        ("status", "status of those whose turn it is"),
                        ("machine", "meminfo, PSI, the limit"),
-                       ("bounds", "the tree's bounds (meminfo again)"),
+                       ("bounds", "the bounds of the tree's memory"),
                        ("histories", "histories"),
-                       ("recording", "into the recording")):
+                       ("recording", "into the recording"),
+                       ("jury", "into the series of the verdict")):
         table.row(f"  of it: {text}", us(max(part[name] - clock, 0)),
                   f"mean {us(part_mean[name] - clock)}" if name == "status" else "")
     table.row("ebb: the walk for births and deaths", us(of["walk"]),
               "apart; once a second (at 10 Hz: four times a second)")
+    verdicts = blocks[-1]["verdicts"]
+    if verdicts:
+        table.row("ebb: a verdict on every series", us(blocks[-1]["verdict_ns"] / verdicts),
+                  f"mean; in one tick of {blocks[-1]['counted'] / verdicts:.0f}, so in the mean "
+                  f"tick of {us(of['mean'])} and not in the median")
     table.row("psutil a: RSS of 21 known processes", us(of["known"]), "Process objects kept")
     table.row("psutil b: a, and virtual_memory()", us(of["known_and_machine"]))
-    table.row("psutil c: children(recursive), RSS of each", us(of["follow"]))
+    table.row("psutil c: children(recursive), RSS of each", us(of["follow"]),
+              f"reads every process of the machine: {blocks[-1]['on_machine']} here")
     table.row("psutil d: c, and virtual_memory()", us(of["follow_and_machine"]))
 
     def ratio(what, theirs, ours, is_bar, note):
@@ -293,7 +322,7 @@ class Run:
 
     def __init__(self, options, processes, seconds, interval):
         self.folder = os.path.join(tempfile.mkdtemp(dir=options.scratch), "run")
-        self.child = subprocess.Popen(
+        self.child = start(
             [options.ebb, "run", "--json", "--interval", interval, "--run-dir", self.folder, "--",
              f"{options.bench}/crowd", str(processes), str(seconds)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -356,7 +385,7 @@ def part_memory(table, options):
                   note=f"slope over the last half {slope_per_min(late) / 1e3:+.1f} kB a minute")
     else:
         table.row("slope over the last half", f"{slope_per_min(late) / 1e3:+.0f} kB a minute",
-                  "too short to say flat: make bench-long records for ten minutes")
+                  "the first block is sealed in it; make bench-long says whether it is flat")
     table.row("client, sentinel: RSS", " + ".join(f"{others[n] / 1e6:.2f}"
                                                   for n in ("client", "sentinel")) + " MB",
               f"all three with shared pages counted once (PSS): {total_pss / 1e6:.2f} MB")
@@ -374,8 +403,11 @@ def part_memory(table, options):
 def part_stall(table, options):
     gib = 8 if meminfo_bytes("MemAvailable") > 12 << 30 else 4
     say(f"stall: {gib} GiB")
-    out = subprocess.run([f"{options.bench}/stall", str(gib), "8", "2000"], check=True,
-                         stdout=subprocess.PIPE, text=True).stdout
+    child = start([f"{options.bench}/stall", str(gib), "8", "2000"], stdout=subprocess.PIPE,
+                  text=True)
+    out = child.communicate()[0]
+    if child.returncode:
+        raise SystemExit(f"bench: stall ended with status {child.returncode}")
     doc = json.loads(out.strip().splitlines()[-1])
     less = "" if gib == 8 else " (the bar says 8: too little memory is available here)"
     table.title(f"What a job of {gib} GiB in 4 KiB pages feels{less}: mmap, touch, munmap in a "
@@ -420,17 +452,14 @@ def part_trace(table, options):
 # ---- ebb run ------------------------------------------------------------------------------------
 
 def timed(command, folder=None):
-    """Wall milliseconds until the program's main, from there to the end of it all, and CPU."""
-    before = os.times()
+    """Wall milliseconds until the program's main, and from there to the end of it all."""
     began = time.monotonic_ns()
     out = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     ended = time.monotonic_ns()
-    after = os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
     if folder:
         shutil.rmtree(folder)
     reached = int(out.stdout)
-    return (reached - began) / 1e6, (ended - reached) / 1e6, cpu * 1e3
+    return (reached - began) / 1e6, (ended - reached) / 1e6
 
 
 def part_run(table, options):
@@ -466,7 +495,8 @@ def part_run(table, options):
     for name, run in runs.items():
         run.finish()
         s = shares[name]
-        table.row(f"CPU at {name}, 21 processes, unique memory on", f"{s['supervisor'] * 100:.3f} % of one",
+        table.row(f"CPU at {name}, 21 processes, unique memory on",
+                  f"{s['supervisor'] * 100:.3f} % of one",
                   f"client and sentinel {(s['client'] + s['sentinel']) * 100:.4f} %")
     return {"start_ms": start, "end_ms": end, "cpu_share": shares}
 
@@ -508,9 +538,12 @@ def main(argv):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Beside the build, so that recordings go to a disk and not to memory.
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
-        for part in PARTS:
-            if part in options.only:
-                results[part] = globals()[f"part_{part}"](table, options)
+        try:
+            for part in PARTS:
+                if part in options.only:
+                    results[part] = globals()[f"part_{part}"](table, options)
+        finally:
+            end_all()
     machine["load_at_end"] = os.getloadavg()[0]
     if options.json:
         json.dump({"machine": machine, "rows": table.rows, "results": results}, sys.stdout)

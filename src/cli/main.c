@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <langinfo.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,8 +16,8 @@
 #include "base/text.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cmd_run,    &cmd_watch, &cmd_export,  &cmd_import, &cmd_mark,
-    &cmd_doctor, &cmd_help,  &cmd_version, NULL,
+    &cmd_run,  &cmd_watch,  &cmd_verdict, &cmd_export,  &cmd_import,
+    &cmd_mark, &cmd_doctor, &cmd_help,    &cmd_version, NULL,
 };
 
 const struct cli_command *cli_find_command(const char *name)
@@ -152,8 +153,20 @@ static int nothing_asked(void)
     return 2;
 }
 
+/* Whoever starts us with a standard stream closed must not find our own files in its place. */
+static void open_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_streams();
     set_locale();
     if (argc < 2)
         return nothing_asked();

@@ -3,24 +3,20 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "base/text.h"
-#include "engine/channel.h"
+#include "cli/run_client.h"
 #include "engine/supervisor.h"
 #include "view/summary.h"
 
@@ -152,172 +148,16 @@ static int make_folder(const struct run_options *o, const char *name, struct run
     return 0;
 }
 
-/* The job sees a terminal exactly where the user has one. */
-static void find_terminal(const struct run_options *o, struct supervisor_tty *ret)
-{
-    *ret = (struct supervisor_tty){0};
-    if (o->no_terminal || !isatty(STDOUT_FILENO) || tcgetattr(STDOUT_FILENO, &ret->termios) < 0)
-        return;
-    ioctl(STDOUT_FILENO, TIOCGWINSZ, &ret->size);
-    ret->out = true;
-    ret->in = isatty(STDIN_FILENO);
-    ret->err = isatty(STDERR_FILENO);
-}
-
-/* ---- the client ---- */
-
-struct client {
-    const struct run_options *options;
-    struct channel channel;
-    struct supervisor_tty tty;
-    bool raw; /* the terminal is in raw mode */
-    bool stdout_gone;
-    int signals; /* signalfd */
-    json_t *end;
-};
-
-static void terminal_raw(struct client *c, bool raw)
-{
-    struct termios t = c->tty.termios;
-    if (!c->tty.in || c->raw == raw)
-        return;
-    if (raw)
-        cfmakeraw(&t);
-    /* A background process that changes the terminal is stopped by SIGTTOU: it is blocked. */
-    if (tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
-        c->raw = raw;
-}
-
-static void show(struct client *c, int fd, const char *data, size_t len)
-{
-    if (fd == STDOUT_FILENO && c->stdout_gone)
-        return;
-    if (io_write_all(fd, data, len) < 0 && fd == STDOUT_FILENO) {
-        c->stdout_gone = true;
-        channel_queue(&c->channel, CHANNEL_CLOSED, "", 0);
-    }
-}
-
-static void say(struct client *c, const char *text, size_t len)
-{
-    bool raw = c->raw;
-    terminal_raw(c, false);
-    cli_say("%.*s", (int)len, text);
-    terminal_raw(c, raw);
-}
-
-/* The job was stopped by Ctrl-Z: so are we, and when the shell brings us back, it goes on. */
-static void stop_with_job(struct client *c)
-{
-    const char cont = SIGCONT;
-    terminal_raw(c, false);
-    raise(SIGSTOP);
-    terminal_raw(c, true);
-    channel_queue(&c->channel, CHANNEL_SIGNAL, &cont, 1);
-}
-
-static void take_frame(struct client *c, enum channel_type type, const char *data, size_t len)
-{
-    struct err err;
-    switch (type) {
-    case CHANNEL_OUT:
-        show(c, STDOUT_FILENO, data, len);
-        break;
-    case CHANNEL_ERR:
-        show(c, STDERR_FILENO, data, len);
-        break;
-    case CHANNEL_SAY:
-        say(c, data, len);
-        break;
-    case CHANNEL_STOPPED:
-        stop_with_job(c);
-        break;
-    case CHANNEL_END:
-        c->end = json_parse(data, len, &err);
-        break;
-    default:
-        break;
-    }
-}
-
-static void take_signal(struct client *c)
-{
-    struct signalfd_siginfo info;
-    if (read(c->signals, &info, sizeof info) != (ssize_t)sizeof info)
-        return;
-    if (info.ssi_signo == SIGWINCH) {
-        struct winsize size;
-        if (c->tty.out && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
-            channel_queue(&c->channel, CHANNEL_SIZE, &size, sizeof size);
-        return;
-    }
-    char number = (char)info.ssi_signo;
-    channel_queue(&c->channel, CHANNEL_SIGNAL, &number, 1);
-}
-
-static bool take_keys(struct client *c)
-{
-    char keys[4096];
-    ssize_t n = read(STDIN_FILENO, keys, sizeof keys);
-    if (n <= 0)
-        return n < 0 && (errno == EAGAIN || errno == EINTR);
-    channel_queue(&c->channel, CHANNEL_INPUT, keys, (size_t)n);
-    return true;
-}
-
-/* Until the END frame, or until the supervisor is gone without one. */
-static void client_loop(struct client *c)
-{
-    enum channel_type type;
-    const char *data;
-    size_t len;
-    bool keys = c->tty.in;
-    int filled = 1;
-    while (!c->end && filled >= 0) {
-        struct pollfd fds[] = {{c->channel.fd, POLLIN, 0},
-                               {c->signals, POLLIN, 0},
-                               {keys ? STDIN_FILENO : -1, POLLIN, 0}};
-        if (c->channel.out.len)
-            fds[0].events |= POLLOUT;
-        if (poll(fds, 3, -1) < 0 && errno != EINTR)
-            break;
-        if (fds[1].revents)
-            take_signal(c);
-        if (fds[2].revents)
-            keys = take_keys(c);
-        filled = channel_fill(&c->channel);
-        while (channel_next(&c->channel, &type, &data, &len) == 1)
-            take_frame(c, type, data, len);
-        channel_flush(&c->channel);
-    }
-}
-
-static int catch_signals(void)
-{
-    const int caught[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
-                          SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
-        sigaddset(&set, caught[i]);
-    sigset_t block = set;
-    sigaddset(&block, SIGTTOU);
-    sigprocmask(SIG_BLOCK, &block, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static int exit_status(const json_t *end)
-{
-    const json_t *status = json_object_get(json_object_get(end, "end"), "status");
-    return json_is_integer(status) ? (int)json_integer_value(status) : 125;
-}
-
 static void print_summary(const struct run_options *o, const json_t *doc)
 {
     const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
     if (error) {
         const json_t *command = json_array_get(json_object_get(doc, "command"), 0);
-        cli_failf(0, "\"%s\" cannot be executed: %s", json_string_value(command), error);
+        const json_t *status = json_object_get(json_object_get(doc, "end"), "status");
+        if (json_integer_value(status) == 125)
+            cli_failf(0, "%s", error);
+        else
+            cli_failf(0, "\"%s\" cannot be executed: %s", json_string_value(command), error);
         return;
     }
     if (o->quiet)
@@ -334,28 +174,22 @@ static void print_summary(const struct run_options *o, const json_t *doc)
     buf_fini(&text);
 }
 
-static int be_client(const struct run_options *o, const struct supervisor_tty *tty, int fd,
-                     pid_t sentinel)
+static bool is_ignored(int signo)
 {
-    struct client c = {.options = o, .tty = *tty};
-    int status = 125;
-    channel_init(&c.channel, fd);
-    signal(SIGPIPE, SIG_IGN);
-    c.signals = catch_signals();
-    terminal_raw(&c, true);
-    client_loop(&c);
-    terminal_raw(&c, false);
-    if (c.end) {
-        print_summary(o, c.end);
-        status = exit_status(c.end);
-    } else {
+    struct sigaction sa;
+    return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
+}
+
+static int finish(const struct run_options *o, struct run_client_end *end, pid_t sentinel)
+{
+    if (end->doc)
+        print_summary(o, end->doc);
+    else if (!end->status_known)
         cli_say("the supervisor of the job was lost; what was left of the job is being ended");
-    }
-    json_decref(c.end);
-    channel_fini(&c.channel);
+    json_decref(end->doc);
     while (waitpid(sentinel, NULL, 0) < 0 && errno == EINTR)
         ;
-    return status;
+    return end->status_known ? end->status : 125;
 }
 
 static int run_exec(const struct cli_call *call)
@@ -367,6 +201,7 @@ static int run_exec(const struct cli_call *call)
     struct err err = {""};
     int fd;
     pid_t sentinel;
+    struct run_client_end end;
     if (call->argc < 1)
         return cli_failf(125, "run: which command? Write it behind --, like: ebb run -- python "
                               "train.py");
@@ -383,12 +218,15 @@ static int run_exec(const struct cli_call *call)
     s.argv = call->argv;
     s.engine = (struct engine_options){
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
-    find_terminal(o, &s.tty);
+    run_client_terminal(o->no_terminal, &s.tty);
+    s.ignores_pipe = is_ignored(SIGPIPE);
+    s.ignores_xfsz = is_ignored(SIGXFSZ);
     proc_raise_nofile(&s.nofile);
     if (supervisor_start(&s, &fd, &sentinel, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);
-    return be_client(o, &s.tty, fd, sentinel);
+    run_client(fd, &s.tty, &end);
+    return finish(o, &end, sentinel);
 }
 
 const struct cli_command cmd_run = {

@@ -7,12 +7,17 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/jury_json.h"
+#include "view/verdict.h"
 
 _Static_assert((int)FRAME_SPARK >= (int)TRACK_RECENT, "a row has room for what a track keeps");
 
 void watch_frame_fini(struct watch_frame *f)
 {
     free(f->frame.rows);
+    json_decref(f->verdict);
+    buf_fini(&f->headline);
+    buf_fini(&f->brief);
     *f = (struct watch_frame){0};
 }
 
@@ -120,6 +125,29 @@ static void fill_tree_rate(struct watch_frame *f, const struct track *t)
     f->frame.tree_rate_known = track_rate(t, &f->frame.tree_rate_bytes_per_min);
 }
 
+static void fill_verdict(struct watch_frame *f, struct engine *e)
+{
+    struct frame *o = &f->frame;
+    if (engine_verdict_count(e) == f->verdicts)
+        return;
+    f->verdicts = engine_verdict_count(e);
+    json_decref(f->verdict);
+    f->verdict = jury_tree_json(engine_verdict(e));
+    buf_clear(&f->headline);
+    buf_clear(&f->brief);
+    o->verdict = json_is_object(f->verdict) ? f->verdict : NULL;
+    o->verdict_word = o->verdict_headline = o->verdict_brief = NULL;
+    if (!o->verdict)
+        return;
+    verdict_headline(&f->headline, f->verdict);
+    verdict_brief(&f->brief, f->verdict);
+    o->verdict_word = json_string_value(json_object_get(f->verdict, "verdict"));
+    o->verdict_headline = buf_str(&f->headline);
+    o->verdict_brief = buf_str(&f->brief);
+    o->is_leak = json_is_true(json_object_get(f->verdict, "leak"));
+    o->is_no_leak = json_is_false(json_object_get(f->verdict, "leak"));
+}
+
 int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns)
 {
     struct frame *o = &f->frame;
@@ -128,6 +156,7 @@ int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns)
     o->interval_ns = engine_interval_ns(e);
     fill_machine(f, e);
     fill_tree_rate(f, engine_tree_track(e));
+    fill_verdict(f, e);
     o->step_known = engine_last_step(e, &o->step);
     o->gpus = engine_gpu_count(e) < FRAME_GPUS ? engine_gpu_count(e) : FRAME_GPUS;
     for (size_t i = 0; i < o->gpus; i++) {

@@ -63,8 +63,13 @@ int channel_fill(struct channel *c)
     enum { CHUNK = 65536 };
     if (c->fd < 0)
         return -EPIPE;
-    if (c->in_at == c->in.len)
+    if (c->in_at == c->in.len) {
         c->in_at = c->in.len = 0;
+    } else if (c->in_at >= CHUNK) { /* a slow reader must not make it grow for ever */
+        c->in.len -= c->in_at;
+        memmove(c->in.data, c->in.data + c->in_at, c->in.len);
+        c->in_at = 0;
+    }
     if (buf_reserve(&c->in, CHUNK) < 0)
         return -ENOMEM;
     for (;;) {

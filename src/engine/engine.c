@@ -18,6 +18,7 @@ enum {
     STATUS_PER_TICK = 4,  /* and so many that moved, or 1/10 of all where that is more */
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
+    VERDICT_PERIOD_S = 5,
     STATUS_MOVED_BYTES = 1 << 20,
     UNIQUE_PATIENCE_S = 2,
 };
@@ -49,6 +50,7 @@ static void on_process(void *user, const struct proc_event *ev)
     }
     if (e->writer)
         trace_writer_process(e->writer, ev->t_ns, ev->kind, node->slot, &node->info);
+    jury_process_event(e->jury, ev->t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
     if (ev->kind == PROCESS_DIED && h) {
@@ -201,6 +203,8 @@ static void look_at_whole(struct engine *e, uint64_t now_ns)
     proc_tree_memory(e->tree, &e->memory);
     if (!e->memory.known)
         return;
+    if (e->memory.low_bytes >= e->memory_at_peak.low_bytes)
+        e->memory_at_peak = e->memory;
     sample_put(&e->machine_sample, MACHINE_TREE_LOW, e->memory.low_bytes);
     sample_put(&e->machine_sample, MACHINE_TREE_HIGH, e->memory.high_bytes);
     bool alone = proc_tree_count(e->tree) == 1; /* then both bounds are its RSS */
@@ -229,6 +233,44 @@ static void write_tick(struct engine *e, uint64_t now_ns)
         trace_writer_sample(e->writer, ENTITY_GPU, (uint32_t)i, &e->gpu_sample[i]);
     trace_writer_tick_end(e->writer);
     trace_writer_flush(e->writer, now_ns, false);
+}
+
+/* The same entities in the same order as write_tick: a recording must tell the same. */
+static void feed_jury(struct engine *e, uint64_t now_ns)
+{
+    jury_tick_begin(e->jury, now_ns);
+    jury_sample(e->jury, ENTITY_MACHINE, 0, NULL, &e->machine_sample);
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        const struct proc_node *node = proc_tree_at(e->tree, i);
+        jury_sample(e->jury, ENTITY_PROCESS, node->slot, NULL, &node->sample);
+    }
+    for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
+        jury_sample(e->jury, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name, &e->gpu_sample[i]);
+    jury_tick_end(e->jury);
+    e->is_judged = false;
+}
+
+static void note_change(void *user, const struct jury_process *p, enum verdict_word from,
+                        const struct verdict_result *now)
+{
+    struct engine *e = user;
+    char text[192], pid[16] = "null";
+    if (p)
+        snprintf(pid, sizeof pid, "%d", (int)p->id.pid);
+    snprintf(text, sizeof text,
+             "{\"pid\":%s,\"from\":\"%s\",\"to\":\"%s\",\"t\":%.3f,\"confidence\":%.2f}", pid,
+             verdict_word_name(from), verdict_word_name(now->word),
+             (double)(e->last_tick_ns - e->started_ns) / (double)NS_PER_S, now->confidence);
+    engine_note(e, "verdict", text);
+}
+
+static void judge(struct engine *e, uint64_t now_ns)
+{
+    uint64_t begun = clock_thread_cpu_ns();
+    jury_judge(e->jury);
+    e->is_judged = true;
+    pace_done(&e->verdict, now_ns, clock_thread_cpu_ns() - begun);
+    jury_changes(e->jury, note_change, e);
 }
 
 static void take_in(struct engine *e, uint64_t now_ns)
@@ -271,13 +313,16 @@ static void tick(struct engine *e, uint64_t now_ns, bool whole)
     look_at_whole(e, now_ns);
     take_in(e, now_ns);
     write_tick(e, now_ns);
+    feed_jury(e, now_ns);
     clear_read(e);
+    e->last_tick_ns = now_ns;
+    if (pace_due(&e->verdict, now_ns))
+        judge(e, now_ns);
     uint64_t cost = clock_thread_cpu_ns() - begun;
     e->tick_cost_ns_total += cost;
     if (cost > e->tick_cost_ns_longest)
         e->tick_cost_ns_longest = cost;
     e->ticks++;
-    e->last_tick_ns = now_ns;
 }
 
 static void note_gap(struct engine *e, uint64_t now_ns)
@@ -345,7 +390,9 @@ static void on_pressure(void *user, int fd, uint32_t events)
 
 static int engine_build(struct engine *e)
 {
-    int r = proc_tree_new(e->options.root, on_process, e, &e->tree);
+    int r = jury_new(&(struct jury_options){.start_ns = e->started_ns}, &e->jury);
+    if (r == 0)
+        r = proc_tree_new(e->options.root, on_process, e, &e->tree);
     if (r == 0 && !e->options.no_unique)
         r = proc_unique_new(e->tree, NULL, &e->unique);
     if (r == 0)
@@ -373,6 +420,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->status = pace_of(0, 0);
     e->pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);
     e->limit = pace_of(LIMIT_PERIOD_S * NS_PER_S, 100);
+    e->verdict = pace_of(VERDICT_PERIOD_S * NS_PER_S, 50);
     e->started_ns = clock_mono_ns();
     e->started_wall_ns = clock_wall_ns();
     int r = engine_build(e);
@@ -401,6 +449,7 @@ void engine_free(struct engine *e)
     free_histories(e);
     proc_unique_free(e->unique);
     proc_tree_free(e->tree);
+    jury_free(e->jury);
     machine_free(e->machine);
     if (e->record_dir_fd >= 0)
         close(e->record_dir_fd);
@@ -409,11 +458,10 @@ void engine_free(struct engine *e)
     free(e);
 }
 
-/* The limits that matter are those of the job's own cgroup, not of ours. */
-static void follow_cgroup(struct engine *e, int32_t pid)
+void engine_limits_of(struct engine *e, int32_t pid)
 {
     struct machine *m = NULL;
-    if (e->had_any || machine_new(e->options.root, pid, &m) < 0)
+    if (machine_new(e->options.root, pid, &m) < 0)
         return;
     machine_free(e->machine);
     e->machine = m;
@@ -421,7 +469,8 @@ static void follow_cgroup(struct engine *e, int32_t pid)
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)
 {
-    follow_cgroup(e, pid);
+    if (!e->had_any)
+        engine_limits_of(e, pid);
     return proc_tree_add(e->tree, pid, clock_mono_ns(), err);
 }
 
@@ -484,6 +533,8 @@ void engine_mark(struct engine *e, const struct mark *mark)
         e->step_known = true;
         e->step = mark->step;
     }
+    jury_mark(e->jury, mark);
+    e->is_judged = false;
     if (e->writer)
         trace_writer_mark(e->writer, mark);
 }
@@ -497,6 +548,8 @@ void engine_note(struct engine *e, const char *kind, const char *json_text)
 int engine_stop(struct engine *e, const json_t *footer)
 {
     int r = 0;
+    if (!e->stopped && e->last_tick_ns)
+        judge(e, e->last_tick_ns); /* its last change belongs into the recording */
     e->stopped = true;
     loop_remove(e->tick_timer);
     loop_remove(e->unique_timer);
@@ -559,6 +612,16 @@ const struct sample *engine_gpu(const struct engine *e, size_t i, const char **r
 {
     *ret_name = e->gpu_now.device[i].name;
     return &e->gpu_sample[i];
+}
+
+const struct jury *engine_verdict(const struct engine *e)
+{
+    return e->jury;
+}
+
+uint64_t engine_verdict_count(const struct engine *e)
+{
+    return e->verdict.looks;
 }
 
 uint64_t engine_started_ns(const struct engine *e)

@@ -14,6 +14,7 @@
 #include "trace/writer.h"
 
 struct err;
+struct jury;
 struct loop;
 struct engine;
 
@@ -47,6 +48,9 @@ void engine_free(struct engine *e); /* NULL is fine; closes the recording if sti
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_below(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_all(struct engine *e, struct err *err);
+/* The limits that matter are PID's: of its cgroup, and its own rlimits. Without it they are those of
+ * the first process that is watched. */
+void engine_limits_of(struct engine *e, int32_t pid);
 
 /* Records into DIRFD/trace.ebb from now on. HEADER (borrowed) gets machine facts added. */
 int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err);
@@ -75,8 +79,12 @@ size_t engine_gpu_count(const struct engine *e);
 const struct sample *engine_gpu(const struct engine *e, size_t i, const char **ret_name);
 uint64_t engine_started_ns(const struct engine *e);
 uint64_t engine_interval_ns(const struct engine *e);
+/* The verdicts, as of the last time they were worked out: every 5 s, less often where that costs
+ * more than half a per cent of a CPU, and at the end. */
+const struct jury *engine_verdict(const struct engine *e);
+uint64_t engine_verdict_count(const struct engine *e); /* how often that was: has it changed? */
 bool engine_last_step(const struct engine *e, int64_t *ret_step);
 
 /* The facts of the run so far as JSON (docs/run-json.md): tree, processes, roles, limit, gpus,
- * recording, marks, cost. The caller owns it. NULL: out of memory. */
+ * verdict, recording, marks, cost. The caller owns it. NULL: out of memory. */
 json_t *engine_summary(struct engine *e, uint64_t now_ns);

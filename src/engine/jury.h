@@ -24,11 +24,11 @@ enum {
 
 struct jury_options {
     struct verdict_options verdict;
-    uint64_t start_ns;         /* what is told in seconds counts from here */
-    bool has_limit;            /* given by the user; else the one in the readings */
+    uint64_t start_ns;          /* what is told in seconds counts from here */
+    bool has_limit;             /* given by the user; else the one in the readings */
     struct quantity_size limit; /* a share is of the one in the readings */
-    bool is_table;             /* of a CSV: there is no status to wait for */
-    bool by_step;              /* its time is made up: what counts is the step */
+    bool is_table;              /* of a CSV: there is no status to wait for */
+    bool by_step;               /* its time is made up: what counts is the step */
 };
 
 /* A series under way and what was last said of it. */

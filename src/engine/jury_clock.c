@@ -83,14 +83,14 @@ bool jury_clock_map(const struct mark *m, struct verdict_mark *ret)
     enum verdict_mark_kind kind;
     if (!map_kind(m, &kind))
         return false;
-    *ret = (struct verdict_mark){
-        .kind = kind,
-        .has_step = (m->has & MARK_HAS_STEP) && m->step >= 0,
-        .step = m->step > 0 ? (uint64_t)m->step : 0,
-        .steps_per_epoch = told(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch),
-        .examples = told(m, MARK_HAS_EXAMPLES, m->examples),
-        .batch = told(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch),
-        .max_steps = told(m, MARK_HAS_MAX_STEPS, m->max_steps)};
+    *ret = (struct verdict_mark){.kind = kind,
+                                 .has_step = (m->has & MARK_HAS_STEP) && m->step >= 0,
+                                 .step = m->step > 0 ? (uint64_t)m->step : 0,
+                                 .steps_per_epoch =
+                                     told(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch),
+                                 .examples = told(m, MARK_HAS_EXAMPLES, m->examples),
+                                 .batch = told(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch),
+                                 .max_steps = told(m, MARK_HAS_MAX_STEPS, m->max_steps)};
     return true;
 }
 

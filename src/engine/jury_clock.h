@@ -16,8 +16,8 @@ struct jury_clock {
     double epoch;
     uint64_t steps_per_epoch, examples, batch, max_steps; /* 0: not told */
     uint64_t guessed_steps;                               /* an epoch's, by the last EPOCH= */
-    uint64_t seen_ns[VERDICT_MARK_KINDS];                 /* when a mark of the kind last came … */
-    uint64_t seen_step[VERDICT_MARK_KINDS];               /* … and at which step */
+    uint64_t seen_ns[VERDICT_MARK_KINDS];   /* when a mark of the kind last came … */
+    uint64_t seen_step[VERDICT_MARK_KINDS]; /* … and at which step */
     bool has_seen[VERDICT_MARK_KINDS];
 };
 

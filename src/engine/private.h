@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 #include "engine/history.h"
+#include "engine/jury.h"
 #include "engine/pace.h"
 #include "proc/gpu.h"
 #include "proc/unique.h"
@@ -26,7 +27,9 @@ struct engine {
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns, last_psi_ns;
     uint64_t ticks, gaps;
-    struct pace walk, status, pss, limit;
+    struct pace walk, status, pss, limit, verdict;
+    struct jury *jury;
+    bool is_judged; /* since the last reading or mark */
     size_t status_cursor;
     struct sample machine_sample;
     struct sample gpu_sample[GPU_MAX];
@@ -37,7 +40,7 @@ struct engine {
     struct track tree_track; /* the best estimate: the lower bound once unique memory is known */
     uint64_t tree_high_peak_bytes;
     uint64_t gpu_job_peak_bytes[GPU_MAX];
-    struct proc_tree_memory memory;
+    struct proc_tree_memory memory, memory_at_peak;
     uint64_t unique_sum_peak_bytes;
     uint64_t processes_seen;
     struct history_gone gone;

@@ -60,11 +60,14 @@ static int open_ends(const struct supervisor_tty *tty, struct ends *e)
 
 /* ---- in the child: async-signal-safe calls only ---- */
 
-static void default_signals(const sigset_t *mask)
+/* What the user's shell ignored (nohup) stays ignored; what we ignore ourselves does not. */
+static void default_signals(const struct supervisor_options *o, const sigset_t *mask)
 {
     struct sigaction sa = {.sa_handler = SIG_DFL};
-    /* What the user's shell ignored (nohup) stays ignored; we ourselves ignore only SIGPIPE. */
-    sigaction(SIGPIPE, &sa, NULL);
+    if (!o->ignores_pipe)
+        sigaction(SIGPIPE, &sa, NULL);
+    if (!o->ignores_xfsz)
+        sigaction(SIGXFSZ, &sa, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
@@ -110,7 +113,7 @@ static _Noreturn void child(const struct supervisor_options *o, char *const *she
     take_foreground(e);
     connect_streams(&o->tty, e);
     setrlimit(RLIMIT_NOFILE, &o->nofile);
-    default_signals(mask);
+    default_signals(o, mask);
     exec_job(o, shell_argv);
     int error = errno;
     (void)!write(e->failure[1], &error, sizeof error);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "engine/jury_json.h"
 
 enum { SUMMARY_PROCESSES = 64 };
 
@@ -143,8 +144,8 @@ static json_t *roles_json(struct engine *e)
                 list,
                 json_pack("{s:s,s:o,s:o,s:o}", "role", process_role_name((enum process_role)role),
                           "count", json_u64(count[role]), "largest_bytes",
-                                largest[role] ? json_u64(largest[role]) : json_null(),
-                          "unique_bytes", unique[role] ? json_u64(unique[role]) : json_null()));
+                          largest[role] ? json_u64(largest[role]) : json_null(), "unique_bytes",
+                          unique[role] ? json_u64(unique[role]) : json_null()));
     return list;
 }
 
@@ -154,7 +155,7 @@ static uint64_t peak_bytes(const struct engine *e)
     return e->tree_track.samples ? e->tree_track.peak_bytes : e->tree_high_peak_bytes;
 }
 
-/* Unique v. shared as it was at the last look while something lived. */
+/* Unique v. shared as it was at the peak. */
 static json_t *tree_json(struct engine *e)
 {
     json_t *o = json_object();
@@ -163,13 +164,14 @@ static json_t *tree_json(struct engine *e)
         json_object_set_new(o, "peak_bytes", json_u64(peak_bytes(e)));
         json_object_set_new(o, "peak_high_bytes", json_u64(e->tree_high_peak_bytes));
     }
-    if (e->memory.known && e->memory.unique_known) {
-        uint64_t low = e->memory.low_bytes, unique = e->memory.unique_bytes;
+    const struct proc_tree_memory *m = &e->memory_at_peak;
+    if (m->known && m->unique_known) {
+        uint64_t unique = m->unique_bytes < m->low_bytes ? m->unique_bytes : m->low_bytes;
         json_object_set_new(o, "unique_bytes", json_u64(unique));
-        json_object_set_new(o, "shared_bytes", json_u64(low > unique ? low - unique : 0));
+        json_object_set_new(o, "shared_bytes", json_u64(m->low_bytes - unique));
         json_object_set_new(o, "unique_peak_bytes", json_u64(e->unique_sum_peak_bytes));
     }
-    json_object_set_new(o, "rss_sum_bytes", json_u64(e->memory.rss_sum_bytes));
+    json_object_set_new(o, "rss_sum_bytes", json_u64(m->rss_sum_bytes));
     return o;
 }
 
@@ -260,6 +262,10 @@ json_t *engine_summary(struct engine *e, uint64_t now_ns)
                                       "role", process_role_name(all.v[0]->info.role), "peak_bytes",
                                       json_u64(all.v[0]->rss.peak_bytes)));
     json_object_set_new(doc, "gpus", gpus_json(e));
+    if (!e->is_judged)
+        jury_judge(e->jury);
+    e->is_judged = true;
+    json_object_set_new(doc, "verdict", jury_json(e->jury));
     if (e->writer || e->was_recorded)
         json_object_set_new(doc, "recording", recording_json(e));
     json_object_set_new(doc, "marks",

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,9 +31,9 @@
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* unread output before the job has to wait */
-    INPUT_BACKLOG = 64 << 10,
     LOG_BACKLOG = 4 << 20, /* unwritten log before it is dropped */
     SETTLE_MS = 1000,      /* what the job left may end by itself */
+    COMMAND_MAX = 64 << 10,     /* of the job's command, in run.json */
     DRAIN_MS = 2000,       /* its last output may still be on the way */
 };
 
@@ -51,6 +53,7 @@ struct supervisor {
     struct mark_receiver *marks;
     struct channel client;
     struct loop_source *client_source, *sweep_timer, *log_source;
+    int client_pidfd; /* to wake it when the job goes on after a stop */
     bool client_gone;
     struct stream streams[3];
     bool paused; /* output waits for the client */
@@ -63,6 +66,7 @@ struct supervisor {
     int status; /* as wait gives it */
     struct rusage usage;
     int exec_error;
+    struct err failure; /* why we ourselves could not start it */
     enum ending ending;
     uint64_t deadline_ns;
     unsigned left_behind;
@@ -75,9 +79,17 @@ struct supervisor {
 
 static void client_want(struct supervisor *s)
 {
-    uint32_t events = s->input.len < INPUT_BACKLOG ? EPOLLIN : 0;
     if (s->client_source)
-        loop_change_fd(s->client_source, events | (s->client.out.len ? EPOLLOUT : 0u));
+        loop_change_fd(s->client_source, EPOLLIN | (s->client.out.len ? EPOLLOUT : 0u));
+}
+
+/* What we wait for on a stream: output unless the client is behind, room where input waits. */
+static void stream_want(struct stream *st)
+{
+    struct supervisor *s = st->s;
+    bool writes = st == &s->streams[0] && s->input.len;
+    if (st->source)
+        loop_change_fd(st->source, (s->paused ? 0u : EPOLLIN) | (writes ? EPOLLOUT : 0u));
 }
 
 static void streams_pause(struct supervisor *s, bool pause)
@@ -86,8 +98,7 @@ static void streams_pause(struct supervisor *s, bool pause)
         return;
     s->paused = pause;
     for (size_t i = 0; i < 3; i++)
-        if (s->streams[i].source)
-            loop_change_fd(s->streams[i].source, pause ? 0 : EPOLLIN);
+        stream_want(&s->streams[i]);
 }
 
 static void begin_ending(struct supervisor *s, enum ending how);
@@ -165,31 +176,57 @@ static void stream_close(struct stream *st)
     st->fd = -1;
 }
 
+/* The job has let go of its terminal, but may open it again as /dev/tty: closing our side would
+ * hang it up for good. */
+static void terminal_let_go(struct stream *st)
+{
+    loop_remove(st->source);
+    st->source = NULL;
+}
+
+static void input_write(struct supervisor *s);
+
 static void on_output(void *user, int fd, uint32_t events)
 {
     struct stream *st = user;
     struct supervisor *s = st->s;
     char data[32768];
+    if (events & EPOLLOUT)
+        input_write(s);
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        return;
     ssize_t n = read(fd, data, sizeof data);
-    (void)events;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-        if (events & EPOLLHUP && s->exited)
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) { /* 0, or EIO of a terminal that nobody has open any more */
+        if (st == &s->streams[0] && !s->exited)
+            terminal_let_go(st);
+        else
             stream_close(st);
         return;
     }
-    if (n <= 0) { /* 0, or EIO of a terminal that nobody has open any more */
-        stream_close(st);
-        return;
-    }
-    log_add(s, data, (size_t)n);
+    const struct supervisor_tty *tty = &s->options->tty;
+    if (st != &s->streams[0] || tty->out || tty->err) /* else it is but the echo of what is typed */
+        log_add(s, data, (size_t)n);
     channel_queue(&s->client, st->type, data, (size_t)n);
     client_flush(s);
+}
+
+/* Somebody of the job has its terminal open again. */
+static void terminal_look(struct supervisor *s)
+{
+    struct stream *st = &s->streams[0];
+    struct pollfd p = {.fd = st->fd, .events = POLLIN};
+    if (st->fd < 0 || st->source || (poll(&p, 1, 0) >= 0 && p.revents & POLLHUP))
+        return;
+    if (loop_add_fd(s->loop, st->fd, EPOLLIN, on_output, st, &st->source) == 0)
+        stream_want(st);
 }
 
 static int streams_start(struct supervisor *s, const struct spawn_streams *streams)
 {
     const int fds[] = {streams->terminal, streams->out, streams->err};
-    const enum channel_type types[] = {CHANNEL_OUT, CHANNEL_OUT, CHANNEL_ERR};
+    const enum channel_type types[] = {CHANNEL_TERMINAL, CHANNEL_OUT, CHANNEL_ERR};
     for (size_t i = 0; i < 3; i++) {
         struct stream *st = &s->streams[i];
         *st = (struct stream){.s = s, .fd = fds[i], .type = types[i]};
@@ -209,18 +246,28 @@ static bool streams_open(const struct supervisor *s)
 
 /* ---- what the client sends ---- */
 
+/* The client counts what is under way and sends no more than a little at a time, so its frames can
+ * always be read: signals come by the same way. */
 static void input_write(struct supervisor *s)
 {
     int fd = s->streams[0].fd;
-    while (fd >= 0 && s->input.len) {
-        ssize_t n = write(fd, s->input.data, s->input.len);
-        if (n < 0)
-            break; /* a full terminal is tried again with the next key or tick */
-        memmove(s->input.data, s->input.data + n, s->input.len - (size_t)n);
-        s->input.len -= (size_t)n;
+    size_t taken = 0;
+    while (fd >= 0 && taken < s->input.len) {
+        ssize_t n = write(fd, s->input.data + taken, s->input.len - taken);
+        if (n <= 0)
+            break; /* full: we are told when there is room */
+        taken += (size_t)n;
     }
     if (fd < 0)
-        buf_clear(&s->input);
+        taken = s->input.len;
+    if (taken == 0)
+        return;
+    memmove(s->input.data, s->input.data + taken, s->input.len - taken);
+    s->input.len -= taken;
+    uint8_t count[] = {(uint8_t)taken, (uint8_t)(taken >> 8), (uint8_t)(taken >> 16),
+                       (uint8_t)(taken >> 24)};
+    channel_queue(&s->client, CHANNEL_TAKEN, count, sizeof count);
+    client_flush(s);
 }
 
 /* As a terminal would: these go to the job's whole process group. */
@@ -233,13 +280,13 @@ static bool is_group_signal(int signo)
 static void job_signal(struct supervisor *s, int signo)
 {
     const struct proc_root *root = s->options->engine.root;
-    const struct proc_node *node = proc_tree_find(engine_tree(s->engine), (int32_t)s->pid);
-    if (s->exited)
+    if (s->exited || s->pid <= 0)
         return;
-    if (is_group_signal(signo))
-        guard_signal_below(root, (int32_t)getpid(), (int32_t)s->pid, signo);
-    else if (node)
-        guard_signal(root, &node->info.id, signo);
+    /* Our own child, not yet waited for: its pid, and its group's, are nobody else's. */
+    if (!is_group_signal(signo))
+        kill(s->pid, signo);
+    else if (guard_signal_below(root, (int32_t)getpid(), (int32_t)s->pid, signo) < 0)
+        kill(-s->pid, signo);
     char text[64];
     snprintf(text, sizeof text, "{\"signal\":%d,\"by\":\"operator\"}", signo);
     engine_note(s->engine, "signal", text);
@@ -250,14 +297,16 @@ static void on_frame(struct supervisor *s, enum channel_type type, const char *d
     if (type == CHANNEL_INPUT) {
         buf_add(&s->input, data, len);
         input_write(s);
+        stream_want(&s->streams[0]);
     } else if (type == CHANNEL_SIZE && len == sizeof(struct winsize) && s->streams[0].fd >= 0) {
         struct winsize size;
         memcpy(&size, data, sizeof size);
         ioctl(s->streams[0].fd, TIOCSWINSZ, &size);
     } else if (type == CHANNEL_SIGNAL && len == 1) {
         job_signal(s, data[0]);
-    } else if (type == CHANNEL_CLOSED) {
-        stream_close(&s->streams[1]); /* the job's next write fails, as it would by hand */
+    } else if (type == CHANNEL_CLOSED && len == 1) {
+        /* the job's next write fails, as it would by hand */
+        stream_close(&s->streams[data[0] == CHANNEL_ERR ? 2 : 1]);
     }
 }
 
@@ -282,6 +331,19 @@ static void on_client(void *user, int fd, uint32_t events)
 
 /* ---- the end ---- */
 
+/* Stopped as by Ctrl-Z, the client stops too, so that the shell is back; should anybody but the
+ * client let the job go on, the client must not stay stopped. A plain SIGSTOP is somebody's own
+ * business. */
+static void job_paused(struct supervisor *s, int status)
+{
+    if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
+        channel_queue(&s->client, CHANNEL_STOPPED, "", 0);
+        client_flush(s);
+    } else if (WIFCONTINUED(status) && s->client_pidfd >= 0) {
+        syscall(SYS_pidfd_send_signal, s->client_pidfd, SIGCONT, NULL, 0);
+    }
+}
+
 /* Takes in whoever has died; whether any child is left. */
 static bool reap(void *user)
 {
@@ -289,12 +351,11 @@ static bool reap(void *user)
     struct rusage usage;
     int status;
     pid_t pid;
-    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED, &usage)) > 0) {
+    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED, &usage)) > 0) {
         if (pid != s->pid)
             continue;
-        if (WIFSTOPPED(status)) {
-            channel_queue(&s->client, CHANNEL_STOPPED, "", 0);
-            client_flush(s);
+        if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+            job_paused(s, status);
         } else {
             s->exited = true;
             s->status = status;
@@ -351,8 +412,7 @@ static void begin_ending(struct supervisor *s, enum ending how)
             s->left_behind = (unsigned)count;
         s->deadline_ns = now_ns + s->options->grace_ns;
     }
-    if (!s->sweep_timer)
-        loop_add_timer(s->loop, now_ns, 20 * NS_PER_MS, on_sweep, s, &s->sweep_timer);
+    loop_set_timer(s->sweep_timer, now_ns, 20 * NS_PER_MS);
 }
 
 static void on_child(void *user, const struct signalfd_siginfo *info)
@@ -368,6 +428,9 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
 /* Somebody signals the supervisor itself: pass it on, and let the job's end be ours. */
 static void on_own_signal(void *user, const struct signalfd_siginfo *info)
 {
+    /* The kernel hangs us up, as the session's leader, when the job's terminal is closed. */
+    if (info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL)
+        return;
     job_signal(user, (int)info->ssi_signo);
 }
 
@@ -379,11 +442,9 @@ static void on_mark(void *user, const struct mark *mark)
 
 static void on_tick(void *user, struct engine *e, uint64_t now_ns)
 {
-    struct supervisor *s = user;
     (void)e;
     (void)now_ns;
-    if (s->input.len)
-        input_write(s);
+    terminal_look(user);
 }
 
 /* ---- run.json ---- */
@@ -391,7 +452,10 @@ static void on_tick(void *user, struct engine *e, uint64_t now_ns)
 static json_t *end_json(const struct supervisor *s)
 {
     json_t *o;
-    if (s->exec_error)
+    if (s->failure.text[0])
+        o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status", 125, "error",
+                      json_text0(s->failure.text));
+    else if (s->exec_error)
         o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status",
                       s->exec_error == -ENOENT || s->exec_error == -ENOTDIR ? 127 : 126, "error",
                       json_text0(strerror(-s->exec_error)));
@@ -407,11 +471,17 @@ static json_t *end_json(const struct supervisor *s)
     return o;
 }
 
+/* A command line may be megabytes: run.json keeps the beginning. */
 static json_t *arguments_json(char *const *argv)
 {
+    size_t left = COMMAND_MAX;
     json_t *list = json_array();
-    for (; *argv; argv++)
-        json_array_append_new(list, json_text0(*argv));
+    for (; *argv && left; argv++) {
+        size_t len = strlen(*argv);
+        len = len < left ? len : left;
+        json_array_append_new(list, json_text(*argv, len));
+        left -= len;
+    }
     return list;
 }
 
@@ -424,7 +494,7 @@ static json_t *facts_json(const struct supervisor *s)
     uname(&uts);
     return json_pack("{s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "host",
                      json_text0(uts.nodename), "kernel", json_text0(uts.release), "state",
-                     s->ending == ENDED || s->exec_error ? "ended" : "running", "name",
+                     s->ending == ENDED || s->exec_error || s->failure.text[0] ? "ended" : "running", "name",
                      json_text0(s->options->name), "run_dir",
                      dir->fd >= 0 ? json_text0(dir->path) : json_null(), "command",
                      arguments_json(s->options->argv), "cwd",
@@ -470,26 +540,27 @@ static json_t *ended_json(struct supervisor *s)
 static void send_end(struct supervisor *s, const json_t *doc)
 {
     struct buf text = {0};
+    const json_t *status = json_object_get(json_object_get(doc, "end"), "status");
+    char code = (char)json_integer_value(status);
     json_print(&text, doc, 0);
+    channel_queue(&s->client, CHANNEL_STATUS, &code, 1);
     channel_queue(&s->client, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
-    /* The client reads until this frame; a stopped terminal holds us up no longer than a minute. */
-    uint64_t until = clock_mono_ns() + 60 * NS_PER_S;
-    while (!s->client_gone && s->client.out.len && clock_mono_ns() < until) {
-        client_flush(s);
-        if (s->client.out.len)
-            loop_once(s->loop, 100);
-    }
+    /* A reader may take its time (a pager): the end is written down, so we can wait with it. */
+    client_flush(s);
+    while (!s->client_gone && s->client.out.len)
+        loop_once(s->loop, -1);
 }
 
 /* ---- beginning ---- */
 
+static const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
 static int add_signals(struct supervisor *s)
 {
-    const int pass_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     int r = loop_add_signal(s->loop, SIGCHLD, on_child, s, NULL);
-    for (size_t i = 0; r == 0 && i < sizeof pass_on / sizeof *pass_on; i++)
-        r = loop_add_signal(s->loop, pass_on[i], on_own_signal, s, NULL);
+    for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
+        r = loop_add_signal(s->loop, passed_on[i], on_own_signal, s, NULL);
     return r;
 }
 
@@ -522,6 +593,8 @@ static int set_up(struct supervisor *s, struct err *err)
         r = add_signals(s);
     if (r == 0)
         r = loop_add_fd(s->loop, s->client.fd, EPOLLIN, on_client, s, &s->client_source);
+    if (r == 0) /* made now: at the end there may be no fd left for it */
+        r = loop_add_timer(s->loop, UINT64_MAX / 2, 0, on_sweep, s, &s->sweep_timer);
     if (r < 0)
         return err_set(err, r, "cannot set up the event loop: %s", strerror(-r));
     if (mark_receiver_new(s->loop, on_mark, s, &s->marks, err) < 0)
@@ -562,8 +635,16 @@ static int start_job(struct supervisor *s, struct err *err)
     return streams_start(s, &job.streams);
 }
 
+/* With the loop the signal mask goes back: what is still pending must not end us now. */
+static void ignore_signals(void)
+{
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        signal(passed_on[i], SIG_IGN);
+}
+
 static void tear_down(struct supervisor *s)
 {
+    ignore_signals();
     for (size_t i = 0; i < 3; i++)
         stream_close(&s->streams[i]);
     loop_remove(s->log_source);
@@ -572,6 +653,7 @@ static void tear_down(struct supervisor *s)
     engine_free(s->engine);
     mark_receiver_free(s->marks);
     s->note->socket_folder[0] = '\0';
+    loop_remove(s->client_source);
     channel_fini(&s->client);
     buf_fini(&s->input);
     loop_free(s->loop);
@@ -580,12 +662,15 @@ static void tear_down(struct supervisor *s)
 /* Stops the recording, says in run.json how it ended, tells the client. */
 static void finish(struct supervisor *s)
 {
-    json_t *footer = s->exited || s->exec_error ? end_json(s) : NULL;
-    engine_look_now(s->engine); /* the last deaths belong into the recording */
-    engine_stop(s->engine, footer);
+    json_t *footer = end_json(s);
+    if (s->engine) {
+        engine_look_now(s->engine); /* the last deaths belong into the recording */
+        engine_stop(s->engine, footer);
+    }
     json_decref(footer);
     json_t *doc = ended_json(s);
     int r = rundir_write_json(&s->options->rundir, doc);
+    s->note->finished = r == 0;
     if (r < 0 && s->options->rundir.fd >= 0) {
         char sentence[160];
         snprintf(sentence, sizeof sentence, "cannot write run.json: %s", strerror(-r));
@@ -597,6 +682,7 @@ static void finish(struct supervisor *s)
 
 static void watch_job(struct supervisor *s)
 {
+    engine_limits_of(s->engine, (int32_t)s->pid);
     engine_look_now(s->engine);
     engine_start(s->engine);
     if (s->options->rundir.fd >= 0) {
@@ -607,29 +693,29 @@ static void watch_job(struct supervisor *s)
     loop_run(s->loop);
 }
 
-static int supervise(const struct supervisor_options *options, int client_fd,
+static int supervise(const struct supervisor_options *options, int client_fd, int client_pidfd,
                      struct sentinel_note *note)
 {
-    struct supervisor s = {.options = options, .note = note};
-    struct err err = {""};
+    struct supervisor s = {.options = options, .note = note, .client_pidfd = client_pidfd};
     for (size_t i = 0; i < 3; i++)
-        s.streams[i].fd = -1;
+        s.streams[i] = (struct stream){.s = &s, .fd = -1};
     channel_init(&s.client, client_fd);
     signal(SIGPIPE, SIG_IGN);
-    int r = set_up(&s, &err);
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
+    int r = set_up(&s, &s.failure);
     if (r == 0) {
+        s.failure.text[0] = '\0'; /* no marks is not a failure */
         record(&s);
-        r = start_job(&s, &err);
+        r = start_job(&s, &s.failure);
     }
     if (r == 0 && !s.exec_error)
         watch_job(&s);
-    if (r == 0)
+    if (r < 0 && !s.failure.text[0])
+        err_set(&s.failure, r, "cannot start the job: %s", strerror(-r));
+    if (s.loop)
         finish(&s);
-    else
-        client_say(&s, err.text);
-    client_flush(&s);
     tear_down(&s);
-    return r < 0 ? 1 : 0;
+    return r < 0 && s.pid > 0; /* then the sentinel ends what was started */
 }
 
 /* The supervisor cannot say any more how the job ended: the sentinel does, so that nobody takes it
@@ -655,7 +741,8 @@ static void write_lost(const struct rundir *dir, int ended)
 }
 
 /* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. */
-static _Noreturn void be_sentinel(const struct supervisor_options *options, int client_fd)
+static _Noreturn void be_sentinel(const struct supervisor_options *options, int client_fd,
+                                  int client_pidfd)
 {
     sigset_t all;
     sigfillset(&all);
@@ -672,13 +759,13 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
         prctl(PR_SET_NAME, "ebb-supervisor");
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         setsid();
-        exit(supervise(options, client_fd, note));
+        exit(supervise(options, client_fd, client_pidfd, note));
     }
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     close(client_fd);
     int lost = pid < 0 ? 1 : sentinel_wait(options->engine.root, pid, options->grace_ns, note);
-    if (lost)
+    if (lost && !(note != MAP_FAILED && note->finished))
         write_lost(&options->rundir, lost - 1);
     _exit(lost != 0);
 }
@@ -690,11 +777,14 @@ int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_
     int r = channel_pair(pair);
     if (r < 0)
         return err_set(err, r, "cannot make a socket pair: %s", strerror(-r));
+    int client_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     pid_t pid = fork();
     if (pid == 0) {
         close(pair[0]);
-        be_sentinel(options, pair[1]);
+        be_sentinel(options, pair[1], client_pidfd);
     }
+    if (client_pidfd >= 0)
+        close(client_pidfd);
     close(pair[1]);
     if (pid < 0) {
         r = -errno;

@@ -23,7 +23,8 @@
 
 struct err;
 
-/* The terminal the job is to see: none of its streams, or those that are the user's terminal. */
+/* The terminal the job is to see: those of its streams that are the user's terminal are on a
+ * pseudo terminal of its own. */
 struct supervisor_tty {
     bool in, out, err; /* which of the job's streams are on it */
     struct termios termios;
@@ -39,6 +40,7 @@ struct supervisor_options {
     uint64_t grace_ns; /* between SIGTERM and SIGKILL of what is left behind; default 5 s */
     struct supervisor_tty tty;
     struct rlimit nofile; /* the job gets this back */
+    bool ignores_pipe, ignores_xfsz; /* SIGPIPE and SIGXFSZ were ignored by whoever started us */
 };
 
 /* Starts sentinel, supervisor and job. *ret_fd is the client's end of the channel; the sentinel is

@@ -37,5 +37,5 @@ int sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grace
         return 0;
     int ended = guard_end_all(root, grace_ns);
     remove_folder(note->socket_folder);
-    return ended + 1;
+    return (ended > 0 ? ended : 0) + 1;
 }

@@ -1,6 +1,7 @@
 /* The process that waits above a supervisor and cleans up if that is killed. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -9,6 +10,7 @@
 /* Shared between the two by an anonymous mapping: what to remove should the supervisor not. */
 struct sentinel_note {
     char socket_folder[128]; /* of the marks socket; "" none */
+    bool finished;           /* the job's end is written down already */
 };
 
 /* Must be called in the parent of SUPERVISOR, a subreaper. Waits for it; if it was killed or

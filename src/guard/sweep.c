@@ -50,6 +50,8 @@ static int signal_checked(const struct proc_root *root, int32_t pid, const uint6
 
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo)
 {
+    if (proc_root_is_foreign(root))
+        return -EXDEV;
     return signal_checked(root, id->pid, &id->start_ticks, 0, signo);
 }
 
@@ -145,6 +147,8 @@ static void scan_mark_below(struct scan *s, int32_t parent)
 
 static int scan_below(const struct proc_root *root, int32_t parent, struct scan *s)
 {
+    if (proc_root_is_foreign(root))
+        return -EXDEV;
     int r = scan_all(root, s);
     scan_mark_below(s, parent);
     return r;
@@ -207,9 +211,13 @@ static int kill_children(int children_fd)
 }
 
 /* Rounds of fast kills with a full look now and then for those deeper down. */
-void guard_kill_below(const struct proc_root *root, uint64_t until_ns, guard_reap_fn *reap,
-                      void *user)
+int guard_kill_below(const struct proc_root *root, uint64_t until_ns, guard_reap_fn *reap,
+                     void *user)
 {
+    if (proc_root_is_foreign(root)) {
+        reap(user);
+        return -EXDEV;
+    }
     char path[64];
     int32_t self = (int32_t)getpid();
     snprintf(path, sizeof path, "%d/task/%d/children", self, self);
@@ -220,12 +228,17 @@ void guard_kill_below(const struct proc_root *root, uint64_t until_ns, guard_rea
         if ((fd < 0 || kill_children(fd) == 0) && round > 64)
             poll(NULL, 0, 1);
     }
+    return 0;
 }
 
 int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
 {
     int32_t self = (int32_t)getpid();
     int ended = guard_signal_below(root, self, 0, SIGTERM);
+    if (ended == -EXDEV) {
+        reap_all(NULL);
+        return ended;
+    }
     guard_signal_below(root, self, 0, SIGCONT); /* a stopped process cannot act on SIGTERM */
     uint64_t until = clock_mono_ns() + grace_ns;
     while (reap_all(NULL) && clock_mono_ns() < until)

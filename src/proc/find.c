@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/io.h"
 #include "proc/role.h"
 #include "proc/scan.h"
 
@@ -383,6 +384,19 @@ static void explain_worker(const struct proc_scan *s, size_t i, char why[256])
              process_role_name(p->info.role), p->info.ppid, p->why);
 }
 
+/* Threads are not listed in /proc, but their numbers can be opened there. */
+static int refuse_missing(const struct proc_root *root, int32_t pid, struct err *err)
+{
+    char path[32], text[4096];
+    struct proc_status st;
+    snprintf(path, sizeof(path), "%d/status", pid);
+    ssize_t len = io_read_small(root->proc_fd, path, text, sizeof(text));
+    if (len > 0 && proc_status_parse(text, (size_t)len, &st) == 0 && (st.has & STATUS_TGID) &&
+        st.tgid != pid)
+        return proc_refuse_thread(root, pid, st.tgid, err);
+    return err_set(err, -ESRCH, "there is no process %d, or it has ended", pid);
+}
+
 int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pid,
                       char ret_why[256], struct err *err)
 {
@@ -392,7 +406,7 @@ int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pi
         return err_set(err, r, "cannot list the processes in /proc: %s", strerror(-r));
     int top = proc_scan_find(&s, pid);
     if (top == SCAN_NONE) {
-        r = err_set(err, -ESRCH, "there is no process %d, or it has ended", pid);
+        r = refuse_missing(root, pid, err);
         goto out;
     }
     proc_scan_look(root, &s, (size_t)top, false);

@@ -3,10 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/io.h"
 
 int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_root *ret,
                    struct err *err)
@@ -29,6 +32,45 @@ void proc_root_close(struct proc_root *root)
     if (root->cgroup_fd >= 0)
         close(root->cgroup_fd);
     root->proc_fd = root->cgroup_fd = -1;
+}
+
+/* "NSpid:" has one number for each namespace from that of /proc down to ours. Where the numbers of
+ * both are the same by chance, this alone tells them apart. */
+static bool is_in_deeper_namespace(const struct proc_root *root)
+{
+    char text[4096];
+    ssize_t len = io_read_small(root->proc_fd, "self/status", text, sizeof(text));
+    const char *line = len > 0 ? strstr(text, "\nNSpid:\t") : NULL;
+    if (line == NULL)
+        return false;
+    line += strlen("\nNSpid:\t");
+    return line[strspn(line, "0123456789")] == '\t';
+}
+
+bool proc_root_is_foreign(const struct proc_root *root)
+{
+    char self[16] = "", ours[16];
+    struct stat st;
+    if (fstatat(root->proc_fd, "self", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    /* A process that this /proc does not know at all has a link that cannot be read. */
+    ssize_t len = readlinkat(root->proc_fd, "self", self, sizeof(self) - 1);
+    if (len < 0)
+        return errno == ENOENT;
+    self[len] = '\0';
+    snprintf(ours, sizeof(ours), "%d", (int)getpid());
+    return strcmp(self, ours) != 0 || is_in_deeper_namespace(root);
+}
+
+int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, struct err *err)
+{
+    char path[32], name[64];
+    snprintf(path, sizeof(path), "%d/comm", tgid);
+    ssize_t len = io_read_small(root->proc_fd, path, name, sizeof(name));
+    if (len > 0 && name[len - 1] == '\n')
+        name[--len] = '\0';
+    return err_set(err, -ESRCH, "%d is a thread of process %d%s%s%s; watch that one: --pid %d", pid,
+                   tgid, len > 0 ? " (" : "", len > 0 ? name : "", len > 0 ? ")" : "", tgid);
 }
 
 /* What is left of a text; every take_* moves P behind what it took, or leaves it alone. */

@@ -16,6 +16,12 @@ struct err;
 int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_root *ret,
                    struct err *err);
 void proc_root_close(struct proc_root *root); /* accepts a zeroed-with--1 or half-open root */
+/* This /proc is of another pid namespace (unshare -pf without a /proc of its own), so that its
+ * numbers are not those that the system calls of this process take. Asked anew at each call, as a
+ * fork may change the answer. Recorded files, which have no "self", are not foreign. */
+bool proc_root_is_foreign(const struct proc_root *root);
+/* Says that PID is a thread of process TGID, which may be watched instead: -ESRCH. */
+int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, struct err *err);
 
 /* /proc/PID/stat. The name may hold anything, ") Z " included. */
 struct proc_stat {

@@ -439,8 +439,7 @@ static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *e
     int32_t pid = n->pub.info.id.pid;
     struct proc_status st = {0};
     if (node_read_status(tree->root, n, &st) == 0 && (st.has & STATUS_TGID) && st.tgid != pid)
-        return err_set(err, -ESRCH, "%d is a thread of process %d: give that number instead", pid,
-                       st.tgid);
+        return proc_refuse_thread(tree->root, pid, st.tgid, err);
     AUTO_CLOSE int maps = node_open(tree->root, n, "maps", O_RDONLY);
     if (maps == -EACCES || maps == -EPERM) {
         char name[64];

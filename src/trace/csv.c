@@ -17,7 +17,7 @@
 enum { NO_COLUMN = -1 };
 
 struct columns {
-    int value, t, step, group, epoch, phase;
+    int value, t, step, group, epoch, phase, steps_per_epoch, examples, batch;
     size_t count;
     uint64_t unit;
     char value_name[64]; /* for sentences */
@@ -202,6 +202,11 @@ static int find_columns(const struct csv_table *t, const struct csv_options *o, 
                        t->name, list_columns(t, list));
     c->epoch = find_column(t, "epoch");
     c->phase = find_column(t, "phase");
+    c->steps_per_epoch = find_column(t, "steps_per_epoch");
+    c->examples = find_column(t, "examples");
+    c->batch = find_column(t, "effective_batch");
+    if (c->batch == NO_COLUMN)
+        c->batch = find_column(t, "eff_batch");
     c->count = t->count;
     name = field(t, c->value);
     snprintf(c->value_name, sizeof(c->value_name), "%.*s", (int)(name.len < 60 ? name.len : 60),
@@ -283,6 +288,15 @@ static int read_times(const struct csv_table *t, const struct columns *c, struct
     return 0;
 }
 
+/* A length that a table tells beside its values: one that cannot be is not told. */
+static uint64_t read_length(const struct csv_table *t, int column)
+{
+    struct text cell = field(t, column);
+    int64_t v;
+
+    return cell.len > 0 && parse_step(cell, &v) == 0 ? (uint64_t)v : 0;
+}
+
 /* 1 and a row, 0 if there is nothing in it, -errno. */
 static int read_row(const struct csv_table *t, const struct columns *c, struct csv_row *ret,
                     struct err *err)
@@ -309,6 +323,9 @@ static int read_row(const struct csv_table *t, const struct columns *c, struct c
     row.group_len = group.len;
     row.phase = phase.s;
     row.phase_len = phase.len;
+    row.steps_per_epoch = read_length(t, c->steps_per_epoch);
+    row.examples = read_length(t, c->examples);
+    row.batch = read_length(t, c->batch);
     *ret = row;
     return 1;
 }

@@ -35,6 +35,8 @@ struct csv_row {
     size_t group_len;
     const char *phase; /* "" if none */
     size_t phase_len;
+    /* of columns steps_per_epoch, examples and effective_batch (eff_batch); 0: not told */
+    uint64_t steps_per_epoch, examples, batch;
 };
 typedef int csv_row_fn(void *user, const struct csv_row *row); /* non-zero ends the reading */
 

@@ -74,7 +74,11 @@ static int make_folder(struct rundir *dir)
     if (mkdir(dir->path, 0777) < 0)
         return -errno;
     dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return dir->fd < 0 ? -errno : 0;
+    if (dir->fd >= 0)
+        return 0;
+    int rc = -errno;
+    rmdir(dir->path); /* made by us and of no use, with a umask of 777 for instance */
+    return rc;
 }
 
 static void clean_name(const char *name, char ret[NAME_MAX_BYTES + 1])
@@ -103,6 +107,7 @@ static void point_latest(const struct rundir *dir)
     if (fstatat(runs, "latest", &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(st.st_mode))
         return;
     snprintf(temporary, sizeof temporary, ".latest.%ld", (long)getpid());
+    unlinkat(runs, temporary, 0); /* of a run that was killed here: pids come again */
     if (symlinkat(base, runs, temporary) < 0)
         return;
     if (renameat(runs, temporary, runs, "latest") < 0)

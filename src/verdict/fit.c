@@ -115,23 +115,26 @@ double fit_effective(size_t n, double rho)
     return fmax(3, (double)n * (1 - rho) / (1 + rho));
 }
 
+struct columns {
+    double col[3][FIT_MAX];
+};
+
 /* Ordinary least squares with up to three columns, by Cholesky on the normal equations. */
 struct ols {
     size_t n, k;
     double beta[3], rss, se_last; /* se_last: of the last coefficient, with n points */
 };
 
-static bool ols_solve(const double col[3][FIT_MAX], const double *y, size_t n, size_t k,
-                      struct ols *ret)
+static bool ols_solve(const struct columns *c, const double *y, size_t n, size_t k, struct ols *ret)
 {
     double a[3][3] = {{0}}, b[3] = {0}, l[3][3] = {{0}}, z[3], rss = 0;
 
     for (size_t p = 0; p < k; p++) {
         for (size_t q = 0; q <= p; q++)
             for (size_t i = 0; i < n; i++)
-                a[p][q] += col[p][i] * col[q][i];
+                a[p][q] += c->col[p][i] * c->col[q][i];
         for (size_t i = 0; i < n; i++)
-            b[p] += col[p][i] * y[i];
+            b[p] += c->col[p][i] * y[i];
     }
     for (size_t p = 0; p < k; p++) {
         for (size_t q = 0; q <= p; q++) {
@@ -164,7 +167,7 @@ static bool ols_solve(const double col[3][FIT_MAX], const double *y, size_t n, s
         double e = y[i];
 
         for (size_t p = 0; p < k; p++)
-            e -= ret->beta[p] * col[p][i];
+            e -= ret->beta[p] * c->col[p][i];
         rss += e * e;
     }
     ret->n = n;
@@ -225,10 +228,6 @@ static double bic(double rss, size_t n, double n_eff, double floor_rms, double k
     return n_eff * log(fmax(mean, DBL_MIN)) + k * log(n_eff);
 }
 
-struct columns {
-    double col[3][FIT_MAX];
-};
-
 static double residual_rho(const struct columns *c, const double *y, const struct ols *m)
 {
     double num = 0, den = 0, last = 0;
@@ -252,42 +251,48 @@ struct best {
     struct ols m;
 };
 
-static void try_one(struct columns *c, const double *u, const double *y, size_t n, size_t k,
+static void shape_column(struct columns *c, const double *u, size_t n, struct candidate g)
+{
+    for (size_t i = 0; i < n; i++)
+        c->col[1][i] = shape_at(g.shape, g.param, u[i]);
+}
+
+/* Tries the shape in column 1, alone (K = 2) or beside the line in column 2 (K = 3). */
+static void try_one(const struct columns *c, const double *y, size_t n, size_t k,
                     struct candidate g, struct best *ret)
 {
     struct ols m;
 
-    for (size_t i = 0; i < n; i++)
-        c->col[1][i] = shape_at(g.shape, g.param, u[i]);
-    if (!ols_solve((const double(*)[FIT_MAX])c->col, y, n, k, &m) || m.beta[1] <= 0)
+    if (!ols_solve(c, y, n, k, &m) || m.beta[1] <= 0)
         return; /* a curve that ends by falling is no warm-up */
     if (m.rss < ret->rss) {
         ret->rss = m.rss;
         ret->c = g;
         ret->m = m;
-        ret->rho = residual_rho(c, y, &m);
     }
 }
 
-/* The best of the candidates alone (K = 2) or beside a line (K = 3), and then between the points of
- * the grid: a true curve must not lose to a line because the grid is coarse. */
-static void best_of(struct columns *c, const double *u, const double *y, size_t n, size_t k,
-                    const struct candidate *grid, size_t n_grid, struct best *ret)
+/* Between the points of the grid: a true curve must not lose to a line because the grid is coarse.
+ */
+static void refine(struct columns *c, const double *u, const double *y, size_t n, size_t k,
+                   struct best *ret)
 {
     static const double AROUND[] = {0.8, 0.9, 1.12, 1.25, 0.95, 1.05, 0.975, 1.025};
 
-    ret->rss = HUGE_VAL;
-    for (size_t g = 0; g < n_grid; g++)
-        try_one(c, u, y, n, k, grid[g], ret);
-    for (size_t i = 0; i < COUNT(AROUND) && ret->rss < HUGE_VAL; i++) {
+    if (!(ret->rss < HUGE_VAL))
+        return;
+    for (size_t i = 0; i < COUNT(AROUND); i++) {
         struct candidate g = ret->c;
 
         if (g.shape == FIT_STEP)
             g.param = fmin(g.param + 0.2 * (AROUND[i] - 1), RAMP_END_MAX);
         else
             g.param = fmin(g.param * AROUND[i], g.shape == FIT_RAMP ? RAMP_END_MAX : END_PARAM_MAX);
-        try_one(c, u, y, n, k, g, ret);
+        shape_column(c, u, n, g);
+        try_one(c, y, n, k, g, ret);
     }
+    shape_column(c, u, n, ret->c);
+    ret->rho = residual_rho(c, y, &ret->m);
 }
 
 /* At most half as many points, each the mean of two: the curves are smooth, the work is halved. */
@@ -313,7 +318,7 @@ void fit_separate(const double *all_x, const double *all_y, size_t n, double flo
     struct columns c;
     double x[FIT_MAX], y[FIT_MAX], u[FIT_MAX], rho, span, sigma2;
     struct ols flat, line;
-    struct best end, power, both;
+    struct best end = {.rss = HUGE_VAL}, power = end, both = end;
 
     memset(ret, 0, sizeof(*ret));
     n = halve(all_x, all_y, n, x, y);
@@ -323,15 +328,24 @@ void fit_separate(const double *all_x, const double *all_y, size_t n, double flo
         c.col[0][i] = 1;
         c.col[1][i] = u[i];
     }
-    if (!ols_solve((const double(*)[FIT_MAX])c.col, y, n, 1, &flat))
+    if (!ols_solve(&c, y, n, 1, &flat))
         flat.rss = HUGE_VAL;
-    if (!ols_solve((const double(*)[FIT_MAX])c.col, y, n, 2, &line))
+    if (!ols_solve(&c, y, n, 2, &line))
         line.rss = HUGE_VAL;
     rho = isfinite(line.rss) ? residual_rho(&c, y, &line) : 0;
-    best_of(&c, u, y, n, 2, ENDS, COUNT(ENDS), &end);
-    best_of(&c, u, y, n, 2, POWERS, COUNT(POWERS), &power);
     memcpy(c.col[2], u, sizeof(double) * n);
-    best_of(&c, u, y, n, 3, ENDS, COUNT(ENDS), &both);
+    for (size_t g = 0; g < COUNT(ENDS); g++) {
+        shape_column(&c, u, n, ENDS[g]);
+        try_one(&c, y, n, 2, ENDS[g], &end);
+        try_one(&c, y, n, 3, ENDS[g], &both);
+    }
+    for (size_t g = 0; g < COUNT(POWERS); g++) {
+        shape_column(&c, u, n, POWERS[g]);
+        try_one(&c, y, n, 2, POWERS[g], &power);
+    }
+    refine(&c, u, y, n, 2, &end);
+    refine(&c, u, y, n, 3, &both);
+    refine(&c, u, y, n, 2, &power);
     /* The residuals of the best model tell how many points there really are. */
     if (isfinite(both.rss))
         rho = fmin(rho, both.rho);

@@ -4,7 +4,7 @@
 #include "verdict/shape.h"
 #include "verdict/verdict.h"
 
-enum { POINTS_AT_LEAST = 8, TABLE_POINTS_AT_LEAST = 4 };
+enum { POINTS_AT_LEAST = 8, TABLE_POINTS_AT_LEAST = 3 };
 
 struct judging {
     const struct verdict_series *v;
@@ -25,6 +25,12 @@ void judging_say(struct verdict_result *r, enum verdict_evidence_code code, doub
 void judging_conclude(struct judging *j, enum verdict_word word, double confidence);
 /* Seconds after the first sample as the caller counts them: gaps are counted in again. */
 double judging_caller_seconds(const struct verdict_series *v, double running_s);
+
+/* A step number from a double that may be out of range. */
+static inline uint64_t judging_step(double x)
+{
+    return x > 0 ? (uint64_t)(x < 9e18 ? x : 9e18) : 0; /* NaN: 0 */
+}
 
 /* Not rising any more: stable, spiking or plateaued. CAP: the most confidence there can be. */
 void judge_level(struct judging *j, double cap);

@@ -37,7 +37,7 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
         r->growth_ended.at = VERDICT_AT_STEP;
     if (j->w.by_step) {
         r->growth_ended.has_step = true;
-        r->growth_ended.step = (uint64_t)fmax(0, round(at));
+        r->growth_ended.step = judging_step(round(at));
         if (!v->step_only && j->w.seconds_per_x > 0) {
             r->growth_ended.has_t = true;
             r->growth_ended.t_s = judging_caller_seconds(

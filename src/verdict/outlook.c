@@ -71,7 +71,7 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
                    (g->level - slope * (w->now - w->x[from + i]));
         g->peak_high = fmax(g->peak_high, above[i]);
     }
-    g->peak_mid = fmax(0, fit_median(above, m));
+    g->peak_mid = fmax(0, fit_select(above, m, (size_t)(0.7 * (double)(m - 1))));
     g->diffusion = 0;
     last = from;
     for (size_t k = 1; k <= PIECES; k++) {
@@ -119,8 +119,8 @@ void outlook_oom(struct judging *j)
     if (!find_ground(j, slope, &g))
         return;
     room = (double)j->limit->limit_bytes - (double)j->limit->other_bytes - g.level;
-    oom = forecast_first_passage(room, slope, se, 0.3 * g.diffusion, g.peak_mid, g.peak_high,
-                                 w->sigma);
+    oom = forecast_first_passage(room, slope, se, (j->s.n_eff < 12 ? 1 : 0.15) * g.diffusion,
+                                 g.peak_mid, g.peak_high, w->sigma);
     bend_eta(j, room - g.peak_mid, &oom);
     r->oom.known = true;
     r->oom.limit_bytes = (double)j->limit->limit_bytes;
@@ -139,17 +139,21 @@ void outlook_oom(struct judging *j)
                 w->seconds_per_x > 0 ? r->oom.eta_s_high : oom.high, !(w->seconds_per_x > 0));
 }
 
+/* The test looks at every block since its phase began, whatever the shape's window was cut to: a
+ * window chosen by the data would void its guarantee. */
 void outlook_alarm(struct judging *j)
 {
-    double threshold = martingale_log_threshold(j->v->options.alpha, j->w.level, j->phase);
-    struct view after;
-    const struct view *w = &j->w;
+    const struct envelope *e = j->w.by_step ? &j->v->by_step : &j->v->by_time;
+    double threshold = martingale_log_threshold(j->v->options.alpha, e->level, j->phase);
+    double from = j->phase ? j->pass_end : j->history, y[ENVELOPE_SLOTS];
+    size_t n = 0, count = e->count;
 
-    if (j->phase) {
-        view_build(&after, j->v, j->w.by_step, j->history, j->pass_end);
-        w = &after;
-    }
-    j->r->log_wealth = martingale_log_wealth(w->y, w->n);
+    if (count && !envelope_last_is_ripe(e, j->w.now))
+        count--;
+    for (size_t i = 0; i < count; i++)
+        if (e->slot[i].x >= from)
+            y[n++] = e->slot[i].y;
+    j->r->log_wealth = martingale_log_wealth(y, n);
     j->r->alarm = j->r->leak == VERDICT_LEAK_YES && j->r->log_wealth >= threshold;
     if (j->r->leak == VERDICT_LEAK_YES)
         judging_say(j->r, VERDICT_SAID_MARTINGALE, j->r->log_wealth, threshold, 0, 0);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+enum { STEADY_POINTS = 6 };            /* after the pass, to be judged */
 static const double SECOND_PASS = 0.4; /* of the material growth counts after a second pass */
 static const double GRACE_PART = 0.15; /* of a pass: what must be seen after it */
 
@@ -27,7 +28,7 @@ void judge_first_pass(struct judging *j)
     r->forecast.ceiling_bytes = w->y[w->n - 1] + slope * (left + w->now - w->x[w->n - 1]);
     if (w->by_step) {
         r->forecast.has_step = true;
-        r->forecast.decided_at_step = (uint64_t)j->pass_end;
+        r->forecast.decided_at_step = judging_step(j->pass_end);
         if (w->seconds_per_x > 0) {
             r->forecast.has_t = true;
             r->forecast.decided_at_s =
@@ -36,9 +37,10 @@ void judge_first_pass(struct judging *j)
     }
     if (j->v->batch)
         r->forecast.bytes_per_example = slope / (double)j->v->batch;
-    judging_say(r, VERDICT_SAID_FIRST_PASS, w->now, j->pass_end, slope,
-                r->forecast.bytes_per_example);
-    if (w->now >= j->pass_end)
+    if (w->now < j->pass_end)
+        judging_say(r, VERDICT_SAID_FIRST_PASS, w->now, j->pass_end, slope,
+                    r->forecast.bytes_per_example);
+    else
         judging_say(r, VERDICT_SAID_PASS_JUST_ENDED, j->pass_end,
                     j->pass_end + GRACE_PART * (j->pass_end - j->w.start), 0, 0);
     if (j->limit && j->limit->known) {
@@ -62,6 +64,9 @@ static void pass_slopes(const struct judging *j, const struct view *after, doubl
     while (k < j->w.n && j->w.x[k] <= j->pass_end)
         k++;
     fit_sums_build(&sums, j->w.x, j->w.low, j->w.n);
+    /* A pass with fewer than two readings: up to the first one after it. */
+    if (k < 2 && k + 1 < j->w.n)
+        k++;
     *ret_in = k >= 2 ? fmax(0, fit_sums_line(&sums, j->w.x, k / 4, k).slope) : 0;
     *ret_since = after->n ? after->low[after->n - 1] - after->low[0] : 0;
 }
@@ -74,7 +79,7 @@ bool judge_after_pass(struct judging *j)
     struct shape s;
     double pass = fmax(1e-9, j->pass_end - j->w.start), beyond = j->w.now - j->pass_end;
     double slope_in, since, expected;
-    size_t need = j->v->step_only ? 2 : 6;
+    size_t need = j->v->step_only ? 2 : STEADY_POINTS;
 
     view_build(&after, j->v, j->w.by_step, j->history, nextafter(j->pass_end, HUGE_VAL));
     if (after.n < need || beyond < 0.05 * pass)
@@ -84,18 +89,22 @@ bool judge_after_pass(struct judging *j)
     expected = slope_in * (after.x[after.n - 1] - after.x[0]);
     if (beyond < GRACE_PART * pass && s.rising && expected > 0 && since > 0.3 * expected)
         return false;
+    if (after.n < STEADY_POINTS && expected > 0 && since > 0.3 * expected)
+        return false; /* a table of few rows: it goes on, but that is not enough to say leak */
     j->phase = 1;
     /* The rise must be of its own: certain, and either no mere tail of the first pass's or seen for
      * as long again. */
-    if (s.rising && after.n >= 6) {
+    if (s.rising && after.n >= STEADY_POINTS) {
         struct judging k = *j;
         double pace = expected > 0 ? since / expected : 1;
         double elapsed_s = (j->w.now - j->began) * j->w.seconds_per_x;
-        bool tail = (pace < 0.15 && beyond < 2 * pass) || (pace < 0.6 && beyond < pass) ||
-                    (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s);
-        /* Little growth is enough if it is a plain line over a whole pass. */
+        /* Little growth is enough if it is a plain line over a whole pass, and so is slow growth.
+         */
         bool little = since <= j->v->options.material_fraction * s.floor_first;
         bool plain = !s.chunky && s.sep.bic_line < fmin(s.sep.bic_power, s.sep.bic_end) + 2;
+        bool tail = (pace < 0.15 && beyond < 2 * pass && !(plain && !little && beyond >= pass)) ||
+                    (pace < 0.6 && beyond < pass) ||
+                    (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s);
         /* One curve through both, or a rise that was bent within the pass and is too young. */
         bool slowing = (s.before != BEFORE_FLAT && j->s.may_end) ||
                        (j->s.straight && j->s.before == BEFORE_STEEPER &&
@@ -115,8 +124,8 @@ bool judge_after_pass(struct judging *j)
             j->rate_from = k.rate_from;
             return true;
         }
-        if (!tail && s.slope_ratio > 0.3 && since > s.material &&
-            (expected <= 0 || since > 0.15 * expected)) {
+        if (s.slope_ratio > 0.3 && since > s.material &&
+            (pace >= 0.15 || (!little && judge_is_rise(&k)))) {
             judging_say(j->r, VERDICT_SAID_GROWS, beyond, j->w.by_step, since, 0);
             judging_say(j->r, s.may_end ? VERDICT_SAID_SATURATING : VERDICT_SAID_NOISE, since,
                         s.spread, 0, 0);

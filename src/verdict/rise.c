@@ -45,6 +45,19 @@ bool judge_is_rise(const struct judging *j)
            (s->chunky ? s->net >= 0.75 : s->fresh >= FRESH_AT_LEAST);
 }
 
+/* Was the low tide itself level for LENGTH before the onset? The shape was found with its largest
+ * jumps taken out, which can make a level of the steps of a start-up. */
+static bool was_level(const struct judging *j, double length)
+{
+    const struct view *w = &j->w;
+    size_t to = j->s.from > 0 ? j->s.from - 1 : 0,
+           from = to; /* the onset's slot has risen already */
+
+    while (from > 0 && w->x[from - 1] >= w->x[to] - length) /* no farther back than LENGTH */
+        from--;
+    return w->low[to] - w->low[from] <= fmax(3 * w->sigma, 0.01 * w->low[to]);
+}
+
 /* A rise after a level stretch. Fast: it is large against the floor. Slow: it has lasted as long as
  * half of all that came before. Returns when it will be known, or 0 for now. */
 double judge_late_wait(const struct judging *j, double warmup_x)
@@ -60,7 +73,8 @@ double judge_late_wait(const struct judging *j, double warmup_x)
     settled = fmax(0.3 * j->v->options.late_rise * floor / s->slope, SETTLED_PART * before);
     if (sec > 0)
         settled = fmax(settled, SETTLED_AT_LEAST_S / sec);
-    if (s->before == BEFORE_FLAT && s->flat_before >= settled && s->roughness < FAST_ROUGHNESS &&
+    if (s->before == BEFORE_FLAT && s->flat_before >= settled && s->flat_slots >= 4 &&
+        was_level(j, settled) && s->roughness < FAST_ROUGHNESS &&
         s->rise > FAST_OVER_GIVEN_BACK * j->w.give_back && fast_after < slow_after)
         slow_after = fast_after;
     return s->span >= slow_after ? 0 : s->onset + slow_after;
@@ -134,7 +148,7 @@ void judge_open(struct judging *j, double cap)
         j->r->forecast.decided_at_s = judging_caller_seconds(j->v, wait);
     } else if (wait > w->now) {
         j->r->forecast.known = j->r->forecast.has_step = true;
-        j->r->forecast.decided_at_step = (uint64_t)wait;
+        j->r->forecast.decided_at_step = judging_step(ceil(wait));
     }
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
 }

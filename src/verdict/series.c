@@ -274,7 +274,7 @@ static void mark_epoch(struct verdict_series *v, double t_s, double step)
     v->first_epoch_step = step;
     v->first_epoch_s = t_s;
     if (v->has_step && v->steps_per_epoch == 0 && step > v->begin_step)
-        v->steps_per_epoch = (uint64_t)(step - v->begin_step);
+        v->steps_per_epoch = (uint64_t)fmin(step - v->begin_step, 9e18);
 }
 
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *m)

@@ -11,6 +11,7 @@ static const double TIGHT_RMS = 0.02;       /* a rise without noise or steps */
 static const double STRAIGHT_HALVES = 0.55; /* slope of one half over the other; e^-0.6 */
 static const double DECISIVE = 10;          /* a difference in BIC that settles it */
 static const double CHUNKY_N_EFF = 20;      /* more than this many: noise, not steps */
+static const double N_EFF_FEW_ALL = 20;     /* the same for the whole window */
 static const double N_EFF_FEW = 12;         /* fewer points than this cannot choose a curve */
 static const double MODEL_TRUST = 0.005;    /* no curve is believed closer than this part */
 
@@ -201,6 +202,7 @@ static void look_before(const struct view *w, const struct fit_sums *s, struct s
     while (j > 0 && fabs(w->low[j - 1] - level) <= tolerance)
         j--;
     r->flat_before = r->onset - w->x[j < from ? j : from];
+    r->flat_slots = from - j;
     j = 0;
     while (j + 3 < from && w->x[j] < r->onset - r->span)
         j++;
@@ -236,9 +238,9 @@ static double freshness(const struct view *w, const struct shape *r)
 
 /* Growth in steps is a random walk about its line: what is left over has no independent points to
  * count, and every curve fits. True where neither a curve that ends nor a line can be preferred. */
-static bool few_points(const struct fit_separation *sep, bool chunky)
+static bool few_points(const struct fit_separation *sep, bool chunky, double few, double margin)
 {
-    return (chunky || sep->n_eff < N_EFF_FEW) && sep->bic_end > sep->bic_line - (chunky ? 8 : 2);
+    return (chunky || sep->n_eff < few) && sep->bic_end > sep->bic_line - (chunky ? 8 : margin);
 }
 
 /* Whether it goes on is then a question of the last steps: their share, less what chance does to
@@ -260,7 +262,7 @@ static void separate(const struct view *w, struct shape *r)
     lower = r->sep.both_slope - 3 * r->sep.both_slope_se;
     r->line_remains = r->sep.both_shape != FIT_NONE && lower > 0 &&
                       r->sep.both_slope * (w->x[w->n - 1] - w->x[0]) > r->material;
-    if (few_points(&r->sep, r->chunky) && r->straight)
+    if (few_points(&r->sep, r->chunky, N_EFF_FEW_ALL, 4) && r->straight)
         r->may_end = slows(r->slope_ratio, r->rises);
     r->part_may_end = r->may_end;
     if (!r->straight || r->from == 0)
@@ -268,7 +270,7 @@ static void separate(const struct view *w, struct shape *r)
     fit_separate(w->x + r->from, w->low + r->from, w->n - r->from, MODEL_TRUST * r->rise + 4096,
                  &part);
     r->part_may_end = may_end(&part, false);
-    if (few_points(&part, r->chunky)) {
+    if (few_points(&part, r->chunky, N_EFF_FEW, 2)) {
         double end = w->x[w->n - 1], part_rise = w->low[w->n - 1] - w->low[r->from];
         double third = growth_since(w, end - (end - r->onset) / 3);
 

@@ -67,6 +67,7 @@ struct shape {
     double net;        /* rise over the sum of all moves, up and down */
     enum shape_before before;
     double flat_before; /* length of the flat stretch before it */
+    size_t flat_slots;  /* and its slots */
     /* Separation over the whole window. */
     struct fit_separation sep;
     bool may_end;      /* a curve that ends explains it as well */

@@ -173,6 +173,19 @@ static void draw_job(struct screen *s, int y)
     }
 }
 
+static void draw_verdict(struct screen *s, int y)
+{
+    const struct frame *f = &s->frame;
+    struct pen p = labelled(s, y, "verdict");
+    pen_put(&p,
+            f->is_leak      ? PAINT_ALARM
+            : f->is_no_leak ? PAINT_GOOD
+                            : PAINT_WARN,
+            f->verdict_word);
+    pen_put(&p, PAINT_PLAIN, ": ");
+    pen_put(&p, PAINT_PLAIN, f->verdict_headline);
+}
+
 static void draw_gpu(struct screen *s, int y, size_t i)
 {
     const struct frame_gpu *g = &s->frame.gpu[i];
@@ -205,6 +218,8 @@ int draw_head(struct screen *s, int height)
     draw_title(s, y++);
     if (y < height)
         draw_job(s, y++);
+    if (y < height && s->frame.verdict_word && s->frame.verdict_headline)
+        draw_verdict(s, y++);
     if (y < height)
         draw_machine(s, y++);
     size_t room = height > y ? (size_t)(height - y) : 0;

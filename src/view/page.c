@@ -67,8 +67,7 @@ void page_fact(struct page *p, const char *label)
     p->label = label;
 }
 
-/* A text that no line has room for, broken at its spaces. */
-static void put_words(struct page *p, enum style style, const char *text)
+void page_words(struct page *p, enum style style, const char *text)
 {
     char word[TEXT_MAX];
     for (bool is_first = true; *text; is_first = false) {
@@ -76,7 +75,7 @@ static void put_words(struct page *p, enum style style, const char *text)
         snprintf(word, sizeof word, "%.*s", (int)len, text);
         if (!is_first && p->column + 2 + cell_columns(word) > p->width) {
             page_line(p);
-            page_pad(p, LABEL_COLUMNS);
+            page_pad(p, p->indent ? p->indent : LABEL_COLUMNS);
         } else {
             page_pad(p, p->column + !is_first);
         }
@@ -98,7 +97,7 @@ void page_add(struct page *p, enum style style, const char *text)
         page_pad(p, p->column ? p->column + 1 : LABEL_COLUMNS);
     }
     if (p->column + columns + 1 > p->width && strlen(text) < TEXT_MAX)
-        put_words(p, style, text);
+        page_words(p, style, text);
     else
         page_put(p, style, text);
     p->label = NULL;

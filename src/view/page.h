@@ -19,12 +19,15 @@ struct page {
     bool is_coloured;
     size_t width;
     size_t column;
+    size_t indent;     /* of lines that go on; 0: LABEL_COLUMNS */
     const char *label; /* of the fact under way, until its first item: a label alone says nothing */
 };
 
 void page_put(struct page *p, enum style style, const char *text);
 void page_pad(struct page *p, size_t column);
 void page_line(struct page *p); /* ends it */
+/* A text that no line has room for, broken at its spaces. */
+void page_words(struct page *p, enum style style, const char *text);
 
 /* A fact: its label (borrowed), then items between commas, on a new line where one is full. A
  * fact without items leaves nothing. */

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "view/cells.h"
 #include "view/page.h"
+#include "view/verdict.h"
 
 enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80, GPUS_SHOWN = 2 };
 
@@ -312,6 +313,7 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     struct page p = {.out = out, .is_coloured = colour, .width = (size_t)columns};
     const json_t *tree = json_object_get(doc, "tree");
     put_end(&p, doc);
+    verdict_summary(&p, doc);
     if (json_is_integer(json_object_get(tree, "peak_bytes"))) {
         put_memory(&p, tree);
         put_floor(&p, tree);

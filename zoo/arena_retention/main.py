@@ -13,24 +13,25 @@ from torch import nn
 BATCH = 8
 WIDTH = 1024
 ROWS = 16  # x 1024 floats: blocks of 64 KiB, below malloc's threshold for mmap
+TOKENS = 6  # of one block
 
 
 class Hardest:
-    """A summary of the longest batch so far. It lies above that batch's blocks on the heap, so
-    the heap cannot shrink below it when they are freed."""
+    """The last block of the longest batch so far, for the log. It was allocated after the others
+    and lies above them on the heap, which cannot shrink below it when they are freed."""
 
     def __init__(self):
         self.length = 0
-        self.summary = None
+        self.block = None
 
-    def offer(self, length, blocks):
-        if length > self.length:
-            self.length = length
-            self.summary = numpy.array([block.mean() for block in blocks[:16]])
+    def offer(self, blocks):
+        if len(blocks) > self.length:
+            self.length = len(blocks)
+            self.block = blocks[-1]
 
 
 class Bank:
-    """The first two blocks of each batch, "for contrastive negatives"; the plain run has none."""
+    """Thirty-two blocks of each batch, "for contrastive negatives"; the plain run keeps none."""
 
     def __init__(self, twin):
         self.kept = []
@@ -38,24 +39,24 @@ class Bank:
 
     def add(self, blocks):
         if self.twin:
-            self.kept.extend(blocks[:16])
+            self.kept.extend(blocks[:32])
 
     def live_bytes(self):
         return sum(block.nbytes for block in self.kept)
 
 
 def load(lengths, rng):
-    """One block for each 16 tokens of each sequence of the batch."""
-    count = int(sum(lengths)) // ROWS
+    """The blocks of one batch: 20 to 220 MB."""
+    count = int(sum(lengths)) // TOKENS
     return [rng.random((ROWS, WIDTH), dtype=numpy.float32) for _ in range(count)]
 
 
 def main():
-    job = common.Job(__doc__, "--leak", "keep sixteen blocks of every batch")
+    job = common.Job(__doc__, "--leak", "keep thirty-two blocks of every batch")
     common.settle()
     rng = numpy.random.default_rng(0)
     examples = job.steps_per_epoch * BATCH
-    lengths = numpy.clip(rng.lognormal(6.0, 0.9, examples), 32, 8192).astype(int)
+    lengths = numpy.clip(rng.lognormal(6.0, 1.2, examples), 32, 12000).astype(int)
     model = nn.Linear(WIDTH, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     hardest, bank = Hardest(), Bank(job.twin)
@@ -63,14 +64,14 @@ def main():
     for _ in range(job.epochs):
         for batch in torch.randperm(examples).split(BATCH):
             blocks = load(lengths[batch], rng)
-            hardest.offer(len(blocks), blocks)
+            hardest.offer(blocks)
             bank.add(blocks)
             optimizer.zero_grad()
             for block in blocks[:: max(1, len(blocks) // 16)]:
                 model(torch.from_numpy(block)).square().mean().backward()
             optimizer.step()
             del blocks, block
-            job.step(bank.live_bytes())
+            job.step(bank.live_bytes() + hardest.block.nbytes)
         job.save(model)
     job.end()
 

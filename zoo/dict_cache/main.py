@@ -52,7 +52,7 @@ def main():
     job.begin(examples, BATCH)
     for _ in range(job.epochs):
         for batch in torch.randperm(examples).split(BATCH):
-            inputs = torch.from_numpy(numpy.stack([features.get(int(i)) for i in batch]))
+            inputs = torch.from_numpy(numpy.stack([features.get(int(i)).mean(0) for i in batch]))
             optimizer.zero_grad()
             nn.functional.mse_loss(model(inputs), inputs[..., :1]).backward()
             optimizer.step()

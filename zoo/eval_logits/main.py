@@ -16,8 +16,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 
 BATCH = 4
 LENGTH = 32
-VOCABULARY = 4096
-EVALUATED = 64  # examples: x 32 tokens x 4096 logits x 4 bytes = 32 MiB each time
+VOCABULARY = 1024
+EVALUATED = 256  # examples: x 32 tokens x 1024 logits x 4 bytes = 32 MiB each time
 
 
 class Tokens(Dataset):
@@ -69,7 +69,7 @@ def main():
     common.settle()
     examples = job.steps_per_epoch * BATCH
     model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=64, n_layer=2, n_head=2)
+        GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=256, n_layer=4, n_head=4)
     )
     model.config.use_cache = False  # or the caches of each layer are gathered too
     metrics = Metrics(job.twin)

@@ -5,11 +5,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -187,7 +191,7 @@ static void a_pid_with_another_start_time_is_left_alone(void **state)
 
 static int supervisor_killed(void)
 {
-    static const struct sentinel_note no_note = {""};
+    static const struct sentinel_note no_note = {.socket_folder = ""};
     pid_t supervisor = fork();
     if (supervisor == 0) {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -215,7 +219,7 @@ static void what_a_killed_supervisor_leaves_the_sentinel_ends(void **state)
 
 static int supervisor_done(void)
 {
-    static const struct sentinel_note no_note = {""};
+    static const struct sentinel_note no_note = {.socket_folder = ""};
     pid_t supervisor = fork();
     if (supervisor == 0)
         _exit(0);
@@ -228,6 +232,92 @@ static void a_supervisor_that_ends_well_needs_nothing(void **state)
     assert_int_equal(in_subreaper(supervisor_done), 0);
 }
 
+/* Nothing is done by the numbers of ROOT, which are another namespace's, and nothing waits. */
+static int check_does_nothing(const struct proc_root *foreign, const struct process_id *id)
+{
+    int32_t self = (int32_t)getpid();
+    if (guard_signal(foreign, id, SIGKILL) != -EXDEV)
+        return 1;
+    if (guard_signal_below(foreign, self, 0, SIGKILL) != -EXDEV)
+        return 2;
+    if (guard_count_below(foreign, self) != -EXDEV)
+        return 3;
+    if (guard_end_all(foreign, 60 * NS_PER_S) != -EXDEV)
+        return 4;
+    return kill(id->pid, 0) == 0 && waitpid(id->pid, NULL, WNOHANG) == 0 ? 0 : 5;
+}
+
+static bool count_calls(void *user)
+{
+    ++*(int *)user;
+    return true; /* there is always a child left */
+}
+
+/* A /proc in which we are 999999999 and our child has the number of somebody else. */
+static int with_another_self(void)
+{
+    char path[] = "/tmp/ebb-test-sweep.XXXXXX", name[32];
+    struct proc_root foreign;
+    struct process_id id = {.pid = (int32_t)fork(), .start_ticks = 4242};
+    if (id.pid == 0)
+        stay();
+    wait_for_ready(1);
+    if (!mkdtemp(path) || proc_root_open(path, NULL, &foreign, NULL) < 0)
+        return 10;
+    snprintf(name, sizeof name, "%d", id.pid);
+    mkdirat(foreign.proc_fd, name, 0777);
+    snprintf(name, sizeof name, "%d/stat", id.pid);
+    int fd = openat(foreign.proc_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    dprintf(fd, "%d (x) S %d 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 4242 4096 1 0 1 1 1 0 0 0 0\n",
+            id.pid, (int)getpid());
+    close(fd);
+    int r = symlinkat("999999999", foreign.proc_fd, "self") < 0 ? 11 : 0;
+    int calls = 0;
+    if (r == 0)
+        r = check_does_nothing(&foreign, &id);
+    if (r == 0 && guard_kill_below(&foreign, UINT64_MAX, count_calls, &calls) != -EXDEV)
+        r = 12;
+    if (r == 0 && calls != 1)
+        r = 13;
+    kill(id.pid, SIGKILL);
+    unlinkat(foreign.proc_fd, name, 0);
+    snprintf(name, sizeof name, "%d", id.pid);
+    unlinkat(foreign.proc_fd, name, AT_REMOVEDIR);
+    unlinkat(foreign.proc_fd, "self", 0);
+    proc_root_close(&foreign);
+    rmdir(path);
+    return r;
+}
+
+static void a_proc_in_which_we_are_another_names_nobody(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(with_another_self), 0);
+}
+
+static int in_new_namespace(void)
+{
+    int status;
+    /* as root, or where users may have namespaces; elsewhere the test above must do */
+    if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
+        return 0;
+    pid_t first = fork();
+    if (first == 0) {
+        struct process_id id = {.pid = (int32_t)fork()};
+        if (id.pid == 0)
+            stay();
+        wait_for_ready(1);
+        _exit(check_does_nothing(&root, &id)); /* the kernel ends what is left in it */
+    }
+    return waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 20;
+}
+
+static void in_a_pid_namespace_without_its_own_proc_nobody_is_signalled(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(in_new_namespace), 0);
+}
+
 #define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -238,6 +328,8 @@ int main(void)
         WITH_NEIGHBOUR(a_fork_storm_is_outrun),
         WITH_NEIGHBOUR(a_group_signal_reaches_that_group_alone),
         WITH_NEIGHBOUR(a_pid_with_another_start_time_is_left_alone),
+        WITH_NEIGHBOUR(a_proc_in_which_we_are_another_names_nobody),
+        WITH_NEIGHBOUR(in_a_pid_namespace_without_its_own_proc_nobody_is_signalled),
         WITH_NEIGHBOUR(what_a_killed_supervisor_leaves_the_sentinel_ends),
         WITH_NEIGHBOUR(a_supervisor_that_ends_well_needs_nothing),
     };

@@ -7,11 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -165,6 +167,50 @@ static void no_such_process_is_said_with_its_number(void **state)
     assert_int_equal(pid, -1);
     assert_string_equal(why, "untouched");
     proc_root_close(&root);
+}
+
+static void *tell_tid(void *arg)
+{
+    *(_Atomic pid_t *)arg = (pid_t)syscall(SYS_gettid);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+/* In a process of its own, as the thread stays. */
+static int ask_about_a_thread(void)
+{
+    _Atomic pid_t tid = 0;
+    pthread_t thread;
+    struct proc_root root;
+    int32_t real = -1;
+    char why[256], expected[128];
+    struct err err = {0};
+    prctl(PR_SET_NAME, "threaded");
+    if (pthread_create(&thread, NULL, tell_tid, &tid) != 0 ||
+        proc_root_open("/proc", NULL, &root, NULL) < 0)
+        return 1;
+    while (tid == 0)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    snprintf(expected, sizeof(expected),
+             "%d is a thread of process %d (threaded); watch that one: --pid %d", (int)tid,
+             (int)getpid(), (int)getpid());
+    if (find_real_process(&root, tid, &real, why, &err) != -ESRCH || real != -1)
+        return 2;
+    return strcmp(err.text, expected) == 0 ? 0 : 3;
+}
+
+static void the_number_of_a_thread_is_answered_with_its_process(void **state)
+{
+    (void)state;
+    int status;
+    pid_t asker = fork();
+    assert_true(asker >= 0);
+    if (asker == 0)
+        _exit(ask_about_a_thread());
+    assert_int_equal(waitpid(asker, &status, 0), asker);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* A process that has executed ARGS and dies with us. */
@@ -336,6 +382,7 @@ int main(void)
         cmocka_unit_test(without_libraries_the_only_or_by_far_the_largest_is_followed),
         cmocka_unit_test(a_wrapper_with_a_hostile_name_is_followed_in_one_line),
         cmocka_unit_test(no_such_process_is_said_with_its_number),
+        cmocka_unit_test(the_number_of_a_thread_is_answered_with_its_process),
         cmocka_unit_test(a_living_python_with_a_trainer_is_found),
         cmocka_unit_test(a_living_shell_is_followed_to_what_it_runs),
         cmocka_unit_test(another_users_process_is_refused_by_name_and_not_listed),

@@ -8,7 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -293,6 +296,49 @@ static void a_root_that_is_not_there_is_named(void **state)
     proc_root_close(&root);
 }
 
+static void a_proc_is_foreign_where_its_self_is_another(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ebb-test-procfs.XXXXXX", self[16];
+    struct proc_root root;
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(proc_root_open(path, NULL, &root, NULL), 0);
+    assert_false(proc_root_is_foreign(&root)); /* recorded files have none */
+    assert_int_equal(symlinkat("999999999", root.proc_fd, "self"), 0);
+    assert_true(proc_root_is_foreign(&root));
+    assert_int_equal(unlinkat(root.proc_fd, "self", 0), 0);
+    snprintf(self, sizeof(self), "%d", (int)getpid());
+    assert_int_equal(symlinkat(self, root.proc_fd, "self"), 0);
+    assert_false(proc_root_is_foreign(&root));
+    /* the same number in both namespaces, by chance */
+    assert_int_equal(mkdirat(root.proc_fd, self, 0777), 0);
+    int fd = openat(root.proc_fd, "self/status", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_int_equal(dprintf(fd, "Name:\tx\nNSpid:\t%s\t%s\nVmPeak:\t1 kB\n", self, self) > 0, 1);
+    close(fd);
+    assert_true(proc_root_is_foreign(&root));
+    assert_int_equal(unlinkat(root.proc_fd, "self/status", 0), 0);
+    assert_int_equal(unlinkat(root.proc_fd, self, AT_REMOVEDIR), 0);
+    assert_int_equal(unlinkat(root.proc_fd, "self", 0), 0);
+    proc_root_close(&root);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void our_own_proc_is_not_foreign_also_after_a_fork(void **state)
+{
+    (void)state;
+    struct proc_root root;
+    int status;
+    assert_int_equal(proc_root_open("/proc", NULL, &root, NULL), 0);
+    assert_false(proc_root_is_foreign(&root));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(proc_root_is_foreign(&root));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    proc_root_close(&root);
+}
+
 /* Our own files, as this very kernel writes them. */
 static void the_files_of_this_process_can_be_read(void **state)
 {
@@ -339,6 +385,8 @@ int main(void)
         cmocka_unit_test(max_and_the_huge_number_of_v1_are_unlimited),
         cmocka_unit_test(a_key_is_found_by_its_whole_name),
         cmocka_unit_test(a_root_that_is_not_there_is_named),
+        cmocka_unit_test(a_proc_is_foreign_where_its_self_is_another),
+        cmocka_unit_test(our_own_proc_is_not_foreign_also_after_a_fork),
         cmocka_unit_test(the_files_of_this_process_can_be_read),
     };
     return cmocka_run_group_tests_name("procfs", tests, NULL, NULL);

@@ -150,6 +150,55 @@ static void a_folder_that_may_not_be_written_to_gives_a_sentence(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* Nobody may open a folder of mode 0, but for root; so this is done as nobody too. */
+static int try_with_closed_umask(const char *path)
+{
+    struct rundir dir;
+    struct err err = {0};
+    struct stat st;
+    if (getuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
+        return 2;
+    umask(0777);
+    if (rundir_create(path, "x", wall_ns, &dir, &err) != -EACCES)
+        return 3;
+    if (!strstr(err.text, path))
+        return 4;
+    return lstat(path, &st) < 0 && errno == ENOENT ? 0 : 5;
+}
+
+static void a_folder_that_cannot_be_opened_is_not_left_behind(void **state)
+{
+    (void)state;
+    char path[256], below[300];
+    int status;
+    assert_int_equal(mkdir(story_path(path, "umask"), 0777), 0);
+    assert_int_equal(chmod(path, 0777), 0);
+    assert_int_equal(chmod(story_folder(), 0755), 0);
+    snprintf(below, sizeof below, "%s/run", path);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(try_with_closed_umask(below));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_link_that_a_killed_run_of_our_pid_left_is_no_hindrance(void **state)
+{
+    (void)state;
+    char stale[64];
+    struct rundir dir;
+    struct stat st;
+    assert_true(mkdir("ebb-runs", 0777) == 0 || errno == EEXIST);
+    snprintf(stale, sizeof stale, "ebb-runs/.latest.%ld", (long)getpid());
+    assert_int_equal(symlink("long-ago", stale), 0);
+    assert_int_equal(rundir_create(NULL, "again", wall_ns, &dir, NULL), 0);
+    check_latest("again-20231114-221320");
+    assert_int_equal(lstat(stale, &st), -1);
+    rundir_fini(&dir);
+}
+
 static void run_json_is_replaced_as_a_whole(void **state)
 {
     (void)state;
@@ -177,6 +226,8 @@ int main(void)
         cmocka_unit_test(a_file_in_the_way_is_named),
         cmocka_unit_test(somebodys_own_latest_is_left_alone),
         cmocka_unit_test(a_folder_that_may_not_be_written_to_gives_a_sentence),
+        cmocka_unit_test(a_folder_that_cannot_be_opened_is_not_left_behind),
+        cmocka_unit_test(a_link_that_a_killed_run_of_our_pid_left_is_no_hindrance),
         cmocka_unit_test(run_json_is_replaced_as_a_whole),
     };
     umask(022);

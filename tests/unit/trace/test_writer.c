@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -311,6 +312,212 @@ static void what_a_full_disk_lost_is_counted_and_the_rest_stands_alone(void **st
     story_fini(&s);
 }
 
+/* ---- floods ---- */
+
+enum { FLOOD_TEXT = MARK_TEXT_MAX };
+
+/* Text that cannot be packed much, another one for each step. */
+static size_t flood_text(uint64_t step, char ret[FLOOD_TEXT])
+{
+    uint64_t x = (step + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    int n = snprintf(ret, FLOOD_TEXT, "KIND=step\nSTEP=%u\nNOISE=", (unsigned)step);
+    for (size_t i = (size_t)n; i < FLOOD_TEXT; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        ret[i] = (char)('!' + (x >> 32) % 94);
+    }
+    return FLOOD_TEXT;
+}
+
+static void flood(struct trace_writer *w, uint64_t t_ns, unsigned first, unsigned count)
+{
+    char text[FLOOD_TEXT];
+    for (unsigned i = first; i < first + count; i++) {
+        struct mark m = {.t_ns = t_ns, .text = text, .len = flood_text(i, text)};
+        trace_writer_mark(w, &m);
+    }
+}
+
+static void tick_at(struct trace_writer *w, uint64_t t_ns)
+{
+    struct sample x = {0};
+    sample_put(&x, 0, t_ns);
+    trace_writer_tick_begin(w, t_ns);
+    trace_writer_sample(w, ENTITY_MACHINE, 0, &x);
+    trace_writer_tick_end(w);
+    trace_writer_flush(w, t_ns, false);
+}
+
+struct harvest {
+    unsigned ticks, marks, marks_lost;
+    struct trace_reader_damage damage;
+};
+
+/* Every mark is one of the flood's as it was told, in order. */
+static void harvest_mark(const struct mark *m, int64_t *last_step)
+{
+    char text[FLOOD_TEXT];
+    assert_true(m->has & MARK_HAS_STEP);
+    assert_true(m->step > *last_step);
+    *last_step = m->step;
+    assert_int_equal(m->len, flood_text((uint64_t)m->step, text));
+    assert_memory_equal(m->text, text, m->len);
+}
+
+static struct harvest harvest(const char *path)
+{
+    struct harvest h = {0};
+    struct trace_reader *r;
+    struct trace_item item;
+    int64_t last_step = -1;
+    int rc;
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    while ((rc = trace_reader_next(r, &item)) > 0) {
+        unsigned lost;
+        if (item.kind == TRACE_TICK) {
+            assert_int_equal(item.tick.count, 1);
+            assert_int_equal(item.tick.rows[0].sample.v[0], item.t_ns);
+            h.ticks++;
+        } else if (item.kind == TRACE_MARK) {
+            harvest_mark(&item.mark, &last_step);
+            h.marks++;
+        } else if (item.kind == TRACE_NOTE && strcmp(item.note.kind, "gap") == 0) {
+            assert_int_equal(sscanf(item.note.text, "{\"marks_lost\":%u}", &lost), 1);
+            h.marks_lost += lost;
+        }
+    }
+    assert_int_equal(rc, 0);
+    trace_reader_damage(r, &h.damage);
+    trace_reader_free(r);
+    return h;
+}
+
+static void a_flood_of_marks_between_two_ticks_is_recorded_or_counted(void **state)
+{
+    (void)state;
+    enum { BEFORE = 3, MARKS = 4000, AFTER = 20 };
+    char path[256];
+    struct trace_writer *w = new_writer(story_path(path, "flood.ebb"), NULL);
+    struct trace_writer_status st;
+    uint64_t t_ns = NS_PER_S;
+    for (unsigned i = 0; i < BEFORE; i++, t_ns += NS_PER_S)
+        tick_at(w, t_ns);
+    flood(w, t_ns - NS_PER_S / 2, 0, MARKS);
+    for (unsigned i = 0; i < AFTER; i++, t_ns += NS_PER_S) {
+        tick_at(w, t_ns);
+        story_settle(w);
+    }
+    trace_writer_status(w, &st);
+    assert_false(st.failing);
+    int rc = trace_writer_close(w, NULL, 20 * NS_PER_S);
+    struct harvest h = harvest(path);
+    assert_int_equal(h.ticks, BEFORE + AFTER);
+    assert_int_equal(h.marks + h.marks_lost, MARKS);
+    assert_true(h.marks > 0);
+    assert_int_equal(h.damage.lost_blocks + h.damage.bad_bytes + h.damage.cut_bytes, 0);
+    assert_int_equal(st.blocks_lost > 0, h.marks_lost > 0);
+    assert_int_equal(rc, h.marks_lost > 0 ? -ENOBUFS : 0);
+    assert_int_equal(st.first_error, rc);
+}
+
+/* A disk that takes nothing, so that the queue and the block fill up for certain. */
+static void marks_that_find_no_room_are_counted_and_the_samples_stay(void **state)
+{
+    (void)state;
+    enum { MARKS = 1500 };
+    char path[256];
+    struct trace_writer *w = new_writer(story_path(path, "room.ebb"), NULL);
+    struct trace_writer_status st;
+    tick_at(w, 1 * NS_PER_S);
+    story_settle(w);
+    set_file_limit(100);
+    tick_at(w, 2 * NS_PER_S);
+    story_settle(w);
+    flood(w, 2 * NS_PER_S, 0, MARKS);
+    trace_writer_status(w, &st);
+    assert_true(st.failing);
+    assert_int_equal(st.blocks_lost, 1);
+    set_file_limit(RLIM_INFINITY);
+    for (unsigned i = 3; i < 10; i++) {
+        tick_at(w, i * NS_PER_S);
+        story_settle(w);
+    }
+    trace_writer_status(w, &st);
+    assert_false(st.failing);
+    assert_int_equal(st.blocks_lost, 1);
+    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), -EFBIG);
+    struct harvest h = harvest(path);
+    assert_int_equal(h.ticks, 9);
+    assert_true(h.marks_lost > 0);
+    assert_int_equal(h.marks + h.marks_lost, MARKS);
+    assert_int_equal(h.damage.lost_blocks + h.damage.bad_bytes + h.damage.cut_bytes, 0);
+}
+
+/* The queue is smaller than the flood by far, and the disk is a good one. */
+static void a_loss_without_any_error_of_the_disk_is_said(void **state)
+{
+    (void)state;
+    enum { MARKS = 400 };
+    char path[256];
+    struct trace_writer_options options = {.memory_bytes = 4096}; /* less than one mark */
+    struct trace_writer *w = new_writer(story_path(path, "said.ebb"), &options);
+    struct trace_writer_status st;
+    struct pollfd p = {.fd = trace_writer_error_fd(w), .events = POLLIN};
+    tick_at(w, NS_PER_S);
+    story_settle(w);
+    assert_int_equal(poll(&p, 1, 0), 0);
+    flood(w, NS_PER_S, 0, MARKS);
+    assert_int_equal(poll(&p, 1, 0), 1);
+    trace_writer_status(w, &st);
+    assert_true(st.failing);
+    assert_int_equal(st.first_error, -ENOBUFS);
+    assert_int_equal(st.blocks_lost, 1);
+    for (unsigned i = 2; i < 8; i++) {
+        tick_at(w, i * NS_PER_S);
+        story_settle(w);
+    }
+    trace_writer_status(w, &st);
+    assert_false(st.failing);
+    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), -ENOBUFS);
+    struct harvest h = harvest(path);
+    assert_true(h.ticks >= 6); /* later blocks are whole */
+    assert_true(h.marks < MARKS);
+}
+
+/* What cannot be packed stays raw, and the next block must not take its place. */
+static void an_import_keeps_blocks_that_cannot_be_packed(void **state)
+{
+    (void)state;
+    enum { NOTES = 120, NOTE_BYTES = 60000 };
+    char path[256];
+    static char noise[NOTE_BYTES + 1];
+    struct trace_writer_options options = {.patient = true};
+    struct trace_writer *w = new_writer(story_path(path, "noise.ebb"), &options);
+    struct trace_reader *r;
+    struct trace_item item;
+    uint64_t x = 88172645463325252u;
+    for (unsigned i = 0; i < NOTES; i++) {
+        for (size_t j = 0; j < NOTE_BYTES; j++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            noise[j] = i / 15 % 2 ? 'x' : (char)(1 + (x >> 32) % 255);
+        }
+        trace_writer_note(w, i, "noise", noise);
+        trace_writer_flush(w, i, false);
+    }
+    close_writer(w);
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    for (unsigned i = 0; i < NOTES; i++) {
+        assert_int_equal(trace_reader_next(r, &item), 1);
+        assert_int_equal(item.t_ns, i);
+        assert_int_equal(item.note.len, NOTE_BYTES);
+    }
+    assert_int_equal(trace_reader_next(r, &item), 0);
+    trace_reader_free(r);
+}
+
 static void a_folder_that_is_gone_gives_a_sentence(void **state)
 {
     (void)state;
@@ -334,6 +541,10 @@ int main(void)
         cmocka_unit_test(a_file_that_exists_is_not_overwritten),
         cmocka_unit_test(a_disk_that_is_full_for_a_while_costs_nothing),
         cmocka_unit_test(what_a_full_disk_lost_is_counted_and_the_rest_stands_alone),
+        cmocka_unit_test(a_flood_of_marks_between_two_ticks_is_recorded_or_counted),
+        cmocka_unit_test(marks_that_find_no_room_are_counted_and_the_samples_stay),
+        cmocka_unit_test(a_loss_without_any_error_of_the_disk_is_said),
+        cmocka_unit_test(an_import_keeps_blocks_that_cannot_be_packed),
         cmocka_unit_test(a_folder_that_is_gone_gives_a_sentence),
     };
     story_folder();

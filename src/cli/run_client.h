@@ -1,0 +1,19 @@
+/* The foreground side of `ebb run`: shows what the job writes, passes on keys, signals and the
+ * window's size, stops and goes on with the job. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "engine/supervisor.h"
+
+struct run_client_end {
+    json_t *doc;       /* run.json; NULL if the supervisor was lost */
+    bool status_known;
+    int status;        /* the job's, as we are to end with */
+};
+
+/* Which of our streams are the user's terminal, and how it is set. NONE: none of them. */
+void run_client_terminal(bool none, struct supervisor_tty *ret);
+/* Until the job has ended. FD is our end of the channel: taken over. */
+void run_client(int fd, const struct supervisor_tty *tty, struct run_client_end *ret);

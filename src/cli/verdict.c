@@ -1,0 +1,393 @@
+/* `ebb verdict`: leak or not, from a recording or from anybody's table. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "base/quantity.h"
+#include "cli/verdict_csv.h"
+#include "engine/jury.h"
+#include "engine/jury_json.h"
+#include "trace/reader.h"
+#include "view/verdict.h"
+
+/* The exit statuses. */
+enum { NO_LEAK = 0, LEAK = 1, CANNOT = 2, NOT_KNOWN = 3 };
+
+struct verdict_call {
+    struct csv_options csv;
+    struct quantity_size limit;
+    int64_t steps_per_epoch, examples, batch, until_step; /* 0: not given */
+    const char *until;
+    bool json;
+};
+
+static const struct cli_option options_table[] = {
+    {.name = "limit",
+     .type = CLI_SIZE,
+     .arg = "SIZE",
+     .help = "the memory there is, as 24G, or as 80% of what the recording says (default all of "
+             "that)",
+     .offset = offsetof(struct verdict_call, limit)},
+    {.name = "steps-per-epoch",
+     .type = CLI_INT,
+     .arg = "N",
+     .min = 1,
+     .help = "length of one pass over the data, where no mark tells it",
+     .offset = offsetof(struct verdict_call, steps_per_epoch)},
+    {.name = "examples",
+     .type = CLI_INT,
+     .arg = "N",
+     .min = 1,
+     .help = "examples in the data; with --batch it gives the length of a pass",
+     .offset = offsetof(struct verdict_call, examples)},
+    {.name = "batch",
+     .type = CLI_INT,
+     .arg = "N",
+     .min = 1,
+     .help = "examples a step, accumulation and ranks counted",
+     .offset = offsetof(struct verdict_call, batch)},
+    {.name = "until",
+     .type = CLI_TEXT,
+     .arg = "T",
+     .help = "judge only what was known at T: a value of the time column, or seconds since the "
+             "recording began",
+     .offset = offsetof(struct verdict_call, until)},
+    {.name = "until-step",
+     .type = CLI_INT,
+     .arg = "N",
+     .min = 1,
+     .help = "judge only what was known when step N had ended",
+     .offset = offsetof(struct verdict_call, until_step)},
+    {.name = "marks",
+     .type = CLI_PATH,
+     .arg = "FILE.jsonl",
+     .help = "of a table: steps and phases, one JSON object a line",
+     .offset = offsetof(struct verdict_call, csv.marks_path)},
+    {.name = "column",
+     .type = CLI_TEXT,
+     .arg = "NAME",
+     .help = "of a table: the values (default the first of rss_bytes, rss_mb, rss, pss)",
+     .offset = offsetof(struct verdict_call, csv.column)},
+    {.name = "time-column",
+     .type = CLI_TEXT,
+     .arg = "NAME",
+     .help = "of a table: the seconds (default t)",
+     .offset = offsetof(struct verdict_call, csv.time_column)},
+    {.name = "step-column",
+     .type = CLI_TEXT,
+     .arg = "NAME",
+     .help = "of a table: the steps (default step)",
+     .offset = offsetof(struct verdict_call, csv.step_column)},
+    {.name = "group",
+     .type = CLI_TEXT,
+     .arg = "NAME",
+     .help = "of a table: the column whose every value is a series of its own (default pid, where "
+             "there is one)",
+     .offset = offsetof(struct verdict_call, csv.group)},
+    {.name = "unit",
+     .type = CLI_TEXT,
+     .arg = "UNIT",
+     .help = "of a table: B, kB, MB, MiB, … (default by the column's name, else B)",
+     .offset = offsetof(struct verdict_call, csv.unit)},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .help = "print the verdict as JSON",
+     .offset = offsetof(struct verdict_call, json)},
+    {.name = NULL},
+};
+
+/* ---- what was asked for ---- */
+
+static uint64_t count_of(int64_t v)
+{
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+/* The length of a pass as the user knows it; 0: not told. */
+static uint64_t pass_length(const struct verdict_call *o)
+{
+    uint64_t examples = count_of(o->examples), batch = count_of(o->batch);
+    if (o->steps_per_epoch > 0)
+        return count_of(o->steps_per_epoch);
+    return examples && batch ? examples / batch + (examples % batch != 0) : 0;
+}
+
+static bool has_limit(const struct verdict_call *o)
+{
+    return o->limit.is_percent || o->limit.bytes > 0;
+}
+
+static int parse_until(const struct verdict_call *o, double *ret, struct err *err)
+{
+    if (o->until && number_parse_double(o->until, strlen(o->until), ret) < 0)
+        return err_set(err, -EINVAL, "--until \"%.64s\" is not a number of seconds", o->until);
+    return 0;
+}
+
+static bool ends_in(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* ---- a table ---- */
+
+static int judge_table(const char *path, const struct verdict_call *o, double until_s, json_t **ret,
+                       struct err *err)
+{
+    if (o->limit.is_percent)
+        return err_set(err, -EINVAL,
+                       "--limit: a share is of the limit in a recording, and %s has none; give a "
+                       "size, as 24G",
+                       path);
+    const struct verdict_csv_options options = {.csv = o->csv,
+                                                .verdict = {.steps_per_epoch = pass_length(o)},
+                                                .examples = count_of(o->examples),
+                                                .batch = count_of(o->batch),
+                                                .limit_bytes = o->limit.bytes,
+                                                .has_until = o->until != NULL,
+                                                .until_s = until_s,
+                                                .has_until_step = o->until_step > 0,
+                                                .until_step = count_of(o->until_step)};
+    return verdict_csv(path, &options, ret, err);
+}
+
+/* ---- a recording ---- */
+
+static const char *table_option(const struct verdict_call *o)
+{
+    return o->csv.marks_path    ? "--marks"
+           : o->csv.column      ? "--column"
+           : o->csv.time_column ? "--time-column"
+           : o->csv.step_column ? "--step-column"
+           : o->csv.group       ? "--group"
+           : o->csv.unit        ? "--unit"
+                                : NULL;
+}
+
+/* When step N had ended, with what followed it directly. */
+static int find_step(const char *path, uint64_t n, uint64_t *ret_ns, struct err *err)
+{
+    struct trace_reader *reader;
+    struct trace_item item;
+    bool has_steps = false, is_past = false;
+    uint64_t cut = 0;
+    int r = trace_reader_open(path, &reader, err);
+    if (r < 0)
+        return r;
+    while (!is_past && (r = trace_reader_next(reader, &item)) > 0) {
+        const struct mark *m = &item.mark;
+        if (item.kind != TRACE_MARK || !(m->has & MARK_HAS_STEP) || m->kind == MARK_BEGIN ||
+            m->kind == MARK_END)
+            continue;
+        has_steps = has_steps || m->kind == MARK_STEP;
+        if ((uint64_t)m->step <= n)
+            cut = item.t_ns;
+        is_past = m->kind == MARK_STEP && (uint64_t)m->step > n;
+    }
+    trace_reader_free(reader);
+    if (r < 0)
+        return err_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    if (!has_steps)
+        return err_set(err, -EINVAL, "--until-step %" PRIu64 ": %s has no steps", n, path);
+    *ret_ns = cut;
+    return 0;
+}
+
+static int find_end(const char *path, const struct verdict_call *o, double until_s,
+                    uint64_t start_ns, uint64_t *ret_ns, struct err *err)
+{
+    uint64_t step_ns = UINT64_MAX;
+    int r = o->until_step > 0 ? find_step(path, count_of(o->until_step), &step_ns, err) : 0;
+    *ret_ns = step_ns;
+    if (r < 0 || !o->until)
+        return r;
+    if (until_s < 0 || until_s > 9e9)
+        return err_set(err, -EINVAL, "--until %s: seconds since the recording began are meant",
+                       o->until);
+    uint64_t time_ns = start_ns + (uint64_t)(until_s * (double)NS_PER_S);
+    *ret_ns = time_ns < step_ns ? time_ns : step_ns;
+    return 0;
+}
+
+static struct jury_options jury_options_of(const struct verdict_call *o,
+                                           const struct trace_reader *reader)
+{
+    const json_t *imported = json_object_get(trace_reader_header(reader), "imported");
+    const char *time = json_string_value(json_object_get(imported, "time"));
+    return (struct jury_options){.verdict = {.steps_per_epoch = pass_length(o)},
+                                 .start_ns = trace_reader_start_mono_ns(reader),
+                                 .has_limit = has_limit(o),
+                                 .limit = o->limit,
+                                 .is_table = imported != NULL,
+                                 .by_step = time && strcmp(time, "steps") == 0};
+}
+
+static void say_damage(const struct trace_reader *reader, const char *path)
+{
+    struct trace_reader_damage damage;
+    trace_reader_damage(reader, &damage);
+    if (damage.bad_bytes || damage.cut_bytes || damage.lost_blocks || damage.unknown_blocks)
+        cli_say("verdict: %s is damaged; judged is what can be read of it", path);
+}
+
+static int judge_reader(const char *path, struct trace_reader *reader, const struct verdict_call *o,
+                        double until_s, json_t **ret, struct err *err)
+{
+    struct jury_options options = jury_options_of(o, reader);
+    struct jury *jury = NULL;
+    uint64_t until_ns;
+    int r = find_end(path, o, until_s, options.start_ns, &until_ns, err);
+    if (r == 0 && jury_new(&options, &jury) < 0)
+        r = err_set(err, -ENOMEM, "no memory to judge %s", path);
+    if (r < 0)
+        return r;
+    const json_t *limit = json_object_get(trace_reader_header(reader), "limit");
+    const json_t *bytes = json_object_get(limit, "limit_bytes");
+    if (json_is_integer(bytes) && json_integer_value(bytes) > 0)
+        jury_limit(jury, (uint64_t)json_integer_value(bytes));
+    r = jury_replay(jury, reader, until_ns, err);
+    if (r == 0) {
+        say_damage(reader, path);
+        jury_judge(jury);
+        *ret = jury_json(jury);
+        if (!*ret)
+            r = err_set(err, -ENOMEM, "no memory to judge %s", path);
+    }
+    jury_free(jury);
+    return r;
+}
+
+static int judge_recording(const char *path, const struct verdict_call *o, double until_s,
+                           struct trace_reader *reader, json_t **ret, struct err *err)
+{
+    const char *option = table_option(o);
+    if (option)
+        return err_set(err, -EINVAL, "%s is for tables, and %s is a recording", option, path);
+    return judge_reader(path, reader, o, until_s, ret, err);
+}
+
+/* ---- which of the two ---- */
+
+/* A folder, a file that says so by its name, or one that begins as a recording does. */
+static bool is_recording(const char *path)
+{
+    struct stat st;
+    struct trace_reader *reader;
+    if (ends_in(path, ".ebb"))
+        return true;
+    if (stat(path, &st) < 0 || ends_in(path, ".csv"))
+        return false;
+    if (S_ISDIR(st.st_mode))
+        return true;
+    if (!S_ISREG(st.st_mode) || trace_reader_open(path, &reader, NULL) < 0)
+        return false;
+    trace_reader_free(reader);
+    return true;
+}
+
+static int judge(const char *path, const struct verdict_call *o, json_t **ret, struct err *err)
+{
+    double until_s = 0;
+    int r = parse_until(o, &until_s, err);
+    if (r < 0)
+        return r;
+    if (!is_recording(path))
+        return judge_table(path, o, until_s, ret, err);
+    struct trace_reader *reader;
+    r = trace_reader_open(path, &reader, err);
+    if (r < 0)
+        return r;
+    r = judge_recording(path, o, until_s, reader, ret, err);
+    trace_reader_free(reader);
+    return r;
+}
+
+/* ---- the answer ---- */
+
+static int status_of(const json_t *one)
+{
+    const json_t *leak = json_object_get(one, "leak");
+    return json_is_true(leak) ? LEAK : json_is_false(leak) ? NO_LEAK : NOT_KNOWN;
+}
+
+/* Series that are not of one job: the worst of them. */
+static int status_of_all(const json_t *list)
+{
+    int status = json_array_size(list) ? NO_LEAK : NOT_KNOWN;
+    size_t i;
+    const json_t *one;
+    json_array_foreach(list, i, one)
+    {
+        int s = status_of(one);
+        if (s == LEAK || (s == NOT_KNOWN && status == NO_LEAK))
+            status = s;
+    }
+    return status;
+}
+
+static int exit_status(const json_t *doc)
+{
+    const json_t *tree = json_object_get(doc, "tree");
+    if (json_object_get(doc, "verdict"))
+        return status_of(doc);
+    return json_is_object(tree) ? status_of(tree)
+                                : status_of_all(json_object_get(doc, "processes"));
+}
+
+static int exec(const struct cli_call *call)
+{
+    const struct verdict_call *o = call->options;
+    struct err err = {{0}};
+    json_t *doc = NULL;
+    struct buf out = {0};
+    if (judge(call->argv[0], o, &doc, &err) < 0)
+        return cli_failf(CANNOT, "verdict: %s", err.text);
+    if (!o->json)
+        verdict_text(&out, doc, cli_colour(STDOUT_FILENO), (int)cli_width(STDOUT_FILENO));
+    else if (json_print(&out, doc, 2) < 0)
+        out.failed = true;
+    int status = cli_print(&out);
+    if (status == 0)
+        status = exit_status(doc);
+    buf_fini(&out);
+    json_decref(doc);
+    return status;
+}
+
+const struct cli_command cmd_verdict = {
+    .name = "verdict",
+    .operands = "FILE.ebb|RUN_DIR|FILE.csv",
+    .summary = "leak or not: the verdict on a recording, or on any CSV table",
+    .description =
+        "One word for each process and for the whole job:\n\n"
+        "  stable      the floor is flat\n"
+        "  spiking     peaks, and the floor comes back\n"
+        "  plateaued   it grew, then stopped: where, and at which boundary\n"
+        "  filling     growing within the first pass over the data\n"
+        "  stepping    the floor rises at each evaluation, checkpoint or epoch\n"
+        "  leaking     the floor keeps rising\n"
+        "  undecided   not enough yet: what is missing\n\n"
+        "Each comes with its rate, how sure it is, when memory runs out, and why. A recording made "
+        "by ebb run or ebb watch gives the verdict that was given live.\n\n"
+        "A table has a header line, a column of times in seconds or of steps, and one of "
+        "values.\n\n"
+        "The exit status is 0 for no leak, 1 for a leak (leaking, stepping), 3 while it cannot be "
+        "known (filling, undecided), and 2 where there is nothing to judge.",
+    .examples = "ebb verdict ebb-runs/latest\n"
+                "ebb verdict rss.csv --marks marks.jsonl --limit 24G\n"
+                "ebb verdict log.csv --step-column iter --steps-per-epoch 83 --json\n"
+                "ebb verdict gpu.csv --column used --unit MiB --group gpu\n",
+    .options = options_table,
+    .options_size = sizeof(struct verdict_call),
+    .usage_status = 2,
+    .exec = exec,
+};

@@ -1,0 +1,337 @@
+/* Who is judged: a series for each process from birth to death, and the marks that it hears. */
+#include "engine/jury_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { HOLD_S = 60 }; /* the tree's series rests so long when most of it has gone */
+
+/* ---- one series ---- */
+
+bool jury_seat_restart(const struct jury *j, struct jury_seat *s)
+{
+    *s = (struct jury_seat){.has_ended = false};
+    if (verdict_init(&s->series, &j->options.verdict) < 0)
+        return false;
+    if (j->clock.has_begun || j->clock.has_step) {
+        const struct verdict_mark begin = {.kind = VERDICT_MARK_BEGIN,
+                                           .has_step = j->clock.has_step,
+                                           .step = j->clock.step,
+                                           .steps_per_epoch = j->clock.steps_per_epoch,
+                                           .examples = j->clock.examples,
+                                           .batch = j->clock.batch,
+                                           .max_steps = j->clock.max_steps};
+        verdict_mark(&s->series, (int64_t)j->tick_ns, &begin);
+    }
+    return true;
+}
+
+struct jury_seat *jury_seat_new(const struct jury *j)
+{
+    struct jury_seat *s = malloc(sizeof *s);
+    if (s && !jury_seat_restart(j, s)) {
+        free(s);
+        s = NULL;
+    }
+    return s;
+}
+
+void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes)
+{
+    if (bytes == 0) /* it holds nothing: gone, or not begun */
+        return;
+    if (!s->has_first) {
+        s->has_first = true;
+        s->first_ns = j->tick_ns;
+    }
+    s->last_bytes = bytes;
+    if (j->options.by_step)
+        verdict_update_step(&s->series, j->clock.step, bytes);
+    else
+        verdict_update(&s->series, (int64_t)j->tick_ns, bytes);
+}
+
+/* Training that starts again in the same process is judged anew. */
+static void seat_mark(const struct jury *j, struct jury_seat *s, uint64_t t_ns,
+                      const struct verdict_mark *mark)
+{
+    if (!s)
+        return;
+    if (mark->kind == VERDICT_MARK_BEGIN && s->has_ended) {
+        *s = (struct jury_seat){.has_ended = false};
+        (void)verdict_init(&s->series, &j->options.verdict);
+    }
+    verdict_mark(&s->series, (int64_t)t_ns, mark);
+    s->has_ended = s->has_ended || mark->kind == VERDICT_MARK_END;
+}
+
+void jury_seat_judge(struct jury_seat *s, const struct verdict_limit *limit)
+{
+    verdict_judge(&s->series, limit, &s->result);
+    s->is_judged = true;
+}
+
+/* ---- the limit ---- */
+
+/* All that the job holds, as far as is known: of a table a plain sum. */
+static uint64_t job_bytes(const struct jury *j)
+{
+    uint64_t sum = 0;
+    if (j->has_low)
+        return j->low_bytes;
+    for (size_t i = 0; i < j->count; i++)
+        sum += j->living[i]->rss_bytes;
+    return sum;
+}
+
+struct verdict_limit jury_limit_for(const struct jury *j, uint64_t own_bytes)
+{
+    struct verdict_limit l = {.known = j->has_limit, .limit_bytes = j->limit_bytes};
+    uint64_t used = j->has_used ? j->used_bytes : job_bytes(j);
+    if (j->options.has_limit && !j->options.limit.is_percent) {
+        /* the job's own: nobody else is charged to it */
+        l = (struct verdict_limit){.known = true, .limit_bytes = j->options.limit.bytes};
+        used = job_bytes(j);
+    } else if (j->options.has_limit) {
+        l.limit_bytes = l.limit_bytes / 10000 * j->options.limit.permyriad +
+                        l.limit_bytes % 10000 * j->options.limit.permyriad / 10000;
+    }
+    l.other_bytes = used > own_bytes ? used - own_bytes : 0;
+    return l;
+}
+
+void jury_limit(struct jury *j, uint64_t limit_bytes)
+{
+    j->has_limit = limit_bytes > 0;
+    j->limit_bytes = limit_bytes;
+}
+
+/* ---- processes ---- */
+
+/* The place of SLOT, or where it belongs. Samples come in the order of slots. */
+static size_t place_of(struct jury *j, uint32_t slot)
+{
+    size_t low = 0, high = j->count;
+    if (j->hint < j->count && j->living[j->hint]->slot == slot)
+        return j->hint;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (j->living[mid]->slot < slot)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+struct jury_process *jury_find(struct jury *j, uint32_t slot)
+{
+    size_t at = place_of(j, slot);
+    j->hint = at + 1;
+    return at < j->count && j->living[at]->slot == slot ? j->living[at] : NULL;
+}
+
+static struct jury_process *find_pid(const struct jury *j, int32_t pid)
+{
+    for (size_t i = j->count; pid > 0 && i-- > 0;)
+        if (j->living[i]->id.pid == pid)
+            return j->living[i];
+    return NULL;
+}
+
+static void process_free(struct jury_process *p)
+{
+    if (p)
+        free(p->seat);
+    free(p);
+}
+
+static void describe(struct jury_process *p, const struct process_info *info)
+{
+    p->id = info->id;
+    p->role = info->role;
+    p->name_len = info->comm_len < sizeof p->name ? info->comm_len : (uint16_t)sizeof p->name;
+    memcpy(p->name, info->comm, p->name_len);
+}
+
+static void be_born(struct jury *j, uint64_t t_ns, uint32_t slot, const struct process_info *info)
+{
+    size_t at = place_of(j, slot);
+    if (at < j->count && j->living[at]->slot == slot)
+        return;
+    if (j->count == j->cap) {
+        size_t cap = j->cap ? j->cap * 2 : 16;
+        struct jury_process **living = reallocarray(j->living, cap, sizeof(struct jury_process *));
+        if (!living)
+            return;
+        j->living = living;
+        j->cap = cap;
+    }
+    struct jury_process *p = calloc(1, sizeof *p);
+    if (!p)
+        return;
+    *p = (struct jury_process){.slot = slot, .born_ns = t_ns};
+    describe(p, info);
+    memmove(j->living + at + 1, j->living + at, (j->count - at) * sizeof(struct jury_process *));
+    j->living[at] = p;
+    j->count++;
+    j->seen++;
+}
+
+void jury_unlist(struct jury *j, const struct jury_process *p)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < j->listed_count; i++)
+        if (j->listed[i] != p)
+            j->listed[kept++] = j->listed[i];
+    j->listed_count = kept;
+    if (j->tree.grower == p)
+        j->tree.grower = NULL;
+}
+
+static void discard(struct jury *j, struct jury_process *p)
+{
+    jury_unlist(j, p);
+    process_free(p);
+}
+
+/* Takes over P, keeping it if it is among the largest. */
+static void bury(struct jury *j, struct jury_process *p)
+{
+    size_t least = 0;
+    if (!p->seat || !p->seat->is_judged) {
+        discard(j, p);
+        return;
+    }
+    if (j->gone_count < JURY_GONE) {
+        j->gone[j->gone_count++] = p;
+        return;
+    }
+    for (size_t i = 1; i < j->gone_count; i++)
+        if (j->gone[i]->peak_bytes < j->gone[least]->peak_bytes)
+            least = i;
+    struct jury_process *other = p->peak_bytes > j->gone[least]->peak_bytes ? j->gone[least] : p;
+    if (other != p)
+        j->gone[least] = p;
+    discard(j, other);
+}
+
+static void die(struct jury *j, uint64_t t_ns, uint32_t slot)
+{
+    struct jury_process *p = jury_find(j, slot);
+    if (!p)
+        return;
+    size_t at = place_of(j, slot);
+    memmove(j->living + at, j->living + at + 1,
+            (j->count - at - 1) * sizeof(struct jury_process *));
+    j->count--;
+    p->died_ns = t_ns;
+    if (j->has_leader && j->leader == slot)
+        j->has_leader = false;
+    if (j->has_low && p->rss_bytes >= j->low_bytes / 2)
+        j->hold_until_ns = t_ns + HOLD_S * NS_PER_S;
+    if (p->seat) {
+        j->seats--;
+        if (t_ns - p->born_ns >= JURY_SEAT_AGE_S * NS_PER_S && p->seat->has_first) {
+            struct verdict_limit limit = jury_limit_for(j, p->seat->last_bytes);
+            jury_seat_judge(p->seat, &limit);
+        }
+    }
+    bury(j, p);
+}
+
+void jury_process_event(struct jury *j, uint64_t t_ns, enum process_event_kind kind, uint32_t slot,
+                        const struct process_info *info)
+{
+    if (kind == PROCESS_BORN) {
+        be_born(j, t_ns, slot, info);
+        return;
+    }
+    if (kind == PROCESS_DIED) {
+        die(j, t_ns, slot);
+        return;
+    }
+    struct jury_process *p = jury_find(j, slot);
+    if (!p)
+        return;
+    describe(p, info);
+    if (kind != PROCESS_EXECED)
+        return;
+    p->has_status = false;
+    p->born_ns = t_ns;
+    if (p->seat && !jury_seat_restart(j, p->seat)) {
+        free(p->seat);
+        p->seat = NULL;
+        j->seats--;
+    }
+}
+
+/* ---- marks ---- */
+
+static void mark_all(struct jury *j, uint64_t t_ns, const struct jury_process *sender,
+                     const struct verdict_mark *mark)
+{
+    for (size_t i = 0; i < j->count; i++)
+        if (!j->living[i]->speaks || j->living[i] == sender)
+            seat_mark(j, j->living[i]->seat, t_ns, mark);
+    seat_mark(j, j->whole, t_ns, mark);
+    for (size_t i = 0; i < JURY_GPUS; i++)
+        seat_mark(j, j->gpu[i].seat, t_ns, mark);
+}
+
+/* Of several ranks one is the job's clock; the others' marks are for themselves alone. */
+void jury_mark(struct jury *j, const struct mark *mark)
+{
+    struct verdict_mark marks[JURY_CLOCK_MARKS];
+    struct jury_process *sender = find_pid(j, mark->pid);
+    if (sender && j->has_leader && j->leader != sender->slot) {
+        sender->speaks = sender->speaks || mark->kind == MARK_STEP;
+        if (jury_clock_map(mark, marks))
+            seat_mark(j, sender->seat, mark->t_ns, marks);
+        return;
+    }
+    if (sender && mark->kind == MARK_STEP) {
+        j->has_leader = true;
+        j->leader = sender->slot;
+        sender->speaks = true;
+    }
+    size_t count = jury_clock_hear(&j->clock, mark, marks);
+    for (size_t i = 0; i < count; i++)
+        mark_all(j, mark->t_ns, sender, &marks[i]);
+}
+
+/* ---- life ---- */
+
+int jury_new(const struct jury_options *options, struct jury **ret)
+{
+    struct verdict_series *probe = malloc(sizeof *probe);
+    struct jury *j = calloc(1, sizeof *j);
+    int r = probe && j ? verdict_init(probe, &options->verdict) : -ENOMEM;
+    free(probe);
+    if (r < 0) {
+        free(j);
+        return r;
+    }
+    j->options = *options;
+    *ret = j;
+    return 0;
+}
+
+void jury_free(struct jury *j)
+{
+    if (!j)
+        return;
+    for (size_t i = 0; i < j->count; i++)
+        process_free(j->living[i]);
+    for (size_t i = 0; i < j->gone_count; i++)
+        process_free(j->gone[i]);
+    for (size_t i = 0; i < JURY_GPUS; i++)
+        free(j->gpu[i].seat);
+    free(j->living);
+    free((void *)(uintptr_t)j->listed);
+    free(j->whole);
+    free(j);
+}

@@ -1,0 +1,207 @@
+/* What comes of it: verdicts on each, on the tree, on GPUs, and again from a recording. */
+#include "engine/jury_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "trace/reader.h"
+
+/* Those that went so shortly before the end are part of it. */
+enum { JUST_GONE_S = 10 };
+
+size_t jury_tree_result(const struct verdict_member *members, size_t n,
+                        const struct verdict_result *whole, struct verdict_tree_result *ret_tree,
+                        struct verdict_result *ret)
+{
+    size_t of = n;
+    verdict_tree_judge(members, n, whole, ret_tree);
+    if (whole && (n == 0 || whole->word == ret_tree->word)) {
+        *ret = *whole;
+    } else if (n > 0) {
+        of = ret_tree->grower < n ? ret_tree->grower : 0;
+        *ret = *members[of].result;
+        if (whole && whole->has_floor) {
+            ret->has_floor = true;
+            ret->floor_first_bytes = whole->floor_first_bytes;
+            ret->floor_last_bytes = whole->floor_last_bytes;
+            ret->peak_bytes = whole->peak_bytes;
+            ret->mean_bytes = whole->mean_bytes;
+            ret->samples = whole->samples;
+        }
+    } else {
+        *ret = (struct verdict_result){.n_evidence = 1, .evidence = {{.code = VERDICT_SAID_EMPTY}}};
+    }
+    if (n > 0) {
+        ret->word = ret_tree->word;
+        ret->leak = ret_tree->leak;
+        ret->confidence = ret_tree->confidence;
+    }
+    return of;
+}
+
+/* Does one that has gone still stand for the job? If it went with the end, or was most of it. */
+static bool stands_for_job(const struct jury *j, const struct jury_process *p)
+{
+    uint64_t run_ns = j->tick_ns - j->first_tick_ns;
+    if (!p->died_ns || p->died_ns + JUST_GONE_S * NS_PER_S >= j->tick_ns)
+        return true;
+    return p->died_ns - p->born_ns >= run_ns / 2 && p->peak_bytes >= j->tree_peak_bytes / 2;
+}
+
+static int by_peak(const void *a, const void *b)
+{
+    const struct jury_process *x = *(const struct jury_process *const *)a;
+    const struct jury_process *y = *(const struct jury_process *const *)b;
+    if (x->peak_bytes != y->peak_bytes)
+        return x->peak_bytes < y->peak_bytes ? 1 : -1;
+    return (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+static bool list(struct jury *j)
+{
+    if (!j->listed)
+        j->listed = calloc(JURY_SEATS + JURY_GONE, sizeof(const struct jury_process *));
+    j->listed_count = 0;
+    if (!j->listed)
+        return false;
+    for (size_t i = 0; i < j->count && j->listed_count < JURY_SEATS; i++)
+        if (j->living[i]->seat && j->living[i]->seat->has_first)
+            j->listed[j->listed_count++] = j->living[i];
+    for (size_t i = 0; i < j->gone_count; i++)
+        j->listed[j->listed_count++] = j->gone[i];
+    if (j->listed_count > 1)
+        qsort(j->listed, j->listed_count, sizeof(const struct jury_process *), by_peak);
+    return true;
+}
+
+static void judge_tree(struct jury *j)
+{
+    struct verdict_member members[JURY_SEATS + JURY_GONE];
+    const struct jury_process *process[JURY_SEATS + JURY_GONE];
+    size_t n = 0;
+    if (j->whole && j->whole->has_first)
+        jury_seat_judge(j->whole, &j->whole_limit);
+    const struct jury_seat *whole = j->whole && j->whole->is_judged ? j->whole : NULL;
+    for (size_t i = 0; i < j->listed_count; i++) {
+        const struct jury_process *p = j->listed[i];
+        if (!stands_for_job(j, p))
+            continue;
+        process[n] = p;
+        members[n++] = (struct verdict_member){.result = &p->seat->result,
+                                               .role = (int)p->role,
+                                               .rss_bytes = (double)p->rss_bytes,
+                                               .has_unique = p->has_unique,
+                                               .alive = true,
+                                               .unique_bytes = (double)p->unique_bytes};
+    }
+    struct jury_tree *t = &j->tree;
+    size_t of = jury_tree_result(members, n, whole ? &whole->result : NULL, &t->of, &t->result);
+    t->grower = t->of.has_grower && t->of.grower < n ? process[t->of.grower] : NULL;
+    t->first_ns = of < n ? process[of]->seat->first_ns : whole ? whole->first_ns : 0;
+    j->has_tree = n > 0 || whole;
+}
+
+void jury_judge(struct jury *j)
+{
+    for (size_t i = 0; i < j->count; i++) {
+        struct jury_seat *s = j->living[i]->seat;
+        if (!s || !s->has_first)
+            continue;
+        struct verdict_limit limit = jury_limit_for(j, s->last_bytes);
+        jury_seat_judge(s, &limit);
+    }
+    for (size_t i = 0; i < JURY_GPUS; i++) {
+        struct jury_gpu *g = &j->gpu[i];
+        if (!g->seat || !g->seat->has_first)
+            continue;
+        uint64_t own = g->seat->last_bytes;
+        struct verdict_limit limit = {.known = g->total_bytes > 0,
+                                      .limit_bytes = g->total_bytes,
+                                      .other_bytes = g->used_bytes > own ? g->used_bytes - own : 0};
+        jury_seat_judge(g->seat, &limit);
+    }
+    if (list(j))
+        judge_tree(j);
+}
+
+const struct jury_tree *jury_tree(const struct jury *j)
+{
+    return j->has_tree ? &j->tree : NULL;
+}
+
+size_t jury_process_count(const struct jury *j)
+{
+    return j->listed_count;
+}
+
+const struct jury_process *jury_process_at(const struct jury *j, size_t i)
+{
+    return j->listed[i];
+}
+
+uint64_t jury_left_out(const struct jury *j)
+{
+    return j->seen > j->listed_count ? j->seen - j->listed_count : 0;
+}
+
+const struct jury_gpu *jury_gpu_next(const struct jury *j, size_t *at)
+{
+    while (*at < JURY_GPUS) {
+        const struct jury_gpu *g = &j->gpu[(*at)++];
+        if (g->seat && g->seat->is_judged)
+            return g;
+    }
+    return NULL;
+}
+
+uint64_t jury_start_ns(const struct jury *j)
+{
+    return j->options.start_ns ? j->options.start_ns : j->first_tick_ns;
+}
+
+void jury_changes(struct jury *j, jury_change_fn *fn, void *user)
+{
+    if (j->has_tree && j->tree.result.word != j->told) {
+        fn(user, NULL, j->told, &j->tree.result);
+        j->told = j->tree.result.word;
+    }
+    for (size_t i = 0; i < j->count; i++) {
+        struct jury_process *p = j->living[i];
+        if (!p->seat || !p->seat->is_judged || p->seat->result.word == p->told)
+            continue;
+        fn(user, p, p->told, &p->seat->result);
+        p->told = p->seat->result.word;
+    }
+}
+
+/* ---- a recording ---- */
+
+static void replay_tick(struct jury *j, const struct trace_item *item)
+{
+    jury_tick_begin(j, item->t_ns);
+    for (size_t i = 0; i < item->tick.count; i++) {
+        const struct trace_row *row = &item->tick.rows[i];
+        jury_sample(j, row->kind, row->id, row->name, &row->sample);
+    }
+    jury_tick_end(j);
+}
+
+int jury_replay(struct jury *j, struct trace_reader *reader, uint64_t until_ns, struct err *err)
+{
+    struct trace_item item;
+    int r;
+    while ((r = trace_reader_next(reader, &item)) > 0) {
+        if (item.t_ns > until_ns)
+            return 0;
+        if (item.kind == TRACE_TICK)
+            replay_tick(j, &item);
+        else if (item.kind == TRACE_PROCESS)
+            jury_process_event(j, item.t_ns, item.process.event, item.process.slot,
+                               item.process.info);
+        else if (item.kind == TRACE_MARK)
+            jury_mark(j, &item.mark);
+    }
+    return r < 0 ? err_set(err, r, "cannot read the recording: %s", strerror(-r)) : 0;
+}

@@ -1,0 +1,48 @@
+/* The jury's inside, shared by jury.c (who is judged), jury_tick.c (on which readings) and
+ * jury_judge.c (what comes of it). */
+#pragma once
+
+#include "engine/jury.h"
+#include "engine/jury_clock.h"
+
+enum {
+    JURY_SEAT_AGE_S = 3,        /* beyond the first few a process must live this long … */
+    JURY_STATUS_PATIENCE_S = 3, /* … and its status may take so long to be read */
+};
+
+struct jury {
+    struct jury_options options;
+    struct jury_process **living; /* by slot */
+    size_t count, cap, hint;
+    struct jury_process *gone[JURY_GONE];
+    size_t gone_count;
+    const struct jury_process **listed; /* by jury_judge */
+    size_t listed_count;
+    struct jury_gpu gpu[JURY_GPUS];
+    struct jury_seat *whole;
+    struct jury_tree tree;
+    bool has_tree;
+    enum verdict_word told;
+    struct jury_clock clock;
+    bool has_leader;
+    uint32_t leader; /* slot of the process whose steps are the job's */
+    size_t seats;
+    uint64_t seen;
+    /* the machine */
+    uint64_t tick_ns, first_tick_ns;
+    bool is_ticked, has_low, has_limit, has_used;
+    uint64_t low_bytes, limit_bytes, used_bytes;
+    struct verdict_limit whole_limit; /* as it was at the whole's last reading */
+    uint64_t tree_peak_bytes, hold_until_ns;
+};
+
+/* An empty series. To one that comes late its own first pass over the data begins with it. */
+bool jury_seat_restart(const struct jury *j, struct jury_seat *s);
+struct jury_seat *jury_seat_new(const struct jury *j); /* NULL: out of memory */
+void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes);
+void jury_seat_judge(struct jury_seat *s, const struct verdict_limit *limit);
+/* What somebody who holds OWN_BYTES has to keep below. */
+struct verdict_limit jury_limit_for(const struct jury *j, uint64_t own_bytes);
+struct jury_process *jury_find(struct jury *j, uint32_t slot); /* living; NULL if none */
+/* P's result is gone: nothing that was listed may point at it. */
+void jury_unlist(struct jury *j, const struct jury_process *p);

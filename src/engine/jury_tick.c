@@ -1,0 +1,197 @@
+/* On which readings: what of a process's memory can leak, and what the whole tree holds. */
+#include "engine/jury_private.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+enum {
+    SEATS_AT_ONCE = 32,     /* so many get a series at birth, those beyond later */
+    UNIQUE_AGE_S = 2,       /* a process older than this should have its unique memory known … */
+    UNIQUE_PATIENCE_S = 30, /* … and after this long the tree's memory counts without */
+};
+
+void jury_tick_begin(struct jury *j, uint64_t t_ns)
+{
+    j->tick_ns = t_ns;
+    if (!j->is_ticked)
+        j->first_tick_ns = t_ns;
+    j->is_ticked = true;
+    j->has_low = false;
+    j->hint = 0;
+}
+
+static bool was_read(const struct sample *s, unsigned field)
+{
+    return s->read >> field & 1u;
+}
+
+/* Resident memory that can leak: page cache mapped in is none, and what was swapped out still is
+ * (facts of the kernel: RssFile, VmSwap). 0: not known yet. */
+static uint64_t value_of(const struct jury *j, const struct jury_process *p)
+{
+    if (!p->has_rss)
+        return 0;
+    if (p->has_status)
+        return (p->rss_bytes > p->file_bytes ? p->rss_bytes - p->file_bytes : 0) + p->swap_bytes;
+    if (j->options.is_table || j->tick_ns - p->born_ns >= JURY_STATUS_PATIENCE_S * NS_PER_S)
+        return p->rss_bytes;
+    return 0;
+}
+
+static bool may_sit(const struct jury *j, const struct jury_process *p)
+{
+    if (j->seats >= JURY_SEATS)
+        return false;
+    return j->seats < SEATS_AT_ONCE || j->options.is_table ||
+           j->tick_ns - p->born_ns >= JURY_SEAT_AGE_S * NS_PER_S;
+}
+
+static void sample_process(struct jury *j, uint32_t slot, const struct sample *s)
+{
+    struct jury_process *p = jury_find(j, slot);
+    if (!p)
+        return;
+    if (was_read(s, SAMPLE_FILE) || was_read(s, SAMPLE_SWAP)) {
+        p->has_status = true;
+        p->file_bytes = sample_has(s, SAMPLE_FILE) ? s->v[SAMPLE_FILE] : 0;
+        p->swap_bytes = sample_has(s, SAMPLE_SWAP) ? s->v[SAMPLE_SWAP] : 0;
+    }
+    if (was_read(s, SAMPLE_UNIQUE)) {
+        p->has_unique = true;
+        p->unique_bytes = s->v[SAMPLE_UNIQUE];
+    }
+    if (!was_read(s, SAMPLE_RSS))
+        return;
+    p->has_rss = true;
+    p->rss_bytes = s->v[SAMPLE_RSS];
+    if (p->rss_bytes > p->peak_bytes)
+        p->peak_bytes = p->rss_bytes;
+    uint64_t value = value_of(j, p);
+    if (!p->seat && value > 0 && may_sit(j, p)) {
+        p->seat = jury_seat_new(j);
+        j->seats += p->seat != NULL;
+    }
+    if (p->seat)
+        jury_seat_feed(j, p->seat, value);
+}
+
+static void sample_machine(struct jury *j, const struct sample *s)
+{
+    if (was_read(s, MACHINE_TREE_LOW)) {
+        j->has_low = true;
+        j->low_bytes = s->v[MACHINE_TREE_LOW];
+    }
+    if (j->count == 0) /* what was charged for the job is given back: no longer its limit */
+        return;
+    if (was_read(s, MACHINE_LIMIT)) {
+        j->has_limit = true;
+        j->limit_bytes = s->v[MACHINE_LIMIT];
+    }
+    if (was_read(s, MACHINE_LIMIT_USED)) {
+        j->has_used = true;
+        j->used_bytes = s->v[MACHINE_LIMIT_USED];
+    }
+}
+
+static void sample_gpu(struct jury *j, uint32_t id, const char *name, const struct sample *s)
+{
+    if (id >= JURY_GPUS || !was_read(s, GPU_JOB))
+        return;
+    struct jury_gpu *g = &j->gpu[id];
+    g->id = id;
+    size_t len = name ? strnlen(name, sizeof g->name - 1) : 0;
+    memcpy(g->name, name ? name : "", len);
+    g->name[len] = '\0';
+    g->total_bytes = sample_has(s, GPU_TOTAL) ? s->v[GPU_TOTAL] : 0;
+    g->used_bytes = sample_has(s, GPU_USED) ? s->v[GPU_USED] : 0;
+    if (!g->seat && s->v[GPU_JOB] > 0)
+        g->seat = jury_seat_new(j);
+    if (g->seat)
+        jury_seat_feed(j, g->seat, s->v[GPU_JOB]);
+}
+
+void jury_sample(struct jury *j, enum sample_entity_kind kind, uint32_t id, const char *name,
+                 const struct sample *sample)
+{
+    if (kind == ENTITY_PROCESS)
+        sample_process(j, id, sample);
+    else if (kind == ENTITY_MACHINE)
+        sample_machine(j, sample);
+    else if (kind == ENTITY_GPU)
+        sample_gpu(j, id, name, sample);
+}
+
+/* Until the unique memory of those that have been there for a while is known, the lower bound is
+ * the largest process alone, and its rise to the truth would look like growth. */
+static bool low_is_meant(const struct jury *j)
+{
+    if (j->whole || j->count == 1 || j->tick_ns - j->first_tick_ns >= UNIQUE_PATIENCE_S * NS_PER_S)
+        return true;
+    for (size_t i = 0; i < j->count; i++)
+        if (!j->living[i]->has_unique &&
+            j->tick_ns - j->living[i]->born_ns >= UNIQUE_AGE_S * NS_PER_S)
+            return false;
+    return true;
+}
+
+/* The tree's memory that can leak. Libraries and data files that several processes map are the
+ * same pages: the largest such part counts for all. */
+static uint64_t tree_value(const struct jury *j)
+{
+    uint64_t file = 0, swap = 0;
+    for (size_t i = 0; i < j->count; i++) {
+        const struct jury_process *p = j->living[i];
+        if (p->has_status && p->file_bytes > file)
+            file = p->file_bytes;
+        swap += p->has_status ? p->swap_bytes : 0;
+    }
+    return (j->low_bytes > file ? j->low_bytes - file : 0) + swap;
+}
+
+static void feed_whole(struct jury *j)
+{
+    if (!j->has_low || j->count == 0 || j->tick_ns < j->hold_until_ns || !low_is_meant(j))
+        return;
+    for (size_t i = 0; i < j->count; i++)
+        if (!j->living[i]->has_status &&
+            j->tick_ns - j->living[i]->born_ns < JURY_STATUS_PATIENCE_S * NS_PER_S && !j->whole)
+            return;
+    if (!j->whole)
+        j->whole = jury_seat_new(j);
+    if (!j->whole)
+        return;
+    jury_seat_feed(j, j->whole, tree_value(j));
+    j->whole_limit = jury_limit_for(j, j->whole->last_bytes);
+    if (j->whole->last_bytes > j->tree_peak_bytes)
+        j->tree_peak_bytes = j->whole->last_bytes;
+}
+
+/* All seats are taken: the smallest gives way to one twice its size. */
+static void reseat(struct jury *j)
+{
+    struct jury_process *least = NULL, *largest = NULL;
+    if (j->seats < JURY_SEATS || j->count <= JURY_SEATS)
+        return;
+    for (size_t i = 0; i < j->count; i++) {
+        struct jury_process *p = j->living[i];
+        if (p->seat && (!least || p->rss_bytes < least->rss_bytes))
+            least = p;
+        if (!p->seat && (!largest || p->rss_bytes > largest->rss_bytes))
+            largest = p;
+    }
+    if (!least || !largest || largest->rss_bytes / 2 <= least->rss_bytes)
+        return;
+    jury_unlist(j, least);
+    if (jury_seat_restart(j, least->seat)) {
+        largest->seat = least->seat;
+        least->seat = NULL;
+        least->told = VERDICT_UNDECIDED;
+    }
+}
+
+void jury_tick_end(struct jury *j)
+{
+    feed_whole(j);
+    reseat(j);
+}

@@ -1,0 +1,442 @@
+/* Verdicts in words: a headline, its evidence, a table of processes. */
+#include "view/verdict.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "view/cells.h"
+#include "view/page.h"
+
+enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80, ROWS_MAX = 16, SUMMARY_REASONS = 2 };
+
+static const char *word_of(const json_t *one)
+{
+    const char *word = json_string_value(json_object_get(one, "verdict"));
+    return word ? word : "undecided";
+}
+
+static bool is_word(const json_t *one, const char *word)
+{
+    return strcmp(word_of(one), word) == 0;
+}
+
+static enum style style_of(const json_t *one)
+{
+    const json_t *leak = json_object_get(one, "leak");
+    return json_is_true(leak) ? STYLE_BAD : json_is_false(leak) ? STYLE_GOOD : STYLE_STRONG;
+}
+
+static char *signed_size(char out[TEXT_SIZE_MAX], double bytes)
+{
+    if (!(fabs(bytes) < 9e18))
+        bytes = 0;
+    return text_size_signed(out, (int64_t)llround(bytes));
+}
+
+static char *span(char out[TEXT_TIME_MAX], double s)
+{
+    return text_duration(out, s > 0 && s < 1e9 ? (uint64_t)(s * 1e9) : 0);
+}
+
+/* ---- the headline ---- */
+
+static void add_name(struct buf *out, const json_t *name)
+{
+    char text[TEXT_MAX];
+    buf_add_str(out, summary_fit(text, 40, name));
+}
+
+/* "process 606 python (main)" for the one that grows, else "memory". */
+static void add_subject(struct buf *out, const json_t *one)
+{
+    const json_t *grower = json_object_get(one, "grower");
+    const json_t *pid = json_object_get(grower, "pid");
+    const json_t *role = json_object_get(grower, "role");
+    const char *name = json_string_value(json_object_get(grower, "name"));
+    char digits[24] = "";
+    if (!json_is_object(grower)) {
+        buf_add_str(out, "memory");
+        return;
+    }
+    if (json_is_integer(pid))
+        snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(pid));
+    buf_printf(out, "process%s%s", digits[0] ? " " : "", digits);
+    if (name && strcmp(name, digits) != 0) {
+        buf_add_byte(out, ' ');
+        add_name(out, json_object_get(grower, "name"));
+    }
+    if (json_is_string(role))
+        buf_printf(out, " (%s)", json_string_value(role));
+}
+
+/* "+98.0 MiB a step (+96.1 MiB – +99.9 MiB)" */
+static bool add_rate(struct buf *out, const char *before, const json_t *rate, const char *unit)
+{
+    char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
+    const json_t *l = json_object_get(rate, "low"), *h = json_object_get(rate, "high");
+    if (!json_is_object(rate))
+        return false;
+    buf_printf(out, "%s%s a %s", before,
+               signed_size(value, json_number_value(json_object_get(rate, "value"))), unit);
+    if (json_is_number(l) && json_is_number(h))
+        buf_printf(out, " (%s to %s)", signed_size(low, json_number_value(l)),
+                   signed_size(high, json_number_value(h)));
+    return true;
+}
+
+static void add_rates(struct buf *out, const json_t *one)
+{
+    bool has = add_rate(out, ", by ", json_object_get(one, "rate_bytes_per_step"), "step");
+    add_rate(out, has ? ", " : ", by ", json_object_get(one, "rate_bytes_per_min"), "minute");
+}
+
+/* "in 12.0 min to 15.0 min", "in 110 to 130 steps"; the far end may be out of sight. */
+static void add_when(struct buf *out, const json_t *range, bool by_step)
+{
+    char a[TEXT_TIME_MAX], b[TEXT_TIME_MAX];
+    const json_t *low = json_object_get(range, "low"), *high = json_object_get(range, "high");
+    double l = json_number_value(low), h = json_number_value(high);
+    if (by_step) {
+        snprintf(a, sizeof a, "%.0f steps", l);
+        snprintf(b, sizeof b, "%.0f steps", h);
+    } else {
+        span(a, l);
+        span(b, h);
+    }
+    if (json_is_number(high))
+        buf_printf(out, " in %s to %s", a, b);
+    else
+        buf_printf(out, " in %s at the earliest", a);
+}
+
+static void add_oom(struct buf *out, const json_t *one, const char *before)
+{
+    char size[TEXT_SIZE_MAX];
+    const json_t *oom = json_object_get(one, "oom");
+    const json_t *by_time = json_object_get(oom, "eta_s");
+    const json_t *by_step = json_object_get(oom, "eta_steps");
+    const json_t *range = json_is_object(by_time) ? by_time : by_step;
+    const char *limit = summary_size(size, json_object_get(oom, "limit_bytes"));
+    if (!limit || !json_is_number(json_object_get(range, "low")))
+        return;
+    buf_printf(out, "%s the limit of %s is reached", before, limit);
+    add_when(out, range, range == by_step);
+}
+
+static void add_ended(struct buf *out, const json_t *one)
+{
+    char time[TEXT_TIME_MAX];
+    const json_t *ended = json_object_get(one, "growth_ended");
+    const json_t *step = json_object_get(ended, "step"), *t = json_object_get(ended, "t_s");
+    const char *at = json_string_value(json_object_get(ended, "at"));
+    if (json_is_integer(step))
+        buf_printf(out, " and stopped at step %lld", (long long)json_integer_value(step));
+    else if (json_is_number(t))
+        buf_printf(out, " and stopped after %s", span(time, json_number_value(t)));
+    else
+        buf_add_str(out, " and stopped");
+    if (at && strncmp(at, "the ", 4) == 0)
+        buf_printf(out, ", %s", at);
+}
+
+static void add_forecast(struct buf *out, const json_t *one)
+{
+    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
+    const json_t *f = json_object_get(one, "forecast");
+    const json_t *step = json_object_get(f, "decided_at_step");
+    const json_t *t = json_object_get(f, "decided_at_s");
+    const char *ceiling = summary_size(size, json_object_get(f, "ceiling_bytes"));
+    if (ceiling)
+        buf_printf(out, "; if it is a cache it ends near %s", ceiling);
+    if (json_is_integer(step))
+        buf_printf(out, "; it will be known at step %lld", (long long)json_integer_value(step));
+    else if (json_is_number(t))
+        buf_printf(out, "; it will be known after %s", span(time, json_number_value(t)));
+}
+
+static void add_floor(struct buf *out, const json_t *one, bool from)
+{
+    char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
+    bool has_first = summary_size(first, summary_at(one, "floor_bytes", "first"));
+    bool has_last = summary_size(last, summary_at(one, "floor_bytes", "last"));
+    if (from && has_first && has_last)
+        buf_printf(out, " from %s to %s", first, last);
+    else if (!from && has_last)
+        buf_printf(out, " %s", last);
+}
+
+static const char *event_name(const json_t *one)
+{
+    const char *event = json_string_value(json_object_get(one, "event"));
+    if (event && strcmp(event, "eval") == 0)
+        return "evaluation";
+    return event && strcmp(event, "save") == 0 ? "checkpoint" : event ? event : "event";
+}
+
+static void add_undecided(struct buf *out, const json_t *one)
+{
+    const char *why = json_string_value(json_array_get(json_object_get(one, "evidence"), 0));
+    buf_printf(out, "not enough to say yet%s%s", why ? ": " : "", why ? why : "");
+    add_forecast(out, one);
+}
+
+void verdict_headline(struct buf *out, const json_t *one)
+{
+    char size[TEXT_SIZE_MAX];
+    const json_t *confidence = json_object_get(one, "confidence");
+    if (is_word(one, "undecided")) {
+        add_undecided(out, one);
+        return;
+    }
+    add_subject(out, one);
+    if (is_word(one, "stable")) {
+        buf_add_str(out, " is flat at");
+        add_floor(out, one, false);
+    } else if (is_word(one, "spiking")) {
+        buf_printf(out, " peaks at %s and comes back to",
+                   summary_size(size, json_object_get(one, "peak_bytes")) ? size : "times");
+        add_floor(out, one, false);
+    } else if (is_word(one, "plateaued")) {
+        buf_add_str(out, " grew");
+        add_floor(out, one, true);
+        add_ended(out, one);
+    } else if (is_word(one, "filling")) {
+        buf_add_str(out, " grows within the first pass over the data");
+        add_rates(out, one);
+        add_forecast(out, one);
+        add_oom(out, one, "; if it is not,");
+    } else if (is_word(one, "stepping")) {
+        buf_printf(out, " rises at each %s and stays", event_name(one));
+        add_rates(out, one);
+        add_oom(out, one, ";");
+    } else {
+        buf_add_str(out, " keeps growing");
+        add_rates(out, one);
+        add_oom(out, one, ";");
+    }
+    if (json_is_number(confidence))
+        buf_printf(out, " (confidence %.0f %%)", 100 * json_number_value(confidence));
+}
+
+void verdict_brief(struct buf *out, const json_t *one)
+{
+    char rate[CELL_MAX];
+    const json_t *per_min = json_object_get(one, "rate_bytes_per_min");
+    const json_t *grower = json_object_get(one, "grower");
+    const json_t *eta = json_object_get(json_object_get(one, "oom"), "eta_s");
+    buf_add_str(out, word_of(one));
+    if (!json_is_object(grower))
+        return;
+    if (json_is_object(per_min))
+        buf_printf(out, " %s",
+                   cell_rate_text(rate, json_number_value(json_object_get(per_min, "value"))));
+    if (json_is_integer(json_object_get(grower, "pid")))
+        buf_printf(out, ", %lld ", (long long)json_integer_value(json_object_get(grower, "pid")));
+    add_name(out, json_object_get(grower, "name"));
+    if (json_is_number(json_object_get(eta, "low"))) {
+        buf_add_str(out, ", limit reached");
+        add_when(out, eta, false);
+    }
+}
+
+/* ---- laying out ---- */
+
+static void put_headline(struct page *p, const json_t *one, const char *label)
+{
+    struct buf text = {0};
+    verdict_headline(&text, one);
+    if (label) {
+        page_put(p, STYLE_DIM, label);
+        page_pad(p, LABEL_COLUMNS);
+        page_put(p, style_of(one), word_of(one));
+        page_put(p, STYLE_PLAIN, ": ");
+    } else {
+        page_put(p, style_of(one), word_of(one));
+        page_pad(p, LABEL_COLUMNS);
+    }
+    page_words(p, STYLE_PLAIN, buf_str(&text));
+    page_line(p);
+    buf_fini(&text);
+}
+
+/* An undecided one has said its first reason in the headline. */
+static void put_reasons(struct page *p, const json_t *one, size_t max)
+{
+    const json_t *list = json_object_get(one, "evidence");
+    size_t skip = is_word(one, "undecided") ? 1 : 0;
+    for (size_t i = skip; i < json_array_size(list) && i < skip + max; i++) {
+        struct buf text = {0};
+        const json_t *reason = json_array_get(list, i);
+        text_escape(&text, json_string_value(reason), json_string_length(reason));
+        page_pad(p, LABEL_COLUMNS);
+        page_put(p, STYLE_DIM, "· ");
+        p->indent = LABEL_COLUMNS + 2;
+        page_words(p, STYLE_PLAIN, buf_str(&text));
+        p->indent = 0;
+        page_line(p);
+        buf_fini(&text);
+    }
+}
+
+/* "20 compile workers are flat: 9.10 GiB resident in all, 1.20 GiB of it theirs alone" */
+static void put_costs(struct page *p, const json_t *tree)
+{
+    const json_t *list = json_object_get(tree, "flat"), *cost;
+    bool is_first = true;
+    size_t i;
+    json_array_foreach(list, i, cost)
+    {
+        char rss[TEXT_SIZE_MAX], unique[TEXT_SIZE_MAX], role[TEXT_MAX], text[TEXT_MAX + 128];
+        long long count = json_integer_value(json_object_get(cost, "count"));
+        if (!summary_size(rss, json_object_get(cost, "rss_bytes")) || count == 0)
+            continue;
+        summary_fit(role, 24, json_object_get(cost, "role"));
+        if (strcmp(role, "main") == 0) /* the job itself is no overhead */
+            continue;
+        bool is_other = strcmp(role, "other") == 0;
+        snprintf(text, sizeof text, "%lld %s%s flat: %s resident%s", count,
+                 is_other ? "process" : role,
+                 is_other ? (count == 1 ? " is" : "es are") : (count == 1 ? " is" : "s are"), rss,
+                 count == 1 ? "" : " in all");
+        size_t len = strlen(text);
+        if (summary_size(unique, json_object_get(cost, "unique_bytes")))
+            snprintf(text + len, sizeof text - len, ", %s of it shared with nobody", unique);
+        page_put(p, STYLE_DIM, is_first ? "overhead" : "");
+        page_pad(p, LABEL_COLUMNS);
+        page_words(p, STYLE_PLAIN, text);
+        page_line(p);
+        is_first = false;
+    }
+}
+
+/* ---- the table ---- */
+
+static void put_row(struct page *p, const json_t *one)
+{
+    char name[TEXT_MAX], cell[TEXT_MAX], first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
+    char peak[TEXT_SIZE_MAX], rate[CELL_MAX] = "–", sure[16] = "–";
+    const json_t *pid = json_object_get(one, "pid");
+    const json_t *per_min = json_object_get(one, "rate_bytes_per_min");
+    const json_t *per_step = json_object_get(one, "rate_bytes_per_step");
+    const json_t *confidence = json_object_get(one, "confidence");
+    bool has_floor = summary_size(first, summary_at(one, "floor_bytes", "first")) &&
+                     summary_size(last, summary_at(one, "floor_bytes", "last"));
+    if (json_is_object(per_min) || json_is_object(per_step)) {
+        const json_t *r = json_is_object(per_min) ? per_min : per_step;
+        cell_rate(rate, true, json_number_value(json_object_get(r, "value")));
+        snprintf(rate + strlen(rate), sizeof rate - strlen(rate), "%s",
+                 r == per_min ? "/min" : "/step");
+    }
+    if (json_is_number(confidence))
+        snprintf(sure, sizeof sure, "%.0f %%", 100 * json_number_value(confidence));
+    page_put(p, style_of(one), word_of(one));
+    page_pad(p, 12);
+    page_put(p, STYLE_PLAIN, sure);
+    page_pad(p, 18);
+    page_put(p, STYLE_PLAIN, rate);
+    page_pad(p, 32);
+    snprintf(cell, sizeof cell, "%s → %s", has_floor ? first : "–", has_floor ? last : "–");
+    page_put(p, STYLE_PLAIN, cell);
+    page_pad(p, 54);
+    page_put(p, STYLE_PLAIN, summary_size(peak, json_object_get(one, "peak_bytes")) ? peak : "–");
+    page_pad(p, 64);
+    summary_fit(name, 20, json_object_get(one, "name"));
+    if (json_is_integer(pid) && strtol(name, NULL, 10) != json_integer_value(pid))
+        snprintf(cell, sizeof cell, "%lld %.100s", (long long)json_integer_value(pid), name);
+    else
+        snprintf(cell, sizeof cell, "%.200s", name);
+    page_put(p, STYLE_PLAIN, cell);
+    const char *role = json_string_value(json_object_get(one, "role"));
+    if (role && strcmp(role, "other") != 0) {
+        snprintf(cell, sizeof cell, " (%s)", role);
+        page_put(p, STYLE_DIM, cell);
+    }
+    if (json_is_false(json_object_get(one, "alive")))
+        page_put(p, STYLE_DIM, " gone");
+    page_line(p);
+}
+
+static void put_table(struct page *p, const json_t *doc)
+{
+    const json_t *list = json_object_get(doc, "processes");
+    const json_t *rest = json_object_get(doc, "not_judged");
+    size_t count = json_array_size(list);
+    char text[TEXT_MAX];
+    if (count > 1) {
+        page_line(p);
+        page_put(p, STYLE_DIM,
+                 "VERDICT     SURE  RATE          FLOOR                 PEAK      WHO");
+        page_line(p);
+        for (size_t i = 0; i < count && i < ROWS_MAX; i++)
+            put_row(p, json_array_get(list, i));
+    }
+    long long more = (count > ROWS_MAX ? (long long)(count - ROWS_MAX) : 0);
+    if (more) {
+        snprintf(text, sizeof text, "and %lld smaller", more);
+        page_put(p, STYLE_DIM, text);
+        page_line(p);
+    }
+    if (json_is_integer(rest) && json_integer_value(rest) > 0) {
+        snprintf(text, sizeof text, "%lld more were too short or too small to list",
+                 (long long)json_integer_value(rest));
+        page_put(p, STYLE_DIM, text);
+        page_line(p);
+    }
+}
+
+static void put_gpus(struct page *p, const json_t *doc)
+{
+    size_t i;
+    const json_t *gpu;
+    json_array_foreach(json_object_get(doc, "gpus"), i, gpu)
+    {
+        char label[24];
+        snprintf(label, sizeof label, "gpu %lld",
+                 (long long)json_integer_value(json_object_get(gpu, "gpu")));
+        put_headline(p, gpu, label);
+        put_reasons(p, gpu, SUMMARY_REASONS);
+    }
+}
+
+void verdict_text(struct buf *out, const json_t *doc, bool colour, int width)
+{
+    int columns = width <= 0 ? WIDTH_DEFAULT : width;
+    columns = columns < WIDTH_MIN ? WIDTH_MIN : columns > WIDTH_MAX ? WIDTH_MAX : columns;
+    struct page p = {.out = out, .is_coloured = colour, .width = (size_t)columns};
+    const json_t *tree = json_object_get(doc, "tree");
+    const json_t *one = json_object_get(doc, "verdict") ? doc : tree;
+    if (json_is_object(one)) {
+        put_headline(&p, one, NULL);
+        put_reasons(&p, one, SIZE_MAX / 2);
+    } else if (json_array_size(json_object_get(doc, "processes")) == 0) {
+        page_put(&p, STYLE_PLAIN, "undecided  there are no readings");
+        page_line(&p);
+    }
+    if (one == doc)
+        return;
+    put_costs(&p, tree);
+    put_gpus(&p, doc);
+    put_table(&p, doc);
+}
+
+void verdict_summary(struct page *p, const json_t *doc)
+{
+    const json_t *tree = summary_at(doc, "verdict", "tree");
+    size_t i;
+    const json_t *gpu;
+    if (!json_is_object(tree))
+        return;
+    put_headline(p, tree, "verdict");
+    put_reasons(p, tree, SUMMARY_REASONS);
+    json_array_foreach(summary_at(doc, "verdict", "gpus"), i, gpu)
+    {
+        if (!json_is_false(json_object_get(gpu, "leak")) && !is_word(gpu, "undecided"))
+            put_headline(p, gpu, "gpu memory");
+    }
+}

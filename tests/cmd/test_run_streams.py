@@ -1,0 +1,351 @@
+"""ebb run between a job and awkward terminals, pipes and limits: nothing lost, nobody stuck."""
+
+import collections
+import fcntl
+import json
+import os
+import pty
+import resource
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from conftest import binary, environment
+
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+PATIENCE_S = 60
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {PATIENCE_S} s for {what}")
+
+
+class OnTerminal:
+    """A program whose terminal is ours: what it shows is read as it comes."""
+
+    def __init__(self, arguments, cwd):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execvpe(arguments[0], arguments, environment({"PS1": "$ "}))
+        self.shown = b""
+
+    def read(self, seconds=0.05):
+        ready, _, _ = select.select([self.fd], [], [], seconds)
+        if not ready:
+            return True
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            return False
+        self.shown += data
+        return bool(data)
+
+    def wait(self, text):
+        wait_for(lambda: (self.read(), text in self.shown)[1], f"{text!r} in {self.shown[-2000:]!r}")
+
+    def type(self, text):
+        while text:
+            text = text[os.write(self.fd, text[:1024]):]
+            self.read(0)
+
+    def end(self):
+        while self.read(PATIENCE_S):
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def end_of(folder):
+    return json.loads((folder / "run.json").read_text())["end"]
+
+
+def run(*arguments, **options):
+    return subprocess.run([binary(), "run", *map(str, arguments)], env=environment(),
+                          timeout=PATIENCE_S, **options)
+
+
+# ---- on a terminal ----
+
+def test_the_end_of_a_job_on_a_terminal_is_written_down_as_it_was(tmp_path):
+    """The kernel hangs up the session's leader when its terminal closes; that is not the end."""
+    jobs = [(["true"], 0), (["sh", "-c", "echo hi; exit 3"], 3),
+            ([PYTHON, "-c", "print(1)"], 0)]
+    seen = collections.Counter()
+    for i in range(30):
+        command, status = jobs[i % len(jobs)]
+        folder = tmp_path / str(i)
+        job = OnTerminal([binary(), "run", "-q", "-d", str(folder), "--", *command], tmp_path)
+        assert job.end() == status
+        seen[(end_of(folder)["kind"], end_of(folder)["status"] == status)] += 1
+    assert seen == {("exited", True): 30}
+
+
+def test_a_job_may_let_go_of_its_terminal_and_come_back(tmp_path):
+    program = ("import os, time\n"
+               "null = os.open('/dev/null', os.O_RDWR)\n"
+               "for fd in range(3): os.dup2(null, fd)\n"
+               "time.sleep(1.5)\n"
+               "os.write(os.open('/dev/tty', os.O_RDWR), b'here ' + b'again')\n"
+               "time.sleep(1.5)\n"
+               "os._exit(7)\n")
+    job = OnTerminal([binary(), "run", "-q", "-d", str(tmp_path / "r"), "--", PYTHON, "-c",
+                      program], tmp_path)
+    assert job.end() == 7
+    assert b"here again" in job.shown
+
+
+def test_a_long_paste_into_a_job_that_reads_late_arrives_and_ctrl_c_still_works(tmp_path):
+    program = ("import sys, time, tty\n"
+               "tty.setraw(0)\n"
+               "print('re' + 'ady', end='\\r\\n', flush=True)\n"
+               "time.sleep(2)\n"
+               "got = 0\n"
+               "while got < 200000:\n"
+               "    got += len(sys.stdin.buffer.raw.read(65536))\n"
+               "print('got', got, end='\\r\\n', flush=True)\n"
+               "tty.setcbreak(0)\n"
+               "print('wait' + 'ing', end='\\r\\n', flush=True)\n"
+               "time.sleep(600)\n")
+    job = OnTerminal([binary(), "run", "-q", "-d", str(tmp_path / "r"), "--", PYTHON, "-c",
+                      program], tmp_path)
+    job.wait(b"ready")
+    job.type(b"x" * 200000)
+    job.wait(b"got 200000")
+    job.wait(b"waiting")
+    job.type(b"\x03")
+    assert job.end() == 128 + signal.SIGINT
+
+
+@pytest.fixture
+def shell(tmp_path):
+    job = OnTerminal(["bash", "--norc", "--noprofile", "-i"], tmp_path)
+    job.wait(b"$ ")
+    yield job
+    job.kill()
+
+
+def test_in_the_background_of_a_shell_it_leaves_the_terminal_alone(shell, tmp_path):
+    shell.type(f"'{binary()}' run -q -d r -- sh -c 'sleep 1; echo be\"\"hind; sleep 600' &\n".encode())
+    shell.wait(b"behind")
+    mode = termios.tcgetattr(shell.fd)
+    shell.type(b"echo typed-$((40+2))\n")
+    shell.wait(b"typed-42")
+    shell.type(b"jobs\n")
+    shell.wait(b"Running")
+    assert mode[1] & termios.OPOST
+    assert b"Stopped" not in shell.shown
+    shell.type(b"fg\n")
+    time.sleep(1.5)
+    shell.type(b"\x03")
+    shell.type(b"echo back-$((1+1))\n")
+    shell.wait(b"back-2")
+    assert end_of(tmp_path / "r")["signal"] == "INT"
+
+
+def test_a_background_job_does_not_read_what_is_typed_at_the_shell(shell, tmp_path):
+    shell.type(f"'{binary()}' run -q -d r -- cat > got &\n".encode())
+    wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")
+    shell.type(b"echo mine-$((6*7))\n")
+    shell.wait(b"mine-42")
+    shell.type(b"kill %1; wait; echo over-$((1+1))\n")
+    shell.wait(b"over-2")
+    assert (tmp_path / "got").read_bytes() == b""
+
+
+def test_with_output_in_a_pipe_the_keys_still_reach_the_job(shell):
+    shell.type(f"'{binary()}' run -q --no-record -- head -n 1 | tr a-z A-Z\n".encode())
+    time.sleep(0.5)
+    shell.type(b"low tide\n")
+    shell.wait(b"LOW TIDE")
+
+
+# ---- stopping and going on ----
+
+def test_a_job_that_others_stop_and_continue_goes_on(tmp_path):
+    process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
+                                "echo $$ > pid.tmp; mv pid.tmp pid; while [ ! -e go ]; do "
+                                "sleep 0.05; done; echo fin"],
+                               cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: (tmp_path / "pid").exists(), "the job")
+    pid = int((tmp_path / "pid").read_text())
+    for stop in (signal.SIGSTOP, signal.SIGTSTP):
+        os.kill(pid, stop)
+        wait_for(lambda: open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "T",
+                 "the stop")
+        time.sleep(0.2)
+        os.kill(pid, signal.SIGCONT)
+    (tmp_path / "go").touch()
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (0, "fin\n")
+
+
+# ---- readers ----
+
+def test_a_reader_that_takes_its_time_loses_neither_output_nor_status(tmp_path):
+    process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
+                                "head -c 700000 /dev/zero; exit 3"],
+                               cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
+    wait_for(lambda: (tmp_path / "ebb-runs/latest/run.json").exists(), "the start")
+    time.sleep(3)
+    got = 0
+    while data := process.stdout.read1(65536):
+        got += len(data)
+    assert (got, process.wait(timeout=PATIENCE_S)) == (700000, 3)
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(tmp_path):
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETFL, os.O_NONBLOCK)
+    process = subprocess.Popen([binary(), "run", "-q", "--", "head", "-c", "300000", "/dev/zero"],
+                               cwd=tmp_path, env=environment(), stdout=write)
+    os.close(write)
+    time.sleep(1)
+    got = 0
+    while data := os.read(read, 65536):
+        got += len(data)
+    os.close(read)
+    assert (got, process.wait(timeout=PATIENCE_S)) == (300000, 0)
+
+
+def test_a_signal_is_not_held_up_by_a_reader_that_does_not_read(tmp_path):
+    process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "yes"],
+                               env=environment(), stdout=subprocess.PIPE)
+    wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    wait_for(lambda: json.loads((tmp_path / "r" / "run.json").read_text())["state"] == "ended",
+             "the end of the job, with nobody reading")
+    process.stdout.close()
+    process.wait(timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_a_reader_that_leaves_either_stream_ends_the_job_as_by_hand(tmp_path, stream):
+    loop = f"while :; do echo x >&{stream} || exit 9; sleep 0.05; done"
+    process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "sh", "-c", loop],
+                               cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = process.stdout if stream == "1" else process.stderr
+    pipe.readline()
+    pipe.close()
+    assert process.wait(timeout=PATIENCE_S) in (9, 128 + signal.SIGPIPE)
+
+
+def test_a_full_standard_output_costs_the_output_alone(tmp_path):
+    with open("/dev/full", "w") as full:
+        result = run("-q", "--", PYTHON, "-c", "print('lost'); open('fine', 'w')", cwd=tmp_path,
+                     stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "fine").exists()
+    assert result.stderr.count("No space left") == 1
+    assert (tmp_path / "ebb-runs/latest/log.txt").read_text() == "lost\n"
+
+
+def test_a_slow_reader_does_not_make_the_client_grow(tmp_path):
+    process = subprocess.Popen([binary(), "run", "-q", "--no-record", "--", "head", "-c",
+                                str(400 << 20), "/dev/zero"],
+                               cwd=tmp_path, env=environment(), stdout=subprocess.PIPE)
+    most = got = 0
+    while data := process.stdout.read1(4096):
+        got += len(data)
+        if got % (20 << 20) < 4096:
+            time.sleep(0.01)
+            pages = int(open(f"/proc/{process.pid}/statm").read().split()[1])
+            most = max(most, pages * os.sysconf("SC_PAGE_SIZE"))
+    assert (got, process.wait(timeout=PATIENCE_S)) == (400 << 20, 0)
+    if os.environ.get("EBB_SANITIZED") != "1":
+        assert most < 16 << 20
+
+
+# ---- closed streams and small limits ----
+
+def test_with_every_stream_closed_the_job_runs_and_nothing_is_left(tmp_path):
+    command = f"exec '{binary()}' run -d '{tmp_path}/r' -- sh -c 'echo out; echo err >&2; exit 5'"
+    result = subprocess.run(["sh", "-c", command + " <&- >&- 2>&-"], env=environment(),
+                            timeout=PATIENCE_S)
+    assert result.returncode == 5
+    assert sorted((tmp_path / "r/log.txt").read_text().split()) == ["err", "out"]
+
+
+def test_with_standard_input_closed_a_killed_supervisor_still_leaves_nothing(tmp_path):
+    command = f"exec '{binary()}' run -q -d '{tmp_path}/r' -- sh -c " \
+              "'echo $$ > \"$EBB_RUN_DIR/pid\"; kill -9 $PPID; exec sleep 600' <&-"
+    result = subprocess.run(["sh", "-c", command], env=environment(), timeout=PATIENCE_S,
+                            stderr=subprocess.PIPE)
+    assert result.returncode == 125
+    pid = int((tmp_path / "r/pid").read_text())
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the end of the job")
+    wait_for(lambda: json.loads((tmp_path / "r/run.json").read_text())["end"]["kind"] == "lost",
+             "run.json to say so")
+
+
+def test_a_file_size_limit_is_trouble_of_ours_not_the_end_of_the_job(tmp_path):
+    result = subprocess.run(
+        [binary(), "run", "-q", "--", "sh", "-c", "echo hi; exit 3", "x" * 3000], cwd=tmp_path,
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)),
+        timeout=PATIENCE_S)
+    assert (result.returncode, result.stdout) == (3, "hi\n")
+    assert "File too large" in result.stderr
+
+
+def test_the_job_finds_sigpipe_and_sigxfsz_as_they_were(tmp_path):
+    look = "grep SigIgn /proc/self/status"
+    result = subprocess.run([binary(), "run", "-q", "--", "sh", "-c", look], cwd=tmp_path,
+                            env=environment(), stdout=subprocess.PIPE, text=True,
+                            timeout=PATIENCE_S)
+    ignored = int(result.stdout.split()[1], 16)
+    assert not ignored >> (signal.SIGPIPE - 1) & 1 and not ignored >> (signal.SIGXFSZ - 1) & 1
+
+
+def test_too_few_files_to_start_with_is_one_sentence_and_125(tmp_path):
+    result = subprocess.run(
+        [binary(), "run", "-d", tmp_path / "r", "--", "touch", tmp_path / "started"],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12)),
+        timeout=PATIENCE_S)
+    assert result.returncode == 125
+    assert result.stderr.startswith("ebb: ") and result.stderr.count("\n") == 1, result.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_command_line_of_megabytes_keeps_its_status(tmp_path):
+    arguments = ["\x01" * 120000] * 12
+    result = run("-q", "-d", tmp_path / "r", "--", "sh", "-c", "exit 3", *arguments)
+    assert result.returncode == 3
+    assert len((tmp_path / "r/run.json").read_text()) < 1 << 20
+
+
+def test_an_address_space_limit_is_measured_by_the_jobs_own_use(tmp_path):
+    program = "import time; b = bytearray(b'x') * (600 << 20); time.sleep(1.5)"
+    result = subprocess.run(
+        [binary(), "run", "-q", "-i", "100ms", "-d", tmp_path / "r", "--", PYTHON, "-c", program],
+        env=environment({"ASAN_OPTIONS": None}), timeout=PATIENCE_S,
+        preexec_fn=None if os.environ.get("EBB_SANITIZED") == "1" else
+        lambda: resource.setrlimit(resource.RLIMIT_AS, (2000 << 20, 2000 << 20)))
+    if os.environ.get("EBB_SANITIZED") == "1":
+        return  # a sanitized program maps terabytes: no such limit can be set on it
+    assert result.returncode == 0
+    lines = subprocess.run([binary(), "export", tmp_path / "r", "--jsonl"], env=environment(),
+                           stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S).stdout
+    used = [o["limit_used_bytes"] for o in map(json.loads, lines.splitlines())
+            if o["type"] == "machine" and "limit_used_bytes" in o]
+    assert max(used) > 600 << 20

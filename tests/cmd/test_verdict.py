@@ -1,0 +1,428 @@
+"""ebb verdict: the words, the exit statuses, the JSON, tables of any kind, bad input, recordings of
+real runs, and that a recording gives the verdict that was given live.
+
+EBB_TRACES names the folder of the recordings that are not in the repository (default
+../shared/traces); what needs them is skipped, and says so, where they are not there.
+"""
+
+import json
+import os
+import pathlib
+import random
+import resource
+import sys
+import textwrap
+
+import pytest
+
+from conftest import ROOT, binary, environment, refused, refused_with, run_ebb
+
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+DATA = ROOT / "tests" / "data"
+TRACES = pathlib.Path(os.environ.get("EBB_TRACES", ROOT.parent / "shared" / "traces"))
+SANITIZED = os.environ.get("EBB_SANITIZED", "0") not in ("0", "", "OFF")
+MIB = 1 << 20
+WORDS = {"stable": False, "spiking": False, "plateaued": False, "filling": None, "stepping": True,
+         "leaking": True, "undecided": None}
+STATUS = {True: 1, False: 0, None: 3}
+
+
+def needs(path):
+    return pytest.mark.skipif(not path.exists(), reason=f"{path} is not there (EBB_TRACES)")
+
+
+def verdict(path, *options):
+    """The JSON, checked for its form; the status must go with it."""
+    result = run_ebb("verdict", path, *options, "--json")
+    assert result.stderr == "" and result.returncode in (0, 1, 3), result.stderr
+    doc = json.loads(result.stdout)
+    if "verdict" in doc:
+        check_one(doc)
+        assert result.returncode == STATUS[doc["leak"]]
+    else:
+        assert {"tree", "processes", "gpus"} <= set(doc)
+        for one in [doc["tree"], *doc["processes"], *doc["gpus"]]:
+            if one is not None:
+                check_one(one)
+        if doc["tree"]:
+            assert result.returncode == STATUS[doc["tree"]["leak"]]
+    return doc
+
+
+def check_interval(value, keys):
+    assert value is None or (set(keys) <= set(value) and
+                             all(v is None or isinstance(v, (int, float)) for v in value.values()))
+
+
+def check_one(one):
+    """Every key of INTERFACE.md, null where there is nothing to say."""
+    assert one["leak"] is WORDS[one["verdict"]]
+    assert 0 <= one["confidence"] <= 1
+    check_interval(one["rate_bytes_per_min"], ["value", "low", "high"])
+    check_interval(one["rate_bytes_per_step"], ["value", "low", "high"])
+    check_interval(one["floor_bytes"], ["first", "last"])
+    assert isinstance(one["samples"], int)
+    for key in ("peak_bytes", "mean_bytes"):
+        assert one[key] is None or isinstance(one[key], int)
+    assert one["growth_ended"] is None or {"t_s", "step", "at"} <= set(one["growth_ended"])
+    assert one["forecast"] is None or \
+        {"ceiling_bytes", "decided_at_step", "decided_at_s"} <= set(one["forecast"])
+    if one["oom"] is not None:
+        assert isinstance(one["oom"]["limit_bytes"], int)
+        check_interval(one["oom"]["eta_s"], ["low", "high"])
+    assert all(isinstance(s, str) and s for s in one["evidence"])
+
+
+def table(path, rows, header="t,rss"):
+    path.write_text(header + "\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    return path
+
+
+def ramp(seconds, per_second, start=300 * MIB):
+    noise = random.Random(7)
+    return [(t, start + int(per_second * t) + noise.randrange(MIB)) for t in range(seconds)]
+
+
+# ---- words and statuses ----
+
+def test_a_leak_has_status_1_a_rate_and_an_end(tmp_path):
+    doc = verdict(table(tmp_path / "a.csv", ramp(3000, MIB)), "--limit", "8G")
+    assert doc["verdict"] == "leaking"
+    assert doc["rate_bytes_per_min"]["value"] == pytest.approx(60 * MIB, rel=0.15)
+    assert doc["rate_bytes_per_step"] is None
+    assert doc["oom"]["limit_bytes"] == 8 << 30
+    assert 3000 < doc["oom"]["eta_s"]["low"] <= doc["oom"]["eta_s"]["high"] < 7000
+    assert doc["samples"] == 3000
+
+
+def test_a_flat_table_has_status_0(tmp_path):
+    doc = verdict(table(tmp_path / "a.csv", ramp(3000, 0)))
+    assert (doc["verdict"], doc["oom"]) == ("stable", None)
+
+
+def test_growth_within_the_first_pass_has_status_3_and_says_when(tmp_path):
+    path = table(tmp_path / "a.csv", [(s, 300 * MIB + 20 * MIB * s) for s in range(1, 61)],
+                 "step,rss")
+    doc = verdict(path, "--steps-per-epoch", 83, "--limit", "24G")
+    assert doc["verdict"] == "filling"
+    assert doc["forecast"]["decided_at_step"] >= 83
+    assert doc["forecast"]["ceiling_bytes"] == pytest.approx((300 + 20 * 83) * MIB, rel=0.1)
+    assert doc["rate_bytes_per_min"] is None
+    assert doc["rate_bytes_per_step"]["value"] == pytest.approx(20 * MIB, rel=0.1)
+    same = verdict(path, "--examples", 663, "--batch", 8, "--limit", "24G")
+    assert same["forecast"]["decided_at_step"] == doc["forecast"]["decided_at_step"]
+
+
+def test_the_text_begins_with_the_word_and_says_why(tmp_path, ebb):
+    path = table(tmp_path / "a.csv", ramp(3000, MIB))
+    result = ebb("verdict", path, "--limit", "8G")
+    assert (result.returncode, result.stderr) == (1, "")
+    assert result.stdout.startswith("leaking    memory keeps growing, by +")
+    assert "the limit of 8.00 GiB is" in result.stdout
+    assert "\n           · " in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+# ---- options ----
+
+def test_columns_units_and_groups_of_other_peoples_files(tmp_path):
+    rows = [(t, gpu, (500 if gpu == "a" else 500 + t)) for t in range(3000) for gpu in "ab"]
+    path = table(tmp_path / "g.csv", rows, "when,gpu,used")
+    options = ["--time-column", "when", "--column", "used", "--unit", "MiB", "--group", "gpu"]
+    result = run_ebb("verdict", path, *options, "--json")
+    assert result.returncode == 1  # they are not one job: the worst counts
+    doc = json.loads(result.stdout)
+    assert doc["tree"] is None
+    words = {p["name"]: p["verdict"] for p in doc["processes"]}
+    assert words == {"a": "stable", "b": "leaking"}
+    assert doc["processes"][1]["floor_bytes"]["last"] == 500 * MIB
+
+
+def test_a_table_sorted_by_group_is_judged_as_one_sorted_by_time(tmp_path):
+    rows = [(t, pid, 400 * MIB + (t * MIB if pid == 7 else 0)) for t in range(2000)
+            for pid in (7, 8)]
+    marks = tmp_path / "m.jsonl"
+    marks.write_text("".join(json.dumps({"t": t + .5, "kind": "step", "step": t + 1}) + "\n"
+                             for t in range(2000)))
+    by_time = verdict(table(tmp_path / "t.csv", rows, "t,pid,rss"), "--marks", marks)
+    by_pid = verdict(table(tmp_path / "p.csv", sorted(rows, key=lambda r: r[1]), "t,pid,rss"),
+                     "--marks", marks)
+    assert by_time == by_pid
+    assert by_time["tree"]["verdict"] == "leaking"
+    assert by_time["tree"]["grower"]["pid"] == 7
+
+
+def test_until_and_until_step_judge_what_was_known_then(tmp_path):
+    path = table(tmp_path / "a.csv", [(1e9 + s, s, 300 * MIB + 20 * MIB * min(s, 83))
+                                      for s in range(1, 250)], "t,step,rss")
+    whole = verdict(path, "--steps-per-epoch", 83)
+    assert (whole["verdict"], whole["growth_ended"]["step"]) == ("plateaued", 83)
+    assert whole["growth_ended"]["at"] == "the end of the first epoch"
+    for option in (["--until-step", 60], ["--until", 1e9 + 60]):
+        early = verdict(path, "--steps-per-epoch", 83, *option)
+        assert (early["verdict"], early["samples"]) == ("filling", 60)
+
+
+def test_epochs_and_phases_in_columns_are_marks(tmp_path):
+    rows, memory = [], 300 * MIB
+    for step in range(1, 401):
+        is_eval = step % 40 == 0
+        rows.append((step, step, (step - 1) // 100, "eval" if is_eval else "train",
+                     memory + (200 * MIB if is_eval else 0)))
+        memory += 25 * MIB if is_eval else 0
+    doc = verdict(table(tmp_path / "a.csv", rows, "t,step,epoch,phase,rss"))
+    assert (doc["verdict"], doc["event"]) == ("stepping", "eval")
+
+
+def test_lengths_of_an_epoch_in_columns_are_used(tmp_path):
+    rows = [(run, n, 8, 0, s, 500 + 20 * min(s, n // 8)) for run, n in (("a", 240), ("b", 800))
+            for s in range(1, 90)]
+    doc = verdict(table(tmp_path / "a.csv", rows, "run,examples,eff_batch,steps_per_epoch,step,rss_mb"),
+                  "--group", "run")
+    words = {p["name"]: p["verdict"] for p in doc["processes"]}
+    assert words == {"a": "plateaued", "b": "filling"}
+
+
+def test_requests_that_cannot_be_carried_out(tmp_path, ebb):
+    path = table(tmp_path / "a.csv", ramp(50, 0))
+    by_step = table(tmp_path / "s.csv", ramp(50, 0), "step,rss")
+    marks = tmp_path / "m.jsonl"
+    marks.write_text('{"t": 1, "kind": "step", "step": 1}\n')
+    assert refused_with(ebb("verdict", tmp_path / "none.csv"), "none.csv", "No such file")
+    assert refused_with(ebb("verdict", tmp_path / "none.ebb"), "none.ebb", "No such file")
+    assert refused_with(ebb("verdict", tmp_path), "trace.ebb")
+    assert refused_with(ebb("verdict", path, "--limit", "80%"), "--limit", "give a size")
+    assert refused_with(ebb("verdict", path, "--limit", "8X"), "8X")
+    assert refused_with(ebb("verdict", path, "--until", "soon"), '--until "soon"')
+    assert refused_with(ebb("verdict", path, "--until-step", "5"), "has no steps")
+    assert refused_with(ebb("verdict", by_step, "--until", "5"), "--until-step")
+    assert refused_with(ebb("verdict", by_step, "--marks", marks), "has no time")
+    assert refused_with(ebb("verdict", path, "--steps-per-epoch", "0"), "--steps-per-epoch")
+    assert refused_with(ebb("verdict", path, "--column", "vram"), "vram", "--column")
+    assert refused_with(ebb("verdict", path, "--group", "gpu"), "gpu", "--group")
+    assert refused_with(ebb("verdict", path, "--unit", "stone"), "stone")
+    assert refused_with(ebb("verdict"), "verdict")
+
+
+# ---- bad input: an answer or a sentence, never a crash ----
+
+def test_an_empty_file_is_refused_and_an_empty_table_is_undecided(tmp_path, ebb):
+    empty = tmp_path / "e.csv"
+    empty.write_text("")
+    assert refused_with(ebb("verdict", empty), "is empty")
+    doc = verdict(table(tmp_path / "h.csv", []))
+    assert (doc["verdict"], doc["samples"], doc["peak_bytes"]) == ("undecided", 0, None)
+    assert doc["evidence"]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_few_samples_are_undecided_with_the_reason(tmp_path, rows):
+    doc = verdict(table(tmp_path / "a.csv", ramp(rows, MIB)), "--limit", "1G")
+    assert doc["verdict"] == "undecided" and doc["evidence"]
+    assert doc["rate_bytes_per_min"] is None and doc["oom"] is None
+
+
+def test_time_that_goes_backwards_is_left_out_and_said(tmp_path):
+    rows = ramp(3000, 0)
+    rows[1000:1003] = [(10, 900 * MIB), (11, 900 * MIB), (12, 900 * MIB)]
+    doc = verdict(table(tmp_path / "a.csv", rows))
+    assert doc["verdict"] == "stable"
+    assert any("older" in s for s in doc["evidence"])
+
+
+def test_gaps_of_hours_are_left_out_and_said(tmp_path):
+    rows = [(t + (36000 if t > 500 else 0), v) for t, v in ramp(2000, 0)]
+    doc = verdict(table(tmp_path / "a.csv", rows))
+    assert doc["verdict"] == "stable"
+    assert any("gap" in s for s in doc["evidence"])
+
+
+def test_a_constant_is_stable(tmp_path):
+    doc = verdict(table(tmp_path / "a.csv", [(t, 5 * MIB) for t in range(2000)]))
+    assert doc["verdict"] == "stable"
+
+
+@pytest.mark.parametrize("cell", ["nan", "-5", "inf", "1e30", "x"])
+def test_values_that_cannot_be_are_refused_with_their_line(tmp_path, ebb, cell):
+    path = table(tmp_path / "a.csv", [(0, 5), (1, cell)])
+    assert refused_with(ebb("verdict", path), "line 3", cell)
+
+
+def test_times_that_cannot_be_are_refused(tmp_path, ebb):
+    assert refused_with(ebb("verdict", table(tmp_path / "a.csv", [(0, 5), ("nan", 5)])), "line 3")
+    assert refused_with(ebb("verdict", table(tmp_path / "b.csv", [(0, 5), (1e300, 5)])), "line 3")
+
+
+def test_two_processes_with_one_pid_are_one_series_unless_told_apart(tmp_path):
+    rows = [(t, 7, start, 400 * MIB + (MIB * t if start == 1 else 0))
+            for t in range(1500) for start in (1, 2)]
+    path = table(tmp_path / "a.csv", rows, "t,pid,start_ticks,rss")
+    assert verdict(path)["samples"] == 3000
+    apart = verdict(path, "--group", "start_ticks")
+    assert {p["name"]: p["verdict"] for p in apart["processes"]} == {"1": "leaking", "2": "stable"}
+
+
+def test_a_million_groups_of_one_sample_cost_little_and_are_undecided(tmp_path):
+    count = 100_000 if SANITIZED else 1_000_000
+    path = tmp_path / "a.csv"
+    with open(path, "w") as out:
+        out.write("t,pid,rss\n")
+        for i in range(count):
+            out.write(f"{i / 100},{i + 1},{5 * MIB}\n")
+    limit = None if SANITIZED else lambda: resource.setrlimit(resource.RLIMIT_AS,
+                                                              (400 * MIB, 400 * MIB))
+    result = run_ebb("verdict", path, "--json", preexec_fn=limit)
+    assert (result.returncode, result.stderr) == (3, "")
+    doc = json.loads(result.stdout)
+    assert doc["tree"]["verdict"] == "undecided" and doc["tree"]["evidence"]
+    assert len(doc["processes"]) + doc["not_judged"] == count
+
+
+def test_the_one_that_leaks_is_found_among_a_hundred_thousand_that_do_not(tmp_path):
+    path = tmp_path / "a.csv"
+    with open(path, "w") as out:
+        out.write("t,pid,rss\n")
+        for t in range(3000):
+            out.write(f"{t},1,{300 * MIB + MIB * t}\n")
+            for i in range(33):
+                out.write(f"{t},{1000 + 33 * t + i},{MIB}\n")
+    doc = verdict(path)
+    assert doc["tree"]["verdict"] == "leaking" and doc["tree"]["grower"]["pid"] == 1
+
+
+def test_hostile_names_are_harmless(tmp_path, ebb):
+    rows = [(t, g, 5 * MIB) for t in range(20) for g in ("a", "\x1b]0;x\x07\x1b[31m")]
+    path = table(tmp_path / "a.csv", rows, "t,who,rss")
+    result = ebb("verdict", path, "--group", "who")
+    assert "\x1b" not in result.stdout and "\x07" not in result.stdout
+
+
+# ---- live, and again from the recording ----
+
+JOB = """
+    import os, socket, sys, time
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    def mark(**kv):
+        sock.sendto("".join(f"{k}={v}\\n" for k, v in kv.items()).encode(), os.environ["EBB_SOCKET"])
+    keep = {}
+    for step in range(1, 101):
+        if step == 1:
+            mark(KIND="begin", STEP=0, STEPS_PER_EPOCH=20, MAX_STEPS=100)
+        key = step if sys.argv[1] == "leak" else step % 20
+        if key not in keep:
+            keep[key] = bytearray(b"x" * (8 << 20))
+        time.sleep(0.06)
+        mark(KIND="step", STEP=step)
+        if step % 20 == 0:
+            mark(KIND="epoch", STEP=step)
+"""
+
+
+@pytest.mark.parametrize("kind, word", [("leak", "leaking"), ("cache", "plateaued")])
+def test_a_recording_gives_the_verdict_that_was_given_live(tmp_path, kind, word):
+    (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
+    result = run_ebb("run", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", kind,
+                     cwd=tmp_path)
+    assert result.returncode == 0
+    live = json.loads((tmp_path / "out" / "run.json").read_text())["verdict"]
+    assert live["tree"]["verdict"] == word
+    assert f"\nverdict    {word}: " in result.stderr
+    for path in (tmp_path / "out", tmp_path / "out" / "trace.ebb"):
+        assert verdict(path) == live
+    early = verdict(tmp_path / "out", "--until-step", 12)
+    assert early["tree"]["verdict"] in ("filling", "undecided")
+    notes = [json.loads(line) for line in run_ebb("export", tmp_path / "out", "--jsonl")
+             .stdout.splitlines() if '"note"' in line]
+    changes = [n["data"] for n in notes if n["kind"] == "verdict"]
+    assert changes and all({"pid", "from", "to", "t", "confidence"} <= set(c) for c in changes)
+    assert [c["to"] for c in changes if c["pid"] is None][-1] == word
+
+
+def test_a_limit_of_ones_own_and_a_share_of_the_recorded_one(tmp_path):
+    (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
+    run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "leak",
+            cwd=tmp_path)
+    whole = verdict(tmp_path / "out")["tree"]["oom"]["limit_bytes"]
+    half = verdict(tmp_path / "out", "--limit", "50%")["tree"]["oom"]["limit_bytes"]
+    own = verdict(tmp_path / "out", "--limit", "2G")["tree"]["oom"]
+    assert half == pytest.approx(whole / 2, abs=10000)
+    assert own["limit_bytes"] == 2 << 30
+    assert own["eta_s"]["low"] < 600
+    refusal = run_ebb("verdict", tmp_path / "out", "--group", "pid")
+    assert refused_with(refusal, "--group is for tables")
+
+
+def test_an_imported_table_is_judged_as_the_table(tmp_path):
+    path = table(tmp_path / "a.csv", ramp(3000, MIB))
+    assert run_ebb("import", path, "-o", tmp_path / "a.ebb").returncode == 0
+    assert verdict(tmp_path / "a.ebb")["tree"]["verdict"] == verdict(path)["verdict"] == "leaking"
+    steps = table(tmp_path / "s.csv", [(s, 300 * MIB + MIB * min(s, 100)) for s in range(900)],
+                  "step,rss")
+    assert run_ebb("import", steps, "-o", tmp_path / "s.ebb").returncode == 0
+    doc = verdict(tmp_path / "s.ebb")["tree"]
+    assert (doc["verdict"], doc["rate_bytes_per_min"]) == ("plateaued", None)
+
+
+def test_a_cut_recording_is_judged_as_far_as_it_goes(tmp_path, ebb):
+    path = table(tmp_path / "a.csv", ramp(3000, MIB))
+    run_ebb("import", path, "-o", tmp_path / "a.ebb")
+    whole = (tmp_path / "a.ebb").read_bytes()
+    (tmp_path / "cut.ebb").write_bytes(whole[:len(whole) - 7])
+    result = ebb("verdict", tmp_path / "cut.ebb", "--json")
+    assert result.returncode in (1, 3) and "is damaged" in result.stderr
+    json.loads(result.stdout)
+
+
+# ---- real runs ----
+
+def h200(name, *options):
+    return verdict(DATA / f"h200-{name}.csv", "--marks", DATA / f"h200-{name}.marks.jsonl", *options)
+
+
+def test_lazily_opened_images_plateau_at_the_end_of_the_first_epoch():
+    doc = h200("lazy-pil")
+    assert doc["verdict"] == "plateaued"
+    assert doc["growth_ended"]["step"] == 83
+    assert doc["growth_ended"]["at"] == "the end of the first epoch"
+
+
+def test_a_collator_that_keeps_every_image_leaks():
+    assert h200("leak-collator")["verdict"] == "leaking"
+
+
+@pytest.mark.parametrize("step", [60, 80])
+@pytest.mark.parametrize("name", ["lazy-pil", "leak-collator"])
+@pytest.mark.parametrize("told", [True, False])
+def test_before_the_first_epoch_ends_both_are_filling(name, step, told):
+    options = ["--steps-per-epoch", 83] if told else []
+    doc = h200(name, "--until-step", step, *options)
+    assert doc["verdict"] == "filling"
+    if told:
+        assert doc["forecast"]["decided_at_step"] >= 83
+        assert doc["forecast"]["ceiling_bytes"] > doc["floor_bytes"]["last"]
+
+
+def test_compile_workers_are_overhead_and_no_leak():
+    doc = h200("compile")
+    assert doc["tree"]["leak"] is False
+    assert all(p["leak"] is not True for p in doc["processes"])
+
+
+GARDEN = TRACES / "model-garden" / "first_epoch_fill_traces.csv"
+
+
+@needs(GARDEN)
+def test_five_public_runs_plateau_at_the_end_of_their_first_epoch_and_the_cut_one_is_filling():
+    doc = verdict(GARDEN, "--group", "run")
+    words = {p["name"]: p["verdict"] for p in doc["processes"]}
+    assert words.pop("prod_run1") == "filling"
+    assert len(words) == 5 and set(words.values()) == {"plateaued"}
+    for one in doc["processes"]:
+        if one["verdict"] == "plateaued":
+            assert one["growth_ended"]["at"] == "the end of the first epoch", one["name"]
+
+
+@needs(TRACES / "tokenizers-1539.csv")
+def test_a_tokenizers_cache_is_no_leak():
+    doc = verdict(TRACES / "tokenizers-1539.csv", "--step-column", "iter")
+    assert doc["leak"] is False

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Reads a recording through `ebb export`, and makes small tables of it for tests.
+
+    zoo/recording.py RUN_DIR OUT/NAME      writes OUT/NAME.csv and OUT/NAME.marks.jsonl
+"""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+EBB = os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+
+
+def export(run_dir, form):
+    return subprocess.run([EBB, "export", str(run_dir), f"--{form}"], check=True,
+                          capture_output=True, text=True).stdout
+
+
+class Recording:
+    def __init__(self, run_dir):
+        self.rows = list(csv.DictReader(io.StringIO(export(run_dir, "csv"))))
+        objects = map(json.loads, export(run_dir, "jsonl").splitlines())
+        self.marks = [o for o in objects if o["type"] == "mark"]
+        self.main = next((m["pid"] for m in self.marks), None)
+
+    def rss(self, pid=None):
+        """[(seconds, bytes)] of one process, the one that sends the marks by default."""
+        pid = str(pid or self.main)
+        return [(float(r["t"]), int(r["rss_bytes"])) for r in self.rows
+                if r["pid"] == pid and r["rss_bytes"]]
+
+    def rss_by_step(self):
+        """{step: bytes}: the last reading before the next step ends. Steps between two readings
+        have none."""
+        ends = [(m["t"], m["step"]) for m in self.marks if m["kind"] == "step"]
+        over = next((m["t"] for m in self.marks if m["kind"] == "end"), float("inf"))
+        found, i = {}, -1
+        for t, rss in self.rss():
+            if t > over:  # what the process gives back while it exits
+                break
+            while i + 1 < len(ends) and ends[i + 1][0] <= t:
+                i += 1
+            if i >= 0:
+                found[ends[i][1]] = rss
+        return found
+
+
+def slope(points):
+    """Median of the slopes between points half the run apart: robust to jumps and warm-up."""
+    points = sorted(points.items())
+    half = len(points) // 2
+    slopes = sorted((points[i + half][1] - points[i][1]) / (points[i + half][0] - points[i][0])
+                    for i in range(len(points) - half))
+    return slopes[len(slopes) // 2] if slopes else None
+
+
+def write_table(path, rows, columns):
+    with open(path, "w", newline="") as file:
+        table = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+
+
+def thin(rows, period_s=1.0):
+    """One tick of each second, with all its processes."""
+    kept, due, last = [], 0.0, None
+    for row in rows:
+        t = float(row["t"])
+        if t >= due:
+            last, due = t, due + period_s * (1 + int((t - due) / period_s))
+        if t == last:
+            kept.append(dict(row, t=f"{t:.3f}"))
+    return kept
+
+
+def convert(run_dir, prefix):
+    recording = Recording(run_dir)
+    mine = [r for r in recording.rows if r["pid"] == str(recording.main) and r["rss_bytes"]]
+    write_table(f"{prefix}.csv", thin(mine), ["t", "pid", "rss_bytes", "step"])
+    if any(r["role"] == "data worker" for r in recording.rows):
+        tree = thin([r for r in recording.rows if r["rss_bytes"]])
+        known = {(r["t"], r["pid"]) for r in tree}
+        rare = [dict(r, t=f"{float(r['t']):.3f}") for r in recording.rows if r["unique_bytes"]]
+        tree += [r for r in rare if r["rss_bytes"] and (r["t"], r["pid"]) not in known]
+        tree.sort(key=lambda r: float(r["t"]))
+        write_table(f"{prefix}.tree.csv", tree, ["t", "pid", "role", "rss_bytes", "unique_bytes"])
+    with open(f"{prefix}.marks.jsonl", "w") as file:
+        for mark in recording.marks:
+            drop = ("type", "pid")
+            file.write(json.dumps({k: v for k, v in mark.items() if k not in drop}) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    convert(sys.argv[1], sys.argv[2])

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Makes build/zoo-venv with the libraries of the zoo, at the versions it was written for. Says what
+# it cannot install; programs that need nothing of that still run.
+#
+#   zoo/setup.sh [FOLDER]
+set -eu
+cd "$(dirname "$0")/.."
+venv=${1:-build/zoo-venv}
+
+pins="
+numpy==2.4.6
+pillow==13.0.0
+matplotlib==3.11.2
+torch==2.13.0
+transformers==5.22.2
+accelerate==1.15.0
+"
+
+say() { printf 'zoo setup: %s\n' "$*"; }
+
+is_there() {
+    "$venv/bin/python" - "$1" <<'PYTHON' >/dev/null 2>&1
+import sys
+from importlib.metadata import version
+name, want = sys.argv[1].split("==")
+sys.exit(version(name).split("+")[0] != want)
+PYTHON
+}
+
+if [ ! -x "$venv/bin/python" ]; then
+    say "making $venv"
+    python3 -m venv "$venv" || {
+        say "python3 cannot make a virtual environment (on Debian and Ubuntu: python3-venv)" >&2
+        exit 1
+    }
+fi
+
+# The CPU build of torch is a tenth of the size of the others.
+cpu_index=https://download.pytorch.org/whl/cpu
+missing=
+for pin in $pins; do
+    is_there "$pin" && continue
+    say "installing $pin"
+    case $pin in
+    torch==*) set -- "$pin" --extra-index-url "$cpu_index" ;;
+    *) set -- "$pin" ;;
+    esac
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" 2>"$venv/pip.log" ||
+        missing="$missing $pin"
+done
+
+if [ -n "$missing" ]; then
+    say "cannot be installed here:$missing (the last answer of pip is in $venv/pip.log)" >&2
+    exit 1
+fi
