@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: all build demo test lint format bench bench-long install clean help
+.PHONY: bench-verdict all build demo test lint format bench bench-long install clean help
 
 all: build
 
@@ -40,6 +40,13 @@ bench bench-long:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh $(bench_flags)
 
+# The labelled shapes, and the recordings beside the checkout where they are.
+bench-verdict:
+	@scripts/setup.sh build
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target bench_verdict
+	@$(BUILD)/bench/verdict_bench --traces "$${EBB_TRACES:-../shared/traces}"
+
 install: build
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
@@ -54,6 +61,7 @@ help:
 	@echo "make format           lay out the sources as lint wants them"
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"
+	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"
 	@echo "JOBS=N sets how many things run at once; CI=true turns warnings into errors."

@@ -19,7 +19,7 @@ enum {
     INPUT_BACKLOG = 16 << 10,  /* typed and not yet with the job, before more is read */
     WRITE_PIPE = 4096,         /* PIPE_BUF: after POLLOUT so much does not block */
     WRITE_TTY = 512,
-    BACKGROUND_MS = 1000,      /* how often a background client looks whether it still is one */
+    BACKGROUND_MS = 1000, /* how often a background client looks whether it still is one */
 };
 
 /* One of our own output streams, and what waits for it. */
@@ -35,10 +35,10 @@ struct client {
     struct channel channel;
     const struct supervisor_tty *tty;
     struct run_client_end *end;
-    bool raw;          /* the terminal is in raw mode */
-    bool keys_ended;   /* nothing more will be typed */
-    size_t under_way;  /* input sent and not yet taken */
-    int signals;       /* signalfd */
+    bool raw;         /* the terminal is in raw mode */
+    bool keys_ended;  /* nothing more will be typed */
+    size_t under_way; /* input sent and not yet taken */
+    int signals;      /* signalfd */
     struct outlet out, err, terminal;
     bool ended;
 };
@@ -47,9 +47,8 @@ struct client {
 
 void run_client_terminal(bool none, struct supervisor_tty *ret)
 {
-    *ret = (struct supervisor_tty){.in = isatty(STDIN_FILENO),
-                                   .out = isatty(STDOUT_FILENO),
-                                   .err = isatty(STDERR_FILENO)};
+    *ret = (struct supervisor_tty){
+        .in = isatty(STDIN_FILENO), .out = isatty(STDOUT_FILENO), .err = isatty(STDERR_FILENO)};
     int fd = ret->in ? STDIN_FILENO : ret->out ? STDOUT_FILENO : STDERR_FILENO;
     if (none || !(ret->in || ret->out) || tcgetattr(fd, &ret->termios) < 0) {
         *ret = (struct supervisor_tty){0};
@@ -65,8 +64,9 @@ static bool in_foreground(const struct client *c)
     return c->tty->in && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-/* Keys go to the job's terminal as they are; that one does the echo and makes signals of them. Where
- * the output is not on the terminal other programs may write there: it still does their line ends. */
+/* Keys go to the job's terminal as they are; that one does the echo and makes signals of them.
+ * Where the output is not on the terminal other programs may write there: it still does their line
+ * ends. */
 static void terminal_raw(struct client *c, bool raw)
 {
     struct termios t = c->tty->termios;
@@ -298,7 +298,10 @@ void run_client(int fd, const struct supervisor_tty *tty, struct run_client_end 
     channel_init(&c.channel, fd);
     outlet_init(&c.out, STDOUT_FILENO, CHANNEL_OUT, "standard output");
     outlet_init(&c.err, STDERR_FILENO, CHANNEL_ERR, "standard error");
-    outlet_init(&c.terminal, tty->out ? STDOUT_FILENO : tty->err ? STDERR_FILENO : STDIN_FILENO,
+    outlet_init(&c.terminal,
+                tty->out   ? STDOUT_FILENO
+                : tty->err ? STDERR_FILENO
+                           : STDIN_FILENO,
                 CHANNEL_TERMINAL, "the terminal");
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);

@@ -8,9 +8,9 @@
 #include "engine/supervisor.h"
 
 struct run_client_end {
-    json_t *doc;       /* run.json; NULL if the supervisor was lost */
+    json_t *doc; /* run.json; NULL if the supervisor was lost */
     bool status_known;
-    int status;        /* the job's, as we are to end with */
+    int status; /* the job's, as we are to end with */
 };
 
 /* Which of our streams are the user's terminal, and how it is set. NONE: none of them. */

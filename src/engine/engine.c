@@ -15,12 +15,13 @@
 
 enum {
     STATUS_PERIOD_S = 10, /* every process at least so often */
-    STATUS_PER_TICK = 4,  /* and so many that moved, or 1/10 of all where that is more */
+    STATUS_PER_TICK = 4,  /* and so many more in one tick that are new or have moved */
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 5,
     STATUS_MOVED_BYTES = 1 << 20,
     UNIQUE_PATIENCE_S = 2,
+    PSI_AFTER_S = 3,
 };
 
 void engine_say(struct engine *e, const char *fmt, ...)
@@ -70,10 +71,10 @@ static uint32_t status_bits(void)
            1u << SAMPLE_PEAK;
 }
 
-/* Due by age, or because its memory has moved since. */
-static bool status_due(const struct history *h, const struct proc_node *node, uint64_t now_ns)
+/* Never read yet, or its memory has moved since. */
+static bool status_wanted(const struct history *h, const struct proc_node *node, uint64_t now_ns)
 {
-    if (now_ns >= h->status_next_ns)
+    if (h->status_last_ns == 0)
         return true;
     if (now_ns - h->status_last_ns < NS_PER_S)
         return false;
@@ -83,31 +84,51 @@ static bool status_due(const struct history *h, const struct proc_node *node, ui
     return moved > STATUS_MOVED_BYTES && moved > h->status_rss_bytes / 100;
 }
 
-/* In turn, so that no process waits for ever and no tick does all the work. ALL: every one. */
+static void read_status(struct engine *e, struct proc_node *node, struct history *h,
+                        uint64_t now_ns)
+{
+    if (proc_node_read_status(e->tree, node) < 0)
+        node->sample.stale |= status_bits();
+    h->status_last_ns = now_ns;
+    h->status_rss_bytes = node->sample.v[SAMPLE_RSS];
+}
+
+/* Time gives every process its turn, evenly: COUNT processes in STATUS_PERIOD_S. */
+static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
+{
+    const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
+    uint64_t since = e->last_tick_ns ? now_ns - e->last_tick_ns : 0;
+    e->status_credit_ns += count * (since < period ? since : period);
+    if (e->status_credit_ns > count * period)
+        e->status_credit_ns = count * period;
+}
+
+/* In turn, so that no process waits for ever and no tick does all the work; besides, a few that
+ * are new or have moved. ALL: every one. */
 static void look_at_status(struct engine *e, uint64_t now_ns, bool all)
 {
-    size_t count = proc_tree_count(e->tree);
-    size_t quota = count / STATUS_PERIOD_S + 1 > STATUS_PER_TICK ? count / STATUS_PERIOD_S + 1
-                                                                 : STATUS_PER_TICK;
+    const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
+    size_t count = proc_tree_count(e->tree), extra = STATUS_PER_TICK;
     uint64_t begun = clock_thread_cpu_ns();
+    earn_status(e, count, now_ns);
     size_t at = count ? e->status_cursor % count : 0;
     for (size_t i = 0; i < count; i++, at = (at + 1) % count) {
         struct proc_node *node = proc_tree_at(e->tree, at);
         struct history *h = history_of(node);
-        if (!h || !(all || status_due(h, node, now_ns)))
+        if (!h)
             continue;
-        if (!all && quota == 0) {
-            if (h->status_last_ns && now_ns - h->status_last_ns > 2 * STATUS_PERIOD_S * NS_PER_S)
-                node->sample.stale |= status_bits();
-            continue;
-        }
-        if (proc_node_read_status(e->tree, node) < 0)
-            node->sample.stale |= status_bits();
-        h->status_last_ns = now_ns;
-        h->status_next_ns = now_ns + STATUS_PERIOD_S * NS_PER_S;
-        h->status_rss_bytes = node->sample.v[SAMPLE_RSS];
-        if (quota && --quota == 0)
+        if (all) {
+            read_status(e, node, h, now_ns);
+        } else if (e->status_credit_ns >= period && now_ns - h->status_last_ns > period / 2) {
+            e->status_credit_ns -= period;
             e->status_cursor = at + 1;
+            read_status(e, node, h, now_ns);
+        } else if (extra && status_wanted(h, node, now_ns)) {
+            extra--;
+            read_status(e, node, h, now_ns);
+        } else if (h->status_last_ns && now_ns - h->status_last_ns > 2 * period) {
+            node->sample.stale |= status_bits();
+        }
     }
     pace_done(&e->status, now_ns, clock_thread_cpu_ns() - begun);
 }
@@ -200,6 +221,7 @@ static void look_at_whole(struct engine *e, uint64_t now_ns)
 {
     if (e->watching_all || proc_tree_count(e->tree) == 0)
         return;
+    proc_tree_know_machine(e->tree, machine_mapped_bytes(e->machine));
     proc_tree_memory(e->tree, &e->memory);
     if (!e->memory.known)
         return;
@@ -336,12 +358,41 @@ static void note_gap(struct engine *e, uint64_t now_ns)
     engine_note(e, "gap", text);
 }
 
+static void on_pressure(void *user, int fd, uint32_t events)
+{
+    struct engine *e = user;
+    uint64_t now_ns = clock_mono_ns();
+    (void)fd;
+    if (events & (EPOLLERR | EPOLLHUP)) {
+        loop_remove(e->psi_source);
+        e->psi_source = NULL;
+        return;
+    }
+    if (now_ns - e->last_psi_ns < NS_PER_S)
+        return;
+    e->last_psi_ns = now_ns;
+    engine_note(e, "pressure", "{\"stall_ms\":150,\"window_ms\":2000}");
+    tick(e, now_ns, false);
+}
+
+static void watch_pressure(struct engine *e)
+{
+    e->psi_tried = true;
+    e->psi_fd = machine_psi_trigger(e->options.root, 150000, 2000000);
+    if (e->psi_fd >= 0 &&
+        loop_add_fd(e->loop, e->psi_fd, EPOLLPRI, on_pressure, e, &e->psi_source) < 0)
+        e->psi_source = NULL;
+}
+
 static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct engine *e = user;
     (void)missed;
     note_gap(e, now_ns);
     tick(e, now_ns, false);
+    /* Not at once: closing a trigger takes the kernel 10 ms, which a short job would wait for. */
+    if (!e->psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
+        watch_pressure(e);
     if (e->callbacks.tick)
         e->callbacks.tick(e->callbacks.user, e, now_ns);
     if (e->had_any && !e->watching_all && !e->told_empty && proc_tree_count(e->tree) == 0) {
@@ -367,23 +418,6 @@ static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
     (void)missed;
     proc_unique_slice(e->unique, now_ns, &next_ns);
     loop_set_timer(e->unique_timer, next_ns, 0);
-}
-
-static void on_pressure(void *user, int fd, uint32_t events)
-{
-    struct engine *e = user;
-    uint64_t now_ns = clock_mono_ns();
-    (void)fd;
-    if (events & (EPOLLERR | EPOLLHUP)) {
-        loop_remove(e->psi_source);
-        e->psi_source = NULL;
-        return;
-    }
-    if (now_ns - e->last_psi_ns < NS_PER_S)
-        return;
-    e->last_psi_ns = now_ns;
-    engine_note(e, "pressure", "{\"stall_ms\":150,\"window_ms\":2000}");
-    tick(e, now_ns, false);
 }
 
 /* ---- life ---- */
@@ -485,14 +519,6 @@ int engine_watch_all(struct engine *e, struct err *err)
     return proc_tree_add_all(e->tree, clock_mono_ns(), err);
 }
 
-static void watch_pressure(struct engine *e)
-{
-    e->psi_fd = machine_psi_trigger(e->options.root, 150000, 2000000);
-    if (e->psi_fd >= 0 &&
-        loop_add_fd(e->loop, e->psi_fd, EPOLLPRI, on_pressure, e, &e->psi_source) < 0)
-        e->psi_source = NULL;
-}
-
 int engine_start(struct engine *e)
 {
     uint64_t now_ns = clock_mono_ns();
@@ -501,7 +527,6 @@ int engine_start(struct engine *e)
         r = loop_add_timer(e->loop, now_ns, NS_PER_S, on_flush, e, &e->flush_timer);
     if (r == 0 && e->unique)
         r = loop_add_timer(e->loop, now_ns + NS_PER_S / 2, 0, on_unique, e, &e->unique_timer);
-    watch_pressure(e);
     return r;
 }
 

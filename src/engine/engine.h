@@ -48,8 +48,8 @@ void engine_free(struct engine *e); /* NULL is fine; closes the recording if sti
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_below(struct engine *e, int32_t pid, struct err *err);
 int engine_watch_all(struct engine *e, struct err *err);
-/* The limits that matter are PID's: of its cgroup, and its own rlimits. Without it they are those of
- * the first process that is watched. */
+/* The limits that matter are PID's: of its cgroup, and its own rlimits. Without it they are those
+ * of the first process that is watched. */
 void engine_limits_of(struct engine *e, int32_t pid);
 
 /* Records into DIRFD/trace.ebb from now on. HEADER (borrowed) gets machine facts added. */

@@ -18,7 +18,6 @@ struct history {
     struct sample last; /* its last readings */
     uint64_t unique_peak_bytes;
     uint64_t gpu_peak_bytes;
-    uint64_t status_next_ns; /* pacing of status */
     uint64_t status_last_ns;
     uint64_t status_rss_bytes;    /* RSS when status was last read */
     uint32_t rate_samples_block;  /* the rate below was worked out at this many blocks … */

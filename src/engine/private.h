@@ -31,6 +31,8 @@ struct engine {
     struct jury *jury;
     bool is_judged; /* since the last reading or mark */
     size_t status_cursor;
+    uint64_t status_credit_ns; /* turns earned, each STATUS_PERIOD_S long */
+    bool psi_tried;
     struct sample machine_sample;
     struct sample gpu_sample[GPU_MAX];
     struct gpu_snapshot gpu_now;

@@ -31,10 +31,10 @@
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* unread output before the job has to wait */
-    LOG_BACKLOG = 4 << 20, /* unwritten log before it is dropped */
-    SETTLE_MS = 1000,      /* what the job left may end by itself */
+    LOG_BACKLOG = 4 << 20,      /* unwritten log before it is dropped */
+    SETTLE_MS = 1000,           /* what the job left may end by itself */
     COMMAND_MAX = 64 << 10,     /* of the job's command, in run.json */
-    DRAIN_MS = 2000,       /* its last output may still be on the way */
+    DRAIN_MS = 2000,            /* its last output may still be on the way */
 };
 
 enum ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
@@ -68,6 +68,7 @@ struct supervisor {
     int exec_error;
     struct err failure; /* why we ourselves could not start it */
     enum ending ending;
+    bool blind; /* /proc is another namespace's: only our own child can be reached */
     uint64_t deadline_ns;
     unsigned left_behind;
     const char *ended_by; /* NULL: by itself */
@@ -379,8 +380,10 @@ static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
     struct supervisor *s = user;
     (void)missed;
     if (s->ending == KILLING)
-        guard_kill_below(s->options->engine.root, now_ns + NS_PER_S / 5, reap, s);
-    bool children = reap(s);
+        s->blind = guard_kill_below(s->options->engine.root, now_ns + NS_PER_S / 5, reap, s) < 0;
+    if (s->blind && !s->exited)
+        kill(-s->pid, SIGKILL);
+    bool children = reap(s) && !(s->blind && s->exited);
     if (!children && s->exited && s->ending < DRAINING) {
         s->ending = DRAINING;
         s->deadline_ns = now_ns + DRAIN_MS * NS_PER_MS;
@@ -410,6 +413,8 @@ static void begin_ending(struct supervisor *s, enum ending how)
         guard_signal_below(root, self, 0, SIGCONT);
         if (s->exited && count > 0)
             s->left_behind = (unsigned)count;
+        if (count < 0 && !s->exited)
+            kill(-s->pid, SIGTERM);
         s->deadline_ns = now_ns + s->options->grace_ns;
     }
     loop_set_timer(s->sweep_timer, now_ns, 20 * NS_PER_MS);
@@ -492,13 +497,13 @@ static json_t *facts_json(const struct supervisor *s)
     struct utsname uts = {0};
     const struct rundir *dir = &s->options->rundir;
     uname(&uts);
-    return json_pack("{s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "host",
-                     json_text0(uts.nodename), "kernel", json_text0(uts.release), "state",
-                     s->ending == ENDED || s->exec_error || s->failure.text[0] ? "ended" : "running", "name",
-                     json_text0(s->options->name), "run_dir",
-                     dir->fd >= 0 ? json_text0(dir->path) : json_null(), "command",
-                     arguments_json(s->options->argv), "cwd",
-                     json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL));
+    return json_pack(
+        "{s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "host", json_text0(uts.nodename),
+        "kernel", json_text0(uts.release), "state",
+        s->ending == ENDED || s->exec_error || s->failure.text[0] ? "ended" : "running", "name",
+        json_text0(s->options->name), "run_dir", dir->fd >= 0 ? json_text0(dir->path) : json_null(),
+        "command", arguments_json(s->options->argv), "cwd",
+        json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL));
 }
 
 static json_t *running_json(const struct supervisor *s)
@@ -671,7 +676,7 @@ static void finish(struct supervisor *s)
     json_t *doc = ended_json(s);
     int r = rundir_write_json(&s->options->rundir, doc);
     s->note->finished = r == 0;
-    if (r < 0 && s->options->rundir.fd >= 0) {
+    if (r < 0 && s->options->rundir.fd >= 0 && !s->failure.text[0]) {
         char sentence[160];
         snprintf(sentence, sizeof sentence, "cannot write run.json: %s", strerror(-r));
         client_say(s, sentence);

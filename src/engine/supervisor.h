@@ -39,7 +39,7 @@ struct supervisor_options {
     const char *name;
     uint64_t grace_ns; /* between SIGTERM and SIGKILL of what is left behind; default 5 s */
     struct supervisor_tty tty;
-    struct rlimit nofile; /* the job gets this back */
+    struct rlimit nofile;            /* the job gets this back */
     bool ignores_pipe, ignores_xfsz; /* SIGPIPE and SIGXFSZ were ignored by whoever started us */
 };
 

@@ -16,6 +16,7 @@ struct machine {
     struct proc_root root; /* borrowed */
     int32_t pid;
     int meminfo_fd, psi_fd;
+    uint64_t mapped_bytes;
     struct limit_group v1, v2;
     bool found_known;
     struct limit_found found; /* the limit that binds, and its kept files: */
@@ -205,6 +206,7 @@ int machine_tick(struct machine *m, struct sample *s)
         sample_put(s, MACHINE_SWAP_TOTAL, mem.swap_total_bytes);
         sample_put(s, MACHINE_SWAP_FREE, mem.swap_free_bytes);
         sample_put(s, MACHINE_ANON_PAGES, mem.anon_bytes);
+        m->mapped_bytes = mem.anon_bytes + mem.mapped_bytes;
         sample_put(s, MACHINE_SHMEM, mem.shmem_bytes);
     }
     tick_psi(m, s);
@@ -226,4 +228,9 @@ int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_
         return r;
     }
     return fd;
+}
+
+uint64_t machine_mapped_bytes(const struct machine *m)
+{
+    return m->mapped_bytes;
 }

@@ -43,6 +43,8 @@ void machine_free(struct machine *m); /* NULL is fine */
 /* Reads meminfo, PSI and the limit into S (MACHINE_TOTAL to MACHINE_LIMIT_PEAK; the tree's fields
  * are left alone). Called every tick: a few preads. What can be had is put even on failure. */
 int machine_tick(struct machine *m, struct sample *s);
+/* AnonPages + Mapped at the last tick: every mapped page of the machine, once. 0: not known. */
+uint64_t machine_mapped_bytes(const struct machine *m);
 /* Looks at all limits anew (opens files; every 30 s is plenty): the one that binds now, and that
  * machine_tick follows from here on. After PID's death its last cgroups are judged. -ENODATA:
  * not even meminfo. RET may be NULL. */

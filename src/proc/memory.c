@@ -21,10 +21,17 @@ static uint64_t mapped_on_machine(const struct proc_tree *tree)
 {
     char text[4096];
     struct proc_meminfo m;
+    if (tree->machine_mapped_bytes)
+        return tree->machine_mapped_bytes;
     ssize_t len = tree->meminfo_fd >= 0 ? pread(tree->meminfo_fd, text, sizeof(text), 0) : -1;
     if (len <= 0 || proc_meminfo_parse(text, (size_t)len, &m) < 0 || m.anon_bytes == 0)
         return UINT64_MAX;
     return add_sat(m.anon_bytes, m.mapped_bytes);
+}
+
+void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes)
+{
+    tree->machine_mapped_bytes = mapped_bytes;
 }
 
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)

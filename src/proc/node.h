@@ -116,7 +116,8 @@ struct proc_tree {
     proc_event_fn *fn;
     void *user;
     struct fd_budget fds;
-    int meminfo_fd; /* -1 where there is none */
+    int meminfo_fd;                /* -1 where there is none */
+    uint64_t machine_mapped_bytes; /* told, 0: not */
 
     struct tree_node **nodes; /* in order of birth; dead ones until the end of a call */
     size_t count, cap;

@@ -103,4 +103,6 @@ struct proc_tree_memory {
     uint64_t rss_sum_bytes; /* for comparison only */
     size_t unique_known;    /* processes whose unique memory is known */
 };
+/* AnonPages + Mapped, from whoever has just read meminfo; without it the tree reads it itself. */
+void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);

@@ -61,8 +61,9 @@ class OnTerminal:
             self.read(0)
 
     def end(self):
-        while self.read(PATIENCE_S):
-            pass
+        until = time.monotonic() + PATIENCE_S
+        while self.read():
+            assert time.monotonic() < until, f"still there: {self.shown[-2000:]!r}"
         _, status = os.waitpid(self.pid, 0)
         os.close(self.fd)
         return os.waitstatus_to_exitcode(status)
@@ -113,7 +114,8 @@ def test_a_job_may_let_go_of_its_terminal_and_come_back(tmp_path):
 
 
 def test_a_long_paste_into_a_job_that_reads_late_arrives_and_ctrl_c_still_works(tmp_path):
-    program = ("import sys, time, tty\n"
+    program = ("import sys, termios, time, tty\n"
+               "before = termios.tcgetattr(0)\n"
                "tty.setraw(0)\n"
                "print('re' + 'ady', end='\\r\\n', flush=True)\n"
                "time.sleep(2)\n"
@@ -121,7 +123,7 @@ def test_a_long_paste_into_a_job_that_reads_late_arrives_and_ctrl_c_still_works(
                "while got < 200000:\n"
                "    got += len(sys.stdin.buffer.raw.read(65536))\n"
                "print('got', got, end='\\r\\n', flush=True)\n"
-               "tty.setcbreak(0)\n"
+               "termios.tcsetattr(0, termios.TCSANOW, before)\n"
                "print('wait' + 'ing', end='\\r\\n', flush=True)\n"
                "time.sleep(600)\n")
     job = OnTerminal([binary(), "run", "-q", "-d", str(tmp_path / "r"), "--", PYTHON, "-c",
@@ -155,6 +157,7 @@ def test_in_the_background_of_a_shell_it_leaves_the_terminal_alone(shell, tmp_pa
     shell.type(b"fg\n")
     time.sleep(1.5)
     shell.type(b"\x03")
+    wait_for(lambda: (shell.read(), shell.shown.endswith(b"$ "))[1], "the shell to be back")
     shell.type(b"echo back-$((1+1))\n")
     shell.wait(b"back-2")
     assert end_of(tmp_path / "r")["signal"] == "INT"

@@ -1,0 +1,563 @@
+/* The verdict as its users see it: series in, one word with its reasons out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+
+#include "verdict/verdict.h"
+
+static const uint64_t MB = 1000000;
+static const int64_t SECOND = 1000000000;
+
+static struct verdict_series v;
+static struct verdict_result r;
+
+static int fresh(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict_init(&v, NULL), 0);
+    return 0;
+}
+
+/* A small deterministic noise, 0 to 7. */
+static uint64_t noise(uint64_t i)
+{
+    return (i * 2654435761u >> 16) & 7;
+}
+
+static bool said(enum verdict_evidence_code code)
+{
+    for (uint32_t i = 0; i < r.n_evidence; i++)
+        if (r.evidence[i].code == code)
+            return true;
+    return false;
+}
+
+static void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step)
+{
+    struct verdict_mark m = {.kind = kind, .has_step = true, .step = step};
+
+    verdict_mark(&v, t_ns, &m);
+}
+
+/* Numbers that a program may print must be numbers. */
+static void assert_sane(void)
+{
+    char text[VERDICT_TEXT_MAX];
+
+    assert_in_range(r.word, 0, VERDICT_WORDS - 1);
+    assert_true(r.confidence >= 0 && r.confidence <= 1);
+    assert_int_equal(r.leak, verdict_word_leak(r.word));
+    assert_true(r.n_evidence > 0 && r.n_evidence <= VERDICT_EVIDENCE);
+    if (r.rate_bytes_per_min.known) {
+        assert_true(isfinite(r.rate_bytes_per_min.value));
+        assert_true(r.rate_bytes_per_min.low <= r.rate_bytes_per_min.high);
+    }
+    if (r.oom.known && r.oom.has_t)
+        assert_true(r.oom.eta_s_low <= r.oom.eta_s_high && r.oom.eta_s_low >= 0);
+    for (uint32_t i = 0; i < r.n_evidence; i++)
+        assert_true(strlen(verdict_evidence_text(text, sizeof(text), &r.evidence[i])) > 0);
+}
+
+static void judge(void)
+{
+    verdict_judge(&v, NULL, &r);
+    assert_sane();
+}
+
+static void feed_line(size_t n, uint64_t start, uint64_t per_second)
+{
+    for (size_t i = 0; i < n; i++)
+        verdict_update(&v, (int64_t)i * SECOND, start + per_second * i + noise(i) * MB / 10);
+}
+
+static void nothing_read_is_undecided_and_says_so(void **state)
+{
+    (void)state;
+    judge();
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_true(said(VERDICT_SAID_EMPTY));
+    assert_false(r.has_floor);
+    assert_false(r.rate_bytes_per_min.known);
+}
+
+static void one_reading_is_undecided_and_says_how_many_are_needed(void **state)
+{
+    (void)state;
+    verdict_update(&v, 5, 100 * MB);
+    judge();
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_true(said(VERDICT_SAID_FEW));
+    assert_true(r.peak_bytes == 100e6);
+}
+
+static void a_constant_is_stable(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        verdict_update(&v, i * SECOND, 1000 * MB);
+    judge();
+    assert_int_equal(r.word, VERDICT_STABLE);
+    assert_true(r.floor_first_bytes == r.floor_last_bytes);
+}
+
+static void only_zeros_are_undecided_unless_zero_is_memory(void **state)
+{
+    struct verdict_options o = {.zero_is_memory = true};
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        verdict_update(&v, i * SECOND, 0);
+    judge();
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_int_equal(verdict_init(&v, &o), 0);
+    for (int i = 0; i < 100; i++)
+        verdict_update(&v, i * SECOND, 0);
+    judge();
+    assert_int_equal(r.word, VERDICT_STABLE);
+}
+
+static void the_zeros_of_a_dying_process_do_not_pull_its_floor_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        verdict_update(&v, i * SECOND, i < 290 ? 1000 * MB : 0);
+    judge();
+    assert_int_equal(r.word, VERDICT_STABLE);
+    assert_true(r.floor_last_bytes == 1000e6);
+}
+
+static void time_going_backwards_is_dropped_and_reported(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        verdict_update(&v, i * SECOND, 1000 * MB);
+        if (i % 50 == 49)
+            verdict_update(&v, (i - 40) * SECOND, 9000 * MB);
+    }
+    judge();
+    assert_int_equal(r.word, VERDICT_STABLE);
+    assert_true(said(VERDICT_SAID_BACKWARDS));
+    assert_true(r.peak_bytes == 1000e6);
+}
+
+static void a_clock_set_back_for_good_does_not_end_the_series(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        verdict_update(&v, (1000000 + i) * SECOND, 1000 * MB);
+    for (int i = 0; i < 300; i++)
+        verdict_update(&v, i * SECOND, 1000 * MB);
+    judge();
+    assert_true(r.samples > 580);
+    assert_int_equal(r.word, VERDICT_STABLE);
+}
+
+static void a_gap_of_hours_does_not_change_the_rate(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3000; i++)
+        verdict_update(&v, (i + (i > 1500 ? 36000 : 0)) * SECOND, 1000 * MB + (uint64_t)i * MB / 2);
+    judge();
+    assert_true(said(VERDICT_SAID_GAPS));
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    assert_true(fabs(r.rate_bytes_per_min.value / 30e6 - 1) < 0.05);
+}
+
+static void values_and_times_at_the_ends_of_their_types_do_no_harm(void **state)
+{
+    static const int64_t TIMES[] = {INT64_MIN, -1, 0, 1, INT64_MAX, INT64_MIN, INT64_MAX};
+    static const uint64_t BYTES[] = {UINT64_MAX, 1, 0, UINT64_MAX - 1, 1ull << 63, 4096};
+    struct verdict_limit limit = {true, UINT64_MAX, UINT64_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < 4000; i++) {
+        verdict_update(&v, TIMES[i % 7], BYTES[i % 6]);
+        if (i % 11 == 0)
+            mark(TIMES[(i + 3) % 7], (enum verdict_mark_kind)(i % VERDICT_MARK_KINDS),
+                 i % 2 ? UINT64_MAX : i);
+        if (i % 500 == 0) {
+            verdict_judge(&v, &limit, &r);
+            assert_sane();
+        }
+    }
+    limit = (struct verdict_limit){true, 0, UINT64_MAX};
+    verdict_judge(&v, &limit, &r);
+    assert_sane();
+}
+
+static void all_readings_at_one_moment_are_survived(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 1000; i++)
+        verdict_update(&v, 7, i * MB);
+    judge();
+    assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+}
+
+static void options_out_of_range_are_refused(void **state)
+{
+    struct verdict_options bad[] = {
+        {.alpha = -1}, {.alpha = (double)NAN}, {.warmup_s = -5}, {.material_fraction = 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(verdict_init(&v, &bad[i]), -EINVAL);
+}
+
+static void a_long_straight_rise_is_leaking_with_its_rate(void **state)
+{
+    (void)state;
+    feed_line(3600, 2000 * MB, MB / 2);
+    judge();
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    assert_true(r.alarm);
+    assert_true(fabs(r.rate_bytes_per_min.value / 30e6 - 1) < 0.05);
+    assert_true(said(VERDICT_SAID_NO_MARKS));
+    assert_true(r.confidence <= 0.8); /* capped without marks */
+}
+
+static void a_young_rise_without_marks_is_undecided_and_says_until_when(void **state)
+{
+    (void)state;
+    feed_line(400, 2000 * MB, 5 * MB);
+    judge();
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_true(said(VERDICT_SAID_EARLY));
+    assert_true(r.forecast.known && r.forecast.has_t);
+    assert_true(r.forecast.decided_at_s > 399);
+}
+
+static void the_time_to_the_limit_counts_the_peak(void **state)
+{
+    struct verdict_limit limit = {true, 6000 * MB, 500 * MB};
+
+    (void)state;
+    for (uint64_t i = 0; i < 3600; i++)
+        verdict_update(&v, (int64_t)i * SECOND,
+                       2000 * MB + i * MB / 2 + (i % 200 < 5 ? 700 * MB : 0));
+    verdict_judge(&v, &limit, &r);
+    assert_sane();
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    assert_true(r.oom.known && r.oom.has_t);
+    /* The floor would take (5500 - 3800) / 0.5 = 3400 s, the peaks only 2000 s. */
+    assert_in_range((int)r.oom.eta_s_low, 1500, 2100);
+    assert_in_range((int)r.oom.eta_s_high, 2000, 3700);
+}
+
+static void a_warm_up_that_flattens_is_plateaued(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3600; i++)
+        verdict_update(&v, i * SECOND,
+                       (uint64_t)(2e9 + 1e9 * -expm1(-i / 200.0)) + noise((uint64_t)i));
+    judge();
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_true(r.growth_ended.known && r.growth_ended.has_t);
+}
+
+static void spikes_that_come_back_are_spiking(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3600; i++)
+        verdict_update(&v, i * SECOND, 1000 * MB + (i % 300 < 40 ? 600 * MB : 0));
+    judge();
+    assert_int_equal(r.word, VERDICT_SPIKING);
+}
+
+static void a_rise_that_was_given_back_before_is_not_called_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5000; i++) {
+        verdict_update(&v, i * SECOND, 1000 * MB + (uint64_t)(i % 1000) * MB);
+        if (i > 1200 && i % 60 == 0) {
+            judge();
+            assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+        }
+    }
+}
+
+static void a_fast_late_rise_is_called_within_two_minutes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 600; i++)
+        verdict_update(&v, i * SECOND, 6000 * MB);
+    for (int i = 0; i < 90; i++)
+        verdict_update(&v, (600 + i) * SECOND, 6000 * MB + (uint64_t)i * 50 * MB);
+    judge();
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    assert_true(fabs(r.onset_s - 600) < 30);
+}
+
+static void a_small_late_rise_is_left_open(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 600; i++)
+        verdict_update(&v, i * SECOND, 6000 * MB + (i > 430 ? (uint64_t)(i - 430) * 4 * MB : 0));
+    judge();
+    assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+}
+
+/* STEPS steps of 2 s; growth of PER_STEP until step END. */
+static void feed_steps(uint64_t steps, uint64_t end, uint64_t per_step, uint64_t per_epoch)
+{
+    struct verdict_mark begin = {
+        .kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = per_epoch, .batch = 8};
+
+    verdict_mark(&v, 0, &begin);
+    for (uint64_t s = 1; s <= steps; s++) {
+        int64_t t = (int64_t)s * 2 * SECOND;
+        uint64_t y = 1000 * MB + (s < end ? s : end) * per_step;
+
+        verdict_update(&v, t - SECOND, y);
+        verdict_update(&v, t - 1, y);
+        mark(t, VERDICT_MARK_STEP, s);
+        if (per_epoch && s % per_epoch == 0)
+            mark(t, VERDICT_MARK_EPOCH, s);
+    }
+}
+
+static void growth_inside_the_first_pass_is_filling_with_its_ceiling(void **state)
+{
+    struct verdict_limit small = {true, 4000 * MB, 0};
+
+    (void)state;
+    feed_steps(60, 83, 100 * MB, 83);
+    verdict_judge(&v, &small, &r);
+    assert_sane();
+    assert_int_equal(r.word, VERDICT_FILLING);
+    assert_int_equal(r.leak, VERDICT_LEAK_UNKNOWN);
+    assert_int_equal(r.forecast.decided_at_step, 83);
+    assert_true(fabs(r.forecast.ceiling_bytes / 9300e6 - 1) < 0.03);
+    assert_true(r.forecast.has_fits && !r.forecast.fits);
+    assert_true(fabs(r.forecast.bytes_per_example / 12.5e6 - 1) < 0.05);
+}
+
+static void no_leak_is_called_before_a_known_pass_has_ended(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 10; steps <= 83; steps += 3) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        feed_steps(steps, 1000, 100 * MB, 83);
+        judge();
+        assert_int_equal(r.word, VERDICT_FILLING);
+    }
+}
+
+static void growth_that_ends_with_the_pass_is_plateaued_there(void **state)
+{
+    (void)state;
+    feed_steps(249, 83, 100 * MB, 83);
+    judge();
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_int_equal(r.growth_ended.step, 83);
+    assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
+}
+
+static void growth_that_goes_on_after_the_pass_is_leaking(void **state)
+{
+    (void)state;
+    feed_steps(200, 1000, 100 * MB, 83);
+    judge();
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    assert_true(fabs(r.rate_bytes_per_step.value / 100e6 - 1) < 0.05);
+}
+
+static void without_an_epoch_mark_a_young_rise_is_filling_too(void **state)
+{
+    (void)state;
+    feed_steps(80, 1000, 100 * MB, 0);
+    judge();
+    assert_int_equal(r.word, VERDICT_FILLING);
+    assert_true(said(VERDICT_SAID_PASS_UNKNOWN));
+}
+
+static void jumps_that_stay_at_each_evaluation_are_stepping(void **state)
+{
+    uint64_t level = 2000 * MB;
+
+    (void)state;
+    mark(0, VERDICT_MARK_BEGIN, 0);
+    for (uint64_t s = 1; s <= 600; s++) {
+        verdict_update(&v, (int64_t)s * SECOND - 1, level + noise(s) * 1000);
+        mark((int64_t)s * SECOND, VERDICT_MARK_STEP, s);
+        if (s % 50 == 0) {
+            mark((int64_t)s * SECOND + 1, VERDICT_MARK_EVAL, s);
+            level += 40 * MB;
+        }
+        if (s % 200 == 0)
+            mark((int64_t)s * SECOND + 2, VERDICT_MARK_EPOCH, s);
+    }
+    judge();
+    assert_int_equal(r.word, VERDICT_STEPPING);
+    assert_int_equal(r.event, VERDICT_MARK_EVAL);
+}
+
+static void a_table_by_step_alone_has_rates_per_step_and_no_times(void **state)
+{
+    static const double ROWS[][2] = {{10, 4993}, {20, 6389}, {30, 8039}, {40, 9432}, {50, 9451},
+                                     {60, 9462}, {70, 9473}, {80, 9503}, {90, 9539}, {100, 9566}};
+    struct verdict_options o = {.steps_per_epoch = 38};
+
+    (void)state;
+    assert_int_equal(verdict_init(&v, &o), 0);
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++)
+        verdict_update_step(&v, (uint64_t)ROWS[i][0], (uint64_t)(ROWS[i][1] * 1e6));
+    judge();
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
+    assert_true(said(VERDICT_SAID_RESIDUAL)); /* small, and not hidden */
+    assert_false(r.rate_bytes_per_min.known);
+    assert_true(r.rate_bytes_per_step.known);
+    assert_false(r.growth_ended.has_t);
+}
+
+static void a_table_that_goes_on_growing_is_filling_and_then_leaking(void **state)
+{
+    struct verdict_options o = {.steps_per_epoch = 83};
+
+    (void)state;
+    assert_int_equal(verdict_init(&v, &o), 0);
+    for (uint64_t step = 10; step <= 240; step += 10) {
+        verdict_update_step(&v, step, 3500 * MB + step * 15 * MB);
+        judge();
+        if (step >= 30 && step < 140)
+            assert_int_equal(r.word, VERDICT_FILLING);
+    }
+    assert_int_equal(r.word, VERDICT_LEAKING);
+}
+
+static void readings_after_the_end_mark_are_not_judged(void **state)
+{
+    (void)state;
+    feed_line(300, 1000 * MB, 0);
+    mark(300 * SECOND, VERDICT_MARK_END, 0);
+    for (int i = 301; i < 400; i++)
+        verdict_update(&v, i * SECOND, 9000 * MB);
+    judge();
+    assert_int_equal(r.samples, 300);
+}
+
+static void judging_does_not_change_the_series(void **state)
+{
+    static struct verdict_series copy;
+
+    (void)state;
+    feed_line(2000, 1000 * MB, MB);
+    copy = v;
+    judge();
+    assert_memory_equal(&copy, &v, sizeof(v));
+}
+
+static void marks_are_known_by_name(void **state)
+{
+    enum verdict_mark_kind kind = VERDICT_MARK_END;
+
+    (void)state;
+    assert_int_equal(verdict_mark_parse("save", 4, &kind), 0);
+    assert_int_equal(kind, VERDICT_MARK_SAVE);
+    assert_int_equal(verdict_mark_parse("saves", 5, &kind), -EINVAL);
+    assert_int_equal(verdict_mark_parse("", 0, &kind), -EINVAL);
+    assert_int_equal(kind, VERDICT_MARK_SAVE);
+}
+
+static void many_events_keep_the_table_bounded(void **state)
+{
+    (void)state;
+    for (uint64_t s = 1; s < 5000; s++) {
+        verdict_update(&v, (int64_t)s * SECOND, 1000 * MB);
+        mark((int64_t)s * SECOND, VERDICT_MARK_STEP, s);
+        mark((int64_t)s * SECOND, VERDICT_MARK_EVAL, s);
+        if (s % 3 == 0)
+            mark((int64_t)s * SECOND, VERDICT_MARK_SAVE, s);
+    }
+    assert_true(v.n_events <= VERDICT_EVENTS);
+    judge();
+    assert_int_equal(r.word, VERDICT_STABLE);
+}
+
+static void large_flat_workers_are_overhead_and_the_grower_is_named(void **state)
+{
+    struct verdict_result results[5];
+    struct verdict_member members[5];
+    struct verdict_tree_result tree;
+
+    (void)state;
+    for (int p = 0; p < 5; p++) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        feed_line(3600, 3000 * MB, p == 3 ? MB : 0);
+        verdict_judge(&v, NULL, &results[p]);
+        members[p] = (struct verdict_member){.result = &results[p],
+                                             .role = p == 3,
+                                             .rss_bytes = 3e9,
+                                             .has_unique = p < 2,
+                                             .unique_bytes = 1e8,
+                                             .alive = true};
+    }
+    verdict_tree_judge(members, 5, NULL, &tree);
+    assert_int_equal(tree.word, VERDICT_LEAKING);
+    assert_true(tree.has_grower);
+    assert_int_equal(tree.grower, 3);
+    assert_int_equal(tree.n_flat, 1);
+    assert_int_equal(tree.flat[0].count, 4);
+    assert_true(tree.flat[0].rss_bytes == 12e9 && tree.flat[0].unique_bytes == 2e8);
+    assert_int_equal(tree.flat[0].unique_known, 2);
+}
+
+static void a_tree_of_nothing_is_undecided(void **state)
+{
+    struct verdict_tree_result tree;
+
+    (void)state;
+    verdict_tree_judge(NULL, 0, NULL, &tree);
+    assert_int_equal(tree.word, VERDICT_UNDECIDED);
+    assert_false(tree.has_grower);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, fresh)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(nothing_read_is_undecided_and_says_so),
+        TEST(one_reading_is_undecided_and_says_how_many_are_needed),
+        TEST(a_constant_is_stable),
+        TEST(only_zeros_are_undecided_unless_zero_is_memory),
+        TEST(the_zeros_of_a_dying_process_do_not_pull_its_floor_down),
+        TEST(time_going_backwards_is_dropped_and_reported),
+        TEST(a_clock_set_back_for_good_does_not_end_the_series),
+        TEST(a_gap_of_hours_does_not_change_the_rate),
+        TEST(values_and_times_at_the_ends_of_their_types_do_no_harm),
+        TEST(all_readings_at_one_moment_are_survived),
+        TEST(options_out_of_range_are_refused),
+        TEST(a_long_straight_rise_is_leaking_with_its_rate),
+        TEST(a_young_rise_without_marks_is_undecided_and_says_until_when),
+        TEST(the_time_to_the_limit_counts_the_peak),
+        TEST(a_warm_up_that_flattens_is_plateaued),
+        TEST(spikes_that_come_back_are_spiking),
+        TEST(a_rise_that_was_given_back_before_is_not_called_again),
+        TEST(a_fast_late_rise_is_called_within_two_minutes),
+        TEST(a_small_late_rise_is_left_open),
+        TEST(growth_inside_the_first_pass_is_filling_with_its_ceiling),
+        TEST(no_leak_is_called_before_a_known_pass_has_ended),
+        TEST(growth_that_ends_with_the_pass_is_plateaued_there),
+        TEST(growth_that_goes_on_after_the_pass_is_leaking),
+        TEST(without_an_epoch_mark_a_young_rise_is_filling_too),
+        TEST(jumps_that_stay_at_each_evaluation_are_stepping),
+        TEST(a_table_by_step_alone_has_rates_per_step_and_no_times),
+        TEST(a_table_that_goes_on_growing_is_filling_and_then_leaking),
+        TEST(readings_after_the_end_mark_are_not_judged),
+        TEST(judging_does_not_change_the_series),
+        TEST(marks_are_known_by_name),
+        TEST(many_events_keep_the_table_bounded),
+        TEST(large_flat_workers_are_overhead_and_the_grower_is_named),
+        TEST(a_tree_of_nothing_is_undecided),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

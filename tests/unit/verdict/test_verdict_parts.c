@@ -1,0 +1,241 @@
+/* The pieces of the verdict: envelope, fits, martingale, first passage. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "verdict/envelope.h"
+#include "verdict/fit.h"
+#include "verdict/forecast.h"
+#include "verdict/martingale.h"
+
+static uint64_t seed;
+
+static double uniform(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(seed >> 11) + 0.5) * 0x1p-53;
+}
+
+static double gauss(void)
+{
+    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
+}
+
+static void the_envelope_keeps_the_minimum_and_the_peak_of_any_length(void **state)
+{
+    static struct envelope e;
+    double low = HUGE_VAL, high = 0;
+
+    (void)state;
+    seed = 1;
+    envelope_init(&e);
+    for (int i = 0; i < 300000; i++) {
+        double y = 1000 + 500 * uniform();
+
+        low = fmin(low, y);
+        high = fmax(high, y);
+        envelope_push(&e, i, y);
+        assert_true(e.count <= ENVELOPE_SLOTS);
+    }
+    for (uint32_t i = 0; i < e.count; i++) {
+        assert_true(e.slot[i].y >= low);
+        assert_true(e.slot[i].y + (double)e.slot[i].excess <= high + 0.01);
+        if (i)
+            assert_true(e.slot[i].x > e.slot[i - 1].x);
+    }
+    assert_true(e.count >= ENVELOPE_SLOTS / 4);
+}
+
+static void slots_lie_in_their_own_blocks_after_a_gap(void **state)
+{
+    static struct envelope e;
+
+    (void)state;
+    envelope_init(&e);
+    for (int i = 0; i < 1000; i++)
+        envelope_push(&e, i < 500 ? i : 1e6 + i, i);
+    for (uint32_t i = 1; i < e.count; i++)
+        assert_true(floor((e.slot[i].x - e.origin) / e.width) >
+                    floor((e.slot[i - 1].x - e.origin) / e.width));
+}
+
+static void readings_at_one_place_end_in_one_slot(void **state)
+{
+    static struct envelope e;
+
+    (void)state;
+    envelope_init(&e);
+    for (int i = 0; i < 1000; i++)
+        envelope_push(&e, 5, 1000 - i);
+    assert_true(e.count < ENVELOPE_SLOTS);
+    assert_true(e.slot[0].y <= 1000);
+}
+
+static void select_finds_any_rank_with_ties(void **state)
+{
+    (void)state;
+    seed = 7;
+    for (int round = 0; round < 200; round++) {
+        double a[97];
+        size_t n = 1 + (size_t)(uniform() * 96), k = (size_t)(uniform() * (double)n), below = 0,
+               equal = 0;
+        double found;
+
+        for (size_t i = 0; i < n; i++)
+            a[i] = floor(uniform() * 10);
+        found = fit_select(a, n, k);
+        for (size_t i = 0; i < n; i++) {
+            below += a[i] < found;
+            equal += a[i] == found;
+        }
+        assert_true(below <= k && k < below + equal);
+    }
+    assert_true(fit_median(NULL, 0) == 0);
+}
+
+static void a_line_is_told_from_a_curve_that_ends(void **state)
+{
+    double x[100], line[100], curve[100], both[100];
+    struct fit_separation a, b, c;
+
+    (void)state;
+    seed = 3;
+    for (int i = 0; i < 100; i++) {
+        x[i] = i;
+        line[i] = 1e9 + 1e6 * i + 1e5 * gauss();
+        curve[i] = 1e9 + 1e8 * -expm1(-i / 25.0) + 1e5 * gauss();
+        both[i] = curve[i] + 1e6 * i;
+    }
+    fit_separate(x, line, 100, 1e5, &a);
+    fit_separate(x, curve, 100, 1e5, &b);
+    fit_separate(x, both, 100, 1e5, &c);
+    assert_true(a.bic_line < a.bic_end);
+    assert_true(b.bic_end + 10 < b.bic_line);
+    assert_int_equal(b.end_shape, FIT_EXP);
+    assert_true(fabs(b.end_param / 0.25 - 1) < 0.1);
+    assert_true(c.bic_both + 10 < fmin(c.bic_end, c.bic_line));
+    assert_true(fabs(c.both_slope / 1e6 - 1) < 0.1);
+}
+
+static void theil_sen_shrugs_off_spikes(void **state)
+{
+    double x[60], y[60];
+    struct fit_sen s;
+
+    (void)state;
+    seed = 5;
+    for (int i = 0; i < 60; i++) {
+        x[i] = i;
+        y[i] = 100 + 2 * i + gauss() + (i % 7 == 3 ? 500 : 0);
+    }
+    assert_true(fit_theil_sen(x, y, 60, 60, 2, &s));
+    assert_true(fabs(s.slope - 2) < 0.2);
+    assert_true(s.low <= 2 && 2 <= s.high);
+    assert_false(fit_theil_sen(x, y, 1, 1, 2, &s));
+}
+
+static void noise_is_measured_under_a_trend(void **state)
+{
+    double x[128], y[128];
+
+    (void)state;
+    seed = 11;
+    for (int i = 0; i < 128; i++) {
+        x[i] = i;
+        y[i] = 1000 * i + 10 * gauss();
+    }
+    assert_true(fabs(fit_noise(x, y, 128) / 10 - 1) < 0.4);
+}
+
+static void the_martingale_rarely_crosses_on_exchangeable_blocks(void **state)
+{
+    int crossed = 0;
+
+    (void)state;
+    seed = 13;
+    for (int run = 0; run < 3000; run++) {
+        double y[ENVELOPE_SLOTS];
+
+        for (int i = 0; i < ENVELOPE_SLOTS; i++)
+            y[i] = gauss();
+        for (size_t n = 8; n <= ENVELOPE_SLOTS; n += 4)
+            if (martingale_log_wealth(y, n) >= log(1 / 0.05)) {
+                crossed++;
+                break;
+            }
+    }
+    assert_true(crossed <= 0.05 * 3000); /* Ville: at most 5 % at 1/alpha = 20 */
+}
+
+static void the_martingale_grows_on_a_rise_and_not_on_a_constant(void **state)
+{
+    double rise[ENVELOPE_SLOTS], late[ENVELOPE_SLOTS], constant[ENVELOPE_SLOTS];
+
+    (void)state;
+    for (int i = 0; i < ENVELOPE_SLOTS; i++) {
+        rise[i] = i;
+        late[i] = i < 100 ? 0 : i;
+        constant[i] = 5;
+    }
+    assert_true(martingale_log_wealth(rise, ENVELOPE_SLOTS) > 50);
+    assert_true(martingale_log_wealth(late, 110) > log(100));
+    assert_true(martingale_log_wealth(constant, ENVELOPE_SLOTS) < 0);
+    assert_true(martingale_log_threshold(0.01, 0, 0) > log(100));
+}
+
+static void the_inverse_gaussian_matches_a_simulated_passage(void **state)
+{
+    double mean = 50, shape = 400, median = forecast_ig_quantile(0.5, mean, shape);
+    int early = 0;
+
+    (void)state;
+    seed = 17;
+    for (int run = 0; run < 2000; run++) {
+        /* drift 1, room 50, variance per step 50^2 / 400 */
+        double at = 0, t = 0, dt = 0.25;
+
+        while (at < 50) {
+            at += dt + sqrt(6.25 * dt) * gauss();
+            t += dt;
+        }
+        early += t < median;
+    }
+    assert_true(fabs(early / 2000.0 - 0.5) < 0.06);
+    assert_true(forecast_ig_cdf(0, mean, shape) == 0);
+    assert_true(isfinite(forecast_ig_cdf(1e-3, 1e6, 1e9)));
+}
+
+static void no_drift_never_arrives_and_no_room_is_now(void **state)
+{
+    struct forecast_oom a = forecast_first_passage(100, 0, 1, 0, 0, 0, 0);
+    struct forecast_oom b = forecast_first_passage(-5, 1, 0.1, 0, 0, 0, 0);
+    struct forecast_oom c = forecast_first_passage(100, 1, 0.9, 0, 0, 0, 0);
+
+    (void)state;
+    assert_true(isinf(a.low) && isinf(a.high));
+    assert_true(b.low == 0 && b.high == 0);
+    assert_true(isinf(c.high) && c.low < 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_envelope_keeps_the_minimum_and_the_peak_of_any_length),
+        cmocka_unit_test(slots_lie_in_their_own_blocks_after_a_gap),
+        cmocka_unit_test(readings_at_one_place_end_in_one_slot),
+        cmocka_unit_test(select_finds_any_rank_with_ties),
+        cmocka_unit_test(a_line_is_told_from_a_curve_that_ends),
+        cmocka_unit_test(theil_sen_shrugs_off_spikes),
+        cmocka_unit_test(noise_is_measured_under_a_trend),
+        cmocka_unit_test(the_martingale_rarely_crosses_on_exchangeable_blocks),
+        cmocka_unit_test(the_martingale_grows_on_a_rise_and_not_on_a_constant),
+        cmocka_unit_test(the_inverse_gaussian_matches_a_simulated_passage),
+        cmocka_unit_test(no_drift_never_arrives_and_no_room_is_now),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
