@@ -38,7 +38,7 @@ static void the_envelope_keeps_the_minimum_and_the_peak_of_any_length(void **sta
 
         low = fmin(low, y);
         high = fmax(high, y);
-        envelope_push(&e, i, y);
+        envelope_push(&e, i, 0, y);
         assert_true(e.count <= ENVELOPE_SLOTS);
     }
     for (uint32_t i = 0; i < e.count; i++) {
@@ -57,7 +57,7 @@ static void slots_lie_in_their_own_blocks_after_a_gap(void **state)
     (void)state;
     envelope_init(&e);
     for (int i = 0; i < 1000; i++)
-        envelope_push(&e, i < 500 ? i : 1e6 + i, i);
+        envelope_push(&e, i < 500 ? i : 1e6 + i, 0, i);
     for (uint32_t i = 1; i < e.count; i++)
         assert_true(floor((e.slot[i].x - e.origin) / e.width) >
                     floor((e.slot[i - 1].x - e.origin) / e.width));
@@ -70,7 +70,7 @@ static void readings_at_one_place_end_in_one_slot(void **state)
     (void)state;
     envelope_init(&e);
     for (int i = 0; i < 1000; i++)
-        envelope_push(&e, 5, 1000 - i);
+        envelope_push(&e, 5, 0, 1000 - i);
     assert_true(e.count < ENVELOPE_SLOTS);
     assert_true(e.slot[0].y <= 1000);
 }
