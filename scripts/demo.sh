@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a small leaking program (examples/leak.c) under `ebb run` and looks at what was recorded.
+# Runs a small leaking program (examples/leak.c) under `ebb run`, looks at what was recorded, and ends
+# in the verdict on it.
 # Takes about 15 seconds. Needs what `make` needs, and awk; leaves nothing outside build/demo.
 #
 #   make demo        or        EBB_BINARY=build/ebb scripts/demo.sh
@@ -10,6 +11,7 @@ ebb=${EBB_BINARY:-$PWD/build/ebb}
 build=$(dirname "$ebb")
 [ -e "$build/CMakeCache.txt" ] || build=build
 run=$build/demo/leak
+shown=$(basename "$build")
 
 if [ ! -x "$ebb" ]; then
     echo "demo: $ebb is not there; run make first" >&2
@@ -26,6 +28,20 @@ say() { printf '%s\n' "$@"; }
 title() { printf '\n%s── %s%s\n\n' "$bold" "$1" "$plain"; }
 command_line() { printf '%s$ %s%s\n' "$dim" "$1" "$plain"; }
 
+# The verdict on the recording, and what its exit status says to a script.
+judge() {
+    local status=0 means
+    command_line "ebb verdict $shown/demo/leak${*:+ $*}"
+    "$ebb" verdict "$run" "$@" || status=$?
+    case $status in
+    0) means="no leak" ;;
+    1) means="a leak" ;;
+    3) means="not known yet" ;;
+    *) exit "$status" ;;
+    esac
+    say "" "Its exit status is $status: $means."
+}
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! cmake --build "$build" --target examples >"$log" 2>&1; then
@@ -39,13 +55,13 @@ mkdir -p "$build/demo"
 title "1. A job with a leak, run under ebb (15 s)"
 say "examples/leak.c pretends to train. It keeps 1 MiB of every step (the bug), has a worker" \
     "that is large but flat, and evaluates twice, which takes 128 MiB and gives them back." ""
-command_line "ebb run --interval 250ms --run-dir $(basename "$build")/demo/leak -- $(basename "$build")/examples/leak"
+command_line "ebb run --interval 250ms --run-dir $shown/demo/leak -- $shown/examples/leak"
 "$ebb" run --interval 250ms --run-dir "$run" -- "$build/examples/leak"
 
 title "2. What the two processes did"
 # From the table: the largest reading of each second, for the trainer (its evaluations named) and
 # for its worker.
-command_line "ebb export $(basename "$build")/demo/leak --csv | awk …"
+command_line "ebb export $shown/demo/leak --csv | awk …"
 "$ebb" export "$run" --csv | awk -F, '
     NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
     {
@@ -71,19 +87,24 @@ command_line "ebb export $(basename "$build")/demo/leak --csv | awk …"
     }'
 say "" "The evaluations stand out, but they recover: no leak. The worker is the larger one most of" \
     "the time, and flat: no leak. What climbs is the trainer's floor, the level it comes back to:" \
-    "its RATE/min in the summary above, where the worker's is 0. (GROWTH counts from the first" \
-    "look, so the loading of the model is in it.)"
+    "its RATE/min in the summary above, where the worker's is 0."
 
-title "3. The data, for your own tools"
-command_line "ebb export $(basename "$build")/demo/leak --csv | head -5"
+title "3. What else there is"
+command_line "ebb export $shown/demo/leak --csv | head -3"
 "$ebb" export "$run" --csv >"$log"
-head -n 5 "$log"
-say "" "A reading that was not taken at that moment is empty, never 0. --jsonl gives everything" \
-    "that was recorded, marks and births and deaths of processes included."
-
-title "Next"
-say "  build/ebb run -- python train.py       your own job; the recording goes into ebb-runs/" \
+head -n 3 "$log"
+say "" "A reading that was not taken at that moment is empty, never 0. The recording is in" \
+    "$shown/demo/leak: trace.ebb, log.txt and run.json." "" \
+    "  build/ebb run -- python train.py       your own job; the recording goes into ebb-runs/" \
     "  build/ebb watch --find-training        look at one that runs already" \
+    "  build/ebb verdict table.csv            judge a table of any other tool" \
     "  build/ebb doctor                       what this machine allows" \
-    "  docs/marks.md                          how your program says where it is" \
-    "" "The recording of this demo is in $(basename "$build")/demo/leak: trace.ebb, log.txt and run.json."
+    "  docs/marks.md                          how your program says where it is"
+
+title "4. The verdict"
+say "The job says by marks when a step has ended and that a pass over its data has 16 of them." \
+    "Before the first pass is over, a cache that fills and a leak look the same. At step 14:" ""
+judge --until-step 14
+say "" "And with all of it:" ""
+judge
+say "So a script can ask: 0 is no leak, 1 a leak, 3 not known yet, 2 that it could not be judged."

@@ -14,9 +14,10 @@
 #include "engine/jury.h"
 #include "engine/jury_clock.h"
 #include "engine/jury_json.h"
+#include "verdict/tail.h"
 
 enum {
-    GROUPS_MAX = 4096, /* judged at one time; 9 KB each */
+    GROUPS_MAX = 4096, /* judged at one time; 10 KB each */
     GROUPS_LISTED = 64,
     TABLE_SIZE = 4 * GROUPS_MAX, /* of the hash: a power of two */
     MARKS_MAX = 10 * 1000 * 1000,
@@ -40,6 +41,7 @@ struct group {
     char phase[32]; /* cut */
     struct jury_clock clock;
     struct verdict_series series;
+    struct tail tail; /* its newest readings may be its exit */
     struct verdict_result result;
 };
 
@@ -262,6 +264,8 @@ static void say(const struct table *t, struct group *g, double t_s, const struct
 {
     struct verdict_mark marks[JURY_CLOCK_MARKS];
     size_t count = jury_clock_hear(&g->clock, mark, marks);
+    if (count)
+        tail_release(&g->tail, &g->series);
     for (size_t i = 0; i < count; i++)
         verdict_mark(&g->series, t->has_time ? ns_of(t, t_s) : 0, &marks[i]);
 }
@@ -372,7 +376,7 @@ static void feed(struct table *t, struct group *g, const struct csv_row *row)
     if (!t->has_marks_file)
         say_phase(t, g, row);
     if (row->has_t)
-        verdict_update(&g->series, ns_of(t, row->t_s), row->value_bytes);
+        tail_update(&g->tail, &g->series, ns_of(t, row->t_s), row->value_bytes);
     else
         verdict_update_step(&g->series, (uint64_t)row->step, row->value_bytes);
     if (!t->has_marks_file)
@@ -454,6 +458,12 @@ static bool is_job(const struct table *t)
     return !t->options->csv.group || strcasecmp(t->options->csv.group, "pid") == 0;
 }
 
+/* Asked for what was known at some time: the table's end is nobody's. */
+static bool is_cut(const struct table *t)
+{
+    return t->options->has_until || t->options->has_until_step;
+}
+
 static void judge(struct table *t)
 {
     double alive_bytes = 0;
@@ -463,6 +473,13 @@ static void judge(struct table *t)
             continue;
         say_marks_before(t, g, HUGE_VAL);
         alive_bytes += (double)g->last_bytes;
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        struct group *g = t->groups[i];
+        if (is_cut(t))
+            tail_release(&g->tail, &g->series);
+        else
+            tail_end(&g->tail, &g->series);
     }
     for (size_t i = 0; i < t->count; i++) {
         struct group *g = t->groups[i];

@@ -14,7 +14,7 @@
 #include "base/loop.h"
 
 enum {
-    STATUS_PERIOD_S = 10, /* every process at least so often */
+    STATUS_PERIOD_S = 20, /* every process at least so often; sooner where memory moved */
     STATUS_PER_TICK = 4,  /* and so many more in one tick that are new or have moved */
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
@@ -97,7 +97,8 @@ static void read_status(struct engine *e, struct proc_node *node, struct history
 static void earn_status(struct engine *e, uint64_t count, uint64_t now_ns)
 {
     const uint64_t period = STATUS_PERIOD_S * NS_PER_S;
-    uint64_t since = e->last_tick_ns ? now_ns - e->last_tick_ns : 0;
+    uint64_t since = e->status_earned_ns ? now_ns - e->status_earned_ns : 0;
+    e->status_earned_ns = now_ns;
     e->status_credit_ns += count * (since < period ? since : period);
     if (e->status_credit_ns > count * period)
         e->status_credit_ns = count * period;

@@ -51,7 +51,13 @@ void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes)
     if (j->options.by_step)
         verdict_update_step(&s->series, j->clock.step, bytes);
     else
-        verdict_update(&s->series, (int64_t)j->tick_ns, bytes);
+        tail_update(&s->tail, &s->series, (int64_t)j->tick_ns, bytes);
+}
+
+void jury_seat_die(struct jury_seat *s)
+{
+    if (s)
+        tail_drop(&s->tail, &s->series);
 }
 
 /* Training that starts again in the same process is judged anew. */
@@ -64,6 +70,7 @@ static void seat_mark(const struct jury *j, struct jury_seat *s, uint64_t t_ns,
         *s = (struct jury_seat){.has_ended = false};
         (void)verdict_init(&s->series, &j->options.verdict);
     }
+    tail_release(&s->tail, &s->series);
     verdict_mark(&s->series, (int64_t)t_ns, mark);
     s->has_ended = s->has_ended || mark->kind == VERDICT_MARK_END;
 }
@@ -219,6 +226,14 @@ static void bury(struct jury *j, struct jury_process *p)
     discard(j, other);
 }
 
+/* What the job as a whole held fell with the one that has gone. */
+static void job_dies(struct jury *j)
+{
+    jury_seat_die(j->whole);
+    for (size_t i = 0; i < JURY_GPUS; i++)
+        jury_seat_die(j->gpu[i].seat);
+}
+
 static void die(struct jury *j, uint64_t t_ns, uint32_t slot)
 {
     struct jury_process *p = jury_find(j, slot);
@@ -231,8 +246,12 @@ static void die(struct jury *j, uint64_t t_ns, uint32_t slot)
     p->died_ns = t_ns;
     if (j->has_leader && j->leader == slot)
         j->has_leader = false;
-    if (j->has_low && p->rss_bytes >= j->low_bytes / 2)
+    bool was_most = j->has_low && p->rss_bytes >= j->low_bytes / 2;
+    if (was_most)
         j->hold_until_ns = t_ns + HOLD_S * NS_PER_S;
+    if (was_most || j->count == 0)
+        job_dies(j);
+    jury_seat_die(p->seat);
     if (p->seat) {
         j->seats--;
         if (t_ns - p->born_ns >= JURY_SEAT_AGE_S * NS_PER_S && p->seat->has_first) {

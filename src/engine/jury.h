@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "mark/mark.h"
 #include "proc/sample.h"
+#include "verdict/tail.h"
 #include "verdict/verdict.h"
 
 struct err;
@@ -34,6 +35,7 @@ struct jury_options {
 /* A series under way and what was last said of it. */
 struct jury_seat {
     struct verdict_series series;
+    struct tail tail;             /* its newest readings: not judged yet, and never if it dies now */
     struct verdict_result result; /* valid when is_judged */
     uint64_t first_ns;            /* of its readings; valid when there is one */
     uint64_t last_bytes;          /* the newest reading */
@@ -92,7 +94,9 @@ int jury_replay(struct jury *j, struct trace_reader *reader, uint64_t until_ns, 
 
 /* ---- asking ---- */
 
-/* Works out all verdicts anew; what follows is of the last such moment. */
+/* Works out all verdicts anew; what follows is of the last such moment. Readings of the last
+ * TAIL_S seconds, and the newest in any case, do not count yet: if the process dies within that
+ * time they were its exit. A mark that it hears ends the wait. */
 void jury_judge(struct jury *j);
 const struct jury_tree *jury_tree(const struct jury *j); /* NULL: nothing was ever read */
 /* The living that are judged and the largest of the gone; by peak, the largest first. */

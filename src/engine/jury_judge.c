@@ -188,13 +188,32 @@ static void replay_tick(struct jury *j, const struct trace_item *item)
     jury_tick_end(j);
 }
 
+static void seat_end(struct jury_seat *s, bool is_cut)
+{
+    if (s && is_cut)
+        tail_release(&s->tail, &s->series);
+    else if (s)
+        tail_end(&s->tail, &s->series);
+}
+
+/* A table does not tell who dies, so its end may be theirs. */
+static void table_end(struct jury *j, bool is_cut)
+{
+    for (size_t i = 0; j->options.is_table && i < j->count; i++)
+        seat_end(j->living[i]->seat, is_cut);
+    if (j->options.is_table)
+        seat_end(j->whole, is_cut);
+}
+
 int jury_replay(struct jury *j, struct trace_reader *reader, uint64_t until_ns, struct err *err)
 {
     struct trace_item item;
     int r;
     while ((r = trace_reader_next(reader, &item)) > 0) {
-        if (item.t_ns > until_ns)
+        if (item.t_ns > until_ns) {
+            table_end(j, true);
             return 0;
+        }
         if (item.kind == TRACE_TICK)
             replay_tick(j, &item);
         else if (item.kind == TRACE_PROCESS)
@@ -203,5 +222,6 @@ int jury_replay(struct jury *j, struct trace_reader *reader, uint64_t until_ns, 
         else if (item.kind == TRACE_MARK)
             jury_mark(j, &item.mark);
     }
+    table_end(j, r < 0);
     return r < 0 ? err_set(err, r, "cannot read the recording: %s", strerror(-r)) : 0;
 }

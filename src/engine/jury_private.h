@@ -40,6 +40,8 @@ struct jury {
 bool jury_seat_restart(const struct jury *j, struct jury_seat *s);
 struct jury_seat *jury_seat_new(const struct jury *j); /* NULL: out of memory */
 void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes);
+/* The process, or the job, has died: the newest readings were its exit. */
+void jury_seat_die(struct jury_seat *s);
 void jury_seat_judge(struct jury_seat *s, const struct verdict_limit *limit);
 /* What somebody who holds OWN_BYTES has to keep below. */
 struct verdict_limit jury_limit_for(const struct jury *j, uint64_t own_bytes);

@@ -32,6 +32,7 @@ struct engine {
     bool is_judged; /* since the last reading or mark */
     size_t status_cursor;
     uint64_t status_credit_ns; /* turns earned, each STATUS_PERIOD_S long */
+    uint64_t status_earned_ns; /* up to then */
     bool psi_tried;
     struct sample machine_sample;
     struct sample gpu_sample[GPU_MAX];

@@ -318,10 +318,12 @@ static int enqueue(struct sink *s, enum op_kind kind, const void *data, size_t l
         free(op);
         return -ENOBUFS;
     }
+    bool idle = sh->first == NULL; /* else it is at work, and looks again before it sleeps */
     *sh->last = op;
     sh->last = &op->next;
     sh->status.waiting_bytes += op_bytes(op);
-    pthread_cond_signal(&sh->wake);
+    if (idle)
+        pthread_cond_signal(&sh->wake);
     pthread_mutex_unlock(&sh->lock);
     return 0;
 }

@@ -20,10 +20,10 @@ static void slot_join(struct envelope_slot *a, const struct envelope_slot *b)
 
     if (b->y < a->y) {
         a->x = b->x;
+        a->t = b->t;
         a->y = b->y;
     }
     a->excess = (float)(high - a->y);
-    a->count += b->count;
 }
 
 /* Doubles the blocks until at most half the slots are used. A gap leaves blocks without readings,
@@ -52,9 +52,9 @@ static void envelope_merge(struct envelope *e)
     }
 }
 
-void envelope_push(struct envelope *e, double x, double y)
+void envelope_push(struct envelope *e, double x, double t, double y)
 {
-    struct envelope_slot new = {.x = x, .y = y, .excess = 0, .count = 1};
+    struct envelope_slot new = {.x = x, .y = y, .excess = 0, .t = (float)t};
 
     if (e->count && e->width > 0 && block_of(e, x) == block_of(e, e->slot[e->count - 1].x)) {
         slot_join(&e->slot[e->count - 1], &new);

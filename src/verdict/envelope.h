@@ -10,7 +10,7 @@ struct envelope_slot {
     double x;     /* where the minimum was read */
     double y;     /* the minimum, bytes */
     float excess; /* highest reading of the block less its minimum */
-    float count;  /* readings in the block */
+    float t;      /* seconds of running time at X, where X is not that itself */
 };
 
 struct envelope {
@@ -23,9 +23,9 @@ struct envelope {
 
 void envelope_init(struct envelope *e);
 
-/* Adds a reading; X must not be less than the last one. O(1) amortised: a merge touches every slot
+/* Adds a reading at T seconds; X must not be less than the last one. O(1) amortised: a merge touches every slot
  * but at least halves the blocks, so it comes after at least 32 more. */
-void envelope_push(struct envelope *e, double x, double y);
+void envelope_push(struct envelope *e, double x, double t, double y);
 
 /* True if the open block has seen about half of its width: its minimum may then be compared. */
 int envelope_last_is_ripe(const struct envelope *e, double x_now);

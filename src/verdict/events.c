@@ -4,8 +4,11 @@
 #include <math.h>
 
 enum { EVENTS_AT_LEAST = 3 };
-static const double SHARE_AT_LEAST = 0.6; /* of the growth must come at the events */
-enum { READINGS_APART = 8 };              /* else the readings around an event are all there is */
+/* Of the growth so much must come at the events. Even growth puts three of the M readings from one
+ * event to the next around it, 3/M: where they are few the share must be larger, and where it would
+ * be 0.6 by itself nothing can be told. */
+static const double SHARE_AT_LEAST = 0.6, SHARE_IF_CLOSE = 0.8;
+enum { READINGS_APART = 6, READINGS_CLOSE = 8 };
 
 bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
                   struct verdict_event *ret)
@@ -46,6 +49,8 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
     }
     if (n < EVENTS_AT_LEAST || last->reading - first->reading < READINGS_APART * (n - 1))
         return false;
+    ret->share_needed = last->reading - first->reading < READINGS_CLOSE * (n - 1) ? SHARE_IF_CLOSE
+                                                                              : SHARE_AT_LEAST;
     ret->kind = kind;
     ret->count = n;
     ret->jump_bytes = later / (n - 1);
@@ -65,7 +70,7 @@ bool events_find_steps(const struct verdict_series *v, double noise, double mate
     for (unsigned k = 0; k < sizeof(KINDS) / sizeof(KINDS[0]); k++) {
         struct events_steps s;
 
-        if (!jumps_of(v, KINDS[k], noise, &s) || s.share < SHARE_AT_LEAST ||
+        if (!jumps_of(v, KINDS[k], noise, &s) || s.share < s.share_needed ||
             s.total_bytes < material)
             continue;
         if (!found || s.share > 1.1 * ret->share)

@@ -9,7 +9,8 @@ struct events_steps {
     enum verdict_mark_kind kind;
     unsigned count;
     double jump_bytes; /* mean */
-    double share;      /* of the growth between the first and the last event */
+    double share;      /* of the growth between the first and the last event … */
+    double share_needed; /* … and what it must be */
     double total_bytes;
 };
 /* The kind of event that explains growth best, if one explains most of it; NOISE is the deviation

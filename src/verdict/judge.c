@@ -29,6 +29,35 @@ double judging_caller_seconds(const struct verdict_series *v, double running_s)
     return v->gaps == 0 ? running_s : fmin(now, running_s + v->gap_s);
 }
 
+double judging_seconds_at_step(const struct verdict_series *v, double x)
+{
+    double x0 = v->first_step, t0 = v->first_step_s, x1 = v->last_step, t1 = v->last_step_s;
+
+    for (uint32_t i = 0; i < v->by_step.count; i++) {
+        const struct envelope_slot *s = &v->by_step.slot[i];
+
+        if (s->x > x) {
+            x1 = s->x;
+            t1 = (double)s->t;
+            break;
+        }
+        x0 = s->x;
+        t0 = (double)s->t;
+    }
+    return x1 > x0 ? t0 + (x - x0) * (t1 - t0) / (x1 - x0) : t1;
+}
+
+double judging_seconds_per_step(const struct verdict_series *v, double from)
+{
+    double x = fmax(from, v->first_step);
+
+    if (v->step_only || v->steps_taken < 2 || !(v->last_step > v->first_step))
+        return 0;
+    if (!(v->last_step > x)) /* FROM is now: of all there is */
+        x = v->first_step;
+    return fmax(0, (v->last_step_s - judging_seconds_at_step(v, x)) / (v->last_step - x));
+}
+
 /* Steps and seconds of the first pass's end, where it is known. */
 static void find_pass(struct judging *j)
 {

@@ -26,6 +26,11 @@ void judging_conclude(struct judging *j, enum verdict_word word, double confiden
 /* Seconds after the first sample as the caller counts them: gaps are counted in again. */
 double judging_caller_seconds(const struct verdict_series *v, double running_s);
 
+/* Running seconds at which step X ended, interpolated between those that are kept. */
+double judging_seconds_at_step(const struct verdict_series *v, double x);
+/* Seconds a step takes of late, from step FROM on; 0: not known. */
+double judging_seconds_per_step(const struct verdict_series *v, double from);
+
 /* A step number from a double that may be out of range. */
 static inline uint64_t judging_step(double x)
 {

@@ -37,11 +37,11 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
         r->growth_ended.at = VERDICT_AT_STEP;
     if (j->w.by_step) {
         r->growth_ended.has_step = true;
-        r->growth_ended.step = judging_step(round(at));
+        at = round(at); /* one number, here and in the sentence */
+        r->growth_ended.step = judging_step(at);
         if (!v->step_only && j->w.seconds_per_x > 0) {
             r->growth_ended.has_t = true;
-            r->growth_ended.t_s = judging_caller_seconds(
-                v, v->first_step_s + (at - v->first_step) * j->w.seconds_per_x);
+            r->growth_ended.t_s = judging_caller_seconds(v, judging_seconds_at_step(v, at));
         }
         if (r->growth_ended.at == VERDICT_AT_FIRST_EPOCH && v->has_first_epoch && !v->step_only)
             r->growth_ended.t_s = judging_caller_seconds(v, v->first_epoch_s);

@@ -24,7 +24,7 @@ void outlook_rates(struct judging *j)
         if (by_step ? !j->v->has_step : j->v->step_only)
             continue;
         if (by_step != j->w.by_step && j->w.seconds_per_x > 0 && j->w.by_step)
-            from = j->v->first_step_s + (from - j->v->first_step) * j->w.seconds_per_x;
+            from = judging_seconds_at_step(j->v, from);
         else if (by_step != j->w.by_step)
             from = -HUGE_VAL;
         view_build(&w, j->v, by_step, j->r->leak == VERDICT_LEAK_NO ? -HUGE_VAL : from, from);
@@ -87,10 +87,11 @@ static bool find_ground(const struct judging *j, double slope, struct ground *g)
 }
 
 /* Growth as a power of time reaches ROOM more slowly or faster than its present rate says. */
-static void bend_eta(const struct judging *j, double room, struct forecast_oom *oom)
+static void bend_eta(const struct judging *j, double room, double unit_per_x,
+                     struct forecast_oom *oom)
 {
     const struct fit_separation *sep = &j->s.sep;
-    double grown = j->s.growth, spent = j->w.now - j->w.x[0], eta;
+    double grown = j->s.growth, spent = (j->w.now - j->w.x[0]) * unit_per_x, eta;
 
     if (j->r->word != VERDICT_LEAKING || sep->bic_power + 6 > sep->bic_line || !(grown > 0) ||
         !(room > 0))
@@ -100,28 +101,51 @@ static void bend_eta(const struct judging *j, double room, struct forecast_oom *
     oom->high = fmax(oom->high, 1.15 * eta);
 }
 
-/* Time to the limit: the peak is killed, not the floor. */
+/* First passage at RATE, which is told per PER units, one x being UNIT_PER_X of them. It is never
+ * narrower than the room over the rate's own interval: the two are printed side by side. */
+static struct forecast_oom passage_at(const struct judging *j, const struct ground *g,
+                                      const struct verdict_interval *rate, double per,
+                                      double unit_per_x)
+{
+    double room =
+        (double)j->limit->limit_bytes - (double)j->limit->other_bytes - g->level;
+    double se = (rate->high - rate->low) / per / (2 * RATE_Z);
+    double diffusion = (j->s.n_eff < 12 ? 1 : 0.15) * g->diffusion / unit_per_x;
+    struct forecast_oom oom = forecast_first_passage(room, rate->value / per, se, diffusion,
+                                                     g->peak_mid, g->peak_high, j->w.sigma);
+
+
+    bend_eta(j, room - g->peak_mid, unit_per_x, &oom);
+    oom.low = fmin(oom.low, fmax(0, room - g->peak_mid) / (rate->high / per));
+    if (rate->low > 0)
+        oom.high = fmax(oom.high, fmax(0, room - g->peak_mid) / (rate->low / per));
+    return oom;
+}
+
+/* Time to the limit: the peak is killed, not the floor. Seconds are worked out from the rate by
+ * time, steps from the rate by step: the pace of the steps is uncertain too. */
 void outlook_oom(struct judging *j)
 {
     struct verdict_result *r = j->r;
     const struct view *w = &j->w;
-    const struct verdict_interval *rate =
-        w->by_step ? &r->rate_bytes_per_step : &r->rate_bytes_per_min;
-    double room, slope, se, unit = w->by_step ? 1 : 60;
-    struct forecast_oom oom;
+    const struct verdict_interval *by_min = &r->rate_bytes_per_min,
+                                  *by_step = &r->rate_bytes_per_step;
+    const struct verdict_interval *own = w->by_step ? by_step : by_min;
+    double pace = w->by_step ? judging_seconds_per_step(j->v, j->rate_from) : 1;
+    struct forecast_oom oom, oom_s;
     struct ground g;
 
-    if (!j->limit || !j->limit->known || !rate->known || !(rate->value > 0) ||
-        (r->leak == VERDICT_LEAK_NO))
+    if (!j->limit || !j->limit->known || !own->known || !(own->value > 0) ||
+        r->leak == VERDICT_LEAK_NO || !find_ground(j, own->value / (w->by_step ? 1 : 60), &g))
         return;
-    slope = rate->value / unit;
-    se = (rate->high - rate->low) / unit / (2 * RATE_Z);
-    if (!find_ground(j, slope, &g))
-        return;
-    room = (double)j->limit->limit_bytes - (double)j->limit->other_bytes - g.level;
-    oom = forecast_first_passage(room, slope, se, (j->s.n_eff < 12 ? 1 : 0.15) * g.diffusion,
-                                 g.peak_mid, g.peak_high, w->sigma);
-    bend_eta(j, room - g.peak_mid, &oom);
+    oom = passage_at(j, &g, own, w->by_step ? 1 : 60, 1);
+    oom_s = oom;
+    if (w->by_step && pace > 0) {
+        oom_s.low *= pace;
+        oom_s.high *= pace;
+        if (by_min->known && by_min->value > 0)
+            oom_s = passage_at(j, &g, by_min, 60, pace);
+    }
     r->oom.known = true;
     r->oom.limit_bytes = (double)j->limit->limit_bytes;
     if (w->by_step) {
@@ -129,14 +153,13 @@ void outlook_oom(struct judging *j)
         r->oom.eta_step_low = oom.low;
         r->oom.eta_step_high = oom.high;
     }
-    if (w->seconds_per_x > 0) {
+    if (pace > 0) {
         r->oom.has_t = true;
-        r->oom.eta_s_low = oom.low * w->seconds_per_x;
-        r->oom.eta_s_high = oom.high * w->seconds_per_x;
+        r->oom.eta_s_low = oom_s.low;
+        r->oom.eta_s_high = oom_s.high;
     }
-    judging_say(r, VERDICT_SAID_PEAK_OOM, g.peak_high,
-                w->seconds_per_x > 0 ? r->oom.eta_s_low : oom.low,
-                w->seconds_per_x > 0 ? r->oom.eta_s_high : oom.high, !(w->seconds_per_x > 0));
+    judging_say(r, VERDICT_SAID_PEAK_OOM, g.peak_high, pace > 0 ? oom_s.low : oom.low,
+                pace > 0 ? oom_s.high : oom.high, !(pace > 0));
 }
 
 /* The test looks at every block since its phase began, whatever the shape's window was cut to: a

@@ -155,7 +155,7 @@ void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes)
     if (!clock_accept(v, t_ns))
         return;
     count_sample(v, y);
-    envelope_push(&v->by_time, running_s(v, t_ns), y);
+    envelope_push(&v->by_time, running_s(v, t_ns), 0, y);
 }
 
 /* The floor after an event is the lowest of the first few step ends that follow it. */
@@ -166,6 +166,8 @@ static void events_feed(struct verdict_series *v, double y)
 
         if (e->after_n >= AFTER_READINGS)
             break;
+        if (e->sampled == (uint8_t)v->samples)
+            continue; /* read before it, at a step that ended shortly after it */
         e->after_bytes = e->after_n == 0 ? y : fmin(e->after_bytes, y);
         e->after_n++;
     }
@@ -178,7 +180,7 @@ static void step_take(struct verdict_series *v, double step, double t_s, double 
         v->first_step_s = t_s;
     }
     v->steps_taken++;
-    envelope_push(&v->by_step, step, y);
+    envelope_push(&v->by_step, step, t_s, y);
     events_feed(v, y);
     if (v->n_recent == VERDICT_RECENT)
         memmove(v->recent, v->recent + 1, (VERDICT_RECENT - 1) * sizeof(v->recent[0]));
@@ -234,6 +236,7 @@ static void event_add(struct verdict_series *v, enum verdict_mark_kind kind, dou
                                 .step = step,
                                 .reading = v->steps_taken,
                                 .kind = (uint8_t)kind,
+                                .sampled = (uint8_t)v->samples,
                                 .has_before = v->n_recent > 0};
     if (e->has_before)
         e->before_bytes = before;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { RANK_GROWS = 3 };
+
 /* How much a word says about growth; larger is worse. */
 static int rank_of(enum verdict_word word)
 {
@@ -13,7 +15,7 @@ static int rank_of(enum verdict_word word)
     case VERDICT_STEPPING:
         return 4;
     case VERDICT_FILLING:
-        return 3;
+        return RANK_GROWS;
     case VERDICT_UNDECIDED:
         return 2;
     case VERDICT_PLATEAUED:
@@ -66,42 +68,74 @@ static void sort_costs(struct verdict_tree_result *t)
         }
 }
 
+/* A small process that just started leaves the tree's verdict to the others. */
+static bool has_no_say(const struct verdict_result *r, double total)
+{
+    return r->word == VERDICT_UNDECIDED &&
+           (!r->has_floor || r->floor_last_bytes - r->floor_first_bytes < 0.05 * total);
+}
+
+/* Does A decide rather than B? The graver word, then the faster growth, then the larger process:
+ * whatever their order in the list. */
+static bool is_worse(const struct verdict_member *a, const struct verdict_member *b)
+{
+    int rank_a = rank_of(a->result->word), rank_b = rank_of(b->result->word);
+    double growth_a = growth_of(a->result), growth_b = growth_of(b->result);
+
+    if (rank_a != rank_b)
+        return rank_a > rank_b;
+    if (growth_a > growth_b || growth_a < growth_b)
+        return growth_a > growth_b;
+    if (a->rss_bytes > b->rss_bytes || a->rss_bytes < b->rss_bytes)
+        return a->rss_bytes > b->rss_bytes;
+    return a->result->confidence > b->result->confidence;
+}
+
+/* The member that decides: of those that have a say, or if none has, of all; N if none lives. */
+static size_t find_worst(const struct verdict_member *members, size_t n, double total)
+{
+    size_t with_say = n, any = n;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!members[i].alive)
+            continue;
+        if (any == n || is_worse(&members[i], &members[any]))
+            any = i;
+        if (!has_no_say(members[i].result, total) &&
+            (with_say == n || is_worse(&members[i], &members[with_say])))
+            with_say = i;
+    }
+    return with_say < n ? with_say : any;
+}
+
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret)
 {
-    int worst = -1;
-    double fastest = 0, total = 0;
+    double total = 0;
+    size_t worst;
+    int rank = -1;
 
     memset(ret, 0, sizeof(*ret));
-    for (size_t i = 0; i < n; i++)
-        if (members[i].alive)
-            total += members[i].rss_bytes;
     for (size_t i = 0; i < n; i++) {
-        const struct verdict_result *r = members[i].result;
-        int rank = rank_of(r->word);
-
         if (!members[i].alive)
             continue;
-        if (rank < 3)
+        total += members[i].rss_bytes;
+        if (rank_of(members[i].result->word) < RANK_GROWS)
             add_cost(ret, &members[i]);
         else
             ret->growers++;
-        /* A small process that just started leaves the tree's verdict to the others. */
-        if (r->word == VERDICT_UNDECIDED && worst >= 0 &&
-            (!r->has_floor || r->floor_last_bytes - r->floor_first_bytes < 0.05 * total))
-            continue;
-        if (rank > worst || (rank == worst && growth_of(r) > fastest)) {
-            worst = rank;
-            fastest = growth_of(r);
-            ret->word = r->word;
-            ret->confidence = r->confidence;
-            ret->grower = i;
-            ret->has_grower = rank >= 3;
-        }
+    }
+    worst = find_worst(members, n, total);
+    if (worst < n) {
+        rank = rank_of(members[worst].result->word);
+        ret->word = members[worst].result->word;
+        ret->confidence = members[worst].result->confidence;
+        ret->grower = worst;
+        ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
     /* The whole may grow though no process does: shared memory, or ever more processes. */
-    if (whole && rank_of(whole->word) > worst && whole->leak == VERDICT_LEAK_YES) {
+    if (whole && rank_of(whole->word) > rank && whole->leak == VERDICT_LEAK_YES) {
         ret->word = whole->word;
         ret->confidence = whole->confidence;
         ret->has_grower = false;

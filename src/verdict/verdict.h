@@ -72,6 +72,7 @@ struct verdict_event {
     uint32_t reading; /* how many step ends had been read before it */
     uint8_t kind;
     uint8_t after_n; /* readings that made after_bytes; 0: none yet */
+    uint8_t sampled; /* the series' samples when it came, the low byte */
     bool has_before;
 };
 
@@ -259,6 +260,7 @@ struct verdict_tree_result {
 };
 
 /* The verdict on a tree from its N members and, where there is one, the result of the series of the
- * whole tree's memory (WHOLE, may be NULL). */
+ * whole tree's memory (WHOLE, may be NULL). The order of the members does not matter; of equals the
+ * first is named. */
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
