@@ -35,7 +35,7 @@ struct jury_options {
 /* A series under way and what was last said of it. */
 struct jury_seat {
     struct verdict_series series;
-    struct tail tail;             /* its newest readings: not judged yet, and never if it dies now */
+    struct tail tail; /* its newest readings: not judged yet, and never if it dies now */
     struct verdict_result result; /* valid when is_judged */
     uint64_t first_ns;            /* of its readings; valid when there is one */
     uint64_t last_bytes;          /* the newest reading */

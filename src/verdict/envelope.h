@@ -23,8 +23,8 @@ struct envelope {
 
 void envelope_init(struct envelope *e);
 
-/* Adds a reading at T seconds; X must not be less than the last one. O(1) amortised: a merge touches every slot
- * but at least halves the blocks, so it comes after at least 32 more. */
+/* Adds a reading at T seconds; X must not be less than the last one. O(1) amortised: a merge
+ * touches every slot but at least halves the blocks, so it comes after at least 32 more. */
 void envelope_push(struct envelope *e, double x, double t, double y);
 
 /* True if the open block has seen about half of its width: its minimum may then be compared. */

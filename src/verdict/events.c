@@ -5,10 +5,10 @@
 
 enum { EVENTS_AT_LEAST = 3 };
 /* Of the growth so much must come at the events. Even growth puts three of the M readings from one
- * event to the next around it, 3/M: where they are few the share must be larger, and where it would
- * be 0.6 by itself nothing can be told. */
+ * event to the next around it, 3/M: where they are few the share must be larger and seen over more
+ * events, and where it would be 0.6 by itself nothing can be told. */
 static const double SHARE_AT_LEAST = 0.6, SHARE_IF_CLOSE = 0.8;
-enum { READINGS_APART = 6, READINGS_CLOSE = 8 };
+enum { READINGS_APART = 8, READINGS_CLOSE = 6, READINGS_IF_CLOSE = 48 };
 
 bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
                   struct verdict_event *ret)
@@ -28,7 +28,8 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
 {
     const struct verdict_event *first = NULL, *last = NULL;
     double sum = 0, later = 0, final = 0;
-    unsigned n = 0, up = 0;
+    unsigned n = 0, up = 0, readings;
+    bool is_close;
 
     for (uint32_t i = 0; i < v->n_events; i++) {
         const struct verdict_event *e = &v->events[i];
@@ -47,10 +48,13 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
         sum += jump;
         final = jump;
     }
-    if (n < EVENTS_AT_LEAST || last->reading - first->reading < READINGS_APART * (n - 1))
+    if (n < EVENTS_AT_LEAST)
         return false;
-    ret->share_needed = last->reading - first->reading < READINGS_CLOSE * (n - 1) ? SHARE_IF_CLOSE
-                                                                              : SHARE_AT_LEAST;
+    readings = last->reading - first->reading;
+    is_close = readings < READINGS_APART * (n - 1);
+    if (is_close && (readings < READINGS_CLOSE * (n - 1) || readings < READINGS_IF_CLOSE))
+        return false;
+    ret->share_needed = is_close ? SHARE_IF_CLOSE : SHARE_AT_LEAST;
     ret->kind = kind;
     ret->count = n;
     ret->jump_bytes = later / (n - 1);

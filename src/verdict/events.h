@@ -8,8 +8,8 @@
 struct events_steps {
     enum verdict_mark_kind kind;
     unsigned count;
-    double jump_bytes; /* mean */
-    double share;      /* of the growth between the first and the last event … */
+    double jump_bytes;   /* mean */
+    double share;        /* of the growth between the first and the last event … */
     double share_needed; /* … and what it must be */
     double total_bytes;
 };

@@ -160,8 +160,8 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         v[0], v[1]);
     case VERDICT_SAID_PEAK_OOM:
         if (!(v[0] >= 1))
-            return snprintf(out, size, "the limit is reached in %s to %s",
-                            span_text(b, v[1], v[3]), span_text(c, v[2], v[3]));
+            return snprintf(out, size, "the limit is reached in %s to %s", span_text(b, v[1], v[3]),
+                            span_text(c, v[2], v[3]));
         return snprintf(out, size, "with %s kept free for spikes the limit is reached in %s to %s",
                         size_text(a, v[0]), span_text(b, v[1], v[3]), span_text(c, v[2], v[3]));
     default:

@@ -107,13 +107,11 @@ static struct forecast_oom passage_at(const struct judging *j, const struct grou
                                       const struct verdict_interval *rate, double per,
                                       double unit_per_x)
 {
-    double room =
-        (double)j->limit->limit_bytes - (double)j->limit->other_bytes - g->level;
+    double room = (double)j->limit->limit_bytes - (double)j->limit->other_bytes - g->level;
     double se = (rate->high - rate->low) / per / (2 * RATE_Z);
     double diffusion = (j->s.n_eff < 12 ? 1 : 0.15) * g->diffusion / unit_per_x;
     struct forecast_oom oom = forecast_first_passage(room, rate->value / per, se, diffusion,
                                                      g->peak_mid, g->peak_high, j->w.sigma);
-
 
     bend_eta(j, room - g->peak_mid, unit_per_x, &oom);
     oom.low = fmin(oom.low, fmax(0, room - g->peak_mid) / (rate->high / per));

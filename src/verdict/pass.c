@@ -31,9 +31,8 @@ void judge_first_pass(struct judging *j)
         r->forecast.decided_at_step = judging_step(j->pass_end);
         if (w->seconds_per_x > 0) {
             r->forecast.has_t = true;
-            r->forecast.decided_at_s =
-                judging_caller_seconds(j->v, j->v->last_step_s) +
-                left * judging_seconds_per_step(j->v, w->x[third]);
+            r->forecast.decided_at_s = judging_caller_seconds(j->v, j->v->last_step_s) +
+                                       left * judging_seconds_per_step(j->v, w->x[third]);
         }
     }
     if (j->v->batch)

@@ -1,7 +1,7 @@
 /* Readings held back, and whether they counted. */
 #include "verdict/tail.h"
 
-static const double EXIT_FALL = 0.05; /* of the highest held; exits were seen to give back 6 to 53 % */
+static const double EXIT_FALL = 0.05; /* exits of the zoo's programs gave back 6 to 53 % */
 
 static void feed_oldest(struct tail *tail, struct verdict_series *v)
 {
@@ -18,9 +18,8 @@ static uint32_t place(const struct tail *tail, uint32_t i)
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes)
 {
     /* In double: a clock may have been set anywhere. */
-    while (tail->count &&
-           (tail->count == TAIL_HELD || (double)t_ns - (double)tail->held[tail->first].t_ns >=
-                                            TAIL_S * 1e9))
+    while (tail->count && (tail->count == TAIL_HELD ||
+                           (double)t_ns - (double)tail->held[tail->first].t_ns >= TAIL_S * 1e9))
         feed_oldest(tail, v);
     if (tail->count && t_ns < tail->held[place(tail, tail->count - 1)].t_ns)
         tail_release(tail, v); /* backwards: the series knows what to do */
@@ -42,27 +41,29 @@ void tail_drop(struct tail *tail, struct verdict_series *v)
     tail->count = 0;
 }
 
+/* How many come before a fall that lasts to the end: the first place from which on all lie below
+ * all before it, the last by EXIT_FALL. */
+static uint32_t before_fall(const struct tail *tail)
+{
+    uint64_t lowest = UINT64_MAX;
+
+    for (uint32_t k = 1; k < tail->count; k++) {
+        uint64_t bytes = tail->held[place(tail, k - 1)].bytes, highest = 0;
+
+        lowest = bytes < lowest ? bytes : lowest;
+        for (uint32_t i = k; i < tail->count; i++) {
+            bytes = tail->held[place(tail, i)].bytes;
+            highest = bytes > highest ? bytes : highest;
+        }
+        if (highest < lowest && (double)bytes < (1 - EXIT_FALL) * (double)lowest)
+            return k;
+    }
+    return tail->count;
+}
+
 void tail_end(struct tail *tail, struct verdict_series *v)
 {
-    uint64_t highest = 0, low_before = UINT64_MAX, high_after = 0;
-    uint32_t keep = 0;
-
-    for (uint32_t i = 0; i < tail->count; i++)
-        if (tail->held[place(tail, i)].bytes > highest)
-            highest = tail->held[place(tail, i)].bytes;
-    for (uint32_t i = 0; i < tail->count; i++)
-        if ((double)tail->held[place(tail, i)].bytes >= (1 - EXIT_FALL) * (double)highest)
-            keep = i + 1;
-    for (uint32_t i = 0; i < tail->count; i++) {
-        uint64_t bytes = tail->held[place(tail, i)].bytes;
-        if (i < keep)
-            low_before = bytes < low_before ? bytes : low_before;
-        else
-            high_after = bytes > high_after ? bytes : high_after;
-    }
-    if (high_after >= low_before)
-        keep = tail->count; /* it has been as low just before: it swings, and need not end */
-    for (; keep > 0; keep--)
+    for (uint32_t keep = before_fall(tail); keep > 0; keep--)
         feed_oldest(tail, v);
     tail_drop(tail, v);
 }

@@ -28,7 +28,7 @@ void tail_release(struct tail *tail, struct verdict_series *v);
  * than half of all its readings, only so many. */
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
-/* A table has ended, and no one says whether the process did too. If what is held ends more than
- * 5 % below its highest, and lower than all that is held before the fall, the fall was its exit and
- * is dropped; the others are fed. */
+/* A table has ended, and no one says whether the process did too. If what is held ends in
+ * readings that are lower than all before them, the last by more than 5 %, that fall was its exit
+ * and is dropped; the others are fed. */
 void tail_end(struct tail *tail, struct verdict_series *v);

@@ -210,7 +210,7 @@ void verdict_headline(struct buf *out, const json_t *one)
         buf_add_str(out, " grows within the first pass over the data");
         add_rates(out, one);
         add_forecast(out, one);
-        add_oom(out, one, "; if it is not,");
+        add_oom(out, one, "; if it is a leak,");
     } else if (is_word(one, "stepping")) {
         buf_printf(out, " rises at each %s and stays", event_name(one));
         add_rates(out, one);

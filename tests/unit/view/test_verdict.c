@@ -95,7 +95,7 @@ static void filling_says_both_ends_and_when_it_will_be_known(void **state)
                                "25769803776,'eta_s':null,'eta_steps':{'low':150,'high':170}}}",
                 "memory grows within the first pass over the data, by +100 MiB a step (+95.0 MiB "
                 "to +105 MiB); if it is a cache it ends near 10.0 GiB; it will be known at step "
-                "83; if it is not, the limit of 24.0 GiB is reached in 150 steps to 170 steps "
+                "83; if it is a leak, the limit of 24.0 GiB is reached in 150 steps to 170 steps "
                 "(confidence 90 %)");
 }
 
