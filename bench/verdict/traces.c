@@ -1,6 +1,5 @@
 /* Reads the recordings and judges them the way the live tool would: each minute, then at the end.
  */
-#define _GNU_SOURCE
 #include "traces.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
 /* The benchmark of the verdict: labelled shapes and real recordings, ebb and the detectors people
  * use today, in one table. `verdict_bench [--quick] [--traces DIR] [--family NAME] [--cases]`. */
-#define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -262,6 +262,16 @@ def test_two_processes_with_one_pid_are_one_series_unless_told_apart(tmp_path):
     assert {p["name"]: p["verdict"] for p in apart["processes"]} == {"1": "leaking", "2": "stable"}
 
 
+def test_the_fall_of_a_process_that_exits_is_no_part_of_its_table(tmp_path):
+    rows = [(t / 5, 500 * MIB + t * MIB // 5) for t in range(6000)]
+    exits = [(1200 + t / 5, 1000 * MIB - 100 * t * MIB) for t in range(6)]
+    assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "leaking"
+    doc = verdict(table(tmp_path / "b.csv", rows + exits))
+    assert (doc["verdict"], doc["samples"]) == ("leaking", 6000)
+    cut = verdict(tmp_path / "b.csv", "--until", 1201)  # what was known then, the fall included
+    assert cut["samples"] == 6006
+
+
 def test_a_million_groups_of_one_sample_cost_little_and_are_undecided(tmp_path):
     count = 100_000 if SANITIZED else 1_000_000
     path = tmp_path / "a.csv"
@@ -387,7 +397,13 @@ def test_lazily_opened_images_plateau_at_the_end_of_the_first_epoch():
 
 
 def test_a_collator_that_keeps_every_image_leaks():
-    assert h200("leak-collator")["verdict"] == "leaking"
+    doc = h200("leak-collator", "--limit", "64G")
+    assert doc["verdict"] == "leaking"
+    rate, eta = doc["rate_bytes_per_min"], doc["oom"]["eta_s"]
+    room = 64 * 1024 * MIB - doc["floor_bytes"]["last"]
+    assert eta["low"] <= 60 * room / rate["high"] * 1.01
+    assert eta["high"] >= 60 * room / rate["low"] * 0.99
+    assert not any(" 0 B " in s for s in doc["evidence"])
 
 
 @pytest.mark.parametrize("step", [60, 80])
@@ -426,3 +442,4 @@ def test_five_public_runs_plateau_at_the_end_of_their_first_epoch_and_the_cut_on
 def test_a_tokenizers_cache_is_no_leak():
     doc = verdict(TRACES / "tokenizers-1539.csv", "--step-column", "iter")
     assert doc["leak"] is False
+    assert any(f"stopped at step {doc['growth_ended']['step']} " in s for s in doc["evidence"])

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -398,6 +399,105 @@ static void jumps_that_stay_at_each_evaluation_are_stepping(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EVAL);
 }
 
+/* Evaluations every 25 steps of 1/8 s, sampled each 0.2 s; each evaluation takes a second, in whose
+ * last moment, after the last sample, it keeps 30 MB. */
+static void a_reading_from_before_an_events_end_is_none_of_what_it_left(void **state)
+{
+    int64_t t = 0, sampled = 0;
+    uint64_t held = 500 * MB;
+
+    (void)state;
+    mark(0, VERDICT_MARK_BEGIN, 0);
+    for (uint64_t step = 1; step <= 300; step++) {
+        for (t += SECOND / 8; sampled <= t; sampled += SECOND / 5)
+            verdict_update(&v, sampled, held);
+        mark(t, VERDICT_MARK_STEP, step);
+        if (step % 25)
+            continue;
+        for (t += SECOND; sampled <= t; sampled += SECOND / 5)
+            verdict_update(&v, sampled, held);
+        held += 30 * MB;
+        mark(t, VERDICT_MARK_EVAL, step);
+        if (step == 75)
+            mark(t, VERDICT_MARK_EPOCH, step);
+        t -= SECOND / 16; /* the next step's end comes before the next sample */
+    }
+    judge();
+    assert_int_equal(r.word, VERDICT_STEPPING);
+    assert_int_equal(r.event, VERDICT_MARK_EVAL);
+}
+
+static void events_a_few_readings_apart_are_steps_where_all_growth_comes_with_them(void **state)
+{
+    (void)state;
+    for (int even = 0; even < 2; even++) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        mark(0, VERDICT_MARK_BEGIN, 0);
+        for (uint64_t step = 1; step <= 140; step++) {
+            uint64_t grown = even ? 2 * step : 14 * ((step - 1) / 7);
+
+            verdict_update(&v, (int64_t)step * SECOND, (500 + grown) * MB + noise(step) * 1000);
+            mark((int64_t)step * SECOND, VERDICT_MARK_STEP, step);
+            if (step % 7 == 0)
+                mark((int64_t)step * SECOND + 1, VERDICT_MARK_EVAL, step);
+            if (step == 35)
+                mark((int64_t)step * SECOND + 1, VERDICT_MARK_EPOCH, step);
+        }
+        judge();
+        assert_int_equal(r.word, even ? VERDICT_LEAKING : VERDICT_STEPPING);
+    }
+}
+
+/* 100 slow steps of 4 s, then 300 of 1 s: 10 MB a step all the while. */
+static void the_time_to_the_limit_goes_by_the_pace_of_late_and_by_the_rate(void **state)
+{
+    const struct verdict_limit limit = {true, 10000 * MB, 0};
+    int64_t t = 0;
+    char text[VERDICT_TEXT_MAX];
+    double room;
+
+    (void)state;
+    mark(0, VERDICT_MARK_BEGIN, 0);
+    for (uint64_t step = 1; step <= 400; step++) {
+        t += (step <= 100 ? 4 : 1) * SECOND;
+        verdict_update(&v, t, (1000 + 10 * step) * MB);
+        mark(t, VERDICT_MARK_STEP, step);
+        if (step == 100)
+            mark(t, VERDICT_MARK_EPOCH, step);
+    }
+    verdict_judge(&v, &limit, &r);
+    assert_sane();
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    room = (double)(5000 * MB);
+    assert_true(r.oom.known && r.oom.has_t && r.oom.has_step);
+    assert_true(r.oom.eta_s_low > 450 && r.oom.eta_s_low < 501);
+    assert_true(r.oom.eta_s_high >= 499 && r.oom.eta_s_high < 550);
+    assert_true(r.oom.eta_s_low <= room / r.rate_bytes_per_min.high * 60 + 1);
+    assert_true(r.oom.eta_s_high >= room / r.rate_bytes_per_min.low * 60 - 1);
+    for (uint32_t i = 0; i < r.n_evidence; i++)
+        assert_null(strstr(verdict_evidence_text(text, sizeof text, &r.evidence[i]), " 0 B "));
+}
+
+static void the_step_at_which_growth_ended_is_one_number(void **state)
+{
+    char text[VERDICT_TEXT_MAX], want[64];
+
+    (void)state;
+    for (uint64_t row = 0; row < 40; row++)
+        verdict_update_step(&v, 5 * row, (600 + (row < 3 ? 300 * row : 900)) * MB);
+    judge();
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_true(r.growth_ended.has_step);
+    for (uint32_t i = 0; i < r.n_evidence; i++)
+        if (r.evidence[i].code == VERDICT_SAID_ENDED) {
+            verdict_evidence_text(text, sizeof text, &r.evidence[i]);
+            snprintf(want, sizeof want, "stopped at step %llu ",
+                     (unsigned long long)r.growth_ended.step);
+            assert_non_null(strstr(text, want));
+        }
+    assert_true(said(VERDICT_SAID_ENDED));
+}
+
 static void a_table_by_step_alone_has_rates_per_step_and_no_times(void **state)
 {
     static const double ROWS[][2] = {{10, 4993}, {20, 6389}, {30, 8039}, {40, 9432}, {50, 9451},
@@ -509,6 +609,41 @@ static void large_flat_workers_are_overhead_and_the_grower_is_named(void **state
     assert_int_equal(tree.flat[0].unique_known, 2);
 }
 
+static void the_order_of_its_members_does_not_change_a_trees_verdict(void **state)
+{
+    static const double growth[4] = {1e6, 5e8, 0, 2e8};
+    static const enum verdict_word word[4] = {VERDICT_UNDECIDED, VERDICT_LEAKING, VERDICT_PLATEAUED,
+                                              VERDICT_LEAKING};
+    struct verdict_result results[4] = {{0}};
+    struct verdict_tree_result tree;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        results[i] = (struct verdict_result){.word = word[i],
+                                             .leak = verdict_word_leak(word[i]),
+                                             .confidence = 0.5 + 0.1 * i,
+                                             .has_floor = true,
+                                             .floor_first_bytes = 1e9,
+                                             .floor_last_bytes = 1e9 + growth[i]};
+    for (int turn = 0; turn < 4; turn++) {
+        struct verdict_member all[4], calm[2];
+
+        for (int i = 0; i < 4; i++)
+            all[i] = (struct verdict_member){
+                .result = &results[(i + turn) % 4], .rss_bytes = 1e9, .alive = true};
+        verdict_tree_judge(all, 4, NULL, &tree);
+        assert_int_equal(tree.word, VERDICT_LEAKING);
+        assert_true(tree.has_grower);
+        assert_ptr_equal(all[tree.grower].result, &results[1]);
+        /* One that has just started, before or after one that is known. */
+        for (int i = 0; i < 2; i++)
+            calm[i] = (struct verdict_member){
+                .result = &results[(i + turn) % 2 ? 2 : 0], .rss_bytes = 1e9, .alive = true};
+        verdict_tree_judge(calm, 2, NULL, &tree);
+        assert_int_equal(tree.word, VERDICT_PLATEAUED);
+    }
+}
+
 static void a_tree_of_nothing_is_undecided(void **state)
 {
     struct verdict_tree_result tree;
@@ -549,6 +684,10 @@ int main(void)
         TEST(growth_that_goes_on_after_the_pass_is_leaking),
         TEST(without_an_epoch_mark_a_young_rise_is_filling_too),
         TEST(jumps_that_stay_at_each_evaluation_are_stepping),
+        TEST(a_reading_from_before_an_events_end_is_none_of_what_it_left),
+        TEST(events_a_few_readings_apart_are_steps_where_all_growth_comes_with_them),
+        TEST(the_time_to_the_limit_goes_by_the_pace_of_late_and_by_the_rate),
+        TEST(the_step_at_which_growth_ended_is_one_number),
         TEST(a_table_by_step_alone_has_rates_per_step_and_no_times),
         TEST(a_table_that_goes_on_growing_is_filling_and_then_leaking),
         TEST(readings_after_the_end_mark_are_not_judged),
@@ -556,6 +695,7 @@ int main(void)
         TEST(marks_are_known_by_name),
         TEST(many_events_keep_the_table_bounded),
         TEST(large_flat_workers_are_overhead_and_the_grower_is_named),
+        TEST(the_order_of_its_members_does_not_change_a_trees_verdict),
         TEST(a_tree_of_nothing_is_undecided),
     };
 

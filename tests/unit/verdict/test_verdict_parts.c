@@ -1,4 +1,4 @@
-/* The pieces of the verdict: envelope, fits, martingale, first passage. */
+/* The pieces of the verdict: envelope, fits, martingale, first passage, the tail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include "verdict/fit.h"
 #include "verdict/forecast.h"
 #include "verdict/martingale.h"
+#include "verdict/tail.h"
 
 static uint64_t seed;
 
@@ -221,6 +222,92 @@ static void no_drift_never_arrives_and_no_room_is_now(void **state)
     assert_true(isinf(c.high) && c.low < 100);
 }
 
+static const int64_t MS = 1000000;
+static struct verdict_series series;
+static struct tail tail;
+
+/* N readings of BYTES, STEP_MS apart, from *T on. */
+static void hold(int64_t *t, unsigned n, int64_t step_ms, uint64_t bytes)
+{
+    for (unsigned i = 0; i < n; i++, *t += step_ms * MS)
+        tail_update(&tail, &series, *t, bytes);
+}
+
+static int fresh_tail(void **state)
+{
+    (void)state;
+    tail = (struct tail){.count = 0};
+    return verdict_init(&series, NULL);
+}
+
+static void the_readings_of_an_exit_are_dropped_and_those_of_a_life_are_not(void **state)
+{
+    int64_t t = 0;
+
+    (void)state;
+    hold(&t, 100, 200, 500);
+    hold(&t, 10, 200, 300);
+    assert_int_equal(series.samples, 110 - 15); /* 3 s of five a second */
+    assert_true(series.min_bytes > 499);
+    struct verdict_series lives = series;
+    struct tail same = tail;
+    tail_release(&same, &lives);
+    assert_int_equal(lives.samples, 110);
+    tail_drop(&tail, &series);
+    assert_int_equal(series.samples, 95);
+    assert_int_equal(tail.count, 0);
+}
+
+static void the_tail_is_bounded_in_number_and_holds_the_last_of_sparse_readings(void **state)
+{
+    int64_t t = 0;
+
+    (void)state;
+    hold(&t, 1000, 1, 500);
+    assert_int_equal(series.samples, 1000 - TAIL_HELD);
+    fresh_tail(state);
+    hold(&t, 20, 10000, 500);
+    assert_int_equal(series.samples, 19);
+    tail_update(&tail, &series, t - 3600000 * MS, 500); /* backwards */
+    assert_true(tail.count == 1 && series.samples == 20);
+}
+
+static void one_that_dies_young_keeps_half_of_its_readings(void **state)
+{
+    int64_t t = 0;
+
+    (void)state;
+    hold(&t, 9, 200, 500);
+    assert_int_equal(series.samples, 0);
+    tail_drop(&tail, &series);
+    assert_int_equal(series.samples, 5);
+}
+
+static void a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not(void **state)
+{
+    int64_t t = 0;
+
+    (void)state;
+    hold(&t, 50, 200, 1000);
+    hold(&t, 1, 200, 1010);
+    hold(&t, 2, 200, 980); /* an exit in two stages */
+    hold(&t, 3, 200, 800);
+    tail_end(&tail, &series);
+    assert_int_equal(series.samples, 51);
+    fresh_tail(state);
+    for (int i = 0; i < 50; i++) {
+        hold(&t, 1, 200, 1000);
+        hold(&t, 1, 200, 500);
+    }
+    tail_end(&tail, &series);
+    assert_int_equal(series.samples, 100);
+    fresh_tail(state);
+    hold(&t, 50, 10000, 1000);
+    hold(&t, 1, 10000, 500); /* too sparse to have seen an exit */
+    tail_end(&tail, &series);
+    assert_int_equal(series.samples, 51);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +322,13 @@ int main(void)
         cmocka_unit_test(the_martingale_grows_on_a_rise_and_not_on_a_constant),
         cmocka_unit_test(the_inverse_gaussian_matches_a_simulated_passage),
         cmocka_unit_test(no_drift_never_arrives_and_no_room_is_now),
+        cmocka_unit_test_setup(the_readings_of_an_exit_are_dropped_and_those_of_a_life_are_not,
+                               fresh_tail),
+        cmocka_unit_test_setup(the_tail_is_bounded_in_number_and_holds_the_last_of_sparse_readings,
+                               fresh_tail),
+        cmocka_unit_test_setup(one_that_dies_young_keeps_half_of_its_readings, fresh_tail),
+        cmocka_unit_test_setup(a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not,
+                               fresh_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
