@@ -110,6 +110,8 @@ static void outlet_write(struct client *c, struct outlet *o)
 {
     size_t most = o->is_tty ? WRITE_TTY : WRITE_PIPE;
     size_t len = o->wait.len < most ? o->wait.len : most;
+    if (len == 0)
+        return;
     ssize_t n = write(o->fd, o->wait.data, len);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;

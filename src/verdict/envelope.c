@@ -35,7 +35,7 @@ static void envelope_merge(struct envelope *e)
 
         if (e->width <= 0) {
             e->origin = e->slot[0].x;
-            e->width = (e->slot[e->count - 1].x - e->origin) / (ENVELOPE_SLOTS / 2 - 1);
+            e->width = (e->slot[e->count - 1].x - e->origin) / (0.5 * ENVELOPE_SLOTS - 1);
             if (!(e->width > 0))
                 e->width = 1;
         } else {

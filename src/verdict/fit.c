@@ -16,9 +16,10 @@ double fit_select(double *a, size_t n, size_t k)
         size_t i = lo, j = hi;
 
         for (;;) {
-            while (a[i] < pivot)
+            /* The pivot stops both; the analyzer does not follow that. */
+            while (a[i] < pivot) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
                 i++;
-            while (pivot < a[j])
+            while (pivot < a[j]) /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
                 j--;
             if (i >= j)
                 break;
@@ -236,6 +237,7 @@ static double residual_rho(const struct columns *c, const double *y, const struc
         double e = y[i];
 
         for (size_t p = 0; p < m->k; p++)
+            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all n are set */
             e -= m->beta[p] * c->col[p][i];
         den += e * e;
         if (i)

@@ -57,6 +57,6 @@ bool fit_theil_sen(const double *x, const double *y, size_t n, double n_eff, dou
 /* The median of N values, which are reordered. 0 for none. */
 double fit_median(double *values, size_t n);
 /* The K-th smallest, reordering. */
-double fit_select(double *values, size_t n, size_t k);
+double fit_select(double *a, size_t n, size_t k);
 /* Standard deviation of the noise from second differences: blind to any smooth trend. */
 double fit_noise(const double *x, const double *y, size_t n);

@@ -43,13 +43,15 @@ void judge_first_pass(struct judging *j)
     else
         judging_say(r, VERDICT_SAID_PASS_JUST_ENDED, j->pass_end,
                     j->pass_end + GRACE_PART * (j->pass_end - j->w.start), 0, 0);
+    double limit_bytes = 0;
     if (j->limit && j->limit->known) {
+        limit_bytes = (double)j->limit->limit_bytes;
         room = (double)j->limit->limit_bytes - (double)j->limit->other_bytes;
         r->forecast.has_fits = true;
         r->forecast.fits = r->forecast.ceiling_bytes <= room;
     }
-    judging_say(r, VERDICT_SAID_CEILING, r->forecast.ceiling_bytes,
-                r->forecast.has_fits ? (double)j->limit->limit_bytes : 0, r->forecast.fits, 0);
+    judging_say(r, VERDICT_SAID_CEILING, r->forecast.ceiling_bytes, limit_bytes, r->forecast.fits,
+                0);
     j->rate_from = w->x[third];
     judging_conclude(j, VERDICT_FILLING, 0.9);
 }
