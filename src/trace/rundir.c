@@ -12,10 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/json.h"
 
 enum { NAME_MAX_BYTES = 64, TRIES_MAX = 1000 };
 
@@ -173,14 +175,10 @@ void rundir_fini(struct rundir *dir)
 
 int rundir_write_json(const struct rundir *dir, const json_t *doc)
 {
-    AUTO_FREE char *text = json_dumps(doc, JSON_INDENT(2));
-    if (!text)
-        return -ENOMEM;
-    size_t len = strlen(text);
-    char *line = realloc(text, len + 2);
-    if (!line)
-        return -ENOMEM;
-    text = line;
-    text[len] = '\n';
-    return io_replace_file(dir->fd, "run.json", text, len + 1);
+    struct buf text = {0};
+    int rc = json_print(&text, doc, 2);
+    if (rc == 0)
+        rc = io_replace_file(dir->fd, "run.json", text.data, text.len);
+    buf_fini(&text);
+    return rc;
 }

@@ -383,8 +383,9 @@ static void put_table(struct page *p, const json_t *doc)
         page_line(p);
     }
     if (json_is_integer(rest) && json_integer_value(rest) > 0) {
-        snprintf(text, sizeof text, "%lld more were too short or too small to list",
-                 (long long)json_integer_value(rest));
+        snprintf(text, sizeof text, "%lld more %s too short or too small to list",
+                 (long long)json_integer_value(rest),
+                 json_integer_value(rest) == 1 ? "was" : "were");
         page_put(p, STYLE_DIM, text);
         page_line(p);
     }
