@@ -42,6 +42,10 @@ struct group {
     struct jury_clock clock;
     struct verdict_series series;
     struct tail tail; /* its newest readings may be its exit */
+    /* Marks that stand in the row of the oldest reading held, and share its fate. */
+    struct verdict_mark held[JURY_CLOCK_MARKS];
+    size_t n_held;
+    int64_t held_ns;
     struct verdict_result result;
 };
 
@@ -260,12 +264,28 @@ static int64_t ns_of(const struct table *t, double t_s)
     return (int64_t)llround((t_s - t->first_t) * 1e9);
 }
 
+/* The oldest reading held counts, and so do the marks of its row. */
+static void feed_held(struct group *g)
+{
+    tail_feed(&g->tail, &g->series);
+    for (size_t i = 0; i < g->n_held; i++)
+        verdict_mark(&g->series, g->held_ns, &g->held[i]);
+    g->n_held = 0;
+}
+
+static void release(struct group *g)
+{
+    if (g->n_held)
+        feed_held(g);
+    tail_release(&g->tail, &g->series);
+}
+
 static void say(const struct table *t, struct group *g, double t_s, const struct mark *mark)
 {
     struct verdict_mark marks[JURY_CLOCK_MARKS];
     size_t count = jury_clock_hear(&g->clock, mark, marks);
     if (count)
-        tail_release(&g->tail, &g->series);
+        release(g);
     for (size_t i = 0; i < count; i++)
         verdict_mark(&g->series, t->has_time ? ns_of(t, t_s) : 0, &marks[i]);
 }
@@ -339,7 +359,9 @@ static void say_phase(const struct table *t, struct group *g, const struct csv_r
     g->phase[len] = '\0';
 }
 
-static void say_columns(const struct table *t, struct group *g, const struct csv_row *row)
+/* What the columns of ROW say, as marks; returns how many. */
+static size_t hear_columns(struct group *g, const struct csv_row *row,
+                           struct verdict_mark marks[JURY_CLOCK_MARKS])
 {
     struct mark m = {.kind = row->has_step ? MARK_STEP : MARK_SUBSTEP};
     if (row->has_step) {
@@ -352,7 +374,33 @@ static void say_columns(const struct table *t, struct group *g, const struct csv
     }
     bool is_new = !g->clock.has_step || g->clock.step != (uint64_t)row->step;
     if ((row->has_step && is_new) || row->has_epoch)
-        say(t, g, row->t_s, &m);
+        return jury_clock_hear(&g->clock, &m, marks);
+    return 0;
+}
+
+/* A row's reading, then its marks. A step in a row was done before the row was written: it shows
+ * that the process lived on after the rows before it, and not after this one. */
+static void feed_row(const struct table *t, struct group *g, const struct csv_row *row)
+{
+    struct verdict_mark marks[JURY_CLOCK_MARKS];
+    size_t count = t->has_marks_file ? 0 : hear_columns(g, row, marks);
+    if (!row->has_t) {
+        verdict_update_step(&g->series, (uint64_t)row->step, row->value_bytes);
+        for (size_t i = 0; i < count; i++)
+            verdict_mark(&g->series, 0, &marks[i]);
+        return;
+    }
+    int64_t t_ns = ns_of(t, row->t_s);
+    if (count)
+        release(g);
+    else if (g->n_held && tail_is_due(&g->tail, t_ns))
+        feed_held(g);
+    tail_update(&g->tail, &g->series, t_ns, row->value_bytes);
+    if (count) {
+        memcpy(g->held, marks, count * sizeof *marks);
+        g->n_held = count;
+        g->held_ns = t_ns;
+    }
 }
 
 static bool is_beyond(const struct table *t, struct group *g, const struct csv_row *row)
@@ -375,12 +423,7 @@ static void feed(struct table *t, struct group *g, const struct csv_row *row)
         say_marks_before(t, g, row->t_s);
     if (!t->has_marks_file)
         say_phase(t, g, row);
-    if (row->has_t)
-        tail_update(&g->tail, &g->series, ns_of(t, row->t_s), row->value_bytes);
-    else
-        verdict_update_step(&g->series, (uint64_t)row->step, row->value_bytes);
-    if (!t->has_marks_file)
-        say_columns(t, g, row);
+    feed_row(t, g, row);
     if (g->rows == 0)
         g->first_t = g->last_t = row->t_s;
     g->rows++;
@@ -476,6 +519,8 @@ static void judge(struct table *t)
     }
     for (size_t i = 0; i < t->count; i++) {
         struct group *g = t->groups[i];
+        if (g->n_held && (is_cut(t) || !tail_all_falls(&g->tail)))
+            feed_held(g);
         if (is_cut(t))
             tail_release(&g->tail, &g->series);
         else

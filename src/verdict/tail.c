@@ -1,28 +1,38 @@
 /* Readings held back, and whether they counted. */
 #include "verdict/tail.h"
 
-static const double EXIT_FALL = 0.05; /* exits of the zoo's programs gave back 6 to 53 % */
+#include <math.h>
 
-static void feed_oldest(struct tail *tail, struct verdict_series *v)
-{
-    verdict_update(v, tail->held[tail->first].t_ns, tail->held[tail->first].bytes);
-    tail->first = (tail->first + 1) % TAIL_HELD;
-    tail->count--;
-}
+static const double EXIT_FALL = 0.05; /* exits of the zoo's programs gave back 6 to 53 % */
 
 static uint32_t place(const struct tail *tail, uint32_t i)
 {
     return (tail->first + i) % TAIL_HELD;
 }
 
+void tail_feed(struct tail *tail, struct verdict_series *v)
+{
+    if (tail->count == 0)
+        return;
+    struct tail_reading oldest = tail->held[tail->first];
+    verdict_update(v, oldest.t_ns, oldest.bytes);
+    tail->fed[tail->n_fed++ % TAIL_FED] = oldest;
+    tail->first = (tail->first + 1) % TAIL_HELD;
+    tail->count--;
+}
+
+/* In double: a clock may have been set anywhere. Backwards: the series knows what to do. */
+bool tail_is_due(const struct tail *tail, int64_t t_ns)
+{
+    return tail->count && (tail->count == TAIL_HELD ||
+                           (double)t_ns - (double)tail->held[tail->first].t_ns >= TAIL_S * 1e9 ||
+                           t_ns < tail->held[place(tail, tail->count - 1)].t_ns);
+}
+
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes)
 {
-    /* In double: a clock may have been set anywhere. */
-    while (tail->count && (tail->count == TAIL_HELD ||
-                           (double)t_ns - (double)tail->held[tail->first].t_ns >= TAIL_S * 1e9))
-        feed_oldest(tail, v);
-    if (tail->count && t_ns < tail->held[place(tail, tail->count - 1)].t_ns)
-        tail_release(tail, v); /* backwards: the series knows what to do */
+    while (tail_is_due(tail, t_ns))
+        tail_feed(tail, v);
     uint32_t at = place(tail, tail->count++);
     tail->held[at].t_ns = t_ns;
     tail->held[at].bytes = bytes;
@@ -31,13 +41,13 @@ void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint
 void tail_release(struct tail *tail, struct verdict_series *v)
 {
     while (tail->count)
-        feed_oldest(tail, v);
+        tail_feed(tail, v);
 }
 
 void tail_drop(struct tail *tail, struct verdict_series *v)
 {
     while (tail->count > 0 && tail->count > v->samples)
-        feed_oldest(tail, v);
+        tail_feed(tail, v);
     tail->count = 0;
 }
 
@@ -45,25 +55,40 @@ void tail_drop(struct tail *tail, struct verdict_series *v)
  * all before it, the last by EXIT_FALL. */
 static uint32_t before_fall(const struct tail *tail)
 {
+    if (tail->count == 0)
+        return 0;
+    struct tail_reading last = tail->held[place(tail, tail->count - 1)];
     uint64_t lowest = UINT64_MAX;
 
-    for (uint32_t k = 1; k < tail->count; k++) {
-        uint64_t bytes = tail->held[place(tail, k - 1)].bytes, highest = 0;
+    for (uint32_t i = 0; i < TAIL_FED && i < tail->n_fed; i++)
+        if (fabs((double)last.t_ns - (double)tail->fed[i].t_ns) < TAIL_S * 1e9)
+            lowest = tail->fed[i].bytes < lowest ? tail->fed[i].bytes : lowest;
+    for (uint32_t k = 0; k < tail->count; k++) {
+        uint64_t bytes, highest = 0;
 
-        lowest = bytes < lowest ? bytes : lowest;
+        if (k > 0) {
+            bytes = tail->held[place(tail, k - 1)].bytes;
+            lowest = bytes < lowest ? bytes : lowest;
+        }
         for (uint32_t i = k; i < tail->count; i++) {
             bytes = tail->held[place(tail, i)].bytes;
             highest = bytes > highest ? bytes : highest;
         }
-        if (highest < lowest && (double)bytes < (1 - EXIT_FALL) * (double)lowest)
+        if (lowest < UINT64_MAX && highest < lowest &&
+            (double)last.bytes < (1 - EXIT_FALL) * (double)lowest)
             return k;
     }
     return tail->count;
 }
 
+bool tail_all_falls(const struct tail *tail)
+{
+    return tail->count > 0 && before_fall(tail) == 0;
+}
+
 void tail_end(struct tail *tail, struct verdict_series *v)
 {
     for (uint32_t keep = before_fall(tail); keep > 0; keep--)
-        feed_oldest(tail, v);
+        tail_feed(tail, v);
     tail_drop(tail, v);
 }

@@ -272,6 +272,33 @@ def test_the_fall_of_a_process_that_exits_is_no_part_of_its_table(tmp_path):
     assert cut["samples"] == 6006
 
 
+def test_a_step_in_the_row_of_the_exit_does_not_let_it_in(tmp_path):
+    rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
+    exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")
+    lived = table(tmp_path / "lived.csv", rows, "t,rss,step")
+    doc = verdict(exited, "--steps-per-epoch", "100")
+    assert doc["verdict"] == "leaking" and doc == verdict(lived, "--steps-per-epoch", "100")
+    again = table(tmp_path / "again.csv", [*rows, (200, 150 * MIB, 600), (201, 1200 * MIB, 603)],
+                  "t,rss,step")
+    assert verdict(again, "--steps-per-epoch", "100")["samples"] == 202, "it lived on after it"
+
+
+RECORDINGS = sorted(path for path in (ROOT / "zoo" / "recordings").glob("*.csv")
+                    if not path.name.endswith(".tree.csv"))
+
+
+@pytest.mark.parametrize("how", ["steps", "pass", "marks"])
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_no_leak_of_the_zoo_is_called_none_and_nothing_else_is_called_one(path, how):
+    options = {"steps": (), "pass": ("--steps-per-epoch", "75"),
+               "marks": ("--marks", path.with_suffix(".marks.jsonl"))}[how]
+    doc = verdict(path, *options)
+    leaks = path.stem.endswith("-leak")
+    assert doc["leak"] is not (not leaks), doc["verdict"]
+    if path.stem in ("dict_cache-leak", "lazy_images-leak") and how != "steps":
+        assert doc["verdict"] == "leaking"
+
+
 def test_a_million_groups_of_one_sample_cost_little_and_are_undecided(tmp_path):
     count = 100_000 if SANITIZED else 1_000_000
     path = tmp_path / "a.csv"

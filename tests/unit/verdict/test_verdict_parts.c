@@ -306,6 +306,13 @@ static void a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not(vo
     hold(&t, 1, 10000, 500); /* too sparse to have seen an exit */
     tail_end(&tail, &series);
     assert_int_equal(series.samples, 51);
+    fresh_tail(state);
+    hold(&t, 50, 1000, 1000);
+    tail_release(&tail, &series);
+    hold(&t, 1, 1000, 500); /* below what was released just before */
+    assert_true(tail_all_falls(&tail));
+    tail_end(&tail, &series);
+    assert_int_equal(series.samples, 50);
 }
 
 int main(void)
