@@ -5,6 +5,8 @@
 
 enum { STEADY_POINTS = 6 };            /* after the pass, to be judged */
 static const double SECOND_PASS = 0.4; /* of the material growth counts after a second pass */
+static const double END_Z = 2;         /* deviations to the upper end of a slope */
+static const double END_PART = 0.3;    /* of the slope before: so slow has ended */
 static const double GRACE_PART = 0.15; /* of a pass: what must be seen after it */
 
 /* Inside the first pass: growth is filling, whatever its slope. */
@@ -73,6 +75,43 @@ static void pass_slopes(const struct judging *j, const struct view *after, doubl
     *ret_since = after->n ? after->low[after->n - 1] - after->low[0] : 0;
 }
 
+/* The steepest that the N readings at X and Y may be rising, for all that their noise hides. */
+static double steepest(const double *x, const double *y, size_t n)
+{
+    struct fit_sums sums;
+    struct fit_line line;
+    double n_eff;
+
+    fit_sums_build(&sums, x, y, n);
+    line = fit_sums_line(&sums, x, 0, n);
+    n_eff = fit_effective(n, fit_line_rho(x, y, n, &line));
+    return line.span > 0 ? line.slope + END_Z * line.rms * sqrt(12 / fmax(1, n_eff - 2)) / line.span
+                         : HUGE_VAL;
+}
+
+/* That a rise is not certain does not say that it has ended. SINCE the pass the low tide rose by a
+ * good part of EXPECTED, under noise that is larger than growth that counts, after a pass in which
+ * it rose as well: true unless the block minima of late, in the last half, third or quarter, show
+ * that it is over. */
+static bool may_go_on(const struct judging *j, const struct view *after, double slope_in,
+                      double since, double expected)
+{
+    double counts = j->v->options.material_fraction * after->low[0];
+    double before = fmax(slope_in, since / (after->x[after->n - 1] - after->x[0]));
+
+    if (since <= fmax(counts, 0.3 * expected) || 4 * after->sigma <= counts ||
+        slope_in * (j->pass_end - j->w.start) <= counts)
+        return false;
+    for (size_t part = 2; part <= 4; part++) {
+        size_t from = after->n - after->n / part;
+
+        if (after->n - from >= STEADY_POINTS &&
+            steepest(after->x + from, after->y + from, after->n - from) < END_PART * before)
+            return false;
+    }
+    return true;
+}
+
 /* The first pass is over: what still rises is not its data. Returns false if too little of what
  * followed has been seen. */
 bool judge_after_pass(struct judging *j)
@@ -135,6 +174,13 @@ bool judge_after_pass(struct judging *j)
             j->rate_from = j->pass_end;
             return true;
         }
+    }
+    if (after.n >= STEADY_POINTS && may_go_on(j, &after, slope_in, since, expected)) {
+        judging_say(j->r, VERDICT_SAID_GROWS, beyond, j->w.by_step, since, 0);
+        judging_say(j->r, VERDICT_SAID_NOISE, since, after.sigma, 0, 0);
+        judging_conclude(j, VERDICT_UNDECIDED, 0.5);
+        j->rate_from = j->pass_end;
+        return true;
     }
     judge_level(j, 0.97);
     return true;
