@@ -94,7 +94,8 @@ static void note_input(struct judging *j)
 
     if (!v->has_step && !v->has_begin)
         judging_say(j->r, VERDICT_SAID_NO_MARKS, 0, 0, 0, 0);
-    else if (!j->has_pass)
+    else if (!j->has_pass && !v->steps_per_epoch && !v->has_first_epoch &&
+             !(v->examples && v->batch))
         judging_say(j->r, VERDICT_SAID_NO_EPOCH, 0, 0, 0, 0);
     if (v->gaps)
         judging_say(j->r, VERDICT_SAID_GAPS, (double)v->gaps, v->gap_s, 0, 0);

@@ -28,6 +28,9 @@ void outlook_rates(struct judging *j)
         else if (by_step != j->w.by_step)
             from = -HUGE_VAL;
         view_build(&w, j->v, by_step, j->r->leak == VERDICT_LEAK_NO ? -HUGE_VAL : from, from);
+        if (!by_step && j->w.by_step) /* after the last step nothing is trained: no pace */
+            while (w.n > 3 && w.x[w.n - 1] > j->v->last_step_s + j->v->by_time.width)
+                w.n--;
         if (w.n < 3)
             continue;
         /* Of a level, the slope of the low tide; of a rise, that of the readings. */
@@ -39,6 +42,9 @@ void outlook_rates(struct judging *j)
             continue;
         *rate = (struct verdict_interval){true, sen.slope * unit, sen.low * unit, sen.high * unit};
     }
+    /* Growth that is certain by the step and not by the minute: the minute says nothing. */
+    if (j->w.by_step && r->leak == VERDICT_LEAK_YES && r->rate_bytes_per_min.low <= 0)
+        r->rate_bytes_per_min.known = false;
 }
 
 /* What the forecast needs of the part of the view from which the rate is taken. */
