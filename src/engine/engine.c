@@ -18,7 +18,7 @@ enum {
     STATUS_PER_TICK = 4,  /* and so many more in one tick that are new or have moved */
     LIMIT_PERIOD_S = 30,
     PSS_PERIOD_S = 60,
-    VERDICT_PERIOD_S = 5,
+    VERDICT_PERIOD_S = 10,
     STATUS_MOVED_BYTES = 1 << 20,
     UNIQUE_PATIENCE_S = 2,
     PSI_AFTER_S = 3,
