@@ -34,6 +34,7 @@ enum {
     LOG_BACKLOG = 4 << 20,      /* unwritten log before it is dropped */
     SETTLE_MS = 1000,           /* what the job left may end by itself */
     COMMAND_MAX = 64 << 10,     /* of the job's command, in run.json */
+    WAKE_MS = 50,               /* between two tries to wake the client */
     DRAIN_MS = 2000,            /* its last output may still be on the way */
 };
 
@@ -52,8 +53,9 @@ struct supervisor {
     struct engine *engine;
     struct mark_receiver *marks;
     struct channel client;
-    struct loop_source *client_source, *sweep_timer, *log_source;
-    int client_pidfd; /* to wake it when the job goes on after a stop */
+    struct loop_source *client_source, *sweep_timer, *wake_timer, *log_source;
+    int client_pidfd;    /* to wake it when the job goes on after a stop */
+    bool client_stopped; /* it was told to stop, and has not said that it goes on */
     bool client_gone;
     struct stream streams[3];
     bool paused; /* output waits for the client */
@@ -304,6 +306,8 @@ static void on_frame(struct supervisor *s, enum channel_type type, const char *d
         memcpy(&size, data, sizeof size);
         ioctl(s->streams[0].fd, TIOCSWINSZ, &size);
     } else if (type == CHANNEL_SIGNAL && len == 1) {
+        if (data[0] == SIGCONT)
+            s->client_stopped = false;
         job_signal(s, data[0]);
     } else if (type == CHANNEL_CLOSED && len == 1) {
         /* the job's next write fails, as it would by hand */
@@ -338,11 +342,24 @@ static void on_client(void *user, int fd, uint32_t events)
 static void job_paused(struct supervisor *s, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
+        s->client_stopped = true;
         channel_queue(&s->client, CHANNEL_STOPPED, "", 0);
         client_flush(s);
-    } else if (WIFCONTINUED(status) && s->client_pidfd >= 0) {
-        syscall(SYS_pidfd_send_signal, s->client_pidfd, SIGCONT, NULL, 0);
+    } else if (WIFCONTINUED(status) && s->client_stopped) {
+        loop_set_timer(s->wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
     }
+}
+
+/* Again and again until it says that it goes on: it may be about to stop only now. */
+static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct supervisor *s = user;
+    (void)now_ns;
+    (void)missed;
+    if (s->client_stopped && !s->client_gone && s->client_pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, s->client_pidfd, SIGCONT, NULL, 0);
+    else
+        loop_disarm_timer(s->wake_timer);
 }
 
 /* Takes in whoever has died; whether any child is left. */
@@ -600,6 +617,8 @@ static int set_up(struct supervisor *s, struct err *err)
         r = loop_add_fd(s->loop, s->client.fd, EPOLLIN, on_client, s, &s->client_source);
     if (r == 0) /* made now: at the end there may be no fd left for it */
         r = loop_add_timer(s->loop, UINT64_MAX / 2, 0, on_sweep, s, &s->sweep_timer);
+    if (r == 0)
+        r = loop_add_timer(s->loop, UINT64_MAX / 2, 0, on_wake, s, &s->wake_timer);
     if (r < 0)
         return err_set(err, r, "cannot set up the event loop: %s", strerror(-r));
     if (mark_receiver_new(s->loop, on_mark, s, &s->marks, err) < 0)
