@@ -68,7 +68,8 @@ struct supervisor {
     int status; /* as wait gives it */
     struct rusage usage;
     int exec_error;
-    struct err failure; /* why we ourselves could not start it */
+    struct err failure;  /* why we ourselves could not start it */
+    struct err no_marks; /* why there is no socket for marks */
     enum ending ending;
     bool blind; /* /proc is another namespace's: only our own child can be reached */
     uint64_t deadline_ns;
@@ -621,9 +622,7 @@ static int set_up(struct supervisor *s, struct err *err)
         r = loop_add_timer(s->loop, UINT64_MAX / 2, 0, on_wake, s, &s->wake_timer);
     if (r < 0)
         return err_set(err, r, "cannot set up the event loop: %s", strerror(-r));
-    if (mark_receiver_new(s->loop, on_mark, s, &s->marks, err) < 0)
-        client_say(s, err->text); /* no marks, but a job that runs */
-    else
+    if (mark_receiver_new(s->loop, on_mark, s, &s->marks, &s->no_marks) == 0)
         snprintf(s->note->socket_folder, sizeof s->note->socket_folder, "%s",
                  mark_receiver_folder(s->marks));
     r = engine_new(s->loop, &s->options->engine, &callbacks, &s->engine, err);
@@ -728,10 +727,11 @@ static int supervise(const struct supervisor_options *options, int client_fd, in
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
     int r = set_up(&s, &s.failure);
     if (r == 0) {
-        s.failure.text[0] = '\0'; /* no marks is not a failure */
         record(&s);
         r = start_job(&s, &s.failure);
     }
+    if (r == 0 && s.no_marks.text[0])
+        client_say(&s, s.no_marks.text); /* no marks, but a job that runs */
     if (r == 0 && !s.exec_error)
         watch_job(&s);
     if (r < 0 && !s.failure.text[0])
