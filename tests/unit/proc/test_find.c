@@ -276,6 +276,8 @@ static void trainer_start(struct trainer *t)
         assert_null(candidate(c, n, getpid()));
         assert_null(candidate(c, n, getppid()));
         found = candidate(c, n, t->pid);
+        if (found != NULL && found->rss_bytes == 0)
+            found = NULL; /* just after exec: the kernel counts per CPU, in batches */
         if (found == NULL)
             nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
