@@ -7,7 +7,9 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
+import time
 
 import pytest
 
@@ -15,10 +17,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPECTED = ROOT / "tests" / "expected"
 NOBODY = 65534
 TIMEOUT_S = 60
+PATIENCE_S = 60
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
 
 def binary():
     return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+
+
+def wait_for(condition, what):
+    """The first true value of CONDITION(): tests wait for what they need, never for a while."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
 
 
 def environment(changes=None):

@@ -9,26 +9,12 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import textwrap
 import time
 
 import pytest
 
-from conftest import NOBODY, binary, environment, refused_with, run_ebb
-
-PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-PATIENCE_S = 60
-
-
-def wait_for(condition, what):
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE_S} s for {what}")
+from conftest import PATIENCE_S, PYTHON, binary, environment, refused_with, run_ebb, wait_for
 
 
 def script(folder, text, name="job.py"):
@@ -156,11 +142,13 @@ def test_the_recording_agrees_with_what_proc_said(tmp_path, ebb):
             keep = bytearray(megabytes << 20)
             for i in range(0, len(keep), 4096):
                 keep[i] = 1
-            for _ in range(5):
-                time.sleep(0.05)   # the first looks and sleeps themselves cost pages
+            for _ in range(20):        # until it held still: the sampler's 100 ms ticks see that
                 before = rss()
-            time.sleep(3)          # holds still: the sampler's 100 ms ticks all see this
-            return os.getpid(), before, rss()
+                time.sleep(1.5)
+                after = rss()
+                if before == after:    # the first looks and sleeps themselves cost pages
+                    break
+            return os.getpid(), before, after
         if __name__ == "__main__":
             with mp.Pool(3) as pool:
                 json.dump(pool.map(work, [20, 40, 60], chunksize=1), open("truth.json", "w"))

@@ -15,20 +15,7 @@ import time
 
 import pytest
 
-from conftest import binary, environment
-
-PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-PATIENCE_S = 60
-
-
-def wait_for(condition, what):
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE_S} s for {what}")
+from conftest import PATIENCE_S, PYTHON, binary, environment, wait_for
 
 
 class OnTerminal:

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import binary, environment
+from conftest import binary, environment, wait_for
 
 LIMIT_S = 30
 NOBODY = 65534
@@ -71,16 +71,6 @@ NAMED = """
 def rss_bytes(pid):
     pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"waited {LIMIT_S} s in vain: {what}")
 
 
 def settled_rss_bytes(pid):
