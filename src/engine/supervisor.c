@@ -337,6 +337,17 @@ static void on_client(void *user, int fd, uint32_t events)
 
 /* ---- the end ---- */
 
+static bool client_sleeps(const struct supervisor *s)
+{
+    return s->client_stopped && !s->client_gone && s->client_pidfd >= 0;
+}
+
+static void wake_client(struct supervisor *s)
+{
+    if (client_sleeps(s))
+        loop_set_timer(s->wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
+}
+
 /* Stopped as by Ctrl-Z, the client stops too, so that the shell is back; should anybody but the
  * client let the job go on, the client must not stay stopped. A plain SIGSTOP is somebody's own
  * business. */
@@ -346,8 +357,8 @@ static void job_paused(struct supervisor *s, int status)
         s->client_stopped = true;
         channel_queue(&s->client, CHANNEL_STOPPED, "", 0);
         client_flush(s);
-    } else if (WIFCONTINUED(status) && s->client_stopped) {
-        loop_set_timer(s->wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
+    } else if (WIFCONTINUED(status)) {
+        wake_client(s);
     }
 }
 
@@ -357,7 +368,7 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
     struct supervisor *s = user;
     (void)now_ns;
     (void)missed;
-    if (s->client_stopped && !s->client_gone && s->client_pidfd >= 0)
+    if (client_sleeps(s))
         syscall(SYS_pidfd_send_signal, s->client_pidfd, SIGCONT, NULL, 0);
     else
         loop_disarm_timer(s->wake_timer);
@@ -569,9 +580,11 @@ static void send_end(struct supervisor *s, const json_t *doc)
     channel_queue(&s->client, CHANNEL_STATUS, &code, 1);
     channel_queue(&s->client, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
-    /* A reader may take its time (a pager): the end is written down, so we can wait with it. */
+    /* A reader may take its time (a pager): the end is written down, so we can wait with it. And a
+     * client that was told to stop may do so only now: it is woken until it has read the end. */
     client_flush(s);
-    while (!s->client_gone && s->client.out.len)
+    wake_client(s);
+    while ((!s->client_gone && s->client.out.len) || client_sleeps(s))
         loop_once(s->loop, -1);
 }
 

@@ -169,22 +169,43 @@ def test_with_output_in_a_pipe_the_keys_still_reach_the_job(shell):
 
 # ---- stopping and going on ----
 
-def test_a_job_that_others_stop_and_continue_goes_on(tmp_path):
-    process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
+def start_waiting_job(folder):
+    """A job that says fin and ends once there is a file "go"; the client, and the job's pid."""
+    process = subprocess.Popen([binary(), "run", "-q", "-d", "r", "--", "sh", "-c",
                                 "echo $$ > pid.tmp; mv pid.tmp pid; while [ ! -e go ]; do "
                                 "sleep 0.05; done; echo fin"],
-                               cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
-    wait_for(lambda: (tmp_path / "pid").exists(), "the job")
-    pid = int((tmp_path / "pid").read_text())
-    for stop in (signal.SIGSTOP, signal.SIGTSTP):
-        os.kill(pid, stop)
-        wait_for(lambda: open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "T",
-                 "the stop")
+                               cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: (folder / "pid").exists(), "the job")
+    return process, int((folder / "pid").read_text())
+
+
+def is_stopped(pid):
+    return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "T"
+
+
+def stop(pid, signo):
+    os.kill(pid, signo)
+    wait_for(lambda: is_stopped(pid), "the stop")
+
+
+def test_a_job_that_others_stop_and_continue_goes_on(tmp_path):
+    process, pid = start_waiting_job(tmp_path)
+    for signo in (signal.SIGSTOP, signal.SIGTSTP):
+        stop(pid, signo)
         time.sleep(0.2)
         os.kill(pid, signal.SIGCONT)
     (tmp_path / "go").touch()
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, "fin\n")
+
+
+def test_a_job_that_is_killed_while_it_is_stopped_ends_the_run(tmp_path):
+    process, pid = start_waiting_job(tmp_path)
+    stop(pid, signal.SIGTSTP)
+    wait_for(lambda: is_stopped(process.pid), "the client to stop with the job")
+    os.kill(pid, signal.SIGKILL)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (128 + signal.SIGKILL, "")
 
 
 # ---- readers ----
