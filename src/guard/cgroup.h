@@ -1,0 +1,57 @@
+/* The job's own cgroup, where we may have one: its memory is then counted once by the kernel, a
+ * limit can stand behind it, and everything in it can be killed at once. v2, v1 and hybrid;
+ * delegated or root. Everything here may fail: a job runs without a cgroup as well. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proc/procfs.h"
+
+struct err;
+
+enum { GUARD_CGROUP_PATH = 512 };
+
+/* Up to two folders: one in the hierarchy that counts memory, and one in v2 for cgroup.kill. In
+ * pure v2 both are the same one. Paths are below proc_root.cgroup_fd; "" where there is none. */
+struct guard_cgroup {
+    char memory_dir[GUARD_CGROUP_PATH];
+    char kill_dir[GUARD_CGROUP_PATH];
+    bool memory_is_v2;
+    bool is_limited;       /* the kernel's hard limit is set */
+    int join_fd[2];        /* cgroup.procs of each; -1 */
+    int usage_fd, stat_fd; /* memory.current / memory.usage_in_bytes, memory.stat; -1 */
+    int kill_fd;           /* cgroup.kill; -1 (v1, or a kernel before 5.14) */
+    int events_fd;         /* where the kernel counts oom kills of this group; -1 */
+};
+
+/* What it is before guard_cgroup_make, and after guard_cgroup_remove. */
+extern const struct guard_cgroup guard_cgroup_none;
+
+/* Makes the folder(s) below the nearest place of our own cgroup where that is possible: our own
+ * group, else an ancestor that hands its memory controller down and lets us write. NAME is the
+ * folder's ("ebb-PID-TICKS", see guard_cgroup_name). LIMIT_BYTES above 0 is set as the hard limit,
+ * swap included. 0 with at least one folder; what could not be had is in ERR even then (else "");
+ * or -errno with ERR saying why there is none ("cgroup: /user.slice/… is not ours to divide"). */
+int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
+                      struct guard_cgroup *ret, struct err *err);
+/* Sets or changes the hard limit: 0 or -errno. */
+int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);
+/* In the child, before exec: moves the calling process there. Async-signal-safe. 0 or -errno of
+ * the first that failed; the others are tried all the same. */
+int guard_cgroup_join(const struct guard_cgroup *g);
+/* Kills everything in it at once: one write. -EOPNOTSUPP without cgroup.kill. */
+int guard_cgroup_kill(const struct guard_cgroup *g);
+/* How often the kernel's OOM killer has killed in it: 0, -ENODATA. */
+int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
+/* The kernel's own peak of the group (memory.peak, max_usage_in_bytes): 0, -ENODATA. */
+int guard_cgroup_peak(const struct proc_root *root, const struct guard_cgroup *g, uint64_t *ret);
+/* Closes all; removes the folders, trying until UNTIL_NS while the kernel says busy. 0, or -errno
+ * of what is still there. */
+int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
+
+/* The folder's name for the calling process: (pid, start time) so that it is nobody else's. */
+void guard_cgroup_name(const struct proc_root *root, char ret[64]);
+/* Removes folders beside ours that such names show to be of dead processes, if they are empty:
+ * somebody killed an ebb with everything above it. Returns how many. */
+int guard_cgroup_tidy(const struct proc_root *root, const struct guard_cgroup *g);

@@ -1,0 +1,82 @@
+/* The reflex: a thread that watches how much room is left and, at the last line, kills the job. It
+ * needs nothing then: no allocation, no fork, no opening of files, no lock held by others, and its
+ * code, stack and data are locked in memory (not by mlockall). It looks the more often the less
+ * room there is: the worst it expects is that REFLEX_FILL_BYTES are filled in a second. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct reflex;
+
+#define REFLEX_FILL_BYTES (6ull << 30)
+enum {
+    REFLEX_GAUGES = 2,      /* the user's limit, and the one the machine has anyway */
+    REFLEX_SHORTEST_MS = 2, /* between two looks */
+    REFLEX_LONGEST_MS = 500,
+    REFLEX_PROCESSES = 4096, /* that can be killed one by one; a sweep finds the rest */
+};
+
+enum reflex_source {
+    REFLEX_NONE = 0,
+    REFLEX_CGROUP_V1, /* usage less file cache, as proc/limit.h counts it */
+    REFLEX_CGROUP_V2,
+    REFLEX_HOST, /* MemTotal - MemAvailable */
+    REFLEX_TREE, /* RSS of the processes that were added, less what they share (OVERLAP) */
+};
+
+/* One limit. The fds are borrowed and must stay open until the next reflex_gauge or reflex_free. */
+struct reflex_gauge {
+    enum reflex_source source;
+    int usage_fd; /* a cgroup's usage; meminfo for HOST */
+    int stat_fd;  /* a cgroup's memory.stat; -1: nothing is taken off */
+    uint64_t limit_bytes;
+    /* Lines, as room left below the limit. Crossing ALARM wakes the loop; at KILL it is done. */
+    uint64_t alarm_bytes, kill_bytes;
+};
+
+/* Lines move with the pace: kill_bytes is at least what is filled in KILL_MS at the present pace.
+ */
+enum { REFLEX_KILL_MS = 25 };
+
+struct reflex_options {
+    int kill_fd;   /* cgroup.kill; -1: by pidfds */
+    bool may_kill; /* false: it only watches (--dry-run, --no-kill) */
+};
+
+/* What a gauge showed last. PACE is of the last half second or so, 0 when falling. */
+struct reflex_reading {
+    bool known;
+    uint64_t t_ns, used_bytes, room_bytes, least_room_bytes;
+    double pace_bytes_per_s;
+};
+
+int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err);
+void reflex_free(struct reflex *r); /* ends the thread; NULL is fine */
+/* Was everything locked? Else the kill still works, but may have to wait for its own pages. */
+bool reflex_is_locked(const struct reflex *r);
+/* Readable when a gauge has crossed its ALARM line or the kill was done; reading resets it. */
+int reflex_event_fd(const struct reflex *r);
+
+/* Sets gauge WHICH (0 or 1), source REFLEX_NONE takes it away. */
+void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
+/* For REFLEX_TREE: how much of the sum of RSS is counted more than once, from the last full look.
+ */
+void reflex_overlap(struct reflex *r, uint64_t bytes);
+/* A process of the job: the fds become the reflex's own. STATM_FD may be -1 (then it is killed but
+ * not counted). -ENOSPC: full. Closes both on failure. */
+int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
+void reflex_remove(struct reflex *r, uint32_t slot);
+
+void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
+/* The kill itself, from the loop: the same path, also when it has been done before. Then
+ * process_mrelease, so that the memory comes back before the processes have ended. Returns how
+ * many were signalled (1 for cgroup.kill). */
+int reflex_kill(struct reflex *r);
+/* When the reflex itself has killed, and by which gauge; 0: it has not. */
+uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
+/* A new segment: it may kill again. */
+void reflex_rearm(struct reflex *r);
+uint64_t reflex_looks(const struct reflex *r); /* how often it has looked */
