@@ -11,7 +11,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/loop.h"
+#include "proc/limit.h"
 
 enum {
     STATUS_PERIOD_S = 20, /* every process at least so often; sooner where memory moved */
@@ -54,6 +56,8 @@ static void on_process(void *user, const struct proc_event *ev)
     jury_process_event(e->jury, ev->t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
+    if (e->callbacks.process)
+        e->callbacks.process(e->callbacks.user, ev);
     if (ev->kind == PROCESS_DIED && h) {
         h->info = node->info;
         h->died_ns = ev->t_ns;
@@ -164,6 +168,38 @@ static void look_at_limit(struct engine *e, uint64_t now_ns)
         }
     }
     pace_done(&e->limit, now_ns, clock_thread_cpu_ns() - begun);
+}
+
+static void look_at_charge(struct engine *e)
+{
+    char usage[64], stat[8192];
+    uint64_t bytes;
+    if (e->charge_fd[0] < 0)
+        return;
+    ssize_t len = io_pread_small(e->charge_fd[0], usage, sizeof usage);
+    ssize_t n = len < 0 ? -1 : io_pread_small(e->charge_fd[1], stat, sizeof stat);
+    if (n < 0 || !limit_used(limit_files(e->charge_kind), usage, (size_t)len, stat, (size_t)n, &bytes))
+        return;
+    sample_put(&e->machine_sample, MACHINE_CHARGE, bytes);
+    if (bytes > e->charge_peak_bytes)
+        e->charge_peak_bytes = bytes;
+}
+
+/* The user's own line is the limit that counts, where it is nearer than the machine's. */
+static void look_at_own_limit(struct engine *e)
+{
+    struct sample *s = &e->machine_sample;
+    uint64_t used, room = UINT64_MAX;
+    if (!e->own_limit_bytes || !engine_memory(e, &used, NULL))
+        return;
+    if (sample_has(s, MACHINE_LIMIT) && sample_has(s, MACHINE_LIMIT_USED))
+        room = s->v[MACHINE_LIMIT] > s->v[MACHINE_LIMIT_USED]
+                   ? s->v[MACHINE_LIMIT] - s->v[MACHINE_LIMIT_USED]
+                   : 0;
+    if ((used < e->own_limit_bytes ? e->own_limit_bytes - used : 0) > room)
+        return;
+    sample_put(s, MACHINE_LIMIT, e->own_limit_bytes);
+    sample_put(s, MACHINE_LIMIT_USED, used);
 }
 
 static void gpu_name_all(struct engine *e, uint64_t now_ns)
@@ -333,7 +369,9 @@ static void tick(struct engine *e, uint64_t now_ns, bool whole)
     if (e->options.pss && pace_due(&e->pss, now_ns))
         look_at_pss(e, now_ns);
     look_at_gpu(e, now_ns);
+    look_at_charge(e);
     look_at_whole(e, now_ns);
+    look_at_own_limit(e);
     take_in(e, now_ns);
     write_tick(e, now_ns);
     feed_jury(e, now_ns);
@@ -446,7 +484,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->loop = loop;
     e->options = *options;
     e->callbacks = *callbacks;
-    e->psi_fd = e->record_dir_fd = -1;
+    e->psi_fd = e->record_dir_fd = e->charge_fd[0] = e->charge_fd[1] = -1;
     if (!e->options.interval_ns)
         e->options.interval_ns = NS_PER_S;
     uint64_t walk_ns =
@@ -500,6 +538,41 @@ void engine_limits_of(struct engine *e, int32_t pid)
         return;
     machine_free(e->machine);
     e->machine = m;
+}
+
+void engine_charge(struct engine *e, enum limit_kind kind, int usage_fd, int stat_fd)
+{
+    e->charge_kind = kind;
+    e->charge_fd[0] = usage_fd;
+    e->charge_fd[1] = stat_fd;
+}
+
+void engine_own_limit(struct engine *e, uint64_t limit_bytes)
+{
+    e->own_limit_bytes = limit_bytes;
+}
+
+void engine_segment(struct engine *e, unsigned number)
+{
+    char text[48];
+    snprintf(text, sizeof text, "{\"segment\":%u}", number);
+    engine_note(e, "segment", text);
+    jury_segment(e->jury);
+    e->step_known = false;
+}
+
+bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes)
+{
+    bool charged = e->charge_fd[0] >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
+    uint64_t bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_bytes;
+    if (!charged && !e->memory.known)
+        return false;
+    *ret_bytes = bytes;
+    if (ret_overlap_bytes)
+        *ret_overlap_bytes = e->memory.rss_sum_bytes > e->memory.low_bytes
+                                 ? e->memory.rss_sum_bytes - e->memory.low_bytes
+                                 : 0;
+    return true;
 }
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)
@@ -629,6 +702,11 @@ int engine_limit(const struct engine *e, struct machine_limit *ret)
     return 0;
 }
 
+const char *engine_limit_dir(const struct engine *e)
+{
+    return machine_limit_dir(e->machine);
+}
+
 size_t engine_gpu_count(const struct engine *e)
 {
     return e->gpu_now.devices < GPU_MAX ? e->gpu_now.devices : GPU_MAX;
@@ -643,6 +721,17 @@ const struct sample *engine_gpu(const struct engine *e, size_t i, const char **r
 const struct jury *engine_verdict(const struct engine *e)
 {
     return e->jury;
+}
+
+void engine_judge(struct engine *e)
+{
+    if (!e->is_judged && e->last_tick_ns)
+        judge(e, e->last_tick_ns);
+}
+
+const struct gpu_snapshot *engine_gpus(const struct engine *e)
+{
+    return &e->gpu_now;
 }
 
 uint64_t engine_verdict_count(const struct engine *e)

@@ -32,11 +32,14 @@ typedef void engine_tick_fn(void *user, struct engine *e, uint64_t now_ns);
 typedef void engine_empty_fn(void *user, struct engine *e, uint64_t now_ns);
 /* Something a person should be told once ("cannot record any more: disk full"). */
 typedef void engine_say_fn(void *user, const char *sentence);
+/* A process of the job came, went or became another. */
+typedef void engine_process_fn(void *user, const struct proc_event *event);
 
 struct engine_callbacks {
     engine_tick_fn *tick;
     engine_empty_fn *empty;
     engine_say_fn *say;
+    engine_process_fn *process;
     void *user;
 };
 
@@ -51,6 +54,17 @@ int engine_watch_all(struct engine *e, struct err *err);
 /* The limits that matter are PID's: of its cgroup, and its own rlimits. Without it they are those
  * of the first process that is watched. */
 void engine_limits_of(struct engine *e, int32_t pid);
+
+/* The job has a cgroup of its own: what it is charged with, less file cache, is read every tick.
+ * The fds are borrowed; KIND is LIMIT_CGROUP_V1 or _V2. */
+void engine_charge(struct engine *e, enum limit_kind kind, int usage_fd, int stat_fd);
+/* A limit of the user's own, on the job's memory: told as the limit where it is the nearest. */
+void engine_own_limit(struct engine *e, uint64_t limit_bytes);
+/* The job is about to be started again: what was seen so far is another story for the verdict. */
+void engine_segment(struct engine *e, unsigned number);
+/* Memory of the job now: the charge of its cgroup, else the tree's with shared pages counted once,
+ * and how much of the sum of RSS is counted twice then. False: not known yet. */
+bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes);
 
 /* Records into DIRFD/trace.ebb from now on. HEADER (borrowed) gets machine facts added. */
 int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err);
@@ -75,6 +89,8 @@ bool engine_rate(struct proc_node *node, double *ret_bytes_per_min);
 const struct track *engine_tree_track(const struct engine *e);
 const struct sample *engine_machine(const struct engine *e);
 int engine_limit(const struct engine *e, struct machine_limit *ret); /* -ENODATA before start */
+/* The cgroup's folder of that limit, below proc_root.cgroup_fd; "" if it is none of a cgroup. */
+const char *engine_limit_dir(const struct engine *e);
 size_t engine_gpu_count(const struct engine *e);
 const struct sample *engine_gpu(const struct engine *e, size_t i, const char **ret_name);
 uint64_t engine_started_ns(const struct engine *e);
@@ -83,6 +99,10 @@ uint64_t engine_interval_ns(const struct engine *e);
  * more than half a per cent of a CPU, and at the end. */
 const struct jury *engine_verdict(const struct engine *e);
 uint64_t engine_verdict_count(const struct engine *e); /* how often that was: has it changed? */
+/* Works the verdicts out now, if anything came since. */
+void engine_judge(struct engine *e);
+/* The newest reading of all GPUs; t_ns 0: none. */
+const struct gpu_snapshot *engine_gpus(const struct engine *e);
 bool engine_last_step(const struct engine *e, int64_t *ret_step);
 
 /* The facts of the run so far as JSON (docs/run-json.md): tree, processes, roles, limit, gpus,

@@ -322,6 +322,24 @@ void jury_mark(struct jury *j, const struct mark *mark)
         mark_all(j, mark->t_ns, sender, &marks[i]);
 }
 
+void jury_segment(struct jury *j)
+{
+    for (size_t i = 0; i < j->gone_count; i++)
+        process_free(j->gone[i]);
+    for (size_t i = 0; i < JURY_GPUS; i++) {
+        free(j->gpu[i].seat);
+        j->gpu[i].seat = NULL;
+    }
+    free(j->whole);
+    j->whole = NULL;
+    j->gone_count = j->listed_count = 0;
+    j->tree = (struct jury_tree){.grower = NULL};
+    j->clock = (struct jury_clock){.has_step = false};
+    j->has_tree = j->has_leader = false;
+    j->told = VERDICT_UNDECIDED;
+    j->tree_peak_bytes = j->hold_until_ns = 0;
+}
+
 /* ---- life ---- */
 
 int jury_new(const struct jury_options *options, struct jury **ret)

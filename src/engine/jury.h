@@ -80,6 +80,8 @@ void jury_free(struct jury *j);                                      /* NULL is 
 void jury_process_event(struct jury *j, uint64_t t_ns, enum process_event_kind kind, uint32_t slot,
                         const struct process_info *info);
 void jury_mark(struct jury *j, const struct mark *mark);
+/* The job was started again (a note "segment" in a recording): what was before is another story. */
+void jury_segment(struct jury *j);
 /* The limit where no reading tells one: of a recording's header. */
 void jury_limit(struct jury *j, uint64_t limit_bytes);
 void jury_tick_begin(struct jury *j, uint64_t t_ns);

@@ -221,6 +221,8 @@ int jury_replay(struct jury *j, struct trace_reader *reader, uint64_t until_ns, 
                                item.process.info);
         else if (item.kind == TRACE_MARK)
             jury_mark(j, &item.mark);
+        else if (item.kind == TRACE_NOTE && strcmp(item.note.kind, "segment") == 0)
+            jury_segment(j);
     }
     table_end(j, r < 0);
     return r < 0 ? err_set(err, r, "cannot read the recording: %s", strerror(-r)) : 0;

@@ -30,8 +30,8 @@ struct jury {
     uint64_t seen;
     /* the machine */
     uint64_t tick_ns, first_tick_ns;
-    bool is_ticked, has_low, has_limit, has_used;
-    uint64_t low_bytes, limit_bytes, used_bytes;
+    bool is_ticked, has_low, has_charge, has_limit, has_used;
+    uint64_t low_bytes, charge_bytes, limit_bytes, used_bytes;
     struct verdict_limit whole_limit; /* as it was at the whole's last reading */
     uint64_t tree_peak_bytes, hold_until_ns;
 };

@@ -17,7 +17,7 @@ void jury_tick_begin(struct jury *j, uint64_t t_ns)
     if (!j->is_ticked)
         j->first_tick_ns = t_ns;
     j->is_ticked = true;
-    j->has_low = false;
+    j->has_low = j->has_charge = false;
     j->hint = 0;
 }
 
@@ -82,6 +82,10 @@ static void sample_machine(struct jury *j, const struct sample *s)
         j->has_low = true;
         j->low_bytes = s->v[MACHINE_TREE_LOW];
     }
+    if (was_read(s, MACHINE_CHARGE)) {
+        j->has_charge = true;
+        j->charge_bytes = s->v[MACHINE_CHARGE];
+    }
     if (j->count == 0) /* what was charged for the job is given back: no longer its limit */
         return;
     if (was_read(s, MACHINE_LIMIT)) {
@@ -126,7 +130,8 @@ void jury_sample(struct jury *j, enum sample_entity_kind kind, uint32_t id, cons
  * the largest process alone, and its rise to the truth would look like growth. */
 static bool low_is_meant(const struct jury *j)
 {
-    if (j->whole || j->count == 1 || j->tick_ns - j->first_tick_ns >= UNIQUE_PATIENCE_S * NS_PER_S)
+    if (j->has_charge || j->whole || j->count == 1 ||
+        j->tick_ns - j->first_tick_ns >= UNIQUE_PATIENCE_S * NS_PER_S)
         return true;
     for (size_t i = 0; i < j->count; i++)
         if (!j->living[i]->has_unique &&
@@ -135,11 +140,14 @@ static bool low_is_meant(const struct jury *j)
     return true;
 }
 
-/* The tree's memory that can leak. Libraries and data files that several processes map are the
- * same pages: the largest such part counts for all. */
+/* The tree's memory that can leak: what the kernel charges the job's own cgroup with, where it has
+ * one. Else libraries and data files that several processes map are the same pages: the largest
+ * such part counts for all. */
 static uint64_t tree_value(const struct jury *j)
 {
     uint64_t file = 0, swap = 0;
+    if (j->has_charge)
+        return j->charge_bytes;
     for (size_t i = 0; i < j->count; i++) {
         const struct jury_process *p = j->living[i];
         if (p->has_status && p->file_bytes > file)

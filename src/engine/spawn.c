@@ -94,10 +94,11 @@ static void connect_streams(const struct supervisor_tty *tty, const struct ends 
 
 /* A text without "#!" is given to the shell, as every shell does; anything else the kernel will not
  * take is no program for this machine. */
-static void exec_job(const struct supervisor_options *o, char *const *shell_argv)
+static void exec_job(const struct spawn_request *q, char *const *shell_argv)
 {
+    const struct supervisor_options *o = q->options;
     char head[128];
-    execv(o->path, o->argv);
+    execv(o->path, q->argv);
     if (errno != ENOEXEC)
         return;
     int fd = open(o->path, O_RDONLY | O_CLOEXEC);
@@ -107,14 +108,33 @@ static void exec_job(const struct supervisor_options *o, char *const *shell_argv
     errno = ENOEXEC;
 }
 
-static _Noreturn void child(const struct supervisor_options *o, char *const *shell_argv,
-                            const struct ends *e, const sigset_t *mask)
+/* Needs no right, as long as it is raised. */
+static void be_first_for_oom(int adj)
 {
+    char text[8];
+    size_t len = 0;
+    if (adj >= 1000)
+        text[len++] = '1';
+    for (int unit = 100; unit; unit /= 10)
+        text[len++] = (char)('0' + adj / unit % 10);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, text, len);
+    close(fd);
+}
+
+static _Noreturn void child(const struct spawn_request *q, char *const *shell_argv,
+                            const struct ends *e)
+{
+    const struct supervisor_options *o = q->options;
+    guard_cgroup_join(q->cgroup);
+    be_first_for_oom(q->oom_score_adj);
     take_foreground(e);
     connect_streams(&o->tty, e);
     setrlimit(RLIMIT_NOFILE, &o->nofile);
-    default_signals(o, mask);
-    exec_job(o, shell_argv);
+    default_signals(o, q->mask);
+    exec_job(q, shell_argv);
     int error = errno;
     (void)!write(e->failure[1], &error, sizeof error);
     _exit(127);
@@ -145,43 +165,35 @@ static void keep_ours(struct ends *e, struct spawn_streams *ret)
             fcntl(fds[i], F_SETFL, fcntl(fds[i], F_GETFL) | O_NONBLOCK);
 }
 
-static void set_environment(char *const *env)
-{
-    for (; *env; env++)
-        putenv(*env);
-}
-
 /* "/bin/sh PATH ARG…", for a text that is to be run by the shell. */
-static char **shell_arguments(const struct supervisor_options *o)
+static char **shell_arguments(const struct spawn_request *q)
 {
     static char shell[] = "/bin/sh";
     size_t count = 0;
-    while (o->argv[count])
+    while (q->argv[count])
         count++;
     char **v = calloc(count + 2, sizeof *v);
     if (!v)
         return NULL;
     v[0] = shell;
-    v[1] = (char *)(uintptr_t)o->path;
+    v[1] = (char *)(uintptr_t)q->options->path;
     for (size_t i = 1; i < count; i++)
-        v[i + 1] = o->argv[i];
+        v[i + 1] = q->argv[i];
     return v;
 }
 
-int spawn_job(const struct supervisor_options *options, char *const *env, const sigset_t *mask,
-              struct spawned *ret, int *ret_exec_error)
+int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error)
 {
     struct ends ends;
-    AUTO_FREE char **shell_argv = shell_arguments(options);
-    int r = open_ends(&options->tty, &ends);
+    AUTO_FREE char **shell_argv = shell_arguments(request);
+    int r = open_ends(&request->options->tty, &ends);
     if (r < 0 || !shell_argv) {
         close_ends(&ends);
         return shell_argv ? r : -ENOMEM;
     }
-    set_environment(env);
     pid_t pid = fork();
     if (pid == 0)
-        child(options, shell_argv, &ends, mask);
+        child(request, shell_argv, &ends);
     if (pid < 0) {
         r = -errno;
         close_ends(&ends);

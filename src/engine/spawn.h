@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "engine/supervisor.h"
+#include "guard/cgroup.h"
 
 /* Our ends of the job's streams; -1 where there is none. */
 struct spawn_streams {
@@ -17,7 +18,14 @@ struct spawned {
     struct spawn_streams streams;
 };
 
-/* ENV: "NAME=VALUE" strings to add or replace, NULL-ended. 0; or -errno of exec itself in
- * *ret_exec_error (then 0 is returned and no process is left); or -errno of ours. */
-int spawn_job(const struct supervisor_options *options, char *const *env, const sigset_t *mask,
-              struct spawned *ret, int *ret_exec_error);
+struct spawn_request {
+    const struct supervisor_options *options;
+    char **argv;                       /* the options' own, or with more behind it */
+    const sigset_t *mask;              /* the job's signal mask */
+    const struct guard_cgroup *cgroup; /* to be put into; may be guard_cgroup_none */
+    int oom_score_adj;                 /* so that the kernel would pick it, not a neighbour */
+};
+
+/* The environment is the caller's. 0; or -errno of exec itself in *ret_exec_error (then 0 is
+ * returned and no process is left); or -errno of ours. */
+int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error);

@@ -2,7 +2,9 @@
 #include "mark/receiver.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,12 +157,22 @@ static void on_readable(void *user, int fd, uint32_t events)
     }
 }
 
+void mark_folder_remove(const char *folder)
+{
+    DIR *dir = folder[0] ? opendir(folder) : NULL;
+    struct stat st;
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode))
+            unlinkat(dirfd(dir), e->d_name, 0);
+    if (!dir)
+        return;
+    closedir(dir);
+    rmdir(folder);
+}
+
 static void remove_socket(struct mark_receiver *r)
 {
-    if (r->address.sun_path[0])
-        unlink(r->address.sun_path);
-    if (r->folder[0])
-        rmdir(r->folder);
+    mark_folder_remove(r->folder);
     r->address.sun_path[0] = r->folder[0] = '\0';
 }
 

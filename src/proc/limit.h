@@ -1,4 +1,5 @@
-/* Every limit above a process's head, and the one it will hit first. For machine.c alone. */
+/* Every limit above a process's head, and the one it will hit first. For machine.c, and for whoever makes or
+ * reads a cgroup of a job. */
 #pragma once
 
 #include <stdbool.h>

@@ -230,6 +230,11 @@ int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_
     return fd;
 }
 
+const char *machine_limit_dir(const struct machine *m)
+{
+    return m->found_known && limit_files(m->found.limit.kind) ? m->found.dir : "";
+}
+
 uint64_t machine_mapped_bytes(const struct machine *m)
 {
     return m->mapped_bytes;

@@ -49,6 +49,8 @@ uint64_t machine_mapped_bytes(const struct machine *m);
  * machine_tick follows from here on. After PID's death its last cgroups are judged. -ENODATA:
  * not even meminfo. RET may be NULL. */
 int machine_limit(struct machine *m, struct machine_limit *ret);
+/* The folder of the limit that binds, below root's cgroup_fd; "" if it is none of a cgroup. */
+const char *machine_limit_dir(const struct machine *m);
 /* An fd that polls EPOLLPRI when memory stalls reach STALL_US in WINDOW_US; -errno where the
  * kernel or our rights do not give one (-EINVAL: without CAP_SYS_RESOURCE the window must be a
  * multiple of 2 s). POLLERR means gone. The caller closes it. */

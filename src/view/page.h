@@ -45,3 +45,6 @@ char *summary_fit(char out[TEXT_MAX], size_t width, const json_t *v);
 
 /* The table of processes, the largest first (summary_processes.c). */
 void summary_processes(struct page *p, const json_t *doc);
+/* Why it ended; then segments, the guard's acts, what was left and given back (summary_guard.c). */
+void summary_cause(struct page *p, const json_t *doc);
+void summary_guard(struct page *p, const json_t *doc);

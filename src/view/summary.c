@@ -313,6 +313,7 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     struct page p = {.out = out, .is_coloured = colour, .width = (size_t)columns};
     const json_t *tree = json_object_get(doc, "tree");
     put_end(&p, doc);
+    summary_cause(&p, doc);
     verdict_summary(&p, doc);
     if (json_is_integer(json_object_get(tree, "peak_bytes"))) {
         put_memory(&p, tree);
@@ -325,6 +326,7 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     summary_processes(&p, doc);
     put_ask(&p, doc);
     put_gpus(&p, doc);
+    summary_guard(&p, doc);
     put_recording(&p, doc);
     put_cost(&p, doc);
 }

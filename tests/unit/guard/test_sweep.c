@@ -191,7 +191,8 @@ static void a_pid_with_another_start_time_is_left_alone(void **state)
 
 static int supervisor_killed(void)
 {
-    static const struct sentinel_note no_note = {.socket_folder = ""};
+    struct sentinel_note *note = sentinel_note_new(false);
+    struct sentinel_end end;
     pid_t supervisor = fork();
     if (supervisor == 0) {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -207,8 +208,8 @@ static int supervisor_killed(void)
     }
     wait_for_ready(6);
     kill(supervisor, SIGKILL);
-    int r = sentinel_wait(&root, supervisor, 100 * NS_PER_MS, &no_note);
-    return r == 7 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
+    sentinel_wait(&root, supervisor, 100 * NS_PER_MS, note, -1, &end);
+    return end.is_lost && end.ended == 6 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
 }
 
 static void what_a_killed_supervisor_leaves_the_sentinel_ends(void **state)
@@ -219,11 +220,13 @@ static void what_a_killed_supervisor_leaves_the_sentinel_ends(void **state)
 
 static int supervisor_done(void)
 {
-    static const struct sentinel_note no_note = {.socket_folder = ""};
+    struct sentinel_note *note = sentinel_note_new(false);
+    struct sentinel_end end;
     pid_t supervisor = fork();
     if (supervisor == 0)
         _exit(0);
-    return sentinel_wait(&root, supervisor, NS_PER_S, &no_note);
+    sentinel_wait(&root, supervisor, NS_PER_S, note, -1, &end);
+    return end.is_lost;
 }
 
 static void a_supervisor_that_ends_well_needs_nothing(void **state)

@@ -1,0 +1,189 @@
+/* A job in its supervisor: what the parts of the supervisor share. For them alone. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "engine/channel.h"
+#include "engine/supervisor.h"
+#include "guard/ask.h"
+#include "guard/cgroup.h"
+#include "guard/death.h"
+#include "guard/giveback.h"
+#include "guard/ladder.h"
+#include "guard/leavings.h"
+#include "guard/reflex.h"
+#include "guard/sentinel.h"
+#include "guard/tempo.h"
+#include "proc/tree.h"
+
+struct job;
+struct loop_source;
+
+/* How far the end of a segment has come. */
+enum job_ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
+
+struct job_stream {
+    struct job *j;
+    int fd;
+    enum channel_type type;
+    struct loop_source *source;
+};
+
+enum { JOB_LAST_SAMPLES = 8 };
+
+/* One life of the job's first process. With --restart there may be several, one after another. */
+struct job_segment {
+    unsigned number;
+    pid_t pid; /* its process group has the same number */
+    bool exited;
+    int status; /* as wait gives it */
+    struct rusage usage;
+    uint64_t started_ns, started_wall_ns, ended_ns;
+    enum job_ending ending;
+    uint64_t deadline_ns; /* of the present ending */
+    unsigned left_behind;
+    const char *ended_by; /* NULL: by itself */
+    int operator_signal;  /* the last one passed on that ends programs; 0 none */
+    bool guard_stop;      /* the guard sent it away */
+    bool is_planned;      /* because a restart was due */
+    char guard_why[LADDER_WHY_MAX];
+    bool has_step;
+    int64_t first_step, last_step, max_steps; /* max_steps 0: not told */
+    bool has_checkpoint;
+    bool checkpoint_has_step;
+    int64_t checkpoint_step; /* done when the checkpoint was acknowledged */
+    uint64_t peak_bytes;
+    struct death_ooms ooms;
+    struct job_look {
+        uint64_t t_ns, job_bytes, room_bytes;
+    } look[JOB_LAST_SAMPLES]; /* the last ticks, in a ring */
+    uint32_t looks;
+};
+
+/* The guard of the job: what watches, what was decided, what was said. */
+struct job_guard {
+    struct guard_cgroup cgroup;
+    struct reflex *reflex;
+    struct loop_source *reflex_source, *ask_timer;
+    struct ladder ladder;
+    struct tempo tempo;
+    struct ask ask;
+    struct leavings *leavings;
+    struct loop_source *leavings_source;
+    struct giveback giveback;
+    struct death_tail tail;
+    uint64_t limit_bytes;   /* the user's line; 0: none given */
+    struct machine_limit effective;
+    bool effective_known;
+    char effective_dir[4096];             /* below the cgroup root; "" if it is none of a cgroup */
+    int effective_fd[2];                  /* its usage and stat, for the reflex; -1 */
+    uint64_t gauge_limit[REFLEX_GAUGES];  /* 0: no such gauge */
+    uint64_t largest_bytes;               /* that the job ever held */
+    char no_cgroup[256];                  /* why there is none, or none that counts; "" */
+    /* as it was, for run.json */
+    char cgroup_path[GUARD_CGROUP_PATH];
+    uint64_t cgroup_peak_bytes;
+    bool was_locked, kernel_limit;
+    json_t *events;      /* what it did, for run.json */
+    json_t *checkpoints;
+};
+
+struct job {
+    const struct supervisor_options *options;
+    struct loop *loop;
+    struct engine *engine;
+    struct mark_receiver *marks;
+    struct sentinel_note *note;
+
+    struct channel client;
+    struct loop_source *client_source, *wake_timer;
+    int client_pidfd;    /* to wake it when the job goes on after a stop */
+    bool client_stopped; /* it was told to stop, and has not said that it goes on */
+    bool client_gone;
+    struct job_stream streams[3];
+    bool paused; /* output waits for the client */
+    struct buf input;
+
+    struct sink *log;
+    struct loop_source *log_source;
+    uint64_t log_bytes;
+    bool said_log;
+
+    int exec_error;
+    struct err failure;  /* why we ourselves could not start it */
+    struct err no_marks; /* why there is no socket for marks */
+    bool blind; /* /proc is another namespace's: only our own child can be reached */
+    struct loop_source *sweep_timer;
+    uint64_t started_ns, started_wall_ns; /* of the first segment */
+    struct job_segment now;
+    struct job_guard guard;
+    json_t *segments; /* those that have ended */
+    char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
+};
+
+/* ---- job_client.c: the client, and the job's streams ---- */
+
+void job_say(void *user, const char *sentence); /* an engine_say_fn; USER is the job */
+void job_sayf(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int job_client_start(struct job *j);
+/* Sends what is queued; notices that the client is gone. */
+void job_client_flush(struct job *j);
+/* The client was told to stop with the job and must not stay so. */
+void job_client_wake(struct job *j);
+bool job_client_sleeps(const struct job *j);
+void job_log_start(struct job *j);
+struct spawn_streams;
+int job_streams_start(struct job *j, const struct spawn_streams *streams);
+bool job_streams_open(const struct job *j);
+void job_streams_close(struct job *j);
+/* Somebody of the job may have its terminal open again. */
+void job_terminal_look(struct job *j);
+
+/* ---- job_end.c: signals, the dead, the end of everything below ---- */
+
+/* As the operator's: to the job's process group where a terminal would do so. */
+void job_signal(struct job *j, int signo);
+void job_begin_ending(struct job *j, enum job_ending how);
+/* SIGTERM for those of the job that decide: not for workers, whose death would look like a crash
+ * to the ones that are about to save. */
+void job_term(struct job *j);
+int job_signals_start(struct job *j);
+/* With the loop the signal mask goes back: what is still pending must not end us then. */
+void job_signals_ignore(void);
+
+/* ---- job_guard.c ---- */
+
+/* Before the job is there: cgroup, what memory there was. Trouble is said, never returned. */
+void job_guard_begin(struct job *j);
+/* A segment has started. */
+void job_guard_segment(struct job *j);
+void job_guard_process(struct job *j, const struct proc_event *event);
+void job_guard_mark(struct job *j, const struct mark *mark);
+void job_guard_tick(struct job *j, uint64_t now_ns);
+/* A child of ours that is not of the job: the command that makes a checkpoint. */
+void job_guard_reaped(struct job *j, pid_t pid, int status);
+/* The processes still there are about to be ended. */
+void job_guard_left_behind(struct job *j);
+/* When nothing of the job is left: gives everything back and measures it. */
+void job_guard_end(struct job *j);
+void job_guard_free(struct job *j);
+
+/* ---- job_segment.c ---- */
+
+int job_segment_start(struct job *j, struct err *err);
+/* The segment is over: begins the next one, or stops the loop. */
+void job_segment_over(struct job *j);
+/* What the run exits with, from the last segment. */
+int job_status(const struct job *j);
+json_t *job_end_json(const struct job *j);
+
+/* ---- job_json.c: run.json ---- */
+
+json_t *job_facts_json(const struct job *j); /* known before anything was measured */
+json_t *job_running_json(const struct job *j);
+json_t *job_ended_json(struct job *j);

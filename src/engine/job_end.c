@@ -1,0 +1,191 @@
+/* Signals to the job, the dead that are taken in, and the end of everything below. */
+#include "engine/job.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "guard/sweep.h"
+
+enum {
+    SETTLE_MS = 1000, /* what the job left may end by itself */
+    DRAIN_MS = 2000,  /* its last output may still be on the way */
+};
+
+/* As a terminal would: these go to the job's whole process group. */
+static bool is_group_signal(int signo)
+{
+    return signo == SIGINT || signo == SIGQUIT || signo == SIGHUP || signo == SIGTSTP ||
+           signo == SIGCONT;
+}
+
+void job_signal(struct job *j, int signo)
+{
+    const struct proc_root *root = j->options->engine.root;
+    if (j->now.exited || j->now.pid <= 0)
+        return;
+    /* Our own child, not yet waited for: its pid, and its group's, are nobody else's. */
+    if (!is_group_signal(signo))
+        kill(j->now.pid, signo);
+    else if (guard_signal_below(root, (int32_t)getpid(), (int32_t)j->now.pid, signo) < 0)
+        kill(-j->now.pid, signo);
+    if (signo != SIGTSTP && signo != SIGCONT)
+        j->now.operator_signal = signo;
+    char text[64];
+    snprintf(text, sizeof text, "{\"signal\":%d,\"by\":\"operator\"}", signo);
+    engine_note(j->engine, "signal", text);
+}
+
+/* ---- the end ---- */
+
+/* Stopped as by Ctrl-Z, the client stops too, so that the shell is back; should anybody but the
+ * client let the job go on, the client must not stay stopped. A plain SIGSTOP is somebody's own
+ * business. */
+static void job_paused(struct job *j, int status)
+{
+    if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
+        j->client_stopped = true;
+        channel_queue(&j->client, CHANNEL_STOPPED, "", 0);
+        job_client_flush(j);
+    } else if (WIFCONTINUED(status)) {
+        job_client_wake(j);
+    }
+}
+
+/* Takes in whoever has died; whether any child is left. */
+static bool reap(void *user)
+{
+    struct job *j = user;
+    struct rusage usage;
+    int status;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED, &usage)) > 0) {
+        if (pid != j->now.pid) {
+            job_guard_reaped(j, pid, status);
+            continue;
+        }
+        if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+            job_paused(j, status);
+        } else {
+            j->now.exited = true;
+            j->now.status = status;
+            j->now.usage = usage;
+            j->now.ended_ns = clock_mono_ns();
+        }
+    }
+    return !(pid < 0 && errno == ECHILD);
+}
+
+static void finish_if_done(struct job *j, bool children)
+{
+    if (j->now.ending != ENDED && j->now.exited && !children && !job_streams_open(j)) {
+        j->now.ending = ENDED;
+        loop_disarm_timer(j->sweep_timer);
+        job_segment_over(j);
+    }
+}
+
+static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    (void)missed;
+    if (j->now.ending == KILLING) {
+        guard_cgroup_kill(&j->guard.cgroup);
+        j->blind = guard_kill_below(j->options->engine.root, now_ns + NS_PER_S / 5, reap, j) < 0;
+    }
+    if (j->blind && !j->now.exited)
+        kill(-j->now.pid, SIGKILL);
+    bool children = reap(j) && !(j->blind && j->now.exited);
+    if (!children && j->now.exited && j->now.ending < DRAINING) {
+        j->now.ending = DRAINING;
+        j->now.deadline_ns = now_ns + DRAIN_MS * NS_PER_MS;
+    }
+    if (j->now.ending == DRAINING && now_ns >= j->now.deadline_ns)
+        job_streams_close(j);
+    if (j->now.ending == TERMINATING && now_ns >= j->now.deadline_ns)
+        job_begin_ending(j, KILLING);
+    if (j->now.ending == SETTLING && now_ns >= j->now.deadline_ns)
+        job_begin_ending(j, TERMINATING);
+    finish_if_done(j, children);
+}
+
+void job_begin_ending(struct job *j, enum job_ending how)
+{
+    const struct proc_root *root = j->options->engine.root;
+    int32_t self = (int32_t)getpid();
+    uint64_t now_ns = clock_mono_ns();
+    if (j->now.ending >= how)
+        return;
+    j->now.ending = how;
+    if (how == SETTLING) {
+        j->now.deadline_ns = now_ns + SETTLE_MS * NS_PER_MS;
+    } else if (how == TERMINATING) {
+        if (j->now.exited)
+            job_guard_left_behind(j);
+        int count = guard_signal_below(root, self, 0, SIGTERM);
+        guard_signal_below(root, self, 0, SIGCONT);
+        if (j->now.exited && count > 0)
+            j->now.left_behind = (unsigned)count;
+        if (count < 0 && !j->now.exited)
+            kill(-j->now.pid, SIGTERM);
+        j->now.deadline_ns = now_ns + j->options->grace_ns;
+    }
+    loop_set_timer(j->sweep_timer, now_ns, 20 * NS_PER_MS);
+}
+
+/* Workers would take the whole job down as if by a crash, so those that lead are told. */
+void job_term(struct job *j)
+{
+    const struct proc_root *root = j->options->engine.root;
+    struct proc_tree *tree = engine_tree(j->engine);
+    int count = 0;
+    for (size_t i = 0; i < proc_tree_count(tree); i++) {
+        const struct process_info *p = &proc_tree_at(tree, i)->info;
+        if (p->role == ROLE_MAIN || p->role == ROLE_LAUNCHER || p->role == ROLE_OTHER)
+            count += guard_signal(root, &p->id, SIGTERM) == 0;
+    }
+    if (count == 0 && !j->now.exited)
+        kill(j->now.pid, SIGTERM);
+    guard_signal_below(root, (int32_t)getpid(), 0, SIGCONT); /* the stopped cannot act on it */
+}
+
+static void on_child(void *user, const struct signalfd_siginfo *info)
+{
+    struct job *j = user;
+    (void)info;
+    bool children = reap(j);
+    if (j->now.exited)
+        job_begin_ending(j, SETTLING);
+    finish_if_done(j, children);
+}
+
+/* Somebody signals the supervisor itself: pass it on, and let the job's end be ours. */
+static void on_own_signal(void *user, const struct signalfd_siginfo *info)
+{
+    /* The kernel hangs us up, as the session's leader, when the job's terminal is closed. */
+    if (info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL)
+        return;
+    job_signal(user, (int)info->ssi_signo);
+}
+
+static const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+int job_signals_start(struct job *j)
+{
+    int r = loop_add_signal(j->loop, SIGCHLD, on_child, j, NULL);
+    for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
+        r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
+    if (r == 0) /* made now: at the end there may be no fd left for it */
+        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->sweep_timer);
+    return r;
+}
+
+void job_signals_ignore(void)
+{
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        signal(passed_on[i], SIG_IGN);
+}

@@ -1,0 +1,684 @@
+/* The guard of a job: readings, marks and acknowledgements go to the ladder, and what it decides is
+ * done here. */
+#include "engine/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "engine/jury.h"
+#include "proc/limit.h"
+
+enum {
+    ASK_LOOK_MS = 50, /* between two looks for the file of --checkpoint-done */
+    ACTS_AT_ONCE = 6,
+    REMOVE_MS = 2000,   /* patience with a cgroup that is still busy */
+    SETTLE_MS = 300,    /* and with memory that is still coming back */
+    LARGE_JOB = 64 << 20, /* below it nobody waits for that */
+};
+
+/* ---- lines ---- */
+
+static uint64_t size_of(const struct quantity_size *size, uint64_t whole)
+{
+    if (!size->is_percent)
+        return size->bytes;
+    return whole / 10000 * size->permyriad + whole % 10000 * size->permyriad / 10000;
+}
+
+/* The limit as it is without us: of the machine, or of a cgroup above. */
+static void find_effective(struct job *j)
+{
+    struct machine *m = NULL;
+    struct job_guard *g = &j->guard;
+    if (machine_new(j->options->engine.root, 0, &m) < 0)
+        return;
+    g->effective_known = machine_limit(m, &g->effective) == 0;
+    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", machine_limit_dir(m));
+    machine_free(m);
+}
+
+static uint64_t reserve_for(const struct job *j, uint64_t limit_bytes)
+{
+    uint64_t own = j->guard.ladder.rules.reserve_bytes;
+    return own ? own : ladder_default_reserve(limit_bytes);
+}
+
+static void set_gauge(struct job *j, unsigned which, struct reflex_gauge *gauge)
+{
+    uint64_t reserve = reserve_for(j, gauge->limit_bytes);
+    gauge->alarm_bytes = reserve + j->guard.tempo.save_rise_bytes;
+    gauge->kill_bytes = ladder_kill_room(reserve);
+    reflex_gauge(j->guard.reflex, which, gauge);
+    j->guard.gauge_limit[which] = gauge->limit_bytes;
+}
+
+/* The user's own line, measured by the job's cgroup or by its processes. */
+static void set_own_gauge(struct job *j)
+{
+    const struct guard_cgroup *c = &j->guard.cgroup;
+    struct reflex_gauge gauge = {.source = REFLEX_TREE,
+                                 .usage_fd = -1,
+                                 .stat_fd = -1,
+                                 .limit_bytes = j->guard.limit_bytes};
+    if (!j->guard.limit_bytes)
+        return;
+    if (c->usage_fd >= 0) {
+        gauge.source = c->memory_is_v2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
+        gauge.usage_fd = c->usage_fd;
+        gauge.stat_fd = c->stat_fd;
+    }
+    set_gauge(j, 0, &gauge);
+}
+
+static int open_below(int dirfd, const char *dir, const char *name)
+{
+    char path[LIMIT_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+}
+
+/* An rlimit has no gauge: nothing is killed there, an allocation fails. */
+static void set_effective_gauge(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct proc_root *root = j->options->engine.root;
+    const struct limit_files *files = limit_files(g->effective.kind);
+    struct reflex_gauge gauge = {.usage_fd = -1, .stat_fd = -1};
+    int old[2] = {g->effective_fd[0], g->effective_fd[1]};
+    g->effective_fd[0] = g->effective_fd[1] = -1;
+    if (files) {
+        g->effective_fd[0] = open_below(root->cgroup_fd, g->effective_dir, files->usage);
+        g->effective_fd[1] = open_below(root->cgroup_fd, g->effective_dir, files->stat);
+        gauge.source =
+            g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
+    } else if (g->effective.kind == LIMIT_HOST) {
+        g->effective_fd[0] = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
+        gauge.source = REFLEX_HOST;
+    }
+    gauge.usage_fd = g->effective_fd[0];
+    gauge.stat_fd = g->effective_fd[1];
+    gauge.limit_bytes = g->effective.limit_bytes;
+    if (gauge.usage_fd < 0 || g->effective.soft)
+        gauge.source = REFLEX_NONE;
+    set_gauge(j, 1, &gauge);
+    for (size_t i = 0; i < 2; i++)
+        if (old[i] >= 0)
+            close(old[i]);
+}
+
+/* Another limit may have become the nearest: somebody changed one, or a neighbour grew. */
+static void follow_effective(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    struct machine_limit limit;
+    const char *dir = engine_limit_dir(j->engine);
+    if (engine_limit(j->engine, &limit) < 0)
+        return;
+    bool is_own = g->cgroup.memory_dir[0] && strcmp(dir, g->cgroup.memory_dir) == 0;
+    if (is_own || (limit.kind == g->effective.kind && strcmp(dir, g->effective_dir) == 0 &&
+                   limit.limit_bytes == g->effective.limit_bytes))
+        return;
+    g->effective = limit;
+    g->effective_known = true;
+    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", dir);
+    set_effective_gauge(j);
+}
+
+/* ---- what was done, for the recording, the user and run.json ---- */
+
+static double since_start_s(const struct job *j, uint64_t now_ns)
+{
+    return now_ns > j->started_ns ? (double)(now_ns - j->started_ns) / (double)NS_PER_S : 0;
+}
+
+static void put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
+                      const char *why)
+{
+    struct buf text = {0};
+    json_t *o = json_pack("{s:f,s:i,s:s,s:s,s:o,s:b}", "t_s", since_start_s(j, now_ns), "segment",
+                          (int)j->now.number, "act", act, "trigger", trigger, "why",
+                          json_text0(why), "dry_run", j->options->guard.dry_run ? 1 : 0);
+    if (!o)
+        return;
+    json_print(&text, o, 0);
+    buf_add(&text, "", 1);
+    engine_note(j->engine, "guard", text.data);
+    buf_fini(&text);
+    json_array_append_new(j->guard.events, o);
+}
+
+static void put_checkpoint(struct job *j, uint64_t now_ns)
+{
+    const struct ask *a = &j->guard.ask;
+    const struct job_segment *n = &j->now;
+    json_array_append_new(
+        j->guard.checkpoints,
+        json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id), "segment",
+                  (int)n->number, "asked_t_s", since_start_s(j, a->asked_ns), "took_s",
+                  json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
+                  a->path[0] ? json_text0(a->path) : json_null(), "step",
+                  n->has_step ? json_integer(n->last_step) : json_null(), "rise_bytes",
+                  json_u64(j->guard.tempo.save_rise_bytes)));
+}
+
+/* ---- acting ---- */
+
+static void on_ask_timer(void *user, uint64_t now_ns, uint64_t missed);
+
+static uint64_t job_bytes(const struct job *j)
+{
+    uint64_t bytes = 0;
+    (void)engine_memory(j->engine, &bytes, NULL);
+    return bytes;
+}
+
+static void do_ask(struct job *j, uint64_t now_ns)
+{
+    char why[ASK_TEXT_MAX] = "";
+    struct job_guard *g = &j->guard;
+    if (ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
+        job_sayf(j, "guard: nobody could be asked for a checkpoint: %s", why);
+        return;
+    }
+    tempo_save_begin(&g->tempo, now_ns, job_bytes(j));
+    loop_set_timer(g->ask_timer, now_ns + ASK_LOOK_MS * NS_PER_MS, ASK_LOOK_MS * NS_PER_MS);
+}
+
+static void blame_guard(struct job *j, const struct ladder_decision *d)
+{
+    struct job_segment *n = &j->now;
+    if (n->guard_stop)
+        return;
+    n->guard_stop = true;
+    n->is_planned = d->trigger == LADDER_BY_PLAN;
+    snprintf(n->guard_why, sizeof n->guard_why, "%s", d->why);
+}
+
+static const char *words_for(enum ladder_act act)
+{
+    static const char *const words[] = {
+        [LADDER_DO_WARN] = "memory is running out",
+        [LADDER_DO_ASK] = "asking for a checkpoint",
+        [LADDER_DO_TERM] = "stopping the job",
+        [LADDER_DO_KILL] = "killing the job",
+        [LADDER_DO_STAND_DOWN] = "standing down",
+    };
+    return words[act];
+}
+
+static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
+{
+    bool dry = j->options->guard.dry_run;
+    put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger), d->why);
+    job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
+    if (dry)
+        return;
+    if (d->act == LADDER_DO_ASK) {
+        do_ask(j, now_ns);
+    } else if (d->act == LADDER_DO_TERM) {
+        blame_guard(j, d);
+        ask_stop(&j->guard.ask, j->marks);
+        job_term(j);
+    } else if (d->act == LADDER_DO_KILL) {
+        blame_guard(j, d);
+        reflex_kill(j->guard.reflex);
+        job_begin_ending(j, KILLING);
+    }
+}
+
+/* ---- deciding ---- */
+
+static void read_forecast(const struct job *j, struct ladder_input *in)
+{
+    const struct jury_tree *tree = jury_tree(engine_verdict(j->engine));
+    if (!tree)
+        return;
+    const struct verdict_result *r = &tree->result;
+    bool will = r->leak == VERDICT_LEAK_YES ||
+                (r->word == VERDICT_FILLING && r->forecast.has_fits && !r->forecast.fits);
+    in->forecast_known = will && r->oom.known && r->oom.has_t;
+    in->forecast_s = in->forecast_known ? r->oom.eta_s_low : 0;
+}
+
+static void read_gpus(const struct job *j, struct ladder_input *in)
+{
+    const struct guard_settings *set = &j->options->guard;
+    uint64_t least = UINT64_MAX;
+    const char *name;
+    if (!set->has_gpu_limit)
+        return;
+    for (size_t i = 0; i < engine_gpu_count(j->engine); i++) {
+        const struct sample *s = engine_gpu(j->engine, i, &name);
+        if (!sample_has(s, GPU_TOTAL) || !sample_has(s, GPU_USED))
+            continue;
+        /* where the driver does not tell the job's part, all of it is taken for its */
+        uint64_t used = sample_has(s, GPU_JOB) && s->v[GPU_JOB] ? s->v[GPU_JOB] : s->v[GPU_USED];
+        uint64_t limit = size_of(&set->gpu_limit, s->v[GPU_TOTAL]);
+        uint64_t room = limit > used ? limit - used : 0;
+        if (room >= least)
+            continue;
+        least = room;
+        in->gpu_known = true;
+        in->gpu_limit_bytes = limit;
+        in->gpu_used_bytes = used;
+    }
+    size_t at = 0;
+    for (const struct jury_gpu *g; (g = jury_gpu_next(engine_verdict(j->engine), &at));) {
+        const struct verdict_result *r = &g->seat->result;
+        if (r->leak != VERDICT_LEAK_YES || !r->oom.known || !r->oom.has_t)
+            continue;
+        if (!in->gpu_forecast_known || r->oom.eta_s_low < in->gpu_forecast_s)
+            in->gpu_forecast_s = r->oom.eta_s_low;
+        in->gpu_forecast_known = true;
+    }
+}
+
+static bool plan_is_due(const struct job *j, uint64_t now_ns)
+{
+    const struct restart_every *e = &j->options->guard.restart_every;
+    const struct job_segment *n = &j->now;
+    if (e->unit == RESTART_AFTER_NS)
+        return now_ns - n->started_ns >= e->value;
+    if (e->unit == RESTART_AFTER_STEPS)
+        return n->has_step && (uint64_t)(n->last_step - n->first_step) + 1 >= e->value;
+    return e->unit == RESTART_AT_BYTES && job_bytes(j) >= e->value;
+}
+
+static void read_gauges(struct job *j, struct ladder_input *in)
+{
+    for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
+        struct reflex_reading r;
+        reflex_read(j->guard.reflex, i, &r);
+        if (r.known && j->guard.gauge_limit[i])
+            in->gauge[i] = (struct ladder_gauge){.known = true,
+                                                 .limit_bytes = j->guard.gauge_limit[i],
+                                                 .used_bytes = r.used_bytes,
+                                                 .room_bytes = r.room_bytes,
+                                                 .pace_bytes_per_s = r.pace_bytes_per_s};
+    }
+}
+
+static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
+{
+    char why[ASK_TEXT_MAX];
+    const struct sample *machine = engine_machine(j->engine);
+    *in = (struct ladder_input){.now_ns = now_ns};
+    read_gauges(j, in);
+    read_forecast(j, in);
+    read_gpus(j, in);
+    in->pressure_known = sample_has(machine, MACHINE_PSI_FULL);
+    in->pressure = in->pressure_known ? (double)machine->v[MACHINE_PSI_FULL] / 10000 : 0;
+    in->plan_due = plan_is_due(j, now_ns);
+    in->can_ask = ask_can(&j->guard.ask, j->marks, why);
+    in->ack = j->guard.ask.ack;
+}
+
+/* The reflex was faster than we: what it did is told here. */
+static void notice_reflex(struct job *j, struct ladder_input *in)
+{
+    unsigned which;
+    uint64_t killed_ns = reflex_killed_ns(j->guard.reflex, &which);
+    struct reflex_reading r;
+    char left[TEXT_SIZE_MAX], of[TEXT_SIZE_MAX], pace[TEXT_SIZE_MAX];
+    in->is_killed = killed_ns != 0;
+    if (!killed_ns || j->guard.ladder.rung == LADDER_KILLED)
+        return;
+    reflex_read(j->guard.reflex, which, &r);
+    struct ladder_decision d = {.act = LADDER_DO_KILL, .trigger = LADDER_BY_LEVEL};
+    text_size(left, r.least_room_bytes);
+    text_size(of, j->guard.gauge_limit[which]);
+    text_size(pace, (uint64_t)r.pace_bytes_per_s);
+    snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of, pace);
+    blame_guard(j, &d);
+    put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
+    job_sayf(j, "guard: killed the job: %s", d.why);
+    job_begin_ending(j, KILLING);
+}
+
+static void decide(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    struct ladder_decision d;
+    struct ladder_input in;
+    if (!g->reflex || j->now.exited)
+        return;
+    for (int i = 0; i < ACTS_AT_ONCE; i++) {
+        gather(j, now_ns, &in);
+        notice_reflex(j, &in);
+        ladder_step(&g->ladder, &in, &g->tempo, &d);
+        if (d.act == LADDER_DO_NOTHING)
+            break;
+        act(j, now_ns, &d);
+    }
+}
+
+static void on_reflex(void *user, int fd, uint32_t events)
+{
+    uint64_t count;
+    (void)events;
+    (void)!read(fd, &count, sizeof count);
+    decide(user, clock_mono_ns());
+}
+
+/* ---- acknowledgements ---- */
+
+static void ack_changed(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    struct job_segment *n = &j->now;
+    if (g->ask.ack == LADDER_ACK_DONE) {
+        tempo_memory(&g->tempo, job_bytes(j));
+        tempo_save_end(&g->tempo, now_ns);
+        n->has_checkpoint = true;
+        n->checkpoint_has_step = n->has_step;
+        n->checkpoint_step = n->last_step;
+        put_checkpoint(j, now_ns);
+        put_event(j, now_ns, "checkpoint", ladder_trigger_name(g->ladder.trigger),
+                  "the checkpoint is there");
+        job_sayf(j, "guard: the checkpoint is there after %.1f s",
+                 (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
+    } else if (g->ask.ack == LADDER_ACK_FAILED) {
+        tempo_save_failed(&g->tempo);
+        put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
+                  "the job said that it could not make a checkpoint");
+        job_say(j, "guard: the checkpoint failed");
+    }
+    if (!g->ask.is_open)
+        loop_disarm_timer(g->ask_timer);
+    decide(j, now_ns);
+}
+
+static void on_ask_timer(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    (void)missed;
+    tempo_memory(&j->guard.tempo, job_bytes(j));
+    if (ask_look(&j->guard.ask, now_ns))
+        ack_changed(j, now_ns);
+}
+
+void job_guard_reaped(struct job *j, pid_t pid, int status)
+{
+    uint64_t now_ns = clock_mono_ns();
+    if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
+        ask_reaped(&j->guard.ask, pid, status, now_ns))
+        ack_changed(j, now_ns);
+}
+
+static bool says(const struct mark *mark, const char *key, const char *value)
+{
+    size_t len;
+    const char *v = mark_get(mark, key, &len);
+    return v && len == strlen(value) && memcmp(v, value, len) == 0;
+}
+
+static void hear_step(struct job_segment *n, const struct mark *mark)
+{
+    if (mark->has & MARK_HAS_MAX_STEPS)
+        n->max_steps = mark->max_steps;
+    if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
+        return;
+    if (!n->has_step)
+        n->first_step = mark->step;
+    n->has_step = true;
+    n->last_step = mark->step;
+}
+
+/* A save the job made on its own: where the next segment would begin, and how long one takes. */
+static void hear_save(struct job *j, const struct mark *mark)
+{
+    struct job_segment *n = &j->now;
+    struct tempo *t = &j->guard.tempo;
+    bool is_phase = mark->kind == MARK_PHASE &&
+                    (says(mark, "NAME", "save") || says(mark, "NAME", "checkpoint"));
+    if (is_phase && says(mark, "STATE", "begin"))
+        tempo_save_begin(t, mark->t_ns, job_bytes(j));
+    else if (is_phase && says(mark, "STATE", "end"))
+        tempo_save_end(t, mark->t_ns);
+    if (mark->kind != MARK_SAVE)
+        return;
+    n->has_checkpoint = true;
+    n->checkpoint_has_step = n->has_step || mark->has & MARK_HAS_STEP;
+    n->checkpoint_step = mark->has & MARK_HAS_STEP ? mark->step : n->last_step;
+}
+
+void job_guard_mark(struct job *j, const struct mark *mark)
+{
+    bool is_first_rank = !(mark->has & MARK_HAS_RANK) || mark->rank == 0;
+    if (is_first_rank) {
+        hear_step(&j->now, mark);
+        hear_save(j, mark);
+    }
+    if (is_first_rank && mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP))
+        tempo_step(&j->guard.tempo, mark->t_ns, mark->step);
+    if (ask_mark(&j->guard.ask, mark))
+        ack_changed(j, mark->t_ns);
+    else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
+        decide(j, mark->t_ns);
+}
+
+/* ---- ticks and processes ---- */
+
+static void keep_look(struct job *j, uint64_t now_ns)
+{
+    struct job_segment *n = &j->now;
+    struct job_look *look = &n->look[n->looks++ % JOB_LAST_SAMPLES];
+    const struct sample *m = engine_machine(j->engine);
+    *look = (struct job_look){
+        .t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
+    if (sample_has(m, MACHINE_LIMIT) && sample_has(m, MACHINE_LIMIT_USED))
+        look->room_bytes = m->v[MACHINE_LIMIT] > m->v[MACHINE_LIMIT_USED]
+                               ? m->v[MACHINE_LIMIT] - m->v[MACHINE_LIMIT_USED]
+                               : 0;
+    if (look->job_bytes > n->peak_bytes)
+        n->peak_bytes = look->job_bytes;
+    if (n->peak_bytes > j->guard.largest_bytes)
+        j->guard.largest_bytes = n->peak_bytes;
+}
+
+static void tick_giveback(struct job *j)
+{
+    const struct sample *m = engine_machine(j->engine);
+    if (sample_has(m, MACHINE_TOTAL) && sample_has(m, MACHINE_AVAILABLE))
+        giveback_tick(&j->guard.giveback,
+                      m->v[MACHINE_TOTAL] > m->v[MACHINE_AVAILABLE]
+                          ? m->v[MACHINE_TOTAL] - m->v[MACHINE_AVAILABLE]
+                          : 0,
+                      sample_has(m, MACHINE_SHMEM) ? m->v[MACHINE_SHMEM] : 0);
+    if (engine_gpus(j->engine)->t_ns)
+        giveback_gpu(&j->guard.giveback, engine_gpus(j->engine));
+}
+
+void job_guard_tick(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    uint64_t bytes, overlap;
+    keep_look(j, now_ns);
+    tick_giveback(j);
+    if (g->leavings)
+        leavings_look(g->leavings, engine_tree(j->engine), now_ns);
+    if (!g->reflex)
+        return;
+    if (engine_memory(j->engine, &bytes, &overlap))
+        reflex_overlap(g->reflex, overlap);
+    tempo_memory(&g->tempo, job_bytes(j));
+    follow_effective(j);
+    decide(j, now_ns);
+}
+
+void job_guard_process(struct job *j, const struct proc_event *event)
+{
+    struct job_guard *g = &j->guard;
+    const struct proc_node *node = event->node;
+    if (event->kind == PROCESS_BORN && g->leavings)
+        leavings_process(g->leavings, node->info.id.pid);
+    if (event->kind == PROCESS_DIED && g->reflex)
+        reflex_remove(g->reflex, node->slot);
+    if (event->kind == PROCESS_DIED && ask_died(&g->ask, node->info.id.pid, event->t_ns))
+        ack_changed(j, event->t_ns);
+    if (event->kind != PROCESS_BORN || !g->reflex)
+        return;
+    /* the pidfd first: what is opened after it is of the same process, or of none */
+    int pidfd = (int)syscall(SYS_pidfd_open, node->info.id.pid, 0);
+    if (pidfd < 0)
+        return;
+    int statm = proc_node_open(engine_tree(j->engine), event->node, "statm", O_RDONLY | O_CLOEXEC);
+    reflex_add(g->reflex, node->slot, pidfd, statm < 0 ? -1 : statm);
+}
+
+/* ---- beginning ---- */
+
+static void make_cgroup(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct guard_settings *set = &j->options->guard;
+    const struct proc_root *root = j->options->engine.root;
+    char name[64];
+    struct err err = {""};
+    g->cgroup = guard_cgroup_none;
+    if (set->no_cgroup) {
+        snprintf(g->no_cgroup, sizeof g->no_cgroup, "--no-cgroup");
+        return;
+    }
+    guard_cgroup_name(root, name);
+    bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
+    guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
+    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%s", err.text);
+    guard_cgroup_tidy(root, &g->cgroup);
+    j->note->cgroup = g->cgroup;
+    if (g->cgroup.usage_fd >= 0)
+        engine_charge(j->engine, g->cgroup.memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1,
+                      g->cgroup.usage_fd, g->cgroup.stat_fd);
+}
+
+static void start_reflex(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct guard_settings *set = &j->options->guard;
+    const struct reflex_options options = {
+        .kill_fd = g->cgroup.kill_fd, .may_kill = !set->dry_run && !set->rules.no_kill};
+    struct err err = {""};
+    if (reflex_new(&options, &g->reflex, &err) < 0) {
+        g->reflex = NULL;
+        job_sayf(j, "%s; the job runs without a guard", err.text);
+        return;
+    }
+    loop_add_fd(j->loop, reflex_event_fd(g->reflex), EPOLLIN, on_reflex, j, &g->reflex_source);
+    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_ask_timer, j, &g->ask_timer);
+}
+
+static void on_leavings(void *user, int fd, uint32_t events)
+{
+    struct job *j = user;
+    (void)fd;
+    (void)events;
+    leavings_look(j->guard.leavings, engine_tree(j->engine), clock_mono_ns());
+}
+
+static void start_leavings(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    struct err err = {""};
+    if (leavings_new("/dev/shm", &g->leavings, &err) < 0)
+        g->leavings = NULL;
+    else
+        loop_add_fd(j->loop, leavings_fd(g->leavings), EPOLLIN, on_leavings, j,
+                    &g->leavings_source);
+}
+
+void job_guard_begin(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct guard_settings *set = &j->options->guard;
+    g->events = json_array();
+    g->checkpoints = json_array();
+    giveback_begin(&g->giveback, j->options->engine.root);
+    find_effective(j);
+    if (set->has_limit)
+        g->limit_bytes = size_of(&set->limit, g->effective.limit_bytes);
+    ladder_init(&g->ladder, &set->rules);
+    if (set->has_reserve)
+        g->ladder.rules.reserve_bytes =
+            size_of(&set->reserve, g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes);
+    ask_init(&g->ask, &set->ask);
+    make_cgroup(j);
+    engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
+    start_leavings(j);
+    if (!set->is_off)
+        start_reflex(j);
+    if (!g->reflex)
+        return;
+    set_own_gauge(j);
+    if (g->effective_known)
+        set_effective_gauge(j);
+}
+
+void job_guard_segment(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    death_ooms_read(j->options->engine.root, &g->cgroup, g->effective_dir,
+                    g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
+    g->tail.written = 0;
+    tempo_segment(&g->tempo);
+    ladder_segment(&g->ladder);
+    ask_init(&g->ask, &j->options->guard.ask);
+    if (g->reflex)
+        reflex_rearm(g->reflex);
+}
+
+/* ---- the end ---- */
+
+void job_guard_left_behind(struct job *j)
+{
+    if (j->guard.leavings)
+        leavings_sockets(j->guard.leavings, engine_tree(j->engine));
+}
+
+void job_guard_end(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct proc_root *root = j->options->engine.root;
+    uint64_t now_ns = clock_mono_ns();
+    g->was_locked = g->reflex && reflex_is_locked(g->reflex);
+    loop_remove(g->reflex_source);
+    loop_remove(g->ask_timer);
+    loop_remove(g->leavings_source);
+    g->reflex_source = g->ask_timer = g->leavings_source = NULL;
+    reflex_free(g->reflex);
+    g->reflex = NULL;
+    engine_charge(j->engine, LIMIT_HOST, -1, -1);
+    snprintf(g->cgroup_path, sizeof g->cgroup_path, "%s",
+             g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir);
+    g->kernel_limit = g->cgroup.is_limited;
+    guard_cgroup_peak(root, &g->cgroup, &g->cgroup_peak_bytes);
+    int r = guard_cgroup_remove(root, &g->cgroup, now_ns + REMOVE_MS * NS_PER_MS);
+    if (r < 0)
+        job_sayf(j, "cannot remove the job's cgroup: %s", strerror(-r));
+    j->note->cgroup = guard_cgroup_none;
+    if (g->leavings)
+        leavings_end(g->leavings, j->options->guard.clean_shm);
+    bool large = g->largest_bytes >= LARGE_JOB;
+    giveback_end(&g->giveback, root, clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
+}
+
+void job_guard_free(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    reflex_free(g->reflex);
+    leavings_free(g->leavings);
+    for (size_t i = 0; i < 2; i++)
+        if (g->effective_fd[i] >= 0)
+            close(g->effective_fd[i]);
+    json_decref(g->events);
+    json_decref(g->checkpoints);
+}

@@ -1,0 +1,226 @@
+/* Why the job ended, what the guard did, the segments side by side, and what the machine got back. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "view/cells.h"
+#include "view/page.h"
+
+enum { EVENTS_SHOWN = 6, LEFT_SHOWN = 4, NAME_COLUMNS = 44 };
+
+static bool is_text(const json_t *v, const char *text)
+{
+    return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
+}
+
+/* A long text of our own or of another program, broken over as many lines as it needs. */
+static void put_sentence(struct page *p, enum style style, const json_t *text)
+{
+    struct buf harmless = {0};
+    const char *s = json_string_value(text);
+    text_escape(&harmless, s, strlen(s));
+    page_words(p, style, buf_str(&harmless));
+    buf_fini(&harmless);
+}
+
+/* A status says most of it already: a cause that only repeats it is left out. */
+void summary_cause(struct page *p, const json_t *doc)
+{
+    const json_t *cause = summary_at(doc, "end", "cause");
+    const json_t *kind = summary_at(doc, "end", "cause_kind");
+    if (!json_is_string(cause) || is_text(kind, "finished") || is_text(kind, "exit status"))
+        return;
+    page_fact(p, "cause");
+    put_sentence(p, STYLE_STRONG, cause);
+    page_fact_end(p);
+}
+
+/* ---- the guard ---- */
+
+static const char *act_words(const json_t *act)
+{
+    static const char *const words[][2] = {{"warn", "warned"},
+                                           {"ask", "asked for a checkpoint"},
+                                           {"checkpoint", "checkpoint made"},
+                                           {"checkpoint failed", "checkpoint failed"},
+                                           {"term", "stopped it"},
+                                           {"kill", "killed it"},
+                                           {"stand down", "stood down"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is_text(act, words[i][0]))
+            return words[i][1];
+    return "acted";
+}
+
+static void put_event(struct page *p, const json_t *event)
+{
+    char time[TEXT_TIME_MAX], line[TEXT_MAX];
+    double t = json_number_value(json_object_get(event, "t_s"));
+    text_duration(time, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0);
+    snprintf(line, sizeof line, "%s %s", time, act_words(json_object_get(event, "act")));
+    page_add(p, STYLE_PLAIN, line);
+}
+
+static void put_limit(struct page *p, const json_t *guard)
+{
+    char size[TEXT_SIZE_MAX];
+    if (json_is_true(json_object_get(guard, "limit_is_given")) &&
+        summary_size(size, json_object_get(guard, "limit_bytes")))
+        page_addf(p, "limit %s%s", size,
+                  json_is_true(json_object_get(guard, "kernel_limit")) ? " (also the kernel's)"
+                                                                        : "");
+}
+
+/* Nothing, where it had nothing to do and no limit was asked for. */
+static void put_guard(struct page *p, const json_t *guard)
+{
+    const json_t *events = json_object_get(guard, "events");
+    size_t count = json_array_size(events);
+    if (count == 0 && !json_is_true(json_object_get(guard, "limit_is_given")))
+        return;
+    page_fact(p, "guard");
+    put_limit(p, guard);
+    if (json_is_true(json_object_get(guard, "dry_run")))
+        page_addf(p, "dry run: it only said what it would do");
+    if (count == 0)
+        page_addf(p, "nothing to do");
+    if (count > EVENTS_SHOWN)
+        page_addf(p, "%zu earlier acts in run.json", count - EVENTS_SHOWN);
+    for (size_t i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++)
+        put_event(p, json_array_get(events, i));
+    page_fact_end(p);
+    const json_t *why = json_object_get(guard, "not_restarted");
+    if (!json_is_string(why))
+        return;
+    page_fact(p, "no restart");
+    put_sentence(p, STYLE_BAD, why);
+    page_fact_end(p);
+}
+
+/* ---- segments ---- */
+
+static void cell_step(char out[CELL_MAX], const json_t *step)
+{
+    if (json_is_integer(step))
+        snprintf(out, CELL_MAX, "%lld", (long long)json_integer_value(step));
+    else
+        snprintf(out, CELL_MAX, "–");
+}
+
+static void put_cell(struct page *p, size_t *column, size_t width, const char *text)
+{
+    page_put(p, STYLE_PLAIN, text);
+    *column += width;
+    page_pad(p, *column);
+}
+
+static void put_segment(struct page *p, const json_t *s)
+{
+    char text[TEXT_MAX], cell[CELL_MAX];
+    size_t column = LABEL_COLUMNS;
+    double t = json_number_value(json_object_get(s, "duration_s"));
+    page_pad(p, column);
+    snprintf(cell, sizeof cell, "%lld", (long long)json_integer_value(json_object_get(s, "segment")));
+    put_cell(p, &column, 4, cell);
+    put_cell(p, &column, 12, text_duration(text, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0));
+    cell_step(cell, json_object_get(s, "first_step"));
+    put_cell(p, &column, 8, cell);
+    cell_step(cell, json_object_get(s, "last_step"));
+    put_cell(p, &column, 8, cell);
+    cell_step(cell, json_object_get(s, "checkpoint_step"));
+    put_cell(p, &column, 8, cell);
+    put_cell(p, &column, 8,
+             cell_size(cell, (uint64_t)json_integer_value(json_object_get(s, "peak_bytes"))));
+    put_cell(p, &column, 11, summary_fit(text, 10, json_object_get(s, "verdict")));
+    const json_t *by = summary_at(s, "end", "by");
+    if (json_is_string(by))
+        page_put(p, STYLE_PLAIN, summary_fit(text, 24, by));
+    else
+        page_put(p, STYLE_PLAIN, summary_fit(text, 24, summary_at(s, "end", "cause_kind")));
+    page_line(p);
+}
+
+static void put_segments(struct page *p, const json_t *segments)
+{
+    size_t i;
+    const json_t *s;
+    if (json_array_size(segments) < 2)
+        return;
+    page_put(p, STYLE_DIM, "segments");
+    page_pad(p, LABEL_COLUMNS);
+    page_put(p, STYLE_DIM, "#   time        from    to      saved   peak    verdict    ended by");
+    page_line(p);
+    json_array_foreach(segments, i, s)
+    {
+        put_segment(p, s);
+    }
+}
+
+/* ---- what is left, and what came back ---- */
+
+static void put_figure(struct page *p, const char *what, const json_t *f)
+{
+    char before[TEXT_SIZE_MAX], peak[TEXT_SIZE_MAX], after[TEXT_SIZE_MAX], freed[TEXT_SIZE_MAX];
+    if (!summary_size(before, json_object_get(f, "before_bytes")) ||
+        !summary_size(peak, json_object_get(f, "peak_bytes")) ||
+        !summary_size(after, json_object_get(f, "after_bytes")) ||
+        !summary_size(freed, json_object_get(f, "freed_bytes")))
+        return;
+    page_addf(p, "%s %s → %s → %s (%s freed)", what, before, peak, after, freed);
+}
+
+static void put_given_back(struct page *p, const json_t *back)
+{
+    char label[32];
+    size_t i;
+    const json_t *gpu;
+    page_fact(p, "given back");
+    put_figure(p, "host", json_object_get(back, "host"));
+    put_figure(p, "shm", json_object_get(back, "shm"));
+    json_array_foreach(json_object_get(back, "gpus"), i, gpu)
+    {
+        snprintf(label, sizeof label, "gpu %zu", i);
+        put_figure(p, label, gpu);
+    }
+    page_fact_end(p);
+}
+
+static void put_file(struct page *p, const json_t *file)
+{
+    char name[TEXT_MAX], size[TEXT_SIZE_MAX];
+    const char *bytes = summary_size(size, json_object_get(file, "bytes"));
+    const char *fate = json_is_true(json_object_get(file, "removed"))   ? ", removed"
+                       : json_is_true(json_object_get(file, "in_use"))  ? ", in use by another"
+                       : json_is_true(json_object_get(file, "is_jobs")) ? ""
+                                                                        : ", maker not known";
+    page_addf(p, "/dev/shm/%s (%s%s)", summary_fit(name, NAME_COLUMNS, json_object_get(file, "name")),
+              bytes ? bytes : "0 B", fate);
+}
+
+static void put_left(struct page *p, const json_t *left)
+{
+    char address[TEXT_MAX], name[TEXT_MAX];
+    const json_t *files = json_object_get(left, "shm");
+    const json_t *sockets = json_object_get(left, "sockets");
+    size_t n = json_array_size(files);
+    page_fact(p, "left behind");
+    for (size_t i = 0; i < n && i < LEFT_SHOWN; i++)
+        put_file(p, json_array_get(files, i));
+    if (n > LEFT_SHOWN)
+        page_addf(p, "%zu more files in /dev/shm", n - LEFT_SHOWN);
+    for (size_t i = 0; i < json_array_size(sockets) && i < LEFT_SHOWN; i++) {
+        const json_t *s = json_array_get(sockets, i);
+        page_addf(p, "%s listened on %s", summary_fit(name, 24, json_object_get(s, "name")),
+                  summary_fit(address, NAME_COLUMNS, json_object_get(s, "address")));
+    }
+    page_fact_end(p);
+}
+
+void summary_guard(struct page *p, const json_t *doc)
+{
+    put_segments(p, json_object_get(doc, "segments"));
+    put_guard(p, json_object_get(doc, "guard"));
+    put_left(p, json_object_get(doc, "left"));
+    put_given_back(p, json_object_get(doc, "given_back"));
+}
