@@ -1,4 +1,5 @@
-/* Every limit above a process's head, and the one it will hit first. For machine.c alone. */
+/* Every limit above a process's head, and the one it will hit first. For machine.c, and for
+ * guard/, which makes cgroups where limit_group_find says that we are. */
 #pragma once
 
 #include <stdbool.h>
