@@ -35,7 +35,7 @@ struct tree {
 static void in_tree(const struct tree *t, const char *script)
 {
     char command[2048];
-    snprintf(command, sizeof(command), "cd %s && { %s; }", t->path, script);
+    snprintf(command, sizeof(command), "umask 022 && cd %s && { %s; }", t->path, script);
     assert_int_equal(system(command), 0);
 }
 
@@ -594,6 +594,29 @@ static void one_write_kills_a_whole_tree(void **state)
     assert_int_equal(waitpid(neighbour, NULL, WNOHANG), 0);
 }
 
+/* v2 of a hybrid machine taken alone: a hierarchy that counts no memory. */
+static void without_the_memory_controller_a_group_still_kills_at_once(void **state)
+{
+    struct err err;
+    int fd;
+    (void)state;
+    if (!is_there(&root, "unified/cgroup.controllers")) {
+        print_message("skipped: no v2 beside v1 here\n");
+        skip();
+    }
+    proc_root_close(&root);
+    assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup/unified", &root, NULL), 0);
+    need_group(0, false, true);
+    assert_int_equal(guard_cgroup_remove(&root, &group, 0), 0);
+    assert_int_equal(guard_cgroup_make(&root, own_name, 64 * MIB, &group, &err), 0);
+    assert_non_null(strstr(err.text, "memory is not counted by the kernel: cgroup: "));
+    assert_string_equal(group.memory_dir, "");
+    assert_false(group.is_limited);
+    pid_t pid = start_in_group(fork_a_tree, &fd);
+    kill_and_see_them_gone(fd, &group);
+    end_and_reap(pid);
+}
+
 static void another_process_ends_it_with_nothing_but_the_paths(void **state)
 {
     struct guard_cgroup copy;
@@ -792,6 +815,7 @@ int main(void)
         HERE(a_job_over_its_limit_is_killed_and_counted_and_its_neighbour_lives),
         HERE(a_limit_goes_up_and_down_again),
         HERE(one_write_kills_a_whole_tree),
+        HERE(without_the_memory_controller_a_group_still_kills_at_once),
         HERE(another_process_ends_it_with_nothing_but_the_paths),
         HERE(a_group_with_somebody_in_it_stays_until_he_is_gone),
         HERE(what_this_process_could_not_remove_before_is_made_anew),
