@@ -160,6 +160,13 @@ static void explain(const struct guard_place *p, int error, struct err *why)
                 strerror(-error));
 }
 
+/* Only for want of rights or of the controller is it worth to look further up: a group that is busy
+ * or full is still the place, and above it the job would be where nobody looks for it. */
+static bool is_refusal(int error)
+{
+    return error == -EACCES || error == -EPERM || error == -EOPNOTSUPP;
+}
+
 /* 0, or -errno of our own group, or -ENOENT without such a hierarchy. */
 static int make_memory(const struct proc_root *root, bool v2, const char *name,
                        struct guard_cgroup *ret, struct err *why)
@@ -172,6 +179,8 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
             return 0;
         explain(&p, made, why);
         first = first == 0 ? made : first;
+        if (!is_refusal(made))
+            break;
     }
     return first == 0 ? -ENOENT : first;
 }

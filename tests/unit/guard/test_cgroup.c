@@ -665,6 +665,19 @@ static void what_this_process_could_not_remove_before_is_made_anew(void **state)
     assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
 }
 
+static void while_an_earlier_group_is_busy_no_other_is_made_above_it(void **state)
+{
+    struct guard_cgroup g = guard_cgroup_none;
+    struct err err;
+    (void)state;
+    need_group(0, true, false);
+    pid_t pid = start_in_group(tell, NULL);
+    assert_int_equal(guard_cgroup_make(&root, own_name, 0, &g, &err), -EBUSY);
+    assert_true(err.text[0] != '\0');
+    assert_memory_equal(&g, &guard_cgroup_none, sizeof(g));
+    end_and_reap(pid);
+}
+
 static void groups_nested_by_the_job_are_removed_with_it(void **state)
 {
     char dir[GUARD_CGROUP_PATH], nested[GUARD_CGROUP_PATH + 16];
@@ -819,6 +832,7 @@ int main(void)
         HERE(another_process_ends_it_with_nothing_but_the_paths),
         HERE(a_group_with_somebody_in_it_stays_until_he_is_gone),
         HERE(what_this_process_could_not_remove_before_is_made_anew),
+        HERE(while_an_earlier_group_is_busy_no_other_is_made_above_it),
         HERE(groups_nested_by_the_job_are_removed_with_it),
         HERE(who_may_not_make_a_group_is_told_and_leaves_nothing),
         HERE(the_name_is_of_this_process),
