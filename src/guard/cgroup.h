@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "proc/procfs.h"
+#include "proc/sample.h"
 
 struct err;
 
@@ -19,7 +20,7 @@ struct guard_cgroup {
     char kill_dir[GUARD_CGROUP_PATH];
     bool memory_is_v2;
     bool is_limited;       /* the kernel's hard limit is set */
-    int join_fd[2];        /* cgroup.procs of each; -1 */
+    int join_fd[2];        /* cgroup.procs of each; -1 where there is none, or both are one */
     int usage_fd, stat_fd; /* memory.current / memory.usage_in_bytes, memory.stat; -1 */
     int kill_fd;           /* cgroup.kill; -1 (v1, or a kernel before 5.14) */
     int events_fd;         /* where the kernel counts oom kills of this group; -1 */
@@ -29,14 +30,20 @@ struct guard_cgroup {
 extern const struct guard_cgroup guard_cgroup_none;
 
 /* Makes the folder(s) below the nearest place of our own cgroup where that is possible: our own
- * group, else an ancestor that hands its memory controller down and lets us write. NAME is the
- * folder's ("ebb-PID-TICKS", see guard_cgroup_name). LIMIT_BYTES above 0 is set as the hard limit,
- * swap included. 0 with at least one folder; what could not be had is in ERR even then (else "");
- * or -errno with ERR saying why there is none ("cgroup: /user.slice/… is not ours to divide"). */
+ * group, else an ancestor that hands its memory controller down and lets us write; never above a
+ * group with a memory limit, which the job would escape. NAME is the folder's ("ebb-PID-TICKS", see
+ * guard_cgroup_name). LIMIT_BYTES above 0 is set as the hard limit, swap included. 0 with at least
+ * one folder; what could not be had is in ERR even then (else ""); or -errno with ERR saying why
+ * there is none ("cgroup: /user.slice/… is not ours to divide"), and nothing left behind. */
 int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
                       struct guard_cgroup *ret, struct err *err);
-/* Sets or changes the hard limit: 0 or -errno. */
+/* Sets or changes the hard limit: 0 or -errno; -EOPNOTSUPP where memory is not counted. Set below
+ * what is in use, v1 refuses (-EBUSY), while v2 takes it and the kernel kills until it holds. */
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes);
+/* Opens the files of a G of which only the paths are ours, such as the copy that the sentinel has
+ * of the supervisor's: the fds in it are taken for numbers of another process and not closed. 0, or
+ * -errno of the first that is not there; the others are open all the same. */
+int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
 /* In the child, before exec: moves the calling process there. Async-signal-safe. 0 or -errno of
  * the first that failed; the others are tried all the same. */
 int guard_cgroup_join(const struct guard_cgroup *g);
@@ -46,12 +53,15 @@ int guard_cgroup_kill(const struct guard_cgroup *g);
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
 /* The kernel's own peak of the group (memory.peak, max_usage_in_bytes): 0, -ENODATA. */
 int guard_cgroup_peak(const struct proc_root *root, const struct guard_cgroup *g, uint64_t *ret);
-/* Closes all; removes the folders, trying until UNTIL_NS while the kernel says busy. 0, or -errno
- * of what is still there. */
+/* Closes all; removes the folders and what empty groups the job made in them, trying until UNTIL_NS
+ * while the kernel says busy. 0 and *G is none; or -errno of what is still there, and *G keeps the
+ * paths for another try. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
 
 /* The folder's name for the calling process: (pid, start time) so that it is nobody else's. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);
+/* Whose folder it is, by its name: 0, or -EINVAL for what guard_cgroup_name never says. */
+int guard_cgroup_name_parse(const char *name, struct process_id *ret);
 /* Removes folders beside ours that such names show to be of dead processes, if they are empty:
  * somebody killed an ebb with everything above it. Returns how many. */
 int guard_cgroup_tidy(const struct proc_root *root, const struct guard_cgroup *g);

@@ -1,5 +1,5 @@
-/* Every limit above a process's head, and the one it will hit first. For machine.c, and for whoever makes or
- * reads a cgroup of a job. */
+/* Every limit above a process's head, and the one it will hit first. For machine.c, and for
+ * guard/, which makes cgroups where limit_group_find says that we are. */
 #pragma once
 
 #include <stdbool.h>

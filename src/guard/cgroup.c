@@ -1,0 +1,322 @@
+/* The job's own cgroup: made, limited, joined, read and killed. Its end is in cgroup_remove.c. */
+#include "guard/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "guard/cgroup_place.h"
+#include "proc/limit.h"
+
+const struct guard_cgroup guard_cgroup_none = {
+    .join_fd = {-1, -1}, .usage_fd = -1, .stat_fd = -1, .kill_fd = -1, .events_fd = -1};
+
+enum { FILE_PATH_MAX = GUARD_CGROUP_PATH + 64 };
+
+static int open_in(const struct proc_root *root, const char *dir, const char *name, int flags)
+{
+    char path[FILE_PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    int fd = openat(root->cgroup_fd, path, flags | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
+static int write_in(const struct proc_root *root, const char *dir, const char *name,
+                    const char *text)
+{
+    AUTO_CLOSE int fd = open_in(root, dir, name, O_WRONLY);
+    return fd < 0 ? fd : io_write_all(fd, text, strlen(text));
+}
+
+static const struct limit_files *files_of(const struct guard_cgroup *g)
+{
+    return limit_files(g->memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1);
+}
+
+static bool has_memory(const struct guard_cgroup *g)
+{
+    return g->memory_dir[0] != '\0';
+}
+
+static bool has_kill_dir(const struct guard_cgroup *g)
+{
+    return g->kill_dir[0] != '\0';
+}
+
+/* Puts what open_in returned into *SLOT; the first failure into *FIRST. */
+static void keep(int *slot, int fd, int *first)
+{
+    *slot = fd < 0 ? -1 : fd;
+    if (fd < 0 && *first == 0)
+        *first = fd;
+}
+
+int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
+{
+    int r = 0;
+    g->join_fd[0] = g->join_fd[1] = -1;
+    g->usage_fd = g->stat_fd = g->kill_fd = g->events_fd = -1;
+    if (has_memory(g)) {
+        const char *events = g->memory_is_v2 ? "memory.events" : "memory.oom_control";
+        keep(&g->join_fd[0], open_in(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
+        keep(&g->usage_fd, open_in(root, g->memory_dir, files_of(g)->usage, O_RDONLY), &r);
+        keep(&g->stat_fd, open_in(root, g->memory_dir, files_of(g)->stat, O_RDONLY), &r);
+        keep(&g->events_fd, open_in(root, g->memory_dir, events, O_RDONLY), &r);
+    }
+    if (has_kill_dir(g)) {
+        int absent = 0; /* before kernel 5.14 */
+        keep(&g->kill_fd, open_in(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
+        if (strcmp(g->kill_dir, g->memory_dir) != 0)
+            keep(&g->join_fd[1], open_in(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
+    }
+    return r;
+}
+
+/* Below a threaded group no process of another can live. */
+static bool is_domain(const struct proc_root *root, const char *dir)
+{
+    char path[FILE_PATH_MAX], text[64];
+    snprintf(path, sizeof(path), "%s/cgroup.type", dir);
+    ssize_t len = io_read_small(root->cgroup_fd, path, text, sizeof(text));
+    return len < 0 || strcmp(text, "domain\n") == 0;
+}
+
+/* mkdir, also where an earlier group of this process could not be removed in time. */
+static int make_anew(const struct proc_root *root, const char *dir)
+{
+    struct guard_cgroup old = guard_cgroup_none;
+    if (mkdirat(root->cgroup_fd, dir, 0755) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -errno;
+    snprintf(old.kill_dir, sizeof(old.kill_dir), "%s", dir);
+    int r = guard_cgroup_remove(root, &old, 0);
+    if (r == 0 && mkdirat(root->cgroup_fd, dir, 0755) < 0)
+        r = -errno;
+    return r;
+}
+
+static int make_folder(const struct proc_root *root, const struct guard_place *p, const char *name,
+                       char ret[GUARD_CGROUP_PATH])
+{
+    char dir[GUARD_CGROUP_PATH];
+    int n = snprintf(dir, sizeof(dir), "%s/%s", p->group.dir, name);
+    if (n < 0 || (size_t)n >= sizeof(dir))
+        return -ENAMETOOLONG;
+    int r = make_anew(root, dir);
+    if (r < 0)
+        return r;
+    /* whatever our umask: a job of another user may want to read its own limit */
+    (void)fchmodat(root->cgroup_fd, dir, 0755, 0);
+    if (p->is_v2 && !is_domain(root, dir)) {
+        (void)unlinkat(root->cgroup_fd, dir, AT_REMOVEDIR);
+        return -EOPNOTSUPP;
+    }
+    memcpy(ret, dir, sizeof(dir));
+    return 0;
+}
+
+static int make_memory_at(const struct proc_root *root, const struct guard_place *p,
+                          const char *name, struct guard_cgroup *ret)
+{
+    struct guard_cgroup g = guard_cgroup_none;
+    int r = guard_place_divide(root, p);
+    if (r == 0)
+        r = make_folder(root, p, name, g.memory_dir);
+    if (r < 0)
+        return r;
+    g.memory_is_v2 = p->is_v2;
+    if (p->is_v2)
+        memcpy(g.kill_dir, g.memory_dir, sizeof(g.kill_dir));
+    r = guard_cgroup_reopen(root, &g);
+    if (r < 0) {
+        (void)guard_cgroup_remove(root, &g, 0);
+        return r;
+    }
+    /* a trainer that lost one worker hangs in its next collective: an OOM takes the whole job.
+     * Only v2, from 4.19 on, can do that. */
+    if (p->is_v2)
+        (void)write_in(root, g.memory_dir, "memory.oom.group", "1");
+    *ret = g;
+    return 0;
+}
+
+/* Keeps the first reason: that is our own group's. */
+static void explain(const struct guard_place *p, int error, struct err *why)
+{
+    if (why->text[0] != '\0')
+        return;
+    if (error == -EOPNOTSUPP)
+        err_set(why, 0, "cgroup: %s does not hand its memory controller down", guard_place_name(p));
+    else
+        err_set(why, 0, "cgroup: %s is not ours to divide: %s", guard_place_name(p),
+                strerror(-error));
+}
+
+/* Only for want of rights or of the controller is it worth to look further up: a group that is busy
+ * or full is still the place, and above it the job would be where nobody looks for it. */
+static bool is_refusal(int error)
+{
+    return error == -EACCES || error == -EPERM || error == -EOPNOTSUPP;
+}
+
+/* 0, or -errno of our own group, or -ENOENT without such a hierarchy. */
+static int make_memory(const struct proc_root *root, bool v2, const char *name,
+                       struct guard_cgroup *ret, struct err *why)
+{
+    struct guard_place p;
+    int first = 0;
+    for (int r = guard_place_own(root, v2, &p); r == 0; r = guard_place_up(root, &p)) {
+        int made = make_memory_at(root, &p, name, ret);
+        if (made == 0)
+            return 0;
+        explain(&p, made, why);
+        first = first == 0 ? made : first;
+        if (!is_refusal(made))
+            break;
+    }
+    return first == 0 ? -ENOENT : first;
+}
+
+/* Only below our own group: elsewhere in v2 the job would leave what systemd knows as its unit,
+ * for nothing but a faster kill. */
+static int make_kill(const struct proc_root *root, const char *name, struct guard_cgroup *g)
+{
+    struct guard_place p;
+    struct guard_cgroup k = guard_cgroup_none;
+    int r = guard_place_own(root, true, &p);
+    if (r == 0)
+        r = make_folder(root, &p, name, k.kill_dir);
+    if (r < 0)
+        return r;
+    r = guard_cgroup_reopen(root, &k);
+    if (r == 0 && k.kill_fd < 0)
+        r = -EOPNOTSUPP;
+    if (r < 0) {
+        (void)guard_cgroup_remove(root, &k, 0);
+        return r;
+    }
+    memcpy(g->kill_dir, k.kill_dir, sizeof(g->kill_dir));
+    g->kill_fd = k.kill_fd;
+    g->join_fd[1] = k.join_fd[1];
+    return 0;
+}
+
+/* Says what G, which is there, has not. */
+static void say_what_is_missing(const struct guard_cgroup *g, int limited, const struct err *why,
+                                struct err *err)
+{
+    if (!has_memory(g))
+        err_set(err, 0, "the job's memory is not counted by the kernel: %s", why->text);
+    else if (limited < 0)
+        err_set(err, 0, "cgroup: %s takes no limit: %s", g->memory_dir, strerror(-limited));
+    else if (g->kill_fd < 0)
+        err_set(err, 0, "cgroup: no cgroup.kill for %s: its processes are ended one by one",
+                g->memory_dir);
+}
+
+int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t limit_bytes,
+                      struct guard_cgroup *ret, struct err *err)
+{
+    struct guard_cgroup g = guard_cgroup_none;
+    struct err why = {""};
+    struct process_id id;
+    err_set(err, 0, "%s", "");
+    if (guard_cgroup_name_parse(name, &id) < 0)
+        return err_set(err, -EINVAL, "cgroup: %s is no name for a job's group", name);
+    int r = make_memory(root, false, name, &g, &why), limited = 0;
+    if (r < 0) {
+        int r2 = make_memory(root, true, name, &g, &why);
+        r = r == -ENOENT ? r2 : r;
+    }
+    if (why.text[0] == '\0')
+        err_set(&why, 0, "cgroup: no hierarchy below /sys/fs/cgroup counts memory");
+    if (!has_kill_dir(&g))
+        (void)make_kill(root, name, &g);
+    if (!has_memory(&g) && !has_kill_dir(&g))
+        return err_set(err, r, "%s", why.text);
+    if (has_memory(&g) && limit_bytes > 0)
+        limited = guard_cgroup_limit(root, &g, limit_bytes);
+    say_what_is_missing(&g, limited, &why, err);
+    *ret = g;
+    return 0;
+}
+
+/* Both return what became of the limit itself; swap's own is in *RET_SWAP, and 0 where swap is not
+ * counted. */
+static int limit_v1(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
+{
+    int r = write_in(root, dir, "memory.limit_in_bytes", text);
+    int swap = write_in(root, dir, "memory.memsw.limit_in_bytes", text);
+    /* the one may never be above the other, so that going up needs the other order */
+    if (r == -EINVAL && swap == 0)
+        r = write_in(root, dir, "memory.limit_in_bytes", text);
+    *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;
+    return r;
+}
+
+static int limit_v2(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
+{
+    int swap = write_in(root, dir, "memory.swap.max", "0");
+    *ret_swap = swap == -ENOENT ? 0 : swap;
+    return write_in(root, dir, "memory.max", text);
+}
+
+int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes)
+{
+    char text[32];
+    int swap = 0;
+    if (!has_memory(g))
+        return -EOPNOTSUPP;
+    if (limit_bytes == 0)
+        return -EINVAL;
+    snprintf(text, sizeof(text), "%" PRIu64, limit_bytes);
+    int r = g->memory_is_v2 ? limit_v2(root, g->memory_dir, text, &swap)
+                            : limit_v1(root, g->memory_dir, text, &swap);
+    g->is_limited = g->is_limited || r == 0;
+    return r < 0 ? r : swap;
+}
+
+int guard_cgroup_join(const struct guard_cgroup *g)
+{
+    int r = 0;
+    for (size_t i = 0; i < 2; i++) {
+        int joined = g->join_fd[i] >= 0 ? io_write_all(g->join_fd[i], "0", 1) : 0;
+        r = r == 0 ? joined : r;
+    }
+    return r;
+}
+
+int guard_cgroup_kill(const struct guard_cgroup *g)
+{
+    return g->kill_fd < 0 ? -EOPNOTSUPP : io_write_all(g->kill_fd, "1", 1);
+}
+
+int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
+{
+    char text[512];
+    ssize_t len = g->events_fd < 0 ? -ENODATA : io_pread_small(g->events_fd, text, sizeof(text));
+    return len < 0 || proc_keyed_parse(text, (size_t)len, "oom_kill", ret) < 0 ? -ENODATA : 0;
+}
+
+int guard_cgroup_peak(const struct proc_root *root, const struct guard_cgroup *g, uint64_t *ret)
+{
+    char path[FILE_PATH_MAX], text[64];
+    bool unlimited;
+    uint64_t bytes;
+    if (!has_memory(g))
+        return -ENODATA;
+    snprintf(path, sizeof(path), "%s/%s", g->memory_dir, files_of(g)->peak);
+    ssize_t len = io_read_small(root->cgroup_fd, path, text, sizeof(text));
+    if (len < 0 || proc_cgroup_number_parse(text, (size_t)len, &unlimited, &bytes) < 0 || unlimited)
+        return -ENODATA;
+    *ret = bytes;
+    return 0;
+}

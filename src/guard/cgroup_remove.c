@@ -1,0 +1,207 @@
+/* The end of a job's cgroup: removed with what the job made in it, and those of dead ebbs, too. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/number.h"
+#include "guard/cgroup.h"
+
+/* How deep groups of the job's own are looked for: nobody nests them further by accident. */
+enum { DEPTH_MAX = 16 };
+
+void guard_cgroup_name(const struct proc_root *root, char ret[64])
+{
+    char text[1024];
+    struct proc_stat stat = {.start_ticks = 0};
+    int64_t pid = 0;
+    /* by the numbers of this /proc, as guard_cgroup_tidy looks there */
+    ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof(text));
+    if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
+        pid = getpid();
+    len = io_read_small(root->proc_fd, "self/stat", text, sizeof(text));
+    if (len > 0)
+        (void)proc_stat_parse(text, (size_t)len, &stat);
+    snprintf(ret, 64, "ebb-%" PRId32 "-%" PRIu64, (int32_t)pid, stat.start_ticks);
+}
+
+int guard_cgroup_name_parse(const char *name, struct process_id *ret)
+{
+    char again[64];
+    int64_t pid, ticks;
+    const char *dash = strncmp(name, "ebb-", 4) == 0 ? strchr(name + 4, '-') : NULL;
+    if (dash == NULL || number_parse_i64(name + 4, (size_t)(dash - name - 4), &pid) < 0 ||
+        number_parse_i64(dash + 1, strlen(dash + 1), &ticks) < 0 || pid <= 0 || pid > INT32_MAX ||
+        ticks < 0)
+        return -EINVAL;
+    snprintf(again, sizeof(again), "ebb-%" PRId64 "-%" PRId64, pid, ticks);
+    if (strcmp(again, name) != 0)
+        return -EINVAL;
+    *ret = (struct process_id){.pid = (int32_t)pid, .start_ticks = (uint64_t)ticks};
+    return 0;
+}
+
+static int open_folder(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Calls FN for every folder in PARENT until it says false; false then, or if PARENT cannot be
+ * read. */
+typedef bool folder_fn(int parent, const char *name, void *user);
+static bool each_folder(int parent, folder_fn *fn, void *user)
+{
+    int fd = open_folder(parent, ".");
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    bool go_on = d != NULL;
+    if (d == NULL && fd >= 0)
+        close(fd);
+    for (struct dirent *e; go_on && (e = readdir(d)) != NULL;)
+        if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            go_on = fn(parent, e->d_name, user);
+    if (d != NULL)
+        closedir(d);
+    return go_on;
+}
+
+/* Removes NAME and the empty groups in it, *USER levels of them. */
+static bool remove_tree(int parent, const char *name, void *user)
+{
+    int left = *(const int *)user - 1;
+    if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || left <= 0)
+        return true;
+    AUTO_CLOSE int fd = open_folder(parent, name);
+    if (fd >= 0)
+        (void)each_folder(fd, remove_tree, &left);
+    (void)unlinkat(parent, name, AT_REMOVEDIR);
+    return true; /* what is busy does not keep the others */
+}
+
+/* Whether nobody is in NAME, nor in any group in it; false where that is too deep to know. */
+static bool is_empty_tree(int parent, const char *name, void *user)
+{
+    char first[8];
+    int left = *(const int *)user - 1;
+    AUTO_CLOSE int fd = open_folder(parent, name);
+    return fd >= 0 && left >= 0 && io_read_small(fd, "cgroup.procs", first, sizeof(first)) == 0 &&
+           each_folder(fd, is_empty_tree, &left);
+}
+
+/* The name behind the last slash of DIR, where that is one of ours; NULL: hands off. */
+static const char *own_name(const char *dir)
+{
+    struct process_id id;
+    const char *slash = strrchr(dir, '/');
+    return slash != NULL && guard_cgroup_name_parse(slash + 1, &id) == 0 ? slash + 1 : NULL;
+}
+
+static int remove_once(int cgroup_fd, const char *dir)
+{
+    int depth = DEPTH_MAX;
+    if (unlinkat(cgroup_fd, dir, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EBUSY && errno != ENOTEMPTY)
+        return -errno;
+    (void)remove_tree(cgroup_fd, dir, &depth);
+    if (unlinkat(cgroup_fd, dir, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    return errno == ENOTEMPTY ? -EBUSY : -errno;
+}
+
+static int remove_folder(int cgroup_fd, const char *dir, uint64_t until_ns)
+{
+    if (own_name(dir) == NULL)
+        return -EINVAL;
+    for (int wait_ms = 1;; wait_ms = wait_ms < 16 ? wait_ms * 2 : 16) {
+        int r = remove_once(cgroup_fd, dir);
+        if (r != -EBUSY || clock_mono_ns() >= until_ns)
+            return r;
+        (void)poll(NULL, 0, wait_ms);
+    }
+}
+
+static void close_all(struct guard_cgroup *g)
+{
+    int *fds[] = {&g->join_fd[0], &g->join_fd[1], &g->usage_fd,
+                  &g->stat_fd,    &g->kill_fd,    &g->events_fd};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        cleanup_close(fds[i]);
+        *fds[i] = -1;
+    }
+}
+
+int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns)
+{
+    int memory = 0, kill = 0;
+    close_all(g);
+    if (g->memory_dir[0] != '\0')
+        memory = remove_folder(root->cgroup_fd, g->memory_dir, until_ns);
+    if (g->kill_dir[0] != '\0' && strcmp(g->kill_dir, g->memory_dir) != 0)
+        kill = remove_folder(root->cgroup_fd, g->kill_dir, until_ns);
+    if (memory < 0 || kill < 0)
+        return memory < 0 ? memory : kill;
+    *g = guard_cgroup_none;
+    return 0;
+}
+
+/* Unsure is alive. */
+static bool is_alive(const struct proc_root *root, const struct process_id *id)
+{
+    char path[32], text[1024];
+    struct proc_stat stat;
+    snprintf(path, sizeof(path), "%" PRId32 "/stat", id->pid);
+    ssize_t len = io_read_small(root->proc_fd, path, text, sizeof(text));
+    if (len < 0)
+        return len != -ENOENT && len != -ESRCH;
+    if (proc_stat_parse(text, (size_t)len, &stat) < 0)
+        return true;
+    return stat.start_ticks == id->start_ticks && stat.state != 'Z' && stat.state != 'X';
+}
+
+struct tidying {
+    const struct proc_root *root;
+    const char *own;
+    int removed;
+};
+
+static bool tidy_one(int parent, const char *name, void *user)
+{
+    struct tidying *t = user;
+    struct process_id id;
+    int depth = DEPTH_MAX;
+    if (strcmp(name, t->own) != 0 && guard_cgroup_name_parse(name, &id) == 0 &&
+        !is_alive(t->root, &id) && is_empty_tree(parent, name, &depth) &&
+        remove_once(parent, name) == 0)
+        t->removed++;
+    return true;
+}
+
+static int tidy_beside(const struct proc_root *root, const char *dir)
+{
+    const char *own = own_name(dir);
+    if (own == NULL)
+        return 0;
+    AUTO_FREE char *parent = strndup(dir, (size_t)(own - dir - 1));
+    AUTO_CLOSE int fd = parent == NULL ? -1 : open_folder(root->cgroup_fd, parent);
+    struct tidying t = {.root = root, .own = own};
+    if (fd >= 0)
+        (void)each_folder(fd, tidy_one, &t);
+    return t.removed;
+}
+
+int guard_cgroup_tidy(const struct proc_root *root, const struct guard_cgroup *g)
+{
+    int n = tidy_beside(root, g->memory_dir);
+    if (strcmp(g->kill_dir, g->memory_dir) != 0)
+        n += tidy_beside(root, g->kill_dir);
+    return n;
+}

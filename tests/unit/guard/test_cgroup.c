@@ -1,0 +1,849 @@
+/* The job's own cgroup: the choice of its place and the writing of its files in made-up trees; the
+ * rest on this machine, where that lets us. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "guard/cgroup.h"
+#include "guard/cgroup_place.h"
+
+enum { MIB = 1 << 20 };
+
+/* ---- made-up trees ---- */
+
+struct tree {
+    char path[64];
+    struct proc_root root;
+};
+
+static void in_tree(const struct tree *t, const char *script)
+{
+    char command[2048];
+    snprintf(command, sizeof(command), "umask 022 && cd %s && { %s; }", t->path, script);
+    assert_int_equal(system(command), 0);
+}
+
+/* A tree in which SCRIPT has made cgroup/ and we are in GROUPS (/proc/self/cgroup). */
+static void tree_begin(struct tree *t, const char *groups, const char *script)
+{
+    char proc[96], cgroup[96], write_groups[256];
+    strcpy(t->path, "/tmp/ebb-test-cgroup.XXXXXX");
+    assert_non_null(mkdtemp(t->path));
+    in_tree(t, "chmod 755 . && mkdir -p cgroup proc/self && : >proc/self/mountinfo");
+    snprintf(write_groups, sizeof(write_groups), "printf '%s' >proc/self/cgroup", groups);
+    in_tree(t, write_groups);
+    in_tree(t, script);
+    snprintf(proc, sizeof(proc), "%s/proc", t->path);
+    snprintf(cgroup, sizeof(cgroup), "%s/cgroup", t->path);
+    assert_int_equal(proc_root_open(proc, cgroup, &t->root, NULL), 0);
+}
+
+static void tree_end(struct tree *t)
+{
+    proc_root_close(&t->root);
+    in_tree(t, "chmod -R u+w . && rm -r proc cgroup && rmdir $PWD");
+}
+
+static void assert_file(const struct tree *t, const char *path, const char *text)
+{
+    char got[256];
+    assert_true(io_read_small(t->root.cgroup_fd, path, got, sizeof(got)) >= 0);
+    assert_string_equal(got, text);
+}
+
+static bool is_there(const struct proc_root *root, const char *path)
+{
+    return faccessat(root->cgroup_fd, path, F_OK, 0) == 0;
+}
+
+static bool is_none(const struct guard_cgroup *g)
+{
+    return g->memory_dir[0] == '\0' && g->kill_dir[0] == '\0' && g->join_fd[0] < 0 &&
+           g->join_fd[1] < 0 && g->usage_fd < 0 && g->stat_fd < 0 && g->kill_fd < 0 &&
+           g->events_fd < 0 && !g->is_limited;
+}
+
+static void in_v1_every_group_above_ours_is_a_place(void **state)
+{
+    struct tree t;
+    struct guard_place p;
+    (void)state;
+    tree_begin(&t, "4:memory:/a/b\\n",
+               "mkdir -p cgroup/memory/a/b &&"
+               " echo 9223372036854771712 | tee cgroup/memory/a/memory.limit_in_bytes"
+               " >cgroup/memory/a/b/memory.limit_in_bytes");
+    assert_int_equal(guard_place_own(&t.root, true, &p), -ENOENT);
+    assert_int_equal(guard_place_own(&t.root, false, &p), 0);
+    assert_true(p.is_own);
+    assert_string_equal(p.group.dir, "memory/a/b");
+    assert_string_equal(guard_place_name(&p), "/a/b");
+    assert_int_equal(guard_place_divide(&t.root, &p), 0);
+    assert_int_equal(guard_place_up(&t.root, &p), 0);
+    assert_false(p.is_own);
+    assert_string_equal(p.group.dir, "memory/a");
+    assert_int_equal(guard_place_up(&t.root, &p), 0);
+    assert_string_equal(guard_place_name(&p), "/");
+    assert_int_equal(guard_place_up(&t.root, &p), -ENOENT);
+    tree_end(&t);
+}
+
+static void a_group_with_a_limit_is_not_left(void **state)
+{
+    struct tree t;
+    struct guard_place p;
+    (void)state;
+    tree_begin(&t, "4:memory:/a\\n0::/b\\n",
+               "mkdir -p cgroup/memory/a cgroup/unified/b &&"
+               " echo memory >cgroup/unified/cgroup.controllers &&"
+               " echo 1073741824 | tee cgroup/memory/a/memory.limit_in_bytes"
+               " >cgroup/unified/b/memory.max");
+    for (int v2 = 0; v2 < 2; v2++) {
+        assert_int_equal(guard_place_own(&t.root, v2, &p), 0);
+        assert_int_equal(guard_place_up(&t.root, &p), -EPERM);
+    }
+    tree_end(&t);
+}
+
+static void in_v2_only_a_group_that_hands_memory_down_counts(void **state)
+{
+    struct tree t;
+    struct guard_place p;
+    (void)state;
+    tree_begin(&t, "0::/a/b\\n",
+               "mkdir -p cgroup/a/b && echo cpu memory >cgroup/cgroup.controllers && cd cgroup &&"
+               " echo cpu memoryless >a/b/cgroup.subtree_control &&"
+               " echo cpu memory pids >a/cgroup.subtree_control && echo max >a/b/memory.max &&"
+               " touch a/b/cgroup.procs a/cgroup.procs a/b/cgroup.events a/cgroup.events");
+    assert_int_equal(guard_place_own(&t.root, true, &p), 0);
+    assert_int_equal(guard_place_divide(&t.root, &p), -EOPNOTSUPP);
+    assert_int_equal(guard_place_up(&t.root, &p), 0);
+    assert_string_equal(guard_place_name(&p), "/a");
+    assert_int_equal(guard_place_divide(&t.root, &p), 0);
+    tree_end(&t);
+}
+
+static void the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not(void **state)
+{
+    struct tree t;
+    struct guard_place p;
+    (void)state;
+    tree_begin(&t, "0::/\\n",
+               "echo cpu memory >cgroup/cgroup.controllers &&"
+               " touch cgroup/cgroup.procs cgroup/cgroup.subtree_control cgroup/cgroup.events");
+    assert_int_equal(guard_place_own(&t.root, true, &p), 0);
+    assert_int_equal(guard_place_divide(&t.root, &p), -EOPNOTSUPP);
+    assert_file(&t, "cgroup.subtree_control", "");
+    in_tree(&t, "rm cgroup/cgroup.events");
+    assert_int_equal(guard_place_divide(&t.root, &p), 0);
+    assert_file(&t, "cgroup.subtree_control", "+memory");
+    tree_end(&t);
+}
+
+/* Runs FN in a child, as nobody where we are root; its result, or 100 if it was killed. */
+static int as_nobody(int (*fn)(void *), void *user)
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (geteuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
+            _exit(99);
+        _exit(fn(user));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+
+static int divide_gives_eacces(void *user)
+{
+    const struct tree *t = user;
+    struct guard_place p;
+    return guard_place_own(&t->root, true, &p) == 0 && guard_place_divide(&t->root, &p) == -EACCES
+               ? 0
+               : 1;
+}
+
+static void a_group_whose_processes_we_may_not_move_is_no_place(void **state)
+{
+    struct tree t;
+    (void)state;
+    tree_begin(&t, "0::/\\n",
+               "echo memory | tee cgroup/cgroup.controllers >cgroup/cgroup.subtree_control &&"
+               " touch cgroup/cgroup.procs && chmod 444 cgroup/cgroup.procs");
+    assert_int_equal(as_nobody(divide_gives_eacces, &t), 0);
+    tree_end(&t);
+}
+
+/* In a made-up tree a new folder has no files, so that everything fails half way. */
+static void a_group_that_fails_half_way_is_taken_away_again(void **state)
+{
+    struct tree t;
+    struct err err;
+    struct guard_cgroup g = guard_cgroup_none;
+    (void)state;
+    tree_begin(&t, "4:memory:/a\\n0::/b\\n",
+               "mkdir -p cgroup/memory/a cgroup/unified/b &&"
+               " echo memory | tee cgroup/unified/cgroup.controllers"
+               " cgroup/unified/b/cgroup.subtree_control >cgroup/unified/cgroup.subtree_control &&"
+               " touch cgroup/unified/cgroup.procs cgroup/unified/b/cgroup.procs");
+    assert_int_equal(guard_cgroup_make(&t.root, "ebb-7-8", MIB, &g, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "cgroup: /a is not ours to divide"));
+    assert_true(is_none(&g));
+    in_tree(&t, "test -z \"$(find cgroup -name 'ebb-*')\"");
+    tree_end(&t);
+}
+
+static void without_any_hierarchy_the_sentence_says_so(void **state)
+{
+    struct tree t;
+    struct err err;
+    struct guard_cgroup g = guard_cgroup_none;
+    (void)state;
+    tree_begin(&t, "", ":");
+    assert_int_equal(guard_cgroup_make(&t.root, "ebb-7-8", 0, &g, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "no hierarchy"));
+    assert_int_equal(guard_cgroup_limit(&t.root, &g, MIB), -EOPNOTSUPP);
+    assert_int_equal(guard_cgroup_kill(&g), -EOPNOTSUPP);
+    assert_int_equal(guard_cgroup_join(&g), 0);
+    assert_int_equal(guard_cgroup_tidy(&t.root, &g), 0);
+    assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), 0);
+    tree_end(&t);
+}
+
+static void a_v2_group_gets_its_limit_without_swap_and_keeps_its_high_mark(void **state)
+{
+    struct tree t;
+    struct guard_cgroup g = guard_cgroup_none;
+    uint64_t n = 0;
+    (void)state;
+    tree_begin(&t, "0::/\\n",
+               "mkdir cgroup/ebb-7-8 && cd cgroup/ebb-7-8 && touch cgroup.procs cgroup.kill"
+               " memory.stat memory.current memory.max memory.swap.max memory.high &&"
+               " printf 'oom 4\\noom_kill 3\\noom_group_kill 1\\n' >memory.events &&"
+               " echo 4096 >memory.peak");
+    strcpy(g.memory_dir, "./ebb-7-8");
+    strcpy(g.kill_dir, "./ebb-7-8");
+    g.memory_is_v2 = true;
+    assert_int_equal(guard_cgroup_reopen(&t.root, &g), 0);
+    assert_int_equal(guard_cgroup_limit(&t.root, &g, 0), -EINVAL);
+    assert_false(g.is_limited);
+    assert_int_equal(guard_cgroup_limit(&t.root, &g, UINT64_C(5000000000)), 0);
+    assert_true(g.is_limited);
+    assert_file(&t, "ebb-7-8/memory.max", "5000000000");
+    assert_file(&t, "ebb-7-8/memory.swap.max", "0");
+    assert_file(&t, "ebb-7-8/memory.high", "");
+    assert_int_equal(guard_cgroup_oom_kills(&g, &n), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(guard_cgroup_peak(&t.root, &g, &n), 0);
+    assert_int_equal(n, 4096);
+    assert_int_equal(guard_cgroup_join(&g), 0);
+    assert_int_equal(guard_cgroup_kill(&g), 0);
+    assert_file(&t, "ebb-7-8/cgroup.procs", "0");
+    assert_file(&t, "ebb-7-8/cgroup.kill", "1");
+    in_tree(&t, "rm cgroup/ebb-7-8/*");
+    assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), 0);
+    tree_end(&t);
+}
+
+static void in_hybrid_both_groups_are_joined_and_memory_is_v1s(void **state)
+{
+    struct tree t;
+    struct guard_cgroup g = guard_cgroup_none;
+    uint64_t n = 0;
+    (void)state;
+    tree_begin(&t, "4:memory:/\\n0::/\\n",
+               "mkdir -p cgroup/memory/ebb-7-8 cgroup/unified/ebb-7-8 && cd cgroup &&"
+               " touch unified/ebb-7-8/cgroup.procs unified/ebb-7-8/cgroup.kill &&"
+               " cd memory/ebb-7-8 && touch cgroup.procs memory.stat memory.usage_in_bytes"
+               " memory.limit_in_bytes memory.memsw.limit_in_bytes &&"
+               " printf 'oom_kill_disable 0\\nunder_oom 0\\noom_kill 2\\n' >memory.oom_control");
+    strcpy(g.memory_dir, "memory/ebb-7-8");
+    strcpy(g.kill_dir, "unified/ebb-7-8");
+    assert_int_equal(guard_cgroup_reopen(&t.root, &g), 0);
+    assert_int_equal(guard_cgroup_limit(&t.root, &g, MIB), 0);
+    assert_file(&t, "memory/ebb-7-8/memory.limit_in_bytes", "1048576");
+    assert_file(&t, "memory/ebb-7-8/memory.memsw.limit_in_bytes", "1048576");
+    assert_int_equal(guard_cgroup_oom_kills(&g, &n), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(guard_cgroup_peak(&t.root, &g, &n), -ENODATA);
+    assert_int_equal(guard_cgroup_join(&g), 0);
+    assert_file(&t, "memory/ebb-7-8/cgroup.procs", "0");
+    assert_file(&t, "unified/ebb-7-8/cgroup.procs", "0");
+    in_tree(&t, "rm cgroup/*/ebb-7-8/*");
+    assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), 0);
+    assert_false(is_there(&t.root, "memory/ebb-7-8"));
+    assert_false(is_there(&t.root, "unified/ebb-7-8"));
+    tree_end(&t);
+}
+
+static void groups_the_job_made_go_with_its_own_and_nothing_beside_it_does(void **state)
+{
+    struct tree t;
+    struct guard_cgroup g = guard_cgroup_none;
+    (void)state;
+    tree_begin(&t, "",
+               "mkdir -p cgroup/p/ebb-7-8/x/y cgroup/p/ebb-7-8/z cgroup/p/beside/empty &&"
+               " ln -s ../beside cgroup/p/ebb-7-8/link");
+    strcpy(g.kill_dir, "p/ebb-7-8");
+    assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EBUSY); /* the link, no group, is left */
+    assert_string_equal(g.kill_dir, "p/ebb-7-8");
+    assert_false(is_there(&t.root, "p/ebb-7-8/x"));
+    assert_false(is_there(&t.root, "p/ebb-7-8/z"));
+    assert_true(is_there(&t.root, "p/beside/empty"));
+    in_tree(&t, "rm cgroup/p/ebb-7-8/link");
+    assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), 0);
+    assert_string_equal(g.kill_dir, "");
+    assert_false(is_there(&t.root, "p/ebb-7-8"));
+    assert_true(is_there(&t.root, "p/beside/empty"));
+    tree_end(&t);
+}
+
+static void a_folder_not_named_as_ours_is_never_removed(void **state)
+{
+    static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
+    struct tree t;
+    (void)state;
+    tree_begin(&t, "", "mkdir -p cgroup/p/beside cgroup/p/ebb-7-8 cgroup/ebb-7-8");
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        struct guard_cgroup g = guard_cgroup_none;
+        strcpy(g.memory_dir, dirs[i]);
+        assert_int_equal(guard_cgroup_remove(&t.root, &g, 0), -EINVAL);
+        assert_true(is_there(&t.root, dirs[i]));
+    }
+    tree_end(&t);
+}
+
+static void only_names_of_our_own_making_are_read(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "ebb",
+                                      "ebb-",
+                                      "ebb-1",
+                                      "ebb-1-",
+                                      "ebb--1-2",
+                                      "ebb-01-2",
+                                      "ebb-1-2-3",
+                                      "ebb-1--2",
+                                      "ebb-0-2",
+                                      "ebb-doctor-1",
+                                      "ebb-1-2/..",
+                                      "ebb-2147483648-1",
+                                      "xebb-1-2"};
+    struct process_id id = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(guard_cgroup_name_parse(bad[i], &id), -EINVAL);
+    assert_int_equal(id.pid, 0);
+    assert_int_equal(guard_cgroup_name_parse("ebb-123-456789", &id), 0);
+    assert_int_equal(id.pid, 123);
+    assert_int_equal(id.start_ticks, 456789);
+}
+
+/* ---- this machine ---- */
+
+static struct proc_root root;
+static struct guard_cgroup group;
+static char own_name[64];
+static pid_t neighbour;
+
+static _Noreturn void stay(void)
+{
+    for (;;)
+        pause();
+}
+
+/* A fork that never outlives its parent. */
+static pid_t fork_tied(void)
+{
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0);
+    }
+    assert_true(pid >= 0);
+    return pid;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    group = guard_cgroup_none;
+    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) < 0)
+        return -1;
+    guard_cgroup_name(&root, own_name);
+    neighbour = fork_tied();
+    if (neighbour == 0)
+        stay();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    int status;
+    (void)state;
+    int r = guard_cgroup_remove(&root, &group, clock_mono_ns() + 30 * NS_PER_S);
+    bool survived = waitpid(neighbour, &status, WNOHANG) == 0;
+    kill(neighbour, SIGKILL);
+    waitpid(neighbour, &status, 0);
+    proc_root_close(&root);
+    return r == 0 && survived ? 0 : -1;
+}
+
+/* Makes GROUP, or skips the test with the reason. */
+static void need_group(uint64_t limit_bytes, bool needs_memory, bool needs_kill)
+{
+    struct err err;
+    int r = guard_cgroup_make(&root, own_name, limit_bytes, &group, &err);
+    bool lacks =
+        r < 0 || (needs_memory && group.memory_dir[0] == '\0') || (needs_kill && group.kill_fd < 0);
+    if (!lacks)
+        return;
+    assert_true(err.text[0] != '\0');
+    print_message("skipped: %s\n", err.text);
+    skip();
+}
+
+/* A process in GROUP that runs FN, then stays; returns when FN is done, or the process is. */
+static pid_t start_in_group(void (*fn)(int fd), int *ret_fd)
+{
+    int ends[2];
+    char byte;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = fork_tied();
+    if (pid == 0) {
+        close(ends[0]);
+        if (guard_cgroup_join(&group) < 0)
+            _exit(90);
+        fn(ends[1]);
+        stay();
+    }
+    close(ends[1]);
+    (void)!read(ends[0], &byte, 1);
+    if (ret_fd != NULL)
+        *ret_fd = ends[0];
+    else
+        close(ends[0]);
+    return pid;
+}
+
+static void tell(int fd)
+{
+    if (write(fd, "", 1) != 1)
+        _exit(91);
+}
+
+static void touch(size_t bytes)
+{
+    volatile char *p =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        _exit(92);
+    for (size_t i = 0; i < bytes; i += 4096)
+        p[i] = 1;
+}
+
+static void touch_32_mib(int fd)
+{
+    touch(32 * MIB);
+    tell(fd);
+}
+
+static void touch_128_mib(int fd)
+{
+    touch(128 * MIB);
+    tell(fd);
+}
+
+static int end_and_reap(pid_t pid)
+{
+    int status;
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static uint64_t usage(void)
+{
+    char text[64];
+    uint64_t n = 0;
+    bool unlimited;
+    ssize_t len = io_pread_small(group.usage_fd, text, sizeof(text));
+    assert_true(len > 0);
+    assert_int_equal(proc_cgroup_number_parse(text, (size_t)len, &unlimited, &n), 0);
+    return n;
+}
+
+static void what_a_process_in_the_group_touches_is_counted_there(void **state)
+{
+    uint64_t peak = 0, kills = 1;
+    struct stat st;
+    (void)state;
+    need_group(0, true, false);
+    assert_int_equal(fstatat(root.cgroup_fd, group.memory_dir, &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0755);
+    assert_false(group.is_limited);
+    assert_true(usage() < 16 * MIB);
+    pid_t pid = start_in_group(touch_32_mib, NULL);
+    assert_true(usage() >= 32 * MIB);
+    if (guard_cgroup_peak(&root, &group, &peak) == 0) /* v2 has it from 5.19 on */
+        assert_true(peak >= 32 * MIB);
+    assert_int_equal(guard_cgroup_oom_kills(&group, &kills), 0);
+    assert_int_equal(kills, 0);
+    assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+    end_and_reap(pid);
+}
+
+static void a_job_over_its_limit_is_killed_and_counted_and_its_neighbour_lives(void **state)
+{
+    uint64_t kills = 0;
+    int status;
+    (void)state;
+    need_group(64 * MIB, true, false);
+    if (!group.is_limited) {
+        print_message("skipped: no limit can be set here\n");
+        skip();
+    }
+    pid_t pid = start_in_group(touch_128_mib, NULL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+    assert_int_equal(guard_cgroup_oom_kills(&group, &kills), 0);
+    assert_true(kills >= 1);
+    assert_int_equal(waitpid(neighbour, NULL, WNOHANG), 0);
+}
+
+static uint64_t limit_now(void)
+{
+    char path[GUARD_CGROUP_PATH + 64], text[64];
+    uint64_t n = 0;
+    bool unlimited;
+    snprintf(path, sizeof(path), "%s/%s", group.memory_dir,
+             group.memory_is_v2 ? "memory.max" : "memory.limit_in_bytes");
+    ssize_t len = io_read_small(root.cgroup_fd, path, text, sizeof(text));
+    assert_true(len > 0);
+    assert_int_equal(proc_cgroup_number_parse(text, (size_t)len, &unlimited, &n), 0);
+    return unlimited ? UINT64_MAX : n;
+}
+
+static void a_limit_goes_up_and_down_again(void **state)
+{
+    static const uint64_t limits[] = {64 * MIB, 128 * MIB, 32 * MIB, 256 * MIB};
+    (void)state;
+    need_group(0, true, false);
+    assert_true(limit_now() == UINT64_MAX);
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        assert_int_equal(guard_cgroup_limit(&root, &group, limits[i]), 0);
+        assert_true(group.is_limited);
+        assert_int_equal(limit_now(), limits[i]);
+    }
+}
+
+/* Seven processes, some orphans and some of another session; each holds FD open. */
+static void fork_a_tree(int fd)
+{
+    for (int i = 0; i < 3; i++)
+        if (fork() == 0) {
+            setsid();
+            if (fork() == 0) {
+                tell(fd);
+                alarm(300); /* should the kill fail */
+                stay();
+            }
+            if (i == 0)
+                _exit(0);
+            alarm(300);
+            stay();
+        }
+}
+
+/* Waits for two more of the three that tell (the first has been read), then for everybody to be
+ * gone: only then has nobody the other end any more. */
+static void kill_and_see_them_gone(int fd, const struct guard_cgroup *g)
+{
+    char byte;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(read(fd, &byte, 1), 1);
+    assert_int_equal(guard_cgroup_kill(g), 0);
+    assert_int_equal(read(fd, &byte, 1), 0);
+    close(fd);
+}
+
+static void one_write_kills_a_whole_tree(void **state)
+{
+    char dir[GUARD_CGROUP_PATH];
+    int fd, status;
+    (void)state;
+    need_group(0, false, true);
+    strcpy(dir, group.kill_dir);
+    pid_t pid = start_in_group(fork_a_tree, &fd);
+    kill_and_see_them_gone(fd, &group);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+    assert_int_equal(guard_cgroup_remove(&root, &group, clock_mono_ns() + 30 * NS_PER_S), 0);
+    assert_false(is_there(&root, dir));
+    assert_int_equal(waitpid(neighbour, NULL, WNOHANG), 0);
+}
+
+/* v2 of a hybrid machine taken alone: a hierarchy that counts no memory. */
+static void without_the_memory_controller_a_group_still_kills_at_once(void **state)
+{
+    struct err err;
+    int fd;
+    (void)state;
+    if (!is_there(&root, "unified/cgroup.controllers")) {
+        print_message("skipped: no v2 beside v1 here\n");
+        skip();
+    }
+    proc_root_close(&root);
+    assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup/unified", &root, NULL), 0);
+    need_group(0, false, true);
+    assert_int_equal(guard_cgroup_remove(&root, &group, 0), 0);
+    assert_int_equal(guard_cgroup_make(&root, own_name, 64 * MIB, &group, &err), 0);
+    assert_non_null(strstr(err.text, "memory is not counted by the kernel: cgroup: "));
+    assert_string_equal(group.memory_dir, "");
+    assert_false(group.is_limited);
+    pid_t pid = start_in_group(fork_a_tree, &fd);
+    kill_and_see_them_gone(fd, &group);
+    end_and_reap(pid);
+}
+
+static void another_process_ends_it_with_nothing_but_the_paths(void **state)
+{
+    struct guard_cgroup copy;
+    int fd;
+    (void)state;
+    need_group(0, false, true);
+    copy = group;
+    copy.join_fd[0] = copy.join_fd[1] = copy.usage_fd = copy.stat_fd = copy.events_fd = 9999;
+    copy.kill_fd = 9999;
+    pid_t pid = start_in_group(fork_a_tree, &fd);
+    assert_int_equal(guard_cgroup_reopen(&root, &copy), 0);
+    kill_and_see_them_gone(fd, &copy);
+    end_and_reap(pid);
+    assert_int_equal(guard_cgroup_remove(&root, &copy, clock_mono_ns() + 30 * NS_PER_S), 0);
+    assert_false(is_there(&root, group.kill_dir));
+    assert_int_equal(guard_cgroup_reopen(&root, &group), -ENOENT);
+}
+
+static void a_group_with_somebody_in_it_stays_until_he_is_gone(void **state)
+{
+    char dir[GUARD_CGROUP_PATH];
+    (void)state;
+    need_group(0, false, false);
+    strcpy(dir, group.memory_dir[0] ? group.memory_dir : group.kill_dir);
+    pid_t pid = start_in_group(tell, NULL);
+    assert_int_equal(guard_cgroup_remove(&root, &group, 0), -EBUSY);
+    assert_true(is_there(&root, dir));
+    end_and_reap(pid);
+    assert_int_equal(guard_cgroup_remove(&root, &group, clock_mono_ns() + 30 * NS_PER_S), 0);
+    assert_false(is_there(&root, dir));
+}
+
+static void what_this_process_could_not_remove_before_is_made_anew(void **state)
+{
+    struct guard_cgroup forgotten;
+    (void)state;
+    need_group(0, false, false);
+    forgotten = group;
+    need_group(0, false, false);
+    assert_string_equal(forgotten.memory_dir, group.memory_dir);
+    /* the files of the removed group are dead; the new one's are not */
+    pid_t pid = start_in_group(tell, NULL);
+    assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+    end_and_reap(pid);
+    forgotten.memory_dir[0] = forgotten.kill_dir[0] = '\0';
+    assert_int_equal(guard_cgroup_remove(&root, &forgotten, 0), 0);
+}
+
+static void while_an_earlier_group_is_busy_no_other_is_made_above_it(void **state)
+{
+    struct guard_cgroup g = guard_cgroup_none;
+    struct err err;
+    (void)state;
+    need_group(0, true, false);
+    pid_t pid = start_in_group(tell, NULL);
+    assert_int_equal(guard_cgroup_make(&root, own_name, 0, &g, &err), -EBUSY);
+    assert_true(err.text[0] != '\0');
+    assert_true(is_none(&g));
+    end_and_reap(pid);
+}
+
+static void groups_nested_by_the_job_are_removed_with_it(void **state)
+{
+    char dir[GUARD_CGROUP_PATH], nested[GUARD_CGROUP_PATH + 16];
+    (void)state;
+    need_group(0, false, false);
+    strcpy(dir, group.memory_dir[0] ? group.memory_dir : group.kill_dir);
+    snprintf(nested, sizeof(nested), "%s/x", dir);
+    assert_int_equal(mkdirat(root.cgroup_fd, nested, 0755), 0);
+    snprintf(nested, sizeof(nested), "%s/x/y", dir);
+    assert_int_equal(mkdirat(root.cgroup_fd, nested, 0755), 0);
+    assert_int_equal(guard_cgroup_remove(&root, &group, clock_mono_ns() + 30 * NS_PER_S), 0);
+    assert_false(is_there(&root, dir));
+}
+
+/* True when our name is a folder in no place where it could be. */
+static bool nothing_left(void)
+{
+    struct guard_place p;
+    char path[LIMIT_PATH_MAX + 128];
+    for (int v2 = 0; v2 < 2; v2++)
+        for (int r = guard_place_own(&root, v2, &p); r == 0; r = guard_place_up(&root, &p)) {
+            snprintf(path, sizeof(path), "%s/%s", p.group.dir, own_name);
+            if (is_there(&root, path))
+                return false;
+        }
+    return true;
+}
+
+static int is_denied(void *user)
+{
+    struct guard_cgroup g = guard_cgroup_none;
+    struct err err;
+    (void)user;
+    if (guard_cgroup_make(&root, own_name, MIB, &g, &err) == 0)
+        return guard_cgroup_remove(&root, &g, 0) == 0 ? 1 : 2;
+    if (strncmp(err.text, "cgroup: ", 8) != 0)
+        return 3;
+    return is_none(&g) && nothing_left() ? 0 : 4;
+}
+
+static void who_may_not_make_a_group_is_told_and_leaves_nothing(void **state)
+{
+    (void)state;
+    int r = as_nobody(is_denied, NULL);
+    assert_true(nothing_left());
+    if (r == 1 && geteuid() != 0) {
+        print_message("skipped: this user may make groups\n");
+        skip();
+    }
+    assert_int_equal(r, 0);
+}
+
+static void the_name_is_of_this_process(void **state)
+{
+    struct process_id id;
+    struct proc_stat stat;
+    char text[1024];
+    (void)state;
+    assert_int_equal(guard_cgroup_name_parse(own_name, &id), 0);
+    ssize_t len = io_read_small(root.proc_fd, "self/stat", text, sizeof(text));
+    assert_int_equal(proc_stat_parse(text, (size_t)len, &stat), 0);
+    assert_int_equal(id.start_ticks, stat.start_ticks);
+    if (!proc_root_is_foreign(&root))
+        assert_int_equal(id.pid, getpid());
+}
+
+/* The folder beside GROUP that a process of PID and START_TICKS would have made. */
+static void beside(int32_t pid, uint64_t start_ticks, char ret[GUARD_CGROUP_PATH + 64])
+{
+    const char *dir = group.memory_dir[0] ? group.memory_dir : group.kill_dir;
+    snprintf(ret, GUARD_CGROUP_PATH + 64, "%.*s/ebb-%d-%llu", (int)(strrchr(dir, '/') - dir), dir,
+             pid, (unsigned long long)start_ticks);
+}
+
+static uint64_t start_of(pid_t pid)
+{
+    char path[32], text[1024];
+    struct proc_stat stat = {0};
+    snprintf(path, sizeof(path), "%d/stat", (int)pid);
+    ssize_t len = io_read_small(root.proc_fd, path, text, sizeof(text));
+    assert_true(len > 0);
+    assert_int_equal(proc_stat_parse(text, (size_t)len, &stat), 0);
+    return stat.start_ticks;
+}
+
+static void tidying_takes_empty_groups_of_the_dead_and_no_others(void **state)
+{
+    enum { LIVE, REUSED, BUSY, COUNT };
+    struct guard_cgroup other = guard_cgroup_none;
+    char dir[COUNT][GUARD_CGROUP_PATH + 64], nested[GUARD_CGROUP_PATH + 80];
+    (void)state;
+    need_group(0, false, false);
+    if (proc_root_is_foreign(&root)) {
+        print_message("skipped: /proc is of another pid namespace\n");
+        skip();
+    }
+    uint64_t start = start_of(neighbour);
+    beside((int32_t)neighbour, start, dir[LIVE]);
+    beside((int32_t)neighbour, start + 1, dir[REUSED]);
+    beside((int32_t)neighbour, start + 2, dir[BUSY]);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(mkdirat(root.cgroup_fd, dir[i], 0755), 0);
+    snprintf(nested, sizeof(nested), "%s/x", dir[REUSED]);
+    assert_int_equal(mkdirat(root.cgroup_fd, nested, 0755), 0);
+
+    snprintf(nested, sizeof(nested), "%s/cgroup.procs", dir[BUSY]);
+    int own_fd = group.join_fd[group.memory_dir[0] ? 0 : 1];
+    int busy_fd = openat(root.cgroup_fd, nested, O_WRONLY | O_CLOEXEC);
+    assert_true(busy_fd >= 0);
+    assert_int_equal(dprintf(busy_fd, "%d", (int)neighbour) > 0, 1);
+
+    assert_true(guard_cgroup_tidy(&root, &group) >= 1);
+    assert_true(is_there(&root, dir[LIVE]));
+    assert_false(is_there(&root, dir[REUSED]));
+    assert_true(is_there(&root, dir[BUSY]));
+    assert_true(is_there(&root, group.memory_dir[0] ? group.memory_dir : group.kill_dir));
+
+    assert_true(dprintf(own_fd, "%d", (int)neighbour) > 0);
+    close(busy_fd);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(other.kill_dir, sizeof(other.kill_dir), "%s", dir[i]);
+        assert_int_equal(guard_cgroup_remove(&root, &other, clock_mono_ns() + 30 * NS_PER_S), 0);
+    }
+    end_and_reap(neighbour);
+    neighbour = fork_tied(); /* for tear_down, outside of the group */
+    if (neighbour == 0)
+        stay();
+}
+
+#define HERE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_v1_every_group_above_ours_is_a_place),
+        cmocka_unit_test(a_group_with_a_limit_is_not_left),
+        cmocka_unit_test(in_v2_only_a_group_that_hands_memory_down_counts),
+        cmocka_unit_test(the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not),
+        cmocka_unit_test(a_group_whose_processes_we_may_not_move_is_no_place),
+        cmocka_unit_test(a_group_that_fails_half_way_is_taken_away_again),
+        cmocka_unit_test(without_any_hierarchy_the_sentence_says_so),
+        cmocka_unit_test(a_v2_group_gets_its_limit_without_swap_and_keeps_its_high_mark),
+        cmocka_unit_test(in_hybrid_both_groups_are_joined_and_memory_is_v1s),
+        cmocka_unit_test(groups_the_job_made_go_with_its_own_and_nothing_beside_it_does),
+        cmocka_unit_test(a_folder_not_named_as_ours_is_never_removed),
+        cmocka_unit_test(only_names_of_our_own_making_are_read),
+        HERE(what_a_process_in_the_group_touches_is_counted_there),
+        HERE(a_job_over_its_limit_is_killed_and_counted_and_its_neighbour_lives),
+        HERE(a_limit_goes_up_and_down_again),
+        HERE(one_write_kills_a_whole_tree),
+        HERE(without_the_memory_controller_a_group_still_kills_at_once),
+        HERE(another_process_ends_it_with_nothing_but_the_paths),
+        HERE(a_group_with_somebody_in_it_stays_until_he_is_gone),
+        HERE(what_this_process_could_not_remove_before_is_made_anew),
+        HERE(while_an_earlier_group_is_busy_no_other_is_made_above_it),
+        HERE(groups_nested_by_the_job_are_removed_with_it),
+        HERE(who_may_not_make_a_group_is_told_and_leaves_nothing),
+        HERE(the_name_is_of_this_process),
+        HERE(tidying_takes_empty_groups_of_the_dead_and_no_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
