@@ -38,7 +38,8 @@ struct death_ooms {
     uint64_t group; /* of the job's own cgroup */
     uint64_t above; /* of the cgroup that has the limit, if another */
 };
-/* ABOVE_DIR: path below root's cgroup_fd of the group that binds, "" none; ABOVE_IS_V2. */
+/* G may be NULL. ABOVE_DIR: path below root's cgroup_fd of the group that binds, "" none;
+ * ABOVE_IS_V2. */
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
@@ -47,13 +48,13 @@ enum death_by { DEATH_BY_ITSELF, DEATH_BY_GUARD, DEATH_BY_OPERATOR, DEATH_BY_LOS
 struct death_facts {
     int status; /* as wait gives it */
     enum death_by by;
-    int sent_signal;       /* by us, for the operator or ourselves; 0 none */
-    const char *guard_why; /* of DEATH_BY_GUARD */
-    const struct death_ooms *before, *after;
-    const struct death_tail *tail;
+    int sent_signal;                         /* by us, for the operator or ourselves; 0 none */
+    const char *guard_why;                   /* of DEATH_BY_GUARD */
+    const struct death_ooms *before, *after; /* either may be NULL: not known */
+    const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
-    const char *limit_where; /* for the sentence; NULL: not known */
-    uint64_t limit_bytes;
+    const char *limit_where; /* of the cgroup above, raw; NULL: not known */
+    uint64_t limit_bytes;    /* of the cgroup; 0: not known */
 };
 
 enum death_kind {
@@ -72,6 +73,8 @@ enum death_kind {
     DEATH_KINDS
 };
 const char *death_kind_name(enum death_kind kind); /* "finished", "exit status", "exception", … */
-/* One line, without a full stop: "killed by the kernel: its cgroup was out of memory (limit 2.0
- * GiB)", "RuntimeError: shape mismatch", "SIGSEGV", "stopped by the guard: …". */
+/* One line, without a full stop: "killed by the kernel: its cgroup was out of memory (limit 2.00
+ * GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the guard: …". What we
+ * did comes first, even where the job then ended with status 0; after that a status of 0 is the
+ * end of the matter, whatever the output says. */
 enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT]);

@@ -1,0 +1,283 @@
+/* Why a job ended: what is known of its end, weighed, in one line. */
+#include "guard/death.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/io.h"
+#include "base/text.h"
+#include "guard/death_private.h"
+
+void death_tail_add(struct death_tail *t, const char *data, size_t len)
+{
+    if (len > DEATH_TAIL) { /* only the last would stay */
+        t->written += len - DEATH_TAIL;
+        data += len - DEATH_TAIL;
+        len = DEATH_TAIL;
+    }
+    size_t at = (size_t)(t->written % DEATH_TAIL);
+    size_t first = len < DEATH_TAIL - at ? len : DEATH_TAIL - at;
+    if (len == 0)
+        return;
+    memcpy(t->text + at, data, first);
+    memcpy(t->text, data + first, len - first);
+    t->written += len;
+}
+
+/* --- the kernel's counters --- */
+
+static bool read_count(int fd, const char *path, uint64_t *ret)
+{
+    char text[32 << 10]; /* vmstat grows with every kernel */
+    ssize_t len = io_read_small(fd, path, text, sizeof(text));
+    return len > 0 && proc_keyed_parse(text, (size_t)len, "oom_kill", ret) == 0;
+}
+
+static bool read_above(const struct proc_root *root, const char *dir, bool is_v2, uint64_t *ret)
+{
+    char path[4096 + 32];
+    if (root->cgroup_fd < 0 || dir[0] == '\0')
+        return false;
+    int n =
+        snprintf(path, sizeof(path), "%s/%s", dir, is_v2 ? "memory.events" : "memory.oom_control");
+    return n > 0 && (size_t)n < sizeof(path) && read_count(root->cgroup_fd, path, ret);
+}
+
+void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
+                     const char *above_dir, bool above_is_v2, struct death_ooms *ret)
+{
+    *ret = (struct death_ooms){0};
+    ret->host_known = read_count(root->proc_fd, "vmstat", &ret->host);
+    ret->group_known = g && guard_cgroup_oom_kills(g, &ret->group) == 0;
+    ret->above_known = read_above(root, above_dir, above_is_v2, &ret->above);
+}
+
+static uint64_t rise(bool known, uint64_t before, uint64_t after)
+{
+    return known && after > before ? after - before : 0;
+}
+
+struct kills {
+    uint64_t group, above, host;
+};
+
+static struct kills kills_of(const struct death_facts *f)
+{
+    struct kills k = {0};
+    const struct death_ooms *a = f->before, *b = f->after;
+    if (!a || !b)
+        return k;
+    k.group = rise(a->group_known && b->group_known, a->group, b->group);
+    k.above = rise(a->above_known && b->above_known, a->above, b->above);
+    k.host = rise(a->host_known && b->host_known, a->host, b->host);
+    return k;
+}
+
+/* --- the end as the status tells it --- */
+
+/* The signal that ended it, also where a shell in between says so; 0: none. */
+static int signal_of(int status)
+{
+    if (WIFSIGNALED(status))
+        return WTERMSIG(status);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    return code > 128 && sigabbrev_np(code - 128) ? code - 128 : 0;
+}
+
+static bool is_crash(int signo)
+{
+    return signo == SIGSEGV || signo == SIGABRT || signo == SIGBUS || signo == SIGFPE ||
+           signo == SIGILL;
+}
+
+enum { SIGNAL_NAME = 24 };
+static const char *signal_name(int signo, char out[SIGNAL_NAME])
+{
+    const char *abbrev = sigabbrev_np(signo);
+    if (abbrev)
+        snprintf(out, SIGNAL_NAME, "SIG%s", abbrev);
+    else
+        snprintf(out, SIGNAL_NAME, "signal %d", signo);
+    return out;
+}
+
+static enum death_kind tell_status(int status, char text[DEATH_TEXT])
+{
+    char name[SIGNAL_NAME];
+    if (WIFSIGNALED(status)) {
+        int signo = WTERMSIG(status);
+        signal_name(signo, name);
+        if (is_crash(signo))
+            snprintf(text, DEATH_TEXT, "crashed: %s", name);
+        else
+            snprintf(text, DEATH_TEXT, "ended by %s; who sent it is not known", name);
+        return DEATH_SIGNAL;
+    }
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : status;
+    if (signal_of(status))
+        snprintf(text, DEATH_TEXT, "exit status %d (how shells report %s)", code,
+                 signal_name(signal_of(status), name));
+    else
+        snprintf(text, DEATH_TEXT, "exit status %d", code);
+    return DEATH_STATUS;
+}
+
+/* --- weighing --- */
+
+static bool is_operators(const struct death_facts *f, const struct death_reading *r)
+{
+    if (f->by != DEATH_BY_OPERATOR || f->sent_signal == 0)
+        return false;
+    return signal_of(f->status) == f->sent_signal || r->signalled == f->sent_signal ||
+           (f->sent_signal == SIGINT && r->interrupted);
+}
+
+static enum death_kind kind_of_sign(enum death_sign sign)
+{
+    switch (sign) {
+    case DEATH_CUDA_OOM:
+        return DEATH_GPU_MEMORY;
+    case DEATH_MEMORY:
+        return DEATH_NO_MEMORY;
+    case DEATH_SHM:
+        return DEATH_SHM_FULL;
+    case DEATH_PYTHON:
+    case DEATH_WORKER:
+    case DEATH_NO_SIGN:
+        break;
+    }
+    return DEATH_EXCEPTION;
+}
+
+/* From the output if that says why, else from the status. */
+static enum death_kind tell_itself(const struct death_facts *f, const struct death_reading *r,
+                                   char text[DEATH_TEXT])
+{
+    char name[SIGNAL_NAME];
+    bool is_bus_error = signal_of(f->status) == SIGBUS;
+    if (r->sign != DEATH_SHM && is_bus_error && f->shm_full) {
+        snprintf(text, DEATH_TEXT, "/dev/shm was full: crashed: SIGBUS");
+        return DEATH_SHM_FULL;
+    }
+    if (r->sign == DEATH_NO_SIGN)
+        return tell_status(f->status, text);
+    const char *before = r->sign == DEATH_SHM      ? "/dev/shm was full: "
+                         : r->sign == DEATH_MEMORY ? "an allocation failed: "
+                                                   : "";
+    int n = snprintf(text, DEATH_TEXT, "%s%s", before, r->line);
+    if (WIFSIGNALED(f->status) && n > 0 && n < DEATH_TEXT) {
+        int signo = WTERMSIG(f->status);
+        snprintf(text + n, DEATH_TEXT - (size_t)n, "; %s %s",
+                 is_crash(signo) ? "then crashed:" : "ended by", signal_name(signo, name));
+    }
+    return kind_of_sign(r->sign);
+}
+
+/* "its cgroup was out of memory (limit 2.00 GiB)" and the like. */
+enum { REASON = 160 };
+static void tell_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
+{
+    char size[TEXT_SIZE_MAX], limit[48] = "", where[80] = "above it";
+    if (k->group == 0 && k->above == 0) {
+        snprintf(out, REASON, "the host was out of memory");
+        return;
+    }
+    if (f->limit_bytes)
+        snprintf(limit, sizeof(limit), " (limit %s)", text_size(size, f->limit_bytes));
+    if (k->group) {
+        snprintf(out, REASON, "its cgroup was out of memory%s", limit);
+        return;
+    }
+    if (f->limit_where)
+        text_fit(where, sizeof(where), 40, f->limit_where, strlen(f->limit_where));
+    snprintf(out, REASON, "the cgroup %s was out of memory%s", where, limit);
+}
+
+/* A process of the job was killed, and the job itself ended in its own way. */
+static void add_other_kill(const struct kills *k, const char *reason, char text[DEATH_TEXT])
+{
+    size_t n = strlen(text);
+    uint64_t count = k->group ? k->group : k->above;
+    const char *plural = count == 1 ? "" : "es";
+    if (k->group)
+        snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s of the job: %s",
+                 (unsigned long long)count, plural, reason);
+    else if (k->above) /* not all in there need be the job's */
+        snprintf(text + n, DEATH_TEXT - n, "; the kernel killed %llu process%s: %s",
+                 (unsigned long long)count, plural, reason);
+    else
+        snprintf(text + n, DEATH_TEXT - n, "; probably killed by the kernel: %s", reason);
+}
+
+static enum death_kind tell_kernel(const struct death_facts *f, const struct death_reading *r,
+                                   const struct kills *k, char text[DEATH_TEXT])
+{
+    char reason[REASON];
+    bool is_group = k->group || k->above;
+    tell_reason(f, k, reason);
+    if (signal_of(f->status) == SIGKILL) {
+        snprintf(text, DEATH_TEXT, "%skilled by the kernel: %s", is_group ? "" : "probably ",
+                 reason);
+        return is_group ? DEATH_OOM_GROUP : DEATH_OOM_HOST;
+    }
+    enum death_kind kind = tell_itself(f, r, text);
+    if (!is_group && !r->child_killed)
+        return kind;
+    add_other_kill(k, reason, text);
+    if (r->child_killed)
+        return is_group ? DEATH_OOM_GROUP : DEATH_OOM_HOST;
+    /* the output has a reason of its own, or the one killed may be a neighbour */
+    bool has_own = kind != DEATH_STATUS && kind != DEATH_SIGNAL;
+    return has_own || !k->group ? kind : DEATH_OOM_GROUP;
+}
+
+enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT])
+{
+    struct death_reading r = {0};
+    char name[SIGNAL_NAME];
+    if (f->by == DEATH_BY_GUARD) {
+        snprintf(text, DEATH_TEXT, "stopped by the guard%s%s", f->guard_why ? ": " : "",
+                 f->guard_why ? f->guard_why : "");
+        return DEATH_GUARD;
+    }
+    if (f->by == DEATH_BY_LOST_CLIENT) {
+        snprintf(text, DEATH_TEXT, "ended because ebb run was killed");
+        return DEATH_CLIENT;
+    }
+    if (WIFEXITED(f->status) && WEXITSTATUS(f->status) == 0) {
+        snprintf(text, DEATH_TEXT, "finished");
+        return DEATH_DONE;
+    }
+    if (f->tail)
+        death_reading_take(f->tail, &r);
+    if (is_operators(f, &r)) {
+        snprintf(text, DEATH_TEXT, "ended by the operator: %s", signal_name(f->sent_signal, name));
+        return DEATH_OPERATOR;
+    }
+    struct kills k = kills_of(f);
+    if (k.group || k.above || k.host)
+        return tell_kernel(f, &r, &k, text);
+    return tell_itself(f, &r, text);
+}
+
+const char *death_kind_name(enum death_kind kind)
+{
+    static const char *const names[DEATH_KINDS] = {
+        [DEATH_DONE] = "finished",
+        [DEATH_STATUS] = "exit status",
+        [DEATH_EXCEPTION] = "exception",
+        [DEATH_GPU_MEMORY] = "GPU memory",
+        [DEATH_NO_MEMORY] = "allocation failed",
+        [DEATH_SHM_FULL] = "shared memory full",
+        [DEATH_SIGNAL] = "signal",
+        [DEATH_OPERATOR] = "operator",
+        [DEATH_CLIENT] = "client killed",
+        [DEATH_GUARD] = "guard",
+        [DEATH_OOM_GROUP] = "cgroup out of memory",
+        [DEATH_OOM_HOST] = "host out of memory",
+    };
+    size_t i = (size_t)kind;
+    return i < DEATH_KINDS ? names[i] : "unknown";
+}

@@ -1,0 +1,790 @@
+/* Causes of death: real ends of real logs, and what is made of them with all else that is known. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "guard/death.h"
+
+/* The job's own cgroup as this test tells it: what cgroup.c reads is tested with cgroup.c. */
+static int group_result;
+static uint64_t group_count;
+int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
+{
+    assert_non_null(g);
+    if (group_result == 0)
+        *ret = group_count;
+    return group_result;
+}
+
+#define HEAD "Traceback (most recent call last):\n"
+#define BODY                                                                                       \
+    "  File \"/home/u/train.py\", line 41, in <module>\n"                                          \
+    "    main()\n"                                                                                 \
+    "    ^^^^^^\n"                                                                                 \
+    "  File \"/home/u/train.py\", line 12, in main\n"                                              \
+    "    loss = step(batch)\n"
+#define TORCHRUN_HEAD                                                                              \
+    "W0501 10:00:01.123000 139 torch/distributed/elastic/multiprocessing/api.py:897] Sending "     \
+    "process 4242 closing signal SIGTERM\n"                                                        \
+    "E0501 10:00:01.300000 139 torch/distributed/elastic/multiprocessing/api.py:869] failed "      \
+    "(exitcode: 1) local_rank: 0 (pid: 4241) of binary: /usr/bin/python3\n" HEAD                   \
+    "  File \"/usr/local/bin/torchrun\", line 8, in <module>\n"                                    \
+    "    sys.exit(main())\n"                                                                       \
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"                        \
+    "============================================================\n"                               \
+    "train.py FAILED\n"                                                                            \
+    "------------------------------------------------------------\n"                               \
+    "Failures:\n"                                                                                  \
+    "[1]:\n"                                                                                       \
+    "  time      : 2024-05-01_10:00:01\n"                                                          \
+    "  host      : node7\n"                                                                        \
+    "  rank      : 3 (local_rank: 3)\n"                                                            \
+    "  exitcode  : 1 (pid: 4244)\n"                                                                \
+    "  error_file: <N/A>\n"                                                                        \
+    "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html\n" \
+    "------------------------------------------------------------\n"                               \
+    "Root Cause (first observed failure):\n"                                                       \
+    "[0]:\n"                                                                                       \
+    "  time      : 2024-05-01_10:00:00\n"                                                          \
+    "  host      : node7\n"
+#define TORCHRUN(rank, code, traceback)                                                            \
+    TORCHRUN_HEAD "  rank      : " rank " (local_rank: " rank ")\n"                                \
+                  "  exitcode  : " code " (pid: 4241)\n"                                           \
+                  "  error_file: <N/A>\n"                                                          \
+                  "  traceback : " traceback "\n"                                                  \
+                  "============================================================\n"
+#define SEE "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+#define CHAINED "\nDuring handling of the above exception, another exception occurred:\n\n"
+#define CAUSED "\nThe above exception was the direct cause of the following exception:\n\n"
+
+struct ending {
+    const char *tail;
+    enum death_sign sign;
+    const char *line;
+};
+
+static struct death_tail tail_of(const char *text, size_t len)
+{
+    struct death_tail t = {.written = 0};
+    death_tail_add(&t, text, len);
+    return t;
+}
+
+static void check(const struct ending *e, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char line[DEATH_LINE];
+        struct death_tail t = tail_of(e[i].tail, strlen(e[i].tail));
+        enum death_sign sign = death_read(&t, line);
+        if (sign != e[i].sign || strcmp(line, e[i].line) != 0)
+            fail_msg("%zu: sign %d, not %d: '%s', not '%s', for:\n%s", i, (int)sign, (int)e[i].sign,
+                     line, e[i].line, e[i].tail);
+    }
+}
+#define CHECK(table) check(table, sizeof(table) / sizeof *(table))
+
+static void the_exception_of_a_traceback_is_the_cause(void **state)
+{
+    (void)state;
+    static const struct ending table[] = {
+        {"", DEATH_NO_SIGN, ""},
+        {"epoch 3: loss 0.12\nsaved to out/\n", DEATH_NO_SIGN, ""},
+        {"epoch 1\n" HEAD BODY "ValueError: shape mismatch: (3,) and (4,)\n", DEATH_PYTHON,
+         "ValueError: shape mismatch: (3,) and (4,)"},
+        /* no newline at the end, no message, names of modules, classes made in functions */
+        {HEAD BODY "AssertionError", DEATH_PYTHON, "AssertionError"},
+        {HEAD BODY "a.b.C: \n", DEATH_PYTHON, "a.b.C"},
+        {HEAD BODY "lib.f.<locals>.Größe2: x\n", DEATH_PYTHON, "lib.f.<locals>.Größe2: x"},
+        {HEAD "KeyboardInterrupt\n", DEATH_PYTHON, "KeyboardInterrupt"},
+        {"^C" HEAD BODY "KeyboardInterrupt\n", DEATH_PYTHON, "KeyboardInterrupt"},
+        {HEAD BODY "  [Previous line repeated 996 more times]\n"
+                   "RecursionError: maximum recursion depth exceeded\n",
+         DEATH_PYTHON, "RecursionError: maximum recursion depth exceeded"},
+        /* the message goes on for lines */
+        {HEAD BODY "RuntimeError: Error(s) in loading state_dict for Net:\n"
+                   "\tMissing key(s) in state_dict: \"a\".\n\tUnexpected key(s): \"b\".\n",
+         DEATH_PYTHON, "RuntimeError: Error(s) in loading state_dict for Net"},
+        {HEAD BODY "subprocess.CalledProcessError: Command '['false']' returned non-zero exit "
+                   "status 1.\n",
+         DEATH_PYTHON,
+         "subprocess.CalledProcessError: Command '['false']' returned non-zero exit status 1."},
+        /* chained, both ways */
+        {HEAD BODY "KeyError: 'a'\n" CHAINED HEAD BODY "ValueError: no a\n", DEATH_PYTHON,
+         "ValueError: no a"},
+        {HEAD BODY "KeyError: 'a'\n" CAUSED HEAD BODY "ValueError: no a\n", DEATH_PYTHON,
+         "ValueError: no a"},
+        {HEAD BODY "KeyError: 'a'\n" CHAINED HEAD BODY "SystemExit: 1\n", DEATH_PYTHON,
+         "KeyError: 'a'"},
+        /* the main script does not compile: no head */
+        {"  File \"/home/u/train.py\", line 3\n    def f(:\n          ^\n"
+         "SyntaxError: invalid syntax\n",
+         DEATH_PYTHON, "SyntaxError: invalid syntax"},
+        {HEAD BODY "  File \"/home/u/net.py\", line 3\n    def f(:\n          ^\n"
+                   "IndentationError: unexpected indent\n",
+         DEATH_PYTHON, "IndentationError: unexpected indent"},
+        /* cut at the ring's start */
+        {"ain.py\", line 41, in <module>\n    main()\n  File \"/home/u/t.py\", line 12, in main\n"
+         "    x()\nIndexError: list index out of range\n",
+         DEATH_PYTHON, "IndexError: list index out of range"},
+        {"Error executing job with overrides: ['lr=1']\n" HEAD BODY "ValueError: lr\n\n"
+         "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+         DEATH_PYTHON, "ValueError: lr"},
+        /* another process writes in between */
+        {HEAD BODY "epoch 3 of 10\nINFO: saved\nValueError: x\n", DEATH_PYTHON, "ValueError: x"},
+    };
+    CHECK(table);
+}
+
+static void groups_and_errors_of_workers_are_read_to_the_real_one(void **state)
+{
+    (void)state;
+    static const struct ending table[] = {
+        {"  + Exception Group Traceback (most recent call last):\n"
+         "  |   File \"/home/u/g.py\", line 9, in <module>\n"
+         "  |     raise ExceptionGroup(\"many\", errors)\n"
+         "  | ExceptionGroup: many (2 sub-exceptions)\n"
+         "  +-+---------------- 1 ----------------\n"
+         "    | Traceback (most recent call last):\n"
+         "    |   File \"/home/u/g.py\", line 4, in <module>\n"
+         "    |     raise ValueError(1)\n"
+         "    | ValueError: 1\n"
+         "    +---------------- 2 ----------------\n"
+         "    | TypeError: 2\n"
+         "    +------------------------------------\n",
+         DEATH_PYTHON, "ExceptionGroup: many (2 sub-exceptions)"},
+        {HEAD BODY "RuntimeError: Caught KeyError in DataLoader worker process 0.\n"
+                   "Original Traceback (most recent call last):\n" BODY "KeyError: 'label'\n\n",
+         DEATH_PYTHON, "KeyError: 'label'"},
+        {"multiprocessing.pool.RemoteTraceback: \n\"\"\"\n" HEAD BODY
+         "ValueError: boom\n\"\"\"\n" CAUSED HEAD BODY "ValueError: boom\n",
+         DEATH_PYTHON, "ValueError: boom"},
+        {HEAD BODY "torch.multiprocessing.spawn.ProcessRaisedException: \n\n"
+                   "-- Process 1 terminated with the following error:\n" HEAD BODY
+                   "ZeroDivisionError: division by zero\n\n",
+         DEATH_PYTHON, "ZeroDivisionError: division by zero"},
+        {HEAD BODY
+         "RuntimeError: DataLoader worker (pid 123) is killed by signal: Killed. \n" CAUSED HEAD
+             BODY "RuntimeError: DataLoader worker (pid(s) 123) exited unexpectedly\n",
+         DEATH_WORKER, "RuntimeError: DataLoader worker (pid 123) is killed by signal: Killed."},
+        {HEAD BODY "RuntimeError: DataLoader worker (pid(s) 7, 8) exited unexpectedly\n",
+         DEATH_WORKER, "RuntimeError: DataLoader worker (pid(s) 7, 8) exited unexpectedly"},
+        {HEAD BODY "RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation "
+                   "fault. \n",
+         DEATH_WORKER,
+         "RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault."},
+        /* the loader's thread dies of the main one's death, not the other way round */
+        {HEAD BODY "ValueError: real\nException in thread Thread-4 (_pin_memory_loop):\n" HEAD BODY
+                   "ConnectionResetError: [Errno 104] Connection reset by peer\n",
+         DEATH_PYTHON, "ValueError: real"},
+        {"Exception in thread Thread-1 (run):\n" HEAD BODY "KeyError: 'only'\n", DEATH_PYTHON,
+         "KeyError: 'only'"},
+        {"Process SpawnProcess-1:\n" HEAD BODY "KeyError: 'child'\n" HEAD BODY "EOFError: parent\n",
+         DEATH_PYTHON, "EOFError: parent"},
+    };
+    CHECK(table);
+}
+
+static void the_rank_that_failed_is_the_cause_and_not_its_launcher(void **state)
+{
+    (void)state;
+#define R0 "[rank0]: "
+#define R3 "[rank3]: "
+#define RANK_BODY(r)                                                                               \
+    r "Traceback (most recent call last):\n" r "  File \"/home/u/t.py\", line 2, in <module>\n" r  \
+      "    main()\n"
+    static const struct ending table[] = {
+        {RANK_BODY(R0) R0 "ValueError: rank\n", DEATH_PYTHON, "ValueError: rank"},
+        {"[default0]:Traceback (most recent call last):\n"
+         "[default0]:  File \"/home/u/t.py\", line 2, in <module>\n[default0]:ValueError: tee\n",
+         DEATH_PYTHON, "ValueError: tee"},
+        {"(RayTrainWorker pid=7) Traceback (most recent call last):\n"
+         "(RayTrainWorker pid=7)   File \"/home/u/t.py\", line 2, in f\n"
+         "(RayTrainWorker pid=7) ValueError: ray\n",
+         DEATH_PYTHON, "ValueError: ray"},
+        {"[rank0]:   File \"/home/u/t.py\", line 2, in f\n[rank0]:     g()\n" R0
+         "ValueError: cut\n",
+         DEATH_PYTHON, "ValueError: cut"},
+        /* two ranks at once: lines of both between each other; the first counts */
+        {R0 "Traceback (most recent call last):\n" R3 "Traceback (most recent call last):\n" R0
+            "  File \"/home/u/t.py\", line 2, in f\n" R3
+            "  File \"/home/u/t.py\", line 9, in f\n" R3 "OSError: three\n" R0 "ValueError: zero\n",
+         DEATH_PYTHON, "ValueError: zero"},
+        {HEAD BODY "ValueError: child\n" TORCHRUN("0", "1", SEE), DEATH_PYTHON,
+         "ValueError: child"},
+        /* torchrun knows which was first */
+        {RANK_BODY(R0) R0 "torch.distributed.DistBackendError: NCCL error\n" RANK_BODY(R3) R3
+         "ValueError: three\n" TORCHRUN("3", "1", SEE),
+         DEATH_PYTHON, "ValueError: three"},
+        {RANK_BODY(R0) R0 "ValueError: zero\n" RANK_BODY(R3) R3
+         "torch.distributed.DistBackendError: NCCL error\n" TORCHRUN("0", "1", SEE),
+         DEATH_PYTHON, "ValueError: zero"},
+        {RANK_BODY(R3) R3 "torch.distributed.DistBackendError: NCCL error\n" TORCHRUN(
+             "0", "-9", "Signal 9 (SIGKILL) received by PID 4241"),
+         DEATH_PYTHON,
+         "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
+         "PID 4241"},
+        {TORCHRUN("0", "1", SEE), DEATH_PYTHON,
+         "torchrun: rank 0 failed first, exitcode 1 (pid: 4241): its own error is not in the last "
+         "of the output"},
+        /* with @record the table has the rank's own traceback */
+        {TORCHRUN("0", "1",
+                  "Traceback (most recent call last):\n"
+                  "    File \"/home/u/t.py\", line 2, in main\n      f()\n  ValueError: recorded"),
+         DEATH_PYTHON, "ValueError: recorded"},
+        {HEAD BODY "ValueError: child\n" HEAD BODY
+                   "subprocess.CalledProcessError: Command '['/usr/bin/python', 't.py']' returned "
+                   "non-zero exit status 1.\n",
+         DEATH_PYTHON, "ValueError: child"},
+    };
+    CHECK(table);
+}
+
+static void memory_that_ran_out_is_told_by_kind(void **state)
+{
+    (void)state;
+    static const struct ending table[] = {
+        {HEAD BODY "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 "
+                   "has a total capacity of 23.6 GiB\n",
+         DEATH_CUDA_OOM,
+         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+         "total capacity of 23.6 GiB"},
+        {HEAD BODY "torch.cuda.OutOfMemoryError: CUDA out of memory.\n", DEATH_CUDA_OOM,
+         "torch.cuda.OutOfMemoryError: CUDA out of memory."},
+        {HEAD BODY "RuntimeError: CUDA error: out of memory\n"
+                   "CUDA kernel errors might be asynchronously reported at some other API call.\n",
+         DEATH_CUDA_OOM, "RuntimeError: CUDA error: out of memory"},
+        {HEAD BODY "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.00 GiB.\n",
+         DEATH_CUDA_OOM, "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.00 GiB."},
+        {HEAD BODY "RuntimeError: HIP error: out of memory\n", DEATH_CUDA_OOM,
+         "RuntimeError: HIP error: out of memory"},
+        {HEAD BODY "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while "
+                   "trying to allocate 8 bytes.\n",
+         DEATH_CUDA_OOM,
+         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+         "allocate 8 bytes."},
+        {HEAD BODY
+         "RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. It is "
+         "possible that dataloader's workers are out of shared memory. Please try to "
+         "raise your shared memory limit.\n",
+         DEATH_SHM,
+         "RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. It is possible "
+         "that dataloader's workers are out of shared memory. Please try to raise your shared "
+         "memory limit."},
+        {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+         "shared memory (shm).\n" HEAD BODY
+         "RuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly\n",
+         DEATH_SHM,
+         "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+         "shared memory (shm)."},
+        {HEAD BODY
+         "RuntimeError: unable to write to file </torch_12_34_0>: No space left on device "
+         "(28)\n",
+         DEATH_SHM,
+         "RuntimeError: unable to write to file </torch_12_34_0>: No space left on device (28)"},
+        {HEAD BODY "OSError: [Errno 28] No space left on device: '/dev/shm/a'\n", DEATH_SHM,
+         "OSError: [Errno 28] No space left on device: '/dev/shm/a'"},
+        {HEAD BODY "OSError: [Errno 28] No space left on device: '/psm_1a2b'\n", DEATH_SHM,
+         "OSError: [Errno 28] No space left on device: '/psm_1a2b'"},
+        {HEAD BODY "OSError: [Errno 28] No space left on device: '/data/ckpt.pt'\n", DEATH_PYTHON,
+         "OSError: [Errno 28] No space left on device: '/data/ckpt.pt'"},
+        {HEAD BODY "MemoryError\n", DEATH_MEMORY, "MemoryError"},
+        {HEAD BODY "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an "
+                   "array with shape (1000000000,) and data type float64\n",
+         DEATH_MEMORY,
+         "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array with "
+         "shape (1000000000,) and data type float64"},
+        {HEAD BODY "OSError: [Errno 12] Cannot allocate memory\n", DEATH_MEMORY,
+         "OSError: [Errno 12] Cannot allocate memory"},
+        {HEAD BODY "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: "
+                   "can't allocate memory: you tried to allocate 8 bytes.\n",
+         DEATH_MEMORY,
+         "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't "
+         "allocate memory: you tried to allocate 8 bytes."},
+        {"terminate called after throwing an instance of 'std::bad_alloc'\n"
+         "  what():  std::bad_alloc\n",
+         DEATH_MEMORY, "std::bad_alloc"},
+        {"terminate called after throwing an instance of 'c10::Error'\n"
+         "  what():  CUDA error: an illegal memory access was encountered\n",
+         DEATH_PYTHON, "c10::Error: CUDA error: an illegal memory access was encountered"},
+        {"./train: fork: Cannot allocate memory\n", DEATH_MEMORY,
+         "./train: fork: Cannot allocate memory"},
+        /* it was caught, and then something else was the end */
+        {"skipping a batch: CUDA out of memory\n" HEAD BODY "KeyError: 'x'\n", DEATH_PYTHON,
+         "KeyError: 'x'"},
+    };
+    CHECK(table);
+}
+
+static void colours_boxes_and_progress_bars_do_not_hide_it(void **state)
+{
+    (void)state;
+    static const struct ending table[] = {
+        {"\033[31m╭─\033[0m\033[31m────\033[0m\033[31m \033[0m\033[1;31mTraceback "
+         "\033[0m\033[1;2;31m(most recent call last)\033[0m\033[31m ───╮\033[0m\n"
+         "\033[31m│\033[0m /home/u/t.py:3 in <module>          \033[31m│\033[0m\n"
+         "\033[31m│\033[0m \033[31m❱ \033[0m3 raise ValueError(1)    \033[31m│\033[0m\n"
+         "\033[31m╰──────────────────────────────────────╯\033[0m\n"
+         "\033[1;91mValueError: \033[0mred\n",
+         DEATH_PYTHON, "ValueError: red"},
+        {"+----- Traceback (most recent call last) -----+\n| /home/u/t.py:3 in <module>  |\n"
+         "+----------+\nValueError: plain box\n",
+         DEATH_PYTHON, "ValueError: plain box"},
+        {HEAD BODY "\033[1;35mValueError\033[0m: \033[35m3.13\033[0m\n", DEATH_PYTHON,
+         "ValueError: 3.13"},
+        {"\033]0;title\aepoch\n\033]8;;http://x\033\\" HEAD BODY "ValueError: link\n", DEATH_PYTHON,
+         "ValueError: link"},
+        {"\r  0%|          | 0/30 [00:00<?, ?it/s]\r  3%|3         | 1/30 [00:01<00:32]" HEAD BODY
+         "ValueError: bar\n\r  3%|3         | 1/30 [00:01<00:35, 1.2s/it]\n",
+         DEATH_PYTHON, "ValueError: bar"},
+        {"Traceback (most recent call last):\r\n  File \"t.py\", line 1, in <module>\r\n"
+         "ValueError: crlf\r\n",
+         DEATH_PYTHON, "ValueError: crlf"},
+    };
+    CHECK(table);
+}
+
+static void what_is_only_reported_is_not_the_cause(void **state)
+{
+    (void)state;
+    static const struct ending table[] = {
+        {"Exception ignored in: <function A.__del__ at 0x7f0000>\n" HEAD BODY
+         "TypeError: 'NoneType' object is not callable\n",
+         DEATH_NO_SIGN, ""},
+        {HEAD BODY
+         "ValueError: real\nException ignored in: <function A.__del__ at 0x7f0000>\n" HEAD BODY
+         "TypeError: late\n",
+         DEATH_PYTHON, "ValueError: real"},
+        {"Error in atexit._run_exitfuncs:\n" HEAD BODY "OSError: late\n", DEATH_NO_SIGN, ""},
+        {"--- Logging error ---\n" HEAD BODY "TypeError: not all arguments converted\n"
+         "Call stack:\n  File \"t.py\", line 3, in <module>\n    log.info('x', 1)\n"
+         "Message: 'x'\nArguments: (1,)\n",
+         DEATH_NO_SIGN, ""},
+        {HEAD BODY "SystemExit: 3\n", DEATH_NO_SIGN, ""},
+        {"Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call "
+         "first):\n  File \"t.py\", line 3 in f\n  File \"t.py\", line 9 in <module>\n"
+         "Modules: numpy\n",
+         DEATH_NO_SIGN, ""},
+        {"torch._dynamo.exc.Unsupported: x\nfrom user code:\n   File \"t.py\", line 3, in f\n"
+         "    y\n\nwandb: done\n",
+         DEATH_NO_SIGN, ""},
+    };
+    CHECK(table);
+}
+
+static void tail_add_lines(struct death_tail *t, const char *line, size_t bytes)
+{
+    for (size_t n = 0; n < bytes; n += strlen(line))
+        death_tail_add(t, line, strlen(line));
+}
+
+static void a_traceback_with_much_output_after_it_was_survived(void **state)
+{
+    (void)state;
+    char line[DEATH_LINE];
+    static const char caught[] = HEAD BODY "ValueError: caught\n";
+    struct death_tail t = tail_of(caught, strlen(caught));
+    tail_add_lines(&t, "step 12 loss 0.3\n", 3500);
+    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    tail_add_lines(&t, "step 12 loss 0.3\n", 1000);
+    assert_int_equal(death_read(&t, line), DEATH_NO_SIGN);
+    assert_string_equal(line, "");
+    static const char words[] = "MemoryError was caught\n./x: Cannot allocate memory\n";
+    death_tail_add(&t, words, strlen(words));
+    assert_int_equal(death_read(&t, line), DEATH_MEMORY);
+}
+
+static void long_messages_and_farewells_are_not_other_output(void **state)
+{
+    (void)state;
+    char line[DEATH_LINE];
+    static const char start[] = HEAD BODY "RuntimeError: Error(s) in loading\n";
+    struct death_tail t = tail_of(start, strlen(start));
+    tail_add_lines(&t, "\tsize mismatch for layer.weight\n", 6000);
+    tail_add_lines(&t, "wandb: loss ▁▂▃\n", 6000);
+    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_string_equal(line, "RuntimeError: Error(s) in loading");
+}
+
+static void the_ring_keeps_the_last_however_it_is_filled(void **state)
+{
+    (void)state;
+    char line[DEATH_LINE];
+    static const char end[] = HEAD BODY "ValueError: at the end\n";
+    for (size_t before = DEATH_TAIL - 300; before < DEATH_TAIL + 300; before += 7) {
+        struct death_tail t = {.written = 0};
+        tail_add_lines(&t, "x", before);
+        for (const char *p = end; *p; p++)
+            death_tail_add(&t, p, 1);
+        assert_int_equal(t.written, before + strlen(end));
+        assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+        assert_string_equal(line, "ValueError: at the end");
+    }
+    static char large[3 * DEATH_TAIL + 5];
+    memset(large, '\n', sizeof(large));
+    memcpy(large + sizeof(large) - strlen(end), end, strlen(end));
+    struct death_tail t = tail_of("abc", 3);
+    death_tail_add(&t, large, sizeof(large));
+    death_tail_add(&t, NULL, 0);
+    assert_int_equal(t.written, 3 + sizeof(large));
+    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_string_equal(line, "ValueError: at the end");
+}
+
+static void the_line_is_printable_and_cut(void **state)
+{
+    (void)state;
+    char line[DEATH_LINE];
+    static const char odd[] = HEAD BODY "ValueError: a\0b\xff\x07 \xe2\x80\xae c\n";
+    struct death_tail t = tail_of(odd, sizeof(odd) - 1);
+    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_string_equal(line, "ValueError: a\\x00b\\xff\\x07 \\u{202e} c");
+    static const char start[] = HEAD BODY "ValueError: ";
+    t = tail_of(start, strlen(start));
+    tail_add_lines(&t, "é", 5000);
+    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_true(strlen(line) > DEATH_LINE - 8);
+    assert_non_null(strstr(line, "éé…"));
+}
+
+/* Every byte, broken tracebacks and escapes: nothing may be read outside, and the line is text. */
+static void junk_is_harmless(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {HEAD,
+                                        "[rank",
+                                        "[rank1]:",
+                                        "  File \"",
+                                        "\", line ",
+                                        "\033[",
+                                        "\033]",
+                                        "\033",
+                                        "terminate called after throwing "
+                                        "an instance of '",
+                                        "what():",
+                                        "Root Cause (first observed "
+                                        "failure):\n",
+                                        "rank : ",
+                                        "exitcode : -9",
+                                        "\n",
+                                        "\r",
+                                        ":",
+                                        "x.ChildFailedError:\n",
+                                        "+ Exception Group ",
+                                        "ValueError",
+                                        "\xe2",
+                                        "|",
+                                        "  ",
+                                        "99999999999",
+                                        "traceback : "};
+    unsigned seed = 1;
+    for (int round = 0; round < 2000; round++) {
+        struct death_tail t = {.written = 0};
+        for (int i = 0; i < 40; i++) {
+            seed = seed * 1103515245u + 12345u;
+            unsigned pick = (seed >> 16) % 40;
+            char byte = (char)(seed >> 8);
+            if (pick < sizeof(parts) / sizeof(*parts))
+                death_tail_add(&t, parts[pick], strlen(parts[pick]));
+            else
+                death_tail_add(&t, &byte, 1);
+        }
+        char line[DEATH_LINE];
+        enum death_sign sign = death_read(&t, line);
+        assert_non_null(memchr(line, '\0', sizeof(line)));
+        for (const char *p = line; *p; p++)
+            assert_true((unsigned char)*p >= 0x20 && *p != 0x7F);
+        assert_true(sign != DEATH_NO_SIGN || line[0] == '\0');
+    }
+}
+
+/* --- the cause --- */
+
+enum { EXIT_0 = 0, EXIT_1 = 1 << 8, EXIT_137 = 137 << 8 };
+
+#define CAUSE(want_kind, want_text, ...)                                                           \
+    do {                                                                                           \
+        struct death_facts facts = {__VA_ARGS__};                                                  \
+        char text[DEATH_TEXT];                                                                     \
+        enum death_kind kind = death_cause(&facts, text);                                          \
+        assert_string_equal(text, want_text);                                                      \
+        assert_string_equal(death_kind_name(kind), death_kind_name(want_kind));                    \
+    } while (0)
+
+static const struct death_ooms none = {true, true, true, 5, 0, 2};
+static const struct death_ooms in_group = {true, true, true, 6, 1, 3};
+static const struct death_ooms in_group_twice = {true, true, true, 7, 2, 4};
+static const struct death_ooms in_above = {true, true, true, 6, 0, 3};
+static const struct death_ooms in_host = {true, true, true, 6, 0, 2};
+static const struct death_ooms unknown = {false, false, false, 9, 9, 9};
+
+static struct death_tail exception, worker, killed_worker, interrupt, shm, gpu, no_memory, torchrun,
+    signalled;
+
+static int set_up(void **state)
+{
+    (void)state;
+#define TAIL(name, text) (name) = tail_of(HEAD BODY text, strlen(HEAD BODY text))
+    TAIL(exception, "ValueError: x\n");
+    TAIL(worker, "RuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly\n");
+    TAIL(killed_worker, "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed. \n");
+    TAIL(interrupt, "KeyboardInterrupt\n");
+    TAIL(shm, "OSError: [Errno 28] No space left on device: '/dev/shm/a'\n");
+    TAIL(gpu, "torch.OutOfMemoryError: CUDA out of memory.\n");
+    TAIL(no_memory, "MemoryError\n");
+    TAIL(signalled, "torch.distributed.elastic.multiprocessing.api.SignalException: Process 9 got "
+                    "signal: 15\n");
+    static const char table[] = TORCHRUN("0", "-9", "Signal 9 (SIGKILL) received by PID 4241");
+    torchrun = tail_of(table, strlen(table));
+    return 0;
+}
+
+static void a_status_of_0_is_the_end_of_the_matter(void **state)
+{
+    (void)state;
+    CAUSE(DEATH_DONE, "finished", .status = EXIT_0, .tail = &exception);
+    CAUSE(DEATH_DONE, "finished", .status = EXIT_0, .before = &none, .after = &in_group);
+    CAUSE(DEATH_DONE, "finished", .status = EXIT_0, .by = DEATH_BY_OPERATOR, .sent_signal = SIGINT);
+}
+
+static void what_we_did_comes_first(void **state)
+{
+    (void)state;
+    CAUSE(DEATH_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
+          .by = DEATH_BY_GUARD, .guard_why = "1.2 GiB left", .before = &none, .after = &in_group);
+    CAUSE(DEATH_GUARD, "stopped by the guard", .status = EXIT_0, .by = DEATH_BY_GUARD);
+    CAUSE(DEATH_CLIENT, "ended because ebb run was killed", .status = SIGTERM,
+          .by = DEATH_BY_LOST_CLIENT, .sent_signal = SIGTERM, .tail = &exception);
+}
+
+static void the_operator_is_named_only_where_the_end_shows_his_signal(void **state)
+{
+    (void)state;
+    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGTERM", .status = SIGTERM,
+          .by = DEATH_BY_OPERATOR, .sent_signal = SIGTERM);
+    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGTERM", .status = (128 + SIGTERM) << 8,
+          .by = DEATH_BY_OPERATOR, .sent_signal = SIGTERM);
+    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGINT", .status = EXIT_1,
+          .by = DEATH_BY_OPERATOR, .sent_signal = SIGINT, .tail = &interrupt);
+    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGTERM", .status = EXIT_1,
+          .by = DEATH_BY_OPERATOR, .sent_signal = SIGTERM, .tail = &signalled);
+    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGKILL", .status = SIGKILL,
+          .by = DEATH_BY_OPERATOR, .sent_signal = SIGKILL, .before = &none, .after = &in_host);
+    CAUSE(DEATH_EXCEPTION, "ValueError: x", .status = EXIT_1, .by = DEATH_BY_OPERATOR,
+          .sent_signal = SIGINT, .tail = &exception);
+    CAUSE(DEATH_SIGNAL, "crashed: SIGSEGV", .status = SIGSEGV, .by = DEATH_BY_OPERATOR,
+          .sent_signal = SIGINT);
+}
+
+static void the_kernels_kill_is_told_by_its_counters(void **state)
+{
+    (void)state;
+    const uint64_t limit = UINT64_C(2) << 30;
+    CAUSE(DEATH_OOM_GROUP, "killed by the kernel: its cgroup was out of memory (limit 2.00 GiB)",
+          .status = SIGKILL, .before = &none, .after = &in_group, .limit_bytes = limit,
+          .limit_where = "/a");
+    CAUSE(DEATH_OOM_GROUP,
+          "killed by the kernel: the cgroup /a\\nb was out of memory (limit 2.00 GiB)",
+          .status = EXIT_137, .before = &none, .after = &in_above, .limit_bytes = limit,
+          .limit_where = "/a\nb");
+    CAUSE(DEATH_OOM_GROUP, "killed by the kernel: the cgroup above it was out of memory",
+          .status = SIGKILL, .before = &none, .after = &in_above);
+    CAUSE(DEATH_OOM_HOST, "probably killed by the kernel: the host was out of memory",
+          .status = SIGKILL, .before = &none, .after = &in_host, .limit_bytes = limit);
+    CAUSE(DEATH_OOM_HOST, "probably killed by the kernel: the host was out of memory",
+          .status = EXIT_137, .before = &none, .after = &in_host);
+    /* a neighbour was killed, we were not */
+    CAUSE(DEATH_SIGNAL, "ended by SIGTERM; who sent it is not known", .status = SIGTERM,
+          .before = &none, .after = &in_host);
+    CAUSE(DEATH_EXCEPTION, "ValueError: x", .status = EXIT_1, .before = &none, .after = &in_host,
+          .tail = &exception);
+    /* counters that are not known, or went back, tell nothing */
+    CAUSE(DEATH_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+          .before = &none, .after = &unknown);
+    CAUSE(DEATH_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+          .before = &in_group, .after = &none);
+    CAUSE(DEATH_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+          .after = &in_group);
+}
+
+static void a_kill_that_hit_another_process_of_the_job_is_told_with_what_came_of_it(void **state)
+{
+    (void)state;
+    CAUSE(DEATH_OOM_GROUP,
+          "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; the kernel killed "
+          "1 process of the job: its cgroup was out of memory",
+          .status = EXIT_1, .before = &none, .after = &in_group, .tail = &killed_worker);
+    CAUSE(DEATH_OOM_HOST,
+          "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; probably killed "
+          "by the kernel: the host was out of memory",
+          .status = EXIT_1, .before = &none, .after = &in_host, .tail = &killed_worker);
+    CAUSE(DEATH_OOM_GROUP,
+          "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
+          "PID 4241; the kernel killed 1 process: the cgroup /a was out of memory",
+          .status = EXIT_1, .before = &none, .after = &in_above, .tail = &torchrun,
+          .limit_where = "/a");
+    CAUSE(DEATH_EXCEPTION,
+          "ValueError: x; the kernel killed 2 processes of the job: its cgroup was out of memory",
+          .status = EXIT_1, .before = &none, .after = &in_group_twice, .tail = &exception);
+    CAUSE(DEATH_OOM_GROUP,
+          "exit status 1; the kernel killed 1 process of the job: its cgroup was out of memory",
+          .status = EXIT_1, .before = &none, .after = &in_group);
+    CAUSE(DEATH_STATUS,
+          "exit status 1; the kernel killed 1 process: the cgroup above it was out of memory",
+          .status = EXIT_1, .before = &none, .after = &in_above);
+    CAUSE(DEATH_EXCEPTION, "RuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly",
+          .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
+}
+
+static void shared_memory_gpu_and_allocations_have_their_own_kinds(void **state)
+{
+    (void)state;
+    CAUSE(DEATH_SHM_FULL, "/dev/shm was full: crashed: SIGBUS", .status = SIGBUS, .shm_full = true);
+    CAUSE(DEATH_SIGNAL, "crashed: SIGBUS", .status = SIGBUS);
+    CAUSE(DEATH_STATUS, "exit status 1", .status = EXIT_1, .shm_full = true);
+    CAUSE(DEATH_SHM_FULL,
+          "/dev/shm was full: OSError: [Errno 28] No space left on device: '/dev/shm/a'",
+          .status = EXIT_1, .tail = &shm);
+    CAUSE(DEATH_GPU_MEMORY, "torch.OutOfMemoryError: CUDA out of memory.", .status = EXIT_1,
+          .tail = &gpu);
+    CAUSE(DEATH_NO_MEMORY, "an allocation failed: MemoryError", .status = EXIT_1,
+          .tail = &no_memory);
+    CAUSE(DEATH_NO_MEMORY, "an allocation failed: MemoryError; then crashed: SIGABRT",
+          .status = SIGABRT, .tail = &no_memory);
+}
+
+static void without_a_reason_the_status_is_told_as_it_is(void **state)
+{
+    (void)state;
+    CAUSE(DEATH_EXCEPTION, "ValueError: x", .status = EXIT_1, .tail = &exception);
+    CAUSE(DEATH_EXCEPTION, "KeyboardInterrupt; ended by SIGINT", .status = SIGINT,
+          .tail = &interrupt);
+    CAUSE(DEATH_STATUS, "exit status 3", .status = 3 << 8);
+    CAUSE(DEATH_STATUS, "exit status 255", .status = 255 << 8);
+    CAUSE(DEATH_STATUS, "exit status 137 (how shells report SIGKILL)", .status = EXIT_137);
+    CAUSE(DEATH_SIGNAL, "ended by SIGHUP; who sent it is not known", .status = SIGHUP);
+    CAUSE(DEATH_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80 /* with a core */);
+    CAUSE(DEATH_SIGNAL, "ended by signal 40; who sent it is not known", .status = 40);
+}
+
+static void every_kind_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DEATH_KINDS; i++)
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(death_kind_name((enum death_kind)i),
+                                    death_kind_name((enum death_kind)j));
+    assert_string_equal(death_kind_name(DEATH_DONE), "finished");
+    assert_string_equal(death_kind_name(DEATH_KINDS), "unknown");
+}
+
+/* --- the counters --- */
+
+static void put(int dirfd, const char *name, const char *text)
+{
+    int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void the_counters_are_read_where_they_are(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/ebb-test-death-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    struct proc_root root = {.proc_fd = fd, .cgroup_fd = fd, .page_bytes = 4096};
+    struct guard_cgroup g = {.memory_dir = "job"};
+    struct death_ooms o;
+    death_ooms_read(&root, NULL, "", true, &o);
+    assert_false(o.host_known || o.group_known || o.above_known);
+
+    put(fd, "vmstat", "nr_free_pages 12\noom_kill 17\nnuma_hit 3\n");
+    assert_int_equal(mkdirat(fd, "a", 0700), 0);
+    put(fd, "a/memory.events", "low 0\nhigh 0\nmax 4\noom 3\noom_kill 2\noom_group_kill 0\n");
+    put(fd, "a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 9\n");
+    group_count = 4;
+    death_ooms_read(&root, &g, "a", true, &o);
+    assert_true(o.host_known && o.group_known && o.above_known);
+    assert_int_equal(o.host, 17);
+    assert_int_equal(o.group, 4);
+    assert_int_equal(o.above, 2);
+    group_result = -ENODATA;
+    death_ooms_read(&root, &g, "a", false, &o);
+    assert_false(o.group_known);
+    assert_int_equal(o.above, 9);
+    group_result = 0;
+    death_ooms_read(&root, NULL, "gone", false, &o);
+    assert_true(o.host_known);
+    assert_false(o.above_known);
+    root.cgroup_fd = -1;
+    death_ooms_read(&root, NULL, "a", true, &o);
+    assert_false(o.above_known);
+
+    unlinkat(fd, "a/memory.events", 0);
+    unlinkat(fd, "a/memory.oom_control", 0);
+    unlinkat(fd, "a", AT_REMOVEDIR);
+    unlinkat(fd, "vmstat", 0);
+    close(fd);
+    rmdir(folder);
+}
+
+static void this_machines_own_counter_is_read_whole(void **state)
+{
+    (void)state;
+    struct proc_root root;
+    struct death_ooms o;
+    assert_int_equal(proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL), 0);
+    /* not every kernel, and no gVisor, has it */
+    FILE *f = fopen("/proc/vmstat", "re");
+    char line[256];
+    bool is_there = false;
+    while (f && fgets(line, sizeof(line), f))
+        is_there = is_there || strncmp(line, "oom_kill ", 9) == 0;
+    if (f)
+        fclose(f);
+    death_ooms_read(&root, NULL, "", true, &o);
+    assert_int_equal(o.host_known, is_there);
+    proc_root_close(&root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_exception_of_a_traceback_is_the_cause),
+        cmocka_unit_test(groups_and_errors_of_workers_are_read_to_the_real_one),
+        cmocka_unit_test(the_rank_that_failed_is_the_cause_and_not_its_launcher),
+        cmocka_unit_test(memory_that_ran_out_is_told_by_kind),
+        cmocka_unit_test(colours_boxes_and_progress_bars_do_not_hide_it),
+        cmocka_unit_test(what_is_only_reported_is_not_the_cause),
+        cmocka_unit_test(a_traceback_with_much_output_after_it_was_survived),
+        cmocka_unit_test(long_messages_and_farewells_are_not_other_output),
+        cmocka_unit_test(the_ring_keeps_the_last_however_it_is_filled),
+        cmocka_unit_test(the_line_is_printable_and_cut),
+        cmocka_unit_test(junk_is_harmless),
+        cmocka_unit_test(a_status_of_0_is_the_end_of_the_matter),
+        cmocka_unit_test(what_we_did_comes_first),
+        cmocka_unit_test(the_operator_is_named_only_where_the_end_shows_his_signal),
+        cmocka_unit_test(the_kernels_kill_is_told_by_its_counters),
+        cmocka_unit_test(a_kill_that_hit_another_process_of_the_job_is_told_with_what_came_of_it),
+        cmocka_unit_test(shared_memory_gpu_and_allocations_have_their_own_kinds),
+        cmocka_unit_test(without_a_reason_the_status_is_told_as_it_is),
+        cmocka_unit_test(every_kind_has_a_name_of_its_own),
+        cmocka_unit_test(the_counters_are_read_where_they_are),
+        cmocka_unit_test(this_machines_own_counter_is_read_whole),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
