@@ -1,0 +1,967 @@
+/* Asking for a checkpoint: a real receiver of marks, real processes that are signalled, real
+ * commands and files. */
+#include "guard/ask.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "proc/procfs.h"
+
+enum { RANKS = 4, NOW = 1000, LATER = 2000 };
+
+struct fixture {
+    struct loop *loop;
+    struct mark_receiver *marks;
+    struct proc_root root;
+    struct proc_tree *tree;
+    struct ask ask;
+    char folder[32], done[64], why[ASK_TEXT_MAX];
+    unsigned seen;
+    bool has_changed; /* what ask_mark said last */
+    int rank_fd[RANKS];
+    int32_t rank_pid[RANKS];
+    size_t ranks;
+    volatile int *shared; /* [0] how many children are there, [1] how many signals they got */
+};
+
+static void on_mark(void *user, const struct mark *m)
+{
+    struct fixture *f = user;
+
+    f->has_changed = ask_mark(&f->ask, m);
+    f->seen++;
+}
+
+static void on_event(void *user, const struct proc_event *event)
+{
+    (void)user;
+    (void)event;
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+
+    snprintf(f->folder, sizeof f->folder, "/tmp/ebb-test-ask-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->done, sizeof f->done, "%s/done", f->folder);
+    assert_int_equal(loop_new(&f->loop), 0);
+    assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &f->marks, NULL), 0);
+    assert_int_equal(proc_root_open("/proc", NULL, &f->root, NULL), 0);
+    assert_int_equal(proc_tree_new(&f->root, on_event, f, &f->tree), 0);
+    f->shared =
+        mmap(NULL, 2 * sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(f->shared != MAP_FAILED);
+    ask_init(&f->ask, &(struct ask_options){0});
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    char path[108];
+
+    for (size_t i = 0; i < f->ranks; i++) {
+        snprintf(path, sizeof path, "%s/rank%zu", f->folder, i);
+        close(f->rank_fd[i]);
+        unlink(path);
+    }
+    proc_tree_free(f->tree);
+    proc_root_close(&f->root);
+    mark_receiver_free(f->marks);
+    loop_free(f->loop);
+    munmap((void *)(uintptr_t)f->shared, 2 * sizeof(int));
+    unlink(f->done);
+    assert_int_equal(rmdir(f->folder), 0);
+    free(f);
+    return 0;
+}
+
+/* ---- ranks on the socket ---- */
+
+/* Another process says TEXT; it is taken in before that process is buried. */
+static int32_t say_from_child(struct fixture *f, const char *text)
+{
+    unsigned seen = f->seen;
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(mark_send_wait(mark_receiver_path(f->marks), text, strlen(text), 30000) ? 1 : 0);
+    while (f->seen == seen)
+        assert_true(loop_once(f->loop, 10000) >= 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    return (int32_t)pid;
+}
+
+/* A rank with a socket of its own. Its process need not live on: who is dead is for us to say. */
+static void add_rank(struct fixture *f, const char *role)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    char text[256];
+
+    assert_true(f->ranks < RANKS);
+    snprintf(a.sun_path, sizeof a.sun_path, "%s/rank%zu", f->folder, f->ranks);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    snprintf(text, sizeof text, "KIND=hello\nREPLY=%s\nROLE=%s\n", a.sun_path, role);
+    f->rank_fd[f->ranks] = fd;
+    f->rank_pid[f->ranks++] = say_from_child(f, text);
+}
+
+/* What rank I was sent, "" for nothing. */
+static const char *request_to(struct fixture *f, size_t i)
+{
+    static char text[64];
+    ssize_t n = recv(f->rank_fd[i], text, sizeof text - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    return text;
+}
+
+static int now(struct fixture *f)
+{
+    return ask_now(&f->ask, NOW, f->marks, f->tree, f->why);
+}
+
+/* A mark as the receiver would hand it over, from process PID. */
+static bool hear(struct fixture *f, int32_t pid, const char *text)
+{
+    struct mark m;
+
+    assert_int_equal(mark_parse(text, strlen(text), &m), 0);
+    m.pid = pid;
+    m.t_ns = LATER;
+    return ask_mark(&f->ask, &m);
+}
+
+static bool answer(struct fixture *f, int32_t pid, uint64_t id, const char *status)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "KIND=ack\nID=%llu\nSTATUS=%s\n", (unsigned long long)id, status);
+    return hear(f, pid, text);
+}
+
+static void without_anybody_to_ask_the_reason_is_given(void **state)
+{
+    struct fixture *f = *state;
+    const char *expected = "no rank has said hello on EBB_SOCKET, and neither --checkpoint-signal "
+                           "nor --checkpoint-cmd is given";
+
+    assert_false(ask_can(&f->ask, f->marks, f->why));
+    assert_string_equal(f->why, expected);
+    assert_false(ask_can(&f->ask, NULL, f->why));
+    add_rank(f, "worker");
+    assert_false(ask_can(&f->ask, f->marks, f->why));
+    assert_int_equal(now(f), 0);
+    assert_string_equal(f->why, expected);
+    assert_false(f->ask.is_open);
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+    assert_string_equal(request_to(f, 0), "");
+    add_rank(f, "rank");
+    assert_true(ask_can(&f->ask, f->marks, f->why));
+    assert_string_equal(f->why, "");
+}
+
+static void every_rank_is_asked_and_done_is_when_all_have_said_so(void **state)
+{
+    struct fixture *f = *state;
+
+    add_rank(f, "rank");
+    add_rank(f, "worker");
+    add_rank(f, "rank");
+    assert_int_equal(now(f), 1);
+    assert_string_equal(f->why, "");
+    assert_int_equal(f->ask.socket_asked, 2);
+    assert_int_equal(f->ask.peers, 2);
+    assert_string_equal(request_to(f, 0), "CHECKPOINT=1\n");
+    assert_string_equal(request_to(f, 1), "");
+    assert_string_equal(request_to(f, 2), "CHECKPOINT=1\n");
+    assert_true(answer(f, f->rank_pid[0], 1, "started"));
+    assert_int_equal(f->ask.ack, LADDER_ACK_STARTED);
+    assert_int_equal(f->ask.started_ns, LATER);
+    assert_false(answer(f, f->rank_pid[2], 1, "started"));
+    assert_false(hear(f, f->rank_pid[2], "KIND=ack\nID=1\nSTATUS=done\nPATH=/ck/120"));
+    assert_true(f->ask.is_open);
+    assert_true(answer(f, f->rank_pid[0], 1, "done"));
+    assert_false(f->ask.is_open);
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    assert_int_equal(f->ask.done_ns, LATER);
+    assert_string_equal(f->ask.path, "/ck/120");
+    assert_string_equal(f->ask.by, "mark");
+}
+
+static void an_answer_travels_through_the_receiver(void **state)
+{
+    struct fixture *f = *state;
+
+    add_rank(f, "rank");
+    assert_int_equal(now(f), 1);
+    say_from_child(f, "KIND=ack\nID=1\nSTATUS=started\n"); /* by a helper of the only rank */
+    assert_true(f->has_changed);
+    say_from_child(f, "KIND=ack\nID=1\nSTATUS=done\n");
+    assert_true(f->has_changed);
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    assert_true(f->ask.done_ns >= f->ask.started_ns);
+}
+
+static void stale_doubled_and_senseless_answers_are_ignored(void **state)
+{
+    struct fixture *f = *state;
+    int32_t *pid = f->rank_pid;
+
+    add_rank(f, "rank");
+    add_rank(f, "rank");
+    assert_int_equal(now(f), 1);
+    assert_int_equal(now(f), 1);
+    assert_int_equal(f->ask.id, 2);
+    for (int i = 0; i < 2; i++)
+        assert_false(answer(f, pid[i], 1, "done"));
+    assert_false(answer(f, pid[0], 2, "finished"));
+    assert_false(hear(f, pid[0], "KIND=ack\nID= 2\nSTATUS=done"));
+    assert_false(hear(f, pid[0], "KIND=ack\nSTATUS=done"));
+    assert_false(hear(f, pid[0], "KIND=ack\nID=2"));
+    assert_false(hear(f, pid[0], "KIND=save"));
+    assert_false(answer(f, 999999999, 2, "done")); /* one of two: but which? */
+    assert_int_equal(f->ask.ack, LADDER_NO_ACK);
+    for (int i = 0; i < 3; i++)
+        assert_false(answer(f, pid[0], 2, "done"));
+    assert_false(answer(f, pid[0], 2, "failed")); /* the first word counts */
+    assert_true(answer(f, pid[1], 2, "done"));
+    assert_false(answer(f, pid[1], 2, "failed"));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+}
+
+static void one_rank_that_failed_spoils_it_when_the_others_have_answered(void **state)
+{
+    struct fixture *f = *state;
+
+    add_rank(f, "rank");
+    add_rank(f, "rank");
+    now(f);
+    assert_false(answer(f, f->rank_pid[0], 1, "failed"));
+    assert_true(f->ask.is_open);
+    assert_true(answer(f, f->rank_pid[1], 1, "done"));
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+    assert_false(f->ask.is_open);
+    assert_string_equal(f->ask.by, "");
+}
+
+static void the_dead_are_not_waited_for(void **state)
+{
+    struct fixture *f = *state;
+
+    add_rank(f, "rank");
+    add_rank(f, "rank");
+    now(f);
+    assert_false(answer(f, f->rank_pid[0], 1, "done"));
+    assert_false(ask_died(&f->ask, 999999999, LATER));
+    assert_true(ask_died(&f->ask, f->rank_pid[1], LATER));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    now(f);
+    assert_int_equal(f->ask.ack, LADDER_NO_ACK);
+    assert_false(ask_died(&f->ask, f->rank_pid[0], LATER));
+    assert_false(answer(f, f->rank_pid[0], 2, "done")); /* a word from the grave */
+    assert_true(ask_died(&f->ask, f->rank_pid[1], LATER));
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+}
+
+static void ranks_without_a_pid_are_told_apart_by_counting(void **state)
+{
+    struct fixture *f = *state;
+
+    add_rank(f, "rank");
+    add_rank(f, "rank");
+    now(f);
+    for (size_t i = 0; i < f->ask.peers; i++)
+        f->ask.peer[i].pid = 0; /* as from another pid namespace */
+    assert_false(ask_died(&f->ask, 0, LATER));
+    assert_true(answer(f, 0, 1, "started"));
+    assert_false(answer(f, 0, 1, "done"));
+    assert_true(f->ask.is_open);
+    assert_false(answer(f, 0, 1, "started"));
+    assert_false(answer(f, 0, 7, "done"));
+    assert_true(answer(f, 0, 1, "done"));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+}
+
+static void a_path_that_does_not_fit_is_left_out_whole(void **state)
+{
+    struct fixture *f = *state;
+    char text[ASK_PATH_MAX + 64];
+    int len = snprintf(text, sizeof text, "KIND=ack\nID=1\nSTATUS=done\nPATH=/");
+
+    add_rank(f, "rank");
+    now(f);
+    memset(text + len, 'x', ASK_PATH_MAX - 1);
+    text[len + ASK_PATH_MAX - 1] = '\0';
+    assert_true(hear(f, f->rank_pid[0], text));
+    assert_string_equal(f->ask.path, "");
+}
+
+static void a_rank_whose_socket_is_gone_is_nobody_to_wait_for(void **state)
+{
+    struct fixture *f = *state;
+    char path[64];
+
+    add_rank(f, "rank");
+    snprintf(path, sizeof path, "%s/rank0", f->folder);
+    unlink(path);
+    assert_true(ask_can(&f->ask, f->marks, f->why));
+    assert_int_equal(now(f), 0);
+    assert_string_equal(f->why, "no rank that had said hello on EBB_SOCKET could be reached");
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+}
+
+static void stop_has_a_number_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+
+    add_rank(f, "rank");
+    now(f);
+    assert_string_equal(request_to(f, 0), "CHECKPOINT=1\n");
+    assert_int_equal(ask_stop(&f->ask, f->marks), 1);
+    assert_string_equal(request_to(f, 0), "STOP=2\n");
+    assert_false(answer(f, f->rank_pid[0], 2, "done"));
+    assert_true(f->ask.is_open);
+    now(f);
+    assert_string_equal(request_to(f, 0), "CHECKPOINT=3\n");
+    assert_int_equal(ask_stop(&f->ask, NULL), 0);
+}
+
+/* ---- signals ---- */
+
+static volatile int *signals; /* in a child: where to count */
+
+static void count_signal(int signo)
+{
+    (void)signo;
+    __atomic_add_fetch(signals, 1, __ATOMIC_SEQ_CST);
+}
+
+static void wait_for(volatile int *what, int count)
+{
+    uint64_t until = clock_mono_ns() + 60 * NS_PER_S;
+
+    while (__atomic_load_n(what, __ATOMIC_SEQ_CST) < count && clock_mono_ns() < until)
+        usleep(1000);
+    assert_int_equal(__atomic_load_n(what, __ATOMIC_SEQ_CST), count);
+}
+
+/* Stays until it is killed, or its parent has gone. */
+static pid_t start_process(struct fixture *f, bool has_handler)
+{
+    int before = f->shared[0];
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        signals = &f->shared[1];
+        signal(SIGUSR1, has_handler ? count_signal : SIG_DFL);
+        alarm(300);
+        __atomic_add_fetch(&f->shared[0], 1, __ATOMIC_SEQ_CST);
+        for (;;)
+            pause();
+    }
+    wait_for(&f->shared[0], before + 1);
+    assert_int_equal(proc_tree_add(f->tree, (int32_t)pid, NOW, NULL), 0);
+    return pid;
+}
+
+static void set_role(struct fixture *f, pid_t pid, enum process_role role)
+{
+    proc_tree_find(f->tree, (int32_t)pid)->info.role = role;
+}
+
+static void set_parent(struct fixture *f, pid_t pid, pid_t parent)
+{
+    proc_tree_find(f->tree, (int32_t)pid)->info.ppid = (int32_t)parent;
+}
+
+/* Ends PID, which must have lived until now. */
+static void end_process(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void use(struct fixture *f, int signo, const char *command, const char *done)
+{
+    ask_init(&f->ask, &(struct ask_options){.signo = signo, .command = command, .done = done});
+}
+
+/* The numbers of those signalled by the last request, in order, as text. */
+static void assert_signalled(struct fixture *f, size_t count, const pid_t *pids)
+{
+    assert_int_equal(f->ask.signal_asked, (int)count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(f->ask.signalled[i], pids[i]);
+}
+
+static void a_process_that_does_not_catch_the_signal_survives_and_is_named(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid = start_process(f, false);
+    struct process_info *info = &proc_tree_find(f->tree, (int32_t)pid)->info;
+    char expected[ASK_TEXT_MAX];
+
+    info->role = ROLE_MAIN;
+    info->comm_len = (uint16_t)snprintf(info->comm, sizeof info->comm, "a\nb\x1b[2J");
+    use(f, SIGUSR1, NULL, NULL);
+    assert_true(ask_can(&f->ask, f->marks, f->why));
+    assert_int_equal(now(f), 0);
+    snprintf(expected, sizeof expected,
+             "process %d (a\\nb\\e[2J) does not catch SIGUSR1, which might end it", (int)pid);
+    assert_string_equal(f->why, expected);
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+    end_process(pid);
+}
+
+static void one_that_catches_it_gets_it_and_its_save_is_the_answer(void **state)
+{
+    struct fixture *f = *state;
+    pid_t with = start_process(f, true), without = start_process(f, false);
+
+    set_role(f, with, ROLE_MAIN);
+    set_role(f, without, ROLE_MAIN);
+    use(f, SIGUSR1, NULL, NULL);
+    assert_false(hear(f, (int32_t)with, "KIND=save")); /* nobody had asked */
+    assert_int_equal(now(f), 1);
+    assert_signalled(f, 1, &with);
+    assert_non_null(strstr(f->why, "does not catch SIGUSR1"));
+    wait_for(&f->shared[1], 1);
+    assert_false(hear(f, (int32_t)with, "KIND=step\nSTEP=4"));
+    assert_true(hear(f, (int32_t)with, "KIND=save\nSTEP=4\nPATH=/ck/4"));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    assert_string_equal(f->ask.by, "mark");
+    assert_string_equal(f->ask.path, "/ck/4");
+    end_process(with);
+    end_process(without);
+}
+
+static void launchers_workers_and_children_of_a_rank_get_no_signal(void **state)
+{
+    static const enum process_role never[] = {ROLE_LAUNCHER, ROLE_DATA_WORKER, ROLE_COMPILE_WORKER,
+                                              ROLE_RESOURCE_TRACKER};
+    enum { N = 4 };
+    struct fixture *f = *state;
+    pid_t bad[N], main_pid = start_process(f, true), child = start_process(f, true);
+    pid_t expected[2];
+
+    for (size_t i = 0; i < N; i++) {
+        bad[i] = start_process(f, true);
+        set_role(f, bad[i], never[i]);
+    }
+    set_role(f, main_pid, ROLE_MAIN);
+    set_role(f, child, ROLE_OTHER);
+    set_parent(f, child, main_pid);
+    use(f, SIGUSR1, NULL, NULL);
+    assert_int_equal(now(f), 1);
+    assert_signalled(f, 1, &main_pid);
+
+    set_role(f, main_pid, ROLE_OTHER); /* the job's first process, of which nothing is known */
+    assert_int_equal(now(f), 1);
+    assert_signalled(f, 1, &main_pid);
+
+    set_parent(f, child, bad[0]); /* started by a launcher */
+    assert_int_equal(now(f), 1);
+    expected[0] = main_pid;
+    expected[1] = child;
+    assert_signalled(f, 2, expected);
+
+    set_role(f, main_pid, ROLE_LAUNCHER);
+    set_parent(f, child, main_pid);
+    assert_int_equal(now(f), 1);
+    assert_signalled(f, 1, &child);
+
+    set_role(f, child, ROLE_DATA_WORKER);
+    assert_int_equal(now(f), 0);
+    assert_string_equal(f->why, "no process of the job is known to train, so none got the signal");
+    end_process(main_pid);
+    end_process(child);
+    for (size_t i = 0; i < N; i++)
+        end_process(bad[i]);
+}
+
+static void where_ranks_said_hello_they_alone_get_the_signal(void **state)
+{
+    struct fixture *f = *state;
+    pid_t other = start_process(f, true), rank = start_process(f, true);
+    struct mark_peer *peer;
+    const struct mark_peer *peers;
+
+    set_role(f, other, ROLE_MAIN);
+    set_role(f, rank, ROLE_OTHER);
+    use(f, SIGUSR1, NULL, NULL);
+    add_rank(f, "rank"); /* of a process that is not in the tree */
+    assert_int_equal(now(f), 2);
+    assert_signalled(f, 1, &other);
+    mark_receiver_peers(f->marks, &peers);
+    peer = (struct mark_peer *)(uintptr_t)&peers[0];
+    peer->pid = (int32_t)rank;
+    assert_int_equal(now(f), 2);
+    assert_signalled(f, 1, &rank);
+    peer->is_worker = true;
+    assert_int_equal(now(f), 1);
+    assert_signalled(f, 1, &other);
+    end_process(other);
+    end_process(rank);
+}
+
+static void a_pid_that_is_another_process_by_now_gets_no_signal(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid = start_process(f, true);
+    struct process_info *info = &proc_tree_find(f->tree, (int32_t)pid)->info;
+
+    info->role = ROLE_MAIN;
+    info->id.start_ticks++;
+    use(f, SIGUSR1, NULL, NULL);
+    assert_int_equal(now(f), 0);
+    assert_non_null(strstr(f->why, "did not get SIGUSR1: No such process"));
+    assert_int_equal(f->shared[1], 0);
+    end_process(pid);
+}
+
+static void when_all_that_got_the_signal_have_died_it_has_failed(void **state)
+{
+    struct fixture *f = *state;
+    pid_t a = start_process(f, true), b = start_process(f, true);
+
+    set_role(f, a, ROLE_MAIN);
+    set_role(f, b, ROLE_MAIN);
+    use(f, SIGUSR1, NULL, NULL);
+    assert_int_equal(now(f), 1);
+    assert_int_equal(f->ask.signal_asked, 2);
+    assert_false(ask_died(&f->ask, (int32_t)a, LATER));
+    assert_false(ask_died(&f->ask, (int32_t)a, LATER));
+    assert_true(ask_died(&f->ask, (int32_t)b, LATER));
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+    end_process(a);
+    end_process(b);
+}
+
+/* ---- the file ---- */
+
+static void write_done(struct fixture *f, const char *text)
+{
+    int fd = open(f->done, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void set_done_time(struct fixture *f, time_t seconds)
+{
+    struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+
+    assert_int_equal(utimensat(AT_FDCWD, f->done, times, 0), 0);
+}
+
+static void a_file_that_appears_or_changes_is_the_answer(void **state)
+{
+    struct fixture *f = *state;
+
+    use(f, 0, NULL, f->done);
+    add_rank(f, "rank");
+    now(f);
+    assert_false(ask_look(&f->ask, LATER));
+    write_done(f, "1");
+    assert_true(ask_look(&f->ask, LATER));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    assert_int_equal(f->ask.done_ns, LATER);
+    assert_string_equal(f->ask.by, "file");
+    assert_false(ask_look(&f->ask, LATER));
+
+    set_done_time(f, 1000);
+    now(f);
+    assert_false(ask_look(&f->ask, LATER)); /* it was there before */
+    set_done_time(f, 1001);
+    assert_true(ask_look(&f->ask, LATER));
+    now(f);
+    write_done(f, "22");
+    set_done_time(f, 1001);
+    assert_true(ask_look(&f->ask, LATER));
+    now(f);
+    unlink(f->done);
+    assert_false(ask_look(&f->ask, LATER));
+}
+
+static void a_folder_that_is_not_there_is_no_error(void **state)
+{
+    struct fixture *f = *state;
+
+    use(f, 0, NULL, "/no/such/folder/done");
+    add_rank(f, "rank");
+    assert_int_equal(now(f), 1);
+    assert_false(ask_look(&f->ask, LATER));
+    assert_true(f->ask.is_open);
+    assert_true(answer(f, f->rank_pid[0], 1, "done"));
+}
+
+static void a_rank_that_wrote_the_file_and_died_has_made_a_checkpoint(void **state)
+{
+    struct fixture *f = *state;
+
+    use(f, 0, NULL, f->done);
+    add_rank(f, "rank");
+    now(f);
+    write_done(f, "x");
+    assert_true(ask_died(&f->ask, f->rank_pid[0], LATER));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    assert_string_equal(f->ask.by, "file");
+}
+
+/* ---- the command ---- */
+
+static bool reap_command(struct fixture *f)
+{
+    int status;
+    pid_t pid = f->ask.command_pid;
+
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return ask_reaped(&f->ask, pid, status, LATER);
+}
+
+static void the_commands_exit_is_the_answer(void **state)
+{
+    struct fixture *f = *state;
+
+    use(f, 0, "exit 0", NULL);
+    assert_true(ask_can(&f->ask, f->marks, f->why));
+    assert_int_equal(now(f), 1);
+    assert_false(ask_reaped(&f->ask, f->ask.command_pid + 1, 0, LATER));
+    assert_true(reap_command(f));
+    assert_int_equal(f->ask.command_pid, 0);
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    assert_string_equal(f->ask.by, "command");
+    use(f, 0, "exit 3", NULL);
+    assert_int_equal(now(f), 1);
+    assert_true(reap_command(f));
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+    use(f, 0, "kill -9 $$", NULL);
+    assert_int_equal(now(f), 1);
+    assert_true(reap_command(f));
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+}
+
+/* The shell reads its own status without a fork, for which it would block signals. Of SigIgn only
+ * the low 28 count: glibc's posix_spawn leaves 32 and 33, its own, ignored. The process group is
+ * field 5 of stat; the name, field 2, is "sh" here. */
+static const char clean_start[] =
+    "[ \"$EBB_CHECKPOINT_ID\" = 1 ] || exit 2\n"
+    "[ \"$(env | grep -c ^EBB_CHECKPOINT_ID=)\" = 1 ] || exit 3\n"
+    "read line && exit 4\n"
+    "[ /proc/$$/fd/1 -ef /proc/$$/fd/2 ] || exit 5\n"
+    "while read -r key value; do\n"
+    "    case $key$value in SigBlk:*0000000 | SigIgn:*0000000) ;; Sig[BI]*) exit 6 ;; esac\n"
+    "done </proc/$$/status\n"
+    "[ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] || exit 7\n";
+
+static void the_command_knows_the_number_and_starts_clean(void **state)
+{
+    struct fixture *f = *state;
+    sigset_t block, old;
+    int out = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    setenv("EBB_CHECKPOINT_ID", "77", 1);
+    sigemptyset(&block);
+    sigaddset(&block, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &block, &old);
+    signal(SIGPIPE, SIG_IGN);
+    dup2(null, STDERR_FILENO);
+    use(f, 0, clean_start, NULL);
+    assert_int_equal(now(f), 1);
+    dup2(out, STDERR_FILENO);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    unsetenv("EBB_CHECKPOINT_ID");
+    assert_true(reap_command(f));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+    close(out);
+    close(null);
+}
+
+static void a_command_that_runs_is_not_started_again(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid;
+
+    use(f, 0, "exec sleep 300", NULL);
+    assert_int_equal(now(f), 1);
+    pid = f->ask.command_pid;
+    assert_int_equal(now(f), 1);
+    assert_int_equal(f->ask.command_pid, pid);
+    assert_int_equal(f->ask.id, 2);
+    assert_true(f->ask.is_open);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_true(reap_command(f));
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+static void the_command_may_answer_by_its_number(void **state)
+{
+    struct fixture *f = *state;
+
+    use(f, 0, "exit 1", NULL);
+    now(f);
+    assert_false(answer(f, 5, 2, "started"));
+    assert_true(answer(f, 5, 1, "started"));
+    assert_false(answer(f, 5, 1, "failed")); /* its exit will tell */
+    assert_true(hear(f, 5, "KIND=ack\nID=1\nSTATUS=done\nPATH=/ck"));
+    assert_string_equal(f->ask.path, "/ck");
+    assert_false(reap_command(f)); /* what was said is said */
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+}
+
+static void the_command_itself_gets_no_signal(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid;
+
+    use(f, SIGUSR1, "exec sleep 300", NULL);
+    assert_int_equal(now(f), 1);
+    pid = start_process(f, true);
+    set_parent(f, pid, f->ask.command_pid);
+    assert_int_equal(proc_tree_add(f->tree, f->ask.command_pid, NOW, NULL), 0);
+    set_role(f, f->ask.command_pid, ROLE_LAUNCHER);
+    set_role(f, pid, ROLE_OTHER);
+    assert_int_equal(now(f), 1);
+    assert_int_equal(f->ask.signal_asked, 0);
+    end_process(pid);
+    end_process(f->ask.command_pid);
+}
+
+static void failed_by_one_way_waits_for_the_others(void **state)
+{
+    struct fixture *f = *state;
+
+    use(f, 0, "exit 1", f->done);
+    add_rank(f, "rank");
+    assert_int_equal(now(f), 2);
+    assert_false(reap_command(f));
+    assert_true(f->ask.is_open);
+    assert_true(answer(f, f->rank_pid[0], 1, "done"));
+
+    assert_int_equal(now(f), 2);
+    assert_false(answer(f, f->rank_pid[0], 2, "failed"));
+    assert_true(reap_command(f));
+    assert_int_equal(f->ask.ack, LADDER_ACK_FAILED);
+
+    use(f, 0, "exit 0", NULL);
+    assert_int_equal(now(f), 2);
+    assert_false(answer(f, f->rank_pid[0], 1, "failed"));
+    assert_true(reap_command(f));
+    assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
+}
+
+/* ---- anything in any order ---- */
+
+/* What the answers of ranks amount to, told in another way than in ask.c. */
+struct model {
+    char word[RANKS]; /* '-' none yet, 'd'one, 'f'ailed, 'x' died without a word */
+};
+
+static enum ladder_ack expected_of(const struct model *m, bool has_started)
+{
+    char all[RANKS + 1] = "";
+
+    memcpy(all, m->word, RANKS);
+    if (strchr(all, '-'))
+        return has_started ? LADDER_ACK_STARTED : LADDER_NO_ACK;
+    return !strchr(all, 'f') && strchr(all, 'd') ? LADDER_ACK_DONE : LADDER_ACK_FAILED;
+}
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+static bool random_event(struct fixture *f, struct model *m, bool *has_started, uint32_t *seed)
+{
+    static const char *const words[] = {"started", "done", "failed", "nonsense"};
+    uint32_t r = next_random(seed);
+    size_t rank = r % RANKS;
+    size_t word = r / RANKS % 4;
+    bool is_stale = r / 16 % 4 == 0, is_death = r / 64 % 8 == 0;
+
+    if (is_death) {
+        if (m->word[rank] == '-' && f->ask.is_open)
+            m->word[rank] = 'x';
+        return ask_died(&f->ask, f->rank_pid[rank], LATER);
+    }
+    if (!is_stale && f->ask.is_open && m->word[rank] == '-') {
+        *has_started |= word == 0;
+        m->word[rank] = word == 1 ? 'd' : word == 2 ? 'f' : '-';
+    }
+    return answer(f, f->rank_pid[rank], f->ask.id - is_stale, words[word]);
+}
+
+static void check_state(const struct ask *a)
+{
+    bool is_over = a->ack == LADDER_ACK_DONE || a->ack == LADDER_ACK_FAILED;
+
+    assert_int_equal(a->is_open, !is_over);
+    assert_int_equal(a->done_ns != 0, a->ack == LADDER_ACK_DONE);
+    assert_int_equal(a->by[0] != '\0', a->ack == LADDER_ACK_DONE);
+    assert_int_equal(a->socket_asked, RANKS);
+}
+
+static void whatever_comes_in_whatever_order_the_state_is_what_was_said(void **state)
+{
+    struct fixture *f = *state;
+    unsigned ends[LADDER_ACK_FAILED + 1] = {0};
+    uint32_t seed = 20;
+
+    for (int i = 0; i < RANKS; i++)
+        add_rank(f, "rank");
+    for (int round = 0; round < 2000; round++) {
+        struct model m;
+        bool has_started = false;
+
+        memset(m.word, '-', sizeof m.word);
+        assert_int_equal(now(f), 1);
+        for (int i = 0; i < RANKS; i++)
+            assert_string_not_equal(request_to(f, (size_t)i), "");
+        for (uint32_t n = next_random(&seed) % 60; n > 0; n--) {
+            enum ladder_ack before = f->ask.ack;
+            bool has_changed = random_event(f, &m, &has_started, &seed);
+
+            assert_int_equal(has_changed, f->ask.ack != before);
+            assert_int_equal(f->ask.ack, expected_of(&m, has_started));
+            check_state(&f->ask);
+        }
+        ends[f->ask.ack]++;
+    }
+    for (size_t i = 0; i <= LADDER_ACK_FAILED; i++)
+        assert_true(ends[i] > 0); /* else it has not tried what it should */
+}
+
+static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
+{
+    uint32_t r = next_random(seed);
+
+    switch (r % 8) {
+    case 0:
+        return f->ask.command_pid != 0 && reap_command(f);
+    case 1:
+        write_done(f, "x");
+        return false;
+    case 2:
+        unlink(f->done);
+        return false;
+    case 3:
+        return ask_look(&f->ask, LATER);
+    case 4:
+        *is_dead = true;
+        return ask_died(&f->ask, f->rank_pid[0], LATER);
+    case 5:
+        return hear(f, f->rank_pid[0], "KIND=save");
+    case 6:
+        return answer(f, f->rank_pid[0], f->ask.id - r / 8 % 2, r / 16 % 2 ? "started" : "failed");
+    default:
+        return answer(f, 7, f->ask.id, "nonsense");
+    }
+}
+
+static void all_ways_at_once_end_exactly_once(void **state)
+{
+    static const char *const commands[] = {"exit 0", "exit 1", NULL};
+    struct fixture *f = *state;
+    unsigned ends[LADDER_ACK_FAILED + 1] = {0};
+    uint32_t seed = 4;
+
+    add_rank(f, "rank");
+    for (int round = 0; round < 150; round++) {
+        const char *command = commands[round % 3];
+        bool is_dead = false;
+        int changes = 0;
+
+        unlink(f->done);
+        use(f, 0, command, f->done);
+        assert_int_equal(now(f), command ? 2 : 1);
+        assert_string_equal(request_to(f, 0), "CHECKPOINT=1\n");
+        for (uint32_t n = next_random(&seed) % 24; n > 0; n--) {
+            enum ladder_ack before = f->ask.ack;
+            bool has_changed = mixed_event(f, &seed, &is_dead);
+
+            assert_int_equal(has_changed, f->ask.ack != before);
+            assert_true(before < LADDER_ACK_DONE || f->ask.ack == before);
+            assert_int_equal(f->ask.is_open, f->ask.ack < LADDER_ACK_DONE);
+            assert_int_equal(f->ask.by[0] != '\0', f->ask.ack == LADDER_ACK_DONE);
+            changes += has_changed;
+        }
+        assert_true(changes <= 2);
+        if (f->ask.command_pid != 0)
+            reap_command(f);
+        assert_false(is_dead && f->ask.is_open); /* nobody is left to wait for */
+        ends[f->ask.ack]++;
+    }
+    for (size_t i = 0; i <= LADDER_ACK_FAILED; i++)
+        assert_true(ends[i] > 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(without_anybody_to_ask_the_reason_is_given),
+        TEST(every_rank_is_asked_and_done_is_when_all_have_said_so),
+        TEST(an_answer_travels_through_the_receiver),
+        TEST(stale_doubled_and_senseless_answers_are_ignored),
+        TEST(one_rank_that_failed_spoils_it_when_the_others_have_answered),
+        TEST(the_dead_are_not_waited_for),
+        TEST(ranks_without_a_pid_are_told_apart_by_counting),
+        TEST(a_path_that_does_not_fit_is_left_out_whole),
+        TEST(a_rank_whose_socket_is_gone_is_nobody_to_wait_for),
+        TEST(stop_has_a_number_of_its_own),
+        TEST(a_process_that_does_not_catch_the_signal_survives_and_is_named),
+        TEST(one_that_catches_it_gets_it_and_its_save_is_the_answer),
+        TEST(launchers_workers_and_children_of_a_rank_get_no_signal),
+        TEST(where_ranks_said_hello_they_alone_get_the_signal),
+        TEST(a_pid_that_is_another_process_by_now_gets_no_signal),
+        TEST(when_all_that_got_the_signal_have_died_it_has_failed),
+        TEST(a_file_that_appears_or_changes_is_the_answer),
+        TEST(a_folder_that_is_not_there_is_no_error),
+        TEST(a_rank_that_wrote_the_file_and_died_has_made_a_checkpoint),
+        TEST(the_commands_exit_is_the_answer),
+        TEST(the_command_knows_the_number_and_starts_clean),
+        TEST(a_command_that_runs_is_not_started_again),
+        TEST(the_command_may_answer_by_its_number),
+        TEST(the_command_itself_gets_no_signal),
+        TEST(failed_by_one_way_waits_for_the_others),
+        TEST(whatever_comes_in_whatever_order_the_state_is_what_was_said),
+        TEST(all_ways_at_once_end_exactly_once),
+    };
+
+    return cmocka_run_group_tests_name("ask", tests, NULL, NULL);
+}
