@@ -570,6 +570,38 @@ static void a_full_gpu_is_stopped_when_done_failed_or_the_wait_is_over(void **st
     }
 }
 
+static void a_long_save_is_not_taken_for_the_end_of_a_leak(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.save_s = 60;
+    w.in.forecast_known = true;
+    w.in.forecast_s = 5;
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+    w.in.forecast_known = false;
+    for (int i = 0; i < 65; i++)
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
+    w.in.forecast_known = true;
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
+}
+
+static void a_gpu_just_below_its_limit_is_not_over(void **state)
+{
+    (void)state;
+    for (int percent = 96; percent < 99; percent += 2) {
+        struct world w;
+        world_init(&w, NULL, 2 * GIB);
+        w.in.gpu_known = true;
+        w.in.gpu_limit_bytes = w.in.gpu_used_bytes = 100;
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+        w.in.gpu_used_bytes = (uint64_t)percent;
+        for (int i = 0; i < 5; i++)
+            look_at(&w, 1, GIB);
+        assert_int_equal(w.count[LADDER_DO_TERM], percent == 98);
+    }
+}
+
 static void pressure_must_last_and_little_must_be_left(void **state)
 {
     (void)state;
@@ -777,6 +809,36 @@ static void a_model_that_is_loaded_and_then_stays_is_never_stopped(void **state)
         if (rate < 0.2e9 && share <= 0.9)
             assert_calm(&w);
     }
+}
+
+static void below_half_of_the_limit_a_rise_is_nothing_however_fast(void **state)
+{
+    (void)state;
+    struct world w;
+    const struct load load = {0, 0.49 * 8 * GIB, 0.5 * GIB};
+    world_init(&w, NULL, 8 * GIB);
+    w.tempo.saves = 1;
+    w.tempo.save_s = 60;
+    simulate(&w, 60, loading, &load);
+    assert_calm(&w);
+}
+
+/* Up to 65 % at 400 MiB/s, then slowly: what the newest seconds show is what counts. */
+static double slowing(double s, const void *user)
+{
+    (void)user;
+    double bend = 0.65 * 16 * GIB, fast = 400.0 * MIB;
+    return s < bend / fast ? fast * s : bend + (s - bend / fast) * 5 * MIB;
+}
+
+static void a_rise_that_slows_down_is_taken_at_its_present_pace(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 16 * GIB);
+    simulate(&w, 31, slowing, NULL); /* more than three seconds after the bend */
+    assert_calm(&w);
+    assert_true(w.ladder.slow_pace[0] > 4.0 * MIB && w.ladder.slow_pace[0] < 6.0 * MIB);
 }
 
 struct teeth {
@@ -1014,6 +1076,8 @@ int main(void)
         cmocka_unit_test(an_old_acknowledgement_is_no_answer_to_a_new_request),
         cmocka_unit_test(when_the_wait_is_over_a_forecast_stops_and_a_still_level_does_not),
         cmocka_unit_test(a_full_gpu_is_stopped_when_done_failed_or_the_wait_is_over),
+        cmocka_unit_test(a_long_save_is_not_taken_for_the_end_of_a_leak),
+        cmocka_unit_test(a_gpu_just_below_its_limit_is_not_over),
         cmocka_unit_test(pressure_must_last_and_little_must_be_left),
         cmocka_unit_test(pressure_that_ends_is_no_reason_to_stop),
         cmocka_unit_test(a_level_is_over_a_quarter_above_the_reserve_for_ten_seconds),
@@ -1026,6 +1090,8 @@ int main(void)
         cmocka_unit_test(a_save_that_makes_memory_rise_is_asked_for_earlier),
         cmocka_unit_test(a_leak_of_1_gib_a_second_is_stopped_before_the_limit),
         cmocka_unit_test(a_model_that_is_loaded_and_then_stays_is_never_stopped),
+        cmocka_unit_test(below_half_of_the_limit_a_rise_is_nothing_however_fast),
+        cmocka_unit_test(a_rise_that_slows_down_is_taken_at_its_present_pace),
         cmocka_unit_test(short_spikes_up_to_nine_tenths_are_nothing),
         cmocka_unit_test(spikes_quicker_than_the_readings_never_stop_a_job),
         cmocka_unit_test(with_nobody_to_ask_a_leak_is_warned_about_by_pace_and_by_level),
