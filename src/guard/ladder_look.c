@@ -138,7 +138,7 @@ static bool look_forecast(const struct ladder *l, const struct ladder_input *in,
 
 static bool look_pace(struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
 {
-    k->pace_s = INFINITY;
+    k->pace_s = HUGE_VAL;
     for (unsigned i = 0; i < 2; i++) {
         const struct ladder_gauge *g = &in->gauge[i];
         l->slow_pace[i] = 0;

@@ -166,8 +166,8 @@ static void rules_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
     struct ladder l;
-    const struct ladder_rules bad[] = {{.margin_s = -1},     {.checkpoint_s = NAN},
-                                       {.wait_s = INFINITY}, {.grace_s = -0.5},
+    const struct ladder_rules bad[] = {{.margin_s = -1},     {.checkpoint_s = (double)NAN},
+                                       {.wait_s = HUGE_VAL}, {.grace_s = -0.5},
                                        {.pressure = 1.5},    {.pressure = -0.1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
