@@ -3,11 +3,12 @@
  *   calm → warned → asked (for a checkpoint) → stopping (SIGTERM) → killed
  *
  * The guard asks when the time to the limit is no longer than a step, a checkpoint and a margin
- * take (forecast), when little room is left (level), when the machine stalls on memory (pressure),
- * when a GPU is nearly full, or when a restart is due. It then waits for the acknowledgement as
- * long as memory permits, and goes on to SIGTERM once the checkpoint is there or room runs out.
- * A trigger that is over for LADDER_CALM_S before a checkpoint was made takes the guard back to
- * calm. docs/guard.md has the lines and why they are where they are. */
+ * take (forecast, pace), when little room is left (level), when the machine stalls on memory
+ * (pressure), when a GPU is nearly full, or when a restart is due. It then waits for the
+ * acknowledgement as long as memory permits, and goes on to SIGTERM once the checkpoint is there
+ * and the reason still stands, or room runs out. A job that only stands still near its limit is
+ * left alone. A trigger that is over for LADDER_CALM_S takes the guard back to calm. docs/guard.md
+ * has the lines and why they are where they are. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +17,12 @@
 
 #include "guard/tempo.h"
 
-enum { LADDER_CALM_S = 10, LADDER_WHY_MAX = 240 };
+enum {
+    LADDER_CALM_S = 10,
+    LADDER_AGAIN_S = 60, /* at least, between two requests of one reason */
+    LADDER_PACE_S = 6,   /* how long a rise must have lasted to be believed without the verdict */
+    LADDER_WHY_MAX = 240
+};
 
 enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_ASKED, LADDER_STOPPING, LADDER_KILLED };
 const char *ladder_rung_name(enum ladder_rung rung); /* "calm", "warned", "asked", … */
@@ -29,6 +35,7 @@ enum ladder_trigger {
     LADDER_BY_PRESSURE, /* PSI */
     LADDER_BY_GPU,
     LADDER_BY_PLAN, /* --restart-every */
+    LADDER_TRIGGERS
 };
 const char *ladder_trigger_name(enum ladder_trigger trigger);
 
@@ -41,13 +48,14 @@ struct ladder_rules {
     double wait_s;       /* longest wait for an acknowledgement, memory or not [600] */
     double grace_s;      /* between SIGTERM and the kill [10] */
     double pressure;     /* share of the time everything stalled, 0 to 1 [0.3] */
-    bool no_forecast, no_level, no_pressure;       /* triggers left out */
+    bool no_forecast, no_level, no_pressure;       /* triggers left out; no_forecast: pace, too */
     bool no_warn, no_checkpoint, no_term, no_kill; /* rungs left out */
 };
 /* 5 % of the limit, at least 64 MiB and at most 4 GiB, and never more than a fifth of it. */
 uint64_t ladder_default_reserve(uint64_t limit_bytes);
 /* Room at which SIGTERM is sent although no checkpoint was acknowledged, and at which the reflex
- * kills, for a given reserve: a half and an eighth. */
+ * kills, for a given reserve: a half and an eighth. While a checkpoint is being written SIGTERM
+ * waits until a quarter. */
 uint64_t ladder_term_room(uint64_t reserve_bytes);
 uint64_t ladder_kill_room(uint64_t reserve_bytes);
 
@@ -64,17 +72,17 @@ struct ladder_input {
     uint64_t now_ns;
     struct ladder_gauge gauge[2];
     bool forecast_known; /* the verdict says that the limit will be reached */
-    double forecast_s;   /* the earliest, from now */
+    double forecast_s;   /* the earliest, from now; to the limit with the least room */
     bool pressure_known;
     double pressure; /* share of the last seconds */
     bool gpu_known;
     uint64_t gpu_limit_bytes, gpu_used_bytes; /* of the device nearest to its limit */
     bool gpu_forecast_known;
     double gpu_forecast_s;
-    bool plan_due; /* a planned restart */
-    bool can_ask;  /* there is somebody to ask for a checkpoint */
-    enum ladder_ack ack;
-    bool is_killed; /* the reflex has done it */
+    bool plan_due;       /* a planned restart */
+    bool can_ask;        /* there is somebody to ask for a checkpoint */
+    enum ladder_ack ack; /* to the newest request; not looked at in the moment of asking */
+    bool is_killed;      /* the reflex has done it */
 };
 
 /* What was decided; SAY is worth telling even where nothing is to be done. */
@@ -88,20 +96,30 @@ enum ladder_act {
 };
 const char *ladder_act_name(enum ladder_act act);
 
+enum { LADDER_PAST = 16 };
 struct ladder {
-    struct ladder_rules rules;
+    struct ladder_rules rules; /* with the defaults filled in, the reserve's aside */
     enum ladder_rung rung;
-    enum ladder_trigger trigger; /* what began it */
+    enum ladder_trigger trigger; /* the strongest so far of those that brought us to this rung */
     uint64_t begun_ns;           /* of this rung */
-    uint64_t over_ns;            /* since when no trigger holds; 0: one does */
-    double slow_pace[2];         /* of each gauge, over the last LADDER_PACE_S */
-    struct {
+    /* private */
+    uint64_t over_ns;  /* since when no trigger holds; 0: one does */
+    uint64_t asked_ns; /* of this episode; 0: not asked */
+    uint64_t done_ns;  /* when its checkpoint was seen to be there; 0: not */
+    unsigned holding;  /* bits of the triggers that hold */
+    unsigned episode;  /* of those that have held since calm */
+    unsigned vain;     /* requests that turned out not to be needed */
+    uint64_t quiet_until_ns[LADDER_TRIGGERS];
+    uint64_t mark_bytes[2]; /* used when asked, then when the checkpoint was there */
+    bool is_still[2];       /* it stood still within the reserve ... */
+    uint64_t still_room[2]; /* ... with this much left */
+    double slow_pace[2];    /* bytes a second, sustained over LADDER_PACE_S; 0: none */
+    struct ladder_past {
         uint64_t t_ns, used_bytes;
-    } past[2][16]; /* a reading a second or so, in a ring */
+    } past[2][LADDER_PAST]; /* a reading a second or so, in a ring */
     uint32_t n_past[2];
-    uint64_t pressed_ns; /* since when the pressure is high */
+    uint64_t pressed_ns; /* since when the pressure is high; 0: it is not */
 };
-enum { LADDER_PACE_S = 6 };
 
 struct ladder_decision {
     enum ladder_act act;

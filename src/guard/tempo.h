@@ -11,6 +11,7 @@ struct tempo {
     uint64_t last_step_ns;
     int64_t last_step;
     bool has_step;
+    bool has_saved;             /* since the last step: that time is not the step's */
     double step_s[TEMPO_STEPS]; /* seconds a step, the newest */
     uint32_t steps;             /* of them, in all */
     uint64_t save_begun_ns;     /* 0: none under way */
@@ -20,7 +21,8 @@ struct tempo {
     uint64_t save_rise_bytes; /* the largest so far */
 };
 
-/* A step mark. A step that goes backwards starts the clock anew. */
+/* A step mark. The same step again (of another rank) changes nothing, one that goes backwards
+ * starts the clock anew. */
 void tempo_step(struct tempo *t, uint64_t now_ns, int64_t step);
 /* A checkpoint begins with BYTES in use (a begun one is not begun again), memory goes on being
  * read, it ends. */

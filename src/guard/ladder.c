@@ -1,0 +1,425 @@
+/* The rungs: what to do next about what holds. */
+#include "guard/ladder.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "guard/ladder_private.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
+enum { PRESSURE_MORE_S = 35 /* the 5 s until it counts among them */, VAIN_MOST = 2 };
+/* Less than this until SIGTERM, and a request would only disturb. */
+static const double MOMENT_S = 0.25;
+
+static const enum ladder_trigger STRONGEST_FIRST[] = {LADDER_BY_PLAN,     LADDER_BY_LEVEL,
+                                                      LADDER_BY_FORECAST, LADDER_BY_GPU,
+                                                      LADDER_BY_PRESSURE, LADDER_BY_PACE};
+
+/* Everything about one call. */
+struct turn {
+    struct ladder *l;
+    const struct ladder_input *in;
+    const struct tempo *tempo;
+    struct ladder_look look;
+    struct ladder_decision *ret;
+};
+
+const char *ladder_rung_name(enum ladder_rung rung)
+{
+    static const char *const names[] = {"calm", "warned", "asked", "stopping", "killed"};
+    return (size_t)rung < sizeof names / sizeof *names ? names[rung] : "unknown";
+}
+
+const char *ladder_trigger_name(enum ladder_trigger trigger)
+{
+    static const char *const names[LADDER_TRIGGERS] = {"nothing",  "forecast", "pace", "level",
+                                                       "pressure", "gpu",      "plan"};
+    return (size_t)trigger < LADDER_TRIGGERS ? names[trigger] : "unknown";
+}
+
+const char *ladder_act_name(enum ladder_act act)
+{
+    static const char *const names[] = {"nothing", "warn", "ask", "term", "kill", "stand down"};
+    return (size_t)act < sizeof names / sizeof *names ? names[act] : "unknown";
+}
+
+uint64_t ladder_default_reserve(uint64_t limit_bytes)
+{
+    uint64_t reserve = limit_bytes / 20;
+    if (reserve < 64 * MIB)
+        reserve = 64 * MIB;
+    if (reserve > 4096 * MIB)
+        reserve = 4096 * MIB;
+    return reserve < limit_bytes / 5 ? reserve : limit_bytes / 5;
+}
+
+uint64_t ladder_term_room(uint64_t reserve_bytes)
+{
+    return reserve_bytes / TERM_PART;
+}
+
+uint64_t ladder_kill_room(uint64_t reserve_bytes)
+{
+    return reserve_bytes / KILL_PART;
+}
+
+static bool set_default(double *value, double standard, double most)
+{
+    if (!(*value >= 0 && *value <= most))
+        return false;
+    if (*value == 0)
+        *value = standard;
+    return true;
+}
+
+int ladder_init(struct ladder *l, const struct ladder_rules *rules)
+{
+    const double most_s = 1e9;
+    struct ladder_rules r = *rules;
+    if (!set_default(&r.margin_s, 2, most_s) || !set_default(&r.checkpoint_s, 10, most_s) ||
+        !set_default(&r.wait_s, 600, most_s) || !set_default(&r.grace_s, 10, most_s) ||
+        !set_default(&r.pressure, 0.3, 1))
+        return -EINVAL;
+    memset(l, 0, sizeof *l);
+    l->rules = r;
+    return 0;
+}
+
+void ladder_segment(struct ladder *l)
+{
+    struct ladder_rules rules = l->rules;
+    memset(l, 0, sizeof *l);
+    l->rules = rules;
+}
+
+double ladder_need_s(const struct ladder *l, const struct tempo *tempo)
+{
+    double step_s = 0;
+    tempo_step_s(tempo, &step_s);
+    return step_s + (tempo->saves > 0 ? tempo->save_s : l->rules.checkpoint_s) + l->rules.margin_s;
+}
+
+static unsigned rank(enum ladder_trigger trigger)
+{
+    const unsigned n = sizeof STRONGEST_FIRST / sizeof *STRONGEST_FIRST;
+    for (unsigned i = 0; i < n; i++)
+        if (STRONGEST_FIRST[i] == trigger)
+            return n - i;
+    return 0;
+}
+
+static enum ladder_trigger strongest(unsigned holding)
+{
+    for (unsigned i = 0; i < sizeof STRONGEST_FIRST / sizeof *STRONGEST_FIRST; i++)
+        if (holding & LADDER_BIT(STRONGEST_FIRST[i]))
+            return STRONGEST_FIRST[i];
+    return LADDER_BY_NOTHING;
+}
+
+static bool holds(const struct turn *t, enum ladder_trigger trigger)
+{
+    return (t->look.holding & LADDER_BIT(trigger)) != 0;
+}
+
+static void decide(struct turn *t, enum ladder_act act, enum ladder_trigger trigger,
+                   const char *end)
+{
+    t->ret->act = act;
+    t->ret->trigger = trigger;
+    ladder_why(t->l, t->in, t->tempo, &t->look, trigger, end, t->ret->why);
+}
+
+static void climb(struct turn *t, enum ladder_rung rung)
+{
+    t->l->rung = rung;
+    t->l->begun_ns = t->in->now_ns;
+}
+
+/* SIGTERM, or the kill where that rung is left out; false where both are. */
+static bool stop(struct turn *t, enum ladder_trigger trigger, const char *end)
+{
+    if (t->l->rules.no_term && t->l->rules.no_kill)
+        return false;
+    bool is_kill = t->l->rules.no_term;
+    t->l->trigger = trigger;
+    climb(t, is_kill ? LADDER_KILLED : LADDER_STOPPING);
+    decide(t, is_kill ? LADDER_DO_KILL : LADDER_DO_TERM, trigger, end);
+    return true;
+}
+
+/* Until when a trigger that came to nothing keeps still. The floor that a forecast looks at does
+ * not come and go, so that one is heard again soon; peaks that come again and again are asked
+ * about ever less often. */
+static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
+{
+    bool is_still = trigger == LADDER_BY_LEVEL && (l->is_still[0] || l->is_still[1]);
+    if (l->asked_ns == 0 || is_still || trigger == LADDER_BY_PLAN)
+        return LADDER_CALM_S * NS_PER_S;
+    uint64_t again = LADDER_AGAIN_S * NS_PER_S;
+    if (trigger == LADDER_BY_FORECAST)
+        return again;
+    return again << (l->vain < VAIN_MOST ? l->vain : VAIN_MOST);
+}
+
+static void stand_down(struct turn *t, const char *end)
+{
+    struct ladder *l = t->l;
+    for (unsigned i = 0; i < LADDER_TRIGGERS; i++)
+        if (l->episode & LADDER_BIT(i))
+            l->quiet_until_ns[i] = t->in->now_ns + quiet_ns(l, (enum ladder_trigger)i);
+    if (l->asked_ns != 0)
+        l->vain++;
+    decide(t, LADDER_DO_STAND_DOWN, LADDER_BY_NOTHING, end);
+    t->ret->trigger = l->trigger;
+    climb(t, LADDER_CALM);
+    l->trigger = LADDER_BY_NOTHING;
+    l->asked_ns = l->done_ns = l->over_ns = 0;
+    l->holding = l->episode = 0;
+}
+
+/* Nothing holds any more. Only time in which the job could have gone on growing counts: while it
+ * writes a checkpoint it does not train. */
+static void rest(struct turn *t, bool is_saving)
+{
+    struct ladder *l = t->l;
+    if (l->over_ns == 0 || is_saving)
+        l->over_ns = t->in->now_ns;
+    if (ladder_seconds(l->over_ns, t->in->now_ns) < LADDER_CALM_S)
+        return;
+    stand_down(t, l->done_ns != 0 ? ": the reason is gone, the checkpoint was not needed"
+                                  : ": the reason is gone");
+}
+
+static void mark_used(struct turn *t)
+{
+    for (unsigned i = 0; i < 2; i++)
+        t->l->mark_bytes[i] = t->in->gauge[i].used_bytes;
+}
+
+static bool may_ask(const struct turn *t)
+{
+    if (!t->in->can_ask || t->l->rules.no_checkpoint)
+        return false;
+    for (unsigned i = 0; i < 2; i++) {
+        const struct ladder_gauge *g = &t->in->gauge[i];
+        uint64_t term = t->look.lines[i].base / TERM_PART;
+        if (!t->look.lines[i].known || !(g->pace_bytes_per_s > 0))
+            continue;
+        double room = g->room_bytes > term ? (double)(g->room_bytes - term) : 0;
+        if (room / g->pace_bytes_per_s < MOMENT_S)
+            return false;
+    }
+    return true;
+}
+
+static void ask(struct turn *t, enum ladder_trigger trigger)
+{
+    climb(t, LADDER_ASKED);
+    t->l->asked_ns = t->in->now_ns;
+    t->l->done_ns = 0;
+    mark_used(t);
+    decide(t, LADDER_DO_ASK, trigger, "");
+}
+
+static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
+{
+    double least_s = ack == LADDER_ACK_DONE || t->l->rung != LADDER_ASKED
+                         ? PRESSURE_MORE_S
+                         : fmax(PRESSURE_MORE_S, t->look.need_s);
+    return holds(t, LADDER_BY_PRESSURE) && t->look.pressed_s >= least_s;
+}
+
+/* Without a checkpoint to wait for: only what cannot wait. The level has its own line. */
+static void without_checkpoint(struct turn *t, const char *end)
+{
+    if (holds(t, LADDER_BY_PLAN))
+        stop(t, LADDER_BY_PLAN, end);
+    else if (holds(t, LADDER_BY_GPU) && t->look.gpu_is_full)
+        stop(t, LADDER_BY_GPU, end);
+}
+
+/* SIGTERM at the line that is in force, whatever the rung; true if it was. */
+static bool stop_at_line(struct turn *t, unsigned part)
+{
+    if (!ladder_is_under(t->in, &t->look, part))
+        return false;
+    return stop(t, LADDER_BY_LEVEL,
+                t->l->done_ns != 0 ? "; the checkpoint is there" : "; no time for a checkpoint");
+}
+
+static void before_asking(struct turn *t)
+{
+    struct ladder *l = t->l;
+    if (!l->rules.no_level && stop_at_line(t, TERM_PART))
+        return;
+    enum ladder_trigger trigger = strongest(t->look.holding);
+    if (trigger == LADDER_BY_NOTHING) {
+        if (l->rung == LADDER_WARNED)
+            rest(t, false);
+        return;
+    }
+    l->over_ns = 0;
+    l->episode |= t->look.holding;
+    if (l->rung == LADDER_CALM || rank(trigger) > rank(l->trigger)) {
+        l->trigger = trigger;
+        if (!l->rules.no_warn) {
+            climb(t, LADDER_WARNED);
+            decide(t, LADDER_DO_WARN, trigger, "");
+            return;
+        }
+    }
+    if (has_pressure_lasted(t, LADDER_NO_ACK) && stop(t, LADDER_BY_PRESSURE, ""))
+        return;
+    if (may_ask(t))
+        ask(t, trigger);
+    else if (!t->in->can_ask || l->rules.no_checkpoint)
+        without_checkpoint(t, "; nobody is asked for a checkpoint");
+}
+
+/* Has memory gone on rising at the level, since it was asked or the checkpoint was there? */
+static bool is_rising_at_level(const struct turn *t)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        const struct ladder_lines *line = &t->look.lines[i];
+        uint64_t used = t->in->gauge[i].used_bytes, mark = t->l->mark_bytes[i];
+        if (line->known && t->in->gauge[i].room_bytes <= line->reserve && used > mark &&
+            used - mark >= line->base / RISE_PART)
+            return holds(t, LADDER_BY_LEVEL);
+    }
+    return false;
+}
+
+/* A job that stands still within the reserve would live on: it is asked again only when it comes
+ * nearer to the limit. */
+static void let_be(struct turn *t, const char *end)
+{
+    struct ladder *l = t->l;
+    for (unsigned i = 0; i < 2; i++) {
+        const struct ladder_lines *line = &t->look.lines[i];
+        l->is_still[i] = line->known && t->in->gauge[i].room_bytes <= line->reserve;
+        l->still_room[i] = t->in->gauge[i].room_bytes;
+    }
+    stand_down(t, end);
+}
+
+static void after_done(struct turn *t)
+{
+    static const enum ladder_trigger at_once[] = {LADDER_BY_PLAN, LADDER_BY_FORECAST,
+                                                  LADDER_BY_GPU};
+    for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)
+        if (holds(t, at_once[i])) {
+            stop(t, at_once[i], "; the checkpoint is there");
+            return;
+        }
+    if (is_rising_at_level(t))
+        stop(t, LADDER_BY_LEVEL, "; the checkpoint is there");
+    else if (t->look.holding == LADDER_BIT(LADDER_BY_LEVEL) &&
+             ladder_seconds(t->l->done_ns, t->in->now_ns) >= LADDER_CALM_S)
+        let_be(t, ": memory stands still, and the checkpoint is there");
+}
+
+static void after_failed(struct turn *t)
+{
+    without_checkpoint(t, "; the checkpoint failed");
+    if (t->ret->act == LADDER_DO_NOTHING && may_ask(t) &&
+        ladder_seconds(t->l->asked_ns, t->in->now_ns) >= LADDER_AGAIN_S)
+        ask(t, strongest(t->look.holding));
+}
+
+static void after_wait(struct turn *t)
+{
+    char end[64], waited[TEXT_TIME_MAX];
+    snprintf(end, sizeof end, "; no checkpoint within %s",
+             text_duration(waited, (uint64_t)(t->l->rules.wait_s * 1e9)));
+    const unsigned waiting = LADDER_BIT(LADDER_BY_LEVEL) | LADDER_BIT(LADDER_BY_PACE);
+    if (holds(t, LADDER_BY_FORECAST))
+        stop(t, LADDER_BY_FORECAST, end);
+    else if (is_rising_at_level(t))
+        stop(t, LADDER_BY_LEVEL, end);
+    else if ((t->look.holding & ~waiting) == 0)
+        let_be(t, end);
+    else
+        without_checkpoint(t, end);
+}
+
+static void while_asked(struct turn *t)
+{
+    struct ladder *l = t->l;
+    /* what is known of an earlier request is no answer to this one */
+    enum ladder_ack ack = t->in->now_ns == l->asked_ns ? LADDER_NO_ACK : t->in->ack;
+    bool is_late = ladder_seconds(l->asked_ns, t->in->now_ns) >= l->rules.wait_s;
+    if (ack == LADDER_ACK_DONE && l->done_ns == 0) {
+        l->done_ns = t->in->now_ns;
+        mark_used(t);
+    }
+    bool is_saving = ack == LADDER_ACK_STARTED && !is_late;
+    if (stop_at_line(t, is_saving ? SAVING_PART : TERM_PART))
+        return;
+    enum ladder_trigger trigger = strongest(t->look.holding);
+    if (trigger == LADDER_BY_NOTHING) {
+        rest(t, is_saving);
+        return;
+    }
+    l->over_ns = 0;
+    l->episode |= t->look.holding;
+    if (rank(trigger) > rank(l->trigger))
+        l->trigger = trigger;
+    if (has_pressure_lasted(t, ack) && stop(t, LADDER_BY_PRESSURE, ""))
+        return;
+    if (ack == LADDER_ACK_DONE)
+        after_done(t);
+    else if (ack == LADDER_ACK_FAILED)
+        after_failed(t);
+    else if (is_late)
+        after_wait(t);
+}
+
+static void kill_all(struct turn *t, enum ladder_trigger said, const char *end)
+{
+    if (t->l->rung != LADDER_STOPPING)
+        t->l->trigger = said;
+    climb(t, LADDER_KILLED);
+    decide(t, LADDER_DO_KILL, said, end);
+    t->ret->trigger = t->l->trigger;
+}
+
+static void while_stopping(struct turn *t)
+{
+    char end[64], waited[TEXT_TIME_MAX];
+    double s = ladder_seconds(t->l->begun_ns, t->in->now_ns);
+    if (t->l->rules.no_kill || s < t->l->rules.grace_s)
+        return;
+    snprintf(end, sizeof end, "; SIGTERM was %s ago", text_duration(waited, (uint64_t)(s * 1e9)));
+    kill_all(t, LADDER_BY_NOTHING, end);
+}
+
+void ladder_step(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+                 struct ladder_decision *ret)
+{
+    struct turn t = {.l = l, .in = in, .tempo = tempo, .ret = ret};
+    *ret = (struct ladder_decision){.act = LADDER_DO_NOTHING, .trigger = l->trigger};
+    ladder_look(l, in, tempo, &t.look);
+    if (in->is_killed && l->rung != LADDER_KILLED)
+        climb(&t, LADDER_KILLED);
+    if (l->rung == LADDER_KILLED)
+        return;
+    bool has_lines = !l->rules.no_level || l->rung >= LADDER_ASKED;
+    if (has_lines && !l->rules.no_kill && ladder_is_under(in, &t.look, KILL_PART)) {
+        kill_all(&t, LADDER_BY_LEVEL,
+                 l->rung == LADDER_STOPPING ? "; it has not ended by SIGTERM yet"
+                                            : "; no time for SIGTERM");
+        return;
+    }
+    if (l->rung == LADDER_STOPPING)
+        while_stopping(&t);
+    else if (l->rung == LADDER_ASKED)
+        while_asked(&t);
+    else
+        before_asking(&t);
+}

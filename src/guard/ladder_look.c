@@ -1,0 +1,243 @@
+/* Weighing one reading: where the lines are, how fast memory has been rising, what holds. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "guard/ladder_private.h"
+
+/* A trigger that holds goes on holding a little beyond the line at which it began. */
+static const double OVER_NEED = 1.5, OVER_RESERVE = 1.25, OVER_GPU = 0.97;
+
+enum { PRESSED_S = 5, PRESSED_ROOM = 5 /* a fifth */, STILL_PART = 16 };
+
+double ladder_seconds(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void lines_set(const struct ladder_rules *rules, const struct ladder_gauge *g,
+                      const struct tempo *tempo, struct ladder_lines *ret)
+{
+    ret->known = g->known && g->limit_bytes > 0;
+    if (!ret->known)
+        return;
+    uint64_t most = g->limit_bytes / 2;
+    uint64_t wanted =
+        rules->reserve_bytes > 0 ? rules->reserve_bytes : ladder_default_reserve(g->limit_bytes);
+    ret->base = least_of(wanted, most);
+    uint64_t rise = least_of(tempo->save_rise_bytes, most - ret->base);
+    ret->reserve = ret->base + rise;
+    ret->usable = less(g->room_bytes, ladder_term_room(ret->base) + rise);
+}
+
+bool ladder_is_under(const struct ladder_input *in, struct ladder_look *k, unsigned part)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (k->lines[i].known && in->gauge[i].room_bytes <= k->lines[i].base / part) {
+            k->level_gauge = i;
+            return true;
+        }
+    return false;
+}
+
+/* The newest reading of gauge I that is at least AGE_S old; NULL if there is none, or if it is so
+ * old that the machine must have slept in between. */
+static const struct ladder_past *past_find(const struct ladder *l, unsigned i, uint64_t now_ns,
+                                           double age_s, uint32_t *ret_n)
+{
+    uint32_t n = l->n_past[i];
+    uint32_t oldest = n > LADDER_PAST ? n - LADDER_PAST : 0;
+    while (n > oldest) {
+        const struct ladder_past *p = &l->past[i][--n % LADDER_PAST];
+        double age = ladder_seconds(p->t_ns, now_ns);
+        if (age >= age_s) {
+            *ret_n = n;
+            return age <= 2 * age_s ? p : NULL;
+        }
+    }
+    return NULL;
+}
+
+static void past_add(struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
+{
+    const uint32_t n = l->n_past[i];
+    /* a little less than a second, so that ticks of a second are all taken */
+    if (n > 0 && ladder_seconds(l->past[i][(n - 1) % LADDER_PAST].t_ns, now_ns) < 0.8)
+        return;
+    l->past[i][n % LADDER_PAST] = (struct ladder_past){now_ns, used_bytes};
+    l->n_past[i]++;
+}
+
+static double slope(const struct ladder_past *from, const struct ladder_past *to)
+{
+    double s = ladder_seconds(from->t_ns, to->t_ns);
+    return s > 0 ? ((double)to->used_bytes - (double)from->used_bytes) / s : 0;
+}
+
+/* All falls since reading N, in bytes. */
+static double falls(const struct ladder *l, unsigned i, uint32_t n, uint64_t used_bytes)
+{
+    double sum = 0;
+    for (; n < l->n_past[i]; n++) {
+        uint64_t next =
+            n + 1 < l->n_past[i] ? l->past[i][(n + 1) % LADDER_PAST].used_bytes : used_bytes;
+        sum += (double)less(l->past[i][n % LADDER_PAST].used_bytes, next);
+    }
+    return sum;
+}
+
+/* A rise counts when it went on in both halves of the window and was not mostly given back in
+ * between: a saw-tooth, looked at once a second, can show rising ends by chance. */
+static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
+{
+    const struct ladder_past now = {now_ns, used_bytes};
+    uint32_t first = 0, middle = 0;
+    const struct ladder_past *a = past_find(l, i, now_ns, LADDER_PACE_S, &first);
+    const struct ladder_past *b = past_find(l, i, now_ns, LADDER_PACE_S / 2.0, &middle);
+    if (a == NULL || b == NULL || slope(a, b) <= 0)
+        return 0;
+    double whole = slope(a, &now), newer = slope(b, &now);
+    double rise = (double)used_bytes - (double)a->used_bytes;
+    if (whole <= 0 || newer <= 0 || falls(l, i, first, used_bytes) > rise / 2)
+        return 0;
+    return fmin(whole, newer);
+}
+
+static bool was_holding(const struct ladder *l, enum ladder_trigger t)
+{
+    return (l->holding & LADDER_BIT(t)) != 0;
+}
+
+static bool is_soon(const struct ladder *l, enum ladder_trigger t, double left_s, double need_s)
+{
+    return left_s < (was_holding(l, t) ? OVER_NEED : 1) * need_s;
+}
+
+static bool look_forecast(const struct ladder *l, const struct ladder_input *in,
+                          struct ladder_look *k)
+{
+    if (!in->forecast_known || l->rules.no_forecast)
+        return false;
+    const struct ladder_gauge *g = &in->gauge[k->least];
+    k->forecast_s = in->forecast_s;
+    /* the forecast counts to the limit; the pace it has in mind is the room by that time */
+    if (k->lines[k->least].known && g->room_bytes > 0)
+        k->forecast_s *= (double)k->lines[k->least].usable / (double)g->room_bytes;
+    return is_soon(l, LADDER_BY_FORECAST, k->forecast_s, k->need_s);
+}
+
+static bool look_pace(struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+{
+    k->pace_s = HUGE_VAL;
+    for (unsigned i = 0; i < 2; i++) {
+        const struct ladder_gauge *g = &in->gauge[i];
+        l->slow_pace[i] = 0;
+        if (!k->lines[i].known)
+            continue;
+        l->slow_pace[i] = slow_pace(l, i, in->now_ns, g->used_bytes);
+        past_add(l, i, in->now_ns, g->used_bytes);
+        if (l->slow_pace[i] <= 0 || g->used_bytes <= g->limit_bytes / 2)
+            continue;
+        double left_s = (double)k->lines[i].usable / l->slow_pace[i];
+        if (left_s < k->pace_s) {
+            k->pace_s = left_s;
+            k->pace_gauge = i;
+        }
+    }
+    return !l->rules.no_forecast && is_soon(l, LADDER_BY_PACE, k->pace_s, k->need_s);
+}
+
+/* One that stood still within the reserve is let be until it has come nearer by a part of it. */
+static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
+                              const struct ladder_lines *line)
+{
+    bool was = was_holding(l, LADDER_BY_LEVEL);
+    double over = OVER_RESERVE * (double)line->reserve;
+    if ((double)room > over)
+        l->is_still[i] = false;
+    if (l->is_still[i])
+        return was ? room < l->still_room[i]
+                   : room <= less(l->still_room[i], line->base / STILL_PART);
+    return was ? (double)room <= over : room <= line->reserve;
+}
+
+static bool look_level(struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+{
+    bool holds = false;
+    k->level_gauge = k->least;
+    for (unsigned i = 0; i < 2; i++) {
+        if (!k->lines[i].known || !gauge_is_at_level(l, i, in->gauge[i].room_bytes, &k->lines[i]))
+            continue;
+        if (!holds || i == k->least)
+            k->level_gauge = i;
+        holds = true;
+    }
+    return holds && !l->rules.no_level;
+}
+
+static bool look_pressure(struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+{
+    if (!in->pressure_known || !(in->pressure >= l->rules.pressure)) {
+        l->pressed_ns = 0;
+        return false;
+    }
+    if (l->pressed_ns == 0)
+        l->pressed_ns = in->now_ns;
+    k->pressed_s = ladder_seconds(l->pressed_ns, in->now_ns);
+    bool is_short = false;
+    for (unsigned i = 0; i < 2; i++)
+        is_short |=
+            k->lines[i].known && in->gauge[i].room_bytes < in->gauge[i].limit_bytes / PRESSED_ROOM;
+    return is_short && k->pressed_s >= PRESSED_S && !l->rules.no_pressure;
+}
+
+static bool look_gpu(const struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+{
+    bool was = was_holding(l, LADDER_BY_GPU);
+    bool soon = in->gpu_forecast_known && !l->rules.no_forecast &&
+                is_soon(l, LADDER_BY_GPU, in->gpu_forecast_s, k->need_s);
+    if (!in->gpu_known || in->gpu_limit_bytes == 0)
+        return soon;
+    k->gpu_is_full = in->gpu_used_bytes >= in->gpu_limit_bytes;
+    double line = (was ? OVER_GPU : 1) * (double)in->gpu_limit_bytes;
+    return soon || (double)in->gpu_used_bytes >= line;
+}
+
+static unsigned least_gauge(const struct ladder_input *in, const struct ladder_look *k)
+{
+    if (!k->lines[0].known)
+        return k->lines[1].known ? 1 : 0;
+    return k->lines[1].known && in->gauge[1].room_bytes < in->gauge[0].room_bytes ? 1 : 0;
+}
+
+void ladder_look(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+                 struct ladder_look *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    ret->need_s = ladder_need_s(l, tempo);
+    for (unsigned i = 0; i < 2; i++)
+        lines_set(&l->rules, &in->gauge[i], tempo, &ret->lines[i]);
+    ret->least = least_gauge(in, ret);
+    bool holds[LADDER_TRIGGERS] = {
+        [LADDER_BY_FORECAST] = look_forecast(l, in, ret),
+        [LADDER_BY_PACE] = look_pace(l, in, ret),
+        [LADDER_BY_LEVEL] = look_level(l, in, ret),
+        [LADDER_BY_PRESSURE] = look_pressure(l, in, ret),
+        [LADDER_BY_GPU] = look_gpu(l, in, ret),
+        [LADDER_BY_PLAN] = in->plan_due,
+    };
+    for (unsigned t = 0; t < LADDER_TRIGGERS; t++)
+        if (holds[t] && in->now_ns >= l->quiet_until_ns[t])
+            ret->holding |= LADDER_BIT(t);
+    l->holding = ret->holding;
+}

@@ -1,0 +1,122 @@
+/* The ladder's reasons in words. */
+#include <stdio.h>
+
+#include "base/text.h"
+#include "guard/ladder_private.h"
+
+enum { PART = 88 };
+
+/* Whole seconds and more read better than "7.03 s": none of this is that exact. */
+static const char *time_text(char out[TEXT_TIME_MAX], double s)
+{
+    if (!(s > 0))
+        return "0 s";
+    if (s > 1e9)
+        return "years";
+    if (s < 1 || s >= 59.5)
+        return text_duration(out, (uint64_t)(s * 1e9));
+    snprintf(out, TEXT_TIME_MAX, "%.0f s", s);
+    return out;
+}
+
+static void left_text(const struct ladder *l, const struct ladder_input *in, unsigned i,
+                      char out[PART])
+{
+    char room[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], pace[TEXT_SIZE_MAX];
+    const struct ladder_gauge *g = &in->gauge[i];
+    int n = snprintf(out, PART, "%s left of %s", text_size(room, g->room_bytes),
+                     text_size(limit, g->limit_bytes));
+    double rate = l->slow_pace[i] > 0 ? l->slow_pace[i] : g->pace_bytes_per_s;
+    if (rate >= 1024 && rate < 1e15)
+        snprintf(out + n, PART - (size_t)n, ", rising by %s/s", text_size(pace, (uint64_t)rate));
+}
+
+/* "a step and a checkpoint take 8 s, and 2 s are kept as a margin" */
+static void need_text(const struct ladder *l, const struct tempo *tempo, double need_s,
+                      char out[PART])
+{
+    char takes[TEXT_TIME_MAX], margin[TEXT_TIME_MAX];
+    double step_s;
+    bool has_step = tempo_step_s(tempo, &step_s);
+    snprintf(out, PART, "%s %s %s, with a margin of %s",
+             has_step ? "a step and a checkpoint" : "a checkpoint",
+             tempo->saves == 0 ? "may take" : (has_step ? "take" : "takes"),
+             time_text(takes, need_s - l->rules.margin_s), time_text(margin, l->rules.margin_s));
+}
+
+static void soon_text(const struct ladder *l, const struct ladder_input *in,
+                      const struct tempo *tempo, const struct ladder_look *k, unsigned gauge,
+                      double left_s, char ret[LADDER_WHY_MAX])
+{
+    char left[PART], need[PART], time[TEXT_TIME_MAX];
+    need_text(l, tempo, k->need_s, need);
+    if (!k->lines[gauge].known) {
+        snprintf(ret, LADDER_WHY_MAX, "full in %s; %s", time_text(time, left_s), need);
+        return;
+    }
+    left_text(l, in, gauge, left);
+    snprintf(ret, LADDER_WHY_MAX, "%s: at the last line in %s; %s", left, time_text(time, left_s),
+             need);
+}
+
+static void gpu_text(const struct ladder *l, const struct ladder_input *in,
+                     const struct tempo *tempo, const struct ladder_look *k,
+                     char ret[LADDER_WHY_MAX])
+{
+    char used[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], time[TEXT_TIME_MAX], need[PART];
+    if (in->gpu_known && (k->gpu_is_full || !in->gpu_forecast_known)) {
+        snprintf(ret, LADDER_WHY_MAX, "the GPU has %s in use, its limit is %s",
+                 text_size(used, in->gpu_used_bytes), text_size(limit, in->gpu_limit_bytes));
+        return;
+    }
+    need_text(l, tempo, k->need_s, need);
+    snprintf(ret, LADDER_WHY_MAX, "the GPU is full in %s; %s", time_text(time, in->gpu_forecast_s),
+             need);
+}
+
+static void reason_text(const struct ladder *l, const struct ladder_input *in,
+                        const struct tempo *tempo, const struct ladder_look *k,
+                        enum ladder_trigger trigger, char ret[LADDER_WHY_MAX])
+{
+    char left[PART], size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
+    switch (trigger) {
+    case LADDER_BY_FORECAST:
+        soon_text(l, in, tempo, k, k->least, k->forecast_s, ret);
+        break;
+    case LADDER_BY_PACE:
+        soon_text(l, in, tempo, k, k->pace_gauge, k->pace_s, ret);
+        break;
+    case LADDER_BY_LEVEL:
+        left_text(l, in, k->level_gauge, left);
+        snprintf(ret, LADDER_WHY_MAX, "%s; the reserve is %s", left,
+                 text_size(size, k->lines[k->level_gauge].reserve));
+        break;
+    case LADDER_BY_PRESSURE:
+        left_text(l, in, k->least, left);
+        snprintf(ret, LADDER_WHY_MAX,
+                 "the machine stalls on memory %.0f %% of the time, for %s; %s", 100 * in->pressure,
+                 time_text(time, k->pressed_s), left);
+        break;
+    case LADDER_BY_GPU:
+        gpu_text(l, in, tempo, k, ret);
+        break;
+    case LADDER_BY_PLAN:
+        snprintf(ret, LADDER_WHY_MAX, "a planned restart is due");
+        break;
+    default:
+        left_text(l, in, k->least, left);
+        snprintf(ret, LADDER_WHY_MAX, "%s", k->lines[k->least].known ? left : "no trigger holds");
+        break;
+    }
+}
+
+void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+                const struct ladder_look *k, enum ladder_trigger trigger, const char *end,
+                char ret[LADDER_WHY_MAX])
+{
+    char reason[LADDER_WHY_MAX];
+    reason_text(l, in, tempo, k, trigger, reason);
+    /* cut the reason rather than what is done about it */
+    int room = LADDER_WHY_MAX - 1 - (int)snprintf(NULL, 0, "%s", end);
+    snprintf(ret, LADDER_WHY_MAX, "%.*s%s", room > 0 ? room : 0, reason, end);
+}

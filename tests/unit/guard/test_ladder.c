@@ -1,0 +1,1104 @@
+/* When the guard acts, and how far: single readings, and whole runs of made-up jobs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "guard/ladder.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+enum { ACTS = LADDER_DO_STAND_DOWN + 1, MOST_ACTS = 5 };
+
+/* A job and what its guard did. */
+struct world {
+    struct ladder ladder;
+    struct tempo tempo;
+    struct ladder_input in;
+    double t;       /* now, in seconds */
+    double start_s; /* from the request until the job begins to save */
+    double save_s;  /* from there until it is done; < 0: never */
+    bool fails;     /* it says so instead */
+    double asked_t; /* < 0: not asked */
+    int count[ACTS];
+    double first[ACTS];        /* when; < 0: never */
+    uint64_t first_room[ACTS]; /* with how much left */
+    struct ladder_decision last;
+    bool is_done; /* a checkpoint was acknowledged */
+    uint64_t done_room;
+};
+
+static void world_init(struct world *w, const struct ladder_rules *rules, uint64_t limit)
+{
+    const struct ladder_rules none = {0};
+    memset(w, 0, sizeof *w);
+    assert_int_equal(ladder_init(&w->ladder, rules != NULL ? rules : &none), 0);
+    w->t = 1000;
+    w->start_s = 0.1;
+    w->save_s = 2;
+    w->asked_t = -1;
+    for (int i = 0; i < ACTS; i++)
+        w->first[i] = -1;
+    w->in.gauge[0] = (struct ladder_gauge){.known = true, .limit_bytes = limit};
+    w->in.can_ask = true;
+}
+
+static void answer(struct world *w)
+{
+    if (w->asked_t < 0 || w->t < w->asked_t + w->start_s)
+        return;
+    w->in.ack = LADDER_ACK_STARTED;
+    if (w->save_s < 0 || w->t < w->asked_t + w->start_s + w->save_s)
+        return;
+    w->in.ack = w->fails ? LADDER_ACK_FAILED : LADDER_ACK_DONE;
+    if (!w->fails && !w->is_done) {
+        w->is_done = true;
+        w->done_room = w->in.gauge[0].room_bytes;
+    }
+}
+
+static void take(struct world *w, enum ladder_act act)
+{
+    if (w->count[act]++ == 0) {
+        w->first[act] = w->t;
+        w->first_room[act] = w->in.gauge[0].room_bytes;
+    }
+    if (act == LADDER_DO_ASK) {
+        w->asked_t = w->t;
+        w->in.ack = LADDER_NO_ACK;
+    }
+}
+
+/* Calls until there is nothing to do, as the engine does. Returns the last act that was one. */
+static enum ladder_act look(struct world *w)
+{
+    enum ladder_act last = LADDER_DO_NOTHING;
+    struct ladder_decision d;
+    w->in.now_ns = (uint64_t)(w->t * 1e9);
+    for (int n = 0;; n++) {
+        ladder_step(&w->ladder, &w->in, &w->tempo, &d);
+        if (d.act == LADDER_DO_NOTHING)
+            return last;
+        assert_in_range(n, 0, MOST_ACTS - 1);
+        assert_in_range(strlen(d.why), 5, LADDER_WHY_MAX - 1);
+        take(w, d.act);
+        w->last = d;
+        last = d.act;
+    }
+}
+
+static void set_used(struct world *w, uint64_t used, double pace)
+{
+    struct ladder_gauge *g = &w->in.gauge[0];
+    g->used_bytes = used;
+    g->room_bytes = used < g->limit_bytes ? g->limit_bytes - used : 0;
+    g->pace_bytes_per_s = pace > 0 ? pace : 0;
+}
+
+static void set_room(struct world *w, uint64_t room)
+{
+    set_used(w, w->in.gauge[0].limit_bytes - room, 0);
+}
+
+static enum ladder_act look_at(struct world *w, double after_s, uint64_t room)
+{
+    w->t += after_s;
+    set_room(w, room);
+    answer(w);
+    return look(w);
+}
+
+/* Memory over time, in bytes, S seconds after the start. */
+typedef double shape_fn(double s, const void *user);
+
+/* Ticks of a second, and a look every 20 ms within the reserve, as the reflex wakes the loop. Ends
+ * early at SIGTERM or the kill. */
+static void simulate(struct world *w, double seconds, shape_fn *shape, const void *user)
+{
+    const double begin = w->t, fine = 0.02;
+    uint64_t alarm = ladder_default_reserve(w->in.gauge[0].limit_bytes);
+    for (int i = 0; i * fine < seconds; i++) {
+        double s = (double)i * fine, used = shape(s, user);
+        w->t = begin + s;
+        set_used(w, (uint64_t)used, (used - shape(fmax(0, s - 0.5), user)) / 0.5);
+        answer(w);
+        if (i % 50 == 0 || w->in.gauge[0].room_bytes <= alarm)
+            look(w);
+        if (w->ladder.rung >= LADDER_STOPPING)
+            return;
+    }
+}
+
+static void assert_never_stopped(const struct world *w)
+{
+    assert_int_equal(w->count[LADDER_DO_TERM], 0);
+    assert_int_equal(w->count[LADDER_DO_KILL], 0);
+}
+
+static void assert_calm(const struct world *w)
+{
+    for (int i = LADDER_DO_WARN; i < ACTS; i++)
+        assert_int_equal(w->count[i], 0);
+}
+
+/* --- rules and lines --- */
+
+static void the_default_reserve_is_a_twentieth_within_bounds(void **state)
+{
+    (void)state;
+    assert_int_equal(ladder_default_reserve(24 * GIB), 24 * GIB / 20);
+    assert_int_equal(ladder_default_reserve(1000 * GIB), 4 * GIB);
+    assert_int_equal(ladder_default_reserve(GIB), 64 * MIB);
+    assert_int_equal(ladder_default_reserve(100 * MIB), 20 * MIB);
+    assert_int_equal(ladder_default_reserve(0), 0);
+    assert_int_equal(ladder_term_room(GIB), 512 * MIB);
+    assert_int_equal(ladder_kill_room(GIB), 128 * MIB);
+}
+
+static void rules_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    struct ladder l;
+    const struct ladder_rules bad[] = {{.margin_s = -1},     {.checkpoint_s = (double)NAN},
+                                       {.wait_s = HUGE_VAL}, {.grace_s = -0.5},
+                                       {.pressure = 1.5},    {.pressure = -0.1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(ladder_init(&l, &bad[i]), -EINVAL);
+}
+
+static void what_is_needed_is_step_checkpoint_and_margin(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, GIB);
+    assert_true(ladder_need_s(&w.ladder, &w.tempo) == 12);
+    for (int i = 0; i < 5; i++)
+        tempo_step(&w.tempo, (uint64_t)(i + 1) * 3 * NS_PER_S, i);
+    assert_true(ladder_need_s(&w.ladder, &w.tempo) == 15);
+    tempo_save_begin(&w.tempo, 100 * NS_PER_S, 0);
+    tempo_save_end(&w.tempo, 104 * NS_PER_S);
+    assert_true(ladder_need_s(&w.ladder, &w.tempo) == 9);
+}
+
+static void every_name_is_a_word(void **state)
+{
+    (void)state;
+    assert_string_equal(ladder_rung_name(LADDER_STOPPING), "stopping");
+    assert_string_equal(ladder_trigger_name(LADDER_BY_PLAN), "plan");
+    assert_string_equal(ladder_act_name(LADDER_DO_STAND_DOWN), "stand down");
+    assert_string_equal(ladder_trigger_name(LADDER_TRIGGERS), "unknown");
+}
+
+/* --- one reading, each trigger and rung --- */
+
+struct single {
+    const char *name;
+    uint64_t room; /* of 2 GiB; the reserve is 102.4 MiB, its half 51.2, its eighth 12.8 */
+    struct ladder_rules rules;
+    bool cannot_ask, plan, gpu_full;
+    double forecast, gpu_forecast; /* 0: not known */
+    double pace;
+    /* expected */
+    enum ladder_act act; /* the last one */
+    enum ladder_rung rung;
+    enum ladder_trigger trigger;
+    int acts;
+};
+
+#define CALM LADDER_DO_NOTHING, LADDER_CALM, LADDER_BY_NOTHING, 0
+#define ASKED(by) LADDER_DO_ASK, LADDER_ASKED, by, 2
+#define WARNED(by) LADDER_DO_WARN, LADDER_WARNED, by, 1
+
+static const struct single singles[] = {
+    {"far", GIB, {0}, .act = LADDER_DO_NOTHING},
+    {"just above the reserve", 103 * MIB, {0}, .act = LADDER_DO_NOTHING},
+    {"level", 102 * MIB, {0}, 0, 0, 0, 0, 0, 0, ASKED(LADDER_BY_LEVEL)},
+    {"level, nobody", 102 * MIB, {0}, 1, 0, 0, 0, 0, 0, WARNED(LADDER_BY_LEVEL)},
+    {"level, no checkpoint",
+     60 * MIB,
+     {.no_checkpoint = 1},
+     0,
+     0,
+     0,
+     0,
+     0,
+     0,
+     WARNED(LADDER_BY_LEVEL)},
+    {"level, too fast to ask", 60 * MIB, {0}, 0, 0, 0, 0, 0, 1e9, WARNED(LADDER_BY_LEVEL)},
+    {"level left out", 20 * MIB, {.no_level = 1}, 0, 0, 0, 0, 0, 0, CALM},
+    {"level, no warning",
+     102 * MIB,
+     {.no_warn = 1},
+     0,
+     0,
+     0,
+     0,
+     0,
+     0,
+     LADDER_DO_ASK,
+     LADDER_ASKED,
+     LADDER_BY_LEVEL,
+     1},
+    {"half", 51 * MIB, {0}, 0, 0, 0, 0, 0, 0, LADDER_DO_TERM, LADDER_STOPPING, LADDER_BY_LEVEL, 1},
+    {"half, no term",
+     51 * MIB,
+     {.no_term = 1},
+     0,
+     0,
+     0,
+     0,
+     0,
+     0,
+     LADDER_DO_KILL,
+     LADDER_KILLED,
+     LADDER_BY_LEVEL,
+     1},
+    {"half, neither",
+     51 * MIB,
+     {.no_term = 1, .no_kill = 1},
+     1,
+     0,
+     0,
+     0,
+     0,
+     0,
+     WARNED(LADDER_BY_LEVEL)},
+    {"eighth", 12 * MIB, {0}, 0, 0, 0, 0, 0, 0, LADDER_DO_KILL, LADDER_KILLED, LADDER_BY_LEVEL, 1},
+    {"eighth, no kill",
+     12 * MIB,
+     {.no_kill = 1},
+     0,
+     0,
+     0,
+     0,
+     0,
+     0,
+     LADDER_DO_TERM,
+     LADDER_STOPPING,
+     LADDER_BY_LEVEL,
+     1},
+    {"forecast far", GIB, {0}, 0, 0, 0, 13, 0, 0, CALM},
+    {"forecast", GIB, {0}, 0, 0, 0, 11, 0, 0, ASKED(LADDER_BY_FORECAST)},
+    {"forecast counts to SIGTERM", 150 * MIB, {0}, 0, 0, 0, 17, 0, 0, ASKED(LADDER_BY_FORECAST)},
+    {"forecast, nobody", GIB, {0}, 1, 0, 0, 3, 0, 0, WARNED(LADDER_BY_FORECAST)},
+    {"forecast left out", GIB, {.no_forecast = 1}, 0, 0, 0, 3, 0, 0, CALM},
+    {"gpu full", GIB, {0}, 0, 0, 1, 0, 0, 0, ASKED(LADDER_BY_GPU)},
+    {"gpu full, nobody",
+     GIB,
+     {0},
+     1,
+     0,
+     1,
+     0,
+     0,
+     0,
+     LADDER_DO_TERM,
+     LADDER_STOPPING,
+     LADDER_BY_GPU,
+     2},
+    {"gpu soon", GIB, {0}, 0, 0, 0, 0, 5, 0, ASKED(LADDER_BY_GPU)},
+    {"gpu soon, nobody", GIB, {0}, 1, 0, 0, 0, 5, 0, WARNED(LADDER_BY_GPU)},
+    {"plan", GIB, {0}, 0, 1, 0, 0, 0, 0, ASKED(LADDER_BY_PLAN)},
+    {"plan, nobody",
+     GIB,
+     {0},
+     1,
+     1,
+     0,
+     0,
+     0,
+     0,
+     LADDER_DO_TERM,
+     LADDER_STOPPING,
+     LADDER_BY_PLAN,
+     2},
+    {"plan, no warning, no term",
+     GIB,
+     {.no_warn = 1, .no_term = 1},
+     1,
+     1,
+     0,
+     0,
+     0,
+     0,
+     LADDER_DO_KILL,
+     LADDER_KILLED,
+     LADDER_BY_PLAN,
+     1},
+};
+
+static void one_reading_leads_to_the_rung_it_should(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
+        const struct single *s = &singles[i];
+        struct world w;
+        world_init(&w, &s->rules, 2 * GIB);
+        w.in.can_ask = !s->cannot_ask;
+        w.in.plan_due = s->plan;
+        w.in.forecast_known = s->forecast > 0;
+        w.in.forecast_s = s->forecast;
+        w.in.gpu_forecast_known = s->gpu_forecast > 0;
+        w.in.gpu_forecast_s = s->gpu_forecast;
+        w.in.gpu_known = true;
+        w.in.gpu_limit_bytes = 40 * GIB;
+        w.in.gpu_used_bytes = s->gpu_full ? 40 * GIB : 30 * GIB;
+        set_used(&w, 2 * GIB - s->room, s->pace);
+        enum ladder_act act = look(&w);
+        int acts = 0;
+        for (int k = 0; k < ACTS; k++)
+            acts += w.count[k];
+        if (act != s->act || w.ladder.rung != s->rung || acts != s->acts ||
+            w.ladder.trigger != s->trigger)
+            fail_msg("%s: %s, %s by %s, %d acts", s->name, ladder_act_name(act),
+                     ladder_rung_name(w.ladder.rung), ladder_trigger_name(w.ladder.trigger), acts);
+    }
+}
+
+static void the_sentences_say_what_is_left_and_what_is_needed(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 24 * GIB);
+    set_used(&w, 23 * GIB, 165.0 * MIB);
+    look(&w);
+    assert_string_equal(w.last.why, "1.00 GiB left of 24.0 GiB, rising by 165 MiB/s; the reserve "
+                                    "is 1.20 GiB");
+    world_init(&w, NULL, 24 * GIB);
+    set_used(&w, 20 * GIB, 0);
+    w.in.forecast_known = true;
+    w.in.forecast_s = 8;
+    look(&w);
+    assert_string_equal(w.last.why, "4.00 GiB left of 24.0 GiB: at the last line in 7 s; a "
+                                    "checkpoint may take 10 s, with a margin of 2 s");
+    world_init(&w, NULL, 24 * GIB);
+    set_used(&w, 20 * GIB, 0);
+    w.in.plan_due = true;
+    w.in.can_ask = false;
+    look(&w);
+    assert_string_equal(w.last.why, "a planned restart is due; nobody is asked for a checkpoint");
+}
+
+static void no_limit_known_means_nothing_to_do_but_what_is_planned(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 0);
+    w.in.gauge[0].known = false;
+    look(&w);
+    assert_calm(&w);
+    w.in.plan_due = true;
+    assert_int_equal(look(&w), LADDER_DO_ASK);
+}
+
+static void the_second_gauge_counts_as_the_first(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 64 * GIB);
+    set_room(&w, 30 * GIB);
+    w.in.gauge[1] = (struct ladder_gauge){true, 2 * GIB, 2 * GIB - 90 * MIB, 90 * MIB, 0};
+    assert_int_equal(look(&w), LADDER_DO_ASK);
+    assert_non_null(strstr(w.last.why, "90.0 MiB left of 2.00 GiB"));
+    w.in.gauge[1].room_bytes = 40 * MIB;
+    w.t += 0.1;
+    assert_int_equal(look(&w), LADDER_DO_TERM);
+    assert_non_null(strstr(w.last.why, "40.0 MiB left of 2.00 GiB"));
+}
+
+/* --- after asking --- */
+
+static void a_leak_that_goes_on_is_stopped_once_the_checkpoint_is_there(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_ASK);
+    assert_int_equal(look_at(&w, 1, 90 * MIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 1.5, 80 * MIB), LADDER_DO_NOTHING); /* done just now */
+    assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_TERM);
+    assert_non_null(strstr(w.last.why, "the checkpoint is there"));
+    assert_int_equal(look_at(&w, 9, 70 * MIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 1.5, 70 * MIB), LADDER_DO_KILL);
+    assert_non_null(strstr(w.last.why, "SIGTERM was 10.5 s ago"));
+    assert_int_equal(look_at(&w, 100, 0), LADDER_DO_NOTHING);
+}
+
+static void a_job_that_stands_still_within_the_reserve_is_let_be(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    for (int i = 0; i < 3600; i++)
+        look_at(&w, 1, 80 * MIB + (uint64_t)(i % 3) * MIB);
+    assert_never_stopped(&w);
+    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    assert_int_equal(w.count[LADDER_DO_STAND_DOWN], 1);
+    /* nearer: it is asked again, with the checkpoint as new as that */
+    assert_int_equal(look_at(&w, 1, 70 * MIB), LADDER_DO_ASK);
+    assert_int_equal(look_at(&w, 0.05, 51 * MIB), LADDER_DO_TERM);
+}
+
+static void an_hours_creep_within_the_reserve_is_asked_for_a_few_checkpoints(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    for (int i = 0; w.ladder.rung < LADDER_STOPPING && i < 7200; i++)
+        look_at(&w, 1, 110 * MIB - (uint64_t)i * MIB / 60);
+    assert_int_equal(w.count[LADDER_DO_TERM], 1);
+    assert_in_range(w.first_room[LADDER_DO_TERM], 50 * MIB, 52 * MIB);
+    assert_in_range(w.count[LADDER_DO_ASK], 4, 9);
+}
+
+static void a_checkpoint_being_written_moves_the_line_of_sigterm(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.save_s = 60;
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_ASK);
+    assert_int_equal(look_at(&w, 1, 30 * MIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 1, 25 * MIB), LADDER_DO_TERM);
+}
+
+static void a_forecast_with_a_checkpoint_stops_at_once_unless_it_is_over(void **state)
+{
+    (void)state;
+    struct world w;
+    for (int is_over = 0; is_over < 2; is_over++) {
+        world_init(&w, NULL, 2 * GIB);
+        w.in.forecast_known = true;
+        w.in.forecast_s = 5;
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+        w.in.forecast_s = is_over ? 60 : 15; /* 15 s is not yet over: 1.5 times 12 s would be */
+        look_at(&w, 3, GIB);
+        for (int i = 0; i < 15; i++)
+            look_at(&w, 1, GIB);
+        assert_int_equal(w.count[LADDER_DO_TERM], !is_over);
+        assert_int_equal(w.count[LADDER_DO_STAND_DOWN], is_over);
+    }
+    assert_non_null(strstr(w.last.why, "the checkpoint was not needed"));
+}
+
+static void a_failed_checkpoint_is_asked_for_again_after_a_minute_not_sooner(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.fails = true;
+    w.in.forecast_known = true;
+    w.in.forecast_s = 5;
+    for (int i = 0; i < 150; i++)
+        look_at(&w, 1, GIB);
+    assert_int_equal(w.count[LADDER_DO_ASK], 3);
+    assert_never_stopped(&w);
+    assert_int_equal(look_at(&w, 1, 50 * MIB), LADDER_DO_TERM);
+}
+
+static void a_planned_restart_goes_on_when_the_checkpoint_is_done_or_failed(void **state)
+{
+    (void)state;
+    struct world w;
+    for (int fails = 0; fails < 2; fails++) {
+        world_init(&w, NULL, 2 * GIB);
+        w.fails = fails;
+        w.in.plan_due = true;
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
+        assert_int_equal(look_at(&w, 2, GIB), LADDER_DO_TERM);
+        assert_non_null(strstr(w.last.why, fails ? "the checkpoint failed" : "is there"));
+    }
+}
+
+static void an_old_acknowledgement_is_no_answer_to_a_new_request(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    struct ladder_decision d;
+    w.in.plan_due = true;
+    w.in.ack = LADDER_ACK_DONE;
+    w.in.now_ns = NS_PER_S;
+    set_room(&w, GIB);
+    for (int i = 0; i < 5; i++)
+        ladder_step(&w.ladder, &w.in, &w.tempo, &d);
+    assert_int_equal(w.ladder.rung, LADDER_ASKED);
+}
+
+static void when_the_wait_is_over_a_forecast_stops_and_a_still_level_does_not(void **state)
+{
+    (void)state;
+    const struct ladder_rules rules = {.wait_s = 30};
+    for (int by_forecast = 0; by_forecast < 2; by_forecast++) {
+        struct world w;
+        world_init(&w, &rules, 2 * GIB);
+        w.save_s = -1;
+        w.in.forecast_known = by_forecast;
+        w.in.forecast_s = 5;
+        for (int i = 0; i < 40; i++)
+            look_at(&w, 1, by_forecast ? GIB : 90 * MIB);
+        assert_int_equal(w.count[LADDER_DO_ASK], 1);
+        assert_int_equal(w.count[LADDER_DO_TERM], by_forecast);
+        assert_int_equal(w.count[LADDER_DO_STAND_DOWN], !by_forecast);
+        assert_non_null(strstr(w.last.why, "no checkpoint within 30"));
+    }
+}
+
+static void a_full_gpu_is_stopped_when_done_failed_or_the_wait_is_over(void **state)
+{
+    (void)state;
+    const struct ladder_rules rules = {.wait_s = 30};
+    for (int how = 0; how < 3; how++) {
+        struct world w;
+        world_init(&w, &rules, 2 * GIB);
+        w.save_s = how == 2 ? -1 : 2;
+        w.fails = how == 1;
+        w.in.gpu_known = true;
+        w.in.gpu_limit_bytes = w.in.gpu_used_bytes = 40 * GIB;
+        for (int i = 0; i < 40; i++)
+            look_at(&w, 1, GIB);
+        assert_int_equal(w.count[LADDER_DO_TERM], 1);
+        assert_int_equal(w.first[LADDER_DO_TERM] - w.first[LADDER_DO_ASK], how == 2 ? 30 : 3);
+    }
+}
+
+static void a_long_save_is_not_taken_for_the_end_of_a_leak(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.save_s = 60;
+    w.in.forecast_known = true;
+    w.in.forecast_s = 5;
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+    w.in.forecast_known = false;
+    for (int i = 0; i < 65; i++)
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
+    w.in.forecast_known = true;
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_TERM);
+}
+
+static void a_gpu_just_below_its_limit_is_not_over(void **state)
+{
+    (void)state;
+    for (int percent = 96; percent < 99; percent += 2) {
+        struct world w;
+        world_init(&w, NULL, 2 * GIB);
+        w.in.gpu_known = true;
+        w.in.gpu_limit_bytes = w.in.gpu_used_bytes = 100;
+        assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_ASK);
+        w.in.gpu_used_bytes = (uint64_t)percent;
+        for (int i = 0; i < 5; i++)
+            look_at(&w, 1, GIB);
+        assert_int_equal(w.count[LADDER_DO_TERM], percent == 98);
+    }
+}
+
+static void pressure_must_last_and_little_must_be_left(void **state)
+{
+    (void)state;
+    for (int is_short = 0; is_short < 2; is_short++) {
+        struct world w;
+        world_init(&w, NULL, 2 * GIB);
+        w.in.pressure_known = true;
+        for (int i = 0; i <= 120; i++) { /* never five seconds in a row */
+            w.in.pressure = i % 5 == 0 ? 0.1 : 0.9;
+            look_at(&w, 1, is_short ? 300 * MIB : 600 * MIB);
+        }
+        assert_calm(&w);
+        w.in.pressure = 0.4;
+        double begin = w.t;
+        for (int i = 0; i < 60; i++)
+            look_at(&w, 1, is_short ? 300 * MIB : 600 * MIB);
+        assert_int_equal(w.count[LADDER_DO_ASK], is_short);
+        assert_int_equal(w.count[LADDER_DO_TERM], is_short);
+        if (is_short)
+            assert_in_range((int)(w.first[LADDER_DO_TERM] - begin), 34, 37);
+    }
+}
+
+static void pressure_that_ends_is_no_reason_to_stop(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.in.pressure_known = true;
+    for (int i = 0; i < 60; i++) {
+        w.in.pressure = i < 30 ? 0.9 : 0;
+        look_at(&w, 1, 300 * MIB);
+    }
+    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    assert_int_equal(w.count[LADDER_DO_STAND_DOWN], 1);
+    assert_never_stopped(&w);
+}
+
+/* --- hysteresis --- */
+
+static void a_level_is_over_a_quarter_above_the_reserve_for_ten_seconds(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.in.can_ask = false;
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_WARN);
+    for (int i = 0; i < 60; i++)
+        assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 1, 130 * MIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 9, 130 * MIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 1, 120 * MIB), LADDER_DO_STAND_DOWN); /* still outside */
+}
+
+static void a_trigger_that_stood_down_keeps_still_for_a_while(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.in.can_ask = false;
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_WARN);
+    assert_int_equal(look_at(&w, 1, GIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 10, GIB), LADDER_DO_STAND_DOWN);
+    assert_int_equal(look_at(&w, 5, 100 * MIB), LADDER_DO_NOTHING);
+    assert_int_equal(look_at(&w, 0.1, 40 * MIB), LADDER_DO_TERM); /* the last lines never do */
+    world_init(&w, NULL, 2 * GIB);
+    w.in.can_ask = false;
+    look_at(&w, 1, 100 * MIB);
+    look_at(&w, 1, GIB);
+    look_at(&w, 10, GIB);
+    assert_int_equal(look_at(&w, 11, 100 * MIB), LADDER_DO_WARN);
+}
+
+static void peaks_into_the_reserve_are_asked_about_ever_less_often(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    for (int i = 0; i < 3600; i++)
+        look_at(&w, 1, i % 20 == 0 ? 90 * MIB : 800 * MIB);
+    assert_never_stopped(&w);
+    assert_in_range(w.count[LADDER_DO_ASK], 2, 20);
+}
+
+static void a_new_segment_is_calm_and_asks_anew(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    look_at(&w, 1, 10 * MIB);
+    assert_int_equal(w.ladder.rung, LADDER_KILLED);
+    ladder_segment(&w.ladder);
+    assert_int_equal(w.ladder.rung, LADDER_CALM);
+    assert_int_equal(look_at(&w, 1, 100 * MIB), LADDER_DO_ASK);
+}
+
+static void when_the_reflex_has_killed_nothing_is_left_to_do(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.in.is_killed = true;
+    assert_int_equal(look_at(&w, 1, 0), LADDER_DO_NOTHING);
+    assert_int_equal(w.ladder.rung, LADDER_KILLED);
+}
+
+static void without_the_kill_it_stays_stopping(void **state)
+{
+    (void)state;
+    const struct ladder_rules rules = {.no_kill = true};
+    struct world w;
+    world_init(&w, &rules, 2 * GIB);
+    assert_int_equal(look_at(&w, 1, 40 * MIB), LADDER_DO_TERM);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(look_at(&w, 1, 0), LADDER_DO_NOTHING);
+    assert_int_equal(w.ladder.rung, LADDER_STOPPING);
+}
+
+/* --- runs --- */
+
+struct leak {
+    double start, rate;
+};
+
+static double leaking(double s, const void *user)
+{
+    const struct leak *k = user;
+    return k->start + k->rate * s;
+}
+
+static void a_leak_of_50_mb_a_second_leaves_time_for_a_checkpoint(void **state)
+{
+    (void)state;
+    const double starts[] = {0.1, 0.5, 0.6};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        struct world w;
+        const struct leak leak = {starts[i] * 2 * GIB, 50e6};
+        world_init(&w, NULL, 2 * GIB);
+        simulate(&w, 100, leaking, &leak);
+        assert_true(w.is_done);
+        assert_true(w.done_room > 300 * MIB);
+        assert_int_equal(w.count[LADDER_DO_ASK], 1);
+        assert_int_equal(w.count[LADDER_DO_TERM], 1);
+        assert_true(w.first_room[LADDER_DO_TERM] > 70 * MIB);
+        assert_int_equal(w.count[LADDER_DO_KILL], 0);
+    }
+}
+
+static void a_save_that_makes_memory_rise_is_asked_for_earlier(void **state)
+{
+    (void)state;
+    struct world w, v;
+    const struct leak leak = {GIB, 20e6};
+    world_init(&w, NULL, 4 * GIB);
+    world_init(&v, NULL, 4 * GIB);
+    w.tempo.saves = v.tempo.saves = 1;
+    w.tempo.save_s = v.tempo.save_s = 2;
+    v.tempo.save_rise_bytes = 500 * MIB;
+    simulate(&w, 300, leaking, &leak);
+    simulate(&v, 300, leaking, &leak);
+    assert_in_range(v.first_room[LADDER_DO_ASK], w.first_room[LADDER_DO_ASK] + 400 * MIB,
+                    w.first_room[LADDER_DO_ASK] + 600 * MIB);
+}
+
+static void a_leak_of_1_gib_a_second_is_stopped_before_the_limit(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct world w;
+        const struct leak leak = {(double)i * 7 * MIB, (double)GIB};
+        world_init(&w, NULL, 2 * GIB);
+        simulate(&w, 10, leaking, &leak);
+        assert_int_equal(w.count[LADDER_DO_TERM] + w.count[LADDER_DO_KILL], 1);
+        assert_true(w.in.gauge[0].room_bytes > 0);
+    }
+}
+
+struct load {
+    double from, to, rate;
+};
+
+static double loading(double s, const void *user)
+{
+    const struct load *k = user;
+    double used = k->from + k->rate * s;
+    return used < k->to ? used : k->to;
+}
+
+static void a_model_that_is_loaded_and_then_stays_is_never_stopped(void **state)
+{
+    (void)state;
+    const double shares[] = {0.6, 0.9, 0.94}, rates[] = {0.1e9, 0.5e9, 2e9};
+    for (int n = 0; n < 18; n++) {
+        double share = shares[n % 3], rate = rates[n / 3 % 3];
+        struct world w;
+        const struct load load = {1e8, share * 24 * GIB, rate};
+        world_init(&w, NULL, 24 * GIB);
+        w.in.can_ask = n < 9;
+        simulate(&w, 3600, loading, &load);
+        assert_never_stopped(&w);
+        assert_int_equal(w.ladder.rung, LADDER_CALM);
+        assert_in_range(w.count[LADDER_DO_ASK], 0, n < 9 ? 1 : 0);
+        if (share < 0.7 && rate < 0.6e9)
+            assert_calm(&w);
+        if (rate < 0.2e9 && share <= 0.9)
+            assert_calm(&w);
+    }
+}
+
+static void below_half_of_the_limit_a_rise_is_nothing_however_fast(void **state)
+{
+    (void)state;
+    struct world w;
+    const struct load load = {0, 0.49 * 8 * GIB, 0.5 * GIB};
+    world_init(&w, NULL, 8 * GIB);
+    w.tempo.saves = 1;
+    w.tempo.save_s = 60;
+    simulate(&w, 60, loading, &load);
+    assert_calm(&w);
+}
+
+/* Up to 65 % at 400 MiB/s, then slowly: what the newest seconds show is what counts. */
+static double slowing(double s, const void *user)
+{
+    (void)user;
+    double bend = 0.65 * 16 * GIB, fast = 400.0 * MIB;
+    return s < bend / fast ? fast * s : bend + (s - bend / fast) * 5 * MIB;
+}
+
+static void a_rise_that_slows_down_is_taken_at_its_present_pace(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 16 * GIB);
+    simulate(&w, 31, slowing, NULL); /* more than three seconds after the bend */
+    assert_calm(&w);
+    assert_true(w.ladder.slow_pace[0] > 4.0 * MIB && w.ladder.slow_pace[0] < 6.0 * MIB);
+}
+
+struct teeth {
+    double low, high, period;
+    double floor_rate;
+};
+
+static double saw(double s, const void *user)
+{
+    const struct teeth *k = user;
+    return k->low + (k->high - k->low) * fmod(s, k->period) / k->period + k->floor_rate * s;
+}
+
+static void short_spikes_up_to_nine_tenths_are_nothing(void **state)
+{
+    (void)state;
+    for (double period = 1.2; period < 5.6; period += 0.13) {
+        struct world w;
+        const struct teeth teeth = {0.3 * 8 * GIB, 0.9 * 8 * GIB, period, 0};
+        world_init(&w, NULL, 8 * GIB);
+        simulate(&w, 600, saw, &teeth);
+        assert_calm(&w);
+    }
+}
+
+/* Looked at once a second they can look like a rise that lasts. */
+static void spikes_quicker_than_the_readings_never_stop_a_job(void **state)
+{
+    (void)state;
+    for (double period = 0.1; period < 1.2; period += 0.037) {
+        struct world w;
+        const struct teeth teeth = {0.3 * 8 * GIB, 0.9 * 8 * GIB, period, 0};
+        world_init(&w, NULL, 8 * GIB);
+        simulate(&w, 600, saw, &teeth);
+        assert_never_stopped(&w);
+        assert_in_range(w.count[LADDER_DO_ASK], 0, 4);
+    }
+}
+
+static void with_nobody_to_ask_a_leak_is_warned_about_by_pace_and_by_level(void **state)
+{
+    (void)state;
+    struct world w;
+    const struct leak leak = {GIB, 50e6};
+    world_init(&w, NULL, 2 * GIB);
+    w.in.can_ask = false;
+    simulate(&w, 100, leaking, &leak);
+    assert_int_equal(w.count[LADDER_DO_WARN], 2);
+    assert_in_range(w.first_room[LADDER_DO_WARN], 400 * MIB, 700 * MIB);
+    assert_int_equal(w.count[LADDER_DO_ASK], 0);
+    assert_int_equal(w.count[LADDER_DO_TERM], 1);
+    assert_in_range(w.first_room[LADDER_DO_TERM], 48 * MIB, 52 * MIB);
+}
+
+static void long_teeth_are_asked_about_now_and_then_but_never_stopped(void **state)
+{
+    (void)state;
+    for (double period = 7; period < 60; period += 4.7) {
+        struct world w;
+        const struct teeth teeth = {0.3 * 8 * GIB, 0.9 * 8 * GIB, period, 0};
+        world_init(&w, NULL, 8 * GIB);
+        simulate(&w, 3600, saw, &teeth);
+        assert_never_stopped(&w);
+        assert_in_range(w.count[LADDER_DO_ASK], 0, 18);
+    }
+}
+
+static void a_slow_leak_is_asked_by_the_verdicts_forecast(void **state)
+{
+    (void)state;
+    struct world w;
+    const struct leak leak = {GIB, 8e6};
+    const struct ladder_rules rules = {.checkpoint_s = 30};
+    world_init(&w, &rules, 4 * GIB);
+    for (int i = 0; i < 4000 && w.ladder.rung < LADDER_STOPPING; i++) {
+        w.t += 1;
+        set_used(&w, (uint64_t)leaking(i, &leak), leak.rate);
+        w.in.forecast_known = i > 120;
+        w.in.forecast_s = (double)w.in.gauge[0].room_bytes / leak.rate;
+        w.ladder.n_past[0] = 0; /* as if it were too uneven for the pace to be seen */
+        answer(&w);
+        look(&w);
+    }
+    assert_int_equal(w.last.trigger, LADDER_BY_FORECAST);
+    assert_int_equal(w.count[LADDER_DO_TERM], 1);
+    assert_true(w.is_done);
+    assert_true(w.first_room[LADDER_DO_TERM] > 204 * MIB);
+}
+
+static void an_acknowledgement_that_never_comes_ends_at_the_line_of_sigterm(void **state)
+{
+    (void)state;
+    struct world w;
+    const struct leak leak = {GIB, 50e6};
+    world_init(&w, NULL, 2 * GIB);
+    w.start_s = 1e9;
+    simulate(&w, 100, leaking, &leak);
+    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    assert_int_equal(w.count[LADDER_DO_TERM], 1);
+    assert_in_range(w.first_room[LADDER_DO_TERM], 48 * MIB, 52 * MIB);
+}
+
+/* --- anything --- */
+
+static uint64_t seed = 88172645463325252u;
+
+static unsigned pick(unsigned n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (unsigned)(seed >> 33) % n;
+}
+
+static void random_rules(struct ladder_rules *r)
+{
+    *r = (struct ladder_rules){0};
+    r->reserve_bytes = pick(3) == 0 ? pick(3000) * MIB : 0;
+    r->wait_s = pick(2) ? 30 : 0;
+    r->no_forecast = pick(6) == 0;
+    r->no_level = pick(6) == 0;
+    r->no_pressure = pick(6) == 0;
+    r->no_warn = pick(6) == 0;
+    r->no_checkpoint = pick(6) == 0;
+    r->no_term = pick(6) == 0;
+    r->no_kill = pick(6) == 0;
+}
+
+static void random_walk(struct world *w, double *used)
+{
+    const double limit = (double)w->in.gauge[0].limit_bytes;
+    double moved = ((double)pick(2001) - 990) / 1000 * 0.06 * limit;
+    *used = fmin(fmax(*used + moved, 0), pick(40) == 0 ? 1.01 * limit : 0.99 * limit);
+    w->t += pick(4) == 0 ? 0.02 : 1;
+    set_used(w, (uint64_t)*used, moved);
+    w->in.forecast_known = pick(8) == 0;
+    w->in.forecast_s = pick(100);
+    w->in.pressure_known = pick(10) != 0;
+    w->in.pressure = pick(30) == 0 ? 0.0 : 0.2 + pick(3) * 0.2;
+    w->in.gpu_known = true;
+    w->in.gpu_limit_bytes = 100;
+    w->in.gpu_used_bytes = 40 + pick(62);
+    w->in.plan_due = pick(200) == 0;
+    w->in.can_ask = pick(10) != 0;
+    w->in.ack = (enum ladder_ack)pick(4);
+}
+
+/* May SIGTERM be sent for this, after all that was given? */
+static bool may_stop(const struct world *w, const struct ladder_decision *d, bool was_asked,
+                     enum ladder_ack ack, uint64_t base)
+{
+    const struct ladder_input *in = &w->in;
+    switch (d->trigger) {
+    case LADDER_BY_LEVEL:
+        return in->gauge[0].room_bytes <= base / 2 ||
+               (was_asked && in->gauge[0].room_bytes <= base);
+    case LADDER_BY_FORECAST:
+        return was_asked && in->forecast_known && ack != LADDER_ACK_FAILED;
+    case LADDER_BY_PRESSURE:
+        return in->pressure >= 0.3;
+    case LADDER_BY_GPU:
+        return in->gpu_used_bytes >= 97;
+    case LADDER_BY_PLAN:
+        return in->plan_due;
+    default:
+        return false;
+    }
+}
+
+static void check_act(const struct world *w, const struct ladder_decision *d, bool was_asked,
+                      bool was_stopping)
+{
+    const struct ladder_rules *r = &w->ladder.rules;
+    uint64_t limit = w->in.gauge[0].limit_bytes, room = w->in.gauge[0].room_bytes;
+    uint64_t base = r->reserve_bytes > 0 ? r->reserve_bytes : ladder_default_reserve(limit);
+    base = base < limit / 2 ? base : limit / 2;
+    assert_false(d->act == LADDER_DO_WARN && r->no_warn);
+    assert_false(d->act == LADDER_DO_ASK && (r->no_checkpoint || !w->in.can_ask));
+    assert_false(d->act == LADDER_DO_TERM && r->no_term);
+    assert_false(d->act == LADDER_DO_KILL && r->no_kill);
+    if (d->act == LADDER_DO_TERM || (d->act == LADDER_DO_KILL && !was_stopping && r->no_term))
+        assert_true(may_stop(w, d, was_asked, w->in.ack, base));
+    if (d->act == LADDER_DO_KILL)
+        assert_true(was_stopping || r->no_term || room <= base / 8);
+}
+
+static void whatever_comes_the_rules_hold_and_it_comes_to_rest(void **state)
+{
+    (void)state;
+    int acts[ACTS] = {0};
+    for (int run = 0; run < 400; run++) {
+        struct world w;
+        struct ladder_rules rules;
+        random_rules(&rules);
+        world_init(&w, &rules, (1 + pick(64)) * GIB / 4);
+        double used = 0.5 * (double)w.in.gauge[0].limit_bytes;
+        for (int i = 0; i < 300; i++) {
+            struct ladder_decision d = {0};
+            random_walk(&w, &used);
+            w.in.now_ns = (uint64_t)(w.t * 1e9);
+            int n = 0;
+            do {
+                enum ladder_rung was = w.ladder.rung;
+                ladder_step(&w.ladder, &w.in, &w.tempo, &d);
+                check_act(&w, &d, was == LADDER_ASKED, was == LADDER_STOPPING);
+                acts[d.act]++;
+                assert_in_range(++n, 1, MOST_ACTS + 1);
+            } while (d.act != LADDER_DO_NOTHING);
+            if (w.ladder.rung == LADDER_KILLED)
+                ladder_segment(&w.ladder);
+        }
+    }
+    for (int i = 0; i < ACTS; i++) /* else nothing was shown */
+        assert_in_range(acts[i], 50, 1000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_reserve_is_a_twentieth_within_bounds),
+        cmocka_unit_test(rules_that_make_no_sense_are_refused),
+        cmocka_unit_test(what_is_needed_is_step_checkpoint_and_margin),
+        cmocka_unit_test(every_name_is_a_word),
+        cmocka_unit_test(one_reading_leads_to_the_rung_it_should),
+        cmocka_unit_test(the_sentences_say_what_is_left_and_what_is_needed),
+        cmocka_unit_test(no_limit_known_means_nothing_to_do_but_what_is_planned),
+        cmocka_unit_test(the_second_gauge_counts_as_the_first),
+        cmocka_unit_test(a_leak_that_goes_on_is_stopped_once_the_checkpoint_is_there),
+        cmocka_unit_test(a_job_that_stands_still_within_the_reserve_is_let_be),
+        cmocka_unit_test(an_hours_creep_within_the_reserve_is_asked_for_a_few_checkpoints),
+        cmocka_unit_test(a_checkpoint_being_written_moves_the_line_of_sigterm),
+        cmocka_unit_test(a_forecast_with_a_checkpoint_stops_at_once_unless_it_is_over),
+        cmocka_unit_test(a_failed_checkpoint_is_asked_for_again_after_a_minute_not_sooner),
+        cmocka_unit_test(a_planned_restart_goes_on_when_the_checkpoint_is_done_or_failed),
+        cmocka_unit_test(an_old_acknowledgement_is_no_answer_to_a_new_request),
+        cmocka_unit_test(when_the_wait_is_over_a_forecast_stops_and_a_still_level_does_not),
+        cmocka_unit_test(a_full_gpu_is_stopped_when_done_failed_or_the_wait_is_over),
+        cmocka_unit_test(a_long_save_is_not_taken_for_the_end_of_a_leak),
+        cmocka_unit_test(a_gpu_just_below_its_limit_is_not_over),
+        cmocka_unit_test(pressure_must_last_and_little_must_be_left),
+        cmocka_unit_test(pressure_that_ends_is_no_reason_to_stop),
+        cmocka_unit_test(a_level_is_over_a_quarter_above_the_reserve_for_ten_seconds),
+        cmocka_unit_test(a_trigger_that_stood_down_keeps_still_for_a_while),
+        cmocka_unit_test(peaks_into_the_reserve_are_asked_about_ever_less_often),
+        cmocka_unit_test(a_new_segment_is_calm_and_asks_anew),
+        cmocka_unit_test(when_the_reflex_has_killed_nothing_is_left_to_do),
+        cmocka_unit_test(without_the_kill_it_stays_stopping),
+        cmocka_unit_test(a_leak_of_50_mb_a_second_leaves_time_for_a_checkpoint),
+        cmocka_unit_test(a_save_that_makes_memory_rise_is_asked_for_earlier),
+        cmocka_unit_test(a_leak_of_1_gib_a_second_is_stopped_before_the_limit),
+        cmocka_unit_test(a_model_that_is_loaded_and_then_stays_is_never_stopped),
+        cmocka_unit_test(below_half_of_the_limit_a_rise_is_nothing_however_fast),
+        cmocka_unit_test(a_rise_that_slows_down_is_taken_at_its_present_pace),
+        cmocka_unit_test(short_spikes_up_to_nine_tenths_are_nothing),
+        cmocka_unit_test(spikes_quicker_than_the_readings_never_stop_a_job),
+        cmocka_unit_test(with_nobody_to_ask_a_leak_is_warned_about_by_pace_and_by_level),
+        cmocka_unit_test(long_teeth_are_asked_about_now_and_then_but_never_stopped),
+        cmocka_unit_test(a_slow_leak_is_asked_by_the_verdicts_forecast),
+        cmocka_unit_test(an_acknowledgement_that_never_comes_ends_at_the_line_of_sigterm),
+        cmocka_unit_test(whatever_comes_the_rules_hold_and_it_comes_to_rest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
