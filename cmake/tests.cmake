@@ -56,6 +56,13 @@ if(TARGET ebb_cmocka)
   endforeach()
 endif()
 
+# What is locked in memory must be all that the kill needs.
+if(TARGET guard_test_reflex AND EBB_PYTHON)
+  ebb_test(guard.reflex_code unit 60 ${EBB_PYTHON} scripts/check_reflex.py
+    $<TARGET_FILE:guard_test_reflex>)
+  set_tests_properties(guard.reflex_code PROPERTIES SKIP_RETURN_CODE 77)
+endif()
+
 file(GLOB suites CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cmd/test_*.py)
 if(NOT EBB_PYTHON)
   message(STATUS "no Python with pytest: the command tests are left out (scripts/setup.sh test)")

@@ -46,13 +46,17 @@ struct reflex_options {
     bool may_kill; /* false: it only watches (--dry-run, --no-kill) */
 };
 
-/* What a gauge showed last. PACE is of the last half second or so, 0 when falling. */
+/* What a gauge showed last, at T_NS; of a cgroup with much room that is up to a second ago, as its
+ * memory.stat is dear. LEAST_ROOM is since the gauge was set or rearmed. PACE is of the last half
+ * second or so, 0 when falling. */
 struct reflex_reading {
     bool known;
     uint64_t t_ns, used_bytes, room_bytes, least_room_bytes;
     double pace_bytes_per_s;
 };
 
+/* KILL_FD is borrowed until reflex_free. All functions are for one thread. A process forked from
+ * this one does not have the block: it must not use *RET, nor free it. */
 int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err);
 void reflex_free(struct reflex *r); /* ends the thread; NULL is fine */
 /* Was everything locked? Else the kill still works, but may have to wait for its own pages. */
@@ -60,23 +64,28 @@ bool reflex_is_locked(const struct reflex *r);
 /* Readable when a gauge has crossed its ALARM line or the kill was done; reading resets it. */
 int reflex_event_fd(const struct reflex *r);
 
-/* Sets gauge WHICH (0 or 1), source REFLEX_NONE takes it away. */
+/* Sets gauge WHICH (0 or 1), source REFLEX_NONE takes it away. On return the old fds are out of
+ * use. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
-/* For REFLEX_TREE: how much of the sum of RSS is counted more than once, from the last full look.
- */
+/* For REFLEX_TREE: how much of the sum of RSS is counted more than once (or is no memory to be
+ * judged), from a full look just made. Between two of these calls the reflex cannot know what is
+ * shared, and would rather count too little: a process added since counts by its growth since then,
+ * as a fork shares all it has, and shared or file pages that have come since do not count. */
 void reflex_overlap(struct reflex *r, uint64_t bytes);
 /* A process of the job: the fds become the reflex's own. STATM_FD may be -1 (then it is killed but
- * not counted). -ENOSPC: full. Closes both on failure. */
+ * not counted). A SLOT that is there already is replaced. -ENOSPC: full. Closes both on failure.
+ * After a kill, until reflex_rearm, it is killed at once, room in the table or not. */
 int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd);
 void reflex_remove(struct reflex *r, uint32_t slot);
 
 void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
-/* The kill itself, from the loop: the same path, also when it has been done before. Then
- * process_mrelease, so that the memory comes back before the processes have ended. Returns how
- * many were signalled (1 for cgroup.kill). */
+/* The kill itself, from the loop: the same path, also when it has been done before, and where the
+ * reflex may not. Then, by the thread, process_mrelease, so that the memory comes back before the
+ * processes have ended. Returns how many were signalled; at least 1 when cgroup.kill took it. */
 int reflex_kill(struct reflex *r);
 /* When the reflex itself has killed, and by which gauge; 0: it has not. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
-/* A new segment: it may kill again. */
+/* A new segment: it may kill again, and the alarms are armed. A look that is under way ends first,
+ * so that it cannot reach the new processes. */
 void reflex_rearm(struct reflex *r);
 uint64_t reflex_looks(const struct reflex *r); /* how often it has looked */

@@ -1,0 +1,357 @@
+/* The loop's side of the reflex: the block and its thread, gauges, and the table of processes. */
+#include "guard/reflex.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "guard/reflex_private.h"
+
+/* The sanitizers keep much of their own on a thread's stack. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { STACK_BYTES = 1 << 20 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+enum { STACK_BYTES = 1 << 20 };
+#else
+enum { STACK_BYTES = 64 << 10 };
+#endif
+#else
+enum { STACK_BYTES = 64 << 10 };
+#endif
+enum { FREE = -1 };
+
+extern const char __start_ebb_reflex[], __stop_ebb_reflex[];
+
+/* Locks what the kernel lets us lock; what is not locked is at least there for now. By system call,
+ * as the sanitizers' mlock says yes and does nothing. */
+static bool lock(const void *p, size_t bytes)
+{
+    return syscall(SYS_mlock, p, bytes) == 0;
+}
+
+static size_t page_up(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+static void *map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void key_set(struct reflex_key *key, const char *text)
+{
+    key->len = (size_t)snprintf(key->text, sizeof key->text, "%s", text);
+}
+
+static void block_fill(struct reflex *r, const struct reflex_options *o, int event_fd)
+{
+    memset(r, 0, sizeof *r); /* every page is there from now on */
+    r->kill_fd = o->kill_fd;
+    r->may_kill = o->may_kill;
+    r->event_fd = event_fd;
+    r->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    /* the keys of proc/limit.c, with what ends them */
+    key_set(&r->keys[REFLEX_CGROUP_V1][0], "total_inactive_file ");
+    key_set(&r->keys[REFLEX_CGROUP_V1][1], "total_active_file ");
+    key_set(&r->keys[REFLEX_CGROUP_V2][0], "inactive_file ");
+    key_set(&r->keys[REFLEX_CGROUP_V2][1], "active_file ");
+    key_set(&r->keys[REFLEX_HOST][0], "MemTotal:");
+    key_set(&r->keys[REFLEX_HOST][1], "MemAvailable:");
+    for (size_t i = 0; i < REFLEX_PROCESSES; i++)
+        r->processes[i].pidfd = r->processes[i].statm_fd = FREE;
+}
+
+/* Below the stack one page that nobody may touch. */
+static int stack_make(struct reflex *r)
+{
+    size_t guard = (size_t)r->page_bytes;
+    r->stack = map(guard + STACK_BYTES);
+    if (r->stack == NULL)
+        return -errno;
+    mprotect(r->stack, guard, PROT_NONE);
+    char *stack = (char *)r->stack + guard;
+    memset(stack, 0, STACK_BYTES);
+#ifdef __GLIBC__
+    /* After a fork the first write to each page would need a new page. glibc writes to the other
+     * threads' stacks in the child, so there must be something, but it follows no pointers there */
+    madvise(stack, STACK_BYTES, MADV_WIPEONFORK);
+#endif
+    r->is_locked = lock(stack, STACK_BYTES) && r->is_locked;
+    return 0;
+}
+
+static int thread_start(struct reflex *r)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    int rc = pthread_attr_init(&attr);
+    if (rc != 0)
+        return -rc;
+    rc = pthread_attr_setstack(&attr, (char *)r->stack + r->page_bytes, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (rc == 0)
+        rc = pthread_create(&r->thread, &attr, reflex_thread, r);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (rc == 0)
+        pthread_setname_np(r->thread, "ebb-reflex");
+    return -rc;
+}
+
+static void block_free(struct reflex *r)
+{
+    if (r->stack != NULL)
+        munmap(r->stack, (size_t)r->page_bytes + STACK_BYTES);
+    close(r->event_fd);
+    munmap(r, page_up(sizeof *r));
+}
+
+int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err)
+{
+    struct reflex *r = map(page_up(sizeof *r));
+    if (r == NULL)
+        return err_set(err, -errno, "no memory for the guard: %s", strerror(errno));
+    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_fd < 0) {
+        int r_event = err_set(err, -errno, "no eventfd for the guard: %s", strerror(errno));
+        munmap(r, page_up(sizeof *r));
+        return r_event;
+    }
+    block_fill(r, options, event_fd);
+    madvise(r, page_up(sizeof *r), MADV_DONTFORK); /* a fork must not make its pages copies */
+    r->is_locked = lock(r, sizeof *r);
+    /* stays locked after reflex_free: locks do not count, and another reflex may need it */
+    if (!lock(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
+        r->is_locked = false;
+    int rc = stack_make(r);
+    if (rc == 0)
+        rc = thread_start(r);
+    if (rc < 0) {
+        block_free(r);
+        return err_set(err, rc, "the guard's thread does not start: %s", strerror(-rc));
+    }
+    *ret = r;
+    return 0;
+}
+
+static bool is_retired(int fd)
+{
+    return fd < FREE;
+}
+
+static int retired(int fd)
+{
+    return -2 - fd; /* and back */
+}
+
+static uint32_t phase_of(const struct reflex *r)
+{
+    return __atomic_load_n(&r->phase, __ATOMIC_SEQ_CST);
+}
+
+static void close_any(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Closes what was taken out, unless the look that may be using it is still under way. */
+static void reap(struct reflex *r)
+{
+    uint32_t phase = phase_of(r);
+    if (r->n_retired == 0 || ((phase & 1) && phase == r->retired_phase))
+        return;
+    for (uint32_t i = 0; i < r->n_processes && r->n_retired > 0; i++) {
+        struct reflex_process *p = &r->processes[i];
+        if (!is_retired(p->pidfd))
+            continue;
+        close_any(retired(p->pidfd));
+        if (is_retired(p->statm_fd))
+            close_any(retired(p->statm_fd));
+        __atomic_store_n(&p->statm_fd, FREE, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&p->pidfd, FREE, __ATOMIC_SEQ_CST);
+        r->n_retired--;
+    }
+}
+
+/* Until no look is under way that began before the call. */
+static void wait_for_look(const struct reflex *r)
+{
+    const struct timespec moment = {0, 100000};
+    uint32_t phase = phase_of(r);
+    while ((phase & 1) && phase_of(r) == phase)
+        nanosleep(&moment, NULL);
+}
+
+void reflex_free(struct reflex *r)
+{
+    if (r == NULL)
+        return;
+    __atomic_store_n(&r->stop, 1, __ATOMIC_SEQ_CST);
+    reflex_wake(r);
+    pthread_join(r->thread, NULL);
+    for (uint32_t i = 0; i < r->n_processes; i++) {
+        const struct reflex_process *p = &r->processes[i];
+        close_any(is_retired(p->pidfd) ? retired(p->pidfd) : p->pidfd);
+        close_any(is_retired(p->statm_fd) ? retired(p->statm_fd) : p->statm_fd);
+    }
+    block_free(r);
+}
+
+bool reflex_is_locked(const struct reflex *r)
+{
+    return r->is_locked;
+}
+
+int reflex_event_fd(const struct reflex *r)
+{
+    return r->event_fd;
+}
+
+void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge)
+{
+    __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
+    ((volatile struct reflex_gauge *)r->gauges)[which] = *gauge;
+    __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
+    wait_for_look(r); /* the old fds may be closed after this */
+    reflex_wake(r);
+}
+
+void reflex_overlap(struct reflex *r, uint64_t bytes)
+{
+    __atomic_store_n(&r->overlap_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&r->overlap_gen, 1, __ATOMIC_SEQ_CST);
+    reflex_wake(r);
+}
+
+static struct reflex_process *find_slot(struct reflex *r, uint32_t slot)
+{
+    for (uint32_t i = 0; i < r->n_processes; i++)
+        if (r->processes[i].slot == slot && r->processes[i].pidfd >= 0)
+            return &r->processes[i];
+    return NULL;
+}
+
+static struct reflex_process *find_free(struct reflex *r)
+{
+    for (uint32_t i = 0; i < r->n_processes; i++)
+        if (r->processes[i].pidfd == FREE)
+            return &r->processes[i];
+    return r->n_processes < REFLEX_PROCESSES ? &r->processes[r->n_processes] : NULL;
+}
+
+/* The thread sees the fds last, when the rest is in place. */
+static void put(struct reflex *r, struct reflex_process *p, uint32_t slot, int pidfd, int statm_fd)
+{
+    uint64_t resident = 0, shared;
+    char text[128];
+    if (statm_fd >= 0 && !reflex_statm(statm_fd, text, sizeof text, &resident, &shared))
+        resident = 0;
+    p->slot = slot;
+    p->base_pages = resident < UINT32_MAX ? (uint32_t)resident : UINT32_MAX;
+    p->overlap_gen = r->overlap_gen;
+    __atomic_store_n(&p->statm_fd, statm_fd >= 0 ? statm_fd : FREE, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&p->pidfd, pidfd, __ATOMIC_SEQ_CST);
+    if (p == &r->processes[r->n_processes])
+        __atomic_add_fetch(&r->n_processes, 1, __ATOMIC_SEQ_CST);
+}
+
+int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
+{
+    if (pidfd < 0) {
+        close_any(statm_fd);
+        return -EBADF;
+    }
+    reflex_remove(r, slot);
+    struct reflex_process *p = find_free(r);
+    if (p != NULL)
+        put(r, p, slot, pidfd, statm_fd);
+    /* after it was put there: either the kill found it in the table, or it is seen here */
+    if (__atomic_load_n(&r->arm, __ATOMIC_SEQ_CST) & 1)
+        reflex_signal(pidfd);
+    if (p != NULL)
+        return 0;
+    close(pidfd);
+    close_any(statm_fd);
+    return -ENOSPC;
+}
+
+void reflex_remove(struct reflex *r, uint32_t slot)
+{
+    struct reflex_process *p = find_slot(r, slot);
+    reap(r);
+    if (p == NULL)
+        return;
+    __atomic_store_n(&p->pidfd, retired(p->pidfd), __ATOMIC_SEQ_CST);
+    if (p->statm_fd >= 0)
+        __atomic_store_n(&p->statm_fd, retired(p->statm_fd), __ATOMIC_SEQ_CST);
+    r->n_retired++;
+    r->retired_phase = phase_of(r);
+    reap(r);
+}
+
+#define SHOWN(field) __atomic_load_n(&s->field, __ATOMIC_RELAXED)
+
+void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret)
+{
+    const struct timespec moment = {0, 100000};
+    const struct reflex_shown *s = &r->shown[which];
+    reap(r);
+    for (;;) {
+        uint32_t seq = __atomic_load_n(&r->shown_seq[which], __ATOMIC_SEQ_CST);
+        *ret = (struct reflex_reading){.known = SHOWN(known) != 0,
+                                       .t_ns = SHOWN(t_ns),
+                                       .used_bytes = SHOWN(used_bytes),
+                                       .room_bytes = SHOWN(room_bytes),
+                                       .least_room_bytes = SHOWN(least_room_bytes),
+                                       .pace_bytes_per_s = (double)SHOWN(pace)};
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (!(seq & 1) && __atomic_load_n(&r->shown_seq[which], __ATOMIC_SEQ_CST) == seq)
+            return;
+        nanosleep(&moment, NULL);
+    }
+}
+
+int reflex_kill(struct reflex *r)
+{
+    __atomic_or_fetch(&r->arm, 1, __ATOMIC_SEQ_CST);
+    int count = reflex_signal_all(r);
+    __atomic_store_n(&r->release, 1, __ATOMIC_SEQ_CST);
+    reflex_wake(r); /* giving the memory back takes its time, which the loop has not */
+    return count;
+}
+
+uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
+{
+    uint64_t ns = __atomic_load_n(&r->killed_ns, __ATOMIC_ACQUIRE);
+    if (ns != 0 && ret_which != NULL)
+        *ret_which = __atomic_load_n(&r->killed_which, __ATOMIC_RELAXED);
+    return ns;
+}
+
+/* A kill that is under way must not reach what is added afterwards. */
+void reflex_rearm(struct reflex *r)
+{
+    __atomic_store_n(&r->arm, (r->arm & ~1u) + 2, __ATOMIC_SEQ_CST);
+    wait_for_look(r);
+    __atomic_store_n(&r->killed_ns, 0, __ATOMIC_SEQ_CST);
+    reflex_wake(r);
+}
+
+uint64_t reflex_looks(const struct reflex *r)
+{
+    return __atomic_load_n(&r->looks, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,471 @@
+/* The reflex's thread: looks, and kills at the last line. Everything here is in the locked section
+ * and makes its system calls itself, as libc's pages may have to be read from disk first. */
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guard/reflex_private.h"
+
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_process_mrelease
+#define SYS_process_mrelease 448
+#endif
+
+#define REFLEX_INLINE REFLEX_CODE static inline __attribute__((always_inline))
+
+/* -errno on failure. */
+REFLEX_INLINE long raw(long n, long a, long b, long c, long d)
+{
+#if defined(__x86_64__)
+    long ret;
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall"
+                     : "=a"(ret)
+                     : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10)
+                     : "rcx", "r11", "memory");
+    return ret;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = n;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    return x0;
+#else
+    long ret = syscall(n, a, b, c, d);
+    return ret < 0 ? -errno : ret;
+#endif
+}
+
+REFLEX_CODE static uint64_t clock_read(clockid_t clock)
+{
+    struct timespec ts;
+    ts.tv_sec = ts.tv_nsec = 0;
+    if (raw(SYS_clock_gettime, clock, (long)&ts, 0, 0) < 0)
+        return 0;
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+REFLEX_CODE bool reflex_number(const char *p, const char *end, uint64_t *ret)
+{
+    uint64_t v = 0;
+    while (p < end && *p == ' ')
+        p++;
+    if (p == end || *p < '0' || *p > '9')
+        return false;
+    for (; p < end && *p >= '0' && *p <= '9'; p++)
+        if (__builtin_mul_overflow(v, (uint64_t)10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(*p - '0'), &v))
+            return false;
+    *ret = v;
+    return true;
+}
+
+REFLEX_CODE static bool starts_with(const char *p, const char *end, const struct reflex_key *key)
+{
+    if ((size_t)(end - p) < key->len)
+        return false;
+    for (size_t i = 0; i < key->len; i++)
+        if (p[i] != key->text[i])
+            return false;
+    return true;
+}
+
+REFLEX_CODE bool reflex_keyed(const char *text, size_t len, const struct reflex_key *key,
+                              uint64_t *ret)
+{
+    const char *p = text, *end = text + len;
+    while (p < end) {
+        if (starts_with(p, end, key))
+            return reflex_number(p + key->len, end, ret);
+        while (p < end && *p != '\n')
+            p++;
+        p++;
+    }
+    return false;
+}
+
+REFLEX_CODE bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_resident,
+                              uint64_t *ret_shared)
+{
+    long len = raw(SYS_pread64, fd, (long)text, (long)size, 0);
+    const char *p = text, *end = text + len;
+    if (len <= 0)
+        return false;
+    while (p < end && *p != ' ')
+        p++;
+    if (!reflex_number(p, end, ret_resident))
+        return false;
+    while (p < end && *p == ' ')
+        p++;
+    while (p < end && *p != ' ')
+        p++;
+    return reflex_number(p, end, ret_shared);
+}
+
+/* The file's text in the block; its length, or nothing. */
+REFLEX_CODE static bool text_read(struct reflex *r, int fd, size_t *ret_len)
+{
+    long len = raw(SYS_pread64, fd, (long)r->text, sizeof r->text, 0);
+    if (len <= 0)
+        return false;
+    *ret_len = (size_t)len;
+    return true;
+}
+
+REFLEX_INLINE uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What a look found at one gauge. Without IS_FRESH it is an upper bound: enough to know when to
+ * look again, never a reason to act. */
+struct found {
+    uint64_t used_bytes;
+    bool is_fresh;
+};
+
+REFLEX_CODE static bool cache_read(struct reflex *r, const struct reflex_gauge *g,
+                                   struct reflex_memory *m, uint64_t now_ns)
+{
+    const struct reflex_key *keys = r->keys[g->source];
+    uint64_t inactive, active;
+    size_t len;
+    if (!text_read(r, g->stat_fd, &len))
+        return false;
+    if (!reflex_keyed(r->text, len, &keys[0], &inactive))
+        inactive = 0;
+    if (!reflex_keyed(r->text, len, &keys[1], &active))
+        active = 0;
+    m->cache_bytes = inactive + active;
+    m->cache_ns = now_ns;
+    m->has_cache = true;
+    return true;
+}
+
+/* The kill line in force: at the present pace there must be time left to do it. */
+REFLEX_INLINE uint64_t kill_line(const struct reflex_gauge *g, const struct reflex_memory *m)
+{
+    uint64_t rise = m->pace / 1000 * REFLEX_KILL_MS;
+    return rise > g->kill_bytes ? rise : g->kill_bytes;
+}
+
+REFLEX_CODE static bool cgroup_measure(struct reflex *r, const struct reflex_gauge *g,
+                                       struct reflex_memory *m, uint64_t now_ns, struct found *ret)
+{
+    size_t len;
+    if (!text_read(r, g->usage_fd, &len) ||
+        !reflex_number(r->text, r->text + len, &ret->used_bytes))
+        return false;
+    ret->is_fresh = true;
+    if (g->stat_fd < 0)
+        return true;
+    uint64_t room = less(g->limit_bytes, ret->used_bytes), line = kill_line(g, m);
+    if (m->has_cache && room > g->alarm_bytes && room > line &&
+        now_ns - m->cache_ns < REFLEX_STAT_MS * UINT64_C(1000000)) {
+        ret->is_fresh = false;
+        return true;
+    }
+    if (!cache_read(r, g, m, now_ns))
+        return false;
+    ret->used_bytes = less(ret->used_bytes, m->cache_bytes);
+    return true;
+}
+
+REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge *g,
+                                     struct found *ret)
+{
+    const struct reflex_key *keys = r->keys[g->source];
+    uint64_t total, available;
+    size_t len;
+    if (!text_read(r, g->usage_fd, &len) || !reflex_keyed(r->text, len, &keys[0], &total) ||
+        !reflex_keyed(r->text, len, &keys[1], &available))
+        return false;
+    *ret = (struct found){less(total, available) * 1024, true};
+    return true;
+}
+
+/* A process that came after the last full look counts by what it has grown: it may be a fork whose
+ * pages are all its parent's. Shared pages that came after it do not count: they may be the same
+ * ones in every process. The next full look says. */
+REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
+{
+    uint32_t gen = __atomic_load_n(&r->overlap_gen, __ATOMIC_ACQUIRE);
+    uint32_t n = __atomic_load_n(&r->n_processes, __ATOMIC_ACQUIRE);
+    uint64_t pages = 0, shared_pages = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct reflex_process *p = &r->processes[i];
+        int fd = __atomic_load_n(&p->statm_fd, __ATOMIC_SEQ_CST);
+        uint64_t resident, shared;
+        if (fd < 0 || !reflex_statm(fd, r->text, sizeof r->text, &resident, &shared))
+            continue;
+        if ((int32_t)(gen - p->overlap_gen) > 0) {
+            pages += resident;
+            shared_pages += shared;
+        } else {
+            pages += less(resident, p->base_pages);
+        }
+    }
+    if (gen != r->seen_overlap_gen) {
+        r->seen_overlap_gen = gen;
+        r->seen_overlap_bytes = __atomic_load_n(&r->overlap_bytes, __ATOMIC_RELAXED);
+        r->shared_base_pages = shared_pages;
+    }
+    pages -= less(shared_pages, r->shared_base_pages);
+    *ret = (struct found){less(pages * r->page_bytes, r->seen_overlap_bytes), true};
+}
+
+REFLEX_CODE static bool measure(struct reflex *r, const struct reflex_gauge *g,
+                                struct reflex_memory *m, uint64_t now_ns, struct found *ret)
+{
+    if (g->source == REFLEX_CGROUP_V1 || g->source == REFLEX_CGROUP_V2)
+        return cgroup_measure(r, g, m, now_ns, ret);
+    if (g->source == REFLEX_HOST)
+        return host_measure(r, g, ret);
+    tree_measure(r, ret);
+    return true;
+}
+
+/* The rise since the newest reading that is REFLEX_PACE_MS old, or since the oldest there is. */
+REFLEX_CODE static void pace_update(struct reflex_memory *m, uint64_t now_ns, uint64_t used_bytes)
+{
+    uint32_t i = m->n_past, oldest = m->n_past > REFLEX_PAST ? m->n_past - REFLEX_PAST : 0;
+    uint64_t age_ms = 0;
+    while (i > oldest && age_ms < REFLEX_PACE_MS)
+        age_ms = (now_ns - m->past[--i % REFLEX_PAST].t_ns) / 1000000;
+    m->pace = 0;
+    if (age_ms >= REFLEX_PAST_MS)
+        m->pace = less(used_bytes, m->past[i % REFLEX_PAST].used_bytes) * 1000 / age_ms;
+    if (m->n_past > 0 &&
+        (now_ns - m->past[(m->n_past - 1) % REFLEX_PAST].t_ns) / 1000000 < REFLEX_PAST_MS)
+        return;
+    m->past[m->n_past % REFLEX_PAST].t_ns = now_ns;
+    m->past[m->n_past % REFLEX_PAST].used_bytes = used_bytes;
+    m->n_past++;
+    if (m->n_past == 2 * REFLEX_PAST) /* the same place in the ring */
+        m->n_past = REFLEX_PAST;
+}
+
+#define SHOW(field, value) __atomic_store_n(&s->field, (value), __ATOMIC_RELAXED)
+
+REFLEX_CODE static void show(struct reflex *r, unsigned which, uint64_t now_ns,
+                             const struct found *found)
+{
+    struct reflex_shown *s = &r->shown[which];
+    const struct reflex_memory *m = &r->memory[which];
+    __atomic_add_fetch(&r->shown_seq[which], 1, __ATOMIC_SEQ_CST);
+    SHOW(known, found != NULL);
+    if (found != NULL) {
+        SHOW(t_ns, now_ns);
+        SHOW(used_bytes, found->used_bytes);
+        SHOW(room_bytes, less(r->now[which].limit_bytes, found->used_bytes));
+        SHOW(least_room_bytes, m->least_room);
+        SHOW(pace, m->pace);
+    }
+    __atomic_add_fetch(&r->shown_seq[which], 1, __ATOMIC_SEQ_CST);
+}
+
+REFLEX_CODE static void tell_loop(struct reflex *r)
+{
+    uint64_t one = 1;
+    raw(SYS_write, r->event_fd, (long)&one, sizeof one, 0);
+}
+
+REFLEX_CODE static void alarm_update(struct reflex *r, const struct reflex_gauge *g,
+                                     struct reflex_memory *m, uint64_t room)
+{
+    if (!m->is_alarmed && room <= g->alarm_bytes) {
+        m->is_alarmed = true;
+        tell_loop(r);
+    } else if (room >= g->alarm_bytes + g->alarm_bytes / 10 && room > g->alarm_bytes) {
+        m->is_alarmed = false;
+    }
+}
+
+REFLEX_CODE bool reflex_signal(int pidfd)
+{
+    return raw(SYS_pidfd_send_signal, pidfd, SIGKILL, 0, 0) == 0;
+}
+
+REFLEX_CODE int reflex_signal_all(struct reflex *r)
+{
+    char one = '1';
+    uint32_t n = __atomic_load_n(&r->n_processes, __ATOMIC_SEQ_CST);
+    bool is_group = r->kill_fd >= 0 && raw(SYS_write, r->kill_fd, (long)&one, 1, 0) == 1;
+    int count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int fd = __atomic_load_n(&r->processes[i].pidfd, __ATOMIC_SEQ_CST);
+        if (fd >= 0 && reflex_signal(fd))
+            count++;
+    }
+    return is_group && count == 0 ? 1 : count;
+}
+
+/* Takes the memory from processes that are about to end; those that are not refuse. */
+REFLEX_CODE static void release_all(struct reflex *r)
+{
+    uint32_t n = __atomic_load_n(&r->n_processes, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < n && !__atomic_load_n(&r->stop, __ATOMIC_RELAXED); i++) {
+        int fd = __atomic_load_n(&r->processes[i].pidfd, __ATOMIC_SEQ_CST);
+        if (fd >= 0)
+            raw(SYS_process_mrelease, fd, 0, 0, 0);
+    }
+}
+
+/* ARM is what it was when the look began: should the loop have begun a new segment since, the look
+ * was at the old one and is no reason any more. */
+REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_ns, uint32_t arm)
+{
+    if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        return;
+    reflex_signal_all(r);
+    __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
+    __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
+    tell_loop(r);
+    release_all(r);
+}
+
+/* Half of the time in which the room above the kill line would be gone, at the worst rate. */
+REFLEX_CODE static uint64_t wait_for_room(uint64_t room, uint64_t bytes_per_s)
+{
+    uint64_t us = room / (bytes_per_s / 1000000 + 1) / 2;
+    if (us < REFLEX_SHORTEST_MS * 1000)
+        return REFLEX_SHORTEST_MS * 1000;
+    return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
+}
+
+/* A dear look (thousands of processes, a slow memory.stat) is not made more often than costs a
+ * fiftieth of a CPU, unless the pace seen asks for it. */
+REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t room_above,
+                                      uint64_t cost_us)
+{
+    uint64_t pace = 2 * m->pace;
+    uint64_t worst = pace > REFLEX_FILL_BYTES ? pace : REFLEX_FILL_BYTES;
+    uint64_t by_room = wait_for_room(room_above, worst), by_cost = cost_us * 50;
+    uint64_t by_pace = wait_for_room(room_above, pace);
+    if (by_cost > 50000)
+        by_cost = 50000;
+    if (by_cost > by_pace)
+        by_cost = by_pace;
+    return by_room > by_cost ? by_room : by_cost;
+}
+
+REFLEX_CODE static void gauge_look(struct reflex *r, unsigned which, uint32_t arm)
+{
+    const struct reflex_gauge *g = &r->now[which];
+    struct reflex_memory *m = &r->memory[which];
+    struct found found;
+    uint64_t now_ns = clock_read(CLOCK_MONOTONIC), cpu_ns = clock_read(CLOCK_THREAD_CPUTIME_ID);
+    if (!measure(r, g, m, now_ns, &found)) {
+        show(r, which, now_ns, NULL);
+        m->wait_us =
+            m->wait_us > REFLEX_LONGEST_MS * 500 ? REFLEX_LONGEST_MS * 1000 : m->wait_us * 2;
+        return;
+    }
+    uint64_t room = less(g->limit_bytes, found.used_bytes);
+    if (found.is_fresh) {
+        pace_update(m, now_ns, found.used_bytes);
+        if (room < m->least_room)
+            m->least_room = room;
+        show(r, which, now_ns, &found);
+        alarm_update(r, g, m, room);
+        if (room <= kill_line(g, m) && r->may_kill && !(arm & 1))
+            kill_now(r, which, now_ns, arm);
+    }
+    uint64_t cost_us = (clock_read(CLOCK_THREAD_CPUTIME_ID) - cpu_ns) / 1000;
+    m->wait_us = wait_next(m, less(room, kill_line(g, m)), cost_us);
+}
+
+REFLEX_CODE static void memory_reset(struct reflex_memory *m)
+{
+    m->is_alarmed = m->has_cache = false;
+    m->pace = m->n_past = 0;
+    m->least_room = UINT64_MAX;
+    m->wait_us = REFLEX_SHORTEST_MS * 1000;
+}
+
+/* One by one: for a whole struct a compiler may call memcpy. */
+REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct reflex_gauge *to)
+{
+    const volatile struct reflex_gauge *g = from;
+    to->source = g->source;
+    to->usage_fd = g->usage_fd;
+    to->stat_fd = g->stat_fd;
+    to->limit_bytes = g->limit_bytes;
+    to->alarm_bytes = g->alarm_bytes;
+    to->kill_bytes = g->kill_bytes;
+}
+
+/* While the loop is writing, the old gauge stays in force: it does not return before that is out
+ * of use. */
+REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
+{
+    uint32_t seq = __atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST);
+    if ((seq & 1) || seq == r->seen_gauge_seq[which])
+        return;
+    struct reflex_gauge taken;
+    gauge_copy(&r->gauges[which], &taken);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST) != seq)
+        return;
+    gauge_copy(&taken, &r->now[which]);
+    r->seen_gauge_seq[which] = seq;
+    memory_reset(&r->memory[which]);
+    show(r, which, 0, NULL);
+}
+
+/* How long until the next look, in µs; 0: until it is woken. */
+REFLEX_CODE static uint64_t look(struct reflex *r)
+{
+    uint32_t arm = __atomic_load_n(&r->arm, __ATOMIC_SEQ_CST);
+    uint64_t wait_us = 0;
+    bool is_rearmed = (arm & ~1u) != r->seen_arm;
+    r->seen_arm = arm & ~1u;
+    for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
+        if (is_rearmed)
+            memory_reset(&r->memory[i]);
+        gauge_take(r, i);
+        if (r->now[i].source == REFLEX_NONE)
+            continue;
+        gauge_look(r, i, arm);
+        if (wait_us == 0 || r->memory[i].wait_us < wait_us)
+            wait_us = r->memory[i].wait_us;
+    }
+    if (__atomic_exchange_n(&r->release, 0, __ATOMIC_SEQ_CST))
+        release_all(r);
+    /* who may not kill need not hurry */
+    if (wait_us > 0 && wait_us < 20000 && (!r->may_kill || (arm & 1)))
+        wait_us = 20000;
+    return wait_us;
+}
+
+REFLEX_CODE void *reflex_thread(void *user)
+{
+    struct reflex *r = user;
+    raw(SYS_setpriority, PRIO_PROCESS, 0, -20, 0); /* of this thread; refused without the right */
+    for (;;) {
+        uint32_t wake = __atomic_load_n(&r->wake, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST))
+            return NULL;
+        __atomic_add_fetch(&r->phase, 1, __ATOMIC_SEQ_CST);
+        uint64_t us = look(r);
+        __atomic_add_fetch(&r->looks, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&r->phase, 1, __ATOMIC_SEQ_CST);
+        struct timespec ts = {(time_t)(us / 1000000), (long)(us % 1000000 * 1000)};
+        raw(SYS_futex, (long)&r->wake, FUTEX_WAIT_PRIVATE, (long)wake, us > 0 ? (long)&ts : 0);
+    }
+}
+
+REFLEX_CODE void reflex_wake(struct reflex *r)
+{
+    __atomic_add_fetch(&r->wake, 1, __ATOMIC_SEQ_CST);
+    raw(SYS_futex, (long)&r->wake, FUTEX_WAKE_PRIVATE, 1, 0);
+}

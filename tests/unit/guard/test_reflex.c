@@ -1,0 +1,811 @@
+/* The reflex: it kills what it was given at the line it was given, and nothing else. Gauges are
+ * plain files that the tests rewrite; numbers change in one digit, so that no look sees half. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "guard/reflex.h"
+#include "guard/reflex_private.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define LIMIT_BYTES UINT64_C(10000000000)
+enum { WAIT_S = 60 };
+
+static pid_t neighbour; /* never added: it must survive every test */
+
+static pid_t child(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        for (;;)
+            pause();
+    assert_true(pid > 0);
+    return pid;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    neighbour = fork();
+    if (neighbour == 0)
+        for (;;)
+            pause();
+    return neighbour < 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    bool is_alive = waitpid(neighbour, NULL, WNOHANG) == 0;
+    kill(neighbour, SIGKILL);
+    waitpid(neighbour, NULL, 0);
+    return is_alive ? 0 : -1;
+}
+
+static int file_of(const char *text)
+{
+    int fd = memfd_create("gauge", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
+    return fd;
+}
+
+/* Changes one digit: D GB instead of what it was. */
+static void set_gb(int fd, off_t at, int d)
+{
+    char c = (char)('0' + d);
+    assert_int_equal(pwrite(fd, &c, 1, at), 1);
+}
+
+static int usage_of(int gb)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d000000000\n", gb);
+    return file_of(text);
+}
+
+static struct reflex *reflex_of(bool may_kill)
+{
+    struct reflex_options o = {.kill_fd = -1, .may_kill = may_kill};
+    struct reflex *r = NULL;
+    assert_int_equal(reflex_new(&o, &r, NULL), 0);
+    return r;
+}
+
+/* Limit 10 GB, alarm at 3 GB of room, kill at 1.5 GB: usage in whole GB is never at a line. The
+ * pace cannot matter: it would take 60 GB/s. */
+static struct reflex_gauge gauge_of(enum reflex_source source, int usage_fd, int stat_fd)
+{
+    return (struct reflex_gauge){.source = source,
+                                 .usage_fd = usage_fd,
+                                 .stat_fd = stat_fd,
+                                 .limit_bytes = LIMIT_BYTES,
+                                 .alarm_bytes = 3500000000,
+                                 .kill_bytes = 1500000000};
+}
+
+static int add_pid(struct reflex *r, uint32_t slot, pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    assert_true(pidfd >= 0);
+    return reflex_add(r, slot, pidfd, open(path, O_RDONLY | O_CLOEXEC));
+}
+
+static struct reflex_reading reading_of(struct reflex *r, unsigned which)
+{
+    struct reflex_reading reading;
+    reflex_read(r, which, &reading);
+    return reading;
+}
+
+static void wait_for_used(struct reflex *r, unsigned which, uint64_t low, uint64_t high)
+{
+    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S;
+    struct reflex_reading reading;
+    do {
+        usleep(1000);
+        reading = reading_of(r, which);
+    } while ((!reading.known || reading.used_bytes < low || reading.used_bytes > high) &&
+             clock_mono_ns() < until);
+    assert_true(reading.known);
+    assert_in_range(reading.used_bytes, low, high);
+}
+
+/* So many whole looks, each begun after the call. */
+static void wait_for_looks(const struct reflex *r, uint64_t count)
+{
+    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S, target = reflex_looks(r) + count + 1;
+    while (reflex_looks(r) < target && clock_mono_ns() < until)
+        usleep(1000);
+    assert_true(reflex_looks(r) >= target);
+}
+
+static void assert_killed(pid_t pid)
+{
+    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S;
+    int status = 0;
+    pid_t got;
+    while ((got = waitpid(pid, &status, WNOHANG)) == 0 && clock_mono_ns() < until)
+        usleep(1000);
+    assert_int_equal(got, pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void assert_alive(pid_t pid)
+{
+    assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+}
+
+static void end(pid_t pid)
+{
+    assert_alive(pid);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static bool has_event(struct reflex *r, int timeout_ms)
+{
+    struct pollfd p = {.fd = reflex_event_fd(r), .events = POLLIN};
+    uint64_t count;
+    if (poll(&p, 1, timeout_ms) != 1)
+        return false;
+    assert_int_equal(read(p.fd, &count, sizeof count), sizeof count);
+    return true;
+}
+
+static void at_the_line_every_process_that_was_added_is_killed(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = usage_of(5);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    pid_t pids[3];
+    unsigned which = 9;
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        pids[i] = child();
+        assert_int_equal(add_pid(r, i, pids[i]), 0);
+    }
+    reflex_gauge(r, 1, &g);
+    wait_for_used(r, 1, 5000000000, 5000000000);
+    assert_int_equal(reading_of(r, 1).room_bytes, 5000000000);
+    assert_int_equal(reflex_killed_ns(r, &which), 0);
+    assert_int_equal(which, 9);
+    for (size_t i = 0; i < 3; i++)
+        assert_alive(pids[i]);
+    uint64_t before_ns = clock_mono_ns();
+    set_gb(fd, 0, 9);
+    assert_true(has_event(r, WAIT_S * 1000));
+    for (size_t i = 0; i < 3; i++)
+        assert_killed(pids[i]);
+    assert_in_range(reflex_killed_ns(r, &which), before_ns, clock_mono_ns());
+    assert_int_equal(which, 1);
+    assert_int_equal(reading_of(r, 1).least_room_bytes, 1000000000);
+    assert_false(reading_of(r, 0).known);
+    reflex_free(r);
+    close(fd);
+}
+
+static void one_that_may_not_kill_only_says_so(void **state)
+{
+    struct reflex *r = reflex_of(false);
+    int fd = usage_of(9);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    pid_t pid = child();
+    (void)state;
+    assert_int_equal(add_pid(r, 0, pid), 0);
+    reflex_gauge(r, 0, &g);
+    assert_true(has_event(r, WAIT_S * 1000));
+    wait_for_looks(r, 3);
+    assert_int_equal(reflex_killed_ns(r, NULL), 0);
+    assert_alive(pid);
+    assert_int_equal(reflex_kill(r), 1); /* the loop may all the same */
+    assert_killed(pid);
+    assert_int_equal(reflex_killed_ns(r, NULL), 0);
+    reflex_free(r);
+    close(fd);
+}
+
+static void file_cache_is_no_memory_in_use(void **state)
+{
+    static const char *const stats[] = {
+        "inactive_file 9000000000\nactive_file 900000000\n"
+        "total_inactive_file 2000000000\ntotal_active_file 1000000000\n",
+        "anon 1\ninactive_file 2000000000\nactive_file 1000000000\nslab 7\n"};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct reflex *r = reflex_of(true);
+        int fd = usage_of(9), stat_fd = file_of(stats[i]);
+        struct reflex_gauge g = gauge_of(i == 0 ? REFLEX_CGROUP_V1 : REFLEX_CGROUP_V2, fd, stat_fd);
+        reflex_gauge(r, 0, &g);
+        wait_for_used(r, 0, 6000000000, 6000000000);
+        assert_int_equal(reading_of(r, 0).room_bytes, 4000000000);
+        wait_for_looks(r, 3);
+        assert_false(has_event(r, 0));
+        assert_int_equal(reflex_killed_ns(r, NULL), 0);
+        reflex_free(r);
+        close(fd);
+        close(stat_fd);
+    }
+}
+
+/* Usage rises by what the cache has risen: with the cache's old figure it would be a kill. */
+static void an_old_figure_of_the_cache_kills_nobody(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = usage_of(5), stat_fd = file_of("inactive_file 0000000000\nactive_file 0000000000\n");
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, stat_fd);
+    pid_t pid = child();
+    (void)state;
+    assert_int_equal(add_pid(r, 0, pid), 0);
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 5000000000, 5000000000);
+    for (int i = 0; i < 6; i++) { /* with the figure of every age */
+        set_gb(stat_fd, 14, 4);
+        set_gb(fd, 0, 9);
+        wait_for_looks(r, 1);
+        assert_int_equal(reading_of(r, 0).used_bytes, 5000000000);
+        set_gb(fd, 0, 5);
+        wait_for_looks(r, (uint64_t)i % 3);
+        set_gb(stat_fd, 14, 0);
+    }
+    assert_int_equal(reflex_killed_ns(r, NULL), 0);
+    assert_alive(pid);
+    set_gb(fd, 0, 9); /* and the same usage without cache does */
+    assert_killed(pid);
+    reflex_free(r);
+    close(fd);
+    close(stat_fd);
+}
+
+static void without_a_readable_figure_of_the_cache_nobody_is_killed(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = usage_of(9), stat_fd = file_of("");
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, stat_fd);
+    pid_t pid = child();
+    (void)state;
+    assert_int_equal(add_pid(r, 0, pid), 0);
+    reflex_gauge(r, 0, &g);
+    wait_for_looks(r, 3);
+    assert_false(reading_of(r, 0).known);
+    assert_int_equal(reflex_killed_ns(r, NULL), 0);
+    end(pid);
+    reflex_free(r);
+    close(fd);
+    close(stat_fd);
+}
+
+static void the_alarm_is_raised_once_until_there_is_clearly_room_again(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = file_of("6000000000\n");
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    (void)state;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 6000000000, 6000000000);
+    assert_false(has_event(r, 0));
+    set_gb(fd, 0, 7); /* room 3.0 of an alarm line of 3.5 GB */
+    assert_true(has_event(r, WAIT_S * 1000));
+    set_gb(fd, 1, 1);
+    wait_for_used(r, 0, 7100000000, 7100000000);
+    assert_false(has_event(r, 0));
+    set_gb(fd, 1, 4);
+    set_gb(fd, 0, 6); /* a room of 3.6 is above the line, but not by a tenth */
+    wait_for_used(r, 0, 6400000000, 6400000000);
+    set_gb(fd, 0, 7);
+    wait_for_used(r, 0, 7400000000, 7400000000);
+    assert_false(has_event(r, 0));
+    set_gb(fd, 0, 5);
+    wait_for_used(r, 0, 5400000000, 5400000000);
+    set_gb(fd, 0, 7);
+    assert_true(has_event(r, WAIT_S * 1000));
+    assert_int_equal(reflex_killed_ns(r, NULL), 0);
+    reflex_free(r);
+    close(fd);
+}
+
+static void the_host_is_its_total_less_what_is_available(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = file_of("MemTotal:       10000000 kB\nMemFree:          100000 kB\n"
+                     "MemAvailable:    4000000 kB\n");
+    struct reflex_gauge g = gauge_of(REFLEX_HOST, fd, -1);
+    (void)state;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 6144000000, 6144000000);
+    reflex_free(r);
+    close(fd);
+}
+
+/* Touches MIB anonymous memory (or of FD) whenever a byte comes, and answers. */
+struct grower {
+    pid_t pid;
+    int to, from;
+};
+
+static _Noreturn void grow(int from, int to, int fd, size_t bytes)
+{
+    char c;
+    while (read(from, &c, 1) == 1) {
+        char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+        if (p == MAP_FAILED)
+            _exit(1);
+        memset(p, 1, bytes);
+        if (write(to, &c, 1) != 1)
+            break;
+    }
+    _exit(0);
+}
+
+static struct grower grower_of(int fd, size_t bytes)
+{
+    int there[2], back[2];
+    assert_int_equal(pipe2(there, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(back, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(there[1]); /* or it would never see the end */
+        grow(there[0], back[1], fd, bytes);
+    }
+    assert_true(pid > 0);
+    close(there[0]);
+    close(back[1]);
+    return (struct grower){pid, there[1], back[0]};
+}
+
+static void grow_once(const struct grower *g)
+{
+    char c = 'x';
+    assert_int_equal(write(g->to, &c, 1), 1);
+    assert_int_equal(read(g->from, &c, 1), 1);
+}
+
+static void grower_close(const struct grower *g)
+{
+    close(g->to);
+    close(g->from);
+}
+
+static void a_process_that_grows_over_the_line_is_killed_by_the_tree(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    struct grower grower = grower_of(-1, 64 * MIB);
+    (void)state;
+    assert_int_equal(add_pid(r, 7, grower.pid), 0);
+    reflex_overlap(r, 0);
+    g.limit_bytes = UINT64_C(1) << 40;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 1, UINT64_MAX);
+    g.limit_bytes = reading_of(r, 0).used_bytes + 200 * MIB;
+    g.kill_bytes = 100 * MIB;
+    reflex_gauge(r, 0, &g);
+    grow_once(&grower);
+    wait_for_looks(r, 2);
+    assert_int_equal(reflex_killed_ns(r, NULL), 0);
+    assert_alive(grower.pid);
+    char c = 'x';
+    assert_int_equal(write(grower.to, &c, 1), 1); /* it may not live to answer */
+    assert_killed(grower.pid);
+    assert_true(reflex_killed_ns(r, NULL) > 0);
+    grower_close(&grower);
+    reflex_free(r);
+}
+
+static void what_is_shared_is_taken_off_the_tree(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    struct grower grower = grower_of(-1, 64 * MIB);
+    (void)state;
+    grow_once(&grower);
+    assert_int_equal(add_pid(r, 7, grower.pid), 0);
+    reflex_overlap(r, 0);
+    g.limit_bytes = UINT64_C(1) << 40;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 64 * MIB, UINT64_MAX);
+    uint64_t used = reading_of(r, 0).used_bytes;
+    reflex_overlap(r, 50 * MIB);
+    wait_for_used(r, 0, used - 60 * MIB, used - 40 * MIB);
+    reflex_overlap(r, UINT64_C(1) << 50);
+    wait_for_used(r, 0, 0, 0);
+    grower_close(&grower);
+    assert_int_equal(waitpid(grower.pid, NULL, 0), grower.pid);
+    reflex_free(r);
+}
+
+/* A fork has all its parent's pages: they count once, whatever statm says. */
+static void a_process_counts_by_its_growth_until_a_full_look(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    struct grower grower = grower_of(-1, 64 * MIB);
+    (void)state;
+    grow_once(&grower);
+    grow_once(&grower);
+    reflex_overlap(r, 0);
+    assert_int_equal(add_pid(r, 7, grower.pid), 0);
+    g.limit_bytes = UINT64_C(1) << 40;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 0, 8 * MIB);
+    grow_once(&grower);
+    wait_for_used(r, 0, 60 * MIB, 80 * MIB);
+    reflex_overlap(r, 0);
+    wait_for_used(r, 0, 190 * MIB, UINT64_MAX);
+    grower_close(&grower);
+    assert_int_equal(waitpid(grower.pid, NULL, 0), grower.pid);
+    reflex_free(r);
+}
+
+static void shared_pages_do_not_count_until_a_full_look(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    int fd = memfd_create("shared", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 64 * MIB), 0);
+    struct grower grower = grower_of(fd, 64 * MIB);
+    (void)state;
+    assert_int_equal(add_pid(r, 7, grower.pid), 0);
+    reflex_overlap(r, 0);
+    g.limit_bytes = UINT64_C(1) << 40;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 1, UINT64_MAX);
+    uint64_t used = reading_of(r, 0).used_bytes;
+    grow_once(&grower);
+    wait_for_looks(r, 2);
+    assert_in_range(reading_of(r, 0).used_bytes, 1, used + 32 * MIB);
+    reflex_overlap(r, 0);
+    wait_for_used(r, 0, used + 60 * MIB, UINT64_MAX);
+    grower_close(&grower);
+    assert_int_equal(waitpid(grower.pid, NULL, 0), grower.pid);
+    close(fd);
+    reflex_free(r);
+}
+
+static void the_pace_is_of_a_rise_and_none_when_falling(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = usage_of(1);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S;
+    (void)state;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 1000000000, 1000000000);
+    set_gb(fd, 0, 2);
+    while (reading_of(r, 0).pace_bytes_per_s <= 0 && clock_mono_ns() < until)
+        usleep(1000);
+    /* 1 GB since a reading that is at least 25 ms old */
+    assert_true(reading_of(r, 0).pace_bytes_per_s > 0);
+    assert_true(reading_of(r, 0).pace_bytes_per_s <= 4e10);
+    set_gb(fd, 0, 1);
+    wait_for_used(r, 0, 1000000000, 1000000000);
+    assert_true(reading_of(r, 0).pace_bytes_per_s == 0);
+    reflex_free(r);
+    close(fd);
+}
+
+static void after_a_kill_what_is_added_dies_until_it_is_rearmed(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = usage_of(9);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    pid_t first = child(), second = child(), third = child();
+    (void)state;
+    assert_int_equal(add_pid(r, 0, first), 0);
+    reflex_gauge(r, 0, &g);
+    assert_killed(first);
+    assert_true(has_event(r, WAIT_S * 1000));
+    set_gb(fd, 0, 5);
+    wait_for_used(r, 0, 5000000000, 5000000000);
+    assert_int_equal(add_pid(r, 1, second), 0);
+    assert_killed(second);
+    reflex_remove(r, 0);
+    reflex_remove(r, 1);
+    reflex_rearm(r);
+    assert_int_equal(reflex_killed_ns(r, NULL), 0);
+    assert_int_equal(add_pid(r, 2, third), 0);
+    wait_for_looks(r, 2);
+    assert_alive(third);
+    set_gb(fd, 0, 9);
+    assert_killed(third);
+    reflex_free(r);
+    close(fd);
+}
+
+static void one_that_was_taken_out_is_spared_and_its_fds_are_closed(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = usage_of(5);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    pid_t kept = child(), spared = child();
+    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S;
+    (void)state;
+    reflex_gauge(r, 0, &g);
+    int pidfd = (int)syscall(SYS_pidfd_open, spared, 0), statm_fd = dup(fd);
+    assert_int_equal(reflex_add(r, 1, pidfd, statm_fd), 0);
+    assert_int_equal(add_pid(r, 2, kept), 0);
+    reflex_remove(r, 1);
+    reflex_remove(r, 99); /* never there */
+    while ((fcntl(pidfd, F_GETFD) >= 0 || fcntl(statm_fd, F_GETFD) >= 0) && clock_mono_ns() < until)
+        reading_of(r, 0); /* any call closes what is out of use */
+    assert_int_equal(fcntl(pidfd, F_GETFD), -1);
+    assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
+    set_gb(fd, 0, 9);
+    assert_killed(kept);
+    end(spared);
+    reflex_free(r);
+    close(fd);
+}
+
+static void a_slot_that_is_there_already_is_replaced(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    pid_t old = child(), new = child();
+    (void)state;
+    assert_int_equal(add_pid(r, 1, old), 0);
+    assert_int_equal(add_pid(r, 1, new), 0);
+    assert_int_equal(reflex_kill(r), 1);
+    assert_killed(new);
+    end(old);
+    reflex_free(r);
+}
+
+/* One open file for all, as descriptors are few: the table does not ask what they are. */
+static void a_full_table_takes_no_more_and_closes_what_it_was_given(void **state)
+{
+    struct rlimit before, raised;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    raised = before;
+    raised.rlim_cur = raised.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &raised);
+    if (raised.rlim_max < REFLEX_PROCESSES + 100) {
+        print_message("the hard limit of open files is too low to fill the table\n");
+        skip();
+    }
+    struct reflex *r = reflex_of(true);
+    int fd = usage_of(5);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    reflex_gauge(r, 0, &g);
+    for (uint32_t i = 0; i < REFLEX_PROCESSES; i++)
+        assert_int_equal(reflex_add(r, i, fcntl(fd, F_DUPFD_CLOEXEC, 3), -1), 0);
+    int pidfd = fcntl(fd, F_DUPFD_CLOEXEC, 3), statm_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    assert_true(pidfd >= 0 && statm_fd >= 0);
+    assert_int_equal(reflex_add(r, REFLEX_PROCESSES, pidfd, statm_fd), -ENOSPC);
+    assert_int_equal(fcntl(pidfd, F_GETFD), -1);
+    assert_int_equal(fcntl(statm_fd, F_GETFD), -1);
+    /* one that comes to a full table after a kill dies all the same */
+    assert_int_equal(reflex_kill(r), 0);
+    pid_t pid = child();
+    assert_int_equal(add_pid(r, REFLEX_PROCESSES, pid), -ENOSPC);
+    assert_killed(pid);
+    reflex_remove(r, 17);
+    wait_for_looks(r, 0); /* its place is free once nobody looks at it any more */
+    assert_int_equal(reflex_add(r, 5000, fcntl(fd, F_DUPFD_CLOEXEC, 3), -1), 0);
+    reflex_free(r);
+    int again = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* all are closed: a low number is free */
+    assert_in_range(again, 3, 64);
+    close(again);
+    close(fd);
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
+static void the_group_is_killed_by_one_write(void **state)
+{
+    int kill_fd = memfd_create("cgroup.kill", MFD_CLOEXEC);
+    struct reflex_options o = {.kill_fd = kill_fd, .may_kill = true};
+    struct reflex *r = NULL;
+    int fd = usage_of(9);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    char text[8] = "";
+    (void)state;
+    assert_int_equal(reflex_new(&o, &r, NULL), 0);
+    reflex_gauge(r, 0, &g);
+    assert_true(has_event(r, WAIT_S * 1000));
+    wait_for_looks(r, 3);
+    assert_true(reflex_killed_ns(r, NULL) > 0);
+    assert_int_equal(pread(kill_fd, text, sizeof text, 0), 1); /* once, though it is still above */
+    assert_string_equal(text, "1");
+    assert_int_equal(reflex_kill(r), 1);
+    assert_int_equal(pread(kill_fd, text, sizeof text, 0), 2);
+    reflex_free(r);
+    close(kill_fd);
+    close(fd);
+}
+
+/* Kilobytes locked of the mapping that holds P. */
+static long locked_kib(const void *p)
+{
+    FILE *f = fopen("/proc/self/smaps", "re");
+    char line[512], rights[8];
+    unsigned long low, high;
+    long kib = -1;
+    bool is_ours = false;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL) {
+        if (sscanf(line, "%lx-%lx %4s", &low, &high, rights) == 3)
+            is_ours = (uintptr_t)p >= low && (uintptr_t)p < high;
+        else if (is_ours && sscanf(line, "Locked: %ld kB", &kib) == 1)
+            break;
+    }
+    (void)fclose(f);
+    return kib;
+}
+
+static void block_code_and_stack_are_locked(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    (void)state;
+    if (!reflex_is_locked(r)) {
+        print_message("this machine does not let us lock memory\n");
+        reflex_free(r);
+        skip();
+    }
+    assert_true(locked_kib(r) >= (long)(sizeof *r / 1024));
+    assert_true(locked_kib((const void *)(uintptr_t)reflex_thread) >= 4);
+    assert_true(locked_kib((const char *)r->stack + r->page_bytes) >= 64);
+    reflex_free(r);
+}
+
+static int kill_without_locks(void)
+{
+    struct rlimit none = {0, 0};
+    struct reflex_options o = {.kill_fd = -1, .may_kill = true};
+    struct reflex *r = NULL;
+    int status;
+    if (setrlimit(RLIMIT_MEMLOCK, &none) < 0 ||
+        (getuid() == 0 && setresuid(65534, 65534, 65534) < 0))
+        return 1;
+    pid_t pid = fork();
+    if (pid == 0)
+        for (;;)
+            pause();
+    if (reflex_new(&o, &r, NULL) < 0 || reflex_is_locked(r))
+        return 2;
+    if (reflex_add(r, 0, (int)syscall(SYS_pidfd_open, pid, 0), -1) < 0 || reflex_kill(r) != 1)
+        return 3;
+    if (waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status))
+        return 4;
+    reflex_free(r);
+    return 0;
+}
+
+static void where_nothing_may_be_locked_it_kills_all_the_same(void **state)
+{
+    int status;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(kill_without_locks());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* The thread's stack is wiped in a fork, which libc must bear. */
+static void a_process_with_a_reflex_can_fork_and_fork_again(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int status, fd = usage_of(5);
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    (void)state;
+    reflex_gauge(r, 0, &g);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0)
+            _exit(3);
+        _exit(waitpid(grandchild, &status, 0) == grandchild ? WEXITSTATUS(status) : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 3);
+    wait_for_looks(r, 1); /* here it goes on */
+    reflex_free(r);
+    close(fd);
+}
+
+/* The blocked signals of our thread called NAME; 0 when there is none. */
+static uint64_t blocked_in(const char *name)
+{
+    glob_t found;
+    uint64_t blocked = 0;
+    assert_int_equal(glob("/proc/self/task/*/status", 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        FILE *f = fopen(found.gl_pathv[i], "re");
+        char line[256], comm[64] = "";
+        unsigned long mask;
+        while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+            (void)sscanf(line, "Name: %63s", comm);
+            if (strcmp(comm, name) == 0 && sscanf(line, "SigBlk: %lx", &mask) == 1)
+                blocked = mask;
+        }
+        if (f != NULL)
+            (void)fclose(f);
+    }
+    globfree(&found);
+    return blocked;
+}
+
+static void the_thread_has_its_name_and_takes_no_signals(void **state)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1, SIGWINCH, SIGSEGV};
+    struct reflex *r = reflex_of(true);
+    uint64_t blocked = blocked_in("ebb-reflex");
+    (void)state;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        assert_true(blocked & (UINT64_C(1) << (signals[i] - 1)));
+    reflex_free(r);
+    assert_int_equal(blocked_in("ebb-reflex"), 0);
+    reflex_free(NULL);
+}
+
+static void numbers_are_read_as_the_kernel_writes_them(void **state)
+{
+    static const struct reflex_key key = {"active_file ", 12};
+    const char text[] = "inactive_file 5\nactive_file 77\n";
+    uint64_t v = 1;
+    (void)state;
+    assert_true(reflex_keyed(text, strlen(text), &key, &v));
+    assert_int_equal(v, 77);
+    assert_true(reflex_keyed(text, strlen(text) - 2, &key, &v)); /* cut in the number */
+    assert_int_equal(v, 7);
+    assert_false(reflex_keyed(text, strlen(text) - 3, &key, &v));
+    assert_false(reflex_keyed(text, 18, &key, &v));
+    const char max[] = " 18446744073709551615\n", over[] = "18446744073709551616";
+    const char word[] = "max";
+    assert_true(reflex_number(max, max + strlen(max), &v));
+    assert_true(v == UINT64_MAX);
+    assert_false(reflex_number(over, over + strlen(over), &v));
+    assert_false(reflex_number(max, max, &v));
+    assert_false(reflex_number(word, word + strlen(word), &v));
+    assert_true(v == UINT64_MAX); /* untouched */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_the_line_every_process_that_was_added_is_killed),
+        cmocka_unit_test(one_that_may_not_kill_only_says_so),
+        cmocka_unit_test(file_cache_is_no_memory_in_use),
+        cmocka_unit_test(an_old_figure_of_the_cache_kills_nobody),
+        cmocka_unit_test(without_a_readable_figure_of_the_cache_nobody_is_killed),
+        cmocka_unit_test(the_alarm_is_raised_once_until_there_is_clearly_room_again),
+        cmocka_unit_test(the_host_is_its_total_less_what_is_available),
+        cmocka_unit_test(a_process_that_grows_over_the_line_is_killed_by_the_tree),
+        cmocka_unit_test(what_is_shared_is_taken_off_the_tree),
+        cmocka_unit_test(a_process_counts_by_its_growth_until_a_full_look),
+        cmocka_unit_test(shared_pages_do_not_count_until_a_full_look),
+        cmocka_unit_test(the_pace_is_of_a_rise_and_none_when_falling),
+        cmocka_unit_test(after_a_kill_what_is_added_dies_until_it_is_rearmed),
+        cmocka_unit_test(one_that_was_taken_out_is_spared_and_its_fds_are_closed),
+        cmocka_unit_test(a_slot_that_is_there_already_is_replaced),
+        cmocka_unit_test(a_full_table_takes_no_more_and_closes_what_it_was_given),
+        cmocka_unit_test(the_group_is_killed_by_one_write),
+        cmocka_unit_test(block_code_and_stack_are_locked),
+        cmocka_unit_test(where_nothing_may_be_locked_it_kills_all_the_same),
+        cmocka_unit_test(a_process_with_a_reflex_can_fork_and_fork_again),
+        cmocka_unit_test(the_thread_has_its_name_and_takes_no_signals),
+        cmocka_unit_test(numbers_are_read_as_the_kernel_writes_them),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
