@@ -39,6 +39,11 @@ static void add_str(struct buf *out, const char *s)
 
 static void add_option(struct buf *out, const struct cli_option *o)
 {
+    if (o->heading) {
+        buf_add_str(out, ".PP\n\\fI");
+        add_str(out, o->heading);
+        buf_add_str(out, "\\fR\n");
+    }
     buf_add_str(out, ".TP\n");
     if (o->letter)
         buf_printf(out, "\\fB\\-%c\\fR, ", o->letter);
@@ -111,9 +116,9 @@ static void add_command(struct buf *out, const struct cli_command *command)
     add_str(out, command->summary);
     buf_add_str(out, ".\n");
     add_description(out, command->description ? command->description : "");
-    for (const struct cli_option *o = command->options; o && o->name; o++)
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++)
         add_option(out, o);
-    add_option(out, &cli_help_option);
     if (command->examples)
         add_examples(out, command->examples);
 }
