@@ -19,6 +19,7 @@
 #include <termios.h>
 
 #include "engine/engine.h"
+#include "guard/settings.h"
 #include "trace/rundir.h"
 
 struct err;
@@ -41,6 +42,7 @@ struct supervisor_options {
     struct supervisor_tty tty;
     struct rlimit nofile;            /* the job gets this back */
     bool ignores_pipe, ignores_xfsz; /* SIGPIPE and SIGXFSZ were ignored by whoever started us */
+    struct guard_settings guard;
 };
 
 /* Starts sentinel, supervisor and job. *ret_fd is the client's end of the channel; the sentinel is
