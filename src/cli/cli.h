@@ -16,9 +16,10 @@ enum cli_type {
     CLI_INT,      /* int64_t */
     CLI_PATH,     /* const char *, completed as a file name */
     CLI_CHOICE,   /* const char *: one of the words in ARG, "bash|zsh|fish" */
+    CLI_PARSED,   /* whatever the option's own PARSE makes of it */
 };
 
-enum { CLI_TEXTS_MAX = 64 };
+enum { CLI_TEXTS_MAX = 64, CLI_OPTIONS_MAX = 64 };
 struct cli_texts {
     const char *v[CLI_TEXTS_MAX];
     size_t count;
@@ -35,12 +36,17 @@ struct cli_option {
     const char *fallback; /* default as written on a command line, or NULL */
     int64_t min, max;     /* of numbers; durations in ms; both 0: no bounds; max 0: none above */
     size_t offset;        /* into the command's own struct */
+    const char *heading;  /* of the group that begins with this option; NULL: none begins */
+    /* Of CLI_PARSED: fills in AT, or -errno with a sentence that begins with WHAT. */
+    int (*parse)(const char *what, const char *text, void *at, struct err *err);
 };
 
 struct cli_call {
     void *options; /* the command's own struct, filled in */
     int argc;      /* what is left: operands, or the job's command after -- */
     char **argv;
+    const struct cli_option *given[CLI_OPTIONS_MAX]; /* which options were; each once */
+    size_t given_count;
 };
 
 struct cli_command {
@@ -53,6 +59,7 @@ struct cli_command {
         *description;     /* paragraphs with an empty line between; "  " begins a verbatim line */
     const char *examples; /* lines, or NULL */
     const struct cli_option *options;
+    const struct cli_option *more_options;    /* a second table, shown behind --help; or NULL */
     size_t options_size;                      /* of the command's own struct */
     int usage_status;                         /* 2; 125 for run */
     bool stop_at_operand;                     /* run: the first operand ends our options */
@@ -69,6 +76,11 @@ extern const struct cli_command cmd_run, cmd_watch, cmd_verdict, cmd_export, cmd
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* accepts a zeroed one */
+bool cli_is_given(const struct cli_call *call, const struct cli_option *o);
+/* Puts TEXT, checked, into the struct that O's offset is of. WHAT begins the sentence about a wrong
+ * one. 0 or -errno. For flags TEXT does not matter. */
+int cli_set(const struct cli_option *o, const char *what, const char *text, void *options,
+            struct err *err);
 /* NULL if there is none of that name. */
 const struct cli_command *cli_find_command(const char *name);
 /* Says that there is none, and which was probably meant. Returns the status. */
@@ -106,6 +118,8 @@ void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t 
 
 /* What comes out of the tables. */
 extern const struct cli_option cli_help_option; /* --help, which every command has */
+/* Every option in the order of the help, --help included; NULL behind the last. */
+const struct cli_option *cli_option_at(const struct cli_command *command, size_t index);
 void cli_help_list(struct buf *out, size_t width);
 void cli_help_command(struct buf *out, const struct cli_command *command, size_t width);
 void cli_man(struct buf *out);

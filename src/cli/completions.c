@@ -52,9 +52,9 @@ typedef void option_fn(struct buf *out, const struct cli_command *command,
                        const struct cli_option *o);
 static void each_option(struct buf *out, const struct cli_command *command, option_fn *fn)
 {
-    for (const struct cli_option *o = command->options; o && o->name; o++)
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++)
         fn(out, command, o);
-    fn(out, command, &cli_help_option);
 }
 
 static void bash_value(struct buf *out, const struct cli_command *command,

@@ -101,8 +101,9 @@ static size_t option_left(char *out, size_t size, const struct cli_option *o)
 static size_t options_column(const struct cli_command *command)
 {
     char left[128];
-    size_t column = option_left(left, sizeof(left), &cli_help_option);
-    for (const struct cli_option *o = command->options; o && o->name; o++) {
+    size_t column = 0;
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
         size_t n = option_left(left, sizeof(left), o);
         if (n > column && n <= OPTION_LEFT_MAX)
             column = n;
@@ -157,9 +158,12 @@ void cli_help_command(struct buf *out, const struct cli_command *command, size_t
     add_description(out, command->description ? command->description : "", width);
     buf_add_str(out, "\nOptions:\n");
     size_t column = options_column(command);
-    for (const struct cli_option *o = command->options; o && o->name; o++)
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
+        if (o->heading)
+            buf_printf(out, "\n%s:\n", o->heading);
         add_option(out, o, column, width);
-    add_option(out, &cli_help_option, column, width);
+    }
     if (command->examples)
         add_examples(out, command->examples);
 }

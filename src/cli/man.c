@@ -39,6 +39,11 @@ static void add_str(struct buf *out, const char *s)
 
 static void add_option(struct buf *out, const struct cli_option *o)
 {
+    if (o->heading) {
+        buf_add_str(out, ".PP\n\\fI");
+        add_str(out, o->heading);
+        buf_add_str(out, "\\fR\n");
+    }
     buf_add_str(out, ".TP\n");
     if (o->letter)
         buf_printf(out, "\\fB\\-%c\\fR, ", o->letter);
@@ -111,9 +116,9 @@ static void add_command(struct buf *out, const struct cli_command *command)
     add_str(out, command->summary);
     buf_add_str(out, ".\n");
     add_description(out, command->description ? command->description : "");
-    for (const struct cli_option *o = command->options; o && o->name; o++)
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++)
         add_option(out, o);
-    add_option(out, &cli_help_option);
     if (command->examples)
         add_examples(out, command->examples);
 }
@@ -122,14 +127,17 @@ static const char page_end[] =
     ".SH \"EXIT STATUS\"\n"
     "\\fBebb run\\fR exits with the status of the job: 128 and the number of the signal that "
     "ended\n"
-    "it, 127 where there is no such command, 126 where it cannot be executed, and 125 where ebb\n"
-    "itself could not do what was asked.\n"
+    "it, 127 where there is no such command, 126 where it cannot be executed, 125 where ebb\n"
+    "itself could not do what was asked, and 124 where the guard stopped the job for good.\n"
     "Every other command exits with 0, or with 2 and one sentence on standard error where the\n"
     "request cannot be carried out.\n"
     ".SH ENVIRONMENT\n"
     ".TP\n\\fBEBB_SOCKET\\fR\nset for the job: where it sends marks, and where \\fBebb mark\\fR "
     "sends.\n"
     ".TP\n\\fBEBB_RUN_DIR\\fR\nset for the job: the folder of the run.\n"
+    ".TP\n\\fBEBB_SEGMENT\\fR\nset for the job: which start this is, from 0.\n"
+    ".TP\n\\fBEBB_RESUME\\fR\nset to 1 for the job when it is started again.\n"
+    ".TP\n\\fBEBB_LIMIT_BYTES\\fR\nset for the job: the memory that the guard defends.\n"
     ".TP\n\\fBNO_COLOR\\fR\nif set, and not to nothing, no colours.\n"
     ".SH FILES\n"
     ".TP\n\\fIebb\\-runs/NAME\\-DATE/\\fR\none run: its recording \\fItrace.ebb\\fR, "

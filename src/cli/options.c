@@ -12,7 +12,6 @@
 #include "base/quantity.h"
 
 enum {
-    OPTIONS_MAX = 64,
     LONG_BASE = 256, /* getopt's value for the option at INDEX is LONG_BASE + INDEX */
     WORD_MAX = 48,   /* longer words are not compared with others */
 };
@@ -23,10 +22,10 @@ const struct cli_option cli_help_option = {
 /* A command's table and --help, in the forms that getopt wants. */
 struct table {
     const struct cli_command *command;
-    const struct cli_option *options[OPTIONS_MAX + 1];
+    const struct cli_option *options[CLI_OPTIONS_MAX + 1];
     size_t count;
-    struct option longs[OPTIONS_MAX + 2];
-    char letters[2 * OPTIONS_MAX + 5];
+    struct option longs[CLI_OPTIONS_MAX + 2];
+    char letters[2 * CLI_OPTIONS_MAX + 5];
 };
 
 static void table_add(struct table *t, const struct cli_option *o, size_t *letters)
@@ -41,6 +40,22 @@ static void table_add(struct table *t, const struct cli_option *o, size_t *lette
         t->letters[(*letters)++] = ':';
 }
 
+const struct cli_option *cli_option_at(const struct cli_command *command, size_t index)
+{
+    const struct cli_option *o = command->options;
+    for (; o && o->name; o++, index--) {
+        if (index == 0)
+            return o;
+    }
+    if (index == 0)
+        return &cli_help_option;
+    for (o = command->more_options, index--; o && o->name; o++, index--) {
+        if (index == 0)
+            return o;
+    }
+    return NULL;
+}
+
 static void table_init(struct table *t, const struct cli_command *command)
 {
     size_t letters = 0;
@@ -48,11 +63,11 @@ static void table_init(struct table *t, const struct cli_command *command)
     if (command->stop_at_operand)
         t->letters[letters++] = '+';
     t->letters[letters++] = ':'; /* tell a missing argument from an unknown option */
-    for (const struct cli_option *o = command->options; o && o->name; o++) {
-        assert(t->count < OPTIONS_MAX && "a table this long needs a larger OPTIONS_MAX");
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
+        assert(i < CLI_OPTIONS_MAX && "a table this long needs a larger CLI_OPTIONS_MAX");
         table_add(t, o, &letters);
     }
-    table_add(t, &cli_help_option, &letters);
 }
 
 static const struct cli_option *table_find(const struct table *t, int value)
@@ -115,7 +130,7 @@ const char *cli_nearest(const char *word, const char *const *words, size_t count
 static int unknown_long(const struct table *t, const char *text, struct err *err)
 {
     const char *command = t->command->name;
-    const char *names[OPTIONS_MAX + 1];
+    const char *names[CLI_OPTIONS_MAX + 1];
     const char *fits[2] = {NULL, NULL};
     char name[100];
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 2, "="), text + 2);
@@ -203,13 +218,12 @@ static int add_text(const char *what, const char *text, struct cli_texts *ret, s
     return 0;
 }
 
-/* Puts TEXT, checked, where the command wants it. */
-static int set_value(const struct cli_option *o, const char *text, void *options, struct err *err)
+int cli_set(const struct cli_option *o, const char *what, const char *text, void *options,
+            struct err *err)
 {
     void *at = (char *)options + o->offset;
-    char what[64];
-    snprintf(what, sizeof(what), "--%s", o->name);
-    bool is_text = o->type == CLI_TEXT || o->type == CLI_TEXTS || o->type == CLI_PATH;
+    bool is_text =
+        o->type == CLI_TEXT || o->type == CLI_TEXTS || o->type == CLI_PATH || o->type == CLI_PARSED;
     if (is_text && !*text)
         return err_set(err, -EINVAL, "%s: \"\" is empty; write it like %s %s", what, what, o->arg);
     switch (o->type) {
@@ -230,8 +244,17 @@ static int set_value(const struct cli_option *o, const char *text, void *options
         return quantity_parse_size(what, text, at, err);
     case CLI_INT:
         return parse_int(what, o, text, at, err);
+    case CLI_PARSED:
+        return o->parse(what, text, at, err);
     }
     return -EINVAL;
+}
+
+static int set_value(const struct cli_option *o, const char *text, void *options, struct err *err)
+{
+    char what[64];
+    snprintf(what, sizeof(what), "--%s", o->name);
+    return cli_set(o, what, text, options, err);
 }
 
 static int set_fallbacks(const struct table *t, void *options, struct err *err)
@@ -244,8 +267,17 @@ static int set_fallbacks(const struct table *t, void *options, struct err *err)
     return 0;
 }
 
+bool cli_is_given(const struct cli_call *call, const struct cli_option *o)
+{
+    for (size_t i = 0; i < call->given_count; i++) {
+        if (call->given[i] == o)
+            return true;
+    }
+    return false;
+}
+
 /* 0 at the end of the options, 1 if help was asked for, -EINVAL. */
-static int parse_options(const struct table *t, int argc, char **argv, void *options,
+static int parse_options(const struct table *t, int argc, char **argv, struct cli_call *call,
                          struct err *err)
 {
     int value;
@@ -261,8 +293,10 @@ static int parse_options(const struct table *t, int argc, char **argv, void *opt
                            o->name, o->name, o->arg);
         if (o == &cli_help_option)
             return 1;
-        if (set_value(o, optarg, options, err) < 0)
+        if (set_value(o, optarg, call->options, err) < 0)
             return err_prefix(err, -EINVAL, "%s", t->command->name);
+        if (!cli_is_given(call, o))
+            call->given[call->given_count++] = o;
     }
     return 0;
 }
@@ -287,19 +321,22 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
 {
     struct table t;
     table_init(&t, command);
-    void *options = calloc(1, command->options_size ? command->options_size : 1);
-    if (!options)
+    struct cli_call call = {.options =
+                                calloc(1, command->options_size ? command->options_size : 1)};
+    if (!call.options)
         return err_set(err, -ENOMEM, "%s: out of memory", command->name);
-    int r = set_fallbacks(&t, options, err);
+    int r = set_fallbacks(&t, call.options, err);
     if (r == 0)
-        r = parse_options(&t, argc, argv, options, err);
+        r = parse_options(&t, argc, argv, &call, err);
     if (r == 0)
         r = check_operands(command, argc - optind, argv + optind, err);
     if (r != 0) {
-        free(options);
+        free(call.options);
         return r;
     }
-    *ret = (struct cli_call){options, argc - optind, argv + optind};
+    call.argc = argc - optind;
+    call.argv = argv + optind;
+    *ret = call;
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* ebb run: a job isolated, recorded and summed up; this process is its client in the foreground. */
+/* ebb run: a job isolated, recorded, guarded and summed up; this process is its client in the
+ * foreground. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -17,15 +18,18 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/run_client.h"
+#include "cli/run_guard.h"
 #include "engine/supervisor.h"
 #include "view/summary.h"
 
 struct run_options {
+    struct run_guard_options guard;
     uint64_t interval_ns;
     const char *run_dir;
     const char *name;
     bool no_record, no_unique, pss, no_terminal, quiet, json;
 };
+_Static_assert(offsetof(struct run_options, guard) == 0, "run_guard_table is of this place");
 
 static const struct cli_option run_table[] = {
     {.name = "interval",
@@ -192,19 +196,16 @@ static int finish(const struct run_options *o, struct run_client_end *end, pid_t
     return end->status_known ? end->status : 125;
 }
 
-static int run_exec(const struct cli_call *call)
+static int run_job(const struct cli_call *call, const struct guard_settings *guard)
 {
     const struct run_options *o = call->options;
-    struct supervisor_options s = {.grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}};
+    struct supervisor_options s = {.grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = *guard};
     struct proc_root root;
     char path[PATH_MAX];
     struct err err = {""};
     int fd;
     pid_t sentinel;
     struct run_client_end end;
-    if (call->argc < 1)
-        return cli_failf(125, "run: which command? Write it behind --, like: ebb run -- python "
-                              "train.py");
     int status = check_command(call->argv[0], path);
     if (status)
         return status;
@@ -229,10 +230,24 @@ static int run_exec(const struct cli_call *call)
     return finish(o, &end, sentinel);
 }
 
+static int run_exec(const struct cli_call *call)
+{
+    struct run_guard guard;
+    struct err err = {""};
+    if (call->argc < 1)
+        return cli_failf(125, "run: which command? Write it behind --, like: ebb run -- python "
+                              "train.py");
+    if (run_guard_init(&guard, call, &err) < 0)
+        return cli_fail(125, &err);
+    int status = run_job(call, &guard.settings);
+    run_guard_fini(&guard);
+    return status;
+}
+
 const struct cli_command cmd_run = {
     .name = "run",
     .operands = "-- CMD [ARG…]",
-    .summary = "run a job: recorded, and summed up at the end",
+    .summary = "run a job: recorded, guarded, and summed up at the end",
     .description =
         "Starts CMD as if it were started by hand, looks at all its processes once a second, "
         "records what it sees in a run folder together with the job's output and its marks, and "
@@ -240,14 +255,29 @@ const struct cli_command cmd_run = {
         "The run folder is ebb-runs/NAME-DATE below the working directory: trace.ebb (the "
         "recording), log.txt (the output), run.json (the facts of the summary). ebb-runs/latest "
         "points at the newest.\n\n"
-        "The exit status is the job's own; 128 + N if signal N ended it; 125 if ebb itself could "
-        "not; 126 if CMD cannot be executed and 127 if there is none. Trouble of ebb's own, such "
-        "as a full disk, never ends the job.\n\n"
-        "The job finds EBB_SOCKET (where it can send marks), EBB_RUN_DIR and EBB_SEGMENT in its "
+        "The guard stops the job before its memory is gone: it warns, asks for a checkpoint, waits "
+        "for it while memory permits, sends SIGTERM, and kills. Without options it defends the "
+        "limit that binds the job anyway (of a cgroup, the machine or an rlimit) and sets none. "
+        "With --limit it defends that, and the kernel gets the same limit for the job's own cgroup "
+        "where ebb may make one. With --restart the job is started again, to go on from its "
+        "checkpoint.\n\n"
+        "A --config FILE has the guard's options by their long names, one a line; # begins a "
+        "comment:\n\n"
+        "  limit = 24G\n"
+        "  checkpoint-signal = USR1\n"
+        "  restart\n"
+        "  resume-args = --resume last\n\n"
+        "The exit status is the job's own; 128 + N if signal N ended it; 124 if the guard stopped "
+        "it for good; 125 if ebb itself could not; 126 if CMD cannot be executed and 127 if there "
+        "is none. Trouble of ebb's own, such as a full disk, never ends the job.\n\n"
+        "The job finds EBB_SOCKET (where it can send marks), EBB_RUN_DIR, EBB_SEGMENT (which start "
+        "this is), EBB_RESUME (1 if not the first) and EBB_LIMIT_BYTES (what is defended) in its "
         "environment. Processes that it leaves behind are ended with it.",
     .examples = "ebb run -- python train.py --epochs 3\n"
+                "ebb run --limit 80% --restart --resume-args '--resume last' -- python train.py\n"
                 "ebb run --interval 200ms --name build -- make -j8\n",
     .options = run_table,
+    .more_options = run_guard_table,
     .options_size = sizeof(struct run_options),
     .usage_status = 125,
     .stop_at_operand = true,

@@ -14,7 +14,7 @@ import pytest
 from conftest import binary, environment, refused, refused_with
 
 COMMANDS = ["run", "watch", "verdict", "export", "import", "mark", "doctor", "help", "version"]
-EXPECTED = ["verdict", "export", "import", "mark", "doctor", "help", "version"]
+EXPECTED = ["run", "verdict", "export", "import", "mark", "doctor", "help", "version"]
 
 
 def options_in(text):

@@ -1,0 +1,135 @@
+/* Words as a shell makes them, without everything else that a shell does; names of signals. */
+#include "base/words.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/err.h"
+
+#define BLANKS " \t\r\n\v\f"
+
+/* Copies the inside of the quote that S begins with; *at moves behind what was written. Returns
+ * what comes behind the closing quote, or NULL if there is none. */
+static const char *copy_quoted(const char *s, char **at)
+{
+    char quote = *s++;
+    for (; *s && *s != quote; s++) {
+        if (quote == '"' && *s == '\\' && s[1] && strchr("\"\\$`", s[1]))
+            s++;
+        *(*at)++ = *s;
+    }
+    return *s ? s + 1 : NULL;
+}
+
+/* Copies one word and its NUL. Returns what comes behind the word, or NULL if it does not end. */
+static const char *copy_word(const char *s, char **at)
+{
+    while (*s && !strchr(BLANKS, *s)) {
+        if (*s == '\'' || *s == '"') {
+            s = copy_quoted(s, at);
+            if (!s)
+                return NULL;
+            continue;
+        }
+        if (*s == '\\' && !*++s)
+            return NULL;
+        *(*at)++ = *s++;
+    }
+    *(*at)++ = '\0';
+    return s;
+}
+
+int words_split(const char *what, const char *s, char ***ret, struct err *err)
+{
+    /* No more words than every second byte, and the NUL of the last besides what S has; the
+     * pointers come first, the bytes behind them. */
+    size_t len = strlen(s), most = len / 2 + 2;
+    char **words = malloc(most * sizeof(*words) + len + 1);
+    if (!words)
+        return err_set(err, -ENOMEM, "%s: out of memory", what);
+    char *at = (char *)(words + most);
+    size_t count = 0;
+    for (const char *p = s + strspn(s, BLANKS); *p; p += strspn(p, BLANKS)) {
+        words[count++] = at;
+        p = copy_word(p, &at);
+        if (!p) {
+            free(words);
+            return err_set(err, -EINVAL,
+                           "%s: \"%.100s\" has a quote that is not closed, or ends in a backslash",
+                           what, s);
+        }
+    }
+    words[count] = NULL;
+    *ret = words;
+    return 0;
+}
+
+/* Digits alone, at most 64: the number, else -1. */
+static int small_number(const char *s)
+{
+    int n = 0;
+    if (!*s || strlen(s) > 2)
+        return -1;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9')
+            return -1;
+        n = n * 10 + (*s - '0');
+    }
+    return n;
+}
+
+/* "RTMIN", "RTMIN+2", "RTMAX-1": the number, else -1. */
+static int real_time_signal(const char *name)
+{
+    bool is_min = strncasecmp(name, "RTMIN", 5) == 0;
+    if (!is_min && strncasecmp(name, "RTMAX", 5) != 0)
+        return -1;
+    int base = is_min ? SIGRTMIN : SIGRTMAX;
+    name += 5;
+    if (!*name)
+        return base;
+    int n = *name == (is_min ? '+' : '-') ? small_number(name + 1) : -1;
+    return n < 0 ? -1 : base + (is_min ? n : -n);
+}
+
+static int named_signal(const char *name)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } others[] = {{"IO", SIGIO}, {"CLD", SIGCHLD}, {"IOT", SIGABRT}};
+    for (int n = 1; n < SIGRTMIN; n++) {
+        const char *known = sigabbrev_np(n);
+        if (known && strcasecmp(known, name) == 0)
+            return n;
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (strcasecmp(others[i].name, name) == 0)
+            return others[i].number;
+    }
+    return real_time_signal(name);
+}
+
+/* Numbers between the last with a name and SIGRTMIN are the C library's own. */
+static bool is_signal(int n)
+{
+    return (n > 0 && n < SIGRTMIN && sigabbrev_np(n)) || (n >= SIGRTMIN && n <= SIGRTMAX);
+}
+
+int words_signal(const char *what, const char *s, int *ret, struct err *err)
+{
+    const char *name = strncasecmp(s, "SIG", 3) == 0 ? s + 3 : s;
+    int n = small_number(s);
+    if (n < 0)
+        n = named_signal(name);
+    if (!is_signal(n))
+        return err_set(err, -EINVAL,
+                       "%s: \"%.100s\" is no signal; write it like USR1, SIGUSR2 or 10", what, s);
+    *ret = n;
+    return 0;
+}

@@ -1,0 +1,223 @@
+/* Lines of a config file: what is taken, what the command line overrules, and what is refused. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/quantity.h"
+#include "cli/run_config.h"
+
+struct things {
+    struct quantity_size size;
+    uint64_t time_ns;
+    const char *text;
+    int64_t number;
+    bool flag, other;
+    const char *file;
+};
+enum { SIZE, TIME, TEXT, NUMBER, FLAG, OTHER, CONFIG, THINGS };
+
+static const struct cli_option table[] = {
+    [SIZE] = {.name = "limit",
+              .type = CLI_SIZE,
+              .arg = "SIZE",
+              .offset = offsetof(struct things, size)},
+    [TIME] = {.name = "grace",
+              .type = CLI_DURATION,
+              .arg = "TIME",
+              .offset = offsetof(struct things, time_ns)},
+    [TEXT] = {.name = "checkpoint-cmd",
+              .type = CLI_TEXT,
+              .arg = "CMD",
+              .offset = offsetof(struct things, text)},
+    [NUMBER] = {.name = "max-restarts",
+                .type = CLI_INT,
+                .arg = "N",
+                .min = 1,
+                .max = 9,
+                .offset = offsetof(struct things, number)},
+    [FLAG] = {.name = "restart", .type = CLI_FLAG, .offset = offsetof(struct things, flag)},
+    [OTHER] = {.name = "dry-run", .type = CLI_FLAG, .offset = offsetof(struct things, other)},
+    [CONFIG] = {.name = "config",
+                .type = CLI_PATH,
+                .arg = "FILE",
+                .offset = offsetof(struct things, file)},
+    [THINGS] = {.name = NULL},
+};
+
+/* What a test has in hand. */
+struct file {
+    struct things things;
+    int place[CLI_OPTIONS_MAX];
+    char text[512];
+    struct err err;
+};
+
+static int parse_bytes(struct file *f, const char *text, size_t len)
+{
+    const struct run_config c = {.file = "guard.conf",
+                                 .table = table,
+                                 .except = &table[CONFIG],
+                                 .options = &f->things,
+                                 .options_size = sizeof(f->things),
+                                 .place = f->place};
+    assert_true(len < sizeof(f->text));
+    memcpy(f->text, text, len);
+    f->text[len] = '\0';
+    return run_config_parse(&c, f->text, len, &f->err);
+}
+
+static int parse(struct file *f, const char *text)
+{
+    return parse_bytes(f, text, strlen(text));
+}
+
+static void is_good(struct file *f, const char *text)
+{
+    *f = (struct file){0};
+    if (parse(f, text) != 0)
+        fail_msg("%s", f->err.text);
+}
+
+static void is_refused(const char *text, const char *sentence)
+{
+    struct file f = {0};
+    assert_int_equal(parse(&f, text), -EINVAL);
+    assert_string_equal(f.err.text, sentence);
+}
+
+static void every_type_is_parsed_as_on_the_command_line(void **state)
+{
+    (void)state;
+    struct file f;
+    is_good(&f, "limit = 24G\ngrace=1.5s\ncheckpoint-cmd = touch a=b c\n\tmax-restarts =3\r\n"
+                "restart\ndry-run = yes");
+    assert_int_equal(f.things.size.bytes, UINT64_C(24) << 30);
+    assert_int_equal(f.things.time_ns, 1500 * NS_PER_MS);
+    assert_string_equal(f.things.text, "touch a=b c");
+    assert_int_equal(f.things.number, 3);
+    assert_true(f.things.flag && f.things.other);
+    for (int i = SIZE; i < CONFIG; i++)
+        assert_int_equal(f.place[i], i + 1);
+}
+
+static void comments_and_empty_lines_say_nothing(void **state)
+{
+    (void)state;
+    struct file f;
+    is_good(&f, "");
+    is_good(&f, "\n\n  # limit = x\n#\n \t\r\n");
+    for (int i = 0; i < THINGS; i++)
+        assert_int_equal(f.place[i], RUN_CONFIG_NOWHERE);
+    is_good(&f, "limit = 1G # for now\ncheckpoint-cmd = a#b '# c' # d\nrestart # yes\n");
+    assert_int_equal(f.things.size.bytes, UINT64_C(1) << 30);
+    assert_string_equal(f.things.text, "a#b '# c'");
+    assert_true(f.things.flag);
+    assert_int_equal(f.place[FLAG], 3);
+}
+
+static void quotes_around_a_whole_value_are_none_of_it(void **state)
+{
+    (void)state;
+    struct file f;
+    is_good(&f, "checkpoint-cmd = \"touch 'a b'\"\nlimit = '2G'");
+    assert_string_equal(f.things.text, "touch 'a b'");
+    assert_int_equal(f.things.size.bytes, UINT64_C(2) << 30);
+    is_good(&f, "checkpoint-cmd = \"a b\" \"c\"");
+    assert_string_equal(f.things.text, "\"a b\" \"c\"");
+    is_good(&f, "checkpoint-cmd = '");
+    assert_string_equal(f.things.text, "'");
+}
+
+static void a_flag_that_is_no_counts_as_not_given(void **state)
+{
+    (void)state;
+    struct file f;
+    is_good(&f, "restart = no\ndry-run = yes\n");
+    assert_false(f.things.flag);
+    assert_int_equal(f.place[FLAG], RUN_CONFIG_NOWHERE);
+    assert_true(f.things.other);
+}
+
+static void the_command_line_wins_but_the_file_is_checked_all_the_same(void **state)
+{
+    (void)state;
+    struct file f = {.things = {.number = 7}, .place = {[NUMBER] = RUN_CONFIG_COMMAND_LINE}};
+    assert_int_equal(parse(&f, "max-restarts = 3\nlimit = 1G"), 0);
+    assert_int_equal(f.things.number, 7);
+    assert_int_equal(f.place[NUMBER], RUN_CONFIG_COMMAND_LINE);
+    assert_int_equal(f.place[SIZE], 2);
+    assert_int_equal(parse(&f, "max-restarts = x"), -EINVAL);
+    assert_int_equal(f.things.number, 7);
+    assert_memory_equal(f.err.text, "guard.conf:1: max-restarts: \"x\" ", 32);
+}
+
+static void what_is_wrong_is_named_with_file_and_line(void **state)
+{
+    (void)state;
+    is_refused("\n\nlimt = 1G",
+               "guard.conf:3: there is no setting \"limt\"; did you mean \"limit\"?");
+    is_refused("--limit = 1G",
+               "guard.conf:1: there is no setting \"--limit\"; did you mean \"limit\"?");
+    is_refused("= 1G", "guard.conf:1: there is no setting \"\"; they are named as the guard's "
+                       "options in `ebb help run`");
+    is_refused("[guard]\n", "guard.conf:1: there is no setting \"[guard]\"; they are named as the "
+                            "guard's options in `ebb help run`");
+    is_refused("config = x", "guard.conf:1: there is no setting \"config\"; they are named as the "
+                             "guard's options in `ebb help run`");
+    is_refused("# x\nlimit", "guard.conf:2: limit has no value; write it like limit = SIZE");
+    is_refused("limit = # 1G", "guard.conf:1: limit has no value; write it like limit = SIZE");
+    is_refused("checkpoint-cmd = ''",
+               "guard.conf:1: checkpoint-cmd has no value; write it like checkpoint-cmd = CMD");
+    is_refused("limit = 12X", "guard.conf:1: limit: \"12X\" is not a size; write it like 512M, "
+                              "24G, 1.5GiB or 80%");
+    is_refused("grace = 5",
+               "guard.conf:1: grace: \"5\" has no unit; write it like 500ms, 10s or 5m");
+    is_refused("restart = maybe", "guard.conf:1: restart: \"maybe\" is neither yes nor no");
+    is_refused("restart =", "guard.conf:1: restart: \"\" is neither yes nor no");
+    is_refused("limit = 1G\n\nlimit = 2G", "guard.conf:3: limit is already set in line 1");
+    is_refused("restart = no\nrestart", "guard.conf:2: restart is already set in line 1");
+}
+
+static void bytes_that_are_no_text_are_refused_as_a_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } wrong[] = {{"limit = 1G\n\0", 12},
+                 {"\x7f"
+                  "ELF\x02\x01",
+                  6},
+                 {"# caf\xe9\n", 7},
+                 {"a\x1b[1m", 5}};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct file f = {0};
+        assert_int_equal(parse_bytes(&f, wrong[i].bytes, wrong[i].len), -EINVAL);
+        assert_string_equal(f.err.text,
+                            "guard.conf is not a text file; its lines are like limit = 24G");
+    }
+    struct file f;
+    is_good(&f, "# café …\nlimit = 1G");
+    assert_int_equal(f.place[SIZE], 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_is_parsed_as_on_the_command_line),
+        cmocka_unit_test(comments_and_empty_lines_say_nothing),
+        cmocka_unit_test(quotes_around_a_whole_value_are_none_of_it),
+        cmocka_unit_test(a_flag_that_is_no_counts_as_not_given),
+        cmocka_unit_test(the_command_line_wins_but_the_file_is_checked_all_the_same),
+        cmocka_unit_test(what_is_wrong_is_named_with_file_and_line),
+        cmocka_unit_test(bytes_that_are_no_text_are_refused_as_a_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
