@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -368,7 +369,7 @@ static void wait_for(volatile int *what, int count)
     assert_int_equal(__atomic_load_n(what, __ATOMIC_SEQ_CST), count);
 }
 
-/* Stays until it is killed, or its parent has gone. */
+/* Stays until it is killed; a test that fails half-way leaves nothing behind. */
 static pid_t start_process(struct fixture *f, bool has_handler)
 {
     int before = f->shared[0];
@@ -378,7 +379,7 @@ static pid_t start_process(struct fixture *f, bool has_handler)
     if (pid == 0) {
         signals = &f->shared[1];
         signal(SIGUSR1, has_handler ? count_signal : SIG_DFL);
-        alarm(300);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         __atomic_add_fetch(&f->shared[0], 1, __ATOMIC_SEQ_CST);
         for (;;)
             pause();
