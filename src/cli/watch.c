@@ -432,7 +432,8 @@ static int begin(struct watch *w, struct err *err)
     const struct watch_options *o = w->options;
     const struct engine_options options = {
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &w->root};
-    const struct engine_callbacks callbacks = {on_tick, on_empty, on_say, w};
+    const struct engine_callbacks callbacks = {
+        .tick = on_tick, .empty = on_empty, .say = on_say, .user = w};
     struct rlimit before;
     proc_raise_nofile(&before);
     int r = loop_new(&w->loop);

@@ -69,8 +69,9 @@ struct job_segment {
 struct job_guard {
     struct guard_cgroup cgroup;
     struct reflex *reflex;
-    struct loop_source *reflex_source, *ask_timer;
+    struct loop_source *reflex_source, *alert_timer;
     struct ladder ladder;
+    bool is_alert; /* the alert timer runs */
     struct tempo tempo;
     struct ask ask;
     struct leavings *leavings;

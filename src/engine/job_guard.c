@@ -19,7 +19,7 @@
 #include "proc/limit.h"
 
 enum {
-    ASK_LOOK_MS = 50, /* between two looks for the file of --checkpoint-done */
+    ALERT_MS = 20, /* between two looks while anything is under way */
     ACTS_AT_ONCE = 6,
     REMOVE_MS = 2000,   /* patience with a cgroup that is still busy */
     SETTLE_MS = 300,    /* and with memory that is still coming back */
@@ -173,13 +173,24 @@ static void put_checkpoint(struct job *j, uint64_t now_ns)
 
 /* ---- acting ---- */
 
-static void on_ask_timer(void *user, uint64_t now_ns, uint64_t missed);
-
+/* As of the last look. */
 static uint64_t job_bytes(const struct job *j)
 {
     uint64_t bytes = 0;
     (void)engine_memory(j->engine, &bytes, NULL);
     return bytes;
+}
+
+/* As of this moment: what is measured over a short time must not be a tick old. */
+static uint64_t job_bytes_now(struct job *j)
+{
+    struct reflex_reading r = {.known = false};
+    if (j->guard.reflex)
+        reflex_read(j->guard.reflex, 0, &r);
+    if (r.known)
+        return r.used_bytes;
+    engine_look_now(j->engine);
+    return job_bytes(j);
 }
 
 static void do_ask(struct job *j, uint64_t now_ns)
@@ -190,8 +201,7 @@ static void do_ask(struct job *j, uint64_t now_ns)
         job_sayf(j, "guard: nobody could be asked for a checkpoint: %s", why);
         return;
     }
-    tempo_save_begin(&g->tempo, now_ns, job_bytes(j));
-    loop_set_timer(g->ask_timer, now_ns + ASK_LOOK_MS * NS_PER_MS, ASK_LOOK_MS * NS_PER_MS);
+    tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
 }
 
 static void blame_guard(struct job *j, const struct ladder_decision *d)
@@ -299,7 +309,8 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
-        if (r.known && j->guard.gauge_limit[i])
+        /* what was read before this segment is the memory of the last one */
+        if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge_limit[i])
             in->gauge[i] = (struct ladder_gauge){.known = true,
                                                  .limit_bytes = j->guard.gauge_limit[i],
                                                  .used_bytes = r.used_bytes,
@@ -345,6 +356,20 @@ static void notice_reflex(struct job *j, struct ladder_input *in)
     job_begin_ending(j, KILLING);
 }
 
+/* While anything is under way a tick is too long to wait. */
+static void be_alert(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    bool alert = g->ladder.rung != LADDER_CALM || g->ask.is_open || g->tempo.save_begun_ns;
+    if (alert == g->is_alert)
+        return;
+    g->is_alert = alert;
+    if (alert)
+        loop_set_timer(g->alert_timer, now_ns + ALERT_MS * NS_PER_MS, ALERT_MS * NS_PER_MS);
+    else
+        loop_disarm_timer(g->alert_timer);
+}
+
 static void decide(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -360,6 +385,7 @@ static void decide(struct job *j, uint64_t now_ns)
             break;
         act(j, now_ns, &d);
     }
+    be_alert(j, now_ns);
 }
 
 static void on_reflex(void *user, int fd, uint32_t events)
@@ -372,13 +398,26 @@ static void on_reflex(void *user, int fd, uint32_t events)
 
 /* ---- acknowledgements ---- */
 
+/* The next request must come earlier by what this save has taken. */
+static void save_ended(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    uint64_t before = g->tempo.save_rise_bytes;
+    tempo_memory(&g->tempo, job_bytes_now(j));
+    tempo_save_end(&g->tempo, now_ns);
+    if (!g->reflex || g->tempo.save_rise_bytes == before)
+        return;
+    set_own_gauge(j);
+    if (g->effective_known)
+        set_effective_gauge(j);
+}
+
 static void ack_changed(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
     struct job_segment *n = &j->now;
     if (g->ask.ack == LADDER_ACK_DONE) {
-        tempo_memory(&g->tempo, job_bytes(j));
-        tempo_save_end(&g->tempo, now_ns);
+        save_ended(j, now_ns);
         n->has_checkpoint = true;
         n->checkpoint_has_step = n->has_step;
         n->checkpoint_step = n->last_step;
@@ -393,18 +432,20 @@ static void ack_changed(struct job *j, uint64_t now_ns)
                   "the job said that it could not make a checkpoint");
         job_say(j, "guard: the checkpoint failed");
     }
-    if (!g->ask.is_open)
-        loop_disarm_timer(g->ask_timer);
     decide(j, now_ns);
 }
 
-static void on_ask_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_alert(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
+    struct reflex_reading r;
     (void)missed;
-    tempo_memory(&j->guard.tempo, job_bytes(j));
+    reflex_read(j->guard.reflex, 0, &r);
+    tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
     if (ask_look(&j->guard.ask, now_ns))
         ack_changed(j, now_ns);
+    else
+        decide(j, now_ns);
 }
 
 void job_guard_reaped(struct job *j, pid_t pid, int status)
@@ -442,9 +483,9 @@ static void hear_save(struct job *j, const struct mark *mark)
     bool is_phase = mark->kind == MARK_PHASE &&
                     (says(mark, "NAME", "save") || says(mark, "NAME", "checkpoint"));
     if (is_phase && says(mark, "STATE", "begin"))
-        tempo_save_begin(t, mark->t_ns, job_bytes(j));
+        tempo_save_begin(t, mark->t_ns, job_bytes_now(j));
     else if (is_phase && says(mark, "STATE", "end"))
-        tempo_save_end(t, mark->t_ns);
+        save_ended(j, mark->t_ns);
     if (mark->kind != MARK_SAVE)
         return;
     n->has_checkpoint = true;
@@ -463,6 +504,8 @@ void job_guard_mark(struct job *j, const struct mark *mark)
         tempo_step(&j->guard.tempo, mark->t_ns, mark->step);
     if (ask_mark(&j->guard.ask, mark))
         ack_changed(j, mark->t_ns);
+    else if (mark->kind == MARK_PHASE && j->guard.reflex)
+        be_alert(j, mark->t_ns);
     else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
         decide(j, mark->t_ns);
 }
@@ -574,7 +617,7 @@ static void start_reflex(struct job *j)
         return;
     }
     loop_add_fd(j->loop, reflex_event_fd(g->reflex), EPOLLIN, on_reflex, j, &g->reflex_source);
-    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_ask_timer, j, &g->ask_timer);
+    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_alert, j, &g->alert_timer);
 }
 
 static void on_leavings(void *user, int fd, uint32_t events)
@@ -651,9 +694,9 @@ void job_guard_end(struct job *j)
     uint64_t now_ns = clock_mono_ns();
     g->was_locked = g->reflex && reflex_is_locked(g->reflex);
     loop_remove(g->reflex_source);
-    loop_remove(g->ask_timer);
+    loop_remove(g->alert_timer);
     loop_remove(g->leavings_source);
-    g->reflex_source = g->ask_timer = g->leavings_source = NULL;
+    g->reflex_source = g->alert_timer = g->leavings_source = NULL;
     reflex_free(g->reflex);
     g->reflex = NULL;
     engine_charge(j->engine, LIMIT_HOST, -1, -1);

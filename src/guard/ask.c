@@ -413,6 +413,7 @@ bool ask_can(const struct ask *a, const struct mark_receiver *marks, char why[AS
 
 static void forget_last(struct ask *a)
 {
+    a->awaits_file = false;
     a->asked_ns = a->started_ns = a->done_ns = 0;
     a->ack = LADDER_NO_ACK;
     a->socket_asked = a->signal_asked = 0;
@@ -571,9 +572,12 @@ bool ask_reaped(struct ask *a, pid_t pid, int status, uint64_t now_ns)
     a->command_pid = 0;
     if (!a->is_open)
         return false;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return settle(a, now_ns);
+    if (!a->options.done)
         return set_done(a, "command", now_ns);
-    return settle(a, now_ns);
+    a->awaits_file = true;
+    return ask_look(a, now_ns) || set_started(a, now_ns);
 }
 
 static bool strike_signalled(struct ask *a, int32_t pid)

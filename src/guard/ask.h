@@ -45,6 +45,7 @@ struct ask {
     uint64_t last_id; /* numbers are shared with STOP, so that no answer can be taken for another */
     int32_t signalled[ASK_PEERS]; /* those that live */
     size_t signalled_count;
+    bool awaits_file; /* the command is through: the file will tell */
     bool file_was_there;
     uint64_t file_ino;
     int64_t file_size, file_mtime_ns; /* of the file before asking */

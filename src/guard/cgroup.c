@@ -114,7 +114,7 @@ static int make_folder(const struct proc_root *root, const struct guard_place *p
     if (r < 0)
         return r;
     /* whatever our umask: a job of another user may want to read its own limit */
-    (void)fchmodat(root->cgroup_fd, dir, 0755, 0);
+    (void)!fchmodat(root->cgroup_fd, dir, 0755, 0);
     if (p->is_v2 && !is_domain(root, dir)) {
         (void)unlinkat(root->cgroup_fd, dir, AT_REMOVEDIR);
         return -EOPNOTSUPP;

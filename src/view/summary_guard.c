@@ -15,12 +15,15 @@ static bool is_text(const json_t *v, const char *text)
 }
 
 /* A long text of our own or of another program, broken over as many lines as it needs. */
-static void put_sentence(struct page *p, enum style style, const json_t *text)
+static void put_sentence(struct page *p, const char *label, enum style style, const json_t *text)
 {
     struct buf harmless = {0};
     const char *s = json_string_value(text);
     text_escape(&harmless, s, strlen(s));
+    page_put(p, STYLE_DIM, label);
+    page_pad(p, LABEL_COLUMNS);
     page_words(p, style, buf_str(&harmless));
+    page_line(p);
     buf_fini(&harmless);
 }
 
@@ -31,9 +34,7 @@ void summary_cause(struct page *p, const json_t *doc)
     const json_t *kind = summary_at(doc, "end", "cause_kind");
     if (!json_is_string(cause) || is_text(kind, "finished") || is_text(kind, "exit status"))
         return;
-    page_fact(p, "cause");
-    put_sentence(p, STYLE_STRONG, cause);
-    page_fact_end(p);
+    put_sentence(p, "cause", STYLE_STRONG, cause);
 }
 
 /* ---- the guard ---- */
@@ -91,11 +92,8 @@ static void put_guard(struct page *p, const json_t *guard)
         put_event(p, json_array_get(events, i));
     page_fact_end(p);
     const json_t *why = json_object_get(guard, "not_restarted");
-    if (!json_is_string(why))
-        return;
-    page_fact(p, "no restart");
-    put_sentence(p, STYLE_BAD, why);
-    page_fact_end(p);
+    if (json_is_string(why))
+        put_sentence(p, "no restart", STYLE_BAD, why);
 }
 
 /* ---- segments ---- */
