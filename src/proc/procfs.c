@@ -422,8 +422,8 @@ static bool take_map(struct text *t, struct proc_map *ret)
         !take_flag(t, 'x', '-', &v.executable) || !take_flag(t, 'p', 's', &private))
         return false;
     v.shared = !private;
-    if (!take_char(t, ' ') || !take_hex(t, &ignored) || !take_char(t, ' ') ||     /* offset */
-        !take_hex(t, &ignored) || !take_char(t, ':') || !take_hex(t, &ignored) || /* device */
+    if (!take_char(t, ' ') || !take_hex(t, &ignored) || !take_char(t, ' ') || /* offset */
+        !take_hex(t, &v.dev_major) || !take_char(t, ':') || !take_hex(t, &v.dev_minor) ||
         !take_char(t, ' ') || !take_u64(t, &v.inode))
         return false;
     skip_blanks(t);

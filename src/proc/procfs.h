@@ -91,7 +91,8 @@ int proc_smaps_rollup_parse(const char *s, size_t len, uint64_t *ret_pss_bytes);
 struct proc_map {
     uint64_t start, end;
     bool readable, writable, executable, shared;
-    uint64_t inode;
+    uint64_t dev_major, dev_minor;
+    uint64_t inode; /* 0: no file */
     const char *path;
     size_t path_len;
 };

@@ -211,11 +211,16 @@ static void maps_come_line_by_line_with_raw_paths(void **state)
     assert_int_equal(m.start, 0x400000);
     assert_int_equal(m.end, 0x452000);
     assert_true(m.readable && m.executable && !m.writable && !m.shared);
+    assert_int_equal(m.dev_major, 8);
+    assert_int_equal(m.dev_minor, 2);
     assert_int_equal(m.inode, 173521);
     assert_int_equal(m.path_len, strlen("/usr/bin/a b\\012c (deleted)"));
     assert_memory_equal(m.path, "/usr/bin/a b\\012c (deleted)", m.path_len);
     assert_int_equal(proc_maps_next(&p, end, &m), 1);
     assert_true(m.shared && m.writable);
+    assert_int_equal(m.dev_major, 0);
+    assert_int_equal(m.dev_minor, 5);
+    assert_int_equal(m.inode, 77);
     assert_int_equal(proc_maps_next(&p, end, &m), 1);
     assert_int_equal(m.path_len, 0);
     assert_int_equal(proc_maps_next(&p, end, &m), 1);
