@@ -233,15 +233,18 @@ REFLEX_CODE static bool measure(struct reflex *r, const struct reflex_gauge *g,
     return true;
 }
 
-/* The rise since the newest reading that is REFLEX_PACE_MS old, or since the oldest there is. */
+/* The rise since the newest reading that is REFLEX_PACE_MS old. Before the oldest it is taken to
+ * have been level: a program that starts is no leak. */
 REFLEX_CODE static void pace_update(struct reflex_memory *m, uint64_t now_ns, uint64_t used_bytes)
 {
     uint32_t i = m->n_past, oldest = m->n_past > REFLEX_PAST ? m->n_past - REFLEX_PAST : 0;
     uint64_t age_ms = 0;
     while (i > oldest && age_ms < REFLEX_PACE_MS)
         age_ms = (now_ns - m->past[--i % REFLEX_PAST].t_ns) / 1000000;
+    if (age_ms < REFLEX_PACE_MS)
+        age_ms = REFLEX_PACE_MS;
     m->pace = 0;
-    if (age_ms >= REFLEX_PAST_MS)
+    if (m->n_past > 0)
         m->pace = less(used_bytes, m->past[i % REFLEX_PAST].used_bytes) * 1000 / age_ms;
     if (m->n_past > 0 &&
         (now_ns - m->past[(m->n_past - 1) % REFLEX_PAST].t_ns) / 1000000 < REFLEX_PAST_MS)
