@@ -13,9 +13,11 @@
 #define MIB (UINT64_C(1) << 20)
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
-enum { PRESSURE_MORE_S = 35 /* the 5 s until it counts among them */, VAIN_MOST = 2 };
+enum { PRESSURE_MORE_S = 35 /* the 5 s until it counts among them */, VAIN_MOST = 2, VAIN_PACE = 6 };
 /* Less than this until SIGTERM, and a request would only disturb. */
 static const double MOMENT_S = 0.25;
+/* So many times the time of a checkpoint must have been worked since, to be worth another. */
+static const double NEWER = 1.5;
 
 static const enum ladder_trigger STRONGEST_FIRST[] = {LADDER_BY_PLAN,     LADDER_BY_LEVEL,
                                                       LADDER_BY_FORECAST, LADDER_BY_GPU,
@@ -161,6 +163,9 @@ static uint64_t quiet_ns(const struct ladder *l, enum ladder_trigger trigger)
     bool is_still = trigger == LADDER_BY_LEVEL && (l->is_still[0] || l->is_still[1]);
     if (l->asked_ns == 0 || is_still || trigger == LADDER_BY_PLAN)
         return LADDER_CALM_S * NS_PER_S;
+    /* made in time, perhaps faster than was thought: the next one may come closer to the end */
+    if (l->done_ns && trigger == LADDER_BY_PACE)
+        return LADDER_CALM_S * NS_PER_S << (l->vain < VAIN_PACE ? l->vain : VAIN_PACE);
     uint64_t again = LADDER_AGAIN_S * NS_PER_S;
     if (trigger == LADDER_BY_FORECAST)
         return again;
@@ -218,10 +223,17 @@ static bool may_ask(const struct turn *t)
     return true;
 }
 
+/* Until SIGTERM, by whatever tells. */
+static double left_s(const struct turn *t)
+{
+    return holds(t, LADDER_BY_FORECAST) ? fmin(t->look.forecast_s, t->look.pace_s) : t->look.pace_s;
+}
+
 static void ask(struct turn *t, enum ladder_trigger trigger)
 {
     climb(t, LADDER_ASKED);
     t->l->asked_ns = t->in->now_ns;
+    t->l->asked_left_s = left_s(t);
     t->l->done_ns = 0;
     mark_used(t);
     decide(t, LADDER_DO_ASK, trigger, "");
@@ -308,8 +320,28 @@ static void let_be(struct turn *t, const char *end)
     stand_down(t, end);
 }
 
+/* The checkpoint is there, but the job went on: is a newer one worth its time, and is there time
+ * for it? */
+static bool wants_newer(const struct turn *t)
+{
+    double save_s = t->tempo->saves > 0 ? t->tempo->save_s : t->l->rules.checkpoint_s;
+    double age_s = ladder_seconds(t->l->done_ns, t->in->now_ns);
+    bool is_rising = holds(t, LADDER_BY_PACE) || holds(t, LADDER_BY_FORECAST);
+    if (!is_rising || left_s(t) > t->l->asked_left_s / 2 || age_s < NEWER * save_s || !may_ask(t))
+        return false;
+    for (unsigned i = 0; i < 2; i++)
+        if (t->look.lines[i].known && t->in->gauge[i].pace_bytes_per_s > 0 &&
+            (double)t->look.lines[i].usable / t->in->gauge[i].pace_bytes_per_s < save_s)
+            return false;
+    return true;
+}
+
 static void after_done(struct turn *t)
 {
+    if (wants_newer(t)) {
+        ask(t, strongest(t->look.holding));
+        return;
+    }
     static const enum ladder_trigger at_once[] = {LADDER_BY_PLAN, LADDER_BY_FORECAST,
                                                   LADDER_BY_GPU};
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)

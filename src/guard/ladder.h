@@ -105,6 +105,7 @@ struct ladder {
     /* private */
     uint64_t over_ns;  /* since when no trigger holds; 0: one does */
     uint64_t asked_ns; /* of this episode; 0: not asked */
+    double asked_left_s; /* until SIGTERM, when that was asked */
     uint64_t done_ns;  /* when its checkpoint was seen to be there; 0: not */
     unsigned holding;  /* bits of the triggers that hold */
     unsigned episode;  /* of those that have held since calm */
