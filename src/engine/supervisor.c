@@ -783,8 +783,7 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
 {
     sigset_t all;
     sigfillset(&all);
-    sigset_t before;
-    sigprocmask(SIG_SETMASK, &all, &before);
+    sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
     prctl(PR_SET_NAME, "ebb-sentinel");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -792,7 +791,7 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
         mmap(NULL, sizeof *note, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pid = note == MAP_FAILED ? -1 : fork();
     if (pid == 0) {
-        sigprocmask(SIG_SETMASK, &before, NULL);
+        sigprocmask(SIG_SETMASK, &options->mask, NULL);
         prctl(PR_SET_NAME, "ebb-supervisor");
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         setsid();

@@ -313,6 +313,15 @@ def test_ctrl_c_reaches_the_whole_group_and_ebb_waits_for_its_end(tmp_path):
     assert out == "cleaning\ncleaned\n"
 
 
+def test_a_signal_that_comes_with_the_jobs_first_breath_is_passed_on(tmp_path):
+    job = "trap 'exit 7' INT; kill -INT $(cat client); while :; do sleep 0.05; done"
+    command = f"echo $$ > client; exec '{binary()}' run -q --no-record -- sh -c \"$JOB\""
+    for _ in range(20):
+        result = subprocess.run(["sh", "-c", command], cwd=tmp_path, timeout=PATIENCE_S,
+                                env=environment({"JOB": job}), stdin=subprocess.DEVNULL)
+        assert result.returncode == 7
+
+
 # ---- trouble of our own ----
 
 def test_a_full_disk_is_said_once_and_the_job_goes_on(tmp_path, request):
