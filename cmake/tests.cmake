@@ -40,7 +40,7 @@ function(ebb_unit_tests folder)
       OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/${folder})
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests/unit)
     target_link_libraries(${target} PRIVATE ebb_${folder} ebb_cmocka ebb_warnings m Threads::Threads)
-    ebb_test(${folder}.${name} unit 120 $<TARGET_FILE:${target}>)
+    ebb_test(${folder}.${name} unit 600 $<TARGET_FILE:${target}>)
   endforeach()
 endfunction()
 
@@ -77,3 +77,8 @@ foreach(suite ${suites})
   ebb_test(cmd.${name} cmd 600 ${EBB_PYTHON} -m pytest -q -ra --tb=short --color=no
     -p no:cacheprovider --rootdir=${CMAKE_SOURCE_DIR} ${suite})
 endforeach()
+
+# Both start what looks like a training job, and one of them expects its own to be the only one.
+if(TEST proc.test_find AND TEST cmd.test_watch)
+  set_tests_properties(proc.test_find cmd.test_watch PROPERTIES RESOURCE_LOCK training_jobs)
+endif()

@@ -223,6 +223,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     s.ignores_pipe = is_ignored(SIGPIPE);
     s.ignores_xfsz = is_ignored(SIGXFSZ);
     proc_raise_nofile(&s.nofile);
+    run_client_hold_signals(&s.mask);
     if (supervisor_start(&s, &fd, &sentinel, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);

@@ -278,18 +278,28 @@ static void turn(struct client *c)
     channel_flush(&c->channel);
 }
 
-static int catch_signals(void)
+static void signals_passed_on(sigset_t *ret)
 {
     const int caught[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
                           SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH};
-    sigset_t set;
-    sigemptyset(&set);
+    sigemptyset(ret);
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
-        sigaddset(&set, caught[i]);
-    sigset_t block = set;
+        sigaddset(ret, caught[i]);
+}
+
+void run_client_hold_signals(sigset_t *ret_before)
+{
+    sigset_t block;
+    signals_passed_on(&block);
     sigaddset(&block, SIGTTOU);
     sigaddset(&block, SIGTTIN);
-    sigprocmask(SIG_BLOCK, &block, NULL);
+    sigprocmask(SIG_BLOCK, &block, ret_before);
+}
+
+static int catch_signals(void)
+{
+    sigset_t set;
+    signals_passed_on(&set);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

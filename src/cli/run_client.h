@@ -3,6 +3,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 
 #include "engine/supervisor.h"
@@ -15,5 +16,8 @@ struct run_client_end {
 
 /* Which of our streams are the user's terminal, and how it is set. NONE: none of them. */
 void run_client_terminal(bool none, struct supervisor_tty *ret);
+/* To be called before there is a job: signals that come from now on wait for run_client, which
+ * passes them on. What was blocked before, the job is to find again. */
+void run_client_hold_signals(sigset_t *ret_before);
 /* Until the job has ended. FD is our end of the channel: taken over. */
 void run_client(int fd, const struct supervisor_tty *tty, struct run_client_end *ret);

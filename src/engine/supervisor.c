@@ -219,16 +219,15 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
 {
     sigset_t all;
     sigfillset(&all);
-    sigset_t before;
     struct sentinel_end end = {.is_lost = true};
-    sigprocmask(SIG_SETMASK, &all, &before);
+    sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
     prctl(PR_SET_NAME, "ebb-sentinel");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     struct sentinel_note *note = sentinel_note_new(options->guard.keep_on_exit);
     pid_t pid = note ? fork() : -1;
     if (pid == 0) {
-        sigprocmask(SIG_SETMASK, &before, NULL);
+        sigprocmask(SIG_SETMASK, &options->mask, NULL);
         prctl(PR_SET_NAME, "ebb-supervisor");
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         setsid();

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -40,7 +41,8 @@ struct supervisor_options {
     const char *name;
     uint64_t grace_ns; /* between SIGTERM and SIGKILL of what is left behind; default 5 s */
     struct supervisor_tty tty;
-    struct rlimit nofile;            /* the job gets this back */
+    struct rlimit nofile;            /* the job gets this back, */
+    sigset_t mask;                   /* and this mask of signals: the caller has its own by now */
     bool ignores_pipe, ignores_xfsz; /* SIGPIPE and SIGXFSZ were ignored by whoever started us */
     struct guard_settings guard;
 };

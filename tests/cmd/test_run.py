@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from conftest import PATIENCE_S, PYTHON, binary, environment, refused_with, run_ebb, wait_for
+from conftest import (PATIENCE_S, PYTHON, binary, environment, recorded, refused_with, run_ebb,
+                      wait_for)
 
 
 def script(folder, text, name="job.py"):
@@ -211,10 +212,20 @@ def test_run_json_says_running_while_it_runs_and_the_facts_after(tmp_path):
     assert (tmp_path / "ebb-runs/latest").resolve() == path.parent.resolve()
 
 
-def test_exec_and_the_launcher_are_told(tmp_path, ebb):
-    ebb("run", "--interval", "50ms", "--", "bash", "-c",
-        f"sleep 0.5; '{PYTHON}' -c 'import time; x = bytearray(50 << 20); time.sleep(1.5)'; true",
-        cwd=tmp_path)
+def test_exec_and_the_launcher_are_told(tmp_path):
+    job = script(tmp_path, """
+        import os, time
+        x = bytearray(50 << 20)
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+    """)
+    process = start(tmp_path, "--interval", "50ms", "--", "bash", "-c",
+                    f"sleep 0.5; '{PYTHON}' '{job}'; true")
+    wait_for(lambda: any(o["type"] == "process" and o["comm"].startswith("python") and
+                         o["role"] == "main" for o in recorded(tmp_path / "ebb-runs/latest")),
+             "the main process in the recording")
+    (tmp_path / "go").touch()
+    process.communicate(timeout=PATIENCE_S)
     roles = {(p["name"], p["role"]) for p in facts(tmp_path)["processes"]}
     assert ("bash", "launcher") in roles
     assert any(name.startswith("python") and role == "main" for name, role in roles), roles
@@ -234,7 +245,8 @@ def test_the_summary_reads_well(tmp_path, ebb):
 def test_what_the_job_leaves_behind_is_ended(tmp_path, ebb):
     job = script(tmp_path, """
         import os, signal, time
-        if os.fork() == 0:
+        middle = os.fork()
+        if middle == 0:
             os.setsid()
             if os.fork() == 0:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -242,6 +254,7 @@ def test_what_the_job_leaves_behind_is_ended(tmp_path, ebb):
                 os.rename("pid.tmp", "pid")
                 time.sleep(600)
             os._exit(0)
+        os.waitpid(middle, 0)    # it is none of what is left behind
         while not os.path.exists("pid"):
             time.sleep(0.01)
     """)
@@ -300,6 +313,15 @@ def test_ctrl_c_reaches_the_whole_group_and_ebb_waits_for_its_end(tmp_path):
     assert out == "cleaning\ncleaned\n"
 
 
+def test_a_signal_that_comes_with_the_jobs_first_breath_is_passed_on(tmp_path):
+    job = "trap 'exit 7' INT; kill -INT $(cat client); while :; do sleep 0.05; done"
+    command = f"echo $$ > client; exec '{binary()}' run -q --no-record -- sh -c \"$JOB\""
+    for _ in range(20):
+        result = subprocess.run(["sh", "-c", command], cwd=tmp_path, timeout=PATIENCE_S,
+                                env=environment({"JOB": job}), stdin=subprocess.DEVNULL)
+        assert result.returncode == 7
+
+
 # ---- trouble of our own ----
 
 def test_a_full_disk_is_said_once_and_the_job_goes_on(tmp_path, request):
@@ -351,7 +373,7 @@ def test_a_run_folder_below_a_file_is_refused(tmp_path, ebb):
 
 
 def test_it_runs_without_rights(ebb_as_nobody, open_folder):
-    result = ebb_as_nobody("run", "--interval", "50ms", "--", "sleep", "0.5")
+    result = ebb_as_nobody("run", "--interval", "50ms", "--", "sleep", "2")
     assert result.returncode == 0, result.stderr
     doc = json.loads((open_folder / "ebb-runs/latest/run.json").read_text())
     assert doc["processes"][0]["peak_bytes"] > 0
@@ -464,13 +486,15 @@ def test_ctrl_c_on_a_terminal_interrupts_the_job_and_gives_the_summary(terminal,
 
 
 def test_ctrl_z_stops_job_and_ebb_and_fg_brings_both_back(terminal, tmp_path):
-    terminal.type(f"'{binary()}' run -q -- {PYTHON} -c \"import time; print('be' + 'gun'); "
-                  "time.sleep(2); print('do' + 'ne')\"")
+    terminal.type(f"'{binary()}' run -q -- sh -c 'echo be\"\"gun; while [ ! -e go ]; do sleep 0.05; "
+                  "done; echo fin\"\"ished'")
     terminal.wait("begun")
     terminal.key("C-z")
     terminal.wait("Stopped")
+    (tmp_path / "go").touch()
+    assert "finished" not in terminal.screen()
     terminal.type("fg")
-    terminal.wait("done")
+    terminal.wait("finished")
 
 
 def test_a_window_that_changes_its_size_tells_the_job(terminal):

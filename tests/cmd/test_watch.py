@@ -73,18 +73,22 @@ def rss_bytes(pid):
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def settled_rss_bytes(pid):
-    """After a print the interpreter still faults in a few pages on its way to sleep."""
-    until = time.monotonic() + 60
-    last, since = rss_bytes(pid), time.monotonic()
-    while time.monotonic() < until:
-        now = rss_bytes(pid)
-        if now != last:
-            last, since = now, time.monotonic()
-        if time.monotonic() - since > 0.5:
-            return last
-        time.sleep(0.02)
-    raise AssertionError("the process never held still")
+def sleeps(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def watched_while_still(ebb, pids, *options):
+    """Watches PIDS[0] while none of them changes; the result, and what /proc says of each.
+
+    After a print the interpreter still faults in a few pages on its way to sleep, and the kernel may
+    take some back at any time."""
+    def look():
+        if not all(map(sleeps, pids)):
+            return None
+        before = {pid: rss_bytes(pid) for pid in pids}
+        result = ebb("watch", "--pid", pids[0], *options)
+        return (result, before) if before == {pid: rss_bytes(pid) for pid in pids} else None
+    return wait_for(look, "processes that hold still")
 
 
 def ticks_of(result):
@@ -113,10 +117,9 @@ def test_without_a_terminal_there_is_a_line_for_each_look_and_a_summary(ebb):
 def test_json_agrees_with_proc_to_the_byte_for_a_process_that_holds_still(ebb):
     with python(QUIET) as process:
         ready(process)
-        before = settled_rss_bytes(process.pid)
-        result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "500ms",
-                     "--json")
-        assert rss_bytes(process.pid) == before
+        result, truth = watched_while_still(ebb, [process.pid], "--interval", "100ms", "--for",
+                                            "500ms", "--json")
+    before = truth[process.pid]
     ticks, summary = ticks_of(result)
     for tick in ticks:
         (row,) = tick["processes"]
@@ -132,9 +135,8 @@ def test_json_agrees_with_proc_to_the_byte_for_a_process_that_holds_still(ebb):
 def test_json_agrees_with_proc_for_a_family(ebb):
     with python(FAMILY) as process:
         kids = [int(kid) for kid in ready(process)]
-        result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "500ms",
-                     "--json")
-        truth = {pid: rss_bytes(pid) for pid in [process.pid, *kids]}
+        result, truth = watched_while_still(ebb, [process.pid, *kids], "--interval", "100ms",
+                                            "--for", "500ms", "--json")
     ticks, _ = ticks_of(result)
     seen = {row["pid"]: row for row in ticks[-1]["processes"]}
     assert {pid: row["rss_bytes"] for pid, row in seen.items()} == truth
@@ -152,12 +154,15 @@ def test_several_pids_are_several_trees_and_one_given_twice_is_one(ebb):
     assert sorted(row["pid"] for row in ticks[0]["processes"]) == sorted([one.pid, two.pid])
 
 
-def test_the_end_of_the_job_ends_the_watching(ebb):
-    with python("import time; print('ready', flush=True); time.sleep(1)") as process:
+def test_the_end_of_the_job_ends_the_watching():
+    with python(QUIET) as process:
         ready(process)
-        result = ebb("watch", "--pid", process.pid, "--interval", "50ms")
-    assert result.returncode == 0
-    assert "the job ended" in result.stdout
+        with subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms"],
+                              env=environment(), stdout=subprocess.PIPE, text=True) as watch:
+            assert " job " in watch.stdout.readline()
+            process.kill()
+            assert "the job ended" in watch.stdout.read()
+            assert watch.wait(LIMIT_S) == 0
 
 
 @pytest.mark.parametrize("signo, words", [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
@@ -573,7 +578,9 @@ def test_a_hostile_name_stays_on_its_line_on_the_screen(terminal):
 
 def test_when_the_job_ends_the_screen_goes_and_the_summary_comes(terminal):
     t = terminal()
-    with python("import time; print('ready', flush=True); time.sleep(2)") as process:
+    with python(QUIET) as process:
         ready(process)
         t.watch("--pid", process.pid, "-i", "100ms")
+        t.shows(r"RSS▼")
+        process.kill()
         t.shows(r"^ebb +the job ended")
