@@ -40,11 +40,20 @@ static const struct {
     const char *name;
     long *value;
 } names[] = {
-    {"steps", &set.steps},           {"step_ms", &set.step_ms}, {"leak_kib", &set.leak_kib},
-    {"base_mib", &set.base_mib},     {"save_ms", &set.save_ms}, {"save_mib", &set.save_mib},
-    {"save_every", &set.save_every}, {"hello", &set.hello},     {"marks", &set.marks},
-    {"ignore_term", &set.ignore_term}, {"usr1", &set.usr1},     {"mute", &set.mute},
-    {"fail", &set.fail},             {"die", &set.die},
+    {"steps", &set.steps},
+    {"step_ms", &set.step_ms},
+    {"leak_kib", &set.leak_kib},
+    {"base_mib", &set.base_mib},
+    {"save_ms", &set.save_ms},
+    {"save_mib", &set.save_mib},
+    {"save_every", &set.save_every},
+    {"hello", &set.hello},
+    {"marks", &set.marks},
+    {"ignore_term", &set.ignore_term},
+    {"usr1", &set.usr1},
+    {"mute", &set.mute},
+    {"fail", &set.fail},
+    {"die", &set.die},
 };
 
 /* ---- time and memory ---- */

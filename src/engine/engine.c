@@ -178,7 +178,8 @@ static void look_at_charge(struct engine *e)
         return;
     ssize_t len = io_pread_small(e->charge_fd[0], usage, sizeof usage);
     ssize_t n = len < 0 ? -1 : io_pread_small(e->charge_fd[1], stat, sizeof stat);
-    if (n < 0 || !limit_used(limit_files(e->charge_kind), usage, (size_t)len, stat, (size_t)n, &bytes))
+    if (n < 0 ||
+        !limit_used(limit_files(e->charge_kind), usage, (size_t)len, stat, (size_t)n, &bytes))
         return;
     sample_put(&e->machine_sample, MACHINE_CHARGE, bytes);
     if (bytes > e->charge_peak_bytes)

@@ -78,19 +78,19 @@ struct job_guard {
     struct loop_source *leavings_source;
     struct giveback giveback;
     struct death_tail tail;
-    uint64_t limit_bytes;   /* the user's line; 0: none given */
+    uint64_t limit_bytes; /* the user's line; 0: none given */
     struct machine_limit effective;
     bool effective_known;
-    char effective_dir[4096];             /* below the cgroup root; "" if it is none of a cgroup */
-    int effective_fd[2];                  /* its usage and stat, for the reflex; -1 */
-    uint64_t gauge_limit[REFLEX_GAUGES];  /* 0: no such gauge */
-    uint64_t largest_bytes;               /* that the job ever held */
-    char no_cgroup[256];                  /* why there is none, or none that counts; "" */
+    char effective_dir[4096];            /* below the cgroup root; "" if it is none of a cgroup */
+    int effective_fd[2];                 /* its usage and stat, for the reflex; -1 */
+    uint64_t gauge_limit[REFLEX_GAUGES]; /* 0: no such gauge */
+    uint64_t largest_bytes;              /* that the job ever held */
+    char no_cgroup[256];                 /* why there is none, or none that counts; "" */
     /* as it was, for run.json */
     char cgroup_path[GUARD_CGROUP_PATH];
     uint64_t cgroup_peak_bytes;
     bool was_locked, kernel_limit;
-    json_t *events;      /* what it did, for run.json */
+    json_t *events; /* what it did, for run.json */
     json_t *checkpoints;
 };
 
@@ -118,12 +118,12 @@ struct job {
     int exec_error;
     struct err failure;  /* why we ourselves could not start it */
     struct err no_marks; /* why there is no socket for marks */
-    bool blind; /* /proc is another namespace's: only our own child can be reached */
+    bool blind;          /* /proc is another namespace's: only our own child can be reached */
     struct loop_source *sweep_timer;
     uint64_t started_ns, started_wall_ns; /* of the first segment */
     struct job_segment now;
     struct job_guard guard;
-    json_t *segments; /* those that have ended */
+    json_t *segments;     /* those that have ended */
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
 };
 

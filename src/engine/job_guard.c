@@ -21,8 +21,8 @@
 enum {
     ALERT_MS = 20, /* between two looks while anything is under way */
     ACTS_AT_ONCE = 6,
-    REMOVE_MS = 2000,   /* patience with a cgroup that is still busy */
-    SETTLE_MS = 300,    /* and with memory that is still coming back */
+    REMOVE_MS = 2000,     /* patience with a cgroup that is still busy */
+    SETTLE_MS = 300,      /* and with memory that is still coming back */
     LARGE_JOB = 64 << 20, /* below it nobody waits for that */
 };
 
@@ -66,10 +66,8 @@ static void set_gauge(struct job *j, unsigned which, struct reflex_gauge *gauge)
 static void set_own_gauge(struct job *j)
 {
     const struct guard_cgroup *c = &j->guard.cgroup;
-    struct reflex_gauge gauge = {.source = REFLEX_TREE,
-                                 .usage_fd = -1,
-                                 .stat_fd = -1,
-                                 .limit_bytes = j->guard.limit_bytes};
+    struct reflex_gauge gauge = {
+        .source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1, .limit_bytes = j->guard.limit_bytes};
     if (!j->guard.limit_bytes)
         return;
     if (c->usage_fd >= 0) {
@@ -99,8 +97,7 @@ static void set_effective_gauge(struct job *j)
     if (files) {
         g->effective_fd[0] = open_below(root->cgroup_fd, g->effective_dir, files->usage);
         g->effective_fd[1] = open_below(root->cgroup_fd, g->effective_dir, files->stat);
-        gauge.source =
-            g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
+        gauge.source = g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
     } else if (g->effective.kind == LIMIT_HOST) {
         g->effective_fd[0] = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
         gauge.source = REFLEX_HOST;
@@ -161,14 +158,14 @@ static void put_checkpoint(struct job *j, uint64_t now_ns)
 {
     const struct ask *a = &j->guard.ask;
     const struct job_segment *n = &j->now;
-    json_array_append_new(
-        j->guard.checkpoints,
-        json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id), "segment",
-                  (int)n->number, "asked_t_s", since_start_s(j, a->asked_ns), "took_s",
-                  json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
-                  a->path[0] ? json_text0(a->path) : json_null(), "step",
-                  n->has_step ? json_integer(n->last_step) : json_null(), "rise_bytes",
-                  json_u64(j->guard.tempo.save_rise_bytes)));
+    json_array_append_new(j->guard.checkpoints,
+                          json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id),
+                                    "segment", (int)n->number, "asked_t_s",
+                                    since_start_s(j, a->asked_ns), "took_s",
+                                    json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
+                                    a->path[0] ? json_text0(a->path) : json_null(), "step",
+                                    n->has_step ? json_integer(n->last_step) : json_null(),
+                                    "rise_bytes", json_u64(j->guard.tempo.save_rise_bytes)));
 }
 
 /* ---- acting ---- */
@@ -217,10 +214,8 @@ static void blame_guard(struct job *j, const struct ladder_decision *d)
 static const char *words_for(enum ladder_act act)
 {
     static const char *const words[] = {
-        [LADDER_DO_WARN] = "memory is running out",
-        [LADDER_DO_ASK] = "asking for a checkpoint",
-        [LADDER_DO_TERM] = "stopping the job",
-        [LADDER_DO_KILL] = "killing the job",
+        [LADDER_DO_WARN] = "memory is running out", [LADDER_DO_ASK] = "asking for a checkpoint",
+        [LADDER_DO_TERM] = "stopping the job",      [LADDER_DO_KILL] = "killing the job",
         [LADDER_DO_STAND_DOWN] = "standing down",
     };
     return words[act];
@@ -349,7 +344,8 @@ static void notice_reflex(struct job *j, struct ladder_input *in)
     text_size(left, r.least_room_bytes);
     text_size(of, j->guard.gauge_limit[which]);
     text_size(pace, (uint64_t)r.pace_bytes_per_s);
-    snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of, pace);
+    snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of,
+             pace);
     blame_guard(j, &d);
     put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
     job_sayf(j, "guard: killed the job: %s", d.why);
@@ -517,8 +513,7 @@ static void keep_look(struct job *j, uint64_t now_ns)
     struct job_segment *n = &j->now;
     struct job_look *look = &n->look[n->looks++ % JOB_LAST_SAMPLES];
     const struct sample *m = engine_machine(j->engine);
-    *look = (struct job_look){
-        .t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
+    *look = (struct job_look){.t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
     if (sample_has(m, MACHINE_LIMIT) && sample_has(m, MACHINE_LIMIT_USED))
         look->room_bytes = m->v[MACHINE_LIMIT] > m->v[MACHINE_LIMIT_USED]
                                ? m->v[MACHINE_LIMIT] - m->v[MACHINE_LIMIT_USED]
@@ -608,8 +603,8 @@ static void start_reflex(struct job *j)
 {
     struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
-    const struct reflex_options options = {
-        .kill_fd = g->cgroup.kill_fd, .may_kill = !set->dry_run && !set->rules.no_kill};
+    const struct reflex_options options = {.kill_fd = g->cgroup.kill_fd,
+                                           .may_kill = !set->dry_run && !set->rules.no_kill};
     struct err err = {""};
     if (reflex_new(&options, &g->reflex, &err) < 0) {
         g->reflex = NULL;

@@ -18,9 +18,9 @@
 #include "mark/receiver.h"
 
 enum {
-    OOM_RAISE = 500,     /* of 1000: half of all memory's worth of blame on top */
-    SHORT_LIFE_S = 5,    /* one that says nothing about itself must live longer to be restarted */
-    GUARD_STATUS = 124,  /* the guard stopped it for good */
+    OOM_RAISE = 500,    /* of 1000: half of all memory's worth of blame on top */
+    SHORT_LIFE_S = 5,   /* one that says nothing about itself must live longer to be restarted */
+    GUARD_STATUS = 124, /* the guard stopped it for good */
 };
 
 /* ---- starting ---- */
@@ -90,8 +90,7 @@ int job_segment_start(struct job *j, struct err *err)
                                           .argv = argv,
                                           .mask = &mask,
                                           .cgroup = &j->guard.cgroup,
-                                          .oom_score_adj =
-                                              oom_score_adj(j->options->engine.root)};
+                                          .oom_score_adj = oom_score_adj(j->options->engine.root)};
     int r = spawn_job(&request, &child, &j->exec_error);
     if (r < 0)
         return err_set(err, r, "cannot start the job: %s", strerror(-r));
@@ -151,11 +150,11 @@ static void put_last_looks(const struct job_segment *n, json_t *end)
     for (uint32_t i = from; i < n->looks; i++) {
         const struct job_look *look = &n->look[i % JOB_LAST_SAMPLES];
         json_array_append_new(
-            list, json_pack("{s:o,s:o,s:o}", "before_end_s",
-                            json_seconds(n->ended_ns > look->t_ns ? n->ended_ns - look->t_ns : 0),
-                            "job_bytes", json_u64(look->job_bytes), "room_bytes",
-                            look->room_bytes == UINT64_MAX ? json_null()
-                                                           : json_u64(look->room_bytes)));
+            list,
+            json_pack("{s:o,s:o,s:o}", "before_end_s",
+                      json_seconds(n->ended_ns > look->t_ns ? n->ended_ns - look->t_ns : 0),
+                      "job_bytes", json_u64(look->job_bytes), "room_bytes",
+                      look->room_bytes == UINT64_MAX ? json_null() : json_u64(look->room_bytes)));
     }
     json_object_set_new(end, "last_samples", list);
 }
@@ -197,8 +196,8 @@ json_t *job_end_json(const struct job *j)
         o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status", job_status(j), "error",
                       json_text0(strerror(-j->exec_error)));
     else
-        return json_incref(json_object_get(
-            json_array_get(j->segments, json_array_size(j->segments) - 1), "end"));
+        return json_incref(
+            json_object_get(json_array_get(j->segments, json_array_size(j->segments) - 1), "end"));
     json_object_set_new(o, "left_behind", json_integer(0));
     return o;
 }
@@ -224,14 +223,15 @@ static void keep_segment(struct job *j)
     const struct job_segment *n = &j->now;
     engine_judge(j->engine);
     const struct jury_tree *tree = jury_tree(engine_verdict(j->engine));
-    json_t *o = json_pack(
-        "{s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:s?,s:o}", "segment", (int)n->number, "pid", (int)n->pid,
-        "started", json_local_time(n->started_wall_ns), "duration_s",
-        json_seconds(n->ended_ns - n->started_ns), "first_step",
-        step_json(n->has_step, n->first_step), "last_step", step_json(n->has_step, n->last_step),
-        "checkpoint_step", step_json(n->has_checkpoint && n->checkpoint_has_step, n->checkpoint_step),
-        "peak_bytes", json_u64(n->peak_bytes), "verdict",
-        tree ? verdict_word_name(tree->result.word) : NULL, "end", ended_json(j));
+    json_t *o =
+        json_pack("{s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:s?,s:o}", "segment", (int)n->number, "pid",
+                  (int)n->pid, "started", json_local_time(n->started_wall_ns), "duration_s",
+                  json_seconds(n->ended_ns - n->started_ns), "first_step",
+                  step_json(n->has_step, n->first_step), "last_step",
+                  step_json(n->has_step, n->last_step), "checkpoint_step",
+                  step_json(n->has_checkpoint && n->checkpoint_has_step, n->checkpoint_step),
+                  "peak_bytes", json_u64(n->peak_bytes), "verdict",
+                  tree ? verdict_word_name(tree->result.word) : NULL, "end", ended_json(j));
     json_array_append_new(j->segments, o);
 }
 

@@ -13,7 +13,11 @@
 #define MIB (UINT64_C(1) << 20)
 
 enum { TERM_PART = 2, SAVING_PART = 4, KILL_PART = 8, RISE_PART = 16 };
-enum { PRESSURE_MORE_S = 35 /* the 5 s until it counts among them */, VAIN_MOST = 2, VAIN_PACE = 6 };
+enum {
+    PRESSURE_MORE_S = 35 /* the 5 s until it counts among them */,
+    VAIN_MOST = 2,
+    VAIN_PACE = 6
+};
 /* Less than this until SIGTERM, and a request would only disturb. */
 static const double MOMENT_S = 0.25;
 /* So many times the time of a checkpoint must have been worked since, to be worth another. */

@@ -103,13 +103,13 @@ struct ladder {
     enum ladder_trigger trigger; /* the strongest so far of those that brought us to this rung */
     uint64_t begun_ns;           /* of this rung */
     /* private */
-    uint64_t over_ns;  /* since when no trigger holds; 0: one does */
-    uint64_t asked_ns; /* of this episode; 0: not asked */
+    uint64_t over_ns;    /* since when no trigger holds; 0: one does */
+    uint64_t asked_ns;   /* of this episode; 0: not asked */
     double asked_left_s; /* until SIGTERM, when that was asked */
-    uint64_t done_ns;  /* when its checkpoint was seen to be there; 0: not */
-    unsigned holding;  /* bits of the triggers that hold */
-    unsigned episode;  /* of those that have held since calm */
-    unsigned vain;     /* requests that turned out not to be needed */
+    uint64_t done_ns;    /* when its checkpoint was seen to be there; 0: not */
+    unsigned holding;    /* bits of the triggers that hold */
+    unsigned episode;    /* of those that have held since calm */
+    unsigned vain;       /* requests that turned out not to be needed */
     uint64_t quiet_until_ns[LADDER_TRIGGERS];
     uint64_t mark_bytes[2]; /* used when asked, then when the checkpoint was there */
     bool is_still[2];       /* it stood still within the reserve ... */

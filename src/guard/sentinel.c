@@ -58,9 +58,8 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
         return;
     msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-    *c = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
-                          .cmsg_type = SCM_RIGHTS,
-                          .cmsg_len = CMSG_LEN(n * sizeof(int))};
+    *c = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(n * sizeof(int))};
     memcpy(CMSG_DATA(c), open, n * sizeof(int));
     (void)!sendmsg(note->stream_pair[1], &msg, MSG_NOSIGNAL);
 }

@@ -1,4 +1,5 @@
-/* Why the job ended, what the guard did, the segments side by side, and what the machine got back. */
+/* Why the job ended, what the guard did, the segments side by side, and what the machine got back.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ static void put_limit(struct page *p, const json_t *guard)
         summary_size(size, json_object_get(guard, "limit_bytes")))
         page_addf(p, "limit %s%s", size,
                   json_is_true(json_object_get(guard, "kernel_limit")) ? " (also the kernel's)"
-                                                                        : "");
+                                                                       : "");
 }
 
 /* Nothing, where it had nothing to do and no limit was asked for. */
@@ -119,7 +120,8 @@ static void put_segment(struct page *p, const json_t *s)
     size_t column = LABEL_COLUMNS;
     double t = json_number_value(json_object_get(s, "duration_s"));
     page_pad(p, column);
-    snprintf(cell, sizeof cell, "%lld", (long long)json_integer_value(json_object_get(s, "segment")));
+    snprintf(cell, sizeof cell, "%lld",
+             (long long)json_integer_value(json_object_get(s, "segment")));
     put_cell(p, &column, 4, cell);
     put_cell(p, &column, 12, text_duration(text, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0));
     cell_step(cell, json_object_get(s, "first_step"));
@@ -192,8 +194,9 @@ static void put_file(struct page *p, const json_t *file)
                        : json_is_true(json_object_get(file, "in_use"))  ? ", in use by another"
                        : json_is_true(json_object_get(file, "is_jobs")) ? ""
                                                                         : ", maker not known";
-    page_addf(p, "/dev/shm/%s (%s%s)", summary_fit(name, NAME_COLUMNS, json_object_get(file, "name")),
-              bytes ? bytes : "0 B", fate);
+    page_addf(p, "/dev/shm/%s (%s%s)",
+              summary_fit(name, NAME_COLUMNS, json_object_get(file, "name")), bytes ? bytes : "0 B",
+              fate);
 }
 
 static void put_left(struct page *p, const json_t *left)

@@ -211,7 +211,8 @@ static int supervisor_killed(void)
     wait_for_ready(6);
     kill(supervisor, SIGKILL);
     sentinel_wait(&root, supervisor, 100 * NS_PER_MS, note, -1, &end);
-    return end.is_lost && end.ended == 6 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0 : 1;
+    return end.is_lost && end.ended == 6 && waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD ? 0
+                                                                                                : 1;
 }
 
 static void what_a_killed_supervisor_leaves_the_sentinel_ends(void **state)

@@ -207,7 +207,7 @@ static void a_crash_at_any_moment_of_sealing_loses_and_doubles_nothing(void **st
     char path[256];
     struct recording rec = {.story = {.seed = 8, .with_events = true}};
     struct buf sealed = {0}, disk = {0};
-    recording_make(&rec, 12, 100000);
+    recording_make(&rec, 16, 100000);
     story_read_bytes(story_path(path, "made.ebb"), &sealed);
     assert_int_equal(rec.scan.blocks[1].head.type, BLOCK_RAW);
     size_t tail = rec.scan.blocks[1].offset;
