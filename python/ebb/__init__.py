@@ -1,0 +1,43 @@
+"""ebb: tell it where your training is, and hear what it asks.
+
+Everything here is cheap enough for every step and does nothing outside of `ebb run`.
+
+    import ebb
+    for n, batch in enumerate(batches, 1):
+        train(batch)
+        ebb.step(n)
+        if ebb.checkpoint_requested():
+            save("checkpoint")
+            ebb.checkpoint_done("checkpoint")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._marks import checkpoint_done, checkpoint_failed, checkpoint_requested, mark, phase, step
+from ._verdict import verdict
+
+if TYPE_CHECKING:
+    from ._isolate import isolate
+
+__version__ = "0.1.0"
+__all__ = [
+    "checkpoint_done",
+    "checkpoint_failed",
+    "checkpoint_requested",
+    "isolate",
+    "mark",
+    "phase",
+    "step",
+    "verdict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # what few need is imported by those who use it
+    if name == "isolate":
+        from ._isolate import isolate
+
+        return isolate
+    raise AttributeError(f"module 'ebb' has no attribute {name!r}")

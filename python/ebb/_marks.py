@@ -1,0 +1,113 @@
+"""Marks by hand: steps, phases, anything else, and the checkpoint that ebb asks for."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Optional, Type
+
+from ._wire import Request, Value, rank_of_environment, wire
+
+_pending: Optional[Request] = None  # a checkpoint that was asked for and not answered yet
+_has_hello = False
+
+
+def _hello() -> None:
+    global _has_hello
+    if not _has_hello:
+        _has_hello = True
+        wire().listen(rank_of_environment())
+
+
+def step(
+    n: int,
+    *,
+    epoch: Optional[float] = None,
+    steps_per_epoch: Optional[int] = None,
+    max_steps: Optional[int] = None,
+) -> None:
+    """Step N is done. Counts optimizer steps, from 1."""
+    w = wire()
+    if not w.is_there:
+        return
+    if not _has_hello:
+        _hello()
+    if epoch is None and steps_per_epoch is None and max_steps is None:
+        w.send(f"KIND=step\nSTEP={int(n)}" + _rank_line())
+        return
+    w.mark(
+        "step",
+        step=int(n),
+        epoch=epoch,
+        steps_per_epoch=steps_per_epoch,
+        max_steps=max_steps,
+        rank=rank_of_environment(),
+    )
+
+
+_rank_text: Optional[str] = None
+
+
+def _rank_line() -> str:
+    global _rank_text
+    if _rank_text is None:
+        rank = rank_of_environment()
+        _rank_text = "" if rank is None else f"\nRANK={rank}"
+    return _rank_text
+
+
+def mark(kind: str = "other", **values: Value) -> None:
+    """Anything else worth a place in the recording: mark("save", step=100), mark(loss=0.1)."""
+    wire().mark(kind, must_arrive=kind != "other", **values)
+
+
+class phase:
+    """with ebb.phase("eval"): … marks its begin and its end."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> "phase":
+        wire().mark("phase", True, name=self.name, state="begin")
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        value: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        wire().mark("phase", True, name=self.name, state="end")
+
+
+def checkpoint_requested() -> bool:
+    """Does ebb want a checkpoint now? Stays true until checkpoint_done or checkpoint_failed."""
+    global _pending
+    w = wire()
+    if not w.is_there:
+        return False
+    if not _has_hello:
+        _hello()
+    found = w.requests("CHECKPOINT")
+    if found:
+        _pending = found[-1]
+        w.answer(_pending, "started")
+    return _pending is not None
+
+
+def _finish(status: str, path: Optional[str]) -> None:
+    global _pending
+    if _pending is not None:
+        wire().answer(_pending, status, path)
+    _pending = None
+
+
+def checkpoint_done(path: Optional[str] = None) -> None:
+    """The checkpoint that was asked for is written, whole."""
+    _finish("done", None if path is None else str(path))
+
+
+def checkpoint_failed() -> None:
+    """It could not be written."""
+    _finish("failed", None)

@@ -1,0 +1,205 @@
+"""The wire between this process and ebb: marks out, requests in.
+
+One datagram a mark, to the socket in $EBB_SOCKET (docs/marks.md). Nothing here raises into the
+job, prints, or waits for longer than a moment; without a socket everything is a no-op. A process
+that was forked from one that speaks stays silent: it is a worker. One that was spawned afresh
+speaks for itself when it is told to.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import Callable, Optional, Union
+
+Value = Union[str, int, float, bool, None]
+
+_TEXT_MAX = 8192
+# A burst finds the receiver's queue full (10 datagrams on many machines). What must arrive may
+# wait so long; all the rest is dropped.
+_PATIENCE_S = 0.2
+
+
+def _clean(value: Value) -> str:
+    """One line of printable text: a value cannot make lines of its own."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    text = value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+    if len(text) > 1024:
+        text = text[:1024]
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+class Request:
+    """Something ebb asks for: CHECKPOINT, CENSUS or STOP, with the number to answer with."""
+
+    __slots__ = ("what", "id")
+
+    def __init__(self, what: str, id: str) -> None:
+        self.what = what
+        self.id = id
+
+
+class Wire:
+    """This process's end. Use `wire()`; there is one for each process."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._path = os.environ.get("EBB_SOCKET") or None
+        self._socket: Optional[socket.socket] = None
+        self._replies: Optional[socket.socket] = None
+        self._reply_path: Optional[str] = None
+        self._lock = threading.Lock()
+        self._requests: list[Request] = []
+        self._is_dead = self._path is None
+
+    # ---- out ----
+
+    @property
+    def is_there(self) -> bool:
+        """Is there anybody to speak to?"""
+        return not self._is_dead and self._pid == os.getpid()
+
+    def _open(self) -> Optional[socket.socket]:
+        if self._socket is None:
+            try:
+                s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                s.setblocking(False)
+                s.connect(self._path)  # type: ignore[arg-type]
+            except (OSError, ValueError):
+                self._is_dead = True
+                return None
+            self._socket = s
+        return self._socket
+
+    def send(self, text: str, must_arrive: bool = False) -> bool:
+        """Sends one datagram of KEY=VALUE lines. False: it did not arrive."""
+        if not self.is_there:
+            return False
+        s = self._socket or self._open()
+        if s is None:
+            return False
+        data = text.encode("utf-8", "replace")
+        if len(data) > _TEXT_MAX:
+            return False
+        try:
+            s.send(data)
+            return True
+        except BlockingIOError:
+            return must_arrive and self._send_slowly(s, data)
+        except OSError:  # the receiver is gone
+            self._is_dead = True
+            return False
+
+    def _send_slowly(self, s: socket.socket, data: bytes) -> bool:
+        with self._lock:
+            try:
+                s.settimeout(_PATIENCE_S)
+                s.send(data)
+                return True
+            except OSError:
+                return False
+            finally:
+                s.setblocking(False)
+
+    def mark(self, kind: str, must_arrive: bool = False, **values: Value) -> bool:
+        """Sends a mark: KIND and the values, whose names become keys. None is left out."""
+        if not self.is_there:
+            return False
+        lines = ["KIND=" + _clean(kind)]
+        lines += [
+            f"{key.upper()}={_clean(value)}" for key, value in values.items() if value is not None
+        ]
+        return self.send("\n".join(lines), must_arrive)
+
+    # ---- in ----
+
+    def listen(self, rank: Optional[int] = None, role: str = "rank") -> bool:
+        """Says hello, so that ebb can ask this process. Once is enough; again is harmless."""
+        if not self.is_there:
+            return False
+        if self._replies is None:
+            path = f"{self._path}.{self._pid}"
+            try:
+                s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                s.setblocking(False)
+                try:
+                    os.unlink(path)  # of an earlier process with this number
+                except OSError:
+                    pass
+                s.bind(path)
+            except (OSError, ValueError):
+                return False
+            self._replies, self._reply_path = s, path
+        return self.mark("hello", True, reply=self._reply_path, rank=rank, role=role)
+
+    def _take(self) -> None:
+        while self._replies is not None and self._pid == os.getpid():
+            try:
+                data = self._replies.recv(_TEXT_MAX)
+            except OSError:
+                return
+            what, equals, number = data.decode("utf-8", "replace").strip().partition("=")
+            if equals and what in ("CHECKPOINT", "CENSUS", "STOP"):
+                self._requests.append(Request(what, number))
+
+    def requests(self, what: str) -> list[Request]:
+        """Takes the requests of one kind that have come in. Cheap when there is none."""
+        with self._lock:
+            self._take()
+            found = [r for r in self._requests if r.what == what]
+            if found:
+                self._requests = [r for r in self._requests if r.what != what]
+        return found
+
+    def answer(self, request: Request, status: str, path: Optional[str] = None) -> bool:
+        """STATUS is started, done or failed."""
+        return self.mark("ack", True, id=request.id, status=status, path=path)
+
+    @property
+    def reply_socket(self) -> Optional[socket.socket]:
+        """To wait on in a thread; None while nobody listens."""
+        return self._replies
+
+    def close(self) -> None:
+        for s in (self._socket, self._replies):
+            if s is not None:
+                s.close()
+        if self._reply_path and self._pid == os.getpid():
+            try:
+                os.unlink(self._reply_path)
+            except OSError:
+                pass
+        self._socket = self._replies = self._reply_path = None
+
+
+_wire: Optional[Wire] = None
+
+
+def wire() -> Wire:
+    """The wire of this process. In a forked child it is the parent's, which stays silent there."""
+    global _wire
+    if _wire is None:
+        _wire = Wire()
+    return _wire
+
+
+def reset(make: Callable[[], Wire] = Wire) -> None:
+    """Forgets the wire: a process that was forked on purpose to be a rank of its own, and tests."""
+    global _wire
+    if _wire is not None:
+        _wire.close()
+    _wire = None
+    if make is not Wire:
+        _wire = make()
+
+
+def rank_of_environment() -> Optional[int]:
+    """The rank as launchers tell it; None outside of any."""
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
+        value = os.environ.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return None
