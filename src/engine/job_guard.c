@@ -178,16 +178,11 @@ static uint64_t job_bytes(const struct job *j)
     return bytes;
 }
 
-/* As of this moment: what is measured over a short time must not be a tick old. */
 static uint64_t job_bytes_now(struct job *j)
 {
-    struct reflex_reading r = {.known = false};
-    if (j->guard.reflex)
-        reflex_read(j->guard.reflex, 0, &r);
-    if (r.known)
-        return r.used_bytes;
-    engine_look_now(j->engine);
-    return job_bytes(j);
+    uint64_t bytes = 0;
+    (void)engine_memory_now(j->engine, &bytes);
+    return bytes;
 }
 
 static void do_ask(struct job *j, uint64_t now_ns)
