@@ -232,8 +232,7 @@ static void put_figure(struct page *p, const char *what, const json_t *f)
         !summary_size(after, json_object_get(f, "after_bytes")) ||
         !summary_size(freed, json_object_get(f, "freed_bytes")))
         return;
-    page_addf(p, "%s %s before, %s at the peak, %s after, %s freed", what, before, peak, after,
-              freed);
+    page_addf(p, "%s %s before, %s peak, %s after, %s freed", what, before, peak, after, freed);
 }
 
 /* Did it move at all? */
@@ -281,7 +280,7 @@ static void put_left(struct page *p, const json_t *left)
     const json_t *files = json_object_get(left, "shm");
     const json_t *sockets = json_object_get(left, "sockets");
     size_t n = json_array_size(files);
-    page_fact(p, "left behind");
+    page_fact(p, "left over");
     for (size_t i = 0; i < n && i < LEFT_SHOWN; i++)
         put_file(p, json_array_get(files, i));
     if (n > LEFT_SHOWN)

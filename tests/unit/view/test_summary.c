@@ -140,8 +140,20 @@ static void the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_colum
         "           5.5 s        sent SIGTERM (level)\n"
         "           12 min 05 s  killed everything (level)\n"
         "           12 min 06 s  stood down\n"
-        "given back host 568 MiB before, 1.06 GiB at the peak, 850 MiB after, 235 MiB\n"
-        "           freed\n");
+        "given back host 568 MiB before, 1.06 GiB peak, 850 MiB after, 235 MiB freed\n");
+}
+
+static void what_is_left_over_says_whose_it_is(void **state)
+{
+    (void)state;
+    summary_is("{'left':{'shm':[{'name':'torch_7','bytes':3000000,'is_jobs':true,'in_use':false,"
+               "'removed':true},{'name':'x\\n','bytes':0,'is_jobs':false}],"
+               "'sockets':[{'name':'python3','address':'127.0.0.1:29500'}]}}",
+               80,
+               "ebb        ended\n"
+               "left over  /dev/shm/torch_7 (2.86 MiB, removed),\n"
+               "           /dev/shm/x\\n (0 B, maker not known),\n"
+               "           python3 listened on 127.0.0.1:29500\n");
 }
 
 static void shared_memory_that_stays_is_told(void **state)
@@ -151,7 +163,7 @@ static void shared_memory_that_stays_is_told(void **state)
                "'after_bytes':117964800,'freed_bytes':0}}}",
                100,
                "ebb        ended\n"
-               "given back shm 12.5 MiB before, 113 MiB at the peak, 113 MiB after, 0 B freed\n");
+               "given back shm 12.5 MiB before, 113 MiB peak, 113 MiB after, 0 B freed\n");
 }
 
 static void an_empty_document_is_one_line(void **state)
@@ -273,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_summary_reads_well),
         cmocka_unit_test(the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_columns),
+        cmocka_unit_test(what_is_left_over_says_whose_it_is),
         cmocka_unit_test(shared_memory_that_stays_is_told),
         cmocka_unit_test(an_empty_document_is_one_line),
         cmocka_unit_test(every_end_has_its_words),
