@@ -10,9 +10,6 @@
 
 enum { EVENTS_SHOWN = 6, LEFT_SHOWN = 4, NAME_COLUMNS = 44, TIME_COLUMNS = 13 };
 
-/* Below it a difference is the machine's own breathing. */
-static const json_int_t NOTABLE_BYTES = 1 << 20;
-
 static bool is_text(const json_t *v, const char *text)
 {
     return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
@@ -241,15 +238,6 @@ static void put_figure(struct page *p, const char *what, const json_t *f)
     page_addf(p, "%s %s before, %s peak, %s after, %s freed", what, before, peak, after, freed);
 }
 
-/* Did it move at all? */
-static bool is_notable(const json_t *f)
-{
-    json_int_t before = json_integer_value(json_object_get(f, "before_bytes"));
-    json_int_t peak = json_integer_value(json_object_get(f, "peak_bytes"));
-    json_int_t after = json_integer_value(json_object_get(f, "after_bytes"));
-    return peak - before >= NOTABLE_BYTES || after - before >= NOTABLE_BYTES;
-}
-
 static void put_given_back(struct page *p, const json_t *back)
 {
     char label[32];
@@ -257,8 +245,7 @@ static void put_given_back(struct page *p, const json_t *back)
     const json_t *gpu;
     page_fact(p, "given back");
     put_figure(p, "host", json_object_get(back, "host"));
-    if (is_notable(json_object_get(back, "shm")))
-        put_figure(p, "shm", json_object_get(back, "shm"));
+    put_figure(p, "shm", json_object_get(back, "shm"));
     json_array_foreach(json_object_get(back, "gpus"), i, gpu)
     {
         snprintf(label, sizeof label, "gpu %zu", i);
