@@ -229,7 +229,9 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
 {
     bool dry = j->options->guard.dry_run;
     put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger), d->why);
-    job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
+    /* a plan is no warning; what is done about it is said next */
+    if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
+        job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
     if (dry)
         return;
     if (d->act == LADDER_DO_ASK) {
