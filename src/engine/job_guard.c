@@ -408,7 +408,8 @@ static void save_ended(struct job *j, uint64_t now_ns)
         set_effective_gauge(j);
 }
 
-static void ack_changed(struct job *j, uint64_t now_ns)
+/* FAILED: what to say should that be the answer. */
+static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 {
     struct job_guard *g = &j->guard;
     struct job_segment *n = &j->now;
@@ -424,9 +425,12 @@ static void ack_changed(struct job *j, uint64_t now_ns)
                  (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
     } else if (g->ask.ack == LADDER_ACK_FAILED) {
         tempo_save_failed(&g->tempo);
-        put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
-                  "the job said that it could not make a checkpoint");
-        job_say(j, "guard: the checkpoint failed");
+        /* one that was stopped has no more to answer for */
+        if (g->ladder.rung < LADDER_STOPPING) {
+            put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
+                      failed);
+            job_sayf(j, "guard: the checkpoint failed: %s", failed);
+        }
     }
     decide(j, now_ns);
 }
@@ -439,7 +443,7 @@ static void on_alert(void *user, uint64_t now_ns, uint64_t missed)
     reflex_read(j->guard.reflex, 0, &r);
     tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
     if (ask_look(&j->guard.ask, now_ns))
-        ack_changed(j, now_ns);
+        ack_changed(j, now_ns, "");
     else
         decide(j, now_ns);
 }
@@ -449,7 +453,7 @@ void job_guard_reaped(struct job *j, pid_t pid, int status)
     uint64_t now_ns = clock_mono_ns();
     if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
         ask_reaped(&j->guard.ask, pid, status, now_ns))
-        ack_changed(j, now_ns);
+        ack_changed(j, now_ns, "the command of --checkpoint-cmd failed");
 }
 
 static bool says(const struct mark *mark, const char *key, const char *value)
@@ -499,7 +503,7 @@ void job_guard_mark(struct job *j, const struct mark *mark)
     if (is_first_rank && mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP))
         tempo_step(&j->guard.tempo, mark->t_ns, mark->step);
     if (ask_mark(&j->guard.ask, mark))
-        ack_changed(j, mark->t_ns);
+        ack_changed(j, mark->t_ns, "the job said that it could not make one");
     else if (mark->kind == MARK_PHASE && j->guard.reflex)
         be_alert(j, mark->t_ns);
     else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
@@ -563,7 +567,7 @@ void job_guard_process(struct job *j, const struct proc_event *event)
     if (event->kind == PROCESS_DIED && g->reflex)
         reflex_remove(g->reflex, node->slot);
     if (event->kind == PROCESS_DIED && ask_died(&g->ask, node->info.id.pid, event->t_ns))
-        ack_changed(j, event->t_ns);
+        ack_changed(j, event->t_ns, "the one that was asked ended first");
     if (event->kind != PROCESS_BORN || !g->reflex)
         return;
     /* the pidfd first: what is opened after it is of the same process, or of none */
