@@ -46,8 +46,8 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
     uint64_t most = 0;
     for (size_t i = 0; i < tree->count; i++) {
         const struct tree_node *other = tree->nodes[i];
-        if (other == n || other->unique_done_ns == 0 ||
-            other->unique_done_ns >= n->pub.born_ns || !sample_has(&other->pub.sample, SAMPLE_RSS))
+        if (other == n || other->unique_done_ns == 0 || other->unique_done_ns >= n->pub.born_ns ||
+            !sample_has(&other->pub.sample, SAMPLE_RSS))
             continue;
         uint64_t unique = unique_of(&other->pub.sample);
         if (unique > most)
