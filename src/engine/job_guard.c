@@ -317,6 +317,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
 static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
 {
     char why[ASK_TEXT_MAX];
+    unsigned which;
     const struct sample *machine = engine_machine(j->engine);
     *in = (struct ladder_input){.now_ns = now_ns};
     read_gauges(j, in);
@@ -327,16 +328,16 @@ static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
     in->plan_due = plan_is_due(j, now_ns);
     in->can_ask = ask_can(&j->guard.ask, j->marks, why);
     in->ack = j->guard.ask.ack;
+    in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
 /* The reflex was faster than we: what it did is told here. */
-static void notice_reflex(struct job *j, struct ladder_input *in)
+static void notice_reflex(struct job *j)
 {
     unsigned which;
     uint64_t killed_ns = reflex_killed_ns(j->guard.reflex, &which);
     struct reflex_reading r;
     char left[TEXT_SIZE_MAX], of[TEXT_SIZE_MAX], pace[TEXT_SIZE_MAX];
-    in->is_killed = killed_ns != 0;
     if (!killed_ns || j->guard.ladder.rung == LADDER_KILLED)
         return;
     reflex_read(j->guard.reflex, which, &r);
@@ -375,13 +376,19 @@ static void decide(struct job *j, uint64_t now_ns)
         return;
     for (int i = 0; i < ACTS_AT_ONCE; i++) {
         gather(j, now_ns, &in);
-        notice_reflex(j, &in);
+        notice_reflex(j);
         ladder_step(&g->ladder, &in, &g->tempo, &d);
         if (d.act == LADDER_DO_NOTHING)
             break;
         act(j, now_ns, &d);
     }
     be_alert(j, now_ns);
+}
+
+void job_guard_exited(struct job *j)
+{
+    if (j->guard.reflex)
+        notice_reflex(j);
 }
 
 static void on_reflex(void *user, int fd, uint32_t events)
@@ -595,7 +602,7 @@ static void make_cgroup(struct job *j)
     guard_cgroup_name(root, name);
     bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
     guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
-    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%s", err.text);
+    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
     guard_cgroup_tidy(root, &g->cgroup);
     j->note->cgroup = g->cgroup;
     if (g->cgroup.usage_fd >= 0)
