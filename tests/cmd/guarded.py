@@ -16,7 +16,6 @@ import pytest
 
 from conftest import (NOBODY, PATIENCE_S, PYTHON, binary, environment, recorded, run_ebb, wait_for)
 
-CGROUPS = pathlib.Path("/sys/fs/cgroup")
 TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20
 
@@ -121,8 +120,10 @@ class Guarded:
 
     def cgroups(self):
         """Those of supervisors that were seen."""
-        return [path for path in CGROUPS.glob("**/ebb-*-*")
-                if path.is_dir() and path.name.split("-")[1] in map(str, self.seen)]
+        own = {f"ebb-{pid}" for pid in self.seen}
+        # os.walk passes over those of others that go meanwhile
+        return [os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
+                for name in names if name.rpartition("-")[0] in own]
 
     def is_all_gone(self):
         return not self.processes() and not self.cgroups() and not os.listdir(self.sockets)
