@@ -168,6 +168,8 @@ void job_guard_mark(struct job *j, const struct mark *mark);
 void job_guard_tick(struct job *j, uint64_t now_ns);
 /* A child of ours that is not of the job: the command that makes a checkpoint. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
+/* The job's first process has ended: perhaps by the reflex, of which nobody has heard yet. */
+void job_guard_exited(struct job *j);
 /* The processes still there are about to be ended. */
 void job_guard_left_behind(struct job *j);
 /* When nothing of the job is left: gives everything back and measures it. */

@@ -323,6 +323,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
 static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
 {
     char why[ASK_TEXT_MAX];
+    unsigned which;
     const struct sample *machine = engine_machine(j->engine);
     *in = (struct ladder_input){.now_ns = now_ns};
     read_gauges(j, in);
@@ -333,16 +334,16 @@ static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
     in->plan_due = plan_is_due(j, now_ns);
     in->can_ask = ask_can(&j->guard.ask, j->marks, why);
     in->ack = j->guard.ask.ack;
+    in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
 /* The reflex was faster than we: what it did is told here. */
-static void notice_reflex(struct job *j, struct ladder_input *in)
+static void notice_reflex(struct job *j)
 {
     unsigned which;
     uint64_t killed_ns = reflex_killed_ns(j->guard.reflex, &which);
     struct reflex_reading r;
     char left[TEXT_SIZE_MAX], of[TEXT_SIZE_MAX], pace[TEXT_SIZE_MAX];
-    in->is_killed = killed_ns != 0;
     if (!killed_ns || j->guard.ladder.rung == LADDER_KILLED)
         return;
     reflex_read(j->guard.reflex, which, &r);
@@ -381,13 +382,19 @@ static void decide(struct job *j, uint64_t now_ns)
         return;
     for (int i = 0; i < ACTS_AT_ONCE; i++) {
         gather(j, now_ns, &in);
-        notice_reflex(j, &in);
+        notice_reflex(j);
         ladder_step(&g->ladder, &in, &g->tempo, &d);
         if (d.act == LADDER_DO_NOTHING)
             break;
         act(j, now_ns, &d);
     }
     be_alert(j, now_ns);
+}
+
+void job_guard_exited(struct job *j)
+{
+    if (j->guard.reflex)
+        notice_reflex(j);
 }
 
 static void on_reflex(void *user, int fd, uint32_t events)
@@ -414,7 +421,8 @@ static void save_ended(struct job *j, uint64_t now_ns)
         set_effective_gauge(j);
 }
 
-static void ack_changed(struct job *j, uint64_t now_ns)
+/* FAILED: what to say should that be the answer. */
+static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 {
     struct job_guard *g = &j->guard;
     struct job_segment *n = &j->now;
@@ -430,9 +438,12 @@ static void ack_changed(struct job *j, uint64_t now_ns)
                  (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
     } else if (g->ask.ack == LADDER_ACK_FAILED) {
         tempo_save_failed(&g->tempo);
-        put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
-                  "the job said that it could not make a checkpoint");
-        job_say(j, "guard: the checkpoint failed");
+        /* one that was stopped has no more to answer for */
+        if (g->ladder.rung < LADDER_STOPPING) {
+            put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
+                      failed);
+            job_sayf(j, "guard: the checkpoint failed: %s", failed);
+        }
     }
     decide(j, now_ns);
 }
@@ -445,7 +456,7 @@ static void on_alert(void *user, uint64_t now_ns, uint64_t missed)
     reflex_read(j->guard.reflex, 0, &r);
     tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
     if (ask_look(&j->guard.ask, now_ns))
-        ack_changed(j, now_ns);
+        ack_changed(j, now_ns, "");
     else
         decide(j, now_ns);
 }
@@ -455,7 +466,7 @@ void job_guard_reaped(struct job *j, pid_t pid, int status)
     uint64_t now_ns = clock_mono_ns();
     if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
         ask_reaped(&j->guard.ask, pid, status, now_ns))
-        ack_changed(j, now_ns);
+        ack_changed(j, now_ns, "the command of --checkpoint-cmd failed");
 }
 
 static bool says(const struct mark *mark, const char *key, const char *value)
@@ -505,7 +516,7 @@ void job_guard_mark(struct job *j, const struct mark *mark)
     if (is_first_rank && mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP))
         tempo_step(&j->guard.tempo, mark->t_ns, mark->step);
     if (ask_mark(&j->guard.ask, mark))
-        ack_changed(j, mark->t_ns);
+        ack_changed(j, mark->t_ns, "the job said that it could not make one");
     else if (mark->kind == MARK_PHASE && j->guard.reflex)
         be_alert(j, mark->t_ns);
     else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
@@ -569,7 +580,7 @@ void job_guard_process(struct job *j, const struct proc_event *event)
     if (event->kind == PROCESS_DIED && g->reflex)
         reflex_remove(g->reflex, node->slot);
     if (event->kind == PROCESS_DIED && ask_died(&g->ask, node->info.id.pid, event->t_ns))
-        ack_changed(j, event->t_ns);
+        ack_changed(j, event->t_ns, "the one that was asked ended first");
     if (event->kind != PROCESS_BORN || !g->reflex)
         return;
     int pidfd = (int)syscall(SYS_pidfd_open, node->info.id.pid, 0);
@@ -601,7 +612,7 @@ static void make_cgroup(struct job *j)
     guard_cgroup_name(root, name);
     bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
     guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
-    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%s", err.text);
+    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
     guard_cgroup_tidy(root, &g->cgroup);
     j->note->cgroup = g->cgroup;
     if (g->cgroup.usage_fd >= 0)

@@ -329,9 +329,10 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_SEQ_CST))
         return;
-    reflex_signal_all(r);
+    /* told first: who sees the processes end must find out why */
     __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
     __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
+    reflex_signal_all(r);
     tell_loop(r);
     release_all(r);
 }
