@@ -21,6 +21,8 @@
 enum {
     ALERT_MS = 20, /* between two looks while anything is under way */
     ACTS_AT_ONCE = 6,
+    KEPT_MOST = 1000, /* events, checkpoints */
+    KEPT_FIRST = 200,
     REMOVE_MS = 2000,     /* patience with a cgroup that is still busy */
     SETTLE_MS = 300,      /* and with memory that is still coming back */
     LARGE_JOB = 64 << 20, /* below it nobody waits for that */
@@ -138,6 +140,14 @@ static double since_start_s(const struct job *j, uint64_t now_ns)
     return now_ns > j->started_ns ? (double)(now_ns - j->started_ns) / (double)NS_PER_S : 0;
 }
 
+/* A job may run for weeks with memory near its limit: the first and the newest are kept. */
+static void keep(json_t *list, json_t *o)
+{
+    if (json_array_size(list) >= KEPT_MOST)
+        json_array_remove(list, KEPT_FIRST);
+    json_array_append_new(list, o);
+}
+
 static void put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
                       const char *why)
 {
@@ -151,21 +161,20 @@ static void put_event(struct job *j, uint64_t now_ns, const char *act, const cha
     buf_add(&text, "", 1);
     engine_note(j->engine, "guard", text.data);
     buf_fini(&text);
-    json_array_append_new(j->guard.events, o);
+    keep(j->guard.events, o);
 }
 
 static void put_checkpoint(struct job *j, uint64_t now_ns)
 {
     const struct ask *a = &j->guard.ask;
     const struct job_segment *n = &j->now;
-    json_array_append_new(j->guard.checkpoints,
-                          json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id),
-                                    "segment", (int)n->number, "asked_t_s",
-                                    since_start_s(j, a->asked_ns), "took_s",
-                                    json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
-                                    a->path[0] ? json_text0(a->path) : json_null(), "step",
-                                    n->has_step ? json_integer(n->last_step) : json_null(),
-                                    "rise_bytes", json_u64(j->guard.tempo.save_rise_bytes)));
+    keep(j->guard.checkpoints,
+         json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id), "segment",
+                   (int)n->number, "asked_t_s", since_start_s(j, a->asked_ns), "took_s",
+                   json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
+                   a->path[0] ? json_text0(a->path) : json_null(), "step",
+                   n->has_step ? json_integer(n->last_step) : json_null(), "rise_bytes",
+                   json_u64(j->guard.tempo.save_rise_bytes)));
 }
 
 /* ---- acting ---- */
@@ -178,16 +187,11 @@ static uint64_t job_bytes(const struct job *j)
     return bytes;
 }
 
-/* As of this moment: what is measured over a short time must not be a tick old. */
 static uint64_t job_bytes_now(struct job *j)
 {
-    struct reflex_reading r = {.known = false};
-    if (j->guard.reflex)
-        reflex_read(j->guard.reflex, 0, &r);
-    if (r.known)
-        return r.used_bytes;
-    engine_look_now(j->engine);
-    return job_bytes(j);
+    uint64_t bytes = 0;
+    (void)engine_memory_now(j->engine, &bytes);
+    return bytes;
 }
 
 static void do_ask(struct job *j, uint64_t now_ns)
@@ -566,12 +570,16 @@ void job_guard_process(struct job *j, const struct proc_event *event)
         ack_changed(j, event->t_ns);
     if (event->kind != PROCESS_BORN || !g->reflex)
         return;
-    /* the pidfd first: what is opened after it is of the same process, or of none */
     int pidfd = (int)syscall(SYS_pidfd_open, node->info.id.pid, 0);
     if (pidfd < 0)
         return;
+    /* Opened by the node's own folder after the pidfd: if that works the process lived on until
+     * now, so its number was nobody else's when the pidfd was taken. */
     int statm = proc_node_open(engine_tree(j->engine), event->node, "statm", O_RDONLY | O_CLOEXEC);
-    reflex_add(g->reflex, node->slot, pidfd, statm < 0 ? -1 : statm);
+    if (statm >= 0)
+        reflex_add(g->reflex, node->slot, pidfd, statm);
+    else
+        close(pidfd);
 }
 
 /* ---- beginning ---- */

@@ -159,8 +159,14 @@ static void put_segments(struct page *p, const json_t *segments)
 
 /* ---- what is left, and what came back ---- */
 
+enum { MOVED_LEAST = 1 << 20 }; /* what moved less is not the job's doing */
+
 static void put_figure(struct page *p, const char *what, const json_t *f)
 {
+    json_int_t rise = json_integer_value(json_object_get(f, "peak_bytes")) -
+                      json_integer_value(json_object_get(f, "before_bytes"));
+    if (rise < MOVED_LEAST)
+        return;
     char before[TEXT_SIZE_MAX], peak[TEXT_SIZE_MAX], after[TEXT_SIZE_MAX], freed[TEXT_SIZE_MAX];
     if (!summary_size(before, json_object_get(f, "before_bytes")) ||
         !summary_size(peak, json_object_get(f, "peak_bytes")) ||
