@@ -318,7 +318,8 @@ def part_checkpoint(table, options):
 def run_jobs(options, count, ways, pause_ms=0):
     folder = tempfile.mkdtemp(dir=options.scratch)
     child = start([f"{options.bench}/guard/jobs", str(count), str(pause_ms),
-                   f"{options.bench}/stamp", folder, *ways], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+                   f"{options.bench}/stamp", folder, *ways],
+                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     out = child.communicate()[0]
     if child.returncode:
         raise SystemExit(f"bench: jobs ended with status {child.returncode}")
@@ -371,11 +372,12 @@ def part_jobs(table, options):
                   f"and {ms(of['full']['life_ns']) - ms(of[way]['life_ns']):.2f} ms of the whole; "
                   "by leaving it out")
     rare = run_jobs(options, max(5, count // 20), ["plain", "full", "no-cgroup"], 200)["ways"]
+    added = {way: ms(rare[way]["start_ns"]) - ms(rare["plain"]["start_ns"])
+             for way in ("full", "no-cgroup")}
     table.row("until main is reached, a job every 0.6 s: ebb adds, median",
-              f"{ms(rare['full']['start_ns']) - ms(rare['plain']['start_ns']):.2f} ms",
-              f"without a cgroup {ms(rare['no-cgroup']['start_ns']) - ms(rare['plain']['start_ns']):.2f}"
-              " ms: the kernel waits before it moves a process into another cgroup, unless it has "
-              "just done so")
+              f"{added['full']:.2f} ms",
+              f"without a cgroup {added['no-cgroup']:.2f} ms: the kernel waits before it moves a "
+              "process into another v1 cgroup, unless it has just done so")
     return {"many": doc, "parts": part, "rare": rare}
 
 
@@ -430,7 +432,7 @@ def beside_ebb(options, folder):
     last = doc["segments"][-1]["last_step"]
     return {"finished": child.returncode == 0 and last == TRAINER["steps"], "steps": steps,
             "reached": last, "starts": len(doc["segments"]),
-            "by": f"itself, after {len(doc['segments']) - 1} stops and starts of ebb's"
+            "by": f"itself, after {len(doc['segments']) - 1} stops by ebb"
             if child.returncode == 0 else doc["end"].get("cause", "?"),
             "kept": last if child.returncode == 0 else saved_step(folder)}
 
@@ -491,9 +493,10 @@ def beside_earlyoom(options, folder):
                options.earlyoom, str(least), log, *trainer(options, folder)]
     status, out = run_trainer(options, folder, command, marks)
     text = read_text(log) if os.path.exists(log) else out
-    found = re.search(r"sending (SIG\w+) to process \d+", text)
-    return outcome(folder, marks, status, f"earlyoom, {found.group(1)}" if found else
-                   f"status {status}: {text.strip().splitlines()[-1] if text.strip() else ''}")
+    found = re.search(r"sending (SIG\w+) to process \d+ .*VmRSS (\d+) MiB", text)
+    return outcome(folder, marks, status,
+                   f"earlyoom's {found.group(1)} at {found.group(2)} MiB" if found else
+                   f"status {status}: {(text.strip().splitlines() or [''])[-1]}")
 
 
 def find_earlyoom(options):
