@@ -81,11 +81,11 @@ struct job_guard {
     uint64_t limit_bytes; /* the user's line; 0: none given */
     struct machine_limit effective;
     bool effective_known;
-    char effective_dir[4096];            /* below the cgroup root; "" if it is none of a cgroup */
-    int effective_fd[2];                 /* its usage and stat, for the reflex; -1 */
-    uint64_t gauge_limit[REFLEX_GAUGES]; /* 0: no such gauge */
-    uint64_t largest_bytes;              /* that the job ever held */
-    char no_cgroup[256];                 /* why there is none, or none that counts; "" */
+    char effective_dir[4096]; /* below the cgroup root; "" if it is none of a cgroup */
+    int effective_fd[2];      /* its usage and stat, for the reflex; -1 */
+    struct reflex_gauge gauge[REFLEX_GAUGES]; /* as the reflex has them */
+    uint64_t largest_bytes;                   /* that the job ever held */
+    char no_cgroup[256];                      /* why there is none, or none that counts; "" */
     /* as it was, for run.json */
     char cgroup_path[GUARD_CGROUP_PATH];
     uint64_t cgroup_peak_bytes;

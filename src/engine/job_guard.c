@@ -55,13 +55,20 @@ static uint64_t reserve_for(const struct job *j, uint64_t limit_bytes)
     return own ? own : ladder_default_reserve(limit_bytes);
 }
 
-static void set_gauge(struct job *j, unsigned which, struct reflex_gauge *gauge)
+/* Its lines: where to ask, with room for what a save needs, and where it is killed. */
+static void set_lines(struct job *j, unsigned which)
 {
+    struct reflex_gauge *gauge = &j->guard.gauge[which];
     uint64_t reserve = reserve_for(j, gauge->limit_bytes);
     gauge->alarm_bytes = reserve + j->guard.tempo.save_rise_bytes;
     gauge->kill_bytes = ladder_kill_room(reserve);
     reflex_gauge(j->guard.reflex, which, gauge);
-    j->guard.gauge_limit[which] = gauge->limit_bytes;
+}
+
+static void set_gauge(struct job *j, unsigned which, const struct reflex_gauge *gauge)
+{
+    j->guard.gauge[which] = *gauge;
+    set_lines(j, which);
 }
 
 /* The user's own line, measured by the job's cgroup or by its processes. */
@@ -311,9 +318,9 @@ static void read_gauges(struct job *j, struct ladder_input *in)
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
         /* what was read before this segment is the memory of the last one */
-        if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge_limit[i])
+        if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
-                                                 .limit_bytes = j->guard.gauge_limit[i],
+                                                 .limit_bytes = j->guard.gauge[i].limit_bytes,
                                                  .used_bytes = r.used_bytes,
                                                  .room_bytes = r.room_bytes,
                                                  .pace_bytes_per_s = r.pace_bytes_per_s};
@@ -349,7 +356,7 @@ static void notice_reflex(struct job *j)
     reflex_read(j->guard.reflex, which, &r);
     struct ladder_decision d = {.act = LADDER_DO_KILL, .trigger = LADDER_BY_LEVEL};
     text_size(left, r.least_room_bytes);
-    text_size(of, j->guard.gauge_limit[which]);
+    text_size(of, j->guard.gauge[which].limit_bytes);
     text_size(pace, (uint64_t)r.pace_bytes_per_s);
     snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of,
              pace);
@@ -414,11 +421,9 @@ static void save_ended(struct job *j, uint64_t now_ns)
     uint64_t before = g->tempo.save_rise_bytes;
     tempo_memory(&g->tempo, job_bytes_now(j));
     tempo_save_end(&g->tempo, now_ns);
-    if (!g->reflex || g->tempo.save_rise_bytes == before)
-        return;
-    set_own_gauge(j);
-    if (g->effective_known)
-        set_effective_gauge(j);
+    for (unsigned i = 0; g->reflex && g->tempo.save_rise_bytes != before && i < REFLEX_GAUGES; i++)
+        if (g->gauge[i].source != REFLEX_NONE)
+            set_lines(j, i);
 }
 
 /* FAILED: what to say should that be the answer. */

@@ -429,8 +429,15 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (__atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST) != seq)
         return;
+    const struct reflex_gauge *old = &r->now[which];
+    bool is_same = taken.source == old->source && taken.usage_fd == old->usage_fd &&
+                   taken.stat_fd == old->stat_fd && taken.limit_bytes == old->limit_bytes;
     gauge_copy(&taken, &r->now[which]);
     r->seen_gauge_seq[which] = seq;
+    if (is_same) { /* only its lines have moved: what was read of it still holds */
+        r->memory[which].is_alarmed = false;
+        return;
+    }
     memory_reset(&r->memory[which]);
     show(r, which, 0, NULL);
 }

@@ -322,6 +322,28 @@ static void the_alarm_is_raised_once_until_there_is_clearly_room_again(void **st
     close(fd);
 }
 
+static void lines_that_move_leave_the_reading_as_it_was(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = file_of("6000000000\n");
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    struct reflex_reading reading;
+    (void)state;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 6000000000, 6000000000);
+    for (int i = 0; i < 50; i++) {
+        g.alarm_bytes -= 1;
+        reflex_gauge(r, 0, &g);
+        reflex_read(r, 0, &reading);
+        assert_true(reading.known);
+    }
+    g.alarm_bytes = 5000000000; /* and a line that has come past the reading is an alarm */
+    reflex_gauge(r, 0, &g);
+    assert_true(has_event(r, WAIT_S * 1000));
+    reflex_free(r);
+    close(fd);
+}
+
 /* By the kill line alone it would look twice a second, and need twice the patience. */
 static void just_above_the_alarm_it_looks_often_however_far_the_kill_line_is(void **state)
 {
@@ -806,6 +828,7 @@ int main(void)
         cmocka_unit_test(an_old_figure_of_the_cache_kills_nobody),
         cmocka_unit_test(without_a_readable_figure_of_the_cache_nobody_is_killed),
         cmocka_unit_test(the_alarm_is_raised_once_until_there_is_clearly_room_again),
+        cmocka_unit_test(lines_that_move_leave_the_reading_as_it_was),
         cmocka_unit_test(just_above_the_alarm_it_looks_often_however_far_the_kill_line_is),
         cmocka_unit_test(the_host_is_its_total_less_what_is_available),
         cmocka_unit_test(a_process_that_grows_over_the_line_is_killed_by_the_tree),
