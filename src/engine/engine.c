@@ -24,6 +24,7 @@ enum {
     STATUS_MOVED_BYTES = 1 << 20,
     UNIQUE_PATIENCE_S = 2,
     PSI_AFTER_S = 3,
+    LOOK_AGAIN_MS = 100,
 };
 
 void engine_say(struct engine *e, const char *fmt, ...)
@@ -170,16 +171,21 @@ static void look_at_limit(struct engine *e, uint64_t now_ns)
     pace_done(&e->limit, now_ns, clock_thread_cpu_ns() - begun);
 }
 
-static void look_at_charge(struct engine *e)
+static bool read_charge(const struct engine *e, uint64_t *ret)
 {
     char usage[64], stat[8192];
-    uint64_t bytes;
     if (e->charge_fd[0] < 0)
-        return;
+        return false;
     ssize_t len = io_pread_small(e->charge_fd[0], usage, sizeof usage);
     ssize_t n = len < 0 ? -1 : io_pread_small(e->charge_fd[1], stat, sizeof stat);
-    if (n < 0 ||
-        !limit_used(limit_files(e->charge_kind), usage, (size_t)len, stat, (size_t)n, &bytes))
+    return n >= 0 &&
+           limit_used(limit_files(e->charge_kind), usage, (size_t)len, stat, (size_t)n, ret);
+}
+
+static void look_at_charge(struct engine *e)
+{
+    uint64_t bytes;
+    if (!read_charge(e, &bytes))
         return;
     sample_put(&e->machine_sample, MACHINE_CHARGE, bytes);
     if (bytes > e->charge_peak_bytes)
@@ -574,6 +580,16 @@ bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_ov
                                  ? e->memory.rss_sum_bytes - e->memory.low_bytes
                                  : 0;
     return true;
+}
+
+bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
+{
+    if (read_charge(e, ret_bytes))
+        return true;
+    /* a job that asks for it all the time gets no more than this */
+    if (clock_mono_ns() - e->last_tick_ns > LOOK_AGAIN_MS * NS_PER_MS)
+        engine_look_now(e);
+    return engine_memory(e, ret_bytes, NULL);
 }
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)

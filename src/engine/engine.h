@@ -65,6 +65,11 @@ void engine_segment(struct engine *e, unsigned number);
 /* Memory of the job now: the charge of its cgroup, else the tree's with shared pages counted once,
  * and how much of the sum of RSS is counted twice then. False: not known yet. */
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes);
+/* The same, read at this moment: what is measured over a short time must not be a tick old. Where
+ * there is no charge to read it is a full look. */
+bool engine_memory_now(struct engine *e, uint64_t *ret_bytes);
+/* Memory to ask for next time, for a job that held PEAK_BYTES at most. */
+uint64_t engine_ask_bytes(uint64_t peak_bytes);
 
 /* Records into DIRFD/trace.ebb from now on. HEADER (borrowed) gets machine facts added. */
 int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err);

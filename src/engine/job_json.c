@@ -133,6 +133,16 @@ static void put_measured(struct job *j, json_t *doc)
     }
 }
 
+/* A job that died between two looks may have held much more than was seen. */
+static void put_kernel_peak(json_t *doc, uint64_t peak_bytes)
+{
+    const json_t *ask = json_object_get(doc, "ask_bytes");
+    uint64_t wanted = engine_ask_bytes(peak_bytes);
+    json_object_set_new(doc, "peak_process_bytes", json_u64(peak_bytes));
+    if (ask && (uint64_t)json_integer_value(ask) < wanted)
+        json_object_set_new(doc, "ask_bytes", json_u64(wanted));
+}
+
 static void put_end(struct job *j, json_t *doc)
 {
     json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
@@ -140,8 +150,7 @@ static void put_end(struct job *j, json_t *doc)
         json_object_set_new(doc, "duration_s", json_seconds(j->now.ended_ns - j->started_ns));
     json_object_set_new(doc, "end", job_end_json(j));
     if (j->now.exited)
-        json_object_set_new(doc, "peak_process_bytes",
-                            json_u64((uint64_t)j->now.usage.ru_maxrss * 1024));
+        put_kernel_peak(doc, (uint64_t)j->now.usage.ru_maxrss * 1024);
     if (j->log)
         json_object_set_new(
             doc, "log", json_pack("{s:s,s:o}", "file", "log.txt", "bytes", json_u64(j->log_bytes)));

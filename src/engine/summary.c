@@ -177,13 +177,18 @@ static json_t *tree_json(struct engine *e)
 
 /* A peak between ticks shows in VmHWM alone, so the largest process is at least that. What is
  * shared among a few is counted too low by a little; a fifth comes on top, in steps of 64 MiB. */
-static uint64_t ask_bytes(const struct engine *e, const struct listing *all)
+uint64_t engine_ask_bytes(uint64_t peak_bytes)
 {
     const uint64_t step = UINT64_C(64) << 20;
+    return (peak_bytes + peak_bytes / 5 + step - 1) / step * step;
+}
+
+static uint64_t ask_bytes(const struct engine *e, const struct listing *all)
+{
     uint64_t peak = peak_bytes(e);
     if (all->count && all->v[0]->rss.peak_bytes > peak)
         peak = all->v[0]->rss.peak_bytes;
-    return (peak + peak / 5 + step - 1) / step * step;
+    return engine_ask_bytes(peak);
 }
 
 static json_t *gpus_json(const struct engine *e)

@@ -235,12 +235,23 @@ static void bury(struct proc_tree *tree)
 /* Another program, or only another name? The stack of a new program begins elsewhere; where that
  * is not told (no rights), or not so (no address randomisation), a new name together with a new
  * file, or with a new command line where the file is secret, is taken for one. */
+/* The kernel moves the start of the stack twice during one exec. A look in between has found no
+ * arguments yet, and already the program that is still there. */
+static bool was_midway(const struct proc_tree *tree, const struct tree_node *n,
+                       const struct process_info *before)
+{
+    dev_t dev;
+    ino_t ino;
+    return before->cmdline_len == 0 && (n->exe_dev != 0 || n->exe_ino != 0) &&
+           node_read_exe(tree->root, n, &dev, &ino) && dev == n->exe_dev && ino == n->exe_ino;
+}
+
 static bool has_execed(const struct proc_tree *tree, const struct tree_node *n,
                        const struct proc_stat *st, const struct process_info *before)
 {
     const struct process_info *now = &n->pub.info;
     if (st->start_stack != 0 && n->start_stack != 0 && st->start_stack != n->start_stack)
-        return true;
+        return !was_midway(tree, n, before);
     if (now->comm_len == before->comm_len && memcmp(now->comm, before->comm, now->comm_len) == 0)
         return false;
     dev_t dev;
@@ -267,7 +278,10 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     const struct process_info before = *info;
     node_read_names(tree->root, n);
     n->role_dirty = true;
-    if (!has_execed(tree, n, st, &before))
+    bool execed = has_execed(tree, n, st, &before);
+    if (new_stack)
+        n->start_stack = st->start_stack;
+    if (!execed)
         return;
     n->start_stack = st->start_stack;
     if (!node_read_exe(tree->root, n, &n->exe_dev, &n->exe_ino))

@@ -16,6 +16,9 @@
 
 enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80, GPUS_SHOWN = 2 };
 
+/* A peak that was missed is told when it is so many times the one that was seen. */
+static const double PEAK_BETWEEN = 1.25;
+
 static bool has_size(const json_t *v)
 {
     return json_is_integer(v) && json_integer_value(v) > 0;
@@ -104,9 +107,10 @@ static void add_size(struct page *p, const char *word, const json_t *v)
         page_addf(p, "%s %s", word, size);
 }
 
-static void put_memory(struct page *p, const json_t *tree)
+static void put_memory(struct page *p, const json_t *tree, const json_t *kernel_peak)
 {
     char size[TEXT_SIZE_MAX], text[TEXT_MAX];
+    double seen = json_number_value(json_object_get(tree, "peak_bytes"));
     page_fact(p, "memory");
     add_size(p, "start", json_object_get(tree, "start_bytes"));
     add_size(p, "mean", json_object_get(tree, "mean_bytes"));
@@ -114,6 +118,8 @@ static void put_memory(struct page *p, const json_t *tree)
         snprintf(text, sizeof text, "peak %s", size);
         page_add(p, STYLE_STRONG, text);
     }
+    if (json_number_value(kernel_peak) > PEAK_BETWEEN * seen && summary_size(size, kernel_peak))
+        page_addf(p, "between two looks %s", size);
     add_size(p, "end", json_object_get(tree, "end_bytes"));
     page_fact_end(p);
 }
@@ -202,6 +208,16 @@ static void put_largest(struct page *p, const json_t *doc)
     page_fact_end(p);
 }
 
+/* The user's own limit has no place that says more than its name. */
+static const char *limit_place(char out[TEXT_MAX], const json_t *doc, const json_t *limit)
+{
+    const json_t *guard = json_object_get(doc, "guard");
+    bool is_own =
+        json_is_true(json_object_get(guard, "limit_is_given")) &&
+        json_equal(json_object_get(guard, "limit_bytes"), json_object_get(limit, "limit_bytes"));
+    return is_own ? "--limit" : summary_fit(out, 40, json_object_get(limit, "where"));
+}
+
 static void put_ask(struct page *p, const json_t *doc)
 {
     char size[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], room[TEXT_SIZE_MAX], where[TEXT_MAX];
@@ -216,8 +232,7 @@ static void put_ask(struct page *p, const json_t *doc)
         page_fact(p, "limit");
     }
     if (summary_size(limit, json_object_get(l, "limit_bytes")))
-        page_addf(p, ask ? "the limit is %s (%s)" : "%s (%s)", limit,
-                  summary_fit(where, 40, json_object_get(l, "where")));
+        page_addf(p, ask ? "the limit is %s (%s)" : "%s (%s)", limit, limit_place(where, doc, l));
     if (summary_size(room, json_object_get(l, "headroom_bytes")))
         page_addf(p, "head-room %s", room);
     page_fact_end(p);
@@ -316,7 +331,7 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     summary_cause(&p, doc);
     verdict_summary(&p, doc);
     if (json_is_integer(json_object_get(tree, "peak_bytes"))) {
-        put_memory(&p, tree);
+        put_memory(&p, tree, json_object_get(doc, "peak_process_bytes"));
         put_floor(&p, tree);
         put_shared(&p, tree);
     }

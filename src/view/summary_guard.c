@@ -8,7 +8,7 @@
 #include "view/cells.h"
 #include "view/page.h"
 
-enum { EVENTS_SHOWN = 6, LEFT_SHOWN = 4, NAME_COLUMNS = 44 };
+enum { EVENTS_SHOWN = 6, LEFT_SHOWN = 4, NAME_COLUMNS = 44, TIME_COLUMNS = 13 };
 
 static bool is_text(const json_t *v, const char *text)
 {
@@ -40,14 +40,26 @@ void summary_cause(struct page *p, const json_t *doc)
 
 /* ---- the guard ---- */
 
+/* How often it did WHAT. */
+static size_t count_acts(const json_t *events, const char *what)
+{
+    size_t i, n = 0;
+    const json_t *event;
+    json_array_foreach(events, i, event)
+    {
+        n += is_text(json_object_get(event, "act"), what);
+    }
+    return n;
+}
+
 static const char *act_words(const json_t *act)
 {
     static const char *const words[][2] = {{"warn", "warned"},
                                            {"ask", "asked for a checkpoint"},
-                                           {"checkpoint", "checkpoint made"},
-                                           {"checkpoint failed", "checkpoint failed"},
-                                           {"term", "stopped it"},
-                                           {"kill", "killed it"},
+                                           {"checkpoint", "the checkpoint was there"},
+                                           {"checkpoint failed", "the checkpoint failed"},
+                                           {"term", "sent SIGTERM"},
+                                           {"kill", "killed everything"},
                                            {"stand down", "stood down"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is_text(act, words[i][0]))
@@ -55,13 +67,56 @@ static const char *act_words(const json_t *act)
     return "acted";
 }
 
+/* One a line: they are read as a story. */
 static void put_event(struct page *p, const json_t *event)
 {
-    char time[TEXT_TIME_MAX], line[TEXT_MAX];
+    char time[TEXT_TIME_MAX], trigger[TEXT_MAX];
     double t = json_number_value(json_object_get(event, "t_s"));
-    text_duration(time, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0);
-    snprintf(line, sizeof line, "%s %s", time, act_words(json_object_get(event, "act")));
-    page_add(p, STYLE_PLAIN, line);
+    const json_t *by = json_object_get(event, "trigger");
+    bool has_trigger = json_is_string(by) && !is_text(by, "nothing") &&
+                       !is_text(json_object_get(event, "act"), "checkpoint");
+    page_pad(p, LABEL_COLUMNS);
+    page_put(p, STYLE_PLAIN, text_duration(time, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0));
+    page_pad(p, LABEL_COLUMNS + TIME_COLUMNS);
+    page_put(p, STYLE_PLAIN, act_words(json_object_get(event, "act")));
+    if (has_trigger) {
+        page_put(p, STYLE_DIM, " (");
+        page_put(p, STYLE_DIM, summary_fit(trigger, 12, by));
+        page_put(p, STYLE_DIM, ")");
+    }
+    page_line(p);
+}
+
+static void put_times(struct page *p, const char *what, size_t count)
+{
+    if (count == 1)
+        page_addf(p, "%s once", what);
+    else if (count > 1)
+        page_addf(p, "%s %zu times", what, count);
+}
+
+static void put_counts(struct page *p, const json_t *events)
+{
+    size_t asked = count_acts(events, "ask");
+    if (asked)
+        page_addf(p, "%zu checkpoint%s asked for", asked, asked == 1 ? "" : "s");
+    if (asked)
+        page_addf(p, "%zu made", count_acts(events, "checkpoint"));
+    put_times(p, "stopped it", count_acts(events, "term"));
+    put_times(p, "killed it", count_acts(events, "kill"));
+}
+
+/* The newest, without warnings that a request followed at once. */
+static void put_events(struct page *p, const json_t *events)
+{
+    size_t count = json_array_size(events);
+    for (size_t i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++) {
+        const json_t *event = json_array_get(events, i), *next = json_array_get(events, i + 1);
+        bool says_nothing = is_text(json_object_get(event, "act"), "warn") &&
+                            is_text(json_object_get(next, "act"), "ask");
+        if (!says_nothing)
+            put_event(p, event);
+    }
 }
 
 static void put_limit(struct page *p, const json_t *guard)
@@ -87,11 +142,11 @@ static void put_guard(struct page *p, const json_t *guard)
         page_addf(p, "dry run: it only said what it would do");
     if (count == 0)
         page_addf(p, "nothing to do");
+    put_counts(p, events);
     if (count > EVENTS_SHOWN)
-        page_addf(p, "%zu earlier acts in run.json", count - EVENTS_SHOWN);
-    for (size_t i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++)
-        put_event(p, json_array_get(events, i));
+        page_addf(p, "the last acts (all: run.json)");
     page_fact_end(p);
+    put_events(p, events);
     const json_t *why = json_object_get(guard, "not_restarted");
     if (json_is_string(why))
         put_sentence(p, "no restart", STYLE_BAD, why);
@@ -114,6 +169,17 @@ static void put_cell(struct page *p, size_t *column, size_t width, const char *t
     page_pad(p, *column);
 }
 
+/* "planned restart" of "a planned restart": the column has no room for articles. */
+static void put_ended_by(struct page *p, const json_t *end)
+{
+    char text[TEXT_MAX];
+    const json_t *by = json_object_get(end, "by");
+    summary_fit(text, 20, json_is_string(by) ? by : json_object_get(end, "cause_kind"));
+    const char *space = strchr(text, ' ');
+    bool has_article = strncmp(text, "a ", 2) == 0 || strncmp(text, "the ", 4) == 0;
+    page_put(p, STYLE_PLAIN, has_article ? space + 1 : text);
+}
+
 static void put_segment(struct page *p, const json_t *s)
 {
     char text[TEXT_MAX], cell[CELL_MAX];
@@ -122,22 +188,18 @@ static void put_segment(struct page *p, const json_t *s)
     page_pad(p, column);
     snprintf(cell, sizeof cell, "%lld",
              (long long)json_integer_value(json_object_get(s, "segment")));
-    put_cell(p, &column, 4, cell);
+    put_cell(p, &column, 3, cell);
     put_cell(p, &column, 12, text_duration(text, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0));
     cell_step(cell, json_object_get(s, "first_step"));
-    put_cell(p, &column, 8, cell);
+    put_cell(p, &column, 7, cell);
     cell_step(cell, json_object_get(s, "last_step"));
-    put_cell(p, &column, 8, cell);
+    put_cell(p, &column, 7, cell);
     cell_step(cell, json_object_get(s, "checkpoint_step"));
-    put_cell(p, &column, 8, cell);
-    put_cell(p, &column, 8,
+    put_cell(p, &column, 7, cell);
+    put_cell(p, &column, 7,
              cell_size(cell, (uint64_t)json_integer_value(json_object_get(s, "peak_bytes"))));
     put_cell(p, &column, 11, summary_fit(text, 10, json_object_get(s, "verdict")));
-    const json_t *by = summary_at(s, "end", "by");
-    if (json_is_string(by))
-        page_put(p, STYLE_PLAIN, summary_fit(text, 24, by));
-    else
-        page_put(p, STYLE_PLAIN, summary_fit(text, 24, summary_at(s, "end", "cause_kind")));
+    put_ended_by(p, json_object_get(s, "end"));
     page_line(p);
 }
 
@@ -149,7 +211,7 @@ static void put_segments(struct page *p, const json_t *segments)
         return;
     page_put(p, STYLE_DIM, "segments");
     page_pad(p, LABEL_COLUMNS);
-    page_put(p, STYLE_DIM, "#   time        from    to      saved   peak    verdict    ended by");
+    page_put(p, STYLE_DIM, "#  time        from   to     saved  peak   verdict    ended by");
     page_line(p);
     json_array_foreach(segments, i, s)
     {
@@ -159,15 +221,21 @@ static void put_segments(struct page *p, const json_t *segments)
 
 /* ---- what is left, and what came back ---- */
 
+enum { MOVED_LEAST = 1 << 20 }; /* what moved less is not the job's doing */
+
 static void put_figure(struct page *p, const char *what, const json_t *f)
 {
+    json_int_t rise = json_integer_value(json_object_get(f, "peak_bytes")) -
+                      json_integer_value(json_object_get(f, "before_bytes"));
+    if (rise < MOVED_LEAST)
+        return;
     char before[TEXT_SIZE_MAX], peak[TEXT_SIZE_MAX], after[TEXT_SIZE_MAX], freed[TEXT_SIZE_MAX];
     if (!summary_size(before, json_object_get(f, "before_bytes")) ||
         !summary_size(peak, json_object_get(f, "peak_bytes")) ||
         !summary_size(after, json_object_get(f, "after_bytes")) ||
         !summary_size(freed, json_object_get(f, "freed_bytes")))
         return;
-    page_addf(p, "%s %s → %s → %s (%s freed)", what, before, peak, after, freed);
+    page_addf(p, "%s %s before, %s peak, %s after, %s freed", what, before, peak, after, freed);
 }
 
 static void put_given_back(struct page *p, const json_t *back)
@@ -205,7 +273,7 @@ static void put_left(struct page *p, const json_t *left)
     const json_t *files = json_object_get(left, "shm");
     const json_t *sockets = json_object_get(left, "sockets");
     size_t n = json_array_size(files);
-    page_fact(p, "left behind");
+    page_fact(p, "left over");
     for (size_t i = 0; i < n && i < LEFT_SHOWN; i++)
         put_file(p, json_array_get(files, i));
     if (n > LEFT_SHOWN)
