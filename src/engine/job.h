@@ -54,6 +54,7 @@ struct job_segment {
     char guard_why[LADDER_WHY_MAX];
     bool has_step;
     int64_t first_step, last_step, max_steps; /* max_steps 0: not told */
+    bool counts_anew;                         /* its steps are those of this segment alone */
     bool has_checkpoint;
     bool checkpoint_has_step;
     int64_t checkpoint_step; /* done when the checkpoint was acknowledged */
