@@ -175,6 +175,12 @@ void job_guard_left_behind(struct job *j);
 void job_guard_end(struct job *j);
 void job_guard_free(struct job *j);
 
+/* ---- job_query.c ---- */
+
+/* Answers a question of the job's; false if the mark is none. A question is no part of the
+ * recording. Never blocks. */
+bool job_query(struct job *j, const struct mark *mark);
+
 /* ---- job_segment.c ---- */
 
 int job_segment_start(struct job *j, struct err *err);
