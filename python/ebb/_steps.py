@@ -81,6 +81,13 @@ def _is_distributed() -> bool:
     return bool(distributed and distributed.is_available() and distributed.is_initialized())
 
 
+def _is_worker() -> bool:
+    """Is this process one of a loader's, spawned or forked?"""
+    data = sys.modules.get("torch.utils.data")
+    ask = getattr(data, "get_worker_info", None)
+    return ask is not None and ask() is not None
+
+
 def _rank() -> Optional[int]:
     """As torch.distributed knows it; else as the launcher said."""
     if _is_distributed():
@@ -124,9 +131,12 @@ class Tracker:
 
     def _may_speak(self) -> bool:
         w = _wire.wire()
-        if w.is_inherited and not self._has_begun and _is_distributed():
-            _wire.reset()  # forked, but no worker: a member of the training
-            w = _wire.wire()
+        if not self._has_begun:
+            if _is_worker():
+                return False
+            if w.is_inherited and _is_distributed():
+                _wire.reset()  # forked, but a member of the training
+                w = _wire.wire()
         return w.is_there and not w.has_speaker
 
     def _send(self, text: str, must_arrive: bool = True) -> None:

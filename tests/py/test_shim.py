@@ -327,6 +327,18 @@ def test_a_receiver_that_takes_nothing_does_not_stop_the_job(project, tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
+@pytest.mark.parametrize("missing", ["_watch.py", "_hooks.py", "_steps.py", "__init__.py"])
+def test_an_installation_with_a_file_missing_does_no_harm(project, tmp_path, missing):
+    shutil.copytree(PACKAGE / "ebb", tmp_path / "ebb")
+    (tmp_path / "ebb" / missing).unlink()
+    env = environment({"PYTHONPATH": tmp_path / "ebb/_shim", "EBB_SOCKET": tmp_path / "marks"})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "marks"))
+        result = subprocess.run([sys.executable, project / "train.py"], env=env, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE_S)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
+
+
 # ---- versions of torch that it does not know ----
 
 def test_a_torch_without_the_hook_is_left_alone(run_job, project):
