@@ -339,6 +339,24 @@ def test_an_installation_with_a_file_missing_does_no_harm(project, tmp_path, mis
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 
+def test_a_restarted_job_that_counts_anew_has_made_progress(run_job, project):
+    (project / "train.py").write_text("""
+import os, sys, time
+from torch.optim.optimizer import Optimizer
+
+optimizer = Optimizer()
+for _ in range((8, 6, 1)[int(os.environ["EBB_SEGMENT"])]):
+    optimizer.step()
+if os.environ["EBB_SEGMENT"] == "2":
+    sys.exit("through")
+time.sleep(200)  # until the guard has had enough
+""")
+    run = run_job(sys.executable, project / "train.py",
+                  options=["--restart-every", "5steps", "--checkpoint-cmd", "true", "-i", "100ms"])
+    assert (run.status, run.stderr.splitlines()[-1]) == (1, "through")
+    assert {m.get("counted") for m in run.marks("step", step=2)} == {None, "1"}
+
+
 # ---- versions of torch that it does not know ----
 
 def test_a_torch_without_the_hook_is_left_alone(run_job, project):
