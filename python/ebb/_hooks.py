@@ -48,15 +48,12 @@ def _quiet(what: str, function: Callable[..., None]) -> Callable[..., None]:
 
 def _at_step() -> list[Callable[[int], None]]:
     """What else is looked at when a step has ended."""
-    functions = []
-    for name in ("_truth", "_control"):
-        try:
-            module = importlib.import_module(f".{name}", __package__)
-        except ImportError as error:
-            _say(f"without {name}: {error!r}")
-            continue
-        functions.append(_quiet(name, module.at_step))
-    return functions
+    try:
+        control = importlib.import_module("._control", __package__)
+    except ImportError as error:
+        _say(f"no figures of allocators: {error!r}")
+        return []
+    return [_quiet("allocators", control.at_step)]
 
 
 def _the_tracker() -> _steps.Tracker:

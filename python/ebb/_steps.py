@@ -203,8 +203,9 @@ class Tracker:
             self._stepped.clear()
             self._begin()
             self._count(optimizer)
-            for function in self._at_step:
-                function(self.step)
+            if not _is_worker():
+                for function in self._at_step:
+                    function(self.step)
         for p in list(self._open.values()):
             p.used = p.fetched
         if optimizer not in self._seen:
