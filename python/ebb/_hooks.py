@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 from . import _steps, _wire
 
 _tracker: Optional[_steps.Tracker] = None
-_done: set[str] = set()
+_done: dict[str, ModuleType] = {}  # a module whose import failed may come a second time
 
 
 def _say(sentence: str) -> None:
@@ -142,9 +142,9 @@ _HOOKS: dict[str, Callable[[ModuleType], None]] = {
 
 def loaded(name: str, module: ModuleType) -> None:
     """The shim calls this when a module that it waits for has been imported."""
-    if name in _done:
+    if _done.get(name) is module:
         return
-    _done.add(name)
+    _done[name] = module
     try:
         _HOOKS[name](module)
     except Exception as error:  # of a version that is too old or too new
