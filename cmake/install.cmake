@@ -35,5 +35,8 @@ else()
 endif()
 
 install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Found by the program relative to itself.
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python
+  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ebb OPTIONAL)

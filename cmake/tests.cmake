@@ -1,5 +1,6 @@
 # The tests, all driven by ctest: a cmocka program per tests/unit/FOLDER/test_*.c, and a pytest run
-# per tests/cmd/test_*.py. They run from the source root, with the program in $EBB_BINARY.
+# per tests/cmd/test_*.py and tests/py/test_*.py. They run from the source root, with the program in
+# $EBB_BINARY.
 
 # A Python that has pytest: the system's, where packages put it, before whatever is on PATH.
 if(NOT EBB_PYTHON)
@@ -63,7 +64,8 @@ if(TARGET guard_test_reflex AND EBB_PYTHON)
   set_tests_properties(guard.reflex_code PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
-file(GLOB suites CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cmd/test_*.py)
+file(GLOB suites CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cmd/test_*.py
+  ${CMAKE_SOURCE_DIR}/tests/py/test_*.py)
 if(NOT EBB_PYTHON)
   message(STATUS "no Python with pytest: the command tests are left out (scripts/setup.sh test)")
   set(suites)
@@ -74,7 +76,9 @@ foreach(suite ${suites})
   if(EBB_SANITIZE AND name STREQUAL "test_scripts")
     continue()
   endif()
-  ebb_test(cmd.${name} cmd 600 ${EBB_PYTHON} -m pytest -q -ra --tb=short --color=no
+  get_filename_component(folder ${suite} DIRECTORY)
+  get_filename_component(folder ${folder} NAME)
+  ebb_test(${folder}.${name} ${folder} 600 ${EBB_PYTHON} -m pytest -q -ra --tb=short --color=no
     -p no:cacheprovider --rootdir=${CMAKE_SOURCE_DIR} ${suite})
 endforeach()
 

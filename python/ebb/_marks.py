@@ -32,6 +32,7 @@ def step(
     if not _has_hello:
         _hello()
     if epoch is None and steps_per_epoch is None and max_steps is None:
+        w.has_speaker = True
         w.send(f"KIND=step\nSTEP={int(n)}" + _rank_line())
         return
     w.mark(

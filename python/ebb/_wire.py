@@ -54,6 +54,8 @@ class Wire:
         self._lock = threading.Lock()
         self._requests: list[Request] = []
         self._is_dead = self._path is None
+        # The job, or a callback in its trainer, tells its steps: the hooks keep silent then.
+        self.has_speaker = False
 
     # ---- out ----
 
@@ -61,6 +63,11 @@ class Wire:
     def is_there(self) -> bool:
         """Is there anybody to speak to?"""
         return not self._is_dead and self._pid == os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Was this process forked from the one that the wire belongs to?"""
+        return self._pid != os.getpid()
 
     def _open(self) -> Optional[socket.socket]:
         if self._socket is None:
@@ -108,6 +115,8 @@ class Wire:
         """Sends a mark: KIND and the values, whose names become keys. None is left out."""
         if not self.is_there:
             return False
+        if kind in ("begin", "step"):
+            self.has_speaker = True
         lines = ["KIND=" + _clean(kind)]
         lines += [
             f"{key.upper()}={_clean(value)}" for key, value in values.items() if value is not None

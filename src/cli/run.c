@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "cli/run_client.h"
 #include "cli/run_guard.h"
+#include "cli/run_shim.h"
 #include "engine/supervisor.h"
 #include "view/summary.h"
 
@@ -27,7 +28,7 @@ struct run_options {
     uint64_t interval_ns;
     const char *run_dir;
     const char *name;
-    bool no_record, no_unique, pss, no_terminal, quiet, json;
+    bool no_record, no_unique, pss, no_terminal, no_shim, quiet, json;
 };
 _Static_assert(offsetof(struct run_options, guard) == 0, "run_guard_table is of this place");
 
@@ -70,6 +71,10 @@ static const struct cli_option run_table[] = {
      .type = CLI_FLAG,
      .offset = offsetof(struct run_options, no_terminal),
      .help = "give the job pipes even where our output is a terminal"},
+    {.name = "no-shim",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct run_options, no_shim),
+     .help = "leave Python alone: no steps and epochs without marks of the job's own"},
     {.name = "quiet",
      .letter = 'q',
      .type = CLI_FLAG,
@@ -199,12 +204,23 @@ static int finish(const struct run_options *o, bool is_kept, struct run_client_e
     return end->status_known ? end->status : 125;
 }
 
+/* The job's own Pythons look at EBB_SHIM, too: one may have the folder from a run around ours. */
+static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
+{
+    const char *wish = getenv("EBB_SHIM");
+    if (o->no_shim)
+        setenv("EBB_SHIM", "0", 1);
+    if (o->no_shim || (wish && strcmp(wish, "0") == 0))
+        return NULL;
+    return run_shim_find(space) ? space : NULL;
+}
+
 static int run_job(const struct cli_call *call, const struct guard_settings *guard)
 {
     const struct run_options *o = call->options;
     struct supervisor_options s = {.grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = *guard};
     struct proc_root root;
-    char path[PATH_MAX];
+    char path[PATH_MAX], shim[PATH_MAX];
     struct err err = {""};
     int fd;
     pid_t sentinel;
@@ -220,6 +236,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
         return status;
     s.path = path;
     s.argv = call->argv;
+    s.shim = shim_folder(o, shim);
     s.engine = (struct engine_options){
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
     run_client_terminal(o->no_terminal, &s.tty);
@@ -276,7 +293,10 @@ const struct cli_command cmd_run = {
         "is none. Trouble of ebb's own, such as a full disk, never ends the job.\n\n"
         "The job finds EBB_SOCKET (where it can send marks), EBB_RUN_DIR, EBB_SEGMENT (which start "
         "this is), EBB_RESUME (1 if not the first) and EBB_LIMIT_BYTES (what is defended) in its "
-        "environment. Processes that it leaves behind are ended with it.",
+        "environment. Processes that it leaves behind are ended with it.\n\n"
+        "A folder of ebb's in front of PYTHONPATH makes PyTorch, the Hugging Face Trainer and "
+        "Lightning tell their steps and epochs by themselves; --no-shim or EBB_SHIM=0 in the "
+        "environment leaves that out.",
     .examples = "ebb run -- python train.py --epochs 3\n"
                 "ebb run --limit 80% --restart --resume-args '--resume last' -- python train.py\n"
                 "ebb run --interval 200ms --name build -- make -j8\n",

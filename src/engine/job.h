@@ -54,6 +54,7 @@ struct job_segment {
     char guard_why[LADDER_WHY_MAX];
     bool has_step;
     int64_t first_step, last_step, max_steps; /* max_steps 0: not told */
+    bool counts_anew;                         /* its steps are those of this segment alone */
     bool has_checkpoint;
     bool checkpoint_has_step;
     int64_t checkpoint_step; /* done when the checkpoint was acknowledged */
@@ -175,6 +176,12 @@ void job_guard_left_behind(struct job *j);
 /* When nothing of the job is left: gives everything back and measures it. */
 void job_guard_end(struct job *j);
 void job_guard_free(struct job *j);
+
+/* ---- job_query.c ---- */
+
+/* Answers a question of the job's; false if the mark is none. A question is no part of the
+ * recording. Never blocks. */
+bool job_query(struct job *j, const struct mark *mark);
 
 /* ---- job_segment.c ---- */
 

@@ -491,6 +491,7 @@ static void hear_step(struct job_segment *n, const struct mark *mark)
         n->first_step = mark->step;
     n->has_step = true;
     n->last_step = mark->step;
+    n->counts_anew = says(mark, "COUNTED", "1");
 }
 
 /* A save the job made on its own: where the next segment would begin, and how long one takes. */

@@ -44,6 +44,23 @@ static void put_env(const char *name, const char *value)
         unsetenv(name); /* of a run around ours */
 }
 
+/* In front, so that its sitecustomize.py is the one that Python runs; a later segment, or a run
+ * around ours, has it there already. */
+static void put_shim(const char *shim)
+{
+    const char *own = getenv("PYTHONPATH");
+    AUTO_FREE char *path = NULL;
+    size_t len = shim ? strlen(shim) : 0;
+    if (!shim || (own && strncmp(own, shim, len) == 0 && (own[len] == ':' || !own[len])))
+        return;
+    bool has_own = own && own[0]; /* an empty part would mean the working directory */
+    if (asprintf(&path, "%s%s%s", shim, has_own ? ":" : "", has_own ? own : "") < 0) {
+        path = NULL;
+        return;
+    }
+    setenv("PYTHONPATH", path, 1);
+}
+
 /* The documented variables, and no others. */
 static void set_environment(const struct job *j)
 {
@@ -58,6 +75,7 @@ static void set_environment(const struct job *j)
         limit = j->guard.effective.limit_bytes;
     snprintf(number, sizeof number, "%llu", (unsigned long long)limit);
     put_env("EBB_LIMIT_BYTES", limit ? number : NULL);
+    put_shim(j->options->shim);
 }
 
 /* The command, from the second segment on with --resume-args behind it. */
@@ -271,7 +289,7 @@ static bool may_go_on(struct job *j)
     int64_t before;
     bool has_before = furthest_step(j, &before);
     double lived_s = (double)(n->ended_ns - n->started_ns) / (double)NS_PER_S;
-    if (has_before && (!n->has_step || n->last_step <= before))
+    if (has_before && !n->counts_anew && (!n->has_step || n->last_step <= before))
         snprintf(j->no_restart, sizeof j->no_restart,
                  "segment %u made no progress: it came to step %lld, an earlier one to %lld",
                  n->number, n->has_step ? (long long)n->last_step : 0LL, (long long)before);

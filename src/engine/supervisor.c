@@ -22,6 +22,8 @@
 static void on_mark(void *user, const struct mark *mark)
 {
     struct job *j = user;
+    if (job_query(j, mark))
+        return;
     engine_mark(j->engine, mark);
     job_guard_mark(j, mark);
 }

@@ -39,6 +39,7 @@ struct supervisor_options {
     struct engine_options engine;
     struct rundir rundir; /* fd -1: no recording */
     const char *name;
+    const char *shim;  /* a folder for the front of PYTHONPATH; NULL: none */
     uint64_t grace_ns; /* between SIGTERM and SIGKILL of what is left behind; default 5 s */
     struct supervisor_tty tty;
     struct rlimit nofile;            /* the job gets this back, */

@@ -1,0 +1,151 @@
+"""What the shim does with torch, transformers and lightning once they are imported.
+
+Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line for each hook that
+cannot be set, on standard error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import Any, Callable, Optional
+
+from . import _steps, _wire
+
+_tracker: Optional[_steps.Tracker] = None
+_done: dict[str, ModuleType] = {}  # a module whose import failed may come a second time
+
+
+def _say(sentence: str) -> None:
+    if os.environ.get("EBB_VERBOSE") == "1":
+        try:
+            print(f"ebb: {sentence}", file=sys.stderr)
+        except Exception:
+            pass  # closed, or never there
+
+
+def _quiet(what: str, function: Callable[..., None]) -> Callable[..., None]:
+    """FUNCTION without its exceptions; after the first one it is not called any more."""
+    is_broken = False
+
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> None:
+        nonlocal is_broken
+        if is_broken:
+            return
+        try:
+            function(*args)
+        except Exception as error:
+            is_broken = True
+            _say(f"no more marks from {what}: {error!r}")
+
+    return wrapper
+
+
+def _at_step() -> list[Callable[[int], None]]:
+    """What else is looked at when a step has ended."""
+    try:
+        control = importlib.import_module("._control", __package__)
+    except ImportError as error:
+        _say(f"no figures of allocators: {error!r}")
+        return []
+    return [_quiet("allocators", control.at_step)]
+
+
+def _the_tracker() -> _steps.Tracker:
+    global _tracker
+    if _tracker is None:
+        _tracker = _steps.Tracker(_at_step())
+        _wire.wire()  # of this process: what is forked from it finds it and keeps silent
+        atexit.register(_quiet("the end", _tracker.close))
+    return _tracker
+
+
+# ---- torch ----
+
+
+def _hook_optimizers(module: ModuleType) -> None:
+    on_step = _quiet("optimizers", _the_tracker().on_step)
+
+    def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
+        on_step(optimizer)
+
+    # torch.compile would trace it, and complain of what it finds there
+    keep_out = getattr(sys.modules.get("torch"), "_disable_dynamo", None)
+    module.register_optimizer_step_post_hook(keep_out(hook) if keep_out else hook)
+
+
+def _is_for_accelerate() -> bool:
+    """It takes the next batch before it hands out the present one. Asked by what its code calls."""
+    try:
+        name = sys._getframe(2).f_globals.get("__name__")
+    except ValueError:  # called by no Python code
+        return False
+    return isinstance(name, str) and name.partition(".")[0] == "accelerate"
+
+
+def _hook_loaders(module: ModuleType) -> None:
+    tracker = _the_tracker()
+    loader, iterator = module.DataLoader, module._BaseDataLoaderIter
+    make, take = loader.__iter__, iterator.__next__
+    on_iter = _quiet("the begin of passes", tracker.on_iter)
+    on_batch = _quiet("batches", tracker.on_batch)
+    on_end = _quiet("the end of passes", tracker.on_end)
+
+    @functools.wraps(make)
+    def __iter__(self: Any) -> Any:
+        made = make(self)
+        on_iter(self, made, _is_for_accelerate())
+        return made
+
+    @functools.wraps(take)
+    def __next__(self: Any) -> Any:
+        try:
+            batch = take(self)
+        except StopIteration:
+            on_end(self)
+            raise
+        on_batch(self)
+        return batch
+
+    loader.__iter__ = __iter__
+    iterator.__next__ = __next__
+
+
+# ---- trainers ----
+
+
+def _hook_transformers(module: ModuleType) -> None:
+    from . import hf
+
+    hf.install(default=True)
+
+
+def _hook_lightning(module: ModuleType) -> None:
+    from . import lightning
+
+    lightning.install(default=True)
+
+
+_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    "torch.optim.optimizer": _hook_optimizers,
+    "torch.utils.data.dataloader": _hook_loaders,
+    "transformers.trainer": _hook_transformers,
+    "lightning.pytorch": _hook_lightning,
+    "pytorch_lightning": _hook_lightning,
+}
+
+
+def loaded(name: str, module: ModuleType) -> None:
+    """The shim calls this when a module that it waits for has been imported."""
+    if _done.get(name) is module:
+        return
+    _done[name] = module
+    try:
+        _HOOKS[name](module)
+    except Exception as error:  # of a version that is too old or too new
+        _say(f"no marks from {name}: {error!r}")

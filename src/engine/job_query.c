@@ -1,0 +1,56 @@
+/* Questions of the job about itself: what is the verdict? */
+#include "engine/job.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "engine/jury_json.h"
+#include "mark/receiver.h"
+
+static bool value_is(const struct mark *m, const char *key, const char *word)
+{
+    size_t len;
+    const char *value = mark_get(m, key, &len);
+    return value && len == strlen(word) && memcmp(value, word, len) == 0;
+}
+
+/* Only a socket beside our own: that folder is the job's and ours, and whoever can send us marks
+ * shall not make us speak to others. */
+static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
+{
+    const char *folder = mark_receiver_folder(j->marks);
+    size_t len, folder_len = strlen(folder);
+    const char *path = mark_get(m, "REPLY", &len);
+    if (!path || len >= 108 || len < folder_len + 2 || memcmp(path, folder, folder_len) != 0 ||
+        path[folder_len] != '/' || memchr(path + folder_len + 1, '/', len - folder_len - 1))
+        return false;
+    memcpy(ret, path, len);
+    ret[len] = '\0';
+    return strcmp(ret, mark_receiver_path(j->marks)) != 0;
+}
+
+static int send_json(const char *path, const json_t *doc)
+{
+    struct buf text = {0};
+    int r = json_print(&text, doc, 0);
+    if (r == 0)
+        r = mark_send(path, text.data, text.len);
+    buf_fini(&text);
+    return r;
+}
+
+bool job_query(struct job *j, const struct mark *m)
+{
+    char path[108];
+    if (m->kind != MARK_OTHER || !value_is(m, "KIND", "query"))
+        return false;
+    if (!value_is(m, "NAME", "verdict") || !reply_path(j, m, path))
+        return true;
+    engine_judge(j->engine);
+    json_t *doc = jury_tree_json(engine_verdict(j->engine));
+    if (doc && send_json(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
+        send_json(path, doc); /* sentences are what there can be too many of */
+    json_decref(doc);
+    return true;
+}

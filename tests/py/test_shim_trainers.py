@@ -1,0 +1,105 @@
+"""Marks of trainers that have marks of their own: each step is told once."""
+
+import importlib.util
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+HF = """
+import torch
+from transformers import Trainer, TrainingArguments
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 22
+
+    def __getitem__(self, i):
+        return {"x": torch.randn(4), "labels": torch.randn(1)}
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 1)
+
+    def forward(self, x, labels):
+        y = self.linear(x)
+        return {"loss": ((y - labels) ** 2).mean(), "logits": y}
+
+arguments = TrainingArguments("out", num_train_epochs=2, per_device_train_batch_size=4,
+                              gradient_accumulation_steps=2, save_strategy="no", report_to=[],
+                              use_cpu=True, disable_tqdm=True)
+trainer = Trainer(Model(), arguments, train_dataset=Data(), eval_dataset=Data())
+trainer.train()
+trainer.evaluate()
+"""
+
+LIGHTNING = """
+import logging
+import torch
+import PACKAGE as L
+from torch.utils.data import DataLoader, TensorDataset
+
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch):
+        return ((self.linear(batch[0]) - batch[1]) ** 2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+loader = DataLoader(TensorDataset(torch.randn(22, 4), torch.randn(22, 1)), batch_size=4)
+trainer = L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+                    accumulate_grad_batches=2, enable_progress_bar=False)
+trainer.fit(Model(), loader)
+"""
+
+
+def needs(*modules):
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not there")
+
+
+def assert_told_once(run):
+    assert run.status == 0, run.stderr
+    assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 4, 5, 6]
+    assert [m["step"] for m in run.marks("epoch")] == [3, 6]
+    assert [m["step"] for m in run.marks("begin")] == [0]
+    assert [m["step"] for m in run.marks("end")] == [6]
+    assert run.marks("begin")[0]["steps_per_epoch"] == 3
+    assert {m["pid"] for m in run.marks()} == {run.marks("begin")[0]["pid"]}
+
+
+def test_the_trainer_of_hugging_face_gets_the_callback(run_job, tmp_path):
+    needs("transformers", "accelerate", "ebb.hf")
+    (tmp_path / "train.py").write_text(HF)
+    run = run_job(sys.executable, tmp_path / "train.py")
+    assert_told_once(run)
+    assert len(run.marks("eval")) == 1
+
+
+def test_the_callback_that_a_script_gives_is_the_only_one(run_job, tmp_path):
+    needs("transformers", "accelerate", "ebb.hf")
+    text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
+    (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + text)
+    assert_told_once(run_job(sys.executable, tmp_path / "train.py"))
+
+
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_the_trainer_of_lightning_gets_the_callback(run_job, tmp_path, package):
+    needs(package.partition(".")[0], "ebb.lightning")
+    (tmp_path / "train.py").write_text(LIGHTNING.replace("PACKAGE", package))
+    assert_told_once(run_job(sys.executable, tmp_path / "train.py"))
+
+
+def test_without_the_shim_nobody_adds_anything(run_job, tmp_path):
+    needs("transformers", "accelerate")
+    (tmp_path / "train.py").write_text(HF)
+    run = run_job(sys.executable, tmp_path / "train.py", options=["--no-shim"])
+    assert run.status == 0, run.stderr
+    assert run.marks() == []
