@@ -211,7 +211,7 @@ static void put_left(struct page *p, const json_t *left)
     const json_t *files = json_object_get(left, "shm");
     const json_t *sockets = json_object_get(left, "sockets");
     size_t n = json_array_size(files);
-    page_fact(p, "left behind");
+    page_fact(p, "left over");
     for (size_t i = 0; i < n && i < LEFT_SHOWN; i++)
         put_file(p, json_array_get(files, i));
     if (n > LEFT_SHOWN)
