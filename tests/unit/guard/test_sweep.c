@@ -324,6 +324,32 @@ static void in_a_pid_namespace_without_its_own_proc_nobody_is_signalled(void **s
     assert_int_equal(in_subreaper(in_new_namespace), 0);
 }
 
+/* A job of many segments would fill the queue with pipes that nobody reads any more. */
+static void the_streams_of_a_segment_that_is_over_are_not_kept_open(void **state)
+{
+    (void)state;
+    struct sentinel_note *note = sentinel_note_new(true);
+    int old[2], now[2];
+    assert_non_null(note);
+    assert_int_equal(pipe2(old, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(now, O_CLOEXEC), 0);
+    signal(SIGPIPE, SIG_IGN);
+    sentinel_keep_streams(note, &old[0], 1);
+    close(old[0]);
+    assert_int_equal(write(old[1], "x", 1), 1); /* kept for the sentinel */
+    sentinel_keep_streams(note, &now[0], 1);
+    close(now[0]);
+    assert_int_equal(write(old[1], "x", 1), -1);
+    assert_int_equal(errno, EPIPE);
+    assert_int_equal(write(now[1], "x", 1), 1);
+    signal(SIGPIPE, SIG_DFL);
+    close(old[1]);
+    close(now[1]);
+    close(note->stream_pair[0]);
+    close(note->stream_pair[1]);
+    munmap(note, sizeof *note);
+}
+
 #define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -338,6 +364,7 @@ int main(void)
         WITH_NEIGHBOUR(in_a_pid_namespace_without_its_own_proc_nobody_is_signalled),
         WITH_NEIGHBOUR(what_a_killed_supervisor_leaves_the_sentinel_ends),
         WITH_NEIGHBOUR(a_supervisor_that_ends_well_needs_nothing),
+        cmocka_unit_test(the_streams_of_a_segment_that_is_over_are_not_kept_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
