@@ -247,6 +247,8 @@ static const char *words_for(enum ladder_act act)
 static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
 {
     bool dry = j->options->guard.dry_run;
+    if (d->act == LADDER_DO_KILL && !dry)
+        reflex_kill(j->guard.reflex); /* first of all: to tell of it takes memory */
     bool is_plan = d->act == LADDER_DO_WARN && d->trigger == LADDER_BY_PLAN;
     put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger), d->why);
     job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "",
@@ -261,7 +263,6 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
         job_term(j);
     } else if (d->act == LADDER_DO_KILL) {
         blame_guard(j, d);
-        reflex_kill(j->guard.reflex);
         job_begin_ending(j, KILLING);
     }
 }
