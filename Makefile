@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: bench-verdict all build demo test lint format bench bench-long install clean help
+.PHONY: bench-guard bench-verdict all build demo test lint format bench bench-long install clean help
 
 all: build
 
@@ -40,6 +40,13 @@ bench bench-long:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh $(bench_flags)
 
+bench-guard:
+	@scripts/setup.sh bench
+	@BUILD="$(BUILD)" scripts/setup.sh earlyoom
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target bench_guard
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh guard $(GUARD_FLAGS)
+
 # The labelled shapes, and the recordings beside the checkout where they are.
 bench-verdict:
 	@scripts/setup.sh build
@@ -61,6 +68,7 @@ help:
 	@echo "make format           lay out the sources as lint wants them"
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"
+	@echo "make bench-guard      the guard against its bars, about half an hour (GUARD_FLAGS='--runs 3')"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"

@@ -78,6 +78,12 @@ foreach(suite ${suites})
     -p no:cacheprovider --rootdir=${CMAKE_SOURCE_DIR} ${suite})
 endforeach()
 
+# The command tests of the guard run the examples: who builds all, builds these too.
+if(suites)
+  add_custom_target(command_tests ALL)
+  add_dependencies(command_tests examples)
+endif()
+
 # Both start what looks like a training job, and one of them expects its own to be the only one.
 if(TEST proc.test_find AND TEST cmd.test_watch)
   set_tests_properties(proc.test_find cmd.test_watch PROPERTIES RESOURCE_LOCK training_jobs)

@@ -2,7 +2,10 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench]
+#   scripts/setup.sh [build|test|lint|bench|earlyoom]
+#
+# earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
+# machine. Without it a part of the measurements is left out.
 set -eu
 
 # Package, and how to see that what it brings is really there:
@@ -122,12 +125,28 @@ install_packages() {
     apt install --no-install-recommends "$@" || explain_and_stop "$@"
 }
 
+fetch_earlyoom() {
+    local folder=${BUILD:-build}/earlyoom
+    if [ -x "$folder/usr/bin/earlyoom" ] || command -v earlyoom >/dev/null 2>&1; then return; fi
+    mkdir -p "$folder"
+    if is_debian_like && (cd "$folder" && apt-get -q download earlyoom >/dev/null 2>&1) &&
+        dpkg-deb -x "$folder"/earlyoom_*.deb "$folder"; then
+        say "unpacked earlyoom into $folder"
+    else
+        say "no earlyoom to be had from this system's packages: the comparison with it is left out"
+    fi
+}
+
 case ${1:-build} in
+earlyoom)
+    fetch_earlyoom
+    exit 0
+    ;;
 build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint or bench)" ;;
+*) die "no such group: $1 (build, test, lint, bench or earlyoom)" ;;
 esac
 
 missing=$(missing_of "$needs")

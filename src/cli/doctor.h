@@ -23,7 +23,7 @@ typedef void doctor_look(struct doctor *d);
 /* doctor_kernel.c: what the kernel lets us do */
 doctor_look doctor_look_kernel, doctor_look_children, doctor_look_processes, doctor_look_pagemap,
     doctor_look_pressure, doctor_look_ptrace, doctor_look_pidfd, doctor_look_mrelease,
-    doctor_look_subreaper, doctor_look_files;
+    doctor_look_subreaper, doctor_look_files, doctor_look_locked;
 /* doctor_cgroup.c */
 doctor_look doctor_look_cgroup;
 /* doctor_memory.c: limits, and what the machine does with memory */

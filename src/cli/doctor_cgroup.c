@@ -1,4 +1,4 @@
-/* `ebb doctor`: which cgroups there are, and whether we may make one. */
+/* `ebb doctor`: which cgroups there are, and whether a job gets one of its own. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -12,8 +12,11 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "guard/cgroup.h"
 
 enum { TEXT_MAX = 1 << 20 };
 
@@ -119,17 +122,45 @@ static int open_group(const struct hierarchy *h)
     return fd;
 }
 
-/* Makes a group below ours and takes it away again: 0 or -errno. *ret_has_memory: whether the
- * memory controller came with it. */
-static int try_group(int parent, const char *limit_file, bool *ret_has_memory)
+/* What a job of ours would get. */
+struct trial {
+    int error; /* -errno; 0 with at least one group */
+    bool is_limited, has_kill;
+    struct err why; /* what is missing */
+};
+
+/* Where ours is the root, a group below it is given the memory controller by the first that asks
+ * for it: that is taken back, as nothing is to be changed. */
+static void restore_control(int group, const char *before)
 {
-    char name[64], file[128];
-    snprintf(name, sizeof(name), "ebb-doctor-%d", (int)getpid());
-    if (mkdirat(parent, name, 0755) < 0)
-        return -errno;
-    snprintf(file, sizeof(file), "%s/%s", name, limit_file);
-    *ret_has_memory = faccessat(parent, file, W_OK, 0) == 0;
-    return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+    char now[1024];
+    AUTO_CLOSE int fd = openat(group, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || io_read_small(group, "cgroup.subtree_control", now, sizeof(now)) < 0)
+        return;
+    if (has_word(now, "memory", ' ') && !has_word(before, "memory", ' '))
+        (void)io_write_all(fd, "-memory", strlen("-memory"));
+}
+
+/* Makes the group of a job, as `ebb run` does, and takes it away again. */
+static void try_group(const struct doctor *d, const struct cgroups *c, struct trial *ret)
+{
+    enum { PATIENCE_MS = 1000 };
+    static const uint64_t LARGE = UINT64_C(1) << 50; /* binds nothing */
+    struct guard_cgroup g = guard_cgroup_none;
+    char name[64], before[1024] = "";
+    *ret = (struct trial){0};
+    AUTO_CLOSE int unified = c->unified.is_mounted ? open_group(&c->unified) : -1;
+    bool has_control = unified >= 0 && io_read_small(unified, "cgroup.subtree_control", before,
+                                                     sizeof(before)) >= 0;
+    guard_cgroup_name(&d->root, name);
+    ret->error = guard_cgroup_make(&d->root, name, LARGE, &g, &ret->why);
+    if (ret->error < 0)
+        return;
+    ret->is_limited = g.is_limited;
+    ret->has_kill = g.kill_fd >= 0;
+    ret->error = guard_cgroup_remove(&d->root, &g, clock_mono_ns() + PATIENCE_MS * NS_PER_MS);
+    if (has_control)
+        restore_control(unified, before);
 }
 
 static bool has_systemd(void)
@@ -141,7 +172,8 @@ static const char *advice_for(int error)
 {
     if (error == EROFS)
         return "The cgroup mount is read-only, as in most containers: ebb defends the limit it "
-               "finds and sets none of its own; `docker run --cgroupns=private --privileged` would "
+               "finds or is given, and sets none in the kernel; `docker run --cgroupns=private "
+               "--privileged` would "
                "let it.";
     if (has_systemd())
         return "ebb then counts a job's memory by its processes and sets no hard limit: start it "
@@ -151,32 +183,34 @@ static const char *advice_for(int error)
            "or have root make a cgroup, chown it to you and put your shell into it.";
 }
 
-static void look_at_group(struct doctor *d, const char *version, const struct hierarchy *h,
-                          const char *limit_file)
+static const char *no_memory_advice(void)
 {
-    bool has_memory = false;
-    AUTO_CLOSE int parent = open_group(h);
-    int r = parent < 0 ? parent : try_group(parent, limit_file, &has_memory);
-    json_t *data = json_pack("{s:s, s:o, s:o, s:b, s:b}", "version", version, "mount",
+    return has_systemd() ? "ebb counts a job's memory by its processes and sets no hard limit: "
+                           "start it with `systemd-run --user --scope -p Delegate=yes ebb run …`."
+                         : "ebb counts a job's memory by its processes and sets no hard limit: as "
+                           "root, `echo +memory >cgroup.subtree_control` in that group.";
+}
+
+static void look_at_group(struct doctor *d, const char *version, const struct hierarchy *h,
+                          const struct cgroups *c)
+{
+    struct trial t;
+    try_group(d, c, &t);
+    json_t *data = json_pack("{s:s, s:o, s:o, s:b, s:b, s:b}", "version", version, "mount",
                              json_text0(h->mount), "group", json_text0(h->group), "can_create",
-                             r == 0, "memory_limit", r == 0 && has_memory);
-    if (r < 0)
-        doctor_add(d, DOCTOR_NOTE, "cgroup", data, advice_for(-r),
-                   "%s, ours is %s; we may not make one below it: %s", version, h->group,
-                   strerror(-r));
-    else if (!has_memory)
-        doctor_add(d, DOCTOR_NOTE, "cgroup", data,
-                   has_systemd()
-                       ? "ebb cannot set a hard limit there: start it with `systemd-run --user "
-                         "--scope -p Delegate=yes ebb run …`."
-                       : "ebb cannot set a hard limit there: as root, `echo +memory "
-                         ">cgroup.subtree_control` in that group.",
-                   "%s, ours is %s; we may make one below it, but without the memory controller",
-                   version, h->group);
+                             t.error == 0, "memory_limit", t.is_limited, "kill", t.has_kill);
+    if (t.error < 0)
+        doctor_add(d, DOCTOR_NOTE, "cgroup", data, advice_for(-t.error),
+                   "%s; a job gets none of its own: %s", version,
+                   t.why.text[0] ? t.why.text : strerror(-t.error));
+    else if (!t.is_limited)
+        doctor_add(d, DOCTOR_NOTE, "cgroup", data, no_memory_advice(),
+                   "%s, ours is %s; a job gets its own, but without a memory limit: %s", version,
+                   h->group, t.why.text);
     else
         doctor_add(d, DOCTOR_OK, "cgroup", data, NULL,
-                   "%s, ours is %s; we may make one below it, with a memory limit", version,
-                   h->group);
+                   "%s, ours is %s; a job gets its own, with a memory limit, and is killed %s",
+                   version, h->group, t.has_kill ? "at once" : "process by process");
 }
 
 void doctor_look_cgroup(struct doctor *d)
@@ -186,10 +220,9 @@ void doctor_look_cgroup(struct doctor *d)
         return;
     read_cgroups(d, c);
     if (c->memory.is_mounted)
-        look_at_group(d, c->unified.is_mounted ? "v1 and v2 (hybrid)" : "v1", &c->memory,
-                      "memory.limit_in_bytes");
+        look_at_group(d, c->unified.is_mounted ? "v1 and v2 (hybrid)" : "v1", &c->memory, c);
     else if (c->unified.is_mounted)
-        look_at_group(d, "v2", &c->unified, "memory.max");
+        look_at_group(d, "v2", &c->unified, c);
     else
         doctor_add(d, DOCTOR_NOTE, "cgroup", NULL,
                    "ebb counts a job's memory by its processes and sets no hard limit.",

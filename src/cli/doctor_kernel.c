@@ -16,9 +16,12 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "base/text.h"
+#include "guard/reflex.h"
 #include "proc/machine.h"
 
 /* glibc of Debian 12 knows them; older ones may not */
@@ -232,4 +235,36 @@ void doctor_look_files(struct doctor *d)
                       : NULL,
                "%" PRIu64 ", can be raised to %" PRIu64, (uint64_t)limit.rlim_cur,
                (uint64_t)limit.rlim_max);
+}
+
+/* Tried with the guard's own: how much there is to lock is its business. */
+void doctor_look_locked(struct doctor *d)
+{
+    struct reflex *reflex = NULL;
+    struct rlimit limit;
+    struct err err = {""};
+    char most[TEXT_SIZE_MAX] = "unlimited";
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+        return;
+    bool is_endless = limit.rlim_cur == RLIM_INFINITY;
+    if (!is_endless)
+        text_size(most, limit.rlim_cur);
+    if (reflex_new(&(struct reflex_options){.kill_fd = -1}, &reflex, &err) < 0) {
+        doctor_add(d, DOCTOR_PROBLEM, "locked memory", NULL,
+                   "Jobs run without a guard: see whether memory or threads are short here.", "%s",
+                   err.text);
+        return;
+    }
+    bool is_locked = reflex_is_locked(reflex);
+    reflex_free(reflex);
+    json_t *data = json_pack("{s:b, s:o}", "locked", is_locked, "limit_bytes",
+                             is_endless ? json_null() : json_u64(limit.rlim_cur));
+    doctor_add(d, is_locked ? DOCTOR_OK : DOCTOR_NOTE, "locked memory", data,
+               is_locked ? NULL
+                         : "The guard's last line still kills, but under pressure may have to wait "
+                           "for its own pages: `ulimit -l 1024`, LimitMEMLOCK=1M, or `docker run "
+                           "--ulimit memlock=1048576`.",
+               is_locked ? "the guard's last line is locked in memory (RLIMIT_MEMLOCK: %s)"
+                         : "the guard's last line cannot be locked in memory (RLIMIT_MEMLOCK: %s)",
+               most);
 }

@@ -184,12 +184,15 @@ static bool is_ignored(int signo)
     return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
 }
 
-static int finish(const struct run_options *o, struct run_client_end *end, pid_t sentinel)
+static int finish(const struct run_options *o, bool is_kept, struct run_client_end *end,
+                  pid_t sentinel)
 {
     if (end->doc)
         print_summary(o, end->doc);
     else if (!end->status_known)
-        cli_say("the supervisor of the job was lost; what was left of the job is being ended");
+        cli_say("the supervisor of the job was lost; %s",
+                is_kept ? "the job goes on, its output is in log.txt"
+                        : "what was left of the job is being ended");
     json_decref(end->doc);
     while (waitpid(sentinel, NULL, 0) < 0 && errno == EINTR)
         ;
@@ -228,7 +231,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);
     run_client(fd, &s.tty, &end);
-    return finish(o, &end, sentinel);
+    return finish(o, guard->keep_on_exit, &end, sentinel);
 }
 
 static int run_exec(const struct cli_call *call)

@@ -82,11 +82,11 @@ struct job_guard {
     uint64_t limit_bytes; /* the user's line; 0: none given */
     struct machine_limit effective;
     bool effective_known;
-    char effective_dir[4096];            /* below the cgroup root; "" if it is none of a cgroup */
-    int effective_fd[2];                 /* its usage and stat, for the reflex; -1 */
-    uint64_t gauge_limit[REFLEX_GAUGES]; /* 0: no such gauge */
-    uint64_t largest_bytes;              /* that the job ever held */
-    char no_cgroup[256];                 /* why there is none, or none that counts; "" */
+    char effective_dir[4096]; /* below the cgroup root; "" if it is none of a cgroup */
+    int effective_fd[2];      /* its usage and stat, for the reflex; -1 */
+    struct reflex_gauge gauge[REFLEX_GAUGES]; /* as the reflex has them */
+    uint64_t largest_bytes;                   /* that the job ever held */
+    char no_cgroup[256];                      /* why there is none, or none that counts; "" */
     /* as it was, for run.json */
     char cgroup_path[GUARD_CGROUP_PATH];
     uint64_t cgroup_peak_bytes;
@@ -174,6 +174,8 @@ void job_guard_mark(struct job *j, const struct mark *mark);
 void job_guard_tick(struct job *j, uint64_t now_ns);
 /* A child of ours that is not of the job: the command that makes a checkpoint. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
+/* The job's first process has ended: perhaps by the reflex, of which nobody has heard yet. */
+void job_guard_exited(struct job *j);
 /* The processes still there are about to be ended. */
 void job_guard_left_behind(struct job *j);
 /* When nothing of the job is left: gives everything back and measures it. */

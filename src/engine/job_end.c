@@ -94,6 +94,7 @@ static bool reap(void *user)
             j->now.status = status;
             j->now.usage = usage;
             j->now.ended_ns = clock_mono_ns();
+            job_guard_exited(j);
         }
     }
     return !(pid < 0 && errno == ECHILD);

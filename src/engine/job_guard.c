@@ -55,13 +55,20 @@ static uint64_t reserve_for(const struct job *j, uint64_t limit_bytes)
     return own ? own : ladder_default_reserve(limit_bytes);
 }
 
-static void set_gauge(struct job *j, unsigned which, struct reflex_gauge *gauge)
+/* Its lines: where to ask, with room for what a save needs, and where it is killed. */
+static void set_lines(struct job *j, unsigned which)
 {
+    struct reflex_gauge *gauge = &j->guard.gauge[which];
     uint64_t reserve = reserve_for(j, gauge->limit_bytes);
     gauge->alarm_bytes = reserve + j->guard.tempo.save_rise_bytes;
     gauge->kill_bytes = ladder_kill_room(reserve);
     reflex_gauge(j->guard.reflex, which, gauge);
-    j->guard.gauge_limit[which] = gauge->limit_bytes;
+}
+
+static void set_gauge(struct job *j, unsigned which, const struct reflex_gauge *gauge)
+{
+    j->guard.gauge[which] = *gauge;
+    set_lines(j, which);
 }
 
 /* The user's own line, measured by the job's cgroup or by its processes. */
@@ -249,10 +256,10 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
     bool dry = j->options->guard.dry_run;
     if (d->act == LADDER_DO_KILL && !dry)
         reflex_kill(j->guard.reflex); /* first of all: to tell of it takes memory */
-    bool is_plan = d->act == LADDER_DO_WARN && d->trigger == LADDER_BY_PLAN;
     put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger), d->why);
-    job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "",
-             is_plan ? "it is time" : words_for(d->act), d->why);
+    /* a plan is no warning; what is done about it is said next */
+    if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
+        job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
     if (dry)
         return;
     if (d->act == LADDER_DO_ASK) {
@@ -334,9 +341,9 @@ static void read_gauges(struct job *j, struct ladder_input *in)
         struct reflex_reading r;
         reflex_read(j->guard.reflex, i, &r);
         /* what was read before this segment is the memory of the last one */
-        if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge_limit[i])
+        if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
             in->gauge[i] = (struct ladder_gauge){.known = true,
-                                                 .limit_bytes = j->guard.gauge_limit[i],
+                                                 .limit_bytes = j->guard.gauge[i].limit_bytes,
                                                  .used_bytes = r.used_bytes,
                                                  .room_bytes = r.room_bytes,
                                                  .pace_bytes_per_s = r.pace_bytes_per_s};
@@ -346,6 +353,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
 static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
 {
     char why[ASK_TEXT_MAX];
+    unsigned which;
     const struct sample *machine = engine_machine(j->engine);
     *in = (struct ladder_input){.now_ns = now_ns};
     read_gauges(j, in);
@@ -356,22 +364,22 @@ static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
     in->plan_due = plan_is_due(j, now_ns);
     in->can_ask = ask_can(&j->guard.ask, j->marks, why);
     in->ack = j->guard.ask.ack;
+    in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
 }
 
 /* The reflex was faster than we: what it did is told here. */
-static void notice_reflex(struct job *j, struct ladder_input *in)
+static void notice_reflex(struct job *j)
 {
     unsigned which;
     uint64_t killed_ns = reflex_killed_ns(j->guard.reflex, &which);
     struct reflex_reading r;
     char left[TEXT_SIZE_MAX], of[TEXT_SIZE_MAX], pace[TEXT_SIZE_MAX];
-    in->is_killed = killed_ns != 0;
     if (!killed_ns || j->guard.ladder.rung == LADDER_KILLED)
         return;
     reflex_read(j->guard.reflex, which, &r);
     struct ladder_decision d = {.act = LADDER_DO_KILL, .trigger = LADDER_BY_LEVEL};
     text_size(left, r.least_room_bytes);
-    text_size(of, j->guard.gauge_limit[which]);
+    text_size(of, j->guard.gauge[which].limit_bytes);
     text_size(pace, (uint64_t)r.pace_bytes_per_s);
     snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of,
              pace);
@@ -404,13 +412,19 @@ static void decide(struct job *j, uint64_t now_ns)
         return;
     for (int i = 0; i < ACTS_AT_ONCE; i++) {
         gather(j, now_ns, &in);
-        notice_reflex(j, &in);
+        notice_reflex(j);
         ladder_step(&g->ladder, &in, &g->tempo, &d);
         if (d.act == LADDER_DO_NOTHING)
             break;
         act(j, now_ns, &d);
     }
     be_alert(j, now_ns);
+}
+
+void job_guard_exited(struct job *j)
+{
+    if (j->guard.reflex)
+        notice_reflex(j);
 }
 
 static void on_reflex(void *user, int fd, uint32_t events)
@@ -430,14 +444,13 @@ static void save_ended(struct job *j, uint64_t now_ns)
     uint64_t before = g->tempo.save_rise_bytes;
     tempo_memory(&g->tempo, job_bytes_now(j));
     tempo_save_end(&g->tempo, now_ns);
-    if (!g->reflex || g->tempo.save_rise_bytes == before)
-        return;
-    set_own_gauge(j);
-    if (g->effective_known)
-        set_effective_gauge(j);
+    for (unsigned i = 0; g->reflex && g->tempo.save_rise_bytes != before && i < REFLEX_GAUGES; i++)
+        if (g->gauge[i].source != REFLEX_NONE)
+            set_lines(j, i);
 }
 
-static void ack_changed(struct job *j, uint64_t now_ns)
+/* FAILED: what to say should that be the answer. */
+static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 {
     struct job_guard *g = &j->guard;
     struct job_segment *n = &j->now;
@@ -453,9 +466,12 @@ static void ack_changed(struct job *j, uint64_t now_ns)
                  (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
     } else if (g->ask.ack == LADDER_ACK_FAILED) {
         tempo_save_failed(&g->tempo);
-        put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
-                  "the job said that it could not make a checkpoint");
-        job_say(j, "guard: the checkpoint failed");
+        /* one that was stopped has no more to answer for */
+        if (g->ladder.rung < LADDER_STOPPING) {
+            put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
+                      failed);
+            job_sayf(j, "guard: the checkpoint failed: %s", failed);
+        }
     }
     decide(j, now_ns);
 }
@@ -468,7 +484,7 @@ static void on_alert(void *user, uint64_t now_ns, uint64_t missed)
     reflex_read(j->guard.reflex, 0, &r);
     tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
     if (ask_look(&j->guard.ask, now_ns))
-        ack_changed(j, now_ns);
+        ack_changed(j, now_ns, "");
     else
         decide(j, now_ns);
 }
@@ -478,7 +494,7 @@ void job_guard_reaped(struct job *j, pid_t pid, int status)
     uint64_t now_ns = clock_mono_ns();
     if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
         ask_reaped(&j->guard.ask, pid, status, now_ns))
-        ack_changed(j, now_ns);
+        ack_changed(j, now_ns, "the command of --checkpoint-cmd failed");
 }
 
 static bool says(const struct mark *mark, const char *key, const char *value)
@@ -528,7 +544,7 @@ void job_guard_mark(struct job *j, const struct mark *mark)
     if (is_first_rank && mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP))
         tempo_step(&j->guard.tempo, mark->t_ns, mark->step);
     if (ask_mark(&j->guard.ask, mark))
-        ack_changed(j, mark->t_ns);
+        ack_changed(j, mark->t_ns, "the job said that it could not make one");
     else if (mark->kind == MARK_PHASE && j->guard.reflex)
         be_alert(j, mark->t_ns);
     else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
@@ -592,7 +608,7 @@ void job_guard_process(struct job *j, const struct proc_event *event)
     if (event->kind == PROCESS_DIED && g->reflex)
         reflex_remove(g->reflex, node->slot);
     if (event->kind == PROCESS_DIED && ask_died(&g->ask, node->info.id.pid, event->t_ns))
-        ack_changed(j, event->t_ns);
+        ack_changed(j, event->t_ns, "the one that was asked ended first");
     if (event->kind != PROCESS_BORN || !g->reflex)
         return;
     int pidfd = (int)syscall(SYS_pidfd_open, node->info.id.pid, 0);
@@ -624,7 +640,7 @@ static void make_cgroup(struct job *j)
     guard_cgroup_name(root, name);
     bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
     guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
-    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%s", err.text);
+    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
     guard_cgroup_tidy(root, &g->cgroup);
     j->note->cgroup = g->cgroup;
     if (g->cgroup.usage_fd >= 0)

@@ -125,10 +125,13 @@ static void be_first_for_oom(int adj)
 }
 
 static _Noreturn void child(const struct spawn_request *q, char *const *shell_argv,
-                            const struct ends *e)
+                            const struct ends *e, bool is_in_cgroup)
 {
     const struct supervisor_options *o = q->options;
-    guard_cgroup_join(q->cgroup);
+    if (is_in_cgroup)
+        guard_cgroup_join_rest(q->cgroup);
+    else
+        guard_cgroup_join(q->cgroup);
     be_first_for_oom(q->oom_score_adj);
     take_foreground(e);
     connect_streams(&o->tty, e);
@@ -191,9 +194,10 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
         close_ends(&ends);
         return shell_argv ? r : -ENOMEM;
     }
-    pid_t pid = fork();
+    bool is_in_cgroup;
+    pid_t pid = guard_cgroup_fork(request->options->engine.root, request->cgroup, &is_in_cgroup);
     if (pid == 0)
-        child(request, shell_argv, &ends);
+        child(request, shell_argv, &ends, is_in_cgroup);
     if (pid < 0) {
         r = -errno;
         close_ends(&ends);

@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -292,6 +295,26 @@ int guard_cgroup_join(const struct guard_cgroup *g)
         r = r == 0 ? joined : r;
     }
     return r;
+}
+
+int guard_cgroup_join_rest(const struct guard_cgroup *g)
+{
+    return g->memory_is_v2 || g->join_fd[0] < 0 ? 0 : io_write_all(g->join_fd[0], "0", 1);
+}
+
+pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g, bool *ret_is_in)
+{
+    const char *dir = g->memory_is_v2 && g->memory_dir[0] ? g->memory_dir : g->kill_dir;
+    AUTO_CLOSE int fd =
+        dir[0] ? openat(root->cgroup_fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)fd};
+    *ret_is_in = true;
+    pid_t pid = fd < 0 ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (pid >= 0)
+        return pid;
+    *ret_is_in = false;
+    return fork();
 }
 
 int guard_cgroup_kill(const struct guard_cgroup *g)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "proc/procfs.h"
 #include "proc/sample.h"
@@ -47,6 +48,14 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g);
 /* In the child, before exec: moves the calling process there. Async-signal-safe. 0 or -errno of
  * the first that failed; the others are tried all the same. */
 int guard_cgroup_join(const struct guard_cgroup *g);
+/* fork(), straight into G's v2 folder where it has one and the kernel can (5.7): to move a process
+ * into another group makes the kernel wait for 10 ms and more unless it has just done so. The
+ * child, of a process with threads perhaps, may call only what is async-signal-safe, and joins the
+ * rest: guard_cgroup_join_rest() where *ret_is_in, else guard_cgroup_join(). Returns as fork()
+ * does. */
+pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
+                        bool *ret_is_in);
+int guard_cgroup_join_rest(const struct guard_cgroup *g); /* the v1 folder */
 /* Kills everything in it at once: one write. -EOPNOTSUPP without cgroup.kill. */
 int guard_cgroup_kill(const struct guard_cgroup *g);
 /* How often the kernel's OOM killer has killed in it: 0, -ENODATA. */

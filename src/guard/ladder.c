@@ -208,7 +208,7 @@ static void rest(struct turn *t, bool is_saving)
 static void mark_used(struct turn *t)
 {
     for (unsigned i = 0; i < 2; i++)
-        t->l->mark_bytes[i] = t->in->gauge[i].used_bytes;
+        t->l->mark_bytes[i] = t->in->gauge[i].known ? t->in->gauge[i].used_bytes : UINT64_MAX;
 }
 
 static bool may_ask(const struct turn *t)

@@ -15,6 +15,7 @@ struct reflex;
 enum {
     REFLEX_GAUGES = 2,      /* the user's limit, and the one the machine has anyway */
     REFLEX_SHORTEST_MS = 2, /* between two looks */
+    REFLEX_ALARM_MS = 10,   /* the longest just above the alarm line */
     REFLEX_LONGEST_MS = 500,
     REFLEX_PROCESSES = 4096, /* that can be killed one by one; a sweep finds the rest */
 };

@@ -329,9 +329,10 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_SEQ_CST))
         return;
-    reflex_signal_all(r);
+    /* told first: who sees the processes end must find out why */
     __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
     __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
+    reflex_signal_all(r);
     tell_loop(r);
     release_all(r);
 }
@@ -345,15 +346,24 @@ REFLEX_CODE static uint64_t wait_for_room(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* A dear look (thousands of processes, a slow memory.stat) is not made more often than costs a
+/* Above the alarm line the next look comes soon enough for the alarm, too: the larger the limit,
+ * the farther below lies the kill line, and the longer a look by that alone would let it wait. A
+ * dear look (thousands of processes, a slow memory.stat) is not made more often than costs a
  * fiftieth of a CPU, unless the pace seen asks for it. */
-REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t room_above,
-                                      uint64_t cost_us)
+REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
+                                      uint64_t above_alarm, uint64_t cost_us)
 {
     uint64_t pace = 2 * m->pace;
     uint64_t worst = pace > REFLEX_FILL_BYTES ? pace : REFLEX_FILL_BYTES;
-    uint64_t by_room = wait_for_room(room_above, worst), by_cost = cost_us * 50;
-    uint64_t by_pace = wait_for_room(room_above, pace);
+    uint64_t by_room = wait_for_room(above_kill, worst), by_cost = cost_us * 50;
+    uint64_t by_pace = wait_for_room(above_kill, pace);
+    if (above_alarm > 0) {
+        uint64_t by_alarm = wait_for_room(above_alarm, worst);
+        if (by_alarm < REFLEX_ALARM_MS * 1000)
+            by_alarm = REFLEX_ALARM_MS * 1000;
+        if (by_room > by_alarm)
+            by_room = by_alarm;
+    }
     if (by_cost > 50000)
         by_cost = 50000;
     if (by_cost > by_pace)
@@ -384,7 +394,7 @@ REFLEX_CODE static void gauge_look(struct reflex *r, unsigned which, uint32_t ar
             kill_now(r, which, now_ns, arm);
     }
     uint64_t cost_us = (clock_read(CLOCK_THREAD_CPUTIME_ID) - cpu_ns) / 1000;
-    m->wait_us = wait_next(m, less(room, kill_line(g, m)), cost_us);
+    m->wait_us = wait_next(m, less(room, kill_line(g, m)), less(room, g->alarm_bytes), cost_us);
 }
 
 REFLEX_CODE static void memory_reset(struct reflex_memory *m)
@@ -419,8 +429,15 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (__atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST) != seq)
         return;
+    const struct reflex_gauge *old = &r->now[which];
+    bool is_same = taken.source == old->source && taken.usage_fd == old->usage_fd &&
+                   taken.stat_fd == old->stat_fd && taken.limit_bytes == old->limit_bytes;
     gauge_copy(&taken, &r->now[which]);
     r->seen_gauge_seq[which] = seq;
+    if (is_same) { /* only its lines have moved: what was read of it still holds */
+        r->memory[which].is_alarmed = false;
+        return;
+    }
     memory_reset(&r->memory[which]);
     show(r, which, 0, NULL);
 }

@@ -34,6 +34,28 @@ void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes)
     tree->machine_mapped_bytes = mapped_bytes;
 }
 
+static uint64_t unique_of(const struct sample *s)
+{
+    return sample_has(s, SAMPLE_UNIQUE) ? min_u64(s->v[SAMPLE_UNIQUE], s->v[SAMPLE_RSS]) : 0;
+}
+
+/* Of what N shares, the part that may stand in another's unique memory already: of one that was
+ * counted before N was there, and may be what N was forked from. */
+static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < tree->count; i++) {
+        const struct tree_node *other = tree->nodes[i];
+        if (other == n || other->unique_done_ns == 0 || other->unique_done_ns >= n->pub.born_ns ||
+            !sample_has(&other->pub.sample, SAMPLE_RSS))
+            continue;
+        uint64_t unique = unique_of(&other->pub.sample);
+        if (unique > most)
+            most = unique;
+    }
+    return most;
+}
+
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
 {
     struct proc_tree_memory m = {0};
@@ -43,10 +65,9 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
         const struct sample *s = &tree->nodes[i]->pub.sample;
         if (!sample_has(s, SAMPLE_RSS))
             continue;
-        uint64_t rss = s->v[SAMPLE_RSS], unique = 0;
+        uint64_t rss = s->v[SAMPLE_RSS], unique = unique_of(s);
         with_rss++;
         if (sample_has(s, SAMPLE_UNIQUE)) {
-            unique = min_u64(s->v[SAMPLE_UNIQUE], rss);
             m.unique_known++;
             m.unique_bytes = add_sat(m.unique_bytes, s->v[SAMPLE_UNIQUE]);
         }
@@ -56,8 +77,12 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
         }
         m.rss_sum_bytes = add_sat(m.rss_sum_bytes, rss);
         counted = add_sat(counted, unique);
-        if (rss - unique > largest_shared)
-            largest_shared = rss - unique;
+        if (rss - unique > largest_shared) {
+            uint64_t elsewhere = counted_elsewhere(tree, tree->nodes[i]);
+            uint64_t shared = rss - unique > elsewhere ? rss - unique - elsewhere : 0;
+            if (shared > largest_shared)
+                largest_shared = shared;
+        }
     }
     m.known = with_rss > 0;
     m.low_bytes = add_sat(counted, largest_shared);

@@ -93,7 +93,9 @@ const struct proc_root *proc_tree_root(const struct proc_tree *tree);
  *   high = min(sum(rss), machine)       machine = AnonPages + Mapped of meminfo: every mapped page
  *                                       of the machine, once; ours are among them
  *
- * u and rss are from different moments, so u is cut at rss, and high is at least low. Where the
+ * u and rss are from different moments, so u is cut at rss, and high is at least low; and s of a
+ * process is less by the largest u that was counted before it was there: after a fork that u may be
+ * the very pages it shares. Where the
  * PSS of all was read at this tick both are sum(pss). Never a plain sum of RSS on a machine whose
  * meminfo can be read. */
 struct proc_tree_memory {

@@ -208,6 +208,16 @@ static void put_largest(struct page *p, const json_t *doc)
     page_fact_end(p);
 }
 
+/* The user's own limit has no place that says more than its name. */
+static const char *limit_place(char out[TEXT_MAX], const json_t *doc, const json_t *limit)
+{
+    const json_t *guard = json_object_get(doc, "guard");
+    bool is_own =
+        json_is_true(json_object_get(guard, "limit_is_given")) &&
+        json_equal(json_object_get(guard, "limit_bytes"), json_object_get(limit, "limit_bytes"));
+    return is_own ? "--limit" : summary_fit(out, 40, json_object_get(limit, "where"));
+}
+
 static void put_ask(struct page *p, const json_t *doc)
 {
     char size[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], room[TEXT_SIZE_MAX], where[TEXT_MAX];
@@ -222,8 +232,7 @@ static void put_ask(struct page *p, const json_t *doc)
         page_fact(p, "limit");
     }
     if (summary_size(limit, json_object_get(l, "limit_bytes")))
-        page_addf(p, ask ? "the limit is %s (%s)" : "%s (%s)", limit,
-                  summary_fit(where, 40, json_object_get(l, "where")));
+        page_addf(p, ask ? "the limit is %s (%s)" : "%s (%s)", limit, limit_place(where, doc, l));
     if (summary_size(room, json_object_get(l, "headroom_bytes")))
         page_addf(p, "head-room %s", room);
     page_fact_end(p);

@@ -8,7 +8,7 @@
 #include "view/cells.h"
 #include "view/page.h"
 
-enum { EVENTS_SHOWN = 6, LEFT_SHOWN = 4, NAME_COLUMNS = 44 };
+enum { EVENTS_SHOWN = 6, LEFT_SHOWN = 4, NAME_COLUMNS = 44, TIME_COLUMNS = 13 };
 
 static bool is_text(const json_t *v, const char *text)
 {
@@ -40,14 +40,26 @@ void summary_cause(struct page *p, const json_t *doc)
 
 /* ---- the guard ---- */
 
+/* How often it did WHAT. */
+static size_t count_acts(const json_t *events, const char *what)
+{
+    size_t i, n = 0;
+    const json_t *event;
+    json_array_foreach(events, i, event)
+    {
+        n += is_text(json_object_get(event, "act"), what);
+    }
+    return n;
+}
+
 static const char *act_words(const json_t *act)
 {
     static const char *const words[][2] = {{"warn", "warned"},
                                            {"ask", "asked for a checkpoint"},
-                                           {"checkpoint", "checkpoint made"},
-                                           {"checkpoint failed", "checkpoint failed"},
-                                           {"term", "stopped it"},
-                                           {"kill", "killed it"},
+                                           {"checkpoint", "the checkpoint was there"},
+                                           {"checkpoint failed", "the checkpoint failed"},
+                                           {"term", "sent SIGTERM"},
+                                           {"kill", "killed everything"},
                                            {"stand down", "stood down"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is_text(act, words[i][0]))
@@ -55,13 +67,56 @@ static const char *act_words(const json_t *act)
     return "acted";
 }
 
+/* One a line: they are read as a story. */
 static void put_event(struct page *p, const json_t *event)
 {
-    char time[TEXT_TIME_MAX], line[TEXT_MAX];
+    char time[TEXT_TIME_MAX], trigger[TEXT_MAX];
     double t = json_number_value(json_object_get(event, "t_s"));
-    text_duration(time, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0);
-    snprintf(line, sizeof line, "%s %s", time, act_words(json_object_get(event, "act")));
-    page_add(p, STYLE_PLAIN, line);
+    const json_t *by = json_object_get(event, "trigger");
+    bool has_trigger = json_is_string(by) && !is_text(by, "nothing") &&
+                       !is_text(json_object_get(event, "act"), "checkpoint");
+    page_pad(p, LABEL_COLUMNS);
+    page_put(p, STYLE_PLAIN, text_duration(time, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0));
+    page_pad(p, LABEL_COLUMNS + TIME_COLUMNS);
+    page_put(p, STYLE_PLAIN, act_words(json_object_get(event, "act")));
+    if (has_trigger) {
+        page_put(p, STYLE_DIM, " (");
+        page_put(p, STYLE_DIM, summary_fit(trigger, 12, by));
+        page_put(p, STYLE_DIM, ")");
+    }
+    page_line(p);
+}
+
+static void put_times(struct page *p, const char *what, size_t count)
+{
+    if (count == 1)
+        page_addf(p, "%s once", what);
+    else if (count > 1)
+        page_addf(p, "%s %zu times", what, count);
+}
+
+static void put_counts(struct page *p, const json_t *events)
+{
+    size_t asked = count_acts(events, "ask");
+    if (asked)
+        page_addf(p, "%zu checkpoint%s asked for", asked, asked == 1 ? "" : "s");
+    if (asked)
+        page_addf(p, "%zu made", count_acts(events, "checkpoint"));
+    put_times(p, "stopped it", count_acts(events, "term"));
+    put_times(p, "killed it", count_acts(events, "kill"));
+}
+
+/* The newest, without warnings that a request followed at once. */
+static void put_events(struct page *p, const json_t *events)
+{
+    size_t count = json_array_size(events);
+    for (size_t i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++) {
+        const json_t *event = json_array_get(events, i), *next = json_array_get(events, i + 1);
+        bool says_nothing = is_text(json_object_get(event, "act"), "warn") &&
+                            is_text(json_object_get(next, "act"), "ask");
+        if (!says_nothing)
+            put_event(p, event);
+    }
 }
 
 static void put_limit(struct page *p, const json_t *guard)
@@ -87,11 +142,11 @@ static void put_guard(struct page *p, const json_t *guard)
         page_addf(p, "dry run: it only said what it would do");
     if (count == 0)
         page_addf(p, "nothing to do");
+    put_counts(p, events);
     if (count > EVENTS_SHOWN)
-        page_addf(p, "%zu earlier acts in run.json", count - EVENTS_SHOWN);
-    for (size_t i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++)
-        put_event(p, json_array_get(events, i));
+        page_addf(p, "the last acts (all: run.json)");
     page_fact_end(p);
+    put_events(p, events);
     const json_t *why = json_object_get(guard, "not_restarted");
     if (json_is_string(why))
         put_sentence(p, "no restart", STYLE_BAD, why);
@@ -115,8 +170,8 @@ enum segment_column {
 static const struct {
     const char *title;
     size_t width;
-} columns[SEGMENT_COLUMNS] = {{"#", 4},     {"time", 12}, {"from", 7},    {"to", 7},
-                              {"saved", 7}, {"peak", 7},  {"verdict", 10}};
+} columns[SEGMENT_COLUMNS] = {{"#", 3},     {"time", 12}, {"from", 7},    {"to", 7},
+                              {"saved", 7}, {"peak", 7},  {"verdict", 11}};
 
 /* Bits of the columns for which there is room. */
 static unsigned columns_for(size_t width)
@@ -180,13 +235,13 @@ static void put_segment(struct page *p, const json_t *s, unsigned shown)
         cell_of(text, s, (enum segment_column)i);
         page_put(p, STYLE_PLAIN, text);
         at += columns[i].width;
-        page_pad(p, at);
+        page_pad(p, at > p->column ? at : p->column + 1); /* a number may be longer */
     }
     const char *by = json_string_value(summary_at(s, "end", "by"));
     if (!by)
         by = json_string_value(summary_at(s, "end", "cause_kind"));
     by = by ? without_article(by) : "";
-    text_fit(text, sizeof text, p->width > at ? p->width - at : 1, by, strlen(by));
+    text_fit(text, sizeof text, p->width > p->column ? p->width - p->column : 1, by, strlen(by));
     page_put(p, STYLE_PLAIN, text);
     page_line(p);
 }
@@ -246,7 +301,7 @@ static void put_figure(struct page *p, const char *what, const json_t *f)
         !summary_size(after, json_object_get(f, "after_bytes")) ||
         !summary_size(freed, json_object_get(f, "freed_bytes")))
         return;
-    page_addf(p, "%s %s → %s → %s (%s freed)", what, before, peak, after, freed);
+    page_addf(p, "%s %s before, %s peak, %s after, %s freed", what, before, peak, after, freed);
 }
 
 static void put_given_back(struct page *p, const json_t *back)

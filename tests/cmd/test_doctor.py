@@ -11,7 +11,8 @@ import pytest
 LEVELS = {"ok", "note", "problem"}
 ALWAYS = {"kernel", "process tree", "other processes", "unique memory", "memory pressure", "cgroup",
           "effective limit", "memory", "swap", "address space", "overcommit", "huge pages",
-          "/dev/shm", "ptrace", "pidfd", "subreaper", "open files", "GPU", "malloc", "Python"}
+          "/dev/shm", "ptrace", "pidfd", "subreaper", "open files", "locked memory",
+          "GPU", "malloc", "Python"}
 
 
 def findings(result):
@@ -28,10 +29,25 @@ def findings(result):
     return {check["name"]: check for check in document["checks"]}
 
 
-def leftovers():
-    """Groups that a look at cgroups has left behind."""
-    return [os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
-            for name in names if name.startswith("ebb-doctor-")]
+def doctor_and_its_groups(ebb):
+    """What it finds, and the groups that it has left behind: their names begin with its pid."""
+    read, write = os.pipe()
+    try:
+        found = findings(ebb("doctor", "--json",
+                             preexec_fn=lambda: os.write(write, str(os.getpid()).encode())))
+        pid = os.read(read, 16).decode()
+    finally:
+        os.close(read)
+        os.close(write)
+    return found, [os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
+                   for name in names if name.startswith(f"ebb-{pid}-")]
+
+
+def handed_down():
+    """What each group of v2 hands down to those below it."""
+    paths = [os.path.join(folder, "cgroup.subtree_control")
+             for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
+    return {path: open(path).read() for path in paths if os.path.exists(path)}
 
 
 def test_json_holds_every_check_and_the_facts_of_this_machine(ebb):
@@ -48,17 +64,37 @@ def test_json_holds_every_check_and_the_facts_of_this_machine(ebb):
 
 
 def test_without_rights_it_works_and_leaves_nothing(ebb_as_nobody):
-    found = findings(ebb_as_nobody("doctor", "--json"))
-    assert ALWAYS <= set(found)
+    found, left = doctor_and_its_groups(ebb_as_nobody)
+    assert ALWAYS <= set(found) and left == []
     if os.geteuid() == 0:  # nobody may not write into root's cgroup
         assert found["cgroup"]["level"] == "note" and found["cgroup"]["advice"]
-    assert leftovers() == []
 
 
-def test_a_cgroup_that_can_be_made_is_removed_again(ebb):
-    found = findings(ebb("doctor", "--json"))
-    assert found["cgroup"]["data"] is None or "can_create" in found["cgroup"]["data"]
-    assert leftovers() == []
+def test_a_jobs_cgroup_that_can_be_made_is_removed_again(ebb):
+    before = handed_down()
+    found, left = doctor_and_its_groups(ebb)
+    data = found["cgroup"]["data"]
+    assert left == [] and handed_down() == before
+    if data is not None:
+        assert data["can_create"] or not (data["memory_limit"] or data["kill"])
+        assert (found["cgroup"]["level"] == "ok") == data["memory_limit"]
+
+
+def test_what_doctor_says_of_a_jobs_cgroup_is_what_a_job_gets(ebb, tmp_path):
+    data = findings(ebb("doctor", "--json"))["cgroup"]["data"]
+    result = ebb("run", "--json", "--limit", "1G", "--run-dir", tmp_path / "r", "--", "true")
+    assert result.returncode == 0, result.stderr
+    guard = json.loads(result.stderr)["guard"]
+    assert guard["kernel_limit"] == bool(data and data["memory_limit"]), guard
+    assert (guard["cgroup"] is not None) == bool(data and data["can_create"]), guard
+
+
+def test_memory_that_cannot_be_locked_comes_with_advice(ebb_as_nobody):
+    def forbid():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+    found = findings(ebb_as_nobody("doctor", "--json", preexec_fn=forbid))["locked memory"]
+    assert found["level"] == "note" and found["data"] == {"locked": False, "limit_bytes": 0}
+    assert "ulimit -l" in found["advice"]
 
 
 def test_text_is_aligned_and_plain_and_has_the_same_checks_as_json(ebb):

@@ -516,3 +516,16 @@ def test_escapes_in_a_jobs_name_do_not_reach_the_terminal(tmp_path, ebb):
     result = ebb("run", "--interval", "50ms", "--", evil, "0.5", cwd=tmp_path)
     assert result.returncode == 0
     assert "\x1b" not in result.stderr and "\\e[31m" in result.stderr
+
+
+def test_a_planned_restart_is_not_told_as_a_lack_of_memory(ebb, tmp_path):
+    job = ('"$0" mark KIND=step STEP=$((2 * EBB_SEGMENT + 1)); '
+           'if [ "$EBB_SEGMENT" = 1 ]; then exit 0; fi; '
+           '"$0" mark KIND=step STEP=2; exec sleep 600')
+    result = ebb("run", "--quiet", "--restart-every", "2steps", "--run-dir", tmp_path / "r", "--",
+                 "sh", "-c", job, binary())
+    assert result.returncode == 0, result.stderr
+    assert "stopping the job: a planned restart is due" in result.stderr
+    assert "memory is running out" not in result.stderr
+    segments = json.loads((tmp_path / "r" / "run.json").read_text())["segments"]
+    assert [s["end"].get("by") for s in segments] == ["a planned restart", None]

@@ -261,6 +261,25 @@ static void a_v2_group_gets_its_limit_without_swap_and_keeps_its_high_mark(void 
     tree_end(&t);
 }
 
+static void where_the_kernel_cannot_fork_into_it_a_group_is_left_to_be_joined(void **state)
+{
+    struct tree t;
+    struct guard_cgroup g = guard_cgroup_none;
+    bool is_in = true;
+    int status;
+    (void)state;
+    tree_begin(&t, "0::/\\n", "mkdir cgroup/ebb-7-8");
+    strcpy(g.kill_dir, "ebb-7-8"); /* a folder, but no cgroup */
+    pid_t pid = guard_cgroup_fork(&t.root, &g, &is_in);
+    if (pid == 0)
+        _exit(is_in ? 1 : 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_false(is_in);
+    in_tree(&t, "rmdir cgroup/ebb-7-8");
+    tree_end(&t);
+}
+
 static void in_hybrid_both_groups_are_joined_and_memory_is_v1s(void **state)
 {
     struct tree t;
@@ -488,6 +507,45 @@ static uint64_t usage(void)
     assert_true(len > 0);
     assert_int_equal(proc_cgroup_number_parse(text, (size_t)len, &unlimited, &n), 0);
     return n;
+}
+
+static unsigned groups_named(pid_t pid, const char *name)
+{
+    char path[64], line[4096], end[80];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+    snprintf(end, sizeof(end), "/%s\n", name);
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f) != NULL)
+        n += strstr(line, end) != NULL;
+    fclose(f);
+    return n;
+}
+
+static void a_process_forked_into_the_group_is_in_all_of_its_folders(void **state)
+{
+    bool is_in;
+    int ends[2];
+    char byte;
+    (void)state;
+    need_group(0, false, false);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = guard_cgroup_fork(&root, &group, &is_in);
+    if (pid == 0) {
+        if ((is_in ? guard_cgroup_join_rest(&group) : guard_cgroup_join(&group)) < 0)
+            _exit(90);
+        tell(ends[1]);
+        stay();
+    }
+    assert_true(pid > 0);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+    bool are_two = group.memory_dir[0] && group.kill_dir[0] && !group.memory_is_v2;
+    assert_int_equal(groups_named(pid, own_name), are_two ? 2 : 1);
+    assert_int_equal(groups_named(getpid(), own_name), 0);
+    assert_int_equal(end_and_reap(pid), SIGKILL);
 }
 
 static void what_a_process_in_the_group_touches_is_counted_there(void **state)
@@ -827,10 +885,12 @@ int main(void)
         cmocka_unit_test(a_group_that_fails_half_way_is_taken_away_again),
         cmocka_unit_test(without_any_hierarchy_the_sentence_says_so),
         cmocka_unit_test(a_v2_group_gets_its_limit_without_swap_and_keeps_its_high_mark),
+        cmocka_unit_test(where_the_kernel_cannot_fork_into_it_a_group_is_left_to_be_joined),
         cmocka_unit_test(in_hybrid_both_groups_are_joined_and_memory_is_v1s),
         cmocka_unit_test(groups_the_job_made_go_with_its_own_and_nothing_beside_it_does),
         cmocka_unit_test(a_folder_not_named_as_ours_is_never_removed),
         cmocka_unit_test(only_names_of_our_own_making_are_read),
+        HERE(a_process_forked_into_the_group_is_in_all_of_its_folders),
         HERE(what_a_process_in_the_group_touches_is_counted_there),
         HERE(a_job_over_its_limit_is_killed_and_counted_and_its_neighbour_lives),
         HERE(a_limit_goes_up_and_down_again),

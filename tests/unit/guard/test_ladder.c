@@ -642,6 +642,27 @@ static void pressure_that_ends_is_no_reason_to_stop(void **state)
 
 /* --- hysteresis --- */
 
+/* While a gauge is being changed nothing is known of it for a moment. */
+static void a_gauge_not_read_when_the_checkpoint_is_there_is_no_rise_afterwards(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL, 2 * GIB);
+    w.save_s = 0.1;
+    look_at(&w, 1, 102 * MIB);
+    assert_int_equal(w.count[LADDER_DO_ASK], 1);
+    w.in.gauge[0].known = false;
+    w.in.gauge[0].used_bytes = w.in.gauge[0].room_bytes = 0;
+    w.t += 1;
+    answer(&w);
+    assert_int_equal(w.in.ack, LADDER_ACK_DONE);
+    look(&w);
+    w.in.gauge[0].known = true;
+    for (int n = 0; n < 5; n++)
+        look_at(&w, 1, 102 * MIB);
+    assert_never_stopped(&w);
+}
+
 static void a_level_is_over_a_quarter_above_the_reserve_for_ten_seconds(void **state)
 {
     (void)state;
@@ -1080,6 +1101,7 @@ int main(void)
         cmocka_unit_test(a_gpu_just_below_its_limit_is_not_over),
         cmocka_unit_test(pressure_must_last_and_little_must_be_left),
         cmocka_unit_test(pressure_that_ends_is_no_reason_to_stop),
+        cmocka_unit_test(a_gauge_not_read_when_the_checkpoint_is_there_is_no_rise_afterwards),
         cmocka_unit_test(a_level_is_over_a_quarter_above_the_reserve_for_ten_seconds),
         cmocka_unit_test(a_trigger_that_stood_down_keeps_still_for_a_while),
         cmocka_unit_test(peaks_into_the_reserve_are_asked_about_ever_less_often),

@@ -322,6 +322,44 @@ static void the_alarm_is_raised_once_until_there_is_clearly_room_again(void **st
     close(fd);
 }
 
+static void lines_that_move_leave_the_reading_as_it_was(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = file_of("6000000000\n");
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    struct reflex_reading reading;
+    (void)state;
+    reflex_gauge(r, 0, &g);
+    wait_for_used(r, 0, 6000000000, 6000000000);
+    for (int i = 0; i < 50; i++) {
+        g.alarm_bytes -= 1;
+        reflex_gauge(r, 0, &g);
+        reflex_read(r, 0, &reading);
+        assert_true(reading.known);
+    }
+    g.alarm_bytes = 5000000000; /* and a line that has come past the reading is an alarm */
+    reflex_gauge(r, 0, &g);
+    assert_true(has_event(r, WAIT_S * 1000));
+    reflex_free(r);
+    close(fd);
+}
+
+/* By the kill line alone it would look twice a second, and need twice the patience. */
+static void just_above_the_alarm_it_looks_often_however_far_the_kill_line_is(void **state)
+{
+    struct reflex *r = reflex_of(true);
+    int fd = file_of("6000000000\n");
+    struct reflex_gauge g = gauge_of(REFLEX_CGROUP_V2, fd, -1);
+    (void)state;
+    g.limit_bytes = UINT64_C(10000000000000);
+    g.alarm_bytes = g.limit_bytes - UINT64_C(6000000001); /* a byte below the room there is */
+    reflex_gauge(r, 0, &g);
+    wait_for_looks(r, 4 * WAIT_S);
+    assert_false(has_event(r, 0));
+    reflex_free(r);
+    close(fd);
+}
+
 static void the_host_is_its_total_less_what_is_available(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -790,6 +828,8 @@ int main(void)
         cmocka_unit_test(an_old_figure_of_the_cache_kills_nobody),
         cmocka_unit_test(without_a_readable_figure_of_the_cache_nobody_is_killed),
         cmocka_unit_test(the_alarm_is_raised_once_until_there_is_clearly_room_again),
+        cmocka_unit_test(lines_that_move_leave_the_reading_as_it_was),
+        cmocka_unit_test(just_above_the_alarm_it_looks_often_however_far_the_kill_line_is),
         cmocka_unit_test(the_host_is_its_total_less_what_is_available),
         cmocka_unit_test(a_process_that_grows_over_the_line_is_killed_by_the_tree),
         cmocka_unit_test(what_is_shared_is_taken_off_the_tree),

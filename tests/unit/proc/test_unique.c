@@ -288,6 +288,46 @@ static void pages_shared_after_a_fork_are_unique_to_nobody(void **state)
     count_end(&c);
 }
 
+static void fork_once(int signo)
+{
+    (void)signo;
+    if (fork() == 0)
+        for (;;)
+            pause();
+}
+
+static void fork_when_told(void *arg)
+{
+    (void)arg;
+    char *p = map_private(16 * MIB);
+    memset(p, 1, 16 * MIB);
+    signal(SIGUSR1, fork_once);
+}
+
+static void a_fork_after_the_count_does_not_double_the_job(void **state)
+{
+    (void)state;
+    struct count c;
+    struct proc_tree_memory alone, with_child;
+    pid_t pid = kid_start(fork_when_told, NULL);
+    count_begin(&c, pid, NULL);
+    count_all(&c, 1);
+    proc_tree_memory(c.tree, &alone);
+    assert_true(unique_of(&c, 0) >= 16 * MIB);
+    kill(pid, SIGUSR1);
+    for (int i = 0; i < 10000 && proc_tree_count(c.tree) < 2; i++) {
+        usleep(1000);
+        c.now_ns += NS_PER_MS;
+        assert_int_equal(proc_tree_walk(c.tree, c.now_ns), 0);
+    }
+    assert_int_equal(proc_tree_count(c.tree), 2);
+    proc_tree_memory(c.tree, &with_child);
+    assert_true(with_child.rss_sum_bytes >= alone.rss_sum_bytes + 16 * MIB);
+    assert_true(with_child.low_bytes < alone.low_bytes + 8 * MIB);
+    kid_end(pid);
+    count_end(&c);
+}
+
 /* Holes. */
 
 static const size_t TIB = (size_t)1 << 40;
@@ -592,6 +632,7 @@ int main(void)
         cmocka_unit_test(twenty_thousand_mappings_are_counted_as_smaps_does),
         cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),
         cmocka_unit_test(pages_shared_after_a_fork_are_unique_to_nobody),
+        cmocka_unit_test(a_fork_after_the_count_does_not_double_the_job),
         cmocka_unit_test(a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read),
         cmocka_unit_test(an_old_kernel_gives_up_on_holes_and_says_stale),
         cmocka_unit_test(an_old_kernel_counts_ordinary_processes_all_the_same),

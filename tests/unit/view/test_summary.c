@@ -98,6 +98,74 @@ static void a_whole_summary_reads_well(void **state)
         "ebb cost   420 ms CPU (0.06 %), 6.10 MiB, longest look at its pages 800 µs\n");
 }
 
+#define SEGMENT(number, from, to, saved, by)                                                       \
+    "{'segment':" #number ",'duration_s':725.2,'first_step':" #from ",'last_step':" #to            \
+    ",'checkpoint_step':" saved ",'peak_bytes':433061888,'verdict':'undecided','end':{" by "}}"
+#define ACT(t, act, trigger) "{'t_s':" #t ",'act':'" act "','trigger':'" trigger "'}"
+
+static void the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_columns(void **state)
+{
+    (void)state;
+    summary_is(
+        "{'end':{'kind':'exited','status':0},'limit':{'limit_bytes':536870912,'where':'/a/long'},"
+        "'segments':[" SEGMENT(0, 1, 88, "87", "'by':'a planned restart'") "," SEGMENT(1, 88, 173, "171", "'by':'the guard'") "," SEGMENT(
+            2, 172, 300, "null",
+            "'cause_kind':'finished'") "],"
+                                       "'guard':{'limit_is_given':true,'limit_bytes':536870912,'"
+                                       "kernel_limit':true,'events':[" ACT(1, "ask", "plan") "," ACT(2, "term", "plan") "," ACT(
+                                           3, "warn",
+                                           "pace") "," ACT(3, "ask",
+                                                           "pace") "," ACT(4, "checkpoint",
+                                                                           "pace") "," ACT(5.5,
+                                                                                           "term",
+                                                                                           "level") "," ACT(725.2,
+                                                                                                            "kill",
+                                                                                                            "level") "," ACT(726,
+                                                                                                                             "stand down",
+                                                                                                                             "nothing") "]},"
+                                                                                                                                        "'given_back':{'host':{'before_bytes':595591168,'peak_bytes':1138166333,"
+                                                                                                                                        "'after_bytes':891289600,'freed_bytes':246876733},'shm':{'before_bytes':13107200,"
+                                                                                                                                        "'peak_bytes':13111296,'after_bytes':13107200,'freed_bytes':4096}}}",
+        80,
+        "ebb        exited with status 0\n"
+        "limit      512 MiB (--limit)\n"
+        "segments   #  time        from   to     saved  peak   verdict    ended by\n"
+        "           0  12 min 05 s 1      88     87     413M   undecided  planned restart\n"
+        "           1  12 min 05 s 88     173    171    413M   undecided  guard\n"
+        "           2  12 min 05 s 172    300    –      413M   undecided  finished\n"
+        "guard      limit 512 MiB (also the kernel's), 2 checkpoints asked for, 1 made,\n"
+        "           stopped it 2 times, killed it once, the last acts (all: run.json)\n"
+        "           3.0 s        asked for a checkpoint (pace)\n"
+        "           4.0 s        the checkpoint was there\n"
+        "           5.5 s        sent SIGTERM (level)\n"
+        "           12 min 05 s  killed everything (level)\n"
+        "           12 min 06 s  stood down\n"
+        "given back host 568 MiB before, 1.06 GiB peak, 850 MiB after, 235 MiB freed\n");
+}
+
+static void what_is_left_over_says_whose_it_is(void **state)
+{
+    (void)state;
+    summary_is("{'left':{'shm':[{'name':'torch_7','bytes':3000000,'is_jobs':true,'in_use':false,"
+               "'removed':true},{'name':'x\\n','bytes':0,'is_jobs':false}],"
+               "'sockets':[{'name':'python3','address':'127.0.0.1:29500'}]}}",
+               80,
+               "ebb        ended\n"
+               "left over  /dev/shm/torch_7 (2.86 MiB, removed),\n"
+               "           /dev/shm/x\\n (0 B, maker not known),\n"
+               "           python3 listened on 127.0.0.1:29500\n");
+}
+
+static void shared_memory_that_stays_is_told(void **state)
+{
+    (void)state;
+    summary_is("{'given_back':{'shm':{'before_bytes':13107200,'peak_bytes':117964800,"
+               "'after_bytes':117964800,'freed_bytes':0}}}",
+               100,
+               "ebb        ended\n"
+               "given back shm 12.5 MiB before, 113 MiB peak, 113 MiB after, 0 B freed\n");
+}
+
 static void an_empty_document_is_one_line(void **state)
 {
     (void)state;
@@ -189,7 +257,7 @@ static void no_line_is_wider_than_the_terminal_nor_the_text_longer_than_a_screen
     }
 }
 
-#define SEGMENT(n)                                                                                 \
+#define WIDE_SEGMENT(n)                                                                            \
     "{'segment':" #n ",'duration_s':3599,'first_step':100000,'last_step':200000,"                  \
     "'checkpoint_step':200000,'peak_bytes':1717986918,'verdict':'plateaued',"                      \
     "'end':{'kind':'exited','status':124,'by':'a planned restart'}}"
@@ -197,19 +265,19 @@ static void no_line_is_wider_than_the_terminal_nor_the_text_longer_than_a_screen
 static void segments_lose_columns_before_they_are_too_wide(void **state)
 {
     static const char two[] =
-        "{'end':{'kind':'exited','status':0},'segments':[" SEGMENT(0) "," SEGMENT(1) "]}";
+        "{'end':{'kind':'exited','status':0},'segments':[" WIDE_SEGMENT(0) "," WIDE_SEGMENT(1) "]}";
     (void)state;
     summary_is(
         two, 80,
         "ebb        exited with status 0\n"
-        "segments   #   time        from   to     saved  peak   verdict   ended by\n"
-        "           0   59 min 59 s 100000 200000 200000 1.60G  plateaued planned restart\n"
-        "           1   59 min 59 s 100000 200000 200000 1.60G  plateaued planned restart\n");
+        "segments   #  time        from   to     saved  peak   verdict    ended by\n"
+        "           0  59 min 59 s 100000 200000 200000 1.60G  plateaued  planned restart\n"
+        "           1  59 min 59 s 100000 200000 200000 1.60G  plateaued  planned restart\n");
     summary_is(two, 40,
                "ebb        exited with status 0\n"
-               "segments   #   to     ended by\n"
-               "           0   200000 planned restart\n"
-               "           1   200000 planned restart\n");
+               "segments   #  to     ended by\n"
+               "           0  200000 planned restart\n"
+               "           1  200000 planned restart\n");
 }
 
 static void of_many_segments_the_first_and_the_newest_are_shown(void **state)
@@ -256,6 +324,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_summary_reads_well),
+        cmocka_unit_test(the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_columns),
+        cmocka_unit_test(what_is_left_over_says_whose_it_is),
+        cmocka_unit_test(shared_memory_that_stays_is_told),
         cmocka_unit_test(an_empty_document_is_one_line),
         cmocka_unit_test(every_end_has_its_words),
         cmocka_unit_test(wrong_types_are_left_out),

@@ -1,0 +1,619 @@
+#!/usr/bin/env python3
+"""The guard's measurements, as one table: what was measured, the number, the bar, held or not.
+
+    bench/guard/guard.py [--json] [--only PART[,PART]] [--runs N] [--build DIR]
+
+Parts: ask, stop, checkpoint, jobs, beside. --runs N is for a quick look: N runs where there are
+otherwise 30 or 100, and 10 N jobs instead of 1,000. What the machine does not allow is left out, and
+the table says so. A bar that is missed is printed as missed, and the exit status stays 0.
+"""
+
+import argparse
+import glob
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+# pylint: disable=wrong-import-position
+from run import Table, end_all, facts, median, meminfo_bytes, read_text, say, start  # noqa: E402
+
+PARTS = ("ask", "stop", "checkpoint", "jobs", "beside")
+MIB, GIB = 1 << 20, 1 << 30
+PATIENCE_S = 180
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def reserve_of(limit):
+    """ladder_default_reserve: the room below the limit at which a checkpoint is asked for."""
+    return min(max(limit // 20, 64 * MIB), 4 * GIB, limit // 5)
+
+
+def oom_kills():
+    found = re.search(r"^oom_kill (\d+)$", read_text("/proc/vmstat"), re.M)
+    return int(found.group(1)) if found else 0
+
+
+# ---- a cgroup of the bench's own ----------------------------------------------------------------
+
+class Cgroup:
+    """One with a kernel limit, v1 or v2, below our own or the nearest above where we may."""
+
+    made = 0
+
+    def __init__(self, limit):
+        Cgroup.made += 1
+        self.folder = None
+        for above, is_v2 in places():
+            folder = f"{above}/bench-guard-{os.getpid()}-{Cgroup.made}"
+            try:
+                if is_v2 and "memory" not in read_text(f"{above}/cgroup.subtree_control").split():
+                    write_text(f"{above}/cgroup.subtree_control", "+memory")
+                os.mkdir(folder)
+            except OSError:
+                continue
+            self.folder, self.is_v2 = folder, is_v2
+            try:
+                self.limit(limit)
+                return
+            except OSError:
+                self.close()
+        raise OSError("no cgroup can be made here")
+
+    def limit(self, limit):
+        if not self.is_v2:
+            write_text(f"{self.folder}/memory.limit_in_bytes", str(limit))
+            if os.path.exists(f"{self.folder}/memory.memsw.limit_in_bytes"):
+                write_text(f"{self.folder}/memory.memsw.limit_in_bytes", str(limit))
+            return
+        write_text(f"{self.folder}/memory.max", str(limit))
+        if os.path.exists(f"{self.folder}/memory.swap.max"):
+            write_text(f"{self.folder}/memory.swap.max", "0")
+
+    def enter(self):
+        write_text(f"{self.folder}/cgroup.procs", str(os.getpid()))
+
+    def oom_kills(self):
+        name = "memory.events" if self.is_v2 else "memory.oom_control"
+        found = re.search(r"^oom_kill (\d+)$", read_text(f"{self.folder}/{name}"), re.M)
+        return int(found.group(1)) if found else 0
+
+    def close(self):
+        for _ in range(100):
+            try:
+                if self.folder:
+                    os.rmdir(self.folder)
+                self.folder = None
+                return
+            except OSError:
+                time.sleep(0.02)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def write_text(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def places():
+    for line in read_text("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        is_v2 = controllers == ""
+        if not is_v2 and "memory" not in controllers.split(","):
+            continue
+        top = "/sys/fs/cgroup" + ("" if is_v2 else "/memory")
+        if is_v2 and not os.path.exists(f"{top}/cgroup.controllers"):
+            continue
+        while True:
+            yield top + path.rstrip("/"), is_v2
+            if path in ("/", ""):
+                break
+            path = os.path.dirname(path)
+
+
+# ---- bench/guard/leaker under ebb ---------------------------------------------------------------
+
+FACTS = ("begun_ns", "last_ns", "bytes", "asked", "done", "crossing_ns", "crossed_ns", "heard_ns")
+
+
+def leaker(options, ebb_flags, arguments, cgroup=None):
+    """One run: what the job wrote down, run.json, and the kernel's OOM kills on the way."""
+    folder = tempfile.mkdtemp(dir=options.scratch)
+    notes, run = f"{folder}/facts", f"{folder}/run"
+    before = oom_kills(), cgroup.oom_kills() if cgroup else 0
+    child = start([options.ebb, "run", "-q", "--run-dir", run, *ebb_flags, "--",
+                   f"{options.bench}/guard/leaker", arguments[0], notes, *arguments[1:]],
+                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                  preexec_fn=cgroup.enter if cgroup else None)
+    out, err = child.communicate(timeout=PATIENCE_S)
+    with open(notes, "rb") as file:
+        found = dict(zip(FACTS, struct.unpack("8Q", file.read(64))))
+    found["doc"] = json.loads(read_text(f"{run}/run.json"))
+    found["status"] = child.returncode
+    found["output"] = (out + err).decode(errors="replace")
+    found["host_ooms"] = oom_kills() - before[0]
+    found["cgroup_ooms"] = cgroup.oom_kills() - before[1] if cgroup else 0
+    shutil.rmtree(folder)
+    return found
+
+
+def keep(found):
+    """What goes into --json of one run."""
+    doc = found["doc"]
+    return {**{key: found[key] for key in FACTS}, "status": found["status"],
+            "host_ooms": found["host_ooms"], "cgroup_ooms": found["cgroup_ooms"],
+            "cause": doc["end"].get("cause"), "cause_kind": doc["end"].get("cause_kind"),
+            "cgroup_peak_bytes": doc["guard"].get("cgroup_peak_bytes"),
+            "events": [[e["act"], e["trigger"], e["t_s"]] for e in doc["guard"]["events"]]}
+
+
+def counts_memory(options):
+    """Does a job get a cgroup of its own here that counts its memory?"""
+    found = leaker(options, ["--limit", "512M"], ["leak", "most_mib=1"])
+    return found["doc"]["guard"]["kernel_limit"], found["doc"]["guard"].get("cgroup_trouble")
+
+
+# ---- from the trigger to the message ------------------------------------------------------------
+
+def ask_once(options, limit, reserve):
+    # without the forecast nobody is asked on the way up to the line
+    return leaker(options, ["--limit", str(limit), "--reserve", str(reserve), "--no-forecast"],
+                  ["cross", f"reserve_bytes={reserve}", f"hold_ms={1200 + random.randrange(1000)}"])
+
+
+def part_ask(table, options):
+    is_counted, why = counts_memory(options)
+    table.title("From the crossing of the line to the request for a checkpoint, as the job itself "
+                "sees it (touching the 4 MiB that cross it is in it)")
+    if not is_counted:
+        table.row("left out", "-", f"no cgroup that counts the job's memory: {why}")
+        return None
+    results = {}
+    for what, reserve in (("--limit 2G", reserve_of(2 * GIB)),
+                          ("--limit 2G and the reserve that 16G have", reserve_of(16 * GIB))):
+        waits, touch = [], []
+        for i in range(options.runs or 30):
+            say(f"ask: {what}, {i + 1}")
+            found = ask_once(options, 2 * GIB, reserve)
+            if found["status"] or not found["heard_ns"]:
+                raise SystemExit(f"bench: the crossing job ended with status {found['status']}: "
+                                 f"{found['output']}")
+            waits.append((found["heard_ns"] - found["crossing_ns"]) / 1e6)
+            touch.append((found["crossed_ns"] - found["crossing_ns"]) / 1e6)
+        table.bar(f"{what}: median", median(waits), 20, "ms",
+                  note=f"p90 {quantile(waits, 0.9):.1f}, most {max(waits):.1f} ms of {len(waits)}; "
+                       f"touching takes {median(touch):.1f} ms")
+        results[what] = {"ms": waits, "touch_ms": touch}
+    return results
+
+
+# ---- before the kernel --------------------------------------------------------------------------
+
+def pace_of(found):
+    took = (found["last_ns"] - found["begun_ns"]) / 1e9
+    return found["bytes"] / took / GIB if took else 0
+
+
+def is_ebb_first(found):
+    return (found["doc"]["end"].get("cause_kind") == "guard" and found["cgroup_ooms"] == 0
+            and found["status"] == 124)
+
+
+def stop_runs(options, what, count, rate, deaf, is_outer):
+    """COUNT runs that reached their pace, and those that a busy machine slowed down; of these at
+    most as many."""
+    flags = [] if is_outer else ["--limit", "2G"]
+    arguments = ["leak", f"rate_mib={rate}", f"deaf={deaf}"]
+    at_pace, slow = [], []
+    while len(at_pace) < count and len(slow) < count:
+        say(f"stop: {what}, {len(at_pace) + 1} and {len(slow)} slower ones")
+        if is_outer:
+            with Cgroup(2 * GIB) as cgroup:
+                found = leaker(options, flags, arguments, cgroup)
+        else:
+            found = leaker(options, flags, arguments)
+        (at_pace if pace_of(found) * 1024 >= rate * 0.95 else slow).append(found)
+    return at_pace, slow
+
+
+def stop_row(table, what, at_pace, slow, is_bar):
+    runs = at_pace + slow
+    first = sum(is_ebb_first(f) for f in at_pace)
+    kills = sum(any(e["act"] == "kill" for e in f["doc"]["guard"]["events"]) for f in runs)
+    paces = [pace_of(f) for f in at_pace]
+    left = [2 * GIB - f["bytes"] for f in runs]
+    slower = (f"; {sum(is_ebb_first(f) for f in slow)} of {len(slow)} slower ones, from "
+              f"{min(pace_of(f) for f in slow):.2f} GiB/s") if slow else ""
+    note = (f"pace {min(paces, default=0):.2f} to {max(paces, default=0):.2f} GiB/s{slower}; not "
+            f"leaked yet when it ended: least {min(left) / MIB:.0f}, median "
+            f"{median(left) / MIB:.0f} MiB; {kills} by the kill, the others by SIGTERM; OOM kills "
+            f"on the whole host meanwhile: {sum(f['host_ooms'] for f in runs)}")
+    if is_bar and at_pace:
+        table.bar(what, first, len(at_pace), f"of {len(at_pace)}", more_is_better=True, digits=0,
+                  note=note)
+    else:
+        table.row(what, f"{first} of {len(at_pace)}", note)
+    return [keep(f) for f in runs]
+
+
+def part_stop(table, options):
+    is_counted, why = counts_memory(options)
+    runs, extra = options.runs or 100, options.runs or 20
+    table.title("A job that leaks in a cgroup whose kernel limit is 2 GiB: stopped by ebb before "
+                "the kernel's OOM killer")
+    ways = []
+    if is_counted:
+        ways += [("1 GiB/s, the job's own cgroup (--limit 2G)", runs, True, 1024, 0, False),
+                 ("the same, deaf to SIGTERM", extra, False, 1024, 1, False),
+                 ("the same, as fast as it can", extra, False, 0, 0, False)]
+    else:
+        table.row("the job's own cgroup: left out", "-", why)
+    ways += [("1 GiB/s, a cgroup above ebb itself (no --limit)", runs, True, 1024, 0, True),
+             ("the same, as fast as it can", extra, False, 0, 0, True)]
+    results = {}
+    for what, count, is_bar, rate, deaf, is_outer in ways:
+        try:
+            at_pace, slow = stop_runs(options, what, count, rate, deaf, is_outer)
+        except OSError as error:
+            table.row(f"{what}: left out", "-", str(error))
+            continue
+        results[f"{what}, {'outer' if is_outer else 'own'}"] = stop_row(table, what, at_pace, slow,
+                                                                     is_bar)
+    return results
+
+
+# ---- the checkpoint completes -------------------------------------------------------------------
+
+def part_checkpoint(table, options):
+    count, at_once = options.runs or 100, 6
+    began = time.monotonic()
+    say(f"checkpoint: {count} runs, {at_once} at once")
+
+    def once(i):
+        time.sleep(0.4 * (i % at_once) if i < at_once else 0)
+        # 50 MB/s are 47.7 MiB/s: 48 is a little faster
+        return leaker(options, ["--limit", "1G"], ["leak", "rate_mib=48", "save_ms=2000"])
+
+    with ThreadPoolExecutor(at_once) as pool:
+        runs = list(pool.map(once, range(count)))
+    whole = [f for f in runs if f["done"] >= 1 and f["doc"]["guard"]["checkpoints"]]
+    cut = [f for f in runs if f["asked"] > f["done"]]
+    ages = []
+    for f in whole:
+        stop_s = max(e["t_s"] for e in f["doc"]["guard"]["events"] if e["act"] in ("term", "kill"))
+        last = f["doc"]["guard"]["checkpoints"][-1]
+        ages.append(stop_s - last["asked_t_s"])
+    paces = [pace_of(f) * GIB / 1e6 for f in runs]
+    table.title("A leak of 50 MB/s that goes on while a checkpoint of 2 s is made, --limit 1G "
+                f"({at_once} at once, {time.monotonic() - began:.0f} s)")
+    table.bar("a checkpoint was asked for and completed", len(whole), count, f"of {count}",
+              more_is_better=True, digits=0,
+              note=f"pace {min(paces):.0f} to {max(paces):.0f} MB/s; asked "
+                   f"{sum(f['asked'] for f in runs)} times, completed "
+                   f"{sum(f['done'] for f in runs)}")
+    table.row("runs in which one was cut off", f"{len(cut)} of {count}",
+              "a later one, after one had completed" if cut else "")
+    table.row("stopped by ebb, none by the kernel",
+              f"{sum(is_ebb_first(f) for f in runs)} of {count}")
+    if ages:
+        table.row("work after the newest checkpoint was asked for, median",
+                  f"{median(ages):.1f} s", f"most {max(ages):.1f} s of a run of "
+                  f"{median(f['doc']['segments'][0]['duration_s'] for f in runs):.0f} s")
+    return [keep(f) for f in runs]
+
+
+# ---- many jobs ----------------------------------------------------------------------------------
+
+def run_jobs(options, count, ways, pause_ms=0):
+    folder = tempfile.mkdtemp(dir=options.scratch)
+    child = start([f"{options.bench}/guard/jobs", str(count), str(pause_ms),
+                   f"{options.bench}/stamp", folder, *ways],
+                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    out = child.communicate()[0]
+    if child.returncode:
+        raise SystemExit(f"bench: jobs ended with status {child.returncode}")
+    doc = json.loads(out)
+    doc["cgroups"], doc["cgroups_left"] = 0, 0
+    for path in glob.glob(f"{folder}/*/run.json"):
+        cgroup = json.loads(read_text(path))["guard"]["cgroup"]
+        if cgroup:
+            doc["cgroups"] += 1
+            doc["cgroups_left"] += os.path.exists(f"/sys/fs/cgroup/{cgroup}")
+    shutil.rmtree(folder)
+    return doc
+
+
+def ms(values):
+    return median(values) / 1e6
+
+
+def part_jobs(table, options):
+    count = 10 * options.runs if options.runs else 1000
+    say(f"jobs: {count} one after another")
+    doc = run_jobs(options, count, ["plain", "full"])
+    plain, full = doc["ways"]["plain"], doc["ways"]["full"]
+    table.title(f"{count} jobs one after another through one long-lived parent, recorded and "
+                "guarded, in turns with fork + exec alone")
+    table.bar("the parent's RSS at the end over its start",
+              (doc["rss_after"] - doc["rss_before"]) / 1e6, 1, "MB", digits=3,
+              note=f"{doc['rss_before'] / 1e6:.2f} to {doc['rss_after'] / 1e6:.2f} MB")
+    table.bar("zombies and processes left", doc["zombies"] + (not doc["is_alone"]), 0, "",
+              digits=0, note="all below it fall to it: it is a subreaper")
+    table.bar("fds left", doc["fds_after"] - doc["fds_before"], 0, "", digits=0)
+    table.bar("cgroups left", doc["cgroups_left"], 0, "", digits=0,
+              note=f"of {doc['cgroups']} made")
+    table.bar("until main is reached: ebb adds, median", ms(full["start_ns"]) -
+              ms(plain["start_ns"]), 5, "ms", digits=2,
+              note=f"{ms(full['start_ns']):.2f} (p90 {quantile(full['start_ns'], .9) / 1e6:.2f}); "
+                   f"fork + exec alone {ms(plain['start_ns']):.2f} "
+                   f"(p90 {quantile(plain['start_ns'], .9) / 1e6:.2f})")
+    table.row("until all of it is over: ebb adds, median",
+              f"{ms(full['life_ns']) - ms(plain['life_ns']):.2f} ms",
+              f"{ms(full['life_ns']):.2f}; alone {ms(plain['life_ns']):.2f}")
+    say("jobs: what it is made of")
+    part = run_jobs(options, max(10, count // 10),
+                    ["plain", "full", "no-record", "no-cgroup", "no-guard"])
+    for way, what in (("no-record", "recording"), ("no-cgroup", "the job's cgroup"),
+                      ("no-guard", "reflex and lines")):
+        of = part["ways"]
+        table.row(f"of it: {what}",
+                  f"{ms(of['full']['start_ns']) - ms(of[way]['start_ns']):.2f} ms",
+                  f"and {ms(of['full']['life_ns']) - ms(of[way]['life_ns']):.2f} ms of the whole; "
+                  "by leaving it out")
+    rare = run_jobs(options, max(5, count // 20), ["plain", "full", "no-cgroup"], 200)["ways"]
+    added = {way: ms(rare[way]["start_ns"]) - ms(rare["plain"]["start_ns"])
+             for way in ("full", "no-cgroup")}
+    table.row("until main is reached, a job every 0.6 s: ebb adds, median",
+              f"{added['full']:.2f} ms",
+              f"without a cgroup {added['no-cgroup']:.2f} ms: the kernel waits before it moves a "
+              "process into another v1 cgroup, unless it has just done so")
+    return {"many": doc, "parts": part, "rare": rare}
+
+
+# ---- side by side -------------------------------------------------------------------------------
+
+TRAINER = {"steps": 1500, "step_ms": 20, "leak_kib": 2048, "base_mib": 64, "save_ms": 1000,
+           "save_mib": 32}
+SAVE_EVERY = (200, 600)  # of a segment of about 470 steps: twice in it, and never
+BESIDE_LIMIT = GIB
+VAIN_STARTS = 3  # of the loop, from the same step
+
+
+class Marks:
+    """Counts the steps of a trainer that runs without ebb, on a socket in ebb's place."""
+
+    def __init__(self, path):
+        self.steps, self.last = 0, 0
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(path)
+        self.path = path
+        threading.Thread(target=self.hear, daemon=True).start()
+
+    def hear(self):
+        while True:
+            found = re.search(rb"^KIND=step\nSTEP=(\d+)$", self.socket.recv(4096), re.M)
+            if found:
+                self.steps += 1
+                self.last = int(found.group(1))
+
+
+def trainer(options, folder):
+    return [f"{options.build}/examples/trainer", f"checkpoint={folder}/checkpoint",
+            f"save_every={options.save_every}",
+            *(f"{name}={value}" for name, value in TRAINER.items())]
+
+
+def saved_step(folder):
+    try:
+        return int(read_text(f"{folder}/checkpoint"))
+    except (OSError, ValueError):
+        return 0
+
+
+def beside_ebb(options, folder):
+    run = f"{folder}/run"
+    child = start([options.ebb, "run", "-q", "--run-dir", run, "--limit", str(BESIDE_LIMIT),
+                   "--restart", "--", *trainer(options, folder)],
+                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child.wait(PATIENCE_S)
+    doc = json.loads(read_text(f"{run}/run.json"))
+    steps = sum(s["last_step"] - s["first_step"] + 1 for s in doc["segments"])
+    last = doc["segments"][-1]["last_step"]
+    return {"finished": child.returncode == 0 and last == TRAINER["steps"], "steps": steps,
+            "reached": last, "starts": len(doc["segments"]),
+            "by": f"itself, after {len(doc['segments']) - 1} stops by ebb"
+            if child.returncode == 0 else doc["end"].get("cause", "?"),
+            "kept": last if child.returncode == 0 else saved_step(folder)}
+
+
+def run_trainer(options, folder, command, marks, resume=False, **more):
+    env = {**os.environ, "EBB_SOCKET": marks.path}
+    env.pop("EBB_RESUME", None)
+    if resume:
+        env["EBB_RESUME"] = "1"
+    child = start(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                  stderr=subprocess.STDOUT, **more)
+    out = child.communicate(timeout=PATIENCE_S)[0].decode(errors="replace")
+    time.sleep(0.05)  # marks on the way
+    return child.returncode, out
+
+
+def outcome(folder, marks, status, by, starts=1):
+    is_done = status == 0 and marks.last == TRAINER["steps"]
+    return {"finished": is_done, "steps": marks.steps, "reached": marks.last, "starts": starts,
+            "by": by, "kept": marks.last if is_done else saved_step(folder)}
+
+
+def beside_limit(options, folder):
+    marks = Marks(f"{folder}/marks")
+    with Cgroup(BESIDE_LIMIT) as cgroup:
+        status, _ = run_trainer(options, folder, trainer(options, folder), marks,
+                                preexec_fn=cgroup.enter)
+        kills = cgroup.oom_kills()
+    return outcome(folder, marks, status, "the kernel's OOM killer" if kills else
+                   f"status {status}")
+
+
+def beside_loop(options, folder):
+    marks = Marks(f"{folder}/marks")
+    starts, vain, status = 0, 0, 1
+    with Cgroup(BESIDE_LIMIT) as cgroup:
+        while status and vain < VAIN_STARTS:
+            before = saved_step(folder)
+            status, _ = run_trainer(options, folder, trainer(options, folder), marks,
+                                    resume=starts > 0, preexec_fn=cgroup.enter)
+            starts += 1
+            vain = vain + 1 if saved_step(folder) == before else 0
+        kills = cgroup.oom_kills()
+    by = (f"itself, after {kills} OOM kills" if status == 0 else
+          f"us: {VAIN_STARTS} OOM kills without a step of progress")
+    return outcome(folder, marks, status, by, starts)
+
+
+def beside_earlyoom(options, folder):
+    """In a pid namespace of its own: it sees nobody but the trainer, and so can end nobody else."""
+    marks = Marks(f"{folder}/marks")
+    least = (meminfo_bytes("MemAvailable") - BESIDE_LIMIT) // 1024
+    log = f"{folder}/earlyoom"
+    script = ('earlyoom=$1 least=$2 log=$3; shift 3; "$earlyoom" -r 0 -M "$least" -s 100 '
+              '--prefer "^trainer$" >"$log" 2>&1 & daemon=$!; sleep 0.3; "$@"; status=$?; '
+              'kill "$daemon"; exit "$status"')
+    command = ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script, "sh",
+               options.earlyoom, str(least), log, *trainer(options, folder)]
+    status, out = run_trainer(options, folder, command, marks)
+    text = read_text(log) if os.path.exists(log) else out
+    found = re.search(r"sending (SIG\w+) to process \d+ .*VmRSS (\d+) MiB", text)
+    return outcome(folder, marks, status,
+                   f"earlyoom's {found.group(1)} at {found.group(2)} MiB" if found else
+                   f"status {status}: {(text.strip().splitlines() or [''])[-1]}")
+
+
+def find_earlyoom(options):
+    here = f"{options.build}/earlyoom/usr/bin/earlyoom"
+    return here if os.access(here, os.X_OK) else shutil.which("earlyoom")
+
+
+def may_unshare():
+    return shutil.which("unshare") and subprocess.run(
+        ["unshare", "--fork", "--pid", "--mount-proc", "true"], check=False,
+        stderr=subprocess.DEVNULL).returncode == 0
+
+
+def part_beside(table, options):
+    options.earlyoom = find_earlyoom(options)
+    results = {}
+    for options.save_every in SAVE_EVERY:
+        results[options.save_every] = beside(table, options)
+    return results
+
+
+def beside(table, options):
+    ways = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
+            ("earlyoom, set to fire at the same level", beside_earlyoom),
+            ("a plain cgroup limit", beside_limit),
+            ("the same, in a loop that starts it again", beside_loop)]
+    table.title(f"The same leaking trainer ({TRAINER['steps']} steps of {TRAINER['step_ms']} ms, "
+                f"{TRAINER['leak_kib'] // 1024} MiB leaked at each, {BESIDE_LIMIT // GIB} GiB for "
+                f"it; a checkpoint takes {TRAINER['save_ms'] / 1000:g} s), which saves every "
+                f"{options.save_every} steps")
+    results = {}
+    for what, way in ways:
+        say(f"beside: {what}")
+        if way is beside_earlyoom and not (options.earlyoom and may_unshare()):
+            table.row(f"{what}: left out", "-", "it is not here, or a pid namespace, without which "
+                                                "it could end somebody else's process, is not "
+                                                "allowed")
+            continue
+        folder = tempfile.mkdtemp(dir=options.scratch)
+        began = time.monotonic()
+        try:
+            found = way(options, folder)
+        except OSError as error:
+            table.row(f"{what}: left out", "-", str(error))
+            continue
+        found["wall_s"] = time.monotonic() - began
+        # done again, or never to be had back
+        found["lost"] = found["steps"] - found["kept"]
+        note = (f"{found['steps']} steps done, {found['lost']} of them lost; {found['starts']} "
+                f"start{'s' if found['starts'] > 1 else ''}, {found['wall_s']:.1f} s; ended by "
+                f"{found['by']}")
+        if way is beside_ebb:
+            table.bar(what, int(found["finished"]), 1, "finished", more_is_better=True, digits=0,
+                      note=note)
+        else:
+            table.row(what, "finished" if found["finished"] else "not finished", note)
+        results[what] = found
+    return results
+
+
+# ---- all ----------------------------------------------------------------------------------------
+
+def parse(argv):
+    p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    p.add_argument("--json", action="store_true", help="print everything as one JSON document")
+    p.add_argument("--only", metavar="PARTS", default=",".join(PARTS),
+                   help="some of: " + ", ".join(PARTS))
+    p.add_argument("--runs", type=int, default=0, metavar="N", help="a quick look: N runs of each")
+    p.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"),
+                   help="the build folder (%(default)s)")
+    options = p.parse_args(argv)
+    options.only = options.only.split(",")
+    for part in options.only:
+        if part not in PARTS:
+            p.error(f"there is no part {part!r}; there are {', '.join(PARTS)}")
+    options.build = os.path.abspath(options.build)
+    options.bench = f"{options.build}/bench"
+    options.ebb = os.environ.get("EBB_BINARY", f"{options.build}/ebb")
+    if not os.access(f"{options.bench}/guard/leaker", os.X_OK):
+        p.error(f"{options.bench}/guard has no programs; make bench-guard builds them")
+    return options
+
+
+def main(argv):
+    options = parse(argv)
+    machine, began = facts(), time.monotonic()
+    table, results = Table(), {}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
+        try:
+            for part in PARTS:
+                if part in options.only:
+                    results[part] = globals()[f"part_{part}"](table, options)
+        finally:
+            end_all()
+    machine["load_at_end"] = os.getloadavg()[0]
+    if options.json:
+        json.dump({"machine": machine, "rows": table.rows, "results": results}, sys.stdout)
+        print()
+        return 0
+    print(f"kernel {machine['kernel']} {machine['arch']}, {machine['cpus']} CPUs, "
+          f"{machine['memory_gib']} GiB; load {machine['load_at_start']:.1f} at the start, "
+          f"{machine['load_at_end']:.1f} at the end; {time.monotonic() - began:.0f} s")
+    print(table.text())
+    bars = [r for r in table.rows if "held" in r]
+    print(f"\n{sum(r['held'] for r in bars)} of {len(bars)} bars held")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

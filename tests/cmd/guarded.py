@@ -1,0 +1,197 @@
+"""A job under ebb's guard, for tests: everything it starts bears a mark in its environment, so that
+whatever is left of it is found, and a neighbour beside it must outlive every test."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import textwrap
+import types
+import uuid
+
+import pytest
+
+from conftest import (NOBODY, PATIENCE_S, PYTHON, binary, environment, recorded, run_ebb, wait_for)
+
+TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
+NEEDS_BYTES = 600 << 20
+
+# A trainer that comes into the reserve after a second and would be at the last line five later: a
+# machine that is busy with other things has time enough to ask for a checkpoint.
+LINES = ("--limit", "200M", "--reserve", "100M", "--interval", "100ms", "--pressure", "off")
+LEAK = ("base_mib=90", "leak_kib=200", "step_ms=20")
+
+
+def trainer(*settings, leak=LEAK):
+    return ["--", TRAINER, *leak, *settings]
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+class Guarded:
+    """Runs jobs in one folder and knows all their processes."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.tag = f"GUARDED_JOB={uuid.uuid4().hex}"
+        # short, as the address of a socket has to be
+        self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
+        self.sockets.chmod(0o777)
+        self.seen = set()
+        self.clients = []
+
+    def changes(self):
+        """To the environment."""
+        name, value = self.tag.split("=")
+        return {name: value, "TMPDIR": str(self.sockets), "XDG_RUNTIME_DIR": None}
+
+    def processes(self):
+        """The living ones, ebb's own included: pid and name."""
+        found = {}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                marks = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+                name = pathlib.Path(f"/proc/{entry}/comm").read_text().strip()
+            except OSError:
+                continue
+            if self.tag.encode() in marks and alive(int(entry)):
+                found[int(entry)] = name
+        self.seen.update(found)
+        return found
+
+    def pid_of(self, name):
+        """Of ebb's own processes."""
+        return next((pid for pid, comm in self.processes().items() if comm == name), None)
+
+    def start(self, *arguments, **options):
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        client = subprocess.Popen([binary(), "run", *map(str, arguments)], cwd=self.folder,
+                                  text=True, env=environment(self.changes()), **options)
+        self.seen.add(client.pid)
+        self.clients.append(client)
+        return client
+
+    def end(self, client):
+        """Waits for it."""
+        out, err = client.communicate(timeout=PATIENCE_S)
+        return types.SimpleNamespace(returncode=client.returncode, stdout=out, stderr=err)
+
+    def run(self, *arguments):
+        return self.end(self.start(*arguments))
+
+    def wait_for_file(self, name):
+        return wait_for(lambda: (self.folder / name).exists(), f"the file {name}")
+
+    def run_dirs(self):
+        return list(self.folder.glob("ebb-runs/*-*/run.json"))
+
+    def facts(self):
+        runs = self.run_dirs()
+        assert len(runs) == 1, runs
+        doc = json.loads(runs[0].read_text())
+        self.seen.add(doc.get("supervisor_pid"))
+        return doc
+
+    def wait_for_facts(self):
+        """run.json as it is at the end."""
+        return wait_for(lambda: (lambda d: d if d["state"] == "ended" else None)(self.facts()),
+                        "run.json to say that it ended")
+
+    def log(self):
+        return (self.run_dirs()[0].parent / "log.txt").read_text()
+
+    def notes(self, kind):
+        """In the recording."""
+        return [o["data"] for o in recorded(self.run_dirs()[0].parent)
+                if o["type"] == "note" and o["kind"] == kind]
+
+    def cgroups(self):
+        """Those of supervisors that were seen."""
+        own = {f"ebb-{pid}" for pid in self.seen}
+        # os.walk passes over those of others that go meanwhile
+        return [os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
+                for name in names if name.rpartition("-")[0] in own]
+
+    def is_all_gone(self):
+        return not self.processes() and not self.cgroups() and not os.listdir(self.sockets)
+
+    def wait_until_all_is_gone(self):
+        try:
+            wait_for(self.is_all_gone, "nothing to be left")
+        except AssertionError:
+            raise AssertionError(f"left behind: processes {self.processes()}, cgroups "
+                                 f"{self.cgroups()}, sockets {os.listdir(self.sockets)}") from None
+        return True
+
+    def clean(self):
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for client in self.clients:
+            if client.poll() is None:
+                client.kill()
+            client.communicate()
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def script(folder, text, name="job.py"):
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def acts(doc):
+    return [event["act"] for event in doc["guard"]["events"]]
+
+
+@pytest.fixture(scope="session")
+def enough_memory():
+    """Skips where the limits here leave less than the tests' own."""
+    if not os.path.exists(TRAINER):
+        pytest.fail(f"{TRAINER} is not there; build the target `examples`")
+    result = run_ebb("run", "--no-record", "--json", "--", "sleep", "0.3")
+    room = json.loads(result.stderr.splitlines()[-1])["limit"]["headroom_bytes"]
+    if room < NEEDS_BYTES:
+        pytest.skip(f"{room >> 20} MiB are left here, the tests of the guard need "
+                    f"{NEEDS_BYTES >> 20} MiB")
+
+
+@pytest.fixture
+def neighbours():
+    """Processes beside the job, of the same users: nothing that happens to it may reach them."""
+    users = [{}] if os.geteuid() != 0 else [{}, {"user": NOBODY, "group": NOBODY,
+                                                 "extra_groups": []}]
+    found = [subprocess.Popen([PYTHON, "-c", "import time; time.sleep(900)"], env=environment(),
+                              stdin=subprocess.DEVNULL, cwd="/", **user) for user in users]
+    yield found
+    fates = [process.poll() for process in found]
+    for process in found:
+        process.kill()
+        process.wait()
+    assert fates == [None] * len(found), f"a neighbour did not survive: {fates}"
+
+
+@pytest.fixture
+def guarded(tmp_path, neighbours, enough_memory):
+    """Runs jobs; at the end nothing of them may be left, and the neighbours must live."""
+    jobs = Guarded(tmp_path)
+    try:
+        yield jobs
+        jobs.wait_until_all_is_gone()
+    finally:
+        jobs.clean()

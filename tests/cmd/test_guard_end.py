@@ -1,0 +1,316 @@
+"""The end of a job under ebb run, whatever way it ends: nothing of it is left, its neighbours live,
+and run.json says why it ended."""
+
+import concurrent.futures
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import uuid
+
+import pytest
+
+from conftest import PYTHON, recorded, wait_for
+from guarded import (LINES, Guarded, alive, enough_memory, guarded, neighbours, script, trainer)
+
+# Grandchildren of every kind: plain ones, and one that got away by a double fork and setsid. Each
+# writes its number down; none lives for ever, whatever happens.
+FAMILY = """
+    note() { echo $1 > pid.$1.tmp; mv pid.$1.tmp pid.$1; }
+    sh -c 'sleep 120 & echo $! > pid.$!; wait' &
+    note $!
+    (setsid sh -c 'echo $$ > pid.$$; sleep 120; :' &)
+    note $$
+    while [ $(ls pid.* | grep -vc tmp) -lt 4 ]; do sleep 0.02; done
+    touch ready
+    while [ ! -e go ]; do sleep 0.05; done
+"""
+
+
+def family(folder):
+    return ["--", "sh", script(folder, FAMILY, "family.sh")]
+
+
+# ---- signals to ebb run ----
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+def test_a_cancelled_job_is_told_and_waited_for(guarded, number):
+    job = script(guarded.folder, """
+        import os, signal, subprocess, sys, time
+        def leave(number, frame):
+            print("cleaning", flush=True)
+            time.sleep(0.5)
+            print("cleaned", number, flush=True)
+            sys.exit(7)
+        signal.signal(signal.SIGTERM, leave)
+        signal.signal(signal.SIGINT, leave)
+        subprocess.Popen(["sleep", "120"], start_new_session=True)
+        open("ready", "w").close()
+        time.sleep(120)
+    """)
+    client = guarded.start("--limit", "200M", "--", PYTHON, job)
+    guarded.wait_for_file("ready")
+    client.send_signal(number)
+    result = guarded.end(client)
+    assert (result.returncode, result.stdout) == (7, f"cleaning\ncleaned {int(number)}\n")
+    doc = guarded.facts()
+    assert doc["end"]["status"] == 7 and doc["end"]["left_behind"] == 1
+    assert guarded.is_all_gone()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+def test_a_cancelled_job_that_does_not_care_ends_by_the_signal(guarded, number):
+    client = guarded.start(*LINES, "--restart", *trainer("steps=3000", "leak_kib=0"))
+    wait_for(lambda: guarded.run_dirs() and guarded.facts().get("pid"), "the job")
+    client.send_signal(number)
+    result = guarded.end(client)
+    end = guarded.facts()["end"]
+    assert result.returncode == 128 + number and end["kind"] == "signalled"
+    assert end["cause_kind"] == "operator" and number.name in end["cause"]
+    assert len(guarded.facts()["segments"]) == 1
+    assert guarded.is_all_gone()
+
+
+# ---- kill -9 ----
+
+def kill_at_some_moment(folder, victim, wait_s):
+    """One job, one kill WAIT_S after the victim was there; a sentence if it went wrong."""
+    folder.mkdir()
+    jobs = Guarded(folder)
+    try:
+        client = jobs.start(*family(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: jobs.pid_of("ebb-supervisor") or client.poll() is not None,
+                 "the supervisor")
+        if wait_s is None:
+            jobs.wait_for_file("ready")
+        try:
+            client.wait(timeout=wait_s or 0.001)
+        except subprocess.TimeoutExpired:
+            pass
+        pid = client.pid if victim == "client" else jobs.pid_of(f"ebb-{victim}")
+        os.kill(pid, signal.SIGKILL)
+        if victim == "sentinel":
+            jobs.wait_for_file("ready")
+            assert client.poll() is None and alive(jobs.facts()["pid"])
+            (folder / "go").touch()
+        jobs.end(client)
+        expected = {"client": -signal.SIGKILL, "supervisor": 125, "sentinel": 0}[victim]
+        assert client.returncode == expected, (victim, wait_s, client.returncode)
+        jobs.wait_until_all_is_gone()
+        pids = [int(path.name[4:]) for path in folder.glob("pid.*[0-9]")]
+        assert not any(map(alive, pids)), (victim, wait_s, pids)
+        return wait_s is None, len(pids)
+    finally:
+        jobs.clean()
+
+
+def test_killed_fifty_times_ebb_leaves_nothing_behind(tmp_path, neighbours, enough_memory):
+    moment = random.Random(4)
+    plans = [(tmp_path / str(i), moment.choice(["client", "supervisor", "sentinel"]),
+              moment.choice([None, moment.uniform(0.001, 0.4)])) for i in range(50)]
+    assert {victim for _, victim, _ in plans} == {"client", "supervisor", "sentinel"}
+    with concurrent.futures.ThreadPoolExecutor(max_workers=5) as pool:
+        fates = list(pool.map(lambda plan: kill_at_some_moment(*plan), plans))
+    assert all(count >= 4 for was_ready, count in fates if was_ready)
+    assert sum(was_ready for was_ready, _ in fates) >= 10
+
+
+# ---- what outlives its first process ----
+
+def test_five_hundred_grandchildren_do_not_outlive_the_job(guarded):
+    result = guarded.run("--limit", "400M", "--", "sh", "-c",
+                         "i=0; while [ $i -lt 20 ]; do i=$((i+1)); "
+                         "(j=0; while [ $j -lt 25 ]; do j=$((j+1)); sleep 120 & done); done")
+    doc = guarded.facts()
+    assert result.returncode == 0, result.stderr
+    assert doc["end"]["left_behind"] == 500 and doc["end"]["cause_kind"] == "finished"
+    assert guarded.is_all_gone()
+
+
+def test_processes_that_ignore_sigterm_do_not_outlive_the_job(guarded):
+    result = guarded.run("--", "sh", "-c",
+                         "(trap '' TERM; setsid sh -c 'touch ready; sleep 120; sleep 120' &); "
+                         "while [ ! -e ready ]; do sleep 0.02; done")
+    assert result.returncode == 0 and guarded.facts()["end"]["left_behind"] >= 1
+    assert guarded.is_all_gone()
+
+
+# ---- --keep-on-exit ----
+
+KEPT = """
+    i=0
+    while [ $i -lt 20 ]; do echo line $i; i=$((i+1)); [ $i -ne 5 ] || touch ready
+        while [ $i -eq 10 ] && [ ! -e go ]; do sleep 0.05; done; sleep 0.02; done
+    exit 5
+"""
+KEPT_LOG = "".join(f"line {i}\n" for i in range(20))
+
+
+def kept(guarded):
+    client = guarded.start("--keep-on-exit", "--", "sh", script(guarded.folder, KEPT, "kept.sh"),
+                           stdout=subprocess.DEVNULL, stderr=open(guarded.folder / "said", "w"))
+    guarded.wait_for_file("ready")
+    wait_for(lambda: guarded.run_dirs() and guarded.facts().get("pid"), "run.json")
+    return client
+
+
+def test_a_kept_job_finishes_though_ebb_run_was_killed(guarded):
+    client = kept(guarded)
+    client.kill()
+    client.wait()
+    assert alive(guarded.facts()["pid"])
+    (guarded.folder / "go").touch()
+    doc = guarded.wait_for_facts()
+    assert guarded.log() == KEPT_LOG and doc["log"]["bytes"] == len(KEPT_LOG)
+    assert doc["end"]["kind"] == "exited" and doc["end"]["status"] == 5
+    assert doc["end"]["cause_kind"] == "exit status" and doc["processes_seen"] >= 1
+
+
+def test_a_kept_job_finishes_though_its_supervisor_was_killed(guarded):
+    client = kept(guarded)
+    os.kill(guarded.facts()["supervisor_pid"], signal.SIGKILL)
+    wait_for(lambda: "the job goes on" in (guarded.folder / "said").read_text(), "a word about it")
+    assert alive(guarded.facts()["pid"])
+    (guarded.folder / "go").touch()
+    assert guarded.end(client).returncode == 125
+    doc = guarded.facts()
+    assert doc["end"]["kind"] == "exited" and doc["end"]["status"] == 5
+    assert doc["end"]["outlived_supervisor"] is True
+    log = guarded.log().splitlines()
+    assert log[-10:] == KEPT_LOG.splitlines()[-10:] and log == sorted(set(log), key=log.index)
+
+
+@pytest.mark.parametrize("victim", ["client", "supervisor"])
+def test_not_even_a_kept_job_leaves_grandchildren(guarded, victim):
+    client = guarded.start("--keep-on-exit", *family(guarded.folder), stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+    guarded.wait_for_file("ready")
+    wait_for(lambda: guarded.run_dirs() and guarded.facts().get("pid"), "run.json")
+    pids = [int(path.name[4:]) for path in guarded.folder.glob("pid.*[0-9]")]
+    os.kill(client.pid if victim == "client" else guarded.facts()["supervisor_pid"], signal.SIGKILL)
+    assert len(pids) >= 4 and all(map(alive, pids))
+    (guarded.folder / "go").touch()
+    client.wait()
+    doc = guarded.wait_for_facts()
+    assert doc["end"]["status"] == 0 and doc["end"]["left_behind"] >= 2
+    wait_for(lambda: not any(map(alive, pids)), "the grandchildren's end")
+
+
+# ---- what is left on the machine ----
+
+@pytest.fixture
+def shm():
+    """A name for files in /dev/shm; they are removed afterwards."""
+    folder = pathlib.Path("/dev/shm")
+    if not os.access(folder, os.W_OK):
+        pytest.skip("/dev/shm cannot be written")
+    name = f"ebb-test-{uuid.uuid4().hex}"
+    yield lambda which: folder / f"{name}-{which}"
+    for path in folder.glob(f"{name}*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["reported", "cleaned"])
+def test_shared_memory_of_the_job_is_reported_and_removed_if_wanted(guarded, shm, clean):
+    job = script(guarded.folder, f"""
+        import os, time
+        f = open("{shm('job')}", "wb")
+        f.write(b"x" * (1 << 20))
+        f.flush()
+        open("ready", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.02)
+    """)
+    shm("before").write_bytes(b"older than the job")
+    client = guarded.start("--interval", "50ms", *(["--clean-shm"] if clean else []), "--", PYTHON,
+                           job)
+    guarded.wait_for_file("ready")
+    shm("beside").write_bytes(b"a neighbour's")
+    run, = wait_for(guarded.run_dirs, "run.json")
+    looks = len(recorded(run.parent))
+    wait_for(lambda: len(recorded(run.parent)) > looks + 20, "some looks")
+    (guarded.folder / "go").touch()
+    result = guarded.end(client)
+    left = {o["name"]: o for o in guarded.facts()["left"]["shm"]}
+    assert result.returncode == 0
+    own = left[shm("job").name]
+    assert own["is_jobs"] and own["bytes"] == 1 << 20 and own["removed"] == clean
+    assert shm("job").exists() != clean
+    assert shm("before").name not in left and shm("before").read_bytes() == b"older than the job"
+    assert shm("beside").read_bytes() == b"a neighbour's"
+    beside = left.get(shm("beside").name)
+    assert beside is None or not (beside["is_jobs"] or beside["removed"])
+
+
+def test_a_listener_left_behind_is_reported(guarded):
+    job = script(guarded.folder, """
+        import os, socket, time
+        if os.fork() == 0:
+            os.setsid()
+            s = socket.create_server(("127.0.0.1", 0))
+            open("port.tmp", "w").write(str(s.getsockname()[1]))
+            os.rename("port.tmp", "port")
+            time.sleep(120)
+        while not os.path.exists("port"):
+            time.sleep(0.02)
+    """)
+    result = guarded.run("--", PYTHON, job)
+    port = int((guarded.folder / "port").read_text())
+    left, = guarded.facts()["left"]["sockets"]
+    assert result.returncode == 0 and left["address"] == f"127.0.0.1:{port}"
+    assert left["pid"] > 0 and left["name"].startswith("python") and not left["file_remains"]
+    with socket.create_server(("127.0.0.1", port)):
+        pass    # it is free again
+
+
+# ---- why it ended ----
+
+def cause(guarded, *arguments):
+    result = guarded.run(*arguments)
+    end = guarded.facts()["end"]
+    assert result.returncode == end["status"]
+    return result.returncode, end["cause_kind"], end["cause"]
+
+
+def test_an_exception_is_told_by_its_last_line(guarded):
+    code = "import json; print('fine'); json.loads('{') if 1 else 0"
+    status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
+    assert (status, kind) == (1, "exception")
+    assert text.startswith("json.decoder.JSONDecodeError: Expecting property name")
+
+
+def test_a_memory_error_is_an_allocation_that_failed(guarded):
+    code = "raise MemoryError('Unable to allocate 3 TiB')"
+    status, kind, text = cause(guarded, "--", PYTHON, "-c", code)
+    assert (status, kind) == (1, "allocation failed") and "Unable to allocate 3 TiB" in text
+
+
+def test_a_crash_is_told_by_its_signal(guarded):
+    assert cause(guarded, "--", "sh", "-c", "kill -SEGV $$") == (
+        128 + signal.SIGSEGV, "signal", "crashed: SIGSEGV")
+
+
+def test_a_signal_of_an_unknown_sender_is_told_so(guarded):
+    assert cause(guarded, "--", "sh", "-c", "kill -KILL $$") == (
+        128 + signal.SIGKILL, "signal", "ended by SIGKILL; who sent it is not known")
+
+
+def test_an_exit_status_is_told_when_nothing_more_is_known(guarded):
+    assert cause(guarded, "--", "sh", "-c", "exit 9") == (9, "exit status", "exit status 9")
+
+
+def test_the_kernels_killer_in_the_jobs_own_cgroup_is_told(guarded):
+    """The guard is kept out of the way, so that the kernel's limit acts."""
+    result = guarded.run("--limit", "100M", "--no-level", "--no-forecast", "--no-term", "--no-kill",
+                         "--pressure", "off", *trainer("base_mib=300", "steps=20"))
+    doc = guarded.facts()
+    if not doc["guard"]["kernel_limit"]:
+        pytest.skip(f"no kernel limit can be set here: {doc['guard']['cgroup_trouble']}")
+    if result.returncode == 0 and "SwapTotal:              0 kB" not in open("/proc/meminfo").read():
+        pytest.skip("the job went into swap, which its cgroup does not count here")
+    assert result.returncode == 128 + signal.SIGKILL
+    assert doc["end"]["cause_kind"] == "cgroup out of memory"
+    assert doc["end"]["cause"] == ("killed by the kernel: its cgroup was out of memory "
+                                   "(limit 100 MiB)")
