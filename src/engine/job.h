@@ -49,6 +49,7 @@ struct job_segment {
     unsigned left_behind;
     const char *ended_by; /* NULL: by itself */
     int operator_signal;  /* the last one passed on that ends programs; 0 none */
+    bool is_cancelled;    /* the operator wants an end, of which this one is the last life */
     bool guard_stop;      /* the guard sent it away */
     bool is_planned;      /* because a restart was due */
     char guard_why[LADDER_WHY_MAX];
@@ -150,6 +151,9 @@ void job_terminal_look(struct job *j);
 
 /* As the operator's: to the job's process group where a terminal would do so. */
 void job_signal(struct job *j, int signo);
+/* What is typed at the job's terminal: once the job has gone there is nobody to whom that would
+ * make Ctrl-C a signal, and while it is being stopped we would not know of it. */
+void job_keys(struct job *j, const char *keys, size_t len);
 void job_begin_ending(struct job *j, enum job_ending how);
 /* SIGTERM for those of the job that decide: not for workers, whose death would look like a crash
  * to the ones that are about to save. */
@@ -162,6 +166,8 @@ void job_signals_ignore(void);
 
 /* Before the job is there: cgroup, what memory there was. Trouble is said, never returned. */
 void job_guard_begin(struct job *j);
+/* Before a segment starts: a limit that is too low for it takes it in its first moment. */
+void job_guard_ooms(struct job *j);
 /* A segment has started. */
 void job_guard_segment(struct job *j);
 void job_guard_process(struct job *j, const struct proc_event *event);

@@ -268,6 +268,7 @@ static void input_write(struct job *j)
 static void on_frame(struct job *j, enum channel_type type, const char *data, size_t len)
 {
     if (type == CHANNEL_INPUT) {
+        job_keys(j, data, len);
         buf_add(&j->input, data, len);
         input_write(j);
         stream_want(&j->streams[0]);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,9 +24,18 @@ static bool is_group_signal(int signo)
            signo == SIGCONT;
 }
 
+/* The others ask something of the job, which goes on afterwards. */
+static bool is_end_signal(int signo)
+{
+    return signo == SIGTERM || signo == SIGINT || signo == SIGQUIT || signo == SIGHUP;
+}
+
 void job_signal(struct job *j, int signo)
 {
     const struct proc_root *root = j->options->engine.root;
+    /* also while its last processes are being ended: it may be about to be started again */
+    if (is_end_signal(signo))
+        j->now.is_cancelled = true;
     if (j->now.exited || j->now.pid <= 0)
         return;
     /* Our own child, not yet waited for: its pid, and its group's, are nobody else's. */
@@ -38,6 +48,15 @@ void job_signal(struct job *j, int signo)
     char text[64];
     snprintf(text, sizeof text, "{\"signal\":%d,\"by\":\"operator\"}", signo);
     engine_note(j->engine, "signal", text);
+}
+
+void job_keys(struct job *j, const char *keys, size_t len)
+{
+    const struct termios *t = &j->options->tty.termios;
+    if (!(j->now.exited || j->now.guard_stop) || !(t->c_lflag & ISIG))
+        return;
+    if (memchr(keys, t->c_cc[VINTR], len) || memchr(keys, t->c_cc[VQUIT], len))
+        j->now.is_cancelled = true;
 }
 
 /* ---- the end ---- */

@@ -122,6 +122,24 @@ static void set_effective_gauge(struct job *j)
             close(old[i]);
 }
 
+void job_guard_ooms(struct job *j)
+{
+    const struct job_guard *g = &j->guard;
+    death_ooms_read(j->options->engine.root, &g->cgroup, g->effective_dir,
+                    g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
+}
+
+/* The kills in another group count from now on; those in ours have been counted all along. */
+static void follow_ooms(struct job *j)
+{
+    const struct death_ooms before = j->now.ooms;
+    job_guard_ooms(j);
+    j->now.ooms.host_known = before.host_known;
+    j->now.ooms.host = before.host;
+    j->now.ooms.group_known = before.group_known;
+    j->now.ooms.group = before.group;
+}
+
 /* Another limit may have become the nearest: somebody changed one, or a neighbour grew. */
 static void follow_effective(struct job *j)
 {
@@ -137,6 +155,7 @@ static void follow_effective(struct job *j)
     g->effective = limit;
     g->effective_known = true;
     snprintf(g->effective_dir, sizeof g->effective_dir, "%s", dir);
+    follow_ooms(j);
     set_effective_gauge(j);
 }
 
@@ -235,6 +254,8 @@ static const char *words_for(enum ladder_act act)
 static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
 {
     bool dry = j->options->guard.dry_run;
+    if (d->act == LADDER_DO_KILL && !dry)
+        reflex_kill(j->guard.reflex); /* first of all: to tell of it takes memory */
     put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger), d->why);
     /* a plan is no warning; what is done about it is said next */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
@@ -249,7 +270,6 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
         job_term(j);
     } else if (d->act == LADDER_DO_KILL) {
         blame_guard(j, d);
-        reflex_kill(j->guard.reflex);
         job_begin_ending(j, KILLING);
     }
 }
@@ -305,10 +325,13 @@ static bool plan_is_due(const struct job *j, uint64_t now_ns)
 {
     const struct restart_every *e = &j->options->guard.restart_every;
     const struct job_segment *n = &j->now;
+    if (n->number >= j->options->guard.max_restarts) /* it would be the end, not a restart */
+        return false;
     if (e->unit == RESTART_AFTER_NS)
         return now_ns - n->started_ns >= e->value;
     if (e->unit == RESTART_AFTER_STEPS)
-        return n->has_step && (uint64_t)(n->last_step - n->first_step) + 1 >= e->value;
+        return n->has_step && n->last_step >= n->first_step &&
+               (uint64_t)n->last_step - (uint64_t)n->first_step >= e->value - 1;
     return e->unit == RESTART_AT_BYTES && job_bytes(j) >= e->value;
 }
 
@@ -487,7 +510,7 @@ static void hear_step(struct job_segment *n, const struct mark *mark)
         n->max_steps = mark->max_steps;
     if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
         return;
-    if (!n->has_step)
+    if (!n->has_step || mark->step < n->first_step) /* a stage of its own may count anew */
         n->first_step = mark->step;
     n->has_step = true;
     n->last_step = mark->step;
@@ -691,14 +714,16 @@ void job_guard_begin(struct job *j)
 void job_guard_segment(struct job *j)
 {
     struct job_guard *g = &j->guard;
-    death_ooms_read(j->options->engine.root, &g->cgroup, g->effective_dir,
-                    g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
+    const struct guard_settings *set = &j->options->guard;
     g->tail.written = 0;
     tempo_segment(&g->tempo);
     ladder_segment(&g->ladder);
     ask_init(&g->ask, &j->options->guard.ask);
     if (g->reflex)
         reflex_rearm(g->reflex);
+    if (set->restart_every.unit != RESTART_NEVER && j->now.number >= set->max_restarts)
+        job_sayf(j, "guard: no more planned restarts: it was restarted %u time%s (--max-restarts)",
+                 j->now.number, j->now.number == 1 ? "" : "s");
 }
 
 /* ---- the end ---- */

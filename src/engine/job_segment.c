@@ -103,6 +103,7 @@ int job_segment_start(struct job *j, struct err *err)
     if (!argv)
         return err_set(err, -ENOMEM, "out of memory");
     set_environment(j);
+    job_guard_ooms(j);
     loop_original_mask(j->loop, &mask);
     const struct spawn_request request = {.options = j->options,
                                           .argv = argv,
@@ -136,8 +137,8 @@ static void put_cause(const struct job *j, json_t *end)
     const struct job_segment *n = &j->now;
     struct death_ooms after;
     char text[DEATH_TEXT];
-    const bool above = engine_limit_dir(j->engine)[0] != '\0';
-    death_ooms_read(j->options->engine.root, &j->guard.cgroup, engine_limit_dir(j->engine),
+    const bool above = j->guard.effective_dir[0] != '\0';
+    death_ooms_read(j->options->engine.root, &j->guard.cgroup, j->guard.effective_dir,
                     j->guard.effective.kind == LIMIT_CGROUP_V2, &after);
     const struct death_facts facts = {
         .status = n->status,
@@ -299,15 +300,15 @@ static bool may_go_on(struct job *j)
                  "further the next time",
                  lived_s);
     else if (n->number >= g->max_restarts)
-        snprintf(j->no_restart, sizeof j->no_restart, "it was restarted %u times (--max-restarts)",
-                 n->number);
+        snprintf(j->no_restart, sizeof j->no_restart, "it was restarted %u time%s (--max-restarts)",
+                 n->number, n->number == 1 ? "" : "s");
     return !j->no_restart[0];
 }
 
 static bool wants_again(const struct job *j)
 {
     const struct job_segment *n = &j->now;
-    return j->options->guard.restart && n->guard_stop && !n->operator_signal && !n->ended_by &&
+    return j->options->guard.restart && n->guard_stop && !n->is_cancelled && !n->ended_by &&
            (!j->client_gone || j->options->guard.keep_on_exit);
 }
 
@@ -339,6 +340,7 @@ void job_segment_over(struct job *j)
     }
     unsigned number = j->now.number + 1;
     say_again(j, number);
+    job_client_wake(j); /* stopped with the segment before, whose SIGCONT will not come */
     job_streams_close(j);
     engine_segment(j->engine, number);
     j->now = (struct job_segment){.number = number};

@@ -56,6 +56,9 @@ void sentinel_keep_streams(const struct sentinel_note *note, const int *fds, siz
             open[n++] = fds[i];
     if (note->stream_pair[1] < 0 || n == 0)
         return;
+    /* what waits is of the segment before; received without room for fds, they are closed */
+    while (recv(note->stream_pair[0], &one, 1, MSG_DONTWAIT) > 0)
+        ;
     msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     *c = (struct cmsghdr){

@@ -199,6 +199,10 @@ static int kill_children(int children_fd)
     int32_t pids[2048];
     int count = 0;
     ssize_t len = io_pread_small(children_fd, text, sizeof text);
+    /* with pages of 64 KiB the kernel cuts the text in the middle of a number, and what is left of
+     * it is somebody else's */
+    while (len > 0 && text[len - 1] != ' ')
+        len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
     for (size_t i = 0; i < found; i++) {
         int fd = pidfd_open_of(pids[i]);

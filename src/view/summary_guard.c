@@ -154,68 +154,134 @@ static void put_guard(struct page *p, const json_t *guard)
 
 /* ---- segments ---- */
 
-static void cell_step(char out[CELL_MAX], const json_t *step)
+enum { SEGMENTS_SHOWN = 12, SEGMENTS_FIRST = 3, BY_COLUMNS = 15 };
+
+enum segment_column {
+    COLUMN_NUMBER,
+    COLUMN_TIME,
+    COLUMN_FROM,
+    COLUMN_TO,
+    COLUMN_SAVED,
+    COLUMN_PEAK,
+    COLUMN_VERDICT,
+    SEGMENT_COLUMNS
+};
+
+static const struct {
+    const char *title;
+    size_t width;
+} columns[SEGMENT_COLUMNS] = {{"#", 3},     {"time", 12}, {"from", 7},    {"to", 7},
+                              {"saved", 7}, {"peak", 7},  {"verdict", 11}};
+
+/* Bits of the columns for which there is room. */
+static unsigned columns_for(size_t width)
+{
+    static const enum segment_column least_first[] = {COLUMN_FROM, COLUMN_VERDICT, COLUMN_SAVED,
+                                                      COLUMN_PEAK, COLUMN_TIME};
+    unsigned shown = (1u << SEGMENT_COLUMNS) - 1;
+    size_t needed = LABEL_COLUMNS + BY_COLUMNS;
+    for (size_t i = 0; i < SEGMENT_COLUMNS; i++)
+        needed += columns[i].width;
+    for (size_t i = 0; i < sizeof least_first / sizeof *least_first && needed > width; i++) {
+        shown &= ~(1u << least_first[i]);
+        needed -= columns[least_first[i]].width;
+    }
+    return shown;
+}
+
+static void cell_step(char out[TEXT_MAX], const json_t *step)
 {
     if (json_is_integer(step))
-        snprintf(out, CELL_MAX, "%lld", (long long)json_integer_value(step));
+        snprintf(out, TEXT_MAX, "%lld", (long long)json_integer_value(step));
     else
-        snprintf(out, CELL_MAX, "–");
+        snprintf(out, TEXT_MAX, "–");
 }
 
-static void put_cell(struct page *p, size_t *column, size_t width, const char *text)
+static void cell_of(char out[TEXT_MAX], const json_t *s, enum segment_column column)
 {
-    page_put(p, STYLE_PLAIN, text);
-    *column += width;
-    page_pad(p, *column);
+    static const char *const steps[SEGMENT_COLUMNS] = {[COLUMN_NUMBER] = "segment",
+                                                       [COLUMN_FROM] = "first_step",
+                                                       [COLUMN_TO] = "last_step",
+                                                       [COLUMN_SAVED] = "checkpoint_step"};
+    char size[CELL_MAX];
+    double t = json_number_value(json_object_get(s, "duration_s"));
+    if (column == COLUMN_TIME)
+        text_duration(out, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0);
+    else if (column == COLUMN_PEAK)
+        snprintf(out, TEXT_MAX, "%s",
+                 cell_size(size, (uint64_t)json_integer_value(json_object_get(s, "peak_bytes"))));
+    else if (column == COLUMN_VERDICT)
+        summary_fit(out, columns[column].width - 1, json_object_get(s, "verdict"));
+    else
+        cell_step(out, json_object_get(s, steps[column]));
 }
 
-/* "planned restart" of "a planned restart": the column has no room for articles. */
-static void put_ended_by(struct page *p, const json_t *end)
+/* "a planned restart", "the guard": the column has no room for articles. */
+static const char *without_article(const char *text)
+{
+    if (strncmp(text, "the ", 4) == 0)
+        return text + 4;
+    return strncmp(text, "a ", 2) == 0 ? text + 2 : text;
+}
+
+static void put_segment(struct page *p, const json_t *s, unsigned shown)
 {
     char text[TEXT_MAX];
-    const json_t *by = json_object_get(end, "by");
-    summary_fit(text, 20, json_is_string(by) ? by : json_object_get(end, "cause_kind"));
-    const char *space = strchr(text, ' ');
-    bool has_article = strncmp(text, "a ", 2) == 0 || strncmp(text, "the ", 4) == 0;
-    page_put(p, STYLE_PLAIN, has_article ? space + 1 : text);
+    size_t at = LABEL_COLUMNS;
+    page_pad(p, at);
+    for (unsigned i = 0; i < SEGMENT_COLUMNS; i++) {
+        if (!(shown & 1u << i))
+            continue;
+        cell_of(text, s, (enum segment_column)i);
+        page_put(p, STYLE_PLAIN, text);
+        at += columns[i].width;
+        page_pad(p, at > p->column ? at : p->column + 1); /* a number may be longer */
+    }
+    const char *by = json_string_value(summary_at(s, "end", "by"));
+    if (!by)
+        by = json_string_value(summary_at(s, "end", "cause_kind"));
+    by = by ? without_article(by) : "";
+    text_fit(text, sizeof text, p->width > p->column ? p->width - p->column : 1, by, strlen(by));
+    page_put(p, STYLE_PLAIN, text);
+    page_line(p);
 }
 
-static void put_segment(struct page *p, const json_t *s)
+static void put_segment_titles(struct page *p, unsigned shown)
 {
-    char text[TEXT_MAX], cell[CELL_MAX];
-    size_t column = LABEL_COLUMNS;
-    double t = json_number_value(json_object_get(s, "duration_s"));
-    page_pad(p, column);
-    snprintf(cell, sizeof cell, "%lld",
-             (long long)json_integer_value(json_object_get(s, "segment")));
-    put_cell(p, &column, 3, cell);
-    put_cell(p, &column, 12, text_duration(text, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0));
-    cell_step(cell, json_object_get(s, "first_step"));
-    put_cell(p, &column, 7, cell);
-    cell_step(cell, json_object_get(s, "last_step"));
-    put_cell(p, &column, 7, cell);
-    cell_step(cell, json_object_get(s, "checkpoint_step"));
-    put_cell(p, &column, 7, cell);
-    put_cell(p, &column, 7,
-             cell_size(cell, (uint64_t)json_integer_value(json_object_get(s, "peak_bytes"))));
-    put_cell(p, &column, 11, summary_fit(text, 10, json_object_get(s, "verdict")));
-    put_ended_by(p, json_object_get(s, "end"));
+    size_t at = LABEL_COLUMNS;
+    page_put(p, STYLE_DIM, "segments");
+    page_pad(p, at);
+    for (unsigned i = 0; i < SEGMENT_COLUMNS; i++) {
+        if (!(shown & 1u << i))
+            continue;
+        page_put(p, STYLE_DIM, columns[i].title);
+        at += columns[i].width;
+        page_pad(p, at);
+    }
+    page_put(p, STYLE_DIM, "ended by");
     page_line(p);
 }
 
 static void put_segments(struct page *p, const json_t *segments)
 {
-    size_t i;
+    size_t i, count = json_array_size(segments);
     const json_t *s;
-    if (json_array_size(segments) < 2)
+    char text[TEXT_MAX];
+    if (count < 2)
         return;
-    page_put(p, STYLE_DIM, "segments");
-    page_pad(p, LABEL_COLUMNS);
-    page_put(p, STYLE_DIM, "#  time        from   to     saved  peak   verdict    ended by");
-    page_line(p);
+    unsigned shown = columns_for(p->width);
+    size_t left_out = count > SEGMENTS_SHOWN ? count - SEGMENTS_SHOWN : 0;
+    put_segment_titles(p, shown);
     json_array_foreach(segments, i, s)
     {
-        put_segment(p, s);
+        if (left_out == 0 || i < SEGMENTS_FIRST || i >= SEGMENTS_FIRST + left_out) {
+            put_segment(p, s, shown);
+        } else if (i == SEGMENTS_FIRST) {
+            snprintf(text, sizeof text, "… %zu more in run.json", left_out);
+            page_pad(p, LABEL_COLUMNS);
+            page_put(p, STYLE_DIM, text);
+            page_line(p);
+        }
     }
 }
 

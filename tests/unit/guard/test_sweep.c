@@ -324,6 +324,89 @@ static void in_a_pid_namespace_without_its_own_proc_nobody_is_signalled(void **s
     assert_int_equal(in_subreaper(in_new_namespace), 0);
 }
 
+enum { ROUNDS = 3 };
+
+static bool are_rounds_left(void *user)
+{
+    return ++*(int *)user <= ROUNDS;
+}
+
+/* A children file so long that one read ends behind the digits of PID, with more of them to come.
+ */
+static void write_long_children(int fd, pid_t pid)
+{
+    enum { ONE_READ = 16383 };
+    char text[ONE_READ + 64], digits[16];
+    size_t len = (size_t)snprintf(digits, sizeof digits, "%d", pid), at = 0;
+    while (at + 11 <= ONE_READ - len)
+        at += (size_t)sprintf(text + at, "2147483646 "); /* nobody's */
+    while (at < ONE_READ - len)
+        text[at++] = ' ';
+    at += (size_t)sprintf(text + at, "%s99 ", digits);
+    assert_int_equal(write(fd, text, at), (ssize_t)at);
+}
+
+static void a_number_that_the_end_of_a_read_cuts_names_nobody(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ebb-sweep-XXXXXX", name[64];
+    struct proc_root mock;
+    int rounds = 0, status = 0, self = (int)getpid();
+    pid_t victim = fork();
+    if (victim == 0)
+        for (;;)
+            pause();
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(proc_root_open(path, "/sys/fs/cgroup", &mock, NULL), 0);
+    char folders[3][32];
+    snprintf(folders[0], sizeof folders[0], "%d", self);
+    snprintf(folders[1], sizeof folders[1], "%d/task", self);
+    snprintf(folders[2], sizeof folders[2], "%d/task/%d", self, self);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(mkdirat(mock.proc_fd, folders[i], 0777), 0);
+    snprintf(name, sizeof name, "%s/children", folders[2]);
+    int fd = openat(mock.proc_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_true(fd >= 0);
+    write_long_children(fd, victim);
+    close(fd);
+    assert_int_equal(guard_kill_below(&mock, UINT64_MAX, are_rounds_left, &rounds), 0);
+    assert_int_equal(rounds, ROUNDS + 1);
+    kill(victim, SIGTERM); /* a SIGKILL before it would come first */
+    assert_int_equal(waitpid(victim, &status, 0), victim);
+    assert_int_equal(WTERMSIG(status), SIGTERM);
+    unlinkat(mock.proc_fd, name, 0);
+    for (size_t i = 3; i-- > 0;)
+        unlinkat(mock.proc_fd, folders[i], AT_REMOVEDIR);
+    proc_root_close(&mock);
+    rmdir(path);
+}
+
+/* A job of many segments would fill the queue with pipes that nobody reads any more. */
+static void the_streams_of_a_segment_that_is_over_are_not_kept_open(void **state)
+{
+    (void)state;
+    struct sentinel_note *note = sentinel_note_new(true);
+    int old[2], now[2];
+    assert_non_null(note);
+    assert_int_equal(pipe2(old, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(now, O_CLOEXEC), 0);
+    signal(SIGPIPE, SIG_IGN);
+    sentinel_keep_streams(note, &old[0], 1);
+    close(old[0]);
+    assert_int_equal(write(old[1], "x", 1), 1); /* kept for the sentinel */
+    sentinel_keep_streams(note, &now[0], 1);
+    close(now[0]);
+    assert_int_equal(write(old[1], "x", 1), -1);
+    assert_int_equal(errno, EPIPE);
+    assert_int_equal(write(now[1], "x", 1), 1);
+    signal(SIGPIPE, SIG_DFL);
+    close(old[1]);
+    close(now[1]);
+    close(note->stream_pair[0]);
+    close(note->stream_pair[1]);
+    munmap(note, sizeof *note);
+}
+
 #define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -338,6 +421,8 @@ int main(void)
         WITH_NEIGHBOUR(in_a_pid_namespace_without_its_own_proc_nobody_is_signalled),
         WITH_NEIGHBOUR(what_a_killed_supervisor_leaves_the_sentinel_ends),
         WITH_NEIGHBOUR(a_supervisor_that_ends_well_needs_nothing),
+        cmocka_unit_test(a_number_that_the_end_of_a_read_cuts_names_nobody),
+        cmocka_unit_test(the_streams_of_a_segment_that_is_over_are_not_kept_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

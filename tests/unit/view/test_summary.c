@@ -257,6 +257,46 @@ static void no_line_is_wider_than_the_terminal_nor_the_text_longer_than_a_screen
     }
 }
 
+#define WIDE_SEGMENT(n)                                                                            \
+    "{'segment':" #n ",'duration_s':3599,'first_step':100000,'last_step':200000,"                  \
+    "'checkpoint_step':200000,'peak_bytes':1717986918,'verdict':'plateaued',"                      \
+    "'end':{'kind':'exited','status':124,'by':'a planned restart'}}"
+
+static void segments_lose_columns_before_they_are_too_wide(void **state)
+{
+    static const char two[] =
+        "{'end':{'kind':'exited','status':0},'segments':[" WIDE_SEGMENT(0) "," WIDE_SEGMENT(1) "]}";
+    (void)state;
+    summary_is(
+        two, 80,
+        "ebb        exited with status 0\n"
+        "segments   #  time        from   to     saved  peak   verdict    ended by\n"
+        "           0  59 min 59 s 100000 200000 200000 1.60G  plateaued  planned restart\n"
+        "           1  59 min 59 s 100000 200000 200000 1.60G  plateaued  planned restart\n");
+    summary_is(two, 40,
+               "ebb        exited with status 0\n"
+               "segments   #  to     ended by\n"
+               "           0  200000 planned restart\n"
+               "           1  200000 planned restart\n");
+}
+
+static void of_many_segments_the_first_and_the_newest_are_shown(void **state)
+{
+    struct buf b = {0};
+    json_t *doc = doc_of("{'end':{'kind':'exited','status':0},'segments':[]}");
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        json_array_append_new(json_object_get(doc, "segments"), json_pack("{s:i}", "segment", i));
+    summary_text(&b, doc, false, 80);
+    assert_non_null(strstr(buf_str(&b), "\n           2 "));
+    assert_non_null(strstr(buf_str(&b), "\n           … 188 more in run.json\n           191 "));
+    assert_non_null(strstr(buf_str(&b), "\n           199 "));
+    assert_null(strstr(buf_str(&b), "\n           3 "));
+    assert_null(strstr(buf_str(&b), "\n           190 "));
+    json_decref(doc);
+    buf_fini(&b);
+}
+
 static void colours_change_no_words(void **state)
 {
     struct buf plain = {0}, coloured = {0};
@@ -292,6 +332,8 @@ int main(void)
         cmocka_unit_test(wrong_types_are_left_out),
         cmocka_unit_test(hostile_names_stay_on_their_line),
         cmocka_unit_test(no_line_is_wider_than_the_terminal_nor_the_text_longer_than_a_screen),
+        cmocka_unit_test(segments_lose_columns_before_they_are_too_wide),
+        cmocka_unit_test(of_many_segments_the_first_and_the_newest_are_shown),
         cmocka_unit_test(colours_change_no_words),
     };
     setlocale(LC_CTYPE, "C.UTF-8");

@@ -1,0 +1,153 @@
+"""ebb run against unlucky and hostile jobs and operators: what must not break, stop or restart a job."""
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import subprocess
+import termios
+
+import pytest
+
+from conftest import PYTHON, binary, environment, wait_for
+
+# what the jobs below begin with
+PREFIX = r"""
+import os, signal, socket, sys, time
+segment = int(os.environ["EBB_SEGMENT"])
+marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def step(n):
+    marks.sendto(b"KIND=step\nSTEP=%d\n" % n, os.environ["EBB_SOCKET"])
+"""
+
+# goes away at SIGTERM, but leaves a child behind that does not
+LEAVES_A_CHILD = r"""
+if segment > 0:
+    open("again", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+step(1)
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open("child", "w").close()
+    time.sleep(120)
+    os._exit(0)
+while not os.path.exists("child"):
+    time.sleep(0.02)
+signal.signal(signal.SIGTERM, lambda *_: (open("gone", "w").close(), os._exit(0)))
+step(2)
+time.sleep(120)
+"""
+
+
+def command(*options, job):
+    return [binary(), "run", "--run-dir", "run", *options, "--", PYTHON, "-S", "-c", PREFIX + job]
+
+
+def run_job(folder, *options, job):
+    result = subprocess.run(command(*options, job=job), cwd=folder, env=environment(),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, encoding="utf-8", timeout=120)
+    return result, json.loads((folder / "run" / "run.json").read_text())
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a job and ends it with the test, whatever came of it."""
+    started = []
+
+    def run(*options, job, **streams):
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                   "stderr": subprocess.PIPE, **streams}
+        process = subprocess.Popen(command(*options, job=job), cwd=tmp_path, env=environment(),
+                                   **streams)
+        started.append(process)
+        return process
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def test_a_planned_restart_that_would_be_the_end_is_not_made(tmp_path):
+    result, facts = run_job(tmp_path, "--restart-every", "2steps", "--max-restarts", "1", job="""
+for n in (1, 2, 3, 4, 5, 6):
+    step(10 * segment + n)
+    if n == 2 and segment == 0:
+        time.sleep(120)
+""")
+    assert result.returncode == 0
+    assert [s["end"]["status"] for s in facts["segments"]] == [124, 0]
+    assert facts["segments"][1]["last_step"] == 16
+    assert "no more planned restarts: it was restarted 1 time (--max-restarts)" in result.stderr
+
+
+def test_a_step_counter_that_goes_back_is_no_reason_for_a_planned_restart(tmp_path):
+    result, facts = run_job(tmp_path, "--restart-every", "500steps", job="""
+for n in (100, 101, 50, 51, -5, 0):
+    step(n)
+""")
+    assert result.returncode == 0
+    assert len(facts["segments"]) == 1 and facts["guard"]["events"] == []
+    assert facts["segments"][0]["last_step"] == 0
+
+
+def test_a_signal_that_asks_something_of_the_job_does_not_forbid_its_restart(start, tmp_path):
+    process = start("--restart-every", "2steps", "--max-restarts", "1", job="""
+signal.signal(signal.SIGUSR1, lambda *_: open("heard", "w").close())
+open("ready", "w").close()
+step(3 * segment + 1)
+while not os.path.exists("heard"):
+    time.sleep(0.02)
+step(3 * segment + 2)
+time.sleep(0 if segment else 120)
+""")
+    wait_for((tmp_path / "ready").exists, "the job")
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=120)
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert process.returncode == 0
+    assert len(facts["segments"]) == 2
+
+
+def test_a_sigterm_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path):
+    process = start("--restart-every", "2steps", "--grace", "3s", job=LEAVES_A_CHILD)
+    wait_for((tmp_path / "gone").exists, "the end of the first process")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert len(facts["segments"]) == 1
+    assert facts["segments"][0]["end"]["left_behind"] == 1
+    assert process.returncode == 124
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_ctrl_c_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path):
+    master, slave = pty.openpty()
+    process = start("--restart-every", "2steps", "--grace", "3s", job=LEAVES_A_CHILD, stdin=slave,
+                    stdout=slave, stderr=slave, start_new_session=True,
+                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(slave)
+    wait_for((tmp_path / "gone").exists, "the end of the first process")
+    os.write(master, b"\x03")
+    try:
+        while os.read(master, 4096):
+            pass
+    except OSError:  # the terminal's last user has gone
+        pass
+    os.close(master)
+    process.wait(timeout=120)
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert len(facts["segments"]) == 1
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_limit_too_low_for_the_first_moment_is_the_cause_that_is_told(tmp_path):
+    result, facts = run_job(tmp_path, "--limit", "4K", job="")
+    if not facts["guard"]["kernel_limit"]:
+        pytest.skip(f"no limit of the kernel here: {facts['guard'].get('cgroup_trouble')}")
+    assert result.returncode in (124, 137)
+    assert facts["end"]["cause_kind"] in ("cgroup out of memory", "guard")
+    assert "cause" in result.stderr
