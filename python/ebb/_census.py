@@ -11,7 +11,8 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Iterable, Optional, Union
+from itertools import filterfalse
+from typing import Any, Iterable, Optional, Tuple, Union
 
 from . import _referrers, _truth
 from ._wire import rank_of_environment
@@ -21,6 +22,9 @@ _BIG_CONTAINER = 1 << 14  # what such a one refers to is always looked at
 _OF_ONE_CONTAINER = 10000  # so much of it; more stand for the others
 _PLAIN_MAX = 500_000  # known by their numbers at one time: a census must not be what fills memory
 _SLICES = 64
+
+# what is said of it, and one of them
+_Found = Tuple["Holder", Any]
 _LARGEST = 3  # of tensors and of objects, whose holders are looked for
 
 
@@ -46,9 +50,10 @@ class TypeRow:
 
 @dataclass
 class Holder:
-    """One of the largest, and the names by which it is held, from the outside in."""
+    """One of the largest, or of many that are large together, and the names by which it is held."""
 
     what: str
+    count: int
     bytes: int
     chain: str
 
@@ -110,7 +115,7 @@ def _text(c: Census, top: int) -> str:
     about = " (estimated)" if c.is_sampled else ""
     lines.append(f"objects: {c.object_count}, {size_text(c.object_bytes)}{about}")
     lines += [f"  {size_text(o.bytes):>10} {o.count:>8}  {o.type}" for o in c.objects[:top]]
-    lines += [f"held: {h.what}, {size_text(h.bytes)}: {h.chain}" for h in c.largest]
+    lines += [f"held: {h.count} × {h.what}, {size_text(h.bytes)}: {h.chain}" for h in c.largest]
     return "\n".join(lines)
 
 
@@ -161,12 +166,12 @@ def _storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
     return total
 
 
-def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> list[tuple[int, Any]]:
-    """Fills in the tables; returns the largest tensors."""
+def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> list[_Found]:
+    """Fills in the table; returns one tensor of each of its first rows."""
     quiet = getattr(torch._C, "DisableTorchFunctionSubclass", nullcontext)
     rows: dict[tuple[Any, ...], TensorRow] = {}
+    one_of: dict[int, Any] = {}
     seen: set[tuple[str, int]] = set()
-    sized: list[tuple[int, Any]] = []
     with quiet():
         tensors = _tensors_among(objects, torch)
         ids = {id(t) for t in tensors}
@@ -190,21 +195,17 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
             size = _storage_bytes(t, seen)
             row.count += 1
             row.bytes += size
-            sized.append((size, t))
+            if size:
+                one_of[id(row)] = t
     c.has_torch = True
     c.tensor_count = sum(r.count for r in rows.values())
     c.tensor_bytes = sum(r.bytes for r in rows.values())
     c.tensors = sorted(rows.values(), key=lambda r: (-r.bytes, -r.count))[:_ROWS_MAX]
-    return _one_of_each(sized, lambda t: (str(t.dtype), tuple(t.shape)))
-
-
-def _one_of_each(sized: list[tuple[int, Any]], kind: Any) -> list[tuple[int, Any]]:
-    """The largest, of each kind one: a hundred that are alike are held by the same."""
-    found: dict[Any, tuple[int, Any]] = {}
-    for size, o in sorted(sized, key=lambda pair: -pair[0]):
-        if size > 0 and len(found) < _LARGEST:
-            found.setdefault(kind(o), (size, o))
-    return list(found.values())
+    return [
+        (Holder(f"tensor {_tensor_name(r)}", r.count, r.bytes, ""), one_of[id(r)])
+        for r in c.tensors[:_LARGEST]
+        if r.bytes
+    ]
 
 
 # ---- objects ----
@@ -223,6 +224,8 @@ def _sizeof(o: Any) -> int:
             return width * height * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
         except Exception:
             return 0
+    if type(o).__name__ in ("UntypedStorage", "TypedStorage"):  # counted with the tensors
+        return object.__sizeof__(o)
     try:
         return sys.getsizeof(o)
     except Exception:
@@ -265,84 +268,94 @@ class _Plain:
     def is_full(self) -> bool:
         return len(self.seen) >= _PLAIN_MAX
 
-    def _take(self, o: Any, weight: float) -> None:
-        if gc.is_tracked(o) or id(o) in self.seen:
-            return
-        self.seen.add(id(o))
-        size = _sizeof(o)
-        _add(self.table, type(o), weight, weight * size)
-        self._largest.see(size, o)
-        if type(o).__name__ == "ndarray" and o.base is not None:  # the one that has the memory
-            self._take(o.base, weight)
+    def _take(self, found: Iterable[Any], weight: float) -> None:
+        plain = {id(o): o for o in filterfalse(gc.is_tracked, found)}
+        for number in plain.keys() - self.seen:
+            o = plain[number]
+            size = _sizeof(o)
+            _add(self.table, type(o), weight, weight * size)
+            self._largest.see(size, o)
+            if type(o).__name__ == "ndarray" and o.base is not None:  # the one with the memory
+                self._take([o.base], weight)
+        self.seen.update(plain)
 
-    def look(self, container: Any, weight: float = 1.0) -> None:
-        found = gc.get_referents(container)
-        stride = 1 + len(found) // _OF_ONE_CONTAINER
-        for o in found[::stride]:
-            self._take(o, weight * stride)
+    def look(self, containers: list[Any]) -> None:
+        self._take(gc.get_referents(*containers), 1.0)
+
+    def look_into(self, big: Any) -> None:
+        stride = 1 + sys.getsizeof(big) // 8 // _OF_ONE_CONTAINER
+        found = big if type(big) in (list, tuple) else gc.get_referents(big)
+        self._take(found[::stride], float(stride))
 
 
-def _count_objects(c: Census, objects: list[Any], until: float) -> list[tuple[int, Any]]:
-    largest = _Largest()
-    counts = Counter(map(type, objects))
+def _one_of_each_type(sized: list[tuple[int, Any]]) -> list[_Found]:
+    found: dict[type, _Found] = {}
+    for size, o in sorted(sized, key=lambda pair: -pair[0]):
+        if type(o) not in found and len(found) < _LARGEST:
+            found[type(o)] = (Holder(_type_name(type(o)), 1, size, ""), o)
+    return list(found.values())
+
+
+def _sizes(objects: list[Any], largest: _Largest, until: float) -> tuple[Counter[type], float, list[Any]]:
+    """Bytes by type, how many times as many there are, and the containers with much in them."""
     sizes: Counter[type] = Counter()
-    big = []
-    for o in objects:
-        size = _sizeof(o)
-        sizes[type(o)] += size
-        largest.see(size, o)
-        if size >= _BIG_CONTAINER:
-            big.append(o)
-    plain = _Plain(largest)
-    for o in big:
-        plain.look(o)
-    # slices through all, so that those which the time is enough for stand for the rest
-    parts, done = _Plain(largest), 0
-    parts.seen = plain.seen
-    while done < _SLICES and not plain.is_full and time.monotonic() < until:
+    big: list[Any] = []
+    done = 0
+    while done < _SLICES and time.monotonic() < until:
         for o in objects[done::_SLICES]:
-            parts.look(o)
+            size = _sizeof(o)
+            sizes[type(o)] += size
+            largest.see(size, o)
+            if size >= _BIG_CONTAINER:
+                big.append(o)
         done += 1
-    c.is_sampled = done < _SLICES
-    table = {t: [float(n), float(sizes[t])] for t, n in counts.items()}
-    for t, (count, size) in plain.table.items():
-        _add(table, t, count, size)
-    for t, (count, size) in parts.table.items():
-        _add(table, t, count * _SLICES / max(done, 1), size * _SLICES / max(done, 1))
+    return sizes, _SLICES / max(done, 1), big
+
+
+def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
+    largest = _Largest()
+    sizes, factor, big = _sizes(objects, largest, until)
+    plain, others, done = _Plain(largest), _Plain(largest), 0
+    for o in big:
+        plain.look_into(o)
+    others.seen = plain.seen
+    numbers = {id(o) for o in big}
+    # slices through all, so that those which the time is enough for stand for the rest
+    while done < _SLICES and not plain.is_full and time.monotonic() < until:
+        others.look([o for o in objects[done::_SLICES] if id(o) not in numbers])
+        done += 1
+    c.is_sampled = done < _SLICES or factor > 1
+    table = {t: [float(n), sizes[t] * factor] for t, n in Counter(map(type, objects)).items()}
+    for part, times in ((plain.table, 1.0), (others.table, _SLICES / max(done, 1))):
+        for t, (count, size) in part.items():
+            _add(table, t, count * times, size * times)
     rows = [TypeRow(_type_name(t), round(n), round(size)) for t, (n, size) in table.items()]
+    rows = [r for r in rows if not r.type.startswith("ebb._")]
     c.object_count = sum(r.count for r in rows)
     c.object_bytes = sum(r.bytes for r in rows)
     c.objects = sorted(rows, key=lambda r: (-r.bytes, -r.count))[:_ROWS_MAX]
-    return _one_of_each(largest.kept, type)
+    return _one_of_each_type(largest.kept)
 
 
 # ---- all of it ----
 
 
-def _hold(c: Census, found: list[tuple[int, Any]], what: Any, ours: list[Any], until: float) -> None:
-    for size, o in found:
-        if time.monotonic() > until:
-            return
-        c.largest.append(Holder(what(o), size, _referrers.chain(o, ours, until)))
-
-
-def take(step: Optional[int] = None, at: str = "call", budget_s: float = 2.0) -> Census:
+def take(step: Optional[int] = None, at: str = "call", budget_s: float = 3.0) -> Census:
     """Counts. The budget is for the sizes of objects and for the holders, which are left out or
     estimated beyond it; tensors are always all there."""
     begun = time.monotonic()
     c = Census(os.getpid(), rank_of_environment(), time.time(), step, at)
     torch = sys.modules.get("torch")
     objects = gc.get_objects()
-    tensors: list[tuple[int, Any]] = []
+    found: list[_Found] = []
     if torch is not None and hasattr(torch, "Tensor") and hasattr(torch, "_C"):
-        tensors = _count_tensors(c, objects, torch, is_safe=at != "thread")
-    plain = _count_objects(c, objects, begun + budget_s / 2)
+        found = _count_tensors(c, objects, torch, is_safe=at != "thread")
+    found += _count_objects(c, objects, begun + budget_s * 2 / 3)
     del objects
-    ours: list[Any] = [tensors, plain]
-    ours += tensors + plain
-    until = begun + budget_s
-    _hold(c, tensors, lambda t: f"tensor {t.device} {t.dtype} {list(t.shape)}", ours, until)
-    _hold(c, plain, lambda o: _type_name(type(o)), ours, until)
+    ours: list[Any] = [found, *found]
+    for holder, o in found:
+        holder.chain = _referrers.chain(o, ours, begun + budget_s)
+        c.largest.append(holder)
     c.largest.sort(key=lambda h: -h.bytes)
     c.memory = _truth.read()
     c.cost_s = time.monotonic() - begun

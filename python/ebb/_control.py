@@ -1,5 +1,5 @@
-"""Censuses that ebb asks for, and those that are due: taken where a step has ended, or by a thread
-of its own where no step does."""
+"""What is to be done where a step has ended: the allocators' figures, the censuses that are due, and
+those that somebody asks for. Where no step ends, a thread of its own takes these."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import socket
 import threading
 from typing import Optional
 
-from . import _census
+from . import _truth
 from ._wire import Request, Wire, wire
 
 _STEP_PATIENCE_S = 2.0  # a request waits so long for the end of a step
+_BUDGET_S = 3.0
+_AUTOMATIC_BUDGET_S = 0.5
 _DOUBLE_AFTER = 128  # automatic ones at one interval: a long run does not fill the disk
 
 _lock = threading.Lock()
 _pending: list[Request] = []  # not taken by anybody yet
 _answered = threading.Event()
 _pid = 0  # of the process that listens
+_is_started = False
 _is_polled = False  # there could be no thread: every step looks
 _step: Optional[int] = None
 _every: Optional[int] = None  # None: the environment was not asked yet; 0: never
@@ -27,12 +30,14 @@ _taken = 0
 
 
 def start() -> None:
-    """Listens for requests from now on. To be called when this process has said hello; again is
-    harmless. In a forked child it does nothing."""
-    global _pid, _is_polled
+    """Listens for requests from now on. Again is harmless; in a forked child it does nothing."""
+    global _pid, _is_polled, _is_started
+    _is_started = True
     w = wire()
+    if not w.is_there or _pid == os.getpid() or not w.bind():
+        return
     s = w.reply_socket
-    if not w.is_there or s is None or _pid == os.getpid():
+    if s is None:
         return
     _pid = os.getpid()
     _pending.clear()
@@ -43,16 +48,19 @@ def start() -> None:
 
 
 def at_step(n: Optional[int] = None) -> None:
-    """A step has ended: the moment for what was asked for."""
+    """A step has ended. Whoever tells steps calls this after each; twice is harmless."""
     global _step
-    _step = n
+    if not _is_started:
+        start()
     if _every is None:
         every(_every_of_environment())
+    _truth.at_step(n)
+    is_new, _step = n != _step, n
     if _is_polled and _pid == os.getpid():
         _pending.extend(wire().requests("CENSUS"))
     if _pending:
         _answer("step")
-    if _every and n is not None and n % _every == 0:
+    if _every and is_new and n is not None and n % _every == 0:
         _automatic(n)
 
 
@@ -72,16 +80,18 @@ def _automatic(n: int) -> None:
     global _every, _taken
     if not wire().is_there:
         return
-    _take(n, "step")
+    _take(n, "step", _AUTOMATIC_BUDGET_S)
     _taken += 1
     if _taken % _DOUBLE_AFTER == 0 and _every:
         _every *= 2
 
 
-def _take(step: Optional[int], at: str) -> Optional[str]:
+def _take(step: Optional[int], at: str, budget_s: float) -> Optional[str]:
     """Takes one and keeps it: the path, or None."""
     try:
-        path = _census.keep(_census.take(step, at))
+        from . import _census  # few want one, and each import costs every job
+
+        path = _census.keep(_census.take(step, at, budget_s))
     except Exception:
         return None
     wire().mark("census", step=step, path=path)
@@ -97,7 +107,7 @@ def _answer(at: str) -> None:
     w = wire()
     for r in requests:
         w.answer(r, "started")
-    path = _take(_step, at)
+    path = _take(_step, at, _BUDGET_S)
     for r in requests:
         w.answer(r, "done" if path else "failed", path)
     _answered.set()

@@ -146,7 +146,8 @@ def _root(o: Any, names: str) -> str:
 def chain(o: Any, ours: list[Any], until: float) -> str:
     """Like "__main__.cache['seen'][3]". OURS are the containers of whoever asks."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
-    modules = {id(m.__dict__): n for n, m in list(sys.modules.items()) if type(m) is ModuleType}
+    named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
+    modules = {id(m.__dict__): n for n, m in reversed(named)}  # of two names the first
     names, at = "", o
     for _ in range(_DEPTH_MAX):
         if time.monotonic() > until:

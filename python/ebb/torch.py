@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 2.0) -> Census:
+def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3.0) -> Census:
     """Counts live tensors (a storage once, however many share it) and Python objects, and looks who
     holds the largest. Inside a run it is kept in the run folder, unless KEEP is false."""
     c = _census.take(step, "call", budget_s)
