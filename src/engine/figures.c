@@ -14,9 +14,9 @@ static bool is(const struct mark_line *line, const char *key)
 /* Keys that say something of the mark itself. */
 static bool is_about_mark(const struct mark_line *line)
 {
-    static const char *const keys[] = {"KIND",      "NAME", "VALUE",    "STEP",           "EPOCH",
-                                       "MAX_STEPS", "RANK", "EXAMPLES", "EFFECTIVE_BATCH",
-                                       "STEPS_PER_EPOCH"};
+    static const char *const keys[] = {
+        "KIND", "NAME",     "VALUE",           "STEP",           "EPOCH", "MAX_STEPS",
+        "RANK", "EXAMPLES", "EFFECTIVE_BATCH", "STEPS_PER_EPOCH"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (is(line, keys[i]))
             return true;

@@ -10,8 +10,8 @@
 enum { FIGURES_MAX = 64, FIGURE_NAME_MAX = 48 };
 
 struct figure {
-    uint32_t id; /* in the recording; never used again */
-    int32_t pid; /* who sends it; 0 unknown */
+    uint32_t id;                     /* in the recording; never used again */
+    int32_t pid;                     /* who sends it; 0 unknown */
     char name[FIGURE_NAME_MAX + 16]; /* NAME@PID; NAME alone where the sender is not known */
     uint64_t value;
     bool is_fresh; /* said since the last tick */

@@ -1,6 +1,7 @@
 /* Ticks and marks of one job as judged series: one for each process, one for the whole tree with
- * its memory counted once, one for each GPU, one for each figure in bytes that the job sends. Fed by the engine while the job runs and by a
- * recording afterwards: the same readings in the same order, so the same verdict. */
+ * its memory counted once, one for each GPU, one for each figure in bytes that the job sends. Fed
+ * by the engine while the job runs and by a recording afterwards: the same readings in the same
+ * order, so the same verdict. */
 #pragma once
 
 #include <stdbool.h>
@@ -116,9 +117,9 @@ size_t jury_process_count(const struct jury *j);
 const struct jury_process *jury_process_at(const struct jury *j, size_t i);
 /* How many there were besides: too short-lived or too small to judge. */
 uint64_t jury_left_out(const struct jury *j);
-const struct jury_gpu *jury_gpu_next(const struct jury *j, size_t *at); /* NULL at the end */
+const struct jury_gpu *jury_gpu_next(const struct jury *j, size_t *at);       /* NULL at the end */
 const struct jury_series *jury_series_next(const struct jury *j, size_t *at); /* likewise */
-const char *jury_series_label(const struct jury_series *s); /* "heap (live)" */
+const char *jury_series_label(const struct jury_series *s);                   /* "heap (live)" */
 uint64_t jury_start_ns(const struct jury *j);
 
 /* Every word that is not what was last told, the tree's first (PROCESS NULL). */

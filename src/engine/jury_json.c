@@ -193,10 +193,9 @@ static json_t *gpu_json(const struct jury *j, const struct jury_gpu *g)
 
 static json_t *series_json(const struct jury *j, const struct jury_series *s)
 {
-    json_t *o = json_pack("{s:o,s:o,s:o,s:b}", "name", json_text0(s->name), "label",
-                          json_text0(jury_series_label(s)), "pid",
-                          s->pid > 0 ? json_integer(s->pid) : json_null(), "alive",
-                          (int)!s->is_gone);
+    json_t *o = json_pack(
+        "{s:o,s:o,s:o,s:b}", "name", json_text0(s->name), "label", json_text0(jury_series_label(s)),
+        "pid", s->pid > 0 ? json_integer(s->pid) : json_null(), "alive", (int)!s->is_gone);
     json_t *result = jury_result_json(&s->seat->result, offset_of(j, s->seat->first_ns));
     if (o && result)
         json_object_update(o, result);
@@ -218,5 +217,6 @@ json_t *jury_json(const struct jury *j)
     while ((s = jury_series_next(j, &next)))
         json_array_append_new(series, series_json(j, s));
     return json_pack("{s:o,s:o,s:o,s:o,s:o}", "tree", jury_tree_json(j), "processes", processes,
-                     "gpus", gpus, "series", series, "not_judged", json_u64(jury_left_out(j) + n - listed));
+                     "gpus", gpus, "series", series, "not_judged",
+                     json_u64(jury_left_out(j) + n - listed));
 }

@@ -54,8 +54,9 @@ static void what_is_no_whole_number_stays_a_mark(void **state)
     assert_false(hear(&f, 7, "KIND=series\nNAME=loss\nVALUE=-1\n"));
     assert_false(hear(&f, 7, "KIND=series\nNAME=loss\n"));
     assert_false(hear(&f, 7, "KIND=series\nNAME=\nVALUE=3\n"));
-    assert_false(hear(&f, 7, "KIND=series\nNAME=0123456789012345678901234567890123456789012345678"
-                             "\nVALUE=3\n"));
+    assert_false(hear(&f, 7,
+                      "KIND=series\nNAME=0123456789012345678901234567890123456789012345678"
+                      "\nVALUE=3\n"));
     assert_int_equal(f.count, 0);
     assert_false(hear(&f, 7, "KIND=series\nA=1\nB=many\n"));
     assert_int_equal(f.count, 1);
