@@ -99,10 +99,12 @@ def _take(step: Optional[int], at: str, budget_s: float) -> Optional[str]:
 
 
 def _answer(at: str) -> None:
+    if _pid != os.getpid():  # forked, perhaps while the thread held the lock
+        return
     with _lock:
         requests = _pending[:]
         _pending.clear()
-    if not requests or _pid != os.getpid():
+    if not requests:
         return
     w = wire()
     for r in requests:
