@@ -412,11 +412,18 @@ def _folder() -> str:
     return _private
 
 
+def _number(name: str, pid: int) -> int:
+    parts = name.split("-")
+    return int(parts[0]) if len(parts) == 3 and parts[0].isdigit() and parts[1] == str(pid) else 0
+
+
 def keep(c: Census) -> str:
     """Writes it into the run folder, whole or not at all, and returns the path; without a run into
     a private folder. OSError where that cannot be."""
     global _kept
     folder = _folder()
+    if _kept == 0:  # an earlier segment of the run may have had a process with this number
+        _kept = max((_number(name, c.pid) for name in os.listdir(folder)), default=0)
     step = "none" if c.step is None else str(c.step)
     path = os.path.join(folder, f"{_kept + 1:04d}-{c.pid}-{step}.json")
     with open(path + ".new", "w", encoding="utf-8") as f:

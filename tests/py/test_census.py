@@ -379,6 +379,15 @@ def test_every_so_many_steps_one_is_kept(run):
     assert len(kept(run)) == 3
 
 
+def test_those_of_an_earlier_process_with_the_same_number_stay(run):
+    (run.folder / "census").mkdir()
+    (run.folder / "census" / f"0003-{os.getpid()}-9.json").write_text("{}")
+    (run.folder / "census" / "0007-1-9.json").write_text("{}")
+    ebb.torch.census_every(1)
+    ebb.step(1)
+    assert f"0004-{os.getpid()}-1.json" in kept(run) and len(kept(run)) == 3
+
+
 def test_the_variable_asks_for_it_too(run, monkeypatch):
     monkeypatch.setenv("EBB_CENSUS_EVERY", "7")
     for n in range(1, 8):
