@@ -16,7 +16,8 @@ from ._wire import wire
 _INTERVAL_S = 0.05  # ebb does not look more often
 _SHARE = 400  # of the time between two readings, one part at most
 _SLOW_S = 0.002
-_PAUSE_S = 60.0  # after a slow one
+_PAUSE_S = 1.0  # after a slow one, and twice as long after each that follows it …
+_PAUSE_MAX_S = 60.0  # … up to this: one alone may have been the machine's fault
 
 
 def _heap_reader() -> Optional[Callable[[], int]]:
@@ -50,10 +51,13 @@ _heap: Optional[Callable[[], int]] = None
 _is_ready = False
 
 
-def _read_heap(figures: dict[str, int]) -> None:
+def _prepare() -> None:
     global _heap, _is_ready
     if not _is_ready:
         _heap, _is_ready = _heap_reader(), True
+
+
+def _read_heap(figures: dict[str, int]) -> None:
     if _heap is not None:
         figures["heap_live_bytes"] = _heap()
 
@@ -83,6 +87,7 @@ def _read_gc(figures: dict[str, int]) -> None:
 def read() -> dict[str, int]:
     """All that is to be had now. Never raises; what cannot be read is left out."""
     figures: dict[str, int] = {}
+    _prepare()
     for look in (_read_heap, _read_cuda, _read_gc):
         try:
             look(figures)
@@ -92,23 +97,31 @@ def read() -> dict[str, int]:
 
 
 _next = 0.0  # not before then
+_pause_s = 0.0  # the last one was slow
 _is_off: Optional[bool] = None
 
 
 def at_step(n: Optional[int] = None) -> None:
     """Reads and sends, if it is time. To be called where a step has ended."""
-    global _next, _is_off
+    global _next, _pause_s, _is_off
     now = time.monotonic()
     if now < _next:
         return
+    if not _is_ready:
+        _prepare()
+        now = time.monotonic()
     if _is_off is None:
         _is_off = os.environ.get("EBB_TRUTH", "1") == "0"
     w = wire()
     if _is_off or not w.is_there:
-        _next = now + _PAUSE_S
+        _next = now + _PAUSE_MAX_S
         return
     figures = read()
     if figures:
         w.send("KIND=series\n" + "\n".join(f"{k.upper()}={v}" for k, v in figures.items()))
     cost = time.monotonic() - now
-    _next = now + (_PAUSE_S if cost > _SLOW_S else max(_INTERVAL_S, cost * _SHARE))
+    if cost > _SLOW_S:
+        _pause_s = min(max(2 * _pause_s, _PAUSE_S), _PAUSE_MAX_S)
+    else:
+        _pause_s = 0.0
+    _next = now + (_pause_s or max(_INTERVAL_S, cost * _SHARE))

@@ -35,6 +35,7 @@ def marks(monkeypatch):
         receiver.setblocking(False)
         monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
         monkeypatch.setattr(_truth, "_next", 0.0)
+        monkeypatch.setattr(_truth, "_pause_s", 0.0)
         monkeypatch.setattr(_truth, "_is_off", None)
         _wire.reset()
         yield receiver
@@ -81,7 +82,7 @@ def test_not_more_often_than_ebb_looks(marks, monkeypatch):
     assert len(received(marks)) == 1
 
 
-def test_after_a_slow_one_there_is_none_for_a_while(marks, monkeypatch):
+def test_after_slow_ones_there_is_none_for_longer_and_longer(marks, monkeypatch):
     now = 1000.0
 
     def slow():
@@ -91,13 +92,19 @@ def test_after_a_slow_one_there_is_none_for_a_while(marks, monkeypatch):
 
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(_truth, "read", slow)
-    _truth.at_step(1)
-    now += 50
+    looks = []
+    while now < 1300.0:
+        _truth.at_step(1)
+        looks += [now] * len(received(marks))
+        now += 0.1
+    pauses = [round(b - a) for a, b in zip(looks, looks[1:])]
+    assert pauses[:7] == [1, 2, 4, 8, 16, 32, 60] and set(pauses[7:]) == {60}
+    monkeypatch.setattr(_truth, "read", lambda: {"heap_live_bytes": 1})
+    now += 60
     _truth.at_step(2)
-    assert len(received(marks)) == 1
-    now += 20
+    now += 0.1
     _truth.at_step(3)
-    assert len(received(marks)) == 1
+    assert len(received(marks)) == 2
 
 
 def test_the_variable_turns_it_off(marks, monkeypatch):
@@ -147,6 +154,8 @@ def test_a_figure_that_cannot_be_read_is_left_out(monkeypatch):
 JOB = """
 import os, sys, time
 import ebb
+from ebb import _truth
+_truth._SHARE, _truth._SLOW_S = 0, 1e9  # a machine with other work to do is no reason here
 held = []
 until = time.monotonic() + float(sys.argv[1])
 n = 0
@@ -183,6 +192,6 @@ def test_in_a_run_they_are_series_with_verdicts_the_same_live_and_from_the_recor
     items = [json.loads(line) for line in lines]
     values = [i["value"] for i in items
               if i["type"] == "series" and i["name"].startswith("heap_live_bytes@")]
-    assert len(values) >= 10 and values[-1] - values[0] > 1 << 20
+    assert len(values) >= 3 and values[-1] - values[0] > 1 << 20
     assert any(i["type"] == "series" and i["name"].startswith("gc_count_0@") for i in items)
     assert not any(i["type"] == "mark" and i["kind"] == "series" for i in items)
