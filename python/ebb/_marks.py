@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Optional, Type
 
+from . import _control
 from ._wire import Request, Value, rank_of_environment, wire
 
 _pending: Optional[Request] = None  # a checkpoint that was asked for and not answered yet
@@ -34,6 +35,7 @@ def step(
     if epoch is None and steps_per_epoch is None and max_steps is None:
         w.has_speaker = True
         w.send(f"KIND=step\nSTEP={int(n)}" + _rank_line())
+        _control.at_step(n)
         return
     w.mark(
         "step",
@@ -43,6 +45,7 @@ def step(
         max_steps=max_steps,
         rank=rank_of_environment(),
     )
+    _control.at_step(n)
 
 
 _rank_text: Optional[str] = None

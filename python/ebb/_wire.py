@@ -33,13 +33,15 @@ def _clean(value: Value) -> str:
 
 
 class Request:
-    """Something ebb asks for: CHECKPOINT, CENSUS or STOP, with the number to answer with."""
+    """Something ebb asks for: CHECKPOINT, CENSUS or STOP, with the number to answer with. REPLY is
+    the socket of another process than the one at $EBB_SOCKET that wants the answer."""
 
-    __slots__ = ("what", "id")
+    __slots__ = ("what", "id", "reply")
 
-    def __init__(self, what: str, id: str) -> None:
+    def __init__(self, what: str, id: str, reply: Optional[str] = None) -> None:
         self.what = what
         self.id = id
+        self.reply = reply
 
 
 class Wire:
@@ -125,8 +127,8 @@ class Wire:
 
     # ---- in ----
 
-    def listen(self, rank: Optional[int] = None, role: str = "rank") -> bool:
-        """Says hello, so that ebb can ask this process. Once is enough; again is harmless."""
+    def bind(self) -> bool:
+        """Makes the socket on which this process can be asked, for whoever finds it by its name."""
         if not self.is_there:
             return False
         if self._replies is None:
@@ -142,6 +144,13 @@ class Wire:
             except (OSError, ValueError):
                 return False
             self._replies, self._reply_path = s, path
+        return True
+
+    def listen(self, rank: Optional[int] = None, role: str = "rank") -> bool:
+        """Says hello, so that ebb can ask this process for checkpoints. Once is enough; again is
+        harmless."""
+        if not self.bind():
+            return False
         return self.mark("hello", True, reply=self._reply_path, rank=rank, role=role)
 
     def _take(self) -> None:
@@ -150,9 +159,11 @@ class Wire:
                 data = self._replies.recv(_TEXT_MAX)
             except OSError:
                 return
-            what, equals, number = data.decode("utf-8", "replace").strip().partition("=")
+            first, *more = data.decode("utf-8", "replace").strip().split("\n")
+            what, equals, number = first.partition("=")
+            reply = next((line[6:] for line in more if line.startswith("REPLY=")), None)
             if equals and what in ("CHECKPOINT", "CENSUS", "STOP"):
-                self._requests.append(Request(what, number))
+                self._requests.append(Request(what, number, reply))
 
     def requests(self, what: str) -> list[Request]:
         """Takes the requests of one kind that have come in. Cheap when there is none."""
@@ -165,7 +176,18 @@ class Wire:
 
     def answer(self, request: Request, status: str, path: Optional[str] = None) -> bool:
         """STATUS is started, done or failed."""
-        return self.mark("ack", True, id=request.id, status=status, path=path)
+        if request.reply is None:
+            return self.mark("ack", True, id=request.id, status=status, path=path)
+        lines = ["KIND=ack", f"ID={_clean(request.id)}", f"STATUS={status}", f"PID={self._pid}"]
+        if path is not None:
+            lines.append(f"PATH={_clean(path)}")
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+                s.settimeout(_PATIENCE_S)
+                s.sendto("\n".join(lines).encode("utf-8", "replace"), request.reply)
+            return True
+        except (OSError, ValueError):
+            return False
 
     @property
     def reply_socket(self) -> Optional[socket.socket]:

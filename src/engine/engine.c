@@ -59,6 +59,8 @@ static void on_process(void *user, const struct proc_event *ev)
         proc_unique_forget(e->unique, node);
     if (e->callbacks.process)
         e->callbacks.process(e->callbacks.user, ev);
+    if (ev->kind == PROCESS_DIED)
+        figures_forget(&e->figures, node->info.id.pid);
     if (ev->kind == PROCESS_DIED && h) {
         h->info = node->info;
         h->died_ns = ev->t_ns;
@@ -285,10 +287,29 @@ static void look_at_whole(struct engine *e, uint64_t now_ns)
 
 /* ---- passing on ---- */
 
+static void name_figures(struct engine *e, uint64_t now_ns)
+{
+    for (size_t i = 0; i < e->figures.count; i++) {
+        struct figure *f = &e->figures.at[i];
+        if (!f->is_named)
+            trace_writer_entity(e->writer, now_ns, ENTITY_SERIES, f->id, f->name);
+        f->is_named = true;
+    }
+}
+
+static struct sample figure_sample(const struct figure *f)
+{
+    struct sample s = {0};
+    if (f->is_fresh)
+        sample_put(&s, 0, f->value);
+    return s;
+}
+
 static void write_tick(struct engine *e, uint64_t now_ns)
 {
     if (!e->writer)
         return;
+    name_figures(e, now_ns);
     trace_writer_tick_begin(e->writer, now_ns);
     trace_writer_sample(e->writer, ENTITY_MACHINE, 0, &e->machine_sample);
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
@@ -297,6 +318,10 @@ static void write_tick(struct engine *e, uint64_t now_ns)
     }
     for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
         trace_writer_sample(e->writer, ENTITY_GPU, (uint32_t)i, &e->gpu_sample[i]);
+    for (size_t i = 0; i < e->figures.count; i++) {
+        struct sample s = figure_sample(&e->figures.at[i]);
+        trace_writer_sample(e->writer, ENTITY_SERIES, e->figures.at[i].id, &s);
+    }
     trace_writer_tick_end(e->writer);
     trace_writer_flush(e->writer, now_ns, false);
 }
@@ -312,6 +337,12 @@ static void feed_jury(struct engine *e, uint64_t now_ns)
     }
     for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
         jury_sample(e->jury, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name, &e->gpu_sample[i]);
+    for (size_t i = 0; i < e->figures.count; i++) {
+        struct figure *f = &e->figures.at[i];
+        struct sample s = figure_sample(f);
+        jury_sample(e->jury, ENTITY_SERIES, f->id, f->name, &s);
+        f->is_fresh = false;
+    }
     jury_tick_end(e->jury);
     e->is_judged = false;
 }
@@ -649,6 +680,8 @@ void engine_mark(struct engine *e, const struct mark *mark)
         e->step_known = true;
         e->step = mark->step;
     }
+    if (mark->kind == MARK_SERIES && figures_hear(&e->figures, mark))
+        return;
     jury_mark(e->jury, mark);
     e->is_judged = false;
     if (e->writer)

@@ -259,6 +259,7 @@ static void die(struct jury *j, uint64_t t_ns, uint32_t slot)
             jury_seat_judge(p->seat, &limit);
         }
     }
+    jury_series_die(j, p->id.pid);
     bury(j, p);
 }
 
@@ -290,6 +291,19 @@ void jury_process_event(struct jury *j, uint64_t t_ns, enum process_event_kind k
 
 /* ---- marks ---- */
 
+/* The figures of whoever does not speak for itself, and the sender's own. */
+static void mark_series(struct jury *j, uint64_t t_ns, const struct jury_process *sender,
+                        const struct verdict_mark *mark, bool is_senders_alone)
+{
+    for (size_t i = 0; i < JURY_SERIES; i++) {
+        const struct jury_series *s = &j->series[i];
+        const struct jury_process *owner = s->seat ? find_pid(j, s->pid) : NULL;
+        if (s->seat && !s->is_gone &&
+            (owner == sender || (!is_senders_alone && !(owner && owner->speaks))))
+            seat_mark(j, s->seat, t_ns, mark);
+    }
+}
+
 static void mark_all(struct jury *j, uint64_t t_ns, const struct jury_process *sender,
                      const struct verdict_mark *mark)
 {
@@ -299,6 +313,7 @@ static void mark_all(struct jury *j, uint64_t t_ns, const struct jury_process *s
     seat_mark(j, j->whole, t_ns, mark);
     for (size_t i = 0; i < JURY_GPUS; i++)
         seat_mark(j, j->gpu[i].seat, t_ns, mark);
+    mark_series(j, t_ns, sender, mark, false);
 }
 
 /* Of several ranks one is the job's clock; the others' marks are for themselves alone. */
@@ -308,8 +323,10 @@ void jury_mark(struct jury *j, const struct mark *mark)
     struct jury_process *sender = find_pid(j, mark->pid);
     if (sender && j->has_leader && j->leader != sender->slot) {
         sender->speaks = sender->speaks || mark->kind == MARK_STEP;
-        if (jury_clock_map(mark, marks))
+        if (jury_clock_map(mark, marks)) {
             seat_mark(j, sender->seat, mark->t_ns, marks);
+            mark_series(j, mark->t_ns, sender, marks, true);
+        }
         return;
     }
     if (sender && mark->kind == MARK_STEP) {
@@ -330,6 +347,7 @@ void jury_segment(struct jury *j)
         free(j->gpu[i].seat);
         j->gpu[i].seat = NULL;
     }
+    jury_series_clear(j);
     free(j->whole);
     j->whole = NULL;
     j->gone_count = j->listed_count = 0;
@@ -367,6 +385,7 @@ void jury_free(struct jury *j)
         process_free(j->gone[i]);
     for (size_t i = 0; i < JURY_GPUS; i++)
         free(j->gpu[i].seat);
+    jury_series_clear(j);
     free(j->living);
     free((void *)(uintptr_t)j->listed);
     free(j->whole);

@@ -1,6 +1,7 @@
 /* Ticks and marks of one job as judged series: one for each process, one for the whole tree with
- * its memory counted once, one for each GPU. Fed by the engine while the job runs and by a
- * recording afterwards: the same readings in the same order, so the same verdict. */
+ * its memory counted once, one for each GPU, one for each figure in bytes that the job sends. Fed
+ * by the engine while the job runs and by a recording afterwards: the same readings in the same
+ * order, so the same verdict. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,6 +22,7 @@ enum {
     JURY_SEATS = 256, /* living processes that are judged at one time, the largest */
     JURY_GONE = 64,   /* of those that have gone, the largest */
     JURY_GPUS = 16,
+    JURY_SERIES = 32, /* figures of the job's own */
 };
 
 struct jury_options {
@@ -63,6 +65,15 @@ struct jury_gpu {
     struct jury_seat *seat; /* NULL: the job has never used it */
 };
 
+/* A figure that the job sends itself (marks of kind series) and whose name ends in "_bytes". */
+struct jury_series {
+    uint32_t id;
+    int32_t pid;   /* who sends it; 0 unknown */
+    char name[64]; /* raw */
+    bool is_gone;
+    struct jury_seat *seat; /* NULL: a free place */
+};
+
 /* The tree's verdict. RESULT has its word, leak and confidence; the figures are those of the whole
  * where it agrees with the word, else of the process that decides. */
 struct jury_tree {
@@ -85,7 +96,7 @@ void jury_segment(struct jury *j);
 /* The limit where no reading tells one: of a recording's header. */
 void jury_limit(struct jury *j, uint64_t limit_bytes);
 void jury_tick_begin(struct jury *j, uint64_t t_ns);
-/* One entity at this tick, the machine first. NAME is of GPUs. */
+/* One entity at this tick, the machine first. NAME is of GPUs, and NAME@PID of series. */
 void jury_sample(struct jury *j, enum sample_entity_kind kind, uint32_t id, const char *name,
                  const struct sample *sample);
 void jury_tick_end(struct jury *j);
@@ -106,7 +117,9 @@ size_t jury_process_count(const struct jury *j);
 const struct jury_process *jury_process_at(const struct jury *j, size_t i);
 /* How many there were besides: too short-lived or too small to judge. */
 uint64_t jury_left_out(const struct jury *j);
-const struct jury_gpu *jury_gpu_next(const struct jury *j, size_t *at); /* NULL at the end */
+const struct jury_gpu *jury_gpu_next(const struct jury *j, size_t *at);       /* NULL at the end */
+const struct jury_series *jury_series_next(const struct jury *j, size_t *at); /* likewise */
+const char *jury_series_label(const struct jury_series *s);                   /* "heap (live)" */
 uint64_t jury_start_ns(const struct jury *j);
 
 /* Every word that is not what was last told, the tree's first (PROCESS NULL). */

@@ -191,16 +191,32 @@ static json_t *gpu_json(const struct jury *j, const struct jury_gpu *g)
     return o;
 }
 
+static json_t *series_json(const struct jury *j, const struct jury_series *s)
+{
+    json_t *o = json_pack(
+        "{s:o,s:o,s:o,s:b}", "name", json_text0(s->name), "label", json_text0(jury_series_label(s)),
+        "pid", s->pid > 0 ? json_integer(s->pid) : json_null(), "alive", (int)!s->is_gone);
+    json_t *result = jury_result_json(&s->seat->result, offset_of(j, s->seat->first_ns));
+    if (o && result)
+        json_object_update(o, result);
+    json_decref(result);
+    return o;
+}
+
 json_t *jury_json(const struct jury *j)
 {
-    json_t *processes = json_array(), *gpus = json_array();
+    json_t *processes = json_array(), *gpus = json_array(), *series = json_array();
     const struct jury_gpu *g;
-    size_t n = jury_process_count(j), at = 0;
+    const struct jury_series *s;
+    size_t n = jury_process_count(j), at = 0, next = 0;
     size_t listed = n < LISTED_MAX ? n : LISTED_MAX;
     for (size_t i = 0; i < listed; i++)
         json_array_append_new(processes, process_json(j, jury_process_at(j, i)));
     while ((g = jury_gpu_next(j, &at)))
         json_array_append_new(gpus, gpu_json(j, g));
-    return json_pack("{s:o,s:o,s:o,s:o}", "tree", jury_tree_json(j), "processes", processes, "gpus",
-                     gpus, "not_judged", json_u64(jury_left_out(j) + n - listed));
+    while ((s = jury_series_next(j, &next)))
+        json_array_append_new(series, series_json(j, s));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "tree", jury_tree_json(j), "processes", processes,
+                     "gpus", gpus, "series", series, "not_judged",
+                     json_u64(jury_left_out(j) + n - listed));
 }

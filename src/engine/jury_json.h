@@ -14,5 +14,6 @@ void jury_tree_json_add(json_t *o, const struct verdict_tree_result *tree, json_
 
 /* The tree alone, or null. */
 json_t *jury_tree_json(const struct jury *j);
-/* {"tree": …, "processes": […], "gpus": […], "not_judged": n}. NULL: out of memory. */
+/* {"tree": …, "processes": […], "gpus": […], "series": […], "not_judged": n}. NULL: out of memory.
+ */
 json_t *jury_json(const struct jury *j);

@@ -122,6 +122,7 @@ void jury_judge(struct jury *j)
                                       .other_bytes = g->used_bytes > own ? g->used_bytes - own : 0};
         jury_seat_judge(g->seat, &limit);
     }
+    jury_series_judge(j);
     if (list(j))
         judge_tree(j);
 }

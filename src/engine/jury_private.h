@@ -1,5 +1,5 @@
 /* The jury's inside, shared by jury.c (who is judged), jury_tick.c (on which readings) and
- * jury_judge.c (what comes of it). */
+ * jury_judge.c (what comes of it); jury_series.c has the job's own figures. */
 #pragma once
 
 #include "engine/jury.h"
@@ -19,6 +19,7 @@ struct jury {
     const struct jury_process **listed; /* by jury_judge */
     size_t listed_count;
     struct jury_gpu gpu[JURY_GPUS];
+    struct jury_series series[JURY_SERIES];
     struct jury_seat *whole;
     struct jury_tree tree;
     bool has_tree;
@@ -45,6 +46,10 @@ void jury_seat_die(struct jury_seat *s);
 void jury_seat_judge(struct jury_seat *s, const struct verdict_limit *limit);
 /* What somebody who holds OWN_BYTES has to keep below. */
 struct verdict_limit jury_limit_for(const struct jury *j, uint64_t own_bytes);
+void jury_series_sample(struct jury *j, uint32_t id, const char *full, const struct sample *sample);
+void jury_series_judge(struct jury *j);
+void jury_series_die(struct jury *j, int32_t pid); /* whose figures they are is gone */
+void jury_series_clear(struct jury *j);
 struct jury_process *jury_find(struct jury *j, uint32_t slot); /* living; NULL if none */
 /* P's result is gone: nothing that was listed may point at it. */
 void jury_unlist(struct jury *j, const struct jury_process *p);

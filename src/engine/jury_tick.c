@@ -124,6 +124,8 @@ void jury_sample(struct jury *j, enum sample_entity_kind kind, uint32_t id, cons
         sample_machine(j, sample);
     else if (kind == ENTITY_GPU)
         sample_gpu(j, id, name, sample);
+    else if (kind == ENTITY_SERIES)
+        jury_series_sample(j, id, name, sample);
 }
 
 /* Until the unique memory of those that have been there for a while is known, the lower bound is

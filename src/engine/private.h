@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "engine/figures.h"
 #include "engine/history.h"
 #include "engine/jury.h"
 #include "engine/pace.h"
@@ -29,6 +30,7 @@ struct engine {
     uint64_t ticks, gaps;
     struct pace walk, status, pss, limit, verdict;
     struct jury *jury;
+    struct figures figures;
     bool is_judged; /* since the last reading or mark */
     size_t status_cursor;
     uint64_t status_credit_ns; /* turns earned, each STATUS_PERIOD_S long */

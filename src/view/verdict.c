@@ -52,7 +52,8 @@ static void add_name(struct buf *out, const json_t *name)
     buf_add_str(out, summary_fit(text, 40, name));
 }
 
-/* "process 606 python (main)" for the one that grows, else "memory". */
+/* "process 606 python (main)" for the one that grows, else "memory"; a figure of the job's own has
+ * been named before. */
 static void add_subject(struct buf *out, const json_t *one)
 {
     const json_t *grower = json_object_get(one, "grower");
@@ -61,7 +62,7 @@ static void add_subject(struct buf *out, const json_t *one)
     const char *name = json_string_value(json_object_get(grower, "name"));
     char digits[24] = "";
     if (!json_is_object(grower)) {
-        buf_add_str(out, "memory");
+        buf_add_str(out, json_object_get(one, "label") ? "it" : "memory");
         return;
     }
     if (json_is_integer(pid))
@@ -405,6 +406,40 @@ static void put_gpus(struct page *p, const json_t *doc)
     }
 }
 
+/* "series     heap (live) of process 606: stable: it is flat at 1.20 GiB (confidence 92 %)" */
+static void put_one_series(struct page *p, const json_t *one)
+{
+    char name[TEXT_MAX], cell[TEXT_MAX + 48];
+    const json_t *pid = json_object_get(one, "pid");
+    struct buf text = {0};
+    summary_fit(name, 48, json_object_get(one, "label"));
+    if (json_is_integer(pid))
+        snprintf(cell, sizeof cell, "%s of process %lld: ", name,
+                 (long long)json_integer_value(pid));
+    else
+        snprintf(cell, sizeof cell, "%s: ", name);
+    verdict_headline(&text, one);
+    page_put(p, STYLE_DIM, "series");
+    page_pad(p, LABEL_COLUMNS);
+    page_put(p, STYLE_PLAIN, cell);
+    page_put(p, style_of(one), word_of(one));
+    page_put(p, STYLE_PLAIN, ": ");
+    page_words(p, STYLE_PLAIN, buf_str(&text));
+    page_line(p);
+    buf_fini(&text);
+}
+
+static void put_series(struct page *p, const json_t *doc)
+{
+    size_t i;
+    const json_t *one;
+    json_array_foreach(json_object_get(doc, "series"), i, one)
+    {
+        put_one_series(p, one);
+        put_reasons(p, one, SUMMARY_REASONS);
+    }
+}
+
 void verdict_text(struct buf *out, const json_t *doc, bool colour, int width)
 {
     int columns = width <= 0 ? WIDTH_DEFAULT : width;
@@ -423,6 +458,7 @@ void verdict_text(struct buf *out, const json_t *doc, bool colour, int width)
         return;
     put_costs(&p, tree);
     put_gpus(&p, doc);
+    put_series(&p, doc);
     put_table(&p, doc);
 }
 
@@ -430,7 +466,7 @@ void verdict_summary(struct page *p, const json_t *doc)
 {
     const json_t *tree = summary_at(doc, "verdict", "tree");
     size_t i;
-    const json_t *gpu;
+    const json_t *gpu, *one;
     if (!json_is_object(tree))
         return;
     put_headline(p, tree, "verdict");
@@ -439,5 +475,10 @@ void verdict_summary(struct page *p, const json_t *doc)
     {
         if (!json_is_false(json_object_get(gpu, "leak")) && !is_word(gpu, "undecided"))
             put_headline(p, gpu, "gpu memory");
+    }
+    json_array_foreach(summary_at(doc, "verdict", "series"), i, one)
+    {
+        if (json_is_true(json_object_get(one, "leak")))
+            put_one_series(p, one);
     }
 }

@@ -13,8 +13,8 @@ import pytest
 
 from conftest import binary, environment, refused, refused_with
 
-COMMANDS = ["run", "watch", "verdict", "export", "import", "mark", "doctor", "help", "version"]
-EXPECTED = ["run", "verdict", "export", "import", "mark", "doctor", "help", "version"]
+COMMANDS = ["run", "watch", "verdict", "census", "export", "import", "mark", "doctor", "help", "version"]
+EXPECTED = ["run", "verdict", "census", "export", "import", "mark", "doctor", "help", "version"]
 
 
 def options_in(text):

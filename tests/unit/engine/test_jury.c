@@ -26,6 +26,7 @@ struct job {
     struct jury *jury;
     struct trace_writer *writer;
     uint64_t t_ns;
+    bool has_figures; /* the trainer tells its heap and two figures more */
 };
 
 static struct job job_begin(const struct jury_options *options)
@@ -74,6 +75,31 @@ static void tick_end(struct job *job, uint64_t step_ns)
         trace_writer_flush(job->writer, job->t_ns, false);
     }
     job->t_ns += step_ns;
+}
+
+static void put_series(struct job *job, uint32_t id, const char *name, uint64_t value)
+{
+    struct sample s = {0};
+    sample_put(&s, 0, value);
+    jury_sample(job->jury, ENTITY_SERIES, id, name, &s);
+    if (job->writer)
+        trace_writer_sample(job->writer, ENTITY_SERIES, id, &s);
+}
+
+static const char *const figure_names[] = {"heap_live_bytes@1000", "cuda_allocated_bytes@1000",
+                                           "gc_collections@1000"};
+
+static void name_figures(struct job *job)
+{
+    for (uint32_t i = 0; job->writer && i < 3; i++)
+        trace_writer_entity(job->writer, job->t_ns, ENTITY_SERIES, i, figure_names[i]);
+}
+
+static void put_figures(struct job *job, uint64_t heap)
+{
+    put_series(job, 0, figure_names[0], heap);
+    put_series(job, 1, figure_names[1], 4096 * MIB);
+    put_series(job, 2, figure_names[2], heap);
 }
 
 static void put_process(struct job *job, uint32_t slot, uint64_t rss, uint64_t file, uint64_t swap)
@@ -144,6 +170,8 @@ static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t las
         put_machine(job, held + 500 * MIB, held + 900 * MIB);
         put_process(job, 0, held + 50 * MIB, 50 * MIB, 0);
         put_process(job, 1, 500 * MIB + 20 * MIB, 20 * MIB, 0);
+        if (job->has_figures)
+            put_figures(job, held - 100 * MIB);
         tick_end(job, NS_PER_S / 2);
         if (step == 0)
             mark_text(job, 1000, "KIND=begin\nSTEP=0\nSTEPS_PER_EPOCH=40\n");
@@ -209,6 +237,8 @@ static void a_recording_gives_the_verdict_that_was_given_live(void **state)
     json_t *header = json_pack("{s:I,s:I}", "start_mono_ns", (json_int_t)NS_PER_S, "start_wall_ns",
                                (json_int_t)0);
     assert_int_equal(trace_writer_new(dirfd, "trace.ebb", header, NULL, &job.writer, &err), 0);
+    job.has_figures = true;
+    name_figures(&job);
     train(&job, 120, 7 * MIB, 200);
     event(&job, PROCESS_DIED, 0, ROLE_MAIN);
     tick_begin(&job);
@@ -226,6 +256,7 @@ static void a_recording_gives_the_verdict_that_was_given_live(void **state)
     jury_judge(again);
     json_t *live = jury_json(job.jury), *replayed = jury_json(again);
     assert_int_equal(jury_tree(again)->result.word, VERDICT_LEAKING);
+    assert_int_equal(json_array_size(json_object_get(replayed, "series")), 2);
     assert_true(json_equal(live, replayed));
     json_decref(live);
     json_decref(replayed);
@@ -517,6 +548,73 @@ static void a_gpu_has_a_series_once_the_job_uses_it(void **state)
     jury_free(job.jury);
 }
 
+static void figures_in_bytes_have_verdicts_of_their_own(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    job.has_figures = true;
+    train(&job, 160, 10 * MIB, 160);
+    jury_judge(job.jury);
+    const struct jury_series *heap = jury_series_next(job.jury, &at);
+    const struct jury_series *cuda = jury_series_next(job.jury, &at);
+    assert_non_null(heap);
+    assert_non_null(cuda);
+    assert_null(jury_series_next(job.jury, &at)); /* a count is no memory */
+    assert_string_equal(heap->name, "heap_live_bytes");
+    assert_string_equal(jury_series_label(heap), "heap (live)");
+    assert_int_equal(heap->pid, 1000);
+    assert_int_equal(heap->seat->result.word, VERDICT_LEAKING);
+    assert_true(heap->seat->result.rate_bytes_per_step.value > 9.5 * (double)MIB);
+    assert_true(heap->seat->result.rate_bytes_per_step.value < 10.5 * (double)MIB);
+    assert_true(heap->seat->result.oom.known);
+    assert_int_equal(cuda->seat->result.word, VERDICT_STABLE);
+    jury_free(job.jury);
+}
+
+static void a_figure_keeps_its_verdict_when_its_process_has_gone(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    job.has_figures = true;
+    train(&job, 160, 10 * MIB, 160);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    jury_judge(job.jury);
+    const struct jury_series *heap = jury_series_next(job.jury, &at);
+    assert_non_null(heap);
+    assert_true(heap->is_gone);
+    assert_int_equal(heap->seat->result.word, VERDICT_LEAKING);
+    jury_segment(job.jury);
+    at = 0;
+    assert_null(jury_series_next(job.jury, &at));
+    jury_free(job.jury);
+}
+
+static void figures_beyond_the_last_place_wait_until_one_has_gone(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0, count = 0;
+    char name[32];
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (int round = 0; round < 2; round++) {
+        tick_begin(&job);
+        for (uint32_t i = 0; i < JURY_SERIES + 5; i++) {
+            snprintf(name, sizeof name, "x%u_bytes@%u", i, 1000 + i);
+            put_series(&job, i, name, 100 * MIB);
+        }
+        tick_end(&job, NS_PER_S);
+        if (round == 0)
+            event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    }
+    jury_judge(job.jury);
+    for (const struct jury_series *s; (s = jury_series_next(job.jury, &at)); count++)
+        assert_true(strcmp(s->name, "x0_bytes") != 0);
+    assert_int_equal(count, JURY_SERIES);
+    jury_free(job.jury);
+}
+
 static void nothing_at_all_is_no_tree(void **state)
 {
     struct job job = job_begin(NULL);
@@ -636,6 +734,9 @@ int main(void)
         cmocka_unit_test(training_that_starts_again_is_judged_anew),
         cmocka_unit_test(a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines),
         cmocka_unit_test(a_gpu_has_a_series_once_the_job_uses_it),
+        cmocka_unit_test(figures_in_bytes_have_verdicts_of_their_own),
+        cmocka_unit_test(a_figure_keeps_its_verdict_when_its_process_has_gone),
+        cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),
         cmocka_unit_test(nothing_at_all_is_no_tree),
         cmocka_unit_test(a_word_is_told_once),
         cmocka_unit_test(the_end_of_an_evaluation_told_twice_counts_once),

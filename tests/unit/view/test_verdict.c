@@ -41,6 +41,25 @@ static void headline_is(const char *json, const char *expected)
     buf_fini(&out);
 }
 
+static void figures_of_the_jobs_own_are_named_before_their_verdict(void **state)
+{
+    json_t *doc =
+        parse("{'tree':{'verdict':'stable','leak':false,'confidence':0.97," FLOOR "},"
+              "'processes':[],'gpus':[],'series':[{'name':'heap_live_bytes','label':"
+              "'heap (live)','pid':606,'verdict':'stable','leak':false,'confidence':0.9," FLOOR
+              "},{'name':'x\\u001b_bytes','label':'x\\u001b_bytes','pid':null,"
+              "'verdict':'undecided','leak':null,'evidence':['one reading']}]}");
+    struct buf out = {0};
+    (void)state;
+    verdict_text(&out, doc, false, 100);
+    assert_non_null(strstr(buf_str(&out), "\nseries     heap (live) of process 606: stable: it is "
+                                          "flat at 2.00 GiB (confidence 90 %)\n"));
+    assert_non_null(strstr(buf_str(&out), "\nseries     x\\e_bytes: undecided: not enough to say "
+                                          "yet: one reading\n"));
+    json_decref(doc);
+    buf_fini(&out);
+}
+
 static void each_word_has_its_sentence(void **state)
 {
     (void)state;
@@ -192,6 +211,7 @@ int main(void)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_of_the_jobs_own_are_named_before_their_verdict),
         cmocka_unit_test(each_word_has_its_sentence),
         cmocka_unit_test(a_leak_says_who_how_fast_and_until_when),
         cmocka_unit_test(an_end_that_is_not_in_sight_has_only_an_earliest),

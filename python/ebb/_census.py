@@ -1,0 +1,433 @@
+"""A census: which tensors and which Python objects are alive in this process, and who holds the
+largest. Works without torch, and imports it for nobody."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from itertools import filterfalse
+from typing import Any, Iterable, Optional, Tuple, Union
+
+from . import _referrers, _truth
+from ._wire import rank_of_environment
+
+_ROWS_MAX = 200  # of each table that are kept, by bytes
+_BIG_CONTAINER = 1 << 14  # what such a one refers to is always looked at
+_OF_ONE_CONTAINER = 10000  # so much of it; more stand for the others
+_PLAIN_MAX = 500_000  # known by their numbers at one time: a census must not be what fills memory
+_SLICES = 64
+
+# what is said of it, and one of them
+_Found = Tuple["Holder", Any]
+_LARGEST = 3  # of tensors and of objects, whose holders are looked for
+
+
+@dataclass
+class TensorRow:
+    """Tensors that are alike. A storage that several share is in the row of one of them."""
+
+    device: str
+    dtype: str
+    shape: list[int]
+    requires_grad: bool
+    is_grad: bool
+    count: int
+    bytes: int
+
+
+@dataclass
+class TypeRow:
+    type: str
+    count: int
+    bytes: int
+
+
+@dataclass
+class Holder:
+    """One of the largest, or of many that are large together, and the names by which it is held."""
+
+    what: str
+    count: int
+    bytes: int
+    chain: str
+
+
+@dataclass
+class Census:
+    pid: int
+    rank: Optional[int]
+    time: float
+    step: Optional[int]
+    at: str  # "step": between two steps; "thread": whenever it was; "call"
+    cost_s: float = 0.0
+    has_torch: bool = False
+    tensor_count: int = 0
+    tensor_bytes: int = 0
+    tensors: list[TensorRow] = field(default_factory=list)
+    object_count: int = 0
+    object_bytes: int = 0
+    is_sampled: bool = False  # the sizes of objects are estimates
+    objects: list[TypeRow] = field(default_factory=list)
+    largest: list[Holder] = field(default_factory=list)
+    memory: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"format": 1, **asdict(self)}
+
+    def text(self, top: int = 10) -> str:
+        return _text(self, top)
+
+    __str__ = text
+
+
+def size_text(n: float) -> str:
+    sign = "-" if n < 0 else ""
+    n = abs(n)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024:
+            return f"{sign}{n:.0f} B" if unit == "B" else f"{sign}{n:.3g} {unit}"
+        n /= 1024
+    return f"{sign}{n:.3g} TiB"
+
+
+def _tensor_name(r: TensorRow) -> str:
+    flags = " requires_grad" * r.requires_grad + " gradient" * r.is_grad
+    return f"{r.device} {r.dtype} {r.shape}{flags}"
+
+
+def _text(c: Census, top: int) -> str:
+    where = "" if c.step is None else f" at step {c.step}"
+    rank = "" if c.rank is None else f" (rank {c.rank})"
+    lines = [f"census of process {c.pid}{rank}{where}, taken in {c.cost_s * 1e3:.0f} ms"]
+    if c.has_torch:
+        lines.append(f"tensors: {c.tensor_count}, {size_text(c.tensor_bytes)}")
+        lines += [
+            f"  {size_text(t.bytes):>10} {t.count:>8}  {_tensor_name(t)}" for t in c.tensors[:top]
+        ]
+    else:
+        lines.append("tensors: torch is not imported")
+    about = " (estimated)" if c.is_sampled else ""
+    lines.append(f"objects: {c.object_count}, {size_text(c.object_bytes)}{about}")
+    lines += [f"  {size_text(o.bytes):>10} {o.count:>8}  {o.type}" for o in c.objects[:top]]
+    lines += [f"held: {h.count} × {h.what}, {size_text(h.bytes)}: {h.chain}" for h in c.largest]
+    return "\n".join(lines)
+
+
+# ---- tensors ----
+
+
+def _tensors_among(objects: Iterable[Any], torch: Any) -> list[Any]:
+    # by type alone: isinstance would ask objects for their __class__, which may be anybody's code
+    is_tensor: dict[type, bool] = {}
+    found = []
+    for o in objects:
+        t = type(o)
+        known = is_tensor.get(t)
+        if known is None:
+            known = is_tensor[t] = issubclass(t, torch.Tensor)
+        if known:
+            found.append(o)
+    return found
+
+
+def _gradients(tensors: list[Any], seen: set[int]) -> list[Any]:
+    """Gradients that no Python object refers to, and which gc therefore does not know."""
+    found = []
+    for t in tensors:
+        if t.requires_grad and t.is_leaf and t.grad is not None and id(t.grad) not in seen:
+            found.append(t.grad)
+    return found
+
+
+def _storages(t: Any) -> list[Any]:
+    parts = (t._indices(), t._values()) if t.is_sparse else (t,)
+    return [p.untyped_storage() for p in parts]
+
+
+def _storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
+    """What T's memory comes to, where nobody was asked for it before."""
+    if t.device.type == "meta" or type(t).__name__ == "FakeTensor":
+        return 0
+    total = 0
+    try:
+        for s in _storages(t):
+            key = (str(s.device), s.data_ptr())
+            if key[1] and key not in seen:
+                seen.add(key)
+                total += s.nbytes()
+    except Exception:  # a tensor that is only a shell around others, which are found by themselves
+        return total
+    return total
+
+
+def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> list[_Found]:
+    """Fills in the table; returns one tensor of each of its first rows."""
+    quiet = getattr(torch._C, "DisableTorchFunctionSubclass", nullcontext)
+    rows: dict[tuple[Any, ...], TensorRow] = {}
+    one_of: dict[int, Any] = {}
+    seen: set[tuple[str, int]] = set()
+    with quiet():
+        tensors = _tensors_among(objects, torch)
+        ids = {id(t) for t in tensors}
+        # a backward pass in another thread may be writing them
+        grads = _gradients(tensors, ids) if is_safe else []
+        grad_ids = {id(t.grad) for t in tensors if t.requires_grad and t.is_leaf} if is_safe else set()
+        # a base before its views: it is the one that has the memory
+        tensors.sort(key=lambda t: t._is_view())
+        for t in tensors + grads:
+            try:
+                shape, dtype, device = list(t.shape), str(t.dtype), str(t.device)
+            except Exception:
+                continue
+            is_grad = id(t) in grad_ids
+            key = (device, dtype, tuple(shape), bool(t.requires_grad), is_grad)
+            row = rows.get(key)
+            if row is None:
+                row = rows[key] = TensorRow(
+                    device, dtype.replace("torch.", ""), shape, key[3], is_grad, 0, 0
+                )
+            size = _storage_bytes(t, seen)
+            row.count += 1
+            row.bytes += size
+            if size:
+                one_of[id(row)] = t
+    c.has_torch = True
+    c.tensor_count = sum(r.count for r in rows.values())
+    c.tensor_bytes = sum(r.bytes for r in rows.values())
+    c.tensors = sorted(rows.values(), key=lambda r: (-r.bytes, -r.count))[:_ROWS_MAX]
+    return [
+        (Holder(f"tensor {_tensor_name(r)}", r.count, r.bytes, ""), one_of[id(r)])
+        for r in c.tensors[:_LARGEST]
+        if r.bytes
+    ]
+
+
+# ---- objects ----
+
+
+def _type_name(t: type) -> str:
+    module = getattr(t, "__module__", None)
+    name = getattr(t, "__qualname__", None) or getattr(t, "__name__", "?")
+    return str(name) if module in (None, "builtins") else f"{module}.{name}"
+
+
+def _sizeof(o: Any) -> int:
+    if type(o).__name__ == "ImagingCore":  # a decoded picture, which does not tell its size
+        try:
+            width, height = o.size
+            return width * height * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
+        except Exception:
+            return 0
+    if type(o).__name__ in ("UntypedStorage", "TypedStorage"):  # counted with the tensors
+        return object.__sizeof__(o)
+    try:
+        return sys.getsizeof(o)
+    except Exception:
+        return 0
+
+
+def _add(table: dict[type, list[float]], t: type, count: float, size: float) -> None:
+    row = table.setdefault(t, [0.0, 0.0])
+    row[0] += count
+    row[1] += size
+
+
+class _Largest:
+    """Keeps the largest objects seen, without keeping all."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[int, Any]] = []
+        self._floor = 1 << 12
+
+    def see(self, size: int, o: Any) -> None:
+        if size < self._floor:
+            return
+        self.kept.append((size, o))
+        if len(self.kept) > 2048:
+            self.kept.sort(key=lambda pair: -pair[0])
+            del self.kept[256:]
+            self._floor = self.kept[-1][0]
+
+
+class _Plain:
+    """Objects that gc does not know because they refer to nothing (texts, bytes, arrays, pictures):
+    found through those that refer to them, each once."""
+
+    def __init__(self, largest: _Largest) -> None:
+        self.table: dict[type, list[float]] = {}
+        self.seen: set[int] = set()
+        self._largest = largest
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.seen) >= _PLAIN_MAX
+
+    def _take(self, found: Iterable[Any], weight: float) -> None:
+        plain = {id(o): o for o in filterfalse(gc.is_tracked, found)}
+        for number in plain.keys() - self.seen:
+            o = plain[number]
+            size = _sizeof(o)
+            _add(self.table, type(o), weight, weight * size)
+            self._largest.see(size, o)
+            if type(o).__name__ == "ndarray" and o.base is not None:  # the one with the memory
+                self._take([o.base], weight)
+        self.seen.update(plain)
+
+    def look(self, containers: list[Any]) -> None:
+        self._take(gc.get_referents(*containers), 1.0)
+
+    def look_into(self, big: Any) -> None:
+        stride = 1 + sys.getsizeof(big) // 8 // _OF_ONE_CONTAINER
+        found = big if type(big) in (list, tuple) else gc.get_referents(big)
+        self._take(found[::stride], float(stride))
+
+
+def _one_of_each_type(sized: list[tuple[int, Any]]) -> list[_Found]:
+    found: dict[type, _Found] = {}
+    for size, o in sorted(sized, key=lambda pair: -pair[0]):
+        if type(o) not in found and len(found) < _LARGEST:
+            found[type(o)] = (Holder(_type_name(type(o)), 1, size, ""), o)
+    return list(found.values())
+
+
+def _sizes(objects: list[Any], largest: _Largest, until: float) -> tuple[Counter[type], float, list[Any]]:
+    """Bytes by type, how many times as many there are, and the containers with much in them."""
+    sizes: Counter[type] = Counter()
+    big: list[Any] = []
+    done = 0
+    while done < _SLICES and time.monotonic() < until:
+        for o in objects[done::_SLICES]:
+            size = _sizeof(o)
+            sizes[type(o)] += size
+            largest.see(size, o)
+            if size >= _BIG_CONTAINER:
+                big.append(o)
+        done += 1
+    return sizes, _SLICES / max(done, 1), big
+
+
+def _count_objects(c: Census, objects: list[Any], until: float) -> list[_Found]:
+    largest = _Largest()
+    sizes, factor, big = _sizes(objects, largest, until)
+    plain, others, done = _Plain(largest), _Plain(largest), 0
+    for o in big:
+        plain.look_into(o)
+    others.seen = plain.seen
+    numbers = {id(o) for o in big}
+    # slices through all, so that those which the time is enough for stand for the rest
+    while done < _SLICES and not plain.is_full and time.monotonic() < until:
+        others.look([o for o in objects[done::_SLICES] if id(o) not in numbers])
+        done += 1
+    c.is_sampled = done < _SLICES or factor > 1
+    table = {t: [float(n), sizes[t] * factor] for t, n in Counter(map(type, objects)).items()}
+    for part, times in ((plain.table, 1.0), (others.table, _SLICES / max(done, 1))):
+        for t, (count, size) in part.items():
+            _add(table, t, count * times, size * times)
+    rows = [TypeRow(_type_name(t), round(n), round(size)) for t, (n, size) in table.items()]
+    rows = [r for r in rows if not r.type.startswith("ebb._")]
+    c.object_count = sum(r.count for r in rows)
+    c.object_bytes = sum(r.bytes for r in rows)
+    c.objects = sorted(rows, key=lambda r: (-r.bytes, -r.count))[:_ROWS_MAX]
+    return _one_of_each_type(largest.kept)
+
+
+# ---- all of it ----
+
+
+def take(step: Optional[int] = None, at: str = "call", budget_s: float = 3.0) -> Census:
+    """Counts. The budget is for the sizes of objects and for the holders, which are left out or
+    estimated beyond it; tensors are always all there."""
+    begun = time.monotonic()
+    c = Census(os.getpid(), rank_of_environment(), time.time(), step, at)
+    torch = sys.modules.get("torch")
+    objects = gc.get_objects()
+    found: list[_Found] = []
+    if torch is not None and hasattr(torch, "Tensor") and hasattr(torch, "_C"):
+        found = _count_tensors(c, objects, torch, is_safe=at != "thread")
+    found += _count_objects(c, objects, begun + budget_s * 2 / 3)
+    del objects
+    ours: list[Any] = [found, *found]
+    for holder, o in found:
+        holder.chain = _referrers.chain(o, ours, begun + budget_s)
+        c.largest.append(holder)
+    c.largest.sort(key=lambda h: -h.bytes)
+    c.memory = _truth.read()
+    c.cost_s = time.monotonic() - begun
+    return c
+
+
+def _rows(c: Union[Census, dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
+    d = c.to_dict() if isinstance(c, Census) else c
+    rows = {("tensor", _tensor_name(TensorRow(**r))): (r["count"], r["bytes"]) for r in d["tensors"]}
+    rows.update({("object", r["type"]): (r["count"], r["bytes"]) for r in d["objects"]})
+    return rows
+
+
+@dataclass
+class Growth:
+    kind: str  # tensor or object
+    name: str
+    count: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{'+' * (self.bytes >= 0)}{size_text(self.bytes)} {self.count:+d}  {self.name}"
+
+
+def diff(a: Union[Census, dict[str, Any]], b: Union[Census, dict[str, Any]], top: int = 20) -> list[Growth]:
+    """What changed from A to B: the most growth first."""
+    before, after = _rows(a), _rows(b)
+    found = []
+    for key in {**before, **after}:
+        n, size = after.get(key, (0, 0))
+        m, old = before.get(key, (0, 0))
+        if n != m or size != old:
+            found.append(Growth(key[0], key[1], n - m, size - old))
+    return sorted(found, key=lambda g: (-g.bytes, -g.count, g.name))[:top]
+
+
+# ---- keeping it ----
+
+_kept = 0
+_private: Optional[str] = None
+
+
+def _folder() -> str:
+    global _private
+    run = os.environ.get("EBB_RUN_DIR")
+    if run:
+        folder = os.path.join(run, "census")
+        os.makedirs(folder, exist_ok=True)
+        return folder
+    if _private is None:
+        import tempfile
+
+        _private = tempfile.mkdtemp(prefix="ebb-census-")
+    return _private
+
+
+def _number(name: str, pid: int) -> int:
+    parts = name.split("-")
+    return int(parts[0]) if len(parts) == 3 and parts[0].isdigit() and parts[1] == str(pid) else 0
+
+
+def keep(c: Census) -> str:
+    """Writes it into the run folder, whole or not at all, and returns the path; without a run into
+    a private folder. OSError where that cannot be."""
+    global _kept
+    folder = _folder()
+    if _kept == 0:  # an earlier segment of the run may have had a process with this number
+        _kept = max((_number(name, c.pid) for name in os.listdir(folder)), default=0)
+    step = "none" if c.step is None else str(c.step)
+    path = os.path.join(folder, f"{_kept + 1:04d}-{c.pid}-{step}.json")
+    with open(path + ".new", "w", encoding="utf-8") as f:
+        json.dump(c.to_dict(), f)
+    os.replace(path + ".new", path)
+    _kept += 1
+    return path

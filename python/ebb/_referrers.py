@@ -1,0 +1,190 @@
+"""Who holds an object: a short chain of names, found through gc, in bounded time."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import time
+from collections import deque
+from types import CellType, FrameType, FunctionType, ModuleType
+from typing import Any, Optional
+
+_DEPTH_MAX = 12
+_SCAN_MAX = 200_000  # entries of one container that are looked through for a name
+_SELF = ("ebb._referrers", "ebb._census", "ebb._control", "ebb.torch")
+
+
+# ---- variables of functions that run, which gc does not know ----
+
+
+def _in_locals(f: FrameType, o: Any) -> Optional[str]:
+    found = f.f_locals
+    name = next((key for key, value in list(found.items()) if value is o), None)
+    # Before 3.13 this is a copy that the frame keeps, and with it all that it refers to. It is
+    # also what locals() returns: not emptied where anybody else has it.
+    if type(found) is dict and sys.getrefcount(found) <= 3:
+        found.clear()
+    return name
+
+
+def _in_frames(o: Any) -> Optional[tuple[str, str]]:
+    for frame in list(sys._current_frames().values()):
+        f: Optional[FrameType] = frame
+        while f is not None:
+            code = f.f_code
+            if code.co_flags & inspect.CO_OPTIMIZED and f.f_globals.get("__name__") not in _SELF:
+                name = _in_locals(f, o)
+                if name:
+                    return name, f"{code.co_name}() in {code.co_filename}:{f.f_lineno}"
+            f = f.f_back
+    return None
+
+
+# ---- one step of the way ----
+
+
+def _key_in(d: dict[Any, Any], o: Any) -> Any:
+    for i, (key, value) in enumerate(list(d.items())):
+        if value is o:
+            return key
+        if i > _SCAN_MAX:
+            break
+    return None
+
+
+def _subscript(key: Any) -> str:
+    if isinstance(key, str):
+        return f"[{key[:60]!r}]"
+    return f"[{key}]" if type(key) in (int, float, bool, tuple) else "[…]"
+
+
+def _index(items: Any, o: Any) -> str:
+    for i, value in enumerate(items):
+        if value is o:
+            return f"[{i}]"
+        if i > _SCAN_MAX:
+            break
+    return "[…]"
+
+
+def _attribute(r: Any, o: Any) -> str:
+    try:
+        d = object.__getattribute__(r, "__dict__")
+    except Exception:
+        d = None
+    key = _key_in(d, o) if type(d) is dict else None
+    if key is not None:
+        return f".{key}"
+    for base in type(r).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            try:
+                if object.__getattribute__(r, name) is o:
+                    return f".{name}"
+            except Exception:
+                continue
+    return ".…"
+
+
+def _way(r: Any, o: Any) -> str:
+    """How R, which is neither a dict nor an end of the chain, names O."""
+    if type(r) in (list, tuple, deque):
+        return _index(list(r), o)
+    if type(r) in (set, frozenset):
+        return "{…}"
+    return _attribute(r, o)
+
+
+def _end(r: Any) -> Optional[str]:
+    """A holder that has a name of its own."""
+    if type(r) is ModuleType:
+        return r.__name__
+    if isinstance(r, type):
+        return f"class {r.__module__}.{r.__qualname__}: "
+    if type(r) is FunctionType:
+        return f"function {r.__module__}.{r.__qualname__}: "
+    if type(r) is FrameType:
+        return f"a variable of {r.f_code.co_name}() in {r.f_code.co_filename}:{r.f_lineno} "
+    return None
+
+
+def _rank(r: Any, modules: dict[int, str]) -> int:
+    """How telling it is to be held by such a one: the least goes on."""
+    t = type(r)
+    if t is dict:
+        return 0 if id(r) in modules else 2
+    if t in (list, tuple, deque):
+        return 3
+    return 4 if t.__module__ == "builtins" else 1
+
+
+# ---- the chain ----
+
+
+def _holder(o: Any, skip: set[int], modules: dict[int, str]) -> Any:
+    best, best_rank = None, 9
+    for r in gc.get_referrers(o):
+        if id(r) in skip or type(r).__name__ in ("list_iterator", "tuple_iterator"):
+            continue
+        if type(r) is FrameType and r.f_globals.get("__name__") in _SELF:
+            continue
+        rank = _rank(r, modules)
+        if rank < best_rank:
+            best, best_rank = r, rank
+    return best
+
+
+def _root(o: Any, names: str) -> str:
+    variable = _in_frames(o)
+    if variable:
+        return f"{variable[0]}{names} (a variable of {variable[1]})"
+    t = type(o)
+    return f"<{t.__module__}.{t.__qualname__}>{names}" if names else "nothing that gc knows of"
+
+
+def chain(o: Any, ours: list[Any], until: float) -> str:
+    """Like "__main__.cache['seen'][3]". OURS are the containers of whoever asks."""
+    skip = {id(x) for x in ours} | {id(ours), id(o)}
+    named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
+    modules = {id(m.__dict__): n for n, m in reversed(named)}  # of two names the first
+    names, at = "", o
+    for _ in range(_DEPTH_MAX):
+        if time.monotonic() > until:
+            return f"…{names} (there was no time to look further)"
+        r = _holder(at, skip, modules)
+        if r is None:
+            return _root(at, names)
+        end = _end(r)
+        if end:
+            return end + names
+        skip.add(id(r))
+        if type(r) is dict:
+            key = _key_in(r, at)
+            if id(r) in modules:
+                return f"{modules[id(r)]}.{key}{names}"
+            owner = _owner_of(r, skip)
+            if owner is not None:
+                names, r = f".{key}{names}", owner
+                skip.add(id(r))
+                end = _end(r)
+                if end:
+                    return end + names
+            else:
+                names = _subscript(key) + names
+        elif type(r) is not CellType:
+            names = _way(r, at) + names
+        at = r
+    return f"…{names}"
+
+
+def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
+    """Whose attributes D are."""
+    for r in gc.get_referrers(d):
+        if id(r) not in skip and type(r) not in (dict, list, tuple, FrameType):
+            try:
+                if object.__getattribute__(r, "__dict__") is d:
+                    return r
+            except Exception:
+                continue
+    return None

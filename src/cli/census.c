@@ -1,0 +1,466 @@
+/* `ebb census`: what is alive in a job's processes, asked of themselves; and what can be seen of a
+ * process from outside. */
+#include "cli/census.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "cli/cli.h"
+#include "proc/procfs.h"
+#include "view/census.h"
+
+enum { CENSUS_MAX = 16 << 20, KEPT_MAX = 4096 };
+
+struct census_options {
+    uint64_t timeout_ns;
+    int64_t top;
+    bool json;
+};
+
+/* ---- censuses that are kept ---- */
+
+/* NNNN-PID-STEP.json */
+struct kept {
+    int64_t number, pid;
+    char name[NAME_MAX + 1];
+};
+
+static bool kept_parse(const char *name, struct kept *ret)
+{
+    const char *dash = strchr(name, '-'), *second = dash ? strchr(dash + 1, '-') : NULL;
+    size_t len = strlen(name);
+    if (!second || len < 5 || len > NAME_MAX || strcmp(name + len - 5, ".json") != 0 ||
+        number_parse_i64(name, (size_t)(dash - name), &ret->number) < 0 ||
+        number_parse_i64(dash + 1, (size_t)(second - dash - 1), &ret->pid) < 0)
+        return false;
+    memcpy(ret->name, name, len + 1);
+    return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+    if (x->number != y->number)
+        return x->number < y->number ? -1 : 1;
+    return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+/* Those in FOLDER, the oldest first; NULL: none. */
+static struct kept *kept_list(const char *folder, size_t *ret_count)
+{
+    struct kept *list = NULL, one;
+    size_t count = 0, cap = 0;
+    DIR *dir = opendir(folder);
+    for (const struct dirent *d; dir && count < KEPT_MAX && (d = readdir(dir));) {
+        if (!kept_parse(d->d_name, &one))
+            continue;
+        if (count == cap) {
+            struct kept *more = reallocarray(list, cap ? cap * 2 : 64, sizeof *list);
+            if (!more)
+                break;
+            list = more;
+            cap = cap ? cap * 2 : 64;
+        }
+        list[count++] = one;
+    }
+    if (dir)
+        closedir(dir);
+    if (count > 1)
+        qsort(list, count, sizeof *list, by_number);
+    *ret_count = count;
+    return list;
+}
+
+static json_t *load(const char *path, struct err *err)
+{
+    struct buf text = {0};
+    int r = io_read_all(AT_FDCWD, path, CENSUS_MAX, &text);
+    json_t *doc = NULL;
+    if (r < 0)
+        err_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    else
+        doc = json_parse(buf_str(&text), text.len, err);
+    buf_fini(&text);
+    if (doc && !json_is_object(doc)) {
+        err_set(err, -EBADMSG, "%s is no census", path);
+        json_decref(doc);
+        doc = NULL;
+    }
+    return doc;
+}
+
+/* ---- growth ---- */
+
+/* KIND and name of each row, with its count and bytes. */
+static json_t *index_of(const json_t *census)
+{
+    json_t *table = json_object(), *row;
+    size_t i;
+    json_array_foreach(json_object_get(census, "tensors"), i, row)
+    {
+        char *name = census_tensor_name(row);
+        struct buf key = {0};
+        buf_printf(&key, "tensor %s", name ? name : "");
+        json_object_set(table, buf_str(&key), row);
+        buf_fini(&key);
+        free(name);
+    }
+    json_array_foreach(json_object_get(census, "objects"), i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "type"));
+        struct buf key = {0};
+        buf_printf(&key, "object %s", name ? name : "?");
+        json_object_set(table, buf_str(&key), row);
+        buf_fini(&key);
+    }
+    return table;
+}
+
+static json_int_t integer(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+static void add_growth(json_t *list, const char *key, const json_t *now, const json_t *before)
+{
+    json_int_t count = integer(now, "count") - integer(before, "count");
+    json_int_t bytes = integer(now, "bytes") - integer(before, "bytes");
+    if (count == 0 && bytes == 0)
+        return;
+    json_array_append_new(list, json_pack("{s:s%,s:s,s:I,s:I}", "kind", key, (size_t)6, "name",
+                                          key + 7, "count", count, "bytes", bytes));
+}
+
+static int by_growth(const void *a, const void *b)
+{
+    json_int_t x = integer(*(json_t *const *)a, "bytes"), y = integer(*(json_t *const *)b, "bytes");
+    json_int_t n = integer(*(json_t *const *)a, "count"), m = integer(*(json_t *const *)b, "count");
+    if (x != y)
+        return x < y ? 1 : -1;
+    return (n < m) - (n > m);
+}
+
+/* What changed, the most growth first. */
+static json_t *growth_json(const json_t *before, const json_t *now)
+{
+    json_t *old = index_of(before), *new = index_of(now), *list = json_array(), *row;
+    const char *key;
+    json_object_foreach(new, key, row) add_growth(list, key, row, json_object_get(old, key));
+    json_object_foreach(old, key, row)
+    {
+        if (!json_object_get(new, key))
+            add_growth(list, key, NULL, row);
+    }
+    size_t n = json_array_size(list);
+    json_t **rows = calloc(n + 1, sizeof(json_t *)), *sorted = json_array();
+    for (size_t i = 0; rows && i < n; i++)
+        rows[i] = json_array_get(list, i);
+    if (rows && n > 1)
+        qsort(rows, n, sizeof(json_t *), by_growth);
+    for (size_t i = 0; rows && i < n; i++)
+        json_array_append(sorted, rows[i]);
+    free(rows);
+    json_decref(list);
+    json_decref(old);
+    json_decref(new);
+    return sorted;
+}
+
+/* The one before PATH of the same process, in the same folder; NULL if there is none. */
+static json_t *load_before(const char *path, char ret_path[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    struct kept own;
+    size_t count, best = SIZE_MAX;
+    json_t *doc = NULL;
+    if (!slash || !kept_parse(slash + 1, &own) ||
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) >= (int)sizeof folder)
+        return NULL;
+    struct kept *list = kept_list(folder, &count);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].pid == own.pid && list[i].number < own.number)
+            best = i;
+    if (best < count && snprintf(ret_path, PATH_MAX, "%s/%s", folder, list[best].name) < PATH_MAX)
+        doc = load(ret_path, NULL);
+    free(list);
+    return doc;
+}
+
+/* Puts the census at PATH into ONE, and what grew since the one before. */
+static void add_census(json_t *one, const char *path)
+{
+    struct err err = {{0}};
+    char before_path[PATH_MAX];
+    json_t *now = load(path, &err);
+    if (!now) {
+        json_object_set_new(one, "error", json_text0(err.text));
+        return;
+    }
+    json_t *before = load_before(path, before_path);
+    json_object_set_new(one, "since",
+                        before ? json_pack("{s:o,s:O?}", "path", json_text0(before_path), "step",
+                                           json_object_get(before, "step"))
+                               : json_null());
+    json_object_set_new(one, "growth", before ? growth_json(before, now) : json_array());
+    json_object_set_new(one, "census", now);
+    json_decref(before);
+}
+
+/* ---- a run that listens ---- */
+
+static int ask_run(const char *marks, int32_t only_pid, const struct census_options *o,
+                   json_t *processes, struct err *err)
+{
+    json_t *answers = census_ask(marks, only_pid, o->timeout_ns, err), *one;
+    size_t i;
+    if (!answers)
+        return -EIO;
+    json_array_foreach(answers, i, one)
+    {
+        const char *path = json_string_value(json_object_get(one, "path"));
+        if (path)
+            add_census(one, path);
+        json_array_append(processes, one);
+    }
+    json_decref(answers);
+    return 0;
+}
+
+/* ---- from outside ---- */
+
+static void miss(json_t *doc, const char *sentence)
+{
+    json_array_append_new(json_object_get(doc, "missing"), json_text0(sentence));
+}
+
+static int look_from_outside(const struct proc_root *root, int32_t pid, const char *run,
+                             json_t *doc, struct err *err)
+{
+    json_t *o = census_process_json(root, pid, err);
+    struct buf line = {0};
+    char text[PATH_MAX + 256];
+    if (!o)
+        return -ESRCH;
+    if (json_is_null(json_object_get(o, "mappings")) || json_is_null(json_object_get(o, "fds")))
+        miss(doc, "its mappings and open files: they are for its user and for root to see");
+    json_object_set_new(doc, "outside", o);
+    miss(doc, "tensors, Python objects and who holds them: only the process itself knows those");
+    if (run) {
+        snprintf(text, sizeof text,
+                 "it runs under ebb (%s), but does not listen: no step was told yet, and nothing "
+                 "that is hooked was imported; ebb.step(n) in its loop makes it listen, and "
+                 "ebb.torch.census() takes one by itself",
+                 run);
+        miss(doc, text);
+    } else if (census_start_line(root, pid, &line)) {
+        json_object_set_new(doc, "start", json_text(buf_str(&line), line.len));
+    } else {
+        miss(doc, "the command to start it under ebb: it does not have a command line");
+    }
+    buf_fini(&line);
+    return 0;
+}
+
+/* ---- by pid ---- */
+
+static int census_of_pid(const struct proc_root *root, int32_t pid, const struct census_options *o,
+                         json_t *doc, struct err *err)
+{
+    json_t *processes = json_object_get(doc, "processes");
+    int unknown, ignored, r = 0;
+    AUTO_FREE char *own = census_environment(root, pid, "EBB_SOCKET", &unknown);
+    int32_t of = own ? pid : census_find_below(root, pid);
+    AUTO_FREE char *marks = of ? census_environment(root, of, "EBB_SOCKET", &ignored) : NULL;
+    AUTO_FREE char *run = of ? census_environment(root, of, "EBB_RUN_DIR", &ignored) : NULL;
+    if (marks && access(marks, F_OK) == 0) {
+        r = ask_run(marks, own ? pid : 0, o, processes, err);
+        json_object_set_new(doc, "run", json_text0(run));
+    }
+    if (r < 0 || json_array_size(processes) > 0)
+        return r;
+    if (unknown == -EACCES || unknown == -EPERM)
+        miss(doc, "whether it runs under ebb: its environment is for its user and root to read");
+    return look_from_outside(root, pid, marks ? (run ? run : marks) : NULL, doc, err);
+}
+
+/* ---- by run ---- */
+
+static void add_kept(const char *folder, json_t *processes)
+{
+    size_t count;
+    struct kept *list = kept_list(folder, &count);
+    for (size_t i = 0; i < count; i++) {
+        bool is_last = true;
+        char path[PATH_MAX];
+        for (size_t k = i + 1; k < count && is_last; k++)
+            is_last = list[k].pid != list[i].pid;
+        if (!is_last ||
+            snprintf(path, sizeof path, "%s/%s", folder, list[i].name) >= (int)sizeof path)
+            continue;
+        json_t *one = json_pack("{s:I,s:o,s:n}", "pid", (json_int_t)list[i].pid, "path",
+                                json_text0(path), "error");
+        add_census(one, path);
+        json_array_append_new(processes, one);
+    }
+    free(list);
+}
+
+static int census_of_ended(const char *folder, json_t *doc, struct err *err)
+{
+    char kept[PATH_MAX];
+    if (snprintf(kept, sizeof kept, "%s/census", folder) >= (int)sizeof kept)
+        return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
+    add_kept(kept, json_object_get(doc, "processes"));
+    if (json_array_size(json_object_get(doc, "processes")) > 0)
+        return 0;
+    return err_set(err, -ENOENT,
+                   "the run in %s has ended and kept no census; EBB_CENSUS_EVERY=100 before `ebb "
+                   "run` keeps one every 100 steps, and `ebb census` takes one while it runs",
+                   folder);
+}
+
+static int census_of_run(const struct proc_root *root, const char *folder,
+                         const struct census_options *o, json_t *doc, struct err *err)
+{
+    char path[PATH_MAX];
+    struct err why = {{0}};
+    if (snprintf(path, sizeof path, "%s/run.json", folder) >= (int)sizeof path)
+        return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
+    json_t *facts = load(path, &why);
+    if (!facts)
+        return err_set(err, -ENOENT, "%s is no run folder and no pid: %s", folder, why.text);
+    const char *marks = json_string_value(json_object_get(facts, "socket"));
+    const char *state = json_string_value(json_object_get(facts, "state"));
+    json_int_t pid = integer(facts, "pid");
+    int r = 0;
+    json_object_set(doc, "run", json_object_get(facts, "run_dir"));
+    if (!state || strcmp(state, "running") != 0 || !marks || access(marks, F_OK) < 0) {
+        r = census_of_ended(folder, doc, err);
+    } else {
+        r = ask_run(marks, 0, o, json_object_get(doc, "processes"), err);
+        if (r == 0 && json_array_size(json_object_get(doc, "processes")) == 0)
+            r = look_from_outside(root, (int32_t)pid, folder, doc, err);
+    }
+    json_decref(facts);
+    return r;
+}
+
+/* ---- the command ---- */
+
+static int take(const char *operand, const struct census_options *o, json_t *doc, struct err *err)
+{
+    struct proc_root root = {-1, -1, 0};
+    struct stat st;
+    int64_t pid;
+    int r = proc_root_open("/proc", "/sys/fs/cgroup", &root, err);
+    if (r < 0)
+        return r;
+    bool is_pid = number_parse_i64(operand, strlen(operand), &pid) == 0;
+    if (is_pid && (pid <= 0 || pid > INT32_MAX))
+        r = err_set(err, -EINVAL, "\"%.32s\" is no process", operand);
+    else if (is_pid)
+        r = census_of_pid(&root, (int32_t)pid, o, doc, err);
+    else if (stat(operand, &st) < 0)
+        r = err_set(err, -errno, "%s: %s; a run folder or a pid is meant", operand,
+                    strerror(errno));
+    else
+        r = census_of_run(&root, operand, o, doc, err);
+    proc_root_close(&root);
+    return r;
+}
+
+/* Asked in vain: all that were asked said why there is none. */
+static bool has_any(const json_t *doc)
+{
+    const json_t *list = json_object_get(doc, "processes"), *one;
+    size_t i;
+    json_array_foreach(list, i, one)
+    {
+        if (json_is_object(json_object_get(one, "census")))
+            return true;
+    }
+    return json_array_size(list) == 0;
+}
+
+static int exec(const struct cli_call *call)
+{
+    const struct census_options *o = call->options;
+    struct err err = {{0}};
+    struct buf out = {0};
+    json_t *doc =
+        json_pack("{s:n,s:[],s:n,s:[],s:n}", "run", "processes", "outside", "missing", "start");
+    if (!doc)
+        return cli_failf(2, "census: out of memory");
+    if (take(call->argv[0], o, doc, &err) < 0) {
+        json_decref(doc);
+        return cli_failf(2, "census: %s", err.text);
+    }
+    if (!o->json)
+        census_text(&out, doc, (size_t)o->top, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+    else if (json_print(&out, doc, 2) < 0)
+        out.failed = true;
+    int status = cli_print(&out);
+    if (status == 0 && !has_any(doc))
+        status = 2;
+    buf_fini(&out);
+    json_decref(doc);
+    return status;
+}
+
+static const struct cli_option options_table[] = {
+    {.name = "timeout",
+     .type = CLI_DURATION,
+     .arg = "TIME",
+     .fallback = "30s",
+     .min = 100,
+     .help = "how long to wait for the answers",
+     .offset = offsetof(struct census_options, timeout_ns)},
+    {.name = "top",
+     .type = CLI_INT,
+     .arg = "N",
+     .fallback = "10",
+     .min = 1,
+     .max = 200,
+     .help = "rows of each table",
+     .offset = offsetof(struct census_options, top)},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .help = "print one JSON object, with all rows",
+     .offset = offsetof(struct census_options, json)},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_census = {
+    .name = "census",
+    .operands = "RUN_DIR|PID",
+    .summary = "live tensors and Python objects of a job, and what grew",
+    .description =
+        "Asks the Python processes of a run to count what is alive in them: tensors by device, "
+        "type and shape, objects by type, and who holds the largest. They do it where a step has "
+        "ended, or after two seconds without one in a thread of their own; nothing is attached to "
+        "them. Each census is kept in the run folder, and the next one shows what grew since.\n\n"
+        "Of a run that has ended, the last censuses kept are shown. EBB_CENSUS_EVERY=N before `ebb "
+        "run` keeps one every N steps.\n\n"
+        "Of a process that does not run under ebb it shows what /proc tells, what is missing, and "
+        "the command that starts it under ebb.\n\n"
+        "The status is 2 where there is nothing to show, or nobody answered.",
+    .examples = "ebb census ebb-runs/latest\n"
+                "ebb census 4711 --top 20\n",
+    .options = options_table,
+    .options_size = sizeof(struct census_options),
+    .usage_status = 2,
+    .exec = exec,
+};

@@ -1,0 +1,225 @@
+/* Asking the processes of a run for a census, each on its own socket, and waiting for them. */
+#include "cli/census.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "mark/mark.h"
+
+enum { ASKED_MAX = 256, LOOK_MS = 500, SEND_WAIT_MS = 2000 };
+
+struct asked {
+    int32_t pid;
+    bool is_done;
+    struct sockaddr_un address;
+};
+
+struct asking {
+    struct asked asked[ASKED_MAX];
+    size_t count, waiting;
+    struct sockaddr_un own;
+    uint64_t id;
+    json_t *answers;
+};
+
+/* "marks.4711" beside "marks": a process that listens. */
+static bool pid_of_name(const char *name, const char *marks, int32_t *ret)
+{
+    size_t len = strlen(marks);
+    int64_t pid;
+    if (strncmp(name, marks, len) != 0 || name[len] != '.' ||
+        number_parse_i64(name + len + 1, strlen(name + len + 1), &pid) < 0 || pid <= 0 ||
+        pid > INT32_MAX)
+        return false;
+    *ret = (int32_t)pid;
+    return true;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    const struct asked *x = a, *y = b;
+    return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static int find_listeners(struct asking *a, const char *marks, int32_t only_pid)
+{
+    const char *slash = strrchr(marks, '/');
+    char folder[PATH_MAX];
+    int32_t pid;
+    if (!slash ||
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - marks), marks) >= (int)sizeof folder)
+        return -EINVAL;
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return -errno;
+    for (const struct dirent *d; (d = readdir(dir)) && a->count < ASKED_MAX;) {
+        struct asked *one = &a->asked[a->count];
+        if (!pid_of_name(d->d_name, slash + 1, &pid) || (only_pid && pid != only_pid))
+            continue;
+        *one = (struct asked){.pid = pid, .address = {.sun_family = AF_UNIX}};
+        if (snprintf(one->address.sun_path, sizeof one->address.sun_path, "%s/%s", folder,
+                     d->d_name) < (int)sizeof one->address.sun_path)
+            a->count++;
+    }
+    closedir(dir);
+    qsort(a->asked, a->count, sizeof *a->asked, by_pid);
+    return 0;
+}
+
+/* Beside the others: there whoever may be asked may answer, and what is left over is removed with
+ * the run. */
+static int bind_own(struct asking *a, const char *marks)
+{
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    a->own.sun_family = AF_UNIX;
+    if (snprintf(a->own.sun_path, sizeof a->own.sun_path, "%s.census-%d", marks, (int)getpid()) >=
+        (int)sizeof a->own.sun_path)
+        return -ENAMETOOLONG;
+    (void)unlink(a->own.sun_path);
+    if (bind(fd, (const struct sockaddr *)&a->own, sizeof a->own) < 0)
+        return -errno;
+    /* the folder lets in nobody but the job's user and root, who may be the one that asks */
+    if (chmod(a->own.sun_path, 0666) < 0) {
+        int r = -errno;
+        (void)unlink(a->own.sun_path);
+        return r;
+    }
+    int kept = fd;
+    fd = -1;
+    return kept;
+}
+
+static void answer(struct asking *a, struct asked *one, const char *path, size_t path_len,
+                   const char *error)
+{
+    if (one->is_done)
+        return;
+    one->is_done = true;
+    a->waiting--;
+    json_array_append_new(a->answers, json_pack("{s:i,s:o,s:o}", "pid", (int)one->pid, "path",
+                                                path ? json_text(path, path_len) : json_null(),
+                                                "error", json_text0(error)));
+}
+
+static void ask_all(struct asking *a)
+{
+    char text[192];
+    size_t len = (size_t)snprintf(text, sizeof text, "CENSUS=%" PRIu64 "\nREPLY=%s\n", a->id,
+                                  a->own.sun_path);
+    size_t kept = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        int r = mark_send_wait(a->asked[i].address.sun_path, text, len, SEND_WAIT_MS);
+        if (r == -ECONNREFUSED || r == -ENOENT) /* of a process that has ended */
+            continue;
+        a->asked[kept] = a->asked[i];
+        a->waiting++;
+        if (r < 0)
+            answer(a, &a->asked[kept], NULL, 0,
+                   r == -EAGAIN ? "it does not take requests: it is stopped, or too busy"
+                                : strerror(-r));
+        kept++;
+    }
+    a->count = kept;
+}
+
+static struct asked *find(struct asking *a, int64_t pid)
+{
+    for (size_t i = 0; i < a->count; i++)
+        if (a->asked[i].pid == pid)
+            return &a->asked[i];
+    return NULL;
+}
+
+static bool says(const struct mark *m, const char *key, const char *value)
+{
+    size_t len;
+    const char *v = mark_get(m, key, &len);
+    return v && len == strlen(value) && memcmp(v, value, len) == 0;
+}
+
+static void hear(struct asking *a, int fd)
+{
+    char text[MARK_TEXT_MAX], id[24];
+    ssize_t n;
+    snprintf(id, sizeof id, "%" PRIu64, a->id);
+    while ((n = recv(fd, text, sizeof text, 0)) >= 0) {
+        struct mark m;
+        size_t len;
+        int64_t pid;
+        if (mark_parse(text, (size_t)n, &m) < 0 || m.kind != MARK_ACK || !says(&m, "ID", id))
+            continue;
+        const char *value = mark_get(&m, "PID", &len);
+        struct asked *one = value && number_parse_i64(value, len, &pid) == 0 ? find(a, pid) : NULL;
+        const char *path = mark_get(&m, "PATH", &len);
+        if (one && says(&m, "STATUS", "done") && path)
+            answer(a, one, path, len, NULL);
+        else if (one && says(&m, "STATUS", "failed"))
+            answer(a, one, NULL, 0, "the census failed, or could not be written");
+    }
+}
+
+/* A socket that nobody holds any more refuses. */
+static bool has_gone(const struct asked *one)
+{
+    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return fd >= 0 &&
+           connect(fd, (const struct sockaddr *)&one->address, sizeof one->address) < 0 &&
+           (errno == ECONNREFUSED || errno == ENOENT);
+}
+
+static void wait_for_all(struct asking *a, int fd, uint64_t timeout_ns)
+{
+    uint64_t until_ns = clock_mono_ns() + timeout_ns;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (a->waiting > 0 && clock_mono_ns() < until_ns) {
+        uint64_t left_ms = (until_ns - clock_mono_ns()) / NS_PER_MS + 1;
+        if (poll(&p, 1, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS) > 0)
+            hear(a, fd);
+        for (size_t i = 0; i < a->count; i++)
+            if (!a->asked[i].is_done && has_gone(&a->asked[i]))
+                answer(a, &a->asked[i], NULL, 0, "it ended before it answered");
+    }
+    for (size_t i = 0; i < a->count; i++)
+        answer(a, &a->asked[i], NULL, 0,
+               "no answer in time; it may be busy in one long call (--timeout waits longer)");
+}
+
+json_t *census_ask(const char *marks, int32_t only_pid, uint64_t timeout_ns, struct err *err)
+{
+    struct asking *a = calloc(1, sizeof *a);
+    int r = a ? find_listeners(a, marks, only_pid) : -ENOMEM;
+    AUTO_CLOSE int fd = -1;
+    json_t *answers = r == 0 ? json_array() : NULL;
+    if (r == 0 && a->count > 0) {
+        fd = bind_own(a, marks);
+        r = fd < 0 ? fd : 0;
+    }
+    if (r == 0 && a->count > 0) {
+        a->answers = answers;
+        a->id = clock_wall_ns();
+        ask_all(a);
+        wait_for_all(a, fd, timeout_ns);
+        (void)unlink(a->own.sun_path);
+    }
+    free(a);
+    if (r == 0)
+        return answers;
+    json_decref(answers);
+    err_set(err, r, "cannot ask the run at %s: %s", marks, strerror(-r));
+    return NULL;
+}

@@ -1,0 +1,95 @@
+/* From series marks to figures, each of one process. */
+#include "engine/figures.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+
+static bool is(const struct mark_line *line, const char *key)
+{
+    return strlen(key) == line->key_len && memcmp(line->key, key, line->key_len) == 0;
+}
+
+/* Keys that say something of the mark itself. */
+static bool is_about_mark(const struct mark_line *line)
+{
+    static const char *const keys[] = {
+        "KIND", "NAME",     "VALUE",           "STEP",           "EPOCH", "MAX_STEPS",
+        "RANK", "EXAMPLES", "EFFECTIVE_BATCH", "STEPS_PER_EPOCH"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (is(line, keys[i]))
+            return true;
+    return false;
+}
+
+static struct figure *find(struct figures *f, int32_t pid, const char *name)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (f->at[i].pid == pid && strcmp(f->at[i].name, name) == 0)
+            return &f->at[i];
+    if (f->count == FIGURES_MAX)
+        return NULL;
+    struct figure *one = &f->at[f->count++];
+    *one = (struct figure){.id = f->next_id++, .pid = pid};
+    memcpy(one->name, name, strlen(name) + 1);
+    return one;
+}
+
+static bool take(struct figures *f, int32_t pid, const char *name, size_t len, const char *value,
+                 size_t value_len)
+{
+    char full[FIGURE_NAME_MAX + 16];
+    int64_t v;
+    if (len == 0 || len > FIGURE_NAME_MAX || number_parse_i64(value, value_len, &v) < 0 || v < 0)
+        return false;
+    if (pid > 0)
+        snprintf(full, sizeof full, "%.*s@%d", (int)len, name, (int)pid);
+    else
+        snprintf(full, sizeof full, "%.*s", (int)len, name);
+    struct figure *one = find(f, pid, full);
+    if (!one)
+        return false;
+    one->value = (uint64_t)v;
+    one->is_fresh = true;
+    return true;
+}
+
+static bool take_line(struct figures *f, int32_t pid, const struct mark_line *line)
+{
+    char name[FIGURE_NAME_MAX];
+    if (line->key_len > sizeof name)
+        return false;
+    for (size_t i = 0; i < line->key_len; i++) {
+        char c = line->key[i];
+        name[i] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    return take(f, pid, name, line->key_len, line->value, line->value_len);
+}
+
+bool figures_hear(struct figures *f, const struct mark *mark)
+{
+    size_t at = 0, name_len, value_len;
+    const char *name = mark_get(mark, "NAME", &name_len);
+    const char *value = mark_get(mark, "VALUE", &value_len);
+    bool has_any = name && value, has_all = true;
+    struct mark_line line;
+    if (has_any)
+        has_all = take(f, mark->pid, name, name_len, value, value_len);
+    while (mark_next(mark, &at, &line)) {
+        if (is_about_mark(&line))
+            continue;
+        has_any = true;
+        has_all = take_line(f, mark->pid, &line) && has_all;
+    }
+    return has_any && has_all;
+}
+
+void figures_forget(struct figures *f, int32_t pid)
+{
+    size_t kept = 0;
+    for (size_t i = 0; pid > 0 && i < f->count; i++)
+        if (f->at[i].pid != pid)
+            f->at[kept++] = f->at[i];
+    f->count = pid > 0 ? kept : f->count;
+}

@@ -1,0 +1,129 @@
+/* Figures of the job's own that are bytes: a series for each, which lives as long as its process.
+ */
+#include "engine/jury_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+
+static const struct {
+    const char *name, *label;
+    bool is_host; /* part of what the limit is about */
+} known[] = {
+    {"heap_live_bytes", "heap (live)", true},
+    {"pinned_host_bytes", "pinned host memory", true},
+    {"cuda_allocated_bytes", "cuda allocated", false},
+    {"cuda_reserved_bytes", "cuda reserved", false},
+};
+
+enum { KNOWN = sizeof known / sizeof *known };
+
+static size_t known_at(const char *name)
+{
+    size_t i = 0;
+    while (i < KNOWN && strcmp(known[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+const char *jury_series_label(const struct jury_series *s)
+{
+    size_t i = known_at(s->name);
+    return i < KNOWN ? known[i].label : s->name;
+}
+
+/* "heap_live_bytes@4711": false for what is no memory, or too long to be one of ours. */
+static bool name_parse(const char *full, struct jury_series *ret)
+{
+    static const char unit[] = "_bytes";
+    const char *at = strrchr(full, '@');
+    size_t len = at ? (size_t)(at - full) : strlen(full), unit_len = sizeof unit - 1;
+    int64_t pid = 0;
+    if (len <= unit_len || len >= sizeof ret->name ||
+        memcmp(full + len - unit_len, unit, unit_len) != 0)
+        return false;
+    if (at && (number_parse_i64(at + 1, strlen(at + 1), &pid) < 0 || pid < 0 || pid > INT32_MAX))
+        return false;
+    memcpy(ret->name, full, len);
+    ret->name[len] = '\0';
+    ret->pid = (int32_t)pid;
+    return true;
+}
+
+static struct jury_series *seat_for(struct jury *j, uint32_t id, const char *full)
+{
+    struct jury_series one = {.id = id}, *at = NULL;
+    for (size_t i = 0; i < JURY_SERIES; i++) {
+        struct jury_series *s = &j->series[i];
+        if (s->seat && s->id == id)
+            return s;
+        if (!at && !s->seat)
+            at = s;
+    }
+    for (size_t i = 0; !at && i < JURY_SERIES; i++)
+        if (j->series[i].is_gone)
+            at = &j->series[i];
+    if (!at || !full || !name_parse(full, &one))
+        return NULL;
+    one.seat = jury_seat_new(j);
+    if (!one.seat)
+        return NULL;
+    free(at->seat);
+    *at = one;
+    return at;
+}
+
+void jury_series_sample(struct jury *j, uint32_t id, const char *full, const struct sample *sample)
+{
+    struct jury_series *s = sample->read & 1u ? seat_for(j, id, full) : NULL;
+    if (s && !s->is_gone)
+        jury_seat_feed(j, s->seat, sample->v[0]);
+}
+
+static void judge_one(const struct jury *j, struct jury_series *s)
+{
+    size_t i = known_at(s->name);
+    struct verdict_limit limit = {.known = false};
+    if (i < KNOWN && known[i].is_host)
+        limit = jury_limit_for(j, s->seat->last_bytes);
+    jury_seat_judge(s->seat, &limit);
+}
+
+void jury_series_judge(struct jury *j)
+{
+    for (size_t i = 0; i < JURY_SERIES; i++)
+        if (j->series[i].seat && j->series[i].seat->has_first && !j->series[i].is_gone)
+            judge_one(j, &j->series[i]);
+}
+
+void jury_series_die(struct jury *j, int32_t pid)
+{
+    for (size_t i = 0; i < JURY_SERIES; i++) {
+        struct jury_series *s = &j->series[i];
+        if (!s->seat || s->is_gone || s->pid != pid)
+            continue;
+        jury_seat_die(s->seat);
+        if (s->seat->has_first)
+            judge_one(j, s);
+        s->is_gone = true;
+    }
+}
+
+void jury_series_clear(struct jury *j)
+{
+    for (size_t i = 0; i < JURY_SERIES; i++) {
+        free(j->series[i].seat);
+        j->series[i] = (struct jury_series){.seat = NULL};
+    }
+}
+
+const struct jury_series *jury_series_next(const struct jury *j, size_t *at)
+{
+    while (*at < JURY_SERIES) {
+        const struct jury_series *s = &j->series[(*at)++];
+        if (s->seat && s->seat->is_judged)
+            return s;
+    }
+    return NULL;
+}

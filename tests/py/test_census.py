@@ -1,0 +1,437 @@
+"""A census: each tensor's memory once, objects by type, who holds what, and requests at a safe
+point."""
+
+import gc
+import json
+import os
+import pathlib
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import ebb.torch  # noqa: E402
+from ebb import _census, _control, _referrers, _wire  # noqa: E402
+
+PATIENCE_S = 60
+
+
+class Thing:
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+class Slotted:
+    __slots__ = ("content",)
+
+
+held_by_the_module = {}
+
+
+def row(census, **wanted):
+    found = [t for t in census.tensors if all(getattr(t, k) == v for k, v in wanted.items())]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def type_row(census, name):
+    return next((o for o in census.objects if o.type == name), None)
+
+
+# ---- objects ----
+
+
+def test_objects_are_counted_by_type_with_what_gc_does_not_track():
+    before = ebb.torch.census(keep=False)
+    kept = [bytearray(100_000) for _ in range(50)]
+    things = [Thing(number=i) for i in range(30)]
+    grown = ebb.torch.census_diff(before, ebb.torch.census(keep=False), top=100)
+    by_name = {g.name: g for g in grown}
+    assert by_name["bytearray"].count == len(kept)
+    assert by_name["bytearray"].bytes >= 50 * 100_000
+    assert grown[0].name == "bytearray"
+    assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
+
+
+def test_a_census_says_what_it_cost_and_is_plain_json():
+    c = ebb.torch.census(keep=False)
+    assert c.cost_s > 0 and c.pid == os.getpid()
+    again = json.loads(json.dumps(c.to_dict()))
+    assert again["object_count"] == c.object_count > 1000
+    assert "objects:" in str(c) and "taken in" in str(c)
+    assert ebb.torch.census_diff(again, c) == []
+
+
+def test_a_long_list_is_looked_at_in_part_and_counted_whole():
+    before = ebb.torch.census(keep=False)
+    kept = [b"%d" % i * 20 for i in range(100_000)]
+    grown = ebb.torch.census_diff(before, ebb.torch.census(keep=False), top=100)
+    found = next(g for g in grown if g.name == "bytes")
+    assert 0.8 * len(kept) < found.count < 1.2 * len(kept)
+
+
+def test_without_time_the_sizes_are_an_estimate_and_say_so():
+    c = _census.take(budget_s=0.0)
+    assert c.is_sampled
+    assert "estimated" in str(c)
+    assert all("no time" in h.chain for h in c.largest)
+
+
+def test_an_object_whose_size_cannot_be_told_does_no_harm():
+    class Hostile:
+        def __sizeof__(self):
+            raise RuntimeError("no")
+
+        @property
+        def __class__(self):
+            raise RuntimeError("no")
+
+    kept = [Hostile() for _ in range(5000)]
+    c = ebb.torch.census(keep=False)
+    assert c.object_count > len(kept) and not c.is_sampled
+    assert [o.count for o in c.objects if o.type.endswith("Hostile")] in ([], [len(kept)])
+
+
+def test_it_works_where_torch_cannot_be_imported():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "del sys.modules['torch']\n"
+        "class No:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name.partition('.')[0] == 'torch': raise ImportError(name)\n"
+        "sys.meta_path.insert(0, No())\n"
+        "import ebb.torch\n"
+        "c = ebb.torch.census()\n"
+        "assert not c.has_torch and c.object_count > 1000 and 'torch is not imported' in str(c)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S,
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+
+
+# ---- who holds it ----
+
+
+def chain(o):
+    return _referrers.chain(o, [], time.monotonic() + PATIENCE_S)
+
+
+def test_the_chain_names_a_global_with_keys_indexes_and_attributes():
+    o = Thing()
+    slotted = Slotted()
+    slotted.content = o
+    held_by_the_module["seen"] = [None, Thing(inner=slotted)]
+    del slotted
+    try:
+        assert chain(o) == f"{__name__}.held_by_the_module['seen'][1].inner.content"
+    finally:
+        held_by_the_module.clear()
+
+
+def test_the_chain_names_a_variable_of_a_function_that_runs():
+    def keeper():
+        box = [Thing()]
+        return chain(box[0])
+
+    assert keeper().startswith("box[0] (a variable of keeper() in ")
+
+
+def test_looking_for_variables_keeps_none_of_them_alive():
+    import weakref
+
+    thing = Thing()
+    watched = weakref.ref(thing)
+    other = Thing()
+    chain(other)
+    del thing
+    gc.collect()
+    assert watched() is None
+
+
+def test_what_somebody_else_has_of_the_variables_is_not_emptied():
+    def user(number):
+        seen = locals()
+        chain(Thing())
+        return seen["number"]
+
+    assert user(7) == 7
+
+
+def test_time_that_is_up_ends_the_chain():
+    assert "no time" in _referrers.chain(Thing(), [], time.monotonic() - 1)
+
+
+# ---- tensors ----
+
+
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch", reason="torch is not installed")
+
+
+def test_a_storage_counts_once_however_many_share_it(torch):
+    base = torch.zeros(1003, 17)
+    views = [base[1:], base.t(), base.detach(), base.view(-1)]
+    c = ebb.torch.census(keep=False)
+    shapes = {tuple(v.shape) for v in (base, *views)}
+    rows = [t for t in c.tensors if tuple(t.shape) in shapes]
+    assert sum(t.bytes for t in rows) == 1003 * 17 * 4
+    assert sum(t.count for t in rows) == 5
+    assert row(c, shape=[1002, 17]).bytes == 0
+
+
+def test_a_small_tensor_that_keeps_a_large_storage_has_its_bytes(torch):
+    part = torch.empty(0).set_(torch.zeros(1009, 1000).untyped_storage(), 0, (1, 1000))
+    c = ebb.torch.census(keep=False)
+    assert row(c, shape=[1, 1000]).bytes == 1009 * 1000 * 4
+    assert part.shape[0] == 1
+
+
+def test_rows_tell_type_shape_and_requires_grad_apart(torch):
+    kept = [
+        torch.zeros(31, 7),
+        torch.zeros(31, 7, dtype=torch.float16),
+        torch.zeros(31, 7, requires_grad=True),
+    ]
+    c = ebb.torch.census(keep=False)
+    found = [t for t in c.tensors if t.shape == [31, 7]]
+    assert {(t.dtype, t.requires_grad, t.count, t.bytes) for t in found} == {
+        ("float32", False, 1, 868), ("float16", False, 1, 434), ("float32", True, 1, 868)}
+    assert len(kept) == 3
+
+
+def test_gradients_are_there_though_no_python_object_holds_them(torch):
+    model = torch.nn.Linear(211, 13)
+    model(torch.ones(2, 211)).sum().backward()
+    c = ebb.torch.census(keep=False)
+    weight = row(c, shape=[13, 211], is_grad=False)
+    gradient = row(c, shape=[13, 211], is_grad=True)
+    assert weight.requires_grad and weight.bytes == gradient.bytes == 13 * 211 * 4
+    assert gradient.count == 1
+
+
+def test_tensors_without_memory_count_nothing(torch):
+    meta = torch.zeros(5000, 5000, device="meta")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.zeros(5001, 5001)
+    c = ebb.torch.census(keep=False)
+    assert row(c, shape=[5000, 5000]).bytes == 0 == row(c, shape=[5001, 5001]).bytes
+    assert meta is not None and fake is not None
+
+
+def test_a_sparse_tensor_has_the_bytes_of_its_parts(torch):
+    sparse = torch.sparse_coo_tensor([[0, 1, 2]], [1.0, 2.0, 3.0], (7919,))
+    found = row(ebb.torch.census(keep=False), shape=[7919])
+    assert found.count == 1 and 0 < found.bytes <= 3 * 8 + 3 * 4
+    assert sparse.is_sparse
+
+
+def test_a_tensor_whose_class_has_its_own_mind_does_no_harm(torch):
+    class Hostile(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *args, **kwargs):
+            raise RuntimeError("no")
+
+    kept = torch.zeros(41, 43).as_subclass(Hostile)
+    c = ebb.torch.census(keep=False)
+    with torch._C.DisableTorchFunctionSubclass():
+        assert row(c, shape=list(kept.shape)).bytes == 41 * 43 * 4
+
+
+def test_the_largest_tensors_are_named_with_their_holder(torch):
+    held_by_the_module["cache"] = [torch.ones(997, 499) for _ in range(60)]
+    try:
+        c = ebb.torch.census(keep=False)
+    finally:
+        held_by_the_module.clear()
+    first = next(h for h in c.largest if "[997, 499]" in h.what)
+    assert (first.count, first.bytes) == (60, 60 * 997 * 499 * 4)
+    assert first.chain.startswith(f"{__name__}.held_by_the_module['cache'][")
+
+
+def test_the_growth_between_two_is_by_bytes(torch):
+    before = ebb.torch.census(keep=False)
+    kept = [torch.zeros(1013, 101) for _ in range(4)]
+    grown = ebb.torch.census_diff(before, ebb.torch.census(keep=False))
+    assert (grown[0].name, grown[0].count) == ("cpu float32 [1013, 101]", len(kept))
+    assert grown[0].bytes == 4 * 1013 * 101 * 4
+
+
+def test_a_census_leaves_nothing_behind(torch):
+    kept = [torch.zeros(11, 11) for _ in range(200)]
+    ebb.torch.census(keep=False)
+    gc.collect()
+    counts = []
+    for _ in range(3):
+        ebb.torch.census(keep=False)
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    assert counts[2] - counts[1] < 100
+    assert len(kept) == 200
+
+
+# ---- in a run ----
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A folder, and the socket that marks go to."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        marks.bind(f"{short}/marks")
+        marks.setblocking(False)
+        monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
+        monkeypatch.setenv("EBB_RUN_DIR", str(tmp_path))
+        monkeypatch.setenv("EBB_TRUTH", "0")
+        for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
+            monkeypatch.setattr(_control, name, value)
+        monkeypatch.setattr(_census, "_kept", 0)
+        _wire.reset()
+        yield Thing(folder=tmp_path, socket=f"{short}/marks", marks=marks, short=short)
+        _wire.reset()
+        marks.close()
+
+
+def ask(run, id="77"):
+    replies = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    replies.bind(f"{run.short}/asker{id}")
+    replies.settimeout(PATIENCE_S)
+    replies.sendto(f"CENSUS={id}\nREPLY={run.short}/asker{id}\n".encode(),
+                   f"{run.socket}.{os.getpid()}")
+    return replies
+
+
+def answer(replies):
+    return dict(line.split("=", 1) for line in replies.recv(8192).decode().splitlines())
+
+
+def kept(run):
+    return sorted(p.name for p in (run.folder / "census").glob("*.json"))
+
+
+def test_who_asks_is_answered_at_the_end_of_the_step(run, monkeypatch):
+    monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
+    ebb.step(4)
+    with ask(run) as replies:
+        until = time.monotonic() + PATIENCE_S
+        n = 4
+        while not select.select([replies], [], [], 0.01)[0] and time.monotonic() < until:
+            n += 1
+            ebb.step(n)
+        assert answer(replies)["STATUS"] == "started"
+        done = answer(replies)
+    assert (done["KIND"], done["ID"], done["STATUS"]) == ("ack", "77", "done")
+    assert done["PID"] == str(os.getpid())
+    document = json.loads(pathlib.Path(done["PATH"]).read_text())
+    assert (document["at"], document["step"]) == ("step", n)
+    assert kept(run) == [f"0001-{os.getpid()}-{n}.json"]
+
+
+def test_where_no_step_ends_a_thread_answers(run, monkeypatch):
+    monkeypatch.setattr(_control, "_STEP_PATIENCE_S", 0.01)
+    ebb.step(4)
+    assert [t for t in threading.enumerate() if t.name == "ebb-control" and t.daemon]
+    with ask(run) as replies:
+        assert answer(replies)["STATUS"] == "started"
+        done = answer(replies)
+    document = json.loads(pathlib.Path(done["PATH"]).read_text())
+    assert (document["at"], document["step"]) == ("thread", 4)
+
+
+def test_a_request_for_a_checkpoint_is_left_to_whoever_saves(run):
+    ebb.step(1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.sendto(b"CHECKPOINT=5\n", f"{run.socket}.{os.getpid()}")
+    until = time.monotonic() + PATIENCE_S
+    while not ebb.checkpoint_requested() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert ebb.checkpoint_requested()
+    ebb.checkpoint_done()
+
+
+def test_where_it_cannot_be_kept_the_answer_is_failed(run, monkeypatch):
+    monkeypatch.setattr(_control, "_STEP_PATIENCE_S", 0.01)
+    (run.folder / "census").write_text("not a folder")
+    ebb.step(1)
+    with ask(run) as replies:
+        assert answer(replies)["STATUS"] == "started"
+        assert answer(replies)["STATUS"] == "failed"
+
+
+def test_every_so_many_steps_one_is_kept(run):
+    ebb.torch.census_every(10)
+    for n in range(1, 31):
+        ebb.step(n)
+        ebb.step(n)
+    assert kept(run) == [f"000{i}-{os.getpid()}-{i}0.json" for i in (1, 2, 3)]
+    ebb.torch.census_every(0)
+    ebb.step(40)
+    assert len(kept(run)) == 3
+
+
+def test_those_of_an_earlier_process_with_the_same_number_stay(run):
+    (run.folder / "census").mkdir()
+    (run.folder / "census" / f"0003-{os.getpid()}-9.json").write_text("{}")
+    (run.folder / "census" / "0007-1-9.json").write_text("{}")
+    ebb.torch.census_every(1)
+    ebb.step(1)
+    assert f"0004-{os.getpid()}-1.json" in kept(run) and len(kept(run)) == 3
+
+
+def test_the_variable_asks_for_it_too(run, monkeypatch):
+    monkeypatch.setenv("EBB_CENSUS_EVERY", "7")
+    for n in range(1, 8):
+        ebb.step(n)
+    assert kept(run) == [f"0001-{os.getpid()}-7.json"]
+
+
+def test_a_long_run_does_not_fill_the_folder(run, monkeypatch):
+    monkeypatch.setattr(_control, "_DOUBLE_AFTER", 4)
+    monkeypatch.setattr(_census, "take", lambda step, at, budget: _census.Census(1, None, 0.0, step, at))
+    ebb.torch.census_every(1)
+    for n in range(1, 65):
+        ebb.step(n)
+    assert 8 < len(kept(run)) <= 20
+
+
+def test_a_forked_child_neither_takes_nor_answers(run, monkeypatch):
+    monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
+    ebb.torch.census_every(1)
+    ebb.step(1)
+    child = os.fork()
+    if child == 0:
+        for n in range(2, 5):
+            ebb.step(n)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert kept(run) == [f"0001-{os.getpid()}-1.json"]
+
+
+def test_listening_does_not_keep_a_process_alive(run):
+    code = "import ebb; ebb.step(1)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S,
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+
+
+def test_without_a_run_nothing_is_started_or_kept(tmp_path, monkeypatch):
+    monkeypatch.delenv("EBB_SOCKET", raising=False)
+    monkeypatch.delenv("EBB_RUN_DIR", raising=False)
+    monkeypatch.setattr(_control, "_is_started", False)
+    monkeypatch.setattr(_control, "_pid", 0)
+    _wire.reset()
+    before = threading.active_count()
+    _control.start()
+    _control.at_step(1)
+    assert threading.active_count() == before
+    assert ebb.torch.census().object_count > 0
+    assert _control._pid == 0

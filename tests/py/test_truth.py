@@ -1,0 +1,197 @@
+"""What allocators say at step ends: true, cheap, as series in the recording with verdicts of their
+own."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import ebb  # noqa: E402
+from ebb import _truth, _wire  # noqa: E402
+
+PATIENCE_S = 120
+BINARY = os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+
+needs_mallinfo2 = pytest.mark.skipif(
+    "heap_live_bytes" not in _truth.read(),
+    reason="the C library has no mallinfo2, or another malloc is in use")
+
+
+@pytest.fixture
+def marks(monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiver.bind(f"{short}/marks")
+        receiver.setblocking(False)
+        monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
+        monkeypatch.setattr(_truth, "_next", 0.0)
+        monkeypatch.setattr(_truth, "_pause_s", 0.0)
+        monkeypatch.setattr(_truth, "_is_off", None)
+        _wire.reset()
+        yield receiver
+        _wire.reset()
+        receiver.close()
+
+
+def received(marks):
+    found = []
+    try:
+        while True:
+            text = marks.recv(8192).decode()
+            found.append(dict(line.split("=", 1) for line in text.splitlines()))
+    except BlockingIOError:
+        return found
+
+
+@needs_mallinfo2
+def test_the_live_heap_is_what_was_allocated_and_falls_when_it_is_freed():
+    before = _truth.read()["heap_live_bytes"]
+    held = [bytearray(4 << 20) for _ in range(16)]
+    grown = _truth.read()["heap_live_bytes"] - before
+    assert 64 << 20 <= grown < 80 << 20
+    del held
+    assert abs(_truth.read()["heap_live_bytes"] - before) < 16 << 20
+
+
+def test_all_figures_go_in_one_mark(marks):
+    _truth.at_step(1)
+    [mark] = received(marks)
+    assert mark.pop("KIND") == "series"
+    assert int(mark["GC_THRESHOLD_0"]) >= 0 and int(mark["GC_COUNT_2"]) >= 0
+    assert all(int(value) >= 0 for value in mark.values())
+
+
+def test_not_more_often_than_ebb_looks(marks, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for n in range(5):
+        _truth.at_step(n)
+    assert len(received(marks)) == 1
+    now += 0.06
+    _truth.at_step(6)
+    assert len(received(marks)) == 1
+
+
+def test_after_slow_ones_there_is_none_for_longer_and_longer(marks, monkeypatch):
+    now = 1000.0
+
+    def slow():
+        nonlocal now
+        now += 0.003
+        return {"heap_live_bytes": 1}
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(_truth, "read", slow)
+    looks = []
+    while now < 1300.0:
+        _truth.at_step(1)
+        looks += [now] * len(received(marks))
+        now += 0.1
+    pauses = [round(b - a) for a, b in zip(looks, looks[1:])]
+    assert pauses[:7] == [1, 2, 4, 8, 16, 32, 60] and set(pauses[7:]) == {60}
+    monkeypatch.setattr(_truth, "read", lambda: {"heap_live_bytes": 1})
+    now += 60
+    _truth.at_step(2)
+    now += 0.1
+    _truth.at_step(3)
+    assert len(received(marks)) == 2
+
+
+def test_the_variable_turns_it_off(marks, monkeypatch):
+    monkeypatch.setenv("EBB_TRUTH", "0")
+    _truth.at_step(1)
+    assert received(marks) == []
+
+
+def test_a_forked_child_says_nothing(marks):
+    _wire.wire()
+    child = os.fork()
+    if child == 0:
+        _truth.at_step(1)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert received(marks) == []
+
+
+def test_cuda_is_asked_only_once_it_is_in_use(monkeypatch):
+    asked = []
+
+    def stats():
+        asked.append(1)
+        return {"allocated_bytes": {"all": {"current": 5}}, "reserved_bytes": {"all": {"current": 7}}}
+
+    cuda = types.SimpleNamespace(
+        is_initialized=lambda: False, memory_stats_as_nested_dict=stats,
+        host_memory_stats=lambda: {"allocated_bytes.current": 9})
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    assert "cuda_allocated_bytes" not in _truth.read() and not asked
+    cuda.is_initialized = lambda: True
+    figures = _truth.read()
+    assert (figures["cuda_allocated_bytes"], figures["cuda_reserved_bytes"]) == (5, 7)
+    assert figures["pinned_host_bytes"] == 9
+
+
+def test_a_figure_that_cannot_be_read_is_left_out(monkeypatch):
+    def broken():
+        raise RuntimeError("driver")
+
+    cuda = types.SimpleNamespace(is_initialized=lambda: True, memory_stats_as_nested_dict=broken)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    figures = _truth.read()
+    assert "cuda_allocated_bytes" not in figures and "gc_count_0" in figures
+
+
+JOB = """
+import os, sys, time
+import ebb
+from ebb import _truth
+_truth._SHARE, _truth._SLOW_S = 0, 1e9  # a machine with other work to do is no reason here
+held = []
+until = time.monotonic() + float(sys.argv[1])
+n = 0
+while time.monotonic() < until:
+    n += 1
+    held.append(bytearray(256 << 10))
+    ebb.step(n)
+    time.sleep(0.02)
+"""
+
+
+@needs_mallinfo2
+@pytest.mark.skipif(not os.path.exists(BINARY), reason="ebb is not built")
+def test_in_a_run_they_are_series_with_verdicts_the_same_live_and_from_the_recording(tmp_path):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
+    env["PYTHONPATH"] = str(ROOT / "python")
+    folder = tmp_path / "run"
+    subprocess.run([BINARY, "run", "--run-dir", folder, "--interval", "100ms", "--",
+                    sys.executable, "-c", JOB, "4"], env=env, check=True, timeout=PATIENCE_S,
+                   stdin=subprocess.DEVNULL, capture_output=True)
+    live = json.loads((folder / "run.json").read_text())
+    [heap] = live["verdict"]["series"]
+    assert (heap["name"], heap["label"], heap["alive"]) == ("heap_live_bytes", "heap (live)", False)
+    assert heap["pid"] == live["pid"]
+    assert heap["peak_bytes"] > 1 << 20
+    again = subprocess.run([BINARY, "verdict", folder, "--json"], env=env, timeout=PATIENCE_S,
+                           capture_output=True, text=True)
+    assert json.loads(again.stdout)["series"] == live["verdict"]["series"]
+    text = subprocess.run([BINARY, "verdict", folder], env=env, timeout=PATIENCE_S,
+                          capture_output=True, text=True).stdout
+    assert f"heap (live) of process {live['pid']}: {heap['verdict']}" in " ".join(text.split())
+    lines = subprocess.run([BINARY, "export", folder, "--jsonl"], env=env, timeout=PATIENCE_S,
+                           capture_output=True, text=True).stdout.splitlines()
+    items = [json.loads(line) for line in lines]
+    values = [i["value"] for i in items
+              if i["type"] == "series" and i["name"].startswith("heap_live_bytes@")]
+    assert len(values) >= 3 and values[-1] - values[0] > 1 << 20
+    assert any(i["type"] == "series" and i["name"].startswith("gc_count_0@") for i in items)
+    assert not any(i["type"] == "mark" and i["kind"] == "series" for i in items)
