@@ -34,6 +34,11 @@ else()
   add_custom_target(ebb_printed ALL DEPENDS ${outputs})
 endif()
 
-install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
+# In a wheel the program goes where pip puts commands: as it is, with no Python in front of it.
+if(SKBUILD)
+  install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+else()
+  install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ebb OPTIONAL)
