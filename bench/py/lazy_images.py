@@ -4,13 +4,15 @@
     python bench/py/lazy_images.py [--images 96] [--side 1024] [--batch 8] [--epochs 3] [--rounds 3]
 
 Every way is measured in a process of its own, the ways in turn, several rounds; what is printed is
-the median. A step here is the work on the images alone: decode, resize to 224, make bytes of it.
+the median. A step here is the work on the images alone: decode, resize to 224, make bytes of it. The
+order is another in each epoch, as in training.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -49,11 +51,13 @@ def measure(way, batch, epochs, side, paths):
         make = keep_nothing(collate)
     collate([Image.open(paths[0])])
     before = status_bytes("VmRSS")
-    seconds = []
+    seconds, order = [], list(range(len(paths)))
+    shuffle = random.Random(7).shuffle
     for _ in range(epochs):
+        shuffle(order)
         start = time.perf_counter()
         for n in range(0, len(paths), batch):
-            make([images[k] for k in range(n, min(n + batch, len(paths)))])
+            make([images[k] for k in order[n:n + batch]])
         seconds.append((time.perf_counter() - start) / -(-len(paths) // batch))
     return {"first": seconds[0], "later": statistics.median(seconds[1:]),
             "rise": status_bytes("VmHWM") - before}

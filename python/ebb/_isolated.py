@@ -71,7 +71,9 @@ def _import_main(call: "dict[str, Any]") -> None:
 
 def _call(call: "dict[str, Any]") -> Outcome:
     try:
-        sys.path[:] = call["path"]
+        # first as the caller has it, then what the environment of this process adds
+        own = [place for place in sys.path if place and place not in call["path"]]
+        sys.path[:] = call["path"] + own
         sys.argv[:] = call["argv"]
         _import_main(call)
         function, args, kwargs = pickle.loads(call.pop("payload"), buffers=call.pop("buffers"))

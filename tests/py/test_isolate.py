@@ -207,6 +207,16 @@ def test_the_environment_can_be_changed(monkeypatch):
     assert got[:2] == [None, "y"] and got[2] != "1"
 
 
+def test_modules_are_found_where_the_caller_finds_them_and_where_its_environment_says(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here" / "of_the_caller.py").write_text("def f(): import of_the_path; return of_the_path.VALUE")
+    (tmp_path / "there" / "of_the_path.py").write_text("VALUE = 'found'")
+    monkeypatch.syspath_prepend(str(tmp_path / "here"))
+    import of_the_caller
+    assert ebb.isolate(of_the_caller.f, env={"PYTHONPATH": str(tmp_path / "there")}) == "found"
+
+
 def test_the_recording_is_kept_where_it_is_wanted(tmp_path):
     call = ebb.isolate_start(functions.steps, 3, run_dir=tmp_path / "kept", name="three")
     assert call.result(PATIENCE_S) == 3
