@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What ebb.data costs a step, beside a list of opened PIL images, and what it saves in memory.
 
-    python bench/py/lazy_images.py [--images 96] [--side 1024] [--batch 8] [--epochs 3] [--rounds 3]
+    python bench/py/lazy_images.py [--images 64] [--side 1024] [--batch 8] [--epochs 3] [--rounds 3]
 
 Every way is measured in a process of its own, the ways in turn, several rounds; what is printed is
-the median. A step here is the work on the images alone: decode, resize to 224, make bytes of it. The
-order is another in each epoch, as in training.
+the median. A step here is the work on the images alone: decode, resize to 224, make bytes of it; its
+time is CPU time, which other programs disturb least. The order is another in each epoch, as in
+training.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def collate(examples):
 
 
 def measure(way, batch, epochs, side, paths):
-    """One process: seconds a step in the first epoch and in the later ones, and the rise of memory."""
+    """One process: CPU seconds a step in the first epoch and in the later ones, and the rise of memory."""
     from PIL import Image
 
     from ebb.data import LazyImages, keep_nothing
@@ -55,10 +56,10 @@ def measure(way, batch, epochs, side, paths):
     shuffle = random.Random(7).shuffle
     for _ in range(epochs):
         shuffle(order)
-        start = time.perf_counter()
+        start = time.process_time()
         for n in range(0, len(paths), batch):
             make([images[k] for k in order[n:n + batch]])
-        seconds.append((time.perf_counter() - start) / -(-len(paths) // batch))
+        seconds.append((time.process_time() - start) / -(-len(paths) // batch))
     return {"first": seconds[0], "later": statistics.median(seconds[1:]),
             "rise": status_bytes("VmHWM") - before}
 
@@ -98,7 +99,7 @@ def compare(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=96)
+    parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--side", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=3)
