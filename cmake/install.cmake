@@ -1,6 +1,11 @@
 # The manual page and the completions, which the program prints from its own option table, and
 # where everything goes.
 
+# A wheel has this component alone: the program goes where pip puts commands, with no Python in front.
+if(SKBUILD)
+  install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+endif()
+
 set(ebb_printed
   "ebb.1|--man|${CMAKE_INSTALL_MANDIR}/man1"
   "ebb.bash|--completions bash|${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
@@ -34,11 +39,6 @@ else()
   add_custom_target(ebb_printed ALL DEPENDS ${outputs})
 endif()
 
-# In a wheel the program goes where pip puts commands: as it is, with no Python in front of it.
-if(SKBUILD)
-  install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
-else()
-  install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ebb OPTIONAL)
