@@ -159,6 +159,7 @@ class IsolatedCall(Generic[T]):
         self._channel: Optional[socket.socket] = None
         self._outcome_file: Optional[BinaryIO] = None
         self._kill_at: Optional[float] = None
+        self._has_begun = False
         self._is_cancelled = False
         self._is_late = False
         self._value: Optional[T] = None
@@ -297,6 +298,7 @@ class IsolatedCall(Generic[T]):
 
     def _run(self) -> None:
         """The whole course, in the thread that calls it."""
+        self._has_begun = True
         if self._in_process is not None:
             self._run_in_process()
             return
@@ -458,9 +460,13 @@ class IsolatedCall(Generic[T]):
         loop = asyncio.get_running_loop()
         woken: "asyncio.Future[None]" = loop.create_future()
 
+        def set_woken() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
         def wake() -> None:
             try:
-                loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
+                loop.call_soon_threadsafe(set_woken)
             except RuntimeError:  # the loop has closed meanwhile
                 pass
 
@@ -476,7 +482,21 @@ def _cancel_all() -> None:
     for call in calls:
         call.cancel()
     for call in calls:
-        call._ended.wait(_GRACE_S + _GONE_S)
+        if call._has_begun:
+            call._ended.wait(_GRACE_S + _GONE_S)
+        else:  # Ctrl-C came between its start and the first look at it
+            call._run()
+
+
+def _forget_all() -> None:
+    # A forked child has no part in its parent's calls: neither to end them, nor to keep them alive.
+    for call in list(_live):
+        if call._channel is not None:
+            call._channel.close()
+    _live.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 # ---- how it is called ----

@@ -37,6 +37,18 @@ class Outcome:
         self.trace = trace
 
 
+def _pickled_error(error: BaseException) -> Optional[bytes]:
+    """None: it cannot be had as it was."""
+    # An exit or an interrupt of this process must not become one of the caller, a server perhaps.
+    if not isinstance(error, Exception):
+        return None
+    try:
+        pickled = pickle.dumps(error, 5)
+        return pickled if type(pickle.loads(pickled)) is type(error) else None
+    except Exception:
+        return None
+
+
 def _failed(error: BaseException, skip: int) -> Outcome:
     trace = error.__traceback__
     for _ in range(skip):  # our own frame tells nobody anything
@@ -46,18 +58,13 @@ def _failed(error: BaseException, skip: int) -> Outcome:
         description = repr(error)
     except Exception:
         description = f"<{type(error).__qualname__}>"
-    try:
-        pickled: Optional[bytes] = pickle.dumps(error, 5)
-        if type(pickle.loads(pickled)) is not type(error):  # type: ignore[arg-type]
-            pickled = None
-    except Exception:
-        pickled = None
-    return Outcome(error=pickled, error_repr=description, trace=text)
+    return Outcome(error=_pickled_error(error), error_repr=description, trace=text)
 
 
 def _import_main(call: "dict[str, Any]") -> None:
     global is_importing_main
-    main = {key: call[key] for key in ("init_main_from_name", "init_main_from_path") if key in call}
+    keys = ("init_main_from_name", "init_main_from_path")
+    main: "dict[str, Any]" = {key: call[key] for key in keys if key in call}
     if not main:
         return
     from multiprocessing import spawn

@@ -243,6 +243,7 @@ class _Hands:
             copied = _copy_of(value)
             self.given[id(copied)] = copied
             return copied
+        made: Any
         if isinstance(value, MutableMapping):
             made = copy.copy(value)
             for key, item in value.items():

@@ -72,10 +72,10 @@ def children_of(pid):
     return found
 
 
-def start_and_learn_pid(function):
+def start_and_learn_pid(function, **options):
     """A call that waits for ever, and the pid of its process."""
     marks = []
-    call = ebb.isolate_start(function, on_progress=marks.append)
+    call = ebb.isolate_start(function, on_progress=marks.append, **options)
     wait_for(lambda: marks or call.done(), "the first mark")
     assert marks, call.result()
     return call, marks[0]["pid"]
@@ -248,10 +248,9 @@ def test_an_exception_that_cannot_be_pickled_is_told(kind, told):
     assert "in inner_failure" in str(caught.value.__cause__)
 
 
-def test_an_exit_is_raised_as_it_would_be_here():
-    with pytest.raises(SystemExit) as caught:
+def test_an_exit_of_the_function_is_not_one_of_the_caller():
+    with pytest.raises(ebb.IsolatedError, match=r"fail raised SystemExit\(7\)"):
         ebb.isolate(functions.fail, "exit")
-    assert caught.value.code == 7
 
 
 def test_a_result_that_cannot_be_sent_back_is_an_error():
@@ -352,10 +351,16 @@ def test_a_listener_that_sleeps_does_not_hold_up_the_job():
 
 
 def test_what_takes_too_long_is_gone_when_the_timeout_is_raised():
-    marks = []
-    with pytest.raises(TimeoutError, match="wait_for_ever had no result after"):
-        ebb.isolate(functions.wait_for_ever, on_progress=marks.append, timeout=10)
-    assert marks and not is_alive(marks[0]["pid"])
+    call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
+    call._until = time.monotonic()  # the time is up, but not before there was something to end
+    with pytest.raises(TimeoutError, match="wait_for_ever had no result after 240 s"):
+        call.result(PATIENCE_S)
+    assert not is_alive(pid)
+
+
+def test_a_short_timeout_may_come_before_the_function():
+    with pytest.raises(TimeoutError, match="add had no result after 0 s"):
+        ebb.isolate(functions.wait_for_ever, timeout=0, name="add")
 
 
 def test_a_call_can_be_cancelled():
@@ -420,6 +425,23 @@ def test_a_program_that_ends_takes_its_calls_along(tmp_path):
     """))
     out, err = process.communicate(timeout=PATIENCE_S)
     assert err == "" and not is_alive(int(out))
+
+
+def test_a_forked_child_has_no_part_in_the_calls_of_its_parent(tmp_path):
+    process = python(script(tmp_path, """
+        import os, sys, threading
+        import ebb, isolated_functions
+        started = threading.Event()
+        call = ebb.isolate_start(isolated_functions.wait_for_ever, on_progress=lambda mark: started.set())
+        started.wait()
+        pid = os.fork()
+        if pid == 0:
+            sys.exit()  # with everything that is to be done at an exit
+        os.waitpid(pid, 0)
+        print(call._process.poll(), call.cancel())
+    """))
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (out, err) == ("None True\n", "")
 
 
 # ---- servers ----
