@@ -34,9 +34,9 @@ def worked(result):
 def checkout(tmp_path_factory):
     """What a fresh clone would have, with changes that are not committed yet."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if listed.returncode != 0:
-        pytest.skip("this is no git checkout")
+        pytest.skip(f"git does not list the files: {listed.stderr.decode().strip()[:200]}")
     folder = tmp_path_factory.mktemp("wheel") / "checkout"
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file():
