@@ -1,6 +1,11 @@
 # The manual page and the completions, which the program prints from its own option table, and
 # where everything goes.
 
+# A wheel has this component alone: the program goes where pip puts commands, with no Python in front.
+if(SKBUILD)
+  install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+endif()
+
 set(ebb_printed
   "ebb.1|--man|${CMAKE_INSTALL_MANDIR}/man1"
   "ebb.bash|--completions bash|${CMAKE_INSTALL_DATADIR}/bash-completion/completions"

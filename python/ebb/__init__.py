@@ -19,14 +19,26 @@ from ._marks import checkpoint_done, checkpoint_failed, checkpoint_requested, ma
 from ._verdict import verdict
 
 if TYPE_CHECKING:
-    from ._isolate import isolate
+    from ._isolate import (
+        IsolatedCall,
+        IsolatedError,
+        MemoryLimitExceeded,
+        isolate,
+        isolate_async,
+        isolate_start,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
+    "IsolatedCall",
+    "IsolatedError",
+    "MemoryLimitExceeded",
     "checkpoint_done",
     "checkpoint_failed",
     "checkpoint_requested",
     "isolate",
+    "isolate_async",
+    "isolate_start",
     "mark",
     "phase",
     "step",
@@ -34,10 +46,20 @@ __all__ = [
 ]
 
 
+_ISOLATE = (
+    "IsolatedCall",
+    "IsolatedError",
+    "MemoryLimitExceeded",
+    "isolate",
+    "isolate_async",
+    "isolate_start",
+)
+
+
 def __getattr__(name: str) -> Any:
     # what few need is imported by those who use it
-    if name == "isolate":
-        from ._isolate import isolate
+    if name in _ISOLATE:
+        from . import _isolate
 
-        return isolate
+        return getattr(_isolate, name)
     raise AttributeError(f"module 'ebb' has no attribute {name!r}")

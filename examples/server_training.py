@@ -1,0 +1,23 @@
+"""What the servers in server_before.py and server.py run: a stand-in for training that, like the real
+one, leaves memory behind in the process that did it."""
+
+import time
+from typing import Callable, Optional
+
+import ebb
+
+CACHE: "list[bytes]" = []  # of some library, in truth; nobody can clear it
+
+
+def train(steps: int, mib_per_step: int, report: "Optional[Callable[[int], None]]" = None) -> "dict[str, float]":
+    if steps < 1:
+        raise ValueError(f"{steps} steps are none")
+    loss = 1.0
+    for n in range(1, steps + 1):
+        CACHE.append(b"x" * (mib_per_step << 20))
+        time.sleep(0.02)
+        loss *= 0.9
+        ebb.step(n, max_steps=steps)
+        if report:
+            report(n)
+    return {"steps": steps, "loss": loss}

@@ -1,0 +1,46 @@
+"""Where the program `ebb` is."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+import sysconfig
+from typing import Iterator
+
+
+def _places() -> Iterator[pathlib.Path]:
+    package = pathlib.Path(__file__).resolve().parent
+    checkout = package.parent.parent
+    if (checkout / "CMakeLists.txt").is_file():
+        yield checkout / "build"
+    yield pathlib.Path(sysconfig.get_path("scripts"))
+    yield pathlib.Path(sysconfig.get_path("scripts", vars={"base": sys.base_prefix}))
+    if package.parent.name in ("site-packages", "dist-packages"):
+        yield package.parents[3] / "bin"  # PREFIX/lib/python3.x/site-packages/ebb
+    yield package.parent / "bin"  # pip install --target
+    yield pathlib.Path(sysconfig.get_path("scripts", "posix_user"))
+
+
+def find_ebb() -> str:
+    """The path of the program: $EBB_BINARY, else the one that came with this package, else the one
+    in $PATH. Raises FileNotFoundError."""
+    named = os.environ.get("EBB_BINARY")
+    if named:
+        if os.access(named, os.X_OK):
+            return os.path.abspath(named)
+        raise FileNotFoundError(f"EBB_BINARY names {named}, which cannot be executed")
+    looked = []
+    for place in _places():
+        path = place / "ebb"
+        if path.is_file() and os.access(path, os.X_OK):
+            return str(path)
+        looked.append(str(place))
+    found = shutil.which("ebb")
+    if found:
+        return found
+    raise FileNotFoundError(
+        f"there is no program ebb in {', '.join(dict.fromkeys(looked))} or $PATH; "
+        "install it with pip, or name it in EBB_BINARY"
+    )

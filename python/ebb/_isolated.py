@@ -1,0 +1,152 @@
+"""The other side of ebb.isolate: the fresh process that calls the function."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any, BinaryIO, Optional
+
+from . import _pickled, _tap
+
+_PATIENCE_S = 0.2  # for marks that must arrive while the caller is slow
+_GRACE_S = 5.0
+
+# The program is being imported a second time, for what it defines: it must not start anything.
+is_importing_main = False
+
+
+class Outcome:
+    """What came of the call. An exception is pickled apart, since that may not work."""
+
+    def __init__(
+        self,
+        value: Any = None,
+        error: Optional[bytes] = None,
+        error_repr: Optional[str] = None,
+        trace: str = "",
+    ) -> None:
+        self.value = value
+        self.error = error
+        self.error_repr = error_repr  # None: it went well
+        self.trace = trace
+
+
+def _pickled_error(error: BaseException) -> Optional[bytes]:
+    """None: it cannot be had as it was."""
+    # An exit or an interrupt of this process must not become one of the caller, a server perhaps.
+    if not isinstance(error, Exception):
+        return None
+    try:
+        pickled = pickle.dumps(error, 5)
+        return pickled if type(pickle.loads(pickled)) is type(error) else None
+    except Exception:
+        return None
+
+
+def _failed(error: BaseException, skip: int) -> Outcome:
+    trace = error.__traceback__
+    for _ in range(skip):  # our own frame tells nobody anything
+        trace = trace.tb_next if trace is not None else None
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    try:
+        description = repr(error)
+    except Exception:
+        description = f"<{type(error).__qualname__}>"
+    return Outcome(error=_pickled_error(error), error_repr=description, trace=text)
+
+
+def _import_main(call: "dict[str, Any]") -> None:
+    global is_importing_main
+    keys = ("init_main_from_name", "init_main_from_path")
+    main: "dict[str, Any]" = {key: call[key] for key in keys if key in call}
+    if not main:
+        return
+    from multiprocessing import spawn
+
+    is_importing_main = True
+    try:
+        spawn.prepare(main)
+    finally:
+        is_importing_main = False
+
+
+def _call(call: "dict[str, Any]") -> Outcome:
+    try:
+        # first as the caller has it, then what the environment of this process adds
+        own = [place for place in sys.path if place and place not in call["path"]]
+        sys.path[:] = call["path"] + own
+        sys.argv[:] = call["argv"]
+        _import_main(call)
+        function, args, kwargs = pickle.loads(call.pop("payload"), buffers=call.pop("buffers"))
+    except BaseException as error:
+        return _failed(error, 1)
+    try:
+        return Outcome(value=function(*args, **kwargs))
+    except BaseException as error:
+        return _failed(error, 1)
+
+
+def _answer(file: BinaryIO, outcome: Outcome) -> None:
+    try:
+        _pickled.dump(file, outcome)
+    except Exception as error:
+        reason = TypeError(f"the result cannot be sent back: {error}")
+        reason.__cause__ = error
+        _pickled.dump(file, _failed(reason, 0))
+
+
+def _forward(channel: socket.socket) -> None:
+    """Each mark also goes to the caller. One who does not keep up misses some; the job does not wait."""
+
+    def sink(text: str, must_arrive: bool) -> None:
+        data = text.encode("utf-8", "replace")
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                channel.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                return
+            except BlockingIOError:
+                if not must_arrive or time.monotonic() > until:
+                    return
+                time.sleep(0.005)
+            except OSError:
+                return
+
+    _tap.tap_process(sink)
+
+
+def _die_with_caller(channel: socket.socket) -> None:
+    """Nobody wants the result once the caller's end of the channel is closed."""
+
+    def wait() -> None:
+        try:
+            while channel.recv(1):
+                pass
+        except OSError:
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="ebb-isolated", daemon=True).start()
+
+
+def main(call_fd: int, outcome_fd: int, channel_fd: int) -> None:
+    for fd in (call_fd, outcome_fd, channel_fd):
+        os.set_inheritable(fd, False)  # what the function starts has no part in this
+    channel = socket.socket(fileno=channel_fd)
+    _die_with_caller(channel)
+    _forward(channel)
+    with open(call_fd, "rb") as file:
+        call = _pickled.load(file)
+    with open(outcome_fd, "r+b") as file:
+        file.truncate(0)  # of an earlier life
+        outcome = _call(call)
+        _answer(file, outcome)
+    sys.exit(0 if outcome.error_repr is None else 1)

@@ -1,0 +1,70 @@
+"""One object in a file: its pickle, then its large buffers as they are, then where they lie.
+
+The end is written last, so half a file is never taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import Any, BinaryIO
+
+_MAGIC = b"ebb-obj1"
+_END = struct.Struct("<QQ8s")  # length of the pickle, number of buffers, magic
+_LENGTH = struct.Struct("<Q")
+
+
+def dump(file: BinaryIO, value: Any) -> None:
+    """Writes VALUE, and nothing else, into FILE. A value that cannot be pickled leaves it empty."""
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        file.seek(0)
+        pickle.Pickler(file, 5, buffer_callback=buffers.append).dump(value)
+        length = file.tell()
+        lengths = b""
+        for buffer in buffers:
+            with buffer.raw() as raw:
+                file.write(raw)
+                lengths += _LENGTH.pack(raw.nbytes)
+        file.write(lengths + _END.pack(length, len(buffers), _MAGIC))
+        file.truncate()
+        file.flush()
+    except BaseException:
+        file.seek(0)
+        file.truncate()
+        raise
+
+
+def _end(file: BinaryIO) -> "tuple[int, int]":
+    size = file.seek(0, 2)
+    if size < _END.size:
+        raise EOFError("there is no object")
+    file.seek(size - _END.size)
+    length, count, magic = _END.unpack(file.read(_END.size))
+    if magic != _MAGIC:
+        raise EOFError("the object is not whole")
+    return length, count
+
+
+def is_whole(file: BinaryIO) -> bool:
+    try:
+        _end(file)
+        return True
+    except EOFError:
+        return False
+
+
+def load(file: BinaryIO) -> Any:
+    """Reads it back. Raises EOFError where there is none, or what unpickling raises."""
+    length, count = _end(file)
+    file.seek(-_END.size - count * _LENGTH.size, 2)
+    lengths = [_LENGTH.unpack(file.read(_LENGTH.size))[0] for _ in range(count)]
+    file.seek(length)
+    buffers = []
+    for number in lengths:
+        buffer = bytearray(number)  # of its own, so that an array in it can be written to
+        if file.readinto(buffer) != number:  # type: ignore[attr-defined]
+            raise EOFError("the object is not whole")
+        buffers.append(buffer)
+    file.seek(0)
+    return pickle.Unpickler(file, buffers=buffers).load()

@@ -1,0 +1,29 @@
+"""Sizes as people write them: 512M, 24G."""
+
+from __future__ import annotations
+
+import re
+from typing import Union
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def size(value: Union[int, str], what: str) -> int:
+    """Bytes. WHAT names the value in the error."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"{what}={value!r} is no size; write it like 512M or 24G")
+    return int(float(found.group(1)) * _UNITS[found.group(2).upper()])
+
+
+def limit(value: Union[int, str]) -> str:
+    """As `ebb run --limit` takes it: a size, or a share of the limit that binds anyway."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,2}%|100%", value.strip()):
+        return value.strip()
+    number = size(value, "limit")
+    if number == 0:
+        raise ValueError(f"limit={value!r} leaves no room at all")
+    return str(number)

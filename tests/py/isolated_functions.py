@@ -1,0 +1,126 @@
+"""What tests/py/test_isolate.py has called in other processes: they must be importable there."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import ebb
+
+
+def add(a, b=0):
+    return a + b
+
+
+def where():
+    return os.getpid()
+
+
+def wait_for_ever():
+    ebb.mark("where", pid=os.getpid())
+    while True:
+        time.sleep(1)
+
+
+def wait_in_spite_of_signals():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    wait_for_ever()
+
+
+def steps(count):
+    for n in range(1, count + 1):
+        ebb.step(n, max_steps=count)
+    with ebb.phase("eval"):
+        ebb.mark(loss=0.25, note="as good\nas it gets", word="12a")
+    return count
+
+
+def say(text):
+    print(text)
+    print(text.upper(), file=sys.stderr)
+
+
+class Odd(Exception):
+    """Cannot be unpickled: its arguments are not what __init__ takes."""
+
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+class WithLock(Exception):
+    """Cannot be pickled."""
+
+    def __init__(self):
+        super().__init__("locked")
+        self.lock = threading.Lock()
+
+
+def inner_failure(kind):
+    if kind == "odd":
+        raise Odd(1, 2)
+    if kind == "lock":
+        raise WithLock()
+    if kind == "exit":
+        raise SystemExit(7)
+    try:
+        {}["missing"]
+    except KeyError as error:
+        raise ValueError("no such entry") from error
+
+
+def fail(kind):
+    inner_failure(kind)
+
+
+def unpicklable_result():
+    return threading.Lock()
+
+
+def die(signo):
+    os.kill(os.getpid(), signo)
+    time.sleep(60)
+
+
+def leave(status):
+    os._exit(status)
+
+
+def grow(most):
+    """Grows slowly enough to be seen; SystemExit when nobody stopped it."""
+    kept = []
+    for _ in range(most >> 20):
+        kept.append(b"x" * (1 << 20))
+        time.sleep(0.01)
+    raise SystemExit(len(kept))
+
+
+def grow_unless_resumed(most):
+    if os.environ.get("EBB_RESUME") == "1":
+        return os.environ["EBB_SEGMENT"]
+    for n in range(1, 4):
+        ebb.step(n)  # one that gets nowhere is not started again
+    grow(most)
+
+
+def leave_a_child():
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    return pid
+
+
+def environment(*names):
+    return [os.environ.get(name) for name in names]
+
+
+def blob(size):
+    return b"\xa5" * size
+
+
+def fill_and_burst(count):
+    """More marks than any queue holds, to somebody who does not read."""
+    for n in range(1, count + 1):
+        ebb.step(n)
+    return time.monotonic()

@@ -1,0 +1,607 @@
+"""ebb.isolate: functions in processes of their own, under the real program."""
+
+import asyncio
+import concurrent.futures
+import functools
+import json
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import ebb  # noqa: E402
+import isolated_functions as functions  # noqa: E402
+from ebb import _isolate, _pickled, _size  # noqa: E402
+from ebb._binary import find_ebb  # noqa: E402
+
+PATIENCE_S = 120
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def private_tmp(tmp_path, monkeypatch):
+    """Whatever a call puts into the folder for temporary files must be gone after it."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    for name in ("EBB_ISOLATE", *_isolate._OF_A_RUN):
+        monkeypatch.delenv(name, raising=False)
+    yield folder
+    assert os.listdir(folder) == []
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def children_of(pid):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:
+                    if int(file.read().rpartition(b")")[2].split()[1]) == pid:
+                        found.append(int(entry))
+            except OSError:
+                pass
+    return found
+
+
+def start_and_learn_pid(function, **options):
+    """A call that waits for ever, and the pid of its process."""
+    marks = []
+    call = ebb.isolate_start(function, on_progress=marks.append, **options)
+    wait_for(lambda: marks or call.done(), "the first mark")
+    assert marks, call.result()
+    return call, marks[0]["pid"]
+
+
+def script(tmp_path, text, name="program.py"):
+    path = tmp_path / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def python(*arguments, env=None, **options):
+    changed = dict(os.environ, PYTHONPATH=f"{ROOT / 'python'}:{ROOT / 'tests' / 'py'}", **(env or {}))
+    return subprocess.Popen([sys.executable, *map(str, arguments)], env=changed, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+# ---- results ----
+
+
+def test_the_result_comes_from_another_process():
+    assert ebb.isolate(functions.add, 2, b=3) == 5
+    assert ebb.isolate(functions.where) != os.getpid()
+
+
+def test_a_large_result_comes_back_whole():
+    assert ebb.isolate(functions.blob, 40 << 20) == b"\xa5" * (40 << 20)
+
+
+def test_arrays_go_beside_the_pickle_and_can_be_written_to():
+    numpy = pytest.importorskip("numpy", reason="numpy has buffers to send")
+    sent = numpy.arange(1 << 20)
+    came = ebb.isolate(numpy.add, sent, 1)
+    came[0] = 7
+    assert came[0] == 7 and (came[1:] == sent[1:] + 1).all()
+
+
+def test_a_half_written_object_is_not_taken_for_a_whole_one(tmp_path):
+    path = tmp_path / "object"
+    with open(path, "w+b") as file:
+        _pickled.dump(file, {"buffer": pickle.PickleBuffer(bytearray(b"x" * 100)), "n": [1]})
+        assert _pickled.load(file) == {"buffer": bytearray(b"x" * 100), "n": [1]}
+        whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with open(path, "rb") as file:
+            assert not _pickled.is_whole(file)
+
+
+def test_a_shorter_object_replaces_a_longer_one(tmp_path):
+    with open(tmp_path / "object", "w+b") as file:
+        _pickled.dump(file, "x" * 1000)
+        _pickled.dump(file, "y")
+        assert _pickled.load(file) == "y"
+        with pytest.raises(TypeError):
+            _pickled.dump(file, threading.Lock())
+        assert not _pickled.is_whole(file)
+
+
+def test_functions_of_the_program_itself_are_found(tmp_path):
+    path = script(tmp_path, """
+        import ebb
+        class Thing:
+            def __init__(self, n): self.n = n
+        def twice(thing): return Thing(thing.n * 2)
+        if __name__ == "__main__":
+            got = ebb.isolate(twice, Thing(21))
+            print(type(got) is Thing, got.n)
+    """)
+    process = python(path)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (out, err) == ("True 42\n", "")
+
+
+def test_a_program_that_does_not_guard_its_start_is_told_so(tmp_path):
+    path = script(tmp_path, """
+        import ebb
+        def f(): return 1
+        ebb.isolate(f)
+    """)
+    process = python(path)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert 'RuntimeError' in err and 'if __name__ == "__main__":' in err
+
+
+def test_the_program_is_not_imported_again_for_functions_of_other_modules(tmp_path):
+    path = script(tmp_path, """
+        import ebb, isolated_functions, os
+        print("imported", __name__, flush=True)
+        if __name__ == "__main__":
+            print(ebb.isolate(isolated_functions.add, 1, 2))
+    """)
+    out, err = python(path).communicate(timeout=PATIENCE_S)
+    assert (out, err) == ("imported __main__\n3\n", "")
+
+
+def test_output_passes_through(tmp_path):
+    path = script(tmp_path, """
+        import ebb, isolated_functions
+        ebb.isolate(isolated_functions.say, "hello")
+    """)
+    out, err = python(path).communicate(timeout=PATIENCE_S)
+    assert (out, err) == ("hello\n", "HELLO\n")
+
+
+def test_a_function_that_cannot_be_sent_starts_nothing(monkeypatch):
+    def nothing(*_, **__):
+        raise AssertionError("something was started")
+    monkeypatch.setattr(subprocess, "Popen", nothing)
+    with pytest.raises(TypeError, match="cannot be sent to another process.*top level"):
+        ebb.isolate(lambda: 1)
+    with pytest.raises(TypeError, match="add or its arguments cannot be sent"):
+        ebb.isolate(functions.add, threading.Lock())
+
+
+def test_a_function_typed_in_cannot_be_sent():
+    process = python("-c", "import ebb\ndef f(): pass\nebb.isolate(f)")
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert err.splitlines()[-1] == ("TypeError: f cannot be sent to another process: "
+                                    "this program has no file that could be imported there")
+
+
+def test_the_environment_can_be_changed(monkeypatch):
+    monkeypatch.setenv("EBB_RESUME", "1")  # of a run that this process itself is in
+    monkeypatch.setenv("TEST_GONE", "x")
+    got = ebb.isolate(functions.environment, "TEST_GONE", "TEST_NEW", "EBB_RESUME",
+                      env={"TEST_GONE": None, "TEST_NEW": "y"})
+    assert got[:2] == [None, "y"] and got[2] != "1"
+
+
+def test_modules_are_found_where_the_caller_finds_them_and_where_its_environment_says(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here" / "of_the_caller.py").write_text("def f(): import of_the_path; return of_the_path.VALUE")
+    (tmp_path / "there" / "of_the_path.py").write_text("VALUE = 'found'")
+    monkeypatch.syspath_prepend(str(tmp_path / "here"))
+    import of_the_caller
+    assert ebb.isolate(of_the_caller.f, env={"PYTHONPATH": str(tmp_path / "there")}) == "found"
+
+
+def test_the_recording_is_kept_where_it_is_wanted(tmp_path):
+    call = ebb.isolate_start(functions.steps, 3, run_dir=tmp_path / "kept", name="three")
+    assert call.result(PATIENCE_S) == 3
+    assert {"run.json", "trace.ebb", "log.txt"} <= set(os.listdir(tmp_path / "kept"))
+    assert call.facts["name"] == "three" and call.facts["marks"]["last_step"] == 3
+
+
+def test_a_partial_takes_what_isolate_would_take_for_itself():
+    assert ebb.isolate(functools.partial(functions.add, b=4), 3) == 7
+
+
+# ---- failures ----
+
+
+def test_an_exception_comes_back_as_it_was_with_the_traceback_of_the_other_side():
+    with pytest.raises(ValueError, match="no such entry") as caught:
+        ebb.isolate(functions.fail, "value")
+    text = str(caught.value.__cause__)
+    assert "in inner_failure" in text and "in fail" in text
+    assert "KeyError: 'missing'" in text  # what it was raised from
+    assert "_isolated.py" not in text
+
+
+@pytest.mark.parametrize("kind, told", [("odd", "Odd('1 and 2')"), ("lock", "WithLock('locked')")])
+def test_an_exception_that_cannot_be_pickled_is_told(kind, told):
+    with pytest.raises(ebb.IsolatedError) as caught:
+        ebb.isolate(functions.fail, kind)
+    assert str(caught.value) == f"fail raised {told}"
+    assert "in inner_failure" in str(caught.value.__cause__)
+
+
+def test_an_exit_of_the_function_is_not_one_of_the_caller():
+    with pytest.raises(ebb.IsolatedError, match=r"fail raised SystemExit\(7\)"):
+        ebb.isolate(functions.fail, "exit")
+
+
+def test_a_result_that_cannot_be_sent_back_is_an_error():
+    with pytest.raises(TypeError, match="the result cannot be sent back.*lock"):
+        ebb.isolate(functions.unpicklable_result)
+
+
+def test_a_process_that_is_killed_gives_the_cause_of_its_death():
+    with pytest.raises(ebb.IsolatedError, match="die ended without a result: .*SIGKILL") as caught:
+        ebb.isolate(functions.die, signal.SIGKILL)
+    assert not isinstance(caught.value, ebb.MemoryLimitExceeded)
+
+
+def test_a_process_that_leaves_without_a_word_gives_its_status():
+    with pytest.raises(ebb.IsolatedError, match="leave ended without a result: .*3"):
+        ebb.isolate(functions.leave, 3)
+
+
+def test_the_limit_is_defended():
+    with pytest.raises(ebb.MemoryLimitExceeded, match="stopped by the guard") as caught:
+        ebb.isolate(functions.grow, 2 * GIB, limit="400M")
+    assert isinstance(caught.value, MemoryError)
+
+
+def test_it_is_started_again_after_the_guard():
+    assert ebb.isolate(functions.grow_unless_resumed, 2 * GIB, limit="400M", restart=True) == "1"
+
+
+@pytest.mark.parametrize("value", ["much", "-1", "0", 0, "24X", "", "120%", 1.5, True, -5])
+def test_a_limit_that_is_none_is_refused_before_the_start(value):
+    with pytest.raises(ValueError, match="limit="):
+        ebb.isolate(functions.add, 1, limit=value)
+
+
+@pytest.mark.parametrize("value, expected", [
+    ("512M", "536870912"), ("1.5G", "1610612736"), (4096, "4096"), ("80%", "80%"), ("2GiB", "2147483648"),
+])
+def test_limits_are_given_on_as_the_program_takes_them(value, expected):
+    assert _size.limit(value) == expected
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, capfd):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ebb.IsolatedError, match="could not start it \\(status 125"):
+        ebb.isolate(functions.add, 1, run_dir=tmp_path / "taken")
+    assert "taken" in capfd.readouterr().err
+
+
+def test_without_the_program_nothing_starts(monkeypatch):
+    monkeypatch.setenv("EBB_BINARY", "/nonexistent/ebb")
+    with pytest.raises(FileNotFoundError, match="/nonexistent/ebb"):
+        ebb.isolate(functions.add, 1)
+
+
+# ---- progress ----
+
+
+def test_each_mark_reaches_the_caller_in_its_own_thread():
+    marks, threads = [], set()
+
+    def progress(mark):
+        marks.append(mark)
+        threads.add(threading.get_ident())
+    assert ebb.isolate(functions.steps, 20, on_progress=progress) == 20
+    assert marks[:20] == [{"kind": "step", "step": n, "max_steps": 20} for n in range(1, 21)]
+    assert marks[20:] == [
+        {"kind": "phase", "name": "eval", "state": "begin"},
+        {"kind": "other", "loss": 0.25, "note": "as good as it gets", "word": "12a"},
+        {"kind": "phase", "name": "eval", "state": "end"},
+    ]
+    assert threads == {threading.get_ident()}
+
+
+def test_a_listener_that_raises_ends_the_call():
+    def progress(mark):
+        if mark["kind"] == "where":
+            raise LookupError(mark["pid"])
+    with pytest.raises(LookupError) as caught:
+        ebb.isolate(functions.wait_for_ever, on_progress=progress)
+    assert not is_alive(caught.value.args[0])
+
+
+def test_a_listener_that_sleeps_does_not_hold_up_the_job():
+    """The function ends while its listener still has the first mark; the rest is then missed."""
+    seen, ended = [], threading.Event()
+
+    def progress(mark):
+        seen.append(mark["step"])
+        ended.wait(PATIENCE_S)
+    call = ebb.isolate_start(functions.fill_and_burst, 5000, on_progress=progress)
+    wait_for(lambda: call._process.poll() is not None, "the end of the process")
+    ended.set()
+    assert call.result(PATIENCE_S)
+    assert seen[0] == 1 and len(seen) < 5000
+
+
+# ---- ends before the end ----
+
+
+def test_what_takes_too_long_is_gone_when_the_timeout_is_raised():
+    call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
+    call._until = time.monotonic()  # the time is up, but not before there was something to end
+    with pytest.raises(TimeoutError, match="wait_for_ever had no result after 240 s"):
+        call.result(PATIENCE_S)
+    assert not is_alive(pid)
+
+
+def test_a_short_timeout_may_come_before_the_function():
+    with pytest.raises(TimeoutError, match="add had no result after 0 s"):
+        ebb.isolate(functions.wait_for_ever, timeout=0, name="add")
+
+
+def test_a_call_can_be_cancelled():
+    call, pid = start_and_learn_pid(functions.wait_for_ever)
+    assert not call.done() and is_alive(pid)
+    with pytest.raises(TimeoutError, match="still running"):
+        call.result(0.01)
+    assert call.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        call.result(PATIENCE_S)
+    assert call.done() and not is_alive(pid)
+    assert not call.cancel()
+
+
+def test_one_that_ignores_the_wish_is_killed(monkeypatch):
+    monkeypatch.setattr(_isolate, "_GRACE_S", 0.5)
+    call, pid = start_and_learn_pid(functions.wait_in_spite_of_signals)
+    call.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        call.result(PATIENCE_S)
+    assert not is_alive(pid)
+
+
+def test_a_child_that_the_function_leaves_is_ended_with_it():
+    assert not is_alive(ebb.isolate(functions.leave_a_child))
+
+
+CALLER = """
+    import ebb, isolated_functions
+    def tell(mark): print(mark["pid"], flush=True)
+    ebb.isolate(isolated_functions.wait_for_ever, on_progress=tell)
+"""
+
+
+def test_the_interrupt_of_the_caller_ends_the_call(tmp_path):
+    process = python(script(tmp_path, CALLER))
+    pid = int(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert "KeyboardInterrupt" in err and not is_alive(pid)
+
+
+def test_the_death_of_the_caller_ends_the_call(tmp_path):
+    folder = tmp_path / "of-the-dead"  # who is killed cannot tidy up
+    folder.mkdir()
+    process = python(script(tmp_path, CALLER), env={"TMPDIR": str(folder)})
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    wait_for(lambda: not is_alive(pid), "the end of the job")
+
+
+def test_a_program_that_ends_takes_its_calls_along(tmp_path):
+    process = python(script(tmp_path, """
+        import ebb, isolated_functions, threading
+        started = threading.Event()
+        def tell(mark):
+            print(mark["pid"], flush=True)
+            started.set()
+        call = ebb.isolate_start(isolated_functions.wait_for_ever, on_progress=tell)
+        started.wait()
+    """))
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert err == "" and not is_alive(int(out))
+
+
+def test_a_forked_child_has_no_part_in_the_calls_of_its_parent(tmp_path):
+    process = python(script(tmp_path, """
+        import os, sys, threading
+        import ebb, isolated_functions
+        started = threading.Event()
+        call = ebb.isolate_start(isolated_functions.wait_for_ever, on_progress=lambda mark: started.set())
+        started.wait()
+        pid = os.fork()
+        if pid == 0:
+            sys.exit()  # with everything that is to be done at an exit
+        os.waitpid(pid, 0)
+        print(call._process.poll(), call.cancel())
+    """))
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (out, err) == ("None True\n", "")
+
+
+# ---- servers ----
+
+
+def test_calls_from_several_threads_do_not_disturb_each_other():
+    marks = {n: [] for n in range(4)}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(
+            lambda n: ebb.isolate(functions.steps, n + 1, on_progress=marks[n].append), range(4)))
+    assert got == [1, 2, 3, 4]
+    for n in range(4):
+        assert [m["step"] for m in marks[n] if m["kind"] == "step"] == list(range(1, n + 2))
+
+
+def test_asyncio_can_await_a_call():
+    async def main():
+        threads = set()
+        got = await asyncio.gather(
+            ebb.isolate_async(functions.steps, 2, limit="80%",
+                              on_progress=lambda mark: threads.add(threading.get_ident())),
+            ebb.isolate_async(functions.add, 1, b=1))
+        return got, threads
+    assert asyncio.run(main()) == ([2, 2], {threading.get_ident()})
+
+
+def test_a_task_that_is_cancelled_ends_when_the_process_is_gone():
+    async def main():
+        marks = asyncio.Queue()
+        task = asyncio.ensure_future(
+            ebb.isolate_async(functions.wait_for_ever, on_progress=marks.put_nowait))
+        pid = (await asyncio.wait_for(marks.get(), PATIENCE_S))["pid"]
+        assert is_alive(pid)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return is_alive(pid)
+    assert asyncio.run(main()) is False
+
+
+def test_asyncio_can_wait_for_a_call_that_a_thread_started():
+    async def main():
+        call = ebb.isolate_start(functions.add, 20, b=22)
+        return await call.wait_async(), await call.wait_async()
+    assert asyncio.run(main()) == (42, 42)
+
+
+SERVER = """
+    import json, os, sys
+    import ebb, isolated_functions
+
+    def rss():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    calls, keep = int(sys.argv[1]), sys.argv[2] == "keep"
+    kept, sizes = [], []
+    for n in range(calls):
+        marks = []
+        got = ebb.isolate(isolated_functions.blob, 2 << 20, on_progress=marks.append)
+        if keep:
+            kept.append(got)
+        got = None
+        sizes.append(rss())
+    zombies = open(f"/proc/self/task/{os.getpid()}/children").read() \\
+        if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else ""
+    print(json.dumps({"growth": max(sizes[calls // 2:]) - max(sizes[:10]),
+                      "fds": len(os.listdir("/proc/self/fd")), "children": zombies}))
+"""
+FLAT_BYTES = 8 << 20
+
+
+def serve(tmp_path, calls, keep):
+    process = python(script(tmp_path, SERVER), calls, "keep" if keep else "drop")
+    out, err = process.communicate(timeout=PATIENCE_S * 5)
+    assert err == ""
+    return json.loads(out)
+
+
+def test_a_hundred_calls_leave_nothing_behind(tmp_path):
+    after = serve(tmp_path, 100, keep=False)
+    assert after["growth"] < FLAT_BYTES
+    assert after["fds"] == 4  # standard streams, and the one that lists
+    assert after["children"].strip() == ""
+
+
+def test_the_measure_of_a_hundred_calls_would_show_results_that_stay(tmp_path):
+    assert serve(tmp_path, 20, keep=True)["growth"] > FLAT_BYTES
+
+
+def test_this_process_keeps_no_descriptor_and_no_child_even_of_calls_that_fail():
+    before = len(os.listdir("/proc/self/fd")), children_of(os.getpid())
+    for call in (functools.partial(ebb.isolate, functions.die, signal.SIGKILL),
+                 functools.partial(ebb.isolate, functions.fail, "value"),
+                 functools.partial(ebb.isolate, functions.wait_for_ever, timeout=0.2),
+                 functools.partial(ebb.isolate, lambda: 0)):
+        with pytest.raises((ebb.IsolatedError, ValueError, TimeoutError, TypeError)):
+            call()
+    assert (len(os.listdir("/proc/self/fd")), children_of(os.getpid())) == before
+
+
+# ---- in this process ----
+
+
+def test_it_can_be_turned_off(monkeypatch):
+    monkeypatch.setenv("EBB_ISOLATE", "0")
+    marks = []
+    assert ebb.isolate(functions.where, limit="1G", timeout=1) == os.getpid()
+    assert ebb.isolate(lambda: 5) == 5
+    assert ebb.isolate(functions.steps, 2, on_progress=marks.append) == 2
+    assert [m.get("step") for m in marks if m["kind"] == "step"] == [1, 2]
+    with pytest.raises(ValueError, match="no such entry"):
+        ebb.isolate(functions.fail, "value")
+    call = ebb.isolate_start(functions.add, 1, b=1)
+    assert call.result(PATIENCE_S) == 2 and not call.cancel()
+
+
+def test_marks_of_other_threads_are_not_taken_for_those_of_the_call(monkeypatch):
+    monkeypatch.setenv("EBB_ISOLATE", "0")
+    marks = {1: [], 2: []}
+    both = threading.Barrier(2)
+
+    def work(n):
+        both.wait(PATIENCE_S)
+        ebb.step(n)
+        both.wait(PATIENCE_S)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda n: ebb.isolate(work, n, on_progress=marks[n].append), (1, 2)))
+    assert {n: [m["step"] for m in found] for n, found in marks.items()} == {1: [1], 2: [2]}
+
+
+# ---- the program is found ----
+
+
+def test_the_named_program_is_taken_first(tmp_path, monkeypatch):
+    other = tmp_path / "ebb"
+    other.write_text("#!/bin/sh\nexit 0\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("EBB_BINARY", str(other))
+    assert find_ebb() == str(other)
+
+
+def test_the_path_is_the_last_place_to_look(tmp_path, monkeypatch):
+    other = tmp_path / "ebb"
+    other.write_text("#!/bin/sh\nexit 0\n")
+    other.chmod(0o755)
+    monkeypatch.delenv("EBB_BINARY", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("ebb._binary._places", lambda: iter([tmp_path / "none"]))
+    assert find_ebb() == str(other)
+    other.unlink()
+    with pytest.raises(FileNotFoundError, match="none or .PATH"):
+        find_ebb()
+
+
+def test_python_m_ebb_becomes_the_program(tmp_path):
+    """No Python stays above it: the process that was started is the program itself."""
+    show = script(tmp_path, "", "unused.py").with_name("ebb")
+    show.write_text("#!/bin/sh\necho $$ $*\n")
+    show.chmod(0o755)
+    process = python("-m", "ebb", "run", "--", "x", env={"EBB_BINARY": str(show)})
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert out == f"{process.pid} run -- x\n"

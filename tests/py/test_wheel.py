@@ -1,0 +1,119 @@
+"""The wheel, built from a copy of the checkout and installed into an empty environment."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TIMEOUT_S = 900
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("EBB_SANITIZED") == "1", reason="the wheel is built apart from the sanitized program")
+
+
+def run(*command, **options):
+    # the package must come from the wheel, not from beside us
+    env = {key: value for key, value in os.environ.items()
+           if not key.startswith("EBB_") and key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(list(map(str, command)), env=env, text=True, timeout=TIMEOUT_S,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+
+
+def worked(result):
+    assert result.returncode == 0, result.stdout[-6000:]
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """What a fresh clone would have, with changes that are not committed yet."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if listed.returncode != 0:
+        pytest.skip(f"git does not list the files: {listed.stderr.decode().strip()[:200]}")
+    folder = tmp_path_factory.mktemp("wheel") / "checkout"
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("venv") / "env"
+    made = run(sys.executable, "-m", "venv", folder)
+    if made.returncode != 0:
+        pytest.skip(f"no environment can be made: {made.stdout.strip()[-300:]}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout, venv, tmp_path_factory):
+    pip = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    folder = tmp_path_factory.mktemp("wheels")
+    backend = run(*pip, "download", "-q", "--no-deps", "-d", folder / "backend", "scikit-build-core>=0.10")
+    if backend.returncode != 0:
+        pytest.skip(f"scikit-build-core cannot be had: {backend.stdout.strip()[-300:]}")
+    worked(run(*pip, "wheel", "--no-deps", "-w", folder, checkout))
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, venv):
+    worked(run(venv / "bin" / "python", "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel))
+    return venv / "bin"
+
+
+def test_one_wheel_serves_all_pythons(wheel):
+    assert re.fullmatch(r"ebbtide-[0-9.]+-py3-none-(many)?linux\w*\.whl", wheel.name)
+
+
+def test_it_holds_the_package_and_the_program_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    package = {str(path.relative_to(ROOT / "python")) for path in (ROOT / "python" / "ebb").rglob("*")
+               if path.is_file() and "__pycache__" not in path.parts}
+    found = {name for name in names if name.startswith("ebb/")}
+    assert found == package and {"ebb/py.typed", "ebb/_isolate.py"} <= found
+    others = [name for name in names if name not in found and ".dist-info/" not in name]
+    assert [name.partition(".data/")[2] for name in others] == ["scripts/ebb"]
+
+
+def test_the_command_is_the_program_itself(installed):
+    assert (installed / "ebb").read_bytes()[:4] == b"\x7fELF"
+
+
+def test_the_command_and_the_package_are_of_one_version(installed):
+    version = worked(run(installed / "ebb", "version")).split()
+    package = worked(run(installed / "python", "-c", "import ebb; print(ebb.__version__)", cwd="/")).strip()
+    assert package in version
+
+
+def test_a_job_runs(installed, tmp_path):
+    result = run(installed / "ebb", "run", "--run-dir", tmp_path / "run", "--",
+                 installed / "python", "-c", "import ebb; ebb.step(3); print('trained')", cwd=tmp_path)
+    assert "trained" in worked(result)
+    assert '"last_step": 3' in (tmp_path / "run" / "run.json").read_text()
+
+
+def test_the_package_finds_its_program_and_isolates(installed, tmp_path):
+    code = "import ebb, ebb._binary; print(ebb._binary.find_ebb()); print(ebb.isolate(abs, -3))"
+    result = run(installed / "python", "-c", code, cwd=tmp_path)
+    assert worked(result).split() == [str(installed / "ebb"), "3"]
+
+
+def test_python_m_ebb_is_the_same(installed, tmp_path):
+    assert (worked(run(installed / "python", "-m", "ebb", "version", cwd=tmp_path))
+            == worked(run(installed / "ebb", "version", cwd=tmp_path)))
+
+
+def test_importing_it_needs_nothing_else(installed):
+    code = "import ebb, sys; print(sorted({'torch', 'PIL', 'numpy', 'asyncio'} & set(sys.modules)))"
+    assert worked(run(installed / "python", "-c", code, cwd="/")).strip() == "[]"
