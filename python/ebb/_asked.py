@@ -1,0 +1,75 @@
+"""What ebb has asked of a trainer, and how far that is: the hand-shake of docs/marks.md, for the
+callbacks of frameworks, on all ranks in the same step."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ._agree import Agreement
+from ._wire import Request, wire
+
+
+class Asked:
+    """The requests of one training."""
+
+    def __init__(self) -> None:
+        self._agreement = Agreement()
+        self._saves: list[Request] = []
+        self._stops: list[Request] = []
+        self._rank: Optional[int] = None
+        self.must_save = False  # until there is a checkpoint
+        self.must_stop = False
+
+    def begin(self, rank: Optional[int], world_size: int) -> None:
+        """Training begins: from now on there is somebody to ask."""
+        w = wire()
+        self._rank = rank
+        self._agreement.begin(world_size, w.is_there)
+        for what in ("CHECKPOINT", "STOP"):  # of a training before this one
+            for old in w.requests(what):
+                w.answer(old, "failed")
+        w.listen(rank)
+
+    def poll(self) -> bool:
+        """At the end of every step, on every rank. True: something is to be done now."""
+        w = wire()
+        saves, stops = w.requests("CHECKPOINT"), w.requests("STOP")
+        if not self._agreement.is_possible:
+            for r in saves + stops:
+                w.answer(r, "failed")
+            return False
+        self._saves += saves
+        self._stops += stops
+        save, stop = self._agreement.exchange(bool(saves), bool(stops))
+        self.must_stop = self.must_stop or stop
+        self.must_save = self.must_save or save or stop
+        return self.must_save or self.must_stop
+
+    def started(self) -> None:
+        """The checkpoint is being written, whoever wanted it."""
+        for r in self._saves:
+            wire().answer(r, "started")
+
+    def done(self, path: str) -> None:
+        """It is there."""
+        self._answer("done", path)
+
+    def failed(self) -> None:
+        """It could not be written."""
+        self._answer("failed", None)
+
+    def _answer(self, status: str, path: Optional[str]) -> None:
+        saves, self._saves, self.must_save = self._saves, [], False
+        for r in saves:
+            wire().answer(r, status, path)
+
+    def end(self) -> None:
+        """Training is over: nobody is left who could make a checkpoint, and ebb is told so."""
+        w = wire()
+        self._agreement.end()
+        for r in self._stops:
+            w.answer(r, "done")
+        self._stops, self.must_stop = [], False
+        self._saves += w.requests("CHECKPOINT")
+        self.failed()
+        w.listen(self._rank, role="worker")
