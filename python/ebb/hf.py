@@ -313,6 +313,7 @@ def last_checkpoint(args: Any) -> Optional[str]:
 
 
 _resumed: set[str] = set()  # folders from which this process has gone on
+_chosen: set[str] = set()  # the checkpoints in them
 
 
 def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
@@ -353,7 +354,28 @@ def _with_resume(trainer: Any, train: Callable[..., Any], args: Any, kwargs: Any
     path = _resume_from(trainer.args)
     if path is not None:
         bound.arguments["resume_from_checkpoint"] = path
+        _chosen.add(path)
     return bound.args[1:], bound.kwargs
+
+
+def _mend(trainer: Any, path: str, result: Any) -> bool:
+    """transformers 5 saves some models under the names of the Hub, and its Trainer loads them back
+    by the names of the model: what has another name is left as it was initialised, with a warning
+    only (huggingface/transformers#48805). from_pretrained knows both names."""
+    import torch
+
+    if not result.unexpected_keys or not hasattr(trainer.model, "from_pretrained"):
+        return False
+    try:
+        with torch.random.fork_rng(devices=[]):
+            fresh, info = type(trainer.model).from_pretrained(path, output_loading_info=True)
+        left = trainer.model.load_state_dict(fresh.state_dict(), strict=False)
+        is_mended = not info["missing_keys"] and not left.missing_keys
+    except Exception:
+        is_mended = False
+    if not is_mended:
+        _note(f"{len(result.missing_keys)} weights could not be restored from {path}")
+    return is_mended
 
 
 # ---- hooks on the Trainer itself ----
@@ -427,6 +449,24 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
+def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def hooked(self: Any, resume_from_checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
+        if resume_from_checkpoint not in _chosen:
+            return load(self, resume_from_checkpoint, *args, **kwargs)
+        results: list[Any] = []
+        self._issue_warnings_after_load = results.append
+        try:
+            return load(self, resume_from_checkpoint, *args, **kwargs)
+        finally:
+            del self._issue_warnings_after_load
+            for result in results:
+                if not _mend(self, resume_from_checkpoint, result):
+                    self._issue_warnings_after_load(result)
+
+    return hooked
+
+
 def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
     # on_log comes too late: what writes the logs out was called before us
     @functools.wraps(log)
@@ -441,7 +481,12 @@ def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
-_HOOKS = {"train": _hook_train, "_save_checkpoint": _hook_save, "log": _hook_log}
+_HOOKS = {
+    "train": _hook_train,
+    "_save_checkpoint": _hook_save,
+    "_load_from_checkpoint": _hook_load,
+    "log": _hook_log,
+}
 
 
 def install(default: bool = False) -> None:

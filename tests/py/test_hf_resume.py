@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the Trainer needs torch")
 pytest.importorskip("transformers", reason="tests of the Hugging Face callback")
 pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
 
-from trainers import Recorder, hf_trainer, weights  # noqa: E402
+from trainers import ROOT, Recorder, hf_trainer, weights  # noqa: E402
 
 from ebb import _checkpoints, _wire, hf  # noqa: E402
 
@@ -80,6 +80,30 @@ def test_a_restarted_job_goes_on_from_its_last_checkpoint_to_the_same_weights(
     assert wire.steps("epoch") == [10]
     for name, value in weights(whole).items():
         assert value.equal(weights(trainer)[name]), name
+
+
+def test_weights_that_are_saved_under_other_names_than_the_models_are_restored_too(
+    wire, tmp_path, monkeypatch
+):
+    """As a ViT's are by transformers 5."""
+    import sys
+
+    monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
+    import hf_leak
+
+    def train(out, *more):
+        arguments = ["--out", str(tmp_path / out), "--steps", "9", "--examples", "20"]
+        return hf_leak.main([*arguments, "--leak-mib", "0", "--step-ms", "0", "--callback", *more])
+
+    whole = train("whole")
+    train("out", "--save-steps", "7")
+    shutil.rmtree(tmp_path / "out" / "checkpoint-9")
+    monkeypatch.setenv("EBB_RESUME", "1")
+    wire.marks.clear()
+    resumed = train("out")
+    assert wire.steps() == [8, 9]
+    for name, value in weights(whole).items():
+        assert value.equal(weights(resumed)[name]), name
 
 
 @pytest.mark.parametrize(
