@@ -120,14 +120,9 @@ class _Hooks:
         self._training: Optional[_Training] = None
         install()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> Any:
         # a trainer is copied or sent to its ranks with its callbacks; what is under way stays here
-        return {"log_every": self.log_every, "resume": self.resume}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._training = None
-        install()
+        return _again, (self.log_every, self.resume)
 
     def _now(self, trainer: Any) -> _Training:
         if self._training is None:
@@ -264,6 +259,10 @@ def _class_for(bases: tuple[Any, ...]) -> type:
 
 
 EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))
+
+
+def _again(log_every: Optional[int], resume: bool) -> Any:
+    return EbbCallback(log_every, resume)
 
 
 # ---- resuming ----
