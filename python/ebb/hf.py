@@ -18,8 +18,8 @@ from typing import Any, Callable, Optional
 
 from transformers import TrainerCallback
 
-from . import _checkpoints, _memory, _voice
-from ._asked import Asked
+from . import _checkpoints, _memory
+from ._asked import Asked, at_step
 from ._cleanup import MemoryCleanup
 from ._wire import rank_of_environment, wire
 
@@ -131,7 +131,6 @@ class EbbCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._training = None
         t = self._now(args)
-        _voice.begin(self)
         loader = kwargs.get("train_dataloader")
         steps_per_epoch = _steps_per_epoch(args, state, loader)
         t.has_length = steps_per_epoch is not None
@@ -163,7 +162,6 @@ class EbbCallback(TrainerCallback):
 
     def _close(self) -> None:
         """Also where the training ends by an exception."""
-        _voice.end(self)
         t, self._training = self._training, None
         if t is not None:
             t.asked.end()
@@ -178,7 +176,8 @@ class EbbCallback(TrainerCallback):
         is_last = step >= state.max_steps
         wire().send(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
         self._obey(t, control)
-        self._log_now(state, control, step)
+        self._log_now(control, step)
+        at_step(step)
 
     @_quietly
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -289,7 +288,7 @@ class EbbCallback(TrainerCallback):
             for key, value in _memory.for_logs().items():
                 logs.setdefault(key, value)
 
-    def _log_now(self, state: Any, control: Any, step: int) -> None:
+    def _log_now(self, control: Any, step: int) -> None:
         if not self.log_every or step % self.log_every or control.should_log:
             return  # where the trainer logs anyway, memory comes with it
         trainer = self._trainer()

@@ -22,8 +22,8 @@ import sys
 import zipfile
 from typing import Any, Callable, Optional
 
-from . import _checkpoints, _memory, _voice
-from ._asked import Asked
+from . import _checkpoints, _memory
+from ._asked import Asked, at_step
 from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "install", "last_checkpoint"]
@@ -135,7 +135,6 @@ class _Hooks:
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._training = None
         t = self._now(trainer)
-        _voice.begin(self)
         per_epoch = _steps_per_epoch(trainer, pl_module)
         examples, batch = _data(trainer)
         wire().mark(
@@ -162,7 +161,6 @@ class _Hooks:
         self._close()
 
     def _close(self) -> None:
-        _voice.end(self)
         t, self._training = self._training, None
         if t is not None:
             t.asked.end()
@@ -187,6 +185,7 @@ class _Hooks:
         if t.asked.poll():
             self._obey(t, trainer)
         self._log_now(trainer, step)
+        at_step(step)
 
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
