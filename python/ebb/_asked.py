@@ -4,6 +4,7 @@ callbacks of frameworks, on all ranks in the same step."""
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Callable, Optional
 
@@ -28,6 +29,16 @@ def at_step(step: int) -> None:
 
 def _ignore(step: int) -> None:
     pass
+
+
+def note(name: str, text: str) -> None:
+    """For the recording, and with EBB_VERBOSE=1 on standard error: what a reader should know."""
+    wire().mark("note", True, name=name, text=text)
+    if os.environ.get("EBB_VERBOSE") == "1":
+        try:
+            print(f"ebb: {text}", file=sys.stderr)
+        except Exception:  # closed, or never there
+            pass
 
 
 class Asked:

@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional
 from transformers import TrainerCallback
 
 from . import _checkpoints, _memory
-from ._asked import Asked, at_step
+from ._asked import Asked, at_step, note
 from ._cleanup import MemoryCleanup
 from ._wire import rank_of_environment, wire
 
@@ -41,9 +41,7 @@ def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
     return safe
 
 
-def _note(text: str) -> None:
-    """For the recording: something that a reader of it should know."""
-    wire().mark("note", True, name="hf", text=text)
+_note = functools.partial(note, "hf")
 
 
 # ---- what is known of the length of a training ----
@@ -89,6 +87,7 @@ class _Training:
         )
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.is_saving = False  # between the marks of a save's begin and end
+        self.folder = args.output_dir  # of the checkpoints
         self.is_ours = False  # the save of this step: nobody but ebb wanted it
         self.is_evaluating = False
         self.has_length = False
@@ -233,9 +232,10 @@ class EbbCallback(TrainerCallback):
 
     # ---- checkpoints ----
 
-    def _save_begins(self, args: Any) -> None:
+    def _save_begins(self, args: Any, folder: str) -> None:
         t = self._now(args)
         t.is_saving = True
+        t.folder = folder
         wire().mark("phase", True, name="save", state="begin", rank=t.rank)
         t.asked.started()
 
@@ -257,7 +257,7 @@ class EbbCallback(TrainerCallback):
     @_quietly
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._now(args)
-        path = self._path(args, state)
+        path = os.path.abspath(os.path.join(t.folder, f"checkpoint-{state.global_step}"))
         lacks = None
         if args.should_save:  # what this process writes; the others have a small part only
             rank = args.process_index if args.world_size > 1 else None
@@ -270,16 +270,6 @@ class EbbCallback(TrainerCallback):
         step, epoch = state.global_step, state.epoch
         wire().mark("save", True, step=step, epoch=epoch, path=path, rank=t.rank)
         t.asked.done(path)
-
-    def _path(self, args: Any, state: Any) -> str:
-        folder = args.output_dir
-        trainer = self._trainer()
-        try:
-            if getattr(state, "is_hyper_param_search", False):
-                folder = trainer._get_output_dir(trainer._trial)
-        except Exception:
-            pass
-        return os.path.abspath(os.path.join(folder, f"checkpoint-{state.global_step}"))
 
     # ---- memory in the trainer's logs ----
 
@@ -431,8 +421,10 @@ def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
         found: list[EbbCallback] = []
         try:
             found = _callbacks(self)
+            bound = inspect.signature(save).bind(self, *args, **kwargs).arguments
+            folder = self._get_output_dir(bound.get("trial"))  # each trial of a search has its own
             for c in found:
-                c._save_begins(self.args)
+                c._save_begins(self.args, folder)
         except Exception:
             pass
         try:

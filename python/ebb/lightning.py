@@ -23,7 +23,7 @@ import zipfile
 from typing import Any, Callable, Optional
 
 from . import _checkpoints, _memory
-from ._asked import Asked, at_step
+from ._asked import Asked, at_step, note
 from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "install", "last_checkpoint"]
@@ -433,7 +433,7 @@ def install(default: bool = False) -> None:
             method = getattr(trainer, "__dict__", {}).get(name)
             if method is None:
                 text = f"this version of {package.__name__} has no Trainer.{name}: not hooked"
-                wire().mark("note", True, name="lightning", text=text)
+                note("lightning", text)
             elif not getattr(method, "_is_ebbs", False):
                 hooked = hook(method, package)
                 hooked._is_ebbs = True  # type: ignore[attr-defined]

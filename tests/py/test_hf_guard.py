@@ -53,7 +53,7 @@ def whole(tmp_path_factory):
     """The weights of a training that was left alone and did not leak, and the memory it took."""
     out = tmp_path_factory.mktemp("whole")
     code = (
-        "import runpy, resource, sys; sys.argv = sys.argv[1:];"
+        "import runpy, sys; sys.argv = sys.argv[1:];"
         "runpy.run_path(sys.argv[0], run_name='__main__');"
         "print('VmHWM', open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
     )

@@ -357,7 +357,10 @@ def test_a_hook_that_fails_leaves_the_job_unharmed(wire, tmp_path, monkeypatch):
     assert (tmp_path / "checkpoint-4").is_dir()
 
 
-def test_a_trainer_without_the_methods_to_hook_is_left_alone_and_it_is_noted(wire, monkeypatch):
+@pytest.mark.parametrize("verbose", ["0", "1"])
+def test_a_trainer_without_the_methods_to_hook_is_left_alone_and_it_is_noted(
+    wire, monkeypatch, capsys, verbose
+):
     from transformers import trainer as module
 
     class Trainer:
@@ -365,6 +368,7 @@ def test_a_trainer_without_the_methods_to_hook_is_left_alone_and_it_is_noted(wir
             return 1
 
     monkeypatch.setattr(module, "Trainer", Trainer)
+    monkeypatch.setenv("EBB_VERBOSE", verbose)
     hf.install()
     assert Trainer.train._is_ebbs
     notes = [m["TEXT"] for m in wire.of("note")]
@@ -373,6 +377,8 @@ def test_a_trainer_without_the_methods_to_hook_is_left_alone_and_it_is_noted(wir
         "_load_from_checkpoint: not hooked",
         "log: not hooked",
     ]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ([f"ebb: {n}" for n in notes] if verbose == "1" else [])
 
 
 def test_a_negative_number_of_steps_between_logs_is_refused():
