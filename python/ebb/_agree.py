@@ -19,7 +19,7 @@ from typing import Any
 PATIENCE_S = 30.0  # with ranks that come late; they would wait for each other anyway
 
 _rounds = 0
-_group: Any = None  # (the default group it was made for, the group)
+_left: list[Any] = []  # groups with something under way: their end would wait for it
 
 
 def _all_say_yes(store: Any, name: str, rank: int, size: int, yes: bool) -> bool:
@@ -68,10 +68,10 @@ class Agreement:
 
     @staticmethod
     def _meet(dist: Any, wanted: bool) -> Any:
-        global _rounds, _group
+        global _rounds
         from torch.distributed.distributed_c10d import _get_default_store
 
-        store, whole = _get_default_store(), dist.group.WORLD
+        store = _get_default_store()
         rank, size = dist.get_rank(), dist.get_world_size()
         _rounds += 1
         name = f"ebb/{_rounds}/here"
@@ -81,15 +81,12 @@ class Agreement:
             return None
         if not _all_say_yes(store, name, rank, size, True):
             return None
-        if _group is not None and _group[0] is whole:
-            return _group[1]
         try:
             made = dist.new_group(backend="gloo")
         except Exception:
             made = None
         if not _all_say_yes(store, f"ebb/{_rounds}/group", rank, size, made is not None):
             return None
-        _group = (whole, made)
         return made
 
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
@@ -127,7 +124,17 @@ class Agreement:
         except Exception:
             self._group, self.is_possible, self._work = None, False, None
 
-    def end(self) -> None:
-        """After the last step: nothing stays under way."""
-        self._read()
-        self._group = None
+    def end(self, is_clean: bool) -> None:
+        """After the last step. Where it was not CLEAN, the other ranks may never come to it."""
+        work, group, self._work, self._group = self._work, self._group, None, None
+        if group is None:
+            return
+        try:
+            if not is_clean:
+                raise RuntimeError
+            if work is not None:
+                work.wait(timedelta(seconds=PATIENCE_S))
+            # not left to the end of the process, where its threads would be taken by surprise
+            sys.modules["torch"].distributed.destroy_process_group(group)
+        except Exception:
+            _left.append((work, group))

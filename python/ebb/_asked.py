@@ -95,10 +95,11 @@ class Asked:
         for r in saves:
             wire().answer(r, status, path)
 
-    def end(self) -> None:
-        """Training is over: nobody is left who could make a checkpoint, and ebb is told so."""
+    def end(self, is_clean: bool) -> None:
+        """Training is over, by an exception if it is not CLEAN: nobody is left who could make a
+        checkpoint, and ebb is told so."""
         w = wire()
-        self._agreement.end()
+        self._agreement.end(is_clean)
         for r in self._stops:
             w.answer(r, "done")
         self._stops, self.must_stop = [], False

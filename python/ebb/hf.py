@@ -157,13 +157,12 @@ class EbbCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._now(args)
         wire().mark("end", True, step=state.global_step, epoch=state.epoch, rank=t.rank)
-        self._close()
+        self._close(is_clean=True)
 
-    def _close(self) -> None:
-        """Also where the training ends by an exception."""
+    def _close(self, is_clean: bool) -> None:
         t, self._training = self._training, None
         if t is not None:
-            t.asked.end()
+            t.asked.end(is_clean)
 
     # ---- steps ----
 
@@ -408,7 +407,7 @@ def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             for c in found:
                 try:
-                    c._close()
+                    c._close(is_clean=False)  # nothing is open where it was
                 except Exception:
                     pass
 

@@ -154,16 +154,16 @@ class _Hooks:
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         t = self._now(trainer)
         wire().mark("end", True, step=trainer.global_step, rank=t.rank)
-        self._close()
+        self._close(is_clean=True)
 
     @_quietly
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._close()
+        self._close(is_clean=False)
 
-    def _close(self) -> None:
+    def _close(self, is_clean: bool) -> None:
         t, self._training = self._training, None
         if t is not None:
-            t.asked.end()
+            t.asked.end(is_clean)
 
     # ---- steps and epochs ----
 
