@@ -97,3 +97,17 @@ def test_a_leaking_training_ends_with_the_steps_and_weights_of_one_left_alone(tm
 @pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
 def test_the_same_without_a_word_of_ebb_in_the_script(tmp_path, whole):
     check(tmp_path, whole, *guarded(tmp_path, whole))
+
+
+@pytest.mark.skipif(not SHIM.exists(), reason="the shim is not there")
+def test_with_the_shim_every_step_is_told_once_and_by_the_trainer(tmp_path):
+    arguments = ["--steps", 9, "--examples", 16, "--leak-mib", 0, "--out", tmp_path / "out"]
+    run = [EBB, "run", "--run-dir", tmp_path / "run", "--", sys.executable, EXAMPLE]
+    done = call(*map(str, run + arguments))
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = call(str(EBB), "export", str(tmp_path / "run"), "--jsonl").stdout.splitlines()
+    marks = [m for m in map(json.loads, told) if m.get("type") == "mark"]
+    by_kind = {k: [m["step"] for m in marks if m["kind"] == k] for k in ("begin", "step", "epoch")}
+    assert by_kind == {"begin": [0], "step": list(range(1, 10)), "epoch": [4, 8]}
+    (begin,) = [m for m in marks if m["kind"] == "begin"]
+    assert (begin["max_steps"], begin["steps_per_epoch"], begin["examples"]) == (9, 4, 16)
