@@ -1,0 +1,108 @@
+"""What ebb has asked of a trainer, and how far that is: the hand-shake of docs/marks.md, for the
+callbacks of frameworks, on all ranks in the same step."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Callable, Optional
+
+from ._agree import Agreement
+from ._wire import Request, wire
+
+_look: Optional[Callable[[int], None]] = None
+
+
+def at_step(step: int) -> None:
+    """What else is due when a step has ended. Where the shim is active it sees to that."""
+    global _look
+    if "ebb._hooks" in sys.modules:
+        return
+    if _look is None:
+        try:
+            _look = importlib.import_module("._control", __package__).at_step
+        except ImportError:
+            _look = _ignore
+    _look(step)
+
+
+def _ignore(step: int) -> None:
+    pass
+
+
+def note(name: str, text: str) -> None:
+    """For the recording, and with EBB_VERBOSE=1 on standard error: what a reader should know."""
+    wire().mark("note", True, name=name, text=text)
+    if os.environ.get("EBB_VERBOSE") == "1":
+        try:
+            print(f"ebb: {text}", file=sys.stderr)
+        except Exception:  # closed, or never there
+            pass
+
+
+class Asked:
+    """The requests of one training."""
+
+    def __init__(self) -> None:
+        self._agreement = Agreement()
+        self._saves: list[Request] = []
+        self._stops: list[Request] = []
+        self._rank: Optional[int] = None
+        self.must_save = False  # until there is a checkpoint
+        self.must_stop = False
+
+    def begin(self, rank: Optional[int], world_size: int) -> None:
+        """Training begins: from now on there is somebody to ask."""
+        w = wire()
+        self._rank = rank
+        self._agreement.begin(world_size, w.is_there)
+        for what in ("CHECKPOINT", "STOP"):  # of a training before this one
+            for old in w.requests(what):
+                w.answer(old, "failed")
+        w.listen(rank)
+
+    def poll(self) -> bool:
+        """At the end of every step, on every rank. True: something is to be done now."""
+        w = wire()
+        saves, stops = w.requests("CHECKPOINT"), w.requests("STOP")
+        if not self._agreement.is_possible:
+            for r in saves + stops:
+                w.answer(r, "failed")
+            return False
+        self._saves += saves
+        self._stops += stops
+        save, stop = self._agreement.exchange(bool(saves), bool(stops))
+        self.must_stop = self.must_stop or stop
+        self.must_save = self.must_save or save or stop
+        return self.must_save or self.must_stop
+
+    def started(self) -> None:
+        """The checkpoint is being written, whoever wanted it."""
+        for r in self._saves:
+            wire().answer(r, "started")
+
+    def done(self, path: str) -> None:
+        """It is there."""
+        self._answer("done", path)
+
+    def failed(self) -> None:
+        """It could not be written."""
+        self._answer("failed", None)
+
+    def _answer(self, status: str, path: Optional[str]) -> None:
+        saves, self._saves, self.must_save = self._saves, [], False
+        for r in saves:
+            wire().answer(r, status, path)
+
+    def end(self, is_clean: bool) -> None:
+        """Training is over, by an exception if it is not CLEAN: nobody is left who could make a
+        checkpoint, and ebb is told so."""
+        w = wire()
+        self._agreement.end(is_clean)
+        for r in self._stops:
+            w.answer(r, "done")
+        self._stops, self.must_stop = [], False
+        self._saves += w.requests("CHECKPOINT")
+        self.failed()
+        w.listen(self._rank, role="worker")

@@ -1,0 +1,55 @@
+"""What this process has in memory, from the kernel and from CUDA, cheap enough for every step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+MIB = 1 << 20
+
+
+def rss_bytes() -> Optional[int]:
+    """Resident memory now."""
+    try:
+        with open("/proc/self/statm", "rb") as f:
+            return int(f.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def peak_bytes() -> Optional[int]:
+    """The most that was resident so far. Not ru_maxrss, which outlives exec."""
+    try:
+        with open("/proc/self/status", "rb") as f:
+            for line in f:
+                if line.startswith(b"VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def cuda_bytes() -> Optional[tuple[int, int]]:
+    """Allocated and reserved by torch over all devices; None where CUDA is not in use."""
+    torch = sys.modules.get("torch")
+    try:
+        if torch is None or not torch.cuda.is_initialized():
+            return None
+        devices = range(torch.cuda.device_count())
+        return (
+            sum(torch.cuda.memory_allocated(d) for d in devices),
+            sum(torch.cuda.memory_reserved(d) for d in devices),
+        )
+    except Exception:
+        return None
+
+
+def for_logs() -> dict[str, float]:
+    """The same in MiB, under the names they have in a trainer's logs."""
+    found: dict[str, Optional[int]] = {"rss": rss_bytes(), "rss_peak": peak_bytes()}
+    cuda = cuda_bytes()
+    if cuda is not None:
+        found["cuda_allocated"], found["cuda_reserved"] = cuda
+    return {f"memory_{k}_mib": round(v / MIB, 1) for k, v in found.items() if v is not None}

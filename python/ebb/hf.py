@@ -1,0 +1,503 @@
+"""For the Hugging Face Trainer: marks, memory in its logs, checkpoints on request, resuming from the
+last whole one, and a cleanup that measures itself.
+
+    from ebb.hf import EbbCallback
+    trainer = Trainer(..., callbacks=[EbbCallback()])
+
+Nothing of it raises into the job. docs/python.md says what is sent when.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+import weakref
+from typing import Any, Callable, Optional
+
+from transformers import TrainerCallback
+
+from . import _checkpoints, _memory
+from ._asked import Asked, at_step, note
+from ._cleanup import MemoryCleanup
+from ._wire import rank_of_environment, wire
+
+__all__ = ["EbbCallback", "MemoryCleanup", "install", "last_checkpoint"]
+
+_log = logging.getLogger("transformers.ebb")  # shown and silenced together with the trainer's own
+
+
+def _quietly(hook: Callable[..., None]) -> Callable[..., None]:
+    """A hook that fails leaves the job as it was."""
+
+    @functools.wraps(hook)
+    def safe(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        try:
+            hook(self, args, state, control, **kwargs)
+        except Exception:
+            pass
+
+    return safe
+
+
+_note = functools.partial(note, "hf")
+
+
+# ---- what is known of the length of a training ----
+
+
+def _length(thing: Any) -> Optional[int]:
+    try:
+        return len(thing)
+    except Exception:  # an iterable data set; or one whose __len__ is not ready
+        return None
+
+
+def _steps_per_epoch(args: Any, state: Any, loader: Any) -> Optional[int]:
+    batches = _length(loader)
+    if not batches:
+        return None
+    epochs = args.num_train_epochs
+    if args.max_steps <= 0 and epochs >= 1 and epochs == int(epochs):
+        whole, rest = divmod(state.max_steps, int(epochs))
+        if rest == 0 and whole > 0:
+            return int(whole)  # as the trainer itself has counted
+    return max(1, -(-batches // args.gradient_accumulation_steps))
+
+
+def _effective_batch(args: Any, trainer: Any) -> Optional[int]:
+    try:
+        return int(trainer.get_total_train_batch_size(args))
+    except Exception:  # no trainer, or one that has no such method
+        return int(args.train_batch_size * args.gradient_accumulation_steps * args.world_size) or None
+
+
+def _is_model_only(args: Any) -> bool:
+    return bool(getattr(args, "save_only_model", False))  # since 4.37
+
+
+class _Training:
+    """One training, from its begin to its end."""
+
+    def __init__(self, args: Any) -> None:
+        self.asked = Asked()
+        self.rank: Optional[int] = (
+            args.process_index if args.world_size > 1 else rank_of_environment()
+        )
+        self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
+        self.is_saving = False  # between the marks of a save's begin and end
+        self.folder = args.output_dir  # of the checkpoints
+        self.is_ours = False  # the save of this step: nobody but ebb wanted it
+        self.is_evaluating = False
+        self.has_length = False
+
+
+class EbbCallback(TrainerCallback):
+    """Tells ebb where the training is, and does what it asks for.
+
+    log_every: None puts memory into each of the trainer's own logs, N into one every N steps as
+        well, 0 into none.
+    resume: go on from the last whole checkpoint when ebb starts the job again (EBB_RESUME=1).
+    """
+
+    def __init__(self, log_every: Optional[int] = None, resume: bool = True) -> None:
+        if log_every is not None and log_every < 0:
+            raise ValueError(f"log_every is {log_every}; it counts steps")
+        self.log_every = log_every
+        self.resume = resume
+        self._training: Optional[_Training] = None
+        self._trainer: Callable[[], Any] = lambda: None
+        install()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a trainer may be copied or sent elsewhere with its callbacks; what is under way stays here
+        return {"log_every": self.log_every, "resume": self.resume}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._training = None
+        self._trainer = lambda: None
+
+    def _now(self, args: Any) -> _Training:
+        if self._training is None:
+            self._training = _Training(args)
+        return self._training
+
+    # ---- begin and end ----
+
+    @_quietly
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._training = None
+        t = self._now(args)
+        loader = kwargs.get("train_dataloader")
+        steps_per_epoch = _steps_per_epoch(args, state, loader)
+        t.has_length = steps_per_epoch is not None
+        wire().mark(
+            "begin",
+            True,
+            step=state.global_step,
+            epoch=state.epoch,
+            max_steps=state.max_steps if state.max_steps > 0 else None,
+            steps_per_epoch=steps_per_epoch,
+            effective_batch=_effective_batch(args, self._trainer()),
+            examples=_length(getattr(loader, "dataset", None)),
+            rank=t.rank,
+        )
+        t.asked.begin(t.rank, args.world_size)
+        if _is_model_only(args) and wire().is_there:
+            text = (
+                "save_only_model is set: a checkpoint has no optimizer state, so a restart cannot "
+                "go on exactly where the job stopped"
+            )
+            _note(text)
+            _log.warning("ebb: %s", text)
+
+    @_quietly
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        t = self._now(args)
+        wire().mark("end", True, step=state.global_step, epoch=state.epoch, rank=t.rank)
+        self._close(is_clean=True)
+
+    def _close(self, is_clean: bool) -> None:
+        t, self._training = self._training, None
+        if t is not None:
+            t.asked.end(is_clean)
+
+    # ---- steps ----
+
+    @_quietly
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        t = self._now(args)
+        step = int(state.global_step)
+        epoch = "" if state.epoch is None else f"\nEPOCH={float(state.epoch)!r}"
+        is_last = step >= state.max_steps
+        wire().send(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
+        self._obey(t, control)
+        self._log_now(control, step)
+        at_step(step)
+
+    @_quietly
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        t = self._now(args)
+        wire().send(f"KIND=substep\nSTEP={int(state.global_step) + 1}{t.tail}")
+
+    @_quietly
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        t = self._now(args)
+        epoch = state.epoch
+        if epoch is None:
+            return
+        # one that max_steps or a stop cut short is no pass over the data
+        is_whole = abs(epoch - round(epoch)) < 1e-9 * max(1.0, epoch)
+        if is_whole if t.has_length else not control.should_training_stop:
+            wire().mark("epoch", True, step=state.global_step, epoch=epoch, rank=t.rank)
+
+    def _obey(self, t: _Training, control: Any) -> None:
+        t.is_ours = False
+        if not t.asked.poll():
+            return
+        if t.asked.must_save:
+            t.is_ours = not control.should_save
+            control.should_save = True
+        if t.asked.must_stop:
+            control.should_training_stop = True
+
+    # ---- evaluation ----
+
+    @_quietly
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        t = self._now(args)
+        if not t.is_evaluating:
+            t.is_evaluating = True
+            wire().mark("phase", True, name="eval", state="begin", rank=t.rank)
+
+    @_quietly
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._evaluated(args, state, True)
+
+    @_quietly
+    def on_predict(self, args: Any, state: Any, control: Any, *_: Any, **kwargs: Any) -> None:
+        self._evaluated(args, state, False)
+
+    def _evaluated(self, args: Any, state: Any, is_eval: bool) -> None:
+        t = self._now(args)
+        w = wire()
+        if t.is_evaluating:
+            t.is_evaluating = False
+            w.mark("phase", True, name="eval", state="end", rank=t.rank)
+        if is_eval:
+            w.mark("eval", True, step=state.global_step, epoch=state.epoch, rank=t.rank)
+
+    # ---- checkpoints ----
+
+    def _save_begins(self, args: Any, folder: str) -> None:
+        t = self._now(args)
+        t.is_saving = True
+        t.folder = folder
+        wire().mark("phase", True, name="save", state="begin", rank=t.rank)
+        t.asked.started()
+
+    def _save_failed(self) -> bool:
+        """True: the job does not know of this save, so it need not know that it failed."""
+        t = self._training
+        if t is None:
+            return False
+        self._save_is_over(t)
+        t.asked.failed()
+        return t.is_ours
+
+    @staticmethod
+    def _save_is_over(t: _Training) -> None:
+        if t.is_saving:
+            t.is_saving = False
+            wire().mark("phase", True, name="save", state="end", rank=t.rank)
+
+    @_quietly
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        t = self._now(args)
+        path = os.path.abspath(os.path.join(t.folder, f"checkpoint-{state.global_step}"))
+        lacks = None
+        if args.should_save:  # what this process writes; the others have a small part only
+            rank = args.process_index if args.world_size > 1 else None
+            lacks = _checkpoints.missing(path, _is_model_only(args), args.world_size, rank)
+        self._save_is_over(t)
+        if lacks:
+            _note(f"the checkpoint {path} lacks {lacks}")
+            t.asked.failed()
+            return
+        step, epoch = state.global_step, state.epoch
+        wire().mark("save", True, step=step, epoch=epoch, path=path, rank=t.rank)
+        t.asked.done(path)
+
+    # ---- memory in the trainer's logs ----
+
+    def _add_memory(self, logs: dict[str, Any]) -> None:
+        if self.log_every != 0 and not any(k.startswith(("eval_", "test_")) for k in logs):
+            for key, value in _memory.for_logs().items():
+                logs.setdefault(key, value)
+
+    def _log_now(self, control: Any, step: int) -> None:
+        if not self.log_every or step % self.log_every or control.should_log:
+            return  # where the trainer logs anyway, memory comes with it
+        trainer = self._trainer()
+        if trainer is not None:
+            trainer.log(_memory.for_logs())
+
+
+class _DefaultCallback(EbbCallback):
+    """The one that is there without being asked for: it adds nothing to anybody's logs."""
+
+    def __init__(self) -> None:
+        super().__init__(log_every=0)
+
+
+# ---- resuming ----
+
+
+def last_checkpoint(args: Any) -> Optional[str]:
+    """The newest whole checkpoint of this run in ARGS.output_dir (TrainingArguments), or None."""
+    return _checkpoints.last_whole(args.output_dir, _is_model_only(args), args.world_size)[0]
+
+
+_resumed: set[str] = set()  # folders from which this process has gone on
+_chosen: set[str] = set()  # the checkpoints in them
+
+
+def _is_resume_wanted(callbacks: list[EbbCallback]) -> bool:
+    if os.environ.get("EBB_RESUME") != "1" or os.environ.get("EBB_NO_RESUME") == "1":
+        return False
+    return all(c.resume for c in callbacks)
+
+
+def _resume_from(args: Any) -> Optional[str]:
+    """Where to go on, once for each folder: a second train() in a script begins anew."""
+    folder = os.path.abspath(args.output_dir)
+    if folder in _resumed:
+        return None
+    _resumed.add(folder)
+    path, passed = _checkpoints.last_whole(folder, _is_model_only(args), args.world_size)
+    text = "; ".join(passed[:5]) or None
+    rank = args.process_index if args.world_size > 1 else None
+    if path is None:
+        text = text or "there is no checkpoint"
+        wire().mark("resume", True, state="beginning", path=folder, text=text, rank=rank)
+        _log.warning("ebb: no whole checkpoint in %s: starting from the beginning", folder)
+    else:
+        step = _checkpoints.step_of(path)
+        wire().mark("resume", True, state="checkpoint", step=step, path=path, text=text, rank=rank)
+        _log.info("ebb: going on from %s", path)
+    return path
+
+
+def _with_resume(trainer: Any, train: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of train(), with the checkpoint to go on from where none was given."""
+    bound = inspect.signature(train).bind(trainer, *args, **kwargs)
+    given = bound.arguments.get("resume_from_checkpoint")
+    if bound.arguments.get("trial") is not None:
+        return args, kwargs
+    if given is not None and given is not False and given is not True:
+        _note(f"not going on from the last checkpoint: the script names {given}")
+        return args, kwargs
+    path = _resume_from(trainer.args)
+    if path is not None:
+        bound.arguments["resume_from_checkpoint"] = path
+        _chosen.add(path)
+    return bound.args[1:], bound.kwargs
+
+
+def _mend(trainer: Any, path: str, result: Any) -> bool:
+    """transformers 5 saves some models under the names of the Hub, and its Trainer loads them back
+    by the names of the model: what has another name is left as it was initialised, with a warning
+    only (huggingface/transformers#48805). from_pretrained knows both names."""
+    import torch
+
+    if not result.unexpected_keys or not hasattr(trainer.model, "from_pretrained"):
+        return False
+    try:
+        with torch.random.fork_rng(devices=[]):
+            fresh, info = type(trainer.model).from_pretrained(path, output_loading_info=True)
+        left = trainer.model.load_state_dict(fresh.state_dict(), strict=False)
+        is_mended = not info["missing_keys"] and not left.missing_keys
+    except Exception:
+        is_mended = False
+    if not is_mended:
+        _note(f"{len(result.missing_keys)} weights could not be restored from {path}")
+    return is_mended
+
+
+# ---- hooks on the Trainer itself ----
+
+
+def _callbacks(trainer: Any) -> list[EbbCallback]:
+    return [c for c in trainer.callback_handler.callbacks if isinstance(c, EbbCallback)]
+
+
+_is_default = False
+
+
+def _prepare(trainer: Any) -> list[EbbCallback]:
+    """One callback is enough: the user's own, if there is one."""
+    found = _callbacks(trainer)
+    if not found and _is_default:
+        trainer.add_callback(_DefaultCallback())
+        found = _callbacks(trainer)
+    explicit = [c for c in found if not isinstance(c, _DefaultCallback)]
+    kept = (explicit or found)[:1]
+    for c in found:
+        if c not in kept:
+            trainer.remove_callback(c)
+    for c in kept:
+        c._trainer = weakref.ref(trainer)
+    return kept
+
+
+def _hook_train(train: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(train)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found: list[EbbCallback] = []
+        try:
+            found = _prepare(self)
+            if found and _is_resume_wanted(found):
+                args, kwargs = _with_resume(self, train, args, kwargs)
+        except Exception:
+            pass
+        try:
+            return train(self, *args, **kwargs)
+        finally:
+            for c in found:
+                try:
+                    c._close(is_clean=False)  # nothing is open where it was
+                except Exception:
+                    pass
+
+    return hooked
+
+
+def _hook_save(save: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(save)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found: list[EbbCallback] = []
+        try:
+            found = _callbacks(self)
+            bound = inspect.signature(save).bind(self, *args, **kwargs).arguments
+            folder = self._get_output_dir(bound.get("trial"))  # each trial of a search has its own
+            for c in found:
+                c._save_begins(self.args, folder)
+        except Exception:
+            pass
+        try:
+            return save(self, *args, **kwargs)
+        except Exception:
+            # ranks that save together must also fail together
+            is_shared = getattr(self, "is_fsdp_enabled", False) or self.is_deepspeed_enabled
+            if not all([c._save_failed() for c in found]) or not found or is_shared:
+                raise
+            _log.warning("ebb: the checkpoint it asked for failed", exc_info=True)
+            return None
+
+    return hooked
+
+
+def _hook_load(load: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def hooked(self: Any, resume_from_checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
+        if resume_from_checkpoint not in _chosen:
+            return load(self, resume_from_checkpoint, *args, **kwargs)
+        results: list[Any] = []
+        self._issue_warnings_after_load = results.append
+        try:
+            return load(self, resume_from_checkpoint, *args, **kwargs)
+        finally:
+            del self._issue_warnings_after_load
+            for result in results:
+                if not _mend(self, resume_from_checkpoint, result):
+                    self._issue_warnings_after_load(result)
+
+    return hooked
+
+
+def _hook_log(log: Callable[..., Any]) -> Callable[..., Any]:
+    # on_log comes too late: what writes the logs out was called before us
+    @functools.wraps(log)
+    def hooked(self: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            for c in _callbacks(self):
+                c._add_memory(logs)
+        except Exception:
+            pass
+        return log(self, logs, *args, **kwargs)
+
+    return hooked
+
+
+_HOOKS = {
+    "train": _hook_train,
+    "_save_checkpoint": _hook_save,
+    "_load_from_checkpoint": _hook_load,
+    "log": _hook_log,
+}
+
+
+def install(default: bool = False) -> None:
+    """Hooks the Trainer. With DEFAULT every trainer gets the callback, without logs, whether or not
+    its script knows of ebb. Again is harmless."""
+    global _is_default
+    try:
+        from transformers import trainer as module
+    except Exception as problem:  # it needs accelerate, and says so when it is used
+        _note(f"the Trainer cannot be hooked: {problem}")
+        return
+    for name, hook in _HOOKS.items():
+        method = module.Trainer.__dict__.get(name)
+        if method is None:
+            _note(f"this version of transformers has no Trainer.{name}: not hooked")
+        elif not getattr(method, "_is_ebbs", False):
+            hooked = hook(method)
+            hooked._is_ebbs = True  # type: ignore[attr-defined]
+            setattr(module.Trainer, name, hooked)
+    if default and not _is_default:
+        _is_default = True
+        defaults = getattr(module, "DEFAULT_CALLBACKS", None)
+        if isinstance(defaults, list):
+            defaults.append(_DefaultCallback)

@@ -1,0 +1,179 @@
+"""ebb.hf.MemoryCleanup: it does what it says, and measures what that was worth."""
+
+import gc
+
+import pytest
+
+pytest.importorskip("torch", reason="the Trainer needs torch")
+pytest.importorskip("transformers", reason="tests of the Hugging Face callback")
+pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
+
+from trainers import Recorder, hf_trainer  # noqa: E402
+
+from ebb import _cleanup, _wire, hf  # noqa: E402
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def wire():
+    _wire.reset(Recorder)
+    yield _wire.wire()
+    _wire.reset()
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """Resident memory as the test says it is, in MiB, one reading after another."""
+
+    def say(*mib):
+        rest = [m * MIB for m in mib]
+        monkeypatch.setattr(_cleanup._memory, "rss_bytes", lambda: rest.pop(0))
+        monkeypatch.setattr(_cleanup._memory, "cuda_bytes", lambda: None)
+
+    return say
+
+
+class State:
+    global_step = 10
+
+
+def run(cleanup, times):
+    cleanup.on_train_begin(None, State, None)
+    for _ in range(times):
+        cleanup.on_step_end(None, State, None)
+    return cleanup.summary()
+
+
+def test_it_runs_every_so_many_steps_and_after_evaluations(wire, tmp_path):
+    cleanup = hf.MemoryCleanup(every_n_steps=3)
+    hf_trainer(
+        tmp_path, 16, [cleanup], eval_examples=2, eval_strategy="steps", eval_steps=4
+    ).train()
+    single = [m for m in wire.of("cleanup") if "NAME" not in m]
+    assert [m["STEP"] for m in single] == ["3", "4", "6", "8"]
+    for m in single:
+        assert float(m["SECONDS"]) > 0
+        int(m["FREED_BYTES"]), int(m["OBJECTS"])
+    (total,) = [m for m in wire.of("cleanup") if m.get("NAME") == "total"]
+    assert total["COUNT"] == "4"
+    assert float(total["SECONDS"]) == pytest.approx(sum(float(m["SECONDS"]) for m in single), abs=1e-4)
+    assert 0 < float(total["SHARE"]) < 1
+    assert total["TEXT"] == cleanup.summary()["verdict"]
+
+
+def test_never_by_steps_and_never_after_evaluations_is_never(wire, tmp_path):
+    cleanup = hf.MemoryCleanup(every_n_steps=0, on_evaluate=False)
+    hf_trainer(tmp_path, 8, [cleanup], eval_examples=2, eval_strategy="epoch").train()
+    assert cleanup.summary()["count"] == 0
+    assert cleanup.summary()["verdict"] == "no cleanup has run"
+
+
+def test_at_every_optimizer_step(wire, tmp_path):
+    cleanup = hf.MemoryCleanup(every_n_steps=0, on_optimizer_step=True)
+    hf_trainer(tmp_path, 8, [cleanup]).train()
+    assert cleanup.summary()["count"] == 4
+
+
+def test_the_weights_are_those_of_a_training_without_it(wire, tmp_path):
+    plain = hf_trainer(tmp_path, 12, gradient_accumulation_steps=2)
+    cleaned = hf_trainer(
+        tmp_path,
+        12,
+        [hf.MemoryCleanup(1, gc_passes=2, trim=True, log_history=True, processor_caches=True,
+                          on_optimizer_step=True)],
+        gradient_accumulation_steps=2,
+    )  # fmt: skip
+    for trainer in (plain, cleaned):
+        from transformers import set_seed
+
+        set_seed(3)
+        trainer.train()
+    theirs = cleaned.model.state_dict()
+    assert all(v.equal(theirs[k]) for k, v in plain.model.state_dict().items())
+
+
+def test_garbage_is_collected_and_counted(wire, tmp_path):
+    class Knot:
+        def __init__(self):
+            self.self = self
+
+    gc.disable()
+    try:
+        cleanup = hf.MemoryCleanup(every_n_steps=1)
+        knots = [Knot() for _ in range(1000)]
+        del knots
+        assert run(cleanup, 1)["objects"] >= 1000
+        without = hf.MemoryCleanup(every_n_steps=1, gc=False)
+        assert run(without, 1)["objects"] == 0
+    finally:
+        gc.enable()
+
+
+def test_the_log_is_cut_only_when_that_is_wanted(wire, tmp_path):
+    for wanted in (False, True):
+        trainer = hf_trainer(
+            tmp_path,
+            8,
+            [hf.MemoryCleanup(every_n_steps=4, log_history=wanted)],
+            logging_strategy="steps",
+            logging_steps=1,
+        )
+        trainer.train()
+        steps = [h["step"] for h in trainer.state.log_history]
+        assert steps == ([3, 4, 4] if wanted else [1, 2, 3, 4, 4])
+
+
+def test_caches_of_a_processor_are_cleared_and_its_tables_are_not():
+    import functools
+
+    class Tokenizer:
+        @functools.lru_cache(maxsize=None)
+        def cut(self, text):
+            return text.split()
+
+    class Processor:
+        def __init__(self):
+            self.tokenizer = Tokenizer()
+            self.cache = {"<|start|>": 1}
+
+    p = Processor()
+    p.tokenizer.cut("a b")
+    assert Tokenizer.cut.cache_info().currsize == 1
+    _cleanup._clear_processor(p)
+    assert Tokenizer.cut.cache_info().currsize == 0
+    assert p.cache == {"<|start|>": 1}
+
+
+# ---- the verdict ----
+
+
+def test_no_effect_is_called_that_together_with_its_price(wire, memory):
+    memory(500, 500, 540, 540, 580, 580)
+    verdict = run(hf.MemoryCleanup(1), 3)["verdict"]
+    assert verdict.startswith("no effect, costs ") and verdict.endswith(" %")
+
+
+def test_what_is_back_by_the_next_one_is_said_to_be(wire, memory):
+    memory(500, 400, 500, 400, 500, 400)
+    summary = run(hf.MemoryCleanup(1), 3)
+    assert summary["freed_bytes"] == 300 * MIB
+    assert summary["verdict"].startswith("frees 100 MiB each time, and it is back by the next, costs ")
+
+
+def test_what_stays_free_is_an_effect(wire, memory):
+    memory(500, 400, 410, 310, 320, 220)
+    assert run(hf.MemoryCleanup(1), 3)["verdict"].startswith("frees 100 MiB each time, costs ")
+
+
+def test_ten_thousand_cleanups_are_judged_without_keeping_them(wire, monkeypatch):
+    monkeypatch.setattr(_cleanup._memory, "rss_bytes", lambda: 100 * MIB)
+    cleanup = hf.MemoryCleanup(1, gc=False, empty_cache=False)
+    assert run(cleanup, 10000)["count"] == 10000
+    assert len(cleanup._newest) == _cleanup._NEWEST
+
+
+@pytest.mark.parametrize("wrong", [{"every_n_steps": -1}, {"gc_passes": 0}])
+def test_numbers_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
+        hf.MemoryCleanup(**wrong)

@@ -1,0 +1,395 @@
+"""ebb.hf.EbbCallback: what it tells of a training, and how it takes requests."""
+
+import copy
+import os
+import pickle
+
+import pytest
+
+pytest.importorskip("torch", reason="the Trainer needs torch")
+pytest.importorskip("transformers", reason="tests of the Hugging Face callback")
+pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
+
+from trainers import Recorder, hf_trainer  # noqa: E402
+
+from ebb import _wire, hf  # noqa: E402
+
+
+@pytest.fixture
+def wire():
+    _wire.reset(Recorder)
+    yield _wire.wire()
+    _wire.reset()
+
+
+# ---- steps and epochs ----
+
+
+@pytest.mark.parametrize(
+    "examples, batch, accumulate, epochs, per_epoch",
+    [
+        (10, 2, 1, 2, 5),
+        (11, 2, 1, 2, 6),  # the last batch is not full
+        (10, 2, 2, 3, 3),  # the last step has one micro-batch of two
+        (11, 2, 4, 2, 2),
+        (3, 2, 8, 2, 1),  # an epoch is less than one whole accumulation
+    ],
+)
+def test_steps_per_epoch_and_epoch_boundaries_are_exact(
+    wire, tmp_path, examples, batch, accumulate, epochs, per_epoch
+):
+    hf_trainer(
+        tmp_path,
+        examples,
+        [hf.EbbCallback()],
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=accumulate,
+        num_train_epochs=epochs,
+    ).train()
+    (begin,) = wire.of("begin")
+    assert begin["STEP"] == "0"
+    assert begin["STEPS_PER_EPOCH"] == str(per_epoch)
+    assert begin["MAX_STEPS"] == str(per_epoch * epochs)
+    assert begin["EFFECTIVE_BATCH"] == str(batch * accumulate)
+    assert begin["EXAMPLES"] == str(examples)
+    assert wire.steps() == list(range(1, per_epoch * epochs + 1))
+    assert wire.steps("epoch") == [per_epoch * n for n in range(1, epochs + 1)]
+    assert [float(m["EPOCH"]) for m in wire.of("epoch")] == list(range(1, epochs + 1))
+    batches = -(-examples // batch)
+    assert len(wire.of("substep")) == epochs * (batches - per_epoch)
+    assert wire.steps("end") == [per_epoch * epochs]
+
+
+def test_an_epoch_that_max_steps_cuts_short_is_not_told_as_one(wire, tmp_path):
+    hf_trainer(tmp_path, 10, [hf.EbbCallback()], max_steps=8).train()
+    (begin,) = wire.of("begin")
+    assert (begin["STEPS_PER_EPOCH"], begin["MAX_STEPS"]) == ("5", "8")
+    assert wire.steps() == list(range(1, 9))
+    assert wire.steps("epoch") == [5]
+
+
+def test_data_without_a_length_has_no_made_up_figures(wire, tmp_path):
+    import torch
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            for i in range(6):
+                yield {"x": torch.ones(8), "labels": torch.ones(1)}
+
+    trainer = hf_trainer(tmp_path, 2, [hf.EbbCallback()], max_steps=5)
+    trainer.train_dataset = Stream()
+    trainer.train()
+    (begin,) = wire.of("begin")
+    assert begin["MAX_STEPS"] == "5"
+    assert "STEPS_PER_EPOCH" not in begin and "EXAMPLES" not in begin
+    assert wire.steps() == [1, 2, 3, 4, 5]
+    assert wire.steps("epoch") == [3]
+
+
+def test_evaluations_and_saves_have_marks_and_phases_around_them(wire, tmp_path):
+    hf_trainer(
+        tmp_path,
+        8,
+        [hf.EbbCallback()],
+        eval_examples=4,
+        eval_strategy="steps",
+        eval_steps=2,
+        save_strategy="steps",
+        save_steps=2,
+    ).train()
+    assert wire.steps("eval") == [2, 4]
+    assert wire.steps("save") == [2, 4]
+    assert [m["PATH"] for m in wire.of("save")] == [
+        str(tmp_path / "checkpoint-2"),
+        str(tmp_path / "checkpoint-4"),
+    ]
+    told = [(m.get("NAME"), m.get("STATE")) for m in wire.of("phase", "eval", "save")]
+    round_ = [("eval", "begin"), ("eval", "end"), (None, None)]
+    round_ += [("save", "begin"), ("save", "end"), (None, None)]
+    assert told == round_ * 2
+
+
+def test_a_second_training_goes_back_to_step_one_and_says_begin_again(wire, tmp_path):
+    trainer = hf_trainer(tmp_path, 6, [hf.EbbCallback()])
+    trainer.train()
+    trainer.train()
+    assert wire.steps() == [1, 2, 3, 1, 2, 3]
+    assert wire.steps("begin") == [0, 0]
+
+
+def test_a_training_that_ends_by_an_exception_leaves_nobody_to_ask(wire, tmp_path):
+    from transformers import TrainerCallback
+
+    class Trouble(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 2:
+                raise RuntimeError("the job's own trouble")
+
+    wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
+    with pytest.raises(RuntimeError, match="own trouble"):
+        hf_trainer(tmp_path, 8, [hf.EbbCallback(), Trouble()]).train()
+    assert wire.answers() == [("1", "failed")]
+    assert wire.of("hello")[-1]["ROLE"] == "worker"
+
+
+# ---- one callback, with or without being asked for ----
+
+
+def test_a_default_callback_makes_way_for_an_explicit_one(wire, tmp_path):
+    explicit = hf.EbbCallback()
+    trainer = hf_trainer(tmp_path, 4, [hf._DefaultCallback(), explicit])
+    trainer.train()
+    assert hf._callbacks(trainer) == [explicit]
+    assert wire.steps() == [1, 2]
+
+
+def test_every_trainer_gets_the_callback_by_default_and_nothing_in_its_logs(
+    wire, tmp_path, monkeypatch
+):
+    from transformers import trainer as module
+
+    monkeypatch.setattr(module, "DEFAULT_CALLBACKS", list(module.DEFAULT_CALLBACKS))
+    monkeypatch.setattr(hf, "_is_default", False)
+    hf.install(default=True)
+    hf.install(default=True)
+    trainer = hf_trainer(tmp_path, 4, logging_strategy="steps", logging_steps=1)
+    assert len(hf._callbacks(trainer)) == 1
+    trainer.train()
+    assert wire.steps() == [1, 2]
+    assert not any(k.startswith("memory") for log in trainer.state.log_history for k in log)
+
+
+def test_a_callback_can_be_copied_and_pickled_in_the_middle_of_a_training(wire, tmp_path):
+    callback = hf.EbbCallback(log_every=5, resume=False)
+    hf_trainer(tmp_path, 4, [callback]).train()
+    for other in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
+        assert (other.log_every, other.resume) == (5, False)
+
+
+# ---- memory in the logs ----
+
+
+def test_memory_comes_with_each_of_the_trainers_own_logs(wire, tmp_path):
+    seen = []
+    from transformers import TrainerCallback
+
+    class Writer(TrainerCallback):  # as TensorBoard's: before the user's callbacks
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            seen.append(dict(logs))
+
+    trainer = hf_trainer(
+        tmp_path, 8, [Writer(), hf.EbbCallback()], logging_strategy="steps", logging_steps=2
+    )
+    trainer.train()
+    losses = [log for log in seen if "loss" in log]
+    assert len(losses) == 2
+    for log in losses:
+        assert 1 < log["memory_rss_mib"] <= log["memory_rss_peak_mib"]
+    assert [h["step"] for h in trainer.state.log_history if "memory_rss_mib" in h] == [2, 4, 4]
+
+
+def test_memory_every_n_steps_leaves_the_log_of_the_loss_as_it_was(wire, tmp_path):
+    def run(name, *callbacks):
+        trainer = hf_trainer(
+            tmp_path / name, 12, callbacks, logging_strategy="steps", logging_steps=3
+        )
+        trainer.train()
+        return trainer.state.log_history
+
+    plain, logged = run("a"), run("b", hf.EbbCallback(log_every=2))
+    assert [(h["step"], h["loss"]) for h in logged if "loss" in h] == [
+        (h["step"], h["loss"]) for h in plain if "loss" in h
+    ]
+    with_memory = [h["step"] for h in logged if "memory_rss_mib" in h and "train_loss" not in h]
+    assert with_memory == [2, 3, 4, 6]
+
+
+# ---- requests ----
+
+
+def test_a_request_is_saved_for_although_the_trainer_saves_nothing_and_training_goes_on(
+    wire, tmp_path
+):
+    wire.when = {("step", "3"): [("CHECKPOINT", "7")]}
+    hf_trainer(tmp_path, 12, [hf.EbbCallback()]).train()
+    assert wire.answers() == [("7", "started"), ("7", "done")]
+    assert wire.of("ack")[-1]["PATH"] == str(tmp_path / "checkpoint-3")
+    assert hf._checkpoints.missing(str(tmp_path / "checkpoint-3")) is None
+    assert os.listdir(tmp_path) == ["checkpoint-3"]
+    assert wire.steps() == [1, 2, 3, 4, 5, 6]
+
+
+def test_two_requests_are_both_answered(wire, tmp_path):
+    wire.when = {
+        ("step", "2"): [("CHECKPOINT", "1"), ("CHECKPOINT", "2")],
+        ("step", "4"): [("CHECKPOINT", "3")],
+    }
+    hf_trainer(tmp_path, 12, [hf.EbbCallback()]).train()
+    assert [a for a in wire.answers() if a[1] == "done"] == [
+        ("1", "done"),
+        ("2", "done"),
+        ("3", "done"),
+    ]
+
+
+def test_stop_saves_and_ends_the_training_in_the_same_step(wire, tmp_path):
+    wire.when = {("step", "4"): [("STOP", "9")]}
+    trainer = hf_trainer(tmp_path, 20, [hf.EbbCallback()])
+    trainer.train()
+    assert trainer.state.global_step == 4
+    assert wire.steps("save") == [4]
+    assert wire.answers() == [("9", "done")]
+    assert wire.steps("epoch") == []
+
+
+def test_save_total_limit_holds_for_requests_too(wire, tmp_path):
+    wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4, 6)}
+    hf_trainer(tmp_path, 16, [hf.EbbCallback()], save_total_limit=2).train()
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint-4", "checkpoint-6"]
+
+
+def test_the_best_only_strategy_does_not_swallow_a_request(wire, tmp_path):
+    """An evaluation in the same step decides on saving anew; the request then holds for the next."""
+    wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
+    trainer = hf_trainer(
+        tmp_path,
+        20,
+        [hf.EbbCallback()],
+        eval_examples=4,
+        eval_strategy="steps",
+        eval_steps=2,
+        save_strategy="best",
+        metric_for_best_model="loss",
+        greater_is_better=True,  # the loss falls: only the first is the best
+        learning_rate=0.05,
+    )
+    trainer.train()
+    assert ("1", "done") in wire.answers()
+    assert 4 not in wire.steps("save") and 5 in wire.steps("save")
+
+
+def test_a_save_that_only_ebb_wanted_does_not_end_the_job_when_it_fails(wire, tmp_path):
+    wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
+    trainer = hf_trainer(tmp_path / "out", 12, [hf.EbbCallback()])
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    trainer.save_model = full
+    trainer.train()
+    assert wire.answers() == [("1", "started"), ("1", "failed")]
+    assert wire.steps() == [1, 2, 3, 4, 5, 6]
+    assert wire.of("save") == []
+
+
+def test_a_save_of_the_jobs_own_fails_as_it_always_did(wire, tmp_path):
+    wire.when = {("step", "1"): [("CHECKPOINT", "1")]}
+    trainer = hf_trainer(tmp_path, 12, [hf.EbbCallback()], save_strategy="steps", save_steps=1)
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    trainer.save_model = full
+    with pytest.raises(OSError, match="No space left"):
+        trainer.train()
+    assert ("1", "failed") in wire.answers()
+
+
+def test_a_checkpoint_that_is_not_whole_is_not_called_done(wire, tmp_path):
+    wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
+    trainer = hf_trainer(tmp_path, 8, [hf.EbbCallback()])
+    trainer._save_optimizer_and_scheduler = lambda folder: None
+    trainer.train()
+    assert wire.answers() == [("1", "started"), ("1", "failed")]
+
+
+def test_after_the_training_nobody_can_be_asked(wire, tmp_path):
+    wire.when = {("end", "4"): [("CHECKPOINT", "5")]}
+    hf_trainer(tmp_path, 8, [hf.EbbCallback()]).train()
+    assert wire.answers() == [("5", "failed")]
+    assert [m["ROLE"] for m in wire.of("hello")] == ["rank", "worker"]
+
+
+# ---- trouble ----
+
+
+def test_save_only_model_is_said_to_make_an_exact_resume_impossible(wire, tmp_path):
+    import logging
+
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    log = logging.getLogger("transformers.ebb")
+    log.addHandler(handler)
+    try:
+        hf_trainer(tmp_path, 4, [hf.EbbCallback()], save_only_model=True).train()
+    finally:
+        log.removeHandler(handler)
+    assert len([m for m in wire.of("note") if "save_only_model" in m["TEXT"]]) == 1
+    assert len([line for line in lines if "save_only_model" in line]) == 1
+
+
+def test_a_socket_that_goes_away_in_the_middle_changes_nothing_for_the_job(wire, tmp_path):
+    from transformers import TrainerCallback
+
+    class Cut(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            wire.is_gone = state.global_step >= 3
+
+    trainer = hf_trainer(tmp_path, 12, [Cut(), hf.EbbCallback()])
+    trainer.train()
+    assert trainer.state.global_step == 6
+    assert wire.steps() == [1, 2]
+
+
+def test_a_hook_that_fails_leaves_the_job_unharmed(wire, tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("this should not be seen")
+
+    for name in ("mark", "send", "requests", "listen", "answer"):
+        monkeypatch.setattr(wire, name, broken)
+    trainer = hf_trainer(
+        tmp_path, 8, [hf.EbbCallback()], save_strategy="steps", save_steps=2, eval_examples=2,
+        eval_strategy="epoch",
+    )
+    trainer.train()
+    assert trainer.state.global_step == 4
+    assert (tmp_path / "checkpoint-4").is_dir()
+
+
+@pytest.mark.parametrize("verbose", ["0", "1"])
+def test_a_trainer_without_the_methods_to_hook_is_left_alone_and_it_is_noted(
+    wire, monkeypatch, capsys, verbose
+):
+    from transformers import trainer as module
+
+    class Trainer:
+        def train(self):
+            return 1
+
+    monkeypatch.setattr(module, "Trainer", Trainer)
+    monkeypatch.setenv("EBB_VERBOSE", verbose)
+    hf.install()
+    assert Trainer.train._is_ebbs
+    notes = [m["TEXT"] for m in wire.of("note")]
+    assert [n.partition("Trainer.")[2] for n in notes] == [
+        "_save_checkpoint: not hooked",
+        "_load_from_checkpoint: not hooked",
+        "log: not hooked",
+    ]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ([f"ebb: {n}" for n in notes] if verbose == "1" else [])
+
+
+def test_a_negative_number_of_steps_between_logs_is_refused():
+    with pytest.raises(ValueError, match="-1"):
+        hf.EbbCallback(log_every=-1)
+
+
+def test_without_a_run_nothing_is_sent_and_training_is_as_ever(tmp_path, monkeypatch):
+    monkeypatch.delenv("EBB_SOCKET", raising=False)
+    _wire.reset()
+    trainer = hf_trainer(tmp_path, 4, [hf.EbbCallback()])
+    trainer.train()
+    assert trainer.state.global_step == 2
+    assert not _wire.wire().is_there

@@ -1,0 +1,400 @@
+"""ebb.lightning.EbbCallback, with `lightning` and with `pytorch_lightning`."""
+
+import copy
+import csv
+import importlib
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="Lightning needs torch")
+
+from trainers import Recorder  # noqa: E402
+
+from ebb import _wire  # noqa: E402
+
+
+@pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
+def pl(request):
+    return pytest.importorskip(request.param, reason="tests of the Lightning callback")
+
+
+@pytest.fixture
+def callback(pl):
+    """The module of the callback, as it is for a script that uses this package."""
+    return importlib.import_module("ebb.lightning")
+
+
+@pytest.fixture
+def wire(monkeypatch, callback):
+    for name in ("EBB_RESUME", "EBB_NO_RESUME", "EBB_RUN_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(callback, "_resumed", set())
+    _wire.reset(Recorder)
+    yield _wire.wire()
+    _wire.reset()
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, i):
+        return torch.randn(4, generator=torch.Generator().manual_seed(i))
+
+
+def fit(pl, folder, callbacks, examples=10, validate=False, by_hand=False, fit_with=None, **options):
+    class Net(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = not by_hand
+            self.body = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, _):
+            loss = self.body(batch).square().mean()
+            if by_hand:
+                for optimizer in self.optimizers():
+                    optimizer.zero_grad()
+                    self.manual_backward(loss, retain_graph=True)
+                    optimizer.step()
+                return None
+            return loss
+
+        def validation_step(self, batch, _):
+            self.log("val_loss", self.body(batch).square().mean())
+
+        def configure_optimizers(self):
+            make = [torch.optim.SGD(self.parameters(), lr=0.01) for _ in range(1 + by_hand)]
+            return make
+
+    def loader(length):
+        return torch.utils.data.DataLoader(Numbers(length), batch_size=2)
+
+    pl.seed_everything(5)
+    defaults = dict(
+        default_root_dir=str(folder),
+        accelerator="cpu",
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=callbacks,
+    )
+    trainer = pl.Trainer(**{**defaults, **options})
+    trainer.fit(
+        Net(), loader(examples), loader(4) if validate else None, **(fit_with or {})
+    )
+    return trainer
+
+
+@pytest.mark.parametrize(
+    "examples, accumulate, epochs, per_epoch", [(10, 1, 2, 5), (11, 1, 2, 6), (10, 2, 3, 3)]
+)
+def test_steps_per_epoch_and_epoch_boundaries_are_exact(
+    pl, callback, wire, tmp_path, examples, accumulate, epochs, per_epoch
+):
+    fit(
+        pl, tmp_path, [callback.EbbCallback()], examples,
+        max_epochs=epochs, accumulate_grad_batches=accumulate,
+    )  # fmt: skip
+    (begin,) = wire.of("begin")
+    assert begin["STEPS_PER_EPOCH"] == str(per_epoch)
+    assert begin["MAX_STEPS"] == str(per_epoch * epochs)
+    assert begin["EFFECTIVE_BATCH"] == str(2 * accumulate)
+    assert begin["EXAMPLES"] == str(examples)
+    assert wire.steps() == list(range(1, per_epoch * epochs + 1))
+    assert wire.steps("epoch") == [per_epoch * n for n in range(1, epochs + 1)]
+    assert [m["EPOCH"] for m in wire.of("epoch")] == [str(n) for n in range(1, epochs + 1)]
+    assert float(wire.of("step")[-1]["EPOCH"]) == epochs
+    batches = -(-examples // 2)
+    assert len(wire.of("substep")) == epochs * (batches - per_epoch)
+    assert wire.steps("end") == [per_epoch * epochs]
+
+
+def test_an_epoch_that_max_steps_cuts_short_is_not_told_as_one(pl, callback, wire, tmp_path):
+    fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=9, max_steps=8)
+    assert wire.of("begin")[0]["MAX_STEPS"] == "8"
+    assert wire.steps() == list(range(1, 9))
+    assert wire.steps("epoch") == [5]
+
+
+def test_a_limit_of_batches_makes_a_shorter_epoch(pl, callback, wire, tmp_path):
+    fit(pl, tmp_path, [callback.EbbCallback()], max_epochs=2, limit_train_batches=3)
+    assert wire.of("begin")[0]["STEPS_PER_EPOCH"] == "3"
+    assert wire.steps("epoch") == [3, 6]
+
+
+def test_several_optimizers_by_hand_make_one_mark_a_batch_and_no_guess(
+    pl, callback, wire, tmp_path
+):
+    fit(pl, tmp_path, [callback.EbbCallback()], by_hand=True)
+    assert "STEPS_PER_EPOCH" not in wire.of("begin")[0]
+    assert wire.steps() == [2, 4, 6, 8, 10]
+
+
+def test_validations_are_told_and_the_sanity_check_is_not(pl, callback, wire, tmp_path):
+    fit(pl, tmp_path, [callback.EbbCallback()], validate=True, max_epochs=2)
+    assert wire.steps("eval") == [5, 10]
+    states = [m["STATE"] for m in wire.of("phase") if m["NAME"] == "eval"]
+    assert states == ["begin", "end"] * 2
+
+
+def test_saves_of_a_model_checkpoint_are_told_with_their_path(pl, callback, wire, tmp_path):
+    saver = importlib.import_module(pl.__name__ + ".callbacks").ModelCheckpoint(
+        dirpath=str(tmp_path / "ck"), save_top_k=-1, every_n_train_steps=2
+    )
+    fit(pl, tmp_path, [callback.EbbCallback(), saver], enable_checkpointing=True)
+    assert wire.steps("save")[:2] == [2, 4]
+    assert all(os.path.isfile(m["PATH"]) for m in wire.of("save"))
+    assert [m["STATE"] for m in wire.of("phase")][:4] == ["begin", "end"] * 2
+
+
+def test_a_request_is_saved_for_and_training_goes_on(pl, callback, wire, tmp_path):
+    wire.when = {("step", "3"): [("CHECKPOINT", "4")]}
+    fit(pl, tmp_path, [callback.EbbCallback()])
+    assert wire.answers() == [("4", "started"), ("4", "done")]
+    path = wire.of("ack")[-1]["PATH"]
+    assert torch.load(path, weights_only=False)["global_step"] == 3
+    assert wire.steps("save") == [3]
+    assert wire.steps() == [1, 2, 3, 4, 5]
+
+
+def test_only_the_newest_checkpoints_made_on_request_are_kept(pl, callback, wire, tmp_path):
+    wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (1, 2, 3, 4)}
+    fit(pl, tmp_path, [callback.EbbCallback()])
+    assert sorted(os.listdir(tmp_path / "ebb-checkpoints")) == ["step-3.ckpt", "step-4.ckpt"]
+
+
+def test_stop_saves_and_ends_the_training_in_the_same_step(pl, callback, wire, tmp_path):
+    wire.when = {("step", "4"): [("STOP", "8")]}
+    trainer = fit(pl, tmp_path, [callback.EbbCallback()], examples=40)
+    assert trainer.global_step == 4
+    assert wire.steps("save") == [4]
+    assert wire.answers() == [("8", "done")]
+
+
+def test_a_save_that_fails_is_answered_and_the_job_goes_on(pl, callback, wire, tmp_path):
+    (tmp_path / "ebb-checkpoints").write_text("a file where the folder should be")
+    wire.when = {("step", "2"): [("CHECKPOINT", "1")]}
+    fit(pl, tmp_path, [callback.EbbCallback()])
+    assert wire.answers() == [("1", "started"), ("1", "failed")]
+    assert wire.steps() == [1, 2, 3, 4, 5]
+
+
+def test_no_signal_handler_is_installed(pl, callback, wire, tmp_path):
+    seen = []
+
+    class Look(pl.Callback):
+        def on_train_batch_end(self, *args):
+            seen.append(signal.getsignal(signal.SIGUSR1))
+
+    fit(pl, tmp_path, [callback.EbbCallback(), Look()])
+    assert set(seen) == {signal.SIG_DFL}
+
+
+# ---- memory in the loggers ----
+
+
+@pytest.mark.parametrize("log_every, expected", [(None, 2), (1, 4), (0, 0)])
+def test_memory_goes_to_the_loggers(pl, callback, wire, tmp_path, log_every, expected):
+    loggers = importlib.import_module(pl.__name__ + ".loggers")
+    logger = loggers.CSVLogger(str(tmp_path), name="csv")
+    fit(
+        pl, tmp_path, [callback.EbbCallback(log_every=log_every)], 8,
+        logger=logger, log_every_n_steps=2,
+    )  # fmt: skip
+    path = pathlib.Path(logger.log_dir) / "metrics.csv"
+    rows = list(csv.DictReader(path.open())) if path.exists() else []
+    found = [float(row["memory_rss_mib"]) for row in rows if row.get("memory_rss_mib")]
+    assert len(found) == expected
+    assert all(mib > 1 for mib in found)
+
+
+# ---- resuming ----
+
+
+@pytest.fixture
+def saved(pl, callback, wire, tmp_path):
+    """Checkpoints of steps 2 and 4 of a training of 10 that was broken off."""
+    wire.when = {("step", str(n)): [("CHECKPOINT", str(n))] for n in (2, 4)}
+    fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 5)], 20)
+    wire.marks.clear()
+    return tmp_path / "ebb-checkpoints"
+
+
+def _stop_at(pl, step):
+    class Stop(pl.Callback):
+        def on_train_batch_end(self, trainer, *args):
+            trainer.should_stop = trainer.global_step >= step
+
+    return Stop()
+
+
+def test_a_restarted_job_goes_on_from_its_last_checkpoint(
+    pl, callback, wire, saved, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("EBB_RESUME", "1")
+    trainer = fit(pl, tmp_path, [callback.EbbCallback()], 20)
+    assert wire.of("resume")[0]["PATH"] == str(saved / "step-4.ckpt")
+    assert wire.steps() == [5, 6, 7, 8, 9, 10]
+    assert trainer.global_step == 10
+
+
+def test_from_the_end_of_an_epoch_it_comes_to_the_same_weights(
+    pl, callback, wire, tmp_path, monkeypatch
+):
+    """In the middle of one it depends on whether the data can be resumed; that is Lightning's."""
+    whole = fit(pl, tmp_path / "whole", [], 10, max_epochs=3)
+    wire.when = {("step", "5"): [("CHECKPOINT", "5")]}
+    fit(pl, tmp_path, [callback.EbbCallback(), _stop_at(pl, 7)], 10, max_epochs=3)
+    wire.marks.clear()
+    monkeypatch.setenv("EBB_RESUME", "1")
+    trainer = fit(pl, tmp_path, [callback.EbbCallback()], 10, max_epochs=3)
+    assert wire.steps() == list(range(6, 16))
+    theirs = whole.lightning_module.state_dict()
+    assert all(v.equal(theirs[k]) for k, v in trainer.lightning_module.state_dict().items())
+
+
+def test_an_incomplete_checkpoint_makes_way_for_the_one_before(
+    pl, callback, wire, saved, tmp_path, monkeypatch
+):
+    shutil.copy(saved / "step-4.ckpt", saved / "step-9.ckpt")
+    os.truncate(saved / "step-9.ckpt", 700)
+    monkeypatch.setenv("EBB_RESUME", "1")
+    fit(pl, tmp_path, [callback.EbbCallback()], 20)
+    (told,) = wire.of("resume")
+    assert told["PATH"].endswith("step-4.ckpt") and told["TEXT"] == "step-9.ckpt lacks its end"
+
+
+def test_a_checkpoint_of_weights_alone_is_none_to_go_on_from(
+    pl, callback, wire, saved, tmp_path, monkeypatch
+):
+    weights = torch.load(saved / "step-4.ckpt", weights_only=False)
+    torch.save({"state_dict": weights["state_dict"]}, saved / "step-9.ckpt")
+    monkeypatch.setenv("EBB_RESUME", "1")
+    fit(pl, tmp_path, [callback.EbbCallback()], 20)
+    assert wire.of("resume")[0]["TEXT"] == "step-9.ckpt lacks optimizer_states and loops"
+    assert wire.steps()[0] == 5
+
+
+def test_without_any_it_starts_from_the_beginning_and_says_so(
+    pl, callback, wire, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("EBB_RESUME", "1")
+    fit(pl, tmp_path, [callback.EbbCallback()])
+    assert wire.of("resume")[0]["STATE"] == "beginning"
+    assert wire.steps()[0] == 1
+
+
+def test_the_opt_outs_and_the_scripts_own_choice_are_heard(
+    pl, callback, wire, saved, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("EBB_RESUME", "1")
+    fit(pl, tmp_path, [callback.EbbCallback(resume=False)], 20)
+    assert wire.steps()[0] == 1
+    wire.marks.clear()
+    with_path = {"ckpt_path": str(saved / "step-4.ckpt")}
+    fit(pl, tmp_path, [callback.EbbCallback()], 20, fit_with=with_path)
+    assert wire.steps()[0] == 5 and wire.of("resume") == []
+    monkeypatch.setenv("EBB_NO_RESUME", "1")
+    wire.marks.clear()
+    fit(pl, tmp_path, [callback.EbbCallback()], 20)
+    assert wire.steps()[0] == 1
+
+
+# ---- two ranks ----
+
+RANKS = """
+import importlib, json, os, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from trainers import Recorder
+from ebb import _wire
+pl = importlib.import_module(sys.argv[3])
+from ebb.lightning import EbbCallback
+from test_lightning import fit
+
+rank = int(os.environ["RANK"])
+_wire.reset(Recorder)
+wire = _wire.wire()
+wire.when = {("step", "2"): [("CHECKPOINT", "1")], ("step", "5"): [("STOP", "2")]} if rank else {}
+folder = pathlib.Path(sys.argv[2])
+fit(pl, folder, [EbbCallback()], 40, strategy="ddp", devices=2)
+(folder / f"{rank}.json").write_text(json.dumps(wire.marks))
+importlib.import_module("torch.distributed").destroy_process_group()  # gloo may abort at exit else
+"""
+
+
+def test_ranks_save_and_stop_in_the_same_step(pl, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(RANKS)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
+    env.update(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    command += ["--local-addr=127.0.0.1", str(script), os.path.dirname(__file__), str(tmp_path)]
+    done = subprocess.run(
+        [*command, pl.__name__], env=env, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = [json.loads((tmp_path / f"{r}.json").read_text()) for r in range(2)]
+    for rank, marks in enumerate(told):
+        (begin,) = [m for m in marks if m["KIND"] == "begin"]
+        assert (begin["RANK"], begin["STEPS_PER_EPOCH"]) == (str(rank), "10")
+        assert begin["EFFECTIVE_BATCH"] == "4"
+        assert [m["STEP"] for m in marks if m["KIND"] == "save"] == ["3", "6"]
+        assert [m["STEP"] for m in marks if m["KIND"] == "end"] == ["6"]
+    acks = [[m["ID"] for m in marks if m.get("STATUS") == "done"] for marks in told]
+    assert acks == [[], ["1", "2"]]
+
+
+# ---- without being asked for, and trouble ----
+
+
+def test_a_callback_can_be_copied_and_pickled(pl, callback):
+    made = callback._class_for((pl.Callback,))(log_every=3, resume=False)
+    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert (other.log_every, other.resume) == (3, False)
+        assert isinstance(other, callback._Hooks)
+
+
+def test_every_trainer_gets_the_callback_by_default(pl, callback, wire, tmp_path, monkeypatch):
+    monkeypatch.setattr(callback, "_is_default", False)
+    callback.install(default=True)
+    trainer = fit(pl, tmp_path, [])
+    assert len(callback._callbacks(trainer)) == 1
+    assert wire.steps() == [1, 2, 3, 4, 5]
+    wire.marks.clear()
+    fit(pl, tmp_path, [callback.EbbCallback()])
+    assert wire.steps() == [1, 2, 3, 4, 5]
+
+
+def test_a_hook_that_fails_leaves_the_job_unharmed(pl, callback, wire, tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("this should not be seen")
+
+    for name in ("mark", "send", "requests", "listen", "answer"):
+        monkeypatch.setattr(wire, name, broken)
+    trainer = fit(pl, tmp_path, [callback.EbbCallback()], validate=True)
+    trainer.save_checkpoint(tmp_path / "own.ckpt")
+    assert trainer.global_step == 5
+    assert (tmp_path / "own.ckpt").is_file()
+
+
+def test_a_socket_that_goes_away_in_the_middle_changes_nothing(pl, callback, wire, tmp_path):
+    class Cut(pl.Callback):
+        def on_train_batch_start(self, trainer, *args):
+            wire.is_gone = trainer.global_step >= 2
+
+    trainer = fit(pl, tmp_path, [Cut(), callback.EbbCallback()])
+    assert trainer.global_step == 5
+    assert wire.steps() == [1, 2]
