@@ -591,12 +591,14 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     uint64_t bytes, overlap;
     keep_look(j, now_ns);
     tick_giveback(j);
+    /* Before anything that may walk the tree: one born after the look is not in this overlap, and
+     * would be counted in full on top of its parent. */
+    if (g->reflex && engine_memory(j->engine, &bytes, &overlap))
+        reflex_overlap(g->reflex, overlap);
     if (g->leavings)
         leavings_look(g->leavings, engine_tree(j->engine), now_ns);
     if (!g->reflex)
         return;
-    if (engine_memory(j->engine, &bytes, &overlap))
-        reflex_overlap(g->reflex, overlap);
     tempo_memory(&g->tempo, job_bytes(j));
     follow_effective(j);
     decide(j, now_ns);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -291,9 +292,11 @@ static void pages_shared_after_a_fork_are_unique_to_nobody(void **state)
 static void fork_once(int signo)
 {
     (void)signo;
-    if (fork() == 0)
-        for (;;)
-            pause();
+    if (fork() != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* who waits for our output must not wait for this one */
+    for (;;)
+        pause();
 }
 
 static void fork_when_told(void *arg)
