@@ -156,12 +156,14 @@ no_venv() {
     exit 0
 }
 
-# The last sentence of pip's that says what went wrong, in words of one line.
+# What went wrong, in one line.
 why_pip_failed() {
     if grep -qE 'NewConnectionError|Connection(Error|Timeout)|Temporary failure|timed out|ReadTimeout|ProxyError' "$1"; then
         echo "the package index cannot be reached"
     elif grep -q 'No space left' "$1"; then
         echo "no space left"
+    elif grep -q 'ensurepip' "$1"; then
+        echo "this Python makes no virtual environments"
     else
         grep -E '^(ERROR|error): ' "$1" | tail -n 1 | cut -c 1-200 | grep . || echo "pip failed"
     fi
