@@ -329,8 +329,8 @@ def test_it_is_restarted_no_more_often_than_allowed(guarded):
                          *trainer("steps=3000", "checkpoint=saved"))
     doc = guarded.facts()
     assert result.returncode == STOPPED and len(doc["segments"]) == 2
-    assert doc["guard"]["not_restarted"] == "it was restarted 1 times (--max-restarts)"
-    assert "ebb: not started again: it was restarted 1 times" in result.stderr
+    assert doc["guard"]["not_restarted"] == "it was restarted 1 time (--max-restarts)"
+    assert "ebb: not started again: it was restarted 1 time" in result.stderr
 
 
 def test_a_segment_that_comes_no_further_is_the_last(guarded):
