@@ -22,6 +22,7 @@ demo: build
 
 test:
 	@scripts/setup.sh test
+	@BUILD="$(BUILD)" scripts/setup.sh python
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
 
 lint:
@@ -64,7 +65,7 @@ help:
 	@echo "make                  build $(BUILD)/ebb, its manual page and completions"
 	@echo "make demo             build, then watch a small leaking program"
 	@echo "make test             every test, plain and sanitized, and a build with clang"
-	@echo "make lint             layout, static analysis, headers, include table, scripts"
+	@echo "make lint             layout, static analysis, headers, include table, scripts, Python"
 	@echo "make format           lay out the sources as lint wants them"
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"

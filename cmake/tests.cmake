@@ -64,6 +64,42 @@ if(TARGET guard_test_reflex AND EBB_PYTHON)
   set_tests_properties(guard.reflex_code PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
+# The suites of the Python package run with what scripts/setup.sh python has made, if it could.
+set(EBB_VENV ${CMAKE_BINARY_DIR}/venv CACHE PATH "A Python environment with torch and the like")
+set(ebb_package_python ${EBB_PYTHON})
+set(ebb_package_environment OMP_NUM_THREADS=1)
+if(EXISTS ${EBB_VENV}/complete)
+  set(ebb_package_python ${EBB_VENV}/bin/python)
+elseif(EXISTS ${EBB_VENV}.reason)
+  file(STRINGS ${EBB_VENV}.reason reason LIMIT_COUNT 1)
+  string(REPLACE ";" "," reason "${reason}")
+  list(APPEND ebb_package_environment "EBB_NO_VENV=${reason}")
+endif()
+
+# ebb_package_test(NAME SUITE): a suite that cannot do without a foreign package says so at its top;
+# such take minutes, and what they test is in Python: the sanitized program has nothing to add.
+function(ebb_package_test name suite)
+  file(STRINGS ${suite} wants REGEX "^([A-Za-z_]+ = )?pytest\\.importorskip\\(")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${suite})
+  if(name STREQUAL "py.test_wheel")
+    set(wants TRUE)
+  endif()
+  if(EBB_SANITIZE AND wants)
+    return()
+  endif()
+  set(timeout 600)
+  if(wants)
+    set(timeout 1800)
+  endif()
+  ebb_test(${name} py ${timeout} ${ebb_package_python} ${ebb_pytest} ${suite})
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ${ebb_package_environment})
+  if(wants) # the longest first: at the end they would keep the other cores waiting
+    set_tests_properties(${name} PROPERTIES COST 1000)
+  endif()
+endfunction()
+
+set(ebb_pytest -m pytest -q -ra --tb=short --color=no -p no:cacheprovider
+  --rootdir=${CMAKE_SOURCE_DIR})
 file(GLOB suites CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cmd/test_*.py
   ${CMAKE_SOURCE_DIR}/tests/py/test_*.py)
 if(NOT EBB_PYTHON)
@@ -78,8 +114,11 @@ foreach(suite ${suites})
   endif()
   get_filename_component(folder ${suite} DIRECTORY)
   get_filename_component(folder ${folder} NAME)
-  ebb_test(${folder}.${name} ${folder} 600 ${EBB_PYTHON} -m pytest -q -ra --tb=short --color=no
-    -p no:cacheprovider --rootdir=${CMAKE_SOURCE_DIR} ${suite})
+  if(folder STREQUAL "py")
+    ebb_package_test(py.${name} ${suite})
+  else()
+    ebb_test(${folder}.${name} ${folder} 600 ${EBB_PYTHON} ${ebb_pytest} ${suite})
+  endif()
 endforeach()
 
 # The command tests of the guard run the examples: who builds all, builds these too.
@@ -88,7 +127,7 @@ if(suites)
   add_dependencies(command_tests examples)
 endif()
 
-# Both start what looks like a training job, and one of them expects its own to be the only one.
-if(TEST proc.test_find AND TEST cmd.test_watch)
-  set_tests_properties(proc.test_find cmd.test_watch PROPERTIES RESOURCE_LOCK training_jobs)
+# It expects the training job that it starts to be the only one, and other suites start such too.
+if(TEST cmd.test_watch)
+  set_tests_properties(cmd.test_watch PROPERTIES RUN_SERIAL ON)
 endif()

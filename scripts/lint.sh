@@ -84,6 +84,13 @@ check_shell() {
     return "$status"
 }
 
+# The package, and its tests; the system's Python is the one that has the packaged pyflakes.
+check_python() {
+    local python=/usr/bin/python3
+    [ -x "$python" ] || python=python3
+    files 'python/*.py' 'tests/py/*.py' | xargs -0 -r "$python" scripts/check_python.py
+}
+
 # Paths that only exist where somebody happened to work. /proc/PID/root/ is another thing.
 check_paths() {
     local found
@@ -106,6 +113,7 @@ check "layout (clang-format)" check_layout
 check "include table" python3 scripts/check_includes.py
 check "every header compiles alone" check_headers
 check "shell scripts" check_shell
+check "Python package (syntax, width, pyflakes)" check_python
 check "no paths of one machine" check_paths
 check "static analysis (clang-tidy)" check_tidy
 exit $failed

@@ -2,8 +2,11 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench|earlyoom]
+#   scripts/setup.sh [build|test|lint|bench|earlyoom|python]
 #
+# python makes a virtual environment, $BUILD/venv, with what the tests of the Python package would
+# like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
+# $BUILD/venv.reason for those tests to skip with, and does not fail.
 # earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
 # machine. Without it a part of the measurements is left out.
 set -eu
@@ -25,6 +28,7 @@ libcmocka-dev   pc:cmocka
 python3         cmd:python3
 python3-pytest  py:pytest
 python3-psutil  py:psutil
+python3-venv    py:ensurepip
 clang           cmd:clang
 tmux            cmd:tmux
 "
@@ -34,6 +38,7 @@ python3         cmd:python3
 clang-format-14 cmd:clang-format-14
 clang-tidy-14   cmd:clang-tidy-14
 shellcheck      cmd:shellcheck
+python3-pyflakes py:pyflakes
 "
 bench_needs="
 python3         cmd:python3
@@ -48,10 +53,14 @@ die() {
 
 # The tests run on the system's Python, which has the packaged modules; another one may be first
 # on PATH (see EBB_PYTHON in CMakeLists.txt).
-has_module() {
+system_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
-    "$python" -I -S -c "
+    printf '%s\n' "$python"
+}
+
+has_module() {
+    "$(system_python)" -I -S -c "
 import importlib.util, site, sys
 sys.path += site.getsitepackages()
 sys.exit(importlib.util.find_spec('$1') is None)" >/dev/null 2>&1
@@ -137,7 +146,61 @@ fetch_earlyoom() {
     fi
 }
 
+venv_space_mib=10240 # torch with its CUDA libraries, packed and unpacked
+venv_limit_s=600
+
+no_venv() {
+    rm -rf "$venv"
+    printf '%s\n' "$1" >"$venv.reason"
+    say "no $venv, the tests that need torch and the like are skipped: $1"
+    exit 0
+}
+
+# What went wrong, in one line.
+why_pip_failed() {
+    if grep -qE 'NewConnectionError|Connection(Error|Timeout)|Temporary failure|timed out|ReadTimeout|ProxyError' "$1"; then
+        echo "the package index cannot be reached"
+    elif grep -q 'No space left' "$1"; then
+        echo "no space left"
+    elif grep -q 'ensurepip' "$1"; then
+        echo "this Python makes no virtual environments"
+    else
+        grep -E '^(ERROR|error): ' "$1" | tail -n 1 | cut -c 1-200 | grep . || echo "pip failed"
+    fi
+}
+
+make_venv() {
+    local requirements python wanted free_mib status=0
+    requirements=$(dirname "$0")/../tests/py/requirements.txt
+    venv=${BUILD:-build}/venv
+    python=$(system_python)
+    wanted=$("$python" --version 2>&1; cat "$requirements")
+    if [ "$wanted" = "$(cat "$venv/complete" 2>/dev/null)" ] && "$venv/bin/python" -c '' 2>/dev/null; then
+        return
+    fi
+    mkdir -p "$venv"
+    rm -f "$venv.reason"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        no_venv "$("$python" --version 2>&1) is older than 3.11"
+    free_mib=$(df -Pm "$venv" | awk 'NR == 2 { print $4 }')
+    [ "${free_mib:-0}" -ge "$venv_space_mib" ] ||
+        no_venv "$free_mib MiB are free there, $venv_space_mib are wanted"
+    say "installing torch and others for the tests into $venv, for at most $((venv_limit_s / 60)) minutes"
+    {
+        "$python" -m venv --clear "$venv" &&
+            timeout "$venv_limit_s" "$venv/bin/python" -m pip --disable-pip-version-check --no-input \
+                --retries 1 --timeout 30 install -q -r "$requirements"
+    } >"$venv.log" 2>&1 </dev/null || status=$?
+    [ "$status" -ne 124 ] || no_venv "not done in $((venv_limit_s / 60)) minutes"
+    [ "$status" -eq 0 ] || no_venv "$(why_pip_failed "$venv.log")"
+    printf '%s\n' "$wanted" >"$venv/complete"
+}
+
 case ${1:-build} in
+python)
+    make_venv
+    exit 0
+    ;;
 earlyoom)
     fetch_earlyoom
     exit 0
@@ -146,7 +209,7 @@ build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint, bench or earlyoom)" ;;
+*) die "no such group: $1 (build, test, lint, bench, earlyoom or python)" ;;
 esac
 
 missing=$(missing_of "$needs")

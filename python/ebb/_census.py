@@ -177,7 +177,8 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
         ids = {id(t) for t in tensors}
         # a backward pass in another thread may be writing them
         grads = _gradients(tensors, ids) if is_safe else []
-        grad_ids = {id(t.grad) for t in tensors if t.requires_grad and t.is_leaf} if is_safe else set()
+        leaves = [t for t in tensors if t.requires_grad and t.is_leaf] if is_safe else []
+        grad_ids = {id(t.grad) for t in leaves}
         # a base before its views: it is the one that has the memory
         tensors.sort(key=lambda t: t._is_view())
         for t in tensors + grads:
@@ -296,7 +297,9 @@ def _one_of_each_type(sized: list[tuple[int, Any]]) -> list[_Found]:
     return list(found.values())
 
 
-def _sizes(objects: list[Any], largest: _Largest, until: float) -> tuple[Counter[type], float, list[Any]]:
+def _sizes(
+    objects: list[Any], largest: _Largest, until: float
+) -> tuple[Counter[type], float, list[Any]]:
     """Bytes by type, how many times as many there are, and the containers with much in them."""
     sizes: Counter[type] = Counter()
     big: list[Any] = []
@@ -364,7 +367,9 @@ def take(step: Optional[int] = None, at: str = "call", budget_s: float = 3.0) ->
 
 def _rows(c: Union[Census, dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
     d = c.to_dict() if isinstance(c, Census) else c
-    rows = {("tensor", _tensor_name(TensorRow(**r))): (r["count"], r["bytes"]) for r in d["tensors"]}
+    rows = {
+        ("tensor", _tensor_name(TensorRow(**r))): (r["count"], r["bytes"]) for r in d["tensors"]
+    }
     rows.update({("object", r["type"]): (r["count"], r["bytes"]) for r in d["objects"]})
     return rows
 
@@ -380,7 +385,9 @@ class Growth:
         return f"{'+' * (self.bytes >= 0)}{size_text(self.bytes)} {self.count:+d}  {self.name}"
 
 
-def diff(a: Union[Census, dict[str, Any]], b: Union[Census, dict[str, Any]], top: int = 20) -> list[Growth]:
+def diff(
+    a: Union[Census, dict[str, Any]], b: Union[Census, dict[str, Any]], top: int = 20
+) -> list[Growth]:
     """What changed from A to B: the most growth first."""
     before, after = _rows(a), _rows(b)
     found = []

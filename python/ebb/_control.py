@@ -1,5 +1,5 @@
-"""What is to be done where a step has ended: the allocators' figures, the censuses that are due, and
-those that somebody asks for. Where no step ends, a thread of its own takes these."""
+"""What is to be done where a step has ended: the allocators' figures, the censuses that are due,
+and those that somebody asks for. Where no step ends, a thread of its own takes these."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the shim does with torch, transformers and lightning once they are imported.
 
-Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line for each hook that
-cannot be set, on standard error.
+Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line for each hook
+that cannot be set, on standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ebb.isolate: a function in a fresh process under `ebb run`, whose memory is all back at its end."""
+"""ebb.isolate: a function in a fresh process under `ebb run`; at its end all its memory is back."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ class IsolatedCall(Generic[T]):
         self._take_marks()
 
     def _wait_until_gone(self) -> None:
-        """When `ebb run` was killed, its supervisor ends the job: all hold the channel till then."""
+        """When `ebb run` was killed, its supervisor ends the job; all hold the channel so long."""
         assert self._process is not None and self._channel is not None
         if self._process.returncode >= 0:
             return
@@ -514,8 +514,8 @@ def isolate(
     restart: bool = False,
     **kwargs: Any,
 ) -> T:
-    """Calls FN(*args, **kwargs) in a fresh process under `ebb run` and returns its result, or raises
-    its exception. When this returns, the process and everything it started is gone.
+    """Calls FN(*args, **kwargs) in a fresh process under `ebb run` and returns its result, or
+    raises its exception. When this returns, the process and everything it started is gone.
 
     limit        memory to defend, like "24G" or "80%": beyond it MemoryLimitExceeded
     on_progress  called in this thread with each mark of the function; what it raises ends the call

@@ -102,7 +102,7 @@ def _answer(file: BinaryIO, outcome: Outcome) -> None:
 
 
 def _forward(channel: socket.socket) -> None:
-    """Each mark also goes to the caller. One who does not keep up misses some; the job does not wait."""
+    """Each mark also goes to the caller. Who does not keep up misses some; the job never waits."""
 
     def sink(text: str, must_arrive: bool) -> None:
         data = text.encode("utf-8", "replace")

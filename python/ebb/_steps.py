@@ -41,7 +41,7 @@ class Pass:
 
     def __init__(self, length: Optional[int], looks_ahead: bool, epochs_before: int) -> None:
         self.length = length  # in batches
-        self.looks_ahead = looks_ahead  # batches are fetched before the one in front of them is used
+        self.looks_ahead = looks_ahead  # batches are fetched before the one before them is used
         self.fetched = 0
         self.used = 0  # batches that the step of some optimizer has followed
         self.steps = 0
@@ -235,7 +235,7 @@ class Tracker:
         self._tell_epoch()
 
     def _length_line(self) -> str:
-        """The steps of an epoch, when two steps of a pass have shown how many batches each takes."""
+        """The steps of an epoch, once two steps of a pass have shown their number of batches."""
         passes = [p for p in self._open.values() if p.steps]
         p = max(passes, key=lambda p: p.size) if passes else None
         if p is None or p.steps != 2 or not p.length:

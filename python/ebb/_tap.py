@@ -11,8 +11,8 @@ from ._wire import Wire, wire
 Mark = dict[str, Union[str, int, float]]
 Sink = Callable[[str, bool], None]
 
-# of the wire itself: they are between the process and ebb, and tell nobody how far it is
-_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n")
+# of the wire itself, and figures for the recording: they tell nobody how far the process is
+_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=series\n")
 
 _process_sink: Optional[Sink] = None
 _thread = threading.local()

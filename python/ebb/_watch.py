@@ -1,6 +1,7 @@
 """Has modules that the shim waits for looked at once they are loaded.
 
-Loaded by the shim from this file, outside of any package: which ebb is the user's is found out here.
+Loaded by the shim from this file, outside of any package: here it is found out which ebb is
+the user's.
 """
 
 from __future__ import annotations

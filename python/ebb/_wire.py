@@ -25,7 +25,9 @@ def _clean(value: Value) -> str:
     """One line of printable text: a value cannot make lines of its own."""
     if isinstance(value, bool):
         return "1" if value else "0"
-    text = value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+    # not str() of what is text already: an enumeration's would be its name
+    other = repr if isinstance(value, float) else str
+    text = value if isinstance(value, str) else other(value)
     if len(text) > 1024:
         text = text[:1024]
     text = text.encode("utf-8", "replace").decode("utf-8")

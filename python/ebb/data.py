@@ -3,8 +3,8 @@
 A list of opened PIL images looks small, since PIL reads pixels late. But it reads them into the
 object that the list holds, so over the first epoch the list grows to the size of all its pixels.
 
-    images = ebb.data.LazyImages(paths, budget="2G")        # instead of [Image.open(p) for p in paths]
-    collate = ebb.data.keep_nothing(collate)                # where the list is not yours to change
+    images = ebb.data.LazyImages(paths, budget="2G")  # instead of [Image.open(p) for p in paths]
+    collate = ebb.data.keep_nothing(collate)          # where the list is not yours to change
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _bytes_of(image: "Image") -> int:
 class _Store:
     """The sources, and what is decoded of them in this process."""
 
-    def __init__(self, sources: "list[Union[str, bytes]]", budget: int, mode: Optional[str]) -> None:
+    def __init__(
+        self, sources: "list[Union[str, bytes]]", budget: int, mode: Optional[str]
+    ) -> None:
         self.sources = sources
         self.budget = budget
         self.mode = mode
@@ -136,9 +138,9 @@ def _checked(source: Source, index: int) -> "Union[str, bytes]":
 
 
 class LazyImages(Sequence):  # type: ignore[type-arg]
-    """In place of a list of PIL images: the same indexing, slicing, iteration and length. Each image
-    is decoded when it is asked for, and belongs to who asked; at most BUDGET of decoded pixels is
-    kept for the next time, least recently used first out. MODE converts ("RGB").
+    """In place of a list of PIL images: the same indexing, slicing, iteration and length. Each
+    image is decoded when it is asked for, and belongs to who asked; at most BUDGET of decoded
+    pixels is kept for the next time, least recently used first out. MODE converts ("RGB").
 
     The budget is for each process. A worker, forked or spawned, starts with nothing kept. Slices
     share what is kept with the whole. Safe with threads.
@@ -177,7 +179,8 @@ class LazyImages(Sequence):  # type: ignore[type-arg]
         return self._store.get(key)
 
     def __repr__(self) -> str:
-        return f"<LazyImages: {len(self)} images, {self.kept_bytes} of {self._store.budget} bytes kept>"
+        kept = f"{self.kept_bytes} of {self._store.budget} bytes kept"
+        return f"<LazyImages: {len(self)} images, {kept}>"
 
     @property
     def kept_bytes(self) -> int:

@@ -1,5 +1,5 @@
-"""For the Hugging Face Trainer: marks, memory in its logs, checkpoints on request, resuming from the
-last whole one, and a cleanup that measures itself.
+"""For the Hugging Face Trainer: marks, memory in its logs, checkpoints on request, resuming from
+the last whole one, and a cleanup that measures itself.
 
     from ebb.hf import EbbCallback
     trainer = Trainer(..., callbacks=[EbbCallback()])
@@ -70,7 +70,8 @@ def _effective_batch(args: Any, trainer: Any) -> Optional[int]:
     try:
         return int(trainer.get_total_train_batch_size(args))
     except Exception:  # no trainer, or one that has no such method
-        return int(args.train_batch_size * args.gradient_accumulation_steps * args.world_size) or None
+        per_rank = args.train_batch_size * args.gradient_accumulation_steps
+        return int(per_rank * args.world_size) or None
 
 
 def _is_model_only(args: Any) -> bool:
@@ -330,7 +331,9 @@ def _resume_from(args: Any) -> Optional[str]:
     return path
 
 
-def _with_resume(trainer: Any, train: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
+def _with_resume(
+    trainer: Any, train: Callable[..., Any], args: Any, kwargs: Any
+) -> tuple[Any, Any]:
     """The arguments of train(), with the checkpoint to go on from where none was given."""
     bound = inspect.signature(train).bind(trainer, *args, **kwargs)
     given = bound.arguments.get("resume_from_checkpoint")

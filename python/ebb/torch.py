@@ -41,7 +41,7 @@ def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3
 def census_diff(
     a: Union[Census, dict[str, Any]], b: Union[Census, dict[str, Any]], top: int = 20
 ) -> list[Growth]:
-    """What changed from A to B, the most growth first. Either may be a census read from its file."""
+    """What changed from A to B, the most growth first. Either may be one read from its file."""
     return _census.diff(a, b, top)
 
 

@@ -14,7 +14,7 @@ import uuid
 
 import pytest
 
-from conftest import (NOBODY, PATIENCE_S, PYTHON, binary, environment, recorded, run_ebb, wait_for)
+from commands import (NOBODY, PATIENCE_S, PYTHON, binary, environment, recorded, run_ebb, wait_for)
 
 TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20

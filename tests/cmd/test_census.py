@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import (PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
+from commands import (PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
                       wait_for)
 
 # Steps until the file named last is there; --idle: none but the first.

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from conftest import PYTHON, binary, run_ebb, wait_for
+from commands import PYTHON, binary, run_ebb, wait_for
 from guarded import (LEAK, LINES, TRAINER, acts, enough_memory, guarded, neighbours, script,
                      trainer)
 

@@ -10,7 +10,7 @@ import termios
 
 import pytest
 
-from conftest import PYTHON, binary, environment, wait_for
+from commands import PYTHON, binary, environment, wait_for
 
 # what the jobs below begin with
 PREFIX = r"""

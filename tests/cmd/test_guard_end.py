@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-from conftest import PYTHON, recorded, wait_for
+from commands import PYTHON, recorded, wait_for
 from guarded import (LINES, Guarded, alive, enough_memory, guarded, neighbours, script, trainer)
 
 # Grandchildren of every kind: plain ones, and one that got away by a double fork and setsid. Each

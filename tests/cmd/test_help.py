@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from conftest import binary, environment, refused, refused_with
+from commands import binary, environment, refused, refused_with
 
 COMMANDS = ["run", "watch", "verdict", "census", "export", "import", "mark", "doctor", "help", "version"]
 EXPECTED = ["run", "verdict", "census", "export", "import", "mark", "doctor", "help", "version"]

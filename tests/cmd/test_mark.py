@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from conftest import refused, refused_with
+from commands import refused, refused_with
 
 
 @pytest.fixture

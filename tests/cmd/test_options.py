@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import binary, environment, refused, refused_with
+from commands import binary, environment, refused, refused_with
 
 NOT_A_TIME = "is not a time; write it like 500ms, 10s or 5m"
 

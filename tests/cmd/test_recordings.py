@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import binary, environment, refused, refused_with
+from commands import binary, environment, refused, refused_with
 
 TABLE = """t,pid,rss_bytes,step
 0,10,1000000,0

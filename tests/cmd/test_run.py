@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import (PATIENCE_S, PYTHON, binary, environment, recorded, refused_with, run_ebb,
+from commands import (PATIENCE_S, PYTHON, binary, environment, recorded, refused_with, run_ebb,
                       wait_for)
 
 

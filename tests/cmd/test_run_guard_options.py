@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from conftest import refused, refused_with
+from commands import refused, refused_with
 
 NO_GUARD = "is for the guard, but --no-guard turns it off"
 NO_CHECKPOINT = "is about asking for a checkpoint, but --no-checkpoint leaves that out"

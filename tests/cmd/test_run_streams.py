@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import PATIENCE_S, PYTHON, binary, environment, recorded, wait_for
+from commands import PATIENCE_S, PYTHON, binary, environment, recorded, wait_for
 
 
 class OnTerminal:

@@ -1,5 +1,6 @@
 """The project's own scripts: the include table, the set-up without rights, and the counting."""
 
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -136,6 +137,74 @@ def test_packages_are_installed_without_a_prompt(tmp_path):
     assert "not usable" in result.stderr  # the stand-in installed nothing, and set-up saw it
 
 
+def setup_python(folder, **changes):
+    """The set-up of the Python environment, where no index can be reached."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "BUILD": str(folder / "build"),
+           "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://127.0.0.1:9/", **changes}
+    return subprocess.run(["/bin/bash", SCRIPTS / "setup.sh", "python"], capture_output=True,
+                          text=True, env=env, timeout=300)
+
+
+def with_stand_in(folder, name, script):
+    (folder / "bin").mkdir()
+    (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "bin" / name).chmod(0o755)
+    return {"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+
+
+DISK = "echo header; echo disk 1 1 {} 1% /"
+
+
+def no_environment(result, folder, reason):
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1].endswith(f"are skipped: {reason}")
+    assert (folder / "build" / "venv.reason").read_text() == f"{reason}\n"
+    return not (folder / "build" / "venv").exists()
+
+
+def test_without_an_index_the_environment_is_left_out_with_its_reason(tmp_path):
+    if importlib.util.find_spec("ensurepip") is None:
+        pytest.skip("this Python makes no virtual environments")
+    enough = with_stand_in(tmp_path, "df", DISK.format(1 << 20))
+    result = setup_python(tmp_path, **enough)
+    assert no_environment(result, tmp_path, "the package index cannot be reached")
+
+
+def test_without_space_nothing_is_fetched(tmp_path):
+    result = setup_python(tmp_path, **with_stand_in(tmp_path, "df", DISK.format(512)))
+    assert no_environment(result, tmp_path, "512 MiB are free there, 10240 are wanted")
+
+
+def test_an_environment_that_is_complete_is_left_alone(tmp_path):
+    venv = tmp_path / "build" / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to("/usr/bin/python3")
+    version = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True)
+    wanted = (ROOT / "tests" / "py" / "requirements.txt").read_text()
+    (venv / "complete").write_text(version.stdout + wanted)
+    result = setup_python(tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert sorted(path.name for path in venv.iterdir()) == ["bin", "complete"]
+
+
+@pytest.mark.parametrize("text, found", [
+    ("import os\n", "'os' imported but unused"),
+    ("import os  # noqa: F401\n", None),
+    ("x = 1  # " + "x" * 92 + "\n", "101 columns, more than 100"),
+    ("match 1:\n    case 1:\n        pass\n", "not Python 3.9: "),
+    ("def\n", "not Python 3.9: "),
+])
+def test_python_files_are_checked(tmp_path, text, found):
+    file = tmp_path / "a.py"
+    file.write_text(text)
+    result = subprocess.run(["/usr/bin/python3", SCRIPTS / "check_python.py", file],
+                            capture_output=True, text=True)
+    if found and "imported" in found and "pyflakes is not installed" in result.stdout:
+        pytest.skip("pyflakes is not installed")
+    assert result.returncode == (1 if found else 0)
+    assert (found or "") in result.stdout
+
+
 def test_an_unknown_group_is_refused_by_name():
     result = setup("/usr/bin:/bin", "everything")
     assert result.returncode == 1
@@ -198,6 +267,7 @@ CUT = "\n".join(GREEN.splitlines()[:4])
     ("fail", "..", (0, 1, 0)),
     ("fail", "", (0, 1, 0)),
     ("notrun", "", (0, 1, 0)),
+    ("skip", "no objdump here\n", (0, 0, 1)),
     ("run", "", (1, 0, 0)),
 ])
 def test_the_counts_are_of_single_tests(status, output, expected):
@@ -229,6 +299,18 @@ def test_a_failing_entry_is_shown_and_fails_the_run(tmp_path):
     assert result.returncode == 1
     assert "0x1 != 0x2" in result.stdout
     assert result.stdout.splitlines()[-1] == "3 passed, 1 failed"
+
+
+def test_an_entry_that_skips_itself_is_not_one_whose_program_is_missing(tmp_path):
+    junit = tmp_path / "j.xml"
+    case = '<testcase name="t" status="notrun"><skipped message="{}"/></testcase>'
+    expected = {"SKIP_RETURN_CODE=77": "0 passed, 0 failed, 1 skipped",
+                "Unable to find executable": "0 passed, 1 failed"}
+    for message, counts in expected.items():
+        junit.write_text(f"<testsuite>{case.format(message)}</testsuite>")
+        result = subprocess.run([sys.executable, SCRIPTS / "run_tests.py", "--count", junit],
+                                capture_output=True, text=True)
+        assert result.stdout.splitlines()[-1] == counts
 
 
 def test_a_run_of_nothing_fails(tmp_path):

@@ -15,7 +15,7 @@ import textwrap
 
 import pytest
 
-from conftest import ROOT, binary, environment, refused, refused_with, run_ebb
+from commands import ROOT, binary, environment, refused, refused_with, run_ebb
 
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 DATA = ROOT / "tests" / "data"

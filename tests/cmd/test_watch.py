@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import binary, environment, wait_for
+from commands import binary, environment, wait_for
 
 LIMIT_S = 30
 NOBODY = 65534

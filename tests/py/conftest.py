@@ -1,71 +1,37 @@
 """What the tests of the Python package share: the package itself, and jobs that run under ebb.
 
-EBB_BINARY names the program. Jobs run with the Python that runs the tests.
+Jobs run with the Python that runs the tests. EBB_NO_VENV says why torch and the like could not be
+installed for them.
 """
 
-import json
 import os
-import pathlib
 import subprocess
 import sys
-import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "python"
-SHIM = PACKAGE / "ebb" / "_shim"
-PATIENCE_S = 300
+from jobs import PACKAGE, PATIENCE_S, Run, binary, environment
+
+SKIPPED_WHOLE = pytest.StashKey[bool]()
 
 if str(PACKAGE) not in sys.path:
     sys.path.insert(0, str(PACKAGE))
 
 
-def binary():
-    return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    report = (yield).get_result()
+    if report.skipped:
+        path, line, reason = report.longrepr
+        why = os.environ.get("EBB_NO_VENV")
+        report.longrepr = (path, line, f"{reason} ({why})" if why else reason)
+        collector.session.config.stash[SKIPPED_WHOLE] = True
 
 
-def environment(changes=None):
-    """The caller's, without what would change what is tested. None in CHANGES removes."""
-    dropped = ("EBB_", "PYTHONPATH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_", "OMPI_", "PMI_")
-    env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
-    env.update({"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"})
-    for key, value in (changes or {}).items():
-        env.pop(key, None)
-        if value is not None:
-            env[key] = str(value)
-    return env
-
-
-def wait_for(condition, what):
-    """The first true value of CONDITION(): tests wait for what they need, never for a while."""
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
-
-
-class Run:
-    """A job that has ended: its streams, its status, and what was recorded of it."""
-
-    def __init__(self, result, folder):
-        self.stdout, self.stderr, self.status = result.stdout, result.stderr, result.returncode
-        self.folder = folder
-
-    def records(self):
-        text = subprocess.run([binary(), "export", self.folder, "--jsonl"], env=environment(),
-                              stdout=subprocess.PIPE, text=True, check=True,
-                              timeout=PATIENCE_S).stdout
-        return [json.loads(line) for line in text.splitlines()]
-
-    def marks(self, *kinds, **values):
-        """Marks of these kinds (of any, if none is named) that have these values."""
-        found = [r for r in self.records() if r.get("type") == "mark"]
-        return [m for m in found if (not kinds or m["kind"] in kinds)
-                and all(m.get(key) == value for key, value in values.items())]
+def pytest_sessionfinish(session, exitstatus):
+    """To pytest a suite that skips itself as a whole is one without tests, and an error."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and SKIPPED_WHOLE in session.config.stash:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.fixture

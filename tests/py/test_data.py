@@ -70,7 +70,8 @@ def test_it_behaves_as_a_list_of_images(paths):
 
 def test_bytes_are_as_good_as_paths(paths):
     contents = [path.read_bytes() for path in paths]
-    images = LazyImages([contents[0], bytearray(contents[1]), memoryview(contents[2]), str(paths[3])])
+    images = LazyImages(
+        [contents[0], bytearray(contents[1]), memoryview(contents[2]), str(paths[3])])
     assert colours(images) == ALL[:4]
 
 
@@ -122,7 +123,8 @@ def test_no_file_stays_open(paths):
 
 
 def test_modes_are_counted_as_they_are_stored(tmp_path):
-    for mode, pixel in (("1", 1), ("L", 1), ("P", 1), ("I;16", 2), ("RGB", 4), ("RGBA", 4), ("LA", 4)):
+    sizes = {"1": 1, "L": 1, "P": 1, "I;16": 2, "RGB": 4, "RGBA": 4, "LA": 4}
+    for mode, pixel in sizes.items():
         path = tmp_path / f"{mode.replace(';', '')}.png"
         Image.new(mode, (10, 10)).save(path)
         images = LazyImages([path])
@@ -294,7 +296,8 @@ def test_another_frame_and_a_draft_are_the_same_in_the_copy(tmp_path):
     frame, draft = Image.open(tmp_path / "frames.tiff"), Image.open(tmp_path / "large.jpg")
     frame.seek(2)
     draft.draft("L", (64, 64))
-    got = keep_nothing(lambda images: [(i.getpixel((0, 0)), i.mode, i.size) for i in images])([frame, draft])
+    collate = keep_nothing(lambda images: [(i.getpixel((0, 0)), i.mode, i.size) for i in images])
+    got = collate([frame, draft])
     assert got[0] == (100, "L", (8, 8))
     assert got[1] == (draft.getpixel((0, 0)), "L", (64, 64))
 
@@ -415,7 +418,8 @@ EPOCH = """
     collate([{"image": Image.open(paths[0])} for _ in range(4)])  # PIL and its decoders are loaded
     kept.clear()
     baseline = peak()
-    batches = [collate([{"image": image} for image in images[n:n + 4]]) for n in range(0, len(paths), 4)]
+    batches = [collate([{"image": image} for image in images[n:n + 4]])
+               for n in range(0, len(paths), 4)]
     print(json.dumps({"rise": peak() - baseline, "batches": len(batches)}))
 """
 
@@ -441,11 +445,12 @@ SLACK = 40 * MIB  # a batch of four, its copies, and the allocator's habits
     ("hoarder", 0, SLACK),
 ])
 def test_an_epoch_over_lazily_opened_images(photographs, tmp_path, way, least, most):
-    """As a list they rise to the size of all pixels; with a budget to that, and wrapped not at all."""
+    """A list rises to the size of all pixels; with a budget to that, and wrapped not at all."""
     program = tmp_path / "epoch.py"
     program.write_text(textwrap.dedent(EPOCH))
-    result = subprocess.run([sys.executable, program, way, *photographs], timeout=TIMEOUT_S, text=True,
-                            stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+    result = subprocess.run([sys.executable, program, way, *photographs], timeout=TIMEOUT_S,
+                            text=True, stdout=subprocess.PIPE, env=env)
     got = json.loads(result.stdout)
     assert got["batches"] == 15 and got["rise"] >= least
     assert most is None or got["rise"] <= most

@@ -57,7 +57,8 @@ def test_it_runs_every_so_many_steps_and_after_evaluations(wire, tmp_path):
         int(m["FREED_BYTES"]), int(m["OBJECTS"])
     (total,) = [m for m in wire.of("cleanup") if m.get("NAME") == "total"]
     assert total["COUNT"] == "4"
-    assert float(total["SECONDS"]) == pytest.approx(sum(float(m["SECONDS"]) for m in single), abs=1e-4)
+    seconds = sum(float(m["SECONDS"]) for m in single)
+    assert float(total["SECONDS"]) == pytest.approx(seconds, abs=1e-4)
     assert 0 < float(total["SHARE"]) < 1
     assert total["TEXT"] == cleanup.summary()["verdict"]
 
@@ -158,7 +159,8 @@ def test_what_is_back_by_the_next_one_is_said_to_be(wire, memory):
     memory(500, 400, 500, 400, 500, 400)
     summary = run(hf.MemoryCleanup(1), 3)
     assert summary["freed_bytes"] == 300 * MIB
-    assert summary["verdict"].startswith("frees 100 MiB each time, and it is back by the next, costs ")
+    assert summary["verdict"].startswith(
+        "frees 100 MiB each time, and it is back by the next, costs ")
 
 
 def test_what_stays_free_is_an_effect(wire, memory):

@@ -249,7 +249,7 @@ def test_save_total_limit_holds_for_requests_too(wire, tmp_path):
 
 
 def test_the_best_only_strategy_does_not_swallow_a_request(wire, tmp_path):
-    """An evaluation in the same step decides on saving anew; the request then holds for the next."""
+    """An evaluation in the same step decides on saving anew; the request holds for the next."""
     wire.when = {("step", "4"): [("CHECKPOINT", "1")]}
     trainer = hf_trainer(
         tmp_path,

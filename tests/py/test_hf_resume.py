@@ -228,7 +228,8 @@ def test_every_rank_must_have_saved_its_random_state(saved, tmp_path):
     assert _checkpoints.missing(str(c), world_size=2) is None
 
 
-@pytest.mark.parametrize("text", [b"", b"\x00", b"\xff" * 16, b"\x08\x00\x00\x00\x00\x00\x00\x00null",
+@pytest.mark.parametrize("text", [b"", b"\x00", b"\xff" * 16,
+                                  b"\x08\x00\x00\x00\x00\x00\x00\x00null",
                                   b"\x02\x00\x00\x00\x00\x00\x00\x00[]"])
 def test_safetensors_that_are_none_are_not_whole(tmp_path, text):
     path = tmp_path / "model.safetensors"

@@ -88,7 +88,8 @@ def script(tmp_path, text, name="program.py"):
 
 
 def python(*arguments, env=None, **options):
-    changed = dict(os.environ, PYTHONPATH=f"{ROOT / 'python'}:{ROOT / 'tests' / 'py'}", **(env or {}))
+    path = f"{ROOT / 'python'}:{ROOT / 'tests' / 'py'}"
+    changed = dict(os.environ, PYTHONPATH=path, **(env or {}))
     return subprocess.Popen([sys.executable, *map(str, arguments)], env=changed, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
@@ -207,10 +208,12 @@ def test_the_environment_can_be_changed(monkeypatch):
     assert got[:2] == [None, "y"] and got[2] != "1"
 
 
-def test_modules_are_found_where_the_caller_finds_them_and_where_its_environment_says(tmp_path, monkeypatch):
+def test_modules_are_found_where_the_caller_finds_them_and_where_its_environment_says(
+        tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
-    (tmp_path / "here" / "of_the_caller.py").write_text("def f(): import of_the_path; return of_the_path.VALUE")
+    (tmp_path / "here" / "of_the_caller.py").write_text(
+        "def f(): import of_the_path; return of_the_path.VALUE")
     (tmp_path / "there" / "of_the_path.py").write_text("VALUE = 'found'")
     monkeypatch.syspath_prepend(str(tmp_path / "here"))
     import of_the_caller
@@ -286,7 +289,8 @@ def test_a_limit_that_is_none_is_refused_before_the_start(value):
 
 
 @pytest.mark.parametrize("value, expected", [
-    ("512M", "536870912"), ("1.5G", "1610612736"), (4096, "4096"), ("80%", "80%"), ("2GiB", "2147483648"),
+    ("512M", "536870912"), ("1.5G", "1610612736"), (4096, "4096"), ("80%", "80%"),
+    ("2GiB", "2147483648"),
 ])
 def test_limits_are_given_on_as_the_program_takes_them(value, expected):
     assert _size.limit(value) == expected
@@ -432,7 +436,8 @@ def test_a_forked_child_has_no_part_in_the_calls_of_its_parent(tmp_path):
         import os, sys, threading
         import ebb, isolated_functions
         started = threading.Event()
-        call = ebb.isolate_start(isolated_functions.wait_for_ever, on_progress=lambda mark: started.set())
+        call = ebb.isolate_start(isolated_functions.wait_for_ever,
+                                 on_progress=lambda mark: started.set())
         started.wait()
         pid = os.fork()
         if pid == 0:

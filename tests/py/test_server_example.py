@@ -27,7 +27,8 @@ class Server:
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S)
 
     def start(self, steps, mib_per_step=1):
-        return self.http.post("/jobs", json={"steps": steps, "mib_per_step": mib_per_step}).json()["id"]
+        wanted = {"steps": steps, "mib_per_step": mib_per_step}
+        return self.http.post("/jobs", json=wanted).json()["id"]
 
     def progress(self, number):
         """Yields what the WebSocket says, to its end."""
@@ -53,8 +54,8 @@ def serving(module, tmp_path, **env):
         port = listener.getsockname()[1]
         changed = dict(os.environ, PYTHONPATH=str(ROOT / "python"), TMPDIR=str(tmp_path), **env)
         process = subprocess.Popen(
-            [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "examples"), "--log-level", "warning",
-             "--fd", str(listener.fileno()), f"{module}:app"],
+            [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "examples"),
+             "--log-level", "warning", "--fd", str(listener.fileno()), f"{module}:app"],
             env=changed, pass_fds=[listener.fileno()], cwd=tmp_path)
     server = Server(port)
     try:
@@ -121,7 +122,8 @@ def test_a_job_over_its_limit_does_not_harm_the_server(tmp_path):
         greedy, modest = server.start(1000, 8), server.start(5)
         assert server.finish(modest)["state"] == "done"
         end = server.finish(greedy)
-        assert end["state"] == "failed" and end["error"].startswith("MemoryLimitExceeded: train ended")
+        assert end["state"] == "failed"
+        assert end["error"].startswith("MemoryLimitExceeded: train ended")
         assert server.finish(server.start(2))["state"] == "done"
 
 

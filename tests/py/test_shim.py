@@ -12,7 +12,7 @@ import zipapp
 
 import pytest
 
-from conftest import PACKAGE, PATIENCE_S, SHIM, binary, environment
+from jobs import PACKAGE, PATIENCE_S, SHIM, binary, environment
 
 OPTIMIZER = """
 _hooks = []
@@ -172,7 +172,8 @@ def test_its_errors_are_reported_as_by_hand(run_job, tmp_path, text, word):
 def test_without_one_there_is_none(run_job):
     run = run_job(sys.executable, "-c", "import sys; print('sitecustomize' in sys.modules)",
                   env={"PYTHONNOUSERSITE": "1"})
-    plain = subprocess.run([sys.executable, "-c", "import sys; print('sitecustomize' in sys.modules)"],
+    code = "import sys; print('sitecustomize' in sys.modules)"
+    plain = subprocess.run([sys.executable, "-c", code],
                            env=environment({"PYTHONNOUSERSITE": "1"}), text=True,
                            stdout=subprocess.PIPE, timeout=PATIENCE_S)
     assert run.stdout == plain.stdout
@@ -323,7 +324,7 @@ def test_a_receiver_that_takes_nothing_does_not_stop_the_job(project, tmp_path):
     (project / "train.py").write_text(TRAIN.replace("[1, 2, 3]", "range(20000)"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(path))
-        result = run_by_hand(project, path)  # 40,000 steps: with a wait for each it would take hours
+        result = run_by_hand(project, path)  # 40,000 steps: a wait for each would take hours
     assert (result.returncode, result.stdout, result.stderr) == (0, "trained\n", "")
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conftest import PATIENCE_S, environment
+from jobs import PATIENCE_S, environment
 
 pytest.importorskip("torch", reason="torch is not installed")
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from conftest import PACKAGE, PATIENCE_S, environment
+from jobs import PACKAGE, PATIENCE_S, environment
 
 WAIT = """
 import json, time

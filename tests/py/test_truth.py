@@ -16,7 +16,6 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
-import ebb  # noqa: E402
 from ebb import _truth, _wire  # noqa: E402
 
 PATIENCE_S = 120
@@ -128,7 +127,8 @@ def test_cuda_is_asked_only_once_it_is_in_use(monkeypatch):
 
     def stats():
         asked.append(1)
-        return {"allocated_bytes": {"all": {"current": 5}}, "reserved_bytes": {"all": {"current": 7}}}
+        return {"allocated_bytes": {"all": {"current": 5}},
+                "reserved_bytes": {"all": {"current": 7}}}
 
     cuda = types.SimpleNamespace(
         is_initialized=lambda: False, memory_stats_as_nested_dict=stats,

@@ -1,5 +1,5 @@
-"""What `ebb run` puts in front of PYTHONPATH: waits for torch, transformers and lightning, and steps
-aside for the user's own sitecustomize.
+"""What `ebb run` puts in front of PYTHONPATH: waits for torch, transformers and lightning, and
+steps aside for the user's own sitecustomize.
 
 Every Python of the job runs this, old ones too, and often without a cache of its bytecode: nothing
 here may need a new Python, and what can wait for one of those modules is in ebb/_watch.py.

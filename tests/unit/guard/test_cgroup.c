@@ -863,8 +863,8 @@ static void tidying_takes_empty_groups_of_the_dead_and_no_others(void **state)
     assert_true(dprintf(own_fd, "%d", (int)neighbour) > 0);
     close(busy_fd);
     for (int i = 0; i < COUNT; i++) {
-        snprintf(other.kill_dir, sizeof(other.kill_dir), "%.*s", (int)sizeof(other.kill_dir) - 1,
-                 dir[i]);
+        int length = snprintf(other.kill_dir, sizeof(other.kill_dir), "%s", dir[i]);
+        assert_in_range(length, 1, sizeof(other.kill_dir) - 1);
         assert_int_equal(guard_cgroup_remove(&root, &other, clock_mono_ns() + 30 * NS_PER_S), 0);
     }
     end_and_reap(neighbour);

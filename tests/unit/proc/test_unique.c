@@ -292,11 +292,8 @@ static void pages_shared_after_a_fork_are_unique_to_nobody(void **state)
 static void fork_once(int signo)
 {
     (void)signo;
-    if (fork() != 0)
-        return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* who waits for our output must not wait for this one */
-    for (;;)
-        pause();
+    if (fork_tied() == 0)
+        sleep_for_ever();
 }
 
 static void fork_when_told(void *arg)

@@ -397,7 +397,8 @@ def test_the_variable_asks_for_it_too(run, monkeypatch):
 
 def test_a_long_run_does_not_fill_the_folder(run, monkeypatch):
     monkeypatch.setattr(_control, "_DOUBLE_AFTER", 4)
-    monkeypatch.setattr(_census, "take", lambda step, at, budget: _census.Census(1, None, 0.0, step, at))
+    monkeypatch.setattr(
+        _census, "take", lambda step, at, budget: _census.Census(1, None, 0.0, step, at))
     ebb.torch.census_every(1)
     for n in range(1, 65):
         ebb.step(n)

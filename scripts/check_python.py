@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Checks Python files: syntax of the oldest Python that the package is for, width, and pyflakes.
+
+    scripts/check_python.py FILE...
+
+Prints FILE:LINE for each thing found and exits 1 if there was one. What pyflakes says about a line
+with `# noqa` does not count; without pyflakes, its part is left out and a line says so.
+"""
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+
+OLDEST = (3, 9)
+WIDTH = 100
+
+
+def problems_of(path, text):
+    """(line, what is wrong) as far as one file tells by itself."""
+    try:
+        ast.parse(text, path, feature_version=OLDEST)
+    except SyntaxError as error:
+        yield error.lineno or 1, f"not Python {OLDEST[0]}.{OLDEST[1]}: {error.msg}"
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > WIDTH:
+            yield number, f"{len(line)} columns, more than {WIDTH}"
+
+
+def pyflakes(texts):
+    """(path, line, what is wrong) for all files."""
+    if importlib.util.find_spec("pyflakes") is None:
+        print("pyflakes is not installed (scripts/setup.sh lint): its checks are left out")
+        return
+    result = subprocess.run([sys.executable, "-m", "pyflakes", *texts], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    found = re.findall(r"^(.+?):(\d+):(?:\d+:?)? (.*)$", result.stdout, re.MULTILINE)
+    if result.returncode != 0 and not found:
+        yield "pyflakes", 1, result.stdout.strip()
+    for path, number, what in found:
+        lines = texts.get(path, "").splitlines()
+        if int(number) > len(lines) or "# noqa" not in lines[int(number) - 1]:
+            yield path, int(number), what
+
+
+def main():
+    texts = {}
+    for path in sys.argv[1:]:
+        with open(path, encoding="utf-8", newline="") as file:
+            texts[path] = file.read()
+    found = [(path, *problem) for path, text in texts.items() for problem in problems_of(path, text)]
+    found.extend(pyflakes(texts))
+    for path, number, what in sorted(found):
+        print(f"{path}:{number}: {what}")
+    return 1 if found or not texts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""How the command tests run ebb, wait for it, and read what it said. EBB_BINARY names the program."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NOBODY = 65534
+TIMEOUT_S = 60
+PATIENCE_S = 60
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+
+def binary():
+    return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+
+
+def wait_for(condition, what):
+    """The first true value of CONDITION(): tests wait for what they need, never for a while."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
+
+
+def environment(changes=None):
+    """The caller's, without what would change what ebb says. None in CHANGES removes."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
+    env.update({"LC_ALL": "C.UTF-8", "TERM": "xterm"})
+    for key, value in (changes or {}).items():
+        env.pop(key, None)
+        if value is not None:
+            env[key] = value
+    return env
+
+
+def run_ebb(*arguments, env=None, program=None, **options):
+    """Runs ebb to its end. What it writes that is not UTF-8 stays visible."""
+    options.setdefault("stdin", subprocess.DEVNULL)
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([program or binary(), *map(str, arguments)], env=environment(env),
+                          stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
+                          timeout=TIMEOUT_S, **options)
+
+
+def recorded(folder):
+    """What a recording holds so far; nothing where it has not begun."""
+    result = run_ebb("export", folder, "--jsonl")
+    return list(map(json.loads, result.stdout.splitlines())) if result.returncode == 0 else []
+
+
+def refused(result, sentence, status=2):
+    """True if ebb said exactly this one sentence and nothing else."""
+    assert result.stderr == f"ebb: {sentence}\n"
+    assert (result.returncode, result.stdout) == (status, "")
+    return True
+
+
+def refused_with(result, *parts, status=2):
+    """True if ebb said one sentence that holds all PARTS, and nothing else."""
+    assert result.stderr.startswith("ebb: ") and result.stderr.count("\n") == 1, result.stderr
+    for part in parts:
+        assert part in result.stderr
+    assert (result.returncode, result.stdout) == (status, "")
+    return True

@@ -1,0 +1,47 @@
+"""Jobs that run under ebb, and what was recorded of them. EBB_BINARY names the program."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python"
+SHIM = PACKAGE / "ebb" / "_shim"
+PATIENCE_S = 300
+
+
+def binary():
+    return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+
+
+def environment(changes=None):
+    """The caller's, without what would change what is tested. None in CHANGES removes."""
+    dropped = ("EBB_", "PYTHONPATH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_", "OMPI_", "PMI_")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
+    env.update({"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"})
+    for key, value in (changes or {}).items():
+        env.pop(key, None)
+        if value is not None:
+            env[key] = str(value)
+    return env
+
+
+class Run:
+    """A job that has ended: its streams, its status, and what was recorded of it."""
+
+    def __init__(self, result, folder):
+        self.stdout, self.stderr, self.status = result.stdout, result.stderr, result.returncode
+        self.folder = folder
+
+    def records(self):
+        text = subprocess.run([binary(), "export", self.folder, "--jsonl"], env=environment(),
+                              stdout=subprocess.PIPE, text=True, check=True,
+                              timeout=PATIENCE_S).stdout
+        return [json.loads(line) for line in text.splitlines()]
+
+    def marks(self, *kinds, **values):
+        """Marks of these kinds (of any, if none is named) that have these values."""
+        found = [r for r in self.records() if r.get("type") == "mark"]
+        return [m for m in found if (not kinds or m["kind"] in kinds)
+                and all(m.get(key) == value for key, value in values.items())]
