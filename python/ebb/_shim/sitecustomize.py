@@ -4,7 +4,8 @@ aside for the user's own sitecustomize.
 Every Python of the job runs this, old ones too, and often without a cache of its bytecode: nothing
 here may need a new Python, and what can wait for one of those modules is in ebb/_watch.py.
 """
-# mypy: ignore-errors  (annotations need a new Python)
+# Annotations need a new Python.
+# mypy: ignore-errors
 
 import os
 import sys
