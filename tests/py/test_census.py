@@ -53,14 +53,16 @@ def type_row(census, name):
 # ---- objects ----
 
 
-def test_objects_are_counted_by_type_with_what_gc_does_not_track():
+def test_objects_are_counted_by_type_with_what_gc_does_not_track(monkeypatch):
+    monkeypatch.setattr(_census, "_PLAIN_MAX", sys.maxsize)  # many modules may be loaded here
     before = take()
     kept = [bytearray(100_000) for _ in range(50)]
     things = [Thing(number=i) for i in range(30)]
     grown = ebb.torch.census_diff(before, take(), top=100)
     by_name = {g.name: g for g in grown}
-    assert by_name["bytearray"].count == len(kept)
-    assert by_name["bytearray"].bytes >= 50 * 100_000
+    # other modules may have made a few small ones meanwhile
+    assert len(kept) <= by_name["bytearray"].count <= len(kept) + 5
+    assert 50 * 100_000 <= by_name["bytearray"].bytes <= 50 * 101_000
     assert grown[0].name == "bytearray"
     assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
 
