@@ -2,6 +2,7 @@
 #include "engine/private.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -782,6 +783,14 @@ void engine_judge(struct engine *e)
 const struct gpu_snapshot *engine_gpus(const struct engine *e)
 {
     return &e->gpu_now;
+}
+
+bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns)
+{
+    while (e->gpu && e->gpu_now.t_ns <= after_ns && clock_mono_ns() < until_ns)
+        if (gpu_latest(e->gpu, &e->gpu_now) <= 0)
+            poll(NULL, 0, 10);
+    return e->gpu && e->gpu_now.t_ns > after_ns;
 }
 
 uint64_t engine_verdict_count(const struct engine *e)

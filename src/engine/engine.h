@@ -108,6 +108,9 @@ uint64_t engine_verdict_count(const struct engine *e); /* how often that was: ha
 void engine_judge(struct engine *e);
 /* The newest reading of all GPUs; t_ns 0: none. */
 const struct gpu_snapshot *engine_gpus(const struct engine *e);
+/* Waits for a reading of the GPUs that is newer than AFTER_NS; false if there is none by UNTIL_NS.
+ */
+bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns);
 bool engine_last_step(const struct engine *e, int64_t *ret_step);
 
 /* The facts of the run so far as JSON (docs/run-json.md): tree, processes, roles, limit, gpus,

@@ -25,6 +25,8 @@ enum {
     KEPT_FIRST = 200,
     REMOVE_MS = 2000,     /* patience with a cgroup that is still busy */
     SETTLE_MS = 300,      /* and with memory that is still coming back */
+    GPU_MS = 1500,        /* and with a driver that is asked once a second */
+    GPU_LEAST = 16 << 20, /* less is not the job's doing */
     LARGE_JOB = 64 << 20, /* below it nobody waits for that */
 };
 
@@ -734,6 +736,15 @@ void job_guard_left_behind(struct job *j)
         leavings_sockets(j->guard.leavings, engine_tree(j->engine));
 }
 
+/* Then it is worth waiting for the driver's next word. */
+static bool has_used_gpu(const struct giveback *g)
+{
+    for (size_t i = 0; i < g->gpus; i++)
+        if (g->gpu[i].known && g->gpu[i].peak_bytes - g->gpu[i].before_bytes > GPU_LEAST)
+            return true;
+    return false;
+}
+
 void job_guard_end(struct job *j)
 {
     struct job_guard *g = &j->guard;
@@ -757,6 +768,9 @@ void job_guard_end(struct job *j)
     j->note->cgroup = guard_cgroup_none;
     if (g->leavings)
         leavings_end(g->leavings, j->options->guard.clean_shm);
+    if (has_used_gpu(&g->giveback) &&
+        engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
+        giveback_gpu(&g->giveback, engine_gpus(j->engine));
     bool large = g->largest_bytes >= LARGE_JOB;
     giveback_end(&g->giveback, root, clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
 }
