@@ -56,10 +56,17 @@ _ISOLATE = (
 )
 
 
+_MODULES = ("data", "hf", "lightning", "torch")
+
+
 def __getattr__(name: str) -> Any:
     # what few need is imported by those who use it
+    if name in _MODULES:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
     if name in _ISOLATE:
         from . import _isolate
 
         return getattr(_isolate, name)
-    raise AttributeError(f"module 'ebb' has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,32 +3,13 @@ callbacks of frameworks, on all ranks in the same step."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from typing import Callable, Optional
+from typing import Optional
 
+from . import _control
 from ._agree import Agreement
 from ._wire import Request, wire
-
-_look: Optional[Callable[[int], None]] = None
-
-
-def at_step(step: int) -> None:
-    """What else is due when a step has ended. Where the shim is active it sees to that."""
-    global _look
-    if "ebb._hooks" in sys.modules:
-        return
-    if _look is None:
-        try:
-            _look = importlib.import_module("._control", __package__).at_step
-        except ImportError:
-            _look = _ignore
-    _look(step)
-
-
-def _ignore(step: int) -> None:
-    pass
 
 
 def note(name: str, text: str) -> None:
@@ -55,6 +36,7 @@ class Asked:
     def begin(self, rank: Optional[int], world_size: int) -> None:
         """Training begins: from now on there is somebody to ask."""
         w = wire()
+        _control.claim()
         self._rank = rank
         self._agreement.begin(world_size, w.is_there)
         for what in ("CHECKPOINT", "STOP"):  # of a training before this one

@@ -222,7 +222,7 @@ def _sizeof(o: Any) -> int:
     if type(o).__name__ == "ImagingCore":  # a decoded picture, which does not tell its size
         try:
             width, height = o.size
-            return width * height * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
+            return int(width * height) * {"1": 1, "L": 1, "P": 1, "I;16": 2}.get(o.mode, 4)
         except Exception:
             return 0
     if type(o).__name__ in ("UntypedStorage", "TypedStorage"):  # counted with the tensors

@@ -23,6 +23,7 @@ _pending: list[Request] = []  # not taken by anybody yet
 _answered = threading.Event()
 _pid = 0  # of the process that listens
 _is_started = False
+_is_claimed = False  # somebody who knows the steps tells of them: the hooks on torch need not
 _is_polled = False  # there could be no thread: every step looks
 _step: Optional[int] = None
 _every: Optional[int] = None  # None: the environment was not asked yet; 0: never
@@ -47,8 +48,25 @@ def start() -> None:
         _is_polled = True
 
 
+def claim() -> None:
+    """Who calls this will call at_step at the end of every step."""
+    global _is_claimed
+    _is_claimed = True
+
+
 def at_step(n: Optional[int] = None) -> None:
     """A step has ended. Whoever tells steps calls this after each; twice is harmless."""
+    claim()
+    _look(n)
+
+
+def at_hooked_step(n: int) -> None:
+    """The same from the hooks on torch, whose count is only the best where nobody knows better."""
+    if not _is_claimed:
+        _look(n)
+
+
+def _look(n: Optional[int]) -> None:
     global _step
     if not _is_started:
         start()
@@ -73,7 +91,7 @@ def every(n: int) -> None:
 
 def _every_of_environment() -> int:
     text = os.environ.get("EBB_CENSUS_EVERY", "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _automatic(n: int) -> None:

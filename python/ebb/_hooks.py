@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib
 import os
 import sys
 from types import ModuleType
 from typing import Any, Callable, Optional
 
-from . import _steps, _wire
+from . import _control, _steps, _wire
 
 _tracker: Optional[_steps.Tracker] = None
 _done: dict[str, ModuleType] = {}  # a module whose import failed may come a second time
@@ -46,20 +45,10 @@ def _quiet(what: str, function: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def _at_step() -> list[Callable[[int], None]]:
-    """What else is looked at when a step has ended."""
-    try:
-        control = importlib.import_module("._control", __package__)
-    except ImportError as error:
-        _say(f"no figures of allocators: {error!r}")
-        return []
-    return [_quiet("allocators", control.at_step)]
-
-
 def _the_tracker() -> _steps.Tracker:
     global _tracker
     if _tracker is None:
-        _tracker = _steps.Tracker(_at_step())
+        _tracker = _steps.Tracker(_quiet("allocators", _control.at_hooked_step))
         _wire.wire()  # of this process: what is forked from it finds it and keeps silent
         atexit.register(_quiet("the end", _tracker.close))
     return _tracker

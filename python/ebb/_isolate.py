@@ -293,8 +293,10 @@ class IsolatedCall(Generic[T]):
         if self._process.returncode >= 0:
             return
         until = time.monotonic() + _GONE_S
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
         while time.monotonic() < until and self._take_marks():
-            select.select([self._channel], [], [], max(0.0, until - time.monotonic()))
+            poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
     def _run(self) -> None:
         """The whole course, in the thread that calls it."""

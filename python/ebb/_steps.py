@@ -15,7 +15,7 @@ import os
 import sys
 import time
 import weakref
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional
 
 from . import _wire
 
@@ -107,7 +107,7 @@ def _steps_before(optimizer: Any) -> int:
 class Tracker:
     """What happened so far in this process. Fed by the hooks, speaks through the wire."""
 
-    def __init__(self, at_step: Sequence[Callable[[int], None]] = ()) -> None:
+    def __init__(self, at_step: Optional[Callable[[int], None]] = None) -> None:
         self._at_step = at_step  # what else is due when a step has ended
         self.step = 0
         self.epoch = 0
@@ -203,9 +203,8 @@ class Tracker:
             self._stepped.clear()
             self._begin()
             self._count(optimizer)
-            if not _is_worker():
-                for function in self._at_step:
-                    function(self.step)
+            if self._at_step is not None and not _is_worker():
+                self._at_step(self.step)
         for p in list(self._open.values()):
             p.used = p.fetched
         if optimizer not in self._seen:

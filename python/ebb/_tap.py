@@ -11,8 +11,8 @@ from ._wire import Wire, wire
 Mark = dict[str, Union[str, int, float]]
 Sink = Callable[[str, bool], None]
 
-# of the wire itself, and figures for the recording: they tell nobody how far the process is
-_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=series\n")
+# between the process and ebb: they tell nobody how far it is, and came without being asked for
+_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=series\n", "KIND=census\n")
 
 _process_sink: Optional[Sink] = None
 _thread = threading.local()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import socket
 import time
 from typing import Any, Optional
@@ -20,23 +19,16 @@ def verdict(timeout: float = 1.0) -> Optional[dict[str, Any]]:
     if not w.is_there or not base:
         return None
     path = f"{base}.{os.getpid()}.{time.monotonic_ns()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.settimeout(max(0.0, timeout))
             s.bind(path)
-        except OSError:
-            return None
-        try:
-            if not w.mark("query", True, name="verdict", reply=path):
-                return None
-            readable, _, _ = select.select([s], [], [], timeout)
-            if not readable:
-                return None
-            answer = json.loads(s.recv(1 << 20))
-            return answer if isinstance(answer, dict) else None
-        except (OSError, ValueError):
-            return None
-        finally:
             try:
+                if not w.mark("query", True, name="verdict", reply=path):
+                    return None
+                answer = json.loads(s.recv(1 << 20))
+            finally:
                 os.unlink(path)
-            except OSError:
-                pass
+    except (OSError, ValueError):
+        return None
+    return answer if isinstance(answer, dict) else None

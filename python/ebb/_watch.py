@@ -78,7 +78,7 @@ def find_watched(watcher: Any, name: str, path: Any, target: Any) -> Optional[Mo
     """As the finders besides WATCHER find it."""
     for finder in list(sys.meta_path):
         find = None if finder is watcher else getattr(finder, "find_spec", None)
-        spec = find(name, path, target) if find else None
+        spec: Optional[ModuleSpec] = find(name, path, target) if find else None
         if spec is not None:
             try:
                 _watch(spec)

@@ -8,7 +8,9 @@ speaks for itself when it is told to.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import socket
 import threading
 from typing import Callable, Optional, Union
@@ -19,19 +21,29 @@ _TEXT_MAX = 8192
 # A burst finds the receiver's queue full (10 datagrams on many machines). What must arrive may
 # wait so long; all the rest is dropped.
 _PATIENCE_S = 0.2
+# Trouble of the moment, much of it that of a machine short of memory. All else is for ever.
+_PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
+_NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 
 
 def _clean(value: Value) -> str:
     """One line of printable text: a value cannot make lines of its own."""
     if isinstance(value, bool):
         return "1" if value else "0"
-    # not str() of what is text already: an enumeration's would be its name
-    other = repr if isinstance(value, float) else str
-    text = value if isinstance(value, str) else other(value)
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except Exception:  # of a value's own making, or a number too long to be written
+        text = ""
     if len(text) > 1024:
         text = text[:1024]
     text = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _key(name: str) -> str:
+    """As keys are written: TRAIN_LOSS of train/loss."""
+    key = _NOT_IN_KEYS.sub("_", name.upper())[:64]
+    return key if key[:1].isalpha() else "X" + key
 
 
 class Request:
@@ -100,8 +112,10 @@ class Wire:
             return True
         except BlockingIOError:
             return must_arrive and self._send_slowly(s, data)
-        except OSError:  # the receiver is gone
-            self._is_dead = True
+        except socket.timeout:  # another thread's patience, which is the socket's meanwhile
+            return False
+        except OSError as error:
+            self._is_dead = error.errno not in _PASSING  # else the receiver is gone
             return False
 
     def _send_slowly(self, s: socket.socket, data: bytes) -> bool:
@@ -115,17 +129,21 @@ class Wire:
             finally:
                 s.setblocking(False)
 
-    def mark(self, kind: str, must_arrive: bool = False, **values: Value) -> bool:
+    def mark(self, kind: str, must_arrive: bool = False, /, **values: Value) -> bool:
         """Sends a mark: KIND and the values, whose names become keys. None is left out."""
         if not self.is_there:
             return False
         if kind in ("begin", "step"):
             self.has_speaker = True
-        lines = ["KIND=" + _clean(kind)]
-        lines += [
-            f"{key.upper()}={_clean(value)}" for key, value in values.items() if value is not None
-        ]
-        return self.send("\n".join(lines), must_arrive)
+        text = "KIND=" + _clean(kind)
+        room = _TEXT_MAX - len(text.encode())
+        for key, value in values.items():
+            line = "" if value is None else f"\n{_key(key)}={_clean(value)}"
+            room -= len(line.encode())
+            if room < 0:  # a part is better than nothing
+                break
+            text += line
+        return self.send(text, must_arrive)
 
     # ---- in ----
 
@@ -169,6 +187,8 @@ class Wire:
 
     def requests(self, what: str) -> list[Request]:
         """Takes the requests of one kind that have come in. Cheap when there is none."""
+        if self.is_inherited:  # perhaps with a lock that nobody here will ever open
+            return []
         with self._lock:
             self._take()
             found = [r for r in self._requests if r.what == what]
@@ -233,6 +253,6 @@ def rank_of_environment() -> Optional[int]:
     """The rank as launchers tell it; None outside of any."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         value = os.environ.get(name, "")
-        if value.isdigit():
+        if value.isdecimal():
             return int(value)
     return None

@@ -235,9 +235,9 @@ class _Hands:
     """Copies of examples for one call of the collate function."""
 
     def __init__(self) -> None:
-        from PIL import Image
+        from PIL.Image import Image
 
-        self.image_class = Image.Image
+        self.image_class = Image
         self.given: "dict[int, Image]" = {}
 
     def copy(self, value: Any) -> Any:

@@ -18,8 +18,8 @@ from typing import Any, Callable, Optional
 
 from transformers import TrainerCallback
 
-from . import _checkpoints, _memory
-from ._asked import Asked, at_step, note
+from . import _checkpoints, _control, _memory
+from ._asked import Asked, note
 from ._cleanup import MemoryCleanup
 from ._wire import rank_of_environment, wire
 
@@ -63,7 +63,7 @@ def _steps_per_epoch(args: Any, state: Any, loader: Any) -> Optional[int]:
         whole, rest = divmod(state.max_steps, int(epochs))
         if rest == 0 and whole > 0:
             return int(whole)  # as the trainer itself has counted
-    return max(1, -(-batches // args.gradient_accumulation_steps))
+    return max(1, -(-batches // int(args.gradient_accumulation_steps)))
 
 
 def _effective_batch(args: Any, trainer: Any) -> Optional[int]:
@@ -176,7 +176,7 @@ class EbbCallback(TrainerCallback):
         wire().send(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
         self._obey(t, control)
         self._log_now(control, step)
-        at_step(step)
+        _control.at_step(step)
 
     @_quietly
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

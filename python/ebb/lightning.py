@@ -22,8 +22,8 @@ import sys
 import zipfile
 from typing import Any, Callable, Optional
 
-from . import _checkpoints, _memory
-from ._asked import Asked, at_step, note
+from . import _checkpoints, _control, _memory
+from ._asked import Asked, note
 from ._wire import rank_of_environment, wire
 
 __all__ = ["EbbCallback", "install", "last_checkpoint"]
@@ -185,7 +185,7 @@ class _Hooks:
         if t.asked.poll():
             self._obey(t, trainer)
         self._log_now(trainer, step)
-        at_step(step)
+        _control.at_step(step)
 
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -314,7 +314,7 @@ def _candidates(trainer: Any) -> list[str]:
 
 
 def _find(trainer: Any) -> tuple[Optional[str], list[str]]:
-    passed = []
+    passed: list[str] = []
     for path in _candidates(trainer):
         lacks = _lacks(path)
         if lacks is None and _checkpoints.is_of_this_run(path):

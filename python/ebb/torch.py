@@ -13,6 +13,7 @@ from typing import Any, Optional, Union
 
 from . import _census, _control
 from ._census import Census, Growth, Holder, TensorRow, TypeRow
+from ._wire import wire
 
 __all__ = [
     "Census",
@@ -30,7 +31,7 @@ def census(step: Optional[int] = None, *, keep: bool = True, budget_s: float = 3
     """Counts live tensors (a storage once, however many share it) and Python objects, and looks who
     holds the largest. Inside a run it is kept in the run folder, unless KEEP is false."""
     c = _census.take(step, "call", budget_s)
-    if keep and _control.wire().is_there:
+    if keep and wire().is_there:
         try:
             _census.keep(c)
         except OSError:

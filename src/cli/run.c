@@ -28,7 +28,7 @@ struct run_options {
     uint64_t interval_ns;
     const char *run_dir;
     const char *name;
-    bool no_record, no_unique, pss, no_terminal, no_shim, quiet, json;
+    bool no_record, no_unique, pss, no_terminal, no_shim, verbose, quiet, json;
 };
 _Static_assert(offsetof(struct run_options, guard) == 0, "run_guard_table is of this place");
 
@@ -75,6 +75,10 @@ static const struct cli_option run_table[] = {
      .type = CLI_FLAG,
      .offset = offsetof(struct run_options, no_shim),
      .help = "leave Python alone: no steps and epochs without marks of the job's own"},
+    {.name = "verbose",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct run_options, verbose),
+     .help = "one line on standard error for each hook in Python that cannot be set"},
     {.name = "quiet",
      .letter = 'q',
      .type = CLI_FLAG,
@@ -204,10 +208,13 @@ static int finish(const struct run_options *o, bool is_kept, struct run_client_e
     return end->status_known ? end->status : 125;
 }
 
-/* The job's own Pythons look at EBB_SHIM, too: one may have the folder from a run around ours. */
+/* The job's own Pythons look at EBB_SHIM, too: one may have the folder from a run around ours. So
+ * they do at EBB_VERBOSE. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *wish = getenv("EBB_SHIM");
+    if (o->verbose)
+        setenv("EBB_VERBOSE", "1", 1);
     if (o->no_shim)
         setenv("EBB_SHIM", "0", 1);
     if (o->no_shim || (wish && strcmp(wish, "0") == 0))

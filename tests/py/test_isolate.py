@@ -400,7 +400,9 @@ CALLER = """
 
 
 def test_the_interrupt_of_the_caller_ends_the_call(tmp_path):
-    process = python(script(tmp_path, CALLER))
+    # in the background of a shell without job control it would be ignored
+    wake = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    process = python(script(tmp_path, wake + textwrap.dedent(CALLER)))
     pid = int(process.stdout.readline())
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)

@@ -368,10 +368,12 @@ def test_a_torch_without_the_hook_is_left_alone(run_job, project):
     assert run.marks("step") == []
 
 
-def test_with_verbose_there_is_one_line_for_a_hook_that_cannot_be_set(run_job, project):
+@pytest.mark.parametrize("options, env", [((), {"EBB_VERBOSE": "1"}), (["--verbose"], {})])
+def test_with_verbose_there_is_one_line_for_a_hook_that_cannot_be_set(run_job, project, options,
+                                                                      env):
     (project / "torch/optim/optimizer.py").write_text(
         "class Optimizer:\n    def step(self):\n        pass\n")
-    run = run_job(sys.executable, project / "train.py", env={"EBB_VERBOSE": "1"})
+    run = run_job(sys.executable, project / "train.py", options=options, env=env)
     lines = [line for line in run.stderr.splitlines() if "torch.optim.optimizer" in line]
     assert len(lines) == 1 and lines[0].startswith("ebb: ")
     assert run.stdout == "trained\n"

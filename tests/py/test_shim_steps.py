@@ -331,7 +331,7 @@ def test_the_rank_is_in_every_mark(wire, tracker, monkeypatch):
 
 def test_what_else_is_due_happens_once_a_step(wire):
     steps = []
-    tracker = _steps.Tracker([steps.append])
+    tracker = _steps.Tracker(steps.append)
     one, other = Optimizer(), Optimizer()
     for _ in range(3):
         tracker.on_step(one)

@@ -1,9 +1,12 @@
 """Marks of trainers that have marks of their own: each step is told once."""
 
 import importlib.util
+import json
 import sys
 
 import pytest
+
+from conftest import PACKAGE
 
 pytest.importorskip("torch", reason="torch is not installed")
 
@@ -95,6 +98,50 @@ def test_the_trainer_of_lightning_gets_the_callback(run_job, tmp_path, package):
     needs(package.partition(".")[0], "ebb.lightning")
     (tmp_path / "train.py").write_text(LIGHTNING.replace("PACKAGE", package))
     assert_told_once(run_job(sys.executable, tmp_path / "train.py"))
+
+
+# What is looked at when a step has ended, by whomever it is told, under whatever name ebb goes.
+COUNT = """
+import atexit, json, sys
+import torch
+try:
+    import ebb.hf, ebb.lightning
+except ImportError:
+    pass
+control = next(m for name, m in list(sys.modules.items()) if name.endswith("ebb._control"))
+looks, look = [], control._look
+
+def count(n):
+    looks.append(n)
+    look(n)
+
+control._look = count
+atexit.register(lambda: print(json.dumps(looks)))
+"""
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+@pytest.mark.parametrize("text", [HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
+                         ids=["hf", "lightning"])
+def test_the_end_of_a_step_is_looked_at_once(run_job, tmp_path, text, is_private):
+    needs("transformers", "accelerate", "lightning")
+    if is_private:
+        (tmp_path / "ebb.py").write_text("")
+    (tmp_path / "train.py").write_text(COUNT + text)
+    run = run_job(sys.executable, tmp_path / "train.py")
+    assert run.status == 0, run.stderr
+    assert json.loads(run.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6]
+    assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_end_of_a_step_is_looked_at_once_without_the_shim(run_job, tmp_path):
+    needs("transformers", "accelerate")
+    text = HF.replace("eval_dataset=Data())", "eval_dataset=Data(), callbacks=[EbbCallback()])")
+    (tmp_path / "train.py").write_text("from ebb.hf import EbbCallback\n" + COUNT + text)
+    run = run_job(sys.executable, tmp_path / "train.py", options=["--no-shim"],
+                  env={"PYTHONPATH": PACKAGE})
+    assert run.status == 0, run.stderr
+    assert json.loads(run.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6]
 
 
 def test_without_the_shim_nobody_adds_anything(run_job, tmp_path):

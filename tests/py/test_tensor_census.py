@@ -35,6 +35,11 @@ class Slotted:
 held_by_the_module = {}
 
 
+def take():
+    """With time for every object, however busy the machine is."""
+    return ebb.torch.census(keep=False, budget_s=PATIENCE_S)
+
+
 def row(census, **wanted):
     found = [t for t in census.tensors if all(getattr(t, k) == v for k, v in wanted.items())]
     assert len(found) <= 1
@@ -48,20 +53,22 @@ def type_row(census, name):
 # ---- objects ----
 
 
-def test_objects_are_counted_by_type_with_what_gc_does_not_track():
-    before = ebb.torch.census(keep=False)
+def test_objects_are_counted_by_type_with_what_gc_does_not_track(monkeypatch):
+    monkeypatch.setattr(_census, "_PLAIN_MAX", sys.maxsize)  # many modules may be loaded here
+    before = take()
     kept = [bytearray(100_000) for _ in range(50)]
     things = [Thing(number=i) for i in range(30)]
-    grown = ebb.torch.census_diff(before, ebb.torch.census(keep=False), top=100)
+    grown = ebb.torch.census_diff(before, take(), top=100)
     by_name = {g.name: g for g in grown}
-    assert by_name["bytearray"].count == len(kept)
-    assert by_name["bytearray"].bytes >= 50 * 100_000
+    # other modules may have made a few small ones meanwhile
+    assert len(kept) <= by_name["bytearray"].count <= len(kept) + 5
+    assert 50 * 100_000 <= by_name["bytearray"].bytes <= 50 * 101_000
     assert grown[0].name == "bytearray"
     assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
 
 
 def test_a_census_says_what_it_cost_and_is_plain_json():
-    c = ebb.torch.census(keep=False)
+    c = take()
     assert c.cost_s > 0 and c.pid == os.getpid()
     again = json.loads(json.dumps(c.to_dict()))
     assert again["object_count"] == c.object_count > 1000
@@ -70,9 +77,9 @@ def test_a_census_says_what_it_cost_and_is_plain_json():
 
 
 def test_a_long_list_is_looked_at_in_part_and_counted_whole():
-    before = ebb.torch.census(keep=False)
+    before = take()
     kept = [b"%d" % i * 20 for i in range(100_000)]
-    grown = ebb.torch.census_diff(before, ebb.torch.census(keep=False), top=100)
+    grown = ebb.torch.census_diff(before, take(), top=100)
     found = next(g for g in grown if g.name == "bytes")
     assert 0.8 * len(kept) < found.count < 1.2 * len(kept)
 
@@ -94,7 +101,7 @@ def test_an_object_whose_size_cannot_be_told_does_no_harm():
             raise RuntimeError("no")
 
     kept = [Hostile() for _ in range(5000)]
-    c = ebb.torch.census(keep=False)
+    c = take()
     assert c.object_count > len(kept) and not c.is_sampled
     assert [o.count for o in c.objects if o.type.endswith("Hostile")] in ([], [len(kept)])
 
@@ -178,7 +185,7 @@ def torch():
 def test_a_storage_counts_once_however_many_share_it(torch):
     base = torch.zeros(1003, 17)
     views = [base[1:], base.t(), base.detach(), base.view(-1)]
-    c = ebb.torch.census(keep=False)
+    c = take()
     shapes = {tuple(v.shape) for v in (base, *views)}
     rows = [t for t in c.tensors if tuple(t.shape) in shapes]
     assert sum(t.bytes for t in rows) == 1003 * 17 * 4
@@ -188,7 +195,7 @@ def test_a_storage_counts_once_however_many_share_it(torch):
 
 def test_a_small_tensor_that_keeps_a_large_storage_has_its_bytes(torch):
     part = torch.empty(0).set_(torch.zeros(1009, 1000).untyped_storage(), 0, (1, 1000))
-    c = ebb.torch.census(keep=False)
+    c = take()
     assert row(c, shape=[1, 1000]).bytes == 1009 * 1000 * 4
     assert part.shape[0] == 1
 
@@ -199,7 +206,7 @@ def test_rows_tell_type_shape_and_requires_grad_apart(torch):
         torch.zeros(31, 7, dtype=torch.float16),
         torch.zeros(31, 7, requires_grad=True),
     ]
-    c = ebb.torch.census(keep=False)
+    c = take()
     found = [t for t in c.tensors if t.shape == [31, 7]]
     assert {(t.dtype, t.requires_grad, t.count, t.bytes) for t in found} == {
         ("float32", False, 1, 868), ("float16", False, 1, 434), ("float32", True, 1, 868)}
@@ -209,7 +216,7 @@ def test_rows_tell_type_shape_and_requires_grad_apart(torch):
 def test_gradients_are_there_though_no_python_object_holds_them(torch):
     model = torch.nn.Linear(211, 13)
     model(torch.ones(2, 211)).sum().backward()
-    c = ebb.torch.census(keep=False)
+    c = take()
     weight = row(c, shape=[13, 211], is_grad=False)
     gradient = row(c, shape=[13, 211], is_grad=True)
     assert weight.requires_grad and weight.bytes == gradient.bytes == 13 * 211 * 4
@@ -222,14 +229,14 @@ def test_tensors_without_memory_count_nothing(torch):
 
     with FakeTensorMode():
         fake = torch.zeros(5001, 5001)
-    c = ebb.torch.census(keep=False)
+    c = take()
     assert row(c, shape=[5000, 5000]).bytes == 0 == row(c, shape=[5001, 5001]).bytes
     assert meta is not None and fake is not None
 
 
 def test_a_sparse_tensor_has_the_bytes_of_its_parts(torch):
     sparse = torch.sparse_coo_tensor([[0, 1, 2]], [1.0, 2.0, 3.0], (7919,))
-    found = row(ebb.torch.census(keep=False), shape=[7919])
+    found = row(take(), shape=[7919])
     assert found.count == 1 and 0 < found.bytes <= 3 * 8 + 3 * 4
     assert sparse.is_sparse
 
@@ -241,7 +248,7 @@ def test_a_tensor_whose_class_has_its_own_mind_does_no_harm(torch):
             raise RuntimeError("no")
 
     kept = torch.zeros(41, 43).as_subclass(Hostile)
-    c = ebb.torch.census(keep=False)
+    c = take()
     with torch._C.DisableTorchFunctionSubclass():
         assert row(c, shape=list(kept.shape)).bytes == 41 * 43 * 4
 
@@ -249,7 +256,7 @@ def test_a_tensor_whose_class_has_its_own_mind_does_no_harm(torch):
 def test_the_largest_tensors_are_named_with_their_holder(torch):
     held_by_the_module["cache"] = [torch.ones(997, 499) for _ in range(60)]
     try:
-        c = ebb.torch.census(keep=False)
+        c = take()
     finally:
         held_by_the_module.clear()
     first = next(h for h in c.largest if "[997, 499]" in h.what)
@@ -258,20 +265,20 @@ def test_the_largest_tensors_are_named_with_their_holder(torch):
 
 
 def test_the_growth_between_two_is_by_bytes(torch):
-    before = ebb.torch.census(keep=False)
+    before = take()
     kept = [torch.zeros(1013, 101) for _ in range(4)]
-    grown = ebb.torch.census_diff(before, ebb.torch.census(keep=False))
+    grown = ebb.torch.census_diff(before, take())
     assert (grown[0].name, grown[0].count) == ("cpu float32 [1013, 101]", len(kept))
     assert grown[0].bytes == 4 * 1013 * 101 * 4
 
 
 def test_a_census_leaves_nothing_behind(torch):
     kept = [torch.zeros(11, 11) for _ in range(200)]
-    ebb.torch.census(keep=False)
+    take()
     gc.collect()
     counts = []
     for _ in range(3):
-        ebb.torch.census(keep=False)
+        take()
         gc.collect()
         counts.append(len(gc.get_objects()))
     assert counts[2] - counts[1] < 100

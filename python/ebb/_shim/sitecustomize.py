@@ -4,6 +4,8 @@ steps aside for the user's own sitecustomize.
 Every Python of the job runs this, old ones too, and often without a cache of its bytecode: nothing
 here may need a new Python, and what can wait for one of those modules is in ebb/_watch.py.
 """
+# Annotations need a new Python.
+# mypy: ignore-errors
 
 import os
 import sys

@@ -1,0 +1,270 @@
+"""Marks by hand: what `import ebb` alone offers, and what it does with wrong or strange input."""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+import pytest
+
+import ebb
+from ebb import _control, _marks, _wire
+from conftest import PACKAGE, PATIENCE_S, environment
+
+
+@pytest.fixture
+def marks(monkeypatch):
+    """What ebb would be: the socket that marks go to."""
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiver.bind(f"{short}/marks")
+        receiver.setblocking(False)
+        monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
+        monkeypatch.setenv("EBB_TRUTH", "0")
+        for module, name, value in ((_marks, "_has_hello", True), (_marks, "_pending", None),
+                                    (_marks, "_rank_text", None), (_control, "_is_started", True),
+                                    (_control, "_is_claimed", False)):
+            monkeypatch.setattr(module, name, value)
+        _wire.reset()
+        yield receiver
+        _wire.reset()
+        receiver.close()
+
+
+def received(marks):
+    found = []
+    try:
+        while True:
+            found.append(marks.recv(65536).decode())
+    except BlockingIOError:
+        return found
+
+
+def test_steps_phases_and_anything_else(marks):
+    ebb.step(1)
+    ebb.step(2, epoch=0.5, steps_per_epoch=4, max_steps=8)
+    with ebb.phase("eval"):
+        ebb.mark(loss=0.25, is_best=True, nothing=None)
+    ebb.mark("save", step=2, path="/ck/2")
+    assert received(marks) == [
+        "KIND=step\nSTEP=1",
+        "KIND=step\nSTEP=2\nEPOCH=0.5\nSTEPS_PER_EPOCH=4\nMAX_STEPS=8",
+        "KIND=phase\nNAME=eval\nSTATE=begin",
+        "KIND=other\nLOSS=0.25\nIS_BEST=1",
+        "KIND=phase\nNAME=eval\nSTATE=end",
+        "KIND=save\nSTEP=2\nPATH=/ck/2",
+    ]
+
+
+def test_a_phase_that_ends_by_an_exception_ends(marks):
+    with pytest.raises(KeyError):
+        with ebb.phase("eval"):
+            raise KeyError("x")
+    assert received(marks)[-1] == "KIND=phase\nNAME=eval\nSTATE=end"
+
+
+def test_a_checkpoint_is_wanted_until_it_is_there(marks, monkeypatch):
+    monkeypatch.setattr(_marks, "_has_hello", False)
+    assert not ebb.checkpoint_requested()
+    hello = dict(line.split("=", 1) for line in received(marks)[0].splitlines())
+    marks.sendto(b"CHECKPOINT=7\n", hello["REPLY"])
+    assert ebb.checkpoint_requested() and ebb.checkpoint_requested()
+    ebb.checkpoint_done("/ck/7")
+    assert not ebb.checkpoint_requested()
+    marks.sendto(b"CHECKPOINT=8\n", hello["REPLY"])
+    assert ebb.checkpoint_requested()
+    ebb.checkpoint_failed()
+    ebb.checkpoint_done("/ck/8")  # nobody waits for it any more
+    assert received(marks) == [
+        "KIND=ack\nID=7\nSTATUS=started",
+        "KIND=ack\nID=7\nSTATUS=done\nPATH=/ck/7",
+        "KIND=ack\nID=8\nSTATUS=started",
+        "KIND=ack\nID=8\nSTATUS=failed",
+    ]
+
+
+class Unspeakable:
+    def __str__(self):
+        raise RuntimeError("no")
+
+
+def test_names_that_are_none_are_written_as_keys(marks):
+    ebb.mark(**{"train/loss": 1, "a\nKIND=end\nb": 2, "9": 3, "must_arrive": 4, "": 5})
+    assert received(marks) == [
+        "KIND=other\nTRAIN_LOSS=1\nA_KIND_END_B=2\nX9=3\nMUST_ARRIVE=4\nX=5"
+    ]
+
+
+@pytest.mark.parametrize("value, told", [
+    ("a\nKIND=end\0b", "a KIND=end b"),
+    ("\udcff", "?"),
+    (b"\xff\n", "b'\\xff\\n'"),
+    ("x" * 100_000, "x" * 1024),
+    (Unspeakable(), ""),
+    (10 ** 5000, ""),
+    (float("nan"), "nan"),
+], ids=["lines", "surrogate", "bytes", "long", "unspeakable", "large", "nan"])
+def test_a_value_is_one_line_whatever_it_is(marks, value, told):
+    limit = getattr(sys, "get_int_max_str_digits", lambda: 0)()
+    if isinstance(value, int) and not limit:
+        told = str(value)[:1024]
+    ebb.mark(value=value)
+    assert received(marks) == [f"KIND=other\nVALUE={told}"]
+
+
+def test_of_too_many_values_the_first_are_told(marks):
+    ebb.mark(**{f"value_{i}": "ü" * 1000 for i in range(10)})
+    (text,) = received(marks)
+    assert text.startswith("KIND=other\nVALUE_0=ü") and len(text.encode()) <= 8192
+    assert [line[:8] for line in text.splitlines()[1:]] == ["VALUE_0=", "VALUE_1=", "VALUE_2=",
+                                                            "VALUE_3="]
+
+
+@pytest.mark.parametrize("n", [None, "many", float("nan"), float("inf"), [1]])
+def test_a_step_that_is_no_number_is_not_told_and_ends_nothing(marks, n):
+    ebb.step(n)
+    assert received(marks) == []
+
+
+def test_a_step_may_be_text_a_float_or_go_backwards(marks):
+    ebb.step("5")
+    ebb.step(3.0)
+    assert received(marks) == ["KIND=step\nSTEP=5", "KIND=step\nSTEP=3"]
+
+
+def test_the_patience_of_one_thread_is_not_the_end_of_the_others_marks(marks):
+    ebb.mark()
+    w = _wire.wire()
+    while w.send("KIND=other"):
+        pass  # now there is no room left
+    w._socket.settimeout(0.01)  # as another thread does that has something that must arrive
+    assert not w.send("KIND=other")
+    w._socket.setblocking(False)
+    received(marks)
+    assert w.send("KIND=step\nSTEP=1")
+
+
+@pytest.mark.parametrize("name, is_for_ever", [("ENOBUFS", False), ("ENOMEM", False),
+                                               ("ECONNREFUSED", True)])
+def test_a_moment_without_memory_is_not_the_end_of_marks(marks, monkeypatch, name, is_for_ever):
+    import errno
+
+    class Trouble:
+        def send(self, data):
+            raise OSError(getattr(errno, name), name)
+
+        def close(self):
+            pass
+
+    w = _wire.wire()
+    monkeypatch.setattr(w, "_socket", Trouble())
+    assert not w.send("KIND=other")
+    assert w.is_there != is_for_ever
+    monkeypatch.undo()
+
+
+def test_a_child_that_was_forked_under_a_lock_does_not_wait_for_it(marks):
+    w = _wire.wire()
+    w.bind()
+    with w._lock:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if w.requests("CHECKPOINT") == [] and not ebb.checkpoint_requested() else 1)
+    done = threading.Timer(PATIENCE_S, os.kill, (pid, 9))
+    done.start()
+    assert os.waitpid(pid, 0)[1] == 0
+    done.cancel()
+
+
+def test_without_a_descriptor_left_there_is_no_verdict_and_no_exception(marks):
+    ebb.mark()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        assert ebb.verdict() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_with_very_many_descriptors_there_is_a_verdict(marks):
+    ebb.mark()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"only {hard} descriptors are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+
+    def answer():
+        marks.settimeout(PATIENCE_S)
+        while True:
+            lines = dict(line.split("=", 1) for line in marks.recv(8192).decode().splitlines())
+            if lines["KIND"] == "query":
+                marks.sendto(b'{"verdict": "flat"}', lines["REPLY"])
+                return
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        assert ebb.verdict(timeout=PATIENCE_S) == {"verdict": "flat"}
+    finally:
+        thread.join()
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+SCRIPT = """
+import ebb
+ebb.step(1)
+ebb.step(None)
+ebb.mark(loss=1)
+with ebb.phase("eval"):
+    pass
+assert not ebb.checkpoint_requested()
+ebb.checkpoint_done()
+ebb.checkpoint_failed()
+assert ebb.verdict() is None
+print("done")
+"""
+
+
+@pytest.mark.parametrize("path", [None, "/nonexistent/marks", "/" + "x" * 200, "bad\udcff"])
+def test_outside_of_a_run_everything_does_nothing(path):
+    env = environment({"PYTHONPATH": PACKAGE, "EBB_SOCKET": path})
+    result = subprocess.run([sys.executable, "-c", SCRIPT], env=env, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE_S)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
+def test_what_few_need_is_found_without_an_import_of_its_own():
+    code = ("import sys, ebb\n"
+            "assert 'ebb.torch' not in sys.modules and 'ebb.data' not in sys.modules\n"
+            "print(ebb.torch.census(keep=False).object_count > 0, ebb.data.LazyImages.__name__,\n"
+            "      ebb.isolate.__name__, hasattr(ebb, 'no_such_thing'))\n")
+    result = subprocess.run([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE,
+                            env=environment({"PYTHONPATH": PACKAGE}), timeout=PATIENCE_S)
+    assert result.stdout == "True LazyImages isolate False\n"
+
+
+BACKWARDS = """
+import ebb, time
+for n in (1, 2, 3, 2, 1, 10**6, 4):
+    ebb.step(n)
+    time.sleep(0.01)
+ebb.step(-1)
+ebb.step(10**30)
+"""
+
+
+def test_steps_that_go_backwards_are_recorded_as_they_were_told(run_job):
+    run = run_job(sys.executable, "-c", BACKWARDS)
+    assert (run.status, run.stderr) == (0, "")
+    assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 2, 1, 10 ** 6, 4]
+    facts = json.loads((run.folder / "run.json").read_text())
+    assert facts["marks"]["bad"] == 2
