@@ -13,7 +13,7 @@ import pytest
 
 import ebb
 from ebb import _control, _marks, _wire
-from conftest import PACKAGE, PATIENCE_S, environment
+from jobs import PACKAGE, PATIENCE_S, environment
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import PACKAGE
+from jobs import PACKAGE
 
 pytest.importorskip("torch", reason="torch is not installed")
 
