@@ -324,6 +324,14 @@ def test_each_mark_reaches_the_caller_in_its_own_thread():
     assert threads == {threading.get_ident()}
 
 
+def test_figures_of_the_job_are_progress_and_those_of_the_allocators_are_not():
+    marks = []
+    sent = ebb.isolate(functions.figures, on_progress=marks.append)
+    assert marks == [{"kind": "series", "name": "queue", "value": 7}, {"kind": "step", "step": 1}]
+    series = [text for text in sent if text.startswith("KIND=series\n")]
+    assert len(series) == 2 and "GC_COUNT_0=" in series[1]
+
+
 def test_a_listener_that_raises_ends_the_call():
     def progress(mark):
         if mark["kind"] == "where":
@@ -557,6 +565,17 @@ def test_it_can_be_turned_off(monkeypatch):
         ebb.isolate(functions.fail, "value")
     call = ebb.isolate_start(functions.add, 1, b=1)
     assert call.result(PATIENCE_S) == 2 and not call.cancel()
+
+
+def test_turned_off_it_leaves_no_socket_behind(tmp_path, monkeypatch):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    code = "import ebb; ebb.isolate(ebb.step, 1, on_progress=lambda mark: print(mark['step']))"
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "python"), EBB_ISOLATE="0")
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, text=True,
+                          stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S)
+    assert done.stdout == "1\n"
+    assert os.listdir(folder) == []
 
 
 def test_marks_of_other_threads_are_not_taken_for_those_of_the_call(monkeypatch):
