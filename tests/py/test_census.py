@@ -54,7 +54,8 @@ def test_objects_are_counted_by_type_with_what_gc_does_not_track():
     things = [Thing(number=i) for i in range(30)]
     grown = ebb.torch.census_diff(before, ebb.torch.census(keep=False), top=100)
     by_name = {g.name: g for g in grown}
-    assert by_name["bytearray"].count == len(kept)
+    # a few may be others': whatever else this process has imported makes some too
+    assert len(kept) <= by_name["bytearray"].count < len(kept) + 10
     assert by_name["bytearray"].bytes >= 50 * 100_000
     assert grown[0].name == "bytearray"
     assert by_name[f"{Thing.__module__}.Thing"].count == len(things)
