@@ -404,7 +404,9 @@ CALLER = """
 
 
 def test_the_interrupt_of_the_caller_ends_the_call(tmp_path):
-    process = python(script(tmp_path, CALLER))
+    # what a shell starts in the background ignores it, and so would this program
+    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    process = python(script(tmp_path, hear + textwrap.dedent(CALLER)))
     pid = int(process.stdout.readline())
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
