@@ -11,8 +11,8 @@ from ._wire import Wire, wire
 Mark = dict[str, Union[str, int, float]]
 Sink = Callable[[str, bool], None]
 
-# between the process and ebb: they tell nobody how far it is, and came without being asked for
-_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=series\n", "KIND=census\n")
+# of the wire itself: they are between the process and ebb, and tell nobody how far it is
+_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=census\n")
 
 _process_sink: Optional[Sink] = None
 _thread = threading.local()
@@ -35,8 +35,11 @@ class _TappedWire(Wire):
             sink(text, must_arrive)
         return False if self._is_dead else super().send(text, must_arrive)
 
-    def listen(self, rank: Optional[int] = None, role: str = "rank") -> bool:
-        return False if self._is_dead else super().listen(rank, role)
+    def send_figures(self, text: str) -> bool:
+        return False if self._is_dead else super().send(text)
+
+    def bind(self) -> bool:
+        return False if self._is_dead else super().bind()
 
 
 def _tap() -> None:

@@ -118,7 +118,8 @@ def at_step(n: Optional[int] = None) -> None:
         return
     figures = read()
     if figures:
-        w.send("KIND=series\n" + "\n".join(f"{k.upper()}={v}" for k, v in figures.items()))
+        lines = "\n".join(f"{k.upper()}={v}" for k, v in figures.items())
+        w.send_figures("KIND=series\n" + lines)
     cost = time.monotonic() - now
     if cost > _SLOW_S:
         _pause_s = min(max(2 * _pause_s, _PAUSE_S), _PAUSE_MAX_S)

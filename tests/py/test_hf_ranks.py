@@ -18,7 +18,7 @@ TIMEOUT_S = 240
 SCRIPT = """
 import json, os, pathlib, sys
 sys.path.insert(0, sys.argv[1])
-from trainers import Recorder, hf_trainer
+from trainers import Recorder, hf_trainer, leave
 from ebb import _agree, _wire, hf
 
 out, when, absent = pathlib.Path(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
@@ -32,8 +32,7 @@ callbacks = [] if absent == str(rank) else [hf.EbbCallback()]
 trainer = hf_trainer(out / "out", 40, callbacks, ddp_backend="gloo")
 trainer.train()
 (out / f"{rank}.json").write_text(json.dumps([trainer.state.global_step, wire.marks]))
-__import__("torch").distributed.destroy_process_group()
-os._exit(0)  # gloo's threads, which DDP keeps, may abort where the interpreter ends
+leave()
 """
 
 

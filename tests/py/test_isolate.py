@@ -328,6 +328,14 @@ def test_each_mark_reaches_the_caller_in_its_own_thread():
     assert threads == {threading.get_ident()}
 
 
+def test_figures_of_the_job_are_progress_and_those_of_the_allocators_are_not():
+    marks = []
+    sent = ebb.isolate(functions.figures, on_progress=marks.append)
+    assert marks == [{"kind": "series", "name": "queue", "value": 7}, {"kind": "step", "step": 1}]
+    series = [text for text in sent if text.startswith("KIND=series\n")]
+    assert len(series) == 2 and "GC_COUNT_0=" in series[1]
+
+
 def test_a_listener_that_raises_ends_the_call():
     def progress(mark):
         if mark["kind"] == "where":
@@ -400,9 +408,9 @@ CALLER = """
 
 
 def test_the_interrupt_of_the_caller_ends_the_call(tmp_path):
-    # in the background of a shell without job control it would be ignored
-    wake = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    process = python(script(tmp_path, wake + textwrap.dedent(CALLER)))
+    # what a shell starts in the background ignores it, and so would this program
+    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    process = python(script(tmp_path, hear + textwrap.dedent(CALLER)))
     pid = int(process.stdout.readline())
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
@@ -564,6 +572,17 @@ def test_it_can_be_turned_off(monkeypatch):
         ebb.isolate(functions.fail, "value")
     call = ebb.isolate_start(functions.add, 1, b=1)
     assert call.result(PATIENCE_S) == 2 and not call.cancel()
+
+
+def test_turned_off_it_leaves_no_socket_behind(tmp_path, monkeypatch):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    code = "import ebb; ebb.isolate(ebb.step, 1, on_progress=lambda mark: print(mark['step']))"
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "python"), EBB_ISOLATE="0")
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, text=True,
+                          stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S)
+    assert done.stdout == "1\n"
+    assert os.listdir(folder) == []
 
 
 def test_marks_of_other_threads_are_not_taken_for_those_of_the_call(monkeypatch):

@@ -171,6 +171,7 @@ if __name__ == "__main__":
 
 
 RANKS = """
+import gc
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -186,6 +187,8 @@ def main():
             optimizer.zero_grad()
             loss(ddp, batch).backward()
             optimizer.step()
+    del ddp, optimizer
+    gc.collect()  # what holds the group keeps its threads, which abort if they outlive Python
     dist.destroy_process_group()
 """
 
