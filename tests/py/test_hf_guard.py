@@ -65,9 +65,9 @@ def whole(tmp_path_factory):
 
 
 def guarded(tmp_path, whole, *more):
-    """Runs it with room for half of what it leaks; the facts of the run. Between the reserve and its
-    half, where it is stopped with or without a checkpoint, lie 15 steps: on the fastest machine they
-    take long enough to be asked for one and to write it."""
+    """Runs it with room for half of what it leaks; the facts of the run. Between the reserve and
+    its half, where it is stopped with or without a checkpoint, lie 15 steps: on the fastest machine
+    they take long enough to be asked for one and to write it."""
     limit = whole[1] + STEPS * LEAK_MIB * MIB * 2 // 3
     reserve = STEPS * LEAK_MIB * MIB // 3
     done = call(

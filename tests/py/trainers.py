@@ -102,8 +102,8 @@ def hf_trainer(folder, examples=10, callbacks=(), eval_examples=0, **arguments):
 
 def leave():
     """The end of a rank, without that of its interpreter: gloo's threads drop the last tensors when
-    they come to it, and abort where Python is gone by then (pytorch/pytorch#179291). A model that is
-    still there keeps them alive, whatever has become of the group."""
+    they come to it, and abort where Python is gone by then (pytorch/pytorch#179291). A model that
+    is still there keeps them alive, whatever has become of the group."""
     import torch
 
     torch.distributed.destroy_process_group()
