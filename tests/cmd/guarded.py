@@ -107,8 +107,10 @@ class Guarded:
 
     def wait_for_facts(self):
         """run.json as it is at the end."""
-        return wait_for(lambda: (lambda d: d if d["state"] == "ended" else None)(self.facts()),
-                        "run.json to say that it ended")
+        def ended():
+            doc = self.facts() if self.run_dirs() else {}
+            return doc if doc.get("state") == "ended" else None
+        return wait_for(ended, "run.json to say that it ended")
 
     def log(self):
         return (self.run_dirs()[0].parent / "log.txt").read_text()

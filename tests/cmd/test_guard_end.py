@@ -93,6 +93,7 @@ def kill_at_some_moment(folder, victim, wait_s):
         os.kill(pid, signal.SIGKILL)
         if victim == "sentinel":
             jobs.wait_for_file("ready")
+            wait_for(lambda: jobs.run_dirs() and jobs.facts().get("pid"), "the job's run.json")
             assert client.poll() is None and alive(jobs.facts()["pid"])
             (folder / "go").touch()
         jobs.end(client)
