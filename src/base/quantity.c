@@ -161,6 +161,13 @@ static const char *spell_limit(char *out, size_t size, uint64_t ns)
     return out;
 }
 
+uint64_t quantity_bytes(const struct quantity_size *size, uint64_t whole)
+{
+    if (!size->is_percent)
+        return size->bytes;
+    return whole / 10000 * size->permyriad + whole % 10000 * size->permyriad / 10000;
+}
+
 int quantity_parse_duration(const char *what, const char *s, uint64_t min_ns, uint64_t max_ns,
                             uint64_t *ret_ns, struct err *err)
 {

@@ -18,6 +18,9 @@ struct quantity_size {
 int quantity_parse_size(const char *what, const char *s, struct quantity_size *ret,
                         struct err *err);
 
+/* In bytes; a share is of WHOLE. */
+uint64_t quantity_bytes(const struct quantity_size *size, uint64_t whole);
+
 /* "500ms", "10s", "5m", "2h", "1d", "1.5s"; a bare number is an error (it would be a guess). MIN
  * and MAX are inclusive and named in the sentence. */
 int quantity_parse_duration(const char *what, const char *s, uint64_t min_ns, uint64_t max_ns,

@@ -188,11 +188,8 @@ static bool read_charge(const struct engine *e, uint64_t *ret)
 static void look_at_charge(struct engine *e)
 {
     uint64_t bytes;
-    if (!read_charge(e, &bytes))
-        return;
-    sample_put(&e->machine_sample, MACHINE_CHARGE, bytes);
-    if (bytes > e->charge_peak_bytes)
-        e->charge_peak_bytes = bytes;
+    if (read_charge(e, &bytes))
+        sample_put(&e->machine_sample, MACHINE_CHARGE, bytes);
 }
 
 /* The user's own line is the limit that counts, where it is nearer than the machine's. */

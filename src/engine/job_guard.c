@@ -32,13 +32,6 @@ enum {
 
 /* ---- lines ---- */
 
-static uint64_t size_of(const struct quantity_size *size, uint64_t whole)
-{
-    if (!size->is_percent)
-        return size->bytes;
-    return whole / 10000 * size->permyriad + whole % 10000 * size->permyriad / 10000;
-}
-
 /* The limit as it is without us: of the machine, or of a cgroup above. */
 static void find_effective(struct job *j)
 {
@@ -89,13 +82,6 @@ static void set_own_gauge(struct job *j)
     set_gauge(j, 0, &gauge);
 }
 
-static int open_below(int dirfd, const char *dir, const char *name)
-{
-    char path[LIMIT_PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return openat(dirfd, path, O_RDONLY | O_CLOEXEC);
-}
-
 /* An rlimit has no gauge: nothing is killed there, an allocation fails. */
 static void set_effective_gauge(struct job *j)
 {
@@ -106,8 +92,8 @@ static void set_effective_gauge(struct job *j)
     int old[2] = {g->effective_fd[0], g->effective_fd[1]};
     g->effective_fd[0] = g->effective_fd[1] = -1;
     if (files) {
-        g->effective_fd[0] = open_below(root->cgroup_fd, g->effective_dir, files->usage);
-        g->effective_fd[1] = open_below(root->cgroup_fd, g->effective_dir, files->stat);
+        g->effective_fd[0] = limit_open(root, g->effective_dir, files->usage);
+        g->effective_fd[1] = limit_open(root, g->effective_dir, files->stat);
         gauge.source = g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
     } else if (g->effective.kind == LIMIT_HOST) {
         g->effective_fd[0] = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
@@ -303,7 +289,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
             continue;
         /* where the driver does not tell the job's part, all of it is taken for its */
         uint64_t used = sample_has(s, GPU_JOB) && s->v[GPU_JOB] ? s->v[GPU_JOB] : s->v[GPU_USED];
-        uint64_t limit = size_of(&set->gpu_limit, s->v[GPU_TOTAL]);
+        uint64_t limit = quantity_bytes(&set->gpu_limit, s->v[GPU_TOTAL]);
         uint64_t room = limit > used ? limit - used : 0;
         if (room >= least)
             continue;
@@ -697,11 +683,11 @@ void job_guard_begin(struct job *j)
     giveback_begin(&g->giveback, j->options->engine.root);
     find_effective(j);
     if (set->has_limit)
-        g->limit_bytes = size_of(&set->limit, g->effective.limit_bytes);
+        g->limit_bytes = quantity_bytes(&set->limit, g->effective.limit_bytes);
     ladder_init(&g->ladder, &set->rules);
     if (set->has_reserve)
-        g->ladder.rules.reserve_bytes =
-            size_of(&set->reserve, g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes);
+        g->ladder.rules.reserve_bytes = quantity_bytes(
+            &set->reserve, g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes);
     ask_init(&g->ask, &set->ask);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);

@@ -103,8 +103,7 @@ struct verdict_limit jury_limit_for(const struct jury *j, uint64_t own_bytes)
         l = (struct verdict_limit){.known = true, .limit_bytes = j->options.limit.bytes};
         used = job_bytes(j);
     } else if (j->options.has_limit) {
-        l.limit_bytes = l.limit_bytes / 10000 * j->options.limit.permyriad +
-                        l.limit_bytes % 10000 * j->options.limit.permyriad / 10000;
+        l.limit_bytes = quantity_bytes(&j->options.limit, l.limit_bytes);
     }
     l.other_bytes = used > own_bytes ? used - own_bytes : 0;
     return l;

@@ -44,7 +44,7 @@ struct engine {
     struct machine_limit limit_now, limit_at_start;
     enum limit_kind charge_kind; /* of the job's own cgroup */
     int charge_fd[2];            /* usage and stat; -1: it has none */
-    uint64_t charge_peak_bytes, own_limit_bytes;
+    uint64_t own_limit_bytes;
     struct track tree_track; /* the best estimate: the lower bound once unique memory is known */
     uint64_t tree_high_peak_bytes;
     uint64_t gpu_job_peak_bytes[GPU_MAX];

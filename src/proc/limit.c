@@ -170,6 +170,13 @@ void limit_proc_path(int32_t pid, const char *name, char ret[32])
         snprintf(ret, 32, "%d/%s", pid, name);
 }
 
+int limit_open(const struct proc_root *root, const char *dir, const char *name)
+{
+    char path[LIMIT_PATH_MAX + 64];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return openat(root->cgroup_fd, path, O_RDONLY | O_CLOEXEC);
+}
+
 const struct limit_files *limit_files(enum limit_kind kind)
 {
     /* v1's plain keys count this cgroup alone, while its usage counts the subtree */

@@ -40,6 +40,8 @@ struct limit_files {
     const char *inactive_file, *active_file; /* keys in stat that count the whole subtree */
 };
 const struct limit_files *limit_files(enum limit_kind kind);
+/* Opens NAME in the folder DIR below root's cgroup_fd, for reading; -1 with errno. */
+int limit_open(const struct proc_root *root, const char *dir, const char *name);
 
 /* Finds PID's folder (0: our own) in the hierarchy. Leaves *G as it is when the process is gone,
  * so that its last cgroup goes on being judged. */

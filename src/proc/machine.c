@@ -50,22 +50,15 @@ static void close_limit(struct machine *m)
     close_fd(&m->peak_fd);
 }
 
-static int open_in(int fd, const char *dir, const char *name)
-{
-    char path[LIMIT_PATH_MAX + 64];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return openat(fd, path, O_RDONLY | O_CLOEXEC);
-}
-
 static void open_limit(struct machine *m)
 {
     enum limit_kind kind = m->found.limit.kind;
     const struct limit_files *files = limit_files(kind);
     char name[32];
     if (files != NULL) {
-        m->usage_fd = open_in(m->root.cgroup_fd, m->found.dir, files->usage);
-        m->stat_fd = open_in(m->root.cgroup_fd, m->found.dir, files->stat);
-        m->peak_fd = open_in(m->root.cgroup_fd, m->found.dir, files->peak);
+        m->usage_fd = limit_open(&m->root, m->found.dir, files->usage);
+        m->stat_fd = limit_open(&m->root, m->found.dir, files->stat);
+        m->peak_fd = limit_open(&m->root, m->found.dir, files->peak);
     } else if (kind != LIMIT_HOST) {
         limit_proc_path(m->pid, kind == LIMIT_RLIMIT_AS ? "statm" : "status", name);
         m->usage_fd = openat(m->root.proc_fd, name, O_RDONLY | O_CLOEXEC);

@@ -247,9 +247,20 @@ static void what_is_not_a_whole_number_in_range_is_refused(void **state)
     assert_string_equal(err.text, "--jobs: \"65\" is out of range; write a number from 1 to 64");
 }
 
+static void a_share_is_of_the_whole_and_does_not_overflow(void **state)
+{
+    const struct quantity_size fixed = {.bytes = 42},
+                               most = {.is_percent = true, .permyriad = 8000};
+    (void)state;
+    assert_int_equal(quantity_bytes(&fixed, 1000), 42);
+    assert_int_equal(quantity_bytes(&most, 1005), 804);
+    assert_int_equal(quantity_bytes(&most, UINT64_MAX - 15), (UINT64_MAX - 15) / 5 * 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_share_is_of_the_whole_and_does_not_overflow),
         cmocka_unit_test(sizes_are_powers_of_1024_in_any_case),
         cmocka_unit_test(a_share_is_in_hundredths_of_a_percent),
         cmocka_unit_test(what_is_not_a_size_is_not_guessed),
