@@ -192,7 +192,7 @@ static int make_folder(const struct run_options *o, const char *name, struct run
     return 0;
 }
 
-static void print_summary(const struct run_options *o, const json_t *doc)
+static void print_summary(const struct run_options *o, json_t *doc)
 {
     const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
     if (error) {
@@ -206,6 +206,7 @@ static void print_summary(const struct run_options *o, const json_t *doc)
     }
     if (o->quiet)
         return;
+    run_heap_growing(doc);
     if (o->json) {
         json_write(STDERR_FILENO, doc, 0);
         return;

@@ -1,9 +1,10 @@
-/* Whether a job's program can be profiled by a preloaded library: its ELF head says. */
+/* The heap profiler around a run: the job's program, and what was found. */
 #include "cli/run_heap.h"
 
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/heap_files.h"
+#include "engine/heap_json.h"
+#include "engine/heap_marks.h"
 
+enum { GROWING_MAX = 3, GROWING_LEAST = 1 << 20 };
 enum { HEAD_BYTES = 4096, SCRIPTS_MAX = 4, PROGRAM_HEADERS_MAX = 64 };
 
 #if __SIZEOF_POINTER__ == 8
@@ -94,4 +99,52 @@ const char *run_heap_obstacle(const char *path)
         path = next;
     }
     return NULL;
+}
+
+/* ---- what was found ---- */
+
+/* Those that surely grew, and of which the verdict does not say that it is over. */
+static size_t growing_rows(const struct growth *g)
+{
+    size_t n = 0;
+    while (n < g->count && n < GROWING_MAX && g->rows[n].verdict.leak != VERDICT_LEAK_NO &&
+           g->rows[n].growth_bytes - 2 * g->rows[n].growth_sigma > GROWING_LEAST)
+        n++;
+    return n;
+}
+
+static json_t *growing_json(const char *folder, const struct profile *p)
+{
+    AUTO_FREE struct growth_mark *marks = NULL;
+    struct growth_options options = {.by = GROWTH_BY_LOCATION};
+    const struct symbols_options symbols = {.debuginfod = false};
+    struct names *names;
+    struct growth g;
+    json_t *rows = NULL;
+    if (heap_marks_read(folder, p, &marks, &options.n_marks, NULL) < 0 ||
+        names_new(p, &symbols, &names) < 0)
+        return NULL;
+    options.marks = marks;
+    if (growth_of(p, names, &options, &g, NULL) == 0) {
+        json_t *doc = heap_growth_json(p, names, &g, growing_rows(&g), false);
+        rows = json_incref(json_object_get(doc, "rows"));
+        json_decref(doc);
+        growth_fini(&g);
+    }
+    names_free(names);
+    return rows;
+}
+
+void run_heap_growing(json_t *doc)
+{
+    json_t *heap = json_object_get(doc, "heap");
+    const char *folder = json_string_value(json_object_get(doc, "run_dir"));
+    struct heap_files files;
+    if (!json_is_true(json_object_get(heap, "on")) || !folder ||
+        heap_files_read(folder, 0, &files, NULL) < 0)
+        return;
+    json_t *rows = files.count ? growing_json(folder, files.at[0].profile) : NULL;
+    if (rows)
+        json_object_set_new(heap, "growing", rows);
+    heap_files_fini(&files);
 }
