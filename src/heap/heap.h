@@ -23,6 +23,7 @@ struct heap_thread {
     uint32_t busy;       /* > 0: within the library (or a signal handler above it): no samples */
     uint32_t no_maps;    /* > 0: a mapping made now is the arena of something already counted */
     uintptr_t stack_end; /* highest address of this thread's stack; 0: not looked up yet */
+    uintptr_t stack_low; /* down to where it is known to be one stretch of memory */
 };
 _Static_assert(sizeof(struct heap_thread) <= 256, "little initial-exec TLS is there for all");
 
