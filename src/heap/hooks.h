@@ -2,6 +2,8 @@
  * libebb-heap.so. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "heap/heap.h"
 
 #define HOOK __attribute__((visibility("default")))

@@ -24,8 +24,7 @@ static size_t whole_pages(size_t len)
 /* Is what CALLER maps or unmaps none of our business? */
 static bool is_arena(const void *caller)
 {
-    return heap_thread.no_maps || hooks_is_allocator(caller) ||
-           python_owns_map((uintptr_t)caller);
+    return heap_thread.no_maps || hooks_is_allocator(caller) || python_owns_map((uintptr_t)caller);
 }
 
 static void cut(const void *start, size_t len)

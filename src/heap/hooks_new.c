@@ -107,7 +107,7 @@ static void *aligned(size_t size, size_t alignment)
             f = find(&next_##name, (uintptr_t)free, __builtin_return_address(0));                  \
         if (HEAP_UNLIKELY(live_maybe(p)))                                                          \
             record_end(p);                                                                         \
-        HOOKS_FUNCTION(void (*) types, f) arguments;                                               \
+        HOOKS_FUNCTION(void(*) types, f) arguments;                                                \
     }
 
 NEW(_Znwm, plain, (size_t size), (size_t), (size))

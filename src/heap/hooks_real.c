@@ -123,8 +123,7 @@ bool hooks_is_allocator(const void *address)
     return (uintptr_t)address - allocator_start < allocator_end - allocator_start;
 }
 
-#define FIND(name)                                                                                 \
-    HOOKS_FUNCTION(__typeof__(hooks_real.name), dlsym(RTLD_NEXT, #name))
+#define FIND(name) HOOKS_FUNCTION(__typeof__(hooks_real.name), dlsym(RTLD_NEXT, #name))
 
 static void find_others(void)
 {

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -115,6 +116,18 @@ static bool set_address(const char *socket)
 
 /* ---- start ---- */
 
+/* Not by the hooks: these are none of the job's mappings. NULL: there is none. */
+static void *map(size_t len, int flags, int fd)
+{
+    long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
+    return p == -1 ? NULL : (void *)p;
+}
+
+static void unmap(void *p, size_t len)
+{
+    syscall(SYS_munmap, p, len);
+}
+
 /* For kernels that do not wipe. */
 static void wipe_page(void)
 {
@@ -125,14 +138,13 @@ static void wipe_page(void)
 static bool make_page(void)
 {
     size_t len = (size_t)getauxval(AT_PAGESZ);
-    void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    page = map(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (!page)
         return false;
-    page = p;
-    bool is_wiped = madvise(p, len, MADV_WIPEONFORK) == 0;
+    bool is_wiped = syscall(SYS_madvise, page, len, MADV_WIPEONFORK) == 0;
     if (!is_wiped && __register_atfork(NULL, NULL, wipe_page, NULL) != 0)
         return false;
-    atomic_store(&page->pid, getpid());
+    atomic_store(&page->pid, (int32_t)syscall(SYS_getpid));
     return true;
 }
 
@@ -160,9 +172,7 @@ bool life_start(void)
         return false;
     int saved = errno;
     heap_thread.busy++;
-    heap_thread.no_maps++;
     settle();
-    heap_thread.no_maps--;
     heap_thread.busy--;
     errno = saved;
     atomic_store_explicit(&start_state, START_DONE, memory_order_release);
@@ -182,13 +192,21 @@ __attribute__((destructor)) static void end(void)
         atomic_store_explicit(&t->header.is_ended, 1, memory_order_release);
 }
 
-/* ---- the table and its way out ---- */
+/* ---- the table and its way out ----
+ *
+ * All by syscall(): the functions of these names may be the job's own or another preload's, and
+ * most of them are points where a thread can be cancelled, which malloc must not be. */
+
+static void close_out(int fd)
+{
+    syscall(SYS_close, fd);
+}
 
 static int connect_out(void)
 {
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, address_len) != 0) {
-        close(fd);
+    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && syscall(SYS_connect, fd, &address, address_len) != 0) {
+        close_out(fd);
         fd = -1;
     }
     return fd;
@@ -198,7 +216,8 @@ static int connect_out(void)
 static bool is_size_allowed(void)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= sizeof(struct heap_table);
+    return syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) == 0 &&
+           limit.rlim_cur >= sizeof(struct heap_table);
 }
 
 /* Where the kernel promises no more memory than there is, a page that it cannot give at the first
@@ -206,11 +225,12 @@ static bool is_size_allowed(void)
 static bool is_memory_strict(void)
 {
     char mode = 0;
-    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+    int fd =
+        (int)syscall(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool is_strict = read(fd, &mode, 1) == 1 && mode == '2';
-    close(fd);
+    bool is_strict = syscall(SYS_read, fd, &mode, 1) == 1 && mode == '2';
+    close_out(fd);
     return is_strict;
 }
 
@@ -219,16 +239,16 @@ static int make_memfd(void)
     if (!is_size_allowed())
         return -1;
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    int fd = memfd_create("ebb-heap", flags | MFD_NOEXEC_SEAL);
+    int fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("ebb-heap", flags);
+        fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags);
     if (fd < 0)
         return -1;
-    if (ftruncate(fd, sizeof(struct heap_table)) == 0 &&
-        (!is_memory_strict() || fallocate(fd, 0, 0, sizeof(struct heap_table)) == 0) &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    if (syscall(SYS_ftruncate, fd, sizeof(struct heap_table)) == 0 &&
+        (!is_memory_strict() || syscall(SYS_fallocate, fd, 0, 0, sizeof(struct heap_table)) == 0) &&
+        syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
-    close(fd);
+    close_out(fd);
     return -1;
 }
 
@@ -261,7 +281,7 @@ static bool send_out(int to, int memfd)
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &memfd, sizeof(memfd));
-    return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(hello);
+    return syscall(SYS_sendmsg, to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(hello);
 }
 
 static struct heap_table *map_and_send(int to)
@@ -269,24 +289,23 @@ static struct heap_table *map_and_send(int to)
     int fd = make_memfd();
     if (fd < 0)
         return NULL;
-    void *p = mmap(NULL, sizeof(struct heap_table), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (p != MAP_FAILED) {
-        struct heap_table *t = p;
+    struct heap_table *t = map(sizeof(*t), MAP_SHARED, fd);
+    if (t) {
         fill_header(&t->header);
         if (!send_out(to, fd)) {
-            munmap(p, sizeof(struct heap_table));
-            p = MAP_FAILED;
+            unmap(t, sizeof(*t));
+            t = NULL;
         }
     }
-    close(fd);
-    return p == MAP_FAILED ? NULL : p;
+    close_out(fd);
+    return t;
 }
 
 /* A vfork child has its own pid and its parent's memory: what it made would be taken for another
  * process's. It leaves that to the parent. */
 static bool is_process_itself(void)
 {
-    int32_t known = atomic_load(&page->pid), pid = getpid();
+    int32_t known = atomic_load(&page->pid), pid = (int32_t)syscall(SYS_getpid);
     if (known == 0)
         atomic_store(&page->pid, pid);
     return known == 0 || known == pid;
@@ -310,7 +329,7 @@ static bool make_table(void)
     int to = connect_out();
     struct heap_table *t = to >= 0 ? map_and_send(to) : NULL;
     if (to >= 0)
-        close(to);
+        close_out(to);
     if (!t) {
         if (++page->tries >= TRIES)
             atomic_store(&heap_process.state, HEAP_OFF);
@@ -338,9 +357,7 @@ bool life_make_table(void)
     if (atomic_load(&heap_process.is_confined) || !hold_page())
         return false;
     int saved = errno;
-    heap_thread.no_maps++;
     bool is_made = atomic_load(&heap_process.state) == HEAP_WAITING && make_table();
-    heap_thread.no_maps--;
     errno = saved;
     let_page_go();
     return is_made;
@@ -356,11 +373,9 @@ void life_forked(void)
         int saved = errno;
         struct heap_table *old = heap_process.table;
         heap_process.table = NULL;
-        heap_thread.no_maps++;
         reset_all();
         if (old && !atomic_load(&heap_process.is_confined))
-            munmap(old, sizeof(*old));
-        heap_thread.no_maps--;
+            unmap(old, sizeof(*old));
         errno = saved;
         atomic_store_explicit(&heap_process.state, HEAP_WAITING, memory_order_release);
     }

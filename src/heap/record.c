@@ -138,10 +138,9 @@ void record_again(void *p, size_t size, const struct live_sample *sample)
     next.size = size;
     if (size > sample->size)
         next.interval = grown_interval(sample, size);
-    double stays = size < sample->size
-                       ? sampler_probability(size, sample->interval) /
-                             sampler_probability(sample->size, sample->interval)
-                       : 1;
+    double stays = size < sample->size ? sampler_probability(size, sample->interval) /
+                                             sampler_probability(sample->size, sample->interval)
+                                       : 1;
     heap_thread.busy++;
     if (sampler_fraction(&heap_thread.random) < stays)
         add_live(p, &next);
