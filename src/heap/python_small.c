@@ -24,34 +24,51 @@ static struct python_allocator pymalloc;
 static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
 
-/* NULL: no sample, or no memory; the original goes on. */
-static __attribute__((noinline)) void *sample(size_t size, bool is_zeroed)
+/* Takes SIZE from the countdown. True: there is not so much left, and nothing is taken. */
+static inline bool is_due(size_t size)
 {
-    struct heap_thread *t = &heap_thread;
-    uint64_t interval;
-    if (t->busy || !size || !sampler_hit(t, size, &interval))
-        return NULL;
+    int64_t left = heap_thread.countdown - (int64_t)size;
+    if (HEAP_UNLIKELY(left < 0))
+        return true;
+    heap_thread.countdown = left;
+    return false;
+}
+
+/* Not counted on its way through malloc. */
+static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
+{
     int64_t countdown = t->countdown;
+    t->countdown = INT64_MAX;
     t->busy++;
     void *p = is_zeroed ? raw_calloc(1, size) : raw_malloc(size);
     t->busy--;
     t->countdown = countdown;
+    return p;
+}
+
+/* NULL: no sample, or no memory; the original goes on. */
+static __attribute__((noinline, cold)) void *sample(size_t size, bool is_zeroed)
+{
+    struct heap_thread *t = &heap_thread;
+    uint64_t interval;
+    if (t->busy)
+        return NULL;
+    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) == HEAP_OFF) {
+        t->countdown = INT64_MAX;
+        return NULL;
+    }
+    t->countdown -= (int64_t)size;
+    if (!sampler_hit(t, size, &interval))
+        return NULL;
+    void *p = take_raw(t, size, is_zeroed);
     if (p)
         record_allocation(p, size, interval, HEAP_KIND_PYTHON);
     return p;
 }
 
-static inline bool is_due(size_t size)
-{
-    if (HEAP_UNLIKELY(size > SMALL_MAX))
-        return false;
-    heap_thread.countdown -= (int64_t)size;
-    return HEAP_UNLIKELY(heap_thread.countdown < 0);
-}
-
 static void *small_malloc(void *ctx, size_t size)
 {
-    if (is_due(size)) {
+    if (HEAP_LIKELY(size <= SMALL_MAX) && HEAP_UNLIKELY(is_due(size))) {
         void *p = sample(size, false);
         if (p)
             return p;
@@ -61,7 +78,8 @@ static void *small_malloc(void *ctx, size_t size)
 
 static void *small_calloc(void *ctx, size_t count, size_t size)
 {
-    if (count <= SMALL_MAX && size <= SMALL_MAX && is_due(count * size)) {
+    if (count <= SMALL_MAX && size <= SMALL_MAX && count * size <= SMALL_MAX &&
+        HEAP_UNLIKELY(is_due(count * size))) {
         void *p = sample(count * size, true);
         if (p)
             return p;
