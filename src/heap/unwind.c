@@ -4,6 +4,7 @@
 #include "heap/unwind.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <sys/auxv.h>
 
 #include "heap/cfi.h"
@@ -109,22 +110,34 @@ static void unpack(uint64_t packed, struct way *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
+/* A return address that is the first of a function, with nothing described before it, was never
+ * left by a call: somebody put it at the start of a stack of his own making. */
+static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
+{
+    struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,
+                                  .len = map->eh_len,
+                                  .address = map->eh_start,
+                                  .header = map->eh_header};
+    struct cfi_rule rule = {0};
+
+    if (!map->eh_header)
+        return rule;
+    int r = cfi_find(&section, ip, &rule);
+    if (r == -ENOENT && cfi_find(&section, ip + 1, &rule) == 0)
+        rule = (struct cfi_rule){.cfa = CFI_CFA_END};
+    return rule;
+}
+
 /* False: IP is in no library. */
 __attribute__((noinline)) static bool find_way(uintptr_t ip, struct way *ret)
 {
     uint64_t key = key_of(ip), packed;
     struct slot *slot = slot_of(ip);
     struct module_map map;
-    struct way way = {0};
 
     if (!modules_map(ip, &map))
         return false;
-    struct cfi_section section = {.bytes = (const uint8_t *)map.eh_start,
-                                  .len = map.eh_len,
-                                  .address = map.eh_start,
-                                  .header = map.eh_header};
-    if (!map.eh_header || cfi_find(&section, ip, &way.rule) < 0)
-        way.rule = (struct cfi_rule){0};
+    struct way way = {.rule = rule_at(&map, ip)};
     uint32_t module = modules_note(&map);
     way.module = module == MODULE_BUSY ? MODULE_NONE : module;
     packed = pack(&way);
