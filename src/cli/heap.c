@@ -272,7 +272,7 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     struct heap_options o = *(const struct heap_options *)call->options;
     struct heap_run run;
     struct err err = {""};
-    const char *operand;
+    const char *operand = NULL;
     struct shown s = {.o = &o, .run = &run, .has_since = o.since >= 0};
     int status = take_operands(call, &o.diff, &operand);
     if (status)
