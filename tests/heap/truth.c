@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 80 };
+enum { ROUNDS = 100 };
 
 /* Of one block the square of its size is wanted too: for the deviation that sampling allows. Sizes
  * are told apart by powers of two. */
@@ -76,7 +76,7 @@ SITE(stepwise)
 SITE(shrunk)
 {
     for (int i = 0; i < 25; i++) {
-        sink = realloc(malloc(64 << 10), 8 << 10);
+        sink = realloc(malloc(24 << 10), 8 << 10);
         lives(&shrunk_truth, 8 << 10);
     }
 }
@@ -112,7 +112,7 @@ SITE(remapped)
 
 SITE(churned)
 {
-    for (size_t i = 0; i < 500; i++) {
+    for (size_t i = 0; i < 30; i++) {
         sink = malloc(1 + i * 17 % 20000);
         free(sink);
         sink = map(8192);
@@ -143,7 +143,7 @@ static void tell(const char *name, const char *start, const char *end, const str
 
 int main(void)
 {
-    struct timespec pause = {.tv_nsec = 25000000}; /* or the interval would go up and up */
+    struct timespec pause = {.tv_nsec = 30000000}; /* or the interval would go up and up */
     for (int i = 0; i < ROUNDS; i++) {
         small();
         medium();
