@@ -93,10 +93,8 @@ HOOK void *calloc(size_t n, size_t size)
 static HOOKS_COLD void *realloc_sample(void *p, size_t size, const struct live_sample *sample)
 {
     void *moved = hooks_real.realloc(p, size);
-    if (moved)
-        record_again(moved, size, sample);
-    else if (size != 0)
-        record_again(p, sample->size, sample);
+    bool is_kept = !moved && size != 0; /* it failed */
+    record_again(is_kept ? p : moved, is_kept ? sample->size : size, sample);
     return moved;
 }
 

@@ -236,8 +236,6 @@ static bool is_memory_strict(void)
 
 static int make_memfd(void)
 {
-    if (!is_size_allowed())
-        return -1;
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
     int fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
@@ -326,7 +324,7 @@ static bool make_table(void)
 {
     if (!is_process_itself())
         return false;
-    int to = connect_out();
+    int to = is_size_allowed() ? connect_out() : -1;
     struct heap_table *t = to >= 0 ? map_and_send(to) : NULL;
     if (to >= 0)
         close_out(to);

@@ -55,7 +55,6 @@ static void add_live(const void *p, struct live_sample *sample)
 {
     stacks_allocated(sample->site, sample->size,
                      sampler_probability(sample->size, sample->interval));
-    atomic_fetch_add_explicit(&heap_process.table->header.samples, 1, memory_order_relaxed);
     if (live_add(p, sample))
         return;
     live_thin(&heap_thread.random);
@@ -74,6 +73,7 @@ static void take_sample(struct desk *d, void *p, struct live_sample *sample)
     uint64_t now = heap_clock_ns();
     sample->born_ms = (uint32_t)((now - t->header.start_ns) / 1000000);
     sample->site = site_here(d);
+    atomic_fetch_add_explicit(&t->header.samples, 1, memory_order_relaxed);
     add_live(p, sample);
     sampler_adapt(now);
     add_cost(t, now);
@@ -97,6 +97,11 @@ void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind k
     errno = saved;
 }
 
+static void count_end(void)
+{
+    atomic_fetch_add_explicit(&heap_process.table->header.ends, 1, memory_order_relaxed);
+}
+
 bool record_take(void *p, struct live_sample *ret)
 {
     if (!p || !life_is_on())
@@ -107,7 +112,6 @@ bool record_take(void *p, struct live_sample *ret)
     bool was_sample = live_end(p, ret);
     if (was_sample) {
         stacks_freed(ret->site, ret->size, sampler_probability(ret->size, ret->interval));
-        atomic_fetch_add_explicit(&t->header.ends, 1, memory_order_relaxed);
         add_cost(t, now);
     }
     errno = saved;
@@ -117,7 +121,10 @@ bool record_take(void *p, struct live_sample *ret)
 bool record_end(void *p)
 {
     struct live_sample sample;
-    return record_take(p, &sample);
+    bool was_sample = record_take(p, &sample);
+    if (was_sample)
+        count_end();
+    return was_sample;
 }
 
 /* So that size/interval is the number of hits to be expected in it: those of its old bytes under
@@ -129,21 +136,30 @@ static uint64_t grown_interval(const struct live_sample *sample, size_t size)
     return (uint64_t)((double)size / hits);
 }
 
+/* That the hit was in what is left of it. */
+static double stays(const struct live_sample *sample, size_t size)
+{
+    if (size >= sample->size)
+        return 1;
+    return size == 0 ? 0
+                     : sampler_probability(size, sample->interval) /
+                           sampler_probability(sample->size, sample->interval);
+}
+
 void record_again(void *p, size_t size, const struct live_sample *sample)
 {
-    if (size == 0 || !life_is_on())
+    if (!life_is_on())
         return;
     int saved = errno;
     struct live_sample next = *sample;
     next.size = size;
     if (size > sample->size)
         next.interval = grown_interval(sample, size);
-    double stays = size < sample->size ? sampler_probability(size, sample->interval) /
-                                             sampler_probability(sample->size, sample->interval)
-                                       : 1;
     heap_thread.busy++;
-    if (sampler_fraction(&heap_thread.random) < stays)
+    if (sampler_fraction(&heap_thread.random) < stays(sample, size))
         add_live(p, &next);
+    else
+        count_end();
     heap_thread.busy--;
     errno = saved;
 }

@@ -14,8 +14,9 @@ void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind k
 bool record_end(void *p);
 /* The same before a realloc, which may carry it on. */
 bool record_take(void *p, struct live_sample *ret);
-/* It does: P, SIZE bytes now, goes on as a sample of its old stack. One that shrank stays a sample
- * only with the probability that is left to it. Preserves errno. */
+/* It does: P, SIZE bytes now, goes on as a sample of its old stack; one that shrank, only with the
+ * probability that is left to it, and one of no bytes not at all. Its site has allocated and freed
+ * by it, as by any other call, but it is no new sample. Preserves errno. */
 void record_again(void *p, size_t size, const struct live_sample *sample);
 /* In the child of a fork: what the parent's other threads had in hand is free. */
 void record_reset(void);
