@@ -1,6 +1,7 @@
 /* Threads that meet in the same buckets, nodes and windows. Built a second time as a program of its
  * own under ThreadSanitizer. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,7 @@
 
 #include "fresh_table.h"
 
-enum { THREADS = 4, ROUNDS = 20000, KEPT = 8, STACKS = 1500 };
+enum { THREADS = 4, ROUNDS = 20000, KEPT = 8, STACKS = 4000 };
 
 #define ARENA UINT64_C(0x7f0000000000)
 #define MS UINT64_C(1000000)
@@ -28,6 +29,7 @@ static _Atomic(bool) is_over;
 
 static pthread_barrier_t gate;
 static void *(*work)(void *);
+static _Atomic(uint32_t) arrived;
 
 /* All at once: the first would else be done before the last is there. */
 static void *through_the_gate(void *argument)
@@ -39,11 +41,13 @@ static void *through_the_gate(void *argument)
 static void run_workers(void *(*body)(void *))
 {
     work = body;
+    atomic_store(&arrived, 0);
     pthread_barrier_init(&gate, NULL, THREADS);
     for (uint32_t i = 0; i < THREADS; i++) {
         workers[i].number = i;
         workers[i].wrong = NULL;
-        assert_int_equal(pthread_create(&workers[i].thread, NULL, through_the_gate, &workers[i]), 0);
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, through_the_gate, &workers[i]),
+                         0);
     }
 }
 
@@ -55,6 +59,16 @@ static void join_workers(void)
     for (int i = 0; i < THREADS; i++)
         if (workers[i].wrong)
             fail_msg("thread %d: %s", i, workers[i].wrong);
+}
+
+/* For what threads must do in the same few nanoseconds, again and again: all are let go by the last
+ * to come. */
+static void meet(void)
+{
+    uint32_t mine = atomic_fetch_add(&arrived, 1), all = mine / THREADS * THREADS + THREADS;
+    for (int i = 0; (int32_t)(atomic_load(&arrived) - all) < 0; i++)
+        if (i % 256 == 255)
+            sched_yield();
 }
 
 static const void *at(uint64_t address)
@@ -177,6 +191,36 @@ static void samples_of_one_bit_never_lose_it_nor_each_other(void **state)
     assert_int_equal(drops(HEAP_DROP_STALE), 0);
 }
 
+/* In even rounds half of the threads add while the others end, in odd ones the other way round: all
+ * of the same bit, which must be set for those that live once all are done. */
+static void *add_against_end(void *argument)
+{
+    struct worker *w = argument;
+    uint64_t p = shared_bit[w->number * KEPT];
+    struct live_sample s = sample_of(p), ret;
+    for (uint32_t i = 0; i < ROUNDS / 4; i++) {
+        bool adds = (i + w->number) % 2 == 0;
+        meet();
+        if (adds)
+            live_add(at(p), &s);
+        else
+            live_end(at(p), &ret);
+        meet();
+        if (adds && (!live_maybe(at(p)) || !live_find(at(p), &ret)))
+            w->wrong = "a sample lost its bit to the end of another";
+        meet();
+    }
+    return NULL;
+}
+
+static void a_bit_that_is_cleared_and_set_at_once_is_set(void **state)
+{
+    (void)state;
+    choose_addresses();
+    run_workers(add_against_end);
+    join_workers();
+}
+
 /* More than there is room for, thinned on the way: what stays must be whole. */
 static void *fill_and_thin(void *argument)
 {
@@ -263,25 +307,27 @@ static void *add_stacks(void *argument)
     for (uint32_t i = 0; i < STACKS; i++) {
         uint64_t frames[3];
         stack_number(i, frames);
+        meet();
         w->sites[i] = stacks_site(frames, 3);
         stacks_allocated(w->sites[i], 8, 1);
     }
     return NULL;
 }
 
+/* The newest are those that may not be whole. */
 static void *read_stacks(void *argument)
 {
     const char **ret_wrong = argument;
     struct heap_table *t = heap_process.table;
     while (!atomic_load(&is_over)) {
-        uint32_t nodes = atomic_load(&t->header.nodes), sites = atomic_load(&t->header.sites);
-        for (uint32_t i = 1; i < nodes; i++)
-            if (__atomic_load_n(&t->nodes[i].frame, __ATOMIC_RELAXED) == 0 ||
-                t->nodes[i].parent >= i)
-                *ret_wrong = "a node was counted before it was whole";
-        for (uint32_t i = 1; i < sites; i++)
-            if (__atomic_load_n(&t->sites[i].node, __ATOMIC_RELAXED) == 0)
-                *ret_wrong = "a site was counted before it was whole";
+        uint32_t node = atomic_load(&t->header.nodes) - 1;
+        if (node && (__atomic_load_n(&t->nodes[node].frame, __ATOMIC_RELAXED) == 0 ||
+                     t->nodes[node].parent >= node))
+            *ret_wrong = "a node was counted before it was whole";
+        uint32_t site = atomic_load(&t->header.sites) - 1;
+        if (site && __atomic_load_n(&t->sites[site].node, __ATOMIC_RELAXED) == 0)
+            *ret_wrong = "a site was counted before it was whole";
+        sched_yield();
     }
     return NULL;
 }
@@ -383,6 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FRESH(samples_of_one_bit_never_lose_it_nor_each_other),
+        FRESH(a_bit_that_is_cleared_and_set_at_once_is_set),
         FRESH(thinning_while_others_add_and_end_keeps_index_and_entries_at_one),
         FRESH(mappings_of_several_threads_are_cut_at_once),
         FRESH(threads_with_the_same_stacks_get_the_same_sites),
