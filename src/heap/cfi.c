@@ -446,7 +446,9 @@ static bool simple_expression(const struct cfi_section *s, struct expression e, 
         return false;
     *ret_reg = op - EX_BREG0;
     *ret_offset = cfi_sleb(&c);
-    *ret_deref = c.at < c.end && cfi_byte(&c) == EX_DEREF;
+    *ret_deref = c.at < c.end;
+    if (*ret_deref && cfi_byte(&c) != EX_DEREF)
+        return false;
     return !c.is_bad && c.at == c.end && fits(*ret_offset);
 }
 
