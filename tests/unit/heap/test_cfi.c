@@ -250,7 +250,8 @@ static void what_is_too_rare_is_said_to_be(void **state)
 
 static void broken_programs_are_refused(void **state)
 {
-    static const char deep[] = "\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a";
+    static const char deep[] =
+        "\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a";
     struct image m;
 
     (void)state;
@@ -270,7 +271,8 @@ static void broken_programs_are_refused(void **state)
     assert_error(&m, CODE, -EBADMSG);
 }
 
-/* Copies what is left of the section to the end of an allocation: a sanitizer sees any step past. */
+/* Copies what is left of the section to the end of an allocation: a sanitizer sees any step past.
+ */
 static void find_in_copy(const struct image *m, size_t len, uint64_t ip)
 {
     uint8_t *copy = malloc(len ? len : 1);
