@@ -243,7 +243,8 @@ static void a_handler_shows_what_it_interrupted(void **state)
 
 static void a_handler_on_a_stack_of_its_own_shows_what_it_interrupted(void **state)
 {
-    char *memory = mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory =
+        mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_t alternative = {.ss_sp = memory, .ss_size = CORO_BYTES}, before;
 
     (void)state;
@@ -559,8 +560,10 @@ static void code_without_information_ends_the_way_and_is_counted(void **state)
 
 static void code_made_at_run_time_ends_the_way_before_it(void **state)
 {
-    static const uint8_t code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3};
-    char *memory = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    static const uint8_t code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7,
+                                   0x48, 0x83, 0xc4, 0x08, 0xc3};
+    char *memory =
+        mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void (*run)(void (*call)(void));
 
     (void)state;
