@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 enum {
-    NEST_MAX = 16,    /* how many functions back one is looked for that still holds the address */
-    ALIASES_MAX = 16, /* names of one address that are compared */
+    NEST_MAX = 16,      /* how many functions back one is looked for that still holds the address */
+    ALIASES_MAX = 16,   /* names of one address that are compared */
+    UNSIZED_MAX = 4096, /* bytes that a function of unknown size is taken to have */
 };
 
 static bool is_function(const GElf_Sym *sym)
@@ -118,7 +119,8 @@ static const struct elf_function *find_holder(const struct elf_functions *t, uin
     for (size_t i = 0; i < NEST_MAX && i <= last; i++)
         if (holds(&t->items[last - i], address))
             return &t->items[last - i];
-    return t->items[last].size == 0 ? &t->items[last] : NULL;
+    const struct elf_function *f = &t->items[last];
+    return f->size == 0 && address - f->start < UNSIZED_MAX ? f : NULL;
 }
 
 static size_t underscores(const char *name)

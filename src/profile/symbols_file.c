@@ -67,16 +67,53 @@ void elf_file_close(struct elf_file *f)
     *f = (struct elf_file){-1, NULL};
 }
 
+static bool find_id_note(Elf_Data *data, struct build_id *ret)
+{
+    GElf_Nhdr note;
+    size_t at = 0, next, name, bytes;
+    while (data && (next = gelf_getnote(data, at, &note, &name, &bytes)) > 0) {
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof("GNU") &&
+            memcmp((const char *)data->d_buf + name, "GNU", sizeof("GNU")) == 0 && note.n_descsz) {
+            *ret = (struct build_id){(const uint8_t *)data->d_buf + bytes, note.n_descsz};
+            return true;
+        }
+        at = next;
+    }
+    return false;
+}
+
+/* libdw's own function for this would bring its finder of files with it. */
+static bool read_id(const struct elf_file *f, struct build_id *ret)
+{
+    size_t headers = 0;
+    for (Elf_Scn *scn = elf_nextscn(f->elf, NULL); scn; scn = elf_nextscn(f->elf, scn)) {
+        GElf_Shdr shdr;
+        if (gelf_getshdr(scn, &shdr) && shdr.sh_type == SHT_NOTE &&
+            find_id_note(elf_getdata(scn, NULL), ret))
+            return true;
+    }
+    if (elf_getphdrnum(f->elf, &headers) < 0)
+        return false;
+    for (size_t i = 0; i < headers && i <= INT_MAX; i++) {
+        GElf_Phdr phdr;
+        if (gelf_getphdr(f->elf, (int)i, &phdr) && phdr.p_type == PT_NOTE &&
+            find_id_note(elf_getdata_rawchunk(f->elf, (int64_t)phdr.p_offset, phdr.p_filesz,
+                                              phdr.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR),
+                         ret))
+            return true;
+    }
+    return false;
+}
+
 bool elf_file_has_id(const struct elf_file *f, const struct build_id *id)
 {
-    const void *bytes = NULL;
-    ssize_t len = dwelf_elf_gnu_build_id(f->elf, &bytes);
-    if (len <= 0)
+    struct build_id own;
+    if (!read_id(f, &own))
         return id->len == 0;
     /* A longer one was cut when it was recorded. */
-    size_t recorded = (size_t)len < HEAP_BUILD_ID_MAX ? (size_t)len : HEAP_BUILD_ID_MAX;
-    return (id->len == (size_t)len || id->len == recorded) &&
-           memcmp(bytes, id->bytes, id->len) == 0;
+    size_t recorded = own.len < HEAP_BUILD_ID_MAX ? own.len : HEAP_BUILD_ID_MAX;
+    return (id->len == own.len || id->len == recorded) &&
+           memcmp(own.bytes, id->bytes, id->len) == 0;
 }
 
 static Elf_Scn *find_section(const struct elf_file *f, const char *name, GElf_Shdr *ret)
