@@ -64,26 +64,6 @@ static json_t *row_json(const struct profile *p, struct names *names, const stru
     return o;
 }
 
-json_t *heap_cost_json(const struct profile *p)
-{
-    const struct profile_cost *c = &p->cost;
-    char version[24];
-    json_t *drops = json_object();
-    for (size_t i = 0; i < HEAP_DROP_KINDS; i++)
-        if (c->drops[i])
-            json_object_set_new(drops, profile_drop_key(i), json_u64(c->drops[i]));
-    snprintf(version, sizeof version, "%u.%u.%u", c->python_version >> 24,
-             c->python_version >> 16 & 0xff, c->python_version >> 8 & 0xff);
-    return json_pack(
-        "{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b},s:{s:f,s:f,s:f,s:f}}", "samples",
-        json_u64(c->samples), "ends", json_u64(c->ends), "hook_s", (double)c->hook_ns / 1e9,
-        "interval_bytes", json_u64(c->interval), "base_interval_bytes", json_u64(c->base_interval),
-        "drops", drops, "python", "version", c->python_version ? json_string(version) : json_null(),
-        "state", profile_python_text(c->python_state), "small_objects", c->python_small != 0,
-        "used", "nodes", (double)c->nodes / HEAP_NODES, "sites", (double)c->sites / HEAP_SITES,
-        "live", (double)c->live / HEAP_LIVE, "text", (double)c->text_bytes / HEAP_TEXT_BYTES);
-}
-
 json_t *heap_growth_json(const struct profile *p, struct names *names, const struct growth *g,
                          size_t top, bool stacks)
 {
@@ -97,7 +77,7 @@ json_t *heap_growth_json(const struct profile *p, struct names *names, const str
                      "bytes", bytes_json(g->live_bytes), "low", bytes_json(g->live_low), "high",
                      bytes_json(g->live_high), "allocated_bytes", bytes_json(g->allocated_bytes),
                      "span_s", g->span_s, "steps", steps, "rows", rows, "row_count",
-                     (json_int_t)g->count, "cost", heap_cost_json(p));
+                     (json_int_t)g->count, "cost", profile_cost_json(&p->cost));
 }
 
 /* ---- the tree ---- */

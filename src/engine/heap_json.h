@@ -18,6 +18,3 @@ json_t *heap_growth_json(const struct profile *p, struct names *names, const str
  * "children": […]}, the largest first. What is below MIN_FRACTION of the whole is left out, and
  * told as "left_out_bytes". */
 json_t *heap_tree_json(const struct profile *p, struct names *names, double min_fraction);
-/* What the profiler says of itself: {"samples", "hook_s", "interval_bytes", "drops", "python", …}.
- */
-json_t *heap_cost_json(const struct profile *p);

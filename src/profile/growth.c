@@ -46,7 +46,9 @@ static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
     for (size_t i = 0; i < t->count; i++)
         list[i] = &t->at[i];
     qsort(list, t->count, sizeof *list, by_importance);
-    size_t n = t->count < GROWTH_ROWS ? t->count : GROWTH_ROWS;
+    size_t n = 0;
+    while (n < t->count && n < GROWTH_ROWS && importance(list[n]) > 0)
+        n++;
     for (size_t i = 0; i < n; i++) {
         list[i]->series = malloc(sizeof *list[i]->series);
         if (!list[i]->series || verdict_init(list[i]->series, &options) < 0) {

@@ -17,18 +17,18 @@
     X("reallocarray")                                                                              \
     X("free")                                                                                      \
     X("cfree")                                                                                     \
-    X("memalign") X("aligned_alloc") X("posix_memalign") X("valloc") X("pvalloc")                  \
-        X("__libc_malloc") X("__libc_calloc") X("__libc_realloc") X("__libc_memalign")             \
-            X("__libc_valloc") X("__libc_pvalloc") X("__libc_free") X("__posix_memalign")          \
-                X("_int_malloc") X("_int_realloc") X("_int_memalign") X("_mid_memalign")           \
-                    X("sysmalloc") X("sysmalloc_mmap") X("tcache_init*") X("malloc_hook_ini")      \
-                        X("new_heap") X("arena_get2*") X("mmap") X("mmap64") X("__mmap")           \
-                            X("__mmap64") X("mremap") X("__mremap") X("sbrk") X("brk") X("strdup") \
-                                X("__strdup") X("strndup") X("__strndup") X("wcsdup")              \
-                                    X("asprintf") X("vasprintf") X("__asprintf*")                  \
-                                        X("__vasprintf*") X("getline") X("getdelim")               \
-                                            X("__getdelim") X("_mm_malloc") X("xmalloc")           \
-                                                X("xcalloc") X("xrealloc") X("xstrdup") /* C++ */  \
+    X("memalign")                                                                                  \
+    X("aligned_alloc") X("posix_memalign") X("valloc") X("pvalloc") X("__libc_malloc")             \
+        X("__libc_calloc") X("__libc_realloc") X("__libc_memalign") X("__libc_valloc")             \
+            X("__libc_pvalloc") X("__libc_free") X("__posix_memalign") X("_int_malloc")            \
+                X("_int_realloc") X("_int_memalign") X("_mid_memalign") X("sysmalloc")             \
+                    X("sysmalloc_mmap") X("tcache_init*") X("malloc_hook_ini") X("new_heap")       \
+                        X("arena_get2*") X("mmap") X("mmap64") X("__mmap") X("__mmap64")           \
+                            X("mremap") X("__mremap") X("sbrk") X("brk") X("strdup") X("__strdup") \
+                                X("strndup") X("__strndup") X("wcsdup") X("asprintf")              \
+                                    X("vasprintf") X("__asprintf*") X("__vasprintf*") X("getline") \
+                                        X("getdelim") X("__getdelim") X("_mm_malloc") X("xmalloc") \
+                                            X("xcalloc") X("xrealloc") X("xstrdup") /* C++ */      \
         X("operator new*") X("operator delete*") X("__cxa_allocate_exception") X("std::*")         \
             X("__gnu_cxx::*") /* Rust */                                                           \
         X("__rust_alloc*") X("__rust_realloc*") X("__rdl_*") X("__rg_*") X("alloc::*")             \

@@ -11,7 +11,7 @@
 #include "view/cells.h"
 #include "view/page.h"
 
-enum { FIGURE_WIDTH = 9, VERDICT_WIDTH = 11, WHERE_MIN = 24, WHERE_MAX = 160 };
+enum { FIGURE_WIDTH = 9, VERDICT_WIDTH = 11, WHERE_MIN = 24, WHERE_WISH = 36, WHERE_MAX = 160 };
 
 static double number(const json_t *o, const char *key)
 {
@@ -33,40 +33,76 @@ static const char *path_tail(const char *path, size_t width)
         return path;
     const char *tail = path + len - width;
     const char *slash = strchr(tail, '/');
-    return slash && slash[1] ? slash : tail;
+    return slash && slash[1] ? slash + 1 : tail;
 }
 
-/* "collate  train.py:41", or "c10::alloc_cpu  libc10.so"; harmless, at most WIDTH columns. */
+/* "train.py:41 collate", or "c10::alloc_cpu (libc10.so)"; harmless, at most WIDTH columns. */
 static char *where_text(char out[WHERE_MAX * 4], const json_t *where, size_t width)
 {
     struct buf text = {0};
     const char *function = string(where, "function"), *file = string(where, "file");
     const char *lib = string(where, "lib");
     const json_t *line = json_object_get(where, "line");
-    size_t used = function ? strlen(function) + 2 : 0;
-    if (function && *function)
-        buf_printf(&text, "%s  ", function);
+    size_t name_len = function ? strlen(function) : 0;
     if (file) {
-        size_t room = width > used + 16 ? width - used - 8 : 16;
-        const char *tail = path_tail(file, room);
-        buf_printf(&text, "%s%s", tail == file ? "" : "…", tail);
+        size_t room = width > name_len + 24 ? width - name_len - 8 : 16;
+        buf_add_str(&text, path_tail(file, room));
         if (json_is_integer(line))
             buf_printf(&text, ":%" JSON_INTEGER_FORMAT, json_integer_value(line));
-    } else if (lib && (!function || !strstr(function, lib))) {
-        buf_add_str(&text, lib);
+        buf_add_str(&text, " ");
     }
+    buf_add_str(&text, function ? function : "");
+    if (lib && !file && !(function && strncmp(function, lib, strlen(lib)) == 0))
+        buf_printf(&text, " (%s)", lib);
     text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(&text), text.len);
     buf_fini(&text);
     return out;
 }
 
+/* A function whose name is not known is told by its place alone: of no use below a line of Python.
+ */
+static bool has_name(const json_t *where)
+{
+    const char *function = string(where, "function"), *lib = string(where, "lib");
+    return json_is_object(where) && function &&
+           !(lib && strncmp(function, lib, strlen(lib)) == 0 && function[strlen(lib)] == '+');
+}
+
 /* ---- the table ---- */
 
+enum column {
+    COLUMN_GROWTH,
+    COLUMN_STEP,
+    COLUMN_MINUTE,
+    COLUMN_LIVE,
+    COLUMN_BOUNDS,
+    COLUMN_OBJECTS,
+    COLUMN_AGE,
+    COLUMN_VERDICT,
+    COLUMNS
+};
+
 struct columns {
-    bool has_steps;
+    struct cell_column at[COLUMNS];
     size_t where; /* at which column it begins */
     size_t where_width;
 };
+
+static void choose_columns(struct columns *c, const char *meaning, bool has_steps, size_t width)
+{
+    *c = (struct columns){.at = {
+                              [COLUMN_GROWTH] = {meaning, FIGURE_WIDTH, 1, false},
+                              [COLUMN_STEP] = {"per step", FIGURE_WIDTH, has_steps ? 3 : 0, false},
+                              [COLUMN_MINUTE] = {"per min", FIGURE_WIDTH, has_steps ? 7 : 3, false},
+                              [COLUMN_LIVE] = {"live", FIGURE_WIDTH, 2, false},
+                              [COLUMN_BOUNDS] = {"± 95 %", FIGURE_WIDTH, 5, false},
+                              [COLUMN_OBJECTS] = {"objects", FIGURE_WIDTH, 8, false},
+                              [COLUMN_AGE] = {"age", FIGURE_WIDTH - 3, 6, false},
+                              [COLUMN_VERDICT] = {"verdict", VERDICT_WIDTH, 4, false},
+                          }};
+    c->where = (size_t)cell_columns_fit(c->at, COLUMNS, (int)width, WHERE_WISH) + 2;
+    c->where_width = width > c->where + WHERE_MIN ? width - c->where : WHERE_MIN;
+}
 
 static void put_figure(struct page *p, enum style style, const char *text, size_t width)
 {
@@ -82,13 +118,6 @@ static enum style verdict_style(const char *word)
     if (strcmp(word, "filling") == 0 || strcmp(word, "undecided") == 0)
         return STYLE_STRONG;
     return STYLE_PLAIN;
-}
-
-static void put_rate(struct page *p, const json_t *rate)
-{
-    char cell[CELL_MAX];
-    put_figure(p, STYLE_PLAIN, cell_rate(cell, json_is_object(rate), number(rate, "value")),
-               FIGURE_WIDTH);
 }
 
 static char *count_text(char out[CELL_MAX], double n)
@@ -115,18 +144,26 @@ static char *age_text(char out[CELL_MAX], double s)
     return out;
 }
 
-static void put_head(struct page *p, const struct columns *c, const char *meaning)
+static void put_cell(struct page *p, const struct columns *c, enum column which, enum style style,
+                     const char *text)
 {
-    put_figure(p, STYLE_DIM, meaning, FIGURE_WIDTH);
-    if (c->has_steps)
-        put_figure(p, STYLE_DIM, "per step", FIGURE_WIDTH);
-    put_figure(p, STYLE_DIM, "per min", FIGURE_WIDTH);
-    put_figure(p, STYLE_DIM, "live", FIGURE_WIDTH);
-    put_figure(p, STYLE_DIM, "± 95 %", FIGURE_WIDTH);
-    put_figure(p, STYLE_DIM, "objects", FIGURE_WIDTH);
-    put_figure(p, STYLE_DIM, "age", FIGURE_WIDTH - 3);
+    const struct cell_column *column = &c->at[which];
+    if (!column->is_shown)
+        return;
+    if (which != COLUMN_VERDICT) {
+        put_figure(p, style, text, (size_t)column->width);
+        return;
+    }
+    size_t end = p->column + (size_t)column->width;
     page_pad(p, p->column + 2);
-    page_put(p, STYLE_DIM, "verdict");
+    page_put(p, style, text);
+    page_pad(p, end);
+}
+
+static void put_head(struct page *p, const struct columns *c)
+{
+    for (enum column i = 0; i < COLUMNS; i++)
+        put_cell(p, c, i, STYLE_DIM, c->at[i].title);
     page_pad(p, c->where);
     page_put(p, STYLE_DIM, "where");
     page_line(p);
@@ -152,13 +189,13 @@ static void put_native(struct page *p, const struct columns *c, const json_t *ro
     const json_t *native = json_object_get(row, "native");
     const char *kind = string(json_object_get(row, "where"), "kind");
     json_int_t stacks = json_integer_value(json_object_get(row, "stacks"));
-    bool has_native = json_is_object(native) && kind && strcmp(kind, "python") == 0;
-    if (!has_native && stacks < 2)
+    bool is_told = has_name(native) && kind && strcmp(kind, "python") == 0;
+    if (!is_told && stacks < 2)
         return;
     where_text(text, native, c->where_width > 24 ? c->where_width - 18 : c->where_width);
-    if (has_native && stacks > 1)
+    if (is_told && stacks > 1)
         snprintf(line, sizeof line, "in %s, %lld stacks", text, (long long)stacks);
-    else if (has_native)
+    else if (is_told)
         snprintf(line, sizeof line, "in %s", text);
     else
         snprintf(line, sizeof line, "%lld stacks", (long long)stacks);
@@ -167,23 +204,31 @@ static void put_native(struct page *p, const struct columns *c, const json_t *ro
     page_line(p);
 }
 
-static void put_row(struct page *p, const struct columns *c, const json_t *row)
+static void put_figures(struct page *p, const struct columns *c, const json_t *row)
 {
-    char cell[CELL_MAX], text[WHERE_MAX * 4];
+    char cell[CELL_MAX];
     const json_t *live = json_object_get(row, "live"), *verdict = json_object_get(row, "verdict");
+    const json_t *step = json_object_get(verdict, "rate_bytes_per_step");
+    const json_t *minute = json_object_get(verdict, "rate_bytes_per_min");
     const char *word = string(verdict, "verdict");
     double bytes = number(live, "bytes");
-    put_figure(p, STYLE_STRONG, cell_rate(cell, true, number(row, "growth_bytes")), FIGURE_WIDTH);
-    if (c->has_steps)
-        put_rate(p, json_object_get(verdict, "rate_bytes_per_step"));
-    put_rate(p, json_object_get(verdict, "rate_bytes_per_min"));
-    put_figure(p, STYLE_PLAIN, cell_size(cell, (uint64_t)bytes), FIGURE_WIDTH);
-    put_figure(p, STYLE_PLAIN, cell_size(cell, (uint64_t)(number(live, "high") - bytes)),
-               FIGURE_WIDTH);
-    put_figure(p, STYLE_PLAIN, count_text(cell, number(row, "live_objects")), FIGURE_WIDTH);
-    put_figure(p, STYLE_PLAIN, age_text(cell, number(row, "age_s")), FIGURE_WIDTH - 3);
-    page_pad(p, p->column + 2);
-    page_put(p, verdict_style(word ? word : ""), word ? word : "");
+    put_cell(p, c, COLUMN_GROWTH, STYLE_STRONG, cell_rate(cell, true, number(row, "growth_bytes")));
+    put_cell(p, c, COLUMN_STEP, STYLE_PLAIN,
+             cell_rate(cell, json_is_object(step), number(step, "value")));
+    put_cell(p, c, COLUMN_MINUTE, STYLE_PLAIN,
+             cell_rate(cell, json_is_object(minute), number(minute, "value")));
+    put_cell(p, c, COLUMN_LIVE, STYLE_PLAIN, cell_size(cell, (uint64_t)bytes));
+    put_cell(p, c, COLUMN_BOUNDS, STYLE_PLAIN,
+             cell_size(cell, (uint64_t)(number(live, "high") - bytes)));
+    put_cell(p, c, COLUMN_OBJECTS, STYLE_PLAIN, count_text(cell, number(row, "live_objects")));
+    put_cell(p, c, COLUMN_AGE, STYLE_PLAIN, age_text(cell, number(row, "age_s")));
+    put_cell(p, c, COLUMN_VERDICT, verdict_style(word ? word : ""), word ? word : "");
+}
+
+static void put_row(struct page *p, const struct columns *c, const json_t *row)
+{
+    char text[WHERE_MAX * 4];
+    put_figures(p, c, row);
     page_pad(p, c->where);
     page_put(p, STYLE_PLAIN, where_text(text, json_object_get(row, "where"), c->where_width));
     page_line(p);
@@ -253,27 +298,31 @@ static void put_title(struct page *p, const json_t *doc)
     page_fact_end(p);
 }
 
+static void put_table(struct page *p, const struct columns *c, const json_t *doc)
+{
+    const json_t *row;
+    char text[64];
+    size_t i;
+    put_head(p, c);
+    json_array_foreach(json_object_get(doc, "rows"), i, row) put_row(p, c, row);
+    json_int_t more = json_integer_value(json_object_get(doc, "row_count")) - (json_int_t)i;
+    if (more <= 0)
+        return;
+    snprintf(text, sizeof text, "and %lld more (--top N)", (long long)more);
+    page_pad(p, c->where);
+    page_put(p, STYLE_DIM, text);
+    page_line(p);
+}
+
 void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool colour, size_t width)
 {
     struct page p = {.out = out, .is_coloured = colour, .width = width ? width : 80};
-    const json_t *rows = json_object_get(doc, "rows"), *row;
-    struct columns c = {.has_steps = json_is_object(json_object_get(doc, "steps"))};
-    size_t i;
-    c.where = FIGURE_WIDTH * (c.has_steps ? 7u : 6u) - 3 + 2 + VERDICT_WIDTH;
-    c.where_width = p.width > c.where + WHERE_MIN ? p.width - c.where : WHERE_MIN;
+    struct columns c;
+    choose_columns(&c, meaning, json_is_object(json_object_get(doc, "steps")), p.width);
     put_title(&p, doc);
     page_line(&p);
-    if (json_array_size(rows)) {
-        put_head(&p, &c, meaning);
-        json_array_foreach(rows, i, row) put_row(&p, &c, row);
-        json_int_t more = json_integer_value(json_object_get(doc, "row_count")) - (json_int_t)i;
-        if (more > 0) {
-            char text[64];
-            snprintf(text, sizeof text, "and %lld more (--top N)", (long long)more);
-            page_pad(&p, c.where);
-            page_put(&p, STYLE_DIM, text);
-            page_line(&p);
-        }
+    if (json_array_size(json_object_get(doc, "rows"))) {
+        put_table(&p, &c, doc);
     } else {
         page_put(&p, STYLE_PLAIN, "nothing that was sampled is alive");
         page_line(&p);
