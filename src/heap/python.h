@@ -6,7 +6,8 @@
 #include "heap/heap.h"
 
 struct python_frame {
-    uint64_t word; /* HEAP_FRAME_PYTHON | code | instruction */
+    uint64_t word; /* HEAP_FRAME_PYTHON | code | instruction; 0: an evaluation that has not begun
+                      its function: no frame, but a loop on the C stack */
     bool is_entry; /* called from C: below it on the C stack is an evaluation of its own */
 };
 

@@ -13,7 +13,7 @@
 enum {
     HEAP_TABLE_VERSION = 1,
     HEAP_MODULES = 1024,
-    HEAP_CODES = 16384,        /* Python code objects */
+    HEAP_CODES = 16384,        /* Python code objects; 0 is "not known": no name, no file */
     HEAP_NODES = 65536,        /* frames of the tree of stacks; 0 is its root */
     HEAP_SITES = 16384,        /* stacks that allocated; 0 is "no stack: the tree was full" */
     HEAP_LIVE = 32768,         /* samples that live */
