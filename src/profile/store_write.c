@@ -100,6 +100,7 @@ static void start_over(struct store_writer *w)
 {
     w->done = (struct look_counts){0};
     w->whole_seq = 0;
+    w->snapshot_ns = 0;
 }
 
 static void notice_losses(struct store_writer *w)
@@ -164,7 +165,6 @@ static int append(struct store_writer *w, const struct buf *out, enum store_why 
     int rc = out->failed ? -ENOMEM : sink_append(w->sink, out->data, out->len);
     if (rc < 0) {
         start_over(w);
-        w->snapshot_ns = 0;
         return rc;
     }
     w->size_bytes += out->len;
