@@ -46,7 +46,8 @@ static char *where_text(char out[WHERE_MAX * 4], const json_t *where, size_t wid
     size_t name_len = function ? strlen(function) : 0;
     if (file) {
         size_t room = width > name_len + 24 ? width - name_len - 8 : 16;
-        buf_add_str(&text, path_tail(file, room));
+        const char *tail = path_tail(file, room);
+        buf_printf(&text, "%s%s", tail == file || tail[-1] == '/' ? "" : "…", tail);
         if (json_is_integer(line))
             buf_printf(&text, ":%" JSON_INTEGER_FORMAT, json_integer_value(line));
         buf_add_str(&text, " ");
