@@ -117,16 +117,14 @@ bool record_take(void *p, struct live_sample *ret)
 {
     if (!p || !life_is_on() || is_closed())
         return false;
+    if (!live_end(p, ret)) /* most of what the filter lets through: not even the clock is read */
+        return false;
     int saved = errno;
-    struct heap_table *t = heap_process.table;
     uint64_t now = heap_clock_ns();
-    bool was_sample = live_end(p, ret);
-    if (was_sample) {
-        stacks_freed(ret->site, ret->size, sampler_probability(ret->size, ret->interval));
-        add_cost(t, now);
-    }
+    stacks_freed(ret->site, ret->size, sampler_probability(ret->size, ret->interval));
+    add_cost(heap_process.table, now);
     errno = saved;
-    return was_sample;
+    return true;
 }
 
 bool record_end(void *p)

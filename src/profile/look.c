@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 
 /* The compiler may read a plain field twice; the other process may write in between. */
@@ -137,16 +138,24 @@ static bool read_entry(const struct look *l, const struct heap_live *e, uint32_t
     return true;
 }
 
-/* Into OUT by site, without comparing: STARTS has room for SITES + 1 and is zeroed. */
-static void order(const struct profile_sample *in, size_t count, uint32_t *starts, uint32_t sites,
-                  struct profile_sample *out)
+/* By site, in place and without comparing. NEXT and END have room for each site and are zeroed. */
+static void order(struct profile_sample *samples, size_t count, uint32_t *next, uint32_t *end,
+                  uint32_t sites)
 {
     for (size_t i = 0; i < count; i++)
-        starts[in[i].site + 1]++;
-    for (uint32_t s = 1; s <= sites; s++)
-        starts[s] += starts[s - 1];
-    for (size_t i = 0; i < count; i++)
-        out[starts[in[i].site]++] = in[i];
+        end[samples[i].site]++;
+    for (uint32_t s = 1; s < sites; s++) {
+        next[s] = end[s - 1];
+        end[s] += end[s - 1];
+    }
+    for (uint32_t s = 0; s < sites; s++)
+        while (next[s] < end[s]) { /* each turn brings one to where it stays */
+            struct profile_sample *here = &samples[next[s]];
+            struct profile_sample *there = &samples[next[here->site]++];
+            struct profile_sample swapped = *there;
+            *there = *here;
+            *here = swapped;
+        }
 }
 
 static int live_reserve(struct look_live *l, size_t n)
@@ -166,19 +175,14 @@ int look_live_read(const struct look *l, struct look_live *ret)
     struct look_counts counts;
     look_counts(l, &counts);
     uint32_t sites = counts.sites > 0 ? counts.sites : 1;
-    struct profile_sample *found = malloc((counts.live + 1) * sizeof *found);
-    uint32_t *starts = calloc(sites + 1, sizeof *starts);
-    int rc = found && starts ? live_reserve(ret, counts.live) : -ENOMEM;
-    if (rc == 0) {
-        size_t n = 0;
-        for (uint32_t i = 0; i < counts.live; i++)
-            n += read_entry(l, &l->table->live[i], sites, &found[n]);
-        order(found, n, starts, sites, ret->samples);
-        ret->count = n;
-    }
-    free(found);
-    free(starts);
-    return rc;
+    AUTO_FREE uint32_t *places = calloc((size_t)sites * 2, sizeof *places);
+    if (!places || live_reserve(ret, counts.live + 1) < 0)
+        return -ENOMEM;
+    ret->count = 0;
+    for (uint32_t i = 0; i < counts.live; i++)
+        ret->count += read_entry(l, &l->table->live[i], sites, &ret->samples[ret->count]);
+    order(ret->samples, ret->count, places, places + sites, sites);
+    return 0;
 }
 
 void look_cost(const struct look *l, struct profile_cost *ret)

@@ -79,6 +79,30 @@ static void live_samples_come_by_site(void **state)
     look_live_fini(&live);
 }
 
+static void many_samples_in_any_order_come_by_site(void **state)
+{
+    struct fixture *f = *state;
+    struct look_live live = {0};
+    enum { SITES = 97, SAMPLES = 5000 };
+    size_t sizes = 0, found = 0;
+    uint32_t node = fake_node(&f->fake, 1, 0);
+    for (int i = 1; i < SITES; i++)
+        fake_site(&f->fake, node);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        fake_live(&f->fake, i * 31 % SITES, i + 1, 0);
+        sizes += i + 1;
+    }
+    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live.count, SAMPLES);
+    for (size_t i = 0; i < live.count; i++) {
+        found += live.samples[i].size;
+        assert_int_equal(live.samples[i].site, (live.samples[i].size - 1) * 31 % SITES);
+        assert_true(i == 0 || live.samples[i].site >= live.samples[i - 1].site);
+    }
+    assert_int_equal(found, sizes);
+    look_live_fini(&live);
+}
+
 static void a_sample_that_ended_is_not_read(void **state)
 {
     struct fixture *f = *state;
@@ -257,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_table_is_opened_with_its_start_and_interval),
         T(live_samples_come_by_site),
+        T(many_samples_in_any_order_come_by_site),
         T(a_sample_that_ended_is_not_read),
         T(an_entry_without_interval_size_or_kind_is_ignored),
         T(a_site_that_is_not_there_is_counted_without_a_stack),
