@@ -33,7 +33,6 @@ enum { TRIES = 8 };
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *module) __attribute__((weak));
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
-extern char **environ;
 
 /* All zero in the child of a fork. */
 struct life_page {
