@@ -14,6 +14,10 @@
 #include "heap/python.h"
 #include "heap/record.h"
 
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
 /* 0 where rounding up goes over the top: no such mapping is ever made. */
 static size_t whole_pages(size_t len)
 {
@@ -125,7 +129,7 @@ HOOK void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
 {
     va_list rest;
     va_start(rest, flags);
-    void *at = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
+    void *at = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) ? va_arg(rest, void *) : NULL;
     va_end(rest);
     if (is_arena(__builtin_return_address(0)))
         return real_mremap(addr, old_len, new_len, flags, at);

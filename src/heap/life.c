@@ -351,7 +351,8 @@ static void let_page_go(void)
 
 bool life_make_table(void)
 {
-    if (atomic_load(&heap_process.is_confined) || !hold_page())
+    if (atomic_load(&heap_process.state) != HEAP_WAITING ||
+        atomic_load(&heap_process.is_confined) || !hold_page())
         return false;
     int saved = errno;
     bool is_made = atomic_load(&heap_process.state) == HEAP_WAITING && make_table();
