@@ -18,7 +18,7 @@ CODE = struct.Struct("=IIIIIIII")
 SITE = struct.Struct("=IIQQQ")
 NODE = struct.Struct("=QII")
 SAMPLE = struct.Struct("=QQIIII")
-MODULE_BYTES = 56
+MODULE = struct.Struct("=IIQQQ24s")
 PYTHON_STATES = ["none", "ok", "version", "check", "free-threaded"]
 
 Code = collections.namedtuple("Code", "file name lines first_line")
@@ -33,7 +33,7 @@ class Table:
         self.map = mmap.mmap(descriptor, self.size, mmap.MAP_SHARED, mmap.PROT_READ)
         os.close(descriptor)
         self.modules_at = 4096
-        self.codes_at = self.modules_at + MODULES * MODULE_BYTES
+        self.codes_at = self.modules_at + MODULES * MODULE.size
         self.sites_at = self.codes_at + CODES * CODE.size
         self.nodes_at = self.sites_at + SITES * SITE.size
         self.live_at = self.nodes_at + NODES * NODE.size
@@ -57,6 +57,14 @@ class Table:
 
     def text(self, at, length):
         return self.map[self.text_at + at : self.text_at + at + length]
+
+    def module(self, word):
+        """The path of the module that a native frame is in."""
+        index = word >> 48 & 0x7FFF
+        if not index:
+            return None
+        f = MODULE.unpack_from(self.map, self.modules_at + (index - 1) * MODULE.size)
+        return os.fsdecode(self.text(f[0], f[1]))
 
     def code(self, index):
         f = CODE.unpack_from(self.map, self.codes_at + index * CODE.size)
