@@ -127,6 +127,25 @@ foreach(suite ${suites})
   endif()
 endforeach()
 
+# Programs that are run under the preloaded library, and libraries for them (module_*.c). None is
+# sanitized: the sanitizer's allocator would stand before the hooks.
+file(GLOB heap_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/heap/*.c)
+foreach(source ${heap_programs})
+  get_filename_component(name ${source} NAME_WE)
+  if(name MATCHES "^module_")
+    add_library(heap_${name} MODULE ${source})
+    set_target_properties(heap_${name} PROPERTIES
+      PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/heap_programs)
+  else()
+    add_executable(heap_${name} ${source})
+    set_target_properties(heap_${name} PROPERTIES
+      OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/heap_programs)
+  endif()
+  target_compile_options(heap_${name} PRIVATE -fno-sanitize=all -fno-builtin)
+  target_link_options(heap_${name} PRIVATE -fno-sanitize=all)
+  target_link_libraries(heap_${name} PRIVATE ebb_warnings ${CMAKE_DL_LIBS} Threads::Threads)
+endforeach()
+
 # The command tests of the guard run the examples: who builds all, builds these too.
 if(suites)
   add_custom_target(command_tests ALL)

@@ -61,14 +61,14 @@ struct heap_code {
 };
 
 struct heap_node {
-    uint64_t frame;
+    uint64_t frame;         /* never 0, but for the root */
     uint32_t parent;        /* a smaller index; the root is 0 */
     _Atomic(uint32_t) site; /* 0: nothing was allocated with this as the innermost frame */
 };
 
 /* What a stack allocated since the start, as weights of samples: unbiased estimates. */
 struct heap_site {
-    uint32_t node;
+    uint32_t node;             /* never 0, but for site 0 */
     _Atomic(uint32_t) samples; /* wraps */
     _Atomic(uint64_t) allocated_bytes;
     _Atomic(uint64_t) allocated_objects_x16; /* sixteenths of objects */
@@ -132,9 +132,13 @@ struct heap_header {
     uint32_t reserved;
     uint64_t start_ns;      /* CLOCK_MONOTONIC when the table was made */
     uint64_t base_interval; /* bytes; what was asked for */
-    /* How many of each are whole; they only grow. */
-    _Atomic(uint32_t) modules, codes, nodes, sites, live_high; /* live_high: places ever used */
-    _Atomic(uint32_t) text_bytes;
+    /* How many of each are whole; they only grow. Nodes and sites are made by several threads at
+     * once, but counted in order: the count goes past one only when all before it are whole, so
+     * that a site or a live sample may for a moment name a node or site that is not counted yet. */
+    _Atomic(uint32_t) modules, codes, nodes, sites;
+    _Atomic(uint32_t) live_high;  /* places of live samples ever used */
+    _Atomic(uint32_t) text_bytes; /* given out: text is whole where a whole module or code names it
+                                   */
     _Atomic(uint32_t) python_version; /* PY_VERSION_HEX; 0: none */
     _Atomic(uint32_t) python_state;   /* enum heap_python */
     _Atomic(uint32_t) python_small;   /* 1: small Python objects are counted */

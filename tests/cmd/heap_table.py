@@ -2,6 +2,7 @@
 
 import array
 import collections
+import fcntl
 import json
 import mmap
 import os
@@ -14,6 +15,9 @@ PYTHON = 1 << 63
 HELLO = struct.Struct("=8sIiQ")
 # Up to the counters of what is whole.
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
+# After them: interval, samples, ends, nanoseconds, and what was dropped.
+COUNTERS = struct.Struct("=QQQQ10Q")
+DROPS = "nodes sites live thinned codes text modules unwind nested stale".split()
 CODE = struct.Struct("=IIIIIIII")
 SITE = struct.Struct("=IIQQQ")
 NODE = struct.Struct("=QII")
@@ -30,6 +34,8 @@ class Table:
 
     def __init__(self, descriptor):
         self.size = os.fstat(descriptor).st_size
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        self.is_sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & seals == seals
         self.map = mmap.mmap(descriptor, self.size, mmap.MAP_SHARED, mmap.PROT_READ)
         os.close(descriptor)
         self.modules_at = 4096
@@ -43,8 +49,18 @@ class Table:
     def header(self):
         fields = HEADER.unpack_from(self.map, 0)
         assert fields[0] == b"EBBHEAP\n"
+        interval, samples, ends, spent_ns, *drops = COUNTERS.unpack_from(self.map, HEADER.size)
         return {
+            "version": fields[1],
+            "table_bytes": fields[3],
             "pid": fields[4],
+            "base_interval": fields[7],
+            "interval": interval,
+            "samples": samples,
+            "ends": ends,
+            "spent_ns": spent_ns,
+            "drops": dict(zip(DROPS, drops)),
+            "modules": fields[8],
             "codes": fields[9],
             "nodes": fields[10],
             "sites": fields[11],
@@ -61,10 +77,7 @@ class Table:
     def module(self, word):
         """The path of the module that a native frame is in."""
         index = word >> 48 & 0x7FFF
-        if not index:
-            return None
-        f = MODULE.unpack_from(self.map, self.modules_at + (index - 1) * MODULE.size)
-        return os.fsdecode(self.text(f[0], f[1]))
+        return self.module_path(index - 1) if index else ""
 
     def code(self, index):
         f = CODE.unpack_from(self.map, self.codes_at + index * CODE.size)
@@ -74,6 +87,10 @@ class Table:
             self.text(f[4], f[5]),
             f[6],
         )
+
+    def module_path(self, index):
+        at, length = struct.unpack_from("=II", self.map, self.modules_at + index * MODULE.size)
+        return os.fsdecode(self.text(at, length))
 
     def stack(self, site):
         """Frame words, innermost first."""

@@ -80,7 +80,8 @@ def deviation(samples):
 
 def test_every_stack_is_exact_in_file_function_and_line(receiver, python):
     with Profiled(receiver, python, str(STACKS)) as job:
-        wanted = {int(size): list(map(tuple, stack)) for size, stack in json.loads(job.line).items()}
+        told = json.loads(job.line)
+        wanted = {int(size): list(map(tuple, stack)) for size, stack in told.items()}
         assert job.table.header()["python_state"] == "ok"
         found = stacks_by_size(job.table, python, min(wanted))
         assert len(wanted) > 60
@@ -115,7 +116,7 @@ def test_frames_of_c_are_where_they_were_between_those_of_python(receiver, pytho
         assert len(sites) == 1
         words = job.table.stack(sites.pop())
         names = [job.table.code(word >> 32 & 0x7FFFFFFF).name if word & PYTHON_FRAME else
-                 os.path.basename(job.table.module(word) or "") for word in words]
+                 os.path.basename(job.table.module(word)) for word in words]
         first, second, last = (names.index(name) for name in ("compare", "sort", "<module>"))
         assert first < second < last
         between = names[first + 1:second]
