@@ -2,6 +2,7 @@
  * threads, stacks of the program's own making. */
 #include "heap/unwind.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <pthread.h>
@@ -185,6 +186,38 @@ static void a_callback_from_libc_is_followed_through_it(void **state)
     assert_same(&in_callback);
     assert_true(in_callback.is_whole);
     assert_true(in_callback.our_count >= outer.our_count + 2);
+}
+
+/* A second libc, in a namespace of its own, is a library that comes and goes and calls back. */
+static void a_library_that_comes_and_goes_is_followed_each_time(void **state)
+{
+    typedef void sort_function(void *, size_t, size_t, int (*)(const void *, const void *));
+    enum { ROUNDS = 8 };
+    uintptr_t bases[ROUNDS];
+
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        int numbers[] = {3, 1, 2};
+        void *libc = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+        if (!libc) {
+            print_message("no second libc: %s\n", dlerror());
+            skip();
+        }
+        sort_function *sort = NULL;
+        void *found = dlsym(libc, "qsort");
+        memcpy(&sort, &found, sizeof(sort));
+        assert_non_null(sort);
+        uint32_t module = modules_find((uintptr_t)sort, &bases[i]);
+        sort(numbers, 3, sizeof(int), compare);
+        assert_same(&in_callback);
+        assert_true(in_callback.is_whole);
+        bool is_seen = false;
+        for (size_t j = 0; j < in_callback.our_count; j++)
+            is_seen |= in_callback.ours[j].module == module && in_callback.ours[j].base == bases[i];
+        assert_true(is_seen);
+        dlclose(libc);
+        modules_changed();
+    }
 }
 
 /* A stack that is aligned anew has its frame found through a pointer in it. */
@@ -604,6 +637,7 @@ int main(void)
         TEST(recursion_is_followed_at_every_depth),
         TEST(of_a_stack_that_is_too_deep_the_inner_end_is_kept),
         TEST(a_callback_from_libc_is_followed_through_it),
+        TEST(a_library_that_comes_and_goes_is_followed_each_time),
         TEST(a_function_that_aligns_its_stack_is_followed),
         TEST(a_handler_shows_what_it_interrupted),
         TEST(a_handler_on_a_stack_of_its_own_shows_what_it_interrupted),
