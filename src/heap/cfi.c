@@ -446,7 +446,9 @@ static bool simple_expression(const struct cfi_section *s, struct expression e, 
         return false;
     *ret_reg = op - EX_BREG0;
     *ret_offset = cfi_sleb(&c);
-    *ret_deref = c.at < c.end && cfi_byte(&c) == EX_DEREF;
+    *ret_deref = c.at < c.end;
+    if (*ret_deref && cfi_byte(&c) != EX_DEREF)
+        return false;
     return !c.is_bad && c.at == c.end && fits(*ret_offset);
 }
 
@@ -509,7 +511,8 @@ static void fp_rule(const struct cfi_section *s, const struct place *fp, struct 
     }
 }
 
-/* The kernel's own layout is known: of what the row says only that it is about that is looked at. */
+/* The kernel's own layout is known: of what the row says only that it is about that is looked at.
+ */
 static bool is_signal_frame(const struct cfi_section *s, const struct row *row)
 {
     enum { UCONTEXT_SP = 160 };
@@ -518,8 +521,8 @@ static bool is_signal_frame(const struct cfi_section *s, const struct row *row)
     bool is_pointer;
 
     return row->has_expression &&
-           simple_expression(s, row->cfa_expression, &reg, &offset, &is_pointer) &&
-           reg == REG_SP && offset == UCONTEXT_SP && is_pointer;
+           simple_expression(s, row->cfa_expression, &reg, &offset, &is_pointer) && reg == REG_SP &&
+           offset == UCONTEXT_SP && is_pointer;
 }
 
 static int rule_of(const struct cfi_section *s, const struct machine *m, struct cfi_rule *ret)

@@ -14,10 +14,11 @@ enum { PATIENCE_SPINS = 20000 };
 /* The table's modules again, where no one outside can write. */
 struct known {
     _Atomic(uintptr_t) start; /* 0: unloaded */
-    _Atomic(uintptr_t) end, base;
+    _Atomic(uintptr_t) end;
     _Atomic(uint32_t) generation; /* in which it was last seen to be what it was */
 };
 
+_Atomic(uintptr_t) modules_bases[MODULE_NUMBERS];
 static struct known known[HEAP_MODULES];
 static _Atomic(uint32_t) known_count, recent, generation, is_noting;
 static uint32_t swept_generation; /* of whoever is noting */
@@ -42,7 +43,7 @@ static bool is_at(uint32_t i, const struct module_map *map)
 {
     return atomic_load_explicit(&known[i].start, memory_order_relaxed) == map->start &&
            atomic_load_explicit(&known[i].end, memory_order_relaxed) == map->end &&
-           atomic_load_explicit(&known[i].base, memory_order_relaxed) == map->base;
+           atomic_load_explicit(&modules_bases[i + 1], memory_order_relaxed) == map->base;
 }
 
 static uint32_t look_up(const struct module_map *map, uint32_t now)
@@ -119,7 +120,7 @@ static void place(struct heap_table *t, uint32_t i, const struct module_map *map
     m->end = map->end;
     m->is_gone = 0;
     atomic_store_explicit(&known[i].end, map->end, memory_order_relaxed);
-    atomic_store_explicit(&known[i].base, map->base, memory_order_relaxed);
+    atomic_store_explicit(&modules_bases[i + 1], map->base, memory_order_relaxed);
     atomic_store_explicit(&known[i].start, map->start, memory_order_relaxed);
     atomic_store_explicit(&known[i].generation, now, memory_order_release);
 }
@@ -133,8 +134,7 @@ static uint32_t add(struct heap_table *t, uint32_t n, const struct module_map *m
         heap_drop(HEAP_DROP_MODULES);
         return MODULE_NONE;
     }
-    m->path =
-        id->path_len ? heap_text_add(t, id->path, id->path_len) : (struct heap_text){0};
+    m->path = id->path_len ? heap_text_add(t, id->path, id->path_len) : (struct heap_text){0};
     m->build_id_len = (uint8_t)id->build_id_len;
     memcpy(m->build_id, id->build_id, sizeof(m->build_id));
     place(t, n, map, now);
@@ -201,13 +201,6 @@ uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base)
         module = MODULE_NONE;
     *ret_base = module == MODULE_NONE ? 0 : map.base;
     return module;
-}
-
-uintptr_t modules_base(uint32_t module)
-{
-    if (module == MODULE_NONE || module > HEAP_MODULES)
-        return 0;
-    return atomic_load_explicit(&known[module - 1].base, memory_order_relaxed);
 }
 
 void modules_changed(void)

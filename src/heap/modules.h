@@ -25,11 +25,11 @@ enum { MODULE_BUSY = UINT16_MAX }; /* another thread was noting one for too long
 struct module_map {
     uintptr_t start, end; /* addresses, with holes between the segments maybe */
     uintptr_t base;
-    const char *name;        /* "": the program itself */
-    const void *headers;     /* ElfW(Phdr), header_count of them; NULL: not found */
+    const char *name;    /* "": the program itself */
+    const void *headers; /* ElfW(Phdr), header_count of them; NULL: not found */
     uint32_t header_count;
-    uintptr_t eh_header;     /* .eh_frame_hdr; 0: none that can be read */
-    uintptr_t eh_start;      /* the segment that it is in */
+    uintptr_t eh_header; /* .eh_frame_hdr; 0: none that can be read */
+    uintptr_t eh_start;  /* the segment that it is in */
     size_t eh_len;
 };
 bool modules_map(uintptr_t ip, struct module_map *ret);
@@ -40,5 +40,6 @@ size_t modules_build_id(const struct module_map *map, uint8_t ret[HEAP_BUILD_ID_
 
 /* As modules_find, for what modules_map found; or MODULE_BUSY. */
 uint32_t modules_note(const struct module_map *map);
-/* The bias of a module that was found under this generation. */
-uintptr_t modules_base(uint32_t module);
+/* By number; that of MODULE_NONE is 0, and of numbers that nobody has. */
+enum { MODULE_NUMBERS = 2048 };
+extern _Atomic(uintptr_t) modules_bases[MODULE_NUMBERS];

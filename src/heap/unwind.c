@@ -4,6 +4,7 @@
 #include "heap/unwind.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <sys/auxv.h>
 
 #include "heap/cfi.h"
@@ -42,9 +43,9 @@ static uint64_t mix(uint64_t v)
     return v * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static uint64_t key_of(uintptr_t ip)
+static uint64_t key_of(uintptr_t ip, uint32_t generation)
 {
-    return (uint64_t)ip << 16 | (modules_generation() & 0xffff);
+    return (uint64_t)ip << 16 | (generation & 0xffff);
 }
 
 static struct slot *slot_of(uintptr_t ip)
@@ -66,6 +67,8 @@ enum {
 };
 _Static_assert(FP_OFFSET_AT + FP_OFFSET_BITS <= 64, "a rule is one word");
 _Static_assert(HEAP_MODULES < 1 << MODULE_BITS, "a module fits into a rule");
+_Static_assert(sizeof(modules_bases) == sizeof(uintptr_t) << MODULE_BITS,
+               "whatever a rule holds for one has a base");
 
 static bool fits(int32_t offset, int bits)
 {
@@ -109,44 +112,60 @@ static void unpack(uint64_t packed, struct way *ret)
     ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
 }
 
-/* False: IP is in no library. */
-__attribute__((noinline)) static bool find_way(uintptr_t ip, struct way *ret)
+/* A return address that is the first of a function, with nothing described before it, was never
+ * left by a call: somebody put it at the start of a stack of his own making. */
+static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 {
-    uint64_t key = key_of(ip), packed;
-    struct slot *slot = slot_of(ip);
-    struct module_map map;
-    struct way way = {0};
+    struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,
+                                  .len = map->eh_len,
+                                  .address = map->eh_start,
+                                  .header = map->eh_header};
+    struct cfi_rule rule = {0};
 
-    if (!modules_map(ip, &map))
-        return false;
-    struct cfi_section section = {.bytes = (const uint8_t *)map.eh_start,
-                                  .len = map.eh_len,
-                                  .address = map.eh_start,
-                                  .header = map.eh_header};
-    if (!map.eh_header || cfi_find(&section, ip, &way.rule) < 0)
-        way.rule = (struct cfi_rule){0};
-    uint32_t module = modules_note(&map);
-    way.module = module == MODULE_BUSY ? MODULE_NONE : module;
-    packed = pack(&way);
-    unpack(packed, ret);
-    ret->base = way.module == MODULE_NONE ? 0 : map.base;
-    if (module != MODULE_BUSY) {
-        atomic_store_explicit(&slot->rule, packed, memory_order_relaxed);
-        atomic_store_explicit(&slot->key, key ^ mix(packed), memory_order_relaxed);
-    }
-    return true;
+    if (!map->eh_header)
+        return rule;
+    int r = cfi_find(&section, ip, &rule);
+    if (r == -ENOENT && cfi_find(&section, ip + 1, &rule) == 0)
+        rule = (struct cfi_rule){.cfa = CFI_CFA_END};
+    return rule;
 }
 
-static bool way_from(uintptr_t ip, struct way *ret)
+#define IN_NO_LIBRARY UINT64_MAX /* no rule looks so */
+
+/* The rule comes back as it is kept: the walk has it in registers then. */
+__attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t generation)
+{
+    struct slot *slot = slot_of(ip);
+    struct module_map map;
+
+    if (!modules_map(ip, &map))
+        return IN_NO_LIBRARY;
+    struct way way = {.rule = rule_at(&map, ip), .module = modules_note(&map)};
+    bool is_busy = way.module == MODULE_BUSY;
+    if (is_busy)
+        way.module = MODULE_NONE;
+    uint64_t packed = pack(&way);
+    if (!is_busy) {
+        atomic_store_explicit(&slot->rule, packed, memory_order_relaxed);
+        atomic_store_explicit(&slot->key, key_of(ip, generation) ^ mix(packed),
+                              memory_order_relaxed);
+    }
+    return packed;
+}
+
+/* False: IP is in no library. */
+static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
 {
     const struct slot *slot = slot_of(ip);
     uint64_t packed = atomic_load_explicit(&slot->rule, memory_order_relaxed);
     uint64_t key = atomic_load_explicit(&slot->key, memory_order_relaxed);
 
-    if (HEAP_UNLIKELY((key ^ mix(packed)) != key_of(ip)))
-        return find_way(ip, ret);
+    if (HEAP_UNLIKELY((key ^ mix(packed)) != key_of(ip, generation)))
+        packed = find_rule(ip, generation);
+    if (HEAP_UNLIKELY(packed == IN_NO_LIBRARY))
+        return false;
     unpack(packed, ret);
-    ret->base = modules_base(ret->module);
+    ret->base = atomic_load_explicit(&modules_bases[ret->module], memory_order_relaxed);
     return true;
 }
 
@@ -220,8 +239,9 @@ static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind
 
 /* Elsewhere the chain of frame records, as the platform's standard asks of all code: the caller's
  * record, then the return address. */
-static bool way_from(uintptr_t ip, struct way *ret)
+static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
 {
+    (void)generation;
     ret->rule = (struct cfi_rule){.cfa = CFI_CFA_FP};
     ret->module = modules_find(ip, &ret->base);
     return ret->base || ret->module != MODULE_NONE;
@@ -273,6 +293,7 @@ enum end { END_WHOLE, END_FULL, END_LOST };
 static enum end walk(struct registers *r, struct unwind_frame *ret, size_t max, size_t *ret_count)
 {
     struct unwind_extent e = unwind_extent(&heap_thread, r->sp);
+    uint32_t generation = modules_generation();
     uintptr_t own = own_bytes();
     size_t n = 0;
 
@@ -285,7 +306,7 @@ static enum end walk(struct registers *r, struct unwind_frame *ret, size_t max, 
             return END_WHOLE;
         if (n == max)
             return END_FULL;
-        if (!way_from(call, &way))
+        if (!way_from(call, generation, &way))
             return END_LOST;
         if (!is_inner && (n > 0 || call - (uintptr_t)__ehdr_start >= own)) {
             ret[n++] = (struct unwind_frame){.ip = call, .base = way.base, .module = way.module};
@@ -298,8 +319,7 @@ static enum end walk(struct registers *r, struct unwind_frame *ret, size_t max, 
     }
 }
 
-__attribute__((noinline)) size_t unwind_here(struct unwind_frame *ret, size_t max,
-                                             bool *ret_whole)
+__attribute__((noinline)) size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole)
 {
     struct registers r = {.is_fp_known = true, .is_exact = true};
     size_t n;
