@@ -64,18 +64,19 @@ static bool is_better(const struct folder_heap *h, const struct folder_heap *tha
 /* The first failure is told where nothing could be read at all. */
 static int read_folder(DIR *dir, int32_t pid, struct folder_heap *ret, struct err *err)
 {
-    struct folder_heap best = {0}, h;
+    struct folder_heap best = {0};
     const struct dirent *entry;
     int first = 0;
     size_t others = 0;
     while ((entry = readdir(dir))) {
+        struct folder_heap h = {0};
         struct err why = {{0}};
         if (!is_history(entry->d_name))
             continue;
         int r = read_file(dirfd(dir), entry->d_name, &h, &why);
         if (r < 0 && first == 0)
             first = err_set(err, r, "%s", why.text);
-        if (r < 0)
+        if (!h.profile)
             continue;
         bool is_taken = (pid == 0 || h.profile->pid == pid) && is_better(&h, &best);
         others += !is_taken || best.profile;
