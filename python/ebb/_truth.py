@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 
 from ._wire import wire
 
-_INTERVAL_S = 0.05  # ebb does not look more often
+_INTERVAL_S = 0.5  # ebb looks once a second: more often would be for nobody
 _SHARE = 400  # of the time between two readings, one part at most
 _SLOW_S = 0.002
 _PAUSE_S = 1.0  # after a slow one, and twice as long after each that follows it …
