@@ -32,8 +32,14 @@ struct heap_diff {
     int64_t from, to;
 };
 
+struct heap_since {
+    bool is_given;
+    int64_t step;
+};
+
 struct heap_options {
-    int64_t top, pid, since, until_step;
+    int64_t top, pid;
+    struct heap_since since;
     struct heap_diff diff;
     uint64_t every_ns;
     const char *by, *sysroot;
@@ -45,7 +51,6 @@ struct heap_options {
 struct shown {
     const struct heap_options *o;
     const struct heap_run *run;
-    bool has_since;
     char meaning[64];
 };
 
@@ -64,8 +69,8 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
     struct growth_options options = {.by = parse_by(s->o->by),
-                                     .has_since = s->has_since,
-                                     .since_step = s->o->since,
+                                     .has_since = s->o->since.is_given,
+                                     .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,
                                      .from_step = s->o->diff.from,
                                      .to_step = s->o->diff.to};
@@ -158,15 +163,18 @@ static int no_files(const struct heap_run *run, int32_t pid, const struct heap_f
 {
     if (files->unreadable)
         return cli_failf(2, "heap: the heap files in %s cannot be read", run->folder);
+    if (run->obstacle[0])
+        return cli_failf(2, "heap: %s has no heap: %s", run->folder, run->obstacle);
     if (pid)
         return cli_failf(2,
                          "heap: %s has no heap of process %" PRId32
                          "; it was too short-lived, or a static program",
                          run->folder, pid);
-    return cli_failf(2,
-                     "heap: %s has no heap files; was it run with --no-heap, a static program, or "
-                     "over in a moment?",
-                     run->folder);
+    return cli_failf(
+        2,
+        "heap: %s has no heap files; is it a run folder, and was its job not over in a "
+        "moment?",
+        run->folder);
 }
 
 static int show_once(const struct shown *s, const struct heap_run *run)
@@ -273,17 +281,19 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     struct heap_run run;
     struct err err = {""};
     const char *operand = NULL;
-    struct shown s = {.o = &o, .run = &run, .has_since = o.since >= 0};
+    struct shown s = {.o = &o, .run = &run};
     int status = take_operands(call, &o.diff, &operand);
     if (status)
         return status;
+    if (o.since.is_given && o.diff.is_given)
+        return cli_failf(2, "heap: --since and --diff ask for different things; leave one out");
     if (heap_run_find(root, operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
     if (!run.folder[0])
         return from_outside(root, run.pid, o.json);
     snprintf(s.meaning, sizeof s.meaning, "growth");
-    if (s.has_since)
-        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since);
+    if (o.since.is_given)
+        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
     if (o.diff.is_given)
         snprintf(s.meaning, sizeof s.meaning, "change");
     return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
@@ -298,6 +308,15 @@ static int exec(const struct cli_call *call)
     int status = run_heap(call, &root);
     proc_root_close(&root);
     return status;
+}
+
+static int parse_since(const char *what, const char *text, void *at, struct err *err)
+{
+    struct heap_since since = {.is_given = true};
+    if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
+        return err_set(err, -EINVAL, "%s: \"%s\" is not a step", what, text);
+    memcpy(at, &since, sizeof since);
+    return 0;
 }
 
 static int parse_diff(const char *what, const char *text, void *at, struct err *err)
@@ -337,11 +356,9 @@ static const struct cli_option options_table[] = {
      .help = "with the whole stack of each row",
      .offset = offsetof(struct heap_options, stacks)},
     {.name = "since",
-     .type = CLI_INT,
+     .type = CLI_PARSED,
      .arg = "STEP",
-     .fallback = "-1",
-     .min = -1,
-     .max = INT64_MAX,
+     .parse = parse_since,
      .help = "only what was allocated since this step and is still alive",
      .offset = offsetof(struct heap_options, since)},
     {.name = "diff",
