@@ -177,6 +177,11 @@ static int no_files(const struct heap_run *run, int32_t pid, const struct heap_f
         run->folder);
 }
 
+static bool has_ended(const struct heap_run *run)
+{
+    return !run->marks[0] || access(run->marks, F_OK) < 0;
+}
+
 static int show_once(const struct shown *s, const struct heap_run *run)
 {
     struct heap_files files = {0};
@@ -184,7 +189,7 @@ static int show_once(const struct shown *s, const struct heap_run *run)
     json_t *doc = NULL;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
     int r = heap_run_refresh(run, pid, &err);
-    if (r < 0)
+    if (r < 0 && !has_ended(run))
         cli_say("heap: %s; this is what it wrote before", err.text);
     if (heap_files_read(run->folder, pid, &files, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
@@ -199,11 +204,6 @@ static int show_once(const struct shown *s, const struct heap_run *run)
     int status = print_doc(s, doc);
     json_decref(doc);
     return status;
-}
-
-static bool has_ended(const struct heap_run *run)
-{
-    return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
 static int show_again_and_again(const struct shown *s, const struct heap_run *run)
@@ -407,8 +407,9 @@ const struct cli_command cmd_heap = {
         "it is; and where: the Python line first, the C function below it. `ebb run` samples the "
         "allocations of its job for this, one in 512 KiB on the mean; every figure is an "
         "estimate, and its bounds are those of 95 %.\n\n"
-        "Of a running job the heap is read at this moment. Of one that has ended, it is as it was "
-        "when the process was last seen.\n\n"
+        "Of a running job the heap is read once more, if the last time was a second ago (of a long "
+        "run, a 2,000th part of it). Of one that has ended, it is as it was when the process was "
+        "last seen.\n\n"
         "Of a process that was not started under ebb it shows what /proc tells and the command "
         "that would profile it; the status is then 2.\n\n"
         "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same for other tools.",
