@@ -182,27 +182,32 @@ static bool has_ended(const struct heap_run *run)
     return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
-static int show_once(const struct shown *s, const struct heap_run *run)
+static int show_files(const struct shown *s, const struct heap_run *run, int32_t pid,
+                      const struct heap_files *files)
 {
-    struct heap_files files = {0};
     struct err err = {""};
     json_t *doc = NULL;
+    if (!files->count)
+        return no_files(run, pid, files);
+    if (process_json(s, files->at[0].profile, &doc, &err) < 0)
+        return cli_failf(2, "heap: %s", err.text);
+    add_others(doc, files);
+    int status = print_doc(s, doc);
+    json_decref(doc);
+    return status;
+}
+
+static int show_once(const struct shown *s, const struct heap_run *run)
+{
+    struct heap_files files;
+    struct err err = {""};
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
-    int r = heap_run_refresh(run, pid, &err);
-    if (r < 0 && !has_ended(run))
+    if (heap_run_refresh(run, pid, &err) < 0 && !has_ended(run))
         cli_say("heap: %s; this is what it wrote before", err.text);
     if (heap_files_read(run->folder, pid, &files, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
-    if (!files.count)
-        return no_files(run, pid, &files);
-    r = process_json(s, files.at[0].profile, &doc, &err);
-    if (r == 0)
-        add_others(doc, &files);
+    int status = show_files(s, run, pid, &files);
     heap_files_fini(&files);
-    if (r < 0)
-        return cli_failf(2, "heap: %s", err.text);
-    int status = print_doc(s, doc);
-    json_decref(doc);
     return status;
 }
 

@@ -1,6 +1,7 @@
 """Jobs whose heap is profiled, for tests: small programs under `ebb run`, and what `ebb heap` says."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -22,6 +23,10 @@ def step(n):
 """
 
 needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was not built")
+
+not_sanitized = pytest.mark.skipif(
+    os.environ.get("EBB_SANITIZED") == "1",
+    reason="a sanitizer's runtime wants to come before all preloaded libraries")
 
 
 def write(folder, text, name="job.py"):

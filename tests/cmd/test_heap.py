@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from commands import PATIENCE_S, PYTHON, binary, environment, refused, refused_with, run_ebb, wait_for
-from heap_jobs import (STEPS, facts, heap, heap_files, held, line_of, needs_library, run_job,
-                       run_python, start_job, where, write)
+from heap_jobs import (STEPS, facts, heap, heap_files, held, line_of, needs_library, not_sanitized,
+                       run_job, run_python, start_job, where, write)
 
 pytestmark = needs_library
 
@@ -462,6 +462,7 @@ def test_a_supervisor_that_does_not_answer_leaves_what_was_written(living, tmp_p
     living.end()
 
 
+@not_sanitized
 def test_a_run_in_a_run_is_profiled_once(tmp_path):
     path = write(tmp_path, QUIET)
     result = run_job(tmp_path, binary(), "run",
