@@ -14,7 +14,7 @@ all: build
 build:
 	@scripts/setup.sh build
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
-	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_printed
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload ebb_printed
 
 demo: build
 	@if [ -x scripts/demo.sh ]; then EBB_BINARY="$(abspath $(BUILD))/ebb" scripts/demo.sh; \
