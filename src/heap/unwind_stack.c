@@ -15,8 +15,9 @@
 
 enum {
     PAGE_BYTES = 4096, /* the smallest there is: with larger ones some are asked for twice */
-    /* How much of a thread's own stack is looked at in one go, about 100 ns a page. */
-    STRETCH_BYTES = 64 * PAGE_BYTES,
+    /* How much of a thread's own stack is looked at in one go, about 100 ns a page and once in the
+     * thread's life. Its thread-local variables are there too, between stack and control block. */
+    STRETCH_BYTES = 256 * PAGE_BYTES,
     GROWTH_BYTES = 256 * PAGE_BYTES,
     /* The kernel maps nothing else so near to the main stack, whatever its limit. */
     MAIN_GAP_BYTES = 128 << 20,

@@ -372,7 +372,7 @@ static void the_stacks_of_threads_are_followed(void **state)
 
 static void a_thread_may_bring_its_stack(void **state)
 {
-    size_t len = 512 << 10;
+    size_t len = 4 << 20;
     char *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pthread_attr_t attributes;
 
@@ -524,7 +524,7 @@ static void a_thread_knows_the_end_of_its_stack_and_what_is_not_on_it(void **sta
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(seen[0] > seen[1]);
     assert_true(seen[0] <= seen[3]);
-    assert_true(seen[3] - seen[0] < 64 << 10);
+    assert_true(seen[3] - seen[0] < PAGE_BYTES * 2);
     assert_int_equal(seen[2], 0);
 }
 
