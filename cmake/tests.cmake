@@ -57,6 +57,29 @@ if(TARGET ebb_cmocka)
   endforeach()
 endif()
 
+# What the preloaded library does without locks, as a program of its own under ThreadSanitizer.
+if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)
+  include(CheckCSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS -fsanitize=thread)
+  check_c_source_compiles("int main(void) { return 0; }" EBB_HAS_TSAN)
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(EBB_HAS_TSAN)
+    set(logic heap sampler live stacks)
+    list(TRANSFORM logic REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/heap/\\1.c")
+    add_executable(heap_tsan ${CMAKE_SOURCE_DIR}/tests/unit/heap/test_concurrent.c ${logic})
+    set_target_properties(heap_tsan PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/heap)
+    target_include_directories(heap_tsan PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    target_compile_options(heap_tsan PRIVATE -fsanitize=thread)
+    target_link_options(heap_tsan PRIVATE -fsanitize=thread)
+    target_link_libraries(heap_tsan PRIVATE ebb_cmocka ebb_warnings m Threads::Threads)
+    ebb_test(heap.tsan unit 600 ${EBB_PYTHON} scripts/run_tsan.py $<TARGET_FILE:heap_tsan>)
+    set_tests_properties(heap.tsan PROPERTIES SKIP_RETURN_CODE 77)
+  else()
+    message(STATUS "no ThreadSanitizer: heap.tsan is left out")
+  endif()
+endif()
+
 # What is locked in memory must be all that the kill needs.
 if(TARGET guard_test_reflex AND EBB_PYTHON)
   ebb_test(guard.reflex_code unit 60 ${EBB_PYTHON} scripts/check_reflex.py

@@ -15,7 +15,7 @@ enum {
 };
 _Static_assert((int)HEAP_LIVE < (int)ENTRY_MASK, "an entry's number fits in a cell");
 _Static_assert((int)HEAP_KINDS <= (int)KIND_MASK, "a kind fits below the turn");
-_Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 256, "a fingerprint has the rest of the bit");
+_Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 1 << 9, "a fingerprint has the rest of the bit");
 
 #define PRIVATE_PAGES __attribute__((aligned(4096)))
 PRIVATE_PAGES _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64];
@@ -93,17 +93,17 @@ static _Atomic(uint32_t) *bucket_of(uint32_t bit)
     return cells[bit % LIVE_BUCKETS];
 }
 
-/* The upper half of a cell. */
+/* The upper half of a cell: what of the bit does not follow from the bucket, and 7 bits more. */
 static uint32_t fingerprint(uintptr_t p)
 {
-    uint32_t mixed = (uint32_t)((uint64_t)p * UINT64_C(0xd6e8feb86659fd93) >> 56);
-    return live_bit(p) / LIVE_BUCKETS << 24 | mixed << 16;
+    uint32_t mixed = (uint32_t)((uint64_t)p * UINT64_C(0xd6e8feb86659fd93) >> 57);
+    return live_bit(p) / LIVE_BUCKETS << 23 | mixed << 16;
 }
 
 /* Of the same bucket, has it the same bit of the filter? */
 static bool has_bit(uint32_t cell, uint32_t bit)
 {
-    return cell != 0 && cell >> 24 == bit / LIVE_BUCKETS;
+    return cell != 0 && cell >> 23 == bit / LIVE_BUCKETS;
 }
 
 static bool bucket_has_bit(uint32_t bit)
@@ -146,11 +146,25 @@ static bool put_cell(uintptr_t p, uint32_t entry)
     return false;
 }
 
+/* The filter is wrong about one pointer in a hundred when many live: no branch to each cell that
+ * could be foretold wrongly. */
+static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
+{
+    uint32_t found = 0;
+    for (int i = 0; i < LIVE_CELLS; i++) {
+        uint32_t cell = atomic_load_explicit(&bucket[i], memory_order_relaxed);
+        found |= (cell ^ print) <= ENTRY_MASK;
+    }
+    return found != 0;
+}
+
 /* The cell of P and what is in it; NULL: none. */
 static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uint32_t *ret)
 {
     uint32_t print = fingerprint(p);
     _Atomic(uint32_t) *bucket = bucket_of(live_bit(p));
+    if (!may_be_in(bucket, print))
+        return NULL;
     for (int i = 0; i < LIVE_CELLS; i++) {
         uint32_t cell = atomic_load_explicit(&bucket[i], memory_order_acquire);
         if (cell == 0 || (cell & ~(uint32_t)ENTRY_MASK) != print)

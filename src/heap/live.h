@@ -3,7 +3,7 @@
  *
  * live_bit(p) is the bit of the filter, its low 12 bits the bucket of 16 cells of the index, so
  * that all samples with the same bit are in the same bucket. A cell is the entry's number (16 bits)
- * and a fingerprint of the pointer (16 bits, the other 8 of its bit among them). Adding: entry,
+ * and a fingerprint of the pointer (16 bits, the other 9 of its bit among them). Adding: entry,
  * cell, then bit. Ending: cell, entry; then, if the bucket holds no other with this bit, clear the
  * bit, look through the bucket again and set it again if one has come. Whatever order two threads
  * meet in, a sample that is there has its bit but for a moment; one whose end is missed in that
@@ -13,7 +13,7 @@
 
 #include "heap/heap.h"
 
-enum { LIVE_FILTER_BITS = 1 << 20, LIVE_BUCKETS = 1 << 12, LIVE_CELLS = 16 };
+enum { LIVE_FILTER_BITS = 1 << 21, LIVE_BUCKETS = 1 << 12, LIVE_CELLS = 16 };
 
 extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 
@@ -23,7 +23,7 @@ extern _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64] HEAP_HIDDEN;
 static inline uint32_t live_bit(uintptr_t p)
 {
     uint64_t stretch = (uint64_t)(p >> 13) * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)(stretch >> 44) ^ (uint32_t)(p >> 4 & 511);
+    return (uint32_t)(stretch >> 43) ^ (uint32_t)(p >> 4 & 511);
 }
 
 /* False: P is certainly no sample. */

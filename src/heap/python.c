@@ -186,6 +186,11 @@ size_t python_frames(struct python_frame *ret, size_t max)
     return walk(frame, ret, max);
 }
 
+bool python_is_ending(void)
+{
+    return atomic_load_explicit(&phase, memory_order_acquire) != ABSENT && symbols.is_finalizing();
+}
+
 /* ---- is the layout right? ---- */
 
 static bool is_text(uintptr_t text)

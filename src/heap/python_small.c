@@ -15,6 +15,8 @@ enum {
     SMALL_MAX = 512,  /* pymalloc's own limit; above it all goes to malloc */
     ARENA_CODE = 256, /* bytes of the function that maps arenas, at most */
 };
+#define SMALL_COLD __attribute__((noinline, cold))
+
 enum small_state { SMALL_UNDECIDED, SMALL_ON, SMALL_REFUSED };
 
 static _Atomic(uint32_t) small_state;
@@ -47,7 +49,7 @@ static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
 }
 
 /* NULL: no sample, or no memory; the original goes on. */
-static __attribute__((noinline, cold)) void *sample(size_t size, bool is_zeroed)
+static SMALL_COLD void *sample(size_t size, bool is_zeroed)
 {
     struct heap_thread *t = &heap_thread;
     uint64_t interval;
@@ -66,24 +68,31 @@ static __attribute__((noinline, cold)) void *sample(size_t size, bool is_zeroed)
     return p;
 }
 
+/* Out of line, for the short way to need no registers of its own. */
+static SMALL_COLD void *malloc_slowly(void *ctx, size_t size)
+{
+    void *p = sample(size, false);
+    return p ? p : pymalloc.malloc(ctx, size);
+}
+
 static void *small_malloc(void *ctx, size_t size)
 {
-    if (HEAP_LIKELY(size <= SMALL_MAX) && HEAP_UNLIKELY(is_due(size))) {
-        void *p = sample(size, false);
-        if (p)
-            return p;
-    }
+    if (HEAP_LIKELY(size <= SMALL_MAX) && HEAP_UNLIKELY(is_due(size)))
+        return malloc_slowly(ctx, size);
     return pymalloc.malloc(ctx, size);
+}
+
+static SMALL_COLD void *calloc_slowly(void *ctx, size_t count, size_t size)
+{
+    void *p = sample(count * size, true);
+    return p ? p : pymalloc.calloc(ctx, count, size);
 }
 
 static void *small_calloc(void *ctx, size_t count, size_t size)
 {
     if (count <= SMALL_MAX && size <= SMALL_MAX && count * size <= SMALL_MAX &&
-        HEAP_UNLIKELY(is_due(count * size))) {
-        void *p = sample(count * size, true);
-        if (p)
-            return p;
-    }
+        HEAP_UNLIKELY(is_due(count * size)))
+        return calloc_slowly(ctx, count, size);
     return pymalloc.calloc(ctx, count, size);
 }
 

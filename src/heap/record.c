@@ -79,11 +79,22 @@ static void take_sample(struct desk *d, void *p, struct live_sample *sample)
     add_cost(t, now);
 }
 
+/* What the program held is what it held before its interpreter began to take everything down: from
+ * then on the table stays as it is. */
+static bool is_closed(void)
+{
+    if (!python_is_ending())
+        return false;
+    if (heap_process.table)
+        atomic_store_explicit(&heap_process.table->header.is_ended, 1, memory_order_relaxed);
+    return true;
+}
+
 void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind kind)
 {
     int saved = errno;
     heap_thread.busy++;
-    if (life_is_on() || life_make_table()) {
+    if (!is_closed() && (life_is_on() || life_make_table())) {
         struct live_sample sample = {.size = size, .interval = interval, .kind = kind};
         struct desk *d = desk_take();
         if (d) {
@@ -104,18 +115,16 @@ static void count_end(void)
 
 bool record_take(void *p, struct live_sample *ret)
 {
-    if (!p || !life_is_on())
+    if (!p || !life_is_on() || is_closed())
+        return false;
+    if (!live_end(p, ret)) /* most of what the filter lets through: not even the clock is read */
         return false;
     int saved = errno;
-    struct heap_table *t = heap_process.table;
     uint64_t now = heap_clock_ns();
-    bool was_sample = live_end(p, ret);
-    if (was_sample) {
-        stacks_freed(ret->site, ret->size, sampler_probability(ret->size, ret->interval));
-        add_cost(t, now);
-    }
+    stacks_freed(ret->site, ret->size, sampler_probability(ret->size, ret->interval));
+    add_cost(heap_process.table, now);
     errno = saved;
-    return was_sample;
+    return true;
 }
 
 bool record_end(void *p)
@@ -148,7 +157,7 @@ static double stays(const struct live_sample *sample, size_t size)
 
 void record_again(void *p, size_t size, const struct live_sample *sample)
 {
-    if (!life_is_on())
+    if (!life_is_on() || is_closed())
         return;
     int saved = errno;
     struct live_sample next = *sample;

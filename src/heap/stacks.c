@@ -8,7 +8,8 @@
 enum { SLOTS = HEAP_NODES * 2 };
 
 /* Slots of open addressing: the number of a node, 0: empty. */
-static _Atomic(uint32_t) slots[SLOTS] __attribute__((aligned(4096)));
+static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
+_Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
 /* Beside those counted in the table. Number 0 of either is taken from the start. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
@@ -55,11 +56,11 @@ static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame)
 {
     uint32_t made = 0;
     for (uint32_t at = slot_of(parent, frame);; at = (at + 1) % SLOTS) {
-        uint32_t node = atomic_load_explicit(&slots[at], memory_order_acquire);
+        uint16_t node = atomic_load_explicit(&slots[at], memory_order_acquire);
         if (node == 0) {
             if (made == 0 && (made = make_node(t, parent, frame)) == 0)
                 return 0;
-            if (atomic_compare_exchange_strong(&slots[at], &node, made))
+            if (atomic_compare_exchange_strong(&slots[at], &node, (uint16_t)made))
                 return made;
         }
         if (t->nodes[node].parent == parent && t->nodes[node].frame == frame)

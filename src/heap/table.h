@@ -95,22 +95,21 @@ struct heap_live {
     _Atomic(uint32_t) kind_turn; /* kind in the low 4 bits, above it how often the place was used */
 };
 
-/* Why a thing was not recorded, or less well; each has a counter. */
-#define HEAP_DROPS(X)                                                                              \
-    X(NODES, "the tree of stacks is full: the stack was cut at its innermost frames")              \
-    X(SITES, "too many different stacks: counted without a stack")                                 \
-    X(LIVE, "no room for another live sample")                                                     \
-    X(THINNED, "live samples let go when the interval was doubled for want of room")               \
-    X(CODES, "too many Python functions")                                                          \
-    X(TEXT, "no room for names")                                                                   \
-    X(MODULES, "too many libraries")                                                               \
-    X(UNWIND, "a stack that could not be followed to its end")                                     \
-    X(NESTED, "allocated while a sample was being taken")                                          \
-    X(STALE, "a sample whose end was not seen: its address was given out again")
-
-#define X(sym, text) HEAP_DROP_##sym,
-enum heap_drop { HEAP_DROPS(X) HEAP_DROP_KINDS };
-#undef X
+/* Why a thing was not recorded, or less well; each has a counter. The words are in profile/words.c.
+ */
+enum heap_drop {
+    HEAP_DROP_NODES,   /* the tree of stacks is full: the stack was cut at its innermost frames */
+    HEAP_DROP_SITES,   /* too many different stacks: counted as site 0 */
+    HEAP_DROP_LIVE,    /* no room for another live sample */
+    HEAP_DROP_THINNED, /* let go when the interval was doubled for want of room */
+    HEAP_DROP_CODES,   /* too many Python functions */
+    HEAP_DROP_TEXT,    /* no room for names */
+    HEAP_DROP_MODULES, /* too many libraries */
+    HEAP_DROP_UNWIND,  /* a stack that could not be followed to its end */
+    HEAP_DROP_NESTED,  /* allocated while a sample was being taken */
+    HEAP_DROP_STALE,   /* its end was not seen: the address was given out again */
+    HEAP_DROP_KINDS
+};
 
 /* X(symbol, sentence): what is with Python in this process. */
 #define HEAP_PYTHON_STATES(X)                                                                      \

@@ -3,10 +3,12 @@
 import array
 import collections
 import fcntl
+import json
 import mmap
 import os
 import socket
 import struct
+import subprocess
 
 CODES, SITES, NODES, LIVE, MODULES, TEXT_BYTES = 16384, 16384, 65536, 32768, 1024, 2 << 20
 PYTHON = 1 << 63
@@ -104,22 +106,43 @@ class Table:
                 samples.append(Live(size, site, interval * 64, kind & 15))
         return samples
 
-    def python_stack(self, site):
-        """(file, qualified name, line) of each Python frame, innermost first."""
-        return [self.python_frame(word) for word in self.stack(site) if word & PYTHON]
+    def python_stacks(self, python, sites):
+        """Of each site (file, qualified name, line) of its Python frames, innermost first; PYTHON
+        is an interpreter of the version that wrote the table."""
+        words = {site: [word for word in self.stack(site) if word & PYTHON] for site in sites}
+        wanted = sorted({word for stack in words.values() for word in stack})
+        codes = [self.code(word >> 32 & 0x7FFFFFFF) for word in wanted]
+        lines = lines_of(python, codes, [word & 0xFFFFFFFF for word in wanted])
+        frames = {
+            word: (code.file, code.name, line)
+            for word, code, line in zip(wanted, codes, lines)
+        }
+        return {site: [frames[word] for word in stack] for site, stack in words.items()}
 
-    def python_frame(self, word):
-        code = self.code(word >> 32 & 0x7FFFFFFF)
-        return code.file, code.name, line_of(code, word & 0xFFFFFFFF)
+
+# Each version has its own form of line table; the interpreter itself knows its own.
+LINES_PROGRAM = """
+import dis, json, sys
+def line_of(lines, first, instruction):
+    code = line_of.__code__
+    if sys.version_info < (3, 10):
+        code = code.replace(co_lnotab=lines, co_firstlineno=first, co_code=bytes(1 << 16))
+        starts = [line for at, line in dis.findlinestarts(code) if at <= instruction]
+        return starts[-1] if starts else first
+    code = code.replace(co_linetable=lines, co_firstlineno=first)
+    return next((l for at, end, l in code.co_lines() if at <= instruction < end), None)
+wanted = json.load(sys.stdin)
+json.dump([line_of(bytes.fromhex(t), first, at) for t, first, at in wanted], sys.stdout)
+"""
 
 
-def line_of(code, instruction):
-    """By this interpreter, which must be of the version that wrote the table."""
-    here = line_of.__code__.replace(co_linetable=code.lines, co_firstlineno=code.first_line)
-    for start, end, line in here.co_lines():
-        if start <= instruction < end:
-            return line
-    return None
+def lines_of(python, codes, instructions):
+    wanted = [
+        (code.lines.hex(), code.first_line, at) for code, at in zip(codes, instructions)
+    ]
+    result = subprocess.run([python, "-c", LINES_PROGRAM], input=json.dumps(wanted),
+                            stdout=subprocess.PIPE, encoding="utf-8", timeout=60, check=True)
+    return json.loads(result.stdout)
 
 
 class Receiver:
