@@ -51,12 +51,12 @@ static HOOKS_COLD void free_slowly(void *p)
     atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
 }
 
-HOOK void free(void *p)
+HOOK void free(void *ptr)
 {
-    if (HEAP_LIKELY(!live_maybe(p)))
-        atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
+    if (HEAP_LIKELY(!live_maybe(ptr)))
+        atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(ptr);
     else
-        free_slowly(p);
+        free_slowly(ptr);
 }
 
 /* Left over from before glibc 2.26: old programs still call it. */
@@ -73,12 +73,13 @@ static HOOKS_COLD void *calloc_slowly(size_t n, size_t size)
     return p;
 }
 
-HOOK void *calloc(size_t n, size_t size)
+HOOK void *calloc(size_t nmemb, size_t size)
 {
     size_t total;
-    if (HEAP_UNLIKELY(__builtin_mul_overflow(n, size, &total)) || HEAP_LIKELY(hooks_count(total)))
-        return hooks_real.calloc(n, size);
-    return calloc_slowly(n, size);
+    if (HEAP_UNLIKELY(__builtin_mul_overflow(nmemb, size, &total)) ||
+        HEAP_LIKELY(hooks_count(total)))
+        return hooks_real.calloc(nmemb, size);
+    return calloc_slowly(nmemb, size);
 }
 
 /* ---- realloc ----
@@ -113,22 +114,22 @@ static void *realloc_other(void *p, size_t size)
     return moved;
 }
 
-HOOK void *realloc(void *p, size_t size)
+HOOK void *realloc(void *ptr, size_t size)
 {
     struct live_sample sample;
-    if (HEAP_UNLIKELY(live_maybe(p)) && record_take(p, &sample))
-        return realloc_sample(p, size, &sample);
-    return realloc_other(p, size);
+    if (HEAP_UNLIKELY(live_maybe(ptr)) && record_take(ptr, &sample))
+        return realloc_sample(ptr, size, &sample);
+    return realloc_other(ptr, size);
 }
 
-HOOK void *reallocarray(void *p, size_t n, size_t size)
+HOOK void *reallocarray(void *ptr, size_t nmemb, size_t size)
 {
     size_t total;
-    if (__builtin_mul_overflow(n, size, &total)) {
+    if (__builtin_mul_overflow(nmemb, size, &total)) {
         errno = ENOMEM;
         return NULL;
     }
-    return realloc(p, total);
+    return realloc(ptr, total);
 }
 
 /* ---- aligned ---- */
@@ -148,11 +149,12 @@ static void *not_there(void)
     return NULL;
 }
 
-HOOK int posix_memalign(void **ret, size_t alignment, size_t size)
+HOOK int posix_memalign(void **memptr, size_t alignment, size_t size)
 {
-    int error = IS_THERE(posix_memalign) ? hooks_real.posix_memalign(ret, alignment, size) : ENOMEM;
+    int error =
+        IS_THERE(posix_memalign) ? hooks_real.posix_memalign(memptr, alignment, size) : ENOMEM;
     if (error == 0)
-        counted(*ret, size);
+        counted(*memptr, size);
     return error;
 }
 

@@ -14,6 +14,10 @@
 #include "heap/python.h"
 #include "heap/record.h"
 
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
 /* 0 where rounding up goes over the top: no such mapping is ever made. */
 static size_t whole_pages(size_t len)
 {
@@ -60,24 +64,24 @@ static void *map(void *at, size_t len, int prot, int flags, int fd, off_t offset
     return p;
 }
 
-HOOK void *mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
+HOOK void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-    return map(at, len, prot, flags, fd, offset, __builtin_return_address(0));
+    return map(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
-HOOK void *mmap64(void *at, size_t len, int prot, int flags, int fd, off64_t offset)
+HOOK void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-    return map(at, len, prot, flags, fd, offset, __builtin_return_address(0));
+    return map(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
 /* Ended before the real call: another thread may be given the same addresses right after it. */
-HOOK int munmap(void *start, size_t len)
+HOOK int munmap(void *addr, size_t len)
 {
     if (!is_arena(__builtin_return_address(0)))
-        cut(start, len);
+        cut(addr, len);
     if (HEAP_UNLIKELY(!hooks_real.munmap) && (!hooks_look() || !hooks_real.munmap))
-        return (int)syscall(SYS_munmap, start, len);
-    return hooks_real.munmap(start, len);
+        return (int)syscall(SYS_munmap, addr, len);
+    return hooks_real.munmap(addr, len);
 }
 
 /* ---- mremap ---- */
@@ -121,17 +125,17 @@ static void *remap_other(void *start, size_t old, size_t len, int flags, void *a
     return p;
 }
 
-HOOK void *mremap(void *start, size_t old, size_t len, int flags, ...)
+HOOK void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
 {
     va_list rest;
     va_start(rest, flags);
-    void *at = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
+    void *at = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) ? va_arg(rest, void *) : NULL;
     va_end(rest);
     if (is_arena(__builtin_return_address(0)))
-        return real_mremap(start, old, len, flags, at);
+        return real_mremap(addr, old_len, new_len, flags, at);
     struct live_sample sample;
-    if (live_maybe(start) && life_is_on() && live_find(start, &sample) &&
-        sample.size == whole_pages(old) && record_take(start, &sample))
-        return remap_sample(start, old, len, flags, at, &sample);
-    return remap_other(start, old, len, flags, at);
+    if (live_maybe(addr) && life_is_on() && live_find(addr, &sample) &&
+        sample.size == whole_pages(old_len) && record_take(addr, &sample))
+        return remap_sample(addr, old_len, new_len, flags, at, &sample);
+    return remap_other(addr, old_len, new_len, flags, at);
 }

@@ -1,8 +1,8 @@
 /* operator new and delete of C++, under their mangled names.
  *
- * libstdc++'s call malloc, which is hooked: they are passed through. Those that come with an
- * allocator do not: these are counted here. Which it is, is settled per function: an allocator may
- * bring some of them and leave the rest to libstdc++. */
+ * Most call malloc, which is hooked; an allocator's own may, or may not, or only for some sizes.
+ * The countdown tells: what was not taken from it during the call is counted here, so that nothing
+ * is counted twice. */
 #include "heap/hooks.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,6 @@
 struct next {
     const char *name;
     _Atomic(uintptr_t) function; /* 0: not looked up yet */
-    bool is_allocators;
 };
 
 /* As the dynamic linker would have without us: among the libraries of the program's start, else
@@ -41,8 +40,6 @@ static HOOKS_COLD uintptr_t find(struct next *n, uintptr_t otherwise, const void
 {
     int saved = errno;
     uintptr_t found = (uintptr_t)search(n->name, caller);
-    hooks_look();
-    n->is_allocators = found && hooks_is_allocator((const void *)found);
     if (!found)
         found = otherwise;
     atomic_store_explicit(&n->function, found, memory_order_release);
@@ -81,24 +78,31 @@ static void *aligned(size_t size, size_t alignment)
 
 /* ---- the hooks ---- */
 
+static void count_new(void *p, size_t size)
+{
+    if (p && !hooks_count(size))
+        hooks_sample(p, size, size, HEAP_KIND_NEW);
+}
+
+/* NOLINTBEGIN(bugprone-macro-parentheses): parameters, their types and arguments come in their own
+ */
 #define NEW(name, otherwise, parameters, types, arguments)                                         \
-    static struct next next_##name = {#name, 0, false};                                            \
+    static struct next next_##name = {#name, 0};                                                   \
     HOOK void *name parameters;                                                                    \
     HOOK void *name parameters                                                                     \
     {                                                                                              \
         uintptr_t f = atomic_load_explicit(&next_##name.function, memory_order_acquire);           \
         if (HEAP_UNLIKELY(!f))                                                                     \
             f = find(&next_##name, (uintptr_t)otherwise, __builtin_return_address(0));             \
-        void *(*function)types = HOOKS_FUNCTION(void *(*)types, f);                                \
-        if (!next_##name.is_allocators || HEAP_LIKELY(hooks_count(size)))                          \
-            return function arguments;                                                             \
-        void *p = function arguments;                                                              \
-        hooks_sample(p, size, size, HEAP_KIND_NEW);                                                \
+        int64_t before = heap_thread.countdown;                                                    \
+        void *p = HOOKS_FUNCTION(void *(*)types, f) arguments;                                     \
+        if (HEAP_UNLIKELY(heap_thread.countdown == before))                                        \
+            count_new(p, size);                                                                    \
         return p;                                                                                  \
     }
 
 #define DELETE(name, parameters, types, arguments)                                                 \
-    static struct next next_##name = {#name, 0, false};                                            \
+    static struct next next_##name = {#name, 0};                                                   \
     HOOK void name parameters;                                                                     \
     HOOK void name parameters                                                                      \
     {                                                                                              \
@@ -109,6 +113,7 @@ static void *aligned(size_t size, size_t alignment)
             record_end(p);                                                                         \
         HOOKS_FUNCTION(void(*) types, f) arguments;                                                \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 NEW(_Znwm, plain, (size_t size), (size_t), (size))
 NEW(_Znam, plain, (size_t size), (size_t), (size))

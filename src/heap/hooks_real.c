@@ -164,8 +164,8 @@ static void find_all(void)
 
 bool hooks_look(void)
 {
-    int state = LOOK_NOT_YET;
-    if (atomic_compare_exchange_strong(&look_state, &state, LOOK_NOW)) {
+    int state = atomic_load_explicit(&look_state, memory_order_acquire);
+    if (state == LOOK_NOT_YET && atomic_compare_exchange_strong(&look_state, &state, LOOK_NOW)) {
         int saved = errno;
         find_all();
         errno = saved;

@@ -33,7 +33,6 @@ enum { TRIES = 8 };
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                              void *module) __attribute__((weak));
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
-extern char **environ;
 
 /* All zero in the child of a fork. */
 struct life_page {
@@ -352,7 +351,8 @@ static void let_page_go(void)
 
 bool life_make_table(void)
 {
-    if (atomic_load(&heap_process.is_confined) || !hold_page())
+    if (atomic_load(&heap_process.state) != HEAP_WAITING ||
+        atomic_load(&heap_process.is_confined) || !hold_page())
         return false;
     int saved = errno;
     bool is_made = atomic_load(&heap_process.state) == HEAP_WAITING && make_table();

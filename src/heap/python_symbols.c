@@ -1,13 +1,11 @@
 /* Looking up names in a loaded module, by its hash table. */
 #include "heap/python_symbols.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <string.h>
 
-/* Since glibc 2.35; elsewhere an interpreter that is loaded late is not found. */
-extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
+#include "heap/modules.h"
 
 struct tables {
     uintptr_t base;
@@ -87,10 +85,11 @@ static void find_allocators(const struct tables *t, struct python_symbols *ret)
     FUNCTION(t, "PyMem_RawCalloc", &ret->raw_calloc);
 }
 
-bool python_symbols_in(uintptr_t base, const void *dynamic, struct python_symbols *ret)
+/* The module loaded at BASE with its dynamic section at DYNAMIC. */
+static bool in_tables(uintptr_t base, const void *dynamic, struct python_symbols *ret)
 {
     struct tables t;
-    if (!dynamic || !tables_of(base, dynamic, &t))
+    if (!tables_of(base, dynamic, &t))
         return false;
     const ElfW(Sym) *eval = find(&t, "_PyEval_EvalFrameDefault");
     if (!eval)
@@ -121,27 +120,29 @@ bool python_symbols_in(uintptr_t base, const void *dynamic, struct python_symbol
     return true;
 }
 
-static int in_module(struct dl_phdr_info *info, size_t size, void *ret)
+static bool in_module(uintptr_t base, const ElfW(Phdr) * headers, size_t count,
+                      struct python_symbols *ret)
+{
+    for (size_t i = 0; i < count; i++)
+        if (headers[i].p_type == PT_DYNAMIC)
+            return in_tables(base, (const void *)(base + headers[i].p_vaddr), ret);
+    return false;
+}
+
+static int in_next(struct dl_phdr_info *info, size_t size, void *ret)
 {
     (void)size;
-    for (size_t i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type == PT_DYNAMIC)
-            return python_symbols_in(info->dlpi_addr, (const void *)(info->dlpi_addr + p->p_vaddr),
-                                     ret);
-    }
-    return 0;
+    return in_module(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, ret);
 }
 
 bool python_symbols_anywhere(struct python_symbols *ret)
 {
-    return dl_iterate_phdr(in_module, ret) != 0;
+    return dl_iterate_phdr(in_next, ret) != 0;
 }
 
 bool python_symbols_at(uintptr_t address, struct python_symbols *ret)
 {
-    struct dl_find_object found;
-    if (!_dl_find_object || _dl_find_object((void *)address, &found) != 0 || !found.dlfo_link_map)
-        return false;
-    return python_symbols_in(found.dlfo_link_map->l_addr, found.dlfo_link_map->l_ld, ret);
+    struct module_map map;
+    return modules_map(address, &map) && map.headers &&
+           in_module(map.base, map.headers, map.header_count, ret);
 }

@@ -42,10 +42,8 @@ struct python_symbols {
     void *(*raw_calloc)(size_t count, size_t size);
 };
 
-/* In the module loaded at BASE with its dynamic section at DYNAMIC. False: it is not one with the
- * interpreter in it. */
-bool python_symbols_in(uintptr_t base, const void *dynamic, struct python_symbols *ret);
-/* In any module of this process. Takes the dynamic linker's lock: for a constructor. */
+/* In any module of this process; false: none has the interpreter in it. Takes the dynamic linker's
+ * lock: for a constructor. */
 bool python_symbols_anywhere(struct python_symbols *ret);
-/* In the module that is mapped at ADDRESS. Takes no lock. */
+/* In the module that is mapped at ADDRESS. */
 bool python_symbols_at(uintptr_t address, struct python_symbols *ret);

@@ -17,12 +17,12 @@ HELLO = struct.Struct("=8sIiQ")
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
 # After them: interval, samples, ends, nanoseconds, and what was dropped.
 COUNTERS = struct.Struct("=QQQQ10Q")
-DROPS = ["nodes", "sites", "live", "thinned", "codes", "text", "modules", "unwind", "nested", "stale"]
+DROPS = "nodes sites live thinned codes text modules unwind nested stale".split()
 CODE = struct.Struct("=IIIIIIII")
 SITE = struct.Struct("=IIQQQ")
 NODE = struct.Struct("=QII")
 SAMPLE = struct.Struct("=QQIIII")
-MODULE_BYTES = 56
+MODULE = struct.Struct("=IIQQQ24s")
 PYTHON_STATES = ["none", "ok", "version", "check", "free-threaded"]
 
 Code = collections.namedtuple("Code", "file name lines first_line")
@@ -39,7 +39,7 @@ class Table:
         self.map = mmap.mmap(descriptor, self.size, mmap.MAP_SHARED, mmap.PROT_READ)
         os.close(descriptor)
         self.modules_at = 4096
-        self.codes_at = self.modules_at + MODULES * MODULE_BYTES
+        self.codes_at = self.modules_at + MODULES * MODULE.size
         self.sites_at = self.codes_at + CODES * CODE.size
         self.nodes_at = self.sites_at + SITES * SITE.size
         self.live_at = self.nodes_at + NODES * NODE.size
@@ -74,6 +74,11 @@ class Table:
     def text(self, at, length):
         return self.map[self.text_at + at : self.text_at + at + length]
 
+    def module(self, word):
+        """The path of the module that a native frame is in."""
+        index = word >> 48 & 0x7FFF
+        return self.module_path(index - 1) if index else ""
+
     def code(self, index):
         f = CODE.unpack_from(self.map, self.codes_at + index * CODE.size)
         return Code(
@@ -84,7 +89,7 @@ class Table:
         )
 
     def module_path(self, index):
-        at, length = struct.unpack_from("=II", self.map, self.modules_at + index * MODULE_BYTES)
+        at, length = struct.unpack_from("=II", self.map, self.modules_at + index * MODULE.size)
         return os.fsdecode(self.text(at, length))
 
     def stack(self, site):

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -20,6 +21,7 @@ STACKS = ROOT / "tests" / "cmd" / "heap_stacks.py"
 BYTES_HEADER = 33
 STACK_MAX = 192
 KIND_PYTHON = 3
+PYTHON_FRAME = 1 << 63
 
 pytestmark = pytest.mark.skipif(not PRELOAD.exists(), reason=f"{PRELOAD} was not built")
 
@@ -78,16 +80,51 @@ def deviation(samples):
 
 def test_every_stack_is_exact_in_file_function_and_line(receiver, python):
     with Profiled(receiver, python, str(STACKS)) as job:
-        wanted = {int(size): list(map(tuple, stack)) for size, stack in json.loads(job.line).items()}
+        told = json.loads(job.line)
+        wanted = {int(size): list(map(tuple, stack)) for size, stack in told.items()}
         assert job.table.header()["python_state"] == "ok"
         found = stacks_by_size(job.table, python, min(wanted))
-        assert len(wanted) > 60
-        for size, stack in wanted.items():
-            got = found.get(size, found.get(size + BYTES_HEADER))
+        # A machine that stood still may have made a burst of them, of which some are left out.
+        assert len(wanted) > 60 and len(found) > len(wanted) * 0.9
+        for size, got in found.items():
+            stack = wanted.get(size) or wanted[size - BYTES_HEADER]
             if len(stack) < STACK_MAX / 2:
                 assert got == stack
             else:
                 assert len(got) > STACK_MAX / 2 and got == stack[:len(got)]
+        assert job.end() == 0
+
+
+CALLED_BACK = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+def compare(a, b):
+    blocks.append(bytes(64 << 20))
+    return 0
+def sort():
+    libc.qsort((ctypes.c_int * 2)(2, 1), 2, 4, compare)
+blocks = []
+sort()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_frames_of_c_are_where_they_were_between_those_of_python(receiver, python):
+    with Profiled(receiver, python, "-c", CALLED_BACK) as job:
+        sites = {sample.site for sample in job.table.live() if sample.size > 64 << 20}
+        assert len(sites) == 1
+        words = job.table.stack(sites.pop())
+        names = [job.table.code(word >> 32 & 0x7FFFFFFF).name if word & PYTHON_FRAME else
+                 os.path.basename(job.table.module(word)) for word in words]
+        first, second, last = (names.index(name) for name in ("compare", "sort", "<module>"))
+        assert first < second < last
+        between = names[first + 1:second]
+        assert any(name.startswith("libc.so") for name in between), names
+        # What the interpreter does between two functions of Python's is its own affair.
+        assert not any(name.startswith(("python", "libpython")) for name in between), names
+        assert last == second + 1
         assert job.end() == 0
 
 
@@ -242,6 +279,83 @@ def test_a_forked_child_notes_its_functions_anew(receiver, python):
         assert list(stacks.values()) == [
             [("<string>", "in_child", 6), ("<string>", "<module>", line)]
         ]
+        assert job.end() == 0
+
+
+DAEMONS = """
+import ctypes, sys, threading
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+def work():
+    while True:
+        libc.free(libc.malloc(1 << 20))
+        [{} for _ in range(100)]
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+print(flush=True)
+"""
+
+
+def test_threads_that_allocate_while_the_interpreter_ends_do_no_harm(receiver, python):
+    for _ in range(10):
+        with Profiled(receiver, python, "-c", DAEMONS, EBB_HEAP="interval=4096") as job:
+            assert job.end() == 0
+
+
+HOST = """
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (argc < 2 || !library)
+        return 2;
+    void (*initialize)(void) = (void (*)(void))dlsym(library, "Py_Initialize");
+    int (*run)(const char *) = (int (*)(const char *))dlsym(library, "PyRun_SimpleString");
+    int (*finalize)(void) = (int (*)(void))dlsym(library, "Py_FinalizeEx");
+    for (int i = 2; i < argc; i++) {
+        initialize();
+        if (run(argv[i]) || finalize())
+            return 1;
+    }
+    return 0;
+}
+"""
+HOSTED = """
+import sys
+def leak(n):
+    return bytes(n)
+for i in range(40):
+    block = leak(i << 20)
+block = leak(64 << 20)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def library_of(python):
+    program = """if 1:
+        import ctypes.util, sys
+        print(ctypes.util.find_library("python%d.%d" % sys.version_info[:2]) or "")
+    """
+    return subprocess.run([python, "-c", program], stdout=subprocess.PIPE, encoding="utf-8",
+                          check=True).stdout.strip()
+
+
+def test_an_interpreter_that_a_program_loads_is_found(receiver, python, tmp_path):
+    library = library_of(python)
+    if not shutil.which("cc") or not library:
+        pytest.skip("no compiler, or no library of this interpreter")
+    (tmp_path / "host.c").write_text(HOST)
+    host = str(tmp_path / "host")
+    subprocess.run(["cc", "-o", host, str(tmp_path / "host.c"), "-ldl"], check=True)
+    with Profiled(receiver, host, library, HOSTED, HOSTED) as job:
+        header = job.table.header()
+        assert (header["python_state"], header["python_small"]) == ("ok", True)
+        stacks = stacks_by_size(job.table, python, 64 << 20)
+        assert list(stacks.values()) == [[("<string>", "leak", 4), ("<string>", "<module>", 7)]]
         assert job.end() == 0
 
 
