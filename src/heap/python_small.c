@@ -21,7 +21,7 @@ enum small_state { SMALL_UNDECIDED, SMALL_ON, SMALL_REFUSED };
 
 static _Atomic(uint32_t) small_state;
 static _Atomic(uintptr_t) arena_code;
-/* Written before small_on is first called, and never again. */
+/* Written before the wrappers are set in front, and never again. */
 static struct python_allocator pymalloc;
 static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);

@@ -70,6 +70,12 @@ static int add_sample(struct speedscope *s, const struct profile *p, uint32_t si
     return s->samples.failed || s->weights.failed ? -ENOMEM : r;
 }
 
+static void write_buf(const struct buf *b, FILE *out)
+{
+    if (b->len)
+        fwrite(b->data, 1, b->len, out);
+}
+
 static void print(const struct speedscope *s, const struct profile *p, FILE *out)
 {
     fprintf(out,
@@ -77,14 +83,14 @@ static void print(const struct speedscope *s, const struct profile *p, FILE *out
             "\"exporter\":\"ebb %s\",\"name\":\"live heap of process %" PRId32 "\","
             "\"activeProfileIndex\":0,\"shared\":{\"frames\":[",
             EBB_VERSION, p->pid);
-    fwrite(s->frame_text.data, 1, s->frame_text.len, out);
+    write_buf(&s->frame_text, out);
     fprintf(out,
             "]},\"profiles\":[{\"type\":\"sampled\",\"name\":\"live bytes\",\"unit\":\"bytes\","
             "\"startValue\":0,\"endValue\":%" PRIu64 ",\"samples\":[",
             s->total);
-    fwrite(s->samples.data, 1, s->samples.len, out);
+    write_buf(&s->samples, out);
     fputs("],\"weights\":[", out);
-    fwrite(s->weights.data, 1, s->weights.len, out);
+    write_buf(&s->weights, out);
     fputs("]}]}\n", out);
 }
 

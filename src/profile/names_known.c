@@ -7,69 +7,168 @@
 
 #include "profile/demangle.h"
 
-/* X(name): a function's name without its parameters and return type; one that ends in * stands for
- * all that begin so. */
-#define ALLOCATORS(X)                                                                              \
-    /* libc, and what in it does nothing but allocate for its caller */                            \
-    X("malloc")                                                                                    \
-    X("calloc")                                                                                    \
-    X("realloc")                                                                                   \
-    X("reallocarray")                                                                              \
-    X("free")                                                                                      \
-    X("cfree")                                                                                     \
-    X("memalign")                                                                                  \
-    X("aligned_alloc") X("posix_memalign") X("valloc") X("pvalloc") X("__libc_malloc")             \
-        X("__libc_calloc") X("__libc_realloc") X("__libc_memalign") X("__libc_valloc")             \
-            X("__libc_pvalloc") X("__libc_free") X("__posix_memalign") X("_int_malloc")            \
-                X("_int_realloc") X("_int_memalign") X("_mid_memalign") X("sysmalloc")             \
-                    X("sysmalloc_mmap") X("tcache_init*") X("malloc_hook_ini") X("new_heap")       \
-                        X("arena_get2*") X("mmap") X("mmap64") X("__mmap") X("__mmap64")           \
-                            X("mremap") X("__mremap") X("sbrk") X("brk") X("strdup") X("__strdup") \
-                                X("strndup") X("__strndup") X("wcsdup") X("asprintf")              \
-                                    X("vasprintf") X("__asprintf*") X("__vasprintf*") X("getline") \
-                                        X("getdelim") X("__getdelim") X("_mm_malloc") X("xmalloc") \
-                                            X("xcalloc") X("xrealloc") X("xstrdup") /* C++ */      \
-        X("operator new*") X("operator delete*") X("__cxa_allocate_exception") X("std::*")         \
-            X("__gnu_cxx::*") /* Rust */                                                           \
-        X("__rust_alloc*") X("__rust_realloc*") X("__rdl_*") X("__rg_*") X("alloc::*")             \
-            X("hashbrown::*") /* other allocators, where they are part of a program */             \
-        X("je_*") X("mallocx") X("rallocx") X("tc_malloc*") X("tc_new*") X("tc_calloc*")           \
-            X("tc_realloc*") X("tcmalloc::*") X("mi_*") X("_mi_*") X("scalable_malloc")            \
-                X("scalable_calloc") X("scalable_aligned_malloc") X("scalable_realloc")            \
-                    X("rml::*") X("g_malloc*") X("g_realloc*") X("g_try_malloc*")                  \
-                        X("g_slice_alloc*") X("g_strdup") X("CRYPTO_malloc") X("CRYPTO_zalloc")    \
-                            X("CRYPTO_realloc") X("OPENSSL_malloc*") /* CPython */                 \
-        X("PyMem_*") X("_PyMem_*") X("PyObject_Malloc") X("PyObject_Calloc") X("PyObject_Realloc") \
-            X("PyObject_Free") X("_PyObject_Malloc") X("_PyObject_Calloc") X("_PyObject_Realloc")  \
-                X("_PyObject_Alloc") X("_PyObject_New") X("_PyObject_NewVar") X("_PyObject_GC_*")  \
-                    X("PyObject_GC_*") X("gc_alloc") X("_PyType_AllocNoTrack")                     \
-                        X("PyType_GenericAlloc") X("PyType_GenericNew") X("pymalloc_alloc")        \
-                            X("new_arena") X("_PyObject_Arena*") X("allocate_from_new_pool")       \
-                                X("arena_map_mark_used") X("_PyObject_DebugMalloc*") /* numpy */   \
-        X("npy_alloc_cache*") X("_npy_alloc_cache") X("npy_alloc*") X("PyDataMem_*")               \
-            X("default_malloc") X("default_calloc") X("default_realloc") X("PyArray_malloc")       \
-                X("PyArray_realloc")                                                               \
-                    X("PyArray_NewFromDescr*") /* torch: what makes memory and empty tensors for   \
-                                                  whoever computes */                              \
-        X("c10::alloc_cpu") X("c10::free_cpu") X("c10::DefaultCPUAllocator::*")                    \
-            X("c10::DefaultMobileCPUAllocator::*") X("c10::CPUCachingAllocator::*")                \
-                X("c10::Allocator::*") X("c10::GetCPUAllocator") X("c10::StorageImpl::*")          \
-                    X("c10::Storage::*") X("c10::cuda::CUDACachingAllocator::*") X(                \
-                        "c10::CachingDeviceAllocator*") X("c10::intrusive_ptr<c10::StorageImpl*")  \
-                        X("c10::make_intrusive<*") X("at::CachingHostAllocatorImpl<*")             \
-                            X("at::CachingHostAllocatorInterface<*") X("at::detail::empty*")       \
-                                X("at::detail::_empty*") X("at::detail::make_tensor*")             \
-                                    X("at::native::empty_cpu") X("at::native::empty_like")         \
-                                        X("at::native::empty_strided_cpu")                         \
-                                            X("at::native::empty_generic*") X("at::native::empty") \
-                                                X("at::empty") X("at::empty_like")                 \
-                                                    X("at::empty_strided") X("at::_ops::empty*")   \
-                                                        X("at::native::resize_bytes_cpu")          \
-                                                            X("at::native::storage_new_*")
-
-#define X(name) name,
-static const char *const allocators[] = {ALLOCATORS(X)};
-#undef X
+/* Names of functions without their parameters and return types; one that ends in * stands for all
+ * that begin so. */
+static const char *const allocators[] = {
+    /* libc, and what in it does nothing but allocate for its caller */
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free",
+    "cfree",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "__libc_malloc",
+    "__libc_calloc",
+    "__libc_realloc",
+    "__libc_memalign",
+    "__libc_valloc",
+    "__libc_pvalloc",
+    "__libc_free",
+    "__posix_memalign",
+    "_int_malloc",
+    "_int_realloc",
+    "_int_memalign",
+    "_mid_memalign",
+    "sysmalloc",
+    "sysmalloc_mmap",
+    "tcache_init*",
+    "malloc_hook_ini",
+    "new_heap",
+    "arena_get2*",
+    "mmap",
+    "mmap64",
+    "__mmap",
+    "__mmap64",
+    "mremap",
+    "__mremap",
+    "sbrk",
+    "brk",
+    "strdup",
+    "__strdup",
+    "strndup",
+    "__strndup",
+    "wcsdup",
+    "asprintf",
+    "vasprintf",
+    "__asprintf*",
+    "__vasprintf*",
+    "getline",
+    "getdelim",
+    "__getdelim",
+    "_mm_malloc",
+    "xmalloc",
+    "xcalloc",
+    "xrealloc",
+    "xstrdup",
+    /* C++ */
+    "operator new*",
+    "operator delete*",
+    "__cxa_allocate_exception",
+    "std::*",
+    "__gnu_cxx::*",
+    /* Rust */
+    "__rust_alloc*",
+    "__rust_realloc*",
+    "__rdl_*",
+    "__rg_*",
+    "alloc::*",
+    "hashbrown::*",
+    /* other allocators, where they are part of a program */
+    "je_*",
+    "mallocx",
+    "rallocx",
+    "tc_malloc*",
+    "tc_new*",
+    "tc_calloc*",
+    "tc_realloc*",
+    "tcmalloc::*",
+    "mi_*",
+    "_mi_*",
+    "scalable_malloc",
+    "scalable_calloc",
+    "scalable_aligned_malloc",
+    "scalable_realloc",
+    "rml::*",
+    "g_malloc*",
+    "g_realloc*",
+    "g_try_malloc*",
+    "g_slice_alloc*",
+    "g_strdup",
+    "CRYPTO_malloc",
+    "CRYPTO_zalloc",
+    "CRYPTO_realloc",
+    "OPENSSL_malloc*",
+    /* CPython */
+    "PyMem_*",
+    "_PyMem_*",
+    "PyObject_Malloc",
+    "PyObject_Calloc",
+    "PyObject_Realloc",
+    "PyObject_Free",
+    "_PyObject_Malloc",
+    "_PyObject_Calloc",
+    "_PyObject_Realloc",
+    "_PyObject_Alloc",
+    "_PyObject_New",
+    "_PyObject_NewVar",
+    "_PyObject_GC_*",
+    "PyObject_GC_*",
+    "gc_alloc",
+    "_PyType_AllocNoTrack",
+    "PyType_GenericAlloc",
+    "PyType_GenericNew",
+    "pymalloc_alloc",
+    "new_arena",
+    "_PyObject_Arena*",
+    "allocate_from_new_pool",
+    "arena_map_mark_used",
+    "_PyObject_DebugMalloc*",
+    /* numpy */
+    "npy_alloc_cache*",
+    "_npy_alloc_cache",
+    "npy_alloc*",
+    "PyDataMem_*",
+    "default_malloc",
+    "default_calloc",
+    "default_realloc",
+    "PyArray_malloc",
+    "PyArray_realloc",
+    "PyArray_NewFromDescr*",
+    /* torch: what makes memory and empty tensors for whoever computes */
+    "c10::alloc_cpu",
+    "c10::free_cpu",
+    "c10::DefaultCPUAllocator::*",
+    "c10::DefaultMobileCPUAllocator::*",
+    "c10::CPUCachingAllocator::*",
+    "c10::Allocator::*",
+    "c10::GetCPUAllocator",
+    "c10::StorageImpl::*",
+    "c10::Storage::*",
+    "c10::cuda::CUDACachingAllocator::*",
+    "c10::intrusive_ptr<c10::StorageImpl*",
+    "c10::make_intrusive<*",
+    "at::CachingHostAllocatorImpl<*",
+    "at::CachingHostAllocatorInterface<*",
+    "at::detail::empty*",
+    "at::detail::_empty*",
+    "at::detail::make_tensor*",
+    "at::native::empty_cpu",
+    "at::native::empty_like",
+    "at::native::empty_strided_cpu",
+    "at::native::empty_generic*",
+    "at::native::empty",
+    "at::empty",
+    "at::empty_like",
+    "at::empty_strided",
+    "at::_ops::empty*",
+    "at::native::resize_bytes_cpu",
+    "at::native::storage_new_*",
+};
 
 /* Libraries that do nothing else, by how their names begin. */
 static const char *const allocator_libs[] = {

@@ -16,8 +16,8 @@ enum { ID_MAX = 32, MODULES_MAX = 1 << 16 };
 /* One module of the recording; what is in its file is read when it is first asked for. */
 struct module {
     char *path;
-    uint8_t id_bytes[ID_MAX];
-    struct build_id id;
+    uint8_t id[ID_MAX];
+    size_t id_len;
     bool is_read;
     struct elf_functions functions;
     struct elf_file dwarf_file;
@@ -33,7 +33,7 @@ struct result {
 struct symbols {
     struct symbols_options options;
     char *sysroot;
-    struct module **modules;
+    struct module *modules;
     size_t n_modules;
     struct result *results;
     size_t n_results, results_cap;
@@ -54,14 +54,13 @@ int symbols_new(const struct symbols_options *options, struct symbols **ret)
     return 0;
 }
 
-static void module_free(struct module *m)
+static void module_fini(struct module *m)
 {
     dwarf_index_free(m->dwarf);
     elf_functions_fini(&m->functions);
     elf_file_close(&m->dwarf_file);
     numbers_fini(&m->found);
     free(m->path);
-    free(m);
 }
 
 void symbols_free(struct symbols *s)
@@ -69,7 +68,7 @@ void symbols_free(struct symbols *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->n_modules; i++)
-        module_free(s->modules[i]);
+        module_fini(&s->modules[i]);
     for (size_t i = 0; i < s->n_results; i++)
         free(s->results[i].symbols);
     free(s->modules);
@@ -88,38 +87,32 @@ const char *symbols_readable(struct texts *texts, const char *name)
     return kept;
 }
 
-/* A path that no file can have is kept as an empty one, which has none. */
 static struct module *module_add(struct symbols *s, const char *path, size_t len,
                                  const struct build_id *id)
 {
-    struct module **wide =
-        reallocarray(s->modules, s->n_modules + 1, sizeof(*wide)); /* few, and each once */
-    struct module *m = calloc(1, sizeof(*m));
-    if (wide)
-        s->modules = wide;
-    if (m) {
-        m->path = strndup(path, len);
-        m->dwarf_file.fd = -1;
-        memcpy(m->id_bytes, id->bytes ? id->bytes : m->id_bytes, id->len);
-        m->id = (struct build_id){m->id_bytes, id->len};
-    }
-    if (!wide || !m || !m->path) {
-        free(m);
+    struct module *wide = reallocarray(s->modules, s->n_modules + 1, sizeof(*wide)); /* few */
+    if (!wide)
         return NULL;
-    }
-    s->modules[s->n_modules++] = m;
+    s->modules = wide;
+    struct module *m = &wide[s->n_modules];
+    *m = (struct module){.path = strndup(path, len), .id_len = id->len, .dwarf_file = {-1, NULL}};
+    if (!m->path)
+        return NULL;
+    if (id->len)
+        memcpy(m->id, id->bytes, id->len);
+    s->n_modules++;
     return m;
 }
 
+/* A path that no file can have is kept as an empty one, which has none. */
 static struct module *module_of(struct symbols *s, const char *path, size_t len,
                                 const struct build_id *id)
 {
     if (!path || memchr(path, '\0', len) || len >= PATH_MAX)
         len = 0;
     for (size_t i = s->n_modules; i-- > 0;) {
-        struct module *m = s->modules[i];
-        if (m->id.len == id->len &&
-            memcmp(m->id_bytes, id->bytes ? id->bytes : m->id_bytes, id->len) == 0 &&
+        struct module *m = &s->modules[i];
+        if (m->id_len == id->len && (!id->len || memcmp(m->id, id->bytes, id->len) == 0) &&
             strlen(m->path) == len && strncmp(m->path, len ? path : "", len) == 0)
             return m;
     }
@@ -136,9 +129,10 @@ static void read_dwarf(struct symbols *s, struct module *m, const struct elf_fil
 static void read_module(struct symbols *s, struct module *m)
 {
     struct elf_file file = {-1, NULL}, debug = {-1, NULL};
-    symbols_open_module(&s->options, m->path, &m->id, &file);
+    struct build_id id = {m->id, m->id_len};
+    symbols_open_module(&s->options, m->path, &id, &file);
     read_dwarf(s, m, &file);
-    if (!m->dwarf && symbols_open_debug(&s->options, m->path, &m->id, &file, &debug) == 0)
+    if (!m->dwarf && symbols_open_debug(&s->options, m->path, &id, &file, &debug) == 0)
         read_dwarf(s, m, &debug);
     if (!elf_file_has(&debug, ".symtab") || elf_functions_read(&debug, &m->functions) < 0)
         elf_functions_read(&file, &m->functions);

@@ -70,7 +70,8 @@ static int index_units(struct dwarf_index *d)
             break;
         at = next;
     }
-    qsort(d->stretches, d->count, sizeof(*d->stretches), by_start);
+    if (d->count)
+        qsort(d->stretches, d->count, sizeof(*d->stretches), by_start);
     return r;
 }
 
@@ -86,7 +87,7 @@ static int attach_alt(struct dwarf_index *d, const char *sysroot)
     if (len < 0)
         return -EBADMSG;
     struct build_id build_id = {id, (size_t)len};
-    struct elf_file file;
+    struct elf_file file = {-1, NULL};
     int r = symbols_open_by_id(sysroot, &build_id, &file);
     if (r < 0)
         return r;

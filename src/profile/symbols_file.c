@@ -140,7 +140,7 @@ static int open_checked(const char *root, const char *path, const struct build_i
                         struct elf_file *ret)
 {
     char whole[PATH_MAX];
-    struct elf_file f;
+    struct elf_file f = {-1, NULL};
     int n = snprintf(whole, sizeof(whole), "%s%s", root ? root : "", path);
     if (n < 0 || (size_t)n >= sizeof(whole))
         return -ENAMETOOLONG;

@@ -76,7 +76,7 @@ def test_not_more_often_than_ebb_looks(marks, monkeypatch):
     for n in range(5):
         _truth.at_step(n)
     assert len(received(marks)) == 1
-    now += 0.06
+    now += 0.6
     _truth.at_step(6)
     assert len(received(marks)) == 1
 
