@@ -1,7 +1,6 @@
 /* Who is read when, and which of them get a file. */
 #include "profile/collect.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include "mark/mark.h"
 #include "profile/arrive.h"
 #include "profile/store.h"
+#include "profile/words.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -444,50 +444,13 @@ void collect_free(struct collect *c)
     free(c);
 }
 
-static json_t *drops_json(const struct profile_cost *cost)
-{
-#define X(sym, text) #sym,
-    static const char *const names[] = {HEAP_DROPS(X)};
-#undef X
-    json_t *doc = json_object();
-    for (unsigned i = 0; i < HEAP_DROP_KINDS; i++) {
-        char word[16] = "";
-        for (size_t k = 0; names[i][k] && k + 1 < sizeof word; k++)
-            word[k] = (char)tolower((unsigned char)names[i][k]);
-        if (cost->drops[i] > 0)
-            json_object_set_new(doc, word, json_u64(cost->drops[i]));
-    }
-    return doc;
-}
-
-static json_t *python_json(const struct profile_cost *cost)
-{
-#define X(sym, text) text,
-    static const char *const states[] = {HEAP_PYTHON_STATES(X)};
-#undef X
-    uint32_t v = cost->python_version;
-    if (v == 0)
-        return json_null();
-    char version[32];
-    snprintf(version, sizeof version, "%u.%u.%u", v >> 24, v >> 16 & 0xff, v >> 8 & 0xff);
-    return json_pack("{s:s, s:s, s:b}", "version", version, "state", states[cost->python_state],
-                     "small_objects", cost->python_small != 0);
-}
-
 static json_t *process_json(const struct process *p, bool is_alive)
 {
-    const struct profile_cost *cost = &p->cost;
     json_t *doc = json_pack("{s:i, s:b, s:o, s:o}", "pid", (int)p->pid, "is_alive", is_alive,
                             "file", p->name[0] ? json_text0(p->name) : json_null(), "file_bytes",
                             json_u64(p->file_bytes));
     json_object_set_new(doc, "live_bytes", json_u64((uint64_t)fmin(p->live_bytes, 0x1p62)));
-    json_object_set_new(doc, "samples", json_u64(cost->samples));
-    json_object_set_new(doc, "ends", json_u64(cost->ends));
-    json_object_set_new(doc, "interval_bytes", json_u64(cost->interval));
-    json_object_set_new(doc, "hook_s", json_seconds(cost->hook_ns));
-    json_object_set_new(doc, "sites", json_u64(cost->sites));
-    json_object_set_new(doc, "drops", drops_json(cost));
-    json_object_set_new(doc, "python", python_json(cost));
+    json_object_set_new(doc, "cost", profile_cost_json(&p->cost));
     return doc;
 }
 

@@ -218,9 +218,10 @@ static void a_process_gets_its_file_with_its_first_reading(void **state)
     assert_int_equal(json_integer_value(json_object_get(p, "pid")), getpid()); /* and not 1 */
     assert_string_equal(json_string_value(json_object_get(p, "file")), own_name(""));
     assert_true(json_is_true(json_object_get(p, "is_alive")));
-    assert_int_equal(json_integer_value(json_object_get(p, "samples")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(p, "cost"), "samples")), 3);
     assert_true(json_integer_value(json_object_get(p, "live_bytes")) > 68 << 20);
-    assert_true(json_is_null(json_object_get(p, "python")));
+    assert_true(json_is_null(
+        json_object_get(json_object_get(json_object_get(p, "cost"), "python"), "version")));
     json_decref(p);
     struct profile *profile = read_own(f);
     assert_int_equal(profile->pid, getpid());
@@ -519,9 +520,9 @@ static void without_a_folder_the_present_is_known(void **state)
     collect_tick(f->collect, after_s(f, 2));
     json_t *p = process(f, 0);
     assert_true(json_integer_value(json_object_get(p, "live_bytes")) > 68 << 20);
-    const json_t *python = json_object_get(p, "python");
+    const json_t *python = json_object_get(json_object_get(p, "cost"), "python");
     assert_string_equal(json_string_value(json_object_get(python, "version")), "3.11.4");
-    const json_t *drops = json_object_get(p, "drops");
+    const json_t *drops = json_object_get(json_object_get(p, "cost"), "drops");
     assert_int_equal(json_object_size(drops), 1);
     assert_int_equal(json_integer_value(json_object_get(drops, "stale")), 4);
     json_decref(p);

@@ -1,0 +1,168 @@
+/* The heap files of a run, and the run that is meant by a folder or a pid. */
+#include "cli/heap_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "cli/ask.h"
+#include "cli/census.h"
+
+enum { RUN_JSON_MAX = 16 << 20, FILES_MAX = 1024, ANSWER_S = 10 };
+
+/* ---- the run ---- */
+
+static void take_socket(struct heap_run *run, const char *marks)
+{
+    if (marks && strlen(marks) < sizeof run->marks && access(marks, F_OK) == 0)
+        memcpy(run->marks, marks, strlen(marks) + 1);
+}
+
+static int find_by_folder(const char *folder, struct heap_run *run, struct err *err)
+{
+    AUTO_CLOSE int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct buf text = {0};
+    struct err why = {""};
+    if (fd < 0)
+        return err_set(err, -errno, "%s: %s; a run folder or a pid is meant", folder,
+                       strerror(errno));
+    if (strlen(folder) >= sizeof run->folder)
+        return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
+    int r = io_read_all(fd, "run.json", RUN_JSON_MAX, &text);
+    json_t *facts = r == 0 ? json_parse(buf_str(&text), text.len, &why) : NULL;
+    const char *state = json_string_value(json_object_get(facts, "state"));
+    memcpy(run->folder, folder, strlen(folder) + 1);
+    if (state && strcmp(state, "running") == 0)
+        take_socket(run, json_string_value(json_object_get(facts, "socket")));
+    json_decref(facts);
+    buf_fini(&text);
+    return 0;
+}
+
+/* A launcher, and `ebb run` itself, stand for what is below them. */
+static int find_by_pid(const struct proc_root *root, int32_t pid, struct heap_run *run,
+                       struct err *err)
+{
+    int ignored;
+    AUTO_FREE char *own = census_environment(root, pid, "EBB_SOCKET", &ignored);
+    int32_t of = own ? pid : census_find_below(root, pid);
+    AUTO_FREE char *marks = of ? census_environment(root, of, "EBB_SOCKET", &ignored) : NULL;
+    AUTO_FREE char *folder = of ? census_environment(root, of, "EBB_RUN_DIR", &ignored) : NULL;
+    (void)err;
+    run->pid = pid;
+    if (!folder || strlen(folder) >= sizeof run->folder)
+        return 0;
+    memcpy(run->folder, folder, strlen(folder) + 1);
+    run->pid = own ? pid : 0;
+    take_socket(run, marks);
+    return 0;
+}
+
+int heap_run_find(const struct proc_root *root, const char *operand, struct heap_run *ret,
+                  struct err *err)
+{
+    int64_t pid;
+    *ret = (struct heap_run){0};
+    if (number_parse_i64(operand, strlen(operand), &pid) < 0)
+        return find_by_folder(operand, ret, err);
+    if (pid <= 0 || pid > INT32_MAX)
+        return err_set(err, -EINVAL, "\"%.32s\" is no process", operand);
+    return find_by_pid(root, (int32_t)pid, ret, err);
+}
+
+int heap_run_refresh(const struct heap_run *run, int32_t pid, struct err *err)
+{
+    char query[64];
+    if (!run->marks[0])
+        return 0;
+    snprintf(query, sizeof query, "KIND=query\nNAME=heap\nPID=%" PRId32 "\n", pid);
+    json_t *answer = ask_supervisor(run->marks, query, ANSWER_S * NS_PER_S, err);
+    json_decref(answer);
+    return answer ? 0 : -EIO;
+}
+
+/* ---- its files ---- */
+
+/* heap.4711.ebbheap, heap.4711-2.ebbheap */
+static bool is_heap_file(const char *name, int32_t only_pid)
+{
+    static const char head[] = "heap.", tail[] = ".ebbheap";
+    size_t len = strlen(name), digits;
+    int64_t pid;
+    if (strncmp(name, head, sizeof head - 1) != 0 || len < sizeof head + sizeof tail - 2 ||
+        strcmp(name + len - (sizeof tail - 1), tail) != 0)
+        return false;
+    digits = strspn(name + sizeof head - 1, "0123456789");
+    return number_parse_i64(name + sizeof head - 1, digits, &pid) == 0 &&
+           (!only_pid || pid == only_pid);
+}
+
+static double live_bytes(const struct profile *p)
+{
+    double sum = 0;
+    const struct profile_reading *last = p->n_readings ? &p->readings[p->n_readings - 1] : NULL;
+    for (size_t i = 0; last && i < last->count; i++)
+        sum += last->held[i].live_bytes;
+    return sum;
+}
+
+static int by_live(const void *a, const void *b)
+{
+    const struct heap_file *x = a, *y = b;
+    return (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
+}
+
+static void read_one(int dirfd, const char *name, struct heap_files *f)
+{
+    struct heap_file *one = &f->at[f->count];
+    struct stat st;
+    AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    memset(one, 0, sizeof *one);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+        store_read(fd, &one->profile, &one->damage, NULL) < 0) {
+        f->unreadable++;
+        return;
+    }
+    snprintf(one->name, sizeof one->name, "%s", name);
+    one->live_bytes = live_bytes(one->profile);
+    f->count++;
+}
+
+int heap_files_read(const char *folder, int32_t pid, struct heap_files *ret, struct err *err)
+{
+    DIR *dir = opendir(folder);
+    struct heap_files f = {0};
+    if (!dir)
+        return err_set(err, -errno, "%s: %s", folder, strerror(errno));
+    f.at = calloc(FILES_MAX, sizeof *f.at);
+    for (const struct dirent *d; f.at && f.count < FILES_MAX && (d = readdir(dir));)
+        if (is_heap_file(d->d_name, pid))
+            read_one(dirfd(dir), d->d_name, &f);
+    closedir(dir);
+    if (!f.at)
+        return err_set(err, -ENOMEM, "out of memory");
+    qsort(f.at, f.count, sizeof *f.at, by_live);
+    *ret = f;
+    return 0;
+}
+
+void heap_files_fini(struct heap_files *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        profile_free(f->at[i].profile);
+    free(f->at);
+    *f = (struct heap_files){0};
+}
