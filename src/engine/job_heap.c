@@ -70,6 +70,16 @@ void job_heap_environment(const struct job *j)
     put_preload(j->options->heap.library);
 }
 
+void job_heap_tick(struct job *j, uint64_t now_ns)
+{
+    struct err err = {""};
+    if (!j->heap)
+        return;
+    collect_tick(j->heap, now_ns);
+    if (collect_trouble(j->heap, &err) < 0)
+        job_say(j, err.text);
+}
+
 void job_heap_process(struct job *j, const struct proc_event *event)
 {
     if (j->heap && event->kind == PROCESS_DIED)
