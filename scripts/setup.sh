@@ -161,6 +161,8 @@ no_venv() {
 why_pip_failed() {
     if grep -qE 'NewConnectionError|Connection(Error|Timeout)|Temporary failure|timed out|ReadTimeout|ProxyError' "$1"; then
         echo "the package index cannot be reached"
+    elif grep -q 'CERTIFICATE_VERIFY_FAILED' "$1"; then
+        echo "the package index has a certificate that pip does not trust"
     elif grep -q 'No space left' "$1"; then
         echo "no space left"
     elif grep -q 'ensurepip' "$1"; then
