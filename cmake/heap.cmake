@@ -1,0 +1,27 @@
+# The preloaded library. It runs inside the job: libc alone, never sanitized (a sanitizer's runtime
+# would come into the job with it), nothing exported but what it hooks. Its parts are a library of
+# their own for the unit tests; the hooks are not in that one, for they would hook the tests.
+
+file(GLOB heap_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/heap/*.c)
+set(heap_hooks ${heap_sources})
+list(FILTER heap_hooks INCLUDE REGEX /hooks[^/]*\\.c$)
+list(FILTER heap_sources EXCLUDE REGEX /hooks[^/]*\\.c$)
+set(heap_flags -ftls-model=initial-exec -fno-stack-protector -fno-builtin-malloc -fno-plt)
+
+if(heap_sources)
+  add_library(ebb_heap STATIC ${heap_sources})
+  target_include_directories(ebb_heap PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(ebb_heap PRIVATE ${heap_flags})
+  target_link_libraries(ebb_heap PRIVATE ebb_warnings PUBLIC m ${CMAKE_DL_LIBS} Threads::Threads)
+endif()
+
+if(heap_hooks AND heap_sources)
+  add_library(ebb_heap_preload SHARED ${heap_hooks} ${heap_sources})
+  set_target_properties(ebb_heap_preload PROPERTIES
+    OUTPUT_NAME ebb-heap LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  target_include_directories(ebb_heap_preload PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(ebb_heap_preload PRIVATE ${heap_flags} -O2 -fno-sanitize=all)
+  target_link_options(ebb_heap_preload PRIVATE
+    -fno-sanitize=all -static-libgcc -Wl,-z,nodelete -Wl,--no-undefined)
+  target_link_libraries(ebb_heap_preload PRIVATE ebb_warnings m ${CMAKE_DL_LIBS})
+endif()

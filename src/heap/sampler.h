@@ -1,0 +1,24 @@
+/* Which allocations are sampled: a Poisson process over the bytes of each thread. The mathematics
+ * is in docs/heap.md. */
+#pragma once
+
+#include "heap/heap.h"
+
+/* On the slow way, SIZE having been taken from the countdown: draws the next countdown. True: this
+ * allocation is a sample, and *ret_interval the one it was drawn under. Costs no system call. */
+bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
+
+/* A sample was taken at NOW_NS: keeps the process under SAMPLER_RATE a second by doubling the
+ * interval, and halves it again (never below the base) when it could be. Any thread. */
+enum { SAMPLER_RATE = 200 };
+void sampler_adapt(uint64_t now_ns);
+/* The interval now, and doubling it for want of room (live.c). */
+uint64_t sampler_interval(void);
+void sampler_set_interval(uint64_t bytes);
+/* After fork, or a new table: the base again. */
+void sampler_reset(void);
+
+/* 1 − exp(−size/interval), for all sizes and intervals; never 0. */
+double sampler_probability(uint64_t size, uint64_t interval);
+/* −interval·ln(u) for one step of the generator at *RANDOM; at least 1. */
+int64_t sampler_draw(uint64_t *random, uint64_t interval);
