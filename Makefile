@@ -7,14 +7,14 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: bench-guard bench-verdict all build demo test lint format bench bench-long install clean help
+.PHONY: bench-guard bench-verdict bench-python all build demo test lint format bench bench-long install clean help
 
 all: build
 
 build:
 	@scripts/setup.sh build
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
-	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_printed
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload ebb_printed
 
 demo: build
 	@if [ -x scripts/demo.sh ]; then EBB_BINARY="$(abspath $(BUILD))/ebb" scripts/demo.sh; \
@@ -56,6 +56,14 @@ bench-verdict:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_verdict
 	@$(BUILD)/bench/verdict_bench --traces "$${EBB_TRACES:-../shared/traces}"
 
+# With torch, Transformers and what else is installed for the tests.
+bench-python:
+	@scripts/setup.sh build
+	@BUILD="$(BUILD)" scripts/setup.sh python
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh python
+
 install: build
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
@@ -72,6 +80,7 @@ help:
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"
 	@echo "make bench-guard      the guard against its bars, about half an hour (GUARD_FLAGS='--runs 3')"
+	@echo "make bench-python     the Python package: its import, its calls, a training, images"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"

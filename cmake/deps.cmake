@@ -41,6 +41,21 @@ endfunction()
 ebb_dependency(ebb_jansson jansson libjansson-dev libjansson.a)
 ebb_dependency(ebb_zstd libzstd libzstd-dev libzstd.a)
 ebb_dependency(ebb_ncursesw ncursesw libncurses-dev libncursesw.a libtinfo.a)
+ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
+# Of libdw only what reads ELF and DWARF: its finder of files (libdwfl), which would ask servers on
+# the network for them, stays out, and with it bzip2 and lzma. Newer ones read zstd sections.
+ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
+target_link_libraries(ebb_dw INTERFACE ebb_zlib ebb_zstd)
+
+# The demangler, of the C++ compiler's support library: only it, and only as an archive, so that the
+# program needs no libstdc++.
+execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libsupc++.a
+  OUTPUT_VARIABLE ebb_supcxx_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT IS_ABSOLUTE "${ebb_supcxx_archive}")
+  message(FATAL_ERROR "libsupc++.a not found; run scripts/setup.sh or install g++")
+endif()
+add_library(ebb_supcxx INTERFACE)
+target_link_libraries(ebb_supcxx INTERFACE ${ebb_supcxx_archive})
 
 if(EBB_TESTS)
   pkg_check_modules(ebb_cmocka_pc QUIET cmocka)

@@ -57,6 +57,29 @@ if(TARGET ebb_cmocka)
   endforeach()
 endif()
 
+# What the preloaded library does without locks, as a program of its own under ThreadSanitizer.
+if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)
+  include(CheckCSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS -fsanitize=thread)
+  check_c_source_compiles("int main(void) { return 0; }" EBB_HAS_TSAN)
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(EBB_HAS_TSAN)
+    set(logic heap sampler live stacks)
+    list(TRANSFORM logic REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/heap/\\1.c")
+    add_executable(heap_tsan ${CMAKE_SOURCE_DIR}/tests/unit/heap/test_concurrent.c ${logic})
+    set_target_properties(heap_tsan PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/heap)
+    target_include_directories(heap_tsan PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    target_compile_options(heap_tsan PRIVATE -fsanitize=thread)
+    target_link_options(heap_tsan PRIVATE -fsanitize=thread)
+    target_link_libraries(heap_tsan PRIVATE ebb_cmocka ebb_warnings m Threads::Threads)
+    ebb_test(heap.tsan unit 600 ${EBB_PYTHON} scripts/run_tsan.py $<TARGET_FILE:heap_tsan>)
+    set_tests_properties(heap.tsan PROPERTIES SKIP_RETURN_CODE 77)
+  else()
+    message(STATUS "no ThreadSanitizer: heap.tsan is left out")
+  endif()
+endif()
+
 # What is locked in memory must be all that the kill needs.
 if(TARGET guard_test_reflex AND EBB_PYTHON)
   ebb_test(guard.reflex_code unit 60 ${EBB_PYTHON} scripts/check_reflex.py
@@ -121,6 +144,25 @@ foreach(suite ${suites})
   else()
     ebb_test(${folder}.${name} ${folder} 600 ${EBB_PYTHON} ${ebb_pytest} ${suite})
   endif()
+endforeach()
+
+# Programs that are run under the preloaded library, and libraries for them (module_*.c). None is
+# sanitized: the sanitizer's allocator would stand before the hooks.
+file(GLOB heap_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/heap/*.c)
+foreach(source ${heap_programs})
+  get_filename_component(name ${source} NAME_WE)
+  if(name MATCHES "^module_")
+    add_library(heap_${name} MODULE ${source})
+    set_target_properties(heap_${name} PROPERTIES
+      PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/heap_programs)
+  else()
+    add_executable(heap_${name} ${source})
+    set_target_properties(heap_${name} PROPERTIES
+      OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/heap_programs)
+  endif()
+  target_compile_options(heap_${name} PRIVATE -fno-sanitize=all -fno-builtin)
+  target_link_options(heap_${name} PRIVATE -fno-sanitize=all)
+  target_link_libraries(heap_${name} PRIVATE ebb_warnings ${CMAKE_DL_LIBS} Threads::Threads)
 endforeach()
 
 # The command tests of the guard run the examples: who builds all, builds these too.

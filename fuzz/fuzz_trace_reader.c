@@ -3,7 +3,7 @@
  * here, which no fuzzer would guess.
  *
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Isrc fuzz/fuzz_trace_reader.c \
- *       src/trace/{block,idmap,record,sealed,scan,replay,reader}.c
+ *       src/trace/{block,idmap,pack,record,sealed,scan,replay,reader}.c
  * src/base/{buf,err,json,io,text}.c \ src/mark/mark.c src/base/number.c -ljansson -lzstd -o
  * fuzz_trace_reader
  *   ./fuzz_trace_reader -max_total_time=60 fuzz/corpus/trace_reader
@@ -43,7 +43,7 @@ static void make_file(const uint8_t *data, size_t size, struct buf *file)
         buf_add(file, data + 1, size - 1);
         return;
     }
-    block_add_file_head(file);
+    block_add_file_head(file, BLOCK_FILE_MAGIC, BLOCK_MAJOR, BLOCK_MINOR);
     if (kind == FUZZ_RAW)
         block_add(file, &raw, data + 1, size - 1);
     else

@@ -1,10 +1,24 @@
 #!/usr/bin/env bash
 # Runs the measurements with the Python that has the packaged psutil; arguments go to bench/run.py,
-# behind a first one of "guard" to bench/guard/guard.py.
+# behind a first one of "guard" to bench/guard/guard.py. A first one of "python" runs what is in
+# bench/py, with the Python that has torch.
 set -eu
 cd "$(dirname "$0")/.."
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
+if [ "${1:-}" = python ]; then
+    folder=${EBB_BUILD_DIR:-build}
+    python=$folder/venv/bin/python
+    if [ ! -x "$python" ]; then
+        echo "bench: there is no $python: $(cat "$folder/venv.reason" 2>/dev/null || echo unknown)" >&2
+        exit 1
+    fi
+    for program in import calls hf_trainer lazy_images; do
+        printf '\n%s.py\n' "$program"
+        "$python" "bench/py/$program.py" || true # a bar that is missed says so
+    done
+    exit
+fi
 program=bench/run.py
 if [ "${1:-}" = guard ]; then
     program=bench/guard/guard.py

@@ -16,6 +16,7 @@ set -eu
 #   cmd:NAME on PATH · file:PATH · pc:MODULE known to pkg-config · py:MODULE importable
 build_needs="
 gcc             cmd:gcc
+g++             cmd:g++
 libc6-dev       file:/usr/include/stdio.h
 cmake           cmd:cmake
 ninja-build     cmd:ninja
@@ -23,6 +24,9 @@ pkg-config      cmd:pkg-config
 libjansson-dev  pc:jansson
 libzstd-dev     pc:libzstd
 libncurses-dev  pc:ncursesw
+zlib1g-dev      pc:zlib
+libelf-dev      pc:libelf
+libdw-dev       file:/usr/include/elfutils/libdw.h
 "
 test_needs="
 libcmocka-dev   pc:cmocka

@@ -36,18 +36,20 @@ class Asked:
     def begin(self, rank: Optional[int], world_size: int) -> None:
         """Training begins: from now on there is somebody to ask."""
         w = wire()
+        w.trainings.add(self)
         _control.claim()
         self._rank = rank
         self._agreement.begin(world_size, w.is_there)
-        for what in ("CHECKPOINT", "STOP"):  # of a training before this one
-            for old in w.requests(what):
-                w.answer(old, "failed")
+        for old in w.requests("CHECKPOINT", "STOP"):  # of a training before this one
+            w.answer(old, "failed")
         w.listen(rank)
 
     def poll(self) -> bool:
         """At the end of every step, on every rank. True: something is to be done now."""
         w = wire()
-        saves, stops = w.requests("CHECKPOINT"), w.requests("STOP")
+        found = w.requests("CHECKPOINT", "STOP")
+        saves = [r for r in found if r.what == "CHECKPOINT"]
+        stops = [r for r in found if r.what == "STOP"]
         if not self._agreement.is_possible:
             for r in saves + stops:
                 w.answer(r, "failed")
@@ -81,6 +83,8 @@ class Asked:
         """Training is over, by an exception if it is not CLEAN: nobody is left who could make a
         checkpoint, and ebb is told so."""
         w = wire()
+        w.trainings.discard(self)
+        _control.release()
         self._agreement.end(is_clean)
         for r in self._stops:
             w.answer(r, "done")

@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from typing import Optional
 
 from . import _truth
@@ -18,9 +19,16 @@ _BUDGET_S = 3.0
 _AUTOMATIC_BUDGET_S = 0.5
 _DOUBLE_AFTER = 128  # automatic ones at one interval: a long run does not fill the disk
 
+_FORK_PATIENCE_S = 0.1  # so long a fork waits for the thread's end
+
 _lock = threading.Lock()
 _pending: list[Request] = []  # not taken by anybody yet
+_due = 0.0  # when the thread is to answer them, if no step has
 _answered = threading.Event()
+_thread: Optional[threading.Thread] = None
+_bell: Optional[int] = None  # a pipe to the thread, which ends when this is closed
+_must_end = False  # the thread
+_is_paused = False  # a fork is under way, and the thread has made room
 _pid = 0  # of the process that listens
 _is_started = False
 _is_claimed = False  # somebody who knows the steps tells of them: the hooks on torch need not
@@ -33,19 +41,82 @@ _taken = 0
 def start() -> None:
     """Listens for requests from now on. Again is harmless; in a forked child it does nothing."""
     global _pid, _is_polled, _is_started
-    _is_started = True
     w = wire()
-    if not w.is_there or _pid == os.getpid() or not w.bind():
+    if _pid == os.getpid() and _thread is not None and _thread.is_alive():
+        _is_started = not _must_end  # one that is about to end gets its successor later
         return
+    _is_started = True
+    if not w.is_there or not w.bind():
+        return
+    if _pid != os.getpid():
+        _pid = os.getpid()
+        _pending.clear()
+    _is_polled = not _start_thread()
+
+
+def _start_thread() -> bool:
+    global _thread, _bell, _must_end
+    w = wire()
     s = w.reply_socket
     if s is None:
-        return
-    _pid = os.getpid()
-    _pending.clear()
+        return False
     try:
-        threading.Thread(target=_listen, args=(w, s), name="ebb-control", daemon=True).start()
+        hears, _bell = os.pipe()
+    except OSError:
+        return False
+    _must_end = False
+    _thread = threading.Thread(target=_listen, args=(w, s, hears), name="ebb-control", daemon=True)
+    try:
+        _thread.start()
     except RuntimeError:
-        _is_polled = True
+        os.close(hears)
+        os.close(_bell)
+        _thread = _bell = None
+        return False
+    return True
+
+
+# ---- forks ----
+
+
+def _before_fork() -> None:
+    """Ends the thread for as long as a fork takes: Python 3.12 and later warn of any thread beside
+    one, and rightly so, as what a thread has locked stays locked in the child."""
+    global _bell, _must_end, _is_paused
+    t, bell = _thread, _bell
+    if t is None or bell is None or t is threading.current_thread():
+        return
+    _is_paused = _must_end = True
+    _bell = None
+    os.close(bell)
+    _answered.set()
+    until = time.monotonic() + _FORK_PATIENCE_S
+    t.join(_FORK_PATIENCE_S)
+    # Python may be through with it before the kernel is
+    while os.path.exists(f"/proc/self/task/{t.native_id}") and time.monotonic() < until:
+        time.sleep(0.0001)
+
+
+def _after_fork() -> None:
+    global _is_paused, _is_polled, _is_started
+    if not _is_paused:
+        return
+    _is_paused = False
+    if _thread is not None and _thread.is_alive():  # it takes a census, and ends after it
+        _is_started = False
+    else:
+        _is_polled = not _start_thread()
+
+
+def _in_child() -> None:
+    global _thread, _bell, _is_paused
+    _thread, _bell, _is_paused = None, None, False
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+
+
+# ---- steps ----
 
 
 def claim() -> None:
@@ -54,9 +125,16 @@ def claim() -> None:
     _is_claimed = True
 
 
+def release() -> None:
+    """… and from now on does so no more."""
+    global _is_claimed
+    _is_claimed = False
+
+
 def at_step(n: Optional[int] = None) -> None:
     """A step has ended. Whoever tells steps calls this after each; twice is harmless."""
-    claim()
+    global _is_claimed
+    _is_claimed = True
     _look(n)
 
 
@@ -133,20 +211,34 @@ def _answer(at: str) -> None:
     _answered.set()
 
 
-def _listen(w: Wire, s: socket.socket) -> None:
+def _wait_for_step() -> None:
+    """Answers what no step has answered in time, also what an earlier thread has left."""
+    _answered.clear()
+    if not _pending or _must_end:
+        return
+    if not _answered.wait(max(0.0, _due - time.monotonic())):
+        _answer("thread")
+
+
+def _listen(w: Wire, s: socket.socket, bell: int) -> None:
+    global _due
     try:
         # signals are for the main thread, whose system calls they are to interrupt
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         poller = select.poll()
         poller.register(s, select.POLLIN)
-        while poller.poll()[0][1] == select.POLLIN:
+        poller.register(bell, 0)  # its end is heard without being asked for
+        while True:
+            _wait_for_step()
+            events = poller.poll()
+            if any(event != select.POLLIN for _, event in events):
+                return
             found = w.requests("CENSUS")
-            if not found:
-                continue
-            _answered.clear()
-            with _lock:
-                _pending.extend(found)
-            if not _answered.wait(_STEP_PATIENCE_S):
-                _answer("thread")
+            if found:
+                with _lock:
+                    _pending.extend(found)
+                    _due = time.monotonic() + _STEP_PATIENCE_S
     except Exception:
         return
+    finally:
+        os.close(bell)

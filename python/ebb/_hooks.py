@@ -77,19 +77,25 @@ def _is_for_accelerate() -> bool:
     return isinstance(name, str) and name.partition(".")[0] == "accelerate"
 
 
-def _hook_loaders(module: ModuleType) -> None:
-    tracker = _the_tracker()
-    loader, iterator = module.DataLoader, module._BaseDataLoaderIter
-    make, take = loader.__iter__, iterator.__next__
-    on_iter = _quiet("the begin of passes", tracker.on_iter)
-    on_batch = _quiet("batches", tracker.on_batch)
-    on_end = _quiet("the end of passes", tracker.on_end)
+def _hook_begins(loader: Any) -> None:
+    make = loader.__iter__
+    on_iter = _quiet("the begin of passes", _the_tracker().on_iter)
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
         made = make(self)
         on_iter(self, made, _is_for_accelerate())
         return made
+
+    loader.__iter__ = __iter__
+
+
+def _hook_loaders(module: ModuleType) -> None:
+    tracker = _the_tracker()
+    iterator = module._BaseDataLoaderIter
+    take = iterator.__next__
+    on_batch = _quiet("batches", tracker.on_batch)
+    on_end = _quiet("the end of passes", tracker.on_end)
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
@@ -101,8 +107,13 @@ def _hook_loaders(module: ModuleType) -> None:
         on_batch(self)
         return batch
 
-    loader.__iter__ = __iter__
+    _hook_begins(module.DataLoader)
     iterator.__next__ = __next__
+
+
+def _hook_torchdata(module: ModuleType) -> None:
+    # its iterators go through those of torch, its loader does not
+    _hook_begins(module.StatefulDataLoader)
 
 
 # ---- trainers ----
@@ -123,6 +134,7 @@ def _hook_lightning(module: ModuleType) -> None:
 _HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "torch.optim.optimizer": _hook_optimizers,
     "torch.utils.data.dataloader": _hook_loaders,
+    "torchdata.stateful_dataloader.stateful_dataloader": _hook_torchdata,
     "transformers.trainer": _hook_transformers,
     "lightning.pytorch": _hook_lightning,
     "pytorch_lightning": _hook_lightning,

@@ -36,8 +36,8 @@ def step(
         return  # outside of a run nobody would have noticed: it must not end the job in one
     if not _has_hello:
         _hello()
+    w.is_told_by_hand = True
     if epoch is None and steps_per_epoch is None and max_steps is None:
-        w.has_speaker = True
         w.send_step(f"KIND=step\nSTEP={n}" + _rank_line())
         _control.at_step(n)
         return
@@ -65,7 +65,10 @@ def _rank_line() -> str:
 
 def mark(kind: str = "other", **values: Value) -> None:
     """Anything else worth a place in the recording: mark("save", step=100), mark(loss=0.1)."""
-    wire().mark(kind, kind != "other", **values)
+    w = wire()
+    if kind == "step" or kind == "begin":
+        w.is_told_by_hand = True
+    w.mark(kind, kind != "other", **values)
 
 
 class phase:

@@ -108,6 +108,7 @@ class Tracker:
         self.step = 0
         self.epoch = 0
         self._has_begun = False  # the first step has been told
+        self._told = 0  # the last step that somebody else has told
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()  # in this iteration
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # iterations since an optimizer was seen for the first time
@@ -147,7 +148,7 @@ class Tracker:
     def _begin(self) -> None:
         """Tells the first step, at the next sign of life only: where the job tells its steps
         itself, it has done so by then."""
-        if self._has_begun or not self.step or not self._may_speak():
+        if self._has_begun or self.step <= self._told or not self._may_speak():
             return
         self._has_begun = True
         self._send(f"KIND=begin\nSTEP={self.step - 1}")
@@ -161,7 +162,7 @@ class Tracker:
         self._told_length = p.steps
         if p.length:
             self._steps_of[p.length] = p.steps
-        if self._may_speak():
+        if self._has_begun and self._may_speak():
             self._send(
                 f"KIND=epoch\nSTEP={self.step}\nEPOCH={self.epoch}\nSTEPS_PER_EPOCH={p.steps}"
             )
@@ -212,6 +213,9 @@ class Tracker:
             self._held.steps += 1
         elif self._has_just_ended:
             self._looks_ahead = True
+        if _wire.wire().has_speaker:
+            # who begins to speak after that begins anew, with the step that follows
+            self._has_begun, self._told = False, self.step
         if not self._has_begun:
             return
         if self._may_speak():

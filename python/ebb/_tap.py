@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, Callable, Optional, Union
 
@@ -27,7 +26,7 @@ class _TappedWire(Wire):
     def is_there(self) -> bool:
         if _sink() is None:
             return super().is_there
-        return self._pid == os.getpid()
+        return not self.is_inherited
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
         sink = _sink()

@@ -13,11 +13,12 @@ from typing import Any, Callable, Optional
 
 from ._wire import wire
 
-_INTERVAL_S = 0.05  # ebb does not look more often
+_INTERVAL_S = 0.5  # ebb looks once a second: more often would be for nobody
 _SHARE = 400  # of the time between two readings, one part at most
 _SLOW_S = 0.002
 _PAUSE_S = 1.0  # after a slow one, and twice as long after each that follows it …
 _PAUSE_MAX_S = 60.0  # … up to this: one alone may have been the machine's fault
+_GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
 
 def _heap_reader() -> Optional[Callable[[], int]]:
@@ -78,10 +79,7 @@ def _read_cuda(figures: dict[str, int]) -> None:
 
 
 def _read_gc(figures: dict[str, int]) -> None:
-    for i, n in enumerate(gc.get_count()):
-        figures[f"gc_count_{i}"] = n
-    for i, n in enumerate(gc.get_threshold()):
-        figures[f"gc_threshold_{i}"] = n
+    figures.update(zip(_GC_NAMES, gc.get_count() + gc.get_threshold()))
 
 
 def read() -> dict[str, int]:

@@ -10,13 +10,30 @@ from typing import Any, Optional
 
 from ._wire import wire
 
+_FRESH_S = 1.0  # ebb looks once a second, and judges more seldom
+
+_last: Optional[dict[str, Any]] = None
+_last_at = 0.0
+
 
 def verdict(timeout: float = 1.0) -> Optional[dict[str, Any]]:
     """What ebb thinks of this run's memory right now, as `ebb verdict --json` tells it of the tree;
-    None outside a run, or when there is no answer within TIMEOUT seconds."""
+    None outside a run, or when there is no answer within TIMEOUT seconds. Within a second it is the
+    same again, and need not be asked for."""
+    global _last, _last_at
+    w = wire()
+    if not w.is_there:
+        return None
+    now = time.monotonic()
+    if _last is None or now - _last_at > _FRESH_S:
+        _last, _last_at = _ask(timeout), now
+    return _last
+
+
+def _ask(timeout: float) -> Optional[dict[str, Any]]:
     w = wire()
     base = os.environ.get("EBB_SOCKET")
-    if not w.is_there or not base:
+    if not base:
         return None
     path = f"{base}.{os.getpid()}.{time.monotonic_ns()}"
     try:

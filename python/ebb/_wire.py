@@ -11,10 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
 import socket
 import threading
 import time
-from typing import Callable, Optional, Union
+import weakref
+from typing import Any, Callable, Optional, Union
 
 Value = Union[str, int, float, bool, None]
 
@@ -28,6 +30,17 @@ _STEPS_WAIT_SHARE = 0.002
 # Trouble of the moment, much of it that of a machine short of memory. All else is for ever.
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
+_KEYS_KEPT = 256
+
+_pid = os.getpid()  # kept: between pieces of real work a system call is dear
+
+
+def _is_child() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_is_child)
 
 
 def _clean(value: Value) -> str:
@@ -40,14 +53,35 @@ def _clean(value: Value) -> str:
         text = ""
     if len(text) > 1024:
         text = text[:1024]
+    if text.isascii() and text.isprintable():
+        return text
     text = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(c if c.isprintable() else " " for c in text)
 
 
+_keys: dict[str, str] = {}
+
+
 def _key(name: str) -> str:
     """As keys are written: TRAIN_LOSS of train/loss."""
-    key = _NOT_IN_KEYS.sub("_", name.upper())[:64]
-    return key if key[:1].isalpha() else "X" + key
+    key = _keys.get(name)
+    if key is None:
+        key = _NOT_IN_KEYS.sub("_", name.upper())[:64]
+        key = key if key[:1].isalpha() else "X" + key
+        if len(_keys) < _KEYS_KEPT:
+            _keys[name] = key
+    return key
+
+
+def _fit(lines: list[str]) -> str:
+    """As many of LINES as one datagram holds: a part is better than nothing."""
+    room, kept = _TEXT_MAX + 1, []
+    for line in lines:
+        room -= len(line.encode()) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return "\n".join(kept)
 
 
 class Request:
@@ -70,26 +104,32 @@ class Wire:
         self._path = os.environ.get("EBB_SOCKET") or None
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
+        self._mail = select.poll()  # says whether something waits there; used under the lock
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
         self._requests: list[Request] = []
         self._is_dead = self._path is None
         self._steps_wait_s = _STEPS_WAIT_S  # that steps may still wait, at this time:
         self._steps_waited_at = time.monotonic()
-        # The job, or a callback in its trainer, tells its steps: the hooks keep silent then.
-        self.has_speaker = False
+        self.is_told_by_hand = False  # the job tells its steps itself
+        self.trainings: "weakref.WeakSet[Any]" = weakref.WeakSet()  # under way, with a callback
 
     # ---- out ----
 
     @property
+    def has_speaker(self) -> bool:
+        """The job, or a callback in its trainer, tells its steps: the hooks keep silent then."""
+        return self.is_told_by_hand or len(self.trainings) > 0
+
+    @property
     def is_there(self) -> bool:
         """Is there anybody to speak to?"""
-        return not self._is_dead and self._pid == os.getpid()
+        return not self._is_dead and self._pid == _pid
 
     @property
     def is_inherited(self) -> bool:
         """Was this process forked from the one that the wire belongs to?"""
-        return self._pid != os.getpid()
+        return self._pid != _pid
 
     def _open(self) -> Optional[socket.socket]:
         if self._socket is None:
@@ -166,16 +206,13 @@ class Wire:
         """Sends a mark: KIND and the values, whose names become keys. None is left out."""
         if not self.is_there:
             return False
-        if kind in ("begin", "step"):
-            self.has_speaker = True
-        text = "KIND=" + _clean(kind)
-        room = _TEXT_MAX - len(text.encode())
+        lines = ["KIND=" + _clean(kind)]
         for key, value in values.items():
-            line = "" if value is None else f"\n{_key(key)}={_clean(value)}"
-            room -= len(line.encode())
-            if room < 0:  # a part is better than nothing
-                break
-            text += line
+            if value is not None:
+                lines.append(f"{_key(key)}={_clean(value)}")
+        text = "\n".join(lines)
+        if len(text) > _TEXT_MAX // 4:  # a character has up to four bytes
+            text = _fit(lines)
         if kind == "step":
             return self.send_step(text, must_arrive)
         return self.send(text, must_arrive)
@@ -198,6 +235,7 @@ class Wire:
                 s.bind(path)
             except (OSError, ValueError):
                 return False
+            self._mail.register(s, select.POLLIN)
             self._replies, self._reply_path = s, path
         return True
 
@@ -209,7 +247,8 @@ class Wire:
         return self.mark("hello", True, reply=self._reply_path, rank=rank, role=role)
 
     def _take(self) -> None:
-        while self._replies is not None and self._pid == os.getpid():
+        # asked first: an exception costs more than the question
+        while self._replies is not None and self._pid == _pid and self._mail.poll(0):
             try:
                 data = self._replies.recv(_TEXT_MAX)
             except OSError:
@@ -220,15 +259,17 @@ class Wire:
             if equals and what in ("CHECKPOINT", "CENSUS", "STOP"):
                 self._requests.append(Request(what, number, reply))
 
-    def requests(self, what: str) -> list[Request]:
-        """Takes the requests of one kind that have come in. Cheap when there is none."""
+    def requests(self, *what: str) -> list[Request]:
+        """Takes the requests of these kinds that have come in. Cheap when there is none."""
         if self.is_inherited:  # perhaps with a lock that nobody here will ever open
             return []
         with self._lock:
             self._take()
-            found = [r for r in self._requests if r.what == what]
+            if not self._requests:
+                return []
+            found = [r for r in self._requests if r.what in what]
             if found:
-                self._requests = [r for r in self._requests if r.what != what]
+                self._requests = [r for r in self._requests if r.what not in what]
         return found
 
     def answer(self, request: Request, status: str, path: Optional[str] = None) -> bool:
@@ -255,12 +296,13 @@ class Wire:
         for s in (self._socket, self._replies):
             if s is not None:
                 s.close()
-        if self._reply_path and self._pid == os.getpid():
+        if self._reply_path and self._pid == _pid:
             try:
                 os.unlink(self._reply_path)
             except OSError:
                 pass
         self._socket = self._replies = self._reply_path = None
+        self._mail = select.poll()
 
 
 _wire: Optional[Wire] = None

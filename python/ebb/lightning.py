@@ -258,9 +258,6 @@ def _class_for(bases: tuple[Any, ...]) -> type:
     return _made[bases]
 
 
-EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))
-
-
 def _again(log_every: Optional[int], resume: bool) -> Any:
     return EbbCallback(log_every, resume)
 
@@ -439,3 +436,7 @@ def install(default: bool = False) -> None:
                 hooked = hook(method, package)
                 hooked._is_ebbs = True  # type: ignore[attr-defined]
                 setattr(trainer, name, hooked)
+
+
+# Last: where this imports Lightning, the shim comes back here to install.
+EbbCallback: Any = _class_for(tuple(p.Callback for p in _packages()))

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "cli/ask.h"
 #include "mark/mark.h"
 
 enum { ASKED_MAX = 256, LOOK_MS = 500, SEND_WAIT_MS = 2000 };
@@ -77,31 +78,6 @@ static int find_listeners(struct asking *a, const char *marks, int32_t only_pid)
     closedir(dir);
     qsort(a->asked, a->count, sizeof *a->asked, by_pid);
     return 0;
-}
-
-/* Beside the others: there whoever may be asked may answer, and what is left over is removed with
- * the run. */
-static int bind_own(struct asking *a, const char *marks)
-{
-    AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    a->own.sun_family = AF_UNIX;
-    if (snprintf(a->own.sun_path, sizeof a->own.sun_path, "%s.census-%d", marks, (int)getpid()) >=
-        (int)sizeof a->own.sun_path)
-        return -ENAMETOOLONG;
-    (void)unlink(a->own.sun_path);
-    if (bind(fd, (const struct sockaddr *)&a->own, sizeof a->own) < 0)
-        return -errno;
-    /* the folder lets in nobody but the job's user and root, who may be the one that asks */
-    if (chmod(a->own.sun_path, 0666) < 0) {
-        int r = -errno;
-        (void)unlink(a->own.sun_path);
-        return r;
-    }
-    int kept = fd;
-    fd = -1;
-    return kept;
 }
 
 static void answer(struct asking *a, struct asked *one, const char *path, size_t path_len,
@@ -206,7 +182,7 @@ json_t *census_ask(const char *marks, int32_t only_pid, uint64_t timeout_ns, str
     AUTO_CLOSE int fd = -1;
     json_t *answers = r == 0 ? json_array() : NULL;
     if (r == 0 && a->count > 0) {
-        fd = bind_own(a, marks);
+        fd = ask_bind(marks, "census", &a->own);
         r = fd < 0 ? fd : 0;
     }
     if (r == 0 && a->count > 0) {

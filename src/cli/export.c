@@ -1,5 +1,5 @@
 /* `ebb export`: a recording as a table or as JSON lines, for other tools. */
-#include "cli/cli.h"
+#include "cli/export.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,36 +12,34 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "cli/cli.h"
 #include "trace/export.h"
 #include "trace/reader.h"
 
-struct export_options {
-    bool csv, jsonl;
-    const char *output;
-};
-
-/* True if the open file FD is the recording at PATH, a run folder or the file itself. */
-static bool is_recording(int fd, const char *path)
+static bool is_file(const struct export_options *options)
 {
-    struct stat out, in;
-    AUTO_CLOSE int folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int r = folder >= 0 ? fstatat(folder, "trace.ebb", &in, 0) : stat(path, &in);
-    return r == 0 && fstat(fd, &out) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+    return options->output && strcmp(options->output, "-") != 0;
 }
 
-/* Opens what -o names; what was in it is gone only once we know that it is not the recording. */
-static int open_output(const char *name, const char *recording, FILE **ret, struct err *err)
+int export_open(const struct export_options *options, const struct stat *input, FILE **ret,
+                struct err *err)
 {
     struct stat st;
+    const char *name = options->output;
+    if (!is_file(options)) {
+        *ret = stdout;
+        return 0;
+    }
     int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_set(err, -errno, "cannot write %s: %s", name, strerror(errno));
-    if (is_recording(fd, recording)) {
+    bool is_known = fstat(fd, &st) == 0;
+    if (is_known && st.st_dev == input->st_dev && st.st_ino == input->st_ino) {
         close(fd);
         return err_set(err, -EINVAL, "--output: %s is the recording itself; name another file",
                        name);
     }
-    bool is_cut = fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0;
+    bool is_cut = !is_known || !S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0;
     FILE *out = is_cut ? fdopen(fd, "w") : NULL;
     if (!out) {
         int r = err_set(err, -errno, "cannot write %s: %s", name, strerror(errno));
@@ -50,6 +48,32 @@ static int open_output(const char *name, const char *recording, FILE **ret, stru
     }
     *ret = out;
     return 0;
+}
+
+int export_close(const struct export_options *options, FILE *out, int r, struct err *err)
+{
+    const char *name = options->output ? options->output : "to standard output";
+    if (r == 0 && (fflush(out) != 0 || ferror(out)))
+        r = err_set(err, -errno, "cannot write %s: %s", name, strerror(errno));
+    if (is_file(options) && fclose(out) != 0 && r == 0)
+        r = err_set(err, -errno, "cannot write %s: %s", name, strerror(errno));
+    return r;
+}
+
+int export_status(const struct export_options *options, int r, const struct err *err)
+{
+    if (r == -EPIPE && !is_file(options))
+        return CLI_PIPE_STATUS;
+    return r < 0 ? cli_failf(2, "export: %s", err->text) : 0;
+}
+
+/* The recording at PATH, a run folder or the file itself; all zero if it is not to be seen. */
+static struct stat recording_stat(const char *path)
+{
+    struct stat st;
+    AUTO_CLOSE int folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int r = folder >= 0 ? fstatat(folder, "trace.ebb", &st, 0) : stat(path, &st);
+    return r == 0 ? st : (struct stat){0};
 }
 
 /* One sentence if something could not be read. */
@@ -76,46 +100,42 @@ static void say_damage(const struct trace_reader *reader, const char *path)
     buf_fini(&parts);
 }
 
-static int write_recording(struct trace_reader *reader, const struct export_options *options,
-                           FILE *out, struct err *err)
-{
-    int r = options->csv ? export_csv(reader, out, err) : export_jsonl(reader, out, err);
-    if (r == 0 && (fflush(out) != 0 || ferror(out)))
-        r = err_set(err, -errno, "cannot write %s: %s",
-                    options->output ? options->output : "to standard output", strerror(errno));
-    return r;
-}
-
 static int export_recording(const char *path, const struct export_options *options)
 {
     struct err err = {{0}};
     struct trace_reader *reader = NULL;
-    FILE *out = stdout;
-    bool is_file = options->output && strcmp(options->output, "-") != 0;
+    struct stat input = recording_stat(path);
+    FILE *out = NULL;
     int r = trace_reader_open(path, &reader, &err);
-    if (r == 0 && is_file)
-        r = open_output(options->output, path, &out, &err);
+    if (r == 0)
+        r = export_open(options, &input, &out, &err);
     if (r == 0) {
-        r = write_recording(reader, options, out, &err);
-        if (is_file && fclose(out) != 0 && r == 0)
-            r = err_set(&err, -errno, "cannot write %s: %s", options->output, strerror(errno));
+        r = options->csv ? export_csv(reader, out, &err) : export_jsonl(reader, out, &err);
+        r = export_close(options, out, r, &err);
     }
     if (r == 0)
         say_damage(reader, path);
     trace_reader_free(reader);
-    if (r == -EPIPE && !is_file)
-        return CLI_PIPE_STATUS;
-    return r < 0 ? cli_failf(2, "export: %s", err.text) : 0;
+    return export_status(options, r, &err);
 }
 
 static int exec(const struct cli_call *call)
 {
-    const struct export_options *options = call->options;
-    if (options->csv == options->jsonl)
-        return cli_failf(2, "export: %s",
-                         options->csv ? "--csv and --jsonl are two formats; give one"
-                                      : "no format is given; give --csv or --jsonl");
-    return export_recording(call->argv[0], options);
+    const struct export_options *o = call->options;
+    int formats = o->csv + o->jsonl + o->pprof + o->collapsed + o->speedscope;
+    if (formats == 0)
+        return cli_failf(2, "export: no format is given; give --csv, --jsonl, --pprof, --collapsed "
+                            "or --speedscope");
+    if (formats > 1)
+        return cli_failf(2, "export: several formats are given; give one");
+    if (!o->csv && !o->jsonl)
+        return export_heap(call->argv[0], o);
+    if (o->pid || o->debuginfod || o->sysroot)
+        return cli_failf(2, "export: %s is for --pprof, --collapsed and --speedscope",
+                         o->pid          ? "--pid"
+                         : o->debuginfod ? "--debuginfod"
+                                         : "--sysroot");
+    return export_recording(call->argv[0], o);
 }
 
 static const struct cli_option options_table[] = {
@@ -127,6 +147,34 @@ static const struct cli_option options_table[] = {
      .type = CLI_FLAG,
      .help = "one JSON object a line: everything that was recorded",
      .offset = offsetof(struct export_options, jsonl)},
+    {.name = "pprof",
+     .type = CLI_FLAG,
+     .help = "the heap of one process for pprof: what lives and what was allocated",
+     .offset = offsetof(struct export_options, pprof)},
+    {.name = "collapsed",
+     .type = CLI_FLAG,
+     .help = "its living bytes as one stack a line, for flame graphs",
+     .offset = offsetof(struct export_options, collapsed)},
+    {.name = "speedscope",
+     .type = CLI_FLAG,
+     .help = "the same as JSON for speedscope",
+     .offset = offsetof(struct export_options, speedscope)},
+    {.name = "pid",
+     .type = CLI_INT,
+     .arg = "PID",
+     .help = "of this process; else of the one that holds most",
+     .min = 1,
+     .max = INT32_MAX,
+     .offset = offsetof(struct export_options, pid)},
+    {.name = "sysroot",
+     .type = CLI_PATH,
+     .arg = "DIR",
+     .help = "look for libraries below DIR first, for a run of another machine",
+     .offset = offsetof(struct export_options, sysroot)},
+    {.name = "debuginfod",
+     .type = CLI_FLAG,
+     .help = "fetch debug information from the servers in $DEBUGINFOD_URLS",
+     .offset = offsetof(struct export_options, debuginfod)},
     {.name = "output",
      .letter = 'o',
      .type = CLI_PATH,
@@ -138,18 +186,25 @@ static const struct cli_option options_table[] = {
 
 const struct cli_command cmd_export = {
     .name = "export",
-    .operands = "RUN_DIR|FILE.ebb",
-    .summary = "write a recording as CSV or JSON lines, for other tools",
+    .operands = "RUN_DIR|FILE.ebb|FILE.ebbheap",
+    .summary = "write a recording or a heap in a form for other tools",
     .description =
         "Reads the recording of a run, also one that is still being written, and writes it in the "
         "format asked for; exactly one must be given.\n\n"
         "In the table the columns are t (seconds since the recording began), pid, start, role and "
         "name of the process, its readings in bytes, what was stale, and step, epoch and phase. A "
         "reading that was not taken at that moment is empty, not zero.\n\n"
+        "A heap is that of one process at its last reading, with native and Python frames in each "
+        "stack. Functions are named from the files that were loaded, if they are still here and "
+        "the "
+        "same, else by library and address; nothing is fetched over the network unless "
+        "--debuginfod asks for it.\n\n"
         "A damaged recording is exported as far as it can be read; one sentence on stderr then "
         "says how much could not be.",
     .examples = "ebb export ebb-runs/latest --csv -o run.csv\n"
-                "ebb export trace.ebb --jsonl | jq 'select(.type == \"mark\")'\n",
+                "ebb export trace.ebb --jsonl | jq 'select(.type == \"mark\")'\n"
+                "ebb export ebb-runs/latest --pprof -o heap.pb.gz\n"
+                "ebb export ebb-runs/latest --collapsed | flamegraph.pl >heap.svg\n",
     .options = options_table,
     .options_size = sizeof(struct export_options),
     .usage_status = 2,

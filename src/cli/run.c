@@ -17,9 +17,11 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/quantity.h"
 #include "cli/run_client.h"
 #include "cli/run_guard.h"
-#include "cli/run_shim.h"
+#include "cli/run_heap.h"
+#include "cli/run_place.h"
 #include "engine/supervisor.h"
 #include "view/summary.h"
 
@@ -28,9 +30,23 @@ struct run_options {
     uint64_t interval_ns;
     const char *run_dir;
     const char *name;
-    bool no_record, no_unique, pss, no_terminal, no_shim, verbose, quiet, json;
+    uint64_t heap_interval_bytes;
+    bool no_record, no_unique, pss, no_terminal, no_shim, no_heap, no_heap_python;
+    bool verbose, quiet, json;
 };
 _Static_assert(offsetof(struct run_options, guard) == 0, "run_guard_table is of this place");
+
+static int parse_interval(const char *what, const char *text, void *at, struct err *err)
+{
+    struct quantity_size size;
+    int r = quantity_parse_size(what, text, &size, err);
+    if (r < 0)
+        return r;
+    if (size.is_percent || size.bytes < 4 << 10 || size.bytes > 1 << 30)
+        return err_set(err, -EINVAL, "%s: \"%s\" is not a size from 4K to 1G", what, text);
+    *(uint64_t *)at = size.bytes;
+    return 0;
+}
 
 static const struct cli_option run_table[] = {
     {.name = "interval",
@@ -75,6 +91,21 @@ static const struct cli_option run_table[] = {
      .type = CLI_FLAG,
      .offset = offsetof(struct run_options, no_shim),
      .help = "leave Python alone: no steps and epochs without marks of the job's own"},
+    {.name = "no-heap",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct run_options, no_heap),
+     .help = "do not profile the heap: ebb heap will know nothing of this run"},
+    {.name = "heap-interval",
+     .type = CLI_PARSED,
+     .arg = "SIZE",
+     .fallback = "512K",
+     .parse = parse_interval,
+     .offset = offsetof(struct run_options, heap_interval_bytes),
+     .help = "sample the heap once in this many bytes that are allocated, on the mean"},
+    {.name = "no-heap-python",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct run_options, no_heap_python),
+     .help = "leave Python's own allocator of small objects alone"},
     {.name = "verbose",
      .type = CLI_FLAG,
      .offset = offsetof(struct run_options, verbose),
@@ -161,7 +192,7 @@ static int make_folder(const struct run_options *o, const char *name, struct run
     return 0;
 }
 
-static void print_summary(const struct run_options *o, const json_t *doc)
+static void print_summary(const struct run_options *o, json_t *doc)
 {
     const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
     if (error) {
@@ -175,6 +206,7 @@ static void print_summary(const struct run_options *o, const json_t *doc)
     }
     if (o->quiet)
         return;
+    run_heap_growing(doc);
     if (o->json) {
         json_write(STDERR_FILENO, doc, 0);
         return;
@@ -222,12 +254,30 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
     return run_shim_find(space) ? space : NULL;
 }
 
+/* What is preloaded into the job, and what is said where that cannot be. */
+static void choose_heap(const struct run_options *o, const char *program,
+                        struct supervisor_options *s, char space[PATH_MAX])
+{
+    const char *wish = getenv("EBB_HEAP");
+    if (o->no_heap || (wish && strcmp(wish, "0") == 0))
+        return;
+    s->heap.interval_bytes = o->heap_interval_bytes;
+    s->heap.no_python = o->no_heap_python;
+    s->heap.trouble = run_heap_obstacle(program);
+    if (s->heap.trouble)
+        cli_say("the heap of \"%s\" is not profiled: %s", base_name(program), s->heap.trouble);
+    else if (run_heap_find(space))
+        s->heap.library = space;
+    else
+        s->heap.trouble = "libebb-heap.so is not beside this program";
+}
+
 static int run_job(const struct cli_call *call, const struct guard_settings *guard)
 {
     const struct run_options *o = call->options;
     struct supervisor_options s = {.grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = *guard};
     struct proc_root root;
-    char path[PATH_MAX], shim[PATH_MAX];
+    char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
     struct err err = {""};
     int fd;
     pid_t sentinel;
@@ -244,6 +294,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     s.path = path;
     s.argv = call->argv;
     s.shim = shim_folder(o, shim);
+    choose_heap(o, path, &s, heap);
     s.engine = (struct engine_options){
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
     run_client_terminal(o->no_terminal, &s.tty);
@@ -303,7 +354,10 @@ const struct cli_command cmd_run = {
         "environment. Processes that it leaves behind are ended with it.\n\n"
         "A folder of ebb's in front of PYTHONPATH makes PyTorch, the Hugging Face Trainer and "
         "Lightning tell their steps and epochs by themselves; --no-shim or EBB_SHIM=0 in the "
-        "environment leaves that out.",
+        "environment leaves that out.\n\n"
+        "A library of ebb's in front of LD_PRELOAD samples what the job allocates, with its Python "
+        "and C stacks, so that `ebb heap` can say which line holds and which grows; --no-heap or "
+        "EBB_HEAP=0 in the environment leaves that out.",
     .examples = "ebb run -- python train.py --epochs 3\n"
                 "ebb run --limit 80% --restart --resume-args '--resume last' -- python train.py\n"
                 "ebb run --interval 200ms --name build -- make -j8\n",

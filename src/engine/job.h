@@ -21,6 +21,7 @@
 #include "guard/tempo.h"
 #include "proc/tree.h"
 
+struct collect;
 struct job;
 struct loop_source;
 
@@ -101,6 +102,7 @@ struct job {
     struct loop *loop;
     struct engine *engine;
     struct mark_receiver *marks;
+    struct collect *heap; /* NULL: not profiled */
     struct sentinel_note *note;
 
     struct channel client;
@@ -182,6 +184,18 @@ void job_guard_left_behind(struct job *j);
 /* When nothing of the job is left: gives everything back and measures it. */
 void job_guard_end(struct job *j);
 void job_guard_free(struct job *j);
+
+/* ---- job_heap.c: the profiler of the job's heap ---- */
+
+/* Before the job is there. Trouble is said, never returned. */
+void job_heap_begin(struct job *j);
+/* Before a segment starts: LD_PRELOAD and EBB_HEAP. */
+void job_heap_environment(const struct job *j);
+void job_heap_process(struct job *j, const struct proc_event *event);
+/* A fresh reading of PID's heap, or of all (0), is on disk when this returns: how many. */
+size_t job_heap_refresh(struct job *j, int32_t pid);
+/* What run.json says of it; the caller owns it. */
+json_t *job_heap_json(const struct job *j);
 
 /* ---- job_query.c ---- */
 

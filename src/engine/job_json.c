@@ -165,6 +165,7 @@ json_t *job_ended_json(struct job *j)
         return doc;
     json_object_set(doc, "segments", j->segments);
     json_object_set_new(doc, "guard", guard_json(j));
+    json_object_set_new(doc, "heap", job_heap_json(j));
     json_object_set_new(doc, "given_back", giveback_json(&j->guard.giveback));
     if (j->guard.leavings)
         json_object_set_new(doc, "left", leavings_json(j->guard.leavings));

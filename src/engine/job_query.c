@@ -1,10 +1,12 @@
-/* Questions of the job about itself: what is the verdict? */
+/* Questions about the job, of itself or of a command beside it: what is the verdict, what does it
+ * hold? */
 #include "engine/job.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "engine/jury_json.h"
 #include "mark/receiver.h"
 
@@ -40,17 +42,41 @@ static int send_json(const char *path, const json_t *doc)
     return r;
 }
 
-bool job_query(struct job *j, const struct mark *m)
+static void answer_verdict(struct job *j, const char *path)
 {
-    char path[108];
-    if (m->kind != MARK_OTHER || !value_is(m, "KIND", "query"))
-        return false;
-    if (!value_is(m, "NAME", "verdict") || !reply_path(j, m, path))
-        return true;
     engine_judge(j->engine);
     json_t *doc = jury_tree_json(engine_verdict(j->engine));
     if (doc && send_json(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
         send_json(path, doc); /* sentences are what there can be too many of */
     json_decref(doc);
+}
+
+/* PID=: of one process; else of all. What is read goes to the run folder: the answer says how many
+ * processes that were. */
+static void answer_heap(struct job *j, const struct mark *m, const char *path)
+{
+    size_t len;
+    int64_t pid = 0;
+    const char *text = mark_get(m, "PID", &len);
+    if (text && (number_parse_i64(text, len, &pid) < 0 || pid < 0 || pid > INT32_MAX))
+        return;
+    json_t *doc = json_pack("{s:b,s:I}", "on", j->heap != NULL, "refreshed",
+                            (json_int_t)job_heap_refresh(j, (int32_t)pid));
+    if (doc)
+        send_json(path, doc);
+    json_decref(doc);
+}
+
+bool job_query(struct job *j, const struct mark *m)
+{
+    char path[108];
+    if (m->kind != MARK_OTHER || !value_is(m, "KIND", "query"))
+        return false;
+    if (!reply_path(j, m, path))
+        return true;
+    if (value_is(m, "NAME", "verdict"))
+        answer_verdict(j, path);
+    else if (value_is(m, "NAME", "heap"))
+        answer_heap(j, m, path);
     return true;
 }

@@ -76,6 +76,7 @@ static void set_environment(const struct job *j)
     snprintf(number, sizeof number, "%llu", (unsigned long long)limit);
     put_env("EBB_LIMIT_BYTES", limit ? number : NULL);
     put_shim(j->options->shim);
+    job_heap_environment(j);
 }
 
 /* The command, from the second segment on with --resume-args behind it. */

@@ -17,6 +17,7 @@
 #include "base/loop.h"
 #include "engine/job.h"
 #include "mark/receiver.h"
+#include "profile/collect.h"
 #include "trace/sink.h"
 
 static void on_mark(void *user, const struct mark *mark)
@@ -26,18 +27,24 @@ static void on_mark(void *user, const struct mark *mark)
         return;
     engine_mark(j->engine, mark);
     job_guard_mark(j, mark);
+    if (j->heap)
+        collect_mark(j->heap, mark);
 }
 
 static void on_tick(void *user, struct engine *e, uint64_t now_ns)
 {
+    struct job *j = user;
     (void)e;
-    job_terminal_look(user);
-    job_guard_tick(user, now_ns);
+    job_terminal_look(j);
+    job_guard_tick(j, now_ns);
+    if (j->heap)
+        collect_tick(j->heap, now_ns);
 }
 
 static void on_process(void *user, const struct proc_event *event)
 {
     job_guard_process(user, event);
+    job_heap_process(user, event);
 }
 
 /* ---- beginning ---- */
@@ -83,6 +90,7 @@ static void tear_down(struct job *j)
         sink_close(j->log, 5 * NS_PER_S);
     engine_free(j->engine);
     job_guard_free(j);
+    collect_free(j->heap);
     mark_receiver_free(j->marks);
     j->note->socket_folder[0] = '\0';
     json_decref(j->segments);
@@ -116,6 +124,7 @@ static void finish(struct job *j)
     json_t *footer = job_end_json(j);
     if (j->engine) {
         job_guard_end(j);
+        job_heap_refresh(j, 0);
         engine_stop(j->engine, footer);
     }
     json_decref(footer);
@@ -131,6 +140,7 @@ static void finish(struct job *j)
 static int start(struct job *j)
 {
     record(j);
+    job_heap_begin(j);
     job_guard_begin(j);
     int r = job_segment_start(j, &j->failure);
     j->started_ns = j->now.started_ns;

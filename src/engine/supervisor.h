@@ -40,6 +40,12 @@ struct supervisor_options {
     struct rundir rundir; /* fd -1: no recording */
     const char *name;
     const char *shim;  /* a folder for the front of PYTHONPATH; NULL: none */
+    struct {
+        const char *library;     /* to be preloaded; NULL: the heap is not profiled */
+        uint64_t interval_bytes; /* mean distance of samples; 0: the library's own */
+        bool no_python;          /* leave small Python objects out */
+        const char *trouble;     /* why it is not, where the user might expect it; or NULL */
+    } heap;
     uint64_t grace_ns; /* between SIGTERM and SIGKILL of what is left behind; default 5 s */
     struct supervisor_tty tty;
     struct rlimit nofile;            /* the job gets this back, */

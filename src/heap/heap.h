@@ -11,6 +11,8 @@
 
 #define HEAP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HEAP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* For variables that the hot way reads: without it, their address is looked up each time. */
+#define HEAP_HIDDEN __attribute__((visibility("hidden")))
 
 /* One a thread, in initial-exec TLS: zeroed is valid, and stays so after the thread's destructors.
  */
@@ -21,10 +23,12 @@ struct heap_thread {
     uint32_t busy;       /* > 0: within the library (or a signal handler above it): no samples */
     uint32_t no_maps;    /* > 0: a mapping made now is the arena of something already counted */
     uintptr_t stack_end; /* highest address of this thread's stack; 0: not looked up yet */
+    uintptr_t stack_low; /* down to where it is known to be one stretch of memory */
 };
 _Static_assert(sizeof(struct heap_thread) <= 256, "little initial-exec TLS is there for all");
 
-extern __thread struct heap_thread heap_thread __attribute__((tls_model("initial-exec")));
+extern __thread struct heap_thread heap_thread HEAP_HIDDEN
+    __attribute__((tls_model("initial-exec")));
 
 /* The table of this process, and what the whole library needs to know. */
 struct heap_process {
@@ -39,7 +43,7 @@ enum heap_state {
     HEAP_WAITING, /* will make its table with the first sample */
     HEAP_ON,
 };
-extern struct heap_process heap_process;
+extern struct heap_process heap_process HEAP_HIDDEN;
 
 static inline void heap_drop(enum heap_drop kind)
 {
@@ -50,5 +54,11 @@ static inline void heap_drop(enum heap_drop kind)
 
 /* vDSO, no system call. */
 uint64_t heap_clock_ns(void);
+/* Takes N numbers from *USED on, all below END: the first of them. False: they are not there, and
+ * nothing is taken. */
+bool heap_take(_Atomic(uint32_t) *used, uint32_t n, uint32_t end, uint32_t *ret);
+/* Zeroes whole pages of .bss, by giving them back where a system call is allowed: what was never
+ * touched stays so. For one thread alone. Preserves errno. */
+void heap_zero(void *pages, size_t len);
 /* Copies LEN bytes into the text section: where they are, or {0, 0} and a drop counted. */
 struct heap_text heap_text_add(struct heap_table *t, const void *bytes, size_t len);

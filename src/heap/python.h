@@ -6,7 +6,8 @@
 #include "heap/heap.h"
 
 struct python_frame {
-    uint64_t word; /* HEAP_FRAME_PYTHON | code | instruction */
+    uint64_t word; /* HEAP_FRAME_PYTHON | code | instruction; 0: an evaluation that has not begun
+                      its function: no frame, but a loop on the C stack */
     bool is_entry; /* called from C: below it on the C stack is an evaluation of its own */
 };
 
@@ -16,6 +17,8 @@ struct python_frame {
 void python_look(void);
 /* This thread's frames, innermost first; 0: none or not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);
+/* Does the interpreter end? It then lets go of everything, leaks too. */
+bool python_is_ending(void);
 /* Is IP within the interpreter's loop? */
 bool python_is_eval(uintptr_t ip);
 /* The module with the interpreter in it, as modules_find gives it; MODULE_NONE before python_look.

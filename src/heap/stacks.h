@@ -9,4 +9,4 @@ uint32_t stacks_site(const uint64_t *frames, size_t n);
 /* Adds to what SITE has allocated, or to what of it was freed. */
 void stacks_allocated(uint32_t site, uint64_t size, double probability);
 void stacks_freed(uint32_t site, uint64_t size, double probability);
-void stacks_reset(void); /* a new table */
+void stacks_reset(void); /* a new table, which is there by now */

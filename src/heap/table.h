@@ -13,7 +13,7 @@
 enum {
     HEAP_TABLE_VERSION = 1,
     HEAP_MODULES = 1024,
-    HEAP_CODES = 16384,        /* Python code objects */
+    HEAP_CODES = 16384,        /* Python code objects; 0 is "not known": no name, no file */
     HEAP_NODES = 65536,        /* frames of the tree of stacks; 0 is its root */
     HEAP_SITES = 16384,        /* stacks that allocated; 0 is "no stack: the tree was full" */
     HEAP_LIVE = 32768,         /* samples that live */
@@ -61,14 +61,14 @@ struct heap_code {
 };
 
 struct heap_node {
-    uint64_t frame;
+    uint64_t frame;         /* never 0, but for the root */
     uint32_t parent;        /* a smaller index; the root is 0 */
     _Atomic(uint32_t) site; /* 0: nothing was allocated with this as the innermost frame */
 };
 
 /* What a stack allocated since the start, as weights of samples: unbiased estimates. */
 struct heap_site {
-    uint32_t node;
+    uint32_t node;             /* never 0, but for site 0 */
     _Atomic(uint32_t) samples; /* wraps */
     _Atomic(uint64_t) allocated_bytes;
     _Atomic(uint64_t) allocated_objects_x16; /* sixteenths of objects */
@@ -95,22 +95,21 @@ struct heap_live {
     _Atomic(uint32_t) kind_turn; /* kind in the low 4 bits, above it how often the place was used */
 };
 
-/* Why a thing was not recorded, or less well; each has a counter. */
-#define HEAP_DROPS(X)                                                                              \
-    X(NODES, "the tree of stacks is full: the stack was cut at its innermost frames")              \
-    X(SITES, "too many different stacks: counted without a stack")                                 \
-    X(LIVE, "no room for another live sample")                                                     \
-    X(THINNED, "live samples let go when the interval was doubled for want of room")               \
-    X(CODES, "too many Python functions")                                                          \
-    X(TEXT, "no room for names")                                                                   \
-    X(MODULES, "too many libraries")                                                               \
-    X(UNWIND, "a stack that could not be followed to its end")                                     \
-    X(NESTED, "allocated while a sample was being taken")                                          \
-    X(STALE, "a sample whose end was not seen: its address was given out again")
-
-#define X(sym, text) HEAP_DROP_##sym,
-enum heap_drop { HEAP_DROPS(X) HEAP_DROP_KINDS };
-#undef X
+/* Why a thing was not recorded, or less well; each has a counter. The words are in profile/words.c.
+ */
+enum heap_drop {
+    HEAP_DROP_NODES,   /* the tree of stacks is full: the stack was cut at its innermost frames */
+    HEAP_DROP_SITES,   /* too many different stacks: counted as site 0 */
+    HEAP_DROP_LIVE,    /* no room for another live sample */
+    HEAP_DROP_THINNED, /* let go when the interval was doubled for want of room */
+    HEAP_DROP_CODES,   /* too many Python functions */
+    HEAP_DROP_TEXT,    /* no room for names */
+    HEAP_DROP_MODULES, /* too many libraries */
+    HEAP_DROP_UNWIND,  /* a stack that could not be followed to its end */
+    HEAP_DROP_NESTED,  /* allocated while a sample was being taken */
+    HEAP_DROP_STALE,   /* its end was not seen: the address was given out again */
+    HEAP_DROP_KINDS
+};
 
 /* X(symbol, sentence): what is with Python in this process. */
 #define HEAP_PYTHON_STATES(X)                                                                      \
@@ -132,9 +131,13 @@ struct heap_header {
     uint32_t reserved;
     uint64_t start_ns;      /* CLOCK_MONOTONIC when the table was made */
     uint64_t base_interval; /* bytes; what was asked for */
-    /* How many of each are whole; they only grow. */
-    _Atomic(uint32_t) modules, codes, nodes, sites, live_high; /* live_high: places ever used */
-    _Atomic(uint32_t) text_bytes;
+    /* How many of each are whole; they only grow. Nodes and sites are made by several threads at
+     * once, but counted in order: the count goes past one only when all before it are whole, so
+     * that a site or a live sample may for a moment name a node or site that is not counted yet. */
+    _Atomic(uint32_t) modules, codes, nodes, sites;
+    _Atomic(uint32_t) live_high;  /* places of live samples ever used */
+    _Atomic(uint32_t) text_bytes; /* given out: text is whole where a whole module or code names it
+                                   */
     _Atomic(uint32_t) python_version; /* PY_VERSION_HEX; 0: none */
     _Atomic(uint32_t) python_state;   /* enum heap_python */
     _Atomic(uint32_t) python_small;   /* 1: small Python objects are counted */

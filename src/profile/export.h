@@ -1,4 +1,5 @@
-/* A profile in the forms other tools open. */
+/* A profile in the forms other tools open. What could not be written shows in ferror of OUT, as the
+ * caller's last look; the rest is 0, -ENOMEM, or -ENODATA: there is no reading. */
 #pragma once
 
 #include <stdio.h>
@@ -6,7 +7,9 @@
 #include "profile/names.h"
 #include "profile/profile.h"
 
-/* gzipped protobuf: alloc_objects, alloc_space, inuse_objects, inuse_space (the default). */
+struct err;
+
+/* gzipped protobuf: alloc_space, inuse_objects, inuse_space (the default). */
 int profile_export_pprof(const struct profile *p, struct names *names, FILE *out, struct err *err);
 /* "outer;inner BYTES" lines of what lives. */
 int profile_export_collapsed(const struct profile *p, struct names *names, FILE *out,

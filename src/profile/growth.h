@@ -13,14 +13,21 @@ enum growth_by {
     GROWTH_BY_STACK
 };
 
+/* A mark of the job's, as the verdict wants it. */
+struct growth_mark {
+    uint64_t t_ns;
+    struct verdict_mark mark;
+};
+
 struct growth_options {
     enum growth_by by; /* LOCATION: file and line of names_of_site */
     bool has_since;    /* survivors only of what was allocated after this step */
     int64_t since_step;
     bool has_diff; /* what changed between two steps */
     int64_t from_step, to_step;
-    uint64_t until_ns; /* judge only what was known then; 0: all */
-    struct verdict_options verdict;
+    uint64_t until_ns;               /* judge only what was known then; 0: all */
+    const struct growth_mark *marks; /* in time order; borrowed */
+    size_t n_marks;
 };
 
 /* A row: one site, or all that share the name asked for. */
@@ -33,13 +40,14 @@ struct growth_row {
     double live_objects;
     double allocated_bytes;
     double age_s;          /* median age of its live bytes */
-    double growth_bytes;   /* last reading less the first (or what --since, --diff ask for) */
+    double growth_bytes;   /* its floor at the end less that at the start (or what is asked for) */
+    double growth_sigma;   /* what sampling alone may have made of it, one standard deviation */
     double survivor_bytes; /* allocated before the middle of the run, and alive at its end */
     struct verdict_result verdict;
 };
 
 struct growth {
-    struct growth_row *rows; /* leaking and stepping first, by rate; then by growth; then by size */
+    struct growth_row *rows; /* what leaks, then what may, then the rest; each by its growth */
     size_t count;
     double live_bytes, live_low, live_high; /* of all */
     double allocated_bytes;
@@ -48,7 +56,9 @@ struct growth {
     int64_t first_step, last_step;
 };
 
-/* 0; -ENOMEM; -ENODATA with a sentence: no reading, or the steps asked for are not there. */
+/* Rows that ever held something, at most GROWTH_ROWS: those that grew or hold most. 0; -ENOMEM;
+ * -ENODATA with a sentence: no reading, or the steps asked for are not there. */
+enum { GROWTH_ROWS = 512 };
 int growth_of(const struct profile *p, struct names *names, const struct growth_options *options,
               struct growth *ret, struct err *err);
 void growth_fini(struct growth *g);

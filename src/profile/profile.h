@@ -29,9 +29,10 @@ struct profile_code {
     uint32_t first_line;
 };
 
-/* As in the table; parent < its own index, the root is node 0. */
+/* As in the table; parent < its own index, the root is node 0, and no node is deeper than
+ * HEAP_STACK_MAX. The module or code that the frame names is there. */
 struct profile_node {
-    uint64_t frame;
+    uint64_t frame; /* 0: not known */
     uint32_t parent;
     uint32_t depth;
 };
@@ -43,9 +44,11 @@ struct profile_held {
     double live_variance;   /* of live_bytes */
     double allocated_bytes; /* since the start; only grows */
     double freed_bytes;
+    double allocated_objects; /* since the start */
 };
 
-/* A moment at which every site was read; in time order. Sites that hold nothing are left out. */
+/* A moment at which every site was read; in time order. Sites that hold nothing are left out, but
+ * for the last reading: that one has every site that ever allocated. */
 struct profile_reading {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     bool has_step;
@@ -99,18 +102,21 @@ struct profile {
     struct profile_snapshot *snapshots;
     size_t n_snapshots;
     struct profile_cost cost;
-    struct profile_store *owned; /* the memory behind it all */
+    char *text; /* behind every profile_text */
 };
 
-void profile_free(struct profile *p); /* NULL is fine */
+/* Everything in it was allocated, piece by piece. NULL is fine. */
+void profile_free(struct profile *p);
 
-/* 1 − exp(−size/interval), and what a sample stands for. */
+/* 1 − exp(−size/interval) (an interval of 0 takes everything), and what a sample stands for; that
+ * of no bytes stands for nothing. */
 double profile_probability(uint64_t size, uint64_t interval);
 double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
 double profile_weight_variance(uint64_t size, uint64_t interval); /* of the bytes: s²(1−p)/p² */
 
-/* The step that was done at T_NS, by the readings: between two of them by proportion. */
+/* The step that was done at T_NS, by the readings: between two of them by proportion. False: T_NS
+ * is before the first reading with a step, or after the last. */
 bool profile_step_at(const struct profile *p, uint64_t t_ns, double *ret);
 /* The moment at which STEP was done; false: before the first or after the last reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);

@@ -11,11 +11,11 @@ static const uint8_t block_magic[4] = {0xEB, 0xB1, 'b', 'k'};
 
 enum { CRC_AT = BLOCK_HEAD_BYTES - 4 };
 
-void block_add_file_head(struct buf *out)
+void block_add_file_head(struct buf *out, const char *magic, uint16_t major, uint16_t minor)
 {
-    buf_add(out, BLOCK_FILE_MAGIC, 8);
-    buf_add_u16le(out, BLOCK_MAJOR);
-    buf_add_u16le(out, BLOCK_MINOR);
+    buf_add(out, magic, 8);
+    buf_add_u16le(out, major);
+    buf_add_u16le(out, minor);
     buf_add_u32le(out, 0);
 }
 

@@ -1,5 +1,6 @@
-/* The frame of a recording: the head of the file and the head of each block. Private to trace/;
- * the format is docs/trace-format.md. */
+/* The frame of a recording: the head of the file and the head of each block. Shared with the
+ * history of a heap (profile/store.h), which is framed alike and has its own types of blocks; the
+ * format is docs/trace-format.md. */
 #pragma once
 
 #include <stddef.h>
@@ -33,7 +34,8 @@ struct block_head {
     uint32_t crc;     /* CRC-32C of the head, with 0 here, and of what is stored */
 };
 
-void block_add_file_head(struct buf *out);
+/* MAGIC: eight bytes. */
+void block_add_file_head(struct buf *out, const char *magic, uint16_t major, uint16_t minor);
 /* Fills in stored_len and crc. */
 void block_add(struct buf *out, const struct block_head *head, const void *payload, size_t len);
 

@@ -1,4 +1,5 @@
-/* Where the whole blocks of a file are, however damaged it is. Private to trace/. */
+/* Where the whole blocks of a file are, however damaged it is. For recordings and for
+ * histories of heaps. */
 #pragma once
 
 #include <stddef.h>

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zstd.h>
+
+#include "trace/pack.h"
 
 struct slice {
     uint32_t kind, id, field;
@@ -56,16 +57,6 @@ static struct cur get_stream(struct cur *c)
 static void *alloc_array(size_t count, size_t size)
 {
     return calloc(count + 1, size);
-}
-
-static int decompress(struct sealed *s, const void *stored, size_t stored_len, size_t raw_len)
-{
-    if (raw_len == 0 || ZSTD_getFrameContentSize(stored, stored_len) != raw_len)
-        return -EBADMSG;
-    s->plain = malloc(raw_len);
-    if (!s->plain)
-        return -ENOMEM;
-    return ZSTD_decompress(s->plain, raw_len, stored, stored_len) == raw_len ? 0 : -EBADMSG;
 }
 
 static int get_times(struct sealed *s, struct cur c)
@@ -278,7 +269,7 @@ int sealed_open(const void *stored, size_t stored_len, size_t raw_len, struct se
     struct sealed *s = calloc(1, sizeof *s);
     if (!s)
         return -ENOMEM;
-    int rc = decompress(s, stored, stored_len, raw_len);
+    int rc = pack_open(stored, stored_len, raw_len, &s->plain);
     if (rc == 0)
         rc = get_streams(s, raw_len);
     if (rc < 0) {

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <zstd.h>
 
-enum {
-    ZSTD_LEVEL = 6,
-    ZSTD_WINDOW_LOG = 18,
-    ZSTD_TABLE_LOG = 16,
-};
+#include "trace/pack.h"
+
+/* The default tables of this level would take 3 MB for a gain of a few permille. */
+static const struct pack_effort effort = {.level = 6, .window_log = 18, .table_log = 16};
 
 /* One column: all readings of one field of one entity, with the ticks they were taken at. */
 struct column {
@@ -235,27 +233,6 @@ static void put_streams(struct packer *p, struct buf *out)
     add_stream(out, &p->deltas);
 }
 
-/* The default tables of this level would take 3 MB for a gain of a few permille. */
-static int compress(const struct buf *plain, struct buf *ret)
-{
-    ZSTD_CCtx *ctx = ZSTD_createCCtx();
-    size_t bound = ZSTD_compressBound(plain->len);
-    if (!ctx || buf_reserve(ret, bound) < 0) {
-        ZSTD_freeCCtx(ctx);
-        return -ENOMEM;
-    }
-    ZSTD_CCtx_setParameter(ctx, ZSTD_c_compressionLevel, ZSTD_LEVEL);
-    ZSTD_CCtx_setParameter(ctx, ZSTD_c_windowLog, ZSTD_WINDOW_LOG);
-    ZSTD_CCtx_setParameter(ctx, ZSTD_c_hashLog, ZSTD_TABLE_LOG);
-    ZSTD_CCtx_setParameter(ctx, ZSTD_c_chainLog, ZSTD_TABLE_LOG);
-    size_t n = ZSTD_compress2(ctx, ret->data + ret->len, bound, plain->data, plain->len);
-    ZSTD_freeCCtx(ctx);
-    if (ZSTD_isError(n))
-        return -ENOMEM;
-    ret->len += n;
-    return 0;
-}
-
 int sealed_pack(const void *records, size_t len, struct buf *ret, uint32_t *ret_raw_len)
 {
     struct packer p = {0};
@@ -274,7 +251,7 @@ int sealed_pack(const void *records, size_t len, struct buf *ret, uint32_t *ret_
     if (rc == 0 && plain.len > UINT32_MAX)
         rc = -EFBIG;
     if (rc == 0)
-        rc = compress(&plain, ret);
+        rc = pack_add(ret, plain.data, plain.len, &effort);
     if (rc == 0)
         *ret_raw_len = (uint32_t)plain.len;
     buf_fini(&plain);

@@ -632,7 +632,7 @@ static int make_header(const json_t *header, struct buf *ret)
     size_t len = text ? strlen(text) : 0;
     if (!text || len > BLOCK_PAYLOAD_MAX)
         return -ENOMEM;
-    block_add_file_head(ret);
+    block_add_file_head(ret, BLOCK_FILE_MAGIC, BLOCK_MAJOR, BLOCK_MINOR);
     struct block_head head = {.type = BLOCK_HEADER, .raw_len = (uint32_t)len};
     block_add(ret, &head, text, len);
     return ret->failed ? -ENOMEM : 0;

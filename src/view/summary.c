@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "view/cells.h"
+#include "view/heap.h"
 #include "view/page.h"
 #include "view/verdict.h"
 
@@ -330,6 +331,7 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     put_end(&p, doc);
     summary_cause(&p, doc);
     verdict_summary(&p, doc);
+    heap_summary(&p, doc);
     if (json_is_integer(json_object_get(tree, "peak_bytes"))) {
         put_memory(&p, tree, json_object_get(doc, "peak_process_bytes"));
         put_floor(&p, tree);

@@ -337,3 +337,22 @@ def test_an_entry_that_skips_itself_is_not_one_whose_program_is_missing(tmp_path
 def test_a_run_of_nothing_fails(tmp_path):
     result = write_junit(tmp_path / "j.xml")
     assert (result.stdout, result.returncode) == ("0 passed, 0 failed\n", 1)
+
+
+UNEXPECTED = "FATAL: ThreadSanitizer: unexpected memory mapping 0x5581-0x5582"
+
+
+@pytest.mark.parametrize("body, code, shown", [
+    (f'echo "{UNEXPECTED}"; exit 66', 77, "cannot start here: FATAL"),
+    ('echo "[==========] 1 test(s) run."', 0, "1 test(s) run."),
+    ('echo "[==========] Running"; echo "WARNING: ThreadSanitizer: data race"; exit 66', 66, "race"),
+    ('echo "[==========] Running"; kill -SEGV $$', 139, "Running"),
+])
+def test_only_a_thread_sanitizer_that_cannot_start_is_skipped(tmp_path, body, code, shown):
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    result = subprocess.run([sys.executable, SCRIPTS / "run_tsan.py", program],
+                            capture_output=True, text=True)
+    assert result.returncode == code
+    assert shown in result.stdout

@@ -13,7 +13,7 @@ import time
 import pytest
 
 import ebb
-from ebb import _control, _marks, _truth, _wire
+from ebb import _control, _marks, _truth, _verdict, _wire
 from jobs import PACKAGE, PATIENCE_S, environment
 
 
@@ -30,7 +30,8 @@ def marks(monkeypatch):
         monkeypatch.setenv("EBB_TRUTH", "0")
         for module, name, value in ((_marks, "_has_hello", True), (_marks, "_pending", None),
                                     (_marks, "_rank_text", None), (_control, "_is_started", True),
-                                    (_control, "_is_claimed", False), (_truth, "_is_off", None)):
+                                    (_control, "_is_claimed", False), (_truth, "_is_off", None),
+                                    (_verdict, "_last", None)):
             monkeypatch.setattr(module, name, value)
         _wire.reset()
         yield receiver
@@ -265,6 +266,47 @@ def test_with_very_many_descriptors_there_is_a_verdict(marks):
         for fd in held:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_within_a_second_the_verdict_is_asked_for_once(marks, monkeypatch):
+    asked = []
+
+    def ask(timeout):
+        asked.append(timeout)
+        return {"verdict": "flat"} if len(asked) > 1 else None
+
+    ebb.mark()
+    monkeypatch.setattr(_verdict, "_ask", ask)
+    assert ebb.verdict() is None  # there was no answer: the next call asks again
+    assert ebb.verdict() == {"verdict": "flat"}
+    monkeypatch.setattr(_verdict, "_FRESH_S", PATIENCE_S * 10.0)
+    assert ebb.verdict() == {"verdict": "flat"} and len(asked) == 2
+    monkeypatch.setattr(_verdict, "_FRESH_S", -1.0)
+    assert ebb.verdict() == {"verdict": "flat"} and len(asked) == 3
+
+
+def test_more_than_one_datagram_holds_is_cut_between_values(marks):
+    ebb.mark("other", **{f"k{n:02}": "é" * 500 for n in range(20)})
+    text = marks.recv(1 << 16).decode()
+    assert len(text.encode()) <= 8192
+    assert text.split("\n") == ["KIND=other"] + [f"K{n:02}=" + "é" * 500 for n in range(8)]
+
+
+def test_a_child_of_a_child_is_silent_too_and_the_parent_is_not(marks):
+    ebb.mark()
+    marks.recv(8192)
+    child = os.fork()
+    if child == 0:
+        ebb.mark("child")
+        grandchild = os.fork()
+        if grandchild == 0:
+            ebb.mark("grandchild")
+            os._exit(0)
+        os.waitpid(grandchild, 0)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    ebb.mark("parent")
+    assert marks.recv(8192) == b"KIND=parent"
 
 
 SCRIPT = """

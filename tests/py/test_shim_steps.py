@@ -5,6 +5,7 @@ import types
 
 import pytest
 
+import ebb
 from ebb import _steps, _wire
 
 
@@ -315,9 +316,36 @@ def test_a_job_that_tells_its_steps_is_not_told_by_us(wire, tracker):
     optimizer = Optimizer()
     for n, _ in enumerate(Loader(tracker, 3), 1):
         tracker.on_step(optimizer)
-        wire.mark("step", step=n + 1000)
+        ebb.mark("step", step=n + 1000)
     tracker.close()
     assert told(wire) == ["step 1001", "step 1002", "step 1003"]
+
+
+def test_a_loop_after_a_training_that_was_told_is_told_from_there_on(wire, tracker):
+    optimizer = Optimizer()
+    training = Optimizer()  # anything that a weak reference may point at
+    wire.trainings.add(training)
+    for _ in Loader(tracker, 3, looks_ahead=True):
+        tracker.on_step(optimizer)
+    wire.trainings.discard(training)
+    another = Optimizer()
+    for _ in Loader(tracker, 2):
+        tracker.on_step(another)
+    tracker.close()
+    assert told(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
+
+
+def test_a_loop_before_and_after_a_training_that_was_told_begins_twice(wire, tracker):
+    optimizer, training = Optimizer(), Optimizer()
+    for is_told in (False, True, False):
+        if is_told:
+            wire.trainings.add(training)
+        for _ in Loader(tracker, 2):
+            tracker.on_step(optimizer)
+        wire.trainings.discard(training)
+    tracker.close()
+    first = ["begin 0", "step 1", "step 2", "epoch 2"]
+    assert told(wire) == first + ["begin 4", "step 5", "step 6", "epoch 6", "end 6"]
 
 
 def test_the_rank_is_in_every_mark(wire, tracker, monkeypatch):

@@ -75,6 +75,16 @@ def test_a_plain_loop_with_a_last_partial_batch_and_evaluations(train):
     assert run.marks("hello") == []  # nobody in it could make a checkpoint
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_of_torchdata(train, workers):
+    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    new = f"StatefulDataLoader(data(10), num_workers={workers}, "
+    text = PLAIN.replace("DataLoader(data(10), ", new)
+    run = train("from torchdata.stateful_dataloader import StatefulDataLoader\n" + text)
+    assert short(run) == expected(3, 3, evals=True)
+    assert {m["steps_per_epoch"] for m in run.marks("epoch")} == {3}
+
+
 def test_accumulated_gradients(train):
     run = train("""
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)

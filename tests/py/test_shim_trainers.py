@@ -100,6 +100,40 @@ def test_the_trainer_of_lightning_gets_the_callback(run_job, tmp_path, package):
     assert_told_once(run_job(sys.executable, tmp_path / "train.py"))
 
 
+PLAIN = """
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for x in DataLoader(torch.randn(9, 4), batch_size=3):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("text", [HF, LIGHTNING.replace("PACKAGE", "lightning.pytorch")],
+                         ids=["hf", "lightning"])
+def test_a_plain_loop_after_a_trainer_is_told_too(run_job, tmp_path, text):
+    needs("transformers", "accelerate", "lightning")
+    (tmp_path / "train.py").write_text(COUNT + text + PLAIN)
+    run = run_job(sys.executable, tmp_path / "train.py")
+    assert run.status == 0, run.stderr
+    assert [m["step"] for m in run.marks("step")] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert [m["step"] for m in run.marks("begin")] == [0, 6]
+    assert [m["step"] for m in run.marks("epoch")] == [3, 6, 9]
+    assert [m["step"] for m in run.marks("end")] == [6, 9]
+    assert json.loads(run.stdout.splitlines()[-1]) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_lightning_that_ebbs_own_module_imports_gets_the_callback(run_job, tmp_path):
+    needs("lightning")
+    text = "import ebb.lightning\n" + LIGHTNING.replace("PACKAGE", "lightning.pytorch")
+    (tmp_path / "train.py").write_text(text)
+    run = run_job(sys.executable, tmp_path / "train.py")
+    assert_told_once(run)
+    assert run.marks("begin")[0]["max_steps"] == 6
+
+
 # What is looked at when a step has ended, by whomever it is told, under whatever name ebb goes.
 COUNT = """
 import atexit, json, sys

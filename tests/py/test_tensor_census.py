@@ -426,6 +426,67 @@ def test_a_forked_child_neither_takes_nor_answers(run, monkeypatch):
     assert kept(run) == [f"0001-{os.getpid()}-1.json"]
 
 
+def threads():
+    return [t for t in threading.enumerate() if t.name == "ebb-control"]
+
+
+def test_a_fork_finds_no_thread_and_the_parent_has_one_again(run):
+    code = """
+import os, threading
+counts = []
+# those registered first are called last
+os.register_at_fork(before=lambda: counts.append(len(os.listdir("/proc/self/task"))))
+import ebb
+ebb.step(1)
+assert len(os.listdir("/proc/self/task")) == 2
+descriptors = len(os.listdir("/proc/self/fd"))
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if threading.active_count() == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+assert counts == [1, 1, 1], counts
+assert [t.name for t in threading.enumerate()] == ["MainThread", "ebb-control"]
+assert len(os.listdir("/proc/self/fd")) == descriptors
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S,
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+
+
+def test_who_asked_before_a_fork_is_answered_after_it(run, monkeypatch):
+    monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
+    ebb.step(4)
+    with ask(run) as replies:
+        until = time.monotonic() + PATIENCE_S
+        while not _control._pending and time.monotonic() < until:
+            time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        [thread] = [t for t in threads() if t is _control._thread]
+        assert thread.is_alive() and _control._pending
+        ebb.step(5)
+        assert answer(replies)["STATUS"] == "started"
+        assert answer(replies)["STATUS"] == "done"
+
+
+def test_what_is_due_when_a_fork_is_over_the_new_thread_answers(run, monkeypatch):
+    monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
+    ebb.step(4)
+    with ask(run) as replies:
+        until = time.monotonic() + PATIENCE_S
+        while not _control._pending and time.monotonic() < until:
+            time.sleep(0.01)
+        monkeypatch.setattr(_control, "_due", 0.0)
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert answer(replies)["STATUS"] == "started"
+        assert answer(replies)["STATUS"] == "done"
+
+
 def test_listening_does_not_keep_a_process_alive(run):
     code = "import ebb; ebb.step(1)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S,

@@ -19,6 +19,7 @@ class _Watcher(object):
     names = (
         "torch.optim.optimizer",
         "torch.utils.data.dataloader",
+        "torchdata.stateful_dataloader.stateful_dataloader",
         "transformers.trainer",
         "lightning.pytorch",
         "pytorch_lightning",

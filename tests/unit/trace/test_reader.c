@@ -337,7 +337,7 @@ static void check_survives(uint16_t type, const void *payload, size_t len, uint3
     struct buf disk = {0};
     struct block_head head = {.type = type, .seq = 1, .raw_len = raw_len};
     struct trace_item item;
-    block_add_file_head(&disk);
+    block_add_file_head(&disk, BLOCK_FILE_MAGIC, BLOCK_MAJOR, BLOCK_MINOR);
     block_add(&disk, &head, payload, len);
     struct trace_reader *r = open_bytes(disk.data, disk.len);
     for (unsigned i = 0; i < 1000 && trace_reader_next(r, &item) > 0; i++)
@@ -376,7 +376,7 @@ static void a_file_made_of_heads_is_scanned_in_linear_time(void **state)
     (void)state;
     struct buf disk = {0}, head = {0};
     struct block_head h = {.type = BLOCK_RAW, .seq = 1};
-    block_add_file_head(&disk);
+    block_add_file_head(&disk, BLOCK_FILE_MAGIC, BLOCK_MAJOR, BLOCK_MINOR);
     block_add(&head, &h, "", 0);
     head.data[22] = 0x10; /* stored_len: 1 MiB */
     while (disk.len < 3 << 20)

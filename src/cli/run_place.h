@@ -1,4 +1,5 @@
-/* Where the Python package lies that comes with this program. */
+/* Where the parts of ebb lie that go into the job: looked for beside the program itself, so that an
+ * installation can be moved as a whole. */
 #pragma once
 
 #include <limits.h>
@@ -8,3 +9,6 @@
  * installation, of the wheel, or of the source tree that this program is from. False: there is
  * none, or none that may be trusted. */
 bool run_shim_find(char ret[PATH_MAX]);
+/* libebb-heap.so, for LD_PRELOAD. False likewise, and where its path has a character that
+ * LD_PRELOAD cannot hold. */
+bool run_heap_find(char ret[PATH_MAX]);

@@ -1,0 +1,53 @@
+/* Fuzzes the reader of a heap's history. The first byte says what the rest is: a whole file, or a
+ * list of payloads, which get their packing, frames and checksums here.
+ *
+ *   cmake -S . -B build/fuzz -G Ninja -DEBB_FUZZ=ON -DEBB_SANITIZE=ON -DCMAKE_C_COMPILER=clang
+ *   ninja -C build/fuzz fuzz_heap_store
+ *   build/fuzz/fuzz/fuzz_heap_store fuzz/corpus/heap_store -max_total_time=60
+ */
+#include "base/buf.h"
+#include "profile/store.h"
+#include "profile/store_pack.h"
+#include "touch_profile.h"
+#include "trace/block.h"
+#include "trace/pack.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Type and number of a block, then its payload as a blob. */
+static void add_block(struct buf *file, struct cur *c)
+{
+    static const struct pack_effort effort = {.level = 1, .window_log = 10, .table_log = 6};
+    struct block_head head = {.type = cur_byte(c) % 6, .seq = cur_byte(c), .part = cur_byte(c)};
+    struct buf packed = {0};
+    size_t len;
+    const char *plain = cur_blob(c, &len);
+    head.raw_len = (uint32_t)len;
+    if (len > 0 && pack_add(&packed, plain, len, &effort) == 0)
+        block_add(file, &head, packed.data, packed.len);
+    buf_fini(&packed);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct buf file = {0};
+    struct profile *p;
+    struct store_damage damage;
+    if (size == 0)
+        return 0;
+    struct cur c = cur_of(data + 1, size - 1);
+    if (data[0] % 2 == 0) {
+        buf_add(&file, data + 1, size - 1);
+    } else {
+        store_pack_file_head(&file);
+        while (cur_left(&c) > 0)
+            add_block(&file, &c);
+    }
+    if (store_parse(file.data, file.len, &p, &damage, NULL) == 0) {
+        if (touch_profile(p) == 42.5)
+            damage.bad_bytes = 0; /* keeps the reads from being optimised away */
+        profile_free(p);
+    }
+    buf_fini(&file);
+    return 0;
+}

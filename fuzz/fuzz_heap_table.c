@@ -1,0 +1,93 @@
+/* Fuzzes the look into a profiled process's table: the bytes are laid over an honest one as a list
+ * of patches, with the head's counts within reach, and everything that can be had from it is read.
+ *
+ *   cmake -S . -B build/fuzz -G Ninja -DEBB_FUZZ=ON -DEBB_SANITIZE=ON -DCMAKE_C_COMPILER=clang
+ *   ninja -C build/fuzz fuzz_heap_table
+ *   build/fuzz/fuzz/fuzz_heap_table fuzz/corpus/heap_table -max_total_time=60
+ */
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "profile/store.h"
+#include "touch_profile.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct heap_table *table;
+static int table_fd = -1;
+
+static void make_table(void)
+{
+    table_fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (table_fd < 0 || ftruncate(table_fd, sizeof *table) < 0 ||
+        fcntl(table_fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
+        abort();
+    table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED, table_fd, 0);
+    if (table == MAP_FAILED)
+        abort();
+}
+
+static void write_head(void)
+{
+    struct heap_header *h = &table->header;
+    memcpy(h->magic, HEAP_TABLE_MAGIC, sizeof h->magic);
+    h->version = HEAP_TABLE_VERSION;
+    h->table_bytes = sizeof *table;
+}
+
+/* Sections small enough that a patch finds what is read; a patch is section, index, offset, bytes.
+ */
+static void patch(struct cur *c)
+{
+    const struct {
+        void *at;
+        size_t bytes, count;
+    } sections[] = {
+        {&table->header, sizeof table->header, 1},
+        {table->modules, sizeof *table->modules, 8},
+        {table->codes, sizeof *table->codes, 8},
+        {table->sites, sizeof *table->sites, 8},
+        {table->nodes, sizeof *table->nodes, 16},
+        {table->live, sizeof *table->live, 16},
+        {table->text, 64, 4},
+    };
+    size_t section = cur_byte(c) % (sizeof sections / sizeof *sections);
+    size_t bytes = sections[section].bytes, len;
+    size_t at = cur_byte(c) % sections[section].count * bytes + cur_varint(c) % bytes;
+    const char *with = cur_blob(c, &len);
+    size_t room = bytes * sections[section].count - at;
+    memcpy((char *)sections[section].at + at, with, len < room ? len : room);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct look look;
+    struct profile *p;
+    if (table_fd < 0)
+        make_table();
+    write_head();
+    struct cur c = cur_of(data, size);
+    for (int i = 0; i < 64 && cur_left(&c) > 0; i++)
+        patch(&c);
+    if (look_open(table_fd, 1, &look, NULL) == 0) {
+        if (store_of_look(&look, 1000000000, &p, NULL) == 0) {
+            if (touch_profile(p) == 42.5)
+                look.pid = 0; /* keeps the reads from being optimised away */
+            profile_free(p);
+        }
+        look_close(&look);
+    }
+    /* empty again; what lies behind the sections' first entries was never touched */
+    memset(table, 0, offsetof(struct heap_table, modules) + 8 * sizeof *table->modules);
+    memset(table->codes, 0, 8 * sizeof *table->codes);
+    memset(table->sites, 0, 8 * sizeof *table->sites);
+    memset(table->nodes, 0, 16 * sizeof *table->nodes);
+    memset(table->live, 0, 16 * sizeof *table->live);
+    memset(table->text, 0, 256);
+    return 0;
+}

@@ -1,0 +1,389 @@
+/* `ebb heap`: who allocated what still lives, and what of it grows. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "cli/census.h"
+#include "cli/cli.h"
+#include "cli/heap_run.h"
+#include "engine/heap_json.h"
+#include "engine/heap_marks.h"
+#include "proc/procfs.h"
+#include "profile/folder.h"
+#include "profile/growth.h"
+#include "view/census.h"
+#include "view/heap.h"
+
+static const double tree_least = 0.01;
+
+/* Two steps: "40..80", or 40 with the other one behind it. */
+struct heap_diff {
+    bool is_given, has_to;
+    int64_t from, to;
+};
+
+struct heap_options {
+    int64_t top, pid, since, until_step;
+    struct heap_diff diff;
+    uint64_t every_ns;
+    const char *by, *sysroot;
+    bool tree, stacks, json, debuginfod;
+};
+
+/* ---- one process ---- */
+
+struct shown {
+    const struct heap_options *o;
+    const struct heap_run *run;
+    bool has_since;
+    char meaning[64];
+};
+
+static enum growth_by parse_by(const char *word)
+{
+    static const char *const words[] = {"location", "function", "file", "lib", "stack"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (word && strcmp(word, words[i]) == 0)
+            return (enum growth_by)i;
+    return GROWTH_BY_LOCATION;
+}
+
+static int growth_json(const struct shown *s, const struct profile *p, struct names *names,
+                       json_t **ret, struct err *err)
+{
+    AUTO_FREE struct growth_mark *marks = NULL;
+    struct growth g;
+    struct growth_options options = {.by = parse_by(s->o->by),
+                                     .has_since = s->has_since,
+                                     .since_step = s->o->since,
+                                     .has_diff = s->o->diff.is_given,
+                                     .from_step = s->o->diff.from,
+                                     .to_step = s->o->diff.to};
+    int r = heap_marks_read(s->run->folder, p, &marks, &options.n_marks, err);
+    if (r < 0)
+        return r;
+    options.marks = marks;
+    r = growth_of(p, names, &options, &g, err);
+    if (r < 0)
+        return r;
+    *ret = heap_growth_json(p, names, &g, (size_t)s->o->top,
+                            s->o->stacks || s->o->json || options.by == GROWTH_BY_STACK);
+    growth_fini(&g);
+    return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int process_json(const struct shown *s, const struct profile *p, json_t **ret,
+                        struct err *err)
+{
+    const struct symbols_options symbols = {.debuginfod = s->o->debuginfod,
+                                            .sysroot = s->o->sysroot};
+    struct names *names;
+    json_t *doc = NULL;
+    int r = names_new(p, &symbols, &names);
+    if (r < 0)
+        return err_set(err, r, "cannot name frames: %s", strerror(-r));
+    r = growth_json(s, p, names, &doc, err);
+    if (r == 0 && s->o->tree)
+        json_object_set_new(doc, "tree", heap_tree_json(p, names, tree_least));
+    names_free(names);
+    if (r == 0)
+        *ret = doc;
+    return r;
+}
+
+/* ---- all of it ---- */
+
+static void add_others(json_t *doc, const struct folder_heap *h)
+{
+    json_t *others = json_array();
+    for (size_t i = 0; i < h->others; i++)
+        json_array_append_new(others,
+                              json_pack("{s:i,s:o}", "pid", (int)h->other[i].pid, "live_bytes",
+                                        json_u64((uint64_t)h->other[i].live_bytes)));
+    json_object_set_new(doc, "others", others);
+    json_object_set_new(doc, "file", json_text0(h->name));
+    json_object_set_new(doc, "damaged_bytes", json_u64(h->damage.bad_bytes + h->damage.cut_bytes));
+}
+
+static void print_others(struct buf *out, const json_t *doc)
+{
+    const json_t *one;
+    size_t i;
+    char size[TEXT_SIZE_MAX];
+    json_array_foreach(json_object_get(doc, "others"), i, one)
+    {
+        if (i == 8) {
+            buf_printf(out, ", …");
+            break;
+        }
+        buf_printf(
+            out, "%s%" JSON_INTEGER_FORMAT " (%s)", i ? ", " : "also       process ",
+            json_integer_value(json_object_get(one, "pid")),
+            text_size(size, (uint64_t)json_integer_value(json_object_get(one, "live_bytes"))));
+    }
+    if (i)
+        buf_add_str(out, "; --pid N shows one\n");
+}
+
+static int print_doc(const struct shown *s, const json_t *doc)
+{
+    struct buf out = {0};
+    bool colour = cli_colour(STDOUT_FILENO);
+    size_t width = cli_width(STDOUT_FILENO);
+    if (s->o->json) {
+        if (json_print(&out, doc, 2) < 0)
+            out.failed = true;
+    } else if (s->o->tree) {
+        heap_tree_text(&out, json_object_get(doc, "tree"), colour, width);
+    } else {
+        heap_text(&out, doc, s->meaning, colour, width);
+        print_others(&out, doc);
+    }
+    int status = cli_print(&out);
+    buf_fini(&out);
+    return status;
+}
+
+static int show_once(const struct shown *s, const struct heap_run *run)
+{
+    struct folder_heap heap = {0};
+    struct err err = {""};
+    json_t *doc = NULL;
+    int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
+    int r = heap_run_refresh(run, pid, &err);
+    if (r < 0)
+        cli_say("heap: %s; this is what it wrote before", err.text);
+    r = folder_heap_read(run->folder, pid, &heap, &err);
+    if (r == 0)
+        r = process_json(s, heap.profile, &doc, &err);
+    if (r == 0)
+        add_others(doc, &heap);
+    folder_heap_fini(&heap);
+    if (r < 0)
+        return cli_failf(2, "heap: %s", err.text);
+    int status = print_doc(s, doc);
+    json_decref(doc);
+    return status;
+}
+
+static bool has_ended(const struct heap_run *run)
+{
+    return !run->marks[0] || access(run->marks, F_OK) < 0;
+}
+
+static int show_again_and_again(const struct shown *s, const struct heap_run *run)
+{
+    bool is_terminal = isatty(STDOUT_FILENO) && !s->o->json;
+    for (;;) {
+        if (is_terminal)
+            fputs("\033[H\033[2J", stdout);
+        int status = show_once(s, run);
+        if (status || has_ended(run))
+            return status;
+        uint64_t ns = s->o->every_ns;
+        struct timespec t = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
+        while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR)
+            ;
+    }
+}
+
+/* ---- a process that ebb did not start ---- */
+
+static int from_outside(const struct proc_root *root, int32_t pid, bool as_json)
+{
+    struct err err = {""};
+    struct buf line = {0}, out = {0};
+    json_t *outside = census_process_json(root, pid, &err);
+    if (!outside)
+        return cli_failf(2, "heap: %s", err.text);
+    json_t *doc =
+        json_pack("{s:n,s:[],s:o,s:[s],s:n}", "run", "processes", "outside", outside, "missing",
+                  "who allocated what: it was not started under ebb, and only what is there from "
+                  "the start sees allocations",
+                  "start");
+    if (census_start_line(root, pid, &line))
+        json_object_set_new(doc, "start", json_text(buf_str(&line), line.len));
+    if (!as_json)
+        census_text(&out, doc, 10, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+    else if (json_print(&out, doc, 2) < 0)
+        out.failed = true;
+    int status = cli_print(&out);
+    buf_fini(&line);
+    buf_fini(&out);
+    json_decref(doc);
+    return status ? status : 2;
+}
+
+/* ---- the command ---- */
+
+/* The second step of --diff may stand behind the first, as an operand. */
+static int take_operands(const struct cli_call *call, struct heap_diff *diff, const char **ret)
+{
+    int64_t step;
+    if (call->argc == 1 && (!diff->is_given || diff->has_to)) {
+        *ret = call->argv[0];
+        return 0;
+    }
+    if (diff->is_given && !diff->has_to && call->argc == 2) {
+        bool first = number_parse_i64(call->argv[0], strlen(call->argv[0]), &step) == 0;
+        int64_t other;
+        bool second = number_parse_i64(call->argv[1], strlen(call->argv[1]), &other) == 0;
+        if (first != second) {
+            diff->to = first ? step : other;
+            diff->has_to = true;
+            *ret = call->argv[first ? 1 : 0];
+            return 0;
+        }
+    }
+    if (diff->is_given && !diff->has_to)
+        return cli_failf(2, "heap: --diff needs two steps; write them as --diff 40..80");
+    return cli_failf(2, "heap: one run folder or pid is meant, not %d", call->argc);
+}
+
+static int run_heap(const struct cli_call *call, const struct proc_root *root)
+{
+    struct heap_options o = *(const struct heap_options *)call->options;
+    struct heap_run run;
+    struct err err = {""};
+    const char *operand = NULL;
+    struct shown s = {.o = &o, .run = &run, .has_since = o.since >= 0};
+    int status = take_operands(call, &o.diff, &operand);
+    if (status)
+        return status;
+    if (heap_run_find(root, operand, &run, &err) < 0)
+        return cli_failf(2, "heap: %s", err.text);
+    if (!run.folder[0])
+        return from_outside(root, run.pid, o.json);
+    snprintf(s.meaning, sizeof s.meaning, "growth");
+    if (s.has_since)
+        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since);
+    if (o.diff.is_given)
+        snprintf(s.meaning, sizeof s.meaning, "change");
+    return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
+}
+
+static int exec(const struct cli_call *call)
+{
+    struct proc_root root;
+    struct err err = {""};
+    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
+        return cli_failf(2, "heap: %s", err.text);
+    int status = run_heap(call, &root);
+    proc_root_close(&root);
+    return status;
+}
+
+static int parse_diff(const char *what, const char *text, void *at, struct err *err)
+{
+    struct heap_diff d = {.is_given = true};
+    const char *dots = strstr(text, "..");
+    size_t len = dots ? (size_t)(dots - text) : strlen(text);
+    d.has_to = dots != NULL;
+    if (number_parse_i64(text, len, &d.from) < 0 || d.from < 0 ||
+        (dots && (number_parse_i64(dots + 2, strlen(dots + 2), &d.to) < 0 || d.to < 0)))
+        return err_set(err, -EINVAL, "%s: \"%s\" is not two steps like 40..80", what, text);
+    memcpy(at, &d, sizeof d);
+    return 0;
+}
+
+static const struct cli_option options_table[] = {
+    {.name = "top",
+     .type = CLI_INT,
+     .arg = "N",
+     .fallback = "10",
+     .min = 1,
+     .max = 512,
+     .help = "rows of the table",
+     .offset = offsetof(struct heap_options, top)},
+    {.name = "by",
+     .type = CLI_CHOICE,
+     .arg = "location|function|file|lib|stack",
+     .fallback = "location",
+     .help = "what makes a row",
+     .offset = offsetof(struct heap_options, by)},
+    {.name = "tree",
+     .type = CLI_FLAG,
+     .help = "what lives as a tree of calls, from the outermost",
+     .offset = offsetof(struct heap_options, tree)},
+    {.name = "stacks",
+     .type = CLI_FLAG,
+     .help = "with the whole stack of each row",
+     .offset = offsetof(struct heap_options, stacks)},
+    {.name = "since",
+     .type = CLI_INT,
+     .arg = "STEP",
+     .fallback = "-1",
+     .min = -1,
+     .max = INT64_MAX,
+     .help = "only what was allocated since this step and is still alive",
+     .offset = offsetof(struct heap_options, since)},
+    {.name = "diff",
+     .type = CLI_PARSED,
+     .arg = "STEP..STEP",
+     .parse = parse_diff,
+     .help = "what changed from one step to another",
+     .offset = offsetof(struct heap_options, diff)},
+    {.name = "pid",
+     .type = CLI_INT,
+     .arg = "PID",
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "this process of the run; without it the one that holds most",
+     .offset = offsetof(struct heap_options, pid)},
+    {.name = "every",
+     .type = CLI_DURATION,
+     .arg = "TIME",
+     .min = 500,
+     .max = 3600000,
+     .help = "again and again, until the job ends",
+     .offset = offsetof(struct heap_options, every_ns)},
+    {.name = "sysroot",
+     .type = CLI_PATH,
+     .arg = "DIR",
+     .help = "look for libraries and their symbols here first, for a recording made elsewhere",
+     .offset = offsetof(struct heap_options, sysroot)},
+    {.name = "debuginfod",
+     .type = CLI_FLAG,
+     .help = "fetch missing debug information from the servers in DEBUGINFOD_URLS",
+     .offset = offsetof(struct heap_options, debuginfod)},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .help = "print one JSON object, with the stacks",
+     .offset = offsetof(struct heap_options, json)},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_heap = {
+    .name = "heap",
+    .operands = "RUN_DIR|PID…",
+    .summary = "who allocated what still lives, and what of it grows",
+    .description =
+        "Shows the call sites of a job by how what they hold grows: how much over the run, a step "
+        "and a minute, with the verdict on each; how much lives now, within which bounds, how old "
+        "it is; and where: the Python line first, the C function below it. `ebb run` samples the "
+        "allocations of its job for this, one in 512 KiB on the mean; every figure is an "
+        "estimate, and its bounds are those of 95 %.\n\n"
+        "Of a running job the heap is read at this moment. Of one that has ended, it is as it was "
+        "when the process was last seen.\n\n"
+        "Of a process that was not started under ebb it shows what /proc tells and the command "
+        "that would profile it; the status is then 2.\n\n"
+        "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same for other tools.",
+    .examples = "ebb heap ebb-runs/latest\n"
+                "ebb heap 4711 --every 2s\n"
+                "ebb heap ebb-runs/latest --diff 100..200 --by function\n",
+    .options = options_table,
+    .options_size = sizeof(struct heap_options),
+    .usage_status = 2,
+    .exec = exec,
+};

@@ -1,0 +1,101 @@
+/* Where the parts of ebb lie that go into the job: looked for beside the program itself, so that an
+ * installation can be moved as a whole. */
+#include "cli/run_place.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Something of ours: where it may lie, from the folder of the program. */
+struct part {
+    const char *file;      /* in the place, if that is a folder; else NULL */
+    const char *forbidden; /* characters that the variable it goes into takes for separators */
+    const char *places[8];
+};
+
+static const struct part shim = {
+    .file = "sitecustomize.py",
+    .forbidden = ":",
+    .places =
+        {
+            "../share/ebb/python/ebb/_shim",           /* make install */
+            "../lib/python3*/site-packages/ebb/_shim", /* a wheel in a virtual environment */
+            "../lib/python3*/dist-packages/ebb/_shim", /* a wheel in Debian's own Python */
+            "../ebb/_shim",                            /* pip install --target */
+            "../python/ebb/_shim",                     /* build/ebb */
+            "../../python/ebb/_shim",                  /* build/asan/ebb */
+        },
+};
+
+static const struct part heap = {
+    .forbidden = ": \t\n$", /* $ begins a token of the dynamic linker's */
+    .places =
+        {
+            "libebb-heap.so", /* build/ebb */
+            "../lib/ebb/libebb-heap.so",
+            "../lib/python3*/site-packages/ebb/lib/libebb-heap.so",
+            "../lib/python3*/dist-packages/ebb/lib/libebb-heap.so",
+            "../ebb/lib/libebb-heap.so",
+        },
+};
+
+/* Its code will run with our rights: it must belong to somebody who could do us harm anyway. */
+static bool is_trusted(const struct part *part, const char *path, uid_t owner)
+{
+    char file[PATH_MAX + 32];
+    struct stat st;
+    snprintf(file, sizeof file, "%s%s%s", path, part->file ? "/" : "",
+             part->file ? part->file : "");
+    return stat(file, &st) == 0 && S_ISREG(st.st_mode) && access(file, R_OK) == 0 &&
+           (st.st_uid == 0 || st.st_uid == geteuid() || st.st_uid == owner);
+}
+
+static bool find_at(const struct part *part, const char *program_folder, const char *place,
+                    uid_t owner, char ret[PATH_MAX])
+{
+    char pattern[PATH_MAX + 64], real[PATH_MAX];
+    glob_t found;
+    bool is_there = false;
+    snprintf(pattern, sizeof pattern, "%s/%s", program_folder, place);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return false;
+    for (size_t i = 0; i < found.gl_pathc && !is_there; i++)
+        is_there = realpath(found.gl_pathv[i], real) && !strpbrk(real, part->forbidden) &&
+                   is_trusted(part, real, owner);
+    globfree(&found);
+    if (is_there)
+        memcpy(ret, real, PATH_MAX);
+    return is_there;
+}
+
+static bool find(const struct part *part, char ret[PATH_MAX])
+{
+    char program[PATH_MAX];
+    struct stat st;
+    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (len <= 0 || stat("/proc/self/exe", &st) < 0)
+        return false;
+    program[len] = '\0';
+    char *slash = strrchr(program, '/');
+    /* a pattern character in the way to the program would be taken for one of ours */
+    if (!slash || strpbrk(program, "*?[\\"))
+        return false;
+    *slash = '\0';
+    for (const char *const *place = part->places; *place; place++)
+        if (find_at(part, program, *place, st.st_uid, ret))
+            return true;
+    return false;
+}
+
+bool run_shim_find(char ret[PATH_MAX])
+{
+    return find(&shim, ret);
+}
+
+bool run_heap_find(char ret[PATH_MAX])
+{
+    return find(&heap, ret);
+}

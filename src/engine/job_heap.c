@@ -1,0 +1,92 @@
+/* The profiler of the job's heap: its library in the job's environment, its tables gathered here.
+ */
+#include "engine/job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "mark/receiver.h"
+#include "proc/node.h"
+#include "profile/collect.h"
+
+enum { REFRESH_WAIT_MS = 2000 };
+
+void job_heap_begin(struct job *j)
+{
+    struct err err = {""};
+    char path[108];
+    if (!j->options->heap.library || !j->marks)
+        return;
+    int len = snprintf(path, sizeof path, "%s.heap", mark_receiver_path(j->marks));
+    if (len >= (int)sizeof path ||
+        collect_new(j->loop, path, j->options->rundir.fd, &j->heap, &err) < 0)
+        job_sayf(j, "the job's heap is not profiled: %s",
+                 err.text[0] ? err.text : "the path of its socket would be too long");
+}
+
+/* True if LIST, as LD_PRELOAD has it, names PATH. */
+static bool has_library(const char *list, const char *path)
+{
+    size_t len = strlen(path);
+    for (const char *at = list; (at = strstr(at, path)); at += len)
+        if ((at == list || at[-1] == ':' || at[-1] == ' ') &&
+            (at[len] == '\0' || at[len] == ':' || at[len] == ' '))
+            return true;
+    return false;
+}
+
+/* Ours in front: an allocator that the job preloads itself is then below it. */
+static void put_preload(const char *library)
+{
+    const char *own = getenv("LD_PRELOAD");
+    AUTO_FREE char *list = NULL;
+    bool has_own = own && own[0];
+    if (has_own && has_library(own, library))
+        return;
+    if (asprintf(&list, "%s%s%s", library, has_own ? ":" : "", has_own ? own : "") < 0) {
+        list = NULL;
+        return;
+    }
+    setenv("LD_PRELOAD", list, 1);
+}
+
+void job_heap_environment(const struct job *j)
+{
+    char settings[64];
+    if (!j->heap) {
+        setenv("EBB_HEAP", "0", 1); /* the library may be there, of a run around ours */
+        return;
+    }
+    int len = snprintf(settings, sizeof settings, "python=%d", !j->options->heap.no_python);
+    if (j->options->heap.interval_bytes)
+        snprintf(settings + len, sizeof settings - (size_t)len, ",interval=%" PRIu64,
+                 j->options->heap.interval_bytes);
+    setenv("EBB_HEAP", settings, 1);
+    put_preload(j->options->heap.library);
+}
+
+void job_heap_process(struct job *j, const struct proc_event *event)
+{
+    if (j->heap && event->kind == PROCESS_DIED)
+        collect_gone(j->heap, event->node->info.id.pid, event->t_ns);
+}
+
+size_t job_heap_refresh(struct job *j, int32_t pid)
+{
+    return j->heap ? collect_refresh(j->heap, pid, clock_mono_ns(), REFRESH_WAIT_MS * NS_PER_MS)
+                   : 0;
+}
+
+json_t *job_heap_json(const struct job *j)
+{
+    const char *trouble = j->options->heap.trouble;
+    json_t *o = j->heap ? collect_json(j->heap) : json_object();
+    json_object_set_new(o, "on", json_boolean(j->heap != NULL));
+    json_object_set_new(o, "trouble", trouble ? json_text0(trouble) : json_null());
+    return o;
+}

@@ -1,0 +1,176 @@
+/* Finds the functions behind the hooks, and serves from a small arena while they are looked for. */
+#include "heap/hooks.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+
+enum { ARENA_BYTES = 64 << 10, ALIGNMENT = 16 };
+enum { LOOK_NOT_YET, LOOK_NOW, LOOK_DONE };
+
+static _Atomic(int) look_state;
+static uintptr_t allocator_start, allocator_end;
+
+/* ---- the arena: for what dlsym itself allocates; nothing in it is ever used again ---- */
+
+static _Alignas(ALIGNMENT) char arena[ARENA_BYTES];
+static _Atomic(size_t) arena_used;
+static void (*next_free)(void *);
+static void *(*next_realloc)(void *, size_t);
+
+static bool is_in_arena(const void *p)
+{
+    return (uintptr_t)p - (uintptr_t)arena < ARENA_BYTES;
+}
+
+static void free_but_arena(void *p)
+{
+    if (!is_in_arena(p) && next_free)
+        next_free(p);
+}
+
+/* A block is preceded by its size. */
+static void *arena_take(size_t size)
+{
+    atomic_store_explicit(&hooks_real.free, free_but_arena, memory_order_seq_cst);
+    size_t want = size <= ARENA_BYTES ? ALIGNMENT + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT
+                                      : ARENA_BYTES + 1;
+    size_t at = atomic_load_explicit(&arena_used, memory_order_relaxed);
+    do {
+        if (want > ARENA_BYTES - at) {
+            errno = ENOMEM;
+            return NULL;
+        }
+    } while (!atomic_compare_exchange_weak(&arena_used, &at, at + want));
+    memcpy(arena + at, &size, sizeof(size));
+    return arena + at + ALIGNMENT;
+}
+
+static void *realloc_but_arena(void *p, size_t size)
+{
+    if (!p || !is_in_arena(p))
+        return next_realloc ? next_realloc(p, size) : arena_take(size);
+    size_t old;
+    memcpy(&old, (char *)p - ALIGNMENT, sizeof(old));
+    void *moved = hooks_real.malloc(size);
+    if (moved)
+        memcpy(moved, p, old < size ? old : size);
+    return moved;
+}
+
+/* ---- what stands in until the first call ---- */
+
+static void *first_malloc(size_t size)
+{
+    return hooks_look() ? hooks_real.malloc(size) : arena_take(size);
+}
+
+static void *first_calloc(size_t n, size_t size)
+{
+    if (hooks_look())
+        return hooks_real.calloc(n, size);
+    if (__builtin_mul_overflow(n, size, &size)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return arena_take(size); /* is zeroed: it is used once */
+}
+
+static void *first_realloc(void *p, size_t size)
+{
+    return hooks_look() ? hooks_real.realloc(p, size) : realloc_but_arena(p, size);
+}
+
+static void first_free(void *p)
+{
+    if (hooks_look())
+        atomic_load_explicit(&hooks_real.free, memory_order_relaxed)(p);
+    else
+        free_but_arena(p);
+}
+
+struct hooks_real hooks_real = {
+    .malloc = first_malloc,
+    .calloc = first_calloc,
+    .realloc = first_realloc,
+    .free = first_free,
+};
+
+/* ---- looking ---- */
+
+static int note_allocator(struct dl_phdr_info *info, size_t len, void *address)
+{
+    (void)len;
+    uintptr_t start = UINTPTR_MAX, end = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD)
+            continue;
+        uintptr_t at = info->dlpi_addr + segment->p_vaddr;
+        start = at < start ? at : start;
+        end = at + segment->p_memsz > end ? at + segment->p_memsz : end;
+    }
+    if ((uintptr_t)address < start || (uintptr_t)address >= end)
+        return 0;
+    allocator_start = start;
+    allocator_end = end;
+    return 1;
+}
+
+bool hooks_is_allocator(const void *address)
+{
+    return (uintptr_t)address - allocator_start < allocator_end - allocator_start;
+}
+
+#define FIND(name) HOOKS_FUNCTION(__typeof__(hooks_real.name), dlsym(RTLD_NEXT, #name))
+
+static void find_others(void)
+{
+    hooks_real.posix_memalign = FIND(posix_memalign);
+    hooks_real.aligned_alloc = FIND(aligned_alloc);
+    hooks_real.memalign = FIND(memalign);
+    hooks_real.valloc = FIND(valloc);
+    hooks_real.pvalloc = FIND(pvalloc);
+    hooks_real.mmap = FIND(mmap);
+    hooks_real.munmap = FIND(munmap);
+    hooks_real.mremap = FIND(mremap);
+    hooks_real.dlclose = FIND(dlclose);
+    hooks_real.prctl = FIND(prctl);
+}
+
+/* The four that may be called while they are looked for come last, all at once. */
+static void find_all(void)
+{
+    find_others();
+    void *(*next_malloc)(size_t) = FIND(malloc);
+    void *(*next_calloc)(size_t, size_t) = FIND(calloc);
+    next_realloc = FIND(realloc);
+    next_free = HOOKS_FUNCTION(void (*)(void *), dlsym(RTLD_NEXT, "free"));
+    if (!next_malloc || !next_calloc || !next_realloc || !next_free)
+        __builtin_trap(); /* a process without a libc */
+    dl_iterate_phdr(note_allocator, (void *)(uintptr_t)next_malloc);
+    size_t (*usable)(void *) = FIND(malloc_usable_size);
+    if (hooks_is_allocator((const void *)(uintptr_t)usable))
+        hooks_real.malloc_usable_size = usable;
+    hooks_real.malloc = next_malloc;
+    hooks_real.calloc = next_calloc;
+    void (*first)(void *) = first_free;
+    bool had_arena = !atomic_compare_exchange_strong(&hooks_real.free, &first, next_free);
+    hooks_real.realloc = had_arena ? realloc_but_arena : next_realloc;
+    if (had_arena)
+        hooks_real.malloc_usable_size = NULL; /* it would be asked about the arena's blocks */
+}
+
+bool hooks_look(void)
+{
+    int state = atomic_load_explicit(&look_state, memory_order_acquire);
+    if (state == LOOK_NOT_YET && atomic_compare_exchange_strong(&look_state, &state, LOOK_NOW)) {
+        int saved = errno;
+        find_all();
+        errno = saved;
+        atomic_store(&look_state, LOOK_DONE);
+        return true;
+    }
+    return state == LOOK_DONE;
+}

@@ -1,0 +1,391 @@
+/* The life of a profiled process: its settings, its table, and what a fork makes of them. */
+#include "heap/life.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "heap/live.h"
+#include "heap/modules.h"
+#include "heap/record.h"
+#include "heap/sampler.h"
+#include "heap/stacks.h"
+#include "heap/unwind.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#define DEFAULT_INTERVAL (UINT64_C(512) << 10)
+#define SOCKET_SUFFIX ".heap"
+
+/* A socket whose queue is full, or a lack of descriptors, may pass: the next samples try again. */
+enum { TRIES = 8 };
+
+/* Only glibc has these; a program of another libc must still start. */
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                             void *module) __attribute__((weak));
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+
+/* All zero in the child of a fork. */
+struct life_page {
+    _Atomic(uint32_t) is_mine; /* the table is of this process */
+    _Atomic(uint32_t) is_held; /* by the one thread that makes a table or lets one go */
+    _Atomic(int32_t) pid;      /* 0: not asked yet */
+    uint32_t tries;            /* to make a table, failed */
+};
+
+static struct life_page *page;
+static struct sockaddr_un address;
+static socklen_t address_len;
+static _Atomic(uint32_t) start_state;
+enum { START_NOT_YET, START_NOW, START_DONE };
+
+/* ---- settings ---- */
+
+static bool parse_number(const char *text, size_t len, uint64_t *ret)
+{
+    uint64_t n = 0;
+    if (len == 0 || len > 18)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        n = n * 10 + (uint64_t)(text[i] - '0');
+    }
+    *ret = n;
+    return true;
+}
+
+static void set_word(const char *word, size_t len, struct heap_process *ret)
+{
+    static const char interval[] = "interval=", python[] = "python=";
+    uint64_t n;
+    if (len > sizeof(interval) - 1 && memcmp(word, interval, sizeof(interval) - 1) == 0) {
+        if (parse_number(word + sizeof(interval) - 1, len - sizeof(interval) + 1, &n) && n > 0)
+            ret->base_interval = n;
+    } else if (len > sizeof(python) - 1 && memcmp(word, python, sizeof(python) - 1) == 0) {
+        if (parse_number(word + sizeof(python) - 1, len - sizeof(python) + 1, &n) && n <= 1)
+            ret->wants_python_small = n == 1;
+    }
+}
+
+void life_settings(const char *heap, const char *socket, struct heap_process *ret)
+{
+    ret->base_interval = DEFAULT_INTERVAL;
+    ret->wants_python_small = true;
+    bool is_off = !socket || !*socket || (heap && strcmp(heap, "0") == 0);
+    while (heap && *heap) {
+        size_t len = strcspn(heap, ",");
+        set_word(heap, len, ret);
+        heap += len;
+        heap += *heap == ',';
+    }
+    atomic_store_explicit(&ret->state, is_off ? HEAP_OFF : HEAP_WAITING, memory_order_release);
+}
+
+/* getenv would do, but a program may have its own. */
+static const char *variable(const char *name)
+{
+    size_t len = strlen(name);
+    for (char **e = environ; e && *e; e++)
+        if (strncmp(*e, name, len) == 0 && (*e)[len] == '=')
+            return *e + len + 1;
+    return NULL;
+}
+
+static bool set_address(const char *socket)
+{
+    size_t len = strlen(socket);
+    if (len + sizeof(SOCKET_SUFFIX) > sizeof(address.sun_path))
+        return false;
+    address.sun_family = AF_UNIX;
+    memcpy(address.sun_path, socket, len);
+    memcpy(address.sun_path + len, SOCKET_SUFFIX, sizeof(SOCKET_SUFFIX));
+    address_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + sizeof(SOCKET_SUFFIX));
+    return true;
+}
+
+/* ---- start ---- */
+
+/* Not by the hooks: these are none of the job's mappings. NULL: there is none. */
+static void *map(size_t len, int flags, int fd)
+{
+    long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
+    return p == -1 ? NULL : (void *)p;
+}
+
+static void unmap(void *p, size_t len)
+{
+    syscall(SYS_munmap, p, len);
+}
+
+/* For kernels that do not wipe. */
+static void wipe_page(void)
+{
+    if (page && (atomic_load(&page->pid) || atomic_load(&page->is_mine)))
+        memset(page, 0, sizeof(*page));
+}
+
+static bool make_page(void)
+{
+    size_t len = (size_t)getauxval(AT_PAGESZ);
+    page = map(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (!page)
+        return false;
+    bool is_wiped = syscall(SYS_madvise, page, len, MADV_WIPEONFORK) == 0;
+    if (!is_wiped && __register_atfork(NULL, NULL, wipe_page, NULL) != 0)
+        return false;
+    atomic_store(&page->pid, (int32_t)syscall(SYS_getpid));
+    return true;
+}
+
+static void settle(void)
+{
+    struct heap_process settings = {0};
+    const char *socket = variable("EBB_SOCKET");
+    life_settings(variable("EBB_HEAP"), socket, &settings);
+    heap_process.base_interval = settings.base_interval;
+    heap_process.wants_python_small = settings.wants_python_small;
+    uint32_t state = atomic_load_explicit(&settings.state, memory_order_relaxed);
+    if (state == HEAP_OFF || !gnu_get_libc_version || !__register_atfork ||
+        getauxval(AT_SECURE) != 0 || !set_address(socket) || !make_page())
+        state = HEAP_OFF;
+    atomic_store_explicit(&heap_process.state, state, memory_order_release);
+}
+
+bool life_start(void)
+{
+    uint32_t before = atomic_load_explicit(&start_state, memory_order_acquire);
+    if (HEAP_LIKELY(before == START_DONE))
+        return true;
+    if (!environ || before == START_NOW ||
+        !atomic_compare_exchange_strong(&start_state, &before, START_NOW))
+        return false;
+    int saved = errno;
+    heap_thread.busy++;
+    settle();
+    heap_thread.busy--;
+    errno = saved;
+    atomic_store_explicit(&start_state, START_DONE, memory_order_release);
+    return true;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    life_start();
+}
+
+/* What is freed after this still counts: other destructors run later. */
+__attribute__((destructor)) static void end(void)
+{
+    struct heap_table *t = heap_process.table;
+    if (t && page && atomic_load(&page->is_mine))
+        atomic_store_explicit(&t->header.is_ended, 1, memory_order_release);
+}
+
+/* ---- the table and its way out ----
+ *
+ * All by syscall(): the functions of these names may be the job's own or another preload's, and
+ * most of them are points where a thread can be cancelled, which malloc must not be. */
+
+static void close_out(int fd)
+{
+    syscall(SYS_close, fd);
+}
+
+static int connect_out(void)
+{
+    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && syscall(SYS_connect, fd, &address, address_len) != 0) {
+        close_out(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Under a limit on the size of files, growing one beyond it would kill the job by SIGXFSZ. */
+static bool is_size_allowed(void)
+{
+    struct rlimit limit;
+    return syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) == 0 &&
+           limit.rlim_cur >= sizeof(struct heap_table);
+}
+
+/* Where the kernel promises no more memory than there is, a page that it cannot give at the first
+ * touch would be a SIGBUS: there the table takes all of its own at once. */
+static bool is_memory_strict(void)
+{
+    char mode = 0;
+    int fd =
+        (int)syscall(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool is_strict = syscall(SYS_read, fd, &mode, 1) == 1 && mode == '2';
+    close_out(fd);
+    return is_strict;
+}
+
+static int make_memfd(void)
+{
+    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL)
+        fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags);
+    if (fd < 0)
+        return -1;
+    if (syscall(SYS_ftruncate, fd, sizeof(struct heap_table)) == 0 &&
+        (!is_memory_strict() || syscall(SYS_fallocate, fd, 0, 0, sizeof(struct heap_table)) == 0) &&
+        syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return fd;
+    close_out(fd);
+    return -1;
+}
+
+static void fill_header(struct heap_header *h)
+{
+    memcpy(h->magic, HEAP_TABLE_MAGIC, sizeof(h->magic));
+    h->version = HEAP_TABLE_VERSION;
+    h->header_bytes = sizeof(*h);
+    h->table_bytes = sizeof(struct heap_table);
+    h->pid = atomic_load(&page->pid);
+    h->start_ns = heap_clock_ns();
+    h->base_interval = heap_process.base_interval;
+    atomic_store(&h->interval, heap_process.base_interval);
+}
+
+static bool send_out(int to, int memfd)
+{
+    struct heap_hello hello = {.magic = HEAP_TABLE_MAGIC,
+                               .version = HEAP_TABLE_VERSION,
+                               .pid = atomic_load(&page->pid),
+                               .table_bytes = sizeof(struct heap_table)};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {&hello, sizeof(hello)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &memfd, sizeof(memfd));
+    return syscall(SYS_sendmsg, to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(hello);
+}
+
+static struct heap_table *map_and_send(int to)
+{
+    int fd = make_memfd();
+    if (fd < 0)
+        return NULL;
+    struct heap_table *t = map(sizeof(*t), MAP_SHARED, fd);
+    if (t) {
+        fill_header(&t->header);
+        if (!send_out(to, fd)) {
+            unmap(t, sizeof(*t));
+            t = NULL;
+        }
+    }
+    close_out(fd);
+    return t;
+}
+
+/* A vfork child has its own pid and its parent's memory: what it made would be taken for another
+ * process's. It leaves that to the parent. */
+static bool is_process_itself(void)
+{
+    int32_t known = atomic_load(&page->pid), pid = (int32_t)syscall(SYS_getpid);
+    if (known == 0)
+        atomic_store(&page->pid, pid);
+    return known == 0 || known == pid;
+}
+
+static void reset_all(void)
+{
+    sampler_reset();
+    live_reset();
+    stacks_reset();
+    modules_reset();
+    unwind_reset();
+    python_reset();
+    record_reset();
+}
+
+static bool make_table(void)
+{
+    if (!is_process_itself())
+        return false;
+    int to = is_size_allowed() ? connect_out() : -1;
+    struct heap_table *t = to >= 0 ? map_and_send(to) : NULL;
+    if (to >= 0)
+        close_out(to);
+    if (!t) {
+        if (++page->tries >= TRIES)
+            atomic_store(&heap_process.state, HEAP_OFF);
+        return false;
+    }
+    heap_process.table = t;
+    reset_all();
+    atomic_store(&page->is_mine, 1);
+    atomic_store_explicit(&heap_process.state, HEAP_ON, memory_order_release);
+    return true;
+}
+
+static bool hold_page(void)
+{
+    return atomic_exchange_explicit(&page->is_held, 1, memory_order_acquire) == 0;
+}
+
+static void let_page_go(void)
+{
+    atomic_store_explicit(&page->is_held, 0, memory_order_release);
+}
+
+bool life_make_table(void)
+{
+    if (atomic_load(&heap_process.state) != HEAP_WAITING ||
+        atomic_load(&heap_process.is_confined) || !hold_page())
+        return false;
+    int saved = errno;
+    bool is_made = atomic_load(&heap_process.state) == HEAP_WAITING && make_table();
+    errno = saved;
+    let_page_go();
+    return is_made;
+}
+
+/* ---- fork ---- */
+
+void life_forked(void)
+{
+    if (!hold_page())
+        return;
+    if (atomic_load(&heap_process.state) == HEAP_ON && !atomic_load(&page->is_mine)) {
+        int saved = errno;
+        struct heap_table *old = heap_process.table;
+        heap_process.table = NULL;
+        reset_all();
+        if (old && !atomic_load(&heap_process.is_confined))
+            unmap(old, sizeof(*old));
+        errno = saved;
+        atomic_store_explicit(&heap_process.state, HEAP_WAITING, memory_order_release);
+    }
+    let_page_go();
+}
+
+bool life_is_on(void)
+{
+    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) != HEAP_ON)
+        return false;
+    if (HEAP_LIKELY(atomic_load_explicit(&page->is_mine, memory_order_relaxed)))
+        return true;
+    life_forked();
+    return false;
+}

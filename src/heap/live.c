@@ -1,0 +1,349 @@
+/* The samples that live: filter, index and entries. The order of the steps is in the header. */
+#include "heap/live.h"
+
+#include "heap/sampler.h"
+#include "heap/stacks.h"
+
+enum {
+    PAGE = 4096,
+    ENTRY_MASK = 0xffff, /* of a cell: the entry's number + 1 */
+    TURN_SHIFT = 4,      /* of kind_turn */
+    KIND_MASK = 15,
+    NONE = HEAP_LIVE,
+    /* Beyond it a full bucket is taken for a full table. */
+    NEARLY_FULL = HEAP_LIVE / 4 * 3,
+};
+_Static_assert((int)HEAP_LIVE < (int)ENTRY_MASK, "an entry's number fits in a cell");
+_Static_assert((int)HEAP_KINDS <= (int)KIND_MASK, "a kind fits below the turn");
+_Static_assert(LIVE_FILTER_BITS / LIVE_BUCKETS == 1 << 9, "a fingerprint has the rest of the bit");
+
+#define PRIVATE_PAGES __attribute__((aligned(4096)))
+PRIVATE_PAGES _Atomic(uint64_t) live_filter[LIVE_FILTER_BITS / 64];
+PRIVATE_PAGES static _Atomic(uint32_t) cells[LIVE_BUCKETS][LIVE_CELLS];
+PRIVATE_PAGES static _Atomic(uint16_t) links[HEAP_LIVE];     /* of free entries: the next + 1 */
+PRIVATE_PAGES static _Atomic(uint64_t) maps[HEAP_LIVE / 64]; /* entries that are mappings */
+static _Atomic(uint64_t) free_head; /* the first free entry + 1; above 32 a count against ABA */
+static _Atomic(uint32_t) living;
+static _Atomic(uint32_t) is_thinning;
+
+/* ---- entries ---- */
+
+static uint32_t take_entry(struct heap_table *t)
+{
+    uint64_t head = atomic_load(&free_head);
+    while ((uint32_t)head != 0) {
+        uint32_t entry = (uint32_t)head - 1;
+        uint64_t next = ((head >> 32) + 1) << 32 | atomic_load(&links[entry]);
+        if (atomic_compare_exchange_weak(&free_head, &head, next))
+            return entry;
+    }
+    uint32_t entry;
+    return heap_take(&t->header.live_high, 1, HEAP_LIVE, &entry) ? entry : NONE;
+}
+
+static void give_entry(uint32_t entry)
+{
+    uint64_t head = atomic_load(&free_head), next;
+    do {
+        atomic_store(&links[entry], (uint16_t)head);
+        next = ((head >> 32) + 1) << 32 | (entry + 1);
+    } while (!atomic_compare_exchange_weak(&free_head, &head, next));
+}
+
+/* Each store is a release: what reads from outside must see ptr 0 before it sees any of them. */
+static void fill_entry(struct heap_live *e, uint64_t p, const struct live_sample *sample)
+{
+    uint32_t turn = atomic_load_explicit(&e->kind_turn, memory_order_relaxed) >> TURN_SHIFT;
+    uint64_t units = sample->interval / SAMPLER_UNIT;
+    if (units == 0)
+        units = 1;
+    atomic_store_explicit(&e->kind_turn, (turn + 1) << TURN_SHIFT | (uint32_t)sample->kind,
+                          memory_order_release);
+    atomic_store_explicit(&e->size, sample->size, memory_order_release);
+    atomic_store_explicit(&e->site, sample->site, memory_order_release);
+    atomic_store_explicit(&e->born_ms, sample->born_ms, memory_order_release);
+    atomic_store_explicit(&e->interval, units < UINT32_MAX ? (uint32_t)units : UINT32_MAX,
+                          memory_order_release);
+    atomic_store_explicit(&e->ptr, p, memory_order_release);
+}
+
+static void read_entry(const struct heap_live *e, struct live_sample *ret)
+{
+    ret->size = atomic_load_explicit(&e->size, memory_order_acquire);
+    ret->interval =
+        (uint64_t)atomic_load_explicit(&e->interval, memory_order_acquire) * SAMPLER_UNIT;
+    ret->site = atomic_load_explicit(&e->site, memory_order_acquire);
+    ret->born_ms = atomic_load_explicit(&e->born_ms, memory_order_acquire);
+    ret->kind = atomic_load_explicit(&e->kind_turn, memory_order_acquire) & KIND_MASK;
+}
+
+static void clear_entry(struct heap_table *t, uint32_t entry)
+{
+    struct heap_live *e = &t->live[entry];
+    if ((atomic_load_explicit(&e->kind_turn, memory_order_relaxed) & KIND_MASK) == HEAP_KIND_MAP)
+        atomic_fetch_and(&maps[entry / 64], ~(UINT64_C(1) << entry % 64));
+    atomic_store_explicit(&e->ptr, 0, memory_order_release);
+    give_entry(entry);
+}
+
+/* ---- cells and bits ---- */
+
+static _Atomic(uint32_t) *bucket_of(uint32_t bit)
+{
+    return cells[bit % LIVE_BUCKETS];
+}
+
+/* The upper half of a cell: what of the bit does not follow from the bucket, and 7 bits more. */
+static uint32_t fingerprint(uintptr_t p)
+{
+    uint32_t mixed = (uint32_t)((uint64_t)p * UINT64_C(0xd6e8feb86659fd93) >> 57);
+    return live_bit(p) / LIVE_BUCKETS << 23 | mixed << 16;
+}
+
+/* Of the same bucket, has it the same bit of the filter? */
+static bool has_bit(uint32_t cell, uint32_t bit)
+{
+    return cell != 0 && cell >> 23 == bit / LIVE_BUCKETS;
+}
+
+static bool bucket_has_bit(uint32_t bit)
+{
+    _Atomic(uint32_t) *bucket = bucket_of(bit);
+    for (int i = 0; i < LIVE_CELLS; i++)
+        if (has_bit(atomic_load(&bucket[i]), bit))
+            return true;
+    return false;
+}
+
+static void set_bit(uint32_t bit)
+{
+    atomic_fetch_or(&live_filter[bit / 64], UINT64_C(1) << bit % 64);
+}
+
+/* Who adds between the look and the clearing sets the bit before or after the clearing: before, the
+ * second look sees its cell. */
+static void clear_bit(uint32_t bit)
+{
+    if (bucket_has_bit(bit))
+        return;
+    atomic_fetch_and(&live_filter[bit / 64], ~(UINT64_C(1) << bit % 64));
+    if (bucket_has_bit(bit))
+        set_bit(bit);
+}
+
+static bool put_cell(uintptr_t p, uint32_t entry)
+{
+    uint32_t bit = live_bit(p), cell = fingerprint(p) | (entry + 1);
+    _Atomic(uint32_t) *bucket = bucket_of(bit);
+    for (int i = 0; i < LIVE_CELLS; i++) {
+        uint32_t empty = 0;
+        if (atomic_load_explicit(&bucket[i], memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong(&bucket[i], &empty, cell)) {
+            set_bit(bit);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The filter is wrong about one pointer in a hundred when many live: no branch to each cell that
+ * could be foretold wrongly. */
+static bool may_be_in(_Atomic(uint32_t) *bucket, uint32_t print)
+{
+    uint32_t found = 0;
+    for (int i = 0; i < LIVE_CELLS; i++) {
+        uint32_t cell = atomic_load_explicit(&bucket[i], memory_order_relaxed);
+        found |= (cell ^ print) <= ENTRY_MASK;
+    }
+    return found != 0;
+}
+
+/* The cell of P and what is in it; NULL: none. */
+static _Atomic(uint32_t) *find_cell(const struct heap_table *t, uintptr_t p, uint32_t *ret)
+{
+    uint32_t print = fingerprint(p);
+    _Atomic(uint32_t) *bucket = bucket_of(live_bit(p));
+    if (!may_be_in(bucket, print))
+        return NULL;
+    for (int i = 0; i < LIVE_CELLS; i++) {
+        uint32_t cell = atomic_load_explicit(&bucket[i], memory_order_acquire);
+        if (cell == 0 || (cell & ~(uint32_t)ENTRY_MASK) != print)
+            continue;
+        uint32_t entry = (cell & ENTRY_MASK) - 1;
+        if (atomic_load_explicit(&t->live[entry].ptr, memory_order_acquire) == p) {
+            *ret = cell;
+            return &bucket[i];
+        }
+    }
+    return NULL;
+}
+
+/* Takes P out of the index: its entry is then the caller's alone. NONE: it is not there. */
+static uint32_t claim(struct heap_table *t, uintptr_t p)
+{
+    for (;;) {
+        uint32_t cell;
+        _Atomic(uint32_t) *at = find_cell(t, p, &cell);
+        if (!at)
+            return NONE;
+        uint32_t entry = (cell & ENTRY_MASK) - 1;
+        if (!atomic_compare_exchange_strong(at, &cell, 0))
+            continue;
+        uint64_t there = atomic_load_explicit(&t->live[entry].ptr, memory_order_acquire);
+        if (there == p)
+            return entry;
+        /* P was ended and its entry used again under the same fingerprint since we looked. */
+        if (!put_cell((uintptr_t)there, entry)) {
+            clear_entry(t, entry);
+            atomic_fetch_sub(&living, 1);
+            heap_drop(HEAP_DROP_LIVE);
+        }
+    }
+}
+
+static void let_go(struct heap_table *t, uintptr_t p, uint32_t entry)
+{
+    clear_entry(t, entry);
+    clear_bit(live_bit(p));
+    atomic_fetch_sub(&living, 1);
+}
+
+/* ---- what others call ---- */
+
+bool live_add(const void *p, const struct live_sample *sample)
+{
+    struct heap_table *t = heap_process.table;
+    struct live_sample old;
+    if (!t)
+        return false;
+    if (live_maybe(p) && live_end(p, &old))
+        heap_drop(HEAP_DROP_STALE);
+    uint32_t entry = take_entry(t);
+    if (entry == NONE)
+        return false;
+    fill_entry(&t->live[entry], (uintptr_t)p, sample);
+    if (sample->kind == HEAP_KIND_MAP)
+        atomic_fetch_or(&maps[entry / 64], UINT64_C(1) << entry % 64);
+    if (!put_cell((uintptr_t)p, entry)) {
+        clear_entry(t, entry);
+        return false;
+    }
+    atomic_fetch_add(&living, 1);
+    return true;
+}
+
+bool live_end(const void *p, struct live_sample *ret)
+{
+    struct heap_table *t = heap_process.table;
+    uint32_t entry = t ? claim(t, (uintptr_t)p) : NONE;
+    if (entry == NONE)
+        return false;
+    read_entry(&t->live[entry], ret);
+    let_go(t, (uintptr_t)p, entry);
+    return true;
+}
+
+bool live_find(const void *p, struct live_sample *ret)
+{
+    struct heap_table *t = heap_process.table;
+    uint32_t cell;
+    if (!t || !find_cell(t, (uintptr_t)p, &cell))
+        return false;
+    const struct heap_live *e = &t->live[(cell & ENTRY_MASK) - 1];
+    struct live_sample sample;
+    read_entry(e, &sample);
+    if (atomic_load_explicit(&e->ptr, memory_order_acquire) != (uintptr_t)p)
+        return false;
+    *ret = sample;
+    return true;
+}
+
+/* A sample that is ended and another put in its place under our eyes is taken for the old one: it
+ * goes, or is given the interval, as that would. */
+static void thin_entry(struct heap_table *t, uint32_t entry, uint64_t interval, uint64_t *random)
+{
+    struct heap_live *e = &t->live[entry];
+    uint64_t p = atomic_load_explicit(&e->ptr, memory_order_acquire);
+    uint64_t size = atomic_load_explicit(&e->size, memory_order_acquire);
+    uint32_t units = atomic_load_explicit(&e->interval, memory_order_acquire);
+    uint64_t old = (uint64_t)units * SAMPLER_UNIT;
+    if (p == 0 || old >= interval)
+        return;
+    double stays = sampler_probability(size, interval) / sampler_probability(size, old);
+    if (sampler_fraction(random) < stays) {
+        atomic_compare_exchange_strong(&e->interval, &units, (uint32_t)(interval / SAMPLER_UNIT));
+        return;
+    }
+    uint32_t mine = claim(t, (uintptr_t)p);
+    if (mine == NONE)
+        return;
+    let_go(t, (uintptr_t)p, mine);
+    heap_drop(HEAP_DROP_THINNED);
+}
+
+void live_thin(uint64_t *random)
+{
+    struct heap_table *t = heap_process.table;
+    if (!t || atomic_exchange(&is_thinning, 1) != 0)
+        return;
+    while (atomic_load(&living) >= NEARLY_FULL && sampler_floor() < SAMPLER_INTERVAL_MAX) {
+        sampler_set_floor(sampler_floor() * 2);
+        uint32_t high = atomic_load(&t->header.live_high);
+        for (uint32_t i = 0; i < high; i++)
+            thin_entry(t, i, sampler_floor(), random);
+    }
+    atomic_store(&is_thinning, 0);
+}
+
+/* LEN bytes at P, left of a mapping that was WHOLE. */
+static void keep_part(uintptr_t p, uint64_t len, const struct live_sample *whole)
+{
+    struct live_sample part = *whole;
+    if (len == 0)
+        return;
+    part.size = len;
+    part.interval = (uint64_t)((double)whole->interval * (double)len / (double)whole->size);
+    if (!live_add((const void *)p, &part))
+        heap_drop(HEAP_DROP_LIVE);
+}
+
+static void cut_mapping(struct heap_table *t, uintptr_t p, uintptr_t start, uintptr_t end)
+{
+    struct live_sample whole;
+    if (!live_end((const void *)p, &whole))
+        return;
+    uint64_t before = start > p ? start - p : 0;
+    uint64_t after = p + whole.size > end ? p + whole.size - end : 0;
+    uint64_t gone = whole.size - before - after;
+    stacks_freed(whole.site, gone, sampler_probability(whole.size, whole.interval));
+    if (before == 0 && after == 0)
+        atomic_fetch_add_explicit(&t->header.ends, 1, memory_order_relaxed);
+    keep_part(p, before, &whole);
+    keep_part(end, after, &whole);
+}
+
+void live_cut(uintptr_t start, size_t len)
+{
+    struct heap_table *t = heap_process.table;
+    uintptr_t end = start + ((len + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+    uint32_t words = t ? (atomic_load(&t->header.live_high) + 63) / 64 : 0;
+    for (uint32_t i = 0; i < words; i++)
+        for (uint64_t left = atomic_load(&maps[i]); left != 0; left &= left - 1) {
+            const struct heap_live *e = &t->live[i * 64 + (uint32_t)__builtin_ctzll(left)];
+            uint64_t p = atomic_load_explicit(&e->ptr, memory_order_acquire);
+            uint64_t size = atomic_load_explicit(&e->size, memory_order_acquire);
+            if (p != 0 && p < end && p + size > start)
+                cut_mapping(t, (uintptr_t)p, start, end);
+        }
+}
+
+void live_reset(void)
+{
+    heap_zero(live_filter, sizeof(live_filter));
+    heap_zero(cells, sizeof(cells));
+    heap_zero(links, sizeof(links));
+    heap_zero(maps, sizeof(maps));
+    atomic_store(&free_head, 0);
+    atomic_store(&living, 0);
+    atomic_store(&is_thinning, 0);
+}

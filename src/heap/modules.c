@@ -1,0 +1,234 @@
+/* The modules of the table: each library once, at its first frame in a sample. One thread at a time
+ * notes one; looking up needs nobody's leave. */
+#include "heap/modules.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Notes are a few microseconds' work; this is far longer, and an end if their writer is preempted.
+ */
+enum { PATIENCE_SPINS = 20000 };
+
+/* The table's modules again, where no one outside can write. */
+struct known {
+    _Atomic(uintptr_t) start; /* 0: unloaded */
+    _Atomic(uintptr_t) end;
+    _Atomic(uint32_t) generation; /* in which it was last seen to be what it was */
+};
+
+_Atomic(uintptr_t) modules_bases[MODULE_NUMBERS];
+static struct known known[HEAP_MODULES];
+static _Atomic(uint32_t) known_count, recent, generation, is_noting;
+static uint32_t swept_generation; /* of whoever is noting */
+static char program_path[PATH_MAX];
+static size_t program_path_len;
+
+static bool take(void)
+{
+    for (int i = 0; i < PATIENCE_SPINS; i++) {
+        uint32_t no = 0;
+        if (atomic_compare_exchange_weak_explicit(&is_noting, &no, 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return true;
+#ifdef __x86_64__
+        __builtin_ia32_pause();
+#endif
+    }
+    return false;
+}
+
+static bool is_at(uint32_t i, const struct module_map *map)
+{
+    return atomic_load_explicit(&known[i].start, memory_order_relaxed) == map->start &&
+           atomic_load_explicit(&known[i].end, memory_order_relaxed) == map->end &&
+           atomic_load_explicit(&modules_bases[i + 1], memory_order_relaxed) == map->base;
+}
+
+static uint32_t look_up(const struct module_map *map, uint32_t now)
+{
+    uint32_t n = atomic_load_explicit(&known_count, memory_order_acquire);
+    uint32_t first = atomic_load_explicit(&recent, memory_order_relaxed);
+
+    for (uint32_t i = first < n ? first : 0, left = n; left > 0; left--, i = i + 1 < n ? i + 1 : 0)
+        if (is_at(i, map) &&
+            atomic_load_explicit(&known[i].generation, memory_order_acquire) == now) {
+            atomic_store_explicit(&recent, i, memory_order_relaxed);
+            return i + 1;
+        }
+    return MODULE_NONE;
+}
+
+struct identity {
+    const char *path;
+    size_t path_len;
+    uint8_t build_id[HEAP_BUILD_ID_MAX];
+    size_t build_id_len;
+};
+
+static void identify(const struct module_map *map, struct identity *ret)
+{
+    bool is_program = map->name[0] == '\0';
+
+    ret->path = is_program ? program_path : map->name;
+    ret->path_len = is_program ? program_path_len : strnlen(map->name, PATH_MAX);
+    memset(ret->build_id, 0, sizeof(ret->build_id));
+    ret->build_id_len = modules_build_id(map, ret->build_id);
+}
+
+static bool is_same(const struct heap_table *t, uint32_t i, const struct identity *id)
+{
+    const struct heap_module *m = &t->modules[i];
+
+    return m->path.len == id->path_len && m->path.at <= HEAP_TEXT_BYTES &&
+           id->path_len <= HEAP_TEXT_BYTES - m->path.at &&
+           !memcmp(t->text + m->path.at, id->path, id->path_len) &&
+           m->build_id_len == id->build_id_len &&
+           !memcmp(m->build_id, id->build_id, id->build_id_len);
+}
+
+static void let_go(struct heap_table *t, uint32_t i)
+{
+    atomic_store_explicit(&known[i].start, 0, memory_order_relaxed);
+    t->modules[i].is_gone = 1;
+}
+
+/* What has been unloaded since the last time. Their memory may be gone: only the linker's word on
+ * where they were is asked for. */
+static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
+{
+    uintptr_t start, end;
+
+    if (swept_generation == now)
+        return;
+    swept_generation = now;
+    for (uint32_t i = 0; i < n; i++) {
+        uintptr_t was = atomic_load_explicit(&known[i].start, memory_order_relaxed);
+        if (was && (!modules_extent(was, &start, &end) || start != was ||
+                    end != atomic_load_explicit(&known[i].end, memory_order_relaxed)))
+            let_go(t, i);
+    }
+}
+
+static void place(struct heap_table *t, uint32_t i, const struct module_map *map, uint32_t now)
+{
+    struct heap_module *m = &t->modules[i];
+
+    m->base = map->base;
+    m->start = map->start;
+    m->end = map->end;
+    m->is_gone = 0;
+    atomic_store_explicit(&known[i].end, map->end, memory_order_relaxed);
+    atomic_store_explicit(&modules_bases[i + 1], map->base, memory_order_relaxed);
+    atomic_store_explicit(&known[i].start, map->start, memory_order_relaxed);
+    atomic_store_explicit(&known[i].generation, now, memory_order_release);
+}
+
+static uint32_t add(struct heap_table *t, uint32_t n, const struct module_map *map,
+                    const struct identity *id, uint32_t now)
+{
+    struct heap_module *m = &t->modules[n];
+
+    if (n == HEAP_MODULES) {
+        heap_drop(HEAP_DROP_MODULES);
+        return MODULE_NONE;
+    }
+    m->path = id->path_len ? heap_text_add(t, id->path, id->path_len) : (struct heap_text){0};
+    m->build_id_len = (uint8_t)id->build_id_len;
+    memcpy(m->build_id, id->build_id, sizeof(m->build_id));
+    place(t, n, map, now);
+    atomic_store_explicit(&known_count, n + 1, memory_order_release);
+    atomic_store_explicit(&t->header.modules, n + 1, memory_order_release);
+    return n + 1;
+}
+
+/* A library that was unloaded and came back elsewhere has its old number, for its frames are the
+ * same; another one in the same place has not. */
+static uint32_t note(struct heap_table *t, const struct module_map *map, uint32_t now)
+{
+    uint32_t n = atomic_load_explicit(&known_count, memory_order_relaxed);
+    uint32_t old = HEAP_MODULES;
+    struct identity id;
+
+    sweep(t, n, now);
+    identify(map, &id);
+    for (uint32_t i = 0; i < n; i++) {
+        uintptr_t start = atomic_load_explicit(&known[i].start, memory_order_relaxed);
+        bool same = is_same(t, i, &id);
+        if (same && is_at(i, map)) {
+            atomic_store_explicit(&known[i].generation, now, memory_order_release);
+            return i + 1;
+        }
+        if (start && start < map->end &&
+            map->start < atomic_load_explicit(&known[i].end, memory_order_relaxed))
+            let_go(t, i);
+        if (same && old == HEAP_MODULES &&
+            !atomic_load_explicit(&known[i].start, memory_order_relaxed))
+            old = i;
+    }
+    if (old == HEAP_MODULES)
+        return add(t, n, map, &id, now);
+    place(t, old, map, now);
+    return old + 1;
+}
+
+uint32_t modules_note(const struct module_map *map)
+{
+    struct heap_table *t = heap_process.table;
+    uint32_t now = modules_generation();
+
+    if (!t)
+        return MODULE_NONE;
+    uint32_t module = look_up(map, now);
+    if (module != MODULE_NONE)
+        return module;
+    if (!take())
+        return MODULE_BUSY;
+    module = look_up(map, now);
+    if (module == MODULE_NONE)
+        module = note(t, map, now);
+    atomic_store_explicit(&is_noting, 0, memory_order_release);
+    return module;
+}
+
+uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base)
+{
+    struct module_map map;
+    uint32_t module = modules_map(ip, &map) ? modules_note(&map) : MODULE_NONE;
+
+    if (module == MODULE_BUSY)
+        module = MODULE_NONE;
+    *ret_base = module == MODULE_NONE ? 0 : map.base;
+    return module;
+}
+
+void modules_changed(void)
+{
+    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+}
+
+uint32_t modules_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+void modules_reset(void)
+{
+    int saved = errno;
+    ssize_t n = -1;
+
+    if (!atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed))
+        n = readlink("/proc/self/exe", program_path, sizeof(program_path));
+    if (n >= 0)
+        program_path_len = (size_t)n;
+    errno = saved;
+    modules_changed();
+    atomic_store_explicit(&known_count, 0, memory_order_relaxed);
+    atomic_store_explicit(&is_noting, 0, memory_order_release);
+}
+
+uint64_t modules_frame(uint32_t module, uintptr_t base, uintptr_t ip)
+{
+    return (uint64_t)module << HEAP_FRAME_MODULE_SHIFT | ((ip - base) & HEAP_FRAME_OFFSET_MASK);
+}

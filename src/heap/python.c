@@ -1,0 +1,385 @@
+/* The interpreter of this process: found, recognised, checked, and its frames of this thread. */
+#include "heap/python.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "heap/modules.h"
+#include "heap/python_code.h"
+#include "heap/python_layout.h"
+#include "heap/python_small.h"
+#include "heap/python_symbols.h"
+
+enum phase {
+    ABSENT,  /* not found (yet) */
+    FOUND,   /* its names are known; not initialised yet */
+    CHECK,   /* its layout is believed when a stack has been walked by it */
+    SETTLED, /* see verdict */
+};
+enum {
+    CHAIN_MAX = 100000, /* frames; a longer chain is none */
+    CHECK_MAX = 256,    /* frames that are walked with great care before all are believed */
+    CHECK_TRIES = 8,    /* a wrong layout fails every time; a stack in the making but once */
+    LINE_MAX = 1 << 28,
+};
+
+static _Atomic(uint32_t) phase;
+static _Atomic(uint32_t) verdict; /* enum heap_python, from CHECK on */
+static _Atomic(uint32_t) is_looking;
+/* Written by the thread that looks, before the phase that lets others read them. */
+static struct python_symbols symbols;
+static struct python_layout layout;
+static _Atomic(uint32_t) version;
+static uint32_t checks_failed;
+
+/* Of the present table. */
+static _Atomic(uint32_t) module;
+static _Atomic(uint32_t) modules_seen;
+
+/* ---- frames ---- */
+
+/* Reads memory that may not be there, while a layout is not believed yet: the kernel copies a
+ * signal set from AT before it refuses the request, and says whether it could. */
+static bool is_readable(uintptr_t at)
+{
+    int saved = errno;
+    bool is_there = at && syscall(SYS_rt_sigprocmask, ~0, at, NULL, 8) == -1 && errno != EFAULT;
+    errno = saved;
+    return is_there;
+}
+
+/* IS_CAREFUL: nothing is known of where OBJECT points. */
+static inline bool get(uintptr_t object, uint16_t offset, size_t len, bool is_careful, void *ret)
+{
+    uintptr_t at = object + offset;
+    if (is_careful && (object & 7 || !is_readable(at) || !is_readable(at + len - 1)))
+        return false;
+    memcpy(ret, (const void *)at, len);
+    return true;
+}
+
+static inline bool get_word(uintptr_t object, uint16_t offset, bool is_careful, uintptr_t *ret)
+{
+    return get(object, offset, sizeof(*ret), is_careful, ret);
+}
+
+struct view {
+    uintptr_t back, code;
+    uint32_t instr;
+    bool is_shim, is_entry;
+    bool is_complete;
+};
+
+static inline bool is_of_type(uintptr_t object, const void *type, bool is_careful)
+{
+    uintptr_t there;
+    return object && get_word(object, layout.object_type, is_careful, &there) &&
+           there == (uintptr_t)type;
+}
+
+/* The instruction's offset, and whether the frame has begun its function. */
+static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, struct view *ret)
+{
+    if (layout.instr != PYTHON_INSTR_POINTER) {
+        int32_t last;
+        if (!get(frame, layout.frame_instr, sizeof(last), is_careful, &last))
+            return false;
+        uint32_t unit = layout.instr == PYTHON_INSTR_UNITS ? 2 : 1;
+        ret->instr = last < 0 ? HEAP_INSTR_UNKNOWN : (uint32_t)last * unit;
+        ret->is_complete = true;
+        return true;
+    }
+    uintptr_t at;
+    int32_t first;
+    if (!get_word(frame, layout.frame_instr, is_careful, &at) ||
+        !get(ret->code, layout.code_first_traceable, sizeof(first), is_careful, &first))
+        return false;
+    intptr_t offset = (intptr_t)(at - (ret->code + layout.code_instrs));
+    ret->is_complete = owner == layout.generator_owner || offset >= 2 * (intptr_t)first;
+    ret->instr = offset < 0 || offset > INT32_MAX ? HEAP_INSTR_UNKNOWN : (uint32_t)offset;
+    return true;
+}
+
+/* False: this is no frame. */
+static inline bool view_frame(uintptr_t frame, bool is_careful, struct view *ret)
+{
+    uint8_t owner = 0, is_entry = 0;
+    *ret = (struct view){0};
+    if (!get_word(frame, layout.frame_back, is_careful, &ret->back) ||
+        !get_word(frame, layout.frame_code, is_careful, &ret->code))
+        return false;
+    if (layout.has_owner && !get(frame, layout.frame_owner, 1, is_careful, &owner))
+        return false;
+    if (layout.entry == PYTHON_ENTRY_FIELD &&
+        !get(frame, layout.frame_is_entry, 1, is_careful, &is_entry))
+        return false;
+    ret->is_entry = layout.entry == PYTHON_ENTRY_ALL || is_entry;
+    ret->is_shim = layout.has_owner && owner >= layout.shim_owner;
+    ret->code &= ~(uintptr_t)7; /* 3.14 keeps marks there */
+    if (ret->is_shim)
+        return true;
+    return is_of_type(ret->code, symbols.code_type, is_careful) &&
+           view_instr(frame, owner, is_careful, ret);
+}
+
+static inline bool innermost_frame(uintptr_t thread, bool is_careful, uintptr_t *ret)
+{
+    uintptr_t frame;
+    if (!get_word(thread, layout.thread_frame, is_careful, &frame))
+        return false;
+    if (layout.has_cframe && frame && !get_word(frame, layout.cframe_frame, is_careful, &frame))
+        return false;
+    *ret = frame;
+    return true;
+}
+
+/* The evaluation ends here: says so in its outermost frame, or that it had none. */
+static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size_t *start)
+{
+    if (*n > *start)
+        ret[*n - 1].is_entry = true;
+    else if (*n < max)
+        ret[(*n)++] = (struct python_frame){.word = 0, .is_entry = true};
+    *start = *n;
+}
+
+static size_t walk(uintptr_t frame, struct python_frame *ret, size_t max)
+{
+    size_t n = 0, start = 0; /* start: of the evaluation that is being walked */
+    struct view v;
+    for (size_t i = 0; frame && n < max && i < CHAIN_MAX; i++, frame = v.back) {
+        if (!view_frame(frame, false, &v))
+            break;
+        if (!v.is_shim && v.is_complete) {
+            uint64_t code = python_code_index(v.code, &layout, &symbols);
+            ret[n++].word = HEAP_FRAME_PYTHON | code << HEAP_FRAME_CODE_SHIFT | v.instr;
+            ret[n - 1].is_entry = false;
+        }
+        /* A shim below frames of its evaluation; the chain never starts with one. */
+        if (v.is_entry || (layout.entry == PYTHON_ENTRY_BELOW && v.is_shim))
+            end_evaluation(ret, max, &n, &start);
+    }
+    return n;
+}
+
+/* This thread's state, if it may be read; 0: it has none, or the interpreter is going down, when
+ * others may free it. */
+static uintptr_t my_thread(void)
+{
+    if (!symbols.is_initialized() || symbols.is_finalizing())
+        return 0;
+    return (uintptr_t)symbols.thread_mine();
+}
+
+size_t python_frames(struct python_frame *ret, size_t max)
+{
+    uintptr_t frame = 0;
+    if (atomic_load_explicit(&phase, memory_order_acquire) != SETTLED ||
+        atomic_load_explicit(&verdict, memory_order_relaxed) != HEAP_PYTHON_OK)
+        return 0;
+    uintptr_t thread = my_thread();
+    if (!thread || !innermost_frame(thread, false, &frame))
+        return 0;
+    return walk(frame, ret, max);
+}
+
+bool python_is_ending(void)
+{
+    return atomic_load_explicit(&phase, memory_order_acquire) != ABSENT && symbols.is_finalizing();
+}
+
+/* ---- is the layout right? ---- */
+
+static bool is_text(uintptr_t text)
+{
+    uintptr_t length;
+    return is_of_type(text, symbols.text_type, true) &&
+           get_word(text, layout.text_length, true, &length) && length < 1 << 20;
+}
+
+static bool is_code(uintptr_t code, uint32_t instr)
+{
+    uintptr_t file, name, lines, units;
+    int32_t line;
+    /* From 3.11 on the instructions are in the code object, and it says how many. */
+    if (layout.instr == PYTHON_INSTR_POINTER && instr != HEAP_INSTR_UNKNOWN &&
+        (!get_word(code, layout.bytes_size, true, &units) || instr >= 2 * units))
+        return false;
+    return get_word(code, layout.code_file, true, &file) && is_text(file) &&
+           get_word(code, layout.code_name, true, &name) && is_text(name) &&
+           get_word(code, layout.code_lines, true, &lines) &&
+           is_of_type(lines, symbols.bytes_type, true) &&
+           get(code, layout.code_first_line, sizeof(line), true, &line) && line >= 0 &&
+           line < LINE_MAX;
+}
+
+/* Walks the stack of THREAD as if nothing in it were known. HEAP_PYTHON_NONE: there is no Python
+ * function on it yet. */
+static enum heap_python check(uintptr_t thread)
+{
+    uintptr_t frame;
+    size_t seen = 0;
+    struct view v;
+    if (!innermost_frame(thread, true, &frame))
+        return HEAP_PYTHON_CHECK;
+    for (size_t i = 0; frame && i < CHECK_MAX; i++, frame = v.back) {
+        if (!view_frame(frame, true, &v))
+            return HEAP_PYTHON_CHECK;
+        if (v.is_shim)
+            continue;
+        if (!is_code(v.code, v.instr))
+            return HEAP_PYTHON_CHECK;
+        seen++;
+    }
+    return seen ? HEAP_PYTHON_OK : HEAP_PYTHON_NONE;
+}
+
+/* ---- finding it ---- */
+
+static void settle(enum heap_python state)
+{
+    atomic_store_explicit(&verdict, state, memory_order_relaxed);
+    atomic_store_explicit(&phase, SETTLED, memory_order_release);
+}
+
+static void found(const struct python_symbols *s)
+{
+    symbols = *s;
+    python_small_found(&symbols);
+    atomic_store_explicit(&phase, FOUND, memory_order_release);
+}
+
+/* Most interpreters are the program, or a library that it needs: there before the first thread. */
+static __attribute__((constructor)) void find_at_start(void)
+{
+    struct python_symbols s;
+    if (python_symbols_anywhere(&s))
+        found(&s);
+}
+
+static bool is_libpython(const struct heap_table *t, const struct heap_module *m)
+{
+    static const char prefix[] = "libpython";
+    size_t start = m->path.at, end = m->path.at + m->path.len;
+    if (end > HEAP_TEXT_BYTES)
+        return false;
+    for (size_t i = start; i < end; i++)
+        if (t->text[i] == '/')
+            start = i + 1;
+    return end - start >= sizeof(prefix) && !memcmp(&t->text[start], prefix, sizeof(prefix) - 1);
+}
+
+/* A program that loads its interpreter: among the modules that stacks have been in. */
+static void find_late(const struct heap_table *t)
+{
+    struct python_symbols s;
+    uint32_t count = atomic_load_explicit(&t->header.modules, memory_order_acquire);
+    uint32_t i = atomic_exchange_explicit(&modules_seen, count, memory_order_relaxed);
+    for (; i < count && i < HEAP_MODULES; i++) {
+        const struct heap_module *m = &t->modules[i];
+        if (!m->is_gone && is_libpython(t, m) && python_symbols_at(m->start, &s)) {
+            found(&s);
+            return;
+        }
+    }
+}
+
+static void recognise(void)
+{
+    if (!symbols.is_initialized())
+        return;
+    uint32_t v =
+        symbols.version ? (uint32_t)*symbols.version : python_layout_version(symbols.get_version());
+    atomic_store_explicit(&version, v, memory_order_relaxed);
+    enum heap_python state = python_layout_find(v, symbols.runtime, &layout);
+    if (state != HEAP_PYTHON_OK)
+        settle(state);
+    else
+        atomic_store_explicit(&phase, CHECK, memory_order_release);
+}
+
+static void believe(void)
+{
+    /* To look with care takes a system call. */
+    if (atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed)) {
+        settle(HEAP_PYTHON_CHECK);
+        return;
+    }
+    uintptr_t thread = my_thread();
+    enum heap_python state = thread ? check(thread) : HEAP_PYTHON_NONE;
+    if (state == HEAP_PYTHON_CHECK && ++checks_failed < CHECK_TRIES)
+        return;
+    if (state != HEAP_PYTHON_NONE)
+        settle(state);
+}
+
+static void look_further(const struct heap_table *t)
+{
+    if (atomic_load_explicit(&phase, memory_order_relaxed) == ABSENT)
+        find_late(t);
+    if (atomic_load_explicit(&phase, memory_order_relaxed) == FOUND)
+        recognise();
+    if (atomic_load_explicit(&phase, memory_order_relaxed) == CHECK)
+        believe();
+    uint32_t now = atomic_load_explicit(&phase, memory_order_relaxed);
+    if (now == CHECK || now == SETTLED)
+        python_small_install(&symbols, (const void *)my_thread());
+}
+
+/* What the table says of Python, where it does not say so yet. */
+static void publish(struct heap_table *t)
+{
+    uint32_t now = atomic_load_explicit(&phase, memory_order_acquire);
+    if (now == ABSENT)
+        return;
+    if (atomic_load_explicit(&module, memory_order_relaxed) == MODULE_NONE) {
+        uintptr_t base;
+        atomic_store_explicit(&module, modules_find(symbols.eval, &base), memory_order_relaxed);
+    }
+    uint32_t state =
+        now == SETTLED ? atomic_load_explicit(&verdict, memory_order_relaxed) : HEAP_PYTHON_NONE;
+    uint32_t v = atomic_load_explicit(&version, memory_order_relaxed);
+    if (atomic_load_explicit(&t->header.python_state, memory_order_relaxed) != state) {
+        atomic_store_explicit(&t->header.python_version, v, memory_order_relaxed);
+        atomic_store_explicit(&t->header.python_state, state, memory_order_release);
+    }
+    if (python_small_is_on() &&
+        !atomic_load_explicit(&t->header.python_small, memory_order_relaxed))
+        atomic_store_explicit(&t->header.python_small, 1, memory_order_relaxed);
+}
+
+void python_look(void)
+{
+    struct heap_table *t = heap_process.table;
+    if (!t)
+        return;
+    uint32_t expected = 0;
+    if (atomic_compare_exchange_strong_explicit(&is_looking, &expected, 1, memory_order_acquire,
+                                                memory_order_relaxed)) {
+        look_further(t);
+        atomic_store_explicit(&is_looking, 0, memory_order_release);
+    }
+    publish(t);
+}
+
+bool python_is_eval(uintptr_t ip)
+{
+    return atomic_load_explicit(&phase, memory_order_acquire) != ABSENT && ip >= symbols.eval &&
+           ip < symbols.eval_end;
+}
+
+uint32_t python_module(void)
+{
+    return atomic_load_explicit(&module, memory_order_relaxed);
+}
+
+void python_reset(void)
+{
+    atomic_store_explicit(&module, MODULE_NONE, memory_order_relaxed);
+    atomic_store_explicit(&modules_seen, 0, memory_order_relaxed);
+    atomic_store_explicit(&is_looking, 0, memory_order_relaxed);
+    python_code_reset();
+}

@@ -1,0 +1,294 @@
+/* A lock-free index from the address of a code object to its entry in the table. */
+#include "heap/python_code.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "heap/heap.h"
+
+enum {
+    SLOTS = 2 * HEAP_CODES, /* a power of two */
+    PROBES = 32,
+    TEXT_MAX = 4096,       /* bytes of a name or a path */
+    LINES_MAX = 128 << 10, /* bytes of a line table */
+    FILES = 512,           /* a power of two: paths kept for the next function of the same file */
+    SPINS = 4000,          /* some ten microseconds: far longer than adding takes */
+    INDEX_BITS = 15,
+};
+_Static_assert(HEAP_CODES <= 1 << INDEX_BITS, "an index fits");
+
+/* value: the entry's index below, above it a hash of what the code object looked like. Addresses
+ * are given out again: where the hash is another, so is the code. 0: being added. */
+struct slot {
+    _Atomic(uintptr_t) code;
+    _Atomic(uint64_t) value;
+};
+static struct slot slots[SLOTS];
+
+/* All below are of the thread that has set this. */
+static _Atomic(uint32_t) is_adding;
+static char text_buffer[TEXT_MAX];
+static struct {
+    uint64_t hash;
+    struct heap_text text;
+} files[FILES];
+
+static uintptr_t word_at(uintptr_t object, uint16_t offset)
+{
+    uintptr_t word;
+    memcpy(&word, (const void *)(object + offset), sizeof(word));
+    return word;
+}
+
+static uint32_t int_at(uintptr_t object, uint16_t offset)
+{
+    uint32_t value;
+    memcpy(&value, (const void *)(object + offset), sizeof(value));
+    return value;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* ---- strings ---- */
+
+struct characters {
+    const uint8_t *data;
+    size_t count;
+    uint32_t width; /* bytes of one: 1, 2, 4 */
+    bool is_ascii;
+};
+
+/* False: no string in the form that names of code have. */
+static bool characters_of(uintptr_t text, const struct python_layout *l,
+                          const struct python_symbols *symbols, struct characters *ret)
+{
+    if (!text || word_at(text, l->object_type) != (uintptr_t)symbols->text_type)
+        return false;
+    uint32_t state = int_at(text, l->text_state);
+    bool is_compact = state >> 5 & 1, is_ascii = state >> 6 & 1;
+    uint32_t width = state >> 2 & 7;
+    if (!is_compact || (width != 1 && width != 2 && width != 4))
+        return false;
+    *ret = (struct characters){
+        .data = (const uint8_t *)text + (is_ascii ? l->text_ascii : l->text_other),
+        .count = word_at(text, l->text_length),
+        .width = width,
+        .is_ascii = is_ascii,
+    };
+    return true;
+}
+
+static uint32_t character_at(const struct characters *c, size_t i)
+{
+    uint16_t two;
+    uint32_t four;
+    switch (c->width) {
+    case 1:
+        return c->data[i];
+    case 2:
+        memcpy(&two, c->data + 2 * i, sizeof(two));
+        return two;
+    default:
+        memcpy(&four, c->data + 4 * i, sizeof(four));
+        return four;
+    }
+}
+
+/* One character as UTF-8. A byte that Python could not decode stands in the string as a lone
+ * surrogate, and goes out as that byte. */
+static size_t encode(uint32_t c, char ret[4])
+{
+    if (c >= 0xdc80 && c <= 0xdcff) {
+        ret[0] = (char)(uint8_t)(c - 0xdc00);
+        return 1;
+    }
+    if ((c >= 0xd800 && c <= 0xdfff) || c > 0x10ffff)
+        c = '?';
+    if (c < 0x80) {
+        ret[0] = (char)c;
+        return 1;
+    }
+    size_t len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = len - 1; i > 0; i--, c >>= 6)
+        ret[i] = (char)(uint8_t)(0x80 | (c & 0x3f));
+    ret[0] = (char)(uint8_t)((0xf00 >> len & 0xff) | c);
+    return len;
+}
+
+/* Into the buffer of the adding thread: its length. Names that are longer are cut. */
+static size_t encode_all(const struct characters *c)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < c->count && len + 4 <= TEXT_MAX; i++)
+        len += encode(character_at(c, i), &text_buffer[len]);
+    return len;
+}
+
+static struct heap_text text_of(uintptr_t text, const struct python_layout *l,
+                                const struct python_symbols *symbols)
+{
+    struct characters c;
+    if (!characters_of(text, l, symbols, &c) || !c.count)
+        return (struct heap_text){0};
+    if (c.is_ascii)
+        return heap_text_add(heap_process.table, c.data, c.count < TEXT_MAX ? c.count : TEXT_MAX);
+    return heap_text_add(heap_process.table, text_buffer, encode_all(&c));
+}
+
+/* Many functions are in the same file, and room for text is short. */
+static struct heap_text file_of(uintptr_t text, const struct python_layout *l,
+                                const struct python_symbols *symbols)
+{
+    struct characters c;
+    if (!characters_of(text, l, symbols, &c) || !c.count)
+        return (struct heap_text){0};
+    size_t len = c.count < TEXT_MAX / 4 ? c.count : TEXT_MAX / 4;
+    uint64_t hash = c.width;
+    for (size_t i = 0; i < len; i++)
+        hash = mix(hash, character_at(&c, i));
+    size_t at = hash >> 32 & (FILES - 1);
+    if (files[at].hash != hash || !files[at].text.len) {
+        files[at].text = text_of(text, l, symbols);
+        files[at].hash = hash;
+    }
+    return files[at].text;
+}
+
+static struct heap_text lines_of(uintptr_t lines, const struct python_layout *l,
+                                 const struct python_symbols *symbols)
+{
+    if (!lines || word_at(lines, l->object_type) != (uintptr_t)symbols->bytes_type)
+        return (struct heap_text){0};
+    size_t size = word_at(lines, l->bytes_size);
+    if (!size || size > LINES_MAX)
+        return (struct heap_text){0};
+    return heap_text_add(heap_process.table, (const char *)lines + l->bytes_data, size);
+}
+
+/* ---- entries ---- */
+
+static uint64_t text_look(uint64_t hash, uintptr_t text, const struct python_layout *l,
+                          const struct python_symbols *symbols)
+{
+    struct characters c;
+    uint64_t end = 0;
+    hash = mix(hash, text);
+    if (!characters_of(text, l, symbols, &c))
+        return hash;
+    size_t bytes = c.count * c.width, len = bytes < sizeof(end) ? bytes : sizeof(end);
+    memcpy(&end, c.data + bytes - len, len);
+    return mix(mix(hash, c.count), end);
+}
+
+/* What tells one code object from the next one at its address, without reading all of it: where its
+ * parts are, and how its names end. */
+static uint64_t look_of(uintptr_t code, const struct python_layout *l,
+                        const struct python_symbols *symbols)
+{
+    uint64_t hash = mix(1, int_at(code, l->code_first_line));
+    hash = mix(hash, word_at(code, l->code_lines));
+    hash = text_look(hash, word_at(code, l->code_file), l, symbols);
+    return text_look(hash, word_at(code, l->code_name), l, symbols);
+}
+
+static bool start_adding(void)
+{
+    for (int i = 0; i < SPINS; i++) {
+        uint32_t expected = 0;
+        if (atomic_compare_exchange_weak_explicit(&is_adding, &expected, 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return true;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    return false;
+}
+
+/* The entry's index; the caller adds alone. */
+static uint32_t add(uintptr_t code, const struct python_layout *l,
+                    const struct python_symbols *symbols)
+{
+    struct heap_table *t = heap_process.table;
+    uint32_t i = atomic_load_explicit(&t->header.codes, memory_order_relaxed);
+    if (i == 0) /* PYTHON_CODE_UNKNOWN stays empty */
+        i = 1;
+    if (i >= HEAP_CODES) {
+        heap_drop(HEAP_DROP_CODES);
+        return PYTHON_CODE_UNKNOWN;
+    }
+    t->codes[i] = (struct heap_code){
+        .file = file_of(word_at(code, l->code_file), l, symbols),
+        .name = text_of(word_at(code, l->code_name), l, symbols),
+        .lines = lines_of(word_at(code, l->code_lines), l, symbols),
+        .first_line = int_at(code, l->code_first_line),
+    };
+    atomic_store_explicit(&t->header.codes, i + 1, memory_order_release);
+    return i;
+}
+
+/* The slot of CODE, its own or a free one that is now its own; NULL: all places for it are taken.
+ */
+static struct slot *slot_of(uintptr_t code)
+{
+    size_t at = (code >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+    for (size_t i = 0; i < PROBES; i++) {
+        struct slot *slot = &slots[(at + i) & (SLOTS - 1)];
+        uintptr_t there = atomic_load_explicit(&slot->code, memory_order_acquire);
+        if (there == code)
+            return slot;
+        if (!there && atomic_compare_exchange_strong_explicit(
+                          &slot->code, &there, code, memory_order_acq_rel, memory_order_acquire))
+            return slot;
+        if (there == code)
+            return slot;
+    }
+    return NULL;
+}
+
+static bool is_noted(const struct slot *slot, uint64_t look, uint32_t *ret)
+{
+    const uint64_t mask = (1U << INDEX_BITS) - 1;
+    uint64_t value = atomic_load_explicit(&slot->value, memory_order_acquire);
+    *ret = (uint32_t)(value & mask);
+    return value && (value & ~mask) == look;
+}
+
+uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
+                           const struct python_symbols *symbols)
+{
+    uint64_t look = look_of(code, l, symbols) << INDEX_BITS;
+    struct slot *slot = slot_of(code);
+    uint32_t i;
+    if (!slot) {
+        heap_drop(HEAP_DROP_CODES);
+        return PYTHON_CODE_UNKNOWN;
+    }
+    if (is_noted(slot, look, &i))
+        return i;
+    if (!start_adding())
+        return PYTHON_CODE_UNKNOWN;
+    if (!is_noted(slot, look, &i)) { /* not by another just now */
+        i = add(code, l, symbols);
+        if (i != PYTHON_CODE_UNKNOWN)
+            atomic_store_explicit(&slot->value, look | i, memory_order_release);
+    }
+    atomic_store_explicit(&is_adding, 0, memory_order_release);
+    return i;
+}
+
+void python_code_reset(void)
+{
+    for (size_t i = 0; i < SLOTS; i++) {
+        if (!atomic_load_explicit(&slots[i].code, memory_order_relaxed))
+            continue; /* a page that nobody wrote to stays untouched */
+        atomic_store_explicit(&slots[i].code, 0, memory_order_relaxed);
+        atomic_store_explicit(&slots[i].value, 0, memory_order_relaxed);
+    }
+    memset(files, 0, sizeof(files));
+    atomic_store_explicit(&is_adding, 0, memory_order_relaxed);
+}

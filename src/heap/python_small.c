@@ -1,0 +1,179 @@
+/* The allocator of small objects, wrapped. A sampled object is taken from Python's own fallback,
+ * the raw allocator, as pymalloc does for large ones: its free and realloc then find that the
+ * pointer is none of theirs and hand it on, so that neither needs a wrapper. */
+#include "heap/python_small.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "heap/heap.h"
+#include "heap/python.h"
+#include "heap/record.h"
+#include "heap/sampler.h"
+
+enum {
+    SMALL_MAX = 512,  /* pymalloc's own limit; above it all goes to malloc */
+    ARENA_CODE = 256, /* bytes of the function that maps arenas, at most */
+};
+#define SMALL_COLD __attribute__((noinline, cold))
+
+enum small_state { SMALL_UNDECIDED, SMALL_ON, SMALL_REFUSED };
+
+static _Atomic(uint32_t) small_state;
+static _Atomic(uintptr_t) arena_code;
+/* Written before the wrappers are set in front, and never again. */
+static struct python_allocator pymalloc;
+static void *(*raw_malloc)(size_t size);
+static void *(*raw_calloc)(size_t count, size_t size);
+
+/* Takes SIZE from the countdown. True: there is not so much left, and nothing is taken. */
+static inline bool is_due(size_t size)
+{
+    int64_t left = heap_thread.countdown - (int64_t)size;
+    if (HEAP_UNLIKELY(left < 0))
+        return true;
+    heap_thread.countdown = left;
+    return false;
+}
+
+/* Not counted on its way through malloc. */
+static void *take_raw(struct heap_thread *t, size_t size, bool is_zeroed)
+{
+    int64_t countdown = t->countdown;
+    t->countdown = INT64_MAX;
+    t->busy++;
+    void *p = is_zeroed ? raw_calloc(1, size) : raw_malloc(size);
+    t->busy--;
+    t->countdown = countdown;
+    return p;
+}
+
+/* NULL: no sample, or no memory; the original goes on. */
+static SMALL_COLD void *sample(size_t size, bool is_zeroed)
+{
+    struct heap_thread *t = &heap_thread;
+    uint64_t interval;
+    if (t->busy)
+        return NULL;
+    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) == HEAP_OFF) {
+        t->countdown = INT64_MAX;
+        return NULL;
+    }
+    t->countdown -= (int64_t)size;
+    if (!sampler_hit(t, size, &interval))
+        return NULL;
+    void *p = take_raw(t, size, is_zeroed);
+    if (p)
+        record_allocation(p, size, interval, HEAP_KIND_PYTHON);
+    return p;
+}
+
+/* Out of line, for the short way to need no registers of its own. */
+static SMALL_COLD void *malloc_slowly(void *ctx, size_t size)
+{
+    void *p = sample(size, false);
+    return p ? p : pymalloc.malloc(ctx, size);
+}
+
+static void *small_malloc(void *ctx, size_t size)
+{
+    if (HEAP_LIKELY(size <= SMALL_MAX) && HEAP_UNLIKELY(is_due(size)))
+        return malloc_slowly(ctx, size);
+    return pymalloc.malloc(ctx, size);
+}
+
+static SMALL_COLD void *calloc_slowly(void *ctx, size_t count, size_t size)
+{
+    void *p = sample(count * size, true);
+    return p ? p : pymalloc.calloc(ctx, count, size);
+}
+
+static void *small_calloc(void *ctx, size_t count, size_t size)
+{
+    if (count <= SMALL_MAX && size <= SMALL_MAX && count * size <= SMALL_MAX &&
+        HEAP_UNLIKELY(is_due(count * size)))
+        return calloc_slowly(ctx, count, size);
+    return pymalloc.calloc(ctx, count, size);
+}
+
+/* Lists begin their items with a realloc of nothing. */
+static void *small_realloc(void *ctx, void *old, size_t size)
+{
+    if (!old)
+        return small_malloc(ctx, size);
+    return pymalloc.realloc(ctx, old, size);
+}
+
+void python_small_found(const struct python_symbols *symbols)
+{
+    struct python_arenas arenas;
+    if (!symbols->arenas_get)
+        return;
+    symbols->arenas_get(&arenas);
+    uintptr_t code;
+    memcpy(&code, &arenas.alloc, sizeof(code));
+    atomic_store_explicit(&arena_code, code, memory_order_relaxed);
+}
+
+/* Only pymalloc itself: debugging hooks and tracers write around the object and would find none of
+ * theirs, other allocators do not know a pointer of malloc's. */
+static bool is_pymalloc(const struct python_symbols *s, struct python_allocator *ret)
+{
+    struct python_allocator mem, obj;
+    if (!s->allocator_get || !s->allocator_set || !s->allocator_name || !s->thread_current ||
+        !s->raw_malloc || !s->raw_calloc)
+        return false;
+    const char *name = s->allocator_name();
+    if (!name || strcmp(name, "pymalloc") != 0)
+        return false;
+    s->allocator_get(PYTHON_DOMAIN_MEM, &mem);
+    s->allocator_get(PYTHON_DOMAIN_OBJ, &obj);
+    if (mem.malloc != obj.malloc || mem.calloc != obj.calloc || mem.realloc != obj.realloc ||
+        mem.free != obj.free)
+        return false;
+    *ret = obj;
+    return true;
+}
+
+void python_small_install(const struct python_symbols *s, const void *mine)
+{
+    if (atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_UNDECIDED)
+        return;
+    if (!heap_process.wants_python_small) {
+        atomic_store_explicit(&small_state, SMALL_REFUSED, memory_order_relaxed);
+        return;
+    }
+    /* Only the thread that has the lock may; it is alone with the allocators then. */
+    if (!mine || !s->thread_current || s->thread_current() != mine)
+        return;
+    if (!is_pymalloc(s, &pymalloc)) {
+        atomic_store_explicit(&small_state, SMALL_REFUSED, memory_order_relaxed);
+        return;
+    }
+    raw_malloc = s->raw_malloc;
+    raw_calloc = s->raw_calloc;
+    struct python_allocator front = {
+        .ctx = pymalloc.ctx,
+        .malloc = small_malloc,
+        .calloc = small_calloc,
+        .realloc = small_realloc,
+        .free = pymalloc.free,
+    };
+    s->allocator_set(PYTHON_DOMAIN_MEM, &front);
+    s->allocator_set(PYTHON_DOMAIN_OBJ, &front);
+    atomic_store_explicit(&small_state, SMALL_ON, memory_order_relaxed);
+}
+
+bool python_small_is_on(void)
+{
+    return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
+}
+
+/* Also while it is undecided: the arenas of the first moments hold objects that are counted later.
+ */
+bool python_owns_map(uintptr_t return_address)
+{
+    uintptr_t code = atomic_load_explicit(&arena_code, memory_order_relaxed);
+    return code && return_address - code < ARENA_CODE && heap_process.wants_python_small &&
+           atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_REFUSED;
+}

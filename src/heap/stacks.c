@@ -1,0 +1,143 @@
+/* The tree of stacks: nodes found by their parent and frame, sites by their node.
+ *
+ * Numbers are taken, filled in and then counted in order by whoever finds the next one whole, so
+ * nobody waits for another. Two threads that come with the same new frame at once may use up two
+ * numbers for it; the one that is not in the index is never named. */
+#include "heap/stacks.h"
+
+enum { SLOTS = HEAP_NODES * 2 };
+
+/* Slots of open addressing: the number of a node, 0: empty. */
+static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
+_Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
+/* Beside those counted in the table. Number 0 of either is taken from the start. */
+static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
+
+static uint32_t slot_of(uint32_t parent, uint64_t frame)
+{
+    uint64_t x = (frame ^ (uint64_t)parent << 40 ^ parent) * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return (uint32_t)(x >> 32) % SLOTS;
+}
+
+/* Sequentially consistent, as is what makes a node whole: of two threads that each finish one and
+ * then look at the other's, at least one must see both. */
+static void count_nodes(struct heap_table *t)
+{
+    uint32_t n = atomic_load(&t->header.nodes);
+    while (n == 0 || (n < HEAP_NODES && __atomic_load_n(&t->nodes[n].frame, __ATOMIC_SEQ_CST) != 0))
+        if (atomic_compare_exchange_strong(&t->header.nodes, &n, n + 1))
+            n++;
+}
+
+static void count_sites(struct heap_table *t)
+{
+    uint32_t n = atomic_load(&t->header.sites);
+    while (n == 0 || (n < HEAP_SITES && __atomic_load_n(&t->sites[n].node, __ATOMIC_SEQ_CST) != 0))
+        if (atomic_compare_exchange_strong(&t->header.sites, &n, n + 1))
+            n++;
+}
+
+/* A new node, not in the index yet; 0: the tree is full. */
+static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame)
+{
+    uint32_t node;
+    if (!heap_take(&nodes_taken, 1, HEAP_NODES, &node))
+        return 0;
+    t->nodes[node].parent = parent;
+    __atomic_store_n(&t->nodes[node].frame, frame, __ATOMIC_SEQ_CST);
+    count_nodes(t);
+    return node;
+}
+
+/* The node of FRAME under PARENT; 0: it is not there, and the tree is full. At most half of the
+ * slots are ever used, so that the way to an empty one is short. */
+static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame)
+{
+    uint32_t made = 0;
+    for (uint32_t at = slot_of(parent, frame);; at = (at + 1) % SLOTS) {
+        uint16_t node = atomic_load_explicit(&slots[at], memory_order_acquire);
+        if (node == 0) {
+            if (made == 0 && (made = make_node(t, parent, frame)) == 0)
+                return 0;
+            if (atomic_compare_exchange_strong(&slots[at], &node, (uint16_t)made))
+                return made;
+        }
+        if (t->nodes[node].parent == parent && t->nodes[node].frame == frame)
+            return node;
+    }
+}
+
+static uint32_t site_of(struct heap_table *t, uint32_t node)
+{
+    uint32_t site = atomic_load_explicit(&t->nodes[node].site, memory_order_acquire), made;
+    if (site != 0)
+        return site;
+    if (!heap_take(&sites_taken, 1, HEAP_SITES, &made)) {
+        heap_drop(HEAP_DROP_SITES);
+        return 0;
+    }
+    __atomic_store_n(&t->sites[made].node, node, __ATOMIC_SEQ_CST);
+    count_sites(t);
+    return atomic_compare_exchange_strong(&t->nodes[node].site, &site, made) ? made : site;
+}
+
+uint32_t stacks_site(const uint64_t *frames, size_t n)
+{
+    struct heap_table *t = heap_process.table;
+    uint32_t node = 0;
+    if (!t)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t next = child(t, node, frames[i] ? frames[i] : 1); /* 0 means: not whole */
+        if (next == 0) {
+            heap_drop(HEAP_DROP_NODES);
+            break;
+        }
+        node = next;
+    }
+    return node ? site_of(t, node) : 0;
+}
+
+static uint64_t rounded(double x)
+{
+    return (uint64_t)(x + 0.5);
+}
+
+static struct heap_site *site_at(uint32_t site)
+{
+    struct heap_table *t = heap_process.table;
+    return t ? &t->sites[site < HEAP_SITES ? site : 0] : NULL;
+}
+
+void stacks_allocated(uint32_t site, uint64_t size, double probability)
+{
+    struct heap_site *s = site_at(site);
+    if (!s)
+        return;
+    atomic_fetch_add_explicit(&s->samples, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->allocated_bytes, rounded((double)size / probability),
+                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->allocated_objects_x16, rounded(16 / probability),
+                              memory_order_relaxed);
+}
+
+void stacks_freed(uint32_t site, uint64_t size, double probability)
+{
+    struct heap_site *s = site_at(site);
+    if (s)
+        atomic_fetch_add_explicit(&s->freed_bytes, rounded((double)size / probability),
+                                  memory_order_relaxed);
+}
+
+void stacks_reset(void)
+{
+    struct heap_table *t = heap_process.table;
+    heap_zero(slots, sizeof(slots));
+    atomic_store(&nodes_taken, 1);
+    atomic_store(&sites_taken, 1);
+    if (t) {
+        count_nodes(t);
+        count_sites(t);
+    }
+}

@@ -1,0 +1,333 @@
+/* The walk from frame to frame by rules, and the cache of the rules. What a frame says is believed
+ * only within the stack it is on: whatever the rules are, the walk reads nothing else, goes upwards
+ * only, and ends. */
+#include "heap/unwind.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <sys/auxv.h>
+
+#include "heap/cfi.h"
+#include "heap/modules.h"
+#include "heap/unwind_stack.h"
+
+enum {
+    CACHE_BITS = 15,
+    STEP_MAX_BYTES = 16 << 20, /* a frame is not larger */
+};
+
+struct registers {
+    uintptr_t ip, sp, fp;
+    bool is_fp_known;
+    bool is_exact; /* ip is the instruction itself, not the one after a call */
+};
+
+/* ---- the rules of addresses ---- */
+
+struct way {
+    struct cfi_rule rule;
+    uint32_t module;
+    uintptr_t base;
+};
+
+#ifdef __x86_64__
+/* A slot is two words, written without a lock: the key comes out right only if both are of one
+ * writer. */
+struct slot {
+    _Atomic(uint64_t) key, rule;
+};
+static struct slot cache[1 << CACHE_BITS];
+
+static uint64_t mix(uint64_t v)
+{
+    return v * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint64_t key_of(uintptr_t ip, uint32_t generation)
+{
+    return (uint64_t)ip << 16 | (generation & 0xffff);
+}
+
+static struct slot *slot_of(uintptr_t ip)
+{
+    return &cache[mix(ip) >> (64 - CACHE_BITS)];
+}
+
+/* Offsets are of words; those that are not, or are far, make no rule. */
+enum {
+    MODULE_BITS = 11,
+    CFA_BITS = 4,
+    FP_BITS = 3,
+    CFA_OFFSET_BITS = 22,
+    FP_OFFSET_BITS = 16,
+    CFA_AT = MODULE_BITS,
+    FP_AT = CFA_AT + CFA_BITS,
+    CFA_OFFSET_AT = FP_AT + FP_BITS,
+    FP_OFFSET_AT = CFA_OFFSET_AT + CFA_OFFSET_BITS,
+};
+_Static_assert(FP_OFFSET_AT + FP_OFFSET_BITS <= 64, "a rule is one word");
+_Static_assert(HEAP_MODULES < 1 << MODULE_BITS, "a module fits into a rule");
+_Static_assert(sizeof(modules_bases) == sizeof(uintptr_t) << MODULE_BITS,
+               "whatever a rule holds for one has a base");
+
+static bool fits(int32_t offset, int bits)
+{
+    return offset % 8 == 0 && offset / 8 >= -(1 << (bits - 1)) && offset / 8 < 1 << (bits - 1);
+}
+
+static uint64_t field(uint64_t v, int at, int bits)
+{
+    return (v & ((UINT64_C(1) << bits) - 1)) << at;
+}
+
+static int32_t signed_field(uint64_t packed, int at, int bits)
+{
+    return (int32_t)((int64_t)(packed << (64 - at - bits)) >> (64 - bits));
+}
+
+static uint64_t pack(const struct way *way)
+{
+    const struct cfi_rule *r = &way->rule;
+    int32_t cfa_offset = r->cfa == CFI_CFA_PLT ? r->cfa_offset * 8 : r->cfa_offset;
+    uint64_t packed = way->module;
+
+    if (!fits(cfa_offset, CFA_OFFSET_BITS))
+        return packed;
+    packed |= field(r->cfa, CFA_AT, CFA_BITS);
+    packed |= field((uint64_t)(cfa_offset / 8), CFA_OFFSET_AT, CFA_OFFSET_BITS);
+    if (!fits(r->fp_offset, FP_OFFSET_BITS))
+        return packed | field(CFI_FP_LOST, FP_AT, FP_BITS);
+    packed |= field(r->fp, FP_AT, FP_BITS);
+    return packed | field((uint64_t)(r->fp_offset / 8), FP_OFFSET_AT, FP_OFFSET_BITS);
+}
+
+static void unpack(uint64_t packed, struct way *ret)
+{
+    int32_t cfa_offset = signed_field(packed, CFA_OFFSET_AT, CFA_OFFSET_BITS);
+
+    ret->module = packed & ((1 << MODULE_BITS) - 1);
+    ret->rule.cfa = (enum cfi_cfa)(packed >> CFA_AT & ((1 << CFA_BITS) - 1));
+    ret->rule.fp = (enum cfi_fp)(packed >> FP_AT & ((1 << FP_BITS) - 1));
+    ret->rule.cfa_offset = ret->rule.cfa == CFI_CFA_PLT ? cfa_offset : cfa_offset * 8;
+    ret->rule.fp_offset = signed_field(packed, FP_OFFSET_AT, FP_OFFSET_BITS) * 8;
+}
+
+/* A return address that is the first of a function, with nothing described before it, was never
+ * left by a call: somebody put it at the start of a stack of his own making. */
+static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
+{
+    struct cfi_section section = {.bytes = (const uint8_t *)map->eh_start,
+                                  .len = map->eh_len,
+                                  .address = map->eh_start,
+                                  .header = map->eh_header};
+    struct cfi_rule rule = {0};
+
+    if (!map->eh_header)
+        return rule;
+    int r = cfi_find(&section, ip, &rule);
+    if (r == -ENOENT && cfi_find(&section, ip + 1, &rule) == 0)
+        rule = (struct cfi_rule){.cfa = CFI_CFA_END};
+    return rule;
+}
+
+#define IN_NO_LIBRARY UINT64_MAX /* no rule looks so */
+
+/* The rule comes back as it is kept: the walk has it in registers then. */
+__attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t generation)
+{
+    struct slot *slot = slot_of(ip);
+    struct module_map map;
+
+    if (!modules_map(ip, &map))
+        return IN_NO_LIBRARY;
+    struct way way = {.rule = rule_at(&map, ip), .module = modules_note(&map)};
+    bool is_busy = way.module == MODULE_BUSY;
+    if (is_busy)
+        way.module = MODULE_NONE;
+    uint64_t packed = pack(&way);
+    if (!is_busy) {
+        atomic_store_explicit(&slot->rule, packed, memory_order_relaxed);
+        atomic_store_explicit(&slot->key, key_of(ip, generation) ^ mix(packed),
+                              memory_order_relaxed);
+    }
+    return packed;
+}
+
+/* False: IP is in no library. */
+static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
+{
+    const struct slot *slot = slot_of(ip);
+    uint64_t packed = atomic_load_explicit(&slot->rule, memory_order_relaxed);
+    uint64_t key = atomic_load_explicit(&slot->key, memory_order_relaxed);
+
+    if (HEAP_UNLIKELY((key ^ mix(packed)) != key_of(ip, generation)))
+        packed = find_rule(ip, generation);
+    if (HEAP_UNLIKELY(packed == IN_NO_LIBRARY))
+        return false;
+    unpack(packed, ret);
+    ret->base = atomic_load_explicit(&modules_bases[ret->module], memory_order_relaxed);
+    return true;
+}
+
+/* ---- one step ---- */
+
+static bool cfa_of(const struct cfi_rule *rule, const struct registers *r, struct unwind_extent *e,
+                   uintptr_t *ret)
+{
+    bool is_by_sp = rule->cfa == CFI_CFA_SP || rule->cfa == CFI_CFA_SP_POINTER;
+    uintptr_t from = is_by_sp ? r->sp : r->fp;
+
+    if (rule->cfa == CFI_CFA_PLT) {
+        *ret = r->sp + ((int32_t)(r->ip & 15) >= rule->cfa_offset ? 16 : 8);
+        return true;
+    }
+    if (!is_by_sp && !r->is_fp_known)
+        return false;
+    *ret = from + (uintptr_t)(intptr_t)rule->cfa_offset;
+    if (rule->cfa == CFI_CFA_SP_POINTER || rule->cfa == CFI_CFA_FP_POINTER)
+        return unwind_read(e, *ret, ret);
+    return true;
+}
+
+static void restore_fp(const struct cfi_rule *rule, uintptr_t cfa, struct registers *r,
+                       struct unwind_extent *e)
+{
+    uintptr_t from = rule->fp == CFI_FP_AT_CFA ? cfa : r->fp;
+
+    if (rule->fp == CFI_FP_SAME)
+        return;
+    r->is_fp_known = rule->fp != CFI_FP_LOST && (rule->fp == CFI_FP_AT_CFA || r->is_fp_known) &&
+                     unwind_read(e, from + (uintptr_t)(intptr_t)rule->fp_offset, &r->fp);
+}
+
+/* What the kernel pushed for the handler: a ucontext at sp. It may be of another stack. */
+static bool step_signal(struct registers *r, struct unwind_extent *e)
+{
+    enum { UCONTEXT_FP = 120, UCONTEXT_SP = 160, UCONTEXT_IP = 168 };
+    uintptr_t at = r->sp;
+
+    if (!unwind_read(e, at + UCONTEXT_FP, &r->fp) || !unwind_read(e, at + UCONTEXT_SP, &r->sp) ||
+        !unwind_read(e, at + UCONTEXT_IP, &r->ip))
+        return false;
+    r->is_fp_known = true;
+    r->is_exact = true;
+    if (r->sp < at || r->sp - at > STEP_MAX_BYTES)
+        *e = unwind_extent(&heap_thread, r->sp);
+    return true;
+}
+
+static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind_extent *e)
+{
+    uintptr_t cfa;
+
+    if (rule->cfa == CFI_CFA_SIGNAL)
+        return step_signal(r, e);
+    if (rule->cfa == CFI_CFA_NONE || !cfa_of(rule, r, e, &cfa) || cfa <= r->sp ||
+        cfa - r->sp > STEP_MAX_BYTES || !unwind_read(e, cfa - sizeof(uintptr_t), &r->ip))
+        return false;
+    restore_fp(rule, cfa, r, e);
+    r->sp = cfa;
+    r->is_exact = false;
+    return true;
+}
+
+#define READ_REGISTERS(r)                                                                          \
+    __asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"                          \
+                     : "=r"((r)->ip), "=r"((r)->sp), "=r"((r)->fp))
+
+#else
+
+/* Elsewhere the chain of frame records, as the platform's standard asks of all code: the caller's
+ * record, then the return address. */
+static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
+{
+    (void)generation;
+    ret->rule = (struct cfi_rule){.cfa = CFI_CFA_FP};
+    ret->module = modules_find(ip, &ret->base);
+    return ret->base || ret->module != MODULE_NONE;
+}
+
+static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind_extent *e)
+{
+    uintptr_t at = r->fp;
+
+    (void)rule;
+    if (at < r->sp || at - r->sp > STEP_MAX_BYTES || !unwind_read(e, at, &r->fp) ||
+        !unwind_read(e, at + sizeof(uintptr_t), &r->ip))
+        return false;
+    r->sp = at + 2 * sizeof(uintptr_t);
+    r->is_exact = false;
+    return true;
+}
+
+#define READ_REGISTERS(r)                                                                          \
+    do {                                                                                           \
+        (r)->fp = (uintptr_t)__builtin_frame_address(0);                                           \
+        (r)->sp = (r)->fp;                                                                         \
+        (r)->ip = (uintptr_t)unwind_here;                                                          \
+    } while (0)
+#endif
+
+/* ---- the walk ---- */
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+
+/* How far this library's own code reaches; nothing of it if it is part of the program. */
+static uintptr_t own_bytes(void)
+{
+    static _Atomic(uintptr_t) known; /* the length + 1 */
+    uintptr_t len = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!len) {
+        uintptr_t headers = getauxval(AT_PHDR), start = (uintptr_t)__ehdr_start;
+        bool is_program = headers - start < (uintptr_t)etext - start;
+        len = is_program ? 1 : (uintptr_t)etext - start + 1;
+        atomic_store_explicit(&known, len, memory_order_relaxed);
+    }
+    return len - 1;
+}
+
+enum end { END_WHOLE, END_FULL, END_LOST };
+
+static enum end walk(struct registers *r, struct unwind_frame *ret, size_t max, size_t *ret_count)
+{
+    struct unwind_extent e = unwind_extent(&heap_thread, r->sp);
+    uint32_t generation = modules_generation();
+    uintptr_t own = own_bytes();
+    size_t n = 0;
+
+    for (bool is_inner = true;; is_inner = false) {
+        uintptr_t call = r->ip - (r->is_exact ? 0 : 1);
+        struct way way;
+
+        *ret_count = n;
+        if (!r->ip)
+            return END_WHOLE;
+        if (n == max)
+            return END_FULL;
+        if (!way_from(call, generation, &way))
+            return END_LOST;
+        if (!is_inner && (n > 0 || call - (uintptr_t)__ehdr_start >= own)) {
+            ret[n++] = (struct unwind_frame){.ip = call, .base = way.base, .module = way.module};
+            *ret_count = n;
+        }
+        if (way.rule.cfa == CFI_CFA_END)
+            return END_WHOLE;
+        if (!step(&way.rule, r, &e))
+            return END_LOST;
+    }
+}
+
+__attribute__((noinline)) size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole)
+{
+    struct registers r = {.is_fp_known = true, .is_exact = true};
+    size_t n;
+
+    READ_REGISTERS(&r);
+    enum end end = walk(&r, ret, max, &n);
+    if (end == END_LOST)
+        heap_drop(HEAP_DROP_UNWIND);
+    *ret_whole = end == END_WHOLE;
+    return n;
+}

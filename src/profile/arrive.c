@@ -1,0 +1,250 @@
+/* The listening socket, and one short conversation with each who comes. */
+#include "profile/arrive.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "heap/table.h"
+
+enum {
+    BACKLOG = 256,
+    WAITING_MAX = 64, /* connected, and nothing said yet */
+    ACCEPT_MAX = 64,  /* in one turn of the loop: a flood must not starve the sampling */
+    SURPLUS_FDS = 4,  /* that a sender may attach; what has no room the kernel drops */
+};
+#define SILENCE_NS (5 * NS_PER_S)
+
+struct visitor {
+    struct arrive *arrive;
+    int fd;
+    int32_t pid;
+    uint64_t since_ns;
+    struct loop_source *source;
+};
+
+struct arrive {
+    struct loop *loop;
+    int fd;
+    uid_t uid;
+    arrive_fn *fn;
+    void *user;
+    struct loop_source *source;
+    struct visitor *waiting[WAITING_MAX];
+    size_t count;
+    uint64_t refused;
+    struct sockaddr_un address;
+};
+
+static void visitor_free(struct visitor *v)
+{
+    struct arrive *a = v->arrive;
+    for (size_t i = 0; i < a->count; i++)
+        if (a->waiting[i] == v) {
+            a->waiting[i] = a->waiting[--a->count];
+            break;
+        }
+    loop_remove(v->source);
+    close(v->fd);
+    free(v);
+}
+
+/* The first descriptor that came with MSG, or -1; others are closed. */
+static int take_fd(struct msghdr *msg)
+{
+    int kept = -1;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < n; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+            if (kept < 0)
+                kept = fd;
+            else
+                close(fd);
+        }
+    }
+    return kept;
+}
+
+/* 1 and a descriptor; 0: nothing yet; -EBADMSG: this brings no table. */
+static int receive(int socket_fd, int *ret_fd)
+{
+    union {
+        char bytes[CMSG_SPACE(SURPLUS_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct heap_hello hello = {0};
+    struct iovec iov = {&hello, sizeof hello};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof control.bytes};
+    ssize_t n = recvmsg(socket_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -EBADMSG;
+    int fd = take_fd(&msg);
+    /* A newer library may say more; whether its table can be read, the table tells. */
+    if (n < (ssize_t)sizeof hello || fd < 0 ||
+        memcmp(hello.magic, HEAP_TABLE_MAGIC, sizeof hello.magic) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return -EBADMSG;
+    }
+    *ret_fd = fd;
+    return 1;
+}
+
+static void on_visitor(void *user, int fd, uint32_t events)
+{
+    struct visitor *v = user;
+    struct arrive *a = v->arrive;
+    int table;
+    (void)events;
+    int rc = receive(fd, &table);
+    if (rc == 0)
+        return;
+    int32_t pid = v->pid;
+    visitor_free(v);
+    if (rc < 0) {
+        a->refused++;
+        return;
+    }
+    a->fn(a->user, pid, table);
+    close(table);
+}
+
+static struct visitor *longest_silent(const struct arrive *a)
+{
+    struct visitor *oldest = a->waiting[0];
+    for (size_t i = 1; i < a->count; i++)
+        if (a->waiting[i]->since_ns < oldest->since_ns)
+            oldest = a->waiting[i];
+    return oldest;
+}
+
+/* The folder's rights are the gate; this one holds should someone open it up. */
+static bool may_come(const struct arrive *a, int fd, int32_t *ret_pid)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid <= 0)
+        return false;
+    *ret_pid = peer.pid;
+    return a->uid == 0 || peer.uid == 0 || peer.uid == a->uid;
+}
+
+static int welcome(struct arrive *a, int fd, int32_t pid)
+{
+    struct visitor *v = calloc(1, sizeof *v);
+    if (!v)
+        return -ENOMEM;
+    *v = (struct visitor){.arrive = a, .fd = fd, .pid = pid, .since_ns = clock_mono_ns()};
+    int rc = loop_add_fd(a->loop, fd, EPOLLIN, on_visitor, v, &v->source);
+    if (rc < 0) {
+        free(v);
+        return rc;
+    }
+    if (a->count == WAITING_MAX) {
+        visitor_free(longest_silent(a));
+        a->refused++;
+    }
+    a->waiting[a->count++] = v;
+    on_visitor(v, fd, EPOLLIN); /* most have said it already, and then never wait */
+    return 0;
+}
+
+static void on_listener(void *user, int listener, uint32_t events)
+{
+    struct arrive *a = user;
+    (void)events;
+    for (int i = 0; i < ACCEPT_MAX; i++) {
+        int32_t pid;
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+                loop_change_fd(a->source, 0); /* until the next tick: the loop would spin */
+            return;
+        }
+        if (!may_come(a, fd, &pid) || welcome(a, fd, pid) < 0) {
+            a->refused++;
+            close(fd);
+        }
+    }
+}
+
+static int listen_at(struct arrive *a, const char *path)
+{
+    size_t len = strlen(path);
+    a->address.sun_family = AF_UNIX;
+    if (len >= sizeof a->address.sun_path)
+        return -ENAMETOOLONG;
+    a->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (a->fd < 0)
+        return -errno;
+    memcpy(a->address.sun_path, path, len + 1);
+    if (bind(a->fd, (const struct sockaddr *)&a->address, sizeof a->address) < 0) {
+        int rc = -errno;
+        a->address.sun_path[0] = '\0'; /* not ours to remove */
+        return rc;
+    }
+    if (chmod(path, 0600) < 0 || listen(a->fd, BACKLOG) < 0)
+        return -errno;
+    return loop_add_fd(a->loop, a->fd, EPOLLIN, on_listener, a, &a->source);
+}
+
+int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, struct arrive **ret,
+               struct err *err)
+{
+    struct arrive *a = calloc(1, sizeof *a);
+    if (!a)
+        return err_set(err, -ENOMEM, "no memory for the heaps of the job");
+    *a = (struct arrive){.loop = loop, .fd = -1, .uid = geteuid(), .fn = fn, .user = user};
+    int rc = listen_at(a, path);
+    if (rc < 0) {
+        arrive_free(a);
+        return err_set(err, rc, "cannot listen for the job's heaps at %s: %s", path, strerror(-rc));
+    }
+    *ret = a;
+    return 0;
+}
+
+void arrive_free(struct arrive *a)
+{
+    if (!a)
+        return;
+    while (a->count > 0)
+        visitor_free(a->waiting[a->count - 1]);
+    loop_remove(a->source);
+    if (a->fd >= 0)
+        close(a->fd);
+    if (a->address.sun_path[0])
+        unlink(a->address.sun_path);
+    free(a);
+}
+
+void arrive_tick(struct arrive *a, uint64_t now_ns)
+{
+    loop_change_fd(a->source, EPOLLIN);
+    for (size_t i = a->count; i-- > 0;)
+        if (now_ns > a->waiting[i]->since_ns && now_ns - a->waiting[i]->since_ns > SILENCE_NS) {
+            visitor_free(a->waiting[i]);
+            a->refused++;
+        }
+}
+
+uint64_t arrive_refused(const struct arrive *a)
+{
+    return a->refused;
+}

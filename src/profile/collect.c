@@ -1,0 +1,467 @@
+/* Who is read when, and which of them get a file. */
+#include "profile/collect.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "mark/mark.h"
+#include "profile/arrive.h"
+#include "profile/store.h"
+#include "profile/words.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+enum {
+    NAME_TRIES = 100, /* heap.PID-N.ebbheap */
+    WORTH_A_FILE_BYTES = 1 << 20,
+};
+#define FIRST_READING_NS (2 * NS_PER_S)
+#define BUDGET_NS (4 * NS_PER_MS)
+#define MARK_PATIENCE_NS                                                                           \
+    (10 * NS_PER_S) /* steps are told, but none came since a reading was due                       \
+                     */
+#define CLOSE_NS (5 * NS_PER_S)
+
+/* How far the marks of a process, or of the job, have come. */
+struct pace {
+    bool has_step, has_epoch;
+    int64_t step;
+    double epoch;
+};
+
+struct process {
+    struct collect *collect;
+    int32_t pid;
+    struct look look;
+    int pidfd; /* -1: none; whoever calls collect_gone knows */
+    struct loop_source *source;
+    struct store_writer *writer; /* NULL: no file, or it is closed */
+    char name[48];               /* of the file; "": none */
+    uint64_t file_bytes;
+    uint64_t first_ns, reading_ns; /* came; last read, 0: not yet */
+    struct pace pace;              /* of its own marks */
+    bool is_wanted;
+    enum store_why why;
+    double live_bytes;
+    struct profile_cost cost;
+};
+
+enum trouble_kind { TROUBLE_DISK, TROUBLE_TABLE, TROUBLE_MANY, TROUBLE_KINDS };
+struct trouble {
+    int code; /* 0: none */
+    bool is_told;
+    struct err err;
+};
+
+struct collect {
+    struct loop *loop;
+    struct arrive *arrive;
+    int dirfd;
+    struct process *living[COLLECT_TABLES];
+    size_t count, turn;
+    struct process *gone[COLLECT_FILES]; /* those with files */
+    size_t gone_count, files;            /* files of the living too: at most COLLECT_FILES */
+    struct pace pace;
+    uint64_t not_followed, without_file;
+    struct trouble troubles[TROUBLE_KINDS];
+};
+
+static uint64_t since(uint64_t now_ns, uint64_t then_ns)
+{
+    return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+static void note_trouble(struct collect *c, enum trouble_kind kind, int code, const struct err *err)
+{
+    if (c->troubles[kind].code == 0)
+        c->troubles[kind] = (struct trouble){.code = code, .err = *err};
+}
+
+int collect_trouble(struct collect *c, struct err *err)
+{
+    for (unsigned i = 0; i < TROUBLE_KINDS; i++) {
+        struct trouble *t = &c->troubles[i];
+        if (t->code != 0 && !t->is_told) {
+            t->is_told = true;
+            return err_set(err, t->code, "%s", t->err.text);
+        }
+    }
+    return 0;
+}
+
+/* ---- files ---- */
+
+static void check_disk(struct process *p)
+{
+    int rc = p->writer ? store_error(p->writer) : 0;
+    struct err err;
+    if (rc == 0)
+        return;
+    err_set(&err, rc, "%s: %s: the history of this heap has gaps", p->name, strerror(-rc));
+    note_trouble(p->collect, TROUBLE_DISK, rc, &err);
+}
+
+static void process_free(struct process *p, uint64_t wait_ns)
+{
+    loop_remove(p->source);
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    store_close(p->writer, wait_ns);
+    look_close(&p->look);
+    free(p);
+}
+
+/* Of those that have gone, the file that says least makes room. */
+static bool make_room(struct collect *c)
+{
+    size_t least = 0;
+    if (c->files < COLLECT_FILES)
+        return true;
+    if (c->gone_count == 0)
+        return false;
+    for (size_t i = 1; i < c->gone_count; i++)
+        if (c->gone[i]->live_bytes < c->gone[least]->live_bytes)
+            least = i;
+    struct process *p = c->gone[least];
+    unlinkat(c->dirfd, p->name, 0);
+    c->gone[least] = c->gone[--c->gone_count];
+    c->files--;
+    c->without_file++;
+    process_free(p, 0);
+    return true;
+}
+
+static void open_file(struct process *p)
+{
+    struct collect *c = p->collect;
+    struct err err = {0};
+    if (p->writer || c->dirfd < 0 || !make_room(c))
+        return;
+    int rc = -EEXIST;
+    for (int i = 1; rc == -EEXIST && i <= NAME_TRIES; i++) {
+        if (i == 1)
+            snprintf(p->name, sizeof p->name, "heap.%d.ebbheap", (int)p->pid);
+        else
+            snprintf(p->name, sizeof p->name, "heap.%d-%d.ebbheap", (int)p->pid, i);
+        rc = store_create(c->dirfd, p->name, &p->look, &p->writer, &err);
+    }
+    if (rc < 0) {
+        p->name[0] = '\0';
+        note_trouble(c, TROUBLE_DISK, rc, &err);
+        return;
+    }
+    c->files++;
+}
+
+/* ---- readings ---- */
+
+static const struct pace *pace_of(const struct process *p)
+{
+    const struct pace *own = &p->pace;
+    return own->has_step || own->has_epoch ? own : &p->collect->pace;
+}
+
+static double look_total(const struct look *look)
+{
+    struct look_live live = {0};
+    double bytes = 0;
+    if (look_live_read(look, &live) == 0)
+        for (size_t i = 0; i < live.count; i++)
+            bytes += profile_weight_bytes(live.samples[i].size, live.samples[i].interval);
+    look_live_fini(&live);
+    look_rest(look);
+    return bytes;
+}
+
+/* Into its file, where it has one. */
+static int take(struct process *p, uint64_t now_ns, enum store_why why)
+{
+    const struct pace *pace = pace_of(p);
+    int rc = 0;
+    if (now_ns < p->reading_ns) /* a mark's time may lie before that of the last tick */
+        now_ns = p->reading_ns;
+    look_cost(&p->look, &p->cost);
+    if (p->writer) {
+        rc = store_take(p->writer, now_ns, pace->has_step, pace->step, why, &p->live_bytes);
+        p->file_bytes = store_size_bytes(p->writer);
+        check_disk(p);
+    } else {
+        p->live_bytes = look_total(&p->look);
+    }
+    p->reading_ns = now_ns;
+    p->is_wanted = false;
+    return rc;
+}
+
+/* 0: not yet; else for how long it has been due, and a nanosecond. */
+static uint64_t due_for(const struct process *p, uint64_t now_ns)
+{
+    uint64_t elapsed = since(now_ns, p->first_ns);
+    uint64_t interval =
+        p->reading_ns > 0 ? store_interval_ns(elapsed, p->file_bytes) : FIRST_READING_NS;
+    uint64_t passed = since(now_ns, p->reading_ns > 0 ? p->reading_ns : p->first_ns);
+    return passed >= interval ? passed - interval + 1 : 0;
+}
+
+static void want(struct process *p, enum store_why why)
+{
+    if (!p->is_wanted || why > p->why)
+        p->why = why;
+    p->is_wanted = true;
+}
+
+/* In turn, so that none is left out however many there are. */
+static void take_wanted(struct collect *c, uint64_t now_ns)
+{
+    uint64_t begin = clock_mono_ns();
+    for (size_t i = 0; i < c->count; i++) {
+        c->turn = c->turn + 1 < c->count ? c->turn + 1 : 0;
+        struct process *p = c->living[c->turn];
+        if (!p->is_wanted)
+            continue;
+        open_file(p);
+        take(p, now_ns, p->why);
+        if (clock_mono_ns() - begin > BUDGET_NS)
+            return;
+    }
+}
+
+static void close_written(struct collect *c)
+{
+    for (size_t i = 0; i < c->gone_count; i++) {
+        struct process *p = c->gone[i];
+        if (!p->writer || store_flush(p->writer, 0) == -ETIMEDOUT)
+            continue;
+        check_disk(p);
+        store_close(p->writer, BUDGET_NS);
+        p->writer = NULL;
+    }
+}
+
+void collect_tick(struct collect *c, uint64_t now_ns)
+{
+    arrive_tick(c->arrive, now_ns);
+    close_written(c);
+    for (size_t i = 0; i < c->count; i++) {
+        struct process *p = c->living[i];
+        uint64_t patience = pace_of(p)->has_step ? MARK_PATIENCE_NS : 0;
+        if (due_for(p, now_ns) > patience)
+            want(p, STORE_DUE);
+    }
+    take_wanted(c, now_ns);
+}
+
+/* ---- marks ---- */
+
+struct event {
+    bool is_step, is_epoch;
+};
+
+static struct event pace_update(struct pace *p, const struct mark *m)
+{
+    struct event e = {.is_step = m->kind == MARK_STEP, .is_epoch = m->kind == MARK_EPOCH};
+    if (e.is_step) {
+        p->step = m->has & MARK_HAS_STEP ? m->step : p->step + 1;
+        p->has_step = true;
+    }
+    if (m->has & MARK_HAS_EPOCH) {
+        e.is_epoch = e.is_epoch || (p->has_epoch && floor(m->epoch) > floor(p->epoch));
+        p->epoch = m->epoch;
+        p->has_epoch = true;
+    }
+    return e;
+}
+
+void collect_mark(struct collect *c, const struct mark *mark)
+{
+    if (mark->kind != MARK_STEP && mark->kind != MARK_EPOCH)
+        return;
+    struct event of_job = pace_update(&c->pace, mark);
+    for (size_t i = 0; i < c->count; i++) {
+        struct process *p = c->living[i];
+        bool is_sender = p->pid == mark->pid;
+        struct event e = is_sender ? pace_update(&p->pace, mark) : of_job;
+        if (!is_sender && pace_of(p) != &c->pace)
+            continue;
+        if (e.is_epoch && p->reading_ns > 0)
+            want(p, STORE_EPOCH);
+        else if (e.is_step && due_for(p, mark->t_ns) > 0)
+            want(p, STORE_DUE);
+    }
+    take_wanted(c, mark->t_ns);
+}
+
+/* ---- coming and going ---- */
+
+static struct process *find(const struct collect *c, int32_t pid, size_t *ret_at)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (c->living[i]->pid == pid) {
+            *ret_at = i;
+            return c->living[i];
+        }
+    return NULL;
+}
+
+/* Its table is whole, however it ended. What is written is closed when the disk has it. */
+static void finish(struct collect *c, size_t at, uint64_t now_ns)
+{
+    struct process *p = c->living[at];
+    c->living[at] = c->living[--c->count];
+    loop_remove(p->source);
+    p->source = NULL;
+    if (!p->writer && look_total(&p->look) >= WORTH_A_FILE_BYTES)
+        open_file(p);
+    if (!p->writer) {
+        c->without_file++;
+        process_free(p, 0);
+        return;
+    }
+    if (take(p, now_ns, STORE_LAST) == -ENOBUFS && store_flush(p->writer, BUDGET_NS) == 0)
+        take(p, now_ns, STORE_LAST);
+    look_close(&p->look);
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    p->pidfd = -1;
+    c->gone[c->gone_count++] = p;
+}
+
+void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns)
+{
+    size_t at;
+    if (find(c, pid, &at))
+        finish(c, at, now_ns);
+}
+
+static void on_pidfd(void *user, int fd, uint32_t events)
+{
+    struct process *p = user;
+    (void)fd;
+    (void)events;
+    collect_gone(p->collect, p->pid, clock_mono_ns());
+}
+
+static void add(struct collect *c, int32_t pid, struct look *look, uint64_t now_ns)
+{
+    struct process *p = c->count < COLLECT_TABLES ? calloc(1, sizeof *p) : NULL;
+    struct err err;
+    if (!p) {
+        err_set(&err, -EMFILE,
+                "more than %d processes with a heap at one time: the rest is not "
+                "followed",
+                COLLECT_TABLES);
+        note_trouble(c, TROUBLE_MANY, -EMFILE, &err);
+        c->not_followed++;
+        look_close(look);
+        return;
+    }
+    *p = (struct process){.collect = c, .pid = pid, .look = *look, .first_ns = now_ns};
+    p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    bool is_gone = p->pidfd < 0 && errno == ESRCH;
+    look_cost(look, &p->cost);
+    c->living[c->count++] = p;
+    if (is_gone)
+        finish(c, c->count - 1, now_ns);
+    else if (p->pidfd >= 0) /* where that fails, collect_gone will be told */
+        loop_add_fd(c->loop, p->pidfd, EPOLLIN, on_pidfd, p, &p->source);
+}
+
+static void on_table(void *user, int32_t pid, int fd)
+{
+    struct collect *c = user;
+    struct look look = {0};
+    struct err err = {0};
+    uint64_t now_ns = clock_mono_ns();
+    collect_gone(c, pid, now_ns); /* by exec it has become another program */
+    int rc = look_open(fd, pid, &look, &err);
+    if (rc == 0) {
+        add(c, pid, &look, now_ns);
+        return;
+    }
+    c->not_followed++;
+    err_prefix(&err, rc, "process %d", (int)pid);
+    note_trouble(c, TROUBLE_TABLE, rc, &err);
+}
+
+/* ---- from outside ---- */
+
+size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns)
+{
+    uint64_t deadline = clock_mono_ns() + wait_ns;
+    size_t fresh = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        struct process *p = c->living[i];
+        if (pid != 0 ? p->pid != pid : !p->writer && due_for(p, now_ns) == 0)
+            continue;
+        open_file(p);
+        int rc = take(p, now_ns, STORE_ASKED);
+        if (rc == 0 && p->writer)
+            rc = store_flush(p->writer, since(deadline, clock_mono_ns()));
+        fresh += rc == 0 && p->writer;
+    }
+    return fresh;
+}
+
+int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
+                struct err *err)
+{
+    struct collect *c = calloc(1, sizeof *c);
+    if (!c)
+        return err_set(err, -ENOMEM, "no memory for the heaps of the job");
+    c->loop = loop;
+    c->dirfd = dirfd;
+    int rc = arrive_new(loop, path, on_table, c, &c->arrive, err);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+void collect_free(struct collect *c)
+{
+    if (!c)
+        return;
+    uint64_t now = clock_mono_ns(), deadline = now + CLOSE_NS;
+    arrive_free(c->arrive);
+    while (c->count > 0)
+        finish(c, c->count - 1, now);
+    while (c->gone_count > 0)
+        process_free(c->gone[--c->gone_count], since(deadline, clock_mono_ns()));
+    free(c);
+}
+
+static json_t *process_json(const struct process *p, bool is_alive)
+{
+    json_t *doc = json_pack("{s:i, s:b, s:o, s:o}", "pid", (int)p->pid, "is_alive", is_alive,
+                            "file", p->name[0] ? json_text0(p->name) : json_null(), "file_bytes",
+                            json_u64(p->file_bytes));
+    json_object_set_new(doc, "live_bytes", json_u64((uint64_t)fmin(p->live_bytes, 0x1p62)));
+    json_object_set_new(doc, "cost", profile_cost_json(&p->cost));
+    return doc;
+}
+
+json_t *collect_json(const struct collect *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->gone_count; i++)
+        json_array_append_new(list, process_json(c->gone[i], false));
+    for (size_t i = 0; i < c->count; i++)
+        json_array_append_new(list, process_json(c->living[i], true));
+    uint64_t not_followed = c->not_followed + arrive_refused(c->arrive);
+    return json_pack("{s:o, s:o, s:o}", "processes", list, "not_followed", json_u64(not_followed),
+                     "without_file", json_u64(c->without_file));
+}

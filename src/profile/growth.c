@@ -1,0 +1,367 @@
+/* Call sites by what they hold and by how it grows. Sampling makes every figure an estimate: growth
+ * counts as far as it is beyond what chance can do. */
+#include "profile/growth.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "profile/tally.h"
+
+static const double z95 = 1.96;
+/* A tenth of what a site holds is within the chance of its samples more often than not. */
+static const double material_fraction = 0.1;
+
+/* ---- the verdicts ---- */
+
+static double growth_of_tally(const struct tally *row)
+{
+    return row->last - row->first;
+}
+
+static double importance(const struct tally *row)
+{
+    double growth = growth_of_tally(row);
+    return row->live + 4 * (growth > 0 ? growth : 0) + row->wanted;
+}
+
+static int by_importance(const void *a, const void *b)
+{
+    const struct tally *const *x = a, *const *y = b;
+    double left = importance(*x), right = importance(*y);
+    return (left < right) - (left > right);
+}
+
+/* The rows that matter, each with a series to be judged. */
+static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
+{
+    const struct verdict_options options = {.material_fraction = material_fraction,
+                                            .zero_is_memory = true};
+    struct tally **list = calloc(t->count ? t->count : 1, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    for (size_t i = 0; i < t->count; i++)
+        list[i] = &t->at[i];
+    qsort(list, t->count, sizeof *list, by_importance);
+    size_t n = 0;
+    while (n < t->count && n < GROWTH_ROWS && importance(list[n]) > 0)
+        n++;
+    for (size_t i = 0; i < n; i++) {
+        list[i]->series = malloc(sizeof *list[i]->series);
+        if (!list[i]->series || verdict_init(list[i]->series, &options) < 0) {
+            free(list);
+            return -ENOMEM;
+        }
+    }
+    *ret = list;
+    *ret_count = n;
+    return 0;
+}
+
+static void feed_marks(struct tally **rows, size_t n, const struct growth_options *o, size_t *at,
+                       uint64_t until_ns)
+{
+    for (; *at < o->n_marks && o->marks[*at].t_ns <= until_ns; ++*at)
+        for (size_t i = 0; i < n; i++)
+            verdict_mark(rows[i]->series, (int64_t)o->marks[*at].t_ns, &o->marks[*at].mark);
+}
+
+static uint64_t whole_bytes(double bytes)
+{
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* A reading is taken right after the mark it belongs to. */
+static void feed(struct tallies *t, struct names *names, struct tally **rows, size_t n)
+{
+    const struct profile *p = t->p;
+    size_t mark = 0;
+    for (size_t i = 0; i < t->n_readings; i++) {
+        const struct profile_reading *r = &p->readings[i];
+        tallies_at(t, names, r);
+        feed_marks(rows, n, t->o, &mark, i ? p->readings[i - 1].t_ns : 0);
+        for (size_t k = 0; k < n; k++)
+            verdict_update(rows[k]->series, (int64_t)r->t_ns, whole_bytes(rows[k]->now));
+    }
+    feed_marks(rows, n, t->o, &mark, p->readings[t->n_readings - 1].t_ns);
+}
+
+/* ---- ages ---- */
+
+struct aged {
+    int32_t row;
+    double age_s, bytes;
+};
+
+static int by_row_and_age(const void *a, const void *b)
+{
+    const struct aged *x = a, *y = b;
+    if (x->row != y->row)
+        return x->row < y->row ? -1 : 1;
+    return (x->age_s > y->age_s) - (x->age_s < y->age_s);
+}
+
+static void put_ages(const struct aged *list, size_t n, double half_s, struct growth_row *row)
+{
+    double all = 0, below = 0;
+    for (size_t i = 0; i < n; i++) {
+        all += list[i].bytes;
+        row->survivor_bytes += list[i].age_s >= half_s ? list[i].bytes : 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        below += list[i].bytes;
+        if (below * 2 >= all) {
+            row->age_s = list[i].age_s;
+            return;
+        }
+    }
+}
+
+/* ROW_OF gives the place in the result of a tally, or TALLY_NONE. */
+static int ages(const struct tallies *t, const int32_t *row_of, struct growth *g)
+{
+    const struct profile_reading *end = &t->p->readings[t->n_readings - 1];
+    const struct profile_snapshot *s = profile_snapshot_at(t->p, end->t_ns);
+    size_t n = 0;
+    if (!s || !s->count)
+        return 0;
+    struct aged *list = calloc(s->count, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct profile_sample *one = &s->samples[i];
+        int32_t tally = t->of_site[one->site < t->p->n_sites ? one->site : 0];
+        int32_t row = tally == TALLY_NONE ? TALLY_NONE : row_of[tally];
+        if (row == TALLY_NONE)
+            continue;
+        double age = s->t_ns > one->born_ns ? (double)(s->t_ns - one->born_ns) / 1e9 : 0;
+        list[n++] = (struct aged){row, age, profile_weight_bytes(one->size, one->interval)};
+    }
+    qsort(list, n, sizeof *list, by_row_and_age);
+    for (size_t i = 0, j; i < n; i = j) {
+        for (j = i; j < n && list[j].row == list[i].row; j++)
+            ;
+        put_ages(list + i, j - i, (double)(s->t_ns - t->p->start_ns) / 2e9, &g->rows[list[i].row]);
+    }
+    free(list);
+    return 0;
+}
+
+/* ---- the result ---- */
+
+/* What is certain of its growth. */
+static double sure_growth(const struct growth_row *row)
+{
+    double sure = row->growth_bytes - z95 * row->growth_sigma;
+    return sure > 0 ? sure : 0;
+}
+
+/* 0: leaks, 1: may, 2: holds. A leak that is small beside what grows else is not put before it. */
+static int rank(const struct growth_row *row, double largest_growth)
+{
+    double sure = sure_growth(row);
+    if (row->verdict.leak == VERDICT_LEAK_YES && sure > 0 && sure * 10 >= largest_growth)
+        return 0;
+    return row->verdict.leak != VERDICT_LEAK_NO && sure > 0 ? 1 : 2;
+}
+
+static int by_rank(const void *a, const void *b, void *largest_growth)
+{
+    const struct growth_row *x = a, *y = b;
+    const double *largest = largest_growth;
+    int left = rank(x, *largest), right = rank(y, *largest);
+    double gx = sure_growth(x), gy = sure_growth(y);
+    if (left != right)
+        return left < right ? -1 : 1;
+    if (gx != gy)
+        return gx < gy ? 1 : -1;
+    return (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
+}
+
+static int by_growth(const void *a, const void *b)
+{
+    const struct growth_row *x = a, *y = b;
+    return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
+}
+
+static void fill_row(struct growth_row *row, const struct tally *from, struct names *names,
+                     const struct growth_options *o)
+{
+    double half = z95 * sqrt(from->variance > 0 ? from->variance : 0);
+    bool is_asked = o->has_since || o->has_diff;
+    *row = (struct growth_row){
+        .name = names_of_site(names, from->site),
+        .native = names_native_of_site(names, from->site),
+        .site = from->site,
+        .sites = from->sites,
+        .live_bytes = from->live,
+        .live_low = from->live > half ? from->live - half : 0,
+        .live_high = from->live + half,
+        .live_objects = from->objects,
+        .allocated_bytes = from->allocated,
+        .growth_bytes = is_asked ? from->wanted : growth_of_tally(from),
+        .growth_sigma = is_asked ? 0 : sqrt(from->variance + from->first_variance),
+    };
+    verdict_judge(from->series, NULL, &row->verdict);
+}
+
+static int put_rows(struct tallies *t, struct names *names, struct tally **chosen, size_t n,
+                    struct growth *ret)
+{
+    AUTO_FREE int32_t *row_of = calloc(t->count ? t->count : 1, sizeof *row_of);
+    ret->rows = calloc(n ? n : 1, sizeof *ret->rows);
+    if (!row_of || !ret->rows)
+        return -ENOMEM;
+    for (size_t i = 0; i < t->count; i++)
+        row_of[i] = TALLY_NONE;
+    for (size_t i = 0; i < n; i++) {
+        fill_row(&ret->rows[i], chosen[i], names, t->o);
+        row_of[chosen[i] - t->at] = (int32_t)i;
+    }
+    ret->count = n;
+    int r = ages(t, row_of, ret);
+    if (t->o->has_since || t->o->has_diff) {
+        qsort(ret->rows, n, sizeof *ret->rows, by_growth);
+        return r;
+    }
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ret->rows[i].verdict.leak != VERDICT_LEAK_NO)
+            largest = fmax(largest, sure_growth(&ret->rows[i]));
+    qsort_r(ret->rows, n, sizeof *ret->rows, by_rank, &largest);
+    return r;
+}
+
+static void put_totals(const struct tallies *t, struct growth *ret)
+{
+    double variance = 0;
+    const struct profile_reading *first = t->p->readings, *last = first + t->n_readings - 1;
+    for (size_t i = 0; i < t->count; i++) {
+        ret->live_bytes += t->at[i].live;
+        ret->allocated_bytes += t->at[i].allocated;
+        variance += t->at[i].variance;
+    }
+    double half = z95 * sqrt(variance);
+    ret->live_low = ret->live_bytes > half ? ret->live_bytes - half : 0;
+    ret->live_high = ret->live_bytes + half;
+    ret->span_s = (double)(last->t_ns - t->p->start_ns) / 1e9;
+    for (size_t i = 0; i < t->n_readings; i++) {
+        if (!t->p->readings[i].has_step)
+            continue;
+        if (!ret->has_steps)
+            ret->first_step = t->p->readings[i].step;
+        ret->has_steps = true;
+        ret->last_step = t->p->readings[i].step;
+    }
+}
+
+static size_t readings_until(const struct profile *p, uint64_t until_ns)
+{
+    size_t n = 0;
+    while (n < p->n_readings && (!until_ns || p->readings[n].t_ns <= until_ns))
+        n++;
+    return n;
+}
+
+int growth_of(const struct profile *p, struct names *names, const struct growth_options *options,
+              struct growth *ret, struct err *err)
+{
+    struct tallies t = {.p = p, .o = options, .n_readings = readings_until(p, options->until_ns)};
+    AUTO_FREE struct tally **chosen = NULL;
+    struct growth g = {0};
+    size_t n;
+    if (!t.n_readings)
+        return err_set(err, -ENODATA, "the heap was never read: the process lived too short");
+    int r = tallies_init(&t);
+    if (r == 0)
+        r = tallies_read(&t, names);
+    if (r == 0 && options->has_since)
+        r = tallies_since(&t, names, err);
+    if (r == 0 && options->has_diff)
+        r = tallies_diff(&t, names, err);
+    if (r == 0)
+        r = choose(&t, &chosen, &n);
+    if (r == 0) {
+        feed(&t, names, chosen, n);
+        r = put_rows(&t, names, chosen, n, &g);
+    }
+    if (r == 0) {
+        put_totals(&t, &g);
+        *ret = g;
+    } else {
+        growth_fini(&g);
+        if (r == -ENOMEM)
+            err_set(err, r, "out of memory");
+    }
+    tallies_fini(&t);
+    return r;
+}
+
+/* ---- survivors ---- */
+
+static int by_site(const void *a, const void *b)
+{
+    const struct growth_survivor *x = a, *y = b;
+    return (x->site > y->site) - (x->site < y->site);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct growth_survivor *x = a, *y = b;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+/* Adds up those of one site; how many are left. */
+static size_t merge_sites(struct growth_survivor *list, size_t n)
+{
+    size_t out = 0;
+    qsort(list, n, sizeof *list, by_site);
+    for (size_t i = 0; i < n; i++) {
+        if (out && list[out - 1].site == list[i].site) {
+            list[out - 1].bytes += list[i].bytes;
+            list[out - 1].objects += list[i].objects;
+        } else {
+            list[out++] = list[i];
+        }
+    }
+    qsort(list, out, sizeof *list, by_bytes);
+    return out;
+}
+
+int growth_survivors(const struct profile *p, int64_t from_step, int64_t to_step,
+                     struct growth_survivor **ret, size_t *ret_count, uint64_t *ret_snapshot_ns,
+                     struct err *err)
+{
+    uint64_t from_ns, to_ns;
+    size_t n = 0;
+    if (!profile_time_of(p, from_step, &from_ns) || !profile_time_of(p, to_step, &to_ns))
+        return err_set(err, -ENODATA, "steps %" PRId64 " and %" PRId64 " are not both recorded",
+                       from_step, to_step);
+    const struct profile_snapshot *s = profile_snapshot_at(p, to_ns);
+    if (!s || s->t_ns < from_ns)
+        return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,
+                       from_step, to_step);
+    struct growth_survivor *list = calloc(s->count ? s->count : 1, sizeof *list);
+    if (!list)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < s->count; i++) {
+        const struct profile_sample *one = &s->samples[i];
+        if (one->born_ns < from_ns)
+            list[n++] =
+                (struct growth_survivor){one->site, profile_weight_bytes(one->size, one->interval),
+                                         profile_weight_objects(one->size, one->interval)};
+    }
+    *ret_count = merge_sites(list, n);
+    *ret = list;
+    *ret_snapshot_ns = s->t_ns;
+    return 0;
+}
+
+void growth_fini(struct growth *g)
+{
+    free(g->rows);
+    *g = (struct growth){0};
+}

@@ -1,0 +1,250 @@
+/* Frames in words: each frame word is named once. */
+#include "profile/names.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/names_known.h"
+#include "profile/pylines.h"
+#include "profile/texts.h"
+
+/* The frames that one frame word stands for. */
+struct named {
+    struct name *list;
+    size_t count;
+};
+
+struct names {
+    const struct profile *profile;
+    struct symbols *symbols;
+    struct texts texts;
+    struct numbers by_frame; /* from a frame word to a place in all */
+    struct named *all;
+    size_t count, cap;
+};
+
+static const struct name no_stack = {.kind = NAME_UNKNOWN, .function = "(no stack)"};
+static const struct name no_memory = {.kind = NAME_UNKNOWN, .function = "(no memory for its name)"};
+
+int names_new(const struct profile *p, const struct symbols_options *options, struct names **ret)
+{
+    struct names *n = calloc(1, sizeof(*n));
+    if (!n)
+        return -ENOMEM;
+    n->profile = p;
+    int r = symbols_new(options, &n->symbols);
+    if (r < 0) {
+        free(n);
+        return r;
+    }
+    *ret = n;
+    return 0;
+}
+
+void names_free(struct names *n)
+{
+    if (!n)
+        return;
+    for (size_t i = 0; i < n->count; i++)
+        free(n->all[i].list);
+    free(n->all);
+    numbers_fini(&n->by_frame);
+    texts_fini(&n->texts);
+    symbols_free(n->symbols);
+    free(n);
+}
+
+static const char *keep_or(struct names *n, const struct profile_text *text, const char *other)
+{
+    return text->len ? texts_keep(&n->texts, text->at, text->len) : other;
+}
+
+static size_t name_python(struct names *n, uint64_t frame, struct name *ret)
+{
+    uint64_t code_at = frame >> HEAP_FRAME_CODE_SHIFT & HEAP_FRAME_CODE_MASK;
+    uint32_t instr = (uint32_t)(frame & HEAP_FRAME_INSTR_MASK);
+    if (code_at >= n->profile->n_codes) {
+        *ret = (struct name){.kind = NAME_UNKNOWN, .function = "(Python)"};
+        return 1;
+    }
+    const struct profile_code *code = &n->profile->codes[code_at];
+    *ret = (struct name){.kind = NAME_PYTHON,
+                         .function = keep_or(n, &code->name, "(Python)"),
+                         .file = keep_or(n, &code->file, NULL),
+                         .line = code->first_line};
+    if (instr != HEAP_INSTR_UNKNOWN)
+        pylines_find(code->lines.at, code->lines.len, n->profile->cost.python_version,
+                     code->first_line, instr, &ret->line);
+    return ret->function ? 1 : 0;
+}
+
+static const char *base_name(const struct profile_text *path, size_t *ret_len)
+{
+    static const char deleted[] = " (deleted)";
+    size_t len = path->len, start;
+    if (len >= sizeof(deleted) &&
+        memcmp(path->at + len - sizeof(deleted) + 1, deleted, sizeof(deleted) - 1) == 0)
+        len -= sizeof(deleted) - 1;
+    for (start = len; start > 0 && path->at[start - 1] != '/';)
+        start--;
+    *ret_len = len - start;
+    return path->at + start;
+}
+
+static const char *keep_address(struct names *n, const char *lib, uint64_t offset)
+{
+    char text[320];
+    snprintf(text, sizeof(text), "%.255s%s0x%" PRIx64, lib, *lib ? "+" : "", offset);
+    return texts_keep(&n->texts, text, sizeof(text));
+}
+
+static size_t name_nowhere(struct names *n, uint64_t offset, struct name *ret)
+{
+    *ret = (struct name){.kind = NAME_UNKNOWN, .function = keep_address(n, "", offset)};
+    return ret->function ? 1 : 0;
+}
+
+static size_t name_native(struct names *n, uint64_t frame, struct name ret[SYMBOL_INLINE_MAX])
+{
+    uint64_t module_at = frame >> HEAP_FRAME_MODULE_SHIFT & HEAP_FRAME_MODULE_MASK;
+    uint64_t offset = frame & HEAP_FRAME_OFFSET_MASK;
+    struct symbol found[SYMBOL_INLINE_MAX];
+    if (module_at == 0 || module_at > n->profile->n_modules)
+        return name_nowhere(n, offset, ret);
+    const struct profile_module *m = &n->profile->modules[module_at - 1];
+    size_t len, count = symbols_find(n->symbols, m->path.at, m->path.len, m->build_id,
+                                     m->build_id_len, offset, found);
+    const char *base = base_name(&m->path, &len);
+    const char *lib = texts_keep(&n->texts, len ? base : "?", len ? len : 1);
+    if (count == 0)
+        found[count++] = (struct symbol){0};
+    for (size_t i = 0; lib && i < count; i++) {
+        const char *function = found[i].function ? found[i].function : keep_address(n, lib, offset);
+        if (!function)
+            return 0;
+        ret[i] = (struct name){.kind = NAME_NATIVE,
+                               .function = function,
+                               .file = found[i].file,
+                               .lib = lib,
+                               .line = found[i].line,
+                               .is_allocator = known_allocator(found[i].function, lib),
+                               .is_inlined = found[i].is_inlined};
+    }
+    return lib ? count : 0;
+}
+
+static int add_named(struct names *n, uint64_t frame, const struct name *list, size_t count)
+{
+    if (n->count == n->cap) {
+        size_t cap = n->cap ? 2 * n->cap : 256;
+        struct named *wide = reallocarray(n->all, cap, sizeof(*wide));
+        if (!wide)
+            return -ENOMEM;
+        n->all = wide;
+        n->cap = cap;
+    }
+    struct name *copy = calloc(count, sizeof(*copy));
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, list, count * sizeof(*copy));
+    if (numbers_put(&n->by_frame, frame, (uint32_t)n->count) < 0) {
+        free(copy);
+        return -ENOMEM;
+    }
+    n->all[n->count++] = (struct named){copy, count};
+    return 0;
+}
+
+size_t names_of_node(struct names *n, uint32_t node, const struct name **ret)
+{
+    struct name list[SYMBOL_INLINE_MAX];
+    uint32_t at;
+    *ret = &no_stack;
+    if (node == 0 || node >= n->profile->n_nodes)
+        return 1;
+    uint64_t frame = n->profile->nodes[node].frame;
+    if (!numbers_get(&n->by_frame, frame, &at)) {
+        size_t count =
+            frame & HEAP_FRAME_PYTHON ? name_python(n, frame, list) : name_native(n, frame, list);
+        *ret = &no_memory;
+        if (count == 0 || add_named(n, frame, list, count) < 0)
+            return 1;
+        at = (uint32_t)n->count - 1;
+    }
+    *ret = n->all[at].list;
+    return n->all[at].count;
+}
+
+typedef bool wanted_fn(const struct name *name);
+
+static bool is_python(const struct name *name)
+{
+    return name->kind == NAME_PYTHON;
+}
+
+static bool is_shown_python(const struct name *name)
+{
+    return is_python(name) && !known_plumbing(name->function, name->file);
+}
+
+static bool is_user_python(const struct name *name)
+{
+    return is_shown_python(name) && !known_library(name->file);
+}
+
+static bool is_native(const struct name *name)
+{
+    return name->kind == NAME_NATIVE && !name->is_allocator;
+}
+
+static bool is_any(const struct name *name)
+{
+    return name != NULL;
+}
+
+/* The innermost frame of SITE that is WANTED. Native ones are not even looked up where only
+ * Python's are: their symbols may be in large files. */
+static const struct name *innermost(struct names *n, uint32_t site, bool python, wanted_fn *wanted)
+{
+    const struct profile *p = n->profile;
+    uint32_t node = site < p->n_sites ? p->site_node[site] : 0;
+    while (node != 0 && node < p->n_nodes) {
+        const struct name *list;
+        bool is_skipped = python && !(p->nodes[node].frame & HEAP_FRAME_PYTHON);
+        size_t count = is_skipped ? 0 : names_of_node(n, node, &list);
+        for (size_t i = 0; i < count; i++)
+            if (wanted(&list[i]))
+                return &list[i];
+        if (p->nodes[node].parent >= node)
+            break;
+        node = p->nodes[node].parent;
+    }
+    return NULL;
+}
+
+const struct name *names_of_site(struct names *n, uint32_t site)
+{
+    static const struct {
+        bool python;
+        wanted_fn *wanted;
+    } order[] = {{true, is_shown_python}, {true, is_python}, {false, is_native}, {false, is_any}};
+    for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
+        const struct name *found = innermost(n, site, order[i].python, order[i].wanted);
+        if (found)
+            return found;
+    }
+    return &no_stack;
+}
+
+const struct name *names_user_of_site(struct names *n, uint32_t site)
+{
+    return innermost(n, site, true, is_user_python);
+}
+
+const struct name *names_native_of_site(struct names *n, uint32_t site)
+{
+    return innermost(n, site, false, is_native);
+}

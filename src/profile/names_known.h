@@ -1,0 +1,12 @@
+/* Which frames are nobody's fault: allocators, and the plumbing between the lines that people
+ * write. Private to profile/. */
+#pragma once
+
+#include <stdbool.h>
+
+/* FUNCTION is a readable name or NULL, LIB the base name of its module or NULL. */
+bool known_allocator(const char *function, const char *lib);
+/* A Python frame of the standard library, of a framework's inner workings, or of no file at all. */
+bool known_plumbing(const char *function, const char *file);
+/* Of the standard library, or installed as a package: not the user's own. */
+bool known_library(const char *file);

@@ -1,0 +1,120 @@
+/* What a sample stands for, and finding moments in a profile. */
+#include "profile/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void profile_free(struct profile *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n_readings; i++)
+        free((void *)(uintptr_t)p->readings[i].held);
+    for (size_t i = 0; i < p->n_snapshots; i++)
+        free((void *)(uintptr_t)p->snapshots[i].samples);
+    free(p->readings);
+    free(p->snapshots);
+    free(p->modules);
+    free(p->codes);
+    free(p->nodes);
+    free(p->site_node);
+    free(p->text);
+    free(p);
+}
+
+double profile_probability(uint64_t size, uint64_t interval)
+{
+    if (interval == 0)
+        return 1;
+    return -expm1(-(double)size / (double)interval);
+}
+
+double profile_weight_bytes(uint64_t size, uint64_t interval)
+{
+    return size > 0 ? (double)size / profile_probability(size, interval) : 0;
+}
+
+double profile_weight_objects(uint64_t size, uint64_t interval)
+{
+    return size > 0 ? 1 / profile_probability(size, interval) : 0;
+}
+
+double profile_weight_variance(uint64_t size, uint64_t interval)
+{
+    double p = profile_probability(size, interval);
+    double bytes = profile_weight_bytes(size, interval);
+    return bytes * bytes * (1 - p);
+}
+
+static bool step_before(const struct profile *p, size_t *at)
+{
+    while (*at > 0)
+        if (p->readings[--*at].has_step)
+            return true;
+    return false;
+}
+
+bool profile_step_at(const struct profile *p, uint64_t t_ns, double *ret)
+{
+    size_t after = 0;
+    while (after < p->n_readings &&
+           (!p->readings[after].has_step || p->readings[after].t_ns < t_ns))
+        after++;
+    if (after == p->n_readings)
+        return false;
+    const struct profile_reading *b = &p->readings[after];
+    size_t before = after;
+    if (b->t_ns == t_ns) {
+        *ret = (double)b->step;
+        return true;
+    }
+    if (!step_before(p, &before))
+        return false;
+    const struct profile_reading *a = &p->readings[before];
+    double part = (double)(t_ns - a->t_ns) / (double)(b->t_ns - a->t_ns);
+    *ret = (double)a->step + part * ((double)b->step - (double)a->step);
+    return true;
+}
+
+bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns)
+{
+    size_t after = 0;
+    while (after < p->n_readings &&
+           (!p->readings[after].has_step || p->readings[after].step < step))
+        after++;
+    if (after == p->n_readings)
+        return false;
+    const struct profile_reading *b = &p->readings[after];
+    size_t before = after;
+    if (b->step == step) {
+        *ret_ns = b->t_ns;
+        return true;
+    }
+    if (!step_before(p, &before))
+        return false;
+    const struct profile_reading *a = &p->readings[before]; /* its step is below STEP */
+    double part = ((double)step - (double)a->step) / ((double)b->step - (double)a->step);
+    *ret_ns = a->t_ns + (uint64_t)(part * (double)(b->t_ns - a->t_ns));
+    return true;
+}
+
+const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns)
+{
+    size_t lo = 0, hi = p->n_readings;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (p->readings[mid].t_ns <= t_ns)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo > 0 ? &p->readings[lo - 1] : NULL;
+}
+
+const struct profile_snapshot *profile_snapshot_at(const struct profile *p, uint64_t t_ns)
+{
+    size_t n = p->n_snapshots;
+    while (n > 0 && p->snapshots[n - 1].t_ns > t_ns)
+        n--;
+    return n > 0 ? &p->snapshots[n - 1] : NULL;
+}

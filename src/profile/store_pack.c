@@ -1,0 +1,268 @@
+/* From a table to blocks. What is read here was written by another process: each number is read
+ * once, and what it says is checked by whoever reads the file. */
+#include "profile/store_pack.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "trace/block.h"
+#include "trace/pack.h"
+
+/* The compiler may read a plain field twice; the other process may write in between. */
+#define ONCE(field) (*(const volatile __typeof__(field) *)&(field))
+
+_Static_assert(HEAP_KINDS <= 1 << STORE_KIND_BITS, "a kind has its bits");
+
+/* Little memory before good packing: it is taken from the machine that the job runs on. */
+static const struct pack_effort effort = {.level = 1, .window_log = 17, .table_log = 14};
+
+static void add_block(struct buf *out, struct block_head head, const struct buf *plain)
+{
+    struct buf packed = {0};
+    if (plain->failed || plain->len > BLOCK_PAYLOAD_MAX ||
+        pack_add(&packed, plain->data, plain->len, &effort) < 0)
+        out->failed = true;
+    else {
+        head.raw_len = (uint32_t)plain->len;
+        block_add(out, &head, packed.data, packed.len);
+    }
+    buf_fini(&packed);
+}
+
+void store_pack_file_head(struct buf *out)
+{
+    block_add_file_head(out, STORE_MAGIC, STORE_MAJOR, STORE_MINOR);
+}
+
+void store_pack_head(struct buf *out, const struct look *look)
+{
+    struct buf plain = {0};
+    buf_add_zigzag(&plain, look->pid);
+    buf_add_varint(&plain, look->start_ns);
+    buf_add_varint(&plain, look->base_interval);
+    add_block(out, (struct block_head){.type = STORE_HEAD}, &plain);
+    buf_fini(&plain);
+}
+
+/* ---- what is new ---- */
+
+static void add_text(struct buf *b, const struct heap_text *text)
+{
+    buf_add_varint(b, ONCE(text->at));
+    buf_add_varint(b, ONCE(text->len));
+}
+
+static void add_range(struct buf *b, uint32_t from, uint32_t to)
+{
+    buf_add_varint(b, from);
+    buf_add_varint(b, to - from);
+}
+
+static void add_module(struct buf *b, const struct heap_module *m)
+{
+    uint8_t len = ONCE(m->build_id_len);
+    add_text(b, &m->path);
+    buf_add_varint(b, ONCE(m->base));
+    buf_add_blob(b, m->build_id, len <= HEAP_BUILD_ID_MAX ? len : 0);
+}
+
+static void add_code(struct buf *b, const struct heap_code *c)
+{
+    add_text(b, &c->file);
+    add_text(b, &c->name);
+    add_text(b, &c->lines);
+    buf_add_varint(b, ONCE(c->first_line));
+}
+
+/* A table whose counts fall has nothing new. */
+static uint32_t grown(uint32_t from, uint32_t now)
+{
+    return now > from ? now : from;
+}
+
+static bool find_new(const struct look *look, const struct look_counts *from,
+                     struct look_counts *ret)
+{
+    look_counts(look, ret);
+    ret->text_bytes = grown(from->text_bytes, ret->text_bytes);
+    ret->modules = grown(from->modules, ret->modules);
+    ret->codes = grown(from->codes, ret->codes);
+    ret->nodes = grown(from->nodes, ret->nodes);
+    ret->sites = grown(from->sites, ret->sites);
+    return ret->text_bytes > from->text_bytes || ret->modules > from->modules ||
+           ret->codes > from->codes || ret->nodes > from->nodes || ret->sites > from->sites;
+}
+
+void store_pack_news(struct buf *out, const struct look *look, struct look_counts *done)
+{
+    const struct heap_table *t = look->table;
+    struct look_counts now, from = *done;
+    struct buf b = {0};
+    if (!find_new(look, &from, &now))
+        return;
+    add_range(&b, from.text_bytes, now.text_bytes);
+    buf_add(&b, t->text + from.text_bytes, now.text_bytes - from.text_bytes);
+    add_range(&b, from.modules, now.modules);
+    for (uint32_t i = from.modules; i < now.modules; i++)
+        add_module(&b, &t->modules[i]);
+    add_range(&b, from.codes, now.codes);
+    for (uint32_t i = from.codes; i < now.codes; i++)
+        add_code(&b, &t->codes[i]);
+    add_range(&b, from.nodes, now.nodes);
+    for (uint32_t i = from.nodes; i < now.nodes; i++) {
+        buf_add_varint(&b, ONCE(t->nodes[i].frame));
+        buf_add_varint(&b, ONCE(t->nodes[i].parent));
+    }
+    add_range(&b, from.sites, now.sites);
+    for (uint32_t i = from.sites; i < now.sites; i++)
+        buf_add_varint(&b, ONCE(t->sites[i].node));
+    add_block(out, (struct block_head){.type = STORE_NEWS}, &b);
+    buf_fini(&b);
+    *done = now;
+}
+
+/* ---- readings ---- */
+
+static void add_moment(struct buf *b, const struct store_moment *at)
+{
+    buf_add_varint(b, at->flags);
+    buf_add_varint(b, at->t_ns);
+    buf_add_zigzag(b, at->step);
+}
+
+static void add_cost(struct buf *b, const struct look *look)
+{
+    struct profile_cost cost;
+    look_cost(look, &cost);
+#define X(field) +1
+    buf_add_varint(b, 0 STORE_COST(X));
+#undef X
+#define X(field) buf_add_varint(b, cost.field);
+    STORE_COST(X)
+#undef X
+    buf_add_varint(b, HEAP_DROP_KINDS);
+    for (unsigned i = 0; i < HEAP_DROP_KINDS; i++)
+        buf_add_varint(b, cost.drops[i]);
+}
+
+static uint64_t rounded(double v)
+{
+    return v < 0x1p63 ? (uint64_t)(v + 0.5) : (uint64_t)1 << 63;
+}
+
+/* The samples of SITE begin at *AT, which moves behind them. Returns its live bytes. */
+static double sum_site(const struct look_live *live, uint32_t site, size_t *at,
+                       struct store_site *ret)
+{
+    double bytes = 0, objects = 0, variance = 0;
+    for (; *at < live->count && live->samples[*at].site == site; ++*at) {
+        const struct profile_sample *s = &live->samples[*at];
+        double p = profile_probability(s->size, s->interval);
+        double weight = (double)s->size / p;
+        bytes += weight;
+        objects += 1 / p;
+        variance += weight * weight * (1 - p);
+    }
+    ret->v[STORE_LIVE_BYTES] = rounded(bytes);
+    ret->v[STORE_LIVE_OBJECTS_X16] = rounded(objects * 16);
+    ret->v[STORE_LIVE_SD] = rounded(sqrt(variance));
+    return bytes;
+}
+
+static void read_counters(const struct look *look, uint32_t site, struct store_site *ret)
+{
+    struct look_site counters;
+    look_site(look, site, &counters);
+    ret->v[STORE_ALLOCATED_BYTES] = counters.allocated_bytes;
+    ret->v[STORE_ALLOCATED_OBJECTS_X16] = counters.allocated_objects_x16;
+    ret->v[STORE_FREED_BYTES] = counters.freed_bytes;
+}
+
+/* GAP: how many sites on from the last one that had changed. True: this one has. */
+static bool add_change(struct buf *b, uint32_t gap, const struct store_site *now,
+                       const struct store_site *prev)
+{
+    uint8_t mask = 0;
+    for (unsigned f = 0; f < STORE_FIELDS; f++)
+        if (now->v[f] != prev->v[f])
+            mask |= (uint8_t)(1U << f);
+    if (mask == 0)
+        return false;
+    buf_add_varint(b, gap);
+    buf_add_byte(b, mask);
+    for (unsigned f = 0; f < STORE_FIELDS; f++)
+        if (mask >> f & 1)
+            buf_add_zigzag(b, (int64_t)(now->v[f] - prev->v[f]));
+    return true;
+}
+
+double store_pack_reading(struct buf *out, const struct look *look, const struct look_live *live,
+                          const struct store_moment *at, uint64_t seq, struct store_last *last)
+{
+    struct look_counts counts;
+    struct buf b = {0};
+    size_t sample = 0;
+    double total = 0;
+    uint32_t gap = 1, holding = 0;
+    look_counts(look, &counts);
+    add_moment(&b, at);
+    add_cost(&b, look);
+    for (uint32_t s = 0; s < counts.sites || sample < live->count; s++, gap++) {
+        struct store_site now;
+        total += sum_site(live, s, &sample, &now);
+        read_counters(look, s, &now);
+        holding += now.v[STORE_LIVE_BYTES] > 0;
+        if (add_change(&b, gap, &now, &last->sites[s]))
+            gap = 0;
+        last->sites[s] = now;
+        last->count = s < last->count ? last->count : s + 1;
+    }
+    buf_add_varint(&b, 0);
+    add_block(out, (struct block_head){.type = STORE_READING, .seq = seq, .part = holding}, &b);
+    buf_fini(&b);
+    return total;
+}
+
+/* ---- snapshots ---- */
+
+static int compare_age(const void *a, const void *b)
+{
+    const struct profile_sample *x = a, *y = b;
+    return (x->born_ns < y->born_ns) - (x->born_ns > y->born_ns);
+}
+
+static void order_by_age(struct look_live *live)
+{
+    for (size_t from = 0, to; from < live->count; from = to) {
+        for (to = from + 1; to < live->count; to++)
+            if (live->samples[to].site != live->samples[from].site)
+                break;
+        qsort(live->samples + from, to - from, sizeof *live->samples, compare_age);
+    }
+}
+
+void store_pack_snapshot(struct buf *out, struct look_live *live, const struct store_moment *at)
+{
+    struct buf b = {0};
+    uint64_t age = 0, interval = 0;
+    uint32_t site = 0;
+    order_by_age(live);
+    add_moment(&b, at);
+    buf_add_varint(&b, live->count);
+    for (size_t i = 0; i < live->count; i++) {
+        const struct profile_sample *s = &live->samples[i];
+        /* What was born in the future is new. */
+        uint64_t age_ms = at->t_ns > s->born_ns ? (at->t_ns - s->born_ns) / 1000000 : 0;
+        buf_add_varint(&b, (uint64_t)(s->site - site) << STORE_KIND_BITS | s->kind);
+        buf_add_zigzag(&b, (int64_t)(age_ms - age));
+        buf_add_varint(&b, s->size);
+        buf_add_zigzag(&b, (int64_t)(s->interval - interval));
+        site = s->site;
+        age = age_ms;
+        interval = s->interval;
+    }
+    add_block(out, (struct block_head){.type = STORE_SNAPSHOT}, &b);
+    buf_fini(&b);
+}

@@ -1,0 +1,416 @@
+/* From the blocks of heap.PID.ebbheap to a profile; the bytes may be hostile. */
+#include "profile/store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "profile/store_news.h"
+#include "profile/store_pack.h"
+#include "trace/pack.h"
+#include "trace/scan.h"
+
+enum {
+    HELD_MAX = 1 << 20,     /* in all readings of one profile; of more, every second, third, … */
+    READINGS_MAX = 1 << 14, /* the same for their number */
+    UNPACKED_MAX = 1 << 30, /* bytes of one file; more is not of our making */
+};
+
+/* Of many alike, every STRIDE-th is kept. */
+struct every {
+    size_t stride, seen;
+};
+
+struct reader {
+    struct profile *p;
+    size_t unpacked_bytes;
+    struct store_site *sites; /* HEAP_SITES: what they hold at the last reading */
+    uint64_t seq;             /* of that one; 0: what comes next must be whole */
+    struct store_moment last; /* when it was */
+    bool has_last;            /* SITES can be believed */
+    bool is_last_kept;        /* it is the last of the profile's readings */
+    size_t held;              /* in all readings */
+    struct every readings, snapshots;
+};
+
+static bool is_next_kept(struct every *e)
+{
+    return e->seen++ % e->stride == 0;
+}
+
+static int read_head(struct reader *r, struct cur *c)
+{
+    int64_t pid = cur_zigzag(c);
+    uint64_t start_ns = cur_varint(c), base_interval = cur_varint(c);
+    if (c->bad || pid < INT32_MIN || pid > INT32_MAX)
+        return -EBADMSG;
+    r->p->pid = (int32_t)pid;
+    r->p->start_ns = start_ns;
+    r->p->cost.base_interval = base_interval;
+    return 0;
+}
+
+/* ---- readings ---- */
+
+static struct store_moment get_moment(struct cur *c)
+{
+    struct store_moment at;
+    at.flags = (unsigned)cur_varint(c);
+    at.t_ns = cur_varint(c);
+    at.step = cur_zigzag(c);
+    return at;
+}
+
+/* A newer version may have more of each. */
+static void get_cost(struct cur *c, struct profile_cost *ret)
+{
+    uint64_t n = cur_varint(c);
+#define X(field)                                                                                   \
+    if (n > 0) {                                                                                   \
+        ret->field = (__typeof__(ret->field))cur_varint(c);                                        \
+        n--;                                                                                       \
+    }
+    STORE_COST(X)
+#undef X
+    for (; n > 0 && !c->bad; n--)
+        cur_varint(c);
+    n = cur_varint(c);
+    for (unsigned i = 0; i < HEAP_DROP_KINDS && n > 0; i++, n--)
+        ret->drops[i] = cur_varint(c);
+    for (; n > 0 && !c->bad; n--)
+        cur_varint(c);
+    if (ret->python_state >= HEAP_PYTHON_STATE_COUNT)
+        ret->python_state = HEAP_PYTHON_CHECK;
+}
+
+/* Until a gap of 0. */
+static void get_changes(struct reader *r, struct cur *c)
+{
+    uint64_t site = UINT64_MAX; /* one before the first */
+    for (;;) {
+        uint64_t gap = cur_varint(c);
+        if (c->bad || gap == 0)
+            return;
+        if (gap > HEAP_SITES || site + gap >= HEAP_SITES) {
+            c->bad = true;
+            return;
+        }
+        site += gap;
+        uint8_t mask = cur_byte(c);
+        for (unsigned f = 0; f < STORE_FIELDS; f++)
+            if (mask >> f & 1)
+                r->sites[site].v[f] += (uint64_t)cur_zigzag(c);
+        store_at_least(&r->p->n_sites, (size_t)site + 1);
+    }
+}
+
+static bool holds(const struct store_site *s, bool is_all)
+{
+    bool any = s->v[STORE_LIVE_BYTES] > 0;
+    for (unsigned f = 0; is_all && f < STORE_FIELDS; f++)
+        any = any || s->v[f] > 0;
+    return any;
+}
+
+static struct profile_held held_of(uint32_t site, const struct store_site *s)
+{
+    double sd = (double)s->v[STORE_LIVE_SD];
+    return (struct profile_held){
+        .site = site,
+        .live_bytes = (double)s->v[STORE_LIVE_BYTES],
+        .live_objects = (double)s->v[STORE_LIVE_OBJECTS_X16] / 16,
+        .live_variance = sd * sd,
+        .allocated_bytes = (double)s->v[STORE_ALLOCATED_BYTES],
+        .allocated_objects = (double)s->v[STORE_ALLOCATED_OBJECTS_X16] / 16,
+        .freed_bytes = (double)s->v[STORE_FREED_BYTES],
+    };
+}
+
+/* The last reading, from what the sites hold now. ALL: also what holds nothing any more. */
+static int keep_reading(struct reader *r, bool is_all)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->p->n_sites; i++)
+        count += holds(&r->sites[i], is_all);
+    if (!is_all && r->held + count > 2 * (size_t)HELD_MAX) /* the heads of the blocks lied */
+        return 0;
+    struct profile_held *held = calloc(count + 1, sizeof *held);
+    if (!held)
+        return -ENOMEM;
+    size_t n = 0;
+    for (size_t i = 0; i < r->p->n_sites; i++)
+        if (holds(&r->sites[i], is_all))
+            held[n++] = held_of((uint32_t)i, &r->sites[i]);
+    r->held += count;
+    r->p->readings[r->p->n_readings++] = (struct profile_reading){
+        .t_ns = r->last.t_ns,
+        .has_step = r->last.flags & STORE_HAS_STEP,
+        .step = r->last.step,
+        .held = held,
+        .count = count,
+    };
+    r->is_last_kept = true;
+    return 0;
+}
+
+static int read_reading(struct reader *r, uint64_t seq, struct cur *c)
+{
+    bool is_kept = is_next_kept(&r->readings);
+    struct store_moment at = get_moment(c);
+    bool is_whole = at.flags & STORE_IS_WHOLE;
+    bool follows = is_whole || (r->seq > 0 && seq == r->seq + 1);
+    r->seq = 0;
+    if (c->bad || at.t_ns < r->last.t_ns)
+        return -EBADMSG;
+    if (!follows) /* it builds on one that is not there: no fault of its own */
+        return 0;
+    if (is_whole)
+        memset(r->sites, 0, r->p->n_sites * sizeof *r->sites);
+    get_cost(c, &r->p->cost);
+    get_changes(r, c);
+    r->last = at;
+    r->has_last = !c->bad;
+    r->is_last_kept = false;
+    if (c->bad)
+        return -EBADMSG;
+    r->seq = seq;
+    r->p->is_ended = at.flags & STORE_IS_ENDED;
+    return is_kept ? keep_reading(r, false) : 0;
+}
+
+/* ---- snapshots ---- */
+
+struct sample_state {
+    uint64_t site, age_ms, interval;
+};
+
+static bool get_sample(struct cur *c, uint64_t t_ns, struct sample_state *s,
+                       struct profile_sample *ret)
+{
+    uint64_t word = cur_varint(c);
+    s->age_ms += (uint64_t)cur_zigzag(c);
+    uint64_t size = cur_varint(c);
+    s->interval += (uint64_t)cur_zigzag(c);
+    uint64_t gap = word >> STORE_KIND_BITS;
+    if (c->bad || gap >= HEAP_SITES || s->site + gap >= HEAP_SITES || size == 0 || s->interval == 0)
+        return false;
+    s->site += gap;
+    *ret = (struct profile_sample){
+        .site = (uint32_t)s->site,
+        .kind = word & ((1U << STORE_KIND_BITS) - 1),
+        .size = size,
+        .interval = s->interval,
+        .born_ns = s->age_ms <= t_ns / 1000000 ? t_ns - s->age_ms * 1000000 : 0,
+    };
+    return ret->kind < HEAP_KINDS;
+}
+
+static int keep_snapshot(struct reader *r, const struct store_moment *at, uint64_t count,
+                         struct cur *c)
+{
+    struct profile *p = r->p;
+    struct sample_state state = {0};
+    struct profile_sample *samples = calloc(count + 1, sizeof *samples);
+    if (!samples)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        if (!get_sample(c, at->t_ns, &state, &samples[i])) {
+            free(samples);
+            return -EBADMSG;
+        }
+    if (count > 0)
+        store_at_least(&p->n_sites, (size_t)state.site + 1);
+    p->snapshots[p->n_snapshots++] = (struct profile_snapshot){
+        .t_ns = at->t_ns,
+        .has_step = at->flags & STORE_HAS_STEP,
+        .step = at->step,
+        .samples = samples,
+        .count = count,
+    };
+    return 0;
+}
+
+static int read_snapshot(struct reader *r, bool is_last, struct cur *c)
+{
+    bool is_kept = is_next_kept(&r->snapshots) || is_last;
+    struct store_moment at = get_moment(c);
+    uint64_t count = cur_varint(c);
+    size_t n = r->p->n_snapshots;
+    if (c->bad || count > HEAP_LIVE || count > cur_left(c) ||
+        (n > 0 && at.t_ns < r->p->snapshots[n - 1].t_ns))
+        return -EBADMSG;
+    return is_kept ? keep_snapshot(r, &at, count, c) : 0;
+}
+
+/* ---- the whole ---- */
+
+static int read_block(struct reader *r, const struct block_head *head, bool is_last,
+                      const struct buf *stored)
+{
+    AUTO_FREE char *plain = NULL;
+    if (head->raw_len > UNPACKED_MAX - r->unpacked_bytes)
+        return -EBADMSG;
+    r->unpacked_bytes += head->raw_len;
+    int rc = pack_open(stored->data, stored->len, head->raw_len, &plain);
+    if (rc < 0)
+        return rc;
+    struct cur c = cur_of(plain, head->raw_len);
+    switch (head->type) {
+    case STORE_HEAD:
+        return read_head(r, &c);
+    case STORE_NEWS:
+        return store_news_read(r->p, &c);
+    case STORE_READING:
+        return read_reading(r, head->seq, &c);
+    case STORE_SNAPSHOT:
+        return read_snapshot(r, is_last, &c);
+    default: /* of a newer version */
+        return 0;
+    }
+}
+
+/* The last reading has every site: it takes the place of its own short form. */
+static int complete_last(struct reader *r)
+{
+    struct profile *p = r->p;
+    if (!r->has_last)
+        return 0;
+    if (r->is_last_kept)
+        free((void *)(uintptr_t)p->readings[--p->n_readings].held);
+    return keep_reading(r, true);
+}
+
+static size_t stride_for(size_t count, size_t max)
+{
+    return count > max ? (count + max - 1) / max : 1;
+}
+
+/* Room for what the heads of the blocks promise. */
+static int reader_prepare(struct reader *r, const struct scan *scan)
+{
+    size_t readings = 0, held = 0, snapshots = 0;
+    for (size_t i = 0; i < scan->count; i++) {
+        const struct block_head *h = &scan->blocks[i].head;
+        readings += h->type == STORE_READING;
+        held += h->type == STORE_READING ? (h->part < HEAP_SITES ? h->part : HEAP_SITES) : 0;
+        snapshots += h->type == STORE_SNAPSHOT;
+    }
+    size_t by_number = stride_for(readings, READINGS_MAX), by_held = stride_for(held, HELD_MAX);
+    r->readings.stride = by_number > by_held ? by_number : by_held;
+    r->snapshots.stride = stride_for(snapshots, STORE_SNAPSHOTS);
+    struct profile *p = r->p = calloc(1, sizeof *p);
+    if (!p)
+        return -ENOMEM;
+    p->text = calloc(1, HEAP_TEXT_BYTES);
+    p->modules = calloc(HEAP_MODULES, sizeof *p->modules);
+    p->codes = calloc(HEAP_CODES, sizeof *p->codes);
+    p->nodes = calloc(HEAP_NODES, sizeof *p->nodes);
+    p->site_node = calloc(HEAP_SITES, sizeof *p->site_node);
+    p->readings = calloc(readings / r->readings.stride + 2, sizeof *p->readings);
+    p->snapshots = calloc(snapshots / r->snapshots.stride + 2, sizeof *p->snapshots);
+    r->sites = calloc(HEAP_SITES, sizeof *r->sites);
+    bool ok = p->text && p->modules && p->codes && p->nodes && p->site_node && p->readings &&
+              p->snapshots && r->sites;
+    return ok ? 0 : -ENOMEM;
+}
+
+static size_t last_snapshot(const struct scan *scan)
+{
+    size_t n = scan->count;
+    while (n > 0 && scan->blocks[n - 1].head.type != STORE_SNAPSHOT)
+        n--;
+    return n;
+}
+
+/* How many blocks could be used, or -ENOMEM. */
+static ssize_t read_blocks(struct reader *r, int fd, const struct scan *scan,
+                           struct store_damage *damage)
+{
+    struct buf stored = {0};
+    ssize_t good = 0;
+    int rc = 0;
+    size_t last = last_snapshot(scan);
+    for (size_t i = 0; i < scan->count && rc != -ENOMEM; i++) {
+        const struct scan_block *b = &scan->blocks[i];
+        damage->bad_bytes += b->bad_before;
+        rc = scan_load(fd, b, &stored);
+        if (rc == 0)
+            rc = read_block(r, &b->head, i + 1 == last, &stored);
+        good += rc == 0;
+        damage->bad_bytes += rc == 0 ? 0 : BLOCK_HEAD_BYTES + b->head.stored_len;
+    }
+    buf_fini(&stored);
+    return rc == -ENOMEM ? rc : good;
+}
+
+static int check_file_head(int fd, struct err *err)
+{
+    uint8_t head[BLOCK_FILE_HEAD_BYTES];
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    if (n < 0)
+        return err_set(err, -errno, "cannot be read: %s", strerror(errno));
+    if ((size_t)n < sizeof head || memcmp(head, STORE_MAGIC, 8) != 0)
+        return err_set(err, -EBADMSG, "is not the history of a heap");
+    struct cur c = cur_of(head + 8, 2);
+    unsigned major = cur_u16le(&c);
+    if (major != STORE_MAJOR)
+        return err_set(err, -ENOTSUP,
+                       "is of format version %u and this ebb reads version %d: use a newer ebb",
+                       major, STORE_MAJOR);
+    return 0;
+}
+
+static int read_scanned(int fd, const struct scan *scan, struct profile **ret,
+                        struct store_damage *damage, struct err *err)
+{
+    struct reader r = {0};
+    ssize_t good = reader_prepare(&r, scan);
+    if (good == 0)
+        good = read_blocks(&r, fd, scan, damage);
+    if (good > 0 && complete_last(&r) < 0)
+        good = -ENOMEM;
+    free(r.sites);
+    if (good <= 0) {
+        profile_free(r.p);
+        return good < 0 ? err_set(err, -ENOMEM, "is too large for the memory there is")
+                        : err_set(err, -EBADMSG, "holds nothing that can be read");
+    }
+    store_news_check(r.p);
+    *ret = r.p;
+    return 0;
+}
+
+int store_read(int fd, struct profile **ret, struct store_damage *ret_damage, struct err *err)
+{
+    struct scan scan = {0};
+    struct store_damage damage = {0};
+    int rc = check_file_head(fd, err);
+    if (rc < 0)
+        return rc;
+    rc = scan_from(&scan, fd, BLOCK_FILE_HEAD_BYTES);
+    if (rc < 0)
+        err_set(err, rc, "cannot be read: %s", strerror(-rc));
+    damage.cut_bytes = scan.cut_bytes;
+    if (rc == 0)
+        rc = read_scanned(fd, &scan, ret, &damage, err);
+    scan_fini(&scan);
+    if (rc == 0 && ret_damage)
+        *ret_damage = damage;
+    return rc;
+}
+
+int store_parse(const void *bytes, size_t len, struct profile **ret,
+                struct store_damage *ret_damage, struct err *err)
+{
+    AUTO_CLOSE int fd = memfd_create("ebb-heap-history", MFD_CLOEXEC);
+    int rc = fd < 0 ? -errno : io_write_all(fd, bytes, len);
+    if (rc < 0)
+        return err_set(err, rc, "cannot be kept in memory: %s", strerror(-rc));
+    return store_read(fd, ret, ret_damage, err);
+}

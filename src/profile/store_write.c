@@ -1,0 +1,250 @@
+/* The file of one process while it is written: when a reading is due, and when a snapshot. */
+#include "profile/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "profile/store_pack.h"
+#include "trace/sink.h"
+
+enum {
+    QUEUE_BYTES = 6 << 20,  /* what may wait for a slow disk: the largest table at once */
+    READINGS_A_RUN = 500,   /* due: this part of the run after the last one */
+    ASKED_A_RUN = 2000,     /* asked for */
+    SNAPSHOTS_A_RUN = 16,   /* worth it */
+    SNAPSHOTS_AT_LEAST = 4, /* nothing has changed */
+    SNAPSHOTS_ASKED = 256,  /* asked for */
+    WHOLE_EVERY = 64,       /* readings; a damaged block costs at most as many */
+    SIZE_STEP = STORE_BYTES_MAX / 8,
+};
+#define READING_NS (2 * NS_PER_S)
+#define ASKED_NS NS_PER_S
+
+struct store_writer {
+    struct sink *sink;
+    const struct look *look;
+    struct look_counts done; /* in the file */
+    struct store_last last;  /* reading */
+    uint64_t seq, whole_seq; /* of the last reading, and of the last whole one; 0: none */
+    uint64_t size_bytes, losses;
+    uint64_t reading_ns, snapshot_ns; /* 0: none */
+    double live_bytes, snapshot_bytes;
+};
+
+static uint64_t part_of_run(uint64_t elapsed_ns, unsigned parts, uint64_t least_ns,
+                            uint64_t size_bytes)
+{
+    uint64_t ns = elapsed_ns / parts;
+    unsigned rarer = size_bytes < STORE_BYTES_MAX ? (unsigned)(size_bytes / SIZE_STEP) : 8;
+    return (ns > least_ns ? ns : least_ns) << rarer;
+}
+
+uint64_t store_interval_ns(uint64_t elapsed_ns, uint64_t size_bytes)
+{
+    return part_of_run(elapsed_ns, READINGS_A_RUN, READING_NS, size_bytes);
+}
+
+static uint64_t since(uint64_t now_ns, uint64_t then_ns)
+{
+    return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/* With its head at once, as nothing behind it can be read without. The fd, or -errno. */
+static int make_file(int dirfd, const char *name)
+{
+    struct buf head = {0};
+    int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -errno;
+    store_pack_file_head(&head);
+    int rc = head.failed ? -ENOMEM : io_write_all(fd, head.data, head.len);
+    buf_fini(&head);
+    if (rc == 0)
+        return fd;
+    unlinkat(dirfd, name, 0);
+    close(fd);
+    return rc;
+}
+
+int store_create(int dirfd, const char *name, const struct look *look, struct store_writer **ret,
+                 struct err *err)
+{
+    struct store_writer *w = calloc(1, sizeof *w);
+    if (w) /* touched as far as there are sites */
+        w->last.sites = calloc(HEAP_SITES, sizeof *w->last.sites);
+    if (!w || !w->last.sites) {
+        store_close(w, 0);
+        return err_set(err, -ENOMEM, "no memory for the history of a heap");
+    }
+    int fd = make_file(dirfd, name);
+    int rc = fd < 0 ? fd : sink_new(fd, QUEUE_BYTES, &w->sink);
+    if (rc < 0) {
+        store_close(w, 0);
+        return err_set(err, rc, "cannot write %s: %s", name, strerror(-rc));
+    }
+    w->look = look;
+    *ret = w;
+    return 0;
+}
+
+/* What the disk lost, nothing later may build on. */
+static void start_over(struct store_writer *w)
+{
+    w->done = (struct look_counts){0};
+    w->whole_seq = 0;
+    w->snapshot_ns = 0;
+}
+
+static void notice_losses(struct store_writer *w)
+{
+    struct sink_status status;
+    sink_status(w->sink, &status);
+    if (status.losses != w->losses)
+        start_over(w);
+    w->losses = status.losses;
+}
+
+static bool is_worth_a_snapshot(const struct store_writer *w, uint64_t now_ns, enum store_why why,
+                                double live_bytes)
+{
+    uint64_t elapsed = since(now_ns, w->look->start_ns);
+    uint64_t passed = since(now_ns, w->snapshot_ns);
+    if (why == STORE_LAST || w->snapshot_ns == 0)
+        return true;
+    if (why == STORE_ASKED)
+        return passed >= part_of_run(elapsed, SNAPSHOTS_ASKED, ASKED_NS, w->size_bytes);
+    if (passed < part_of_run(elapsed, SNAPSHOTS_A_RUN, READING_NS, w->size_bytes))
+        return false;
+    return why == STORE_EPOCH || fabs(live_bytes - w->snapshot_bytes) > w->snapshot_bytes / 10 ||
+           passed >= elapsed / SNAPSHOTS_AT_LEAST;
+}
+
+static bool is_too_soon(const struct store_writer *w, uint64_t now_ns, enum store_why why)
+{
+    if (why == STORE_LAST || w->reading_ns == 0)
+        return false;
+    uint64_t elapsed = since(now_ns, w->look->start_ns);
+    uint64_t least = part_of_run(elapsed, ASKED_A_RUN, ASKED_NS, w->size_bytes);
+    return w->size_bytes >= STORE_BYTES_MAX ||
+           (why == STORE_ASKED && since(now_ns, w->reading_ns) < least);
+}
+
+/* All blocks of this moment; they come to the disk together or not at all. */
+static void pack(struct store_writer *w, struct look_live *live, struct store_moment *at,
+                 enum store_why why, struct buf *out)
+{
+    bool is_whole = w->whole_seq == 0 || w->seq + 1 - w->whole_seq >= WHOLE_EVERY;
+    if (w->whole_seq == 0) /* a second one does no harm */
+        store_pack_head(out, w->look);
+    store_pack_news(out, w->look, &w->done);
+    if (is_whole) {
+        memset(w->last.sites, 0, w->last.count * sizeof *w->last.sites);
+        w->last.count = 0;
+        w->whole_seq = w->seq + 1;
+        at->flags |= STORE_IS_WHOLE;
+    }
+    w->live_bytes = store_pack_reading(out, w->look, live, at, ++w->seq, &w->last);
+    w->reading_ns = at->t_ns;
+    if (!is_worth_a_snapshot(w, at->t_ns, why, w->live_bytes))
+        return;
+    store_pack_snapshot(out, live, at);
+    w->snapshot_ns = at->t_ns;
+    w->snapshot_bytes = w->live_bytes;
+}
+
+static int append(struct store_writer *w, const struct buf *out, enum store_why why)
+{
+    int rc = out->failed ? -ENOMEM : sink_append(w->sink, out->data, out->len);
+    if (rc < 0) {
+        start_over(w);
+        return rc;
+    }
+    w->size_bytes += out->len;
+    return why == STORE_ASKED || why == STORE_LAST ? sink_sync(w->sink) : 0;
+}
+
+int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t step,
+               enum store_why why, double *ret_live_bytes)
+{
+    struct look_live live = {0};
+    struct buf out = {0};
+    bool is_ended = why == STORE_LAST || look_is_ended(w->look);
+    struct store_moment at = {.t_ns = now_ns, .step = has_step ? step : 0};
+    at.flags = (has_step ? STORE_HAS_STEP : 0U) | (is_ended ? STORE_IS_ENDED : 0U);
+    int rc = 0;
+    notice_losses(w);
+    if (!is_too_soon(w, now_ns, why)) {
+        rc = look_live_read(w->look, &live);
+        if (rc == 0) {
+            pack(w, &live, &at, why, &out);
+            rc = append(w, &out, why);
+        }
+        look_rest(w->look);
+    }
+    buf_fini(&out);
+    look_live_fini(&live);
+    *ret_live_bytes = w->live_bytes;
+    return rc;
+}
+
+int store_flush(struct store_writer *w, uint64_t wait_ns)
+{
+    int rc = sink_wait(w->sink, wait_ns);
+    return rc < 0 ? rc : store_error(w);
+}
+
+int store_error(const struct store_writer *w)
+{
+    struct sink_status status;
+    sink_status(w->sink, &status);
+    return status.first_error;
+}
+
+uint64_t store_size_bytes(const struct store_writer *w)
+{
+    return w->size_bytes;
+}
+
+int store_close(struct store_writer *w, uint64_t wait_ns)
+{
+    if (!w)
+        return 0;
+    int rc = sink_close(w->sink, wait_ns);
+    free(w->last.sites);
+    free(w);
+    return rc;
+}
+
+int store_of_look(const struct look *look, uint64_t now_ns, struct profile **ret, struct err *err)
+{
+    struct look_live live = {0};
+    struct look_counts none = {0};
+    struct store_last last = {.sites = calloc(HEAP_SITES, sizeof *last.sites)};
+    struct store_moment at = {.t_ns = now_ns, .flags = STORE_IS_WHOLE};
+    struct buf file = {0};
+    int rc = last.sites ? look_live_read(look, &live) : -ENOMEM;
+    if (rc == 0) {
+        at.flags |= look_is_ended(look) ? STORE_IS_ENDED : 0U;
+        store_pack_file_head(&file);
+        store_pack_head(&file, look);
+        store_pack_news(&file, look, &none);
+        store_pack_reading(&file, look, &live, &at, 1, &last);
+        store_pack_snapshot(&file, &live, &at);
+    }
+    if (rc < 0 || file.failed)
+        rc = err_set(err, -ENOMEM, "no memory to read the heap of process %d", (int)look->pid);
+    else
+        rc = store_parse(file.data, file.len, ret, NULL, err);
+    buf_fini(&file);
+    look_live_fini(&live);
+    free(last.sites);
+    return rc;
+}

@@ -1,0 +1,238 @@
+/* Rows of call sites under way: which site belongs to which, and what each held at every reading.
+ */
+#include "profile/tally.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+enum { FLOOR_SHARE = 10 /* of the readings at either end, that make a floor */ };
+
+/* ---- which site belongs to which row ---- */
+
+static struct row_key key_of(const struct profile *p, struct names *names, enum growth_by by,
+                             uint32_t site)
+{
+    const struct name *n = names_of_site(names, site);
+    const struct name *native = by == GROWTH_BY_LIB ? names_native_of_site(names, site) : NULL;
+    (void)p;
+    switch (by) {
+    case GROWTH_BY_LOCATION:
+        return (struct row_key){n->file ? n->file : n->lib, n->function, n->line};
+    case GROWTH_BY_FUNCTION:
+        return (struct row_key){n->file ? n->file : n->lib, n->function, 0};
+    case GROWTH_BY_FILE:
+        return (struct row_key){n->file ? n->file : n->lib, NULL, 0};
+    case GROWTH_BY_LIB:
+        return (struct row_key){native ? native->lib : n->lib, NULL, 0};
+    case GROWTH_BY_STACK:
+        break;
+    }
+    return (struct row_key){NULL, NULL, site};
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static uint64_t hash_text(uint64_t h, const char *s)
+{
+    for (; s && *s; s++)
+        h = (h ^ (uint8_t)*s) * UINT64_C(0x100000001b3);
+    return (h ^ 0xff) * UINT64_C(0x100000001b3);
+}
+
+void tallies_fini(struct tallies *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        free(t->at[i].series);
+    free(t->at);
+    free(t->of_site);
+    free(t->index);
+}
+
+int tallies_init(struct tallies *t)
+{
+    t->index_cap = 1024;
+    while (t->index_cap < t->p->n_sites * 2)
+        t->index_cap *= 2;
+    t->of_site = calloc(t->p->n_sites + 1, sizeof *t->of_site);
+    t->index = calloc(t->index_cap, sizeof *t->index);
+    if (!t->of_site || !t->index)
+        return -ENOMEM;
+    for (size_t i = 0; i <= t->p->n_sites; i++)
+        t->of_site[i] = TALLY_NONE;
+    return 0;
+}
+
+static int row_for_key(struct tallies *t, const struct row_key *key, int32_t *ret)
+{
+    uint64_t h = hash_text(hash_text(key->n * UINT64_C(0x9e3779b97f4a7c15), key->a), key->b);
+    size_t at = (size_t)(h ^ h >> 29) & (t->index_cap - 1);
+    for (; t->index[at]; at = (at + 1) & (t->index_cap - 1)) {
+        const struct row_key *have = &t->at[t->index[at] - 1].key;
+        if (have->n == key->n && same_text(have->a, key->a) && same_text(have->b, key->b)) {
+            *ret = (int32_t)t->index[at] - 1;
+            return 0;
+        }
+    }
+    if (t->count == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 256;
+        struct tally *more = reallocarray(t->at, cap, sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        t->at = more;
+        t->cap = cap;
+    }
+    t->at[t->count] = (struct tally){.key = *key};
+    t->index[at] = (uint32_t)++t->count;
+    *ret = (int32_t)t->count - 1;
+    return 0;
+}
+
+/* The row of SITE, made at first sight. */
+static int row_for_site(struct tallies *t, struct names *names, uint32_t site, struct tally **ret)
+{
+    if (site >= t->p->n_sites)
+        site = 0;
+    if (t->of_site[site] == TALLY_NONE) {
+        struct row_key key = key_of(t->p, names, t->o->by, site);
+        int r = row_for_key(t, &key, &t->of_site[site]);
+        if (r < 0)
+            return r;
+        struct tally *row = &t->at[t->of_site[site]];
+        row->sites++;
+        if (row->sites == 1)
+            row->site = site;
+    }
+    *ret = &t->at[t->of_site[site]];
+    return 0;
+}
+
+/* ---- going through the readings ---- */
+
+int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r)
+{
+    for (size_t i = 0; i < t->count; i++)
+        t->at[i].now = t->at[i].now_variance = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        struct tally *row;
+        int e = row_for_site(t, names, r->held[i].site, &row);
+        if (e < 0)
+            return e;
+        row->now += r->held[i].live_bytes;
+        row->now_variance += r->held[i].live_variance;
+        if (row->now > row->most)
+            row->most = row->now;
+    }
+    return 0;
+}
+
+static size_t floor_readings(const struct tallies *t)
+{
+    size_t n = t->n_readings / FLOOR_SHARE;
+    return n ? n : 1;
+}
+
+/* Keeps the floors at either end: a batch that happens to be alive at a reading is none. */
+static void keep_floors(struct tallies *t, size_t at)
+{
+    size_t n = floor_readings(t);
+    for (size_t i = 0; i < t->count; i++) {
+        struct tally *row = &t->at[i];
+        if (at < n && (at == 0 || row->now < row->first)) {
+            row->first = row->now;
+            row->first_variance = row->now_variance;
+        }
+        if (at == t->n_readings - n || (at > t->n_readings - n && row->now < row->last))
+            row->last = row->now;
+    }
+}
+
+static void keep_last(struct tallies *t, const struct profile_reading *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const struct profile_held *h = &r->held[i];
+        uint32_t site = h->site < t->p->n_sites ? h->site : 0;
+        struct tally *row = &t->at[t->of_site[site]];
+        row->live += h->live_bytes;
+        row->objects += h->live_objects;
+        row->variance += h->live_variance;
+        row->allocated += h->allocated_bytes;
+        if (h->live_bytes > row->site_live) {
+            row->site_live = h->live_bytes;
+            row->site = site;
+        }
+    }
+}
+
+int tallies_read(struct tallies *t, struct names *names)
+{
+    const struct profile *p = t->p;
+    /* All rows first: one that begins late held nothing before. */
+    for (size_t i = 0; i < t->n_readings; i++) {
+        int r = tallies_at(t, names, &p->readings[i]);
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < t->n_readings; i++) {
+        tallies_at(t, names, &p->readings[i]);
+        keep_floors(t, i);
+    }
+    keep_last(t, &p->readings[t->n_readings - 1]);
+    return 0;
+}
+
+/* ---- what is asked for besides ---- */
+
+int tallies_since(struct tallies *t, struct names *names, struct err *err)
+{
+    uint64_t since_ns;
+    const struct profile_reading *end = &t->p->readings[t->n_readings - 1];
+    const struct profile_snapshot *s = profile_snapshot_at(t->p, end->t_ns);
+    if (!profile_time_of(t->p, t->o->since_step, &since_ns))
+        return err_set(err, -ENODATA, "step %" PRId64 " is not in the recording", t->o->since_step);
+    if (!s)
+        return err_set(err, -ENODATA, "no snapshot was kept");
+    for (size_t i = 0; i < s->count; i++) {
+        const struct profile_sample *one = &s->samples[i];
+        struct tally *row;
+        int r = one->born_ns >= since_ns ? row_for_site(t, names, one->site, &row) : 1;
+        if (r < 0)
+            return r;
+        if (r == 0)
+            row->wanted += profile_weight_bytes(one->size, one->interval);
+    }
+    return 0;
+}
+
+static const struct profile_reading *reading_of_step(const struct profile *p, int64_t step,
+                                                     struct err *err)
+{
+    uint64_t t_ns;
+    const struct profile_reading *r =
+        profile_time_of(p, step, &t_ns) ? profile_reading_at(p, t_ns) : NULL;
+    if (!r)
+        err_set(err, -ENODATA, "step %" PRId64 " is not in the recording", step);
+    return r;
+}
+
+int tallies_diff(struct tallies *t, struct names *names, struct err *err)
+{
+    const struct profile_reading *from = reading_of_step(t->p, t->o->from_step, err);
+    const struct profile_reading *to = from ? reading_of_step(t->p, t->o->to_step, err) : NULL;
+    if (!to)
+        return -ENODATA;
+    int r = tallies_at(t, names, to);
+    for (size_t i = 0; r == 0 && i < t->count; i++)
+        t->at[i].wanted = t->at[i].now;
+    if (r == 0)
+        r = tallies_at(t, names, from);
+    for (size_t i = 0; r == 0 && i < t->count; i++)
+        t->at[i].wanted -= t->at[i].now;
+    return r;
+}

@@ -1,0 +1,51 @@
+/* Rows of call sites under way: which site belongs to which, and what each held at every reading.
+ * For growth.c alone. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profile/growth.h"
+
+enum { TALLY_NONE = -1 };
+
+struct row_key {
+    const char *a, *b; /* may be NULL */
+    uint64_t n;
+};
+
+/* One row under way. */
+struct tally {
+    struct row_key key;
+    uint32_t site; /* that holds most */
+    double site_live;
+    size_t sites;
+    double live, objects, variance, allocated; /* at the last reading */
+    double most;                               /* that it ever held */
+    double now, now_variance;                  /* in the reading that is being gone through */
+    double first, first_variance, last;        /* floors at either end */
+    double wanted;                             /* of --since */
+    struct verdict_series *series;             /* NULL: not among those that are judged */
+};
+
+struct tallies {
+    const struct profile *p;
+    const struct growth_options *o;
+    struct tally *at;
+    size_t count, cap;
+    int32_t *of_site;
+    uint32_t *index; /* open addressing, by key; 0 empty, else row + 1 */
+    size_t index_cap;
+    size_t n_readings; /* that count */
+};
+
+int tallies_init(struct tallies *t);
+void tallies_fini(struct tallies *t);
+/* Makes a row of every site that ever held something; floors and the last reading are filled in. */
+int tallies_read(struct tallies *t, struct names *names);
+/* What each row held at R: `now`. */
+int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r);
+/* `wanted`: of what lives at the end, that which was allocated since options.since_step. */
+int tallies_since(struct tallies *t, struct names *names, struct err *err);
+/* `wanted`: what changed from options.from_step to to_step. */
+int tallies_diff(struct tallies *t, struct names *names, struct err *err);

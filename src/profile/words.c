@@ -1,0 +1,68 @@
+/* The table's numbers in words. */
+#include "profile/words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "profile/profile.h"
+
+static const struct {
+    const char *key, *text;
+} drops[] = {
+    [HEAP_DROP_NODES] = {"nodes", "the tree of stacks is full: a stack lost its innermost frames"},
+    [HEAP_DROP_SITES] = {"sites", "too many different stacks: counted without a stack"},
+    [HEAP_DROP_LIVE] = {"live", "no room for another live sample"},
+    [HEAP_DROP_THINNED] = {"thinned", "let go when the interval was doubled for want of room"},
+    [HEAP_DROP_CODES] = {"codes", "too many Python functions"},
+    [HEAP_DROP_TEXT] = {"text", "no room for names"},
+    [HEAP_DROP_MODULES] = {"modules", "too many libraries"},
+    [HEAP_DROP_UNWIND] = {"unwind", "a stack that could not be followed to its end"},
+    [HEAP_DROP_NESTED] = {"nested", "allocated while a sample was being taken"},
+    [HEAP_DROP_STALE] = {"stale", "its end was not seen: the address was given out again"},
+};
+_Static_assert(sizeof drops / sizeof *drops == HEAP_DROP_KINDS, "every drop has its words");
+
+static const char *const python_states[] = {
+#define X(sym, text) text,
+    HEAP_PYTHON_STATES(X)
+#undef X
+};
+
+const char *profile_drop_key(size_t drop)
+{
+    return drop < HEAP_DROP_KINDS ? drops[drop].key : NULL;
+}
+
+const char *profile_drop_text(const char *key)
+{
+    for (size_t i = 0; i < HEAP_DROP_KINDS; i++)
+        if (strcmp(key, drops[i].key) == 0)
+            return drops[i].text;
+    return NULL;
+}
+
+const char *profile_python_text(uint32_t state)
+{
+    return state < HEAP_PYTHON_STATE_COUNT ? python_states[state] : "not known";
+}
+
+json_t *profile_cost_json(const struct profile_cost *c)
+{
+    char version[24];
+    json_t *dropped = json_object();
+    for (size_t i = 0; i < HEAP_DROP_KINDS; i++)
+        if (c->drops[i])
+            json_object_set_new(dropped, profile_drop_key(i), json_u64(c->drops[i]));
+    snprintf(version, sizeof version, "%u.%u.%u", c->python_version >> 24,
+             c->python_version >> 16 & 0xff, c->python_version >> 8 & 0xff);
+    return json_pack("{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b},s:{s:f,s:f,s:f,s:f}}", "samples",
+                     json_u64(c->samples), "ends", json_u64(c->ends), "hook_s",
+                     (double)c->hook_ns / 1e9, "interval_bytes", json_u64(c->interval),
+                     "base_interval_bytes", json_u64(c->base_interval), "drops", dropped, "python",
+                     "version", c->python_version ? json_string(version) : json_null(), "state",
+                     profile_python_text(c->python_state), "small_objects", c->python_small != 0,
+                     "used", "nodes", (double)c->nodes / HEAP_NODES, "sites",
+                     (double)c->sites / HEAP_SITES, "live", (double)c->live / HEAP_LIVE, "text",
+                     (double)c->text_bytes / HEAP_TEXT_BYTES);
+}

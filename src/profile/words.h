@@ -1,0 +1,19 @@
+/* The table's numbers in words: why something was not recorded, what is with Python, what it cost.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct profile_cost;
+
+/* "nodes", "live": the key in JSON; NULL from HEAP_DROP_KINDS on. */
+const char *profile_drop_key(size_t drop);
+/* "the tree of stacks is full: …"; NULL where there is no such key. */
+const char *profile_drop_text(const char *key);
+/* "Python frames are read"; also of a number that this version does not know. */
+const char *profile_python_text(uint32_t state);
+/* What the profiler says of itself: {"samples", "ends", "hook_s", "interval_bytes",
+ * "base_interval_bytes", "drops", "python": {version, state, small_objects}, "used"}. */
+json_t *profile_cost_json(const struct profile_cost *c);

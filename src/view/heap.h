@@ -1,0 +1,18 @@
+/* A heap profile in words: a view of its JSON (engine/heap_json.h). */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct buf;
+struct page;
+
+/* What `ebb heap` prints of one process: the table of call sites and what the profiler cost. DOC is
+ * as heap_growth_json makes it; MEANING is what the column of growth says: "growth", "since step
+ * 40". WIDTH 0: 80 columns. */
+void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool colour, size_t width);
+/* The tree of --tree; DOC of heap_tree_json. */
+void heap_tree_text(struct buf *out, const json_t *doc, bool colour, size_t width);
+/* The fact "heap" of a summary: the call sites that grow. DOC["heap"] may have "growing". */
+void heap_summary(struct page *p, const json_t *doc);

@@ -1,0 +1,276 @@
+"""Programs under the preloaded library: they behave as without it, and the table says the truth."""
+
+import math
+import os
+import pathlib
+import socket
+import subprocess
+
+import pytest
+
+import heap_table
+from commands import PATIENCE_S, binary, environment
+
+BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", pathlib.Path(binary()).parent))
+LIBRARY = BUILD / "libebb-heap.so"
+PROGRAMS = BUILD / "tests" / "heap_programs"
+MALLOC, NEW, MAP = 0, 1, 2
+
+
+class Job:
+    """A program under the hooks, and the tables that came of it and of what it started."""
+
+    def __init__(self, folder):
+        self.receiver = heap_table.Receiver(folder)
+
+    def environment(self, settings="", behind=""):
+        preload = f"{LIBRARY}:{behind}" if behind else str(LIBRARY)
+        return environment({"LD_PRELOAD": preload, "EBB_SOCKET": self.receiver.path,
+                            "EBB_HEAP": settings})
+
+    def run(self, name, *arguments, settings="", **options):
+        return subprocess.run([PROGRAMS / name, *map(str, arguments)], stdout=subprocess.PIPE,
+                              env=self.environment(settings), text=True, timeout=4 * PATIENCE_S,
+                              **options)
+
+    def tables(self):
+        """All that came so far, in their order: the process is over, none comes any more."""
+        found = []
+        while True:
+            try:
+                found.append(self.receiver.receive(0.01))
+            except (TimeoutError, BlockingIOError):
+                return found
+
+    def table(self):
+        (_, table), = self.tables()
+        return table
+
+
+@pytest.fixture
+def job(tmp_path):
+    one = Job(tmp_path)
+    yield one
+    one.receiver.close()
+
+
+def weight(sample):
+    return sample.size / -math.expm1(-sample.size / sample.interval)
+
+
+def live_bytes(table, kind=None):
+    return sum(weight(s) for s in table.live() if kind is None or s.kind == kind)
+
+
+def is_consistent(table):
+    """What was taken is what lives, what ended and what was let go."""
+    header = table.header()
+    drops = header["drops"]
+    gone = header["ends"] + drops["live"] + drops["thinned"] + drops["stale"]
+    return header["samples"] - gone == len(table.live())
+
+
+def plain(name, *arguments):
+    return subprocess.run([PROGRAMS / name, *arguments], stdout=subprocess.PIPE, text=True,
+                          env=environment(), timeout=PATIENCE_S, check=True).stdout
+
+
+@pytest.mark.parametrize("interval", [1, 4096, 512 << 10, 1 << 40])
+def test_every_function_does_at_its_edges_what_it_does_without_us(job, interval):
+    result = job.run("calls", settings=f"interval={interval}", check=True)
+    assert result.stdout == plain("calls")
+    assert "malloc(huge): NULL, errno 12" in result.stdout
+    if interval == 1:
+        assert job.table().header()["samples"] > 50
+
+
+def test_the_table_says_whose_it_is_and_cannot_change_its_size(job):
+    job.run("execs", "0", settings="interval=100000,python=0", check=True)
+    (pid, table), = job.tables()
+    header = table.header()
+    assert header["pid"] == pid
+    assert header["version"] == 1
+    assert header["base_interval"] == 100000
+    assert header["table_bytes"] == table.size
+    assert header["is_ended"]
+    assert table.is_sealed
+    assert any(table.module_path(i).endswith("/execs") for i in range(header["modules"]))
+
+
+def test_nothing_is_left_of_64_threads_that_churn_while_others_come_and_go(job):
+    result = job.run("churn", settings="interval=4096", check=True)
+    table = job.table()
+    header = table.header()
+    assert result.stdout == "0\n"
+    assert header["samples"] > 100
+    assert is_consistent(table)
+    # 64 threads × 4000 blocks of 10 KB have come and gone; a stale sample may be found later only.
+    assert live_bytes(table, MALLOC) < 64 * 4000 * 10000 / 100
+
+
+@pytest.mark.parametrize("way", ["fork", "raw", "threads"])
+def test_each_child_of_a_fork_has_its_own_table_and_leaves_its_parents_alone(job, way):
+    result = job.run("forks", way, 30, settings="interval=65536", check=True)
+    parent, *children = map(int, result.stdout.split())
+    tables = dict(job.tables())
+    assert set(tables) == {parent, *children}
+    for pid, table in tables.items():
+        assert table.header()["pid"] == pid
+        assert is_consistent(table), (pid == parent, table.header())
+    interval = max(s.interval for s in tables[parent].live())
+    assert_near(live_bytes(tables[parent], MALLOC), 32 << 20, interval)
+    for pid in children:
+        interval = max(s.interval for s in tables[pid].live())
+        assert_near(live_bytes(tables[pid], MALLOC), 24 << 20, interval)
+
+
+def test_a_vfork_childs_memory_is_its_parents(job):
+    result = job.run("forks", "vfork", 30, settings="interval=65536", check=True)
+    parent = int(result.stdout.split()[0])
+    (pid, table), = job.tables()
+    assert pid == parent == table.header()["pid"]
+    assert is_consistent(table)
+    assert_near(live_bytes(table, MALLOC), 32 << 20, max(s.interval for s in table.live()))
+
+
+def test_a_chain_of_execs_is_followed(job):
+    job.run("execs", 20, settings="interval=100000", check=True)
+    tables = job.tables()
+    assert len(tables) == 21
+    assert len({pid for pid, _ in tables}) == 1
+    assert all(table.header()["samples"] > 0 for _, table in tables)
+
+
+def test_libraries_may_come_and_go(job):
+    result = job.run("plugins", PROGRAMS / "module_plugin.so", settings="interval=1000")
+    table = job.table()
+    assert (result.returncode, result.stdout) == (0, "300\n")
+    assert table.header()["samples"] >= 20
+    assert is_consistent(table)
+    assert live_bytes(table) < 1 << 20
+
+
+def test_handlers_on_small_stacks_and_in_the_midst_of_malloc_may_allocate(job):
+    result = job.run("handlers", settings="interval=64")
+    assert (result.returncode, result.stdout) == (0, "300\n")
+    table = job.table()
+    assert is_consistent(table)
+    assert table.header()["is_ended"]
+    # What the destructors free after our own has run is seen to end.
+    assert live_bytes(table, MAP) == 0
+
+
+def test_malloc_is_no_point_of_cancellation(job):
+    result = job.run("cancelled", settings="interval=1048576", check=True)
+    assert result.stdout == "20 1\n"
+    assert job.table().header()["samples"] > 0
+
+
+def test_a_job_that_sandboxes_itself_is_left_alone(job):
+    assert job.run("confined", "sandbox", settings="interval=1000000", check=True).stdout == "0\n"
+    assert job.tables() == []
+
+
+def test_a_limit_on_the_size_of_files_does_not_kill(job):
+    assert job.run("confined", "limit", settings="interval=1000000", check=True).stdout == "0\n"
+    assert job.tables() == []
+
+
+def test_no_descriptor_is_left_open(job):
+    assert job.run("confined", "not", settings="interval=100000", check=True).stdout == "0\n"
+    assert job.table().header()["samples"] > 0
+
+
+@pytest.mark.parametrize("settings", ["0", "nonsense,interval=x,python=7,,="])
+def test_settings(job, settings):
+    job.run("execs", "0", settings=settings, check=True)
+    tables = job.tables()
+    assert len(tables) == (0 if settings == "0" else 1)
+    for _, table in tables:
+        assert table.header()["base_interval"] == 512 << 10
+
+
+def test_where_nobody_listens_the_job_runs_on(job):
+    job.receiver.close()
+    assert job.run("confined", "not", settings="interval=1000", check=True).stdout == "0\n"
+
+
+def test_a_socket_whose_queue_is_full_is_not_waited_for(job, tmp_path):
+    full = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    full.bind(str(tmp_path / "full.heap"))
+    full.listen(0)
+    waiting = []
+    with full, pytest.raises(BlockingIOError):
+        while True:
+            waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            waiting[-1].setblocking(False)
+            waiting[-1].connect(str(tmp_path / "full.heap"))
+    full = job.environment("interval=1000") | {"EBB_SOCKET": str(tmp_path / "full")}
+    result = subprocess.run([PROGRAMS / "confined", "not"], env=full, stdout=subprocess.PIPE,
+                            timeout=PATIENCE_S, text=True, check=True)
+    assert result.stdout == "0\n"
+    for one in waiting:
+        one.close()
+
+
+def test_an_allocator_with_its_own_operator_new_is_counted_once(job):
+    env = job.environment("interval=65536", behind=PROGRAMS / "module_allocator.so")
+    with subprocess.Popen([PROGRAMS / "news"], env=env, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        table = job.table()
+        live = table.live()
+        interval = max(s.interval for s in live)
+        assert {s.kind for s in live} == {MALLOC, NEW}
+        assert_near(live_bytes(table, NEW), 8 << 20, interval)
+        assert_near(live_bytes(table, MALLOC), 8 << 20, interval)
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def assert_near(estimate, truth, interval):
+    """Within five standard deviations of what sampling allows, for blocks small to the interval."""
+    deviation = math.sqrt(interval * truth)
+    assert abs(estimate - truth) <= 5 * deviation, (estimate, truth, deviation)
+
+
+def site_names(table, sites, name):
+    """From a site of the table to the function of the program called NAME that it is in."""
+    module = 1 + next(i for i in range(table.header()["modules"])
+                      if table.module_path(i).endswith("/" + name))
+
+    def find(site):
+        for word in table.stack(site):
+            at = word & ((1 << 48) - 1)
+            if word >> 48 == module:
+                return next((n for n, (start, end, *_) in sites.items() if start <= at < end), None)
+        return None
+    return find
+
+
+def test_estimates_by_call_site_are_near_the_truth(job):
+    output = job.run("truth", settings="interval=262144", check=True).stdout
+    sites = {}
+    for line in output.splitlines():
+        name, start, end, total, *by_size = line.split()
+        sites[name] = (int(start), int(end), int(total), list(map(int, by_size)))
+    table = job.table()
+    find = site_names(table, sites, "truth")
+    estimates = dict.fromkeys(sites, 0)
+    for sample in table.live():
+        name = find(sample.site)
+        if name:
+            estimates[name] += weight(sample)
+    interval = max(s.interval for s in table.live())
+    assert sum(t[2] for t in sites.values()) > 50 << 20
+    for name, (_, _, truth, by_size) in sites.items():
+        variance = sum(n * size_variance(2 << i, interval) for i, n in enumerate(by_size))
+        assert abs(estimates[name] - truth) <= 5 * math.sqrt(variance), (name, estimates, sites)
+    assert is_consistent(table)
+    assert estimates["churned"] == 0
+
+
+def size_variance(size, interval):
+    """Of the estimate for one block: s²·(1 − P)/P."""
+    p = -math.expm1(-size / interval)
+    return size * size * (1 - p) / p

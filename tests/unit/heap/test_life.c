@@ -1,0 +1,73 @@
+/* The settings of a profiled process. */
+#include "heap/life.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static struct heap_process settings(const char *heap, const char *socket)
+{
+    struct heap_process p = {0};
+    life_settings(heap, socket, &p);
+    return p;
+}
+
+static void without_a_word_it_waits_with_the_defaults(void **state)
+{
+    (void)state;
+    const char *const silent[] = {NULL, "", ",", "1", "on"};
+    for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
+        struct heap_process p = settings(silent[i], "/run/x");
+        assert_int_equal(p.state, HEAP_WAITING);
+        assert_int_equal(p.base_interval, 512 << 10);
+        assert_true(p.wants_python_small);
+    }
+}
+
+static void it_is_off_by_0_and_without_a_socket(void **state)
+{
+    (void)state;
+    assert_int_equal(settings("0", "/run/x").state, HEAP_OFF);
+    assert_int_equal(settings(NULL, NULL).state, HEAP_OFF);
+    assert_int_equal(settings("interval=4096", "").state, HEAP_OFF);
+}
+
+static void words_are_taken_in_any_order(void **state)
+{
+    (void)state;
+    struct heap_process p = settings("python=0,interval=4096", "/run/x");
+    assert_int_equal(p.base_interval, 4096);
+    assert_false(p.wants_python_small);
+    p = settings("interval=1000000000000,python=1", "/run/x");
+    assert_int_equal(p.base_interval, UINT64_C(1000000000000));
+    assert_true(p.wants_python_small);
+}
+
+static void what_is_not_understood_changes_nothing(void **state)
+{
+    (void)state;
+    const char *const odd[] = {
+        "interval=", "interval=0", "interval=-1", "interval=4k",  "interval=9999999999999999999",
+        "python=",   "python=2",   "python=yes",  "intervals=10", "=",
+        "interval"};
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+        struct heap_process p = settings(odd[i], "/run/x");
+        assert_int_equal(p.base_interval, 512 << 10);
+        assert_true(p.wants_python_small);
+    }
+    assert_int_equal(settings("x=1,interval=128,y", "/run/x").base_interval, 128);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_word_it_waits_with_the_defaults),
+        cmocka_unit_test(it_is_off_by_0_and_without_a_socket),
+        cmocka_unit_test(words_are_taken_in_any_order),
+        cmocka_unit_test(what_is_not_understood_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,664 @@
+/* Walks of real stacks, beside glibc's backtrace() of the same: recursion, callbacks, signals,
+ * threads, stacks of the program's own making. */
+#include "heap/unwind.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "heap/modules.h"
+#include "heap/unwind_stack.h"
+
+enum { FRAMES_MAX = HEAP_STACK_MAX, CORO_BYTES = 64 << 10, PAGE_BYTES = 4096 };
+enum { SANITIZER_FRAMES = 2 };
+
+/* What comes before it is no tail call. */
+#define STAYS() __asm__ volatile("" ::: "memory")
+
+static struct heap_table *table;
+
+static int make_table(void **state)
+{
+    void *unused[4];
+
+    (void)state;
+    table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    heap_process.table = table;
+    atomic_store(&heap_process.is_confined, 0);
+    modules_reset();
+    unwind_reset();
+    backtrace(unused, 4); /* the first time it loads a library */
+    return 0;
+}
+
+static int drop_table(void **state)
+{
+    (void)state;
+    heap_process.table = NULL;
+    munmap(table, sizeof(*table));
+    return 0;
+}
+
+static uint64_t lost(void)
+{
+    return atomic_load(&table->header.drops[HEAP_DROP_UNWIND]);
+}
+
+struct stacks {
+    struct unwind_frame ours[FRAMES_MAX];
+    void *theirs[FRAMES_MAX + SANITIZER_FRAMES];
+    size_t our_count, their_count;
+    bool is_whole;
+};
+
+/* backtrace() has the return addresses, and of an interrupted instruction the instruction. */
+static bool is_same_frame(const struct stacks *s, size_t i)
+{
+    uintptr_t theirs = (uintptr_t)s->theirs[i];
+
+    return s->ours[i].ip == theirs - 1 || s->ours[i].ip == theirs;
+}
+
+/* Both stacks of one place: they differ in their innermost frame, this function, alone; but for a
+ * sanitizer's own that stands before backtrace(). */
+__attribute__((noinline)) static void take(struct stacks *ret)
+{
+    ret->our_count = unwind_here(ret->ours, FRAMES_MAX, &ret->is_whole);
+    ret->their_count = (size_t)backtrace(ret->theirs, FRAMES_MAX + SANITIZER_FRAMES);
+    for (int i = 0; i < SANITIZER_FRAMES && !is_same_frame(ret, 1); i++) {
+        memmove(ret->theirs, ret->theirs + 1, sizeof(ret->theirs) - sizeof(ret->theirs[0]));
+        ret->their_count--;
+    }
+}
+
+static bool same_stacks(const struct stacks *s)
+{
+    size_t n = s->their_count < FRAMES_MAX ? s->their_count : FRAMES_MAX;
+
+    if (s->our_count != n)
+        return false;
+    for (size_t i = 1; i < n; i++)
+        if (!is_same_frame(s, i))
+            return false;
+    return true;
+}
+
+static void assert_same(const struct stacks *s)
+{
+    assert_true(s->our_count > 2);
+    assert_int_equal(s->our_count, s->their_count < FRAMES_MAX ? s->their_count : FRAMES_MAX);
+    for (size_t i = 1; i < s->our_count; i++)
+        assert_true(is_same_frame(s, i));
+}
+
+static void a_plain_stack_is_followed_to_its_start(void **state)
+{
+    struct stacks s;
+
+    (void)state;
+    take(&s);
+    assert_same(&s);
+    assert_true(s.is_whole);
+    assert_int_equal(lost(), 0);
+    for (size_t i = 0; i < s.our_count; i++) {
+        assert_int_not_equal(s.ours[i].module, MODULE_NONE);
+        uintptr_t base;
+        assert_int_equal(modules_find(s.ours[i].ip, &base), s.ours[i].module);
+        assert_int_equal(base, s.ours[i].base);
+    }
+}
+
+/* Frames of several shapes: of growing size, with a frame pointer because of the array, or not. */
+__attribute__((noinline)) static void by_array(int depth, struct stacks *ret);
+__attribute__((noinline)) static void by_sp(int depth, struct stacks *ret)
+{
+    if (depth == 0)
+        take(ret);
+    else
+        by_array(depth - 1, ret);
+    STAYS();
+}
+
+__attribute__((noinline)) static void by_array(int depth, struct stacks *ret)
+{
+    volatile char *room = __builtin_alloca((size_t)(depth % 7) * 40 + 1);
+
+    room[0] = (char)depth;
+    by_sp(depth > 0 ? depth - 1 : 0, ret);
+    STAYS();
+}
+
+static void recursion_is_followed_at_every_depth(void **state)
+{
+    struct stacks s;
+
+    (void)state;
+    for (int depth = 0; depth < 150; depth++) {
+        by_sp(depth, &s);
+        assert_same(&s);
+        assert_true(s.is_whole);
+        assert_true(s.our_count > (size_t)depth);
+    }
+    assert_int_equal(lost(), 0);
+}
+
+static void of_a_stack_that_is_too_deep_the_inner_end_is_kept(void **state)
+{
+    struct stacks s;
+
+    (void)state;
+    by_sp(5000, &s);
+    assert_int_equal(s.our_count, FRAMES_MAX);
+    assert_false(s.is_whole);
+    for (size_t i = 1; i < FRAMES_MAX; i++)
+        assert_true(is_same_frame(&s, i));
+    assert_int_equal(lost(), 0);
+}
+
+static struct stacks in_callback;
+
+static int compare(const void *a, const void *b)
+{
+    take(&in_callback);
+    return *(const int *)a - *(const int *)b;
+}
+
+static void a_callback_from_libc_is_followed_through_it(void **state)
+{
+    int numbers[] = {3, 1, 2};
+    struct stacks outer;
+
+    (void)state;
+    qsort(numbers, 3, sizeof(int), compare);
+    take(&outer);
+    assert_same(&in_callback);
+    assert_true(in_callback.is_whole);
+    assert_true(in_callback.our_count >= outer.our_count + 2);
+}
+
+/* A second libc, in a namespace of its own, is a library that comes and goes and calls back. */
+static void a_library_that_comes_and_goes_is_followed_each_time(void **state)
+{
+    typedef void sort_function(void *, size_t, size_t, int (*)(const void *, const void *));
+    enum { ROUNDS = 8 };
+    uintptr_t bases[ROUNDS];
+
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        int numbers[] = {3, 1, 2};
+        void *libc = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+        if (!libc) {
+            print_message("no second libc: %s\n", dlerror());
+            skip();
+        }
+        sort_function *sort = NULL;
+        void *found = dlsym(libc, "qsort");
+        memcpy(&sort, &found, sizeof(sort));
+        assert_non_null(sort);
+        uint32_t module = modules_find((uintptr_t)sort, &bases[i]);
+        sort(numbers, 3, sizeof(int), compare);
+        assert_same(&in_callback);
+        assert_true(in_callback.is_whole);
+        bool is_seen = false;
+        for (size_t j = 0; j < in_callback.our_count; j++)
+            is_seen |= in_callback.ours[j].module == module && in_callback.ours[j].base == bases[i];
+        assert_true(is_seen);
+        dlclose(libc);
+        modules_changed();
+    }
+}
+
+/* A stack that is aligned anew has its frame found through a pointer in it. */
+__attribute__((noinline)) static int aligned(struct stacks *ret, int n, ...)
+{
+    _Alignas(128) volatile char room[256];
+    va_list args;
+
+    va_start(args, n);
+    volatile char *more = __builtin_alloca((size_t)va_arg(args, int));
+    va_end(args);
+    room[n] = 1;
+    more[0] = 1;
+    take(ret);
+    return room[n] + more[0];
+}
+
+static void a_function_that_aligns_its_stack_is_followed(void **state)
+{
+    struct stacks s;
+
+    (void)state;
+    aligned(&s, 3, 100);
+    assert_same(&s);
+    assert_true(s.is_whole);
+}
+
+/* ---- signals ---- */
+
+static struct stacks in_handler;
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    take(&in_handler);
+}
+
+static void with_handler(int flags)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags}, before;
+
+    memset(&in_handler, 0, sizeof(in_handler));
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    raise(SIGUSR1);
+    sigaction(SIGUSR1, &before, NULL);
+}
+
+static void a_handler_shows_what_it_interrupted(void **state)
+{
+    (void)state;
+    with_handler(0);
+    assert_same(&in_handler);
+    assert_true(in_handler.is_whole);
+    assert_int_equal(lost(), 0);
+}
+
+static void a_handler_on_a_stack_of_its_own_shows_what_it_interrupted(void **state)
+{
+    char *memory =
+        mmap(NULL, CORO_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t alternative = {.ss_sp = memory, .ss_size = CORO_BYTES}, before;
+
+    (void)state;
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    assert_int_equal(sigaltstack(&alternative, &before), 0);
+    with_handler(SA_ONSTACK);
+    sigaltstack(&before, NULL);
+    munmap(memory, CORO_BYTES);
+    assert_same(&in_handler);
+    assert_true(in_handler.is_whole);
+}
+
+/* A signal may come at the first instruction of a function, whose caller's last one is a call that
+ * never returns: what was interrupted must be looked up as it is, not one byte before. */
+static void on_fault(int signal_number, siginfo_t *info, void *context)
+{
+    ucontext_t *c = context;
+
+    (void)signal_number;
+    (void)info;
+    take(&in_handler);
+#ifdef __x86_64__
+    c->uc_mcontext.gregs[REG_RIP] += 2; /* past ud2 */
+#else
+    (void)c;
+#endif
+}
+
+#ifdef __x86_64__
+__attribute__((naked, noinline)) static void faults_at_once(void)
+{
+    __asm__("ud2\n\tret");
+}
+
+static void an_instruction_at_the_very_start_of_a_function_is_that_function_s(void **state)
+{
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
+
+    (void)state;
+    assert_int_equal(sigaction(SIGILL, &action, &before), 0);
+    faults_at_once();
+    sigaction(SIGILL, &before, NULL);
+    assert_same(&in_handler);
+    assert_true(in_handler.is_whole);
+    bool is_there = false;
+    for (size_t i = 0; i < in_handler.our_count; i++)
+        is_there |= in_handler.ours[i].ip == (uintptr_t)faults_at_once;
+    assert_true(is_there);
+}
+#endif
+
+/* ---- threads ---- */
+
+static void *recurse_in_thread(void *arg)
+{
+    bool *ret = arg;
+    struct stacks s;
+
+    *ret = true;
+    for (int depth = 0; depth < 40 && *ret; depth++) {
+        by_sp(depth, &s);
+        *ret = same_stacks(&s) && s.is_whole && s.our_count > (size_t)depth;
+    }
+    return NULL;
+}
+
+static void assert_thread(pthread_attr_t *attributes)
+{
+    bool is_good = false;
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, attributes, recurse_in_thread, &is_good), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(is_good);
+}
+
+static void the_stacks_of_threads_are_followed(void **state)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    bool is_good[THREADS] = {0};
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, recurse_in_thread, &is_good[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_true(is_good[i]);
+    assert_int_equal(lost(), 0);
+}
+
+static void a_thread_may_bring_its_stack(void **state)
+{
+    size_t len = 4 << 20;
+    char *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attributes;
+
+    (void)state;
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    pthread_attr_init(&attributes);
+    assert_int_equal(pthread_attr_setstack(&attributes, memory, len), 0);
+    assert_thread(&attributes);
+    pthread_attr_destroy(&attributes);
+    munmap(memory, len);
+}
+
+static void a_thread_may_have_a_small_stack(void **state)
+{
+    pthread_attr_t attributes;
+
+    (void)state;
+    pthread_attr_init(&attributes);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, 192 << 10), 0);
+    assert_thread(&attributes);
+    pthread_attr_destroy(&attributes);
+}
+
+/* ---- stacks of the program's own making ---- */
+
+static ucontext_t outside, inside;
+static struct stacks in_coroutine;
+static int coroutine_depth;
+
+static void coroutine(void)
+{
+    by_sp(coroutine_depth, &in_coroutine);
+    swapcontext(&inside, &outside);
+}
+
+/* Its highest byte is the last one before a page that cannot be read. */
+static char *guarded(size_t len)
+{
+    char *memory =
+        mmap(NULL, len + PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    assert_int_equal(mprotect(memory + len, PAGE_BYTES, PROT_NONE), 0);
+    return memory;
+}
+
+static void run_coroutine(char *memory, size_t len, int depth)
+{
+    memset(&in_coroutine, 0, sizeof(in_coroutine));
+    coroutine_depth = depth;
+    getcontext(&inside);
+    inside.uc_stack.ss_sp = memory;
+    inside.uc_stack.ss_size = len;
+    inside.uc_link = &outside;
+    makecontext(&inside, coroutine, 0);
+    swapcontext(&outside, &inside);
+}
+
+static void *coroutine_in_thread(void *arg)
+{
+    bool *ret = arg;
+    char *memory = guarded(CORO_BYTES);
+
+    *ret = true;
+    for (int depth = 0; depth < 30 && *ret; depth++) {
+        run_coroutine(memory, CORO_BYTES, depth);
+        *ret = same_stacks(&in_coroutine) && in_coroutine.is_whole;
+    }
+    munmap(memory, CORO_BYTES + PAGE_BYTES);
+    return NULL;
+}
+
+static void a_coroutine_of_the_main_thread_is_followed_to_its_start(void **state)
+{
+    bool is_good = false;
+
+    (void)state;
+    coroutine_in_thread(&is_good);
+    assert_true(is_good);
+    assert_int_equal(lost(), 0);
+}
+
+static void a_coroutine_of_another_thread_is_followed_to_its_start(void **state)
+{
+    bool is_good = false;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, coroutine_in_thread, &is_good), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(is_good);
+    assert_int_equal(lost(), 0);
+}
+
+static void confined_a_foreign_stack_is_read_within_its_page_alone(void **state)
+{
+    char *memory = guarded(CORO_BYTES);
+
+    (void)state;
+    atomic_store(&heap_process.is_confined, 1);
+    run_coroutine(memory, CORO_BYTES, 100);
+    atomic_store(&heap_process.is_confined, 0);
+    munmap(memory, CORO_BYTES + PAGE_BYTES);
+    assert_true(in_coroutine.our_count < in_coroutine.their_count);
+    assert_false(in_coroutine.is_whole);
+    assert_int_equal(lost(), 1);
+    for (size_t i = 1; i < in_coroutine.our_count; i++)
+        assert_true(is_same_frame(&in_coroutine, i));
+}
+
+static void confined_the_main_stack_is_read_whole(void **state)
+{
+    struct stacks s;
+
+    (void)state;
+    atomic_store(&heap_process.is_confined, 1);
+    by_sp(100, &s);
+    atomic_store(&heap_process.is_confined, 0);
+    assert_same(&s);
+    assert_true(s.is_whole);
+}
+
+/* ---- the bounds ---- */
+
+static void *own_end_in_thread(void *arg)
+{
+    uintptr_t *ret = arg, here = (uintptr_t)__builtin_frame_address(0);
+
+    ret[0] = unwind_stack_end(&heap_thread, here);
+    ret[1] = here;
+    ret[2] = unwind_stack_end(&heap_thread, (uintptr_t)table);
+    pthread_attr_t attributes;
+    void *start;
+    size_t len;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &start, &len);
+    pthread_attr_destroy(&attributes);
+    ret[3] = (uintptr_t)start + len;
+    return NULL;
+}
+
+static void a_thread_knows_the_end_of_its_stack_and_what_is_not_on_it(void **state)
+{
+    uintptr_t seen[4];
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, own_end_in_thread, seen), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(seen[0] > seen[1]);
+    assert_true(seen[0] <= seen[3]);
+    assert_true(seen[3] - seen[0] < PAGE_BYTES * 2);
+    assert_int_equal(seen[2], 0);
+}
+
+static void the_main_stack_s_end_is_known(void **state)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+    (void)state;
+    uintptr_t end = unwind_stack_end(&heap_thread, here);
+    assert_true(end > here);
+    assert_true(end - here < 16 << 20);
+}
+
+static void an_extent_grows_over_pages_that_can_be_read_alone(void **state)
+{
+    char *memory = guarded(4 * PAGE_BYTES);
+    uintptr_t start = (uintptr_t)memory, word;
+
+    (void)state;
+    memory[3 * PAGE_BYTES] = 7;
+    struct unwind_extent e = unwind_extent(&heap_thread, start + 8);
+    assert_int_equal(e.high, start + PAGE_BYTES);
+    assert_true(unwind_read(&e, start + 3 * PAGE_BYTES, &word));
+    assert_int_equal(word, 7);
+    assert_true(unwind_read(&e, start + 4 * PAGE_BYTES - 8, &word));
+    assert_false(unwind_read(&e, start + 4 * PAGE_BYTES, &word));
+    assert_false(unwind_read(&e, start + 4 * PAGE_BYTES - 4, &word));
+    assert_false(unwind_read(&e, start, &word));
+    assert_false(unwind_read(&e, UINTPTR_MAX - 7, &word));
+    munmap(memory, 5 * PAGE_BYTES);
+}
+
+/* ---- where the way ends ---- */
+
+#ifdef __x86_64__
+/* No CFI at all, as hand-written code may have it. */
+__asm__(".pushsection .text\n"
+        ".type test_without_cfi, @function\n"
+        "test_without_cfi:\n"
+        "sub $8, %rsp\n"
+        "call *%rdi\n"
+        "add $8, %rsp\n"
+        "ret\n"
+        ".size test_without_cfi, . - test_without_cfi\n"
+        ".popsection\n");
+extern void test_without_cfi(void (*call)(void)) __attribute__((visibility("hidden")));
+
+static struct stacks in_assembly;
+
+static void take_in_assembly(void)
+{
+    take(&in_assembly);
+    STAYS();
+}
+
+static void code_without_information_ends_the_way_and_is_counted(void **state)
+{
+    (void)state;
+    test_without_cfi(take_in_assembly);
+    assert_false(in_assembly.is_whole);
+    assert_int_equal(lost(), 1);
+    assert_int_equal(in_assembly.our_count, 3);
+    assert_true(in_assembly.ours[2].ip - (uintptr_t)test_without_cfi < 16);
+    assert_int_equal(in_assembly.ours[2].module, in_assembly.ours[0].module);
+}
+
+static void code_made_at_run_time_ends_the_way_before_it(void **state)
+{
+    static const uint8_t code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7,
+                                   0x48, 0x83, 0xc4, 0x08, 0xc3};
+    char *memory =
+        mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void (*run)(void (*call)(void));
+
+    (void)state;
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    memcpy(memory, code, sizeof(code));
+    if (mprotect(memory, PAGE_BYTES, PROT_READ | PROT_EXEC) < 0) {
+        print_message("no code can be made at run time here\n");
+        munmap(memory, PAGE_BYTES);
+        skip();
+    }
+    memcpy(&run, &memory, sizeof(run));
+    run(take_in_assembly);
+    munmap(memory, PAGE_BYTES);
+    assert_false(in_assembly.is_whole);
+    assert_int_equal(in_assembly.our_count, 2);
+    assert_int_equal(lost(), 1);
+}
+#endif
+
+static void errno_is_left_as_it_was(void **state)
+{
+    char *memory = guarded(CORO_BYTES);
+
+    (void)state;
+    errno = 12345;
+    run_coroutine(memory, CORO_BYTES, 200);
+    int after = errno;
+    munmap(memory, CORO_BYTES + PAGE_BYTES);
+    assert_int_equal(after, 12345);
+    assert_int_equal(in_coroutine.our_count, FRAMES_MAX);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, drop_table)
+    const struct CMUnitTest tests[] = {
+        TEST(a_plain_stack_is_followed_to_its_start),
+        TEST(recursion_is_followed_at_every_depth),
+        TEST(of_a_stack_that_is_too_deep_the_inner_end_is_kept),
+        TEST(a_callback_from_libc_is_followed_through_it),
+        TEST(a_library_that_comes_and_goes_is_followed_each_time),
+        TEST(a_function_that_aligns_its_stack_is_followed),
+        TEST(a_handler_shows_what_it_interrupted),
+        TEST(a_handler_on_a_stack_of_its_own_shows_what_it_interrupted),
+#ifdef __x86_64__
+        TEST(an_instruction_at_the_very_start_of_a_function_is_that_function_s),
+#endif
+        TEST(the_stacks_of_threads_are_followed),
+        TEST(a_thread_may_bring_its_stack),
+        TEST(a_thread_may_have_a_small_stack),
+        TEST(a_coroutine_of_the_main_thread_is_followed_to_its_start),
+        TEST(a_coroutine_of_another_thread_is_followed_to_its_start),
+        TEST(confined_a_foreign_stack_is_read_within_its_page_alone),
+        TEST(confined_the_main_stack_is_read_whole),
+        TEST(a_thread_knows_the_end_of_its_stack_and_what_is_not_on_it),
+        TEST(the_main_stack_s_end_is_known),
+        TEST(an_extent_grows_over_pages_that_can_be_read_alone),
+#ifdef __x86_64__
+        TEST(code_without_information_ends_the_way_and_is_counted),
+        TEST(code_made_at_run_time_ends_the_way_before_it),
+#endif
+        TEST(errno_is_left_as_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,28 @@
+/* A table as a profiled process would have it, for the tests of what reads it. */
+#pragma once
+
+#include "profile/look.h"
+
+struct fake {
+    int fd;
+    struct heap_table *table;
+};
+
+enum { FAKE_START_S = 100, FAKE_INTERVAL = 512 * 1024 };
+
+/* An empty table of process PID, sealed, that began at FAKE_START_S. */
+void fake_open(struct fake *f, int32_t pid);
+void fake_close(struct fake *f);
+struct heap_text fake_text(struct fake *f, const char *s);
+/* Each returns its index; a frame of Python's with CODE, or of MODULE (0-based). */
+uint32_t fake_module(struct fake *f, const char *path, uint64_t base);
+uint32_t fake_code(struct fake *f, const char *file, const char *name, uint32_t first_line);
+uint64_t fake_frame_python(uint32_t code, uint32_t instr);
+uint64_t fake_frame_native(uint32_t module, uint64_t offset);
+uint32_t fake_node(struct fake *f, uint64_t frame, uint32_t parent);
+uint32_t fake_site(struct fake *f, uint32_t node);
+/* A live sample of SIZE bytes born MS after the start. */
+uint32_t fake_live(struct fake *f, uint32_t site, uint64_t size, uint32_t born_ms);
+void fake_free(struct fake *f, uint32_t live);
+/* A small process: two stacks, a Python one over a native one. Sites 1 and 2. */
+void fake_fill(struct fake *f);

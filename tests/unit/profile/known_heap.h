@@ -1,0 +1,28 @@
+/* A small profile made by hand, for the tests of names and exports. */
+#pragma once
+
+#include "profile/profile.h"
+
+enum { KNOWN_CODES = 16, KNOWN_NODES = 64, KNOWN_SITES = 16 };
+
+struct known_heap {
+    struct profile profile;
+    struct profile_module modules[2];
+    struct profile_code codes[KNOWN_CODES];
+    struct profile_node nodes[KNOWN_NODES];
+    uint32_t site_node[KNOWN_SITES];
+    struct profile_held held[KNOWN_SITES];
+    struct profile_held early[1];
+    struct profile_reading readings[2];
+};
+
+/* Two modules whose files are not there, "/gone/libgone.so.1" and one with a strange path; no
+ * stacks. */
+void known_heap_init(struct known_heap *h);
+/* A node below PARENT; Python's of FILE, NAME and LINE, or of module MODULE (1 or 2) and OFFSET. */
+uint32_t known_python(struct known_heap *h, uint32_t parent, const char *file, const char *name,
+                      uint32_t line);
+uint32_t known_native(struct known_heap *h, uint32_t parent, uint64_t module, uint64_t offset);
+/* NODE as a site that holds so much at the last reading. */
+uint32_t known_site(struct known_heap *h, uint32_t node, double bytes, double objects,
+                    double allocated);

@@ -1,0 +1,135 @@
+/* The heap histories of a run folder: which is taken, and what is none. */
+#include "profile/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "profile/fake_table.h"
+
+struct fixture {
+    char path[32];
+    int fd;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    snprintf(f->path, sizeof(f->path), "/tmp/ebb-test-XXXXXX");
+    assert_non_null(mkdtemp(f->path));
+    f->fd = open(f->path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    char command[64];
+    snprintf(command, sizeof(command), "rm -rf %s", f->path);
+    close(f->fd);
+    assert_int_equal(system(command), 0); /* NOLINT */
+    free(f);
+    return 0;
+}
+
+/* A history NAME of process PID that holds one sample of SIZE. */
+static void history(struct fixture *f, const char *name, int32_t pid, uint64_t size)
+{
+    struct fake fake;
+    struct look look;
+    struct store_writer *w;
+    struct err err = {{0}};
+    double live;
+    uint64_t now_ns = (FAKE_START_S + 10) * NS_PER_S;
+    fake_open(&fake, pid);
+    uint32_t code = fake_code(&fake, "train.py", "main", 3);
+    uint32_t node = fake_node(&fake, fake_frame_python(code, HEAP_INSTR_UNKNOWN), 0);
+    fake_live(&fake, fake_site(&fake, node), size, 5);
+    assert_int_equal(look_open(fake.fd, pid, &look, &err), 0);
+    assert_int_equal(store_create(f->fd, name, &look, &w, &err), 0);
+    assert_int_equal(store_take(w, now_ns, false, 0, STORE_ASKED, &live), 0);
+    store_close(w, 60 * NS_PER_S);
+    look_close(&look);
+    fake_close(&fake);
+}
+
+/* Reads PATH below the folder: the name of what is taken, "" and the errno for none. */
+static int taken(struct fixture *f, const char *below, int32_t pid, struct folder_heap *ret,
+                 struct err *err)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s%s", f->path, below);
+    *ret = (struct folder_heap){0};
+    return folder_heap_read(path, pid, ret, err);
+}
+
+static void of_several_the_one_that_holds_most_is_taken(void **state)
+{
+    struct fixture *f = *state;
+    struct folder_heap h;
+    struct err err = {{0}};
+    history(f, "heap.10.ebbheap", 10, 64 << 20);
+    history(f, "heap.11.ebbheap", 11, 900 << 20);
+    history(f, "heap.11-2.ebbheap", 11, 300 << 20);
+    history(f, "heap.12.ebbheap", 12, 1 << 20);
+    assert_int_equal(taken(f, "", 0, &h, &err), 0);
+    assert_string_equal(h.name, "heap.11.ebbheap");
+    assert_int_equal(h.profile->pid, 11);
+    assert_int_equal(h.others, 3);
+    assert_true(folder_live_bytes(h.profile) > 800e6);
+    folder_heap_fini(&h);
+    assert_int_equal(taken(f, "", 10, &h, &err), 0);
+    assert_string_equal(h.name, "heap.10.ebbheap");
+    folder_heap_fini(&h);
+    assert_int_equal(taken(f, "/heap.12.ebbheap", 0, &h, &err), 0);
+    assert_int_equal(h.profile->pid, 12);
+    folder_heap_fini(&h);
+    assert_int_equal(taken(f, "/heap.12.ebbheap", 10, &h, &err), -ENOENT);
+    assert_int_equal(taken(f, "", 99, &h, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "there is no heap history of process 99"));
+}
+
+static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void **state)
+{
+    struct fixture *f = *state;
+    struct folder_heap h;
+    struct err err = {{0}};
+    assert_int_equal(taken(f, "", 0, &h, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "there is no heap history; ebb run records one"));
+    assert_int_equal(taken(f, "/nothing", 0, &h, &err), -ENOENT);
+    close(openat(f->fd, "heap.x.ebbheap", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    close(openat(f->fd, "heap.7.ebbheap.old", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    assert_int_equal(taken(f, "", 0, &h, &err), -ENOENT);
+    close(openat(f->fd, "heap.8.ebbheap", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    assert_true(taken(f, "", 0, &h, &err) < 0);
+    assert_non_null(strstr(err.text, "heap.8.ebbheap"));
+    assert_int_equal(mkfifoat(f->fd, "heap.9.ebbheap", 0600), 0);
+    alarm(120); /* or the test would hang for ever */
+    history(f, "heap.10.ebbheap", 10, 1 << 20);
+    assert_int_equal(taken(f, "", 0, &h, &err), 0);
+    alarm(0);
+    assert_string_equal(h.name, "heap.10.ebbheap");
+    folder_heap_fini(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(of_several_the_one_that_holds_most_is_taken, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            what_is_none_is_passed_over_and_said_where_it_is_all_there_is, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* A table read from outside, honest and not. */
+#include "profile/look.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "profile/fake_table.h"
+
+enum { PID = 4711 };
+
+struct fixture {
+    struct fake fake;
+    struct look look;
+};
+
+static struct fixture fixture;
+
+static int setup(void **state)
+{
+    struct err err = {0};
+    memset(&fixture, 0, sizeof fixture);
+    fake_open(&fixture.fake, PID);
+    assert_int_equal(look_open(fixture.fake.fd, PID, &fixture.look, &err), 0);
+    *state = &fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    look_close(&f->look);
+    fake_close(&f->fake);
+    return 0;
+}
+
+static size_t count_live(const struct fixture *f)
+{
+    struct look_live live = {0};
+    assert_int_equal(look_live_read(&f->look, &live), 0);
+    size_t n = live.count;
+    look_live_fini(&live);
+    return n;
+}
+
+static void a_table_is_opened_with_its_start_and_interval(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(f->look.pid, PID);
+    assert_int_equal(f->look.start_ns, FAKE_START_S * UINT64_C(1000000000));
+    assert_int_equal(f->look.base_interval, FAKE_INTERVAL);
+}
+
+static void live_samples_come_by_site(void **state)
+{
+    struct fixture *f = *state;
+    struct look_live live = {0};
+    fake_fill(&f->fake);
+    fake_live(&f->fake, 1, 77, 1000);
+    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live.count, 4);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(live.samples[i].site, 1);
+    assert_int_equal(live.samples[3].site, 2);
+    assert_int_equal(live.samples[3].size, 64 << 20);
+    assert_int_equal(live.samples[3].interval, FAKE_INTERVAL);
+    assert_int_equal(live.samples[3].born_ns, FAKE_START_S * UINT64_C(1000000000) + 900000000);
+    assert_int_equal(live.samples[3].kind, HEAP_KIND_MALLOC);
+    /* the same again into the same memory */
+    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live.count, 4);
+    look_live_fini(&live);
+}
+
+static void many_samples_in_any_order_come_by_site(void **state)
+{
+    struct fixture *f = *state;
+    struct look_live live = {0};
+    enum { SITES = 97, SAMPLES = 5000 };
+    size_t sizes = 0, found = 0;
+    uint32_t node = fake_node(&f->fake, 1, 0);
+    for (int i = 1; i < SITES; i++)
+        fake_site(&f->fake, node);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        fake_live(&f->fake, i * 31 % SITES, i + 1, 0);
+        sizes += i + 1;
+    }
+    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live.count, SAMPLES);
+    for (size_t i = 0; i < live.count; i++) {
+        found += live.samples[i].size;
+        assert_int_equal(live.samples[i].site, (live.samples[i].size - 1) * 31 % SITES);
+        assert_true(i == 0 || live.samples[i].site >= live.samples[i - 1].site);
+    }
+    assert_int_equal(found, sizes);
+    look_live_fini(&live);
+}
+
+static void a_sample_that_ended_is_not_read(void **state)
+{
+    struct fixture *f = *state;
+    fake_fill(&f->fake);
+    fake_free(&f->fake, 1);
+    assert_int_equal(count_live(f), 2);
+}
+
+static void an_entry_without_interval_size_or_kind_is_ignored(void **state)
+{
+    struct fixture *f = *state;
+    fake_fill(&f->fake);
+    f->fake.table->live[0].interval = 0;
+    f->fake.table->live[1].size = 0;
+    f->fake.table->live[2].kind_turn = 9;
+    assert_int_equal(count_live(f), 0);
+}
+
+static void a_site_that_is_not_there_is_counted_without_a_stack(void **state)
+{
+    struct fixture *f = *state;
+    struct look_live live = {0};
+    fake_fill(&f->fake);
+    f->fake.table->live[0].site = 3;
+    f->fake.table->live[1].site = UINT32_MAX;
+    assert_int_equal(look_live_read(&f->look, &live), 0);
+    assert_int_equal(live.count, 3);
+    assert_int_equal(live.samples[0].site, 0);
+    assert_int_equal(live.samples[1].site, 0);
+    assert_int_equal(live.samples[2].site, 2);
+    look_live_fini(&live);
+}
+
+static void counts_beyond_the_table_end_at_its_size(void **state)
+{
+    struct fixture *f = *state;
+    struct heap_header *h = &f->fake.table->header;
+    struct look_counts counts;
+    h->modules = h->codes = h->nodes = h->sites = h->live_high = h->text_bytes = UINT32_MAX;
+    h->python_state = 1000;
+    look_counts(&f->look, &counts);
+    assert_int_equal(counts.modules, HEAP_MODULES);
+    assert_int_equal(counts.codes, HEAP_CODES);
+    assert_int_equal(counts.nodes, HEAP_NODES);
+    assert_int_equal(counts.sites, HEAP_SITES);
+    assert_int_equal(counts.live, HEAP_LIVE);
+    assert_int_equal(counts.text_bytes, HEAP_TEXT_BYTES);
+    struct profile_cost cost;
+    look_cost(&f->look, &cost);
+    assert_int_equal(cost.python_state, HEAP_PYTHON_CHECK);
+    assert_int_equal(count_live(f), 0);
+}
+
+static void counters_of_a_site_are_read_and_of_none_are_zero(void **state)
+{
+    struct fixture *f = *state;
+    struct look_site site;
+    fake_fill(&f->fake);
+    f->fake.table->sites[2].freed_bytes = 99;
+    look_site(&f->look, 2, &site);
+    assert_true(site.allocated_bytes >= 64 << 20);
+    assert_int_equal(site.allocated_objects_x16, 16);
+    assert_int_equal(site.freed_bytes, 99);
+    look_site(&f->look, 3, &site);
+    assert_int_equal(site.allocated_bytes, 0);
+    look_site(&f->look, UINT32_MAX, &site);
+    assert_int_equal(site.allocated_bytes, 0);
+}
+
+static void the_cost_is_what_the_head_says(void **state)
+{
+    struct fixture *f = *state;
+    struct profile_cost cost;
+    fake_fill(&f->fake);
+    f->fake.table->header.hook_ns = 123;
+    f->fake.table->header.drops[HEAP_DROP_STALE] = 7;
+    f->fake.table->header.python_state = HEAP_PYTHON_OK;
+    look_cost(&f->look, &cost);
+    assert_int_equal(cost.samples, 3);
+    assert_int_equal(cost.hook_ns, 123);
+    assert_int_equal(cost.drops[HEAP_DROP_STALE], 7);
+    assert_int_equal(cost.python_state, HEAP_PYTHON_OK);
+    assert_int_equal(cost.sites, 3);
+    assert_int_equal(cost.nodes, 4);
+    assert_int_equal(cost.interval, FAKE_INTERVAL);
+    assert_false(look_is_ended(&f->look));
+    f->fake.table->header.is_ended = 1;
+    assert_true(look_is_ended(&f->look));
+}
+
+static void pages_given_up_are_read_again(void **state)
+{
+    struct fixture *f = *state;
+    fake_fill(&f->fake);
+    assert_int_equal(count_live(f), 3);
+    look_rest(&f->look);
+    fake_live(&f->fake, 1, 5, 5);
+    assert_int_equal(count_live(f), 4);
+}
+
+static int try_open(int fd, struct err *err)
+{
+    struct look look = {0};
+    memset(err, 0, sizeof *err);
+    int rc = look_open(fd, PID, &look, err);
+    assert_null(look.table);
+    return rc;
+}
+
+static void another_version_is_refused_with_both_numbers(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    f->fake.table->header.version = 77;
+    assert_int_equal(try_open(f->fake.fd, &err), -ENOTSUP);
+    assert_non_null(strstr(err.text, "77"));
+    assert_non_null(strstr(err.text, "version 1"));
+}
+
+static void another_magic_and_another_size_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    f->fake.table->header.table_bytes++;
+    assert_int_equal(try_open(f->fake.fd, &err), -EBADMSG);
+    f->fake.table->header.magic[0] = 'x';
+    assert_int_equal(try_open(f->fake.fd, &err), -EBADMSG);
+}
+
+static int memfd_of(size_t bytes, int seals)
+{
+    int fd = memfd_create("odd", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    if (seals)
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+/* A look into what may shrink, or is shorter than it says, could end in SIGBUS. */
+static void what_may_shrink_or_is_short_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    int open_end = memfd_of(sizeof(struct heap_table), 0);
+    int empty = memfd_of(0, F_SEAL_SHRINK);
+    int head_only = memfd_of(4096, F_SEAL_SHRINK);
+    assert_int_equal(pwrite(head_only, f->fake.table, 4096, 0), 4096);
+    assert_int_equal(try_open(open_end, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "shrink"));
+    assert_int_equal(try_open(empty, &err), -EBADMSG);
+    assert_int_equal(try_open(head_only, &err), -EBADMSG);
+    close(open_end);
+    close(empty);
+    close(head_only);
+}
+
+static void what_is_no_memfd_is_refused(void **state)
+{
+    struct err err;
+    int pipes[2];
+    (void)state;
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    assert_int_equal(try_open(null, &err), -EBADMSG);
+    assert_int_equal(try_open(pipes[0], &err), -EBADMSG);
+    assert_int_equal(try_open(-1, &err), -EBADMSG);
+    close(null);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(a_table_is_opened_with_its_start_and_interval),
+        T(live_samples_come_by_site),
+        T(many_samples_in_any_order_come_by_site),
+        T(a_sample_that_ended_is_not_read),
+        T(an_entry_without_interval_size_or_kind_is_ignored),
+        T(a_site_that_is_not_there_is_counted_without_a_stack),
+        T(counts_beyond_the_table_end_at_its_size),
+        T(counters_of_a_site_are_read_and_of_none_are_zero),
+        T(the_cost_is_what_the_head_says),
+        T(pages_given_up_are_read_again),
+        T(another_version_is_refused_with_both_numbers),
+        T(another_magic_and_another_size_are_refused),
+        T(what_may_shrink_or_is_short_is_refused),
+        T(what_is_no_memfd_is_refused),
+    };
+#undef T
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

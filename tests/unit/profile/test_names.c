@@ -1,0 +1,351 @@
+/* Which frame of a stack is shown, what is an allocator and what is plumbing, and C++ names. */
+#include "profile/names.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "profile/known_heap.h"
+#include "profile/demangle.h"
+#include "profile/names_known.h"
+#include "profile/texts.h"
+
+#define PACKAGES "/home/u/venv/lib/python3.11/site-packages/"
+#define STANDARD "/usr/lib/python3.11/"
+#define LEN(a) (sizeof(a) / sizeof(*(a)))
+
+struct fixture {
+    struct known_heap heap;
+    struct names *names;
+    uint32_t top; /* the last frame of the stack so far */
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct symbols_options options = {0};
+    known_heap_init(&f->heap);
+    assert_int_equal(names_new(&f->heap.profile, &options, &f->names), 0);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    names_free(f->names);
+    free(f);
+    return 0;
+}
+
+static void python(struct fixture *f, const char *file, const char *name)
+{
+    f->top = known_python(&f->heap, f->top, file, name, 10 + (uint32_t)f->heap.profile.n_codes);
+}
+
+static void native(struct fixture *f, uint64_t module, uint64_t offset)
+{
+    f->top = known_native(&f->heap, f->top, module, offset);
+}
+
+static const struct name *shown(struct fixture *f)
+{
+    return names_of_site(f->names, known_site(&f->heap, f->top, 1, 1, 1));
+}
+
+static void the_users_line_is_shown_not_numpys(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/train.py", "main");
+    python(f, PACKAGES "torch/utils/data/dataloader.py", "__next__");
+    python(f, "/home/u/data.py", "collate_fn");
+    python(f, PACKAGES "numpy/core/shape_base.py", "stack");
+    native(f, 1, 0x1234);
+    const struct name *name = shown(f);
+    assert_int_equal(name->kind, NAME_PYTHON);
+    assert_string_equal(name->function, "collate_fn");
+    assert_string_equal(name->file, "/home/u/data.py");
+    assert_int_equal(name->line, 12);
+    assert_string_equal(names_native_of_site(f->names, 1)->function, "libgone.so.1+0x1234");
+}
+
+static void a_librarys_own_collator_is_shown_not_the_line_that_called_it(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/train.py", "main");
+    python(f, PACKAGES "transformers/trainer.py", "train");
+    python(f, PACKAGES "transformers/data/data_collator.py", "torch_call");
+    python(f, PACKAGES "torch/_tensor.py", "__torch_function__");
+    python(f, STANDARD "contextlib.py", "inner");
+    assert_string_equal(shown(f)->function, "torch_call");
+    assert_string_equal(names_user_of_site(f->names, 1)->function, "main");
+}
+
+static void where_all_is_plumbing_the_innermost_of_it_is_shown(void **state)
+{
+    struct fixture *f = *state;
+    python(f, STANDARD "threading.py", "Thread._bootstrap");
+    python(f, STANDARD "queue.py", "Queue.put");
+    native(f, 1, 0x10);
+    assert_string_equal(shown(f)->function, "Queue.put");
+    assert_null(names_user_of_site(f->names, 1));
+}
+
+static void without_python_the_innermost_native_frame_is_shown(void **state)
+{
+    struct fixture *f = *state;
+    native(f, 1, 0x10);
+    native(f, 1, 0x20);
+    native(f, 0, 0x7f00);
+    const struct name *name = shown(f), *list;
+    assert_int_equal(name->kind, NAME_NATIVE);
+    assert_string_equal(name->function, "libgone.so.1+0x20");
+    assert_string_equal(name->lib, "libgone.so.1");
+    assert_null(name->file);
+    assert_int_equal(names_of_node(f->names, f->top, &list), 1);
+    assert_int_equal(list->kind, NAME_UNKNOWN);
+    assert_string_equal(list->function, "0x7f00");
+}
+
+static void a_site_without_a_stack_has_a_name_too(void **state)
+{
+    struct fixture *f = *state;
+    const struct name *list;
+    assert_string_equal(names_of_site(f->names, 0)->function, "(no stack)");
+    assert_string_equal(names_of_site(f->names, 99999)->function, "(no stack)");
+    assert_null(names_native_of_site(f->names, 0));
+    assert_int_equal(names_of_node(f->names, 99999, &list), 1);
+    assert_string_equal(list->function, "(no stack)");
+}
+
+/* Indices that point nowhere, and a parent that is no parent. */
+static void frames_that_nothing_explains_are_still_named(void **state)
+{
+    struct fixture *f = *state;
+    native(f, 77, 0x30);
+    f->heap.nodes[f->top].parent = f->top;
+    assert_string_equal(shown(f)->function, "0x30");
+    python(f, "", "");
+    assert_string_equal(shown(f)->function, "(Python)");
+    assert_null(shown(f)->file);
+    f->heap.nodes[f->top].frame = HEAP_FRAME_PYTHON | UINT64_C(5000) << HEAP_FRAME_CODE_SHIFT;
+    assert_int_equal(shown(f)->kind, NAME_UNKNOWN);
+}
+
+static void the_line_is_that_of_the_instruction(void **state)
+{
+    static const char table[] = {(char)(0x80 | 11 << 3), 0, 0, (char)(0x80 | 12 << 3), 0, 0};
+    struct fixture *f = *state;
+    python(f, "/home/u/a.py", "f");
+    f->heap.codes[0].lines = (struct profile_text){table, sizeof(table)};
+    f->heap.nodes[f->top].frame = HEAP_FRAME_PYTHON | 2;
+    assert_int_equal(shown(f)->line, 13); /* 10, and 1 and 2 on */
+}
+
+static void a_frame_is_named_once(void **state)
+{
+    struct fixture *f = *state;
+    const struct name *a, *b;
+    native(f, 1, 0x10);
+    uint32_t first = f->top;
+    native(f, 1, 0x10);
+    names_of_node(f->names, first, &a);
+    names_of_node(f->names, f->top, &b);
+    assert_ptr_equal(a, b);
+}
+
+static void allocators_are_known_by_name_and_by_library(void **state)
+{
+    static const char *const yes[] = {
+        "malloc",
+        "posix_memalign",
+        "operator new(unsigned long)",
+        "operator new[](unsigned long)",
+        "operator new(unsigned long, std::align_val_t)",
+        "__libc_malloc",
+        "strdup",
+        "mmap64",
+        "c10::alloc_cpu(unsigned long)",
+        "c10::DefaultCPUAllocator::allocate(unsigned long)",
+        "at::detail::empty_cpu(c10::ArrayRef<long>, c10::ScalarType, bool)",
+        "at::_ops::empty_memory_format::redispatch(c10::DispatchKeySet)",
+        "PyMem_RawMalloc",
+        "_PyObject_GC_New",
+        "PyObject_Malloc",
+        "npy_alloc_cache_zero",
+        "PyDataMem_UserNEW",
+        "std::allocator<int>::allocate(unsigned long)",
+        "__rust_alloc",
+        "je_malloc",
+        "mi_malloc",
+        "void std::vector<int, std::allocator<int> >::_M_realloc_insert<int const&>(int*)",
+        "std::__cxx11::basic_string<char>::_M_create(unsigned long&, unsigned long)",
+        "std::_Rb_tree<int, std::pair<int const, f<(g)1> > >::_M_insert_(int)"};
+    static const char *const no[] = {"main",
+                                     "malloc_usable_size_of_my_own",
+                                     "mallocate",
+                                     "_PyObject_MakeTpCall",
+                                     "PyList_Append",
+                                     "at::native::add(at::Tensor const&)",
+                                     "at::native::empty_my_cache(int)",
+                                     "my::std::vector(int)",
+                                     "void leak<std::vector<int> >(std::vector<int>*)",
+                                     "app::operator new_thing(int)",
+                                     "c10::alloc_cpu_mine(int)",
+                                     "stdio_open",
+                                     "(anonymous namespace)::keep(std::string)",
+                                     "",
+                                     "libfoo.so+0x10",
+                                     "bool operator< <int>(A<int> const&, A<int> const&)"};
+    (void)state;
+    for (size_t i = 0; i < LEN(yes); i++)
+        if (!known_allocator(yes[i], "libx.so"))
+            fail_msg("%s should be an allocator", yes[i]);
+    for (size_t i = 0; i < LEN(no); i++)
+        if (known_allocator(no[i], "libx.so"))
+            fail_msg("%s should be none", no[i]);
+    assert_true(known_allocator(NULL, "libebb-heap.so"));
+    assert_true(known_allocator("anything", "libjemalloc.so.2"));
+    assert_true(known_allocator("anything", "libtcmalloc_minimal.so.4"));
+    assert_false(known_allocator(NULL, "libc.so.6"));
+    assert_false(known_allocator(NULL, NULL));
+}
+
+static void plumbing_is_the_standard_library_and_what_is_listed(void **state)
+{
+    static const char *const yes[] = {STANDARD "queue.py",
+                                      "/opt/conda/envs/x/lib/python3.12/functools.py",
+                                      "/usr/lib64/python3.9/json/decoder.py",
+                                      "/x/lib/python311.zip/queue.py",
+                                      "/opt/py/lib/python3.13t/threading.py",
+                                      "<frozen importlib._bootstrap>",
+                                      "<__array_function__ internals>",
+                                      PACKAGES "torch/nn/modules/module.py",
+                                      PACKAGES "numpy/lib/npyio.py",
+                                      "/usr/lib/python3/dist-packages/numpy/core/numeric.py",
+                                      PACKAGES "PIL/Image.py",
+                                      PACKAGES "accelerate/hooks.py",
+                                      "/src/python/ebb/torch.py",
+                                      PACKAGES "ebb/_hooks.py"};
+    static const char *const no[] = {"/home/u/train.py",
+                                     "train.py",
+                                     "<string>",
+                                     "<stdin>",
+                                     "<ipython-input-3-abc>",
+                                     PACKAGES "transformers/data/data_collator.py",
+                                     PACKAGES "torch/optim/adam.py",
+                                     PACKAGES "mylib/queue.py",
+                                     "/usr/lib/python3/dist-packages/mylib.py",
+                                     "/home/u/python3/queue.py",
+                                     "/home/u/lib/python3tools/a.py",
+                                     "/home/numpy/a.py",
+                                     PACKAGES "mylib/numpy/a.py"};
+    (void)state;
+    for (size_t i = 0; i < LEN(yes); i++)
+        if (!known_plumbing("f", yes[i]))
+            fail_msg("%s should be plumbing", yes[i]);
+    for (size_t i = 0; i < LEN(no); i++)
+        if (known_plumbing("f", no[i]))
+            fail_msg("%s should be shown", no[i]);
+    assert_true(known_plumbing("__create_fn__.<locals>.__init__", "<string>"));
+    assert_true(known_plumbing("f", NULL));
+    assert_true(known_library(PACKAGES "mylib/a.py") && known_library(STANDARD "queue.py"));
+    assert_false(known_library("/home/u/train.py"));
+}
+
+static const char *readable(struct buf *b, const char *name)
+{
+    buf_clear(b);
+    demangle(b, name);
+    return buf_str(b);
+}
+
+static void cpp_names_become_readable_and_others_stay(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    assert_string_equal(readable(&b, "_Znwm"), "operator new(unsigned long)");
+    assert_string_equal(readable(&b, "_ZN3c109alloc_cpuEm"), "c10::alloc_cpu(unsigned long)");
+    assert_string_equal(readable(&b, "_ZNSt6vectorIiSaIiEE7reserveEm"),
+                        "std::vector<int, std::allocator<int> >::reserve(unsigned long)");
+    assert_string_equal(readable(&b, "malloc"), "malloc");
+    assert_string_equal(readable(&b, "_Zbroken"), "_Zbroken");
+    assert_string_equal(readable(&b, "_Z"), "_Z");
+    assert_string_equal(readable(&b, ""), "");
+    assert_string_equal(readable(&b, "i"), "i"); /* a type's name, were it asked for as one */
+    buf_fini(&b);
+}
+
+/* Each argument names the pair of the one before it twice: 2^60 characters if it were written. */
+static void a_name_that_stands_for_gigabytes_is_cut(void **state)
+{
+    struct buf name = {0}, b = {0};
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    (void)state;
+    buf_add_str(&name, "_Z1fISt4pairIiiE");
+    for (int i = 1; i < 30; i++)
+        buf_printf(&name, "S0_IS%c_S%c_E", digits[i], digits[i]);
+    buf_add_str(&name, "EvT_");
+    const char *text = readable(&b, buf_str(&name));
+    assert_true(strlen(text) <= DEMANGLE_MAX + 3);
+    assert_string_equal(text + strlen(text) - strlen("…"), "…");
+    buf_clear(&name);
+    buf_add_str(&name, "_Z4longN");
+    for (int i = 0; i < 5000; i++)
+        buf_add_byte(&name, 'x');
+    assert_int_equal(strlen(readable(&b, buf_str(&name))), DEMANGLE_MAX + strlen("…"));
+    buf_fini(&name);
+    buf_fini(&b);
+}
+
+static void texts_are_kept_once_and_numbered(void **state)
+{
+    struct texts t = {0};
+    struct numbers n = {0};
+    uint32_t number;
+    char word[16];
+    (void)state;
+    for (uint32_t round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 1000; i++) {
+            snprintf(word, sizeof(word), "word%u", i);
+            assert_int_equal(texts_add(&t, word, sizeof(word), &number), 0);
+            assert_int_equal(number, i);
+            assert_int_equal(numbers_get(&n, UINT64_C(1) << 60 | i, &number), round == 1);
+            if (round == 0)
+                assert_int_equal(numbers_put(&n, UINT64_C(1) << 60 | i, i), 0);
+            else
+                assert_int_equal(number, i);
+        }
+    assert_string_equal(t.items[999], "word999");
+    assert_ptr_equal(texts_keep(&t, "word7xxx", 5), t.items[7]);
+    assert_string_equal(texts_keep(&t, NULL, 0), "");
+    texts_fini(&t);
+    numbers_fini(&n);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_users_line_is_shown_not_numpys),
+        TEST(a_librarys_own_collator_is_shown_not_the_line_that_called_it),
+        TEST(where_all_is_plumbing_the_innermost_of_it_is_shown),
+        TEST(without_python_the_innermost_native_frame_is_shown),
+        TEST(a_site_without_a_stack_has_a_name_too),
+        TEST(frames_that_nothing_explains_are_still_named),
+        TEST(the_line_is_that_of_the_instruction),
+        TEST(a_frame_is_named_once),
+        cmocka_unit_test(allocators_are_known_by_name_and_by_library),
+        cmocka_unit_test(plumbing_is_the_standard_library_and_what_is_listed),
+        cmocka_unit_test(cpp_names_become_readable_and_others_stay),
+        cmocka_unit_test(a_name_that_stands_for_gigabytes_is_cut),
+        cmocka_unit_test(texts_are_kept_once_and_numbered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

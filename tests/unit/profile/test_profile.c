@@ -1,0 +1,137 @@
+/* Weights of samples, and moments found in a profile. */
+#include "profile/profile.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+static void check_near(double a, double b, double tolerance)
+{
+    if (fabs(a - b) > tolerance)
+        fail_msg("%.12g is not %.12g", a, b);
+}
+
+static void weights_are_those_of_the_poisson_process(void **state)
+{
+    (void)state;
+    const double p = 1 - exp(-1);
+    check_near(profile_probability(4096, 4096), p, 1e-12);
+    check_near(profile_weight_bytes(4096, 4096), 4096 / p, 1e-9);
+    check_near(profile_weight_objects(4096, 4096), 1 / p, 1e-12);
+    check_near(profile_weight_variance(4096, 4096), 4096. * 4096 * (1 - p) / (p * p), 1e-3);
+    /* a tiny one stands for about an interval of bytes, a huge one for itself */
+    check_near(profile_weight_bytes(16, 512 << 10), (512 << 10) + 8, 1);
+    check_near(profile_weight_bytes(1 << 30, 512 << 10), 1 << 30, 1e-3);
+    check_near(profile_weight_variance(1 << 30, 512 << 10), 0, 1e-3);
+}
+
+static void no_bytes_stand_for_nothing_and_no_interval_takes_all(void **state)
+{
+    (void)state;
+    assert_true(profile_weight_bytes(0, 4096) == 0);
+    assert_true(profile_weight_objects(0, 4096) == 0);
+    assert_true(profile_weight_variance(0, 4096) == 0);
+    assert_true(profile_probability(5, 0) == 1);
+    assert_true(profile_weight_bytes(5, 0) == 5);
+}
+
+static struct profile_reading readings[] = {
+    {.t_ns = 1000},
+    {.t_ns = 2000, .has_step = true, .step = 10},
+    {.t_ns = 3000},
+    {.t_ns = 4000, .has_step = true, .step = 30},
+    {.t_ns = 5000, .has_step = true, .step = 31},
+};
+static struct profile_snapshot snapshots[] = {{.t_ns = 1500}, {.t_ns = 4000}};
+static const struct profile profile = {
+    .readings = readings, .n_readings = 5, .snapshots = snapshots, .n_snapshots = 2};
+
+static void steps_between_two_readings_go_by_proportion(void **state)
+{
+    double step = -1;
+    (void)state;
+    assert_true(profile_step_at(&profile, 2000, &step));
+    check_near(step, 10, 1e-9);
+    assert_true(profile_step_at(&profile, 2500, &step));
+    check_near(step, 15, 1e-9);
+    assert_true(profile_step_at(&profile, 4000, &step));
+    check_near(step, 30, 1e-9);
+    assert_true(profile_step_at(&profile, 5000, &step));
+    check_near(step, 31, 1e-9);
+    assert_false(profile_step_at(&profile, 1999, &step));
+    assert_false(profile_step_at(&profile, 5001, &step));
+}
+
+static void a_step_has_its_moment(void **state)
+{
+    uint64_t t = 0;
+    (void)state;
+    assert_true(profile_time_of(&profile, 10, &t));
+    assert_int_equal(t, 2000);
+    assert_true(profile_time_of(&profile, 20, &t));
+    assert_int_equal(t, 3000);
+    assert_true(profile_time_of(&profile, 31, &t));
+    assert_int_equal(t, 5000);
+    assert_false(profile_time_of(&profile, 9, &t));
+    assert_false(profile_time_of(&profile, 32, &t));
+}
+
+static void steps_that_begin_again_do_not_confuse(void **state)
+{
+    struct profile_reading again[] = {
+        {.t_ns = 1000, .has_step = true, .step = 5},
+        {.t_ns = 2000, .has_step = true, .step = 0},
+        {.t_ns = 3000, .has_step = true, .step = 10},
+    };
+    const struct profile p = {.readings = again, .n_readings = 3};
+    uint64_t t = 0;
+    double step;
+    (void)state;
+    assert_true(profile_time_of(&p, 5, &t));
+    assert_int_equal(t, 1000);
+    assert_true(profile_time_of(&p, 7, &t));
+    assert_int_equal(t, 2700);
+    assert_true(profile_step_at(&p, 1500, &step));
+    check_near(step, 2.5, 1e-9);
+}
+
+static void the_last_one_at_or_before_a_moment_is_found(void **state)
+{
+    (void)state;
+    assert_null(profile_reading_at(&profile, 999));
+    assert_ptr_equal(profile_reading_at(&profile, 1000), &readings[0]);
+    assert_ptr_equal(profile_reading_at(&profile, 4999), &readings[3]);
+    assert_ptr_equal(profile_reading_at(&profile, UINT64_MAX), &readings[4]);
+    assert_null(profile_snapshot_at(&profile, 1499));
+    assert_ptr_equal(profile_snapshot_at(&profile, 3999), &snapshots[0]);
+    assert_ptr_equal(profile_snapshot_at(&profile, 4000), &snapshots[1]);
+}
+
+static void an_empty_profile_has_no_moments(void **state)
+{
+    const struct profile none = {0};
+    double step;
+    uint64_t t;
+    (void)state;
+    assert_false(profile_step_at(&none, 1, &step));
+    assert_false(profile_time_of(&none, 1, &t));
+    assert_null(profile_reading_at(&none, 1));
+    assert_null(profile_snapshot_at(&none, 1));
+    profile_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_those_of_the_poisson_process),
+        cmocka_unit_test(no_bytes_stand_for_nothing_and_no_interval_takes_all),
+        cmocka_unit_test(steps_between_two_readings_go_by_proportion),
+        cmocka_unit_test(a_step_has_its_moment),
+        cmocka_unit_test(steps_that_begin_again_do_not_confuse),
+        cmocka_unit_test(the_last_one_at_or_before_a_moment_is_found),
+        cmocka_unit_test(an_empty_profile_has_no_moments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
