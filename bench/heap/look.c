@@ -1,5 +1,6 @@
-/* What a reading of a full table costs the supervisor: 32 K live samples of 2,000 sites, with names
- * and stacks of a large program. Also the size of the file and the supervisor's memory. */
+/* What a reading of a full table costs the supervisor in CPU time: 32 K live samples of 2,000
+ * sites, with names and stacks of a large program. Also the size of the file and the memory it
+ * takes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -136,7 +137,8 @@ static void measure_store(struct heap_table *t, const struct look *look, struct 
     begin = clock_thread_cpu_ns();
     store_take(w, now, true, ROUNDS, STORE_LAST, &live);
     printf("%-44s %.3f ms, %.0f KiB in the file\n", "last reading with its snapshot",
-           (double)(clock_thread_cpu_ns() - begin) / 1e6, (double)(store_size_bytes(w) - before) / 1024);
+           (double)(clock_thread_cpu_ns() - begin) / 1e6,
+           (double)(store_size_bytes(w) - before) / 1024);
 }
 
 int main(void)

@@ -16,10 +16,11 @@
 #include "base/text.h"
 #include "cli/census.h"
 #include "cli/cli.h"
-#include "cli/heap_files.h"
+#include "cli/heap_run.h"
 #include "engine/heap_json.h"
 #include "engine/heap_marks.h"
 #include "proc/procfs.h"
+#include "profile/folder.h"
 #include "profile/growth.h"
 #include "view/census.h"
 #include "view/heap.h"
@@ -108,16 +109,16 @@ static int process_json(const struct shown *s, const struct profile *p, json_t *
 
 /* ---- all of it ---- */
 
-static void add_others(json_t *doc, const struct heap_files *files)
+static void add_others(json_t *doc, const struct folder_heap *h)
 {
     json_t *others = json_array();
-    for (size_t i = 1; i < files->count; i++)
+    for (size_t i = 0; i < h->others; i++)
         json_array_append_new(others,
-                              json_pack("{s:i,s:o,s:s}", "pid", (int)files->at[i].profile->pid,
-                                        "live_bytes", json_u64((uint64_t)files->at[i].live_bytes),
-                                        "file", files->at[i].name));
+                              json_pack("{s:i,s:o}", "pid", (int)h->other[i].pid, "live_bytes",
+                                        json_u64((uint64_t)h->other[i].live_bytes)));
     json_object_set_new(doc, "others", others);
-    json_object_set_new(doc, "unreadable_files", json_u64(files->unreadable));
+    json_object_set_new(doc, "file", json_text0(h->name));
+    json_object_set_new(doc, "damaged_bytes", json_u64(h->damage.bad_bytes + h->damage.cut_bytes));
 }
 
 static void print_others(struct buf *out, const json_t *doc)
@@ -159,55 +160,32 @@ static int print_doc(const struct shown *s, const json_t *doc)
     return status;
 }
 
-static int no_files(const struct heap_run *run, int32_t pid, const struct heap_files *files)
-{
-    if (files->unreadable)
-        return cli_failf(2, "heap: the heap files in %s cannot be read", run->folder);
-    if (run->obstacle[0])
-        return cli_failf(2, "heap: %s has no heap: %s", run->folder, run->obstacle);
-    if (pid)
-        return cli_failf(2,
-                         "heap: %s has no heap of process %" PRId32
-                         "; it was too short-lived, or a static program",
-                         run->folder, pid);
-    return cli_failf(
-        2,
-        "heap: %s has no heap files; is it a run folder, and was its job not over in a "
-        "moment?",
-        run->folder);
-}
-
 static bool has_ended(const struct heap_run *run)
 {
     return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
-static int show_files(const struct shown *s, const struct heap_run *run, int32_t pid,
-                      const struct heap_files *files)
-{
-    struct err err = {""};
-    json_t *doc = NULL;
-    if (!files->count)
-        return no_files(run, pid, files);
-    if (process_json(s, files->at[0].profile, &doc, &err) < 0)
-        return cli_failf(2, "heap: %s", err.text);
-    add_others(doc, files);
-    int status = print_doc(s, doc);
-    json_decref(doc);
-    return status;
-}
-
 static int show_once(const struct shown *s, const struct heap_run *run)
 {
-    struct heap_files files;
+    struct folder_heap heap = {0};
     struct err err = {""};
+    json_t *doc = NULL;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
-    if (heap_run_refresh(run, pid, &err) < 0 && !has_ended(run))
+    int r = heap_run_refresh(run, pid, &err);
+    if (r < 0 && !has_ended(run))
         cli_say("heap: %s; this is what it wrote before", err.text);
-    if (heap_files_read(run->folder, pid, &files, &err) < 0)
+    r = folder_heap_read(run->folder, pid, &heap, &err);
+    if (r == -ENOENT && run->obstacle[0])
+        err_set(&err, r, "%s has no heap: %s", run->folder, run->obstacle);
+    if (r == 0)
+        r = process_json(s, heap.profile, &doc, &err);
+    if (r == 0)
+        add_others(doc, &heap);
+    folder_heap_fini(&heap);
+    if (r < 0)
         return cli_failf(2, "heap: %s", err.text);
-    int status = show_files(s, run, pid, &files);
-    heap_files_fini(&files);
+    int status = print_doc(s, doc);
+    json_decref(doc);
     return status;
 }
 

@@ -12,17 +12,17 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cli/heap_files.h"
 #include "engine/heap_json.h"
 #include "engine/heap_marks.h"
+#include "profile/folder.h"
 
 enum { GROWING_MAX = 3, GROWING_LEAST = 1 << 20 };
 enum { HEAD_BYTES = 4096, SCRIPTS_MAX = 4, PROGRAM_HEADERS_MAX = 64 };
 
 #if __SIZEOF_POINTER__ == 8
-enum { OWN_CLASS = ELFCLASS64 };
+enum { OTHER_CLASS = ELFCLASS32 };
 #else
-enum { OWN_CLASS = ELFCLASS32 };
+enum { OTHER_CLASS = ELFCLASS64 };
 #endif
 
 /* The loader named in the file, "" if none; false: cannot be told. */
@@ -55,7 +55,7 @@ static bool read_loader(int fd, const char *head, size_t len, char ret[PATH_MAX]
 static const char *elf_obstacle(int fd, const char *head, size_t len)
 {
     char loader[PATH_MAX];
-    if (head[EI_CLASS] != OWN_CLASS)
+    if (head[EI_CLASS] == OTHER_CLASS)
         return "it is of another word size than ebb";
     if (!read_loader(fd, head, len, loader))
         return NULL;
@@ -139,12 +139,12 @@ void run_heap_growing(json_t *doc)
 {
     json_t *heap = json_object_get(doc, "heap");
     const char *folder = json_string_value(json_object_get(doc, "run_dir"));
-    struct heap_files files;
+    struct folder_heap found = {0};
     if (!json_is_true(json_object_get(heap, "on")) || !folder ||
-        heap_files_read(folder, 0, &files, NULL) < 0)
+        folder_heap_read(folder, 0, &found, NULL) < 0)
         return;
-    json_t *rows = files.count ? growing_json(folder, files.at[0].profile) : NULL;
+    json_t *rows = growing_json(folder, found.profile);
     if (rows)
         json_object_set_new(heap, "growing", rows);
-    heap_files_fini(&files);
+    folder_heap_fini(&found);
 }

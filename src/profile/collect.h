@@ -40,7 +40,7 @@ size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t
 /* Trouble that was not told yet, each kind once: -errno and a sentence (the disk refuses a file, a
  * table is of another version or none, too many processes). 0: none. */
 int collect_trouble(struct collect *c, struct err *err);
-/* For run.json: {"processes": [{pid, is_alive, file, file_bytes, samples, ends, live_bytes,
- * interval_bytes, hook_s, drops, python, …}], "not_followed": n, "without_file": n}. The caller
+/* For run.json: {"processes": [{pid, is_alive, file, file_bytes, live_bytes, cost (as
+ * profile_cost_json has it)}], "not_followed": n, "without_file": n}. The caller
  * owns it; NULL: no memory. */
 json_t *collect_json(const struct collect *c);

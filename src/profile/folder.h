@@ -7,13 +7,20 @@
 #include "profile/profile.h"
 #include "profile/store.h"
 
+/* A history of the folder that was not taken. */
+struct folder_other {
+    int32_t pid;
+    double live_bytes;
+};
+
 struct folder_heap {
     struct profile *profile;
     struct store_damage damage;
     char name[256]; /* of the file */
     dev_t dev;
     ino_t ino;
-    size_t others; /* histories of the folder that were not taken */
+    struct folder_other *other; /* the one that holds most first */
+    size_t others;
 };
 
 /* PATH is a run folder or a heap.PID.ebbheap. PID 0: of several the process that held most at its
