@@ -61,21 +61,16 @@ int heap_marks_read(const char *run_dir, const struct profile *p, struct growth_
     struct trace_reader *reader;
     struct list all = {0}, own = {0};
     bool is_own = false;
-    int r = trace_reader_open(run_dir, &reader, err);
-    if (r == -ENOENT) {
-        *ret = NULL;
-        *ret_count = 0;
-        return 0;
+    int r = trace_reader_open(run_dir, &reader, NULL);
+    if (r == 0) {
+        r = gather(reader, p, &all, &own, &is_own);
+        trace_reader_free(reader);
     }
-    if (r < 0)
-        return r;
-    r = gather(reader, p, &all, &own, &is_own);
-    trace_reader_free(reader);
     free(is_own ? all.at : own.at);
     const struct list *kept = is_own ? &own : &all;
-    if (r < 0) {
+    if (r == -ENOMEM) {
         free(kept->at);
-        return err_set(err, r, "cannot read the marks of %s", run_dir);
+        return err_set(err, r, "out of memory");
     }
     *ret = kept->at;
     *ret_count = kept->count;
