@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from commands import PATIENCE_S, PYTHON, binary, environment, refused, refused_with, run_ebb, wait_for
+from commands import (PATIENCE_S, PYTHON, binary, environment, refused, refused_with, run_ebb,
+                      wait_for)
 from heap_jobs import (STEPS, facts, heap, heap_files, held, line_of, needs_library, not_sanitized,
                        run_job, run_python, start_job, where, write)
 
@@ -342,8 +343,8 @@ def test_without_a_recording_nothing_is_left_behind(tmp_path):
 HOSTILE = r"""
 import time
 name = "/tmp/\x1b]0;owned\x07\x1b[2J\n\tevil\u202e\udc80 'quote\".py"
-code = compile("def f\\u00e9(n):\n    return bytes(n)\nkeep = [f\\u00e9(1 << 20) for _ in range(20)]\n"
-               .encode().decode("unicode-escape"), name, "exec")
+code = compile("def fé(n):\n    return bytes(n)\nkeep = [fé(1 << 20) for _ in range(20)]\n", name,
+               "exec")
 exec(code)
 """
 
