@@ -5,46 +5,118 @@
  * is counted twice. */
 #include "heap/hooks.h"
 
-#include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "heap/live.h"
+#include "heap/module_names.h"
 #include "heap/record.h"
 
 struct next {
-    const char *name;
+    const char *symbol;
     _Atomic(uintptr_t) function; /* 0: not looked up yet */
+    struct next *rest;           /* of those that were found after the start */
+    _Atomic(uint32_t) is_late;
 };
 
-/* As the dynamic linker would have without us: among the libraries of the program's start, else
- * those of the caller, for libstdc++ may have come with a library that was loaded later. A library
- * that is found so is not let go again: its function is kept. */
-static void *search(const char *name, const void *caller)
+static _Atomic(struct next *) late;
+static _Atomic(uint32_t) is_started;
+
+/* ---- finding them ----
+ *
+ * As the dynamic linker would have without us: among the libraries of the program's start, else
+ * those of the caller, for libstdc++ may have come with a library that was loaded later. Not by
+ * dlsym: its lock may be held by a thread that loads a library, whose constructor may wait for this
+ * thread. The lock of dl_iterate_phdr is never held while code of the job's runs, but for its own
+ * calls of that function. */
+
+enum rank { USUAL, OF_CALLER, ANY, NONE };
+
+struct search {
+    const char *name;
+    uintptr_t caller;
+    bool is_behind_us;
+    enum rank rank;
+    uintptr_t found;
+};
+
+static bool is_within(const struct dl_phdr_info *info, uintptr_t address)
 {
-    static const char *const usual[] = {"libstdc++.so.6", "libc++.so.1"};
-    void *found = dlsym(RTLD_NEXT, name);
-    for (size_t i = 0; !found && i < sizeof(usual) / sizeof(usual[0]); i++) {
-        void *library = dlopen(usual[i], RTLD_LAZY | RTLD_NOLOAD);
-        found = library ? dlsym(library, name) : NULL;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        if (h->p_type == PT_LOAD && address - (info->dlpi_addr + h->p_vaddr) < h->p_memsz)
+            return true;
     }
-    Dl_info info;
-    if (!found && dladdr(caller, &info) && info.dli_fname) {
-        void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        found = library ? dlsym(library, name) : NULL;
+    return false;
+}
+
+static enum rank rank_of(const struct dl_phdr_info *info, uintptr_t caller)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *file = slash ? slash + 1 : info->dlpi_name;
+    if (!atomic_load(&is_started))
+        return ANY;
+    if (strcmp(file, "libstdc++.so.6") == 0 || strcmp(file, "libc++.so.1") == 0)
+        return USUAL;
+    return is_within(info, caller) ? OF_CALLER : ANY;
+}
+
+static int search_in(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct search *s = user;
+    struct module_names names;
+    (void)size;
+    if (!s->is_behind_us) {
+        s->is_behind_us = is_within(info, (uintptr_t)&late);
+        return 0;
     }
-    return found;
+    enum rank rank = rank_of(info, s->caller);
+    if (rank >= s->rank ||
+        !module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names))
+        return 0;
+    uintptr_t at = (uintptr_t)module_names_address(&names, s->name);
+    if (at) {
+        s->found = at;
+        s->rank = rank;
+    }
+    return 0;
+}
+
+static uintptr_t search(const char *name, const void *caller)
+{
+    struct search s = {.name = name, .caller = (uintptr_t)caller, .rank = NONE};
+    dl_iterate_phdr(search_in, &s);
+    return s.found;
+}
+
+/* Its library may be unloaded. */
+static void note_late(struct next *n)
+{
+    if (!atomic_load(&is_started) || atomic_exchange(&n->is_late, 1))
+        return;
+    n->rest = atomic_load(&late);
+    while (!atomic_compare_exchange_weak(&late, &n->rest, n))
+        ;
 }
 
 static HOOKS_COLD uintptr_t find(struct next *n, uintptr_t otherwise, const void *caller)
 {
     int saved = errno;
-    uintptr_t found = (uintptr_t)search(n->name, caller);
+    uintptr_t found = search(n->symbol, caller);
     if (!found)
         found = otherwise;
+    note_late(n);
     atomic_store_explicit(&n->function, found, memory_order_release);
     errno = saved;
     return found;
+}
+
+void hooks_new_unloaded(void)
+{
+    for (struct next *n = atomic_load(&late); n; n = n->rest)
+        atomic_store_explicit(&n->function, 0, memory_order_release);
 }
 
 /* ---- where there is no C++ library at all: nothing could be thrown, or caught ---- */
@@ -87,7 +159,7 @@ static void count_new(void *p, size_t size)
 /* NOLINTBEGIN(bugprone-macro-parentheses): parameters, their types and arguments come in their own
  */
 #define NEW(name, otherwise, parameters, types, arguments)                                         \
-    static struct next next_##name = {#name, 0};                                                   \
+    static struct next next_##name = {.symbol = #name};                                            \
     HOOK void *name parameters;                                                                    \
     HOOK void *name parameters                                                                     \
     {                                                                                              \
@@ -102,7 +174,7 @@ static void count_new(void *p, size_t size)
     }
 
 #define DELETE(name, parameters, types, arguments)                                                 \
-    static struct next next_##name = {#name, 0};                                                   \
+    static struct next next_##name = {.symbol = #name};                                            \
     HOOK void name parameters;                                                                     \
     HOOK void name parameters                                                                      \
     {                                                                                              \
@@ -144,3 +216,35 @@ DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *p, size_t to, const void *no)
        (void *, size_t, const void *), (p, to, no))
 DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *p, size_t to, const void *no),
        (void *, size_t, const void *), (p, to, no))
+
+/* ---- at the start: what is found now is there for good ---- */
+
+static struct next *const all[] = {
+    &next__Znwm,
+    &next__Znam,
+    &next__ZnwmRKSt9nothrow_t,
+    &next__ZnamRKSt9nothrow_t,
+    &next__ZnwmSt11align_val_t,
+    &next__ZnamSt11align_val_t,
+    &next__ZnwmSt11align_val_tRKSt9nothrow_t,
+    &next__ZnamSt11align_val_tRKSt9nothrow_t,
+    &next__ZdlPv,
+    &next__ZdaPv,
+    &next__ZdlPvm,
+    &next__ZdaPvm,
+    &next__ZdlPvRKSt9nothrow_t,
+    &next__ZdaPvRKSt9nothrow_t,
+    &next__ZdlPvSt11align_val_t,
+    &next__ZdaPvSt11align_val_t,
+    &next__ZdlPvmSt11align_val_t,
+    &next__ZdaPvmSt11align_val_t,
+    &next__ZdlPvSt11align_val_tRKSt9nothrow_t,
+    &next__ZdaPvSt11align_val_tRKSt9nothrow_t,
+};
+
+static __attribute__((constructor)) void find_at_start(void)
+{
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        atomic_store(&all[i]->function, search(all[i]->symbol, NULL));
+    atomic_store(&is_started, 1);
+}
