@@ -46,6 +46,7 @@ static struct life_page *page;
 static struct sockaddr_un address;
 static socklen_t address_len;
 static _Atomic(uint32_t) start_state;
+static _Atomic(uint32_t) is_given_up;
 enum { START_NOT_YET, START_NOW, START_DONE };
 
 /* ---- settings ---- */
@@ -155,10 +156,21 @@ static void settle(void)
     heap_process.base_interval = settings.base_interval;
     heap_process.wants_python_small = settings.wants_python_small;
     uint32_t state = atomic_load_explicit(&settings.state, memory_order_relaxed);
-    if (state == HEAP_OFF || !gnu_get_libc_version || !__register_atfork ||
+    if (state == HEAP_OFF || life_is_given_up() || !gnu_get_libc_version || !__register_atfork ||
         getauxval(AT_SECURE) != 0 || !set_address(socket) || !make_page())
         state = HEAP_OFF;
     atomic_store_explicit(&heap_process.state, state, memory_order_release);
+}
+
+void life_give_up(void)
+{
+    atomic_store(&is_given_up, 1);
+    atomic_store(&heap_process.state, HEAP_OFF);
+}
+
+bool life_is_given_up(void)
+{
+    return atomic_load(&is_given_up);
 }
 
 bool life_start(void)

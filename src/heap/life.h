@@ -14,6 +14,9 @@ void life_settings(const char *heap, const char *socket, struct heap_process *re
 /* Settles what this process does, once: at the first allocation that has an environment to look at,
  * which other libraries' constructors may make, or in our constructor. False: not settled yet. */
 bool life_start(void);
+/* For good: there will be no sample, and no table. */
+void life_give_up(void);
+bool life_is_given_up(void);
 /* Is there a table of this process to write into? Preserves errno. */
 bool life_is_on(void);
 /* Makes the memfd, maps it, hands it out. One thread does, the others go without a sample until it
