@@ -14,15 +14,33 @@
 #include "heap/module_names.h"
 #include "heap/record.h"
 
-struct next {
-    const char *symbol;
-    _Atomic(uintptr_t) function; /* 0: not looked up yet */
-    struct next *rest;           /* of those that were found after the start */
-    _Atomic(uint32_t) is_late;
-};
+#define OPERATORS(X)                                                                               \
+    X(_Znwm)                                                                                       \
+    X(_Znam)                                                                                       \
+    X(_ZnwmRKSt9nothrow_t)                                                                         \
+    X(_ZnamRKSt9nothrow_t)                                                                         \
+    X(_ZnwmSt11align_val_t)                                                                        \
+    X(_ZnamSt11align_val_t)                                                                        \
+    X(_ZnwmSt11align_val_tRKSt9nothrow_t)                                                          \
+    X(_ZnamSt11align_val_tRKSt9nothrow_t)                                                          \
+    X(_ZdlPv)                                                                                      \
+    X(_ZdaPv)                                                                                      \
+    X(_ZdlPvm)                                                                                     \
+    X(_ZdaPvm)                                                                                     \
+    X(_ZdlPvRKSt9nothrow_t)                                                                        \
+    X(_ZdaPvRKSt9nothrow_t)                                                                        \
+    X(_ZdlPvSt11align_val_t)                                                                       \
+    X(_ZdaPvSt11align_val_t)                                                                       \
+    X(_ZdlPvmSt11align_val_t)                                                                      \
+    X(_ZdaPvmSt11align_val_t)                                                                      \
+    X(_ZdlPvSt11align_val_tRKSt9nothrow_t)                                                         \
+    X(_ZdaPvSt11align_val_tRKSt9nothrow_t)
 
-static _Atomic(struct next *) late;
-static _Atomic(uint32_t) is_started;
+#define NUMBER(name) NEXT_##name,
+#define SYMBOL(name) #name,
+enum { OPERATORS(NUMBER) NEXT_COUNT };
+static const char *const symbols[NEXT_COUNT] = {OPERATORS(SYMBOL)};
+static _Atomic(uintptr_t) next[NEXT_COUNT]; /* 0: not found yet */
 
 /* ---- finding them ----
  *
@@ -30,17 +48,21 @@ static _Atomic(uint32_t) is_started;
  * those of the caller, for libstdc++ may have come with a library that was loaded later. Not by
  * dlsym: its lock may be held by a thread that loads a library, whose constructor may wait for this
  * thread. The lock of dl_iterate_phdr is never held while code of the job's runs, but for its own
- * calls of that function. */
+ * calls of that function; a child of fork may find it held for ever, so that all are looked for at
+ * once, and early. */
 
-enum rank { USUAL, OF_CALLER, ANY, NONE };
+enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
 
 struct search {
-    const char *name;
     uintptr_t caller;
     bool is_behind_us;
-    enum rank rank;
-    uintptr_t found;
+    uint32_t modules; /* gone through */
+    enum rank rank[NEXT_COUNT];
+    uintptr_t found[NEXT_COUNT];
 };
+
+static _Atomic(uint32_t) modules_at_start; /* 0: this is the start */
+static _Atomic(uint32_t) has_late;         /* some were looked for after the start */
 
 static bool is_within(const struct dl_phdr_info *info, uintptr_t address)
 {
@@ -52,15 +74,16 @@ static bool is_within(const struct dl_phdr_info *info, uintptr_t address)
     return false;
 }
 
-static enum rank rank_of(const struct dl_phdr_info *info, uintptr_t caller)
+static enum rank rank_of(const struct dl_phdr_info *info, const struct search *s)
 {
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *file = slash ? slash + 1 : info->dlpi_name;
-    if (!atomic_load(&is_started))
-        return ANY;
+    uint32_t at_start = atomic_load(&modules_at_start);
+    if (!at_start || s->modules <= at_start)
+        return AT_START;
     if (strcmp(file, "libstdc++.so.6") == 0 || strcmp(file, "libc++.so.1") == 0)
         return USUAL;
-    return is_within(info, caller) ? OF_CALLER : ANY;
+    return is_within(info, s->caller) ? OF_CALLER : ANY;
 }
 
 static int search_in(struct dl_phdr_info *info, size_t size, void *user)
@@ -68,55 +91,61 @@ static int search_in(struct dl_phdr_info *info, size_t size, void *user)
     struct search *s = user;
     struct module_names names;
     (void)size;
+    s->modules++;
     if (!s->is_behind_us) {
-        s->is_behind_us = is_within(info, (uintptr_t)&late);
+        s->is_behind_us = is_within(info, (uintptr_t)next);
         return 0;
     }
-    enum rank rank = rank_of(info, s->caller);
-    if (rank >= s->rank ||
-        !module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names))
+    /* Who has one has the first. */
+    if (!module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names) ||
+        !module_names_find(&names, symbols[0]))
         return 0;
-    uintptr_t at = (uintptr_t)module_names_address(&names, s->name);
-    if (at) {
-        s->found = at;
-        s->rank = rank;
+    enum rank rank = rank_of(info, s);
+    for (int i = 0; i < NEXT_COUNT; i++) {
+        uintptr_t at = rank < s->rank[i] ? (uintptr_t)module_names_address(&names, symbols[i]) : 0;
+        if (at) {
+            s->found[i] = at;
+            s->rank[i] = rank;
+        }
     }
     return 0;
 }
 
-static uintptr_t search(const char *name, const void *caller)
+static void search(const void *caller, struct search *ret)
 {
-    struct search s = {.name = name, .caller = (uintptr_t)caller, .rank = NONE};
-    dl_iterate_phdr(search_in, &s);
-    return s.found;
+    *ret = (struct search){.caller = (uintptr_t)caller};
+    for (int i = 0; i < NEXT_COUNT; i++)
+        ret->rank[i] = NONE;
+    dl_iterate_phdr(search_in, ret);
+    for (int i = 0; i < NEXT_COUNT; i++)
+        atomic_store_explicit(&next[i], ret->found[i], memory_order_release);
 }
 
-/* Its library may be unloaded. */
-static void note_late(struct next *n)
-{
-    if (!atomic_load(&is_started) || atomic_exchange(&n->is_late, 1))
-        return;
-    n->rest = atomic_load(&late);
-    while (!atomic_compare_exchange_weak(&late, &n->rest, n))
-        ;
-}
-
-static HOOKS_COLD uintptr_t find(struct next *n, uintptr_t otherwise, const void *caller)
+static HOOKS_COLD uintptr_t find(int number, uintptr_t otherwise, const void *caller)
 {
     int saved = errno;
-    uintptr_t found = search(n->symbol, caller);
-    if (!found)
-        found = otherwise;
-    note_late(n);
-    atomic_store_explicit(&n->function, found, memory_order_release);
+    struct search s;
+    search(caller, &s);
+    if (s.rank[number] != AT_START)
+        atomic_store(&has_late, 1);
+    if (!s.found[number])
+        atomic_store_explicit(&next[number], otherwise, memory_order_release);
     errno = saved;
-    return found;
+    return s.found[number] ? s.found[number] : otherwise;
+}
+
+static __attribute__((constructor)) void find_at_start(void)
+{
+    struct search s;
+    search(NULL, &s);
+    atomic_store(&modules_at_start, s.modules);
 }
 
 void hooks_new_unloaded(void)
 {
-    for (struct next *n = atomic_load(&late); n; n = n->rest)
-        atomic_store_explicit(&n->function, 0, memory_order_release);
+    struct search s;
+    if (atomic_load(&has_late))
+        search(NULL, &s);
 }
 
 /* ---- where there is no C++ library at all: nothing could be thrown, or caught ---- */
@@ -159,13 +188,12 @@ static void count_new(void *p, size_t size)
 /* NOLINTBEGIN(bugprone-macro-parentheses): parameters, their types and arguments come in their own
  */
 #define NEW(name, otherwise, parameters, types, arguments)                                         \
-    static struct next next_##name = {.symbol = #name};                                            \
     HOOK void *name parameters;                                                                    \
     HOOK void *name parameters                                                                     \
     {                                                                                              \
-        uintptr_t f = atomic_load_explicit(&next_##name.function, memory_order_acquire);           \
+        uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
         if (HEAP_UNLIKELY(!f))                                                                     \
-            f = find(&next_##name, (uintptr_t)otherwise, __builtin_return_address(0));             \
+            f = find(NEXT_##name, (uintptr_t)otherwise, __builtin_return_address(0));              \
         int64_t before = heap_thread.countdown;                                                    \
         void *p = HOOKS_FUNCTION(void *(*)types, f) arguments;                                     \
         if (HEAP_UNLIKELY(heap_thread.countdown == before))                                        \
@@ -174,13 +202,12 @@ static void count_new(void *p, size_t size)
     }
 
 #define DELETE(name, parameters, types, arguments)                                                 \
-    static struct next next_##name = {.symbol = #name};                                            \
     HOOK void name parameters;                                                                     \
     HOOK void name parameters                                                                      \
     {                                                                                              \
-        uintptr_t f = atomic_load_explicit(&next_##name.function, memory_order_acquire);           \
+        uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
         if (HEAP_UNLIKELY(!f))                                                                     \
-            f = find(&next_##name, (uintptr_t)free, __builtin_return_address(0));                  \
+            f = find(NEXT_##name, (uintptr_t)free, __builtin_return_address(0));                   \
         if (HEAP_UNLIKELY(live_maybe(p)))                                                          \
             record_end(p);                                                                         \
         HOOKS_FUNCTION(void(*) types, f) arguments;                                                \
@@ -216,35 +243,3 @@ DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *p, size_t to, const void *no)
        (void *, size_t, const void *), (p, to, no))
 DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *p, size_t to, const void *no),
        (void *, size_t, const void *), (p, to, no))
-
-/* ---- at the start: what is found now is there for good ---- */
-
-static struct next *const all[] = {
-    &next__Znwm,
-    &next__Znam,
-    &next__ZnwmRKSt9nothrow_t,
-    &next__ZnamRKSt9nothrow_t,
-    &next__ZnwmSt11align_val_t,
-    &next__ZnamSt11align_val_t,
-    &next__ZnwmSt11align_val_tRKSt9nothrow_t,
-    &next__ZnamSt11align_val_tRKSt9nothrow_t,
-    &next__ZdlPv,
-    &next__ZdaPv,
-    &next__ZdlPvm,
-    &next__ZdaPvm,
-    &next__ZdlPvRKSt9nothrow_t,
-    &next__ZdaPvRKSt9nothrow_t,
-    &next__ZdlPvSt11align_val_t,
-    &next__ZdaPvSt11align_val_t,
-    &next__ZdlPvmSt11align_val_t,
-    &next__ZdaPvmSt11align_val_t,
-    &next__ZdlPvSt11align_val_tRKSt9nothrow_t,
-    &next__ZdaPvSt11align_val_tRKSt9nothrow_t,
-};
-
-static __attribute__((constructor)) void find_at_start(void)
-{
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        atomic_store(&all[i]->function, search(all[i]->symbol, NULL));
-    atomic_store(&is_started, 1);
-}
