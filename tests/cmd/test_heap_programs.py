@@ -90,6 +90,16 @@ def test_what_a_sanitizer_finds_in_a_child_is_what_it_finds_without_ebb(run, tmp
     assert errors[0] == errors[1] and len(errors[0]) == 1
 
 
+def test_a_program_behind_a_filter_that_kills_is_left_alone(run):
+    plain = subprocess.run([PROGRAMS / "sandboxed"], env=environment({}), capture_output=True,
+                           text=True, timeout=4 * PATIENCE_S)
+    if plain.returncode == 77:
+        pytest.skip("no filters of system calls here")
+    result = run(PROGRAMS / "sandboxed")
+    assert (plain.returncode, plain.stdout) == (0, "done\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
 def test_a_thread_that_a_constructor_waits_for_may_call_operator_new(run):
     result = run(PROGRAMS / "late", PROGRAMS / "module_starter.so")
     assert (result.returncode, result.stdout, result.stderr) == (0, "10\n", "")

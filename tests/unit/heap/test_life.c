@@ -46,6 +46,31 @@ static void words_are_taken_in_any_order(void **state)
     assert_true(p.wants_python_small);
 }
 
+static void filters_are_known_only_where_they_are_named(void **state)
+{
+    (void)state;
+    assert_false(settings("interval=4096", "/run/x").has_filters);
+    assert_false(settings("filters=", "/run/x").has_filters);
+    assert_false(settings("filters=x", "/run/x").has_filters);
+    struct heap_process p = settings("python=1,filters=2", "/run/x");
+    assert_true(p.has_filters);
+    assert_int_equal(p.filters, 2);
+}
+
+static void a_status_tells_how_many_filters_there_are(void **state)
+{
+    (void)state;
+    uint64_t n = 99;
+    assert_true(life_filters("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t3\nSpec:\t1\n", &n));
+    assert_int_equal(n, 3);
+    assert_true(life_filters("Name:\tx\nSeccomp:\t2\nSpec:\t1\n", &n));
+    assert_int_equal(n, 1);
+    assert_true(life_filters("Name:\tx\nSeccomp:\t0\n", &n));
+    assert_int_equal(n, 0);
+    assert_false(life_filters("Name:\tx\n", &n));
+    assert_false(life_filters("", &n));
+}
+
 static void what_is_not_understood_changes_nothing(void **state)
 {
     (void)state;
@@ -67,6 +92,8 @@ int main(void)
         cmocka_unit_test(without_a_word_it_waits_with_the_defaults),
         cmocka_unit_test(it_is_off_by_0_and_without_a_socket),
         cmocka_unit_test(words_are_taken_in_any_order),
+        cmocka_unit_test(filters_are_known_only_where_they_are_named),
+        cmocka_unit_test(a_status_tells_how_many_filters_there_are),
         cmocka_unit_test(what_is_not_understood_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
