@@ -40,10 +40,8 @@ _Static_assert(offsetof(struct run_options, guard) == 0, "run_guard_table is of 
 static int parse_interval(const char *what, const char *text, void *at, struct err *err)
 {
     struct quantity_size size;
-    int r = quantity_parse_size(what, text, &size, err);
-    if (r < 0)
-        return r;
-    if (size.is_percent || size.bytes < 4 << 10 || size.bytes > 1 << 30)
+    if (quantity_parse_size(what, text, &size, NULL) < 0 || size.is_percent ||
+        size.bytes < 4 << 10 || size.bytes > 1 << 30)
         return err_set(err, -EINVAL, "%s: \"%s\" is not a size from 4K to 1G", what, text);
     *(uint64_t *)at = size.bytes;
     return 0;

@@ -16,9 +16,9 @@ enum { HEAD_BYTES = 4096, SCRIPTS_MAX = 4, PROGRAM_HEADERS_MAX = 64 };
 enum { NEEDED_MAX = 1024, NAME_MAX_BYTES = 256 };
 
 #if __SIZEOF_POINTER__ == 8
-enum { OWN_CLASS = ELFCLASS64 };
+enum { OTHER_CLASS = ELFCLASS32 };
 #else
-enum { OWN_CLASS = ELFCLASS32 };
+enum { OTHER_CLASS = ELFCLASS64 };
 #endif
 
 struct program {
@@ -112,7 +112,7 @@ static const char *elf_obstacle(int fd, const char *head, size_t len)
 {
     struct program p;
     char loader[PATH_MAX];
-    if (head[EI_CLASS] != OWN_CLASS)
+    if (head[EI_CLASS] == OTHER_CLASS)
         return "it is of another word size than ebb";
     if (!read_headers(fd, head, len, &p))
         return NULL;

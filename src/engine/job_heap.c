@@ -2,7 +2,6 @@
  */
 #include "engine/job.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +16,7 @@
 #include "proc/node.h"
 #include "profile/collect.h"
 
-enum { REFRESH_WAIT_MS = 2000 };
+enum { REFRESH_WAIT_MS = 2000, DEFAULT_INTERVAL = 512 << 10 /* the library's */ };
 
 void job_heap_begin(struct job *j)
 {
@@ -59,38 +58,37 @@ static void put_preload(const char *library)
 }
 
 /* Of system calls, on ebb and so on the job as it starts: who has more is in a sandbox of its own,
- * where the library keeps still. */
-static int count_filters(uint64_t *ret)
+ * where the library keeps still. 0 where the kernel does not tell. */
+static uint64_t count_filters(void)
 {
     static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";
     char status[4096];
+    uint64_t n = 0;
     if (io_read_small(AT_FDCWD, "/proc/self/status", status, sizeof status) < 0)
-        return -ENOENT;
+        return 0;
     const char *found = strstr(status, count);
     if (found)
-        return sscanf(found + sizeof count - 1, "%" SCNu64, ret) == 1 ? 0 : -EBADMSG;
+        return sscanf(found + sizeof count - 1, "%" SCNu64, &n) == 1 ? n : 0;
     found = strstr(status, mode);
-    if (!found)
-        return -ENOENT;
-    *ret = found[sizeof mode - 1] != '0';
-    return 0;
+    return found && found[sizeof mode - 1] != '0';
 }
 
+/* EBB_HEAP only where something is not as the library has it by itself. */
 void job_heap_environment(const struct job *j)
 {
     char settings[96];
-    uint64_t filters;
+    const char *preloaded = getenv("LD_PRELOAD");
+    uint64_t interval = j->options->heap.interval_bytes, filters = count_filters();
     if (!j->heap) {
-        setenv("EBB_HEAP", "0", 1); /* the library may be there, of a run around ours */
+        if (preloaded && strstr(preloaded, "libebb-heap.so")) /* of a run around ours */
+            setenv("EBB_HEAP", "0", 1);
         return;
     }
-    int len = snprintf(settings, sizeof settings, "python=%d", !j->options->heap.no_python);
-    if (j->options->heap.interval_bytes)
-        len += snprintf(settings + len, sizeof settings - (size_t)len, ",interval=%" PRIu64,
-                        j->options->heap.interval_bytes);
-    if (count_filters(&filters) == 0)
-        snprintf(settings + len, sizeof settings - (size_t)len, ",filters=%" PRIu64, filters);
-    setenv("EBB_HEAP", settings, 1);
+    unsetenv("EBB_HEAP");
+    snprintf(settings, sizeof settings, "interval=%" PRIu64 ",python=%d,filters=%" PRIu64, interval,
+             !j->options->heap.no_python, filters);
+    if (interval != DEFAULT_INTERVAL || j->options->heap.no_python || filters > 0)
+        setenv("EBB_HEAP", settings, 1);
     put_preload(j->options->heap.library);
 }
 

@@ -76,8 +76,7 @@ static void set_word(const char *word, size_t len, struct heap_process *ret)
         if (parse_number(word + sizeof(python) - 1, len - sizeof(python) + 1, &n) && n <= 1)
             ret->wants_python_small = n == 1;
     } else if (len > sizeof(filters) - 1 && memcmp(word, filters, sizeof(filters) - 1) == 0) {
-        ret->has_filters =
-            parse_number(word + sizeof(filters) - 1, len - sizeof(filters) + 1, &ret->filters);
+        parse_number(word + sizeof(filters) - 1, len - sizeof(filters) + 1, &ret->filters);
     }
 }
 
@@ -158,7 +157,6 @@ static void settle(void)
     life_settings(variable("EBB_HEAP"), socket, &settings);
     heap_process.base_interval = settings.base_interval;
     heap_process.wants_python_small = settings.wants_python_small;
-    heap_process.has_filters = settings.has_filters;
     heap_process.filters = settings.filters;
     uint32_t state = atomic_load_explicit(&settings.state, memory_order_relaxed);
     if (state == HEAP_OFF || life_is_given_up() || !gnu_get_libc_version || !__register_atfork ||
@@ -315,18 +313,18 @@ static struct heap_table *map_and_send(int to)
     return t;
 }
 
-bool life_filters(const char *status, uint64_t *ret)
+uint64_t life_filters(const char *status)
 {
     static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";
+    uint64_t n = 0;
     const char *found = strstr(status, count);
     if (found) {
         found += sizeof(count) - 1;
-        return parse_number(found, strcspn(found, "\n"), ret);
+        parse_number(found, strcspn(found, "\n"), &n);
+        return n;
     }
     found = strstr(status, mode);
-    if (found)
-        *ret = found[sizeof(mode) - 1] != '0';
-    return found != NULL;
+    return found && found[sizeof(mode) - 1] != '0';
 }
 
 /* A filter that came over exec may kill for what follows, and cannot be asked. For the one thread
@@ -334,16 +332,13 @@ bool life_filters(const char *status, uint64_t *ret)
 static bool is_sandboxed(void)
 {
     static char status[4096];
-    uint64_t filters;
-    if (!heap_process.has_filters)
-        return false;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return true;
     long n = syscall(SYS_read, fd, status, sizeof(status) - 1);
     close_out(fd);
     status[n > 0 ? n : 0] = '\0';
-    return !life_filters(status, &filters) || filters > heap_process.filters;
+    return life_filters(status) > heap_process.filters;
 }
 
 /* A vfork child has its own pid and its parent's memory: what it made would be taken for another

@@ -12,8 +12,8 @@
  * python=0|1, filters=N. What is not understood is left at its default: there is nobody to tell. */
 void life_settings(const char *heap, const char *socket, struct heap_process *ret);
 /* How many filters of system calls /proc/self/status tells of; older kernels only tell whether there
- * are any. False: it says nothing. */
-bool life_filters(const char *status, uint64_t *ret);
+ * are any. */
+uint64_t life_filters(const char *status);
 /* Settles what this process does, once: at the first allocation that has an environment to look at,
  * which other libraries' constructors may make, or in our constructor. False: not settled yet. */
 bool life_start(void);
