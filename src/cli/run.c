@@ -22,6 +22,7 @@
 #include "cli/run_guard.h"
 #include "cli/run_heap.h"
 #include "cli/run_place.h"
+#include "cli/run_program.h"
 #include "engine/supervisor.h"
 #include "view/summary.h"
 
@@ -261,7 +262,7 @@ static void choose_heap(const struct run_options *o, const char *program,
         return;
     s->heap.interval_bytes = o->heap_interval_bytes;
     s->heap.no_python = o->no_heap_python;
-    s->heap.trouble = run_heap_obstacle(program);
+    s->heap.trouble = run_program_obstacle(program);
     if (s->heap.trouble)
         cli_say("the heap of \"%s\" is not profiled: %s", base_name(program), s->heap.trouble);
     else if (run_heap_find(space))

@@ -40,12 +40,12 @@ static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
 {
     const struct verdict_options options = {.material_fraction = material_fraction,
                                             .zero_is_memory = true};
-    struct tally **list = calloc(t->count ? t->count : 1, sizeof *list);
+    struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < t->count; i++)
         list[i] = &t->at[i];
-    qsort(list, t->count, sizeof *list, by_importance);
+    qsort(list, t->count, sizeof(struct tally *), by_importance);
     size_t n = 0;
     while (n < t->count && n < GROWTH_ROWS && importance(list[n]) > 0)
         n++;
