@@ -41,7 +41,7 @@ struct heap_since {
 struct heap_options {
     int64_t top, pid;
     struct heap_since since;
-    struct heap_diff diff;
+    struct heap_diff diff, survivors;
     uint64_t every_ns;
     const char *by, *sysroot;
     bool tree, stacks, json, debuginfod;
@@ -73,8 +73,10 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
                                      .has_since = s->o->since.is_given,
                                      .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,
-                                     .from_step = s->o->diff.from,
-                                     .to_step = s->o->diff.to};
+                                     .has_survivors = s->o->survivors.is_given};
+    const struct heap_diff *steps = s->o->survivors.is_given ? &s->o->survivors : &s->o->diff;
+    options.from_step = steps->from;
+    options.to_step = steps->to;
     int r = marks_read(s->run->folder, p->pid, p->start_ns, &marks, &options.n_marks, err);
     if (r < 0)
         return r;
@@ -268,8 +270,11 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     int status = take_operands(call, &o.diff, &operand);
     if (status)
         return status;
-    if (o.since.is_given && o.diff.is_given)
-        return cli_failf(2, "heap: --since and --diff ask for different things; leave one out");
+    if (o.since.is_given + o.diff.is_given + o.survivors.is_given > 1)
+        return cli_failf(2, "heap: --since, --diff and --survivors ask for different things; give "
+                            "one of them");
+    if (o.survivors.is_given && !o.survivors.has_to)
+        return cli_failf(2, "heap: --survivors needs two steps; write them as --survivors 40..80");
     if (heap_run_find(root, operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
     if (!run.folder[0])
@@ -279,6 +284,8 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
         snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
     if (o.diff.is_given)
         snprintf(s.meaning, sizeof s.meaning, "change");
+    if (o.survivors.is_given)
+        snprintf(s.meaning, sizeof s.meaning, "survived");
     return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
 }
 
@@ -350,6 +357,12 @@ static const struct cli_option options_table[] = {
      .parse = parse_diff,
      .help = "what changed from one step to another",
      .offset = offsetof(struct heap_options, diff)},
+    {.name = "survivors",
+     .type = CLI_PARSED,
+     .arg = "STEP..STEP",
+     .parse = parse_diff,
+     .help = "what was allocated before the first step and is still alive at the second",
+     .offset = offsetof(struct heap_options, survivors)},
     {.name = "pid",
      .type = CLI_INT,
      .arg = "PID",

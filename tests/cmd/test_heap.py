@@ -166,6 +166,15 @@ def test_a_difference_in_both_forms(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
+def test_survivors_are_what_was_there_before(leaked):
+    begin = first_step(leaked)
+    middle = (begin + LAST_STEP) // 2
+    held = [sum(row["growth_bytes"] for row in heap(leaked.run, "--survivors", f"{n}..{LAST_STEP}")["rows"]
+                if where(row) == (str(leaked.path), leaked.line))
+            for n in (begin, middle, LAST_STEP)]
+    assert held[0] < held[1] < held[2]
+
+
 @pytest.mark.parametrize("flags", [["--since", "7777"], ["--diff", "7777..7778"]])
 def test_steps_that_are_not_there(leaked, flags):
     begin = first_step(leaked)
@@ -182,8 +191,9 @@ def test_steps_that_are_not_there(leaked, flags):
     (["--diff", "4..-8"], '--diff: "4..-8" is not two steps like 40..80'),
     (["--diff", "4.."], '--diff: "4.." is not two steps like 40..80'),
     (["--diff", "4"], "--diff needs two steps; write them as --diff 40..80"),
+    (["--survivors", "4"], "--survivors needs two steps; write them as --survivors 40..80"),
     (["--diff", "4..8", "--since", "4"],
-     "--since and --diff ask for different things; leave one out"),
+     "--since, --diff and --survivors ask for different things; give one of them"),
     (["another"], "one run folder or pid is meant, not 2"),
     (["--by", "colour"], '--by: "colour" is none of location|function|file|lib|stack'),
     (["--top", "0"], '--top: "0" is out of range; write a number from 1 to 512'),
