@@ -172,7 +172,8 @@ def test_survivors_are_what_was_there_before(leaked):
     held = []
     for step in (begin, middle, LAST_STEP):
         rows = heap(leaked.run, "--survivors", f"{step}..{LAST_STEP}")["rows"]
-        held += [row["growth_bytes"] for row in rows if where(row) == (str(leaked.path), leaked.line)]
+        held += [row["growth_bytes"] for row in rows
+                 if where(row) == (str(leaked.path), leaked.line)]
     assert len(held) == 3 and held[0] < held[1] < held[2]
 
 
