@@ -218,8 +218,8 @@ static void add_live_pieces(uint32_t n)
 {
     const size_t page = 4096, len = (size_t)n << 19;
     uint64_t random = 1;
-    char *start = mmap(NULL, len, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *start =
+        mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (n == 0 || start == MAP_FAILED)
         return;
     for (uint32_t i = 1; i < n; i++) {

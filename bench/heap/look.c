@@ -136,7 +136,8 @@ static void measure_store(struct heap_table *t, const struct look *look, struct 
     begin = clock_thread_cpu_ns();
     store_take(w, now, true, ROUNDS, STORE_LAST, &live);
     printf("%-44s %.3f ms, %.0f KiB in the file\n", "last reading with its snapshot",
-           (double)(clock_thread_cpu_ns() - begin) / 1e6, (double)(store_size_bytes(w) - before) / 1024);
+           (double)(clock_thread_cpu_ns() - begin) / 1e6,
+           (double)(store_size_bytes(w) - before) / 1024);
 }
 
 int main(void)
