@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the profiler's hooks cost a program, by taking them out and putting them back as it runs.
 
-    LD_BIND_NOW=1 ebb run -- bench/heap/ab.py loop|train --library AB --rounds N --report FILE
+    LD_BIND_NOW=1 ebb run -- bench/heap/ab.py loop|objects|train --library AB --rounds N --report FILE
 
 In one process, in blocks of a few hundredths of a second: without hooks, with them, and with those on
 Python's small objects too, in random order within each round. Separate processes differ by several
@@ -76,7 +76,7 @@ def block(switch, side, unit, units):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=("loop", "train"))
+    parser.add_argument("name", choices=("loop", "objects", "train"))
     parser.add_argument("--library", required=True, help="bench/heap/libab.so of the build folder")
     parser.add_argument("--rounds", type=int, default=600)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")

@@ -97,25 +97,30 @@ def sampling_note(rounds, side):
     return f"{samples / seconds:.0f} samples/s of {spent / 1000 / max(samples, 1):.0f} µs"
 
 
+SIDES = (("hooks", "hooks and sampling", 1), ("small", "and Python's small objects", 2))
+
+
 def slowdown_rows(table, name, found):
     rounds = found["rounds"]
     block = statistics.median(b["cpu_ns"] for blocks in rounds for b in blocks) / 1e6
-    for side, what, bar in (("hooks", "hooks and sampling", 1), ("small", "and Python's small objects", 2)):
+    for side, what, bar in SIDES:
         cpu, wall = (against_off(rounds, side, clock) for clock in ("cpu_ns", "wall_ns"))
         if cpu is None:
             table.row(f"{name}: {what}", "not switched", "this Python does not tell its own allocator")
             continue
-        table.bar(f"{name}: {what}, CPU time", cpu[0], bar, "%", digits=2,
-                  note=f"[{cpu[1]:+.2f}, {cpu[2]:+.2f}] by {len(rounds)} rounds of {block:.0f} ms; "
-                  f"{sampling_note(rounds, side)}")
-        table.bar(f"{name}: {what}, wall time", wall[0], bar, "%", digits=2, note=f"[{wall[1]:+.2f}, {wall[2]:+.2f}]")
+        note = (f"[{cpu[1]:+.2f}, {cpu[2]:+.2f}]; wall time {wall[0]:+.2f} [{wall[1]:+.2f}, {wall[2]:+.2f}]; "
+                f"{len(rounds)} rounds of {block:.0f} ms, {sampling_note(rounds, side)}")
+        if name == "objects":
+            table.row(f"{name}: {what}", f"{cpu[0]:.2f} %", note)
+        else:
+            table.bar(f"{name}: {what}", cpu[0], bar, "%", digits=2, note=note)
 
 
 def part_slowdown(table, options):
-    rounds = 100 if options.quick else 700
-    table.title("Slowdown: hooks taken out and put back in one process, neighbouring blocks compared")
+    table.title("Slowdown, CPU time: hooks taken out and put back in one process, neighbouring blocks compared")
     results = {}
-    for name in ("loop", "train"):
+    for name, rounds in (("loop", 700), ("train", 700), ("objects", 300)):
+        rounds = rounds // 7 if options.quick else rounds
         say(f"slowdown: {name}, {rounds} rounds")
         report = f"{options.scratch}/ab-{name}.json"
         under_ebb(options, f"ab-{name}", [options.python, f"{HERE}/ab.py", name, f"--rounds={rounds}", "--seconds=75",

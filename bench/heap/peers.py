@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from run import median, say  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PATIENCE_S = 60
+PATIENCE_S = 45
 MB = 1e6
 INTERVAL = 512 << 10
 
@@ -28,10 +28,10 @@ def find_library(name):
 class Peer:
     """One way to run a Python program. LINES: does it tell Python lines? WHY: cannot be run here."""
 
-    def __init__(self, name, lines="no", before=(), options=(), env=None, why=None):
+    def __init__(self, name, lines="no", before=(), options=(), env=None, why=None, not_on=()):
         self.name, self.lines, self.why = name, lines, why
         self.before, self.options, self.env = before, options, env or {}
-        self.runs, self.failed = {}, {}
+        self.runs, self.failed = {}, {name: "takes minutes" for name in not_on}
 
     def command(self, python, folder, program):
         def fill(words):
@@ -42,7 +42,7 @@ class Peer:
         with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
             folder, report = f"{outer}/out", f"{outer}/report.json"
             os.mkdir(folder)
-            program = [f"{HERE}/workloads.py", name, f"--units={units}", f"--report={report}"]
+            program = [f"{HERE}/workloads.py", name, f"--units={units}", "--workers=0", f"--report={report}"]
             env = {**plain_env(), **{k: v.replace("FOLDER", folder) for k, v in self.env.items()}}
             with open(f"{outer}/log", "w", encoding="utf-8") as log:
                 child = subprocess.Popen(self.command(options.python, folder, program), env=env, cwd=outer,
@@ -97,18 +97,18 @@ def has_jemalloc_prof(path):
 def peers(options):
     tcmalloc, jemalloc = find_library("libtcmalloc.so.4"), find_library("libjemalloc.so.2")
     memray = subprocess.run([options.python, "-c", "import memray"], capture_output=True, check=False).returncode == 0
-    no_prof = jemalloc and not has_jemalloc_prof(jemalloc) and "the packaged one has no profiling"
+    no_prof = "the packaged one has no profiling" if jemalloc and not has_jemalloc_prof(jemalloc) else None
     no_memray = None if memray else "not installed"
     no_tcmalloc, no_jemalloc = (None if path else "not installed" for path in (tcmalloc, jemalloc))
     return [
         Peer("plain"),
-        Peer("ebb", "yes", [options.ebb, "run", "-q", "-d", "FOLDER/run", "--"]),
+        Peer("ebb", "yes", [options.ebb, "run", "-q", "--no-shim", "-d", "FOLDER/run", "--"]),
         Peer("heaptrack", "no", ["heaptrack", "-o", "FOLDER/out"], why=None if shutil.which("heaptrack") else "not installed"),
         Peer("memray", "yes", options=["-m", "memray", "run", "-q", "-o", "FOLDER/out.bin"], why=no_memray),
         Peer("memray --native", "yes", options=["-m", "memray", "run", "--native", "-q", "-o", "FOLDER/out.bin"],
              why=no_memray),
         Peer("tracemalloc, 1 frame", "yes", options=["-X", "tracemalloc=1"]),
-        Peer("tracemalloc, 25 frames", "yes", options=["-X", "tracemalloc=25"]),
+        Peer("tracemalloc, 25 frames", "yes", options=["-X", "tracemalloc=25"], not_on=("train",)),
         Peer("tcmalloc, not sampling", "–", env={"LD_PRELOAD": tcmalloc or ""}, why=no_tcmalloc),
         Peer("tcmalloc, 512 KiB", "no", env={"LD_PRELOAD": tcmalloc or "", "TCMALLOC_SAMPLE_PARAMETER": str(INTERVAL)},
              why=no_tcmalloc),
@@ -152,7 +152,7 @@ def ahead(table, all_peers, plain, name):
 def part_peers(table, options):
     all_peers = peers(options)
     plain = all_peers[0]
-    units = {"loop": 1200, "train": 200} if not options.quick else {"loop": 300, "train": 60}
+    units = {"loop": 600, "train": 200} if not options.quick else {"loop": 200, "train": 60}
     rounds = 1 if options.quick else options.rounds
     for turn in range(rounds):
         for name, count in units.items():

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What the profilers are measured on: a loop as Python programs do, and a training.
 
-    bench/heap/workloads.py loop|train --units N [--report FILE] [--watch]
+    bench/heap/workloads.py loop|objects|train --units N [--workers N] [--report FILE] [--watch]
 
-loop: dictionaries, strings, numpy, JPEG decoding. train: a small CNN of torch's on the CPU, its
+loop: dictionaries, strings, a JPEG of 384 × 384 decoded, numpy. objects: the same without the picture, so
+nothing but small Python objects, the worst that can be. train: a small CNN of torch's on the CPU, its
 batches decoded from JPEGs by a worker of a DataLoader. --report writes what N units took, and the
 memory of this process; --watch also that of idle processes beside it, as the profiler made it.
 """
@@ -38,18 +39,19 @@ def pictures(count, side):
 # ---- the loop ----
 
 
+def records():
+    rows = [{"id": i, "name": f"item {i}", "tags": [str(i + k) for k in range(4)]} for i in range(1200)]
+    index = {row["name"]: row for row in rows}
+    return " ".join(sorted(index))[:64], index
+
+
 def make_loop():
     import numpy
     from PIL import Image
 
-    jpegs = list(pictures(16, 160))
+    jpegs = list(pictures(16, 384))
     held = []
     count = 0
-
-    def records():
-        rows = [{"id": i, "name": f"item {i}", "tags": [str(i + k) for k in range(4)]} for i in range(1200)]
-        index = {row["name"]: row for row in rows}
-        return " ".join(sorted(index))[:64], index
 
     def unit():
         nonlocal count
@@ -84,7 +86,7 @@ class Images:
         return torch.from_numpy(image).permute(2, 0, 1).float().div_(255.0), i % 10
 
 
-def make_train():
+def make_train(workers=1):
     import torch
     from torch import nn
 
@@ -95,7 +97,7 @@ def make_train():
         layers += [nn.Conv2d(inside, outside, 3, padding=1), nn.BatchNorm2d(outside), nn.ReLU(), nn.MaxPool2d(2)]
     model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * (SIDE // 8) ** 2, 10))
     optimizer = torch.optim.AdamW(model.parameters())
-    loader = torch.utils.data.DataLoader(Images(256), batch_size=BATCH, num_workers=1)
+    loader = torch.utils.data.DataLoader(Images(256), batch_size=BATCH, num_workers=workers)
     batches = iter(loader)
 
     def unit():
@@ -108,8 +110,8 @@ def make_train():
     return unit
 
 
-def make(name):
-    return {"loop": make_loop, "train": make_train}[name]()
+def make(name, workers=1):
+    return {"loop": make_loop, "objects": lambda: records, "train": lambda: make_train(workers)}[name]()
 
 
 # ---- memory ----
@@ -165,12 +167,13 @@ def watch():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=("loop", "train"))
+    parser.add_argument("name", choices=("loop", "objects", "train"))
     parser.add_argument("--units", type=int, required=True)
+    parser.add_argument("--workers", type=int, default=1, help="of the DataLoader; 0: this process decodes")
     parser.add_argument("--report")
     parser.add_argument("--watch", action="store_true")
     arguments = parser.parse_args()
-    unit = make(arguments.name)
+    unit = make(arguments.name, arguments.workers)
     for _ in range(WARM_UP_UNITS):
         unit()
     wall, cpu = time.perf_counter(), time.process_time()

@@ -1,12 +1,20 @@
 /* Allocates by operator new, 16 MiB in pieces of 4 KiB, and deletes half of them; and 8 MiB by
- * malloc. Stays until its input ends. */
+ * malloc. So slowly that the sampling does not get coarser. Stays until its input ends. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PIECES = 4096, PIECE = 4096 };
+
+static void rest(int i)
+{
+    struct timespec pause = {.tv_nsec = 10000000};
+    if (i % 64 == 0)
+        nanosleep(&pause, NULL);
+}
 
 int main(void)
 {
@@ -15,12 +23,16 @@ int main(void)
     static void *pieces[PIECES], *others[PIECES / 2];
     if (!make || !drop)
         return 1;
-    for (int i = 0; i < PIECES; i++)
+    for (int i = 0; i < PIECES; i++) {
         pieces[i] = make(PIECE);
+        rest(i);
+    }
     for (int i = 0; i < PIECES; i += 2)
         drop(pieces[i]);
-    for (int i = 0; i < PIECES / 2; i++)
+    for (int i = 0; i < PIECES / 2; i++) {
         others[i] = malloc(PIECE);
+        rest(i);
+    }
     puts("ready");
     fflush(stdout);
     char end;
