@@ -4,6 +4,7 @@
 # A wheel has this component alone: the program goes where pip puts commands, with no Python in front.
 if(SKBUILD)
   install(TARGETS ebb DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+  install(TARGETS ebb_heap_preload DESTINATION ebb/lib COMPONENT python)
 endif()
 
 set(ebb_printed
@@ -40,6 +41,7 @@ else()
 endif()
 
 install(TARGETS ebb DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS ebb_heap_preload DESTINATION lib/ebb) # where the program looks, on every system
 # Found by the program relative to itself.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)

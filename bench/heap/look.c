@@ -1,5 +1,6 @@
-/* What a reading of a full table costs the supervisor: 32 K live samples of 2,000 sites, with names
- * and stacks of a large program. Also the size of the file and the supervisor's memory. */
+/* What a reading of a full table costs the supervisor in CPU time: 32 K live samples of 2,000
+ * sites, with names and stacks of a large program. Also the size of the file and the memory it
+ * takes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

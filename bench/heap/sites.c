@@ -42,10 +42,8 @@ static uint64_t chance(uint64_t below)
         void *volatile p = malloc(size);                                                           \
         return p;                                                                                  \
     }
-#define ALL(X)                                                                                     \
-    X(0)                                                                                           \
-    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)   \
-        X(18) X(19)
+#define FIVE(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4)
+#define ALL(X) FIVE(X, 1) FIVE(X, 2) FIVE(X, 3) FIVE(X, 4)
 ALL(SITE)
 
 #define TAKE(n) site_##n,

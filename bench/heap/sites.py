@@ -4,6 +4,7 @@
     bench/heap/sites.py SEED INTERVAL SECONDS FILE      a site and line: function, bytes, variance
 """
 
+import collections
 import math
 import random
 import sys
@@ -48,10 +49,11 @@ class Site:
 
     def truth(self):
         total = variance = 0.0
-        for size in map(sys.getsizeof, self.kept):
+        for size, count in collections.Counter(map(sys.getsizeof, self.kept)).items():
             share = -math.expm1(-size / self.interval)
-            total += size
-            variance += size * size * (1 - share) / share
+            total += size * count
+            variance += size * size * count * (1 - share) / share
+        time.sleep(0.2)  # all of them at once would make the sampling coarser at the last moment
         return f"{self.name} {total:.0f} {variance:.0f}\n"
 
 
@@ -72,8 +74,9 @@ def main():
         for one in sites:
             one.tick()
         time.sleep(1 / TICKS_PER_S)
+    lines = [one.truth() for one in sites]
     with open(path, "w", encoding="ascii") as file:
-        file.writelines(one.truth() for one in sites)
+        file.writelines(lines)
     time.sleep(600)
 
 

@@ -16,10 +16,11 @@
 #include "base/text.h"
 #include "cli/census.h"
 #include "cli/cli.h"
-#include "cli/heap_files.h"
+#include "cli/heap_run.h"
 #include "engine/heap_json.h"
-#include "engine/heap_marks.h"
+#include "profile/marks.h"
 #include "proc/procfs.h"
+#include "profile/folder.h"
 #include "profile/growth.h"
 #include "view/census.h"
 #include "view/heap.h"
@@ -32,8 +33,14 @@ struct heap_diff {
     int64_t from, to;
 };
 
+struct heap_since {
+    bool is_given;
+    int64_t step;
+};
+
 struct heap_options {
-    int64_t top, pid, since, until_step;
+    int64_t top, pid;
+    struct heap_since since;
     struct heap_diff diff;
     uint64_t every_ns;
     const char *by, *sysroot;
@@ -45,7 +52,6 @@ struct heap_options {
 struct shown {
     const struct heap_options *o;
     const struct heap_run *run;
-    bool has_since;
     char meaning[64];
 };
 
@@ -64,12 +70,12 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
     struct growth_options options = {.by = parse_by(s->o->by),
-                                     .has_since = s->has_since,
-                                     .since_step = s->o->since,
+                                     .has_since = s->o->since.is_given,
+                                     .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,
                                      .from_step = s->o->diff.from,
                                      .to_step = s->o->diff.to};
-    int r = heap_marks_read(s->run->folder, p, &marks, &options.n_marks, err);
+    int r = marks_read(s->run->folder, p->pid, p->start_ns, &marks, &options.n_marks, err);
     if (r < 0)
         return r;
     options.marks = marks;
@@ -103,16 +109,16 @@ static int process_json(const struct shown *s, const struct profile *p, json_t *
 
 /* ---- all of it ---- */
 
-static void add_others(json_t *doc, const struct heap_files *files)
+static void add_others(json_t *doc, const struct folder_heap *h)
 {
     json_t *others = json_array();
-    for (size_t i = 1; i < files->count; i++)
+    for (size_t i = 0; i < h->others; i++)
         json_array_append_new(others,
-                              json_pack("{s:i,s:o,s:s}", "pid", (int)files->at[i].profile->pid,
-                                        "live_bytes", json_u64((uint64_t)files->at[i].live_bytes),
-                                        "file", files->at[i].name));
+                              json_pack("{s:i,s:o}", "pid", (int)h->other[i].pid, "live_bytes",
+                                        json_u64((uint64_t)h->other[i].live_bytes)));
     json_object_set_new(doc, "others", others);
-    json_object_set_new(doc, "unreadable_files", json_u64(files->unreadable));
+    json_object_set_new(doc, "file", json_text0(h->name));
+    json_object_set_new(doc, "damaged_bytes", json_u64(h->damage.bad_bytes + h->damage.cut_bytes));
 }
 
 static void print_others(struct buf *out, const json_t *doc)
@@ -154,48 +160,33 @@ static int print_doc(const struct shown *s, const json_t *doc)
     return status;
 }
 
-static int no_files(const struct heap_run *run, int32_t pid, const struct heap_files *files)
+static bool has_ended(const struct heap_run *run)
 {
-    if (files->unreadable)
-        return cli_failf(2, "heap: the heap files in %s cannot be read", run->folder);
-    if (pid)
-        return cli_failf(2,
-                         "heap: %s has no heap of process %" PRId32
-                         "; it was too short-lived, or a static program",
-                         run->folder, pid);
-    return cli_failf(2,
-                     "heap: %s has no heap files; was it run with --no-heap, a static program, or "
-                     "over in a moment?",
-                     run->folder);
+    return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
 static int show_once(const struct shown *s, const struct heap_run *run)
 {
-    struct heap_files files = {0};
+    struct folder_heap heap = {0};
     struct err err = {""};
     json_t *doc = NULL;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
     int r = heap_run_refresh(run, pid, &err);
-    if (r < 0)
+    if (r < 0 && !has_ended(run))
         cli_say("heap: %s; this is what it wrote before", err.text);
-    if (heap_files_read(run->folder, pid, &files, &err) < 0)
-        return cli_failf(2, "heap: %s", err.text);
-    if (!files.count)
-        return no_files(run, pid, &files);
-    r = process_json(s, files.at[0].profile, &doc, &err);
+    r = folder_heap_read(run->folder, pid, &heap, &err);
+    if (r == -ENOENT && run->obstacle[0])
+        err_set(&err, r, "%s has no heap: %s", run->folder, run->obstacle);
     if (r == 0)
-        add_others(doc, &files);
-    heap_files_fini(&files);
+        r = process_json(s, heap.profile, &doc, &err);
+    if (r == 0)
+        add_others(doc, &heap);
+    folder_heap_fini(&heap);
     if (r < 0)
         return cli_failf(2, "heap: %s", err.text);
     int status = print_doc(s, doc);
     json_decref(doc);
     return status;
-}
-
-static bool has_ended(const struct heap_run *run)
-{
-    return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
 static int show_again_and_again(const struct shown *s, const struct heap_run *run)
@@ -273,17 +264,19 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     struct heap_run run;
     struct err err = {""};
     const char *operand = NULL;
-    struct shown s = {.o = &o, .run = &run, .has_since = o.since >= 0};
+    struct shown s = {.o = &o, .run = &run};
     int status = take_operands(call, &o.diff, &operand);
     if (status)
         return status;
+    if (o.since.is_given && o.diff.is_given)
+        return cli_failf(2, "heap: --since and --diff ask for different things; leave one out");
     if (heap_run_find(root, operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
     if (!run.folder[0])
         return from_outside(root, run.pid, o.json);
     snprintf(s.meaning, sizeof s.meaning, "growth");
-    if (s.has_since)
-        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since);
+    if (o.since.is_given)
+        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
     if (o.diff.is_given)
         snprintf(s.meaning, sizeof s.meaning, "change");
     return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
@@ -298,6 +291,15 @@ static int exec(const struct cli_call *call)
     int status = run_heap(call, &root);
     proc_root_close(&root);
     return status;
+}
+
+static int parse_since(const char *what, const char *text, void *at, struct err *err)
+{
+    struct heap_since since = {.is_given = true};
+    if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
+        return err_set(err, -EINVAL, "%s: \"%s\" is not a step", what, text);
+    memcpy(at, &since, sizeof since);
+    return 0;
 }
 
 static int parse_diff(const char *what, const char *text, void *at, struct err *err)
@@ -337,11 +339,9 @@ static const struct cli_option options_table[] = {
      .help = "with the whole stack of each row",
      .offset = offsetof(struct heap_options, stacks)},
     {.name = "since",
-     .type = CLI_INT,
+     .type = CLI_PARSED,
      .arg = "STEP",
-     .fallback = "-1",
-     .min = -1,
-     .max = INT64_MAX,
+     .parse = parse_since,
      .help = "only what was allocated since this step and is still alive",
      .offset = offsetof(struct heap_options, since)},
     {.name = "diff",
@@ -355,7 +355,7 @@ static const struct cli_option options_table[] = {
      .arg = "PID",
      .min = 1,
      .max = INT32_MAX,
-     .help = "this process of the run; without it the one that holds most",
+     .help = "this process of the run; without it the one that grows or holds most",
      .offset = offsetof(struct heap_options, pid)},
     {.name = "every",
      .type = CLI_DURATION,
@@ -390,8 +390,9 @@ const struct cli_command cmd_heap = {
         "it is; and where: the Python line first, the C function below it. `ebb run` samples the "
         "allocations of its job for this, one in 512 KiB on the mean; every figure is an "
         "estimate, and its bounds are those of 95 %.\n\n"
-        "Of a running job the heap is read at this moment. Of one that has ended, it is as it was "
-        "when the process was last seen.\n\n"
+        "Of a running job the heap is read once more, if the last time was a second ago (of a long "
+        "run, a 2,000th part of it). Of one that has ended, it is as it was when the process was "
+        "last seen.\n\n"
         "Of a process that was not started under ebb it shows what /proc tells and the command "
         "that would profile it; the status is then 2.\n\n"
         "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same for other tools.",

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/quantity.h"
+#include "cli/verdict.h"
 #include "cli/verdict_csv.h"
 #include "engine/jury.h"
 #include "engine/jury_json.h"
@@ -309,6 +310,28 @@ static int judge(const char *path, const struct verdict_call *o, json_t **ret, s
     r = judge_recording(path, o, until_s, reader, ret, err);
     trace_reader_free(reader);
     return r;
+}
+
+int verdict_of_recording(const char *path, json_t **ret, struct err *err)
+{
+    const struct verdict_call none = {.json = true};
+    struct trace_reader *reader;
+    int r = trace_reader_open(path, &reader, err);
+    if (r < 0)
+        return r;
+    r = judge_reader(path, reader, &none, 0, ret, err);
+    trace_reader_free(reader);
+    return r;
+}
+
+bool verdict_is_recording_file(const char *path)
+{
+    struct stat st;
+    struct trace_reader *reader;
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || trace_reader_open(path, &reader, NULL) < 0)
+        return false;
+    trace_reader_free(reader);
+    return true;
 }
 
 /* ---- the answer ---- */

@@ -191,6 +191,7 @@ void job_guard_free(struct job *j);
 void job_heap_begin(struct job *j);
 /* Before a segment starts: LD_PRELOAD and EBB_HEAP. */
 void job_heap_environment(const struct job *j);
+void job_heap_tick(struct job *j, uint64_t now_ns);
 void job_heap_process(struct job *j, const struct proc_event *event);
 /* A fresh reading of PID's heap, or of all (0), is on disk when this returns: how many. */
 size_t job_heap_refresh(struct job *j, int32_t pid);

@@ -37,8 +37,7 @@ static void on_tick(void *user, struct engine *e, uint64_t now_ns)
     (void)e;
     job_terminal_look(j);
     job_guard_tick(j, now_ns);
-    if (j->heap)
-        collect_tick(j->heap, now_ns);
+    job_heap_tick(j, now_ns);
 }
 
 static void on_process(void *user, const struct proc_event *event)

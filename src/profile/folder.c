@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,19 +14,50 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
+enum { GROWN_LEAST = 1 << 20 };
+
 void folder_heap_fini(struct folder_heap *h)
 {
     profile_free(h->profile);
+    free(h->other);
     *h = (struct folder_heap){0};
 }
 
 double folder_live_bytes(const struct profile *p)
 {
-    const struct profile_reading *r = p->n_readings ? &p->readings[p->n_readings - 1] : NULL;
+    size_t n = profile_working(p);
+    const struct profile_reading *r = n ? &p->readings[n - 1] : NULL;
     double sum = 0;
     for (size_t i = 0; r && i < r->count; i++)
         sum += r->held[i].live_bytes;
     return sum;
+}
+
+/* What SITE holds at R; *AT goes through its sites, which come in ascending order. */
+static struct profile_held held_by(const struct profile_reading *r, size_t *at, uint32_t site)
+{
+    while (*at < r->count && r->held[*at].site < site)
+        ++*at;
+    return *at < r->count && r->held[*at].site == site ? r->held[*at] : (struct profile_held){0};
+}
+
+double folder_grown_bytes(const struct profile *p)
+{
+    size_t n = profile_working(p), at = 0;
+    double sum = 0;
+    if (n < 2)
+        return 0;
+    const struct profile_reading *last = &p->readings[n - 1];
+    const struct profile_reading *half =
+        profile_reading_at(p, p->start_ns + (last->t_ns - p->start_ns) / 2);
+    for (size_t i = 0; i < last->count; i++) {
+        const struct profile_held *now = &last->held[i];
+        struct profile_held then = held_by(half ? half : p->readings, &at, now->site);
+        double chance = 2 * sqrt(now->live_variance + then.live_variance);
+        double sure = now->live_bytes - then.live_bytes - chance;
+        sum += sure > 0 ? sure : 0;
+    }
+    return sum > GROWN_LEAST ? sum : 0;
 }
 
 /* heap.PID.ebbheap, or heap.PID-N.ebbheap. */
@@ -58,16 +91,48 @@ static int read_file(int dirfd, const char *name, struct folder_heap *ret, struc
 
 static bool is_better(const struct folder_heap *h, const struct folder_heap *than)
 {
-    return !than->profile || folder_live_bytes(h->profile) > folder_live_bytes(than->profile);
+    if (!than->profile)
+        return true;
+    double grown = folder_grown_bytes(h->profile), grown_than = folder_grown_bytes(than->profile);
+    if (grown != grown_than)
+        return grown > grown_than;
+    return folder_live_bytes(h->profile) > folder_live_bytes(than->profile);
+}
+
+/* H is not taken: it is told of in BEST, and let go. Out of memory it is let go alone. */
+static void pass_over(struct folder_heap *best, struct folder_heap *h)
+{
+    struct folder_other *more = reallocarray(best->other, best->others + 1, sizeof *more);
+    if (more) {
+        best->other = more;
+        more[best->others++] =
+            (struct folder_other){h->profile->pid, folder_live_bytes(h->profile)};
+    }
+    folder_heap_fini(h);
+}
+
+static void take(struct folder_heap *best, struct folder_heap *h)
+{
+    struct folder_heap old = *best;
+    *best = *h;
+    best->other = old.other;
+    best->others = old.others;
+    old.other = NULL;
+    if (old.profile)
+        pass_over(best, &old);
+}
+
+static int by_live(const void *a, const void *b)
+{
+    const struct folder_other *x = a, *y = b;
+    return (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
 }
 
 /* The first failure is told where nothing could be read at all. */
-static int read_folder(DIR *dir, int32_t pid, struct folder_heap *ret, struct err *err)
+static int read_all(DIR *dir, int32_t pid, struct folder_heap *best, struct err *err)
 {
-    struct folder_heap best = {0};
     const struct dirent *entry;
     int first = 0;
-    size_t others = 0;
     while ((entry = readdir(dir))) {
         struct folder_heap h = {0};
         struct err why = {{0}};
@@ -78,25 +143,33 @@ static int read_folder(DIR *dir, int32_t pid, struct folder_heap *ret, struct er
             first = err_set(err, r, "%s", why.text);
         if (!h.profile)
             continue;
-        bool is_taken = (pid == 0 || h.profile->pid == pid) && is_better(&h, &best);
-        others += !is_taken || best.profile;
-        if (is_taken) {
-            folder_heap_fini(&best);
-            best = h;
-        } else {
-            folder_heap_fini(&h);
-        }
+        if ((pid == 0 || h.profile->pid == pid) && is_better(&h, best))
+            take(best, &h);
+        else
+            pass_over(best, &h);
     }
-    if (!best.profile && first == 0)
-        return others ? err_set(err, -ENOENT, "there is no heap history of process %d", (int)pid)
-                      : err_set(err, -ENOENT,
-                                "there is no heap history; ebb run records one unless --no-heap "
-                                "or EBB_HEAP=0 keeps it from that");
-    if (!best.profile)
+    return first;
+}
+
+static int read_folder(DIR *dir, int32_t pid, struct folder_heap *ret, struct err *err)
+{
+    struct folder_heap best = {0};
+    int first = read_all(dir, pid, &best, err);
+    if (best.profile) {
+        if (best.others > 1)
+            qsort(best.other, best.others, sizeof *best.other, by_live);
+        *ret = best;
+        return 0;
+    }
+    bool has_others = best.others > 0;
+    folder_heap_fini(&best);
+    if (first < 0)
         return first;
-    best.others = others;
-    *ret = best;
-    return 0;
+    return has_others ? err_set(err, -ENOENT, "there is no heap history of process %d", (int)pid)
+                      : err_set(err, -ENOENT,
+                                "there is no heap history; ebb run records one of every dynamic "
+                                "program that lives for two seconds, unless --no-heap or "
+                                "EBB_HEAP=0 keeps it from that");
 }
 
 int folder_heap_read(const char *path, int32_t pid, struct folder_heap *ret, struct err *err)

@@ -136,9 +136,7 @@ static void add_cost(struct buf *b, const struct look *look)
 {
     struct profile_cost cost;
     look_cost(look, &cost);
-#define X(field) +1
-    buf_add_varint(b, 0 STORE_COST(X));
-#undef X
+    buf_add_varint(b, STORE_COST_NUMBERS);
 #define X(field) buf_add_varint(b, cost.field);
     STORE_COST(X)
 #undef X

@@ -54,6 +54,10 @@ struct store_site {
     X(live)                                                                                        \
     X(text_bytes)
 
+#define X(field) STORE_COST_##field,
+enum { STORE_COST(X) STORE_COST_NUMBERS };
+#undef X
+
 struct store_moment {
     uint64_t t_ns;
     unsigned flags;

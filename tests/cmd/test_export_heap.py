@@ -12,8 +12,9 @@ FORMATS = ["--pprof", "--collapsed", "--speedscope"]
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_without_a_heap_is_one_sentence(ebb, tmp_path, form):
     assert refused(ebb("export", str(tmp_path), form),
-                   f"export: {tmp_path}: there is no heap history; ebb run records one unless "
-                   "--no-heap or EBB_HEAP=0 keeps it from that")
+                   f"export: {tmp_path}: there is no heap history; ebb run records one of "
+                   "every dynamic program that lives for two seconds, unless --no-heap or EBB_HEAP=0 "
+                   "keeps it from that")
 
 
 @pytest.mark.parametrize("content", [b"", b"EBBHEAP\n", os.urandom(4096)])

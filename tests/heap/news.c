@@ -1,40 +1,33 @@
-/* Allocates by operator new, 16 MiB in pieces of 4 KiB, and deletes half of them; and 8 MiB by
- * malloc. So slowly that the sampling does not get coarser. Stays until its input ends. */
+/* Allocates by operator new a block of 48 MiB, by operator new[] 8 MiB in pieces of 4112 bytes, by
+ * operator new again 16 MiB in pieces of 4 KiB, and deletes half of these; then 8 MiB by malloc.
+ * Stays until its input ends. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { PIECES = 4096, PIECE = 4096 };
-
-static void rest(int i)
-{
-    struct timespec pause = {.tv_nsec = 10000000};
-    if (i % 64 == 0)
-        nanosleep(&pause, NULL);
-}
+enum { PIECES = 4096, PIECE = 4096, LARGE = 48 << 20 };
 
 int main(void)
 {
     void *(*make)(size_t) = (void *(*)(size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "_Znwm");
+    void *(*make_array)(size_t) = (void *(*)(size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "_Znam");
     void (*drop)(void *) = (void (*)(void *))(uintptr_t)dlsym(RTLD_DEFAULT, "_ZdlPv");
-    static void *pieces[PIECES], *others[PIECES / 2];
-    if (!make || !drop)
+    static void *pieces[PIECES], *others[PIECES / 2], *arrays[PIECES / 2];
+    if (!make || !make_array || !drop)
         return 1;
-    for (int i = 0; i < PIECES; i++) {
+    void *large = make(LARGE);
+    for (int i = 0; i < PIECES / 2; i++)
+        arrays[i] = make_array(PIECE + 16);
+    for (int i = 0; i < PIECES; i++)
         pieces[i] = make(PIECE);
-        rest(i);
-    }
     for (int i = 0; i < PIECES; i += 2)
         drop(pieces[i]);
-    for (int i = 0; i < PIECES / 2; i++) {
+    for (int i = 0; i < PIECES / 2; i++)
         others[i] = malloc(PIECE);
-        rest(i);
-    }
     puts("ready");
     fflush(stdout);
     char end;
-    return read(0, &end, 1) != 0 || !others[0];
+    return read(0, &end, 1) != 0 || !large || !others[0] || !arrays[0];
 }

@@ -1,14 +1,10 @@
-/* The heap files of a run, and the run that is meant by a folder or a pid. */
+/* The run that is meant by a folder or a pid, and asking it for a fresh reading of the heap. */
 #pragma once
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
-#include "profile/profile.h"
-#include "profile/store.h"
 
 struct proc_root;
 
@@ -17,6 +13,7 @@ struct heap_run {
     char folder[PATH_MAX]; /* "" if the process that is meant runs under no ebb that records */
     char marks[108];       /* the socket of its supervisor; "" if it has ended */
     int32_t pid;           /* the process that is meant; 0: none in particular */
+    char obstacle[128];    /* why the heap of its job was not profiled; "": nothing is said */
 };
 /* OPERAND is a run folder, or a pid (of a process of a run, or of what leads to one). 0, or -errno
  * with a sentence. */
@@ -24,18 +21,3 @@ int heap_run_find(const struct proc_root *root, const char *operand, struct heap
                   struct err *err);
 /* Makes its supervisor read the heap of PID (0: all) once more; nothing where it has ended. */
 int heap_run_refresh(const struct heap_run *run, int32_t pid, struct err *err);
-
-struct heap_file {
-    char name[NAME_MAX + 1];
-    struct profile *profile;
-    struct store_damage damage;
-    double live_bytes; /* at its last reading */
-};
-struct heap_files {
-    struct heap_file *at; /* the one with most live bytes first */
-    size_t count;
-    size_t unreadable;
-};
-/* Reads the heap files in FOLDER, of PID alone where it is not 0. None: 0 and count 0. */
-int heap_files_read(const char *folder, int32_t pid, struct heap_files *ret, struct err *err);
-void heap_files_fini(struct heap_files *f);

@@ -1,15 +1,12 @@
-/* The heap files of a run, and the run that is meant by a folder or a pid. */
-#include "cli/heap_files.h"
+/* The run that is meant by a folder or a pid, and asking it for a fresh reading of the heap. */
+#include "cli/heap_run.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -21,14 +18,20 @@
 #include "cli/ask.h"
 #include "cli/census.h"
 
-enum { RUN_JSON_MAX = 16 << 20, FILES_MAX = 1024, ANSWER_S = 10 };
-
-/* ---- the run ---- */
+enum { RUN_JSON_MAX = 16 << 20, ANSWER_S = 10 };
 
 static void take_socket(struct heap_run *run, const char *marks)
 {
     if (marks && strlen(marks) < sizeof run->marks && access(marks, F_OK) == 0)
         memcpy(run->marks, marks, strlen(marks) + 1);
+}
+
+static void take_obstacle(struct heap_run *run, const json_t *heap)
+{
+    const char *trouble = json_string_value(json_object_get(heap, "trouble"));
+    if (json_is_false(json_object_get(heap, "on")))
+        snprintf(run->obstacle, sizeof run->obstacle, "%s",
+                 trouble ? trouble : "it was run with --no-heap or EBB_HEAP=0");
 }
 
 static int find_by_folder(const char *folder, struct heap_run *run, struct err *err)
@@ -47,6 +50,7 @@ static int find_by_folder(const char *folder, struct heap_run *run, struct err *
     memcpy(run->folder, folder, strlen(folder) + 1);
     if (state && strcmp(state, "running") == 0)
         take_socket(run, json_string_value(json_object_get(facts, "socket")));
+    take_obstacle(run, json_object_get(facts, "heap"));
     json_decref(facts);
     buf_fini(&text);
     return 0;
@@ -92,77 +96,4 @@ int heap_run_refresh(const struct heap_run *run, int32_t pid, struct err *err)
     json_t *answer = ask_supervisor(run->marks, query, ANSWER_S * NS_PER_S, err);
     json_decref(answer);
     return answer ? 0 : -EIO;
-}
-
-/* ---- its files ---- */
-
-/* heap.4711.ebbheap, heap.4711-2.ebbheap */
-static bool is_heap_file(const char *name, int32_t only_pid)
-{
-    static const char head[] = "heap.", tail[] = ".ebbheap";
-    size_t len = strlen(name), digits;
-    int64_t pid;
-    if (strncmp(name, head, sizeof head - 1) != 0 || len < sizeof head + sizeof tail - 2 ||
-        strcmp(name + len - (sizeof tail - 1), tail) != 0)
-        return false;
-    digits = strspn(name + sizeof head - 1, "0123456789");
-    return number_parse_i64(name + sizeof head - 1, digits, &pid) == 0 &&
-           (!only_pid || pid == only_pid);
-}
-
-static double live_bytes(const struct profile *p)
-{
-    double sum = 0;
-    const struct profile_reading *last = p->n_readings ? &p->readings[p->n_readings - 1] : NULL;
-    for (size_t i = 0; last && i < last->count; i++)
-        sum += last->held[i].live_bytes;
-    return sum;
-}
-
-static int by_live(const void *a, const void *b)
-{
-    const struct heap_file *x = a, *y = b;
-    return (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
-}
-
-static void read_one(int dirfd, const char *name, struct heap_files *f)
-{
-    struct heap_file *one = &f->at[f->count];
-    struct stat st;
-    AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    memset(one, 0, sizeof *one);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-        store_read(fd, &one->profile, &one->damage, NULL) < 0) {
-        f->unreadable++;
-        return;
-    }
-    snprintf(one->name, sizeof one->name, "%s", name);
-    one->live_bytes = live_bytes(one->profile);
-    f->count++;
-}
-
-int heap_files_read(const char *folder, int32_t pid, struct heap_files *ret, struct err *err)
-{
-    DIR *dir = opendir(folder);
-    struct heap_files f = {0};
-    if (!dir)
-        return err_set(err, -errno, "%s: %s", folder, strerror(errno));
-    f.at = calloc(FILES_MAX, sizeof *f.at);
-    for (const struct dirent *d; f.at && f.count < FILES_MAX && (d = readdir(dir));)
-        if (is_heap_file(d->d_name, pid))
-            read_one(dirfd(dir), d->d_name, &f);
-    closedir(dir);
-    if (!f.at)
-        return err_set(err, -ENOMEM, "out of memory");
-    qsort(f.at, f.count, sizeof *f.at, by_live);
-    *ret = f;
-    return 0;
-}
-
-void heap_files_fini(struct heap_files *f)
-{
-    for (size_t i = 0; i < f->count; i++)
-        profile_free(f->at[i].profile);
-    free(f->at);
-    *f = (struct heap_files){0};
 }

@@ -1,0 +1,47 @@
+/* Where the resident memory of the growing process is: every byte with a name, now and at the
+ * start. Entries are resident bytes, with bounds where they are estimates, and add up to RSS. */
+#pragma once
+
+#include "diagnose/facts.h"
+
+/* X(symbol, word, sentence) */
+#define LEDGER_ENTRIES(X)                                                                          \
+    X(HEAP_SITE, "heap", "allocated at a call site, and alive")                                    \
+    X(HEAP_OTHER, "heap, other sites", "allocated elsewhere, and alive")                           \
+    X(HEAP, "live heap", "alive by the allocator's own count")                                     \
+    X(OBJECTS, "Python objects", "beside the heap; at most what the census counted")               \
+    X(RETAINED, "allocator-retained", "not alive on the heap: freed and kept, or lost between")    \
+    X(FILES, "mapped files", "page cache that is mapped in, libraries too")                        \
+    X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
+    X(PINNED, "pinned", "page-locked for a GPU")                                                   \
+    X(UNSHARED, "copy-on-write", "its parent's until one of them wrote to it")                     \
+    X(UNEXPLAINED, "unexplained", "nothing that was measured tells what it is")
+
+#define X(sym, word, text) LEDGER_##sym,
+enum ledger_kind { LEDGER_ENTRIES(X) LEDGER_KINDS };
+#undef X
+const char *ledger_word(enum ledger_kind kind);
+const char *ledger_text(enum ledger_kind kind);
+
+enum { LEDGER_SITES = 12, LEDGER_MAX = LEDGER_SITES + LEDGER_KINDS };
+struct ledger_entry {
+    enum ledger_kind kind;
+    const struct growth_row *site;                        /* of HEAP_SITE */
+    double start_bytes, now_bytes, low_bytes, high_bytes; /* bounds of now */
+    double growth_bytes;
+};
+
+struct ledger {
+    bool is_known;
+    double start_s, now_s; /* the two moments */
+    double rss_start_bytes, rss_now_bytes;
+    struct ledger_entry entries[LEDGER_MAX]; /* the most growth first; UNEXPLAINED last */
+    size_t count;
+    double named_growth_share; /* of RSS's growth, 0 to 1; NAN where it did not grow */
+};
+
+/* At the last reading, and at the first after training began. Never more than RSS. */
+void ledger_make(const struct facts *f, struct ledger *ret);
+/* What of the kind there is now, and by how much it grew; 0 where there is no such entry. */
+double ledger_now(const struct ledger *l, enum ledger_kind kind);
+double ledger_growth(const struct ledger *l, enum ledger_kind kind);
