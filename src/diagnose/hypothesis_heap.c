@@ -314,8 +314,8 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
         : !is_whole   ? WEAK
         : share > 0.6 ? STRONG
                       : FAIR,
-        "live heap %s while memory grew by %s: %s of it is not alive", change_of(&s, 0, live),
-        size_of(&s, 1, q->growth), size_of(&s, 2, fmax(0, beside)));
+        "the live heap changed by %s while memory grew by %s: %s is not alive",
+        change_of(&s, 0, live), size_of(&s, 1, q->growth), size_of(&s, 2, fmax(0, beside)));
     if (is_for && !is_whole)
         say(h, EVIDENCE_ABSENT, 0,
             "small Python objects are not in that live heap, and without "
