@@ -7,6 +7,7 @@
 #include "diagnose/hypothesis_private.h"
 
 static const double kept_least_bytes = 4 << 20;
+static const double z95 = 1.96;
 
 /* ---- the census ---- */
 
@@ -305,7 +306,8 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     struct sizes s;
     double beside = q->growth - live;
     double share = q->growth > 0 ? fmin(1, fmax(0, beside / q->growth)) : 0;
-    bool is_for = share > 0.3 && beside > kept_least_bytes;
+    double sure = beside - z95 * q->f->heap.sigma; /* whatever sampling has missed */
+    bool is_for = sure > 0.3 * q->growth && beside > kept_least_bytes;
     h->share = is_for ? share : 0;
     /* an allocator's own count leaves Python's arenas out */
     bool is_whole = q->f->heap.profile != NULL;
