@@ -113,8 +113,8 @@ def test_the_ledger_adds_up_to_rss(leaking):
     assert entries[0]["kind"] == "heap" and entries[0]["site"]["function"] == "make"
 
 
-def test_the_summary_of_the_run_ends_with_the_cause(leaking):
-    assert "\ncause      a call site keeps what it makes: " in leaking[1]
+def test_the_summary_of_the_run_ends_with_the_diagnosis(leaking):
+    assert "\ndiagnosis  a call site keeps what it makes: " in leaking[1]
     assert "\nwhat to do see who keeps what leak.py:" in leaking[1]
 
 
