@@ -40,12 +40,12 @@ static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
 {
     const struct verdict_options options = {.material_fraction = material_fraction,
                                             .zero_is_memory = true};
-    struct tally **list = calloc(t->count ? t->count : 1, sizeof *list);
+    struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < t->count; i++)
         list[i] = &t->at[i];
-    qsort(list, t->count, sizeof *list, by_importance);
+    qsort(list, t->count, sizeof(struct tally *), by_importance);
     size_t n = 0;
     while (n < t->count && n < GROWTH_ROWS && importance(list[n]) > 0)
         n++;
@@ -241,13 +241,17 @@ static void put_totals(const struct tallies *t, struct growth *ret)
     const struct profile_reading *first = t->p->readings, *last = first + t->n_readings - 1;
     for (size_t i = 0; i < t->count; i++) {
         ret->live_bytes += t->at[i].live;
-        ret->allocated_bytes += t->at[i].allocated;
         variance += t->at[i].variance;
     }
+    const struct profile_reading *totals = tallies_totals(t);
+    for (size_t i = 0; i < totals->count; i++)
+        ret->allocated_bytes += totals->held[i].allocated_bytes;
     double half = z95 * sqrt(variance);
     ret->live_low = ret->live_bytes > half ? ret->live_bytes - half : 0;
     ret->live_high = ret->live_bytes + half;
     ret->span_s = (double)(last->t_ns - t->p->start_ns) / 1e9;
+    if (t->n_readings == profile_working(t->p) && t->n_readings < t->p->n_readings)
+        ret->before_end_s = (double)(last[1].t_ns - last->t_ns) / 1e9;
     for (size_t i = 0; i < t->n_readings; i++) {
         if (!t->p->readings[i].has_step)
             continue;
@@ -260,8 +264,8 @@ static void put_totals(const struct tallies *t, struct growth *ret)
 
 static size_t readings_until(const struct profile *p, uint64_t until_ns)
 {
-    size_t n = 0;
-    while (n < p->n_readings && (!until_ns || p->readings[n].t_ns <= until_ns))
+    size_t n = 0, working = profile_working(p);
+    while (n < working && (!until_ns || p->readings[n].t_ns <= until_ns))
         n++;
     return n;
 }
@@ -337,9 +341,10 @@ int growth_survivors(const struct profile *p, int64_t from_step, int64_t to_step
 {
     uint64_t from_ns, to_ns;
     size_t n = 0;
-    if (!profile_time_of(p, from_step, &from_ns) || !profile_time_of(p, to_step, &to_ns))
-        return err_set(err, -ENODATA, "steps %" PRId64 " and %" PRId64 " are not both recorded",
-                       from_step, to_step);
+    if (!profile_time_of(p, from_step, &from_ns))
+        return tally_no_step(p, from_step, err);
+    if (!profile_time_of(p, to_step, &to_ns))
+        return tally_no_step(p, to_step, err);
     const struct profile_snapshot *s = profile_snapshot_at(p, to_ns);
     if (!s || s->t_ns < from_ns)
         return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,
