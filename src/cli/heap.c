@@ -64,16 +64,6 @@ static enum growth_by parse_by(const char *word)
     return GROWTH_BY_LOCATION;
 }
 
-/* Until the very end, whenever the growth is judged: only the last reading has every site. */
-static double allocated_bytes(const struct profile *p)
-{
-    double sum = 0;
-    const struct profile_reading *last = &p->readings[p->n_readings - 1];
-    for (size_t i = 0; i < last->count; i++)
-        sum += last->held[i].allocated_bytes;
-    return sum;
-}
-
 static int growth_json(const struct shown *s, const struct profile *p, struct names *names,
                        json_t **ret, struct err *err)
 {
@@ -89,11 +79,9 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     if (r < 0)
         return r;
     options.marks = marks;
-    options.until_ns = marks_until(p, marks, options.n_marks);
     r = growth_of(p, names, &options, &g, err);
     if (r < 0)
         return r;
-    g.allocated_bytes = allocated_bytes(p);
     *ret = heap_growth_json(p, names, &g, (size_t)s->o->top,
                             s->o->stacks || s->o->json || options.by == GROWTH_BY_STACK);
     growth_fini(&g);

@@ -32,7 +32,6 @@ static json_t *growing_json(const char *folder, const struct profile *p)
         names_new(p, &symbols, &names) < 0)
         return NULL;
     options.marks = marks;
-    options.until_ns = marks_until(p, marks, options.n_marks);
     if (growth_of(p, names, &options, &g, NULL) == 0) {
         json_t *doc = heap_growth_json(p, names, &g, growing_rows(&g), false);
         rows = json_incref(json_object_get(doc, "rows"));

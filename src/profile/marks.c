@@ -76,12 +76,3 @@ int marks_read(const char *path, int32_t pid, uint64_t since_ns, struct growth_m
     *ret_count = kept->count;
     return 0;
 }
-
-uint64_t marks_until(const struct profile *p, const struct growth_mark *marks, size_t count)
-{
-    while (count-- > 0)
-        if (marks[count].mark.kind == VERDICT_MARK_END && p->n_readings &&
-            marks[count].t_ns > p->readings[0].t_ns)
-            return marks[count].t_ns;
-    return p->is_ended && p->n_readings > 1 ? p->readings[p->n_readings - 2].t_ns : 0;
-}

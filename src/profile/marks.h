@@ -13,8 +13,3 @@ struct err;
  * *ret_count 0. */
 int marks_read(const char *path, int32_t pid, uint64_t since_ns, struct growth_mark **ret,
                size_t *ret_count, struct err *err);
-
-/* Until when what P's process held says something of its life: the end of the training where a mark
- * tells it; else of one that has gone the last reading before it did, as a process frees most of
- * its memory on its way out. 0: to the last. */
-uint64_t marks_until(const struct profile *p, const struct growth_mark *marks, size_t count);
