@@ -150,8 +150,8 @@ static double half_of_steps(const struct facts *f, double start_s, double end_s)
         last = m->step;
     }
     for (size_t i = 0; i < f->n_marks && first >= 0; i++)
-        if (f->marks[i].kind == VERDICT_MARK_STEP && f->marks[i].step >= first + (last - first) / 2 &&
-            f->marks[i].t_s >= start_s)
+        if (f->marks[i].kind == VERDICT_MARK_STEP &&
+            f->marks[i].step >= first + (last - first) / 2 && f->marks[i].t_s >= start_s)
             return f->marks[i].t_s;
     return (start_s + end_s) / 2;
 }
@@ -165,7 +165,9 @@ static void test_even_pace(const struct question *q, struct hypothesis *h, doubl
     if (!(first > 0 && second > 0))
         return;
     bool is_even = second > 0.6 * first && second < 1.7 * first;
-    say(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : FAIR + WEAK,
+    /* while it fills, room that was free before fills first */
+    double against = q->word == VERDICT_FILLING ? WEAK : FAIR + WEAK;
+    say(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
         "%s in the first half of the pass, %s in the second%s%s", change_of(&s, 0, first),
         change_of(&s, 1, second), is_even && q->f->examples ? ": for each example about " : "",
         is_even && q->f->examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "");
