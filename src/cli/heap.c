@@ -14,15 +14,14 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/text.h"
-#include "cli/census.h"
 #include "cli/cli.h"
 #include "cli/heap_run.h"
+#include "cli/outside.h"
 #include "engine/heap_json.h"
 #include "profile/marks.h"
 #include "proc/procfs.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
-#include "view/census.h"
 #include "view/heap.h"
 
 static const double tree_least = 0.01;
@@ -207,33 +206,6 @@ static int show_again_and_again(const struct shown *s, const struct heap_run *ru
     }
 }
 
-/* ---- a process that ebb did not start ---- */
-
-static int from_outside(const struct proc_root *root, int32_t pid, bool as_json)
-{
-    struct err err = {""};
-    struct buf line = {0}, out = {0};
-    json_t *outside = census_process_json(root, pid, &err);
-    if (!outside)
-        return cli_failf(2, "heap: %s", err.text);
-    json_t *doc =
-        json_pack("{s:n,s:[],s:o,s:[s],s:n}", "run", "processes", "outside", outside, "missing",
-                  "who allocated what: it was not started under ebb, and only what is there from "
-                  "the start sees allocations",
-                  "start");
-    if (census_start_line(root, pid, &line))
-        json_object_set_new(doc, "start", json_text(buf_str(&line), line.len));
-    if (!as_json)
-        census_text(&out, doc, 10, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    else if (json_print(&out, doc, 2) < 0)
-        out.failed = true;
-    int status = cli_print(&out);
-    buf_fini(&line);
-    buf_fini(&out);
-    json_decref(doc);
-    return status ? status : 2;
-}
-
 /* ---- the command ---- */
 
 /* The second step of --diff may stand behind the first, as an operand. */
@@ -260,6 +232,10 @@ static int take_operands(const struct cli_call *call, struct heap_diff *diff, co
     return cli_failf(2, "heap: one run folder or pid is meant, not %d", call->argc);
 }
 
+static const char missing[] =
+    "who allocated what: it was not started under ebb, and only what is there from "
+    "the start sees allocations";
+
 static int run_heap(const struct cli_call *call, const struct proc_root *root)
 {
     struct heap_options o = *(const struct heap_options *)call->options;
@@ -278,7 +254,7 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     if (heap_run_find(root, operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
     if (!run.folder[0])
-        return from_outside(root, run.pid, o.json);
+        return outside_print(root, run.pid, "heap", missing, o.json);
     snprintf(s.meaning, sizeof s.meaning, "growth");
     if (o.since.is_given)
         snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
