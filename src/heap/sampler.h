@@ -11,7 +11,7 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 /* A sample was taken at NOW_NS: keeps the process under SAMPLER_RATE a second in the long run by
  * doubling the interval, and halves it again (never below the base) when it can be. A burst may
  * spend what was saved in two seconds. Any thread. */
-enum { SAMPLER_RATE = 200 };
+enum { SAMPLER_RATE = 100 };
 void sampler_adapt(uint64_t now_ns);
 /* Intervals are whole units, for so they are stored with the samples. */
 enum { SAMPLER_UNIT = 64 };
