@@ -16,7 +16,7 @@
 #include "base/text.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cmd_run,    &cmd_watch, &cmd_verdict, &cmd_heap, &cmd_census,  &cmd_export,
+    &cmd_run,    &cmd_watch, &cmd_verdict, &cmd_heap, &cmd_census,  &cmd_report, &cmd_export,
     &cmd_import, &cmd_mark,  &cmd_doctor,  &cmd_help, &cmd_version, NULL,
 };
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/quantity.h"
+#include "cli/verdict.h"
 #include "cli/verdict_csv.h"
 #include "engine/jury.h"
 #include "engine/jury_json.h"
@@ -256,7 +257,6 @@ static int judge_reader(const char *path, struct trace_reader *reader, const str
         jury_limit(jury, (uint64_t)json_integer_value(bytes));
     r = jury_replay(jury, reader, until_ns, err);
     if (r == 0) {
-        say_damage(reader, path);
         jury_judge(jury);
         *ret = jury_json(jury);
         if (!*ret)
@@ -272,7 +272,22 @@ static int judge_recording(const char *path, const struct verdict_call *o, doubl
     const char *option = table_option(o);
     if (option)
         return err_set(err, -EINVAL, "%s is for tables, and %s is a recording", option, path);
-    return judge_reader(path, reader, o, until_s, ret, err);
+    int r = judge_reader(path, reader, o, until_s, ret, err);
+    if (r == 0)
+        say_damage(reader, path);
+    return r;
+}
+
+int verdict_recording(const char *path, json_t **ret, struct err *err)
+{
+    const struct verdict_call all = {0};
+    struct trace_reader *reader;
+    int r = trace_reader_open(path, &reader, err);
+    if (r < 0)
+        return r;
+    r = judge_reader(path, reader, &all, 0, ret, err);
+    trace_reader_free(reader);
+    return r;
 }
 
 /* ---- which of the two ---- */
