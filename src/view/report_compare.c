@@ -40,7 +40,7 @@ static struct side side_of(const json_t *doc)
 static json_t *side_json(const struct side *s, const json_t *doc)
 {
     static const char *const kept[] = {"verdict",     "leak",       "confidence",
-                                       "peak_bytes",  "mean_bytes", "floor_bytes",
+                                       "mean_bytes", "floor_bytes",
                                        "rate_bytes_per_step", "rate_bytes_per_min"};
     json_t *o = json_object();
     const json_t *data = json_object_get(doc, "data");
@@ -48,6 +48,10 @@ static json_t *side_json(const struct side *s, const json_t *doc)
         json_t *v = json_object_get(s->tree, kept[i]);
         json_object_set_new(o, kept[i], v ? json_incref(v) : json_null());
     }
+    const json_t *peak = report_peak(doc);
+    json_object_set_new(o, "peak_bytes",
+                        json_is_integer(peak) ? json_integer(json_integer_value(peak))
+                                              : json_null());
     json_object_set(o, "title", json_object_get(doc, "title"));
     json_object_set(o, "steps_seen", json_object_get(data, "steps_seen"));
     json_object_set(o, "span_s", json_object_get(data, "span_s"));

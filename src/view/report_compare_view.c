@@ -109,7 +109,8 @@ static void put_sites(struct buf *out, const json_t *list)
         return;
     buf_add_str(out, "<section id=sites>\n<h2>Call sites of the first run</h2>\n"
                      "<div class=scroll role=region aria-label=\"table of call sites\" tabindex=0>"
-                     "\n<table>\n<thead><tr><th>growth before<th>after<th>a step before<th>after"
+                     "\n<table>\n<thead><tr><th class=n>growth before<th class=n>after"
+                     "<th class=n>a step before<th class=n>after"
                      "<th>where\n</thead><tbody>\n");
     json_array_foreach(list, i, site)
     {
@@ -159,9 +160,9 @@ static void put_side_by_side(struct buf *out, const json_t *compared, const json
     rows_of(compared, rows);
     buf_add_str(out, "<section id=both>\n<h2>Side by side</h2>\n"
                      "<div class=scroll role=region aria-label=\"the two runs\" tabindex=0>\n"
-                     "<table>\n<thead><tr><th><th>before: ");
+                     "<table>\n<thead><tr><th><th class=n>before: ");
     html_text0(out, name_of(before));
-    buf_add_str(out, "<th>after: ");
+    buf_add_str(out, "<th class=n>after: ");
     html_text0(out, name_of(after));
     buf_add_str(out, "\n</thead><tbody>\n");
     for (size_t i = 0; i < ROWS; i++) {
@@ -186,8 +187,7 @@ int report_compare_html(struct buf *out, const json_t *compared, const json_t *b
     html_text0(out, name_of(after));
     buf_add_str(out, "</p>\n</header>\n<main>\n");
     put_answer(out, compared);
-    buf_add_str(out, "<section id=memory><h2>Memory of both jobs</h2>\n"
-                     "<div class=tools id=tools hidden></div><div id=plots></div></section>\n");
+    html_plots(out, "Memory of both jobs", report_has_steps(before) && report_has_steps(after));
     put_side_by_side(out, compared, before, after);
     put_sites(out, json_object_get(compared, "sites"));
     buf_add_str(out, "</main>\n<footer>made by ebb ");

@@ -170,13 +170,13 @@ static void put_verdict(struct buf *out, const json_t *doc)
 
 static void put_rate(struct buf *out, const char *name, const json_t *rate)
 {
-    char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], text[96];
+    char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
     if (!json_is_object(rate))
         return;
-    snprintf(text, sizeof text, "%s (%s to %s)", report_signed(value, json_object_get(rate, "value")),
-             report_signed(low, json_object_get(rate, "low")),
-             report_signed(high, json_object_get(rate, "high")));
-    html_fact(out, name, text);
+    buf_printf(out, "<div><dt>%s<dd>%s <small>%s to %s</small></div>\n", name,
+               report_signed(value, json_object_get(rate, "value")),
+               report_signed(low, json_object_get(rate, "low")),
+               report_signed(high, json_object_get(rate, "high")));
 }
 
 static void put_figures(struct buf *out, const json_t *doc)
@@ -185,7 +185,7 @@ static void put_figures(struct buf *out, const json_t *doc)
     const json_t *data = json_object_get(doc, "data"), *floor = json_object_get(tree, "floor_bytes");
     char size[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX], text[96];
     buf_add_str(out, "<dl class=figures>\n");
-    html_fact(out, "peak", report_size(size, json_object_get(tree, "peak_bytes")));
+    html_fact(out, "peak", report_size(size, report_peak(doc)));
     if (json_is_number(json_object_get(floor, "first"))) {
         snprintf(text, sizeof text, "%s → %s", report_size(size, json_object_get(floor, "first")),
                  report_size(last, json_object_get(floor, "last")));
@@ -206,13 +206,9 @@ static void put_figures(struct buf *out, const json_t *doc)
 
 /* ---- plots ---- */
 
-static void put_plots(struct buf *out, const json_t *doc)
+void html_plots(struct buf *out, const char *title, bool has_steps)
 {
-    const json_t *data = json_object_get(doc, "data");
-    bool has_steps = json_integer_value(json_object_get(data, "steps_seen")) > 1;
-    if (!json_array_size(json_object_get(data, "series")))
-        return;
-    buf_add_str(out, "<section id=memory>\n<h2>Memory</h2>\n");
+    buf_printf(out, "<section id=memory>\n<h2>%s</h2>\n", title);
     if (!has_plots()) {
         buf_add_str(out, "<p class=quiet>This ebb was built without npm, so there are no plots; "
                          "<code>ebb report --text</code> draws them in a terminal.</p>\n"
@@ -233,6 +229,12 @@ static void put_plots(struct buf *out, const json_t *doc)
                          : "");
 }
 
+bool report_has_steps(const json_t *doc)
+{
+    return json_integer_value(
+               json_object_get(json_object_get(doc, "data"), "steps_seen")) > 1;
+}
+
 int report_html(struct buf *out, const json_t *doc, const char *nonce)
 {
     const char *title = report_string(doc, "title");
@@ -249,7 +251,8 @@ int report_html(struct buf *out, const json_t *doc, const char *nonce)
     put_trouble(out, doc);
     put_verdict(out, doc);
     put_figures(out, doc);
-    put_plots(out, doc);
+    if (json_array_size(json_object_get(json_object_get(doc, "data"), "series")))
+        html_plots(out, "Memory", report_has_steps(doc));
     html_diagnosis(out, doc);
     html_heap(out, doc);
     html_processes(out, doc);

@@ -19,6 +19,8 @@ const char *report_signed(char out[TEXT_SIZE_MAX], const json_t *bytes);
 const char *report_time(char out[TEXT_TIME_MAX], double s);
 /* The verdict on the whole job, or on its one series; NULL: none. */
 const json_t *report_tree(const json_t *doc);
+/* Of the whole run; a verdict is on the last segment. NULL: none. */
+const json_t *report_peak(const json_t *doc);
 /* "leaking: process 606 …", raw. */
 void report_headline(struct buf *out, const json_t *doc);
 /* "bad" for a leak, "good" for none, "open". */
@@ -38,6 +40,9 @@ int html_end(struct buf *out, const json_t *data, const char *nonce);
 
 /* ---- sections ---- */
 
+/* Where the plots will be; one sentence where they were not built in. */
+void html_plots(struct buf *out, const char *title, bool has_steps);
+bool report_has_steps(const json_t *doc);
 void html_processes(struct buf *out, const json_t *doc);
 void html_guard(struct buf *out, const json_t *doc);
 void html_machine(struct buf *out, const json_t *doc);

@@ -70,8 +70,9 @@ void html_processes(struct buf *out, const json_t *doc)
     buf_add_str(out,
                 "<section id=processes>\n<h2>Processes</h2>\n"
                 "<div class=scroll role=region aria-label=\"table of processes\" tabindex=0>\n"
-                "<table>\n<thead><tr><th>pid<th>name<th>role<th>peak<th>last<th>of it unique"
-                "<th>anonymous<th>files<th>shared<th>growth a minute<th>verdict<th>command\n"
+                "<table>\n<thead><tr><th class=n>pid<th>name<th>role<th class=n>peak"
+                "<th class=n>last<th class=n>of it unique<th class=n>anonymous<th class=n>files"
+                "<th class=n>shared<th class=n>growth a minute<th>verdict<th>command\n"
                 "</thead><tbody>\n");
     json_array_foreach(list, i, row) put_process(out, doc, row);
     buf_add_str(out, "</tbody></table></div>\n");
@@ -126,8 +127,8 @@ static void put_segments(struct buf *out, const json_t *list)
         return;
     buf_add_str(out, "<div class=scroll role=region aria-label=\"table of segments\" tabindex=0>\n"
                      "<table>\n<caption>The job was started again: its segments</caption>\n"
-                     "<thead><tr><th>segment<th>time<th>first step<th>last step<th>saved at"
-                     "<th>peak<th>verdict<th>ended\n</thead><tbody>\n");
+                     "<thead><tr><th class=n>segment<th class=n>time<th class=n>first step"
+                     "<th class=n>last step<th class=n>saved at<th class=n>peak<th>verdict<th>ended\n</thead><tbody>\n");
     json_array_foreach(list, i, s) put_segment(out, s);
     buf_add_str(out, "</tbody></table></div>\n");
 }
@@ -154,7 +155,7 @@ void html_guard(struct buf *out, const json_t *doc)
         buf_add_str(out,
                     "<div class=scroll role=region aria-label=\"table of the guard's acts\" "
                     "tabindex=0>\n<table>\n<caption>What it did</caption>\n"
-                    "<thead><tr><th>at<th>act<th>trigger<th>why\n</thead><tbody>\n");
+                    "<thead><tr><th class=n>at<th>act<th>trigger<th>why\n</thead><tbody>\n");
         json_array_foreach(events, i, e) put_act(out, e);
         buf_add_str(out, "</tbody></table></div>\n");
     }

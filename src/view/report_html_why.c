@@ -63,8 +63,8 @@ static void put_sites(struct buf *out, const json_t *heap)
     const json_t *row;
     size_t i;
     buf_add_str(out, "<div class=scroll role=region aria-label=\"table of call sites\" tabindex=0>\n"
-                     "<table>\n<thead><tr><th>growth<th>a step<th>lives now<th>within"
-                     "<th>verdict<th>where, with its stack\n</thead><tbody>\n");
+                     "<table>\n<thead><tr><th class=n>growth<th class=n>a step<th class=n>lives now"
+                     "<th class=n>within<th>verdict<th>where, with its stack\n</thead><tbody>\n");
     json_array_foreach(json_object_get(heap, "rows"), i, row) put_site(out, row);
     buf_add_str(out, "</tbody></table></div>\n");
     json_int_t more = json_integer_value(json_object_get(heap, "row_count")) - (json_int_t)i;
@@ -169,8 +169,8 @@ static void put_ledger(struct buf *out, const json_t *ledger)
     put_bar(out, entries, "start_bytes", whole, 4, "start");
     put_bar(out, entries, "now_bytes", whole, 38, "now");
     buf_add_str(out, "</svg>\n<div class=scroll role=region aria-label=\"table of the ledger\" "
-                     "tabindex=0>\n<table>\n<thead><tr><th>what<th>start<th>now<th>within"
-                     "<th>growth\n</thead><tbody>\n");
+                     "tabindex=0>\n<table>\n<thead><tr><th>what<th class=n>start<th class=n>now"
+                     "<th class=n>within<th class=n>growth\n</thead><tbody>\n");
     json_array_foreach(entries, i, e) put_entry(out, e, i);
     buf_add_str(out, "</tbody></table></div>\n");
     if (isfinite(share))

@@ -89,7 +89,7 @@ static void put_figures(struct buf *out, const json_t *doc)
     buf_printf(out, "| lowest level, first to last | %s → %s |\n| peak | %s |\n",
                report_size(a, json_object_get(floor, "first")),
                report_size(b, json_object_get(floor, "last")),
-               report_size(peak, json_object_get(tree, "peak_bytes")));
+               report_size(peak, report_peak(doc)));
     put_rate(out, "growth a step", json_object_get(tree, "rate_bytes_per_step"));
     put_rate(out, "growth a minute", json_object_get(tree, "rate_bytes_per_min"));
 }

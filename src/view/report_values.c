@@ -46,6 +46,13 @@ const json_t *report_tree(const json_t *doc)
     return json_is_object(first) ? first : NULL;
 }
 
+const json_t *report_peak(const json_t *doc)
+{
+    const json_t *run = json_object_get(json_object_get(doc, "run"), "tree");
+    const json_t *peak = json_object_get(run, "peak_bytes");
+    return json_is_number(peak) ? peak : json_object_get(report_tree(doc), "peak_bytes");
+}
+
 void report_headline(struct buf *out, const json_t *doc)
 {
     const json_t *tree = report_tree(doc);

@@ -4,7 +4,7 @@ import { Frame } from "./data";
 import * as format from "./format";
 
 const rowHeight = 20;
-const least = 0.002; // of the width: what is narrower cannot be seen
+const least = 0.01; // of the width: what is narrower cannot be read, and opens when its parent does
 
 interface Box {
   frame: Frame;

@@ -24,9 +24,9 @@ export function tick(bytes: number): string {
   return `${bytes < 0 ? "-" : ""}${+v.toFixed(2)} ${units[unit]}`;
 }
 
-export function time(s: number): string {
-  if (s < 0) return `-${time(-s)}`;
-  if (s < 60) return `${+s.toFixed(s < 10 ? 1 : 0)} s`;
+// STEP: how far what is told lies apart, on an axis.
+export function time(s: number, step = s < 10 ? 0.1 : 1): string {
+  if (s < 60 || step < 1) return `${+s.toFixed(step < 0.1 ? 2 : step < 1 ? 1 : 0)} s`;
   const pad = (n: number) => String(n).padStart(2, "0");
   const whole = Math.round(s);
   if (s < 3600) return `${Math.floor(whole / 60)}:${pad(whole % 60)} min`;

@@ -23,15 +23,23 @@ function linesOf(s: { t: number[]; v: number[] }, label: string, colour: number,
   }).filter((line) => line.x.length > 1);
 }
 
-function xOf(run: Run, clocks: Clock[] | null): (t: number) => number | null {
+function xOf(clocks: Clock[] | null): (t: number) => number | null {
   if (!clocks) return (t) => t;
   return (t) => {
     for (const clock of clocks) {
+      if (t < clock.t[0]) return clock.step[0]; // between two lives of the job
       const step = stepAt(clock, t);
       if (step !== null) return step;
     }
     return null;
   };
+}
+
+// The same for every plot of a page, so that they can be read one below the other.
+function extentOf(list: Run[], isByStep: boolean): [number, number] {
+  if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
+  const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
+  return [Math.min(...steps), Math.max(...steps)];
 }
 
 function limitOf(run: Run): number | undefined {
@@ -52,7 +60,7 @@ function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
     lines,
     unit: "B",
     byStep: !!clocks,
-    markers: markersOf(run, xOf(run, clocks)),
+    markers: markersOf(run, xOf(clocks)),
     limit: limitOf(run),
   };
 }
@@ -67,9 +75,10 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
   const file = at("file");
   const shmem = at("shmem");
-  const anons = at("anon");
-  const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i] ?? 0)));
-  const rest = anons.map((v, i) => Math.max((v ?? 0) - (live[i] ?? 0), 0));
+  // What is resident is read more often than what it is made of: the rest is anonymous.
+  const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
+  const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
+  const rest = anons.map((v, i) => v - (live[i] ?? 0));
   const parts: [string, (number | null)[], number][] = [
     ["mapped files", file, 6],
     ["shared memory", shmem, 3],
@@ -94,13 +103,13 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
     stacked: true,
     unit: "B",
     byStep: !!clock,
-    markers: markersOf(run, xOf(run, clock ? [clock] : null)),
+    markers: markersOf(run, xOf(clock ? [clock] : null)),
   };
 }
 
 function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
   const plots: Plot[] = [];
-  const markers = markersOf(run, xOf(run, clocks));
+  const markers = markersOf(run, xOf(clocks));
   const add = (title: string, list: Series[], label: (s: Series) => string) => {
     const lines = list.slice(0, 8).flatMap((s, i) => linesOf(s, label(s), i, clocks));
     if (lines.length) plots.push({ title, lines, unit: "B", byStep: !!clocks, markers });
@@ -130,7 +139,8 @@ function draw(): void {
   const plots = packed.runs
     ? [comparePlot(runs, byStep)]
     : [memoryPlot(runs[0], clocks), partsPlot(runs[0], clocks), ...otherPlots(runs[0], clocks)];
-  for (const plot of plots) if (plot) addPlot(area, plot, zoomed);
+  const extent = extentOf(runs, byStep);
+  for (const plot of plots) if (plot) addPlot(area, plot, extent, zoomed);
   addKey(area);
 }
 

@@ -31,11 +31,18 @@ export interface Plot {
   limit?: number;
 }
 
+export type OnZoom = (min: number | null, max: number | null) => void; // null: the whole run
+
 const height = 260;
 const plots = new Set<uPlot>();
+let extent: [number, number] = [0, 1]; // of the x axes, all of it
 
-// Ticks of sizes: a power of two apart.
-const incrs = Array.from({ length: 62 }, (_, i) => 2 ** i);
+// How far ticks may lie apart: sizes by powers of two, times as clocks have them.
+const sizes = Array.from({ length: 62 }, (_, i) => 2 ** i);
+const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+const hour = 3600;
+const times = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
+  hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, ...[1, 2, 5, 10, 20, 50, 100].map((d) => d * 24 * hour)];
 
 export function markersOf(run: Run, toX: (t: number) => number | null): Marker[] {
   const list: Marker[] = [];
@@ -93,8 +100,10 @@ function drawLimit(u: uPlot, limit: number, colours: Theme): void {
   ctx.moveTo(u.bbox.left, y);
   ctx.lineTo(u.bbox.left + u.bbox.width, y);
   ctx.stroke();
+  ctx.textAlign = "left";
+  ctx.textBaseline = "top";
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.fillText(`limit ${format.size(limit)}`, u.bbox.left + 6 * devicePixelRatio, y + 14 * devicePixelRatio);
+  ctx.fillText(`limit ${format.size(limit)}`, u.bbox.left + 6 * devicePixelRatio, y + 4 * devicePixelRatio);
   ctx.restore();
 }
 
@@ -118,12 +127,16 @@ function seriesOf(plot: Plot, colours: Theme, say: (v: number) => string): uPlot
 
 // The x range of every plot at once.
 export function zoomAll(min: number | null, max: number | null): void {
+  const [from, to] = [min ?? extent[0], max ?? extent[1]];
   for (const u of plots) {
-    const x = u.data[0];
-    const from = min ?? x[0];
-    const to = max ?? x[x.length - 1];
     if (u.scales.x.min !== from || u.scales.x.max !== to) u.setScale("x", { min: from, max: to });
   }
+}
+
+// Where a plot's own data ends says nothing: it is shown as part of the run.
+function isOwnRange(u: uPlot, min: number, max: number): boolean {
+  const x = u.data[0];
+  return min === x[0] && max === x[x.length - 1];
 }
 
 export function forgetPlots(): void {
@@ -141,25 +154,21 @@ function readingAt(u: uPlot, series: number, index: number): number {
   return before < 0 || after === y.length ? index : before;
 }
 
-function keys(u: uPlot, box: HTMLElement): void {
+function keys(u: uPlot, box: HTMLElement, onZoom: OnZoom): void {
   box.addEventListener("keydown", (e) => {
     const { min, max } = u.scales.x;
-    const x = u.data[0];
+    const [first, last] = extent;
     if (min == null || max == null || e.ctrlKey || e.metaKey || e.altKey || e.target !== box) return;
     const wide = max - min;
     const go = (from: number, to: number) => {
       e.preventDefault();
-      zoomAll(Math.max(from, x[0]), Math.min(to, x[x.length - 1]));
+      onZoom(Math.max(from, first), Math.min(to, last));
     };
     if (e.key === "+" || e.key === "=") go(min + wide / 4, max - wide / 4);
     else if (e.key === "-") go(min - wide / 2, max + wide / 2);
-    else if (e.key === "ArrowLeft" && min > x[0]) go(Math.max(min - wide / 4, x[0]), Math.max(min - wide / 4, x[0]) + wide);
-    else if (e.key === "ArrowRight" && max < x[x.length - 1])
-      go(Math.min(max + wide / 4, x[x.length - 1]) - wide, Math.min(max + wide / 4, x[x.length - 1]));
-    else if (e.key === "0") {
-      e.preventDefault();
-      zoomAll(null, null);
-    }
+    else if (e.key === "ArrowLeft") go(Math.max(min - wide / 4, first), Math.max(min - wide / 4, first) + wide);
+    else if (e.key === "ArrowRight") go(Math.min(max + wide / 4, last) - wide, Math.min(max + wide / 4, last));
+    else if (e.key === "0") go(first, last);
   });
 }
 
@@ -178,7 +187,7 @@ function reachLegend(u: uPlot): void {
   });
 }
 
-function optionsOf(plot: Plot, wide: number, onZoom: (min: number | null, max: number | null) => void): uPlot.Options {
+function optionsOf(plot: Plot, wide: number, onZoom: OnZoom): uPlot.Options {
   const colours = theme();
   const isBytes = plot.unit === "B";
   const say = isBytes ? format.size : format.count;
@@ -189,10 +198,10 @@ function optionsOf(plot: Plot, wide: number, onZoom: (min: number | null, max: n
     height,
     legend: { live: true },
     cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
-    scales: { x: { time: false }, y: { range: (_u, _min, max) => [0, top(max ?? 1)] } },
+    scales: { x: { time: false, range: (u, min, max) => (isOwnRange(u, min, max) ? extent : [min, max]) }, y: { range: (_u, _min, max) => [0, top(max ?? 1)] } },
     axes: [
-      { ...axis, values: (_u, v) => v.map(plot.byStep ? format.count : format.time) },
-      { ...axis, size: 78, incrs: isBytes ? incrs : undefined, values: (_u, v) => v.map(isBytes ? format.tick : format.count) },
+      { ...axis, space: 70, incrs: plot.byStep ? counts : times, values: (_u, v, _a, _s, incr) => v.map((x) => (plot.byStep ? format.count(x) : format.time(x, incr))) },
+      { ...axis, size: 78, incrs: isBytes ? sizes : undefined, values: (_u, v) => v.map(isBytes ? format.tick : format.count) },
     ],
     series: [
       { label: plot.byStep ? "step" : "time", value: (_u, v) => (v == null ? "–" : plot.byStep ? format.count(Math.round(v)) : format.time(v)) },
@@ -205,10 +214,9 @@ function optionsOf(plot: Plot, wide: number, onZoom: (min: number | null, max: n
       setScale: [
         (u, key) => {
           if (key !== "x" || !plots.has(u)) return;
-          const x = u.data[0];
           const { min, max } = u.scales.x;
           if (min == null || max == null) return;
-          const whole = min <= x[0] && max >= x[x.length - 1];
+          const whole = min <= extent[0] && max >= extent[1];
           onZoom(whole ? null : min, whole ? null : max);
         },
       ],
@@ -223,7 +231,8 @@ function join(plot: Plot): uPlot.AlignedData {
   return uPlot.join(plot.lines.map((line) => [line.x, line.y] as uPlot.AlignedData));
 }
 
-export function addPlot(into: HTMLElement, plot: Plot, onZoom: (min: number | null, max: number | null) => void): void {
+export function addPlot(into: HTMLElement, plot: Plot, whole: [number, number], onZoom: OnZoom): void {
+  extent = whole;
   if (!plot.lines.length || plot.lines[0].x.length < 2) return;
   const figure = document.createElement("figure");
   const caption = document.createElement("figcaption");
@@ -243,7 +252,7 @@ export function addPlot(into: HTMLElement, plot: Plot, onZoom: (min: number | nu
   box.setAttribute("aria-label", `${plot.title}; plus and minus zoom, arrows move, 0 shows the whole run`);
   const u = new uPlot(optionsOf(plot, box.clientWidth || 800, onZoom), join(plot), box);
   plots.add(u);
-  keys(u, box);
+  keys(u, box, onZoom);
   reachLegend(u);
 }
 
