@@ -6,7 +6,8 @@
 #
 # python makes a virtual environment, $BUILD/venv, with what the tests of the Python package would
 # like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
-# $BUILD/venv.reason for those tests to skip with, and does not fail.
+# $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
+# nothing.
 # earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
 # machine. Without it a part of the measurements is left out.
 set -eu
@@ -164,6 +165,8 @@ no_venv() {
 why_pip_failed() {
     if grep -qE 'NewConnectionError|Connection(Error|Timeout)|Temporary failure|timed out|ReadTimeout|ProxyError' "$1"; then
         echo "the package index cannot be reached"
+    elif grep -q 'CERTIFICATE_VERIFY_FAILED' "$1"; then
+        echo "the package index has a certificate that pip does not trust"
     elif grep -q 'No space left' "$1"; then
         echo "no space left"
     elif grep -q 'ensurepip' "$1"; then
@@ -184,6 +187,7 @@ make_venv() {
     fi
     mkdir -p "$venv"
     rm -f "$venv.reason"
+    [ "${TORCH:-yes}" != no ] || no_venv "TORCH=no"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         no_venv "$("$python" --version 2>&1) is older than 3.11"
     free_mib=$(df -Pm "$venv" | awk 'NR == 2 { print $4 }')

@@ -38,7 +38,7 @@ def step(
         _hello()
     w.is_told_by_hand = True
     if epoch is None and steps_per_epoch is None and max_steps is None:
-        w.send(f"KIND=step\nSTEP={n}" + _rank_line())
+        w.send_step(f"KIND=step\nSTEP={n}" + _rank_line())
         _control.at_step(n)
         return
     w.mark(

@@ -13,16 +13,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import weakref
 from typing import Any, Callable, Optional
 
 from . import _wire
 
 _STEPS_TO_SETTLE = 2  # the optimizers of a loop are known when so many iterations had no new one
-# A step that finds ebb's queue full may wait: for so long in all, and for this share of the time.
-_WAIT_S = 1.0
-_WAIT_SHARE = 0.002
 
 
 class Pass:
@@ -125,8 +121,6 @@ class Tracker:
         self._steps_of: dict[int, int] = {}  # batches of a pass -> its steps, as seen
         self._suffix: Optional[str] = None
         self._counted = ""  # says that steps are counted from the start of this process alone
-        self._wait_s = _WAIT_S
-        self._waited_at = time.monotonic()
 
     # ---- speaking ----
 
@@ -148,16 +142,8 @@ class Tracker:
         text += self._suffix
         if must_arrive:
             w.send(text, True)
-        elif not w.send(text) and w.is_there:
-            self._send_patiently(w, text)
-
-    def _send_patiently(self, w: _wire.Wire, text: str) -> None:
-        now = time.monotonic()
-        self._wait_s = min(_WAIT_S, self._wait_s + (now - self._waited_at) * _WAIT_SHARE)
-        if self._wait_s > 0:
-            w.send(text, True)
-            self._wait_s -= time.monotonic() - now
-        self._waited_at = now
+        else:
+            w.send_step(text)
 
     def _begin(self) -> None:
         """Tells the first step, at the next sign of life only: where the job tells its steps

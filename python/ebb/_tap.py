@@ -28,14 +28,14 @@ class _TappedWire(Wire):
             return super().is_there
         return not self.is_inherited
 
-    def send(self, text: str, must_arrive: bool = False) -> bool:
+    def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
         sink = _sink()
         if sink is not None and self.is_there and not text.startswith(_INTERNAL):
-            sink(text, must_arrive)
-        return False if self._is_dead else super().send(text, must_arrive)
+            sink(text, bool(patience_s))
+        return False if self._is_dead else super()._deliver(text, patience_s)
 
     def send_figures(self, text: str) -> bool:
-        return False if self._is_dead else super().send(text)
+        return False if self._is_dead else super()._deliver(text, 0.0)
 
     def bind(self) -> bool:
         return False if self._is_dead else super().bind()

@@ -14,6 +14,7 @@ import re
 import select
 import socket
 import threading
+import time
 import weakref
 from typing import Any, Callable, Optional, Union
 
@@ -21,8 +22,11 @@ Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
 # A burst finds the receiver's queue full (10 datagrams on many machines). What must arrive may
-# wait so long; all the rest is dropped.
+# wait so long, and so may a step, while all that steps have waited is no more than this and this
+# share of the time. All the rest is dropped.
 _PATIENCE_S = 0.2
+_STEPS_WAIT_S = 1.0
+_STEPS_WAIT_SHARE = 0.002
 # Trouble of the moment, much of it that of a machine short of memory. All else is for ever.
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
@@ -105,6 +109,8 @@ class Wire:
         self._lock = threading.Lock()
         self._requests: list[Request] = []
         self._is_dead = self._path is None
+        self._steps_wait_s = _STEPS_WAIT_S  # that steps may still wait, at this time:
+        self._steps_waited_at = time.monotonic()
         self.is_told_by_hand = False  # the job tells its steps itself
         self.trainings: "weakref.WeakSet[Any]" = weakref.WeakSet()  # under way, with a callback
 
@@ -139,6 +145,15 @@ class Wire:
 
     def send(self, text: str, must_arrive: bool = False) -> bool:
         """Sends one datagram of KEY=VALUE lines. False: it did not arrive."""
+        return self._deliver(text, _PATIENCE_S if must_arrive else 0.0)
+
+    def send_step(self, text: str, is_last: bool = False) -> bool:
+        """The same for a step: none is lost to a receiver that is only a moment behind, and one
+        that stands still does not hold up the job."""
+        return self._deliver(text, _PATIENCE_S if is_last else None)
+
+    def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
+        """PATIENCE_S: None is that of steps."""
         if not self.is_there:
             return False
         s = self._socket or self._open()
@@ -151,7 +166,9 @@ class Wire:
             s.send(data)
             return True
         except BlockingIOError:
-            return must_arrive and self._send_slowly(s, data)
+            if patience_s is None:
+                return self._send_step_slowly(s, data)
+            return patience_s > 0 and self._send_slowly(s, data)
         except socket.timeout:  # another thread's patience, which is the socket's meanwhile
             return False
         except OSError as error:
@@ -174,6 +191,17 @@ class Wire:
             finally:
                 s.setblocking(False)
 
+    def _send_step_slowly(self, s: socket.socket, data: bytes) -> bool:
+        now = time.monotonic()
+        earned_s = (now - self._steps_waited_at) * _STEPS_WAIT_SHARE
+        self._steps_wait_s = min(_STEPS_WAIT_S, self._steps_wait_s + earned_s)
+        self._steps_waited_at = now
+        if self._steps_wait_s <= 0:
+            return False
+        has_arrived = self._send_slowly(s, data)
+        self._steps_wait_s -= time.monotonic() - now
+        return has_arrived
+
     def mark(self, kind: str, must_arrive: bool = False, /, **values: Value) -> bool:
         """Sends a mark: KIND and the values, whose names become keys. None is left out."""
         if not self.is_there:
@@ -185,6 +213,8 @@ class Wire:
         text = "\n".join(lines)
         if len(text) > _TEXT_MAX // 4:  # a character has up to four bytes
             text = _fit(lines)
+        if kind == "step":
+            return self.send_step(text, must_arrive)
         return self.send(text, must_arrive)
 
     # ---- in ----

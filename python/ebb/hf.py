@@ -173,7 +173,7 @@ class EbbCallback(TrainerCallback):
         step = int(state.global_step)
         epoch = "" if state.epoch is None else f"\nEPOCH={float(state.epoch)!r}"
         is_last = step >= state.max_steps
-        wire().send(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
+        wire().send_step(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
         self._obey(t, control)
         self._log_now(control, step)
         _control.at_step(step)

@@ -181,7 +181,8 @@ class _Hooks:
         epoch = ""
         if batches:
             epoch = f"\nEPOCH={trainer.current_epoch + (batch_idx + 1) / batches!r}"
-        wire().send(f"KIND=step\nSTEP={step}{epoch}{t.tail}", 0 < trainer.max_steps <= step)
+        is_last = 0 < trainer.max_steps <= step
+        wire().send_step(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
         if t.asked.poll():
             self._obey(t, trainer)
         self._log_now(trainer, step)

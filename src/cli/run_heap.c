@@ -20,9 +20,9 @@ enum { GROWING_MAX = 3, GROWING_LEAST = 1 << 20 };
 enum { HEAD_BYTES = 4096, SCRIPTS_MAX = 4, PROGRAM_HEADERS_MAX = 64 };
 
 #if __SIZEOF_POINTER__ == 8
-enum { OWN_CLASS = ELFCLASS64 };
+enum { OTHER_CLASS = ELFCLASS32 };
 #else
-enum { OWN_CLASS = ELFCLASS32 };
+enum { OTHER_CLASS = ELFCLASS64 };
 #endif
 
 /* The loader named in the file, "" if none; false: cannot be told. */
@@ -55,7 +55,7 @@ static bool read_loader(int fd, const char *head, size_t len, char ret[PATH_MAX]
 static const char *elf_obstacle(int fd, const char *head, size_t len)
 {
     char loader[PATH_MAX];
-    if (head[EI_CLASS] != OWN_CLASS)
+    if (head[EI_CLASS] == OTHER_CLASS)
         return "it is of another word size than ebb";
     if (!read_loader(fd, head, len, loader))
         return NULL;

@@ -73,10 +73,11 @@ json_t *heap_growth_json(const struct profile *p, struct names *names, const str
     json_t *steps = g->has_steps ? json_pack("{s:I,s:I}", "first", (json_int_t)g->first_step,
                                              "last", (json_int_t)g->last_step)
                                  : json_null();
-    return json_pack("{s:i,s:{s:o,s:o,s:o},s:o,s:f,s:o,s:o,s:I,s:o}", "pid", (int)p->pid, "live",
-                     "bytes", bytes_json(g->live_bytes), "low", bytes_json(g->live_low), "high",
-                     bytes_json(g->live_high), "allocated_bytes", bytes_json(g->allocated_bytes),
-                     "span_s", g->span_s, "steps", steps, "rows", rows, "row_count",
+    return json_pack("{s:i,s:{s:o,s:o,s:o},s:o,s:f,s:f,s:o,s:o,s:I,s:o}", "pid", (int)p->pid,
+                     "live", "bytes", bytes_json(g->live_bytes), "low", bytes_json(g->live_low),
+                     "high", bytes_json(g->live_high), "allocated_bytes",
+                     bytes_json(g->allocated_bytes), "span_s", g->span_s, "before_end_s",
+                     g->before_end_s, "steps", steps, "rows", rows, "row_count",
                      (json_int_t)g->count, "cost", profile_cost_json(&p->cost));
 }
 
@@ -102,7 +103,7 @@ static void tree_fini(struct tree *t)
 static bool tree_init(struct tree *t)
 {
     const struct profile *p = t->p;
-    const struct profile_reading *last = &p->readings[p->n_readings - 1];
+    const struct profile_reading *last = &p->readings[profile_working(p) - 1];
     t->own = calloc(p->n_nodes + 1, sizeof *t->own);
     t->all = calloc(p->n_nodes + 1, sizeof *t->all);
     t->first_child = calloc(p->n_nodes + 1, sizeof *t->first_child);

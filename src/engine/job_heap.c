@@ -14,7 +14,7 @@
 #include "proc/node.h"
 #include "profile/collect.h"
 
-enum { REFRESH_WAIT_MS = 2000 };
+enum { REFRESH_WAIT_MS = 2000, DEFAULT_INTERVAL = 512 << 10 /* the library's */ };
 
 void job_heap_begin(struct job *j)
 {
@@ -55,18 +55,22 @@ static void put_preload(const char *library)
     setenv("LD_PRELOAD", list, 1);
 }
 
+/* EBB_HEAP only where something is not as the library has it by itself. */
 void job_heap_environment(const struct job *j)
 {
     char settings[64];
+    const char *preloaded = getenv("LD_PRELOAD");
+    uint64_t interval = j->options->heap.interval_bytes;
     if (!j->heap) {
-        setenv("EBB_HEAP", "0", 1); /* the library may be there, of a run around ours */
+        if (preloaded && strstr(preloaded, "libebb-heap.so")) /* of a run around ours */
+            setenv("EBB_HEAP", "0", 1);
         return;
     }
-    int len = snprintf(settings, sizeof settings, "python=%d", !j->options->heap.no_python);
-    if (j->options->heap.interval_bytes)
-        snprintf(settings + len, sizeof settings - (size_t)len, ",interval=%" PRIu64,
-                 j->options->heap.interval_bytes);
-    setenv("EBB_HEAP", settings, 1);
+    unsetenv("EBB_HEAP");
+    snprintf(settings, sizeof settings, "interval=%" PRIu64 ",python=%d", interval,
+             !j->options->heap.no_python);
+    if (interval != DEFAULT_INTERVAL || j->options->heap.no_python)
+        setenv("EBB_HEAP", settings, 1);
     put_preload(j->options->heap.library);
 }
 

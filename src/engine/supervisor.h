@@ -42,7 +42,7 @@ struct supervisor_options {
     const char *shim;  /* a folder for the front of PYTHONPATH; NULL: none */
     struct {
         const char *library;     /* to be preloaded; NULL: the heap is not profiled */
-        uint64_t interval_bytes; /* mean distance of samples; 0: the library's own */
+        uint64_t interval_bytes; /* mean distance of samples */
         bool no_python;          /* leave small Python objects out */
         const char *trouble;     /* why it is not, where the user might expect it; or NULL */
     } heap;

@@ -6,24 +6,27 @@
 
 #include <string.h>
 
-#define WINDOW_TICKS (UINT64_C(125000000) >> TICK_SHIFT)
-#define QUIET_TICKS (UINT64_C(1000000000) >> TICK_SHIFT)
+#define SECOND_TICKS (UINT64_C(1000000000) >> TICK_SHIFT)
 #define DEFAULT_INTERVAL (UINT64_C(512) << 10)
 
 enum {
-    TICK_SHIFT = 16, /* a tick is 65.5 µs: leaves 16 bits for the count of a window */
-    COUNT_MASK = (1 << TICK_SHIFT) - 1,
-    PER_WINDOW = SAMPLER_RATE / 8,
+    TICK_SHIFT = 16, /* a tick is 65.5 µs: leaves 16 bits for the purse */
+    PURSE_MASK = (1 << TICK_SHIFT) - 1,
+    /* The purse holds what samples may still be taken, in parts of one: a burst, such as a program
+     * that starts, may spend two seconds' worth at once. */
+    ONE = 64,
+    PURSE_MAX = 2 * SAMPLER_RATE * ONE,
+    PURSE_CHANGED = PURSE_MAX / 2,    /* what is in it after a change, */
+    PURSE_PLENTY = PURSE_MAX / 8 * 7, /* and with this much in it the interval may be halved */
     /* Threads that drew under the old interval still come in after a raise, and would be taken for
      * a rate that is still too high: no raise goes all the way at once. */
     UP_MAX = 3,
-    DOWN_MAX = 10,
 };
 
 static _Atomic(uint64_t) interval_now;   /* 0: the base */
 static _Atomic(uint64_t) interval_floor; /* 0: the base */
-static _Atomic(uint64_t) window;         /* tick of its start above its count of samples */
-static _Atomic(uint64_t) quiet_ticks;
+static _Atomic(uint64_t) purse;          /* tick of its last filling above what is in it */
+static _Atomic(uint64_t) changed_tick;   /* of the interval */
 static _Atomic(uint64_t) seeds;
 
 static uint64_t whole_units(uint64_t bytes)
@@ -81,8 +84,8 @@ void sampler_reset(void)
 {
     atomic_store_explicit(&interval_now, 0, memory_order_relaxed);
     atomic_store_explicit(&interval_floor, 0, memory_order_relaxed);
-    atomic_store_explicit(&window, 0, memory_order_relaxed);
-    atomic_store_explicit(&quiet_ticks, 0, memory_order_relaxed);
+    atomic_store_explicit(&purse, 0, memory_order_relaxed);
+    atomic_store_explicit(&changed_tick, 0, memory_order_relaxed);
     publish();
 }
 
@@ -184,49 +187,49 @@ bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval)
 
 /* ---- the rate ---- */
 
-static void too_fast(uint64_t ticks)
+/* The faster it was spent, the farther the interval goes up. */
+static void raise_interval(uint64_t now)
 {
+    uint64_t since = now - atomic_exchange_explicit(&changed_tick, now, memory_order_relaxed);
     int up = 1;
-    while (up < UP_MAX && ticks << up < WINDOW_TICKS)
+    while (up < UP_MAX && since << up < SECOND_TICKS)
         up++;
-    atomic_store_explicit(&quiet_ticks, 0, memory_order_relaxed);
     shift_interval(up, 0);
 }
 
-/* N samples in TICKS, at least a window. Under a quarter of the rate for a second, it is brought
- * to half of it at most. */
-static void slow_enough(uint64_t n, uint64_t ticks)
+static void lower_interval(uint64_t now)
 {
-    if (n * WINDOW_TICKS * 4 >= PER_WINDOW * ticks) {
-        atomic_store_explicit(&quiet_ticks, 0, memory_order_relaxed);
-        return;
-    }
-    if (atomic_fetch_add_explicit(&quiet_ticks, ticks, memory_order_relaxed) + ticks < QUIET_TICKS)
-        return;
-    int down = 1;
-    while (down < DOWN_MAX && (n << (down + 2)) * WINDOW_TICKS <= PER_WINDOW * ticks)
-        down++;
-    atomic_store_explicit(&quiet_ticks, 0, memory_order_relaxed);
-    shift_interval(0, down);
+    atomic_store_explicit(&changed_tick, now, memory_order_relaxed);
+    shift_interval(0, 1);
+}
+
+/* What is in the purse at NOW, and since when; a clock that goes back fills nothing. */
+static uint64_t fill(uint64_t old, uint64_t *now)
+{
+    uint64_t last = old >> TICK_SHIFT, have = old & PURSE_MASK;
+    if (old == 0)
+        return PURSE_MAX;
+    uint64_t gain = *now > last ? (*now - last) * SAMPLER_RATE * ONE / SECOND_TICKS : 0;
+    if (gain == 0)
+        *now = last; /* its parts of a part are not lost */
+    return have + gain < PURSE_MAX ? have + gain : PURSE_MAX;
 }
 
 void sampler_adapt(uint64_t now_ns)
 {
-    uint64_t now = now_ns >> TICK_SHIFT, ticks, n, next;
-    uint64_t old = atomic_load_explicit(&window, memory_order_relaxed);
-    bool is_over;
+    enum { KEEP, RAISE, LOWER } what;
+    uint64_t now, next, old = atomic_load_explicit(&purse, memory_order_relaxed);
     do {
-        uint64_t start = old ? old >> TICK_SHIFT : now;
-        n = (old & COUNT_MASK) + 1;
-        ticks = now > start ? now - start : 0;
-        is_over = n > PER_WINDOW || ticks >= WINDOW_TICKS;
-        next = is_over ? now << TICK_SHIFT : start << TICK_SHIFT | n;
-    } while (!atomic_compare_exchange_weak_explicit(&window, &old, next, memory_order_relaxed,
+        now = now_ns >> TICK_SHIFT;
+        uint64_t have = fill(old, &now);
+        what = have < ONE                                                     ? RAISE
+               : have >= PURSE_PLENTY && sampler_interval() > sampler_floor() ? LOWER
+                                                                              : KEEP;
+        next = now << TICK_SHIFT | (what == KEEP ? have - ONE : PURSE_CHANGED);
+    } while (!atomic_compare_exchange_weak_explicit(&purse, &old, next, memory_order_relaxed,
                                                     memory_order_relaxed));
-    if (!is_over)
-        return;
-    if (ticks < WINDOW_TICKS)
-        too_fast(ticks);
-    else
-        slow_enough(n, ticks);
+    if (what == RAISE)
+        raise_interval(now);
+    else if (what == LOWER)
+        lower_interval(now);
 }

@@ -8,8 +8,9 @@
  * allocation is a sample, and *ret_interval the one it was drawn under. Costs no system call. */
 bool sampler_hit(struct heap_thread *t, size_t size, uint64_t *ret_interval);
 
-/* A sample was taken at NOW_NS: keeps the process under SAMPLER_RATE a second by doubling the
- * interval, and halves it again (never below the base) when it could be. Any thread. */
+/* A sample was taken at NOW_NS: keeps the process under SAMPLER_RATE a second in the long run by
+ * doubling the interval, and halves it again (never below the base) when it can be. A burst may
+ * spend what was saved in two seconds. Any thread. */
 enum { SAMPLER_RATE = 200 };
 void sampler_adapt(uint64_t now_ns);
 /* Intervals are whole units, for so they are stored with the samples. */

@@ -20,14 +20,17 @@ int export_sites(const struct profile *p, struct export_site **ret, struct err *
     struct export_site *sites = calloc(p->n_sites ? p->n_sites : 1, sizeof(*sites));
     if (!sites)
         return export_no_memory(err);
+    size_t working = profile_working(p);
     for (size_t i = 0; i < p->n_readings; i++) {
         const struct profile_reading *r = &p->readings[i];
-        bool is_last = i + 1 == p->n_readings;
+        bool is_last = i + 1 == working, is_after = i >= working;
         for (size_t k = 0; k < r->count; k++) {
             if (r->held[k].site >= p->n_sites)
                 continue;
             struct export_site *s = &sites[r->held[k].site];
             s->allocated_bytes = r->held[k].allocated_bytes;
+            if (is_after)
+                continue;
             s->live_bytes = is_last ? r->held[k].live_bytes : 0;
             s->live_objects = is_last ? r->held[k].live_objects : 0;
         }

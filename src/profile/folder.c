@@ -22,7 +22,8 @@ void folder_heap_fini(struct folder_heap *h)
 
 double folder_live_bytes(const struct profile *p)
 {
-    const struct profile_reading *r = p->n_readings ? &p->readings[p->n_readings - 1] : NULL;
+    size_t n = profile_working(p);
+    const struct profile_reading *r = n ? &p->readings[n - 1] : NULL;
     double sum = 0;
     for (size_t i = 0; r && i < r->count; i++)
         sum += r->held[i].live_bytes;

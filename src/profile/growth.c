@@ -241,13 +241,17 @@ static void put_totals(const struct tallies *t, struct growth *ret)
     const struct profile_reading *first = t->p->readings, *last = first + t->n_readings - 1;
     for (size_t i = 0; i < t->count; i++) {
         ret->live_bytes += t->at[i].live;
-        ret->allocated_bytes += t->at[i].allocated;
         variance += t->at[i].variance;
     }
+    const struct profile_reading *totals = tallies_totals(t);
+    for (size_t i = 0; i < totals->count; i++)
+        ret->allocated_bytes += totals->held[i].allocated_bytes;
     double half = z95 * sqrt(variance);
     ret->live_low = ret->live_bytes > half ? ret->live_bytes - half : 0;
     ret->live_high = ret->live_bytes + half;
     ret->span_s = (double)(last->t_ns - t->p->start_ns) / 1e9;
+    if (t->n_readings == profile_working(t->p) && t->n_readings < t->p->n_readings)
+        ret->before_end_s = (double)(last[1].t_ns - last->t_ns) / 1e9;
     for (size_t i = 0; i < t->n_readings; i++) {
         if (!t->p->readings[i].has_step)
             continue;
@@ -260,8 +264,8 @@ static void put_totals(const struct tallies *t, struct growth *ret)
 
 static size_t readings_until(const struct profile *p, uint64_t until_ns)
 {
-    size_t n = 0;
-    while (n < p->n_readings && (!until_ns || p->readings[n].t_ns <= until_ns))
+    size_t n = 0, working = profile_working(p);
+    while (n < working && (!until_ns || p->readings[n].t_ns <= until_ns))
         n++;
     return n;
 }

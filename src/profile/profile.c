@@ -118,3 +118,27 @@ const struct profile_snapshot *profile_snapshot_at(const struct profile *p, uint
         n--;
     return n > 0 ? &p->snapshots[n - 1] : NULL;
 }
+
+static double live_at(const struct profile_reading *r)
+{
+    double sum = 0;
+    for (size_t i = 0; i < r->count; i++)
+        sum += r->held[i].live_bytes;
+    return sum;
+}
+
+size_t profile_working(const struct profile *p)
+{
+    size_t n = p->n_readings, before = 0;
+    const double let_go = 0.9;
+    const uint64_t tail_ns = UINT64_C(5000000000);
+    if (n < 2 || !p->is_ended)
+        return n;
+    uint64_t end_ns = p->readings[n - 1].t_ns;
+    while (before + 2 < n && p->readings[before + 1].t_ns + tail_ns < end_ns)
+        before++;
+    double held = let_go * live_at(&p->readings[before]);
+    while (n > before + 1 && live_at(&p->readings[n - 1]) < held)
+        n--;
+    return n;
+}

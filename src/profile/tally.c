@@ -162,12 +162,28 @@ static void keep_last(struct tallies *t, const struct profile_reading *r)
         row->live += h->live_bytes;
         row->objects += h->live_objects;
         row->variance += h->live_variance;
-        row->allocated += h->allocated_bytes;
         if (h->live_bytes > row->site_live) {
             row->site_live = h->live_bytes;
             row->site = site;
         }
     }
+}
+
+/* The last reading of all has every site, also those that hold nothing. */
+static void keep_allocated(struct tallies *t)
+{
+    const struct profile_reading *r = tallies_totals(t);
+    for (size_t i = 0; i < r->count; i++) {
+        int32_t row = t->of_site[r->held[i].site < t->p->n_sites ? r->held[i].site : 0];
+        if (row != TALLY_NONE)
+            t->at[row].allocated += r->held[i].allocated_bytes;
+    }
+}
+
+const struct profile_reading *tallies_totals(const struct tallies *t)
+{
+    size_t n = t->o->until_ns ? t->n_readings : t->p->n_readings;
+    return &t->p->readings[n - 1];
 }
 
 int tallies_read(struct tallies *t, struct names *names)
@@ -184,6 +200,7 @@ int tallies_read(struct tallies *t, struct names *names)
         keep_floors(t, i);
     }
     keep_last(t, &p->readings[t->n_readings - 1]);
+    keep_allocated(t);
     return 0;
 }
 

@@ -43,6 +43,8 @@ int tallies_init(struct tallies *t);
 void tallies_fini(struct tallies *t);
 /* Makes a row of every site that ever held something; floors and the last reading are filled in. */
 int tallies_read(struct tallies *t, struct names *names);
+/* The reading that tells what was allocated in all. */
+const struct profile_reading *tallies_totals(const struct tallies *t);
 /* What each row held at R: `now`. */
 int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r);
 /* `wanted`: of what lives at the end, that which was allocated since options.since_step. */

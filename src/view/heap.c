@@ -296,6 +296,9 @@ static void put_title(struct page *p, const json_t *doc)
         page_addf(p, "steps %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT,
                   json_integer_value(json_object_get(steps, "first")),
                   json_integer_value(json_object_get(steps, "last")));
+    if (number(doc, "before_end_s") > 0)
+        page_addf(p, "as it was %s before it ended",
+                  text_duration(time, (uint64_t)(number(doc, "before_end_s") * 1e9)));
     page_fact_end(p);
 }
 

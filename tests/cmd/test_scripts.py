@@ -146,7 +146,7 @@ def setup_python(folder, **changes):
 
 
 def with_stand_in(folder, name, script):
-    (folder / "bin").mkdir()
+    (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / "bin" / name).chmod(0o755)
     return {"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
@@ -170,9 +170,30 @@ def test_without_an_index_the_environment_is_left_out_with_its_reason(tmp_path):
     assert no_environment(result, tmp_path, "the package index cannot be reached")
 
 
+@pytest.mark.parametrize("pip_says, reason", [
+    ("SSLError: CERTIFICATE_VERIFY_FAILED\nERROR: No matching distribution found for torch",
+     "the package index has a certificate that pip does not trust"),
+    ("ERROR: [Errno 28] No space left on device", "no space left"),
+    ("ERROR: No matching distribution found for torch==0",
+     "ERROR: No matching distribution found for torch==0"),
+])
+def test_an_install_that_fails_fails_nothing_and_is_told_in_one_line(tmp_path, pip_says, reason):
+    if importlib.util.find_spec("ensurepip") is None:
+        pytest.skip("this Python makes no virtual environments")
+    with_stand_in(tmp_path, "df", DISK.format(1 << 20))
+    result = setup_python(tmp_path, **with_stand_in(
+        tmp_path, "timeout", f"printf '%s\\n' '{pip_says}'; exit 1"))
+    assert no_environment(result, tmp_path, reason)
+
+
 def test_without_space_nothing_is_fetched(tmp_path):
     result = setup_python(tmp_path, **with_stand_in(tmp_path, "df", DISK.format(512)))
     assert no_environment(result, tmp_path, "512 MiB are free there, 10240 are wanted")
+
+
+def test_who_does_not_want_an_environment_gets_none(tmp_path):
+    result = setup_python(tmp_path, TORCH="no")
+    assert no_environment(result, tmp_path, "TORCH=no")
 
 
 def test_an_environment_that_is_complete_is_left_alone(tmp_path):

@@ -39,12 +39,12 @@ def steps(count):
 
 def figures():
     """One of its own and a step, where the allocators are asked; returns all that went to ebb."""
-    sent, send = [], _wire.Wire.send
+    sent, deliver = [], _wire.Wire._deliver
 
-    def send_and_keep(wire, text, must_arrive=False):
+    def deliver_and_keep(wire, text, patience_s):
         sent.append(text)
-        return send(wire, text, must_arrive)
-    _wire.Wire.send = send_and_keep
+        return deliver(wire, text, patience_s)
+    _wire.Wire._deliver = deliver_and_keep
     ebb.mark("series", name="queue", value=7)
     ebb.step(1)
     return sent

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import pytest
 
 import ebb
-from ebb import _control, _marks, _verdict, _wire
+from ebb import _control, _marks, _truth, _verdict, _wire
 from jobs import PACKAGE, PATIENCE_S, environment
 
 
@@ -29,7 +30,8 @@ def marks(monkeypatch):
         monkeypatch.setenv("EBB_TRUTH", "0")
         for module, name, value in ((_marks, "_has_hello", True), (_marks, "_pending", None),
                                     (_marks, "_rank_text", None), (_control, "_is_started", True),
-                                    (_control, "_is_claimed", False), (_verdict, "_last", None)):
+                                    (_control, "_is_claimed", False), (_truth, "_is_off", None),
+                                    (_verdict, "_last", None)):
             monkeypatch.setattr(module, name, value)
         _wire.reset()
         yield receiver
@@ -141,13 +143,60 @@ def test_a_step_may_be_text_a_float_or_go_backwards(marks):
 def test_the_patience_of_one_thread_is_not_the_end_of_the_others_marks(marks):
     ebb.mark()
     w = _wire.wire()
-    while w.send("KIND=other"):
-        pass  # now there is no room left
+    fill(w)
     w._socket.settimeout(0.01)  # as another thread does that has something that must arrive
     assert not w.send("KIND=other")
     w._socket.setblocking(False)
     received(marks)
     assert w.send("KIND=step\nSTEP=1")
+
+
+def fill(w):
+    while w.send("KIND=other"):
+        pass
+
+
+def test_a_step_that_finds_no_room_waits_for_it(marks, monkeypatch):
+    monkeypatch.setattr(_wire, "_PATIENCE_S", float(PATIENCE_S))
+    w = _wire.wire()
+    fill(w)
+    has_waited = []
+
+    def read_when_it_waits():
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and not has_waited:
+            if w._socket.gettimeout():
+                has_waited.append(True)
+                marks.recv(65536)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=read_when_it_waits)
+    thread.start()
+    ebb.step(1)
+    has_waited.append(True)  # or never will
+    thread.join()
+    assert received(marks)[-1] == "KIND=step\nSTEP=1"
+
+
+def test_steps_do_not_wait_long_for_one_who_never_reads(marks, monkeypatch):
+    now, waits = 1000.0, []
+
+    def wait(s, data):
+        nonlocal now
+        now += _wire._PATIENCE_S
+        waits.append(data)
+        return False
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    _wire.reset()
+    w = _wire.wire()
+    fill(w)
+    monkeypatch.setattr(w, "_send_slowly", wait)
+    for _ in range(1000):
+        now += 0.1
+        ebb.step(1)
+    # a second at first, and then 2 ms in each second
+    assert 5 <= len(waits) <= 7
 
 
 @pytest.mark.parametrize("name, is_for_ever", [("ENOBUFS", False), ("ENOMEM", False),
@@ -294,10 +343,9 @@ def test_what_few_need_is_found_without_an_import_of_its_own():
 
 
 BACKWARDS = """
-import ebb, time
+import ebb
 for n in (1, 2, 3, 2, 1, 10**6, 4):
     ebb.step(n)
-    time.sleep(0.01)
 ebb.step(-1)
 ebb.step(10**30)
 """

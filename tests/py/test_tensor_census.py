@@ -54,7 +54,8 @@ def type_row(census, name):
 
 
 def test_objects_are_counted_by_type_with_what_gc_does_not_track(monkeypatch):
-    monkeypatch.setattr(_census, "_PLAIN_MAX", sys.maxsize)  # many modules may be loaded here
+    for limit in ("_PLAIN_MAX", "_ROWS_MAX"):  # many modules may be loaded here
+        monkeypatch.setattr(_census, limit, sys.maxsize)
     before = take()
     kept = [bytearray(100_000) for _ in range(50)]
     things = [Thing(number=i) for i in range(30)]

@@ -57,10 +57,11 @@ def venv(tmp_path_factory):
 def wheel(checkout, venv, tmp_path_factory):
     pip = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     folder = tmp_path_factory.mktemp("wheels")
-    backend = run(*pip, "download", "-q", "--no-deps", "-d", folder / "backend",
-                  "scikit-build-core>=0.10")
-    if backend.returncode == 0:
-        worked(run(*pip, "wheel", "--no-deps", "-w", folder, checkout))
+    backend = run(*pip, "--retries", "1", "--timeout", "30", "download", "-q", "-d",
+                  folder / "backend", "scikit-build-core>=0.10")
+    if backend.returncode == 0:  # an index that is gone again by now does not matter
+        worked(run(*pip, "wheel", "--no-index", "--find-links", folder / "backend", "--no-deps",
+                   "-w", folder, checkout))
     elif importlib.util.find_spec("scikit_build_core"):  # no index: with what is here
         worked(run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index",
                    "--no-deps", "-w", folder, checkout))

@@ -25,7 +25,7 @@ class Recorder(_wire.Wire):
     def is_there(self):
         return not self.is_gone
 
-    def send(self, text, must_arrive=False):
+    def _deliver(self, text, patience_s):
         if self.is_gone:
             return False
         found = dict(line.split("=", 1) for line in text.split("\n"))
