@@ -18,7 +18,7 @@
 #include "cli/cli.h"
 #include "cli/heap_run.h"
 #include "engine/heap_json.h"
-#include "engine/heap_marks.h"
+#include "profile/marks.h"
 #include "proc/procfs.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
@@ -70,7 +70,7 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
                                      .has_diff = s->o->diff.is_given,
                                      .from_step = s->o->diff.from,
                                      .to_step = s->o->diff.to};
-    int r = heap_marks_read(s->run->folder, p, &marks, &options.n_marks, err);
+    int r = marks_read(s->run->folder, p->pid, p->start_ns, &marks, &options.n_marks, err);
     if (r < 0)
         return r;
     options.marks = marks;

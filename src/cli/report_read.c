@@ -14,10 +14,11 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/verdict.h"
+#include "diagnose/diagnose.h"
 #include "engine/heap_json.h"
-#include "engine/heap_marks.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
+#include "profile/marks.h"
 #include "trace/reader.h"
 #include "version.h"
 #include "view/report_data.h"
@@ -77,7 +78,7 @@ static int read_trace(const char *path, json_t *doc, struct err *err)
         err_set(&why, 0, "the recording is damaged; not read: %s", damage);
         trouble(doc, &why);
     }
-    if (verdict_recording(path, &verdict, &why) == 0)
+    if (verdict_of_recording(path, &verdict, &why) == 0)
         json_object_set_new(doc, "verdict", verdict);
     else
         trouble(doc, &why);
@@ -96,7 +97,7 @@ static int heap_json(const char *folder, const struct profile *p, json_t **ret, 
     int r = names_new(p, &symbols, &names);
     if (r < 0)
         return err_set(err, r, "cannot name frames: %s", strerror(-r));
-    r = heap_marks_read(folder, p, &marks, &options.n_marks, err);
+    r = marks_read(folder, p->pid, p->start_ns, &marks, &options.n_marks, err);
     options.marks = marks;
     if (r == 0)
         r = growth_of(p, names, &options, &g, err);
@@ -131,6 +132,25 @@ static void read_heap(const char *path, json_t *doc)
         json_object_set_new(doc, "heap", json);
     else
         json_object_set_new(doc, "heap_trouble", json_text0(err.text));
+}
+
+/* ---- the diagnosis ---- */
+
+static void read_diagnosis(const char *path, json_t *doc)
+{
+    const json_t *verdict = json_object_get(doc, "verdict");
+    struct facts *facts = NULL;
+    struct err err = {""};
+    if (!json_is_object(json_object_get(doc, "data")) || !json_is_object(verdict))
+        return;
+    if (facts_read(path, verdict, &facts, &err) < 0) {
+        trouble(doc, &err);
+        return;
+    }
+    json_t *diagnosis = diagnose_json(facts);
+    if (diagnosis)
+        json_object_set_new(doc, "diagnosis", diagnosis);
+    facts_free(facts);
 }
 
 /* ---- all of it ---- */
@@ -183,6 +203,7 @@ int report_read(const char *path, json_t **ret, struct err *err)
     }
     if (S_ISDIR(st.st_mode))
         read_heap(path, doc);
+    read_diagnosis(path, doc);
     json_object_set_new(doc, "title", title_of(doc, path));
     *ret = doc;
     return 0;

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "engine/heap_json.h"
-#include "engine/heap_marks.h"
+#include "profile/marks.h"
 #include "profile/folder.h"
 
 enum { GROWING_MAX = 3, GROWING_LEAST = 1 << 20 };
@@ -121,7 +121,7 @@ static json_t *growing_json(const char *folder, const struct profile *p)
     struct names *names;
     struct growth g;
     json_t *rows = NULL;
-    if (heap_marks_read(folder, p, &marks, &options.n_marks, NULL) < 0 ||
+    if (marks_read(folder, p->pid, p->start_ns, &marks, &options.n_marks, NULL) < 0 ||
         names_new(p, &symbols, &names) < 0)
         return NULL;
     options.marks = marks;

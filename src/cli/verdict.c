@@ -278,18 +278,6 @@ static int judge_recording(const char *path, const struct verdict_call *o, doubl
     return r;
 }
 
-int verdict_recording(const char *path, json_t **ret, struct err *err)
-{
-    const struct verdict_call all = {0};
-    struct trace_reader *reader;
-    int r = trace_reader_open(path, &reader, err);
-    if (r < 0)
-        return r;
-    r = judge_reader(path, reader, &all, 0, ret, err);
-    trace_reader_free(reader);
-    return r;
-}
-
 /* ---- which of the two ---- */
 
 /* A folder, a file that says so by its name, or one that begins as a recording does. */
@@ -324,6 +312,28 @@ static int judge(const char *path, const struct verdict_call *o, json_t **ret, s
     r = judge_recording(path, o, until_s, reader, ret, err);
     trace_reader_free(reader);
     return r;
+}
+
+int verdict_of_recording(const char *path, json_t **ret, struct err *err)
+{
+    const struct verdict_call none = {.json = true};
+    struct trace_reader *reader;
+    int r = trace_reader_open(path, &reader, err);
+    if (r < 0)
+        return r;
+    r = judge_reader(path, reader, &none, 0, ret, err);
+    trace_reader_free(reader);
+    return r;
+}
+
+bool verdict_is_recording_file(const char *path)
+{
+    struct stat st;
+    struct trace_reader *reader;
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || trace_reader_open(path, &reader, NULL) < 0)
+        return false;
+    trace_reader_free(reader);
+    return true;
 }
 
 /* ---- the answer ---- */

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "engine/jury.h"
-#include "engine/jury_clock.h"
+#include "profile/mark_clock.h"
 #include "engine/jury_json.h"
 #include "verdict/tail.h"
 
@@ -39,11 +39,11 @@ struct group {
     uint64_t steps_per_epoch, examples, batch; /* last told to the series */
     size_t next_mark;
     char phase[32]; /* cut */
-    struct jury_clock clock;
+    struct mark_clock clock;
     struct verdict_series series;
     struct tail tail; /* its newest readings may be its exit */
     /* Marks that stand in the row of the oldest reading held, and share its fate. */
-    struct verdict_mark held[JURY_CLOCK_MARKS];
+    struct verdict_mark held[MARK_CLOCK_MARKS];
     size_t n_held;
     int64_t held_ns;
     struct verdict_result result;
@@ -282,8 +282,8 @@ static void release(struct group *g)
 
 static void say(const struct table *t, struct group *g, double t_s, const struct mark *mark)
 {
-    struct verdict_mark marks[JURY_CLOCK_MARKS];
-    size_t count = jury_clock_hear(&g->clock, mark, marks);
+    struct verdict_mark marks[MARK_CLOCK_MARKS];
+    size_t count = mark_clock_hear(&g->clock, mark, marks);
     if (count)
         release(g);
     for (size_t i = 0; i < count; i++)
@@ -300,10 +300,10 @@ static bool concerns(const struct table *t, const struct group *g, const struct 
 /* To a group that comes late its own first pass begins with it. */
 static void begin_late(const struct table *t, struct group *g, double t_s)
 {
-    struct verdict_mark unused[JURY_CLOCK_MARKS];
+    struct verdict_mark unused[MARK_CLOCK_MARKS];
     for (; g->next_mark < t->marks_count && t->marks[g->next_mark].t_s < t_s; g->next_mark++)
         if (concerns(t, g, &t->marks[g->next_mark].mark))
-            (void)jury_clock_hear(&g->clock, &t->marks[g->next_mark].mark, unused);
+            (void)mark_clock_hear(&g->clock, &t->marks[g->next_mark].mark, unused);
     if (g->clock.has_begun || g->clock.has_step) {
         const struct verdict_mark begin = {.kind = VERDICT_MARK_BEGIN,
                                            .has_step = g->clock.has_step,
@@ -361,7 +361,7 @@ static void say_phase(const struct table *t, struct group *g, const struct csv_r
 
 /* What the columns of ROW say, as marks; returns how many. */
 static size_t hear_columns(struct group *g, const struct csv_row *row,
-                           struct verdict_mark marks[JURY_CLOCK_MARKS])
+                           struct verdict_mark marks[MARK_CLOCK_MARKS])
 {
     struct mark m = {.kind = row->has_step ? MARK_STEP : MARK_SUBSTEP};
     if (row->has_step) {
@@ -374,7 +374,7 @@ static size_t hear_columns(struct group *g, const struct csv_row *row,
     }
     bool is_new = !g->clock.has_step || g->clock.step != (uint64_t)row->step;
     if ((row->has_step && is_new) || row->has_epoch)
-        return jury_clock_hear(&g->clock, &m, marks);
+        return mark_clock_hear(&g->clock, &m, marks);
     return 0;
 }
 
@@ -382,7 +382,7 @@ static size_t hear_columns(struct group *g, const struct csv_row *row,
  * that the process lived on after the rows before it, and not after this one. */
 static void feed_row(const struct table *t, struct group *g, const struct csv_row *row)
 {
-    struct verdict_mark marks[JURY_CLOCK_MARKS];
+    struct verdict_mark marks[MARK_CLOCK_MARKS];
     size_t count = t->has_marks_file ? 0 : hear_columns(g, row, marks);
     if (!row->has_t) {
         verdict_update_step(&g->series, (uint64_t)row->step, row->value_bytes);

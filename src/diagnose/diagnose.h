@@ -6,7 +6,7 @@
 
 #include "diagnose/facts.h"
 
-/* {"verdict": sentence, "process": {…}, "ledger": {…}, "hypotheses": [ranked: {key, title, word,
- * for: […], against: […], absent: […], decide, site}], "advice": [{because, what, effect}],
- * "absent": […]}. NULL: out of memory. */
+/* {"format": 1, "verdict": sentence, "process": {…}, "growth_bytes", "ledger": {…}, "hypotheses":
+ * [ranked: {key, title, word, share, for: […], against: […], absent: […], decide, site}],
+ * "advice": [{because, what, effect}], "absent": […]}. NULL: out of memory. */
 json_t *diagnose_json(const struct facts *f);

@@ -21,31 +21,45 @@ struct err;
 enum { FACTS_POINTS = 2048 };
 struct facts_series {
     const double *t_s; /* since the recording began; shared by the series of one process */
-    double *v;
+    const double *v;
     size_t count;
 };
-/* First, last, smallest, largest of what was read; floors are medians of minima in the first and
- * last fifth. False: never read. */
-struct facts_range {
-    bool known;
-    double first, last, least, most, floor_first, floor_last;
+/* V of S at T_S, by the last reading at or before it; else by the first after it. NAN: none. */
+double facts_at(const struct facts_series *s, double t_s);
+/* The largest of what was read from FROM_S to TO_S; NAN: nothing was. */
+double facts_most(const struct facts_series *s, double from_s, double to_s);
+/* facts_at(TO_S) − facts_at(FROM_S); NAN: never read. */
+double facts_growth(const struct facts_series *s, double from_s, double to_s);
+
+/* A verdict as docs/verdict-command.md has it. Figures that are not known are NAN, steps -1. */
+struct facts_verdict {
+    bool is_known;
+    enum verdict_word word;
+    enum verdict_leak leak;
+    double confidence;
+    double per_step, per_min;
+    double floor_first, floor_last, peak;
+    bool has_ended; /* its growth */
+    int64_t ended_step;
+    char ended_at[48]; /* "the end of the first epoch", "step", "none" */
+    char event[16];    /* of stepping: "eval", "save", "epoch" */
+    double ceiling;    /* of filling */
+    int64_t decided_at_step;
+    double bytes_per_example;
 };
-void facts_range(const struct facts_series *s, struct facts_range *ret);
 
 struct facts_process {
     struct process_id id;
     enum process_role role;
-    char name[PROCESS_COMM_MAX + 1]; /* raw */
-    double born_s, died_s;           /* died: INFINITY while it lives */
-    double *t_s;
+    char name[PROCESS_COMM_MAX + 1];                 /* raw */
+    double born_s, died_s;                           /* died: INFINITY while it lives */
     struct facts_series field[SAMPLE_PROCESS_COUNT]; /* by enum sample_process_field */
-    struct verdict_result verdict;                   /* on its RSS */
-    bool is_judged;
+    double peak_bytes;                               /* of RSS; NAN */
+    struct facts_verdict verdict;                    /* on what of it can leak */
 };
 
-enum facts_mark_kind { FACTS_STEP, FACTS_EVAL, FACTS_SAVE, FACTS_EPOCH, FACTS_BEGIN, FACTS_END };
 struct facts_mark {
-    enum facts_mark_kind kind;
+    enum verdict_mark_kind kind;
     double t_s;
     int64_t step; /* -1: it told none */
 };
@@ -53,7 +67,7 @@ struct facts_mark {
 /* A figure of the job's own: "heap_live_bytes", "cuda_reserved_bytes", "gc_count_2". */
 struct facts_figure {
     char name[64];
-    int32_t pid;
+    int32_t pid; /* 0: not known */
     struct facts_series series;
 };
 
@@ -61,29 +75,44 @@ struct facts_figure {
 struct facts_cleanup {
     uint64_t count;
     double freed_bytes, cost_s;
-    double every_steps; /* 0: not known */
+};
+
+/* What the profiler saw of main at the two moments. */
+struct facts_heap {
+    struct profile *profile; /* NULL: not profiled */
+    struct names *names;
+    struct growth growth; /* rows as of now */
+    double *start_bytes;  /* what each row held at the start */
+    double start, now;    /* all that lived */
+    double sigma;         /* of now, by sampling */
+    double most;          /* the largest that was ever read */
+    double small_share;   /* of what lives now: small Python objects; NAN: not counted */
+    char why_not[256];    /* one sentence; "" where there is a profile */
 };
 
 struct facts {
     json_t *run;    /* run.json; NULL: none */
     json_t *header; /* of the recording */
     double span_s;
-    bool is_running;
+    bool is_running, is_damaged, is_table;
 
     struct facts_process *processes;
     size_t n_processes;
-    /* The process whose memory is the question: that grows fastest where one grows, else the
-     * largest. NULL: nothing was ever read. */
+    /* The process whose memory is the question: that grows fastest where one grows, else that
+     * trains, else the largest. NULL: nothing was ever read. */
     const struct facts_process *main;
-    struct verdict_result tree; /* the whole job */
-    bool has_tree;
+    struct facts_verdict tree; /* the whole job */
+
+    /* The two moments that are compared: the first after training began, and the last before it
+     * ended or the process went. */
+    double start_s, now_s;
 
     struct facts_mark *marks;
     size_t n_marks;
     bool has_steps;
     int64_t first_step, last_step;
-    uint64_t steps_per_epoch, max_steps, examples, batch, accumulation; /* 0: not told */
-    double step_s; /* median duration of a step; NAN */
+    uint64_t steps_per_epoch, max_steps, examples, batch; /* 0: not told */
+    uint64_t substeps;                                    /* how many were marked */
 
     struct facts_series machine[MACHINE_COUNT];
     struct facts_series gpu_job; /* by all processes of the job, over all GPUs */
@@ -92,24 +121,20 @@ struct facts {
     struct facts_cleanup cleanup;
 
     json_t *census_first, *census_last; /* of main; NULL: none was taken; equal: only one */
-    struct profile *profile;            /* of main; NULL: not profiled */
-    struct names *names;
-    struct growth growth;
-    bool has_growth;
+    struct facts_heap heap;
 
     double limit_bytes; /* NAN: not known */
     char thp[16];       /* always, madvise, never; "" not known */
-    bool used_swap;     /* known to: any process had pages swapped out */
-    uint64_t guard_asks, restarts;
-    char *why_no_profile; /* one sentence; NULL where there is one */
+    uint64_t restarts;
+    struct facts_store *store; /* behind the series */
 };
 
-/* FOLDER is a run folder (or a trace alone: then much is absent). -ENOENT, -EBADMSG with a
- * sentence. */
-int facts_read(const char *folder, struct facts **ret, struct err *err);
+/* FOLDER is a run folder (or a trace alone: then much is absent); VERDICT what the jury says of its
+ * recording (`ebb verdict --json`). -ENOENT, -EBADMSG… with a sentence. */
+int facts_read(const char *folder, const json_t *verdict, struct facts **ret, struct err *err);
 void facts_free(struct facts *f); /* NULL is fine */
 
 /* The figure of that name that main sends; NULL: none. */
 const struct facts_figure *facts_figure(const struct facts *f, const char *name);
-/* V of S at T_S, by the last reading before it; NAN. */
-double facts_at(const struct facts_series *s, double t_s);
+/* How many marks of the kind lie between the two moments. */
+size_t facts_marked(const struct facts *f, enum verdict_mark_kind kind);

@@ -35,6 +35,7 @@ enum hypothesis_id { HYPOTHESES(X) HYPOTHESIS_COUNT };
 const char *hypothesis_key(enum hypothesis_id id);
 const char *hypothesis_title(enum hypothesis_id id);
 
+/* CANNOT_TEST: what it would show in was not measured. */
 enum hypothesis_word { RULED_OUT, UNLIKELY, POSSIBLE, LIKELY, NEARLY_CERTAIN, CANNOT_TEST };
 const char *hypothesis_word_text(enum hypothesis_word word);
 
@@ -50,13 +51,27 @@ struct hypothesis {
     enum hypothesis_id id;
     enum hypothesis_word word;
     double log_odds;
+    double share; /* of what is to be explained, 0 to 1, if it is true */
     struct evidence evidence[EVIDENCE_MAX];
     size_t n_evidence;
     char decide[EVIDENCE_TEXT];    /* what would decide it; "" where it is decided */
     const struct growth_row *site; /* the call site it names; NULL */
 };
 
+/* What the hypotheses are about. */
+struct question {
+    const struct facts *f;
+    const struct ledger *l;
+    enum verdict_word word; /* on main; undecided where it was not judged */
+    double growth;          /* of main, of what can leak: file cache is none, swap is; NAN */
+    double tree_growth;     /* of the whole job, pages counted once; NAN */
+    double total;           /* the larger of the two, at least 0: what is to be explained */
+    double base;            /* what main had at the start */
+    bool has_grown;         /* beyond noise, whether or not it has ended */
+    bool is_growing;        /* and it has not ended, as far as is known */
+};
+void question_ask(const struct facts *f, const struct ledger *l, struct question *ret);
+
 /* Tests all of them; ranked: the one that explains most of the growth first. From measured facts
  * only. */
-void hypotheses_test(const struct facts *f, const struct ledger *l,
-                     struct hypothesis ret[HYPOTHESIS_COUNT]);
+void hypotheses_test(const struct question *q, struct hypothesis ret[HYPOTHESIS_COUNT]);

@@ -9,25 +9,24 @@
     X(HEAP_SITE, "heap", "allocated at a call site, and alive")                                    \
     X(HEAP_OTHER, "heap, other sites", "allocated elsewhere, and alive")                           \
     X(HEAP, "live heap", "alive by the allocator's own count")                                     \
-    X(ARENAS, "Python arenas", "arenas of small Python objects")                                   \
-    X(RETAINED, "allocator-retained", "freed, and kept by the allocator")                          \
+    X(OBJECTS, "Python objects", "beside the heap; at most what the census counted")               \
+    X(RETAINED, "allocator-retained", "not alive on the heap: freed and kept, or lost between")    \
     X(FILES, "mapped files", "page cache that is mapped in, libraries too")                        \
-    X(SHARED, "shared memory", "shared with other processes, or tmpfs")                            \
+    X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
     X(PINNED, "pinned", "page-locked for a GPU")                                                   \
-    X(STACKS, "stacks", "of threads")                                                              \
-    X(UNSHARED, "copy-on-write", "of its parent until it wrote to it")                             \
+    X(UNSHARED, "copy-on-write", "its parent's until one of them wrote to it")                     \
     X(UNEXPLAINED, "unexplained", "nothing that was measured tells what it is")
 
 #define X(sym, word, text) LEDGER_##sym,
 enum ledger_kind { LEDGER_ENTRIES(X) LEDGER_KINDS };
 #undef X
 const char *ledger_word(enum ledger_kind kind);
+const char *ledger_text(enum ledger_kind kind);
 
 enum { LEDGER_SITES = 12, LEDGER_MAX = LEDGER_SITES + LEDGER_KINDS };
 struct ledger_entry {
     enum ledger_kind kind;
-    const struct growth_row *site; /* of HEAP_SITE */
-    bool has_start;
+    const struct growth_row *site;                        /* of HEAP_SITE */
     double start_bytes, now_bytes, low_bytes, high_bytes; /* bounds of now */
     double growth_bytes;
 };
@@ -43,3 +42,6 @@ struct ledger {
 
 /* At the last reading, and at the first after training began. Never more than RSS. */
 void ledger_make(const struct facts *f, struct ledger *ret);
+/* What of the kind there is now, and by how much it grew; 0 where there is no such entry. */
+double ledger_now(const struct ledger *l, enum ledger_kind kind);
+double ledger_growth(const struct ledger *l, enum ledger_kind kind);

@@ -318,11 +318,11 @@ static void mark_all(struct jury *j, uint64_t t_ns, const struct jury_process *s
 /* Of several ranks one is the job's clock; the others' marks are for themselves alone. */
 void jury_mark(struct jury *j, const struct mark *mark)
 {
-    struct verdict_mark marks[JURY_CLOCK_MARKS];
+    struct verdict_mark marks[MARK_CLOCK_MARKS];
     struct jury_process *sender = find_pid(j, mark->pid);
     if (sender && j->has_leader && j->leader != sender->slot) {
         sender->speaks = sender->speaks || mark->kind == MARK_STEP;
-        if (jury_clock_map(mark, marks)) {
+        if (mark_clock_map(mark, marks)) {
             seat_mark(j, sender->seat, mark->t_ns, marks);
             mark_series(j, mark->t_ns, sender, marks, true);
         }
@@ -333,7 +333,7 @@ void jury_mark(struct jury *j, const struct mark *mark)
         j->leader = sender->slot;
         sender->speaks = true;
     }
-    size_t count = jury_clock_hear(&j->clock, mark, marks);
+    size_t count = mark_clock_hear(&j->clock, mark, marks);
     for (size_t i = 0; i < count; i++)
         mark_all(j, mark->t_ns, sender, &marks[i]);
 }
@@ -351,7 +351,7 @@ void jury_segment(struct jury *j)
     j->whole = NULL;
     j->gone_count = j->listed_count = 0;
     j->tree = (struct jury_tree){.grower = NULL};
-    j->clock = (struct jury_clock){.has_step = false};
+    j->clock = (struct mark_clock){.has_step = false};
     j->has_tree = j->has_leader = false;
     j->told = VERDICT_UNDECIDED;
     j->tree_peak_bytes = j->hold_until_ns = 0;

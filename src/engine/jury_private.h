@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/jury.h"
-#include "engine/jury_clock.h"
+#include "profile/mark_clock.h"
 
 enum {
     JURY_SEAT_AGE_S = 3,        /* beyond the first few a process must live this long … */
@@ -24,7 +24,7 @@ struct jury {
     struct jury_tree tree;
     bool has_tree;
     enum verdict_word told;
-    struct jury_clock clock;
+    struct mark_clock clock;
     bool has_leader;
     uint32_t leader; /* slot of the process whose steps are the job's */
     size_t seats;

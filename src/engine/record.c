@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "version.h"
@@ -19,6 +20,16 @@ json_t *limit_json(const struct machine_limit *limit)
                      limit->used_known ? json_u64(limit->used_bytes) : json_null(),
                      "headroom_bytes", json_u64(limit->headroom_bytes), "peak_bytes",
                      limit->peak_known ? json_u64(limit->peak_bytes) : json_null());
+}
+
+/* "always [madvise] never": the word in brackets. */
+static json_t *thp_json(void)
+{
+    char text[128];
+    ssize_t n =
+        io_read_small(AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+    const char *open = n > 0 ? strchr(text, '[') : NULL, *close = open ? strchr(open, ']') : NULL;
+    return close ? json_text(open + 1, (size_t)(close - open - 1)) : json_null();
 }
 
 static json_t *header_json(struct engine *e, const json_t *given)
@@ -35,6 +46,7 @@ static json_t *header_json(struct engine *e, const json_t *given)
     json_object_set_new(doc, "interval_ns", json_u64(e->options.interval_ns));
     json_object_set_new(doc, "start_mono_ns", json_u64(e->started_ns));
     json_object_set_new(doc, "start_wall_ns", json_u64(e->started_wall_ns));
+    json_object_set_new(doc, "thp", thp_json());
     if (machine_limit(e->machine, &limit) == 0)
         json_object_set_new(doc, "limit", limit_json(&limit));
     return doc;

@@ -43,7 +43,7 @@ static void line(struct braille *b, long x0, long y0, long x1, long y1)
 }
 
 void braille_draw(struct braille *b, const struct braille_range *range,
-                  const struct thin_point *points, size_t count)
+                  const struct curve_point *points, size_t count)
 {
     long last_x = -1, last_y = -1;
     for (size_t i = 0; i < count; i++) {

@@ -32,7 +32,7 @@ static const uint32_t drawn[ENTITY_KINDS] = {
 static void entity_free(struct report_entity *e)
 {
     for (size_t i = 0; e && i < SAMPLE_FIELDS_MAX; i++)
-        thin_fini(&e->field[i]);
+        curve_fini(&e->field[i]);
     if (e)
         free(e->process);
     free(e);
@@ -110,14 +110,14 @@ static bool is_main_series(enum sample_entity_kind kind, unsigned field)
 
 static void take(struct report_entity *e, unsigned field, double t_s, uint64_t v)
 {
-    struct thin *thin = &e->field[field];
+    struct curve *curve = &e->field[field];
     if (!(drawn[e->kind] & BIT(field)))
         return;
-    if (!thin->most) {
-        thin_init(thin, is_main_series(e->kind, field) ? REPORT_POINTS : REPORT_FINE_POINTS);
+    if (!curve->most) {
+        curve_init(curve, is_main_series(e->kind, field) ? REPORT_POINTS : REPORT_FINE_POINTS);
         e->first[field] = v;
     }
-    thin_add(thin, t_s, (double)v);
+    curve_add(curve, t_s, (double)v);
     e->most[field] = v > e->most[field] ? v : e->most[field];
 }
 
@@ -187,11 +187,11 @@ void report_entities_process(struct report_entities *e, double t_s, const struct
 
 /* ---- telling ---- */
 
-void report_points_json(const struct thin *thin, json_t *o)
+void report_points_json(const struct curve *curve, json_t *o)
 {
-    struct thin_point *points = calloc(thin_room(thin), sizeof *points);
+    struct curve_point *points = calloc(curve_room(curve), sizeof *points);
     json_t *t = json_array(), *v = json_array();
-    size_t n = points ? thin_points(thin, points) : 0;
+    size_t n = points ? curve_points(curve, points) : 0;
     for (size_t i = 0; i < n; i++) {
         json_array_append_new(t, json_real(round(points[i].t * 1e3) / 1e3));
         json_array_append_new(v, json_u64((uint64_t)points[i].v));

@@ -132,7 +132,7 @@ static void put_entry(struct buf *out, const json_t *e, size_t i)
     const json_t *site = json_object_get(e, "site"), *l = json_object_get(e, "low_bytes");
     const json_t *h = json_object_get(e, "high_bytes");
     buf_printf(out, "<tr><td><span class=\"key l%u\"></span>", (unsigned)(i % 12));
-    html_json_text(out, json_object_get(e, "word"));
+    html_json_text(out, json_object_get(e, "kind"));
     if (json_is_object(site)) {
         buf_add_str(out, ": <code>");
         put_frame(out, site);

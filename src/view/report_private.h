@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "trace/reader.h"
-#include "view/thin.h"
+#include "view/curve.h"
 
 /* One process, GPU, figure, or the machine. */
 struct report_entity {
@@ -16,7 +16,7 @@ struct report_entity {
     char name[96];                /* raw; of GPUs and figures */
     struct process_info *process; /* of processes */
     double born_s, died_s;        /* died: < 0 while it lives */
-    struct thin field[SAMPLE_FIELDS_MAX];
+    struct curve field[SAMPLE_FIELDS_MAX];
     struct sample last;
     uint64_t first[SAMPLE_FIELDS_MAX], most[SAMPLE_FIELDS_MAX];
 };
@@ -51,7 +51,7 @@ struct report_phase {
 };
 struct report_story {
     struct report_event_list events[REPORT_EVENT_KINDS];
-    struct thin steps;
+    struct curve steps;
     uint64_t steps_seen;
     struct report_phase open[REPORT_OPEN], *closed;
     size_t n_open, n_closed;
@@ -66,4 +66,4 @@ void report_story_note(struct report_story *s, double t_s, const struct trace_it
 void report_story_json(struct report_story *s, double span_s, json_t *doc);
 
 /* {"t": […], "v": […]}: milliseconds are enough, and whole numbers are kept whole. */
-void report_points_json(const struct thin *thin, json_t *o);
+void report_points_json(const struct curve *curve, json_t *o);

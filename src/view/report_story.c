@@ -24,7 +24,7 @@ int report_story_init(struct report_story *s)
 {
     *s = (struct report_story){
         .segments = json_array(), .guard = json_array(), .versions = json_object()};
-    thin_init(&s->steps, REPORT_POINTS);
+    curve_init(&s->steps, REPORT_POINTS);
     s->closed = calloc(REPORT_EVENTS, sizeof *s->closed);
     bool is_there = s->segments && s->guard && s->versions && s->closed;
     for (size_t i = 0; i < REPORT_EVENT_KINDS; i++) {
@@ -39,7 +39,7 @@ void report_story_fini(struct report_story *s)
 {
     for (size_t i = 0; i < REPORT_EVENT_KINDS; i++)
         free(s->events[i].v);
-    thin_fini(&s->steps);
+    curve_fini(&s->steps);
     free(s->closed);
     json_decref(s->segments);
     json_decref(s->guard);
@@ -124,7 +124,7 @@ void report_story_mark(struct report_story *s, double t_s, const struct mark *m)
     if (m->kind == MARK_PHASE)
         take_phase(s, t_s, m);
     if (m->kind == MARK_STEP && step >= 0) {
-        thin_add(&s->steps, t_s, (double)step);
+        curve_add(&s->steps, t_s, (double)step);
         s->steps_seen++;
     }
     for (size_t i = 0; i < REPORT_EVENT_KINDS; i++)

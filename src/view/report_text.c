@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "view/braille.h"
+#include "view/diagnose.h"
 #include "view/heap.h"
 #include "view/page.h"
 #include "view/report_html.h"
@@ -20,13 +21,13 @@ enum { AXIS = 11, PLOT_ROWS = 10, PLOT_LEAST = 20, HEAP_ROWS = 10 };
 /* ---- plots ---- */
 
 /* The points of a series; *RET to be freed. How many. */
-static size_t points_of(const json_t *series, struct thin_point **ret)
+static size_t points_of(const json_t *series, struct curve_point **ret)
 {
     const json_t *t = json_object_get(series, "t"), *v = json_object_get(series, "v");
     size_t n = json_array_size(t) < json_array_size(v) ? json_array_size(t) : json_array_size(v);
-    struct thin_point *points = calloc(n + 1, sizeof *points);
+    struct curve_point *points = calloc(n + 1, sizeof *points);
     for (size_t i = 0; points && i < n; i++)
-        points[i] = (struct thin_point){json_number_value(json_array_get(t, i)),
+        points[i] = (struct curve_point){json_number_value(json_array_get(t, i)),
                                         json_number_value(json_array_get(v, i))};
     *ret = points;
     return points ? n : 0;
@@ -34,7 +35,7 @@ static size_t points_of(const json_t *series, struct thin_point **ret)
 
 /* From a round place below the least; the whole is at least a tenth of the greatest, so that noise
  * does not look like a mountain. */
-static struct braille_range range_of(const struct thin_point *p, size_t n, double span_s,
+static struct braille_range range_of(const struct curve_point *p, size_t n, double span_s,
                                      double most)
 {
     struct braille_range r = {.t_until = span_s, .v_from = (double)INFINITY, .v_until = most};
@@ -115,7 +116,7 @@ double report_most(const json_t *series)
 void report_plot_text(struct page *p, const json_t *data, const json_t *series, const char *title,
                       double most)
 {
-    AUTO_FREE struct thin_point *points = NULL;
+    AUTO_FREE struct curve_point *points = NULL;
     size_t n = points_of(series, &points);
     size_t columns = p->width > AXIS + PLOT_LEAST ? p->width - AXIS : PLOT_LEAST;
     double span = report_number(data, "span_s", 0);
@@ -192,48 +193,6 @@ static void put_head(struct page *p, const json_t *doc)
     page_line(p);
 }
 
-/* Lists of strings, or of objects with "text". */
-static void put_list(struct page *p, const char *label, const json_t *list)
-{
-    const json_t *one;
-    size_t i;
-    json_array_foreach(list, i, one)
-    {
-        const char *text =
-            json_string_value(json_is_object(one) ? json_object_get(one, "text") : one);
-        if (text)
-            report_sentence(p, label, STYLE_PLAIN, text);
-    }
-}
-
-static void put_diagnosis(struct page *p, const json_t *doc)
-{
-    const json_t *d = json_object_get(doc, "diagnosis"), *one;
-    size_t i;
-    if (!json_is_object(d))
-        return;
-    json_array_foreach(json_object_get(d, "hypotheses"), i, one)
-    {
-        const char *word = report_string(one, "word"), *title = report_string(one, "title");
-        char text[512];
-        if (i == 3 || !title)
-            break;
-        snprintf(text, sizeof text, "%s: %s", word ? word : "possible", title);
-        report_sentence(p, i ? "" : "diagnosis", i ? STYLE_PLAIN : STYLE_STRONG, text);
-        put_list(p, "  for", json_object_get(one, "for"));
-        put_list(p, "  against", json_object_get(one, "against"));
-    }
-    json_array_foreach(json_object_get(d, "advice"), i, one)
-    {
-        const char *what = report_string(one, "what"), *effect = report_string(one, "effect");
-        if (what)
-            report_sentence(p, i ? "" : "to do", STYLE_PLAIN, what);
-        if (effect && *effect)
-            report_sentence(p, "  effect", STYLE_PLAIN, effect);
-    }
-    page_line(p);
-}
-
 static void put_guard(struct page *p, const json_t *doc)
 {
     const json_t *events = json_object_get(json_object_get(doc, "data"), "guard"), *e;
@@ -275,7 +234,10 @@ void report_text(struct buf *out, const json_t *doc, bool colour, size_t width)
         verdict_text(out, verdict, colour, (int)p.width);
     page_line(&p);
     put_plots(&p, json_object_get(doc, "data"));
-    put_diagnosis(&p, doc);
+    if (json_is_object(json_object_get(doc, "diagnosis"))) {
+        diagnose_text(out, json_object_get(doc, "diagnosis"), false, colour, p.width);
+        page_line(&p);
+    }
     put_guard(&p, doc);
     if (json_is_object(heap))
         put_heap(&p, doc);

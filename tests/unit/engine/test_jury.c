@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "engine/jury.h"
-#include "engine/jury_clock.h"
+#include "profile/mark_clock.h"
 #include "engine/jury_json.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
@@ -654,19 +654,19 @@ static void a_word_is_told_once(void **state)
 
 /* ---- the clock ---- */
 
-static size_t hear(struct jury_clock *c, uint64_t t_s, const char *text,
-                   struct verdict_mark ret[JURY_CLOCK_MARKS])
+static size_t hear(struct mark_clock *c, uint64_t t_s, const char *text,
+                   struct verdict_mark ret[MARK_CLOCK_MARKS])
 {
     struct mark m;
     assert_int_equal(mark_parse(text, strlen(text), &m), 0);
     m.t_ns = t_s * NS_PER_S;
-    return jury_clock_hear(c, &m, ret);
+    return mark_clock_hear(c, &m, ret);
 }
 
 static void the_end_of_an_evaluation_told_twice_counts_once(void **state)
 {
-    struct jury_clock c = {0};
-    struct verdict_mark m[JURY_CLOCK_MARKS];
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
     (void)state;
     assert_int_equal(hear(&c, 1, "KIND=step\nSTEP=5\n", m), 1);
     assert_int_equal(hear(&c, 2, "KIND=phase\nNAME=eval\nSTATE=begin\n", m), 0);
@@ -678,13 +678,13 @@ static void the_end_of_an_evaluation_told_twice_counts_once(void **state)
 
 static void fractions_of_an_epoch_tell_its_length(void **state)
 {
-    struct jury_clock c = {0};
-    struct verdict_mark m[JURY_CLOCK_MARKS];
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
     (void)state;
     hear(&c, 1, "KIND=step\nSTEP=10\nEPOCH=0.12048192771\n", m);
     hear(&c, 2, "KIND=step\nSTEP=20\nEPOCH=0.24096385542\n", m);
     assert_int_equal(m[0].steps_per_epoch, 83);
-    struct jury_clock coarse = {0}; /* to two digits they tell nothing */
+    struct mark_clock coarse = {0}; /* to two digits they tell nothing */
     hear(&coarse, 1, "KIND=step\nSTEP=10\nEPOCH=0.12\n", m);
     hear(&coarse, 2, "KIND=step\nSTEP=20\nEPOCH=0.24\n", m);
     assert_int_equal(m[0].steps_per_epoch, 0);
@@ -692,8 +692,8 @@ static void fractions_of_an_epoch_tell_its_length(void **state)
 
 static void the_number_of_an_epoch_that_goes_up_ends_the_one_before(void **state)
 {
-    struct jury_clock c = {0};
-    struct verdict_mark m[JURY_CLOCK_MARKS];
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
     (void)state;
     assert_int_equal(hear(&c, 1, "KIND=step\nSTEP=50\nEPOCH=0\n", m), 1);
     assert_int_equal(hear(&c, 2, "KIND=step\nSTEP=51\nEPOCH=1\n", m), 2);
@@ -704,8 +704,8 @@ static void the_number_of_an_epoch_that_goes_up_ends_the_one_before(void **state
 
 static void what_was_told_once_is_in_every_mark_that_follows(void **state)
 {
-    struct jury_clock c = {0};
-    struct verdict_mark m[JURY_CLOCK_MARKS];
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
     (void)state;
     assert_int_equal(hear(&c, 1, "KIND=hello\nEXAMPLES=663\nEFFECTIVE_BATCH=8\n", m), 0);
     assert_int_equal(hear(&c, 2, "KIND=step\nSTEP=1\n", m), 1);

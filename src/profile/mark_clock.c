@@ -1,5 +1,5 @@
 /* From what a job says to what a verdict needs. */
-#include "engine/jury_clock.h"
+#include "profile/mark_clock.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static bool map_kind(const struct mark *m, enum verdict_mark_kind *ret)
     return false;
 }
 
-bool jury_clock_map(const struct mark *m, struct verdict_mark *ret)
+bool mark_clock_map(const struct mark *m, struct verdict_mark *ret)
 {
     enum verdict_mark_kind kind;
     if (!map_kind(m, &kind))
@@ -100,7 +100,7 @@ static void keep(uint64_t *kept, uint64_t now)
         *kept = now;
 }
 
-static void keep_facts(struct jury_clock *c, const struct mark *m)
+static void keep_facts(struct mark_clock *c, const struct mark *m)
 {
     keep(&c->steps_per_epoch, told(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch));
     keep(&c->examples, told(m, MARK_HAS_EXAMPLES, m->examples));
@@ -109,7 +109,7 @@ static void keep_facts(struct jury_clock *c, const struct mark *m)
 }
 
 /* STEP=10 EPOCH=0.1204819 is an epoch of 83 steps; believed when two marks say the same. */
-static void guess_epoch(struct jury_clock *c, const struct mark *m)
+static void guess_epoch(struct mark_clock *c, const struct mark *m)
 {
     if (c->steps_per_epoch || m->step <= 0 || m->epoch <= 0 || m->epoch >= 1)
         return;
@@ -125,7 +125,7 @@ static void guess_epoch(struct jury_clock *c, const struct mark *m)
 }
 
 /* True if a whole epoch more is done than at the last mark; *ret_step is the step at which. */
-static bool epoch_ended(struct jury_clock *c, const struct mark *m, uint64_t *ret_step)
+static bool epoch_ended(struct mark_clock *c, const struct mark *m, uint64_t *ret_step)
 {
     bool is_number = floor(m->epoch) >= m->epoch; /* counted, not measured: it ended before */
     bool ended = c->has_epoch && !c->has_epoch_marks && floor(m->epoch) > floor(c->epoch);
@@ -137,7 +137,7 @@ static bool epoch_ended(struct jury_clock *c, const struct mark *m, uint64_t *re
 }
 
 /* The same event told twice, as a phase's end and as a mark of its own. */
-static bool is_repeated(struct jury_clock *c, const struct verdict_mark *v, uint64_t t_ns)
+static bool is_repeated(struct mark_clock *c, const struct verdict_mark *v, uint64_t t_ns)
 {
     enum verdict_mark_kind k = v->kind;
     uint64_t step = v->has_step ? v->step : c->step;
@@ -150,7 +150,7 @@ static bool is_repeated(struct jury_clock *c, const struct verdict_mark *v, uint
     return repeated;
 }
 
-static void add_facts(const struct jury_clock *c, struct verdict_mark *v)
+static void add_facts(const struct mark_clock *c, struct verdict_mark *v)
 {
     v->steps_per_epoch = v->steps_per_epoch ? v->steps_per_epoch : c->steps_per_epoch;
     v->examples = v->examples ? v->examples : c->examples;
@@ -158,7 +158,7 @@ static void add_facts(const struct jury_clock *c, struct verdict_mark *v)
     v->max_steps = v->max_steps ? v->max_steps : c->max_steps;
 }
 
-static void remember(struct jury_clock *c, const struct mark *m, const struct verdict_mark *v)
+static void remember(struct mark_clock *c, const struct mark *m, const struct verdict_mark *v)
 {
     if (v->kind == VERDICT_MARK_BEGIN) {
         c->has_begun = true;
@@ -178,14 +178,14 @@ static void remember(struct jury_clock *c, const struct mark *m, const struct ve
     }
 }
 
-size_t jury_clock_hear(struct jury_clock *c, const struct mark *m,
-                       struct verdict_mark ret[JURY_CLOCK_MARKS])
+size_t mark_clock_hear(struct mark_clock *c, const struct mark *m,
+                       struct verdict_mark ret[MARK_CLOCK_MARKS])
 {
     struct verdict_mark v;
     uint64_t step = 0;
     size_t count = 0;
     keep_facts(c, m);
-    if (!jury_clock_map(m, &v))
+    if (!mark_clock_map(m, &v))
         return 0;
     bool has_epoch = m->has & MARK_HAS_EPOCH;
     if (v.kind == VERDICT_MARK_STEP && has_epoch)

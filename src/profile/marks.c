@@ -1,11 +1,11 @@
-/* The marks of a recording as a profile's growth is judged by. */
-#include "engine/heap_marks.h"
+/* The marks of a recording as a verdict is made of. */
+#include "profile/marks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "engine/jury_clock.h"
+#include "profile/mark_clock.h"
 #include "trace/reader.h"
 
 struct list {
@@ -31,37 +31,37 @@ static int list_add(struct list *l, uint64_t t_ns, const struct verdict_mark *ma
 static bool speaks(const struct mark *m, int32_t pid)
 {
     struct verdict_mark v;
-    return m->pid == pid && jury_clock_map(m, &v) && v.kind == VERDICT_MARK_STEP;
+    return m->pid == pid && mark_clock_map(m, &v) && v.kind == VERDICT_MARK_STEP;
 }
 
-static int gather(struct trace_reader *reader, const struct profile *p, struct list *all,
+static int gather(struct trace_reader *reader, int32_t pid, uint64_t since_ns, struct list *all,
                   struct list *own, bool *ret_speaks)
 {
-    struct jury_clock clock_all = {0}, clock_own = {0};
-    struct verdict_mark marks[JURY_CLOCK_MARKS];
+    struct mark_clock clock_all = {0}, clock_own = {0};
+    struct verdict_mark marks[MARK_CLOCK_MARKS];
     struct trace_item item;
     int r, e = 0;
     while (e == 0 && (r = trace_reader_next(reader, &item)) > 0) {
-        if (item.kind != TRACE_MARK || item.t_ns < p->start_ns)
+        if (item.kind != TRACE_MARK || item.t_ns < since_ns)
             continue;
-        *ret_speaks = *ret_speaks || speaks(&item.mark, p->pid);
-        size_t n = jury_clock_hear(&clock_all, &item.mark, marks);
+        *ret_speaks = *ret_speaks || speaks(&item.mark, pid);
+        size_t n = mark_clock_hear(&clock_all, &item.mark, marks);
         for (size_t i = 0; i < n && e == 0; i++)
             e = list_add(all, item.t_ns, &marks[i]);
-        n = item.mark.pid == p->pid ? jury_clock_hear(&clock_own, &item.mark, marks) : 0;
+        n = item.mark.pid == pid ? mark_clock_hear(&clock_own, &item.mark, marks) : 0;
         for (size_t i = 0; i < n && e == 0; i++)
             e = list_add(own, item.t_ns, &marks[i]);
     }
     return e < 0 ? e : r;
 }
 
-int heap_marks_read(const char *run_dir, const struct profile *p, struct growth_mark **ret,
-                    size_t *ret_count, struct err *err)
+int marks_read(const char *path, int32_t pid, uint64_t since_ns, struct growth_mark **ret,
+               size_t *ret_count, struct err *err)
 {
     struct trace_reader *reader;
     struct list all = {0}, own = {0};
     bool is_own = false;
-    int r = trace_reader_open(run_dir, &reader, err);
+    int r = trace_reader_open(path, &reader, err);
     if (r == -ENOENT) {
         *ret = NULL;
         *ret_count = 0;
@@ -69,13 +69,13 @@ int heap_marks_read(const char *run_dir, const struct profile *p, struct growth_
     }
     if (r < 0)
         return r;
-    r = gather(reader, p, &all, &own, &is_own);
+    r = gather(reader, pid, since_ns, &all, &own, &is_own);
     trace_reader_free(reader);
     free(is_own ? all.at : own.at);
     const struct list *kept = is_own ? &own : &all;
     if (r < 0) {
         free(kept->at);
-        return err_set(err, r, "cannot read the marks of %s", run_dir);
+        return err_set(err, r, "cannot read the marks of %s", path);
     }
     *ret = kept->at;
     *ret_count = kept->count;

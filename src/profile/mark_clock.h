@@ -10,7 +10,7 @@
 #include "verdict/verdict.h"
 
 /* Zeroed is a valid beginning. */
-struct jury_clock {
+struct mark_clock {
     bool has_begun, has_step, has_epoch, has_epoch_marks;
     uint64_t step;
     double epoch;
@@ -21,9 +21,9 @@ struct jury_clock {
     bool has_seen[VERDICT_MARK_KINDS];
 };
 
-enum { JURY_CLOCK_MARKS = 2 };
-/* What MARK means: how many marks it makes, none to JURY_CLOCK_MARKS. */
-size_t jury_clock_hear(struct jury_clock *c, const struct mark *mark,
-                       struct verdict_mark ret[JURY_CLOCK_MARKS]);
+enum { MARK_CLOCK_MARKS = 2 };
+/* What MARK means: how many marks it makes, none to MARK_CLOCK_MARKS. */
+size_t mark_clock_hear(struct mark_clock *c, const struct mark *mark,
+                       struct verdict_mark ret[MARK_CLOCK_MARKS]);
 /* The same without a memory, for one rank of several. False: nothing to judge by. */
-bool jury_clock_map(const struct mark *mark, struct verdict_mark *ret);
+bool mark_clock_map(const struct mark *mark, struct verdict_mark *ret);

@@ -1,0 +1,143 @@
+/* `ebb diagnose`: every explanation of a job's memory with what speaks for it and against it. */
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "cli/census.h"
+#include "cli/cli.h"
+#include "cli/heap_run.h"
+#include "cli/verdict.h"
+#include "diagnose/diagnose.h"
+#include "proc/procfs.h"
+#include "view/census.h"
+#include "view/diagnose.h"
+
+struct diagnose_options {
+    bool json, all;
+};
+
+static int diagnose(const char *folder, json_t **ret, struct err *err)
+{
+    json_t *verdict = NULL;
+    struct facts *facts = NULL;
+    int r = verdict_of_recording(folder, &verdict, err);
+    if (r == 0)
+        r = facts_read(folder, verdict, &facts, err);
+    json_decref(verdict);
+    if (r < 0)
+        return r;
+    *ret = diagnose_json(facts);
+    facts_free(facts);
+    return *ret ? 0 : err_set(err, -1, "out of memory");
+}
+
+static int print_doc(const json_t *doc, const struct diagnose_options *o)
+{
+    struct buf out = {0};
+    if (!o->json)
+        diagnose_text(&out, doc, o->all, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+    else if (json_print(&out, doc, 2) < 0)
+        out.failed = true;
+    int status = cli_print(&out);
+    buf_fini(&out);
+    return status;
+}
+
+/* A process that ebb did not start: what it holds, and what would be needed to say why. */
+static int from_outside(const struct proc_root *root, int32_t pid, bool as_json)
+{
+    struct err err = {""};
+    struct buf line = {0}, out = {0};
+    json_t *outside = census_process_json(root, pid, &err);
+    if (!outside)
+        return cli_failf(2, "diagnose: %s", err.text);
+    json_t *doc =
+        json_pack("{s:n,s:[],s:o,s:[s],s:n}", "run", "processes", "outside", outside, "missing",
+                  "a recording: it was not started under ebb, and how its memory came to "
+                  "be is not known",
+                  "start");
+    if (census_start_line(root, pid, &line))
+        json_object_set_new(doc, "start", json_text(buf_str(&line), line.len));
+    if (!as_json)
+        census_text(&out, doc, 10, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+    else if (json_print(&out, doc, 2) < 0)
+        out.failed = true;
+    int status = cli_print(&out);
+    buf_fini(&line);
+    buf_fini(&out);
+    json_decref(doc);
+    return status ? status : 2;
+}
+
+static int run_diagnose(const struct cli_call *call, const struct proc_root *root)
+{
+    const struct diagnose_options *o = call->options;
+    struct heap_run run;
+    struct err err = {""};
+    json_t *doc = NULL;
+    if (verdict_is_recording_file(call->argv[0])) {
+        snprintf(run.folder, sizeof run.folder, "%s", call->argv[0]);
+    } else {
+        if (heap_run_find(root, call->argv[0], &run, &err) < 0)
+            return cli_failf(2, "diagnose: %s", err.text);
+        if (!run.folder[0])
+            return from_outside(root, run.pid, o->json);
+        if (heap_run_refresh(&run, run.pid, &err) < 0)
+            cli_say("diagnose: %s; the heap is as it was written before", err.text);
+    }
+    if (diagnose(run.folder, &doc, &err) < 0)
+        return cli_failf(2, "diagnose: %s", err.text);
+    int status = print_doc(doc, o);
+    json_decref(doc);
+    return status;
+}
+
+static int exec(const struct cli_call *call)
+{
+    struct proc_root root;
+    struct err err = {""};
+    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
+        return cli_failf(2, "diagnose: %s", err.text);
+    int status = run_diagnose(call, &root);
+    proc_root_close(&root);
+    return status;
+}
+
+static const struct cli_option options_table[] = {
+    {.name = "all",
+     .type = CLI_FLAG,
+     .help = "with the evidence on what is ruled out or cannot be tested, and every part of the "
+             "ledger",
+     .offset = offsetof(struct diagnose_options, all)},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .help = "print one JSON object",
+     .offset = offsetof(struct diagnose_options, json)},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_diagnose = {
+    .name = "diagnose",
+    .operands = "RUN_DIR|FILE.ebb|PID",
+    .summary = "why memory is what it is: every hypothesis with its evidence, and what to do",
+    .description =
+        "Takes the memory of the process that grows apart (heap by call site, what the allocator "
+        "keeps, mapped files, shared memory, …), at the start of the training and now, so that it "
+        "adds up to its RSS; then tests every usual explanation of memory that grows against what "
+        "was measured, with what speaks for it (+), against it (−) and what was not measured (?); "
+        "and says what to do, with the effect by this run's own numbers.\n\n"
+        "The more a run has, the more can be told: steps and epochs (marks), the heap profile, two "
+        "censuses (EBB_CENSUS_EVERY=100 in the environment of ebb run). What is missing is named, "
+        "never assumed.\n\n"
+        "Of a process that was not started under ebb it shows what /proc tells and the command "
+        "that would record it; the status is then 2.",
+    .examples = "ebb diagnose ebb-runs/latest\n"
+                "ebb diagnose 4711\n"
+                "ebb diagnose ebb-runs/latest --all\n",
+    .options = options_table,
+    .options_size = sizeof(struct diagnose_options),
+    .usage_status = 2,
+    .exec = exec,
+};

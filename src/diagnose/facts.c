@@ -1,0 +1,224 @@
+/* Putting the facts of a run together. */
+#include "diagnose/facts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "diagnose/facts_private.h"
+#include "profile/marks.h"
+
+enum { RUN_JSON_MAX = 16 << 20, EXIT_S = 3 };
+
+/* Without marks what is before this part of its life is its start. */
+static const double warm_share = 0.1;
+/* A process whose memory has fallen below this part of what it was is on its way out. */
+static const double exit_share = 0.95;
+
+/* ---- run.json ---- */
+
+/* It may be missing, or half written by another program than ours: then much is absent. */
+static void read_run(const char *folder, struct facts *f)
+{
+    AUTO_CLOSE int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct buf text = {0};
+    if (fd >= 0 && io_read_all(fd, "run.json", RUN_JSON_MAX, &text) == 0)
+        f->run = json_parse(buf_str(&text), text.len, NULL);
+    buf_fini(&text);
+    if (f->run && !json_is_object(f->run)) {
+        json_decref(f->run);
+        f->run = NULL;
+    }
+    const char *state = json_string_value(json_object_get(f->run, "state"));
+    size_t segments = json_array_size(json_object_get(f->run, "segments"));
+    f->is_running = state && strcmp(state, "running") == 0;
+    f->restarts = segments > 1 ? segments - 1 : 0;
+}
+
+static void read_limit(struct facts *f)
+{
+    const json_t *given = json_object_get(json_object_get(f->run, "guard"), "limit_bytes");
+    const json_t *found = json_object_get(json_object_get(f->header, "limit"), "limit_bytes");
+    double told = facts_at(&f->machine[MACHINE_LIMIT], f->span_s);
+    f->limit_bytes = json_is_integer(given)   ? (double)json_integer_value(given)
+                     : !isnan(told)           ? told
+                     : json_is_integer(found) ? (double)json_integer_value(found)
+                                              : (double)NAN;
+}
+
+/* ---- marks ---- */
+
+static void keep(uint64_t *kept, uint64_t now)
+{
+    if (now)
+        *kept = now;
+}
+
+static void take_mark(struct facts *f, const struct verdict_mark *m, double t_s)
+{
+    int64_t step = m->has_step && m->step <= INT64_MAX ? (int64_t)m->step : -1;
+    keep(&f->steps_per_epoch, m->steps_per_epoch);
+    keep(&f->max_steps, m->max_steps);
+    keep(&f->examples, m->examples);
+    keep(&f->batch, m->batch);
+    if (m->kind == VERDICT_MARK_SUBSTEP) {
+        f->substeps++;
+        return;
+    }
+    f->marks[f->n_marks++] = (struct facts_mark){m->kind, t_s, step};
+    if (m->kind != VERDICT_MARK_STEP || step < 0)
+        return;
+    if (!f->has_steps)
+        f->first_step = step;
+    f->has_steps = true;
+    f->last_step = step;
+}
+
+int facts_read_marks(const char *path, struct facts *f, struct err *err)
+{
+    AUTO_FREE struct growth_mark *marks = NULL;
+    size_t n;
+    uint64_t since =
+        f->main && f->main->born_s > 0 ? f->store->start_ns + (uint64_t)(f->main->born_s * 1e9) : 0;
+    int r = marks_read(path, f->main ? f->main->id.pid : 0, since, &marks, &n, err);
+    if (r < 0)
+        return r;
+    f->marks = calloc(n ? n : 1, sizeof *f->marks);
+    if (!f->marks)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        take_mark(f, &marks[i].mark, ((double)marks[i].t_ns - (double)f->store->start_ns) / 1e9);
+    if (!f->steps_per_epoch && f->examples && f->batch)
+        f->steps_per_epoch = f->examples / f->batch + (f->examples % f->batch != 0);
+    return 0;
+}
+
+/* ---- the two moments ---- */
+
+static double first_of(const struct facts *f, enum verdict_mark_kind kind)
+{
+    for (size_t i = 0; i < f->n_marks; i++)
+        if (f->marks[i].kind == kind)
+            return f->marks[i].t_s;
+    return NAN;
+}
+
+static double last_of(const struct facts *f, enum verdict_mark_kind kind)
+{
+    for (size_t i = f->n_marks; i-- > 0;)
+        if (f->marks[i].kind == kind)
+            return f->marks[i].t_s;
+    return NAN;
+}
+
+/* The last moment at which S had not yet begun its fall into the end. */
+static double before_exit(const struct facts_series *s, double end_s)
+{
+    double most = facts_most(s, end_s - EXIT_S, end_s), found = end_s;
+    for (size_t i = 0; i < s->count && s->t_s[i] <= end_s; i++)
+        if (s->v[i] >= exit_share * most)
+            found = s->t_s[i];
+    return found;
+}
+
+/* The first reading of S at or after T_S; T_S where there is none. */
+static double reading_after(const struct facts_series *s, double t_s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->t_s[i] >= t_s)
+            return s->t_s[i];
+    return t_s;
+}
+
+/* The first step makes gradients and an optimizer's state: what is there when it ends is no growth.
+ */
+void facts_choose_moments(struct facts *f)
+{
+    const struct facts_process *p = f->main;
+    double step = first_of(f, VERDICT_MARK_STEP), begin = first_of(f, VERDICT_MARK_BEGIN);
+    double end = last_of(f, VERDICT_MARK_END);
+    if (!p || p->field[SAMPLE_RSS].count == 0)
+        return;
+    const struct facts_series *rss = &p->field[SAMPLE_RSS];
+    double first_s = rss->t_s[0], last_s = rss->t_s[rss->count - 1];
+    f->start_s = !isnan(step)    ? step
+                 : !isnan(begin) ? begin
+                                 : first_s + warm_share * (last_s - first_s);
+    f->start_s = fmin(reading_after(rss, fmax(f->start_s, first_s)), last_s);
+    f->now_s = isinf(p->died_s) && !f->is_table ? last_s : before_exit(rss, last_s);
+    if (!isnan(end) && end > f->start_s)
+        f->now_s = fmin(f->now_s, end);
+    f->now_s = fmax(f->now_s, f->start_s);
+}
+
+/* ---- asking ---- */
+
+const struct facts_figure *facts_figure(const struct facts *f, const char *name)
+{
+    for (size_t i = 0; i < f->n_figures; i++)
+        if (strcmp(f->figures[i].name, name) == 0 &&
+            (!f->main || f->figures[i].pid == 0 || f->figures[i].pid == f->main->id.pid))
+            return &f->figures[i];
+    return NULL;
+}
+
+size_t facts_marked(const struct facts *f, enum verdict_mark_kind kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_marks; i++)
+        n += f->marks[i].kind == kind && f->marks[i].t_s >= f->start_s &&
+             f->marks[i].t_s <= f->now_s;
+    return n;
+}
+
+/* ---- all of it ---- */
+
+int facts_read(const char *folder, const json_t *verdict, struct facts **ret, struct err *err)
+{
+    struct facts *f = calloc(1, sizeof *f);
+    if (!f)
+        return err_set(err, -ENOMEM, "out of memory");
+    read_run(folder, f);
+    int r = facts_read_trace(folder, f, err);
+    if (r == 0) {
+        read_limit(f);
+        facts_take_verdict(f, verdict);
+        r = facts_read_marks(folder, f, err);
+    }
+    if (r < 0) {
+        facts_free(f);
+        return r;
+    }
+    facts_choose_moments(f);
+    facts_read_heap(folder, f);
+    facts_read_census(folder, f);
+    *ret = f;
+    return 0;
+}
+
+void facts_free(struct facts *f)
+{
+    if (!f)
+        return;
+    json_decref(f->run);
+    json_decref(f->header);
+    json_decref(f->census_first);
+    json_decref(f->census_last);
+    free(f->processes);
+    free(f->figures);
+    free(f->marks);
+    growth_fini(&f->heap.growth);
+    free(f->heap.start_bytes);
+    names_free(f->heap.names);
+    profile_free(f->heap.profile);
+    store_free(f->store);
+    free(f);
+}

@@ -1,0 +1,99 @@
+/* What the jury said, put to the processes; and whose memory is the question. */
+#include <math.h>
+#include <string.h>
+
+#include "diagnose/facts_private.h"
+
+static double number(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
+static int64_t whole(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_integer(v) ? json_integer_value(v) : -1;
+}
+
+static void text(const json_t *o, const char *key, char *out, size_t size)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    size_t len = s ? strnlen(s, size - 1) : 0;
+    memcpy(out, s ? s : "", len);
+    out[len] = '\0';
+}
+
+static bool parse_word(const json_t *o, enum verdict_word *ret)
+{
+    const char *word = json_string_value(json_object_get(o, "verdict"));
+    for (int i = 0; word && i < VERDICT_WORDS; i++)
+        if (strcmp(word, verdict_word_name((enum verdict_word)i)) == 0) {
+            *ret = (enum verdict_word)i;
+            return true;
+        }
+    return false;
+}
+
+static void parse(const json_t *o, struct facts_verdict *ret)
+{
+    const json_t *floor = json_object_get(o, "floor_bytes"),
+                 *ended = json_object_get(o, "growth_ended"),
+                 *forecast = json_object_get(o, "forecast");
+    struct facts_verdict v = {.is_known = true};
+    if (!parse_word(o, &v.word))
+        return;
+    v.leak = verdict_word_leak(v.word);
+    v.confidence = number(o, "confidence");
+    v.per_step = number(json_object_get(o, "rate_bytes_per_step"), "value");
+    v.per_min = number(json_object_get(o, "rate_bytes_per_min"), "value");
+    v.floor_first = number(floor, "first");
+    v.floor_last = number(floor, "last");
+    v.peak = number(o, "peak_bytes");
+    v.has_ended = json_is_object(ended);
+    v.ended_step = whole(ended, "step");
+    text(ended, "at", v.ended_at, sizeof v.ended_at);
+    text(o, "event", v.event, sizeof v.event);
+    v.ceiling = number(forecast, "ceiling_bytes");
+    v.decided_at_step = whole(forecast, "decided_at_step");
+    v.bytes_per_example = number(forecast, "bytes_per_example");
+    *ret = v;
+}
+
+static struct facts_process *find(const struct facts *f, const json_t *one)
+{
+    int64_t pid = whole(one, "pid"), ticks = whole(one, "start_ticks");
+    for (size_t i = 0; i < f->n_processes; i++)
+        if (f->processes[i].id.pid == pid &&
+            (ticks < 0 || f->processes[i].id.start_ticks == (uint64_t)ticks))
+            return &f->processes[i];
+    return NULL;
+}
+
+/* That trains before any other, then by size. */
+static bool is_better(const struct facts_process *p, const struct facts_process *best)
+{
+    bool trains = p->role == ROLE_MAIN, best_trains = best && best->role == ROLE_MAIN;
+    if (isnan(p->peak_bytes))
+        return false;
+    if (!best || trains != best_trains)
+        return !best || trains;
+    return p->peak_bytes > best->peak_bytes;
+}
+
+void facts_take_verdict(struct facts *f, const json_t *verdict)
+{
+    const json_t *tree = json_object_get(verdict, "tree"), *one;
+    size_t i;
+    parse(tree, &f->tree);
+    json_array_foreach(json_object_get(verdict, "processes"), i, one)
+    {
+        struct facts_process *p = find(f, one);
+        if (p)
+            parse(one, &p->verdict);
+    }
+    f->main = find(f, json_object_get(tree, "grower"));
+    for (i = 0; !json_is_object(json_object_get(tree, "grower")) && i < f->n_processes; i++)
+        if (is_better(&f->processes[i], f->main))
+            f->main = &f->processes[i];
+}

@@ -1,0 +1,234 @@
+/* The question, the list of hypotheses, and their rank. */
+#include "diagnose/hypothesis.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diagnose/hypothesis_private.h"
+
+/* Growth below this part of what there was, or below so many bytes, is noise. */
+static const double material_share = 0.025;
+static const double material_bytes = 4 << 20;
+/* Before anything is measured each is about as likely as one in four. */
+static const double prior = -1;
+
+/* X(symbol, how much of the cause it tells): of two that explain the same growth the one that tells
+ * more comes first. "Python objects" is true of most leaks and helps with few. */
+static const struct {
+    hypothesis_test *test;
+    double worth;
+} tests[] = {
+    [HYPOTHESIS_LAUNCHER] = {test_launcher, 1},
+    [HYPOTHESIS_WORKERS] = {test_workers, 0.9},
+    [HYPOTHESIS_DATA_LOAD] = {test_data_load, 0.7},
+    [HYPOTHESIS_FIRST_TOUCH] = {test_first_touch, 1},
+    [HYPOTHESIS_ACCUMULATION] = {test_accumulation, 0.8},
+    [HYPOTHESIS_EVAL_SPIKE] = {test_eval_spike, 1},
+    [HYPOTHESIS_EVAL_STEP] = {test_eval_step, 1},
+    [HYPOTHESIS_PYTHON_OBJECTS] = {test_python_objects, 0.6},
+    [HYPOTHESIS_TENSORS] = {test_tensors, 0.7},
+    [HYPOTHESIS_AUTOGRAD] = {test_autograd, 1},
+    [HYPOTHESIS_CALL_SITE] = {test_call_site, 0.85},
+    [HYPOTHESIS_RETENTION] = {test_retention, 0.9},
+    [HYPOTHESIS_MAPPED_FILES] = {test_mapped_files, 0.9},
+    [HYPOTHESIS_SHARED_MEMORY] = {test_shared_memory, 0.9},
+    [HYPOTHESIS_PINNED] = {test_pinned, 0.9},
+    [HYPOTHESIS_COPY_ON_WRITE] = {test_copy_on_write, 1},
+    [HYPOTHESIS_COMPILE] = {test_compile, 1},
+    [HYPOTHESIS_GPU] = {test_gpu, 0.9},
+    [HYPOTHESIS_SWAP] = {test_swap, 0.8},
+    [HYPOTHESIS_THP] = {test_thp, 0.7},
+    [HYPOTHESIS_NO_GROWTH] = {test_no_growth, 0.6},
+};
+
+const char *hypothesis_key(enum hypothesis_id id)
+{
+#define X(sym, key, title) [HYPOTHESIS_##sym] = (key),
+    static const char *const keys[] = {HYPOTHESES(X)};
+#undef X
+    return keys[id];
+}
+
+const char *hypothesis_title(enum hypothesis_id id)
+{
+#define X(sym, key, title) [HYPOTHESIS_##sym] = (title),
+    static const char *const titles[] = {HYPOTHESES(X)};
+#undef X
+    return titles[id];
+}
+
+const char *hypothesis_word_text(enum hypothesis_word word)
+{
+    static const char *const texts[] = {[RULED_OUT] = "ruled out",
+                                        [UNLIKELY] = "unlikely",
+                                        [POSSIBLE] = "possible",
+                                        [LIKELY] = "likely",
+                                        [NEARLY_CERTAIN] = "nearly certain",
+                                        [CANNOT_TEST] = "cannot be tested"};
+    return texts[word];
+}
+
+/* ---- the question ---- */
+
+double main_at(const struct question *q, enum sample_process_field field, double t_s)
+{
+    return q->f->main ? facts_at(&q->f->main->field[field], t_s) : (double)NAN;
+}
+
+double main_growth(const struct question *q, enum sample_process_field field)
+{
+    return main_at(q, field, q->f->now_s) - main_at(q, field, q->f->start_s);
+}
+
+double leakable_at(const struct question *q, double t_s)
+{
+    double file = main_at(q, SAMPLE_FILE, t_s), swap = main_at(q, SAMPLE_SWAP, t_s);
+    return main_at(q, SAMPLE_RSS, t_s) - (isnan(file) ? 0 : file) + (isnan(swap) ? 0 : swap);
+}
+
+double figure_growth(const struct question *q, const char *name)
+{
+    const struct facts_figure *figure = facts_figure(q->f, name);
+    return figure ? facts_growth(&figure->series, q->f->start_s, q->f->now_s) : (double)NAN;
+}
+
+double heap_growth(const struct question *q)
+{
+    return q->f->heap.profile ? q->f->heap.now - q->f->heap.start
+                              : figure_growth(q, "heap_live_bytes");
+}
+
+/* Charged to its cgroup, or counted once over its processes. */
+static double tree_growth(const struct facts *f)
+{
+    double charge = facts_growth(&f->machine[MACHINE_CHARGE], f->start_s, f->now_s);
+    return isnan(charge) ? facts_growth(&f->machine[MACHINE_TREE_LOW], f->start_s, f->now_s)
+                         : charge;
+}
+
+void question_ask(const struct facts *f, const struct ledger *l, struct question *ret)
+{
+    struct question q = {.f = f, .l = l, .word = VERDICT_UNDECIDED};
+    if (f->main && f->main->verdict.is_known)
+        q.word = f->main->verdict.word;
+    q.base = leakable_at(&q, f->start_s);
+    q.growth = leakable_at(&q, f->now_s) - q.base;
+    q.tree_growth = tree_growth(f);
+    q.total = fmax(0, fmax(q.growth, q.tree_growth));
+    bool is_material = q.total > fmax(material_bytes, material_share * q.base);
+    bool is_flat = q.word == VERDICT_STABLE || q.word == VERDICT_SPIKING;
+    enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
+    bool tree_is_flat = tree == VERDICT_STABLE || tree == VERDICT_SPIKING;
+    q.has_grown = is_material && !(is_flat && tree_is_flat);
+    q.is_growing = q.has_grown && q.word != VERDICT_PLATEAUED && !is_flat;
+    *ret = q;
+}
+
+double share_of(const struct question *q, double bytes)
+{
+    return q->total > 0 && bytes > 0 ? fmin(1, bytes / q->total) : 0;
+}
+
+/* ---- evidence ---- */
+
+void say(struct hypothesis *h, enum evidence_side side, double weight, const char *fmt, ...)
+{
+    va_list ap;
+    if (h->n_evidence == EVIDENCE_MAX)
+        return;
+    struct evidence *e = &h->evidence[h->n_evidence++];
+    *e = (struct evidence){.side = side, .weight = side == EVIDENCE_ABSENT ? 0 : weight};
+    va_start(ap, fmt);
+    vsnprintf(e->text, sizeof e->text, fmt, ap);
+    va_end(ap);
+}
+
+void decide_by(struct hypothesis *h, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(h->decide, sizeof h->decide, fmt, ap);
+    va_end(ap);
+}
+
+static uint64_t whole_bytes(double bytes)
+{
+    return bytes > 0 && bytes < 9e18 ? (uint64_t)llround(bytes) : 0;
+}
+
+const char *size_of(struct sizes *s, size_t place, double bytes)
+{
+    return text_size(s->text[place], whole_bytes(bytes));
+}
+
+const char *change_of(struct sizes *s, size_t place, double bytes)
+{
+    int64_t whole = bytes < 0 ? -(int64_t)whole_bytes(-bytes) : (int64_t)whole_bytes(bytes);
+    return text_size_signed(s->text[place], whole);
+}
+
+const char *place_text(char out[PLACE_MAX], const struct growth_row *row)
+{
+    const struct name *n = row->name;
+    const char *slash = n->file ? strrchr(n->file, '/') : NULL;
+    const char *file = slash ? slash + 1 : n->file;
+    if (file && n->line)
+        snprintf(out, PLACE_MAX, "%.50s:%u (%.50s)", file, n->line, n->function);
+    else
+        snprintf(out, PLACE_MAX, "%.100s", n->function);
+    return out;
+}
+
+/* ---- weighing ---- */
+
+static void weigh(struct hypothesis *h)
+{
+    bool is_tested = false;
+    h->log_odds = prior;
+    for (size_t i = 0; i < h->n_evidence; i++) {
+        const struct evidence *e = &h->evidence[i];
+        is_tested = is_tested || e->side != EVIDENCE_ABSENT;
+        h->log_odds += e->side == EVIDENCE_FOR       ? e->weight
+                       : e->side == EVIDENCE_AGAINST ? -e->weight
+                                                     : 0;
+    }
+    h->word = !is_tested            ? CANNOT_TEST
+              : h->log_odds >= 3    ? NEARLY_CERTAIN
+              : h->log_odds >= 1    ? LIKELY
+              : h->log_odds >= -1.5 ? POSSIBLE
+              : h->log_odds >= -4   ? UNLIKELY
+                                    : RULED_OUT;
+    if (h->word == NEARLY_CERTAIN || h->word == RULED_OUT)
+        h->decide[0] = '\0';
+}
+
+/* One that cannot be tested may be it: before those that speak against themselves. */
+static double score(const struct hypothesis *h)
+{
+    double odds = 1 / (1 + exp(-h->log_odds));
+    if (h->word == CANNOT_TEST)
+        return 1e-3;
+    return h->word == RULED_OUT ? 0 : odds * (h->share + 1e-2) * tests[h->id].worth;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const struct hypothesis *x = a, *y = b;
+    double left = score(x), right = score(y);
+    if (left != right)
+        return left < right ? 1 : -1;
+    return (int)x->id - (int)y->id;
+}
+
+void hypotheses_test(const struct question *q, struct hypothesis ret[HYPOTHESIS_COUNT])
+{
+    for (int i = 0; i < HYPOTHESIS_COUNT; i++) {
+        ret[i] = (struct hypothesis){.id = (enum hypothesis_id)i};
+        tests[i].test(q, &ret[i]);
+        weigh(&ret[i]);
+    }
+    qsort(ret, HYPOTHESIS_COUNT, sizeof *ret, by_score);
+}

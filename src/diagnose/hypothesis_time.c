@@ -1,0 +1,420 @@
+/* Hypotheses that show in when memory grew: before training, in the first pass, within a step, at
+ * evaluations, or not at all. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diagnose/hypothesis_private.h"
+
+static const double spike_least_bytes = 8 << 20;
+static const double spike_least_share = 0.05;
+
+static bool is_leak(enum verdict_word word)
+{
+    return word == VERDICT_LEAKING || word == VERDICT_STEPPING;
+}
+
+static bool is_flat(enum verdict_word word)
+{
+    return word == VERDICT_STABLE || word == VERDICT_SPIKING;
+}
+
+static int64_t steps_between(const struct question *q)
+{
+    return q->f->has_steps ? q->f->last_step - q->f->first_step : 0;
+}
+
+/* ---- nothing grows ---- */
+
+void test_no_growth(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    if (isnan(q->growth)) {
+        say(h, EVIDENCE_ABSENT, 0, "nothing was read of the process's memory");
+        return;
+    }
+    h->share = q->has_grown ? 0 : 1;
+    if (q->has_grown) {
+        say(h, EVIDENCE_AGAINST, DECIDES, "memory grew by %s, from %s to %s",
+            size_of(&s, 0, q->total), size_of(&s, 1, q->base), size_of(&s, 2, q->base + q->growth));
+        return;
+    }
+    say(h, EVIDENCE_FOR, is_flat(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
+        size_of(&s, 0, q->base), size_of(&s, 1, q->base + q->growth),
+        is_flat(q->word) ? "flat, by the verdict" : "no more than noise");
+    if (q->word == VERDICT_UNDECIDED)
+        decide_by(h, "a longer run: the verdict is undecided yet");
+}
+
+/* ---- loading the data ---- */
+
+/* The largest rise within a twentieth of the time between the moments. */
+static double largest_jump(const struct question *q, double *ret_t_s)
+{
+    double span = q->f->now_s - q->f->start_s, window = span / 20, best = 0;
+    for (int i = 0; i + 1 < 40; i++) {
+        double from = q->f->start_s + span * i / 40;
+        double rise = leakable_at(q, from + window) - leakable_at(q, from);
+        if (rise > best) {
+            best = rise;
+            *ret_t_s = from;
+        }
+    }
+    return best;
+}
+
+static void test_one_jump(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    double at_s = 0, jump = largest_jump(q, &at_s);
+    if (jump >= 0.7 * q->total) {
+        h->share = share_of(q, jump);
+        say(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
+            size_of(&s, 0, jump), size_of(&s, 1, q->total), at_s);
+    } else {
+        say(h, EVIDENCE_AGAINST, STRONG,
+            "it grew little by little: its steepest twentieth of the time has %s of %s",
+            size_of(&s, 0, jump), size_of(&s, 1, q->total));
+    }
+}
+
+void test_data_load(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    if (isnan(q->growth)) {
+        say(h, EVIDENCE_ABSENT, 0, "nothing was read of the process's memory");
+        return;
+    }
+    if (q->is_growing) {
+        say(h, EVIDENCE_AGAINST, is_leak(q->word) ? DECIDES : STRONG,
+            "memory went on growing after %s: %s", q->f->n_marks ? "training began" : "its start",
+            change_of(&s, 0, q->growth));
+        return;
+    }
+    if (q->has_grown) {
+        test_one_jump(q, h);
+        return;
+    }
+    double first = leakable_at(q, q->f->main->born_s), before = q->base - first;
+    double level = q->base + q->growth;
+    h->share = level > 0 && before > 0 ? fmin(1, before / level) : 0;
+    if (before > level / 4)
+        say(h, EVIDENCE_FOR, FAIR, "%s of %s came before %s, and it is flat since",
+            size_of(&s, 0, before), size_of(&s, 1, level),
+            q->f->n_marks ? "training began" : "a tenth of the time was over");
+    else
+        say(h, EVIDENCE_AGAINST, FAIR, "only %s of %s came with its start", size_of(&s, 0, before),
+            size_of(&s, 1, level));
+    if (q->f->n_marks == 0)
+        say(h, EVIDENCE_ABSENT, 0, "no marks: when training began is not known");
+}
+
+/* ---- the first pass ---- */
+
+/* When the first pass over the data ended; NAN: not yet, or its length is not known. */
+static double pass_end(const struct facts *f)
+{
+    for (size_t i = 0; i < f->n_marks; i++) {
+        const struct facts_mark *m = &f->marks[i];
+        if (m->kind == VERDICT_MARK_EPOCH ||
+            (m->kind == VERDICT_MARK_STEP && f->steps_per_epoch && m->step >= 0 &&
+             (uint64_t)m->step >= f->steps_per_epoch))
+            return m->t_s;
+    }
+    return NAN;
+}
+
+static bool knows_pass(const struct facts *f)
+{
+    return f->steps_per_epoch > 0 || !isnan(pass_end(f));
+}
+
+/* A cache takes the same for each example; what is warmed up takes less and less. */
+static void test_even_pace(const struct question *q, struct hypothesis *h, double end_s)
+{
+    struct sizes s;
+    double start_s = q->f->start_s, middle_s = (start_s + end_s) / 2;
+    double first = leakable_at(q, middle_s) - leakable_at(q, start_s);
+    double second = leakable_at(q, end_s) - leakable_at(q, middle_s);
+    if (!(first > 0 && second > 0))
+        return;
+    bool is_even = second > 0.6 * first && second < 1.7 * first;
+    say(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : FAIR + WEAK,
+        "%s in the first half of the pass, %s in the second%s%s", change_of(&s, 0, first),
+        change_of(&s, 1, second), is_even && q->f->examples ? ": for each example about " : "",
+        is_even && q->f->examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "");
+}
+
+static void name_filled_site(const struct question *q, struct hypothesis *h)
+{
+    char place[PLACE_MAX];
+    struct sizes s;
+    const struct facts_heap *heap = &q->f->heap;
+    for (size_t i = 0; i < heap->growth.count; i++) {
+        const struct growth_row *row = &heap->growth.rows[i];
+        double grown = row->live_bytes - heap->start_bytes[i];
+        if (is_leak(row->verdict.word) || grown < 0.3 * q->total)
+            continue;
+        h->site = row;
+        say(h, EVIDENCE_FOR, WEAK, "%s of it was allocated at %s, %s", size_of(&s, 0, grown),
+            place_text(place, row), verdict_word_name(row->verdict.word));
+        return;
+    }
+}
+
+static void test_filled(const struct question *q, struct hypothesis *h, double end_s)
+{
+    const struct facts_verdict *v = &q->f->main->verdict;
+    struct sizes s;
+    double until = leakable_at(q, end_s) - q->base;
+    bool at_end = strcmp(v->ended_at, "the end of the first epoch") == 0;
+    int64_t pass = (int64_t)q->f->steps_per_epoch, off = v->ended_step - pass;
+    if (at_end || (pass > 0 && v->ended_step >= 0 && llabs(off) <= pass / 10 + 1)) {
+        h->share = share_of(q, until);
+        say(h, EVIDENCE_FOR, h->share > 0.6 ? STRONG : FAIR,
+            "growth ended at step %" PRId64 ", one pass over the data%s%s", v->ended_step,
+            until > 0 ? ", after " : "", until > 0 ? size_of(&s, 0, until) : "");
+        test_even_pace(q, h, end_s);
+        name_filled_site(q, h);
+    } else {
+        say(h, EVIDENCE_AGAINST, STRONG,
+            "growth ended at step %" PRId64 ", and the first pass at another one (%" PRId64 ")",
+            v->ended_step, pass);
+    }
+}
+
+static void test_grew_beyond(const struct question *q, struct hypothesis *h, double end_s)
+{
+    struct sizes s;
+    double beyond = q->base + q->growth - leakable_at(q, end_s);
+    bool is_decided = is_leak(q->word) && q->f->now_s > end_s && beyond > 0.1 * q->growth;
+    if (is_decided)
+        say(h, EVIDENCE_AGAINST, DECIDES, "%s came after the first pass over the data had ended",
+            size_of(&s, 0, beyond));
+    else
+        say(h, EVIDENCE_AGAINST, WEAK, "the verdict on it is \"%s\"", verdict_word_name(q->word));
+}
+
+void test_first_touch(const struct question *q, struct hypothesis *h)
+{
+    const struct facts *f = q->f;
+    struct sizes s;
+    double end_s = pass_end(f);
+    if (!f->main || !f->main->verdict.is_known) {
+        say(h, EVIDENCE_ABSENT, 0, "memory was not judged");
+    } else if (!q->has_grown) {
+        say(h, EVIDENCE_AGAINST, DECIDES, "nothing fills: memory did not grow");
+    } else if (!knows_pass(f)) {
+        say(h, EVIDENCE_ABSENT, 0, "no marks: how long a pass over the data is, is not known");
+        if (q->word == VERDICT_PLATEAUED)
+            say(h, EVIDENCE_FOR, WEAK, "it grew by %s and stopped", size_of(&s, 0, q->growth));
+        decide_by(h, "marks (`ebb run` sets hooks by itself), or ebb verdict --steps-per-epoch N");
+        h->share = q->word == VERDICT_PLATEAUED ? 1 : 0;
+    } else if (q->word == VERDICT_PLATEAUED) {
+        test_filled(q, h, isnan(end_s) ? f->now_s : end_s);
+    } else if (isnan(end_s)) {
+        h->share = 1;
+        say(h, EVIDENCE_FOR, FAIR,
+            "it grew by %s, and the first pass over the data has not ended: step %" PRId64
+            " of %" PRIu64,
+            size_of(&s, 0, q->growth), f->last_step, f->steps_per_epoch);
+        test_even_pace(q, h, f->now_s);
+        decide_by(h, "the end of the first pass, step %" PRIu64, f->steps_per_epoch);
+    } else {
+        test_grew_beyond(q, h, end_s);
+    }
+}
+
+/* ---- accumulation ---- */
+
+/* How far memory rises within a step and falls until its end, the median; NAN: too few readings. */
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static double rise_in_step(const struct question *q)
+{
+    enum { STEPS = 256 };
+    const struct facts *f = q->f;
+    double rises[STEPS], last_s = NAN;
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_marks && n < STEPS; i++) {
+        if (f->marks[i].kind != VERDICT_MARK_STEP)
+            continue;
+        double t_s = f->marks[i].t_s;
+        double most =
+            isnan(last_s) ? (double)NAN : facts_most(&f->main->field[SAMPLE_RSS], last_s, t_s);
+        double end = main_at(q, SAMPLE_RSS, t_s);
+        if (!isnan(most) && !isnan(end))
+            rises[n++] = fmax(0, most - end);
+        last_s = t_s;
+    }
+    qsort(rises, n, sizeof *rises, by_value);
+    return n < 8 ? (double)NAN : rises[n / 2];
+}
+
+void test_accumulation(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    int64_t steps = steps_between(q);
+    if (!q->f->has_steps || !q->f->main) {
+        say(h, EVIDENCE_ABSENT, 0, "no marks: steps are not known");
+        return;
+    }
+    if (q->f->substeps == 0)
+        say(h, EVIDENCE_ABSENT, 0, "no marks of micro-batches: whether it accumulates is not told");
+    if (q->has_grown && q->growth > 0) {
+        say(h, EVIDENCE_AGAINST, steps >= 8 ? DECIDES : FAIR,
+            "memory at the ends of steps itself grew: %s in %" PRId64
+            " steps; accumulation gives back within each",
+            change_of(&s, 0, q->growth), steps);
+        return;
+    }
+    double rise = rise_in_step(q), level = main_at(q, SAMPLE_RSS, q->f->now_s);
+    if (isnan(rise)) {
+        say(h, EVIDENCE_ABSENT, 0, "too few readings within a step");
+    } else if (q->f->substeps > 0 && rise > spike_least_share * level) {
+        h->share = fmin(1, rise / level);
+        say(h, EVIDENCE_FOR, FAIR, "memory rises by %s within a step and is back at its end",
+            size_of(&s, 0, rise));
+    } else {
+        say(h, EVIDENCE_AGAINST, FAIR, "within a step memory rises and falls by %s only",
+            size_of(&s, 0, rise));
+    }
+}
+
+/* ---- evaluations and checkpoints ---- */
+
+struct events {
+    size_t count, spikes, recovered;
+    double jumps;   /* what stayed of them, in all */
+    double highest; /* spike */
+};
+
+static double previous_step(const struct facts *f, size_t at)
+{
+    while (at-- > 0)
+        if (f->marks[at].kind == VERDICT_MARK_STEP)
+            return f->marks[at].t_s;
+    return NAN;
+}
+
+/* The lower of the first two readings behind T_S: what stayed. NAN: there is none. */
+static double settled(const struct question *q, double t_s)
+{
+    const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
+    double least = NAN;
+    for (size_t i = 0, seen = 0; i < rss->count && seen < 2; i++)
+        if (rss->t_s[i] > t_s) {
+            least = fmin(least, leakable_at(q, rss->t_s[i]));
+            seen++;
+        }
+    return least;
+}
+
+static void add_event(const struct question *q, size_t at, struct events *e)
+{
+    const struct facts *f = q->f;
+    double from = previous_step(f, at), to = f->marks[at].t_s;
+    double before = leakable_at(q, from), after = settled(q, to);
+    double most = facts_most(&f->main->field[SAMPLE_RSS], from, to);
+    if (isnan(from) || isnan(before) || isnan(after))
+        return;
+    double spike = isnan(most) ? 0 : most - main_at(q, SAMPLE_RSS, from);
+    bool is_spike = spike > fmax(spike_least_bytes, spike_least_share * before);
+    e->count++;
+    e->jumps += after - before;
+    e->spikes += is_spike;
+    e->recovered += is_spike && after - before < spike / 4;
+    e->highest = fmax(e->highest, spike);
+}
+
+/* An evaluation and a checkpoint between the same two steps are one event. */
+static struct events events_of(const struct question *q)
+{
+    struct events e = {0};
+    double last_step = NAN;
+    for (size_t i = 0; q->f->main && i < q->f->n_marks; i++) {
+        const struct facts_mark *m = &q->f->marks[i];
+        if ((m->kind != VERDICT_MARK_EVAL && m->kind != VERDICT_MARK_SAVE) ||
+            m->t_s < q->f->start_s || m->t_s > q->f->now_s)
+            continue;
+        double step = previous_step(q->f, i);
+        if (step > last_step || isnan(last_step))
+            add_event(q, i, &e);
+        last_step = step;
+    }
+    return e;
+}
+
+void test_eval_spike(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    struct events e = events_of(q);
+    if (e.count == 0) {
+        say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
+        return;
+    }
+    if (e.spikes == 0) {
+        say(h, EVIDENCE_AGAINST, FAIR, "no rise of note at %zu evaluations and checkpoints",
+            e.count);
+        return;
+    }
+    bool recovers = e.recovered * 2 > e.spikes;
+    double live = heap_growth(q);
+    bool is_free = q->has_grown && !q->is_growing && live < 0.3 * q->total;
+    h->share = q->is_growing              ? 0
+               : !q->has_grown || is_free ? 1
+                                          : e.highest / (e.highest + q->total);
+    say(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
+        "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by the next "
+        "step",
+        e.spikes, e.count, size_of(&s, 0, e.highest), e.recovered);
+    if (is_free && recovers)
+        say(h, EVIDENCE_FOR, WEAK, "what stayed of the growth of %s is not alive on the heap (%s)",
+            size_of(&s, 1, q->total), change_of(&s, 2, live));
+    if (q->word == VERDICT_SPIKING)
+        say(h, EVIDENCE_FOR, FAIR, "the verdict is \"spiking\": peaks, and the floor comes back");
+    if (q->is_growing)
+        say(h, EVIDENCE_AGAINST, FAIR,
+            "a spike that recovers does not raise the floor, and it rose "
+            "by %s",
+            size_of(&s, 1, q->total));
+}
+
+static void test_event_share(const struct question *q, struct hypothesis *h, const struct events *e)
+{
+    struct sizes s;
+    double share = share_of(q, e->jumps), steps = (double)steps_between(q);
+    double usual = steps > 0 ? (double)e->count / steps : 0;
+    bool is_tied = share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
+    if (is_tied)
+        h->share = share;
+    say(h, is_tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_tied ? FAIR : STRONG,
+        "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
+        change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+}
+
+void test_eval_step(const struct question *q, struct hypothesis *h)
+{
+    const struct facts_verdict *v = q->f->main ? &q->f->main->verdict : NULL;
+    struct events e = events_of(q);
+    if (!q->has_grown && !isnan(q->growth)) {
+        say(h, EVIDENCE_AGAINST, DECIDES, "nothing stays: memory did not grow");
+        return;
+    }
+    if (q->word == VERDICT_STEPPING && v && strcmp(v->event, "epoch") != 0) {
+        h->share = 1;
+        say(h, EVIDENCE_FOR, STRONG + FAIR,
+            "the floor rises at each %s, and stays (verdict "
+            "\"stepping\")",
+            strcmp(v->event, "save") == 0 ? "checkpoint" : "evaluation");
+    }
+    if (e.count == 0)
+        say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
+    else
+        test_event_share(q, h, &e);
+}
