@@ -97,11 +97,20 @@ static const char *word_of(const struct side *s)
     return word ? word : "undecided";
 }
 
+static bool has_any_rate(const struct side *s)
+{
+    return json_is_object(json_object_get(s->tree, "rate_bytes_per_step")) ||
+           json_is_object(json_object_get(s->tree, "rate_bytes_per_min"));
+}
+
 static void add_unknown(struct buf *out, const struct side *a, const struct side *b)
 {
-    if (!a->has_rate || !b->has_rate)
+    if (!has_any_rate(a) || !has_any_rate(b))
         buf_printf(out, "It cannot be tested: there is no rate of growth in the %s run.",
-                   a->has_rate ? "second" : "first");
+                   has_any_rate(a) ? "second" : "first");
+    else if (!a->has_rate || !b->has_rate)
+        buf_add_str(out, "It cannot be tested: one run has its growth by the step, the other by "
+                         "the minute.");
     else
         buf_printf(out, "It cannot be known yet: the %s run is %s, which leaves open whether it "
                         "leaks.",

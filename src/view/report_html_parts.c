@@ -45,8 +45,12 @@ static void put_process(struct buf *out, const json_t *doc, const json_t *row)
     html_cell(out, true, text);
     html_cell_json(out, json_object_get(row, "name"));
     html_cell_json(out, json_object_get(row, "role"));
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        html_cell(out, true, report_size(size, json_object_get(row, sizes[i])));
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const json_t *bytes = json_object_get(row, sizes[i]);
+        if (!bytes && strcmp(sizes[i], "rss_bytes") == 0)
+            bytes = json_object_get(row, "end_bytes"); /* as run.json calls it */
+        html_cell(out, true, report_size(size, bytes));
+    }
     html_cell(out, true, json_is_number(rate) ? report_signed(size, rate) : "–");
     put_word(out, verdict);
     buf_add_str(out, "<td class=wide><code>");
@@ -62,8 +66,9 @@ static void put_process(struct buf *out, const json_t *doc, const json_t *row)
 void html_processes(struct buf *out, const json_t *doc)
 {
     const json_t *data = json_object_get(doc, "data"), *run = json_object_get(doc, "run"), *row;
-    const json_t *list = json_object_get(data ? data : run, "processes");
-    json_int_t seen = json_integer_value(json_object_get(data ? data : run, "processes_seen"));
+    const json_t *from = json_is_object(data) ? data : run;
+    const json_t *list = json_object_get(from, "processes");
+    json_int_t seen = json_integer_value(json_object_get(from, "processes_seen"));
     size_t i;
     if (!json_array_size(list))
         return;

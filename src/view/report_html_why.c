@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "diagnose/hypothesis.h"
 #include "view/html.h"
 
 /* ---- call sites ---- */
@@ -147,7 +148,7 @@ static void put_entry(struct buf *out, const json_t *e, size_t i)
     if (json_is_number(l) && json_is_number(h) && json_number_value(l) < json_number_value(h))
         snprintf(text, sizeof text, "%s – %s", report_size(low, l), report_size(high, h));
     else
-        snprintf(text, sizeof text, "exact");
+        snprintf(text, sizeof text, "–");
     html_cell(out, true, text);
     html_cell(out, true, report_signed(size, json_object_get(e, "growth_bytes")));
     buf_add_byte(out, '\n');
@@ -212,6 +213,30 @@ static void put_hypothesis(struct buf *out, const json_t *h, bool is_open)
     buf_add_str(out, "</ul></details>\n");
 }
 
+static bool is_word(const json_t *h, enum hypothesis_word word)
+{
+    const char *text = report_string(h, "word");
+    return text && strcmp(text, hypothesis_word_text(word)) == 0;
+}
+
+/* Those of one word, folded up: nobody reads twenty that are ruled out, but each can be looked up. */
+static void put_group(struct buf *out, const json_t *list, enum hypothesis_word word)
+{
+    const json_t *h;
+    size_t i, count = 0;
+    json_array_foreach(list, i, h) count += is_word(h, word);
+    if (!count)
+        return;
+    buf_printf(out, "<details class=group><summary>%zu %s</summary>\n", count,
+               hypothesis_word_text(word));
+    json_array_foreach(list, i, h)
+    {
+        if (is_word(h, word))
+            put_hypothesis(out, h, false);
+    }
+    buf_add_str(out, "</details>\n");
+}
+
 static void put_advice(struct buf *out, const json_t *list)
 {
     const json_t *one;
@@ -244,6 +269,12 @@ void html_diagnosis(struct buf *out, const json_t *doc)
     put_advice(out, json_object_get(d, "advice"));
     put_ledger(out, json_object_get(d, "ledger"));
     buf_add_str(out, "<h3>Every explanation, tested</h3>\n");
-    json_array_foreach(json_object_get(d, "hypotheses"), i, h) put_hypothesis(out, h, i == 0);
+    json_array_foreach(json_object_get(d, "hypotheses"), i, h)
+    {
+        if (!is_word(h, CANNOT_TEST) && !is_word(h, RULED_OUT))
+            put_hypothesis(out, h, i == 0);
+    }
+    put_group(out, json_object_get(d, "hypotheses"), CANNOT_TEST);
+    put_group(out, json_object_get(d, "hypotheses"), RULED_OUT);
     buf_add_str(out, "</section>\n");
 }

@@ -207,3 +207,5 @@ addEventListener("resize", () => {
   waiting = requestAnimationFrame(fitPlots);
 });
 onThemeChange(draw);
+// On paper nothing can be opened.
+addEventListener("beforeprint", () => document.querySelectorAll<HTMLDetailsElement>("#diagnosis details").forEach((d) => (d.open = true)));
