@@ -161,8 +161,9 @@ static int check(const struct cli_call *call)
         return cli_failf(2, "report: --compare needs two runs, before and after: ebb report "
                             "--compare RUN_A RUN_B");
     if (!o->compare && call->argc != 1)
-        return cli_failf(2, "report: \"%.100s\" is one too many; --compare puts two runs side by "
-                            "side",
+        return cli_failf(2,
+                         "report: \"%.100s\" is one too many; --compare puts two runs side by "
+                         "side",
                          call->argv[1]);
     return 0;
 }

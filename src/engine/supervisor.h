@@ -39,7 +39,7 @@ struct supervisor_options {
     struct engine_options engine;
     struct rundir rundir; /* fd -1: no recording */
     const char *name;
-    const char *shim;  /* a folder for the front of PYTHONPATH; NULL: none */
+    const char *shim; /* a folder for the front of PYTHONPATH; NULL: none */
     struct {
         const char *library;     /* to be preloaded; NULL: the heap is not profiled */
         uint64_t interval_bytes; /* mean distance of samples */

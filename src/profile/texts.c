@@ -73,9 +73,11 @@ int texts_add(struct texts *t, const char *s, size_t len, uint32_t *ret)
         return -ENOMEM;
     size_t at = text_slot(t, len ? s : "", len);
     if (!t->table[at]) {
-        char *copy = strndup(len ? s : "", len);
+        char *copy = malloc(len + 1); /* S need not end in NUL, which strndup is checked for */
         if (!copy)
             return -ENOMEM;
+        memcpy(copy, len ? s : "", len);
+        copy[len] = '\0';
         t->items[t->count++] = copy;
         t->table[at] = (uint32_t)t->count;
     }

@@ -9,8 +9,8 @@
 #include "base/buf.h"
 
 #define INCLUDE_FILE(symbol, file)                                                                 \
-    __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" EBB_WEB_DIR "/" file                  \
-            "\"\n" #symbol "_end:\n.byte 0\n.popsection\n");                                       \
+    __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" EBB_WEB_DIR "/" file "\"\n" #symbol   \
+            "_end:\n.byte 0\n.popsection\n");                                                      \
     extern const unsigned char symbol[] __attribute__((visibility("hidden")));                     \
     extern const unsigned char symbol##_end[] __attribute__((visibility("hidden")))
 

@@ -29,8 +29,8 @@ void report_markdown(struct buf *out, const json_t *doc);
 
 /* Two runs, before and after a change: {"answer": "fixed|less|same|worse|unknown", "sentence",
  * "reasons": […], "by": "step|minute|null", "before": {…}, "after": {…}, "sites": […]}. Whether it
- * helped is said by the intervals of both verdicts: where they overlap, nothing was shown. NULL: out
- * of memory. */
+ * helped is said by the intervals of both verdicts: where they overlap, nothing was shown. NULL:
+ * out of memory. */
 json_t *report_compare(const json_t *before, const json_t *after);
 int report_compare_html(struct buf *out, const json_t *compared, const json_t *before,
                         const json_t *after, const char *nonce);

@@ -39,9 +39,9 @@ static struct side side_of(const json_t *doc)
 
 static json_t *side_json(const struct side *s, const json_t *doc)
 {
-    static const char *const kept[] = {"verdict",     "leak",       "confidence",
-                                       "mean_bytes", "floor_bytes",
-                                       "rate_bytes_per_step", "rate_bytes_per_min"};
+    static const char *const kept[] = {"verdict",           "leak",        "confidence",
+                                       "mean_bytes",        "floor_bytes", "rate_bytes_per_step",
+                                       "rate_bytes_per_min"};
     json_t *o = json_object();
     const json_t *data = json_object_get(doc, "data");
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
@@ -112,8 +112,9 @@ static void add_unknown(struct buf *out, const struct side *a, const struct side
         buf_add_str(out, "It cannot be tested: one run has its growth by the step, the other by "
                          "the minute.");
     else
-        buf_printf(out, "It cannot be known yet: the %s run is %s, which leaves open whether it "
-                        "leaks.",
+        buf_printf(out,
+                   "It cannot be known yet: the %s run is %s, which leaves open whether it "
+                   "leaks.",
                    b->is_known ? "first" : "second", word_of(b->is_known ? a : b));
 }
 
@@ -126,8 +127,9 @@ static void add_sentence(struct buf *out, enum answer answer, const struct side 
                    word_of(b));
         break;
     case ANSWER_LESS:
-        buf_printf(out, "It helped, and is not enough: growth fell by %.0f %%, and the second "
-                        "run is still %s.",
+        buf_printf(out,
+                   "It helped, and is not enough: growth fell by %.0f %%, and the second "
+                   "run is still %s.",
                    a->value > 0 ? (1 - b->value / a->value) * 100 : 0, word_of(b));
         break;
     case ANSWER_SAME:

@@ -64,8 +64,8 @@ static void fill(const json_t *side, char cells[ROWS][ROW_MAX])
 static void rows_of(const json_t *compared, struct row rows[ROWS])
 {
     static const char *const titles[ROWS] = {
-        "verdict",    "confidence", "growth a step", "growth a minute", "floor, first",
-        "floor, last", "peak",      "steps",         "time"};
+        "verdict", "confidence", "growth a step", "growth a minute", "floor, first", "floor, last",
+        "peak",    "steps",      "time"};
     char before[ROWS][ROW_MAX], after[ROWS][ROW_MAX];
     fill(json_object_get(compared, "before"), before);
     fill(json_object_get(compared, "after"), after);

@@ -139,8 +139,7 @@ void report_entities_tick(struct report_entities *e, double t_s, const struct tr
 {
     for (size_t i = 0; i < item->tick.count; i++) {
         const struct trace_row *row = &item->tick.rows[i];
-        struct report_entity *one =
-            row->kind < ENTITY_KINDS ? entity(e, row->kind, row->id) : NULL;
+        struct report_entity *one = row->kind < ENTITY_KINDS ? entity(e, row->kind, row->id) : NULL;
         if (!one)
             continue;
         if (row->kind == ENTITY_PROCESS)
@@ -236,11 +235,10 @@ static void add_series(json_t *list, const struct report_entity *e, unsigned fie
     bool is_job = e->kind == ENTITY_MACHINE && field == MACHINE_TREE_LOW;
     if (e->field[field].count == 0)
         return;
-    json_t *o = json_pack("{s:s,s:s,s:s,s:I,s:o}", "of", is_job ? "job" : kinds[e->kind], "field",
-                          field_name(e, field), "unit", unit_of(e, field), "id", (json_int_t)e->id,
-                          "name",
-                          e->process ? json_text(e->process->comm, e->process->comm_len)
-                                     : json_text0(e->name));
+    json_t *o = json_pack(
+        "{s:s,s:s,s:s,s:I,s:o}", "of", is_job ? "job" : kinds[e->kind], "field",
+        field_name(e, field), "unit", unit_of(e, field), "id", (json_int_t)e->id, "name",
+        e->process ? json_text(e->process->comm, e->process->comm_len) : json_text0(e->name));
     if (!o)
         return;
     if (e->process)
@@ -270,12 +268,11 @@ static json_t *process_json(const struct report_entity *e)
                  {"shmem_bytes", SAMPLE_SHMEM}, {"swap_bytes", SAMPLE_SWAP},
                  {"gpu_bytes", SAMPLE_GPU}};
     const struct process_info *p = e->process;
-    json_t *o = json_pack("{s:i,s:o,s:i,s:s,s:o,s:o,s:f,s:o,s:I}", "pid", (int)p->id.pid,
-                          "start_ticks", json_u64(p->id.start_ticks), "ppid", (int)p->ppid, "role",
-                          process_role_name(p->role), "name", json_text(p->comm, p->comm_len),
-                          "command", command_json(p), "born_s", e->born_s, "died_s",
-                          e->died_s < 0 ? json_null() : json_real(e->died_s), "id",
-                          (json_int_t)e->id);
+    json_t *o = json_pack(
+        "{s:i,s:o,s:i,s:s,s:o,s:o,s:f,s:o,s:I}", "pid", (int)p->id.pid, "start_ticks",
+        json_u64(p->id.start_ticks), "ppid", (int)p->ppid, "role", process_role_name(p->role),
+        "name", json_text(p->comm, p->comm_len), "command", command_json(p), "born_s", e->born_s,
+        "died_s", e->died_s < 0 ? json_null() : json_real(e->died_s), "id", (json_int_t)e->id);
     bool has_rss = e->field[SAMPLE_RSS].count > 0;
     if (!o)
         return NULL;

@@ -100,8 +100,8 @@ static void put_when(struct buf *out, const json_t *doc)
 {
     const json_t *run = json_object_get(doc, "run"), *end = json_object_get(run, "end");
     char time[TEXT_TIME_MAX];
-    double span = report_number(run, "duration_s",
-                                report_number(json_object_get(doc, "data"), "span_s", -1));
+    double span =
+        report_number(run, "duration_s", report_number(json_object_get(doc, "data"), "span_s", -1));
     const char *state = report_string(run, "state");
     buf_add_str(out, "<p class=when>");
     if (report_string(run, "started")) {
@@ -182,7 +182,8 @@ static void put_rate(struct buf *out, const char *name, const json_t *rate)
 static void put_figures(struct buf *out, const json_t *doc)
 {
     const json_t *tree = report_tree(doc), *run = json_object_get(doc, "run");
-    const json_t *data = json_object_get(doc, "data"), *floor = json_object_get(tree, "floor_bytes");
+    const json_t *data = json_object_get(doc, "data"),
+                 *floor = json_object_get(tree, "floor_bytes");
     char size[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX], text[96];
     buf_add_str(out, "<dl class=figures>\n");
     html_fact(out, "peak", report_size(size, report_peak(doc)));
@@ -231,8 +232,7 @@ void html_plots(struct buf *out, const char *title, bool has_steps)
 
 bool report_has_steps(const json_t *doc)
 {
-    return json_integer_value(
-               json_object_get(json_object_get(doc, "data"), "steps_seen")) > 1;
+    return json_integer_value(json_object_get(json_object_get(doc, "data"), "steps_seen")) > 1;
 }
 
 int report_html(struct buf *out, const json_t *doc, const char *nonce)

@@ -33,8 +33,8 @@ static void put_word(struct buf *out, const json_t *one)
 
 static void put_process(struct buf *out, const json_t *doc, const json_t *row)
 {
-    static const char *const sizes[] = {"peak_bytes", "rss_bytes",   "unique_bytes",
-                                        "anon_bytes", "file_bytes",  "shmem_bytes"};
+    static const char *const sizes[] = {"peak_bytes", "rss_bytes",  "unique_bytes",
+                                        "anon_bytes", "file_bytes", "shmem_bytes"};
     const json_t *verdict = judged(doc, row), *word;
     const json_t *rate = json_object_get(json_object_get(verdict, "rate_bytes_per_min"), "value");
     char text[64], size[TEXT_SIZE_MAX];
@@ -133,7 +133,8 @@ static void put_segments(struct buf *out, const json_t *list)
     buf_add_str(out, "<div class=scroll role=region aria-label=\"table of segments\" tabindex=0>\n"
                      "<table>\n<caption>The job was started again: its segments</caption>\n"
                      "<thead><tr><th class=n>segment<th class=n>time<th class=n>first step"
-                     "<th class=n>last step<th class=n>saved at<th class=n>peak<th>verdict<th>ended\n</thead><tbody>\n");
+                     "<th class=n>last step<th class=n>saved at<th "
+                     "class=n>peak<th>verdict<th>ended\n</thead><tbody>\n");
     json_array_foreach(list, i, s) put_segment(out, s);
     buf_add_str(out, "</tbody></table></div>\n");
 }
@@ -153,14 +154,14 @@ void html_guard(struct buf *out, const json_t *doc)
     if (json_is_number(json_object_get(guard, "limit_bytes")))
         buf_printf(out, "<p>It defended %s%s.</p>\n",
                    report_size(size, json_object_get(guard, "limit_bytes")),
-                   json_is_true(json_object_get(guard, "dry_run")) ? ", and only said what it would do"
-                                                                   : "");
+                   json_is_true(json_object_get(guard, "dry_run"))
+                       ? ", and only said what it would do"
+                       : "");
     put_segments(out, segments);
     if (json_array_size(events)) {
-        buf_add_str(out,
-                    "<div class=scroll role=region aria-label=\"table of the guard's acts\" "
-                    "tabindex=0>\n<table>\n<caption>What it did</caption>\n"
-                    "<thead><tr><th class=n>at<th>act<th>trigger<th>why\n</thead><tbody>\n");
+        buf_add_str(out, "<div class=scroll role=region aria-label=\"table of the guard's acts\" "
+                         "tabindex=0>\n<table>\n<caption>What it did</caption>\n"
+                         "<thead><tr><th class=n>at<th>act<th>trigger<th>why\n</thead><tbody>\n");
         json_array_foreach(events, i, e) put_act(out, e);
         buf_add_str(out, "</tbody></table></div>\n");
     }

@@ -63,9 +63,10 @@ static void put_sites(struct buf *out, const json_t *heap)
 {
     const json_t *row;
     size_t i;
-    buf_add_str(out, "<div class=scroll role=region aria-label=\"table of call sites\" tabindex=0>\n"
-                     "<table>\n<thead><tr><th class=n>growth<th class=n>a step<th class=n>lives now"
-                     "<th class=n>within<th>verdict<th>where, with its stack\n</thead><tbody>\n");
+    buf_add_str(out,
+                "<div class=scroll role=region aria-label=\"table of call sites\" tabindex=0>\n"
+                "<table>\n<thead><tr><th class=n>growth<th class=n>a step<th class=n>lives now"
+                "<th class=n>within<th>verdict<th>where, with its stack\n</thead><tbody>\n");
     json_array_foreach(json_object_get(heap, "rows"), i, row) put_site(out, row);
     buf_add_str(out, "</tbody></table></div>\n");
     json_int_t more = json_integer_value(json_object_get(heap, "row_count")) - (json_int_t)i;
@@ -120,7 +121,8 @@ static void put_bar(struct buf *out, const json_t *entries, const char *key, dou
     {
         double width = whole > 0 ? bytes_of(e, key) / whole * 880 : 0;
         if (width >= 0.3)
-            buf_printf(out, "<rect class=\"l%u\" x=\"%.1f\" y=\"%u\" width=\"%.1f\" height=\"22\"/>",
+            buf_printf(out,
+                       "<rect class=\"l%u\" x=\"%.1f\" y=\"%u\" width=\"%.1f\" height=\"22\"/>",
                        (unsigned)(i % 12), 60 + x, y, width);
         x += width;
     }
@@ -197,7 +199,8 @@ static void put_sentences(struct buf *out, const char *label, const char *style,
 static void put_hypothesis(struct buf *out, const json_t *h, bool is_open)
 {
     const char *decide = report_string(h, "decide");
-    buf_printf(out, "<details class=hypothesis%s><summary><span class=word>", is_open ? " open" : "");
+    buf_printf(out, "<details class=hypothesis%s><summary><span class=word>",
+               is_open ? " open" : "");
     html_json_text(out, json_object_get(h, "word"));
     buf_add_str(out, "</span> ");
     html_json_text(out, json_object_get(h, "title"));
@@ -219,7 +222,8 @@ static bool is_word(const json_t *h, enum hypothesis_word word)
     return text && strcmp(text, hypothesis_word_text(word)) == 0;
 }
 
-/* Those of one word, folded up: nobody reads twenty that are ruled out, but each can be looked up. */
+/* Those of one word, folded up: nobody reads twenty that are ruled out, but each can be looked up.
+ */
 static void put_group(struct buf *out, const json_t *list, enum hypothesis_word word)
 {
     const json_t *h;

@@ -42,8 +42,8 @@ static void put_versions(struct buf *out, const json_t *doc)
     const json_t *run = json_object_get(doc, "run"), *heap = json_object_get(doc, "heap");
     json_t *versions = json_object_get(json_object_get(doc, "data"), "versions"), *v;
     const json_t *from = json_is_object(run) ? run : json_object_get(doc, "header");
-    const char *python = report_string(json_object_get(json_object_get(heap, "cost"), "python"),
-                                       "version");
+    const char *python =
+        report_string(json_object_get(json_object_get(heap, "cost"), "python"), "version");
     const char *key;
     buf_add_str(out, "\n### Versions\n\n| what | version |\n|---|---|\n");
     if (python) {
@@ -88,8 +88,7 @@ static void put_figures(struct buf *out, const json_t *doc)
                    json_integer_value(json_object_get(data, "steps_seen")));
     buf_printf(out, "| lowest level, first to last | %s → %s |\n| peak | %s |\n",
                report_size(a, json_object_get(floor, "first")),
-               report_size(b, json_object_get(floor, "last")),
-               report_size(peak, report_peak(doc)));
+               report_size(b, json_object_get(floor, "last")), report_size(peak, report_peak(doc)));
     put_rate(out, "growth a step", json_object_get(tree, "rate_bytes_per_step"));
     put_rate(out, "growth a minute", json_object_get(tree, "rate_bytes_per_min"));
 }
@@ -140,8 +139,9 @@ static void put_sites(struct buf *out, const json_t *heap)
     size_t i;
     if (!json_array_size(rows))
         return;
-    buf_add_str(out, "\n### Who allocated what still lives\n\nBy sampled allocations.\n\n"
-                     "| growth | a step | lives now | verdict | where |\n|---:|---:|---:|---|---|\n");
+    buf_add_str(out,
+                "\n### Who allocated what still lives\n\nBy sampled allocations.\n\n"
+                "| growth | a step | lives now | verdict | where |\n|---:|---:|---:|---|---|\n");
     json_array_foreach(rows, i, row)
     {
         const json_t *v = json_object_get(row, "verdict");

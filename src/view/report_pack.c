@@ -48,8 +48,8 @@ static json_t *pack_tree(const json_t *node)
     if (!o)
         return NULL;
     if (file && json_is_integer(line))
-        json_object_set_new(o, "w", json_sprintf("%s:%lld", file,
-                                                 (long long)json_integer_value(line)));
+        json_object_set_new(o, "w",
+                            json_sprintf("%s:%lld", file, (long long)json_integer_value(line)));
     else if (file || report_string(node, "lib"))
         json_object_set(o, "w", json_object_get(node, file ? "file" : "lib"));
     if (kind && strcmp(kind, "python") == 0)

@@ -1,4 +1,5 @@
-/* What happened when: steps, epochs, evaluations, checkpoints, phases, segments, the guard's acts. */
+/* What happened when: steps, epochs, evaluations, checkpoints, phases, segments, the guard's acts.
+ */
 #include "view/report_private.h"
 
 #include <errno.h>
@@ -107,8 +108,8 @@ static void take_versions(struct report_story *s, const struct mark *m)
         char key[64] = "";
         size_t len = line.key_len - n < sizeof key - 1 ? line.key_len - n : sizeof key - 1;
         for (size_t i = 0; i < len; i++)
-            key[i] = (char)(line.key[i] >= 'A' && line.key[i] <= 'Z' ? line.key[i] + 32
-                                                                     : line.key[i]);
+            key[i] =
+                (char)(line.key[i] >= 'A' && line.key[i] <= 'Z' ? line.key[i] + 32 : line.key[i]);
         json_object_set_new(s->versions, key, json_text(line.value, line.value_len));
     }
 }
@@ -171,10 +172,10 @@ static json_t *phases_json(const struct report_story *s)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n_closed; i++)
-        json_array_append_new(list, json_pack("{s:o,s:f,s:f}", "name",
-                                              json_text0(s->closed[i].name), "t",
-                                              round(s->closed[i].from_s * 1e3) / 1e3, "until",
-                                              round(s->closed[i].until_s * 1e3) / 1e3));
+        json_array_append_new(list,
+                              json_pack("{s:o,s:f,s:f}", "name", json_text0(s->closed[i].name), "t",
+                                        round(s->closed[i].from_s * 1e3) / 1e3, "until",
+                                        round(s->closed[i].until_s * 1e3) / 1e3));
     return list;
 }
 

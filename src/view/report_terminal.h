@@ -5,8 +5,8 @@
 
 #include "view/page.h"
 
-/* Memory over time, of braille, with what happened below it; up to MOST at least, so that two can be
- * compared. Nothing for fewer than two readings. */
+/* Memory over time, of braille, with what happened below it; up to MOST at least, so that two can
+ * be compared. Nothing for fewer than two readings. */
 void report_plot_text(struct page *p, const json_t *data, const json_t *series, const char *title,
                       double most);
 double report_most(const json_t *series); /* its greatest value; 0: none */

@@ -28,7 +28,7 @@ static size_t points_of(const json_t *series, struct curve_point **ret)
     struct curve_point *points = calloc(n + 1, sizeof *points);
     for (size_t i = 0; points && i < n; i++)
         points[i] = (struct curve_point){json_number_value(json_array_get(t, i)),
-                                        json_number_value(json_array_get(v, i))};
+                                         json_number_value(json_array_get(v, i))};
     *ret = points;
     return points ? n : 0;
 }
@@ -63,12 +63,13 @@ static void put_events(struct page *p, const json_t *data, size_t columns)
     json_array_foreach(json_object_get(data, "events"), i, e)
     {
         const char *kind = report_string(e, "kind");
-        char letter = (char)(!kind                         ? 0
-                             : strcmp(kind, "epoch") == 0  ? 'E'
+        char letter = (char)(!kind                             ? 0
+                             : strcmp(kind, "epoch") == 0      ? 'E'
                              : strcmp(kind, "evaluation") == 0 ? 'e'
                              : strcmp(kind, "checkpoint") == 0 ? 'c'
                                                                : 0);
-        size_t at = span > 0 ? (size_t)(report_number(e, "t", 0) / span * (double)(columns - 1)) : 0;
+        size_t at =
+            span > 0 ? (size_t)(report_number(e, "t", 0) / span * (double)(columns - 1)) : 0;
         if (!letter || at >= columns || row[at] == 'E')
             continue;
         row[at] = letter;
@@ -203,8 +204,9 @@ static void put_guard(struct page *p, const json_t *doc)
         e = json_array_get(events, i);
         act = report_string(e, "act");
         why = report_string(e, "why");
-        snprintf(text, sizeof text, "%s: %s%s%.400s", report_time(time, report_number(e, "t_s", -1)),
-                 act ? act : "", why ? ", " : "", why ? why : "");
+        snprintf(text, sizeof text, "%s: %s%s%.400s",
+                 report_time(time, report_number(e, "t_s", -1)), act ? act : "", why ? ", " : "",
+                 why ? why : "");
         report_sentence(p, i == from ? "guard" : "", STYLE_PLAIN, text);
     }
     if (count)

@@ -15,9 +15,9 @@ static json_t *run(const char *word, int leak, double low, double high, const ch
     json_t *verdict = json_pack("{s:s,s:o}", "verdict", word, "leak",
                                 leak < 0 ? json_null() : json_boolean(leak));
     if (low <= high)
-        json_object_set_new(verdict, rate,
-                            json_pack("{s:f,s:f,s:f}", "value", (low + high) / 2, "low", low,
-                                      "high", high));
+        json_object_set_new(
+            verdict, rate,
+            json_pack("{s:f,s:f,s:f}", "value", (low + high) / 2, "low", low, "high", high));
     return json_pack("{s:{s:o}}", "verdict", "tree", verdict);
 }
 
