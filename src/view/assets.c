@@ -8,14 +8,15 @@
 
 #include "base/buf.h"
 
-#define INCLUDE_FILE(symbol, file)                                                                 \
-    __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" EBB_WEB_DIR "/" file "\"\n" #symbol   \
-            "_end:\n.byte 0\n.popsection\n");                                                      \
-    extern const unsigned char symbol[] __attribute__((visibility("hidden")));                     \
-    extern const unsigned char symbol##_end[] __attribute__((visibility("hidden")))
-
-INCLUDE_FILE(asset_page_css, "page.css.gz");
-INCLUDE_FILE(asset_page_js, "page.js.gz");
+__asm__(".pushsection .rodata\n"
+        "asset_page_css:\n.incbin \"" EBB_WEB_DIR "/page.css.gz\"\nasset_page_css_end:\n.byte 0\n"
+        "asset_page_js:\n.incbin \"" EBB_WEB_DIR "/page.js.gz\"\nasset_page_js_end:\n.byte 0\n"
+        ".popsection\n");
+/* What the assembler knows under these names lies in the program itself, wherever it is loaded. */
+#pragma GCC visibility push(hidden)
+extern const unsigned char asset_page_css[], asset_page_css_end[];
+extern const unsigned char asset_page_js[], asset_page_js_end[];
+#pragma GCC visibility pop
 
 enum { CHUNK = 64 << 10, GZIP_WINDOW = 15 + 16 };
 

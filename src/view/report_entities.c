@@ -11,7 +11,7 @@
 
 enum { GONE_KEPT = REPORT_TABLE * 2 }; /* processes that have gone and still have their series */
 
-#define X(sym, num, name, unit) [num] = name,
+#define X(sym, num, name, unit) [num] = (name),
 static const char *const process_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_PROCESS_FIELDS(X)};
 static const char *const machine_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_MACHINE_FIELDS(X)};
 static const char *const gpu_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_GPU_FIELDS(X)};
@@ -71,7 +71,7 @@ static struct report_entity *insert(struct report_entities *e, size_t at,
     struct report_entity *one = calloc(1, sizeof *one);
     if (e->count == e->cap && one) {
         size_t cap = e->cap ? e->cap * 2 : 32;
-        struct report_entity **more = reallocarray(e->all, cap, sizeof *more);
+        struct report_entity **more = reallocarray(e->all, cap, sizeof(void *));
         if (!more) {
             free(one);
             one = NULL;
@@ -84,7 +84,7 @@ static struct report_entity *insert(struct report_entities *e, size_t at,
         e->failed = true;
         return NULL;
     }
-    memmove(e->all + at + 1, e->all + at, (e->count - at) * sizeof *e->all);
+    memmove(e->all + at + 1, e->all + at, (e->count - at) * sizeof(void *));
     e->all[at] = one;
     e->count++;
     one->kind = kind;
@@ -168,7 +168,7 @@ static void forget_small(struct report_entities *e)
     if (gone <= GONE_KEPT)
         return;
     entity_free(e->all[least]);
-    memmove(e->all + least, e->all + least + 1, (e->count - least - 1) * sizeof *e->all);
+    memmove(e->all + least, e->all + least + 1, (e->count - least - 1) * sizeof(void *));
     e->count--;
 }
 
@@ -295,14 +295,14 @@ static int by_peak(const void *a, const void *b)
 
 static void add_processes(const struct report_entities *e, json_t *doc, json_t *series)
 {
-    const struct report_entity **sorted = calloc(e->count + 1, sizeof *sorted);
+    const struct report_entity **sorted = calloc(e->count + 1, sizeof(void *));
     json_t *table = json_array();
     size_t n = 0;
     for (size_t i = 0; sorted && i < e->count; i++)
         if (e->all[i]->kind == ENTITY_PROCESS && e->all[i]->process)
             sorted[n++] = e->all[i];
     if (n)
-        qsort(sorted, n, sizeof *sorted, by_peak);
+        qsort(sorted, n, sizeof(void *), by_peak);
     for (size_t i = 0; i < n && i < REPORT_TABLE; i++) {
         json_array_append_new(table, process_json(sorted[i]));
         for (unsigned f = 0; f < SAMPLE_FIELDS_MAX && i < REPORT_PROCESSES; f++)
