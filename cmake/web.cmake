@@ -3,8 +3,9 @@
 option(EBB_WEB "Fetch uPlot and build the page's plots with npm, where it is there" ON)
 
 set(ebb_web_dir ${CMAKE_BINARY_DIR}/web)
-set(ebb_npm)
+set(ebb_npm off)
 if(EBB_WEB)
+  set(ebb_npm)
   find_program(EBB_NPM npm)
   mark_as_advanced(EBB_NPM)
   if(EBB_NPM)

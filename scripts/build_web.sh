@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the page of `ebb report` brings along, gzipped: page.css.gz and page.js.gz.
 #
-#   scripts/build_web.sh OUT [NPM]
+#   scripts/build_web.sh OUT [NPM|off]
 #
 # With npm, uPlot and esbuild are fetched in the versions that web/package-lock.json names. Without
 # it, or where they cannot be fetched, page.js is empty: reports then have every table and number, and
@@ -32,6 +32,7 @@ why() {
     fi
 }
 
+[ "$npm" != off ] || without "EBB_WEB is off"
 [ -n "$npm" ] || without "npm is not there (scripts/setup.sh web installs it)"
 command -v node >/dev/null 2>&1 || without "node is not there (scripts/setup.sh web installs it)"
 cp "$source/package.json" "$source/package-lock.json" .
