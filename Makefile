@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: bench-guard bench-verdict bench-python all build demo test lint format bench bench-long install clean help
+.PHONY: test-heap-foreign bench-guard bench-verdict bench-python all build demo test lint format bench bench-long install clean help
 
 all: build
 
@@ -26,6 +26,10 @@ test:
 	@scripts/setup.sh browser || echo "make: no chromium: the tests of the page are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh python
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
+
+# The suites of jansson, libuv and numpy under the preloaded library and without it: some ten minutes.
+test-heap-foreign: build
+	@/usr/bin/env python3 scripts/test_foreign.py --build $(BUILD) $(FOREIGN_FLAGS)
 
 lint:
 	@scripts/setup.sh lint
@@ -76,6 +80,7 @@ help:
 	@echo "make demo             build, then watch a small leaking program"
 	@echo "make test             every test, plain and sanitized, and a build with clang"
 	@echo "                      installs torch and the like into $(BUILD)/venv for it (not with TORCH=no)"
+	@echo "make test-heap-foreign  suites of other projects, with and without the heap profiler"
 	@echo "make lint             layout, static analysis, headers, include table, scripts, Python"
 	@echo "make format           lay out the sources as lint wants them"
 	@echo "make bench            measurements against their bars, about five minutes"

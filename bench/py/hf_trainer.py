@@ -242,10 +242,10 @@ def under_ebb(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=500)
+    parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--block", type=int, default=2, help="steps")
-    parser.add_argument("--batch", type=int, default=12)
-    parser.add_argument("--side", type=int, default=64, help="of the images, in pixels")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--side", type=int, default=224, help="of the images, in pixels")
     parser.add_argument("--threads", type=int, default=0, help="of torch; 0: as many as it likes")
     parser.add_argument("--python", default=sys.executable, help="one that has torch and transformers")
     parser.add_argument("--measure", help=argparse.SUPPRESS)

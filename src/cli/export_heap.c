@@ -17,7 +17,8 @@ static void say_which(const struct folder_heap *h, const struct export_options *
 {
     char size[TEXT_SIZE_MAX];
     if (h->others && options->pid == 0)
-        cli_say("export: %s of %zu processes is exported, the one that holds most; --pid names "
+        cli_say("export: %s of %zu processes is exported, the one that grows or holds most; --pid "
+                "names "
                 "another",
                 h->name, h->others + 1);
     if (h->damage.bad_bytes || h->damage.cut_bytes)

@@ -33,8 +33,14 @@ struct heap_diff {
     int64_t from, to;
 };
 
+struct heap_since {
+    bool is_given;
+    int64_t step;
+};
+
 struct heap_options {
-    int64_t top, pid, since, until_step;
+    int64_t top, pid;
+    struct heap_since since;
     struct heap_diff diff;
     uint64_t every_ns;
     const char *by, *sysroot;
@@ -46,7 +52,6 @@ struct heap_options {
 struct shown {
     const struct heap_options *o;
     const struct heap_run *run;
-    bool has_since;
     char meaning[64];
 };
 
@@ -65,8 +70,8 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
     struct growth_options options = {.by = parse_by(s->o->by),
-                                     .has_since = s->has_since,
-                                     .since_step = s->o->since,
+                                     .has_since = s->o->since.is_given,
+                                     .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,
                                      .from_step = s->o->diff.from,
                                      .to_step = s->o->diff.to};
@@ -155,6 +160,11 @@ static int print_doc(const struct shown *s, const json_t *doc)
     return status;
 }
 
+static bool has_ended(const struct heap_run *run)
+{
+    return !run->marks[0] || access(run->marks, F_OK) < 0;
+}
+
 static int show_once(const struct shown *s, const struct heap_run *run)
 {
     struct folder_heap heap = {0};
@@ -162,9 +172,11 @@ static int show_once(const struct shown *s, const struct heap_run *run)
     json_t *doc = NULL;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
     int r = heap_run_refresh(run, pid, &err);
-    if (r < 0)
+    if (r < 0 && !has_ended(run))
         cli_say("heap: %s; this is what it wrote before", err.text);
     r = folder_heap_read(run->folder, pid, &heap, &err);
+    if (r == -ENOENT && run->obstacle[0])
+        err_set(&err, r, "%s has no heap: %s", run->folder, run->obstacle);
     if (r == 0)
         r = process_json(s, heap.profile, &doc, &err);
     if (r == 0)
@@ -175,11 +187,6 @@ static int show_once(const struct shown *s, const struct heap_run *run)
     int status = print_doc(s, doc);
     json_decref(doc);
     return status;
-}
-
-static bool has_ended(const struct heap_run *run)
-{
-    return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
 static int show_again_and_again(const struct shown *s, const struct heap_run *run)
@@ -257,17 +264,19 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     struct heap_run run;
     struct err err = {""};
     const char *operand = NULL;
-    struct shown s = {.o = &o, .run = &run, .has_since = o.since >= 0};
+    struct shown s = {.o = &o, .run = &run};
     int status = take_operands(call, &o.diff, &operand);
     if (status)
         return status;
+    if (o.since.is_given && o.diff.is_given)
+        return cli_failf(2, "heap: --since and --diff ask for different things; leave one out");
     if (heap_run_find(root, operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
     if (!run.folder[0])
         return from_outside(root, run.pid, o.json);
     snprintf(s.meaning, sizeof s.meaning, "growth");
-    if (s.has_since)
-        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since);
+    if (o.since.is_given)
+        snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
     if (o.diff.is_given)
         snprintf(s.meaning, sizeof s.meaning, "change");
     return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
@@ -282,6 +291,15 @@ static int exec(const struct cli_call *call)
     int status = run_heap(call, &root);
     proc_root_close(&root);
     return status;
+}
+
+static int parse_since(const char *what, const char *text, void *at, struct err *err)
+{
+    struct heap_since since = {.is_given = true};
+    if (number_parse_i64(text, strlen(text), &since.step) < 0 || since.step < 0)
+        return err_set(err, -EINVAL, "%s: \"%s\" is not a step", what, text);
+    memcpy(at, &since, sizeof since);
+    return 0;
 }
 
 static int parse_diff(const char *what, const char *text, void *at, struct err *err)
@@ -321,11 +339,9 @@ static const struct cli_option options_table[] = {
      .help = "with the whole stack of each row",
      .offset = offsetof(struct heap_options, stacks)},
     {.name = "since",
-     .type = CLI_INT,
+     .type = CLI_PARSED,
      .arg = "STEP",
-     .fallback = "-1",
-     .min = -1,
-     .max = INT64_MAX,
+     .parse = parse_since,
      .help = "only what was allocated since this step and is still alive",
      .offset = offsetof(struct heap_options, since)},
     {.name = "diff",
@@ -339,7 +355,7 @@ static const struct cli_option options_table[] = {
      .arg = "PID",
      .min = 1,
      .max = INT32_MAX,
-     .help = "this process of the run; without it the one that holds most",
+     .help = "this process of the run; without it the one that grows or holds most",
      .offset = offsetof(struct heap_options, pid)},
     {.name = "every",
      .type = CLI_DURATION,
@@ -374,8 +390,9 @@ const struct cli_command cmd_heap = {
         "it is; and where: the Python line first, the C function below it. `ebb run` samples the "
         "allocations of its job for this, one in 512 KiB on the mean; every figure is an "
         "estimate, and its bounds are those of 95 %.\n\n"
-        "Of a running job the heap is read at this moment. Of one that has ended, it is as it was "
-        "when the process was last seen.\n\n"
+        "Of a running job the heap is read once more, if the last time was a second ago (of a long "
+        "run, a 2,000th part of it). Of one that has ended, it is as it was when the process was "
+        "last seen.\n\n"
         "Of a process that was not started under ebb it shows what /proc tells and the command "
         "that would profile it; the status is then 2.\n\n"
         "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same for other tools.",

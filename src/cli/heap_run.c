@@ -26,6 +26,14 @@ static void take_socket(struct heap_run *run, const char *marks)
         memcpy(run->marks, marks, strlen(marks) + 1);
 }
 
+static void take_obstacle(struct heap_run *run, const json_t *heap)
+{
+    const char *trouble = json_string_value(json_object_get(heap, "trouble"));
+    if (json_is_false(json_object_get(heap, "on")))
+        snprintf(run->obstacle, sizeof run->obstacle, "%s",
+                 trouble ? trouble : "it was run with --no-heap or EBB_HEAP=0");
+}
+
 static int find_by_folder(const char *folder, struct heap_run *run, struct err *err)
 {
     AUTO_CLOSE int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -42,6 +50,7 @@ static int find_by_folder(const char *folder, struct heap_run *run, struct err *
     memcpy(run->folder, folder, strlen(folder) + 1);
     if (state && strcmp(state, "running") == 0)
         take_socket(run, json_string_value(json_object_get(facts, "socket")));
+    take_obstacle(run, json_object_get(facts, "heap"));
     json_decref(facts);
     buf_fini(&text);
     return 0;

@@ -13,6 +13,7 @@ struct heap_run {
     char folder[PATH_MAX]; /* "" if the process that is meant runs under no ebb that records */
     char marks[108];       /* the socket of its supervisor; "" if it has ended */
     int32_t pid;           /* the process that is meant; 0: none in particular */
+    char obstacle[128];    /* why the heap of its job was not profiled; "": nothing is said */
 };
 /* OPERAND is a run folder, or a pid (of a process of a run, or of what leads to one). 0, or -errno
  * with a sentence. */

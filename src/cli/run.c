@@ -22,6 +22,7 @@
 #include "cli/run_guard.h"
 #include "cli/run_heap.h"
 #include "cli/run_place.h"
+#include "cli/run_program.h"
 #include "engine/supervisor.h"
 #include "view/summary.h"
 
@@ -39,10 +40,8 @@ _Static_assert(offsetof(struct run_options, guard) == 0, "run_guard_table is of 
 static int parse_interval(const char *what, const char *text, void *at, struct err *err)
 {
     struct quantity_size size;
-    int r = quantity_parse_size(what, text, &size, err);
-    if (r < 0)
-        return r;
-    if (size.is_percent || size.bytes < 4 << 10 || size.bytes > 1 << 30)
+    if (quantity_parse_size(what, text, &size, NULL) < 0 || size.is_percent ||
+        size.bytes < 4 << 10 || size.bytes > 1 << 30)
         return err_set(err, -EINVAL, "%s: \"%s\" is not a size from 4K to 1G", what, text);
     *(uint64_t *)at = size.bytes;
     return 0;
@@ -263,7 +262,7 @@ static void choose_heap(const struct run_options *o, const char *program,
         return;
     s->heap.interval_bytes = o->heap_interval_bytes;
     s->heap.no_python = o->no_heap_python;
-    s->heap.trouble = run_heap_obstacle(program);
+    s->heap.trouble = run_program_obstacle(program);
     if (s->heap.trouble)
         cli_say("the heap of \"%s\" is not profiled: %s", base_name(program), s->heap.trouble);
     else if (run_heap_find(space))

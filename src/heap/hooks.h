@@ -54,3 +54,5 @@ static inline bool hooks_count(size_t size)
 /* After hooks_count said no and SIZE bytes of the block P were allocated (or were not: NULL). The
  * block as a whole is TOTAL bytes. Preserves errno. */
 void hooks_sample(void *p, size_t size, size_t total, enum heap_kind kind);
+/* After a library was unloaded: operator new and delete may have been in it. */
+void hooks_new_unloaded(void);

@@ -5,46 +5,147 @@
  * is counted twice. */
 #include "heap/hooks.h"
 
-#include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "heap/live.h"
+#include "heap/module_names.h"
 #include "heap/record.h"
 
-struct next {
-    const char *name;
-    _Atomic(uintptr_t) function; /* 0: not looked up yet */
+#define OPERATORS(X)                                                                               \
+    X(_Znwm)                                                                                       \
+    X(_Znam)                                                                                       \
+    X(_ZnwmRKSt9nothrow_t)                                                                         \
+    X(_ZnamRKSt9nothrow_t)                                                                         \
+    X(_ZnwmSt11align_val_t)                                                                        \
+    X(_ZnamSt11align_val_t)                                                                        \
+    X(_ZnwmSt11align_val_tRKSt9nothrow_t)                                                          \
+    X(_ZnamSt11align_val_tRKSt9nothrow_t)                                                          \
+    X(_ZdlPv)                                                                                      \
+    X(_ZdaPv)                                                                                      \
+    X(_ZdlPvm)                                                                                     \
+    X(_ZdaPvm)                                                                                     \
+    X(_ZdlPvRKSt9nothrow_t)                                                                        \
+    X(_ZdaPvRKSt9nothrow_t)                                                                        \
+    X(_ZdlPvSt11align_val_t)                                                                       \
+    X(_ZdaPvSt11align_val_t)                                                                       \
+    X(_ZdlPvmSt11align_val_t)                                                                      \
+    X(_ZdaPvmSt11align_val_t)                                                                      \
+    X(_ZdlPvSt11align_val_tRKSt9nothrow_t)                                                         \
+    X(_ZdaPvSt11align_val_tRKSt9nothrow_t)
+
+#define NUMBER(name) NEXT_##name,
+#define SYMBOL(name) #name,
+enum { OPERATORS(NUMBER) NEXT_COUNT };
+static const char *const symbols[NEXT_COUNT] = {OPERATORS(SYMBOL)};
+static _Atomic(uintptr_t) next[NEXT_COUNT]; /* 0: not found yet */
+
+/* ---- finding them ----
+ *
+ * As the dynamic linker would have without us: among the libraries of the program's start, else
+ * those of the caller, for libstdc++ may have come with a library that was loaded later. Not by
+ * dlsym: its lock may be held by a thread that loads a library, whose constructor may wait for this
+ * thread. The lock of dl_iterate_phdr is never held while code of the job's runs, but for its own
+ * calls of that function; a child of fork may find it held for ever, so that all are looked for at
+ * once, and early. */
+
+enum rank { AT_START, USUAL, OF_CALLER, ANY, NONE };
+
+struct search {
+    uintptr_t caller;
+    bool is_behind_us;
+    uint32_t modules; /* gone through */
+    enum rank rank[NEXT_COUNT];
+    uintptr_t found[NEXT_COUNT];
 };
 
-/* As the dynamic linker would have without us: among the libraries of the program's start, else
- * those of the caller, for libstdc++ may have come with a library that was loaded later. A library
- * that is found so is not let go again: its function is kept. */
-static void *search(const char *name, const void *caller)
+static _Atomic(uint32_t) modules_at_start; /* 0: this is the start */
+static _Atomic(uint32_t) has_late;         /* some were looked for after the start */
+
+static bool is_within(const struct dl_phdr_info *info, uintptr_t address)
 {
-    static const char *const usual[] = {"libstdc++.so.6", "libc++.so.1"};
-    void *found = dlsym(RTLD_NEXT, name);
-    for (size_t i = 0; !found && i < sizeof(usual) / sizeof(usual[0]); i++) {
-        void *library = dlopen(usual[i], RTLD_LAZY | RTLD_NOLOAD);
-        found = library ? dlsym(library, name) : NULL;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        if (h->p_type == PT_LOAD && address - (info->dlpi_addr + h->p_vaddr) < h->p_memsz)
+            return true;
     }
-    Dl_info info;
-    if (!found && dladdr(caller, &info) && info.dli_fname) {
-        void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        found = library ? dlsym(library, name) : NULL;
-    }
-    return found;
+    return false;
 }
 
-static HOOKS_COLD uintptr_t find(struct next *n, uintptr_t otherwise, const void *caller)
+static enum rank rank_of(const struct dl_phdr_info *info, const struct search *s)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *file = slash ? slash + 1 : info->dlpi_name;
+    uint32_t at_start = atomic_load(&modules_at_start);
+    if (!at_start || s->modules <= at_start)
+        return AT_START;
+    if (strcmp(file, "libstdc++.so.6") == 0 || strcmp(file, "libc++.so.1") == 0)
+        return USUAL;
+    return is_within(info, s->caller) ? OF_CALLER : ANY;
+}
+
+static int search_in(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct search *s = user;
+    struct module_names names;
+    (void)size;
+    s->modules++;
+    if (!s->is_behind_us) {
+        s->is_behind_us = is_within(info, (uintptr_t)next);
+        return 0;
+    }
+    /* Who has one has the first. */
+    if (!module_names_of(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &names) ||
+        !module_names_find(&names, symbols[0]))
+        return 0;
+    enum rank rank = rank_of(info, s);
+    for (int i = 0; i < NEXT_COUNT; i++) {
+        uintptr_t at = rank < s->rank[i] ? (uintptr_t)module_names_address(&names, symbols[i]) : 0;
+        if (at) {
+            s->found[i] = at;
+            s->rank[i] = rank;
+        }
+    }
+    return 0;
+}
+
+static void search(const void *caller, struct search *ret)
+{
+    *ret = (struct search){.caller = (uintptr_t)caller};
+    for (int i = 0; i < NEXT_COUNT; i++)
+        ret->rank[i] = NONE;
+    dl_iterate_phdr(search_in, ret);
+    for (int i = 0; i < NEXT_COUNT; i++)
+        atomic_store_explicit(&next[i], ret->found[i], memory_order_release);
+}
+
+static HOOKS_COLD uintptr_t find(int number, uintptr_t otherwise, const void *caller)
 {
     int saved = errno;
-    uintptr_t found = (uintptr_t)search(n->name, caller);
-    if (!found)
-        found = otherwise;
-    atomic_store_explicit(&n->function, found, memory_order_release);
+    struct search s;
+    search(caller, &s);
+    if (s.rank[number] != AT_START)
+        atomic_store(&has_late, 1);
+    if (!s.found[number])
+        atomic_store_explicit(&next[number], otherwise, memory_order_release);
     errno = saved;
-    return found;
+    return s.found[number] ? s.found[number] : otherwise;
+}
+
+static __attribute__((constructor)) void find_at_start(void)
+{
+    struct search s;
+    search(NULL, &s);
+    atomic_store(&modules_at_start, s.modules);
+}
+
+void hooks_new_unloaded(void)
+{
+    struct search s;
+    if (atomic_load(&has_late))
+        search(NULL, &s);
 }
 
 /* ---- where there is no C++ library at all: nothing could be thrown, or caught ---- */
@@ -87,13 +188,12 @@ static void count_new(void *p, size_t size)
 /* NOLINTBEGIN(bugprone-macro-parentheses): parameters, their types and arguments come in their own
  */
 #define NEW(name, otherwise, parameters, types, arguments)                                         \
-    static struct next next_##name = {#name, 0};                                                   \
     HOOK void *name parameters;                                                                    \
     HOOK void *name parameters                                                                     \
     {                                                                                              \
-        uintptr_t f = atomic_load_explicit(&next_##name.function, memory_order_acquire);           \
+        uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
         if (HEAP_UNLIKELY(!f))                                                                     \
-            f = find(&next_##name, (uintptr_t)otherwise, __builtin_return_address(0));             \
+            f = find(NEXT_##name, (uintptr_t)otherwise, __builtin_return_address(0));              \
         int64_t before = heap_thread.countdown;                                                    \
         void *p = HOOKS_FUNCTION(void *(*)types, f) arguments;                                     \
         if (HEAP_UNLIKELY(heap_thread.countdown == before))                                        \
@@ -102,13 +202,12 @@ static void count_new(void *p, size_t size)
     }
 
 #define DELETE(name, parameters, types, arguments)                                                 \
-    static struct next next_##name = {#name, 0};                                                   \
     HOOK void name parameters;                                                                     \
     HOOK void name parameters                                                                      \
     {                                                                                              \
-        uintptr_t f = atomic_load_explicit(&next_##name.function, memory_order_acquire);           \
+        uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
         if (HEAP_UNLIKELY(!f))                                                                     \
-            f = find(&next_##name, (uintptr_t)free, __builtin_return_address(0));                  \
+            f = find(NEXT_##name, (uintptr_t)free, __builtin_return_address(0));                   \
         if (HEAP_UNLIKELY(live_maybe(p)))                                                          \
             record_end(p);                                                                         \
         HOOKS_FUNCTION(void(*) types, f) arguments;                                                \

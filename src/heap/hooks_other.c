@@ -16,6 +16,7 @@ HOOK int dlclose(void *handle)
         return -1;
     int result = hooks_real.dlclose(handle);
     modules_changed();
+    hooks_new_unloaded();
     return result;
 }
 

@@ -3,8 +3,10 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <string.h>
+
+#include "heap/life.h"
+#include "heap/modules.h"
 
 enum { ARENA_BYTES = 64 << 10, ALIGNMENT = 16 };
 enum { LOOK_NOT_YET, LOOK_NOW, LOOK_DONE };
@@ -99,25 +101,6 @@ struct hooks_real hooks_real = {
 
 /* ---- looking ---- */
 
-static int note_allocator(struct dl_phdr_info *info, size_t len, void *address)
-{
-    (void)len;
-    uintptr_t start = UINTPTR_MAX, end = 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD)
-            continue;
-        uintptr_t at = info->dlpi_addr + segment->p_vaddr;
-        start = at < start ? at : start;
-        end = at + segment->p_memsz > end ? at + segment->p_memsz : end;
-    }
-    if ((uintptr_t)address < start || (uintptr_t)address >= end)
-        return 0;
-    allocator_start = start;
-    allocator_end = end;
-    return 1;
-}
-
 bool hooks_is_allocator(const void *address)
 {
     return (uintptr_t)address - allocator_start < allocator_end - allocator_start;
@@ -149,9 +132,9 @@ static void find_all(void)
     next_free = HOOKS_FUNCTION(void (*)(void *), dlsym(RTLD_NEXT, "free"));
     if (!next_malloc || !next_calloc || !next_realloc || !next_free)
         __builtin_trap(); /* a process without a libc */
-    dl_iterate_phdr(note_allocator, (void *)(uintptr_t)next_malloc);
+    modules_extent((uintptr_t)next_malloc, &allocator_start, &allocator_end);
     size_t (*usable)(void *) = FIND(malloc_usable_size);
-    if (hooks_is_allocator((const void *)(uintptr_t)usable))
+    if (hooks_is_allocator((const void *)(uintptr_t)usable) && !life_is_given_up())
         hooks_real.malloc_usable_size = usable;
     hooks_real.malloc = next_malloc;
     hooks_real.calloc = next_calloc;

@@ -46,6 +46,7 @@ static struct life_page *page;
 static struct sockaddr_un address;
 static socklen_t address_len;
 static _Atomic(uint32_t) start_state;
+static _Atomic(uint32_t) is_given_up;
 enum { START_NOT_YET, START_NOW, START_DONE };
 
 /* ---- settings ---- */
@@ -66,7 +67,7 @@ static bool parse_number(const char *text, size_t len, uint64_t *ret)
 
 static void set_word(const char *word, size_t len, struct heap_process *ret)
 {
-    static const char interval[] = "interval=", python[] = "python=";
+    static const char interval[] = "interval=", python[] = "python=", filters[] = "filters=";
     uint64_t n;
     if (len > sizeof(interval) - 1 && memcmp(word, interval, sizeof(interval) - 1) == 0) {
         if (parse_number(word + sizeof(interval) - 1, len - sizeof(interval) + 1, &n) && n > 0)
@@ -74,6 +75,8 @@ static void set_word(const char *word, size_t len, struct heap_process *ret)
     } else if (len > sizeof(python) - 1 && memcmp(word, python, sizeof(python) - 1) == 0) {
         if (parse_number(word + sizeof(python) - 1, len - sizeof(python) + 1, &n) && n <= 1)
             ret->wants_python_small = n == 1;
+    } else if (len > sizeof(filters) - 1 && memcmp(word, filters, sizeof(filters) - 1) == 0) {
+        parse_number(word + sizeof(filters) - 1, len - sizeof(filters) + 1, &ret->filters);
     }
 }
 
@@ -154,11 +157,23 @@ static void settle(void)
     life_settings(variable("EBB_HEAP"), socket, &settings);
     heap_process.base_interval = settings.base_interval;
     heap_process.wants_python_small = settings.wants_python_small;
+    heap_process.filters = settings.filters;
     uint32_t state = atomic_load_explicit(&settings.state, memory_order_relaxed);
-    if (state == HEAP_OFF || !gnu_get_libc_version || !__register_atfork ||
+    if (state == HEAP_OFF || life_is_given_up() || !gnu_get_libc_version || !__register_atfork ||
         getauxval(AT_SECURE) != 0 || !set_address(socket) || !make_page())
         state = HEAP_OFF;
     atomic_store_explicit(&heap_process.state, state, memory_order_release);
+}
+
+void life_give_up(void)
+{
+    atomic_store(&is_given_up, 1);
+    atomic_store(&heap_process.state, HEAP_OFF);
+}
+
+bool life_is_given_up(void)
+{
+    return atomic_load(&is_given_up);
 }
 
 bool life_start(void)
@@ -298,6 +313,34 @@ static struct heap_table *map_and_send(int to)
     return t;
 }
 
+uint64_t life_filters(const char *status)
+{
+    static const char count[] = "\nSeccomp_filters:\t", mode[] = "\nSeccomp:\t";
+    uint64_t n = 0;
+    const char *found = strstr(status, count);
+    if (found) {
+        found += sizeof(count) - 1;
+        parse_number(found, strcspn(found, "\n"), &n);
+        return n;
+    }
+    found = strstr(status, mode);
+    return found && found[sizeof(mode) - 1] != '0';
+}
+
+/* A filter that came over exec may kill for what follows, and cannot be asked. For the one thread
+ * that makes a table. */
+static bool is_sandboxed(void)
+{
+    static char status[4096];
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return true;
+    long n = syscall(SYS_read, fd, status, sizeof(status) - 1);
+    close_out(fd);
+    status[n > 0 ? n : 0] = '\0';
+    return life_filters(status) > heap_process.filters;
+}
+
 /* A vfork child has its own pid and its parent's memory: what it made would be taken for another
  * process's. It leaves that to the parent. */
 static bool is_process_itself(void)
@@ -323,6 +366,10 @@ static bool make_table(void)
 {
     if (!is_process_itself())
         return false;
+    if (is_sandboxed()) {
+        atomic_store(&heap_process.state, HEAP_OFF);
+        return false;
+    }
     int to = is_size_allowed() ? connect_out() : -1;
     struct heap_table *t = to >= 0 ? map_and_send(to) : NULL;
     if (to >= 0)

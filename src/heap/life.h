@@ -9,11 +9,17 @@
 #include "heap/heap.h"
 
 /* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words between commas: interval=BYTES,
- * python=0|1. What is not understood is left at its default: there is nobody to tell. */
+ * python=0|1, filters=N. What is not understood is left at its default: there is nobody to tell. */
 void life_settings(const char *heap, const char *socket, struct heap_process *ret);
+/* How many filters of system calls /proc/self/status tells of; older kernels only tell whether there
+ * are any. */
+uint64_t life_filters(const char *status);
 /* Settles what this process does, once: at the first allocation that has an environment to look at,
  * which other libraries' constructors may make, or in our constructor. False: not settled yet. */
 bool life_start(void);
+/* For good: there will be no sample, and no table. */
+void life_give_up(void);
+bool life_is_given_up(void);
 /* Is there a table of this process to write into? Preserves errno. */
 bool life_is_on(void);
 /* Makes the memfd, maps it, hands it out. One thread does, the others go without a sample until it

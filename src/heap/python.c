@@ -195,15 +195,15 @@ bool python_is_ending(void)
 
 static bool is_text(uintptr_t text)
 {
-    uintptr_t length;
+    uintptr_t length = 0;
     return is_of_type(text, symbols.text_type, true) &&
            get_word(text, layout.text_length, true, &length) && length < 1 << 20;
 }
 
 static bool is_code(uintptr_t code, uint32_t instr)
 {
-    uintptr_t file, name, lines, units;
-    int32_t line;
+    uintptr_t file = 0, name = 0, lines = 0, units = 0;
+    int32_t line = 0;
     /* From 3.11 on the instructions are in the code object, and it says how many. */
     if (layout.instr == PYTHON_INSTR_POINTER && instr != HEAP_INSTR_UNKNOWN &&
         (!get_word(code, layout.bytes_size, true, &units) || instr >= 2 * units))

@@ -1,81 +1,20 @@
-/* Looking up names in a loaded module, by its hash table. */
+/* The interpreter among the loaded modules, and what it exports. */
 #include "heap/python_symbols.h"
 
-#include <elf.h>
 #include <link.h>
 #include <string.h>
 
+#include "heap/module_names.h"
 #include "heap/modules.h"
-
-struct tables {
-    uintptr_t base;
-    const ElfW(Sym) * symbols;
-    const char *names;
-    const uint32_t *hash;
-};
-
-static bool tables_of(uintptr_t base, const void *dynamic, struct tables *ret)
-{
-    struct tables t = {.base = base};
-    for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL; d++) {
-        /* Some libcs leave addresses in it as they are in the file. */
-        uintptr_t at = d->d_un.d_ptr < base ? base + d->d_un.d_ptr : d->d_un.d_ptr;
-        if (d->d_tag == DT_SYMTAB)
-            t.symbols = (const ElfW(Sym) *)at;
-        else if (d->d_tag == DT_STRTAB)
-            t.names = (const char *)at;
-        else if (d->d_tag == DT_GNU_HASH)
-            t.hash = (const uint32_t *)at;
-    }
-    *ret = t;
-    return t.symbols && t.names && t.hash;
-}
-
-static uint32_t hash_of(const char *name)
-{
-    uint32_t h = 5381;
-    for (; *name; name++)
-        h = h * 33 + (uint8_t)*name;
-    return h;
-}
-
-static const ElfW(Sym) * find(const struct tables *t, const char *name)
-{
-    uint32_t buckets = t->hash[0], first = t->hash[1], bloom_words = t->hash[2];
-    const ElfW(Addr) *bloom = (const ElfW(Addr) *)&t->hash[4];
-    const uint32_t *bucket = (const uint32_t *)&bloom[bloom_words];
-    const uint32_t *chain = &bucket[buckets];
-    uint32_t hash = hash_of(name);
-    if (!buckets)
-        return NULL;
-    uint32_t i = bucket[hash % buckets];
-    if (i < first)
-        return NULL;
-    for (;; i++) {
-        uint32_t h = chain[i - first];
-        const ElfW(Sym) *symbol = &t->symbols[i];
-        if ((h | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-            strcmp(&t->names[symbol->st_name], name) == 0)
-            return symbol;
-        if (h & 1)
-            return NULL;
-    }
-}
-
-static void *address_of(const struct tables *t, const char *name)
-{
-    const ElfW(Sym) *symbol = find(t, name);
-    return symbol ? (void *)(t->base + symbol->st_value) : NULL;
-}
 
 /* A pointer to a function is not one to an object, says C. */
 #define FUNCTION(t, name, ret)                                                                     \
     do {                                                                                           \
-        void *at = address_of(t, name);                                                            \
+        void *at = module_names_address(t, name);                                                  \
         memcpy(ret, &at, sizeof(at));                                                              \
     } while (0)
 
-static void find_allocators(const struct tables *t, struct python_symbols *ret)
+static void find_allocators(const struct module_names *t, struct python_symbols *ret)
 {
     FUNCTION(t, "PyMem_GetAllocator", &ret->allocator_get);
     FUNCTION(t, "PyMem_SetAllocator", &ret->allocator_set);
@@ -85,23 +24,22 @@ static void find_allocators(const struct tables *t, struct python_symbols *ret)
     FUNCTION(t, "PyMem_RawCalloc", &ret->raw_calloc);
 }
 
-/* The module loaded at BASE with its dynamic section at DYNAMIC. */
-static bool in_tables(uintptr_t base, const void *dynamic, struct python_symbols *ret)
+static bool in_module(uintptr_t base, const void *headers, size_t count, struct python_symbols *ret)
 {
-    struct tables t;
-    if (!tables_of(base, dynamic, &t))
+    struct module_names t;
+    if (!module_names_of(base, headers, count, &t))
         return false;
-    const ElfW(Sym) *eval = find(&t, "_PyEval_EvalFrameDefault");
+    const ElfW(Sym) *eval = module_names_find(&t, "_PyEval_EvalFrameDefault");
     if (!eval)
         return false;
     struct python_symbols s = {
         .eval = base + eval->st_value,
         .eval_end = base + eval->st_value + eval->st_size,
-        .version = address_of(&t, "Py_Version"),
-        .runtime = address_of(&t, "_PyRuntime"),
-        .code_type = address_of(&t, "PyCode_Type"),
-        .text_type = address_of(&t, "PyUnicode_Type"),
-        .bytes_type = address_of(&t, "PyBytes_Type"),
+        .version = module_names_address(&t, "Py_Version"),
+        .runtime = module_names_address(&t, "_PyRuntime"),
+        .code_type = module_names_address(&t, "PyCode_Type"),
+        .text_type = module_names_address(&t, "PyUnicode_Type"),
+        .bytes_type = module_names_address(&t, "PyBytes_Type"),
     };
     FUNCTION(&t, "Py_GetVersion", &s.get_version);
     FUNCTION(&t, "Py_IsInitialized", &s.is_initialized);
@@ -118,15 +56,6 @@ static bool in_tables(uintptr_t base, const void *dynamic, struct python_symbols
         return false;
     *ret = s;
     return true;
-}
-
-static bool in_module(uintptr_t base, const ElfW(Phdr) * headers, size_t count,
-                      struct python_symbols *ret)
-{
-    for (size_t i = 0; i < count; i++)
-        if (headers[i].p_type == PT_DYNAMIC)
-            return in_tables(base, (const void *)(base + headers[i].p_vaddr), ret);
-    return false;
 }
 
 static int in_next(struct dl_phdr_info *info, size_t size, void *ret)

@@ -1,6 +1,4 @@
-/* What of the interpreter's exported names is used, found in its module's own tables. Not by dlsym:
- * that takes the dynamic linker's lock, and a thread inside malloc that waits for another thread's
- * dlopen, which may be waiting for this one, stalls the job. */
+/* What of the interpreter's exported names is used, found in its module's own tables. */
 #pragma once
 
 #include <stdbool.h>

@@ -397,13 +397,15 @@ static void on_table(void *user, int32_t pid, int fd)
 
 /* ---- from outside ---- */
 
-size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns)
+/* Those that are not worth a file yet are asked only where there are no others. */
+static size_t refresh(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
+                      uint64_t deadline)
 {
-    uint64_t deadline = clock_mono_ns() + wait_ns;
     size_t fresh = 0;
     for (size_t i = 0; i < c->count; i++) {
         struct process *p = c->living[i];
-        if (pid != 0 ? p->pid != pid : !p->writer && due_for(p, now_ns) == 0)
+        bool is_young = !p->writer && due_for(p, now_ns) == 0;
+        if (pid != 0 ? p->pid != pid : is_young != is_for_young)
             continue;
         open_file(p);
         int rc = take(p, now_ns, STORE_ASKED);
@@ -412,6 +414,13 @@ size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t
         fresh += rc == 0 && p->writer;
     }
     return fresh;
+}
+
+size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns)
+{
+    uint64_t deadline = clock_mono_ns() + wait_ns;
+    size_t fresh = refresh(c, pid, false, now_ns, deadline);
+    return fresh == 0 && pid == 0 && c->files == 0 ? refresh(c, 0, true, now_ns, deadline) : fresh;
 }
 
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,

@@ -9,7 +9,7 @@
 
 struct err;
 
-/* gzipped protobuf: alloc_space, inuse_objects, inuse_space (the default). */
+/* gzipped protobuf: alloc_objects, alloc_space, inuse_objects, inuse_space (the default). */
 int profile_export_pprof(const struct profile *p, struct names *names, FILE *out, struct err *err);
 /* "outer;inner BYTES" lines of what lives. */
 int profile_export_collapsed(const struct profile *p, struct names *names, FILE *out,

@@ -172,6 +172,7 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
         buf_add_varint(&ids, location_id(pp, nodes[n]));
     add_bytes(&m, SAMPLE_LOCATIONS, ids.data, ids.len);
     buf_clear(&pp->inner);
+    buf_add_varint(&pp->inner, export_whole(s->allocated_objects));
     buf_add_varint(&pp->inner, export_whole(s->allocated_bytes));
     buf_add_varint(&pp->inner, export_whole(s->live_objects));
     buf_add_varint(&pp->inner, export_whole(s->live_bytes));
@@ -219,6 +220,7 @@ static void add_head(struct pprof *pp)
     char comment[64];
     snprintf(comment, sizeof(comment), "process %d, sampled by ebb", (int)p->pid);
     string(pp, "");
+    add_type(pp, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
     add_type(pp, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
     add_type(pp, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
     add_type(pp, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");

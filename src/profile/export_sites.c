@@ -29,6 +29,7 @@ int export_sites(const struct profile *p, struct export_site **ret, struct err *
                 continue;
             struct export_site *s = &sites[r->held[k].site];
             s->allocated_bytes = r->held[k].allocated_bytes;
+            s->allocated_objects = r->held[k].allocated_objects;
             if (is_after)
                 continue;
             s->live_bytes = is_last ? r->held[k].live_bytes : 0;

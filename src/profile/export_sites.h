@@ -6,8 +6,8 @@
 struct buf;
 
 struct export_site {
-    double live_bytes, live_objects; /* at the last reading */
-    double allocated_bytes;          /* as of the last reading that names it */
+    double live_bytes, live_objects;           /* at the last reading */
+    double allocated_bytes, allocated_objects; /* as of the last reading that names it */
 };
 
 /* One for each of P's sites; the caller frees it. -ENODATA: no reading, -ENOMEM. */

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+
+enum { GROWN_LEAST = 1 << 20 };
 
 void folder_heap_fini(struct folder_heap *h)
 {
@@ -28,6 +31,33 @@ double folder_live_bytes(const struct profile *p)
     for (size_t i = 0; r && i < r->count; i++)
         sum += r->held[i].live_bytes;
     return sum;
+}
+
+/* What SITE holds at R; *AT goes through its sites, which come in ascending order. */
+static struct profile_held held_by(const struct profile_reading *r, size_t *at, uint32_t site)
+{
+    while (*at < r->count && r->held[*at].site < site)
+        ++*at;
+    return *at < r->count && r->held[*at].site == site ? r->held[*at] : (struct profile_held){0};
+}
+
+double folder_grown_bytes(const struct profile *p)
+{
+    size_t n = profile_working(p), at = 0;
+    double sum = 0;
+    if (n < 2)
+        return 0;
+    const struct profile_reading *last = &p->readings[n - 1];
+    const struct profile_reading *half =
+        profile_reading_at(p, p->start_ns + (last->t_ns - p->start_ns) / 2);
+    for (size_t i = 0; i < last->count; i++) {
+        const struct profile_held *now = &last->held[i];
+        struct profile_held then = held_by(half ? half : p->readings, &at, now->site);
+        double chance = 2 * sqrt(now->live_variance + then.live_variance);
+        double sure = now->live_bytes - then.live_bytes - chance;
+        sum += sure > 0 ? sure : 0;
+    }
+    return sum > GROWN_LEAST ? sum : 0;
 }
 
 /* heap.PID.ebbheap, or heap.PID-N.ebbheap. */
@@ -61,7 +91,12 @@ static int read_file(int dirfd, const char *name, struct folder_heap *ret, struc
 
 static bool is_better(const struct folder_heap *h, const struct folder_heap *than)
 {
-    return !than->profile || folder_live_bytes(h->profile) > folder_live_bytes(than->profile);
+    if (!than->profile)
+        return true;
+    double grown = folder_grown_bytes(h->profile), grown_than = folder_grown_bytes(than->profile);
+    if (grown != grown_than)
+        return grown > grown_than;
+    return folder_live_bytes(h->profile) > folder_live_bytes(than->profile);
 }
 
 /* H is not taken: it is told of in BEST, and let go. Out of memory it is let go alone. */

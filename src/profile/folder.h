@@ -23,10 +23,13 @@ struct folder_heap {
     size_t others;
 };
 
-/* PATH is a run folder or a heap.PID.ebbheap. PID 0: of several the process that held most at its
- * last reading; else the one of that process, and of several after exec again the largest. 0,
+/* PATH is a run folder or a heap.PID.ebbheap. PID 0: of several the process that grows most, or
+ * holds most where none does; else the one of that process, and of several after exec the same. 0,
  * -ENOENT: there is none, or what store_read says; with a sentence. */
 int folder_heap_read(const char *path, int32_t pid, struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* accepts a zeroed one */
 /* What lives at the last reading; 0 where there is none. */
 double folder_live_bytes(const struct profile *p);
+/* By how much its sites surely grew in the second half of the run, when what is loaded at the start
+ * is there; 0 for what is less than 1 MiB. */
+double folder_grown_bytes(const struct profile *p);

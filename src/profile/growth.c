@@ -40,12 +40,12 @@ static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
 {
     const struct verdict_options options = {.material_fraction = material_fraction,
                                             .zero_is_memory = true};
-    struct tally **list = calloc(t->count ? t->count : 1, sizeof *list);
+    struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < t->count; i++)
         list[i] = &t->at[i];
-    qsort(list, t->count, sizeof *list, by_importance);
+    qsort(list, t->count, sizeof(struct tally *), by_importance);
     size_t n = 0;
     while (n < t->count && n < GROWTH_ROWS && importance(list[n]) > 0)
         n++;
@@ -341,9 +341,10 @@ int growth_survivors(const struct profile *p, int64_t from_step, int64_t to_step
 {
     uint64_t from_ns, to_ns;
     size_t n = 0;
-    if (!profile_time_of(p, from_step, &from_ns) || !profile_time_of(p, to_step, &to_ns))
-        return err_set(err, -ENODATA, "steps %" PRId64 " and %" PRId64 " are not both recorded",
-                       from_step, to_step);
+    if (!profile_time_of(p, from_step, &from_ns))
+        return tally_no_step(p, from_step, err);
+    if (!profile_time_of(p, to_step, &to_ns))
+        return tally_no_step(p, to_step, err);
     const struct profile_snapshot *s = profile_snapshot_at(p, to_ns);
     if (!s || s->t_ns < from_ns)
         return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,

@@ -61,21 +61,16 @@ int marks_read(const char *path, int32_t pid, uint64_t since_ns, struct growth_m
     struct trace_reader *reader;
     struct list all = {0}, own = {0};
     bool is_own = false;
-    int r = trace_reader_open(path, &reader, err);
-    if (r == -ENOENT) {
-        *ret = NULL;
-        *ret_count = 0;
-        return 0;
+    int r = trace_reader_open(path, &reader, NULL);
+    if (r == 0) {
+        r = gather(reader, pid, since_ns, &all, &own, &is_own);
+        trace_reader_free(reader);
     }
-    if (r < 0)
-        return r;
-    r = gather(reader, pid, since_ns, &all, &own, &is_own);
-    trace_reader_free(reader);
     free(is_own ? all.at : own.at);
     const struct list *kept = is_own ? &own : &all;
-    if (r < 0) {
+    if (r == -ENOMEM) {
         free(kept->at);
-        return err_set(err, r, "cannot read the marks of %s", path);
+        return err_set(err, r, "out of memory");
     }
     *ret = kept->at;
     *ret_count = kept->count;

@@ -206,13 +206,31 @@ int tallies_read(struct tallies *t, struct names *names)
 
 /* ---- what is asked for besides ---- */
 
+int tally_no_step(const struct profile *p, int64_t step, struct err *err)
+{
+    const struct profile_reading *first = NULL, *last = NULL;
+    for (size_t i = 0; i < p->n_readings; i++) {
+        const struct profile_reading *r = &p->readings[i];
+        if (r->has_step) {
+            first = first ? first : r;
+            last = r;
+        }
+    }
+    if (!first)
+        return err_set(err, -ENODATA, "step %" PRId64 " is not known: the job told no steps", step);
+    return err_set(err, -ENODATA,
+                   "step %" PRId64 " is not among those at which the heap was read, %" PRId64
+                   " to %" PRId64,
+                   step, first->step, last->step);
+}
+
 int tallies_since(struct tallies *t, struct names *names, struct err *err)
 {
     uint64_t since_ns;
     const struct profile_reading *end = &t->p->readings[t->n_readings - 1];
     const struct profile_snapshot *s = profile_snapshot_at(t->p, end->t_ns);
     if (!profile_time_of(t->p, t->o->since_step, &since_ns))
-        return err_set(err, -ENODATA, "step %" PRId64 " is not in the recording", t->o->since_step);
+        return tally_no_step(t->p, t->o->since_step, err);
     if (!s)
         return err_set(err, -ENODATA, "no snapshot was kept");
     for (size_t i = 0; i < s->count; i++) {
@@ -234,7 +252,7 @@ static const struct profile_reading *reading_of_step(const struct profile *p, in
     const struct profile_reading *r =
         profile_time_of(p, step, &t_ns) ? profile_reading_at(p, t_ns) : NULL;
     if (!r)
-        err_set(err, -ENODATA, "step %" PRId64 " is not in the recording", step);
+        tally_no_step(p, step, err);
     return r;
 }
 

@@ -51,3 +51,5 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
 int tallies_since(struct tallies *t, struct names *names, struct err *err);
 /* `wanted`: what changed from options.from_step to to_step. */
 int tallies_diff(struct tallies *t, struct names *names, struct err *err);
+/* Returns -ENODATA with the sentence that STEP is not there, and which are. */
+int tally_no_step(const struct profile *p, int64_t step, struct err *err);

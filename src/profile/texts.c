@@ -66,6 +66,16 @@ static int texts_grow(struct texts *t)
     return 0;
 }
 
+char *texts_copy(const char *s, size_t len)
+{
+    char *copy = malloc(len + 1);
+    if (copy) {
+        memcpy(copy, s, len);
+        copy[len] = '\0';
+    }
+    return copy;
+}
+
 int texts_add(struct texts *t, const char *s, size_t len, uint32_t *ret)
 {
     len = s ? strnlen(s, len) : 0;
@@ -73,11 +83,9 @@ int texts_add(struct texts *t, const char *s, size_t len, uint32_t *ret)
         return -ENOMEM;
     size_t at = text_slot(t, len ? s : "", len);
     if (!t->table[at]) {
-        char *copy = malloc(len + 1); /* S need not end in NUL, which strndup is checked for */
+        char *copy = texts_copy(len ? s : "", len);
         if (!copy)
             return -ENOMEM;
-        memcpy(copy, len ? s : "", len);
-        copy[len] = '\0';
         t->items[t->count++] = copy;
         t->table[at] = (uint32_t)t->count;
     }

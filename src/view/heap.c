@@ -91,8 +91,10 @@ struct columns {
 
 static void choose_columns(struct columns *c, const char *meaning, bool has_steps, size_t width)
 {
+    size_t title = cell_columns(meaning) + 1;
+    int growth = title > FIGURE_WIDTH ? (int)title : FIGURE_WIDTH;
     *c = (struct columns){.at = {
-                              [COLUMN_GROWTH] = {meaning, FIGURE_WIDTH, 1, false},
+                              [COLUMN_GROWTH] = {meaning, growth, 1, false},
                               [COLUMN_STEP] = {"per step", FIGURE_WIDTH, has_steps ? 3 : 0, false},
                               [COLUMN_MINUTE] = {"per min", FIGURE_WIDTH, has_steps ? 7 : 3, false},
                               [COLUMN_LIVE] = {"live", FIGURE_WIDTH, 2, false},
@@ -337,15 +339,23 @@ void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool col
 
 /* ---- the tree ---- */
 
+enum {
+    BRANCH_WIDTH = FIGURE_WIDTH - 1,
+    SHARE_WIDTH = 7,
+    BRANCH_MIN = BRANCH_WIDTH + SHARE_WIDTH + 2 + WHERE_MIN + 1
+};
+
 static void put_branch(struct page *p, const json_t *node, double whole, size_t depth)
 {
     char cell[CELL_MAX], text[WHERE_MAX * 4], share[16];
     const json_t *child;
-    size_t i, indent = depth * 2 < p->width / 2 ? depth * 2 : p->width / 2;
+    size_t i, room = p->width > BRANCH_MIN ? p->width - BRANCH_MIN : 0;
+    size_t most = room < p->width / 2 ? room : p->width / 2;
+    size_t indent = depth * 2 < most ? depth * 2 : most;
     double bytes = number(node, "live_bytes");
-    put_figure(p, STYLE_STRONG, cell_size(cell, (uint64_t)bytes), FIGURE_WIDTH - 1);
+    put_figure(p, STYLE_STRONG, cell_size(cell, (uint64_t)bytes), BRANCH_WIDTH);
     snprintf(share, sizeof share, "%.0f %%", whole > 0 ? bytes / whole * 100 : 0);
-    put_figure(p, STYLE_DIM, share, 7);
+    put_figure(p, STYLE_DIM, share, SHARE_WIDTH);
     page_pad(p, p->column + 2 + indent);
     page_put(p, STYLE_PLAIN,
              depth ? where_text(text, node,

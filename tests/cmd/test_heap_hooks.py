@@ -26,7 +26,7 @@ class Job:
     def environment(self, settings="", behind=""):
         preload = f"{LIBRARY}:{behind}" if behind else str(LIBRARY)
         return environment({"LD_PRELOAD": preload, "EBB_SOCKET": self.receiver.path,
-                            "EBB_HEAP": settings})
+                            "EBB_HEAP": heap_table.with_filters(settings)})
 
     def run(self, name, *arguments, settings="", **options):
         return subprocess.run([PROGRAMS / name, *map(str, arguments)], stdout=subprocess.PIPE,

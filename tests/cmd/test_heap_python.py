@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from commands import PATIENCE_S, PYTHON, ROOT, environment, wait_for
-from heap_table import Receiver
+from heap_table import Receiver, with_filters
 
 BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build"))
 PRELOAD = BUILD / "libebb-heap.so"
@@ -42,7 +42,9 @@ class Profiled:
     """A Python program under the preload, up to the first line it prints; it reads its input."""
 
     def __init__(self, receiver, python, *arguments, **variables):
-        env = {"LD_PRELOAD": str(PRELOAD), "EBB_SOCKET": receiver.path, "PYTHONUTF8": "1"}
+        settings = with_filters(variables.pop("EBB_HEAP", ""))
+        env = {"LD_PRELOAD": str(PRELOAD), "EBB_SOCKET": receiver.path, "PYTHONUTF8": "1",
+               "EBB_HEAP": settings}
         self.process = subprocess.Popen([python, *arguments], env=environment({**env, **variables}),
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         encoding="utf-8")

@@ -46,6 +46,25 @@ static void words_are_taken_in_any_order(void **state)
     assert_true(p.wants_python_small);
 }
 
+static void filters_are_none_unless_they_are_named(void **state)
+{
+    (void)state;
+    assert_int_equal(settings("interval=4096", "/run/x").filters, 0);
+    assert_int_equal(settings("filters=", "/run/x").filters, 0);
+    assert_int_equal(settings("filters=x", "/run/x").filters, 0);
+    assert_int_equal(settings("python=1,filters=2", "/run/x").filters, 2);
+}
+
+static void a_status_tells_how_many_filters_there_are(void **state)
+{
+    (void)state;
+    assert_int_equal(life_filters("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t3\nSpec:\t1\n"), 3);
+    assert_int_equal(life_filters("Name:\tx\nSeccomp:\t2\nSpec:\t1\n"), 1);
+    assert_int_equal(life_filters("Name:\tx\nSeccomp:\t0\n"), 0);
+    assert_int_equal(life_filters("Name:\tx\n"), 0);
+    assert_int_equal(life_filters(""), 0);
+}
+
 static void what_is_not_understood_changes_nothing(void **state)
 {
     (void)state;
@@ -67,6 +86,8 @@ int main(void)
         cmocka_unit_test(without_a_word_it_waits_with_the_defaults),
         cmocka_unit_test(it_is_off_by_0_and_without_a_socket),
         cmocka_unit_test(words_are_taken_in_any_order),
+        cmocka_unit_test(filters_are_none_unless_they_are_named),
+        cmocka_unit_test(a_status_tells_how_many_filters_there_are),
         cmocka_unit_test(what_is_not_understood_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

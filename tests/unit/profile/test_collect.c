@@ -530,12 +530,22 @@ static void without_a_folder_the_present_is_known(void **state)
     assert_int_equal(count_files(f, false), 0);
 }
 
+static void the_young_are_read_for_who_asks_where_there_is_nothing_else(void **state)
+{
+    struct fixture *f = *state;
+    fake_fill(&f->fake);
+    arrive(f);
+    collect_tick(f->collect, after_s(f, 1));
+    assert_int_equal(count_files(f, false), 0);
+    assert_int_equal(collect_refresh(f->collect, 0, after_s(f, 1), WAIT_NS), 1);
+    assert_int_equal(count_files(f, false), 1);
+}
+
 static void who_asks_gets_a_reading_that_is_on_disk(void **state)
 {
     struct fixture *f = *state;
     fake_fill(&f->fake);
     arrive(f);
-    assert_int_equal(collect_refresh(f->collect, 0, after_s(f, 1), WAIT_NS), 0); /* too young */
     assert_int_equal(collect_refresh(f->collect, 1, after_s(f, 1), WAIT_NS), 0); /* another's */
     assert_int_equal(collect_refresh(f->collect, getpid(), after_s(f, 1), WAIT_NS), 1);
     struct profile *p = read_file(f, own_name(""));
@@ -596,6 +606,7 @@ int main(void)
         T(a_table_of_another_version_is_told_once),
         T(a_file_that_cannot_be_made_is_told_and_the_process_followed),
         T(without_a_folder_the_present_is_known),
+        T(the_young_are_read_for_who_asks_where_there_is_nothing_else),
         T(who_asks_gets_a_reading_that_is_on_disk),
         T(when_files_are_many_the_least_of_the_gone_makes_room),
     };

@@ -234,16 +234,17 @@ static size_t packed(const struct field *message, uint64_t number, uint64_t *ret
     return n;
 }
 
-static void check_sample(const struct decoded *d, size_t n, uint64_t allocated, uint64_t objects,
-                         uint64_t bytes)
+static void check_sample(const struct decoded *d, size_t n, uint64_t allocated_objects,
+                         uint64_t allocated_bytes, uint64_t objects, uint64_t bytes)
 {
     struct field sample;
-    uint64_t values[4];
+    uint64_t values[5];
     assert_true(top(d, 2, n, &sample));
-    assert_int_equal(packed(&sample, 2, values, 4), 3);
-    assert_int_equal(values[0], allocated);
-    assert_int_equal(values[1], objects);
-    assert_int_equal(values[2], bytes);
+    assert_int_equal(packed(&sample, 2, values, 5), 4);
+    assert_int_equal(values[0], allocated_objects);
+    assert_int_equal(values[1], allocated_bytes);
+    assert_int_equal(values[2], objects);
+    assert_int_equal(values[3], bytes);
 }
 
 static void pprof_samples_have_their_stacks_innermost_first(void **state)
@@ -251,13 +252,16 @@ static void pprof_samples_have_their_stacks_innermost_first(void **state)
     struct fixture *f = *state;
     struct field sample;
     uint64_t ids[8];
+    for (size_t i = 0; i < f->heap.readings[1].count; i++)
+        f->heap.held[i].allocated_objects = 10.0 * (double)(i + 1);
+    f->heap.early[0].allocated_objects = 50;
     export(f, profile_export_pprof);
     struct decoded d = gunzip(f->text, f->len);
-    check_sample(&d, 0, 5000000, 3, 1048576);
-    check_sample(&d, 1, 2048, 1, 2048);
-    check_sample(&d, 2, 100, 1, 100);
-    check_sample(&d, 3, 50, 1, 50);
-    check_sample(&d, 4, 900, 0, 0); /* nothing of it lives, but it was allocated */
+    check_sample(&d, 0, 10, 5000000, 3, 1048576);
+    check_sample(&d, 1, 20, 2048, 1, 2048);
+    check_sample(&d, 2, 30, 100, 1, 100);
+    check_sample(&d, 3, 40, 50, 1, 50);
+    check_sample(&d, 4, 50, 900, 0, 0); /* nothing of it lives, but it was allocated */
     assert_false(top(&d, 2, 5, &sample));
     assert_true(top(&d, 2, 0, &sample));
     assert_int_equal(packed(&sample, 1, ids, 8), 3);
@@ -275,19 +279,21 @@ static void pprof_samples_have_their_stacks_innermost_first(void **state)
 
 static void pprof_says_what_its_numbers_are(void **state)
 {
-    static const char *const types[][2] = {
-        {"alloc_space", "bytes"}, {"inuse_objects", "count"}, {"inuse_space", "bytes"}};
+    static const char *const types[][2] = {{"alloc_objects", "count"},
+                                           {"alloc_space", "bytes"},
+                                           {"inuse_objects", "count"},
+                                           {"inuse_space", "bytes"}};
     struct fixture *f = *state;
     struct field field;
     export(f, profile_export_pprof);
     struct decoded d = gunzip(f->text, f->len);
     assert_string_equal(string_at(&d, 0), "");
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         assert_true(top(&d, 1, i, &field));
         assert_string_equal(string_at(&d, value(&field, 1)), types[i][0]);
         assert_string_equal(string_at(&d, value(&field, 2)), types[i][1]);
     }
-    assert_false(top(&d, 1, 3, &field));
+    assert_false(top(&d, 1, 4, &field));
     assert_true(top(&d, 14, 0, &field));
     assert_string_equal(string_at(&d, field.value), "inuse_space");
     assert_true(top(&d, 12, 0, &field));

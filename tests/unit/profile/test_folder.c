@@ -43,8 +43,9 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A history NAME of process PID that holds one sample of SIZE. */
-static void history(struct fixture *f, const char *name, int32_t pid, uint64_t size)
+/* A history NAME of process PID that holds one sample of SIZE, and 50 s later one of GROWN more. */
+static void growing_history(struct fixture *f, const char *name, int32_t pid, uint64_t size,
+                            uint64_t grown)
 {
     struct fake fake;
     struct look look;
@@ -55,13 +56,24 @@ static void history(struct fixture *f, const char *name, int32_t pid, uint64_t s
     fake_open(&fake, pid);
     uint32_t code = fake_code(&fake, "train.py", "main", 3);
     uint32_t node = fake_node(&fake, fake_frame_python(code, HEAP_INSTR_UNKNOWN), 0);
-    fake_live(&fake, fake_site(&fake, node), size, 5);
+    uint32_t site = fake_site(&fake, node);
+    fake_live(&fake, site, size, 5);
     assert_int_equal(look_open(fake.fd, pid, &look, &err), 0);
     assert_int_equal(store_create(f->fd, name, &look, &w, &err), 0);
     assert_int_equal(store_take(w, now_ns, false, 0, STORE_ASKED, &live), 0);
+    if (grown) {
+        fake_live(&fake, site, grown, 30);
+        now_ns += 50 * NS_PER_S;
+        assert_int_equal(store_take(w, now_ns, false, 0, STORE_ASKED, &live), 0);
+    }
     store_close(w, 60 * NS_PER_S);
     look_close(&look);
     fake_close(&fake);
+}
+
+static void history(struct fixture *f, const char *name, int32_t pid, uint64_t size)
+{
+    growing_history(f, name, pid, size, 0);
 }
 
 /* Reads PATH below the folder: the name of what is taken, "" and the errno for none. */
@@ -100,6 +112,25 @@ static void of_several_the_one_that_holds_most_is_taken(void **state)
     assert_non_null(strstr(err.text, "there is no heap history of process 99"));
 }
 
+static void one_that_grows_is_taken_before_one_that_holds_more(void **state)
+{
+    struct fixture *f = *state;
+    struct folder_heap h;
+    struct err err = {{0}};
+    history(f, "heap.10.ebbheap", 10, 900 << 20);
+    growing_history(f, "heap.11.ebbheap", 11, 100 << 20, 100 << 10); /* that is none */
+    growing_history(f, "heap.12.ebbheap", 12, 8 << 20, 32 << 20);
+    growing_history(f, "heap.13.ebbheap", 13, 64 << 20, 16 << 20);
+    assert_int_equal(taken(f, "", 0, &h, &err), 0);
+    assert_int_equal(h.profile->pid, 12);
+    assert_true(folder_grown_bytes(h.profile) > 30e6);
+    assert_int_equal(h.others, 3);
+    folder_heap_fini(&h);
+    assert_int_equal(taken(f, "", 10, &h, &err), 0);
+    assert_true(folder_grown_bytes(h.profile) <= 0);
+    folder_heap_fini(&h);
+}
+
 static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void **state)
 {
     struct fixture *f = *state;
@@ -126,6 +157,8 @@ static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void *
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(one_that_grows_is_taken_before_one_that_holds_more, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(of_several_the_one_that_holds_most_is_taken, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(

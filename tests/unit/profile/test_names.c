@@ -323,6 +323,10 @@ static void texts_are_kept_once_and_numbered(void **state)
         }
     assert_string_equal(t.items[999], "word999");
     assert_ptr_equal(texts_keep(&t, "word7xxx", 5), t.items[7]);
+    char *unended = malloc(3); /* of its own, so that a sanitizer sees who reads behind it */
+    memcpy(unended, "new", 3);
+    assert_string_equal(texts_keep(&t, unended, 3), "new");
+    free(unended);
     assert_string_equal(texts_keep(&t, NULL, 0), "");
     texts_fini(&t);
     numbers_fini(&n);

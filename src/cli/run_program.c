@@ -1,0 +1,163 @@
+/* What the ELF headers of the job's program say about preloading a library into it. */
+#include "cli/run_program.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+enum { HEAD_BYTES = 4096, SCRIPTS_MAX = 4, PROGRAM_HEADERS_MAX = 64 };
+enum { NEEDED_MAX = 1024, NAME_MAX_BYTES = 256 };
+
+#if __SIZEOF_POINTER__ == 8
+enum { OTHER_CLASS = ELFCLASS32 };
+#else
+enum { OTHER_CLASS = ELFCLASS64 };
+#endif
+
+struct program {
+    int fd;
+    unsigned count;
+    Elf64_Phdr headers[PROGRAM_HEADERS_MAX];
+};
+
+static bool read_at(int fd, uint64_t at, void *ret, size_t len)
+{
+    return at < INT64_MAX / 2 && pread(fd, ret, len, (off_t)at) == (ssize_t)len;
+}
+
+static bool read_headers(int fd, const char *head, size_t len, struct program *ret)
+{
+    Elf64_Ehdr elf;
+    if (len < sizeof elf)
+        return false;
+    memcpy(&elf, head, sizeof elf);
+    ret->fd = fd;
+    ret->count = elf.e_phnum;
+    return elf.e_phentsize == sizeof ret->headers[0] && elf.e_phnum <= PROGRAM_HEADERS_MAX &&
+           read_at(fd, elf.e_phoff, ret->headers, elf.e_phnum * sizeof ret->headers[0]);
+}
+
+static const Elf64_Phdr *find_header(const struct program *p, uint32_t type)
+{
+    for (unsigned i = 0; i < p->count; i++)
+        if (p->headers[i].p_type == type)
+            return &p->headers[i];
+    return NULL;
+}
+
+/* A text of the file, cut to what RET can hold; "" where there is none. */
+static void read_text(int fd, uint64_t at, char *ret, size_t size)
+{
+    ssize_t n = at < INT64_MAX / 2 ? pread(fd, ret, size - 1, (off_t)at) : -1;
+    ret[n > 0 ? n : 0] = '\0';
+}
+
+/* Where in the file that is which will be mapped at ADDRESS; UINT64_MAX: nowhere. */
+static uint64_t offset_of(const struct program *p, uint64_t address)
+{
+    for (unsigned i = 0; i < p->count; i++) {
+        const Elf64_Phdr *h = &p->headers[i];
+        if (h->p_type == PT_LOAD && address - h->p_vaddr < h->p_filesz)
+            return h->p_offset + (address - h->p_vaddr);
+    }
+    return UINT64_MAX;
+}
+
+static bool read_dynamic(const struct program *p, const Elf64_Phdr *h, unsigned i, Elf64_Dyn *ret)
+{
+    return i < h->p_filesz / sizeof *ret &&
+           read_at(p->fd, h->p_offset + i * sizeof *ret, ret, sizeof *ret) && ret->d_tag != DT_NULL;
+}
+
+static bool is_sanitizer(const char *library)
+{
+    static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so",
+                                        "libclang_rt."};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(library, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Does it need the library of a sanitizer? */
+static bool is_sanitized(const struct program *p)
+{
+    const Elf64_Phdr *dynamic = find_header(p, PT_DYNAMIC);
+    uint64_t texts = UINT64_MAX;
+    char name[NAME_MAX_BYTES];
+    Elf64_Dyn d;
+    for (unsigned i = 0; dynamic && i < NEEDED_MAX && read_dynamic(p, dynamic, i, &d); i++)
+        if (d.d_tag == DT_STRTAB)
+            texts = offset_of(p, d.d_un.d_ptr);
+    if (texts == UINT64_MAX)
+        return false;
+    for (unsigned i = 0; i < NEEDED_MAX && read_dynamic(p, dynamic, i, &d); i++) {
+        if (d.d_tag != DT_NEEDED || d.d_un.d_val > INT32_MAX)
+            continue;
+        read_text(p->fd, texts + d.d_un.d_val, name, sizeof name);
+        if (is_sanitizer(name))
+            return true;
+    }
+    return false;
+}
+
+static const char *elf_obstacle(int fd, const char *head, size_t len)
+{
+    struct program p;
+    char loader[PATH_MAX];
+    if (head[EI_CLASS] == OTHER_CLASS)
+        return "it is of another word size than ebb";
+    if (!read_headers(fd, head, len, &p))
+        return NULL;
+    const Elf64_Phdr *named = find_header(&p, PT_INTERP);
+    if (!named)
+        return "it is a static program";
+    read_text(fd, named->p_offset, loader, sizeof loader);
+    if (strstr(loader, "musl"))
+        return "it uses musl, not glibc";
+    if (is_sanitized(&p))
+        return "it is built with a sanitizer, which watches its heap itself";
+    return NULL;
+}
+
+/* "#!/usr/bin/env python3" → the interpreter; of env the program is not known here. */
+static bool script_interpreter(const char *head, size_t len, char ret[PATH_MAX])
+{
+    size_t at = 2, n = 0;
+    while (at < len && (head[at] == ' ' || head[at] == '\t'))
+        at++;
+    while (at < len && n < PATH_MAX - 1 && !strchr(" \t\n", head[at]))
+        ret[n++] = head[at++];
+    ret[n] = '\0';
+    return n > 0;
+}
+
+const char *run_program_obstacle(const char *path)
+{
+    char head[HEAD_BYTES + 1], next[PATH_MAX];
+    struct stat st;
+    for (int i = 0; i < SCRIPTS_MAX; i++) {
+        AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        ssize_t len = fd >= 0 ? pread(fd, head, HEAD_BYTES, 0) : -1;
+        if (len < 4 || fstat(fd, &st) < 0)
+            return NULL;
+        head[len] = '\0';
+        if (memcmp(head, ELFMAG, SELFMAG) == 0) {
+            if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
+                ((st.st_mode & S_ISGID) && st.st_gid != getegid()))
+                return "it changes its user or group when it starts";
+            return elf_obstacle(fd, head, (size_t)len);
+        }
+        if (memcmp(head, "#!", 2) != 0 || !script_interpreter(head, (size_t)len, next))
+            return NULL;
+        path = next;
+    }
+    return NULL;
+}

@@ -1,0 +1,22 @@
+/* The names that a loaded module exports, found in its own tables. Not by dlsym: that takes the
+ * dynamic linker's lock, and a thread inside malloc that waits for another thread's dlopen, which
+ * may be waiting for this one, stalls the job. */
+#pragma once
+
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct module_names {
+    uintptr_t base;
+    const ElfW(Sym) * symbols;
+    const char *names;
+    const uint32_t *hash;
+};
+
+/* The module loaded at BASE, with its program headers (ElfW(Phdr)). False: it has no such table. */
+bool module_names_of(uintptr_t base, const void *headers, size_t count, struct module_names *ret);
+/* What the module itself defines; NULL: it does not. */
+const ElfW(Sym) * module_names_find(const struct module_names *n, const char *name);
+void *module_names_address(const struct module_names *n, const char *name);

@@ -1,0 +1,106 @@
+"""Jobs whose heap is profiled, for tests: small programs under `ebb run`, and what `ebb heap` says."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import textwrap
+
+import pytest
+
+from commands import PYTHON, binary, environment, run_ebb
+
+LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
+ENOUGH_S = 120
+
+# For programs of Python's: step(n) tells that step N is done.
+STEPS = """
+import os, socket
+_marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def step(n):
+    _marks.sendto(f"KIND=step\\nSTEP={n}\\n".encode(), os.environ["EBB_SOCKET"])
+"""
+
+needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} was not built")
+
+not_sanitized = pytest.mark.skipif(
+    os.environ.get("EBB_SANITIZED") == "1",
+    reason="a sanitizer's runtime wants to come before all preloaded libraries")
+
+
+def write(folder, text, name="job.py"):
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def line_of(path, text):
+    """The number of the one line with TEXT."""
+    numbers = [n for n, line in enumerate(path.read_text().split("\n"), 1) if text in line]
+    assert len(numbers) == 1, (text, numbers)
+    return numbers[0]
+
+
+def compiled(folder, source, *flags, name="program"):
+    """A C program, or a skip where it cannot be made."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("there is no C compiler")
+    path = write(folder, source, f"{name}.c")
+    made = subprocess.run([compiler, "-g", "-o", str(folder / name), str(path), *flags],
+                          stderr=subprocess.PIPE, text=True)
+    if made.returncode != 0:
+        pytest.skip(f"{' '.join(flags)}: {made.stderr.splitlines()[-1]}")
+    return folder / name
+
+
+def run_job(folder, *command, flags=(), env=None):
+    """Runs it to its end under ebb; the result, with the run folder as .run."""
+    run = folder / "run"
+    result = subprocess.run([binary(), "run", "--json", "--run-dir", str(run), "--no-shim", *flags,
+                             "--", *map(str, command)], cwd=folder, env=environment(env),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, timeout=ENOUGH_S)
+    result.run = run
+    return result
+
+
+def start_job(folder, *command, flags=(), env=None):
+    """Starts it; what is to be read from its output is the job's."""
+    return subprocess.Popen([binary(), "run", "-q", "--run-dir", str(folder / "run"), "--no-shim",
+                             *flags, "--", *map(str, command)], cwd=folder, env=environment(env),
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+def heap(run, *flags):
+    """The document of `ebb heap --json`."""
+    result = run_ebb("heap", run, "--json", *flags)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    return json.loads(result.stdout)
+
+
+def where(row):
+    """File and line of a row."""
+    return row["where"]["file"], row["where"]["line"]
+
+
+def held(doc, path, line):
+    """Bytes that live of a line."""
+    return sum(row["live"]["bytes"] for row in doc["rows"] if where(row) == (str(path), line))
+
+
+def facts(run):
+    return json.loads((run / "run.json").read_text())
+
+
+def heap_files(run):
+    return sorted(path.name for path in run.glob("heap.*.ebbheap"))
+
+
+def run_python(folder, text, **options):
+    """A program of Python's, run to its end: the result and its path."""
+    path = write(folder, text)
+    result = run_job(folder, PYTHON, path, **options)
+    return result, path

@@ -1,0 +1,466 @@
+"""Jobs of every kind under `ebb run`: whatever they do to themselves, they end as without it, and
+their heap is known as far as it can be."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+
+import pytest
+
+from commands import PATIENCE_S, PYTHON, binary, refused_with, run_ebb, wait_for
+from heap_jobs import (LIBRARY, compiled, facts, heap, heap_files, held, line_of, needs_library,
+                       not_sanitized, run_job, run_python, start_job, where, write)
+
+pytestmark = needs_library
+
+MIB = 1 << 20
+# C: holds 20 MiB in two calls, each a sample as good as surely.
+HOLDS = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void *volatile kept[2];
+static void hold(void)
+{
+    for (int i = 0; i < 2; i++) {
+        kept[i] = malloc(10 << 20);
+        memset(kept[i], 1, 10 << 20);
+    }
+}
+"""
+
+
+def near(bytes, mib):
+    """Large blocks are all sampled: little is left to chance."""
+    return abs(bytes - mib * MIB) < mib * MIB * 0.2
+
+
+# ---- programs ----
+
+def test_a_program_in_c(tmp_path):
+    program = compiled(tmp_path, HOLDS + "int main(void) { hold(); return 7; }\n")
+    result = run_job(tmp_path, program)
+    assert result.returncode == 7, result.stderr
+    first = heap(result.run)["rows"][0]
+    assert first["where"]["function"] == "hold" and near(first["live"]["bytes"], 20)
+    assert first["where"]["kind"] == "native"
+    assert heap(result.run)["cost"]["python"]["version"] is None
+
+
+def test_a_static_program_is_left_alone_and_it_is_said_once(tmp_path):
+    program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
+    result = run_job(tmp_path, program)
+    assert (result.returncode, result.stdout) == (0, "well\n")
+    assert result.stderr.count("static program") == 2  # the sentence, and the summary's JSON
+    doc = facts(result.run)["heap"]
+    assert (doc["on"], doc["trouble"]) == (False, "it is a static program")
+    assert refused_with(run_ebb("heap", result.run), "has no heap: it is a static program")
+
+
+def test_a_static_program_below_a_dynamic_one_does_no_harm(tmp_path):
+    program = compiled(tmp_path, HOLDS + 'int main(void) { hold(); puts("well"); }\n', "-static")
+    result = run_job(tmp_path, "sh", "-c", f"{program}; {program}; exit 3")
+    assert (result.returncode, result.stdout) == (3, "well\nwell\n")
+
+
+@pytest.mark.parametrize("shebang", [f"#!{PYTHON}", f"#!/usr/bin/env -S {PYTHON} -u"])
+def test_a_script_by_its_first_line(tmp_path, shebang):
+    path = write(tmp_path, f"{shebang}\nkeep = bytes(20 << 20)\n", "script")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    result = run_job(tmp_path, path)
+    assert result.returncode == 0, result.stderr
+    assert where(heap(result.run)["rows"][0]) == (str(path), 2)
+
+
+PRELOADED = """
+#include <stdlib.h>
+#include <stddef.h>
+extern void *__libc_malloc(size_t size);
+size_t own_mallocs;
+void *malloc(size_t size) { own_mallocs++; return __libc_malloc(size); }
+"""
+
+
+@not_sanitized
+def test_a_job_that_preloads_its_own_allocator(tmp_path):
+    library = compiled(tmp_path, PRELOADED, "-shared", "-fPIC", name="own.so")
+    program = compiled(tmp_path, HOLDS + """
+        extern size_t own_mallocs __attribute__((weak));
+        int main(void) { hold(); printf("%s\\n%d\\n", getenv("LD_PRELOAD"), own_mallocs >= 2); }
+        """, "-Wl,--unresolved-symbols=ignore-all")
+    result = run_job(tmp_path, program, env={"LD_PRELOAD": str(library)})
+    assert result.returncode == 0, result.stderr
+    preload, below = result.stdout.splitlines()
+    assert preload == f"{LIBRARY}:{library}" and below == "1"
+    assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
+
+
+def test_a_job_that_takes_the_library_out_again(tmp_path):
+    text = "import os, sys\n" \
+           "if 'again' not in sys.argv:\n" \
+           "    del os.environ['LD_PRELOAD']\n" \
+           "    os.execv(sys.executable, [sys.executable, __file__, 'again'])\n" \
+           "keep = bytes(20 << 20)\nprint('ebb-heap' in open('/proc/self/maps').read())\n"
+    result, path = run_python(tmp_path, text)
+    assert (result.returncode, result.stdout) == (0, "False\n")
+    for name in heap_files(result.run):
+        assert held(heap(result.run), path, 5) == 0, name
+
+
+# ---- sandboxes ----
+
+SECCOMP = HOLDS + """
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define FORBID(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), \\
+                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+static int confine(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        FORBID(SYS_memfd_create), FORBID(SYS_socket), FORBID(SYS_connect), FORBID(SYS_sendmsg),
+        FORBID(SYS_openat), FORBID(SYS_ftruncate), FORBID(SYS_madvise),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 ? 0 : errno;
+}
+static char buffer[1 << 16];
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+    if (argc > 1 && strcmp(argv[1], "late") == 0)
+        hold();
+    int refused = confine();
+    if (refused)
+        return 100;
+    hold();
+    for (int i = 0; i < 100000; i++)
+        free(malloc((size_t)(i % 5000) * 10));
+    puts("well");
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_a_job_that_forbids_itself_what_the_library_needs(tmp_path, when):
+    program = compiled(tmp_path, SECCOMP)
+    result = run_job(tmp_path, program, when)
+    if result.returncode == 100:
+        pytest.skip("seccomp filters are not allowed here")
+    assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
+    assert len(heap_files(result.run)) == (1 if when == "late" else 0)
+    if when == "late":
+        assert heap(result.run)["rows"][0]["where"]["function"] == "hold"
+
+
+CHROOT = """
+import os, sys
+keep = bytes(20 << 20)
+os.chroot(sys.argv[1])
+os.chdir("/")
+later = bytes(20 << 20)  # inside
+print("well", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
+def test_a_job_in_a_root_of_its_own(tmp_path):
+    (tmp_path / "empty").mkdir()
+    path = write(tmp_path, CHROOT)
+    result = run_job(tmp_path, PYTHON, path, tmp_path / "empty")
+    if "PermissionError" in result.stderr:
+        pytest.skip("chroot is not allowed here")
+    assert (result.returncode, result.stdout) == (0, "well\n"), result.stderr
+    assert near(held(heap(result.run), path, line_of(path, "# inside")), 20)
+
+
+# ---- ends ----
+
+KILLED = """
+import os, signal
+keep = [bytes(10 << 20) for _ in range(10)]  # held
+os.kill(os.getpid(), signal.{signal})
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM"])
+def test_a_job_that_a_signal_ends_leaves_its_heap_whole(tmp_path, name):
+    result, path = run_python(tmp_path, KILLED.format(signal=name))
+    assert result.returncode == 128 + getattr(signal, name)
+    assert near(held(heap(result.run), path, line_of(path, "# held")), 100)
+
+
+def test_a_job_that_is_gone_in_a_moment_is_known(tmp_path):
+    program = compiled(tmp_path, HOLDS + "void _exit(int);\nint main(void) { hold(); _exit(5); }\n")
+    result = run_job(tmp_path, program)
+    assert result.returncode == 5
+    assert near(heap(result.run)["rows"][0]["live"]["bytes"], 20)
+
+
+OOM = """
+import os, sys, time
+for name in sys.argv[1:]:
+    with open(name, "w") as file:
+        file.write(str(os.getpid()))
+keep = []
+for _ in range(60):
+    keep.append(bytearray(b"x" * (4 << 20)))  # held
+    time.sleep(0.01)
+time.sleep(0 if sys.argv[1:] else 60)
+print("limit not kept")
+"""
+
+
+def own_cgroups():
+    """Where a memory cgroup below our own would be, and what to write into it."""
+    limits = {"memory.limit_in_bytes": "120M", "memory.max": "120M", "memory.swap.max": "0"}
+    for line in open("/proc/self/cgroup", encoding="ascii"):
+        _, names, path = line.rstrip("\n").split(":", 2)
+        if "memory" in names.split(","):
+            yield pathlib.Path("/sys/fs/cgroup/memory" + path), limits
+        elif names == "":
+            yield pathlib.Path("/sys/fs/cgroup" + path), limits
+
+
+@pytest.fixture
+def small_cgroup():
+    """A cgroup with room for 120 MiB, or a skip."""
+    for parent, limits in own_cgroups():
+        folder = parent / f"ebb-test-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError:
+            continue
+        found = [name for name in limits if (folder / name).exists()]
+        try:
+            for name in found:
+                (folder / name).write_text(limits[name])
+            if found:
+                yield folder
+                return
+        except OSError:
+            pass
+        finally:
+            wait_for(lambda: remove(folder), "the cgroup to be empty")
+    pytest.skip("no cgroup with a limit can be made here")
+
+
+def remove(folder):
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_job_that_the_kernel_kills_for_its_memory_leaves_its_heap_whole(tmp_path, small_cgroup):
+    path = write(tmp_path, OOM)
+    result = run_job(tmp_path, PYTHON, path, small_cgroup / "cgroup.procs", flags=["--no-guard"])
+    if "limit not kept" in result.stdout or "Error" in result.stderr:
+        pytest.skip("a limit of 120 MiB does not hold here")
+    assert result.returncode == 128 + signal.SIGKILL, result.stderr
+    assert 60 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 240 * MIB
+
+
+def test_a_job_that_the_guard_kills_leaves_its_heap_whole(tmp_path):
+    result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off"])
+    assert result.returncode == 124, result.stderr
+    assert 30 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 240 * MIB
+
+
+def test_a_supervisor_that_is_killed_takes_nothing_of_the_history(tmp_path):
+    path = write(tmp_path, "keep = bytes(20 << 20)\nprint('ready', flush=True)\ninput()\n")
+    job = start_job(tmp_path, PYTHON, path)
+    try:
+        assert job.stdout.readline() == "ready\n"
+        wait_for(lambda: heap_files(tmp_path / "run"), "the first reading")
+        heap(tmp_path / "run")
+        os.kill(facts(tmp_path / "run")["supervisor_pid"], signal.SIGKILL)
+        job.communicate(timeout=PATIENCE_S)
+    finally:
+        if job.poll() is None:
+            job.kill()
+            job.communicate()
+    assert near(held(heap(tmp_path / "run"), path, 1), 20)
+
+
+# ---- more than one process ----
+
+def test_a_storm_of_short_processes_leaves_few_files(tmp_path):
+    result = run_job(tmp_path, "sh", "-c",
+                     "i=0; while [ $i -lt 150 ]; do /bin/true & i=$((i+1)); done; wait; exit 9")
+    assert result.returncode == 9, result.stderr
+    doc = facts(result.run)["heap"]
+    assert len(heap_files(result.run)) <= 64 and doc["on"] is True
+    assert len(doc["processes"]) == len(heap_files(result.run))
+
+
+EXECS = """
+import os, sys
+n = int(sys.argv[1])
+keep = bytes((20 + n) << 20)  # held
+if n:
+    os.execv(sys.executable, [sys.executable, __file__, str(n - 1)])
+"""
+
+
+def test_a_chain_of_execs_has_one_history_each(tmp_path):
+    path = write(tmp_path, EXECS)
+    result = run_job(tmp_path, PYTHON, path, "3")
+    assert result.returncode == 0, result.stderr
+    pid = facts(result.run)["pid"]
+    assert heap_files(result.run) == sorted(
+        [f"heap.{pid}.ebbheap"] + [f"heap.{pid}-{i}.ebbheap" for i in (2, 3, 4)])
+    sizes = sorted(near_mib(result.run / name, path, tmp_path) for name in heap_files(result.run))
+    assert sizes == [20, 21, 22, 23]
+
+
+def near_mib(file, path, folder):
+    """What the line "# held" holds in this one history."""
+    alone = folder / f"only-{file.name}"
+    alone.mkdir()
+    shutil.copy(file, alone)
+    return round(held(heap(alone), path, line_of(path, "# held")) / MIB)
+
+
+POOL = """
+import multiprocessing, os, sys
+keep = []
+def work(n):
+    keep.append(bytes(10 << 20))  # held
+    barrier.wait()
+    return os.getpid()
+def begin(b):
+    global barrier
+    barrier = b
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    b = context.Barrier(3)
+    with context.Pool(3, begin, (b,)) as pool:
+        pids = set(pool.map(work, range(6), chunksize=1))
+        print(*pids, flush=True)
+        pool.close()
+        pool.join()
+"""
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
+def test_workers_of_a_pool_have_a_history_each(tmp_path, way):
+    path = write(tmp_path, POOL)
+    result = run_job(tmp_path, PYTHON, path, way)
+    assert result.returncode == 0, result.stderr
+    pids = [int(word) for word in result.stdout.split()]
+    line = line_of(path, "# held")
+    assert len(pids) == 3
+    for pid in pids:
+        assert near(held(heap(result.run, "--pid", pid), path, line), 20)
+    assert held(heap(result.run, "--pid", facts(result.run)["pid"]), path, line) == 0
+
+
+def test_the_process_that_holds_most_is_shown_and_the_others_are_named(tmp_path):
+    path = write(tmp_path, POOL)
+    result = run_job(tmp_path, PYTHON, path, "fork")
+    doc = heap(result.run)
+    assert where(doc["rows"][0]) == (str(path), line_of(path, "# held"))
+    assert len(doc["others"]) >= 2
+    assert all(other["live_bytes"] <= doc["live"]["bytes"] + 1 for other in doc["others"])
+    assert "--pid N shows one" in run_ebb("heap", result.run).stdout
+
+
+THREADS = """
+import ctypes, threading
+libc = ctypes.CDLL(None)  # releases the GIL in its calls
+libc.malloc.restype = libc.malloc_usable_size.restype = ctypes.c_void_p
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+def hold(n):
+    for _ in range(20):
+        libc.free(libc.malloc(300_000))
+    return libc.malloc(n << 20)  # held
+def other(n):
+    return hold(n)
+kept = []
+threads = [threading.Thread(target=lambda n=n: kept.append((hold if n % 2 else other)(32)))
+           for n in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert all(kept)
+"""
+
+
+def test_threads_that_allocate_without_the_gil_have_their_own_lines(tmp_path):
+    result, path = run_python(tmp_path, THREADS)
+    assert result.returncode == 0, result.stderr
+    doc = heap(result.run)
+    row = next(r for r in doc["rows"] if where(r) == (str(path), line_of(path, "# held")))
+    assert near(row["live"]["bytes"], 256) and row["stacks"] == 2
+    assert any("threading.py" in (frame["file"] or "") for frame in row["stack"])
+
+
+NOT_OURS = """
+import os, sys, time
+child = os.fork()
+if child == 0:
+    os.setsid()
+    keep = bytes(20 << 20)  # held
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+os.waitpid(child, os.WNOHANG)
+sys.stdin.read()
+"""
+
+
+def test_a_process_of_the_job_is_found_by_its_pid(tmp_path):
+    path = write(tmp_path, NOT_OURS)
+    job = start_job(tmp_path, PYTHON, path)
+    try:
+        pid = int(job.stdout.readline())
+        line = line_of(path, "# held")
+        wait_for(lambda: near(held(heap(pid), path, line), 20), "the child's own heap")
+        assert heap(pid)["pid"] == pid
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not pathlib.Path(f"/proc/{pid}/maps").exists()
+                 or not pathlib.Path(f"/proc/{pid}/maps").read_text(), "its end")
+        assert near(held(heap(tmp_path / "run", "--pid", pid), path, line), 20)
+        job.communicate(timeout=PATIENCE_S)
+    finally:
+        if job.poll() is None:
+            job.kill()
+            job.communicate()
+    assert job.returncode == 0
+
+
+def test_an_unprivileged_user_gets_the_same(open_folder, ebb_as_nobody):
+    path = write(open_folder, "keep = bytes(20 << 20)\n")
+    shutil.copy(LIBRARY, open_folder)
+    os.chmod(open_folder / LIBRARY.name, 0o755)
+    path.chmod(0o644)
+    result = ebb_as_nobody("run", "-q", "--run-dir", "run", "--", PYTHON, path)
+    assert result.returncode == 0, result.stderr
+    assert where(heap(open_folder / "run")["rows"][0]) == (str(path), 1)
+    shown = ebb_as_nobody("heap", "run", "--json")
+    assert json.loads(shown.stdout) == heap(open_folder / "run")
+
+
+def test_without_the_library_the_job_runs_and_it_is_said(open_folder):
+    program = open_folder / "ebb"
+    shutil.copy(binary(), program)
+    result = subprocess.run([str(program), "run", "-q", "--run-dir", str(open_folder / "run"), "--",
+                             "sh", "-c", "exit 4"], stderr=subprocess.PIPE, text=True,
+                            stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+    assert result.returncode == 4
+    assert refused_with(run_ebb("heap", open_folder / "run"),
+                        "has no heap: libebb-heap.so is not beside this program")

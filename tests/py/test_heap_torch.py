@@ -1,0 +1,105 @@
+"""The heap of real training in torch: the line of a collator that keeps its batches comes first, in
+whichever process it runs, and the training learns what it learns without the profiler."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from jobs import PATIENCE_S, binary, environment
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+BATCHES, BATCH_BYTES = 40, 8 * 3 * 128 * 128 * 4
+TRAINING = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Images(Dataset):
+    def __len__(self):
+        return 8 * 40
+    def __getitem__(self, n):
+        generator = torch.Generator().manual_seed(n)
+        return torch.randn(3, 128, 128, generator=generator), n % 4
+
+class Collator:
+    def __init__(self):
+        self.seen = []
+    def __call__(self, items):
+        time.sleep(PAUSE_S)
+        images = torch.stack([image for image, _ in items])
+        if KEEPS:
+            self.seen.append(images.clone())  # leaks
+        return images, torch.tensor([label for _, label in items])
+
+def train(workers, way):
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, stride=4), torch.nn.ReLU(),
+                                torch.nn.Flatten(), torch.nn.Linear(4 * 32 * 32, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    loader = DataLoader(Images(), batch_size=8, num_workers=workers, collate_fn=Collator(),
+                        multiprocessing_context=way)
+    for images, labels in loader:
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(repr(loss.item()))
+
+KEEPS = sys.argv[1] == "keeps"
+PAUSE_S = 0.15 * max(1, int(sys.argv[2])) if KEEPS else 0
+if __name__ == "__main__":
+    train(int(sys.argv[2]), sys.argv[3] if sys.argv[2] != "0" else None)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(TRAINING)
+    return path
+
+
+def heap(run, *flags):
+    text = subprocess.run([binary(), "heap", run.folder, "--json", *map(str, flags)], check=True,
+                          env=environment(), stdout=subprocess.PIPE, timeout=PATIENCE_S).stdout
+    return json.loads(text)
+
+
+def leaking_line():
+    return 1 + TRAINING.split("\n").index("            self.seen.append(images.clone())  # leaks")
+
+
+def is_leak(row, script):
+    return (row["where"]["file"], row["where"]["line"]) == (str(script), leaking_line())
+
+
+@pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork"), (2, "spawn")])
+def test_a_collator_that_keeps_its_batches_is_the_first_row(run_job, script, workers, way):
+    run = run_job(sys.executable, script, "keeps", workers, way)
+    assert run.status == 0, run.stderr
+    doc = heap(run)
+    first, each = doc["rows"][0], BATCHES // max(workers, 1) * BATCH_BYTES
+    assert is_leak(first, script), first["where"]
+    assert first["where"]["function"].endswith("Collator.__call__" if sys.version_info >= (3, 11)
+                                               else "__call__")
+    assert each * 0.5 < first["live"]["bytes"] < each * 1.5
+    assert doc["cost"]["python"]["state"] == "Python frames are read"
+    workers_with_it = [other["pid"] for other in doc["others"]
+                       if any(is_leak(row, script) for row in heap(run, "--pid", other["pid"])
+                              ["rows"])]
+    assert len(workers_with_it) == max(workers - 1, 0)
+
+
+@pytest.mark.parametrize("workers, way", [(0, "none"), (2, "fork")])
+def test_the_training_learns_the_same_with_and_without_it(run_job, script, workers, way):
+    runs = [run_job(sys.executable, script, "forgets", workers, way, options=options)
+            for options in (["--heap-interval", "4K"], ["--no-heap"])]
+    assert [run.status for run in runs] == [0, 0], [run.stderr for run in runs]
+    assert len({run.stdout for run in runs}) == 1
+    assert 0 < float(runs[0].stdout) < 100
+    assert list(runs[0].folder.glob("heap.*")) and not list(runs[1].folder.glob("heap.*"))
+    assert not any(is_leak(row, script) for row in heap(runs[0])["rows"])

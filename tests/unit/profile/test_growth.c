@@ -1,0 +1,569 @@
+/* Which call sites come first, what is said of each, and what is asked for by step. */
+#include "profile/growth.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "profile/known_heap.h"
+
+enum { READINGS = 200, SAMPLES = 64, STEPS_A_READING = 5 };
+#define READING_S 10.0
+#define MIB 1048576.0
+static const uint64_t start_ns = 1000;
+static const uint64_t second_ns = 1000000000;
+
+/* A job of 2,000 s, read every ten of them, which are five steps. */
+struct story {
+    struct known_heap heap;
+    struct names *names;
+    struct profile_reading readings[READINGS];
+    struct profile_held held[READINGS][KNOWN_SITES];
+    struct profile_snapshot snapshots[2]; /* in the middle and at the end */
+    struct profile_sample samples[2][SAMPLES];
+    struct growth_mark marks[READINGS];
+    struct growth growth;
+    struct err err;
+};
+
+/* cmocka knows floats alone. */
+#define assert_near(value, wanted, by) near(value, wanted, by, __LINE__)
+static void near(double value, double wanted, double by, int line)
+{
+    if (!(value >= wanted - by && value <= wanted + by))
+        fail_msg("line %d: %g is not %g", line, value, wanted);
+}
+
+/* What a site holds at reading I, in MiB. */
+typedef double shape_fn(size_t i);
+
+static uint64_t reading_ns(size_t i)
+{
+    return start_ns + (uint64_t)((double)(i + 1) * READING_S) * second_ns;
+}
+
+static int64_t reading_step(size_t i)
+{
+    return (int64_t)(i + 1) * STEPS_A_READING;
+}
+
+static int setup(void **state)
+{
+    struct story *s = calloc(1, sizeof *s);
+    const struct symbols_options options = {0};
+    known_heap_init(&s->heap);
+    s->heap.profile.start_ns = start_ns;
+    s->heap.profile.readings = s->readings;
+    s->heap.profile.n_readings = READINGS;
+    s->heap.profile.snapshots = s->snapshots;
+    s->heap.profile.n_snapshots = 2;
+    for (size_t i = 0; i < READINGS; i++) {
+        s->readings[i] = (struct profile_reading){
+            .t_ns = reading_ns(i), .has_step = true, .step = reading_step(i), .held = s->held[i]};
+        s->marks[i] = (struct growth_mark){
+            reading_ns(i),
+            {.kind = VERDICT_MARK_STEP, .has_step = true, .step = (uint64_t)reading_step(i)}};
+    }
+    for (size_t i = 0; i < 2; i++)
+        s->snapshots[i] = (struct profile_snapshot){
+            .t_ns = reading_ns(i ? READINGS - 1 : READINGS / 2), .samples = s->samples[i]};
+    assert_int_equal(names_new(&s->heap.profile, &options, &s->names), 0);
+    *state = s;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct story *s = *state;
+    growth_fini(&s->growth);
+    names_free(s->names);
+    free(s);
+    return 0;
+}
+
+static uint32_t hold(struct story *s, uint32_t node, shape_fn *shape)
+{
+    struct profile *p = &s->heap.profile;
+    assert_true(p->n_sites < KNOWN_SITES);
+    uint32_t site = (uint32_t)p->n_sites++;
+    s->heap.site_node[site] = node;
+    for (size_t i = 0; i < READINGS; i++) {
+        double bytes = shape(i) * MIB;
+        if (bytes > 0 || i == READINGS - 1)
+            s->held[i][s->readings[i].count++] =
+                (struct profile_held){.site = site,
+                                      .live_bytes = bytes,
+                                      .live_objects = bytes / 1024,
+                                      .live_variance = bytes * 0.25 * MIB,
+                                      .allocated_bytes = bytes * 2};
+    }
+    return site;
+}
+
+/* A function of Python's, alone on its stack. */
+static uint32_t site(struct story *s, const char *function, shape_fn *shape)
+{
+    return hold(s, known_python(&s->heap, 0, "/home/u/train.py", function, 10), shape);
+}
+
+/* A sample that lives in the snapshots from its birth on. */
+static void sample(struct story *s, uint32_t of, double born_s, uint64_t bytes)
+{
+    uint64_t born_ns = start_ns + (uint64_t)(born_s * 1e9);
+    for (size_t i = 0; i < 2; i++) {
+        struct profile_snapshot *snapshot = &s->snapshots[i];
+        if (born_ns > snapshot->t_ns)
+            continue;
+        assert_true(snapshot->count < SAMPLES);
+        s->samples[i][snapshot->count++] =
+            (struct profile_sample){.site = of, .size = bytes, .born_ns = born_ns};
+    }
+}
+
+static int judge(struct story *s, struct growth_options options)
+{
+    options.marks = s->marks;
+    options.n_marks = READINGS;
+    growth_fini(&s->growth);
+    return growth_of(&s->heap.profile, s->names, &options, &s->growth, &s->err);
+}
+
+static const struct growth_row *row(const struct story *s, const char *function)
+{
+    for (size_t i = 0; i < s->growth.count; i++)
+        if (strcmp(s->growth.rows[i].name->function, function) == 0)
+            return &s->growth.rows[i];
+    fail_msg("no row of %s", function);
+    return NULL;
+}
+
+static double leaks(size_t i)
+{
+    return 1 + 0.25 * (double)i;
+}
+
+static double leaks_much(size_t i)
+{
+    return 10 + 2 * (double)i;
+}
+
+static double flat(size_t i)
+{
+    (void)i;
+    return 900;
+}
+
+static double fills_and_stops(size_t i)
+{
+    return i < 40 ? 5 * (double)i : 200;
+}
+
+static double begins_late(size_t i)
+{
+    return i < 120 ? 0 : 0.5 * (double)(i - 120);
+}
+
+/* Alive at every third reading, the last one included. */
+static double churns(size_t i)
+{
+    return i % 3 == (READINGS - 1) % 3 ? 300 : 0;
+}
+
+static double shrinks(size_t i)
+{
+    return 100 - 0.25 * (double)i;
+}
+
+static double nothing(size_t i)
+{
+    (void)i;
+    return 0;
+}
+
+static void a_leak_comes_before_what_is_larger_and_flat(void **state)
+{
+    struct story *s = *state;
+    site(s, "load_model", flat);
+    site(s, "cache", fills_and_stops);
+    site(s, "batch", churns);
+    site(s, "leak", leaks);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_int_equal(s->growth.count, 4);
+    const struct growth_row *first = &s->growth.rows[0];
+    assert_string_equal(first->name->function, "leak");
+    assert_int_equal(first->verdict.word, VERDICT_LEAKING);
+    assert_true(first->verdict.rate_bytes_per_step.known &&
+                first->verdict.rate_bytes_per_min.known);
+    assert_near(first->verdict.rate_bytes_per_step.value / (0.25 * MIB / STEPS_A_READING), 1, .1);
+    assert_near(first->verdict.rate_bytes_per_min.value / (0.25 * MIB * 60 / READING_S), 1, 0.1);
+    assert_int_equal(row(s, "load_model")->verdict.leak, VERDICT_LEAK_NO);
+}
+
+static void of_two_leaks_the_faster_one_comes_first(void **state)
+{
+    struct story *s = *state;
+    site(s, "leak", leaks);
+    site(s, "leak_much", leaks_much);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_string_equal(s->growth.rows[0].name->function, "leak_much");
+    assert_string_equal(s->growth.rows[1].name->function, "leak");
+    assert_int_equal(s->growth.rows[1].verdict.leak, VERDICT_LEAK_YES);
+}
+
+static void a_cache_that_stopped_is_no_leak(void **state)
+{
+    struct story *s = *state;
+    site(s, "cache", fills_and_stops);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    const struct growth_row *r = row(s, "cache");
+    assert_int_equal(r->verdict.word, VERDICT_PLATEAUED);
+    assert_true(r->growth_bytes > 100 * MIB);
+}
+
+static void what_begins_late_grew_from_nothing(void **state)
+{
+    struct story *s = *state;
+    site(s, "model", flat);
+    site(s, "evaluate", begins_late);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    const struct growth_row *r = &s->growth.rows[0];
+    assert_string_equal(r->name->function, "evaluate");
+    /* the floor of the last tenth */
+    assert_near(r->growth_bytes, 0.5 * (READINGS - READINGS / 10 - 120) * MIB, 1);
+}
+
+static void a_batch_that_is_alive_at_the_last_reading_did_not_grow(void **state)
+{
+    struct story *s = *state;
+    site(s, "batch", churns);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    const struct growth_row *r = row(s, "batch");
+    assert_near(r->growth_bytes, 0, 0);
+    assert_near(r->live_bytes, 300 * MIB, 1);
+    assert_int_not_equal(r->verdict.leak, VERDICT_LEAK_YES);
+}
+
+static void what_shrinks_is_less_than_nothing(void **state)
+{
+    struct story *s = *state;
+    site(s, "shrinks", shrinks);
+    site(s, "leak", leaks);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_string_equal(s->growth.rows[0].name->function, "leak");
+    assert_true(row(s, "shrinks")->growth_bytes < -40 * MIB);
+    assert_int_equal(row(s, "shrinks")->verdict.leak, VERDICT_LEAK_NO);
+}
+
+static void what_held_nothing_at_any_reading_makes_no_row(void **state)
+{
+    struct story *s = *state;
+    site(s, "gone", nothing);
+    site(s, "leak", leaks);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_int_equal(s->growth.count, 1);
+}
+
+static void growth_within_the_chance_of_sampling_is_not_put_first(void **state)
+{
+    struct story *s = *state;
+    uint32_t noisy = site(s, "noisy", leaks_much);
+    site(s, "leak", leaks);
+    for (size_t i = 0; i < READINGS; i++)
+        for (size_t k = 0; k < s->readings[i].count; k++)
+            if (s->held[i][k].site == noisy)
+                s->held[i][k].live_variance = 400 * MIB * (400 * MIB);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_string_equal(s->growth.rows[0].name->function, "leak");
+    assert_true(row(s, "noisy")->growth_sigma > 400 * MIB);
+}
+
+static void bounds_are_those_of_95_in_100(void **state)
+{
+    struct story *s = *state;
+    uint32_t a = site(s, "model", flat);
+    site(s, "leak", leaks);
+    s->held[READINGS - 1][a - 1].live_variance = 100 * MIB * MIB;
+    s->held[READINGS - 1][a].live_variance = 4e6 * MIB * MIB;
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    const struct growth_row *r = row(s, "model");
+    assert_near(r->live_low, (900 - 19.6) * MIB, 1);
+    assert_near(r->live_high, (900 + 19.6) * MIB, 1);
+    assert_near(row(s, "leak")->live_low, 0, 0);
+    assert_near(s->growth.live_bytes, (900 + 1 + 0.25 * (READINGS - 1)) * MIB, 1);
+    assert_true(s->growth.live_low <= s->growth.live_bytes);
+    assert_true(s->growth.live_high > s->growth.live_bytes + 3900 * MIB);
+    assert_near(s->growth.allocated_bytes, s->growth.live_bytes * 2, 1);
+}
+
+static void the_run_says_how_long_it_was_and_which_steps_it_has(void **state)
+{
+    struct story *s = *state;
+    site(s, "leak", leaks);
+    s->readings[0].has_step = false;
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_near(s->growth.span_s, READINGS * READING_S, 1e-6);
+    assert_true(s->growth.has_steps);
+    assert_int_equal(s->growth.first_step, reading_step(1));
+    assert_int_equal(s->growth.last_step, reading_step(READINGS - 1));
+}
+
+/* ---- ages ---- */
+
+static void the_age_is_that_of_the_median_byte(void **state)
+{
+    struct story *s = *state;
+    uint32_t a = site(s, "model", flat);
+    sample(s, a, 100, 3000);
+    sample(s, a, 1500, 2000);
+    sample(s, a, 1900, 2000);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_near(row(s, "model")->age_s, 500, 1e-3);
+    assert_near(row(s, "model")->survivor_bytes, 3000, 1e-3);
+}
+
+static void without_a_snapshot_there_are_no_ages(void **state)
+{
+    struct story *s = *state;
+    site(s, "model", flat);
+    s->heap.profile.n_snapshots = 0;
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_near(row(s, "model")->age_s, 0, 0);
+    assert_near(row(s, "model")->survivor_bytes, 0, 0);
+}
+
+/* ---- what makes a row ---- */
+
+/* "native" is below two lines of one function, and in no function of Python's. */
+static void tell_stacks(struct story *s)
+{
+    struct known_heap *h = &s->heap;
+    uint32_t here = known_python(h, 0, "/home/u/train.py", "f", 10);
+    uint32_t there = known_python(h, 0, "/home/u/train.py", "f", 20);
+    uint32_t other = known_python(h, 0, "/home/u/train.py", "g", 30);
+    uint32_t data = known_python(h, 0, "/home/u/data.py", "f", 10);
+    hold(s, known_native(h, here, 1, 0x10), leaks);
+    hold(s, known_native(h, here, 1, 0x20), leaks);
+    hold(s, known_native(h, there, 1, 0x10), leaks_much);
+    hold(s, other, leaks);
+    hold(s, data, leaks);
+    hold(s, known_native(h, 0, 2, 0x10), leaks);
+}
+
+static void rows_are_as_coarse_as_was_asked(void **state)
+{
+    static const struct {
+        enum growth_by by;
+        size_t rows, of_first;
+    } asked[] = {
+        {GROWTH_BY_LOCATION, 5, 1}, {GROWTH_BY_FUNCTION, 4, 3}, {GROWTH_BY_FILE, 3, 4},
+        {GROWTH_BY_LIB, 3, 3},      {GROWTH_BY_STACK, 6, 1},
+    };
+    struct story *s = *state;
+    tell_stacks(s);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        assert_int_equal(judge(s, (struct growth_options){.by = asked[i].by}), 0);
+        assert_int_equal(s->growth.count, asked[i].rows);
+        assert_int_equal(s->growth.rows[0].sites, asked[i].of_first);
+        assert_near(s->growth.live_bytes,
+                    (5 * leaks(READINGS - 1) + leaks_much(READINGS - 1)) * MIB, 1);
+    }
+}
+
+static void a_row_of_several_is_shown_by_the_one_that_holds_most(void **state)
+{
+    struct story *s = *state;
+    tell_stacks(s);
+    assert_int_equal(judge(s, (struct growth_options){.by = GROWTH_BY_FUNCTION}), 0);
+    const struct growth_row *r = &s->growth.rows[0];
+    assert_int_equal(r->site, 3);
+    assert_int_equal(r->name->line, 20);
+    assert_string_equal(r->native->function, "libgone.so.1+0x10");
+    assert_near(r->live_bytes, (2 * leaks(READINGS - 1) + leaks_much(READINGS - 1)) * MIB, 1);
+}
+
+static void a_site_that_is_not_there_counts_as_one_without_a_stack(void **state)
+{
+    struct story *s = *state;
+    uint32_t a = site(s, "leak", leaks);
+    sample(s, 4000000000, 100, 1000);
+    for (size_t i = 0; i < READINGS; i++)
+        s->held[i][0].site = a + 1000;
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_int_equal(s->growth.count, 1);
+    assert_string_equal(s->growth.rows[0].name->function, "(no stack)");
+    assert_near(s->growth.rows[0].live_bytes, leaks(READINGS - 1) * MIB, 1);
+}
+
+/* ---- by step ---- */
+
+static void since_a_step_counts_what_was_born_after_it(void **state)
+{
+    struct story *s = *state;
+    uint32_t old = site(s, "model", flat), young = site(s, "leak", leaks);
+    sample(s, old, 100, 5000);
+    sample(s, young, 100, 5000);
+    sample(s, young, 1200, 700);
+    sample(s, young, 1900, 300);
+    assert_int_equal(judge(s, (struct growth_options){.has_since = true, .since_step = 500}), 0);
+    assert_string_equal(s->growth.rows[0].name->function, "leak");
+    assert_near(s->growth.rows[0].growth_bytes, 1000, 1e-3);
+    assert_near(row(s, "model")->growth_bytes, 0, 0);
+}
+
+static void a_difference_is_that_of_the_two_readings(void **state)
+{
+    struct story *s = *state;
+    site(s, "model", flat);
+    site(s, "leak", leaks);
+    site(s, "late", begins_late);
+    site(s, "shrinks", shrinks);
+    struct growth_options options = {.has_diff = true, .from_step = 5, .to_step = 505};
+    assert_int_equal(judge(s, options), 0);
+    assert_string_equal(s->growth.rows[0].name->function, "leak");
+    assert_near(s->growth.rows[0].growth_bytes, 25 * MIB, 1);
+    assert_near(row(s, "model")->growth_bytes, 0, 0);
+    assert_near(row(s, "late")->growth_bytes, 0, 0);
+    assert_near(row(s, "shrinks")->growth_bytes, -25 * MIB, 1);
+    assert_string_equal(s->growth.rows[s->growth.count - 1].name->function, "shrinks");
+    options = (struct growth_options){.has_diff = true, .from_step = 505, .to_step = 5};
+    assert_int_equal(judge(s, options), 0);
+    assert_near(row(s, "leak")->growth_bytes, -25 * MIB, 1);
+}
+
+static void steps_that_are_not_there_are_named_with_those_that_are(void **state)
+{
+    struct story *s = *state;
+    site(s, "leak", leaks);
+    struct growth_options beyond[] = {
+        {.has_since = true, .since_step = 7777},
+        {.has_diff = true, .from_step = 7777, .to_step = 10},
+        {.has_diff = true, .from_step = 10, .to_step = 7777},
+    };
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        s->err.text[0] = '\0';
+        assert_int_equal(judge(s, beyond[i]), -ENODATA);
+        assert_non_null(strstr(s->err.text, "7777"));
+        assert_non_null(strstr(s->err.text, "5 to 1000"));
+    }
+    for (size_t i = 0; i < READINGS; i++)
+        s->readings[i].has_step = false;
+    assert_int_equal(judge(s, beyond[0]), -ENODATA);
+    assert_non_null(strstr(s->err.text, "told no steps"));
+}
+
+static void survivors_are_older_than_one_step_and_alive_at_another(void **state)
+{
+    struct story *s = *state;
+    uint32_t a = site(s, "model", flat), b = site(s, "leak", leaks);
+    struct growth_survivor *list = NULL;
+    size_t count = 99;
+    uint64_t snapshot_ns = 0;
+    sample(s, a, 100, 500);
+    sample(s, b, 90, 3000);
+    sample(s, b, 300, 4000);
+    sample(s, b, 1100, 7000); /* after the first snapshot */
+    assert_int_equal(
+        growth_survivors(&s->heap.profile, 100, 600, &list, &count, &snapshot_ns, &s->err), 0);
+    assert_int_equal(snapshot_ns, s->snapshots[0].t_ns);
+    assert_int_equal(count, 2);
+    assert_int_equal(list[0].site, b);
+    assert_near(list[0].bytes, 3000, 0);
+    assert_near(list[0].objects, 1, 0);
+    assert_int_equal(list[1].site, a);
+    free(list);
+    assert_int_equal(
+        growth_survivors(&s->heap.profile, 600, 1000, &list, &count, &snapshot_ns, &s->err), 0);
+    assert_int_equal(snapshot_ns, s->snapshots[1].t_ns);
+    assert_near(list[0].bytes, 14000, 0);
+    free(list);
+}
+
+static void survivors_between_no_snapshot_or_unknown_steps_are_one_sentence(void **state)
+{
+    struct story *s = *state;
+    struct growth_survivor *list = NULL;
+    size_t count = 99;
+    uint64_t snapshot_ns = 0;
+    const int64_t bad[][2] = {{100, 400}, {7777, 1000}, {100, 7777}, {600, 100}};
+    sample(s, site(s, "leak", leaks), 90, 3000);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        s->err.text[0] = '\0';
+        assert_int_equal(growth_survivors(&s->heap.profile, bad[i][0], bad[i][1], &list, &count,
+                                          &snapshot_ns, &s->err),
+                         -ENODATA);
+        assert_true(s->err.text[0] != '\0');
+        assert_null(list);
+    }
+}
+
+static void only_what_was_known_then_is_judged(void **state)
+{
+    struct story *s = *state;
+    uint32_t a = site(s, "late", begins_late);
+    site(s, "leak", leaks);
+    sample(s, a, 1500, 1000);
+    sample(s, a, 100, 10);
+    struct growth_options options = {.until_ns = reading_ns(110)};
+    assert_int_equal(judge(s, options), 0);
+    assert_int_equal(s->growth.count, 1);
+    assert_int_equal(s->growth.last_step, reading_step(110));
+    assert_near(s->growth.live_bytes, leaks(110) * MIB, 1);
+    options.until_ns = start_ns + 1;
+    assert_int_equal(judge(s, options), -ENODATA);
+}
+
+static void a_heap_that_was_never_read_is_one_sentence(void **state)
+{
+    struct story *s = *state;
+    s->heap.profile.n_readings = 0;
+    assert_int_equal(judge(s, (struct growth_options){0}), -ENODATA);
+    assert_true(s->err.text[0] != '\0');
+}
+
+static void one_reading_is_enough_for_what_lives(void **state)
+{
+    struct story *s = *state;
+    site(s, "leak", leaks);
+    s->heap.profile.n_readings = 1;
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_int_equal(s->growth.rows[0].verdict.word, VERDICT_UNDECIDED);
+    assert_near(s->growth.rows[0].live_bytes, leaks(0) * MIB, 1);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_leak_comes_before_what_is_larger_and_flat),
+        TEST(of_two_leaks_the_faster_one_comes_first),
+        TEST(a_cache_that_stopped_is_no_leak),
+        TEST(what_begins_late_grew_from_nothing),
+        TEST(a_batch_that_is_alive_at_the_last_reading_did_not_grow),
+        TEST(what_shrinks_is_less_than_nothing),
+        TEST(what_held_nothing_at_any_reading_makes_no_row),
+        TEST(growth_within_the_chance_of_sampling_is_not_put_first),
+        TEST(bounds_are_those_of_95_in_100),
+        TEST(the_run_says_how_long_it_was_and_which_steps_it_has),
+        TEST(the_age_is_that_of_the_median_byte),
+        TEST(without_a_snapshot_there_are_no_ages),
+        TEST(rows_are_as_coarse_as_was_asked),
+        TEST(a_row_of_several_is_shown_by_the_one_that_holds_most),
+        TEST(a_site_that_is_not_there_counts_as_one_without_a_stack),
+        TEST(since_a_step_counts_what_was_born_after_it),
+        TEST(a_difference_is_that_of_the_two_readings),
+        TEST(steps_that_are_not_there_are_named_with_those_that_are),
+        TEST(survivors_are_older_than_one_step_and_alive_at_another),
+        TEST(survivors_between_no_snapshot_or_unknown_steps_are_one_sentence),
+        TEST(only_what_was_known_then_is_judged),
+        TEST(a_heap_that_was_never_read_is_one_sentence),
+        TEST(one_reading_is_enough_for_what_lives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
