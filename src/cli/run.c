@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "cli/run_client.h"
+#include "cli/run_diagnose.h"
 #include "cli/run_guard.h"
 #include "cli/run_heap.h"
 #include "cli/run_place.h"
@@ -206,6 +207,7 @@ static void print_summary(const struct run_options *o, json_t *doc)
     if (o->quiet)
         return;
     run_heap_growing(doc);
+    run_diagnose(doc);
     if (o->json) {
         json_write(STDERR_FILENO, doc, 0);
         return;

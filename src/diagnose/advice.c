@@ -295,8 +295,10 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         return 0;
     for (int i = 0; i < HYPOTHESIS_COUNT && l.count < 3; i++) {
         const struct hypothesis *h = &ranked[i];
-        bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY ||
-                        (i == 0 && h->share > 0 && h->word == POSSIBLE);
+        bool is_first = i == 0 && h->word == POSSIBLE && h->share > 0;
+        bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY || is_first;
+        if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0) /* it asks for nothing to be done */
+            continue;
         if (is_worth && h->share >= least_share && !is_said(&l, h))
             advise(q, h, &l);
     }

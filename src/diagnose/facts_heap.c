@@ -11,7 +11,7 @@
 #include "profile/folder.h"
 #include "profile/marks.h"
 
-static const double soon_share = 0.1;
+static const double aligned_share = 0.25;
 
 static uint64_t moment_ns(const struct facts *f, double t_s)
 {
@@ -25,18 +25,22 @@ static const struct profile_reading *reading_at(const struct profile *p, uint64_
     return r ? r : p->readings;
 }
 
-/* The heap is read less often than RSS: the start becomes the first reading of both, where that is
- * soon. */
-static void align_start(struct facts *f, const struct profile *p)
+/* The heap is read less often than RSS: the moments become those at which both were, where that
+ * does not lose much of the time between them. */
+static void align_moments(struct facts *f, const struct profile *p)
 {
-    double soon_s = f->start_s + soon_share * (f->now_s - f->start_s);
+    double most_s = aligned_share * (f->now_s - f->start_s), start_s = NAN, now_s = NAN;
     for (size_t i = 0; i < p->n_readings; i++) {
         double t_s = ((double)p->readings[i].t_ns - (double)f->store->start_ns) / 1e9;
-        if (t_s < f->start_s)
-            continue;
-        f->start_s = t_s <= soon_s ? t_s : f->start_s;
-        return;
+        if (t_s >= f->start_s && isnan(start_s))
+            start_s = t_s;
+        if (t_s <= f->now_s)
+            now_s = t_s;
     }
+    if (start_s - f->start_s <= most_s)
+        f->start_s = start_s;
+    if (f->now_s - now_s <= most_s && now_s > f->start_s)
+        f->now_s = now_s;
 }
 
 static double live_of(const struct profile_reading *r, double *ret_variance)
@@ -143,7 +147,7 @@ void facts_read_heap(const char *folder, struct facts *f)
     if (r == 0) {
         h.profile = found.profile;
         found.profile = NULL;
-        align_start(f, h.profile);
+        align_moments(f, h.profile);
         r = judge(folder, f, &h, &err);
     }
     folder_heap_fini(&found);

@@ -7,6 +7,7 @@
 #include "diagnose/hypothesis_private.h"
 
 static const double kept_least_bytes = 4 << 20;
+static const double z95 = 1.96;
 
 /* ---- the census ---- */
 
@@ -300,31 +301,35 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 
 /* ---- retention ---- */
 
+/* How much of it is sure: what sampling may have missed is alive. */
+static double retention_weight(const struct question *q, double beside)
+{
+    double sure = beside - z95 * q->f->heap.sigma;
+    if (!q->f->heap.profile || sure <= 0.3 * q->growth)
+        return WEAK; /* an allocator's own count leaves Python's arenas out */
+    return sure > 0.6 * q->growth ? STRONG : FAIR;
+}
+
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
 {
     struct sizes s;
-    double beside = q->growth - live;
-    double share = q->growth > 0 ? fmin(1, fmax(0, beside / q->growth)) : 0;
-    bool is_for = share > 0.3 && beside > kept_least_bytes;
-    h->share = is_for ? share : 0;
-    /* an allocator's own count leaves Python's arenas out */
-    bool is_whole = q->f->heap.profile != NULL;
+    double beside = q->growth - live, missed = z95 * q->f->heap.sigma;
+    bool is_for = beside > fmax(kept_least_bytes, 0.3 * q->growth);
+    h->share = is_for ? fmin(1, beside / q->growth) : 0;
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
-        !is_for       ? STRONG + WEAK
-        : !is_whole   ? WEAK
-        : share > 0.6 ? STRONG
-                      : FAIR,
-        "live heap %s while memory grew by %s: %s of it is not alive", change_of(&s, 0, live),
-        size_of(&s, 1, q->growth), size_of(&s, 2, fmax(0, beside)));
-    if (is_for && !is_whole)
+        is_for ? retention_weight(q, beside) : STRONG + WEAK,
+        "the live heap changed by %s (± %s) while memory grew by %s: %s is not alive",
+        change_of(&s, 0, live), size_of(&s, 3, missed), size_of(&s, 1, q->growth),
+        size_of(&s, 2, fmax(0, beside)));
+    if (!is_for)
+        return;
+    if (!q->f->heap.profile)
         say(h, EVIDENCE_ABSENT, 0,
-            "small Python objects are not in that live heap, and without "
-            "the profiler not counted");
-    if (is_for && is_whole && q->f->heap.most > q->f->heap.now + beside / 2)
+            "small Python objects are not in that live heap, and without the profiler not counted");
+    else if (q->f->heap.most > q->f->heap.now + beside / 2)
         say(h, EVIDENCE_FOR, WEAK, "as much as %s was alive at one time",
-            size_of(&s, 3, q->f->heap.most));
-    if (is_for)
-        decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
+            size_of(&s, 4, q->f->heap.most));
+    decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
 }
 
 void test_retention(const struct question *q, struct hypothesis *h)

@@ -49,17 +49,23 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
 
 /* ---- loading the data ---- */
 
-/* The largest rise within a twentieth of the time between the moments. */
+/* The largest rise within a twentieth of the time between the moments that stayed: all after it is
+ * above all before. */
 static double largest_jump(const struct question *q, double *ret_t_s)
 {
-    double span = q->f->now_s - q->f->start_s, window = span / 20, best = 0;
-    for (int i = 0; i + 1 < 40; i++) {
-        double from = q->f->start_s + span * i / 40;
-        double rise = leakable_at(q, from + window) - leakable_at(q, from);
-        if (rise > best) {
-            best = rise;
-            *ret_t_s = from;
-        }
+    enum { POINTS = 41, WINDOW = 2 };
+    double span = q->f->now_s - q->f->start_s, at[POINTS], after[POINTS], before = 0, best = 0;
+    for (int i = 0; i < POINTS; i++)
+        at[i] = leakable_at(q, q->f->start_s + span * i / (POINTS - 1));
+    after[POINTS - 1] = at[POINTS - 1];
+    for (int i = POINTS - 1; i-- > 0;)
+        after[i] = fmin(at[i], after[i + 1]);
+    for (int i = 0; i + WINDOW < POINTS; i++) {
+        before = fmax(before, at[i]);
+        if (after[i + WINDOW] - before <= best)
+            continue;
+        best = after[i + WINDOW] - before;
+        *ret_t_s = q->f->start_s + span * i / (POINTS - 1);
     }
     return best;
 }

@@ -283,7 +283,7 @@ void diagnose_summary(struct page *p, const json_t *doc)
     const char *why = json_string_value(json_array_get(json_object_get(first, "for"), 0));
     if (why)
         buf_printf(&text, " (%s)", why);
-    put_labelled(p, "cause", STYLE_STRONG, buf_str(&text));
+    put_labelled(p, "diagnosis", STYLE_STRONG, buf_str(&text));
     buf_fini(&text);
     json_array_foreach(json_object_get(diagnosis, "advice"), i, one)
     {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "view/cells.h"
+#include "view/diagnose.h"
 #include "view/heap.h"
 #include "view/page.h"
 #include "view/verdict.h"
@@ -346,4 +347,5 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     summary_guard(&p, doc);
     put_recording(&p, doc);
     put_cost(&p, doc);
+    diagnose_summary(&p, doc);
 }

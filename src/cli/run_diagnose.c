@@ -1,0 +1,32 @@
+/* The diagnosis of a run that has ended, for its summary. */
+#include "cli/run_diagnose.h"
+
+#include <string.h>
+
+#include "diagnose/diagnose.h"
+
+/* Where the floor is flat there is nothing to explain, and nothing is read. */
+static bool may_have_grown(const json_t *verdict)
+{
+    const json_t *tree = json_object_get(verdict, "tree");
+    const char *word = json_string_value(json_object_get(tree, "verdict"));
+    return word && strcmp(word, "stable") != 0 && strcmp(word, "spiking") != 0;
+}
+
+void run_diagnose(json_t *doc)
+{
+    const json_t *verdict = json_object_get(doc, "verdict");
+    const char *folder = json_string_value(json_object_get(doc, "run_dir"));
+    struct facts *facts;
+    if (!folder || !may_have_grown(verdict) || facts_read(folder, verdict, &facts, NULL) < 0)
+        return;
+    json_t *all = diagnose_json(facts);
+    facts_free(facts);
+    json_t *first = json_array_get(json_object_get(all, "hypotheses"), 0);
+    if (first && json_is_true(json_object_get(all, "grew")))
+        json_object_set_new(doc, "diagnosis",
+                            json_pack("{s:O,s:[O],s:O}", "verdict", json_object_get(all, "verdict"),
+                                      "hypotheses", first, "advice",
+                                      json_object_get(all, "advice")));
+    json_decref(all);
+}

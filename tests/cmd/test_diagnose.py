@@ -1,0 +1,289 @@
+"""`ebb diagnose`: the first hypothesis is the true one where the recording tells it, what is missing
+is named, memory adds up, and bad input is said."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from commands import (PYTHON, ROOT, binary, environment, recorded, refused, refused_with, run_ebb,
+                      wait_for)
+
+ZOO = ROOT / "zoo" / "recordings"
+MIB = 1 << 20
+VERSION_AT = 8  # docs/trace-format.md: behind the magic
+
+# Keeps a megabyte a step, or not; tells its steps by marks and needs nothing but Python.
+JOB = """
+import os, socket, sys, time
+sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+sock.settimeout(10)
+def mark(**kv):
+    sock.sendto("".join(f"{k}={v}\\n" for k, v in kv.items()).encode(), os.environ["EBB_SOCKET"])
+def make():
+    return bytearray(os.urandom(64) * (1 << 14))  # LINE
+kept = []
+def train(steps, keep):
+    mark(KIND="begin", STEPS_PER_EPOCH=20, MAX_STEPS=steps)
+    for step in range(1, steps + 1):
+        one = make()
+        if keep:
+            kept.append(one)
+        time.sleep(0.05)
+        mark(KIND="step", STEP=step)
+        if step % 20 == 0:
+            mark(KIND="epoch", STEP=step)
+    mark(KIND="end", STEP=steps)
+train(int(sys.argv[1]), sys.argv[2] == "keep")
+print("trained", flush=True)
+if len(sys.argv) > 3:
+    time.sleep(600)
+"""
+
+
+def write_job(folder):
+    path = folder / "leak.py"
+    path.write_text(JOB)
+    return path
+
+
+def diagnosis(path):
+    result = run_ebb("diagnose", path, "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def by_key(doc):
+    return {h["key"]: h for h in doc["hypotheses"]}
+
+
+def import_table(path, out, *options):
+    result = run_ebb("import", path, "-o", out, *options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return out
+
+
+def import_zoo(name, out):
+    return import_table(ZOO / f"{name}.csv", out, "--marks", ZOO / f"{name}.marks.jsonl")
+
+
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory):
+    """A run of a job that keeps a megabyte a step, with its summary."""
+    folder = tmp_path_factory.mktemp("leaking")
+    result = run_ebb("run", "--interval", "100ms", "--run-dir", folder / "run", "--", PYTHON,
+                     write_job(folder), "200", "keep")
+    assert result.returncode == 0, result.stderr
+    return folder / "run", result.stderr
+
+
+# ---- a job, from end to end ----
+
+def test_the_line_that_keeps_what_it_makes_comes_first(leaking):
+    doc = diagnosis(leaking[0])
+    first = doc["hypotheses"][0]
+    assert first["key"] == "call_site", first
+    assert first["site"]["file"].endswith("leak.py") and first["site"]["function"] == "make"
+    assert first["site"]["line"] == JOB[:JOB.index("# LINE")].count("\n") + 1
+    assert first["word"] in ("likely", "nearly certain")
+    assert doc["grew"] and doc["growth_bytes"] > 100 * MIB
+
+
+def test_what_the_job_does_not_do_is_not_likely(leaking):
+    found = by_key(diagnosis(leaking[0]))
+    for key in ("first_touch", "no_growth", "accumulation", "retention", "mapped_files", "launcher"):
+        assert found[key]["word"] in ("ruled out", "unlikely"), found[key]
+        assert found[key]["against"]
+    for key in ("python_objects", "tensors", "pinned"):
+        assert found[key]["word"] == "cannot be tested" and found[key]["absent"]
+
+
+def test_the_ledger_adds_up_to_rss(leaking):
+    ledger = diagnosis(leaking[0])["ledger"]
+    entries = ledger["entries"]
+    for moment in ("start", "now"):
+        total = sum(e[f"{moment}_bytes"] for e in entries)
+        assert abs(total - ledger[f"rss_{moment}_bytes"]) <= len(entries)
+    assert all(e["low_bytes"] <= e["now_bytes"] + 1 and e["now_bytes"] <= e["high_bytes"] + 1
+               for e in entries)
+    assert ledger["named_growth_share"] >= 0.95
+    assert entries[0]["kind"] == "heap" and entries[0]["site"]["function"] == "make"
+
+
+def test_the_summary_of_the_run_ends_with_the_diagnosis(leaking):
+    assert "\ndiagnosis  a call site keeps what it makes: " in leaking[1]
+    assert "\nwhat to do see who keeps what leak.py:" in leaking[1]
+
+
+def test_text_and_json_say_the_same(ebb, leaking):
+    doc = diagnosis(leaking[0])
+    words = " ".join(ebb("diagnose", leaking[0], "--all").stdout.split())
+    for h in doc["hypotheses"]:
+        assert f"{h['title']}: {h['word']}" in words
+        for sentence in h["for"] + h["against"] + h["absent"]:
+            assert " ".join(sentence.split()) in words
+    for advice in doc["advice"]:
+        assert " ".join(advice["what"].split()) in words
+
+
+def test_a_job_that_keeps_nothing_has_no_cause(tmp_path):
+    result = run_ebb("run", "--interval", "100ms", "--run-dir", tmp_path / "run", "--", PYTHON,
+                     write_job(tmp_path), "120", "drop")
+    assert result.returncode == 0
+    found = by_key(diagnosis(tmp_path / "run"))
+    assert found["call_site"]["word"] in ("ruled out", "unlikely", "cannot be tested")
+    assert "a call site keeps" not in result.stderr
+
+
+def test_a_running_job_can_be_asked_by_its_pid(tmp_path):
+    folder = tmp_path / "run"
+    job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--run-dir", folder, "--", PYTHON,
+                            write_job(tmp_path), "60", "keep", "stay"], env=environment(),
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: any(r.get("kind") == "end" for r in recorded(folder)), "the training")
+        pid = json.loads((folder / "run.json").read_text())["pid"]
+        doc = diagnosis(pid)
+        assert doc["running"] and doc["process"]["pid"] == pid
+        assert doc["growth_bytes"] > 10 * MIB
+    finally:
+        job.send_signal(signal.SIGTERM)
+        job.wait()
+
+
+# ---- recordings of real programs: memory and marks alone ----
+
+@pytest.mark.parametrize("name, key", [
+    ("lazy_images-plain", "first_touch"),
+    ("eval_logits-plain", "eval_spike"),
+    ("eval_logits-leak", "eval_step"),
+    ("eval_figures-leak", "eval_step"),
+    ("kept_loss_graph-fixed", "no_growth"),
+    ("leaking_collator-fixed", "no_growth"),
+    ("loader_workers-plain", "no_growth"),
+])
+def test_memory_and_marks_alone_tell_these(tmp_path, name, key):
+    doc = diagnosis(import_zoo(name, tmp_path / "x.ebb"))
+    assert doc["hypotheses"][0]["key"] == key
+    assert doc["hypotheses"][0]["for"]
+
+
+@pytest.mark.parametrize("name", ["leaking_collator-leak", "lazy_images-leak", "dict_cache-leak",
+                                  "kept_loss_graph-leak"])
+def test_of_a_leak_they_do_not_tell_the_line_and_say_so(tmp_path, name):
+    doc = diagnosis(import_zoo(name, tmp_path / "x.ebb"))
+    found = by_key(doc)
+    assert found["first_touch"]["word"] == found["no_growth"]["word"] == "ruled out"
+    assert found["call_site"]["word"] == "cannot be tested"
+    assert not any(h["word"] in ("likely", "nearly certain") for h in doc["hypotheses"])
+    assert any("ebb run" in a["what"] for a in doc["advice"])
+
+
+def test_without_marks_what_needs_them_cannot_be_tested(tmp_path):
+    doc = diagnosis(import_plain(tmp_path))
+    found = by_key(doc)
+    assert "no marks: steps, epochs and evaluations are not known" in doc["absent"]
+    for key in ("first_touch", "accumulation", "eval_spike", "eval_step"):
+        assert found[key]["word"] == "cannot be tested" or key == "first_touch"
+        assert found[key]["absent"]
+
+
+def import_plain(folder):
+    table = folder / "plain.csv"
+    table.write_text("t,pid,rss_bytes\n" + "".join(
+        f"{t},7,{(100 + t) * MIB}\n" for t in range(1200)))
+    return import_table(table, folder / "plain.ebb")
+
+
+# ---- bad input ----
+
+def test_a_folder_without_a_trace_is_refused(ebb, tmp_path):
+    assert refused_with(ebb("diagnose", tmp_path), "diagnose: ", "trace.ebb")
+
+
+def test_a_folder_that_is_not_there_is_refused(ebb, tmp_path):
+    assert refused(ebb("diagnose", tmp_path / "none"),
+                   f"diagnose: {tmp_path}/none: No such file or directory; a run folder or a pid is "
+                   "meant")
+
+
+def test_a_file_that_is_no_recording_is_refused(ebb, tmp_path):
+    path = tmp_path / "x.ebb"
+    path.write_text("t,rss\n1,2\n")
+    assert refused_with(ebb("diagnose", path), "diagnose: ", "x.ebb")
+
+
+def copy_run(run, folder, keep=("trace.ebb", "run.json")):
+    folder.mkdir()
+    for entry in pathlib.Path(run).iterdir():
+        if entry.is_file() and (entry.name in keep or entry.name.endswith(tuple(keep))):
+            (folder / entry.name).write_bytes(entry.read_bytes())
+    return folder
+
+
+def test_a_recording_of_a_newer_version_is_refused(ebb, leaking, tmp_path):
+    folder = copy_run(leaking[0], tmp_path / "newer")
+    data = bytearray((folder / "trace.ebb").read_bytes())
+    data[VERSION_AT] += 1
+    (folder / "trace.ebb").write_bytes(data)
+    assert refused_with(ebb("diagnose", folder), "diagnose: ", "newer")
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
+def test_a_recording_that_is_cut_off_is_diagnosed_as_far_as_it_goes(ebb, leaking, tmp_path, share):
+    folder = copy_run(leaking[0], tmp_path / "cut", ("trace.ebb", ".ebbheap"))
+    data = (folder / "trace.ebb").read_bytes()
+    (folder / "trace.ebb").write_bytes(data[:int(len(data) * share)])
+    result = ebb("diagnose", folder, "--json")
+    assert result.returncode == 0
+    doc = json.loads(result.stdout)
+    assert any("run.json" in one for one in doc["absent"])
+
+
+def test_a_broken_run_json_and_broken_censuses_are_passed_over(ebb, leaking, tmp_path):
+    folder = copy_run(leaking[0], tmp_path / "broken")
+    pid = json.loads((folder / "run.json").read_text())["pid"]
+    (folder / "run.json").write_text('{"state": ')
+    census = folder / "census"
+    census.mkdir()
+    (census / f"0001-{pid}-10.json").write_text("[1, 2")
+    (census / f"0002-{pid}-20.json").write_text('{"format": 1, "tensors": 3, "objects": {"a": 1}}')
+    os.symlink("/dev/zero", census / f"0003-{pid}-30.json")
+    found = by_key(diagnosis(folder))
+    assert found["python_objects"]["absent"] == ["no census was taken"]
+
+
+def test_a_broken_heap_history_is_said(leaking, tmp_path):
+    folder = copy_run(leaking[0], tmp_path / "heap", ("trace.ebb", "run.json", ".ebbheap"))
+    for path in folder.glob("*.ebbheap"):
+        path.write_bytes(b"nonsense" * 100)
+    found = by_key(diagnosis(folder))
+    assert found["call_site"]["word"] == "cannot be tested"
+    assert "no call sites: " in found["call_site"]["absent"][0]
+
+
+def test_hostile_names_do_not_reach_the_terminal(ebb, tmp_path):
+    table = tmp_path / "x.csv"
+    name = "\x1b[31m<script>alert(1)</script>"
+    table.write_text("t,name,rss_bytes\n" + "".join(
+        f"{t},{name},{(100 + t % 3) * MIB}\n" for t in range(100)))
+    path = import_table(table, tmp_path / "x.ebb", "--group", "name")
+    text = ebb("diagnose", path, "--all").stdout
+    assert "\x1b" not in text and "<script>" in text
+    assert json.loads(ebb("diagnose", path, "--json").stdout)["process"]["name"].startswith("\x1b")
+
+
+def test_a_process_that_is_not_under_ebb_is_told_what_is_missing(ebb):
+    result = ebb("diagnose", os.getpid())
+    assert result.returncode == 2
+    assert "a recording: it was not started under ebb" in " ".join(result.stdout.split())
+    doc = json.loads(ebb("diagnose", os.getpid(), "--json").stdout)
+    assert doc["outside"]["pid"] == os.getpid() and doc["missing"]
+
+
+def test_a_pid_that_is_nobodys_is_refused(ebb):
+    assert refused_with(ebb("diagnose", "0"), "diagnose: ", '"0" is no process')

@@ -1,0 +1,160 @@
+/* Making up facts. */
+#include "diagnose/story.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void story_begin(struct story *s)
+{
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s->t_s[i] = (double)i;
+    s->f.processes = s->processes;
+    s->f.marks = s->marks;
+    s->f.figures = s->figures;
+    s->f.start_s = 10;
+    s->f.now_s = s->f.span_s = STORY_POINTS - 1;
+    s->f.limit_bytes = NAN;
+    s->f.heap.small_share = NAN;
+    snprintf(s->f.heap.why_not, sizeof s->f.heap.why_not, "the profiler was off");
+    s->f.main = story_process(s, ROLE_MAIN);
+}
+
+void story_end(struct story *s)
+{
+    json_decref(s->f.census_first);
+    json_decref(s->f.census_last);
+}
+
+struct facts_process *story_process(struct story *s, enum process_role role)
+{
+    size_t at = s->f.n_processes++;
+    struct facts_process *p = &s->processes[at];
+    *p = (struct facts_process){.id = {.pid = 100 + (int32_t)at},
+                                .role = role,
+                                .name = "python",
+                                .died_s = INFINITY,
+                                .peak_bytes = MIB(100)};
+    return p;
+}
+
+void story_field(struct story *s, size_t p, enum sample_process_field field, double from, double to,
+                 double until_s)
+{
+    double *v = s->v[p][field];
+    for (size_t i = 0; i < STORY_POINTS; i++) {
+        double part = (s->t_s[i] - s->f.start_s) / (until_s - s->f.start_s);
+        v[i] = from + (to - from) * fmin(1, fmax(0, part));
+    }
+    s->processes[p].field[field] = (struct facts_series){s->t_s, v, STORY_POINTS};
+    if (field == SAMPLE_RSS)
+        s->processes[p].peak_bytes = fmax(from, to);
+}
+
+void story_memory(struct story *s, double from, double to, double until_s)
+{
+    story_field(s, 0, SAMPLE_RSS, from, to, until_s);
+    story_field(s, 0, SAMPLE_ANON, from, to, until_s);
+    story_field(s, 0, SAMPLE_FILE, 0, 0, until_s);
+    story_field(s, 0, SAMPLE_SHMEM, 0, 0, until_s);
+    story_field(s, 0, SAMPLE_SWAP, 0, 0, until_s);
+}
+
+void story_spike(struct story *s, double t_s, double height)
+{
+    s->v[0][SAMPLE_RSS][(size_t)t_s] += height;
+}
+
+void story_figure(struct story *s, const char *name, double from, double to)
+{
+    size_t at = s->f.n_figures++;
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s->figure_v[at][i] =
+            from + (to - from) * fmax(0, s->t_s[i] - s->f.start_s) / (s->f.now_s - s->f.start_s);
+    snprintf(s->figures[at].name, sizeof s->figures[at].name, "%s", name);
+    s->figures[at].pid = s->processes[0].id.pid;
+    s->figures[at].series = (struct facts_series){s->t_s, s->figure_v[at], STORY_POINTS};
+}
+
+void story_verdict(struct story *s, size_t p, enum verdict_word word)
+{
+    s->processes[p].verdict = (struct facts_verdict){.is_known = true,
+                                                     .word = word,
+                                                     .leak = verdict_word_leak(word),
+                                                     .per_step = MIB(1),
+                                                     .per_min = NAN,
+                                                     .ended_step = -1};
+}
+
+void story_mark(struct story *s, enum verdict_mark_kind kind, double t_s)
+{
+    size_t at = s->f.n_marks++;
+    for (; at > 0 && s->marks[at - 1].t_s > t_s; at--)
+        s->marks[at] = s->marks[at - 1];
+    s->marks[at] = (struct facts_mark){kind, t_s, (int64_t)(t_s - s->f.start_s)};
+}
+
+void story_steps(struct story *s, uint64_t per_epoch)
+{
+    for (double t_s = s->f.start_s; t_s <= s->f.now_s; t_s++)
+        story_mark(s, VERDICT_MARK_STEP, t_s + 0.25);
+    s->f.has_steps = true;
+    s->f.last_step = (int64_t)(s->f.now_s - s->f.start_s);
+    s->f.steps_per_epoch = per_epoch;
+}
+
+void story_row(struct story *s, const char *file, double start, double now, enum verdict_word word)
+{
+    size_t at = s->f.heap.growth.count++;
+    s->names[at] = (struct name){.kind = NAME_PYTHON, .function = "make", .file = file, .line = 7};
+    s->rows[at] = (struct growth_row){.name = &s->names[at],
+                                      .live_bytes = now,
+                                      .live_low = now,
+                                      .live_high = now,
+                                      .verdict = {.word = word, .leak = verdict_word_leak(word)}};
+    s->row_start[at] = start;
+    s->profile.n_sites = 1;
+    s->profile.site_node = &s->site_node;
+    s->f.heap.profile = &s->profile;
+    s->f.heap.growth.rows = s->rows;
+    s->f.heap.start_bytes = s->row_start;
+    s->f.heap.start += start;
+    s->f.heap.now += now;
+    s->f.heap.most = fmax(s->f.heap.most, s->f.heap.now);
+}
+
+static json_t *census(int step, double objects, double tensors, bool is_graph, int nodes)
+{
+    return json_pack("{s:i,s:i,s:b,s:b,s:f,s:i,s:[{s:s,s:b,s:b,s:i,s:f}],s:[{s:s,s:i}],s:[]}",
+                     "format", 1, "step", step, "has_torch", 1, "is_sampled", 0, "object_bytes",
+                     objects, "object_count", 1000, "tensors", "device", "cpu", "requires_grad",
+                     (int)is_graph, "is_grad", 0, "count", step, "bytes", tensors, "objects",
+                     "type", "AddmmBackward0", "count", is_graph ? nodes : 0, "largest");
+}
+
+void story_census(struct story *s, double objects_growth, double tensors_growth, bool is_graph)
+{
+    s->f.census_first = census(20, MIB(50), MIB(10), is_graph, 20);
+    s->f.census_last =
+        census(180, MIB(50) + objects_growth, MIB(10) + tensors_growth, is_graph, 180);
+}
+
+const struct hypothesis *story_ask(struct story *s, enum hypothesis_id id)
+{
+    ledger_make(&s->f, &s->ledger);
+    question_ask(&s->f, &s->ledger, &s->question);
+    hypotheses_test(&s->question, s->ranked);
+    for (size_t i = 0; i < HYPOTHESIS_COUNT; i++)
+        if (s->ranked[i].id == id)
+            return &s->ranked[i];
+    return NULL;
+}
+
+bool story_says(const struct hypothesis *h, enum evidence_side side, const char *text)
+{
+    for (size_t i = 0; i < h->n_evidence; i++)
+        if (h->evidence[i].side == side && (!text || strstr(h->evidence[i].text, text)))
+            return true;
+    return false;
+}

@@ -1,0 +1,167 @@
+/* The ledger adds up to RSS whatever was measured, and never to more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+
+#include "diagnose/story.h"
+
+static struct story s;
+
+static int begin(void **state)
+{
+    (void)state;
+    story_begin(&s);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    story_end(&s);
+    return 0;
+}
+
+static void make(void)
+{
+    double start = 0, now = 0;
+    ledger_make(&s.f, &s.ledger);
+    for (size_t i = 0; i < s.ledger.count; i++) {
+        const struct ledger_entry *e = &s.ledger.entries[i];
+        assert_true(e->now_bytes >= 0 && e->start_bytes >= 0);
+        assert_true(e->low_bytes <= e->now_bytes && e->now_bytes <= e->high_bytes);
+        start += e->start_bytes;
+        now += e->now_bytes;
+    }
+    assert_true(fabs(start - s.ledger.rss_start_bytes) < 1);
+    assert_true(fabs(now - s.ledger.rss_now_bytes) < 1);
+}
+
+static void expect_bytes(double is, double wanted)
+{
+    if (fabs(is - wanted) > 1)
+        fail_msg("%.0f bytes, not %.0f", is, wanted);
+}
+
+static void without_kinds_all_of_it_is_unexplained(void **state)
+{
+    (void)state;
+    story_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(900), 200);
+    make();
+    assert_int_equal(s.ledger.count, 1);
+    expect_bytes(ledger_now(&s.ledger, LEDGER_UNEXPLAINED), MIB(900));
+    expect_bytes(s.ledger.named_growth_share * 100, 0);
+}
+
+static void kinds_of_the_kernel_are_taken_first(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_FILE, MIB(100), MIB(150), 200);
+    story_field(&s, 0, SAMPLE_SHMEM, MIB(10), MIB(60), 200);
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_FILES), MIB(50));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), MIB(50));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(300));
+}
+
+static void call_sites_are_named_and_the_most_growth_is_first(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", MIB(200), MIB(200), VERDICT_STABLE);
+    story_row(&s, "b.py", MIB(100), MIB(490), VERDICT_LEAKING);
+    make();
+    assert_int_equal(s.ledger.entries[0].kind, LEDGER_HEAP_SITE);
+    assert_ptr_equal(s.ledger.entries[0].site, &s.rows[1]);
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_RETAINED), MIB(10));
+    expect_bytes(ledger_now(&s.ledger, LEDGER_UNEXPLAINED), MIB(200));
+    assert_int_equal(s.ledger.entries[s.ledger.count - 1].kind, LEDGER_UNEXPLAINED);
+    assert_true(s.ledger.named_growth_share > 0.99);
+}
+
+/* Asked for and never touched. */
+static void more_than_is_resident_is_not_given_to_call_sites(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", MIB(100), MIB(4000), VERDICT_LEAKING);
+    story_row(&s, "b.py", MIB(100), MIB(500), VERDICT_LEAKING);
+    make();
+    assert_true(ledger_now(&s.ledger, LEDGER_HEAP_SITE) <= MIB(900) + 1);
+    assert_true(s.ledger.entries[0].high_bytes <= MIB(900) + 1);
+}
+
+static void the_allocators_count_and_a_census_name_a_part(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_figure(&s, "heap_live_bytes", MIB(300), MIB(600));
+    story_census(&s, MIB(60), 0, false);
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_HEAP), MIB(300));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_OBJECTS), MIB(60));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(40));
+}
+
+static void pinned_memory_is_not_counted_as_shared_too(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_SHMEM, MIB(100), MIB(400), 200);
+    story_figure(&s, "pinned_host_bytes", MIB(50), MIB(350));
+    make();
+    expect_bytes(ledger_now(&s.ledger, LEDGER_PINNED), MIB(350));
+    expect_bytes(ledger_now(&s.ledger, LEDGER_SHARED), MIB(50));
+}
+
+static void a_workers_memory_is_its_parents_until_it_writes(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(500), 200);
+    story_field(&s, 0, SAMPLE_UNIQUE, MIB(5), MIB(150), 200);
+    s.processes[0].role = ROLE_DATA_WORKER;
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNSHARED), MIB(145));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), -MIB(145));
+    assert_true(isnan(s.ledger.named_growth_share));
+}
+
+static void memory_that_shrinks_adds_up_too(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(900), MIB(200), 200);
+    story_row(&s, "a.py", MIB(600), MIB(300), VERDICT_STABLE);
+    make();
+    assert_true(isnan(s.ledger.named_growth_share));
+}
+
+static void nothing_read_is_no_ledger(void **state)
+{
+    (void)state;
+    ledger_make(&s.f, &s.ledger);
+    assert_false(s.ledger.is_known);
+    s.f.main = NULL;
+    ledger_make(&s.f, &s.ledger);
+    assert_false(s.ledger.is_known);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(without_kinds_all_of_it_is_unexplained),
+        T(kinds_of_the_kernel_are_taken_first),
+        T(call_sites_are_named_and_the_most_growth_is_first),
+        T(more_than_is_resident_is_not_given_to_call_sites),
+        T(the_allocators_count_and_a_census_name_a_part),
+        T(pinned_memory_is_not_counted_as_shared_too),
+        T(a_workers_memory_is_its_parents_until_it_writes),
+        T(memory_that_shrinks_adds_up_too),
+        T(nothing_read_is_no_ledger),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
