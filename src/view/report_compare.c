@@ -22,9 +22,9 @@ struct side {
 static void take_rate(struct side *s, const char *key)
 {
     const json_t *rate = json_object_get(s->tree, key);
-    s->value = report_number(rate, "value", NAN);
-    s->low = report_number(rate, "low", NAN);
-    s->high = report_number(rate, "high", INFINITY);
+    s->value = report_number(rate, "value", (double)NAN);
+    s->low = report_number(rate, "low", (double)NAN);
+    s->high = report_number(rate, "high", (double)INFINITY);
     s->has_rate = isfinite(s->value) && isfinite(s->low);
 }
 

@@ -162,7 +162,7 @@ static void put_ledger(struct buf *out, const json_t *ledger)
     double start = report_number(ledger, "rss_start_bytes", 0);
     double now = report_number(ledger, "rss_now_bytes", 0);
     double whole = now > start ? now : start;
-    double share = report_number(ledger, "named_growth_share", NAN);
+    double share = report_number(ledger, "named_growth_share", (double)NAN);
     size_t i;
     if (!json_array_size(entries))
         return;
