@@ -215,7 +215,8 @@ static void put_versions(struct buf *out, const json_t *doc)
     const json_t *python =
         json_object_get(json_object_get(json_object_get(doc, "heap"), "cost"), "python");
     const char *key;
-    html_fact(out, "Python", report_string(python, "version"));
+    if (!json_object_get(versions, "python"))
+        html_fact(out, "Python", report_string(python, "version"));
     json_object_foreach(versions, key, v)
     {
         buf_add_str(out, "<div><dt>");

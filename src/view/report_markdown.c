@@ -46,7 +46,7 @@ static void put_versions(struct buf *out, const json_t *doc)
         report_string(json_object_get(json_object_get(heap, "cost"), "python"), "version");
     const char *key;
     buf_add_str(out, "\n### Versions\n\n| what | version |\n|---|---|\n");
-    if (python) {
+    if (python && !json_object_get(versions, "python")) {
         buf_add_str(out, "| Python | ");
         put_plain(out, python);
         buf_add_str(out, " |\n");

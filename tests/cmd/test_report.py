@@ -84,7 +84,8 @@ def test_the_page_goes_into_the_folder_and_is_named(leak):
 def test_the_page_needs_nothing_else(leak):
     page = page_of(leak)
     assert "default-src 'none'" in page
-    for reference in re.findall(r"""(?:src|href)\s*=\s*["']?([^"'> ]+)""", page.split("<script nonce")[0]):
+    markup = page.split("<script nonce")[0]
+    for reference in re.findall(r"""(?:src|href)\s*=\s*["']?([^"'> ]+)""", markup):
         assert reference == "data:,"
     assert "@import" not in page and "url(" not in page
 
@@ -166,7 +167,8 @@ def two(tmp_path_factory):
     folders = [tmp_path_factory.mktemp("two") / name for name in ("before", "after")]
     for folder, rate in zip(folders, (MIB, 0)):
         folder.mkdir()
-        table(folder, [f"{t},7,{100 * MIB + t * rate + t * 7919 % 4096}\n" for t in range(600)], marks)
+        rows = [f"{t},7,{100 * MIB + t * rate + t * 7919 % 4096}\n" for t in range(600)]
+        table(folder, rows, marks)
     return folders
 
 
