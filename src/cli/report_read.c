@@ -23,8 +23,8 @@
 #include "version.h"
 #include "view/report_data.h"
 
-enum { RUN_JSON_MAX = 16 << 20, HEAP_ROWS = 40 };
-static const double tree_least = 0.002;
+enum { RUN_JSON_MAX = 16 << 20, HEAP_ROWS = 25 };
+static const double tree_least = 0.01;
 
 static void trouble(json_t *doc, const struct err *err)
 {
