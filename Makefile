@@ -7,7 +7,11 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
+<<<<<<< HEAD
+.PHONY: test-python bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench bench-long install clean help
+=======
 .PHONY: test-heap-foreign bench-guard bench-verdict bench-python all build demo test lint format bench bench-long install clean help
+>>>>>>> fd237ecb6b6d3977d6ffcb1cd670e7fdff909f34
 
 all: build
 
@@ -53,6 +57,15 @@ bench-guard:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_guard
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh guard $(GUARD_FLAGS)
 
+# With torch as test-python installs it, or from the environment EBB_VENV, and memray and others.
+bench-heap:
+	@scripts/setup.sh bench
+	@[ -n "$(EBB_VENV)" ] || BUILD="$(BUILD)" scripts/setup.sh python
+	@BUILD="$(BUILD)" EBB_VENV="$(EBB_VENV)" scripts/setup.sh bench-heap
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target bench_heap
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh heap $(HEAP_FLAGS)
+
 # The labelled shapes, and the recordings beside the checkout where they are.
 bench-verdict:
 	@scripts/setup.sh build
@@ -85,6 +98,7 @@ help:
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"
 	@echo "make bench-guard      the guard against its bars, about half an hour (GUARD_FLAGS='--runs 3')"
+	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: its import, its calls, a training, images"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the measurements with the Python that has the packaged psutil; arguments go to bench/run.py,
-# behind a first one of "guard" to bench/guard/guard.py. A first one of "python" runs what is in
+# behind a first one of "guard" to bench/guard/guard.py, of "heap" to bench/heap/heap.py. A first one of "python" runs what is in
 # bench/py, with the Python that has torch.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,6 +22,9 @@ fi
 program=bench/run.py
 if [ "${1:-}" = guard ]; then
     program=bench/guard/guard.py
+    shift
+elif [ "${1:-}" = heap ]; then
+    program=bench/heap/heap.py
     shift
 fi
 exec "$python" "$program" "$@"

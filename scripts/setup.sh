@@ -2,7 +2,7 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench|earlyoom|python]
+#   scripts/setup.sh [build|test|lint|bench|bench-heap|earlyoom|python]
 #
 # python makes a virtual environment, $BUILD/venv, with what the tests of the Python package would
 # like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
@@ -10,10 +10,12 @@
 # nothing.
 # earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
 # machine. Without it a part of the measurements is left out.
+# bench-heap installs other heap profilers to measure beside ours, as far as they can be had, and makes
+# $BUILD/bench-venv of what is in $EBB_VENV or $BUILD/venv, and memray.
 set -eu
 
 # Package, and how to see that what it brings is really there:
-#   cmd:NAME on PATH · file:PATH · pc:MODULE known to pkg-config · py:MODULE importable
+#   cmd:NAME on PATH · file:PATH · pc:MODULE known to pkg-config · py:MODULE importable · lib:NAME
 build_needs="
 gcc             cmd:gcc
 g++             cmd:g++
@@ -50,6 +52,12 @@ python3         cmd:python3
 python3-psutil  py:psutil
 "
 
+peer_needs="
+heaptrack            cmd:heaptrack
+libgoogle-perftools4 lib:libtcmalloc.so.4
+libjemalloc2         lib:libjemalloc.so.2
+"
+
 say() { printf 'setup: %s\n' "$*"; }
 die() {
     printf 'setup: %s\n' "$*" >&2
@@ -77,6 +85,7 @@ is_there() {
     file:*) [ -e "${1#file:}" ] ;;
     pc:*) pkg-config --exists "${1#pc:}" >/dev/null 2>&1 ;;
     py:*) has_module "${1#py:}" ;;
+    lib:*) compgen -G "/usr/lib/*/${1#lib:}" >/dev/null ;;
     esac
 }
 
@@ -204,7 +213,42 @@ make_venv() {
     printf '%s\n' "$wanted" >"$venv/complete"
 }
 
+may_install() {
+    as_root=
+    [ "$(id -u)" -eq 0 ] || as_root='sudo -n'
+    is_debian_like && { [ -z "$as_root" ] || sudo -n true >/dev/null 2>&1; }
+}
+
+# Without one of them the table has a row less.
+install_peers() {
+    local packages
+    packages=$(missing_of "$peer_needs")
+    [ -n "$packages" ] || return 0
+    # shellcheck disable=SC2086 # package names, one word each
+    if ! may_install || ! (install_packages $packages); then
+        say "not compared with, for it is not installed: ${packages//$'\n'/ }"
+    fi
+}
+
+make_bench_venv() {
+    local from=${EBB_VENV:-${BUILD:-build}/venv} venv=${BUILD:-build}/bench-venv
+    [ -x "$from/bin/python" ] || return 0
+    [ "$(cat "$venv/complete" 2>/dev/null)" != "$from" ] || return 0
+    say "making $venv, with memray"
+    "$from/bin/python" -m venv --clear "$venv"
+    "$from/bin/python" -c 'import site; print(*site.getsitepackages(), sep="\n")' \
+        >"$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
+    timeout 300 "$venv/bin/python" -m pip --disable-pip-version-check --no-input --retries 1 \
+        install -q memray >"$venv.log" 2>&1 </dev/null || say "no memray: $(why_pip_failed "$venv.log")"
+    printf '%s\n' "$from" >"$venv/complete"
+}
+
 case ${1:-build} in
+bench-heap)
+    install_peers
+    make_bench_venv
+    exit 0
+    ;;
 python)
     make_venv
     exit 0
@@ -217,7 +261,7 @@ build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint, bench, earlyoom or python)" ;;
+*) die "no such group: $1 (build, test, lint, bench, bench-heap, earlyoom or python)" ;;
 esac
 
 missing=$(missing_of "$needs")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs test suites of others with and without the heap profiler and compares what each test came to.
+"""Runs test suites of others with and without the heap profiler, and compares test by test.
 
     scripts/test_foreign.py [--build DIR] [--only SUITE]
 
 jansson and libuv come as source packages of Debian or Ubuntu, numpy with its tests from the index
-that pip is set up to use; all into DIR/foreign. Every suite runs under `ebb run`, once with --no-heap
-and once with the profiler at its finest interval. A test whose outcome differs runs twice more each
-way: only one that differs again counts.
+that pip is set up to use; all into DIR/foreign. Every suite runs under `ebb run`, once with
+--no-heap and once with the profiler at its finest interval. Where outcomes differ it runs up to
+twice more each way: only a test that differs again counts.
 """
 
 import argparse
@@ -35,17 +35,22 @@ def call(command, **options):
     return done.stdout
 
 
+def archives():
+    """Where the system's own packages come from, as lines that ask for their sources."""
+    listed = call(["apt-get", "indextargets", "--format",
+                   "$(ORIGIN) $(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"])
+    found = {tuple(line.split()[1:]) for line in listed.splitlines()
+             if line.split()[0] in ("Debian", "Ubuntu") and len(line.split()) == 4}
+    if not found:
+        sys.exit("foreign: apt-get knows no archive of Debian or Ubuntu; run apt-get update first")
+    return "".join(f"deb-src {uri} {name} {component}\n" for uri, name, component in sorted(found))
+
+
 def apt(folder, *arguments, **options):
-    """apt-get with lists of its own: nothing of the system's is changed, and no rights are needed."""
+    """apt-get with lists of its own: nothing of the system is changed, and no rights are needed."""
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    release = dict(line.rstrip().split("=", 1) for line in open("/etc/os-release") if "=" in line)
-    system, suite = release["ID"].strip('"'), release["VERSION_CODENAME"].strip('"')
-    archive = {"debian": "http://deb.debian.org/debian", "ubuntu": "http://archive.ubuntu.com/ubuntu"}
-    if system not in archive:
-        sys.exit(f"foreign: there are no source packages for {system}")
-    component = "main universe" if system == "ubuntu" else "main"
-    (folder / "sources.list").write_text(f"deb-src {archive[system]} {suite} {component}\n")
+    (folder / "sources.list").write_text(archives())
     settings = {"Dir::Etc::sourcelist": folder / "sources.list", "Dir::Etc::sourceparts": "-",
                 "Dir::State::lists": folder / "lists", "Dir::Cache": folder / "cache"}
     flags = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]

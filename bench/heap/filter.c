@@ -6,8 +6,9 @@
  *
  * pair: a block of 64 bytes taken and given back at once. mix: 16 to 1,024 bytes, given back in
  * random order among 4,096. "live" samples are spread over addresses as those of a heap of so many
- * times 512 KiB are; the heap itself is small, for the filter alone is looked at. With LD_PRELOAD,
- * what is in front of malloc then is one more way, with the samples that it has itself. */
+ * times 512 KiB are; the heap itself is small, for the filter alone is looked at. With LD_PRELOAD
+ * (under `ebb run`), what is in front of malloc then is one more way, with as many samples of its
+ * own: one mapping that is cut into as many pieces is one sample a piece. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,6 +213,21 @@ static void add_live(uint32_t n)
     }
 }
 
+/* 10 GiB that nobody touches. */
+static void add_live_pieces(uint32_t n)
+{
+    const size_t page = 4096, len = (size_t)n << 19;
+    uint64_t random = 1;
+    char *start =
+        mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (n == 0 || start == MAP_FAILED)
+        return;
+    for (uint32_t i = 1; i < n; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        munmap(start + ((size_t)i << 19) + (random >> 33) % 100 * page, page);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int turns = argc > 1 ? atoi(argv[1]) : 300;
@@ -231,6 +247,8 @@ int main(int argc, char **argv)
     printf("\n");
     for (uint32_t live = 0; live <= LIVE_MANY; live += LIVE_MANY) {
         add_live(live);
+        if (n_ways == WAYS_MAX)
+            add_live_pieces(live);
         for (int threads = 1; threads <= THREADS_MAX; threads++) {
             measure(false, threads, live, turns);
             measure(true, threads, live, turns);

@@ -5,13 +5,12 @@
 
 #include "base/buf.h"
 #include "base/json.h"
-#include "cli/census.h"
 #include "cli/cli.h"
 #include "cli/heap_run.h"
+#include "cli/outside.h"
 #include "cli/verdict.h"
 #include "diagnose/diagnose.h"
 #include "proc/procfs.h"
-#include "view/census.h"
 #include "view/diagnose.h"
 
 struct diagnose_options {
@@ -45,31 +44,9 @@ static int print_doc(const json_t *doc, const struct diagnose_options *o)
     return status;
 }
 
-/* A process that ebb did not start: what it holds, and what would be needed to say why. */
-static int from_outside(const struct proc_root *root, int32_t pid, bool as_json)
-{
-    struct err err = {""};
-    struct buf line = {0}, out = {0};
-    json_t *outside = census_process_json(root, pid, &err);
-    if (!outside)
-        return cli_failf(2, "diagnose: %s", err.text);
-    json_t *doc =
-        json_pack("{s:n,s:[],s:o,s:[s],s:n}", "run", "processes", "outside", outside, "missing",
-                  "a recording: it was not started under ebb, and how its memory came to "
-                  "be is not known",
-                  "start");
-    if (census_start_line(root, pid, &line))
-        json_object_set_new(doc, "start", json_text(buf_str(&line), line.len));
-    if (!as_json)
-        census_text(&out, doc, 10, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    else if (json_print(&out, doc, 2) < 0)
-        out.failed = true;
-    int status = cli_print(&out);
-    buf_fini(&line);
-    buf_fini(&out);
-    json_decref(doc);
-    return status ? status : 2;
-}
+static const char missing[] =
+    "a recording: it was not started under ebb, and how its memory came to "
+    "be is not known";
 
 static int run_diagnose(const struct cli_call *call, const struct proc_root *root)
 {
@@ -83,7 +60,7 @@ static int run_diagnose(const struct cli_call *call, const struct proc_root *roo
         if (heap_run_find(root, call->argv[0], &run, &err) < 0)
             return cli_failf(2, "diagnose: %s", err.text);
         if (!run.folder[0])
-            return from_outside(root, run.pid, o->json);
+            return outside_print(root, run.pid, "diagnose", missing, o->json);
         if (heap_run_refresh(&run, run.pid, &err) < 0)
             cli_say("diagnose: %s; the heap is as it was written before", err.text);
     }

@@ -14,15 +14,14 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/text.h"
-#include "cli/census.h"
 #include "cli/cli.h"
 #include "cli/heap_run.h"
+#include "cli/outside.h"
 #include "engine/heap_json.h"
 #include "profile/marks.h"
 #include "proc/procfs.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
-#include "view/census.h"
 #include "view/heap.h"
 
 static const double tree_least = 0.01;
@@ -41,7 +40,7 @@ struct heap_since {
 struct heap_options {
     int64_t top, pid;
     struct heap_since since;
-    struct heap_diff diff;
+    struct heap_diff diff, survivors;
     uint64_t every_ns;
     const char *by, *sysroot;
     bool tree, stacks, json, debuginfod;
@@ -73,8 +72,10 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
                                      .has_since = s->o->since.is_given,
                                      .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,
-                                     .from_step = s->o->diff.from,
-                                     .to_step = s->o->diff.to};
+                                     .has_survivors = s->o->survivors.is_given};
+    const struct heap_diff *steps = s->o->survivors.is_given ? &s->o->survivors : &s->o->diff;
+    options.from_step = steps->from;
+    options.to_step = steps->to;
     int r = marks_read(s->run->folder, p->pid, p->start_ns, &marks, &options.n_marks, err);
     if (r < 0)
         return r;
@@ -205,33 +206,6 @@ static int show_again_and_again(const struct shown *s, const struct heap_run *ru
     }
 }
 
-/* ---- a process that ebb did not start ---- */
-
-static int from_outside(const struct proc_root *root, int32_t pid, bool as_json)
-{
-    struct err err = {""};
-    struct buf line = {0}, out = {0};
-    json_t *outside = census_process_json(root, pid, &err);
-    if (!outside)
-        return cli_failf(2, "heap: %s", err.text);
-    json_t *doc =
-        json_pack("{s:n,s:[],s:o,s:[s],s:n}", "run", "processes", "outside", outside, "missing",
-                  "who allocated what: it was not started under ebb, and only what is there from "
-                  "the start sees allocations",
-                  "start");
-    if (census_start_line(root, pid, &line))
-        json_object_set_new(doc, "start", json_text(buf_str(&line), line.len));
-    if (!as_json)
-        census_text(&out, doc, 10, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    else if (json_print(&out, doc, 2) < 0)
-        out.failed = true;
-    int status = cli_print(&out);
-    buf_fini(&line);
-    buf_fini(&out);
-    json_decref(doc);
-    return status ? status : 2;
-}
-
 /* ---- the command ---- */
 
 /* The second step of --diff may stand behind the first, as an operand. */
@@ -258,6 +232,10 @@ static int take_operands(const struct cli_call *call, struct heap_diff *diff, co
     return cli_failf(2, "heap: one run folder or pid is meant, not %d", call->argc);
 }
 
+static const char missing[] =
+    "who allocated what: it was not started under ebb, and only what is there from "
+    "the start sees allocations";
+
 static int run_heap(const struct cli_call *call, const struct proc_root *root)
 {
     struct heap_options o = *(const struct heap_options *)call->options;
@@ -268,17 +246,22 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     int status = take_operands(call, &o.diff, &operand);
     if (status)
         return status;
-    if (o.since.is_given && o.diff.is_given)
-        return cli_failf(2, "heap: --since and --diff ask for different things; leave one out");
+    if (o.since.is_given + o.diff.is_given + o.survivors.is_given > 1)
+        return cli_failf(2, "heap: --since, --diff and --survivors ask for different things; give "
+                            "one of them");
+    if (o.survivors.is_given && !o.survivors.has_to)
+        return cli_failf(2, "heap: --survivors needs two steps; write them as --survivors 40..80");
     if (heap_run_find(root, operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
     if (!run.folder[0])
-        return from_outside(root, run.pid, o.json);
+        return outside_print(root, run.pid, "heap", missing, o.json);
     snprintf(s.meaning, sizeof s.meaning, "growth");
     if (o.since.is_given)
         snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
     if (o.diff.is_given)
         snprintf(s.meaning, sizeof s.meaning, "change");
+    if (o.survivors.is_given)
+        snprintf(s.meaning, sizeof s.meaning, "survived");
     return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
 }
 
@@ -350,6 +333,12 @@ static const struct cli_option options_table[] = {
      .parse = parse_diff,
      .help = "what changed from one step to another",
      .offset = offsetof(struct heap_options, diff)},
+    {.name = "survivors",
+     .type = CLI_PARSED,
+     .arg = "STEP..STEP",
+     .parse = parse_diff,
+     .help = "what was allocated before the first step and is still alive at the second",
+     .offset = offsetof(struct heap_options, survivors)},
     {.name = "pid",
      .type = CLI_INT,
      .arg = "PID",

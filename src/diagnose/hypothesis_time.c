@@ -138,16 +138,37 @@ static bool knows_pass(const struct facts *f)
 }
 
 /* A cache takes the same for each example; what is warmed up takes less and less. */
+/* When half of the steps from START_S to END_S were done: a machine that slows down must not look
+ * like a growth that does. */
+static double half_of_steps(const struct facts *f, double start_s, double end_s)
+{
+    int64_t first = -1, last = -1;
+    for (size_t i = 0; i < f->n_marks; i++) {
+        const struct facts_mark *m = &f->marks[i];
+        if (m->kind != VERDICT_MARK_STEP || m->step < 0 || m->t_s < start_s || m->t_s > end_s)
+            continue;
+        first = first < 0 ? m->step : first;
+        last = m->step;
+    }
+    for (size_t i = 0; i < f->n_marks && first >= 0; i++)
+        if (f->marks[i].kind == VERDICT_MARK_STEP &&
+            f->marks[i].step >= first + (last - first) / 2 && f->marks[i].t_s >= start_s)
+            return f->marks[i].t_s;
+    return (start_s + end_s) / 2;
+}
+
 static void test_even_pace(const struct question *q, struct hypothesis *h, double end_s)
 {
     struct sizes s;
-    double start_s = q->f->start_s, middle_s = (start_s + end_s) / 2;
+    double start_s = q->f->start_s, middle_s = half_of_steps(q->f, start_s, end_s);
     double first = leakable_at(q, middle_s) - leakable_at(q, start_s);
     double second = leakable_at(q, end_s) - leakable_at(q, middle_s);
     if (!(first > 0 && second > 0))
         return;
     bool is_even = second > 0.6 * first && second < 1.7 * first;
-    say(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : FAIR + WEAK,
+    /* while it fills, room that was free before fills first */
+    double against = q->word == VERDICT_FILLING ? WEAK : FAIR + WEAK;
+    say(h, is_even ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_even ? FAIR : against,
         "%s in the first half of the pass, %s in the second%s%s", change_of(&s, 0, first),
         change_of(&s, 1, second), is_even && q->f->examples ? ": for each example about " : "",
         is_even && q->f->examples ? size_of(&s, 2, (first + second) / (double)q->f->examples) : "");
@@ -224,6 +245,14 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
         h->share = q->word == VERDICT_PLATEAUED ? 1 : 0;
     } else if (q->word == VERDICT_PLATEAUED) {
         test_filled(q, h, isnan(end_s) ? f->now_s : end_s);
+    } else if (q->word == VERDICT_FILLING && !isnan(end_s)) {
+        h->share = 1;
+        say(h, EVIDENCE_FOR, FAIR,
+            "it grew by %s within the first pass over the data, and hardly anything is known of "
+            "what comes after it",
+            size_of(&s, 0, q->growth));
+        test_even_pace(q, h, f->now_s);
+        decide_by(h, "more of the second pass over the data");
     } else if (isnan(end_s)) {
         h->share = 1;
         say(h, EVIDENCE_FOR, FAIR,

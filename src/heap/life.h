@@ -11,8 +11,8 @@
 /* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words between commas: interval=BYTES,
  * python=0|1, filters=N. What is not understood is left at its default: there is nobody to tell. */
 void life_settings(const char *heap, const char *socket, struct heap_process *ret);
-/* How many filters of system calls /proc/self/status tells of; older kernels only tell whether there
- * are any. */
+/* How many filters of system calls /proc/self/status tells of; older kernels only tell whether
+ * there are any. */
 uint64_t life_filters(const char *status);
 /* Settles what this process does, once: at the first allocation that has an environment to look at,
  * which other libraries' constructors may make, or in our constructor. False: not settled yet. */

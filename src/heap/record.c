@@ -13,6 +13,7 @@ enum { DESKS = 16 };
 
 struct desk {
     _Alignas(64) _Atomic(uint32_t) is_taken;
+    size_t natives; /* of the last sample taken here */
     struct unwind_frame native[HEAP_STACK_MAX];
     struct python_frame python[HEAP_STACK_MAX];
     uint64_t merged[HEAP_STACK_MAX];
@@ -45,7 +46,8 @@ static uint32_t site_here(struct desk *d)
 {
     bool is_whole;
     python_look();
-    size_t natives = unwind_here(d->native, HEAP_STACK_MAX, &is_whole);
+    unwind_expect(d->native, d->natives);
+    size_t natives = d->natives = unwind_here(d->native, HEAP_STACK_MAX, &is_whole);
     size_t pythons = python_frames(d->python, HEAP_STACK_MAX);
     size_t n = record_merge(d->native, natives, d->python, pythons, d->merged, HEAP_STACK_MAX);
     return stacks_site(d->merged, n);

@@ -13,11 +13,43 @@ _Static_assert(HEAP_NODES <= 1 << 16, "a node's number fits in a slot");
 /* Beside those counted in the table. Number 0 of either is taken from the start. */
 static _Atomic(uint32_t) nodes_taken = 1, sites_taken = 1;
 
-static uint32_t slot_of(uint32_t parent, uint64_t frame)
+/* Of a frame and all outside of it. Not of its parent's number: the slots of a stack can then be
+ * told before any of them is looked at. After other work each is far away, and one after the other
+ * they would be most of what a sample costs. */
+static uint64_t path_hash(uint64_t outside, uint64_t frame)
 {
-    uint64_t x = (frame ^ (uint64_t)parent << 40 ^ parent) * UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return (uint32_t)(x >> 32) % SLOTS;
+    uint64_t x = (frame ^ outside) * UINT64_C(0x9e3779b97f4a7c15);
+    return (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+}
+
+static uint32_t slot_of(uint64_t hash)
+{
+    return (uint32_t)(hash >> 32) % SLOTS;
+}
+
+/* 0 means: not whole. */
+static uint64_t word_of(uint64_t frame)
+{
+    return frame ? frame : 1;
+}
+
+static void fetch_slots(const uint64_t *frames, size_t n)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++) {
+        hash = path_hash(hash, word_of(frames[i]));
+        __builtin_prefetch(&slots[slot_of(hash)]);
+    }
+}
+
+static void fetch_nodes(const struct heap_table *t, const uint64_t *frames, size_t n)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++) {
+        hash = path_hash(hash, word_of(frames[i]));
+        uint16_t node = atomic_load_explicit(&slots[slot_of(hash)], memory_order_relaxed);
+        __builtin_prefetch(&t->nodes[node]);
+    }
 }
 
 /* Sequentially consistent, as is what makes a node whole: of two threads that each finish one and
@@ -52,10 +84,10 @@ static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame)
 
 /* The node of FRAME under PARENT; 0: it is not there, and the tree is full. At most half of the
  * slots are ever used, so that the way to an empty one is short. */
-static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame)
+static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uint64_t hash)
 {
     uint32_t made = 0;
-    for (uint32_t at = slot_of(parent, frame);; at = (at + 1) % SLOTS) {
+    for (uint32_t at = slot_of(hash);; at = (at + 1) % SLOTS) {
         uint16_t node = atomic_load_explicit(&slots[at], memory_order_acquire);
         if (node == 0) {
             if (made == 0 && (made = make_node(t, parent, frame)) == 0)
@@ -86,10 +118,14 @@ uint32_t stacks_site(const uint64_t *frames, size_t n)
 {
     struct heap_table *t = heap_process.table;
     uint32_t node = 0;
+    uint64_t hash = 0;
     if (!t)
         return 0;
+    fetch_slots(frames, n);
+    fetch_nodes(t, frames, n);
     for (size_t i = 0; i < n; i++) {
-        uint32_t next = child(t, node, frames[i] ? frames[i] : 1); /* 0 means: not whole */
+        hash = path_hash(hash, word_of(frames[i]));
+        uint32_t next = child(t, node, word_of(frames[i]), hash);
         if (next == 0) {
             heap_drop(HEAP_DROP_NODES);
             break;

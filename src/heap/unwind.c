@@ -53,6 +53,11 @@ static struct slot *slot_of(uintptr_t ip)
     return &cache[mix(ip) >> (64 - CACHE_BITS)];
 }
 
+static void fetch_rule(uintptr_t ip)
+{
+    __builtin_prefetch(slot_of(ip));
+}
+
 /* Offsets are of words; those that are not, or are far, make no rule. */
 enum {
     MODULE_BITS = 11,
@@ -237,6 +242,11 @@ static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind
 
 #else
 
+static void fetch_rule(uintptr_t ip)
+{
+    (void)ip;
+}
+
 /* Elsewhere the chain of frame records, as the platform's standard asks of all code: the caller's
  * record, then the return address. */
 static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
@@ -317,6 +327,12 @@ static enum end walk(struct registers *r, struct unwind_frame *ret, size_t max, 
         if (!step(&way.rule, r, &e))
             return END_LOST;
     }
+}
+
+void unwind_expect(const struct unwind_frame *frames, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fetch_rule(frames[i].ip);
 }
 
 __attribute__((noinline)) size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole)

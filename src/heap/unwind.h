@@ -18,6 +18,10 @@ struct unwind_frame {
  * own. Reads nothing outside the thread's own stack. *ret_whole: the outermost frame was reached;
  * a way that ended before that, other than by MAX, is counted (HEAP_DROP_UNWIND). */
 size_t unwind_here(struct unwind_frame *ret, size_t max, bool *ret_whole);
+/* The next stack is probably much like this one, in its outer part: brings nearer what unwind_here
+ * will want to know of these frames. After other work all of it is far away, and each frame would
+ * wait for its own. */
+void unwind_expect(const struct unwind_frame *frames, size_t n);
 /* The highest address of this thread's stack (exclusive), all readable from SP on; 0: SP is not on
  * it, as on a stack of the program's own making, or that cannot be known. Any system call it makes
  * has no effect, and there is none if the process is confined. */

@@ -150,6 +150,88 @@ static int ages(const struct tallies *t, const int32_t *row_of, struct growth *g
     return 0;
 }
 
+/* ---- survivors ---- */
+
+static int by_site(const void *a, const void *b)
+{
+    const struct growth_survivor *x = a, *y = b;
+    return (x->site > y->site) - (x->site < y->site);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct growth_survivor *x = a, *y = b;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+/* Adds up those of one site; how many are left. */
+static size_t merge_sites(struct growth_survivor *list, size_t n)
+{
+    size_t out = 0;
+    qsort(list, n, sizeof *list, by_site);
+    for (size_t i = 0; i < n; i++) {
+        if (out && list[out - 1].site == list[i].site) {
+            list[out - 1].bytes += list[i].bytes;
+            list[out - 1].objects += list[i].objects;
+        } else {
+            list[out++] = list[i];
+        }
+    }
+    qsort(list, out, sizeof *list, by_bytes);
+    return out;
+}
+
+/* Of the readings at which STEP was the last one done, the last; they may go on long after it. */
+static uint64_t last_moment_of(const struct profile *p, int64_t step, uint64_t t_ns)
+{
+    for (size_t i = profile_working(p); i-- > 0;)
+        if (p->readings[i].has_step && p->readings[i].step <= step)
+            return p->readings[i].t_ns > t_ns ? p->readings[i].t_ns : t_ns;
+    return t_ns;
+}
+
+int growth_survivors(const struct profile *p, int64_t from_step, int64_t to_step,
+                     struct growth_survivor **ret, size_t *ret_count, uint64_t *ret_snapshot_ns,
+                     struct err *err)
+{
+    uint64_t from_ns, to_ns;
+    size_t n = 0;
+    if (!profile_time_of(p, from_step, &from_ns))
+        return tally_no_step(p, from_step, err);
+    if (!profile_time_of(p, to_step, &to_ns))
+        return tally_no_step(p, to_step, err);
+    to_ns = last_moment_of(p, to_step, to_ns);
+    const struct profile_snapshot *s = profile_snapshot_at(p, to_ns);
+    if (!s || s->t_ns < from_ns)
+        return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,
+                       from_step, to_step);
+    struct growth_survivor *list = calloc(s->count ? s->count : 1, sizeof *list);
+    if (!list)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < s->count; i++) {
+        const struct profile_sample *one = &s->samples[i];
+        if (one->born_ns < from_ns)
+            list[n++] =
+                (struct growth_survivor){one->site, profile_weight_bytes(one->size, one->interval),
+                                         profile_weight_objects(one->size, one->interval)};
+    }
+    *ret_count = merge_sites(list, n);
+    *ret = list;
+    *ret_snapshot_ns = s->t_ns;
+    return 0;
+}
+
+static int add_survivors(struct tallies *t, struct names *names, struct err *err)
+{
+    AUTO_FREE struct growth_survivor *list = NULL;
+    size_t n;
+    uint64_t at_ns;
+    int r = growth_survivors(t->p, t->o->from_step, t->o->to_step, &list, &n, &at_ns, err);
+    for (size_t i = 0; r == 0 && i < n; i++)
+        r = tallies_want(t, names, list[i].site, list[i].bytes);
+    return r;
+}
+
 /* ---- the result ---- */
 
 /* What is certain of its growth. */
@@ -191,7 +273,7 @@ static void fill_row(struct growth_row *row, const struct tally *from, struct na
                      const struct growth_options *o)
 {
     double half = z95 * sqrt(from->variance > 0 ? from->variance : 0);
-    bool is_asked = o->has_since || o->has_diff;
+    bool is_asked = o->has_since || o->has_diff || o->has_survivors;
     *row = (struct growth_row){
         .name = names_of_site(names, from->site),
         .native = names_native_of_site(names, from->site),
@@ -223,7 +305,7 @@ static int put_rows(struct tallies *t, struct names *names, struct tally **chose
     }
     ret->count = n;
     int r = ages(t, row_of, ret);
-    if (t->o->has_since || t->o->has_diff) {
+    if (t->o->has_since || t->o->has_diff || t->o->has_survivors) {
         qsort(ret->rows, n, sizeof *ret->rows, by_growth);
         return r;
     }
@@ -286,6 +368,8 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
         r = tallies_since(&t, names, err);
     if (r == 0 && options->has_diff)
         r = tallies_diff(&t, names, err);
+    if (r == 0 && options->has_survivors)
+        r = add_survivors(&t, names, err);
     if (r == 0)
         r = choose(&t, &chosen, &n);
     if (r == 0) {
@@ -302,67 +386,6 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
     }
     tallies_fini(&t);
     return r;
-}
-
-/* ---- survivors ---- */
-
-static int by_site(const void *a, const void *b)
-{
-    const struct growth_survivor *x = a, *y = b;
-    return (x->site > y->site) - (x->site < y->site);
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    const struct growth_survivor *x = a, *y = b;
-    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-}
-
-/* Adds up those of one site; how many are left. */
-static size_t merge_sites(struct growth_survivor *list, size_t n)
-{
-    size_t out = 0;
-    qsort(list, n, sizeof *list, by_site);
-    for (size_t i = 0; i < n; i++) {
-        if (out && list[out - 1].site == list[i].site) {
-            list[out - 1].bytes += list[i].bytes;
-            list[out - 1].objects += list[i].objects;
-        } else {
-            list[out++] = list[i];
-        }
-    }
-    qsort(list, out, sizeof *list, by_bytes);
-    return out;
-}
-
-int growth_survivors(const struct profile *p, int64_t from_step, int64_t to_step,
-                     struct growth_survivor **ret, size_t *ret_count, uint64_t *ret_snapshot_ns,
-                     struct err *err)
-{
-    uint64_t from_ns, to_ns;
-    size_t n = 0;
-    if (!profile_time_of(p, from_step, &from_ns))
-        return tally_no_step(p, from_step, err);
-    if (!profile_time_of(p, to_step, &to_ns))
-        return tally_no_step(p, to_step, err);
-    const struct profile_snapshot *s = profile_snapshot_at(p, to_ns);
-    if (!s || s->t_ns < from_ns)
-        return err_set(err, -ENODATA, "no snapshot was kept between steps %" PRId64 " and %" PRId64,
-                       from_step, to_step);
-    struct growth_survivor *list = calloc(s->count ? s->count : 1, sizeof *list);
-    if (!list)
-        return err_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < s->count; i++) {
-        const struct profile_sample *one = &s->samples[i];
-        if (one->born_ns < from_ns)
-            list[n++] =
-                (struct growth_survivor){one->site, profile_weight_bytes(one->size, one->interval),
-                                         profile_weight_objects(one->size, one->interval)};
-    }
-    *ret_count = merge_sites(list, n);
-    *ret = list;
-    *ret_snapshot_ns = s->t_ns;
-    return 0;
 }
 
 void growth_fini(struct growth *g)

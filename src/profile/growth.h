@@ -23,7 +23,8 @@ struct growth_options {
     enum growth_by by; /* LOCATION: file and line of names_of_site */
     bool has_since;    /* survivors only of what was allocated after this step */
     int64_t since_step;
-    bool has_diff; /* what changed between two steps */
+    bool has_diff;      /* what changed between two steps */
+    bool has_survivors; /* what was allocated before from_step, and lives at to_step */
     int64_t from_step, to_step;
     uint64_t until_ns;               /* judge only what was known then; 0: all */
     const struct growth_mark *marks; /* in time order; borrowed */

@@ -224,6 +224,15 @@ int tally_no_step(const struct profile *p, int64_t step, struct err *err)
                    step, first->step, last->step);
 }
 
+int tallies_want(struct tallies *t, struct names *names, uint32_t site, double bytes)
+{
+    struct tally *row;
+    int r = row_for_site(t, names, site, &row);
+    if (r == 0)
+        row->wanted += bytes;
+    return r;
+}
+
 int tallies_since(struct tallies *t, struct names *names, struct err *err)
 {
     uint64_t since_ns;
@@ -235,12 +244,10 @@ int tallies_since(struct tallies *t, struct names *names, struct err *err)
         return err_set(err, -ENODATA, "no snapshot was kept");
     for (size_t i = 0; i < s->count; i++) {
         const struct profile_sample *one = &s->samples[i];
-        struct tally *row;
-        int r = one->born_ns >= since_ns ? row_for_site(t, names, one->site, &row) : 1;
+        double bytes = profile_weight_bytes(one->size, one->interval);
+        int r = one->born_ns >= since_ns ? tallies_want(t, names, one->site, bytes) : 0;
         if (r < 0)
             return r;
-        if (r == 0)
-            row->wanted += profile_weight_bytes(one->size, one->interval);
     }
     return 0;
 }

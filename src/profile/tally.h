@@ -47,6 +47,8 @@ int tallies_read(struct tallies *t, struct names *names);
 const struct profile_reading *tallies_totals(const struct tallies *t);
 /* What each row held at R: `now`. */
 int tallies_at(struct tallies *t, struct names *names, const struct profile_reading *r);
+/* Adds to `wanted` of SITE's row. */
+int tallies_want(struct tallies *t, struct names *names, uint32_t site, double bytes);
 /* `wanted`: of what lives at the end, that which was allocated since options.since_step. */
 int tallies_since(struct tallies *t, struct names *names, struct err *err);
 /* `wanted`: what changed from options.from_step to to_step. */

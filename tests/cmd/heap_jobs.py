@@ -1,4 +1,4 @@
-"""Jobs whose heap is profiled, for tests: small programs under `ebb run`, and what `ebb heap` says."""
+"""Jobs whose heap is profiled, for tests: programs under `ebb run`, and what `ebb heap` says."""
 
 import json
 import os

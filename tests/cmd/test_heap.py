@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from commands import PATIENCE_S, PYTHON, binary, environment, refused, refused_with, run_ebb, wait_for
+from commands import (PATIENCE_S, PYTHON, binary, environment, refused, refused_with, run_ebb,
+                      wait_for)
 from heap_jobs import (STEPS, facts, heap, heap_files, held, line_of, needs_library, not_sanitized,
                        run_job, run_python, start_job, where, write)
 
@@ -165,6 +166,17 @@ def test_a_difference_in_both_forms(leaked):
     assert where(back["rows"][-1]) == (str(leaked.path), leaked.line)
 
 
+def test_survivors_are_what_was_there_before(leaked):
+    begin = first_step(leaked)
+    middle = (begin + LAST_STEP) // 2
+    held = []
+    for step in (begin, middle, LAST_STEP):
+        rows = heap(leaked.run, "--survivors", f"{step}..{LAST_STEP}")["rows"]
+        held += [row["growth_bytes"] for row in rows
+                 if where(row) == (str(leaked.path), leaked.line)]
+    assert len(held) == 3 and held[0] < held[1] < held[2]
+
+
 @pytest.mark.parametrize("flags", [["--since", "7777"], ["--diff", "7777..7778"]])
 def test_steps_that_are_not_there(leaked, flags):
     begin = first_step(leaked)
@@ -181,8 +193,9 @@ def test_steps_that_are_not_there(leaked, flags):
     (["--diff", "4..-8"], '--diff: "4..-8" is not two steps like 40..80'),
     (["--diff", "4.."], '--diff: "4.." is not two steps like 40..80'),
     (["--diff", "4"], "--diff needs two steps; write them as --diff 40..80"),
+    (["--survivors", "4"], "--survivors needs two steps; write them as --survivors 40..80"),
     (["--diff", "4..8", "--since", "4"],
-     "--since and --diff ask for different things; leave one out"),
+     "--since, --diff and --survivors ask for different things; give one of them"),
     (["another"], "one run folder or pid is meant, not 2"),
     (["--by", "colour"], '--by: "colour" is none of location|function|file|lib|stack'),
     (["--top", "0"], '--top: "0" is out of range; write a number from 1 to 512'),
@@ -342,8 +355,8 @@ def test_without_a_recording_nothing_is_left_behind(tmp_path):
 HOSTILE = r"""
 import time
 name = "/tmp/\x1b]0;owned\x07\x1b[2J\n\tevil\u202e\udc80 'quote\".py"
-code = compile("def f\\u00e9(n):\n    return bytes(n)\nkeep = [f\\u00e9(1 << 20) for _ in range(20)]\n"
-               .encode().decode("unicode-escape"), name, "exec")
+code = compile("def fé(n):\n    return bytes(n)\nkeep = [fé(1 << 20) for _ in range(20)]\n", name,
+               "exec")
 exec(code)
 """
 

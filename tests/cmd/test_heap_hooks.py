@@ -214,7 +214,7 @@ def test_a_socket_whose_queue_is_full_is_not_waited_for(job, tmp_path):
 
 
 def test_an_allocator_with_its_own_operator_new_is_counted_once(job):
-    env = job.environment("interval=65536", behind=PROGRAMS / "module_allocator.so")
+    env = job.environment("interval=262144", behind=PROGRAMS / "module_allocator.so")
     with subprocess.Popen([PROGRAMS / "news"], env=env, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"

@@ -1,13 +1,21 @@
 /* Allocates by operator new a block of 48 MiB, by operator new[] 8 MiB in pieces of 4112 bytes, by
  * operator new again 16 MiB in pieces of 4 KiB, and deletes half of these; then 8 MiB by malloc.
- * Stays until its input ends. */
+ * So slowly that the sampling does not get coarser. Stays until its input ends. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PIECES = 4096, PIECE = 4096, LARGE = 48 << 20 };
+
+static void rest(int i)
+{
+    struct timespec pause = {.tv_nsec = 10000000};
+    if (i % 64 == 0)
+        nanosleep(&pause, NULL);
+}
 
 int main(void)
 {
@@ -18,14 +26,20 @@ int main(void)
     if (!make || !make_array || !drop)
         return 1;
     void *large = make(LARGE);
-    for (int i = 0; i < PIECES / 2; i++)
+    for (int i = 0; i < PIECES / 2; i++) {
         arrays[i] = make_array(PIECE + 16);
-    for (int i = 0; i < PIECES; i++)
+        rest(i);
+    }
+    for (int i = 0; i < PIECES; i++) {
         pieces[i] = make(PIECE);
+        rest(i);
+    }
     for (int i = 0; i < PIECES; i += 2)
         drop(pieces[i]);
-    for (int i = 0; i < PIECES / 2; i++)
+    for (int i = 0; i < PIECES / 2; i++) {
         others[i] = malloc(PIECE);
+        rest(i);
+    }
     puts("ready");
     fflush(stdout);
     char end;

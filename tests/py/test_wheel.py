@@ -82,13 +82,14 @@ def test_one_wheel_serves_all_pythons(wheel):
     assert re.fullmatch(r"ebbtide-[0-9.]+-py3-none-(many)?linux\w*\.whl", wheel.name)
 
 
-def test_it_holds_the_package_and_the_program_and_nothing_else(wheel):
+def test_it_holds_the_package_the_program_its_library_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     python = ROOT / "python"
     package = {str(path.relative_to(python)) for path in (python / "ebb").rglob("*")
                if path.is_file() and "__pycache__" not in path.parts}
     found = {name for name in names if name.startswith("ebb/")}
-    assert found == package and {"ebb/py.typed", "ebb/_isolate.py"} <= found
+    assert found == package | {"ebb/lib/libebb-heap.so"}
+    assert {"ebb/py.typed", "ebb/_isolate.py"} <= found
     others = [name for name in names if name not in found and ".dist-info/" not in name]
     assert [name.partition(".data/")[2] for name in others] == ["scripts/ebb"]
 

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""A leak of 50 MB among 5 GB that come and go, in 45 s; then it waits to be ended.
+
+    bench/heap/leak.py blocks|objects
+
+blocks: a cache of decoded things of 100 kB. objects: a list of small dictionaries.
+"""
+
+import sys
+import time
+
+TICKS = 450
+TICK_S = 0.1
+CHURN_BYTES = 5_000_000_000 // TICKS
+LEAK_BYTES = 50_000_000 // TICKS
+kept = []
+
+
+def keep_block():
+    kept.append(bytearray(LEAK_BYTES))  # leaks: blocks
+
+
+def keep_objects():
+    for i in range(LEAK_BYTES // 208):
+        kept.append({"step": i, "loss": i * 0.5, "name": "x"})  # leaks: objects
+
+
+def churn():
+    names = [f"sample {i}" for i in range(20000)]
+    index = {name: [i] for i, name in enumerate(names)}
+    left = CHURN_BYTES - 5_000_000
+    while left > 0:
+        made = [bytearray(60000) for _ in range(40)]
+        left -= len(made) * 60000
+    return len(index)
+
+
+def main():
+    keep = {"blocks": keep_block, "objects": keep_objects}[sys.argv[1]]
+    begin = time.monotonic()
+    for tick in range(TICKS):
+        keep()
+        churn()
+        time.sleep(max(0, begin + (tick + 1) * TICK_S - time.monotonic()))
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()
