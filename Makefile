@@ -27,6 +27,7 @@ demo: build
 # What cannot be installed into $(BUILD)/venv is not tested with; that fails nothing.
 test:
 	@scripts/setup.sh test
+	@scripts/setup.sh browser || echo "make: no chromium: the tests of the page are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh python
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
 

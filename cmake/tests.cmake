@@ -126,15 +126,15 @@ endfunction()
 set(ebb_pytest -m pytest -q -ra --tb=short --color=no -p no:cacheprovider
   --rootdir=${CMAKE_SOURCE_DIR})
 file(GLOB suites CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cmd/test_*.py
-  ${CMAKE_SOURCE_DIR}/tests/py/test_*.py)
+  ${CMAKE_SOURCE_DIR}/tests/py/test_*.py ${CMAKE_SOURCE_DIR}/tests/web/test_*.py)
 if(NOT EBB_PYTHON)
   message(STATUS "no Python with pytest: the command tests are left out (scripts/setup.sh test)")
   set(suites)
 endif()
 foreach(suite ${suites})
   get_filename_component(name ${suite} NAME_WE)
-  # The project's own scripts do not change with the sanitizers.
-  if(EBB_SANITIZE AND name STREQUAL "test_scripts")
+  # The project's own scripts do not change with the sanitizers, nor does what a browser makes of a page.
+  if(EBB_SANITIZE AND (name STREQUAL "test_scripts" OR name STREQUAL "test_page"))
     continue()
   endif()
   get_filename_component(folder ${suite} DIRECTORY)

@@ -2,8 +2,10 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench|bench-heap|earlyoom|python]
+#   scripts/setup.sh [build|test|lint|bench|bench-heap|web|browser|earlyoom|python]
 #
+# web is npm, with which the plots of `ebb report` are built in; without it the build goes on. browser
+# is what the tests of its page would like to have; where that cannot be installed they are skipped.
 # python makes a virtual environment, $BUILD/venv, with what the tests of the Python package would
 # like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
 # $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
@@ -52,6 +54,12 @@ python3         cmd:python3
 python3-psutil  py:psutil
 "
 
+web_needs="
+npm             cmd:npm
+"
+browser_needs="
+chromium        cmd:chromium
+"
 peer_needs="
 heaptrack            cmd:heaptrack
 libgoogle-perftools4 lib:libtcmalloc.so.4
@@ -257,11 +265,17 @@ earlyoom)
     fetch_earlyoom
     exit 0
     ;;
+browser)
+    # Without npm there would be nothing to drive it with.
+    if ! is_there cmd:npm || is_there cmd:chromium-browser; then exit 0; fi
+    needs=$browser_needs
+    ;;
+web) needs=$web_needs ;;
 build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint, bench, bench-heap, earlyoom or python)" ;;
+*) die "no such group: $1 (build, test, lint, bench, bench-heap, web, browser, earlyoom or python)" ;;
 esac
 
 missing=$(missing_of "$needs")

@@ -13,6 +13,7 @@ import os
 import re
 import select
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -32,7 +33,23 @@ _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
 
+# What a report of a leak has to name, where the job has imported it.
+_VERSIONED = ("torch", "transformers", "accelerate", "lightning", "datasets", "numpy", "PIL")
+
 _pid = os.getpid()  # kept: between pieces of real work a system call is dear
+
+
+def _versions() -> dict[str, Value]:
+    """python_version="3.11.2", torch_version=…: of what is imported; nothing is for this."""
+    found: dict[str, Value] = {"python_version": sys.version.split()[0]}
+    for name in _VERSIONED:
+        try:
+            version = getattr(sys.modules.get(name), "__version__", None)
+        except Exception:  # a module may answer with anything
+            continue
+        if isinstance(version, str):
+            found[f"{name}_version"] = str(version)[:64]
+    return found
 
 
 def _is_child() -> None:
@@ -244,7 +261,9 @@ class Wire:
         harmless."""
         if not self.bind():
             return False
-        return self.mark("hello", True, reply=self._reply_path, rank=rank, role=role)
+        return self.mark(
+            "hello", True, reply=self._reply_path, rank=rank, role=role, **_versions()
+        )
 
     def _take(self) -> None:
         # asked first: an exception costs more than the question

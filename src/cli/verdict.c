@@ -257,7 +257,6 @@ static int judge_reader(const char *path, struct trace_reader *reader, const str
         jury_limit(jury, (uint64_t)json_integer_value(bytes));
     r = jury_replay(jury, reader, until_ns, err);
     if (r == 0) {
-        say_damage(reader, path);
         jury_judge(jury);
         *ret = jury_json(jury);
         if (!*ret)
@@ -273,7 +272,10 @@ static int judge_recording(const char *path, const struct verdict_call *o, doubl
     const char *option = table_option(o);
     if (option)
         return err_set(err, -EINVAL, "%s is for tables, and %s is a recording", option, path);
-    return judge_reader(path, reader, o, until_s, ret, err);
+    int r = judge_reader(path, reader, o, until_s, ret, err);
+    if (r == 0)
+        say_damage(reader, path);
+    return r;
 }
 
 /* ---- which of the two ---- */

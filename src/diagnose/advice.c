@@ -57,11 +57,10 @@ static void a_step_less(const struct question *q, const struct hypothesis *h, st
 }
 
 /* Images are what a first pass most often decodes: said where the call site tells. */
-static bool is_image(const struct question *q, const struct hypothesis *h)
+static bool is_image(const struct hypothesis *h)
 {
     const struct name *native = h->site ? h->site->native : NULL;
     const char *file = h->site ? h->site->name->file : NULL;
-    (void)q;
     return (native && ((native->lib && strstr(native->lib, "imaging")) ||
                        (native->function && strstr(native->function, "Imaging")))) ||
            (file && strstr(file, "/PIL/"));
@@ -76,7 +75,7 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
             "this is no leak. To need less, make each example when it is asked for and do not "
             "keep it%s%s%s",
             h->site ? ": " : "", site_text(place, h),
-            is_image(q, h) ? "; for images ebb.data.LazyImages(paths, budget=…) does so" : "");
+            is_image(h) ? "; for images ebb.data.LazyImages(paths, budget=…) does so" : "");
     if (h->word != POSSIBLE)
         effect(a, "%s less", size_of(&s, 0, h->share * q->total));
 }

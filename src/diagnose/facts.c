@@ -38,9 +38,7 @@ static void read_run(const char *folder, struct facts *f)
         f->run = NULL;
     }
     const char *state = json_string_value(json_object_get(f->run, "state"));
-    size_t segments = json_array_size(json_object_get(f->run, "segments"));
     f->is_running = state && strcmp(state, "running") == 0;
-    f->restarts = segments > 1 ? segments - 1 : 0;
 }
 
 static void read_limit(struct facts *f)
@@ -168,15 +166,6 @@ const struct facts_figure *facts_figure(const struct facts *f, const char *name)
             (!f->main || f->figures[i].pid == 0 || f->figures[i].pid == f->main->id.pid))
             return &f->figures[i];
     return NULL;
-}
-
-size_t facts_marked(const struct facts *f, enum verdict_mark_kind kind)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < f->n_marks; i++)
-        n += f->marks[i].kind == kind && f->marks[i].t_s >= f->start_s &&
-             f->marks[i].t_s <= f->now_s;
-    return n;
 }
 
 /* ---- all of it ---- */

@@ -36,16 +36,11 @@ struct facts_verdict {
     bool is_known;
     enum verdict_word word;
     enum verdict_leak leak;
-    double confidence;
     double per_step, per_min;
-    double floor_first, floor_last, peak;
     bool has_ended; /* its growth */
     int64_t ended_step;
     char ended_at[48]; /* "the end of the first epoch", "step", "none" */
     char event[16];    /* of stepping: "eval", "save", "epoch" */
-    double ceiling;    /* of filling */
-    int64_t decided_at_step;
-    double bytes_per_example;
 };
 
 struct facts_process {
@@ -86,7 +81,6 @@ struct facts_heap {
     double start, now;    /* all that lived */
     double sigma;         /* of now, by sampling */
     double most;          /* the largest that was ever read */
-    double small_share;   /* of what lives now: small Python objects; NAN: not counted */
     char why_not[256];    /* one sentence; "" where there is a profile */
 };
 
@@ -123,9 +117,8 @@ struct facts {
     json_t *census_first, *census_last; /* of main; NULL: none was taken; equal: only one */
     struct facts_heap heap;
 
-    double limit_bytes; /* NAN: not known */
-    char thp[16];       /* always, madvise, never; "" not known */
-    uint64_t restarts;
+    double limit_bytes;        /* NAN: not known */
+    char thp[16];              /* always, madvise, never; "" not known */
     struct facts_store *store; /* behind the series */
 };
 
@@ -136,5 +129,3 @@ void facts_free(struct facts *f); /* NULL is fine */
 
 /* The figure of that name that main sends; NULL: none. */
 const struct facts_figure *facts_figure(const struct facts *f, const char *name);
-/* How many marks of the kind lie between the two moments. */
-size_t facts_marked(const struct facts *f, enum verdict_mark_kind kind);

@@ -77,21 +77,6 @@ static void put_starts(struct facts_heap *h, const struct profile_reading *r)
     }
 }
 
-/* Small Python objects among what lived at T_NS; NAN: they were not counted. */
-static double small_share(const struct profile *p, uint64_t t_ns)
-{
-    const struct profile_snapshot *s = profile_snapshot_at(p, t_ns);
-    double all = 0, small = 0;
-    if (!p->cost.python_small || !s)
-        return NAN;
-    for (size_t i = 0; i < s->count; i++) {
-        double bytes = profile_weight_bytes(s->samples[i].size, s->samples[i].interval);
-        all += bytes;
-        small += s->samples[i].kind == HEAP_KIND_PYTHON ? bytes : 0;
-    }
-    return all > 0 ? small / all : (double)NAN;
-}
-
 static int judge(const char *folder, const struct facts *f, struct facts_heap *h, struct err *err)
 {
     AUTO_FREE struct growth_mark *marks = NULL;
@@ -122,7 +107,6 @@ static void measure(const struct facts *f, struct facts_heap *h)
     h->sigma = sqrt(variance);
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
         h->most = fmax(h->most, live_of(&p->readings[i], &ignored));
-    h->small_share = small_share(p, now_ns);
 }
 
 /* Why there is none: as the run itself says it, else as its folder does. */
@@ -139,7 +123,7 @@ static void say_why(struct facts *f, const struct err *err)
 void facts_read_heap(const char *folder, struct facts *f)
 {
     struct folder_heap found = {0};
-    struct facts_heap h = {.small_share = NAN};
+    struct facts_heap h = {0};
     struct err err = {"the recording is a trace alone"};
     struct stat st;
     bool is_folder = stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
@@ -160,6 +144,5 @@ void facts_read_heap(const char *folder, struct facts *f)
     free(h.start_bytes);
     names_free(h.names);
     profile_free(h.profile);
-    f->heap.small_share = NAN;
     say_why(f, &err);
 }

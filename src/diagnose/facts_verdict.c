@@ -37,26 +37,17 @@ static bool parse_word(const json_t *o, enum verdict_word *ret)
 
 static void parse(const json_t *o, struct facts_verdict *ret)
 {
-    const json_t *floor = json_object_get(o, "floor_bytes"),
-                 *ended = json_object_get(o, "growth_ended"),
-                 *forecast = json_object_get(o, "forecast");
+    const json_t *ended = json_object_get(o, "growth_ended");
     struct facts_verdict v = {.is_known = true};
     if (!parse_word(o, &v.word))
         return;
     v.leak = verdict_word_leak(v.word);
-    v.confidence = number(o, "confidence");
     v.per_step = number(json_object_get(o, "rate_bytes_per_step"), "value");
     v.per_min = number(json_object_get(o, "rate_bytes_per_min"), "value");
-    v.floor_first = number(floor, "first");
-    v.floor_last = number(floor, "last");
-    v.peak = number(o, "peak_bytes");
     v.has_ended = json_is_object(ended);
     v.ended_step = whole(ended, "step");
     text(ended, "at", v.ended_at, sizeof v.ended_at);
     text(o, "event", v.event, sizeof v.event);
-    v.ceiling = number(forecast, "ceiling_bytes");
-    v.decided_at_step = whole(forecast, "decided_at_step");
-    v.bytes_per_example = number(forecast, "bytes_per_example");
     *ret = v;
 }
 

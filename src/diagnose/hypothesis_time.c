@@ -2,6 +2,7 @@
  * evaluations, or not at all. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,19 +196,23 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
     const struct facts_verdict *v = &q->f->main->verdict;
     struct sizes s;
     double until = leakable_at(q, end_s) - q->base;
+    char step[24];
+    snprintf(step, sizeof step, "%" PRId64, v->ended_step);
     bool at_end = strcmp(v->ended_at, "the end of the first epoch") == 0;
     int64_t pass = (int64_t)q->f->steps_per_epoch, off = v->ended_step - pass;
     if (at_end || (pass > 0 && v->ended_step >= 0 && llabs(off) <= pass / 10 + 1)) {
         h->share = share_of(q, until);
         say(h, EVIDENCE_FOR, h->share > 0.6 ? STRONG : FAIR,
-            "growth ended at step %" PRId64 ", one pass over the data%s%s", v->ended_step,
-            until > 0 ? ", after " : "", until > 0 ? size_of(&s, 0, until) : "");
+            "growth ended with one pass over the data%s%s, after %s",
+            v->ended_step >= 0 ? ", at step " : "", v->ended_step >= 0 ? step : "",
+            size_of(&s, 0, fmax(0, until)));
         test_even_pace(q, h, end_s);
         name_filled_site(q, h);
     } else {
         say(h, EVIDENCE_AGAINST, STRONG,
-            "growth ended at step %" PRId64 ", and the first pass at another one (%" PRId64 ")",
-            v->ended_step, pass);
+            "growth ended%s%s, and the first pass over the data elsewhere: it has %" PRId64
+            " steps",
+            v->ended_step >= 0 ? " at step " : "", v->ended_step >= 0 ? step : "", pass);
     }
 }
 

@@ -1,5 +1,5 @@
-"""`ebb diagnose`: the first hypothesis is the true one where the recording tells it, what is missing
-is named, memory adds up, and bad input is said."""
+"""`ebb diagnose`: the first hypothesis is the true one where the recording tells it, what is
+missing is named, memory adds up, and bad input is said."""
 
 import json
 import os
@@ -94,7 +94,8 @@ def test_the_line_that_keeps_what_it_makes_comes_first(leaking):
 
 def test_what_the_job_does_not_do_is_not_likely(leaking):
     found = by_key(diagnosis(leaking[0]))
-    for key in ("first_touch", "no_growth", "accumulation", "retention", "mapped_files", "launcher"):
+    for key in ("first_touch", "no_growth", "accumulation", "retention", "mapped_files",
+                "launcher"):
         assert found[key]["word"] in ("ruled out", "unlikely"), found[key]
         assert found[key]["against"]
     for key in ("python_objects", "tensors", "pinned"):
@@ -140,8 +141,8 @@ def test_a_job_that_keeps_nothing_has_no_cause(tmp_path):
 
 def test_a_running_job_can_be_asked_by_its_pid(tmp_path):
     folder = tmp_path / "run"
-    job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--run-dir", folder, "--", PYTHON,
-                            write_job(tmp_path), "60", "keep", "stay"], env=environment(),
+    job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--run-dir", folder, "--",
+                            PYTHON, write_job(tmp_path), "60", "keep", "stay"], env=environment(),
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
     try:
@@ -188,7 +189,7 @@ def test_without_marks_what_needs_them_cannot_be_tested(tmp_path):
     found = by_key(doc)
     assert "no marks: steps, epochs and evaluations are not known" in doc["absent"]
     for key in ("first_touch", "accumulation", "eval_spike", "eval_step"):
-        assert found[key]["word"] == "cannot be tested" or key == "first_touch"
+        assert found[key]["word"] == "cannot be tested"
         assert found[key]["absent"]
 
 
@@ -207,8 +208,8 @@ def test_a_folder_without_a_trace_is_refused(ebb, tmp_path):
 
 def test_a_folder_that_is_not_there_is_refused(ebb, tmp_path):
     assert refused(ebb("diagnose", tmp_path / "none"),
-                   f"diagnose: {tmp_path}/none: No such file or directory; a run folder or a pid is "
-                   "meant")
+                   f"diagnose: {tmp_path}/none: No such file or directory; a run folder or a pid "
+                   "is meant")
 
 
 def test_a_file_that_is_no_recording_is_refused(ebb, tmp_path):
@@ -287,3 +288,11 @@ def test_a_process_that_is_not_under_ebb_is_told_what_is_missing(ebb):
 
 def test_a_pid_that_is_nobodys_is_refused(ebb):
     assert refused_with(ebb("diagnose", "0"), "diagnose: ", '"0" is no process')
+
+
+@pytest.mark.skipif(not os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"),
+                    reason="this kernel has no transparent huge pages")
+def test_how_the_kernel_uses_huge_pages_is_in_the_recording(leaking):
+    thp = by_key(diagnosis(leaking[0]))["thp"]
+    assert "whether the kernel uses huge pages was not recorded" not in thp["absent"]
+    assert thp["against"] or thp["for"]

@@ -13,8 +13,8 @@ import pytest
 
 from commands import binary, environment, refused, refused_with
 
-COMMANDS = ["run", "watch", "verdict", "diagnose", "heap", "census", "export", "import", "mark",
-            "doctor", "help", "version"]
+COMMANDS = ["run", "watch", "verdict", "diagnose", "heap", "census", "report", "export", "import",
+            "mark", "doctor", "help", "version"]
 EXPECTED = [command for command in COMMANDS if command != "watch"]
 
 

@@ -71,6 +71,21 @@ def test_a_phase_that_ends_by_an_exception_ends(marks):
     assert received(marks)[-1] == "KIND=phase\nNAME=eval\nSTATE=end"
 
 
+def test_hello_tells_the_versions_of_what_is_imported(marks, monkeypatch):
+    class Odd:
+        __version__ = "1.0\nKIND=end"
+
+    monkeypatch.setattr(_marks, "_has_hello", False)
+    monkeypatch.setitem(sys.modules, "torch", Odd)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    ebb.step(1)
+    lines = received(marks)[0].splitlines()
+    hello = dict(line.split("=", 1) for line in lines)
+    assert hello["KIND"] == "hello" and len(hello) == len(lines)  # nothing is said twice
+    assert hello["PYTHON_VERSION"] == sys.version.split()[0]
+    assert hello["TORCH_VERSION"].startswith("1.0") and "DATASETS_VERSION" not in hello
+
+
 def test_a_checkpoint_is_wanted_until_it_is_there(marks, monkeypatch):
     monkeypatch.setattr(_marks, "_has_hello", False)
     assert not ebb.checkpoint_requested()

@@ -16,7 +16,6 @@ void story_begin(struct story *s)
     s->f.start_s = 10;
     s->f.now_s = s->f.span_s = STORY_POINTS - 1;
     s->f.limit_bytes = NAN;
-    s->f.heap.small_share = NAN;
     snprintf(s->f.heap.why_not, sizeof s->f.heap.why_not, "the profiler was off");
     s->f.main = story_process(s, ROLE_MAIN);
 }

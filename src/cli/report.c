@@ -1,0 +1,238 @@
+/* `ebb report`: a run, or two side by side, as one page, as text or as Markdown. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/report_read.h"
+#include "view/report.h"
+
+struct report_options {
+    const char *output;
+    bool text, markdown, json, compare;
+};
+
+enum { NONCE_BYTES = 16, PATH_SIZE = 4096 };
+
+/* What is to be shown: one run, or two and what they say together. */
+struct shown {
+    const struct report_options *o;
+    json_t *doc, *after, *compared; /* the last two with --compare */
+};
+
+static void shown_fini(struct shown *s)
+{
+    json_decref(s->doc);
+    json_decref(s->after);
+    json_decref(s->compared);
+}
+
+static int nonce_of(char out[2 * NONCE_BYTES + 1], struct err *err)
+{
+    unsigned char bytes[NONCE_BYTES];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return err_set(err, -EIO, "no random bytes to be had: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+static int make_page(const struct shown *s, struct buf *out, struct err *err)
+{
+    char nonce[2 * NONCE_BYTES + 1];
+    int r = nonce_of(nonce, err);
+    if (r < 0)
+        return r;
+    r = s->compared ? report_compare_html(out, s->compared, s->doc, s->after, nonce)
+                    : report_html(out, s->doc, nonce);
+    return r < 0 ? err_set(err, r, "the page cannot be made: %s", strerror(-r)) : 0;
+}
+
+static int make(const struct shown *s, struct buf *out, struct err *err)
+{
+    bool is_terminal = !s->o->output && cli_colour(STDOUT_FILENO);
+    size_t width = cli_width(STDOUT_FILENO);
+    if (s->o->json)
+        return json_print(out, s->compared ? s->compared : s->doc, 2) < 0
+                   ? err_set(err, -ENOMEM, "out of memory")
+                   : 0;
+    if (s->o->text && s->compared)
+        report_compare_text(out, s->compared, s->doc, s->after, is_terminal, width);
+    else if (s->o->text)
+        report_text(out, s->doc, is_terminal, width);
+    else if (s->o->markdown && s->compared)
+        report_compare_markdown(out, s->compared);
+    else if (s->o->markdown)
+        report_markdown(out, s->doc);
+    else
+        return make_page(s, out, err);
+    return out->failed ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* ---- where to ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The page goes into the run's folder, or beside the recording. */
+static int default_path(const struct shown *s, const char *run, char out[PATH_SIZE],
+                        struct err *err)
+{
+    const char *name = s->compared ? "compare.html" : "report.html";
+    const char *slash = strrchr(run, '/');
+    int n = is_folder(run) ? snprintf(out, PATH_SIZE, "%s/%s", run, name)
+            : slash        ? snprintf(out, PATH_SIZE, "%.*s/%s", (int)(slash - run), run, name)
+                           : snprintf(out, PATH_SIZE, "%s", name);
+    return n < PATH_SIZE ? 0 : err_set(err, -ENAMETOOLONG, "%s is too long a path", run);
+}
+
+static int write_file(const char *path, const struct buf *out, struct err *err)
+{
+    AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int r = fd < 0 ? -errno : io_write_all(fd, out->data, out->len);
+    return r < 0 ? err_set(err, r, "cannot write %s: %s; -o FILE says where to", path, strerror(-r))
+                 : 0;
+}
+
+static void print_where(const struct shown *s, const char *path, size_t len)
+{
+    struct buf line = {0};
+    char size[TEXT_SIZE_MAX];
+    if (s->compared) {
+        buf_add_str(&line, json_string_value(json_object_get(s->compared, "sentence")));
+        buf_add_byte(&line, '\n');
+    }
+    text_escape(&line, path, strlen(path));
+    buf_printf(&line, " (%s)\n", text_size(size, len));
+    cli_print(&line);
+    buf_fini(&line);
+}
+
+static int deliver(const struct shown *s, const char *run, const struct buf *out)
+{
+    const char *output = s->o->output;
+    bool is_page = !s->o->text && !s->o->markdown && !s->o->json;
+    char path[PATH_SIZE];
+    struct err err = {""};
+    if (output ? strcmp(output, "-") == 0 : !is_page)
+        return cli_print(out);
+    int r = output ? 0 : default_path(s, run, path, &err);
+    if (r == 0)
+        r = write_file(output ? output : path, out, &err);
+    if (r < 0)
+        return cli_failf(2, "report: %s", err.text);
+    print_where(s, output ? output : path, out->len);
+    return 0;
+}
+
+/* ---- the command ---- */
+
+static int read_all(const struct cli_call *call, struct shown *s, struct err *err)
+{
+    int r = report_read(call->argv[0], &s->doc, err);
+    if (r < 0 || !s->o->compare)
+        return r;
+    r = report_read(call->argv[1], &s->after, err);
+    if (r < 0)
+        return r;
+    s->compared = report_compare(s->doc, s->after);
+    return s->compared ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int check(const struct cli_call *call)
+{
+    const struct report_options *o = call->options;
+    if (o->text + o->markdown + o->json > 1)
+        return cli_failf(2, "report: several forms are given; give one of --text, --markdown and "
+                            "--json");
+    if (o->compare && call->argc != 2)
+        return cli_failf(2, "report: --compare needs two runs, before and after: ebb report "
+                            "--compare RUN_A RUN_B");
+    if (!o->compare && call->argc != 1)
+        return cli_failf(2,
+                         "report: \"%.100s\" is one too many; --compare puts two runs side by "
+                         "side",
+                         call->argv[1]);
+    return 0;
+}
+
+static int exec(const struct cli_call *call)
+{
+    struct shown s = {.o = call->options};
+    struct buf out = {0};
+    struct err err = {""};
+    int status = check(call);
+    if (status)
+        return status;
+    int r = read_all(call, &s, &err);
+    if (r == 0)
+        r = make(&s, &out, &err);
+    status = r < 0 ? cli_failf(2, "report: %s", err.text)
+                   : deliver(&s, call->argv[s.o->compare ? 1 : 0], &out);
+    shown_fini(&s);
+    buf_fini(&out);
+    return status;
+}
+
+static const struct cli_option options_table[] = {
+    {.name = "output",
+     .letter = 'o',
+     .type = CLI_PATH,
+     .arg = "FILE",
+     .help = "write to FILE, or to standard output for - (default report.html in the run's "
+             "folder; text goes to standard output)",
+     .offset = offsetof(struct report_options, output)},
+    {.name = "text",
+     .type = CLI_FLAG,
+     .help = "text for a terminal, with plots",
+     .offset = offsetof(struct report_options, text)},
+    {.name = "markdown",
+     .type = CLI_FLAG,
+     .help = "text for a bug report, with versions and evidence",
+     .offset = offsetof(struct report_options, markdown)},
+    {.name = "json",
+     .type = CLI_FLAG,
+     .help = "everything that is in the page, for programs",
+     .offset = offsetof(struct report_options, json)},
+    {.name = "compare",
+     .type = CLI_FLAG,
+     .help = "two runs, before and after a change: whether it helped",
+     .offset = offsetof(struct report_options, compare)},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_report = {
+    .name = "report",
+    .operands = "RUN_DIR|FILE.ebb…",
+    .summary = "a run as one page to send to a colleague",
+    .description =
+        "Writes one HTML file that needs nothing else: the verdict, memory over time and over "
+        "steps with epochs, evaluations, checkpoints and restarts marked, the process table, the "
+        "call sites that grow with a flame graph, what the guard did, and the machine. It loads "
+        "nothing from anywhere, and can be printed.\n\n"
+        "With --compare the first run is the one before a change, the second the one after it. "
+        "Whether it helped is decided by the intervals of their rates of growth, a step where both "
+        "have steps, else a minute: if they overlap, nothing was shown.\n\n"
+        "What cannot be read of a run is named in the report. Text of other programs is shown as "
+        "text.",
+    .examples = "ebb report ebb-runs/latest\n"
+                "ebb report ebb-runs/latest --text\n"
+                "ebb report ebb-runs/latest --markdown >issue.md\n"
+                "ebb report --compare ebb-runs/before ebb-runs/after\n",
+    .options = options_table,
+    .options_size = sizeof(struct report_options),
+    .usage_status = 2,
+    .exec = exec,
+};

@@ -1,0 +1,10 @@
+/* Everything that is known of a run, as the document that reports are made of (view/report.h). */
+#pragma once
+
+#include <jansson.h>
+
+struct err;
+
+/* PATH is a run folder or a recording. What cannot be read is told in "trouble", as long as there
+ * is either a recording or a run.json. 0 or -errno with a sentence. */
+int report_read(const char *path, json_t **ret, struct err *err);

@@ -1,0 +1,271 @@
+"""`ebb report`: one page, text, Markdown, two runs; and whatever a folder may hold."""
+
+import html
+import json
+import os
+import re
+import struct
+import subprocess
+
+import pytest
+
+from commands import PYTHON, binary, environment, refused, refused_with, run_ebb
+
+HOSTILE = "</script><script>window.injected=true</script>"
+MIB = 1 << 20
+
+# A job with marks: it keeps argv[1] bytes of each step, and says so of itself in a hostile way.
+JOB = """
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def mark(text):
+    s.sendto(text.encode(), os.environ["EBB_SOCKET"])
+kept = []
+mark("KIND=begin\\nSTEPS_PER_EPOCH=10\\nTORCH_VERSION=9.8.7")
+for step in range(1, 41):
+    kept.append(bytearray(os.urandom(1) * int(sys.argv[1])))
+    time.sleep(0.06)
+    mark(f"KIND=step\\nSTEP={step}")
+    if step % 10 == 0:
+        mark(f"KIND=phase\\nNAME={sys.argv[2]}\\nSTATE=begin")
+        mark(f"KIND=eval\\nSTEP={step}")
+        mark(f"KIND=phase\\nNAME={sys.argv[2]}\\nSTATE=end")
+        mark(f"KIND=epoch\\nSTEP={step}")
+"""
+
+
+def record(folder, kept, name="eval"):
+    """A recorded run of JOB in FOLDER."""
+    result = subprocess.run(
+        [binary(), "run", "--interval", "50ms", "--run-dir", str(folder), "--name", name, "--",
+         PYTHON, "-c", JOB, str(kept), name],
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, encoding="utf-8", timeout=120)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def leak(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("runs") / "leak", 2 * MIB, HOSTILE)
+
+
+def page_of(*arguments):
+    result = run_ebb("report", *arguments, "-o", "-")
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def table(folder, rows, marks=None):
+    """A recording made of a table."""
+    (folder / "table.csv").write_text("t,pid,rss_bytes\n" + "".join(rows))
+    arguments = ["import", folder / "table.csv", "-o", folder / "trace.ebb"]
+    if marks:
+        (folder / "marks.jsonl").write_text("".join(json.dumps(m) + "\n" for m in marks))
+        arguments += ["--marks", folder / "marks.jsonl"]
+    result = run_ebb(*arguments)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def growing(count=200):
+    return [f"{t},7,{100 * MIB + t * MIB}\n" for t in range(count)]
+
+
+# ---- the page ----
+
+def test_the_page_goes_into_the_folder_and_is_named(leak):
+    result = run_ebb("report", leak)
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"{leak}/report.html (")
+    assert (leak / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_page_needs_nothing_else(leak):
+    page = page_of(leak)
+    assert "default-src 'none'" in page
+    markup = page.split("<script nonce")[0]
+    for reference in re.findall(r"""(?:src|href)\s*=\s*["']?([^"'> ]+)""", markup):
+        assert reference == "data:,"
+    assert "@import" not in page and "url(" not in page
+
+
+def test_the_page_says_what_the_verdict_says(leak):
+    verdict = json.loads(run_ebb("verdict", leak, "--json").stdout)["tree"]
+    text = html.unescape(re.sub(r"<[^>]+>", "", page_of(leak).split("<script")[0]))
+    assert verdict["verdict"] in text
+    for reason in verdict["evidence"]:
+        assert reason in text
+
+
+def test_hostile_names_stay_text(leak):
+    page = page_of(leak)
+    assert HOSTILE not in page and html.escape(HOSTILE) in page
+    data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
+    if data:  # built with npm
+        assert not set("<>&") & set(data.group(1))
+        assert json.loads(data.group(1))["phases"][0]["name"] == HOSTILE
+    assert page.count("<script") == (2 if data else 0)
+
+
+def test_every_nonce_is_new(leak):
+    nonces = {re.search(r"script-src 'nonce-(\w+)'", page_of(leak)).group(1) for _ in range(2)}
+    assert len(nonces) == 2 and all(len(n) == 32 for n in nonces)
+
+
+def test_a_day_of_many_processes_stays_small(tmp_path):
+    rows = [f"{t},{pid},{pid * 100 * MIB + (t * 7919 + pid) % MIB * 64}\n"
+            for t in range(0, 86400, 4) for pid in range(1, 13)]
+    marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(0, 86400, 4)]
+    table(tmp_path, rows, marks)
+    result = run_ebb("report", tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "report.html").stat().st_size < 1.5e6
+
+
+# ---- other forms ----
+
+def test_the_document_has_every_part(leak):
+    doc = json.loads(page_of(leak, "--json"))
+    data = doc["data"]
+    assert doc["trouble"] == [] and doc["title"] == HOSTILE
+    assert data["steps_seen"] == 40 and data["versions"] == {"torch": "9.8.7"}
+    kinds = [e["kind"] for e in data["events"]]
+    assert (kinds.count("evaluation"), kinds.count("epoch"), len(data["phases"])) == (4, 4, 4)
+    job = next(s for s in data["series"] if s["of"] == "job")
+    rss = next(s for s in data["series"] if s["of"] == "process" and s["field"] == "rss")
+    assert len(job["t"]) == len(job["v"]) > 10 and max(rss["v"]) > 80 * MIB
+    assert data["processes"][0]["peak_bytes"] == max(rss["v"])
+
+
+def test_text_has_a_plot_and_no_control_characters(leak):
+    text = page_of(leak, "--text")
+    assert re.search("[\u2801-\u28ff]", text) and "memory of the job" in text
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", text)
+
+
+def test_markdown_has_versions_and_is_nothing_but_text(leak):
+    text = page_of(leak, "--markdown")
+    assert "| torch | 9.8.7 |" in text and "| ebb |" in text
+    assert text.count("```") % 2 == 0
+    outside = "".join(text.split("```")[::2])
+    assert "<script" not in outside
+
+
+def test_two_forms_at_once_are_refused(leak):
+    assert refused(run_ebb("report", leak, "--text", "--json"),
+                   "report: several forms are given; give one of --text, --markdown and --json")
+
+
+# ---- two runs ----
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Recordings of a leak of 1 MiB a step and of none, made of tables."""
+    marks = [{"t": t, "kind": "step", "step": t} for t in range(600)]
+    marks.insert(0, {"t": 0, "kind": "begin", "steps_per_epoch": 50})
+    folders = [tmp_path_factory.mktemp("two") / name for name in ("before", "after")]
+    for folder, rate in zip(folders, (MIB, 0)):
+        folder.mkdir()
+        rows = [f"{t},7,{100 * MIB + t * rate + t * 7919 % 4096}\n" for t in range(600)]
+        table(folder, rows, marks)
+    return folders
+
+
+def test_a_fix_is_seen_in_every_form(two, tmp_path):
+    doc = json.loads(page_of("--compare", *two, "--json"))
+    assert (doc["answer"], doc["by"], doc["before"]["verdict"]) == ("fixed", "step", "leaking")
+    assert doc["before"]["rate_bytes_per_step"]["low"] > doc["after"]["rate_bytes_per_step"]["high"]
+    for form in ("--text", "--markdown"):
+        assert doc["sentence"] in " ".join(page_of("--compare", *two, form).split())
+    output = tmp_path / "both.html"
+    result = run_ebb("report", two[0], "--compare", two[1], "-o", output)
+    assert result.stdout.startswith(doc["sentence"] + "\n")
+    assert doc["sentence"] in html.unescape(output.read_text())
+
+
+def test_the_page_of_two_goes_to_the_second(two):
+    result = run_ebb("report", "--compare", *two)
+    assert f"{two[1]}/compare.html (" in result.stdout
+    assert (two[1] / "compare.html").exists()
+
+
+def test_the_order_of_two_runs_counts(two):
+    assert json.loads(page_of("--compare", *reversed(two), "--json"))["answer"] == "worse"
+    assert json.loads(page_of("--compare", two[0], two[0], "--json"))["answer"] == "same"
+
+
+def test_compare_wants_two_and_a_report_one(two):
+    assert refused_with(run_ebb("report", "--compare", two[0]), "--compare needs two runs")
+    assert refused_with(run_ebb("report", *two), "one too many", "--compare")
+
+
+# ---- bad input ----
+
+def test_an_empty_folder_is_one_sentence(tmp_path):
+    assert refused_with(run_ebb("report", tmp_path), "report: ", "trace.ebb")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
+    assert refused_with(run_ebb("report", tmp_path / "no"), str(tmp_path / "no"))
+
+
+def test_without_a_recording_the_facts_of_the_run_are_left(leak, tmp_path):
+    (tmp_path / "run.json").write_bytes((leak / "run.json").read_bytes())
+    doc = json.loads(page_of(tmp_path, "--json"))
+    assert doc["data"] is None and doc["verdict"]["tree"]
+    assert len(doc["trouble"]) == 1 and "trace.ebb" in doc["trouble"][0]
+    page = page_of(tmp_path)
+    assert "id=processes" in page and "trace.ebb" in page
+
+
+def test_without_marks_there_is_no_axis_of_steps(tmp_path):
+    page = page_of(table(tmp_path, growing()))
+    assert "id=by-step" not in page
+    assert json.loads(page_of(tmp_path, "--json"))["data"]["steps_seen"] == 0
+
+
+@pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
+def test_a_half_written_recording_is_shown_as_far_as_it_goes(leak, tmp_path, part):
+    whole = (leak / "trace.ebb").read_bytes()
+    (tmp_path / "trace.ebb").write_bytes(whole[:int(len(whole) * part)])
+    (tmp_path / "run.json").write_text('{"state": "running", "name": "half"')
+    result = run_ebb("report", tmp_path, "--json")
+    assert result.returncode == 0, result.stderr
+    doc = json.loads(result.stdout)
+    assert any("run.json" in t for t in doc["trouble"])
+    assert any("damaged" in t for t in doc["trouble"])
+    assert "damaged" in page_of(tmp_path)
+
+
+def test_a_newer_version_is_named(leak, tmp_path):
+    raw = bytearray((leak / "trace.ebb").read_bytes())
+    struct.pack_into("<H", raw, 8, 99)
+    (tmp_path / "trace.ebb").write_bytes(raw)
+    assert refused_with(run_ebb("report", tmp_path), "newer")
+    (tmp_path / "run.json").write_bytes((leak / "run.json").read_bytes())
+    assert "newer" in json.loads(page_of(tmp_path, "--json"))["trouble"][0]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "7", "nonsense", '{"tree": 5, "processes": {}}',
+                                     '{"command": [1, null], "segments": [1, {}, []], "limit": []}',
+                                     '{"end": {"cause": 5}, "gpus": [3], "guard": {"events": 1}}'])
+def test_a_run_json_of_anything_harms_nobody(tmp_path, content):
+    table(tmp_path, growing())
+    (tmp_path / "run.json").write_text(content)
+    for form in ([], ["--text"], ["--markdown"], ["--json"]):
+        assert page_of(tmp_path, *form)
+
+
+def test_a_folder_that_cannot_be_written_to_says_so(ebb_as_nobody, open_folder):
+    inner = open_folder / "run"
+    inner.mkdir()
+    table(inner, growing())
+    inner.chmod(0o555)
+    for file in inner.iterdir():
+        file.chmod(0o444)
+    assert refused_with(ebb_as_nobody("report", inner), "cannot write", "-o FILE")
+    result = ebb_as_nobody("report", inner, "-o", "-")
+    assert result.returncode == 0 and result.stdout.startswith("<!doctype html>")
+    inner.chmod(0o755)

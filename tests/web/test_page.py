@@ -1,0 +1,187 @@
+"""The page of `ebb report` in a browser: it renders, zooms, has the right numbers, asks nobody.
+
+Needs node, npm, chromium and a way to fetch playwright-core; skips with the reason where one is
+missing. EBB_PICTURES=FOLDER keeps pictures of the pages there.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cmd"))
+
+from commands import run_ebb  # noqa: E402
+
+MIB = 1 << 20
+FETCH_S = 180
+BROWSE_S = 300
+HOSTILE = "<img src=x onerror=window.injected=true></script><script>window.injected=true</script>"
+STEPS = 600
+
+
+def missing_tool():
+    for tool in ("node", "npm"):
+        if not shutil.which(tool):
+            return f"{tool} is not there (scripts/setup.sh web)"
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        return "chromium is not there (scripts/setup.sh browser)"
+    return None
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Opens a page and returns what browse.mjs saw."""
+    reason = missing_tool()
+    if reason:
+        pytest.skip(reason)
+    build = pathlib.Path(os.environ.get("EBB_BUILD_DIR", HERE.parents[1] / "build"))
+    folder = build / "web-tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json", "browse.mjs"):
+        shutil.copy(HERE / name, folder / name)
+    if not (folder / "node_modules" / "playwright-core").exists():
+        fetch = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
+                 "--fetch-retries=1", "--fetch-timeout=30000"]
+        try:
+            result = subprocess.run(fetch, cwd=folder, stdin=subprocess.DEVNULL, text=True,
+                                    capture_output=True, timeout=FETCH_S)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"playwright-core was not fetched within {FETCH_S} s")
+        if result.returncode != 0:
+            pytest.skip("playwright-core cannot be fetched: " + result.stderr.strip()[-200:])
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+
+    def open_page(page):
+        pictures = os.environ.get("EBB_PICTURES")
+        where = []
+        if pictures:
+            path = pathlib.Path(pictures).resolve() / page.stem
+            path.mkdir(parents=True, exist_ok=True)
+            where = [str(path)]
+        result = subprocess.run(["node", "browse.mjs", program, str(page), *where], cwd=folder,
+                                stdin=subprocess.DEVNULL, text=True, capture_output=True,
+                                timeout=BROWSE_S)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+    return open_page
+
+
+def recording(folder, rate):
+    """A run of STEPS steps, one a second, that keeps RATE bytes of each; of a hostile name."""
+    folder.mkdir(parents=True)
+    rows = [f"{t},7,{100 * MIB + t * rate}\n" for t in range(STEPS + 1)]
+    marks = [{"t": 0, "kind": "begin", "steps_per_epoch": 100}]
+    for t in range(1, STEPS + 1):
+        marks.append({"t": t, "kind": "step", "step": t})
+        if t % 100 == 0:
+            marks += [{"t": t, "kind": kind, "step": t} for kind in ("eval", "epoch")]
+        if t % 150 == 0:
+            marks.append({"t": t, "kind": "save", "step": t})
+    (folder / "t.csv").write_text("t,pid,rss_bytes\n" + "".join(rows))
+    (folder / "m.jsonl").write_text("".join(json.dumps(m) + "\n" for m in marks))
+    result = run_ebb("import", folder / "t.csv", "--marks", folder / "m.jsonl",
+                     "-o", folder / "trace.ebb")
+    assert result.returncode == 0, result.stderr
+    (folder / "run.json").write_text(json.dumps(
+        {"name": HOSTILE, "command": [HOSTILE], "host": HOSTILE, "state": "ended",
+         "end": {"cause": HOSTILE}}))
+    return folder
+
+
+def has_plots(page):
+    return "id=plots" in page.read_text()
+
+
+@pytest.fixture(scope="session")
+def seen(browser, tmp_path_factory):
+    page = tmp_path_factory.mktemp("web") / "report.html"
+    run = recording(page.parent / "run", MIB)
+    assert run_ebb("report", run, "-o", page).returncode == 0
+    if not has_plots(page):
+        pytest.skip("this ebb was built without npm: its page has no plots")
+    return browser(page)
+
+
+@pytest.fixture(scope="session")
+def compared(browser, tmp_path_factory):
+    page = tmp_path_factory.mktemp("web") / "compare.html"
+    before, after = (recording(page.parent / name, rate) for name, rate in (("a", MIB), ("b", 0)))
+    assert run_ebb("report", "--compare", before, after, "-o", page).returncode == 0
+    if not has_plots(page):
+        pytest.skip("this ebb was built without npm: its page has no plots")
+    return browser(page)
+
+
+def mib(text):
+    number, unit = text.split()
+    return float(number) * {"MiB": 1, "GiB": 1024, "KiB": 1 / 1024}[unit]
+
+
+def seconds(text):
+    number, unit = text.split()
+    if unit == "s":
+        return float(number)
+    minutes, rest = number.split(":")
+    return int(minutes) * 60 + int(rest)
+
+
+def test_no_error_and_no_request(seen, compared):
+    for one in (seen, compared):
+        assert one["messages"] == [] and one["requests"] == []
+
+
+def test_text_of_others_is_shown_and_not_run(seen):
+    assert seen["page"]["h1"] == HOSTILE
+    assert not seen["page"]["injected"]
+    assert seen["page"]["scripts"] == 2  # the data, and the page's own
+
+
+def test_the_plots_are_there_with_what_happened(seen):
+    assert seen["page"]["plots"][0] == "Memory over time"
+    assert seen["page"]["keys"] == ["epoch", "evaluation", "checkpoint"]
+    assert {"verdict", "memory", "processes", "machine"} <= set(seen["page"]["sections"])
+
+
+def test_the_plot_shows_the_numbers_of_the_recording(seen):
+    first, last = (dict(ends) for ends in seen["whole"])
+    assert seconds(first["time"]) <= 2 and abs(seconds(last["time"]) - STEPS) <= 2
+    values = [mib(next(v for k, v in ends.items() if k.startswith("7"))) for ends in (first, last)]
+    assert abs(values[0] - 100) <= 3 and abs(values[1] - (100 + STEPS)) <= 3
+
+
+def test_a_part_can_be_looked_at_and_left_again(seen):
+    start, end = (seconds(dict(ends)["time"]) for ends in seen["zoomed"])
+    assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS / 2) <= 10
+    assert seen["can_go_back"] and seen["back"] == seen["whole"]
+
+
+def test_the_keyboard_does_the_same(seen):
+    start, end = (seconds(dict(ends)["time"]) for ends in seen["keys"]["closer"])
+    assert abs(start - STEPS / 4) <= 10 and abs(end - STEPS * 3 / 4) <= 10
+    assert seen["keys"]["back"] == seen["whole"]
+
+
+def test_memory_over_steps(seen):
+    assert seen["step_plots"][0] == "Memory over steps"
+    first, last = (dict(ends) for ends in seen["steps"])
+    assert int(first["step"]) <= 3 and int(last["step"]) >= STEPS - 2
+
+
+def test_the_page_fits_a_telephone_and_the_dark(seen, compared):
+    for one in (seen, compared):
+        assert not one["page"]["wide"] and not one["narrow_wide"]
+        assert sum(map(int, re.findall(r"\d+", one["dark"])[:3])) < 200
+
+
+def test_two_runs_are_drawn_into_one_plot(compared):
+    assert compared["page"]["headline"].startswith("The fix worked")
+    first, last = (dict(ends) for ends in compared["whole"])
+    assert abs(mib(first["before"]) - mib(first["after"])) <= 3
+    assert abs(mib(last["before"]) - (100 + STEPS)) <= 3 and abs(mib(last["after"]) - 100) <= 3
