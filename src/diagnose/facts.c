@@ -106,7 +106,7 @@ static double first_of(const struct facts *f, enum verdict_mark_kind kind)
     for (size_t i = 0; i < f->n_marks; i++)
         if (f->marks[i].kind == kind)
             return f->marks[i].t_s;
-    return NAN;
+    return (double)NAN;
 }
 
 static double last_of(const struct facts *f, enum verdict_mark_kind kind)
@@ -114,7 +114,7 @@ static double last_of(const struct facts *f, enum verdict_mark_kind kind)
     for (size_t i = f->n_marks; i-- > 0;)
         if (f->marks[i].kind == kind)
             return f->marks[i].t_s;
-    return NAN;
+    return (double)NAN;
 }
 
 /* The last moment at which S had not yet begun its fall into the end. */

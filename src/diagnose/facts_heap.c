@@ -29,7 +29,8 @@ static const struct profile_reading *reading_at(const struct profile *p, uint64_
  * does not lose much of the time between them. */
 static void align_moments(struct facts *f, const struct profile *p)
 {
-    double most_s = aligned_share * (f->now_s - f->start_s), start_s = NAN, now_s = NAN;
+    double most_s = aligned_share * (f->now_s - f->start_s), start_s = (double)NAN,
+           now_s = (double)NAN;
     for (size_t i = 0; i < p->n_readings; i++) {
         double t_s = ((double)p->readings[i].t_ns - (double)f->store->start_ns) / 1e9;
         if (t_s >= f->start_s && isnan(start_s))

@@ -48,7 +48,7 @@ void thin_add(struct thin *t, double t_s, const double *v)
         if (t->count == t->cap && !grow(t))
             return;
         for (size_t k = 0; k < t->fields; k++)
-            t->v[k][t->count] = NAN;
+            t->v[k][t->count] = (double)NAN;
         t->count++;
     }
     size_t at = t->count - 1;
@@ -82,7 +82,7 @@ struct facts_series thin_series(const struct thin *t, size_t field)
 
 double facts_at(const struct facts_series *s, double t_s)
 {
-    double found = NAN;
+    double found = (double)NAN;
     for (size_t i = 0; i < s->count; i++) {
         if (isnan(s->v[i]))
             continue;
@@ -95,7 +95,7 @@ double facts_at(const struct facts_series *s, double t_s)
 
 double facts_most(const struct facts_series *s, double from_s, double to_s)
 {
-    double most = NAN;
+    double most = (double)NAN;
     for (size_t i = 0; i < s->count; i++)
         if (s->t_s[i] >= from_s && s->t_s[i] <= to_s)
             most = fmax(most, s->v[i]);

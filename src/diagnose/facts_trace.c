@@ -90,8 +90,8 @@ static void be_born(struct facts_store *s, double t_s, uint32_t slot,
     p->slot = slot;
     p->thin.fields = SAMPLE_PROCESS_COUNT;
     p->facts.born_s = t_s;
-    p->facts.died_s = INFINITY;
-    p->facts.peak_bytes = NAN;
+    p->facts.died_s = (double)INFINITY;
+    p->facts.peak_bytes = (double)NAN;
     describe(&p->facts, info);
     s->processes[s->count++] = p;
 }
@@ -114,7 +114,7 @@ static void take_event(struct facts_store *s, double t_s, const struct trace_ite
     if (item->process.event == PROCESS_EXECED) {
         thin_clear(&p->thin);
         p->facts.born_s = t_s;
-        p->facts.peak_bytes = NAN;
+        p->facts.peak_bytes = (double)NAN;
     }
 }
 
@@ -171,7 +171,7 @@ static struct store_figure *figure_of(struct facts_store *s, const struct trace_
 
 static void take_tick(struct facts_store *s, double t_s, const struct trace_item *item)
 {
-    double v[THIN_FIELDS], gpu = NAN;
+    double v[THIN_FIELDS], gpu = (double)NAN;
     for (size_t i = 0; i < item->tick.count; i++) {
         const struct trace_row *row = &item->tick.rows[i];
         if (row->kind == ENTITY_PROCESS) {

@@ -23,7 +23,7 @@ static double time_of_step(const struct facts *f, double step)
     for (size_t i = 0; i < f->n_marks; i++)
         if (f->marks[i].kind == VERDICT_MARK_STEP && (double)f->marks[i].step >= step)
             return f->marks[i].t_s;
-    return NAN;
+    return (double)NAN;
 }
 
 /* What memory did between the two censuses: only that can they explain. NAN: not known. */
@@ -253,7 +253,7 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
 
 void test_autograd(const struct question *q, struct hypothesis *h)
 {
-    double whole = NAN;
+    double whole = (double)NAN;
     if (!q->has_grown) {
         say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
         return;
@@ -261,7 +261,7 @@ void test_autograd(const struct question *q, struct hypothesis *h)
     if (census_tells(q, h, &whole))
         weigh_graph_census(q, h, whole);
     else
-        whole = NAN;
+        whole = (double)NAN;
     weigh_graph_site(q, h, whole);
 }
 

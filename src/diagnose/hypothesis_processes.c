@@ -151,7 +151,7 @@ struct unsharing {
 
 static double life_growth(const struct facts_series *s)
 {
-    double first = NAN, last = NAN;
+    double first = (double)NAN, last = (double)NAN;
     for (size_t i = 0; i < s->count; i++) {
         if (isnan(s->v[i]))
             continue;
@@ -163,7 +163,7 @@ static double life_growth(const struct facts_series *s)
 
 static double most_growth(const struct facts_series *s)
 {
-    double first = NAN, most = NAN;
+    double first = (double)NAN, most = (double)NAN;
     for (size_t i = 0; i < s->count; i++) {
         first = isnan(first) ? s->v[i] : first;
         most = fmax(most, s->v[i]);
@@ -184,7 +184,7 @@ static struct unsharing unsharing_of(const struct facts *f)
     struct unsharing u = {0};
     for (size_t i = 0; i < f->n_processes; i++) {
         const struct facts_process *p = &f->processes[i];
-        double unique = is_forked(f, p) ? facts_most(&p->field[SAMPLE_UNIQUE], 0, INFINITY)
+        double unique = is_forked(f, p) ? facts_most(&p->field[SAMPLE_UNIQUE], 0, (double)INFINITY)
                                         : most_growth(&p->field[SAMPLE_UNIQUE]);
         double rss = life_growth(&p->field[SAMPLE_RSS]);
         if (p->role != ROLE_DATA_WORKER || isnan(unique) || isnan(rss))

@@ -129,7 +129,7 @@ static double pass_end(const struct facts *f)
              (uint64_t)m->step >= f->steps_per_epoch))
             return m->t_s;
     }
-    return NAN;
+    return (double)NAN;
 }
 
 static bool knows_pass(const struct facts *f)
@@ -279,7 +279,7 @@ static double rise_in_step(const struct question *q)
 {
     enum { STEPS = 256 };
     const struct facts *f = q->f;
-    double rises[STEPS], last_s = NAN;
+    double rises[STEPS], last_s = (double)NAN;
     size_t n = 0;
     for (size_t i = 0; i < f->n_marks && n < STEPS; i++) {
         if (f->marks[i].kind != VERDICT_MARK_STEP)
@@ -339,14 +339,14 @@ static double previous_step(const struct facts *f, size_t at)
     while (at-- > 0)
         if (f->marks[at].kind == VERDICT_MARK_STEP)
             return f->marks[at].t_s;
-    return NAN;
+    return (double)NAN;
 }
 
 /* The lower of the first two readings behind T_S: what stayed. NAN: there is none. */
 static double settled(const struct question *q, double t_s)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
-    double least = NAN;
+    double least = (double)NAN;
     for (size_t i = 0, seen = 0; i < rss->count && seen < 2; i++)
         if (rss->t_s[i] > t_s) {
             least = fmin(least, leakable_at(q, rss->t_s[i]));
@@ -376,7 +376,7 @@ static void add_event(const struct question *q, size_t at, struct events *e)
 static struct events events_of(const struct question *q)
 {
     struct events e = {0};
-    double last_step = NAN;
+    double last_step = (double)NAN;
     for (size_t i = 0; q->f->main && i < q->f->n_marks; i++) {
         const struct facts_mark *m = &q->f->marks[i];
         if ((m->kind != VERDICT_MARK_EVAL && m->kind != VERDICT_MARK_SAVE) ||

@@ -199,7 +199,7 @@ static double named_share(const struct ledger *l)
 {
     double grown = l->rss_now_bytes - l->rss_start_bytes;
     if (grown < growth_least_bytes)
-        return NAN;
+        return (double)NAN;
     double unnamed = positive(ledger_growth(l, LEDGER_UNEXPLAINED));
     return fmax(0, 1 - unnamed / grown);
 }
@@ -207,7 +207,8 @@ static double named_share(const struct ledger *l)
 void ledger_make(const struct facts *f, struct ledger *ret)
 {
     struct moment start = {.is_start = true, .t_s = f->start_s}, now = {.t_s = f->now_s};
-    *ret = (struct ledger){.start_s = f->start_s, .now_s = f->now_s, .named_growth_share = NAN};
+    *ret = (struct ledger){
+        .start_s = f->start_s, .now_s = f->now_s, .named_growth_share = (double)NAN};
     if (!f->main || isnan(field_at(f, SAMPLE_RSS, f->now_s)))
         return;
     take_apart(f, &start);

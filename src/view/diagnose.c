@@ -142,9 +142,9 @@ static void put_ledger(struct page *p, const json_t *l, bool all)
         shown++;
     }
     if (rest >= 1) {
-        put_size(p, STYLE_DIM, NAN, false);
+        put_size(p, STYLE_DIM, (double)NAN, false);
         put_size(p, STYLE_PLAIN, rest, false);
-        put_size(p, STYLE_DIM, NAN, false);
+        put_size(p, STYLE_DIM, (double)NAN, false);
         page_put(p, STYLE_DIM, "  smaller parts (--all)");
         page_line(p);
     }

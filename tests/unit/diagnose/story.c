@@ -15,7 +15,7 @@ void story_begin(struct story *s)
     s->f.figures = s->figures;
     s->f.start_s = 10;
     s->f.now_s = s->f.span_s = STORY_POINTS - 1;
-    s->f.limit_bytes = NAN;
+    s->f.limit_bytes = (double)NAN;
     snprintf(s->f.heap.why_not, sizeof s->f.heap.why_not, "the profiler was off");
     s->f.main = story_process(s, ROLE_MAIN);
 }
@@ -33,7 +33,7 @@ struct facts_process *story_process(struct story *s, enum process_role role)
     *p = (struct facts_process){.id = {.pid = 100 + (int32_t)at},
                                 .role = role,
                                 .name = "python",
-                                .died_s = INFINITY,
+                                .died_s = (double)INFINITY,
                                 .peak_bytes = MIB(100)};
     return p;
 }
@@ -82,7 +82,7 @@ void story_verdict(struct story *s, size_t p, enum verdict_word word)
                                                      .word = word,
                                                      .leak = verdict_word_leak(word),
                                                      .per_step = MIB(1),
-                                                     .per_min = NAN,
+                                                     .per_min = (double)NAN,
                                                      .ended_step = -1};
 }
 
