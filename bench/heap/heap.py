@@ -32,6 +32,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NEED_TORCH = ("slowdown", "peers", "memory")
 MB = 1e6
 RESAMPLES = 2000
+FILE_FULL = 48 << 20
 PATIENCE_S = 600
 
 
@@ -185,10 +186,12 @@ def disk_rows(table, run, sizes):
     table.title("Disk: the history of the training's heap")
     table.row(f"after {end:.0f} s", f"{process['file_bytes'] / MB:.3f} MB", f"{first / MB:.3f} MB with its first reading")
     for label, length in (("an hour", 3600), ("30 days", 30 * 86400)):
-        size = (first + per_reading * readings_in(length)) / MB
-        table.bar(f"after {label}, at the same pace", size, 64, "MB", digits=2,
-                  note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB; "
-                  "from 48 MiB on none is written but the last")
+        size = first + per_reading * readings_in(length)
+        # from there on none is written but the last, which has everything in it once more
+        most = FILE_FULL + max(first, per_reading)
+        table.bar(f"after {label}, at the same pace", min(size, most) / MB, 64, "MB", digits=2,
+                  note=f"{readings_in(length):.0f} readings of {per_reading / 1000:.2f} kB: "
+                  f"{size / MB:.1f} MB if the file did not end at 48 MiB")
 
 
 # ---- all of it ----------------------------------------------------------------------------------
