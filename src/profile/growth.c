@@ -224,7 +224,7 @@ int growth_survivors(const struct profile *p, int64_t from_step, int64_t to_step
 static int add_survivors(struct tallies *t, struct names *names, struct err *err)
 {
     AUTO_FREE struct growth_survivor *list = NULL;
-    size_t n;
+    size_t n = 0;
     uint64_t at_ns;
     int r = growth_survivors(t->p, t->o->from_step, t->o->to_step, &list, &n, &at_ns, err);
     for (size_t i = 0; r == 0 && i < n; i++)
