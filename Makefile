@@ -7,11 +7,8 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-<<<<<<< HEAD
-.PHONY: test-python bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench bench-long install clean help
-=======
-.PHONY: test-heap-foreign bench-guard bench-verdict bench-python all build demo test lint format bench bench-long install clean help
->>>>>>> fd237ecb6b6d3977d6ffcb1cd670e7fdff909f34
+.PHONY: test-heap-foreign bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench \
+	bench-long install clean help
 
 all: build
 
