@@ -20,8 +20,10 @@ EBB = recording.EBB
 # The word of a job whose processes are judged one by one is the gravest of theirs.
 GRAVITY = ["leaking", "stepping", "filling", "undecided", "plateaued", "spiking", "stable"]
 MARK_COLUMNS = ("step", "epoch", "phase")
+CENSUS_STEPS = 60
 COLUMNS = ["program", "variant", "leak", "marks", "right", "no marks", "right",
-           "counted B/step", "seen B/step", "judged B/step", "RSS MB"]
+           "counted B/step", "seen B/step", "judged B/step", "RSS MB", "first hypothesis", "right",
+           "growth named", "culprit's row"]
 
 
 def options():
@@ -57,7 +59,8 @@ def record(name, flags, run_dir, args):
                "--size", args.size]
     if args.seconds is not None:
         command += ["--seconds", str(args.seconds)]
-    env = dict(os.environ, ZOO_COUNTS=str(counts_path(run_dir)), PYTHONDONTWRITEBYTECODE="1")
+    env = dict(os.environ, ZOO_COUNTS=str(counts_path(run_dir)), PYTHONDONTWRITEBYTECODE="1",
+               EBB_CENSUS_EVERY=str(CENSUS_STEPS))
     return subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL).returncode
 
@@ -123,6 +126,33 @@ def rate_of(answer):
     return None
 
 
+def ask(command, run_dir, *flags):
+    """The JSON that a command prints about a run; {} where it has nothing to say."""
+    done = subprocess.run([EBB, command, str(run_dir), "--json", *flags], capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+def culprit_row(run_dir, culprit):
+    """At which place `ebb heap` has the function that is to blame."""
+    if not culprit:
+        return "-"
+    rows = ask("heap", run_dir, "--by", "function", "--top", "50").get("rows", [])
+    for place, row in enumerate(rows, 1):
+        if (row["where"]["function"] or "").endswith(culprit["function"]):
+            return str(place)
+    return "none"
+
+
+def diagnosis_cells(run_dir, truth):
+    """What `ebb diagnose` has first, whether that is right, how much of the growth has a name."""
+    doc = ask("diagnose", run_dir)
+    ranked = doc.get("hypotheses") or [{"key": "-"}]
+    first = ranked[0]["key"]
+    share = (doc.get("ledger") or {}).get("named_growth_share")
+    return [first, "yes" if first in truth["hypotheses"] else "NO",
+            "-" if share is None else f"{share:.0%}", culprit_row(run_dir, truth["culprit"])]
+
+
 def number(value):
     return "-" if value is None else f"{value:,.0f}"
 
@@ -140,7 +170,8 @@ def row_of(name, variant, truth, run_dir, judging):
     row = [name, variant, "yes" if truth["leak"] else "no", word, right, bare, bare_right,
            number(recording.slope(counted(run_dir))), number(recording.slope(by_step)),
            number(rate_of(with_marks)),
-           f"{by_step[steps[0]] >> 20}..{by_step[steps[-1]] >> 20}" if steps else "-"]
+           f"{by_step[steps[0]] >> 20}..{by_step[steps[-1]] >> 20}" if steps else "-",
+           *diagnosis_cells(run_dir, truth)]
     return row, right == "yes" or not judging
 
 
