@@ -23,7 +23,7 @@ MARK_COLUMNS = ("step", "epoch", "phase")
 CENSUS_STEPS = 60
 COLUMNS = ["program", "variant", "leak", "marks", "right", "no marks", "right",
            "counted B/step", "seen B/step", "judged B/step", "RSS MB", "first hypothesis", "right",
-           "growth named", "culprit's row"]
+           "growth named", "first of ebb heap"]
 
 
 def options():
@@ -132,15 +132,13 @@ def ask(command, run_dir, *flags):
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
-def culprit_row(run_dir, culprit):
-    """At which place `ebb heap` has the function that is to blame."""
-    if not culprit:
-        return "-"
-    rows = ask("heap", run_dir, "--by", "function", "--top", "50").get("rows", [])
-    for place, row in enumerate(rows, 1):
-        if (row["where"]["function"] or "").endswith(culprit["function"]):
-            return str(place)
-    return "none"
+def first_row(run_dir):
+    """The line that `ebb heap` has first: who allocates what grows, not who keeps it."""
+    rows = ask("heap", run_dir, "--top", "1").get("rows", [])
+    where = rows[0]["where"] if rows else {}
+    if not where.get("file"):
+        return where.get("function") or "-"
+    return f"{Path(where['file']).name}:{where['line']} {where['function']}"
 
 
 def diagnosis_cells(run_dir, truth):
@@ -150,7 +148,7 @@ def diagnosis_cells(run_dir, truth):
     first = ranked[0]["key"]
     share = (doc.get("ledger") or {}).get("named_growth_share")
     return [first, "yes" if first in truth["hypotheses"] else "NO",
-            "-" if share is None else f"{share:.0%}", culprit_row(run_dir, truth["culprit"])]
+            "-" if share is None else f"{share:.0%}", first_row(run_dir)]
 
 
 def number(value):
