@@ -531,17 +531,15 @@ def parse(argv):
     return options
 
 
-def main(argv):
-    options = parse(argv)
-    machine, began = facts(), time.monotonic()
-    table, results = Table(), {}
+def measure(options, run_parts, libraries=()):
+    """Runs RUN_PARTS(table, options), which gives the results by part, and prints the table. LIBRARIES are
+    of facts(), to be named in its first line."""
+    machine, began, table = facts(), time.monotonic(), Table()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Beside the build, so that recordings go to a disk and not to memory.
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
         try:
-            for part in PARTS:
-                if part in options.only:
-                    results[part] = globals()[f"part_{part}"](table, options)
+            results = run_parts(table, options)
         finally:
             end_all()
     machine["load_at_end"] = os.getloadavg()[0]
@@ -549,14 +547,23 @@ def main(argv):
         json.dump({"machine": machine, "rows": table.rows, "results": results}, sys.stdout)
         print()
         return 0
+    versions = ", ".join(f"{name} {machine[name.lower()]}" for name in libraries)
     print(f"kernel {machine['kernel']} {machine['arch']}, {machine['cpus']} CPUs, "
-          f"{machine['memory_gib']} GiB; Python {machine['python']}, psutil {machine['psutil']}; "
+          f"{machine['memory_gib']} GiB; {versions + '; ' if versions else ''}"
           f"load {machine['load_at_start']:.1f} at the start, {machine['load_at_end']:.1f} at the "
           f"end; {time.monotonic() - began:.0f} s")
     print(table.text())
     bars = [r for r in table.rows if "held" in r]
     print(f"\n{sum(r['held'] for r in bars)} of {len(bars)} bars held")
     return 0
+
+
+def run_parts(table, options):
+    return {part: globals()[f"part_{part}"](table, options) for part in PARTS if part in options.only}
+
+
+def main(argv):
+    return measure(parse(argv), run_parts, ("Python", "psutil"))
 
 
 if __name__ == "__main__":

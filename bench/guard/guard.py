@@ -15,7 +15,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -27,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 # pylint: disable=wrong-import-position
-from run import Table, end_all, facts, median, meminfo_bytes, read_text, say, start  # noqa: E402
+from run import measure, median, meminfo_bytes, read_text, say, start  # noqa: E402
 
 PARTS = ("ask", "stop", "checkpoint", "jobs", "beside")
 MIB, GIB = 1 << 20, 1 << 30
@@ -589,30 +588,12 @@ def parse(argv):
     return options
 
 
+def run_parts(table, options):
+    return {part: globals()[f"part_{part}"](table, options) for part in PARTS if part in options.only}
+
+
 def main(argv):
-    options = parse(argv)
-    machine, began = facts(), time.monotonic()
-    table, results = Table(), {}
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
-        try:
-            for part in PARTS:
-                if part in options.only:
-                    results[part] = globals()[f"part_{part}"](table, options)
-        finally:
-            end_all()
-    machine["load_at_end"] = os.getloadavg()[0]
-    if options.json:
-        json.dump({"machine": machine, "rows": table.rows, "results": results}, sys.stdout)
-        print()
-        return 0
-    print(f"kernel {machine['kernel']} {machine['arch']}, {machine['cpus']} CPUs, "
-          f"{machine['memory_gib']} GiB; load {machine['load_at_start']:.1f} at the start, "
-          f"{machine['load_at_end']:.1f} at the end; {time.monotonic() - began:.0f} s")
-    print(table.text())
-    bars = [r for r in table.rows if "held" in r]
-    print(f"\n{sum(r['held'] for r in bars)} of {len(bars)} bars held")
-    return 0
+    return measure(parse(argv), run_parts)
 
 
 if __name__ == "__main__":

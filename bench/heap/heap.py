@@ -14,16 +14,14 @@ import math
 import os
 import random
 import re
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 # pylint: disable=wrong-import-position
-from run import Table, end_all, facts, read_text, say, start  # noqa: E402
+from run import measure, read_text, say, start  # noqa: E402
 from peers import part_peers  # noqa: E402
 from truth import clean_env, part_leak, part_truth  # noqa: E402
 
@@ -237,26 +235,7 @@ def run_parts(table, options):
 
 
 def main(argv):
-    options = parse(argv)
-    machine, began, table = facts(), time.monotonic(), Table()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
-        try:
-            results = run_parts(table, options)
-        finally:
-            end_all()
-    machine["load_at_end"] = os.getloadavg()[0]
-    if options.json:
-        json.dump({"machine": machine, "rows": table.rows, "results": results}, sys.stdout)
-        print()
-        return 0
-    print(f"kernel {machine['kernel']} {machine['arch']}, {machine['cpus']} CPUs, "
-          f"{machine['memory_gib']} GiB; load {machine['load_at_start']:.1f} at the start, "
-          f"{machine['load_at_end']:.1f} at the end; {time.monotonic() - began:.0f} s")
-    print(table.text())
-    bars = [r for r in table.rows if "held" in r]
-    print(f"\n{sum(r['held'] for r in bars)} of {len(bars)} bars held")
-    return 0
+    return measure(parse(argv), run_parts)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 #include "base/cleanup.h"
 #include "engine/heap_json.h"
-#include "profile/marks.h"
 #include "profile/folder.h"
+#include "profile/marks.h"
 
 enum { GROWING_MAX = 3, GROWING_LEAST = 1 << 20 };
 

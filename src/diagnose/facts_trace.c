@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/number.h"
 #include "diagnose/facts_private.h"
+#include "mark/mark.h"
 
 /* ---- life ---- */
 
@@ -137,29 +138,14 @@ static void take_process(struct facts_store *s, double t_s, const struct trace_r
     p->facts.peak_bytes = fmax(p->facts.peak_bytes, v[SAMPLE_RSS]);
 }
 
-/* "heap_live_bytes@4711" */
-static bool name_parse(const char *full, struct facts_figure *ret)
-{
-    const char *at = strrchr(full, '@');
-    size_t len = at ? (size_t)(at - full) : strlen(full);
-    int64_t pid = 0;
-    if (len == 0 || len >= sizeof ret->name)
-        return false;
-    if (at && (number_parse_i64(at + 1, strlen(at + 1), &pid) < 0 || pid < 0 || pid > INT32_MAX))
-        return false;
-    memcpy(ret->name, full, len);
-    ret->name[len] = '\0';
-    ret->pid = (int32_t)pid;
-    return true;
-}
-
 static struct store_figure *figure_of(struct facts_store *s, const struct trace_row *row)
 {
     struct store_figure one = {.id = row->id, .thin = {.fields = 1}};
     for (size_t i = 0; i < s->figure_count; i++)
         if (s->figures[i]->id == row->id)
             return s->figures[i];
-    if (s->figure_count == FIGURES_MAX || !row->name || !name_parse(row->name, &one.facts))
+    if (s->figure_count == FIGURES_MAX || !row->name ||
+        !mark_figure_parse(row->name, one.facts.name, sizeof one.facts.name, &one.facts.pid))
         return NULL;
     struct store_figure *f = malloc(sizeof *f);
     if (!f)

@@ -34,10 +34,14 @@ static double growth_between_censuses(const struct question *q)
     return leakable_at(q, to) - leakable_at(q, from);
 }
 
-/* Says so where the censuses cannot tell; true: they can. */
+/* Says so where there is nothing to tell, or the censuses cannot; true: they can. */
 static bool census_tells(const struct question *q, struct hypothesis *h, double *ret_growth)
 {
     const struct facts *f = q->f;
+    if (!q->has_grown) {
+        say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
+        return false;
+    }
     if (!f->census_first) {
         say(h, EVIDENCE_ABSENT, 0, "no census was taken");
         decide_by(h, "two censuses: EBB_CENSUS_EVERY=100 ebb run …, or `ebb census` twice");
@@ -79,10 +83,6 @@ void test_python_objects(const struct question *q, struct hypothesis *h)
     const struct facts *f = q->f;
     struct sizes s;
     double whole;
-    if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
-        return;
-    }
     if (!census_tells(q, h, &whole))
         return;
     double grown = number(f->census_last, "object_bytes") - number(f->census_first, "object_bytes");
@@ -140,10 +140,6 @@ static struct tensors tensor_growth(const struct facts *f)
 void test_tensors(const struct question *q, struct hypothesis *h)
 {
     double whole;
-    if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
-        return;
-    }
     if (!census_tells(q, h, &whole))
         return;
     if (!json_is_true(json_object_get(q->f->census_last, "has_torch"))) {

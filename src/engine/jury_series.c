@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
-
 static const struct {
     const char *name, *label;
     bool is_host; /* part of what the limit is about */
@@ -37,18 +35,11 @@ const char *jury_series_label(const struct jury_series *s)
 static bool name_parse(const char *full, struct jury_series *ret)
 {
     static const char unit[] = "_bytes";
-    const char *at = strrchr(full, '@');
-    size_t len = at ? (size_t)(at - full) : strlen(full), unit_len = sizeof unit - 1;
-    int64_t pid = 0;
-    if (len <= unit_len || len >= sizeof ret->name ||
-        memcmp(full + len - unit_len, unit, unit_len) != 0)
+    size_t unit_len = sizeof unit - 1;
+    if (!mark_figure_parse(full, ret->name, sizeof ret->name, &ret->pid))
         return false;
-    if (at && (number_parse_i64(at + 1, strlen(at + 1), &pid) < 0 || pid < 0 || pid > INT32_MAX))
-        return false;
-    memcpy(ret->name, full, len);
-    ret->name[len] = '\0';
-    ret->pid = (int32_t)pid;
-    return true;
+    size_t len = strlen(ret->name);
+    return len > unit_len && memcmp(ret->name + len - unit_len, unit, unit_len) == 0;
 }
 
 static struct jury_series *seat_for(struct jury *j, uint32_t id, const char *full)

@@ -75,8 +75,9 @@ static inline uint8_t cfi_byte(struct cfi_cursor *c)
     return (uint8_t)cfi_unsigned(c, 1);
 }
 
-/* Bits past the 64th are lost, as they are to everybody. */
-static inline uint64_t cfi_uleb(struct cfi_cursor *c)
+/* Bits past the 64th are lost, as they are to everybody. *ret_byte is the last one, *ret_shift
+ * where the next would have gone. */
+static inline uint64_t cfi_leb(struct cfi_cursor *c, uint8_t *ret_byte, unsigned *ret_shift)
 {
     uint64_t v = 0;
     uint8_t byte;
@@ -88,21 +89,23 @@ static inline uint64_t cfi_uleb(struct cfi_cursor *c)
             v |= (uint64_t)(byte & 0x7f) << shift;
         shift += shift < 64 ? 7 : 0;
     } while (byte & 0x80);
+    *ret_byte = byte;
+    *ret_shift = shift;
     return v;
+}
+
+static inline uint64_t cfi_uleb(struct cfi_cursor *c)
+{
+    uint8_t byte;
+    unsigned shift;
+    return cfi_leb(c, &byte, &shift);
 }
 
 static inline int64_t cfi_sleb(struct cfi_cursor *c)
 {
-    uint64_t v = 0;
     uint8_t byte;
-    unsigned shift = 0;
-
-    do {
-        byte = cfi_byte(c);
-        if (shift < 64)
-            v |= (uint64_t)(byte & 0x7f) << shift;
-        shift += shift < 64 ? 7 : 0;
-    } while (byte & 0x80);
+    unsigned shift;
+    uint64_t v = cfi_leb(c, &byte, &shift);
     if ((byte & 0x40) && shift < 64)
         v |= ~UINT64_C(0) << shift;
     return (int64_t)v;

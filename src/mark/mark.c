@@ -198,6 +198,21 @@ static int send_to(const char *path, const char *text, size_t len, unsigned wait
     return 0;
 }
 
+bool mark_figure_parse(const char *full, char *ret_name, size_t name_size, int32_t *ret_pid)
+{
+    const char *at = strrchr(full, '@');
+    size_t len = at ? (size_t)(at - full) : strlen(full);
+    int64_t pid = 0;
+    if (len == 0 || len >= name_size)
+        return false;
+    if (at && (number_parse_i64(at + 1, strlen(at + 1), &pid) < 0 || pid < 0 || pid > INT32_MAX))
+        return false;
+    memcpy(ret_name, full, len);
+    ret_name[len] = '\0';
+    *ret_pid = (int32_t)pid;
+    return true;
+}
+
 int mark_send(const char *path, const char *text, size_t len)
 {
     return send_to(path, text, len, 0);

@@ -68,6 +68,11 @@ bool mark_next(const struct mark *m, size_t *at, struct mark_line *ret);
 /* The value of KEY in M's text: NULL if absent. The first wins. */
 const char *mark_get(const struct mark *m, const char *key, size_t *ret_len);
 
+/* A figure of a process as a recording names it, "heap_live_bytes@4711"; the pid is 0 where its
+ * sender was not known. False: it has no name, one that does not fit, or no number behind the "@".
+ */
+bool mark_figure_parse(const char *full, char *ret_name, size_t name_size, int32_t *ret_pid);
+
 /* Sends TEXT to the datagram socket at PATH without blocking: 0 or -errno (-EAGAIN: full, and
  * Linux lets only net.unix.max_dgram_qlen of them wait, 10 on many machines; -ENAMETOOLONG). */
 int mark_send(const char *path, const char *text, size_t len);

@@ -190,11 +190,7 @@ int report_compare_html(struct buf *out, const json_t *compared, const json_t *b
     html_plots(out, "Memory of both jobs", report_has_steps(before) && report_has_steps(after));
     put_side_by_side(out, compared, before, after);
     put_sites(out, json_object_get(compared, "sites"));
-    buf_add_str(out, "</main>\n<footer>made by ebb ");
-    html_json_text(out, json_object_get(after, "ebb"));
-    buf_add_str(out, ", ");
-    html_json_text(out, json_object_get(after, "made"));
-    buf_add_str(out, "</footer>\n");
+    html_footer(out, after);
     if (r == 0)
         r = html_end(out, packed, nonce);
     json_decref(packed);

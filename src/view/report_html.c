@@ -26,6 +26,20 @@ void html_cell_json(struct buf *out, const json_t *text)
     html_json_text(out, text);
 }
 
+void html_command(struct buf *out, const json_t *words)
+{
+    const json_t *word;
+    size_t i;
+    buf_add_str(out, "<code>");
+    json_array_foreach(words, i, word)
+    {
+        if (i)
+            buf_add_byte(out, ' ');
+        html_json_text(out, word);
+    }
+    buf_add_str(out, "</code>");
+}
+
 void html_fact(struct buf *out, const char *name, const char *text)
 {
     if (!text || !*text || strcmp(text, "–") == 0)
@@ -52,6 +66,15 @@ int html_begin(struct buf *out, const char *title, const char *nonce)
     int r = asset_unpack(ASSET_CSS, out);
     buf_add_str(out, "</style>\n</head>\n<body>\n");
     return r;
+}
+
+void html_footer(struct buf *out, const json_t *doc)
+{
+    buf_add_str(out, "</main>\n<footer>made by ebb ");
+    html_json_text(out, json_object_get(doc, "ebb"));
+    buf_add_str(out, ", ");
+    html_json_text(out, json_object_get(doc, "made"));
+    buf_add_str(out, "</footer>\n");
 }
 
 int html_end(struct buf *out, const json_t *data, const char *nonce)
@@ -82,18 +105,11 @@ static bool has_plots(void)
 
 static void put_command(struct buf *out, const json_t *run)
 {
-    const json_t *word;
-    size_t i;
     if (!json_array_size(json_object_get(run, "command")))
         return;
-    buf_add_str(out, "<p class=command><code>");
-    json_array_foreach(json_object_get(run, "command"), i, word)
-    {
-        if (i)
-            buf_add_byte(out, ' ');
-        html_json_text(out, word);
-    }
-    buf_add_str(out, "</code></p>\n");
+    buf_add_str(out, "<p class=command>");
+    html_command(out, json_object_get(run, "command"));
+    buf_add_str(out, "</p>\n");
 }
 
 static void put_when(struct buf *out, const json_t *doc)
@@ -258,11 +274,7 @@ int report_html(struct buf *out, const json_t *doc, const char *nonce)
     html_processes(out, doc);
     html_guard(out, doc);
     html_machine(out, doc);
-    buf_add_str(out, "</main>\n<footer>made by ebb ");
-    html_json_text(out, json_object_get(doc, "ebb"));
-    buf_add_str(out, ", ");
-    html_json_text(out, json_object_get(doc, "made"));
-    buf_add_str(out, "</footer>\n");
+    html_footer(out, doc);
     if (r == 0)
         r = html_end(out, packed, nonce);
     json_decref(packed);

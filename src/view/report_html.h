@@ -34,8 +34,11 @@ void report_where(struct buf *out, const json_t *frame);
 void html_cell(struct buf *out, bool is_number, const char *text); /* <td> */
 void html_cell_json(struct buf *out, const json_t *text);
 void html_fact(struct buf *out, const char *name, const char *text); /* of a <dl> */
+void html_command(struct buf *out, const json_t *words);             /* <code> */
 /* The page up to the end of <body>'s head, and what ends it: DATA (may be NULL) and the scripts. */
 int html_begin(struct buf *out, const char *title, const char *nonce);
+/* </main>, and by which ebb and when DOC was made. */
+void html_footer(struct buf *out, const json_t *doc);
 int html_end(struct buf *out, const json_t *data, const char *nonce);
 
 /* ---- sections ---- */

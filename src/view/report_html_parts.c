@@ -35,17 +35,16 @@ static void put_process(struct buf *out, const json_t *doc, const json_t *row)
 {
     static const char *const sizes[] = {"peak_bytes", "rss_bytes",  "unique_bytes",
                                         "anon_bytes", "file_bytes", "shmem_bytes"};
-    const json_t *verdict = judged(doc, row), *word;
+    const json_t *verdict = judged(doc, row);
     const json_t *rate = json_object_get(json_object_get(verdict, "rate_bytes_per_min"), "value");
     char text[64], size[TEXT_SIZE_MAX];
-    size_t i;
     snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT,
              json_integer_value(json_object_get(row, "pid")));
     buf_add_str(out, "<tr>");
     html_cell(out, true, text);
     html_cell_json(out, json_object_get(row, "name"));
     html_cell_json(out, json_object_get(row, "role"));
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const json_t *bytes = json_object_get(row, sizes[i]);
         if (!bytes && strcmp(sizes[i], "rss_bytes") == 0)
             bytes = json_object_get(row, "end_bytes"); /* as run.json calls it */
@@ -53,14 +52,9 @@ static void put_process(struct buf *out, const json_t *doc, const json_t *row)
     }
     html_cell(out, true, json_is_number(rate) ? report_signed(size, rate) : "–");
     put_word(out, verdict);
-    buf_add_str(out, "<td class=wide><code>");
-    json_array_foreach(json_object_get(row, "command"), i, word)
-    {
-        if (i)
-            buf_add_byte(out, ' ');
-        html_json_text(out, word);
-    }
-    buf_add_str(out, "</code>\n");
+    buf_add_str(out, "<td class=wide>");
+    html_command(out, json_object_get(row, "command"));
+    buf_add_str(out, "\n");
 }
 
 void html_processes(struct buf *out, const json_t *doc)

@@ -290,9 +290,28 @@ static void a_full_socket_is_eagain_and_never_blocks(void **state)
     rmdir(folder);
 }
 
+static void a_figure_has_a_name_and_the_pid_of_its_sender(void **state)
+{
+    char name[8];
+    int32_t pid;
+    (void)state;
+    assert_true(mark_figure_parse("heap@4711", name, sizeof name, &pid));
+    assert_string_equal(name, "heap");
+    assert_int_equal(pid, 4711);
+    assert_true(mark_figure_parse("a@b@7", name, sizeof name, &pid)); /* the last one counts */
+    assert_string_equal(name, "a@b");
+    assert_true(mark_figure_parse("alone", name, sizeof name, &pid));
+    assert_int_equal(pid, 0);
+    const char *const bad[] = {"",        "@7", "heap@", "heap@-1", "heap@x", "heap@4294967296",
+                               "too_long"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(mark_figure_parse(bad[i], name, sizeof name, &pid));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_figure_has_a_name_and_the_pid_of_its_sender),
         cmocka_unit_test(a_step_with_everything_is_decoded),
         cmocka_unit_test(the_final_newline_may_be_missing),
         cmocka_unit_test(every_kind_has_a_word_that_leads_back_to_it),
