@@ -1,0 +1,43 @@
+/* What a job is asked to be (docs/api.md, "A request"): taken in from outside, checked whole, kept
+ * as it was given. */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+
+enum { JOB_AFTER_MAX = 64, JOB_COMMAND_MAX = 128 << 10, JOB_NAME_MAX = 128 };
+
+struct job_spec {
+    json_t *doc; /* owned: normalised, every key of a request there */
+    /* views into it */
+    const char *name;
+    const char *cwd;
+    int gpus;
+    int priority;
+    int64_t after[JOB_AFTER_MAX];
+    size_t after_count;
+    uint64_t memory_bytes; /* what to set aside: "memory", else an absolute "limit"; 0: not told */
+    const char *memory_from; /* "declared" or "limit"; NULL */
+};
+
+/* The options of `ebb run` are the command line's to know: whether OPTIONS (an object) can be given
+ * to it. 0, or -EINVAL with a sentence. */
+typedef int job_options_check_fn(const json_t *options, struct err *err);
+
+/* Borrows DOC. -EINVAL with a sentence that names the key and the value. BASE_CWD is where relative
+ * folders are; the folder must exist. Unknown keys are errors. */
+int job_spec_read(const json_t *doc, const char *base_cwd, job_options_check_fn *check,
+                  struct job_spec *ret, struct err *err);
+void job_spec_fini(struct job_spec *spec); /* accepts a zeroed one */
+/* What `ebb` is to be called with: run --detached --run-dir RUN_DIR … -- COMMAND…; NULL-ended, one
+ * allocation for free(). GPUS: numbers of the devices, for CUDA_VISIBLE_DEVICES among ret_env. */
+struct job_launch {
+    char **argv;
+    char **env; /* the server's own, with the request's and CUDA_VISIBLE_DEVICES over it */
+};
+int job_spec_launch(const struct job_spec *spec, const char *program, const char *run_dir,
+                    int lock_fd, const int *gpus, size_t gpu_count, struct job_launch *ret);
+void job_launch_fini(struct job_launch *launch);
