@@ -24,6 +24,7 @@ add_custom_command(OUTPUT ${web_built}
   COMMAND ${CMAKE_SOURCE_DIR}/scripts/build_web.sh ${ebb_web_dir} ${ebb_npm} ${ebb_web_pages}
   DEPENDS ${web_sources} ${CMAKE_SOURCE_DIR}/web/package.json
     ${CMAKE_SOURCE_DIR}/web/package-lock.json ${CMAKE_SOURCE_DIR}/scripts/build_web.sh
+    ${CMAKE_SOURCE_DIR}/scripts/fetch_npm.sh
   COMMENT "Building the pages of ebb" VERBATIM)
 add_custom_target(ebb_web DEPENDS ${web_built})
 

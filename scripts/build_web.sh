@@ -8,12 +8,12 @@
 # it, or where they cannot be fetched, PAGE.js is empty: pages then have every table and number, and
 # no plots. One line says so; the build goes on.
 set -euo pipefail
-source=$(cd "$(dirname "$0")/../web" && pwd)
+scripts=$(cd "$(dirname "$0")" && pwd)
+source=$(cd "$scripts/../web" && pwd)
 out=$1
 npm=$2
 shift 2
 pages=("$@")
-limit_s=180
 mkdir -p "$out"
 cd "$out"
 
@@ -26,15 +26,6 @@ without() {
         pack "$page.js" </dev/null
     done
     exit 0
-}
-
-# What went wrong, in one line.
-why() {
-    if grep -qE 'ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ECONNRESET|network' npm.log; then
-        echo "the npm registry cannot be reached"
-    else
-        grep -m 1 -E '^npm (error|ERR!) ' npm.log | cut -c 1-160 | grep . || echo "npm failed"
-    fi
 }
 
 build_page() {
@@ -58,12 +49,5 @@ build_page() {
 [ "$npm" != none ] || without "npm is not there (scripts/setup.sh web installs it)"
 command -v node >/dev/null 2>&1 || without "node is not there (scripts/setup.sh web installs it)"
 cp "$source/package.json" "$source/package-lock.json" .
-if ! cmp -s package-lock.json node_modules/.fetched; then
-    status=0
-    timeout "$limit_s" "$npm" ci --omit=dev --ignore-scripts --no-audit --no-fund --prefer-offline \
-        --fetch-retries=1 --fetch-timeout=30000 >npm.log 2>&1 </dev/null || status=$?
-    [ "$status" -ne 124 ] || without "npm was not done in $((limit_s / 60)) minutes"
-    [ "$status" -eq 0 ] || without "$(why)"
-    cp package-lock.json node_modules/.fetched
-fi
+reason=$("$scripts/fetch_npm.sh" "$npm" . --omit=dev) || without "$reason"
 for page in "${pages[@]}"; do build_page "$page"; done
