@@ -8,15 +8,22 @@
 
 #include "base/buf.h"
 
-__asm__(".pushsection .rodata\n"
-        "asset_page_css:\n.incbin \"" EBB_WEB_DIR "/page.css.gz\"\nasset_page_css_end:\n.byte 0\n"
-        "asset_page_js:\n.incbin \"" EBB_WEB_DIR "/page.js.gz\"\nasset_page_js_end:\n.byte 0\n"
-        ".popsection\n");
 /* What the assembler knows under these names lies in the program itself, wherever it is loaded. */
-#pragma GCC visibility push(hidden)
-extern const unsigned char asset_page_css[], asset_page_css_end[];
-extern const unsigned char asset_page_js[], asset_page_js_end[];
-#pragma GCC visibility pop
+#define BUILT_IN(name, file)                                                                       \
+    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" EBB_WEB_DIR "/" file "\"\n" #name       \
+            "_end:\n.byte 0\n.popsection\n");                                                      \
+    extern const unsigned char name[] __attribute__((visibility("hidden")));                       \
+    extern const unsigned char name##_end[] __attribute__((visibility("hidden")))
+
+BUILT_IN(asset_report_css, "report.css.gz");
+BUILT_IN(asset_report_js, "report.js.gz");
+
+static const struct {
+    const unsigned char *from, *end;
+} assets[] = {
+    [ASSET_REPORT_CSS] = {asset_report_css, asset_report_css_end},
+    [ASSET_REPORT_JS] = {asset_report_js, asset_report_js_end},
+};
 
 enum { CHUNK = 64 << 10, GZIP_WINDOW = 15 + 16 };
 
@@ -38,7 +45,5 @@ static int unpack(const unsigned char *data, size_t len, struct buf *out)
 
 int asset_unpack(enum asset asset, struct buf *out)
 {
-    const unsigned char *from = asset == ASSET_CSS ? asset_page_css : asset_page_js;
-    const unsigned char *end = asset == ASSET_CSS ? asset_page_css_end : asset_page_js_end;
-    return unpack(from, (size_t)(end - from), out);
+    return unpack(assets[asset].from, (size_t)(assets[asset].end - assets[asset].from), out);
 }

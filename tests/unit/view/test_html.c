@@ -58,11 +58,11 @@ static void the_style_is_in_the_program(void **state)
 {
     struct buf out = {0};
     (void)state;
-    assert_int_equal(asset_unpack(ASSET_CSS, &out), 0);
+    assert_int_equal(asset_unpack(ASSET_REPORT_CSS, &out), 0);
     assert_non_null(strstr(buf_str(&out), "prefers-color-scheme"));
     assert_null(strstr(buf_str(&out), "</style"));
     buf_clear(&out);
-    assert_int_equal(asset_unpack(ASSET_JS, &out), 0);
+    assert_int_equal(asset_unpack(ASSET_REPORT_JS, &out), 0);
     assert_null(strstr(buf_str(&out), "</script"));
     buf_fini(&out);
 }
