@@ -3,6 +3,7 @@
 import { ApiError, Change, get, Happening, isEnded, Job, Samples, send, State } from "./api";
 import { App, View } from "./app";
 import { Badge, ProgressBar } from "./badge";
+import { serverNow_s } from "./clock";
 import { DiagnosisView } from "./diagnosis";
 import { h, oneLine, setClass, setText, soon } from "./dom";
 import { JobData, mostEvents } from "./job_data";
@@ -145,7 +146,7 @@ export class JobView implements View {
     const now = Date.now();
     const m = this.job.memory;
     if (!isWhole && now - this.readSamples_ms < readAgain_ms) {
-      const t_s = now / 1000 - this.job.started_s;
+      const t_s = serverNow_s() - this.job.started_s;
       if (m?.job_bytes != null && !isEnded(this.job.state)) this.data.add({ id: this.id, t_s, job_bytes: m.job_bytes, unique_bytes: m.unique_bytes, limit_bytes: m.limit_bytes });
       return this.plots.show(this.job);
     }
@@ -182,7 +183,7 @@ export class JobView implements View {
   private stateChanged(before: State | null, job: Job): void {
     if (before) {
       this.app.tell(`job ${this.id}: ${job.state}${job.reason ? `, ${oneLine(job.reason)}` : ""}`);
-      if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: Date.now() / 1000, state: job.state, reason: job.reason });
+      if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: serverNow_s(), state: job.state, reason: job.reason });
     }
     this.app.changed();
     // A recording says most once it is whole; before that it is there to be asked for.
@@ -232,7 +233,7 @@ export class JobView implements View {
       ["Limit", sizeOf(m.limit_bytes), m.headroom_bytes != null && !isEnded(job.state) ? `${format.size(m.headroom_bytes)} left` : null],
       ["GPU memory", sizeOf(m.gpu_bytes), job.gpus?.length ? `GPU ${job.gpus.join(", ")}` : null],
       ["Speed", job.progress?.steps_per_s != null ? `${format.count(job.progress.steps_per_s)} steps/s` : null, job.progress?.epoch != null ? `epoch ${format.count(job.progress.epoch)}` : null],
-      ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, Date.now() / 1000) || null],
+      ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, serverNow_s()) || null],
       ["Ended", job.ended_s != null ? words.clock(job.ended_s) : null, job.status != null ? `status ${job.status}` : null],
       ["Given back", back ? (back.clean ? "all of it" : "not all") : null, back?.host_bytes != null ? `${format.size(back.host_bytes)} of the host` : null],
     ];

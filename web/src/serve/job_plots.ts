@@ -8,6 +8,7 @@ import { Forecast, Kind, Marker } from "../shared/markers";
 import { Line, Plot, PlotGroup } from "../shared/plot";
 import { onThemeChange } from "../shared/theme";
 
+const drawEvery_ms = 300;
 const mostLines = 7; // of processes: more cannot be told apart
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
 
@@ -21,6 +22,8 @@ export class JobPlots {
   private plots: Plot[] = [];
   private shape = "";
   private job: Job | null = null;
+  private waiting = 0;
+  private drawn_ms = 0;
   private readonly unlisten: () => void;
   private readonly resized = () => soon(this.fit);
 
@@ -34,24 +37,30 @@ export class JobPlots {
 
   close(): void {
     removeEventListener("resize", this.resized);
+    clearTimeout(this.waiting);
     this.unlisten();
     this.group.clear([0, 1]);
   }
 
+  // As often as somebody can follow.
   show(job: Job): void {
     this.job = job;
-    soon(this.draw);
+    this.waiting ||= window.setTimeout(() => {
+      this.waiting = 0;
+      soon(this.draw);
+    }, Math.max(0, this.drawn_ms + drawEvery_ms - performance.now()));
   }
 
   private readonly fit = (): void => this.group.fit();
 
   private readonly draw = (): void => {
     if (!this.job || !this.root.isConnected || document.hidden) return;
+    this.drawn_ms = performance.now();
     const limit = this.data.limit ?? this.job.memory?.limit_bytes ?? null;
     const forecast = forecastOf(this.job, this.data.until_s, this.data.lastBytes, limit);
     const plots = [this.jobPlot(limit, forecast), this.processPlot(), this.gpuPlot()].filter((p): p is Plot => p !== null && p.lines.length > 0);
     const extent: [number, number] = [0, Math.max(this.data.until_s + ahead(forecast, limit, this.data.until_s), 1)];
-    const shape = JSON.stringify(plots.map((p) => [p.title, p.lines.map((l) => l.label), [...new Set(p.markers.map((m) => m.kind))]]));
+    const shape = JSON.stringify(plots.map((p) => [p.title, p.note, p.lines.map((l) => l.label), [...new Set(p.markers.map((m) => m.kind))]]));
     this.none.hidden = plots.length > 0;
     this.whole.parentElement?.toggleAttribute("hidden", !plots.length);
     if (shape === this.shape) this.plots.forEach((plot, i) => Object.assign(plot, plots[i]));
@@ -88,7 +97,7 @@ export class JobPlots {
     if (unique.some((v) => v !== null)) lines.push({ label: "unique", x: t, y: unique, colour: 5, thin: true });
     return {
       title: "Memory of the job",
-      note: "What its processes share is counted once. Unique: what no other process has, the job's and others.",
+      note: `What its processes share is counted once. Unique: what is shared with nobody.${forecast ? " Dotted: where the verdict expects it to go." : ""}`,
       lines, unit: "B", byStep: false, markers: this.markers(), key: true, limit: limit ?? undefined, forecast,
     };
   }

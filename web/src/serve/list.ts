@@ -3,6 +3,7 @@
 import { ApiError, get, isEnded, Job, State } from "./api";
 import { App, View } from "./app";
 import { Badge, ProgressBar, Spark } from "./badge";
+import { serverNow_s } from "./clock";
 import { h, oneLine, setText, soon } from "./dom";
 import { Message } from "./live";
 import * as shell from "./shell";
@@ -198,7 +199,7 @@ export class ListView implements View {
   }
 
   private readonly draw = (): void => {
-    const now_s = Date.now() / 1000;
+    const now_s = serverNow_s();
     const list = this.arrange();
     for (const id of [...this.rows.keys()]) {
       if (this.jobs.has(id)) continue;
