@@ -125,6 +125,19 @@ async function submit(page) {
   return { ring, error, invalid, body, title };
 }
 
+// A page that was there before the job began.
+async function begin(page) {
+  const id = Number(page.url().split("/").pop());
+  await untilText(page, ".state-line .badge", "queued");
+  server.job(id, { state: "running", started_s: Date.now() / 1000, run_dir: "/runs/x" });
+  server.log(id, "the first words\n");
+  await until(async () => (await lines(page)).includes("the first words"), "the log from its beginning");
+  for (let t = 0; t < 5; t++) server.sample(id, t, (1 + t) * GiB);
+  await page.waitForSelector(".uplot");
+  await until(async () => (await legend(page))[0]?.job === "5.00 GiB", "the plot from its beginning");
+  return { log: await lines(page), plot: await legend(page) };
+}
+
 const legend = (page) => page.evaluate(() => Array.from(document.querySelectorAll(".u-legend")).map((l) =>
   Object.fromEntries(Array.from(l.querySelectorAll(".u-series"), (r) => [r.querySelector("th").textContent, r.querySelector("td").textContent]))));
 
@@ -305,7 +318,7 @@ const browser = await openBrowser(program);
 let pageState = null;
 try {
   const page = await openPage(browser, server.address, seen);
-  for (const [name, play] of Object.entries({ login, useList, submit, useJob, useLog, act })) seen[name] = await play(page);
+  for (const [name, play] of Object.entries({ login, useList, submit, begin, useJob, useLog, act })) seen[name] = await play(page);
   seen.quiet = [...seen.messages];
   pageState = page.context().storageState();
   for (const [name, play] of Object.entries({ looks, restart, sleep, withoutLive })) seen[name] = await play(page);

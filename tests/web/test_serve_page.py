@@ -102,6 +102,11 @@ def test_what_the_server_refuses_is_told_at_its_field(seen):
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
 
+def test_a_page_that_was_there_first_shows_the_job_from_its_beginning(seen):
+    assert seen["begin"]["log"] == ["the first words", ""]
+    assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
+
+
 def test_the_plots_are_there_and_move(seen):
     job = seen["useJob"]
     assert job["plots"] == ["Memory of the job", "Memory by process", "GPU memory"]

@@ -86,7 +86,7 @@ function askForToken(): void {
   nav.hidden = logout.hidden = true;
   setText(link, "");
   document.title = "Log in – ebb";
-  main.replaceChildren(loginForm(() => void begin()));
+  main.replaceChildren(loginForm(() => void begin().then(() => main.focus({ preventScroll: true }))));
   main.querySelector("input")?.focus();
 }
 

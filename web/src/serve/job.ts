@@ -176,6 +176,7 @@ export class JobView implements View {
     this.content.hidden = false;
     setText(this.problem, "");
     if (!old || old.state !== job.state) this.stateChanged(old?.state ?? null, job);
+    else if (job.run_dir && job.verdict && old.verdict?.verdict !== job.verdict.verdict) void this.diagnosis.read();
     this.plots.show(job);
     soon(this.draw);
   }
@@ -186,7 +187,7 @@ export class JobView implements View {
       if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: serverNow_s(), state: job.state, reason: job.reason });
     }
     this.app.changed();
-    // A recording says most once it is whole; before that it is there to be asked for.
+    // A recording says most once it is whole.
     if (job.run_dir && (before === null || isEnded(job.state))) void this.diagnosis.read();
   }
 

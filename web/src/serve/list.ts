@@ -145,16 +145,18 @@ export class ListView implements View {
       this.isPinned ? get<Answer>(`/jobs?${atWorkQuery}`) : null,
     ]);
     if (asked !== this.asked) return;
-    const told = [...this.jobs.values()].filter((job) => this.fresh.has(job.id));
-    this.jobs.clear();
-    for (const job of [...(first?.jobs ?? []), ...answer.jobs, ...told]) this.jobs.set(job.id, job);
+    for (const id of [...this.jobs.keys()]) if (!this.fresh.has(id)) this.jobs.delete(id);
+    for (const job of [...(first?.jobs ?? []), ...answer.jobs]) if (!this.fresh.has(job.id)) this.jobs.set(job.id, job);
     this.hasMore = answer.more;
     soon(this.draw);
   }
 
   take(message: Message): void {
     if (message.type === "job") this.takeJob(message.job);
-    else if (message.type === "removed") this.jobs.delete(message.id);
+    else if (message.type === "removed") {
+      this.jobs.delete(message.id);
+      this.fresh.add(message.id);
+    }
     soon(this.draw);
   }
 
@@ -162,7 +164,8 @@ export class ListView implements View {
     const old = this.jobs.get(job.id);
     if (!old && !this.belongs(job)) return;
     if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${oneLine(job.name)}: ${job.state}`);
-    this.jobs.set(job.id, job);
+    if (matches(job, this.state.value)) this.jobs.set(job.id, job);
+    else this.jobs.delete(job.id);
     this.fresh.add(job.id);
   }
 

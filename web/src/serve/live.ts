@@ -44,6 +44,7 @@ export class Live {
   private looked_ms = Date.now();
   private isRefreshing = false;
   private isStopped = true;
+  private isAway = false;
   private boot: string | number | null = null;
 
   // ONMODE hears how the page is connected, ONBOOT that the server is another one than before.
@@ -162,6 +163,15 @@ export class Live {
     if (slept || (this.socket && Math.abs(now - this.heard_ms) > silence_ms)) this.wake();
   }
 
+  // A server that is there again has a stream again.
+  private answered(): void {
+    this.onMode("asking");
+    if (!this.isAway) return;
+    this.isAway = false;
+    this.wait_ms = firstWait_ms;
+    this.connect();
+  }
+
   private get isLive(): boolean {
     return this.socket?.readyState === WebSocket.OPEN;
   }
@@ -183,11 +193,11 @@ export class Live {
     this.isRefreshing = true;
     try {
       await viewer.refresh(isWhole);
-      if (!this.isLive && !this.isResting) this.onMode("asking");
+      if (!this.isLive && !this.isResting) this.answered();
     } catch (error) {
-      const isAway = error instanceof ApiError && error.status === 0;
-      if (isAway && !this.isLive && !this.isResting) this.onMode("away");
       if (!(error instanceof ApiError)) throw error;
+      this.isAway = error.status === 0 && !this.isLive && !this.isResting;
+      if (this.isAway) this.onMode("away");
     } finally {
       this.isRefreshing = false;
     }

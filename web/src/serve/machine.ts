@@ -119,7 +119,7 @@ export class MachineView implements View {
       this.fresh.add(message.job.id);
       if (isEnded(message.job.state)) this.jobs.delete(message.job.id);
       else this.jobs.set(message.job.id, message.job);
-    } else if (message.type === "removed") this.jobs.delete(message.id);
+    }
     soon(this.draw);
   }
 
