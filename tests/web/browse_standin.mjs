@@ -150,6 +150,14 @@ async function useJob(page) {
   result.diagnosis = await page.locator("#diagnosis").innerText();
   result.injected = await page.evaluate(() => window.injected === true);
   await until(async () => (await legend(page))[0].time !== "–", "the legend tells what is last");
+  await page.locator(".plot").first().focus();
+  await page.keyboard.press("+");
+  await page.keyboard.press("+");
+  await until(async () => Number.parseInt((await legend(page))[0].time) < 19, "a part is read more finely");
+  result.part = new URL(server.requests.findLast((r) => r.includes("from_s=")).split(" ")[1], "http://x").search;
+  result.closer = await legend(page);
+  await press(page, "Whole run");
+  await until(async () => (await legend(page))[0].time.startsWith("19:"), "the whole is shown again");
   result.before = await legend(page);
   server.sample(62, 1260, 5 * GiB, { unique_bytes: 4 * GiB, limit_bytes: 6 * GiB });
   await until(async () => (await legend(page))[0].job === "5.00 GiB", "the plot moved");

@@ -29,7 +29,7 @@ export class JobView implements View {
   readonly wants: { jobs: boolean; job: number; log: boolean };
   readonly root: HTMLElement;
   private readonly data = new JobData();
-  private readonly plots = new JobPlots(this.data);
+  private readonly plots = new JobPlots(this.data, (from_s, to_s) => this.readPart(from_s, to_s));
   private readonly log: LogView;
   private readonly diagnosis: DiagnosisView;
   private readonly heading = h("h1");
@@ -56,6 +56,7 @@ export class JobView implements View {
   private later = 0;
   private drawnFigures = "";
   private drawnHistory = "";
+  private drawnRequest = "";
 
   constructor(private readonly app: App, private readonly id: number, private readonly dialog: SubmitDialog) {
     this.wants = { jobs: false, job: id, log: true };
@@ -114,7 +115,7 @@ export class JobView implements View {
       return;
     }
     if (message.id !== this.id) return;
-    if (message.type === "sample") this.data.add(message);
+    if (message.type === "sample") this.plots.add(message);
     else if (message.type === "mark") this.data.addMark(message);
     else if (message.type === "event") this.takeEvent(message);
     else if (message.type === "log") this.log.take(message.offset, message.text);
@@ -158,6 +159,15 @@ export class JobView implements View {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
     }
     if (this.job) this.plots.show(this.job);
+  }
+
+  private async readPart(from_s: number, to_s: number): Promise<Samples | null> {
+    try {
+      return await get<Samples>(`/jobs/${this.id}/samples?points=${points}&from_s=${from_s.toFixed(3)}&to_s=${to_s.toFixed(3)}`);
+    } catch (problem) {
+      if (!(problem instanceof ApiError)) throw problem;
+      return null;
+    }
   }
 
   private async readEvents(asked: number): Promise<void> {
@@ -216,7 +226,7 @@ export class JobView implements View {
     if (!v) return;
     setClass(this.verdict, `verdict ${words.verdictClass(v)}`);
     const oom = isEnded(job.state) ? null : words.outOfMemory(v);
-    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null ? `confidence ${Math.round(v.confidence * 100)} %` : null];
+    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null && v.verdict !== "undecided" ? `confidence ${Math.round(v.confidence * 100)} %` : null];
     const text = JSON.stringify([v.verdict, v.sentence, rest]);
     if (this.verdict.dataset.text === text) return;
     this.verdict.dataset.text = text;
@@ -258,7 +268,10 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    if (this.request.childElementCount) return;
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // what of it may still change
+    if (asked === this.drawnRequest) return;
+    this.drawnRequest = asked;
+    this.request.replaceChildren();
     const add = (name: string, value: string | null | undefined, isLong = false) =>
       value && this.request.append(h("div", { class: isLong && "whole" }, h("dt", {}, name), h("dd", {}, h("code", {}, oneLine(value)))));
     add("command", shell.join(job.command), true);
