@@ -57,12 +57,12 @@ struct http_request {
     struct http_connection *connection;
     struct http *http;
     enum http_method method;
-    bool has_headers;   /* the first call of the handler was */
-    bool has_body;      /* or will have, of whatever length */
-    bool is_handled;    /* the handler has been called */
-    bool is_answered;   /* there is a response, queued or to be queued */
-    bool is_waiting;    /* parked, and MHD knows */
-    bool is_parked;     /* by the handler */
+    bool has_headers; /* the first call of the handler was */
+    bool has_body;    /* or will have, of whatever length */
+    bool is_handled;  /* the handler has been called */
+    bool is_answered; /* there is a response, queued or to be queued */
+    bool is_waiting;  /* parked, and MHD knows */
+    bool is_parked;   /* by the handler */
     bool is_gone;
     const char *refusal; /* what is wrong with its address, or NULL */
     char *path;
