@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE.parent / "cmd"))
 from commands import run_ebb  # noqa: E402
 
 MIB = 1 << 20
-FETCH_S = 180
+FETCH_S = 300
 BROWSE_S = 300
 HOSTILE = "<img src=x onerror=window.injected=true></script><script>window.injected=true</script>"
 STEPS = 600
@@ -46,16 +46,11 @@ def browser():
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json", "browse.mjs"):
         shutil.copy(HERE / name, folder / name)
-    if not (folder / "node_modules" / "playwright-core").exists():
-        fetch = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
-                 "--fetch-retries=1", "--fetch-timeout=30000"]
-        try:
-            result = subprocess.run(fetch, cwd=folder, stdin=subprocess.DEVNULL, text=True,
-                                    capture_output=True, timeout=FETCH_S)
-        except subprocess.TimeoutExpired:
-            pytest.skip(f"playwright-core was not fetched within {FETCH_S} s")
-        if result.returncode != 0:
-            pytest.skip("playwright-core cannot be fetched: " + result.stderr.strip()[-200:])
+    fetch = [str(HERE.parents[1] / "scripts" / "fetch_npm.sh"), "npm", str(folder)]
+    result = subprocess.run(fetch, stdin=subprocess.DEVNULL, text=True, capture_output=True,
+                            timeout=FETCH_S)
+    if result.returncode != 0:
+        pytest.skip("playwright-core cannot be fetched: " + (result.stdout + result.stderr).strip())
     program = shutil.which("chromium") or shutil.which("chromium-browser")
 
     def open_page(page):
