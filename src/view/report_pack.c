@@ -24,7 +24,7 @@ static json_t *differences(const json_t *list, double unit)
 
 static json_t *pack_series(const json_t *one)
 {
-    static const char *const kept[] = {"of", "field", "unit", "pid", "name"};
+    static const char *const kept[] = {"of", "field", "unit", "pid", "id", "name"};
     json_t *o = json_object();
     const char *unit = report_string(one, "unit");
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
@@ -91,7 +91,6 @@ json_t *report_pack(const json_t *doc)
     for (i = 0; i < sizeof kept / sizeof *kept; i++)
         json_object_set(o, kept[i], json_object_get(data, kept[i]));
     json_object_set_new(o, "pid", subject(doc));
-    json_object_set(o, "guard", json_object_get(data, "guard"));
     if (json_is_object(tree))
         json_object_set_new(o, "flame", pack_tree(tree));
     return o;

@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import pathlib
 import re
 import struct
 import subprocess
@@ -111,6 +112,26 @@ def test_hostile_names_stay_text(leak):
 def test_every_nonce_is_new(leak):
     nonces = {re.search(r"script-src 'nonce-(\w+)'", page_of(leak)).group(1) for _ in range(2)}
     assert len(nonces) == 2 and all(len(n) == 32 for n in nonces)
+
+
+def test_a_day_with_everything_in_it_stays_small(tmp_path):
+    tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
+    if not tool.exists():
+        pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
+    subprocess.run([tool, tmp_path / "day"], check=True, timeout=300)
+    page = page_of(tmp_path / "day")
+    assert len(page.encode()) < 1.5e6
+    doc = json.loads(page_of(tmp_path / "day", "--json"))
+    data = doc["data"]
+    assert doc["trouble"] == [] and data["steps_seen"] == 43200 and len(data["segments"]) == 1
+    assert (data["guard_seen"], len(data["guard"]), data["processes_seen"]) == (288, 200, 108)
+    assert {s["of"] for s in data["series"]} == {"job", "process", "machine", "gpu", "figure"}
+    assert doc["verdict"]["tree"]["verdict"] == "leaking" and len(doc["heap"]["rows"]) == 25
+    # The spikes of evaluations are seconds of a day: thinning must not lose one.
+    main = next(s for s in data["series"] if s.get("pid") == 4001 and s["field"] == "rss")
+    assert max(main["v"]) == data["processes"][0]["peak_bytes"]
+    assert "180 earlier acts" in page and "288 in all; these are the newest" in page
+    assert "52 smaller ones" in page
 
 
 def test_a_day_of_many_processes_stays_small(tmp_path):
