@@ -216,6 +216,55 @@ def test_the_order_of_two_runs_counts(two):
     assert json.loads(page_of("--compare", two[0], two[0], "--json"))["answer"] == "same"
 
 
+def recorded(folder, steps, rate, pass_steps=50):
+    """A run of so many steps, one a second, that keeps RATE bytes of each."""
+    folder.mkdir()
+    marks = [{"t": 0, "kind": "begin", "steps_per_epoch": pass_steps}]
+    marks += [{"t": t, "kind": "step", "step": t} for t in range(1, steps + 1)]
+    rows = [f"{t},7,{100 * MIB + t * rate + t * 7919 % 4096}\n" for t in range(steps + 1)]
+    return table(folder, rows, marks)
+
+
+# What is kept a step and how many steps there were, before and after; then the answer.
+@pytest.mark.parametrize("before, after, answer, sentence", [
+    ((MIB, 600), (0, 300), "fixed", "The fix worked: the first run was leaking, the second is "),
+    ((MIB, 300), (0, 2000), "fixed", "The fix worked"),
+    ((MIB, 600), (MIB // 2, 300), "less", "growth fell by 50 %, and the second run is still"),
+    ((MIB // 2, 300), (MIB, 600), "worse", "It became worse: the second run grows faster"),
+    ((0, 600), (MIB, 300), "worse", "It became worse"),
+    ((MIB, 600), (MIB, 200), "same", "No difference can be shown"),
+    ((MIB, 600), (MIB * 51 // 50, 600), "same", "No difference can be shown"),
+    ((0, 600), (0, 300), "same", "Neither run leaks"),
+    ((MIB, 600), (0, 9), "unknown",
+     "the second run is only 8 steps long, and that far the first was not known to leak either"),
+    ((MIB, 600), (2 * MIB, 30), "unknown", "the second run is filling"),
+    ((MIB, 30), (0, 600), "unknown", "the first run is filling"),
+])
+def test_whether_it_helped_by_test(tmp_path, before, after, answer, sentence):
+    folders = [recorded(tmp_path / name, steps, rate)
+               for name, (rate, steps) in (("a", before), ("b", after))]
+    doc = json.loads(page_of("--compare", *folders, "--json"))
+    assert (doc["answer"], sentence in doc["sentence"]) == (answer, True), doc["sentence"]
+    assert sentence in html.unescape(page_of("--compare", *folders))
+
+
+def late(folder, seconds, leaks_from):
+    """A run without marks whose leak begins late."""
+    folder.mkdir()
+    rows = [f"{t},7,{100 * MIB + max(t - leaks_from, 0) * MIB + t * 7919 % 4096}\n"
+            for t in range(seconds)]
+    return table(folder, rows)
+
+
+def test_a_run_that_ends_before_the_leak_would_begin_shows_nothing(tmp_path):
+    before = late(tmp_path / "a", 1800, 900)
+    short, long = late(tmp_path / "b", 600, 9999), late(tmp_path / "c", 1800, 9999)
+    doc = json.loads(page_of("--compare", before, short, "--json"))
+    assert (doc["before"]["verdict"], doc["after"]["verdict"]) == ("leaking", "stable")
+    assert doc["answer"] == "unknown" and "only 9 min 59 s long" in doc["sentence"]
+    assert json.loads(page_of("--compare", before, long, "--json"))["answer"] == "fixed"
+
+
 def test_compare_wants_two_and_a_report_one(two):
     assert refused_with(run_ebb("report", "--compare", two[0]), "--compare needs two runs")
     assert refused_with(run_ebb("report", *two), "one too many", "--compare")
