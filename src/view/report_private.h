@@ -53,6 +53,7 @@ struct report_story {
     struct report_event_list events[REPORT_EVENT_KINDS];
     struct curve steps;
     uint64_t steps_seen;
+    int64_t last_step; /* a step may be told twice: by the job and by the package */
     struct report_phase open[REPORT_OPEN], *closed;
     size_t n_open, n_closed;
     uint64_t phases_left_out, guard_seen;

@@ -126,7 +126,8 @@ void report_story_mark(struct report_story *s, double t_s, const struct mark *m)
         take_phase(s, t_s, m);
     if (m->kind == MARK_STEP && step >= 0) {
         curve_add(&s->steps, t_s, (double)step);
-        s->steps_seen++;
+        s->steps_seen += s->steps_seen == 0 || step != s->last_step;
+        s->last_step = step;
     }
     for (size_t i = 0; i < REPORT_EVENT_KINDS; i++)
         if (m->kind == kinds[i].kind)

@@ -318,6 +318,56 @@ def test_a_newer_version_is_named(leak, tmp_path):
     assert "newer" in json.loads(page_of(tmp_path, "--json"))["trouble"][0]
 
 
+# Markup, a call, a colour, a title for the terminal, text that runs the other way.
+NASTY = "<b>@x|`\x1b[7m\x1b]0;t\x07\u202eevil\u2066"
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+NASTY_JOB = """
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def mark(text):
+    s.sendto(text.encode(), os.environ["EBB_SOCKET"])
+nasty = sys.argv[1]
+open("/proc/self/comm", "w").write("<i>\\u202e\\x1b[7m")
+mark(f"KIND=begin\\nTORCH_VERSION={nasty}")
+for step in range(30):
+    mark(f"KIND=phase\\nNAME={nasty}\\nSTATE={'end' if step % 2 else 'begin'}")
+    mark(f"KIND=series\\nNAME={nasty}\\nVALUE={step}")
+    for _ in range(2):
+        mark(f"KIND=step\\nSTEP={step + 1}")
+    time.sleep(0.05)
+"""
+
+
+def strings_of(doc):
+    if isinstance(doc, str):
+        yield doc
+    elif isinstance(doc, (list, dict)):
+        for one in doc.values() if isinstance(doc, dict) else doc:
+            yield from strings_of(one)
+
+
+def test_names_that_would_drive_a_reader_are_made_visible_everywhere(tmp_path):
+    result = subprocess.run(
+        [binary(), "run", "--interval", "50ms", "--run-dir", str(tmp_path / NASTY), "--name", NASTY,
+         "--", PYTHON, "-c", NASTY_JOB, NASTY],
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, encoding="utf-8", timeout=120)
+    assert result.returncode == 0, result.stderr
+    run = tmp_path / NASTY
+    page, text, markdown = (page_of(run, *form) for form in ([], ["--text"], ["--markdown"]))
+    for one in (page, text, markdown):
+        assert "evil" in one and not HARMFUL.search(one)
+    markup = page.split("<script")[0]
+    assert "<b>@" not in markup and "&lt;b&gt;@x|`" in markup
+    data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
+    if data:  # built with npm
+        names = list(strings_of(json.loads(data.group(1))))
+        assert any("evil" in n for n in names) and not any(HARMFUL.search(n) for n in names)
+    outside = "".join(markdown.split("```")[::2])
+    assert "<b>" not in outside and not re.search(r"(^|\W)@\w", outside)
+    assert "| steps | 30 |" in markdown  # each was told twice
+
+
 @pytest.mark.parametrize("content", ["", "[]", "7", "nonsense", '{"tree": 5, "processes": {}}',
                                      '{"command": [1, null], "segments": [1, {}, []], "limit": []}',
                                      '{"end": {"cause": 5}, "gpus": [3], "guard": {"events": 1}}'])
