@@ -134,7 +134,7 @@ endif()
 foreach(suite ${suites})
   get_filename_component(name ${suite} NAME_WE)
   # The project's own scripts do not change with the sanitizers, nor does what a browser makes of a page.
-  if(EBB_SANITIZE AND (name STREQUAL "test_scripts" OR name STREQUAL "test_page"))
+  if(EBB_SANITIZE AND name MATCHES "^test_(scripts|page|serve_page)$")
     continue()
   endif()
   get_filename_component(folder ${suite} DIRECTORY)
