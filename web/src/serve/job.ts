@@ -69,7 +69,7 @@ export class JobView implements View {
       h("div", { class: "state-line" }, this.badge.root, this.reason), this.progress.root, buttons, this.verdict, this.figures,
       this.plots.root, this.log.root, this.diagnosis.root,
       h("section", { "aria-label": "What happened" }, h("h2", {}, "What happened"),
-        h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["When", "What", "Why"].map((t) => h("th", { scope: "col" }, t)))), this.history))),
+        h("div", { class: "scroll" }, h("table", { class: "happened" }, h("thead", {}, h("tr", {}, ...["When", "What", "Why"].map((t) => h("th", { scope: "col" }, t)))), this.history))),
       h("section", { "aria-label": "Request" }, h("h2", {}, "As it was asked for"), this.request));
     setText(this.heading, `Job ${id}`);
     this.root = h("div", {}, this.dialog.root, this.confirm, this.heading, this.problem, this.content);

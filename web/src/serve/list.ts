@@ -37,6 +37,7 @@ class Row {
   private readonly verdict = new Badge();
   private readonly oom = h("small");
   private readonly time = h("small");
+  private readonly took = h("small");
 
   constructor(id: number) {
     this.link = h("a", { href: `/jobs/${id}` }, `${id} `, this.name);
@@ -46,7 +47,7 @@ class Row {
       [this.progress.root],
       [this.spark.root, this.memory],
       [this.verdict.root, this.oom],
-      [this.time],
+      [this.time, this.took],
     ];
     cells.forEach((children, i) => this.root.append(h(i ? "td" : "th", { "data-label": columns[i], scope: i ? undefined : "row" }, ...children)));
   }
@@ -63,7 +64,8 @@ class Row {
     const oom = isEnded(job.state) ? null : words.outOfMemory(job.verdict);
     setText(this.oom, oom ? `out of memory ${oom}` : "");
     this.oom.className = oom ? "bad-text" : "";
-    setText(this.time, timeText(job, now_s));
+    setText(this.time, timeText(job));
+    setText(this.took, words.tookOf(job, now_s));
   }
 }
 
@@ -76,9 +78,9 @@ function memoryText(job: Job): string {
   return [now, peak].filter(Boolean).join(", ") + limit;
 }
 
-function timeText(job: Job, now_s: number): string {
-  if (job.started_s == null) return job.submitted_s != null ? `asked ${words.clock(job.submitted_s)}` : "";
-  return `${words.clock(job.started_s)}, ${words.tookOf(job, now_s)}`;
+function timeText(job: Job): string {
+  if (job.started_s != null) return words.clock(job.started_s);
+  return job.submitted_s != null ? `asked ${words.clock(job.submitted_s)}` : "";
 }
 
 function matches(job: Job, state: string): boolean {
