@@ -53,7 +53,7 @@ class Row {
   }
 
   show(job: Job, now_s: number): void {
-    setText(this.name, oneLine(job.name || "no name"));
+    setText(this.name, words.nameOf(job));
     setText(this.command, oneLine(shell.join(job.command ?? [])));
     this.state.state(job.state);
     setText(this.reason, oneLine(job.state === "queued" ? (job.waits_for ?? "") : (job.reason ?? "")));
@@ -165,7 +165,7 @@ export class ListView implements View {
   private takeJob(job: Job): void {
     const old = this.jobs.get(job.id);
     if (!old && !this.belongs(job)) return;
-    if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${oneLine(job.name)}: ${job.state}`);
+    if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${words.nameOf(job)}: ${job.state}`);
     if (matches(job, this.state.value)) this.jobs.set(job.id, job);
     else this.jobs.delete(job.id);
     this.fresh.add(job.id);
@@ -227,7 +227,7 @@ export class ListView implements View {
   };
 
   private offerNames(list: Job[]): void {
-    const names = [...new Set(list.map((job) => job.name))];
+    const names = [...new Set(list.map((job) => job.name ?? "").filter(Boolean))];
     if (names.join("\n") === Array.from(this.names.options, (o) => o.value).join("\n")) return;
     this.names.replaceChildren(...names.map((value) => h("option", { value })));
   }
