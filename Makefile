@@ -26,6 +26,7 @@ test:
 	@scripts/setup.sh test
 	@scripts/setup.sh browser || echo "make: no chromium: the tests of the page are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh python
+	-@BUILD="$(BUILD)" scripts/setup.sh promtool
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
 
 # The suites of jansson, libuv and numpy under the preloaded library and without it: some ten minutes.
