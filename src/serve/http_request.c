@@ -217,6 +217,11 @@ const char *http_query(const struct http_request *r, const char *key)
     return NULL;
 }
 
+const char *http_query_key(const struct http_request *r, size_t index)
+{
+    return index < r->query_count ? r->query[index].key : NULL;
+}
+
 const char *http_query_text(const struct http_request *r)
 {
     return r->query_text;

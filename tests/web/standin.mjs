@@ -42,6 +42,7 @@ export class Standin {
   samples = new Map();
   diagnosis = { hypotheses: [], advice: [] };
   machine = {};
+  trouble = [];
   requests = []; // "METHOD path" of everything that was asked for
   bodies = [];
   viewers = new Map(); // socket: what it wants
@@ -154,6 +155,7 @@ export class Standin {
 
   api(request, url, body, answer) {
     const path = url.pathname.slice("/api/v1".length);
+    if (path === "/health") return this.json(answer, 200, { status: "ok", version: "0", trouble: this.trouble });
     if (path === "/session") return this.session(request, body, answer);
     if (!this.isIn(request)) return this.error(answer, 401, "a token is needed");
     if (path === "/machine") return this.json(answer, 200, this.machine);

@@ -5,7 +5,7 @@ import { App, View } from "./app";
 import { Badge, ProgressBar } from "./badge";
 import { DiagnosisView } from "./diagnosis";
 import { h, oneLine, setClass, setText, soon } from "./dom";
-import { JobData } from "./job_data";
+import { JobData, mostEvents } from "./job_data";
 import { JobPlots } from "./job_plots";
 import { Message } from "./live";
 import { LogView } from "./log";
@@ -15,7 +15,7 @@ import * as format from "../shared/format";
 import * as words from "./words";
 
 const points = 1200;
-const readAgain_ms = 30000; // of the samples, where there is no live stream
+const readAgain_ms = 20000; // of the samples
 
 function figure(name: string, value: string | null, small: string | null = null): HTMLElement | null {
   if (value === null) return null;
@@ -52,6 +52,7 @@ export class JobView implements View {
   private asked = 0;
   private isTold = false; // something came live while the job was being read
   private readSamples_ms = 0;
+  private later = 0;
   private drawnFigures = "";
   private drawnHistory = "";
 
@@ -78,6 +79,7 @@ export class JobView implements View {
 
   close(): void {
     this.asked++;
+    clearTimeout(this.later);
     this.plots.close();
     this.log.close();
   }
@@ -96,6 +98,9 @@ export class JobView implements View {
     this.changes = job.changes ?? this.changes;
     this.setJob(this.isTold && this.job ? this.job : job);
     if (!isWhole && !this.data.job.length) isWhole = true;
+    // What was written down too late for this reading comes with the next.
+    clearTimeout(this.later);
+    if (isWhole && !isEnded(job.state)) this.later = window.setTimeout(() => this.missed("sample"), readAgain_ms);
     await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
   }
 
@@ -157,7 +162,7 @@ export class JobView implements View {
   private async readEvents(asked: number): Promise<void> {
     try {
       const answer = await get<{ events: Happening[] }>(`/jobs/${this.id}/events`);
-      if (asked === this.asked) this.data.events = answer.events.filter((e) => e.act).slice(-300);
+      if (asked === this.asked) this.data.events = answer.events.filter((e) => e.act).slice(-mostEvents);
       soon(this.drawHistory);
     } catch (problem) {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;

@@ -1,35 +1,15 @@
 // The plots of a job: made once, then fed; made anew only when their lines are others.
 
-import { isEnded, Job } from "./api";
+import { Job } from "./api";
 import { h, oneLine, soon } from "./dom";
+import { ahead, forecastOf } from "./forecast";
 import { JobData } from "./job_data";
 import { Forecast, Kind, Marker } from "../shared/markers";
 import { Line, Plot, PlotGroup } from "../shared/plot";
 import { onThemeChange } from "../shared/theme";
-import { rateOf } from "./words";
 
 const mostLines = 7; // of processes: more cannot be told apart
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
-
-// Between the rates that the verdict allows, from where memory is now; undefined where it does not rise.
-export function forecastOf(job: Job, x: number, y: number | null, limit: number | null): Forecast | undefined {
-  const v = job.verdict;
-  if (!v || y === null || v.leak === false || isEnded(job.state)) return undefined;
-  const rate = rateOf(v.rate_bytes_per_min);
-  const eta = v.oom_eta_s;
-  const byEta = (s: number | null | undefined) => (s != null && s > 0 && limit !== null && limit > y ? (limit - y) / s : null);
-  const high = byEta(eta?.low) ?? (rate ? (rate.high ?? rate.value) / 60 : null);
-  const low = byEta(eta?.high) ?? (rate ? (rate.low ?? rate.value) / 60 : null);
-  if (high === null || high <= 0) return undefined;
-  return { x, y, high, low: Math.max(low ?? 0, 0) };
-}
-
-// How much of the time to come is shown: enough to see where it goes, no more than the run has shown.
-function ahead(f: Forecast | undefined, limit: number | null, span: number): number {
-  if (!f) return 0;
-  const most = Math.max(span * 0.4, 30);
-  return limit !== null && f.low > 0 ? Math.min(most, ((limit - f.y) / f.low) * 1.05) : most;
-}
 
 export class JobPlots {
   private readonly area = h("div", { class: "plots" });
@@ -41,11 +21,12 @@ export class JobPlots {
   private plots: Plot[] = [];
   private shape = "";
   private job: Job | null = null;
+  private readonly unlisten: () => void;
   private readonly resized = () => soon(this.fit);
 
   constructor(private readonly data: JobData) {
     addEventListener("resize", this.resized);
-    onThemeChange(() => {
+    this.unlisten = onThemeChange(() => {
       this.shape = "";
       soon(this.draw);
     });
@@ -53,6 +34,7 @@ export class JobPlots {
 
   close(): void {
     removeEventListener("resize", this.resized);
+    this.unlisten();
     this.group.clear([0, 1]);
   }
 

@@ -84,7 +84,7 @@ export class LogView {
     }
     const bytes = new Uint8Array(await answer.arrayBuffer());
     if (this.isClosed) return;
-    if (from === null && start > 0) this.push([`… ${start.toLocaleString("en")} bytes before this`]);
+    if (start > (from ?? 0)) this.push([`… ${(start - (from ?? 0)).toLocaleString("en")} bytes before this are not shown`]);
     this.end = start + bytes.length;
     setText(this.note, whole === 0 ? "It is empty." : "");
     this.add(this.decoder.decode(bytes, { stream: true }));

@@ -170,7 +170,7 @@ export class SubmitDialog {
     input.setAttribute("aria-invalid", "true");
     if (this.rest.contains(input)) this.rest.open = true;
     input.focus();
-    this.app.tell(`${key}: ${oneLine(message)}`);
+    this.app.tell(oneLine(message));
   }
 
   private async submit(e: Event): Promise<void> {
