@@ -2,7 +2,8 @@
  *
  * Jobs are looked at by priority, then by age. One that cannot start yet keeps what it waits for: a
  * later one may start only where that leaves the earlier one no worse off, so that small jobs pass
- * a large one where they do not take its place, and nobody waits for ever. */
+ * a large one where they do not take its place, and nobody waits for ever but behind others of a
+ * higher priority. */
 #pragma once
 
 #include <stdbool.h>
@@ -43,8 +44,8 @@ struct plan_verdict {
     uint64_t gpus; /* bits, of one that starts */
 };
 
-/* JOBS in any order; RET has an entry for each, in the same order. At most one starts per call:
- * the first that can. */
+/* JOBS in any order (fastest in that of the queue: priority, then id); RET has an entry for each,
+ * in the same order. At most one starts per call: the first that can. */
 void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t count,
                struct plan_verdict *ret);
 /* "waits for memory: 24.0 GiB wanted, 11.2 of 58.0 GiB free" */

@@ -8,10 +8,17 @@
 
 struct err;
 
-enum { JOB_AFTER_MAX = 64, JOB_COMMAND_MAX = 128 << 10, JOB_NAME_MAX = 128 };
+/* Bytes, but for the first: entries. */
+enum {
+    JOB_AFTER_MAX = 64,
+    JOB_COMMAND_MAX = 128 << 10,
+    JOB_ENV_MAX = 128 << 10,
+    JOB_OPTIONS_MAX = 16 << 10,
+    JOB_NAME_MAX = 128,
+};
 
 struct job_spec {
-    json_t *doc; /* owned: normalised, every key of a request there */
+    json_t *doc; /* owned: normalised, every key of a request there; may be read again */
     /* views into it */
     const char *name;
     const char *cwd;
@@ -32,12 +39,19 @@ typedef int job_options_check_fn(const json_t *options, struct err *err);
 int job_spec_read(const json_t *doc, const char *base_cwd, job_options_check_fn *check,
                   struct job_spec *ret, struct err *err);
 void job_spec_fini(struct job_spec *spec); /* accepts a zeroed one */
-/* What `ebb` is to be called with: run --detached --run-dir RUN_DIR … -- COMMAND…; NULL-ended, one
- * allocation for free(). GPUS: numbers of the devices, for CUDA_VISIBLE_DEVICES among ret_env. */
+/* What `ebb` is to be called with: run --detached --lock-fd N --run-dir=RUN_DIR … -- COMMAND…; both
+ * NULL-ended, each one allocation for free(). The environment is the server's own without EBB_* and
+ * CUDA_VISIBLE_DEVICES, then the request's, then CUDA_VISIBLE_DEVICES with the numbers of GPUS. A
+ * job that asked for none sees none, unless the request's own environment says otherwise. */
 struct job_launch {
     char **argv;
-    char **env; /* the server's own, with the request's and CUDA_VISIBLE_DEVICES over it */
+    char **env;
 };
+/* -ENOMEM */
 int job_spec_launch(const struct job_spec *spec, const char *program, const char *run_dir,
                     int lock_fd, const int *gpus, size_t gpu_count, struct job_launch *ret);
 void job_launch_fini(struct job_launch *launch);
+
+/* Name of the run folder, "17-NAME": NAME by the rule of trace/rundir.h. */
+enum { JOB_FOLDER_MAX = 96 };
+void job_spec_folder(int64_t id, const char *name, char ret[JOB_FOLDER_MAX]);

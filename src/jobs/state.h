@@ -19,4 +19,5 @@ enum job_state {
 const char *job_state_word(enum job_state state);
 int job_state_parse(const char *word, enum job_state *ret); /* 0 or -EINVAL */
 bool job_state_is_final(enum job_state state);
+/* A state may follow itself, with another reason, unless it is final: nothing follows those. */
 bool job_state_may_follow(enum job_state from, enum job_state to);

@@ -1,14 +1,8 @@
-// The page of `ebb report`: draws what the program has written into it.
+// Which plots a report has, of which series, and what is marked in them.
 
-import { Clock, hold, overSteps, PackedRun, Run, Series, stepAt, unpack } from "./data";
-import { addFlame } from "./flame";
-import { addPlot, fitPlots, forgetPlots, Line, markersOf, Plot, zoomAll } from "./plot";
-import { onThemeChange } from "./theme";
-
-const text = document.getElementById("data")?.textContent ?? "{}";
-const packed = JSON.parse(text) as PackedRun & { runs?: PackedRun[] };
-const area = document.getElementById("plots");
-let byStep = false;
+import { Clock, hold, overSteps, Run, Series, stepAt } from "./report_data";
+import { Kind, Marker } from "./shared/markers";
+import { Line, Plot } from "./shared/plot";
 
 function find(run: Run, of: string, field: string, pid?: number | null): Series | undefined {
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
@@ -36,10 +30,26 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
 }
 
 // The same for every plot of a page, so that they can be read one below the other.
-function extentOf(list: Run[], isByStep: boolean): [number, number] {
+export function extentOf(list: Run[], isByStep: boolean): [number, number] {
   if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
   const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
   return [Math.min(...steps), Math.max(...steps)];
+}
+
+function markersOf(run: Run, toX: (t: number) => number | null): Marker[] {
+  const list: Marker[] = [];
+  const add = (kind: Kind, t: number, until?: number) => {
+    const x = toX(t);
+    const end = until === undefined ? undefined : (toX(until) ?? undefined);
+    if (x !== null) list.push({ kind, x, until: end });
+  };
+  run.phases.forEach((p) => add("phase", p.t, p.until));
+  run.events.forEach((e) => {
+    if (e.kind === "epoch" || e.kind === "evaluation" || e.kind === "checkpoint") add(e.kind, e.t);
+  });
+  run.segments.forEach((t) => add("segment", t));
+  run.guard.forEach((g) => add("guard", g.t_s));
+  return list;
 }
 
 function limitOf(run: Run): number | undefined {
@@ -61,6 +71,7 @@ function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
     unit: "B",
     byStep: !!clocks,
     markers: markersOf(run, xOf(clocks)),
+    key: true,
     limit: limitOf(run),
   };
 }
@@ -129,83 +140,9 @@ function comparePlot(runs: Run[], isByStep: boolean): Plot {
   return { title: isByStep ? "Memory over steps" : "Memory over time", lines, unit: "B", byStep: isByStep, markers: [] };
 }
 
-const runs = (packed.runs ?? [packed]).map(unpack);
-
-function draw(): void {
-  if (!area) return;
-  forgetPlots();
-  area.replaceChildren();
-  const clocks = byStep ? runs[0].clocks : null;
-  const plots = packed.runs
-    ? [comparePlot(runs, byStep)]
-    : [memoryPlot(runs[0], clocks), partsPlot(runs[0], clocks), ...otherPlots(runs[0], clocks)];
-  const extent = extentOf(runs, byStep);
-  for (const plot of plots) if (plot) addPlot(area, plot, extent, zoomed);
-  addKey(area);
+export function plotsOf(runs: Run[], isByStep: boolean): Plot[] {
+  if (runs.length > 1) return [comparePlot(runs, isByStep)];
+  const clocks = isByStep ? runs[0].clocks : null;
+  const parts = partsPlot(runs[0], clocks);
+  return [memoryPlot(runs[0], clocks), ...(parts ? [parts] : []), ...otherPlots(runs[0], clocks)];
 }
-
-// What the lines across the plots mean; nothing where there are none.
-function addKey(into: HTMLElement): void {
-  const kinds = new Set(runs.length === 1 ? markersOf(runs[0], (t) => t).map((m) => m.kind) : []);
-  const words: [string, string][] = [
-    ["epoch", "epoch"],
-    ["evaluation", "evaluation"],
-    ["checkpoint", "checkpoint"],
-    ["phase", "phase"],
-    ["segment", "started again"],
-    ["guard", "act of the guard"],
-  ];
-  const key = document.createElement("p");
-  key.className = "key-row";
-  for (const [kind, word] of words) {
-    if (!kinds.has(kind)) continue;
-    const one = document.createElement("span");
-    one.className = `mark ${kind}`;
-    one.textContent = word;
-    key.append(one);
-  }
-  const first = into.querySelector("figure");
-  if (key.childElementCount && first) first.append(key);
-}
-
-let isZooming = false;
-function zoomed(min: number | null, max: number | null): void {
-  const whole = document.getElementById("whole") as HTMLButtonElement | null;
-  if (isZooming) return;
-  isZooming = true;
-  zoomAll(min, max);
-  if (whole) whole.disabled = min === null;
-  isZooming = false;
-}
-
-function setAxis(step: boolean): void {
-  byStep = step;
-  document.getElementById("by-time")?.setAttribute("aria-pressed", String(!step));
-  document.getElementById("by-step")?.setAttribute("aria-pressed", String(step));
-  draw();
-}
-
-function addTools(): void {
-  const tools = document.getElementById("tools");
-  const hasSteps = runs.every((run) => run.clocks.length > 0);
-  if (!tools) return;
-  tools.hidden = false;
-  const step = document.getElementById("by-step") as HTMLButtonElement | null;
-  if (step) step.disabled = !hasSteps;
-  document.getElementById("by-time")?.addEventListener("click", () => setAxis(false));
-  step?.addEventListener("click", () => setAxis(true));
-  document.getElementById("whole")?.addEventListener("click", () => zoomed(null, null));
-}
-
-addTools();
-draw();
-const flame = document.getElementById("flame");
-if (flame && runs[0].flame) addFlame(flame, runs[0].flame);
-let waiting = 0;
-addEventListener("resize", () => {
-  cancelAnimationFrame(waiting);
-  waiting = requestAnimationFrame(fitPlots);
-});
-onThemeChange(draw);
-// On paper nothing can be opened.
-addEventListener("beforeprint", () => document.querySelectorAll<HTMLDetailsElement>("#diagnosis details").forEach((d) => (d.open = true)));

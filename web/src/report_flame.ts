@@ -1,7 +1,7 @@
 // The flame graph: what lives, by the calls that allocated it, the outermost on top.
 
-import { Frame } from "./data";
-import * as format from "./format";
+import { Frame } from "./report_data";
+import * as format from "./shared/format";
 
 const rowHeight = 20;
 const least = 0.01; // of the width: what is narrower cannot be read, and opens when its parent does
