@@ -1,9 +1,9 @@
-# The pages of ebb, built into the program: their style always, their plots where npm is there.
+# The pages of ebb, built into the program: their style always, what they do where npm is there.
 
 option(EBB_WEB "Fetch uPlot and build the pages' plots with npm, where it is there" ON)
 
 # Each is web/src/PAGE.ts and web/style/PAGE.css; src/view/assets.c names them too.
-set(ebb_web_pages report)
+set(ebb_web_pages report serve)
 set(ebb_web_dir ${CMAKE_BINARY_DIR}/web)
 set(ebb_npm off)
 if(EBB_WEB)
@@ -15,8 +15,9 @@ if(EBB_WEB)
   endif()
 endif()
 
-file(GLOB_RECURSE web_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/web/src/*.ts ${CMAKE_SOURCE_DIR}/web/style/*.css)
-set(web_built)
+file(GLOB_RECURSE web_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/web/src/*.ts ${CMAKE_SOURCE_DIR}/web/style/*.css
+  ${CMAKE_SOURCE_DIR}/web/html/*)
+set(web_built ${ebb_web_dir}/serve.html.gz ${ebb_web_dir}/icon.svg.gz)
 foreach(page ${ebb_web_pages})
   list(APPEND web_built ${ebb_web_dir}/${page}.css.gz ${ebb_web_dir}/${page}.js.gz)
 endforeach()

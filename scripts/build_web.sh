@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds what ebb's pages bring along, gzipped: of each PAGE its style, PAGE.css.gz, and its program,
-# PAGE.js.gz, from web/style/PAGE.css and web/src/PAGE.ts and what the pages share.
+# PAGE.js.gz, from web/style/PAGE.css and web/src/PAGE.ts and what the pages share; serve.html.gz and
+# icon.svg.gz, which the server sends.
 #
 #   scripts/build_web.sh OUT NPM|none|off PAGE…
 #
 # With npm, uPlot and esbuild are fetched in the versions that web/package-lock.json names. Without
-# it, or where they cannot be fetched, PAGE.js is empty: pages then have every table and number, and
-# no plots. One line says so; the build goes on.
+# it, or where they cannot be fetched, PAGE.js is empty: reports then have every table and number, and
+# no plots, and serve.html says what is missing. One line says so; the build goes on.
 set -euo pipefail
 scripts=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$scripts/../web" && pwd)
@@ -20,11 +21,12 @@ cd "$out"
 pack() { gzip -9nc >"$1.gz.new" && mv "$1.gz.new" "$1.gz"; }
 
 without() {
-    printf 'web: %s: pages will have tables and numbers, and no plots\n' "$1"
+    printf 'web: %s: reports will have no plots, and ebb serve no page\n' "$1"
     for page in "${pages[@]}"; do
         cat "$source/style/shared.css" "$source/style/$page.css" | pack "$page.css"
         pack "$page.js" </dev/null
     done
+    pack serve.html <"$source/html/without.html"
     exit 0
 }
 
@@ -45,9 +47,11 @@ build_page() {
     pack "$1.js" <"$1.js"
 }
 
+pack icon.svg <"$source/html/icon.svg"
 [ "$npm" != off ] || without "EBB_WEB is off"
 [ "$npm" != none ] || without "npm is not there (scripts/setup.sh web installs it)"
 command -v node >/dev/null 2>&1 || without "node is not there (scripts/setup.sh web installs it)"
 cp "$source/package.json" "$source/package-lock.json" .
 reason=$("$scripts/fetch_npm.sh" "$npm" . --omit=dev) || without "$reason"
 for page in "${pages[@]}"; do build_page "$page"; done
+pack serve.html <"$source/html/serve.html"

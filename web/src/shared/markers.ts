@@ -12,6 +12,14 @@ export interface Marker {
   until?: number; // of a phase
 }
 
+// Where a line may go from its end: between two others, until they meet the limit.
+export interface Forecast {
+  x: number;
+  y: number;
+  low: number; // a unit of x
+  high: number;
+}
+
 const words: [Kind, string][] = [
   ["epoch", "epoch"],
   ["evaluation", "evaluation"],
@@ -80,6 +88,35 @@ export function drawLimit(u: uPlot, limit: number, colours: Theme): void {
   ctx.fillRect(from - 3 * devicePixelRatio, y + 2 * devicePixelRatio, ctx.measureText(text).width + 6 * devicePixelRatio, 16 * devicePixelRatio);
   ctx.fillStyle = colours.limit;
   ctx.fillText(text, from, y + 4 * devicePixelRatio);
+  ctx.restore();
+}
+
+export function drawForecast(u: uPlot, f: Forecast, limit: number | undefined, colours: Theme): void {
+  const { ctx } = u;
+  const { left, top, width, height } = u.bbox;
+  const end = u.scales.x.max ?? f.x;
+  if (end <= f.x) return;
+  // The corners of what lies between both lines, below the limit.
+  const along = (rate: number): [number, number][] => {
+    const there = f.y + rate * (end - f.x);
+    if (limit === undefined || there <= limit || rate <= 0) return [[end, there]];
+    return [[f.x + (limit - f.y) / rate, limit], [end, limit]];
+  };
+  const at = ([x, y]: [number, number]) => [u.valToPos(x, "x", true), u.valToPos(y, "y", true)] as const;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, width, height);
+  ctx.clip();
+  ctx.fillStyle = ctx.strokeStyle = colours.limit;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(...at([f.x, f.y]));
+  for (const corner of [...along(f.high), ...along(f.low).reverse()]) ctx.lineTo(...at(corner));
+  ctx.closePath();
+  ctx.stroke();
+  ctx.globalAlpha = 0.16;
+  ctx.fill();
   ctx.restore();
 }
 

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import * as format from "./format";
-import { drawLimit, drawMarkers, keyOf, Marker } from "./markers";
+import { drawForecast, drawLimit, drawMarkers, Forecast, keyOf, Marker } from "./markers";
 import { isOnPaper, theme, Theme } from "./theme";
 
 export interface Line {
@@ -24,6 +24,7 @@ export interface Plot {
   markers: Marker[];
   key?: boolean; // say below it what the markers mean
   limit?: number;
+  forecast?: Forecast;
 }
 
 const height = 260;
@@ -109,21 +110,23 @@ function axesOf(plot: Plot, colours: Theme): uPlot.Axis[] {
 }
 
 export class PlotGroup {
-  private readonly plots = new Set<uPlot>();
+  private readonly plots = new Map<uPlot, Plot>();
   private extent: [number, number] = [0, 1]; // of the x axes, all of it
+  private part: [number, number] | null = null; // of it, that is looked at
   private isZooming = false;
 
   // ONZOOM hears whether a part is looked at or the whole.
   constructor(private readonly into: HTMLElement, private readonly onZoom: (isPart: boolean) => void) {}
 
   clear(extent: [number, number]): void {
-    for (const u of this.plots) u.destroy();
+    for (const u of this.plots.keys()) u.destroy();
     this.plots.clear();
     this.into.replaceChildren();
     this.extent = extent;
+    this.part = null;
   }
 
-  // The plot keeps what it was given: after a change of PLOT, setData(join(plot.lines)) draws it.
+  // The plot keeps what it was given: what is changed in it, update draws.
   add(plot: Plot): uPlot | null {
     if (!plot.lines.length || plot.lines[0].x.length < 2) return null;
     const figure = document.createElement("figure");
@@ -145,7 +148,7 @@ export class PlotGroup {
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", `${plot.title}; plus and minus zoom, arrows move, 0 shows the whole run`);
     const u = new uPlot(this.optionsOf(plot, this.widthOf(box)), join(plot.lines), box);
-    this.plots.add(u);
+    this.plots.set(u, plot);
     this.listen(u, box);
     reachLegend(u);
     return u;
@@ -156,16 +159,38 @@ export class PlotGroup {
     const [from, to] = [min ?? this.extent[0], max ?? this.extent[1]];
     if (this.isZooming) return;
     this.isZooming = true;
-    for (const u of this.plots) {
+    this.part = min === null ? null : [from, to];
+    for (const u of this.plots.keys()) {
       if (u.scales.x.min !== from || u.scales.x.max !== to) u.setScale("x", { min: from, max: to });
     }
     this.onZoom(min !== null);
     this.isZooming = false;
   }
 
+  // Draws all plots again, of what their lines are now; the part that is looked at stays.
+  update(extent: [number, number]): void {
+    this.extent = extent;
+    const [min, max] = this.part ?? extent;
+    for (const [u, plot] of this.plots) {
+      u.setData(join(plot.lines), false);
+      u.setScale("x", { min, max });
+      queueMicrotask(() => this.tellLast(u)); // after it was drawn, which takes the legend back
+    }
+  }
+
+  // While nobody points at a plot its legend tells what is last.
+  private tellLast(u: uPlot): void {
+    if (this.plots.has(u) && (u.cursor.left ?? -1) < 0) u.setLegend({ idx: u.data[0].length - 1 });
+  }
+
+  // The part that is looked at; null: the whole.
+  get shown(): [number, number] | null {
+    return this.part;
+  }
+
   // To the width that there is now.
   fit(): void {
-    for (const u of this.plots) {
+    for (const u of this.plots.keys()) {
       const box = u.root.parentElement;
       const wide = box ? this.widthOf(box) : 0;
       if (wide && wide !== u.width) u.setSize({ width: wide, height });
@@ -198,7 +223,10 @@ export class PlotGroup {
       bands: plot.stacked ? plot.lines.slice(1).map((_, i) => ({ series: [i + 2, i + 1] as [number, number] })) : undefined,
       hooks: {
         drawAxes: [(u) => drawMarkers(u, plot.markers, colours)],
-        draw: [(u) => plot.limit !== undefined && plot.limit <= (u.scales.y.max ?? 0) && drawLimit(u, plot.limit, colours)],
+        draw: [
+          (u) => plot.forecast && drawForecast(u, plot.forecast, plot.limit, colours),
+          (u) => plot.limit !== undefined && plot.limit <= (u.scales.y.max ?? 0) && drawLimit(u, plot.limit, colours),
+        ],
         setScale: [(u, key) => key === "x" && this.plots.has(u) && this.follow(u)],
       },
     };
