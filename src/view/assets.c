@@ -24,6 +24,10 @@ BUILT_IN(asset_icon_svg, "icon.svg.gz");
 #pragma GCC visibility push(hidden)
 extern const unsigned char asset_report_css[], asset_report_css_end[];
 extern const unsigned char asset_report_js[], asset_report_js_end[];
+extern const unsigned char asset_serve_html[], asset_serve_html_end[];
+extern const unsigned char asset_serve_css[], asset_serve_css_end[];
+extern const unsigned char asset_serve_js[], asset_serve_js_end[];
+extern const unsigned char asset_icon_svg[], asset_icon_svg_end[];
 #pragma GCC visibility pop
 
 static const struct {
