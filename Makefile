@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: test-heap-foreign bench-heap bench-serve bench-guard bench-verdict bench-python all build demo test lint format bench \
+.PHONY: test-heap-foreign bench-report bench-serve bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench \
 	bench-long install clean help
 
 all: build
@@ -71,6 +71,15 @@ bench-serve:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_serve bench_stamp
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh serve $(SERVE_FLAGS)
 
+# The page of a day's run; opened in chromium where that is there.
+bench-report:
+	@scripts/setup.sh bench
+	@-scripts/setup.sh web
+	@-scripts/setup.sh browser
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb day
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh report $(REPORT_FLAGS)
+
 # The labelled shapes, and the recordings beside the checkout where they are.
 bench-verdict:
 	@scripts/setup.sh build
@@ -106,6 +115,7 @@ help:
 	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: its import, its calls, a training, images"
 	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
+	@echo "make bench-report     the page of a day's run: its size, how long it takes to make and to open"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"

@@ -251,7 +251,7 @@ def part_reads(table, options):
     numbers = [server.submit("/bin/true", name="read", options={"no-heap": True}) for _ in range(20)]
     for number in numbers:
         server.wait(number)
-    program = os.path.join(options.build, "bench", "serve", "reads")
+    program = os.path.join(options.build, "bench", "serve", "rest")
     results = {}
     for path in (f"/api/v1/jobs/{numbers[0]}", "/api/v1/jobs?limit=20", "/api/v1/health"):
         out = subprocess.run([program, str(server.port), server.token, path, "4", "2" if options.quick else "5"],
