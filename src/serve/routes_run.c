@@ -237,6 +237,8 @@ void route_job_events(const struct route_call *c)
     struct jobs *jobs = c->routes->options.jobs;
     char path[PATH_MAX];
     struct err err = {""};
+    if (route_from_kept(c))
+        return;
     json_t *job = NULL, *events = json_array();
     int r = jobs_get(jobs, c->id, true, &job, &err);
     if (r < 0) {
@@ -251,5 +253,5 @@ void route_job_events(const struct route_call *c)
     add_events(events, json_object_get(job, "changes"), "state");
     json_decref(run);
     json_decref(job);
-    http_answer_json(c->r, 200, json_pack("{s:o}", "events", events));
+    route_answer_kept(c, json_pack("{s:o}", "events", events));
 }

@@ -21,6 +21,7 @@
 #include "serve/auth.h"
 #include "serve/http.h"
 #include "serve/listen.h"
+#include "serve/live.h"
 #include "serve/log.h"
 #include "serve/machine.h"
 #include "serve/notify.h"
@@ -38,6 +39,8 @@ struct serve {
     struct jobs *jobs;
     struct auth *auth;
     struct work *work;
+    struct live *live; /* NULL: the library for it is not on this machine */
+    struct err no_live;
     struct routes *routes;
     struct http *http;
     uint64_t started_wall_ns;
@@ -128,9 +131,12 @@ static json_t *machine_json(void *user)
 {
     struct serve *s = user;
     struct http_counts counts = {0};
+    struct live_counts viewers = {0};
     json_t *doc = machine_facts_json(s->machine, clock_mono_ns());
     if (s->http)
         http_counts(s->http, &counts);
+    if (s->live)
+        live_counts(s->live, &viewers);
     json_object_set_new(doc, "version", json_string(EBB_VERSION));
     json_object_set_new(doc, "now_s", json_seconds(clock_wall_ns()));
     json_object_set_new(doc, "room", jobs_room_json(s->jobs));
@@ -138,8 +144,14 @@ static json_t *machine_json(void *user)
                         json_pack("{s:i, s:o, s:o, s:i, s:i}", "pid", (int)getpid(), "started_s",
                                   json_seconds(s->started_wall_ns), "rss_bytes", rss_json(),
                                   "connections", (int)counts.connections, "viewers",
-                                  (int)counts.upgraded));
+                                  (int)viewers.viewers));
     return doc;
+}
+
+static void take_live(void *user, struct http_request *r)
+{
+    struct serve *s = user;
+    live_take(s->live, r);
 }
 
 static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
@@ -218,13 +230,17 @@ static int open_parts(struct serve *s, struct err *err)
     r = work_new(s->loop, &work, &s->work);
     if (r < 0)
         return err_set(err, r, "out of memory");
+    if (live_new(s->loop, s->jobs, machine_json, s, s->options->viewers_max, &s->live,
+                 &s->no_live) < 0)
+        log_line(LOG_WARN, "no_live", 0, "there is no live stream: %s", s->no_live.text);
     struct routes_options routes = {.loop = s->loop,
                                     .jobs = s->jobs,
                                     .auth = s->auth,
                                     .work = s->work,
                                     .no_auth = s->options->no_auth,
                                     .machine = machine_json,
-                                    .no_live = "it is not part of this build",
+                                    .live = s->live ? take_live : NULL,
+                                    .no_live = s->no_live.text,
                                     .user = s};
     return routes_new(&routes, &s->routes, err);
 }
@@ -322,6 +338,8 @@ static int start(struct serve *s, struct err *err)
 static void stop(struct serve *s)
 {
     notify_stopping();
+    if (s->live)
+        live_free(s->live);
     http_stop(s->http);
     if (s->has_socket)
         unlink(s->socket);
