@@ -93,22 +93,37 @@ static bool refill(struct live_viewer *v, unsigned *may_make)
     return q->count > 0;
 }
 
-/* 1 all is written, 0 the socket is full, -1 it is broken. */
-static int write_messages(struct live_viewer *v)
+/* 1 all that was asked for is written, 0 the socket is full, -1 it is broken. */
+static int write_pieces(struct live_viewer *v, int max)
 {
     struct iovec pieces[PIECES];
+    struct msghdr message = {.msg_iov = pieces};
+    message.msg_iovlen = (size_t)live_queue_next(&v->queue, pieces, max);
+    ssize_t n = sendmsg(v->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    v->stuck_ns = 0;
+    v->live->counts.bytes += (uint64_t)n;
+    live_queue_written(&v->queue, (size_t)n);
+    return 1;
+}
+
+/* So that a control frame can come next, however much waits behind. */
+static int write_rest_of_frame(struct live_viewer *v)
+{
+    int rc = 1;
+    while (rc == 1 && !live_queue_is_between(&v->queue))
+        rc = write_pieces(v, 1);
+    return rc;
+}
+
+static int write_messages(struct live_viewer *v)
+{
     unsigned may_make = REFILL_MAX;
-    while (v->queue.count > 0 || (!v->goodbye_ns && refill(v, &may_make))) {
-        struct msghdr message = {.msg_iov = pieces};
-        message.msg_iovlen = (size_t)live_queue_next(&v->queue, pieces, PIECES);
-        ssize_t n = sendmsg(v->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0)
-            return errno == EAGAIN || errno == EINTR ? 0 : -1;
-        v->stuck_ns = 0;
-        v->live->counts.bytes += (uint64_t)n;
-        live_queue_written(&v->queue, (size_t)n);
-    }
-    return v->queue.late_count == 0; /* the rest of them in the next turn */
+    int rc = 1;
+    while (rc == 1 && (v->queue.count > 0 || (!v->goodbye_ns && refill(v, &may_make))))
+        rc = write_pieces(v, PIECES);
+    return rc == 1 ? v->queue.late_count == 0 : rc; /* the rest of them in the next turn */
 }
 
 static int write_control(struct live_viewer *v)
@@ -134,9 +149,7 @@ void live_viewer_flush(struct live_viewer *v)
     const struct wslay_table *ws = &v->live->wslay;
     if (v->is_dead)
         return;
-    int rc = 1;
-    if (!live_queue_is_between(&v->queue))
-        rc = write_messages(v);
+    int rc = write_rest_of_frame(v);
     if (rc == 1)
         rc = write_control(v);
     if (rc == 1)

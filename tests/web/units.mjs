@@ -65,7 +65,7 @@ test("a line without an end does not grow, and the next one is whole again", () 
 });
 
 test("text of others stays on its line and in its direction", () => {
-  assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a␊b␛[31m\\u202ec");
+  assert.equal(oneLine("a\nb\x1b[31m\u202ec"), "a\\nb\\u001b[31m\\u202ec");
 });
 
 test("a week of samples is kept in few points, with its extremes and its end", () => {
