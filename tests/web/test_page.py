@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent / "cmd"))
 import browsing  # noqa: E402
 from commands import run_ebb  # noqa: E402
 
-BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", HERE.parents[1] / "build"))
+BUILD = browsing.build_folder()
 MIB = 1 << 20
 BROWSE_S = 300
 HOSTILE = "<img src=x onerror=window.injected=true></script><script>window.injected=true</script>"
