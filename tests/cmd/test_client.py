@@ -418,4 +418,28 @@ def test_wait_gives_the_highest_status_of_several(server, client):
 def test_wait_does_not_wait_longer_than_it_may(server, client):
     server.say("GET /api/v1/jobs/17", reply(JOB))
     assert refused(client("wait", "--timeout", "300ms", 17), "wait: job 17 has not ended", status=3)
-    assert int(server.asked[0][2]["timeout_s"]) <= 1
+    assert [int(query.get("timeout_s", 0)) for _, _, query, _, _ in server.asked][:2] == [0, 1]
+
+
+def test_a_server_that_goes_and_comes_back_is_waited_for(server, client):
+    answers = [reply(JOB), b"", b"", error(503, "shutting down"), reply({**DONE, "id": 17})]
+    server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
+    result = client("wait", 17)
+    assert (result.returncode, result.stderr, answers) == (3, "", [])
+
+
+def test_a_server_that_refuses_at_once_is_not_waited_for(server, client):
+    server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
+    assert refused(client("wait", 17), "wait: shutting down")
+    assert len(server.asked) == 1
+
+
+def test_a_log_goes_on_where_it_was_cut_off(server, client):
+    log = Log(server, TEXT)
+    cut = [True, False, False, True, False]
+
+    def answer(query, body):
+        whole = log.answer(query, body)
+        return whole[:-100] if cut and cut.pop(0) else whole
+    server.say("GET /api/v1/jobs/17/log", answer)
+    assert said(client("logs", 17), TEXT.decode())
