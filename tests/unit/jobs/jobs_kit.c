@@ -51,15 +51,17 @@ int kit_setup(void **state)
 
 int kit_teardown(void **state)
 {
-    char command[256];
+    char command[400];
     (void)state;
     kit_stop();
     json_decref(last);
     last = NULL;
     /* what still holds sees this as its end */
-    snprintf(command, sizeof command,
-             "for d in '%s'/runs/*/; do [ -d \"$d\" ] && : >\"$d/finish\"; done; rm -rf '%s'",
-             kit.folder, kit.folder);
+    snprintf(
+        command, sizeof command,
+        "for d in '%s'/runs/*/; do [ -d \"$d\" ] && : >\"$d/finish\"; done; i=0; "
+        "until rm -rf '%s' 2>/dev/null; do i=$((i+1)); [ $i -lt 100 ] || exit 1; sleep 0.1; done",
+        kit.folder, kit.folder);
     return system(command) == 0 ? 0 : -1;
 }
 
