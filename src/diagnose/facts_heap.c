@@ -5,43 +5,28 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/cleanup.h"
 #include "base/err.h"
 #include "diagnose/facts_private.h"
 #include "profile/folder.h"
-#include "profile/marks.h"
 
+/* How much of the time between the moments may be lost for a reading at all, and for a better one.
+ */
 static const double aligned_share = 0.25;
+static const double settled_share = 0.1;
+static const double much_less = 0.9;
 
 static uint64_t moment_ns(const struct facts *f, double t_s)
 {
-    return f->store->start_ns + (t_s > 0 ? (uint64_t)(t_s * 1e9) : 0);
+    return f->store->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* The reading at or before T_NS, else the first. */
+/* The reading at or before T_NS, else the first; of those that growth is judged by. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
-    const struct profile_reading *r = profile_reading_at(p, t_ns);
-    return r ? r : p->readings;
-}
-
-/* The heap is read less often than RSS: the moments become those at which both were, where that
- * does not lose much of the time between them. */
-static void align_moments(struct facts *f, const struct profile *p)
-{
-    double most_s = aligned_share * (f->now_s - f->start_s), start_s = (double)NAN,
-           now_s = (double)NAN;
-    for (size_t i = 0; i < p->n_readings; i++) {
-        double t_s = ((double)p->readings[i].t_ns - (double)f->store->start_ns) / 1e9;
-        if (t_s >= f->start_s && isnan(start_s))
-            start_s = t_s;
-        if (t_s <= f->now_s)
-            now_s = t_s;
-    }
-    if (start_s - f->start_s <= most_s)
-        f->start_s = start_s;
-    if (f->now_s - now_s <= most_s && now_s > f->start_s)
-        f->now_s = now_s;
+    size_t n = profile_working(p), at = 0;
+    while (at + 1 < n && p->readings[at + 1].t_ns <= t_ns)
+        at++;
+    return &p->readings[at];
 }
 
 static double live_of(const struct profile_reading *r, double *ret_variance)
@@ -52,6 +37,71 @@ static double live_of(const struct profile_reading *r, double *ret_variance)
         *ret_variance += r->held[i].live_variance;
     }
     return sum;
+}
+
+static double seconds_of(const struct facts *f, const struct profile_reading *r)
+{
+    return ((double)r->t_ns - (double)f->store->start_ns) / 1e9;
+}
+
+static double live_at(const struct profile_reading *r)
+{
+    double ignored = 0;
+    return live_of(r, &ignored);
+}
+
+static double rss_at(const struct facts *f, const struct profile_reading *r)
+{
+    return facts_at(&f->main->field[SAMPLE_RSS], seconds_of(f, r));
+}
+
+static double held_at(const struct facts *f, const struct profile_reading *r)
+{
+    return live_at(r) + rss_at(f, r);
+}
+
+/* Of the readings from FROM_S to TO_S the one nearest to NEAR_S, which is either; or another where
+ * much less was held: a batch or an evaluation under way is neither level nor growth. NULL: none.
+ */
+static const struct profile_reading *settled(const struct facts *f, const struct profile *p,
+                                             double from_s, double to_s, double near_s)
+{
+    const struct profile_reading *nearest = NULL, *least = NULL;
+    for (size_t i = 0; i < profile_working(p); i++) {
+        const struct profile_reading *r = &p->readings[i];
+        double t_s = seconds_of(f, r);
+        if (t_s < from_s || t_s > to_s)
+            continue;
+        if (!nearest || fabs(t_s - near_s) < fabs(seconds_of(f, nearest) - near_s))
+            nearest = r;
+        if (!least || held_at(f, r) < held_at(f, least))
+            least = r;
+    }
+    bool is_much_less = nearest && (live_at(least) < much_less * live_at(nearest) ||
+                                    rss_at(f, least) < much_less * rss_at(f, nearest));
+    return is_much_less ? least : nearest;
+}
+
+/* The heap is read less often than RSS: the moments become those at which both were, where that
+ * does not lose much of the time between them. */
+static void align_moments(struct facts *f, const struct profile *p)
+{
+    double span = f->now_s - f->start_s, start_s = f->start_s, now_s = f->now_s;
+    for (int i = 0; i < 2; i++) {
+        double part = i == 0 ? settled_share : aligned_share;
+        const struct profile_reading *start =
+            settled(f, p, f->start_s, f->start_s + part * span, f->start_s);
+        const struct profile_reading *now =
+            settled(f, p, f->now_s - part * span, f->now_s, f->now_s);
+        if (start_s == f->start_s && start)
+            start_s = seconds_of(f, start);
+        if (now_s == f->now_s && now)
+            now_s = seconds_of(f, now);
+    }
+    if (now_s > start_s) {
+        f->start_s = start_s;
+        f->now_s = now_s;
+    }
 }
 
 static bool same_text(const char *a, const char *b)
@@ -78,15 +128,16 @@ static void put_starts(struct facts_heap *h, const struct profile_reading *r)
     }
 }
 
-static int judge(const char *folder, const struct facts *f, struct facts_heap *h, struct err *err)
+static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
 {
-    AUTO_FREE struct growth_mark *marks = NULL;
     struct growth_options o = {.by = GROWTH_BY_LOCATION, .until_ns = moment_ns(f, f->now_s)};
     const struct symbols_options symbols = {.debuginfod = false};
-    int r = marks_read(folder, h->profile->pid, h->profile->start_ns, &marks, &o.n_marks, err);
-    if (r == 0)
-        r = names_new(h->profile, &symbols, &h->names);
-    o.marks = marks;
+    size_t before = 0;
+    while (before < f->n_told && f->told[before].t_ns < h->profile->start_ns)
+        before++;
+    o.marks = f->told + before;
+    o.n_marks = f->n_told - before;
+    int r = names_new(h->profile, &symbols, &h->names);
     if (r == 0)
         r = growth_of(h->profile, h->names, &o, &h->growth, err);
     if (r == 0) {
@@ -96,16 +147,36 @@ static int judge(const char *folder, const struct facts *f, struct facts_heap *h
     return r;
 }
 
+/* How much of what lived at T_NS came from malloc: not a small Python object, not a mapping. All
+ * where no snapshot tells. */
+static double malloc_share(const struct profile *p, uint64_t t_ns)
+{
+    const struct profile_snapshot *s = profile_snapshot_at(p, t_ns);
+    double all = 0, some = 0;
+    if (!s && p->n_snapshots)
+        s = p->snapshots;
+    for (size_t i = 0; s && i < s->count; i++) {
+        double bytes = profile_weight_bytes(s->samples[i].size, s->samples[i].interval);
+        bool is_malloc =
+            s->samples[i].kind == HEAP_KIND_MALLOC || s->samples[i].kind == HEAP_KIND_NEW;
+        all += bytes;
+        some += is_malloc ? bytes : 0;
+    }
+    return all > 0 ? some / all : 1;
+}
+
 static void measure(const struct facts *f, struct facts_heap *h)
 {
     const struct profile *p = h->profile;
-    uint64_t now_ns = moment_ns(f, f->now_s);
+    uint64_t now_ns = moment_ns(f, f->now_s), start_ns = moment_ns(f, f->start_s);
     double ignored = 0, variance = 0;
-    const struct profile_reading *start = reading_at(p, moment_ns(f, f->start_s));
+    const struct profile_reading *start = reading_at(p, start_ns);
     put_starts(h, start);
     h->start = live_of(start, &ignored);
     h->now = live_of(reading_at(p, now_ns), &variance);
     h->sigma = sqrt(variance);
+    h->start_malloc = h->start * malloc_share(p, start_ns);
+    h->now_malloc = h->now * malloc_share(p, now_ns);
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
         h->most = fmax(h->most, live_of(&p->readings[i], &ignored));
 }
@@ -133,7 +204,7 @@ void facts_read_heap(const char *folder, struct facts *f)
         h.profile = found.profile;
         found.profile = NULL;
         align_moments(f, h.profile);
-        r = judge(folder, f, &h, &err);
+        r = judge(f, &h, &err);
     }
     folder_heap_fini(&found);
     if (r == 0) {

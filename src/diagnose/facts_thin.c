@@ -93,6 +93,17 @@ double facts_at(const struct facts_series *s, double t_s)
     return found;
 }
 
+double facts_near(const struct facts_series *s, double t_s)
+{
+    double found = (double)NAN, off = (double)INFINITY;
+    for (size_t i = 0; i < s->count; i++)
+        if (!isnan(s->v[i]) && fabs(s->t_s[i] - t_s) < off) {
+            off = fabs(s->t_s[i] - t_s);
+            found = s->v[i];
+        }
+    return found;
+}
+
 double facts_most(const struct facts_series *s, double from_s, double to_s)
 {
     double most = (double)NAN;
@@ -100,6 +111,15 @@ double facts_most(const struct facts_series *s, double from_s, double to_s)
         if (s->t_s[i] >= from_s && s->t_s[i] <= to_s)
             most = fmax(most, s->v[i]);
     return most;
+}
+
+double facts_least(const struct facts_series *s, double from_s, double to_s)
+{
+    double least = (double)NAN;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->t_s[i] >= from_s && s->t_s[i] <= to_s)
+            least = fmin(least, s->v[i]);
+    return least;
 }
 
 double facts_growth(const struct facts_series *s, double from_s, double to_s)

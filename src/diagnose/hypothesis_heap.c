@@ -71,8 +71,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
     double share = fmin(1, fmax(0, grown / whole));
     double first = number(q->f->census_first, "step"), last = number(q->f->census_last, "step");
     bool is_for = share > 0.3;
-    if (is_for)
-        h->share = share;
+    if (is_for) /* of growth that has ended before them they tell nothing */
+        h->share = q->is_growing ? share : share_of(q, share * whole);
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
         "%s: %s (%+.0f of them) from step %.0f to %.0f, while memory grew by %s", what,
         change_of(&s, 0, grown), count, first, last, size_of(&s, 1, whole));
@@ -187,15 +187,17 @@ static bool made_by_torch(const struct facts_heap *heap, const struct growth_row
     return false;
 }
 
-/* The row that keeps growing and grew most; NULL. RET_GROWN: by how much. */
+/* The row that keeps growing (where memory itself has stopped: that grew) and grew most; NULL.
+ * RET_GROWN: by how much. */
 static const struct growth_row *keeper(const struct question *q, double *ret_grown)
 {
     const struct facts_heap *heap = &q->f->heap;
     const struct growth_row *best = NULL;
     for (size_t i = 0; i < heap->growth.count; i++) {
         const struct growth_row *row = &heap->growth.rows[i];
-        double grown = row->live_bytes - heap->start_bytes[i];
-        if (row->verdict.leak == VERDICT_LEAK_NO || grown < kept_least_bytes ||
+        double grown = ledger_row_growth(q->f, q->l, i);
+        bool has_stopped = row->verdict.word == VERDICT_PLATEAUED && !q->is_growing;
+        if ((row->verdict.leak == VERDICT_LEAK_NO && !has_stopped) || grown < kept_least_bytes ||
             (best && grown <= *ret_grown))
             continue;
         best = row;
@@ -210,7 +212,7 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
     struct tensors t = tensor_growth(q->f);
     double nodes = node_count(q->f->census_last) - node_count(q->f->census_first);
     if (t.graph_bytes > 0.3 * whole) {
-        h->share = fmin(1, t.graph_bytes / whole);
+        h->share = q->is_growing ? fmin(1, t.graph_bytes / whole) : share_of(q, t.graph_bytes);
         say(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (%+.0f of them)",
             size_of(&s, 0, t.graph_bytes), t.graph_count);
     } else if (t.bytes > 0.5 * whole) {
@@ -301,7 +303,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 static double retention_weight(const struct question *q, double beside)
 {
     double sure = beside - z95 * q->f->heap.sigma;
-    if (!q->f->heap.profile || sure <= 0.3 * q->growth)
+    bool is_measured = q->f->heap.profile || q->l->knows_retained;
+    if (!is_measured || sure <= 0.3 * q->growth)
         return WEAK; /* an allocator's own count leaves Python's arenas out */
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
@@ -309,23 +312,40 @@ static double retention_weight(const struct question *q, double beside)
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
 {
     struct sizes s;
-    double beside = q->growth - live, missed = z95 * q->f->heap.sigma;
+    double beside = ledger_beside_growth(q->l), missed = z95 * q->f->heap.sigma;
     bool is_for = beside > fmax(kept_least_bytes, 0.3 * q->growth);
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
         is_for ? retention_weight(q, beside) : STRONG + WEAK,
-        "the live heap changed by %s (± %s) while memory grew by %s: %s is not alive",
-        change_of(&s, 0, live), size_of(&s, 3, missed), size_of(&s, 1, q->growth),
-        size_of(&s, 2, fmax(0, beside)));
+        "the live heap changed by %s (± %s) while memory grew by %s: %s %s", change_of(&s, 0, live),
+        size_of(&s, 3, missed), size_of(&s, 1, q->growth), change_of(&s, 2, beside),
+        q->l->knows_retained ? "is free, and the allocator has it" : "is neither alive nor named");
     if (!is_for)
         return;
-    if (!q->f->heap.profile)
+    if (!q->f->heap.profile && !q->l->knows_retained)
         say(h, EVIDENCE_ABSENT, 0,
             "small Python objects are not in that live heap, and without the profiler not counted");
     else if (q->f->heap.most > q->f->heap.now + beside / 2)
         say(h, EVIDENCE_FOR, WEAK, "as much as %s was alive at one time",
             size_of(&s, 4, q->f->heap.most));
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
+}
+
+/* Live bytes that are counted at the ends of steps leave small Python objects out: only where no
+ * call site keeps much is it the allocator. False: they do not tell. */
+static bool weigh_floors(const struct question *q, struct hypothesis *h)
+{
+    struct floors floors = floors_of(q);
+    double kept = 0;
+    if (!floors.lets_go || !q->f->heap.profile)
+        return false;
+    keeper(q, &kept);
+    if (kept > 0.3 * q->total)
+        return false;
+    h->share = share_of(q, q->total - kept);
+    say_floors(h, EVIDENCE_FOR, STRONG, &floors);
+    decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
+    return true;
 }
 
 void test_retention(const struct question *q, struct hypothesis *h)
@@ -337,7 +357,7 @@ void test_retention(const struct question *q, struct hypothesis *h)
         decide_by(h, "a run under `ebb run` with the profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
         say(h, EVIDENCE_AGAINST, STRONG, "memory did not grow");
-    } else {
+    } else if (!weigh_floors(q, h)) {
         weigh_retention(q, h, live);
     }
 }

@@ -241,7 +241,7 @@ void test_compile(const struct question *q, struct hypothesis *h)
     size_t workers = count_role(q->f, ROLE_COMPILE_WORKER);
     for (size_t i = 0; i < heap->growth.count; i++)
         if (is_compiler(&heap->growth.rows[i]))
-            grown += heap->growth.rows[i].live_bytes - heap->start_bytes[i];
+            grown += ledger_row_growth(q->f, q->l, i);
     if (!heap->profile && workers == 0 && !knows_roles(q->f)) {
         say(h, EVIDENCE_ABSENT, 0, "neither roles of processes nor call sites were recorded");
         return;

@@ -41,9 +41,11 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
             size_of(&s, 0, q->total), size_of(&s, 1, q->base), size_of(&s, 2, q->base + q->growth));
         return;
     }
-    say(h, EVIDENCE_FOR, is_flat(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
+    say(h, EVIDENCE_FOR, has_ended(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
         size_of(&s, 0, q->base), size_of(&s, 1, q->base + q->growth),
-        is_flat(q->word) ? "flat, by the verdict" : "no more than noise");
+        is_flat(q->word)     ? "flat, by the verdict"
+        : has_ended(q->word) ? "what there was has ended, and is small"
+                             : "no more than noise");
     if (q->word == VERDICT_UNDECIDED)
         decide_by(h, "a longer run: the verdict is undecided yet");
 }
@@ -181,7 +183,7 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
     const struct facts_heap *heap = &q->f->heap;
     for (size_t i = 0; i < heap->growth.count; i++) {
         const struct growth_row *row = &heap->growth.rows[i];
-        double grown = row->live_bytes - heap->start_bytes[i];
+        double grown = ledger_row_growth(q->f, q->l, i);
         if (is_leak(row->verdict.word) || grown < 0.3 * q->total)
             continue;
         h->site = row;
@@ -390,6 +392,29 @@ static struct events events_of(const struct question *q)
     return e;
 }
 
+/* Do the few steps with an evaluation or a checkpoint have most of the growth? */
+static bool is_tied(const struct question *q, const struct events *e)
+{
+    double share = share_of(q, e->jumps), steps = (double)steps_between(q);
+    double usual = steps > 0 ? (double)e->count / steps : 0;
+    return share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
+}
+
+/* Memory rises with them, but nothing of it lives on: what stays is the allocator's. */
+static bool test_let_go(const struct question *q, struct hypothesis *h, const struct events *e)
+{
+    struct sizes s;
+    struct floors floors = floors_of(q);
+    if (!q->has_grown || !floors.lets_go || !is_tied(q, e))
+        return false;
+    h->share = share_of(q, e->jumps);
+    say(h, EVIDENCE_FOR, FAIR,
+        "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
+        change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+    say_floors(h, EVIDENCE_FOR, FAIR, &floors);
+    return true;
+}
+
 void test_eval_spike(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -398,6 +423,8 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
         return;
     }
+    if (test_let_go(q, h, &e))
+        return;
     if (e.spikes == 0) {
         say(h, EVIDENCE_AGAINST, FAIR, "no rise of note at %zu evaluations and checkpoints",
             e.count);
@@ -428,12 +455,10 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
 static void test_event_share(const struct question *q, struct hypothesis *h, const struct events *e)
 {
     struct sizes s;
-    double share = share_of(q, e->jumps), steps = (double)steps_between(q);
-    double usual = steps > 0 ? (double)e->count / steps : 0;
-    bool is_tied = share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
-    if (is_tied)
-        h->share = share;
-    say(h, is_tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_tied ? FAIR : STRONG,
+    bool tied = is_tied(q, e);
+    if (tied)
+        h->share = share_of(q, e->jumps);
+    say(h, tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, tied ? FAIR : STRONG,
         "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
         change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
 }
@@ -457,4 +482,7 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
     else
         test_event_share(q, h, &e);
+    struct floors floors = floors_of(q);
+    if (floors.lets_go)
+        say_floors(h, EVIDENCE_AGAINST, STRONG, &floors);
 }

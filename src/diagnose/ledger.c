@@ -57,7 +57,7 @@ static double field_at(const struct facts *f, enum sample_process_field field, d
 static double figure_at(const struct facts *f, const char *name, double t_s)
 {
     const struct facts_figure *figure = facts_figure(f, name);
-    return figure ? facts_at(&figure->series, t_s) : (double)NAN;
+    return figure ? facts_near(&figure->series, t_s) : (double)NAN; /* sent when a step ends */
 }
 
 static double census_bytes(const json_t *census, const char *key)
@@ -81,16 +81,25 @@ static void take_shared(const struct facts *f, struct moment *m)
         take(m, LEDGER_SHARED, m->left - unique);
 }
 
-static void take_heap(const struct facts *f, struct moment *m)
+static double asked_at(const struct facts *f, const struct moment *m)
+{
+    return m->is_start ? f->heap.start : f->heap.now;
+}
+
+/* Resident bytes of one that a call site asked for, where more was asked for than can be resident
+ * at one of the moments; the same at both, or what stays would seem to grow. */
+static double heap_scale(const struct facts *f, const struct moment *start,
+                         const struct moment *now)
+{
+    double had = asked_at(f, start), has = asked_at(f, now);
+    return fmin(had > 0 ? fmin(1, start->left / had) : 1, has > 0 ? fmin(1, now->left / has) : 1);
+}
+
+static void take_heap(const struct facts *f, struct moment *m, double scale)
 {
     double live = figure_at(f, "heap_live_bytes", m->t_s);
-    m->heap_scale = 1;
     if (f->heap.profile) {
-        double asked = m->is_start ? f->heap.start : f->heap.now;
-        double before = m->left;
-        take(m, LEDGER_HEAP_OTHER, asked);
-        if (asked > 0)
-            m->heap_scale = fmin(1, before / asked);
+        take(m, LEDGER_HEAP_OTHER, scale * asked_at(f, m));
         return;
     }
     if (isnan(live))
@@ -101,11 +110,30 @@ static void take_heap(const struct facts *f, struct moment *m)
              census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
 }
 
-static void take_apart(const struct facts *f, struct moment *m)
+/* What the allocator has from the kernel (in use and free, of one and the same call) less what
+ * lives of it. Without a profile its own count of what is free is that. */
+static void take_retained(const struct facts *f, struct moment *m, double scale)
 {
-    m->rss = m->left = positive(field_at(f, SAMPLE_RSS, m->t_s));
-    take_shared(f, m);
-    take_heap(f, m);
+    double used = figure_at(f, "heap_live_bytes", m->t_s);
+    double spare = figure_at(f, "heap_free_bytes", m->t_s);
+    if (isnan(used) || isnan(spare) || f->main->role == ROLE_DATA_WORKER)
+        return;
+    double live = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
+    take(m, LEDGER_RETAINED, f->heap.profile ? used + spare - scale * live : spare);
+}
+
+static void take_apart(const struct facts *f, struct moment *start, struct moment *now)
+{
+    start->rss = start->left = positive(field_at(f, SAMPLE_RSS, start->t_s));
+    now->rss = now->left = positive(field_at(f, SAMPLE_RSS, now->t_s));
+    take_shared(f, start);
+    take_shared(f, now);
+    double scale = f->heap.profile ? heap_scale(f, start, now) : 1;
+    take_heap(f, start, scale);
+    take_heap(f, now, scale);
+    take_retained(f, start, scale);
+    take_retained(f, now, scale);
+    start->heap_scale = now->heap_scale = scale;
 }
 
 /* ---- both ---- */
@@ -164,23 +192,28 @@ static void add_sites(const struct facts *f, const struct moment *start, const s
         fmin(rest_now + half, now->rss));
 }
 
-/* What is resident beside all this and was not at the start: with every allocation watched it is
- * what was freed and not given back, or lost between the pieces. */
 static void add_rest(const struct facts *f, const struct moment *start, const struct moment *now,
                      struct ledger *l)
 {
-    double risen = now->left - start->left, rest = now->left;
-    if (f->main->role == ROLE_DATA_WORKER && now->has[LEDGER_SHARED] &&
-        !isnan(field_at(f, SAMPLE_UNIQUE, now->t_s))) {
-        add(l, LEDGER_UNSHARED, start->left, now->left, 0, now->left);
-        return;
-    }
-    if (f->heap.profile && risen > 0) {
-        add(l, LEDGER_RETAINED, 0, risen, positive(risen - z95 * f->heap.sigma),
-            risen + z95 * f->heap.sigma);
-        rest -= risen;
-    }
-    add(l, LEDGER_UNEXPLAINED, start->left, rest, rest, rest);
+    bool is_worker = f->main->role == ROLE_DATA_WORKER && now->has[LEDGER_SHARED] &&
+                     !isnan(field_at(f, SAMPLE_UNIQUE, now->t_s));
+    add(l, is_worker ? LEDGER_UNSHARED : LEDGER_UNEXPLAINED, start->left, now->left,
+        is_worker ? 0 : now->left, now->left);
+}
+
+/* What was not measured by anyone directly lies between nothing and that; what is a reading less
+ * what lives is as sure as the latter. */
+static double low_of(const struct facts *f, enum ledger_kind kind, double bytes)
+{
+    if (kind == LEDGER_RETAINED && f->heap.profile)
+        return positive(bytes - z95 * f->heap.sigma);
+    return kind == LEDGER_PINNED || kind == LEDGER_OBJECTS || kind == LEDGER_RETAINED ? 0 : bytes;
+}
+
+static double high_of(const struct facts *f, enum ledger_kind kind, double bytes, double rss)
+{
+    bool is_sampled = kind == LEDGER_RETAINED && f->heap.profile;
+    return is_sampled ? fmin(rss, bytes + z95 * f->heap.sigma) : bytes;
 }
 
 static int by_growth(const void *a, const void *b)
@@ -211,17 +244,18 @@ void ledger_make(const struct facts *f, struct ledger *ret)
         .start_s = f->start_s, .now_s = f->now_s, .named_growth_share = (double)NAN};
     if (!f->main || isnan(field_at(f, SAMPLE_RSS, f->now_s)))
         return;
-    take_apart(f, &start);
-    take_apart(f, &now);
+    take_apart(f, &start, &now);
     ret->is_known = true;
     ret->rss_start_bytes = start.rss;
     ret->rss_now_bytes = now.rss;
     for (int kind = 0; kind < LEDGER_KINDS; kind++) {
         double had = start.amount[kind], has = now.amount[kind];
-        bool is_guess = kind == LEDGER_PINNED || kind == LEDGER_OBJECTS;
-        if (kind != LEDGER_HEAP_OTHER && (start.has[kind] || now.has[kind]))
-            add(ret, (enum ledger_kind)kind, had, has, is_guess ? 0 : has, has);
+        enum ledger_kind k = (enum ledger_kind)kind;
+        if (k != LEDGER_HEAP_OTHER && (start.has[k] || now.has[k]))
+            add(ret, k, had, has, low_of(f, k, has), high_of(f, k, has, now.rss));
     }
+    ret->knows_retained = start.has[LEDGER_RETAINED] && now.has[LEDGER_RETAINED];
+    ret->heap_scale = now.heap_scale;
     if (f->heap.profile)
         add_sites(f, &start, &now, ret);
     add_rest(f, &start, &now, ret);
@@ -245,4 +279,20 @@ double ledger_growth(const struct ledger *l, enum ledger_kind kind)
     for (size_t i = 0; i < l->count; i++)
         sum += l->entries[i].kind == kind ? l->entries[i].growth_bytes : 0;
     return sum;
+}
+
+double ledger_live_growth(const struct ledger *l)
+{
+    return ledger_growth(l, LEDGER_HEAP_SITE) + ledger_growth(l, LEDGER_HEAP_OTHER) +
+           ledger_growth(l, LEDGER_HEAP);
+}
+
+double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i)
+{
+    return l->heap_scale * (f->heap.growth.rows[i].live_bytes - f->heap.start_bytes[i]);
+}
+
+double ledger_beside_growth(const struct ledger *l)
+{
+    return ledger_growth(l, l->knows_retained ? LEDGER_RETAINED : LEDGER_UNEXPLAINED);
 }

@@ -120,6 +120,8 @@ void story_row(struct story *s, const char *file, double start, double now, enum
     s->f.heap.start_bytes = s->row_start;
     s->f.heap.start += start;
     s->f.heap.now += now;
+    s->f.heap.start_malloc += start;
+    s->f.heap.now_malloc += now;
     s->f.heap.most = fmax(s->f.heap.most, s->f.heap.now);
 }
 
