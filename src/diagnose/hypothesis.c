@@ -79,7 +79,11 @@ const char *hypothesis_word_text(enum hypothesis_word word)
 
 double main_at(const struct question *q, enum sample_process_field field, double t_s)
 {
-    return q->f->main ? facts_at(&q->f->main->field[field], t_s) : (double)NAN;
+    if (!q->f->main)
+        return (double)NAN;
+    bool is_seldom_read = field != SAMPLE_RSS;
+    const struct facts_series *s = &q->f->main->field[field];
+    return is_seldom_read ? facts_near(s, t_s) : facts_at(s, t_s);
 }
 
 double main_growth(const struct question *q, enum sample_process_field field)
@@ -218,6 +222,16 @@ const char *place_text(char out[PLACE_MAX], const struct growth_row *row)
     else
         snprintf(out, PLACE_MAX, "%.100s", n->function);
     return out;
+}
+
+void say_flat(const struct question *q, struct hypothesis *h, double weight)
+{
+    struct sizes s;
+    if (q->total > fmax(material_bytes, material_share * q->base))
+        say(h, EVIDENCE_AGAINST, weight, "memory grew by %s and has stopped: little to ask about",
+            size_of(&s, 0, q->total));
+    else
+        say(h, EVIDENCE_AGAINST, weight, "memory did not grow");
 }
 
 void say_floors(struct hypothesis *h, enum evidence_side side, double weight,

@@ -39,7 +39,7 @@ static bool census_tells(const struct question *q, struct hypothesis *h, double 
 {
     const struct facts *f = q->f;
     if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
+        say_flat(q, h, DECIDES);
         return false;
     }
     if (!f->census_first) {
@@ -253,7 +253,7 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 {
     double whole = (double)NAN;
     if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
+        say_flat(q, h, DECIDES);
         return;
     }
     if (census_tells(q, h, &whole))
@@ -277,7 +277,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
         return;
     }
     if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, STRONG, "memory did not grow");
+        say_flat(q, h, STRONG);
     } else if (!row) {
         say(h, EVIDENCE_AGAINST, STRONG, "no call site holds more and more: live heap %s",
             change_of(&s, 0, heap_growth(q)));
@@ -356,7 +356,7 @@ void test_retention(const struct question *q, struct hypothesis *h)
             "the live heap was not measured: no profile, no heap_live_bytes");
         decide_by(h, "a run under `ebb run` with the profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
-        say(h, EVIDENCE_AGAINST, STRONG, "memory did not grow");
+        say_flat(q, h, STRONG);
     } else if (!weigh_floors(q, h)) {
         weigh_retention(q, h, live);
     }

@@ -95,7 +95,10 @@ void test_gpu(const struct question *q, struct hypothesis *h)
 void test_thp(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
-    double beside = isnan(heap_growth(q)) ? (double)NAN : ledger_beside_growth(q->l);
+    struct floors floors = floors_of(q);
+    double beside = floors.lets_go          ? q->total
+                    : isnan(heap_growth(q)) ? (double)NAN
+                                            : ledger_beside_growth(q->l);
     if (!q->f->thp[0]) {
         say(h, EVIDENCE_ABSENT, 0, "whether the kernel uses huge pages was not recorded");
         return;
@@ -114,7 +117,7 @@ void test_thp(const struct question *q, struct hypothesis *h)
     } else if (q->has_grown && !isnan(beside)) {
         say(h, EVIDENCE_AGAINST, STRONG, "what lives on the heap grew as memory did");
     } else if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, STRONG, "memory did not grow");
+        say_flat(q, h, STRONG);
     }
     decide_by(h, "a run with GLIBC_TUNABLES=glibc.malloc.hugetlb=0, or huge pages set to madvise");
 }

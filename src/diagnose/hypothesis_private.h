@@ -11,6 +11,9 @@ void say(struct hypothesis *h, enum evidence_side side, double weight, const cha
     __attribute__((format(printf, 4, 5)));
 void decide_by(struct hypothesis *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* There is nothing to explain, so it is not this. */
+void say_flat(const struct question *q, struct hypothesis *h, double weight);
+
 /* Sizes in sentences. */
 struct sizes {
     char text[6][TEXT_SIZE_MAX];

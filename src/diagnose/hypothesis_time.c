@@ -238,7 +238,7 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
     if (!f->main || !f->main->verdict.is_known) {
         say(h, EVIDENCE_ABSENT, 0, "memory was not judged");
     } else if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "nothing fills: memory did not grow");
+        say_flat(q, h, DECIDES);
     } else if (!knows_pass(f)) {
         say(h, EVIDENCE_ABSENT, 0, "no marks: how long a pass over the data is, is not known");
         if (q->word == VERDICT_PLATEAUED)
@@ -468,7 +468,7 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
     const struct facts_verdict *v = q->f->main ? &q->f->main->verdict : NULL;
     struct events e = events_of(q);
     if (!q->has_grown && !isnan(q->growth)) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "nothing stays: memory did not grow");
+        say_flat(q, h, DECIDES);
         return;
     }
     if (q->word == VERDICT_STEPPING && v && strcmp(v->event, "epoch") != 0) {

@@ -98,6 +98,20 @@ static void it_grew_once_by(double bytes)
     story_steps(&s, 50);
 }
 
+/* Kinds are read once a second or less often: the last reading before the start may be of a time
+ * when libraries were still coming in. */
+static void file_pages_are_those_of_the_nearest_reading(void **state)
+{
+    (void)state;
+    it_is_flat();
+    double *file = s.v[0][SAMPLE_FILE];
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        file[i] = i == 5 ? MIB(20) : i >= 11 ? MIB(100) : (double)NAN;
+    story_ask(&s, HYPOTHESIS_NO_GROWTH);
+    assert_true(fabs(s.question.base - MIB(400)) < 1);
+    assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
+}
+
 static void small_growth_that_has_ended_is_none(void **state)
 {
     (void)state;
@@ -698,6 +712,21 @@ static void unique_memory_that_grows_under_flat_rss_is_copied(void **state)
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
+/* Its stack, its heap, the batch it makes. */
+static void what_any_fork_writes_to_is_not_copied_data(void **state)
+{
+    (void)state;
+    it_is_flat();
+    for (size_t i = 1; i <= 2; i++) {
+        story_process(&s, ROLE_DATA_WORKER);
+        story_field(&s, i, SAMPLE_RSS, MIB(500), MIB(505), 200);
+        story_field(&s, i, SAMPLE_UNIQUE, MIB(9), MIB(20), 80);
+        story_verdict(&s, i, VERDICT_STABLE);
+    }
+    assert_true(story_ask(&s, HYPOTHESIS_COPY_ON_WRITE)->word <= UNLIKELY);
+    expect_first(HYPOTHESIS_NO_GROWTH);
+}
+
 static void workers_with_memory_of_their_own_copy_nothing(void **state)
 {
     (void)state;
@@ -803,6 +832,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(nothing_grows_where_the_verdict_is_stable),
         T(memory_that_leaks_rules_no_growth_out),
+        T(file_pages_are_those_of_the_nearest_reading),
         T(small_growth_that_has_ended_is_none),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
         T(so_it_is_where_it_takes_a_tenth_of_the_room),
@@ -863,6 +893,7 @@ int main(void)
         T(large_workers_that_are_flat_are_said_to_be),
         T(without_workers_they_are_ruled_out),
         T(unique_memory_that_grows_under_flat_rss_is_copied),
+        T(what_any_fork_writes_to_is_not_copied_data),
         T(workers_with_memory_of_their_own_copy_nothing),
         T(call_sites_of_the_compiler_that_grow_are_recompilation),
         T(without_a_compiler_there_is_no_recompilation),
