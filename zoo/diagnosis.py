@@ -21,8 +21,8 @@ import run
 RIGHT_BAR = 0.9
 NAMED_BAR = 0.95
 GROWN_SHARE = 0.1  # of RSS at the start: below it a share of the growth says little
-COLUMNS = ["program", "variant", "truth", "first hypothesis", "right", "RSS MB", "growth named",
-           "sum <= RSS", "contradicted"]
+COLUMNS = ["program", "variant", "truth", "first hypothesis", "right", "RSS MB", "counted MB",
+           "heap MB", "growth named", "sum <= RSS", "contradicted"]
 
 
 def options():
@@ -50,6 +50,11 @@ def has_grown(ledger):
     return grown > GROWN_SHARE * ledger["rss_start_bytes"]
 
 
+def heap_growth(ledger):
+    kinds = ("heap", "heap, other sites", "live heap")
+    return sum(e["growth_bytes"] for e in ledger["entries"] if e["kind"] in kinds)
+
+
 class Judged:
     """One recording: what is said of it, and what of that is wrong."""
 
@@ -61,11 +66,12 @@ class Judged:
         self.right = self.first in truth["hypotheses"]
         self.adds_up = bool(self.ledger) and adds_up(self.ledger)
         self.named = self.ledger["named_growth_share"] if self.ledger else None
-        self.wrong = ["nothing was diagnosed"]
+        self.wrong, self.counted = ["nothing was diagnosed"], None
         if self.doc and self.ledger:
             # where workers hold it, the program's count says nothing of the process diagnosed
             counts = {} if "filled_in" in truth else run.counted(run_dir)
             counters = claims.Counters(recording.Recording(run_dir).marks, counts, self.ledger)
+            self.counted = counters.grown()
             self.wrong = claims.contradicted(self.doc, counters, truth["hypotheses"])
 
     def is_unnamed(self):
@@ -73,12 +79,14 @@ class Judged:
                 and (self.named is None or self.named < NAMED_BAR))
 
     def cells(self):
-        rss = "-"
+        rss = counted = heap = "-"
         if self.ledger:
             rss = "..".join(str(self.ledger[f"rss_{k}_bytes"] >> 20) for k in ("start", "now"))
+            counted = f"{self.counted / 2**20:+.0f}"
+            heap = f"{heap_growth(self.ledger) / 2**20:+.0f}"
         named = "-" if self.named is None else f"{self.named:.0%}"
         return [self.name, self.variant, " ".join(self.truth["hypotheses"]), self.first,
-                "yes" if self.right else "NO", rss, named, "yes" if self.adds_up else "NO",
+                "yes" if self.right else "NO", rss, counted, heap, named, "yes" if self.adds_up else "NO",
                 str(len(self.wrong))]
 
 

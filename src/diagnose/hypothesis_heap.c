@@ -302,7 +302,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 /* How much of it is sure: what sampling may have missed is alive. */
 static double retention_weight(const struct question *q, double beside)
 {
-    double sure = beside - z95 * q->f->heap.sigma;
+    double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
     bool is_measured = q->f->heap.profile || q->l->knows_retained;
     if (!is_measured || sure <= 0.3 * q->growth)
         return WEAK; /* an allocator's own count leaves Python's arenas out */
@@ -312,7 +312,8 @@ static double retention_weight(const struct question *q, double beside)
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
 {
     struct sizes s;
-    double beside = ledger_beside_growth(q->l), missed = z95 * q->f->heap.sigma;
+    double beside = ledger_beside_growth(q->l);
+    double missed = q->l->knows_retained ? 0 : z95 * q->f->heap.sigma;
     bool is_for = beside > fmax(kept_least_bytes, 0.3 * q->growth);
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,

@@ -31,7 +31,8 @@ struct moment {
     bool is_start;
     double t_s, rss, left;
     double amount[LEDGER_KINDS];
-    double heap_scale; /* resident bytes of a byte that was asked for */
+    double used, spare; /* by the allocator's own count; NAN: it was not asked */
+    double missing;     /* of spare: has no room in RSS */
     bool has[LEDGER_KINDS];
 };
 
@@ -88,22 +89,38 @@ static double asked_at(const struct facts *f, const struct moment *m)
     return m->is_start ? f->heap.start : f->heap.now;
 }
 
-/* Resident bytes of one that a call site asked for, where more was asked for than can be resident
- * at one of the moments; the same at both, or what stays would seem to grow. */
-static double heap_scale(const struct facts *f, const struct moment *start,
-                         const struct moment *now)
+/* Of the allocator: what it has in use by its own count, and what it keeps; in one and the same
+ * call, so that what goes from one to the other is in both or in neither. NAN: it was not asked. */
+static void ask_allocator(const struct facts *f, struct moment *m)
 {
-    double had = asked_at(f, start), has = asked_at(f, now);
-    return fmin(had > 0 ? fmin(1, start->left / had) : 1, has > 0 ? fmin(1, now->left / has) : 1);
+    bool is_worker = f->main->role == ROLE_DATA_WORKER; /* what it has is its parent's, too */
+    m->used = is_worker ? (double)NAN : figure_at(f, "heap_live_bytes", m->t_s);
+    m->spare = is_worker ? (double)NAN : figure_at(f, "heap_free_bytes", m->t_s);
 }
 
-static void take_heap(const struct facts *f, struct moment *m, double scale)
+/* All that lives on the heap. Where the allocator told what it has in use, that takes the place of
+ * what was sampled of it, and its error goes; small Python objects and mappings are sampled. */
+static double live_at(const struct facts *f, const struct moment *m, bool is_exact)
+{
+    double sampled = asked_at(f, m);
+    double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
+    return is_exact ? m->used + sampled - of_malloc : sampled;
+}
+
+/* Where more was asked for at the start than can be resident, that much was never touched, and is
+ * taken not to have been since; or what stays would seem to grow. */
+static void take_sampled(const struct facts *f, struct moment *start, struct moment *now)
+{
+    bool is_exact = !isnan(start->used) && !isnan(now->used);
+    double had = live_at(f, start, is_exact), has = live_at(f, now, is_exact);
+    double untouched = positive(had - start->left);
+    take(start, LEDGER_HEAP_OTHER, had - untouched);
+    take(now, LEDGER_HEAP_OTHER, has - untouched);
+}
+
+static void take_counted(const struct facts *f, struct moment *m)
 {
     double live = figure_at(f, "heap_live_bytes", m->t_s);
-    if (f->heap.profile) {
-        take(m, LEDGER_HEAP_OTHER, scale * asked_at(f, m));
-        return;
-    }
     if (isnan(live))
         return;
     take(m, LEDGER_HEAP, live);
@@ -112,30 +129,61 @@ static void take_heap(const struct facts *f, struct moment *m, double scale)
              census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
 }
 
-/* What the allocator has from the kernel (in use and free, of one and the same call) less what
- * lives of it. Without a profile its own count of what is free is that. */
-static void take_retained(const struct facts *f, struct moment *m, double scale)
+static void take_retained(struct moment *m)
 {
-    double used = figure_at(f, "heap_live_bytes", m->t_s);
-    double spare = figure_at(f, "heap_free_bytes", m->t_s);
-    if (isnan(used) || isnan(spare) || f->main->role == ROLE_DATA_WORKER)
+    if (isnan(m->used) || isnan(m->spare))
         return;
-    double live = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
-    take(m, LEDGER_RETAINED, f->heap.profile ? used + spare - scale * live : spare);
+    m->missing = positive(m->spare - m->left);
+    take(m, LEDGER_RETAINED, m->spare);
 }
 
 static void take_apart(const struct facts *f, struct moment *start, struct moment *now)
 {
-    start->rss = start->left = positive(field_at(f, SAMPLE_RSS, start->t_s));
-    now->rss = now->left = positive(field_at(f, SAMPLE_RSS, now->t_s));
-    take_shared(f, start);
-    take_shared(f, now);
-    double scale = f->heap.profile ? heap_scale(f, start, now) : 1;
-    take_heap(f, start, scale);
-    take_heap(f, now, scale);
-    take_retained(f, start, scale);
-    take_retained(f, now, scale);
-    start->heap_scale = now->heap_scale = scale;
+    struct moment *both[] = {start, now};
+    for (int i = 0; i < 2; i++) {
+        both[i]->rss = both[i]->left = positive(field_at(f, SAMPLE_RSS, both[i]->t_s));
+        take_shared(f, both[i]);
+        ask_allocator(f, both[i]);
+        if (!f->heap.profile)
+            take_counted(f, both[i]);
+    }
+    if (f->heap.profile)
+        take_sampled(f, start, now);
+    take_retained(start);
+    take_retained(now);
+}
+
+/* ---- call sites ---- */
+
+/* What row I holds at either moment, so that all of them are what the heap is. */
+static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
+{
+    return s->start * f->heap.start_bytes[i];
+}
+
+static double row_now(const struct facts *f, const struct ledger_scale *s, size_t i)
+{
+    double had = f->heap.start_bytes[i], has = f->heap.growth.rows[i].live_bytes;
+    return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
+}
+
+/* What sampling got wrong at the start it has wrong ever since: it is the growth that is made to
+ * fit, at most twofold, and only what then is too much is taken from all. */
+static struct ledger_scale scale_rows(const struct facts *f, double had, double has)
+{
+    const struct growth_row *rows = f->heap.growth.rows;
+    struct ledger_scale s = {f->heap.start > 0 ? had / f->heap.start : 1, 1, 1};
+    double stays = 0, grown = 0;
+    for (size_t i = 0; i < f->heap.growth.count; i++) {
+        stays += fmin(rows[i].live_bytes, f->heap.start_bytes[i]);
+        grown += positive(rows[i].live_bytes - f->heap.start_bytes[i]);
+    }
+    if (grown > 0)
+        s.growth = fmin(2, positive((has - s.start * stays) / grown));
+    double all = s.start * stays + s.growth * grown;
+    if (all > has)
+        s.now = has / all;
+    return s;
 }
 
 /* ---- both ---- */
@@ -173,9 +221,9 @@ static void add_sites(const struct facts *f, const struct moment *start, const s
     struct ranked *list = calloc(h->growth.count ? h->growth.count : 1, sizeof *list);
     double rest_start = start->amount[LEDGER_HEAP_OTHER], rest_now = now->amount[LEDGER_HEAP_OTHER];
     double half = z95 * h->sigma;
+    l->scale = scale_rows(f, rest_start, rest_now);
     for (size_t i = 0; list && i < h->growth.count; i++)
-        list[i] = (struct ranked){i, h->start_bytes[i] * start->heap_scale,
-                                  h->growth.rows[i].live_bytes * now->heap_scale};
+        list[i] = (struct ranked){i, row_start(f, &l->scale, i), row_now(f, &l->scale, i)};
     if (list)
         qsort(list, h->growth.count, sizeof *list, by_change);
     for (size_t i = 0; list && i < h->growth.count && i < LEDGER_SITES; i++) {
@@ -183,8 +231,9 @@ static void add_sites(const struct facts *f, const struct moment *start, const s
         double at_start = fmin(list[i].start, rest_start), at_now = fmin(list[i].now, rest_now);
         if (at_start + at_now <= 0)
             continue;
-        add(l, LEDGER_HEAP_SITE, at_start, at_now, row->live_low * now->heap_scale,
-            fmin(row->live_high, now->rss));
+        double scale = row->live_bytes > 0 ? list[i].now / row->live_bytes : 1;
+        add(l, LEDGER_HEAP_SITE, at_start, at_now, row->live_low * scale,
+            fmin(row->live_high * scale, now->rss));
         l->entries[l->count - 1].site = row;
         rest_start -= at_start;
         rest_now -= at_now;
@@ -203,19 +252,13 @@ static void add_rest(const struct facts *f, const struct moment *start, const st
         is_worker ? 0 : now->left, now->left);
 }
 
-/* What was not measured by anyone directly lies between nothing and that; what is a reading less
- * what lives is as sure as the latter. */
-static double low_of(const struct facts *f, enum ledger_kind kind, double bytes)
+/* What was not measured by anyone directly lies between nothing and that. Of what is free that part
+ * may not be resident which has no room in RSS. */
+static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
 {
-    if (kind == LEDGER_RETAINED && f->heap.profile)
-        return positive(bytes - z95 * f->heap.sigma);
-    return kind == LEDGER_PINNED || kind == LEDGER_OBJECTS || kind == LEDGER_RETAINED ? 0 : bytes;
-}
-
-static double high_of(const struct facts *f, enum ledger_kind kind, double bytes, double rss)
-{
-    bool is_sampled = kind == LEDGER_RETAINED && f->heap.profile;
-    return is_sampled ? fmin(rss, bytes + z95 * f->heap.sigma) : bytes;
+    if (kind == LEDGER_RETAINED)
+        return positive(bytes - now->missing);
+    return kind == LEDGER_PINNED || kind == LEDGER_OBJECTS ? 0 : bytes;
 }
 
 static int by_growth(const void *a, const void *b)
@@ -254,10 +297,9 @@ void ledger_make(const struct facts *f, struct ledger *ret)
         double had = start.amount[kind], has = now.amount[kind];
         enum ledger_kind k = (enum ledger_kind)kind;
         if (k != LEDGER_HEAP_OTHER && (start.has[k] || now.has[k]))
-            add(ret, k, had, has, low_of(f, k, has), high_of(f, k, has, now.rss));
+            add(ret, k, had, has, low_of(&now, k, has), has);
     }
     ret->knows_retained = start.has[LEDGER_RETAINED] && now.has[LEDGER_RETAINED];
-    ret->heap_scale = now.heap_scale;
     if (f->heap.profile)
         add_sites(f, &start, &now, ret);
     add_rest(f, &start, &now, ret);
@@ -291,7 +333,7 @@ double ledger_live_growth(const struct ledger *l)
 
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i)
 {
-    return l->heap_scale * (f->heap.growth.rows[i].live_bytes - f->heap.start_bytes[i]);
+    return row_now(f, &l->scale, i) - row_start(f, &l->scale, i);
 }
 
 double ledger_beside_growth(const struct ledger *l)

@@ -40,7 +40,9 @@ struct ledger {
     size_t count;
     double named_growth_share; /* of RSS's growth, 0 to 1; NAN where it did not grow */
     bool knows_retained;       /* the allocator told what it has: RETAINED is a reading */
-    double heap_scale;         /* resident bytes of one that a call site asked for */
+    struct ledger_scale {
+        double start, growth, now;
+    } scale; /* resident bytes of one that was sampled; for ledger.c alone */
 };
 
 /* At the last reading, and at the first after training began. Never more than RSS. */
