@@ -32,7 +32,7 @@ def options():
     parser.add_argument("--out", type=Path, default=run.ROOT / "build" / "zoo-runs")
     parser.add_argument("--record", action="store_true", help="record them first")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")
-    parser.set_defaults(seconds=None)
+    parser.add_argument("--seconds", type=float, help="spread the steps over this time")
     return parser.parse_args()
 
 
@@ -120,7 +120,10 @@ def main():
             run_dir = args.out / f"{name}-{variant}"
             if args.record:
                 print(f"zoo: {name} {variant}", file=sys.stderr)
-                run.record(name, flags, run_dir, args)
+                status = run.record(name, flags, run_dir, args)
+                if status:
+                    print(f"zoo: left out, status {status}: see {run_dir}/log.txt", file=sys.stderr)
+                    continue
             if not (run_dir / "trace.ebb").exists():
                 sys.exit(f"zoo: there is no recording {run_dir}; --record makes them")
             judged.append(Judged(name, variant, truth, run_dir))

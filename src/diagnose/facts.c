@@ -206,6 +206,7 @@ void facts_free(struct facts *f)
     free(f->told);
     growth_fini(&f->heap.growth);
     free(f->heap.start_bytes);
+    free(f->heap.floor_bytes);
     names_free(f->heap.names);
     profile_free(f->heap.profile);
     store_free(f->store);

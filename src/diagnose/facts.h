@@ -81,8 +81,10 @@ struct facts_heap {
     struct names *names;
     struct growth growth; /* rows as of now */
     double *start_bytes;  /* what each row held at the start */
+    double *floor_bytes;  /* the least that each held in the second half of the time */
     double start, now;    /* all that lived */
     double start_malloc, now_malloc; /* of that by the C library's own allocator */
+    double start_rounding, now_rounding; /* what Python adds to small objects, beside that */
     double sigma;                    /* of now, by sampling */
     double most;          /* the largest that was ever read */
     char why_not[256];    /* one sentence; "" where there is a profile */

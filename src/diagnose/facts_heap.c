@@ -5,10 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "diagnose/facts_private.h"
 #include "profile/folder.h"
 
+enum { SMALL_ALIGNMENT = 16 };
 /* How much of the time between the moments may be lost for a reading at all, and for a better one.
  */
 static const double aligned_share = 0.25;
@@ -115,17 +117,37 @@ static bool same_place(const struct name *a, const struct name *b)
                       same_text(a->file, b->file) && same_text(a->lib, b->lib));
 }
 
-/* Rows are by place; a site belongs to the row of its place. */
-static void put_starts(struct facts_heap *h, const struct profile_reading *r)
+/* Rows are by place; a site belongs to the row of its place, or to none. */
+static size_t row_of(const struct facts_heap *h, uint32_t site)
+{
+    const struct name *name = names_of_site(h->names, site);
+    size_t row = 0;
+    while (row < h->growth.count && !same_place(h->growth.rows[row].name, name))
+        row++;
+    return row;
+}
+
+static void put_starts(struct facts_heap *h, const size_t *rows, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++) {
-        const struct name *name = names_of_site(h->names, r->held[i].site);
-        size_t row = 0;
-        while (row < h->growth.count && !same_place(h->growth.rows[row].name, name))
-            row++;
+        size_t row = rows[r->held[i].site];
         if (row < h->growth.count)
             h->start_bytes[row] += r->held[i].live_bytes;
     }
+}
+
+/* HELD is room for a number of each row. */
+static void put_floor(struct facts_heap *h, const size_t *rows, const struct profile_reading *r,
+                      double *held)
+{
+    memset(held, 0, h->growth.count * sizeof *held);
+    for (size_t i = 0; i < r->count; i++) {
+        size_t row = rows[r->held[i].site];
+        if (row < h->growth.count)
+            held[row] += r->held[i].live_bytes;
+    }
+    for (size_t i = 0; i < h->growth.count; i++)
+        h->floor_bytes[i] = fmin(h->floor_bytes[i], held[i]);
 }
 
 static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
@@ -141,28 +163,56 @@ static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
     if (r == 0)
         r = growth_of(h->profile, h->names, &o, &h->growth, err);
     if (r == 0) {
-        h->start_bytes = calloc(h->growth.count ? h->growth.count : 1, sizeof *h->start_bytes);
-        r = h->start_bytes ? 0 : err_set(err, -1, "out of memory");
+        size_t n = h->growth.count ? h->growth.count : 1;
+        h->start_bytes = calloc(n, sizeof *h->start_bytes);
+        h->floor_bytes = calloc(n, sizeof *h->floor_bytes);
+        r = h->start_bytes && h->floor_bytes ? 0 : err_set(err, -1, "out of memory");
     }
     return r;
 }
 
-/* How much of what lived at T_NS came from malloc: not a small Python object, not a mapping. All
- * where no snapshot tells. */
-static double malloc_share(const struct profile *p, uint64_t t_ns)
+/* Of what lived at T_NS: which part came from malloc, and which part of all Python adds to its small
+ * objects, each of which it gives a multiple of 16 bytes. All from malloc where no snapshot tells. */
+struct kinds {
+    double malloc_share, rounding_share;
+};
+
+static struct kinds kinds_at(const struct profile *p, uint64_t t_ns)
 {
     const struct profile_snapshot *s = profile_snapshot_at(p, t_ns);
-    double all = 0, some = 0;
+    double all = 0, of_malloc = 0, rounding = 0;
     if (!s && p->n_snapshots)
         s = p->snapshots;
     for (size_t i = 0; s && i < s->count; i++) {
-        double bytes = profile_weight_bytes(s->samples[i].size, s->samples[i].interval);
-        bool is_malloc =
-            s->samples[i].kind == HEAP_KIND_MALLOC || s->samples[i].kind == HEAP_KIND_NEW;
+        const struct profile_sample *one = &s->samples[i];
+        double bytes = profile_weight_bytes(one->size, one->interval);
         all += bytes;
-        some += is_malloc ? bytes : 0;
+        if (one->kind == HEAP_KIND_MALLOC || one->kind == HEAP_KIND_NEW)
+            of_malloc += bytes;
+        else if (one->kind == HEAP_KIND_PYTHON)
+            rounding += profile_weight_objects(one->size, one->interval) *
+                        (double)(-one->size % SMALL_ALIGNMENT);
     }
-    return all > 0 ? some / all : 1;
+    return all > 0 ? (struct kinds){of_malloc / all, rounding / all} : (struct kinds){1, 0};
+}
+
+static int measure_rows(const struct facts *f, struct facts_heap *h, struct err *err)
+{
+    const struct profile *p = h->profile;
+    uint64_t from_ns = moment_ns(f, (f->start_s + f->now_s) / 2), to_ns = moment_ns(f, f->now_s);
+    AUTO_FREE size_t *rows = calloc(p->n_sites ? p->n_sites : 1, sizeof *rows);
+    AUTO_FREE double *held = calloc(h->growth.count ? h->growth.count : 1, sizeof *held);
+    if (!rows || !held)
+        return err_set(err, -1, "out of memory");
+    for (uint32_t site = 0; site < p->n_sites; site++)
+        rows[site] = row_of(h, site);
+    put_starts(h, rows, reading_at(p, moment_ns(f, f->start_s)));
+    for (size_t i = 0; i < h->growth.count; i++)
+        h->floor_bytes[i] = h->growth.rows[i].live_bytes;
+    for (size_t i = 0; i < profile_working(p); i++)
+        if (p->readings[i].t_ns >= from_ns && p->readings[i].t_ns <= to_ns)
+            put_floor(h, rows, &p->readings[i], held);
+    return 0;
 }
 
 static void measure(const struct facts *f, struct facts_heap *h)
@@ -170,13 +220,14 @@ static void measure(const struct facts *f, struct facts_heap *h)
     const struct profile *p = h->profile;
     uint64_t now_ns = moment_ns(f, f->now_s), start_ns = moment_ns(f, f->start_s);
     double ignored = 0, variance = 0;
-    const struct profile_reading *start = reading_at(p, start_ns);
-    put_starts(h, start);
-    h->start = live_of(start, &ignored);
+    h->start = live_of(reading_at(p, start_ns), &ignored);
     h->now = live_of(reading_at(p, now_ns), &variance);
     h->sigma = sqrt(variance);
-    h->start_malloc = h->start * malloc_share(p, start_ns);
-    h->now_malloc = h->now * malloc_share(p, now_ns);
+    struct kinds at_start = kinds_at(p, start_ns), at_now = kinds_at(p, now_ns);
+    h->start_malloc = h->start * at_start.malloc_share;
+    h->now_malloc = h->now * at_now.malloc_share;
+    h->start_rounding = h->start * at_start.rounding_share;
+    h->now_rounding = h->now * at_now.rounding_share;
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
         h->most = fmax(h->most, live_of(&p->readings[i], &ignored));
 }
@@ -205,6 +256,8 @@ void facts_read_heap(const char *folder, struct facts *f)
         found.profile = NULL;
         align_moments(f, h.profile);
         r = judge(f, &h, &err);
+        if (r == 0)
+            r = measure_rows(f, &h, &err);
     }
     folder_heap_fini(&found);
     if (r == 0) {
@@ -214,6 +267,7 @@ void facts_read_heap(const char *folder, struct facts *f)
     }
     growth_fini(&h.growth);
     free(h.start_bytes);
+    free(h.floor_bytes);
     names_free(h.names);
     profile_free(h.profile);
     say_why(f, &err);

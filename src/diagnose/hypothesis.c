@@ -14,6 +14,8 @@ static const double material_share = 0.025;
 static const double material_bytes = 4 << 20;
 /* Growth that has ended harms by its size alone: this part of what there was, or of the room. */
 static const double ended_share = 0.1;
+/* Of what a call site came to hold, and half of a growth: so much it must have kept. */
+static const double kept_share = 0.5;
 /* A floor that rises by less than this part of what another does stays. */
 static const double going_share = 0.3;
 /* Before anything is measured each is about as likely as one in four. */
@@ -109,6 +111,32 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
+/* Does row I hold what it has come to hold, and not only at this moment? Where memory surely goes on
+ * growing it must do so, too. */
+static bool keeps(const struct question *q, size_t i, double grown)
+{
+    const struct facts_heap *heap = &q->f->heap;
+    const struct growth_row *row = &heap->growth.rows[i];
+    bool is_growing = row->verdict.leak != VERDICT_LEAK_NO;
+    bool leaks = q->word == VERDICT_LEAKING || q->word == VERDICT_STEPPING;
+    double kept = heap->floor_bytes[i] - heap->start_bytes[i];
+    bool is_kept = kept > kept_share * (row->live_bytes - heap->start_bytes[i]);
+    return grown >= material_bytes && (is_growing || (is_kept && !leaks));
+}
+
+const struct growth_row *keeper(const struct question *q, double *ret_grown)
+{
+    const struct growth_row *best = NULL;
+    for (size_t i = 0; i < q->f->heap.growth.count; i++) {
+        double grown = ledger_row_growth(q->f, q->l, i);
+        if (!keeps(q, i, grown) || (best && grown <= *ret_grown))
+            continue;
+        best = &q->f->heap.growth.rows[i];
+        *ret_grown = grown;
+    }
+    return best;
+}
+
 static double floor_growth(const struct facts *f, const struct facts_series *s)
 {
     double middle_s = (f->start_s + f->now_s) / 2;
@@ -124,8 +152,10 @@ struct floors floors_of(const struct question *q)
         return r;
     r.live = floor_growth(f, &live->series);
     r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
+    double kept = 0;
+    keeper(q, &kept);
     r.lets_go = r.memory > fmax(material_bytes, material_share * q->base) &&
-                r.live < going_share * r.memory;
+                r.live < going_share * r.memory && kept < going_share * q->total;
     return r;
 }
 
@@ -163,8 +193,10 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
     bool tree_is_flat = tree == VERDICT_STABLE || tree == VERDICT_SPIKING;
     bool is_over = has_ended(q.word) && has_ended(tree);
-    q.has_grown = is_material && !(is_flat && tree_is_flat) &&
-                  (!is_over || is_worth_asking(&q, q.total));
+    double kept = 0;
+    keeper(&q, &kept);
+    q.has_grown = is_material && (!is_over || kept > kept_share * q.total ||
+                                  (is_worth_asking(&q, q.total) && !(is_flat && tree_is_flat)));
     q.is_growing = q.has_grown && !has_ended(q.word);
     *ret = q;
 }

@@ -6,7 +6,7 @@
 
 #include "diagnose/hypothesis_private.h"
 
-static const double kept_least_bytes = 4 << 20;
+static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
 
 /* ---- the census ---- */
@@ -54,7 +54,7 @@ static bool census_tells(const struct question *q, struct hypothesis *h, double 
         return false;
     }
     *ret_growth = growth_between_censuses(q);
-    if (isnan(*ret_growth) || *ret_growth < kept_least_bytes) {
+    if (isnan(*ret_growth) || *ret_growth < census_least_bytes) {
         say(h, EVIDENCE_ABSENT, 0,
             "memory did not grow between the censuses (steps %.0f and %.0f): they cannot tell",
             first, last);
@@ -167,9 +167,10 @@ static double node_count(const json_t *census)
     return count;
 }
 
+/* Its kernels; what makes Python objects of tensors is not one. */
 static bool is_torch(const char *lib)
 {
-    return lib && (strstr(lib, "libtorch") || strstr(lib, "libc10"));
+    return lib && !strstr(lib, "libtorch_python") && (strstr(lib, "libtorch") || strstr(lib, "libc10"));
 }
 
 /* A frame of torch's library on the stack of ROW's largest site: an operation made it. */
@@ -185,25 +186,6 @@ static bool made_by_torch(const struct facts_heap *heap, const struct growth_row
                 return true;
     }
     return false;
-}
-
-/* The row that keeps growing (where memory itself has stopped: that grew) and grew most; NULL.
- * RET_GROWN: by how much. */
-static const struct growth_row *keeper(const struct question *q, double *ret_grown)
-{
-    const struct facts_heap *heap = &q->f->heap;
-    const struct growth_row *best = NULL;
-    for (size_t i = 0; i < heap->growth.count; i++) {
-        const struct growth_row *row = &heap->growth.rows[i];
-        double grown = ledger_row_growth(q->f, q->l, i);
-        bool has_stopped = row->verdict.word == VERDICT_PLATEAUED && !q->is_growing;
-        if ((row->verdict.leak == VERDICT_LEAK_NO && !has_stopped) || grown < kept_least_bytes ||
-            (best && grown <= *ret_grown))
-            continue;
-        best = row;
-        *ret_grown = grown;
-    }
-    return best;
 }
 
 static void weigh_graph_census(const struct question *q, struct hypothesis *h, double whole)
@@ -314,7 +296,7 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     struct sizes s;
     double beside = ledger_beside_growth(q->l);
     double missed = q->l->knows_retained ? 0 : z95 * q->f->heap.sigma;
-    bool is_for = beside > fmax(kept_least_bytes, 0.3 * q->growth);
+    bool is_for = beside > fmax(census_least_bytes, 0.3 * q->growth);
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
         is_for ? retention_weight(q, beside) : STRONG + WEAK,
@@ -332,8 +314,7 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
 }
 
-/* Live bytes that are counted at the ends of steps leave small Python objects out: only where no
- * call site keeps much is it the allocator. False: they do not tell. */
+/* False: they do not tell. */
 static bool weigh_floors(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = floors_of(q);
@@ -341,8 +322,6 @@ static bool weigh_floors(const struct question *q, struct hypothesis *h)
     if (!floors.lets_go || !q->f->heap.profile)
         return false;
     keeper(q, &kept);
-    if (kept > 0.3 * q->total)
-        return false;
     h->share = share_of(q, q->total - kept);
     say_floors(h, EVIDENCE_FOR, STRONG, &floors);
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");

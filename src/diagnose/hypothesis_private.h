@@ -40,11 +40,15 @@ const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
 /* The live heap's growth as the ledger has it; NAN: nobody counted. */
 double heap_growth(const struct question *q);
 
+/* The call site that keeps what it makes, that with the most growth: RET_GROWN. NULL: none. */
+const struct growth_row *keeper(const struct question *q, double *ret_grown);
+
 /* What is alive comes and goes with batches and with the garbage collector, so floors are compared:
  * the least in the second half of the time against the least in the first. */
 struct floors {
     double live, memory; /* by how much either rose; live by the allocator's own count */
-    bool lets_go;        /* memory's rose, and that of the live heap did not with it */
+    bool lets_go; /* memory's rose, and that of the live heap did not with it, nor does a call site
+                   * keep much: small Python objects are not in that count */
 };
 struct floors floors_of(const struct question *q); /* NAN: not read */
 void say_floors(struct hypothesis *h, enum evidence_side side, double weight,

@@ -117,10 +117,18 @@ static void small_growth_that_has_ended_is_none(void **state)
     (void)state;
     it_grew_once_by(MIB(30));
     s.f.limit_bytes = MIB(16000);
-    story_row(&s, "/job/train.py", MIB(10), MIB(40), VERDICT_PLATEAUED);
+    story_row(&s, "/job/train.py", MIB(10), MIB(20), VERDICT_PLATEAUED);
     expect_first(HYPOTHESIS_NO_GROWTH);
     expect(HYPOTHESIS_NO_GROWTH, NEARLY_CERTAIN);
     assert_true(story_says(&s.ranked[0], EVIDENCE_FOR, "has ended, and is small"));
+}
+
+static void small_growth_of_which_one_site_has_most_is_told(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(30));
+    story_row(&s, "/job/train.py", MIB(10), MIB(35), VERDICT_PLATEAUED);
+    expect_first(HYPOTHESIS_CALL_SITE);
 }
 
 static void growth_that_has_ended_is_asked_about_from_a_tenth_on(void **state)
@@ -835,6 +843,7 @@ int main(void)
         T(memory_that_leaks_rules_no_growth_out),
         T(file_pages_are_those_of_the_nearest_reading),
         T(small_growth_that_has_ended_is_none),
+        T(small_growth_of_which_one_site_has_most_is_told),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
         T(so_it_is_where_it_takes_a_tenth_of_the_room),
         T(small_growth_that_goes_on_is_growth),

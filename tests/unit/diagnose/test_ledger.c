@@ -172,6 +172,19 @@ static void what_did_not_come_from_malloc_is_not_taken_from_the_allocator(void *
     expect_bytes(s.ledger.named_growth_share * 100, 100);
 }
 
+/* 24 bytes take 32. */
+static void what_python_rounds_up_is_resident_too(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", 0, MIB(300), VERDICT_LEAKING);
+    s.f.heap.now_malloc = 0;
+    s.f.heap.now_rounding = MIB(100);
+    make();
+    expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), MIB(400));
+    expect_bytes(s.ledger.named_growth_share * 100, 100);
+}
+
 static void without_a_profile_the_allocators_count_of_free_memory_is_it(void **state)
 {
     (void)state;
@@ -275,6 +288,7 @@ int main(void)
         T(a_site_is_not_made_to_hold_more_than_twice_of_what_was_seen),
         T(what_is_free_and_has_no_room_in_rss_may_not_be_resident),
         T(what_did_not_come_from_malloc_is_not_taken_from_the_allocator),
+        T(what_python_rounds_up_is_resident_too),
         T(without_a_profile_the_allocators_count_of_free_memory_is_it),
         T(more_than_is_resident_is_not_given_to_call_sites),
         T(a_site_that_stays_does_not_grow_by_being_made_smaller),
