@@ -99,7 +99,7 @@ def site_is_small_part(c, found):
 
 def live_heap_changed(c, found):
     """More, or less, than the program itself holds."""
-    changed, error, growth = (size(found[i]) for i in (1, 2, 3))
+    changed, error, growth = (size(found[i] or "0 B") for i in (1, 2, 3))
     slack = SLACK_BYTES + 0.3 * growth
     return not changed - error - slack <= c.grown() <= changed + error + slack
 
@@ -120,7 +120,8 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (f"what is made is let go: .* changed by {SIZE} .* that of memory by {SIZE}", is_let_go),
     (r"no call site holds more and more", no_site_keeps),
     (f"that is a small part of the growth of {SIZE}", site_is_small_part),
-    (f"the live heap changed by {SIZE} \\(± {SIZE}\\) while memory grew by {SIZE}", live_heap_changed),
+    (f"the live heap changed by {SIZE}(?: \\(± {SIZE}\\))? while memory grew by {SIZE}",
+     live_heap_changed),
     (r"what lives on the heap grew as memory did", lives_as_memory_grew),
     # resident memory, by kind and moment
     (f"memory grew by {SIZE}, from", None),

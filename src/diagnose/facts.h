@@ -28,6 +28,8 @@ struct facts_series {
 double facts_at(const struct facts_series *s, double t_s);
 /* By the reading nearest to T_S, before it or after. NAN: none. */
 double facts_near(const struct facts_series *s, double t_s);
+/* When that was. */
+double facts_near_s(const struct facts_series *s, double t_s);
 /* The largest of what was read from FROM_S to TO_S; NAN: nothing was. */
 double facts_most(const struct facts_series *s, double from_s, double to_s);
 double facts_least(const struct facts_series *s, double from_s, double to_s);
@@ -85,6 +87,7 @@ struct facts_heap {
     double start, now;    /* all that lived */
     double start_malloc, now_malloc; /* of that by the C library's own allocator */
     double start_rounding, now_rounding; /* what Python adds to small objects, beside that */
+    double start_drift, now_drift; /* of malloc's: since the allocator was asked, or until then */
     double sigma;                    /* of now, by sampling */
     double most;          /* the largest that was ever read */
     char why_not[256];    /* one sentence; "" where there is a profile */

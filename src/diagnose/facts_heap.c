@@ -196,6 +196,29 @@ static struct kinds kinds_at(const struct profile *p, uint64_t t_ns)
     return all > 0 ? (struct kinds){of_malloc / all, rounding / all} : (struct kinds){1, 0};
 }
 
+static const struct profile_reading *reading_near(const struct facts *f, const struct profile *p,
+                                                  double t_s)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < profile_working(p); i++)
+        if (fabs(seconds_of(f, &p->readings[i]) - t_s) <
+            fabs(seconds_of(f, &p->readings[best]) - t_s))
+            best = i;
+    return &p->readings[best];
+}
+
+/* A slow allocator is asked seldom: how much less malloc had then than at T_S, MALLOC, by sampling.
+ */
+static double drift_of(const struct facts *f, const struct profile *p, double t_s, double of_malloc)
+{
+    const struct facts_figure *figure = facts_figure(f, "heap_live_bytes");
+    double asked_s = figure ? facts_near_s(&figure->series, t_s) : (double)NAN;
+    if (isnan(asked_s))
+        return 0;
+    const struct profile_reading *r = reading_near(f, p, asked_s);
+    return of_malloc - live_at(r) * kinds_at(p, r->t_ns).malloc_share;
+}
+
 static int measure_rows(const struct facts *f, struct facts_heap *h, struct err *err)
 {
     const struct profile *p = h->profile;
@@ -226,6 +249,8 @@ static void measure(const struct facts *f, struct facts_heap *h)
     struct kinds at_start = kinds_at(p, start_ns), at_now = kinds_at(p, now_ns);
     h->start_malloc = h->start * at_start.malloc_share;
     h->now_malloc = h->now * at_now.malloc_share;
+    h->start_drift = drift_of(f, p, f->start_s, h->start_malloc);
+    h->now_drift = drift_of(f, p, f->now_s, h->now_malloc);
     h->start_rounding = h->start * at_start.rounding_share;
     h->now_rounding = h->now * at_now.rounding_share;
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)

@@ -93,15 +93,27 @@ double facts_at(const struct facts_series *s, double t_s)
     return found;
 }
 
+/* Its place; the number of readings where there is none. */
+static size_t nearest(const struct facts_series *s, double t_s)
+{
+    size_t found = s->count;
+    for (size_t i = 0; i < s->count; i++)
+        if (!isnan(s->v[i]) &&
+            (found == s->count || fabs(s->t_s[i] - t_s) < fabs(s->t_s[found] - t_s)))
+            found = i;
+    return found;
+}
+
 double facts_near(const struct facts_series *s, double t_s)
 {
-    double found = (double)NAN, off = (double)INFINITY;
-    for (size_t i = 0; i < s->count; i++)
-        if (!isnan(s->v[i]) && fabs(s->t_s[i] - t_s) < off) {
-            off = fabs(s->t_s[i] - t_s);
-            found = s->v[i];
-        }
-    return found;
+    size_t at = nearest(s, t_s);
+    return at < s->count ? s->v[at] : (double)NAN;
+}
+
+double facts_near_s(const struct facts_series *s, double t_s)
+{
+    size_t at = nearest(s, t_s);
+    return at < s->count ? s->t_s[at] : (double)NAN;
 }
 
 double facts_most(const struct facts_series *s, double from_s, double to_s)

@@ -2,6 +2,7 @@
  * stays all the same. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "diagnose/hypothesis_private.h"
@@ -294,14 +295,16 @@ static double retention_weight(const struct question *q, double beside)
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
 {
     struct sizes s;
+    char missed[TEXT_SIZE_MAX + 16] = "";
     double beside = ledger_beside_growth(q->l);
-    double missed = q->l->knows_retained ? 0 : z95 * q->f->heap.sigma;
     bool is_for = beside > fmax(census_least_bytes, 0.3 * q->growth);
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
+    if (!q->l->knows_retained && q->f->heap.sigma > 0)
+        snprintf(missed, sizeof missed, " (± %s)", size_of(&s, 3, z95 * q->f->heap.sigma));
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
         is_for ? retention_weight(q, beside) : STRONG + WEAK,
-        "the live heap changed by %s (± %s) while memory grew by %s: %s %s", change_of(&s, 0, live),
-        size_of(&s, 3, missed), size_of(&s, 1, q->growth), change_of(&s, 2, beside),
+        "the live heap changed by %s%s while memory grew by %s: %s %s", change_of(&s, 0, live), missed,
+        size_of(&s, 1, q->growth), change_of(&s, 2, beside),
         q->l->knows_retained ? "is free, and the allocator has it" : "is neither alive nor named");
     if (!is_for)
         return;

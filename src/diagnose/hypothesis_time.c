@@ -432,8 +432,10 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
     }
     bool recovers = e.recovered * 2 > e.spikes;
     double live = heap_growth(q);
-    bool is_free = q->has_grown && !q->is_growing && live < 0.3 * q->total;
-    h->share = q->is_growing              ? 0
+    bool is_free = q->has_grown && !is_leak(q->word) && live < 0.3 * q->total &&
+                   (!q->is_growing || e.highest > 0.3 * q->total);
+    bool rises = q->is_growing && !is_free;
+    h->share = rises                      ? 0
                : !q->has_grown || is_free ? 1
                                           : e.highest / (e.highest + q->total);
     say(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
@@ -445,7 +447,7 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
             size_of(&s, 1, q->total), change_of(&s, 2, live));
     if (q->word == VERDICT_SPIKING)
         say(h, EVIDENCE_FOR, FAIR, "the verdict is \"spiking\": peaks, and the floor comes back");
-    if (q->is_growing)
+    if (rises)
         say(h, EVIDENCE_AGAINST, FAIR,
             "a spike that recovers does not raise the floor, and it rose "
             "by %s",

@@ -105,7 +105,8 @@ static double live_at(const struct facts *f, const struct moment *m, bool is_exa
     double sampled = asked_at(f, m);
     double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
     sampled += m->is_start ? f->heap.start_rounding : f->heap.now_rounding;
-    return is_exact ? m->used + sampled - of_malloc : sampled;
+    double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
+    return is_exact ? m->used + drift + sampled - of_malloc : sampled;
 }
 
 /* Where more was asked for at the start than can be resident, that much was never touched, and is
