@@ -81,16 +81,16 @@ struct facts_cleanup {
 struct facts_heap {
     struct profile *profile; /* NULL: not profiled */
     struct names *names;
-    struct growth growth; /* rows as of now */
-    double *start_bytes;  /* what each row held at the start */
-    double *floor_bytes;  /* the least that each held in the second half of the time */
-    double start, now;    /* all that lived */
+    struct growth growth;            /* rows as of now */
+    double *start_bytes;             /* what each row held at the start */
+    double *floor_bytes;             /* the least that each held in the second half of the time */
+    double start, now;               /* all that lived */
     double start_malloc, now_malloc; /* of that by the C library's own allocator */
     double start_rounding, now_rounding; /* what Python adds to small objects, beside that */
     double start_drift, now_drift; /* of malloc's: since the allocator was asked, or until then */
-    double sigma;                    /* of now, by sampling */
-    double most;          /* the largest that was ever read */
-    char why_not[256];    /* one sentence; "" where there is a profile */
+    double sigma;                  /* of now, by sampling */
+    double most;                   /* the largest that was ever read */
+    char why_not[256];             /* one sentence; "" where there is a profile */
 };
 
 struct facts {

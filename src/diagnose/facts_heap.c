@@ -171,8 +171,9 @@ static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
     return r;
 }
 
-/* Of what lived at T_NS: which part came from malloc, and which part of all Python adds to its small
- * objects, each of which it gives a multiple of 16 bytes. All from malloc where no snapshot tells. */
+/* Of what lived at T_NS: which part came from malloc, and which part of all Python adds to its
+ * small objects, each of which it gives a multiple of 16 bytes. All from malloc where no snapshot
+ * tells. */
 struct kinds {
     double malloc_share, rounding_share;
 };

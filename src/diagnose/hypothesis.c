@@ -111,8 +111,8 @@ double heap_growth(const struct question *q)
     return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
 }
 
-/* Does row I hold what it has come to hold, and not only at this moment? Where memory surely goes on
- * growing it must do so, too. */
+/* Does row I hold what it has come to hold, and not only at this moment? Where memory surely goes
+ * on growing it must do so, too. */
 static bool keeps(const struct question *q, size_t i, double grown)
 {
     const struct facts_heap *heap = &q->f->heap;

@@ -68,8 +68,8 @@ struct question {
     double total;           /* the larger of the two, at least 0: what is to be explained */
     double base;            /* what main had at the start */
     double room;            /* what the limit leaves above base; NAN: no limit is known */
-    bool has_grown;         /* beyond noise; where it has ended, by as much as one would ask about */
-    bool is_growing;        /* and it has not ended, as far as is known */
+    bool has_grown;  /* beyond noise; where it has ended, by as much as one would ask about */
+    bool is_growing; /* and it has not ended, as far as is known */
 };
 void question_ask(const struct facts *f, const struct ledger *l, struct question *ret);
 

@@ -171,7 +171,8 @@ static double node_count(const json_t *census)
 /* Its kernels; what makes Python objects of tensors is not one. */
 static bool is_torch(const char *lib)
 {
-    return lib && !strstr(lib, "libtorch_python") && (strstr(lib, "libtorch") || strstr(lib, "libc10"));
+    return lib && !strstr(lib, "libtorch_python") &&
+           (strstr(lib, "libtorch") || strstr(lib, "libc10"));
 }
 
 /* A frame of torch's library on the stack of ROW's largest site: an operation made it. */
@@ -303,8 +304,8 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
         snprintf(missed, sizeof missed, " (± %s)", size_of(&s, 3, z95 * q->f->heap.sigma));
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
         is_for ? retention_weight(q, beside) : STRONG + WEAK,
-        "the live heap changed by %s%s while memory grew by %s: %s %s", change_of(&s, 0, live), missed,
-        size_of(&s, 1, q->growth), change_of(&s, 2, beside),
+        "the live heap changed by %s%s while memory grew by %s: %s %s", change_of(&s, 0, live),
+        missed, size_of(&s, 1, q->growth), change_of(&s, 2, beside),
         q->l->knows_retained ? "is free, and the allocator has it" : "is neither alive nor named");
     if (!is_for)
         return;

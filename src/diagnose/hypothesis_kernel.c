@@ -13,8 +13,8 @@ static void weigh_part(const struct question *q, struct hypothesis *h, double gr
 {
     struct sizes s;
     double share = whole > 0 && grown > 0 ? fmin(1, grown / whole) : 0;
-    bool is_much = q->has_grown ? grown > fmax(part_least_bytes, 0.025 * q->base)
-                                : is_worth_asking(q, grown);
+    bool is_much =
+        q->has_grown ? grown > fmax(part_least_bytes, 0.025 * q->base) : is_worth_asking(q, grown);
     if (is_much && share > 0.1) {
         h->share = share;
         say(h, EVIDENCE_FOR, share > 0.5 ? STRONG : FAIR, "%s grew by %s, of %s in all", what,

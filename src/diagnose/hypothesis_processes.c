@@ -4,7 +4,8 @@
 
 #include "diagnose/hypothesis_private.h"
 
-/* A fork writes to its own stack and heap: only beyond this part of what it was given is it copying.
+/* A fork writes to its own stack and heap: only beyond this part of what it was given is it
+ * copying.
  */
 static const double unshared_least_share = 0.1;
 static const double compiled_least_bytes = 8 << 20;

@@ -435,9 +435,7 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
     bool is_free = q->has_grown && !is_leak(q->word) && live < 0.3 * q->total &&
                    (!q->is_growing || e.highest > 0.3 * q->total);
     bool rises = q->is_growing && !is_free;
-    h->share = rises                      ? 0
-               : !q->has_grown || is_free ? 1
-                                          : e.highest / (e.highest + q->total);
+    h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
     say(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
         "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by the next "
         "step",

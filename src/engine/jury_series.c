@@ -40,7 +40,8 @@ static bool name_parse(const char *full, struct jury_series *ret)
     if (!mark_figure_parse(full, ret->name, sizeof ret->name, &ret->pid))
         return false;
     size_t len = strlen(ret->name);
-    return len > unit_len && strcmp(ret->name, "heap_free_bytes") != 0 && memcmp(ret->name + len - unit_len, unit, unit_len) == 0;
+    return len > unit_len && strcmp(ret->name, "heap_free_bytes") != 0 &&
+           memcmp(ret->name + len - unit_len, unit, unit_len) == 0;
 }
 
 static struct jury_series *seat_for(struct jury *j, uint32_t id, const char *full)

@@ -95,7 +95,8 @@ static void what_is_beside_the_call_sites_is_unexplained(void **state)
     expect_bytes(s.ledger.named_growth_share * 100, 50);
 }
 
-/* Of 400 MiB the allocator has 145 more in use and keeps 85 more; what else has come is nobody's. */
+/* Of 400 MiB the allocator has 145 more in use and keeps 85 more; what else has come is nobody's.
+ */
 static void retained_is_what_the_allocator_says_and_not_the_remainder(void **state)
 {
     (void)state;
