@@ -173,6 +173,18 @@ static void what_did_not_come_from_malloc_is_not_taken_from_the_allocator(void *
     expect_bytes(s.ledger.named_growth_share * 100, 100);
 }
 
+/* It was last asked when 80 MiB were still to come. */
+static void an_allocator_that_was_asked_before_is_brought_up_to_date_by_sampling(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", MIB(100), MIB(400), VERDICT_LEAKING);
+    story_figure(&s, "heap_live_bytes", MIB(110), MIB(330));
+    s.f.heap.now_drift = MIB(80);
+    make();
+    expect_bytes(ledger_live_growth(&s.ledger), MIB(300));
+}
+
 /* 24 bytes take 32. */
 static void what_python_rounds_up_is_resident_too(void **state)
 {
@@ -289,6 +301,7 @@ int main(void)
         T(a_site_is_not_made_to_hold_more_than_twice_of_what_was_seen),
         T(what_is_free_and_has_no_room_in_rss_may_not_be_resident),
         T(what_did_not_come_from_malloc_is_not_taken_from_the_allocator),
+        T(an_allocator_that_was_asked_before_is_brought_up_to_date_by_sampling),
         T(what_python_rounds_up_is_resident_too),
         T(without_a_profile_the_allocators_count_of_free_memory_is_it),
         T(more_than_is_resident_is_not_given_to_call_sites),
