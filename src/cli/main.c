@@ -16,17 +16,28 @@
 #include "base/text.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cmd_run,    &cmd_watch,  &cmd_verdict, &cmd_diagnose, &cmd_heap, &cmd_census,  &cmd_report,
-    &cmd_export, &cmd_import, &cmd_mark,    &cmd_doctor,   &cmd_help, &cmd_version, NULL,
+    &cmd_run,        &cmd_watch,  &cmd_verdict, &cmd_diagnose, &cmd_heap,   &cmd_census,
+    &cmd_report,     &cmd_export, &cmd_import,  &cmd_mark,     &cmd_doctor, &cmd_serve,
+    &cmd_submit,     &cmd_jobs,   &cmd_show,    &cmd_logs,     &cmd_wait,   &cmd_cancel,
+    &cmd_checkpoint, &cmd_rerun,  &cmd_help,    &cmd_version,  NULL,
 };
+
+const struct cli_command *const cli_hidden_commands[] = {&cmd_series, NULL};
+
+static const struct cli_command *find_in(const struct cli_command *const *commands,
+                                         const char *name)
+{
+    for (; *commands; commands++) {
+        if (strcmp(name, (*commands)->name) == 0)
+            return *commands;
+    }
+    return NULL;
+}
 
 const struct cli_command *cli_find_command(const char *name)
 {
-    for (size_t i = 0; cli_commands[i]; i++) {
-        if (strcmp(name, cli_commands[i]->name) == 0)
-            return cli_commands[i];
-    }
-    return NULL;
+    const struct cli_command *command = find_in(cli_commands, name);
+    return command ? command : find_in(cli_hidden_commands, name);
 }
 
 /* One write, so that lines of two programs do not mix. Where even that fails nobody listens. */

@@ -68,6 +68,10 @@ static void table_init(struct table *t, const struct cli_command *command)
         assert(i < CLI_OPTIONS_MAX && "a table this long needs a larger CLI_OPTIONS_MAX");
         table_add(t, o, &letters);
     }
+    for (o = command->hidden_options; o && o->name; o++) {
+        assert(t->count < CLI_OPTIONS_MAX && "a table this long needs a larger CLI_OPTIONS_MAX");
+        table_add(t, o, &letters);
+    }
 }
 
 static const struct cli_option *table_find(const struct table *t, int value)
@@ -276,6 +280,16 @@ bool cli_is_given(const struct cli_call *call, const struct cli_option *o)
     return false;
 }
 
+static void note_given(struct cli_call *call, const struct cli_option *o, const char *text)
+{
+    size_t i = 0;
+    while (i < call->given_count && call->given[i] != o)
+        i++;
+    if (i == call->given_count)
+        call->given[call->given_count++] = o;
+    call->given_text[i] = o->type == CLI_FLAG ? NULL : text;
+}
+
 /* 0 at the end of the options, 1 if help was asked for, -EINVAL. */
 static int parse_options(const struct table *t, int argc, char **argv, struct cli_call *call,
                          struct err *err)
@@ -295,8 +309,7 @@ static int parse_options(const struct table *t, int argc, char **argv, struct cl
             return 1;
         if (set_value(o, optarg, call->options, err) < 0)
             return err_prefix(err, -EINVAL, "%s", t->command->name);
-        if (!cli_is_given(call, o))
-            call->given[call->given_count++] = o;
+        note_given(call, o, optarg);
     }
     return 0;
 }

@@ -1,0 +1,171 @@
+// Which plots a report has, of which series, and what is marked in them.
+
+import { Clock, hold, overSteps, Run, Series, stepAt } from "./report_data";
+import { Kind, Marker } from "./shared/markers";
+import { Line, Plot } from "./shared/plot";
+
+const most = 12; // lines that a plot's legend has room for
+
+function find(run: Run, of: string, field: string, pid?: number | null): Series | undefined {
+  return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
+}
+
+// Over time, or over the steps of each of CLOCKS.
+function linesOf(s: { t: number[]; v: number[] }, label: string, colour: number, clocks: Clock[] | null, more: Partial<Line> = {}): Line[] {
+  if (!clocks) return [{ label, x: s.t, y: s.v, colour, ...more }];
+  return clocks.map((clock, i) => {
+    const [x, y] = overSteps(s, clock);
+    return { label: i ? `${label}, segment ${i}` : label, x, y, colour, ...more };
+  }).filter((line) => line.x.length > 1);
+}
+
+function xOf(clocks: Clock[] | null): (t: number) => number | null {
+  if (!clocks) return (t) => t;
+  return (t) => {
+    for (const clock of clocks) {
+      if (t < clock.t[0]) return clock.step[0]; // between two lives of the job
+      const step = stepAt(clock, t);
+      if (step !== null) return step;
+    }
+    return null;
+  };
+}
+
+// The same for every plot of a page, so that they can be read one below the other.
+export function extentOf(list: Run[], isByStep: boolean): [number, number] {
+  if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
+  const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
+  return [Math.min(...steps), Math.max(...steps)];
+}
+
+function markersOf(run: Run, toX: (t: number) => number | null): Marker[] {
+  const list: Marker[] = [];
+  const add = (kind: Kind, t: number, until?: number) => {
+    const x = toX(t);
+    const end = until === undefined ? undefined : (toX(until) ?? undefined);
+    if (x !== null) list.push({ kind, x, until: end });
+  };
+  run.phases.forEach((p) => add("phase", p.t, p.until));
+  run.events.forEach((e) => {
+    if (e.kind !== "begin" && e.kind !== "end") add(e.kind, e.t);
+  });
+  run.segments.forEach((t) => add("segment", t));
+  return list;
+}
+
+function limitOf(run: Run): number | undefined {
+  const limit = find(run, "machine", "limit");
+  return limit?.v[limit.v.length - 1];
+}
+
+function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
+  const job = find(run, "job", "tree_low");
+  const lines = job ? linesOf(job, "job", 0, clocks, { fill: true }) : [];
+  const processes = run.series.filter((s) => s.of === "process" && s.field === "rss");
+  processes.slice(0, clocks && clocks.length > 1 ? 0 : 6).forEach((s, i) => {
+    lines.push(...linesOf(s, `${s.pid} ${s.name}`, i + 1, clocks, { thin: true }));
+  });
+  return {
+    title: clocks ? "Memory over steps" : "Memory over time",
+    note: "Of the job, what its processes share is counted once; of a process it is what is resident.",
+    lines,
+    unit: "B",
+    byStep: !!clocks,
+    markers: markersOf(run, xOf(clocks)),
+    key: true,
+    limit: limitOf(run),
+  };
+}
+
+// What the resident memory of one process is made of, from the bottom up.
+function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
+  const rss = find(run, "process", "rss", run.pid);
+  const anon = find(run, "process", "anon", run.pid);
+  if (!rss || !anon) return null;
+  const times = rss.t.filter((t) => t >= anon.t[0]);
+  const at = (field: string) => hold(find(run, "process", field, run.pid), times);
+  const heapLive = run.series.find((s) => s.of === "figure" && s.name === `heap_live_bytes@${run.pid}`);
+  const file = at("file");
+  const shmem = at("shmem");
+  // What is resident is read more often than what it is made of: the rest is anonymous.
+  const anons = hold(rss, times).map((v, i) => Math.max((v ?? 0) - (file[i] ?? 0) - (shmem[i] ?? 0), 0));
+  const live = hold(heapLive, times).map((v, i) => (v === null ? null : Math.min(v, anons[i])));
+  const rest = anons.map((v, i) => v - (live[i] ?? 0));
+  const parts: [string, (number | null)[], number][] = [
+    ["mapped files", file, 6],
+    ["shared memory", shmem, 3],
+    ["live heap, by the allocator", live, 1],
+    [heapLive ? "other anonymous memory" : "anonymous memory", rest, 0],
+  ];
+  const clock = clocks?.[clocks.length - 1] ?? null;
+  const sums = times.map(() => 0);
+  const lines: Line[] = [];
+  for (const [label, values, colour] of parts) {
+    if (values.every((v) => !v)) continue;
+    values.forEach((v, i) => (sums[i] += v ?? 0));
+    const drawn = clock ? overSteps({ t: times, v: [...sums] }, clock) : ([times, [...sums]] as [number[], number[]]);
+    const shown = clock ? overSteps({ t: times, v: values.map((v) => v ?? 0) }, clock)[1] : values;
+    lines.push({ label, x: drawn[0], y: drawn[1], colour, shown, fill: true, thin: true });
+  }
+  const x = lines[0]?.x;
+  lines.forEach((line) => (line.x = x));
+  return {
+    title: `What the memory of process ${run.pid} ${rss.name} is`,
+    lines,
+    stacked: true,
+    unit: "B",
+    byStep: !!clock,
+    markers: markersOf(run, xOf(clock ? [clock] : null)),
+  };
+}
+
+// By the job for each, and what others use of it where there is room for that.
+function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
+  const gpus = run.series.filter((s) => s.of === "gpu");
+  const ids = [...new Set(gpus.map((s) => s.id))];
+  const names = [...new Set(gpus.map((s) => s.name))];
+  const hasJob = (id: number) => gpus.some((s) => s.id === id && s.field === "job");
+  const shown = gpus.filter((s) => s.field === "job" || ids.length <= most / 2 || !hasJob(s.id));
+  const isOneKind = names.length === 1;
+  const lines = shown.slice(0, most).flatMap((s) => {
+    const isJob = s.field === "job";
+    const label = `GPU ${s.id}${isOneKind ? "" : ` ${s.name}`} ${isJob ? "by the job" : "in use"}`;
+    return linesOf(s, label, s.id, clocks, { thin: !isJob });
+  });
+  return [isOneKind ? `GPU memory, ${ids.length > 1 ? `${ids.length} × ` : ""}${names[0]}` : "GPU memory", lines];
+}
+
+// Of the process in question first; one colour for a figure, also of other processes.
+function figureLines(run: Run, clocks: Clock[] | null): Line[] {
+  const figures = run.series.filter((s) => s.of === "figure" && s.unit === "B");
+  const nameOf = (s: Series) => s.name.replace(/@.*/, "");
+  const names = [...new Set(figures.map(nameOf))];
+  const isSubject = (s: Series) => s.name.endsWith(`@${run.pid}`);
+  figures.sort((a, b) => Number(isSubject(b)) - Number(isSubject(a)));
+  return figures.slice(0, most).flatMap((s) =>
+    linesOf(s, s.name.replace("_bytes@", " of "), names.indexOf(nameOf(s)), clocks, { thin: !isSubject(s) }));
+}
+
+function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
+  const markers = markersOf(run, xOf(clocks));
+  const plots: [string, Line[]][] = [
+    gpuPlot(run, clocks),
+    ["What the job says of itself", figureLines(run, clocks)],
+  ];
+  return plots.filter(([, lines]) => lines.length).map(([title, lines]) => ({ title, lines, unit: "B", byStep: !!clocks, markers }));
+}
+
+function comparePlot(runs: Run[], isByStep: boolean): Plot {
+  const lines = runs.flatMap((run, i) => {
+    const job = find(run, "job", "tree_low") ?? run.series.find((s) => s.field === "rss");
+    return job ? linesOf(job, i ? "after" : "before", i ? 0 : 1, isByStep ? run.clocks : null) : [];
+  });
+  return { title: isByStep ? "Memory over steps" : "Memory over time", lines, unit: "B", byStep: isByStep, markers: [] };
+}
+
+export function plotsOf(runs: Run[], isByStep: boolean): Plot[] {
+  if (runs.length > 1) return [comparePlot(runs, isByStep)];
+  const clocks = isByStep ? runs[0].clocks : null;
+  const parts = partsPlot(runs[0], clocks);
+  return [memoryPlot(runs[0], clocks), ...(parts ? [parts] : []), ...otherPlots(runs[0], clocks)];
+}
