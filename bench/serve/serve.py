@@ -222,7 +222,7 @@ def part_memory(table, options):
 def part_viewers(table, options):
     viewers, deaf, seconds = (100, 10, 10) if options.quick else (500, 50, 60)
     table.title(f"{viewers} viewers of one 10 Hz job, {deaf} of them never reading")
-    server = Server(options, "--slots", "1", "--viewers-max", "600", name="viewers")
+    server = Server(options, "--slots", "1", "--max-viewers", "600", name="viewers")
     number = server.submit("sleep", "600", name="watched", options={"interval": "100ms"})
     server.wait(number, "running")
     t0 = server.ask("GET", f"/jobs/{number}/samples?points=16")["t0_s"]

@@ -192,7 +192,7 @@ static void read_facts(struct executor_run *run)
         run->is_started = true;
     if (path && path[0] == '/' && strlen(path) < sizeof run->control &&
         !executor_json_is_ended(doc))
-        strcpy(run->control, path);
+        memcpy(run->control, path, strlen(path) + 1);
     json_decref(doc);
 }
 
@@ -207,13 +207,14 @@ static bool is_ours(int fd)
 static void connect_now(struct executor_run *run)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    _Static_assert(sizeof address.sun_path == EXECUTOR_PATH_MAX, "a path fits");
     if (!run->control[0])
         read_facts(run);
     if (!run->control[0]) {
         drop_and_retry(run);
         return;
     }
-    strcpy(address.sun_path, run->control);
+    memcpy(address.sun_path, run->control, sizeof address.sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) {
         channel_init(&run->channel, fd);

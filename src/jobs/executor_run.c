@@ -89,7 +89,7 @@ struct executor_run *executor_run_new(struct executor *x, int64_t id, const char
         free(run);
         return NULL;
     }
-    strcpy(run->run_dir, run_dir);
+    memcpy(run->run_dir, run_dir, strlen(run_dir) + 1);
     return run;
 }
 

@@ -208,7 +208,7 @@ export class JobView implements View {
     setText(this.heading, `${this.id} ${oneLine(job.name || "no name")}`);
     this.badge.state(job.state);
     setText(this.reason, oneLine((job.state === "queued" ? job.waits_for : job.reason) ?? job.cause ?? ""));
-    this.progress.show(job.progress);
+    this.progress.show(job);
     this.checkpoint.hidden = this.cancel.hidden = ended;
     this.checkpoint.disabled = job.state !== "running";
     this.cancel.disabled = job.state === "stopping";

@@ -56,7 +56,7 @@ class Row {
     setText(this.command, oneLine(shell.join(job.command ?? [])));
     this.state.state(job.state);
     setText(this.reason, oneLine(job.state === "queued" ? (job.waits_for ?? "") : (job.reason ?? "")));
-    this.progress.show(job.progress);
+    this.progress.show(job);
     this.spark.show(job);
     setText(this.memory, memoryText(job));
     this.verdict.verdict(job.verdict);
