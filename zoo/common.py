@@ -2,15 +2,21 @@
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import random
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import time
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+
+NOT_HERE = 77  # exit status: this machine lacks what the program needs
 
 # Bytes per step are the same at every size: only the number of steps and their pace differ.
 SIZES = {
@@ -114,6 +120,28 @@ def settle():
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)
+
+
+def not_here(why):
+    """Ends a program that this machine cannot run, with the status that run.py knows."""
+    print(f"zoo: not here: {why}", file=sys.stderr)
+    sys.exit(NOT_HERE)
+
+
+def shared_library(source):
+    """Compiles one C file into build/zoo-lib, unless that was done, and loads it."""
+    folder = Path(__file__).resolve().parents[1] / "build" / "zoo-lib"
+    target = folder / f"{source.parent.name}.so"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_suffix(f".{os.getpid()}")
+        command = ["cc", "-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-o", fresh, source]
+        try:
+            subprocess.run(command, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            not_here(f"cc cannot compile {source.name}: {error}")
+        fresh.rename(target)  # another run may be loading the old one
+    return ctypes.CDLL(str(target))
 
 
 def write_pictures(folder, count, side):
