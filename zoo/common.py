@@ -74,7 +74,7 @@ class Job:
             keys["examples"] = examples
         if batch is not None:
             keys["effective_batch"] = batch
-        self.started = time.monotonic()
+        self.started, self.started_cpu = time.monotonic(), time.process_time()
         self.marks.send("begin", step=0, **keys)
 
     def _where(self):
@@ -106,6 +106,8 @@ class Job:
 
     def end(self):
         self.marks.send("end", step=self.step_now)
+        if path := os.environ.get("ZOO_TIMES"):
+            Path(path).write_text(json.dumps({"cpu_s": time.process_time() - self.started_cpu}))
         if self.counts:
             self.counts.close()
         shutil.rmtree(self.folder, ignore_errors=True)
