@@ -260,7 +260,7 @@ def judge_all(runs, args):
         found = outcome_of(variant, truth, run_dir)
         found["diagnosis"] = diagnosis_cells(run_dir, truth)
         found["hypothesis_right"] = found["diagnosis"][1]
-        if args.overhead:
+        if args.overhead and not flags:  # a twin differs by a line
             found["overhead"] = cost_of(name, flags)
         rows.append(row_of(name, truth, run_dir, found))
         outcomes[run_dir.name] = found
