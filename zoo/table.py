@@ -8,7 +8,8 @@ import judged
 
 KEPT = Path(__file__).resolve().parent / "expected.json"
 RANK = {"yes": 2, "unsure": 1, "-": 0, "NO": 0}
-GRADES = {"marks_right": "with marks", "no_marks_right": "without marks", "hypothesis_right": "hypothesis"}
+GRADES = {"marks_right": "with marks", "no_marks_right": "without marks",
+          "hypothesis_right": "hypothesis"}
 
 
 def read(path=KEPT):

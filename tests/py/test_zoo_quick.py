@@ -1,5 +1,6 @@
-"""Eight programs of the zoo, seven seconds of training each: however slow the machine, no leak is called
-none and nothing benign a leak. Where seven seconds do not tell, ebb says so, and that is right too."""
+"""Eight programs of the zoo, seven seconds of training each: however slow the machine, no leak is
+called none and nothing benign a leak. Where seven seconds do not tell, ebb says so, and that is
+right too."""
 
 import json
 import subprocess
@@ -28,8 +29,8 @@ def recorded(tmp_path):
     """Runs one program of the zoo under ebb; returns its folder and what it counted."""
     def record(name, flags):
         folder, counts = tmp_path / "run", tmp_path / "counts.jsonl"
-        command = [binary(), "run", "-q", "-d", str(folder), "--interval", "200ms", "--", sys.executable,
-                   str(ROOT / "zoo" / name / "main.py"), *flags, "--size", "small"]
+        command = [binary(), "run", "-q", "-d", str(folder), "--interval", "200ms", "--",
+                   sys.executable, str(ROOT / "zoo" / name / "main.py"), *flags, "--size", "small"]
         result = subprocess.run(command, env=environment({"ZOO_COUNTS": str(counts)}), cwd=tmp_path,
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                 timeout=PATIENCE_S)
@@ -47,10 +48,11 @@ def test_a_leak_is_not_called_none_and_nothing_benign_a_leak(name, recorded):
     steps = [line["step"] for line in counts]
     assert steps == list(range(1, 101))
     growth = (counts[-1]["live_bytes"] - counts[49]["live_bytes"]) / 50
-    assert growth == pytest.approx(truth["bytes_per_step"] if truth["leak"] else 0, rel=0.1, abs=1000)
+    known = truth["bytes_per_step"] if truth["leak"] else 0
+    assert growth == pytest.approx(known, rel=0.1, abs=1000)
 
-    answer = subprocess.run([binary(), "verdict", str(folder), "--json"], capture_output=True, text=True,
-                            env=environment(), timeout=PATIENCE_S)
+    answer = subprocess.run([binary(), "verdict", str(folder), "--json"], capture_output=True,
+                            text=True, env=environment(), timeout=PATIENCE_S)
     assert answer.returncode in (0, 1, 3), answer.stderr
     word = zoo.word_of(json.loads(answer.stdout))
     assert not judged.contradicts(word, truth), f"{word}: {truth['why']}"

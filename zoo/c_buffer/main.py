@@ -17,7 +17,8 @@ SAMPLES = 262144  # floats: 1 MiB a step
 
 def load_library():
     lib = common.shared_library(Path(__file__).with_name("decode.c"))
-    lib.clip_decode.argtypes, lib.clip_decode.restype = [ctypes.c_size_t, ctypes.c_float], ctypes.c_void_p
+    lib.clip_decode.argtypes = [ctypes.c_size_t, ctypes.c_float]
+    lib.clip_decode.restype = ctypes.c_void_p
     lib.clip_data.argtypes, lib.clip_data.restype = [ctypes.c_void_p], ctypes.POINTER(ctypes.c_float)
     lib.clip_free.argtypes, lib.clip_free.restype = [ctypes.c_void_p], None
     lib.clip_live_bytes.argtypes, lib.clip_live_bytes.restype = [], ctypes.c_size_t

@@ -48,7 +48,8 @@ def main():
             clip = Clip(rng)
             inputs = torch.from_numpy(clip.loudness(64))
             optimizer.zero_grad()
-            nn.functional.mse_loss(model(inputs)[:, 0], torch.from_numpy(clip.loudness(1))[:, 0]).backward()
+            wanted = torch.from_numpy(clip.loudness(1))
+            nn.functional.mse_loss(model(inputs), wanted).backward()
             optimizer.step()
             del clip
             job.step(live_bytes())
