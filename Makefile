@@ -102,7 +102,7 @@ help:
 	@echo "make test             every test, plain and sanitized, and a build with clang"
 	@echo "                      installs torch and the like into $(BUILD)/venv for it (not with TORCH=no)"
 	@echo "make test-heap-foreign  suites of other projects, with and without the heap profiler"
-	@echo "make lint             layout, static analysis, headers, include table, scripts, Python"
+	@echo "make lint             layout, static analysis, headers, include table, scripts, Python, pages"
 	@echo "make format           lay out the sources as lint wants them"
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"

@@ -67,3 +67,31 @@ if(EBB_TESTS)
     message(STATUS "cmocka not found: the unit tests are not built (scripts/setup.sh test)")
   endif()
 endif()
+
+# The server's. libmicrohttpd is packaged with TLS, which ebb does not use (it listens on loopback and
+# unix sockets): what its archive wants of gnutls is put in as functions that do nothing, so that the
+# program needs neither gnutls nor what that brings. A shared library has its own.
+ebb_dependency(ebb_sqlite sqlite3 libsqlite3-dev libsqlite3.a)
+target_link_libraries(ebb_sqlite INTERFACE m ${CMAKE_DL_LIBS} Threads::Threads)
+ebb_dependency(ebb_microhttpd libmicrohttpd libmicrohttpd-dev libmicrohttpd.a)
+target_link_libraries(ebb_microhttpd INTERFACE Threads::Threads)
+if(EBB_STATIC_DEPS AND ebb_microhttpd_libmicrohttpd.a)
+  execute_process(COMMAND ${CMAKE_NM} -u ${ebb_microhttpd_libmicrohttpd.a}
+    OUTPUT_VARIABLE undefined ERROR_QUIET)
+  string(REGEX MATCHALL "gnutls_[a-z0-9_]+" tls_names "${undefined}")
+  list(REMOVE_DUPLICATES tls_names)
+  set(tls_text "/* Written by cmake/deps.cmake: see there. */\n")
+  foreach(name ${tls_names})
+    string(APPEND tls_text "long ${name}(void);\nlong ${name}(void)\n{\n    return 0;\n}\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/no_tls.c CONTENT "${tls_text}" @ONLY)
+  add_library(ebb_no_tls STATIC ${CMAKE_BINARY_DIR}/generated/no_tls.c)
+  target_link_libraries(ebb_microhttpd INTERFACE ebb_no_tls)
+endif()
+# wslay has no archive: its header is enough, the library is loaded when `ebb serve` begins.
+find_path(EBB_WSLAY_INCLUDE wslay/wslay.h)
+if(NOT EBB_WSLAY_INCLUDE)
+  message(FATAL_ERROR "wslay/wslay.h not found; run scripts/setup.sh or install libwslay-dev")
+endif()
+add_library(ebb_wslay INTERFACE)
+target_include_directories(ebb_wslay SYSTEM INTERFACE ${EBB_WSLAY_INCLUDE})

@@ -1,11 +1,13 @@
-# The page of `ebb report`, built into the program: its style always, its plots where npm is there.
+# The pages of ebb, built into the program: their style always, what they do where npm is there.
 
-option(EBB_WEB "Fetch uPlot and build the page's plots with npm, where it is there" ON)
+option(EBB_WEB "Fetch uPlot and build the pages' plots with npm, where it is there" ON)
 
+# Each is web/src/PAGE.ts and web/style/PAGE.css; src/view/assets.c names them too.
+set(ebb_web_pages report serve)
 set(ebb_web_dir ${CMAKE_BINARY_DIR}/web)
 set(ebb_npm off)
 if(EBB_WEB)
-  set(ebb_npm)
+  set(ebb_npm none)
   find_program(EBB_NPM npm)
   mark_as_advanced(EBB_NPM)
   if(EBB_NPM)
@@ -13,15 +15,21 @@ if(EBB_WEB)
   endif()
 endif()
 
-file(GLOB web_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/web/src/*.ts)
-add_custom_command(OUTPUT ${ebb_web_dir}/page.css.gz ${ebb_web_dir}/page.js.gz
-  COMMAND ${CMAKE_SOURCE_DIR}/scripts/build_web.sh ${ebb_web_dir} ${ebb_npm}
-  DEPENDS ${web_sources} ${CMAKE_SOURCE_DIR}/web/page.css ${CMAKE_SOURCE_DIR}/web/package.json
+file(GLOB_RECURSE web_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/web/src/*.ts ${CMAKE_SOURCE_DIR}/web/style/*.css
+  ${CMAKE_SOURCE_DIR}/web/html/*)
+set(web_built ${ebb_web_dir}/serve.html.gz ${ebb_web_dir}/icon.svg.gz)
+foreach(page ${ebb_web_pages})
+  list(APPEND web_built ${ebb_web_dir}/${page}.css.gz ${ebb_web_dir}/${page}.js.gz)
+endforeach()
+add_custom_command(OUTPUT ${web_built}
+  COMMAND ${CMAKE_SOURCE_DIR}/scripts/build_web.sh ${ebb_web_dir} ${ebb_npm} ${ebb_web_pages}
+  DEPENDS ${web_sources} ${CMAKE_SOURCE_DIR}/web/package.json
     ${CMAKE_SOURCE_DIR}/web/package-lock.json ${CMAKE_SOURCE_DIR}/scripts/build_web.sh
-  COMMENT "Building the page of ebb report" VERBATIM)
-add_custom_target(ebb_web DEPENDS ${ebb_web_dir}/page.css.gz ${ebb_web_dir}/page.js.gz)
+    ${CMAKE_SOURCE_DIR}/scripts/fetch_npm.sh
+  COMMENT "Building the pages of ebb" VERBATIM)
+add_custom_target(ebb_web DEPENDS ${web_built})
 
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/view/assets.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_WEB_DIR=\"${ebb_web_dir}\""
-  OBJECT_DEPENDS "${ebb_web_dir}/page.css.gz;${ebb_web_dir}/page.js.gz")
+  OBJECT_DEPENDS "${web_built}")
 add_dependencies(ebb_view ebb_web)

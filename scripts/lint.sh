@@ -91,6 +91,22 @@ check_python() {
     files 'python/*.py' 'tests/py/*.py' | xargs -0 -r "$python" scripts/check_python.py
 }
 
+# What the pages are built from, in types; what was fetched for the build is without the compiler.
+check_types() {
+    local npm reason folder=$build/web-types
+    mkdir -p "$folder"
+    cp web/package.json web/package-lock.json "$folder"
+    if ! npm=$(command -v npm); then
+        echo "lint: types of the pages are not checked: npm is not there (scripts/setup.sh web)"
+    elif ! reason=$(scripts/fetch_npm.sh "$npm" "$folder"); then
+        echo "lint: types of the pages are not checked: $reason"
+    else
+        printf '{"extends": "%s/tsconfig.json", "compilerOptions": {"paths": {"uplot": ["%s"]}}, "include": ["%s/src"]}\n' \
+            "$PWD/web" "./node_modules/uplot/dist/uPlot.d.ts" "$PWD/web" >"$folder/tsconfig.json"
+        node "$folder/node_modules/typescript/bin/tsc" --noEmit -p "$folder"
+    fi
+}
+
 # Paths that only exist where somebody happened to work. /proc/PID/root/ is another thing.
 check_paths() {
     local found
@@ -114,6 +130,7 @@ check "include table" python3 scripts/check_includes.py
 check "every header compiles alone" check_headers
 check "shell scripts" check_shell
 check "Python package (syntax, width, pyflakes)" check_python
+check "pages (TypeScript)" check_types
 check "no paths of one machine" check_paths
 check "static analysis (clang-tidy)" check_tidy
 exit $failed

@@ -31,6 +31,9 @@ libncurses-dev  pc:ncursesw
 zlib1g-dev      pc:zlib
 libelf-dev      pc:libelf
 libdw-dev       file:/usr/include/elfutils/libdw.h
+libsqlite3-dev  pc:sqlite3
+libmicrohttpd-dev pc:libmicrohttpd
+libwslay-dev    file:/usr/include/wslay/wslay.h
 "
 test_needs="
 libcmocka-dev   pc:cmocka

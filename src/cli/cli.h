@@ -60,6 +60,7 @@ struct cli_command {
     const char *examples; /* lines, or NULL */
     const struct cli_option *options;
     const struct cli_option *more_options;    /* a second table, shown behind --help; or NULL */
+    const struct cli_option *hidden_options;  /* for other parts of ebb: never shown; or NULL */
     size_t options_size;                      /* of the command's own struct */
     int usage_status;                         /* 2; 125 for run */
     bool stop_at_operand;                     /* run: the first operand ends our options */
@@ -68,8 +69,10 @@ struct cli_command {
 
 /* Every command, in the order of the help; NULL at the end. */
 extern const struct cli_command *const cli_commands[];
+/* Those that other parts of ebb call: found, but never shown. */
+extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_verdict, cmd_diagnose, cmd_heap, cmd_census,
-    cmd_report, cmd_export, cmd_import, cmd_mark, cmd_doctor, cmd_help, cmd_version;
+    cmd_report, cmd_export, cmd_import, cmd_mark, cmd_doctor, cmd_help, cmd_version, cmd_series;
 
 /* Parses ARGV (argv[0] is the command's name) by COMMAND's table. 0; 1 if --help was asked for,
  * *ret untouched; or -EINVAL with a sentence that begins with the command's name. */

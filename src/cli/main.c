@@ -20,13 +20,22 @@ const struct cli_command *const cli_commands[] = {
     &cmd_export, &cmd_import, &cmd_mark,    &cmd_doctor,   &cmd_help, &cmd_version, NULL,
 };
 
-const struct cli_command *cli_find_command(const char *name)
+const struct cli_command *const cli_hidden_commands[] = {&cmd_series, NULL};
+
+static const struct cli_command *find_in(const struct cli_command *const *commands,
+                                         const char *name)
 {
-    for (size_t i = 0; cli_commands[i]; i++) {
-        if (strcmp(name, cli_commands[i]->name) == 0)
-            return cli_commands[i];
+    for (; *commands; commands++) {
+        if (strcmp(name, (*commands)->name) == 0)
+            return *commands;
     }
     return NULL;
+}
+
+const struct cli_command *cli_find_command(const char *name)
+{
+    const struct cli_command *command = find_in(cli_commands, name);
+    return command ? command : find_in(cli_hidden_commands, name);
 }
 
 /* One write, so that lines of two programs do not mix. Where even that fails nobody listens. */

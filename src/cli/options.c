@@ -68,6 +68,10 @@ static void table_init(struct table *t, const struct cli_command *command)
         assert(i < CLI_OPTIONS_MAX && "a table this long needs a larger CLI_OPTIONS_MAX");
         table_add(t, o, &letters);
     }
+    for (o = command->hidden_options; o && o->name; o++) {
+        assert(t->count < CLI_OPTIONS_MAX && "a table this long needs a larger CLI_OPTIONS_MAX");
+        table_add(t, o, &letters);
+    }
 }
 
 static const struct cli_option *table_find(const struct table *t, int value)

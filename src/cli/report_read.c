@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/verdict.h"
 #include "diagnose/diagnose.h"
 #include "engine/heap_json.h"
@@ -207,4 +209,53 @@ int report_read(const char *path, json_t **ret, struct err *err)
     json_object_set_new(doc, "title", title_of(doc, path));
     *ret = doc;
     return 0;
+}
+
+/* ---- two runs ---- */
+
+/* The first step of a run and how many there were up to its last: false without steps. */
+static bool steps_of(const json_t *doc, double *ret_first, double *ret_count)
+{
+    const json_t *list =
+        json_object_get(json_object_get(json_object_get(doc, "data"), "steps"), "v");
+    const json_t *v;
+    double least = 0, most = 0;
+    size_t i;
+    json_array_foreach(list, i, v)
+    {
+        double step = json_number_value(v);
+        least = i == 0 || step < least ? step : least;
+        most = i == 0 || step > most ? step : most;
+    }
+    *ret_first = least;
+    *ret_count = most - least;
+    return json_array_size(list) > 1 && *ret_count >= 1;
+}
+
+static double span_of(const json_t *doc)
+{
+    return json_number_value(json_object_get(json_object_get(doc, "data"), "span_s"));
+}
+
+int report_read_early(const char *path, json_t *before, const json_t *after, struct err *err)
+{
+    double first, steps, first_after, steps_after, until_s = span_of(after);
+    bool by_step = steps_of(before, &first, &steps) && steps_of(after, &first_after, &steps_after);
+    char length[TEXT_TIME_MAX] = "";
+    json_t *verdict;
+    if (!json_is_object(json_object_get(before, "data")) ||
+        !json_is_object(json_object_get(after, "data")) ||
+        (by_step ? steps_after >= steps : until_s >= span_of(before)))
+        return 0;
+    if (by_step)
+        snprintf(length, sizeof length, "%.0f steps", steps_after);
+    else
+        text_duration(length, (uint64_t)(until_s * (double)NS_PER_S));
+    int r = verdict_of_beginning(path, by_step ? (int64_t)(first + steps_after) : 0, until_s,
+                                 &verdict, err);
+    if (r < 0)
+        return r;
+    json_t *early = json_pack("{s:s,s:o}", "length", length, "verdict", verdict);
+    return json_object_set_new(before, "early", early) < 0 ? err_set(err, -ENOMEM, "out of memory")
+                                                           : 0;
 }

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@
 #include "cli/run_place.h"
 #include "cli/run_program.h"
 #include "engine/supervisor.h"
+#include "trace/logs.h"
 #include "view/summary.h"
 
 struct run_options {
@@ -33,6 +35,9 @@ struct run_options {
     const char *run_dir;
     const char *name;
     uint64_t heap_interval_bytes;
+    uint64_t log_max_bytes;
+    int64_t lock_fd;
+    bool is_detached;
     bool no_record, no_unique, pss, no_terminal, no_shim, no_heap, no_heap_python;
     bool verbose, quiet, json;
 };
@@ -47,6 +52,33 @@ static int parse_interval(const char *what, const char *text, void *at, struct e
     *(uint64_t *)at = size.bytes;
     return 0;
 }
+
+static int parse_log_max(const char *what, const char *text, void *at, struct err *err)
+{
+    struct quantity_size size;
+    if (quantity_parse_size(what, text, &size, NULL) < 0 || size.is_percent ||
+        size.bytes < LOGS_CAP_MIN)
+        return err_set(err, -EINVAL, "%s: \"%s\" is not a size of 64K or more", what, text);
+    *(uint64_t *)at = size.bytes;
+    return 0;
+}
+
+/* For the job server. */
+static const struct cli_option hidden_table[] = {
+    {.name = "detached",
+     .type = CLI_FLAG,
+     .offset = offsetof(struct run_options, is_detached),
+     .help = "return once the job has started"},
+    {.name = "lock-fd",
+     .type = CLI_INT,
+     .arg = "N",
+     .fallback = "-1",
+     .min = -1,
+     .max = INT32_MAX,
+     .offset = offsetof(struct run_options, lock_fd),
+     .help = "keep this file open for as long as the job is watched"},
+    {0},
+};
 
 static const struct cli_option run_table[] = {
     {.name = "interval",
@@ -75,6 +107,13 @@ static const struct cli_option run_table[] = {
      .type = CLI_FLAG,
      .offset = offsetof(struct run_options, no_record),
      .help = "make no run folder"},
+    {.name = "log-max",
+     .type = CLI_PARSED,
+     .arg = "SIZE",
+     .parse = parse_log_max,
+     .offset = offsetof(struct run_options, log_max_bytes),
+     .help = "keep at most this much of the job's output: how it began, and the newest; without it "
+             "all of it"},
     {.name = "no-unique",
      .type = CLI_FLAG,
      .offset = offsetof(struct run_options, no_unique),
@@ -298,7 +337,10 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     choose_heap(o, path, &s, heap);
     s.engine = (struct engine_options){
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
-    run_client_terminal(o->no_terminal, &s.tty);
+    run_client_terminal(o->no_terminal || o->is_detached, &s.tty);
+    s.log_max_bytes = o->log_max_bytes;
+    s.is_detached = o->is_detached;
+    s.lock_fd = (int)o->lock_fd;
     s.ignores_pipe = is_ignored(SIGPIPE);
     s.ignores_xfsz = is_ignored(SIGXFSZ);
     proc_raise_nofile(&s.nofile);
@@ -306,8 +348,23 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     if (supervisor_start(&s, &fd, &sentinel, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);
-    run_client(fd, &s.tty, &end);
+    if (o->is_detached && run_client_until_started(fd, &end))
+        return 0;
+    if (!o->is_detached)
+        run_client(fd, &s.tty, &end);
     return finish(o, guard->keep_on_exit, &end, sentinel);
+}
+
+/* The job must not inherit it: it would hold the lock for ever. */
+static int check_lock(const struct run_options *o, struct err *err)
+{
+    int fd = (int)o->lock_fd;
+    if (fd < 0)
+        return 0;
+    if (!o->is_detached || fd <= STDERR_FILENO || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+        return err_set(err, -EINVAL, "run: --lock-fd %d: %s", fd,
+                       o->is_detached ? "no such file is open" : "it is for --detached");
+    return 0;
 }
 
 static int run_exec(const struct cli_call *call)
@@ -317,7 +374,7 @@ static int run_exec(const struct cli_call *call)
     if (call->argc < 1)
         return cli_failf(125, "run: which command? Write it behind --, like: ebb run -- python "
                               "train.py");
-    if (run_guard_init(&guard, call, &err) < 0)
+    if (check_lock(call->options, &err) < 0 || run_guard_init(&guard, call, &err) < 0)
         return cli_fail(125, &err);
     int status = run_job(call, &guard.settings);
     run_guard_fini(&guard);
@@ -364,6 +421,7 @@ const struct cli_command cmd_run = {
                 "ebb run --interval 200ms --name build -- make -j8\n",
     .options = run_table,
     .more_options = run_guard_table,
+    .hidden_options = hidden_table,
     .options_size = sizeof(struct run_options),
     .usage_status = 125,
     .stop_at_operand = true,

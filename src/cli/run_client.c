@@ -40,6 +40,7 @@ struct client {
     size_t under_way; /* input sent and not yet taken */
     int signals;      /* signalfd */
     struct outlet out, err, terminal;
+    bool started; /* a detached job */
     bool ended;
 };
 
@@ -174,6 +175,8 @@ static void take_frame(struct client *c, enum channel_type type, const char *dat
         say(c, data, len);
     else if (type == CHANNEL_STOPPED)
         stop_with_job(c);
+    else if (type == CHANNEL_STARTED)
+        c->started = true;
     else if (type == CHANNEL_TAKEN && len == 4) {
         struct cur cur = cur_of(data, len);
         uint32_t taken = cur_u32le(&cur);
@@ -301,6 +304,23 @@ static int catch_signals(void)
     sigset_t set;
     signals_passed_on(&set);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+bool run_client_until_started(int fd, struct run_client_end *ret)
+{
+    static const struct supervisor_tty no_tty;
+    struct client c = {.tty = &no_tty, .end = ret};
+    *ret = (struct run_client_end){0};
+    channel_init(&c.channel, fd);
+    while (!c.ended && !c.started) {
+        struct pollfd p = {.fd = c.channel.fd, .events = POLLIN};
+        if (poll(&p, 1, -1) > 0)
+            take_frames(&c);
+    }
+    buf_fini(&c.out.wait);
+    buf_fini(&c.err.wait);
+    channel_fini(&c.channel);
+    return c.started;
 }
 
 void run_client(int fd, const struct supervisor_tty *tty, struct run_client_end *ret)

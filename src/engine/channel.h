@@ -1,5 +1,6 @@
-/* Frames between a job's supervisor and whoever runs it in the foreground: one byte of type, a
- * length, the bytes. Over a stream socket, never blocking on the supervisor's side. */
+/* Frames between a job's supervisor and whoever runs it in the foreground, or the job server: one
+ * byte of type, a length, the bytes. Over a stream socket, never blocking on the supervisor's side.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -17,11 +18,14 @@ enum channel_type {
     CHANNEL_TAKEN = 'a',    /* u32le: so many bytes of input have reached the job */
     CHANNEL_STATUS = 'x',   /* one byte: the exit status to end with */
     CHANNEL_END = 'E',      /* run.json as text: the last frame */
+    CHANNEL_STARTED = 'S',  /* a detached job's first process is there: nothing more comes */
+    CHANNEL_NEWS = 'n',     /* a JSON object for the job server (docs/api.md) */
     /* to the supervisor */
-    CHANNEL_INPUT = 'i',  /* typed at the terminal */
-    CHANNEL_SIZE = 'w',   /* struct winsize */
-    CHANNEL_SIGNAL = 's', /* one byte: pass it on to the job */
-    CHANNEL_CLOSED = 'c', /* one byte, OUT or ERR: nobody reads that stream any more */
+    CHANNEL_INPUT = 'i',   /* typed at the terminal */
+    CHANNEL_SIZE = 'w',    /* struct winsize */
+    CHANNEL_SIGNAL = 's',  /* one byte: pass it on to the job */
+    CHANNEL_CLOSED = 'c',  /* one byte, OUT or ERR: nobody reads that stream any more */
+    CHANNEL_REQUEST = 'r', /* a JSON object of the job server's (docs/api.md) */
 };
 
 enum { CHANNEL_FRAME_MAX = 8 << 20 };

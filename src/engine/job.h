@@ -23,6 +23,8 @@
 
 struct collect;
 struct job;
+struct job_control;
+struct logs;
 struct loop_source;
 
 /* How far the end of a segment has come. */
@@ -56,7 +58,9 @@ struct job_segment {
     char guard_why[LADDER_WHY_MAX];
     bool has_step;
     int64_t first_step, last_step, max_steps; /* max_steps 0: not told */
-    bool counts_anew;                         /* its steps are those of this segment alone */
+    bool has_epoch;
+    double epoch;
+    bool counts_anew; /* its steps are those of this segment alone */
     bool has_checkpoint;
     bool checkpoint_has_step;
     int64_t checkpoint_step; /* done when the checkpoint was acknowledged */
@@ -74,7 +78,8 @@ struct job_guard {
     struct reflex *reflex;
     struct loop_source *reflex_source, *alert_timer;
     struct ladder ladder;
-    bool is_alert; /* the alert timer runs */
+    bool is_alert;     /* the alert timer runs */
+    bool is_requested; /* the checkpoint under way was asked for from outside */
     struct tempo tempo;
     struct ask ask;
     struct leavings *leavings;
@@ -104,6 +109,7 @@ struct job {
     struct mark_receiver *marks;
     struct collect *heap; /* NULL: not profiled */
     struct sentinel_note *note;
+    struct job_control *control; /* NULL: nobody can ask for anything */
 
     struct channel client;
     struct loop_source *client_source, *wake_timer;
@@ -111,19 +117,23 @@ struct job {
     bool client_stopped; /* it was told to stop, and has not said that it goes on */
     bool client_gone;
     struct job_stream streams[3];
-    bool paused; /* output waits for the client */
+    bool client_behind, log_behind; /* output waits for the client, or for the disk */
+    bool paused;
     struct buf input;
 
-    struct sink *log;
-    struct loop_source *log_source;
-    uint64_t log_bytes;
+    struct logs *log; /* NULL: none */
+    struct loop_source *log_source, *log_timer;
+    uint64_t log_wait_ns; /* since when the disk is waited for */
+    bool log_stuck;       /* it was waited for long enough: the job goes on */
     bool said_log;
 
     int exec_error;
     struct err failure;  /* why we ourselves could not start it */
     struct err no_marks; /* why there is no socket for marks */
     bool blind;          /* /proc is another namespace's: only our own child can be reached */
-    struct loop_source *sweep_timer;
+    struct loop_source *sweep_timer, *cancel_timer;
+    char cancelled[160]; /* "cancelled: REASON"; "" it is not */
+    uint64_t cancel_deadline_ns;
     uint64_t started_ns, started_wall_ns; /* of the first segment */
     struct job_segment now;
     struct job_guard guard;
@@ -136,6 +146,8 @@ struct job {
 void job_say(void *user, const char *sentence); /* an engine_say_fn; USER is the job */
 void job_sayf(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int job_client_start(struct job *j);
+/* A detached job has started: the client is told, and goes. */
+void job_client_leave(struct job *j);
 /* Sends what is queued; notices that the client is gone. */
 void job_client_flush(struct job *j);
 /* The client was told to stop with the job and must not stay so. */
@@ -160,6 +172,9 @@ void job_begin_ending(struct job *j, enum job_ending how);
 /* SIGTERM for those of the job that decide: not for workers, whose death would look like a crash
  * to the ones that are about to save. */
 void job_term(struct job *j);
+/* By request: SIGTERM as above, and after GRACE_NS SIGKILL for everything that is left. The job is
+ * not started again. A second request can only shorten the wait. REASON may be "". */
+void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t grace_ns);
 int job_signals_start(struct job *j);
 /* With the loop the signal mask goes back: what is still pending must not end us then. */
 void job_signals_ignore(void);
@@ -175,6 +190,9 @@ void job_guard_segment(struct job *j);
 void job_guard_process(struct job *j, const struct proc_event *event);
 void job_guard_mark(struct job *j, const struct mark *mark);
 void job_guard_tick(struct job *j, uint64_t now_ns);
+/* Asks for a checkpoint by request. 0, -EALREADY (it is ending), or -ESRCH: nobody could be asked,
+ * and why. */
+int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX]);
 /* A child of ours that is not of the job: the command that makes a checkpoint. */
 void job_guard_reaped(struct job *j, pid_t pid, int status);
 /* The job's first process has ended: perhaps by the reflex, of which nobody has heard yet. */
@@ -203,6 +221,32 @@ json_t *job_heap_json(const struct job *j);
 /* Answers a question of the job's; false if the mark is none. A question is no part of the
  * recording. Never blocks. */
 bool job_query(struct job *j, const struct mark *mark);
+
+/* ---- job_control.c: the socket for the job server ---- */
+
+/* Beside the socket for marks; where there is none, there is no control either. */
+void job_control_start(struct job *j);
+void job_control_free(struct job *j);
+const char *job_control_path(const struct job *j); /* NULL: none */
+/* All of these cost nothing while nobody is connected. */
+void job_control_tick(struct job *j, uint64_t now_ns);
+void job_control_mark(struct job *j, const struct mark *mark);
+void job_control_event(struct job *j, uint64_t now_ns, const char *act, const char *why);
+void job_control_log(struct job *j); /* the job has written something */
+/* Something about the state may have changed. */
+void job_control_state(struct job *j);
+
+/* ---- job_news.c: what is told there. docs/api.md; the caller owns them ---- */
+
+const char *job_state_name(const struct job *j);
+const char *job_state_reason(const struct job *j); /* NULL: none */
+json_t *job_news_state(struct job *j);
+json_t *job_news_sample(struct job *j, uint64_t now_ns);
+json_t *job_news_verdict(struct job *j, uint64_t now_ns);
+json_t *job_news_mark(const struct job *j, const struct mark *mark);
+json_t *job_news_event(const struct job *j, uint64_t now_ns, const char *act, const char *why);
+/* Of the log, as far as it can be read already. */
+uint64_t job_news_log_bytes(const struct job *j);
 
 /* ---- job_segment.c ---- */
 

@@ -3,7 +3,6 @@
 #include "engine/job.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,12 +15,17 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "engine/spawn.h"
+#include "trace/logs.h"
 #include "trace/sink.h"
 
 enum {
     CLIENT_BACKLOG = 256 << 10, /* unread output before the job has to wait */
-    LOG_BACKLOG = 4 << 20,      /* unwritten log before it is dropped */
-    WAKE_MS = 50,               /* between two tries to wake the client */
+    LOG_BACKLOG = 4 << 20,      /* unwritten log before it is dropped ... */
+    LOG_HIGH = 2 << 20,         /* ... before the job has to wait for the disk ... */
+    LOG_LOW = 1 << 20,          /* ... until this is left, ... */
+    LOG_WAIT_MS = 1000,         /* ... but not longer than this: a disk may hang for ever */
+    LOG_LOOK_MS = 5,
+    WAKE_MS = 50, /* between two tries to wake the client */
 };
 
 /* ---- speaking to the client ---- */
@@ -41,8 +45,9 @@ static void stream_want(struct job_stream *st)
         loop_change_fd(st->source, (j->paused ? 0u : EPOLLIN) | (writes ? EPOLLOUT : 0u));
 }
 
-static void streams_pause(struct job *j, bool pause)
+static void streams_pause(struct job *j)
 {
+    bool pause = j->client_behind || j->log_behind;
     if (j->paused == pause)
         return;
     j->paused = pause;
@@ -56,8 +61,9 @@ static void client_lost(struct job *j)
     j->client_source = NULL;
     channel_fini(&j->client);
     j->client_gone = true;
-    streams_pause(j, false);
-    if (j->now.ending == RUNNING && !j->options->guard.keep_on_exit) {
+    j->client_behind = false;
+    streams_pause(j);
+    if (j->now.ending == RUNNING && !j->options->guard.keep_on_exit && !j->options->is_detached) {
         j->now.ended_by = "the death of ebb run";
         job_begin_ending(j, TERMINATING);
     }
@@ -71,8 +77,17 @@ void job_client_flush(struct job *j)
         client_lost(j);
         return;
     }
-    streams_pause(j, j->client.out.len > CLIENT_BACKLOG);
+    j->client_behind = j->client.out.len > CLIENT_BACKLOG;
+    streams_pause(j);
     client_want(j);
+}
+
+void job_client_leave(struct job *j)
+{
+    channel_queue(&j->client, CHANNEL_STARTED, "", 0);
+    job_client_flush(j);
+    if (!j->client_gone) /* the socket's own buffer has room for more than was said so far */
+        client_lost(j);
 }
 
 void job_say(void *user, const char *sentence)
@@ -119,12 +134,41 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
 
 /* ---- the job's output ---- */
 
+static void on_log_wait(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    struct sink_status status;
+    (void)missed;
+    logs_status(j->log, &status);
+    bool is_low = status.waiting_bytes <= LOG_LOW;
+    if (is_low || now_ns - j->log_wait_ns >= LOG_WAIT_MS * NS_PER_MS)
+        j->log_behind = false;
+    j->log_stuck = !is_low && !j->log_behind;
+    if (is_low)
+        loop_disarm_timer(j->log_timer);
+    streams_pause(j);
+}
+
+static void log_wait(struct job *j)
+{
+    struct sink_status status;
+    logs_status(j->log, &status);
+    if (status.waiting_bytes <= LOG_HIGH || j->log_behind || j->log_stuck)
+        return;
+    j->log_behind = true;
+    j->log_wait_ns = clock_mono_ns();
+    loop_set_timer(j->log_timer, j->log_wait_ns + LOG_LOOK_MS * NS_PER_MS, LOG_LOOK_MS * NS_PER_MS);
+    streams_pause(j);
+}
+
 static void log_add(struct job *j, const char *data, size_t len)
 {
     if (!j->log)
         return;
-    if (sink_append(j->log, data, len) == 0) {
-        j->log_bytes += len;
+    if (logs_add(j->log, data, len) == 0) {
+        snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->log));
+        job_control_log(j);
+        log_wait(j);
         return;
     }
     if (!j->said_log)
@@ -139,7 +183,7 @@ static void on_log_trouble(void *user, int fd, uint32_t events)
     uint64_t count;
     (void)events;
     (void)!read(fd, &count, sizeof count);
-    sink_status(j->log, &status);
+    logs_status(j->log, &status);
     if (!j->said_log)
         job_sayf(j, "cannot write log.txt: %s; the job goes on, and its output still comes here",
                  strerror(-status.first_error));
@@ -194,12 +238,11 @@ static void on_output(void *user, int fd, uint32_t events)
 
 void job_log_start(struct job *j)
 {
-    int fd =
-        openat(j->options->rundir.fd, "log.txt", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 || sink_new(fd, LOG_BACKLOG, &j->log) < 0)
-        j->log = NULL;
-    if (j->log)
-        loop_add_fd(j->loop, sink_error_fd(j->log), EPOLLIN, on_log_trouble, j, &j->log_source);
+    if (logs_open(j->options->rundir.fd, j->options->log_max_bytes, LOG_BACKLOG, &j->log) < 0)
+        return;
+    snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->log));
+    loop_add_fd(j->loop, logs_error_fd(j->log), EPOLLIN, on_log_trouble, j, &j->log_source);
+    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_log_wait, j, &j->log_timer);
 }
 
 void job_terminal_look(struct job *j)

@@ -155,6 +155,7 @@ void job_begin_ending(struct job *j, enum job_ending how)
         j->now.deadline_ns = now_ns + j->options->grace_ns;
     }
     loop_set_timer(j->sweep_timer, now_ns, 20 * NS_PER_MS);
+    job_control_state(j);
 }
 
 /* Workers would take the whole job down as if by a crash, so those that lead are told. */
@@ -172,6 +173,41 @@ void job_term(struct job *j)
         kill(j->now.pid, SIGTERM);
     guard_signal_below(root, (int32_t)getpid(), 0, SIGCONT); /* the stopped cannot act on it */
 }
+
+/* ---- by request ---- */
+
+static void on_cancel(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    (void)now_ns;
+    (void)missed;
+    job_begin_ending(j, KILLING);
+}
+
+void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t grace_ns)
+{
+    bool is_first = !j->cancelled[0];
+    uint64_t now_ns = clock_mono_ns();
+    uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
+    int cut = reason_len < sizeof j->cancelled ? (int)reason_len : (int)sizeof j->cancelled;
+    if (is_first)
+        snprintf(j->cancelled, sizeof j->cancelled, "cancelled%s%.*s", cut ? ": " : "", cut,
+                 reason);
+    j->now.is_cancelled = true;
+    if (is_first || deadline_ns < j->cancel_deadline_ns) {
+        j->cancel_deadline_ns = deadline_ns;
+        loop_set_timer(j->cancel_timer, deadline_ns, 0);
+    }
+    if (is_first && !j->now.exited && j->now.ending == RUNNING) {
+        char text[64];
+        snprintf(text, sizeof text, "{\"signal\":%d,\"by\":\"cancel\"}", SIGTERM);
+        engine_note(j->engine, "signal", text);
+        job_term(j);
+    }
+    job_control_state(j);
+}
+
+/* ---- signals of our own ---- */
 
 static void on_child(void *user, const struct signalfd_siginfo *info)
 {
@@ -201,6 +237,8 @@ int job_signals_start(struct job *j)
         r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
     if (r == 0) /* made now: at the end there may be no fd left for it */
         r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->sweep_timer);
+    if (r == 0)
+        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->cancel_timer);
     return r;
 }
 

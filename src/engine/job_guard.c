@@ -176,6 +176,7 @@ static void put_event(struct job *j, uint64_t now_ns, const char *act, const cha
     engine_note(j->engine, "guard", text.data);
     buf_fini(&text);
     keep(j->guard.events, o);
+    job_control_event(j, now_ns, act, why);
 }
 
 static void put_checkpoint(struct job *j, uint64_t now_ns)
@@ -212,11 +213,18 @@ static void do_ask(struct job *j, uint64_t now_ns)
 {
     char why[ASK_TEXT_MAX] = "";
     struct job_guard *g = &j->guard;
+    g->is_requested = false;
     if (ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
         job_sayf(j, "guard: nobody could be asked for a checkpoint: %s", why);
         return;
     }
     tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
+}
+
+/* Of the checkpoint under way. */
+static const char *asked_by(const struct job_guard *g)
+{
+    return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
 }
 
 static void blame_guard(struct job *j, const struct ladder_decision *d)
@@ -396,9 +404,9 @@ static void decide(struct job *j, uint64_t now_ns)
     struct job_guard *g = &j->guard;
     struct ladder_decision d;
     struct ladder_input in;
-    if (!g->reflex || j->now.exited)
+    if (j->now.exited)
         return;
-    for (int i = 0; i < ACTS_AT_ONCE; i++) {
+    for (int i = 0; g->reflex && i < ACTS_AT_ONCE; i++) {
         gather(j, now_ns, &in);
         notice_reflex(j);
         ladder_step(&g->ladder, &in, &g->tempo, &d);
@@ -407,6 +415,7 @@ static void decide(struct job *j, uint64_t now_ns)
         act(j, now_ns, &d);
     }
     be_alert(j, now_ns);
+    job_control_state(j);
 }
 
 void job_guard_exited(struct job *j)
@@ -448,16 +457,14 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
         n->checkpoint_has_step = n->has_step;
         n->checkpoint_step = n->last_step;
         put_checkpoint(j, now_ns);
-        put_event(j, now_ns, "checkpoint", ladder_trigger_name(g->ladder.trigger),
-                  "the checkpoint is there");
+        put_event(j, now_ns, "checkpoint", asked_by(g), "the checkpoint is there");
         job_sayf(j, "guard: the checkpoint is there after %.1f s",
                  (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
     } else if (g->ask.ack == LADDER_ACK_FAILED) {
         tempo_save_failed(&g->tempo);
         /* one that was stopped has no more to answer for */
         if (g->ladder.rung < LADDER_STOPPING) {
-            put_event(j, now_ns, "checkpoint failed", ladder_trigger_name(g->ladder.trigger),
-                      failed);
+            put_event(j, now_ns, "checkpoint failed", asked_by(g), failed);
             job_sayf(j, "guard: the checkpoint failed: %s", failed);
         }
     }
@@ -467,14 +474,34 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
 static void on_alert(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
-    struct reflex_reading r;
+    struct reflex_reading r = {0};
     (void)missed;
-    reflex_read(j->guard.reflex, 0, &r);
+    if (j->guard.reflex)
+        reflex_read(j->guard.reflex, 0, &r);
     tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
     if (ask_look(&j->guard.ask, now_ns))
         ack_changed(j, now_ns, "");
     else
         decide(j, now_ns);
+}
+
+int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX])
+{
+    struct job_guard *g = &j->guard;
+    uint64_t now_ns = clock_mono_ns();
+    why[0] = '\0';
+    if (j->now.exited || j->now.ending != RUNNING || j->now.guard_stop || j->now.is_cancelled)
+        return -EALREADY;
+    if (g->ask.is_open) /* that one will do */
+        return 0;
+    if (!ask_can(&g->ask, j->marks, why) ||
+        ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0)
+        return -ESRCH;
+    g->is_requested = true;
+    tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
+    put_event(j, now_ns, ladder_act_name(LADDER_DO_ASK), asked_by(g), "asked for by request");
+    be_alert(j, now_ns);
+    return 0;
 }
 
 void job_guard_reaped(struct job *j, pid_t pid, int status)
@@ -496,6 +523,10 @@ static void hear_step(struct job_segment *n, const struct mark *mark)
 {
     if (mark->has & MARK_HAS_MAX_STEPS)
         n->max_steps = mark->max_steps;
+    if (mark->has & MARK_HAS_EPOCH) {
+        n->has_epoch = true;
+        n->epoch = mark->epoch;
+    }
     if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
         return;
     if (!n->has_step || mark->step < n->first_step) /* a stage of its own may count anew */
@@ -652,7 +683,6 @@ static void start_reflex(struct job *j)
         return;
     }
     loop_add_fd(j->loop, reflex_event_fd(g->reflex), EPOLLIN, on_reflex, j, &g->reflex_source);
-    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_alert, j, &g->alert_timer);
 }
 
 static void on_leavings(void *user, int fd, uint32_t events)
@@ -692,6 +722,7 @@ void job_guard_begin(struct job *j)
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
     start_leavings(j);
+    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_alert, j, &g->alert_timer);
     if (!set->is_off)
         start_reflex(j);
     if (!g->reflex)

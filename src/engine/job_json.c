@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "mark/receiver.h"
 #include "proc/machine.h"
+#include "trace/logs.h"
 #include "version.h"
 
 enum { COMMAND_MAX = 64 << 10 }; /* of the job's command */
@@ -46,10 +47,13 @@ json_t *job_running_json(const struct job *j)
 {
     json_t *doc = job_facts_json(j);
     json_object_set_new(doc, "started", json_local_time(j->started_wall_ns));
+    json_object_set_new(doc, "started_s",
+                        j->started_wall_ns ? json_seconds(j->started_wall_ns) : json_null());
     json_object_set_new(doc, "supervisor_pid", json_integer(getpid()));
     json_object_set_new(doc, "pid", json_integer(j->now.pid));
     json_object_set_new(doc, "socket",
                         j->marks ? json_text0(mark_receiver_path(j->marks)) : json_null());
+    json_object_set_new(doc, "control", json_text0(job_control_path(j)));
     json_object_set_new(doc, "segment", json_integer(j->now.number));
     return doc;
 }
@@ -153,7 +157,8 @@ static void put_end(struct job *j, json_t *doc)
         put_kernel_peak(doc, (uint64_t)j->now.usage.ru_maxrss * 1024);
     if (j->log)
         json_object_set_new(
-            doc, "log", json_pack("{s:s,s:o}", "file", "log.txt", "bytes", json_u64(j->log_bytes)));
+            doc, "log",
+            json_pack("{s:s,s:o}", "file", "log.txt", "bytes", json_u64(logs_bytes(j->log))));
 }
 
 json_t *job_ended_json(struct job *j)

@@ -128,6 +128,7 @@ int job_segment_start(struct job *j, struct err *err)
     engine_limits_of(j->engine, (int32_t)j->now.pid);
     job_guard_segment(j);
     engine_look_now(j->engine);
+    job_control_state(j);
     return 0;
 }
 
@@ -143,12 +144,14 @@ static void put_cause(const struct job *j, json_t *end)
                     j->guard.effective.kind == LIMIT_CGROUP_V2, &after);
     const struct death_facts facts = {
         .status = n->status,
-        .by = n->guard_stop        ? DEATH_BY_GUARD
+        .by = j->cancelled[0]      ? DEATH_BY_CANCEL
+              : n->guard_stop      ? DEATH_BY_GUARD
               : n->ended_by        ? DEATH_BY_LOST_CLIENT
               : n->operator_signal ? DEATH_BY_OPERATOR
                                    : DEATH_BY_ITSELF,
         .sent_signal = n->operator_signal,
         .guard_why = n->guard_why,
+        .cancel_why = j->cancelled,
         .before = &n->ooms,
         .after = &after,
         .tail = &j->guard.tail,
@@ -179,8 +182,11 @@ static void put_last_looks(const struct job_segment *n, json_t *end)
     json_object_set_new(end, "last_samples", list);
 }
 
-static const char *by_words(const struct job_segment *n)
+static const char *by_words(const struct job *j)
 {
+    const struct job_segment *n = &j->now;
+    if (j->cancelled[0])
+        return j->cancelled;
     if (n->guard_stop)
         return n->is_planned ? "a planned restart" : "the guard";
     return n->ended_by;
@@ -197,8 +203,8 @@ static json_t *ended_json(const struct job *j)
     else
         o = json_pack("{s:s,s:i}", "kind", "exited", "status", job_status(j));
     json_object_set_new(o, "left_behind", json_integer((json_int_t)n->left_behind));
-    if (by_words(n))
-        json_object_set_new(o, "by", json_string(by_words(n)));
+    if (by_words(j))
+        json_object_set_new(o, "by", json_text0(by_words(j)));
     if (n->exited) {
         put_cause(j, o);
         put_last_looks(n, o);
@@ -228,7 +234,7 @@ int job_status(const struct job *j)
         return 125;
     if (j->exec_error)
         return j->exec_error == -ENOENT || j->exec_error == -ENOTDIR ? 127 : 126;
-    if (j->now.guard_stop)
+    if (j->now.guard_stop && !j->cancelled[0])
         return GUARD_STATUS;
     return WIFSIGNALED(j->now.status) ? 128 + WTERMSIG(j->now.status) : WEXITSTATUS(j->now.status);
 }
@@ -310,7 +316,7 @@ static bool wants_again(const struct job *j)
 {
     const struct job_segment *n = &j->now;
     return j->options->guard.restart && n->guard_stop && !n->is_cancelled && !n->ended_by &&
-           (!j->client_gone || j->options->guard.keep_on_exit);
+           (!j->client_gone || j->options->guard.keep_on_exit || j->options->is_detached);
 }
 
 static void say_again(struct job *j, unsigned number)

@@ -2,6 +2,7 @@
 #include "engine/supervisor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,9 @@
 #include "engine/job.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"
-#include "trace/sink.h"
+#include "trace/logs.h"
+
+enum { LOG_WAIT_S = 5 }; /* a disk that hangs is left behind */
 
 static void on_mark(void *user, const struct mark *mark)
 {
@@ -29,6 +32,7 @@ static void on_mark(void *user, const struct mark *mark)
     job_guard_mark(j, mark);
     if (j->heap)
         collect_mark(j->heap, mark);
+    job_control_mark(j, mark);
 }
 
 static void on_tick(void *user, struct engine *e, uint64_t now_ns)
@@ -38,6 +42,7 @@ static void on_tick(void *user, struct engine *e, uint64_t now_ns)
     job_terminal_look(j);
     job_guard_tick(j, now_ns);
     job_heap_tick(j, now_ns);
+    job_control_tick(j, now_ns);
 }
 
 static void on_process(void *user, const struct proc_event *event)
@@ -76,6 +81,7 @@ static int set_up(struct job *j, struct err *err)
     if (mark_receiver_new(j->loop, on_mark, j, &j->marks, &j->no_marks) == 0)
         snprintf(j->note->socket_folder, sizeof j->note->socket_folder, "%s",
                  mark_receiver_folder(j->marks));
+    job_control_start(j);
     r = engine_new(j->loop, &j->options->engine, &callbacks, &j->engine, err);
     return r < 0 ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
 }
@@ -83,10 +89,11 @@ static int set_up(struct job *j, struct err *err)
 static void tear_down(struct job *j)
 {
     job_signals_ignore();
+    job_control_free(j);
     job_streams_close(j);
     loop_remove(j->log_source);
-    if (j->log)
-        sink_close(j->log, 5 * NS_PER_S);
+    loop_remove(j->log_timer);
+    logs_close(j->log, LOG_WAIT_S * NS_PER_S);
     engine_free(j->engine);
     job_guard_free(j);
     collect_free(j->heap);
@@ -127,6 +134,7 @@ static void finish(struct job *j)
         engine_stop(j->engine, footer);
     }
     json_decref(footer);
+    logs_wait(j->log, LOG_WAIT_S * NS_PER_S); /* whoever reads that it ended finds all of it */
     json_t *doc = job_ended_json(j);
     int r = rundir_write_json(&j->options->rundir, doc);
     j->note->finished = r == 0;
@@ -157,6 +165,8 @@ static void watch(struct job *j)
         rundir_write_json(&j->options->rundir, doc);
         json_decref(doc);
     }
+    if (j->options->is_detached)
+        job_client_leave(j);
     loop_run(j->loop);
 }
 
@@ -224,7 +234,37 @@ static json_t *lost_json(const struct sentinel_end *end)
                      "outlived_supervisor", 1, "left_behind", end->ended);
 }
 
-/* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. */
+/* Whoever finds the lock held can tell by whom, and whether that one still lives: its pid alone
+ * may be another's by then. */
+static void sign_lock(const struct supervisor_options *options)
+{
+    char text[1024], line[48];
+    struct proc_stat stat;
+    ssize_t len = io_read_small(options->engine.root->proc_fd, "self/stat", text, sizeof text);
+    if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0)
+        return;
+    int n = snprintf(line, sizeof line, "%d %llu\n", (int)getpid(),
+                     (unsigned long long)stat.start_ticks);
+    if (ftruncate(options->lock_fd, 0) == 0)
+        (void)!pwrite(options->lock_fd, line, (size_t)n, 0);
+}
+
+/* Nothing of whoever started a detached job stays open but the lock: it waits for the end of our
+ * error messages. */
+static void detach(const struct supervisor_options *options)
+{
+    if (options->lock_fd >= 0)
+        sign_lock(options);
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
+        dup2(null_fd, fd);
+    if (null_fd > 2)
+        close(null_fd);
+}
+
+/* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. A detached
+ * job is ended when its supervisor is killed, whatever else was asked for: nobody would watch its
+ * memory any more, and nobody could cancel it. */
 static _Noreturn void be_sentinel(const struct supervisor_options *options, int client_fd,
                                   int client_pidfd)
 {
@@ -235,7 +275,10 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
     setsid();
     prctl(PR_SET_NAME, "ebb-sentinel");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    struct sentinel_note *note = sentinel_note_new(options->guard.keep_on_exit);
+    if (options->is_detached)
+        detach(options);
+    struct sentinel_note *note =
+        sentinel_note_new(options->guard.keep_on_exit && !options->is_detached);
     pid_t pid = note ? fork() : -1;
     if (pid == 0) {
         sigprocmask(SIG_SETMASK, &options->mask, NULL);

@@ -7,7 +7,10 @@
  *
  * Supervisor and job share a session that is nobody else's: with its parent in the same session the
  * job's process group is not an orphaned one, so that Ctrl-Z can stop it (the kernel ignores
- * terminal stops in orphaned groups). */
+ * terminal stops in orphaned groups).
+ *
+ * A detached job has no client but for the moment of its start; the job server follows it by its
+ * control socket (job_control.c) and may come and go. */
 #pragma once
 
 #include <jansson.h>
@@ -52,6 +55,9 @@ struct supervisor_options {
     sigset_t mask;                   /* and this mask of signals: the caller has its own by now */
     bool ignores_pipe, ignores_xfsz; /* SIGPIPE and SIGXFSZ were ignored by whoever started us */
     struct guard_settings guard;
+    uint64_t log_max_bytes; /* of log.txt and its later pieces (trace/logs.h); 0: no end */
+    bool is_detached;       /* the client leaves once the job has started */
+    int lock_fd;            /* of a detached job: sentinel and supervisor keep it open; -1: none */
 };
 
 /* Starts sentinel, supervisor and job. *ret_fd is the client's end of the channel; the sentinel is

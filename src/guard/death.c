@@ -242,6 +242,10 @@ enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT])
                  f->guard_why ? f->guard_why : "");
         return DEATH_GUARD;
     }
+    if (f->by == DEATH_BY_CANCEL) {
+        snprintf(text, DEATH_TEXT, "%s", f->cancel_why ? f->cancel_why : "cancelled");
+        return DEATH_CANCELLED;
+    }
     if (f->by == DEATH_BY_LOST_CLIENT) {
         snprintf(text, DEATH_TEXT, "ended because ebb run was killed");
         return DEATH_CLIENT;
@@ -277,6 +281,7 @@ const char *death_kind_name(enum death_kind kind)
         [DEATH_GUARD] = "guard",
         [DEATH_OOM_GROUP] = "cgroup out of memory",
         [DEATH_OOM_HOST] = "host out of memory",
+        [DEATH_CANCELLED] = "cancelled",
     };
     size_t i = (size_t)kind;
     return i < DEATH_KINDS ? names[i] : "unknown";

@@ -43,13 +43,20 @@ struct death_ooms {
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-enum death_by { DEATH_BY_ITSELF, DEATH_BY_GUARD, DEATH_BY_OPERATOR, DEATH_BY_LOST_CLIENT };
+enum death_by {
+    DEATH_BY_ITSELF,
+    DEATH_BY_GUARD,
+    DEATH_BY_OPERATOR,
+    DEATH_BY_LOST_CLIENT,
+    DEATH_BY_CANCEL, /* by request */
+};
 
 struct death_facts {
     int status; /* as wait gives it */
     enum death_by by;
     int sent_signal;                         /* by us, for the operator or ourselves; 0 none */
     const char *guard_why;                   /* of DEATH_BY_GUARD */
+    const char *cancel_why;                  /* of DEATH_BY_CANCEL: "cancelled: …" */
     const struct death_ooms *before, *after; /* either may be NULL: not known */
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
@@ -70,6 +77,7 @@ enum death_kind {
     DEATH_GUARD,
     DEATH_OOM_GROUP,
     DEATH_OOM_HOST,
+    DEATH_CANCELLED,
     DEATH_KINDS
 };
 const char *death_kind_name(enum death_kind kind); /* "finished", "exit status", "exception", … */

@@ -130,9 +130,10 @@ static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sen
 {
     struct pollfd fds[SENTINEL_STREAMS];
     uint64_t gone_ns = 0;
-    int log_fd = log_dirfd < 0 ? -1
-                               : openat(log_dirfd, "log.txt",
-                                        O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    int log_fd =
+        log_dirfd < 0 || !note->log_name[0]
+            ? -1
+            : openat(log_dirfd, note->log_name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     take_streams(note, fds);
     ret->was_kept = true;
     while (reap(note->job, ret)) {

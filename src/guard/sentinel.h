@@ -19,6 +19,7 @@ struct sentinel_note {
     bool finished;              /* the job's end is written down already */
     bool keep;                  /* the job lives on */
     pid_t job;                  /* its first process; 0: not started */
+    char log_name[40];          /* the file of the run folder that the output goes to; "" none */
     int stream_pair[2];         /* the supervisor puts the job's streams into [1]; -1 */
 };
 
@@ -39,7 +40,7 @@ struct sentinel_end {
 
 /* Must be called in the parent of SUPERVISOR, a subreaper. Waits for it; if it was killed or
  * failed, ends every process it left (SIGTERM, GRACE_NS, SIGKILL), or with note->keep waits for
- * their end and adds their output to LOG_DIRFD/log.txt. Then removes the cgroup and the socket's
+ * their end and adds their output to the log in LOG_DIRFD. Then removes the cgroup and the socket's
  * folder. */
 void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grace_ns,
                    struct sentinel_note *note, int log_dirfd, struct sentinel_end *ret);

@@ -22,6 +22,9 @@
 /* Marks taken in one turn of the loop: a flood must not starve the sampling. */
 enum { DRAIN_MAX = 256 };
 
+/* Names of sockets in the folder may be this long with their slash and NUL. */
+enum { NAME_ROOM = sizeof("/control") };
+
 struct mark_receiver {
     int fd;
     uid_t uid;
@@ -189,7 +192,7 @@ static int bind_below(struct mark_receiver *r, const char *parent)
     if (len > sizeof(folder))
         return -ENAMETOOLONG;
     n = snprintf(folder, sizeof(folder), "%.*s/ebb-XXXXXX", (int)len, parent);
-    if ((size_t)n + sizeof("/marks") > sizeof(a->sun_path))
+    if ((size_t)n + NAME_ROOM > sizeof(a->sun_path))
         return -ENAMETOOLONG;
     if (!mkdtemp(folder))
         return -errno;

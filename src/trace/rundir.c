@@ -19,7 +19,7 @@
 #include "base/io.h"
 #include "base/json.h"
 
-enum { NAME_MAX_BYTES = 64, TRIES_MAX = 1000 };
+enum { TRIES_MAX = 1000 };
 
 static const char runs_folder[] = "ebb-runs";
 
@@ -83,11 +83,11 @@ static int make_folder(struct rundir *dir)
     return rc;
 }
 
-static void clean_name(const char *name, char ret[NAME_MAX_BYTES + 1])
+void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1])
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t n = 0;
-    for (; name && name[n] && n < NAME_MAX_BYTES; n++)
+    for (; name && name[n] && n < RUNDIR_NAME_MAX; n++)
         ret[n] = strchr(good, name[n]) ? name[n] : '_';
     ret[n] = '\0';
     if (n == 0 || strcmp(ret, ".") == 0 || strcmp(ret, "..") == 0)
@@ -128,12 +128,12 @@ static int create_exactly(const char *path, struct rundir *dir)
 
 static int create_dated(const char *name, uint64_t wall_ns, struct rundir *dir)
 {
-    char clean[NAME_MAX_BYTES + 1], date[32], path[256];
+    char clean[RUNDIR_NAME_MAX + 1], date[32], path[256];
     time_t seconds = (time_t)(wall_ns / NS_PER_S);
     struct tm tm;
     if (!localtime_r(&seconds, &tm) || strftime(date, sizeof date, "%Y%m%d-%H%M%S", &tm) == 0)
         return -EINVAL;
-    clean_name(name, clean);
+    rundir_clean_name(name, clean);
     for (int i = 1; i <= TRIES_MAX; i++) {
         int n = snprintf(path, sizeof path, "%s/%s-%s", runs_folder, clean, date);
         if (i > 1)

@@ -11,10 +11,15 @@ struct rundir {
     char path[4096]; /* absolute */
 };
 
+/* NAME cleaned to [A-Za-z0-9._-], at most 64 bytes, never "." or ".." and no leading "-"; "run"
+ * where it is NULL or empty. */
+enum { RUNDIR_NAME_MAX = 64 };
+void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1]);
+
 /* With PATH: exactly that folder, which must not exist yet (-EEXIST) and whose parents are made.
  * Without: ebb-runs/NAME-YYYYMMDD-HHMMSS[-N] below the working directory (local time), and
- * ebb-runs/latest is pointed at it. NAME is cleaned to [A-Za-z0-9._-], at most 64 bytes, never "."
- * or "..". 0, or -errno with a sentence that names the folder. */
+ * ebb-runs/latest is pointed at it. NAME is cleaned. 0, or -errno with a sentence that names the
+ * folder. */
 int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct rundir *ret,
                   struct err *err);
 void rundir_fini(struct rundir *dir);

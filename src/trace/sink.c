@@ -2,9 +2,11 @@
 #include "trace/sink.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -14,7 +16,14 @@
 
 #include "base/clock.h"
 
-enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC };
+enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC, OP_TURN };
+
+enum { NAME_BYTES = 64 };
+/* What OP_TURN carries. */
+struct turn {
+    int dir_fd; /* its own copy */
+    char name[NAME_BYTES], old[NAME_BYTES];
+};
 
 struct op {
     struct op *next;
@@ -156,6 +165,25 @@ static int replace_tail(struct shared *sh, const struct op *op)
     return rc;
 }
 
+static int turn(struct shared *sh, const struct op *op)
+{
+    struct turn t;
+    memcpy(&t, op->data, sizeof t);
+    int rc = 0;
+    if (sh->fd >= 0)
+        close(sh->fd);
+    if (t.old[0])
+        unlinkat(t.dir_fd, t.old, 0);
+    sh->fd = openat(t.dir_fd, t.name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (sh->fd < 0)
+        rc = -errno;
+    close(t.dir_fd);
+    sh->seekable = true;
+    sh->dirty = false;
+    sh->size_bytes = sh->tail_at = sh->unsynced_bytes = 0;
+    return rc;
+}
+
 static void note_result(struct shared *sh, const struct op *op, int rc)
 {
     struct sink_status *st = &sh->status;
@@ -164,7 +192,7 @@ static void note_result(struct shared *sh, const struct op *op, int rc)
         st->failing = rc < 0;
     if (rc == 0)
         return;
-    if (op->kind != OP_REPLACE_TAIL) {
+    if (op->kind != OP_REPLACE_TAIL && op->kind != OP_TURN) {
         st->lost_bytes += op->kind == OP_SYNC ? sh->unsynced_bytes : op->len;
         st->losses++;
     }
@@ -190,6 +218,8 @@ static int perform(struct shared *sh, const struct op *op)
         return replace_tail(sh, op);
     case OP_SYNC:
         return sync_if_dirty(sh);
+    case OP_TURN:
+        return turn(sh, op);
     }
     return -EINVAL;
 }
@@ -341,6 +371,19 @@ int sink_begin_tail(struct sink *s, const void *data, size_t len)
 int sink_replace_tail(struct sink *s, const void *data, size_t len)
 {
     return enqueue(s, OP_REPLACE_TAIL, data, len);
+}
+
+int sink_turn(struct sink *s, int dirfd, const char *name, const char *old)
+{
+    struct turn t = {.dir_fd = fcntl(dirfd, F_DUPFD_CLOEXEC, 0)};
+    if (t.dir_fd < 0)
+        return -errno;
+    snprintf(t.name, sizeof t.name, "%s", name);
+    snprintf(t.old, sizeof t.old, "%s", old ? old : "");
+    int rc = enqueue(s, OP_TURN, &t, sizeof t);
+    if (rc < 0)
+        close(t.dir_fd);
+    return rc;
 }
 
 int sink_sync(struct sink *s)

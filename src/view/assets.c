@@ -2,21 +2,34 @@
 #include "view/assets.h"
 
 #include <errno.h>
-#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #define ZLIB_CONST
 #include <zlib.h>
 
 #include "base/buf.h"
 
-__asm__(".pushsection .rodata\n"
-        "asset_page_css:\n.incbin \"" EBB_WEB_DIR "/page.css.gz\"\nasset_page_css_end:\n.byte 0\n"
-        "asset_page_js:\n.incbin \"" EBB_WEB_DIR "/page.js.gz\"\nasset_page_js_end:\n.byte 0\n"
-        ".popsection\n");
 /* What the assembler knows under these names lies in the program itself, wherever it is loaded. */
-#pragma GCC visibility push(hidden)
-extern const unsigned char asset_page_css[], asset_page_css_end[];
-extern const unsigned char asset_page_js[], asset_page_js_end[];
-#pragma GCC visibility pop
+#define BUILT_IN(name, file)                                                                       \
+    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" EBB_WEB_DIR "/" file "\"\n" #name       \
+            "_end:\n.byte 0\n.popsection\n");                                                      \
+    extern const unsigned char name[] __attribute__((visibility("hidden")));                       \
+    extern const unsigned char name##_end[] __attribute__((visibility("hidden")))
+
+BUILT_IN(asset_report_css, "report.css.gz");
+BUILT_IN(asset_report_js, "report.js.gz");
+BUILT_IN(asset_serve_html, "serve.html.gz");
+BUILT_IN(asset_serve_css, "serve.css.gz");
+BUILT_IN(asset_serve_js, "serve.js.gz");
+BUILT_IN(asset_icon_svg, "icon.svg.gz");
+
+static const struct {
+    const unsigned char *from, *end;
+} assets[] = {
+    [ASSET_REPORT_CSS] = {asset_report_css, asset_report_css_end},
+    [ASSET_REPORT_JS] = {asset_report_js, asset_report_js_end},
+};
 
 enum { CHUNK = 64 << 10, GZIP_WINDOW = 15 + 16 };
 
@@ -38,7 +51,37 @@ static int unpack(const unsigned char *data, size_t len, struct buf *out)
 
 int asset_unpack(enum asset asset, struct buf *out)
 {
-    const unsigned char *from = asset == ASSET_CSS ? asset_page_css : asset_page_js;
-    const unsigned char *end = asset == ASSET_CSS ? asset_page_css_end : asset_page_js_end;
-    return unpack(from, (size_t)(end - from), out);
+    return unpack(assets[asset].from, (size_t)(assets[asset].end - assets[asset].from), out);
+}
+
+static const struct {
+    const char *name, *type;
+    const unsigned char *from, *end;
+} files[] = {
+    {"serve.html", "text/html; charset=utf-8", asset_serve_html, asset_serve_html_end},
+    {"serve.css", "text/css; charset=utf-8", asset_serve_css, asset_serve_css_end},
+    {"serve.js", "text/javascript; charset=utf-8", asset_serve_js, asset_serve_js_end},
+    {"icon.svg", "image/svg+xml", asset_icon_svg, asset_icon_svg_end},
+};
+
+/* A gzip file ends with the checksum and the length of what is in it. */
+static void etag_of(const unsigned char *end, char *ret, size_t size)
+{
+    uint32_t tail[2];
+    memcpy(tail, end - sizeof(tail), sizeof(tail));
+    snprintf(ret, size, "\"%08x-%x\"", tail[0], tail[1]);
+}
+
+int asset_find(const char *name, struct asset_file *ret)
+{
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+        if (strcmp(files[i].name, name) != 0)
+            continue;
+        *ret = (struct asset_file){.type = files[i].type,
+                                   .gzip = files[i].from,
+                                   .len = (size_t)(files[i].end - files[i].from)};
+        etag_of(files[i].end, ret->etag, sizeof(ret->etag));
+        return 0;
+    }
+    return -ENOENT;
 }

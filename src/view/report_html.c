@@ -63,7 +63,7 @@ int html_begin(struct buf *out, const char *title, const char *nonce)
                nonce, nonce);
     html_text0(out, title);
     buf_printf(out, " · ebb</title>\n<style nonce=%s>", nonce);
-    int r = asset_unpack(ASSET_CSS, out);
+    int r = asset_unpack(ASSET_REPORT_CSS, out);
     buf_add_str(out, "</style>\n</head>\n<body>\n");
     return r;
 }
@@ -80,7 +80,7 @@ void html_footer(struct buf *out, const json_t *doc)
 int html_end(struct buf *out, const json_t *data, const char *nonce)
 {
     struct buf js = {0};
-    int r = asset_unpack(ASSET_JS, &js);
+    int r = asset_unpack(ASSET_REPORT_JS, &js);
     if (r == 0 && js.len && data) {
         buf_add_str(out, "<script type=\"application/json\" id=data>");
         r = html_json(out, data);
@@ -96,7 +96,7 @@ int html_end(struct buf *out, const json_t *data, const char *nonce)
 static bool has_plots(void)
 {
     struct buf js = {0};
-    bool has = asset_unpack(ASSET_JS, &js) == 0 && js.len > 0;
+    bool has = asset_unpack(ASSET_REPORT_JS, &js) == 0 && js.len > 0;
     buf_fini(&js);
     return has;
 }

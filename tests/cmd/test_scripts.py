@@ -1,7 +1,10 @@
-"""The project's own scripts: the include table, the set-up without rights, and the counting."""
+"""The project's own scripts: the include table, the set-up without rights, what npm fetches, and the
+counting."""
 
+import gzip
 import importlib.util
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -356,3 +359,60 @@ def test_only_a_thread_sanitizer_that_cannot_start_is_skipped(tmp_path, body, co
                             capture_output=True, text=True)
     assert result.returncode == code
     assert shown in result.stdout
+
+
+# ---- what npm fetches ----
+
+def npm_that_fails(folder, times):
+    """An npm that counts its calls, cannot reach the registry TIMES times, and then can."""
+    npm = folder / "npm"
+    npm.write_text(f"""#!/bin/sh
+echo "$*" >> {folder}/calls
+if [ $(wc -l < {folder}/calls) -le {times} ]; then
+    echo 'npm error network request failed, reason: getaddrinfo EAI_AGAIN' >&2
+    exit 1
+fi
+mkdir -p node_modules
+""")
+    npm.chmod(0o755)
+    return npm
+
+
+def calls(folder):
+    return len((folder / "calls").read_text().splitlines())
+
+
+def fetch(folder, npm):
+    lock = folder / "into" / "package-lock.json"
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text("{}")
+    return subprocess.run([SCRIPTS / "fetch_npm.sh", npm, lock.parent], capture_output=True,
+                          text=True)
+
+
+def test_a_registry_that_was_away_for_a_moment_is_asked_again(tmp_path):
+    npm = npm_that_fails(tmp_path, 2)
+    result = fetch(tmp_path, npm)
+    assert (result.returncode, result.stdout, calls(tmp_path)) == (0, "", 3)
+    assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3  # it is there now
+
+
+def test_a_registry_that_stays_away_is_given_up(tmp_path):
+    result = fetch(tmp_path, npm_that_fails(tmp_path, 99))
+    assert (result.returncode, calls(tmp_path)) == (1, 3)
+    assert result.stdout == "the npm registry cannot be reached, 3 attempts\n"
+
+
+@pytest.mark.parametrize("how, reason", [("off", "EBB_WEB is off"), ("none", "npm is not there"),
+                                         ("fails", "the npm registry cannot be reached")])
+def test_without_npm_pages_have_their_style_and_one_line_says_so(tmp_path, how, reason):
+    if how == "fails" and not shutil.which("node"):
+        pytest.skip("node is not there")
+    npm = npm_that_fails(tmp_path, 99) if how == "fails" else how
+    result = subprocess.run([SCRIPTS / "build_web.sh", tmp_path / "out", npm, "report"],
+                            capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("web: " + reason) and result.stdout.count("\n") == 1
+    assert gzip.decompress((tmp_path / "out" / "report.js.gz").read_bytes()) == b""
+    style = gzip.decompress((tmp_path / "out" / "report.css.gz").read_bytes())
+    assert b"--back" in style and b".flame" in style

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -58,13 +59,32 @@ static void the_style_is_in_the_program(void **state)
 {
     struct buf out = {0};
     (void)state;
-    assert_int_equal(asset_unpack(ASSET_CSS, &out), 0);
+    assert_int_equal(asset_unpack(ASSET_REPORT_CSS, &out), 0);
     assert_non_null(strstr(buf_str(&out), "prefers-color-scheme"));
     assert_null(strstr(buf_str(&out), "</style"));
     buf_clear(&out);
-    assert_int_equal(asset_unpack(ASSET_JS, &out), 0);
+    assert_int_equal(asset_unpack(ASSET_REPORT_JS, &out), 0);
     assert_null(strstr(buf_str(&out), "</script"));
     buf_fini(&out);
+}
+
+static void the_files_of_the_page_are_found_by_name_and_no_others(void **state)
+{
+    static const char *const names[] = {"serve.html", "serve.css", "serve.js", "icon.svg"};
+    struct asset_file file, other = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        assert_int_equal(asset_find(names[i], &file), 0);
+        assert_memory_equal(file.gzip, "\x1f\x8b", 2);
+        assert_true(file.len > 18 && file.etag[0] == '"' &&
+                    file.etag[strlen(file.etag) - 1] == '"');
+        assert_string_not_equal(file.etag, other.etag);
+        other = file;
+    }
+    assert_int_equal(asset_find("", &file), -ENOENT);
+    assert_int_equal(asset_find("../serve.js", &file), -ENOENT);
+    assert_int_equal(asset_find("report.js", &file), -ENOENT);
+    assert_string_equal(file.etag, other.etag);
 }
 
 static void a_rising_line_goes_from_the_lower_left_to_the_upper_right(void **state)
@@ -103,6 +123,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_no_text_become_visible),
         cmocka_unit_test(no_string_of_a_document_can_end_its_element),
         cmocka_unit_test(the_style_is_in_the_program),
+        cmocka_unit_test(the_files_of_the_page_are_found_by_name_and_no_others),
         cmocka_unit_test(a_rising_line_goes_from_the_lower_left_to_the_upper_right),
         cmocka_unit_test(what_is_outside_of_a_plot_is_cut_off),
     };

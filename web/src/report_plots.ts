@@ -1,14 +1,10 @@
-// The page of `ebb report`: draws what the program has written into it.
+// Which plots a report has, of which series, and what is marked in them.
 
-import { Clock, hold, overSteps, PackedRun, Run, Series, stepAt, unpack } from "./data";
-import { addFlame } from "./flame";
-import { addPlot, fitPlots, forgetPlots, Line, markersOf, Plot, zoomAll } from "./plot";
-import { onThemeChange } from "./theme";
+import { Clock, hold, overSteps, Run, Series, stepAt } from "./report_data";
+import { Kind, Marker } from "./shared/markers";
+import { Line, Plot } from "./shared/plot";
 
-const text = document.getElementById("data")?.textContent ?? "{}";
-const packed = JSON.parse(text) as PackedRun & { runs?: PackedRun[] };
-const area = document.getElementById("plots");
-let byStep = false;
+const most = 12; // lines that a plot's legend has room for
 
 function find(run: Run, of: string, field: string, pid?: number | null): Series | undefined {
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
@@ -36,10 +32,25 @@ function xOf(clocks: Clock[] | null): (t: number) => number | null {
 }
 
 // The same for every plot of a page, so that they can be read one below the other.
-function extentOf(list: Run[], isByStep: boolean): [number, number] {
+export function extentOf(list: Run[], isByStep: boolean): [number, number] {
   if (!isByStep) return [0, Math.max(...list.map((run) => run.span))];
   const steps = list.flatMap((run) => run.clocks.flatMap((c) => [c.step[0], c.step[c.step.length - 1]]));
   return [Math.min(...steps), Math.max(...steps)];
+}
+
+function markersOf(run: Run, toX: (t: number) => number | null): Marker[] {
+  const list: Marker[] = [];
+  const add = (kind: Kind, t: number, until?: number) => {
+    const x = toX(t);
+    const end = until === undefined ? undefined : (toX(until) ?? undefined);
+    if (x !== null) list.push({ kind, x, until: end });
+  };
+  run.phases.forEach((p) => add("phase", p.t, p.until));
+  run.events.forEach((e) => {
+    if (e.kind !== "begin" && e.kind !== "end") add(e.kind, e.t);
+  });
+  run.segments.forEach((t) => add("segment", t));
+  return list;
 }
 
 function limitOf(run: Run): number | undefined {
@@ -61,6 +72,7 @@ function memoryPlot(run: Run, clocks: Clock[] | null): Plot {
     unit: "B",
     byStep: !!clocks,
     markers: markersOf(run, xOf(clocks)),
+    key: true,
     limit: limitOf(run),
   };
 }
@@ -107,18 +119,40 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   };
 }
 
-function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
-  const plots: Plot[] = [];
-  const markers = markersOf(run, xOf(clocks));
-  const add = (title: string, list: Series[], label: (s: Series) => string) => {
-    const lines = list.slice(0, 8).flatMap((s, i) => linesOf(s, label(s), i, clocks));
-    if (lines.length) plots.push({ title, lines, unit: "B", byStep: !!clocks, markers });
-  };
+// By the job for each, and what others use of it where there is room for that.
+function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   const gpus = run.series.filter((s) => s.of === "gpu");
-  add("GPU memory", gpus, (s) => `${s.name} ${s.field === "job" ? "by the job" : "in use"}`);
+  const ids = [...new Set(gpus.map((s) => s.id))];
+  const names = [...new Set(gpus.map((s) => s.name))];
+  const hasJob = (id: number) => gpus.some((s) => s.id === id && s.field === "job");
+  const shown = gpus.filter((s) => s.field === "job" || ids.length <= most / 2 || !hasJob(s.id));
+  const isOneKind = names.length === 1;
+  const lines = shown.slice(0, most).flatMap((s) => {
+    const isJob = s.field === "job";
+    const label = `GPU ${s.id}${isOneKind ? "" : ` ${s.name}`} ${isJob ? "by the job" : "in use"}`;
+    return linesOf(s, label, s.id, clocks, { thin: !isJob });
+  });
+  return [isOneKind ? `GPU memory, ${ids.length > 1 ? `${ids.length} × ` : ""}${names[0]}` : "GPU memory", lines];
+}
+
+// Of the process in question first; one colour for a figure, also of other processes.
+function figureLines(run: Run, clocks: Clock[] | null): Line[] {
   const figures = run.series.filter((s) => s.of === "figure" && s.unit === "B");
-  add("What the job says of itself", figures, (s) => s.name.replace("_bytes@", " of "));
-  return plots;
+  const nameOf = (s: Series) => s.name.replace(/@.*/, "");
+  const names = [...new Set(figures.map(nameOf))];
+  const isSubject = (s: Series) => s.name.endsWith(`@${run.pid}`);
+  figures.sort((a, b) => Number(isSubject(b)) - Number(isSubject(a)));
+  return figures.slice(0, most).flatMap((s) =>
+    linesOf(s, s.name.replace("_bytes@", " of "), names.indexOf(nameOf(s)), clocks, { thin: !isSubject(s) }));
+}
+
+function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
+  const markers = markersOf(run, xOf(clocks));
+  const plots: [string, Line[]][] = [
+    gpuPlot(run, clocks),
+    ["What the job says of itself", figureLines(run, clocks)],
+  ];
+  return plots.filter(([, lines]) => lines.length).map(([title, lines]) => ({ title, lines, unit: "B", byStep: !!clocks, markers }));
 }
 
 function comparePlot(runs: Run[], isByStep: boolean): Plot {
@@ -129,83 +163,9 @@ function comparePlot(runs: Run[], isByStep: boolean): Plot {
   return { title: isByStep ? "Memory over steps" : "Memory over time", lines, unit: "B", byStep: isByStep, markers: [] };
 }
 
-const runs = (packed.runs ?? [packed]).map(unpack);
-
-function draw(): void {
-  if (!area) return;
-  forgetPlots();
-  area.replaceChildren();
-  const clocks = byStep ? runs[0].clocks : null;
-  const plots = packed.runs
-    ? [comparePlot(runs, byStep)]
-    : [memoryPlot(runs[0], clocks), partsPlot(runs[0], clocks), ...otherPlots(runs[0], clocks)];
-  const extent = extentOf(runs, byStep);
-  for (const plot of plots) if (plot) addPlot(area, plot, extent, zoomed);
-  addKey(area);
+export function plotsOf(runs: Run[], isByStep: boolean): Plot[] {
+  if (runs.length > 1) return [comparePlot(runs, isByStep)];
+  const clocks = isByStep ? runs[0].clocks : null;
+  const parts = partsPlot(runs[0], clocks);
+  return [memoryPlot(runs[0], clocks), ...(parts ? [parts] : []), ...otherPlots(runs[0], clocks)];
 }
-
-// What the lines across the plots mean; nothing where there are none.
-function addKey(into: HTMLElement): void {
-  const kinds = new Set(runs.length === 1 ? markersOf(runs[0], (t) => t).map((m) => m.kind) : []);
-  const words: [string, string][] = [
-    ["epoch", "epoch"],
-    ["evaluation", "evaluation"],
-    ["checkpoint", "checkpoint"],
-    ["phase", "phase"],
-    ["segment", "started again"],
-    ["guard", "act of the guard"],
-  ];
-  const key = document.createElement("p");
-  key.className = "key-row";
-  for (const [kind, word] of words) {
-    if (!kinds.has(kind)) continue;
-    const one = document.createElement("span");
-    one.className = `mark ${kind}`;
-    one.textContent = word;
-    key.append(one);
-  }
-  const first = into.querySelector("figure");
-  if (key.childElementCount && first) first.append(key);
-}
-
-let isZooming = false;
-function zoomed(min: number | null, max: number | null): void {
-  const whole = document.getElementById("whole") as HTMLButtonElement | null;
-  if (isZooming) return;
-  isZooming = true;
-  zoomAll(min, max);
-  if (whole) whole.disabled = min === null;
-  isZooming = false;
-}
-
-function setAxis(step: boolean): void {
-  byStep = step;
-  document.getElementById("by-time")?.setAttribute("aria-pressed", String(!step));
-  document.getElementById("by-step")?.setAttribute("aria-pressed", String(step));
-  draw();
-}
-
-function addTools(): void {
-  const tools = document.getElementById("tools");
-  const hasSteps = runs.every((run) => run.clocks.length > 0);
-  if (!tools) return;
-  tools.hidden = false;
-  const step = document.getElementById("by-step") as HTMLButtonElement | null;
-  if (step) step.disabled = !hasSteps;
-  document.getElementById("by-time")?.addEventListener("click", () => setAxis(false));
-  step?.addEventListener("click", () => setAxis(true));
-  document.getElementById("whole")?.addEventListener("click", () => zoomed(null, null));
-}
-
-addTools();
-draw();
-const flame = document.getElementById("flame");
-if (flame && runs[0].flame) addFlame(flame, runs[0].flame);
-let waiting = 0;
-addEventListener("resize", () => {
-  cancelAnimationFrame(waiting);
-  waiting = requestAnimationFrame(fitPlots);
-});
-onThemeChange(draw);
-// On paper nothing can be opened.
-addEventListener("beforeprint", () => document.querySelectorAll<HTMLDetailsElement>("#diagnosis details").forEach((d) => (d.open = true)));

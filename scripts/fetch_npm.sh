@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Fetches into FOLDER/node_modules what FOLDER/package-lock.json names, unless it is there already.
+#
+#   scripts/fetch_npm.sh NPM FOLDER [OPTION OF npm ci…]
+#
+# A registry may be away for a moment: there are three attempts, and three minutes for all of them.
+# Where it cannot be done, says why in one line and returns 1.
+set -euo pipefail
+npm=$1
+cd "$2"
+shift 2
+attempts=3
+limit_s=180
+
+give_up() {
+    printf '%s\n' "$1"
+    exit 1
+}
+
+# What went wrong, in one line.
+why() {
+    if grep -qE 'ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ECONNRESET|network' npm.log; then
+        echo "the npm registry cannot be reached"
+    else
+        grep -m 1 -E '^npm (error|ERR!) ' npm.log | cut -c 1-160 | grep . || echo "npm failed"
+    fi
+}
+
+! cmp -s package-lock.json node_modules/.fetched || exit 0
+for ((attempt = 1; ; attempt++)); do
+    status=0
+    timeout $((limit_s - SECONDS)) "$npm" ci --ignore-scripts --no-audit --no-fund --prefer-offline \
+        --fetch-retries=1 --fetch-timeout=30000 "$@" >npm.log 2>&1 </dev/null || status=$?
+    [ "$status" -ne 0 ] || break
+    [ "$status" -ne 124 ] || give_up "npm was not done in $((limit_s / 60)) minutes"
+    if [ "$attempt" -eq "$attempts" ] || [ $((SECONDS + attempt)) -ge "$limit_s" ]; then
+        give_up "$(why), $attempt attempts"
+    fi
+    sleep "$attempt"
+done
+cp package-lock.json node_modules/.fetched

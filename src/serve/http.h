@@ -1,0 +1,92 @@
+/* HTTP on the event loop: libmicrohttpd, its epoll inside ours. One handler for all requests;
+ * limits on everything that comes in. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct http;
+struct http_request;
+struct loop;
+
+enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
+
+enum {
+    HTTP_BODY_MAX = 1 << 20,
+    HTTP_BODIES_MAX = 16 << 20, /* of all requests together; who comes then gets 503 */
+    HTTP_LISTENERS_MAX = 4,
+};
+
+struct http_listener {
+    int fd;       /* bound and listening; owned by http from then on */
+    bool is_unix; /* whoever can connect is trusted */
+};
+
+/* Called when the headers are there and before the body is read: to go on it does nothing, to
+ * refuse it answers. */
+typedef void http_admit_fn(void *user, struct http_request *r);
+/* Called once the body is whole. Must answer, or park, the request before it returns. */
+typedef void http_handle_fn(void *user, struct http_request *r);
+/* After an upgrade: the socket (not blocking) is the callee's until http_upgraded_close. EXTRA:
+ * bytes that came with the request already. */
+struct http_upgraded;
+typedef void http_upgrade_fn(void *user, struct http_upgraded *u, int fd, const void *extra,
+                             size_t extra_len);
+
+struct http_options {
+    struct http_listener listeners[HTTP_LISTENERS_MAX];
+    size_t listener_count;
+    unsigned connections_max, connections_per_ip_max; /* of each listener; 0: no limit per IP */
+    unsigned idle_s; /* for all headers, for the whole body, and between requests: slow-loris */
+    http_admit_fn *admit; /* NULL: all */
+    http_handle_fn *handle;
+    void *user;
+};
+
+struct http_counts {
+    unsigned connections, upgraded, parked;
+    uint64_t requests, refused;
+    size_t body_bytes;
+};
+
+int http_start(struct loop *loop, const struct http_options *options, struct http **ret,
+               struct err *err);
+/* Parked requests are gone, upgraded connections closed. NULL is fine. */
+void http_stop(struct http *h);
+void http_counts(const struct http *h, struct http_counts *ret);
+
+/* ---- the request ---- */
+enum http_method http_method(const struct http_request *r);
+const char *http_path(const struct http_request *r);                    /* decoded, no query */
+const char *http_query(const struct http_request *r, const char *key);  /* NULL: not there */
+const char *http_query_text(const struct http_request *r);              /* as it came; "" */
+const char *http_header(const struct http_request *r, const char *key); /* NULL: not there */
+const char *http_cookie(const struct http_request *r, const char *key);
+const char *http_body(const struct http_request *r, size_t *ret_len);
+bool http_is_unix(const struct http_request *r);
+bool http_is_answered(const struct http_request *r);
+
+/* ---- the answer: exactly one of these, now or after http_park ---- */
+void http_answer_json(struct http_request *r, unsigned status, json_t *doc); /* takes DOC */
+void http_answer_text(struct http_request *r, unsigned status, const char *type, const void *data,
+                      size_t len);
+void http_answer_gzip(struct http_request *r, const char *type, const char *etag, const void *gz,
+                      size_t len); /* of static data: not copied; unpacked where it must be */
+/* LEN bytes of FD from OFFSET, as 200 or 206 with Content-Range of TOTAL; FD is taken. */
+void http_answer_file(struct http_request *r, unsigned status, const char *type, int fd,
+                      uint64_t offset, uint64_t len, uint64_t total);
+void http_answer_error(struct http_request *r, unsigned status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Before it; in the place of what would be sent by default (Cache-Control,
+ * Content-Security-Policy). VALUE without control characters. */
+void http_add_header(struct http_request *r, const char *key, const char *value);
+void http_upgrade(struct http_request *r, http_upgrade_fn *fn, void *user);
+void http_upgraded_close(struct http_upgraded *u);
+
+/* The request waits; it is answered later. GONE is called if the client goes first: after that R is
+ * not to be used. */
+typedef void http_gone_fn(void *user);
+void http_park(struct http_request *r, http_gone_fn *gone, void *user);

@@ -1,0 +1,229 @@
+/* Answers: JSON, text, files, what is packed in the program, errors; each with the headers that
+ * keep a browser from taking it for something else. */
+#include "serve/http.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+#define ZLIB_CONST
+#include <zlib.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "serve/http_private.h"
+
+static const struct http_pair usual[] = {
+    {"X-Content-Type-Options", "nosniff"},
+    {"Cache-Control", "no-store"},
+    {"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+};
+
+static bool has_header(const struct http_request *r, const char *key)
+{
+    for (size_t i = 0; i < r->header_count; i++) {
+        if (strcasecmp(r->headers[i].key, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+void http_add_header(struct http_request *r, const char *key, const char *value)
+{
+    assert(!r->is_answered && r->header_count < HTTP_HEADERS_MAX);
+    char *copy = strdup(value);
+    if (copy)
+        r->headers[r->header_count++] = (struct http_pair){key, copy};
+}
+
+static void put_headers(struct http_request *r, struct MHD_Response *response)
+{
+    for (size_t i = 0; i < r->header_count; i++)
+        MHD_add_response_header(response, r->headers[i].key, r->headers[i].value);
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+        if (!has_header(r, usual[i].key))
+            MHD_add_response_header(response, usual[i].key, usual[i].value);
+    }
+}
+
+/* RESPONSE is taken; NULL: there was no memory for it, and the connection is closed. */
+static void answer(struct http_request *r, unsigned status, struct MHD_Response *response)
+{
+    assert(!r->is_answered && !r->is_gone);
+    r->is_answered = true;
+    r->status = status;
+    r->response = response;
+    if (response)
+        put_headers(r, response);
+    http_request_wake(r);
+}
+
+enum MHD_Result http_request_queue(struct http_request *r)
+{
+    r->connection->deadline_ns = clock_mono_ns() + HTTP_ANSWER_MAX_S * NS_PER_S;
+    r->is_handled = true;
+    if (!r->response)
+        return MHD_NO;
+    enum MHD_Result result = MHD_queue_response(r->connection->mhd, r->status, r->response);
+    MHD_destroy_response(r->response);
+    r->response = NULL;
+    return result;
+}
+
+/* DATA is taken. */
+static void answer_bytes(struct http_request *r, unsigned status, const char *type, char *data,
+                         size_t len)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, data, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        free(data);
+    else
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    answer(r, status, response);
+}
+
+void http_answer_text(struct http_request *r, unsigned status, const char *type, const void *data,
+                      size_t len)
+{
+    char *copy = malloc(len + 1);
+    if (!copy) {
+        answer(r, status, NULL);
+        return;
+    }
+    memcpy(copy, data, len);
+    answer_bytes(r, status, type, copy, len);
+}
+
+void http_answer_json(struct http_request *r, unsigned status, json_t *doc)
+{
+    struct buf text = {0};
+    int failed = doc ? json_print(&text, doc, 0) : -1;
+    json_decref(doc);
+    if (failed || text.failed) {
+        buf_fini(&text);
+        answer(r, status, NULL);
+        return;
+    }
+    answer_bytes(r, status, "application/json", text.data, text.len);
+}
+
+void http_answer_error(struct http_request *r, unsigned status, const char *fmt, ...)
+{
+    struct buf sentence = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&sentence, fmt, ap);
+    va_end(ap);
+    json_t *message = json_text(buf_str(&sentence), sentence.len);
+    r->http->counts.refused++;
+    if (status == 429 || status == 503)
+        http_add_header(r, "Retry-After", "2");
+    http_answer_json(
+        r, status, json_pack("{s:{s:i, s:o}}", "error", "status", (int)status, "message", message));
+    buf_fini(&sentence);
+}
+
+void http_answer_file(struct http_request *r, unsigned status, const char *type, int fd,
+                      uint64_t offset, uint64_t len, uint64_t total)
+{
+    char range[80];
+    snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)offset,
+             (unsigned long long)(offset + len - 1), (unsigned long long)total);
+    if (len == 0) {
+        close(fd);
+        http_answer_text(r, status, type, "", 0);
+        return;
+    }
+    struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(len, fd, offset);
+    if (!response)
+        close(fd);
+    else
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (status == 206)
+        http_add_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
+    answer(r, status, response);
+}
+
+/* "gzip" among what the client takes, and not with q=0. */
+static bool takes_gzip(const struct http_request *r)
+{
+    const char *accept = http_header(r, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    const char *at = accept ? strcasestr(accept, "gzip") : NULL;
+    if (!at)
+        return false;
+    at += 4;
+    at += strspn(at, " ");
+    if (*at != ';')
+        return true;
+    const char *q = strcasestr(at, "q=");
+    const char *comma = strchr(at, ',');
+    return !q || (comma && q > comma) || strtod(q + 2, NULL) > 0;
+}
+
+enum { GZIP_WINDOW = 15 + 16, UNPACKED_MAX = 8 << 20 };
+
+static struct MHD_Response *unpack(const void *gz, size_t len)
+{
+    struct buf out = {0};
+    z_stream z = {.next_in = gz, .avail_in = (unsigned)len};
+    int status = inflateInit2(&z, GZIP_WINDOW);
+    while (status == Z_OK && out.len < UNPACKED_MAX && buf_reserve(&out, 64 << 10) == 0) {
+        z.next_out = (unsigned char *)out.data + out.len;
+        z.avail_out = 64 << 10;
+        status = inflate(&z, Z_NO_FLUSH);
+        out.len += (64 << 10) - z.avail_out;
+    }
+    inflateEnd(&z);
+    struct MHD_Response *response =
+        status == Z_STREAM_END
+            ? MHD_create_response_from_buffer(out.len, out.data, MHD_RESPMEM_MUST_FREE)
+            : NULL;
+    if (!response)
+        buf_fini(&out);
+    return response;
+}
+
+static struct MHD_Response *of_static(const void *data, size_t len)
+{
+    union {
+        const void *in;
+        void *out;
+    } p = {data};
+    return MHD_create_response_from_buffer(len, p.out, MHD_RESPMEM_PERSISTENT);
+}
+
+void http_answer_gzip(struct http_request *r, const char *type, const char *etag, const void *gz,
+                      size_t len)
+{
+    const char *known = http_header(r, MHD_HTTP_HEADER_IF_NONE_MATCH);
+    if (!has_header(r, "Cache-Control"))
+        http_add_header(r, "Cache-Control", "no-cache");
+    http_add_header(r, "Vary", "Accept-Encoding");
+    if (etag)
+        http_add_header(r, "ETag", etag);
+    if (etag && known && strcmp(known, etag) == 0) {
+        answer(r, 304, of_static("", 0));
+        return;
+    }
+    bool is_packed = takes_gzip(r);
+    struct MHD_Response *response = is_packed ? of_static(gz, len) : unpack(gz, len);
+    if (response) {
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+        if (is_packed)
+            MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+    }
+    answer(r, 200, response);
+}
+
+void http_upgrade(struct http_request *r, http_upgrade_fn *fn, void *user)
+{
+    r->upgrade = fn;
+    r->upgrade_user = user;
+    answer(r, 101, MHD_create_response_for_upgrade(http_upgraded_fn, NULL));
+}

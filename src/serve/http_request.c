@@ -1,0 +1,249 @@
+/* A request: its address taken apart, its headers checked, and what a handler can ask of it. */
+#include "serve/http.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/number.h"
+#include "base/text.h"
+#include "serve/http_private.h"
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* In place. NULL, or what is wrong: broken escapes, and control characters, which no address of
+ * ours has. */
+static const char *decode(char *s, bool is_query)
+{
+    char *to = s;
+    for (const char *from = s; *from; from++, to++) {
+        *to = is_query && *from == '+' ? ' ' : *from;
+        if (*from == '%') {
+            int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);
+            if (low < 0)
+                return "the address has a broken % escape";
+            *to = (char)(high << 4 | low);
+            from += 2;
+        }
+        if ((unsigned char)*to < ' ' || *to == 0x7f)
+            return "the address has a control character";
+    }
+    *to = '\0';
+    uint32_t c;
+    for (size_t i = 0, n, len = (size_t)(to - s); i < len; i += n) {
+        n = text_utf8(s + i, len - i, &c);
+        if (n == 0)
+            return "the address is not UTF-8";
+    }
+    return NULL;
+}
+
+/* After decoding: what would climb, or be two names for one thing. */
+static const char *check_path(const char *path)
+{
+    if (path[0] != '/')
+        return "the address does not begin with /";
+    if (strchr(path, '\\'))
+        return "the address has a backslash";
+    for (const char *p = path; (p = strchr(p, '/')) != NULL; p++) {
+        size_t len = strcspn(p + 1, "/");
+        if ((len == 0 && p[1]) || (len == 1 && p[1] == '.') ||
+            (len == 2 && p[1] == '.' && p[2] == '.'))
+            return "the address has an empty or a dotted part";
+    }
+    return NULL;
+}
+
+static const char *split_query(struct http_request *r, char *query)
+{
+    char *rest = query, *pair;
+    while ((pair = strsep(&rest, "&")) != NULL) {
+        if (!*pair)
+            continue;
+        if (r->query_count == HTTP_QUERY_MAX)
+            return "the address asks for too many things";
+        char *value = strchr(pair, '=');
+        if (value)
+            *value++ = '\0';
+        const char *why = decode(pair, true);
+        if (!why && value)
+            why = decode(value, true);
+        if (why)
+            return why;
+        if (http_query(r, pair))
+            return "the address says something twice";
+        r->query[r->query_count++] = (struct http_pair){pair, value ? value : ""};
+    }
+    return NULL;
+}
+
+struct http_request *http_request_new(struct http *h, const char *uri)
+{
+    size_t len = strlen(uri), path_len = strcspn(uri, "?");
+    struct http_request *r = calloc(1, sizeof(*r) + 2 * (len + 1));
+    if (!r)
+        return NULL;
+    r->http = h;
+    r->method = HTTP_OTHER;
+    memcpy(r->text, uri, len + 1);
+    r->query_text = uri[path_len] ? r->text + path_len + 1 : r->text + len;
+    r->path = r->text + len + 1;
+    memcpy(r->path, uri, len + 1);
+    char *query = uri[path_len] ? r->path + path_len + 1 : NULL;
+    r->path[path_len] = '\0';
+    bool has_slash = strcasestr(r->path, "%2f") != NULL;
+    r->refusal = decode(r->path, false);
+    if (!r->refusal)
+        r->refusal = has_slash ? "the address has an escaped /" : check_path(r->path);
+    if (!r->refusal && query)
+        r->refusal = split_query(r, query);
+    return r;
+}
+
+void http_request_free(struct http_request *r)
+{
+    struct http *h = r->http;
+    if (r->is_waiting)
+        http_request_leave(r);
+    if (!r->body.failed)
+        h->counts.body_bytes -= r->body.len;
+    buf_fini(&r->body);
+    for (size_t i = 0; i < r->header_count; i++) {
+        union {
+            const char *in;
+            char *out;
+        } value = {r->headers[i].value};
+        free(value.out);
+    }
+    if (r->response)
+        MHD_destroy_response(r->response);
+    free(r);
+}
+
+/* Headers of which two would be two meanings. */
+static const char *const single[] = {"Host",
+                                     "Content-Length",
+                                     "Transfer-Encoding",
+                                     "Authorization",
+                                     "Origin",
+                                     "Content-Type",
+                                     "Range",
+                                     "Cookie",
+                                     "Expect",
+                                     "Sec-Fetch-Site",
+                                     "Sec-WebSocket-Key",
+                                     "Upgrade"};
+enum { SINGLES = sizeof(single) / sizeof(single[0]), HOST = 0, LENGTH = 1, ENCODING = 2 };
+
+struct census {
+    unsigned count[SINGLES];
+    const char *value[SINGLES];
+};
+
+static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *key,
+                                    const char *value)
+{
+    (void)kind;
+    struct census *c = cls;
+    for (size_t i = 0; i < SINGLES; i++) {
+        if (strcasecmp(key, single[i]) == 0) {
+            c->count[i]++;
+            c->value[i] = value;
+        }
+    }
+    return MHD_YES;
+}
+
+unsigned http_request_check(struct http_request *r, struct MHD_Connection *mhd,
+                            const char **ret_why)
+{
+    struct census c = {0};
+    MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_header, &c);
+    for (size_t i = 0; i < SINGLES; i++) {
+        if (c.count[i] > 1) {
+            *ret_why = "a header that may be there once is there twice";
+            return 400;
+        }
+    }
+    if (c.count[LENGTH] && c.count[ENCODING]) {
+        *ret_why = "Content-Length and Transfer-Encoding cannot both be";
+        return 400;
+    }
+    if (c.count[ENCODING] &&
+        (!c.value[ENCODING] || strcasecmp(c.value[ENCODING], "chunked") != 0)) {
+        *ret_why = "Transfer-Encoding must be chunked";
+        return 400;
+    }
+    int64_t length = 0;
+    if (c.count[LENGTH] &&
+        (!c.value[LENGTH] || number_parse_i64(c.value[LENGTH], strlen(c.value[LENGTH]), &length))) {
+        *ret_why = "Content-Length is no number";
+        return 400;
+    }
+    r->has_body = length > 0 || c.count[ENCODING];
+    if (length > HTTP_BODY_MAX) {
+        *ret_why = "the body is larger than 1 MiB";
+        return 413;
+    }
+    if (r->refusal) {
+        *ret_why = r->refusal;
+        return 400;
+    }
+    return 0;
+}
+
+enum http_method http_method(const struct http_request *r)
+{
+    return r->method;
+}
+
+const char *http_path(const struct http_request *r)
+{
+    return r->path;
+}
+
+const char *http_query(const struct http_request *r, const char *key)
+{
+    for (size_t i = 0; i < r->query_count; i++) {
+        if (strcmp(r->query[i].key, key) == 0)
+            return r->query[i].value;
+    }
+    return NULL;
+}
+
+const char *http_query_text(const struct http_request *r)
+{
+    return r->query_text;
+}
+
+const char *http_header(const struct http_request *r, const char *key)
+{
+    return MHD_lookup_connection_value(r->connection->mhd, MHD_HEADER_KIND, key);
+}
+
+const char *http_cookie(const struct http_request *r, const char *key)
+{
+    return MHD_lookup_connection_value(r->connection->mhd, MHD_COOKIE_KIND, key);
+}
+
+const char *http_body(const struct http_request *r, size_t *ret_len)
+{
+    *ret_len = r->body.len;
+    return r->body.len ? r->body.data : "";
+}
+
+bool http_is_unix(const struct http_request *r)
+{
+    return r->connection->daemon->is_unix;
+}
+
+bool http_is_answered(const struct http_request *r)
+{
+    return r->is_answered;
+}

@@ -1,0 +1,114 @@
+/* Lines of the log, as JSON or for a person. */
+#include "serve/log.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/text.h"
+
+enum { MESSAGE_MAX = 1024 };
+
+static struct {
+    int fd;
+    enum log_level least;
+    int as_json;
+    unsigned long lost;
+} out = {.fd = -1};
+
+static const char *const words[] = {"debug", "info", "warn", "error"};
+
+void log_start(int fd, enum log_level least, int as_json)
+{
+    out.fd = fd;
+    out.least = least;
+    out.as_json = as_json;
+    out.lost = 0;
+}
+
+static void put_time(char ret[40])
+{
+    uint64_t now_ns = clock_wall_ns();
+    time_t seconds = (time_t)(now_ns / NS_PER_S);
+    struct tm tm;
+    gmtime_r(&seconds, &tm);
+    size_t n = strftime(ret, 40, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(ret + n, 40 - n, ".%03uZ", (unsigned)(now_ns % NS_PER_S / NS_PER_MS));
+}
+
+static void put_json(struct buf *line, enum log_level level, const char *event, int64_t job,
+                     const struct buf *message)
+{
+    char t[40];
+    put_time(t);
+    json_t *doc = json_pack("{s:s, s:s, s:s}", "t", t, "level", words[level], "event", event);
+    if (job)
+        json_object_set_new(doc, "job", json_integer(job));
+    json_object_set_new(doc, "message", json_text(message->data, message->len));
+    json_print(line, doc, 0);
+    json_decref(doc);
+}
+
+static void put_text(struct buf *line, enum log_level level, const char *event, int64_t job,
+                     const struct buf *message)
+{
+    char t[40];
+    put_time(t);
+    buf_printf(line, "%.19s %-5s %s: ", t, words[level], event);
+    if (job)
+        buf_printf(line, "job %lld: ", (long long)job);
+    text_escape(line, message->data, message->len);
+    buf_add_byte(line, '\n');
+}
+
+/* A pipe that polls writable takes PIPE_BUF bytes at once, without waiting. */
+static void put_line(const struct buf *line)
+{
+    struct pollfd p = {.fd = out.fd, .events = POLLOUT};
+    if (line->failed || line->len > PIPE_BUF || poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT) ||
+        write(out.fd, line->data, line->len) < 0)
+        out.lost++;
+}
+
+static void format_line(struct buf *line, enum log_level level, const char *event, int64_t job,
+                        struct buf *message)
+{
+    if (message->len > MESSAGE_MAX)
+        message->len = MESSAGE_MAX;
+    buf_clear(line);
+    if (out.as_json)
+        put_json(line, level, event, job, message);
+    else
+        put_text(line, level, event, job, message);
+}
+
+void log_line(enum log_level level, const char *event, int64_t job, const char *fmt, ...)
+{
+    if (out.fd < 0 || level < out.least)
+        return;
+    struct buf message = {0}, line = {0};
+    unsigned long lost = out.lost;
+    if (lost) {
+        out.lost = 0;
+        buf_printf(&message, "%lu lines of the log are missing here", lost);
+        format_line(&line, LOG_WARN, "log_lost", 0, &message);
+        put_line(&line);
+        out.lost += out.lost ? lost - 1 : 0;
+        buf_clear(&message);
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&message, fmt, ap);
+    va_end(ap);
+    format_line(&line, level, event, job, &message);
+    put_line(&line);
+    buf_fini(&message);
+    buf_fini(&line);
+}

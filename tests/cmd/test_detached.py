@@ -1,0 +1,400 @@
+"""A job that nobody runs in the foreground: how it starts, who holds its lock, what its supervisor
+tells and takes, and how it ends."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+
+import pytest
+
+from commands import PYTHON, run_ebb, wait_for
+from guarded import LINES, alive, enough_memory, guarded, neighbours, script, trainer
+from supervised import Control, Lock, connect, detach
+
+FAST = ("--interval", "50ms")
+CALM = ("base_mib=5", "leak_kib=0", "step_ms=20")
+
+
+def sleeper(folder, text="while [ ! -e go ]; do sleep 0.05; done"):
+    return ["--", "sh", script(folder, text, "job.sh")]
+
+
+# ---- the start ----
+
+def test_it_returns_while_the_job_runs_and_the_lock_is_held_until_its_end(guarded):
+    lock = Lock(guarded.folder / "lock")
+    result = detach(guarded, *FAST, *sleeper(guarded.folder), lock=lock)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    lock.let_go()
+    assert guarded.facts()["state"] == "running"
+    pid, start = lock.holder()
+    assert pathlib.Path(f"/proc/{pid}/comm").read_text() == "ebb-sentinel\n"
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    assert int(fields[19]) == start
+    assert lock.is_held()
+    (guarded.folder / "go").touch()
+    doc = guarded.wait_for_facts()
+    assert (doc["end"]["kind"], doc["end"]["status"]) == ("exited", 0)
+    wait_for(lambda: not lock.is_held(), "the lock to be free")
+
+
+def test_the_job_has_no_input_and_nothing_of_ours(guarded):
+    lock = Lock(guarded.folder / "lock")
+    job = script(guarded.folder, """
+        import os, sys
+        print(repr(sys.stdin.read()), sorted(os.listdir("/proc/self/fd")), os.isatty(1))
+        for fd in os.listdir("/proc/self/fd"):
+            try:
+                print(fd, os.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2])
+            except OSError:
+                pass
+    """)
+    assert detach(guarded, "--", PYTHON, job, lock=lock).returncode == 0
+    lock.let_go()
+    guarded.wait_for_facts()
+    assert guarded.log().startswith("'' ")
+    assert "lock" not in guarded.log()
+    assert "True" not in guarded.log()
+
+
+@pytest.mark.parametrize("command, status, words", [
+    ("/nonexistent/program", 127, "there is no command"),
+    ("/etc/passwd", 126, "cannot be executed")])
+def test_a_job_that_cannot_be_started_says_so(guarded, command, status, words):
+    lock = Lock(guarded.folder / "lock")
+    result = detach(guarded, "--", command, lock=lock)
+    lock.let_go()
+    assert result.returncode == status
+    assert words in result.stderr and result.stderr.count("\n") == 1
+    assert not lock.is_held()
+
+
+def test_a_program_that_the_kernel_refuses_says_so_and_lets_the_lock_go(guarded):
+    lock = Lock(guarded.folder / "lock")
+    program = guarded.folder / "program"
+    program.write_bytes(b"\x7fELF\0 no program at all")
+    program.chmod(0o755)
+    result = detach(guarded, "--", program, lock=lock)
+    lock.let_go()
+    assert result.returncode == 126
+    assert "cannot be executed" in result.stderr
+    assert not lock.is_held()
+    assert guarded.facts()["end"]["kind"] == "not_started"
+
+
+def test_a_folder_that_is_there_is_refused(guarded):
+    (guarded.folder / "taken").mkdir()
+    result = detach(guarded, "--run-dir", "taken", "--", "true")
+    assert result.returncode == 125
+    assert "exists already" in result.stderr
+
+
+@pytest.mark.parametrize("options", [("--lock-fd", "7"), ("--detached", "--lock-fd", "1"),
+                                     ("--detached", "--lock-fd", "999")])
+def test_a_lock_that_is_none_is_refused(options):
+    result = run_ebb("run", "--no-record", *options, "--", "true")
+    assert result.returncode == 125
+    assert "--lock-fd" in result.stderr
+
+
+# ---- the end ----
+
+def test_without_a_reader_much_output_costs_nothing(guarded):
+    job = script(guarded.folder, """
+        import os, sys
+        for i in range(3000):
+            os.write(1, (b"%07d " % i) * 1000 + b"\\n")
+        open("written", "w").close()
+        while not os.path.exists("go"):
+            pass
+    """)
+    assert detach(guarded, "--log-max", "1M", "--", PYTHON, job).returncode == 0
+    guarded.wait_for_file("written")
+    supervisor = guarded.pid_of("ebb-supervisor")
+    status = pathlib.Path(f"/proc/{supervisor}/status").read_text()
+    rss_kib = int(status.partition("VmRSS:")[2].split()[0])
+    instrumented = "asan" in pathlib.Path(f"/proc/{supervisor}/maps").read_text()
+    assert instrumented or rss_kib < 24 << 10
+    (guarded.folder / "go").touch()
+    doc = guarded.wait_for_facts()
+    assert doc["end"]["kind"] == "exited"
+    folder = guarded.run_dirs()[0].parent
+    pieces = list(folder.glob("log*.txt"))
+    assert sum(piece.stat().st_size for piece in pieces) <= 1 << 20
+    assert (folder / "log.txt").read_text().startswith("0000000 ")
+    newest = max(pieces, key=lambda piece: int((piece.name.split(".")[1:-1] or ["0"])[0]))
+    assert newest.read_text().rstrip().endswith("0002999")
+    start = int(newest.name.split(".")[1])
+    assert start + newest.stat().st_size == doc["log"]["bytes"]
+
+
+def test_a_killed_supervisor_takes_the_job_along_and_the_run_is_lost(guarded):
+    lock = Lock(guarded.folder / "lock")
+    assert detach(guarded, "--keep-on-exit", *sleeper(guarded.folder), lock=lock).returncode == 0
+    lock.let_go()
+    job = guarded.facts()["pid"]
+    os.kill(guarded.pid_of("ebb-supervisor"), signal.SIGKILL)
+    doc = guarded.wait_for_facts()
+    assert doc["end"]["kind"] == "lost"
+    assert not alive(job)
+    wait_for(lambda: not lock.is_held(), "the lock to be free")
+
+
+def test_it_is_started_again_though_nobody_watches(guarded):
+    result = detach(guarded, *LINES, "--restart", "--max-restarts", "1", "--resume-args",
+                    "steps=5", *trainer())
+    assert result.returncode == 0
+    doc = guarded.wait_for_facts()
+    assert len(doc["segments"]) == 2
+    assert doc["segments"][0]["end"]["by"] == "the guard"
+
+
+# ---- news ----
+
+def test_whoever_connects_hears_the_state_then_samples_and_the_log(guarded):
+    detach(guarded, *FAST, *sleeper(guarded.folder, """
+        echo hello
+        while [ ! -e more ]; do sleep 0.05; done
+        echo again
+        while [ ! -e go ]; do sleep 0.05; done
+    """))
+    doc = guarded.facts()
+    control = Control(doc["control"])
+    state = control.read()
+    assert (state["type"], state["state"], state["reason"]) == ("state", "running", None)
+    assert (state["pid"], state["segment"]) == (doc["pid"], 0)
+    assert state["started_s"] == doc["started_s"]
+    sample = control.until(lambda m: m["type"] == "sample" and m["processes"])[-1]
+    assert set(sample) == {"type", "t_s", "job_bytes", "unique_bytes", "rss_sum_bytes",
+                           "limit_bytes", "headroom_bytes", "step", "gpus", "processes"}
+    assert sample["job_bytes"] > 0
+    assert doc["pid"] in [process["pid"] for process in sample["processes"]]
+    control.until(lambda m: m["type"] == "log" and m["bytes"] >= len("hello\n"))
+    (guarded.folder / "more").touch()
+    control.until(lambda m: m["type"] == "log" and m["bytes"] == len("hello\nagain\n"))
+    assert guarded.log() == "hello\nagain\n"
+    (guarded.folder / "go").touch()
+    while control.read():
+        pass
+    guarded.wait_for_facts()
+
+
+def test_marks_progress_and_verdicts_are_told(guarded):
+    detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
+    control = connect(guarded)
+    mark = control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")[-1]
+    assert mark["step"] >= 0
+    state = control.until(lambda m: m["type"] == "state" and m["progress"]
+                          and m["progress"]["steps_per_s"])[-1]
+    assert 0 < state["progress"]["step"]
+    verdict = control.until_type("verdict")
+    assert "verdict" in verdict["verdict"]
+    assert control.ask(do="cancel", grace_s=5)["ok"]
+    guarded.wait_for_facts()
+
+
+def test_several_may_listen_and_too_many_are_sent_away(guarded):
+    detach(guarded, *FAST, *sleeper(guarded.folder))
+    path = guarded.facts()["control"]
+    listeners = [Control(path) for _ in range(8)]
+    assert [listener.read()["type"] for listener in listeners] == ["state"] * 8
+    ninth = Control(path)
+    assert ninth.read() is None
+    listeners.pop().close()
+
+    def has_room():
+        tenth = Control(path)
+        message = tenth.read()
+        tenth.close()
+        return message
+    assert wait_for(has_room, "room for one more")["type"] == "state"
+    for listener in listeners:
+        assert listener.until_type("sample")
+    (guarded.folder / "go").touch()
+    guarded.wait_for_facts()
+
+
+def test_a_reader_that_does_not_read_costs_little_and_delays_nothing(guarded):
+    detach(guarded, "--interval", "50ms", *trainer("steps=100000", leak=CALM))
+    path = guarded.facts()["control"]
+    lazy = Control(path)
+    lazy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    busy = Control(path)
+    for _ in range(3):
+        first = busy.until_type("sample")["t_s"]
+        busy.until(lambda m: m["type"] == "sample" and m["t_s"] >= first + 1)
+    assert busy.ask(do="cancel", grace_s=5, reason="enough")["ok"]
+    state = lazy.until(lambda m: m["type"] == "state" and m["state"] == "stopping")[-1]
+    assert state["reason"] == "cancelled: enough"
+    guarded.wait_for_facts()
+
+
+@pytest.mark.parametrize("bytes_sent", [
+    b"r" + struct.pack("<I", 0xffffffff) + b"x" * 100,
+    b"r" + struct.pack("<I", 1 << 22) + b"x" * (200 << 10),
+    os.urandom(1 << 16)], ids=["endless", "too long", "noise"])
+def test_nonsense_is_cut_off_and_the_job_goes_on(guarded, bytes_sent):
+    detach(guarded, *FAST, *sleeper(guarded.folder))
+    path = guarded.facts()["control"]
+    bad = Control(path)
+    try:
+        bad.socket.sendall(bytes_sent)
+        bad.socket.shutdown(socket.SHUT_WR)
+        while bad.read():
+            pass
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    good = Control(path)
+    good.send_frame(b"r", b"[[[")
+    assert good.until_type("answer")["ok"] is False
+    answer = good.ask(do="dance")
+    assert (answer["ok"], answer["error"]) == (False, "there is no such request")
+    assert good.until_type("sample")
+    (guarded.folder / "go").touch()
+    assert guarded.wait_for_facts()["end"]["status"] == 0
+
+
+def test_only_we_and_root_may_connect(guarded):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    detach(guarded, *FAST, *sleeper(guarded.folder))
+    path = guarded.facts()["control"]
+    folder = pathlib.Path(path).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)
+    os.chmod(path, 0o666)
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(65534)
+        os._exit(0 if Control(path).read() is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert Control(path).read()["type"] == "state"
+    (guarded.folder / "go").touch()
+    guarded.wait_for_facts()
+
+
+# ---- requests ----
+
+def test_a_cancelled_job_is_told_waited_for_and_not_started_again(guarded):
+    job = script(guarded.folder, """
+        import os, signal, sys, time
+        def leave(number, frame):
+            time.sleep(0.3)
+            print("saved", flush=True)
+            sys.exit(7)
+        signal.signal(signal.SIGTERM, leave)
+        open("ready", "w").close()
+        time.sleep(600)
+    """)
+    detach(guarded, *FAST, "--restart", "--", PYTHON, job)
+    guarded.wait_for_file("ready")
+    control = connect(guarded)
+    answer = control.ask(do="cancel", reason="no longer needed", grace_s=60)
+    assert (answer["do"], answer["ok"], answer["error"]) == ("cancel", True, None)
+    doc = guarded.wait_for_facts()
+    end = doc["end"]
+    assert (end["kind"], end["status"]) == ("exited", 7)
+    assert end["by"] == end["cause"] == "cancelled: no longer needed"
+    assert end["cause_kind"] == "cancelled"
+    assert guarded.log() == "saved\n"
+    assert len(doc["segments"]) == 1
+
+
+def test_a_job_that_does_not_listen_is_killed_with_all_it_has(guarded):
+    detach(guarded, *FAST, *sleeper(guarded.folder, """
+        trap '' TERM
+        (trap '' TERM; setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 1; done' &)
+        while :; do sleep 1; done
+    """))
+    guarded.wait_for_file("ready")
+    control = connect(guarded)
+    assert control.ask(do="cancel", reason="", grace_s=600)["ok"]
+    assert control.ask(do="cancel", grace_s=0.1)["ok"]
+    end = guarded.wait_for_facts()["end"]
+    assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
+
+
+def test_a_checkpoint_is_made_when_asked_for(guarded):
+    detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
+    control = connect(guarded)
+    control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")
+    before = control.ask(do="checkpoint")
+    assert before["ok"], before
+    event = control.until(lambda m: m["type"] == "event" and m["act"] == "checkpoint")[-1]
+    assert event["why"] == "the checkpoint is there"
+    assert (guarded.folder / "checkpoint").exists()
+    control.until(lambda m: m["type"] == "state" and m["state"] == "running")
+    assert control.ask(do="cancel", grace_s=10)["ok"]
+    doc = guarded.wait_for_facts()
+    triggers = [e["trigger"] for e in doc["guard"]["events"] if e["act"] in ("ask", "checkpoint")]
+    assert triggers == ["request", "request"]
+    assert len(doc["guard"]["checkpoints"]) == 1
+
+
+def test_a_checkpoint_can_be_asked_for_where_the_guard_is_off(guarded):
+    detach(guarded, *FAST, "--no-guard", *trainer("steps=100000", leak=CALM))
+    control = connect(guarded)
+    control.until(lambda m: m["type"] == "mark" and m["kind"] == "step")
+    assert control.ask(do="checkpoint")["ok"]
+    control.until(lambda m: m["type"] == "event" and m["act"] == "checkpoint")
+    assert control.ask(do="cancel", grace_s=10)["ok"]
+    assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
+
+
+def test_a_command_makes_it_and_a_file_tells(guarded):
+    detach(guarded, *FAST, "--checkpoint-cmd", "sleep 0.1; touch made", "--checkpoint-done", "made",
+           *sleeper(guarded.folder))
+    control = connect(guarded)
+    assert control.ask(do="checkpoint")["ok"]
+    control.until(lambda m: m["type"] == "event" and m["act"] == "checkpoint")
+    (guarded.folder / "go").touch()
+    assert len(guarded.wait_for_facts()["guard"]["checkpoints"]) == 1
+
+
+def test_where_nobody_can_be_asked_the_answer_says_so(guarded):
+    detach(guarded, *FAST, *sleeper(guarded.folder))
+    control = connect(guarded)
+    answer = control.ask(do="checkpoint")
+    assert answer["ok"] is False
+    assert "no rank has said hello" in answer["error"]
+    assert control.ask(do="cancel", grace_s=30)["ok"]
+    guarded.wait_for_facts()
+
+
+# ---- samples ----
+
+def series(folder, *options):
+    result = run_ebb("series", folder, *options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_samples_of_a_job_that_runs_and_that_has_ended(guarded):
+    detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
+    folder = guarded.run_dirs()[0].parent
+    wait_for(lambda: len(series(folder)["series"]["t_s"]) > 5, "samples of a running job")
+    doc = series(folder, "--id", 17)
+    assert doc["id"] == 17
+    assert abs(doc["t0_s"] - guarded.facts()["started_s"]) < 1e-3
+    wait_for(lambda: series(folder)["marks"], "marks of a running job")
+    control = connect(guarded)
+    assert control.ask(do="cancel", grace_s=10)["ok"]
+    facts = guarded.wait_for_facts()
+    doc = series(folder, "--points", 16)
+    assert len(doc["series"]["t_s"]) <= 16
+    assert max(filter(None, doc["series"]["job_high_bytes"])) == facts["tree"]["peak_bytes"] or \
+        facts["guard"]["cgroup"]
+    assert facts["pid"] in [process["pid"] for process in doc["processes"]]
+    part = series(folder, "--from", 0.2, "--to", 0.6)
+    assert all(0.15 <= t <= 0.65 for t in part["series"]["t_s"])
+
+
+@pytest.mark.parametrize("options", [("--points", "15"), ("--from", "-1"), ("--to", "soon"),
+                                     ("--from", "nan")])
+def test_a_range_that_is_none_is_refused(tmp_path, options):
+    result = run_ebb("series", tmp_path, *options)
+    assert result.returncode == 2
+    assert options[0] in result.stderr

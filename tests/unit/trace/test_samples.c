@@ -1,0 +1,253 @@
+/* A recording that is known to the byte, thinned: extremes, processes, marks, ranges, a cut end. */
+#include "trace/samples.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "trace/reader.h"
+#include "trace/story.h"
+#include "trace/writer.h"
+
+enum { TICKS = 4000, PROCESSES = 40, STEPS = 5000, SAVES = 30 };
+static const uint64_t start_ns = 1000 * NS_PER_S;
+static const uint64_t wall_ns = UINT64_C(1700000000) * NS_PER_S;
+
+/* One tick a second; the job's memory is a sawtooth with one spike and one dent. */
+static uint64_t job_at(unsigned tick)
+{
+    return tick == 1234 ? 900000000 : tick == 3001 ? 5 : 1000000 + tick % 100 * 1000;
+}
+
+static void tell_mark(struct trace_writer *w, uint64_t t_ns, const char *kind, unsigned step)
+{
+    char text[64];
+    struct mark m;
+    int n = snprintf(text, sizeof text, "KIND=%s\nSTEP=%u\n", kind, step);
+    assert_int_equal(mark_parse(text, (size_t)n, &m), 0);
+    m.t_ns = t_ns;
+    trace_writer_mark(w, &m);
+}
+
+/* Process I holds (I + 1) MB, and lives from tick 10 * I on. */
+static void tell_tick(struct trace_writer *w, unsigned tick)
+{
+    uint64_t t_ns = start_ns + (tick + 1) * NS_PER_S;
+    struct sample machine = {0}, gpu = {0};
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        struct process_info info = {.id = {.pid = (int32_t)(100 + i), .start_ticks = i}};
+        info.comm_len = (uint16_t)snprintf(info.comm, sizeof info.comm, "p%u", i);
+        if (tick == 10 * i)
+            trace_writer_process(w, t_ns, PROCESS_BORN, i, &info);
+    }
+    trace_writer_tick_begin(w, t_ns);
+    sample_put(&machine, MACHINE_TREE_LOW, job_at(tick));
+    sample_put(&machine, MACHINE_LIMIT, 7000000000);
+    sample_put(&gpu, GPU_USED, 2 * (uint64_t)tick);
+    sample_put(&gpu, GPU_JOB, tick);
+    trace_writer_sample(w, ENTITY_MACHINE, 0, &machine);
+    for (unsigned i = 0; i < PROCESSES && 10 * i <= tick; i++) {
+        struct sample s = {0};
+        sample_put(&s, SAMPLE_RSS, (i + 1) * UINT64_C(1000000));
+        sample_put(&s, SAMPLE_UNIQUE, 1000);
+        trace_writer_sample(w, ENTITY_PROCESS, i, &s);
+    }
+    trace_writer_sample(w, ENTITY_GPU, 0, &gpu);
+    trace_writer_tick_end(w);
+    trace_writer_flush(w, t_ns, false);
+}
+
+static const char *known_recording(void)
+{
+    static char path[256];
+    struct trace_writer *w;
+    struct err err = {{0}};
+    if (path[0])
+        return path;
+    story_path(path, "known.ebb");
+    const struct trace_writer_options options = {.patient = true};
+    json_t *header = json_pack("{s:I,s:I}", "start_mono_ns", (json_int_t)start_ns, "start_wall_ns",
+                               (json_int_t)wall_ns);
+    assert_int_equal(trace_writer_new(AT_FDCWD, path, header, &options, &w, &err), 0);
+    json_decref(header);
+    trace_writer_entity(w, start_ns, ENTITY_GPU, 0, "a GPU");
+    for (unsigned tick = 0, step = 0, save = 0; tick < TICKS; tick++) {
+        tell_tick(w, tick);
+        for (; step < STEPS && step * TICKS / STEPS <= tick; step++)
+            tell_mark(w, start_ns + (tick + 1) * NS_PER_S, "step", step);
+        for (; save < SAVES && save * TICKS / SAVES <= tick; save++)
+            tell_mark(w, start_ns + (tick + 1) * NS_PER_S, "save", step);
+    }
+    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), 0);
+    return path;
+}
+
+static json_t *read_samples(const char *path, const struct samples_options *options)
+{
+    struct trace_reader *r;
+    struct err err = {{0}};
+    json_t *doc = NULL;
+    if (trace_reader_open(path, &r, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(samples_read(r, options, &doc), 0);
+    trace_reader_free(r);
+    assert_non_null(doc);
+    return doc;
+}
+
+static const json_t *list_of(const json_t *doc, const char *key)
+{
+    return json_object_get(json_object_get(doc, "series"), key);
+}
+
+static uint64_t extreme(const json_t *list, bool largest)
+{
+    uint64_t found = largest ? 0 : UINT64_MAX;
+    size_t i;
+    json_t *v;
+    json_array_foreach((json_t *)(uintptr_t)list, i, v)
+    {
+        uint64_t n = (uint64_t)json_integer_value(v);
+        found = (largest ? n > found : n < found) ? n : found;
+    }
+    return found;
+}
+
+static void spikes_and_dents_survive_any_thinning(void **state)
+{
+    (void)state;
+    for (size_t points = SAMPLES_POINTS_MIN; points <= SAMPLES_POINTS_MAX;
+         points = points * 5 / 2) {
+        const struct samples_options o = {.to_ns = UINT64_MAX, .points = points};
+        json_t *doc = read_samples(known_recording(), &o);
+        size_t n = json_array_size(list_of(doc, "t_s"));
+        assert_true(n <= points && n * 2 >= points);
+        assert_int_equal(json_array_size(list_of(doc, "job_low_bytes")), n);
+        assert_int_equal(extreme(list_of(doc, "job_high_bytes"), true), 900000000);
+        assert_int_equal(extreme(list_of(doc, "job_low_bytes"), false), 5);
+        assert_int_equal(extreme(list_of(doc, "rss_sum_bytes"), true),
+                         UINT64_C(1000000) * PROCESSES * (PROCESSES + 1) / 2);
+        assert_int_equal(extreme(list_of(doc, "unique_bytes"), true), 1000 * PROCESSES);
+        assert_int_equal(json_integer_value(json_object_get(doc, "limit_bytes")), 7000000000);
+        json_decref(doc);
+    }
+}
+
+static void a_range_is_a_range(void **state)
+{
+    (void)state;
+    const struct samples_options o = {
+        .from_ns = 1200 * NS_PER_S, .to_ns = 1300 * NS_PER_S, .points = 200};
+    json_t *doc = read_samples(known_recording(), &o);
+    const json_t *t = list_of(doc, "t_s");
+    size_t n = json_array_size(t);
+    assert_int_equal(n, 101);
+    assert_true(json_number_value(json_array_get(t, 0)) >= 1200);
+    assert_true(json_number_value(json_array_get(t, n - 1)) <= 1301);
+    for (size_t i = 0; i < n; i++) {
+        json_int_t low = json_integer_value(json_array_get(list_of(doc, "job_low_bytes"), i));
+        assert_int_equal(low, job_at(1199 + (unsigned)i));
+    }
+    assert_true(json_number_value(json_object_get(doc, "until_s")) == 1300);
+    json_decref(doc);
+    const struct samples_options none = {
+        .from_ns = 90000 * NS_PER_S, .to_ns = UINT64_MAX, .points = 16};
+    doc = read_samples(known_recording(), &none);
+    assert_int_equal(json_array_size(list_of(doc, "t_s")), 0);
+    assert_int_equal(json_array_size(json_object_get(doc, "processes")), 0);
+    json_decref(doc);
+}
+
+static void the_largest_processes_are_there_from_the_largest_on(void **state)
+{
+    (void)state;
+    const struct samples_options o = {.to_ns = UINT64_MAX, .points = 100};
+    json_t *doc = read_samples(known_recording(), &o);
+    const json_t *list = json_object_get(doc, "processes");
+    assert_int_equal(json_array_size(list), SAMPLES_PROCESSES);
+    for (unsigned i = 0; i < SAMPLES_PROCESSES; i++) {
+        char name[16];
+        const json_t *p = json_array_get(list, i);
+        snprintf(name, sizeof name, "p%u", PROCESSES - 1 - i);
+        assert_string_equal(json_string_value(json_object_get(p, "name")), name);
+        assert_int_equal(json_array_size(json_object_get(p, "t_s")),
+                         json_array_size(json_object_get(p, "rss_bytes")));
+        assert_int_equal(extreme(json_object_get(p, "rss_bytes"), true),
+                         (PROCESSES - i) * UINT64_C(1000000));
+    }
+    const json_t *gpu = json_array_get(json_object_get(doc, "gpus"), 0);
+    assert_string_equal(json_string_value(json_object_get(gpu, "name")), "a GPU");
+    assert_int_equal(extreme(json_object_get(gpu, "used_bytes"), true), 2 * (TICKS - 1));
+    assert_int_equal(extreme(json_object_get(gpu, "job_bytes"), true), TICKS - 1);
+    json_decref(doc);
+}
+
+static void steps_are_thinned_before_anything_else(void **state)
+{
+    (void)state;
+    const struct samples_options o = {.to_ns = UINT64_MAX, .points = 100};
+    json_t *doc = read_samples(known_recording(), &o);
+    const json_t *marks = json_object_get(doc, "marks");
+    size_t saves = 0, i;
+    double before = 0;
+    json_t *m;
+    assert_true(json_array_size(marks) <= SAMPLES_MARKS);
+    json_array_foreach((json_t *)(uintptr_t)marks, i, m)
+    {
+        double t = json_number_value(json_object_get(m, "t_s"));
+        assert_true(t >= before);
+        before = t;
+        saves += strcmp(json_string_value(json_object_get(m, "kind")), "save") == 0;
+    }
+    assert_int_equal(saves, SAVES);
+    assert_true(json_array_size(marks) > SAVES + SAMPLES_MARKS / 4);
+    json_decref(doc);
+}
+
+static void times_count_from_the_jobs_start(void **state)
+{
+    (void)state;
+    const struct samples_options o = {
+        .t0_wall_ns = wall_ns + 3 * NS_PER_S, .to_ns = UINT64_MAX, .points = 4000};
+    json_t *doc = read_samples(known_recording(), &o);
+    assert_true(json_number_value(json_object_get(doc, "t0_s")) == 1700000003);
+    assert_true(json_number_value(json_object_get(doc, "until_s")) == TICKS - 3);
+    json_decref(doc);
+}
+
+static void a_cut_recording_gives_what_it_has(void **state)
+{
+    (void)state;
+    char path[256];
+    struct buf whole = {0};
+    story_read_bytes(known_recording(), &whole);
+    story_write_file(story_path(path, "cut.ebb"), whole.data, whole.len * 2 / 3);
+    const struct samples_options o = {.to_ns = UINT64_MAX, .points = 100};
+    json_t *doc = read_samples(path, &o);
+    double until = json_number_value(json_object_get(doc, "until_s"));
+    assert_true(until > 100 && until < TICKS);
+    assert_true(json_array_size(list_of(doc, "t_s")) > 10);
+    json_decref(doc);
+    buf_fini(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spikes_and_dents_survive_any_thinning),
+        cmocka_unit_test(a_range_is_a_range),
+        cmocka_unit_test(the_largest_processes_are_there_from_the_largest_on),
+        cmocka_unit_test(steps_are_thinned_before_anything_else),
+        cmocka_unit_test(times_count_from_the_jobs_start),
+        cmocka_unit_test(a_cut_recording_gives_what_it_has),
+    };
+    story_folder();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

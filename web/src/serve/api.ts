@@ -1,0 +1,161 @@
+// The server's interface (docs/api.md): its documents and how they are asked for.
+
+export type State = "queued" | "starting" | "running" | "checkpointing" | "stopping" | "succeeded" | "failed" | "cancelled" | "lost";
+
+export interface Progress {
+  step?: number | null;
+  max_steps?: number | null;
+  epoch?: number | null;
+  steps_per_s?: number | null;
+  eta_s?: number | null;
+}
+export interface Memory {
+  job_bytes?: number | null;
+  peak_bytes?: number | null;
+  unique_bytes?: number | null;
+  limit_bytes?: number | null;
+  headroom_bytes?: number | null;
+  gpu_bytes?: number | null;
+}
+export interface Rate {
+  value: number;
+  low?: number | null;
+  high?: number | null;
+}
+export interface Verdict {
+  verdict: string;
+  leak?: boolean | null;
+  confidence?: number | null;
+  rate_bytes_per_min?: Rate | number | null;
+  rate_bytes_per_step?: Rate | number | null;
+  oom_eta_s?: { low?: number | null; high?: number | null } | null;
+  sentence?: string | null;
+}
+export interface Change {
+  t_s: number;
+  state: State;
+  reason?: string | null;
+}
+export interface Job {
+  id: number;
+  name: string;
+  command: string[];
+  cwd?: string | null;
+  env?: Record<string, string> | null;
+  options?: Record<string, unknown> | null;
+  priority?: number | null;
+  after?: number[] | null;
+  limit?: string | null;
+  state: State;
+  reason?: string | null;
+  waits_for?: string | null;
+  memory_bytes?: number | null;
+  memory_from?: string | null;
+  gpus_wanted?: number | null;
+  gpus?: number[] | null;
+  submitted_s?: number | null;
+  started_s?: number | null;
+  ended_s?: number | null;
+  run_dir?: string | null;
+  pid?: number | null;
+  segment?: number | null;
+  status?: number | null;
+  cause?: string | null;
+  cause_kind?: string | null;
+  progress?: Progress | null;
+  memory?: Memory | null;
+  verdict?: Verdict | null;
+  spark?: (number | null)[] | null;
+  given_back?: { host_bytes?: number | null; shm_bytes?: number | null; gpu_bytes?: number | null; clean?: boolean | null } | null;
+  rerun_of?: number | null;
+  changes?: Change[];
+}
+export interface Samples {
+  t0_s?: number | null;
+  until_s?: number | null;
+  limit_bytes?: number | null;
+  series?: Record<string, (number | null)[]> | null;
+  processes?: { pid: number; name?: string; role?: string; t_s: number[]; rss_bytes: (number | null)[] }[];
+  gpus?: { index: number; name?: string; t_s: number[]; job_bytes: (number | null)[]; used_bytes: (number | null)[] }[];
+  marks?: Mark[];
+}
+export interface Mark {
+  t_s: number;
+  kind: string;
+  step?: number | null;
+  epoch?: number | null;
+}
+export interface Sample {
+  id: number;
+  t_s: number;
+  job_bytes?: number | null;
+  unique_bytes?: number | null;
+  limit_bytes?: number | null;
+  step?: number | null;
+  gpus?: { index: number; job_bytes?: number | null; used_bytes?: number | null }[];
+  processes?: { pid: number; name?: string; role?: string; rss_bytes?: number | null }[];
+}
+export interface Happening {
+  t_s?: number | null;
+  act?: string;
+  why?: string | null;
+}
+
+export class ApiError extends Error {
+  constructor(readonly status: number, message: string) {
+    super(message);
+  }
+}
+
+export const isEnded = (state: State) => ["succeeded", "failed", "cancelled", "lost"].includes(state);
+
+const patience_ms = 30000;
+let onLoggedOut = () => {};
+
+// Hears of every answer that says that nobody is logged in.
+export function whenLoggedOut(callback: () => void): void {
+  onLoggedOut = callback;
+}
+
+async function messageOf(answer: Response): Promise<string> {
+  try {
+    const told = (await answer.json()) as { error?: { message?: string } };
+    if (told.error?.message) return told.error.message;
+  } catch {
+    // Not ours: a proxy's, or cut off.
+  }
+  return `the server answered ${answer.status}`;
+}
+
+// The answer of PATH under /api/v1; an ApiError where it is an error, with status 0 where there is none.
+export async function ask(path: string, more: RequestInit = {}): Promise<Response> {
+  let answer: Response;
+  const giveUp = new AbortController();
+  const timer = setTimeout(() => giveUp.abort(), patience_ms);
+  try {
+    answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", cache: "no-store", signal: giveUp.signal, ...more });
+  } catch {
+    throw new ApiError(0, "the server cannot be reached");
+  } finally {
+    clearTimeout(timer);
+  }
+  if (answer.ok) return answer;
+  const error = new ApiError(answer.status, await messageOf(answer));
+  if (answer.status === 401 && path !== "/session") onLoggedOut();
+  throw error;
+}
+
+export async function get<T>(path: string): Promise<T> {
+  const answer = await ask(path);
+  try {
+    return (await answer.json()) as T;
+  } catch {
+    throw new ApiError(0, "the server's answer was cut off");
+  }
+}
+
+export async function send<T>(method: "POST" | "DELETE", path: string, body: unknown = {}): Promise<T | null> {
+  const answer = await ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  const text = await answer.text();
+  return text ? (JSON.parse(text) as T) : null;
+}

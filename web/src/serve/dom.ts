@@ -1,0 +1,53 @@
+// Elements, made without markup: whatever comes from the server becomes text.
+
+type Child = Node | string | null | false | undefined;
+type Props = Record<string, string | number | boolean | EventListener | undefined>;
+
+// Keys that begin with "on" are listeners, true and false set or leave out an attribute.
+export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (typeof value === "function") element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== undefined) element.setAttribute(key, String(value));
+  }
+  element.append(...children.filter((c): c is Node | string => c !== null && c !== false && c !== undefined));
+  return element;
+}
+
+export function setText(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function setClass(element: Element, name: string): void {
+  if (element.className !== name) element.className = name;
+}
+
+const controls = /[\u0000-\u001f\u007f-\u009f]/g;
+const directions = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+// Text of others on one line: what would move the cursor or turn the direction is shown, not done.
+export function oneLine(text: string): string {
+  return text
+    .replace(controls, (c) => (c < "\x20" ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd"))
+    .replace(directions, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+// A name: its direction stays its own.
+export function bdi(text: string): HTMLElement {
+  return h("bdi", {}, oneLine(text));
+}
+
+let waiting = 0;
+const jobs = new Set<() => void>();
+
+// Calls each DRAW once before the next picture, however often it was asked for.
+export function soon(draw: () => void): void {
+  jobs.add(draw);
+  waiting ||= requestAnimationFrame(() => {
+    waiting = 0;
+    const list = [...jobs];
+    jobs.clear();
+    list.forEach((one) => one());
+  });
+}

@@ -1,0 +1,308 @@
+// The page of one job: what it is at, its memory, its log, why, and what can be done with it.
+
+import { ApiError, Change, get, Happening, isEnded, Job, Samples, send, State } from "./api";
+import { App, View } from "./app";
+import { Badge, ProgressBar } from "./badge";
+import { DiagnosisView } from "./diagnosis";
+import { h, oneLine, setClass, setText, soon } from "./dom";
+import { JobData } from "./job_data";
+import { JobPlots } from "./job_plots";
+import { Message } from "./live";
+import { LogView } from "./log";
+import * as shell from "./shell";
+import { SubmitDialog } from "./submit";
+import * as format from "../shared/format";
+import * as words from "./words";
+
+const points = 1200;
+const readAgain_ms = 30000; // of the samples, where there is no live stream
+
+function figure(name: string, value: string | null, small: string | null = null): HTMLElement | null {
+  if (value === null) return null;
+  return h("div", {}, h("dt", {}, name), h("dd", {}, value, small ? h("small", {}, small) : null));
+}
+
+const sizeOf = (bytes: number | null | undefined) => (bytes == null ? null : format.size(bytes));
+
+export class JobView implements View {
+  readonly wants: { jobs: boolean; job: number; log: boolean };
+  readonly root: HTMLElement;
+  private readonly data = new JobData();
+  private readonly plots = new JobPlots(this.data);
+  private readonly log: LogView;
+  private readonly diagnosis: DiagnosisView;
+  private readonly heading = h("h1");
+  private readonly badge = new Badge();
+  private readonly reason = h("span", { class: "reason" });
+  private readonly progress = new ProgressBar();
+  private readonly verdict = h("div", { class: "verdict" });
+  private readonly figures = h("dl", { class: "figures" });
+  private readonly history = h("tbody");
+  private readonly request = h("dl", { class: "facts" });
+  private readonly problem = h("p", { class: "error", role: "alert" });
+  private readonly content: HTMLElement;
+  private readonly checkpoint = h("button", { type: "button", onclick: () => void this.act("checkpoint", {}, "The job was asked for a checkpoint.") }, "Checkpoint");
+  private readonly cancel = h("button", { type: "button", onclick: () => this.confirm.showModal() }, "Cancel");
+  private readonly rerun = h("button", { type: "button", onclick: () => void this.runAgain() }, "Run again");
+  private readonly edit = h("button", { type: "button", onclick: () => this.job && this.dialog.open(this.job) }, "Change and run");
+  private readonly report = h("a", { class: "button", target: "_blank", rel: "noopener" }, "Report");
+  private readonly confirm: HTMLDialogElement;
+  private job: Job | null = null;
+  private changes: Change[] = [];
+  private asked = 0;
+  private isTold = false; // something came live while the job was being read
+  private readSamples_ms = 0;
+  private drawnFigures = "";
+  private drawnHistory = "";
+
+  constructor(private readonly app: App, private readonly id: number, private readonly dialog: SubmitDialog) {
+    this.wants = { jobs: false, job: id, log: true };
+    this.log = new LogView(id);
+    this.diagnosis = new DiagnosisView(id);
+    this.report.href = `/api/v1/jobs/${id}/report`;
+    this.confirm = this.confirmDialog();
+    const buttons = h("div", { class: "tools actions" }, ...(app.canWrite ? [this.checkpoint, this.cancel, this.rerun, this.edit] : []), this.report);
+    this.content = h("div", { hidden: true },
+      h("div", { class: "state-line" }, this.badge.root, this.reason), this.progress.root, buttons, this.verdict, this.figures,
+      this.plots.root, this.log.root, this.diagnosis.root,
+      h("section", { "aria-label": "What happened" }, h("h2", {}, "What happened"),
+        h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["When", "What", "Why"].map((t) => h("th", { scope: "col" }, t)))), this.history))),
+      h("section", { "aria-label": "Request" }, h("h2", {}, "As it was asked for"), this.request));
+    setText(this.heading, `Job ${id}`);
+    this.root = h("div", {}, this.dialog.root, this.confirm, this.heading, this.problem, this.content);
+  }
+
+  get title(): string {
+    return this.job ? `${this.job.state}: ${oneLine(this.job.name)} (${this.id})` : `Job ${this.id}`;
+  }
+
+  close(): void {
+    this.asked++;
+    this.plots.close();
+    this.log.close();
+  }
+
+  async refresh(isWhole: boolean): Promise<void> {
+    const asked = ++this.asked;
+    this.isTold = false;
+    let job: Job;
+    try {
+      job = await get<Job>(`/jobs/${this.id}`);
+    } catch (problem) {
+      if (problem instanceof ApiError && problem.status === 404) return this.missing(problem.message);
+      throw problem;
+    }
+    if (asked !== this.asked) return;
+    this.changes = job.changes ?? this.changes;
+    this.setJob(this.isTold && this.job ? this.job : job);
+    if (!isWhole && !this.data.job.length) isWhole = true;
+    await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
+  }
+
+  take(message: Message): void {
+    if (message.type === "machine") return;
+    if (message.type === "job") {
+      if (message.job.id !== this.id) return;
+      this.isTold = true;
+      this.setJob(message.job);
+      return;
+    }
+    if (message.id !== this.id) return;
+    if (message.type === "sample") this.data.add(message);
+    else if (message.type === "mark") this.data.addMark(message);
+    else if (message.type === "event") this.takeEvent(message);
+    else if (message.type === "log") this.log.take(message.offset, message.text);
+    else if (message.type === "skipped") this.missed(message.what);
+    else if (message.type === "removed") this.missing(`job ${this.id} was removed`);
+    if (this.job && (message.type === "sample" || message.type === "mark")) this.plots.show(this.job);
+  }
+
+  private takeEvent(event: Happening): void {
+    this.data.addEvent(event);
+    soon(this.drawHistory);
+  }
+
+  private missed(what: string): void {
+    const again = what === "log" ? this.log.refresh() : this.readSamples(true, this.asked);
+    again.catch((problem: unknown) => {
+      if (!(problem instanceof ApiError)) throw problem;
+    });
+  }
+
+  private missing(why: string): void {
+    this.content.hidden = true;
+    setText(this.problem, oneLine(why));
+  }
+
+  // Without a live stream the job's own figures are the samples in between.
+  private async readSamples(isWhole: boolean, asked: number): Promise<void> {
+    if (this.job?.started_s == null) return;
+    const now = Date.now();
+    const m = this.job.memory;
+    if (!isWhole && now - this.readSamples_ms < readAgain_ms) {
+      const t_s = now / 1000 - this.job.started_s;
+      if (m?.job_bytes != null && !isEnded(this.job.state)) this.data.add({ id: this.id, t_s, job_bytes: m.job_bytes, unique_bytes: m.unique_bytes, limit_bytes: m.limit_bytes });
+      return this.plots.show(this.job);
+    }
+    this.readSamples_ms = now;
+    try {
+      const samples = await get<Samples>(`/jobs/${this.id}/samples?points=${points}`);
+      if (asked === this.asked) this.data.read(samples);
+    } catch (problem) {
+      if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
+    }
+    if (this.job) this.plots.show(this.job);
+  }
+
+  private async readEvents(asked: number): Promise<void> {
+    try {
+      const answer = await get<{ events: Happening[] }>(`/jobs/${this.id}/events`);
+      if (asked === this.asked) this.data.events = answer.events.filter((e) => e.act).slice(-300);
+      soon(this.drawHistory);
+    } catch (problem) {
+      if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
+    }
+  }
+
+  private setJob(job: Job): void {
+    const old = this.job;
+    this.job = job;
+    this.content.hidden = false;
+    setText(this.problem, "");
+    if (!old || old.state !== job.state) this.stateChanged(old?.state ?? null, job);
+    this.plots.show(job);
+    soon(this.draw);
+  }
+
+  private stateChanged(before: State | null, job: Job): void {
+    if (before) {
+      this.app.tell(`job ${this.id}: ${job.state}${job.reason ? `, ${oneLine(job.reason)}` : ""}`);
+      if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: Date.now() / 1000, state: job.state, reason: job.reason });
+    }
+    this.app.changed();
+    // A recording says most once it is whole; before that it is there to be asked for.
+    if (job.run_dir && (before === null || isEnded(job.state))) void this.diagnosis.read();
+  }
+
+  private readonly draw = (): void => {
+    const job = this.job;
+    if (!job) return;
+    const ended = isEnded(job.state);
+    setText(this.heading, `${this.id} ${oneLine(job.name || "no name")}`);
+    this.badge.state(job.state);
+    setText(this.reason, oneLine((job.state === "queued" ? job.waits_for : job.reason) ?? job.cause ?? ""));
+    this.progress.show(job.progress);
+    this.checkpoint.hidden = this.cancel.hidden = ended;
+    this.checkpoint.disabled = job.state !== "running";
+    this.cancel.disabled = job.state === "stopping";
+    this.report.hidden = !job.run_dir;
+    this.diagnosis.root.hidden = !job.run_dir;
+    this.drawVerdict(job);
+    this.drawFigures(job);
+    this.drawHistory();
+    this.drawRequest(job);
+  };
+
+  private drawVerdict(job: Job): void {
+    const v = job.verdict;
+    this.verdict.hidden = !v;
+    if (!v) return;
+    setClass(this.verdict, `verdict ${words.verdictClass(v)}`);
+    const oom = isEnded(job.state) ? null : words.outOfMemory(v);
+    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null ? `confidence ${Math.round(v.confidence * 100)} %` : null];
+    const text = JSON.stringify([v.verdict, v.sentence, rest]);
+    if (this.verdict.dataset.text === text) return;
+    this.verdict.dataset.text = text;
+    this.verdict.replaceChildren(
+      h("p", { class: "headline" }, h("b", {}, v.verdict), " ", oneLine(v.sentence ?? "")),
+      h("p", { class: "quiet" }, rest.filter(Boolean).join(" · ")));
+  }
+
+  private drawFigures(job: Job): void {
+    const m = job.memory ?? {};
+    const back = job.given_back;
+    const list: [string, string | null, string | null][] = [
+      ["Memory", isEnded(job.state) ? null : sizeOf(m.job_bytes), m.unique_bytes != null ? `${format.size(m.unique_bytes)} unique` : null],
+      ["Peak", sizeOf(m.peak_bytes), null],
+      ["Limit", sizeOf(m.limit_bytes), m.headroom_bytes != null && !isEnded(job.state) ? `${format.size(m.headroom_bytes)} left` : null],
+      ["GPU memory", sizeOf(m.gpu_bytes), job.gpus?.length ? `GPU ${job.gpus.join(", ")}` : null],
+      ["Speed", job.progress?.steps_per_s != null ? `${format.count(job.progress.steps_per_s)} steps/s` : null, job.progress?.epoch != null ? `epoch ${format.count(job.progress.epoch)}` : null],
+      ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, Date.now() / 1000) || null],
+      ["Ended", job.ended_s != null ? words.clock(job.ended_s) : null, job.status != null ? `status ${job.status}` : null],
+      ["Given back", back ? (back.clean ? "all of it" : "not all") : null, back?.host_bytes != null ? `${format.size(back.host_bytes)} of the host` : null],
+    ];
+    const text = JSON.stringify(list);
+    if (text === this.drawnFigures) return;
+    this.drawnFigures = text;
+    this.figures.replaceChildren(...list.map((one) => figure(...one)).filter((one): one is HTMLElement => one !== null));
+  }
+
+  private readonly drawHistory = (): void => {
+    const t0 = this.job?.started_s ?? 0;
+    const rows = [
+      ...this.changes.map((c) => [c.t_s, c.state, c.reason ?? ""] as const),
+      ...this.data.events.map((e) => [t0 + (e.t_s ?? 0), `guard: ${e.act ?? ""}`, e.why ?? ""] as const),
+    ].sort((a, b) => a[0] - b[0]);
+    const text = JSON.stringify(rows);
+    if (text === this.drawnHistory) return;
+    this.drawnHistory = text;
+    this.history.replaceChildren(...rows.map(([t, what, why]) =>
+      h("tr", {}, h("td", {}, words.clock(t)), h("td", {}, oneLine(what)), h("td", { class: "wide" }, oneLine(why)))));
+  };
+
+  private drawRequest(job: Job): void {
+    if (this.request.childElementCount) return;
+    const add = (name: string, value: string | null | undefined, isLong = false) =>
+      value && this.request.append(h("div", { class: isLong && "whole" }, h("dt", {}, name), h("dd", {}, h("code", {}, oneLine(value)))));
+    add("command", shell.join(job.command), true);
+    add("folder", job.cwd);
+    add("limit", job.limit);
+    add("set aside", job.memory_bytes != null ? `${format.size(job.memory_bytes)} (${job.memory_from ?? "?"})` : null);
+    add("GPUs", job.gpus_wanted ? String(job.gpus_wanted) : null);
+    add("priority", job.priority ? String(job.priority) : null);
+    add("after", job.after?.length ? job.after.join(", ") : null);
+    add("again", job.rerun_of != null ? `of job ${job.rerun_of}` : null);
+    for (const [key, value] of Object.entries(job.options ?? {})) add(`--${key}`, value === true ? "yes" : String(value));
+    for (const [key, value] of Object.entries(job.env ?? {})) add(key, value);
+    add("run folder", job.run_dir, true);
+  }
+
+  private confirmDialog(): HTMLDialogElement {
+    const reason = h("input", { id: "cancel-reason", type: "text", autocomplete: "off" });
+    const submit = (e: Event) => {
+      e.preventDefault();
+      this.confirm.close();
+      void this.act("cancel", reason.value.trim() ? { reason: reason.value.trim() } : {}, "The job is being stopped.");
+    };
+    return h("dialog", { "aria-labelledby": "cancel-title" }, h("form", { class: "submit", onsubmit: submit },
+      h("h2", { id: "cancel-title" }, `Cancel job ${this.id}?`),
+      h("p", {}, "It is asked to end, and killed with everything it started when its time is over. What it has not saved is lost."),
+      h("div", { class: "field line" }, h("label", { for: "cancel-reason" }, "Why (may be left empty)"), reason),
+      h("div", { class: "tools" }, h("button", { type: "submit", class: "danger" }, "Cancel the job"), h("button", { type: "button", onclick: () => this.confirm.close() }, "Let it run"))));
+  }
+
+  private async act(what: string, body: unknown, done: string): Promise<void> {
+    setText(this.problem, "");
+    try {
+      await send("POST", `/jobs/${this.id}/${what}`, body);
+      this.app.tell(done);
+    } catch (problem) {
+      if (!(problem instanceof ApiError)) throw problem;
+      setText(this.problem, oneLine(problem.message));
+    }
+  }
+
+  private async runAgain(): Promise<void> {
+    setText(this.problem, "");
+    this.rerun.disabled = true;
+    try {
+      const job = await send<Job>("POST", `/jobs/${this.id}/rerun`);
+      if (job) this.app.go(`/jobs/${job.id}`);
+    } catch (problem) {
+      if (!(problem instanceof ApiError)) throw problem;
+      setText(this.problem, oneLine(problem.message));
+    } finally {
+      this.rerun.disabled = false;
+    }
+  }
+}

@@ -1,0 +1,104 @@
+// What is known of a job over time: read as a whole, then added to as it comes. Bounded, however long the job runs.
+
+import { Happening, Mark, Sample, Samples } from "./api";
+import { Series } from "./series";
+
+const mostProcesses = 24;
+const mostGpus = 32;
+const mostMarks = 2000;
+const mostEvents = 300;
+
+export interface ProcessSeries {
+  pid: number;
+  name: string;
+  role: string;
+  rss: Series;
+  peak: number;
+}
+export interface GpuSeries {
+  index: number;
+  name: string;
+  memory: Series; // of the job, of all
+}
+
+export class JobData {
+  readonly job = new Series(["low", "high", "last"]); // lowest and highest of the job, unique
+  readonly processes = new Map<number, ProcessSeries>();
+  readonly gpus = new Map<number, GpuSeries>();
+  marks: Mark[] = [];
+  events: Happening[] = [];
+  limit: number | null = null;
+  until_s = 0; // the newest time that is known of
+
+  // Takes the place of everything but events.
+  read(s: Samples): void {
+    const { t_s = [], job_low_bytes = [], job_high_bytes = [], unique_bytes = [] } = s.series ?? {};
+    this.job.clear();
+    this.processes.clear();
+    this.gpus.clear();
+    t_s.forEach((t, i) => t !== null && this.job.add(t, [job_low_bytes[i], job_high_bytes[i], unique_bytes[i]]));
+    for (const p of s.processes ?? []) p.t_s.forEach((t, i) => this.addProcess(t, p.pid, p.name, p.role, p.rss_bytes[i]));
+    for (const g of s.gpus ?? []) g.t_s.forEach((t, i) => this.addGpu(t, g.index, g.name, g.job_bytes[i], g.used_bytes[i]));
+    this.marks = (s.marks ?? []).filter((m) => m.kind !== "step").slice(-mostMarks);
+    this.limit = s.limit_bytes ?? this.limit;
+    this.until_s = Math.max(this.job.last_s, s.until_s ?? 0, 0);
+  }
+
+  add(s: Sample): void {
+    this.job.add(s.t_s, [s.job_bytes, s.job_bytes, s.unique_bytes]);
+    for (const p of s.processes ?? []) this.addProcess(s.t_s, p.pid, p.name, p.role, p.rss_bytes);
+    for (const g of s.gpus ?? []) this.addGpu(s.t_s, g.index, undefined, g.job_bytes, g.used_bytes);
+    if (s.limit_bytes != null) this.limit = s.limit_bytes;
+    this.until_s = Math.max(this.until_s, s.t_s);
+  }
+
+  addMark(mark: Mark): void {
+    if (mark.kind === "step" || mark.kind === "substep") return;
+    this.marks.push(mark);
+    // Every other one: what is left still says how often it happened.
+    if (this.marks.length > mostMarks) this.marks = this.marks.filter((_, i) => i % 2 === 1);
+  }
+
+  addEvent(event: Happening): void {
+    this.events.push(event);
+    if (this.events.length > mostEvents) this.events.shift();
+  }
+
+  get lastBytes(): number | null {
+    const high = this.job.columns[1];
+    return high.length ? high[high.length - 1] : null;
+  }
+
+  private addProcess(t: number, pid: number, name: string | undefined, role: string | undefined, rss: number | null | undefined): void {
+    if (rss == null) return;
+    let one = this.processes.get(pid);
+    if (!one) {
+      if (this.processes.size >= mostProcesses && !this.forget(t)) return;
+      one = { pid, name: name ?? "", role: role ?? "", rss: new Series(["high"]), peak: 0 };
+      this.processes.set(pid, one);
+    }
+    one.name = name ?? one.name;
+    one.role = role ?? one.role;
+    one.peak = Math.max(one.peak, rss);
+    one.rss.add(t, [rss]);
+  }
+
+  // Of the processes that are not told of any more, the smallest.
+  private forget(now_s: number): boolean {
+    const gone = [...this.processes.values()].filter((p) => p.rss.last_s < now_s - 10);
+    if (!gone.length) return false;
+    this.processes.delete(gone.reduce((a, b) => (b.peak < a.peak ? b : a)).pid);
+    return true;
+  }
+
+  private addGpu(t: number, index: number, name: string | undefined, job: number | null | undefined, used: number | null | undefined): void {
+    let one = this.gpus.get(index);
+    if (!one) {
+      if (this.gpus.size >= mostGpus) return;
+      one = { index, name: name ?? "", memory: new Series(["high", "high"]) };
+      this.gpus.set(index, one);
+    }
+    one.name = name ?? one.name;
+    one.memory.add(t, [job, used]);
+  }
+}

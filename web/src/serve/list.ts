@@ -1,0 +1,248 @@
+// The jobs, newest first: one row each, kept current.
+
+import { ApiError, get, isEnded, Job, State } from "./api";
+import { App, View } from "./app";
+import { Badge, ProgressBar, Spark } from "./badge";
+import { h, oneLine, setText, soon } from "./dom";
+import { Message } from "./live";
+import * as shell from "./shell";
+import { SubmitDialog } from "./submit";
+import * as format from "../shared/format";
+import * as words from "./words";
+
+const pageSize = 50;
+const atWork = "starting,running,checkpointing,stopping";
+const columns = ["Job", "State", "Progress", "Memory", "Verdict", "Time"];
+const choices: [string, string][] = [
+  ["", "all"], ["active", "not ended"], ["ended", "ended"],
+  ...(["queued", "starting", "running", "checkpointing", "stopping", "succeeded", "failed", "cancelled", "lost"] as State[]).map((s) => [s, s] as [string, string]),
+];
+
+interface Answer {
+  jobs: Job[];
+  more: boolean;
+}
+
+class Row {
+  readonly root = h("tr");
+  private readonly name = h("bdi");
+  private readonly link: HTMLAnchorElement;
+  private readonly command = h("small", { class: "cut" });
+  private readonly state = new Badge();
+  private readonly reason = h("small");
+  private readonly progress = new ProgressBar();
+  private readonly spark = new Spark();
+  private readonly memory = h("small");
+  private readonly verdict = new Badge();
+  private readonly oom = h("small");
+  private readonly time = h("small");
+
+  constructor(id: number) {
+    this.link = h("a", { href: `/jobs/${id}` }, `${id} `, this.name);
+    const cells = [
+      [h("span", { class: "name" }, this.link), this.command],
+      [this.state.root, this.reason],
+      [this.progress.root],
+      [this.spark.root, this.memory],
+      [this.verdict.root, this.oom],
+      [this.time],
+    ];
+    cells.forEach((children, i) => this.root.append(h(i ? "td" : "th", { "data-label": columns[i], scope: i ? undefined : "row" }, ...children)));
+  }
+
+  show(job: Job, now_s: number): void {
+    setText(this.name, oneLine(job.name || "no name"));
+    setText(this.command, oneLine(shell.join(job.command ?? [])));
+    this.state.state(job.state);
+    setText(this.reason, oneLine(job.state === "queued" ? (job.waits_for ?? "") : (job.reason ?? "")));
+    this.progress.show(job.progress);
+    this.spark.show(job);
+    setText(this.memory, memoryText(job));
+    this.verdict.verdict(job.verdict);
+    const oom = isEnded(job.state) ? null : words.outOfMemory(job.verdict);
+    setText(this.oom, oom ? `out of memory ${oom}` : "");
+    this.oom.className = oom ? "bad-text" : "";
+    setText(this.time, timeText(job, now_s));
+  }
+}
+
+function memoryText(job: Job): string {
+  const m = job.memory;
+  if (!m) return job.memory_bytes != null ? `${format.size(job.memory_bytes)} set aside` : "";
+  const peak = m.peak_bytes != null ? `peak ${format.size(m.peak_bytes)}` : "";
+  const now = m.job_bytes != null && !isEnded(job.state) ? format.size(m.job_bytes) : "";
+  const limit = m.limit_bytes != null ? ` of ${format.size(m.limit_bytes)}` : "";
+  return [now, peak].filter(Boolean).join(", ") + limit;
+}
+
+function timeText(job: Job, now_s: number): string {
+  if (job.started_s == null) return job.submitted_s != null ? `asked ${words.clock(job.submitted_s)}` : "";
+  return `${words.clock(job.started_s)}, ${words.tookOf(job, now_s)}`;
+}
+
+function matches(job: Job, state: string): boolean {
+  if (!state) return true;
+  if (state === "active") return !isEnded(job.state);
+  return state === "ended" ? isEnded(job.state) : job.state === state;
+}
+
+const isAtWork = (job: Job) => atWork.split(",").includes(job.state);
+
+export class ListView implements View {
+  readonly wants = { jobs: true, job: null, log: false };
+  readonly title = "Jobs";
+  readonly root: HTMLElement;
+  private readonly jobs = new Map<number, Job>();
+  private readonly rows = new Map<number, Row>();
+  private readonly body = h("tbody");
+  private readonly empty = h("p", { class: "quiet" });
+  private readonly older = h("button", { type: "button", onclick: () => this.page(this.oldest) }, "Older");
+  private readonly newest = h("button", { type: "button", onclick: () => this.page(null) }, "Newest");
+  private readonly state = h("select", { id: "filter-state", onchange: () => this.filter() });
+  private readonly name = h("input", { id: "filter-name", type: "search", autocomplete: "off", spellcheck: "false", list: "filter-names", placeholder: "the whole name", oninput: () => this.typed() });
+  private readonly names = h("datalist", { id: "filter-names" });
+  private readonly fresh = new Set<number>(); // told live while the list was being read
+  private before: number | null = null;
+  private hasMore = false;
+  private oldest: number | null = null; // of the page
+  private asked = 0;
+  private typing = 0;
+
+  constructor(private readonly app: App, search: URLSearchParams, private readonly dialog: SubmitDialog) {
+    choices.forEach(([value, word]) => this.state.append(h("option", { value }, word)));
+    this.state.value = search.get("state") ?? "";
+    this.name.value = search.get("name") ?? "";
+    this.before = Number(search.get("before")) || null;
+    const table = h("table", { class: "jobs" },
+      h("caption", { class: "unseen" }, "Jobs, newest first"),
+      h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, c)))),
+      this.body);
+    this.root = h("div", {},
+      h("div", { class: "head" }, h("h1", {}, "Jobs"),
+        app.canWrite && h("button", { type: "button", class: "main", onclick: () => this.dialog.open(null) }, "New job")),
+      h("form", { class: "tools filter", role: "search", onsubmit: (e) => e.preventDefault() },
+        h("label", {}, "State ", this.state), h("label", {}, "Name ", this.name), this.names),
+      h("div", { class: "scroll" }, table),
+      this.empty,
+      h("div", { class: "tools paging" }, this.newest, this.older));
+    this.root.prepend(this.dialog.root);
+  }
+
+  close(): void {
+    clearTimeout(this.typing);
+    this.asked++;
+  }
+
+  async refresh(): Promise<void> {
+    const asked = ++this.asked;
+    this.fresh.clear();
+    const query = this.query();
+    query.set("limit", String(pageSize));
+    const atWorkQuery = new URLSearchParams([...query, ["state", atWork]]);
+    const [answer, first] = await Promise.all([
+      get<Answer>(`/jobs?${query}`),
+      this.isPinned ? get<Answer>(`/jobs?${atWorkQuery}`) : null,
+    ]);
+    if (asked !== this.asked) return;
+    const told = [...this.jobs.values()].filter((job) => this.fresh.has(job.id));
+    this.jobs.clear();
+    for (const job of [...(first?.jobs ?? []), ...answer.jobs, ...told]) this.jobs.set(job.id, job);
+    this.hasMore = answer.more;
+    soon(this.draw);
+  }
+
+  take(message: Message): void {
+    if (message.type === "job") this.takeJob(message.job);
+    else if (message.type === "removed") this.jobs.delete(message.id);
+    soon(this.draw);
+  }
+
+  private takeJob(job: Job): void {
+    const old = this.jobs.get(job.id);
+    if (!old && !this.belongs(job)) return;
+    if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${oneLine(job.name)}: ${job.state}`);
+    this.jobs.set(job.id, job);
+    this.fresh.add(job.id);
+  }
+
+  // A job that is not in the list yet: what the server would put there is known without asking, but for names.
+  private belongs(job: Job): boolean {
+    if (this.before !== null || !matches(job, this.state.value)) return false;
+    const name = this.name.value.trim();
+    const isNewer = this.oldest === null || job.id > this.oldest || (this.isPinned && isAtWork(job));
+    return isNewer && (!name || job.name === name);
+  }
+
+  // What is at work stands before what waits, however much that is.
+  private get isPinned(): boolean {
+    return this.before === null && this.state.value === "";
+  }
+
+  private query(): URLSearchParams {
+    const query = new URLSearchParams();
+    if (this.state.value) query.set("state", this.state.value);
+    if (this.name.value.trim()) query.set("name", this.name.value.trim());
+    if (this.before) query.set("before", String(this.before));
+    return query;
+  }
+
+  // The jobs of the page in its order; what is beyond its end is forgotten.
+  private arrange(): Job[] {
+    const all = [...this.jobs.values()].sort((a, b) => b.id - a.id);
+    const first = this.isPinned ? all.filter(isAtWork).slice(0, pageSize) : [];
+    const rest = all.filter((job) => !first.includes(job));
+    if (rest.length > pageSize) this.hasMore = true;
+    rest.splice(pageSize).forEach((job) => this.jobs.delete(job.id));
+    this.oldest = this.hasMore && rest.length ? rest[rest.length - 1].id : null;
+    return [...first, ...rest];
+  }
+
+  private readonly draw = (): void => {
+    const now_s = Date.now() / 1000;
+    const list = this.arrange();
+    for (const id of [...this.rows.keys()]) {
+      if (this.jobs.has(id)) continue;
+      this.rows.get(id)?.root.remove();
+      this.rows.delete(id);
+    }
+    let at = this.body.firstElementChild;
+    for (const job of list) {
+      let row = this.rows.get(job.id);
+      if (!row) this.rows.set(job.id, (row = new Row(job.id)));
+      row.show(job, now_s);
+      if (row.root === at) at = at.nextElementSibling;
+      else this.body.insertBefore(row.root, at);
+    }
+    this.offerNames(list);
+    const isFiltered = this.state.value || this.name.value.trim();
+    setText(this.empty, list.length ? "" : isFiltered ? "No job is like that." : "There is no job yet.");
+    this.older.hidden = !this.hasMore;
+    this.newest.hidden = this.before === null;
+  };
+
+  private offerNames(list: Job[]): void {
+    const names = [...new Set(list.map((job) => job.name))];
+    if (names.join("\n") === Array.from(this.names.options, (o) => o.value).join("\n")) return;
+    this.names.replaceChildren(...names.map((value) => h("option", { value })));
+  }
+
+  private typed(): void {
+    clearTimeout(this.typing);
+    this.typing = window.setTimeout(() => this.filter(), 250);
+  }
+
+  private filter(): void {
+    this.page(null);
+  }
+
+  private page(before: number | null): void {
+    this.before = before;
+    const text = this.query().toString();
+    history.replaceState(null, "", text ? `/?${text}` : "/");
+    this.refresh().catch((problem: unknown) => {
+      if (!(problem instanceof ApiError)) throw problem;
+      setText(this.empty, problem.message);
+    });
+  }
+}
+

@@ -1,0 +1,193 @@
+// The one live stream of the page: closed while nobody looks, opened again by itself; where there is none, the server is asked instead.
+
+import { ApiError, Happening, Job, Mark, Sample } from "./api";
+
+export interface Wants {
+  jobs: boolean;
+  job: number | null;
+  log: boolean;
+}
+export type Message =
+  | { type: "job"; job: Job }
+  | { type: "removed"; id: number }
+  | ({ type: "sample" } & Sample)
+  | ({ type: "mark"; id: number } & Mark)
+  | { type: "verdict"; id: number }
+  | ({ type: "event"; id: number } & Happening)
+  | { type: "log"; id: number; offset: number; text: string }
+  | { type: "skipped"; id: number; what: string }
+  | { type: "machine" };
+export type Mode = "live" | "asking" | "away" | "waiting";
+
+// What a view does with it. REFRESH reads what it shows from the server: WHOLE after a gap, else what is new.
+export interface Viewer {
+  wants: Wants;
+  take(message: Message): void;
+  refresh(isWhole: boolean): Promise<void>;
+}
+
+const firstWait_ms = 500;
+const longestWait_ms = 30000;
+const askEvery_ms = 4000;
+const patience_ms = 1500; // with the stream, before the server is asked
+const silence_ms = 15000; // the machine is told every 2 s: the stream is dead
+const lookEvery_ms = 3000;
+
+export class Live {
+  private socket: WebSocket | null = null;
+  private viewer: Viewer | null = null;
+  private wait_ms = firstWait_ms;
+  private retry = 0;
+  private asking = 0;
+  private heard_ms = 0;
+  private looked_ms = Date.now();
+  private isRefreshing = false;
+  private isStopped = true;
+  private boot: string | number | null = null;
+
+  // ONMODE hears how the page is connected, ONBOOT that the server is another one than before.
+  constructor(private readonly onMode: (mode: Mode) => void, private readonly onBoot: () => void) {
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.rest() : this.wake()));
+    addEventListener("pagehide", () => this.rest());
+    addEventListener("pageshow", (e) => e.persisted && this.wake());
+    addEventListener("online", () => this.wake());
+    setInterval(() => this.look(), lookEvery_ms);
+  }
+
+  start(): void {
+    this.isStopped = false;
+    this.wake();
+  }
+
+  // Nobody is logged in, or nobody looks.
+  stop(): void {
+    this.isStopped = true;
+    this.rest();
+  }
+
+  // The view that is shown now; it is filled at once.
+  show(viewer: Viewer): void {
+    this.viewer = viewer;
+    this.say();
+    void this.refresh(true);
+  }
+
+  // After VIEWER's wants changed.
+  say(): void {
+    if (this.socket?.readyState !== WebSocket.OPEN || !this.viewer) return;
+    this.socket.send(JSON.stringify({ ...this.viewer.wants, machine: true }));
+  }
+
+  private get isResting(): boolean {
+    return this.isStopped || document.hidden;
+  }
+
+  private rest(): void {
+    clearTimeout(this.retry);
+    clearTimeout(this.asking);
+    this.drop();
+    if (!this.isStopped) this.onMode("waiting");
+  }
+
+  private wake(): void {
+    if (this.isResting) return;
+    this.wait_ms = firstWait_ms;
+    this.drop();
+    this.connect();
+    this.askSoon(patience_ms);
+  }
+
+  private drop(): void {
+    const old = this.socket;
+    this.socket = null;
+    if (!old) return;
+    old.onopen = old.onmessage = old.onclose = null;
+    old.close();
+  }
+
+  private connect(): void {
+    clearTimeout(this.retry);
+    if (this.isResting || this.socket) return;
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`);
+    this.socket = socket;
+    this.heard_ms = Date.now();
+    socket.onopen = () => this.say();
+    socket.onmessage = (e) => this.hear(String(e.data));
+    socket.onclose = () => this.lost();
+  }
+
+  private lost(): void {
+    this.drop();
+    if (this.isResting) return;
+    const wait = this.wait_ms * (0.75 + Math.random() / 2);
+    this.wait_ms = Math.min(this.wait_ms * 2, longestWait_ms);
+    clearTimeout(this.retry);
+    this.retry = window.setTimeout(() => this.connect(), wait);
+    this.askSoon(0);
+  }
+
+  private hear(text: string): void {
+    this.heard_ms = Date.now();
+    let message: Message | { type: "hello"; boot?: string | number };
+    try {
+      message = JSON.parse(text) as typeof message;
+    } catch {
+      return;
+    }
+    if (message.type === "hello") this.greet(message.boot ?? null);
+    else this.viewer?.take(message);
+  }
+
+  // From here on nothing is missed: what was before is read once.
+  private greet(boot: string | number | null): void {
+    const isOther = this.boot !== null && this.boot !== boot;
+    this.boot = boot;
+    this.wait_ms = firstWait_ms;
+    clearTimeout(this.asking);
+    this.say();
+    this.onMode("live");
+    if (isOther) this.onBoot();
+    void this.refresh(true);
+  }
+
+  // A machine that slept did not run this; a stream that died in between says nothing.
+  private look(): void {
+    const now = Date.now();
+    const slept = now - this.looked_ms > silence_ms;
+    this.looked_ms = now;
+    if (this.isResting) return;
+    if (slept || (this.socket && now - this.heard_ms > silence_ms)) this.wake();
+  }
+
+  private get isLive(): boolean {
+    return this.socket?.readyState === WebSocket.OPEN;
+  }
+
+  private askSoon(wait_ms: number): void {
+    clearTimeout(this.asking);
+    this.asking = window.setTimeout(() => void this.askNow(), wait_ms);
+  }
+
+  private async askNow(): Promise<void> {
+    if (this.isResting || this.isLive) return;
+    await this.refresh(false);
+    if (!this.isResting && !this.isLive) this.askSoon(askEvery_ms);
+  }
+
+  private async refresh(isWhole: boolean): Promise<void> {
+    const viewer = this.viewer;
+    if (!viewer || this.isStopped || (this.isRefreshing && !isWhole)) return;
+    this.isRefreshing = true;
+    try {
+      await viewer.refresh(isWhole);
+      if (!this.isLive && !this.isResting) this.onMode("asking");
+    } catch (error) {
+      const isAway = error instanceof ApiError && error.status === 0;
+      if (isAway && !this.isLive && !this.isResting) this.onMode("away");
+      if (!(error instanceof ApiError)) throw error;
+    } finally {
+      this.isRefreshing = false;
+    }
+  }
+}

@@ -1,0 +1,33 @@
+// The token for a cookie. It is sent once and kept nowhere.
+
+import { ApiError, send } from "./api";
+import { h, setText } from "./dom";
+
+export function loginForm(onDone: () => void): HTMLElement {
+  const token = h("input", { id: "token", type: "password", name: "token", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-help token-error" });
+  const error = h("p", { id: "token-error", class: "error", role: "alert" });
+  const button = h("button", { type: "submit", class: "main" }, "Log in");
+  const submit = async (e: Event) => {
+    e.preventDefault();
+    button.disabled = true;
+    setText(error, "");
+    try {
+      await send("POST", "/session", { token: token.value.trim() });
+      token.value = "";
+      onDone();
+    } catch (problem) {
+      if (!(problem instanceof ApiError)) throw problem;
+      setText(error, problem.status === 401 ? "That is not a token of this server." : problem.message);
+      token.select();
+    } finally {
+      button.disabled = false;
+    }
+  };
+  return h("form", { class: "login card", onsubmit: (e) => void submit(e) },
+    h("h1", {}, "Log in"),
+    h("label", { for: "token" }, "Token"),
+    token,
+    h("p", { id: "token-help", class: "quiet" }, "The server's token is in the file ", h("code", {}, "token"), " of its state folder, or ", h("code", {}, "token.read-only"), " for looking alone."),
+    error,
+    button);
+}

@@ -1,0 +1,65 @@
+// A command line in words, as a shell would split it, and back.
+
+export interface Split {
+  words: string[];
+  error: string | null; // in a sentence
+}
+
+const special = /[|&;<>()`$*?]/;
+
+// Quotes and backslashes as in sh. Nothing is expanded: there is no shell in between, so what only a shell could do is refused unless quoted.
+export function split(line: string): Split {
+  const words: string[] = [];
+  let word: string | null = null;
+  let refused: string | null = null;
+  for (let i = 0; i < line.length; i++) {
+    const c = line[i];
+    if (/[ \t\r\n]/.test(c)) {
+      if (word !== null) words.push(word);
+      word = null;
+    } else if (c === "'") {
+      const end = line.indexOf("'", i + 1);
+      if (end < 0) return { words, error: "a ' has no end" };
+      word = (word ?? "") + line.slice(i + 1, end);
+      i = end;
+    } else if (c === '"') {
+      const [text, end, isExpanded] = quoted(line, i + 1);
+      if (end < 0) return { words, error: 'a " has no end' };
+      if (isExpanded) refused ??= isExpanded;
+      word = (word ?? "") + text;
+      i = end;
+    } else if (c === "\\") {
+      if (i + 1 >= line.length) return { words, error: "a \\ at the end quotes nothing" };
+      i++;
+      if (line[i] !== "\n") word = (word ?? "") + line[i]; // else: the line goes on
+    } else {
+      if (special.test(c) || (c === "#" && word === null)) refused ??= c;
+      word = (word ?? "") + c;
+    }
+  }
+  if (word !== null) words.push(word);
+  const error = refused && `no shell reads this: ${refused} has no meaning here; quote it, or run sh -c '…'`;
+  return { words, error };
+}
+
+// What is between double quotes from AT on, where they end (-1: nowhere), and what a shell would expand in it.
+function quoted(line: string, at: number): [string, number, string | null] {
+  let text = "";
+  let expanded: string | null = null;
+  for (let i = at; i < line.length; i++) {
+    const c = line[i];
+    if (c === '"') return [text, i, expanded];
+    if (c === "\\" && i + 1 < line.length && '"\\$`\n'.includes(line[i + 1])) {
+      i++;
+      if (line[i] !== "\n") text += line[i];
+      continue;
+    }
+    if (c === "$" || c === "`") expanded ??= c;
+    text += c;
+  }
+  return [text, -1, expanded];
+}
+
+export function join(words: string[]): string {
+  return words.map((w) => (w !== "" && /^[A-Za-z0-9_@%+=:,./-]+$/.test(w) ? w : `'${w.replace(/'/g, `'\\''`)}'`)).join(" ");
+}

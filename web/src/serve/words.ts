@@ -1,0 +1,74 @@
+// What states and verdicts are called, and how sure and how soon, in words.
+
+import { Job, Progress, Rate, State, Verdict } from "./api";
+import * as format from "../shared/format";
+
+// Colours never stand alone: the word is always there.
+export const stateClass: Record<State, string> = {
+  queued: "quiet",
+  starting: "busy",
+  running: "busy",
+  checkpointing: "open",
+  stopping: "open",
+  succeeded: "good",
+  failed: "bad",
+  cancelled: "quiet",
+  lost: "bad",
+};
+
+export function verdictClass(v: Verdict): string {
+  if (v.leak === true) return "bad";
+  return v.leak === false ? "good" : "open";
+}
+
+// A duration, in one or two units.
+export function duration(s: number): string {
+  if (s < 10) return `${Math.max(0, +s.toFixed(1))} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  const minutes = Math.round(s / 60);
+  if (minutes < 120) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
+}
+
+// "in 20 min to 25 min"; null where no end of memory is in sight.
+export function outOfMemory(v: Verdict | null | undefined): string | null {
+  const eta = v?.oom_eta_s;
+  const low = eta?.low;
+  if (low == null) return null;
+  const high = eta?.high;
+  if (high == null) return `in ${duration(low)} or later`;
+  const [from, to] = [duration(low), duration(high)];
+  return from === to ? `in ${from}` : `in ${from} to ${to}`;
+}
+
+export function rateOf(rate: Rate | number | null | undefined): Rate | null {
+  if (rate == null) return null;
+  return typeof rate === "number" ? { value: rate } : rate;
+}
+
+export function perMinute(v: Verdict | null | undefined): string | null {
+  const rate = rateOf(v?.rate_bytes_per_min);
+  return rate ? `${rate.value > 0 ? "+" : ""}${format.size(rate.value)} a minute` : null;
+}
+
+export function progressText(p: Progress | null | undefined): string {
+  if (p?.step == null) return "";
+  const of = p.max_steps ? ` of ${format.count(p.max_steps)}` : "";
+  const left = p.eta_s != null ? `, ${duration(p.eta_s)} left` : "";
+  return `step ${format.count(p.step)}${of}${left}`;
+}
+
+// When something was, shortly; the whole date is for a title.
+export function clock(s: number): string {
+  const at = new Date(s * 1000);
+  const isToday = at.toDateString() === new Date().toDateString();
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  return isToday ? time : `${at.toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" })} ${time}`;
+}
+
+export function tookOf(job: Job, now_s: number): string {
+  if (job.started_s == null) return "";
+  return duration(Math.max(0, (job.ended_s ?? now_s) - job.started_s));
+}

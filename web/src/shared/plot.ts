@@ -1,0 +1,259 @@
+// Plots that share an x axis: lines or stacked areas over time or steps, looked at more closely together.
+
+import uPlot from "uplot";
+import * as format from "./format";
+import { drawForecast, drawLimit, drawMarkers, Forecast, keyOf, Marker } from "./markers";
+import { isOnPaper, theme, Theme } from "./theme";
+
+export interface Line {
+  label: string;
+  x: number[];
+  y: (number | null)[];
+  colour: number; // of the theme's lines
+  shown?: (number | null)[]; // what the legend tells, where it is not what is drawn
+  fill?: boolean;
+  thin?: boolean;
+}
+export interface Plot {
+  title: string;
+  note?: string;
+  lines: Line[];
+  stacked?: boolean;
+  unit: string; // "B", else counts
+  byStep: boolean;
+  markers: Marker[];
+  key?: boolean; // say below it what the markers mean
+  limit?: number;
+  forecast?: Forecast;
+}
+
+const height = 260;
+const paperWidth = 880; // px: the style sheet makes that as wide as the paper is, and so finer
+
+// How far ticks may lie apart: sizes by powers of two, times as clocks have them.
+const sizes = Array.from({ length: 62 }, (_, i) => 2 ** i);
+const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+const hour = 3600;
+const times = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
+  hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, ...[1, 2, 5, 10, 20, 50, 100].map((d) => d * 24 * hour)];
+
+// Everything drawn in one plot shares its x values.
+export function join(lines: Line[]): uPlot.AlignedData {
+  const first = lines[0].x;
+  if (lines.every((line) => line.x === first)) return [first, ...lines.map((line) => line.y)] as uPlot.AlignedData;
+  return uPlot.join(lines.map((line) => [line.x, line.y] as uPlot.AlignedData));
+}
+
+// What the legend tells while nothing is pointed at.
+function lastOf(line: Line): number | null {
+  const values = line.shown ?? line.y;
+  for (let i = values.length - 1; i >= 0; i--) if (values[i] != null) return values[i];
+  return null;
+}
+
+function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
+  const say = plot.unit === "B" ? format.size : format.count;
+  return plot.lines.map((line) => {
+    const stroke = colours.lines[line.colour % colours.lines.length];
+    return {
+      label: line.label,
+      stroke,
+      width: line.thin ? 1 : 1.6,
+      fill: line.fill ? `${stroke}${plot.stacked ? "99" : "22"}` : undefined,
+      spanGaps: true,
+      points: { show: false },
+      value: (_u: uPlot, v: number | null, _s: number, i: number | null) => {
+        const told = i === null ? lastOf(line) : line.shown ? line.shown[i] : v;
+        return told === null || told === undefined ? "–" : say(told);
+      },
+    };
+  });
+}
+
+// The reading that holds at INDEX: the last one before it, while the series lasts.
+function readingAt(u: uPlot, series: number, index: number): number {
+  const y = u.data[series];
+  let before = index;
+  while (before >= 0 && y[before] == null) before--;
+  let after = index;
+  while (after < y.length && y[after] == null) after++;
+  return before < 0 || after === y.length ? index : before;
+}
+
+// Series can be switched off with the keyboard too.
+function reachLegend(u: uPlot): void {
+  u.root.querySelectorAll<HTMLElement>(".u-legend .u-series").forEach((row, i) => {
+    const label = row.querySelector<HTMLElement>("th");
+    if (i === 0 || !label) return;
+    label.tabIndex = 0;
+    label.setAttribute("role", "button");
+    label.addEventListener("keydown", (e) => {
+      if (e.key !== "Enter" && e.key !== " ") return;
+      e.preventDefault();
+      u.setSeries(i, { show: !u.series[i].show });
+    });
+  });
+}
+
+function axesOf(plot: Plot, colours: Theme): uPlot.Axis[] {
+  const isBytes = plot.unit === "B";
+  const axis = { stroke: colours.text, grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid, width: 1 } };
+  return [
+    {
+      ...axis,
+      space: 70,
+      incrs: plot.byStep ? counts : times,
+      values: (_u, v, _a, _s, incr) => v.map((x) => (plot.byStep ? format.count(x) : format.time(x, incr))),
+    },
+    { ...axis, size: 78, incrs: isBytes ? sizes : undefined, values: (_u, v) => v.map(isBytes ? format.tick : format.count) },
+  ];
+}
+
+export class PlotGroup {
+  private readonly plots = new Map<uPlot, Plot>();
+  private extent: [number, number] = [0, 1]; // of the x axes, all of it
+  private part: [number, number] | null = null; // of it, that is looked at
+  private isZooming = false;
+
+  // ONZOOM hears whether a part is looked at or the whole.
+  constructor(private readonly into: HTMLElement, private readonly onZoom: (isPart: boolean) => void) {}
+
+  clear(extent: [number, number]): void {
+    for (const u of this.plots.keys()) u.destroy();
+    this.plots.clear();
+    this.into.replaceChildren();
+    this.extent = extent;
+    this.part = null;
+  }
+
+  // The plot keeps what it was given: what is changed in it, update draws.
+  add(plot: Plot): uPlot | null {
+    if (!plot.lines.length || plot.lines[0].x.length < 2) return null;
+    const figure = document.createElement("figure");
+    const caption = document.createElement("figcaption");
+    const box = document.createElement("div");
+    caption.textContent = plot.title;
+    figure.append(caption, box);
+    if (plot.note) {
+      const note = document.createElement("p");
+      note.className = "quiet";
+      note.textContent = plot.note;
+      figure.append(note);
+    }
+    const key = plot.key ? keyOf(plot.markers) : null;
+    if (key) figure.append(key);
+    this.into.append(figure);
+    box.className = "plot";
+    box.tabIndex = 0;
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", `${plot.title}; plus and minus zoom, arrows move, 0 shows the whole run`);
+    const u = new uPlot(this.optionsOf(plot, this.widthOf(box)), join(plot.lines), box);
+    this.plots.set(u, plot);
+    this.listen(u, box);
+    reachLegend(u);
+    return u;
+  }
+
+  // The x range of every plot at once; null: the whole.
+  zoom(min: number | null, max: number | null): void {
+    const [from, to] = [min ?? this.extent[0], max ?? this.extent[1]];
+    if (this.isZooming) return;
+    this.isZooming = true;
+    this.part = min === null ? null : [from, to];
+    for (const u of this.plots.keys()) {
+      if (u.scales.x.min !== from || u.scales.x.max !== to) u.setScale("x", { min: from, max: to });
+    }
+    this.onZoom(min !== null);
+    this.isZooming = false;
+  }
+
+  // Draws all plots again, of what their lines are now; the part that is looked at stays.
+  update(extent: [number, number]): void {
+    this.extent = extent;
+    const [min, max] = this.part ?? extent;
+    for (const [u, plot] of this.plots) {
+      u.setData(join(plot.lines), false);
+      u.setScale("x", { min, max });
+      queueMicrotask(() => this.tellLast(u)); // after it was drawn, which takes the legend back
+    }
+  }
+
+  // While nobody points at a plot its legend tells what is last.
+  private tellLast(u: uPlot): void {
+    if (this.plots.has(u) && (u.cursor.left ?? -1) < 0) u.setLegend({ idx: u.data[0].length - 1 });
+  }
+
+  // The part that is looked at; null: the whole.
+  get shown(): [number, number] | null {
+    return this.part;
+  }
+
+  // To the width that there is now.
+  fit(): void {
+    for (const u of this.plots.keys()) {
+      const box = u.root.parentElement;
+      const wide = box ? this.widthOf(box) : 0;
+      if (wide && wide !== u.width) u.setSize({ width: wide, height });
+    }
+  }
+
+  private widthOf(box: HTMLElement): number {
+    return isOnPaper() ? paperWidth : box.clientWidth || 800;
+  }
+
+  private optionsOf(plot: Plot, wide: number): uPlot.Options {
+    const colours = theme();
+    const top = (max: number) => (plot.limit !== undefined && plot.limit < max * 2.5 ? Math.max(max, plot.limit) : max) * 1.05 || 1;
+    return {
+      width: wide,
+      height,
+      padding: [null, 34, null, null], // half of the last tick's label lies beyond the axis
+      legend: { live: true },
+      cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
+      scales: {
+        // Where a plot's own data ends says nothing: it is shown as part of the run.
+        x: { time: false, range: (u, min, max) => (min === u.data[0][0] && max === u.data[0][u.data[0].length - 1] ? this.extent : [min, max]) },
+        y: { range: (_u, _min, max) => [0, top(max ?? 1)] },
+      },
+      axes: axesOf(plot, colours),
+      series: [
+        { label: plot.byStep ? "step" : "time", value: (_u, v) => (v == null ? "at the end" : plot.byStep ? format.count(Math.round(v)) : format.time(v)) },
+        ...seriesOf(plot, colours),
+      ],
+      bands: plot.stacked ? plot.lines.slice(1).map((_, i) => ({ series: [i + 2, i + 1] as [number, number] })) : undefined,
+      hooks: {
+        drawAxes: [(u) => drawMarkers(u, plot.markers, colours)],
+        draw: [
+          (u) => plot.forecast && drawForecast(u, plot.forecast, plot.limit, colours),
+          (u) => plot.limit !== undefined && plot.limit <= (u.scales.y.max ?? 0) && drawLimit(u, plot.limit, colours),
+        ],
+        setScale: [(u, key) => key === "x" && this.plots.has(u) && this.follow(u)],
+      },
+    };
+  }
+
+  private follow(u: uPlot): void {
+    const { min, max } = u.scales.x;
+    if (min == null || max == null) return;
+    const whole = min <= this.extent[0] && max >= this.extent[1];
+    this.zoom(whole ? null : min, whole ? null : max);
+  }
+
+  private listen(u: uPlot, box: HTMLElement): void {
+    box.addEventListener("keydown", (e) => {
+      const { min, max } = u.scales.x;
+      const [first, last] = this.extent;
+      if (min == null || max == null || e.ctrlKey || e.metaKey || e.altKey || e.target !== box) return;
+      const wide = max - min;
+      const go = (from: number, to: number) => {
+        e.preventDefault();
+        this.zoom(Math.max(from, first), Math.min(to, last));
+      };
+      if (e.key === "+" || e.key === "=") go(min + wide / 4, max - wide / 4);
+      else if (e.key === "-") go(min - wide / 2, max + wide / 2);
+      else if (e.key === "ArrowLeft") go(Math.max(min - wide / 4, first), Math.max(min - wide / 4, first) + wide);
+      else if (e.key === "ArrowRight") go(Math.min(max + wide / 4, last) - wide, Math.min(max + wide / 4, last));
+      else if (e.key === "0") go(first, last);
+    });
+  }
+}

@@ -1,0 +1,47 @@
+// The colours of the style sheet for what is drawn on canvas, which knows nothing of it.
+
+export interface Theme {
+  text: string;
+  back: string;
+  grid: string;
+  lines: string[];
+  events: Record<string, string>; // by the kind of an event
+  phase: string;
+  limit: string;
+}
+
+const kinds = ["epoch", "evaluation", "checkpoint", "segment", "guard"];
+const lineCount = 8;
+const isDark = matchMedia("screen and (prefers-color-scheme: dark)");
+const isPrint = matchMedia("print");
+
+export function theme(): Theme {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  return {
+    text: colour("axis"),
+    back: colour("card"),
+    grid: colour("rule"),
+    lines: Array.from({ length: lineCount }, (_, i) => colour(`line${i}`)),
+    events: Object.fromEntries(kinds.map((kind) => [kind, colour(kind)])),
+    phase: colour("phase-back"),
+    limit: colour("limit"),
+  };
+}
+
+// Paper is white and has its own width, and nothing on it can be opened.
+export function isOnPaper(): boolean {
+  return isPrint.matches || document.documentElement.classList.contains("paper");
+}
+
+// Calls REDRAW when the colours change, and around printing.
+export function onThemeChange(redraw: () => void): void {
+  const print = (is: boolean) => () => {
+    document.documentElement.classList.toggle("paper", is);
+    redraw();
+  };
+  isDark.addEventListener("change", redraw);
+  isPrint.addEventListener("change", redraw);
+  addEventListener("beforeprint", print(true));
+  addEventListener("afterprint", print(false));
+}
