@@ -7,7 +7,8 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: zoo zoo-quick test-heap-foreign bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench \
+.PHONY: zoo zoo-quick test-heap-foreign bench-diagnose bench-heap bench-guard bench-verdict bench-python all build demo \
+	test lint format bench \
 	bench-long install clean help
 
 all: build
@@ -71,6 +72,14 @@ bench-verdict:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_verdict
 	@$(BUILD)/bench/verdict_bench --traces "$${EBB_TRACES:-../shared/traces}"
 
+# The zoo with its own environment (zoo/setup.sh), or with ZOO_PYTHON's.
+bench-diagnose:
+	@scripts/setup.sh build
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload
+	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" zoo/diagnosis.py --record $(ZOO_FLAGS)
+
 # With torch, Transformers and what else is installed for the tests.
 bench-python:
 	@scripts/setup.sh build
@@ -107,6 +116,7 @@ help:
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"
 	@echo "make bench-guard      the guard against its bars, about half an hour (GUARD_FLAGS='--runs 3')"
+	@echo "make bench-diagnose   the diagnosis of the zoo against its bars, about a minute each (ZOO_FLAGS=dict_cache)"
 	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: its import, its calls, a training, images"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
