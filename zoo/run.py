@@ -181,8 +181,8 @@ def outcome_of(variant, truth, run_dir):
         "variant": variant, "leak": truth["leak"], "marks": word,
         "marks_right": grade(word, truth["words"]), "no_marks": bare,
         "no_marks_right": grade(bare, truth.get("words_without_marks", truth["words"])),
-        "seen": seen, "rate": rate,
-        "rate_error": rate / known - 1 if truth["leak"] and rate else None,
+        "seen": seen and round(seen), "rate": rate and round(rate),
+        "rate_error": round(rate / known - 1, 3) if truth["leak"] and rate else None,
         "right_after_s": right_after and round(right_after[0], 1),
         "right_after_epochs": right_after and round(right_after[1], 2),
         "culprit_row": judged.culprit_row(run_dir, truth, ask),
@@ -259,7 +259,7 @@ def judge_all(runs, args):
             recording.convert(run_dir, args.tables / run_dir.name)
         found = outcome_of(variant, truth, run_dir)
         found["diagnosis"] = diagnosis_cells(run_dir, truth)
-        found["hypothesis_right"] = found["diagnosis"][1]
+        found["hypothesis"], found["hypothesis_right"] = found["diagnosis"][:2]
         if args.overhead and not flags:  # a twin differs by a line
             found["overhead"] = cost_of(name, flags)
         rows.append(row_of(name, truth, run_dir, found))

@@ -18,7 +18,9 @@ def read(path=KEPT):
 
 def keep(outcomes, path=KEPT):
     """Writes OUTCOMES over those of the same runs; the others stay."""
-    kept = {**read(path), **outcomes}
+    kept = read(path)
+    for name, found in outcomes.items():
+        kept[name] = {key: value for key, value in found.items() if key != "diagnosis"}
     lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
