@@ -134,7 +134,7 @@ endif()
 foreach(suite ${suites})
   get_filename_component(name ${suite} NAME_WE)
   # The project's own scripts do not change with the sanitizers, nor does what a browser makes of a page.
-  if(EBB_SANITIZE AND (name STREQUAL "test_scripts" OR name STREQUAL "test_page"))
+  if(EBB_SANITIZE AND name MATCHES "^test_(scripts|page|serve_page)$")
     continue()
   endif()
   get_filename_component(folder ${suite} DIRECTORY)
@@ -172,6 +172,19 @@ if(TARGET ebb_cmocka)
   set_target_properties(day PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
   target_include_directories(day PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests/unit)
   target_link_libraries(day PRIVATE ebb_profile ebb_trace ebb_cmocka ebb_warnings m Threads::Threads)
+endif()
+
+# Parts of the server as programs of their own, which command tests talk to.
+if(TARGET ebb_serve)
+  file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)
+  foreach(source ${serve_programs})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(serve_${name} ${source})
+    set_target_properties(serve_${name} PROPERTIES
+      OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/serve_programs)
+    target_include_directories(serve_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(serve_${name} PRIVATE ebb_serve ebb_warnings)
+  endforeach()
 endif()
 
 # The command tests of the guard run the examples: who builds all, builds these too.

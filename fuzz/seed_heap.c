@@ -89,7 +89,7 @@ static void save_history(struct fake *f, const struct look *look)
         uint64_t now = (FAKE_START_S + 2 * i) * NS_PER_S;
         assert_int_equal(store_take(w, now, true, i, STORE_DUE, &live), 0);
     }
-    assert_int_equal(store_close(w, 10 * NS_PER_S), 0);
+    assert_int_equal(store_writer_close(w, 10 * NS_PER_S), 0);
     assert_int_equal(io_read_all(corpus_fd, "heap_store/history", 1 << 20, &file), 0);
     buf_add_byte(&whole, 0);
     buf_add(&whole, file.data, file.len);

@@ -164,7 +164,7 @@ int main(void)
     store_flush(w, 10 * NS_PER_S);
     printf("%-44s +%ld KiB\n", "anonymous memory, one process followed",
            own_kb("RssAnon:") - anon_kb);
-    int rc = store_close(w, 10 * NS_PER_S);
+    int rc = store_writer_close(w, 10 * NS_PER_S);
     unlink("/tmp/ebb-bench.ebbheap");
     look_close(&look);
     return rc == 0 ? 0 : 1;

@@ -115,6 +115,17 @@ static int heap_json(const char *folder, const struct profile *p, json_t **ret, 
     return r;
 }
 
+static void say_heap_damage(const struct folder_heap *heap, json_t *doc)
+{
+    uint64_t bytes = heap->damage.bad_bytes + heap->damage.cut_bytes;
+    char size[TEXT_SIZE_MAX];
+    struct err why = {""};
+    if (!bytes)
+        return;
+    err_set(&why, 0, "%s is damaged; not read: %s", heap->name, text_size(size, bytes));
+    trouble(doc, &why);
+}
+
 static void read_heap(const char *path, json_t *doc)
 {
     const json_t *pid = json_object_get(
@@ -127,8 +138,10 @@ static void read_heap(const char *path, json_t *doc)
         r = folder_heap_read(path, (int32_t)json_integer_value(pid), &heap, &err);
     if (r < 0)
         r = folder_heap_read(path, 0, &heap, &err);
-    if (r == 0)
+    if (r == 0) {
+        say_heap_damage(&heap, doc);
         r = heap_json(path, heap.profile, &json, &err);
+    }
     folder_heap_fini(&heap);
     if (r == 0)
         json_object_set_new(doc, "heap", json);

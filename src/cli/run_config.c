@@ -78,10 +78,9 @@ static int unknown_setting(const struct run_config *c, const struct setting *s, 
     if (nearest)
         return err_set(err, -EINVAL, PLACE ": there is no setting \"%.100s\"; did you mean \"%s\"?",
                        c->file, s->line, s->name, nearest);
-    return err_set(err, -EINVAL,
-                   PLACE ": there is no setting \"%.100s\"; they are named as the guard's options "
-                         "in `ebb help run`",
-                   c->file, s->line, s->name);
+    return err_set(err, -EINVAL, PLACE ": there is no setting \"%.100s\"; they are named as %s",
+                   c->file, s->line, s->name,
+                   c->named_as ? c->named_as : "the guard's options in `ebb help run`");
 }
 
 /* "restart" and "restart = yes" are --restart; "restart = no" is nothing. */

@@ -12,7 +12,8 @@ enum {
 };
 
 struct run_config {
-    const char *file; /* for sentences */
+    const char *file;     /* for sentences */
+    const char *named_as; /* "the options in `ebb help serve`"; NULL: the guard's of run */
     const struct cli_option *table;
     const struct cli_option *except; /* of the table; no setting of the file */
     void *options;                   /* what the table's offsets are into */

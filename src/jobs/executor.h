@@ -29,7 +29,8 @@ enum executor_found {
 
 struct executor_run; /* one job under way */
 
-/* On the loop, in this order: started (or not: then over follows with no_start), news…, over. */
+/* On the loop, in this order: started (or not: then over follows with no_start), news…, over. With
+ * over the run is gone. */
 struct executor_callbacks {
     void (*started)(void *user, int64_t id);
     /* a message of the supervisor's (docs/api.md); borrowed */
@@ -59,5 +60,7 @@ int executor_find(struct executor *x, int64_t id, const char *run_dir, enum exec
  */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
 int executor_checkpoint(struct executor_run *run);
+/* The job is accounted for, durably: its lock goes. */
+void executor_forget(struct executor *x, int64_t id);
 /* Lets go: the job runs on. */
 void executor_release(struct executor_run *run);

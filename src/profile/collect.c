@@ -118,7 +118,7 @@ static void process_free(struct process *p, uint64_t wait_ns)
     loop_remove(p->source);
     if (p->pidfd >= 0)
         close(p->pidfd);
-    store_close(p->writer, wait_ns);
+    store_writer_close(p->writer, wait_ns);
     look_close(&p->look);
     free(p);
 }
@@ -245,7 +245,7 @@ static void close_written(struct collect *c)
         if (!p->writer || store_flush(p->writer, 0) == -ETIMEDOUT)
             continue;
         check_disk(p);
-        store_close(p->writer, BUDGET_NS);
+        store_writer_close(p->writer, BUDGET_NS);
         p->writer = NULL;
     }
 }

@@ -47,7 +47,7 @@ int store_flush(struct store_writer *w, uint64_t wait_ns);
 int store_error(const struct store_writer *w);
 uint64_t store_size_bytes(const struct store_writer *w);
 /* 0, the first error, or -ETIMEDOUT. NULL is fine. */
-int store_close(struct store_writer *w, uint64_t wait_ns);
+int store_writer_close(struct store_writer *w, uint64_t wait_ns);
 
 /* All of a file; damaged blocks are left out and counted. -EBADMSG: nothing of it is readable;
  * -ENOTSUP: it is of another version. RET_DAMAGE may be NULL. */

@@ -81,13 +81,13 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
     if (w) /* touched as far as there are sites */
         w->last.sites = calloc(HEAP_SITES, sizeof *w->last.sites);
     if (!w || !w->last.sites) {
-        store_close(w, 0);
+        store_writer_close(w, 0);
         return err_set(err, -ENOMEM, "no memory for the history of a heap");
     }
     int fd = make_file(dirfd, name);
     int rc = fd < 0 ? fd : sink_new(fd, QUEUE_BYTES, &w->sink);
     if (rc < 0) {
-        store_close(w, 0);
+        store_writer_close(w, 0);
         return err_set(err, rc, "cannot write %s: %s", name, strerror(-rc));
     }
     w->look = look;
@@ -213,7 +213,7 @@ uint64_t store_size_bytes(const struct store_writer *w)
     return w->size_bytes;
 }
 
-int store_close(struct store_writer *w, uint64_t wait_ns)
+int store_writer_close(struct store_writer *w, uint64_t wait_ns)
 {
     if (!w)
         return 0;

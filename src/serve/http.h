@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct err;
 struct http;
@@ -62,6 +63,7 @@ void http_counts(const struct http *h, struct http_counts *ret);
 enum http_method http_method(const struct http_request *r);
 const char *http_path(const struct http_request *r);                    /* decoded, no query */
 const char *http_query(const struct http_request *r, const char *key);  /* NULL: not there */
+const char *http_query_key(const struct http_request *r, size_t index); /* NULL: no more */
 const char *http_query_text(const struct http_request *r);              /* as it came; "" */
 const char *http_header(const struct http_request *r, const char *key); /* NULL: not there */
 const char *http_cookie(const struct http_request *r, const char *key);
@@ -75,9 +77,15 @@ void http_answer_text(struct http_request *r, unsigned status, const char *type,
                       size_t len);
 void http_answer_gzip(struct http_request *r, const char *type, const char *etag, const void *gz,
                       size_t len); /* of static data: not copied; unpacked where it must be */
-/* LEN bytes of FD from OFFSET, as 200 or 206 with Content-Range of TOTAL; FD is taken. */
+/* LEN bytes of FD from OFFSET, as 200 or 206 with Content-Range of TOTAL, where the caller has not
+ * said another; FD is taken. */
 void http_answer_file(struct http_request *r, unsigned status, const char *type, int fd,
                       uint64_t offset, uint64_t len, uint64_t total);
+/* LEN bytes that READ puts at BUF, piece by piece, from POS on; what it cannot have (-1) ends the
+ * connection. FREE_USER is called in any case. */
+typedef ssize_t http_read_fn(void *user, uint64_t pos, char *buf, size_t max);
+void http_answer_stream(struct http_request *r, unsigned status, const char *type, uint64_t len,
+                        http_read_fn *read, void *user, void (*free_user)(void *user));
 void http_answer_error(struct http_request *r, unsigned status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Before it; in the place of what would be sent by default (Cache-Control,

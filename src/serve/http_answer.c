@@ -145,8 +145,44 @@ void http_answer_file(struct http_request *r, unsigned status, const char *type,
         close(fd);
     else
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (status == 206)
+    if (status == 206 && !has_header(r, MHD_HTTP_HEADER_CONTENT_RANGE))
         http_add_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
+    answer(r, status, response);
+}
+
+struct stream {
+    http_read_fn *read;
+    void *user;
+    void (*free_user)(void *user);
+};
+
+static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    struct stream *s = cls;
+    ssize_t n = s->read(s->user, pos, buf, max);
+    return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void free_stream(void *cls)
+{
+    struct stream *s = cls;
+    s->free_user(s->user);
+    free(s);
+}
+
+void http_answer_stream(struct http_request *r, unsigned status, const char *type, uint64_t len,
+                        http_read_fn *read, void *user, void (*free_user)(void *user))
+{
+    struct stream *s = malloc(sizeof(*s));
+    struct MHD_Response *response =
+        s ? MHD_create_response_from_callback(len, 32 << 10, read_stream, s, free_stream) : NULL;
+    if (response) {
+        *s = (struct stream){read, user, free_user};
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    } else {
+        free(s);
+        free_user(user);
+    }
     answer(r, status, response);
 }
 

@@ -41,10 +41,9 @@ static void labelled(struct buf *out, const json_t *counters, const char *prefix
     json_t *value;
     size_t len = strlen(prefix);
     head(out, name, "counter", help);
-    json_object_foreach ((json_t *)counters, key, value)
-        if (strncmp(key, prefix, len) == 0)
-            buf_printf(out, "%s{%s=\"%s\"} %.17g\n", name, label_name, key + len,
-                       json_number_value(value));
+    json_object_foreach((json_t *)counters, key, value) if (strncmp(key, prefix, len) == 0)
+        buf_printf(out, "%s{%s=\"%s\"} %.17g\n", name, label_name, key + len,
+                   json_number_value(value));
 }
 
 static void counter(struct buf *out, const json_t *counters, const char *key, const char *name,
@@ -80,7 +79,7 @@ static void print_states(struct buf *out, const json_t *by_state)
     const char *state;
     json_t *value;
     head(out, "ebb_jobs", "gauge", "Jobs that the server knows, by state.");
-    json_object_foreach ((json_t *)by_state, state, value)
+    json_object_foreach((json_t *)by_state, state, value)
         buf_printf(out, "ebb_jobs{state=\"%s\"} %.17g\n", state, json_number_value(value));
 }
 
@@ -123,7 +122,8 @@ static void print_running(struct buf *out, const json_t *running)
     for (size_t k = 0; k < sizeof job_metrics / sizeof *job_metrics; k++) {
         const struct job_metric *m = &job_metrics[k];
         head(out, m->name, "gauge", m->help);
-        json_array_foreach ((json_t *)running, i, job) {
+        json_array_foreach((json_t *)running, i, job)
+        {
             const json_t *v = value_of(job, m);
             if (json_is_number(v))
                 buf_printf(out, "%s{job=\"%" JSON_INTEGER_FORMAT "\"} %.17g\n", m->name,
@@ -131,7 +131,8 @@ static void print_running(struct buf *out, const json_t *running)
         }
     }
     head(out, "ebb_job_verdict_info", "gauge", "The verdict on a running job, as a label.");
-    json_array_foreach ((json_t *)running, i, job) {
+    json_array_foreach((json_t *)running, i, job)
+    {
         const char *word =
             json_string_value(json_object_get(json_object_get(job, "verdict"), "verdict"));
         if (word && word[strspn(word, "abcdefghijklmnopqrstuvwxyz")] == '\0')

@@ -261,6 +261,8 @@ int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_
 {
     struct logs_piece piece;
     int r = -ENOENT;
+    if (ret_end)
+        *ret_end = 0;
     /* -ENOENT: a piece was dropped between the look and its opening */
     for (int i = 0; r == -ENOENT && i < FIND_TRIES; i++)
         r = try_find(dirfd, offset, &piece, ret_end);

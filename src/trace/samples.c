@@ -154,6 +154,8 @@ static int larger_first(const void *a, const void *b)
 /* A job may have had thousands: whoever was small so far begins anew should it grow. */
 static void drop_small(struct gathering *g, size_t keep)
 {
+    if (!g->processes)
+        return;
     qsort(g->processes, g->process_count, sizeof *g->processes, larger_first);
     while (g->process_count > keep)
         free(g->processes[--g->process_count].rss.at);

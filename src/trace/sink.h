@@ -23,8 +23,8 @@ int sink_begin_tail(struct sink *s, const void *data, size_t len);
  * stays. */
 int sink_replace_tail(struct sink *s, const void *data, size_t len);
 /* Queues: this file is done and left to the kernel, go on with the new file DIRFD/NAME; OLD, if not
- * NULL, is removed first. Where the new one cannot be made, what follows is lost until the next turn. Sizes in the
- * status are of the newest file. */
+ * NULL, is removed first. Where the new one cannot be made, what follows is lost until the next
+ * turn. Sizes in the status are of the newest file. */
 int sink_turn(struct sink *s, int dirfd, const char *name, const char *old);
 /* Queues an fdatasync. */
 int sink_sync(struct sink *s);

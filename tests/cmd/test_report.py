@@ -73,6 +73,15 @@ def growing(count=200):
     return [f"{t},7,{100 * MIB + t * MIB}\n" for t in range(count)]
 
 
+def day_of(folder, ticks):
+    """The recording of so many seconds of the made-up day, or a skip."""
+    tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
+    if not tool.exists():
+        pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
+    subprocess.run([tool, folder, str(ticks)], check=True, timeout=300)
+    return folder
+
+
 # ---- the page ----
 
 def test_the_page_goes_into_the_folder_and_is_named(leak):
@@ -115,11 +124,7 @@ def test_every_nonce_is_new(leak):
 
 
 def test_a_day_with_everything_in_it_stays_small(tmp_path):
-    tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
-    if not tool.exists():
-        pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
-    subprocess.run([tool, tmp_path / "day"], check=True, timeout=300)
-    page = page_of(tmp_path / "day")
+    page = page_of(day_of(tmp_path / "day", 86400))
     assert len(page.encode()) < 1.5e6
     doc = json.loads(page_of(tmp_path / "day", "--json"))
     data = doc["data"]
@@ -309,6 +314,32 @@ def test_a_half_written_recording_is_shown_as_far_as_it_goes(leak, tmp_path, par
     assert "damaged" in page_of(tmp_path)
 
 
+def test_a_heap_that_is_cut_off_or_none_is_named_and_the_rest_shown(tmp_path):
+    run = day_of(tmp_path / "day", 7200)
+    for heap in run.glob("heap.*.ebbheap"):
+        os.truncate(heap, heap.stat().st_size * 3 // 4)
+    doc = json.loads(page_of(run, "--json"))
+    assert len(doc["trouble"]) == 1 and "ebbheap is damaged; not read: " in doc["trouble"][0]
+    assert "ebbheap is damaged" in page_of(run)
+    for heap in run.glob("heap.*.ebbheap"):
+        heap.write_bytes(b"<script>" * 99)
+    doc = json.loads(page_of(run, "--json"))
+    assert "is not the history of a heap" in doc["heap_trouble"] and doc["data"]["processes"]
+    assert "is not the history of a heap" in page_of(run)
+
+
+@pytest.mark.parametrize("make", [lambda p: p.write_bytes(b""), lambda p: p.mkdir(),
+                                  lambda p: p.write_text("{}"), lambda p: p.symlink_to(p),
+                                  lambda p: os.mkfifo(p)])
+def test_what_is_no_recording_is_one_sentence(leak, tmp_path, make):
+    make(tmp_path / "trace.ebb")
+    assert refused_with(run_ebb("report", tmp_path), "report: ", str(tmp_path))
+    assert refused_with(run_ebb("report", "--compare", leak, tmp_path), "report: ", str(tmp_path))
+    (tmp_path / "run.json").write_bytes((leak / "run.json").read_bytes())
+    doc = json.loads(page_of(tmp_path, "--json"))
+    assert len(doc["trouble"]) == 1 and doc["verdict"]["tree"]
+
+
 def test_a_newer_version_is_named(leak, tmp_path):
     raw = bytearray((leak / "trace.ebb").read_bytes())
     struct.pack_into("<H", raw, 8, 99)
@@ -368,7 +399,9 @@ def test_names_that_would_drive_a_reader_are_made_visible_everywhere(tmp_path):
     assert "| steps | 30 |" in markdown  # each was told twice
 
 
-@pytest.mark.parametrize("content", ["", "[]", "7", "nonsense", '{"tree": 5, "processes": {}}',
+@pytest.mark.parametrize("content", ["", "[]", "7", "nonsense",
+                                     pytest.param('{"a":' * 100000, id="deep"),
+                                     '{"tree": 5, "processes": {}}',
                                      '{"command": [1, null], "segments": [1, {}, []], "limit": []}',
                                      '{"end": {"cause": 5}, "gpus": [3], "guard": {"events": 1}}'])
 def test_a_run_json_of_anything_harms_nobody(tmp_path, content):

@@ -69,7 +69,7 @@ void day_heap(int dirfd, int32_t pid, unsigned from, unsigned ticks)
         exit(1);
     }
     live_through(&f, w, from, ticks);
-    if (store_close(w, 60 * NS_PER_S) < 0)
+    if (store_writer_close(w, 60 * NS_PER_S) < 0)
         exit(1);
     look_close(&look);
     fake_close(&f);

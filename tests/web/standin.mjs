@@ -42,6 +42,7 @@ export class Standin {
   samples = new Map();
   diagnosis = { hypotheses: [], advice: [] };
   machine = {};
+  trouble = [];
   requests = []; // "METHOD path" of everything that was asked for
   bodies = [];
   viewers = new Map(); // socket: what it wants
@@ -154,6 +155,7 @@ export class Standin {
 
   api(request, url, body, answer) {
     const path = url.pathname.slice("/api/v1".length);
+    if (path === "/health") return this.json(answer, 200, { status: "ok", version: "0", trouble: this.trouble });
     if (path === "/session") return this.session(request, body, answer);
     if (!this.isIn(request)) return this.error(answer, 401, "a token is needed");
     if (path === "/machine") return this.json(answer, 200, this.machine);
@@ -202,10 +204,18 @@ export class Standin {
       return this.job(job.id, { state: "checkpointing" });
     }
     if (what === "rerun") return this.submit({ command: job.command, name: job.name, rerun_of: job.id }, answer);
-    if (what === "samples") return this.json(answer, 200, this.samples.get(job.id) ?? { id: job.id, series: {} });
+    if (what === "samples") return this.sendSamples(this.samples.get(job.id) ?? { id: job.id, series: {} }, query, answer);
     if (what === "events") return this.json(answer, 200, { events: [] });
     if (what === "diagnosis") return this.json(answer, 200, this.diagnosis);
     return this.sendLog(job.id, query, answer);
+  }
+
+  // Of the job alone, where a part is asked for: what is finer in it is left to the test.
+  sendSamples(all, query, answer) {
+    if (!query.has("from_s")) return this.json(answer, 200, all);
+    const isWanted = all.series.t_s.map((t) => t >= Number(query.get("from_s")) && t <= Number(query.get("to_s")));
+    const series = Object.fromEntries(Object.entries(all.series).map(([key, list]) => [key, list.filter((_, i) => isWanted[i])]));
+    this.json(answer, 200, { ...all, series });
   }
 
   sendLog(id, query, answer) {

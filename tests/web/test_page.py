@@ -5,10 +5,8 @@ missing. EBB_PICTURES=FOLDER keeps pictures of the pages there.
 """
 
 import json
-import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -17,50 +15,23 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cmd"))
 
+import browsing  # noqa: E402
 from commands import run_ebb  # noqa: E402
 
-BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", HERE.parents[1] / "build"))
 MIB = 1 << 20
-FETCH_S = 300
 BROWSE_S = 300
 HOSTILE = "<img src=x onerror=window.injected=true></script><script>window.injected=true</script>"
 STEPS = 600
 
 
-def missing_tool():
-    for tool in ("node", "npm"):
-        if not shutil.which(tool):
-            return f"{tool} is not there (scripts/setup.sh web)"
-    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
-        return "chromium is not there (scripts/setup.sh browser)"
-    return None
-
-
 @pytest.fixture(scope="session")
 def browser():
     """Opens a page and returns what browse.mjs saw."""
-    reason = missing_tool()
-    if reason:
-        pytest.skip(reason)
-    folder = BUILD / "web-tests"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json", "browse.mjs"):
-        shutil.copy(HERE / name, folder / name)
-    fetch = [str(HERE.parents[1] / "scripts" / "fetch_npm.sh"), "npm", str(folder)]
-    result = subprocess.run(fetch, stdin=subprocess.DEVNULL, text=True, capture_output=True,
-                            timeout=FETCH_S)
-    if result.returncode != 0:
-        pytest.skip("playwright-core cannot be fetched: " + (result.stdout + result.stderr).strip())
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    folder = browsing.prepare()
 
     def open_page(page):
-        pictures = os.environ.get("EBB_PICTURES")
-        where = []
-        if pictures:
-            path = pathlib.Path(pictures).resolve() / page.stem
-            path.mkdir(parents=True, exist_ok=True)
-            where = [str(path)]
-        result = subprocess.run(["node", "browse.mjs", program, str(page), *where], cwd=folder,
+        result = subprocess.run(["node", "browse.mjs", browsing.chromium(), str(page),
+                                 *browsing.pictures(page.stem)], cwd=folder,
                                 stdin=subprocess.DEVNULL, text=True, capture_output=True,
                                 timeout=BROWSE_S)
         assert result.returncode == 0, result.stderr
@@ -118,7 +89,7 @@ def compared(browser, tmp_path_factory):
 def day(browser, tmp_path_factory):
     """A day of eight processes and four GPUs, with every kind of record."""
     run = tmp_path_factory.mktemp("web") / "day"
-    tool = BUILD / "tests" / "tools" / "day"
+    tool = browsing.build_folder() / "tests" / "tools" / "day"
     if not tool.exists():
         pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
     subprocess.run([tool, run], check=True, timeout=BROWSE_S)

@@ -2,7 +2,8 @@
 
 import { ApiError, get, send, whenLoggedOut } from "./serve/api";
 import { App, View } from "./serve/app";
-import { h, setClass, setText } from "./serve/dom";
+import { setServerTime } from "./serve/clock";
+import { h, oneLine, setClass, setText } from "./serve/dom";
 import { JobView } from "./serve/job";
 import { ListView } from "./serve/list";
 import { Live, Mode } from "./serve/live";
@@ -14,8 +15,11 @@ const main = document.getElementById("main") as HTMLElement;
 const told = document.getElementById("told") as HTMLElement;
 const nav = document.getElementById("nav") as HTMLElement;
 const link = document.getElementById("link") as HTMLElement;
+const trouble = document.getElementById("trouble") as HTMLElement;
 const logout = document.getElementById("logout") as HTMLButtonElement;
 
+const mostTold = 5; // at once: what is not read out by then is old
+const healthEvery_ms = 60000;
 const modes: Record<Mode, [string, string]> = {
   live: ["live", "good"],
   asking: ["no live stream: asking every few seconds", "open"],
@@ -44,7 +48,8 @@ const app: App = {
     scrollTo(0, 0);
   },
   tell(text) {
-    setText(told, text);
+    told.append(h("p", {}, text));
+    while (told.childElementCount > mostTold) told.firstElementChild?.remove();
   },
   changed() {
     if (view) document.title = `${view.title} – ebb`;
@@ -81,7 +86,7 @@ function askForToken(): void {
   nav.hidden = logout.hidden = true;
   setText(link, "");
   document.title = "Log in – ebb";
-  main.replaceChildren(loginForm(() => void begin()));
+  main.replaceChildren(loginForm(() => void begin().then(() => main.focus({ preventScroll: true }))));
   main.querySelector("input")?.focus();
 }
 
@@ -92,6 +97,23 @@ async function checkSession(): Promise<void> {
   } catch (problem) {
     if (!(problem instanceof ApiError)) throw problem;
     if (problem.status === 401 && isLoggedIn) askForToken();
+  }
+}
+
+// What the server itself says is wrong with it: a full disk, a store that cannot be written.
+async function checkHealth(): Promise<void> {
+  if (!isLoggedIn || document.hidden) return;
+  try {
+    const health = await get<{ now_s?: number; trouble?: string[] }>("/health");
+    const list = health.trouble ?? [];
+    setServerTime(health.now_s);
+    trouble.hidden = !list.length;
+    const text = list.map(oneLine).join("\n");
+    if (trouble.dataset.text === text) return;
+    trouble.dataset.text = text;
+    trouble.replaceChildren(...list.map((one) => h("p", {}, oneLine(one))));
+  } catch (problem) {
+    if (!(problem instanceof ApiError)) throw problem;
   }
 }
 
@@ -108,6 +130,7 @@ async function begin(): Promise<void> {
   nav.hidden = logout.hidden = false;
   route();
   live.start();
+  void checkHealth();
 }
 
 // Links of the page itself are followed without loading it again.
@@ -125,4 +148,5 @@ logout.addEventListener("click", () => {
   }).finally(askForToken);
 });
 whenLoggedOut(() => isLoggedIn && askForToken());
+setInterval(() => void checkHealth(), healthEvery_ms);
 void begin();

@@ -54,7 +54,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    store_close(f->writer, LONG_NS);
+    store_writer_close(f->writer, LONG_NS);
     look_close(&f->look);
     fake_close(&f->fake);
     unlinkat(f->dirfd, NAME, 0);

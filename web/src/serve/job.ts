@@ -3,9 +3,10 @@
 import { ApiError, Change, get, Happening, isEnded, Job, Samples, send, State } from "./api";
 import { App, View } from "./app";
 import { Badge, ProgressBar } from "./badge";
+import { serverNow_s } from "./clock";
 import { DiagnosisView } from "./diagnosis";
 import { h, oneLine, setClass, setText, soon } from "./dom";
-import { JobData } from "./job_data";
+import { JobData, mostEvents } from "./job_data";
 import { JobPlots } from "./job_plots";
 import { Message } from "./live";
 import { LogView } from "./log";
@@ -15,7 +16,7 @@ import * as format from "../shared/format";
 import * as words from "./words";
 
 const points = 1200;
-const readAgain_ms = 30000; // of the samples, where there is no live stream
+const readAgain_ms = 20000; // of the samples
 
 function figure(name: string, value: string | null, small: string | null = null): HTMLElement | null {
   if (value === null) return null;
@@ -28,7 +29,7 @@ export class JobView implements View {
   readonly wants: { jobs: boolean; job: number; log: boolean };
   readonly root: HTMLElement;
   private readonly data = new JobData();
-  private readonly plots = new JobPlots(this.data);
+  private readonly plots = new JobPlots(this.data, (from_s, to_s) => this.readPart(from_s, to_s));
   private readonly log: LogView;
   private readonly diagnosis: DiagnosisView;
   private readonly heading = h("h1");
@@ -52,8 +53,10 @@ export class JobView implements View {
   private asked = 0;
   private isTold = false; // something came live while the job was being read
   private readSamples_ms = 0;
+  private later = 0;
   private drawnFigures = "";
   private drawnHistory = "";
+  private drawnRequest = "";
 
   constructor(private readonly app: App, private readonly id: number, private readonly dialog: SubmitDialog) {
     this.wants = { jobs: false, job: id, log: true };
@@ -78,6 +81,7 @@ export class JobView implements View {
 
   close(): void {
     this.asked++;
+    clearTimeout(this.later);
     this.plots.close();
     this.log.close();
   }
@@ -96,6 +100,9 @@ export class JobView implements View {
     this.changes = job.changes ?? this.changes;
     this.setJob(this.isTold && this.job ? this.job : job);
     if (!isWhole && !this.data.job.length) isWhole = true;
+    // What was written down too late for this reading comes with the next.
+    clearTimeout(this.later);
+    if (isWhole && !isEnded(job.state)) this.later = window.setTimeout(() => this.missed("sample"), readAgain_ms);
     await Promise.all([this.readSamples(isWhole, asked), job.state === "queued" ? null : this.log.refresh(), isWhole ? this.readEvents(asked) : null]);
   }
 
@@ -108,7 +115,7 @@ export class JobView implements View {
       return;
     }
     if (message.id !== this.id) return;
-    if (message.type === "sample") this.data.add(message);
+    if (message.type === "sample") this.plots.add(message);
     else if (message.type === "mark") this.data.addMark(message);
     else if (message.type === "event") this.takeEvent(message);
     else if (message.type === "log") this.log.take(message.offset, message.text);
@@ -140,7 +147,7 @@ export class JobView implements View {
     const now = Date.now();
     const m = this.job.memory;
     if (!isWhole && now - this.readSamples_ms < readAgain_ms) {
-      const t_s = now / 1000 - this.job.started_s;
+      const t_s = serverNow_s() - this.job.started_s;
       if (m?.job_bytes != null && !isEnded(this.job.state)) this.data.add({ id: this.id, t_s, job_bytes: m.job_bytes, unique_bytes: m.unique_bytes, limit_bytes: m.limit_bytes });
       return this.plots.show(this.job);
     }
@@ -154,10 +161,19 @@ export class JobView implements View {
     if (this.job) this.plots.show(this.job);
   }
 
+  private async readPart(from_s: number, to_s: number): Promise<Samples | null> {
+    try {
+      return await get<Samples>(`/jobs/${this.id}/samples?points=${points}&from_s=${from_s.toFixed(3)}&to_s=${to_s.toFixed(3)}`);
+    } catch (problem) {
+      if (!(problem instanceof ApiError)) throw problem;
+      return null;
+    }
+  }
+
   private async readEvents(asked: number): Promise<void> {
     try {
       const answer = await get<{ events: Happening[] }>(`/jobs/${this.id}/events`);
-      if (asked === this.asked) this.data.events = answer.events.filter((e) => e.act).slice(-300);
+      if (asked === this.asked) this.data.events = answer.events.filter((e) => e.act).slice(-mostEvents);
       soon(this.drawHistory);
     } catch (problem) {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
@@ -170,6 +186,7 @@ export class JobView implements View {
     this.content.hidden = false;
     setText(this.problem, "");
     if (!old || old.state !== job.state) this.stateChanged(old?.state ?? null, job);
+    else if (job.run_dir && job.verdict && old.verdict?.verdict !== job.verdict.verdict) void this.diagnosis.read();
     this.plots.show(job);
     soon(this.draw);
   }
@@ -177,10 +194,10 @@ export class JobView implements View {
   private stateChanged(before: State | null, job: Job): void {
     if (before) {
       this.app.tell(`job ${this.id}: ${job.state}${job.reason ? `, ${oneLine(job.reason)}` : ""}`);
-      if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: Date.now() / 1000, state: job.state, reason: job.reason });
+      if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: serverNow_s(), state: job.state, reason: job.reason });
     }
     this.app.changed();
-    // A recording says most once it is whole; before that it is there to be asked for.
+    // A recording says most once it is whole.
     if (job.run_dir && (before === null || isEnded(job.state))) void this.diagnosis.read();
   }
 
@@ -209,7 +226,7 @@ export class JobView implements View {
     if (!v) return;
     setClass(this.verdict, `verdict ${words.verdictClass(v)}`);
     const oom = isEnded(job.state) ? null : words.outOfMemory(v);
-    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null ? `confidence ${Math.round(v.confidence * 100)} %` : null];
+    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null && v.verdict !== "undecided" ? `confidence ${Math.round(v.confidence * 100)} %` : null];
     const text = JSON.stringify([v.verdict, v.sentence, rest]);
     if (this.verdict.dataset.text === text) return;
     this.verdict.dataset.text = text;
@@ -227,7 +244,7 @@ export class JobView implements View {
       ["Limit", sizeOf(m.limit_bytes), m.headroom_bytes != null && !isEnded(job.state) ? `${format.size(m.headroom_bytes)} left` : null],
       ["GPU memory", sizeOf(m.gpu_bytes), job.gpus?.length ? `GPU ${job.gpus.join(", ")}` : null],
       ["Speed", job.progress?.steps_per_s != null ? `${format.count(job.progress.steps_per_s)} steps/s` : null, job.progress?.epoch != null ? `epoch ${format.count(job.progress.epoch)}` : null],
-      ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, Date.now() / 1000) || null],
+      ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, serverNow_s()) || null],
       ["Ended", job.ended_s != null ? words.clock(job.ended_s) : null, job.status != null ? `status ${job.status}` : null],
       ["Given back", back ? (back.clean ? "all of it" : "not all") : null, back?.host_bytes != null ? `${format.size(back.host_bytes)} of the host` : null],
     ];
@@ -251,7 +268,10 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    if (this.request.childElementCount) return;
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // what of it may still change
+    if (asked === this.drawnRequest) return;
+    this.drawnRequest = asked;
+    this.request.replaceChildren();
     const add = (name: string, value: string | null | undefined, isLong = false) =>
       value && this.request.append(h("div", { class: isLong && "whole" }, h("dt", {}, name), h("dd", {}, h("code", {}, oneLine(value)))));
     add("command", shell.join(job.command), true);

@@ -6,7 +6,8 @@ import { Series } from "./series";
 const mostProcesses = 24;
 const mostGpus = 32;
 const mostMarks = 2000;
-const mostEvents = 300;
+export const mostEvents = 300;
+const mostRecent = 600; // samples that may not be in the recording yet
 
 export interface ProcessSeries {
   pid: number;
@@ -29,8 +30,9 @@ export class JobData {
   events: Happening[] = [];
   limit: number | null = null;
   until_s = 0; // the newest time that is known of
+  private recent: Sample[] = [];
 
-  // Takes the place of everything but events.
+  // Takes the place of everything but events, and of what came live after the end of it: a recording is written with some delay.
   read(s: Samples): void {
     const { t_s = [], job_low_bytes = [], job_high_bytes = [], unique_bytes = [] } = s.series ?? {};
     this.job.clear();
@@ -39,12 +41,21 @@ export class JobData {
     t_s.forEach((t, i) => t !== null && this.job.add(t, [job_low_bytes[i], job_high_bytes[i], unique_bytes[i]]));
     for (const p of s.processes ?? []) p.t_s.forEach((t, i) => this.addProcess(t, p.pid, p.name, p.role, p.rss_bytes[i]));
     for (const g of s.gpus ?? []) g.t_s.forEach((t, i) => this.addGpu(t, g.index, g.name, g.job_bytes[i], g.used_bytes[i]));
-    this.marks = (s.marks ?? []).filter((m) => m.kind !== "step").slice(-mostMarks);
+    const end_s = Math.max(this.job.last_s, s.until_s ?? 0, 0);
+    const marks = (s.marks ?? []).filter((m) => m.kind !== "step");
+    this.marks = [...marks, ...this.marks.filter((m) => m.t_s > end_s)].slice(-mostMarks);
     this.limit = s.limit_bytes ?? this.limit;
-    this.until_s = Math.max(this.job.last_s, s.until_s ?? 0, 0);
+    this.until_s = end_s;
+    for (const one of this.recent) if (one.t_s > this.job.last_s) this.put(one);
   }
 
   add(s: Sample): void {
+    this.recent.push(s);
+    if (this.recent.length > mostRecent) this.recent.splice(0, mostRecent / 2);
+    this.put(s);
+  }
+
+  private put(s: Sample): void {
     this.job.add(s.t_s, [s.job_bytes, s.job_bytes, s.unique_bytes]);
     for (const p of s.processes ?? []) this.addProcess(s.t_s, p.pid, p.name, p.role, p.rss_bytes);
     for (const g of s.gpus ?? []) this.addGpu(s.t_s, g.index, undefined, g.job_bytes, g.used_bytes);

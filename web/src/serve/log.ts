@@ -38,17 +38,24 @@ export class LogView {
 
   // A piece told live. Bytes that are no text are not what they were: their place must be asked for.
   take(offset: number, text: string): void {
-    if (this.end === null || this.isReading) {
+    if (this.isReading) {
       this.isStale = true;
       return;
     }
-    if (offset === this.end && !text.includes("\ufffd")) {
+    if (this.end === null) this.readSoon();
+    else if (offset === this.end && !text.includes("\ufffd")) {
       this.end += new TextEncoder().encode(text).length;
       setText(this.note, "");
       this.add(text);
     } else if (offset + text.length > this.end || text.includes("\ufffd")) {
-      void this.refresh();
+      this.readSoon();
     }
+  }
+
+  private readSoon(): void {
+    this.refresh().catch((problem: unknown) => {
+      if (!(problem instanceof ApiError)) throw problem;
+    });
   }
 
   // Reads what is new; at first, and after a long gap, the end alone.
@@ -84,7 +91,7 @@ export class LogView {
     }
     const bytes = new Uint8Array(await answer.arrayBuffer());
     if (this.isClosed) return;
-    if (from === null && start > 0) this.push([`… ${start.toLocaleString("en")} bytes before this`]);
+    if (start > (from ?? 0)) this.push([`… ${(start - (from ?? 0)).toLocaleString("en")} bytes before this are not shown`]);
     this.end = start + bytes.length;
     setText(this.note, whole === 0 ? "It is empty." : "");
     this.add(this.decoder.decode(bytes, { stream: true }));

@@ -3,27 +3,32 @@
 import { get, isEnded, Job } from "./api";
 import { View } from "./app";
 import { Badge } from "./badge";
+import { serverNow_s } from "./clock";
 import { h, oneLine, setText, soon } from "./dom";
 import { Message } from "./live";
 import * as format from "../shared/format";
+import { duration } from "./words";
 
 const most = 200; // jobs that are shown
 
 export interface Machine {
   host?: string | null;
+  kernel?: string | null;
   version?: string | null;
-  memory?: { total_bytes?: number | null; available_bytes?: number | null } | null;
-  limit_bytes?: number | null;
+  memory?: { total_bytes?: number | null; used_bytes?: number | null } | null;
+  limit?: { kind?: string | null; where?: string | null; limit_bytes?: number | null; used_bytes?: number | null } | null;
   swap?: { total_bytes?: number | null; free_bytes?: number | null } | null;
   load?: number[] | null;
   cpus?: number | null;
-  gpus?: { index: number; name?: string | null; total_bytes?: number | null; used_bytes?: number | null; job?: number | null }[] | null;
-  slots?: Room | null;
-  room?: { memory?: Room | null; gpus?: Room | null } | null;
+  gpus?: { index: number; name?: string | null; total_bytes?: number | null; used_bytes?: number | null }[] | null;
+  room?: Room | null;
+  server?: { pid?: number; started_s?: number | null; rss_bytes?: number | null; viewers?: number | null } | null;
 }
+// What the server has for its jobs.
 interface Room {
-  total?: number | null;
-  used?: number | null;
+  slots?: { all?: number | null; used?: number | null } | null;
+  memory?: { all_bytes?: number | null; used_bytes?: number | null } | null;
+  gpus?: { all?: number | null; used?: number | null } | null;
 }
 
 class Meter {
@@ -117,7 +122,7 @@ export class MachineView implements View {
       this.fresh.add(message.job.id);
       if (isEnded(message.job.state)) this.jobs.delete(message.job.id);
       else this.jobs.set(message.job.id, message.job);
-    } else if (message.type === "removed") this.jobs.delete(message.id);
+    }
     soon(this.draw);
   }
 
@@ -142,21 +147,26 @@ export class MachineView implements View {
   }
 
   private drawMeters(m: Machine): void {
-    const minus = (total: number | null | undefined, free: number | null | undefined) => (total == null || free == null ? null : total - free);
-    this.meter("Memory of the machine", minus(m.memory?.total_bytes, m.memory?.available_bytes), m.memory?.total_bytes, ofSize);
-    this.meter("Swap", minus(m.swap?.total_bytes, m.swap?.free_bytes), m.swap?.total_bytes, ofSize);
-    this.meter("Slots", m.slots?.used, m.slots?.total, ofCount);
-    this.meter("Memory set aside for jobs", m.room?.memory?.used, m.room?.memory?.total, ofSize);
-    this.meter("GPUs given to jobs", m.room?.gpus?.used, m.room?.gpus?.total, ofCount);
+    const swap = m.swap?.total_bytes != null && m.swap.free_bytes != null ? m.swap.total_bytes - m.swap.free_bytes : null;
+    this.meter("Memory of the machine", m.memory?.used_bytes, m.memory?.total_bytes, ofSize);
+    if (m.limit?.limit_bytes !== m.memory?.total_bytes) this.meter("Memory up to the limit", m.limit?.used_bytes, m.limit?.limit_bytes, ofSize);
+    this.meter("Swap", swap, m.swap?.total_bytes, ofSize);
+    this.meter("Slots", m.room?.slots?.used, m.room?.slots?.all, ofCount);
+    this.meter("Memory set aside for jobs", m.room?.memory?.used_bytes, m.room?.memory?.all_bytes, ofSize);
+    this.meter("GPUs given to jobs", m.room?.gpus?.used, m.room?.gpus?.all, ofCount);
     for (const g of m.gpus ?? []) this.meter(`GPU ${g.index}${g.name ? ` ${oneLine(g.name)}` : ""}`, g.used_bytes, g.total_bytes, ofSize);
   }
 
   private drawFacts(m: Machine): void {
     const list: [string, string | null][] = [
-      ["memory limit of the server", m.limit_bytes != null ? format.size(m.limit_bytes) : null],
+      ["limit", m.limit?.limit_bytes != null ? `${format.size(m.limit.limit_bytes)} (${[m.limit.kind, m.limit.where].filter(Boolean).join(", ")})` : null],
       ["load", m.load?.length ? m.load.map((l) => l.toFixed(2)).join(" ") : null],
       ["CPUs", m.cpus != null ? String(m.cpus) : null],
+      ["kernel", m.kernel ?? null],
       ["ebb", m.version ?? null],
+      ["the server itself", m.server?.rss_bytes != null ? `${format.size(m.server.rss_bytes)}, pid ${m.server.pid ?? "?"}` : null],
+      ["it runs for", m.server?.started_s != null ? duration(Math.max(0, serverNow_s() - m.server.started_s)) : null],
+      ["live streams", m.server?.viewers != null ? String(m.server.viewers) : null],
     ];
     this.facts.replaceChildren(...list.filter(([, value]) => value !== null).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, oneLine(value ?? "")))));
   }

@@ -4,7 +4,7 @@ export type Merge = "low" | "high" | "last";
 export type Value = number | null;
 
 const most = 4000; // points, before they become fewer
-const fewest = 1500;
+const wished = 2000; // of them that are left, or half as many
 
 function merge(how: Merge, a: Value, b: Value): Value {
   if (a === null || b === null) return b ?? a;
@@ -42,12 +42,12 @@ export class Series {
   }
 
   private thin(): void {
-    const first = this.t[0];
-    const wide = (this.last_s - first) / fewest;
+    // Powers of two: each piece of time lies within one of the next time, and nothing is merged twice with the wrong neighbour.
+    const wide = 2 ** Math.ceil(Math.log2((this.last_s - this.t[0]) / wished));
     let kept = 0;
-    let bucket = -1;
+    let bucket = NaN;
     for (let i = 0; i < this.t.length; i++) {
-      const now = Math.floor((this.t[i] - first) / wide);
+      const now = Math.floor(this.t[i] / wide);
       const isSame = now === bucket;
       const to = isSame ? kept - 1 : kept++;
       bucket = now;

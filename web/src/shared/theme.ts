@@ -34,14 +34,17 @@ export function isOnPaper(): boolean {
   return isPrint.matches || document.documentElement.classList.contains("paper");
 }
 
-// Calls REDRAW when the colours change, and around printing.
-export function onThemeChange(redraw: () => void): void {
+// Calls REDRAW when the colours change, and around printing, until what it returns is called.
+export function onThemeChange(redraw: () => void): () => void {
+  const until = new AbortController();
+  const more = { signal: until.signal };
   const print = (is: boolean) => () => {
     document.documentElement.classList.toggle("paper", is);
     redraw();
   };
-  isDark.addEventListener("change", redraw);
-  isPrint.addEventListener("change", redraw);
-  addEventListener("beforeprint", print(true));
-  addEventListener("afterprint", print(false));
+  isDark.addEventListener("change", redraw, more);
+  isPrint.addEventListener("change", redraw, more);
+  addEventListener("beforeprint", print(true), more);
+  addEventListener("afterprint", print(false), more);
+  return () => until.abort();
 }

@@ -1,0 +1,452 @@
+/* ebb serve: the flags and the config file of the job server. */
+#include "serve/serve.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/quantity.h"
+#include "cli/cli.h"
+#include "cli/run_config.h"
+#include "cli/serve_job.h"
+#include "cli/state_dir.h"
+#include "serve/log.h"
+
+struct memory {
+    bool is_none;
+    struct quantity_size size;
+};
+struct gpus {
+    bool is_auto;
+    unsigned count;
+};
+
+struct options {
+    const char *config, *listen, *socket, *state_dir, *import, *job_file, *ready_file;
+    const char *log_format, *log_level;
+    struct cli_texts hosts;
+    struct memory memory;
+    struct gpus gpus;
+    struct jobs_keep keep;
+    struct quantity_size log_max;
+    int64_t slots, viewers, connections;
+    uint64_t interval_ns, grace_ns;
+    bool check, no_auth;
+};
+
+static int parse_memory(const char *what, const char *text, void *at, struct err *err)
+{
+    struct memory m = {.is_none = strcmp(text, "none") == 0};
+    int r = m.is_none ? 0 : quantity_parse_size(what, text, &m.size, err);
+    if (r == 0)
+        *(struct memory *)at = m;
+    return r;
+}
+
+static int parse_gpus(const char *what, const char *text, void *at, struct err *err)
+{
+    int64_t n = 0;
+    bool is_auto = strcmp(text, "auto") == 0;
+    if (!is_auto && quantity_parse_int(what, text, 0, 64, &n, NULL) < 0)
+        return err_set(err, -EINVAL, "%s: \"%.100s\" is neither auto nor a number from 0 to 64",
+                       what, text);
+    *(struct gpus *)at = (struct gpus){.is_auto = is_auto, .count = (unsigned)n};
+    return 0;
+}
+
+/* One of an age, a number or a size. */
+static int parse_keep_part(const char *what, const char *text, struct jobs_keep *keep,
+                           struct err *err)
+{
+    static const uint64_t most_ns = UINT64_C(36500) * 86400 * NS_PER_S;
+    struct quantity_size size;
+    int64_t n;
+    if (strspn(text, "0123456789") == strlen(text) && *text) {
+        int r = quantity_parse_int(what, text, 1, 1000000000, &n, err);
+        keep->count = r == 0 ? (unsigned)n : keep->count;
+        return r;
+    }
+    if (quantity_parse_duration(what, text, 1, most_ns, &keep->age_ns, NULL) == 0)
+        return 0;
+    if (quantity_parse_size(what, text, &size, NULL) == 0 && !size.is_percent) {
+        keep->bytes = size.bytes;
+        return 0;
+    }
+    return err_set(err, -EINVAL,
+                   "%s: \"%.100s\" is neither an age (30d), a number of jobs (200) nor a size "
+                   "(50G); several have commas between them, and all keeps everything",
+                   what, text);
+}
+
+static int parse_keep(const char *what, const char *text, void *at, struct err *err)
+{
+    struct jobs_keep keep = {0};
+    char part[32];
+    int r = 0;
+    for (const char *p = text; r == 0 && strcmp(text, "all") != 0 && *p;) {
+        size_t len = strcspn(p, ",");
+        snprintf(part, sizeof(part), "%.*s", (int)(len < 31 ? len : 31), p);
+        r = parse_keep_part(what, part, &keep, err);
+        p += len + (p[len] == ',');
+    }
+    if (r == 0)
+        *(struct jobs_keep *)at = keep;
+    return r;
+}
+
+#define AT(member) .offset = offsetof(struct options, member)
+enum option {
+    LISTEN,
+    SOCKET,
+    STATE_DIR,
+    ALLOW_HOST,
+    NO_AUTH,
+    SLOTS,
+    MEMORY,
+    GPUS,
+    INTERVAL,
+    GRACE,
+    KEEP,
+    LOG_MAX,
+    IMPORT,
+    JOB_FILE,
+    VIEWERS,
+    CONNECTIONS,
+    READY_FILE,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    CONFIG,
+    CHECK,
+    OPTIONS
+};
+
+static const struct cli_option table[] = {
+    [LISTEN] = {.name = "listen",
+                .letter = 'l',
+                .type = CLI_TEXT,
+                .arg = "ADDR:PORT",
+                .fallback = "127.0.0.1:7433",
+                AT(listen),
+                .help =
+                    "address for HTTP; port 0 takes a free one, none listens on the unix socket "
+                    "alone"},
+    [SOCKET] = {.name = "socket",
+                .type = CLI_PATH,
+                .arg = "PATH",
+                AT(socket),
+                .help = "unix socket for the server's own user; without it sock in the state "
+                        "folder"},
+    [STATE_DIR] = {.name = "state-dir",
+                   .letter = 's',
+                   .type = CLI_PATH,
+                   .arg = "DIR",
+                   AT(state_dir),
+                   .help = "folder of the database, the tokens and the runs; without it "
+                           "$XDG_STATE_HOME/ebb or ~/.local/state/ebb"},
+    [ALLOW_HOST] = {.name = "allow-host",
+                    .type = CLI_TEXTS,
+                    .arg = "NAME",
+                    AT(hosts),
+                    .help = "a name by which browsers may call this server, besides localhost and "
+                            "addresses; several have commas between them"},
+    [NO_AUTH] = {.name = "no-auth",
+                 .type = CLI_FLAG,
+                 AT(no_auth),
+                 .help = "no token: every user of this machine may run anything as this one; on "
+                         "loopback only"},
+    [SLOTS] = {.heading = "What jobs may have",
+               .name = "slots",
+               .type = CLI_INT,
+               .arg = "N",
+               .fallback = "1",
+               .min = 1,
+               .max = 1024,
+               AT(slots),
+               .help = "jobs that run at once, at most"},
+    [MEMORY] = {.name = "memory",
+                .type = CLI_PARSED,
+                .arg = "SIZE",
+                .fallback = "90%",
+                .parse = parse_memory,
+                AT(memory),
+                .help = "memory for all jobs together; a share is of the limit that binds this "
+                        "server; none: not counted"},
+    [GPUS] = {.name = "gpus",
+              .type = CLI_PARSED,
+              .arg = "N",
+              .fallback = "auto",
+              .parse = parse_gpus,
+              AT(gpus),
+              .help = "GPUs to give to jobs, from number 0 on; auto: all that the driver tells of"},
+    [INTERVAL] = {.name = "interval",
+                  .type = CLI_DURATION,
+                  .arg = "TIME",
+                  .fallback = "1s",
+                  .min = 50,
+                  .max = 3600000,
+                  AT(interval_ns),
+                  .help = "look at jobs this often, where a request does not say"},
+    [GRACE] = {.name = "grace",
+               .type = CLI_DURATION,
+               .arg = "TIME",
+               .fallback = "30s",
+               .max = 86400000,
+               AT(grace_ns),
+               .help = "time to end between a cancel and the kill, where a request does not say"},
+    [KEEP] = {.heading = "What is kept",
+              .name = "keep",
+              .type = CLI_PARSED,
+              .arg = "AGE,N,SIZE",
+              .fallback = "30d,50G",
+              .parse = parse_keep,
+              AT(keep),
+              .help = "ended jobs to keep: by age (30d), number (200), size of their folders (50G) "
+                      "or several of these; all: every one"},
+    [LOG_MAX] = {.name = "log-max",
+                 .type = CLI_SIZE,
+                 .arg = "SIZE",
+                 .fallback = "64M",
+                 AT(log_max),
+                 .help = "output to keep of a job: how it began, and the newest"},
+    [IMPORT] = {.heading = "A front end that is there already",
+                .name = "import",
+                .type = CLI_PATH,
+                .arg = "FILE",
+                AT(import),
+                .help = "take in a job file of another server first"},
+    [JOB_FILE] = {.name = "job-file",
+                  .type = CLI_PATH,
+                  .arg = "PATH",
+                  AT(job_file),
+                  .help = "keep a job file current for others to read"},
+    [VIEWERS] = {.heading = "The server",
+                 .name = "max-viewers",
+                 .type = CLI_INT,
+                 .arg = "N",
+                 .fallback = "600",
+                 .min = 1,
+                 .max = 100000,
+                 AT(viewers),
+                 .help = "live streams at once, at most"},
+    [CONNECTIONS] = {.name = "max-connections",
+                     .type = CLI_INT,
+                     .arg = "N",
+                     .fallback = "256",
+                     .min = 8,
+                     .max = 100000,
+                     AT(connections),
+                     .help = "other connections at once, at most"},
+    [READY_FILE] = {.name = "ready-file",
+                    .type = CLI_PATH,
+                    .arg = "FILE",
+                    AT(ready_file),
+                    .help = "write the address into this file once the server listens"},
+    [LOG_FORMAT] = {.name = "log-format",
+                    .type = CLI_CHOICE,
+                    .arg = "auto|json|text",
+                    .fallback = "auto",
+                    AT(log_format),
+                    .help = "of the lines on standard error; auto: text on a terminal"},
+    [LOG_LEVEL] = {.name = "log-level",
+                   .type = CLI_CHOICE,
+                   .arg = "debug|info|warn|error",
+                   .fallback = "info",
+                   AT(log_level),
+                   .help = "the least that is logged"},
+    [CONFIG] = {.name = "config",
+                .letter = 'c',
+                .type = CLI_PATH,
+                .arg = "FILE",
+                AT(config),
+                .help = "read options from this file, one name = value a line; the command line "
+                        "wins"},
+    [CHECK] = {.name = "check",
+               .type = CLI_FLAG,
+               AT(check),
+               .help = "check the configuration and end"},
+    [OPTIONS] = {.name = NULL},
+};
+
+/* What the options come to, and the memory that they point into. */
+struct wish {
+    struct serve_options serve;
+    struct buf config, hosts;
+    const char *host_list[CLI_TEXTS_MAX + 1];
+    char state_dir[PATH_MAX], program[PATH_MAX];
+};
+
+static void wish_fini(struct wish *w)
+{
+    buf_fini(&w->config);
+    buf_fini(&w->hosts);
+}
+
+static int read_config(const struct cli_call *call, struct buf *text, struct err *err)
+{
+    struct options *o = call->options;
+    int place[CLI_OPTIONS_MAX] = {0};
+    for (size_t i = 0; i < OPTIONS; i++) {
+        if (cli_is_given(call, &table[i]))
+            place[i] = RUN_CONFIG_COMMAND_LINE;
+    }
+    const struct run_config c = {.file = o->config,
+                                 .named_as = "the options in `ebb help serve`",
+                                 .table = table,
+                                 .except = &table[CONFIG],
+                                 .options = o,
+                                 .options_size = sizeof(*o),
+                                 .place = place};
+    return o->config ? run_config_read(&c, text, err) : 0;
+}
+
+static bool is_host_name(const char *s)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    return *s && strspn(s, letters) == strlen(s) && strlen(s) < 254;
+}
+
+/* "a,b" and several of them, as one list. */
+static int split_hosts(struct wish *w, const struct cli_texts *hosts, struct err *err)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < hosts->count; i++) {
+        buf_add_str(&w->hosts, hosts->v[i]);
+        buf_add_byte(&w->hosts, ',');
+    }
+    buf_add_byte(&w->hosts, '\0');
+    if (w->hosts.failed)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (char *rest = w->hosts.data, *name; (name = strsep(&rest, ", ")) != NULL;) {
+        if (!*name)
+            continue;
+        if (!is_host_name(name))
+            return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is no name of a host", name);
+        if (count == CLI_TEXTS_MAX)
+            return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is one too many", name);
+        w->host_list[count++] = name;
+    }
+    w->serve.hosts = w->host_list;
+    return 0;
+}
+
+static int find_program(char ret[PATH_MAX], struct err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+    if (n < 0)
+        return err_set(err, -errno, "cannot tell which program this is: %s", strerror(errno));
+    ret[n] = '\0';
+    return 0;
+}
+
+static void fill_jobs(struct wish *w, const struct options *o)
+{
+    w->serve.jobs = (struct jobs_options){.state_dir = w->state_dir,
+                                          .slots = (unsigned)o->slots,
+                                          .memory_bytes = o->memory.size.bytes,
+                                          .gpus = o->gpus.count,
+                                          .keep = o->keep,
+                                          .log_bytes = o->log_max.bytes,
+                                          .interval_ns = o->interval_ns,
+                                          .grace_ns = o->grace_ns,
+                                          .job_file = o->job_file,
+                                          .check = serve_job_check,
+                                          .program = w->program};
+    w->serve.gpus_auto = o->gpus.is_auto;
+    w->serve.memory_auto = !o->memory.is_none && o->memory.size.is_percent;
+    w->serve.memory_permyriad = o->memory.size.permyriad;
+}
+
+static int make_wish(struct wish *w, const struct cli_call *call, struct err *err)
+{
+    const struct options *o = call->options;
+    int r = read_config(call, &w->config, err);
+    if (r == 0 && (o->log_max.is_percent || o->log_max.bytes < 64 << 10))
+        r = err_set(err, -EINVAL, "--log-max must be a size of 64K or more");
+    if (r == 0)
+        r = cli_state_dir(o->state_dir, w->state_dir, err);
+    if (r == 0)
+        r = find_program(w->program, err);
+    if (r == 0)
+        r = split_hosts(w, &o->hosts, err);
+    if (r < 0)
+        return r;
+    fill_jobs(w, o);
+    w->serve.listen = o->listen;
+    w->serve.socket = o->socket;
+    w->serve.no_auth = o->no_auth;
+    w->serve.viewers_max = (unsigned)o->viewers;
+    w->serve.connections_max = (unsigned)o->connections;
+    w->serve.import = o->import;
+    w->serve.ready_file = o->ready_file;
+    return 0;
+}
+
+static void start_log(const struct options *o)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    int level = LOG_INFO;
+    for (int i = LOG_DEBUG; i <= LOG_ERROR; i++)
+        level = strcmp(o->log_level, levels[i]) == 0 ? i : level;
+    bool is_text = strcmp(o->log_format, "auto") == 0 ? isatty(STDERR_FILENO)
+                                                      : strcmp(o->log_format, "text") == 0;
+    log_start(STDERR_FILENO, (enum log_level)level, !is_text);
+}
+
+static int serve_exec(const struct cli_call *call)
+{
+    const struct options *o = call->options;
+    struct wish *w = calloc(1, sizeof(*w));
+    struct err err = {""};
+    if (!w)
+        return cli_failf(2, "serve: out of memory");
+    int r = make_wish(w, call, &err);
+    if (r == 0 && o->check) {
+        r = serve_check(&w->serve, &err);
+    } else if (r == 0) {
+        start_log(o);
+        r = serve_run(&w->serve, &err);
+    }
+    wish_fini(w);
+    free(w);
+    if (r < 0)
+        return cli_failf(2, "serve: %s", err.text);
+    if (o->check && puts("the configuration is good") < 0)
+        return 2;
+    return 0;
+}
+
+const struct cli_command cmd_serve = {
+    .name = "serve",
+    .operands = "",
+    .summary = "the job server: a queue, live progress, a page, metrics",
+    .description =
+        "Takes in jobs over HTTP and runs them as `ebb run` does, each with a guard, a recording "
+        "and processes of its own: what a job allocated is gone when it ends, and a job that "
+        "crashes takes nobody along. What was accepted is on disk; jobs run on when the server "
+        "ends "
+        "or is killed, and it finds them again when it is back.\n\n"
+        "`ebb submit`, `ebb jobs`, `ebb show`, `ebb logs`, `ebb cancel`, `ebb wait` and `ebb "
+        "rerun` "
+        "speak to it over the unix socket in the state folder. The page is at the address of "
+        "--listen; it asks for the token, which is in the file token of the state folder "
+        "(token.read-only has one that changes nothing).\n\n"
+        "A --config FILE has these options by their long names, one a line; # begins a comment:\n\n"
+        "  listen = 127.0.0.1:7433\n"
+        "  slots = 2\n"
+        "  memory = 80%\n"
+        "  keep = 30d,50G\n\n"
+        "SIGTERM and Ctrl-C end the server; jobs run on.",
+    .examples = "ebb serve\n"
+                "ebb serve --slots 4 --memory 80% --keep 30d,200\n"
+                "ebb serve --config /etc/ebb/serve.conf --check\n",
+    .options = table,
+    .options_size = sizeof(struct options),
+    .usage_status = 2,
+    .exec = serve_exec,
+};

@@ -1,0 +1,46 @@
+/* The state folder by default. */
+#include "cli/state_dir.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+static int join(char ret[PATH_MAX], const char *folder, const char *name, struct err *err)
+{
+    int n = snprintf(ret, PATH_MAX, "%s/%s", folder, name);
+    return n >= PATH_MAX ? err_set(err, -ENAMETOOLONG, "%.200s is too long for a path", folder) : 0;
+}
+
+int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err)
+{
+    const char *home = getenv("HOME"), *state = getenv("XDG_STATE_HOME");
+    char here[PATH_MAX];
+    if (given && given[0] == '/') {
+        size_t len = strlen(given);
+        while (len > 1 && given[len - 1] == '/')
+            len--;
+        if (len >= PATH_MAX)
+            return err_set(err, -ENAMETOOLONG, "%.200s is too long for a path", given);
+        snprintf(ret, PATH_MAX, "%.*s", (int)len, given);
+        return 0;
+    }
+    if (given) {
+        if (!getcwd(here, sizeof(here)))
+            return err_set(err, -errno, "the working directory is not known: %s", strerror(errno));
+        return join(ret, here, given, err);
+    }
+    if (state && state[0] == '/')
+        return join(ret, state, "ebb", err);
+    if (!home || home[0] != '/')
+        return err_set(err, -ENOENT, "$HOME is not set; say where the state is with --state-dir");
+    return join(ret, home, ".local/state/ebb", err);
+}
+
+int cli_state_socket(const char *state_dir, char ret[PATH_MAX], struct err *err)
+{
+    return join(ret, state_dir, "sock", err);
+}

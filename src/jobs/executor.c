@@ -1,0 +1,252 @@
+/* Starting a job: the lock, `ebb run --detached`, and what it said if it could not. */
+#include "jobs/executor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "jobs/executor_private.h"
+
+enum { LOCK_AT = 3 }; /* the child's number for the lock */
+
+/* ---- the child has ended ---- */
+
+/* Its last line, without "ebb: " before it. */
+static void take_words(struct executor_run *run)
+{
+    char text[4096];
+    ssize_t n = read(run->words_fd, text, sizeof text - 1);
+    size_t len = n > 0 ? (size_t)n : 0;
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
+        len--;
+    text[len] = '\0';
+    const char *line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    if (strncmp(line, "ebb: ", 5) == 0)
+        line += 5;
+    snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1, line);
+}
+
+static void child_gone(struct executor_run *run, const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED && info->si_status == 0)
+        run->is_started = true;
+    else if (info->si_code == CLD_EXITED)
+        take_words(run);
+    else /* the job may live all the same: the lock tells */
+        run->child_signal = info->si_status ? info->si_status : SIGKILL;
+    if (info->si_code == CLD_EXITED && info->si_status != 0 && !run->no_start[0])
+        snprintf(run->no_start, sizeof run->no_start, "ebb run ended with status %d",
+                 info->si_status);
+}
+
+static void on_child(void *user, int fd, uint32_t events)
+{
+    struct executor_run *run = user;
+    siginfo_t info = {.si_code = CLD_KILLED};
+    (void)fd;
+    (void)events;
+    if (waitid(P_PID, (id_t)run->child, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
+        return;
+    loop_remove(run->child_source);
+    run->child_source = NULL;
+    close(run->child_fd);
+    run->child_fd = -1;
+    child_gone(run, &info);
+    close(run->words_fd);
+    run->words_fd = -1;
+    executor_look(run);
+}
+
+/* ---- the start ---- */
+
+/* Signals as a program expects them: the loop blocks some, and the server ignores SIGPIPE. */
+static int set_signals(const struct executor *x, posix_spawnattr_t *attr)
+{
+    sigset_t mask, all;
+    loop_original_mask(x->loop, &mask);
+    sigfillset(&all);
+    int r = posix_spawnattr_setsigmask(attr, &mask);
+    if (r == 0)
+        r = posix_spawnattr_setsigdefault(attr, &all);
+    /* a session of its own: Ctrl-C at the server's terminal is not for the jobs */
+    if (r == 0)
+        r = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                               POSIX_SPAWN_SETSID);
+    return r;
+}
+
+static int set_files(posix_spawn_file_actions_t *files, const char *cwd, int words, int lock)
+{
+    int r = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (r == 0)
+        r = posix_spawn_file_actions_addopen(files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (r == 0)
+        r = posix_spawn_file_actions_adddup2(files, words, STDERR_FILENO);
+    if (r == 0)
+        r = posix_spawn_file_actions_adddup2(files, lock, LOCK_AT);
+    if (r == 0)
+        r = posix_spawn_file_actions_addchdir_np(files, cwd);
+    return r;
+}
+
+static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
+                 int words, int lock, pid_t *ret)
+{
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_t files;
+    int r = posix_spawnattr_init(&attr);
+    if (r != 0)
+        return -r;
+    r = posix_spawn_file_actions_init(&files);
+    if (r == 0) {
+        r = set_signals(x, &attr);
+        if (r == 0)
+            r = set_files(&files, cwd, words, lock);
+        if (r == 0)
+            r = posix_spawn(ret, x->program, &files, &attr, launch->argv, launch->env);
+        posix_spawn_file_actions_destroy(&files);
+    }
+    posix_spawnattr_destroy(&attr);
+    return -r;
+}
+
+/* Away from the numbers that the child's own streams and lock get: a dup2 there would overwrite it
+ * before it is used. */
+static int move_up(int fd)
+{
+    if (fd > LOCK_AT)
+        return fd;
+    int up = fcntl(fd, F_DUPFD_CLOEXEC, LOCK_AT + 1);
+    int r = up < 0 ? -errno : up;
+    close(fd);
+    return r;
+}
+
+static int launch_child(struct executor_run *run, const struct job_launch *launch, const char *cwd,
+                        int lock)
+{
+    int words[2];
+    if (pipe2(words, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -errno;
+    run->words_fd = words[0];
+    int theirs = move_up(words[1]);
+    if (theirs < 0)
+        return theirs;
+    fcntl(theirs, F_SETFL, 0); /* the child writes as to any file */
+    int r = spawn(run->x, launch, cwd, theirs, lock, &run->child);
+    close(theirs);
+    if (r < 0)
+        return r;
+    run->child_fd = (int)syscall(SYS_pidfd_open, run->child, 0);
+    return run->child_fd < 0 ? -errno : 0;
+}
+
+/* The lock is the child's from here on; what we keep is a description of our own to ask by. */
+static int start_locked(struct executor_run *run, const struct job_spec *spec, int lock,
+                        const int *gpus, size_t gpu_count)
+{
+    char path[4096];
+    struct job_launch launch = {0};
+    const struct executor *x = run->x;
+    if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->run_dir) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    run->lock_fd = executor_lock_open(x, run->id);
+    if (run->lock_fd < 0)
+        return run->lock_fd;
+    int r = job_spec_launch(spec, x->program, path, LOCK_AT, gpus, gpu_count, &launch);
+    if (r == 0)
+        r = launch_child(run, &launch, spec->cwd, lock);
+    job_launch_fini(&launch);
+    return r;
+}
+
+int executor_start(struct executor *x, int64_t id, const struct job_spec *spec, const char *run_dir,
+                   const int *gpus, size_t gpu_count, struct executor_run **ret, struct err *err)
+{
+    struct executor_run *run = executor_run_new(x, id, run_dir);
+    if (!run)
+        return err_set(err, -ENOMEM, "out of memory");
+    int lock = executor_lock_take(x, id);
+    if (lock >= 0)
+        lock = move_up(lock);
+    int r = lock < 0 ? lock : start_locked(run, spec, lock, gpus, gpu_count);
+    if (lock >= 0)
+        close(lock);
+    bool is_running = run->child > 0;
+    if (r == 0)
+        r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
+    if (r < 0 && is_running) { /* it is under way: without a pidfd the lock alone tells of it */
+        run->is_blind = true;
+        executor_look_at(run, clock_mono_ns());
+        r = 0;
+    }
+    if (r < 0) {
+        executor_run_free(run);
+        return err_set(err, r, "cannot start %s: %s", x->program, strerror(-r));
+    }
+    *ret = run;
+    return 0;
+}
+
+int executor_find(struct executor *x, int64_t id, const char *run_dir, enum executor_found *found,
+                  struct executor_run **ret, json_t **ret_json, struct err *err)
+{
+    struct stat st;
+    json_t *doc = NULL;
+    int lock = executor_lock_open(x, id);
+    int held = lock >= 0 ? executor_lock_is_held(lock) : lock == -ENOENT ? 0 : lock;
+    if (held == 1) {
+        struct executor_run *run = executor_run_new(x, id, run_dir);
+        if (!run) {
+            close(lock);
+            return err_set(err, -ENOMEM, "out of memory");
+        }
+        run->lock_fd = lock;
+        executor_look_at(run, clock_mono_ns());
+        *ret = run;
+        *found = EXECUTOR_ALIVE;
+        return 0;
+    }
+    if (lock >= 0)
+        close(lock);
+    if (held < 0)
+        return err_set(err, held, "cannot look at the lock of job %lld: %s", (long long)id,
+                       strerror(-held));
+    if (!run_dir[0] || fstatat(x->runs_fd, run_dir, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        *found = EXECUTOR_NEVER_STARTED;
+        return 0;
+    }
+    executor_read_json(x, run_dir, EXECUTOR_JSON_MAX, &doc);
+    if (doc && executor_json_is_ended(doc)) {
+        *ret_json = doc;
+        *found = EXECUTOR_ENDED;
+        return 0;
+    }
+    json_decref(doc);
+    *found = EXECUTOR_LOST;
+    return 0;
+}
+
+void executor_forget(struct executor *x, int64_t id)
+{
+    char name[24];
+    snprintf(name, sizeof name, "%lld", (long long)id);
+    unlinkat(x->locks_fd, name, 0);
+}
+
+void executor_release(struct executor_run *run)
+{
+    executor_run_free(run);
+}

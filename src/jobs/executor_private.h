@@ -1,0 +1,98 @@
+/* What the executor's files share: one job under way, from its start to its end. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/channel.h"
+#include "jobs/executor.h"
+
+struct loop_source;
+
+enum {
+    EXECUTOR_NAME_MAX = 256,
+    EXECUTOR_SENTENCE_MAX = 512,
+    EXECUTOR_PATH_MAX = 108,       /* sun_path */
+    EXECUTOR_JSON_MAX = 8 << 20,   /* of a run.json */
+    EXECUTOR_FRAME_MAX = 64 << 10, /* of the supervisor's */
+};
+
+/* Whoever holds the lock: its first process writes its pid and start into it. */
+struct executor_holder {
+    pid_t pid;
+    uint64_t start_ticks;
+};
+
+struct executor_cancel {
+    bool wanted, is_sent, is_done;
+    char reason[EXECUTOR_SENTENCE_MAX];
+    uint64_t grace_ns;
+};
+
+struct executor_run {
+    struct executor *x;
+    int64_t id;
+    char run_dir[EXECUTOR_NAME_MAX];
+
+    /* `ebb run --detached`, until it has ended */
+    pid_t child;  /* 0: another server's */
+    int child_fd; /* a pidfd; -1: it has ended, or there is none */
+    int words_fd; /* its standard error */
+    struct loop_source *child_source;
+    bool is_blind;    /* it is ours, but no pidfd could be had */
+    int child_signal; /* that ended it; 0 none */
+
+    bool is_started, told_started;
+    char no_start[EXECUTOR_SENTENCE_MAX]; /* why it could not be; "" */
+
+    /* the lock: free once nothing of the job is left */
+    int lock_fd;   /* a description of our own of the same file */
+    int holder_fd; /* a pidfd of the sentinel; -1: not known, or gone */
+    pid_t holder;  /* 0: not known yet */
+    struct loop_source *holder_source;
+    struct loop_source *timer; /* looks again, connects again */
+    uint64_t timer_ns;         /* UINT64_MAX: not set */
+
+    /* the control socket */
+    char control[EXECUTOR_PATH_MAX]; /* "" not known yet */
+    struct channel channel;          /* fd -1: not connected */
+    struct loop_source *channel_source;
+    uint64_t wait_ns, retry_ns; /* before the next try, and when that is */
+    uint64_t second_ns;         /* in which FRAMES came */
+    unsigned frames;
+    struct executor_cancel cancel;
+};
+
+/* ---- executor_lock.c ---- */
+
+/* Opens or makes the lock and takes it. fd, -EBUSY where it is held, -errno. */
+int executor_lock_take(const struct executor *x, int64_t id);
+int executor_lock_open(const struct executor *x, int64_t id); /* without taking it */
+/* 1 somebody holds it, 0 nobody, -errno. */
+int executor_lock_is_held(int lock_fd);
+/* Reads who holds it: 0, -ENOENT (not written yet), -EBADMSG. */
+int executor_lock_read(int lock_fd, struct executor_holder *ret);
+/* A pidfd of exactly that process, or -ESRCH (another has its pid by now), -errno. */
+int executor_holder_open(const struct executor_holder *holder);
+
+/* ---- executor_run.c ---- */
+
+/* run.json of the run, bounded and checked to be an object: 0 and the caller's document, -ENOENT,
+ * -EBADMSG, -errno. */
+int executor_read_json(const struct executor *x, const char *run_dir, size_t max, json_t **ret);
+bool executor_json_is_ended(const json_t *doc);
+struct executor_run *executor_run_new(struct executor *x, int64_t id, const char *run_dir);
+void executor_run_free(struct executor_run *run);
+/* Looks who holds the lock, whether the job is over, and whether it can be reached. May end in
+ * `over`, after which RUN is gone. */
+void executor_look(struct executor_run *run);
+/* When to look again, at the latest. */
+void executor_look_at(struct executor_run *run, uint64_t at_ns);
+
+/* ---- executor_control.c ---- */
+
+/* Connects where it is time to; sends what waits. */
+void executor_control_look(struct executor_run *run, uint64_t now_ns);
+void executor_control_drop(struct executor_run *run);

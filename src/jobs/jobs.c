@@ -1,0 +1,451 @@
+/* The jobs of a server: opened, started, closed, and what is asked of them. */
+#include "jobs/jobs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "jobs/jobs_private.h"
+
+enum {
+    QUEUE_MAX = 100000,
+    REASON_MAX = 300,
+    TRIM_AFTER = 64, /* ended jobs */
+    UNSURE_S = 10,   /* between two looks for a job */
+};
+
+/* ---- opening ---- */
+
+static int open_folder(const char *path, struct err *err)
+{
+    int r = io_mkdir_parents(path);
+    int fd = r < 0 ? r : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r == 0 && fd < 0)
+        r = -errno;
+    if (r == 0 && fchmod(fd, 0700) < 0)
+        r = -errno;
+    if (r < 0 && fd >= 0)
+        close(fd);
+    return r < 0 ? err_set(err, r, "cannot use the folder %s: %s", path, strerror(-r)) : fd;
+}
+
+static int open_below(const struct jobs *j, const char *name, int *ret_fd, struct err *err)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", j->state_dir, name) >= (int)sizeof path)
+        return err_set(err, -ENAMETOOLONG, "the path of %s is too long", j->state_dir);
+    int fd = open_folder(path, err);
+    if (fd < 0)
+        return fd;
+    *ret_fd = fd;
+    return 0;
+}
+
+static int open_all(struct jobs *j, struct err *err)
+{
+    char path[4096];
+    int fd = open_folder(j->state_dir, err);
+    if (fd < 0)
+        return fd;
+    close(fd);
+    int r = open_below(j, "runs", &j->runs_fd, err);
+    if (r == 0)
+        r = open_below(j, "locks", &j->locks_fd, err);
+    if (r < 0)
+        return r;
+    snprintf(path, sizeof path, "%s/jobs.db", j->state_dir);
+    r = store_open(path, &j->store, err);
+    if (r == 0)
+        r = jobs_keeper_new(j, &j->keeper, err);
+    return r;
+}
+
+static void on_tick(void *user, uint64_t now_ns, uint64_t missed);
+
+static int copy_options(struct jobs *j, const struct jobs_options *options)
+{
+    char cwd[4096], runs[4096];
+    j->options = *options;
+    j->state_dir = strdup(options->state_dir);
+    j->job_file = options->job_file ? strdup(options->job_file) : NULL;
+    j->program = strdup(options->program);
+    j->cwd = strdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
+    snprintf(runs, sizeof runs, "%s/runs", options->state_dir);
+    j->runs_path = strdup(runs);
+    if (!j->state_dir || !j->program || !j->cwd || !j->runs_path ||
+        (options->job_file && !j->job_file))
+        return -ENOMEM;
+    j->options.state_dir = j->state_dir;
+    j->options.job_file = j->job_file;
+    j->options.program = j->program;
+    j->room =
+        (struct plan_room){.slots = options->slots ? options->slots : 1,
+                           .memory_bytes = options->memory_bytes,
+                           .gpus = options->gpus < PLAN_GPUS_MAX ? options->gpus : PLAN_GPUS_MAX};
+    return 0;
+}
+
+int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs **ret,
+              struct err *err)
+{
+    struct jobs *j = calloc(1, sizeof *j);
+    if (!j)
+        return err_set(err, -ENOMEM, "out of memory");
+    j->loop = loop;
+    j->runs_fd = j->locks_fd = -1;
+    int r = copy_options(j, options);
+    if (r == 0)
+        r = loop_add_timer(loop, UINT64_MAX / 2, 0, jobs_on_kick, j, &j->kick_timer);
+    if (r == 0)
+        r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_tick, j, &j->tick_timer);
+    if (r < 0)
+        err_set(err, r, "the jobs cannot be opened: %s", strerror(-r));
+    else
+        r = open_all(j, err);
+    if (r < 0) {
+        jobs_close(j);
+        return r;
+    }
+    j->executor = (struct executor){.loop = loop,
+                                    .program = j->program,
+                                    .locks_fd = j->locks_fd,
+                                    .runs_fd = j->runs_fd,
+                                    .runs_path = j->runs_path,
+                                    .callbacks = jobs_callbacks};
+    j->executor.callbacks.user = j;
+    *ret = j;
+    return 0;
+}
+
+int jobs_start(struct jobs *j, struct err *err)
+{
+    int r = jobs_adopt(j, err);
+    if (r < 0)
+        return r;
+    j->is_started = true;
+    j->is_file_due = true;
+    jobs_keeper_wake(j->keeper);
+    jobs_kick(j);
+    jobs_tick_on(j);
+    return 0;
+}
+
+void jobs_close(struct jobs *j)
+{
+    if (!j)
+        return;
+    if (j->store)
+        jobs_sync_all(j);
+    jobs_keeper_free(j->keeper);
+    for (size_t i = 0; i < j->active_count; i++)
+        job_free(j->active[i]);
+    free(j->active);
+    free(j->queue);
+    free(j->news);
+    loop_remove(j->kick_timer);
+    loop_remove(j->tick_timer);
+    store_close(j->store);
+    if (j->runs_fd >= 0)
+        close(j->runs_fd);
+    if (j->locks_fd >= 0)
+        close(j->locks_fd);
+    free(j->state_dir);
+    free(j->job_file);
+    free(j->program);
+    free(j->cwd);
+    free(j->runs_path);
+    free(j);
+}
+
+void jobs_listen(struct jobs *j, jobs_news_fn *fn, void *user)
+{
+    for (size_t i = 0; i < JOBS_LISTENERS; i++) {
+        bool is_free = !j->listener[i].fn;
+        if (fn ? is_free : j->listener[i].user == user) {
+            j->listener[i] = (struct jobs_listener){.fn = fn, .user = fn ? user : NULL};
+            return;
+        }
+    }
+}
+
+/* ---- once a second ---- */
+
+void jobs_tick_on(struct jobs *j)
+{
+    if (j->is_ticking)
+        return;
+    j->is_ticking = true;
+    loop_set_timer(j->tick_timer, clock_mono_ns() + NS_PER_S, NS_PER_S);
+}
+
+/* Those of whom there is something new, at most once a second. True: some run. */
+static bool tell_news(struct jobs *j, uint64_t now_ns)
+{
+    bool is_any = false;
+    for (size_t i = 0; i < j->active_count; i++) {
+        struct job *job = j->active[i];
+        if (!job->live)
+            continue;
+        is_any = true;
+        if (job->live->is_news && now_ns - job->live->told_ns >= NS_PER_S * 9 / 10)
+            jobs_tell(j, job, false);
+    }
+    return is_any;
+}
+
+/* Many short jobs leave holes; what is free at the top goes back to the machine. */
+static void trim(struct jobs *j, bool is_any)
+{
+    if (j->ended == 0 || (is_any && j->ended < TRIM_AFTER))
+        return;
+    j->ended = 0;
+    malloc_trim(0);
+}
+
+static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct jobs *j = user;
+    (void)missed;
+    bool is_left = jobs_sync_all(j);
+    bool is_any = tell_news(j, now_ns);
+    if (j->is_unsettled && !is_left)
+        jobs_after_look_at_all(j);
+    if (j->is_unsure && now_ns >= j->unsure_ns) {
+        j->unsure_ns = now_ns + UNSURE_S * NS_PER_S;
+        jobs_adopt_again(j);
+    }
+    jobs_file_look(j, now_ns);
+    trim(j, is_any);
+    if (is_any || is_left || j->is_unsettled || j->is_file_due)
+        return;
+    j->is_ticking = false;
+    loop_disarm_timer(j->tick_timer);
+}
+
+/* ---- submitting ---- */
+
+static int check_after(struct jobs *j, const struct job_spec *spec, struct err *err)
+{
+    for (size_t i = 0; i < spec->after_count; i++)
+        if (jobs_state(j, spec->after[i]) == JOB_STATES)
+            return err_set(err, -EINVAL, "after: there is no job %lld", (long long)spec->after[i]);
+    return 0;
+}
+
+static int check_room(const struct jobs *j, const struct job_spec *spec, struct err *err)
+{
+    char sentence[JOBS_SENTENCE_MAX];
+    const struct plan_room *room = &j->room;
+    const struct plan_job job = {
+        .id = 1, .memory_bytes = spec->memory_bytes, .gpus = (unsigned)spec->gpus};
+    const struct plan_verdict never = {.why = PLAN_NEVER};
+    if (j->queue_count >= QUEUE_MAX)
+        return err_set(err, -EAGAIN, "%d jobs wait already; submit it later", QUEUE_MAX);
+    if (job.gpus <= room->gpus && (!room->memory_bytes || job.memory_bytes <= room->memory_bytes))
+        return 0;
+    plan_sentence(room, &job, &never, sentence, sizeof sentence);
+    return err_set(err, -EINVAL, "%s", sentence);
+}
+
+static int store_new(struct jobs *j, const struct store_job *row, int64_t *ret_id, struct err *err)
+{
+    int r = store_begin(j->store, err);
+    if (r < 0)
+        return r;
+    r = store_add(j->store, row, ret_id, err);
+    if (r == 0)
+        r = store_count_up(j->store, "submitted", 1, err);
+    if (r == 0)
+        return store_commit(j->store, err);
+    store_cancel(j->store);
+    return r;
+}
+
+/* JOB is on disk: it starts, or waits. */
+static void admit(struct jobs *j, struct job *job, const struct job_spec *spec)
+{
+    if (job->state == JOB_STARTING) {
+        jobs_occupy(j, job);
+        jobs_tell(j, job, true);
+        jobs_launch(j, job, spec);
+        return;
+    }
+    jobs_enqueue(j, job);
+    jobs_tell(j, job, true);
+    if (jobs_after_look(j, job))
+        jobs_kick(j);
+}
+
+static int accept_row(struct jobs *j, struct job *job, const struct job_spec *spec,
+                      struct store_job *row, struct err *err)
+{
+    uint64_t gpus;
+    char list[JOB_GPU_LIST];
+    char *request = json_dumps(spec->doc, JSON_COMPACT);
+    if (!request)
+        return err_set(err, -ENOMEM, "out of memory");
+    if (jobs_can_start(j, job, &gpus)) {
+        row->state = job->state = JOB_STARTING;
+        job->live = job_live_new(0, job->name, json_incref(spec->doc));
+        if (job->live)
+            job->live->gpus = gpus;
+        else
+            row->state = job->state = JOB_QUEUED;
+        row->gpus = job->live ? job_gpu_list(gpus, list) : NULL;
+    }
+    row->request = request;
+    row->memory_bytes = job->memory_bytes;
+    row->memory_from = job->memory_from;
+    int r = store_new(j, row, &job->id, err);
+    free(request);
+    if (job->live)
+        job_spec_folder(job->id, job->name, job->live->folder);
+    return r;
+}
+
+static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t rerun_of,
+                       int64_t *ret_id, struct err *err)
+{
+    struct store_job row = {.state = JOB_QUEUED,
+                            .name = spec->name,
+                            .priority = spec->priority,
+                            .rerun_of = rerun_of,
+                            .submitted_ns = clock_wall_ns()};
+    int r = check_after(j, spec, err);
+    if (r == 0)
+        r = check_room(j, spec, err);
+    if (r < 0)
+        return r;
+    struct job *job = job_new(&row, spec);
+    if (!job)
+        return err_set(err, -ENOMEM, "out of memory");
+    jobs_learn_memory(j, job);
+    r = accept_row(j, job, spec, &row, err);
+    if (r < 0) {
+        if (r != -EINVAL)
+            jobs_trouble_set(j, TROUBLE_STORE, "a job could not be accepted: %s", err->text);
+        job_free(job);
+        return r;
+    }
+    jobs_trouble_clear(j, TROUBLE_STORE);
+    *ret_id = job->id;
+    if (jobs_insert(j, job) == 0)
+        admit(j, job, spec);
+    return 0;
+}
+
+static int submit(struct jobs *j, const json_t *request, int64_t rerun_of, json_t **ret,
+                  struct err *err)
+{
+    struct job_spec spec = {0};
+    int64_t id = 0;
+    int r = job_spec_read(request, j->cwd, j->options.check, &spec, err);
+    if (r == 0)
+        r = accept_spec(j, &spec, rerun_of, &id, err);
+    job_spec_fini(&spec);
+    return r < 0 ? r : jobs_get(j, id, false, ret, err);
+}
+
+int jobs_submit(struct jobs *j, const json_t *request, json_t **ret, struct err *err)
+{
+    return submit(j, request, 0, ret, err);
+}
+
+int jobs_rerun(struct jobs *j, int64_t id, json_t **ret, struct err *err)
+{
+    struct store_job row;
+    int r = store_get(j->store, id, &row, err);
+    if (r == -ENOENT)
+        return err_set(err, r, "there is no job %lld", (long long)id);
+    if (r < 0)
+        return r;
+    json_t *request = json_parse(row.request, strlen(row.request), err);
+    if (!request || json_array_size(json_object_get(request, "command")) == 0) {
+        json_decref(request);
+        return err_set(err, -EINVAL, "job %lld was taken over without its command", (long long)id);
+    }
+    /* those it came after have had their turn */
+    json_object_set_new(request, "after", json_array());
+    r = submit(j, request, id, ret, err);
+    json_decref(request);
+    return r;
+}
+
+/* ---- what else is asked ---- */
+
+static int find_active(struct jobs *j, int64_t id, struct job **ret, struct err *err)
+{
+    struct job *job = jobs_find(j, id);
+    enum job_state state = jobs_state(j, id);
+    if (state == JOB_STATES)
+        return err_set(err, -ENOENT, "there is no job %lld", (long long)id);
+    if (!job || job_state_is_final(state))
+        return err_set(err, -EALREADY, "job %lld has ended: %s", (long long)id,
+                       job_state_word(state));
+    *ret = job;
+    return 0;
+}
+
+int jobs_cancel(struct jobs *j, int64_t id, const char *reason, uint64_t grace_ns, struct err *err)
+{
+    struct job *job = NULL;
+    char why[REASON_MAX + 1];
+    int r = find_active(j, id, &job, err);
+    if (!job)
+        return r;
+    json_t *holder = json_pack("{s:s?}", "reason", reason && reason[0] ? reason : NULL);
+    json_t *text = pick_text(holder, "reason", REASON_MAX);
+    snprintf(why, sizeof why, "%s", json_is_string(text) ? json_string_value(text) : "by request");
+    json_decref(text);
+    json_decref(holder);
+    if (!job->live)
+        return jobs_end_queued(j, job, JOB_CANCELLED, why, err);
+    jobs_ask_end(j, job, why, grace_ns == UINT64_MAX ? j->options.grace_ns : grace_ns);
+    return 0;
+}
+
+int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
+{
+    struct job *job = NULL;
+    int r = find_active(j, id, &job, err);
+    if (!job)
+        return r;
+    if (job->state != JOB_RUNNING && job->state != JOB_CHECKPOINTING)
+        return err_set(err, -EALREADY, "job %lld does not run: it is %s", (long long)id,
+                       job_state_word(job->state));
+    r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
+    if (r < 0)
+        return err_set(err, -EAGAIN, "the supervisor of job %lld cannot be reached now: try again",
+                       (long long)id);
+    return 0;
+}
+
+int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)
+{
+    struct store_job row;
+    char folder[JOB_FOLDER_MAX];
+    const struct job *job = jobs_find(j, id);
+    if (job && job->live)
+        snprintf(folder, sizeof folder, "%s", job->live->folder);
+    else if (store_get(j->store, id, &row, NULL) == 0 && row.run_dir &&
+             strlen(row.run_dir) < sizeof folder && !strchr(row.run_dir, '/'))
+        snprintf(folder, sizeof folder, "%s", row.run_dir);
+    else
+        return -ENOENT;
+    int fd = openat(j->runs_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -ENOENT;
+    if (ret_path)
+        snprintf(ret_path, path_size, "%s/%s", j->runs_path, folder);
+    return fd;
+}

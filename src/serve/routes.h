@@ -1,0 +1,42 @@
+/* Every path of the API and of the page: who may ask, what is asked, and the answer. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct auth;
+struct buf;
+struct err;
+struct http_request;
+struct jobs;
+struct loop;
+struct routes;
+struct work;
+
+struct routes_options {
+    struct loop *loop;
+    struct jobs *jobs;
+    struct auth *auth;
+    struct work *work;
+    bool no_auth; /* whoever reaches us may do all */
+    /* What others of the server know; USER is theirs. */
+    json_t *(*machine)(void *user);                   /* a new document */
+    void (*live)(void *user, struct http_request *r); /* NULL: there is no live stream */
+    void (*metrics)(void *user, struct buf *out);     /* NULL: there are no metrics */
+    const char *no_live;                              /* why there is none */
+    void *user;
+};
+
+/* Listens to the jobs from here on. */
+int routes_new(const struct routes_options *options, struct routes **ret, struct err *err);
+/* After http_stop: nobody waits any more. NULL is fine. */
+void routes_free(struct routes *routes);
+
+/* For struct http_options; USER is the struct routes. */
+void routes_admit(void *user, struct http_request *r);
+void routes_handle(void *user, struct http_request *r);
+
+/* The document of GET /api/v1/openapi.json, a new one. */
+json_t *openapi_document(void);

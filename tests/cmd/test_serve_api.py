@@ -1,0 +1,879 @@
+"""The server's interface, by a client of Python's own and by raw sockets: every path, who may ask, and
+what is refused."""
+
+import contextlib
+import http.client
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import time
+
+import pytest
+
+from commands import PATIENCE_S, PYTHON, ROOT, wait_for
+from serving import Server, hear, serving
+
+HOST = b"Host: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving("--slots", "8", "--interval", "100ms", "--grace", "2s") as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def done(server):
+    """One job that has ended, for those who only look."""
+    number = server.submit("sh", "-c", "echo first; sleep 0.5; echo second", name="done",
+                           env={"COLOUR": "blue"})
+    assert server.wait(number)["state"] == "succeeded"
+    return number
+
+
+# ---- openapi.json is what is served ----
+
+def fits(schema, value, schemas, where="$"):
+    """Raises where VALUE is not as SCHEMA has it: the part of JSON Schema that the document uses."""
+    if "$ref" in schema:
+        return fits(schemas[schema["$ref"].rsplit("/", 1)[1]], value, schemas, where)
+    if "anyOf" in schema:
+        wrong = []
+        for one in schema["anyOf"]:
+            try:
+                return fits(one, value, schemas, where)
+            except AssertionError as error:
+                wrong.append(str(error))
+        raise AssertionError(" and ".join(wrong))
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
+             "integer": int, "number": (int, float)}
+    kind = schema.get("type")
+    if kind:
+        assert isinstance(value, kinds[kind]), f"{where}: {value!r} is no {kind}"
+        assert kind not in ("integer", "number") or not isinstance(value, bool), where
+    assert "enum" not in schema or value in schema["enum"], f"{where}: {value!r}"
+    if kind == "object":
+        for key in schema.get("required", []):
+            assert key in value, f"{where}: there is no {key}"
+        for key, item in value.items():
+            inner = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+            if inner:
+                fits(inner, item, schemas, f"{where}.{key}")
+    if kind == "array":
+        for i, item in enumerate(value):
+            fits(schema["items"], item, schemas, f"{where}[{i}]")
+    return None
+
+
+@pytest.fixture(scope="module")
+def document(server):
+    return server.get("/openapi.json").json()
+
+
+def checked(document, method, path, answer):
+    """ANSWER of PATH as the document has it: the status is told, and the body fits."""
+    operation = document["paths"][path][method.lower()]
+    assert str(answer.status) in operation["responses"], (path, answer)
+    content = operation["responses"][str(answer.status)].get("content", {})
+    kind = answer.headers.get("Content-Type", "").split(";")[0]
+    assert kind in content, (path, kind)
+    if kind == "application/json":
+        fits(content[kind]["schema"], answer.json(), document["components"]["schemas"])
+    return answer
+
+
+def test_every_path_answers_as_the_document_says(server, done, document):
+    asked = set()
+
+    def ask(method, path, body=None, **values):
+        asked.add((method, path))
+        at = path.format(id=values.pop("id", done))
+        query = "&".join(f"{key}={value}" for key, value in values.items())
+        answer = server.ask(method, f"{at}?{query}" if query else at, body=body)
+        return checked(document, method, path, answer)
+
+    v1 = "/api/v1"
+    assert ask("GET", f"{v1}/health").json()["status"] == "ok"
+    assert ask("GET", f"{v1}/machine").json()["memory"]["total_bytes"] > 0
+    assert ask("GET", f"{v1}/jobs", state="ended", limit=5).json()["jobs"]
+    assert ask("GET", f"{v1}/jobs/{{id}}").json()["changes"]
+    for part in ("samples", "verdict", "diagnosis", "events", "run"):
+        assert ask("GET", f"{v1}/jobs/{{id}}/{part}").status == 200
+    assert ask("GET", f"{v1}/jobs/{{id}}/report").body.startswith(b"<!doctype html>")
+    assert ask("GET", f"{v1}/jobs/{{id}}/log").body == b"first\nsecond\n"
+    assert ask("GET", f"{v1}/openapi.json").json() == document
+    new = ask("POST", f"{v1}/jobs", {"command": ["sleep", "600"], "name": "api"}).json()["id"]
+    server.wait(new, "running")
+    assert ask("POST", f"{v1}/jobs/{{id}}/checkpoint", id=new).status in (202, 409)
+    assert ask("POST", f"{v1}/jobs/{{id}}/cancel", {"grace_s": 0}, id=new).status == 202
+    assert ask("POST", f"{v1}/jobs/{{id}}/cancel", {}, id=done).status == 409
+    again = ask("POST", f"{v1}/jobs/{{id}}/rerun").json()
+    assert (again["rerun_of"], again["name"], again["env"]) == (done, "done", {"COLOUR": "blue"})
+    assert ask("POST", f"{v1}/session", {"token": server.token}).json() == {"write": True}
+    assert ask("GET", f"{v1}/session").json() == {"write": True}
+    assert ask("DELETE", f"{v1}/session").json() == {"write": False}
+    ask("GET", "/metrics")
+    asked.add(("GET", f"{v1}/live"))  # a WebSocket, with tests of its own
+    told = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    assert asked == told
+
+
+def test_errors_are_as_the_document_says(server, document):
+    for path, item in document["paths"].items():
+        for method in item:
+            answer = server.ask(method.upper(), path.format(id=999999), body=b"{}", token="wrong")
+            if item[method].get("security") != []:
+                assert checked(document, method, path, answer).status == 401
+            elif "{id}" in path:
+                assert checked(document, method, path, answer).status == 404
+
+
+def test_the_document_names_no_schema_that_it_has_not(document):
+    text = json.dumps(document)
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert named <= set(document["components"]["schemas"])
+    assert {"Job", "Request", "Samples", "Error"} <= named
+
+
+def test_the_docs_name_every_path(document):
+    docs = (ROOT / "docs" / "api.md").read_text()
+    for path, item in document["paths"].items():
+        short = path.replace("{id}", "ID")
+        for method in item:
+            assert re.search(rf"\b{method.upper()}\b", docs) and short in docs, (method, path)
+
+
+# ---- jobs ----
+
+def test_a_job_is_accepted_runs_and_ends(server):
+    number = server.submit("sh", "-c", "echo $WORD; exit 3", name="three", env={"WORD": "hi"})
+    job = server.wait(number)
+    assert (job["state"], job["status"], job["name"]) == ("failed", 3, "three")
+    assert [change["state"] for change in job["changes"]][-1] == "failed"
+    assert server.get(f"/jobs/{number}/log").body == b"hi\n"
+    assert server.get(f"/jobs/{number}/run").json()["end"]["status"] == 3
+
+
+def test_lists_are_by_state_name_and_page(server):
+    numbers = [server.submit("true", name="paged") for _ in range(5)]
+    for number in numbers:
+        server.wait(number)
+    first = server.get("/jobs?name=paged&limit=2").json()
+    assert [job["id"] for job in first["jobs"]] == numbers[:-3:-1] and first["more"]
+    rest = server.get(f"/jobs?name=paged&before={first['jobs'][-1]['id']}").json()
+    assert [job["id"] for job in rest["jobs"]] == numbers[-3::-1] and not rest["more"]
+    assert server.get("/jobs?name=paged&state=failed,active").json()["jobs"] == []
+    assert len(server.get("/jobs?name=paged&state=succeeded,active").json()["jobs"]) == 5
+    assert server.get("/jobs?name=nobody").json() == {"jobs": [], "more": False}
+
+
+@pytest.mark.parametrize("query", ["state=nosuch", "limit=0", "limit=501", "limit=x", "before=-1",
+                                   "before=0x10", "colour=red", "limit=1&limit=2", "limit=nan"])
+def test_a_list_that_makes_no_sense_is_refused(server, query):
+    assert server.get(f"/jobs?{query}").status == 400
+
+
+def test_a_list_is_new_after_every_change(server):
+    for _ in range(3):
+        number = server.submit("sleep", "600", name="fresh")
+        assert number in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
+        assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+        server.wait(number)
+        assert number not in [job["id"] for job in server.get("/jobs?state=active").json()["jobs"]]
+
+
+def test_who_waits_is_answered_when_it_is_so(server):
+    number = server.submit("sleep", "600")
+    job = server.get(f"/jobs/{number}?until=running&timeout_s=60").json()
+    assert job["state"] == "running"
+    assert server.get(f"/jobs/{number}?until=ended&timeout_s=0.2").json()["state"] == "running"
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0, "reason": "enough"}).status == 202
+    job = server.get(f"/jobs/{number}?until=ended&timeout_s=60").json()
+    assert job["state"] == "cancelled" and "enough" in job["reason"]
+    assert server.get(f"/jobs/{number}?until=running&timeout_s=60").json()["state"] == "cancelled"
+    for query in ("until=soon", "until=ended&timeout_s=61", "until=ended&timeout_s=-1"):
+        assert server.get(f"/jobs/{number}?{query}").status == 400
+
+
+@pytest.mark.parametrize("request_, word", [
+    ({}, "command"), ({"command": []}, "command"), ({"command": "ls"}, "command"),
+    ({"command": ["a\0b"]}, "command"), ({"command": ["true"], "colour": 1}, "colour"),
+    ({"command": ["true"], "priority": 101}, "priority"), ({"command": ["true"], "gpus": -1}, "gpus"),
+    ({"command": ["true"], "limit": "much"}, "limit"), ({"command": ["true"], "name": ""}, "name"),
+    ({"command": ["true"], "cwd": "/nonexistent"}, "cwd"), ({"command": ["true"], "after": [0]}, "after"),
+    ({"command": ["true"], "env": {"A=B": "x"}}, "env"), ({"command": ["true"], "env": []}, "env"),
+    ({"command": ["true"], "options": {"restart": "yes"}}, "restart"),
+    ({"command": ["true"], "options": {"run-dir": "/etc"}}, "run-dir"),
+    ({"command": ["true"], "options": {"restrat": True}}, "restart"),
+    ({"command": ["true"], "options": {"config": "/etc/passwd"}}, "config"),
+    ({"command": ["true"], "options": {"grace": "soon"}}, "grace"),
+    ({"command": ["true"], "options": {"max-restarts": 3}}, "restart"),
+])
+def test_a_request_that_makes_no_sense_is_refused_with_its_key(server, request_, word):
+    answer = server.post("/jobs", request_)
+    assert answer.status == 400 and word in answer.message(), answer
+
+
+def test_options_of_the_guard_reach_the_job(server):
+    number = server.submit("true", limit="1G", options={"no-heap": True, "interval": "200ms"})
+    server.wait(number)
+    run = server.get(f"/jobs/{number}/run").json()
+    assert run["guard"]["limit_bytes"] == 1 << 30 and run["interval_s"] == 0.2
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"1", b"\xff\xfe", b'{"command": ["a"]}x',
+                                  b'{"command": ["a"], "command": ["b"]}', b"{" * 5000,
+                                  b'{"command":' + b"[" * 100000 + b"]" * 100000 + b"}",
+                                  b'{"a":' * 70 + b"1" + b"}" * 70])
+def test_bad_json_is_refused(server, body):
+    answer = server.post("/jobs", body)
+    assert answer.status == 400 and answer.message(), answer
+
+
+@pytest.mark.parametrize("body", [{"grace_s": -1}, {"grace_s": "1"}, {"grace_s": 1e9}, {"reason": 5},
+                                  {"reason": "x" * 300}])
+def test_a_cancel_that_makes_no_sense_is_refused(server, done, body):
+    assert server.post(f"/jobs/{done}/cancel", body).status == 400
+
+
+def test_a_job_that_is_not_there_is_not_there_anywhere(server):
+    for part in ("", "/samples", "/verdict", "/diagnosis", "/report", "/log", "/events", "/run"):
+        answer = server.get(f"/jobs/999999{part}")
+        assert answer.status == 404 and "999999" in answer.message(), answer
+    for part in ("cancel", "checkpoint", "rerun"):
+        assert server.post(f"/jobs/999999/{part}").status == 404
+    for number in ("0", "-1", "01", "1e3", "99999999999999999999", "abc", "%31x", "1%00"):
+        assert server.get(f"/jobs/{number}").status in (400, 404), number
+
+
+def test_a_job_that_waits_has_no_recording_yet(server):
+    first = server.submit("sleep", "600")
+    second = server.submit("true", after=[first])
+    assert server.job(second)["state"] == "queued" and server.job(second)["waits_for"]
+    for part in ("samples", "verdict", "diagnosis", "report", "run"):
+        assert server.get(f"/jobs/{second}/{part}").status == 404
+    assert server.get(f"/jobs/{second}/log").body == b""
+    assert [e["kind"] for e in server.get(f"/jobs/{second}/events").json()["events"]] == ["state"]
+    assert server.post(f"/jobs/{second}/checkpoint").status == 409
+    assert server.post(f"/jobs/{second}/cancel").status == 202
+    assert server.wait(second)["state"] == "cancelled"
+    server.post(f"/jobs/{first}/cancel", {"grace_s": 0})
+    server.wait(first)
+
+
+# ---- samples ----
+
+def test_samples_are_of_the_range_that_was_asked_for(server):
+    number = server.submit(PYTHON, "-c", "import time\nx = []\nfor _ in range(30):\n"
+                           "    x.append(bytearray(1 << 20)); time.sleep(0.05)")
+    server.wait(number)
+    whole = server.get(f"/jobs/{number}/samples").json()
+    times = whole["series"]["t_s"]
+    assert len(times) > 3 and times == sorted(times)
+    assert all(len(values) == len(times) for values in whole["series"].values())
+    part = server.get(f"/jobs/{number}/samples?from_s=0.5&to_s=1&points=16").json()
+    assert part["series"]["t_s"] and len(part["series"]["t_s"]) <= 16
+    assert all(0.4 <= t <= 1.2 for t in part["series"]["t_s"])
+    for query in ("points=15", "points=4001", "from_s=2&to_s=1", "from_s=-1", "from_s=inf"):
+        assert server.get(f"/jobs/{number}/samples?{query}").status == 400
+
+
+# ---- the log ----
+
+def test_the_log_is_given_by_range_tail_and_offset(server, done):
+    def log(query="", **headers):
+        return server.get(f"/jobs/{done}/log{query}", headers=headers)
+
+    assert log().body == b"first\nsecond\n"
+    assert (log().headers["X-Log-Offset"], log().headers["X-Log-End"]) == ("0", "13")
+    part = log(Range="bytes=6-8")
+    assert (part.status, part.body) == (206, b"sec")
+    assert part.headers["Content-Range"] == "bytes 6-8/13"
+    assert log(Range="bytes=-4").body == b"ond\n"
+    assert log(Range="bytes=6-").body == b"second\n"
+    assert log(Range="bytes=6-999").headers["Content-Range"] == "bytes 6-12/13"
+    assert log(Range="bytes=13-").status == 416
+    assert log(Range="bytes=13-").headers["Content-Range"] == "bytes */13"
+    for odd in ("bytes=5-2", "lines=1-2", "bytes=0-1,3-4", "bytes=x-y", "bytes=-", "bytes=--1"):
+        assert log(Range=odd).status == 200
+    assert log("?tail=5").body == b"cond\n" and log("?tail=5").headers["X-Log-Offset"] == "8"
+    assert log("?tail=1000").body == b"first\nsecond\n"
+    assert log("?offset=6").body == b"second\n"
+    assert log("?offset=13&wait_s=60").body == b""  # it has ended: nothing more comes
+    for query in ("?tail=0", "?tail=x", "?offset=-1", "?wait_s=61", "?tail=9999999"):
+        assert log(query).status == 400
+
+
+def test_who_waits_for_the_log_has_it_as_it_comes(server, tmp_path):
+    gate = tmp_path / "gate"
+    number = server.submit("sh", "-c", f"echo one; until [ -e {gate} ]; do sleep 0.05; done; echo two")
+    said, offset = b"", 0
+    while said != b"one\n":
+        answer = server.get(f"/jobs/{number}/log?offset={offset}&wait_s=30")
+        said += answer.body
+        offset = int(answer.headers["X-Log-Offset"]) + len(answer.body)
+    assert server.get(f"/jobs/{number}/log?offset={offset}&wait_s=0.2").body == b""
+    gate.touch()
+    assert server.get(f"/jobs/{number}/log?offset={offset}&wait_s=60").body == b"two\n"
+
+
+# ---- who may ask ----
+
+def test_without_the_token_nothing_is_told(server, done):
+    for path in ("/jobs", "/machine", f"/jobs/{done}", f"/jobs/{done}/log", "/openapi.json", "/live"):
+        for token in (None, "wrong", server.token[:-1], server.token + "x"):
+            answer = server.get(path, token=token)
+            assert answer.status == 401 and answer.headers["WWW-Authenticate"], (path, token)
+    assert server.ask("GET", "/metrics", token=None).status == 401
+    assert server.post("/jobs", {"command": ["true"]}, token=None).status == 401
+    assert server.get("/jobs", token=None, headers={"Authorization": f"Basic {server.token}"}).status == 401
+    assert server.get("/health", token=None).status == 200
+    assert server.get("/jobs", token=None, unix=True).status == 200
+
+
+def test_a_token_for_reading_changes_nothing(server, done):
+    before = server.get("/jobs").json()["jobs"][0]["id"]
+    assert server.get("/jobs", token=server.reader).status == 200
+    for path, body in (("/jobs", {"command": ["true"]}), (f"/jobs/{done}/rerun", {}),
+                       (f"/jobs/{done}/cancel", {}), (f"/jobs/{done}/checkpoint", {})):
+        assert server.post(path, body, token=server.reader).status == 403
+    assert server.get("/jobs").json()["jobs"][0]["id"] == before
+
+
+def test_tokens_are_files_for_the_servers_user_alone(server):
+    for name in ("token", "token.read-only"):
+        assert (server.state / name).stat().st_mode & 0o777 == 0o600
+    assert server.state.stat().st_mode & 0o777 == 0o700
+    assert server.socket.stat().st_mode & 0o777 == 0o600
+    assert server.token not in server.said() and server.reader not in server.said()
+
+
+def login(server, token):
+    answer = server.post("/session", {"token": token}, token=None)
+    return answer, {"Cookie": answer.headers.get("Set-Cookie", "").split(";")[0]}
+
+
+def test_the_token_is_exchanged_for_a_cookie(server):
+    answer, cookie = login(server, server.token)
+    assert answer.status == 200
+    for word in ("HttpOnly", "SameSite=Strict", "Path=/"):
+        assert word in answer.headers["Set-Cookie"]
+    assert server.token not in answer.headers["Set-Cookie"]
+    assert server.get("/session", token=None, headers=cookie).json() == {"write": True}
+    assert server.get("/jobs", token=None, headers=cookie).status == 200
+    other = server.ask("DELETE", "/api/v1/session", token=None, headers=cookie)
+    assert other.status == 200 and "Max-Age=0" in other.headers["Set-Cookie"]
+    assert server.get("/jobs", token=None, headers=cookie).status == 401
+    assert server.get("/session", token=None, headers=cookie).status == 401
+
+
+def test_a_cookie_of_the_reading_token_reads(server):
+    _, cookie = login(server, server.reader)
+    assert server.get("/session", token=None, headers=cookie).json() == {"write": False}
+    assert server.post("/jobs", {"command": ["true"]}, token=None, headers=cookie).status == 403
+
+
+def test_wrong_tokens_are_slowed_down():
+    with serving() as s:
+        statuses = [login(s, "wrong")[0].status for _ in range(12)]
+        assert statuses[:10] == [401] * 10 and statuses[-1] == 429
+        assert login(s, s.token)[0].status == 429
+        assert s.get("/jobs").status == 200
+        for body in ({}, {"token": 5}, {"token": None}):
+            assert s.post("/session", body, token=None).status == 400
+
+
+def test_a_session_outlives_the_server():
+    with serving() as s:
+        _, cookie = login(s, s.token)
+        assert s.stop() == 0
+        s.start()
+        assert s.get("/jobs", token=None, headers=cookie).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:80", "127.0.0.1.nip.io", "",
+                                  "localhost:80:80", "[::1"])
+def test_a_foreign_host_is_refused(server, host):
+    for path in ("/api/v1/jobs", "/", "/api/v1/health"):
+        assert server.ask("GET", path, headers={"Host": host}).status in (400, 403)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]:1", "10.0.0.1:99"])
+def test_addresses_and_localhost_are_ours(server, host):
+    assert server.get("/jobs", headers={"Host": host}).status == 200
+
+
+def test_a_foreign_origin_is_refused(server):
+    def ask(origin, **more):
+        return server.get("/jobs", headers={"Origin": origin, **more}).status
+
+    own = f"http://127.0.0.1:{server.port}"
+    assert ask(own) == 200
+    for origin in ("http://evil.example", "null", "http://127.0.0.1", own + "0", "file://", ""):
+        assert ask(origin) == 403, origin
+    before = server.get("/jobs").json()["jobs"][0]["id"]
+    answer = server.post("/jobs", {"command": ["true"]}, headers={"Origin": "http://evil.example"})
+    assert answer.status == 403
+    assert server.get("/jobs").json()["jobs"][0]["id"] == before
+    assert server.get("/jobs", headers={"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert server.ask("GET", "/", headers={"Sec-Fetch-Site": "cross-site",
+                                           "Sec-Fetch-Mode": "navigate"}).status == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "",
+                                  "application/jsonx", "multipart/form-data; boundary=x"])
+def test_a_change_needs_the_type_that_a_form_cannot_send(server, kind):
+    body = b'{"command": ["true"]}'
+    assert server.post("/jobs", body, headers={"Content-Type": kind}).status == 415
+    assert server.post("/jobs", body, headers={"Content-Type": kind}, unix=True).status == 415
+
+
+# ---- HTTP ----
+
+def test_methods_that_are_not_there_are_told_which_are(server):
+    for method, path, allow in (("PUT", "/api/v1/jobs", "GET, HEAD, POST"),
+                                ("DELETE", "/api/v1/jobs/1", "GET, HEAD"),
+                                ("GET", "/api/v1/jobs/1/cancel", "POST"),
+                                ("POST", "/", "GET, HEAD"), ("BREW", "/api/v1/health", "GET, HEAD")):
+        answer = server.ask(method, path)
+        assert (answer.status, answer.headers["Allow"]) == (405, allow)
+
+
+def test_head_is_get_without_a_body(server, done):
+    for path in ("/", f"/api/v1/jobs/{done}", f"/api/v1/jobs/{done}/log", "/api/v1/health"):
+        answer = server.ask("HEAD", path)
+        assert (answer.status, answer.body) == (200, b"")
+        assert int(answer.headers["Content-Length"]) > 0
+
+
+def test_the_page_and_its_files_come_with_a_strict_policy(server):
+    for path in ("/", "/jobs/1", "/machine"):
+        page = server.ask("GET", path, token=None)
+        assert page.status == 200 and page.headers["Content-Type"].startswith("text/html")
+        policy = page.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe-inline" not in policy
+    for name, kind in (("serve.js", "text/javascript"), ("serve.css", "text/css"), ("icon.svg", "image/svg+xml")):
+        asset = server.ask("GET", f"/assets/{name}", token=None)
+        assert asset.status == 200 and asset.headers["Content-Type"].startswith(kind)
+        again = server.ask("GET", f"/assets/{name}", token=None,
+                           headers={"If-None-Match": asset.headers["ETag"]})
+        assert (again.status, again.body) == (304, b"")
+        packed = server.ask("GET", f"/assets/{name}", headers={"Accept-Encoding": "gzip"})
+        assert packed.headers["Content-Encoding"] == "gzip" and packed.body[:2] == b"\x1f\x8b"
+    assert server.ask("GET", "/assets/nosuch.js").status == 404
+
+
+def test_every_answer_keeps_a_browser_in_check(server, done):
+    for path in ("/api/v1/jobs", f"/api/v1/jobs/{done}/log", "/api/v1/nosuch", f"/api/v1/jobs/{done}/report"):
+        headers = server.ask("GET", path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert "sandbox" in server.get(f"/jobs/{done}/report").headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("path", [
+    "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/assets/../token", "/assets/%2e%2e/token",
+    "/assets/..%2ftoken", "/assets/%2e%2e%2ftoken", "/assets/..%5ctoken", "/assets/....//token",
+    "/assets//etc/passwd", "/assets/%00", "/assets/serve.js%00.html", "/api/v1/jobs/../../token",
+    "/api/v1/jobs/1/../../../token", "/api/v1/jobs/1/log/../../token", "/api/v1/jobs/1/token",
+    "/api/v1/jobs/%2e%2e", "//etc/passwd", "/%c0%ae%c0%ae/token", "/token", "/jobs/1/../../token"])
+def test_no_path_leaves_what_is_served(server, path):
+    said = server.raw(f"GET {path} HTTP/1.1\r\n".encode() + HOST +
+                      f"Authorization: Bearer {server.token}\r\nConnection: close\r\n\r\n".encode())
+    assert re.match(rb"HTTP/1\.1 (400|404) ", said), said
+    assert server.token.encode() not in said and b"root:" not in said
+
+
+def test_bodies_that_are_too_large_are_refused(server):
+    head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n" \
+        b"Authorization: Bearer " + server.token.encode() + b"\r\n"
+    assert server.raw(head + b"Content-Length: 1048577\r\n\r\n", b"413 ")
+    said = server.raw(head + b"Expect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n", b"\r\n\r\n")
+    assert b" 413 " in said and b"100 Continue" not in said
+    said = server.raw(head + b"Content-Length: 99999999999999999999999\r\n\r\n", b"\r\n\r\n")
+    assert re.match(rb"HTTP/1\.\d (400|413) ", said)
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    said = server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 20 + b"0\r\n\r\n", b"\r\n\r\n")
+    assert b" 413 " in said
+    assert server.get("/health").status == 200
+
+
+def test_a_body_that_is_just_small_enough_is_taken(server):
+    body = json.dumps({"command": ["true"], "colour": "x" * ((1 << 20) - 100)}).encode()
+    answer = server.post("/jobs", body)
+    assert answer.status == 400 and "colour" in answer.message()
+
+
+def test_chunked_bodies_and_continue_work(server):
+    head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n" \
+        b"Connection: close\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n"
+    body = b'{"command": ["true"], "name": "chunked"}'
+    pieces = b"".join(b"%x\r\n%b\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
+    said = server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 201 ")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as s:
+        s.sendall(head + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        assert b"100 Continue" in hear(s, b"\r\n\r\n")
+        s.sendall(body)
+        assert b" 201 " in hear(s)
+
+
+def test_requests_can_be_sent_ahead(server):
+    one = b"GET /api/v1/health HTTP/1.1\r\n" + HOST + b"\r\n"
+    last = b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    said = server.raw(one * 50 + last)
+    assert said.count(b"HTTP/1.1 200 OK") == 50 and said.count(b"HTTP/1.1 401 ") == 1
+
+
+def test_the_first_http_is_spoken(server):
+    assert server.raw(b"GET /api/v1/health HTTP/1.0\r\n\r\n").count(b'"status":"ok"') == 1
+    said = server.raw(b"GET /api/v1/health HTTP/1.0\r\nHost: evil.example\r\n\r\n")
+    assert b" 403 " in said
+
+
+@pytest.mark.parametrize("headers", [
+    b"Host: localhost\r\nHost: localhost\r\n", b"Host: localhost\r\nHost: evil.example\r\n", b"",
+    HOST + b"Content-Length: 0\r\nContent-Length: 0\r\n",
+    HOST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+    HOST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+    HOST + b"Transfer-Encoding: xchunked\r\n", HOST + b"Content-Length: -5\r\n",
+    HOST + b"Content-Length: +5\r\n", HOST + b"Content-Length: 0x5\r\n", HOST + b"Content-Length : 5\r\n",
+    HOST + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"])
+def test_what_has_two_meanings_is_refused(server, headers):
+    smuggled = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    said = server.raw(b"POST /api/v1/session HTTP/1.1\r\n" + headers + b"\r\n" + smuggled)
+    assert re.match(rb"HTTP/1\.\d (400|413) ", said), said
+    assert b'"status":"ok"' not in said
+
+
+def test_headers_that_are_too_large_are_refused(server):
+    said = server.raw(b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 100000 + b"\r\n\r\n", b"\r\n")
+    assert re.match(rb"HTTP/1\.\d (4\d\d) ", said), said
+    said = server.raw(b"GET /" + b"y" * 100000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", b"\r\n")
+    assert re.match(rb"HTTP/1\.\d (4\d\d) ", said), said
+    assert server.get("/health").status == 200
+
+
+def test_nonsense_is_answered_with_an_error_or_the_end(server):
+    """Seeded: good requests with bytes changed, cut, doubled; and noise. The server goes on."""
+    dice = random.Random(8)
+    good = [b"GET /api/v1/jobs?limit=5 HTTP/1.1\r\n" + HOST + b"\r\n",
+            b"POST /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+            b"Content-Length: 22\r\n\r\n{\"command\": [\"false\"]}",
+            b"POST /api/v1/session HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"tok\r\n9\r\nen\": \"x\"}\r\n0\r\n\r\n",
+            b"GET /api/v1/live HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"]
+    before = server.get("/jobs").json()["jobs"][0]["id"]
+    for _ in range(300):
+        data = bytearray(dice.choice(good))
+        for _ in range(dice.randint(1, 8)):
+            at = dice.randrange(len(data))
+            what = dice.randrange(5)
+            if what == 0:
+                data[at] = dice.randrange(256)
+            elif what == 1:
+                del data[at:at + dice.randint(1, 20)]
+            elif what == 2:
+                data[at:at] = data[at:at + dice.randint(1, 40)]
+            elif what == 3:
+                data[at:at] = bytes(dice.randrange(256) for _ in range(dice.randint(1, 40)))
+            else:
+                data[at:at] = dice.choice([b"\r\n", b"\n", b"\0", b"%", b"%00", b"../", b"A" * 5000])
+            if not data:
+                data = bytearray(b"\r\n")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as s:
+            with contextlib.suppress(OSError):
+                s.sendall(data)
+                s.shutdown(socket.SHUT_WR)
+                said = hear(s)
+                assert said == b"" or re.match(rb"HTTP/1\.[01] [1-5]\d\d ", said), (data, said)
+    assert server.get("/health").json()["status"] == "ok"
+    assert server.get("/jobs").json()["jobs"][0]["id"] == before
+
+
+def test_who_goes_while_waiting_leaves_nothing(server):
+    number = server.submit("sleep", "600")
+    server.wait(number, "running")
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as s:
+            s.sendall(f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() + HOST +
+                      f"Authorization: Bearer {server.token}\r\n\r\n".encode())
+    wait_for(lambda: server.get("/machine").json()["server"]["connections"] <= 2, "connections to end")
+    server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
+    assert server.wait(number)["state"] == "cancelled"
+
+
+def test_many_that_wait_are_bounded(server):
+    number = server.submit("sleep", "600")
+    server.wait(number, "running")
+    line = (f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() + HOST +
+            f"Authorization: Bearer {server.token}\r\n\r\n".encode())
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port),
+                                                                timeout=PATIENCE_S)) for _ in range(300)]
+        for s in sockets:
+            s.sendall(line)
+        refused = sum(b" 429 " in hear(s, b"\r\n\r\n") for s in sockets[256:])
+        assert refused == 44
+        assert server.get("/health").status == 200
+        server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
+        assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in sockets[:256])
+
+
+def test_connections_that_only_sit_there_keep_nobody_out():
+    with serving("--max-connections", "8", "--max-viewers", "1") as s:
+        with contextlib.ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S))
+            assert s.get("/health", unix=True).status == 200
+        assert s.get("/health").status == 200
+
+
+# ---- starting and ending ----
+
+def said_by(*arguments, timeout=PATIENCE_S, **env):
+    from commands import run_ebb
+    return run_ebb("serve", *arguments, env=env or None)
+
+
+def test_a_second_server_of_the_same_folder_is_refused(server):
+    result = said_by("--state-dir", server.state, "--listen", "127.0.0.1:0", "--gpus", "0")
+    assert result.returncode == 2 and result.stderr.rstrip().endswith("}") is False
+    assert "ebb: serve: " in result.stderr
+    assert server.get("/health", unix=True).json()["status"] == "ok"
+
+
+def test_a_port_that_is_taken_is_refused(server, tmp_path):
+    result = said_by("--state-dir", tmp_path / "s", "--listen", f"127.0.0.1:{server.port}", "--gpus", "0")
+    assert result.returncode == 2 and "cannot listen there" in result.stderr
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["--listen", "7433"], "7433"), (["--listen", "example.org:80"], "example.org"),
+    (["--listen", "127.0.0.1:99999"], "99999"), (["--slots", "0"], "0"), (["--gpus", "many"], "many"),
+    (["--keep", "long"], "long"), (["--memory", "x"], "x"), (["--log-max", "1K"], "64K"),
+    (["--log-level", "loud"], "loud"), (["--no-auth", "--listen", "0.0.0.0:0"], "--no-auth"),
+    (["--no-auth", "--listen", "[::]:0"], "--no-auth"), (["--allow-host", "a_b"], "a_b"),
+    (["--config", "/nonexistent"], "/nonexistent"), (["--import", "/nonexistent"], "/nonexistent"),
+    (["--state-dir", "/dev/null/x"], "/dev/null"), (["--socket", "/" + "x" * 200], "too long"),
+    (["extra"], "extra")])
+def test_wrong_flags_are_refused_with_a_sentence(tmp_path, arguments, word):
+    base = [] if "--state-dir" in arguments else ["--state-dir", str(tmp_path / "state")]
+    for more in ([], ["--check"]):
+        result = said_by(*base, "--gpus", "0", *arguments, *more) if "--gpus" not in arguments else \
+            said_by(*base, *arguments, *more)
+        assert result.returncode == 2, result
+        last = result.stderr.splitlines()[-1]
+        assert last.startswith("ebb: serve: ") and word in last, last
+    assert not (tmp_path / "state" / "sock").exists()
+
+
+def test_check_says_that_all_is_well_and_makes_nothing(tmp_path):
+    result = said_by("--state-dir", tmp_path / "state", "--check")
+    assert (result.returncode, result.stdout) == (0, "the configuration is good\n")
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path):
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "token").write_text("x" * 64)
+    (state / "token").chmod(0o644)
+    for more in ([], ["--check"]):
+        result = said_by("--state-dir", state, "--listen", "127.0.0.1:0", "--gpus", "0", *more)
+        assert result.returncode == 2 and "chmod 600" in result.stderr
+
+
+def test_every_flag_can_stand_in_a_file(tmp_path):
+    config = tmp_path / "serve.conf"
+    config.write_text("# a server\nslots = 3\nmemory = 1G\nkeep = 2d,10,1G\nallow-host = a.example, b.example\n"
+                      "log-format = text\ngrace = 1s\n")
+    with serving("--config", config) as s:
+        room = s.get("/machine").json()["room"]
+        assert (room["slots"]["all"], room["memory"]["all_bytes"]) == (3, 1 << 30)
+        assert s.get("/jobs", headers={"Host": "b.example:80"}).status == 200
+        assert " info  listening: " in s.said()
+    with serving("--config", config, "--slots", "5") as s:
+        assert s.get("/machine").json()["room"]["slots"]["all"] == 5
+
+
+@pytest.mark.parametrize("text, words", [
+    ("slotz = 3\n", (":1", "slotz", "slots")), ("\nslots = none\n", (":2", "none")),
+    ("slots = 1\nslots = 2\n", (":2", "already")), ("listen\n", (":1", "listen")),
+    ("no-auth = perhaps\n", (":1", "perhaps")), ("\0", ("text",)), ("config = x\n", (":1", "config"))])
+def test_a_file_that_makes_no_sense_is_refused_by_line(tmp_path, text, words):
+    config = tmp_path / "serve.conf"
+    config.write_text(text)
+    result = said_by("--config", config, "--state-dir", tmp_path / "s", "--check")
+    assert result.returncode == 2
+    for word in words:
+        assert word in result.stderr
+
+
+def test_an_old_socket_is_replaced_and_another_file_is_not(tmp_path):
+    with serving() as s:
+        s.process.kill()
+        s.process.wait()
+        assert s.socket.exists()
+        s.start()
+        assert s.get("/health", unix=True).status == 200
+        assert s.stop() == 0
+        assert not s.socket.exists()
+        s.socket.write_text("mine")
+        result = said_by("--state-dir", s.state, "--listen", "none", "--gpus", "0")
+        assert result.returncode == 2 and "no socket" in result.stderr
+        assert s.socket.read_text() == "mine"
+        s.socket.unlink()
+
+
+def test_without_tcp_there_is_the_unix_socket():
+    with serving(listen="none") as s:
+        assert s.ready.read_text() == f"unix:{s.socket}\n"
+        assert s.get("/health", token=None, unix=True).status == 200
+        assert s.post("/jobs", {"command": ["true"]}, token=None, unix=True).status == 201
+        wait_for(lambda: s.get("/jobs/1", token=None, unix=True).json()["state"] == "succeeded", "the job")
+        assert s.stop() == 0
+        s.process = None
+
+
+def test_no_auth_needs_no_token_but_still_its_own_name():
+    with serving("--no-auth") as s:
+        assert s.get("/jobs", token=None).status == 200
+        assert s.post("/jobs", {"command": ["true"]}, token=None).status == 201
+        assert s.get("/jobs", token=None, headers={"Host": "evil.example"}).status == 403
+        assert s.post("/jobs", {"command": ["true"]}, token=None,
+                      headers={"Origin": "http://evil.example"}).status == 403
+
+
+def test_it_ends_at_once_and_jobs_run_on(tmp_path):
+    flag = tmp_path / "flag"
+    with serving("--slots", "2") as s:
+        number = s.submit("sh", "-c", f"until [ -e {flag} ]; do sleep 0.05; done; echo over")
+        s.wait(number, "running")
+        with socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S) as waits:
+            waits.sendall(f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() + HOST +
+                          f"Authorization: Bearer {s.token}\r\n\r\n".encode())
+            assert s.get("/health").status == 200
+            s.process.send_signal(1)  # SIGHUP: harmless
+            assert s.get("/health").status == 200
+            assert s.stop() == 0
+            assert hear(waits) == b""
+        flag.touch()
+        s.start()
+        job = s.wait(number)
+        assert job["state"] == "succeeded"
+        assert s.get(f"/jobs/{number}/log").body == b"over\n"
+
+
+def test_the_log_of_the_server_is_json_lines(server, done):
+    lines = [json.loads(line) for line in server.said().splitlines()]
+    assert {"room", "listening", "token", "job_state"} <= {line["event"] for line in lines}
+    assert all(set(line) >= {"t", "level", "event", "message"} for line in lines)
+    assert any(line.get("job") == done and line["message"].startswith("succeeded") for line in lines)
+
+
+def test_systemd_is_told(tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind(path)
+        s.settimeout(PATIENCE_S)
+        with serving(env={"NOTIFY_SOCKET": path}) as server:
+            assert s.recv(100) == b"READY=1\n"
+            server.stop()
+            assert s.recv(100) == b"STOPPING=1\n"
+            server.process = None
+
+
+def test_a_full_disk_is_said_and_got_over(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder],
+                                           capture_output=True).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        with serving(state=folder / "state") as s:
+            s.wait(s.submit("true"))
+            filler = folder / "filler"
+            with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as f:
+                while True:
+                    f.write(b"x" * 4096)
+            refused = None
+            for _ in range(200):  # what is left in the database's own pages may take some
+                answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
+                if answer.status != 201:
+                    refused = answer
+                    break
+            assert refused is not None and refused.status == 503 and refused.message()
+            assert s.get("/jobs").status == 200
+            filler.unlink()
+            wait_for(lambda: s.post("/jobs", {"command": ["true"]}).status == 201, "room again")
+    finally:
+        subprocess.run(["umount", "-l", folder], check=False)
+
+
+def test_slow_clients_are_cut_off(server):
+    """Headers and bodies that drip: a byte now and then does not keep a connection."""
+    head = b"POST /api/v1/session HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+    with contextlib.ExitStack() as stack:
+        drips = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+                 for _ in range(3)]
+        drips[0].sendall(b"G")
+        drips[1].sendall(head)
+        drips[2].sendall(head + b"Content-Length: 1000\r\n\r\n{")
+        open_ones = set(range(3))
+        until = time.monotonic() + 2 * PATIENCE_S
+        while open_ones and time.monotonic() < until:
+            time.sleep(0.5)
+            for i in list(open_ones):
+                drips[i].setblocking(False)
+                try:
+                    drips[i].send(b"x")
+                    if drips[i].recv(1000) == b"":
+                        open_ones.discard(i)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    open_ones.discard(i)
+        assert not open_ones
+
+
+def test_the_http_of_others_is_understood(server, done):
+    httpx = pytest.importorskip("httpx")
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}",
+                      headers={"Authorization": f"Bearer {server.token}"}) as client:
+        assert client.get(f"/api/v1/jobs/{done}").json()["id"] == done
+        answer = client.post("/api/v1/jobs", json={"command": ["true"]})
+        assert answer.status_code == 201
+        for _ in range(20):
+            assert client.get("/api/v1/health").status_code == 200
+
+
+def test_a_connection_is_kept(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        for path, status in (("/api/v1/health", 200), ("/api/v1/jobs", 401), ("/nosuch", 404),
+                             ("/api/v1/health", 200)):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == status
+            first = first_port if path != "/api/v1/health" or status != 200 else connection.sock.getsockname()
+            first_port = first
+            assert connection.sock.getsockname() == first_port
+
+
+def test_the_server_that_is_imported_into_has_the_jobs(tmp_path):
+    file = tmp_path / "training_jobs.json"
+    file.write_text(json.dumps({"a1": {"job_id": "a1", "status": "completed", "created_at": 1700000000},
+                                "a2": {"job_id": "a2", "status": "running", "created_at": 1700000100}}))
+    with serving("--import", file, "--job-file", tmp_path / "kept.json") as s:
+        jobs = s.get("/jobs").json()["jobs"]
+        assert len(jobs) == 2 and {job["state"] for job in jobs} <= {"succeeded", "lost"}
+        s.wait(s.submit("true"))
+        wait_for(lambda: (tmp_path / "kept.json").exists() and
+                 len(json.loads((tmp_path / "kept.json").read_text())) >= 1, "the job file")

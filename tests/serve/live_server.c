@@ -1,0 +1,253 @@
+/* The live stream without the rest of the server, for tests: HTTP on a free port of loopback, jobs
+ * and logs as told on standard input, one JSON object a line:
+ *
+ *     {"do": "job", "id": 1, "job": {…}, "change": true}    there is such a job now, and it is news
+ *     {"do": "removed", "id": 1}
+ *     {"do": "live", "id": 1, "message": {…}, "times": 5}   a supervisor's news, so many times
+ *     {"do": "log", "id": 1, "text": "…", "repeat": 3}      grows the log, and says so
+ *     {"do": "counts"}                                      prints {"viewers", "messages", …}
+ *     {"do": "tick", "id": 1, "hz": 10}                     a sample at this rate, with the time
+ *
+ * Prints its port first. Arguments: the hub's durations in ms (look, ping, silent, stuck, goodbye)
+ * and the most viewers. Ends with standard input. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "serve/http.h"
+#include "serve/live_private.h"
+
+static struct {
+    struct loop *loop;
+    struct live *live;
+    struct buf input, log; /* one log for all jobs */
+    json_t *jobs;          /* by id, as text */
+    int64_t ticking;
+} it;
+
+static void fail(const char *what, int rc)
+{
+    fprintf(stderr, "live_server: %s: %s\n", what, strerror(-rc));
+    exit(1);
+}
+
+/* ---- what the hub asks for ---- */
+
+static const char *key_of(int64_t id)
+{
+    static char key[32];
+    snprintf(key, sizeof(key), "%lld", (long long)id);
+    return key;
+}
+
+static int job_of(void *user, int64_t id, json_t **ret)
+{
+    (void)user;
+    json_t *job = json_object_get(it.jobs, key_of(id));
+    if (!job)
+        return -ENOENT;
+    *ret = json_incref(job);
+    return 0;
+}
+
+static ssize_t log_of(void *user, int64_t id, uint64_t offset, void *buf, size_t size,
+                      uint64_t *ret_at)
+{
+    (void)user, (void)id;
+    size_t left = offset < it.log.len ? it.log.len - offset : 0;
+    size_t n = left < size ? left : size;
+    if (n > 0)
+        memcpy(buf, it.log.data + offset, n);
+    *ret_at = offset;
+    return (ssize_t)n;
+}
+
+static uint64_t log_end_of(void *user, int64_t id)
+{
+    (void)user, (void)id;
+    return it.log.len;
+}
+
+static json_t *machine_of(void *user)
+{
+    (void)user;
+    return json_pack("{s:s}", "name", "made up");
+}
+
+/* ---- what standard input says ---- */
+
+static void news(enum jobs_news what, int64_t id, json_t *doc, bool is_change)
+{
+    live_news(it.live, what, id, doc, is_change);
+}
+
+static void tell_live(int64_t id, json_t *message, json_int_t times)
+{
+    json_object_set_new(message, "id", json_integer(id));
+    for (json_int_t i = 0; i < times; i++) {
+        json_object_set_new(message, "n", json_integer(i));
+        news(JOBS_NEWS_LIVE, id, message, false);
+    }
+}
+
+static void grow_log(int64_t id, const json_t *command)
+{
+    const json_t *text = json_object_get(command, "text");
+    json_int_t times = json_integer_value(json_object_get(command, "repeat"));
+    for (json_int_t i = 0; i < (times ? times : 1); i++)
+        buf_add(&it.log, json_string_value(text), json_string_length(text));
+    json_t *message = json_pack("{s:s, s:I, s:I}", "type", "log", "id", (json_int_t)id, "bytes",
+                                (json_int_t)it.log.len);
+    news(JOBS_NEWS_LIVE, id, message, false);
+    json_decref(message);
+}
+
+static void print_counts(void)
+{
+    struct live_counts c;
+    live_counts(it.live, &c);
+    printf("{\"viewers\": %u, \"messages\": %llu, \"skipped\": %llu, \"bytes\": %llu}\n", c.viewers,
+           (unsigned long long)c.messages, (unsigned long long)c.skipped,
+           (unsigned long long)c.bytes);
+    fflush(stdout);
+}
+
+static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    (void)user, (void)now_ns, (void)missed;
+    json_t *processes = json_array();
+    for (int i = 0; i < 16; i++)
+        json_array_append_new(processes,
+                              json_pack("{s:i, s:s, s:s, s:I, s:I}", "pid", 1000 + i, "name",
+                                        "python3", "role", "worker", "rss_bytes",
+                                        (json_int_t)1 << 33, "unique_bytes", (json_int_t)1 << 32));
+    json_t *m = json_pack("{s:s, s:I, s:f, s:I, s:o}", "type", "sample", "id",
+                          (json_int_t)it.ticking, "t_s", (double)clock_mono_ns() / 1e9, "job_bytes",
+                          (json_int_t)1 << 34, "processes", processes);
+    news(JOBS_NEWS_LIVE, it.ticking, m, false);
+    json_decref(m);
+}
+
+static void tick(int64_t id, json_int_t hz)
+{
+    it.ticking = id;
+    int rc = loop_add_timer(it.loop, clock_mono_ns(), NS_PER_S / (uint64_t)hz, on_tick, NULL, NULL);
+    if (rc < 0)
+        fail("timer", rc);
+}
+
+static void obey(json_t *command)
+{
+    const char *what = json_string_value(json_object_get(command, "do"));
+    int64_t id = json_integer_value(json_object_get(command, "id"));
+    json_int_t times = json_integer_value(json_object_get(command, "times"));
+    if (!what)
+        fail("a line without \"do\"", -EINVAL);
+    if (strcmp(what, "job") == 0) {
+        json_object_set(it.jobs, key_of(id), json_object_get(command, "job"));
+        news(JOBS_NEWS_JOB, id, json_object_get(command, "job"),
+             json_is_true(json_object_get(command, "change")));
+    } else if (strcmp(what, "removed") == 0) {
+        json_object_del(it.jobs, key_of(id));
+        news(JOBS_NEWS_REMOVED, id, NULL, true);
+    } else if (strcmp(what, "live") == 0) {
+        tell_live(id, json_object_get(command, "message"), times ? times : 1);
+    } else if (strcmp(what, "log") == 0) {
+        grow_log(id, command);
+    } else if (strcmp(what, "counts") == 0) {
+        print_counts();
+    } else if (strcmp(what, "tick") == 0) {
+        tick(id, json_integer_value(json_object_get(command, "hz")));
+    }
+}
+
+static void on_input(void *user, int fd, uint32_t events)
+{
+    char piece[4096], *end;
+    (void)user, (void)events;
+    ssize_t n = read(fd, piece, sizeof(piece));
+    if (n <= 0) {
+        loop_stop(it.loop);
+        return;
+    }
+    buf_add(&it.input, piece, (size_t)n);
+    while ((end = memchr(it.input.data, '\n', it.input.len))) {
+        struct err err = {""};
+        size_t len = (size_t)(end - it.input.data);
+        json_t *command = json_parse(it.input.data, len, &err);
+        if (!command)
+            fail(err.text, -EINVAL);
+        memmove(it.input.data, end + 1, it.input.len - len - 1);
+        it.input.len -= len + 1;
+        obey(command);
+        json_decref(command);
+    }
+}
+
+static void on_request(void *user, struct http_request *r)
+{
+    (void)user;
+    live_take(it.live, r);
+}
+
+static int bind_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, 1024) < 0 ||
+        getsockname(fd, (struct sockaddr *)&a, &len) < 0)
+        fail("socket", -errno);
+    printf("%d\n", ntohs(a.sin_port));
+    fflush(stdout);
+    return fd;
+}
+
+static uint64_t argument(int argc, char **argv, int i, uint64_t or)
+{
+    return argc > i ? strtoull(argv[i], NULL, 10) : or ;
+}
+
+int main(int argc, char **argv)
+{
+    struct err err = {""};
+    struct http *http;
+    struct live_times times = {
+        argument(argc, argv, 1, 2000) * NS_PER_MS, argument(argc, argv, 2, 20000) * NS_PER_MS,
+        argument(argc, argv, 3, 60000) * NS_PER_MS, argument(argc, argv, 4, 60000) * NS_PER_MS,
+        argument(argc, argv, 5, 10000) * NS_PER_MS};
+    struct live_sources sources = {job_of, log_of, log_end_of, machine_of, NULL};
+    unsigned viewers = (unsigned)argument(argc, argv, 6, 600);
+    it.jobs = json_object();
+    int rc = loop_new(&it.loop);
+    if (rc < 0 || live_start(it.loop, &sources, &times, viewers, &it.live, &err) < 0)
+        fail(err.text, rc);
+    struct http_options options = {
+        .listener_count = 1, .connections_max = viewers + 50, .idle_s = 10, .handle = on_request};
+    options.listeners[0].fd = bind_port();
+    rc = http_start(it.loop, &options, &http, &err);
+    if (rc < 0)
+        fail(err.text, rc);
+    rc = loop_add_fd(it.loop, STDIN_FILENO, EPOLLIN, on_input, NULL, NULL);
+    if (rc < 0)
+        fail("standard input", rc);
+    loop_run(it.loop);
+    live_free(it.live);
+    http_stop(http);
+    loop_free(it.loop);
+    json_decref(it.jobs);
+    buf_fini(&it.input);
+    buf_fini(&it.log);
+    return 0;
+}

@@ -1,0 +1,404 @@
+/* A job's life: accepted, queued, started, followed, ended, and cancelled at each point of it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "fake_ebb.h"
+#include "jobs_kit.h"
+
+static double number(int64_t id, const char *object, const char *key)
+{
+    return json_number_value(json_object_get(json_object_get(kit_get(id), object), key));
+}
+
+static void cancel(int64_t id, const char *reason)
+{
+    struct err err = {""};
+    if (jobs_cancel(kit.jobs, id, reason, UINT64_MAX, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void finish(int64_t id, const char *name)
+{
+    kit_touch(kit_run_path(id, name, "finish"));
+}
+
+/* ---- the plain life ---- */
+
+static void a_job_is_started_at_once_runs_and_succeeds(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"a\"}", "hold", kit.list, NULL);
+    assert_int_equal(id, 1);
+    kit_wait_state(id, JOB_RUNNING);
+    finish(id, "a");
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "succeeded");
+    assert_int_equal(kit_times(id), 1);
+    json_t *job = kit_get(id);
+    double submitted = json_number_value(json_object_get(job, "submitted_s"));
+    double started = json_number_value(json_object_get(job, "started_s"));
+    double ended = json_number_value(json_object_get(job, "ended_s"));
+    assert_true(submitted > 1e9 && started >= submitted && ended >= started);
+    const json_t *changes = json_object_get(job, "changes");
+    static const char *const words[] = {"starting", "running", "succeeded"};
+    assert_int_equal(json_array_size(changes), 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(json_string_value(json_object_get(json_array_get(changes, i), "state")),
+                            words[i]);
+    assert_true(kit.changes >= 3);
+}
+
+static void a_failure_has_its_cause(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit(NULL, "quick", "3", kit.list);
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "failed");
+    assert_string_equal(kit_text(id, "reason"), "it said so");
+    assert_string_equal(kit_text(id, "cause_kind"), "exit status");
+    assert_int_equal(json_integer_value(json_object_get(kit_get(id), "status")), 3);
+    assert_int_equal(kit_times(id), 1);
+}
+
+static void what_ebb_run_says_when_it_cannot_is_the_reason(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit(NULL, "refuse", NULL, NULL);
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "failed");
+    assert_string_equal(kit_text(id, "reason"), "there is no such thing here");
+    assert_true(json_is_null(json_object_get(kit_get(id), "run_dir")));
+    id = kit_submit(NULL, "killed", NULL, NULL);
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "failed");
+    assert_non_null(strstr(kit_text(id, "reason"), "signal 9"));
+}
+
+static void what_the_supervisor_tells_is_told_on(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"n\"}", "hold", NULL, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    for (int i = 0; i < 2000 && kit.lives < 2; i++)
+        loop_once(kit.loop, 20);
+    assert_int_equal(kit.lives, 2); /* sample and verdict */
+    assert_true(number(id, "memory", "job_bytes") == 4096);
+    assert_true(number(id, "memory", "peak_bytes") == 5000);
+    assert_true(number(id, "memory", "gpu_bytes") == 7);
+    assert_true(number(id, "progress", "max_steps") == 9);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(kit_get(id), "verdict"), "verdict")),
+        "leaking");
+    assert_int_equal(json_array_size(json_object_get(kit_get(id), "spark")), 7);
+    assert_true(json_integer_value(json_object_get(kit_get(id), "pid")) > 0);
+    struct err err;
+    assert_int_equal(jobs_checkpoint(kit.jobs, id, &err), 0);
+    kit_wait_state(id, JOB_CHECKPOINTING);
+    assert_string_equal(kit_text(id, "reason"), "asked");
+    finish(id, "n");
+    kit_wait_ended(id);
+    assert_true(number(id, "memory", "peak_bytes") == 5000);
+    assert_int_equal(json_array_size(json_object_get(kit_get(id), "spark")), 7);
+}
+
+/* ---- cancelling ---- */
+
+static void a_queued_job_is_cancelled_at_once(void **state)
+{
+    (void)state;
+    kit.options.slots = 1;
+    kit_start();
+    int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL);
+    int64_t id = kit_submit(NULL, "quick", "0", kit.list);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_QUEUED);
+    assert_non_null(strstr(kit_text(id, "waits_for"), "slot"));
+    cancel(id, "not wanted any more");
+    assert_string_equal(kit_text(id, "state"), "cancelled");
+    assert_string_equal(kit_text(id, "reason"), "not wanted any more");
+    struct err err;
+    assert_int_equal(jobs_cancel(kit.jobs, id, NULL, 0, &err), -EALREADY);
+    assert_int_equal(jobs_cancel(kit.jobs, 77, NULL, 0, &err), -ENOENT);
+    kit_wait_state(first, JOB_RUNNING);
+    finish(first, "f");
+    kit_wait_ended(first);
+    kit_run_ms(100);
+    assert_int_equal(kit_times(id), 0);
+}
+
+static void a_running_job_is_asked_to_end_and_is_cancelled(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit(NULL, "hold", NULL, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    cancel(id, "enough");
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
+    cancel(id, "again"); /* no harm */
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "cancelled");
+    assert_string_equal(kit_text(id, "reason"), "enough");
+}
+
+static void a_cancel_while_it_starts_waits_for_the_start(void **state)
+{
+    char go[96];
+    (void)state;
+    snprintf(go, sizeof go, "%s/go", kit.folder);
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"l\"}", "late", go, kit.list);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_STARTING);
+    cancel(id, NULL);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
+    kit_touch(go);
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "cancelled"); /* although it ended with 0 */
+    assert_string_equal(kit_text(id, "reason"), "by request");
+    assert_int_equal(kit_times(id), 1);
+}
+
+static void a_cancel_reaches_one_whose_socket_is_not_there_yet(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"d\"}", "deaf", NULL, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    cancel(id, "x");
+    kit_run_ms(200);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
+    finish(id, "d");
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "cancelled");
+}
+
+/* ---- the queue ---- */
+
+static void no_more_run_than_there_are_slots_and_priority_goes_first(void **state)
+{
+    (void)state;
+    kit.options.slots = 1;
+    kit_start();
+    int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL);
+    int64_t low = kit_submit("{\"priority\": -1}", "quick", "0", kit.list);
+    int64_t high = kit_submit("{\"priority\": 5}", "quick", "0", kit.list);
+    kit_wait_state(first, JOB_RUNNING);
+    finish(first, "f");
+    kit_wait_ended(low);
+    kit_wait_ended(high);
+    FILE *f = fopen(kit.list, "re");
+    long long a = 0, b = 0;
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lld %lld", &a, &b), 2);
+    fclose(f);
+    assert_int_equal(a, high);
+    assert_int_equal(b, low);
+}
+
+static void a_job_that_could_never_start_is_refused(void **state)
+{
+    (void)state;
+    kit.options.gpus = 2;
+    kit.options.memory_bytes = UINT64_C(8) << 30;
+    kit_start();
+    assert_int_equal(kit_try_submit("{\"gpus\": 3}", "quick", "0", NULL), -EINVAL);
+    assert_non_null(strstr(kit_sentence, "can never start"));
+    assert_int_equal(kit_try_submit("{\"memory\": \"9G\"}", "quick", "0", NULL), -EINVAL);
+    assert_int_equal(kit_try_submit("{\"after\": [9]}", "quick", "0", NULL), -EINVAL);
+    assert_non_null(strstr(kit_sentence, "there is no job 9"));
+}
+
+static void gpus_and_memory_are_set_aside(void **state)
+{
+    (void)state;
+    kit.options.gpus = 2;
+    kit.options.slots = 4;
+    kit.options.memory_bytes = UINT64_C(8) << 30;
+    kit_start();
+    int64_t a =
+        kit_submit("{\"gpus\": 1, \"memory\": \"6G\", \"name\": \"a\"}", "hold", NULL, NULL);
+    int64_t b = kit_submit("{\"gpus\": 1, \"name\": \"b\"}", "hold", NULL, NULL);
+    int64_t c = kit_submit("{\"memory\": \"3G\"}", "quick", "0", NULL);
+    assert_int_equal(jobs_state(kit.jobs, c), JOB_QUEUED);
+    assert_non_null(strstr(kit_text(c, "waits_for"), "memory"));
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(kit_get(a), "gpus"), 0)), 0);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(kit_get(b), "gpus"), 0)), 1);
+    json_t *room = jobs_room_json(kit.jobs);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(room, "memory"), "used_bytes")),
+        INT64_C(6) << 30);
+    json_decref(room);
+    kit_wait_state(a, JOB_RUNNING);
+    finish(a, "a");
+    kit_wait_ended(c);
+    kit_wait_state(b, JOB_RUNNING);
+    finish(b, "b");
+    kit_wait_ended(b);
+}
+
+static void peaks_are_learned_by_name(void **state)
+{
+    (void)state;
+    kit.options.memory_bytes = UINT64_C(8) << 30;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"big\"}", "json",
+                            "{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0},"
+                            "\"ask_bytes\":5368709120,\"tree\":{\"peak_bytes\":4294967296}}",
+                            NULL);
+    kit_wait_ended(id);
+    assert_true(number(id, "memory", "peak_bytes") == 4294967296.0);
+    id = kit_submit("{\"name\": \"big\"}", "quick", "0", NULL);
+    assert_string_equal(kit_text(id, "memory_from"), "learned");
+    assert_true(json_number_value(json_object_get(kit_get(id), "memory_bytes")) == 5368709120.0);
+    kit_wait_ended(id);
+}
+
+/* ---- after ---- */
+
+static void one_that_comes_after_waits_and_goes_on(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL);
+    int64_t second = kit_submit("{\"after\": [1]}", "quick", "0", kit.list);
+    int64_t done = kit_submit("{\"after\": [2]}", "quick", "0", kit.list);
+    kit_wait_state(first, JOB_RUNNING);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_QUEUED);
+    assert_string_equal(kit_text(second, "waits_for"), "waits for job 1 to succeed");
+    finish(first, "f");
+    kit_wait_ended(done);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
+    assert_int_equal(jobs_state(kit.jobs, done), JOB_SUCCEEDED);
+}
+
+static void those_after_one_that_failed_are_cancelled_down_the_chain(void **state)
+{
+    enum { CHAIN = 40 };
+    char extra[64];
+    (void)state;
+    kit_start();
+    int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL), id = first;
+    for (int i = 0; i < CHAIN; i++) {
+        snprintf(extra, sizeof extra, "{\"after\": [%lld]}", (long long)id);
+        id = kit_submit(extra, "quick", "0", kit.list);
+    }
+    kit_wait_state(first, JOB_RUNNING);
+    cancel(first, "stop");
+    kit_wait_ended(id);
+    for (int64_t i = first + 1; i <= id; i++) {
+        assert_int_equal(jobs_state(kit.jobs, i), JOB_CANCELLED);
+        snprintf(extra, sizeof extra, "job %lld, which comes before it, was cancelled",
+                 (long long)i - 1);
+        assert_string_equal(kit_text(i, "reason"), extra);
+        assert_int_equal(kit_times(i), 0);
+    }
+    /* and one that comes too late */
+    snprintf(extra, sizeof extra, "{\"after\": [%lld]}", (long long)first);
+    id = kit_submit(extra, "quick", "0", kit.list);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
+}
+
+static void a_rerun_is_the_same_request_again(void **state)
+{
+    struct err err = {""};
+    json_t *job = NULL;
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"r\", \"env\": {\"A\": \"b\"}}", "quick", "0", kit.list);
+    kit_wait_ended(id);
+    assert_int_equal(jobs_rerun(kit.jobs, id, &job, &err), 0);
+    int64_t again = json_integer_value(json_object_get(job, "id"));
+    assert_int_equal(json_integer_value(json_object_get(job, "rerun_of")), id);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(job, "env"), "A")), "b");
+    json_decref(job);
+    kit_wait_ended(again);
+    assert_int_equal(kit_times(again), 1);
+    assert_int_equal(jobs_rerun(kit.jobs, 99, &job, &err), -ENOENT);
+}
+
+/* ---- nothing stays ---- */
+
+static int open_fds(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static void many_short_jobs_leave_no_file_process_or_lock(void **state)
+{
+    enum { JOBS = 200 };
+    char path[128];
+    (void)state;
+    kit.options.slots = 4;
+    kit_start();
+    kit_wait_ended(kit_submit(NULL, "quick", "0", kit.list));
+    int before = open_fds();
+    for (int i = 1; i < JOBS; i++)
+        kit_submit(NULL, "quick", "0", kit.list);
+    for (int64_t id = 1; id <= JOBS; id++) {
+        kit_wait_ended(id);
+        assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
+        assert_int_equal(kit_times(id), 1);
+    }
+    assert_int_equal(open_fds(), before);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+    snprintf(path, sizeof path, "%s/locks", kit.folder);
+    assert_int_equal(rmdir(path), 0); /* empty */
+    json_t *metrics = jobs_metrics(kit.jobs);
+    const json_t *counters = json_object_get(metrics, "counters");
+    assert_true(json_number_value(json_object_get(counters, "submitted")) == JOBS);
+    assert_true(json_number_value(json_object_get(counters, "ended.succeeded")) == JOBS);
+    assert_int_equal(json_array_size(json_object_get(metrics, "running")), 0);
+    json_decref(metrics);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
+
+int main(int argc, char **argv)
+{
+    int status;
+    if (fake_ebb(argc, argv, &status))
+        return status;
+    const struct CMUnitTest tests[] = {
+        TEST(a_job_is_started_at_once_runs_and_succeeds),
+        TEST(a_failure_has_its_cause),
+        TEST(what_ebb_run_says_when_it_cannot_is_the_reason),
+        TEST(what_the_supervisor_tells_is_told_on),
+        TEST(a_queued_job_is_cancelled_at_once),
+        TEST(a_running_job_is_asked_to_end_and_is_cancelled),
+        TEST(a_cancel_while_it_starts_waits_for_the_start),
+        TEST(a_cancel_reaches_one_whose_socket_is_not_there_yet),
+        TEST(no_more_run_than_there_are_slots_and_priority_goes_first),
+        TEST(a_job_that_could_never_start_is_refused),
+        TEST(gpus_and_memory_are_set_aside),
+        TEST(peaks_are_learned_by_name),
+        TEST(one_that_comes_after_waits_and_goes_on),
+        TEST(those_after_one_that_failed_are_cancelled_down_the_chain),
+        TEST(a_rerun_is_the_same_request_again),
+        TEST(many_short_jobs_leave_no_file_process_or_lock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+/* Whatever a job, its supervisor or the disk do, the server stays what it is. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "fake_ebb.h"
+#include "jobs_kit.h"
+
+static void a_run_json_that_is_none_makes_a_job_lost_and_no_more(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[]",
+        "{\"state\":\"ended\"}",
+        "{\"state\":\"ended\",\"end\":7}",
+        "{\"state\":7,\"end\":{}}",
+    };
+    (void)state;
+    kit_start();
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int64_t id = kit_submit(NULL, "json", texts[i], NULL);
+        kit_wait_ended(id);
+        assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
+    }
+}
+
+static void keys_of_the_wrong_kind_are_not_known(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit(
+        NULL, "json",
+        "{\"state\":\"ended\",\"pid\":\"x\",\"segment\":{},\"duration_s\":-1e300,\"tree\":[1],"
+        "\"ask_bytes\":-5,\"limit\":{\"limit_bytes\":\"9\"},\"gpus\":{},\"given_back\":{\"host\":7,"
+        "\"gpus\":[[],{\"freed_bytes\":9223372036854775807},{\"freed_bytes\":9223372036854775807}]}"
+        ","
+        "\"left\":{\"shm\":[{\"is_jobs\":true,\"bytes\":9223372036854775807},7]},"
+        "\"verdict\":{\"tree\":{\"verdict\":\"leaking\",\"leak\":9,\"evidence\":[{}],\"oom\":[]}},"
+        "\"end\":{\"kind\":[],\"status\":\"0\",\"cause\":{},\"cause_kind\":9}}",
+        NULL);
+    kit_wait_ended(id);
+    assert_string_equal(kit_text(id, "state"), "failed");
+    assert_true(json_is_null(json_object_get(kit_get(id), "pid")));
+    assert_true(json_is_null(json_object_get(kit_get(id), "status")));
+    assert_true(json_is_null(json_object_get(kit_get(id), "memory_bytes")));
+    const json_t *verdict = json_object_get(kit_get(id), "verdict");
+    assert_true(json_is_null(json_object_get(verdict, "leak")));
+}
+
+static void a_link_in_the_place_of_run_json_is_not_followed(void **state)
+{
+    char path[128];
+    (void)state;
+    snprintf(path, sizeof path, "%s/other.json", kit.folder);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    static const char text[] = "{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0}}";
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    kit_start();
+    int64_t id = kit_submit(NULL, "link", path, NULL);
+    kit_wait_ended(id);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
+}
+
+static void a_cause_of_any_length_is_cut_at_a_character(void **state)
+{
+    enum { LONG = 5000 };
+    char *text = malloc(LONG * 3 + 300), *at = text;
+    (void)state;
+    at +=
+        sprintf(at, "{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":1,\"cause\":\"x");
+    for (int i = 0; i < LONG; i++)
+        at += sprintf(at, "€");
+    sprintf(at, "\"}}");
+    kit_start();
+    int64_t id = kit_submit(NULL, "json", text, NULL);
+    free(text);
+    kit_wait_ended(id);
+    const char *cause = kit_text(id, "cause");
+    assert_true(strlen(cause) > 400 && strlen(cause) <= 500);
+    assert_string_equal(cause + strlen(cause) - 3, "€");
+}
+
+static void a_supervisor_that_floods_is_read_no_faster_than_it_should_be(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit(NULL, "flood", NULL, NULL);
+    int64_t other = kit_submit(NULL, "quick", "0", kit.list);
+    kit_wait_ended(other);
+    kit_run_ms(400);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
+    assert_true(json_is_object(kit_get(id)));
+    assert_int_equal(jobs_cancel(kit.jobs, id, "", 0, &err), 0);
+    kit_wait_ended(id);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
+}
+
+static bool has_pid(int64_t id)
+{
+    return json_integer_value(json_object_get(kit_get(id), "pid")) > 1;
+}
+
+static void a_folder_that_is_removed_under_the_job_makes_it_lost(void **state)
+{
+    char command[128];
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"g\"}", "hold", NULL, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    kit_wait(has_pid, id);
+    pid_t pid = (pid_t)json_integer_value(json_object_get(kit_get(id), "pid"));
+    snprintf(command, sizeof command, "rm -rf '%s/runs/1-g'", kit.folder);
+    assert_int_equal(system(command), 0);
+    assert_true(jobs_folder(kit.jobs, id, NULL, 0) == -ENOENT);
+    kit_run_ms(50);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
+    assert_true(pid > 1 && kill(pid, SIGKILL) == 0);
+    kit_wait_ended(id);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
+}
+
+static void a_program_that_is_not_there_keeps_jobs_queued_and_says_so(void **state)
+{
+    char program[128];
+    (void)state;
+    snprintf(program, sizeof program, "%s/ebb", kit.folder);
+    const char *real = kit.options.program;
+    kit.options.program = program;
+    kit_start();
+    int64_t id = kit_submit(NULL, "quick", "0", kit.list);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_QUEUED);
+    json_t *trouble = jobs_trouble(kit.jobs);
+    assert_int_equal(json_array_size(trouble), 1);
+    json_decref(trouble);
+    assert_non_null(strstr(kit_text(id, "waits_for"), "cannot be started"));
+    assert_int_equal(symlink(real, program), 0);
+    kit_wait_ended(id);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
+    trouble = jobs_trouble(kit.jobs);
+    assert_int_equal(json_array_size(trouble), 0);
+    json_decref(trouble);
+    assert_int_equal(kit_times(id), 1);
+}
+
+static void a_working_folder_that_is_gone_fails_the_job_alone(void **state)
+{
+    char folder[128], extra[256];
+    (void)state;
+    kit.options.slots = 1;
+    kit_start();
+    snprintf(folder, sizeof folder, "%s/cwd", kit.folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL);
+    snprintf(extra, sizeof extra, "{\"cwd\": \"%s\"}", folder);
+    int64_t id = kit_submit(extra, "quick", "0", kit.list);
+    int64_t next = kit_submit(NULL, "quick", "0", kit.list);
+    assert_int_equal(rmdir(folder), 0);
+    kit_wait_state(first, JOB_RUNNING);
+    kit_touch(kit_run_path(first, "f", "finish"));
+    kit_wait_ended(next);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_FAILED);
+    assert_non_null(strstr(kit_text(id, "reason"), "cwd"));
+    assert_int_equal(jobs_state(kit.jobs, next), JOB_SUCCEEDED);
+}
+
+/* No file can grow: what a full disk does to every write. */
+static void set_disk_full(bool is_full)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = is_full ? 0 : limit.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static void on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    kit.options.slots = 1;
+    kit_start();
+    int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL);
+    int64_t second = kit_submit("{\"name\": \"s\"}", "quick", "0", kit.list);
+    int64_t after = kit_submit("{\"after\": [1]}", "quick", "0", kit.list);
+    kit_wait_state(first, JOB_RUNNING);
+    set_disk_full(true);
+    assert_true(kit_try_submit(NULL, "quick", "0", kit.list) < 0);
+    assert_true(jobs_cancel(kit.jobs, second, "", 0, &err) < 0);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_QUEUED);
+    assert_int_equal(jobs_cancel(kit.jobs, first, "full", 0, &err), 0); /* a job can be ended */
+    kit_wait_ended(first);
+    kit_run_ms(1500);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_QUEUED);
+    json_t *trouble = jobs_trouble(kit.jobs);
+    assert_true(json_array_size(trouble) >= 1);
+    json_decref(trouble);
+    set_disk_full(false);
+    kit_wait_ended(second);
+    kit_wait_ended(after);
+    assert_int_equal(jobs_state(kit.jobs, first), JOB_CANCELLED);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
+    assert_int_equal(jobs_state(kit.jobs, after), JOB_CANCELLED);
+    kit_stop();
+    kit_start();
+    assert_string_equal(kit_text(first, "reason"), "full");
+    trouble = jobs_trouble(kit.jobs);
+    assert_int_equal(json_array_size(trouble), 0);
+    json_decref(trouble);
+    assert_int_equal(kit_times(second), 1);
+}
+
+static void thousands_may_wait(void **state)
+{
+    enum { MANY = 600 };
+    struct err err = {""};
+    (void)state;
+    kit.options.slots = 1;
+    kit_start();
+    int64_t first = kit_submit("{\"name\": \"f\"}", "hold", NULL, NULL);
+    kit_wait_state(first, JOB_RUNNING);
+    for (int i = 0; i < MANY; i++)
+        kit_submit("{\"name\": \"w\"}", "quick", "0", NULL);
+    json_t *list = NULL;
+    struct jobs_query query = {.states = 1 << JOB_QUEUED, .limit = 500};
+    assert_int_equal(jobs_list(kit.jobs, &query, &list, &err), 0);
+    assert_int_equal(json_array_size(json_object_get(list, "jobs")), 500);
+    assert_true(json_is_true(json_object_get(list, "more")));
+    json_decref(list);
+    for (int64_t id = 2; id <= MANY - 20; id++)
+        assert_int_equal(jobs_cancel(kit.jobs, id, "", 0, &err), 0);
+    kit_touch(kit_run_path(first, "f", "finish"));
+    kit_wait_ended(MANY + 1);
+    kit_wait_ended(MANY);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
+
+int main(int argc, char **argv)
+{
+    int status;
+    if (fake_ebb(argc, argv, &status))
+        return status;
+    const struct CMUnitTest tests[] = {
+        TEST(a_run_json_that_is_none_makes_a_job_lost_and_no_more),
+        TEST(keys_of_the_wrong_kind_are_not_known),
+        TEST(a_link_in_the_place_of_run_json_is_not_followed),
+        TEST(a_cause_of_any_length_is_cut_at_a_character),
+        TEST(a_supervisor_that_floods_is_read_no_faster_than_it_should_be),
+        TEST(a_folder_that_is_removed_under_the_job_makes_it_lost),
+        TEST(a_program_that_is_not_there_keeps_jobs_queued_and_says_so),
+        TEST(a_working_folder_that_is_gone_fails_the_job_alone),
+        TEST(on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten),
+        TEST(thousands_may_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

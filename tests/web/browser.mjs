@@ -1,0 +1,42 @@
+// A browser for the tests, and what it said and asked for.
+
+import { chromium } from "playwright-core";
+
+const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync", "--no-first-run"];
+const patience_ms = 60000;
+
+export async function openBrowser(program) {
+  return chromium.launch({ executablePath: program, headless: true, args: flags });
+}
+
+// SEEN gets messages of the console, errors, and requests to anybody but ADDRESS.
+export async function openPage(browser, address, seen, more = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...more });
+  const page = await context.newPage();
+  page.setDefaultTimeout(patience_ms);
+  page.on("console", (m) => seen.messages.push(`${m.type()}: ${m.text()}`));
+  page.on("pageerror", (e) => seen.messages.push(`error: ${e.stack}`));
+  page.on("request", (r) => {
+    if (!r.url().startsWith(address)) seen.foreign.push(r.url());
+  });
+  return page;
+}
+
+// The text of the first SELECTOR, once it matches EXPECTED.
+export async function untilText(page, selector, expected) {
+  const one = page.locator(selector).filter({ hasText: expected }).first();
+  await one.waitFor({ state: "attached" });
+  return one.textContent();
+}
+
+export async function until(isSo, what) {
+  for (const end = Date.now() + patience_ms; !(await isSo());) {
+    if (Date.now() > end) throw new Error(`this did not come to be: ${what}`);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+}
+
+export function isTooWide(page) {
+  return page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+}

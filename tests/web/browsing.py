@@ -1,0 +1,58 @@
+"""What the tests in a browser share: node, chromium and playwright-core, or why they are not there."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+FETCH_S = 300
+
+
+def build_folder():
+    return pathlib.Path(os.environ.get("EBB_BUILD_DIR", HERE.parents[1] / "build"))
+
+
+def missing_tool():
+    for tool in ("node", "npm"):
+        if not shutil.which(tool):
+            return f"{tool} is not there (scripts/setup.sh web)"
+    if not chromium():
+        return "chromium is not there (scripts/setup.sh browser)"
+    return None
+
+
+def chromium():
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def prepare():
+    """A folder with playwright-core and the scripts that drive a browser; skips where it cannot be."""
+    reason = missing_tool()
+    if reason:
+        pytest.skip(reason)
+    folder = build_folder() / "web-tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [HERE / "package.json", HERE / "package-lock.json", *HERE.glob("*.mjs")]:
+        # Another suite may be reading it.
+        copy = folder / f".{path.name}.{os.getpid()}"
+        shutil.copy(path, copy)
+        copy.replace(folder / path.name)
+    fetch = [str(HERE.parents[1] / "scripts" / "fetch_npm.sh"), "npm", str(folder)]
+    result = subprocess.run(fetch, stdin=subprocess.DEVNULL, text=True, capture_output=True,
+                            timeout=FETCH_S)
+    if result.returncode != 0:
+        pytest.skip("playwright-core cannot be fetched: " + (result.stdout + result.stderr).strip())
+    return folder
+
+
+def pictures(name):
+    """[FOLDER], where pictures go, if somebody wants them."""
+    where = os.environ.get("EBB_PICTURES")
+    if not where:
+        return []
+    path = pathlib.Path(where).resolve() / name
+    path.mkdir(parents=True, exist_ok=True)
+    return [str(path)]

@@ -1,0 +1,25 @@
+// Where memory may go from here, by the verdict.
+
+import { isEnded, Job } from "./api";
+import type { Forecast } from "../shared/markers";
+import { rateOf } from "./words";
+
+// Between the rates that the verdict allows, from where memory is now; undefined where it does not rise.
+export function forecastOf(job: Job, x: number, y: number | null, limit: number | null): Forecast | undefined {
+  const v = job.verdict;
+  if (!v || y === null || v.leak === false || isEnded(job.state)) return undefined;
+  const rate = rateOf(v.rate_bytes_per_min);
+  const eta = v.oom_eta_s;
+  const byEta = (s: number | null | undefined) => (s != null && s > 0 && limit !== null && limit > y ? (limit - y) / s : null);
+  const high = byEta(eta?.low) ?? (rate ? (rate.high ?? rate.value) / 60 : null);
+  const low = byEta(eta?.high) ?? (rate ? (rate.low ?? rate.value) / 60 : null);
+  if (high === null || high <= 0) return undefined;
+  return { x, y, high, low: Math.max(low ?? 0, 0) };
+}
+
+// How much of the time to come is shown: enough to see where it goes, no more than the run has shown.
+export function ahead(f: Forecast | undefined, limit: number | null, span: number): number {
+  if (!f) return 0;
+  const most = Math.max(span * 0.4, 30);
+  return limit !== null && f.low > 0 ? Math.min(most, ((limit - f.y) / f.low) * 1.05) : most;
+}
