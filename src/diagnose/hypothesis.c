@@ -189,14 +189,13 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     q.room = f->limit_bytes - q.base;
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);
-    bool is_flat = q.word == VERDICT_STABLE || q.word == VERDICT_SPIKING;
     enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
-    bool tree_is_flat = tree == VERDICT_STABLE || tree == VERDICT_SPIKING;
+    bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
     bool is_over = has_ended(q.word) && has_ended(tree);
     double kept = 0;
     keeper(&q, &kept);
     q.has_grown = is_material && (!is_over || kept > kept_share * q.total ||
-                                  (is_worth_asking(&q, q.total) && !(is_flat && tree_is_flat)));
+                                  (is_worth_asking(&q, q.total) && !is_flat));
     q.is_growing = q.has_grown && !has_ended(q.word);
     *ret = q;
 }

@@ -221,6 +221,18 @@ static void growth_that_ends_with_the_first_pass_is_a_cache(void **state)
     assert_true(story_says(h, EVIDENCE_FOR, "for each example about 1.00 MiB"));
 }
 
+/* Fragments, or what a longer batch left. */
+static void growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache(void **state)
+{
+    (void)state;
+    it_stops_after(50);
+    story_row(&s, "/job/data.py", MIB(100), MIB(100), VERDICT_STABLE);
+    story_figure(&s, "heap_live_bytes", MIB(100), MIB(100));
+    story_figure(&s, "heap_free_bytes", MIB(10), MIB(400));
+    expect_first(HYPOTHESIS_RETENTION);
+    assert_true(story_says(story_ask(&s, HYPOTHESIS_FIRST_TOUCH), EVIDENCE_AGAINST, "is let go"));
+}
+
 static void growth_beyond_the_first_pass_rules_a_cache_out(void **state)
 {
     (void)state;
@@ -779,6 +791,14 @@ static void call_sites_of_the_compiler_that_grow_are_recompilation(void **state)
     expect_first(HYPOTHESIS_COMPILE);
 }
 
+static void what_runs_compiled_code_is_not_the_compiler(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/lib/torch/_dynamo/eval_frame.py", MIB(10), MIB(380), VERDICT_LEAKING);
+    expect(HYPOTHESIS_COMPILE, RULED_OUT);
+}
+
 static void without_a_compiler_there_is_no_recompilation(void **state)
 {
     (void)state;
@@ -874,6 +894,7 @@ int main(void)
         T(a_spike_is_no_jump),
         T(without_marks_the_data_is_said_to_be_uncertain),
         T(growth_that_ends_with_the_first_pass_is_a_cache),
+        T(growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache),
         T(growth_beyond_the_first_pass_rules_a_cache_out),
         T(growth_that_ends_elsewhere_speaks_against_a_cache),
         T(within_the_first_pass_a_cache_is_likely_and_not_more),
@@ -927,6 +948,7 @@ int main(void)
         T(what_any_fork_writes_to_is_not_copied_data),
         T(workers_with_memory_of_their_own_copy_nothing),
         T(call_sites_of_the_compiler_that_grow_are_recompilation),
+        T(what_runs_compiled_code_is_not_the_compiler),
         T(without_a_compiler_there_is_no_recompilation),
         T(advice_has_the_figures_of_this_run),
         T(a_leak_with_a_limit_and_a_length_gets_a_restart),
