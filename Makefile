@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: test-heap-foreign bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench \
+.PHONY: test-heap-foreign bench-report bench-serve bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench \
 	bench-long install clean help
 
 all: build
@@ -26,6 +26,7 @@ test:
 	@scripts/setup.sh test
 	@scripts/setup.sh browser || echo "make: no chromium: the tests of the page are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh python
+	-@BUILD="$(BUILD)" scripts/setup.sh promtool
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
 
 # The suites of jansson, libuv and numpy under the preloaded library and without it: some ten minutes.
@@ -64,6 +65,21 @@ bench-heap:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_heap
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh heap $(HEAP_FLAGS)
 
+bench-serve:
+	@scripts/setup.sh bench
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target bench_serve bench_stamp
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh serve $(SERVE_FLAGS)
+
+# The page of a day's run; opened in chromium where that is there.
+bench-report:
+	@scripts/setup.sh bench
+	@-scripts/setup.sh web
+	@-scripts/setup.sh browser
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb day
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh report $(REPORT_FLAGS)
+
 # The labelled shapes, and the recordings beside the checkout where they are.
 bench-verdict:
 	@scripts/setup.sh build
@@ -98,6 +114,8 @@ help:
 	@echo "make bench-guard      the guard against its bars, about half an hour (GUARD_FLAGS='--runs 3')"
 	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: its import, its calls, a training, images"
+	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
+	@echo "make bench-report     the page of a day's run: its size, how long it takes to make and to open"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"

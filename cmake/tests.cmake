@@ -165,6 +165,15 @@ foreach(source ${heap_programs})
   target_link_libraries(heap_${name} PRIVATE ebb_warnings ${CMAKE_DL_LIBS} Threads::Threads)
 endforeach()
 
+# Makes the recording of a day, for tests and measurements of the report.
+if(TARGET ebb_cmocka)
+  file(GLOB day_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
+  add_executable(day ${day_sources} ${CMAKE_SOURCE_DIR}/tests/unit/profile/fake_table.c)
+  set_target_properties(day PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tools)
+  target_include_directories(day PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests/unit)
+  target_link_libraries(day PRIVATE ebb_profile ebb_trace ebb_cmocka ebb_warnings m Threads::Threads)
+endif()
+
 # Parts of the server as programs of their own, which command tests talk to.
 if(TARGET ebb_serve)
   file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)

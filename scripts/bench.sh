@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the measurements with the Python that has the packaged psutil; arguments go to bench/run.py,
-# behind a first one of "guard" to bench/guard/guard.py, of "heap" to bench/heap/heap.py. A first one of "python" runs what is in
+# behind a first one of "guard" to bench/guard/guard.py, of "heap" to bench/heap/heap.py, of "report" to
+# bench/report/report.py, of "serve" to bench/serve/serve.py. A first one of "python" runs what is in
 # bench/py, with the Python that has torch.
 set -eu
 cd "$(dirname "$0")/.."
@@ -25,6 +26,12 @@ if [ "${1:-}" = guard ]; then
     shift
 elif [ "${1:-}" = heap ]; then
     program=bench/heap/heap.py
+    shift
+elif [ "${1:-}" = serve ]; then
+    program=bench/serve/serve.py
+    shift
+elif [ "${1:-}" = report ]; then
+    program=bench/report/report.py
     shift
 fi
 exec "$python" "$program" "$@"

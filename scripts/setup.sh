@@ -2,7 +2,7 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench|bench-heap|web|browser|earlyoom|python]
+#   scripts/setup.sh [build|test|lint|bench|bench-heap|web|browser|earlyoom|promtool|python]
 #
 # web is npm, with which the plots of `ebb report` are built in; without it the build goes on. browser
 # is what the tests of its page would like to have; where that cannot be installed they are skipped.
@@ -11,7 +11,8 @@
 # $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
 # nothing.
 # earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
-# machine. Without it a part of the measurements is left out.
+# machine. Without it a part of the measurements is left out. So it is with promtool, of the package
+# prometheus, which checks the metrics and alert rules in the tests.
 # bench-heap installs other heap profilers to measure beside ours, as far as they can be had, and makes
 # $BUILD/bench-venv of what is in $EBB_VENV or $BUILD/venv, and memray.
 set -eu
@@ -159,15 +160,17 @@ install_packages() {
     apt install --no-install-recommends "$@" || explain_and_stop "$@"
 }
 
-fetch_earlyoom() {
-    local folder=${BUILD:-build}/earlyoom
-    if [ -x "$folder/usr/bin/earlyoom" ] || command -v earlyoom >/dev/null 2>&1; then return; fi
+# unpack PACKAGE PROGRAM WITHOUT: the package's files into $BUILD/PACKAGE, and nothing installed or
+# started. WITHOUT says what is left out where it cannot be had.
+unpack() {
+    local folder=${BUILD:-build}/$1
+    if [ -x "$folder/usr/bin/$2" ] || command -v "$2" >/dev/null 2>&1; then return; fi
     mkdir -p "$folder"
-    if is_debian_like && (cd "$folder" && apt-get -q download earlyoom >/dev/null 2>&1) &&
-        dpkg-deb -x "$folder"/earlyoom_*.deb "$folder"; then
-        say "unpacked earlyoom into $folder"
+    if is_debian_like && (cd "$folder" && apt-get -q download "$1" >/dev/null 2>&1) &&
+        dpkg-deb -x "$folder/$1"_*.deb "$folder"; then
+        say "unpacked $1 into $folder"
     else
-        say "no earlyoom to be had from this system's packages: the comparison with it is left out"
+        say "no $1 to be had from this system's packages: $3"
     fi
 }
 
@@ -265,7 +268,11 @@ python)
     exit 0
     ;;
 earlyoom)
-    fetch_earlyoom
+    unpack earlyoom earlyoom "the comparison with it is left out"
+    exit 0
+    ;;
+promtool)
+    unpack prometheus promtool "its check of the metrics and alert rules is left out"
     exit 0
     ;;
 browser)
@@ -278,7 +285,7 @@ build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint, bench, bench-heap, web, browser, earlyoom or python)" ;;
+*) die "no such group: $1 (build, test, lint, bench, bench-heap, web, browser, earlyoom, promtool or python)" ;;
 esac
 
 missing=$(missing_of "$needs")

@@ -151,7 +151,7 @@ class Tracker:
         if self._has_begun or self.step <= self._told or not self._may_speak():
             return
         self._has_begun = True
-        self._send(f"KIND=begin\nSTEP={self.step - 1}")
+        self._send(f"KIND=begin\nSTEP={self.step - 1}{_wire.versions_text()}")
         self._send(f"KIND=step\nSTEP={self.step}{self._counted}")
 
     def _tell_epoch(self) -> None:

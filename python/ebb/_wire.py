@@ -52,6 +52,11 @@ def _versions() -> dict[str, Value]:
     return found
 
 
+def versions_text() -> str:
+    """The same as lines to put behind a mark."""
+    return "".join(f"\n{_key(name)}={_clean(value)}" for name, value in _versions().items())
+
+
 def _is_child() -> None:
     global _pid
     _pid = os.getpid()

@@ -46,6 +46,7 @@ struct cli_call {
     int argc;      /* what is left: operands, or the job's command after -- */
     char **argv;
     const struct cli_option *given[CLI_OPTIONS_MAX]; /* which options were; each once */
+    const char *given_text[CLI_OPTIONS_MAX];         /* as written, the last time; NULL for flags */
     size_t given_count;
 };
 
@@ -73,6 +74,7 @@ extern const struct cli_command *const cli_commands[];
 extern const struct cli_command *const cli_hidden_commands[];
 extern const struct cli_command cmd_run, cmd_watch, cmd_verdict, cmd_diagnose, cmd_heap, cmd_census,
     cmd_report, cmd_export, cmd_import, cmd_mark, cmd_doctor, cmd_help, cmd_version, cmd_series,
+    cmd_submit, cmd_jobs, cmd_show, cmd_logs, cmd_wait, cmd_cancel, cmd_checkpoint, cmd_rerun,
     cmd_serve;
 
 /* Parses ARGV (argv[0] is the command's name) by COMMAND's table. 0; 1 if --help was asked for,

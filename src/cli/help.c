@@ -168,6 +168,8 @@ void cli_help_command(struct buf *out, const struct cli_command *command, size_t
         add_examples(out, command->examples);
 }
 
+enum { NAME_COLUMNS = 14 }; /* "  checkpoint" and two blanks */
+
 void cli_help_list(struct buf *out, size_t width)
 {
     buf_add_str(out, "Usage: ebb COMMAND [OPTION…] [ARGUMENT…]\n\n"
@@ -175,8 +177,9 @@ void cli_help_list(struct buf *out, size_t width)
                      "Commands:\n");
     for (size_t i = 0; cli_commands[i]; i++) {
         const struct cli_command *command = cli_commands[i];
-        buf_printf(out, "  %-9s", command->name);
-        cli_wrap(out, command->summary, strlen(command->summary), 11, 11, width);
+        buf_printf(out, "  %-*s", NAME_COLUMNS - 2, command->name);
+        cli_wrap(out, command->summary, strlen(command->summary), NAME_COLUMNS, NAME_COLUMNS,
+                 width);
     }
     static const char end[] =
         "`ebb help COMMAND` explains one. Sizes are written 512M, 24G or 80%, "

@@ -280,6 +280,16 @@ bool cli_is_given(const struct cli_call *call, const struct cli_option *o)
     return false;
 }
 
+static void note_given(struct cli_call *call, const struct cli_option *o, const char *text)
+{
+    size_t i = 0;
+    while (i < call->given_count && call->given[i] != o)
+        i++;
+    if (i == call->given_count)
+        call->given[call->given_count++] = o;
+    call->given_text[i] = o->type == CLI_FLAG ? NULL : text;
+}
+
 /* 0 at the end of the options, 1 if help was asked for, -EINVAL. */
 static int parse_options(const struct table *t, int argc, char **argv, struct cli_call *call,
                          struct err *err)
@@ -299,8 +309,7 @@ static int parse_options(const struct table *t, int argc, char **argv, struct cl
             return 1;
         if (set_value(o, optarg, call->options, err) < 0)
             return err_prefix(err, -EINVAL, "%s", t->command->name);
-        if (!cli_is_given(call, o))
-            call->given[call->given_count++] = o;
+        note_given(call, o, optarg);
     }
     return 0;
 }

@@ -147,6 +147,9 @@ static int read_all(const struct cli_call *call, struct shown *s, struct err *er
     r = report_read(call->argv[1], &s->after, err);
     if (r < 0)
         return r;
+    r = report_read_early(call->argv[0], s->doc, s->after, err);
+    if (r < 0)
+        return r;
     s->compared = report_compare(s->doc, s->after);
     return s->compared ? 0 : err_set(err, -ENOMEM, "out of memory");
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/verdict.h"
 #include "diagnose/diagnose.h"
 #include "engine/heap_json.h"
@@ -113,6 +115,17 @@ static int heap_json(const char *folder, const struct profile *p, json_t **ret, 
     return r;
 }
 
+static void say_heap_damage(const struct folder_heap *heap, json_t *doc)
+{
+    uint64_t bytes = heap->damage.bad_bytes + heap->damage.cut_bytes;
+    char size[TEXT_SIZE_MAX];
+    struct err why = {""};
+    if (!bytes)
+        return;
+    err_set(&why, 0, "%s is damaged; not read: %s", heap->name, text_size(size, bytes));
+    trouble(doc, &why);
+}
+
 static void read_heap(const char *path, json_t *doc)
 {
     const json_t *pid = json_object_get(
@@ -125,8 +138,10 @@ static void read_heap(const char *path, json_t *doc)
         r = folder_heap_read(path, (int32_t)json_integer_value(pid), &heap, &err);
     if (r < 0)
         r = folder_heap_read(path, 0, &heap, &err);
-    if (r == 0)
+    if (r == 0) {
+        say_heap_damage(&heap, doc);
         r = heap_json(path, heap.profile, &json, &err);
+    }
     folder_heap_fini(&heap);
     if (r == 0)
         json_object_set_new(doc, "heap", json);
@@ -207,4 +222,53 @@ int report_read(const char *path, json_t **ret, struct err *err)
     json_object_set_new(doc, "title", title_of(doc, path));
     *ret = doc;
     return 0;
+}
+
+/* ---- two runs ---- */
+
+/* The first step of a run and how many there were up to its last: false without steps. */
+static bool steps_of(const json_t *doc, double *ret_first, double *ret_count)
+{
+    const json_t *list =
+        json_object_get(json_object_get(json_object_get(doc, "data"), "steps"), "v");
+    const json_t *v;
+    double least = 0, most = 0;
+    size_t i;
+    json_array_foreach(list, i, v)
+    {
+        double step = json_number_value(v);
+        least = i == 0 || step < least ? step : least;
+        most = i == 0 || step > most ? step : most;
+    }
+    *ret_first = least;
+    *ret_count = most - least;
+    return json_array_size(list) > 1 && *ret_count >= 1;
+}
+
+static double span_of(const json_t *doc)
+{
+    return json_number_value(json_object_get(json_object_get(doc, "data"), "span_s"));
+}
+
+int report_read_early(const char *path, json_t *before, const json_t *after, struct err *err)
+{
+    double first, steps, first_after, steps_after, until_s = span_of(after);
+    bool by_step = steps_of(before, &first, &steps) && steps_of(after, &first_after, &steps_after);
+    char length[TEXT_TIME_MAX] = "";
+    json_t *verdict;
+    if (!json_is_object(json_object_get(before, "data")) ||
+        !json_is_object(json_object_get(after, "data")) ||
+        (by_step ? steps_after >= steps : until_s >= span_of(before)))
+        return 0;
+    if (by_step)
+        snprintf(length, sizeof length, "%.0f steps", steps_after);
+    else
+        text_duration(length, (uint64_t)(until_s * (double)NS_PER_S));
+    int r = verdict_of_beginning(path, by_step ? (int64_t)(first + steps_after) : 0, until_s,
+                                 &verdict, err);
+    if (r < 0)
+        return r;
+    json_t *early = json_pack("{s:s,s:o}", "length", length, "verdict", verdict);
+    return json_object_set_new(before, "early", early) < 0 ? err_set(err, -ENOMEM, "out of memory")
+                                                           : 0;
 }

@@ -322,7 +322,7 @@ static int split_hosts(struct wish *w, const struct cli_texts *hosts, struct err
     buf_add_byte(&w->hosts, '\0');
     if (w->hosts.failed)
         return err_set(err, -ENOMEM, "out of memory");
-    for (char *rest = w->hosts.data, *name; (name = strsep(&rest, ",")) != NULL;) {
+    for (char *rest = w->hosts.data, *name; (name = strsep(&rest, ", ")) != NULL;) {
         if (!*name)
             continue;
         if (!is_host_name(name))

@@ -314,16 +314,30 @@ static int judge(const char *path, const struct verdict_call *o, json_t **ret, s
     return r;
 }
 
-int verdict_of_recording(const char *path, json_t **ret, struct err *err)
+static int open_and_judge(const char *path, const struct verdict_call *o, double until_s,
+                          json_t **ret, struct err *err)
 {
-    const struct verdict_call none = {.json = true};
     struct trace_reader *reader;
     int r = trace_reader_open(path, &reader, err);
     if (r < 0)
         return r;
-    r = judge_reader(path, reader, &none, 0, ret, err);
+    r = judge_reader(path, reader, o, until_s, ret, err);
     trace_reader_free(reader);
     return r;
+}
+
+int verdict_of_recording(const char *path, json_t **ret, struct err *err)
+{
+    const struct verdict_call none = {.json = true};
+    return open_and_judge(path, &none, 0, ret, err);
+}
+
+int verdict_of_beginning(const char *path, int64_t until_step, double until_s, json_t **ret,
+                         struct err *err)
+{
+    const struct verdict_call call = {
+        .json = true, .until_step = until_step, .until = until_step ? NULL : "the end"};
+    return open_and_judge(path, &call, until_s, ret, err);
 }
 
 bool verdict_is_recording_file(const char *path)

@@ -220,7 +220,7 @@ json_t *spark_json(const struct spark *s); /* null where there is none */
 
 /* ---- jobs_end.c: what is told of an ended job, from its run.json ---- */
 
-enum { ENDING_COUNTS = 8 };
+enum { ENDING_COUNTS = 10 };
 struct job_ending {
     enum job_state state;
     char reason[JOBS_SENTENCE_MAX];

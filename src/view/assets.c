@@ -10,19 +10,25 @@
 
 #include "base/buf.h"
 
-/* What the assembler knows under these names lies in the program itself, wherever it is loaded. */
 #define BUILT_IN(name, file)                                                                       \
     __asm__(".pushsection .rodata\n" #name ":\n.incbin \"" EBB_WEB_DIR "/" file "\"\n" #name       \
-            "_end:\n.byte 0\n.popsection\n");                                                      \
-    extern const unsigned char name[] __attribute__((visibility("hidden")));                       \
-    extern const unsigned char name##_end[] __attribute__((visibility("hidden")))
-
+            "_end:\n.byte 0\n.popsection\n")
 BUILT_IN(asset_report_css, "report.css.gz");
 BUILT_IN(asset_report_js, "report.js.gz");
 BUILT_IN(asset_serve_html, "serve.html.gz");
 BUILT_IN(asset_serve_css, "serve.css.gz");
 BUILT_IN(asset_serve_js, "serve.js.gz");
 BUILT_IN(asset_icon_svg, "icon.svg.gz");
+
+/* What the assembler knows under these names lies in the program itself, wherever it is loaded. */
+#pragma GCC visibility push(hidden)
+extern const unsigned char asset_report_css[], asset_report_css_end[];
+extern const unsigned char asset_report_js[], asset_report_js_end[];
+extern const unsigned char asset_serve_html[], asset_serve_html_end[];
+extern const unsigned char asset_serve_css[], asset_serve_css_end[];
+extern const unsigned char asset_serve_js[], asset_serve_js_end[];
+extern const unsigned char asset_icon_svg[], asset_icon_svg_end[];
+#pragma GCC visibility pop
 
 static const struct {
     const unsigned char *from, *end;

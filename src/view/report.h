@@ -17,6 +17,9 @@ struct buf;
  *   "data"                   of report_data | null
  *   "heap"                   of heap_growth_json, with "tree" | null, and then "heap_trouble"
  *   "diagnosis"              of diagnose_json; may be missing
+ *   "early"                  of the first of two runs that are compared, where the second is
+ * shorter:
+ *                            {"length": "80 steps", "verdict": as it was known by then}
  *   "trouble"                sentences about what could not be read */
 
 /* One page that needs nothing else. NONCE: letters and digits that nobody could know before.

@@ -16,6 +16,7 @@ enum { SITES = 12 };
 struct side {
     const json_t *tree;
     bool has_rate, is_leak, is_known; /* known: leak or not was decided */
+    const json_t *early;              /* of the first run where the second is shorter */
     double value, low, high;
 };
 
@@ -30,7 +31,7 @@ static void take_rate(struct side *s, const char *key)
 
 static struct side side_of(const json_t *doc)
 {
-    struct side s = {.tree = report_tree(doc)};
+    struct side s = {.tree = report_tree(doc), .early = json_object_get(doc, "early")};
     const json_t *leak = json_object_get(s.tree, "leak");
     s.is_known = json_is_boolean(leak);
     s.is_leak = json_is_true(leak);
@@ -60,21 +61,39 @@ static json_t *side_json(const struct side *s, const json_t *doc)
 
 /* ---- the test ---- */
 
+/* Two runs of one program differ by more than the interval within each of them: by the machine, by
+ * what else it did. Less than this is no effect of a change. */
+static const double least_change = 0.05;
+
 enum answer { ANSWER_UNKNOWN, ANSWER_FIXED, ANSWER_LESS, ANSWER_SAME, ANSWER_WORSE };
 static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse"};
 
+static bool is_apart(const struct side *a, const struct side *b)
+{
+    return b->high < a->low || b->low > a->high;
+}
+
+static bool is_change(const struct side *a, const struct side *b)
+{
+    return fabs(b->value - a->value) >= least_change * fmax(fabs(a->value), fabs(b->value));
+}
+
+/* The second run has not gone on for long enough to show what the first one did. */
+static bool is_too_short(const struct side *a, const struct side *b)
+{
+    return a->is_leak && b->is_known && !b->is_leak && a->early &&
+           !json_is_true(json_object_get(report_tree(a->early), "leak"));
+}
+
 static enum answer decide(const struct side *a, const struct side *b)
 {
-    if (!a->has_rate || !b->has_rate)
+    if (!a->has_rate || !b->has_rate || !a->is_known || !b->is_known || is_too_short(a, b))
         return ANSWER_UNKNOWN;
-    if (b->low > a->high && (b->is_leak || !b->is_known))
-        return ANSWER_WORSE; /* also while it is open whether it will stop */
-    if (!a->is_known || !b->is_known)
-        return ANSWER_UNKNOWN;
-    if (!a->is_leak && !b->is_leak)
-        return ANSWER_SAME; /* of two flat ones neither is better */
-    if (!(b->high < a->low))
+    /* Of two flat ones neither is better. */
+    if ((!a->is_leak && !b->is_leak) || !is_apart(a, b) || !is_change(a, b))
         return ANSWER_SAME;
+    if (b->value > a->value)
+        return b->is_leak ? ANSWER_WORSE : ANSWER_SAME;
     return b->is_leak ? ANSWER_LESS : ANSWER_FIXED;
 }
 
@@ -97,6 +116,12 @@ static const char *word_of(const struct side *s)
     return word ? word : "undecided";
 }
 
+static const char *early_word(const struct side *s)
+{
+    const char *word = report_string(report_tree(s->early), "verdict");
+    return word ? word : "undecided";
+}
+
 static bool has_any_rate(const struct side *s)
 {
     return json_is_object(json_object_get(s->tree, "rate_bytes_per_step")) ||
@@ -111,6 +136,11 @@ static void add_unknown(struct buf *out, const struct side *a, const struct side
     else if (!a->has_rate || !b->has_rate)
         buf_add_str(out, "It cannot be tested: one run has its growth by the step, the other by "
                          "the minute.");
+    else if (is_too_short(a, b))
+        buf_printf(out,
+                   "It cannot be known yet: the second run is only %s long, and that far the first "
+                   "was not known to leak either (%s).",
+                   report_string(a->early, "length"), early_word(a));
     else
         buf_printf(out,
                    "It cannot be known yet: the %s run is %s, which leaves open whether it "
@@ -155,9 +185,11 @@ static json_t *reasons_json(const struct side *a, const struct side *b, const ch
         return list;
     json_array_append_new(list, json_sprintf("growth before: %s", rate_text(before, a, unit)));
     json_array_append_new(list, json_sprintf("growth after: %s", rate_text(after, b, unit)));
-    bool is_apart = b->high < a->low || b->low > a->high;
-    json_array_append_new(list, json_string(is_apart ? "the two intervals do not overlap"
-                                                     : "the two intervals overlap"));
+    json_array_append_new(list, json_string(!is_apart(a, b) ? "the two intervals overlap"
+                                            : is_change(a, b)
+                                                ? "the two intervals do not overlap"
+                                                : "the two differ by less than 5 %, as two runs of "
+                                                  "one program may"));
     return list;
 }
 

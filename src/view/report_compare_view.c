@@ -124,8 +124,9 @@ static void put_sites(struct buf *out, const json_t *list)
         html_cell(out, true, report_signed(size, json_object_get(site, "after_growth_bytes")));
         html_cell(out, true, report_signed(size, json_object_get(a, "value")));
         html_cell(out, true, report_signed(size, json_object_get(b, "value")));
-        html_cell(out, false, buf_str(&where));
-        buf_add_byte(out, '\n');
+        buf_add_str(out, "<td class=wide><code>");
+        html_text0(out, buf_str(&where));
+        buf_add_str(out, "</code>\n");
         buf_fini(&where);
     }
     buf_add_str(out, "</tbody></table></div>\n"

@@ -20,7 +20,6 @@ enum {
 /* {"span_s", "series": [{"of": "job|process|machine|gpu|figure", "field", "unit", "pid", "id",
  * "name", "t": [s], "v": […]}], "steps": {"t", "v"}, "events": [{"kind", "t", "step"}],
  * "events_left_out", "phases": [{"name", "t", "until"}], "segments": [t], "guard": […],
- * "processes": […], "processes_seen", "steps_seen", "versions": {…}, "damage": sentence | null}.
- * Reads to the end. NULL with a
- * sentence. */
+ * "guard_seen", "processes": […], "processes_seen", "steps_seen", "versions": {…}, "damage":
+ * sentence | null}. Reads to the end. NULL with a sentence. */
 json_t *report_data(struct trace_reader *reader, struct err *err);

@@ -57,25 +57,41 @@ static void put_process(struct buf *out, const json_t *doc, const json_t *row)
     buf_add_str(out, "\n");
 }
 
-void html_processes(struct buf *out, const json_t *doc)
+/* The first are what one looks for; the rest can be opened, and is open on paper. */
+enum { PROCESSES_SHOWN = 12, ACTS_SHOWN = 20 };
+
+static void put_process_table(struct buf *out, const json_t *doc, const json_t *list, size_t from,
+                              size_t until)
 {
-    const json_t *data = json_object_get(doc, "data"), *run = json_object_get(doc, "run"), *row;
-    const json_t *from = json_is_object(data) ? data : run;
-    const json_t *list = json_object_get(from, "processes");
-    json_int_t seen = json_integer_value(json_object_get(from, "processes_seen"));
-    size_t i;
-    if (!json_array_size(list))
-        return;
     buf_add_str(out,
-                "<section id=processes>\n<h2>Processes</h2>\n"
                 "<div class=scroll role=region aria-label=\"table of processes\" tabindex=0>\n"
                 "<table>\n<thead><tr><th class=n>pid<th>name<th>role<th class=n>peak"
                 "<th class=n>last<th class=n>of it unique<th class=n>anonymous<th class=n>files"
                 "<th class=n>shared<th class=n>growth a minute<th>verdict<th>command\n"
                 "</thead><tbody>\n");
-    json_array_foreach(list, i, row) put_process(out, doc, row);
+    for (size_t i = from; i < until; i++)
+        put_process(out, doc, json_array_get(list, i));
     buf_add_str(out, "</tbody></table></div>\n");
-    if (seen > (json_int_t)i)
+}
+
+void html_processes(struct buf *out, const json_t *doc)
+{
+    const json_t *data = json_object_get(doc, "data"), *run = json_object_get(doc, "run");
+    const json_t *from = json_is_object(data) ? data : run;
+    const json_t *list = json_object_get(from, "processes");
+    json_int_t seen = json_integer_value(json_object_get(from, "processes_seen"));
+    size_t count = json_array_size(list), shown = count < PROCESSES_SHOWN ? count : PROCESSES_SHOWN;
+    if (!count)
+        return;
+    buf_add_str(out, "<section id=processes>\n<h2>Processes</h2>\n");
+    put_process_table(out, doc, list, 0, shown);
+    if (count > shown) {
+        buf_printf(out, "<details class=group><summary>%zu smaller ones</summary>\n",
+                   count - shown);
+        put_process_table(out, doc, list, shown, count);
+        buf_add_str(out, "</details>\n");
+    }
+    if (seen > (json_int_t)count)
         buf_printf(out,
                    "<p class=quiet>%" JSON_INTEGER_FORMAT " in all; these are the largest.</p>\n",
                    seen);
@@ -133,13 +149,40 @@ static void put_segments(struct buf *out, const json_t *list)
     buf_add_str(out, "</tbody></table></div>\n");
 }
 
+static void put_act_table(struct buf *out, const json_t *events, size_t from, size_t until)
+{
+    buf_add_str(out, "<div class=scroll role=region aria-label=\"table of the guard's acts\" "
+                     "tabindex=0>\n<table>\n"
+                     "<thead><tr><th class=n>at<th>act<th>trigger<th>why\n</thead><tbody>\n");
+    for (size_t i = from; i < until; i++)
+        put_act(out, json_array_get(events, i));
+    buf_add_str(out, "</tbody></table></div>\n");
+}
+
+static void put_acts(struct buf *out, const json_t *events, json_int_t seen)
+{
+    size_t count = json_array_size(events), from = count > ACTS_SHOWN ? count - ACTS_SHOWN : 0;
+    if (!count)
+        return;
+    buf_add_str(out, "<h3>What it did</h3>\n");
+    if (from) {
+        buf_printf(out, "<details class=group><summary>%zu earlier acts</summary>\n", from);
+        put_act_table(out, events, 0, from);
+        buf_add_str(out, "</details>\n");
+    }
+    put_act_table(out, events, from, count);
+    if (seen > (json_int_t)count)
+        buf_printf(out,
+                   "<p class=quiet>%" JSON_INTEGER_FORMAT " in all; these are the newest.</p>\n",
+                   seen);
+}
+
 void html_guard(struct buf *out, const json_t *doc)
 {
-    const json_t *run = json_object_get(doc, "run"), *guard = json_object_get(run, "guard"), *e;
-    const json_t *events = json_object_get(json_object_get(doc, "data"), "guard");
+    const json_t *run = json_object_get(doc, "run"), *guard = json_object_get(run, "guard");
+    const json_t *data = json_object_get(doc, "data"), *events = json_object_get(data, "guard");
     const json_t *segments = json_object_get(run, "segments");
     char size[TEXT_SIZE_MAX];
-    size_t i;
     if (!json_array_size(events))
         events = json_object_get(guard, "events");
     if (!json_array_size(events) && json_array_size(segments) < 2)
@@ -152,13 +195,7 @@ void html_guard(struct buf *out, const json_t *doc)
                        ? ", and only said what it would do"
                        : "");
     put_segments(out, segments);
-    if (json_array_size(events)) {
-        buf_add_str(out, "<div class=scroll role=region aria-label=\"table of the guard's acts\" "
-                         "tabindex=0>\n<table>\n<caption>What it did</caption>\n"
-                         "<thead><tr><th class=n>at<th>act<th>trigger<th>why\n</thead><tbody>\n");
-        json_array_foreach(events, i, e) put_act(out, e);
-        buf_add_str(out, "</tbody></table></div>\n");
-    }
+    put_acts(out, events, json_integer_value(json_object_get(data, "guard_seen")));
     buf_add_str(out, "</section>\n");
 }
 

@@ -109,32 +109,56 @@ static double bytes_of(const json_t *entry, const char *key)
     return v > 0 && isfinite(v) ? v : 0;
 }
 
-/* One bar: its entries side by side, RSS at full length where it is the larger of the two. */
-static void put_bar(struct buf *out, const json_t *entries, const char *key, double whole,
-                    unsigned y, const char *label)
+enum { KIND_COLOURS = 10, SITE_COLOURS = 6 };
+
+static bool is_site(const json_t *entry)
 {
-    const json_t *e;
-    double x = 0;
-    size_t i;
-    buf_printf(out, "<text x=0 y=%u>%s</text>", y + 15, label);
-    json_array_foreach(entries, i, e)
-    {
-        double width = whole > 0 ? bytes_of(e, key) / whole * 880 : 0;
-        if (width >= 0.3)
-            buf_printf(out,
-                       "<rect class=\"l%u\" x=\"%.1f\" y=\"%u\" width=\"%.1f\" height=\"22\"/>",
-                       (unsigned)(i % 12), 60 + x, y, width);
-        x += width;
-    }
-    buf_add_byte(out, '\n');
+    const json_t *site = json_object_get(entry, "site");
+    return site && !json_is_null(site);
 }
 
-static void put_entry(struct buf *out, const json_t *e, size_t i)
+/* The class of entry AT: call sites are shades of one colour, every other kind has its own. */
+static void colour_of(const json_t *entries, size_t at, char ret[8])
+{
+    unsigned sites = 0;
+    for (size_t i = 0; i < at; i++)
+        sites += is_site(json_array_get(entries, i));
+    if (is_site(json_array_get(entries, at)))
+        snprintf(ret, 8, "s%u", sites % SITE_COLOURS);
+    else
+        snprintf(ret, 8, "l%u", (unsigned)(at - sites) % KIND_COLOURS);
+}
+
+/* One bar: its entries side by side, RSS at full length where it is the larger of the two. */
+static void put_bar(struct buf *out, const json_t *entries, const char *key, double whole,
+                    const char *label)
+{
+    const json_t *e;
+    char colour[8];
+    double x = 0;
+    size_t i;
+    buf_printf(out,
+               "<div class=bar><span>%s</span><svg viewBox=\"0 0 1000 1\" "
+               "preserveAspectRatio=none aria-hidden=true>",
+               label);
+    json_array_foreach(entries, i, e)
+    {
+        double width = whole > 0 ? bytes_of(e, key) / whole * 1000 : 0;
+        colour_of(entries, i, colour);
+        if (width >= 0.3)
+            buf_printf(out, "<rect class=%s x=\"%.1f\" width=\"%.1f\" height=\"1\"/>", colour, x,
+                       width);
+        x += width;
+    }
+    buf_add_str(out, "</svg></div>\n");
+}
+
+static void put_entry(struct buf *out, const json_t *e, const char *colour)
 {
     char size[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], text[96];
     const json_t *site = json_object_get(e, "site"), *l = json_object_get(e, "low_bytes");
     const json_t *h = json_object_get(e, "high_bytes");
-    buf_printf(out, "<tr><td><span class=\"key l%u\"></span>", (unsigned)(i % 12));
+    buf_printf(out, "<tr><td><span class=\"key %s\"></span>", colour);
     html_json_text(out, json_object_get(e, "kind"));
     if (json_is_object(site)) {
         buf_add_str(out, ": <code>");
@@ -166,15 +190,18 @@ static void put_ledger(struct buf *out, const json_t *ledger)
     size_t i;
     if (!json_array_size(entries))
         return;
-    buf_add_str(out, "<h3>Where its memory is</h3>\n<svg class=ledger viewBox=\"0 0 940 66\" "
-                     "role=img aria-label=\"the ledger at the start and now; the table below has "
-                     "its numbers\">");
-    put_bar(out, entries, "start_bytes", whole, 4, "start");
-    put_bar(out, entries, "now_bytes", whole, 38, "now");
-    buf_add_str(out, "</svg>\n<div class=scroll role=region aria-label=\"table of the ledger\" "
+    buf_add_str(out, "<h3>Where its memory is</h3>\n");
+    put_bar(out, entries, "start_bytes", whole, "start");
+    put_bar(out, entries, "now_bytes", whole, "now");
+    buf_add_str(out, "<div class=scroll role=region aria-label=\"table of the ledger\" "
                      "tabindex=0>\n<table>\n<thead><tr><th>what<th class=n>start<th class=n>now"
                      "<th class=n>within<th class=n>growth\n</thead><tbody>\n");
-    json_array_foreach(entries, i, e) put_entry(out, e, i);
+    json_array_foreach(entries, i, e)
+    {
+        char colour[8];
+        colour_of(entries, i, colour);
+        put_entry(out, e, colour);
+    }
     buf_add_str(out, "</tbody></table></div>\n");
     if (isfinite(share))
         buf_printf(out, "<p class=quiet>%.0f %% of the growth has a name.</p>\n", share * 100);

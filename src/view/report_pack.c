@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/json.h"
+#include "base/text.h"
 
 /* Each as the difference from the one before, after dividing by UNIT. */
 static json_t *differences(const json_t *list, double unit)
@@ -22,14 +24,28 @@ static json_t *differences(const json_t *list, double unit)
     return out;
 }
 
+/* Text of other programs, which the page puts into legends and frames as it is: what would turn it
+ * around there is made visible. */
+static json_t *harmless(const json_t *text)
+{
+    struct buf out = {0};
+    if (!json_is_string(text))
+        return json_null();
+    text_escape(&out, json_string_value(text), json_string_length(text));
+    json_t *o = json_stringn(out.data ? out.data : "", out.len);
+    buf_fini(&out);
+    return o;
+}
+
 static json_t *pack_series(const json_t *one)
 {
-    static const char *const kept[] = {"of", "field", "unit", "pid", "name"};
+    static const char *const kept[] = {"of", "field", "unit", "pid", "id"};
     json_t *o = json_object();
     const char *unit = report_string(one, "unit");
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (json_object_get(one, kept[i]))
             json_object_set(o, kept[i], json_object_get(one, kept[i]));
+    json_object_set_new(o, "name", harmless(json_object_get(one, "name")));
     json_object_set_new(o, "t", differences(json_object_get(one, "t"), 1e-3));
     json_object_set_new(
         o, "v", differences(json_object_get(one, "v"), unit && strcmp(unit, "B") == 0 ? 1024 : 1));
@@ -41,17 +57,19 @@ static json_t *pack_tree(const json_t *node)
 {
     const char *kind = report_string(node, "kind"), *file = report_string(node, "file");
     const json_t *child, *line = json_object_get(node, "line");
-    json_t *o = json_pack("{s:O?,s:O?}", "n", json_object_get(node, "function"), "b",
+    json_t *o = json_pack("{s:o,s:O?}", "n", harmless(json_object_get(node, "function")), "b",
                           json_object_get(node, "live_bytes"));
-    json_t *children = json_array();
+    json_t *children = json_array(), *where = NULL;
     size_t i;
     if (!o)
         return NULL;
     if (file && json_is_integer(line))
-        json_object_set_new(o, "w",
-                            json_sprintf("%s:%lld", file, (long long)json_integer_value(line)));
+        where = json_sprintf("%s:%lld", file, (long long)json_integer_value(line));
     else if (file || report_string(node, "lib"))
-        json_object_set(o, "w", json_object_get(node, file ? "file" : "lib"));
+        where = json_incref(json_object_get(node, file ? "file" : "lib"));
+    if (where)
+        json_object_set_new(o, "w", harmless(where));
+    json_decref(where);
     if (kind && strcmp(kind, "python") == 0)
         json_object_set_new(o, "k", json_string("p"));
     json_array_foreach(json_object_get(node, "children"), i, child)
@@ -60,6 +78,21 @@ static json_t *pack_tree(const json_t *node)
         json_object_set(o, "c", children);
     json_decref(children);
     return o;
+}
+
+static json_t *pack_phases(const json_t *list)
+{
+    json_t *out = json_array();
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one)
+    {
+        json_t *o = json_pack("{s:o}", "name", harmless(json_object_get(one, "name")));
+        json_object_set(o, "t", json_object_get(one, "t"));
+        json_object_set(o, "until", json_object_get(one, "until"));
+        json_array_append_new(out, o);
+    }
+    return out;
 }
 
 /* The process whose memory is the question: the one that grows, else the largest. */
@@ -74,7 +107,7 @@ static json_t *subject(const json_t *doc)
 
 json_t *report_pack(const json_t *doc)
 {
-    static const char *const kept[] = {"span_s", "events", "phases", "segments"};
+    static const char *const kept[] = {"span_s", "events", "segments"};
     const json_t *data = json_object_get(doc, "data"), *one;
     const json_t *steps = json_object_get(data, "steps");
     const json_t *tree = json_object_get(json_object_get(doc, "heap"), "tree");
@@ -90,8 +123,8 @@ json_t *report_pack(const json_t *doc)
                                   "v", differences(json_object_get(steps, "v"), 1)));
     for (i = 0; i < sizeof kept / sizeof *kept; i++)
         json_object_set(o, kept[i], json_object_get(data, kept[i]));
+    json_object_set_new(o, "phases", pack_phases(json_object_get(data, "phases")));
     json_object_set_new(o, "pid", subject(doc));
-    json_object_set(o, "guard", json_object_get(data, "guard"));
     if (json_is_object(tree))
         json_object_set_new(o, "flame", pack_tree(tree));
     return o;

@@ -33,7 +33,7 @@ void report_entities_tick(struct report_entities *e, double t_s, const struct tr
 void report_entities_process(struct report_entities *e, double t_s, const struct trace_item *item);
 void report_entities_json(const struct report_entities *e, json_t *doc);
 
-enum { REPORT_EVENT_KINDS = 5, REPORT_OPEN = 16 };
+enum { REPORT_EVENT_KINDS = 6, REPORT_OPEN = 16 };
 struct report_event {
     double t_s;
     int64_t step; /* -1: none told */
@@ -53,9 +53,10 @@ struct report_story {
     struct report_event_list events[REPORT_EVENT_KINDS];
     struct curve steps;
     uint64_t steps_seen;
+    int64_t last_step; /* a step may be told twice: by the job and by the package */
     struct report_phase open[REPORT_OPEN], *closed;
     size_t n_open, n_closed;
-    uint64_t phases_left_out;
+    uint64_t phases_left_out, guard_seen;
     json_t *segments, *guard, *versions;
     bool failed;
 };

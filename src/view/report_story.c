@@ -13,11 +13,11 @@
 static const struct {
     enum mark_kind kind;
     const char *word;
-} kinds[REPORT_EVENT_KINDS] = {{MARK_EPOCH, "epoch"},
-                               {MARK_EVAL, "evaluation"},
-                               {MARK_SAVE, "checkpoint"},
-                               {MARK_BEGIN, "begin"},
-                               {MARK_END, "end"}};
+} kinds[REPORT_EVENT_KINDS] = {
+    {MARK_EPOCH, "epoch"},     {MARK_EVAL, "evaluation"},
+    {MARK_SAVE, "checkpoint"}, {MARK_BEGIN, "begin"},
+    {MARK_END, "end"},         {MARK_KIND_COUNT, "guard"}}; /* no mark: of notes */
+enum { GUARD_EVENTS = REPORT_EVENT_KINDS - 1 };
 
 enum { VERSIONS_MAX = 32 };
 
@@ -126,7 +126,8 @@ void report_story_mark(struct report_story *s, double t_s, const struct mark *m)
         take_phase(s, t_s, m);
     if (m->kind == MARK_STEP && step >= 0) {
         curve_add(&s->steps, t_s, (double)step);
-        s->steps_seen++;
+        s->steps_seen += s->steps_seen == 0 || step != s->last_step;
+        s->last_step = step;
     }
     for (size_t i = 0; i < REPORT_EVENT_KINDS; i++)
         if (m->kind == kinds[i].kind)
@@ -141,7 +142,9 @@ void report_story_note(struct report_story *s, double t_s, const struct trace_it
     } else if (strcmp(item->note.kind, "guard") == 0) {
         json_t *o = json_parse(item->note.text, item->note.len, NULL);
         if (json_is_object(o)) {
+            add_event(&s->events[GUARD_EVENTS], t_s, -1);
             json_object_set_new(o, "t_s", json_real(t_s));
+            s->guard_seen++;
             if (json_array_size(s->guard) >= REPORT_GUARD_EVENTS)
                 json_array_remove(s->guard, 0);
             json_array_append_new(s->guard, o);
@@ -193,5 +196,6 @@ void report_story_json(struct report_story *s, double span_s, json_t *doc)
     json_object_set_new(doc, "phases", phases_json(s));
     json_object_set(doc, "segments", s->segments);
     json_object_set(doc, "guard", s->guard);
+    json_object_set_new(doc, "guard_seen", json_u64(s->guard_seen));
     json_object_set(doc, "versions", s->versions);
 }

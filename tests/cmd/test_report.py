@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import pathlib
 import re
 import struct
 import subprocess
@@ -72,6 +73,15 @@ def growing(count=200):
     return [f"{t},7,{100 * MIB + t * MIB}\n" for t in range(count)]
 
 
+def day_of(folder, ticks):
+    """The recording of so many seconds of the made-up day, or a skip."""
+    tool = pathlib.Path(os.environ.get("EBB_BUILD_DIR", "build")) / "tests" / "tools" / "day"
+    if not tool.exists():
+        pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
+    subprocess.run([tool, folder, str(ticks)], check=True, timeout=300)
+    return folder
+
+
 # ---- the page ----
 
 def test_the_page_goes_into_the_folder_and_is_named(leak):
@@ -111,6 +121,22 @@ def test_hostile_names_stay_text(leak):
 def test_every_nonce_is_new(leak):
     nonces = {re.search(r"script-src 'nonce-(\w+)'", page_of(leak)).group(1) for _ in range(2)}
     assert len(nonces) == 2 and all(len(n) == 32 for n in nonces)
+
+
+def test_a_day_with_everything_in_it_stays_small(tmp_path):
+    page = page_of(day_of(tmp_path / "day", 86400))
+    assert len(page.encode()) < 1.5e6
+    doc = json.loads(page_of(tmp_path / "day", "--json"))
+    data = doc["data"]
+    assert doc["trouble"] == [] and data["steps_seen"] == 43200 and len(data["segments"]) == 1
+    assert (data["guard_seen"], len(data["guard"]), data["processes_seen"]) == (288, 200, 108)
+    assert {s["of"] for s in data["series"]} == {"job", "process", "machine", "gpu", "figure"}
+    assert doc["verdict"]["tree"]["verdict"] == "leaking" and len(doc["heap"]["rows"]) == 25
+    # The spikes of evaluations are seconds of a day: thinning must not lose one.
+    main = next(s for s in data["series"] if s.get("pid") == 4001 and s["field"] == "rss")
+    assert max(main["v"]) == data["processes"][0]["peak_bytes"]
+    assert "180 earlier acts" in page and "288 in all; these are the newest" in page
+    assert "52 smaller ones" in page
 
 
 def test_a_day_of_many_processes_stays_small(tmp_path):
@@ -195,6 +221,55 @@ def test_the_order_of_two_runs_counts(two):
     assert json.loads(page_of("--compare", two[0], two[0], "--json"))["answer"] == "same"
 
 
+def recorded(folder, steps, rate, pass_steps=50):
+    """A run of so many steps, one a second, that keeps RATE bytes of each."""
+    folder.mkdir()
+    marks = [{"t": 0, "kind": "begin", "steps_per_epoch": pass_steps}]
+    marks += [{"t": t, "kind": "step", "step": t} for t in range(1, steps + 1)]
+    rows = [f"{t},7,{100 * MIB + t * rate + t * 7919 % 4096}\n" for t in range(steps + 1)]
+    return table(folder, rows, marks)
+
+
+# What is kept a step and how many steps there were, before and after; then the answer.
+@pytest.mark.parametrize("before, after, answer, sentence", [
+    ((MIB, 600), (0, 300), "fixed", "The fix worked: the first run was leaking, the second is "),
+    ((MIB, 300), (0, 2000), "fixed", "The fix worked"),
+    ((MIB, 600), (MIB // 2, 300), "less", "growth fell by 50 %, and the second run is still"),
+    ((MIB // 2, 300), (MIB, 600), "worse", "It became worse: the second run grows faster"),
+    ((0, 600), (MIB, 300), "worse", "It became worse"),
+    ((MIB, 600), (MIB, 200), "same", "No difference can be shown"),
+    ((MIB, 600), (MIB * 51 // 50, 600), "same", "No difference can be shown"),
+    ((0, 600), (0, 300), "same", "Neither run leaks"),
+    ((MIB, 600), (0, 9), "unknown",
+     "the second run is only 8 steps long, and that far the first was not known to leak either"),
+    ((MIB, 600), (2 * MIB, 30), "unknown", "the second run is filling"),
+    ((MIB, 30), (0, 600), "unknown", "the first run is filling"),
+])
+def test_whether_it_helped_by_test(tmp_path, before, after, answer, sentence):
+    folders = [recorded(tmp_path / name, steps, rate)
+               for name, (rate, steps) in (("a", before), ("b", after))]
+    doc = json.loads(page_of("--compare", *folders, "--json"))
+    assert (doc["answer"], sentence in doc["sentence"]) == (answer, True), doc["sentence"]
+    assert sentence in html.unescape(page_of("--compare", *folders))
+
+
+def late(folder, seconds, leaks_from):
+    """A run without marks whose leak begins late."""
+    folder.mkdir()
+    rows = [f"{t},7,{100 * MIB + max(t - leaks_from, 0) * MIB + t * 7919 % 4096}\n"
+            for t in range(seconds)]
+    return table(folder, rows)
+
+
+def test_a_run_that_ends_before_the_leak_would_begin_shows_nothing(tmp_path):
+    before = late(tmp_path / "a", 1800, 900)
+    short, long = late(tmp_path / "b", 600, 9999), late(tmp_path / "c", 1800, 9999)
+    doc = json.loads(page_of("--compare", before, short, "--json"))
+    assert (doc["before"]["verdict"], doc["after"]["verdict"]) == ("leaking", "stable")
+    assert doc["answer"] == "unknown" and "only 9 min 59 s long" in doc["sentence"]
+    assert json.loads(page_of("--compare", before, long, "--json"))["answer"] == "fixed"
+
+
 def test_compare_wants_two_and_a_report_one(two):
     assert refused_with(run_ebb("report", "--compare", two[0]), "--compare needs two runs")
     assert refused_with(run_ebb("report", *two), "one too many", "--compare")
@@ -239,6 +314,32 @@ def test_a_half_written_recording_is_shown_as_far_as_it_goes(leak, tmp_path, par
     assert "damaged" in page_of(tmp_path)
 
 
+def test_a_heap_that_is_cut_off_or_none_is_named_and_the_rest_shown(tmp_path):
+    run = day_of(tmp_path / "day", 7200)
+    for heap in run.glob("heap.*.ebbheap"):
+        os.truncate(heap, heap.stat().st_size * 3 // 4)
+    doc = json.loads(page_of(run, "--json"))
+    assert len(doc["trouble"]) == 1 and "ebbheap is damaged; not read: " in doc["trouble"][0]
+    assert "ebbheap is damaged" in page_of(run)
+    for heap in run.glob("heap.*.ebbheap"):
+        heap.write_bytes(b"<script>" * 99)
+    doc = json.loads(page_of(run, "--json"))
+    assert "is not the history of a heap" in doc["heap_trouble"] and doc["data"]["processes"]
+    assert "is not the history of a heap" in page_of(run)
+
+
+@pytest.mark.parametrize("make", [lambda p: p.write_bytes(b""), lambda p: p.mkdir(),
+                                  lambda p: p.write_text("{}"), lambda p: p.symlink_to(p),
+                                  lambda p: os.mkfifo(p)])
+def test_what_is_no_recording_is_one_sentence(leak, tmp_path, make):
+    make(tmp_path / "trace.ebb")
+    assert refused_with(run_ebb("report", tmp_path), "report: ", str(tmp_path))
+    assert refused_with(run_ebb("report", "--compare", leak, tmp_path), "report: ", str(tmp_path))
+    (tmp_path / "run.json").write_bytes((leak / "run.json").read_bytes())
+    doc = json.loads(page_of(tmp_path, "--json"))
+    assert len(doc["trouble"]) == 1 and doc["verdict"]["tree"]
+
+
 def test_a_newer_version_is_named(leak, tmp_path):
     raw = bytearray((leak / "trace.ebb").read_bytes())
     struct.pack_into("<H", raw, 8, 99)
@@ -248,7 +349,59 @@ def test_a_newer_version_is_named(leak, tmp_path):
     assert "newer" in json.loads(page_of(tmp_path, "--json"))["trouble"][0]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "7", "nonsense", '{"tree": 5, "processes": {}}',
+# Markup, a call, a colour, a title for the terminal, text that runs the other way.
+NASTY = "<b>@x|`\x1b[7m\x1b]0;t\x07\u202eevil\u2066"
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+NASTY_JOB = """
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def mark(text):
+    s.sendto(text.encode(), os.environ["EBB_SOCKET"])
+nasty = sys.argv[1]
+open("/proc/self/comm", "w").write("<i>\\u202e\\x1b[7m")
+mark(f"KIND=begin\\nTORCH_VERSION={nasty}")
+for step in range(30):
+    mark(f"KIND=phase\\nNAME={nasty}\\nSTATE={'end' if step % 2 else 'begin'}")
+    mark(f"KIND=series\\nNAME={nasty}\\nVALUE={step}")
+    for _ in range(2):
+        mark(f"KIND=step\\nSTEP={step + 1}")
+    time.sleep(0.05)
+"""
+
+
+def strings_of(doc):
+    if isinstance(doc, str):
+        yield doc
+    elif isinstance(doc, (list, dict)):
+        for one in doc.values() if isinstance(doc, dict) else doc:
+            yield from strings_of(one)
+
+
+def test_names_that_would_drive_a_reader_are_made_visible_everywhere(tmp_path):
+    result = subprocess.run(
+        [binary(), "run", "--interval", "50ms", "--run-dir", str(tmp_path / NASTY), "--name", NASTY,
+         "--", PYTHON, "-c", NASTY_JOB, NASTY],
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, encoding="utf-8", timeout=120)
+    assert result.returncode == 0, result.stderr
+    run = tmp_path / NASTY
+    page, text, markdown = (page_of(run, *form) for form in ([], ["--text"], ["--markdown"]))
+    for one in (page, text, markdown):
+        assert "evil" in one and not HARMFUL.search(one)
+    markup = page.split("<script")[0]
+    assert "<b>@" not in markup and "&lt;b&gt;@x|`" in markup
+    data = re.search(r'<script type="application/json" id=data>(.*?)</script>', page)
+    if data:  # built with npm
+        names = list(strings_of(json.loads(data.group(1))))
+        assert any("evil" in n for n in names) and not any(HARMFUL.search(n) for n in names)
+    outside = "".join(markdown.split("```")[::2])
+    assert "<b>" not in outside and not re.search(r"(^|\W)@\w", outside)
+    assert "| steps | 30 |" in markdown  # each was told twice
+
+
+@pytest.mark.parametrize("content", ["", "[]", "7", "nonsense",
+                                     pytest.param('{"a":' * 100000, id="deep"),
+                                     '{"tree": 5, "processes": {}}',
                                      '{"command": [1, null], "segments": [1, {}, []], "limit": []}',
                                      '{"end": {"cause": 5}, "gpus": [3], "guard": {"events": 1}}'])
 def test_a_run_json_of_anything_harms_nobody(tmp_path, content):

@@ -489,3 +489,17 @@ def test_a_tokenizers_cache_is_no_leak():
     doc = verdict(TRACES / "tokenizers-1539.csv", "--step-column", "iter")
     assert doc["leak"] is False
     assert any(f"stopped at step {doc['growth_ended']['step']} " in s for s in doc["evidence"])
+
+
+@pytest.mark.parametrize("step, words", [(40, ["filling"]), (83, ["filling", "plateaued"]), (249, ["plateaued"])])
+def test_the_tours_recording_says_what_the_tour_says(step, words):
+    folder = ROOT / "docs" / "recordings"
+    told = verdict(folder / "seed-h200.csv", "--marks", folder / "seed-h200.marks.jsonl", "--limit", "32G",
+                   "--until-step", step)
+    assert told["verdict"] in words
+    if step == 40:
+        assert told["forecast"]["ceiling_bytes"] == pytest.approx(14.8 * 2**30, rel=0.02)
+        assert told["forecast"]["decided_at_step"] == 83
+        assert told["rate_bytes_per_step"]["value"] == pytest.approx(160 * 2**20, rel=0.02)
+    if step == 249:
+        assert told["growth_ended"]["step"] == pytest.approx(83, abs=2)

@@ -104,6 +104,14 @@ def test_a_step_of_one_optimizer_is_a_step(wire, tracker):
     assert told(wire) == ["begin 0", "step 1", "step 2", "step 3"]
 
 
+def test_the_beginning_tells_what_a_report_has_to_name(wire, tracker):
+    sys.modules["torch"].__version__ = "9.8.7\nKIND=end"
+    for _ in range(2):
+        tracker.on_step(Optimizer())
+    assert values(wire, "TORCH_VERSION") == ["9.8.7 KIND"]
+    assert values(wire, "PYTHON_VERSION") == [sys.version.split()[0]]
+
+
 def test_two_optimizers_that_step_once_each_are_one_step(wire, tracker):
     critic, actor = Optimizer(), Optimizer()
     for _ in Loader(tracker, 4):

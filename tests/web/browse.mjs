@@ -59,6 +59,59 @@ async function look(page) {
   }));
 }
 
+// What a reader would miss: the page is wider than the window, or a cell, a plot or a card lies
+// beyond its edge and cannot be scrolled to.
+async function fit(page) {
+  return page.evaluate(() => {
+    const edge = document.documentElement.clientWidth + 1;
+    const reachable = (e) => e.closest(".scroll")?.scrollWidth > e.closest(".scroll")?.clientWidth + 1
+      && getComputedStyle(e.closest(".scroll")).overflowX === "auto";
+    const shown = Array.from(document.querySelectorAll("h1, h2, h3, p, li, dd, td, canvas, figure, .bar svg, .flame, button"))
+      .filter((e) => e.checkVisibility());
+    return {
+      wide: document.documentElement.scrollWidth >= edge,
+      beyond: shown.filter((e) => e.getBoundingClientRect().right > edge && !reachable(e))
+        .map((e) => `${e.tagName} ${e.className} ${e.textContent.slice(0, 40)}`),
+      scrolled: Array.from(document.querySelectorAll(".scroll")).filter((e) => e.scrollWidth > e.clientWidth + 1).length,
+      cells: Array.from(document.querySelectorAll("#processes td")).filter((e) => e.checkVisibility())
+        .map((e) => [e.dataset.label, e.textContent]),
+      canvas: Array.from(document.querySelectorAll("canvas"), (c) => Math.round(c.getBoundingClientRect().width)),
+    };
+  });
+}
+
+async function onPaper(page) {
+  return page.evaluate(() => {
+    const style = (e) => getComputedStyle(e);
+    const rgb = (text) => text.match(/[\d.]+/g).map(Number);
+    return {
+      text: rgb(style(document.body).color),
+      back: rgb(style(document.body).backgroundColor),
+      axis: style(document.documentElement).getPropertyValue("--axis").trim(),
+      tools: style(document.getElementById("tools")).display,
+      folded: Array.from(document.querySelectorAll("#diagnosis details")).filter((d) => !d.open).length,
+      explanations: document.querySelectorAll("#diagnosis details").length,
+      headline: document.querySelector(".headline").textContent,
+    };
+  });
+}
+
+// What a reader gets from "print": the page hears of it, draws for paper, and goes back.
+async function print(page, path) {
+  await page.evaluate(() => {
+    addEventListener("beforeprint", () => {
+      const canvas = document.querySelector("canvas");
+      window.printed = {
+        width: canvas?.width, axis: getComputedStyle(document.documentElement).getPropertyValue("--axis").trim(),
+      };
+    });
+  });
+  const pdf = await page.pdf({ path });
+  const printed = await page.evaluate(() => window.printed);
+  const pages = (pdf.toString("latin1").match(/\/Type\s*\/Page[^s]/g) ?? []).length;
+  return { ...printed, pages, still: await page.evaluate(() => document.documentElement.className) };
+}
+
 async function zoom(page) {
   const box = await page.locator(".u-over").first().boundingBox();
   const y = box.y + box.height / 2;
@@ -117,14 +170,21 @@ try {
   }
   await page.setViewportSize({ width: 390, height: 800 });
   await page.waitForTimeout(100);
-  seen.narrow_wide = (await look(page)).wide;
+  seen.narrow = await fit(page);
+  seen.narrow.facts = (await look(page)).facts;
+  if (seen.page.plots.length) seen.narrow.ends = [await legendAt(page, 0), await legendAt(page, 1)];
   if (pictures) await page.screenshot({ path: join(pictures, "narrow.png"), fullPage: true });
   await page.setViewportSize({ width: 1280, height: 900 });
   await page.emulateMedia({ colorScheme: "dark" });
   await page.waitForTimeout(100);
   seen.dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   if (pictures) await page.screenshot({ path: join(pictures, "dark.png"), fullPage: true });
-  if (pictures) await page.pdf({ path: join(pictures, "print.pdf") });
+  seen.printed = await print(page, pictures ? join(pictures, "print.pdf") : undefined);
+  await page.setViewportSize({ width: 720, height: 1000 });
+  await page.emulateMedia({ media: "print", colorScheme: "dark" });
+  await page.waitForTimeout(100);
+  seen.paper = { ...(await fit(page)), ...(await onPaper(page)), facts: (await look(page)).facts };
+  if (pictures) await page.screenshot({ path: join(pictures, "paper.png"), fullPage: true });
 } finally {
   await context.close();
   rmSync(profile, { recursive: true, force: true });

@@ -125,6 +125,19 @@ async function submit(page) {
   return { ring, error, invalid, body, title };
 }
 
+// A page that was there before the job began.
+async function begin(page) {
+  const id = Number(page.url().split("/").pop());
+  await untilText(page, ".state-line .badge", "queued");
+  server.job(id, { state: "running", started_s: Date.now() / 1000, run_dir: "/runs/x" });
+  server.log(id, "the first words\n");
+  await until(async () => (await lines(page)).includes("the first words"), "the log from its beginning");
+  for (let t = 0; t < 5; t++) server.sample(id, t, (1 + t) * GiB);
+  await page.waitForSelector(".uplot");
+  await until(async () => (await legend(page))[0]?.job === "5.00 GiB", "the plot from its beginning");
+  return { log: await lines(page), plot: await legend(page) };
+}
+
 const legend = (page) => page.evaluate(() => Array.from(document.querySelectorAll(".u-legend")).map((l) =>
   Object.fromEntries(Array.from(l.querySelectorAll(".u-series"), (r) => [r.querySelector("th").textContent, r.querySelector("td").textContent]))));
 
@@ -137,6 +150,13 @@ async function useJob(page) {
   result.diagnosis = await page.locator("#diagnosis").innerText();
   result.injected = await page.evaluate(() => window.injected === true);
   await until(async () => (await legend(page))[0].time !== "–", "the legend tells what is last");
+  await page.locator(".plot").first().focus();
+  for (const key of ["+", "+", "ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft"]) await page.keyboard.press(key);
+  await until(async () => Number.parseInt((await legend(page))[0].time) < 19, "a part is read more finely");
+  result.part = new URL(server.requests.findLast((r) => r.includes("from_s=")).split(" ")[1], "http://x").search;
+  result.closer = await legend(page);
+  await press(page, "Whole run");
+  await until(async () => (await legend(page))[0].time.startsWith("19:"), "the whole is shown again");
   result.before = await legend(page);
   server.sample(62, 1260, 5 * GiB, { unique_bytes: 4 * GiB, limit_bytes: 6 * GiB });
   await until(async () => (await legend(page))[0].job === "5.00 GiB", "the plot moved");
@@ -305,7 +325,7 @@ const browser = await openBrowser(program);
 let pageState = null;
 try {
   const page = await openPage(browser, server.address, seen);
-  for (const [name, play] of Object.entries({ login, useList, submit, useJob, useLog, act })) seen[name] = await play(page);
+  for (const [name, play] of Object.entries({ login, useList, submit, begin, useJob, useLog, act })) seen[name] = await play(page);
   seen.quiet = [...seen.messages];
   pageState = page.context().storageState();
   for (const [name, play] of Object.entries({ looks, restart, sleep, withoutLive })) seen[name] = await play(page);

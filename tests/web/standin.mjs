@@ -204,10 +204,18 @@ export class Standin {
       return this.job(job.id, { state: "checkpointing" });
     }
     if (what === "rerun") return this.submit({ command: job.command, name: job.name, rerun_of: job.id }, answer);
-    if (what === "samples") return this.json(answer, 200, this.samples.get(job.id) ?? { id: job.id, series: {} });
+    if (what === "samples") return this.sendSamples(this.samples.get(job.id) ?? { id: job.id, series: {} }, query, answer);
     if (what === "events") return this.json(answer, 200, { events: [] });
     if (what === "diagnosis") return this.json(answer, 200, this.diagnosis);
     return this.sendLog(job.id, query, answer);
+  }
+
+  // Of the job alone, where a part is asked for: what is finer in it is left to the test.
+  sendSamples(all, query, answer) {
+    if (!query.has("from_s")) return this.json(answer, 200, all);
+    const isWanted = all.series.t_s.map((t) => t >= Number(query.get("from_s")) && t <= Number(query.get("to_s")));
+    const series = Object.fromEntries(Object.entries(all.series).map(([key, list]) => [key, list.filter((_, i) => isWanted[i])]));
+    this.json(answer, 200, { ...all, series });
   }
 
   sendLog(id, query, answer) {

@@ -85,6 +85,20 @@ def compared(browser, tmp_path_factory):
     return browser(page)
 
 
+@pytest.fixture(scope="session")
+def day(browser, tmp_path_factory):
+    """A day of eight processes and four GPUs, with every kind of record."""
+    run = tmp_path_factory.mktemp("web") / "day"
+    tool = browsing.build_folder() / "tests" / "tools" / "day"
+    if not tool.exists():
+        pytest.skip("there is no tests/tools/day: cmocka was not there when this was built")
+    subprocess.run([tool, run], check=True, timeout=BROWSE_S)
+    assert run_ebb("report", run).returncode == 0
+    if not has_plots(run / "report.html"):
+        pytest.skip("this ebb was built without npm: its page has no plots")
+    return browser(run / "report.html")
+
+
 def mib(text):
     number, unit = text.split()
     return float(number) * {"MiB": 1, "GiB": 1024, "KiB": 1 / 1024}[unit]
@@ -98,8 +112,8 @@ def seconds(text):
     return int(minutes) * 60 + int(rest)
 
 
-def test_no_error_and_no_request(seen, compared):
-    for one in (seen, compared):
+def test_no_error_and_no_request(seen, compared, day):
+    for one in (seen, compared, day):
         assert one["messages"] == [] and one["requests"] == []
 
 
@@ -140,10 +154,47 @@ def test_memory_over_steps(seen):
     assert int(first["step"]) <= 3 and int(last["step"]) >= STEPS - 2
 
 
-def test_the_page_fits_a_telephone_and_the_dark(seen, compared):
+def test_the_page_is_dark_where_that_is_wanted(seen, compared):
     for one in (seen, compared):
-        assert not one["page"]["wide"] and not one["narrow_wide"]
+        assert not one["page"]["wide"]
         assert sum(map(int, re.findall(r"\d+", one["dark"])[:3])) < 200
+
+
+def test_on_a_telephone_nothing_lies_beyond_the_edge(seen, compared, day):
+    for one in (seen, compared, day):
+        narrow = one["narrow"]
+        assert (narrow["wide"], narrow["beyond"], narrow["scrolled"]) == (False, [], 0)
+        assert narrow["canvas"] and max(narrow["canvas"]) <= 390
+
+
+def test_on_a_telephone_every_number_is_there_and_has_its_name(seen, day):
+    assert seen["narrow"]["facts"] == seen["page"]["facts"] != {}
+    values = [mib(ends[1][1]) for ends in seen["narrow"]["ends"]]
+    assert abs(values[0] - 100) <= 5 and abs(values[1] - (100 + STEPS)) <= 5
+    cells = dict(seen["narrow"]["cells"])
+    assert cells["pid"] == "7" and mib(cells["peak"]) == 100 + STEPS
+    # Of the 64 largest processes of a day the first dozen is not folded up.
+    pids = [value for name, value in day["narrow"]["cells"] if name == "pid"]
+    assert pids[:2] == ["4001", "4000"] and len(pids) == 12
+
+
+def test_paper_is_white_and_holds_all_of_it(seen, compared, day):
+    for one in (seen, compared, day):
+        paper = one["paper"]
+        assert (paper["wide"], paper["beyond"]) == (False, [])
+        assert sum(paper["text"][:3]) < 200 and sum(paper["back"][:3]) > 700
+        assert paper["tools"] == "none"
+        for what in ("headline", "facts"):
+            assert paper[what] == one["page"][what]
+        assert max(paper["canvas"]) <= 720 and min(paper["canvas"]) > 500
+    assert day["paper"]["explanations"] > 10 and day["paper"]["folded"] == 0
+
+
+def test_printing_draws_for_paper_and_goes_back(seen, day):
+    for one in (seen, day):
+        assert one["printed"]["pages"] >= 1 and one["printed"]["still"] == ""
+        assert one["printed"]["axis"] == one["paper"]["axis"]
+    assert day["printed"]["pages"] > 3
 
 
 def test_two_runs_are_drawn_into_one_plot(compared):
@@ -151,3 +202,15 @@ def test_two_runs_are_drawn_into_one_plot(compared):
     first, last = (dict(ends) for ends in compared["whole"])
     assert abs(mib(first["before"]) - mib(first["after"])) <= 3
     assert abs(mib(last["before"]) - (100 + STEPS)) <= 3 and abs(mib(last["after"]) - 100) <= 3
+
+
+def test_a_day_has_a_plot_of_everything(day):
+    assert day["page"]["plots"] == [
+        "Memory over time", "What the memory of process 4001 python3 is",
+        "GPU memory, 4 × NVIDIA H100 80GB HBM3", "What the job says of itself"]
+    assert day["page"]["keys"] == ["epoch", "evaluation", "checkpoint", "phase", "started again",
+                                   "act of the guard"]
+    assert "main" in day["page"]["flames"]
+    last = dict(day["whole"][1])
+    assert last["time"] == "1 d 0 h" or last["time"].startswith("23:")
+    assert abs(mib(last["4001 python3"]) - (6 * 1024 + 21600 * 200 / 1024)) < 500

@@ -102,12 +102,26 @@ def test_what_the_server_refuses_is_told_at_its_field(seen):
     assert seen["submit"]["invalid"] == ["field-limit", "true"]
 
 
+def test_a_page_that_was_there_first_shows_the_job_from_its_beginning(seen):
+    assert seen["begin"]["log"] == ["the first words", ""]
+    assert seen["begin"]["plot"] == [{"time": "4 s", "job": "5.00 GiB"}]
+
+
 def test_the_plots_are_there_and_move(seen):
     job = seen["useJob"]
     assert job["plots"] == ["Memory of the job", "Memory by process", "GPU memory"]
     assert job["keys"] == ["epoch", "evaluation", "checkpoint"]
     assert job["before"][0]["job"] == "3.23 GiB" and job["after"][0]["job"] == "5.00 GiB"
     assert job["after"][0]["time"] == "21:00 min"
+
+
+def test_a_part_is_looked_at_more_closely(seen):
+    asked = {key: float(value) for key, value in
+             (pair.split("=") for pair in seen["useJob"]["part"].lstrip("?").split("&"))}
+    whole = 1198 + 1500 * 1.05  # with what is to come, until the limit is met
+    assert whole / 16 < asked["from_s"] < whole / 8 < whole * 3 / 8 < asked["to_s"] < 1198
+    minutes, seconds = map(int, seen["useJob"]["closer"][0]["time"].split()[0].split(":"))
+    assert whole * 3 / 8 < minutes * 60 + seconds <= asked["to_s"]
 
 
 def test_the_diagnosis_says_what_is_for_and_what_to_do(seen):

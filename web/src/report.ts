@@ -4,6 +4,7 @@ import { PackedRun, unpack } from "./report_data";
 import { addFlame } from "./report_flame";
 import { extentOf, plotsOf } from "./report_plots";
 import { PlotGroup } from "./shared/plot";
+import { labelCells } from "./shared/tables";
 import { isOnPaper, onThemeChange } from "./shared/theme";
 
 const text = document.getElementById("data")?.textContent ?? "{}";
@@ -40,11 +41,13 @@ function addTools(): void {
   document.getElementById("whole")?.addEventListener("click", () => group?.zoom(null, null));
 }
 
-// On paper nothing can be opened.
-function openAll(): void {
-  if (isOnPaper()) document.querySelectorAll<HTMLDetailsElement>("#diagnosis details").forEach((d) => (d.open = true));
+// On paper nothing can be opened: every explanation is told there, and the stacks of what leaks.
+function openForPaper(): void {
+  const folded = "#diagnosis details, #heap tr:has(td.bad) details";
+  if (isOnPaper()) document.querySelectorAll<HTMLDetailsElement>(folded).forEach((d) => (d.open = true));
 }
 
+labelCells();
 addTools();
 draw();
 const flame = document.getElementById("flame");
@@ -55,6 +58,6 @@ addEventListener("resize", () => {
   waiting = requestAnimationFrame(() => group?.fit());
 });
 onThemeChange(() => {
-  openAll();
+  openForPaper();
   draw();
 });

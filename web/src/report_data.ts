@@ -5,12 +5,13 @@ export interface Packed {
   field: string;
   unit: string;
   pid?: number;
+  id: number;
   name: string;
   t: number[];
   v: number[];
 }
 export interface Event {
-  kind: string;
+  kind: "epoch" | "evaluation" | "checkpoint" | "begin" | "end" | "guard";
   t: number;
   step: number | null;
 }
@@ -18,10 +19,6 @@ export interface Phase {
   name: string;
   t: number;
   until: number;
-}
-export interface GuardEvent {
-  t_s: number;
-  act: string;
 }
 export interface Frame {
   n: string | null;
@@ -37,7 +34,6 @@ export interface PackedRun {
   events?: Event[];
   phases?: Phase[];
   segments?: number[];
-  guard?: GuardEvent[];
   pid?: number | null;
   flame?: Frame;
 }
@@ -47,6 +43,7 @@ export interface Series {
   field: string;
   unit: string;
   pid: number | null;
+  id: number;
   name: string;
   t: number[]; // seconds
   v: number[]; // bytes, or what the unit says
@@ -63,7 +60,6 @@ export interface Run {
   events: Event[];
   phases: Phase[];
   segments: number[];
-  guard: GuardEvent[];
   pid: number | null;
   flame: Frame | null;
 }
@@ -94,6 +90,7 @@ export function unpack(p: PackedRun): Run {
     field: s.field,
     unit: s.unit,
     pid: s.pid ?? null,
+    id: s.id,
     name: s.name,
     t: sum(s.t, 1e-3),
     v: sum(s.v, s.unit === "B" ? 1024 : 1),
@@ -106,7 +103,6 @@ export function unpack(p: PackedRun): Run {
     events: p.events ?? [],
     phases: p.phases ?? [],
     segments: p.segments ?? [],
-    guard: p.guard ?? [],
     pid: p.pid ?? null,
     flame: p.flame ?? null,
   };

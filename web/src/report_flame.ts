@@ -50,7 +50,7 @@ export function addFlame(into: HTMLElement, root: Frame): void {
   title.textContent = "Flame graph of what lives";
   const help = document.createElement("p");
   help.className = "quiet";
-  help.textContent = "Outermost call on top, as wide as what lives of it; Python in blue. Choose a frame to look closer, the top one to go back.";
+  help.textContent = "Outermost call on top, as wide as what lives of it; Python in blue, and what is narrower than 1 % left blank. Choose a frame to look closer, the top one to go back.";
   const told = document.createElement("p");
   told.className = "told";
   told.setAttribute("aria-live", "polite");
@@ -66,7 +66,7 @@ export function addFlame(into: HTMLElement, root: Frame): void {
       const b = document.createElement("button");
       b.type = "button";
       b.textContent = nameOf(box.frame);
-      b.className = `${box.frame.k === "p" ? "python" : "native"} shade${shade(nameOf(box.frame))}${isAbove ? " above" : ""}`;
+      b.className = `${!box.frame.n ? "all" : box.frame.k === "p" ? "python" : "native"} shade${shade(nameOf(box.frame))}${isAbove ? " above" : ""}`;
       b.style.left = `${box.left * 100}%`;
       b.style.width = `${box.wide * 100}%`;
       b.style.top = `${row * rowHeight}px`;

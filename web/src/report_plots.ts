@@ -4,6 +4,8 @@ import { Clock, hold, overSteps, Run, Series, stepAt } from "./report_data";
 import { Kind, Marker } from "./shared/markers";
 import { Line, Plot } from "./shared/plot";
 
+const most = 12; // lines that a plot's legend has room for
+
 function find(run: Run, of: string, field: string, pid?: number | null): Series | undefined {
   return run.series.find((s) => s.of === of && s.field === field && (pid === undefined || s.pid === pid));
 }
@@ -45,10 +47,9 @@ function markersOf(run: Run, toX: (t: number) => number | null): Marker[] {
   };
   run.phases.forEach((p) => add("phase", p.t, p.until));
   run.events.forEach((e) => {
-    if (e.kind === "epoch" || e.kind === "evaluation" || e.kind === "checkpoint") add(e.kind, e.t);
+    if (e.kind !== "begin" && e.kind !== "end") add(e.kind, e.t);
   });
   run.segments.forEach((t) => add("segment", t));
-  run.guard.forEach((g) => add("guard", g.t_s));
   return list;
 }
 
@@ -118,18 +119,40 @@ function partsPlot(run: Run, clocks: Clock[] | null): Plot | null {
   };
 }
 
-function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
-  const plots: Plot[] = [];
-  const markers = markersOf(run, xOf(clocks));
-  const add = (title: string, list: Series[], label: (s: Series) => string) => {
-    const lines = list.slice(0, 8).flatMap((s, i) => linesOf(s, label(s), i, clocks));
-    if (lines.length) plots.push({ title, lines, unit: "B", byStep: !!clocks, markers });
-  };
+// By the job for each, and what others use of it where there is room for that.
+function gpuPlot(run: Run, clocks: Clock[] | null): [string, Line[]] {
   const gpus = run.series.filter((s) => s.of === "gpu");
-  add("GPU memory", gpus, (s) => `${s.name} ${s.field === "job" ? "by the job" : "in use"}`);
+  const ids = [...new Set(gpus.map((s) => s.id))];
+  const names = [...new Set(gpus.map((s) => s.name))];
+  const hasJob = (id: number) => gpus.some((s) => s.id === id && s.field === "job");
+  const shown = gpus.filter((s) => s.field === "job" || ids.length <= most / 2 || !hasJob(s.id));
+  const isOneKind = names.length === 1;
+  const lines = shown.slice(0, most).flatMap((s) => {
+    const isJob = s.field === "job";
+    const label = `GPU ${s.id}${isOneKind ? "" : ` ${s.name}`} ${isJob ? "by the job" : "in use"}`;
+    return linesOf(s, label, s.id, clocks, { thin: !isJob });
+  });
+  return [isOneKind ? `GPU memory, ${ids.length > 1 ? `${ids.length} × ` : ""}${names[0]}` : "GPU memory", lines];
+}
+
+// Of the process in question first; one colour for a figure, also of other processes.
+function figureLines(run: Run, clocks: Clock[] | null): Line[] {
   const figures = run.series.filter((s) => s.of === "figure" && s.unit === "B");
-  add("What the job says of itself", figures, (s) => s.name.replace("_bytes@", " of "));
-  return plots;
+  const nameOf = (s: Series) => s.name.replace(/@.*/, "");
+  const names = [...new Set(figures.map(nameOf))];
+  const isSubject = (s: Series) => s.name.endsWith(`@${run.pid}`);
+  figures.sort((a, b) => Number(isSubject(b)) - Number(isSubject(a)));
+  return figures.slice(0, most).flatMap((s) =>
+    linesOf(s, s.name.replace("_bytes@", " of "), names.indexOf(nameOf(s)), clocks, { thin: !isSubject(s) }));
+}
+
+function otherPlots(run: Run, clocks: Clock[] | null): Plot[] {
+  const markers = markersOf(run, xOf(clocks));
+  const plots: [string, Line[]][] = [
+    gpuPlot(run, clocks),
+    ["What the job says of itself", figureLines(run, clocks)],
+  ];
+  return plots.filter(([, lines]) => lines.length).map(([title, lines]) => ({ title, lines, unit: "B", byStep: !!clocks, markers }));
 }
 
 function comparePlot(runs: Run[], isByStep: boolean): Plot {

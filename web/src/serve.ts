@@ -2,6 +2,7 @@
 
 import { ApiError, get, send, whenLoggedOut } from "./serve/api";
 import { App, View } from "./serve/app";
+import { setServerTime } from "./serve/clock";
 import { h, oneLine, setClass, setText } from "./serve/dom";
 import { JobView } from "./serve/job";
 import { ListView } from "./serve/list";
@@ -85,7 +86,7 @@ function askForToken(): void {
   nav.hidden = logout.hidden = true;
   setText(link, "");
   document.title = "Log in – ebb";
-  main.replaceChildren(loginForm(() => void begin()));
+  main.replaceChildren(loginForm(() => void begin().then(() => main.focus({ preventScroll: true }))));
   main.querySelector("input")?.focus();
 }
 
@@ -103,7 +104,9 @@ async function checkSession(): Promise<void> {
 async function checkHealth(): Promise<void> {
   if (!isLoggedIn || document.hidden) return;
   try {
-    const list = (await get<{ trouble?: string[] }>("/health")).trouble ?? [];
+    const health = await get<{ now_s?: number; trouble?: string[] }>("/health");
+    const list = health.trouble ?? [];
+    setServerTime(health.now_s);
     trouble.hidden = !list.length;
     const text = list.map(oneLine).join("\n");
     if (trouble.dataset.text === text) return;

@@ -325,6 +325,8 @@ static void what_has_two_meanings_is_refused(void **state)
         "\r\n",
         "POST /b HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip\r\n\r\nabc",
         "GET /b HTTP/1.1\r\n" HOST "Authorization: a\r\nAuthorization: b\r\n\r\n",
+        "POST /b HTTP/1.1\r\n" HOST "Content-Length : 2\r\n\r\nab",
+        "GET /b HTTP/1.1\r\n" HOST "A(b): 2\r\n\r\n",
         "GET /b?q=1&q=2 HTTP/1.1\r\n" HOST "\r\n",
     };
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)

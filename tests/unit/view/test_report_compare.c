@@ -82,6 +82,42 @@ static void what_is_undecided_is_not_called_fixed(void **state)
           "first run is filling");
 }
 
+/* It may be a cache: the first run had a first pass too. */
+static void what_grows_faster_in_its_first_pass_is_not_called_worse(void **state)
+{
+    (void)state;
+    check(run("stable", 0, -10, 10, step), run("filling", -1, 1900, 2100, step), "unknown",
+          "second run is filling");
+    check(run("leaking", 1, 900, 1100, step), run("filling", -1, 1900, 2100, step), "unknown",
+          "second run is filling");
+}
+
+static void two_runs_of_one_program_are_no_change(void **state)
+{
+    (void)state;
+    check(run("leaking", 1, 1000, 1001, step), run("leaking", 1, 1030, 1031, step), "same",
+          "No difference");
+    check(run("leaking", 1, 1030, 1031, step), run("leaking", 1, 1000, 1001, step), "same",
+          "No difference");
+    check(run("leaking", 1, 1000, 1001, step), run("leaking", 1, 1100, 1101, step), "worse",
+          "worse");
+}
+
+static void a_run_too_short_to_show_the_leak_is_no_proof(void **state)
+{
+    static const int leaks[] = {-1, 0, 1};
+    static const char *const answers[] = {"unknown", "unknown", "fixed"};
+    static const char *const words[] = {"only 8 steps long", "not known to leak either", "worked"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        json_t *before = run("leaking", 1, 900, 1100, step);
+        json_t *early = run("filling", leaks[i], 900, 1100, step);
+        json_object_set_new(early, "length", json_string("8 steps"));
+        json_object_set_new(before, "early", early);
+        check(before, run("stable", 0, -10, 10, step), answers[i], words[i]);
+    }
+}
+
 static void without_a_rate_there_is_no_test(void **state)
 {
     (void)state;
@@ -106,6 +142,9 @@ int main(void)
         cmocka_unit_test(a_faster_leak_is_worse),
         cmocka_unit_test(of_two_flat_runs_neither_is_better),
         cmocka_unit_test(what_is_undecided_is_not_called_fixed),
+        cmocka_unit_test(what_grows_faster_in_its_first_pass_is_not_called_worse),
+        cmocka_unit_test(two_runs_of_one_program_are_no_change),
+        cmocka_unit_test(a_run_too_short_to_show_the_leak_is_no_proof),
         cmocka_unit_test(without_a_rate_there_is_no_test),
         cmocka_unit_test(a_rate_by_step_is_not_compared_with_one_by_minute),
     };

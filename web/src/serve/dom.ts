@@ -23,19 +23,11 @@ export function setClass(element: Element, name: string): void {
   if (element.className !== name) element.className = name;
 }
 
-const controls = /[\u0000-\u001f\u007f-\u009f]/g;
-const directions = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const controls = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
 // Text of others on one line: what would move the cursor or turn the direction is shown, not done.
 export function oneLine(text: string): string {
-  return text
-    .replace(controls, (c) => (c < "\x20" ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd"))
-    .replace(directions, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
-}
-
-// A name: its direction stays its own.
-export function bdi(text: string): HTMLElement {
-  return h("bdi", {}, oneLine(text));
+  return text.replace(controls, (c) => (c === "\n" ? "\\n" : c === "\t" ? " " : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`));
 }
 
 let waiting = 0;

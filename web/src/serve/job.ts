@@ -3,6 +3,7 @@
 import { ApiError, Change, get, Happening, isEnded, Job, Samples, send, State } from "./api";
 import { App, View } from "./app";
 import { Badge, ProgressBar } from "./badge";
+import { serverNow_s } from "./clock";
 import { DiagnosisView } from "./diagnosis";
 import { h, oneLine, setClass, setText, soon } from "./dom";
 import { JobData, mostEvents } from "./job_data";
@@ -28,7 +29,7 @@ export class JobView implements View {
   readonly wants: { jobs: boolean; job: number; log: boolean };
   readonly root: HTMLElement;
   private readonly data = new JobData();
-  private readonly plots = new JobPlots(this.data);
+  private readonly plots = new JobPlots(this.data, (from_s, to_s) => this.readPart(from_s, to_s));
   private readonly log: LogView;
   private readonly diagnosis: DiagnosisView;
   private readonly heading = h("h1");
@@ -55,6 +56,7 @@ export class JobView implements View {
   private later = 0;
   private drawnFigures = "";
   private drawnHistory = "";
+  private drawnRequest = "";
 
   constructor(private readonly app: App, private readonly id: number, private readonly dialog: SubmitDialog) {
     this.wants = { jobs: false, job: id, log: true };
@@ -113,7 +115,7 @@ export class JobView implements View {
       return;
     }
     if (message.id !== this.id) return;
-    if (message.type === "sample") this.data.add(message);
+    if (message.type === "sample") this.plots.add(message);
     else if (message.type === "mark") this.data.addMark(message);
     else if (message.type === "event") this.takeEvent(message);
     else if (message.type === "log") this.log.take(message.offset, message.text);
@@ -145,7 +147,7 @@ export class JobView implements View {
     const now = Date.now();
     const m = this.job.memory;
     if (!isWhole && now - this.readSamples_ms < readAgain_ms) {
-      const t_s = now / 1000 - this.job.started_s;
+      const t_s = serverNow_s() - this.job.started_s;
       if (m?.job_bytes != null && !isEnded(this.job.state)) this.data.add({ id: this.id, t_s, job_bytes: m.job_bytes, unique_bytes: m.unique_bytes, limit_bytes: m.limit_bytes });
       return this.plots.show(this.job);
     }
@@ -157,6 +159,15 @@ export class JobView implements View {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
     }
     if (this.job) this.plots.show(this.job);
+  }
+
+  private async readPart(from_s: number, to_s: number): Promise<Samples | null> {
+    try {
+      return await get<Samples>(`/jobs/${this.id}/samples?points=${points}&from_s=${from_s.toFixed(3)}&to_s=${to_s.toFixed(3)}`);
+    } catch (problem) {
+      if (!(problem instanceof ApiError)) throw problem;
+      return null;
+    }
   }
 
   private async readEvents(asked: number): Promise<void> {
@@ -175,6 +186,7 @@ export class JobView implements View {
     this.content.hidden = false;
     setText(this.problem, "");
     if (!old || old.state !== job.state) this.stateChanged(old?.state ?? null, job);
+    else if (job.run_dir && job.verdict && old.verdict?.verdict !== job.verdict.verdict) void this.diagnosis.read();
     this.plots.show(job);
     soon(this.draw);
   }
@@ -182,10 +194,10 @@ export class JobView implements View {
   private stateChanged(before: State | null, job: Job): void {
     if (before) {
       this.app.tell(`job ${this.id}: ${job.state}${job.reason ? `, ${oneLine(job.reason)}` : ""}`);
-      if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: Date.now() / 1000, state: job.state, reason: job.reason });
+      if (this.changes[this.changes.length - 1]?.state !== job.state) this.changes.push({ t_s: serverNow_s(), state: job.state, reason: job.reason });
     }
     this.app.changed();
-    // A recording says most once it is whole; before that it is there to be asked for.
+    // A recording says most once it is whole.
     if (job.run_dir && (before === null || isEnded(job.state))) void this.diagnosis.read();
   }
 
@@ -196,7 +208,7 @@ export class JobView implements View {
     setText(this.heading, `${this.id} ${oneLine(job.name || "no name")}`);
     this.badge.state(job.state);
     setText(this.reason, oneLine((job.state === "queued" ? job.waits_for : job.reason) ?? job.cause ?? ""));
-    this.progress.show(job.progress);
+    this.progress.show(job);
     this.checkpoint.hidden = this.cancel.hidden = ended;
     this.checkpoint.disabled = job.state !== "running";
     this.cancel.disabled = job.state === "stopping";
@@ -214,7 +226,7 @@ export class JobView implements View {
     if (!v) return;
     setClass(this.verdict, `verdict ${words.verdictClass(v)}`);
     const oom = isEnded(job.state) ? null : words.outOfMemory(v);
-    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null ? `confidence ${Math.round(v.confidence * 100)} %` : null];
+    const rest = [oom ? `out of memory ${oom}` : null, words.perMinute(v), v.confidence != null && v.verdict !== "undecided" ? `confidence ${Math.round(v.confidence * 100)} %` : null];
     const text = JSON.stringify([v.verdict, v.sentence, rest]);
     if (this.verdict.dataset.text === text) return;
     this.verdict.dataset.text = text;
@@ -232,7 +244,7 @@ export class JobView implements View {
       ["Limit", sizeOf(m.limit_bytes), m.headroom_bytes != null && !isEnded(job.state) ? `${format.size(m.headroom_bytes)} left` : null],
       ["GPU memory", sizeOf(m.gpu_bytes), job.gpus?.length ? `GPU ${job.gpus.join(", ")}` : null],
       ["Speed", job.progress?.steps_per_s != null ? `${format.count(job.progress.steps_per_s)} steps/s` : null, job.progress?.epoch != null ? `epoch ${format.count(job.progress.epoch)}` : null],
-      ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, Date.now() / 1000) || null],
+      ["Started", job.started_s != null ? words.clock(job.started_s) : null, words.tookOf(job, serverNow_s()) || null],
       ["Ended", job.ended_s != null ? words.clock(job.ended_s) : null, job.status != null ? `status ${job.status}` : null],
       ["Given back", back ? (back.clean ? "all of it" : "not all") : null, back?.host_bytes != null ? `${format.size(back.host_bytes)} of the host` : null],
     ];
@@ -256,7 +268,10 @@ export class JobView implements View {
   };
 
   private drawRequest(job: Job): void {
-    if (this.request.childElementCount) return;
+    const asked = JSON.stringify([job.run_dir, job.memory_bytes]); // what of it may still change
+    if (asked === this.drawnRequest) return;
+    this.drawnRequest = asked;
+    this.request.replaceChildren();
     const add = (name: string, value: string | null | undefined, isLong = false) =>
       value && this.request.append(h("div", { class: isLong && "whole" }, h("dt", {}, name), h("dd", {}, h("code", {}, oneLine(value)))));
     add("command", shell.join(job.command), true);

@@ -1,6 +1,6 @@
 // The plots of a job: made once, then fed; made anew only when their lines are others.
 
-import { Job } from "./api";
+import { Job, Sample, Samples } from "./api";
 import { h, oneLine, soon } from "./dom";
 import { ahead, forecastOf } from "./forecast";
 import { JobData } from "./job_data";
@@ -8,6 +8,9 @@ import { Forecast, Kind, Marker } from "../shared/markers";
 import { Line, Plot, PlotGroup } from "../shared/plot";
 import { onThemeChange } from "../shared/theme";
 
+const drawEvery_ms = 500;
+const closerAfter_ms = 300;
+const margin = 0.1; // of a part, read on both sides of it
 const mostLines = 7; // of processes: more cannot be told apart
 const kinds: Record<string, Kind> = { epoch: "epoch", eval: "evaluation", evaluation: "evaluation", save: "checkpoint", checkpoint: "checkpoint" };
 
@@ -17,14 +20,21 @@ export class JobPlots {
   private readonly none = h("p", { class: "quiet" }, "Nothing was measured.");
   readonly root = h("section", { "aria-label": "Memory" }, h("h2", {}, "Memory"),
     h("div", { class: "tools" }, this.whole, h("span", { class: "quiet" }, "Drag across a plot to look closer.")), this.none, this.area);
-  private readonly group = new PlotGroup(this.area, (isPart) => (this.whole.disabled = !isPart));
+  private readonly group = new PlotGroup(this.area, (isPart) => this.zoomed(isPart));
   private plots: Plot[] = [];
   private shape = "";
   private job: Job | null = null;
+  private waiting = 0;
+  private drawn_ms = 0;
+  private closer: JobData | null = null; // a part of it, read more finely
+  private closerRange: [number, number] = [0, 0];
+  private asked: string | null = null; // which part was asked for last
+  private reading = 0;
   private readonly unlisten: () => void;
   private readonly resized = () => soon(this.fit);
 
-  constructor(private readonly data: JobData) {
+  // READ: the samples between two times, as finely as a plot can show them.
+  constructor(private readonly all: JobData, private readonly read: (from_s: number, to_s: number) => Promise<Samples | null>) {
     addEventListener("resize", this.resized);
     this.unlisten = onThemeChange(() => {
       this.shape = "";
@@ -34,12 +44,52 @@ export class JobPlots {
 
   close(): void {
     removeEventListener("resize", this.resized);
+    clearTimeout(this.waiting);
+    clearTimeout(this.reading);
     this.unlisten();
     this.group.clear([0, 1]);
   }
 
+  // What came live, for the part that is looked at too.
+  add(sample: Sample): void {
+    this.all.add(sample);
+    if (sample.t_s <= this.closerRange[1]) this.closer?.add(sample);
+  }
+
+  // As often as somebody can follow.
   show(job: Job): void {
     this.job = job;
+    this.waiting ||= window.setTimeout(() => {
+      this.waiting = 0;
+      soon(this.draw);
+    }, Math.max(0, this.drawn_ms + drawEvery_ms - performance.now()));
+  }
+
+  // What is looked at more closely; the whole where nothing finer is known.
+  private get data(): JobData {
+    const part = this.group.shown;
+    const isCovered = part && this.closerRange[0] <= part[0] && this.closerRange[1] >= part[1];
+    return isCovered && this.closer && this.closer.job.length > 1 ? this.closer : this.all;
+  }
+
+  private zoomed(isPart: boolean): void {
+    this.whole.disabled = !isPart;
+    clearTimeout(this.reading);
+    if (isPart) this.reading = window.setTimeout(() => void this.lookCloser(), closerAfter_ms);
+    else this.closer = this.asked = null;
+  }
+
+  private async lookCloser(): Promise<void> {
+    const part = this.group.shown;
+    if (!part || this.asked === String(part)) return;
+    this.asked = String(part);
+    const wide = part[1] - part[0];
+    const range: [number, number] = [Math.max(part[0] - wide * margin, 0), part[1] + wide * margin];
+    const samples = await this.read(...range);
+    if (!samples || String(this.group.shown) !== String(part)) return;
+    this.closer = new JobData();
+    this.closer.read(samples);
+    this.closerRange = range;
     soon(this.draw);
   }
 
@@ -47,11 +97,12 @@ export class JobPlots {
 
   private readonly draw = (): void => {
     if (!this.job || !this.root.isConnected || document.hidden) return;
-    const limit = this.data.limit ?? this.job.memory?.limit_bytes ?? null;
-    const forecast = forecastOf(this.job, this.data.until_s, this.data.lastBytes, limit);
+    this.drawn_ms = performance.now();
+    const limit = this.all.limit ?? this.job.memory?.limit_bytes ?? null;
+    const forecast = forecastOf(this.job, this.all.until_s, this.all.lastBytes, limit);
     const plots = [this.jobPlot(limit, forecast), this.processPlot(), this.gpuPlot()].filter((p): p is Plot => p !== null && p.lines.length > 0);
-    const extent: [number, number] = [0, Math.max(this.data.until_s + ahead(forecast, limit, this.data.until_s), 1)];
-    const shape = JSON.stringify(plots.map((p) => [p.title, p.lines.map((l) => l.label), [...new Set(p.markers.map((m) => m.kind))]]));
+    const extent: [number, number] = [0, Math.max(this.all.until_s + ahead(forecast, limit, this.all.until_s), 0.1)];
+    const shape = JSON.stringify(plots.map((p) => [p.title, p.note, p.lines.map((l) => l.label), [...new Set(p.markers.map((m) => m.kind))]]));
     this.none.hidden = plots.length > 0;
     this.whole.parentElement?.toggleAttribute("hidden", !plots.length);
     if (shape === this.shape) this.plots.forEach((plot, i) => Object.assign(plot, plots[i]));
@@ -70,11 +121,11 @@ export class JobPlots {
 
   private markers(): Marker[] {
     const list: Marker[] = [];
-    for (const mark of this.data.marks) {
+    for (const mark of this.all.marks) {
       const kind = kinds[mark.kind];
       if (kind) list.push({ kind, x: mark.t_s });
     }
-    this.data.events.forEach((e) => e.t_s != null && e.act && list.push({ kind: "guard", x: e.t_s }));
+    this.all.events.forEach((e) => e.t_s != null && e.act && list.push({ kind: "guard", x: e.t_s }));
     return list;
   }
 
@@ -88,7 +139,7 @@ export class JobPlots {
     if (unique.some((v) => v !== null)) lines.push({ label: "unique", x: t, y: unique, colour: 5, thin: true });
     return {
       title: "Memory of the job",
-      note: "What its processes share is counted once. Unique: what no other process has, the job's and others.",
+      note: `What its processes share is counted once. Unique: what is shared with nobody.${forecast ? " Dotted: where the verdict expects it to go." : ""}`,
       lines, unit: "B", byStep: false, markers: this.markers(), key: true, limit: limit ?? undefined, forecast,
     };
   }

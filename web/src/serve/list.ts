@@ -3,6 +3,7 @@
 import { ApiError, get, isEnded, Job, State } from "./api";
 import { App, View } from "./app";
 import { Badge, ProgressBar, Spark } from "./badge";
+import { serverNow_s } from "./clock";
 import { h, oneLine, setText, soon } from "./dom";
 import { Message } from "./live";
 import * as shell from "./shell";
@@ -55,7 +56,7 @@ class Row {
     setText(this.command, oneLine(shell.join(job.command ?? [])));
     this.state.state(job.state);
     setText(this.reason, oneLine(job.state === "queued" ? (job.waits_for ?? "") : (job.reason ?? "")));
-    this.progress.show(job.progress);
+    this.progress.show(job);
     this.spark.show(job);
     setText(this.memory, memoryText(job));
     this.verdict.verdict(job.verdict);
@@ -144,16 +145,18 @@ export class ListView implements View {
       this.isPinned ? get<Answer>(`/jobs?${atWorkQuery}`) : null,
     ]);
     if (asked !== this.asked) return;
-    const told = [...this.jobs.values()].filter((job) => this.fresh.has(job.id));
-    this.jobs.clear();
-    for (const job of [...(first?.jobs ?? []), ...answer.jobs, ...told]) this.jobs.set(job.id, job);
+    for (const id of [...this.jobs.keys()]) if (!this.fresh.has(id)) this.jobs.delete(id);
+    for (const job of [...(first?.jobs ?? []), ...answer.jobs]) if (!this.fresh.has(job.id)) this.jobs.set(job.id, job);
     this.hasMore = answer.more;
     soon(this.draw);
   }
 
   take(message: Message): void {
     if (message.type === "job") this.takeJob(message.job);
-    else if (message.type === "removed") this.jobs.delete(message.id);
+    else if (message.type === "removed") {
+      this.jobs.delete(message.id);
+      this.fresh.add(message.id);
+    }
     soon(this.draw);
   }
 
@@ -161,7 +164,8 @@ export class ListView implements View {
     const old = this.jobs.get(job.id);
     if (!old && !this.belongs(job)) return;
     if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${oneLine(job.name)}: ${job.state}`);
-    this.jobs.set(job.id, job);
+    if (matches(job, this.state.value)) this.jobs.set(job.id, job);
+    else this.jobs.delete(job.id);
     this.fresh.add(job.id);
   }
 
@@ -198,7 +202,7 @@ export class ListView implements View {
   }
 
   private readonly draw = (): void => {
-    const now_s = Date.now() / 1000;
+    const now_s = serverNow_s();
     const list = this.arrange();
     for (const id of [...this.rows.keys()]) {
       if (this.jobs.has(id)) continue;

@@ -1,6 +1,7 @@
 // The one live stream of the page: closed while nobody looks, opened again by itself; where there is none, the server is asked instead.
 
 import { ApiError, Happening, Job, Mark, Sample } from "./api";
+import { setServerTime } from "./clock";
 
 export interface Wants {
   jobs: boolean;
@@ -43,6 +44,7 @@ export class Live {
   private looked_ms = Date.now();
   private isRefreshing = false;
   private isStopped = true;
+  private isAway = false;
   private boot: string | number | null = null;
 
   // ONMODE hears how the page is connected, ONBOOT that the server is another one than before.
@@ -129,14 +131,15 @@ export class Live {
 
   private hear(text: string): void {
     this.heard_ms = Date.now();
-    let message: Message | { type: "hello"; boot?: string | number };
+    let message: Message | { type: "hello"; boot?: string | number; now_s?: number };
     try {
       message = JSON.parse(text) as typeof message;
     } catch {
       return;
     }
-    if (message.type === "hello") this.greet(message.boot ?? null);
-    else this.viewer?.take(message);
+    if (message.type !== "hello") return this.viewer?.take(message);
+    setServerTime(message.now_s);
+    this.greet(message.boot ?? null);
   }
 
   // From here on nothing is missed: what was before is read once.
@@ -154,10 +157,19 @@ export class Live {
   // A machine that slept did not run this; a stream that died in between says nothing.
   private look(): void {
     const now = Date.now();
-    const slept = now - this.looked_ms > silence_ms;
+    const slept = Math.abs(now - this.looked_ms) > silence_ms; // or its clock was set
     this.looked_ms = now;
     if (this.isResting) return;
-    if (slept || (this.socket && now - this.heard_ms > silence_ms)) this.wake();
+    if (slept || (this.socket && Math.abs(now - this.heard_ms) > silence_ms)) this.wake();
+  }
+
+  // A server that is there again has a stream again.
+  private answered(): void {
+    this.onMode("asking");
+    if (!this.isAway) return;
+    this.isAway = false;
+    this.wait_ms = firstWait_ms;
+    this.connect();
   }
 
   private get isLive(): boolean {
@@ -181,11 +193,11 @@ export class Live {
     this.isRefreshing = true;
     try {
       await viewer.refresh(isWhole);
-      if (!this.isLive && !this.isResting) this.onMode("asking");
+      if (!this.isLive && !this.isResting) this.answered();
     } catch (error) {
-      const isAway = error instanceof ApiError && error.status === 0;
-      if (isAway && !this.isLive && !this.isResting) this.onMode("away");
       if (!(error instanceof ApiError)) throw error;
+      this.isAway = error.status === 0 && !this.isLive && !this.isResting;
+      if (this.isAway) this.onMode("away");
     } finally {
       this.isRefreshing = false;
     }

@@ -38,17 +38,24 @@ export class LogView {
 
   // A piece told live. Bytes that are no text are not what they were: their place must be asked for.
   take(offset: number, text: string): void {
-    if (this.end === null || this.isReading) {
+    if (this.isReading) {
       this.isStale = true;
       return;
     }
-    if (offset === this.end && !text.includes("\ufffd")) {
+    if (this.end === null) this.readSoon();
+    else if (offset === this.end && !text.includes("\ufffd")) {
       this.end += new TextEncoder().encode(text).length;
       setText(this.note, "");
       this.add(text);
     } else if (offset + text.length > this.end || text.includes("\ufffd")) {
-      void this.refresh();
+      this.readSoon();
     }
+  }
+
+  private readSoon(): void {
+    this.refresh().catch((problem: unknown) => {
+      if (!(problem instanceof ApiError)) throw problem;
+    });
   }
 
   // Reads what is new; at first, and after a long gap, the end alone.

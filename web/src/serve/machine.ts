@@ -3,9 +3,11 @@
 import { get, isEnded, Job } from "./api";
 import { View } from "./app";
 import { Badge } from "./badge";
+import { serverNow_s } from "./clock";
 import { h, oneLine, setText, soon } from "./dom";
 import { Message } from "./live";
 import * as format from "../shared/format";
+import { duration } from "./words";
 
 const most = 200; // jobs that are shown
 
@@ -20,6 +22,7 @@ export interface Machine {
   cpus?: number | null;
   gpus?: { index: number; name?: string | null; total_bytes?: number | null; used_bytes?: number | null }[] | null;
   room?: Room | null;
+  server?: { pid?: number; started_s?: number | null; rss_bytes?: number | null; viewers?: number | null } | null;
 }
 // What the server has for its jobs.
 interface Room {
@@ -119,7 +122,7 @@ export class MachineView implements View {
       this.fresh.add(message.job.id);
       if (isEnded(message.job.state)) this.jobs.delete(message.job.id);
       else this.jobs.set(message.job.id, message.job);
-    } else if (message.type === "removed") this.jobs.delete(message.id);
+    }
     soon(this.draw);
   }
 
@@ -161,6 +164,9 @@ export class MachineView implements View {
       ["CPUs", m.cpus != null ? String(m.cpus) : null],
       ["kernel", m.kernel ?? null],
       ["ebb", m.version ?? null],
+      ["the server itself", m.server?.rss_bytes != null ? `${format.size(m.server.rss_bytes)}, pid ${m.server.pid ?? "?"}` : null],
+      ["it runs for", m.server?.started_s != null ? duration(Math.max(0, serverNow_s() - m.server.started_s)) : null],
+      ["live streams", m.server?.viewers != null ? String(m.server.viewers) : null],
     ];
     this.facts.replaceChildren(...list.filter(([, value]) => value !== null).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, oneLine(value ?? "")))));
   }

@@ -20,11 +20,11 @@ const fields: Field[] = [
   { key: "memory", label: "Memory it will need", kind: "line", help: "24G. It starts when that is free." },
   { key: "gpus", label: "GPUs", kind: "number" },
   { key: "cwd", label: "Folder", kind: "line", help: "Where the command starts." },
-  { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, one on each line.", more: true },
+  { key: "env", label: "Environment", kind: "text", help: "KEY=VALUE, with spaces or lines between; quoted as the command is.", more: true },
   { key: "priority", label: "Priority", kind: "number", help: "−100 to 100; higher is sooner.", more: true },
   { key: "after", label: "After jobs", kind: "line", help: "Numbers of jobs that must have succeeded first.", more: true },
   { key: "resume-args", label: "Arguments to resume with", kind: "line", help: "Put behind the command when it is started again.", more: true },
-  { key: "options", label: "Other options of ebb run", kind: "text", help: "NAME or NAME=VALUE, one on each line, as interval=2s.", more: true },
+  { key: "options", label: "Other options of ebb run", kind: "text", help: "NAME or NAME=VALUE, as interval=2s.", more: true },
 ];
 
 type Input = HTMLInputElement | HTMLTextAreaElement;
@@ -35,15 +35,28 @@ class Refused extends Error {
   }
 }
 
+// Words as a shell has them, each KEY=VALUE or, where it needs none, KEY.
 function pairs(key: string, text: string, needsValue: boolean): Record<string, string | true> {
   const result: Record<string, string | true> = {};
-  for (const line of text.split("\n").map((l) => l.trim()).filter(Boolean)) {
-    const at = line.indexOf("=");
-    if (at === 0 || (at < 0 && needsValue)) throw new Refused(key, `"${line}" is not KEY=VALUE`);
-    if (at < 0) result[line] = true;
-    else result[line.slice(0, at).trim()] = line.slice(at + 1);
+  const { words, error } = shell.split(text);
+  if (error) throw new Refused(key, error);
+  for (const word of words) {
+    const at = word.indexOf("=");
+    if (at === 0 || (at < 0 && needsValue)) throw new Refused(key, `"${word}" is not KEY=VALUE`);
+    if (at < 0) result[word] = true;
+    else result[word.slice(0, at)] = word.slice(at + 1);
   }
   return result;
+}
+
+const unpair = (list: [string, unknown][]) => list.map(([k, v]) => shell.join([v === true ? k : `${k}=${String(v)}`])).join("\n");
+
+// As a person would write it, where that is exact.
+function sizeText(bytes: number): string {
+  for (const [unit, letter] of [[2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]] as const) {
+    if (bytes > 0 && bytes % unit === 0) return `${bytes / unit}${letter}`;
+  }
+  return String(bytes);
 }
 
 function numberOf(key: string, text: string): number {
@@ -115,10 +128,10 @@ export class SubmitDialog {
       command: shell.join(job.command),
       name: job.name,
       limit: job.limit ?? "",
-      memory: job.memory_from === "declared" && job.memory_bytes != null ? String(job.memory_bytes) : "",
+      memory: job.memory_from === "declared" && job.memory_bytes != null ? sizeText(job.memory_bytes) : "",
       gpus: job.gpus_wanted ? String(job.gpus_wanted) : "",
       cwd: job.cwd ?? "",
-      env: Object.entries(job.env ?? {}).map(([k, v]) => `${k}=${v}`).join("\n"),
+      env: unpair(Object.entries(job.env ?? {})),
       priority: job.priority ? String(job.priority) : "",
       after: (job.after ?? []).join(" "),
       "resume-args": typeof options["resume-args"] === "string" ? options["resume-args"] : "",
@@ -126,7 +139,7 @@ export class SubmitDialog {
     this.restart.checked = options.restart === true;
     delete options.restart;
     delete options["resume-args"];
-    text.options = Object.entries(options).map(([k, v]) => (v === true ? k : `${k}=${String(v)}`)).join("\n");
+    text.options = unpair(Object.entries(options));
     for (const [key, input] of this.inputs) input.value = text[key] ?? "";
   }
 

@@ -53,10 +53,10 @@ export function perMinute(v: Verdict | null | undefined): string | null {
   return rate ? `${rate.value > 0 ? "+" : ""}${format.size(rate.value)} a minute` : null;
 }
 
-export function progressText(p: Progress | null | undefined): string {
+export function progressText(p: Progress | null | undefined, isOver: boolean): string {
   if (p?.step == null) return "";
   const of = p.max_steps ? ` of ${format.count(p.max_steps)}` : "";
-  const left = p.eta_s != null ? `, ${duration(p.eta_s)} left` : "";
+  const left = p.eta_s != null && !isOver ? `, ${duration(p.eta_s)} left` : "";
   return `step ${format.count(p.step)}${of}${left}`;
 }
 

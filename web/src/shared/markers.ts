@@ -29,11 +29,19 @@ const words: [Kind, string][] = [
   ["guard", "act of the guard"],
 ];
 
-// A line for each event, but no more than can be told apart.
+const leastApart = 24; // px: lines closer than that hide what they should explain
+const short = 9; // px
+
+// A line across the plot for each event; a short one at its foot where there are many of a kind.
 export function drawMarkers(u: uPlot, markers: Marker[], colours: Theme): void {
   const { ctx } = u;
   const { left, top, width, height } = u.bbox;
   const last: Record<string, number> = {};
+  const seen: Record<string, number> = {};
+  for (const m of markers) {
+    const x = u.valToPos(m.x, "x", true);
+    if (x >= left && x <= left + width) seen[m.kind] = (seen[m.kind] ?? 0) + 1;
+  }
   ctx.save();
   ctx.beginPath();
   ctx.rect(left, top, width, height);
@@ -51,8 +59,10 @@ export function drawMarkers(u: uPlot, markers: Marker[], colours: Theme): void {
     ctx.strokeStyle = colours.events[m.kind];
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash(m.kind === "segment" || m.kind === "guard" ? [] : [4 * devicePixelRatio, 3 * devicePixelRatio]);
+    const isMany = seen[m.kind] * leastApart * devicePixelRatio > width;
+    if (isMany) ctx.setLineDash([]);
     ctx.beginPath();
-    ctx.moveTo(x + 0.5, top);
+    ctx.moveTo(x + 0.5, isMany ? top + height - short * devicePixelRatio : top);
     ctx.lineTo(x + 0.5, top + height);
     ctx.stroke();
   }
@@ -63,7 +73,8 @@ export function drawLimit(u: uPlot, limit: number, colours: Theme): void {
   const { ctx } = u;
   const y = u.valToPos(limit, "y", true);
   ctx.save();
-  ctx.strokeStyle = ctx.fillStyle = colours.limit;
+  const text = `limit ${format.size(limit)}`;
+  ctx.strokeStyle = colours.limit;
   ctx.lineWidth = 1.5 * devicePixelRatio;
   ctx.beginPath();
   ctx.moveTo(u.bbox.left, y);
@@ -72,7 +83,11 @@ export function drawLimit(u: uPlot, limit: number, colours: Theme): void {
   ctx.textAlign = "left";
   ctx.textBaseline = "top";
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.fillText(`limit ${format.size(limit)}`, u.bbox.left + 6 * devicePixelRatio, y + 4 * devicePixelRatio);
+  const from = u.bbox.left + 6 * devicePixelRatio;
+  ctx.fillStyle = colours.back;
+  ctx.fillRect(from - 3 * devicePixelRatio, y + 2 * devicePixelRatio, ctx.measureText(text).width + 6 * devicePixelRatio, 16 * devicePixelRatio);
+  ctx.fillStyle = colours.limit;
+  ctx.fillText(text, from, y + 4 * devicePixelRatio);
   ctx.restore();
 }
 

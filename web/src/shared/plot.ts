@@ -28,7 +28,7 @@ export interface Plot {
 }
 
 const height = 260;
-const paperWidth = 660; // px, of what A4 and Letter have between their margins
+const paperWidth = 880; // px: the style sheet makes that as wide as the paper is, and so finer
 
 // How far ticks may lie apart: sizes by powers of two, times as clocks have them.
 const sizes = Array.from({ length: 62 }, (_, i) => 2 ** i);
@@ -44,6 +44,13 @@ export function join(lines: Line[]): uPlot.AlignedData {
   return uPlot.join(lines.map((line) => [line.x, line.y] as uPlot.AlignedData));
 }
 
+// What the legend tells while nothing is pointed at.
+function lastOf(line: Line): number | null {
+  const values = line.shown ?? line.y;
+  for (let i = values.length - 1; i >= 0; i--) if (values[i] != null) return values[i];
+  return null;
+}
+
 function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
   const say = plot.unit === "B" ? format.size : format.count;
   return plot.lines.map((line) => {
@@ -56,7 +63,7 @@ function seriesOf(plot: Plot, colours: Theme): uPlot.Series[] {
       spanGaps: true,
       points: { show: false },
       value: (_u: uPlot, v: number | null, _s: number, i: number | null) => {
-        const told = line.shown && i !== null ? line.shown[i] : v;
+        const told = i === null ? lastOf(line) : line.shown ? line.shown[i] : v;
         return told === null || told === undefined ? "–" : say(told);
       },
     };
@@ -196,10 +203,16 @@ export class PlotGroup {
 
   private optionsOf(plot: Plot, wide: number): uPlot.Options {
     const colours = theme();
-    const top = (max: number) => (plot.limit !== undefined && plot.limit < max * 2.5 ? Math.max(max, plot.limit) : max) * 1.05 || 1;
+    const top = (read: number) => {
+      const f = plot.forecast;
+      const end = (this.part ?? this.extent)[1];
+      const max = f && end > f.x ? Math.max(read, Math.min(f.y + f.high * (end - f.x), plot.limit ?? Infinity)) : read;
+      return (plot.limit !== undefined && plot.limit < max * 2.5 ? Math.max(max, plot.limit) : max) * 1.05 || 1;
+    };
     return {
       width: wide,
       height,
+      padding: [null, 34, null, null], // half of the last tick's label lies beyond the axis
       legend: { live: true },
       cursor: { sync: { key: plot.byStep ? "steps" : "time" }, drag: { x: true, y: false }, dataIdx: readingAt },
       scales: {
@@ -209,12 +222,12 @@ export class PlotGroup {
       },
       axes: axesOf(plot, colours),
       series: [
-        { label: plot.byStep ? "step" : "time", value: (_u, v) => (v == null ? "–" : plot.byStep ? format.count(Math.round(v)) : format.time(v)) },
+        { label: plot.byStep ? "step" : "time", value: (_u, v) => (v == null ? "at the end" : plot.byStep ? format.count(Math.round(v)) : format.time(v)) },
         ...seriesOf(plot, colours),
       ],
       bands: plot.stacked ? plot.lines.slice(1).map((_, i) => ({ series: [i + 2, i + 1] as [number, number] })) : undefined,
       hooks: {
-        drawClear: [(u) => drawMarkers(u, plot.markers, colours)],
+        drawAxes: [(u) => drawMarkers(u, plot.markers, colours)],
         draw: [
           (u) => plot.forecast && drawForecast(u, plot.forecast, plot.limit, colours),
           (u) => plot.limit !== undefined && plot.limit <= (u.scales.y.max ?? 0) && drawLimit(u, plot.limit, colours),

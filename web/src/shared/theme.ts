@@ -2,6 +2,7 @@
 
 export interface Theme {
   text: string;
+  back: string;
   grid: string;
   lines: string[];
   events: Record<string, string>; // by the kind of an event
@@ -19,6 +20,7 @@ export function theme(): Theme {
   const colour = (name: string) => style.getPropertyValue(`--${name}`).trim();
   return {
     text: colour("axis"),
+    back: colour("card"),
     grid: colour("rule"),
     lines: Array.from({ length: lineCount }, (_, i) => colour(`line${i}`)),
     events: Object.fromEntries(kinds.map((kind) => [kind, colour(kind)])),

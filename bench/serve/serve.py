@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""The server's measurements, as one table: what was measured, the number, the bar, held or not.
+
+    bench/serve/serve.py [--json] [--only PART[,PART]] [--quick] [--build DIR]
+
+Parts: start, jobs, memory, viewers, reads, kill. --quick is for a look: a tenth of the jobs, kills and
+seconds. A bar that is missed is printed as missed, and the exit status stays 0.
+"""
+
+import argparse
+import glob
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+# pylint: disable=wrong-import-position
+from run import measure, median, meminfo_bytes, read_text, say, start  # noqa: E402
+
+PARTS = ("start", "jobs", "memory", "viewers", "reads", "kill")
+MIB, GIB = 1 << 20, 1 << 30
+PATIENCE_S = 120
+
+
+def wait_for(what, found, limit_s=PATIENCE_S):
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        value = found()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise SystemExit(f"bench: {what}: not within {limit_s} s")
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=PATIENCE_S)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE_S)
+        self.sock.connect(self.path)
+
+
+class Server:
+    """One `ebb serve` of its own, with the unix socket for requests."""
+
+    def __init__(self, options, *flags, name="state"):
+        self.folder = os.path.join(options.scratch, name)
+        ready = os.path.join(options.scratch, f"{name}.ready")
+        self.log = open(os.path.join(options.scratch, f"{name}.log"), "ab")
+        self.process = start([options.ebb, "serve", "--state-dir", self.folder, "--listen", "127.0.0.1:0",
+                              "--ready-file", ready, *flags], stderr=self.log, stdout=subprocess.DEVNULL)
+        self.address = wait_for("the server", lambda: os.path.exists(ready) and read_text(ready).strip())
+        self.port = int(re.search(r":(\d+)\D*$", self.address).group(1))
+        self.http = Unix(os.path.join(self.folder, "sock"))
+
+    @property
+    def token(self):
+        return read_text(os.path.join(self.folder, "token")).strip()
+
+    def ask(self, method, path, body=None):
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        self.http.request(method, f"/api/v1{path}", json.dumps(body) if body is not None else None, headers)
+        answer = self.http.getresponse()
+        text = answer.read()
+        if answer.status >= 400:
+            raise SystemExit(f"bench: {method} {path}: {answer.status} {text[:200]}")
+        return json.loads(text)
+
+    def submit(self, *command, **more):
+        return self.ask("POST", "/jobs", {"command": list(command), **more})["id"]
+
+    def job(self, number):
+        return self.ask("GET", f"/jobs/{number}")
+
+    def wait(self, number, state="ended", limit_s=PATIENCE_S):
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            job = self.ask("GET", f"/jobs/{number}?until={state}&timeout_s=30")
+            if job["ended_s"] or job["state"] == state:
+                return job
+        raise SystemExit(f"bench: job {number} is not {state} after {limit_s} s")
+
+    def memory(self):
+        text = read_text(f"/proc/{self.process.pid}/status")
+        return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) << 10
+
+    def files(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def close(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE_S)
+        self.log.close()
+
+
+def children_of_ebb():
+    """Sentinels and supervisors on this machine."""
+    names = []
+    for path in glob.glob("/proc/[0-9]*/comm"):
+        try:
+            names.append(read_text(path).strip())
+        except OSError:
+            continue
+    return sum(name.startswith(("ebb-sentinel", "ebb-supervisor")) for name in names)
+
+
+def cgroups():
+    return sum(len([d for d in folders if d.startswith("ebb-")])
+               for _, folders, _ in os.walk("/sys/fs/cgroup", onerror=lambda _: None))
+
+
+# ---- parts --------------------------------------------------------------------------------------
+
+def fsync_s(folder):
+    """What a commit has to wait for at least: a small write and fdatasync, in the same folder."""
+    fd = os.open(os.path.join(folder, "fsync-probe"), os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        began = time.monotonic()
+        os.write(fd, b"x" * 4096)
+        os.fdatasync(fd)
+        return time.monotonic() - began
+    finally:
+        os.close(fd)
+
+
+def part_start(table, options):
+    table.title("submit to the first instruction of the job")
+    server = Server(options, "--slots", "1", name="start")
+    stamp = os.path.join(options.build, "bench", "stamp")
+    over, whole, waits = [], [], []
+    for _ in range(30 if options.quick else 200):
+        waits.append(fsync_s(server.folder))
+        began = time.monotonic_ns()
+        job = server.wait(server.submit(stamp, name="stamp"))
+        reached = int(read_text(os.path.join(job["run_dir"], "log.txt")))
+        whole.append((reached - began) / 1e6)
+        over.append(whole[-1] - waits[-1] * 1e3)
+    server.close()
+    table.row("whole, median", f"{median(whole):.2f} ms", f"p90 {sorted(whole)[int(len(whole) * 0.9)]:.2f}")
+    table.row("fdatasync of 4 KiB, median", f"{median(waits) * 1e3:.2f} ms", "interleaved")
+    table.bar("over the fsync, median", median(over), 15, "ms", digits=2)
+    return {"whole_ms": median(whole), "over_ms": median(over)}
+
+
+def part_jobs(table, options):
+    count = 1000 if options.quick else 10000
+    table.title(f"{count:,} short jobs through one server")
+    processes, groups = children_of_ebb(), cgroups()
+    server = Server(options, "--slots", "4", "--keep", "200", name="jobs")
+    for _ in range(50):  # caches of the server and its database
+        last = server.submit("/bin/true", name="warm", options={"no-heap": True, "no-shim": True})
+    server.wait(last)
+    time.sleep(2)
+    before, files = server.memory(), server.files()
+    began, high = time.monotonic(), before
+    for i in range(count):
+        last = server.submit("/bin/true", name=f"n{i % 7}", options={"no-heap": True, "no-shim": True})
+        while i % 100 == 99 and server.ask("GET", "/machine")["jobs"]["queued"] > 200:
+            time.sleep(0.05)
+        high = max(high, server.memory()) if i % 500 == 0 else high
+    server.wait(last, limit_s=1800)
+    wait_for("the last jobs", lambda: not server.ask("GET", "/jobs?state=active&limit=1")["jobs"], 600)
+    took = time.monotonic() - began
+    wait_for("retention", lambda: len(os.listdir(os.path.join(server.folder, "runs"))) <= 210, 300)
+    after = server.memory()
+    ended = server.ask("GET", "/jobs?limit=500")["jobs"]
+    table.row("jobs a second", f"{count / took:.1f}")
+    table.row("succeeded of the newest 500", str(sum(j["state"] == "succeeded" for j in ended)))
+    table.bar("memory more than at the start", (after - before) / MIB, 2, "MiB", digits=2)
+    table.bar("memory at most", max(high, after) / MIB, 30, "MiB", digits=2)
+    table.bar("fds more than at the start", server.files() - files, 0, "")
+    wait_for("supervisors", lambda: children_of_ebb() <= processes, 60)
+    table.bar("processes left", children_of_ebb() - processes, 0, "")
+    table.bar("cgroups left", cgroups() - groups, 0, "")
+    server.close()
+    return {"jobs_per_s": count / took, "grown_bytes": after - before}
+
+
+HOLD = """
+import mmap, time
+m = mmap.mmap(-1, {size})
+for at in range(0, {size}, 4096):
+    m[at] = 1
+time.sleep(2)
+"""
+
+
+def in_use():
+    return meminfo_bytes("AnonPages") + meminfo_bytes("Shmem")
+
+
+def part_memory(table, options):
+    size = GIB // 2 if options.quick else 4 * GIB
+    if meminfo_bytes("MemAvailable") < size * 3 // 2:
+        table.row("memory back after a large job", "left out", "this machine has too little memory")
+        return {}
+    table.title(f"memory of the machine after each of three jobs of {size / GIB:g} GiB")
+    server = Server(options, "--slots", "1", name="memory")
+    worst = []
+    for i in range(3):
+        before = in_use()
+        job = server.wait(server.submit(sys.executable, "-c", HOLD.format(size=size), name="hold"), limit_s=600)
+        if job["state"] != "succeeded" or job["memory"]["peak_bytes"] < 0.9 * size:
+            raise SystemExit(f"bench: the large job: {job['state']} {job['reason']} {job['memory']}")
+        worst.append(in_use() - before)
+        table.bar(f"AnonPages + Shmem more than before, job {i + 1}", worst[-1] / MIB, 20, "MiB")
+    server.close()
+    return {"worst_bytes": max(worst)}
+
+
+def part_viewers(table, options):
+    viewers, deaf, seconds = (100, 10, 10) if options.quick else (500, 50, 60)
+    table.title(f"{viewers} viewers of one 10 Hz job, {deaf} of them never reading")
+    server = Server(options, "--slots", "1", "--max-viewers", "600", name="viewers")
+    number = server.submit("sleep", "600", name="watched", options={"interval": "100ms"})
+    server.wait(number, "running")
+    t0 = server.ask("GET", f"/jobs/{number}/samples?points=16")["t0_s"]
+    program = os.path.join(options.build, "bench", "serve", "viewers")
+    crowd = subprocess.Popen([program, str(server.port), server.token, str(number), str(viewers), str(deaf),
+                              str(seconds), repr(t0)], stdout=subprocess.PIPE, text=True)
+    high = 0
+    while crowd.poll() is None:
+        high = max(high, server.memory())
+        time.sleep(0.2)
+    found = json.loads(crowd.stdout.read())
+    server.ask("POST", f"/jobs/{number}/cancel", {})
+    server.wait(number)
+    server.close()
+    table.row("samples at the readers", f"{found['least_samples']}–{found['most_samples']}",
+              f"{found['lost']} readers cut off")
+    table.row("delivery, median", f"{found['p50_ms']:.1f} ms", "from the look at the job to the viewer")
+    table.bar("delivery, p99", found["p99_ms"], 250, "ms")
+    table.bar("memory of the server at most", high / MIB, 60, "MiB")
+    return found
+
+
+def part_reads(table, options):
+    table.title("REST reads on loopback, four connections kept open")
+    server = Server(options, "--slots", "1", name="reads")
+    numbers = [server.submit("/bin/true", name="read", options={"no-heap": True}) for _ in range(20)]
+    for number in numbers:
+        server.wait(number)
+    program = os.path.join(options.build, "bench", "serve", "rest")
+    results = {}
+    for path in (f"/api/v1/jobs/{numbers[0]}", "/api/v1/jobs?limit=20", "/api/v1/health"):
+        out = subprocess.run([program, str(server.port), server.token, path, "4", "2" if options.quick else "5"],
+                             stdout=subprocess.PIPE, text=True, check=True).stdout
+        results[path] = json.loads(out)
+    server.close()
+    for i, (path, found) in enumerate(results.items()):
+        if i == 0:
+            table.bar("one job", found["per_s"], 5000, "a second", more_is_better=True, digits=0)
+        else:
+            table.row(path, f"{found['per_s']:.0f} a second")
+    return results
+
+
+def part_kill(table, options):
+    kills = 20 if options.quick else 200
+    table.title(f"{kills} times kill -9 of the server at random moments under load")
+    out = subprocess.run([sys.executable, os.path.join(HERE, "kill.py"), "--kills", str(kills), "--json",
+                          "--ebb", options.ebb, "--scratch", os.path.join(options.scratch, "kill")],
+                         stdout=subprocess.PIPE, text=True, check=False)
+    if out.returncode not in (0, 1):
+        raise SystemExit("bench: kill.py failed")
+    found = json.loads(out.stdout)
+    table.row("jobs accepted", str(found["accepted"]), f"{found['succeeded']} succeeded")
+    table.bar("accepted jobs lost", found["missing"], 0, "")
+    table.bar("jobs run twice", found["twice"], 0, "")
+    table.bar("damaged databases", found["damaged"], 0, "")
+    return found
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default=",".join(PARTS), type=lambda s: s.split(","))
+    parser.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"))
+    options = parser.parse_args(argv)
+    unknown = set(options.only) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    options.build = os.path.abspath(options.build)
+    options.ebb = os.environ.get("EBB_BINARY", os.path.join(options.build, "ebb"))
+    return options
+
+
+def run_parts(table, options):
+    results = {}
+    for part in PARTS:
+        if part in options.only:
+            say(part)
+            results[part] = globals()[f"part_{part}"](table, options)
+            for name in os.listdir(options.scratch):
+                if os.path.isdir(os.path.join(options.scratch, name)):
+                    shutil.rmtree(os.path.join(options.scratch, name), ignore_errors=True)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(measure(parse(sys.argv[1:]), run_parts))

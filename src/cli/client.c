@@ -1,0 +1,434 @@
+/* The client's half of HTTP/1.1: a request is written, an answer read to its end. */
+#include "cli/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "cli/state_dir.h"
+
+enum {
+    HEAD_MAX = 16 << 10,  /* of an answer */
+    DOC_MAX = 16 << 20,   /* of a JSON document, which is all that is kept in memory */
+    ERROR_MAX = 64 << 10, /* of a refusal's body */
+    PATIENCE_S = 30,      /* with a server that is busy */
+};
+
+/* A connection, and what of the answer was read so far. */
+struct talk {
+    int fd;
+    uint64_t deadline_ns;
+    struct buf in;
+    size_t at; /* of it is consumed */
+    bool is_over;
+};
+
+/* ---- where ---- */
+
+static int find_socket(const char *given, char ret[PATH_MAX], struct err *err)
+{
+    const char *env = getenv("EBB_SERVER"), *state = getenv("EBB_STATE_DIR");
+    char folder[PATH_MAX];
+    if (!given && env && *env)
+        given = env;
+    if (given) {
+        snprintf(ret, PATH_MAX, "%s", given);
+        return 0;
+    }
+    int r = cli_state_dir(state && *state ? state : NULL, folder, err);
+    return r < 0 ? r : cli_state_socket(folder, ret, err);
+}
+
+static int fail_connect(const char *path, int code, struct err *err)
+{
+    if (code == -ENOENT || code == -ECONNREFUSED)
+        return err_set(err, -ENOENT,
+                       "there is no server at %.200s; start one with `ebb serve`, or say where it "
+                       "is with --socket or $EBB_SERVER",
+                       path);
+    if (code == -EACCES || code == -EPERM)
+        return err_set(err, code, "the server at %.200s belongs to another user", path);
+    return err_set(err, code, "cannot reach the server at %.200s: %s", path, strerror(-code));
+}
+
+static int connect_to(const char *path, int *ret, struct err *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof a.sun_path)
+        return err_set(err, -ENAMETOOLONG, "%.200s is too long for the path of a socket", path);
+    memcpy(a.sun_path, path, strlen(path));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
+    if (connect(fd, (const struct sockaddr *)&a, sizeof a) < 0) {
+        int r = fail_connect(path, -errno, err);
+        close(fd);
+        return r;
+    }
+    *ret = fd;
+    return 0;
+}
+
+/* ---- bytes ---- */
+
+static int wait_for(const struct talk *t, short events, struct err *err)
+{
+    uint64_t now = clock_mono_ns();
+    struct pollfd p = {.fd = t->fd, .events = events};
+    uint64_t left_ms = now < t->deadline_ns ? (t->deadline_ns - now) / NS_PER_MS + 1 : 0;
+    int r = left_ms ? poll(&p, 1, (int)left_ms) : 0;
+    if (r < 0 && errno != EINTR)
+        return err_set(err, -errno, "cannot wait for the server: %s", strerror(errno));
+    if (r == 0)
+        return err_set(err, -ETIMEDOUT, "the server does not answer");
+    return 0;
+}
+
+static int send_all(const struct talk *t, const char *data, size_t len, struct err *err)
+{
+    while (len) {
+        int r = wait_for(t, POLLOUT, err);
+        if (r < 0)
+            return r;
+        ssize_t n = send(t->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return err_set(err, -errno, "the server closed the connection: %s", strerror(errno));
+        if (n > 0) {
+            data += n;
+            len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+/* More of the answer: 1, 0 at its end, or -errno. */
+static int read_more(struct talk *t, struct err *err)
+{
+    enum { CHUNK = 64 << 10 };
+    if (t->is_over)
+        return 0;
+    if (t->at) {
+        memmove(t->in.data, t->in.data + t->at, t->in.len - t->at);
+        t->in.len -= t->at;
+        t->at = 0;
+    }
+    if (buf_reserve(&t->in, CHUNK) < 0)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (;;) {
+        int r = wait_for(t, POLLIN, err);
+        if (r < 0)
+            return r;
+        ssize_t n = recv(t->fd, t->in.data + t->in.len, CHUNK, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n < 0)
+            return err_set(err, -errno, "the server closed the connection: %s", strerror(errno));
+        t->is_over = n == 0;
+        t->in.len += (size_t)n;
+        return n > 0;
+    }
+}
+
+static int cut_short(struct err *err)
+{
+    return err_set(err, -EBADMSG, "the server's answer is cut short");
+}
+
+static int no_http(struct err *err)
+{
+    return err_set(err, -EBADMSG, "what answers there is no ebb server");
+}
+
+/* The next line without its end; LEN may be 0. The pointer is valid until more is read. */
+static int read_line(struct talk *t, const char **ret, size_t *ret_len, struct err *err)
+{
+    for (;;) {
+        const char *from = t->in.data + t->at;
+        size_t there = t->in.len - t->at;
+        const char *end = there ? memchr(from, '\n', there) : NULL;
+        if (end) {
+            *ret = from;
+            *ret_len = (size_t)(end - from);
+            t->at += *ret_len + 1;
+            if (*ret_len && from[*ret_len - 1] == '\r')
+                (*ret_len)--;
+            return 0;
+        }
+        if (there > HEAD_MAX)
+            return no_http(err);
+        int r = read_more(t, err);
+        if (r <= 0)
+            return r < 0 ? r : cut_short(err);
+    }
+}
+
+/* ---- the head ---- */
+
+struct head {
+    unsigned status;
+    bool is_chunked, has_length;
+    uint64_t length;
+};
+
+static bool take_number(const char *s, size_t len, uint64_t *ret)
+{
+    int64_t n;
+    if (number_parse_i64(s, len, &n) < 0 || n < 0)
+        return false;
+    *ret = (uint64_t)n;
+    return true;
+}
+
+static bool is_called(const char *line, size_t len, const char *name)
+{
+    return len == strlen(name) && strncasecmp(line, name, len) == 0;
+}
+
+static void take_header(struct head *h, struct client_answer *a, const char *line, size_t len)
+{
+    const char *colon = memchr(line, ':', len);
+    if (!colon)
+        return;
+    size_t name_len = (size_t)(colon - line);
+    const char *value = colon + 1;
+    size_t value_len = len - name_len - 1;
+    while (value_len && (*value == ' ' || *value == '\t')) {
+        value++;
+        value_len--;
+    }
+    if (is_called(line, name_len, "content-length"))
+        h->has_length = take_number(value, value_len, &h->length);
+    else if (is_called(line, name_len, "transfer-encoding"))
+        h->is_chunked = is_called(value, value_len, "chunked");
+    else if (is_called(line, name_len, "x-log-offset"))
+        a->has_offset = take_number(value, value_len, &a->offset);
+    else if (is_called(line, name_len, "x-log-end"))
+        a->has_end = take_number(value, value_len, &a->end);
+}
+
+static int read_head(struct talk *t, struct head *h, struct client_answer *a, struct err *err)
+{
+    const char *line;
+    size_t len, all = 0;
+    uint64_t status;
+    int r = read_line(t, &line, &len, err);
+    if (r < 0)
+        return r;
+    if (len < 12 || memcmp(line, "HTTP/1.", 7) != 0 || line[8] != ' ' ||
+        !take_number(line + 9, 3, &status))
+        return no_http(err);
+    h->status = (unsigned)status;
+    while ((r = read_line(t, &line, &len, err)) == 0 && len) {
+        all += len;
+        if (all > HEAD_MAX)
+            return no_http(err);
+        take_header(h, a, line, len);
+    }
+    return r;
+}
+
+/* ---- the body ---- */
+
+/* Gives LEN bytes to FN, or with LEN UINT64_MAX all there are until the end. */
+static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *user, struct err *err)
+{
+    bool is_open = len == UINT64_MAX;
+    while (len) {
+        size_t there = t->in.len - t->at;
+        size_t n = there < len ? there : (size_t)len;
+        if (n && fn(user, t->in.data + t->at, n) != 0)
+            return -ECANCELED;
+        if (n) /* whoever takes it may take his time (a pager) */
+            t->deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S;
+        t->at += n;
+        if (!is_open)
+            len -= n;
+        if (!len)
+            break;
+        int r = read_more(t, err);
+        if (r < 0 || (r == 0 && is_open))
+            return r;
+        if (r == 0)
+            return cut_short(err);
+    }
+    return 0;
+}
+
+static int pass_chunks(struct talk *t, client_body_fn *fn, void *user, struct err *err)
+{
+    for (;;) {
+        const char *line;
+        char text[17], *end;
+        size_t len;
+        int r = read_line(t, &line, &len, err);
+        if (r < 0)
+            return r;
+        size_t digits = 0;
+        while (digits < len && digits < sizeof text &&
+               strchr("0123456789abcdefABCDEF", line[digits]))
+            digits++;
+        if (digits == 0 || digits >= sizeof text)
+            return no_http(err);
+        memcpy(text, line, digits);
+        text[digits] = '\0';
+        uint64_t size = strtoull(text, &end, 16);
+        if (size == 0)
+            return 0; /* what may follow says nothing to us, and the connection is ours alone */
+        r = size > UINT64_MAX / 2 ? no_http(err) : pass_bytes(t, size, fn, user, err);
+        if (r == 0)
+            r = read_line(t, &line, &len, err);
+        if (r < 0)
+            return r;
+    }
+}
+
+static int pass_body(struct talk *t, const struct head *h, client_body_fn *fn, void *user,
+                     struct err *err)
+{
+    if (h->is_chunked)
+        return pass_chunks(t, fn, user, err);
+    return pass_bytes(t, h->has_length ? h->length : UINT64_MAX, fn, user, err);
+}
+
+struct keep {
+    struct buf text;
+    size_t max;
+};
+
+static int keep_bytes(void *user, const char *data, size_t len)
+{
+    struct keep *k = user;
+    if (k->text.len + len > k->max)
+        return -EFBIG;
+    buf_add(&k->text, data, len);
+    return k->text.failed ? -ENOMEM : 0;
+}
+
+static int take_doc(struct talk *t, const struct head *h, struct client_answer *a, struct err *err)
+{
+    bool is_good = h->status / 100 == 2;
+    struct keep k = {.max = is_good ? DOC_MAX : ERROR_MAX};
+    struct err why = {""};
+    int r = pass_body(t, h, keep_bytes, &k, err);
+    if (r == -ECANCELED)
+        r = err_set(err, -EFBIG, "the server's answer is too long");
+    if (r == 0 && k.text.len)
+        a->doc = json_parse(k.text.data, k.text.len, &why);
+    buf_fini(&k.text);
+    if (r < 0 || is_good)
+        return r < 0 ? r : a->doc ? 0 : err_set(err, -EBADMSG, "the server's answer is no JSON");
+    const char *sentence =
+        json_string_value(json_object_get(json_object_get(a->doc, "error"), "message"));
+    if (sentence)
+        return err_set(err, -EREMOTEIO, "%s", sentence);
+    return err_set(err, -EREMOTEIO, "the server answers with HTTP status %u", h->status);
+}
+
+/* ---- all together ---- */
+
+static int send_request(const struct talk *t, const struct client_request *q, struct err *err)
+{
+    struct buf text = {0}, body = {0};
+    if (q->body)
+        json_print(&body, q->body, 0);
+    buf_printf(&text, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", q->method,
+               q->path);
+    if (strcmp(q->method, "GET") != 0)
+        buf_printf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.len);
+    buf_add_str(&text, "\r\n");
+    buf_add(&text, body.data, body.len);
+    int r = text.failed || body.failed ? err_set(err, -ENOMEM, "out of memory")
+                                       : send_all(t, text.data, text.len, err);
+    buf_fini(&text);
+    buf_fini(&body);
+    return r;
+}
+
+int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err)
+{
+    char path[PATH_MAX];
+    struct talk t = {.fd = -1};
+    struct head h = {0};
+    *ret = (struct client_answer){0};
+    int r = find_socket(q->socket, path, err);
+    if (r == 0)
+        r = connect_to(path, &t.fd, err);
+    if (r < 0)
+        return r;
+    t.deadline_ns = clock_mono_ns() + (PATIENCE_S + q->wait_s) * NS_PER_S;
+    r = send_request(&t, q, err);
+    if (r == 0)
+        r = read_head(&t, &h, ret, err);
+    ret->status = h.status;
+    if (r == 0 && q->fn && h.status / 100 == 2)
+        r = pass_body(&t, &h, q->fn, q->user, err);
+    else if (r == 0)
+        r = take_doc(&t, &h, ret, err);
+    buf_fini(&t.in);
+    close(t.fd);
+    return r;
+}
+
+void client_answer_fini(struct client_answer *answer)
+{
+    json_decref(answer->doc);
+    *answer = (struct client_answer){0};
+}
+
+int client_json(const char *command, const struct client_request *request, json_t **ret)
+{
+    struct client_answer answer;
+    struct err err = {""};
+    if (client_ask(request, &answer, &err) < 0) {
+        client_answer_fini(&answer);
+        return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
+    }
+    *ret = answer.doc;
+    return 0;
+}
+
+int client_parse_id(const char *command, const char *text, int64_t *ret)
+{
+    if (number_parse_i64(text, strlen(text), ret) == 0 && *ret > 0)
+        return 0;
+    return cli_failf(CLIENT_FAILED, "%s: \"%.100s\" is no job's number; `ebb jobs` lists them",
+                     command, text);
+}
+
+bool client_encode(const char *s, char *out, size_t size)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~,";
+    size_t n = 0;
+    for (; *s; s++) {
+        bool is_plain = strchr(plain, *s) != NULL;
+        if (n + (is_plain ? 1 : 3) >= size)
+            return false;
+        if (is_plain)
+            out[n++] = *s;
+        else
+            n += (size_t)snprintf(out + n, 4, "%%%02X", (unsigned char)*s);
+    }
+    out[n] = '\0';
+    return true;
+}
+
+int client_print_json(const json_t *doc)
+{
+    struct buf text = {0};
+    int r = json_print(&text, doc, 0);
+    int status = r < 0 ? cli_failf(CLIENT_FAILED, "out of memory") : cli_print(&text);
+    buf_fini(&text);
+    return status;
+}

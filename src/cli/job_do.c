@@ -1,0 +1,246 @@
+/* `ebb cancel`, `checkpoint`, `rerun` and `wait`: what can be done with jobs of the server. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "cli/job_wait.h"
+#include "view/jobs.h"
+
+/* POST jobs/ID/WHAT: 0 or the exit status, said. *RET, the caller's, may be NULL. */
+static int post(const char *what, const char *socket, const char *text, const json_t *body,
+                json_t **ret)
+{
+    char path[80];
+    int64_t id;
+    json_t *doc = NULL;
+    int status = client_parse_id(what, text, &id);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "/api/v1/jobs/%lld/%s", (long long)id, what);
+    const struct client_request request = {
+        .socket = socket, .method = "POST", .path = path, .body = body};
+    status = client_json(what, &request, &doc);
+    if (status == 0 && ret)
+        *ret = doc;
+    else
+        json_decref(doc);
+    return status;
+}
+
+/* ---- cancel ---- */
+
+struct cancel_options {
+    struct client_options client;
+    uint64_t grace_ns;
+    const char *reason;
+};
+
+static const struct cli_option cancel_table[] = {
+    {.name = "grace",
+     .letter = 'g',
+     .type = CLI_DURATION,
+     .arg = "TIME",
+     .max = 24 * 3600 * 1000,
+     .offset = offsetof(struct cancel_options, grace_ns),
+     .help = "time between SIGTERM and the kill; without it as the server is set"},
+    {.name = "reason",
+     .letter = 'r',
+     .type = CLI_TEXT,
+     .arg = "TEXT",
+     .offset = offsetof(struct cancel_options, reason),
+     .help = "why, for whoever looks at the job later"},
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+static int cancel_exec(const struct cli_call *call)
+{
+    const struct cancel_options *o = call->options;
+    int worst = 0;
+    json_t *body = json_object();
+    if (o->reason)
+        json_object_set_new(body, "reason", json_text0(o->reason));
+    for (size_t i = 0; i < call->given_count; i++)
+        if (strcmp(call->given[i]->name, "grace") == 0)
+            json_object_set_new(body, "grace_s", json_seconds(o->grace_ns));
+    for (int i = 0; i < call->argc; i++) {
+        int status = post("cancel", o->client.socket, call->argv[i], body, NULL);
+        worst = status > worst ? status : worst;
+    }
+    json_decref(body);
+    return worst;
+}
+
+const struct cli_command cmd_cancel = {
+    .name = "cancel",
+    .operands = "ID…",
+    .summary = "end jobs of the server",
+    .description = "A job that waits is taken out of the queue. One that runs gets SIGTERM, and "
+                   "what is left of "
+                   "it after the grace SIGKILL, all of it; it is not started again. `ebb wait` "
+                   "waits for that. "
+                   "The exit status is 2 if one of them could not be cancelled.",
+    .examples = "ebb cancel 17\n"
+                "ebb cancel --grace 1m --reason 'wrong data' 17 18\n",
+    .options = cancel_table,
+    .options_size = sizeof(struct cancel_options),
+    .usage_status = 2,
+    .exec = cancel_exec,
+};
+
+/* ---- checkpoint, rerun ---- */
+
+static const struct cli_option checkpoint_table[] = {CLIENT_SOCKET_OPTION, {0}};
+
+static int checkpoint_exec(const struct cli_call *call)
+{
+    const struct client_options *o = call->options;
+    json_t *body = json_object();
+    int status = post("checkpoint", o->socket, call->argv[0], body, NULL);
+    json_decref(body);
+    return status;
+}
+
+const struct cli_command cmd_checkpoint = {
+    .name = "checkpoint",
+    .operands = "ID",
+    .summary = "ask a job of the server for a checkpoint",
+    .description = "As the guard would ask: by the marks socket, --checkpoint-signal or "
+                   "--checkpoint-cmd. The job goes on. `ebb show` tells whether it was made.",
+    .options = checkpoint_table,
+    .options_size = sizeof(struct client_options),
+    .usage_status = 2,
+    .exec = checkpoint_exec,
+};
+
+static const struct cli_option rerun_table[] = {
+    CLIENT_JSON_OPTION("print the new job as one line of JSON instead of its number"),
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+static int rerun_exec(const struct cli_call *call)
+{
+    const struct client_options *o = call->options;
+    json_t *body = json_object(), *job = NULL;
+    struct buf text = {0};
+    int status = post("rerun", o->socket, call->argv[0], body, &job);
+    json_decref(body);
+    if (status)
+        return status;
+    buf_printf(&text, "%lld\n", (long long)json_integer_value(json_object_get(job, "id")));
+    status = o->json ? client_print_json(job) : cli_print(&text);
+    buf_fini(&text);
+    json_decref(job);
+    return status;
+}
+
+const struct cli_command cmd_rerun = {
+    .name = "rerun",
+    .operands = "ID",
+    .summary = "give the server a job once more",
+    .description = "A new job with the same request as an earlier one; prints its number.",
+    .options = rerun_table,
+    .options_size = sizeof(struct client_options),
+    .usage_status = 2,
+    .exec = rerun_exec,
+};
+
+/* ---- wait ---- */
+
+struct wait_options {
+    struct client_options client;
+    uint64_t timeout_ns;
+    bool quiet;
+};
+
+static const struct cli_option wait_table[] = {
+    {.name = "timeout",
+     .letter = 't',
+     .type = CLI_DURATION,
+     .arg = "TIME",
+     .offset = offsetof(struct wait_options, timeout_ns),
+     .help = "not longer than this; then the exit status is 3"},
+    {.name = "quiet",
+     .letter = 'q',
+     .type = CLI_FLAG,
+     .offset = offsetof(struct wait_options, quiet),
+     .help = "print nothing"},
+    CLIENT_JSON_OPTION("print each job as one line of JSON"),
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+static int print_end(const struct wait_options *o, int64_t id, const json_t *job)
+{
+    struct buf text = {0};
+    if (o->quiet)
+        return 0;
+    if (o->client.json)
+        return client_print_json(job);
+    buf_printf(&text, "%lld ", (long long)id);
+    job_end_text(&text, job);
+    buf_add_byte(&text, '\n');
+    int status = cli_print(&text);
+    buf_fini(&text);
+    return status;
+}
+
+/* Waits for one of them: *RET_STATUS is what that comes to; or the exit status of ours. */
+static int wait_one(const struct wait_options *o, int64_t id, uint64_t until_ns, int *ret_status)
+{
+    json_t *job;
+    int status = job_wait("wait", o->client.socket, id, until_ns, &job);
+    if (status)
+        return status;
+    if (job_is_ended(job)) {
+        status = print_end(o, id, job);
+        *ret_status = job_exit_status(job);
+    } else {
+        status = cli_failf(JOB_WAIT_TIMEOUT, "wait: job %lld has not ended", (long long)id);
+    }
+    json_decref(job);
+    return status;
+}
+
+static int wait_exec(const struct cli_call *call)
+{
+    const struct wait_options *o = call->options;
+    AUTO_FREE int64_t *ids = calloc((size_t)call->argc, sizeof *ids);
+    bool has_timeout = false;
+    int worst = 0, status = ids ? 0 : cli_failf(2, "wait: out of memory");
+    for (size_t i = 0; i < call->given_count; i++)
+        has_timeout |= strcmp(call->given[i]->name, "timeout") == 0;
+    uint64_t until_ns = has_timeout ? clock_mono_ns() + o->timeout_ns : UINT64_MAX;
+    for (int i = 0; status == 0 && i < call->argc; i++)
+        status = client_parse_id("wait", call->argv[i], &ids[i]);
+    for (int i = 0; status == 0 && i < call->argc; i++) {
+        int own = 0;
+        status = wait_one(o, ids[i], until_ns, &own);
+        worst = own > worst ? own : worst;
+    }
+    return status ? status : worst;
+}
+
+const struct cli_command cmd_wait = {
+    .name = "wait",
+    .operands = "ID…",
+    .summary = "wait for jobs of the server to end",
+    .description =
+        "Prints a line for each, in the order given, when it has ended. The exit status is the "
+        "job's own, as `ebb run` would have had it (124: stopped by the guard), of several the "
+        "highest; 125 if it was cancelled or lost, or could not be started; 3 if --timeout was "
+        "over first; 2 if the server is not there or does not know the job.",
+    .examples = "ebb wait $(ebb submit -- python train.py)\n"
+                "ebb wait --timeout 2h 17 18 19\n",
+    .options = wait_table,
+    .options_size = sizeof(struct wait_options),
+    .usage_status = 2,
+    .exec = wait_exec,
+};

@@ -1,0 +1,218 @@
+/* `ebb jobs` and `ebb show`: what the server has. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "view/jobs.h"
+
+enum { PAGE = 500, ENDED_SHOWN = 20, QUERY_MAX = 1024, JOBS_MAX = 100000 };
+
+struct jobs_options {
+    struct client_options client;
+    const char *state, *name;
+    bool all;
+};
+
+static const struct cli_option jobs_table[] = {
+    {.name = "state",
+     .letter = 's',
+     .type = CLI_TEXT,
+     .arg = "STATE",
+     .offset = offsetof(struct jobs_options, state),
+     .help = "only these: queued, starting, running, checkpointing, stopping, succeeded, failed, "
+             "cancelled, lost, several with commas, or active, or ended"},
+    {.name = "name",
+     .letter = 'n',
+     .type = CLI_TEXT,
+     .arg = "NAME",
+     .offset = offsetof(struct jobs_options, name),
+     .help = "only those of this name"},
+    {.name = "all",
+     .letter = 'a',
+     .type = CLI_FLAG,
+     .offset = offsetof(struct jobs_options, all),
+     .help = "all that the server knows; without it all that have not ended, and the newest 20 of "
+             "the others"},
+    CLIENT_JSON_OPTION("print one job a line as JSON"),
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+/* As wide as the terminal is; a file or a pipe has room for everything. */
+static size_t table_width(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO))
+        return 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return 80;
+    return size.ws_col < 40 ? 40 : size.ws_col;
+}
+
+static double now_s(void)
+{
+    return (double)clock_wall_ns() / (double)NS_PER_S;
+}
+
+/* ---- a list ---- */
+
+static int query(const struct jobs_options *o, const char *state, int64_t before, unsigned limit,
+                 char ret[QUERY_MAX])
+{
+    char encoded[QUERY_MAX / 2];
+    int n = snprintf(ret, QUERY_MAX, "/api/v1/jobs?limit=%u", limit);
+    if (before)
+        n += snprintf(ret + n, QUERY_MAX - (size_t)n, "&before=%lld", (long long)before);
+    if (state) {
+        if (!client_encode(state, encoded, QUERY_MAX / 4))
+            return cli_failf(2, "jobs: --state: \"%.50s…\" is too long", state);
+        n += snprintf(ret + n, QUERY_MAX - (size_t)n, "&state=%s", encoded);
+    }
+    if (o->name) {
+        if (!client_encode(o->name, encoded, sizeof encoded))
+            return cli_failf(2, "jobs: --name: \"%.50s…\" is too long", o->name);
+        snprintf(ret + n, QUERY_MAX - (size_t)n, "&name=%s", encoded);
+    }
+    return 0;
+}
+
+/* Adds the newest MOST of STATE (NULL: any) to LIST. */
+static int gather(const struct jobs_options *o, const char *state, size_t most, json_t *list)
+{
+    int64_t before = 0;
+    for (size_t got = 0; got < most;) {
+        char path[QUERY_MAX];
+        size_t left = most - got;
+        json_t *doc = NULL;
+        int status = query(o, state, before, (unsigned)(left < PAGE ? left : PAGE), path);
+        const struct client_request request = {
+            .socket = o->client.socket, .method = "GET", .path = path};
+        if (status == 0)
+            status = client_json("jobs", &request, &doc);
+        if (status)
+            return status;
+        const json_t *jobs = json_object_get(doc, "jobs");
+        size_t count = json_array_size(jobs);
+        int64_t last =
+            json_integer_value(json_object_get(json_array_get(jobs, count ? count - 1 : 0), "id"));
+        bool has_more =
+            count && json_is_true(json_object_get(doc, "more")) && (!before || last < before);
+        json_array_extend(list, (json_t *)(uintptr_t)jobs);
+        json_decref(doc);
+        got += count;
+        before = last;
+        if (!has_more)
+            break;
+    }
+    return 0;
+}
+
+static int print_list(const struct jobs_options *o, const json_t *list)
+{
+    struct buf text = {0};
+    size_t i;
+    json_t *job;
+    if (o->client.json) {
+        json_array_foreach((json_t *)(uintptr_t)list, i, job)
+        {
+            int status = client_print_json(job);
+            if (status)
+                return status;
+        }
+        return 0;
+    }
+    if (json_array_size(list) == 0) {
+        cli_say("jobs: there are none%s", o->state || o->name ? " like that" : "");
+        return 0;
+    }
+    jobs_text(&text, list, now_s(), cli_colour(STDOUT_FILENO), table_width());
+    int status = cli_print(&text);
+    buf_fini(&text);
+    return status;
+}
+
+static int jobs_exec(const struct cli_call *call)
+{
+    const struct jobs_options *o = call->options;
+    json_t *list = json_array();
+    int status;
+    if (o->state || o->all) {
+        status = gather(o, o->state, JOBS_MAX, list);
+    } else {
+        status = gather(o, "active", JOBS_MAX, list);
+        if (status == 0)
+            status = gather(o, "ended", ENDED_SHOWN, list);
+    }
+    if (status == 0)
+        status = print_list(o, list);
+    json_decref(list);
+    return status;
+}
+
+const struct cli_command cmd_jobs = {
+    .name = "jobs",
+    .operands = "",
+    .summary = "the jobs of the server",
+    .description =
+        "A line for each job, the newest first: its memory now and at its peak, the verdict, how "
+        "far it is and for how long it runs (a queued one: waits), and why it is as it is. What "
+        "has "
+        "no room on the terminal is left out; a pipe gets all of it.",
+    .examples = "ebb jobs\n"
+                "ebb jobs --state failed,lost --json | jq .cause\n",
+    .options = jobs_table,
+    .options_size = sizeof(struct jobs_options),
+    .usage_status = 2,
+    .exec = jobs_exec,
+};
+
+/* ---- one ---- */
+
+static const struct cli_option show_table[] = {
+    CLIENT_JSON_OPTION("print it as JSON, as docs/api.md has it"),
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+static int show_exec(const struct cli_call *call)
+{
+    const struct client_options *o = call->options;
+    char path[64];
+    int64_t id;
+    json_t *job = NULL;
+    int status = client_parse_id("show", call->argv[0], &id);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "/api/v1/jobs/%lld", (long long)id);
+    const struct client_request request = {.socket = o->socket, .method = "GET", .path = path};
+    status = client_json("show", &request, &job);
+    if (status)
+        return status;
+    struct buf text = {0};
+    if (!o->json)
+        job_text(&text, job, now_s(), cli_colour(STDOUT_FILENO), table_width());
+    status = o->json ? client_print_json(job) : cli_print(&text);
+    buf_fini(&text);
+    json_decref(job);
+    return status;
+}
+
+const struct cli_command cmd_show = {
+    .name = "show",
+    .operands = "ID",
+    .summary = "all about one job of the server",
+    .description = "Its command, times, memory, progress, verdict, what the machine got back, and "
+                   "every change of its state. The recording is a run folder as any other: ebb "
+                   "verdict, report, heap and the others read it.",
+    .examples = "ebb show 17\n"
+                "ebb show --json 17 | jq .memory.peak_bytes\n",
+    .options = show_table,
+    .options_size = sizeof(struct client_options),
+    .usage_status = 2,
+    .exec = show_exec,
+};

@@ -1,0 +1,122 @@
+/* `ebb logs`: the output of a job. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/io.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "cli/job_wait.h"
+
+struct logs_options {
+    struct client_options client;
+    int64_t tail;
+    bool follow;
+};
+
+enum { TAIL_FIRST = 64 << 10, TAIL_MOST = 1 << 20, LINES_MAX = 1000000 };
+
+static const struct cli_option logs_table[] = {
+    {.name = "follow",
+     .letter = 'f',
+     .type = CLI_FLAG,
+     .offset = offsetof(struct logs_options, follow),
+     .help = "go on until the job has ended"},
+    {.name = "tail",
+     .letter = 'n',
+     .type = CLI_INT,
+     .arg = "N",
+     .fallback = "-1",
+     .min = -1,
+     .max = LINES_MAX,
+     .offset = offsetof(struct logs_options, tail),
+     .help = "begin with the last N lines; without it with the first"},
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
+
+static int keep(void *user, const char *data, size_t len)
+{
+    struct buf *b = user;
+    if (b->len + len > 2 * TAIL_MOST)
+        return -EFBIG;
+    buf_add(b, data, len);
+    return b->failed ? -ENOMEM : 0;
+}
+
+/* Where the last LINES of TEXT begin; false where it has no more than that. */
+static bool cut_lines(const struct buf *text, int64_t lines, size_t *ret)
+{
+    size_t at = text->len;
+    if (at && text->data[at - 1] == '\n')
+        at--;
+    while (at > 0 && lines > 0) {
+        if (text->data[at - 1] == '\n' && --lines == 0)
+            break;
+        at--;
+    }
+    *ret = lines == 0 && text->len && at == text->len - 1 ? text->len : at;
+    return at > 0;
+}
+
+/* The end of the log, of which the last lines are printed: the offset behind it. */
+static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_offset)
+{
+    struct buf text = {0};
+    struct client_answer answer = {0};
+    struct err err = {""};
+    int status = 0, r = 0;
+    size_t from = 0;
+    for (int64_t size = TAIL_FIRST;; size *= 4) {
+        char path[96];
+        snprintf(path, sizeof path, "/api/v1/jobs/%lld/log?tail=%lld", (long long)id,
+                 (long long)size);
+        const struct client_request request = {
+            .socket = o->client.socket, .method = "GET", .path = path, .fn = keep, .user = &text};
+        buf_clear(&text);
+        r = client_ask(&request, &answer, &err);
+        bool is_enough = r == 0 && (cut_lines(&text, o->tail, &from) || size >= TAIL_MOST ||
+                                    (int64_t)text.len < size);
+        *ret_offset = answer.has_offset ? answer.offset + text.len : answer.end;
+        client_answer_fini(&answer);
+        if (r < 0 || is_enough)
+            break;
+    }
+    if (r < 0)
+        status = cli_failf(CLIENT_FAILED, "logs: %s", err.text);
+    else if ((r = io_write_all(STDOUT_FILENO, text.data + from, text.len - from)) < 0)
+        status = r == -EPIPE ? CLI_PIPE_STATUS
+                             : cli_failf(CLIENT_FAILED, "logs: cannot write: %s", strerror(-r));
+    buf_fini(&text);
+    return status;
+}
+
+static int logs_exec(const struct cli_call *call)
+{
+    const struct logs_options *o = call->options;
+    int64_t id;
+    uint64_t offset = 0;
+    int status = client_parse_id("logs", call->argv[0], &id);
+    if (status == 0 && o->tail >= 0)
+        status = print_tail(o, id, &offset);
+    if (status == 0 && (o->tail < 0 || o->follow))
+        status = job_print_log("logs", o->client.socket, id, offset, o->follow);
+    return status;
+}
+
+const struct cli_command cmd_logs = {
+    .name = "logs",
+    .operands = "ID",
+    .summary = "what a job of the server has written",
+    .description = "Prints the output of a job as it is. Of a long one the server keeps the "
+                   "beginning and the newest part (ebb serve --log-max); what lies between is told "
+                   "on standard error.",
+    .examples = "ebb logs 17\n"
+                "ebb logs -f --tail 20 17\n",
+    .options = logs_table,
+    .options_size = sizeof(struct logs_options),
+    .usage_status = 2,
+    .exec = logs_exec,
+};

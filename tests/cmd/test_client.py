@@ -1,0 +1,459 @@
+"""The commands that speak to a job server, against a stand-in that says what each test needs."""
+
+import fcntl
+import json
+import os
+import pty
+import random
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import termios
+
+import pytest
+
+from commands import binary, environment, refused, refused_with, run_ebb
+from standin import StandIn, error, reply
+
+JOB = {"id": 17, "name": "train", "command": ["python", "train.py", "a b"], "cwd": "/home/me",
+       "state": "running", "reason": None, "waits_for": None, "submitted_s": 1.7e9,
+       "started_s": 1.7e9 + 5, "ended_s": None, "status": None, "cause": None, "run_dir": "/runs/17",
+       "memory_bytes": 1 << 34, "memory_from": "learned", "gpus": [], "segment": 0, "pid": 4711,
+       "progress": {"step": 120, "max_steps": 1000, "epoch": 0.5, "steps_per_s": 2.0, "eta_s": 440},
+       "memory": {"job_bytes": 3 << 30, "peak_bytes": 5 << 30, "unique_bytes": None,
+                  "limit_bytes": 1 << 35, "headroom_bytes": 1 << 34, "gpu_bytes": None},
+       "verdict": {"verdict": "leaking", "leak": True, "confidence": 0.9,
+                   "rate_bytes_per_min": 1e6, "oom_eta_s": {"low": 720, "high": 900},
+                   "sentence": "it grows by 1 MB a minute"},
+       "changes": [{"t_s": 1.7e9, "state": "queued", "reason": None},
+                   {"t_s": 1.7e9 + 5, "state": "running", "reason": None}]}
+DONE = {**JOB, "id": 16, "state": "failed", "ended_s": 1.7e9 + 65, "status": 3,
+        "reason": "exit status 3", "cause": "exit status 3", "progress": None, "verdict": None}
+
+
+@pytest.fixture
+def server():
+    standin = StandIn()
+    yield standin
+    standin.close()
+
+
+@pytest.fixture
+def client(server):
+    def run(*arguments, **options):
+        return run_ebb(*arguments, env={"EBB_SERVER": str(server.path)}, **options)
+    return run
+
+
+def said(result, text=""):
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", text)
+    return True
+
+
+# ---- where the server is ----
+
+COMMANDS = [("submit", "--", "true"), ("jobs",), ("show", 1), ("logs", 1), ("wait", 1),
+            ("cancel", 1), ("checkpoint", 1), ("rerun", 1)]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_no_server_is_one_helpful_sentence(tmp_path, command):
+    result = run_ebb(command[0], "--socket", tmp_path / "none", *command[1:])
+    assert refused(result, f"{command[0]}: there is no server at {tmp_path}/none; start one with "
+                   "`ebb serve`, or say where it is with --socket or $EBB_SERVER")
+
+
+@pytest.mark.parametrize("env, path", [
+    ({"EBB_SERVER": "/nowhere/a"}, "/nowhere/a"),
+    ({"EBB_STATE_DIR": "/nowhere/b"}, "/nowhere/b/sock"),
+    ({"XDG_STATE_HOME": "/nowhere/c"}, "/nowhere/c/ebb/sock"),
+    ({"XDG_STATE_HOME": None, "HOME": "/nowhere/d"}, "/nowhere/d/.local/state/ebb/sock")])
+def test_it_is_looked_for_where_it_should_be(env, path):
+    assert refused_with(run_ebb("jobs", env=env), f"no server at {path};")
+
+
+def test_a_socket_left_by_a_dead_server_is_no_server():
+    listener = socket.socket(socket.AF_UNIX)
+    path = tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp") + "/sock"
+    listener.bind(path)
+    listener.close()
+    result = run_ebb("jobs", "--socket", path)
+    shutil.rmtree(os.path.dirname(path))
+    assert refused_with(result, f"there is no server at {path};")
+
+
+def test_what_answers_but_is_no_server_is_told(server, client):
+    for answer, words in [(b"220 smtp.example.org ready\r\n", "no ebb server"),
+                          (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "cut short"),
+                          (b"HTTP/1.1 200 OK\r\n", "cut short"), (b"", "cut short"),
+                          (b"x" * 100000, "no ebb server"),
+                          (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 40000 + b"\r\n\r\n", "no ebb server"),
+                          (b"HTTP/1.1 200 OK\r\n\r\nhello", "no JSON"),
+                          (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                           "no ebb server"),
+                          (b"HTTP/1.1 502 Bad\r\nContent-Length: 0\r\n\r\n", "HTTP status 502"),
+                          (error(503, "the disk is full\x1b[2J"), "the disk is full\\e[2J")]:
+        server.say("GET /api/v1/jobs/1", answer)
+        assert refused_with(client("show", 1), words)
+
+
+def test_noise_is_survived(server, client):
+    chance = random.Random(8)
+    good = reply(JOB, chunked=True)
+    for _ in range(60):
+        answer = bytearray(good if chance.random() < 0.7 else chance.randbytes(2000))
+        for _ in range(chance.randrange(1, 20)):
+            answer[chance.randrange(len(answer))] = chance.randrange(256)
+        server.say("GET /api/v1/jobs/1", bytes(answer[:chance.randrange(len(answer))]))
+        result = client("show", "--json", 1)
+        assert result.returncode in (0, 2)
+        assert result.returncode == 0 or result.stderr.count("\n") == 1, result.stderr
+
+
+def test_an_answer_without_end_is_not_kept(server, client):
+    server.say("GET /api/v1/jobs/1", b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (17 << 20))
+    assert refused_with(client("show", 1), "too long")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_answers_come_by_length_or_in_chunks(server, client, chunked):
+    server.say("GET /api/v1/jobs/17", reply(JOB, chunked=chunked))
+    result = client("show", "--json", 17)
+    assert json.loads(result.stdout) == JOB
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1x", "99999999999999999999", "1/../2"])
+@pytest.mark.parametrize("command", ["show", "logs", "wait", "cancel", "checkpoint", "rerun"])
+def test_a_number_that_is_none_is_refused(client, server, command, text):
+    assert refused_with(client(command, "--", text), "no job's number")
+    assert not server.asked
+
+
+# ---- submit ----
+
+def request_of(server):
+    method, path, _, body, headers = server.asked[-1]
+    assert (method, path) == ("POST", "/api/v1/jobs")
+    assert headers["content-type"] == "application/json"
+    return body
+
+
+def test_submit_sends_the_command_as_it_is_and_prints_the_number(server, client, tmp_path):
+    server.say("POST /api/v1/jobs", reply(JOB, 201))
+    assert said(client("submit", "--", "python", "train.py", "--x", "é ö", cwd=tmp_path), "17\n")
+    assert request_of(server) == {"command": ["python", "train.py", "--x", "é ö"],
+                                  "cwd": str(tmp_path), "env": {}, "after": [], "options": {}}
+
+
+def test_submit_sends_all_that_was_asked_for(server, client, tmp_path):
+    server.say("POST /api/v1/jobs", reply(JOB, 201))
+    result = run_ebb("submit", "-n", "tune", "--memory", "24G", "--limit", "80%", "--gpu", 2,
+                     "--cwd", tmp_path, "--env", "A=b=c", "-e", "B=", "-e", "KNOWN", "--priority",
+                     -5, "--after", 3, "-a", 4, "--restart", "--resume-args", "--resume last",
+                     "--checkpoint-signal", "USR1", "--max-restarts", 7, "--interval", "200ms",
+                     "--no-heap", "--json", "train",
+                     env={"EBB_SERVER": str(server.path), "KNOWN": "here"})
+    assert (result.returncode, json.loads(result.stdout)) == (0, JOB)
+    assert request_of(server) == {
+        "command": ["train"], "name": "tune", "memory": "24G", "limit": "80%", "gpus": 2,
+        "cwd": str(tmp_path), "env": {"A": "b=c", "B": "", "KNOWN": "here"}, "priority": -5,
+        "after": [3, 4],
+        "options": {"restart": True, "resume-args": "--resume last", "checkpoint-signal": "USR1",
+                    "max-restarts": "7", "interval": "200ms", "no-heap": True}}
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--env", "=x"], "neither K=V nor"), (["--env", "NOT_SET_ANYWHERE"], "neither K=V nor"),
+    (["--after", "x"], "no job's number"), (["--gpu", "-1"], "--gpu"), (["--memory", "lots"], "--memory"),
+    (["--priority", "101"], "--priority"), (["--config", "x"], "--config is not"),
+    (["--cwd", "/no/such/folder"], "/no/such/folder"), (["--restrat"], "--restart")])
+def test_submit_refuses_what_makes_no_sense_before_anybody_is_asked(server, client, options, words):
+    assert refused_with(client("submit", *options, "--", "true"), words)
+    assert not server.asked
+
+
+def test_submit_without_a_command_says_how(client):
+    assert refused_with(client("submit"), "which command?")
+
+
+def test_submit_refuses_bytes_that_are_no_text(server):
+    result = subprocess.run([binary(), "submit", "--", "true", b"\xff"], capture_output=True,
+                            env=environment({"EBB_SERVER": str(server.path)}), check=False)
+    assert result.returncode == 2
+    assert b"is not UTF-8" in result.stderr
+
+
+def test_a_refusal_of_the_servers_is_its_own_sentence(server, client):
+    server.say("POST /api/v1/jobs", error(400, "memory: 24T is more than there is"))
+    assert refused(client("submit", "--", "true"), "submit: memory: 24T is more than there is")
+
+
+@pytest.mark.parametrize("state, status, expected, words", [
+    ("succeeded", 0, 0, ""), ("failed", 3, 3, "failed"), ("failed", None, 125, "failed"),
+    ("failed", 124, 124, "failed"), ("cancelled", 143, 125, "cancelled"),
+    ("lost", None, 125, "lost")])
+def test_submit_waits_and_exits_as_the_job_did(server, client, state, status, expected, words):
+    server.say("POST /api/v1/jobs", reply({**JOB, "state": "queued"}, 201))
+    answers = iter([{**JOB, "state": "running"}, {**DONE, "state": state, "status": status}])
+    server.say("GET /api/v1/jobs/17", lambda query, body: reply(next(answers)))
+    result = client("submit", "--wait", "--", "true")
+    assert (result.returncode, result.stdout) == (expected, "17\n")
+    assert words in result.stderr
+    assert server.asked[-1][2]["until"] == "ended"
+
+
+# ---- lists ----
+
+def list_of(server, active=(), ended=()):
+    def answer(query, body):
+        jobs = {"active": active, "ended": ended}.get(query.get("state"), [*active, *ended])
+        return reply({"jobs": list(jobs), "more": False})
+    server.say("GET /api/v1/jobs", answer)
+
+
+def test_the_table_tells_what_one_wants_to_know(server, client):
+    queued = {**JOB, "id": 18, "state": "queued", "started_s": None, "memory": None,
+              "verdict": None, "progress": None, "waits_for": "waits for memory: 24 GiB wanted"}
+    list_of(server, [queued, JOB], [DONE])
+    result = client("jobs")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATE", "MEMORY", "PEAK", "VERDICT", "PROGRESS",
+                                "TIME", "WHY"]
+    assert lines[1].split()[:3] == ["18", "train", "queued"]
+    assert lines[1].endswith("waits for memory: 24 GiB wanted")
+    assert lines[2].split()[:8] == ["17", "train", "running", "3.00G", "5.00G", "leaking",
+                                    "120/1000", "12%"]
+    assert lines[2].endswith("out of memory in 12 min 00 s or more")
+    assert lines[3].split()[:4] == ["16", "train", "failed", "–"]
+    assert re.search(r" 1 min 00 s +exit status 3$", lines[3])
+    starts = {line.index(word) for line, word in zip(lines, ["STATE", "queued", "running", "failed"])}
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_the_table_fits_the_terminal(server, columns):
+    list_of(server, [{**JOB, "name": "a long name for a job" * 3, "reason": "why " * 100}])
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = environment({"EBB_SERVER": str(server.path), "NO_COLOR": "1"})
+    subprocess.run([binary(), "jobs"], stdout=theirs, env=env, check=True)
+    os.close(theirs)
+    text = os.read(ours, 65536).decode()
+    os.close(ours)
+    lines = text.replace("\r", "").splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= columns
+    assert "running" in lines[1] and "17" in lines[1]
+
+
+def test_names_and_reasons_of_others_do_not_drive_the_terminal(server, client):
+    evil = {**DONE, "name": "a\x1b[2Jb\n", "reason": "bell\x07\u202e", "cause": None}
+    list_of(server, [], [evil])
+    server.say("GET /api/v1/jobs/16", reply({**evil, "command": ["\x1b]0;x\x07"], "cwd": "/\r"}))
+    for result in (client("jobs"), client("show", 16)):
+        assert result.returncode == 0
+        assert not set("\x1b\x07\r\u202e") & set(result.stdout)
+    assert "a\\e[2Jb\\n" in client("jobs").stdout
+
+
+def test_a_list_is_asked_for_page_by_page(server, client):
+    def answer(query, body):
+        before = int(query.get("before", 1001))
+        ids = range(before - 1, max(before - 1 - int(query["limit"]), 0), -1)
+        return reply({"jobs": [{**DONE, "id": n} for n in ids], "more": ids[-1] > 1})
+    server.say("GET /api/v1/jobs", answer)
+    result = client("jobs", "--all", "--json")
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == list(
+        range(1000, 0, -1))
+    assert len(server.asked) == 2
+
+
+def test_a_server_that_says_more_for_ever_is_not_asked_for_ever(server, client):
+    server.say("GET /api/v1/jobs", reply({"jobs": [JOB], "more": True}))
+    assert client("jobs", "--all").returncode == 0
+    assert len(server.asked) <= 3
+
+
+def test_a_list_can_be_narrowed(server, client):
+    list_of(server)
+    result = client("jobs", "--state", "failed,lost", "--name", "a&b=c é%")
+    assert (result.returncode, result.stderr) == (0, "ebb: jobs: there are none like that\n")
+    assert server.asked[0][2] == {"limit": "500", "state": "failed,lost", "name": "a&b=c é%"}
+
+
+# ---- one job ----
+
+def test_show_tells_all_of_a_job(server, client, golden):
+    server.say("GET /api/v1/jobs/16", reply({
+        **DONE, "given_back": {"host_bytes": 1 << 30, "clean": True},
+        "changes": [{"t_s": 1.7e9, "state": "queued", "reason": None},
+                    {"t_s": 1.7e9 + 65, "state": "failed", "reason": "exit status 3"}]}))
+    result = run_ebb("show", 16, env={"EBB_SERVER": str(server.path), "TZ": "UTC"})
+    assert (result.returncode, result.stderr) == (0, "")
+    golden("client-show.txt", result.stdout)
+
+
+@pytest.mark.parametrize("doc", [{}, [], {"id": "x", "state": 5, "memory": [], "progress": "no",
+                                          "changes": {"a": 1}, "command": "true"}])
+def test_show_survives_what_is_not_as_it_should_be(server, client, doc):
+    server.say("GET /api/v1/jobs/16", reply(doc))
+    assert client("show", 16).returncode == 0
+
+
+def test_an_unknown_job_is_told(server, client):
+    server.say("GET /api/v1/jobs/5", error(404, "there is no job 5"))
+    assert refused(client("show", 5), "show: there is no job 5")
+
+
+# ---- logs ----
+
+class Log:
+    """The log of a job as a server gives it, PIECE bytes at a time."""
+
+    def __init__(self, server, text, piece=1000, states=("succeeded",), dropped=None):
+        self.text, self.piece, self.dropped = text, piece, dropped
+        self.states = list(states)
+        server.say("GET /api/v1/jobs/17/log", self.answer)
+        server.say("GET /api/v1/jobs/17", self.job)
+
+    def answer(self, query, body):
+        end = len(self.text)
+        if "tail" in query:
+            at = max(end - int(query["tail"]), 0)
+            part = self.text[at:]
+        else:
+            at = int(query["offset"])
+            if self.dropped and self.dropped[0] <= at < self.dropped[1]:
+                at = self.dropped[1]
+            limit = self.dropped[0] if self.dropped and at < self.dropped[0] else end
+            part = self.text[at:min(at + self.piece, limit)]
+        return reply(part, headers={"X-Log-Offset": at, "X-Log-End": end})
+
+    def job(self, query, body):
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return reply({**DONE, "id": 17, "state": state})
+
+
+TEXT = b"".join(b"line %d\n" % i for i in range(1, 5001))
+
+
+def test_all_of_a_log_comes_in_pieces(server, client):
+    Log(server, TEXT)
+    assert said(client("logs", 17), TEXT.decode())
+
+
+def test_a_log_may_be_empty(server, client):
+    Log(server, b"")
+    assert said(client("logs", 17))
+    assert said(client("logs", "--tail", 5, 17))
+
+
+@pytest.mark.parametrize("lines", [0, 1, 10, 4999, 5000, 6000])
+def test_a_tail_is_so_many_lines(server, client, lines):
+    Log(server, TEXT)
+    wanted = TEXT.decode().splitlines(keepends=True)[5000 - lines if lines < 5000 else 0:]
+    assert said(client("logs", "--tail", lines, 17), "".join(wanted))
+
+
+def test_a_tail_of_a_text_without_a_last_newline(server, client):
+    Log(server, b"one\ntwo\nthree")
+    assert said(client("logs", "-n", 2, 17), "two\nthree")
+
+
+def test_what_is_no_longer_kept_is_told(server, client):
+    Log(server, TEXT, dropped=(3000, 40000))
+    result = client("logs", 17)
+    assert (result.returncode, result.stdout) == (0, (TEXT[:3000] + TEXT[40000:]).decode())
+    assert result.stderr == "ebb: logs: 37000 bytes between are no longer kept\n"
+
+
+def test_following_ends_with_the_job_and_loses_nothing(server, client):
+    log = Log(server, b"first\n", states=["running", "running", "failed"])
+
+    def job(query, body):
+        log.text += b"more\n"
+        return Log.job(log, query, body)
+    server.say("GET /api/v1/jobs/17", job)
+    assert said(client("logs", "-f", 17), "first\n" + "more\n" * 3)
+    assert any("wait_s" in query for _, path, query, _, _ in server.asked if path.endswith("log"))
+
+
+def test_a_closed_pipe_is_no_trouble(server):
+    Log(server, TEXT * 100, piece=100000)
+    result = subprocess.run(["sh", "-c", f"'{binary()}' logs 17 | head -1; exit ${{PIPESTATUS:-0}}"],
+                            env=environment({"EBB_SERVER": str(server.path)}), capture_output=True,
+                            timeout=60, check=False)
+    assert (result.stdout, result.stderr) == (b"line 1\n", b"")
+
+
+# ---- doing ----
+
+def test_cancel_says_why_and_how_long(server, client):
+    server.say("POST /api/v1/jobs/17/cancel", reply({}, 202))
+    server.say("POST /api/v1/jobs/18/cancel", reply({}, 202))
+    assert said(client("cancel", "--grace", "1.5s", "--reason", "wrong data", 17, 18))
+    assert [asked[3] for asked in server.asked] == [{"reason": "wrong data", "grace_s": 1.5}] * 2
+    assert said(client("cancel", 17))
+    assert server.asked[-1][3] == {}
+
+
+def test_cancel_goes_on_after_one_that_has_ended(server, client):
+    server.say("POST /api/v1/jobs/16/cancel", error(409, "job 16 has ended"))
+    server.say("POST /api/v1/jobs/17/cancel", reply({}, 202))
+    assert refused(client("cancel", 16, 17), "cancel: job 16 has ended")
+    assert len(server.asked) == 2
+
+
+def test_checkpoint_and_rerun(server, client):
+    server.say("POST /api/v1/jobs/17/checkpoint", reply({}, 202))
+    server.say("POST /api/v1/jobs/16/rerun", reply({**JOB, "id": 19}, 201))
+    assert said(client("checkpoint", 17))
+    assert said(client("rerun", 16), "19\n")
+    assert json.loads(client("rerun", "--json", 16).stdout)["id"] == 19
+
+
+def test_wait_gives_the_highest_status_of_several(server, client):
+    for number, state, status in [(1, "succeeded", 0), (2, "failed", 7), (3, "failed", 2)]:
+        server.say(f"GET /api/v1/jobs/{number}",
+                   reply({**DONE, "id": number, "state": state, "status": status, "reason": None,
+                          "cause": "because"}))
+    result = client("wait", 1, 2, 3)
+    assert (result.returncode, result.stderr) == (7, "")
+    assert result.stdout == ("1 succeeded after 1 min 00 s\n2 failed after 1 min 00 s: because\n"
+                             "3 failed after 1 min 00 s: because\n")
+    assert client("wait", "-q", 1).stdout == ""
+    assert json.loads(client("wait", "--json", 2).stdout)["status"] == 7
+
+
+def test_wait_does_not_wait_longer_than_it_may(server, client):
+    server.say("GET /api/v1/jobs/17", reply(JOB))
+    assert refused(client("wait", "--timeout", "300ms", 17), "wait: job 17 has not ended", status=3)
+    assert [int(query.get("timeout_s", 0)) for _, _, query, _, _ in server.asked][:2] == [0, 1]
+
+
+def test_a_server_that_goes_and_comes_back_is_waited_for(server, client):
+    answers = [reply(JOB), b"", b"", error(503, "shutting down"), reply({**DONE, "id": 17})]
+    server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
+    result = client("wait", 17)
+    assert (result.returncode, result.stderr, answers) == (3, "", [])
+
+
+def test_a_server_that_refuses_at_once_is_not_waited_for(server, client):
+    server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
+    assert refused(client("wait", 17), "wait: shutting down")
+    assert len(server.asked) == 1
+
+
+def test_a_log_goes_on_where_it_was_cut_off(server, client):
+    log = Log(server, TEXT)
+    cut = [True, False, False, True, False]
+
+    def answer(query, body):
+        whole = log.answer(query, body)
+        return whole[:-100] if cut and cut.pop(0) else whole
+    server.say("GET /api/v1/jobs/17/log", answer)
+    assert said(client("logs", 17), TEXT.decode())

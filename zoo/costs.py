@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""What the usual remedies do to memory and to speed, on the training of examples/seed_case.py.
+
+    zoo/costs.py [--rounds 5] [--python PYTHON] [-- options of seed_case.py]
+
+Each way is a process of its own, the ways in turn within each round, so that what else the machine does falls
+on all of them. Printed: seconds of the training beside those of the plain one (median of the rounds' ratios, and
+their range), memory at most (of all its processes, as PSS), and how much more that is than after two steps.
+"""
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.join(os.path.dirname(HERE), "examples")
+MIB = 1 << 20
+
+WAYS = {
+    "plain": {},
+    "clean-up every step": {"every": 1},
+    "clean-up every 5 steps": {"every": 5},
+    "clean-up every 10 steps": {"every": 10},
+    "clean-up every 20 steps": {"every": 20},
+    "zero_grad(set_to_none=False)": {"keep_gradients": True},
+    "4 workers": {"workers": 4},
+    "decoded when needed": {"fixed": True},
+}
+
+
+def tree_pss():
+    """Of this process and its children: shared pages counted once."""
+    pids = [os.getpid()]
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/children", encoding="ascii") as children:
+            pids += [int(pid) for pid in children.read().split()]
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
+                total += next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+        except OSError:  # a worker that has just gone
+            continue
+    return total
+
+
+def train(way, arguments):
+    """One training in this process; prints what it took as one line of JSON."""
+    sys.path.insert(0, EXAMPLES)
+    sys.argv = ["seed_case.py", *arguments, *(["--fixed"] if way.get("fixed") else [])]
+    import seed_case
+    import torch
+    from transformers import TrainerCallback
+
+    class Meter(TrainerCallback):
+        def on_train_begin(self, *_, **__):
+            self.first, self.most = 0, 0
+            self.began = time.monotonic()
+
+        def on_step_end(self, args, state, control, model=None, **_):
+            if state.global_step == 2:
+                self.first = tree_pss()
+            if state.global_step % 8 == 0:
+                self.most = max(self.most, tree_pss())
+            every = way.get("every")
+            if every and state.global_step % every == 0:
+                model.zero_grad(set_to_none=True)
+                gc.collect()
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
+
+        def on_train_end(self, *_, **__):
+            took = time.monotonic() - self.began
+            print(json.dumps({"took_s": took, "first": self.first, "most": self.most}), flush=True)
+
+    class Changed(seed_case.Paced):
+        def __init__(self, model=None, args=None, **keys):
+            args.dataloader_num_workers = way.get("workers", 0)
+            if way.get("keep_gradients"):
+                plain = model.zero_grad
+                model.zero_grad = lambda set_to_none=True: plain(set_to_none=False)
+            super().__init__(model=model, args=args, callbacks=[Meter()], **keys)
+
+    seed_case.Paced = Changed
+    seed_case.main()
+
+
+def measure(name, options, arguments):
+    command = [options.python, os.path.abspath(__file__), "--one", name, "--", *arguments]
+    out = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if out.returncode:
+        sys.exit(f"costs: {name}: {out.stderr.strip().splitlines()[-1]}")
+    return json.loads(next(line for line in reversed(out.stdout.splitlines()) if line.startswith('{"took_s"')))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs="*", help="options of seed_case.py, behind --")
+    options = parser.parse_args()
+    if options.one:
+        train(WAYS[options.one], options.rest)
+        return
+    found = {name: [] for name in WAYS}
+    for _ in range(options.rounds):
+        for name in WAYS:
+            found[name].append(measure(name, options, options.rest))
+    print("| way | time | range of rounds | memory at most | growth |\n|---|---|---|---|---|")
+    for name, runs in found.items():
+        ratios = [run["took_s"] / plain["took_s"] for run, plain in zip(runs, found["plain"])]
+        most = statistics.median(run["most"] for run in runs) / MIB
+        growth = statistics.median(run["most"] - run["first"] for run in runs) / MIB
+        print(f"| {name} | {statistics.median(ratios):.3f} × | {min(ratios):.3f}–{max(ratios):.3f} "
+              f"| {most:,.0f} MiB | {growth:+,.0f} MiB |")
+
+
+if __name__ == "__main__":
+    main()
