@@ -237,6 +237,7 @@ def part_viewers(table, options):
         high = max(high, server.memory())
         time.sleep(0.2)
     found = json.loads(crowd.stdout.read())
+    server.http.close()  # which the server has given up by now; it is opened anew
     server.ask("POST", f"/jobs/{number}/cancel", {})
     server.wait(number)
     server.close()
