@@ -219,8 +219,8 @@ static void take_header(struct head *h, struct client_answer *a, const char *lin
 
 static int read_head(struct talk *t, struct head *h, struct client_answer *a, struct err *err)
 {
-    const char *line;
-    size_t len, all = 0;
+    const char *line = "";
+    size_t len = 0, all = 0;
     uint64_t status;
     int r = read_line(t, &line, &len, err);
     if (r < 0)
