@@ -81,11 +81,7 @@ const char *hypothesis_word_text(enum hypothesis_word word)
 
 double main_at(const struct question *q, enum sample_process_field field, double t_s)
 {
-    if (!q->f->main)
-        return (double)NAN;
-    bool is_seldom_read = field != SAMPLE_RSS;
-    const struct facts_series *s = &q->f->main->field[field];
-    return is_seldom_read ? facts_near(s, t_s) : facts_at(s, t_s);
+    return q->f->main ? facts_field_at(q->f, q->f->main, field, t_s) : (double)NAN;
 }
 
 double main_growth(const struct question *q, enum sample_process_field field)

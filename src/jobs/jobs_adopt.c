@@ -136,6 +136,7 @@ static void adopt_one(struct jobs *j, struct job *job)
         j->is_unsure = true;
         return;
     }
+    job->live->is_alone = false; /* nobody saw who else ran */
     if (found == EXECUTOR_ALIVE) {
         jobs_occupy(j, job);
         if (job->live->was_asked)
@@ -143,7 +144,6 @@ static void adopt_one(struct jobs *j, struct job *job)
     } else if (found == EXECUTOR_NEVER_STARTED) {
         never_started(j, job);
     } else {
-        job->live->is_alone = false;
         end_found(j, job, run_json, NULL);
     }
     json_decref(run_json);

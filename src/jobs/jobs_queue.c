@@ -166,9 +166,9 @@ static void end_unstarted(struct jobs *j, struct job *job, const char *why)
         jobs_end(j, job, ending);
 }
 
-static void back_to_queue(struct jobs *j, struct job *job, const struct err *err)
+void jobs_requeue(struct jobs *j, struct job *job, const char *why)
 {
-    jobs_trouble_set(j, TROUBLE_START, "jobs cannot be started now: %s", err->text);
+    jobs_trouble_set(j, TROUBLE_START, "jobs cannot be started now: %s", why);
     jobs_vacate(j, job);
     job_live_free(job->live);
     job->live = NULL;
@@ -187,7 +187,7 @@ void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
     } else if (is_hopeless(r)) {
         end_unstarted(j, job, err.text);
     } else {
-        back_to_queue(j, job, &err);
+        jobs_requeue(j, job, err.text);
     }
 }
 
@@ -260,19 +260,24 @@ void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
 
 /* ---- memory ---- */
 
-void jobs_learn_memory(struct jobs *j, struct job *job)
+static void set_learned(struct jobs *j, struct job *job, uint64_t bytes)
 {
     if (job->memory_from && strcmp(job->memory_from, "learned") != 0)
         return;
-    uint64_t bytes = store_learned(j->store, job->name);
     job->memory_bytes = bytes;
     job->memory_from = bytes ? "learned" : NULL;
     j->is_planned = false;
 }
 
+void jobs_learn_memory(struct jobs *j, struct job *job)
+{
+    set_learned(j, job, store_learned(j->store, job->name));
+}
+
 void jobs_relearn(struct jobs *j, const char *name)
 {
+    uint64_t bytes = j->queue_count ? store_learned(j->store, name) : 0;
     for (size_t i = 0; i < j->queue_count; i++)
         if (strcmp(j->queue[i]->name, name) == 0)
-            jobs_learn_memory(j, j->queue[i]);
+            set_learned(j, j->queue[i], bytes);
 }

@@ -64,7 +64,7 @@ static int move_in(struct trash *t, int dir, const char *name)
 static int make_sure(struct trash *t, int runs_fd)
 {
     struct stat st;
-    struct trash fresh;
+    struct trash fresh = {.fd = -1};
     if (fstat(t->fd, &st) == 0 && st.st_nlink > 0)
         return 0;
     int r = trash_open(runs_fd, &fresh);

@@ -61,6 +61,10 @@ struct live_viewer {
     uint64_t goodbye_ns; /* when the closing began; 0 */
     unsigned frames_left, fragments;
     uint32_t events; /* of the loop */
+    bool has_left;   /* said goodbye itself */
+    bool is_lost;    /* nothing more comes from it */
+    bool is_refused; /* wslay reads it no more, without a word */
+    bool is_shut;    /* all is said; what still comes is thrown away */
     bool is_dead;    /* freed by live_sweep */
 };
 

@@ -73,8 +73,10 @@ static void catch_up(struct live *l, struct live_tail *tail)
         return;
     tail->offset = end - PIECE_BYTES;
     for (struct live_viewer *v = l->viewers; v; v = v->next) {
-        if (v->tail == tail)
-            v->queue.skipped |= 1u << LIVE_LOG;
+        if (v->tail != tail)
+            continue;
+        v->queue.skipped |= 1u << LIVE_LOG;
+        live_viewer_flush(v); /* it is said before what comes behind the gap */
     }
 }
 

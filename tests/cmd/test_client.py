@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import random
 import re
 import shutil
 import socket
@@ -97,6 +98,19 @@ def test_what_answers_but_is_no_server_is_told(server, client):
                           (error(503, "the disk is full\x1b[2J"), "the disk is full\\e[2J")]:
         server.say("GET /api/v1/jobs/1", answer)
         assert refused_with(client("show", 1), words)
+
+
+def test_noise_is_survived(server, client):
+    chance = random.Random(8)
+    good = reply(JOB, chunked=True)
+    for _ in range(60):
+        answer = bytearray(good if chance.random() < 0.7 else chance.randbytes(2000))
+        for _ in range(chance.randrange(1, 20)):
+            answer[chance.randrange(len(answer))] = chance.randrange(256)
+        server.say("GET /api/v1/jobs/1", bytes(answer[:chance.randrange(len(answer))]))
+        result = client("show", "--json", 1)
+        assert result.returncode in (0, 2)
+        assert result.returncode == 0 or result.stderr.count("\n") == 1, result.stderr
 
 
 def test_an_answer_without_end_is_not_kept(server, client):

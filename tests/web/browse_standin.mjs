@@ -9,7 +9,7 @@ import { Standin } from "./standin.mjs";
 const [program, folder, pictures] = process.argv.slice(2);
 const hostile = "<img src=x onerror=window.injected=true><script>window.injected=true</script>\u001b[31m\u202e\u0007";
 const GiB = 2 ** 30;
-const seen = { messages: [], foreign: [], wide: {} };
+const seen = { messages: [], errors: [], foreign: [], wide: {} };
 const server = new Standin(folder);
 const texts = (page, selector) => page.locator(selector).allTextContents();
 const picture = async (page, name, more = {}) => pictures && page.screenshot({ path: join(pictures, `${name}.png`), ...more });
@@ -40,6 +40,7 @@ function prepare() {
     processes: [{ pid: 9, name: hostile, role: "main", t_s, rss_bytes: v }], gpus: [{ index: 0, name: "GPU", t_s, job_bytes: v, used_bytes: v }],
     marks: [{ t_s: 400, kind: "epoch" }, { t_s: 410, kind: "eval" }, { t_s: 420, kind: "save" }] });
   server.log(62, "\x1b[32mfirst\x1b[0m line\n 1%\r 2%\r");
+  server.jobs.set(59, { id: 59, state: "lost" });
   server.job(63, { name: "waiter", waits_for: "waits for a slot: 1 of 1 in use" });
   server.diagnosis = { verdict: "process 9 leaks", hypotheses: [
     { title: "the graph is kept", word: "nearly certain", share: 0.6, for: [`tensors ${hostile}`], against: [] },
@@ -151,8 +152,7 @@ async function useJob(page) {
   result.injected = await page.evaluate(() => window.injected === true);
   await until(async () => (await legend(page))[0].time !== "–", "the legend tells what is last");
   await page.locator(".plot").first().focus();
-  await page.keyboard.press("+");
-  await page.keyboard.press("+");
+  for (const key of ["+", "+", "ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft"]) await page.keyboard.press(key);
   await until(async () => Number.parseInt((await legend(page))[0].time) < 19, "a part is read more finely");
   result.part = new URL(server.requests.findLast((r) => r.includes("from_s=")).split(" ")[1], "http://x").search;
   result.closer = await legend(page);
@@ -288,10 +288,10 @@ async function withoutLive(page) {
 }
 
 async function looks(page) {
-  for (const [name, path] of [["list", "/"], ["leaker", "/jobs/62"], ["hostile", "/jobs/61"], ["machine", "/machine"]]) {
+  for (const [name, path] of [["list", "/"], ["leaker", "/jobs/62"], ["hostile", "/jobs/61"], ["bare", "/jobs/59"], ["machine", "/machine"]]) {
     await page.setViewportSize({ width: 390, height: 844 });
     await page.goto(server.address + path);
-    await page.waitForSelector(name === "list" ? row(62) : name === "machine" ? ".meter" : ".log > div");
+    await page.waitForSelector({ list: row(62), machine: ".meter", bare: ".state-line .badge" }[name] ?? ".log > div:not(:empty)");
     seen.wide[name] = await isTooWide(page);
     await picture(page, `${name}-narrow`, { fullPage: true });
     await page.setViewportSize({ width: 1280, height: 900 });

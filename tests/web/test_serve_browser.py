@@ -56,6 +56,7 @@ def test_only_its_own_server_is_asked(seen):
 
 
 def test_no_error_but_those_of_answers_that_refuse(seen):
+    assert seen["errors"] == []
     refused = re.compile(r"error: Failed to load resource: the server responded with a status of "
                          r"40[014] ")
     assert [m for m in seen["quiet"] if not refused.match(m)] == []

@@ -120,7 +120,7 @@ test("the cone reaches the limit at both ends of the interval, and is not there 
   const f = forecastOf(job, 50, 400, 1000);
   assert.deepEqual(f, { x: 50, y: 400, high: 6, low: 3 });
   assert.ok(ahead(f, 1000, 10000) >= 200 && ahead(f, 1000, 10000) < 220);
-  assert.ok(ahead(f, 1000, 100) <= 40);
+  assert.equal(ahead(f, 1000, 100), 50);
   assert.equal(forecastOf({ ...job, state: "failed" }, 50, 400, 1000), undefined);
   assert.equal(forecastOf({ ...job, verdict: { ...job.verdict, leak: false } }, 50, 400, 1000), undefined);
   const byRate = { state: "running", verdict: { verdict: "filling", leak: null, rate_bytes_per_min: { value: 60, low: 30, high: 120 } } };
@@ -146,5 +146,6 @@ test("durations and intervals are words", () => {
   assert.equal(words.outOfMemory({ verdict: "leaking", oom_eta_s: { low: 1200, high: 1500 } }), "in 20 min to 25 min");
   assert.equal(words.outOfMemory({ verdict: "leaking", oom_eta_s: { low: 1200 } }), "in 20 min or later");
   assert.equal(words.outOfMemory({ verdict: "stable", oom_eta_s: null }), null);
-  assert.equal(words.progressText({ step: 0, max_steps: 5000, eta_s: 60 }), "step 0 of 5,000, 60 s left");
+  assert.equal(words.progressText({ step: 0, max_steps: 5000, eta_s: 60 }, false), "step 0 of 5,000, 60 s left");
+  assert.equal(words.progressText({ step: 5000, max_steps: 5000, eta_s: 0 }, true), "step 5,000 of 5,000");
 });

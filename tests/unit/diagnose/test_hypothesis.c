@@ -112,6 +112,19 @@ static void file_pages_are_those_of_the_nearest_reading(void **state)
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
 }
 
+static void file_pages_are_not_those_of_a_process_on_its_way_out(void **state)
+{
+    (void)state;
+    it_is_flat();
+    s.f.now_s = 195;
+    double *file = s.v[0][SAMPLE_FILE];
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        file[i] = i == 196 ? MIB(20) : i <= 180 ? MIB(100) : (double)NAN;
+    story_ask(&s, HYPOTHESIS_NO_GROWTH);
+    assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
+    assert_true(fabs(s.question.growth) < 1);
+}
+
 static void small_growth_that_has_ended_is_none(void **state)
 {
     (void)state;
@@ -882,6 +895,7 @@ int main(void)
         T(nothing_grows_where_the_verdict_is_stable),
         T(memory_that_leaks_rules_no_growth_out),
         T(file_pages_are_those_of_the_nearest_reading),
+        T(file_pages_are_not_those_of_a_process_on_its_way_out),
         T(small_growth_that_has_ended_is_none),
         T(small_growth_of_which_one_site_has_most_is_told),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),

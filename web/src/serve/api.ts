@@ -38,8 +38,8 @@ export interface Change {
 }
 export interface Job {
   id: number;
-  name: string;
-  command: string[];
+  name?: string | null;
+  command?: string[] | null;
   cwd?: string | null;
   env?: Record<string, string> | null;
   options?: Record<string, unknown> | null;
@@ -109,7 +109,8 @@ export class ApiError extends Error {
 
 export const isEnded = (state: State) => ["succeeded", "failed", "cancelled", "lost"].includes(state);
 
-const patience_ms = 30000;
+const usualPatience_s = 30;
+export const readingPatience_s = 150; // for what a whole recording is read for
 let onLoggedOut = () => {};
 
 // Hears of every answer that says that nobody is logged in.
@@ -128,14 +129,14 @@ async function messageOf(answer: Response): Promise<string> {
 }
 
 // The answer of PATH under /api/v1; an ApiError where it is an error, with status 0 where there is none.
-export async function ask(path: string, more: RequestInit = {}): Promise<Response> {
+export async function ask(path: string, more: RequestInit = {}, patience_s = usualPatience_s): Promise<Response> {
   let answer: Response;
   const giveUp = new AbortController();
-  const timer = setTimeout(() => giveUp.abort(), patience_ms);
+  const timer = setTimeout(() => giveUp.abort(), patience_s * 1000);
   try {
     answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", cache: "no-store", signal: giveUp.signal, ...more });
   } catch {
-    throw new ApiError(0, "the server cannot be reached");
+    throw new ApiError(0, giveUp.signal.aborted ? `the server did not answer in ${patience_s} s` : "the server cannot be reached");
   } finally {
     clearTimeout(timer);
   }
@@ -145,8 +146,8 @@ export async function ask(path: string, more: RequestInit = {}): Promise<Respons
   throw error;
 }
 
-export async function get<T>(path: string): Promise<T> {
-  const answer = await ask(path);
+export async function get<T>(path: string, patience_s?: number): Promise<T> {
+  const answer = await ask(path, {}, patience_s);
   try {
     return (await answer.json()) as T;
   } catch {

@@ -132,7 +132,8 @@ export class JobPlots {
   private jobPlot(limit: number | null, forecast: Forecast | undefined): Plot | null {
     const { t, columns: [low, high, unique] } = this.data.job;
     if (t.length < 2) return null;
-    const isBand = t.length > 200 && high.some((v, i) => v !== null && low[i] !== null && v > (low[i] as number) * 1.02);
+    const apart = high.filter((v, i) => v !== null && v > (low[i] ?? v) * 1.02).length;
+    const isBand = apart > t.length / 20;
     const lines: Line[] = isBand
       ? [{ label: "job, lowest", x: t, y: low, colour: 0, fill: true }, { label: "job, highest", x: t, y: high, colour: 0, thin: true }]
       : [{ label: "job", x: t, y: high, colour: 0, fill: true }];

@@ -7,7 +7,7 @@ import { serverNow_s } from "./clock";
 import { h, oneLine, setText, soon } from "./dom";
 import { Message } from "./live";
 import * as format from "../shared/format";
-import { duration } from "./words";
+import { duration, nameOf } from "./words";
 
 const most = 200; // jobs that are shown
 
@@ -64,7 +64,7 @@ class JobTable {
   }
 
   show(list: Job[], whyOf: (job: Job) => string): void {
-    const rows = list.map((job) => [job.id, job.name, job.state, job.memory_bytes ?? null, job.gpus?.length ? job.gpus.join(", ") : job.gpus_wanted ? `× ${job.gpus_wanted}` : null, whyOf(job)] as const);
+    const rows = list.map((job) => [job.id, nameOf(job), job.state, job.memory_bytes ?? null, job.gpus?.length ? job.gpus.join(", ") : job.gpus_wanted ? `× ${job.gpus_wanted}` : null, whyOf(job)] as const);
     const text = JSON.stringify(rows);
     this.none.hidden = list.length > 0;
     (this.body.closest(".scroll") as HTMLElement).hidden = !list.length;
@@ -74,7 +74,7 @@ class JobTable {
     this.body.replaceChildren(...rows.map(([id, name, state, memory, gpus, why]) => {
       const badge = new Badge();
       badge.state(state);
-      return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "name" }, h("a", { href: `/jobs/${id}` }, `${id} `, h("bdi", {}, oneLine(name))))),
+      return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "name" }, h("a", { href: `/jobs/${id}` }, `${id} `, h("bdi", {}, name)))),
         h("td", {}, badge.root), h("td", {}, h("small", {}, memory === null ? "" : format.size(memory))),
         h("td", {}, h("small", {}, gpus === null ? "" : `GPU ${gpus}`)), h("td", { class: "why" }, h("small", {}, oneLine(why))));
     }));
