@@ -7,7 +7,7 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: zoo zoo-quick test-heap-foreign bench-report bench-serve bench-diagnose bench-heap bench-guard bench-verdict \
+.PHONY: zoo zoo-quick test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
 	bench-python all build demo test lint format bench \
 	bench-long install clean help
 
