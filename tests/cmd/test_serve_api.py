@@ -634,6 +634,33 @@ def test_connections_that_only_sit_there_keep_nobody_out():
         assert s.get("/health").status == 200
 
 
+def kept_by(server):
+    """Descriptors, children, and resident bytes of the server."""
+    pid = server.process.pid
+    status = open(f"/proc/{pid}/status").read()
+    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+    return (len(os.listdir(f"/proc/{pid}/fd")), len(children),
+            int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10)
+
+
+def test_nothing_is_kept_of_what_was_asked(server, done):
+    paths = ["/jobs", f"/jobs/{done}", "/machine", f"/jobs/{done}/log", f"/jobs/{done}/events",
+             f"/jobs/{done}/run", f"/jobs/{done}/samples?points=100", f"/jobs/{done}/verdict",
+             "/jobs/999999", "/openapi.json", f"/jobs/{done}/log?tail=5", "/jobs?limit=x"]
+
+    def round_of_all(count):
+        for i in range(count):
+            assert server.get(paths[i % len(paths)]).status in (200, 400, 404)
+
+    round_of_all(120)
+    before = kept_by(server)
+    round_of_all(1200)
+    wait_for(lambda: kept_by(server)[0] <= before[0] + 2, "descriptors to go")
+    wait_for(lambda: kept_by(server)[1] == 0, "children to go")
+    if os.environ.get("EBB_SANITIZED") != "1":  # freed memory is held back there
+        assert kept_by(server)[2] < before[2] + (4 << 20)
+
+
 # ---- starting and ending ----
 
 def said_by(*arguments, timeout=PATIENCE_S, **env):
