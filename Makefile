@@ -7,7 +7,8 @@ CMAKE_FLAGS ?=
 
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
-.PHONY: test-heap-foreign bench-report bench-serve bench-heap bench-guard bench-verdict bench-python all build demo test lint format bench \
+.PHONY: zoo zoo-quick test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
+	bench-python all build demo test lint format bench \
 	bench-long install clean help
 
 all: build
@@ -87,6 +88,14 @@ bench-verdict:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_verdict
 	@$(BUILD)/bench/verdict_bench --traces "$${EBB_TRACES:-../shared/traces}"
 
+# The zoo with its own environment (zoo/setup.sh), or with ZOO_PYTHON's.
+bench-diagnose:
+	@scripts/setup.sh build
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload
+	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" zoo/diagnosis.py --record $(ZOO_FLAGS)
+
 # With torch, Transformers and what else is installed for the tests.
 bench-python:
 	@scripts/setup.sh build
@@ -94,6 +103,17 @@ bench-python:
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS) --target ebb
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh python
+
+# Every program of the zoo and its twin, about an hour; ZOO_FLAGS='--jobs 3' is quicker, --update
+# keeps what ebb says now as the table to compare with.
+zoo: build
+	@zoo/setup.sh $(BUILD)/zoo-venv
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/run.py --overhead $(ZOO_FLAGS)
+
+# Eight of them at a small size, two minutes: the ones that make test has too.
+zoo-quick: build
+	@zoo/setup.sh $(BUILD)/zoo-venv
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/run.py --quick $(ZOO_FLAGS)
 
 install: build
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
@@ -112,11 +132,14 @@ help:
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"
 	@echo "make bench-guard      the guard against its bars, about half an hour (GUARD_FLAGS='--runs 3')"
+	@echo "make bench-diagnose   the diagnosis of the zoo against its bars, about a minute each (ZOO_FLAGS=dict_cache)"
 	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: its import, its calls, a training, images"
 	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
 	@echo "make bench-report     the page of a day's run: its size, how long it takes to make and to open"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
+	@echo "make zoo              every program of zoo/ against its truth, about an hour (ZOO_FLAGS='--jobs 3')"
+	@echo "make zoo-quick        eight of them, two minutes"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"
 	@echo "JOBS=N sets how many things run at once; CI=true turns warnings into errors."

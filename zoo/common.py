@@ -2,15 +2,21 @@
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import random
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import time
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+
+NOT_HERE = 77  # exit status: this machine lacks what the program needs
 
 # Bytes per step are the same at every size: only the number of steps and their pace differ.
 SIZES = {
@@ -68,7 +74,7 @@ class Job:
             keys["examples"] = examples
         if batch is not None:
             keys["effective_batch"] = batch
-        self.started = time.monotonic()
+        self.started, self.started_cpu = time.monotonic(), time.process_time()
         self.marks.send("begin", step=0, **keys)
 
     def _where(self):
@@ -100,6 +106,8 @@ class Job:
 
     def end(self):
         self.marks.send("end", step=self.step_now)
+        if path := os.environ.get("ZOO_TIMES"):
+            Path(path).write_text(json.dumps({"cpu_s": time.process_time() - self.started_cpu}))
         if self.counts:
             self.counts.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -114,6 +122,28 @@ def settle():
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)
+
+
+def not_here(why):
+    """Ends a program that this machine cannot run, with the status that run.py knows."""
+    print(f"zoo: not here: {why}", file=sys.stderr)
+    sys.exit(NOT_HERE)
+
+
+def shared_library(source):
+    """Compiles one C file into build/zoo-lib, unless that was done, and loads it."""
+    folder = Path(__file__).resolve().parents[1] / "build" / "zoo-lib"
+    target = folder / f"{source.parent.name}.so"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        fresh = target.with_suffix(f".{os.getpid()}")
+        command = ["cc", "-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-o", fresh, source]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            subprocess.run(command, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            not_here(f"cc cannot compile {source.name}: {error}")
+        fresh.rename(target)  # another run may be loading the old one
+    return ctypes.CDLL(str(target))
 
 
 def write_pictures(folder, count, side):
@@ -151,3 +181,8 @@ def picture_tensor(image):
 
     small = numpy.asarray(image.resize((96, 96)), dtype=numpy.float32) / 255
     return torch.from_numpy(small).permute(2, 0, 1)
+
+
+if __name__ == "__main__":  # zoo/setup.sh compiles what the programs would compile by themselves
+    for source in sorted(Path(__file__).parent.glob("*/*.c")):
+        shared_library(source)

@@ -34,13 +34,18 @@ class Recording:
         return [(float(r["t"]), int(r["rss_bytes"])) for r in self.rows
                 if r["pid"] == pid and r["rss_bytes"]]
 
-    def rss_by_step(self):
+    def of_role(self, role):
+        """The process with that role which is the largest at the end."""
+        last = {r["pid"]: int(r["rss_bytes"]) for r in self.rows if r["role"] == role and r["rss_bytes"]}
+        return max(last, key=last.get, default=None)
+
+    def rss_by_step(self, role=None):
         """{step: bytes}: the last reading before the next step ends. Steps between two readings
         have none."""
         ends = [(m["t"], m["step"]) for m in self.marks if m["kind"] == "step"]
         over = next((m["t"] for m in self.marks if m["kind"] == "end"), float("inf"))
         found, i = {}, -1
-        for t, rss in self.rss():
+        for t, rss in self.rss(role and self.of_role(role)):
             if t > over:  # what the process gives back while it exits
                 break
             while i + 1 < len(ends) and ends[i + 1][0] <= t:

@@ -5,16 +5,19 @@ import argparse
 import csv
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
 ROOT = ZOO.parent
 sys.path.insert(0, str(ZOO))
+import common
+import judged
 import recording
+import table
 
 EBB = recording.EBB
 # The word of a job whose processes are judged one by one is the gravest of theirs.
@@ -22,8 +25,12 @@ GRAVITY = ["leaking", "stepping", "filling", "undecided", "plateaued", "spiking"
 MARK_COLUMNS = ("step", "epoch", "phase")
 CENSUS_STEPS = 60
 COLUMNS = ["program", "variant", "leak", "marks", "right", "no marks", "right",
-           "counted B/step", "seen B/step", "judged B/step", "RSS MB", "first hypothesis", "right",
-           "growth named", "first of ebb heap"]
+           "counted B/step", "seen B/step", "judged B/step", "rate error", "RSS MB", "right after",
+           "overhead", "culprit row", "first hypothesis", "right", "growth named", "first of ebb heap"]
+# Eight runs of about ten seconds, for `make test`: what is told there must not depend on luck.
+QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
+         "lazy_images": "plain", "tokenizer_cache": "plain", "checkpoint_staging": "fixed",
+         "file_mapping": "plain"}
 
 
 def options():
@@ -35,6 +42,12 @@ def options():
     parser.add_argument("--seconds", type=float, help="spread the steps over this time")
     parser.add_argument("--judge-only", action="store_true", help="use the recordings in --out")
     parser.add_argument("--tables", type=Path, help="also write small tables into this folder")
+    parser.add_argument("--jobs", type=int, default=1, help="programs that run at the same time")
+    parser.add_argument("--overhead", action="store_true", help="also measure what ebb costs each")
+    parser.add_argument("--update", action="store_true", help="keep what ebb says as zoo/expected.json")
+    parser.add_argument("--matrix", action="store_true",
+                        help="only print the confusion matrix of zoo/expected.json")
+    parser.add_argument("--quick", action="store_true", help="eight small runs, judged as `make test` does")
     return parser.parse_args()
 
 
@@ -72,11 +85,6 @@ def counts_path(run_dir):
 def counted(run_dir):
     lines = counts_path(run_dir).read_text().splitlines()
     return {o["step"]: o["live_bytes"] for o in map(json.loads, lines)}
-
-
-def can_judge():
-    listed = subprocess.run([EBB, "help"], capture_output=True, text=True).stdout
-    return re.search(r"^\s+verdict\s", listed, re.M) is not None
 
 
 def judge(*arguments):
@@ -155,22 +163,53 @@ def number(value):
     return "-" if value is None else f"{value:,.0f}"
 
 
-def row_of(name, variant, truth, run_dir, judging):
-    """One line of the table, and whether ebb was right with marks."""
-    seen = recording.Recording(run_dir)
-    by_step = seen.rss_by_step()
-    with_marks = judge(run_dir) if judging else None
-    without = judge_without_marks(run_dir) if judging else None
+def words_with_marks(run_dir):
+    def at(step):
+        return word_of(judge(run_dir, "--until-step", step))
+    return at
+
+
+def outcome_of(variant, truth, run_dir):
+    """What ebb says of one recording, as the kept table has it, and what it measured."""
+    with_marks, without = judge(run_dir), judge_without_marks(run_dir)
     word, bare = word_of(with_marks), word_of(without)
-    right = grade(word, truth["words"])
-    bare_right = grade(bare, truth.get("words_without_marks", truth["words"]))
+    right_after = judged.right_from(run_dir, truth, words_with_marks(run_dir))
+    seen = recording.slope(recording.Recording(run_dir).rss_by_step(truth.get("grows_in")))
+    rate = rate_of(with_marks)
+    known = truth.get("rss_bytes_per_step", truth["bytes_per_step"])
+    return {
+        "variant": variant, "leak": truth["leak"], "marks": word,
+        "marks_right": grade(word, truth["words"]), "no_marks": bare,
+        "no_marks_right": grade(bare, truth.get("words_without_marks", truth["words"])),
+        "seen": seen and round(seen), "rate": rate and round(rate),
+        "rate_error": round(rate / known - 1, 3) if truth["leak"] and rate else None,
+        "right_after_s": right_after and round(right_after[0], 1),
+        "right_after_epochs": right_after and round(right_after[1], 2),
+        "culprit_row": judged.culprit_row(run_dir, truth, ask),
+    }
+
+
+def percent(value):
+    return "-" if value is None else f"{value:+.0%}"
+
+
+def overhead_text(shares):
+    return f"{shares[1]:+.0%} ({shares[0]:+.0%}..{shares[2]:+.0%})" if shares else "-"
+
+
+def row_of(name, truth, run_dir, found):
+    """One line of the table."""
+    by_step = recording.Recording(run_dir).rss_by_step(truth.get("grows_in"))
     steps = sorted(by_step)
-    row = [name, variant, "yes" if truth["leak"] else "no", word, right, bare, bare_right,
-           number(recording.slope(counted(run_dir))), number(recording.slope(by_step)),
-           number(rate_of(with_marks)),
-           f"{by_step[steps[0]] >> 20}..{by_step[steps[-1]] >> 20}" if steps else "-",
-           *diagnosis_cells(run_dir, truth)]
-    return row, right == "yes" or not judging
+    right_after, row = found["right_after_s"], found["culprit_row"]
+    return [name, found["variant"], "yes" if truth["leak"] else "no",
+            found["marks"], found["marks_right"], found["no_marks"], found["no_marks_right"],
+            number(recording.slope(counted(run_dir))), number(found["seen"]), number(found["rate"]),
+            percent(found["rate_error"]),
+            f"{by_step[steps[0]] >> 20}..{by_step[steps[-1]] >> 20}" if steps else "-",
+            "-" if right_after is None else f"{right_after:.0f} s, {found['right_after_epochs']:.2f} ep.",
+            overhead_text(found.get("overhead")), "-" if row is None else str(row or "none"),
+            *found["diagnosis"]]
 
 
 def print_table(rows):
@@ -179,34 +218,90 @@ def print_table(rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
-def main():
-    args = options()
+def runs_of(args):
+    """[(name, variant, flags, truth)] of what was asked for."""
     known = sorted(path.parent.name for path in ZOO.glob("*/truth.json"))
     unknown = [name for name in args.programs if name not in known]
     if unknown:
         sys.exit(f"zoo: no program called {unknown[0]}; there are {', '.join(known)}")
+    chosen = args.programs or (QUICK if args.quick else known)
+    return [(name, *variant) for name in chosen for variant in variants(name)
+            if not args.quick or QUICK.get(name, variant[0]) == variant[0]]
+
+
+def record_all(runs, args):
+    """Runs all; returns those that this machine could run."""
+    def one(run):
+        name, variant, flags, _ = run
+        print(f"zoo: {name} {variant}", file=sys.stderr)
+        return record(name, flags, args.out / f"{name}-{variant}", args)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        statuses = list(pool.map(one, runs))
+    for (name, variant, _, _), status in zip(runs, statuses):
+        log = args.out / f"{name}-{variant}" / "log.txt"
+        if status == common.NOT_HERE:
+            print(f"zoo: {name} {variant} cannot run here; see {log}", file=sys.stderr)
+        elif status:
+            sys.exit(f"zoo: {name} {variant} ended with status {status}; see {log}")
+    ran = [run for run, status in zip(runs, statuses) if status == 0]
+    if not ran:
+        sys.exit("zoo: nothing of it can run here")
+    return ran
+
+
+def cost_of(name, flags):
+    """The overhead on a program that does not wait between its steps."""
+    program = [interpreter(), str(ZOO / name / "main.py"), *flags, "--seconds", "0"]
+    return judged.overhead(program, EBB, ROOT)
+
+
+def judge_all(runs, args):
+    """{run: outcome}, and the table of them."""
+    outcomes, rows = {}, [COLUMNS]
+    for name, variant, flags, truth in runs:
+        run_dir = args.out / f"{name}-{variant}"
+        if args.tables:
+            args.tables.mkdir(parents=True, exist_ok=True)
+            recording.convert(run_dir, args.tables / run_dir.name)
+        found = outcome_of(variant, truth, run_dir)
+        found["diagnosis"] = diagnosis_cells(run_dir, truth)
+        found["hypothesis"], found["hypothesis_right"] = found["diagnosis"][:2]
+        if args.overhead and not flags:  # a twin differs by a line
+            found["overhead"] = cost_of(name, flags)
+        rows.append(row_of(name, truth, run_dir, found))
+        outcomes[run_dir.name] = found
+    return outcomes, rows
+
+
+def complaints(runs, outcomes, args):
+    """What makes `make zoo` fail; of the small size only what must hold of any run."""
+    if args.size == "default":
+        return table.regressions(outcomes, table.read())
+    truths = {f"{name}-{variant}": truth for name, variant, _, truth in runs}
+    return [f"{name}: {found['marks']} is wrong" for name, found in outcomes.items()
+            if judged.contradicts(found["marks"], truths[name])]
+
+
+def main():
+    args = options()
+    if args.matrix:
+        print("\n".join(table.matrix(table.read())))
+        return 0
+    if args.quick:
+        args.size = "small"
+    runs = runs_of(args)
     args.out.mkdir(parents=True, exist_ok=True)
-    judging = can_judge()
-    if not judging:
-        print("zoo: this ebb has no verdict command: recording only", file=sys.stderr)
-    rows, all_right = [COLUMNS], True
-    for name in args.programs or known:
-        for variant, flags, truth in variants(name):
-            run_dir = args.out / f"{name}-{variant}"
-            if not args.judge_only:
-                print(f"zoo: {name} {variant}", file=sys.stderr)
-                status = record(name, flags, run_dir, args)
-                if status:
-                    log = run_dir / "log.txt"
-                    sys.exit(f"zoo: {name} {variant} ended with status {status}; see {log}")
-            if args.tables:
-                args.tables.mkdir(parents=True, exist_ok=True)
-                recording.convert(run_dir, args.tables / run_dir.name)
-            row, right = row_of(name, variant, truth, run_dir, judging)
-            rows.append(row)
-            all_right = all_right and right
+    if not args.judge_only:
+        runs = record_all(runs, args)
+    outcomes, rows = judge_all(runs, args)
     print_table(rows)
-    return 0 if all_right else 1
+    if args.update:
+        table.keep(outcomes)
+    worse = complaints(runs, outcomes, args)
+    for sentence in worse:
+        print(f"zoo: {sentence}", file=sys.stderr)
+    return 1 if worse else 0
 
 
 if __name__ == "__main__":

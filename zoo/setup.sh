@@ -14,6 +14,8 @@ matplotlib==3.11.2
 torch==2.13.0
 transformers==5.22.2
 accelerate==1.15.0
+tokenizers==0.23.3
+lightning==2.6.6
 "
 
 say() { printf 'zoo setup: %s\n' "$*"; }
@@ -48,6 +50,11 @@ for pin in $pins; do
     "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" 2>"$venv/pip.log" ||
         missing="$missing $pin"
 done
+
+# What is not from pip: a program that lacks it says so and is left out.
+"$venv/bin/python" zoo/common.py || say "c_buffer is left out" >&2
+ldconfig -p 2>/dev/null | grep -q 'libjemalloc\.so' ||
+    say "no libjemalloc (on Debian and Ubuntu: libjemalloc2): jemalloc_ring is left out" >&2
 
 if [ -n "$missing" ]; then
     say "cannot be installed here:$missing (the last answer of pip is in $venv/pip.log)" >&2

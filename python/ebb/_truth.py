@@ -21,8 +21,9 @@ _PAUSE_MAX_S = 60.0  # … up to this: one alone may have been the machine's fau
 _GC_NAMES = tuple(f"gc_{what}_{i}" for what in ("count", "threshold") for i in range(3))
 
 
-def _heap_reader() -> Optional[Callable[[], int]]:
-    """mallinfo2 of glibc 2.33 and later, where glibc's is the malloc in use."""
+def _heap_reader() -> Optional[Callable[[], tuple[int, int]]]:
+    """Bytes in use, and bytes that are free and kept: mallinfo2 of glibc 2.33 and later, where
+    glibc's is the malloc in use."""
     try:
         import ctypes
 
@@ -41,14 +42,14 @@ def _heap_reader() -> Optional[Callable[[], int]]:
     except Exception:
         return None
 
-    def read_heap() -> int:
+    def read_heap() -> tuple[int, int]:
         info = call()
-        return int(info.uordblks + info.hblkhd)
+        return int(info.uordblks + info.hblkhd), int(info.fordblks)
 
     return read_heap
 
 
-_heap: Optional[Callable[[], int]] = None
+_heap: Optional[Callable[[], tuple[int, int]]] = None
 _is_ready = False
 
 
@@ -60,7 +61,7 @@ def _prepare() -> None:
 
 def _read_heap(figures: dict[str, int]) -> None:
     if _heap is not None:
-        figures["heap_live_bytes"] = _heap()
+        figures["heap_live_bytes"], figures["heap_free_bytes"] = _heap()
 
 
 def _read_cuda(figures: dict[str, int]) -> None:

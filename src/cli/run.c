@@ -23,6 +23,7 @@
 #include "cli/run_diagnose.h"
 #include "cli/run_guard.h"
 #include "cli/run_heap.h"
+#include "diagnose/facts.h"
 #include "cli/run_place.h"
 #include "cli/run_program.h"
 #include "engine/supervisor.h"
@@ -245,8 +246,10 @@ static void print_summary(const struct run_options *o, json_t *doc)
     }
     if (o->quiet)
         return;
-    run_heap_growing(doc);
-    run_diagnose(doc);
+    struct facts *facts = run_facts(doc);
+    run_heap_growing(doc, facts);
+    run_diagnose(doc, facts);
+    facts_free(facts);
     if (o->json) {
         json_write(STDERR_FILENO, doc, 0);
         return;

@@ -13,15 +13,21 @@ static bool may_have_grown(const json_t *verdict)
     return word && strcmp(word, "stable") != 0 && strcmp(word, "spiking") != 0;
 }
 
-void run_diagnose(json_t *doc)
+struct facts *run_facts(const json_t *doc)
 {
     const json_t *verdict = json_object_get(doc, "verdict");
     const char *folder = json_string_value(json_object_get(doc, "run_dir"));
     struct facts *facts;
-    if (!folder || !may_have_grown(verdict) || facts_read(folder, verdict, &facts, NULL) < 0)
+    bool is_read =
+        folder && may_have_grown(verdict) && facts_read(folder, verdict, &facts, NULL) == 0;
+    return is_read ? facts : NULL;
+}
+
+void run_diagnose(json_t *doc, const struct facts *facts)
+{
+    if (!facts)
         return;
     json_t *all = diagnose_json(facts);
-    facts_free(facts);
     json_t *first = json_array_get(json_object_get(all, "hypotheses"), 0);
     if (first && json_is_true(json_object_get(all, "grew")))
         json_object_set_new(doc, "diagnosis",

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/cleanup.h"
+#include "diagnose/facts.h"
 #include "engine/heap_json.h"
 #include "profile/folder.h"
 #include "profile/marks.h"
@@ -20,7 +21,15 @@ static size_t growing_rows(const struct growth *g)
     return n;
 }
 
-static json_t *growing_json(const char *folder, const struct profile *p)
+static json_t *rows_json(const struct profile *p, struct names *names, const struct growth *g)
+{
+    json_t *doc = heap_growth_json(p, names, g, growing_rows(g), false);
+    json_t *rows = json_incref(json_object_get(doc, "rows"));
+    json_decref(doc);
+    return rows;
+}
+
+static json_t *read_rows(const char *folder, const struct profile *p)
 {
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth_options options = {.by = GROWTH_BY_LOCATION};
@@ -33,24 +42,24 @@ static json_t *growing_json(const char *folder, const struct profile *p)
         return NULL;
     options.marks = marks;
     if (growth_of(p, names, &options, &g, NULL) == 0) {
-        json_t *doc = heap_growth_json(p, names, &g, growing_rows(&g), false);
-        rows = json_incref(json_object_get(doc, "rows"));
-        json_decref(doc);
+        rows = rows_json(p, names, &g);
         growth_fini(&g);
     }
     names_free(names);
     return rows;
 }
 
-void run_heap_growing(json_t *doc)
+void run_heap_growing(json_t *doc, const struct facts *facts)
 {
-    json_t *heap = json_object_get(doc, "heap");
+    json_t *heap = json_object_get(doc, "heap"), *rows = NULL;
     const char *folder = json_string_value(json_object_get(doc, "run_dir"));
     struct folder_heap found = {0};
-    if (!json_is_true(json_object_get(heap, "on")) || !folder ||
-        folder_heap_read(folder, 0, &found, NULL) < 0)
+    if (!json_is_true(json_object_get(heap, "on")) || !folder)
         return;
-    json_t *rows = growing_json(folder, found.profile);
+    if (facts && facts->heap.profile)
+        rows = rows_json(facts->heap.profile, facts->heap.names, &facts->heap.growth);
+    else if (folder_heap_read(folder, 0, &found, NULL) == 0)
+        rows = read_rows(folder, found.profile);
     if (rows)
         json_object_set_new(heap, "growing", rows);
     folder_heap_fini(&found);

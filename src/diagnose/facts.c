@@ -82,18 +82,17 @@ static void take_mark(struct facts *f, const struct verdict_mark *m, double t_s)
 
 int facts_read_marks(const char *path, struct facts *f, struct err *err)
 {
-    AUTO_FREE struct growth_mark *marks = NULL;
-    size_t n;
     uint64_t since =
         f->main && f->main->born_s > 0 ? f->store->start_ns + (uint64_t)(f->main->born_s * 1e9) : 0;
-    int r = marks_read(path, f->main ? f->main->id.pid : 0, since, &marks, &n, err);
+    int r = marks_read(path, f->main ? f->main->id.pid : 0, since, &f->told, &f->n_told, err);
     if (r < 0)
         return r;
-    f->marks = calloc(n ? n : 1, sizeof *f->marks);
+    f->marks = calloc(f->n_told ? f->n_told : 1, sizeof *f->marks);
     if (!f->marks)
         return err_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < n; i++)
-        take_mark(f, &marks[i].mark, ((double)marks[i].t_ns - (double)f->store->start_ns) / 1e9);
+    for (size_t i = 0; i < f->n_told; i++)
+        take_mark(f, &f->told[i].mark,
+                  ((double)f->told[i].t_ns - (double)f->store->start_ns) / 1e9);
     if (!f->steps_per_epoch && f->examples && f->batch)
         f->steps_per_epoch = f->examples / f->batch + (f->examples % f->batch != 0);
     return 0;
@@ -159,6 +158,13 @@ void facts_choose_moments(struct facts *f)
 
 /* ---- asking ---- */
 
+double facts_field_at(const struct facts *f, const struct facts_process *p,
+                      enum sample_process_field field, double t_s)
+{
+    bool is_near = field != SAMPLE_RSS && t_s < f->now_s;
+    return is_near ? facts_near(&p->field[field], t_s) : facts_at(&p->field[field], t_s);
+}
+
 const struct facts_figure *facts_figure(const struct facts *f, const char *name)
 {
     for (size_t i = 0; i < f->n_figures; i++)
@@ -204,8 +210,10 @@ void facts_free(struct facts *f)
     free(f->processes);
     free(f->figures);
     free(f->marks);
+    free(f->told);
     growth_fini(&f->heap.growth);
     free(f->heap.start_bytes);
+    free(f->heap.floor_bytes);
     names_free(f->heap.names);
     profile_free(f->heap.profile);
     store_free(f->store);

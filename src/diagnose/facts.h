@@ -15,6 +15,8 @@
 #include "verdict/verdict.h"
 
 struct err;
+struct facts;
+struct facts_process;
 
 /* A figure over time, thinned to at most FACTS_POINTS; in time order. NAN: not read at that moment.
  */
@@ -26,8 +28,17 @@ struct facts_series {
 };
 /* V of S at T_S, by the last reading at or before it; else by the first after it. NAN: none. */
 double facts_at(const struct facts_series *s, double t_s);
+/* By the reading nearest to T_S, before it or after. NAN: none. */
+double facts_near(const struct facts_series *s, double t_s);
+/* When that was. */
+double facts_near_s(const struct facts_series *s, double t_s);
+/* FIELD of P at T_S. Kinds of memory are read seldom: by the nearest reading, but none after the
+ * second moment, when the process may be on its way out. NAN: never read. */
+double facts_field_at(const struct facts *f, const struct facts_process *p,
+                      enum sample_process_field field, double t_s);
 /* The largest of what was read from FROM_S to TO_S; NAN: nothing was. */
 double facts_most(const struct facts_series *s, double from_s, double to_s);
+double facts_least(const struct facts_series *s, double from_s, double to_s);
 /* facts_at(TO_S) − facts_at(FROM_S); NAN: never read. */
 double facts_growth(const struct facts_series *s, double from_s, double to_s);
 
@@ -76,12 +87,16 @@ struct facts_cleanup {
 struct facts_heap {
     struct profile *profile; /* NULL: not profiled */
     struct names *names;
-    struct growth growth; /* rows as of now */
-    double *start_bytes;  /* what each row held at the start */
-    double start, now;    /* all that lived */
-    double sigma;         /* of now, by sampling */
-    double most;          /* the largest that was ever read */
-    char why_not[256];    /* one sentence; "" where there is a profile */
+    struct growth growth;            /* rows as of now */
+    double *start_bytes;             /* what each row held at the start */
+    double *floor_bytes;             /* the least that each held in the second half of the time */
+    double start, now;               /* all that lived */
+    double start_malloc, now_malloc; /* of that by the C library's own allocator */
+    double start_rounding, now_rounding; /* what Python adds to small objects, beside that */
+    double start_drift, now_drift; /* of malloc's: since the allocator was asked, or until then */
+    double sigma;                  /* of now, by sampling */
+    double most;                   /* the largest that was ever read */
+    char why_not[256];             /* one sentence; "" where there is a profile */
 };
 
 struct facts {
@@ -103,6 +118,8 @@ struct facts {
 
     struct facts_mark *marks;
     size_t n_marks;
+    struct growth_mark *told; /* all of them, as call sites are judged by */
+    size_t n_told;
     bool has_steps;
     int64_t first_step, last_step;
     uint64_t steps_per_epoch, max_steps, examples, batch; /* 0: not told */

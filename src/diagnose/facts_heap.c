@@ -9,39 +9,26 @@
 #include "base/err.h"
 #include "diagnose/facts_private.h"
 #include "profile/folder.h"
-#include "profile/marks.h"
 
+enum { SMALL_ALIGNMENT = 16 };
+/* How much of the time between the moments may be lost for a reading at all, and for a better one.
+ */
 static const double aligned_share = 0.25;
+static const double settled_share = 0.1;
+static const double much_less = 0.9;
 
 static uint64_t moment_ns(const struct facts *f, double t_s)
 {
-    return f->store->start_ns + (t_s > 0 ? (uint64_t)(t_s * 1e9) : 0);
+    return f->store->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
-/* The reading at or before T_NS, else the first. */
+/* The reading at or before T_NS, else the first; of those that growth is judged by. */
 static const struct profile_reading *reading_at(const struct profile *p, uint64_t t_ns)
 {
-    const struct profile_reading *r = profile_reading_at(p, t_ns);
-    return r ? r : p->readings;
-}
-
-/* The heap is read less often than RSS: the moments become those at which both were, where that
- * does not lose much of the time between them. */
-static void align_moments(struct facts *f, const struct profile *p)
-{
-    double most_s = aligned_share * (f->now_s - f->start_s), start_s = (double)NAN,
-           now_s = (double)NAN;
-    for (size_t i = 0; i < p->n_readings; i++) {
-        double t_s = ((double)p->readings[i].t_ns - (double)f->store->start_ns) / 1e9;
-        if (t_s >= f->start_s && isnan(start_s))
-            start_s = t_s;
-        if (t_s <= f->now_s)
-            now_s = t_s;
-    }
-    if (start_s - f->start_s <= most_s)
-        f->start_s = start_s;
-    if (f->now_s - now_s <= most_s && now_s > f->start_s)
-        f->now_s = now_s;
+    size_t n = profile_working(p), at = 0;
+    while (at + 1 < n && p->readings[at + 1].t_ns <= t_ns)
+        at++;
+    return &p->readings[at];
 }
 
 static double live_of(const struct profile_reading *r, double *ret_variance)
@@ -52,6 +39,71 @@ static double live_of(const struct profile_reading *r, double *ret_variance)
         *ret_variance += r->held[i].live_variance;
     }
     return sum;
+}
+
+static double seconds_of(const struct facts *f, const struct profile_reading *r)
+{
+    return ((double)r->t_ns - (double)f->store->start_ns) / 1e9;
+}
+
+static double live_at(const struct profile_reading *r)
+{
+    double ignored = 0;
+    return live_of(r, &ignored);
+}
+
+static double rss_at(const struct facts *f, const struct profile_reading *r)
+{
+    return facts_at(&f->main->field[SAMPLE_RSS], seconds_of(f, r));
+}
+
+static double held_at(const struct facts *f, const struct profile_reading *r)
+{
+    return live_at(r) + rss_at(f, r);
+}
+
+/* Of the readings from FROM_S to TO_S the one nearest to NEAR_S, which is either; or another where
+ * much less was held: a batch or an evaluation under way is neither level nor growth. NULL: none.
+ */
+static const struct profile_reading *settled(const struct facts *f, const struct profile *p,
+                                             double from_s, double to_s, double near_s)
+{
+    const struct profile_reading *nearest = NULL, *least = NULL;
+    for (size_t i = 0; i < profile_working(p); i++) {
+        const struct profile_reading *r = &p->readings[i];
+        double t_s = seconds_of(f, r);
+        if (t_s < from_s || t_s > to_s)
+            continue;
+        if (!nearest || fabs(t_s - near_s) < fabs(seconds_of(f, nearest) - near_s))
+            nearest = r;
+        if (!least || held_at(f, r) < held_at(f, least))
+            least = r;
+    }
+    bool is_much_less = nearest && (live_at(least) < much_less * live_at(nearest) ||
+                                    rss_at(f, least) < much_less * rss_at(f, nearest));
+    return is_much_less ? least : nearest;
+}
+
+/* The heap is read less often than RSS: the moments become those at which both were, where that
+ * does not lose much of the time between them. */
+static void align_moments(struct facts *f, const struct profile *p)
+{
+    double span = f->now_s - f->start_s, start_s = f->start_s, now_s = f->now_s;
+    for (int i = 0; i < 2; i++) {
+        double part = i == 0 ? settled_share : aligned_share;
+        const struct profile_reading *start =
+            settled(f, p, f->start_s, f->start_s + part * span, f->start_s);
+        const struct profile_reading *now =
+            settled(f, p, f->now_s - part * span, f->now_s, f->now_s);
+        if (start_s == f->start_s && start)
+            start_s = seconds_of(f, start);
+        if (now_s == f->now_s && now)
+            now_s = seconds_of(f, now);
+    }
+    if (now_s > start_s) {
+        f->start_s = start_s;
+        f->now_s = now_s;
+    }
 }
 
 static bool same_text(const char *a, const char *b)
@@ -65,47 +117,143 @@ static bool same_place(const struct name *a, const struct name *b)
                       same_text(a->file, b->file) && same_text(a->lib, b->lib));
 }
 
-/* Rows are by place; a site belongs to the row of its place. */
-static void put_starts(struct facts_heap *h, const struct profile_reading *r)
+/* Rows are by place; a site belongs to the row of its place, or to none. */
+static size_t row_of(const struct facts_heap *h, uint32_t site)
+{
+    const struct name *name = names_of_site(h->names, site);
+    size_t row = 0;
+    while (row < h->growth.count && !same_place(h->growth.rows[row].name, name))
+        row++;
+    return row;
+}
+
+static void put_starts(struct facts_heap *h, const size_t *rows, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++) {
-        const struct name *name = names_of_site(h->names, r->held[i].site);
-        size_t row = 0;
-        while (row < h->growth.count && !same_place(h->growth.rows[row].name, name))
-            row++;
+        size_t row = rows[r->held[i].site];
         if (row < h->growth.count)
             h->start_bytes[row] += r->held[i].live_bytes;
     }
 }
 
-static int judge(const char *folder, const struct facts *f, struct facts_heap *h, struct err *err)
+/* HELD is room for a number of each row. */
+static void put_floor(struct facts_heap *h, const size_t *rows, const struct profile_reading *r,
+                      double *held)
 {
-    AUTO_FREE struct growth_mark *marks = NULL;
+    memset(held, 0, h->growth.count * sizeof *held);
+    for (size_t i = 0; i < r->count; i++) {
+        size_t row = rows[r->held[i].site];
+        if (row < h->growth.count)
+            held[row] += r->held[i].live_bytes;
+    }
+    for (size_t i = 0; i < h->growth.count; i++)
+        h->floor_bytes[i] = fmin(h->floor_bytes[i], held[i]);
+}
+
+static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
+{
     struct growth_options o = {.by = GROWTH_BY_LOCATION, .until_ns = moment_ns(f, f->now_s)};
     const struct symbols_options symbols = {.debuginfod = false};
-    int r = marks_read(folder, h->profile->pid, h->profile->start_ns, &marks, &o.n_marks, err);
-    if (r == 0)
-        r = names_new(h->profile, &symbols, &h->names);
-    o.marks = marks;
+    size_t before = 0;
+    while (before < f->n_told && f->told[before].t_ns < h->profile->start_ns)
+        before++;
+    o.marks = f->told + before;
+    o.n_marks = f->n_told - before;
+    int r = names_new(h->profile, &symbols, &h->names);
     if (r == 0)
         r = growth_of(h->profile, h->names, &o, &h->growth, err);
     if (r == 0) {
-        h->start_bytes = calloc(h->growth.count ? h->growth.count : 1, sizeof *h->start_bytes);
-        r = h->start_bytes ? 0 : err_set(err, -1, "out of memory");
+        size_t n = h->growth.count ? h->growth.count : 1;
+        h->start_bytes = calloc(n, sizeof *h->start_bytes);
+        h->floor_bytes = calloc(n, sizeof *h->floor_bytes);
+        r = h->start_bytes && h->floor_bytes ? 0 : err_set(err, -1, "out of memory");
     }
     return r;
+}
+
+/* Of what lived at T_NS: which part came from malloc, and which part of all Python adds to its
+ * small objects, each of which it gives a multiple of 16 bytes. All from malloc where no snapshot
+ * tells. */
+struct kinds {
+    double malloc_share, rounding_share;
+};
+
+static struct kinds kinds_at(const struct profile *p, uint64_t t_ns)
+{
+    const struct profile_snapshot *s = profile_snapshot_at(p, t_ns);
+    double all = 0, of_malloc = 0, rounding = 0;
+    if (!s && p->n_snapshots)
+        s = p->snapshots;
+    for (size_t i = 0; s && i < s->count; i++) {
+        const struct profile_sample *one = &s->samples[i];
+        double bytes = profile_weight_bytes(one->size, one->interval);
+        all += bytes;
+        if (one->kind == HEAP_KIND_MALLOC || one->kind == HEAP_KIND_NEW)
+            of_malloc += bytes;
+        else if (one->kind == HEAP_KIND_PYTHON)
+            rounding += profile_weight_objects(one->size, one->interval) *
+                        (double)(-one->size % SMALL_ALIGNMENT);
+    }
+    return all > 0 ? (struct kinds){of_malloc / all, rounding / all} : (struct kinds){1, 0};
+}
+
+static const struct profile_reading *reading_near(const struct facts *f, const struct profile *p,
+                                                  double t_s)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < profile_working(p); i++)
+        if (fabs(seconds_of(f, &p->readings[i]) - t_s) <
+            fabs(seconds_of(f, &p->readings[best]) - t_s))
+            best = i;
+    return &p->readings[best];
+}
+
+/* A slow allocator is asked seldom: how much less malloc had then than at T_S, MALLOC, by sampling.
+ */
+static double drift_of(const struct facts *f, const struct profile *p, double t_s, double of_malloc)
+{
+    const struct facts_figure *figure = facts_figure(f, "heap_live_bytes");
+    double asked_s = figure ? facts_near_s(&figure->series, t_s) : (double)NAN;
+    if (isnan(asked_s))
+        return 0;
+    const struct profile_reading *r = reading_near(f, p, asked_s);
+    return of_malloc - live_at(r) * kinds_at(p, r->t_ns).malloc_share;
+}
+
+static int measure_rows(const struct facts *f, struct facts_heap *h, struct err *err)
+{
+    const struct profile *p = h->profile;
+    uint64_t from_ns = moment_ns(f, (f->start_s + f->now_s) / 2), to_ns = moment_ns(f, f->now_s);
+    AUTO_FREE size_t *rows = calloc(p->n_sites ? p->n_sites : 1, sizeof *rows);
+    AUTO_FREE double *held = calloc(h->growth.count ? h->growth.count : 1, sizeof *held);
+    if (!rows || !held)
+        return err_set(err, -1, "out of memory");
+    for (uint32_t site = 0; site < p->n_sites; site++)
+        rows[site] = row_of(h, site);
+    put_starts(h, rows, reading_at(p, moment_ns(f, f->start_s)));
+    for (size_t i = 0; i < h->growth.count; i++)
+        h->floor_bytes[i] = h->growth.rows[i].live_bytes;
+    for (size_t i = 0; i < profile_working(p); i++)
+        if (p->readings[i].t_ns >= from_ns && p->readings[i].t_ns <= to_ns)
+            put_floor(h, rows, &p->readings[i], held);
+    return 0;
 }
 
 static void measure(const struct facts *f, struct facts_heap *h)
 {
     const struct profile *p = h->profile;
-    uint64_t now_ns = moment_ns(f, f->now_s);
+    uint64_t now_ns = moment_ns(f, f->now_s), start_ns = moment_ns(f, f->start_s);
     double ignored = 0, variance = 0;
-    const struct profile_reading *start = reading_at(p, moment_ns(f, f->start_s));
-    put_starts(h, start);
-    h->start = live_of(start, &ignored);
+    h->start = live_of(reading_at(p, start_ns), &ignored);
     h->now = live_of(reading_at(p, now_ns), &variance);
     h->sigma = sqrt(variance);
+    struct kinds at_start = kinds_at(p, start_ns), at_now = kinds_at(p, now_ns);
+    h->start_malloc = h->start * at_start.malloc_share;
+    h->now_malloc = h->now * at_now.malloc_share;
+    h->start_drift = drift_of(f, p, f->start_s, h->start_malloc);
+    h->now_drift = drift_of(f, p, f->now_s, h->now_malloc);
+    h->start_rounding = h->start * at_start.rounding_share;
+    h->now_rounding = h->now * at_now.rounding_share;
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
         h->most = fmax(h->most, live_of(&p->readings[i], &ignored));
 }
@@ -133,7 +281,9 @@ void facts_read_heap(const char *folder, struct facts *f)
         h.profile = found.profile;
         found.profile = NULL;
         align_moments(f, h.profile);
-        r = judge(folder, f, &h, &err);
+        r = judge(f, &h, &err);
+        if (r == 0)
+            r = measure_rows(f, &h, &err);
     }
     folder_heap_fini(&found);
     if (r == 0) {
@@ -143,6 +293,7 @@ void facts_read_heap(const char *folder, struct facts *f)
     }
     growth_fini(&h.growth);
     free(h.start_bytes);
+    free(h.floor_bytes);
     names_free(h.names);
     profile_free(h.profile);
     say_why(f, &err);

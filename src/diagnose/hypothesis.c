@@ -12,6 +12,12 @@
 /* Growth below this part of what there was, or below so many bytes, is noise. */
 static const double material_share = 0.025;
 static const double material_bytes = 4 << 20;
+/* Growth that has ended harms by its size alone: this part of what there was, or of the room. */
+static const double ended_share = 0.1;
+/* Of what a call site came to hold, and half of a growth: so much it must have kept. */
+static const double kept_share = 0.5;
+/* A floor that rises by less than this part of what another does stays. */
+static const double going_share = 0.3;
 /* Before anything is measured each is about as likely as one in four. */
 static const double prior = -1;
 
@@ -75,7 +81,7 @@ const char *hypothesis_word_text(enum hypothesis_word word)
 
 double main_at(const struct question *q, enum sample_process_field field, double t_s)
 {
-    return q->f->main ? facts_at(&q->f->main->field[field], t_s) : (double)NAN;
+    return q->f->main ? facts_field_at(q->f, q->f->main, field, t_s) : (double)NAN;
 }
 
 double main_growth(const struct question *q, enum sample_process_field field)
@@ -97,8 +103,56 @@ double figure_growth(const struct question *q, const char *name)
 
 double heap_growth(const struct question *q)
 {
-    return q->f->heap.profile ? q->f->heap.now - q->f->heap.start
-                              : figure_growth(q, "heap_live_bytes");
+    bool is_counted = q->f->heap.profile || facts_figure(q->f, "heap_live_bytes");
+    return is_counted && q->l->is_known ? ledger_live_growth(q->l) : (double)NAN;
+}
+
+/* Does row I hold what it has come to hold, and not only at this moment? Where memory surely goes
+ * on growing it must do so, too. */
+static bool keeps(const struct question *q, size_t i, double grown)
+{
+    const struct facts_heap *heap = &q->f->heap;
+    const struct growth_row *row = &heap->growth.rows[i];
+    bool is_growing = row->verdict.leak != VERDICT_LEAK_NO;
+    bool leaks = q->word == VERDICT_LEAKING || q->word == VERDICT_STEPPING;
+    double kept = heap->floor_bytes[i] - heap->start_bytes[i];
+    bool is_kept = kept > kept_share * (row->live_bytes - heap->start_bytes[i]);
+    return grown >= material_bytes && (is_growing || (is_kept && !leaks));
+}
+
+const struct growth_row *keeper(const struct question *q, double *ret_grown)
+{
+    const struct growth_row *best = NULL;
+    for (size_t i = 0; i < q->f->heap.growth.count; i++) {
+        double grown = ledger_row_growth(q->f, q->l, i);
+        if (!keeps(q, i, grown) || (best && grown <= *ret_grown))
+            continue;
+        best = &q->f->heap.growth.rows[i];
+        *ret_grown = grown;
+    }
+    return best;
+}
+
+static double floor_growth(const struct facts *f, const struct facts_series *s)
+{
+    double middle_s = (f->start_s + f->now_s) / 2;
+    return facts_least(s, middle_s, f->now_s) - facts_least(s, f->start_s, middle_s);
+}
+
+struct floors floors_of(const struct question *q)
+{
+    const struct facts *f = q->f;
+    const struct facts_figure *live = facts_figure(f, "heap_live_bytes");
+    struct floors r = {(double)NAN, (double)NAN, false};
+    if (!live || !f->main)
+        return r;
+    r.live = floor_growth(f, &live->series);
+    r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
+    double kept = 0;
+    keeper(q, &kept);
+    r.lets_go = r.memory > fmax(material_bytes, material_share * q->base) &&
+                r.live < going_share * r.memory && kept < going_share * q->total;
+    return r;
 }
 
 /* Charged to its cgroup, or counted once over its processes. */
@@ -107,6 +161,17 @@ static double tree_growth(const struct facts *f)
     double charge = facts_growth(&f->machine[MACHINE_CHARGE], f->start_s, f->now_s);
     return isnan(charge) ? facts_growth(&f->machine[MACHINE_TREE_LOW], f->start_s, f->now_s)
                          : charge;
+}
+
+bool has_ended(enum verdict_word word)
+{
+    return word == VERDICT_STABLE || word == VERDICT_SPIKING || word == VERDICT_PLATEAUED;
+}
+
+bool is_worth_asking(const struct question *q, double bytes)
+{
+    double least = fmax(material_bytes, ended_share * q->base);
+    return bytes > least || (q->room > 0 && bytes > fmax(material_bytes, ended_share * q->room));
 }
 
 void question_ask(const struct facts *f, const struct ledger *l, struct question *ret)
@@ -118,12 +183,16 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     q.growth = leakable_at(&q, f->now_s) - q.base;
     q.tree_growth = tree_growth(f);
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
+    q.room = f->limit_bytes - q.base;
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);
-    bool is_flat = q.word == VERDICT_STABLE || q.word == VERDICT_SPIKING;
     enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
-    bool tree_is_flat = tree == VERDICT_STABLE || tree == VERDICT_SPIKING;
-    q.has_grown = is_material && !(is_flat && tree_is_flat);
-    q.is_growing = q.has_grown && q.word != VERDICT_PLATEAUED && !is_flat;
+    bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
+    bool is_over = has_ended(q.word) && has_ended(tree);
+    double kept = 0;
+    keeper(&q, &kept);
+    q.has_grown = is_material && (!is_over || kept > kept_share * q.total ||
+                                  (is_worth_asking(&q, q.total) && !is_flat));
+    q.is_growing = q.has_grown && !has_ended(q.word);
     *ret = q;
 }
 
@@ -180,6 +249,26 @@ const char *place_text(char out[PLACE_MAX], const struct growth_row *row)
     else
         snprintf(out, PLACE_MAX, "%.100s", n->function);
     return out;
+}
+
+void say_flat(const struct question *q, struct hypothesis *h, double weight)
+{
+    struct sizes s;
+    if (q->total > fmax(material_bytes, material_share * q->base))
+        say(h, EVIDENCE_AGAINST, weight, "memory grew by %s and has stopped: little to ask about",
+            size_of(&s, 0, q->total));
+    else
+        say(h, EVIDENCE_AGAINST, weight, "memory did not grow");
+}
+
+void say_floors(struct hypothesis *h, enum evidence_side side, double weight,
+                const struct floors *floors)
+{
+    struct sizes s;
+    say(h, side, weight,
+        "what is made is let go: the floor of the live heap changed by %s from the first half of "
+        "the time to the second, that of memory by %s",
+        change_of(&s, 0, floors->live), change_of(&s, 1, floors->memory));
 }
 
 /* ---- weighing ---- */

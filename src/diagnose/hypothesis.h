@@ -67,8 +67,9 @@ struct question {
     double tree_growth;     /* of the whole job, pages counted once; NAN */
     double total;           /* the larger of the two, at least 0: what is to be explained */
     double base;            /* what main had at the start */
-    bool has_grown;         /* beyond noise, whether or not it has ended */
-    bool is_growing;        /* and it has not ended, as far as is known */
+    double room;            /* what the limit leaves above base; NAN: no limit is known */
+    bool has_grown;  /* beyond noise; where it has ended, by as much as one would ask about */
+    bool is_growing; /* and it has not ended, as far as is known */
 };
 void question_ask(const struct facts *f, const struct ledger *l, struct question *ret);
 

@@ -2,11 +2,12 @@
  * stays all the same. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "diagnose/hypothesis_private.h"
 
-static const double kept_least_bytes = 4 << 20;
+static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
 
 /* ---- the census ---- */
@@ -39,7 +40,7 @@ static bool census_tells(const struct question *q, struct hypothesis *h, double 
 {
     const struct facts *f = q->f;
     if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
+        say_flat(q, h, DECIDES);
         return false;
     }
     if (!f->census_first) {
@@ -54,7 +55,7 @@ static bool census_tells(const struct question *q, struct hypothesis *h, double 
         return false;
     }
     *ret_growth = growth_between_censuses(q);
-    if (isnan(*ret_growth) || *ret_growth < kept_least_bytes) {
+    if (isnan(*ret_growth) || *ret_growth < census_least_bytes) {
         say(h, EVIDENCE_ABSENT, 0,
             "memory did not grow between the censuses (steps %.0f and %.0f): they cannot tell",
             first, last);
@@ -71,8 +72,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
     double share = fmin(1, fmax(0, grown / whole));
     double first = number(q->f->census_first, "step"), last = number(q->f->census_last, "step");
     bool is_for = share > 0.3;
-    if (is_for)
-        h->share = share;
+    if (is_for) /* of growth that has ended before them they tell nothing */
+        h->share = q->is_growing ? share : share_of(q, share * whole);
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
         "%s: %s (%+.0f of them) from step %.0f to %.0f, while memory grew by %s", what,
         change_of(&s, 0, grown), count, first, last, size_of(&s, 1, whole));
@@ -167,9 +168,11 @@ static double node_count(const json_t *census)
     return count;
 }
 
+/* Its kernels; what makes Python objects of tensors is not one. */
 static bool is_torch(const char *lib)
 {
-    return lib && (strstr(lib, "libtorch") || strstr(lib, "libc10"));
+    return lib && !strstr(lib, "libtorch_python") &&
+           (strstr(lib, "libtorch") || strstr(lib, "libc10"));
 }
 
 /* A frame of torch's library on the stack of ROW's largest site: an operation made it. */
@@ -187,30 +190,13 @@ static bool made_by_torch(const struct facts_heap *heap, const struct growth_row
     return false;
 }
 
-/* The row that keeps growing and grew most; NULL. RET_GROWN: by how much. */
-static const struct growth_row *keeper(const struct question *q, double *ret_grown)
-{
-    const struct facts_heap *heap = &q->f->heap;
-    const struct growth_row *best = NULL;
-    for (size_t i = 0; i < heap->growth.count; i++) {
-        const struct growth_row *row = &heap->growth.rows[i];
-        double grown = row->live_bytes - heap->start_bytes[i];
-        if (row->verdict.leak == VERDICT_LEAK_NO || grown < kept_least_bytes ||
-            (best && grown <= *ret_grown))
-            continue;
-        best = row;
-        *ret_grown = grown;
-    }
-    return best;
-}
-
 static void weigh_graph_census(const struct question *q, struct hypothesis *h, double whole)
 {
     struct sizes s;
     struct tensors t = tensor_growth(q->f);
     double nodes = node_count(q->f->census_last) - node_count(q->f->census_first);
     if (t.graph_bytes > 0.3 * whole) {
-        h->share = fmin(1, t.graph_bytes / whole);
+        h->share = q->is_growing ? fmin(1, t.graph_bytes / whole) : share_of(q, t.graph_bytes);
         say(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (%+.0f of them)",
             size_of(&s, 0, t.graph_bytes), t.graph_count);
     } else if (t.bytes > 0.5 * whole) {
@@ -237,6 +223,11 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
             row ? ", but at " : "", row ? place_text(place, row) : "");
         return;
     }
+    if (made_by_compiler(&q->f->heap, row)) {
+        say(h, EVIDENCE_AGAINST, STRONG, "what grows on the heap was made for the compiler, at %s",
+            place_text(place, row));
+        return;
+    }
     struct tensors t = q->f->census_first ? tensor_growth(q->f) : (struct tensors){0};
     bool is_unseen = !isnan(whole) && t.bytes < 0.3 * whole;
     h->site = row;
@@ -251,7 +242,7 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 {
     double whole = (double)NAN;
     if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "memory did not grow");
+        say_flat(q, h, DECIDES);
         return;
     }
     if (census_tells(q, h, &whole))
@@ -275,7 +266,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
         return;
     }
     if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, STRONG, "memory did not grow");
+        say_flat(q, h, STRONG);
     } else if (!row) {
         say(h, EVIDENCE_AGAINST, STRONG, "no call site holds more and more: live heap %s",
             change_of(&s, 0, heap_growth(q)));
@@ -300,8 +291,9 @@ void test_call_site(const struct question *q, struct hypothesis *h)
 /* How much of it is sure: what sampling may have missed is alive. */
 static double retention_weight(const struct question *q, double beside)
 {
-    double sure = beside - z95 * q->f->heap.sigma;
-    if (!q->f->heap.profile || sure <= 0.3 * q->growth)
+    double sure = beside - (q->l->knows_retained ? 0 : z95 * q->f->heap.sigma);
+    bool is_measured = q->f->heap.profile || q->l->knows_retained;
+    if (!is_measured || sure <= 0.3 * q->growth)
         return WEAK; /* an allocator's own count leaves Python's arenas out */
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
@@ -309,23 +301,40 @@ static double retention_weight(const struct question *q, double beside)
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
 {
     struct sizes s;
-    double beside = q->growth - live, missed = z95 * q->f->heap.sigma;
-    bool is_for = beside > fmax(kept_least_bytes, 0.3 * q->growth);
+    char missed[TEXT_SIZE_MAX + 16] = "";
+    double beside = ledger_beside_growth(q->l);
+    bool is_for = beside > fmax(census_least_bytes, 0.3 * q->growth);
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
+    if (!q->l->knows_retained && q->f->heap.sigma > 0)
+        snprintf(missed, sizeof missed, " (± %s)", size_of(&s, 3, z95 * q->f->heap.sigma));
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST,
         is_for ? retention_weight(q, beside) : STRONG + WEAK,
-        "the live heap changed by %s (± %s) while memory grew by %s: %s is not alive",
-        change_of(&s, 0, live), size_of(&s, 3, missed), size_of(&s, 1, q->growth),
-        size_of(&s, 2, fmax(0, beside)));
+        "the live heap changed by %s%s while memory grew by %s: %s %s", change_of(&s, 0, live),
+        missed, size_of(&s, 1, q->growth), change_of(&s, 2, beside),
+        q->l->knows_retained ? "is free, and the allocator has it" : "is neither alive nor named");
     if (!is_for)
         return;
-    if (!q->f->heap.profile)
+    if (!q->f->heap.profile && !q->l->knows_retained)
         say(h, EVIDENCE_ABSENT, 0,
             "small Python objects are not in that live heap, and without the profiler not counted");
     else if (q->f->heap.most > q->f->heap.now + beside / 2)
         say(h, EVIDENCE_FOR, WEAK, "as much as %s was alive at one time",
             size_of(&s, 4, q->f->heap.most));
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
+}
+
+/* False: they do not tell. */
+static bool weigh_floors(const struct question *q, struct hypothesis *h)
+{
+    struct floors floors = floors_of(q);
+    double kept = 0;
+    if (!floors.lets_go || !q->f->heap.profile)
+        return false;
+    keeper(q, &kept);
+    h->share = share_of(q, q->total - kept);
+    say_floors(h, EVIDENCE_FOR, STRONG, &floors);
+    decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
+    return true;
 }
 
 void test_retention(const struct question *q, struct hypothesis *h)
@@ -336,8 +345,8 @@ void test_retention(const struct question *q, struct hypothesis *h)
             "the live heap was not measured: no profile, no heap_live_bytes");
         decide_by(h, "a run under `ebb run` with the profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
-        say(h, EVIDENCE_AGAINST, STRONG, "memory did not grow");
-    } else {
+        say_flat(q, h, STRONG);
+    } else if (!weigh_floors(q, h)) {
         weigh_retention(q, h, live);
     }
 }

@@ -13,7 +13,9 @@ static void weigh_part(const struct question *q, struct hypothesis *h, double gr
 {
     struct sizes s;
     double share = whole > 0 && grown > 0 ? fmin(1, grown / whole) : 0;
-    if (grown > fmax(part_least_bytes, 0.025 * q->base) && share > 0.1) {
+    bool is_much =
+        q->has_grown ? grown > fmax(part_least_bytes, 0.025 * q->base) : is_worth_asking(q, grown);
+    if (is_much && share > 0.1) {
         h->share = share;
         say(h, EVIDENCE_FOR, share > 0.5 ? STRONG : FAIR, "%s grew by %s, of %s in all", what,
             size_of(&s, 0, grown), size_of(&s, 1, whole));
@@ -93,7 +95,10 @@ void test_gpu(const struct question *q, struct hypothesis *h)
 void test_thp(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
-    double beside = q->growth - heap_growth(q);
+    struct floors floors = floors_of(q);
+    double beside = floors.lets_go          ? q->total
+                    : isnan(heap_growth(q)) ? (double)NAN
+                                            : ledger_beside_growth(q->l);
     if (!q->f->thp[0]) {
         say(h, EVIDENCE_ABSENT, 0, "whether the kernel uses huge pages was not recorded");
         return;
@@ -112,7 +117,7 @@ void test_thp(const struct question *q, struct hypothesis *h)
     } else if (q->has_grown && !isnan(beside)) {
         say(h, EVIDENCE_AGAINST, STRONG, "what lives on the heap grew as memory did");
     } else if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, STRONG, "memory did not grow");
+        say_flat(q, h, STRONG);
     }
     decide_by(h, "a run with GLIBC_TUNABLES=glibc.malloc.hugetlb=0, or huge pages set to madvise");
 }

@@ -11,6 +11,9 @@ void say(struct hypothesis *h, enum evidence_side side, double weight, const cha
     __attribute__((format(printf, 4, 5)));
 void decide_by(struct hypothesis *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* There is nothing to explain, so it is not this. */
+void say_flat(const struct question *q, struct hypothesis *h, double weight);
+
 /* Sizes in sentences. */
 struct sizes {
     char text[6][TEXT_SIZE_MAX];
@@ -18,6 +21,11 @@ struct sizes {
 const char *size_of(struct sizes *s, size_t place, double bytes);   /* "98.0 MiB" */
 const char *change_of(struct sizes *s, size_t place, double bytes); /* "+98.0 MiB" */
 
+/* Are BYTES that came once and do not go on of a size that one would ask about: a tenth of what the
+ * process has, or of what is left to the limit? */
+bool is_worth_asking(const struct question *q, double bytes);
+/* Does the verdict say that whatever there was has ended? */
+bool has_ended(enum verdict_word word);
 /* BYTES of what is to be explained, 0 to 1. */
 double share_of(const struct question *q, double bytes);
 double main_at(const struct question *q, enum sample_process_field field, double t_s);
@@ -29,8 +37,25 @@ double leakable_at(const struct question *q, double t_s);
 /* "train.py:41 collate", raw. */
 enum { PLACE_MAX = 120 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
-/* The heap's growth by profiler or else by the allocator; NAN. */
+/* The live heap's growth as the ledger has it; NAN: nobody counted. */
 double heap_growth(const struct question *q);
+
+/* The call site that keeps what it makes, that with the most growth: RET_GROWN. NULL: none. */
+const struct growth_row *keeper(const struct question *q, double *ret_grown);
+
+/* Did torch's compiler make what ROW holds, itself or by calling who did? */
+bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);
+
+/* What is alive comes and goes with batches and with the garbage collector, so floors are compared:
+ * the least in the second half of the time against the least in the first. */
+struct floors {
+    double live, memory; /* by how much either rose; live by the allocator's own count */
+    bool lets_go; /* memory's rose, and that of the live heap did not with it, nor does a call site
+                   * keep much: small Python objects are not in that count */
+};
+struct floors floors_of(const struct question *q); /* NAN: not read */
+void say_floors(struct hypothesis *h, enum evidence_side side, double weight,
+                const struct floors *floors);
 
 typedef void hypothesis_test(const struct question *q, struct hypothesis *h);
 hypothesis_test test_launcher, test_workers, test_copy_on_write, test_compile;

@@ -4,7 +4,11 @@
 
 #include "diagnose/hypothesis_private.h"
 
-static const double unshared_least_bytes = 8 << 20;
+/* A fork writes to its own stack and heap: only beyond this part of what it was given is it
+ * copying.
+ */
+static const double unshared_least_share = 0.1;
+static const double compiled_least_bytes = 8 << 20;
 static const double worker_least_s = 3;
 
 /* A table tells no roles. */
@@ -147,6 +151,7 @@ void test_workers(const struct question *q, struct hypothesis *h)
 struct unsharing {
     size_t count;
     double unique, rss; /* growth over their lives */
+    double given;       /* what they had when they came */
 };
 
 static double life_growth(const struct facts_series *s)
@@ -192,6 +197,7 @@ static struct unsharing unsharing_of(const struct facts *f)
         u.count++;
         u.unique += unique;
         u.rss += fmax(0, rss);
+        u.given += facts_at(&p->field[SAMPLE_RSS], p->born_s);
     }
     return u;
 }
@@ -210,7 +216,8 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_ABSENT, 0, "unique memory of the %zu data-loader workers was not read",
             workers);
         decide_by(h, "a run without --no-unique");
-    } else if (u.unique > unshared_least_bytes && u.unique > 2 * u.rss) {
+    } else if (u.unique > unshared_least_share * u.given && u.unique > 2 * u.rss &&
+               is_worth_asking(q, u.unique)) {
         h->share = q->has_grown ? share_of(q, u.unique) : 1;
         say(h, EVIDENCE_FOR, STRONG,
             "%zu data-loader workers made %s their own, in all, while their RSS grew by %s",
@@ -226,11 +233,27 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
 
 /* ---- compiling ---- */
 
-static bool is_compiler(const struct growth_row *row)
+/* Files of the compiler; eval_frame.py is there whenever compiled code runs, too. */
+static bool is_compiler(const char *file)
 {
-    const char *file = row->name->file;
-    return file &&
+    return file && !strstr(file, "/_dynamo/eval_frame.py") &&
            (strstr(file, "/_dynamo/") || strstr(file, "/_inductor/") || strstr(file, "/triton/"));
+}
+
+bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row)
+{
+    const struct profile *p = heap->profile;
+    uint32_t node = p && row->site < p->n_sites ? p->site_node[row->site] : 0;
+    if (is_compiler(row->name->file))
+        return true;
+    for (; node; node = p->nodes[node].parent) {
+        const struct name *frames;
+        size_t n = names_of_node(heap->names, node, &frames);
+        for (size_t i = 0; i < n; i++)
+            if (is_compiler(frames[i].file))
+                return true;
+    }
+    return false;
 }
 
 void test_compile(const struct question *q, struct hypothesis *h)
@@ -240,26 +263,27 @@ void test_compile(const struct question *q, struct hypothesis *h)
     double grown = 0;
     size_t workers = count_role(q->f, ROLE_COMPILE_WORKER);
     for (size_t i = 0; i < heap->growth.count; i++)
-        if (is_compiler(&heap->growth.rows[i]))
-            grown += heap->growth.rows[i].live_bytes - heap->start_bytes[i];
+        if (ledger_row_growth(q->f, q->l, i) > 0 && made_by_compiler(heap, &heap->growth.rows[i]))
+            grown += ledger_row_growth(q->f, q->l, i);
     if (!heap->profile && workers == 0 && !knows_roles(q->f)) {
         say(h, EVIDENCE_ABSENT, 0, "neither roles of processes nor call sites were recorded");
         return;
     }
-    if (heap->profile && grown > 0.1 * fmax(q->total, unshared_least_bytes)) {
+    if (heap->profile && grown > 0.1 * fmax(q->total, compiled_least_bytes)) {
         h->share = share_of(q, grown);
-        say(h, EVIDENCE_FOR, STRONG, "call sites of the compiler hold %s more than at the start",
+        say(h, EVIDENCE_FOR, STRONG,
+            "what the compiler made or called for holds %s more than at the start",
             size_of(&s, 0, grown));
     } else if (heap->profile) {
         say(h, EVIDENCE_AGAINST, STRONG,
-            "call sites of the compiler hold %s more than at the start",
+            "what the compiler made or called for holds %s more than at the start",
             size_of(&s, 0, fmax(0, grown)));
     } else {
         say(h, EVIDENCE_ABSENT, 0, "no call sites: %s", heap->why_not);
     }
-    if (workers == 0)
-        say(h, EVIDENCE_AGAINST, FAIR, "there is no compile worker among %zu processes",
-            q->f->n_processes);
+    if (workers == 0) /* not every backend has them */
+        say(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
+            "there is no compile worker among %zu processes", q->f->n_processes);
     else
         say(h, EVIDENCE_FOR, WEAK, "%zu compile workers were there", workers);
 }

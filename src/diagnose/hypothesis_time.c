@@ -41,9 +41,11 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
             size_of(&s, 0, q->total), size_of(&s, 1, q->base), size_of(&s, 2, q->base + q->growth));
         return;
     }
-    say(h, EVIDENCE_FOR, is_flat(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
+    say(h, EVIDENCE_FOR, has_ended(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
         size_of(&s, 0, q->base), size_of(&s, 1, q->base + q->growth),
-        is_flat(q->word) ? "flat, by the verdict" : "no more than noise");
+        is_flat(q->word)     ? "flat, by the verdict"
+        : has_ended(q->word) ? "what there was has ended, and is small"
+                             : "no more than noise");
     if (q->word == VERDICT_UNDECIDED)
         decide_by(h, "a longer run: the verdict is undecided yet");
 }
@@ -181,7 +183,7 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
     const struct facts_heap *heap = &q->f->heap;
     for (size_t i = 0; i < heap->growth.count; i++) {
         const struct growth_row *row = &heap->growth.rows[i];
-        double grown = row->live_bytes - heap->start_bytes[i];
+        double grown = ledger_row_growth(q->f, q->l, i);
         if (is_leak(row->verdict.word) || grown < 0.3 * q->total)
             continue;
         h->site = row;
@@ -189,6 +191,14 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
             place_text(place, row), verdict_word_name(row->verdict.word));
         return;
     }
+}
+
+/* A cache, or data, is alive. */
+static void test_is_alive(const struct question *q, struct hypothesis *h)
+{
+    struct floors floors = floors_of(q);
+    if (floors.lets_go)
+        say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
 }
 
 static void test_filled(const struct question *q, struct hypothesis *h, double end_s)
@@ -208,6 +218,7 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
             size_of(&s, 0, fmax(0, until)));
         test_even_pace(q, h, end_s);
         name_filled_site(q, h);
+        test_is_alive(q, h);
     } else {
         say(h, EVIDENCE_AGAINST, STRONG,
             "growth ended%s%s, and the first pass over the data elsewhere: it has %" PRId64
@@ -236,7 +247,7 @@ void test_first_touch(const struct question *q, struct hypothesis *h)
     if (!f->main || !f->main->verdict.is_known) {
         say(h, EVIDENCE_ABSENT, 0, "memory was not judged");
     } else if (!q->has_grown) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "nothing fills: memory did not grow");
+        say_flat(q, h, DECIDES);
     } else if (!knows_pass(f)) {
         say(h, EVIDENCE_ABSENT, 0, "no marks: how long a pass over the data is, is not known");
         if (q->word == VERDICT_PLATEAUED)
@@ -390,6 +401,29 @@ static struct events events_of(const struct question *q)
     return e;
 }
 
+/* Do the few steps with an evaluation or a checkpoint have most of the growth? */
+static bool is_tied(const struct question *q, const struct events *e)
+{
+    double share = share_of(q, e->jumps), steps = (double)steps_between(q);
+    double usual = steps > 0 ? (double)e->count / steps : 0;
+    return share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
+}
+
+/* Memory rises with them, but nothing of it lives on: what stays is the allocator's. */
+static bool test_let_go(const struct question *q, struct hypothesis *h, const struct events *e)
+{
+    struct sizes s;
+    struct floors floors = floors_of(q);
+    if (!q->has_grown || !floors.lets_go || !is_tied(q, e))
+        return false;
+    h->share = share_of(q, e->jumps);
+    say(h, EVIDENCE_FOR, FAIR,
+        "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
+        change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+    say_floors(h, EVIDENCE_FOR, FAIR, &floors);
+    return true;
+}
+
 void test_eval_spike(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -398,6 +432,8 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
         return;
     }
+    if (test_let_go(q, h, &e))
+        return;
     if (e.spikes == 0) {
         say(h, EVIDENCE_AGAINST, FAIR, "no rise of note at %zu evaluations and checkpoints",
             e.count);
@@ -405,10 +441,10 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
     }
     bool recovers = e.recovered * 2 > e.spikes;
     double live = heap_growth(q);
-    bool is_free = q->has_grown && !q->is_growing && live < 0.3 * q->total;
-    h->share = q->is_growing              ? 0
-               : !q->has_grown || is_free ? 1
-                                          : e.highest / (e.highest + q->total);
+    bool is_free = q->has_grown && !is_leak(q->word) && live < 0.3 * q->total &&
+                   (!q->is_growing || e.highest > 0.3 * q->total);
+    bool rises = q->is_growing && !is_free;
+    h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
     say(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
         "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by the next "
         "step",
@@ -418,7 +454,7 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
             size_of(&s, 1, q->total), change_of(&s, 2, live));
     if (q->word == VERDICT_SPIKING)
         say(h, EVIDENCE_FOR, FAIR, "the verdict is \"spiking\": peaks, and the floor comes back");
-    if (q->is_growing)
+    if (rises)
         say(h, EVIDENCE_AGAINST, FAIR,
             "a spike that recovers does not raise the floor, and it rose "
             "by %s",
@@ -428,12 +464,10 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
 static void test_event_share(const struct question *q, struct hypothesis *h, const struct events *e)
 {
     struct sizes s;
-    double share = share_of(q, e->jumps), steps = (double)steps_between(q);
-    double usual = steps > 0 ? (double)e->count / steps : 0;
-    bool is_tied = share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
-    if (is_tied)
-        h->share = share;
-    say(h, is_tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_tied ? FAIR : STRONG,
+    bool tied = is_tied(q, e);
+    if (tied)
+        h->share = share_of(q, e->jumps);
+    say(h, tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, tied ? FAIR : STRONG,
         "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
         change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
 }
@@ -443,7 +477,7 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
     const struct facts_verdict *v = q->f->main ? &q->f->main->verdict : NULL;
     struct events e = events_of(q);
     if (!q->has_grown && !isnan(q->growth)) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "nothing stays: memory did not grow");
+        say_flat(q, h, DECIDES);
         return;
     }
     if (q->word == VERDICT_STEPPING && v && strcmp(v->event, "epoch") != 0) {
@@ -457,4 +491,7 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
     else
         test_event_share(q, h, &e);
+    struct floors floors = floors_of(q);
+    if (floors.lets_go)
+        say_floors(h, EVIDENCE_AGAINST, STRONG, &floors);
 }

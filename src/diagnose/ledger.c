@@ -31,7 +31,8 @@ struct moment {
     bool is_start;
     double t_s, rss, left;
     double amount[LEDGER_KINDS];
-    double heap_scale; /* resident bytes of a byte that was asked for */
+    double used, spare; /* by the allocator's own count; NAN: it was not asked */
+    double missing;     /* of spare: has no room in RSS */
     bool has[LEDGER_KINDS];
 };
 
@@ -51,13 +52,13 @@ static void take(struct moment *m, enum ledger_kind kind, double bytes)
 
 static double field_at(const struct facts *f, enum sample_process_field field, double t_s)
 {
-    return facts_at(&f->main->field[field], t_s);
+    return facts_field_at(f, f->main, field, t_s);
 }
 
 static double figure_at(const struct facts *f, const char *name, double t_s)
 {
     const struct facts_figure *figure = facts_figure(f, name);
-    return figure ? facts_at(&figure->series, t_s) : (double)NAN;
+    return figure ? facts_near(&figure->series, t_s) : (double)NAN; /* sent when a step ends */
 }
 
 static double census_bytes(const json_t *census, const char *key)
@@ -81,18 +82,45 @@ static void take_shared(const struct facts *f, struct moment *m)
         take(m, LEDGER_SHARED, m->left - unique);
 }
 
-static void take_heap(const struct facts *f, struct moment *m)
+static double asked_at(const struct facts *f, const struct moment *m)
+{
+    return m->is_start ? f->heap.start : f->heap.now;
+}
+
+/* Of the allocator: what it has in use by its own count, and what it keeps; in one and the same
+ * call, so that what goes from one to the other is in both or in neither. NAN: it was not asked. */
+static void ask_allocator(const struct facts *f, struct moment *m)
+{
+    bool is_worker = f->main->role == ROLE_DATA_WORKER; /* what it has is its parent's, too */
+    m->used = is_worker ? (double)NAN : figure_at(f, "heap_live_bytes", m->t_s);
+    m->spare = is_worker ? (double)NAN : figure_at(f, "heap_free_bytes", m->t_s);
+}
+
+/* All that lives on the heap. Where the allocator told what it has in use, that takes the place of
+ * what was sampled of it, and its error goes; small Python objects and mappings are sampled. */
+static double live_at(const struct facts *f, const struct moment *m, bool is_exact)
+{
+    double sampled = asked_at(f, m);
+    double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
+    sampled += m->is_start ? f->heap.start_rounding : f->heap.now_rounding;
+    double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
+    return is_exact ? m->used + drift + sampled - of_malloc : sampled;
+}
+
+/* Where more was asked for at the start than can be resident, that much was never touched, and is
+ * taken not to have been since; or what stays would seem to grow. */
+static void take_sampled(const struct facts *f, struct moment *start, struct moment *now)
+{
+    bool is_exact = !isnan(start->used) && !isnan(now->used);
+    double had = live_at(f, start, is_exact), has = live_at(f, now, is_exact);
+    double untouched = positive(had - start->left);
+    take(start, LEDGER_HEAP_OTHER, had - untouched);
+    take(now, LEDGER_HEAP_OTHER, has - untouched);
+}
+
+static void take_counted(const struct facts *f, struct moment *m)
 {
     double live = figure_at(f, "heap_live_bytes", m->t_s);
-    m->heap_scale = 1;
-    if (f->heap.profile) {
-        double asked = m->is_start ? f->heap.start : f->heap.now;
-        double before = m->left;
-        take(m, LEDGER_HEAP_OTHER, asked);
-        if (asked > 0)
-            m->heap_scale = fmin(1, before / asked);
-        return;
-    }
     if (isnan(live))
         return;
     take(m, LEDGER_HEAP, live);
@@ -101,11 +129,61 @@ static void take_heap(const struct facts *f, struct moment *m)
              census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
 }
 
-static void take_apart(const struct facts *f, struct moment *m)
+static void take_retained(struct moment *m)
 {
-    m->rss = m->left = positive(field_at(f, SAMPLE_RSS, m->t_s));
-    take_shared(f, m);
-    take_heap(f, m);
+    if (isnan(m->used) || isnan(m->spare))
+        return;
+    m->missing = positive(m->spare - m->left);
+    take(m, LEDGER_RETAINED, m->spare);
+}
+
+static void take_apart(const struct facts *f, struct moment *start, struct moment *now)
+{
+    struct moment *both[] = {start, now};
+    for (int i = 0; i < 2; i++) {
+        both[i]->rss = both[i]->left = positive(field_at(f, SAMPLE_RSS, both[i]->t_s));
+        take_shared(f, both[i]);
+        ask_allocator(f, both[i]);
+        if (!f->heap.profile)
+            take_counted(f, both[i]);
+    }
+    if (f->heap.profile)
+        take_sampled(f, start, now);
+    take_retained(start);
+    take_retained(now);
+}
+
+/* ---- call sites ---- */
+
+/* What row I holds at either moment, so that all of them are what the heap is. */
+static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
+{
+    return s->start * f->heap.start_bytes[i];
+}
+
+static double row_now(const struct facts *f, const struct ledger_scale *s, size_t i)
+{
+    double had = f->heap.start_bytes[i], has = f->heap.growth.rows[i].live_bytes;
+    return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
+}
+
+/* What sampling got wrong at the start it has wrong ever since: it is the growth that is made to
+ * fit, at most twofold, and only what then is too much is taken from all. */
+static struct ledger_scale scale_rows(const struct facts *f, double had, double has)
+{
+    const struct growth_row *rows = f->heap.growth.rows;
+    struct ledger_scale s = {f->heap.start > 0 ? had / f->heap.start : 1, 1, 1};
+    double stays = 0, grown = 0;
+    for (size_t i = 0; i < f->heap.growth.count; i++) {
+        stays += fmin(rows[i].live_bytes, f->heap.start_bytes[i]);
+        grown += positive(rows[i].live_bytes - f->heap.start_bytes[i]);
+    }
+    if (grown > 0)
+        s.growth = fmin(2, positive((has - s.start * stays) / grown));
+    double all = s.start * stays + s.growth * grown;
+    if (all > has)
+        s.now = has / all;
+    return s;
 }
 
 /* ---- both ---- */
@@ -143,9 +221,9 @@ static void add_sites(const struct facts *f, const struct moment *start, const s
     struct ranked *list = calloc(h->growth.count ? h->growth.count : 1, sizeof *list);
     double rest_start = start->amount[LEDGER_HEAP_OTHER], rest_now = now->amount[LEDGER_HEAP_OTHER];
     double half = z95 * h->sigma;
+    l->scale = scale_rows(f, rest_start, rest_now);
     for (size_t i = 0; list && i < h->growth.count; i++)
-        list[i] = (struct ranked){i, h->start_bytes[i] * start->heap_scale,
-                                  h->growth.rows[i].live_bytes * now->heap_scale};
+        list[i] = (struct ranked){i, row_start(f, &l->scale, i), row_now(f, &l->scale, i)};
     if (list)
         qsort(list, h->growth.count, sizeof *list, by_change);
     for (size_t i = 0; list && i < h->growth.count && i < LEDGER_SITES; i++) {
@@ -153,8 +231,9 @@ static void add_sites(const struct facts *f, const struct moment *start, const s
         double at_start = fmin(list[i].start, rest_start), at_now = fmin(list[i].now, rest_now);
         if (at_start + at_now <= 0)
             continue;
-        add(l, LEDGER_HEAP_SITE, at_start, at_now, row->live_low * now->heap_scale,
-            fmin(row->live_high, now->rss));
+        double scale = row->live_bytes > 0 ? list[i].now / row->live_bytes : 1;
+        add(l, LEDGER_HEAP_SITE, at_start, at_now, row->live_low * scale,
+            fmin(row->live_high * scale, now->rss));
         l->entries[l->count - 1].site = row;
         rest_start -= at_start;
         rest_now -= at_now;
@@ -164,23 +243,22 @@ static void add_sites(const struct facts *f, const struct moment *start, const s
         fmin(rest_now + half, now->rss));
 }
 
-/* What is resident beside all this and was not at the start: with every allocation watched it is
- * what was freed and not given back, or lost between the pieces. */
 static void add_rest(const struct facts *f, const struct moment *start, const struct moment *now,
                      struct ledger *l)
 {
-    double risen = now->left - start->left, rest = now->left;
-    if (f->main->role == ROLE_DATA_WORKER && now->has[LEDGER_SHARED] &&
-        !isnan(field_at(f, SAMPLE_UNIQUE, now->t_s))) {
-        add(l, LEDGER_UNSHARED, start->left, now->left, 0, now->left);
-        return;
-    }
-    if (f->heap.profile && risen > 0) {
-        add(l, LEDGER_RETAINED, 0, risen, positive(risen - z95 * f->heap.sigma),
-            risen + z95 * f->heap.sigma);
-        rest -= risen;
-    }
-    add(l, LEDGER_UNEXPLAINED, start->left, rest, rest, rest);
+    bool is_worker = f->main->role == ROLE_DATA_WORKER && now->has[LEDGER_SHARED] &&
+                     !isnan(field_at(f, SAMPLE_UNIQUE, now->t_s));
+    add(l, is_worker ? LEDGER_UNSHARED : LEDGER_UNEXPLAINED, start->left, now->left,
+        is_worker ? 0 : now->left, now->left);
+}
+
+/* What was not measured by anyone directly lies between nothing and that. Of what is free that part
+ * may not be resident which has no room in RSS. */
+static double low_of(const struct moment *now, enum ledger_kind kind, double bytes)
+{
+    if (kind == LEDGER_RETAINED)
+        return positive(bytes - now->missing);
+    return kind == LEDGER_PINNED || kind == LEDGER_OBJECTS ? 0 : bytes;
 }
 
 static int by_growth(const void *a, const void *b)
@@ -211,17 +289,17 @@ void ledger_make(const struct facts *f, struct ledger *ret)
         .start_s = f->start_s, .now_s = f->now_s, .named_growth_share = (double)NAN};
     if (!f->main || isnan(field_at(f, SAMPLE_RSS, f->now_s)))
         return;
-    take_apart(f, &start);
-    take_apart(f, &now);
+    take_apart(f, &start, &now);
     ret->is_known = true;
     ret->rss_start_bytes = start.rss;
     ret->rss_now_bytes = now.rss;
     for (int kind = 0; kind < LEDGER_KINDS; kind++) {
         double had = start.amount[kind], has = now.amount[kind];
-        bool is_guess = kind == LEDGER_PINNED || kind == LEDGER_OBJECTS;
-        if (kind != LEDGER_HEAP_OTHER && (start.has[kind] || now.has[kind]))
-            add(ret, (enum ledger_kind)kind, had, has, is_guess ? 0 : has, has);
+        enum ledger_kind k = (enum ledger_kind)kind;
+        if (k != LEDGER_HEAP_OTHER && (start.has[k] || now.has[k]))
+            add(ret, k, had, has, low_of(&now, k, has), has);
     }
+    ret->knows_retained = start.has[LEDGER_RETAINED] && now.has[LEDGER_RETAINED];
     if (f->heap.profile)
         add_sites(f, &start, &now, ret);
     add_rest(f, &start, &now, ret);
@@ -245,4 +323,20 @@ double ledger_growth(const struct ledger *l, enum ledger_kind kind)
     for (size_t i = 0; i < l->count; i++)
         sum += l->entries[i].kind == kind ? l->entries[i].growth_bytes : 0;
     return sum;
+}
+
+double ledger_live_growth(const struct ledger *l)
+{
+    return ledger_growth(l, LEDGER_HEAP_SITE) + ledger_growth(l, LEDGER_HEAP_OTHER) +
+           ledger_growth(l, LEDGER_HEAP);
+}
+
+double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i)
+{
+    return row_now(f, &l->scale, i) - row_start(f, &l->scale, i);
+}
+
+double ledger_beside_growth(const struct ledger *l)
+{
+    return ledger_growth(l, l->knows_retained ? LEDGER_RETAINED : LEDGER_UNEXPLAINED);
 }

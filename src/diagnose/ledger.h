@@ -10,7 +10,8 @@
     X(HEAP_OTHER, "heap, other sites", "allocated elsewhere, and alive")                           \
     X(HEAP, "live heap", "alive by the allocator's own count")                                     \
     X(OBJECTS, "Python objects", "beside the heap; at most what the census counted")               \
-    X(RETAINED, "allocator-retained", "not alive on the heap: freed and kept, or lost between")    \
+    X(RETAINED, "allocator-retained",                                                              \
+      "the allocator has it and it is not alive: freed and kept, or lost between")                 \
     X(FILES, "mapped files", "page cache that is mapped in, libraries too")                        \
     X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
     X(PINNED, "pinned", "page-locked for a GPU")                                                   \
@@ -38,6 +39,10 @@ struct ledger {
     struct ledger_entry entries[LEDGER_MAX]; /* the most growth first; UNEXPLAINED last */
     size_t count;
     double named_growth_share; /* of RSS's growth, 0 to 1; NAN where it did not grow */
+    bool knows_retained;       /* the allocator told what it has: RETAINED is a reading */
+    struct ledger_scale {
+        double start, growth, now;
+    } scale; /* resident bytes of one that was sampled; for ledger.c alone */
 };
 
 /* At the last reading, and at the first after training began. Never more than RSS. */
@@ -45,3 +50,10 @@ void ledger_make(const struct facts *f, struct ledger *ret);
 /* What of the kind there is now, and by how much it grew; 0 where there is no such entry. */
 double ledger_now(const struct ledger *l, enum ledger_kind kind);
 double ledger_growth(const struct ledger *l, enum ledger_kind kind);
+/* By how much what is alive on the heap grew, whoever counted it. */
+double ledger_live_growth(const struct ledger *l);
+/* By how much row I of the heap's did. */
+double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i);
+/* By how much that grew which is neither alive on the heap nor anything else that has a name: what
+ * the allocator told that it keeps, else all that is unexplained. */
+double ledger_beside_growth(const struct ledger *l);

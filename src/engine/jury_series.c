@@ -31,7 +31,8 @@ const char *jury_series_label(const struct jury_series *s)
     return i < KNOWN ? known[i].label : s->name;
 }
 
-/* "heap_live_bytes@4711": false for what is no memory, or too long to be one of ours. */
+/* "heap_live_bytes@4711": false for what is no memory, what is in nobody's use (its growth is that
+ * of the process, already judged), or too long to be one of ours. */
 static bool name_parse(const char *full, struct jury_series *ret)
 {
     static const char unit[] = "_bytes";
@@ -39,7 +40,8 @@ static bool name_parse(const char *full, struct jury_series *ret)
     if (!mark_figure_parse(full, ret->name, sizeof ret->name, &ret->pid))
         return false;
     size_t len = strlen(ret->name);
-    return len > unit_len && memcmp(ret->name + len - unit_len, unit, unit_len) == 0;
+    return len > unit_len && strcmp(ret->name, "heap_free_bytes") != 0 &&
+           memcmp(ret->name + len - unit_len, unit, unit_len) == 0;
 }
 
 static struct jury_series *seat_for(struct jury *j, uint32_t id, const char *full)

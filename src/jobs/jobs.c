@@ -425,7 +425,8 @@ int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
                        job_state_word(job->state));
     r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
     if (r < 0)
-        return err_set(err, -EAGAIN, "the supervisor of job %lld cannot be reached now: try again",
+        return err_set(err, -ENOTCONN,
+                       "the supervisor of job %lld cannot be reached now: try again",
                        (long long)id);
     return 0;
 }

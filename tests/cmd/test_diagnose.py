@@ -1,16 +1,18 @@
 """`ebb diagnose`: the first hypothesis is the true one where the recording tells it, what is
 missing is named, memory adds up, and bad input is said."""
 
+import ctypes
 import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 
 import pytest
 
-from commands import (PYTHON, ROOT, binary, environment, recorded, refused, refused_with, run_ebb,
-                      wait_for)
+from commands import (PYTHON, ROOT, TIMEOUT_S, binary, environment, recorded, refused,
+                      refused_with, run_ebb, wait_for)
 
 ZOO = ROOT / "zoo" / "recordings"
 MIB = 1 << 20
@@ -70,14 +72,51 @@ def import_zoo(name, out):
     return import_table(ZOO / f"{name}.csv", out, "--marks", ZOO / f"{name}.marks.jsonl")
 
 
+class Readers:
+    """How often each file of a folder was closed by someone who only read it (inotify)."""
+
+    CLOSE_NOWRITE = 0x10
+    EVENT = struct.Struct("iIII")
+
+    def __init__(self, folder):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.fd < 0:
+            return
+        if libc.inotify_add_watch(self.fd, os.fsencode(folder), self.CLOSE_NOWRITE) < 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def names(self):
+        """None where this machine allows no watch."""
+        if self.fd < 0:
+            return None
+        found, data = [], b""
+        try:
+            while True:
+                data += os.read(self.fd, 1 << 16)
+        except BlockingIOError:
+            os.close(self.fd)
+        while data:
+            length = self.EVENT.unpack_from(data)[3]
+            found.append(data[self.EVENT.size:self.EVENT.size + length].rstrip(b"\0").decode())
+            data = data[self.EVENT.size + length:]
+        return found
+
+
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory):
-    """A run of a job that keeps a megabyte a step, with its summary."""
+    """A run of a job that keeps a megabyte a step, its summary, and who read its folder."""
     folder = tmp_path_factory.mktemp("leaking")
-    result = run_ebb("run", "--interval", "100ms", "--run-dir", folder / "run", "--", PYTHON,
-                     write_job(folder), "200", "keep")
-    assert result.returncode == 0, result.stderr
-    return folder / "run", result.stderr
+    job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--run-dir", folder / "run",
+                            "--", PYTHON, write_job(folder), "200", "keep"], env=environment(),
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, encoding="utf-8")
+    wait_for(lambda: (folder / "run" / "trace.ebb").exists() or job.poll() is not None, "the run")
+    readers = Readers(folder / "run")
+    summary = job.communicate(timeout=TIMEOUT_S)[1]
+    assert job.returncode == 0, summary
+    return folder / "run", summary, readers.names()
 
 
 # ---- a job, from end to end ----
@@ -117,6 +156,14 @@ def test_the_ledger_adds_up_to_rss(leaking):
 def test_the_summary_of_the_run_ends_with_the_diagnosis(leaking):
     assert "\ndiagnosis  a call site keeps what it makes: " in leaking[1]
     assert "\nwhat to do see who keeps what leak.py:" in leaking[1]
+
+
+def test_the_summary_reads_the_heap_history_once(leaking):
+    if leaking[2] is None:
+        pytest.skip("inotify allows no watch here")
+    histories = [name for name in leaking[2] if name.endswith(".ebbheap")]
+    assert len(histories) == 1, histories
+    assert leaking[2].count("trace.ebb") == 2  # memory, then marks
 
 
 def test_text_and_json_say_the_same(ebb, leaking):

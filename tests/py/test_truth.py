@@ -62,6 +62,16 @@ def test_the_live_heap_is_what_was_allocated_and_falls_when_it_is_freed():
     assert abs(_truth.read()["heap_live_bytes"] - before) < 16 << 20
 
 
+@needs_mallinfo2
+def test_what_was_freed_below_something_that_lives_is_free_and_kept():
+    held = [bytearray(100 << 10) for _ in range(320)]  # below what malloc maps by itself
+    lid = bytearray(100 << 10)
+    before = _truth.read()["heap_free_bytes"]
+    del held
+    assert _truth.read()["heap_free_bytes"] - before > 24 << 20
+    del lid
+
+
 def test_all_figures_go_in_one_mark(marks):
     _truth.at_step(1)
     [mark] = received(marks)
@@ -194,4 +204,5 @@ def test_in_a_run_they_are_series_with_verdicts_the_same_live_and_from_the_recor
               if i["type"] == "series" and i["name"].startswith("heap_live_bytes@")]
     assert len(values) >= 3 and values[-1] - values[0] > 1 << 20
     assert any(i["type"] == "series" and i["name"].startswith("gc_count_0@") for i in items)
+    assert any(i["type"] == "series" and i["name"].startswith("heap_free_bytes@") for i in items)
     assert not any(i["type"] == "mark" and i["kind"] == "series" for i in items)

@@ -13,7 +13,7 @@ const [program, ebb, folder, python, script, pictures] = process.argv.slice(2);
 const state = join(folder, "state");
 const ready = join(folder, "ready");
 const name = "<script>window.injected=true</script>";
-const seen = { messages: [], foreign: [] };
+const seen = { messages: [], errors: [], foreign: [] };
 const press = (page, label) => page.getByRole("button", { name: label, exact: true }).click();
 const picture = async (page, label, more = {}) => pictures && page.screenshot({ path: join(pictures, `${label}.png`), ...more });
 let server = null;
@@ -139,6 +139,9 @@ try {
   for (const [label, play] of Object.entries({ login, submit, watch })) seen[label] = await play(page);
   seen.quiet = [...seen.messages];
   for (const [label, play] of Object.entries({ restart, cancel, again, machine })) seen[label] = await play(page);
+} catch (problem) {
+  problem.message += `\n${readFileSync(join(folder, "server.log"), "utf8")}`;
+  throw problem;
 } finally {
   await browser.close();
   writeFileSync(join(folder, "enough"), "");

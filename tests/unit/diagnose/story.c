@@ -113,6 +113,8 @@ void story_row(struct story *s, const char *file, double start, double now, enum
                                       .live_high = now,
                                       .verdict = {.word = word, .leak = verdict_word_leak(word)}};
     s->row_start[at] = start;
+    s->row_floor[at] = word == VERDICT_STABLE ? fmin(start, now) : now;
+    s->f.heap.floor_bytes = s->row_floor;
     s->profile.n_sites = 1;
     s->profile.site_node = &s->site_node;
     s->f.heap.profile = &s->profile;
@@ -120,6 +122,8 @@ void story_row(struct story *s, const char *file, double start, double now, enum
     s->f.heap.start_bytes = s->row_start;
     s->f.heap.start += start;
     s->f.heap.now += now;
+    s->f.heap.start_malloc += start;
+    s->f.heap.now_malloc += now;
     s->f.heap.most = fmax(s->f.heap.most, s->f.heap.now);
 }
 

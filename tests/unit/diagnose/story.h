@@ -21,7 +21,7 @@ struct story {
     uint32_t site_node;
     struct name names[STORY_ROWS];
     struct growth_row rows[STORY_ROWS];
-    double row_start[STORY_ROWS];
+    double row_start[STORY_ROWS], row_floor[STORY_ROWS];
     struct ledger ledger;
     struct question question;
     struct hypothesis ranked[HYPOTHESIS_COUNT];
@@ -45,7 +45,7 @@ void story_verdict(struct story *s, size_t p, enum verdict_word word);
 /* A mark for each step, one a second from 10 s on, each behind a reading; PER_EPOCH 0: not told. */
 void story_steps(struct story *s, uint64_t per_epoch);
 void story_mark(struct story *s, enum verdict_mark_kind kind, double t_s);
-/* The profiler ran; all that lives is in the rows. */
+/* The profiler ran; all that lives is in the rows. One that is stable comes and goes. */
 void story_row(struct story *s, const char *file, double start, double now, enum verdict_word word);
 /* Two censuses, at steps 20 and 180. */
 void story_census(struct story *s, double objects_growth, double tensors_growth, bool is_graph);

@@ -89,6 +89,84 @@ static void memory_that_leaks_rules_no_growth_out(void **state)
     expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
 }
 
+static void it_grew_once_by(double bytes)
+{
+    story_memory(&s, MIB(500), MIB(500) + bytes, 30);
+    story_verdict(&s, 0, VERDICT_PLATEAUED);
+    s.processes[0].verdict.has_ended = true;
+    s.processes[0].verdict.ended_step = 20;
+    story_steps(&s, 50);
+}
+
+/* Kinds are read once a second or less often: the last reading before the start may be of a time
+ * when libraries were still coming in. */
+static void file_pages_are_those_of_the_nearest_reading(void **state)
+{
+    (void)state;
+    it_is_flat();
+    double *file = s.v[0][SAMPLE_FILE];
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        file[i] = i == 5 ? MIB(20) : i >= 11 ? MIB(100) : (double)NAN;
+    story_ask(&s, HYPOTHESIS_NO_GROWTH);
+    assert_true(fabs(s.question.base - MIB(400)) < 1);
+    assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
+}
+
+static void file_pages_are_not_those_of_a_process_on_its_way_out(void **state)
+{
+    (void)state;
+    it_is_flat();
+    s.f.now_s = 195;
+    double *file = s.v[0][SAMPLE_FILE];
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        file[i] = i == 196 ? MIB(20) : i <= 180 ? MIB(100) : (double)NAN;
+    story_ask(&s, HYPOTHESIS_NO_GROWTH);
+    assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
+    assert_true(fabs(s.question.growth) < 1);
+}
+
+static void small_growth_that_has_ended_is_none(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(30));
+    s.f.limit_bytes = MIB(16000);
+    story_row(&s, "/job/train.py", MIB(10), MIB(20), VERDICT_PLATEAUED);
+    expect_first(HYPOTHESIS_NO_GROWTH);
+    expect(HYPOTHESIS_NO_GROWTH, NEARLY_CERTAIN);
+    assert_true(story_says(&s.ranked[0], EVIDENCE_FOR, "has ended, and is small"));
+}
+
+static void small_growth_of_which_one_site_has_most_is_told(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(30));
+    story_row(&s, "/job/train.py", MIB(10), MIB(35), VERDICT_PLATEAUED);
+    expect_first(HYPOTHESIS_CALL_SITE);
+}
+
+static void growth_that_has_ended_is_asked_about_from_a_tenth_on(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(60));
+    expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
+}
+
+static void so_it_is_where_it_takes_a_tenth_of_the_room(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(30));
+    s.f.limit_bytes = MIB(600);
+    expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
+}
+
+static void small_growth_that_goes_on_is_growth(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(30));
+    story_verdict(&s, 0, VERDICT_LEAKING);
+    expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
+}
+
 static void without_a_reading_nothing_can_be_tested(void **state)
 {
     (void)state;
@@ -154,6 +232,18 @@ static void growth_that_ends_with_the_first_pass_is_a_cache(void **state)
     assert_ptr_equal(h->site, &s.rows[0]);
     assert_true(story_says(h, EVIDENCE_FOR, "step 50"));
     assert_true(story_says(h, EVIDENCE_FOR, "for each example about 1.00 MiB"));
+}
+
+/* Fragments, or what a longer batch left. */
+static void growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache(void **state)
+{
+    (void)state;
+    it_stops_after(50);
+    story_row(&s, "/job/data.py", MIB(100), MIB(100), VERDICT_STABLE);
+    story_figure(&s, "heap_live_bytes", MIB(100), MIB(100));
+    story_figure(&s, "heap_free_bytes", MIB(10), MIB(400));
+    expect_first(HYPOTHESIS_RETENTION);
+    assert_true(story_says(story_ask(&s, HYPOTHESIS_FIRST_TOUCH), EVIDENCE_AGAINST, "is let go"));
 }
 
 static void growth_beyond_the_first_pass_rules_a_cache_out(void **state)
@@ -271,6 +361,47 @@ static void a_floor_that_rises_at_evaluations_stays(void **state)
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
+/* The garbage collector takes what they made, and the allocator keeps it. */
+static void a_floor_that_rises_while_what_is_made_is_let_go_is_a_spike(void **state)
+{
+    (void)state;
+    it_steps();
+    story_verdict(&s, 0, VERDICT_UNDECIDED);
+    story_figure(&s, "heap_live_bytes", MIB(300), MIB(300));
+    expect_first(HYPOTHESIS_EVAL_SPIKE);
+    assert_true(story_says(&s.ranked[0], EVIDENCE_FOR, "is let go"));
+    assert_true(story_ask(&s, HYPOTHESIS_EVAL_STEP)->word <= UNLIKELY);
+}
+
+/* One of them left a hole, late: floors by halves do not show it, but the allocator says so. */
+static void free_memory_that_peaks_could_have_left_is_of_spikes(void **state)
+{
+    (void)state;
+    it_is_flat();
+    for (size_t i = 180; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_RSS][i] += MIB(40);
+    story_verdict(&s, 0, VERDICT_UNDECIDED);
+    for (double t_s = 30; t_s < 170; t_s += 20) {
+        story_spike(&s, t_s, MIB(60));
+        story_mark(&s, VERDICT_MARK_EVAL, t_s + 0.1);
+    }
+    story_row(&s, "/job/model.py", MIB(300), MIB(300), VERDICT_STABLE);
+    story_figure(&s, "heap_live_bytes", MIB(300), MIB(300));
+    story_figure(&s, "heap_free_bytes", MIB(10), MIB(50));
+    expect_first(HYPOTHESIS_EVAL_SPIKE);
+    story_verdict(&s, 0, VERDICT_LEAKING);
+    assert_true(story_ask(&s, HYPOTHESIS_EVAL_SPIKE)->share < 0.1);
+}
+
+static void a_floor_that_rises_with_what_lives_is_none(void **state)
+{
+    (void)state;
+    it_steps();
+    story_verdict(&s, 0, VERDICT_UNDECIDED);
+    story_figure(&s, "heap_live_bytes", MIB(300), MIB(700));
+    expect_first(HYPOTHESIS_EVAL_STEP);
+}
+
 static void even_growth_is_not_of_evaluations(void **state)
 {
     (void)state;
@@ -316,6 +447,15 @@ static void censuses_between_which_memory_is_flat_tell_nothing(void **state)
     story_census(&s, 0, 0, false);
     expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
     expect(HYPOTHESIS_TENSORS, CANNOT_TEST);
+}
+
+/* From step 20 on, when 50 of the 400 MiB are still to come. */
+static void censuses_explain_no_growth_that_was_over_before_them(void **state)
+{
+    (void)state;
+    it_stops_after(21.5);
+    story_census(&s, MIB(300), 0, false);
+    assert_true(story_ask(&s, HYPOTHESIS_PYTHON_OBJECTS)->share < 0.2);
 }
 
 static void without_a_census_objects_and_tensors_cannot_be_tested(void **state)
@@ -365,6 +505,31 @@ static void a_call_site_that_leaks_is_named(void **state)
     assert_true(story_says(&s.ranked[0], EVIDENCE_FOR, "train.py:7 (make)"));
 }
 
+static void growth_that_has_ended_is_the_site_that_filled(void **state)
+{
+    (void)state;
+    it_stops_after(100);
+    story_row(&s, "/job/cache.py", MIB(10), MIB(400), VERDICT_PLATEAUED);
+    expect_first(HYPOTHESIS_CALL_SITE);
+    assert_ptr_equal(s.ranked[0].site, &s.rows[0]);
+}
+
+static void a_batch_that_happens_to_be_alive_is_not_kept(void **state)
+{
+    (void)state;
+    it_stops_after(100);
+    story_row(&s, "/job/load.py", MIB(10), MIB(400), VERDICT_STABLE);
+    assert_true(story_ask(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
+}
+
+static void while_memory_grows_a_site_that_has_filled_is_not_it(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/cache.py", MIB(10), MIB(400), VERDICT_PLATEAUED);
+    assert_true(story_ask(&s, HYPOTHESIS_CALL_SITE)->word <= UNLIKELY);
+}
+
 static void sites_that_hold_what_they_held_speak_against_it(void **state)
 {
     (void)state;
@@ -398,6 +563,42 @@ static void a_heap_that_grows_with_memory_is_no_retention(void **state)
     expect(HYPOTHESIS_RETENTION, RULED_OUT);
 }
 
+static void what_the_allocator_says_it_keeps_is_retention_by_the_ledgers_figure(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/model.py", MIB(100), MIB(250), VERDICT_UNDECIDED);
+    story_figure(&s, "heap_live_bytes", MIB(100), MIB(250));
+    story_figure(&s, "heap_free_bytes", MIB(10), MIB(240));
+    const struct hypothesis *h = story_ask(&s, HYPOTHESIS_RETENTION);
+    assert_true(fabs(ledger_growth(&s.ledger, LEDGER_RETAINED) - MIB(230)) < 1);
+    assert_true(story_says(h, EVIDENCE_FOR, "+230 MiB is free, and the allocator has it"));
+    assert_true(story_says(h, EVIDENCE_FOR, "changed by +150 MiB"));
+}
+
+/* At one moment a batch is alive and at the other not. */
+static void floors_tell_retention_from_a_batch_under_way(void **state)
+{
+    (void)state;
+    it_stops_after(100);
+    story_row(&s, "/job/load.py", MIB(10), MIB(400), VERDICT_STABLE);
+    story_figure(&s, "heap_live_bytes", MIB(100), MIB(100));
+    expect_first(HYPOTHESIS_RETENTION);
+    expect(HYPOTHESIS_RETENTION, NEARLY_CERTAIN);
+}
+
+/* They are not in the allocator's count. */
+static void small_objects_that_a_site_keeps_are_not_retention(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/train.py", MIB(10), MIB(400), VERDICT_LEAKING);
+    s.f.heap.start_malloc = s.f.heap.now_malloc = 0;
+    story_figure(&s, "heap_live_bytes", MIB(100), MIB(100));
+    expect_first(HYPOTHESIS_CALL_SITE);
+    assert_true(story_ask(&s, HYPOTHESIS_RETENTION)->word <= UNLIKELY);
+}
+
 /* Python's arenas are not in the allocator's count: it alone proves nothing. */
 static void the_allocators_count_alone_makes_retention_possible_only(void **state)
 {
@@ -418,6 +619,15 @@ static void growth_of_file_pages_is_page_cache(void **state)
     story_field(&s, 0, SAMPLE_FILE, MIB(100), MIB(500), 200);
     expect(HYPOTHESIS_MAPPED_FILES, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_MAPPED_FILES);
+}
+
+static void a_few_file_pages_more_are_nothing_to_ask_about(void **state)
+{
+    (void)state;
+    it_is_flat();
+    story_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(515), 200);
+    story_field(&s, 0, SAMPLE_FILE, MIB(100), MIB(115), 200);
+    expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
 static void file_pages_that_stay_rule_page_cache_out(void **state)
@@ -556,6 +766,21 @@ static void unique_memory_that_grows_under_flat_rss_is_copied(void **state)
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
+/* Its stack, its heap, the batch it makes. */
+static void what_any_fork_writes_to_is_not_copied_data(void **state)
+{
+    (void)state;
+    it_is_flat();
+    for (size_t i = 1; i <= 2; i++) {
+        story_process(&s, ROLE_DATA_WORKER);
+        story_field(&s, i, SAMPLE_RSS, MIB(500), MIB(505), 200);
+        story_field(&s, i, SAMPLE_UNIQUE, MIB(9), MIB(20), 80);
+        story_verdict(&s, i, VERDICT_STABLE);
+    }
+    assert_true(story_ask(&s, HYPOTHESIS_COPY_ON_WRITE)->word <= UNLIKELY);
+    expect_first(HYPOTHESIS_NO_GROWTH);
+}
+
 static void workers_with_memory_of_their_own_copy_nothing(void **state)
 {
     (void)state;
@@ -577,6 +802,14 @@ static void call_sites_of_the_compiler_that_grow_are_recompilation(void **state)
     story_process(&s, ROLE_COMPILE_WORKER);
     expect(HYPOTHESIS_COMPILE, NEARLY_CERTAIN);
     expect_first(HYPOTHESIS_COMPILE);
+}
+
+static void what_runs_compiled_code_is_not_the_compiler(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/lib/torch/_dynamo/eval_frame.py", MIB(10), MIB(380), VERDICT_LEAKING);
+    expect(HYPOTHESIS_COMPILE, RULED_OUT);
 }
 
 static void without_a_compiler_there_is_no_recompilation(void **state)
@@ -661,6 +894,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(nothing_grows_where_the_verdict_is_stable),
         T(memory_that_leaks_rules_no_growth_out),
+        T(file_pages_are_those_of_the_nearest_reading),
+        T(file_pages_are_not_those_of_a_process_on_its_way_out),
+        T(small_growth_that_has_ended_is_none),
+        T(small_growth_of_which_one_site_has_most_is_told),
+        T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
+        T(so_it_is_where_it_takes_a_tenth_of_the_room),
+        T(small_growth_that_goes_on_is_growth),
         T(without_a_reading_nothing_can_be_tested),
         T(no_process_at_all_is_no_crash),
         T(one_jump_and_then_flat_is_the_data),
@@ -668,6 +908,7 @@ int main(void)
         T(a_spike_is_no_jump),
         T(without_marks_the_data_is_said_to_be_uncertain),
         T(growth_that_ends_with_the_first_pass_is_a_cache),
+        T(growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache),
         T(growth_beyond_the_first_pass_rules_a_cache_out),
         T(growth_that_ends_elsewhere_speaks_against_a_cache),
         T(within_the_first_pass_a_cache_is_likely_and_not_more),
@@ -679,22 +920,33 @@ int main(void)
         T(evaluations_without_a_rise_speak_against_spikes),
         T(without_marked_evaluations_they_cannot_be_tested),
         T(a_floor_that_rises_at_evaluations_stays),
+        T(a_floor_that_rises_while_what_is_made_is_let_go_is_a_spike),
+        T(free_memory_that_peaks_could_have_left_is_of_spikes),
+        T(a_floor_that_rises_with_what_lives_is_none),
         T(even_growth_is_not_of_evaluations),
         T(objects_that_grow_with_memory_pile_up),
         T(objects_that_do_not_grow_speak_against_it),
         T(a_census_of_a_part_rules_nothing_out),
         T(censuses_between_which_memory_is_flat_tell_nothing),
+        T(censuses_explain_no_growth_that_was_over_before_them),
         T(without_a_census_objects_and_tensors_cannot_be_tested),
         T(tensors_that_require_grad_and_nodes_are_a_kept_graph),
         T(plain_tensors_are_no_graph),
         T(without_census_and_profile_a_graph_cannot_be_tested),
         T(a_call_site_that_leaks_is_named),
+        T(growth_that_has_ended_is_the_site_that_filled),
+        T(a_batch_that_happens_to_be_alive_is_not_kept),
+        T(while_memory_grows_a_site_that_has_filled_is_not_it),
         T(sites_that_hold_what_they_held_speak_against_it),
         T(without_a_profile_call_sites_cannot_be_tested),
         T(a_flat_heap_under_growing_memory_is_retention),
         T(a_heap_that_grows_with_memory_is_no_retention),
+        T(what_the_allocator_says_it_keeps_is_retention_by_the_ledgers_figure),
+        T(floors_tell_retention_from_a_batch_under_way),
+        T(small_objects_that_a_site_keeps_are_not_retention),
         T(the_allocators_count_alone_makes_retention_possible_only),
         T(growth_of_file_pages_is_page_cache),
+        T(a_few_file_pages_more_are_nothing_to_ask_about),
         T(file_pages_that_stay_rule_page_cache_out),
         T(without_kinds_of_memory_they_cannot_be_tested),
         T(growth_of_shared_memory_is_shared_memory),
@@ -707,8 +959,10 @@ int main(void)
         T(large_workers_that_are_flat_are_said_to_be),
         T(without_workers_they_are_ruled_out),
         T(unique_memory_that_grows_under_flat_rss_is_copied),
+        T(what_any_fork_writes_to_is_not_copied_data),
         T(workers_with_memory_of_their_own_copy_nothing),
         T(call_sites_of_the_compiler_that_grow_are_recompilation),
+        T(what_runs_compiled_code_is_not_the_compiler),
         T(without_a_compiler_there_is_no_recompilation),
         T(advice_has_the_figures_of_this_run),
         T(a_leak_with_a_limit_and_a_length_gets_a_restart),

@@ -1,6 +1,7 @@
 // What states and verdicts are called, and how sure and how soon, in words.
 
 import { Job, Progress, Rate, State, Verdict } from "./api";
+import { oneLine } from "./dom";
 import * as format from "../shared/format";
 
 // Colours never stand alone: the word is always there.
@@ -71,4 +72,8 @@ export function clock(s: number): string {
 export function tookOf(job: Job, now_s: number): string {
   if (job.started_s == null) return "";
   return duration(Math.max(0, (job.ended_s ?? now_s) - job.started_s));
+}
+
+export function nameOf(job: Job): string {
+  return oneLine(job.name || "no name");
 }

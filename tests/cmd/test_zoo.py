@@ -1,0 +1,98 @@
+"""The zoo's own bookkeeping: its truths are whole, and what is worse than the kept table is told."""
+
+import json
+import sys
+
+import pytest
+
+from commands import ROOT
+
+sys.path.insert(0, str(ROOT / "zoo"))
+import judged
+import run as zoo
+import table
+
+WORDS = {"stable", "spiking", "plateaued", "filling", "stepping", "leaking", "undecided"}
+PROGRAMS = sorted(path.parent.name for path in (ROOT / "zoo").glob("*/truth.json"))
+
+
+def outcome(**changes):
+    return {"leak": True, "marks": "leaking", "marks_right": "yes", "no_marks": "undecided",
+            "no_marks_right": "unsure", "hypothesis_right": "yes", "culprit_row": 2,
+            "right_after_epochs": 1.25, **changes}
+
+
+def test_there_are_at_least_24_programs():
+    assert len(PROGRAMS) >= 24
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_truth_is_whole_and_names_what_is_there(name):
+    source = (ROOT / "zoo" / name / "main.py").read_text()
+    for variant, flags, truth in zoo.variants(name):
+        assert set(truth["words"]) <= WORDS and truth["words"], variant
+        assert {judged.called(word) for word in truth["words"]} == {"leak" if truth["leak"] else "none"}
+        assert (truth["bytes_per_step"] > 0) == truth["leak"] or "bytes_per_step_until" in truth
+        assert truth["hypotheses"] and truth["why"]
+        assert all(f'"{flag}"' in source for flag in flags)
+        if truth["culprit"]:
+            text = (ROOT / truth["culprit"]["file"]).read_text()
+            assert f"{truth['culprit']['function'].split('.')[-1]}(" in text, variant
+    leaks = [truth["leak"] for _, _, truth in zoo.variants(name)]
+    assert True in leaks or name in ("loader_workers", "huge_pages", "compile_workers")
+
+
+def test_every_run_is_in_the_kept_table():
+    kept = table.read()
+    for name in PROGRAMS:
+        for variant, _, truth in zoo.variants(name):
+            assert kept[f"{name}-{variant}"]["leak"] == truth["leak"]
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"marks": "stable", "marks_right": "NO"}, "with marks: yes before, NO now"),
+    ({"marks": "undecided", "marks_right": "unsure"}, "with marks: yes before, unsure now"),
+    ({"no_marks": "stable", "no_marks_right": "NO"}, "without marks: unsure before, NO now"),
+    ({"hypothesis_right": "NO"}, "hypothesis: yes before, NO now"),
+    ({"culprit_row": 0}, "the culprit was in row 2, now in none"),
+])
+def test_what_is_worse_is_told(change, said):
+    worse = table.regressions({"x": outcome(**change)}, {"x": outcome()})
+    assert len(worse) == 1 and said in worse[0]
+
+
+def test_what_is_better_or_the_same_is_not():
+    assert table.regressions({"x": outcome()}, {"x": outcome()}) == []
+    better = outcome(no_marks="leaking", no_marks_right="yes", culprit_row=1)
+    assert table.regressions({"x": better}, {"x": outcome()}) == []
+
+
+def test_a_new_run_counts_only_if_its_word_is_wrong():
+    assert table.regressions({"new": outcome()}, {}) == []
+    assert "not in the kept table" in table.regressions({"new": outcome(marks_right="NO")}, {})[0]
+
+
+def test_keeping_some_runs_leaves_the_others_as_they_were(tmp_path):
+    path = tmp_path / "expected.json"
+    table.keep({"a": outcome(), "b": outcome()}, path)
+    table.keep({"b": outcome(culprit_row=3)}, path)
+    kept = json.loads(path.read_text())
+    assert (kept["a"]["culprit_row"], kept["b"]["culprit_row"]) == (2, 3)
+
+
+def test_wilson_intervals_are_those_of_the_textbook():
+    low, high = table.wilson(0, 10)
+    assert low == 0 and high == pytest.approx(0.2775, abs=1e-3)
+    low, high = table.wilson(81, 263)
+    assert (low, high) == (pytest.approx(0.2553, abs=1e-3), pytest.approx(0.3662, abs=1e-3))
+    assert table.wilson(0, 0) == (0.0, 1.0)
+
+
+def test_the_matrix_counts_each_run_once():
+    runs = {"a": outcome(), "b": outcome(marks="stable", marks_right="NO"),
+            "c": outcome(leak=False, marks="stable"), "d": outcome(leak=False, marks="stepping"),
+            "e": outcome(leak=False, marks="filling", marks_right="unsure")}
+    lines = table.matrix(runs)
+    assert lines[1].split() == ["leaks", "1", "1", "0"]
+    assert lines[2].split() == ["does", "not", "leak", "1", "1", "1"]
+    assert any(line.startswith("  false leaks     1/3") for line in lines)

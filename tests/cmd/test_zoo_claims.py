@@ -1,0 +1,145 @@
+"""The check of the zoo: what a diagnosis says against a hypothesis is held against the program's own
+counters, and the check finds what is wrong."""
+
+import sys
+
+import pytest
+
+from commands import ROOT
+
+sys.path.insert(0, str(ROOT / "zoo"))
+import claims  # noqa: E402
+import diagnosis  # noqa: E402
+
+MIB = 1 << 20
+LEDGER = {"start_s": 0, "now_s": 100, "rss_start_bytes": 400 * MIB, "rss_now_bytes": 500 * MIB,
+          "entries": []}
+
+
+def counters(live, events=(), steps_per_epoch=25):
+    """LIVE: MiB at the end of each of a hundred steps, by step."""
+    marks = [{"kind": "begin", "t": 0, "steps_per_epoch": steps_per_epoch}]
+    for step in range(1, 101):
+        marks.append({"kind": "step", "t": step, "step": step})
+        if step in events:
+            marks.append({"kind": "eval", "t": step + 0.5, "step": step})
+    return claims.Counters(marks, {s: live(s) * MIB for s in range(1, 101)}, LEDGER)
+
+
+def leaks(step):
+    return step
+
+
+def is_flat(step):
+    return 7
+
+
+def saw_tooth(step):
+    return step % 20
+
+
+def fills_in_one_pass(step):
+    return 4 * min(step, 25)
+
+
+def jumps_at_evaluations(step):
+    return 10 * (step // 10)
+
+
+def wrong(c, sentence, key="call_site"):
+    doc = {"hypotheses": [{"key": key, "word": "ruled out", "against": [sentence]},
+                          {"key": "true", "word": "likely", "against": []}]}
+    return claims.contradicted(doc, c, ["true"])
+
+
+LIVE = "the live heap changed by {} (± 5.00 MiB) while memory grew by 100 MiB: +1.00 MiB is free"
+LET_GO = ("what is made is let go: the floor of the live heap changed by +100 KiB from the first "
+          "half of the time to the second, that of memory by +50.0 MiB")
+
+
+@pytest.mark.parametrize("live, sentence", [
+    (leaks, "memory did not grow"),
+    (leaks, "memory grew by 20.0 MiB and has stopped: little to ask about"),
+    (leaks, "no call site holds more and more: live heap +1.00 MiB"),
+    (leaks, LET_GO),
+    (leaks, LIVE.format("+2.00 MiB")),
+    (leaks, LIVE.format("+2.00 MiB").replace(" (± 5.00 MiB)", "")),
+    (is_flat, LIVE.format("+98.0 MiB")),
+    (is_flat, "what lives on the heap grew as memory did"),
+    (fills_in_one_pass, "80.0 MiB came after the first pass over the data had ended"),
+    (fills_in_one_pass, "growth ended at step 60, and the first pass over the data elsewhere: it "
+                        "has 25 steps"),
+    (leaks, "that is a small part of the growth of 20.0 MiB"),
+])
+def test_a_sentence_that_the_counters_deny_is_found(live, sentence):
+    assert len(wrong(counters(live), sentence)) == 1
+
+
+@pytest.mark.parametrize("live, sentence", [
+    (is_flat, "memory did not grow"),
+    (fills_in_one_pass, "memory grew by 90.0 MiB and has stopped: little to ask about"),
+    (is_flat, "no call site holds more and more: live heap +1.00 MiB"),
+    (saw_tooth, LET_GO),
+    (lambda step: 6 * (step % 20), "memory did not grow"),
+    (leaks, LIVE.format("+98.0 MiB")),
+    (is_flat, LIVE.format("+2.00 MiB")),
+    (leaks, "what lives on the heap grew as memory did"),
+    (leaks, "80.0 MiB came after the first pass over the data had ended"),
+    (leaks, "growth ended at step 60, and the first pass over the data elsewhere: it has 25 steps"),
+    (leaks, "shared memory changed by +1.00 KiB"),
+])
+def test_a_sentence_that_they_bear_out_is_not(live, sentence):
+    assert wrong(counters(live), sentence) == []
+
+
+def test_events_that_have_the_growth_are_known_by_the_counters():
+    events = set(range(10, 101, 10))
+    said = "10 evaluations and checkpoints, one step each, have +3.00 MiB of the growth of 100 MiB"
+    assert wrong(counters(jumps_at_evaluations, events), said, "eval_step")
+    assert not wrong(counters(leaks, events), said, "eval_step")
+    none = "no rise of note at 10 evaluations and checkpoints"
+    assert not wrong(counters(leaks, events), none, "eval_spike")
+
+
+def test_a_sentence_of_a_new_kind_is_found():
+    [one] = wrong(counters(is_flat), "the moon was full")
+    assert "the moon was full" in one
+
+
+def test_a_true_hypothesis_that_is_given_up_is_found():
+    doc = {"hypotheses": [{"key": "call_site", "word": "unlikely", "against": []}]}
+    assert claims.contradicted(doc, counters(leaks), ["call_site"])
+    doc["hypotheses"][0]["word"] = "possible"
+    assert not claims.contradicted(doc, counters(leaks), ["call_site"])
+
+
+def entry(start, now):
+    return {"start_bytes": start * MIB, "now_bytes": now * MIB}
+
+
+def test_a_ledger_of_more_than_rss_is_found():
+    good = dict(LEDGER, entries=[entry(300, 400), entry(100, 100)])
+    assert diagnosis.adds_up(good)
+    assert not diagnosis.adds_up(dict(LEDGER, entries=[entry(300, 400), entry(100, 101)]))
+    assert not diagnosis.adds_up(dict(LEDGER, entries=[entry(401, 400), entry(-1, 100)]))
+
+
+class Result:
+    def __init__(self, right=True, named=1.0, adds_up=True, wrong=()):
+        self.right, self.named, self.adds_up, self.wrong = right, named, adds_up, list(wrong)
+        self.ledger = LEDGER
+
+    is_unnamed = diagnosis.Judged.is_unnamed
+
+
+@pytest.mark.parametrize("bad, missed", [
+    ([], 0),
+    ([Result(right=False)], 0),
+    ([Result(right=False), Result(right=False)], 1),
+    ([Result(named=0.94)], 1),
+    ([Result(adds_up=False)], 1),
+    ([Result(wrong=["one"])], 1),
+])
+def test_each_bar_can_be_missed(bad, missed):
+    bars = diagnosis.summary([Result() for _ in range(10)] + bad)
+    assert sum(not is_reached for _, is_reached in bars) == missed

@@ -1,0 +1,69 @@
+"""Eight programs of the zoo, seven seconds of training each: however slow the machine, no leak is
+called none and nothing benign a leak. Where seven seconds do not tell, ebb says so, and that is
+right too."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from jobs import PATIENCE_S, ROOT, binary, environment
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("PIL", reason="pillow is not installed")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+
+sys.path.insert(0, str(ROOT / "zoo"))
+import judged
+import run as zoo
+
+
+def truth_of(name):
+    return next((flags, truth) for variant, flags, truth in zoo.variants(name)
+                if variant == zoo.QUICK[name])
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Runs one program of the zoo under ebb; returns its folder and what it counted."""
+    def record(name, flags):
+        folder, counts = tmp_path / "run", tmp_path / "counts.jsonl"
+        command = [binary(), "run", "-q", "-d", str(folder), "--interval", "200ms", "--",
+                   sys.executable, str(ROOT / "zoo" / name / "main.py"), *flags, "--size", "small"]
+        result = subprocess.run(command, env=environment({"ZOO_COUNTS": str(counts)}), cwd=tmp_path,
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                timeout=PATIENCE_S)
+        if result.returncode == zoo.common.NOT_HERE:
+            pytest.skip(result.stderr.strip())
+        assert result.returncode == 0, result.stderr
+        return folder, [json.loads(line) for line in counts.read_text().splitlines()]
+    return record
+
+
+@pytest.mark.parametrize("name", zoo.QUICK)
+def test_a_leak_is_not_called_none_and_nothing_benign_a_leak(name, recorded):
+    flags, truth = truth_of(name)
+    folder, counts = recorded(name, flags)
+    steps = [line["step"] for line in counts]
+    assert steps == list(range(1, 101))
+    growth = (counts[-1]["live_bytes"] - counts[49]["live_bytes"]) / 50
+    known = truth["bytes_per_step"] if truth["leak"] else 0
+    assert growth == pytest.approx(known, rel=0.1, abs=1000)
+
+    answer = subprocess.run([binary(), "verdict", str(folder), "--json"], capture_output=True,
+                            text=True, env=environment(), timeout=PATIENCE_S)
+    assert answer.returncode in (0, 1, 3), answer.stderr
+    word = zoo.word_of(json.loads(answer.stdout))
+    assert not judged.contradicts(word, truth), f"{word}: {truth['why']}"
+
+
+def test_the_eight_are_of_both_kinds_and_on_either_side():
+    truths = [truth_of(name)[1] for name in zoo.QUICK]
+    assert len(truths) == 8
+    assert sum(truth["leak"] for truth in truths) == 4
+    for truth in truths:
+        wrong, right = ("stable", "leaking") if truth["leak"] else ("leaking", "stable")
+        assert judged.contradicts(wrong, truth)
+        assert not judged.contradicts(right, truth)
+        assert not judged.contradicts("undecided", truth)

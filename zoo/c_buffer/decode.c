@@ -1,0 +1,52 @@
+/* A decoder as extensions have it: what it hands out is its own, and no collector knows of it. */
+#include <stdlib.h>
+
+struct clip {
+    struct clip *next;
+    size_t samples;
+    float data[];
+};
+
+static struct clip *clips;
+
+/* SAMPLES of a wave that begins at PHASE. The caller gives it back with clip_free. */
+__attribute__((visibility("default"))) struct clip *clip_decode(size_t samples, float phase)
+{
+    struct clip *clip = malloc(sizeof *clip + samples * sizeof *clip->data);
+
+    if (!clip)
+        return NULL;
+    clip->samples = samples;
+    for (size_t i = 0; i < samples; i++)
+        clip->data[i] = phase + (float)(i % 100) / 100.0f;
+    clip->next = clips;
+    clips = clip;
+    return clip;
+}
+
+__attribute__((visibility("default"))) float *clip_data(struct clip *clip)
+{
+    return clip->data;
+}
+
+__attribute__((visibility("default"))) void clip_free(struct clip *clip)
+{
+    struct clip **at = &clips;
+
+    while (*at && *at != clip)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    *at = clip->next;
+    free(clip);
+}
+
+/* What is alive, by the clips themselves. */
+__attribute__((visibility("default"))) size_t clip_live_bytes(void)
+{
+    size_t bytes = 0;
+
+    for (const struct clip *clip = clips; clip; clip = clip->next)
+        bytes += sizeof *clip + clip->samples * sizeof *clip->data;
+    return bytes;
+}

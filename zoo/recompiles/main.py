@@ -1,0 +1,59 @@
+"""Every new length compiles a function again; dynamo keeps each version, up to its limit."""
+
+import sys
+import weakref
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import common
+
+import torch
+import torch._dynamo
+from torch import nn
+
+WIDTH = 32
+TABLE = 524288  # floats: 2 MiB for each version
+LIMIT = 24  # versions: reached at step 24
+NEVER = 10**6
+
+tables = []
+
+
+def backend(graph, example_inputs):
+    """Runs the graph as it is, with a table for its shape, as tuned kernels have."""
+    table = torch.arange(TABLE, dtype=torch.float32)
+    tables.append(weakref.ref(table))
+    return lambda *inputs, table=table: graph(*inputs)
+
+
+def live_bytes():
+    return sum(ref().untyped_storage().nbytes() for ref in tables if ref() is not None)
+
+
+def score(inputs, weight):
+    return torch.tanh(inputs @ weight).square().mean()
+
+
+def main():
+    job = common.Job(__doc__, "--leak", "a limit that is never reached")
+    common.settle()
+    torch._dynamo.config.recompile_limit = NEVER if job.twin else LIMIT
+    torch._dynamo.config.accumulated_recompile_limit = NEVER
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # loads what dynamo needs
+    compiled = torch.compile(score, backend=backend, dynamic=False)
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    job.begin(job.steps_per_epoch, 1)
+    for _ in range(job.epochs):
+        for _ in range(job.steps_per_epoch):
+            inputs = torch.randn(16 + job.step_now, WIDTH)  # a length that never came before
+            optimizer.zero_grad()
+            compiled(inputs, weight).backward()
+            optimizer.step()
+            job.step(live_bytes())
+        job.saved()
+    job.end()
+
+
+if __name__ == "__main__":
+    main()

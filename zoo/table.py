@@ -1,0 +1,87 @@
+"""The kept table of what ebb says of the zoo: regressions against it, and the confusion matrix."""
+
+import json
+import math
+from pathlib import Path
+
+import judged
+
+KEPT = Path(__file__).resolve().parent / "expected.json"
+RANK = {"yes": 2, "unsure": 1, "-": 0, "NO": 0}
+GRADES = {"marks_right": "with marks", "no_marks_right": "without marks",
+          "hypothesis_right": "hypothesis"}
+
+
+def read(path=KEPT):
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def keep(outcomes, path=KEPT):
+    """Writes OUTCOMES over those of the same runs; the others stay."""
+    kept = read(path)
+    for name, found in outcomes.items():
+        kept[name] = {key: value for key, value in found.items() if key != "diagnosis"}
+    lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def regressions(outcomes, kept):
+    """Sentences: what is worse than in the kept table. Runs that it does not have count if wrong."""
+    worse = []
+    for name, now in outcomes.items():
+        before = kept.get(name)
+        if before is None:
+            if now["marks_right"] == "NO":
+                worse.append(f"{name} is not in the kept table, and {now['marks']} is wrong")
+            continue
+        for key, title in GRADES.items():
+            if RANK[now[key]] < RANK[before[key]]:
+                worse.append(f"{name} {title}: {before[key]} before, {now[key]} now")
+        if before["culprit_row"] and not now["culprit_row"]:
+            worse.append(f"{name}: the culprit was in row {before['culprit_row']}, now in none")
+    return worse
+
+
+def wilson(hits, total, z=1.96):
+    """The 95 % interval of a share (Wilson's score interval)."""
+    if not total:
+        return 0.0, 1.0
+    p, zz = hits / total, z * z / total
+    middle = (p + zz / 2) / (1 + zz)
+    half = z / (1 + zz) * math.sqrt(p * (1 - p) / total + zz / (4 * total))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def share(hits, total):
+    low, high = wilson(hits, total)
+    return f"{hits}/{total}" + (f" = {hits / total:.0%} ({low:.0%} – {high:.0%})" if total else "")
+
+
+def matrix(outcomes):
+    """Lines: truth against what was called, with and without marks, and how often each was right."""
+    lines = []
+    for title, word, right in (("with marks", "marks", "marks_right"),
+                               ("without marks", "no_marks", "no_marks_right")):
+        lines.append(f"{title:15} {'called leak':>12} {'called none':>12} {'left open':>12}")
+        for leak in (True, False):
+            words = [judged.called(o[word]) for o in outcomes.values() if o["leak"] == leak]
+            cells = "".join(f"{words.count(call):>13}" for call in ("leak", "none", "open"))
+            lines.append(f"{'leaks' if leak else 'does not leak':15}{cells}")
+        every = list(outcomes.values())
+        leaks = [o for o in every if o["leak"]]
+        benign = [o for o in every if not o["leak"]]
+        called_leak = [judged.called(o[word]) == "leak" for o in leaks]
+        false = [judged.called(o[word]) == "leak" for o in benign]
+        lines += [f"  word right      {share(sum(o[right] == 'yes' for o in every), len(every))}",
+                  f"  leaks found     {share(sum(called_leak), len(leaks))}",
+                  f"  false leaks     {share(sum(false), len(benign))}", ""]
+    first = [o["hypothesis_right"] for o in outcomes.values()]
+    rows = [o["culprit_row"] for o in outcomes.values() if o["leak"]]
+    lines += [f"first hypothesis right           {share(first.count('yes'), len(first))}",
+              f"culprit of a leak in three rows  {share(sum(bool(row) for row in rows), len(rows))}"]
+    epochs = sorted(o["right_after_epochs"] for o in outcomes.values()
+                    if o["leak"] and o["right_after_epochs"] is not None)
+    if epochs:
+        lines.append(f"epochs until a leak was known    median {epochs[len(epochs) // 2]:.2f}, "
+                     f"most {epochs[-1]:.2f}, of {len(epochs)}")
+    return lines
