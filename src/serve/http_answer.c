@@ -76,10 +76,28 @@ enum MHD_Result http_request_queue(struct http_request *r)
     return result;
 }
 
+/* Readers that do not read cost what they were sent: together no more than this. */
+static bool has_room(struct http_request *r, size_t len)
+{
+    struct http *h = r->http;
+    if (len <= HTTP_ANSWER_SMALL)
+        return true;
+    if (h->counts.answer_bytes + len > HTTP_ANSWERS_MAX)
+        return false;
+    h->counts.answer_bytes += len;
+    r->answer_bytes = len;
+    return true;
+}
+
 /* DATA is taken. */
 static void answer_bytes(struct http_request *r, unsigned status, const char *type, char *data,
                          size_t len)
 {
+    if (!has_room(r, len)) {
+        free(data);
+        http_answer_error(r, 503, "too much is on its way to slow readers; try again");
+        return;
+    }
     struct MHD_Response *response =
         MHD_create_response_from_buffer(len, data, MHD_RESPMEM_MUST_FREE);
     if (!response)
