@@ -17,7 +17,9 @@ enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
 enum {
     HTTP_BODY_MAX = 1 << 20,
-    HTTP_BODIES_MAX = 16 << 20, /* of all requests together; who comes then gets 503 */
+    HTTP_BODIES_MAX = 16 << 20,   /* of all requests together; who comes then gets 503 */
+    HTTP_ANSWERS_MAX = 64 << 20,  /* in memory, of all answers that are not taken yet; then 503 */
+    HTTP_ANSWER_SMALL = 64 << 10, /* up to this they are given all the same */
     HTTP_LISTENERS_MAX = 4,
 };
 
@@ -50,7 +52,7 @@ struct http_options {
 struct http_counts {
     unsigned connections, upgraded, parked;
     uint64_t requests, refused;
-    size_t body_bytes;
+    size_t body_bytes, answer_bytes;
 };
 
 int http_start(struct loop *loop, const struct http_options *options, struct http **ret,

@@ -77,6 +77,7 @@ struct http_request {
     size_t header_count;
     struct MHD_Response *response;
     unsigned status;
+    size_t answer_bytes; /* in memory until they are sent */
     http_gone_fn *gone;
     void *gone_user;
     struct loop_source *watch;        /* for the client's end, while parked */
