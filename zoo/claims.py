@@ -47,22 +47,26 @@ class Counters:
         return sum(self.counts[b] - self.counts[a] for a, b in zip(steps, steps[1:])
                    if self.events & set(range(a, b + 1)))
 
+    def kept(self):
+        """What of it is no garbage that waits for its collector, nor a batch under way."""
+        return min(self.grown(), 2 * self.floor_grown())
+
     def noise(self):
         return max(NOISE_BYTES, NOISE_SHARE * self.rss_start)
 
     def is_most_of(self, growth):
         """Does the program hold most of a growth by its own count?"""
-        return self.grown() > max(self.noise(), 0.5 * growth)
+        return self.kept() > max(self.noise(), 0.5 * growth)
 
 
 # ---- what a sentence claims: each returns whether the counters say otherwise ----
 
 def did_not_grow(c, _):
-    return c.grown() > c.noise()
+    return c.kept() > c.noise()
 
 
 def grew_a_little(c, found):
-    return c.grown() > size(found[1]) + SLACK_BYTES
+    return c.kept() > size(found[1]) + SLACK_BYTES
 
 
 def came_after_the_pass(c, found):
@@ -142,8 +146,8 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"(Python objects|tensors on the host).* while memory grew by", None),
     (r"the tensors that pile up .* do not require grad", None),
     (r"torch is not imported there", None),
-    (r"what grows on the heap was not made by torch", None),
-    (r"call sites of the compiler hold", None),
+    (r"what grows on the heap was (not made by torch|made for the compiler)", None),
+    (r"what the compiler made or called for holds", None),
     # processes and settings
     (r"was watched itself", None),
     (r"there is no .*worker among", None),

@@ -67,7 +67,8 @@ def cpu_seconds(command, cwd):
 
 
 def overhead(program, ebb, cwd, pairs=3):
-    """How much more CPU time PROGRAM takes under `ebb run`: the median of PAIRS, one after the other."""
+    """How much more CPU time PROGRAM takes under `ebb run`: [least, median, most] of PAIRS of runs, one
+    after the other; None if it cannot run. A wide range says that the machine was busy."""
     ratios = []
     for _ in range(pairs):
         alone = cpu_seconds(program, cwd)
@@ -77,4 +78,5 @@ def overhead(program, ebb, cwd, pairs=3):
         if alone is None or watched is None:
             return None
         ratios.append(watched / alone - 1)
-    return sorted(ratios)[len(ratios) // 2]
+    ratios.sort()
+    return [ratios[0], ratios[len(ratios) // 2], ratios[-1]]

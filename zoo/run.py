@@ -193,6 +193,10 @@ def percent(value):
     return "-" if value is None else f"{value:+.0%}"
 
 
+def overhead_text(shares):
+    return f"{shares[1]:+.0%} ({shares[0]:+.0%}..{shares[2]:+.0%})" if shares else "-"
+
+
 def row_of(name, truth, run_dir, found):
     """One line of the table."""
     by_step = recording.Recording(run_dir).rss_by_step(truth.get("grows_in"))
@@ -204,7 +208,7 @@ def row_of(name, truth, run_dir, found):
             percent(found["rate_error"]),
             f"{by_step[steps[0]] >> 20}..{by_step[steps[-1]] >> 20}" if steps else "-",
             "-" if right_after is None else f"{right_after:.0f} s, {found['right_after_epochs']:.2f} ep.",
-            percent(found.get("overhead")), "-" if row is None else str(row or "none"),
+            overhead_text(found.get("overhead")), "-" if row is None else str(row or "none"),
             *found["diagnosis"]]
 
 
@@ -240,12 +244,15 @@ def record_all(runs, args):
             print(f"zoo: {name} {variant} cannot run here; see {log}", file=sys.stderr)
         elif status:
             sys.exit(f"zoo: {name} {variant} ended with status {status}; see {log}")
-    return [run for run, status in zip(runs, statuses) if status == 0]
+    ran = [run for run, status in zip(runs, statuses) if status == 0]
+    if not ran:
+        sys.exit("zoo: nothing of it can run here")
+    return ran
 
 
 def cost_of(name, flags):
     """The overhead on a program that does not wait between its steps."""
-    program = [interpreter(), str(ZOO / name / "main.py"), *flags, "--size", "small", "--seconds", "0"]
+    program = [interpreter(), str(ZOO / name / "main.py"), *flags, "--seconds", "0"]
     return judged.overhead(program, EBB, ROOT)
 
 

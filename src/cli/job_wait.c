@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 
-enum { POLL_S = 50, LOG_POLL_S = 20 };
+enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, AGAIN = -1 };
 
 static bool is_state(const json_t *job, const char *word)
 {
@@ -36,33 +36,71 @@ int job_exit_status(const json_t *job)
     return n > 0 && n < 256 ? (int)n : JOB_WAIT_NO_STATUS;
 }
 
+/* ---- a server that may be started anew meanwhile ---- */
+
+struct patience {
+    bool was_there;
+    uint64_t gone_ns; /* since when it is not; 0: it is */
+};
+
+/* R and STATUS are of the last answer: whether to ask again, after a while. */
+static bool try_again(struct patience *p, int r, unsigned status)
+{
+    bool is_away = r == -ENOENT || r == -ECONNRESET || r == -EPIPE ||
+                   (r == -EBADMSG && (status == 0 || status == 200)) ||
+                   (r == -EREMOTEIO && status == 503);
+    uint64_t now = clock_mono_ns();
+    if (r == 0) {
+        p->was_there = true;
+        p->gone_ns = 0;
+        return false;
+    }
+    if (!p->gone_ns)
+        p->gone_ns = now;
+    if (!is_away || !p->was_there || now - p->gone_ns > AWAY_S * NS_PER_S)
+        return false;
+    usleep(AGAIN_MS * 1000);
+    return true;
+}
+
 static int get_job(const char *command, const char *socket, int64_t id, unsigned wait_s,
-                   json_t **ret)
+                   struct patience *patience, json_t **ret)
 {
     char path[96];
-    int n = snprintf(path, sizeof path, "/api/v1/jobs/%lld", (long long)id);
+    struct client_answer answer;
+    struct err err = {""};
+    int r, n = snprintf(path, sizeof path, "/api/v1/jobs/%lld", (long long)id);
     if (wait_s)
         snprintf(path + n, sizeof path - (size_t)n, "?until=ended&timeout_s=%u", wait_s);
     const struct client_request request = {
         .socket = socket, .method = "GET", .path = path, .wait_s = wait_s};
-    return client_json(command, &request, ret);
+    do {
+        r = client_ask(&request, &answer, &err);
+        if (r < 0)
+            json_decref(answer.doc);
+    } while (try_again(patience, r, answer.status));
+    if (r < 0)
+        return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
+    *ret = answer.doc;
+    return 0;
 }
 
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret)
 {
-    for (;;) {
-        uint64_t now = clock_mono_ns();
-        uint64_t left_s = now < until_ns ? (until_ns - now + NS_PER_S - 1) / NS_PER_S : 0;
+    struct patience patience = {0};
+    for (unsigned wait_s = 0;;) { /* asked once without waiting, to know that it is there */
         json_t *job;
-        int status =
-            get_job(command, socket, id, left_s < POLL_S ? (unsigned)left_s : POLL_S, &job);
+        int status = get_job(command, socket, id, wait_s, &patience, &job);
         if (status)
             return status;
-        if (job_is_ended(job) || clock_mono_ns() >= until_ns) {
+        uint64_t now = clock_mono_ns();
+        if (job_is_ended(job) || now >= until_ns) {
             *ret = job;
             return 0;
         }
         json_decref(job);
+        uint64_t left_s = (until_ns - now) / NS_PER_S + 1;
+        wait_s = left_s < POLL_S ? (unsigned)left_s : POLL_S;
     }
 }
 
@@ -82,9 +120,9 @@ static int print_part(void *user, const char *data, size_t len)
     return p->error;
 }
 
-/* One answer's worth: how far it came. 0, or the exit status. */
+/* One answer's worth: how far it came. 0, AGAIN, or the exit status. */
 static int print_some(const char *command, const char *socket, const char *path, unsigned wait_s,
-                      uint64_t *offset, uint64_t *ret_end)
+                      struct patience *patience, uint64_t *offset, uint64_t *ret_end)
 {
     struct printing p = {0};
     struct client_answer answer;
@@ -102,21 +140,24 @@ static int print_some(const char *command, const char *socket, const char *path,
                 (unsigned long long)(from - *offset));
     *offset = from + p.bytes;
     *ret_end = answer.has_end ? answer.end : *offset;
+    unsigned http_status = answer.status;
     client_answer_fini(&answer);
     if (p.error)
         return p.error == -EPIPE
                    ? CLI_PIPE_STATUS
                    : cli_failf(CLIENT_FAILED, "%s: cannot write to standard output: %s", command,
                                strerror(-p.error));
-    if (r < 0 && !(p.bytes && r == -EBADMSG)) /* cut off because we were slow: there is more */
-        return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
-    return 0;
+    /* cut off because we were slow, or the server has gone: what is missing is asked for again */
+    if (try_again(patience, r, http_status) || (p.bytes && r == -EBADMSG))
+        return AGAIN;
+    return r < 0 ? cli_failf(CLIENT_FAILED, "%s: %s", command, err.text) : 0;
 }
 
 int job_print_log(const char *command, const char *socket, int64_t id, uint64_t offset, bool follow)
 {
     char path[128];
     uint64_t end = UINT64_MAX;
+    struct patience patience = {0};
     bool is_ended = !follow;
     for (;;) {
         bool waits = !is_ended && offset >= end;
@@ -125,15 +166,16 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
         if (waits)
             snprintf(path + n, sizeof path - (size_t)n, "&wait_s=%d", LOG_POLL_S);
         uint64_t before = offset;
-        int status = print_some(command, socket, path, waits ? LOG_POLL_S : 0, &offset, &end);
-        if (status)
+        int status =
+            print_some(command, socket, path, waits ? LOG_POLL_S : 0, &patience, &offset, &end);
+        if (status > 0)
             return status;
-        if (offset > before)
+        if (status == AGAIN || offset > before)
             continue;
         if (is_ended)
             return 0;
         json_t *job; /* what it wrote before its end is there by then */
-        status = get_job(command, socket, id, 0, &job);
+        status = get_job(command, socket, id, 0, &patience, &job);
         if (status)
             return status;
         is_ended = job_is_ended(job);

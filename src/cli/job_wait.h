@@ -12,7 +12,8 @@ bool job_is_ended(const json_t *job);
 /* Of a job that has ended: its own status; 125 where it was cancelled or lost. */
 int job_exit_status(const json_t *job);
 /* GET of the job, once it has ended, or UNTIL_NS is over: *RET, the caller's, may not have ended
- * then. 0 or the exit status, said. */
+ * then. A server that was there and goes is given half a minute to come back: jobs outlive it. 0 or
+ * the exit status, said. */
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret);
 /* Prints the log from OFFSET on, with FOLLOW until the job has ended. 0 or the exit status, said.
  */

@@ -147,7 +147,7 @@ static const struct cli_option table[] = {
                    .arg = "DIR",
                    AT(state_dir),
                    .help = "folder of the database, the tokens and the runs; without it "
-                           "$XDG_STATE_HOME/ebb or ~/.local/state/ebb"},
+                           "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb"},
     [ALLOW_HOST] = {.name = "allow-host",
                     .type = CLI_TEXTS,
                     .arg = "NAME",
@@ -322,7 +322,7 @@ static int split_hosts(struct wish *w, const struct cli_texts *hosts, struct err
     buf_add_byte(&w->hosts, '\0');
     if (w->hosts.failed)
         return err_set(err, -ENOMEM, "out of memory");
-    for (char *rest = w->hosts.data, *name; (name = strsep(&rest, ",")) != NULL;) {
+    for (char *rest = w->hosts.data, *name; (name = strsep(&rest, ", ")) != NULL;) {
         if (!*name)
             continue;
         if (!is_host_name(name))

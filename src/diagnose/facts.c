@@ -158,6 +158,13 @@ void facts_choose_moments(struct facts *f)
 
 /* ---- asking ---- */
 
+double facts_field_at(const struct facts *f, const struct facts_process *p,
+                      enum sample_process_field field, double t_s)
+{
+    bool is_near = field != SAMPLE_RSS && t_s < f->now_s;
+    return is_near ? facts_near(&p->field[field], t_s) : facts_at(&p->field[field], t_s);
+}
+
 const struct facts_figure *facts_figure(const struct facts *f, const char *name)
 {
     for (size_t i = 0; i < f->n_figures; i++)

@@ -15,6 +15,8 @@
 #include "verdict/verdict.h"
 
 struct err;
+struct facts;
+struct facts_process;
 
 /* A figure over time, thinned to at most FACTS_POINTS; in time order. NAN: not read at that moment.
  */
@@ -30,6 +32,10 @@ double facts_at(const struct facts_series *s, double t_s);
 double facts_near(const struct facts_series *s, double t_s);
 /* When that was. */
 double facts_near_s(const struct facts_series *s, double t_s);
+/* FIELD of P at T_S. Kinds of memory are read seldom: by the nearest reading, but none after the
+ * second moment, when the process may be on its way out. NAN: never read. */
+double facts_field_at(const struct facts *f, const struct facts_process *p,
+                      enum sample_process_field field, double t_s);
 /* The largest of what was read from FROM_S to TO_S; NAN: nothing was. */
 double facts_most(const struct facts_series *s, double from_s, double to_s);
 double facts_least(const struct facts_series *s, double from_s, double to_s);

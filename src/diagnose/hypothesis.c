@@ -81,11 +81,7 @@ const char *hypothesis_word_text(enum hypothesis_word word)
 
 double main_at(const struct question *q, enum sample_process_field field, double t_s)
 {
-    if (!q->f->main)
-        return (double)NAN;
-    bool is_seldom_read = field != SAMPLE_RSS;
-    const struct facts_series *s = &q->f->main->field[field];
-    return is_seldom_read ? facts_near(s, t_s) : facts_at(s, t_s);
+    return q->f->main ? facts_field_at(q->f, q->f->main, field, t_s) : (double)NAN;
 }
 
 double main_growth(const struct question *q, enum sample_process_field field)
@@ -189,14 +185,13 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     q.room = f->limit_bytes - q.base;
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);
-    bool is_flat = q.word == VERDICT_STABLE || q.word == VERDICT_SPIKING;
     enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
-    bool tree_is_flat = tree == VERDICT_STABLE || tree == VERDICT_SPIKING;
+    bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
     bool is_over = has_ended(q.word) && has_ended(tree);
     double kept = 0;
     keeper(&q, &kept);
     q.has_grown = is_material && (!is_over || kept > kept_share * q.total ||
-                                  (is_worth_asking(&q, q.total) && !(is_flat && tree_is_flat)));
+                                  (is_worth_asking(&q, q.total) && !is_flat));
     q.is_growing = q.has_grown && !has_ended(q.word);
     *ret = q;
 }

@@ -223,6 +223,11 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
             row ? ", but at " : "", row ? place_text(place, row) : "");
         return;
     }
+    if (made_by_compiler(&q->f->heap, row)) {
+        say(h, EVIDENCE_AGAINST, STRONG, "what grows on the heap was made for the compiler, at %s",
+            place_text(place, row));
+        return;
+    }
     struct tensors t = q->f->census_first ? tensor_growth(q->f) : (struct tensors){0};
     bool is_unseen = !isnan(whole) && t.bytes < 0.3 * whole;
     h->site = row;

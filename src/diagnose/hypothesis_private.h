@@ -43,6 +43,9 @@ double heap_growth(const struct question *q);
 /* The call site that keeps what it makes, that with the most growth: RET_GROWN. NULL: none. */
 const struct growth_row *keeper(const struct question *q, double *ret_grown);
 
+/* Did torch's compiler make what ROW holds, itself or by calling who did? */
+bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);
+
 /* What is alive comes and goes with batches and with the garbage collector, so floors are compared:
  * the least in the second half of the time against the least in the first. */
 struct floors {

@@ -233,11 +233,27 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
 
 /* ---- compiling ---- */
 
-static bool is_compiler(const struct growth_row *row)
+/* Files of the compiler; eval_frame.py is there whenever compiled code runs, too. */
+static bool is_compiler(const char *file)
 {
-    const char *file = row->name->file;
-    return file &&
+    return file && !strstr(file, "/_dynamo/eval_frame.py") &&
            (strstr(file, "/_dynamo/") || strstr(file, "/_inductor/") || strstr(file, "/triton/"));
+}
+
+bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row)
+{
+    const struct profile *p = heap->profile;
+    uint32_t node = p && row->site < p->n_sites ? p->site_node[row->site] : 0;
+    if (is_compiler(row->name->file))
+        return true;
+    for (; node; node = p->nodes[node].parent) {
+        const struct name *frames;
+        size_t n = names_of_node(heap->names, node, &frames);
+        for (size_t i = 0; i < n; i++)
+            if (is_compiler(frames[i].file))
+                return true;
+    }
+    return false;
 }
 
 void test_compile(const struct question *q, struct hypothesis *h)
@@ -247,7 +263,7 @@ void test_compile(const struct question *q, struct hypothesis *h)
     double grown = 0;
     size_t workers = count_role(q->f, ROLE_COMPILE_WORKER);
     for (size_t i = 0; i < heap->growth.count; i++)
-        if (is_compiler(&heap->growth.rows[i]))
+        if (ledger_row_growth(q->f, q->l, i) > 0 && made_by_compiler(heap, &heap->growth.rows[i]))
             grown += ledger_row_growth(q->f, q->l, i);
     if (!heap->profile && workers == 0 && !knows_roles(q->f)) {
         say(h, EVIDENCE_ABSENT, 0, "neither roles of processes nor call sites were recorded");
@@ -255,18 +271,19 @@ void test_compile(const struct question *q, struct hypothesis *h)
     }
     if (heap->profile && grown > 0.1 * fmax(q->total, compiled_least_bytes)) {
         h->share = share_of(q, grown);
-        say(h, EVIDENCE_FOR, STRONG, "call sites of the compiler hold %s more than at the start",
+        say(h, EVIDENCE_FOR, STRONG,
+            "what the compiler made or called for holds %s more than at the start",
             size_of(&s, 0, grown));
     } else if (heap->profile) {
         say(h, EVIDENCE_AGAINST, STRONG,
-            "call sites of the compiler hold %s more than at the start",
+            "what the compiler made or called for holds %s more than at the start",
             size_of(&s, 0, fmax(0, grown)));
     } else {
         say(h, EVIDENCE_ABSENT, 0, "no call sites: %s", heap->why_not);
     }
-    if (workers == 0)
-        say(h, EVIDENCE_AGAINST, FAIR, "there is no compile worker among %zu processes",
-            q->f->n_processes);
+    if (workers == 0) /* not every backend has them */
+        say(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
+            "there is no compile worker among %zu processes", q->f->n_processes);
     else
         say(h, EVIDENCE_FOR, WEAK, "%zu compile workers were there", workers);
 }

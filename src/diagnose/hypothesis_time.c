@@ -193,6 +193,14 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
     }
 }
 
+/* A cache, or data, is alive. */
+static void test_is_alive(const struct question *q, struct hypothesis *h)
+{
+    struct floors floors = floors_of(q);
+    if (floors.lets_go)
+        say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
+}
+
 static void test_filled(const struct question *q, struct hypothesis *h, double end_s)
 {
     const struct facts_verdict *v = &q->f->main->verdict;
@@ -210,6 +218,7 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
             size_of(&s, 0, fmax(0, until)));
         test_even_pace(q, h, end_s);
         name_filled_site(q, h);
+        test_is_alive(q, h);
     } else {
         say(h, EVIDENCE_AGAINST, STRONG,
             "growth ended%s%s, and the first pass over the data elsewhere: it has %" PRId64

@@ -52,9 +52,7 @@ static void take(struct moment *m, enum ledger_kind kind, double bytes)
 
 static double field_at(const struct facts *f, enum sample_process_field field, double t_s)
 {
-    bool is_seldom_read = field != SAMPLE_RSS;
-    const struct facts_series *s = &f->main->field[field];
-    return is_seldom_read ? facts_near(s, t_s) : facts_at(s, t_s);
+    return facts_field_at(f, f->main, field, t_s);
 }
 
 static double figure_at(const struct facts *f, const char *name, double t_s)

@@ -132,8 +132,8 @@ struct job {
     struct err no_marks; /* why there is no socket for marks */
     bool blind;          /* /proc is another namespace's: only our own child can be reached */
     struct loop_source *sweep_timer, *cancel_timer;
-    char cancelled[160]; /* "cancelled: REASON"; "" it is not */
-    uint64_t cancel_deadline_ns;
+    char cancelled[160];                  /* "cancelled: REASON"; "" it is not */
+    uint64_t cancel_deadline_ns;          /* 0: nobody has asked for it */
     uint64_t started_ns, started_wall_ns; /* of the first segment */
     struct job_segment now;
     struct job_guard guard;

@@ -186,11 +186,11 @@ static void on_cancel(void *user, uint64_t now_ns, uint64_t missed)
 
 void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t grace_ns)
 {
-    bool is_first = !j->cancelled[0];
+    bool is_first = j->cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
     int cut = reason_len < sizeof j->cancelled ? (int)reason_len : (int)sizeof j->cancelled;
-    if (is_first)
+    if (is_first && !j->now.exited) /* else it has ended for a reason of its own */
         snprintf(j->cancelled, sizeof j->cancelled, "cancelled%s%.*s", cut ? ": " : "", cut,
                  reason);
     j->now.is_cancelled = true;

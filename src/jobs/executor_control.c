@@ -18,6 +18,7 @@ enum {
     WAIT_FIRST_MS = 20,
     WAIT_MAX_MS = 2000,
     FRAMES_MAX = 1000,     /* a second; the rest waits in the socket */
+    BYTES_MAX = 2 << 20,   /* the same */
     FACTS_MAX = 512 << 10, /* of run.json while it runs */
     UNSENT_MAX = 64 << 10,
 };
@@ -44,10 +45,15 @@ static void drop_and_retry(struct executor_run *run)
 
 /* ---- sending ---- */
 
+static bool is_paused(const struct executor_run *run)
+{
+    return run->frames >= FRAMES_MAX || run->bytes >= BYTES_MAX;
+}
+
 static uint32_t wanted_events(const struct executor_run *run)
 {
-    bool is_paused = run->frames >= FRAMES_MAX;
-    return (is_paused ? 0u : (uint32_t)EPOLLIN) | (run->channel.out.len ? (uint32_t)EPOLLOUT : 0u);
+    return (is_paused(run) ? 0u : (uint32_t)EPOLLIN) |
+           (run->channel.out.len ? (uint32_t)EPOLLOUT : 0u);
 }
 
 static void flush(struct executor_run *run)
@@ -135,9 +141,10 @@ static bool take_frames(struct executor_run *run)
     const char *data;
     size_t len;
     int r = 0;
-    while (run->channel.fd >= 0 && run->frames < FRAMES_MAX &&
+    while (run->channel.fd >= 0 && !is_paused(run) &&
            (r = channel_next(&run->channel, &type, &data, &len)) == 1) {
         run->frames++;
+        run->bytes += len;
         if (len > EXECUTOR_FRAME_MAX)
             return false;
         if (type == CHANNEL_NEWS && run->told_started)
@@ -152,6 +159,7 @@ static void new_second(struct executor_run *run, uint64_t now_ns)
         return;
     run->second_ns = now_ns;
     run->frames = 0;
+    run->bytes = 0;
 }
 
 static void receive(struct executor_run *run, bool fill)
@@ -168,7 +176,7 @@ static void receive(struct executor_run *run, bool fill)
         return;
     }
     run->wait_ns = 0;
-    if (run->frames >= FRAMES_MAX)
+    if (is_paused(run))
         executor_look_at(run, run->second_ns + NS_PER_S);
     flush(run);
 }
@@ -192,7 +200,7 @@ static void read_facts(struct executor_run *run)
         run->is_started = true;
     if (path && path[0] == '/' && strlen(path) < sizeof run->control &&
         !executor_json_is_ended(doc))
-        strcpy(run->control, path);
+        memcpy(run->control, path, strlen(path) + 1);
     json_decref(doc);
 }
 
@@ -207,13 +215,14 @@ static bool is_ours(int fd)
 static void connect_now(struct executor_run *run)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    _Static_assert(sizeof address.sun_path == EXECUTOR_PATH_MAX, "a path fits");
     if (!run->control[0])
         read_facts(run);
     if (!run->control[0]) {
         drop_and_retry(run);
         return;
     }
-    strcpy(address.sun_path, run->control);
+    memcpy(address.sun_path, run->control, sizeof address.sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) {
         channel_init(&run->channel, fd);
@@ -232,7 +241,7 @@ void executor_control_look(struct executor_run *run, uint64_t now_ns)
     }
     if (run->channel.fd < 0)
         connect_now(run);
-    else if (run->frames >= FRAMES_MAX)
+    else if (is_paused(run))
         receive(run, false); /* what waited for the next second */
     if (run->channel.fd >= 0)
         send_cancel(run);

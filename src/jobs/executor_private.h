@@ -15,7 +15,7 @@ enum {
     EXECUTOR_NAME_MAX = 256,
     EXECUTOR_SENTENCE_MAX = 512,
     EXECUTOR_PATH_MAX = 108,       /* sun_path */
-    EXECUTOR_JSON_MAX = 8 << 20,   /* of a run.json */
+    EXECUTOR_JSON_MAX = 2 << 20,   /* of a run.json */
     EXECUTOR_FRAME_MAX = 64 << 10, /* of the supervisor's */
 };
 
@@ -62,6 +62,7 @@ struct executor_run {
     uint64_t wait_ns, retry_ns; /* before the next try, and when that is */
     uint64_t second_ns;         /* in which FRAMES came */
     unsigned frames;
+    size_t bytes;
     struct executor_cancel cancel;
 };
 

@@ -18,8 +18,9 @@
 #include "jobs/executor_private.h"
 
 enum {
-    EARLY_MS = 50, /* between two looks while its sentinel is not known */
-    LATE_MS = 500, /* ... and when the sentinel is gone but somebody has the lock */
+    EARLY_MS = 50,       /* between two looks while its sentinel is not known */
+    LATE_MS = 500,       /* ... and when the sentinel is gone but somebody has the lock */
+    VALUES_MAX = 200000, /* in a run.json */
 };
 
 /* ---- run.json ---- */
@@ -39,12 +40,22 @@ static int read_bounded(const struct executor *x, const char *run_dir, size_t ma
     return io_read_all(dir, "run.json", max, ret);
 }
 
+/* A value takes many times its text in memory: a file of nothing but brackets would take our own.
+ */
+static bool has_too_many_values(const struct buf *text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text->len; i++)
+        count += text->data[i] == ',' || text->data[i] == '[' || text->data[i] == '{';
+    return count > VALUES_MAX;
+}
+
 int executor_read_json(const struct executor *x, const char *run_dir, size_t max, json_t **ret)
 {
     struct buf text = {0};
     json_t *doc = NULL;
     int r = read_bounded(x, run_dir, max, &text);
-    if (r == 0)
+    if (r == 0 && !has_too_many_values(&text))
         doc = json_parse(text.data, text.len, NULL);
     buf_fini(&text);
     if (r < 0)
@@ -89,7 +100,7 @@ struct executor_run *executor_run_new(struct executor *x, int64_t id, const char
         free(run);
         return NULL;
     }
-    strcpy(run->run_dir, run_dir);
+    memcpy(run->run_dir, run_dir, strlen(run_dir) + 1);
     return run;
 }
 

@@ -398,10 +398,10 @@ static int find_active(struct jobs *j, int64_t id, struct job **ret, struct err 
 
 int jobs_cancel(struct jobs *j, int64_t id, const char *reason, uint64_t grace_ns, struct err *err)
 {
-    struct job *job;
+    struct job *job = NULL;
     char why[REASON_MAX + 1];
     int r = find_active(j, id, &job, err);
-    if (r < 0)
+    if (!job)
         return r;
     json_t *holder = json_pack("{s:s?}", "reason", reason && reason[0] ? reason : NULL);
     json_t *text = pick_text(holder, "reason", REASON_MAX);
@@ -416,16 +416,17 @@ int jobs_cancel(struct jobs *j, int64_t id, const char *reason, uint64_t grace_n
 
 int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
 {
-    struct job *job;
+    struct job *job = NULL;
     int r = find_active(j, id, &job, err);
-    if (r < 0)
+    if (!job)
         return r;
     if (job->state != JOB_RUNNING && job->state != JOB_CHECKPOINTING)
         return err_set(err, -EALREADY, "job %lld does not run: it is %s", (long long)id,
                        job_state_word(job->state));
     r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
     if (r < 0)
-        return err_set(err, -EAGAIN, "the supervisor of job %lld cannot be reached now: try again",
+        return err_set(err, -ENOTCONN,
+                       "the supervisor of job %lld cannot be reached now: try again",
                        (long long)id);
     return 0;
 }

@@ -46,16 +46,19 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
 /* Adopts, accounts, starts: after this the queue moves. */
 int jobs_start(struct jobs *jobs, struct err *err);
 void jobs_close(struct jobs *jobs); /* lets go of what runs: it runs on */
+/* At most 8. FN NULL: USER listens no more. */
 void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user);
 
 /* REQUEST borrowed. *RET is the job as the API tells it, the caller's. -EINVAL the request, -ENOSPC
  * and others: not accepted. */
 int jobs_submit(struct jobs *jobs, const json_t *request, json_t **ret, struct err *err);
 int jobs_rerun(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
-/* -ENOENT, -EALREADY (it has ended or is stopping). A queued one is cancelled at once. GRACE_NS
- * UINT64_MAX: as configured. */
+/* -ENOENT, -EALREADY (it has ended). A queued one is cancelled at once, or not at all (-ENOSPC and
+ * others). One that is stopping already may be given less time. GRACE_NS UINT64_MAX: as
+ * configured. */
 int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grace_ns,
                 struct err *err);
+/* -ENOENT, -EALREADY (it does not run), -ENOTCONN (its supervisor cannot be reached now). */
 int jobs_checkpoint(struct jobs *jobs, int64_t id, struct err *err);
 
 int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err);
@@ -77,5 +80,6 @@ json_t *jobs_trouble(const struct jobs *jobs); /* list of sentences */
 json_t *jobs_metrics(struct jobs *jobs);
 
 /* A job file as other servers keep it ({"ID": {"status", …}} or a list): ended and running ones are
- * taken over as history (lost), queued ones with a command are queued. Returns how many. */
+ * taken over as history, queued ones with a command are queued: all of them or, where that fails,
+ * none. The same content is taken in once. Returns how many. */
 int jobs_import(struct jobs *jobs, const char *path, struct err *err);

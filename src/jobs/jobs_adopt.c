@@ -83,6 +83,8 @@ static int take_row(void *user, const struct store_job *row)
 {
     struct reading *reading = user;
     struct job_spec spec;
+    if (jobs_find(reading->j, row->id)) /* it was submitted already */
+        return 0;
     json_t *request = json_parse(row->request, strlen(row->request), NULL);
     read_request(request, &spec);
     spec.memory_bytes = row->memory_bytes;
@@ -136,6 +138,7 @@ static void adopt_one(struct jobs *j, struct job *job)
         j->is_unsure = true;
         return;
     }
+    job->live->is_alone = false; /* nobody saw who else ran */
     if (found == EXECUTOR_ALIVE) {
         jobs_occupy(j, job);
         if (job->live->was_asked)
@@ -143,7 +146,6 @@ static void adopt_one(struct jobs *j, struct job *job)
     } else if (found == EXECUTOR_NEVER_STARTED) {
         never_started(j, job);
     } else {
-        job->live->is_alone = false;
         end_found(j, job, run_json, NULL);
     }
     json_decref(run_json);

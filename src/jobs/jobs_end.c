@@ -323,6 +323,16 @@ static void count_all(struct job_ending *e, const struct job_live *live, bool is
     }
 }
 
+/* What watching took, beside the time that was watched. */
+static void count_cost(struct job_ending *e, const json_t *cost)
+{
+    double cpu_s = json_number_value(json_object_get(cost, "cpu_s"));
+    if (!e->duration_ns || !(cpu_s > 0) || cpu_s > (double)e->duration_ns / 1e9)
+        return;
+    count(e, "overhead.cpu_seconds", cpu_s);
+    count(e, "overhead.job_seconds", (double)e->duration_ns / 1e9);
+}
+
 /* ---- all of it ---- */
 
 static uint64_t peak_to_ask(const json_t *run, const struct job_figures *f)
@@ -377,6 +387,7 @@ struct job_ending *job_ending_new(const struct job_live *live, const json_t *run
     if (duration_s > 0 && duration_s < 100 * year_s)
         e->duration_ns = (uint64_t)(duration_s * 1e9);
     count_all(e, live, is_clean);
+    count_cost(e, json_object_get(run_json, "cost"));
     return e;
 }
 

@@ -1,8 +1,11 @@
 /* What a supervisor tells of its job, checked, kept and passed on. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -228,6 +231,20 @@ static void on_news(void *user, int64_t id, json_t *message)
 
 /* ---- over ---- */
 
+/* A disk without room keeps every job from its folder: that is no fault of theirs. */
+static bool is_disk_full(const struct jobs *j)
+{
+    struct statvfs fs;
+    return fstatvfs(j->runs_fd, &fs) == 0 &&
+           (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
+}
+
+static bool has_folder(const struct jobs *j, const struct job *job)
+{
+    struct stat st;
+    return fstatat(j->runs_fd, job->live->folder, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static void on_over(void *user, int64_t id, const json_t *run_json, const char *no_start)
 {
     struct jobs *j = user;
@@ -236,6 +253,10 @@ static void on_over(void *user, int64_t id, const json_t *run_json, const char *
         return;
     job->live->run = NULL;
     j->ended++;
+    if (no_start && !job->live->was_asked && !has_folder(j, job) && is_disk_full(j)) {
+        jobs_requeue(j, job, no_start);
+        return;
+    }
     struct job_ending *ending = job_ending_new(job->live, run_json, no_start);
     if (ending)
         jobs_end(j, job, ending);

@@ -38,6 +38,7 @@ struct jobs_keeper {
     struct measure measure;
     uint64_t bytes; /* of all run folders when last measured, less what went since */
     uint64_t measured_ns, due_ns;
+    uint64_t wall_ns, mono_ns; /* when it began */
     bool is_measured;
     bool is_changed; /* since then */
 };
@@ -154,7 +155,9 @@ static bool is_too_many(const struct jobs *j)
 static void choose_next(struct jobs_keeper *k, struct choice *ret)
 {
     struct jobs *j = k->j;
-    uint64_t now_ns = clock_wall_ns(), age_ns = j->options.keep.age_ns;
+    /* a clock that jumps a year ahead must not make everything old */
+    uint64_t now_ns = k->wall_ns + (clock_mono_ns() - k->mono_ns);
+    uint64_t age_ns = j->options.keep.age_ns;
     *ret = (struct choice){0};
     if (is_too_many(j) || (j->options.keep.bytes && k->is_measured &&
                            k->bytes > j->options.keep.bytes && !k->trash.is_full))
@@ -255,6 +258,8 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
     k->trash.fd = -1;
     k->is_changed = true;
     k->due_ns = UINT64_MAX / 2;
+    k->wall_ns = clock_wall_ns();
+    k->mono_ns = clock_mono_ns();
     int r = trash_open(j->runs_fd, &k->trash);
     if (r == 0)
         r = loop_add_timer(j->loop, k->due_ns, 0, on_timer, k, &k->timer);

@@ -82,6 +82,7 @@ struct job {
     int64_t *after; /* still waited for */
     size_t after_count;
     struct plan_verdict verdict;
+    enum plan_why told_why;
     uint64_t changed_ns;   /* wall clock of the newest change */
     bool is_dirty;         /* the newest is not on disk */
     bool has_room;         /* a slot and the rest are its own */
@@ -189,6 +190,8 @@ void jobs_plan(struct jobs *j); /* why each of the queue waits */
 bool jobs_can_start(struct jobs *j, const struct job *job, uint64_t *ret_gpus);
 /* JOB is in state starting, durably, and not in the queue: starts it. */
 void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec);
+/* Nothing of it was started, for a reason that may pass: it waits again. */
+void jobs_requeue(struct jobs *j, struct job *job, const char *why);
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed);
 /* What to set aside where the request does not say. */
 void jobs_learn_memory(struct jobs *j, struct job *job);
@@ -218,7 +221,7 @@ json_t *spark_json(const struct spark *s); /* null where there is none */
 
 /* ---- jobs_end.c: what is told of an ended job, from its run.json ---- */
 
-enum { ENDING_COUNTS = 8 };
+enum { ENDING_COUNTS = 10 };
 struct job_ending {
     enum job_state state;
     char reason[JOBS_SENTENCE_MAX];

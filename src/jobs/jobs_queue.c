@@ -13,6 +13,7 @@
 
 enum {
     BURST = 8, /* starts in one go; the loop has others to serve */
+    NEXT = 20, /* of the queue, of whom it is told what they wait for */
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
 };
@@ -166,9 +167,9 @@ static void end_unstarted(struct jobs *j, struct job *job, const char *why)
         jobs_end(j, job, ending);
 }
 
-static void back_to_queue(struct jobs *j, struct job *job, const struct err *err)
+void jobs_requeue(struct jobs *j, struct job *job, const char *why)
 {
-    jobs_trouble_set(j, TROUBLE_START, "jobs cannot be started now: %s", err->text);
+    jobs_trouble_set(j, TROUBLE_START, "jobs cannot be started now: %s", why);
     jobs_vacate(j, job);
     job_live_free(job->live);
     job->live = NULL;
@@ -187,7 +188,7 @@ void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
     } else if (is_hopeless(r)) {
         end_unstarted(j, job, err.text);
     } else {
-        back_to_queue(j, job, &err);
+        jobs_requeue(j, job, err.text);
     }
 }
 
@@ -210,8 +211,10 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     job->live = job_live_new(job->id, job->name, json_incref(spec->doc));
-    if (!job->live)
+    if (!job->live) {
+        hold(j);
         return false;
+    }
     job->live->gpus = job->verdict.gpus;
     jobs_dequeue(j, job);
     jobs_occupy(j, job);
@@ -239,40 +242,65 @@ static void start_one(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
+/* What those wait for that are next. Not of all: a queue of thousands would be told at every end.
+ */
+static void tell_waits(struct jobs *j)
+{
+    jobs_plan(j);
+    for (size_t i = 0; i < j->queue_count && i < NEXT; i++) {
+        struct job *job = j->queue[i];
+        if (job->told_why == job->verdict.why)
+            continue;
+        job->told_why = job->verdict.why;
+        jobs_tell(j, job, false);
+    }
+}
+
+/* True: there may be more. */
+static bool start_some(struct jobs *j, uint64_t now_ns)
+{
+    for (int i = 0; i < BURST; i++) {
+        struct job *job = NULL;
+        if (now_ns >= j->hold_ns && j->queue_count > 0 && j->room.slots_used < j->room.slots)
+            job = plan_queue(j);
+        if (!job)
+            return false;
+        start_one(j, job);
+        now_ns = clock_mono_ns();
+    }
+    return true;
+}
+
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct jobs *j = user;
     (void)missed;
     bool is_more = jobs_after_some(j);
-    for (int i = 0; i < BURST; i++) {
-        struct job *job = NULL;
-        if (now_ns >= j->hold_ns && j->queue_count > 0 && j->room.slots_used < j->room.slots)
-            job = plan_queue(j);
-        if (!job && !is_more)
-            return;
-        if (!job)
-            break;
-        start_one(j, job);
-        now_ns = clock_mono_ns();
-    }
-    jobs_kick(j);
+    if (start_some(j, now_ns) || is_more)
+        jobs_kick(j);
+    tell_waits(j);
 }
 
 /* ---- memory ---- */
 
-void jobs_learn_memory(struct jobs *j, struct job *job)
+static void set_learned(struct jobs *j, struct job *job, uint64_t bytes)
 {
     if (job->memory_from && strcmp(job->memory_from, "learned") != 0)
         return;
-    uint64_t bytes = store_learned(j->store, job->name);
     job->memory_bytes = bytes;
     job->memory_from = bytes ? "learned" : NULL;
     j->is_planned = false;
 }
 
+void jobs_learn_memory(struct jobs *j, struct job *job)
+{
+    set_learned(j, job, store_learned(j->store, job->name));
+}
+
 void jobs_relearn(struct jobs *j, const char *name)
 {
+    uint64_t bytes = j->queue_count ? store_learned(j->store, name) : 0;
     for (size_t i = 0; i < j->queue_count; i++)
         if (strcmp(j->queue[i]->name, name) == 0)
-            jobs_learn_memory(j, j->queue[i]);
+            set_learned(j, j->queue[i], bytes);
 }

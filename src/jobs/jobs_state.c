@@ -69,6 +69,7 @@ void jobs_tell(struct jobs *j, struct job *job, bool is_change)
     if (!is_heard(j))
         return;
     json_t *doc = jobs_job_json(j, job);
+    job->told_why = job->verdict.why;
     if (doc)
         tell(j, JOBS_NEWS_JOB, job->id, doc, is_change);
     json_decref(doc);
@@ -305,8 +306,15 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
         job->changed_ns = at_ns > before_ns ? at_ns : before_ns;
     }
     jobs_vacate(j, job);
-    jobs_tell(j, job, true);
+    j->is_file_due = true;
+    jobs_tick_on(j);
+    /* told when it is on disk, and by then there may be no JOB any more */
+    int64_t id = job->id;
+    json_t *doc = is_heard(j) ? jobs_job_json(j, job) : NULL;
     jobs_write_end(j, job);
+    if (doc)
+        tell(j, JOBS_NEWS_JOB, id, doc, true);
+    json_decref(doc);
     jobs_kick(j);
 }
 

@@ -34,13 +34,13 @@ static int put(struct job ***v, size_t *count, size_t *cap, size_t at, struct jo
 {
     if (*count == *cap) {
         size_t more = *cap ? *cap * 2 : 16;
-        struct job **grown = realloc(*v, more * sizeof *grown);
+        struct job **grown = realloc(*v, more * sizeof(struct job *));
         if (!grown)
             return -ENOMEM;
         *v = grown;
         *cap = more;
     }
-    memmove(*v + at + 1, *v + at, (*count - at) * sizeof **v);
+    memmove(*v + at + 1, *v + at, (*count - at) * sizeof(struct job *));
     (*v)[at] = job;
     ++*count;
     return 0;
@@ -49,9 +49,9 @@ static int put(struct job ***v, size_t *count, size_t *cap, size_t at, struct jo
 static void take(struct job ***v, size_t *count, size_t *cap, size_t at)
 {
     --*count;
-    memmove(*v + at, *v + at + 1, (*count - at) * sizeof **v);
+    memmove(*v + at, *v + at + 1, (*count - at) * sizeof(struct job *));
     if (*cap > 64 && *count < *cap / 4) { /* a queue that was long once must not stay so */
-        struct job **less = realloc(*v, *cap / 2 * sizeof *less);
+        struct job **less = realloc(*v, *cap / 2 * sizeof(struct job *));
         if (less) {
             *v = less;
             *cap /= 2;
@@ -133,6 +133,7 @@ struct job *job_new(const struct store_job *row, const struct job_spec *spec)
                         .after = after,
                         .after_count = spec->after_count,
                         .verdict = {.why = PLAN_WAITS_TURN},
+                        .told_why = PLAN_WAITS_TURN,
                         .changed_ns = row->submitted_ns};
     if (after)
         memcpy(after, spec->after, spec->after_count * sizeof *after);

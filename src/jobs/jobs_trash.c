@@ -60,9 +60,26 @@ static int move_in(struct trash *t, int dir, const char *name)
     return -errno;
 }
 
+/* Somebody may have removed it: what is moved into a folder that is gone would not be moved. */
+static int make_sure(struct trash *t, int runs_fd)
+{
+    struct stat st;
+    struct trash fresh = {.fd = -1};
+    if (fstat(t->fd, &st) == 0 && st.st_nlink > 0)
+        return 0;
+    int r = trash_open(runs_fd, &fresh);
+    if (r < 0)
+        return r;
+    close(t->fd);
+    t->fd = fresh.fd;
+    return 0;
+}
+
 int trash_put(struct trash *t, int runs_fd, const char *name)
 {
-    int r = move_in(t, runs_fd, name);
+    int r = make_sure(t, runs_fd);
+    if (r == 0)
+        r = move_in(t, runs_fd, name);
     if (r == 0)
         t->is_full = true;
     return r;

@@ -224,7 +224,7 @@ static int bind_somewhere(struct mark_receiver *r, struct err *err)
     return err_set(
         err, code,
         "no place for the socket that marks come in by: /tmp: %s; set TMPDIR to a folder "
-        "you can write to, with a path shorter than 90 bytes",
+        "you can write to, with a path shorter than 88 bytes",
         strerror(-code));
 }
 

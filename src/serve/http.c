@@ -42,6 +42,14 @@ static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
         run_daemon(&h->daemons[i]);
 }
 
+/* MHD does not see the end of a client that came together with its last bytes (its epoll is told
+ * once): such a connection would stay until its time is over. */
+static bool is_over(const struct http_connection *c)
+{
+    char byte;
+    return c->is_reading && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* MHD counts its own time from the last byte either way; ours is for the whole. A socket that is
  * shut down is closed by MHD when it sees the end of it. */
 static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
@@ -49,10 +57,13 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     (void)missed;
     struct http *h = user;
     for (struct http_connection *c = h->connections; c; c = c->next) {
-        if (c->deadline_ns && now_ns > c->deadline_ns) {
+        bool is_gone = is_over(c);
+        bool is_late = !is_gone && c->deadline_ns && now_ns > c->deadline_ns;
+        h->counts.refused += is_late;
+        if (is_late || is_gone) {
             shutdown(c->fd, SHUT_RDWR);
             c->deadline_ns = 0;
-            h->counts.refused++;
+            c->is_reading = false;
         }
     }
     on_soon(h, now_ns, 0);
@@ -77,8 +88,11 @@ static void *connection_new(struct http_daemon *d, struct MHD_Connection *mhd)
         free(c);
         return NULL;
     }
-    *c = (struct http_connection){
-        .daemon = d, .mhd = mhd, .fd = info->connect_fd, .next = h->connections};
+    *c = (struct http_connection){.daemon = d,
+                                  .mhd = mhd,
+                                  .fd = info->connect_fd,
+                                  .is_reading = true,
+                                  .next = h->connections};
     connection_deadline(c, h->options.idle_s);
     if (c->next)
         c->next->prev = c;
@@ -151,6 +165,7 @@ static void take_headers(struct http_request *r)
         http_answer_error(r, status, "%s", why);
     else if (h->options.admit && r->has_body)
         h->options.admit(h->options.user, r);
+    r->is_draining = !status && r->is_answered && !http_header(r, MHD_HTTP_HEADER_EXPECT);
 }
 
 /* What is too much is read and thrown away, as MHD takes no answer before the end; but not for
@@ -161,6 +176,10 @@ static enum MHD_Result take_body(struct http_request *r, const char *data, size_
     r->body_seen += *len;
     if (r->body_seen > 4 * (size_t)HTTP_BODY_MAX)
         return MHD_NO;
+    if (r->is_draining) {
+        *len = 0;
+        return MHD_YES;
+    }
     if (r->body_seen <= HTTP_BODY_MAX && h->counts.body_bytes + *len <= HTTP_BODIES_MAX) {
         buf_add(&r->body, data, *len);
         h->counts.body_bytes += *len;
@@ -177,6 +196,7 @@ static void handle(struct http_request *r)
 {
     const struct http_options *o = &r->http->options;
     r->is_handled = true;
+    r->connection->is_reading = false;
     r->connection->deadline_ns = 0;
     if (r->body_seen > HTTP_BODY_MAX)
         http_answer_error(r, 413, "the body is larger than 1 MiB");
@@ -205,12 +225,16 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
         take_headers(r);
     } else if (*len > 0) {
         result = take_body(r, data, len);
+        if (result == MHD_NO || r->is_draining)
+            return result;
+    } else if (r->is_draining) {
+        return http_request_queue(r);
     } else if (!r->is_handled) {
         handle(r);
         if (!r->is_answered && !r->is_parked)
             http_answer_error(r, 500, "the server has no answer to this");
     }
-    if (r->is_answered)
+    if (r->is_answered && !r->is_draining)
         return http_request_queue(r);
     if (r->is_parked)
         http_request_wait(r);
@@ -226,6 +250,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
     if (!r)
         return;
     connection_deadline(r->connection, r->http->options.idle_s);
+    r->connection->is_reading = true;
     http_request_free(r);
 }
 

@@ -67,6 +67,7 @@ enum MHD_Result http_request_queue(struct http_request *r)
 {
     r->connection->deadline_ns = clock_mono_ns() + HTTP_ANSWER_MAX_S * NS_PER_S;
     r->is_handled = true;
+    r->connection->is_reading = false;
     if (!r->response)
         return MHD_NO;
     enum MHD_Result result = MHD_queue_response(r->connection->mhd, r->status, r->response);

@@ -78,6 +78,7 @@ void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
     struct http *h = r->http;
     struct http_upgraded *u = calloc(1, sizeof(*u));
     r->connection->deadline_ns = 0;
+    r->connection->is_reading = false;
     if (!u) {
         MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
         return;

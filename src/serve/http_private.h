@@ -33,6 +33,7 @@ struct http_connection {
     struct MHD_Connection *mhd;
     int fd;
     uint64_t deadline_ns; /* 0: none */
+    bool is_reading;      /* of a request that is not whole yet */
 };
 
 struct http {
@@ -59,6 +60,7 @@ struct http_request {
     enum http_method method;
     bool has_headers; /* the first call of the handler was */
     bool has_body;    /* or will have, of whatever length */
+    bool is_draining; /* refused; the answer comes behind the body */
     bool is_handled;  /* the handler has been called */
     bool is_answered; /* there is a response, queued or to be queued */
     bool is_waiting;  /* parked, and MHD knows */

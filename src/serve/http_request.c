@@ -142,15 +142,25 @@ static const char *const single[] = {"Host",
 enum { SINGLES = sizeof(single) / sizeof(single[0]), HOST = 0, LENGTH = 1, ENCODING = 2 };
 
 struct census {
+    bool has_odd_key;
     unsigned count[SINGLES];
     const char *value[SINGLES];
 };
+
+/* "Content-Length : 5" is a Content-Length to some, and none to others. */
+static bool is_token(const char *key)
+{
+    static const char letters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return *key && strspn(key, letters) == strlen(key);
+}
 
 static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *key,
                                     const char *value)
 {
     (void)kind;
     struct census *c = cls;
+    c->has_odd_key = c->has_odd_key || !is_token(key);
     for (size_t i = 0; i < SINGLES; i++) {
         if (strcasecmp(key, single[i]) == 0) {
             c->count[i]++;
@@ -165,6 +175,10 @@ unsigned http_request_check(struct http_request *r, struct MHD_Connection *mhd,
 {
     struct census c = {0};
     MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_header, &c);
+    if (c.has_odd_key) {
+        *ret_why = "a header's name has a character that it may not have";
+        return 400;
+    }
     for (size_t i = 0; i < SINGLES; i++) {
         if (c.count[i] > 1) {
             *ret_why = "a header that may be there once is there twice";

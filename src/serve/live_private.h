@@ -61,6 +61,10 @@ struct live_viewer {
     uint64_t goodbye_ns; /* when the closing began; 0 */
     unsigned frames_left, fragments;
     uint32_t events; /* of the loop */
+    bool has_left;   /* said goodbye itself */
+    bool is_lost;    /* nothing more comes from it */
+    bool is_refused; /* wslay reads it no more, without a word */
+    bool is_shut;    /* all is said; what still comes is thrown away */
     bool is_dead;    /* freed by live_sweep */
 };
 
@@ -76,6 +80,7 @@ struct live {
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
+    unsigned busy; /* viewers are being gone through, or one is being read: none may be freed */
     void (*end)(struct live *l); /* called first by live_free; NULL: nothing to do */
 };
 
@@ -93,7 +98,7 @@ struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* To all that want it; drops the caller's hold on M. */
 void live_tell(struct live *l, struct live_message *m);
-/* Does away with the viewers that have died. Nothing may hold one. */
+/* Does away with the viewers that have died; later, where that cannot be now. */
 void live_sweep(struct live *l);
 
 /* Takes over an upgraded connection; USER is the struct live. */

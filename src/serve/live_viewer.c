@@ -144,20 +144,44 @@ static void set_events(struct live_viewer *v, bool is_full)
         v->events = events;
 }
 
-void live_viewer_flush(struct live_viewer *v)
+/* For a frame that is wrong in itself wslay has no close code. 1002, by hand. */
+static int write_refusal(struct live_viewer *v)
 {
-    const struct wslay_table *ws = &v->live->wslay;
-    if (v->is_dead)
-        return;
-    int rc = write_rest_of_frame(v);
-    if (rc == 1)
-        rc = write_control(v);
-    if (rc == 1)
-        rc = write_messages(v);
-    if (rc < 0 || (!ws->want_read(v->ws) && !ws->want_write(v->ws) && v->queue.count == 0)) {
+    static const uint8_t close_1002[] = {0x88, 0x02, 0x03, 0xEA};
+    ssize_t n = send(v->fd, close_1002, sizeof(close_1002), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return n == (ssize_t)sizeof(close_1002) ? 1 : -1;
+}
+
+/* When nothing more is to be said. To close at once, with something unread, would make the kernel
+ * take back what was said last. */
+static void finish(struct live_viewer *v)
+{
+    if (v->has_left || shutdown(v->fd, SHUT_WR) < 0) {
         die(v);
         return;
     }
+    v->is_shut = true;
+    if (!v->goodbye_ns)
+        v->goodbye_ns = clock_mono_ns();
+    set_events(v, false);
+}
+
+void live_viewer_flush(struct live_viewer *v)
+{
+    const struct wslay_table *ws = &v->live->wslay;
+    if (v->is_dead || v->is_shut)
+        return;
+    int rc = write_rest_of_frame(v);
+    if (rc == 1)
+        rc = v->is_refused ? write_refusal(v) : write_control(v);
+    if (rc == 1 && !v->is_refused)
+        rc = write_messages(v);
+    if (rc < 0)
+        die(v);
+    else if (rc == 1 && (v->is_refused || (!ws->want_read(v->ws) && !ws->want_write(v->ws))))
+        finish(v);
+    if (v->is_dead || v->is_shut)
+        return;
     if (rc == 0 && !v->stuck_ns)
         v->stuck_ns = clock_mono_ns();
     set_events(v, rc == 0);
@@ -213,9 +237,8 @@ static ssize_t on_recv(wslay_event_context_ptr ws, uint8_t *buf, size_t len, int
         v->may_read -= (size_t)n;
         return n;
     }
-    v->live->wslay.set_error(ws, n < 0 && (errno == EAGAIN || errno == EINTR)
-                                     ? WSLAY_ERR_WOULDBLOCK
-                                     : WSLAY_ERR_CALLBACK_FAILURE);
+    v->is_lost = n == 0 || (errno != EAGAIN && errno != EINTR);
+    v->live->wslay.set_error(ws, v->is_lost ? WSLAY_ERR_CALLBACK_FAILURE : WSLAY_ERR_WOULDBLOCK);
     return -1;
 }
 
@@ -228,9 +251,11 @@ static void on_frame(wslay_event_context_ptr ws,
         v->fragments++;
     else if (!wslay_is_ctrl_frame(f->opcode))
         v->fragments = 0;
-    if (v->fragments > FRAGMENTS_MAX)
+    if (f->payload_length > MESSAGE_MAX)
+        live_viewer_close(v, WSLAY_CODE_MESSAGE_TOO_BIG, "at most 64 KiB are read");
+    else if (v->fragments > FRAGMENTS_MAX)
         live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "a message of too many pieces");
-    if (v->frames_left == 0)
+    else if (v->frames_left == 0)
         live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "too many messages at once");
     else
         v->frames_left--;
@@ -241,6 +266,8 @@ static void on_message(wslay_event_context_ptr ws, const struct wslay_event_on_m
 {
     struct live_viewer *v = user;
     (void)ws;
+    if (m->opcode == WSLAY_CONNECTION_CLOSE)
+        v->has_left = true; /* wslay answers it */
     if (v->goodbye_ns || v->is_dead)
         return;
     if (m->opcode == WSLAY_TEXT_FRAME)
@@ -248,15 +275,35 @@ static void on_message(wslay_event_context_ptr ws, const struct wslay_event_on_m
     else if (m->opcode == WSLAY_BINARY_FRAME)
         live_viewer_close(v, WSLAY_CODE_UNSUPPORTED_DATA, "text alone is understood");
     else if (m->opcode == WSLAY_CONNECTION_CLOSE)
-        v->goodbye_ns = clock_mono_ns(); /* wslay answers it */
+        v->goodbye_ns = clock_mono_ns();
+}
+
+/* What comes after the last word. */
+static void throw_away(struct live_viewer *v)
+{
+    char piece[TURN_BYTES];
+    ssize_t n = recv(v->fd, piece, sizeof(piece), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        die(v);
 }
 
 static void read_all(struct live_viewer *v)
 {
+    if (v->is_shut || v->is_refused) {
+        throw_away(v);
+        return;
+    }
     v->may_read = TURN_BYTES;
     v->heard_ns = clock_mono_ns();
-    if (v->live->wslay.recv(v->ws) != 0)
+    if (v->live->wslay.recv(v->ws) == 0)
+        return;
+    if (v->is_lost) {
         die(v);
+        return;
+    }
+    v->is_refused = true;
+    v->goodbye_ns = v->heard_ns;
+    live_queue_clear(&v->queue);
 }
 
 static void on_ready(void *user, int fd, uint32_t events)
@@ -264,11 +311,13 @@ static void on_ready(void *user, int fd, uint32_t events)
     struct live_viewer *v = user;
     struct live *l = v->live;
     (void)fd;
+    l->busy++;
     if (!v->is_dead && events & EPOLLIN)
         read_all(v);
     else if (events & (EPOLLHUP | EPOLLERR))
         die(v);
     live_viewer_flush(v);
+    l->busy--;
     live_sweep(l);
 }
 
@@ -355,6 +404,7 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
         live_viewer_free(v);
         return;
     }
+    l->busy++;
     greet(v);
     v->early = extra;
     v->early_len = extra_len;
@@ -362,5 +412,6 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
         read_all(v);
     v->early_len = 0; /* not ours any longer */
     live_viewer_flush(v);
+    l->busy--;
     live_sweep(l);
 }

@@ -3,6 +3,7 @@
 #include "serve/metrics.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,16 +35,15 @@ static double number_at(const json_t *doc, const char *key, const char *inner)
 /* ---- jobs that are and were ---- */
 
 /* Counters KEY.LABEL as NAME{LABEL_NAME="LABEL"}: the labels are words of ours (jobs_end.c). */
-static void labelled(struct buf *out, const json_t *counters, const char *prefix, const char *name,
+static void labelled(struct buf *out, json_t *counters, const char *prefix, const char *name,
                      const char *label_name, const char *help)
 {
     const char *key;
     json_t *value;
     size_t len = strlen(prefix);
     head(out, name, "counter", help);
-    json_object_foreach((json_t *)counters, key, value) if (strncmp(key, prefix, len) == 0)
-        buf_printf(out, "%s{%s=\"%s\"} %.17g\n", name, label_name, key + len,
-                   json_number_value(value));
+    json_object_foreach(counters, key, value) if (strncmp(key, prefix, len) == 0) buf_printf(
+        out, "%s{%s=\"%s\"} %.17g\n", name, label_name, key + len, json_number_value(value));
 }
 
 static void counter(struct buf *out, const json_t *counters, const char *key, const char *name,
@@ -52,7 +52,7 @@ static void counter(struct buf *out, const json_t *counters, const char *key, co
     one(out, name, "counter", help, json_number_value(json_object_get(counters, key)));
 }
 
-static void print_counters(struct buf *out, const json_t *c)
+static void print_counters(struct buf *out, json_t *c)
 {
     counter(out, c, "submitted", "ebb_jobs_submitted_total", "Jobs accepted.");
     labelled(out, c, "ended.", "ebb_jobs_ended_total", "state", "Jobs ended, by their last state.");
@@ -74,12 +74,12 @@ static void print_counters(struct buf *out, const json_t *c)
                number_at(c, "start_seconds", NULL), number_at(c, "starts", NULL));
 }
 
-static void print_states(struct buf *out, const json_t *by_state)
+static void print_states(struct buf *out, json_t *by_state)
 {
     const char *state;
     json_t *value;
     head(out, "ebb_jobs", "gauge", "Jobs that the server knows, by state.");
-    json_object_foreach((json_t *)by_state, state, value)
+    json_object_foreach(by_state, state, value)
         buf_printf(out, "ebb_jobs{state=\"%s\"} %.17g\n", state, json_number_value(value));
 }
 
@@ -115,14 +115,14 @@ static const json_t *value_of(const json_t *job, const struct job_metric *m)
     return json_is_object(v) ? json_object_get(v, "value") : v;
 }
 
-static void print_running(struct buf *out, const json_t *running)
+static void print_running(struct buf *out, json_t *running)
 {
     size_t i;
     json_t *job;
     for (size_t k = 0; k < sizeof job_metrics / sizeof *job_metrics; k++) {
         const struct job_metric *m = &job_metrics[k];
         head(out, m->name, "gauge", m->help);
-        json_array_foreach((json_t *)running, i, job)
+        json_array_foreach(running, i, job)
         {
             const json_t *v = value_of(job, m);
             if (json_is_number(v))
@@ -131,7 +131,7 @@ static void print_running(struct buf *out, const json_t *running)
         }
     }
     head(out, "ebb_job_verdict_info", "gauge", "The verdict on a running job, as a label.");
-    json_array_foreach((json_t *)running, i, job)
+    json_array_foreach(running, i, job)
     {
         const char *word =
             json_string_value(json_object_get(json_object_get(job, "verdict"), "verdict"));
@@ -156,20 +156,21 @@ static double open_fds(void)
     return n - 1; /* the one that counts */
 }
 
-static double resident_bytes(void)
+uint64_t metrics_own_bytes(void)
 {
     char text[128];
-    unsigned long pages = 0;
-    if (io_read_small(-1, "/proc/self/statm", text, sizeof text) > 0)
-        sscanf(text, "%*u %lu", &pages);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+    uint64_t pages = 0;
+    if (io_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof text) > 0)
+        sscanf(text, "%*u %" SCNu64, &pages);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void print_process(struct buf *out, uint64_t started_wall_ns)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    one(out, "process_resident_memory_bytes", "gauge", "Memory of the server.", resident_bytes());
+    one(out, "process_resident_memory_bytes", "gauge", "Memory of the server.",
+        (double)metrics_own_bytes());
     one(out, "process_open_fds", "gauge", "Open files of the server.", open_fds());
     one(out, "process_cpu_seconds_total", "counter", "CPU time of the server.",
         (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +

@@ -24,8 +24,8 @@ struct routes_options {
     /* What others of the server know; USER is theirs. */
     json_t *(*machine)(void *user);                   /* a new document */
     void (*live)(void *user, struct http_request *r); /* NULL: there is no live stream */
-    void (*metrics)(void *user, struct buf *out);     /* NULL: there are no metrics */
-    const char *no_live;                              /* why there is none */
+    void (*metrics)(void *user, struct buf *out);
+    const char *no_live; /* why there is none */
     void *user;
 };
 

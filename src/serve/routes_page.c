@@ -71,10 +71,6 @@ void route_metrics(const struct route_call *c)
 {
     const struct routes_options *o = &c->routes->options;
     struct buf text = {0};
-    if (!o->metrics) {
-        http_answer_error(c->r, 503, "this server has no metrics");
-        return;
-    }
     o->metrics(o->user, &text);
     if (text.failed)
         http_answer_error(c->r, 503, "out of memory");

@@ -88,6 +88,7 @@ struct route_waiter {
     unsigned states; /* bits; of WAIT_STATE */
     uint64_t offset; /* of WAIT_LOG */
     uint64_t until_ns;
+    bool is_due; /* something happened */
 };
 /* Parks the request of C; answered with 429 where too many wait. */
 void route_wait(const struct route_call *c, const struct route_waiter *wish);

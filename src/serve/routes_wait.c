@@ -8,8 +8,10 @@
 static void set_timer(struct routes *routes)
 {
     uint64_t next_ns = UINT64_MAX;
-    for (const struct route_waiter *w = routes->waiters; w; w = w->next)
-        next_ns = w->until_ns < next_ns ? w->until_ns : next_ns;
+    for (const struct route_waiter *w = routes->waiters; w; w = w->next) {
+        uint64_t at_ns = w->is_due ? 0 : w->until_ns;
+        next_ns = at_ns < next_ns ? at_ns : next_ns;
+    }
     if (next_ns == UINT64_MAX)
         loop_disarm_timer(routes->timer);
     else
@@ -29,13 +31,13 @@ static void waiter_free(struct route_waiter *w)
     free(w);
 }
 
-static bool try_answer(struct route_waiter *w, bool is_last)
+static void try_answer(struct route_waiter *w, bool is_last)
 {
     bool is_done = w->what == WAIT_LOG ? route_log_answer(w->routes, w->r, w, is_last)
                                        : route_state_answer(w->routes, w->r, w, is_last);
+    w->is_due = false;
     if (is_done)
         waiter_free(w);
-    return is_done;
 }
 
 static void on_gone(void *user)
@@ -52,8 +54,8 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
     struct routes *routes = user;
     for (struct route_waiter *w = routes->waiters, *next; w; w = next) {
         next = w->next;
-        if (w->until_ns <= now_ns)
-            try_answer(w, true);
+        if (w->is_due || w->until_ns <= now_ns)
+            try_answer(w, w->until_ns <= now_ns);
     }
     set_timer(routes);
 }
@@ -79,13 +81,14 @@ void route_wait(const struct route_call *c, const struct route_waiter *wish)
     set_timer(routes);
 }
 
+/* Whoever brings the news is in the middle of something: they are answered in the loop's next
+ * round, when it is on disk. */
 void route_wake(struct routes *routes, int64_t id, enum route_wait what)
 {
     bool is_any = false;
-    for (struct route_waiter *w = routes->waiters, *next; w; w = next) {
-        next = w->next;
+    for (struct route_waiter *w = routes->waiters; w; w = w->next) {
         if (w->id == id && w->what == what)
-            is_any |= try_answer(w, false);
+            is_any = w->is_due = true;
     }
     if (is_any)
         set_timer(routes);

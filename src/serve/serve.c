@@ -24,6 +24,7 @@
 #include "serve/live.h"
 #include "serve/log.h"
 #include "serve/machine.h"
+#include "serve/metrics.h"
 #include "serve/notify.h"
 #include "serve/routes.h"
 #include "serve/work.h"
@@ -117,16 +118,6 @@ int serve_check(const struct serve_options *o, struct err *err)
 
 /* ---- what others ask of the server ---- */
 
-static json_t *rss_json(void)
-{
-    char text[128];
-    long size = 0, resident = 0;
-    if (io_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) < 0 ||
-        sscanf(text, "%ld %ld", &size, &resident) != 2)
-        return json_null();
-    return json_integer(resident * sysconf(_SC_PAGESIZE));
-}
-
 static json_t *machine_json(void *user)
 {
     struct serve *s = user;
@@ -142,10 +133,22 @@ static json_t *machine_json(void *user)
     json_object_set_new(doc, "room", jobs_room_json(s->jobs));
     json_object_set_new(doc, "server",
                         json_pack("{s:i, s:o, s:o, s:i, s:i}", "pid", (int)getpid(), "started_s",
-                                  json_seconds(s->started_wall_ns), "rss_bytes", rss_json(),
-                                  "connections", (int)counts.connections, "viewers",
-                                  (int)viewers.viewers));
+                                  json_seconds(s->started_wall_ns), "rss_bytes",
+                                  json_u64(metrics_own_bytes()), "connections",
+                                  (int)counts.connections, "viewers", (int)viewers.viewers));
     return doc;
+}
+
+static void print_metrics(void *user, struct buf *out)
+{
+    const struct serve *s = user;
+    struct live_counts viewers = {0};
+    json_t *jobs = jobs_metrics(s->jobs), *room = jobs_room_json(s->jobs);
+    if (s->live)
+        live_counts(s->live, &viewers);
+    metrics_print(out, jobs, room, &viewers, s->started_wall_ns);
+    json_decref(jobs);
+    json_decref(room);
 }
 
 static void take_live(void *user, struct http_request *r)
@@ -241,6 +244,7 @@ static int open_parts(struct serve *s, struct err *err)
                                     .machine = machine_json,
                                     .live = s->live ? take_live : NULL,
                                     .no_live = s->no_live.text,
+                                    .metrics = print_metrics,
                                     .user = s};
     return routes_new(&routes, &s->routes, err);
 }

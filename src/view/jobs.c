@@ -432,8 +432,8 @@ void job_text(struct buf *out, const json_t *job, double now_s, bool colour, siz
 void job_end_text(struct buf *out, const json_t *job)
 {
     char life[TEXT_TIME_MAX], state[TEXT_MAX];
-    const json_t *cause = json_object_get(job, "cause");
-    const json_t *v = json_is_string(cause) ? cause : json_object_get(job, "reason");
+    const json_t *reason = json_object_get(job, "reason");
+    const json_t *v = json_is_string(reason) ? reason : json_object_get(job, "cause");
     buf_add_str(out, summary_fit(state, 16, json_object_get(job, "state")));
     life_text(life, job, 0);
     if (life[0] && json_is_number(json_object_get(job, "started_s")))

@@ -317,6 +317,19 @@ def test_a_job_that_does_not_listen_is_killed_with_all_it_has(guarded):
     assert (end["kind"], end["signal"], end["by"]) == ("signalled", "KILL", "cancelled")
 
 
+def test_a_job_that_had_ended_before_keeps_its_own_cause(guarded):
+    detach(guarded, *FAST, *sleeper(guarded.folder, """
+        (setsid sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &)
+        while [ ! -e ready ]; do sleep 0.05; done
+        exit 3
+    """))
+    control = connect(guarded)
+    control.until(lambda m: m["type"] == "state" and m["state"] == "stopping")
+    assert control.ask(do="cancel", reason="too late", grace_s=0)["ok"]
+    end = guarded.wait_for_facts()["end"]
+    assert (end["status"], end["cause"], end.get("by")) == (3, "exit status 3", None)
+
+
 def test_a_checkpoint_is_made_when_asked_for(guarded):
     detach(guarded, *FAST, *trainer("steps=100000", leak=CALM))
     control = connect(guarded)

@@ -658,9 +658,9 @@ def test_a_port_that_is_taken_is_refused(server, tmp_path):
     (["--listen", "127.0.0.1:99999"], "99999"), (["--slots", "0"], "0"), (["--gpus", "many"], "many"),
     (["--keep", "long"], "long"), (["--memory", "x"], "x"), (["--log-max", "1K"], "64K"),
     (["--log-level", "loud"], "loud"), (["--no-auth", "--listen", "0.0.0.0:0"], "--no-auth"),
-    (["--no-auth", "--listen", "[::]:0"], "--no-auth"), (["--allow-host", "a b"], "a b"),
+    (["--no-auth", "--listen", "[::]:0"], "--no-auth"), (["--allow-host", "a_b"], "a_b"),
     (["--config", "/nonexistent"], "/nonexistent"), (["--import", "/nonexistent"], "/nonexistent"),
-    (["--state-dir", "/proc/nosuch/x"], "/proc"), (["--socket", "/" + "x" * 200], "too long"),
+    (["--state-dir", "/dev/null/x"], "/dev/null"), (["--socket", "/" + "x" * 200], "too long"),
     (["extra"], "extra")])
 def test_wrong_flags_are_refused_with_a_sentence(tmp_path, arguments, word):
     base = [] if "--state-dir" in arguments else ["--state-dir", str(tmp_path / "state")]

@@ -9,7 +9,7 @@ import { Standin } from "./standin.mjs";
 const [program, folder, pictures] = process.argv.slice(2);
 const hostile = "<img src=x onerror=window.injected=true><script>window.injected=true</script>\u001b[31m\u202e\u0007";
 const GiB = 2 ** 30;
-const seen = { messages: [], foreign: [], wide: {} };
+const seen = { messages: [], errors: [], foreign: [], wide: {} };
 const server = new Standin(folder);
 const texts = (page, selector) => page.locator(selector).allTextContents();
 const picture = async (page, name, more = {}) => pictures && page.screenshot({ path: join(pictures, `${name}.png`), ...more });
@@ -40,6 +40,7 @@ function prepare() {
     processes: [{ pid: 9, name: hostile, role: "main", t_s, rss_bytes: v }], gpus: [{ index: 0, name: "GPU", t_s, job_bytes: v, used_bytes: v }],
     marks: [{ t_s: 400, kind: "epoch" }, { t_s: 410, kind: "eval" }, { t_s: 420, kind: "save" }] });
   server.log(62, "\x1b[32mfirst\x1b[0m line\n 1%\r 2%\r");
+  server.jobs.set(59, { id: 59, state: "lost" });
   server.job(63, { name: "waiter", waits_for: "waits for a slot: 1 of 1 in use" });
   server.diagnosis = { verdict: "process 9 leaks", hypotheses: [
     { title: "the graph is kept", word: "nearly certain", share: 0.6, for: [`tensors ${hostile}`], against: [] },
@@ -66,7 +67,7 @@ async function useList(page) {
   const result = { first: await page.locator(".jobs tbody tr a").first().getAttribute("href"), leaker: (await texts(page, `${row(62)} > *`)).map((t) => t.trim()) };
   result.spark = await page.locator(`${row(62)} .spark-line`).getAttribute("d") !== null;
   result.hostile = await page.locator(`${row(61)} .name`).textContent();
-  const before = server.requests.length;
+  server.hold();
   server.job(63, { state: "running", waits_for: null, started_s: Date.now() / 1000 });
   result.started = await untilText(page, `${row(63)} .badge`, "running");
   result.told = await untilText(page, "#told", "63");
@@ -74,7 +75,7 @@ async function useList(page) {
   await page.waitForSelector(row(64));
   server.remove(64);
   await page.waitForSelector(row(64), { state: "detached" });
-  result.askedMeanwhile = server.requests.slice(before);
+  server.release();
   server.job(63, { state: "queued", waits_for: "waits for a slot", started_s: null });
   const rows = page.locator(".jobs tbody tr");
   result.rows = await rows.count();
@@ -151,8 +152,7 @@ async function useJob(page) {
   result.injected = await page.evaluate(() => window.injected === true);
   await until(async () => (await legend(page))[0].time !== "–", "the legend tells what is last");
   await page.locator(".plot").first().focus();
-  await page.keyboard.press("+");
-  await page.keyboard.press("+");
+  for (const key of ["+", "+", "ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft"]) await page.keyboard.press(key);
   await until(async () => Number.parseInt((await legend(page))[0].time) < 19, "a part is read more finely");
   result.part = new URL(server.requests.findLast((r) => r.includes("from_s=")).split(" ")[1], "http://x").search;
   result.closer = await legend(page);
@@ -263,17 +263,20 @@ async function sleep(page) {
 }
 
 // A stream that died in silence while the machine slept: its clock has gone on.
-async function silence(browser) {
-  const page = await openPage(browser, server.address, seen, { storageState: await pageState });
+async function silence(first) {
+  await hide(first, true);
+  await until(() => server.viewers.size === 0, "no stream");
+  const page = await openPage(first.context().browser(), server.address, seen, { storageState: await first.context().storageState() });
   await page.clock.install();
   await page.goto(server.address);
   await untilText(page, "#link", "live");
-  const [old] = [...server.viewers.keys()].slice(-1);
-  server.viewers.delete(old);
+  server.viewers.clear();
   server.job(63, { state: "lost", reason: "not told" });
   await page.clock.fastForward(60000);
   const found = await untilText(page, `${row(63)} .badge`, "lost");
+  await until(() => server.viewers.size === 1, "another stream");
   await page.close();
+  await hide(first, false);
   return { found };
 }
 
@@ -288,10 +291,10 @@ async function withoutLive(page) {
 }
 
 async function looks(page) {
-  for (const [name, path] of [["list", "/"], ["leaker", "/jobs/62"], ["hostile", "/jobs/61"], ["machine", "/machine"]]) {
+  for (const [name, path] of [["list", "/"], ["leaker", "/jobs/62"], ["hostile", "/jobs/61"], ["bare", "/jobs/59"], ["machine", "/machine"]]) {
     await page.setViewportSize({ width: 390, height: 844 });
     await page.goto(server.address + path);
-    await page.waitForSelector(name === "list" ? row(62) : name === "machine" ? ".meter" : ".log > div");
+    await page.waitForSelector({ list: row(62), machine: ".meter", bare: ".state-line .badge" }[name] ?? ".log > div:not(:empty)");
     seen.wide[name] = await isTooWide(page);
     await picture(page, `${name}-narrow`, { fullPage: true });
     await page.setViewportSize({ width: 1280, height: 900 });
@@ -323,15 +326,11 @@ async function logout(page) {
 await server.start();
 prepare();
 const browser = await openBrowser(program);
-let pageState = null;
 try {
   const page = await openPage(browser, server.address, seen);
   for (const [name, play] of Object.entries({ login, useList, submit, begin, useJob, useLog, act })) seen[name] = await play(page);
   seen.quiet = [...seen.messages];
-  pageState = page.context().storageState();
-  for (const [name, play] of Object.entries({ looks, restart, sleep, withoutLive })) seen[name] = await play(page);
-  seen.silence = await silence(browser);
-  seen.logout = await logout(page);
+  for (const [name, play] of Object.entries({ looks, restart, sleep, withoutLive, silence, logout })) seen[name] = await play(page);
 } finally {
   await browser.close();
   await server.stop();

@@ -10,13 +10,13 @@ export async function openBrowser(program) {
   return chromium.launch({ executablePath: program, headless: true, args: flags });
 }
 
-// SEEN gets messages of the console, errors, and requests to anybody but ADDRESS.
+// SEEN gets messages of the console, errors of the page's own, and requests to anybody but ADDRESS.
 export async function openPage(browser, address, seen, more = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...more });
   const page = await context.newPage();
   page.setDefaultTimeout(patience_ms);
   page.on("console", (m) => seen.messages.push(`${m.type()}: ${m.text()}`));
-  page.on("pageerror", (e) => seen.messages.push(`error: ${e.stack}`));
+  page.on("pageerror", (e) => seen.errors.push(e.stack));
   page.on("request", (r) => {
     if (!r.url().startsWith(address)) seen.foreign.push(r.url());
   });

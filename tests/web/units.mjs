@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { LogText, plain } from "../../web/src/serve/ansi";
 import { oneLine } from "../../web/src/serve/dom";
 import { ahead, forecastOf } from "../../web/src/serve/forecast";
-import { JobData } from "../../web/src/serve/job_data";
+import { happenings, JobData } from "../../web/src/serve/job_data";
 import { Series } from "../../web/src/serve/series";
 import * as shell from "../../web/src/serve/shell";
 import { fieldOf } from "../../web/src/serve/submit";
@@ -115,12 +115,23 @@ test("processes and marks that come and go do not pile up", () => {
   assert.equal(data.marks.at(-1).t_s, 19999);
 });
 
+test("each new life of a job is a happening at its time, beside what the guard did", () => {
+  const list = happenings([
+    { kind: "guard", t_s: 50, act: "warn", why: "x" },
+    { kind: "segment", segment: 0, started: "2026-11-15T18:29:54+0100" },
+    { kind: "segment", segment: 1, started: "2026-11-15T18:30:24+0100" },
+    { kind: "segment", segment: 2, started: "not a time" },
+    { kind: "state", state: "running", t_s: 1.7e9 },
+  ]);
+  assert.deepEqual(list.map((e) => [e.t_s, e.act]), [[30, "started again"], [50, "warn"]]);
+});
+
 test("the cone reaches the limit at both ends of the interval, and is not there without a leak", () => {
   const job = { state: "running", verdict: { verdict: "leaking", leak: true, oom_eta_s: { low: 100, high: 200 } } };
   const f = forecastOf(job, 50, 400, 1000);
   assert.deepEqual(f, { x: 50, y: 400, high: 6, low: 3 });
   assert.ok(ahead(f, 1000, 10000) >= 200 && ahead(f, 1000, 10000) < 220);
-  assert.ok(ahead(f, 1000, 100) <= 40);
+  assert.equal(ahead(f, 1000, 100), 50);
   assert.equal(forecastOf({ ...job, state: "failed" }, 50, 400, 1000), undefined);
   assert.equal(forecastOf({ ...job, verdict: { ...job.verdict, leak: false } }, 50, 400, 1000), undefined);
   const byRate = { state: "running", verdict: { verdict: "filling", leak: null, rate_bytes_per_min: { value: 60, low: 30, high: 120 } } };
@@ -146,5 +157,6 @@ test("durations and intervals are words", () => {
   assert.equal(words.outOfMemory({ verdict: "leaking", oom_eta_s: { low: 1200, high: 1500 } }), "in 20 min to 25 min");
   assert.equal(words.outOfMemory({ verdict: "leaking", oom_eta_s: { low: 1200 } }), "in 20 min or later");
   assert.equal(words.outOfMemory({ verdict: "stable", oom_eta_s: null }), null);
-  assert.equal(words.progressText({ step: 0, max_steps: 5000, eta_s: 60 }), "step 0 of 5,000, 60 s left");
+  assert.equal(words.progressText({ step: 0, max_steps: 5000, eta_s: 60 }, false), "step 0 of 5,000, 60 s left");
+  assert.equal(words.progressText({ step: 5000, max_steps: 5000, eta_s: 0 }, true), "step 5,000 of 5,000");
 });

@@ -145,7 +145,7 @@ addEventListener("popstate", () => isLoggedIn && route());
 logout.addEventListener("click", () => {
   send("DELETE", "/session").catch((problem: unknown) => {
     if (!(problem instanceof ApiError)) throw problem;
-  }).finally(askForToken);
+  }).finally(() => void begin());
 });
 whenLoggedOut(() => isLoggedIn && askForToken());
 setInterval(() => void checkHealth(), healthEvery_ms);

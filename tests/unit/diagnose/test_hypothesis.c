@@ -112,6 +112,19 @@ static void file_pages_are_those_of_the_nearest_reading(void **state)
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
 }
 
+static void file_pages_are_not_those_of_a_process_on_its_way_out(void **state)
+{
+    (void)state;
+    it_is_flat();
+    s.f.now_s = 195;
+    double *file = s.v[0][SAMPLE_FILE];
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        file[i] = i == 196 ? MIB(20) : i <= 180 ? MIB(100) : (double)NAN;
+    story_ask(&s, HYPOTHESIS_NO_GROWTH);
+    assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
+    assert_true(fabs(s.question.growth) < 1);
+}
+
 static void small_growth_that_has_ended_is_none(void **state)
 {
     (void)state;
@@ -219,6 +232,18 @@ static void growth_that_ends_with_the_first_pass_is_a_cache(void **state)
     assert_ptr_equal(h->site, &s.rows[0]);
     assert_true(story_says(h, EVIDENCE_FOR, "step 50"));
     assert_true(story_says(h, EVIDENCE_FOR, "for each example about 1.00 MiB"));
+}
+
+/* Fragments, or what a longer batch left. */
+static void growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache(void **state)
+{
+    (void)state;
+    it_stops_after(50);
+    story_row(&s, "/job/data.py", MIB(100), MIB(100), VERDICT_STABLE);
+    story_figure(&s, "heap_live_bytes", MIB(100), MIB(100));
+    story_figure(&s, "heap_free_bytes", MIB(10), MIB(400));
+    expect_first(HYPOTHESIS_RETENTION);
+    assert_true(story_says(story_ask(&s, HYPOTHESIS_FIRST_TOUCH), EVIDENCE_AGAINST, "is let go"));
 }
 
 static void growth_beyond_the_first_pass_rules_a_cache_out(void **state)
@@ -779,6 +804,14 @@ static void call_sites_of_the_compiler_that_grow_are_recompilation(void **state)
     expect_first(HYPOTHESIS_COMPILE);
 }
 
+static void what_runs_compiled_code_is_not_the_compiler(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/lib/torch/_dynamo/eval_frame.py", MIB(10), MIB(380), VERDICT_LEAKING);
+    expect(HYPOTHESIS_COMPILE, RULED_OUT);
+}
+
 static void without_a_compiler_there_is_no_recompilation(void **state)
 {
     (void)state;
@@ -862,6 +895,7 @@ int main(void)
         T(nothing_grows_where_the_verdict_is_stable),
         T(memory_that_leaks_rules_no_growth_out),
         T(file_pages_are_those_of_the_nearest_reading),
+        T(file_pages_are_not_those_of_a_process_on_its_way_out),
         T(small_growth_that_has_ended_is_none),
         T(small_growth_of_which_one_site_has_most_is_told),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
@@ -874,6 +908,7 @@ int main(void)
         T(a_spike_is_no_jump),
         T(without_marks_the_data_is_said_to_be_uncertain),
         T(growth_that_ends_with_the_first_pass_is_a_cache),
+        T(growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache),
         T(growth_beyond_the_first_pass_rules_a_cache_out),
         T(growth_that_ends_elsewhere_speaks_against_a_cache),
         T(within_the_first_pass_a_cache_is_likely_and_not_more),
@@ -927,6 +962,7 @@ int main(void)
         T(what_any_fork_writes_to_is_not_copied_data),
         T(workers_with_memory_of_their_own_copy_nothing),
         T(call_sites_of_the_compiler_that_grow_are_recompilation),
+        T(what_runs_compiled_code_is_not_the_compiler),
         T(without_a_compiler_there_is_no_recompilation),
         T(advice_has_the_figures_of_this_run),
         T(a_leak_with_a_limit_and_a_length_gets_a_restart),

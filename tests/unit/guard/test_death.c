@@ -566,6 +566,11 @@ static void what_we_did_comes_first(void **state)
     CAUSE(DEATH_GUARD, "stopped by the guard", .status = EXIT_0, .by = DEATH_BY_GUARD);
     CAUSE(DEATH_CLIENT, "ended because ebb run was killed", .status = SIGTERM,
           .by = DEATH_BY_LOST_CLIENT, .sent_signal = SIGTERM, .tail = &exception);
+    CAUSE(DEATH_CANCELLED, "cancelled: wrong data", .status = EXIT_0, .by = DEATH_BY_CANCEL,
+          .cancel_why = "cancelled: wrong data");
+    CAUSE(DEATH_CANCELLED, "cancelled", .status = SIGKILL, .by = DEATH_BY_CANCEL, .before = &none,
+          .after = &in_group, .tail = &exception);
+    assert_string_equal(death_kind_name(DEATH_CANCELLED), "cancelled");
 }
 
 static void the_operator_is_named_only_where_the_end_shows_his_signal(void **state)

@@ -84,6 +84,17 @@ static void write_ended(const struct fake *f, int status, const char *kind, cons
                             status, "cause_kind", kind, "cause", cause));
 }
 
+static void write_huge(const struct fake *f, size_t bytes)
+{
+    struct buf text = {0};
+    buf_add_str(&text, "{\"state\":\"ended\",\"end\":{\"kind\":\"exited\",\"status\":0},\"x\":[0");
+    while (text.len < bytes)
+        buf_add_str(&text, ",[]");
+    buf_add_str(&text, "]}");
+    write_text(f, text.data, text.len);
+    buf_fini(&text);
+}
+
 /* ---- the control socket ---- */
 
 static void listen_at(struct fake *f)
@@ -223,6 +234,8 @@ static void behave(struct fake *f)
         deaf(f);
     } else if (strcmp(mode, "json") == 0) {
         write_text(f, f->command[1], strlen(f->command[1]));
+    } else if (strcmp(mode, "huge") == 0) {
+        write_huge(f, (size_t)atol(f->command[1]));
     } else if (strcmp(mode, "link") == 0) {
         char path[200];
         snprintf(path, sizeof path, "%s/run.json", f->run_dir);

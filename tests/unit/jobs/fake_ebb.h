@@ -5,6 +5,7 @@
  *   hold [FILE]           runs until it is cancelled, or a file `finish` is in its run folder
  *   deaf                  the same, but nobody listens at its control socket
  *   json TEXT             ends at once, with TEXT as its run.json
+ *   huge BYTES            ends at once, with a run.json of that many brackets, and well
  *   link FILE             ends at once, with a link to FILE as its run.json
  *   vanish                is gone without a word
  *   lock-only FILE        holds the lock without a name in it until FILE is there

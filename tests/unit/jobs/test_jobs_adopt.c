@@ -197,6 +197,25 @@ static void a_cancel_outlives_the_server(void **state)
     assert_string_equal(kit_text(id, "reason"), "so be it");
 }
 
+static void one_that_was_to_end_before_it_was_started_never_is(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    kit_start();
+    kit_stop();
+    int64_t id = leave(JOB_STARTING, "quick", "0", kit.list);
+    struct store *s = open_store();
+    struct store_change change = {
+        .state = JOB_STOPPING, .reason = "stop", .at_ns = 9, .end = "{\"asked\":true}"};
+    assert_int_equal(store_change(s, id, &change, &err), 0);
+    store_close(s);
+    kit_start();
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
+    assert_string_equal(kit_text(id, "reason"), "stop");
+    kit_run_ms(100);
+    assert_int_equal(kit_times(id), 0);
+}
+
 static void one_that_is_still_starting_is_waited_for(void **state)
 {
     char go[96];
@@ -364,6 +383,7 @@ int main(int argc, char **argv)
         TEST(one_that_ran_and_whose_folder_is_gone_is_lost),
         TEST(one_that_runs_is_adopted_and_can_be_cancelled),
         TEST(a_cancel_outlives_the_server),
+        TEST(one_that_was_to_end_before_it_was_started_never_is),
         TEST(one_that_is_still_starting_is_waited_for),
         TEST(a_lock_without_a_name_is_waited_for_all_the_same),
         TEST(a_pid_in_the_lock_that_is_another_process_by_now_is_not_believed),

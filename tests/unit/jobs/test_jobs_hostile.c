@@ -41,6 +41,21 @@ static void a_run_json_that_is_none_makes_a_job_lost_and_no_more(void **state)
     }
 }
 
+static void a_run_json_that_would_take_all_memory_is_not_read(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t small = kit_submit(NULL, "huge", "1000", NULL);
+    int64_t brackets = kit_submit(NULL, "huge", "1900000", NULL);
+    int64_t large = kit_submit(NULL, "huge", "9000000", NULL);
+    kit_wait_ended(small);
+    kit_wait_ended(brackets);
+    kit_wait_ended(large);
+    assert_int_equal(jobs_state(kit.jobs, small), JOB_SUCCEEDED);
+    assert_int_equal(jobs_state(kit.jobs, brackets), JOB_LOST);
+    assert_int_equal(jobs_state(kit.jobs, large), JOB_LOST);
+}
+
 static void keys_of_the_wrong_kind_are_not_known(void **state)
 {
     (void)state;
@@ -261,6 +276,7 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(a_run_json_that_is_none_makes_a_job_lost_and_no_more),
+        TEST(a_run_json_that_would_take_all_memory_is_not_read),
         TEST(keys_of_the_wrong_kind_are_not_known),
         TEST(a_link_in_the_place_of_run_json_is_not_followed),
         TEST(a_cause_of_any_length_is_cut_at_a_character),

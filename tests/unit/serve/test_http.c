@@ -129,7 +129,7 @@ static int start(void **state)
                                    .listener_count = 1,
                                    .connections_max = 32,
                                    .connections_per_ip_max = 32,
-                                   .idle_s = 2,
+                                   .idle_s = 3,
                                    .admit = admit,
                                    .handle = handle,
                                    .user = s};
@@ -325,6 +325,8 @@ static void what_has_two_meanings_is_refused(void **state)
         "\r\n",
         "POST /b HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip\r\n\r\nabc",
         "GET /b HTTP/1.1\r\n" HOST "Authorization: a\r\nAuthorization: b\r\n\r\n",
+        "POST /b HTTP/1.1\r\n" HOST "Content-Length : 2\r\n\r\nab",
+        "GET /b HTTP/1.1\r\n" HOST "A(b): 2\r\n\r\n",
         "GET /b?q=1&q=2 HTTP/1.1\r\n" HOST "\r\n",
     };
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
@@ -352,9 +354,49 @@ static void a_body_that_says_it_is_too_long_is_never_read(void **state)
     struct server *s = *state;
     ask(s, "POST /b HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n",
         "HTTP/1.1 413 ");
-    ask(s, "POST /forbidden HTTP/1.1\r\n" HOST "Content-Length: 1000000\r\n\r\n", "HTTP/1.1 403 ");
+    ask(s, "POST /forbidden HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+        "HTTP/1.1 403 ");
     ask(s, "GET /forbidden HTTP/1.1\r\n" HOST "\r\n", "\"message\":\"not you\"");
     assert_int_equal(s->handled, 0);
+}
+
+static void a_small_body_of_a_refused_request_is_read_so_that_the_answer_arrives(void **state)
+{
+    struct server *s = *state;
+    struct http_counts counts;
+    int fd = dial(s);
+    struct buf answer = {0};
+    char body[1000] = {0};
+    const char *head = "POST /forbidden HTTP/1.1\r\n" HOST "Content-Length: 1000\r\n\r\n";
+    say(s, fd, head, strlen(head));
+    for (int i = 0; i < 5; i++)
+        turn(s);
+    http_counts(s->http, &counts);
+    assert_int_equal(counts.body_bytes, 0);
+    say(s, fd, body, sizeof(body));
+    assert_false(hear(s, fd, "not you", &answer));
+    buf_clear(&answer);
+    say(s, fd, "GET /next HTTP/1.1\r\n" HOST "\r\n", strlen("GET /next HTTP/1.1\r\n" HOST "\r\n"));
+    assert_false(hear(s, fd, "/next", &answer));
+    buf_fini(&answer);
+    close(fd);
+}
+
+static void a_client_that_ends_with_its_last_bytes_is_seen_to(void **state)
+{
+    struct server *s = *state;
+    struct http_counts counts;
+    int fd = dial(s);
+    assert_int_equal(send(fd, "GET / HT", 8, MSG_NOSIGNAL), 8);
+    close(fd);
+    uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
+    do {
+        turn(s);
+        http_counts(s->http, &counts);
+    } while ((counts.connections > 0 || clock_mono_ns() < until - 59 * NS_PER_S) &&
+             clock_mono_ns() < until);
+    assert_int_equal(counts.connections, 0);
+    assert_int_equal(counts.refused, 0); /* not by its deadline */
 }
 
 static void chunks_beyond_the_limit_are_thrown_away(void **state)
@@ -589,6 +631,8 @@ int main(void)
         TEST(what_has_two_meanings_is_refused),
         TEST(addresses_that_climb_or_lie_are_refused),
         TEST(a_body_that_says_it_is_too_long_is_never_read),
+        TEST(a_small_body_of_a_refused_request_is_read_so_that_the_answer_arrives),
+        TEST(a_client_that_ends_with_its_last_bytes_is_seen_to),
         TEST(chunks_beyond_the_limit_are_thrown_away),
         TEST(headers_without_end_are_refused),
         TEST(a_parked_request_is_answered_later),

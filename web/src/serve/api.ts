@@ -38,8 +38,8 @@ export interface Change {
 }
 export interface Job {
   id: number;
-  name: string;
-  command: string[];
+  name?: string | null;
+  command?: string[] | null;
   cwd?: string | null;
   env?: Record<string, string> | null;
   options?: Record<string, unknown> | null;
@@ -95,10 +95,14 @@ export interface Sample {
   gpus?: { index: number; job_bytes?: number | null; used_bytes?: number | null }[];
   processes?: { pid: number; name?: string; role?: string; rss_bytes?: number | null }[];
 }
+// Of the guard, or a new life of the job; changes of state come with the job.
 export interface Happening {
+  kind?: string;
   t_s?: number | null;
   act?: string;
   why?: string | null;
+  segment?: number | null;
+  started?: string; // of a segment
 }
 
 export class ApiError extends Error {
@@ -109,7 +113,8 @@ export class ApiError extends Error {
 
 export const isEnded = (state: State) => ["succeeded", "failed", "cancelled", "lost"].includes(state);
 
-const patience_ms = 30000;
+const usualPatience_s = 30;
+export const readingPatience_s = 150; // for what a whole recording is read for
 let onLoggedOut = () => {};
 
 // Hears of every answer that says that nobody is logged in.
@@ -128,14 +133,14 @@ async function messageOf(answer: Response): Promise<string> {
 }
 
 // The answer of PATH under /api/v1; an ApiError where it is an error, with status 0 where there is none.
-export async function ask(path: string, more: RequestInit = {}): Promise<Response> {
+export async function ask(path: string, more: RequestInit = {}, patience_s = usualPatience_s): Promise<Response> {
   let answer: Response;
   const giveUp = new AbortController();
-  const timer = setTimeout(() => giveUp.abort(), patience_ms);
+  const timer = setTimeout(() => giveUp.abort(), patience_s * 1000);
   try {
     answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", cache: "no-store", signal: giveUp.signal, ...more });
   } catch {
-    throw new ApiError(0, "the server cannot be reached");
+    throw new ApiError(0, giveUp.signal.aborted ? `the server did not answer in ${patience_s} s` : "the server cannot be reached");
   } finally {
     clearTimeout(timer);
   }
@@ -145,17 +150,30 @@ export async function ask(path: string, more: RequestInit = {}): Promise<Respons
   throw error;
 }
 
-export async function get<T>(path: string): Promise<T> {
-  const answer = await ask(path);
+// What is in ANSWER; a server that goes in the middle of it is one that is away.
+export async function bodyOf(answer: Response): Promise<ArrayBuffer> {
   try {
-    return (await answer.json()) as T;
+    return await answer.arrayBuffer();
   } catch {
     throw new ApiError(0, "the server's answer was cut off");
   }
 }
 
+async function documentOf<T>(answer: Response): Promise<T | null> {
+  const text = new TextDecoder().decode(await bodyOf(answer));
+  try {
+    return text ? (JSON.parse(text) as T) : null;
+  } catch {
+    throw new ApiError(answer.status, "the server's answer cannot be read");
+  }
+}
+
+export async function get<T>(path: string, patience_s?: number): Promise<T> {
+  const document = await documentOf<T>(await ask(path, {}, patience_s));
+  if (document === null) throw new ApiError(0, "the server's answer is empty");
+  return document;
+}
+
 export async function send<T>(method: "POST" | "DELETE", path: string, body: unknown = {}): Promise<T | null> {
-  const answer = await ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  const text = await answer.text();
-  return text ? (JSON.parse(text) as T) : null;
+  return documentOf<T>(await ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }

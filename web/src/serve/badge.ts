@@ -1,6 +1,6 @@
 // Small pieces of a job: its state, verdict, progress and a sparkline.
 
-import { Job, Progress, State, Verdict } from "./api";
+import { isEnded, Job, State, Verdict } from "./api";
 import { h, setClass, setText } from "./dom";
 import * as words from "./words";
 
@@ -25,7 +25,8 @@ export class ProgressBar {
   private readonly text = h("small", {});
   readonly root = h("div", { class: "progress" }, this.bar, this.text);
 
-  show(p: Progress | null | undefined): void {
+  show(job: Job): void {
+    const p = job.progress;
     const has = p?.step != null;
     this.root.hidden = !has;
     if (!has) return;
@@ -35,7 +36,7 @@ export class ProgressBar {
       this.bar.max = most;
       this.bar.value = Math.min(p.step ?? 0, most);
     }
-    setText(this.text, words.progressText(p));
+    setText(this.text, words.progressText(p, isEnded(job.state)));
   }
 }
 

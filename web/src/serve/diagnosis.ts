@@ -1,6 +1,6 @@
 // Why memory is what it is: the hypotheses of `ebb diagnose`, each with what speaks for and against it, and what to do.
 
-import { ApiError, get } from "./api";
+import { ApiError, get, readingPatience_s } from "./api";
 import { h, oneLine, setText } from "./dom";
 
 interface Hypothesis {
@@ -52,7 +52,7 @@ export class DiagnosisView {
     this.again.disabled = true;
     setText(this.note, "Reading the recording …");
     try {
-      const answer = await get<Diagnosis>(`/jobs/${this.id}/diagnosis`);
+      const answer = await get<Diagnosis>(`/jobs/${this.id}/diagnosis`, readingPatience_s);
       if (asked !== this.asked) return;
       this.show(answer);
       setText(this.note, "");

@@ -17,9 +17,10 @@ export function forecastOf(job: Job, x: number, y: number | null, limit: number 
   return { x, y, high, low: Math.max(low ?? 0, 0) };
 }
 
-// How much of the time to come is shown: enough to see where it goes, no more than the run has shown.
+// How much of the time to come is shown: until the limit is met for sure, where that is not far; else enough to see where it goes.
 export function ahead(f: Forecast | undefined, limit: number | null, span: number): number {
   if (!f) return 0;
-  const most = Math.max(span * 0.4, 30);
-  return limit !== null && f.low > 0 ? Math.min(most, ((limit - f.y) / f.low) * 1.05) : most;
+  const met = limit !== null && f.low > 0 ? ((limit - f.y) / f.low) * 1.05 : Infinity;
+  const near = Math.max(span * 1.5, 60);
+  return met <= near ? met : Math.max(span * 0.5, 30);
 }

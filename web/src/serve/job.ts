@@ -1,12 +1,12 @@
 // The page of one job: what it is at, its memory, its log, why, and what can be done with it.
 
-import { ApiError, Change, get, Happening, isEnded, Job, Samples, send, State } from "./api";
+import { ApiError, Change, get, Happening, isEnded, Job, readingPatience_s, Samples, send, State } from "./api";
 import { App, View } from "./app";
 import { Badge, ProgressBar } from "./badge";
 import { serverNow_s } from "./clock";
 import { DiagnosisView } from "./diagnosis";
 import { h, oneLine, setClass, setText, soon } from "./dom";
-import { JobData, mostEvents } from "./job_data";
+import { happenings, JobData, mostEvents, startedAgain } from "./job_data";
 import { JobPlots } from "./job_plots";
 import { Message } from "./live";
 import { LogView } from "./log";
@@ -69,14 +69,14 @@ export class JobView implements View {
       h("div", { class: "state-line" }, this.badge.root, this.reason), this.progress.root, buttons, this.verdict, this.figures,
       this.plots.root, this.log.root, this.diagnosis.root,
       h("section", { "aria-label": "What happened" }, h("h2", {}, "What happened"),
-        h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["When", "What", "Why"].map((t) => h("th", { scope: "col" }, t)))), this.history))),
+        h("div", { class: "scroll" }, h("table", { class: "happened" }, h("thead", {}, h("tr", {}, ...["When", "What", "Why"].map((t) => h("th", { scope: "col" }, t)))), this.history))),
       h("section", { "aria-label": "Request" }, h("h2", {}, "As it was asked for"), this.request));
     setText(this.heading, `Job ${id}`);
     this.root = h("div", {}, this.dialog.root, this.confirm, this.heading, this.problem, this.content);
   }
 
   get title(): string {
-    return this.job ? `${this.job.state}: ${oneLine(this.job.name)} (${this.id})` : `Job ${this.id}`;
+    return this.job ? `${this.job.state}: ${words.nameOf(this.job)} (${this.id})` : `Job ${this.id}`;
   }
 
   close(): void {
@@ -153,7 +153,7 @@ export class JobView implements View {
     }
     this.readSamples_ms = now;
     try {
-      const samples = await get<Samples>(`/jobs/${this.id}/samples?points=${points}`);
+      const samples = await get<Samples>(`/jobs/${this.id}/samples?points=${points}`, readingPatience_s);
       if (asked === this.asked) this.data.read(samples);
     } catch (problem) {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
@@ -163,7 +163,7 @@ export class JobView implements View {
 
   private async readPart(from_s: number, to_s: number): Promise<Samples | null> {
     try {
-      return await get<Samples>(`/jobs/${this.id}/samples?points=${points}&from_s=${from_s.toFixed(3)}&to_s=${to_s.toFixed(3)}`);
+      return await get<Samples>(`/jobs/${this.id}/samples?points=${points}&from_s=${from_s.toFixed(3)}&to_s=${to_s.toFixed(3)}`, readingPatience_s);
     } catch (problem) {
       if (!(problem instanceof ApiError)) throw problem;
       return null;
@@ -173,7 +173,7 @@ export class JobView implements View {
   private async readEvents(asked: number): Promise<void> {
     try {
       const answer = await get<{ events: Happening[] }>(`/jobs/${this.id}/events`);
-      if (asked === this.asked) this.data.events = answer.events.filter((e) => e.act).slice(-mostEvents);
+      if (asked === this.asked) this.data.events = happenings(answer.events).slice(-mostEvents);
       soon(this.drawHistory);
     } catch (problem) {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
@@ -183,6 +183,7 @@ export class JobView implements View {
   private setJob(job: Job): void {
     const old = this.job;
     this.job = job;
+    if (old && (job.segment ?? 0) > (old.segment ?? 0)) this.data.addEvent(startedAgain(this.data.until_s));
     this.content.hidden = false;
     setText(this.problem, "");
     if (!old || old.state !== job.state) this.stateChanged(old?.state ?? null, job);
@@ -205,10 +206,10 @@ export class JobView implements View {
     const job = this.job;
     if (!job) return;
     const ended = isEnded(job.state);
-    setText(this.heading, `${this.id} ${oneLine(job.name || "no name")}`);
+    setText(this.heading, `${this.id} ${words.nameOf(job)}`);
     this.badge.state(job.state);
     setText(this.reason, oneLine((job.state === "queued" ? job.waits_for : job.reason) ?? job.cause ?? ""));
-    this.progress.show(job.progress);
+    this.progress.show(job);
     this.checkpoint.hidden = this.cancel.hidden = ended;
     this.checkpoint.disabled = job.state !== "running";
     this.cancel.disabled = job.state === "stopping";
@@ -258,7 +259,7 @@ export class JobView implements View {
     const t0 = this.job?.started_s ?? 0;
     const rows = [
       ...this.changes.map((c) => [c.t_s, c.state, c.reason ?? ""] as const),
-      ...this.data.events.map((e) => [t0 + (e.t_s ?? 0), `guard: ${e.act ?? ""}`, e.why ?? ""] as const),
+      ...this.data.events.map((e) => [t0 + (e.t_s ?? 0), e.kind === "segment" ? "started again" : `guard: ${e.act ?? ""}`, e.why ?? ""] as const),
     ].sort((a, b) => a[0] - b[0]);
     const text = JSON.stringify(rows);
     if (text === this.drawnHistory) return;
@@ -274,7 +275,7 @@ export class JobView implements View {
     this.request.replaceChildren();
     const add = (name: string, value: string | null | undefined, isLong = false) =>
       value && this.request.append(h("div", { class: isLong && "whole" }, h("dt", {}, name), h("dd", {}, h("code", {}, oneLine(value)))));
-    add("command", shell.join(job.command), true);
+    add("command", shell.join(job.command ?? []), true);
     add("folder", job.cwd);
     add("limit", job.limit);
     add("set aside", job.memory_bytes != null ? `${format.size(job.memory_bytes)} (${job.memory_from ?? "?"})` : null);

@@ -125,14 +125,15 @@ export class JobPlots {
       const kind = kinds[mark.kind];
       if (kind) list.push({ kind, x: mark.t_s });
     }
-    this.all.events.forEach((e) => e.t_s != null && e.act && list.push({ kind: "guard", x: e.t_s }));
+    this.all.events.forEach((e) => e.t_s != null && e.act && list.push({ kind: e.kind === "segment" ? "segment" : "guard", x: e.t_s }));
     return list;
   }
 
   private jobPlot(limit: number | null, forecast: Forecast | undefined): Plot | null {
     const { t, columns: [low, high, unique] } = this.data.job;
     if (t.length < 2) return null;
-    const isBand = t.length > 200 && high.some((v, i) => v !== null && low[i] !== null && v > (low[i] as number) * 1.02);
+    const apart = high.filter((v, i) => v !== null && v > (low[i] ?? v) * 1.02).length;
+    const isBand = apart > t.length / 20;
     const lines: Line[] = isBand
       ? [{ label: "job, lowest", x: t, y: low, colour: 0, fill: true }, { label: "job, highest", x: t, y: high, colour: 0, thin: true }]
       : [{ label: "job", x: t, y: high, colour: 0, fill: true }];

@@ -37,6 +37,7 @@ class Row {
   private readonly verdict = new Badge();
   private readonly oom = h("small");
   private readonly time = h("small");
+  private readonly took = h("small");
 
   constructor(id: number) {
     this.link = h("a", { href: `/jobs/${id}` }, `${id} `, this.name);
@@ -46,24 +47,25 @@ class Row {
       [this.progress.root],
       [this.spark.root, this.memory],
       [this.verdict.root, this.oom],
-      [this.time],
+      [this.time, this.took],
     ];
     cells.forEach((children, i) => this.root.append(h(i ? "td" : "th", { "data-label": columns[i], scope: i ? undefined : "row" }, ...children)));
   }
 
   show(job: Job, now_s: number): void {
-    setText(this.name, oneLine(job.name || "no name"));
+    setText(this.name, words.nameOf(job));
     setText(this.command, oneLine(shell.join(job.command ?? [])));
     this.state.state(job.state);
     setText(this.reason, oneLine(job.state === "queued" ? (job.waits_for ?? "") : (job.reason ?? "")));
-    this.progress.show(job.progress);
+    this.progress.show(job);
     this.spark.show(job);
     setText(this.memory, memoryText(job));
     this.verdict.verdict(job.verdict);
     const oom = isEnded(job.state) ? null : words.outOfMemory(job.verdict);
     setText(this.oom, oom ? `out of memory ${oom}` : "");
     this.oom.className = oom ? "bad-text" : "";
-    setText(this.time, timeText(job, now_s));
+    setText(this.time, timeText(job));
+    setText(this.took, words.tookOf(job, now_s));
   }
 }
 
@@ -76,9 +78,9 @@ function memoryText(job: Job): string {
   return [now, peak].filter(Boolean).join(", ") + limit;
 }
 
-function timeText(job: Job, now_s: number): string {
-  if (job.started_s == null) return job.submitted_s != null ? `asked ${words.clock(job.submitted_s)}` : "";
-  return `${words.clock(job.started_s)}, ${words.tookOf(job, now_s)}`;
+function timeText(job: Job): string {
+  if (job.started_s != null) return words.clock(job.started_s);
+  return job.submitted_s != null ? `asked ${words.clock(job.submitted_s)}` : "";
 }
 
 function matches(job: Job, state: string): boolean {
@@ -107,6 +109,7 @@ export class ListView implements View {
   private hasMore = false;
   private oldest: number | null = null; // of the page
   private asked = 0;
+  private reading = 0;
   private typing = 0;
 
   constructor(private readonly app: App, search: URLSearchParams, private readonly dialog: SubmitDialog) {
@@ -140,10 +143,11 @@ export class ListView implements View {
     const query = this.query();
     query.set("limit", String(pageSize));
     const atWorkQuery = new URLSearchParams([...query, ["state", atWork]]);
+    this.reading++;
     const [answer, first] = await Promise.all([
       get<Answer>(`/jobs?${query}`),
       this.isPinned ? get<Answer>(`/jobs?${atWorkQuery}`) : null,
-    ]);
+    ]).finally(() => this.reading--);
     if (asked !== this.asked) return;
     for (const id of [...this.jobs.keys()]) if (!this.fresh.has(id)) this.jobs.delete(id);
     for (const job of [...(first?.jobs ?? []), ...answer.jobs]) if (!this.fresh.has(job.id)) this.jobs.set(job.id, job);
@@ -155,7 +159,7 @@ export class ListView implements View {
     if (message.type === "job") this.takeJob(message.job);
     else if (message.type === "removed") {
       this.jobs.delete(message.id);
-      this.fresh.add(message.id);
+      this.note(message.id);
     }
     soon(this.draw);
   }
@@ -163,10 +167,14 @@ export class ListView implements View {
   private takeJob(job: Job): void {
     const old = this.jobs.get(job.id);
     if (!old && !this.belongs(job)) return;
-    if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${oneLine(job.name)}: ${job.state}`);
+    if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${words.nameOf(job)}: ${job.state}`);
     if (matches(job, this.state.value)) this.jobs.set(job.id, job);
     else this.jobs.delete(job.id);
-    this.fresh.add(job.id);
+    this.note(job.id);
+  }
+
+  private note(id: number): void {
+    if (this.reading > 0) this.fresh.add(id);
   }
 
   // A job that is not in the list yet: what the server would put there is known without asking, but for names.
@@ -225,7 +233,7 @@ export class ListView implements View {
   };
 
   private offerNames(list: Job[]): void {
-    const names = [...new Set(list.map((job) => job.name))];
+    const names = [...new Set(list.map((job) => job.name ?? "").filter(Boolean))];
     if (names.join("\n") === Array.from(this.names.options, (o) => o.value).join("\n")) return;
     this.names.replaceChildren(...names.map((value) => h("option", { value })));
   }

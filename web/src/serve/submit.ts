@@ -125,8 +125,8 @@ export class SubmitDialog {
   private fill(job: Job): void {
     const options: Record<string, unknown> = { ...(job.options ?? {}) };
     const text: Record<string, string> = {
-      command: shell.join(job.command),
-      name: job.name,
+      command: shell.join(job.command ?? []),
+      name: job.name ?? "",
       limit: job.limit ?? "",
       memory: job.memory_from === "declared" && job.memory_bytes != null ? sizeText(job.memory_bytes) : "",
       gpus: job.gpus_wanted ? String(job.gpus_wanted) : "",

@@ -1,6 +1,7 @@
 // What states and verdicts are called, and how sure and how soon, in words.
 
 import { Job, Progress, Rate, State, Verdict } from "./api";
+import { oneLine } from "./dom";
 import * as format from "../shared/format";
 
 // Colours never stand alone: the word is always there.
@@ -53,10 +54,10 @@ export function perMinute(v: Verdict | null | undefined): string | null {
   return rate ? `${rate.value > 0 ? "+" : ""}${format.size(rate.value)} a minute` : null;
 }
 
-export function progressText(p: Progress | null | undefined): string {
+export function progressText(p: Progress | null | undefined, isOver: boolean): string {
   if (p?.step == null) return "";
   const of = p.max_steps ? ` of ${format.count(p.max_steps)}` : "";
-  const left = p.eta_s != null ? `, ${duration(p.eta_s)} left` : "";
+  const left = p.eta_s != null && !isOver ? `, ${duration(p.eta_s)} left` : "";
   return `step ${format.count(p.step)}${of}${left}`;
 }
 
@@ -71,4 +72,8 @@ export function clock(s: number): string {
 export function tookOf(job: Job, now_s: number): string {
   if (job.started_s == null) return "";
   return duration(Math.max(0, (job.ended_s ?? now_s) - job.started_s));
+}
+
+export function nameOf(job: Job): string {
+  return oneLine(job.name || "no name");
 }

@@ -203,7 +203,12 @@ export class PlotGroup {
 
   private optionsOf(plot: Plot, wide: number): uPlot.Options {
     const colours = theme();
-    const top = (max: number) => (plot.limit !== undefined && plot.limit < max * 2.5 ? Math.max(max, plot.limit) : max) * 1.05 || 1;
+    const top = (read: number) => {
+      const f = plot.forecast;
+      const end = (this.part ?? this.extent)[1];
+      const max = f && end > f.x ? Math.max(read, Math.min(f.y + f.high * (end - f.x), plot.limit ?? Infinity)) : read;
+      return (plot.limit !== undefined && plot.limit < max * 2.5 ? Math.max(max, plot.limit) : max) * 1.05 || 1;
+    };
     return {
       width: wide,
       height,

@@ -1,0 +1,180 @@
+"""The commands for the job server, against the server itself."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from commands import PATIENCE_S, binary, environment, refused_with, run_ebb, wait_for
+from guarded import TRAINER
+from serving import serving
+
+
+class Client:
+    def __init__(self, server):
+        self.server = server
+        self.env = {"EBB_STATE_DIR": str(server.state)}
+
+    def __call__(self, *arguments, **options):
+        return run_ebb(*arguments, env=self.env, **options)
+
+    def start(self, *arguments):
+        return subprocess.Popen([binary(), *map(str, arguments)], env=environment(self.env),
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def submit(self, *arguments):
+        result = self("submit", *arguments)
+        assert (result.returncode, result.stderr) == (0, "")
+        return int(result.stdout)
+
+    def show(self, number):
+        return json.loads(self("show", "--json", number).stdout)
+
+    def wait_until(self, number, state):
+        return wait_for(lambda: self.show(number)["state"] == state, f"job {number} to be {state}")
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with serving("--slots", "8", "--interval", "100ms", "--grace", "5s", "--log-max",
+                 "64K") as server:
+        yield server
+
+
+@pytest.fixture
+def client(shared):
+    return Client(shared)
+
+
+def test_a_job_from_its_request_to_its_end(client, tmp_path):
+    number = client.submit("--name", "first", "--cwd", tmp_path, "--env", "WORD=hello", "--", "sh",
+                           "-c", "echo $WORD; pwd; exit 3")
+    result = client("wait", number)
+    assert result.returncode == 3
+    assert result.stdout.startswith(f"{number} failed after ")
+    assert client("logs", number).stdout == f"hello\n{tmp_path}\n"
+    job = client.show(number)
+    assert (job["name"], job["state"], job["status"]) == ("first", "failed", 3)
+    text = client("show", number).stdout
+    assert text.startswith(f"job {number}  first  failed")
+    assert "changes" in text
+    assert f"{number}  first" in client("jobs", "--name", "first").stdout
+
+
+def test_a_job_that_cannot_be_executed(client):
+    number = client.submit("--", "/no/such/program")
+    result = client("wait", number)
+    assert (result.returncode, result.stderr) == (125, "")
+    assert 'there is no command "/no/such/program"' in result.stdout
+
+
+def test_following_shows_all_of_it_and_ends_as_the_job_does(client):
+    result = client("submit", "--follow", "--", "sh", "-c",
+                    "echo one; sleep 0.3; echo two; sleep 0.3; echo three; exit 5")
+    assert (result.returncode, result.stdout) == (5, "one\ntwo\nthree\n")
+
+
+def test_logs_follow_a_job_that_runs(client, tmp_path):
+    number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
+                           "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two")
+    follower = client.start("logs", "-f", number)
+    assert follower.stdout.readline() == "one\n"
+    (tmp_path / "go").touch()
+    out, err = follower.communicate(timeout=PATIENCE_S)
+    assert (follower.returncode, out, err) == (0, "two\n", "")
+
+
+def test_of_a_long_log_the_beginning_and_the_end_are_there(client):
+    number = client.submit("--", "seq", "1", "100000")
+    assert client("wait", "-q", number).returncode == 0
+    result = client("logs", number)
+    lines = result.stdout.splitlines()
+    assert (lines[0], lines[-1]) == ("1", "100000")
+    assert "bytes between are no longer kept" in result.stderr
+    assert len(result.stdout) <= 64 << 10
+    assert client("logs", "--tail", 3, number).stdout == "99998\n99999\n100000\n"
+
+
+def test_a_job_that_runs_is_cancelled_for_a_reason(client):
+    number = client.submit("--name", "long", "--", "sleep", "600")
+    client.wait_until(number, "running")
+    assert "running" in client("jobs", "--state", "active").stdout
+    assert client("cancel", "--reason", "no longer needed", "--grace", "1s", number).returncode == 0
+    result = client("wait", number)
+    assert result.returncode == 125
+    assert "cancelled" in result.stdout and "no longer needed" in result.stdout
+    assert refused_with(client("cancel", number), "ended")
+
+
+def test_a_queue_of_jobs_one_after_the_other(client):
+    first = client.submit("--", "sh", "-c", "sleep 0.5")
+    second = client.submit("--after", first, "--", "true")
+    third = client.submit("--after", second, "--after", first, "--", "sh", "-c", "exit 4")
+    never = client.submit("--after", third, "--", "true")
+    assert client("wait", first, second, third).returncode == 4
+    assert client("wait", never).returncode == 125
+    again = int(client("rerun", first).stdout)
+    assert client("wait", again).returncode == 0
+    assert client.show(again)["rerun_of"] == first
+
+
+def test_a_checkpoint_is_asked_for(client, tmp_path):
+    if not os.path.exists(TRAINER):
+        pytest.fail(f"{TRAINER} is not there; build the target `examples`")
+    number = client.submit("--cwd", tmp_path, "--interval", "50ms", "--", TRAINER, "base_mib=5",
+                           "leak_kib=0", "step_ms=20", "steps=100000")
+    wait_for(lambda: (client.show(number)["progress"] or {}).get("step"), "steps")
+    assert client("checkpoint", number).returncode == 0
+    wait_for(lambda: (tmp_path / "checkpoint").exists(), "the checkpoint")
+    assert client("cancel", "--grace", "2s", number).returncode == 0
+    client("wait", number)
+
+
+def test_the_options_of_the_guard_reach_the_job(client):
+    number = client.submit("--limit", "1G", "--restart", "--max-restarts", 2, "--no-heap", "--",
+                           "sh", "-c", "echo $EBB_LIMIT_BYTES")
+    assert client("wait", number).returncode == 0
+    assert client("logs", number).stdout == f"{1 << 30}\n"
+    job = client.show(number)
+    assert job["options"] == {"restart": True, "max-restarts": "2", "no-heap": True}
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--no-guard", "--checkpoint-cmd", "true"], "no-guard"), (["--after", "99999"], "99999"),
+    (["--gpu", "3"], "GPU")])
+def test_what_the_server_refuses_is_one_sentence(client, options, words):
+    assert refused_with(client("submit", *options, "--", "true"), words)
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "wait", "cancel", "checkpoint", "rerun"])
+def test_a_job_that_is_not_there(client, command):
+    assert refused_with(client(command, 424242), "424242")
+
+
+def test_waiting_outlives_the_server(tmp_path):
+    with serving("--slots", "1") as server:
+        client = Client(server)
+        number = client.submit("--cwd", tmp_path, "--", "sh", "-c",
+                               "while [ ! -e go ]; do sleep 0.05; done; echo done; exit 6")
+        client.wait_until(number, "running")
+        waiter, follower = client.start("wait", number), client.start("logs", "-f", number)
+        time.sleep(0.3)
+        server.stop(signal.SIGKILL)
+        server.start()
+        (tmp_path / "go").touch()
+        out, err = waiter.communicate(timeout=PATIENCE_S)
+        assert (waiter.returncode, err) == (6, "")
+        assert out.startswith(f"{number} failed")
+        assert follower.communicate(timeout=PATIENCE_S) == ("done\n", "")
+
+
+def test_server_and_clients_look_in_the_same_folder():
+    with serving() as server:
+        env = {"EBB_STATE_DIR": str(server.state)}
+        assert run_ebb("jobs", env=env).returncode == 0
+        result = run_ebb("serve", "--listen", "none", env=env)
+        assert refused_with(result, str(server.state))  # the one that is there has it

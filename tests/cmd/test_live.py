@@ -1,0 +1,393 @@
+"""The live stream: who gets what, who is turned away, and what nobody can do to it."""
+
+import json
+import os
+import random
+import struct
+
+import pytest
+
+from commands import wait_for
+from live_stream import (BINARY, CLOSE, PING, PONG, TEXT, Server, Viewer, frame, random_key)
+
+
+@pytest.fixture
+def server():
+    with Server() as running:
+        yield running
+
+
+def test_the_handshake_proves_that_the_key_was_read(server):
+    with Viewer(server) as viewer:
+        assert viewer.status == "HTTP/1.1 101 Switching Protocols"
+        assert viewer.headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        assert viewer.headers["upgrade"] == "websocket"
+        assert "upgrade" in viewer.headers["connection"].lower()
+        hello = viewer.message()
+        assert hello["type"] == "hello" and hello["boot"] and hello["version"]
+
+
+@pytest.mark.parametrize("changes, status, sentence", [
+    ({"Upgrade": None}, 426, "Upgrade: websocket is missing"),
+    ({"Upgrade": "h2c"}, 426, "Upgrade: websocket is missing"),
+    ({"Connection": "close"}, 426, "Upgrade: websocket is missing"),
+    ({"Sec_WebSocket_Version": "8"}, 426, 'Sec-WebSocket-Version "8" is not known'),
+    ({"Sec_WebSocket_Version": None}, 426, 'Sec-WebSocket-Version "" is not known'),
+    ({"Sec_WebSocket_Key": None}, 400, "is not 16 bytes in base64"),
+    ({"Sec_WebSocket_Key": "c2hvcnQ="}, 400, "is not 16 bytes in base64"),
+    ({"Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ!="}, 400, "is not 16 bytes in base64"),
+])
+def test_a_wrong_handshake_is_refused_with_a_sentence(server, changes, status, sentence):
+    with Viewer(server, **changes) as viewer:
+        assert viewer.status.split()[1] == str(status)
+        if "Version" in "".join(changes):
+            assert viewer.headers["sec-websocket-version"] == "13"
+        body = viewer.take(int(viewer.headers["content-length"]))
+        assert sentence in json.loads(body)["error"]["message"]
+
+
+def test_no_more_viewers_than_allowed():
+    with Server(viewers=2) as server:
+        first, second = Viewer(server), Viewer(server)
+        with Viewer(server) as third:
+            assert third.status.split()[1] == "503"
+        first.socket.close()
+        wait_for(lambda: server.counts()["viewers"] == 1, "the first to be gone")
+        with Viewer(server, Sec_WebSocket_Key=random_key()) as third:
+            assert third.status.split()[1] == "101"
+        second.socket.close()
+
+
+def test_what_comes_with_the_handshake_is_read(server):
+    server.job(17, "running")
+    with Viewer(server, early=frame(TEXT, b'{"job": 17}')) as viewer:
+        assert viewer.message("job")["job"] == {"id": 17, "state": "running"}
+
+
+def test_each_viewer_gets_what_it_asked_for(server):
+    server.job(1, "running")
+    server.job(2, "queued")
+    with Viewer(server) as everything, Viewer(server) as one, Viewer(server) as nothing:
+        everything.want(jobs=True)
+        assert [m["type"] for m in one.want(job=1)] == ["hello", "job"]
+        nothing.want()
+        server.job(2, "starting")
+        server.do("live", id=1, message={"type": "sample", "t_s": 1.5})
+        server.do("live", id=1, message={"type": "verdict", "verdict": "leak"})
+        server.do("live", id=1, message={"type": "nonsense"})
+        server.job(1, "succeeded")
+        server.do("removed", id=2)
+        assert [(m["type"], m.get("id", m.get("job", {}).get("id")))
+                for m in (everything.message() for _ in range(3))] == [
+                    ("job", 2), ("job", 1), ("removed", 2)]
+        assert [one.message()["type"] for _ in range(3)] == ["sample", "verdict", "job"]
+        assert nothing.want() == []
+
+
+def test_a_new_wish_takes_the_place_of_the_old_one(server):
+    server.job(1, "running")
+    server.job(2, "running")
+    with Viewer(server) as viewer:
+        viewer.want(job=1, log=True)
+        viewer.want(job=2)
+        server.do("live", id=1, message={"type": "event", "act": "warn"})
+        server.do("log", id=1, text="one\n")
+        server.do("live", id=2, message={"type": "event", "act": "kill"})
+        assert viewer.message()["act"] == "kill"
+        viewer.want(job=None)
+        server.do("live", id=2, message={"type": "event", "act": "kill"})
+        assert viewer.want() == []
+
+
+def test_a_job_that_is_not_there_is_said_to_be_removed(server):
+    with Viewer(server) as viewer:
+        assert viewer.want(job=99)[-1] == {"type": "removed", "id": 99}
+
+
+@pytest.mark.parametrize("text, part", [
+    ("", "not valid JSON"),
+    ("[1]", "an object like"),
+    ('{"job": "17"}', "job: it is the number of a job or null"),
+    ('{"job": 0}', "job: it is the number of a job or null"),
+    ('{"jobs": 1}', "jobs: it is true or false"),
+    ('{"nobs": true}', 'there is no key "nobs"'),
+    ("[" * 1000, "deeper"),
+], ids=lambda value: value[:20])
+def test_a_wish_that_makes_no_sense_is_answered_and_changes_nothing(server, text, part):
+    with Viewer(server) as viewer:
+        viewer.want(jobs=True)
+        viewer.send(TEXT, text.encode())
+        assert part in viewer.message("error")["message"]
+        server.job(1, "queued")
+        assert viewer.message()["type"] == "job"
+
+
+def test_the_machine_is_told_now_and_then():
+    with Server(look=20) as server, Viewer(server) as viewer:
+        viewer.want(machine=True)
+        for _ in range(3):
+            assert viewer.message("machine")["name"] == "made up"
+
+
+# ---- the log ----
+
+def test_the_log_comes_from_where_one_begins_to_watch(server):
+    server.job(1, "running")
+    with Viewer(server) as viewer, Viewer(server) as later:
+        server.do("log", id=1, text="before\n")
+        viewer.want(job=1, log=True)
+        server.do("log", id=1, text="after\n")
+        assert viewer.message() == {"type": "log", "id": 1, "offset": 7, "text": "after\n"}
+        later.want(job=1, log=True)
+        server.do("log", id=1, text="both\n")
+        for one in (viewer, later):
+            assert one.message() == {"type": "log", "id": 1, "offset": 13, "text": "both\n"}
+
+
+def test_a_long_piece_of_log_comes_in_parts_that_never_cut_a_character(server):
+    server.job(1, "running")
+    with Viewer(server) as viewer:
+        viewer.want(job=1, log=True)
+        server.do("log", id=1, text="x" + "ä€😀" * 5000)
+        text = b""
+        while len(text) < 1 + 9 * 5000:
+            got = viewer.message("log")
+            assert got["offset"] == len(text) and len(got["text"].encode()) <= 65536
+            text += got["text"].encode()
+        assert text.decode() == "x" + "ä€😀" * 5000
+
+
+def test_a_log_that_grows_faster_than_it_can_be_told_is_skipped(server):
+    server.job(1, "running")
+    with Viewer(server) as viewer:
+        viewer.want(job=1, log=True)
+        server.do("log", id=1, text="0123456789abcde\n", repeat=100000)
+        end, skipped = 0, 0
+        while end < 1600000:
+            got = viewer.message()
+            skipped += got["type"] == "skipped" and got["what"] == "log"
+            if got["type"] == "log":
+                end = got["offset"] + len(got["text"])
+        server.do("live", id=1, message={"type": "event", "act": "warn"})
+        while (got := viewer.message())["type"] != "event":
+            skipped += got["type"] == "skipped" and got["what"] == "log"
+        assert skipped == 1
+
+
+def test_the_last_of_the_log_comes_with_the_end_of_the_job(server):
+    server.job(1, "running")
+    with Viewer(server) as viewer:
+        viewer.want(job=1, log=True)
+        server.do("log", id=2, text="said to be another's\n")  # all jobs share one log here
+        server.job(1, "succeeded")
+        assert viewer.message()["text"] == "said to be another's\n"
+        assert viewer.message()["job"]["state"] == "succeeded"
+
+
+# ---- the protocol ----
+
+def test_pings_are_answered_with_what_they_hold(server):
+    with Viewer(server) as viewer:
+        viewer.message("hello")
+        viewer.send(PING, b"x" * 125)
+        assert viewer.frame() == (PONG, b"x" * 125)
+        viewer.send(PONG, b"nobody asked")
+        viewer.send(CLOSE, struct.pack(">H", 1000) + b"bye")
+        assert viewer.closed()[0] == 1000
+        with pytest.raises(EOFError):
+            viewer.take(1)
+
+
+def test_a_message_in_pieces_with_a_ping_between_is_one_message(server):
+    server.job(17, "running")
+    with Viewer(server) as viewer:
+        viewer.message("hello")
+        for i, byte in enumerate(b'{"job": 17}'):
+            viewer.send(TEXT if i == 0 else 0, bytes([byte]), fin=i == 10)
+            if i == 5:
+                viewer.send(PING, b"p")
+        assert viewer.frame() == (PONG, b"p")
+        assert viewer.message()["job"]["id"] == 17
+
+
+@pytest.mark.parametrize("data, code", [
+    (frame(TEXT, b"{}", mask=b""), 1002),
+    (frame(TEXT, b"{}", reserved=4), 1002),
+    (frame(3, b""), 1002),
+    (frame(11, b""), 1002),
+    (frame(0, b"continues nothing"), 1002),
+    (frame(TEXT, b"a", fin=False) + frame(TEXT, b"b"), 1002),
+    (frame(PING, b"p", fin=False), 1002),
+    (frame(PING, b"p" * 126), 1002),
+    (frame(CLOSE, struct.pack(">H", 1005)), 1002),
+    (frame(BINARY, b"{}"), 1003),
+    (frame(TEXT, b"\xff"), 1007),
+    (frame(TEXT, b"\xc3", fin=False) + frame(0, b"\x28"), 1007),
+    (frame(TEXT, b" " * 65537), 1009),
+    (frame(TEXT, b"x", length=1 << 40), 1009),
+    (frame(TEXT, b"", fin=False) + frame(0, b"", fin=False) * 80, 1008),
+    (frame(TEXT, b"{}") * 300, 1008),
+    (frame(PING, b"") * 300, 1008),
+], ids=lambda value: value if isinstance(value, int) else value[:8].hex())
+def test_whoever_breaks_the_rules_is_closed_with_the_right_code(server, data, code):
+    with Viewer(server) as viewer, Viewer(server) as neighbour:
+        neighbour.want(jobs=True)
+        viewer.socket.sendall(data)
+        assert viewer.closed()[0] == code
+        server.job(1, "running")
+        assert neighbour.message()["type"] == "job"
+
+
+def test_a_goodbye_without_a_code_is_answered_with_one_without(server):
+    for data in (b"", b"\0"):
+        with Viewer(server) as viewer:
+            viewer.message("hello")
+            viewer.send(CLOSE, data)
+            assert viewer.frame() == (CLOSE, b"")
+            with pytest.raises(EOFError):
+                viewer.take(1)
+
+
+def test_a_length_with_the_highest_bit_set_is_refused(server):
+    with Viewer(server) as viewer:
+        viewer.message("hello")
+        viewer.send(TEXT, b"x", length=1 << 63)
+        with pytest.raises(EOFError):
+            while viewer.frame()[0] != CLOSE:
+                pass
+            raise EOFError
+    wait_for(lambda: server.counts()["viewers"] == 0, "it to be gone")
+
+
+def test_noise_does_no_harm(server):
+    noise = random.Random(1)
+    with Viewer(server) as neighbour:
+        neighbour.want(jobs=True)
+        for _ in range(150):
+            with Viewer(server) as viewer:
+                data = bytearray(frame(noise.choice((TEXT, BINARY, PING, CLOSE, 0)),
+                                       noise.randbytes(noise.randrange(200)),
+                                       fin=noise.random() < 0.7))
+                for _ in range(noise.randrange(4)):
+                    data[noise.randrange(len(data))] = noise.randrange(256)
+                viewer.socket.sendall(bytes(data[:noise.randrange(1, len(data) + 1)]))
+                viewer.socket.sendall(noise.randbytes(noise.randrange(300)))
+        server.job(1, "running")
+        assert neighbour.message()["type"] == "job"
+        wait_for(lambda: server.counts()["viewers"] == 1, "the others to be gone")
+
+
+# ---- those who do not read, and those who are gone ----
+
+def flood(server):
+    """Until the sockets' own buffers are full many times over."""
+    for i in range(40):
+        server.do("live", id=1, times=50, message={"type": "sample", "text": "s" * 1000, "round": i})
+        server.do("live", id=1, times=20, message={"type": "mark", "text": "m" * 1000, "round": i})
+        for job in range(1, 101):
+            server.job(job, "running", round=i, text="j" * 200)
+        server.do("live", id=1, message={"type": "verdict", "round": i})
+
+
+def test_of_each_job_the_newest_comes_to_a_slow_reader(server):
+    server.job(1, "running")
+    with Viewer(server, receive_bytes=4096) as slow:
+        slow.want(jobs=True, job=1)
+        flood(server)
+        server.job(3, "cancelled")
+        server.do("removed", id=4)
+        server.counts()  # all of that has been told by now
+        newest, skipped, samples = {}, set(), 0
+        while len(newest) < 100 or newest[3] != "cancelled" or newest[4] != "removed" or any(
+                value not in (39, "cancelled", "removed") for value in newest.values()):
+            got = slow.message()
+            if got["type"] == "job":
+                newest[got["job"]["id"]] = got["job"].get("round", got["job"]["state"])
+            elif got["type"] == "removed":
+                newest[got["id"]] = "removed"
+            elif got["type"] == "skipped":
+                skipped.add(got["what"])
+            samples += got["type"] == "sample"
+        while skipped != {"sample", "mark"}:
+            skipped.add(slow.message("skipped")["what"])
+        assert samples < 2000
+
+
+def test_who_never_reads_costs_little_and_is_closed_with_1013():
+    with Server(look=50, stuck=1500) as server:
+        server.job(1, "running")
+        idle = [Viewer(server, receive_bytes=4096) for _ in range(20)]
+        for viewer in idle:
+            viewer.want(jobs=True, job=1)
+        before = server.rss_bytes()
+        flood(server)
+        server.counts()
+        if os.environ.get("EBB_SANITIZED") != "1":  # its allocator keeps what is freed
+            assert server.rss_bytes() - before < 20 * 256 * 1024 + (8 << 20)
+        wait_for(lambda: server.counts()["skipped"] > 0, "something to be left out")
+        # by and by they begin to read, and find that they were closed
+        wait_for(lambda: all_closed(server), "them to be closed")
+        assert idle[0].closed() == (1013, "nothing was read")
+        for viewer in idle:
+            viewer.socket.close()
+        wait_for(lambda: server.counts()["viewers"] == 0, "them to be gone")
+
+
+def all_closed(server):
+    """Closed ones are told nothing any more."""
+    before = server.counts()["messages"]
+    server.job(1, "running")
+    return server.counts()["messages"] == before
+
+
+def test_who_does_not_answer_pings_is_closed():
+    with Server(look=50, ping=100, silent=5000) as server:
+        with Viewer(server) as silent, Viewer(server) as alive:
+            def answered():
+                opcode, data = alive.frame()
+                if opcode == PING:
+                    alive.send(PONG, data)
+                return server.counts()["messages"] and silent_code(silent)
+            assert wait_for(answered, "the silent one to be closed") == 1013
+            alive.want(jobs=True)
+
+
+def silent_code(viewer):
+    """The close code, where it is there already."""
+    viewer.socket.setblocking(False)
+    try:
+        viewer.more()
+    except BlockingIOError:
+        pass
+    finally:
+        viewer.socket.settimeout(60)
+    at = viewer.data.find(bytes([0x80 | CLOSE]))
+    return struct.unpack(">H", viewer.data[at + 2:at + 4])[0] if at >= 0 else None
+
+
+def test_who_does_not_say_goodbye_back_is_let_go():
+    with Server(look=50, goodbye=200) as server:
+        with Viewer(server) as viewer:
+            viewer.send(BINARY, b"")
+            assert viewer.closed()[0] == 1003
+            with pytest.raises(EOFError):
+                viewer.take(1)
+            assert server.counts()["viewers"] == 0
+
+
+def test_half_a_frame_keeps_nobody_waiting():
+    with Server(look=50, silent=5000) as server:
+        with Viewer(server) as half, Viewer(server) as other:
+            half.socket.sendall(frame(TEXT, b'{"jobs": true}')[:9])
+            other.want(jobs=True)
+            server.job(1, "queued")
+            assert other.message()["type"] == "job"
+            assert half.closed()[0] == 1013
+
+
+def test_the_end_of_the_server_is_said():
+    with Server() as server:
+        viewers = [Viewer(server) for _ in range(5)]
+    for viewer in viewers:
+        assert viewer.closed()[0] == 1001
+        viewer.socket.close()

@@ -1,0 +1,195 @@
+"""Jobs of the server, with the real `ebb run`: one after another, crashing, cancelled in each state,
+adopted, with a supervisor or a sentinel that is killed, a server that is stopped."""
+
+import json
+import os
+import pathlib
+import signal
+
+import pytest
+
+from commands import PYTHON, wait_for
+from serving import serving
+
+
+@pytest.fixture
+def server():
+    with serving("--slots", "2", "--interval", "100ms", "--grace", "5s", "--memory", "none") as s:
+        yield s
+
+
+def rss_bytes(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmRSS")
+
+
+def open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def children(pid):
+    return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def lock_of(server, number):
+    return server.state / "locks" / str(number)
+
+
+def sentinel(server, number):
+    return int(lock_of(server, number).read_text().split()[0])
+
+
+def supervisor(server, number):
+    return json.loads((server.state / "runs" / f"{number}-hold" / "run.json")
+                      .read_text())["supervisor_pid"]
+
+
+def hold(server, state="running", **more):
+    """A job that runs until it is told otherwise."""
+    number = server.submit("sleep", "600", name="hold", **more)
+    assert server.wait(number, state)["state"] == state
+    return number
+
+
+def is_gone(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "XZ"
+    except OSError:
+        return True
+
+
+def wait_for_run_json(server, number):
+    """Until the job has ended, by what is on disk."""
+    path = server.state / "runs" / f"{number}-sleep" / "run.json"
+    wait_for(lambda: path.exists() and '"state": "ended"' in path.read_text(), "the job's end")
+
+
+# ---- one after another ----
+
+ALLOCATES = "b = bytearray(200 << 20); b[::4096] = b'x' * len(b[::4096]); import time; time.sleep(0.5)"
+
+
+@pytest.mark.parametrize("count", (3, 10))
+def test_jobs_one_after_another_leave_the_server_as_it_was(server, count):
+    pid = server.process.pid
+    first = server.submit("true")
+    server.wait(first)
+    server.get("/jobs")
+    rss, files = rss_bytes(pid), open_files(pid)
+    for i in range(count):
+        number = server.submit(PYTHON, "-c", ALLOCATES, name="big")
+        job = server.wait(number)
+        assert job["state"] == "succeeded", job
+        assert job["memory"]["peak_bytes"] > 150 << 20
+        assert isinstance(job["given_back"]["clean"], bool)
+        assert (job["memory_from"] == "learned") == (i > 0)
+    assert os.environ.get("EBB_SANITIZED") == "1" or rss_bytes(pid) - rss < 4 << 20
+    wait_for(lambda: open_files(pid) <= files, "files are left open")
+    assert children(pid) == []
+    assert list((server.state / "locks").iterdir()) == []
+
+
+def test_a_job_that_crashes_leaves_the_server_and_its_neighbour_alone(server):
+    neighbour = hold(server)
+    crashes = {
+        "signal": (PYTHON, "-c", "import os; os.kill(os.getpid(), 11)"),
+        "exception": (PYTHON, "-c", "raise ValueError('no')"),
+        "exit status": ("sh", "-c", "exit 7"),
+        "not started": ("/no/such/program",),
+    }
+    for kind, command in crashes.items():
+        job = server.wait(server.submit(*command))
+        assert job["state"] == "failed" and job["cause_kind"] == kind, job
+        assert job["reason"], job
+    assert server.job(neighbour)["state"] == "running"
+    assert server.get("/health").json()["status"] == "ok"
+
+
+# ---- cancelling ----
+
+def test_a_queued_job_is_cancelled_at_once_and_never_runs(server):
+    hold(server), hold(server)
+    number = server.submit("touch", server.folder / "ran")
+    assert server.job(number)["state"] == "queued"
+    assert server.post(f"/jobs/{number}/cancel", {"reason": "no need"}).status == 202
+    job = server.job(number)
+    assert job["state"] == "cancelled" and job["reason"] == "no need"
+    assert not (server.folder / "ran").exists()
+
+
+def test_a_job_is_cancelled_while_it_starts(server):
+    number = server.submit("sleep", "600")
+    assert server.post(f"/jobs/{number}/cancel", {}).status == 202  # perhaps it runs already
+    job = server.wait(number)
+    assert job["state"] == "cancelled" and job["reason"] == "by request"
+
+
+def test_a_job_that_ignores_the_request_is_killed_after_its_grace_or_sooner(server):
+    number = server.submit("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+    wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the trap")
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 600}).status == 202
+    job = server.wait(number, "stopping")
+    assert job["state"] == "stopping"
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+    job = server.wait(number)
+    assert job["state"] == "cancelled" and job["status"] == 137, job
+    assert server.post(f"/jobs/{number}/cancel", {}).status == 409
+
+
+# ---- what is killed ----
+
+def test_a_job_whose_supervisor_is_killed_is_lost_and_its_processes_with_it(server):
+    number = hold(server)
+    wait_for(lambda: server.job(number)["pid"], "its pid")
+    os.kill(supervisor(server, number), signal.SIGKILL)
+    job = server.wait(number)
+    assert job["state"] == "lost", job
+    wait_for(lambda: is_gone(job["pid"]), "the job's process")
+
+
+def test_a_job_whose_sentinel_is_killed_is_followed_to_its_end(server):
+    number = hold(server)
+    os.kill(sentinel(server, number), signal.SIGKILL)
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
+    assert server.wait(number)["state"] == "cancelled"
+    assert not lock_of(server, number).exists()
+
+
+def test_a_killed_server_finds_its_jobs_again(server):
+    number, ends = hold(server), server.submit("sleep", "0.5")
+    waits = server.submit("true", after=[ends])
+    server.stop(signal.SIGKILL)
+    wait_for_run_json(server, ends)
+    server.start()
+    assert server.job(number)["state"] == "running"
+    assert server.wait(ends)["state"] == "succeeded"
+    assert server.wait(waits)["state"] == "succeeded"
+    wait_for(lambda: server.job(number)["memory"], "news of the adopted job")
+    assert server.post(f"/jobs/{number}/cancel", {}).status == 202
+    assert server.wait(number)["state"] == "cancelled"
+
+
+def test_a_server_that_was_stopped_for_a_while_knows_what_happened(server):
+    number, ends = hold(server), server.submit("sleep", "0.3")
+    server.wait(ends, "running")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_for_run_json(server, ends)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    assert server.wait(ends)["state"] == "succeeded"
+    assert server.job(number)["state"] == "running"
+
+
+def test_a_run_folder_may_be_removed_while_the_job_runs(server):
+    number = hold(server)
+    wait_for(lambda: server.job(number)["pid"], "news")
+    folder = server.state / "runs" / f"{number}-hold"
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
+    assert server.wait(number)["state"] == "cancelled"
+    assert server.get("/health").json()["status"] == "ok"

@@ -1,0 +1,113 @@
+"""/metrics of the server, and what contrib/ makes of it: promtool's checks, and names that are really there."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from commands import ROOT, environment
+from serving import serving
+
+BUILD = pathlib.Path(os.environ.get("EBB_BUILD_DIR", ROOT / "build"))
+NAME = re.compile(r"\b((?:ebb|process)_[a-z_]+)\b")
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What /metrics says once jobs have ended and one runs."""
+    with serving() as server:
+        assert server.wait(server.submit("sh", "-c", "sleep 0.1", name="good"))["state"] == "succeeded"
+        assert server.wait(server.submit("sh", "-c", "exit 3", name="bad"))["state"] == "failed"
+        running = server.submit("sleep", "1000", name='"\n}bad{name="')
+        server.wait(running, "running")
+        answer = server.ask("GET", "/metrics")
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        server.post(f"/jobs/{running}/cancel", {})
+        server.wait(running)
+        yield answer.body.decode()
+
+
+def values(text, name):
+    return {labels: float(v) for labels, v in re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.M)}
+
+
+def test_jobs_are_counted_by_state_and_cause(told):
+    states = values(told, "ebb_jobs")
+    assert states['state="succeeded"'] == 1 and states['state="failed"'] == 1 and states['state="running"'] == 1
+    assert values(told, "ebb_jobs_submitted_total") == {"": 3}
+    assert values(told, "ebb_jobs_ended_total") == {'state="succeeded"': 1, 'state="failed"': 1}
+    assert values(told, "ebb_job_failures_total") == {'cause="exit status"': 1}
+    assert sum(values(told, "ebb_memory_returns_total").values()) == 2
+    assert values(told, "ebb_job_start_seconds_count")[""] >= 2
+    assert values(told, "ebb_slots_used") == {"": 1}
+
+
+def test_a_running_job_is_labelled_by_its_id_and_nothing_else(told):
+    assert "bad{" not in told and "good" not in told
+    assert list(values(told, "ebb_job_start_time_seconds")) == ['job="3"']
+
+
+def test_the_server_tells_its_own_memory_and_files(told):
+    assert 1 << 20 < values(told, "process_resident_memory_bytes")[""] < 1 << 30
+    assert values(told, "process_open_fds")[""] > 3
+
+
+def test_every_series_has_its_help_and_type(told):
+    typed = set(re.findall(r"^# TYPE (\S+) ", told, re.M))
+    assert typed == set(re.findall(r"^# HELP (\S+) ", told, re.M))
+    used = {re.sub(r"_(sum|count)$", "", n) if re.sub(r"_(sum|count)$", "", n) in typed else n
+            for n in re.findall(r"^([a-z_]+)[{ ]", told, re.M)}
+    assert used <= typed
+
+
+@pytest.mark.parametrize("path", ["contrib/alerts.yml", "contrib/grafana-dashboard.json"])
+def test_contrib_names_only_what_is_there(told, path):
+    text = (ROOT / path).read_text()
+    if path.endswith(".json"):
+        text = "\n".join(t["expr"] for p in json.loads(text)["panels"] for t in p["targets"])
+    typed = set(re.findall(r"^# TYPE (\S+) ", told, re.M))
+    named = {re.sub(r"_(sum|count)$", "", n) for n in NAME.findall(text)}
+    assert named and named <= typed
+
+
+@pytest.fixture(scope="module")
+def promtool():
+    path = shutil.which("promtool") or BUILD / "prometheus" / "usr" / "bin" / "promtool"
+    if not os.access(path, os.X_OK):
+        pytest.skip("promtool is not there (scripts/setup.sh promtool)")
+    return str(path)
+
+
+def test_promtool_finds_nothing_wrong_with_the_metrics(told, promtool):
+    result = subprocess.run([promtool, "check", "metrics"], input=told, text=True, capture_output=True,
+                            env=environment())
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+def test_promtool_finds_nothing_wrong_with_the_alert_rules(promtool):
+    result = subprocess.run([promtool, "check", "rules", str(ROOT / "contrib" / "alerts.yml")], text=True,
+                            capture_output=True, env=environment())
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_configuration_in_contrib_is_one(ebb, tmp_path):
+    text = (ROOT / "contrib" / "serve.conf").read_text().replace("/var/lib/ebb", str(tmp_path / "state"))
+    (tmp_path / "serve.conf").write_text(text)
+    result = ebb("serve", "--check", "--config", tmp_path / "serve.conf")
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_unit_in_contrib_is_one(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not there")
+    unit = (ROOT / "contrib" / "ebb.service").read_text().replace("/usr/bin/ebb", "/bin/true")
+    (tmp_path / "ebb.service").write_text(unit.replace("User=ebb\n", ""))
+    result = subprocess.run(["systemd-analyze", "verify", "--man=no", str(tmp_path / "ebb.service")], text=True,
+                            capture_output=True, env=environment())
+    wrong = [line for line in (result.stdout + result.stderr).splitlines() if "ebb.service" in line]
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,279 @@
+/* What is kept of ended jobs, and that what goes, goes whole and alone. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "fake_ebb.h"
+#include "jobs_kit.h"
+
+static void shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void shell(const char *fmt, ...)
+{
+    char command[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(command, sizeof command, fmt, ap);
+    va_end(ap);
+    if (system(command) != 0)
+        fail_msg("%s", command);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+static bool is_gone(int64_t id)
+{
+    return jobs_state(kit.jobs, id) == JOB_STATES;
+}
+
+static bool is_trash_empty(int64_t id)
+{
+    char path[128];
+    int count = 0;
+    (void)id;
+    snprintf(path, sizeof path, "%s/runs/.trash", kit.folder);
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count == 2;
+}
+
+static void wait_for_empty_trash(void)
+{
+    kit_wait(is_trash_empty, 0);
+}
+
+static void of_more_than_are_kept_the_oldest_go_with_their_folders(void **state)
+{
+    (void)state;
+    kit.options.keep.count = 3;
+    kit_start();
+    for (int i = 0; i < 6; i++)
+        kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    kit_wait(is_gone, 3);
+    wait_for_empty_trash();
+    for (int64_t id = 1; id <= 6; id++) {
+        assert_int_equal(is_gone(id), id <= 3);
+        assert_int_equal(is_there(kit_run_path(id, "k", "run.json")), id > 3);
+    }
+    assert_int_equal(kit.removed, 3);
+    struct err err;
+    json_t *doc = NULL;
+    assert_int_equal(jobs_get(kit.jobs, 1, true, &doc, &err), -ENOENT);
+}
+
+static void what_is_too_old_goes_and_what_runs_never_does(void **state)
+{
+    (void)state;
+    kit.options.keep.age_ns = NS_PER_S / 2;
+    kit_start();
+    int64_t runs = kit_submit("{\"name\": \"h\"}", "hold", NULL, NULL);
+    int64_t id = kit_submit("{\"name\": \"k\"}", "quick", "0", NULL);
+    kit_wait_ended(id);
+    kit_wait_state(runs, JOB_RUNNING);
+    kit_run_ms(700);
+    kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL)); /* an occasion to look */
+    kit_wait(is_gone, id);
+    assert_int_equal(jobs_state(kit.jobs, runs), JOB_RUNNING);
+    kit_touch(kit_run_path(runs, "h", "finish"));
+    kit_wait_ended(runs);
+}
+
+static void of_more_bytes_than_are_kept_the_oldest_go(void **state)
+{
+    (void)state;
+    kit.options.keep.bytes = 3 << 20;
+    kit_start();
+    for (int64_t id = 1; id <= 3; id++) {
+        kit_submit("{\"name\": \"b\"}", "quick", "0", NULL);
+        kit_wait_ended(id);
+        shell("dd if=/dev/zero of='%s' bs=65536 count=20 2>/dev/null",
+              kit_run_path(id, "b", "big"));
+    }
+    kit_stop(); /* measured anew at the start */
+    kit_start();
+    kit_wait(is_gone, 1);
+    wait_for_empty_trash();
+    kit_run_ms(100);
+    assert_false(is_gone(2));
+    assert_false(is_gone(3));
+    assert_true(is_there(kit_run_path(2, "b", "big")));
+}
+
+/* Deeper than any path can say. */
+static void make_deep(const char *path)
+{
+    enum { LEVELS = 300 };
+    static const char name[] = "dddddddddddddddddddddddddddddddddd";
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < LEVELS; i++) {
+        assert_int_equal(mkdirat(dir, name, 0700), 0);
+        int next = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(dir);
+        dir = next;
+    }
+    close(openat(dir, "f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    close(dir);
+}
+
+static void links_are_removed_and_not_followed_and_no_depth_is_too_deep(void **state)
+{
+    (void)state;
+    kit.options.keep.count = 1;
+    kit_start();
+    kit_wait_ended(kit_submit("{\"name\": \"t\"}", "quick", "0", NULL));
+    shell("mkdir '%s/precious' && echo x >'%s/precious/file'", kit.folder, kit.folder);
+    shell("cd '%s/runs/1-t' && ln -s '%s/precious' link && ln -s '%s/precious/file' l2 && "
+          "mkdir closed && touch closed/f && chmod 0 closed && mkfifo pipe && "
+          "touch -- '-rf' 'a b' \"$(printf 'new\\nline')\"",
+          kit.folder, kit.folder, kit.folder);
+    make_deep(kit_run_path(1, "t", ""));
+    shell("cd '%s/runs/1-t' && i=0; while [ $i -lt 300 ]; do : >f$i; i=$((i+1)); done", kit.folder);
+    kit_wait_ended(kit_submit("{\"name\": \"t\"}", "quick", "0", NULL));
+    kit_wait(is_gone, 1);
+    wait_for_empty_trash();
+    char path[128];
+    snprintf(path, sizeof path, "%s/precious/file", kit.folder);
+    assert_true(is_there(path));
+    json_t *trouble = jobs_trouble(kit.jobs);
+    assert_int_equal(json_array_size(trouble), 0);
+    json_decref(trouble);
+}
+
+static void what_an_earlier_server_left_in_the_trash_goes(void **state)
+{
+    (void)state;
+    kit_start();
+    kit_stop();
+    shell("mkdir -p '%s/runs/.trash/old/deep' && touch '%s/runs/.trash/old/deep/f'", kit.folder,
+          kit.folder);
+    kit_start();
+    wait_for_empty_trash();
+}
+
+static void a_trash_that_somebody_removed_is_made_again(void **state)
+{
+    (void)state;
+    kit.options.keep.count = 1;
+    kit_start();
+    shell("rmdir '%s/runs/.trash'", kit.folder);
+    for (int i = 0; i < 2; i++)
+        kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    kit_wait(is_gone, 1);
+    wait_for_empty_trash();
+    assert_false(is_there(kit_run_path(1, "k", "run.json")));
+}
+
+static void a_folder_that_somebody_removed_does_not_keep_the_row(void **state)
+{
+    (void)state;
+    kit.options.keep.count = 1;
+    kit_start();
+    kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    shell("rm -rf '%s/runs/1-k'", kit.folder);
+    kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    kit_wait(is_gone, 1);
+}
+
+/* ---- the job file ---- */
+
+static char job_file[128];
+static const char *status_in_file(const char *id)
+{
+    static char word[32];
+    json_t *doc = json_load_file(job_file, 0, NULL);
+    const char *status = json_string_value(json_object_get(json_object_get(doc, id), "status"));
+    snprintf(word, sizeof word, "%s", status ? status : "");
+    json_decref(doc);
+    return word;
+}
+
+static bool is_completed_in_file(int64_t id)
+{
+    char key[24];
+    snprintf(key, sizeof key, "%lld", (long long)id);
+    return strcmp(status_in_file(key), "completed") == 0;
+}
+
+static void the_job_file_is_kept_current(void **state)
+{
+    (void)state;
+    snprintf(job_file, sizeof job_file, "%s/training_jobs.json", kit.folder);
+    kit.options.job_file = job_file;
+    kit_start();
+    kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    kit_wait(is_completed_in_file, 1);
+    int64_t id = kit_submit("{\"name\": \"k\"}", "quick", "0", NULL);
+    kit_wait(is_completed_in_file, id);
+    assert_true(is_completed_in_file(1));
+}
+
+static void a_job_file_of_another_server_is_taken_in(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    snprintf(job_file, sizeof job_file, "%s/theirs.json", kit.folder);
+    shell("cat >'%s' <<'E'\n{\"a\": {\"status\": \"completed\", \"name\": \"one\"},"
+          " \"b\": {\"status\": \"running\", \"name\": \"two\"},"
+          " \"c\": {\"status\": \"queued\", \"name\": \"three\", \"command\": [\"quick\", \"0\", "
+          "\"%s\"]}}\nE",
+          job_file, kit.list);
+    kit_open(); /* as the server does: before anything is started */
+    int n = jobs_import(kit.jobs, job_file, &err);
+    if (n != 3)
+        fail_msg("%d: %s", n, err.text);
+    assert_int_equal(jobs_start(kit.jobs, &err), 0);
+    kit_wait_ended(3);
+    assert_int_equal(jobs_state(kit.jobs, 2), JOB_LOST);
+    assert_int_equal(jobs_state(kit.jobs, 3), JOB_SUCCEEDED);
+    assert_int_equal(kit_times(3), 1);
+    assert_int_equal(jobs_import(kit.jobs, job_file, &err), 0); /* the same again: not again */
+    assert_int_equal(jobs_state(kit.jobs, 4), JOB_STATES);
+    shell("echo >>'%s'", job_file); /* another one, and while it runs */
+    assert_int_equal(jobs_import(kit.jobs, job_file, &err), 3);
+    kit_wait_ended(6);
+    kit_run_ms(100);
+    assert_int_equal(kit_times(6), 1);
+    json_t *doc = NULL;
+    assert_int_equal(jobs_rerun(kit.jobs, 1, &doc, &err), -EINVAL);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
+
+int main(int argc, char **argv)
+{
+    int status;
+    if (fake_ebb(argc, argv, &status))
+        return status;
+    const struct CMUnitTest tests[] = {
+        TEST(of_more_than_are_kept_the_oldest_go_with_their_folders),
+        TEST(what_is_too_old_goes_and_what_runs_never_does),
+        TEST(of_more_bytes_than_are_kept_the_oldest_go),
+        TEST(links_are_removed_and_not_followed_and_no_depth_is_too_deep),
+        TEST(what_an_earlier_server_left_in_the_trash_goes),
+        TEST(a_trash_that_somebody_removed_is_made_again),
+        TEST(a_folder_that_somebody_removed_does_not_keep_the_row),
+        TEST(the_job_file_is_kept_current),
+        TEST(a_job_file_of_another_server_is_taken_in),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
