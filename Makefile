@@ -71,7 +71,7 @@ bench-peers:
 	@scripts/setup.sh bench
 	@scripts/setup.sh bench-peers
 	@BUILD="$(BUILD)" scripts/setup.sh earlyoom
-	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh $(BUILD)/zoo-venv
+	-@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh $(BUILD)/zoo-venv
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload bench_guard
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" bench/peers/peers.py $(PEERS_FLAGS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The first rows of memray's report of the peak, as [function, file] of each frame.
+"""The first rows of memray's report of the peak: [bytes, [[function, file] of each frame]].
 
     memray_rows.py RESULTS ROWS
 """
@@ -19,7 +19,7 @@ def main():
     with memray.FileReader(sys.argv[1]) as reader:
         records = reader.get_high_watermark_allocation_records(merge_threads=True)
         rows = sorted(records, key=lambda record: -record.size)[:int(sys.argv[2])]
-        print(json.dumps([stack_of(row, reader.metadata.has_native_traces) for row in rows]))
+        print(json.dumps([[row.size, stack_of(row, reader.metadata.has_native_traces)] for row in rows]))
 
 
 if __name__ == "__main__":

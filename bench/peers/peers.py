@@ -59,7 +59,7 @@ def truth_of(name, flags):
 
 def plain_env(folder):
     env = {key: value for key, value in os.environ.items()
-           if not key.startswith(("EBB_", "MALLOC_", "LD_", "PYTHON"))}
+           if not key.startswith(("EBB_", "MALLOC_", "LD_PRELOAD", "PYTHON"))}
     return {**env, "ZOO_COUNTS": f"{folder}/../counts", "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 

@@ -1,6 +1,6 @@
 """What each tool's own report has in its first rows, and whether the true function is among them.
 
-A row is a list of (function, file); file is None where the tool does not tell it. Tools that print a
+A row is (bytes, [(function, file)]); file is None where the tool does not tell it. Tools that print a
 stack with each row are given the whole of it."""
 
 import ast
@@ -11,7 +11,9 @@ import re
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 ROWS = 3
+LEAST = 10e6  # bytes of a row that points at 30 to 130 MB; less is there by chance
 REPORT_S = 240  # to make one from what was recorded
 SCALENE_UNSURE = 0.95  # it prints a leak from there on
 
@@ -33,8 +35,8 @@ def is_culprit(frame, truth):
 
 def culprit_row(rows, truth):
     """1 to 3, or 0 where it is in none of the first three."""
-    for number, row in enumerate(rows[:ROWS], 1):
-        if any(is_culprit(frame, truth) for frame in row):
+    for number, (size, frames) in enumerate(rows[:ROWS], 1):
+        if size >= LEAST and any(is_culprit(frame, truth) for frame in frames):
             return number
     return 0
 
@@ -42,7 +44,7 @@ def culprit_row(rows, truth):
 def function_at(file, line):
     """The innermost function around a line of a Python file."""
     try:
-        with open(file, encoding="utf-8") as source:
+        with open(os.path.join(ROOT, file), encoding="utf-8") as source:
             tree = ast.parse(source.read())
     except (OSError, SyntaxError):
         return "?"
@@ -66,8 +68,9 @@ def read_json(path):
 
 def ebb_rows(options, folder):
     rows = json.loads(ask([options.ebb, "heap", f"{folder}/run", "--json", "--top", str(ROWS)]))["rows"]
-    return [[(place["function"] or "?", place["file"]) for place in (row["where"], row.get("native"))
-             if place] for row in rows]
+    return [(row["live"]["bytes"],
+             [(place["function"] or "?", place["file"]) for place in (row["where"], row.get("native"))
+              if place]) for row in rows]
 
 
 def memray_rows(options, folder):
@@ -78,17 +81,20 @@ def heaptrack_rows(_, folder):
     path = (glob.glob(f"{folder}/out.zst") + glob.glob(f"{folder}/out.gz"))[0]
     text = ask(["heaptrack_print", "-f", path, "--print-leaks", "0", "--print-allocators", "0",
                 "--print-temporary", "0", "--print-peaks", "1", "-n", str(ROWS)])
-    sections = re.split(r"^.* peak memory consumed over .*$", text, flags=re.M)[1:]
-    return [[(line.strip(), None) for line in section.splitlines()
-             if not line.strip().startswith(("in ", "at "))] for section in sections]
+    parts = re.split(r"^([\d.]+)([BKMG]) peak memory consumed over .*$", text, flags=re.M)[1:]
+    factor = {"B": 1, "K": 1e3, "M": 1e6, "G": 1e9}
+    return [(float(number) * factor[unit], [(line.strip(), None) for line in section.splitlines()
+             if not line.strip().startswith(("in ", "at "))])
+            for number, unit, section in zip(parts[::3], parts[1::3], parts[2::3])]
 
 
 def tracemalloc_rows(_, folder):
-    return [[(function_at(file, line), file)] for file, line, _ in read_json(f"{folder}/lines.json")]
+    return [(size, [(function_at(file, line), file)])
+            for file, line, size in read_json(f"{folder}/lines.json")]
 
 
 def scalene_lines(folder):
-    """(bytes at its peak, file, line) of each line of its table."""
+    """(MB at its peak, file, line) of each line of its table."""
     doc = read_json(f"{folder}/scalene.json")
     return [(line["n_peak_mb"], file, line["lineno"]) for file, found in doc["files"].items()
             for line in found["lines"]]
@@ -96,7 +102,8 @@ def scalene_lines(folder):
 
 def scalene_rows(_, folder):
     lines = sorted(scalene_lines(folder), reverse=True)[:ROWS]
-    return [[(function_at(file, line), os.path.abspath(file))] for peak, file, line in lines if peak]
+    return [(peak * 1e6, [(function_at(file, line), os.path.abspath(file))])
+            for peak, file, line in lines]
 
 
 def fil_rows(_, folder):
@@ -109,8 +116,9 @@ def fil_rows(_, folder):
                 stacks.append((int(size), stack))
     frame = re.compile(r"(.*):\d+ \((.*)\)")
     top = sorted(stacks, reverse=True)[:ROWS]
-    return [[(found.group(2), found.group(1)) for found in map(frame.fullmatch, stack.split(";")) if found]
-            for _, stack in top]
+    return [(size, [(found.group(2), found.group(1))
+                    for found in map(frame.fullmatch, stack.split(";")) if found])
+            for size, stack in top]
 
 
 def ebb_verdict(options, folder):
