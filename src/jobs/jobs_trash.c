@@ -157,8 +157,7 @@ static bool is_stuck(const char *name)
 static void put_aside(struct trash *t, const char *name)
 {
     char to[NAME_MAX + 1];
-    if (!is_stuck(name) &&
-        snprintf(to, sizeof to, "%s%s", stuck_prefix, name) < (int)sizeof to &&
+    if (!is_stuck(name) && snprintf(to, sizeof to, "%s%s", stuck_prefix, name) < (int)sizeof to &&
         renameat(t->fd, name, t->fd, to) == 0)
         t->has_stuck = true;
 }
