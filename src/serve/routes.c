@@ -16,6 +16,8 @@
 #include "jobs/jobs.h"
 #include "serve/routes_private.h"
 
+enum { VALUES_MAX = 20000 }; /* in a body; a request may have five thousand texts */
+
 /* {id} is a number from 1 without a sign or zeroes before it; {name} any one part. */
 static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
                        struct route_call *c)
@@ -164,6 +166,10 @@ json_t *route_body(struct http_request *r)
     size_t len;
     const char *text = http_body(r, &len);
     struct err err = {""};
+    if (json_is_crowded(text, len, VALUES_MAX)) {
+        http_answer_error(r, 400, "the body has too many values");
+        return NULL;
+    }
     json_t *doc = len ? json_parse(text, len, &err) : json_object();
     if (doc && json_is_object(doc))
         return doc;

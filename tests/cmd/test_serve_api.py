@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
 import random
 import re
 import socket
@@ -403,6 +404,28 @@ def test_a_session_ends_with_the_token_it_came_from():
         s.start()
         assert s.get("/jobs", token=None, headers=cookie).status == 401
         assert s.get("/jobs", token=None, headers=reading).status == 200
+
+
+@pytest.mark.parametrize("what", ["pipe", "link", "brackets"])
+def test_a_run_json_that_is_none_is_left_alone(server, what):
+    job = server.submit("true")
+    path = pathlib.Path(server.wait(job)["run_dir"]) / "run.json"
+    path.unlink()
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text('{"segments": [' + "[],[],[],[]," * 100000 + "{}]}")
+    events = server.get(f"/jobs/{job}/events")
+    assert {event["kind"] for event in events.json()["events"]} == {"state"}
+    assert server.get(f"/jobs/{job}/run").status == (200 if what == "brackets" else 404)
+
+
+def test_a_body_of_nothing_but_brackets_is_refused(server):
+    body = b'{"token": [' + b"[]," * 100000 + b"1]}"
+    answer = server.post("/session", body, token=None)
+    assert answer.status == 400 and "too many values" in answer.message()
 
 
 def test_a_list_of_large_requests_comes_in_pages(server):
