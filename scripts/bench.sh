@@ -21,17 +21,10 @@ if [ "${1:-}" = python ]; then
     exit
 fi
 program=bench/run.py
-if [ "${1:-}" = guard ]; then
-    program=bench/guard/guard.py
+case ${1:-} in
+guard | heap | report | serve)
+    program=bench/$1/$1.py
     shift
-elif [ "${1:-}" = heap ]; then
-    program=bench/heap/heap.py
-    shift
-elif [ "${1:-}" = serve ]; then
-    program=bench/serve/serve.py
-    shift
-elif [ "${1:-}" = report ]; then
-    program=bench/report/report.py
-    shift
-fi
+    ;;
+esac
 exec "$python" "$program" "$@"
