@@ -351,6 +351,19 @@ static json_t *keep_or(json_t *first, const json_t *second)
     return json_incref((json_t *)(uintptr_t)second);
 }
 
+/* Its last step is known better at the end than from the last message. */
+static json_t *ended_progress(const struct job_live *live, const json_t *run)
+{
+    const json_t *step = json_object_get(json_object_get(run, "marks"), "last_step");
+    json_t *progress = live->progress ? json_copy(live->progress) : NULL;
+    if (!progress)
+        return json_null();
+    if (json_is_integer(step) && json_integer_value(step) >= 0)
+        json_object_set_new(progress, "step", json_integer(json_integer_value(step)));
+    json_object_set_new(progress, "eta_s", json_null());
+    return progress;
+}
+
 static json_t *end_json(const struct job_live *live, const json_t *run, const char *no_start,
                         bool *ret_clean)
 {
@@ -358,14 +371,13 @@ static json_t *end_json(const struct job_live *live, const json_t *run, const ch
     const struct job_figures figures = ended_figures(live, run);
     json_t *cause = no_start ? json_text0(no_start) : pick_text(end, "cause", TEXT_MAX);
     json_t *kind = no_start ? json_string("not started") : pick_text(end, "cause_kind", 64);
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "status",
-                     pick_number(end, "status"), "cause", cause, "cause_kind", kind, "pid",
-                     pick_number(run, "pid"), "segment", pick_number(run, "segment"), "memory",
-                     job_figures_json(&figures), "verdict",
-                     keep_or(ended_verdict(run), live->verdict), "progress",
-                     live->progress ? json_incref(live->progress) : json_null(), "spark",
-                     spark_json(&live->spark), "given_back", given_back(live, run, ret_clean),
-                     "log_bytes", pick_number(json_object_get(run, "log"), "bytes"));
+    return json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "status", pick_number(end, "status"),
+        "cause", cause, "cause_kind", kind, "pid", pick_number(run, "pid"), "segment",
+        pick_number(run, "segment"), "memory", job_figures_json(&figures), "verdict",
+        keep_or(ended_verdict(run), live->verdict), "progress", ended_progress(live, run), "spark",
+        spark_json(&live->spark), "given_back", given_back(live, run, ret_clean), "log_bytes",
+        pick_number(json_object_get(run, "log"), "bytes"));
 }
 
 struct job_ending *job_ending_new(const struct job_live *live, const json_t *run_json,

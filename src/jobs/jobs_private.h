@@ -45,6 +45,14 @@ struct job_figures {
     uint64_t bytes[FIGURES];
 };
 
+/* A change that a newer one followed before it was on disk. */
+struct job_note {
+    enum job_state state;
+    uint64_t at_ns;
+    char reason[JOBS_SENTENCE_MAX];
+};
+enum { JOB_NOTES = 16 };
+
 /* What is only known of one that has been started. */
 struct job_live {
     struct executor_run *run; /* NULL: over */
@@ -54,9 +62,11 @@ struct job_live {
     uint64_t started_ns;                /* wall clock; 0: not yet */
     uint64_t spawned_ns, start_took_ns; /* monotonic; 0: not known */
     char reason[JOBS_SENTENCE_MAX];
-    bool is_alone;    /* nobody else ran at any time of it */
-    bool was_asked;   /* to end, by request */
-    unsigned changes; /* told by the supervisor */
+    bool is_alone;          /* nobody else ran at any time of it */
+    bool was_asked;         /* to end, by request */
+    unsigned changes;       /* told by the supervisor */
+    struct job_note *notes; /* JOB_NOTES of them, or NULL */
+    unsigned note_count;
     /* told by the supervisor */
     int64_t pid, segment; /* pid 0: not known */
     json_t *progress, *verdict;

@@ -133,6 +133,40 @@ static int write_change(struct jobs *j, struct job *job, struct err *err)
     return store_change(j->store, job->id, &change, err);
 }
 
+/* Those that came before the newest, in a transaction of the caller's. */
+static int write_notes(struct jobs *j, const struct job *job, struct err *err)
+{
+    const struct job_live *live = job->live;
+    int r = 0;
+    for (unsigned i = 0; r == 0 && live && i < live->note_count; i++) {
+        const struct job_note *n = &live->notes[i];
+        struct store_change change = {
+            .state = n->state, .at_ns = n->at_ns, .reason = n->reason[0] ? n->reason : NULL};
+        r = store_change(j->store, job->id, &change, err);
+    }
+    return r;
+}
+
+static int write_changes(struct jobs *j, struct job *job, struct err *err)
+{
+    if (!job->live || !job->live->note_count)
+        return write_change(j, job, err);
+    int r = store_begin(j->store, err);
+    if (r < 0)
+        return r;
+    r = write_notes(j, job, err);
+    if (r == 0)
+        r = write_change(j, job, err);
+    if (r < 0) {
+        store_cancel(j->store);
+        return r;
+    }
+    r = store_commit(j->store, err);
+    if (r == 0)
+        job->live->note_count = 0;
+    return r;
+}
+
 static bool write_down(struct jobs *j, struct job *job)
 {
     struct err err;
@@ -140,7 +174,7 @@ static bool write_down(struct jobs *j, struct job *job)
         return true;
     if (job->live && job->live->ending)
         return jobs_write_end(j, job);
-    if (write_change(j, job, &err) < 0) {
+    if (write_changes(j, job, &err) < 0) {
         store_trouble(j, &err);
         return false;
     }
@@ -149,8 +183,25 @@ static bool write_down(struct jobs *j, struct job *job)
     return true;
 }
 
+/* A change that is not on disk yet is told there before the one that follows it. */
+static void note_present(struct job *job)
+{
+    struct job_live *live = job->live;
+    if (!job->is_dirty || !live || job->state <= JOB_STARTING || job_state_is_final(job->state))
+        return;
+    if (!live->notes)
+        live->notes = calloc(JOB_NOTES, sizeof *live->notes);
+    if (!live->notes || live->note_count == JOB_NOTES)
+        return;
+    struct job_note *n = &live->notes[live->note_count++];
+    n->state = job->state;
+    n->at_ns = job->changed_ns;
+    memcpy(n->reason, live->reason, sizeof n->reason);
+}
+
 static void set_state(struct job *job, enum job_state state, const char *reason)
 {
+    note_present(job);
     job->state = state;
     job->is_dirty = true;
     job->changed_ns = job_now_ns(job);
@@ -259,7 +310,9 @@ static int write_end(struct jobs *j, struct job *job, struct err *err)
                                   .end = end};
     int r = end ? store_begin(j->store, err) : err_set(err, -ENOMEM, "out of memory");
     if (r == 0) {
-        r = store_change(j->store, job->id, &change, err);
+        r = write_notes(j, job, err);
+        if (r == 0)
+            r = store_change(j->store, job->id, &change, err);
         if (r == 0)
             r = learn_peak(j, job, e, err);
         if (r == 0)

@@ -163,6 +163,7 @@ void job_live_free(struct job_live *live)
     json_decref(live->progress);
     json_decref(live->verdict);
     job_ending_free(live->ending);
+    free(live->notes);
     free(live);
 }
 

@@ -152,8 +152,16 @@ static void flood(struct channel *c)
     channel_queue(c, CHANNEL_NEWS, much, sizeof much); /* longer than any may be */
 }
 
+/* A guard that asks, gets its checkpoint, and starts the job again, all at once. */
+static void say_restart(struct channel *c)
+{
+    say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null}");
+    say(c, "{\"type\":\"state\",\"state\":\"stopping\",\"reason\":\"little is left\"}");
+    say(c, "{\"type\":\"state\",\"state\":\"running\",\"reason\":null,\"segment\":1}");
+}
+
 /* True: it is to end. */
-static bool answer(struct channel *c, const char *data, size_t len)
+static bool answer(struct fake *f, struct channel *c, const char *data, size_t len)
 {
     json_t *request = json_loadb(data, len, 0, NULL);
     const char *what = json_string_value(json_object_get(request, "do"));
@@ -162,6 +170,8 @@ static bool answer(struct channel *c, const char *data, size_t len)
         say(c, "{\"type\":\"answer\",\"do\":\"cancel\",\"ok\":true}");
     else if (what && strcmp(what, "checkpoint") == 0)
         say(c, "{\"type\":\"state\",\"state\":\"checkpointing\",\"reason\":\"asked\"}");
+    if (what && !is_end && strcmp(f->command[0], "restart") == 0)
+        say_restart(c);
     json_decref(request);
     return is_end;
 }
@@ -191,7 +201,7 @@ static bool serve(struct fake *f, bool floods)
             channel_fini(&c);
         }
         while (c.fd >= 0 && channel_next(&c, &type, &data, &len) == 1)
-            is_end = answer(&c, data, len) || is_end;
+            is_end = answer(f, &c, data, len) || is_end;
         for (int n = 0; c.fd >= 0 && channel_flush(&c) == 1 && n < 100; n++)
             usleep(1000);
     }
@@ -228,7 +238,8 @@ static void behave(struct fake *f)
         if (f->command[1] && f->command[2])
             append_id(f, f->command[2]);
         write_ended(f, status, status ? "exit status" : "finished", status ? "it said so" : "");
-    } else if (strcmp(mode, "hold") == 0 || strcmp(mode, "flood") == 0) {
+    } else if (strcmp(mode, "hold") == 0 || strcmp(mode, "flood") == 0 ||
+               strcmp(mode, "restart") == 0) {
         hold(f, mode[0] == 'f');
     } else if (strcmp(mode, "deaf") == 0) {
         deaf(f);

@@ -3,6 +3,7 @@
  *
  *   quick STATUS [FILE]   adds its id to FILE and ends at once
  *   hold [FILE]           runs until it is cancelled, or a file `finish` is in its run folder
+ *   restart               as hold; asked for a checkpoint, it is started again at once
  *   deaf                  the same, but nobody listens at its control socket
  *   json TEXT             ends at once, with TEXT as its run.json
  *   huge BYTES            ends at once, with a run.json of that many brackets, and well

@@ -347,6 +347,40 @@ static void a_rerun_is_the_same_request_again(void **state)
     assert_int_equal(jobs_rerun(kit.jobs, 99, &job, &err), -ENOENT);
 }
 
+static bool is_in_its_second_segment(int64_t id)
+{
+    return json_integer_value(json_object_get(kit_get(id), "segment")) == 1;
+}
+
+/* Its supervisor's first words have come. */
+static bool is_connected(int64_t id)
+{
+    return json_integer_value(json_object_get(kit_get(id), "pid")) > 0;
+}
+
+static void every_change_is_kept_however_fast_they_come(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"a\"}", "restart", NULL, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    kit_wait(is_connected, id);
+    assert_int_equal(jobs_checkpoint(kit.jobs, id, &err), 0);
+    kit_wait(is_in_its_second_segment, id);
+    finish(id, "a");
+    kit_wait_ended(id);
+    static const char *const words[] = {"starting", "running", "checkpointing", "running",
+                                        "stopping", "running", "succeeded"};
+    const json_t *changes = json_object_get(kit_get(id), "changes");
+    assert_int_equal(json_array_size(changes), 7);
+    for (size_t i = 0; i < 7; i++)
+        assert_string_equal(json_string_value(json_object_get(json_array_get(changes, i), "state")),
+                            words[i]);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(changes, 4), "reason")),
+                        "little is left");
+}
+
 /* ---- nothing stays ---- */
 
 static int open_fds(void)
@@ -399,6 +433,7 @@ int main(int argc, char **argv)
         TEST(a_job_is_started_at_once_runs_and_succeeds),
         TEST(one_that_is_submitted_before_the_start_runs_once),
         TEST(a_failure_has_its_cause),
+        TEST(every_change_is_kept_however_fast_they_come),
         TEST(what_ebb_run_says_when_it_cannot_is_the_reason),
         TEST(what_the_supervisor_tells_is_told_on),
         TEST(a_queued_job_is_cancelled_at_once),
