@@ -229,6 +229,12 @@ static void deaf(struct fake *f)
     write_ended(f, 0, "finished", "finished");
 }
 
+static bool is_listening(const struct fake *f)
+{
+    const char *mode = f->command[0];
+    return strcmp(mode, "hold") == 0 || strcmp(mode, "flood") == 0 || strcmp(mode, "restart") == 0;
+}
+
 static void behave(struct fake *f)
 {
     const char *mode = f->command[0];
@@ -238,8 +244,7 @@ static void behave(struct fake *f)
         if (f->command[1] && f->command[2])
             append_id(f, f->command[2]);
         write_ended(f, status, status ? "exit status" : "finished", status ? "it said so" : "");
-    } else if (strcmp(mode, "hold") == 0 || strcmp(mode, "flood") == 0 ||
-               strcmp(mode, "restart") == 0) {
+    } else if (is_listening(f)) {
         hold(f, mode[0] == 'f');
     } else if (strcmp(mode, "deaf") == 0) {
         deaf(f);
@@ -277,7 +282,7 @@ static _Noreturn void be_sentinel(struct fake *f, int ready)
         wait_for_file(f->command[1]);
         _exit(0);
     }
-    if (strcmp(f->command[0], "hold") == 0 || strcmp(f->command[0], "flood") == 0)
+    if (is_listening(f))
         listen_at(f);
     sign(f);
     write_running(f);
