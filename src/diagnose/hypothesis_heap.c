@@ -259,6 +259,17 @@ void test_autograd(const struct question *q, struct hypothesis *h)
 
 /* ---- call sites ---- */
 
+/* What came in other processes the heap of this one cannot show. Says so. */
+static bool is_elsewhere(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    if (q->growth > q->total / 2)
+        return false;
+    say(h, EVIDENCE_ABSENT, 0, "of the growth of %s only %s is in the process whose heap was read",
+        size_of(&s, 0, q->total), size_of(&s, 1, fmax(0, q->growth)));
+    return true;
+}
+
 void test_call_site(const struct question *q, struct hypothesis *h)
 {
     char place[PLACE_MAX];
@@ -272,6 +283,8 @@ void test_call_site(const struct question *q, struct hypothesis *h)
     }
     if (!q->has_grown && !(row && has_grown_a_little(q))) {
         say_flat(q, h, STRONG);
+    } else if (!row && is_elsewhere(q, h)) {
+        return;
     } else if (!row) {
         say(h, EVIDENCE_AGAINST, STRONG, "no call site holds more and more: live heap %s",
             change_of(&s, 0, heap_growth(q)));
@@ -365,7 +378,7 @@ void test_retention(const struct question *q, struct hypothesis *h)
         decide_by(h, "a run under `ebb run` with the profiler on");
     } else if (!q->has_grown || !(q->growth > 0)) {
         say_flat(q, h, STRONG);
-    } else if (!weigh_floors(q, h)) {
+    } else if (!is_elsewhere(q, h) && !weigh_floors(q, h)) {
         weigh_retention(q, h, live);
     }
 }

@@ -482,7 +482,7 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
         return;
     }
     if (q->word == VERDICT_STEPPING && v && strcmp(v->event, "epoch") != 0) {
-        h->share = 1;
+        h->share = e.count > 0 ? share_of(q, e.jumps) : 1; /* so much was measured there */
         say(h, EVIDENCE_FOR, STRONG + FAIR,
             "the floor rises at each %s, and stays (verdict "
             "\"stepping\")",

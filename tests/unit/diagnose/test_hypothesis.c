@@ -397,6 +397,18 @@ static void a_floor_that_rises_at_evaluations_stays(void **state)
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
+/* A short run with few of them: the verdict may take any rise for one of theirs. */
+static void a_verdict_of_stepping_explains_what_came_with_evaluations_and_not_more(void **state)
+{
+    (void)state;
+    it_steps();
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_RSS][i] += MIB(20) * fmax(0, s.t_s[i] - 10);
+    memcpy(s.v[0][SAMPLE_ANON], s.v[0][SAMPLE_RSS], sizeof s.v[0][SAMPLE_ANON]);
+    story_row(&s, "/job/train.py", MIB(10), MIB(3800), VERDICT_UNDECIDED);
+    expect_first(HYPOTHESIS_CALL_SITE);
+}
+
 /* The garbage collector takes what they made, and the allocator keeps it. */
 static void a_floor_that_rises_while_what_is_made_is_let_go_is_a_spike(void **state)
 {
@@ -647,7 +659,25 @@ static void the_allocators_count_alone_makes_retention_possible_only(void **stat
 
 /* ---- what the kernel counts ---- */
 
-/* It had 100 MiB free from the start, for which RSS had no room while more was asked for than was
+/* The workers grow, by 90 MiB, and this process by 15. */
+static void the_heap_of_one_process_says_nothing_against_growth_in_others(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(515), 200);
+    story_verdict(&s, 0, VERDICT_UNDECIDED);
+    story_row(&s, "/job/model.py", MIB(300), MIB(300), VERDICT_STABLE);
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s.machine_v[MACHINE_CHARGE][i] = MIB(500) + MIB(0.5) * (double)i;
+    s.f.machine[MACHINE_CHARGE] =
+        (struct facts_series){s.t_s, s.machine_v[MACHINE_CHARGE], STORY_POINTS};
+    expect(HYPOTHESIS_CALL_SITE, CANNOT_TEST);
+    expect(HYPOTHESIS_RETENTION, CANNOT_TEST);
+    expect_absent(HYPOTHESIS_CALL_SITE, "only 15.0 MiB is in the process");
+    s.f.machine[MACHINE_CHARGE].count = 0;
+    expect(HYPOTHESIS_CALL_SITE, RULED_OUT);
+}
+
+/* It had 250 MiB free from the start, for which RSS had no room while more was asked for than was
  * touched. */
 static void what_was_free_before_is_not_retained_since(void **state)
 {
@@ -1040,6 +1070,7 @@ int main(void)
         T(evaluations_without_a_rise_speak_against_spikes),
         T(without_marked_evaluations_they_cannot_be_tested),
         T(a_floor_that_rises_at_evaluations_stays),
+        T(a_verdict_of_stepping_explains_what_came_with_evaluations_and_not_more),
         T(a_floor_that_rises_while_what_is_made_is_let_go_is_a_spike),
         T(free_memory_that_peaks_could_have_left_is_of_spikes),
         T(a_floor_that_rises_with_what_lives_is_none),
@@ -1065,6 +1096,7 @@ int main(void)
         T(floors_tell_retention_from_a_batch_under_way),
         T(small_objects_that_a_site_keeps_are_not_retention),
         T(the_allocators_count_alone_makes_retention_possible_only),
+        T(the_heap_of_one_process_says_nothing_against_growth_in_others),
         T(what_was_free_before_is_not_retained_since),
         T(an_allocator_that_holds_no_more_than_before_retains_nothing),
         T(growth_of_file_pages_is_page_cache),
