@@ -244,7 +244,10 @@ def record_all(runs, args):
             print(f"zoo: {name} {variant} cannot run here; see {log}", file=sys.stderr)
         elif status:
             sys.exit(f"zoo: {name} {variant} ended with status {status}; see {log}")
-    return [run for run, status in zip(runs, statuses) if status == 0]
+    ran = [run for run, status in zip(runs, statuses) if status == 0]
+    if not ran:
+        sys.exit("zoo: nothing of it can run here")
+    return ran
 
 
 def cost_of(name, flags):

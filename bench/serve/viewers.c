@@ -80,6 +80,14 @@ static void ask(struct viewer *v, long job)
         die("write");
 }
 
+/* Who does not answer pings is taken for gone. Those of the server hold nothing. */
+static void answer_ping(const struct viewer *v)
+{
+    static const unsigned char pong[6] = {0x8a, 0x80};
+    if (write(v->fd, pong, sizeof pong) != (ssize_t)sizeof pong)
+        die("write");
+}
+
 static void on_message(struct viewer *v, const char *text)
 {
     const char *t = strstr(text, "\"type\":\"sample\"") ? strstr(text, "\"t_s\":") : NULL;
@@ -121,6 +129,8 @@ static bool frames(struct viewer *v)
         text[len] = '\0';
         if ((p[0] & 0xf) == 1)
             on_message(v, text);
+        else if ((p[0] & 0xf) == 9)
+            answer_ping(v);
         text[len] = kept;
         at += head + len;
     }

@@ -38,7 +38,7 @@ struct talk {
 
 static int find_socket(const char *given, char ret[PATH_MAX], struct err *err)
 {
-    const char *env = getenv("EBB_SERVER"), *state = getenv("EBB_STATE_DIR");
+    const char *env = getenv("EBB_SERVER");
     char folder[PATH_MAX];
     if (!given && env && *env)
         given = env;
@@ -46,7 +46,7 @@ static int find_socket(const char *given, char ret[PATH_MAX], struct err *err)
         snprintf(ret, PATH_MAX, "%s", given);
         return 0;
     }
-    int r = cli_state_dir(state && *state ? state : NULL, folder, err);
+    int r = cli_state_dir(NULL, folder, err);
     return r < 0 ? r : cli_state_socket(folder, ret, err);
 }
 
@@ -219,8 +219,8 @@ static void take_header(struct head *h, struct client_answer *a, const char *lin
 
 static int read_head(struct talk *t, struct head *h, struct client_answer *a, struct err *err)
 {
-    const char *line;
-    size_t len, all = 0;
+    const char *line = "";
+    size_t len = 0, all = 0;
     uint64_t status;
     int r = read_line(t, &line, &len, err);
     if (r < 0)

@@ -214,7 +214,9 @@ static int wait_exec(const struct cli_call *call)
     const struct wait_options *o = call->options;
     AUTO_FREE int64_t *ids = calloc((size_t)call->argc, sizeof *ids);
     bool has_timeout = false;
-    int worst = 0, status = ids ? 0 : cli_failf(2, "wait: out of memory");
+    int worst = 0, status = 0;
+    if (!ids)
+        return cli_failf(2, "wait: out of memory");
     for (size_t i = 0; i < call->given_count; i++)
         has_timeout |= strcmp(call->given[i]->name, "timeout") == 0;
     uint64_t until_ns = has_timeout ? clock_mono_ns() + o->timeout_ns : UINT64_MAX;

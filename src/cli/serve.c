@@ -147,7 +147,7 @@ static const struct cli_option table[] = {
                    .arg = "DIR",
                    AT(state_dir),
                    .help = "folder of the database, the tokens and the runs; without it "
-                           "$XDG_STATE_HOME/ebb or ~/.local/state/ebb"},
+                           "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb"},
     [ALLOW_HOST] = {.name = "allow-host",
                     .type = CLI_TEXTS,
                     .arg = "NAME",

@@ -18,7 +18,10 @@ static int join(char ret[PATH_MAX], const char *folder, const char *name, struct
 int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err)
 {
     const char *home = getenv("HOME"), *state = getenv("XDG_STATE_HOME");
+    const char *own = getenv("EBB_STATE_DIR");
     char here[PATH_MAX];
+    if (!given && own && *own)
+        given = own;
     if (given && given[0] == '/') {
         size_t len = strlen(given);
         while (len > 1 && given[len - 1] == '/')

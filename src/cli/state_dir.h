@@ -5,8 +5,8 @@
 
 struct err;
 
-/* GIVEN made absolute; without it $XDG_STATE_HOME/ebb or ~/.local/state/ebb. 0, or -errno with a
- * sentence. */
+/* GIVEN, else $EBB_STATE_DIR, made absolute; without both $XDG_STATE_HOME/ebb or
+ * ~/.local/state/ebb. 0, or -errno with a sentence. */
 int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err);
 /* The server's unix socket in it. */
 int cli_state_socket(const char *state_dir, char ret[PATH_MAX], struct err *err);

@@ -54,7 +54,7 @@ static const struct cli_option submit_table[] = {
      .arg = "N",
      .max = 64,
      AT(gpus),
-     .help = "GPUs it needs; which it gets is in CUDA_VISIBLE_DEVICES"},
+     .help = "GPUs it needs; which it gets is in CUDA_VISIBLE_DEVICES; without this it sees none"},
     {.name = "cwd",
      .letter = 'C',
      .type = CLI_PATH,

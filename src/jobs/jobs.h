@@ -80,5 +80,6 @@ json_t *jobs_trouble(const struct jobs *jobs); /* list of sentences */
 json_t *jobs_metrics(struct jobs *jobs);
 
 /* A job file as other servers keep it ({"ID": {"status", …}} or a list): ended and running ones are
- * taken over as history (lost), queued ones with a command are queued. Returns how many. */
+ * taken over as history, queued ones with a command are queued: all of them or, where that fails,
+ * none. The same content is taken in once. Returns how many. */
 int jobs_import(struct jobs *jobs, const char *path, struct err *err);

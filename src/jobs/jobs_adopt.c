@@ -83,6 +83,8 @@ static int take_row(void *user, const struct store_job *row)
 {
     struct reading *reading = user;
     struct job_spec spec;
+    if (jobs_find(reading->j, row->id)) /* it was submitted already */
+        return 0;
     json_t *request = json_parse(row->request, strlen(row->request), NULL);
     read_request(request, &spec);
     spec.memory_bytes = row->memory_bytes;

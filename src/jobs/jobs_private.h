@@ -82,6 +82,7 @@ struct job {
     int64_t *after; /* still waited for */
     size_t after_count;
     struct plan_verdict verdict;
+    enum plan_why told_why;
     uint64_t changed_ns;   /* wall clock of the newest change */
     bool is_dirty;         /* the newest is not on disk */
     bool has_room;         /* a slot and the rest are its own */

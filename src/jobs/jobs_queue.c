@@ -13,6 +13,7 @@
 
 enum {
     BURST = 8, /* starts in one go; the loop has others to serve */
+    NEXT = 20, /* of the queue, of whom it is told what they wait for */
     HOLD_FIRST_MS = 1000,
     HOLD_MAX_MS = 30000,
 };
@@ -212,8 +213,10 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     job->live = job_live_new(job->id, job->name, json_incref(spec->doc));
-    if (!job->live)
+    if (!job->live) {
+        hold(j);
         return false;
+    }
     job->live->gpus = job->verdict.gpus;
     jobs_dequeue(j, job);
     jobs_occupy(j, job);
@@ -241,23 +244,43 @@ static void start_one(struct jobs *j, struct job *job)
     job_spec_fini(&spec);
 }
 
+/* What those wait for that are next. Not of all: a queue of thousands would be told at every end.
+ */
+static void tell_waits(struct jobs *j)
+{
+    jobs_plan(j);
+    for (size_t i = 0; i < j->queue_count && i < NEXT; i++) {
+        struct job *job = j->queue[i];
+        if (job->told_why == job->verdict.why)
+            continue;
+        job->told_why = job->verdict.why;
+        jobs_tell(j, job, false);
+    }
+}
+
+/* True: there may be more. */
+static bool start_some(struct jobs *j, uint64_t now_ns)
+{
+    for (int i = 0; i < BURST; i++) {
+        struct job *job = NULL;
+        if (now_ns >= j->hold_ns && j->queue_count > 0 && j->room.slots_used < j->room.slots)
+            job = plan_queue(j);
+        if (!job)
+            return false;
+        start_one(j, job);
+        now_ns = clock_mono_ns();
+    }
+    return true;
+}
+
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct jobs *j = user;
     (void)missed;
     bool is_more = jobs_after_some(j);
-    for (int i = 0; i < BURST; i++) {
-        struct job *job = NULL;
-        if (now_ns >= j->hold_ns && j->queue_count > 0 && j->room.slots_used < j->room.slots)
-            job = plan_queue(j);
-        if (!job && !is_more)
-            return;
-        if (!job)
-            break;
-        start_one(j, job);
-        now_ns = clock_mono_ns();
-    }
-    jobs_kick(j);
+    if (start_some(j, now_ns) || is_more)
+        jobs_kick(j);
+    tell_waits(j);
 }
 
 /* ---- memory ---- */

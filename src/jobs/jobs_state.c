@@ -69,6 +69,7 @@ void jobs_tell(struct jobs *j, struct job *job, bool is_change)
     if (!is_heard(j))
         return;
     json_t *doc = jobs_job_json(j, job);
+    job->told_why = job->verdict.why;
     if (doc)
         tell(j, JOBS_NEWS_JOB, job->id, doc, is_change);
     json_decref(doc);

@@ -133,6 +133,7 @@ struct job *job_new(const struct store_job *row, const struct job_spec *spec)
                         .after = after,
                         .after_count = spec->after_count,
                         .verdict = {.why = PLAN_WAITS_TURN},
+                        .told_why = PLAN_WAITS_TURN,
                         .changed_ns = row->submitted_ns};
     if (after)
         memcpy(after, spec->after, spec->after_count * sizeof *after);

@@ -17,9 +17,8 @@ enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
 enum {
     HTTP_BODY_MAX = 1 << 20,
-    HTTP_BODIES_MAX = 16 << 20,   /* of all requests together; who comes then gets 503 */
-    HTTP_ANSWERS_MAX = 64 << 20,  /* in memory, of all answers that are not taken yet; then 503 */
-    HTTP_ANSWER_SMALL = 64 << 10, /* up to this they are given all the same */
+    HTTP_BODIES_MAX = 16 << 20,  /* of all requests together; who comes then gets 503 */
+    HTTP_ANSWERS_MAX = 64 << 20, /* that are on their way to clients, large ones */
     HTTP_LISTENERS_MAX = 4,
 };
 

@@ -76,14 +76,16 @@ enum MHD_Result http_request_queue(struct http_request *r)
     return result;
 }
 
-/* Whoever takes answers slowly has them stay in memory: so many bytes of large ones at once. */
+/* Readers that do not read cost what they were sent: together no more than this. */
 static bool has_room(struct http_request *r, size_t len)
 {
-    struct http_counts *counts = &r->http->counts;
-    if (len > HTTP_ANSWER_SMALL && counts->answer_bytes + len > HTTP_ANSWERS_MAX)
+    struct http *h = r->http;
+    if (len <= HTTP_ANSWER_SMALL)
+        return true;
+    if (h->counts.answer_bytes + len > HTTP_ANSWERS_MAX)
         return false;
+    h->counts.answer_bytes += len;
     r->answer_bytes = len;
-    counts->answer_bytes += len;
     return true;
 }
 
@@ -93,7 +95,7 @@ static void answer_bytes(struct http_request *r, unsigned status, const char *ty
 {
     if (!has_room(r, len)) {
         free(data);
-        http_answer_error(r, 503, "too much waits to be taken by others; try again");
+        http_answer_error(r, 503, "too much is on its way to slow readers; try again");
         return;
     }
     struct MHD_Response *response =

@@ -93,16 +93,18 @@ static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 
 void live_tell(struct live *l, struct live_message *m)
 {
+    l->busy++;
     for (struct live_viewer *v = l->viewers; v; v = v->next) {
         if (wants(v, m->kind, m->id))
             live_viewer_send(v, m);
     }
+    l->busy--;
     live_message_drop(m);
 }
 
 void live_sweep(struct live *l)
 {
-    if (!l->has_dead)
+    if (!l->has_dead || l->busy)
         return;
     l->has_dead = false;
     for (struct live_viewer *v = l->viewers, *next; v; v = next) {
@@ -180,8 +182,10 @@ static void on_look(void *user, uint64_t now_ns, uint64_t missed)
         if (m)
             live_tell(l, m);
     }
+    l->busy++;
     for (struct live_viewer *v = l->viewers; v; v = v->next)
         live_viewer_look(v, now_ns);
+    l->busy--;
     live_sweep(l);
 }
 

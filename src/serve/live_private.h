@@ -80,6 +80,7 @@ struct live {
     unsigned viewers_max;
     char boot[17];
     bool has_dead;
+    unsigned busy; /* viewers are being gone through, or one is being read: none may be freed */
     void (*end)(struct live *l); /* called first by live_free; NULL: nothing to do */
 };
 
@@ -97,7 +98,7 @@ struct live_message *live_message_of_job(struct live *l, int64_t id);
 struct live_message *live_message_skipped(int64_t id, enum live_kind kind);
 /* To all that want it; drops the caller's hold on M. */
 void live_tell(struct live *l, struct live_message *m);
-/* Does away with the viewers that have died. Nothing may hold one. */
+/* Does away with the viewers that have died; later, where that cannot be now. */
 void live_sweep(struct live *l);
 
 /* Takes over an upgraded connection; USER is the struct live. */

@@ -37,7 +37,7 @@ void live_message_drop(struct live_message *m); /* NULL is fine */
 
 enum {
     LIVE_QUEUE_ITEMS = 64,
-    LIVE_QUEUE_BYTES = 96 << 10,
+    LIVE_QUEUE_BYTES = 64 << 10,
     LIVE_LATE_MAX = 8192, /* jobs; 64 KiB */
 };
 

@@ -72,12 +72,14 @@ static void catch_up(struct live *l, struct live_tail *tail)
     if (end <= tail->offset + (uint64_t)PIECES_MAX * PIECE_BYTES)
         return;
     tail->offset = end - PIECE_BYTES;
+    l->busy++;
     for (struct live_viewer *v = l->viewers; v; v = v->next) {
         if (v->tail != tail)
             continue;
         v->queue.skipped |= 1u << LIVE_LOG;
         live_viewer_flush(v); /* it is said before what comes behind the gap */
     }
+    l->busy--;
 }
 
 void live_tail_read(struct live *l, int64_t id)

@@ -311,11 +311,13 @@ static void on_ready(void *user, int fd, uint32_t events)
     struct live_viewer *v = user;
     struct live *l = v->live;
     (void)fd;
+    l->busy++;
     if (!v->is_dead && events & EPOLLIN)
         read_all(v);
     else if (events & (EPOLLHUP | EPOLLERR))
         die(v);
     live_viewer_flush(v);
+    l->busy--;
     live_sweep(l);
 }
 
@@ -402,6 +404,7 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
         live_viewer_free(v);
         return;
     }
+    l->busy++;
     greet(v);
     v->early = extra;
     v->early_len = extra_len;
@@ -409,5 +412,6 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
         read_all(v);
     v->early_len = 0; /* not ours any longer */
     live_viewer_flush(v);
+    l->busy--;
     live_sweep(l);
 }

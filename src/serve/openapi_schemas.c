@@ -106,6 +106,7 @@ static const struct field fields[] = {
     {"Job", "verdict", "Verdict?", "of the tree"},
     {"Job", "spark", "[integer?]?", "memory over the whole run, evenly in time"},
     {"Job", "given_back", "GivenBack?", "after the end"},
+    {"Job", "log_bytes", "integer?", "output so far"},
     {"Job", "rerun_of", "integer?", NULL},
     {"Job", "changes", "[Change]", "of one job alone; oldest first"},
     {"Progress", "step", "integer?", NULL},

@@ -150,13 +150,14 @@ void routes_handle(void *user, struct http_request *r)
 
 void route_fail(struct http_request *r, int error, const struct err *err)
 {
-    unsigned status = error == -EINVAL     ? 400
-                      : error == -ENOENT   ? 404
-                      : error == -EALREADY ? 409
-                      : error == -EBUSY    ? 409
-                      : error == -ENOTSUP  ? 409
-                      : error == -EAGAIN   ? 429
-                                           : 503;
+    static const struct {
+        int error;
+        unsigned status;
+    } known[] = {{-EINVAL, 400}, {-ENOENT, 404},  {-EALREADY, 409},
+                 {-EBUSY, 409},  {-ENOTSUP, 409}, {-EAGAIN, 429}};
+    unsigned status = 503;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        status = known[i].error == error ? known[i].status : status;
     http_answer_error(r, status, "%s", err->text[0] ? err->text : strerror(-error));
 }
 

@@ -21,6 +21,18 @@ bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
     return false;
 }
 
+/* What E added to the floor. Memory that is given back shortly before an event and taken again after
+ * it (a loader that runs dry at the end of an epoch) returns to a level that was there before: only
+ * what lies above the floor after PREVIOUS, the event of its kind before it, is new. */
+static double added(const struct verdict_event *e, const struct verdict_event *previous)
+{
+    double before = e->before_bytes;
+
+    if (previous)
+        before = fmax(before, previous->after_bytes);
+    return e->after_bytes - before;
+}
+
 /* Jumps of one kind. The first is left out of the proof: a first evaluation touches its data and
  * loads its code for the first time, and that stays without being a leak. */
 static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
@@ -37,7 +49,7 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
 
         if (e->kind != kind || !e->has_before || e->after_n == 0)
             continue;
-        jump = e->after_bytes - e->before_bytes;
+        jump = added(e, last);
         if (n++ == 0)
             first = e;
         else {

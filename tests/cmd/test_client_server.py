@@ -170,3 +170,11 @@ def test_waiting_outlives_the_server(tmp_path):
         assert (waiter.returncode, err) == (6, "")
         assert out.startswith(f"{number} failed")
         assert follower.communicate(timeout=PATIENCE_S) == ("done\n", "")
+
+
+def test_server_and_clients_look_in_the_same_folder():
+    with serving() as server:
+        env = {"EBB_STATE_DIR": str(server.state)}
+        assert run_ebb("jobs", env=env).returncode == 0
+        result = run_ebb("serve", "--listen", "none", env=env)
+        assert refused_with(result, str(server.state))  # the one that is there has it

@@ -139,6 +139,9 @@ try {
   for (const [label, play] of Object.entries({ login, submit, watch })) seen[label] = await play(page);
   seen.quiet = [...seen.messages];
   for (const [label, play] of Object.entries({ restart, cancel, again, machine })) seen[label] = await play(page);
+} catch (problem) {
+  problem.message += `\n${readFileSync(join(folder, "server.log"), "utf8")}`;
+  throw problem;
 } finally {
   await browser.close();
   writeFileSync(join(folder, "enough"), "");

@@ -67,7 +67,7 @@ async function useList(page) {
   const result = { first: await page.locator(".jobs tbody tr a").first().getAttribute("href"), leaker: (await texts(page, `${row(62)} > *`)).map((t) => t.trim()) };
   result.spark = await page.locator(`${row(62)} .spark-line`).getAttribute("d") !== null;
   result.hostile = await page.locator(`${row(61)} .name`).textContent();
-  const before = server.requests.length;
+  server.hold();
   server.job(63, { state: "running", waits_for: null, started_s: Date.now() / 1000 });
   result.started = await untilText(page, `${row(63)} .badge`, "running");
   result.told = await untilText(page, "#told", "63");
@@ -75,7 +75,7 @@ async function useList(page) {
   await page.waitForSelector(row(64));
   server.remove(64);
   await page.waitForSelector(row(64), { state: "detached" });
-  result.askedMeanwhile = server.requests.slice(before);
+  server.release();
   server.job(63, { state: "queued", waits_for: "waits for a slot", started_s: null });
   const rows = page.locator(".jobs tbody tr");
   result.rows = await rows.count();
@@ -263,17 +263,20 @@ async function sleep(page) {
 }
 
 // A stream that died in silence while the machine slept: its clock has gone on.
-async function silence(browser) {
-  const page = await openPage(browser, server.address, seen, { storageState: await pageState });
+async function silence(first) {
+  await hide(first, true);
+  await until(() => server.viewers.size === 0, "no stream");
+  const page = await openPage(first.context().browser(), server.address, seen, { storageState: await first.context().storageState() });
   await page.clock.install();
   await page.goto(server.address);
   await untilText(page, "#link", "live");
-  const [old] = [...server.viewers.keys()].slice(-1);
-  server.viewers.delete(old);
+  server.viewers.clear();
   server.job(63, { state: "lost", reason: "not told" });
   await page.clock.fastForward(60000);
   const found = await untilText(page, `${row(63)} .badge`, "lost");
+  await until(() => server.viewers.size === 1, "another stream");
   await page.close();
+  await hide(first, false);
   return { found };
 }
 
@@ -323,15 +326,11 @@ async function logout(page) {
 await server.start();
 prepare();
 const browser = await openBrowser(program);
-let pageState = null;
 try {
   const page = await openPage(browser, server.address, seen);
   for (const [name, play] of Object.entries({ login, useList, submit, begin, useJob, useLog, act })) seen[name] = await play(page);
   seen.quiet = [...seen.messages];
-  pageState = page.context().storageState();
-  for (const [name, play] of Object.entries({ looks, restart, sleep, withoutLive })) seen[name] = await play(page);
-  seen.silence = await silence(browser);
-  seen.logout = await logout(page);
+  for (const [name, play] of Object.entries({ looks, restart, sleep, withoutLive, silence, logout })) seen[name] = await play(page);
 } finally {
   await browser.close();
   await server.stop();

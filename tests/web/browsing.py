@@ -1,8 +1,10 @@
 """What the tests in a browser share: node, chromium and playwright-core, or why they are not there."""
 
+import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -46,6 +48,20 @@ def prepare():
     if result.returncode != 0:
         pytest.skip("playwright-core cannot be fetched: " + (result.stdout + result.stderr).strip())
     return folder
+
+
+def browse(arguments, folder, limit_s, env=None):
+    """What a script of this folder saw. Whatever it started ends with it."""
+    with subprocess.Popen(["node", *map(str, arguments)], cwd=folder, env=env, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, start_new_session=True) as node:
+        try:
+            out, err = node.communicate(timeout=limit_s)
+        finally:
+            if node.poll() is None:
+                os.killpg(node.pid, signal.SIGKILL)
+    assert node.returncode == 0, err
+    return json.loads(out)
 
 
 def pictures(name):

@@ -47,6 +47,7 @@ export class Standin {
   bodies = [];
   viewers = new Map(); // socket: what it wants
   hasLive = true;
+  held = null; // requests that wait to be answered, where they do
   sessions = new Set();
   boot = 1;
   port = 0;
@@ -153,7 +154,19 @@ export class Standin {
     this.json(answer, status, { error: { status, message } });
   }
 
+  // Until release() nothing is answered: what the page knows by then, it was told.
+  hold() {
+    this.held = [];
+  }
+
+  release() {
+    const list = this.held;
+    this.held = null;
+    list.forEach((call) => this.api(...call));
+  }
+
   api(request, url, body, answer) {
+    if (this.held) return this.held.push([request, url, body, answer]);
     const path = url.pathname.slice("/api/v1".length);
     if (path === "/health") return this.json(answer, 200, { status: "ok", version: "0", trouble: this.trouble });
     if (path === "/session") return this.session(request, body, answer);

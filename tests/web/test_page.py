@@ -30,12 +30,8 @@ def browser():
     folder = browsing.prepare()
 
     def open_page(page):
-        result = subprocess.run(["node", "browse.mjs", browsing.chromium(), str(page),
-                                 *browsing.pictures(page.stem)], cwd=folder,
-                                stdin=subprocess.DEVNULL, text=True, capture_output=True,
-                                timeout=BROWSE_S)
-        assert result.returncode == 0, result.stderr
-        return json.loads(result.stdout)
+        return browsing.browse(["browse.mjs", browsing.chromium(), page,
+                                *browsing.pictures(page.stem)], folder, BROWSE_S)
     return open_page
 
 

@@ -5,9 +5,7 @@ missing. EBB_PICTURES=FOLDER keeps pictures of the page there.
 """
 
 import gzip
-import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -19,15 +17,15 @@ sys.path.insert(0, str(browsing.HERE.parent / "cmd"))
 from commands import PYTHON, binary, environment  # noqa: E402
 
 BROWSE_S = 550
-# Says what it does in colour, and keeps 2 MiB at each step until it has 300 MiB or is told to end.
+# Says what it does in colour, and keeps 256 KiB at each step until it has 300 MiB or is told to end.
 PROGRAM = """
 import pathlib, sys, time
 kept = []
 for i in range(100000):
     if pathlib.Path("enough").exists():
         break
-    if i < 150:
-        kept.append(bytearray(b"x") * (2 << 20))
+    if i < 1200:
+        kept.append(bytearray(b"x") * (256 << 10))
     print(f"\\x1b[32mgrew {i}\\x1b[0m <b>{sys.argv[1]}</b>", flush=True)
     time.sleep(0.1)
 """
@@ -42,13 +40,9 @@ def seen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("serve")
     program = folder / "grow.py"
     program.write_text(PROGRAM)
-    result = subprocess.run(["node", "browse_serve.mjs", browsing.chromium(), binary(), str(folder),
-                             PYTHON, str(program), *browsing.pictures("serve")], cwd=tools,
-                            env=environment(), stdin=subprocess.DEVNULL, text=True,
-                            capture_output=True, timeout=BROWSE_S)
-    log = folder / "server.log"
-    assert result.returncode == 0, result.stderr + (log.read_text() if log.exists() else "")
-    return json.loads(result.stdout)
+    return browsing.browse(["browse_serve.mjs", browsing.chromium(), binary(), folder, PYTHON,
+                            program, *browsing.pictures("serve")], tools, BROWSE_S,
+                           env=environment())
 
 
 def test_only_its_own_server_is_asked(seen):

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { LogText, plain } from "../../web/src/serve/ansi";
 import { oneLine } from "../../web/src/serve/dom";
 import { ahead, forecastOf } from "../../web/src/serve/forecast";
-import { JobData } from "../../web/src/serve/job_data";
+import { happenings, JobData } from "../../web/src/serve/job_data";
 import { Series } from "../../web/src/serve/series";
 import * as shell from "../../web/src/serve/shell";
 import { fieldOf } from "../../web/src/serve/submit";
@@ -113,6 +113,17 @@ test("processes and marks that come and go do not pile up", () => {
   assert.ok(data.processes.size <= 24 && data.processes.has(1));
   assert.ok(data.marks.length <= 2000 && data.events.length <= 300);
   assert.equal(data.marks.at(-1).t_s, 19999);
+});
+
+test("each new life of a job is a happening at its time, beside what the guard did", () => {
+  const list = happenings([
+    { kind: "guard", t_s: 50, act: "warn", why: "x" },
+    { kind: "segment", segment: 0, started: "2026-11-15T18:29:54+0100" },
+    { kind: "segment", segment: 1, started: "2026-11-15T18:30:24+0100" },
+    { kind: "segment", segment: 2, started: "not a time" },
+    { kind: "state", state: "running", t_s: 1.7e9 },
+  ]);
+  assert.deepEqual(list.map((e) => [e.t_s, e.act]), [[30, "started again"], [50, "warn"]]);
 });
 
 test("the cone reaches the limit at both ends of the interval, and is not there without a leak", () => {

@@ -65,6 +65,19 @@ static void a_job_is_started_at_once_runs_and_succeeds(void **state)
     assert_true(kit.changes >= 3);
 }
 
+static void one_that_is_submitted_before_the_start_runs_once(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    kit_open();
+    int64_t id = kit_submit(NULL, "quick", "0", kit.list);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_QUEUED);
+    assert_int_equal(jobs_start(kit.jobs, &err), 0);
+    kit_wait_ended(id);
+    kit_run_ms(100);
+    assert_int_equal(kit_times(id), 1);
+}
+
 static void a_failure_has_its_cause(void **state)
 {
     (void)state;
@@ -384,6 +397,7 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(a_job_is_started_at_once_runs_and_succeeds),
+        TEST(one_that_is_submitted_before_the_start_runs_once),
         TEST(a_failure_has_its_cause),
         TEST(what_ebb_run_says_when_it_cannot_is_the_reason),
         TEST(what_the_supervisor_tells_is_told_on),

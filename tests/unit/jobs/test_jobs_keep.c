@@ -279,14 +279,22 @@ static void a_job_file_of_another_server_is_taken_in(void **state)
           " \"c\": {\"status\": \"queued\", \"name\": \"three\", \"command\": [\"quick\", \"0\", "
           "\"%s\"]}}\nE",
           job_file, kit.list);
-    kit_start();
+    kit_open(); /* as the server does: before anything is started */
     int n = jobs_import(kit.jobs, job_file, &err);
     if (n != 3)
         fail_msg("%d: %s", n, err.text);
+    assert_int_equal(jobs_start(kit.jobs, &err), 0);
     kit_wait_ended(3);
     assert_int_equal(jobs_state(kit.jobs, 2), JOB_LOST);
     assert_int_equal(jobs_state(kit.jobs, 3), JOB_SUCCEEDED);
     assert_int_equal(kit_times(3), 1);
+    assert_int_equal(jobs_import(kit.jobs, job_file, &err), 0); /* the same again: not again */
+    assert_int_equal(jobs_state(kit.jobs, 4), JOB_STATES);
+    shell("echo >>'%s'", job_file); /* another one, and while it runs */
+    assert_int_equal(jobs_import(kit.jobs, job_file, &err), 3);
+    kit_wait_ended(6);
+    kit_run_ms(100);
+    assert_int_equal(kit_times(6), 1);
     json_t *doc = NULL;
     assert_int_equal(jobs_rerun(kit.jobs, 1, &doc, &err), -EINVAL);
 }

@@ -95,10 +95,14 @@ export interface Sample {
   gpus?: { index: number; job_bytes?: number | null; used_bytes?: number | null }[];
   processes?: { pid: number; name?: string; role?: string; rss_bytes?: number | null }[];
 }
+// Of the guard, or a new life of the job; changes of state come with the job.
 export interface Happening {
+  kind?: string;
   t_s?: number | null;
   act?: string;
   why?: string | null;
+  segment?: number | null;
+  started?: string; // of a segment
 }
 
 export class ApiError extends Error {
@@ -146,17 +150,30 @@ export async function ask(path: string, more: RequestInit = {}, patience_s = usu
   throw error;
 }
 
-export async function get<T>(path: string, patience_s?: number): Promise<T> {
-  const answer = await ask(path, {}, patience_s);
+// What is in ANSWER; a server that goes in the middle of it is one that is away.
+export async function bodyOf(answer: Response): Promise<ArrayBuffer> {
   try {
-    return (await answer.json()) as T;
+    return await answer.arrayBuffer();
   } catch {
     throw new ApiError(0, "the server's answer was cut off");
   }
 }
 
+async function documentOf<T>(answer: Response): Promise<T | null> {
+  const text = new TextDecoder().decode(await bodyOf(answer));
+  try {
+    return text ? (JSON.parse(text) as T) : null;
+  } catch {
+    throw new ApiError(answer.status, "the server's answer cannot be read");
+  }
+}
+
+export async function get<T>(path: string, patience_s?: number): Promise<T> {
+  const document = await documentOf<T>(await ask(path, {}, patience_s));
+  if (document === null) throw new ApiError(0, "the server's answer is empty");
+  return document;
+}
+
 export async function send<T>(method: "POST" | "DELETE", path: string, body: unknown = {}): Promise<T | null> {
-  const answer = await ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  const text = await answer.text();
-  return text ? (JSON.parse(text) as T) : null;
+  return documentOf<T>(await ask(path, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }

@@ -6,7 +6,7 @@ import { Badge, ProgressBar } from "./badge";
 import { serverNow_s } from "./clock";
 import { DiagnosisView } from "./diagnosis";
 import { h, oneLine, setClass, setText, soon } from "./dom";
-import { JobData, mostEvents } from "./job_data";
+import { happenings, JobData, mostEvents, startedAgain } from "./job_data";
 import { JobPlots } from "./job_plots";
 import { Message } from "./live";
 import { LogView } from "./log";
@@ -173,7 +173,7 @@ export class JobView implements View {
   private async readEvents(asked: number): Promise<void> {
     try {
       const answer = await get<{ events: Happening[] }>(`/jobs/${this.id}/events`);
-      if (asked === this.asked) this.data.events = answer.events.filter((e) => e.act).slice(-mostEvents);
+      if (asked === this.asked) this.data.events = happenings(answer.events).slice(-mostEvents);
       soon(this.drawHistory);
     } catch (problem) {
       if (!(problem instanceof ApiError) || problem.status === 0) throw problem;
@@ -183,6 +183,7 @@ export class JobView implements View {
   private setJob(job: Job): void {
     const old = this.job;
     this.job = job;
+    if (old && (job.segment ?? 0) > (old.segment ?? 0)) this.data.addEvent(startedAgain(this.data.until_s));
     this.content.hidden = false;
     setText(this.problem, "");
     if (!old || old.state !== job.state) this.stateChanged(old?.state ?? null, job);
@@ -258,7 +259,7 @@ export class JobView implements View {
     const t0 = this.job?.started_s ?? 0;
     const rows = [
       ...this.changes.map((c) => [c.t_s, c.state, c.reason ?? ""] as const),
-      ...this.data.events.map((e) => [t0 + (e.t_s ?? 0), `guard: ${e.act ?? ""}`, e.why ?? ""] as const),
+      ...this.data.events.map((e) => [t0 + (e.t_s ?? 0), e.kind === "segment" ? "started again" : `guard: ${e.act ?? ""}`, e.why ?? ""] as const),
     ].sort((a, b) => a[0] - b[0]);
     const text = JSON.stringify(rows);
     if (text === this.drawnHistory) return;

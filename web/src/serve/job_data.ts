@@ -9,6 +9,18 @@ const mostMarks = 2000;
 export const mostEvents = 300;
 const mostRecent = 600; // samples that may not be in the recording yet
 
+// Acts of the guard as they are; of segments those after the first, by the time since that began.
+export function happenings(events: Happening[]): Happening[] {
+  const parse = (e: Happening | undefined) => Date.parse((e?.started ?? "").replace(/([+-]\d\d)(\d\d)$/, "$1:$2"));
+  const began_ms = parse(events.find((e) => e.kind === "segment"));
+  const again = events.filter((e) => e.kind === "segment" && e.segment).map((e) => startedAgain((parse(e) - began_ms) / 1000));
+  return [...events.filter((e) => e.act), ...again.filter((e) => !Number.isNaN(e.t_s))].sort((a, b) => (a.t_s ?? 0) - (b.t_s ?? 0));
+}
+
+export function startedAgain(t_s: number): Happening {
+  return { kind: "segment", t_s, act: "started again" };
+}
+
 export interface ProcessSeries {
   pid: number;
   name: string;

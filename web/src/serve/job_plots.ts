@@ -125,7 +125,7 @@ export class JobPlots {
       const kind = kinds[mark.kind];
       if (kind) list.push({ kind, x: mark.t_s });
     }
-    this.all.events.forEach((e) => e.t_s != null && e.act && list.push({ kind: "guard", x: e.t_s }));
+    this.all.events.forEach((e) => e.t_s != null && e.act && list.push({ kind: e.kind === "segment" ? "segment" : "guard", x: e.t_s }));
     return list;
   }
 

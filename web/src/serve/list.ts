@@ -109,6 +109,7 @@ export class ListView implements View {
   private hasMore = false;
   private oldest: number | null = null; // of the page
   private asked = 0;
+  private reading = 0;
   private typing = 0;
 
   constructor(private readonly app: App, search: URLSearchParams, private readonly dialog: SubmitDialog) {
@@ -142,10 +143,11 @@ export class ListView implements View {
     const query = this.query();
     query.set("limit", String(pageSize));
     const atWorkQuery = new URLSearchParams([...query, ["state", atWork]]);
+    this.reading++;
     const [answer, first] = await Promise.all([
       get<Answer>(`/jobs?${query}`),
       this.isPinned ? get<Answer>(`/jobs?${atWorkQuery}`) : null,
-    ]);
+    ]).finally(() => this.reading--);
     if (asked !== this.asked) return;
     for (const id of [...this.jobs.keys()]) if (!this.fresh.has(id)) this.jobs.delete(id);
     for (const job of [...(first?.jobs ?? []), ...answer.jobs]) if (!this.fresh.has(job.id)) this.jobs.set(job.id, job);
@@ -157,7 +159,7 @@ export class ListView implements View {
     if (message.type === "job") this.takeJob(message.job);
     else if (message.type === "removed") {
       this.jobs.delete(message.id);
-      this.fresh.add(message.id);
+      this.note(message.id);
     }
     soon(this.draw);
   }
@@ -168,7 +170,11 @@ export class ListView implements View {
     if (old && old.state !== job.state) this.app.tell(`job ${job.id} ${words.nameOf(job)}: ${job.state}`);
     if (matches(job, this.state.value)) this.jobs.set(job.id, job);
     else this.jobs.delete(job.id);
-    this.fresh.add(job.id);
+    this.note(job.id);
+  }
+
+  private note(id: number): void {
+    if (this.reading > 0) this.fresh.add(id);
   }
 
   // A job that is not in the list yet: what the server would put there is known without asking, but for names.

@@ -1,6 +1,6 @@
 // The end of a job's log: read once, followed live, bounded; what was missed is read again by its place in the file.
 
-import { ApiError, ask } from "./api";
+import { ApiError, ask, bodyOf } from "./api";
 import { LogText } from "./ansi";
 import { h, setText, soon } from "./dom";
 
@@ -84,12 +84,12 @@ export class LogView {
     const start = Number(answer.headers.get("X-Log-Offset") ?? from ?? 0);
     const whole = Number(answer.headers.get("X-Log-End") ?? NaN);
     if (from !== null && (whole < from || whole - start > mostRead)) {
-      await answer.body?.cancel();
-      this.restart(whole < from ? "The log begins anew here." : `${((whole - start) >> 10).toLocaleString("en")} KiB were left out here.`);
+      void answer.body?.cancel().catch(() => {}); // what it has is too much
+      this.restart(whole < from ? "The log begins anew here." : null);
       this.isStale = true;
       return;
     }
-    const bytes = new Uint8Array(await answer.arrayBuffer());
+    const bytes = new Uint8Array(await bodyOf(answer));
     if (this.isClosed) return;
     if (start > (from ?? 0)) this.push([`… ${(start - (from ?? 0)).toLocaleString("en")} bytes before this are not shown`]);
     this.end = start + bytes.length;
@@ -98,11 +98,11 @@ export class LogView {
     if (bytes.length && this.end < whole) this.isStale = true;
   }
 
-  private restart(why: string): void {
+  private restart(why: string | null): void {
     this.end = null;
     this.text.clear();
     this.decoder = new TextDecoder();
-    this.push([`… ${why}`]);
+    if (why) this.push([`… ${why}`]);
   }
 
   private add(text: string): void {

@@ -93,9 +93,10 @@ export class MachineView implements View {
   private readonly running = new JobTable("At work", "What", "Nothing runs.");
   private readonly queue = new JobTable("Queue", "Waits for", "Nothing waits.");
   private readonly jobs = new Map<number, Job>();
-  private readonly fresh = new Set<number>();
+  private readonly fresh = new Set<number>(); // told live while the rest was being read
   private machine: Machine = {};
   private asked = 0;
+  private reading = 0;
 
   constructor() {
     this.root = h("div", {}, this.heading, this.bars, this.facts, this.running.root, this.queue.root);
@@ -108,7 +109,9 @@ export class MachineView implements View {
   async refresh(): Promise<void> {
     const asked = ++this.asked;
     this.fresh.clear();
-    const [machine, list] = await Promise.all([get<Machine>("/machine"), get<{ jobs: Job[] }>(`/jobs?state=active&limit=${most}`)]);
+    this.reading++;
+    const [machine, list] = await Promise.all([get<Machine>("/machine"), get<{ jobs: Job[] }>(`/jobs?state=active&limit=${most}`)])
+      .finally(() => this.reading--);
     if (asked !== this.asked) return;
     this.machine = machine;
     for (const id of [...this.jobs.keys()]) if (!this.fresh.has(id)) this.jobs.delete(id);
@@ -119,7 +122,7 @@ export class MachineView implements View {
   take(message: Message): void {
     if (message.type === "machine") this.machine = message as Machine;
     else if (message.type === "job") {
-      this.fresh.add(message.job.id);
+      if (this.reading > 0) this.fresh.add(message.job.id);
       if (isEnded(message.job.state)) this.jobs.delete(message.job.id);
       else this.jobs.set(message.job.id, message.job);
     }

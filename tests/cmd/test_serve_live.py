@@ -1,0 +1,89 @@
+"""The live stream of a real server: who may open it, and a job's life in it."""
+
+import pytest
+
+from commands import PYTHON
+from live_stream import Viewer
+from serving import serving
+
+LINES = """
+import os, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+for i in range(40):
+    print("line", i, "\\u00fc", flush=True)
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving() as running:
+        yield running
+
+
+def viewer_of(server, **headers):
+    return Viewer(server, Host=f"127.0.0.1:{server.port}", **headers)
+
+
+def allowed(server):
+    return viewer_of(server, Authorization=f"Bearer {server.token}")
+
+
+@pytest.mark.parametrize("headers, status", [
+    ({}, 401),
+    ({"Authorization": "Bearer wrong"}, 401),
+    ({"Origin": "http://elsewhere.example"}, 403),
+    ({"Host": "elsewhere.example"}, 403),
+])
+def test_who_may_not_is_turned_away_before_the_handshake(server, headers, status):
+    if status == 403:
+        headers = {**headers, "Authorization": f"Bearer {server.token}"}
+    with Viewer(server, **{"Host": f"127.0.0.1:{server.port}", **headers}) as viewer:
+        assert viewer.status.split()[1] == str(status)
+
+
+def test_who_may_only_read_may_watch(server):
+    with viewer_of(server, Authorization=f"Bearer {server.reader}") as viewer:
+        assert viewer.message()["type"] == "hello"
+
+
+def test_a_job_is_followed_from_its_start_to_its_end(server, tmp_path):
+    with allowed(server) as viewer:
+        viewer.want(jobs=True)
+        number = server.submit(PYTHON, "-c", LINES, tmp_path / "go", options={"interval": "100ms"})
+        while viewer.message("job")["job"]["state"] != "running":
+            pass
+        viewer.want(jobs=True, job=number, log=True)
+        (tmp_path / "go").touch()
+        seen, state, text = set(), "running", ""
+        while state != "succeeded":
+            got = viewer.message()
+            seen.add(got["type"])
+            if got["type"] == "job":
+                state = got["job"]["state"]
+            elif got["type"] == "log":
+                assert got["offset"] == len(text.encode())
+                text += got["text"]
+            elif got["type"] == "sample":
+                assert got["id"] == number and got["processes"]
+        assert {"job", "log", "sample"} <= seen
+        # the last of it is there before the end is
+        assert text == "".join(f"line {i} \u00fc\n" for i in range(40))
+        assert text == server.get(f"/jobs/{number}/log").body.decode()
+
+
+def test_a_job_that_is_asked_for_is_told_at_once_and_one_that_is_not_there_too(server):
+    number = server.submit("true")
+    server.wait(number)
+    with allowed(server) as viewer:
+        assert viewer.want(job=number)[-1]["job"]["state"] == "succeeded"
+        assert viewer.want(job=10 ** 6)[-1] == {"type": "removed", "id": 10 ** 6}
+
+
+def test_the_machine_is_told(server):
+    with allowed(server) as viewer:
+        viewer.want(machine=True)
+        told = viewer.message("machine")
+        told.pop("type")
+        assert told.keys() == server.get("/machine").json().keys()

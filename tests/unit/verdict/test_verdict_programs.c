@@ -1,0 +1,88 @@
+/* Curves that real programs drew and that were once judged wrongly, made small. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "verdict/verdict.h"
+
+enum { PASS = 75, STEPS = 300 };
+static const uint64_t KB = 1000, MB = 1000000;
+static const int64_t SECOND = 1000000000;
+
+static struct verdict_series v;
+static struct verdict_result r;
+
+static int fresh(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict_init(&v, NULL), 0);
+    return 0;
+}
+
+static void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step)
+{
+    struct verdict_mark m = {.kind = kind, .has_step = true, .step = step};
+
+    verdict_mark(&v, t_ns, &m);
+}
+
+/* One step of 0.15 s that ends with BYTES resident; after each pass a checkpoint and the mark of
+ * its end. */
+static void step(uint64_t s, uint64_t bytes)
+{
+    int64_t t = (int64_t)s * SECOND * 3 / 20;
+
+    if (s == 1)
+        mark(0, VERDICT_MARK_BEGIN, 0);
+    verdict_update(&v, t - 1, bytes);
+    mark(t, VERDICT_MARK_STEP, s);
+    if (s % PASS == 0) {
+        mark(t + 1, VERDICT_MARK_SAVE, s);
+        mark(t + 2, VERDICT_MARK_EPOCH, s);
+    }
+}
+
+/* Memory that grew once; a loader runs dry in the last steps of each pass and gives some back, which
+ * is taken again; a little stays, less than counts. With KEPT that much more stays each time. */
+static void feed_dips(uint64_t kept)
+{
+    for (uint64_t s = 1; s <= STEPS; s++) {
+        uint64_t passes = (s - 1) / PASS, level = 400 * MB + passes * (700 * KB + kept);
+        bool is_dry = s % PASS == 0 || s % PASS > PASS - 4;
+
+        if (s < 60)
+            level -= 75 * MB;
+        step(s, is_dry ? level - 7 * MB + passes * MB : level);
+    }
+    verdict_judge(&v, NULL, &r);
+}
+
+static void a_return_to_a_level_that_was_there_before_is_no_rise(void **state)
+{
+    (void)state;
+    feed_dips(0);
+    assert_int_equal(r.leak, VERDICT_LEAK_NO);
+}
+
+static void what_stays_beside_such_a_return_is(void **state)
+{
+    (void)state;
+    feed_dips(20 * MB);
+    assert_int_equal(r.word, VERDICT_STEPPING);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, fresh)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_return_to_a_level_that_was_there_before_is_no_rise),
+        TEST(what_stays_beside_such_a_return_is),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
