@@ -1,6 +1,7 @@
 /* The jobs of a server: opened, started, closed, and what is asked of them. */
 #include "jobs/jobs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -26,17 +27,54 @@ enum {
 
 /* ---- opening ---- */
 
+/* An empty folder, or one that a server has used: nobody else has anything in it. */
+static bool is_for_us(int fd)
+{
+    bool is_empty = true, is_ours = false;
+    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+    if (!dir) {
+        if (copy >= 0)
+            close(copy);
+        return false;
+    }
+    for (const struct dirent *e; !is_ours && (e = readdir(dir));) {
+        is_ours = strcmp(e->d_name, "jobs.db") == 0 || strcmp(e->d_name, "token") == 0;
+        is_empty = is_empty && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0);
+    }
+    closedir(dir);
+    return is_ours || is_empty;
+}
+
+/* For us alone. A folder of others, /tmp say, is not closed to them. */
+static int close_to_others(int fd, const char *path, struct err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return err_set(err, -errno, "cannot use the folder %s: %s", path, strerror(errno));
+    if (!(st.st_mode & 077))
+        return 0;
+    if (is_for_us(fd))
+        return fchmod(fd, 0700) < 0
+                   ? err_set(err, -errno, "cannot close the folder %s to others: %s", path,
+                             strerror(errno))
+                   : 0;
+    return st.st_mode & 022 ? err_set(err, -EPERM,
+                                      "others write into the folder %s, too; give the server one "
+                                      "of its own",
+                                      path)
+                            : 0;
+}
+
 static int open_folder(const char *path, struct err *err)
 {
     int r = io_mkdir_parents(path);
     int fd = r < 0 ? r : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r == 0 && fd < 0)
         r = -errno;
-    if (r == 0 && fchmod(fd, 0700) < 0)
-        r = -errno;
-    if (r < 0 && fd >= 0)
-        close(fd);
-    return r < 0 ? err_set(err, r, "cannot use the folder %s: %s", path, strerror(-r)) : fd;
+    if (r < 0)
+        return err_set(err, r, "cannot use the folder %s: %s", path, strerror(-r));
+    return fd;
 }
 
 static int open_below(const struct jobs *j, const char *name, int *ret_fd, struct err *err)
@@ -48,6 +86,8 @@ static int open_below(const struct jobs *j, const char *name, int *ret_fd, struc
     if (fd < 0)
         return fd;
     *ret_fd = fd;
+    if (fchmod(fd, 0700) < 0)
+        return err_set(err, -errno, "cannot use the folder %s: %s", path, strerror(errno));
     return 0;
 }
 
@@ -57,8 +97,10 @@ static int open_all(struct jobs *j, struct err *err)
     int fd = open_folder(j->state_dir, err);
     if (fd < 0)
         return fd;
+    int r = close_to_others(fd, j->state_dir, err);
     close(fd);
-    int r = open_below(j, "runs", &j->runs_fd, err);
+    if (r == 0)
+        r = open_below(j, "runs", &j->runs_fd, err);
     if (r == 0)
         r = open_below(j, "locks", &j->locks_fd, err);
     if (r < 0)

@@ -154,10 +154,12 @@ static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, 
     return r;
 }
 
-/* No later try would fare better. */
+/* No later try would fare better; somebody else's file or lock in its place (the last two) is the
+ * matter of this job alone, and must not hold up those behind it. */
 static bool is_hopeless(int r)
 {
-    return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR;
+    return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||
+           r == -ELOOP || r == -EBADMSG || r == -EBUSY;
 }
 
 static void end_unstarted(struct jobs *j, struct job *job, const char *why)

@@ -10,6 +10,7 @@ import random
 import re
 import socket
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -393,6 +394,24 @@ def test_a_session_outlives_the_server():
         assert s.stop() == 0
         s.start()
         assert s.get("/jobs", token=None, headers=cookie).status == 200
+
+
+def test_a_folder_of_others_is_not_closed_to_them():
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        folder = pathlib.Path(path)
+        (folder / "theirs").touch()
+        folder.chmod(0o755)
+        with serving(state=folder) as s:
+            assert folder.stat().st_mode & 0o7777 == 0o755
+            assert (s.state / "runs").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_into_which_others_write_is_refused_and_stays_as_it_is(tmp_path):
+    (tmp_path / "theirs").touch()
+    tmp_path.chmod(0o1777)
+    result = said_by("--state-dir", tmp_path, "--listen", "none", "--gpus", "0")
+    assert result.returncode == 2 and "others write into the folder" in result.stderr
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
 
 
 def test_a_session_ends_with_the_token_it_came_from():

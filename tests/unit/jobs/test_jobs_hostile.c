@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -267,6 +268,28 @@ static void thousands_may_wait(void **state)
     kit_wait_ended(MANY);
 }
 
+/* A job can put anything where the lock of a later one is to be: that one fails, the rest go on. */
+static void what_is_in_the_place_of_a_lock_stops_that_job_alone(void **state)
+{
+    char path[256];
+    (void)state;
+    kit_start();
+    snprintf(path, sizeof path, "%s/locks/1", kit.folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/locks/2", kit.folder);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    snprintf(path, sizeof path, "%s/locks/3", kit.folder);
+    int held = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(held >= 0 && flock(held, LOCK_EX) == 0);
+    for (int64_t id = 1; id <= 4; id++) {
+        assert_int_equal(kit_submit(NULL, "quick", "0", kit.list), id);
+        kit_wait_ended(id);
+        assert_int_equal(jobs_state(kit.jobs, id), id == 4 ? JOB_SUCCEEDED : JOB_FAILED);
+        assert_int_equal(kit_times(id), id == 4);
+    }
+    close(held);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 
 int main(int argc, char **argv)
@@ -286,6 +309,7 @@ int main(int argc, char **argv)
         TEST(a_working_folder_that_is_gone_fails_the_job_alone),
         TEST(on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten),
         TEST(thousands_may_wait),
+        TEST(what_is_in_the_place_of_a_lock_stops_that_job_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
