@@ -21,9 +21,10 @@ bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
     return false;
 }
 
-/* What E added to the floor. Memory that is given back shortly before an event and taken again after
- * it (a loader that runs dry at the end of an epoch) returns to a level that was there before: only
- * what lies above the floor after PREVIOUS, the event of its kind before it, is new. */
+/* What E added to the floor. Memory that is given back shortly before an event and taken again
+ * after it (a loader that runs dry at the end of an epoch) returns to a level that was there
+ * before: only what lies above the floor after PREVIOUS, the event of its kind before it, is new.
+ */
 static double added(const struct verdict_event *e, const struct verdict_event *previous)
 {
     double before = e->before_bytes;

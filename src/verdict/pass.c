@@ -113,9 +113,9 @@ static bool may_go_on(const struct judging *j, const struct view *after, double 
     return true;
 }
 
-/* Slower than in the pass, and the tail of one curve through both, or a rise of its own? Of its own,
- * if no curve that ends explains both without a line beside it, and that line, at the least it may
- * rise, has most of the growth SINCE the pass. */
+/* Slower than in the pass, and the tail of one curve through both, or a rise of its own? Of its
+ * own, if no curve that ends explains both without a line beside it, and that line, at the least it
+ * may rise, has most of the growth SINCE the pass. */
 static bool is_own(const struct judging *j, const struct view *after, double since)
 {
     double part = (after->x[after->n - 1] - after->x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
@@ -155,10 +155,10 @@ bool judge_after_pass(struct judging *j)
         bool little = since <= j->v->options.material_fraction * s.floor_first;
         bool plain = !s.chunky && s.sep.bic_line < fmin(s.sep.bic_power, s.sep.bic_end) + 2;
         bool own = is_own(j, &after, since);
-        bool tail = (pace < 0.15 && beyond < 2 * pass && !(plain && !little && beyond >= pass)) ||
-                    (pace < 0.6 && beyond < pass) ||
-                    (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s &&
-                     !own);
+        bool tail =
+            (pace < 0.15 && beyond < 2 * pass && !(plain && !little && beyond >= pass)) ||
+            (pace < 0.6 && beyond < pass) ||
+            (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s && !own);
         /* One curve through both, or a rise that was bent within the pass and is too young. */
         bool slowing = (s.before != BEFORE_FLAT && j->s.may_end) ||
                        (j->s.straight && j->s.before == BEFORE_STEEPER && !own &&

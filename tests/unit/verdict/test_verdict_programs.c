@@ -60,8 +60,9 @@ static void step(uint64_t s, uint64_t bytes)
     }
 }
 
-/* Memory that grew once; a loader runs dry in the last steps of each pass and gives some back, which
- * is taken again; a little stays, less than counts. With KEPT that much more stays each time. */
+/* Memory that grew once; a loader runs dry in the last steps of each pass and gives some back,
+ * which is taken again; a little stays, less than counts. With KEPT that much more stays each time.
+ */
 static void feed_dips(uint64_t kept)
 {
     for (uint64_t s = 1; s <= STEPS; s++) {
@@ -89,8 +90,8 @@ static void what_stays_beside_such_a_return_is(void **state)
     assert_int_equal(r.word, VERDICT_STEPPING);
 }
 
-/* 2 MB a step in the first pass and 1.55 afterwards, up to step LAST: an allocator that fills its own
- * caches first. */
+/* 2 MB a step in the first pass and 1.55 afterwards, up to step LAST: an allocator that fills its
+ * own caches first. */
 static void a_slower_rise_that_is_straight_is_called_soon_after_the_pass(void **state)
 {
     static const uint64_t LAST[] = {PASS * 5 / 4, PASS * 3 / 2, PASS * 2, STEPS};
