@@ -123,6 +123,22 @@ static bool is_own(const struct judging *j, const struct view *after, double sin
     return j->s.needs_line && part * j->s.line_least > OWN_PART * since;
 }
 
+/* Why what rises after the pass is no leak yet; J's shape is that of what came after it. */
+static void say_why_open(struct judging *j, double pace, bool may_end)
+{
+    const struct shape *s = &j->s;
+
+    if (may_end)
+        judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
+    else if (!judge_is_rise(j))
+        judging_say(j->r, VERDICT_SAID_NOISE, s->growth, s->spread, 0, 0);
+    else if (pace < 1)
+        judging_say(j->r, VERDICT_SAID_TAIL, pace, 0, 0, 0);
+    else
+        judging_say(j->r, VERDICT_SAID_LATE, s->onset, s->span, s->rise / fmax(1, s->floor_first),
+                    j->w.by_step);
+}
+
 /* The first pass is over: what still rises is not its data. Returns false if too little of what
  * followed has been seen. */
 bool judge_after_pass(struct judging *j)
@@ -181,12 +197,7 @@ bool judge_after_pass(struct judging *j)
         if (s.slope_ratio > 0.3 && since > s.material &&
             (pace >= 0.15 || (!little && judge_is_rise(&k)))) {
             judging_say(j->r, VERDICT_SAID_GROWS, beyond, j->w.by_step, since, 0);
-            if (s.may_end || slowing || !tail)
-                judging_say(j->r,
-                            s.may_end || slowing ? VERDICT_SAID_SATURATING : VERDICT_SAID_NOISE,
-                            since, s.spread, 0, 0);
-            else
-                judging_say(j->r, VERDICT_SAID_TAIL, pace, 0, 0, 0);
+            say_why_open(&k, pace, s.may_end || (s.before != BEFORE_FLAT && j->s.may_end));
             judging_conclude(j, VERDICT_UNDECIDED, 0.5);
             j->rate_from = j->pass_end;
             return true;
