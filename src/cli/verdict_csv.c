@@ -235,6 +235,7 @@ static struct group *group_new(const struct table *t, const char *name, size_t l
     if (number_parse_i64(name, len, &pid) == 0 && pid > 0 && pid <= INT32_MAX)
         g->pid = (int32_t)pid;
     g->speaks = has_own_marks(t, g->pid);
+    g->tail.is_table = true;
     return g;
 }
 

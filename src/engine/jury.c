@@ -48,6 +48,7 @@ void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes)
         s->first_ns = j->tick_ns;
     }
     s->last_bytes = bytes;
+    s->tail.is_table = j->options.is_table;
     if (j->options.by_step)
         verdict_update_step(&s->series, j->clock.step, bytes);
     else

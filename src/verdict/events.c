@@ -8,6 +8,7 @@ enum { EVENTS_AT_LEAST = 3 };
  * event to the next around it, 3/M: where they are few the share must be larger and seen over more
  * events, and where it would be 0.6 by itself nothing can be told. */
 static const double SHARE_AT_LEAST = 0.6, SHARE_IF_CLOSE = 0.8;
+static const double RISE_OVER_NOISE = 2;
 enum { READINGS_APART = 8, READINGS_CLOSE = 6, READINGS_IF_CLOSE = 48 };
 
 bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
@@ -21,15 +22,17 @@ bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
     return false;
 }
 
-/* What E added to the floor. Memory that is given back shortly before an event and taken again after
- * it (a loader that runs dry at the end of an epoch) returns to a level that was there before: only
- * what lies above the floor after PREVIOUS, the event of its kind before it, is new. */
-static double added(const struct verdict_event *e, const struct verdict_event *previous)
+/* What E added to the floor. Memory that is given back shortly before an event and taken again
+ * after it (a loader that runs dry at the end of an epoch) returns to a level that was there
+ * before: where it lay lower than after PREVIOUS, the event of its kind before it, by more than
+ * NOISE does, only what lies above that is new. */
+static double added(const struct verdict_event *e, const struct verdict_event *previous,
+                    double noise)
 {
     double before = e->before_bytes;
 
-    if (previous)
-        before = fmax(before, previous->after_bytes);
+    if (previous && previous->after_bytes - before > RISE_OVER_NOISE * noise)
+        before = previous->after_bytes;
     return e->after_bytes - before;
 }
 
@@ -49,12 +52,12 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
 
         if (e->kind != kind || !e->has_before || e->after_n == 0)
             continue;
-        jump = added(e, last);
+        jump = added(e, last, noise);
         if (n++ == 0)
             first = e;
         else {
             later += jump;
-            up += jump > 2 * noise;
+            up += jump > RISE_OVER_NOISE * noise;
         }
         last = e;
         sum += jump;

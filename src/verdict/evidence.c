@@ -198,6 +198,10 @@ static int pass_text(char *out, size_t size, const struct verdict_evidence *e)
     case VERDICT_SAID_PASS_JUST_ENDED:
         return snprintf(out, size, "the first pass ended at %.0f; it is known by %.0f", v[0],
                         ceil(v[1]));
+    case VERDICT_SAID_TAIL:
+        return snprintf(out, size,
+                        "growth after the first pass has %.0f %% of its pace: it may be its tail",
+                        100 * v[0]);
     case VERDICT_SAID_BEYOND_PASS:
         return snprintf(
             out, size,

@@ -8,6 +8,7 @@ static const double SECOND_PASS = 0.4; /* of the material growth counts after a 
 static const double END_Z = 2;         /* deviations to the upper end of a slope */
 static const double END_PART = 0.3;    /* of the slope before: so slow has ended */
 static const double GRACE_PART = 0.15; /* of a pass: what must be seen after it */
+static const double OWN_PART = 0.5;    /* of the growth after it: a line's that is its own */
 
 /* Inside the first pass: growth is filling, whatever its slope. */
 void judge_first_pass(struct judging *j)
@@ -112,6 +113,32 @@ static bool may_go_on(const struct judging *j, const struct view *after, double 
     return true;
 }
 
+/* Slower than in the pass, and the tail of one curve through both, or a rise of its own? Of its
+ * own, if no curve that ends explains both without a line beside it, and that line, at the least it
+ * may rise, has most of the growth SINCE the pass. */
+static bool is_own(const struct judging *j, const struct view *after, double since)
+{
+    double part = (after->x[after->n - 1] - after->x[0]) / (j->w.x[j->w.n - 1] - j->w.x[0]);
+
+    return j->s.needs_line && part * j->s.line_least > OWN_PART * since;
+}
+
+/* Why what rises after the pass is no leak yet; J's shape is that of what came after it. */
+static void say_why_open(struct judging *j, double pace, bool may_end)
+{
+    const struct shape *s = &j->s;
+
+    if (may_end)
+        judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
+    else if (!judge_is_rise(j))
+        judging_say(j->r, VERDICT_SAID_NOISE, s->growth, s->spread, 0, 0);
+    else if (pace < 1)
+        judging_say(j->r, VERDICT_SAID_TAIL, pace, 0, 0, 0);
+    else
+        judging_say(j->r, VERDICT_SAID_LATE, s->onset, s->span, s->rise / fmax(1, s->floor_first),
+                    j->w.by_step);
+}
+
 /* The first pass is over: what still rises is not its data. Returns false if too little of what
  * followed has been seen. */
 bool judge_after_pass(struct judging *j)
@@ -143,12 +170,14 @@ bool judge_after_pass(struct judging *j)
          */
         bool little = since <= j->v->options.material_fraction * s.floor_first;
         bool plain = !s.chunky && s.sep.bic_line < fmin(s.sep.bic_power, s.sep.bic_end) + 2;
-        bool tail = (pace < 0.15 && beyond < 2 * pass && !(plain && !little && beyond >= pass)) ||
-                    (pace < 0.6 && beyond < pass) ||
-                    (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s);
+        bool own = is_own(j, &after, since);
+        bool tail =
+            (pace < 0.15 && beyond < 2 * pass && !(plain && !little && beyond >= pass)) ||
+            (pace < 0.6 && beyond < pass) ||
+            (pace < 0.8 && elapsed_s > 0 && elapsed_s < 0.5 * j->v->options.warmup_s && !own);
         /* One curve through both, or a rise that was bent within the pass and is too young. */
         bool slowing = (s.before != BEFORE_FLAT && j->s.may_end) ||
-                       (j->s.straight && j->s.before == BEFORE_STEEPER &&
+                       (j->s.straight && j->s.before == BEFORE_STEEPER && !own &&
                         j->s.span < 0.4 * (j->w.now - j->began));
 
         k.w = after;
@@ -168,8 +197,7 @@ bool judge_after_pass(struct judging *j)
         if (s.slope_ratio > 0.3 && since > s.material &&
             (pace >= 0.15 || (!little && judge_is_rise(&k)))) {
             judging_say(j->r, VERDICT_SAID_GROWS, beyond, j->w.by_step, since, 0);
-            judging_say(j->r, s.may_end ? VERDICT_SAID_SATURATING : VERDICT_SAID_NOISE, since,
-                        s.spread, 0, 0);
+            say_why_open(&k, pace, s.may_end || (s.before != BEFORE_FLAT && j->s.may_end));
             judging_conclude(j, VERDICT_UNDECIDED, 0.5);
             j->rate_from = j->pass_end;
             return true;

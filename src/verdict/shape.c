@@ -262,6 +262,8 @@ static void separate(const struct view *w, struct shape *r)
     lower = r->sep.both_slope - 3 * r->sep.both_slope_se;
     r->line_remains = r->sep.both_shape != FIT_NONE && lower > 0 &&
                       r->sep.both_slope * (w->x[w->n - 1] - w->x[0]) > r->material;
+    r->needs_line = r->line_remains && r->sep.bic_both + DECISIVE < r->sep.bic_end;
+    r->line_least = lower * (w->x[w->n - 1] - w->x[0]);
     if (few_points(&r->sep, r->chunky, N_EFF_FEW_ALL, 4) && r->straight)
         r->may_end = slows(r->slope_ratio, r->rises);
     r->part_may_end = r->may_end;

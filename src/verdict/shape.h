@@ -74,6 +74,8 @@ struct shape {
     bool part_may_end; /* the same of the straight part alone */
     bool is_power;     /* a power of time explains it, and no curve that ends does */
     bool line_remains; /* beside the best curve that ends, a rising line is certain */
+    bool needs_line;   /* and without one no curve that ends explains it */
+    double line_least; /* the least that line rises by in all of the window */
 };
 void shape_of(const struct view *w, double material_fraction, struct shape *ret);
 

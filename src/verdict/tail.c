@@ -1,9 +1,12 @@
 /* Readings held back, and whether they counted. */
 #include "verdict/tail.h"
 
-#include <math.h>
-
 static const double EXIT_FALL = 0.05; /* exits of the zoo's programs gave back 6 to 53 % */
+
+static double held_ns(const struct tail *tail)
+{
+    return (tail->is_table ? TAIL_TABLE_S : TAIL_S) * 1e9;
+}
 
 static uint32_t place(const struct tail *tail, uint32_t i)
 {
@@ -25,7 +28,7 @@ void tail_feed(struct tail *tail, struct verdict_series *v)
 bool tail_is_due(const struct tail *tail, int64_t t_ns)
 {
     return tail->count && (tail->count == TAIL_HELD ||
-                           (double)t_ns - (double)tail->held[tail->first].t_ns >= TAIL_S * 1e9 ||
+                           (double)t_ns - (double)tail->held[tail->first].t_ns >= held_ns(tail) ||
                            t_ns < tail->held[place(tail, tail->count - 1)].t_ns);
 }
 
@@ -51,34 +54,44 @@ void tail_drop(struct tail *tail, struct verdict_series *v)
     tail->count = 0;
 }
 
-/* How many come before a fall that lasts to the end: the first place from which on all lie below
- * all before it, the last by EXIT_FALL. */
-static uint32_t before_fall(const struct tail *tail)
+static uint64_t lower(struct tail_reading a, double from_ns, double to_ns, uint64_t lowest)
 {
-    if (tail->count == 0)
-        return 0;
-    struct tail_reading last = tail->held[place(tail, tail->count - 1)];
+    return (double)a.t_ns > from_ns && (double)a.t_ns < to_ns && a.bytes < lowest ? a.bytes
+                                                                                  : lowest;
+}
+
+/* The lowest of the TAIL_S before the K-th that is held, those fed last among them; UINT64_MAX if
+ * there was none. */
+static uint64_t lowest_before(const struct tail *tail, uint32_t k)
+{
+    double to_ns = (double)tail->held[place(tail, k)].t_ns, from_ns = to_ns - TAIL_S * 1e9;
     uint64_t lowest = UINT64_MAX;
 
     for (uint32_t i = 0; i < TAIL_FED && i < tail->n_fed; i++)
-        if (fabs((double)last.t_ns - (double)tail->fed[i].t_ns) < TAIL_S * 1e9)
-            lowest = tail->fed[i].bytes < lowest ? tail->fed[i].bytes : lowest;
-    for (uint32_t k = 0; k < tail->count; k++) {
-        uint64_t bytes, highest = 0;
+        lowest = lower(tail->fed[i], from_ns, to_ns, lowest);
+    for (uint32_t i = 0; i < k; i++)
+        lowest = lower(tail->held[place(tail, i)], from_ns, to_ns, lowest);
+    return lowest;
+}
 
-        if (k > 0) {
-            bytes = tail->held[place(tail, k - 1)].bytes;
-            lowest = bytes < lowest ? bytes : lowest;
-        }
-        for (uint32_t i = k; i < tail->count; i++) {
-            bytes = tail->held[place(tail, i)].bytes;
-            highest = bytes > highest ? bytes : highest;
-        }
+/* How many come before a fall that lasts to the end: the first place from which on all lie below
+ * all shortly before it, the last by EXIT_FALL. */
+static uint32_t before_fall(const struct tail *tail)
+{
+    uint64_t highest = 0, last = 0;
+    uint32_t found = tail->count;
+
+    for (uint32_t k = tail->count; k-- > 0;) {
+        uint64_t bytes = tail->held[place(tail, k)].bytes, lowest = lowest_before(tail, k);
+
+        if (k + 1 == tail->count)
+            last = bytes;
+        highest = bytes > highest ? bytes : highest;
         if (lowest < UINT64_MAX && highest < lowest &&
-            (double)last.bytes < (1 - EXIT_FALL) * (double)lowest)
-            return k;
+            (double)last < (1 - EXIT_FALL) * (double)lowest)
+            found = k;
     }
-    return tail->count;
+    return found;
 }
 
 bool tail_all_falls(const struct tail *tail)

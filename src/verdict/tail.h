@@ -7,7 +7,9 @@
 
 #include "verdict/verdict.h"
 
-enum { TAIL_HELD = 32, TAIL_S = 3, TAIL_FED = 3 };
+/* TAIL_TABLE_S: no one waits for a table's verdict, and exits take longer where a machine is busy.
+ */
+enum { TAIL_HELD = 64, TAIL_S = 3, TAIL_TABLE_S = 10, TAIL_FED = 3 };
 
 struct tail_reading {
     int64_t t_ns;
@@ -20,10 +22,11 @@ struct tail {
     uint32_t first, count;
     struct tail_reading fed[TAIL_FED]; /* the last that were fed, to tell a fall by; a ring */
     uint32_t n_fed;
+    bool is_table; /* readings are held for TAIL_TABLE_S, not TAIL_S */
 };
 
-/* Holds back the reading, and feeds V those that are TAIL_S older or more than there is room for.
- * The newest is always held, however far apart readings are. */
+/* Holds back the reading, and feeds V those that are TAIL_S (TAIL_TABLE_S) older or more than there
+ * is room for. The newest is always held, however far apart readings are. */
 void tail_update(struct tail *tail, struct verdict_series *v, int64_t t_ns, uint64_t bytes);
 
 /* Would a reading at T_NS have the oldest fed first? */
@@ -40,9 +43,9 @@ void tail_release(struct tail *tail, struct verdict_series *v);
 void tail_drop(struct tail *tail, struct verdict_series *v);
 
 /* A table has ended, and no one says whether the process did too. If what is held ends in
- * readings that are lower than all before them in the last TAIL_S, the last by more than 5 %, that
- * fall was its exit and is dropped; the others are fed. Of those released before, the last TAIL_FED
- * are looked at too. */
+ * readings that are lower than all in the TAIL_S before them, the last by more than 5 %, that fall
+ * was its exit, or nothing that followed shows that it was not: it is dropped, the others are fed.
+ * Of those released before, the last TAIL_FED are looked at too. */
 void tail_end(struct tail *tail, struct verdict_series *v);
 
 /* Would tail_end drop all that is held? */

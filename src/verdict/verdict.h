@@ -165,6 +165,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_PASS_UNKNOWN,    /* step, bytes per step */
     VERDICT_SAID_PASS_JUST_ENDED, /* pass end step, step at which it is known */
     VERDICT_SAID_BEYOND_PASS,     /* pass end step, growth since bytes, slope ratio */
+    VERDICT_SAID_TAIL,            /* growth since the pass over what its pace would have brought */
     VERDICT_SAID_EARLY,           /* grown for, must last: seconds or steps, by_step */
     VERDICT_SAID_LATE,            /* onset x, duration, growth fraction, by_step */
     VERDICT_SAID_GIVEN_BACK,      /* rise now, largest give-back seen */

@@ -272,6 +272,18 @@ def test_the_fall_of_a_process_that_exits_is_no_part_of_its_table(tmp_path):
     assert cut["samples"] == 6006
 
 
+def test_an_exit_that_takes_six_seconds_ends_no_growth(tmp_path):
+    """As a busy machine has them: what grew is given back, and the rest stays until the table ends."""
+    rows = [(t / 5, 300 * MIB + t * MIB) for t in range(240)]
+    exits = [(48 + t / 5, 450 * MIB) for t in range(30)]
+    assert verdict(table(tmp_path / "a.csv", rows))["verdict"] == "undecided"
+    doc = verdict(table(tmp_path / "b.csv", rows + exits))
+    assert (doc["verdict"], doc["samples"]) == ("undecided", 240)
+    goes_on = [(54 + t / 5, 450 * MIB) for t in range(240)]
+    doc = verdict(table(tmp_path / "c.csv", rows + exits + goes_on))
+    assert doc["leak"] is False and doc["samples"] == 510, "it lived on at that level"
+
+
 def test_a_step_in_the_row_of_the_exit_does_not_let_it_in(tmp_path):
     rows = [(i, 300 * MIB + i * 4 * MIB, i * 3) for i in range(200)]
     exited = table(tmp_path / "exited.csv", [*rows, (200, 150 * MIB, 600)], "t,rss,step")

@@ -315,6 +315,38 @@ static void a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not(vo
     assert_int_equal(series.samples, 50);
 }
 
+/* A rise, then an exit of 7 s on a busy machine: most of it at one level, above where the last ten
+ * seconds began. */
+static void a_slow_exit_is_dropped_from_a_table_though_memory_was_lower_shortly_before(void **state)
+{
+    int64_t t = 0;
+
+    for (int is_table = 0; is_table < 2; is_table++) {
+        assert_int_equal(fresh_tail(state), 0);
+        tail.is_table = is_table;
+        for (uint64_t i = 0; i < 300; i++)
+            hold(&t, 1, 200, 1000 + 10 * i);
+        hold(&t, 33, 200, 3700);
+        hold(&t, 2, 200, 3600);
+        tail_end(&tail, &series);
+        /* Live, no one waits that long: the first of it has been fed. */
+        assert_int_equal(series.samples, is_table ? 300 : 335);
+    }
+}
+
+static void a_dip_that_memory_came_back_from_stays_in_its_table(void **state)
+{
+    int64_t t = 0;
+
+    (void)state;
+    tail.is_table = true;
+    hold(&t, 50, 200, 1000);
+    hold(&t, 20, 200, 500);
+    hold(&t, 2, 200, 1000);
+    tail_end(&tail, &series);
+    assert_int_equal(series.samples, 72);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +368,9 @@ int main(void)
         cmocka_unit_test_setup(one_that_dies_young_keeps_half_of_its_readings, fresh_tail),
         cmocka_unit_test_setup(a_table_that_ends_in_a_fall_loses_it_and_one_that_swings_does_not,
                                fresh_tail),
+        cmocka_unit_test_setup(
+            a_slow_exit_is_dropped_from_a_table_though_memory_was_lower_shortly_before, fresh_tail),
+        cmocka_unit_test_setup(a_dip_that_memory_came_back_from_stays_in_its_table, fresh_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

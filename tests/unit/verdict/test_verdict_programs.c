@@ -30,6 +30,20 @@ static void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step)
     verdict_mark(&v, t_ns, &m);
 }
 
+static bool said(enum verdict_evidence_code code)
+{
+    for (uint32_t i = 0; i < r.n_evidence; i++)
+        if (r.evidence[i].code == code)
+            return true;
+    return false;
+}
+
+/* A small deterministic noise, 0 to 700 KB. */
+static uint64_t noise(uint64_t i)
+{
+    return ((i * 2654435761u >> 16) & 7) * 100 * KB;
+}
+
 /* One step of 0.15 s that ends with BYTES resident; after each pass a checkpoint and the mark of
  * its end. */
 static void step(uint64_t s, uint64_t bytes)
@@ -46,8 +60,9 @@ static void step(uint64_t s, uint64_t bytes)
     }
 }
 
-/* Memory that grew once; a loader runs dry in the last steps of each pass and gives some back, which
- * is taken again; a little stays, less than counts. With KEPT that much more stays each time. */
+/* Memory that grew once; a loader runs dry in the last steps of each pass and gives some back,
+ * which is taken again; a little stays, less than counts. With KEPT that much more stays each time.
+ */
 static void feed_dips(uint64_t kept)
 {
     for (uint64_t s = 1; s <= STEPS; s++) {
@@ -75,6 +90,45 @@ static void what_stays_beside_such_a_return_is(void **state)
     assert_int_equal(r.word, VERDICT_STEPPING);
 }
 
+/* 2 MB a step in the first pass and 1.55 afterwards, up to step LAST: an allocator that fills its
+ * own caches first. */
+static void a_slower_rise_that_is_straight_is_called_soon_after_the_pass(void **state)
+{
+    static const uint64_t LAST[] = {PASS * 5 / 4, PASS * 3 / 2, PASS * 2, STEPS};
+
+    for (size_t i = 0; i < sizeof LAST / sizeof LAST[0]; i++) {
+        (void)fresh(state);
+        for (uint64_t s = 1; s <= LAST[i]; s++)
+            step(s, 300 * MB + 2 * MB * s - (s > PASS ? 450 * KB * (s - PASS) : 0) + noise(s));
+        verdict_judge(&v, NULL, &r);
+        assert_int_equal(r.word, VERDICT_LEAKING);
+    }
+}
+
+/* One curve through the pass and what followed, which slows down all the while. */
+static void a_warm_up_that_outlasts_the_pass_is_not(void **state)
+{
+    for (uint64_t last = PASS + 12; last <= STEPS; last += 12) {
+        (void)fresh(state);
+        for (uint64_t s = 1; s <= last; s++)
+            step(s, (uint64_t)(300e6 + 300e6 * (1 - exp(-(double)s / 120))) + noise(s));
+        verdict_judge(&v, NULL, &r);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+    }
+}
+
+/* The same with 0.9 MB after the pass: too slow to be called before a second one has gone by. */
+static void what_may_be_the_tail_of_a_pass_is_said_to_be_that(void **state)
+{
+    (void)state;
+    for (uint64_t s = 1; s <= PASS * 3 / 2; s++)
+        step(s, 300 * MB + 2 * MB * s - (s > PASS ? 1100 * KB * (s - PASS) : 0));
+    verdict_judge(&v, NULL, &r);
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_true(said(VERDICT_SAID_TAIL));
+    assert_false(said(VERDICT_SAID_NOISE));
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -82,6 +136,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_return_to_a_level_that_was_there_before_is_no_rise),
         TEST(what_stays_beside_such_a_return_is),
+        TEST(a_slower_rise_that_is_straight_is_called_soon_after_the_pass),
+        TEST(a_warm_up_that_outlasts_the_pass_is_not),
+        TEST(what_may_be_the_tail_of_a_pass_is_said_to_be_that),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
