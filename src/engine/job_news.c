@@ -155,9 +155,9 @@ static size_t largest(struct proc_tree *tree, const struct proc_node *ret[LARGES
         else
             continue;
         if (count == LARGEST) /* the smallest is last */
-            qsort(ret, count, sizeof ret[0], larger_first);
+            qsort(ret, count, sizeof(void *), larger_first);
     }
-    qsort(ret, count, sizeof ret[0], larger_first);
+    qsort(ret, count, sizeof(void *), larger_first);
     return count;
 }
 
