@@ -66,6 +66,16 @@ bench-heap:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_heap
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh heap $(HEAP_FLAGS)
 
+# Programs of the zoo under the tools of others, with the Python of zoo/setup.sh or of ZOO_PYTHON; PEERS_FLAGS=--quick.
+bench-peers:
+	@scripts/setup.sh bench
+	@scripts/setup.sh bench-peers
+	@BUILD="$(BUILD)" scripts/setup.sh earlyoom
+	-@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh $(BUILD)/zoo-venv
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload bench_guard
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" bench/peers/peers.py $(PEERS_FLAGS)
+
 bench-serve:
 	@scripts/setup.sh bench
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
@@ -134,6 +144,7 @@ help:
 	@echo "make bench-guard      the guard against its bars, about half an hour (GUARD_FLAGS='--runs 3')"
 	@echo "make bench-diagnose   the diagnosis of the zoo against its bars, about a minute each (ZOO_FLAGS=dict_cache)"
 	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
+	@echo "make bench-peers      ebb beside memray and others on the zoo, under half an hour (PEERS_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: its import, its calls, a training, images"
 	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
 	@echo "make bench-report     the page of a day's run: its size, how long it takes to make and to open"

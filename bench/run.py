@@ -44,7 +44,8 @@ class Table:
     def bar(self, what, value, limit, unit, more_is_better=False, digits=1, note=""):
         """A number against its bar; the verdict says by how much it misses."""
         held = value >= limit if more_is_better else value <= limit
-        by = "" if held else f"MISSED by {abs(value / limit - 1) * 100:.0f} %"
+        by = f"{abs(value / limit - 1) * 100:.0f} %" if limit else f"{value - limit:g}"
+        by = "" if held else f"MISSED by {by}"
         self.rows.append({
             "what": what, "value": f"{value:.{digits}f} {unit}".rstrip(),
             "bar": f"{'≥' if more_is_better else '≤'} {limit:g} {unit}".rstrip(),

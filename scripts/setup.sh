@@ -2,7 +2,7 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench|bench-heap|web|browser|earlyoom|promtool|python]
+#   scripts/setup.sh [build|test|lint|bench|bench-heap|bench-peers|web|browser|earlyoom|promtool|python]
 #
 # web is npm, with which the plots of `ebb report` are built in; without it the build goes on. browser
 # is what the tests of its page would like to have; where that cannot be installed they are skipped.
@@ -14,7 +14,8 @@
 # machine. Without it a part of the measurements is left out. So it is with promtool, of the package
 # prometheus, which checks the metrics and alert rules in the tests.
 # bench-heap installs other heap profilers to measure beside ours, as far as they can be had, and makes
-# $BUILD/bench-venv of what is in $EBB_VENV or $BUILD/venv, and memray.
+# $BUILD/bench-venv of what is in $EBB_VENV or $BUILD/venv, and memray. bench-peers installs those of
+# them that `make bench-peers` runs, and gdb, with which memray attaches.
 set -eu
 
 # Package, and how to see that what it brings is really there:
@@ -68,6 +69,10 @@ peer_needs="
 heaptrack            cmd:heaptrack
 libgoogle-perftools4 lib:libtcmalloc.so.4
 libjemalloc2         lib:libjemalloc.so.2
+"
+zoo_peer_needs="
+heaptrack            cmd:heaptrack
+gdb                  cmd:gdb
 "
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -236,7 +241,7 @@ may_install() {
 # Without one of them the table has a row less.
 install_peers() {
     local packages
-    packages=$(missing_of "$peer_needs")
+    packages=$(missing_of "$1")
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086 # package names, one word each
     if ! may_install || ! (install_packages $packages); then
@@ -259,8 +264,12 @@ make_bench_venv() {
 
 case ${1:-build} in
 bench-heap)
-    install_peers
+    install_peers "$peer_needs"
     make_bench_venv
+    exit 0
+    ;;
+bench-peers)
+    install_peers "$zoo_peer_needs"
     exit 0
     ;;
 python)
@@ -285,7 +294,7 @@ build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint, bench, bench-heap, web, browser, earlyoom, promtool or python)" ;;
+*) die "no such group: $1 (build, test, lint, bench, bench-heap, bench-peers, web, browser, earlyoom, promtool or python)" ;;
 esac
 
 missing=$(missing_of "$needs")

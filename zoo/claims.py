@@ -139,13 +139,15 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"a spike that recovers does not raise the floor", None),
     (r"(mapped file pages|shared memory|pinned memory|what was swapped out) changed by", None),
     (r"none of the process was ever swapped out", None),
-    (r"GPU memory of the job changed by", None),
+    (r"GPU memory of the job (changed|grew) by", None),
+    (r"of .* more shared memory .* is pinned for a GPU", None),
     (r"memory of the host itself grew by", None),
     (r"the verdict on it is", None),
     # which objects, which library: the program counts bytes alone
     (r"(Python objects|tensors on the host).* while memory grew by", None),
     (r"the tensors that pile up .* do not require grad", None),
     (r"torch is not imported there", None),
+    (r"what grows is mapped as shared memory", None),
     (r"what grows on the heap was (not made by torch|made for the compiler)", None),
     (r"what the compiler made or called for holds", None),
     # processes and settings

@@ -33,6 +33,14 @@ MIB, GIB = 1 << 20, 1 << 30
 PATIENCE_S = 120
 
 
+def settled(found, bound, limit_s=30):
+    """FOUND(), once it is BOUND at most, or what it is after LIMIT_S: connections that end, processes that go."""
+    until = time.monotonic() + limit_s
+    while found() > bound and time.monotonic() < until:
+        time.sleep(0.1)
+    return found()
+
+
 def wait_for(what, found, limit_s=PATIENCE_S):
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
@@ -182,10 +190,9 @@ def part_jobs(table, options):
     table.row("succeeded, of those kept", f"{sum(j['state'] == 'succeeded' for j in ended)} of {len(ended)}")
     table.bar("memory more than at the start", (after - before) / MIB, 2, "MiB", digits=2)
     table.bar("memory at most", max(high, after) / MIB, 30, "MiB", digits=2)
-    table.bar("fds more than at the start", server.files() - files, 0, "")
-    wait_for("supervisors", lambda: children_of_ebb() <= processes, 60)
-    table.bar("processes left", children_of_ebb() - processes, 0, "")
-    table.bar("cgroups left", cgroups() - groups, 0, "")
+    table.bar("fds more than at the start", settled(server.files, files) - files, 0, "")
+    table.bar("processes left", settled(children_of_ebb, processes) - processes, 0, "")
+    table.bar("cgroups left", settled(cgroups, groups) - groups, 0, "")
     server.close()
     return {"jobs_per_s": count / took, "grown_bytes": after - before}
 

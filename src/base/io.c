@@ -60,12 +60,9 @@ ssize_t io_pread_small(int fd, char *buf, size_t size)
     return n;
 }
 
-int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret)
+static int read_whole(int fd, size_t max, struct buf *ret)
 {
     enum { STEP = 64 * 1024 };
-    AUTO_CLOSE int fd = open_for_reading(dirfd, path);
-    if (fd < 0)
-        return fd;
     const size_t before = ret->len;
     for (;;) {
         /* one byte more than allowed is asked for: only reading it tells that the file is longer */
@@ -82,6 +79,22 @@ int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret)
         }
         ret->len += (size_t)n;
     }
+}
+
+int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret)
+{
+    AUTO_CLOSE int fd = open_for_reading(dirfd, path);
+    return fd < 0 ? fd : read_whole(fd, max, ret);
+}
+
+int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret)
+{
+    struct stat st;
+    AUTO_CLOSE int fd =
+        openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) ? read_whole(fd, max, ret) : -EBADMSG;
 }
 
 int io_write_all(int fd, const void *data, size_t len)

@@ -14,6 +14,9 @@ ssize_t io_read_small(int dirfd, const char *path, char *buf, size_t size);
 ssize_t io_pread_small(int fd, char *buf, size_t size);
 /* Appends the whole file, at most MAX bytes: 0, -EFBIG or -errno. */
 int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret);
+/* The same of a file that somebody else may have put there: never waits, and neither a link nor
+ * anything but a plain file is read (-ELOOP, -EBADMSG). */
+int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret);
 /* Writes all LEN bytes to a blocking fd: 0 or -errno. */
 int io_write_all(int fd, const void *data, size_t len);
 /* Replaces DIRFD/NAME by temporary file + fsync + rename + fsync of the folder. */

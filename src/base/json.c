@@ -133,3 +133,11 @@ json_t *json_local_time(uint64_t wall_ns)
         return json_null();
     return json_string(text);
 }
+
+bool json_is_crowded(const char *s, size_t len, size_t max)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < len; i++)
+        count += s[i] == ',' || s[i] == '[' || s[i] == '{';
+    return count > max;
+}

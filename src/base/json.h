@@ -3,6 +3,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,3 +25,6 @@ int json_write(int fd, const json_t *doc, int indent);
  * err). */
 struct err;
 json_t *json_parse(const char *s, size_t len, struct err *err);
+/* Whether the text has more than about MAX values. One takes many times its text in memory: what
+ * is nothing but brackets would take all of it. */
+bool json_is_crowded(const char *s, size_t len, size_t max);

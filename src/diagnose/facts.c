@@ -165,6 +165,16 @@ double facts_field_at(const struct facts *f, const struct facts_process *p,
     return is_near ? facts_near(&p->field[field], t_s) : facts_at(&p->field[field], t_s);
 }
 
+double facts_field_s(const struct facts *f, const struct facts_process *p,
+                     enum sample_process_field field, double t_s)
+{
+    const struct facts_series *s = &p->field[field];
+    double last_s = (double)NAN, near_s = facts_near_s(s, t_s);
+    for (size_t i = 0; i < s->count && s->t_s[i] <= t_s; i++)
+        last_s = isnan(s->v[i]) ? last_s : s->t_s[i];
+    return t_s < f->now_s || isnan(last_s) ? near_s : last_s;
+}
+
 const struct facts_figure *facts_figure(const struct facts *f, const char *name)
 {
     for (size_t i = 0; i < f->n_figures; i++)
@@ -214,6 +224,7 @@ void facts_free(struct facts *f)
     growth_fini(&f->heap.growth);
     free(f->heap.start_bytes);
     free(f->heap.floor_bytes);
+    free(f->heap.mapped_share);
     names_free(f->heap.names);
     profile_free(f->heap.profile);
     store_free(f->store);

@@ -36,6 +36,9 @@ double facts_near_s(const struct facts_series *s, double t_s);
  * second moment, when the process may be on its way out. NAN: never read. */
 double facts_field_at(const struct facts *f, const struct facts_process *p,
                       enum sample_process_field field, double t_s);
+/* When that reading was; NAN. */
+double facts_field_s(const struct facts *f, const struct facts_process *p,
+                     enum sample_process_field field, double t_s);
 /* The largest of what was read from FROM_S to TO_S; NAN: nothing was. */
 double facts_most(const struct facts_series *s, double from_s, double to_s);
 double facts_least(const struct facts_series *s, double from_s, double to_s);
@@ -90,6 +93,7 @@ struct facts_heap {
     struct growth growth;            /* rows as of now */
     double *start_bytes;             /* what each row held at the start */
     double *floor_bytes;             /* the least that each held in the second half of the time */
+    double *mapped_share;            /* of what each holds: by mmap itself, 0 to 1 */
     double start, now;               /* all that lived */
     double start_malloc, now_malloc; /* of that by the C library's own allocator */
     double start_rounding, now_rounding; /* what Python adds to small objects, beside that */
@@ -111,6 +115,7 @@ struct facts {
      * trains, else the largest. NULL: nothing was ever read. */
     const struct facts_process *main;
     struct facts_verdict tree; /* the whole job */
+    struct facts_verdict gpu;  /* the memory of its GPUs: that which grows, else any */
 
     /* The two moments that are compared: the first after training began, and the last before it
      * ended or the process went. */

@@ -166,7 +166,9 @@ static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
         size_t n = h->growth.count ? h->growth.count : 1;
         h->start_bytes = calloc(n, sizeof *h->start_bytes);
         h->floor_bytes = calloc(n, sizeof *h->floor_bytes);
-        r = h->start_bytes && h->floor_bytes ? 0 : err_set(err, -1, "out of memory");
+        h->mapped_share = calloc(n, sizeof *h->mapped_share);
+        r = h->start_bytes && h->floor_bytes && h->mapped_share ? 0
+                                                                : err_set(err, -1, "out of memory");
     }
     return r;
 }
@@ -195,6 +197,24 @@ static struct kinds kinds_at(const struct profile *p, uint64_t t_ns)
                         (double)(-one->size % SMALL_ALIGNMENT);
     }
     return all > 0 ? (struct kinds){of_malloc / all, rounding / all} : (struct kinds){1, 0};
+}
+
+/* HELD is room for a number of each row. */
+static void put_mapped(struct facts_heap *h, const size_t *rows, uint64_t t_ns, double *held)
+{
+    const struct profile_snapshot *s = profile_snapshot_at(h->profile, t_ns);
+    memset(held, 0, h->growth.count * sizeof *held);
+    for (size_t i = 0; s && i < s->count; i++) {
+        const struct profile_sample *one = &s->samples[i];
+        size_t row = one->site < h->profile->n_sites ? rows[one->site] : h->growth.count;
+        double bytes = profile_weight_bytes(one->size, one->interval);
+        if (row == h->growth.count)
+            continue;
+        held[row] += bytes;
+        h->mapped_share[row] += one->kind == HEAP_KIND_MAP ? bytes : 0;
+    }
+    for (size_t i = 0; i < h->growth.count; i++)
+        h->mapped_share[i] = held[i] > 0 ? h->mapped_share[i] / held[i] : 0;
 }
 
 static const struct profile_reading *reading_near(const struct facts *f, const struct profile *p,
@@ -236,6 +256,7 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
     for (size_t i = 0; i < profile_working(p); i++)
         if (p->readings[i].t_ns >= from_ns && p->readings[i].t_ns <= to_ns)
             put_floor(h, rows, &p->readings[i], held);
+    put_mapped(h, rows, to_ns, held);
     return 0;
 }
 
@@ -294,6 +315,7 @@ void facts_read_heap(const char *folder, struct facts *f)
     growth_fini(&h.growth);
     free(h.start_bytes);
     free(h.floor_bytes);
+    free(h.mapped_share);
     names_free(h.names);
     profile_free(h.profile);
     say_why(f, &err);

@@ -72,11 +72,26 @@ static bool is_better(const struct facts_process *p, const struct facts_process 
     return p->peak_bytes > best->peak_bytes;
 }
 
+/* Of several that which may grow. */
+static void take_gpus(struct facts *f, const json_t *gpus)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(gpus, i, one)
+    {
+        struct facts_verdict v = {0};
+        parse(one, &v);
+        if (v.is_known && (!f->gpu.is_known || v.leak == VERDICT_LEAK_YES))
+            f->gpu = v;
+    }
+}
+
 void facts_take_verdict(struct facts *f, const json_t *verdict)
 {
     const json_t *tree = json_object_get(verdict, "tree"), *one;
     size_t i;
     parse(tree, &f->tree);
+    take_gpus(f, json_object_get(verdict, "gpus"));
     json_array_foreach(json_object_get(verdict, "processes"), i, one)
     {
         struct facts_process *p = find(f, one);

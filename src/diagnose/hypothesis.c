@@ -139,15 +139,37 @@ static double floor_growth(const struct facts *f, const struct facts_series *s)
     return facts_least(s, middle_s, f->now_s) - facts_least(s, f->start_s, middle_s);
 }
 
+static double held_least(const struct facts_series *live, const struct facts_series *spare,
+                         double from_s, double to_s)
+{
+    double least = (double)NAN;
+    for (size_t i = 0; i < live->count; i++)
+        if (live->t_s[i] >= from_s && live->t_s[i] <= to_s)
+            least = fmin(least, live->v[i] + facts_near(spare, live->t_s[i]));
+    return least;
+}
+
+static double held_growth(const struct facts *f, const struct facts_series *live,
+                          const struct facts_series *spare)
+{
+    double middle_s = (f->start_s + f->now_s) / 2;
+    return held_least(live, spare, middle_s, f->now_s) -
+           held_least(live, spare, f->start_s, middle_s);
+}
+
 struct floors floors_of(const struct question *q)
 {
     const struct facts *f = q->f;
     const struct facts_figure *live = facts_figure(f, "heap_live_bytes");
-    struct floors r = {(double)NAN, (double)NAN, false};
+    const struct facts_figure *spare = facts_figure(f, "heap_free_bytes");
+    struct floors r = {(double)NAN, (double)NAN, (double)NAN, false};
     if (!live || !f->main)
         return r;
     r.live = floor_growth(f, &live->series);
-    r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
+    r.held = spare ? held_growth(f, &live->series, &spare->series) : (double)NAN;
+    r.memory = floor_growth(f, &f->main->field[SAMPLE_ANON]); /* what malloc has is in that */
+    if (isnan(r.memory))
+        r.memory = floor_growth(f, &f->main->field[SAMPLE_RSS]);
     double kept = 0;
     keeper(q, &kept);
     r.lets_go = r.memory > fmax(material_bytes, material_share * q->base) &&
@@ -190,15 +212,16 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     bool is_over = has_ended(q.word) && has_ended(tree);
     double kept = 0;
     keeper(&q, &kept);
-    q.has_grown = is_material && (!is_over || kept > kept_share * q.total ||
-                                  (is_worth_asking(&q, q.total) && !is_flat));
+    bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING;
+    q.has_grown = is_material && (!is_over || kept > kept_share * q.total || is_much);
     q.is_growing = q.has_grown && !has_ended(q.word);
     *ret = q;
 }
 
 double share_of(const struct question *q, double bytes)
 {
-    return q->total > 0 && bytes > 0 ? fmin(1, bytes / q->total) : 0;
+    double whole = q->has_grown ? q->total : q->base + q->growth;
+    return whole > 0 && bytes > 0 ? fmin(1, bytes / whole) : 0;
 }
 
 /* ---- evidence ---- */
@@ -251,11 +274,16 @@ const char *place_text(char out[PLACE_MAX], const struct growth_row *row)
     return out;
 }
 
+bool has_grown_a_little(const struct question *q)
+{
+    return !q->has_grown && q->total > fmax(material_bytes, material_share * q->base);
+}
+
 void say_flat(const struct question *q, struct hypothesis *h, double weight)
 {
     struct sizes s;
-    if (q->total > fmax(material_bytes, material_share * q->base))
-        say(h, EVIDENCE_AGAINST, weight, "memory grew by %s and has stopped: little to ask about",
+    if (has_grown_a_little(q))
+        say(h, EVIDENCE_ABSENT, 0, "memory grew by %s and has stopped: too little to tell why",
             size_of(&s, 0, q->total));
     else
         say(h, EVIDENCE_AGAINST, weight, "memory did not grow");

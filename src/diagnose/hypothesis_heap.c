@@ -223,6 +223,11 @@ static void weigh_graph_site(const struct question *q, struct hypothesis *h, dou
             row ? ", but at " : "", row ? place_text(place, row) : "");
         return;
     }
+    if (row == ledger_site(q->l, LEDGER_PINNED) || row == ledger_site(q->l, LEDGER_SHARED)) {
+        say(h, EVIDENCE_AGAINST, STRONG, "what grows is mapped as shared memory, at %s",
+            place_text(place, row));
+        return;
+    }
     if (made_by_compiler(&q->f->heap, row)) {
         say(h, EVIDENCE_AGAINST, STRONG, "what grows on the heap was made for the compiler, at %s",
             place_text(place, row));
@@ -265,7 +270,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
         decide_by(h, "a run under `ebb run` with the profiler on");
         return;
     }
-    if (!q->has_grown) {
+    if (!q->has_grown && !(row && has_grown_a_little(q))) {
         say_flat(q, h, STRONG);
     } else if (!row) {
         say(h, EVIDENCE_AGAINST, STRONG, "no call site holds more and more: live heap %s",
@@ -280,7 +285,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
         if (row->verdict.rate_bytes_per_step.known && is_sure)
             say(h, EVIDENCE_FOR, WEAK, "it keeps %s a step",
                 size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
-        if (h->share < 0.2)
+        if (q->has_grown && h->share < 0.2)
             say(h, EVIDENCE_AGAINST, FAIR, "that is a small part of the growth of %s",
                 size_of(&s, 2, q->total));
     }
@@ -298,11 +303,23 @@ static double retention_weight(const struct question *q, double beside)
     return sure > 0.6 * q->growth ? STRONG : FAIR;
 }
 
+/* What was free at the start and only had no room in RSS then has not come since. */
+static double retained_growth(const struct question *q)
+{
+    const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");
+    double beside = ledger_beside_growth(q->l);
+    if (!q->l->knows_retained || !spare)
+        return beside;
+    double told =
+        facts_near(&spare->series, q->f->now_s) - facts_near(&spare->series, q->f->start_s);
+    return fmin(beside, fmax(0, told));
+}
+
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)
 {
     struct sizes s;
     char missed[TEXT_SIZE_MAX + 16] = "";
-    double beside = ledger_beside_growth(q->l);
+    double beside = retained_growth(q);
     bool is_for = beside > fmax(census_least_bytes, 0.3 * q->growth);
     h->share = is_for ? fmin(1, beside / q->growth) : 0;
     if (!q->l->knows_retained && q->f->heap.sigma > 0)
@@ -323,12 +340,14 @@ static void weigh_retention(const struct question *q, struct hypothesis *h, doub
     decide_by(h, "a trim: MemoryCleanup(trim=True), or a run with MALLOC_ARENA_MAX=2");
 }
 
-/* False: they do not tell. */
+/* False: they do not tell, or the allocator itself does: it has not come to keep more. */
 static bool weigh_floors(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = floors_of(q);
     double kept = 0;
-    if (!floors.lets_go || !q->f->heap.profile)
+    bool is_denied = q->l->knows_retained && !(floors.held > 0.3 * floors.memory) &&
+                     retained_growth(q) < 0.3 * q->total;
+    if (!floors.lets_go || !q->f->heap.profile || is_denied)
         return false;
     keeper(q, &kept);
     h->share = share_of(q, q->total - kept);

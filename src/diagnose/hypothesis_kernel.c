@@ -37,11 +37,27 @@ void test_mapped_files(const struct question *q, struct hypothesis *h)
 
 void test_shared_memory(const struct question *q, struct hypothesis *h)
 {
+    struct sizes s;
     double grown = main_growth(q, SAMPLE_SHMEM);
-    if (isnan(grown))
+    double pinned = fmax(0, figure_growth(q, "pinned_host_bytes"));
+    if (isnan(grown)) {
         say(h, EVIDENCE_ABSENT, 0, "resident memory was not read by kind");
-    else
+    } else if (grown > part_least_bytes && pinned > grown / 2) { /* the driver pins shared pages */
+        say(h, EVIDENCE_AGAINST, STRONG + FAIR, "of %s more shared memory %s is pinned for a GPU",
+            size_of(&s, 0, grown), size_of(&s, 1, fmin(grown, pinned)));
+    } else {
+        h->site = ledger_site(q->l, LEDGER_SHARED);
         weigh_part(q, h, grown, fmax(q->total, grown), "shared memory");
+    }
+}
+
+/* Which line it was, where the profiler saw the mapping. */
+static void name_pinning_site(const struct question *q, struct hypothesis *h)
+{
+    char place[PLACE_MAX];
+    h->site = h->share > 0 ? ledger_site(q->l, LEDGER_PINNED) : NULL;
+    if (h->site)
+        say(h, EVIDENCE_FOR, WEAK, "it is mapped at %s", place_text(place, h->site));
 }
 
 void test_pinned(const struct question *q, struct hypothesis *h)
@@ -51,6 +67,7 @@ void test_pinned(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_ABSENT, 0, "pinned memory was not told (pinned_host_bytes)");
     else
         weigh_part(q, h, grown, fmax(q->total, grown), "pinned memory");
+    name_pinning_site(q, h);
 }
 
 void test_swap(const struct question *q, struct hypothesis *h)
@@ -68,6 +85,15 @@ void test_swap(const struct question *q, struct hypothesis *h)
 
 /* ---- GPUs ---- */
 
+/* Pools and compiled code come with the first steps: as on the host, what has ended is asked about
+ * from a tenth on, and what the verdict calls flat is not. */
+static bool gpu_has_stopped(const struct facts *f, double grown)
+{
+    double had = facts_at(&f->gpu_job, f->start_s);
+    return f->gpu.is_known && has_ended(f->gpu.word) &&
+           !(f->gpu.word == VERDICT_PLATEAUED && grown > 0.1 * had);
+}
+
 void test_gpu(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
@@ -77,6 +103,10 @@ void test_gpu(const struct question *q, struct hypothesis *h)
     double grown = isnan(torch) ? job : isnan(job) ? torch : fmax(job, torch);
     if (isnan(grown)) {
         say(h, EVIDENCE_ABSENT, 0, "GPU memory of the job was not read, or it has none");
+    } else if (grown > part_least_bytes && gpu_has_stopped(f, grown)) {
+        say(h, EVIDENCE_AGAINST, STRONG,
+            "GPU memory of the job grew by %s, and its verdict is \"%s\"", size_of(&s, 0, grown),
+            verdict_word_name(f->gpu.word));
     } else if (grown > part_least_bytes) {
         h->share = q->has_grown ? 0.2 : 1;
         say(h, EVIDENCE_FOR, q->has_grown ? WEAK : STRONG + FAIR,
@@ -109,7 +139,7 @@ void test_thp(const struct question *q, struct hypothesis *h)
     }
     say(h, EVIDENCE_ABSENT, 0, "how much of it lies in huge pages was not measured");
     if (strcmp(q->f->thp, "madvise") == 0)
-        say(h, EVIDENCE_AGAINST, FAIR, "transparent huge pages are for those that ask (madvise)");
+        say(h, EVIDENCE_AGAINST, WEAK, "transparent huge pages are for those that ask (madvise)");
     if (q->has_grown && !isnan(beside) && beside > 0.3 * q->total) {
         h->share = share_of(q, beside) / 2;
         say(h, EVIDENCE_FOR, WEAK, "%s of the growth is not alive on the heap",

@@ -11,7 +11,9 @@ void say(struct hypothesis *h, enum evidence_side side, double weight, const cha
     __attribute__((format(printf, 4, 5)));
 void decide_by(struct hypothesis *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* There is nothing to explain, so it is not this. */
+/* By more than noise, but it has ended and is less than one would ask about. */
+bool has_grown_a_little(const struct question *q);
+/* There is nothing to explain, so it is not this; or too little to tell. */
 void say_flat(const struct question *q, struct hypothesis *h, double weight);
 
 /* Sizes in sentences. */
@@ -26,7 +28,7 @@ const char *change_of(struct sizes *s, size_t place, double bytes); /* "+98.0 Mi
 bool is_worth_asking(const struct question *q, double bytes);
 /* Does the verdict say that whatever there was has ended? */
 bool has_ended(enum verdict_word word);
-/* BYTES of what is to be explained, 0 to 1. */
+/* BYTES of what is to be explained, 0 to 1: of the growth, or of the level where there is none. */
 double share_of(const struct question *q, double bytes);
 double main_at(const struct question *q, enum sample_process_field field, double t_s);
 double main_growth(const struct question *q, enum sample_process_field field);
@@ -49,7 +51,8 @@ bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *ro
 /* What is alive comes and goes with batches and with the garbage collector, so floors are compared:
  * the least in the second half of the time against the least in the first. */
 struct floors {
-    double live, memory; /* by how much either rose; live by the allocator's own count */
+    double live, held, memory; /* by how much each rose; live, and with what is free all that the
+                                * allocator holds, by its own count */
     bool lets_go; /* memory's rose, and that of the live heap did not with it, nor does a call site
                    * keep much: small Python objects are not in that count */
 };

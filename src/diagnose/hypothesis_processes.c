@@ -114,21 +114,22 @@ static struct workers workers_of(const struct facts *f)
 static void say_workers(const struct question *q, struct hypothesis *h, const struct workers *w)
 {
     struct sizes s;
-    double all = fmax(q->base + q->growth, 0) + w->unique;
+    /* where nothing grows it is the sum of RSS that one asks about, shared or not */
+    double all = fmax(q->base + q->growth, 0) + w->rss;
+    h->share = q->is_growing || !(all > 0) ? 0 : w->rss / all;
     if (w->unique_known) {
-        h->share = q->is_growing || !(all > 0) ? 0 : w->unique / all;
         say(h, EVIDENCE_FOR, FAIR + WEAK,
-            "%zu processes with RSS up to %s, together %s of their own, do not grow", w->count,
-            size_of(&s, 0, w->largest), size_of(&s, 1, w->unique));
+            "%zu processes with RSS up to %s, in all %s, of which %s is their own, do not grow",
+            w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss),
+            size_of(&s, 2, w->unique));
     } else {
-        h->share = q->is_growing || !(all > 0) ? 0 : fmin(1, w->rss / (all + w->rss));
         say(h, EVIDENCE_FOR, FAIR, "%zu processes with RSS up to %s, in all %s, do not grow",
             w->count, size_of(&s, 0, w->largest), size_of(&s, 1, w->rss));
         say(h, EVIDENCE_ABSENT, 0,
             "unique memory was not read: what they share is counted in each");
     }
     if (q->is_growing)
-        say(h, EVIDENCE_AGAINST, FAIR, "the growth of %s is not in them", size_of(&s, 2, q->total));
+        say(h, EVIDENCE_AGAINST, FAIR, "the growth of %s is not in them", size_of(&s, 3, q->total));
 }
 
 void test_workers(const struct question *q, struct hypothesis *h)

@@ -73,6 +73,14 @@ static double largest_jump(const struct question *q, double *ret_t_s)
     return best;
 }
 
+/* A cache, or data, is alive. */
+static void test_is_alive(const struct question *q, struct hypothesis *h)
+{
+    struct floors floors = floors_of(q);
+    if (floors.lets_go)
+        say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
+}
+
 static void test_one_jump(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -81,6 +89,7 @@ static void test_one_jump(const struct question *q, struct hypothesis *h)
         h->share = share_of(q, jump);
         say(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
             size_of(&s, 0, jump), size_of(&s, 1, q->total), at_s);
+        test_is_alive(q, h);
     } else {
         say(h, EVIDENCE_AGAINST, STRONG,
             "it grew little by little: its steepest twentieth of the time has %s of %s",
@@ -139,7 +148,6 @@ static bool knows_pass(const struct facts *f)
     return f->steps_per_epoch > 0 || !isnan(pass_end(f));
 }
 
-/* A cache takes the same for each example; what is warmed up takes less and less. */
 /* When half of the steps from START_S to END_S were done: a machine that slows down must not look
  * like a growth that does. */
 static double half_of_steps(const struct facts *f, double start_s, double end_s)
@@ -159,6 +167,7 @@ static double half_of_steps(const struct facts *f, double start_s, double end_s)
     return (start_s + end_s) / 2;
 }
 
+/* A cache takes the same for each example; what is warmed up takes less and less. */
 static void test_even_pace(const struct question *q, struct hypothesis *h, double end_s)
 {
     struct sizes s;
@@ -191,14 +200,6 @@ static void name_filled_site(const struct question *q, struct hypothesis *h)
             place_text(place, row), verdict_word_name(row->verdict.word));
         return;
     }
-}
-
-/* A cache, or data, is alive. */
-static void test_is_alive(const struct question *q, struct hypothesis *h)
-{
-    struct floors floors = floors_of(q);
-    if (floors.lets_go)
-        say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
 }
 
 static void test_filled(const struct question *q, struct hypothesis *h, double end_s)

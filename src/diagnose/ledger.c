@@ -67,6 +67,13 @@ static double census_bytes(const json_t *census, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
+/* Kinds are read less often than the job tells what it has pinned: how much came since. */
+static double pinned_since(const struct facts *f, const struct moment *m)
+{
+    double read_s = facts_field_s(f, f->main, SAMPLE_SHMEM, m->t_s);
+    return figure_at(f, "pinned_host_bytes", m->t_s) - figure_at(f, "pinned_host_bytes", read_s);
+}
+
 static void take_shared(const struct facts *f, struct moment *m)
 {
     double shmem = field_at(f, SAMPLE_SHMEM, m->t_s), unique = field_at(f, SAMPLE_UNIQUE, m->t_s);
@@ -77,7 +84,8 @@ static void take_shared(const struct facts *f, struct moment *m)
     if (!isnan(pinned) && pinned > 0)
         take(m, LEDGER_PINNED, pinned);
     if (!isnan(shmem))
-        take(m, LEDGER_SHARED, shmem - m->amount[LEDGER_PINNED]);
+        take(m, LEDGER_SHARED,
+             shmem + (pinned > 0 ? pinned_since(f, m) - m->amount[LEDGER_PINNED] : 0));
     if (f->main->role == ROLE_DATA_WORKER && !isnan(unique)) /* its parent's memory, still */
         take(m, LEDGER_SHARED, m->left - unique);
 }
@@ -96,11 +104,72 @@ static void ask_allocator(const struct facts *f, struct moment *m)
     m->spare = is_worker ? (double)NAN : figure_at(f, "heap_free_bytes", m->t_s);
 }
 
+/* ---- what is mapped as shared memory ---- */
+
+static double row_growth(const struct facts *f, size_t i)
+{
+    return f->heap.growth.rows[i].live_bytes - f->heap.start_bytes[i];
+}
+
+static double shared_of(const struct moment *m)
+{
+    return m->amount[LEDGER_PINNED] + m->amount[LEDGER_SHARED];
+}
+
+/* A driver maps what it pins as shared memory, which the kernel does not count as anonymous, and
+ * the profiler sees the mapping. Of rows that mapped what they hold those are such for which there
+ * is no room in the growth of anonymous memory, but in that of shared memory. */
+static void find_shared_rows(const struct facts *f, const struct moment *start,
+                             const struct moment *now, struct ledger *l)
+{
+    double too_much = f->heap.now - f->heap.start - positive(now->left - start->left);
+    double shared = shared_of(now) - shared_of(start);
+    for (size_t i = 0; i < f->heap.growth.count && i < GROWTH_ROWS; i++) {
+        double grown = row_growth(f, i);
+        if (grown < growth_least_bytes || f->heap.mapped_share[i] < 0.5 || too_much < grown / 2 ||
+            shared < grown / 2)
+            continue;
+        l->is_shared[i] = true;
+        too_much -= grown;
+        shared -= grown;
+    }
+}
+
+static bool is_shared_row(const struct ledger *l, size_t i)
+{
+    return i < GROWTH_ROWS && l->is_shared[i];
+}
+
+static double shared_rows(const struct facts *f, const struct ledger *l, bool is_start)
+{
+    double sum = 0;
+    for (size_t i = 0; i < f->heap.growth.count; i++)
+        if (is_shared_row(l, i))
+            sum += is_start ? f->heap.start_bytes[i] : f->heap.growth.rows[i].live_bytes;
+    return sum;
+}
+
+/* Of what is shared the line that has most of its growth. */
+static void name_shared(const struct facts *f, struct ledger *l, struct ledger_entry *e)
+{
+    double most = e->growth_bytes / 2;
+    for (size_t i = 0; i < f->heap.growth.count; i++) {
+        if (!is_shared_row(l, i) || row_growth(f, i) <= most ||
+            e->growth_bytes < growth_least_bytes)
+            continue;
+        most = row_growth(f, i);
+        e->site = &f->heap.growth.rows[i];
+    }
+}
+
+/* ---- the heap ---- */
+
 /* All that lives on the heap. Where the allocator told what it has in use, that takes the place of
  * what was sampled of it, and its error goes; small Python objects and mappings are sampled. */
-static double live_at(const struct facts *f, const struct moment *m, bool is_exact)
+static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
+                      bool is_exact)
 {
-    double sampled = asked_at(f, m);
+    double sampled = asked_at(f, m) - shared_rows(f, l, m->is_start);
     double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
     sampled += m->is_start ? f->heap.start_rounding : f->heap.now_rounding;
     double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
@@ -109,10 +178,11 @@ static double live_at(const struct facts *f, const struct moment *m, bool is_exa
 
 /* Where more was asked for at the start than can be resident, that much was never touched, and is
  * taken not to have been since; or what stays would seem to grow. */
-static void take_sampled(const struct facts *f, struct moment *start, struct moment *now)
+static void take_sampled(const struct facts *f, const struct ledger *l, struct moment *start,
+                         struct moment *now)
 {
     bool is_exact = !isnan(start->used) && !isnan(now->used);
-    double had = live_at(f, start, is_exact), has = live_at(f, now, is_exact);
+    double had = live_at(f, l, start, is_exact), has = live_at(f, l, now, is_exact);
     double untouched = positive(had - start->left);
     take(start, LEDGER_HEAP_OTHER, had - untouched);
     take(now, LEDGER_HEAP_OTHER, has - untouched);
@@ -137,7 +207,8 @@ static void take_retained(struct moment *m)
     take(m, LEDGER_RETAINED, m->spare);
 }
 
-static void take_apart(const struct facts *f, struct moment *start, struct moment *now)
+static void take_apart(const struct facts *f, struct ledger *l, struct moment *start,
+                       struct moment *now)
 {
     struct moment *both[] = {start, now};
     for (int i = 0; i < 2; i++) {
@@ -147,8 +218,10 @@ static void take_apart(const struct facts *f, struct moment *start, struct momen
         if (!f->heap.profile)
             take_counted(f, both[i]);
     }
-    if (f->heap.profile)
-        take_sampled(f, start, now);
+    if (f->heap.profile) {
+        find_shared_rows(f, start, now, l);
+        take_sampled(f, l, start, now);
+    }
     take_retained(start);
     take_retained(now);
 }
@@ -169,12 +242,15 @@ static double row_now(const struct facts *f, const struct ledger_scale *s, size_
 
 /* What sampling got wrong at the start it has wrong ever since: it is the growth that is made to
  * fit, at most twofold, and only what then is too much is taken from all. */
-static struct ledger_scale scale_rows(const struct facts *f, double had, double has)
+static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
+                                      double has)
 {
     const struct growth_row *rows = f->heap.growth.rows;
-    struct ledger_scale s = {f->heap.start > 0 ? had / f->heap.start : 1, 1, 1};
-    double stays = 0, grown = 0;
+    double sampled = f->heap.start - shared_rows(f, l, true), stays = 0, grown = 0;
+    struct ledger_scale s = {sampled > 0 ? had / sampled : 1, 1, 1};
     for (size_t i = 0; i < f->heap.growth.count; i++) {
+        if (is_shared_row(l, i))
+            continue;
         stays += fmin(rows[i].live_bytes, f->heap.start_bytes[i]);
         grown += positive(rows[i].live_bytes - f->heap.start_bytes[i]);
     }
@@ -221,9 +297,11 @@ static void add_sites(const struct facts *f, const struct moment *start, const s
     struct ranked *list = calloc(h->growth.count ? h->growth.count : 1, sizeof *list);
     double rest_start = start->amount[LEDGER_HEAP_OTHER], rest_now = now->amount[LEDGER_HEAP_OTHER];
     double half = z95 * h->sigma;
-    l->scale = scale_rows(f, rest_start, rest_now);
+    l->scale = scale_rows(f, l, rest_start, rest_now);
     for (size_t i = 0; list && i < h->growth.count; i++)
-        list[i] = (struct ranked){i, row_start(f, &l->scale, i), row_now(f, &l->scale, i)};
+        list[i] = is_shared_row(l, i)
+                      ? (struct ranked){.row = i}
+                      : (struct ranked){i, row_start(f, &l->scale, i), row_now(f, &l->scale, i)};
     if (list)
         qsort(list, h->growth.count, sizeof *list, by_change);
     for (size_t i = 0; list && i < h->growth.count && i < LEDGER_SITES; i++) {
@@ -289,7 +367,7 @@ void ledger_make(const struct facts *f, struct ledger *ret)
         .start_s = f->start_s, .now_s = f->now_s, .named_growth_share = (double)NAN};
     if (!f->main || isnan(field_at(f, SAMPLE_RSS, f->now_s)))
         return;
-    take_apart(f, &start, &now);
+    take_apart(f, ret, &start, &now);
     ret->is_known = true;
     ret->rss_start_bytes = start.rss;
     ret->rss_now_bytes = now.rss;
@@ -298,6 +376,9 @@ void ledger_make(const struct facts *f, struct ledger *ret)
         enum ledger_kind k = (enum ledger_kind)kind;
         if (k != LEDGER_HEAP_OTHER && (start.has[k] || now.has[k]))
             add(ret, k, had, has, low_of(&now, k, has), has);
+        if (ret->count > 0 && (k == LEDGER_PINNED || k == LEDGER_SHARED) &&
+            ret->entries[ret->count - 1].kind == k)
+            name_shared(f, ret, &ret->entries[ret->count - 1]);
     }
     ret->knows_retained = start.has[LEDGER_RETAINED] && now.has[LEDGER_RETAINED];
     if (f->heap.profile)
@@ -333,7 +414,18 @@ double ledger_live_growth(const struct ledger *l)
 
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i)
 {
+    double shared = ledger_growth(l, LEDGER_PINNED) + ledger_growth(l, LEDGER_SHARED);
+    if (is_shared_row(l, i))
+        return fmin(row_growth(f, i), shared);
     return row_now(f, &l->scale, i) - row_start(f, &l->scale, i);
+}
+
+const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->entries[i].kind == kind)
+            return l->entries[i].site;
+    return NULL;
 }
 
 double ledger_beside_growth(const struct ledger *l)

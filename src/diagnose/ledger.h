@@ -27,7 +27,7 @@ const char *ledger_text(enum ledger_kind kind);
 enum { LEDGER_SITES = 12, LEDGER_MAX = LEDGER_SITES + LEDGER_KINDS };
 struct ledger_entry {
     enum ledger_kind kind;
-    const struct growth_row *site;                        /* of HEAP_SITE */
+    const struct growth_row *site; /* of HEAP_SITE; of PINNED and SHARED where it is known */
     double start_bytes, now_bytes, low_bytes, high_bytes; /* bounds of now */
     double growth_bytes;
 };
@@ -42,7 +42,8 @@ struct ledger {
     bool knows_retained;       /* the allocator told what it has: RETAINED is a reading */
     struct ledger_scale {
         double start, growth, now;
-    } scale; /* resident bytes of one that was sampled; for ledger.c alone */
+    } scale;                     /* resident bytes of one that was sampled; for ledger.c alone */
+    bool is_shared[GROWTH_ROWS]; /* the row maps shared memory: it is no part of the heap */
 };
 
 /* At the last reading, and at the first after training began. Never more than RSS. */
@@ -54,6 +55,8 @@ double ledger_growth(const struct ledger *l, enum ledger_kind kind);
 double ledger_live_growth(const struct ledger *l);
 /* By how much row I of the heap's did. */
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i);
+/* Who made what is pinned, or shared: NULL where it is not known. */
+const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind);
 /* By how much that grew which is neither alive on the heap nor anything else that has a name: what
  * the allocator told that it keeps, else all that is unexplained. */
 double ledger_beside_growth(const struct ledger *l);

@@ -34,6 +34,7 @@ struct peer {
     struct job *j;
     struct channel channel;
     struct loop_source *source;
+    uint64_t since_ns;
     bool owes_state, owes_verdict; /* the newest is still to come: there was no room */
 };
 
@@ -225,22 +226,35 @@ static bool may_connect(int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
+/* The newest is always heard, in the place of the oldest: the job itself could take all of them,
+ * and a server that comes back could not cancel it. */
+static struct peer *make_place(struct job_control *c)
+{
+    struct peer *oldest = &c->peer[0];
+    for (struct peer *p = c->peer; p < c->peer + PEERS_MAX; p++) {
+        if (!p->source)
+            return p;
+        if (p->since_ns < oldest->since_ns)
+            oldest = p;
+    }
+    peer_close(oldest);
+    return oldest;
+}
+
 static void on_connect(void *user, int fd, uint32_t events)
 {
     struct job *j = user;
     struct job_control *c = j->control;
-    struct peer *p = NULL;
     (void)events;
     int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (client < 0)
         return;
-    for (size_t i = 0; i < PEERS_MAX && !p; i++)
-        p = c->peer[i].source ? NULL : &c->peer[i];
-    if (!p || !may_connect(client)) {
+    if (!may_connect(client)) {
         close(client);
         return;
     }
-    *p = (struct peer){.j = j, .owes_state = true};
+    struct peer *p = make_place(c);
+    *p = (struct peer){.j = j, .owes_state = true, .since_ns = clock_mono_ns()};
     channel_init(&p->channel, client);
     if (loop_add_fd(j->loop, client, EPOLLIN, on_peer, p, &p->source) < 0) {
         channel_fini(&p->channel);

@@ -205,8 +205,10 @@ int executor_find(struct executor *x, int64_t id, const char *run_dir, enum exec
 {
     struct stat st;
     json_t *doc = NULL;
+    struct executor_holder holder;
     int lock = executor_lock_open(x, id);
     int held = lock >= 0 ? executor_lock_is_held(lock) : lock == -ENOENT ? 0 : lock;
+    bool was_signed = lock >= 0 && executor_lock_read(lock, &holder) == 0;
     if (held == 1) {
         struct executor_run *run = executor_run_new(x, id, run_dir);
         if (!run) {
@@ -225,7 +227,8 @@ int executor_find(struct executor *x, int64_t id, const char *run_dir, enum exec
         return err_set(err, held, "cannot look at the lock of job %lld: %s", (long long)id,
                        strerror(-held));
     if (!run_dir[0] || fstatat(x->runs_fd, run_dir, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        *found = EXECUTOR_NEVER_STARTED;
+        /* its folder was made before the lock was signed: somebody has removed it since */
+        *found = was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
         return 0;
     }
     executor_read_json(x, run_dir, EXECUTOR_JSON_MAX, &doc);

@@ -29,25 +29,8 @@ enum {
  * followed or waited for. */
 static int read_bounded(const struct executor *x, const char *run_dir, size_t max, struct buf *ret)
 {
-    struct stat st;
     AUTO_CLOSE int dir = openat(x->runs_fd, run_dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (dir < 0)
-        return -errno;
-    if (fstatat(dir, "run.json", &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode))
-        return -EBADMSG;
-    return io_read_all(dir, "run.json", max, ret);
-}
-
-/* A value takes many times its text in memory: a file of nothing but brackets would take our own.
- */
-static bool has_too_many_values(const struct buf *text)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < text->len; i++)
-        count += text->data[i] == ',' || text->data[i] == '[' || text->data[i] == '{';
-    return count > VALUES_MAX;
+    return dir < 0 ? -errno : io_read_plain(dir, "run.json", max, ret);
 }
 
 int executor_read_json(const struct executor *x, const char *run_dir, size_t max, json_t **ret)
@@ -55,7 +38,7 @@ int executor_read_json(const struct executor *x, const char *run_dir, size_t max
     struct buf text = {0};
     json_t *doc = NULL;
     int r = read_bounded(x, run_dir, max, &text);
-    if (r == 0 && !has_too_many_values(&text))
+    if (r == 0 && !json_is_crowded(text.data, text.len, VALUES_MAX))
         doc = json_parse(text.data, text.len, NULL);
     buf_fini(&text);
     if (r < 0)

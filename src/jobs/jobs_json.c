@@ -9,7 +9,11 @@
 #include "base/json.h"
 #include "jobs/jobs_private.h"
 
-enum { LIST_MAX = 500, LIST_DEFAULT = 100 };
+enum {
+    LIST_MAX = 500,
+    LIST_DEFAULT = 100,
+    LIST_BYTES_MAX = 1 << 20, /* of requests: five hundred of the largest would keep the loop */
+};
 
 /* ---- one job ---- */
 
@@ -217,13 +221,22 @@ struct listing {
     json_t *list;
     unsigned states;
     unsigned limit;
+    size_t bytes; /* of requests and ends so far */
     bool is_more;
 };
+
+/* The text of a row that a client or a job chose the length of. */
+static size_t row_bytes(const struct store_job *row)
+{
+    return (row->request ? strlen(row->request) : 0) + (row->end ? strlen(row->end) : 0);
+}
 
 static int add_row(void *user, const struct store_job *row)
 {
     struct listing *l = user;
-    if (json_array_size(l->list) == l->limit) {
+    l->bytes += row_bytes(row);
+    if (json_array_size(l->list) == l->limit ||
+        (json_array_size(l->list) > 0 && l->bytes > LIST_BYTES_MAX)) {
         l->is_more = true;
         return 1;
     }

@@ -22,6 +22,7 @@ enum {
     OCCASION_MS = 500, /* after one */
     MEASURE_S = 10,    /* between two measurements at least */
     ROWS = 32,         /* looked at for their age */
+    STUCK_S = 3600,    /* between two tries of what could not be removed */
 };
 
 /* Walks all run folders to learn how much there is. */
@@ -37,7 +38,7 @@ struct jobs_keeper {
     struct loop_source *timer;
     struct measure measure;
     uint64_t bytes; /* of all run folders when last measured, less what went since */
-    uint64_t measured_ns, due_ns;
+    uint64_t measured_ns, due_ns, stuck_ns;
     uint64_t wall_ns, mono_ns; /* when it began */
     bool is_measured;
     bool is_changed; /* since then */
@@ -195,13 +196,33 @@ static int empty_trash(struct jobs_keeper *k, struct err *err)
     int r = trash_empty_some(&k->trash, SLICE);
     freed = k->trash.freed_bytes - freed;
     k->bytes = k->bytes > freed ? k->bytes - freed : 0;
-    if (r < 0 && k->trash.removed == removed)
+    if (r < 0 && k->trash.removed == removed && !k->trash.has_stuck)
         return err_set(err, r, "something of a removed job stays in %s/.trash: %s", k->j->runs_path,
                        strerror(-r));
     return 0;
 }
 
 /* ---- in turn ---- */
+
+/* 1 what could not be removed is tried again, 0 not now. */
+static int try_stuck(struct jobs_keeper *k, uint64_t now_ns)
+{
+    if (!k->trash.has_stuck || now_ns - k->stuck_ns < STUCK_S * NS_PER_S)
+        return 0;
+    k->stuck_ns = now_ns;
+    trash_try_stuck(&k->trash);
+    return 1;
+}
+
+static void tell_stuck(struct jobs_keeper *k)
+{
+    if (k->trash.has_stuck)
+        jobs_trouble_set(k->j, TROUBLE_KEEP,
+                         "something of removed jobs cannot be removed: see %s/.trash/stuck-*",
+                         k->j->runs_path);
+    else
+        jobs_trouble_clear(k->j, TROUBLE_KEEP);
+}
 
 /* 1 there is more to do, 0 not now, -errno. */
 static int work_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
@@ -221,7 +242,7 @@ static int work_some(struct jobs_keeper *k, uint64_t now_ns, struct err *err)
     }
     choose_next(k, &choice);
     if (!choice.id)
-        return 0;
+        return try_stuck(k, now_ns);
     int r = remove_job(k, &choice, err);
     return r < 0 ? r : 1;
 }
@@ -241,7 +262,7 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
     if (r < 0)
         jobs_trouble_set(k->j, TROUBLE_KEEP, "ended jobs cannot be removed now: %s", err.text);
     else if (r == 0)
-        jobs_trouble_clear(k->j, TROUBLE_KEEP);
+        tell_stuck(k);
     /* a moment for the others of the loop, even when there is much to do */
     uint64_t nap_ns = r > 0 ? NS_PER_MS : NAP_S * NS_PER_S;
     if (r == 0 && k->j->options.keep.bytes && k->is_changed)
@@ -259,7 +280,7 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
     k->is_changed = true;
     k->due_ns = UINT64_MAX / 2;
     k->wall_ns = clock_wall_ns();
-    k->mono_ns = clock_mono_ns();
+    k->mono_ns = k->stuck_ns = clock_mono_ns();
     int r = trash_open(j->runs_fd, &k->trash);
     if (r == 0)
         r = loop_add_timer(j->loop, k->due_ns, 0, on_timer, k, &k->timer);

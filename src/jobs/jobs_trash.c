@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 
 static const char trash_name[] = ".trash";
+static const char stuck_prefix[] = "stuck-";
 
 int trash_open(int runs_fd, struct trash *ret)
 {
@@ -21,7 +23,7 @@ int trash_open(int runs_fd, struct trash *ret)
     int fd = openat(runs_fd, trash_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    *ret = (struct trash){.fd = fd, .is_full = true};
+    *ret = (struct trash){.fd = fd, .is_full = true, .with_stuck = true};
     return 0;
 }
 
@@ -146,15 +148,36 @@ static int drop_folder(struct trash *t, const char *name, unsigned *budget)
     return r;
 }
 
+static bool is_stuck(const char *name)
+{
+    return strncmp(name, stuck_prefix, sizeof stuck_prefix - 1) == 0;
+}
+
+/* What cannot be removed (a mount, another user's) must not keep the rest from going. */
+static void put_aside(struct trash *t, const char *name)
+{
+    char to[NAME_MAX + 1];
+    if (!is_stuck(name) && snprintf(to, sizeof to, "%s%s", stuck_prefix, name) < (int)sizeof to &&
+        renameat(t->fd, name, t->fd, to) == 0)
+        t->has_stuck = true;
+}
+
+void trash_try_stuck(struct trash *t)
+{
+    t->is_full = t->with_stuck = true;
+    t->has_stuck = false;
+}
+
 int trash_empty_some(struct trash *t, unsigned budget)
 {
     DIR *dir = open_dir(t->fd, ".");
     int trouble = 0;
     unsigned before = budget;
+    const struct dirent *e;
     if (!dir)
         return -errno;
-    for (const struct dirent *e; budget > 0 && (e = readdir(dir));) {
-        if (is_dots(e->d_name))
+    while (budget > 0 && (e = readdir(dir))) {
+        if (is_dots(e->d_name) || (is_stuck(e->d_name) && !t->with_stuck))
             continue;
         budget--;
         count_bytes(t, t->fd, e->d_name);
@@ -163,9 +186,13 @@ int trash_empty_some(struct trash *t, unsigned budget)
             continue;
         }
         int r = drop_folder(t, e->d_name, &budget);
+        t->has_stuck = t->has_stuck || (r < 0 && is_stuck(e->d_name));
+        if (r < 0)
+            put_aside(t, e->d_name);
         trouble = r < 0 ? r : trouble;
     }
     closedir(dir);
+    t->with_stuck = false; /* once: there may be more of them than the budget allows */
     if (budget == before)
         t->is_full = false;
     return trouble;

@@ -7,6 +7,8 @@
 struct trash {
     int fd; /* -1: closed */
     bool is_full;
+    bool has_stuck;  /* some of it could not be removed, and was put aside within it */
+    bool with_stuck; /* that is tried as well, the next time */
     unsigned moved;
     uint64_t removed, freed_bytes; /* so far */
 };
@@ -17,5 +19,7 @@ void trash_close(struct trash *t);
 /* Moves RUNS/NAME into it: 0, -ENOENT, -errno. */
 int trash_put(struct trash *t, int runs_fd, const char *name);
 /* Removes up to about BUDGET entries; t->is_full tells whether there is more. -errno: some could
- * not be removed. */
+ * not be removed; it is put aside, so that the rest can go on. */
 int trash_empty_some(struct trash *t, unsigned budget);
+/* What was put aside is to be tried again. */
+void trash_try_stuck(struct trash *t);

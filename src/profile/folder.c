@@ -89,10 +89,13 @@ static int read_file(int dirfd, const char *name, struct folder_heap *ret, struc
     return 0;
 }
 
+/* What a process was before an exec is over. */
 static bool is_better(const struct folder_heap *h, const struct folder_heap *than)
 {
     if (!than->profile)
         return true;
+    if (h->profile->pid == than->profile->pid && h->profile->start_ns != than->profile->start_ns)
+        return h->profile->start_ns > than->profile->start_ns;
     double grown = folder_grown_bytes(h->profile), grown_than = folder_grown_bytes(than->profile);
     if (grown != grown_than)
         return grown > grown_than;

@@ -24,8 +24,8 @@ struct folder_heap {
 };
 
 /* PATH is a run folder or a heap.PID.ebbheap. PID 0: of several the process that grows most, or
- * holds most where none does; else the one of that process, and of several after exec the same. 0,
- * -ENOENT: there is none, or what store_read says; with a sentence. */
+ * holds most where none does; else the one of that process. Of several of one process, which are by
+ * exec, the last. 0, -ENOENT: there is none, or what store_read says; with a sentence. */
 int folder_heap_read(const char *path, int32_t pid, struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* accepts a zeroed one */
 /* What lives at the last reading; 0 where there is none. */

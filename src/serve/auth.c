@@ -43,25 +43,6 @@ struct auth {
 
 /* ---- sessions ---- */
 
-static void load_sessions(struct auth *a)
-{
-    char text[AUTH_SESSIONS_MAX * 128];
-    ssize_t n = io_read_small(a->dirfd, sessions_file, text, sizeof(text));
-    size_t count = 0;
-    char *rest = n > 0 ? text : NULL, *line;
-    while ((line = strsep(&rest, "\n")) != NULL && count < AUTH_SESSIONS_MAX) {
-        struct session s = {0};
-        unsigned long long since = 0;
-        char right = 0;
-        if (sscanf(line, "%64[0-9a-f] %c %llu", s.name, &right, &since) != 3 ||
-            strlen(s.name) != SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
-            continue;
-        s.right = right == 'w' ? AUTH_WRITE : AUTH_READ;
-        s.since_ns = s.used_ns = since;
-        a->sessions[count++] = s;
-    }
-}
-
 /* Not worth failing for: without it a restart asks for the token again. */
 static void save_sessions(const struct auth *a)
 {
@@ -90,17 +71,49 @@ static struct session *find_session(struct auth *a, const char *name, uint64_t n
     return found;
 }
 
-/* A free place, or that of the one that was used longest ago. */
-static struct session *session_place(struct auth *a)
+/* A free place, or that of the one that was used longest ago. Half of the places are for readers:
+ * who may read alone cannot log out those who may write. */
+static struct session *session_place(struct auth *a, enum auth_right right)
 {
-    struct session *oldest = a->sessions;
-    for (struct session *s = a->sessions; s < a->sessions + AUTH_SESSIONS_MAX; s++) {
+    struct session *first = a->sessions + (right == AUTH_WRITE ? 0 : AUTH_SESSIONS_MAX / 2);
+    struct session *oldest = first;
+    for (struct session *s = first; s < first + AUTH_SESSIONS_MAX / 2; s++) {
         if (!s->name[0])
             return s;
         if (s->used_ns < oldest->used_ns)
             oldest = s;
     }
     return oldest;
+}
+
+/* When the token was made: sessions from before are of another, which somebody took away. */
+static uint64_t token_since_ns(const struct auth *a, enum auth_right right)
+{
+    struct stat st;
+    const char *name = right == AUTH_WRITE ? "token" : "token.read-only";
+    if (fstatat(a->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return UINT64_MAX;
+    return (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+}
+
+static void load_sessions(struct auth *a)
+{
+    char text[AUTH_SESSIONS_MAX * 128];
+    ssize_t n = io_read_small(a->dirfd, sessions_file, text, sizeof(text));
+    char *rest = n > 0 ? text : NULL, *line;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        struct session s = {0};
+        unsigned long long since = 0;
+        char right = 0;
+        if (sscanf(line, "%64[0-9a-f] %c %llu", s.name, &right, &since) != 3 ||
+            strlen(s.name) != SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
+            continue;
+        s.right = right == 'w' ? AUTH_WRITE : AUTH_READ;
+        s.since_ns = s.used_ns = since;
+        if (since < token_since_ns(a, s.right))
+            continue;
+        *session_place(a, s.right) = s;
+    }
 }
 
 /* ---- tokens ---- */
@@ -181,7 +194,8 @@ enum auth_right auth_right_of(struct auth *a, const struct http_request *r, uint
     return s->right;
 }
 
-/* Ten wrong ones at once, then one in six seconds. */
+/* Ten wrong ones at once, then one in six seconds. The right one is taken at any time: a token is
+ * too long to be guessed, and a stranger must not keep its owner out. */
 static bool is_locked(struct auth *a, uint64_t now_ns)
 {
     uint64_t past = now_ns > a->wrong_ns ? (now_ns - a->wrong_ns) / wrong_every_ns : 0;
@@ -196,18 +210,17 @@ enum auth_right auth_login(struct auth *a, const char *token, uint64_t now_ns,
                            char ret_cookie[AUTH_COOKIE_SIZE], bool *ret_again)
 {
     struct session s = {.since_ns = now_ns, .used_ns = now_ns};
-    *ret_again = is_locked(a, now_ns);
-    if (*ret_again)
-        return AUTH_NONE;
+    *ret_again = false;
     s.right = right_of_token(a, token);
     if (s.right == AUTH_NONE) {
-        if (a->wrong++ == 0)
+        *ret_again = is_locked(a, now_ns);
+        if (!*ret_again && a->wrong++ == 0)
             a->wrong_ns = now_ns;
         return AUTH_NONE;
     }
     if (secret_make(s.name) < 0)
         return AUTH_NONE;
-    *session_place(a) = s;
+    *session_place(a, s.right) = s;
     save_sessions(a);
     snprintf(ret_cookie, AUTH_COOKIE_SIZE,
              COOKIE "=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d", s.name,

@@ -17,7 +17,8 @@ enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
 enum {
     HTTP_BODY_MAX = 1 << 20,
-    HTTP_BODIES_MAX = 16 << 20, /* of all requests together; who comes then gets 503 */
+    HTTP_BODIES_MAX = 16 << 20,  /* of all requests together; who comes then gets 503 */
+    HTTP_ANSWERS_MAX = 64 << 20, /* that are on their way to clients, large ones */
     HTTP_LISTENERS_MAX = 4,
 };
 
@@ -50,7 +51,7 @@ struct http_options {
 struct http_counts {
     unsigned connections, upgraded, parked;
     uint64_t requests, refused;
-    size_t body_bytes;
+    size_t body_bytes, answer_bytes;
 };
 
 int http_start(struct loop *loop, const struct http_options *options, struct http **ret,

@@ -76,10 +76,28 @@ enum MHD_Result http_request_queue(struct http_request *r)
     return result;
 }
 
+/* Readers that do not read cost what they were sent: together no more than this. */
+static bool has_room(struct http_request *r, size_t len)
+{
+    struct http *h = r->http;
+    if (len <= HTTP_ANSWER_SMALL)
+        return true;
+    if (h->counts.answer_bytes + len > HTTP_ANSWERS_MAX)
+        return false;
+    h->counts.answer_bytes += len;
+    r->answer_bytes = len;
+    return true;
+}
+
 /* DATA is taken. */
 static void answer_bytes(struct http_request *r, unsigned status, const char *type, char *data,
                          size_t len)
 {
+    if (!has_room(r, len)) {
+        free(data);
+        http_answer_error(r, 503, "too much is on its way to slow readers; try again");
+        return;
+    }
     struct MHD_Response *response =
         MHD_create_response_from_buffer(len, data, MHD_RESPMEM_MUST_FREE);
     if (!response)
@@ -205,7 +223,8 @@ static bool takes_gzip(const struct http_request *r)
 
 enum { GZIP_WINDOW = 15 + 16, UNPACKED_MAX = 8 << 20 };
 
-static struct MHD_Response *unpack(const void *gz, size_t len)
+/* NULL: there is no memory for it, or no room now. */
+static struct MHD_Response *unpack(struct http_request *r, const void *gz, size_t len)
 {
     struct buf out = {0};
     z_stream z = {.next_in = gz, .avail_in = (unsigned)len};
@@ -218,7 +237,7 @@ static struct MHD_Response *unpack(const void *gz, size_t len)
     }
     inflateEnd(&z);
     struct MHD_Response *response =
-        status == Z_STREAM_END
+        status == Z_STREAM_END && has_room(r, out.len)
             ? MHD_create_response_from_buffer(out.len, out.data, MHD_RESPMEM_MUST_FREE)
             : NULL;
     if (!response)
@@ -249,7 +268,7 @@ void http_answer_gzip(struct http_request *r, const char *type, const char *etag
         return;
     }
     bool is_packed = takes_gzip(r);
-    struct MHD_Response *response = is_packed ? of_static(gz, len) : unpack(gz, len);
+    struct MHD_Response *response = is_packed ? of_static(gz, len) : unpack(r, gz, len);
     if (response) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
         if (is_packed)

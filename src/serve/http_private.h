@@ -18,6 +18,7 @@ enum {
      * have in all. */
     HTTP_CONNECTION_BYTES = 16 << 10,
     HTTP_ANSWER_MAX_S = 600, /* to take an answer */
+    HTTP_ANSWER_SMALL = 64 << 10,
 };
 
 struct http_daemon {
@@ -76,6 +77,7 @@ struct http_request {
     struct http_pair headers[HTTP_HEADERS_MAX]; /* of the answer; values are ours */
     size_t header_count;
     struct MHD_Response *response;
+    size_t answer_bytes; /* of it, as they count */
     unsigned status;
     http_gone_fn *gone;
     void *gone_user;

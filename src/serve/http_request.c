@@ -113,6 +113,7 @@ void http_request_free(struct http_request *r)
         http_request_leave(r);
     if (!r->body.failed)
         h->counts.body_bytes -= r->body.len;
+    h->counts.answer_bytes -= r->answer_bytes;
     buf_fini(&r->body);
     for (size_t i = 0; i < r->header_count; i++) {
         union {

@@ -16,6 +16,8 @@
 #include "jobs/jobs.h"
 #include "serve/routes_private.h"
 
+enum { VALUES_MAX = 20000 }; /* in a body; a request may have five thousand texts */
+
 /* {id} is a number from 1 without a sign or zeroes before it; {name} any one part. */
 static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
                        struct route_call *c)
@@ -148,13 +150,14 @@ void routes_handle(void *user, struct http_request *r)
 
 void route_fail(struct http_request *r, int error, const struct err *err)
 {
-    unsigned status = error == -EINVAL     ? 400
-                      : error == -ENOENT   ? 404
-                      : error == -EALREADY ? 409
-                      : error == -EBUSY    ? 409
-                      : error == -ENOTSUP  ? 409
-                      : error == -EAGAIN   ? 429
-                                           : 503;
+    static const struct {
+        int error;
+        unsigned status;
+    } known[] = {{-EINVAL, 400}, {-ENOENT, 404},  {-EALREADY, 409},
+                 {-EBUSY, 409},  {-ENOTSUP, 409}, {-EAGAIN, 429}};
+    unsigned status = 503;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        status = known[i].error == error ? known[i].status : status;
     http_answer_error(r, status, "%s", err->text[0] ? err->text : strerror(-error));
 }
 
@@ -163,6 +166,10 @@ json_t *route_body(struct http_request *r)
     size_t len;
     const char *text = http_body(r, &len);
     struct err err = {""};
+    if (json_is_crowded(text, len, VALUES_MAX)) {
+        http_answer_error(r, 400, "the body has too many values");
+        return NULL;
+    }
     json_t *doc = len ? json_parse(text, len, &err) : json_object();
     if (doc && json_is_object(doc))
         return doc;

@@ -19,7 +19,7 @@
 #include "serve/routes_private.h"
 #include "serve/work.h"
 
-enum { RUN_JSON_MAX = 16 << 20 };
+enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
 /* The recording of a job that runs changes with every tick; it is read again this often. */
 static const uint64_t live_every_ns = 5 * NS_PER_S;
 
@@ -208,7 +208,8 @@ static json_t *read_run_json(int folder)
     struct buf text = {0};
     struct err err;
     json_t *doc = NULL;
-    if (io_read_all(folder, "run.json", RUN_JSON_MAX, &text) == 0)
+    if (io_read_plain(folder, "run.json", RUN_JSON_MAX, &text) == 0 &&
+        !json_is_crowded(text.data, text.len, RUN_JSON_VALUES))
         doc = json_parse(text.data, text.len, &err);
     buf_fini(&text);
     return doc;

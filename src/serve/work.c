@@ -19,7 +19,6 @@
 #include "base/loop.h"
 
 enum { ARGS_MAX = 16, STDERR_MAX = 4 << 10, PRIORITY = 10 };
-extern char **environ;
 
 /* One way out of the child. */
 struct stream {

@@ -14,7 +14,13 @@
 
 #include "base/number.h"
 
-enum { NAME_BYTES = 40, FIND_TRIES = 4 };
+enum {
+    NAME_BYTES = 40,
+    FIND_TRIES = 4,
+    /* The job can fill its folder: a look at it may not take for ever. */
+    ENTRIES_MAX = 1 << 16,
+    FOREIGN_MAX = 2 * LOGS_PIECES,
+};
 
 static const char first_name[] = "log.txt";
 
@@ -172,9 +178,26 @@ struct found {
     uint64_t at, behind, newest;
 };
 
+static void consider(struct found *f, uint64_t start, uint64_t offset)
+{
+    if (!f->has_any || start > f->newest)
+        f->newest = start;
+    if (start <= offset && (!f->has_at || start > f->at)) {
+        f->has_at = true;
+        f->at = start;
+    }
+    if (start > offset && (!f->has_behind || start < f->behind)) {
+        f->has_behind = true;
+        f->behind = start;
+    }
+    f->has_any = true;
+}
+
+/* -EMFILE: so many pieces are not of our making. */
 static int look(int dirfd, uint64_t offset, struct found *ret)
 {
     uint64_t start;
+    unsigned entries = 0, pieces = 0;
     int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     *ret = (struct found){0};
@@ -184,23 +207,16 @@ static int look(int dirfd, uint64_t offset, struct found *ret)
             close(fd);
         return r;
     }
-    for (const struct dirent *e; (e = readdir(dir));) {
+    for (const struct dirent *e; entries < ENTRIES_MAX && (e = readdir(dir)); entries++) {
         if (!parse_name(e->d_name, &start))
             continue;
-        if (!ret->has_any || start > ret->newest)
-            ret->newest = start;
-        if (start <= offset && (!ret->has_at || start > ret->at)) {
-            ret->has_at = true;
-            ret->at = start;
-        }
-        if (start > offset && (!ret->has_behind || start < ret->behind)) {
-            ret->has_behind = true;
-            ret->behind = start;
-        }
-        ret->has_any = true;
+        consider(ret, start, offset);
+        pieces++;
     }
     closedir(dir);
-    return 0;
+    if (entries == ENTRIES_MAX) /* its first piece is there under all these */
+        consider(ret, 0, offset);
+    return pieces > FOREIGN_MAX ? -EMFILE : 0;
 }
 
 /* The job can write into its folder: only a plain file is a piece. */

@@ -409,10 +409,12 @@ def test_without_npm_pages_have_their_style_and_one_line_says_so(tmp_path, how, 
     if how == "fails" and not shutil.which("node"):
         pytest.skip("node is not there")
     npm = npm_that_fails(tmp_path, 99) if how == "fails" else how
-    result = subprocess.run([SCRIPTS / "build_web.sh", tmp_path / "out", npm, "report"],
+    result = subprocess.run([SCRIPTS / "build_web.sh", tmp_path / "out", npm, "report", "serve"],
                             capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("web: " + reason) and result.stdout.count("\n") == 1
     assert gzip.decompress((tmp_path / "out" / "report.js.gz").read_bytes()) == b""
     style = gzip.decompress((tmp_path / "out" / "report.css.gz").read_bytes())
     assert b"--back" in style and b".flame" in style
+    page = gzip.decompress((tmp_path / "out" / "serve.html.gz").read_bytes())
+    assert b"without its page" in page and b"/api/v1/jobs" in page and b"<script" not in page

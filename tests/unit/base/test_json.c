@@ -170,6 +170,15 @@ static void json_past_16_mib_is_refused(void **state)
     free(s);
 }
 
+static void values_are_counted_before_they_are_made(void **state)
+{
+    (void)state;
+    const char text[] = "[[],{\"a\":1,\"b\":2}]";
+    assert_false(json_is_crowded(text, sizeof text - 1, 5));
+    assert_true(json_is_crowded(text, sizeof text - 1, 4));
+    assert_false(json_is_crowded("", 0, 0));
+}
+
 static void what_is_not_json_is_refused_with_the_place(void **state)
 {
     (void)state;
@@ -202,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_million_levels_do_not_use_up_the_stack),
         cmocka_unit_test(brackets_in_a_string_are_not_depth),
         cmocka_unit_test(json_past_16_mib_is_refused),
+        cmocka_unit_test(values_are_counted_before_they_are_made),
         cmocka_unit_test(what_is_not_json_is_refused_with_the_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,7 @@ void story_row(struct story *s, const char *file, double start, double now, enum
     s->row_start[at] = start;
     s->row_floor[at] = word == VERDICT_STABLE ? fmin(start, now) : now;
     s->f.heap.floor_bytes = s->row_floor;
+    s->f.heap.mapped_share = s->row_mapped;
     s->profile.n_sites = 1;
     s->profile.site_node = &s->site_node;
     s->f.heap.profile = &s->profile;

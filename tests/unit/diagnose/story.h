@@ -21,7 +21,7 @@ struct story {
     uint32_t site_node;
     struct name names[STORY_ROWS];
     struct growth_row rows[STORY_ROWS];
-    double row_start[STORY_ROWS], row_floor[STORY_ROWS];
+    double row_start[STORY_ROWS], row_floor[STORY_ROWS], row_mapped[STORY_ROWS];
     struct ledger ledger;
     struct question question;
     struct hypothesis ranked[HYPOTHESIS_COUNT];

@@ -125,6 +125,29 @@ static void file_pages_are_not_those_of_a_process_on_its_way_out(void **state)
     assert_true(fabs(s.question.growth) < 1);
 }
 
+/* What is too little to ask about is not said to have no cause. */
+static void small_growth_that_has_ended_rules_no_cause_out(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(30));
+    story_census(&s, 0, 0, false);
+    story_row(&s, "/job/train.py", MIB(10), MIB(20), VERDICT_PLATEAUED);
+    expect_first(HYPOTHESIS_NO_GROWTH);
+    expect(HYPOTHESIS_CALL_SITE, LIKELY);
+    expect(HYPOTHESIS_PYTHON_OBJECTS, CANNOT_TEST);
+    expect_absent(HYPOTHESIS_FIRST_TOUCH, "grew by 30.0 MiB and has stopped: too little");
+}
+
+static void what_is_flat_by_the_verdict_is_asked_about_where_it_had_grown_before(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(100));
+    story_verdict(&s, 0, VERDICT_STABLE);
+    expect(HYPOTHESIS_NO_GROWTH, RULED_OUT);
+    story_verdict(&s, 0, VERDICT_SPIKING);
+    expect(HYPOTHESIS_NO_GROWTH, NEARLY_CERTAIN);
+}
+
 static void small_growth_that_has_ended_is_none(void **state)
 {
     (void)state;
@@ -202,6 +225,18 @@ static void growth_that_goes_on_is_not_the_data(void **state)
     (void)state;
     it_leaks();
     expect(HYPOTHESIS_DATA_LOAD, RULED_OUT);
+}
+
+/* Pages that were asked for before and are only now touched, or the allocator's. */
+static void a_jump_of_what_is_not_alive_is_not_the_data(void **state)
+{
+    (void)state;
+    it_stops_after(100);
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_RSS][i] = s.v[0][SAMPLE_ANON][i] = i < 60 ? MIB(500) : MIB(900);
+    expect(HYPOTHESIS_DATA_LOAD, NEARLY_CERTAIN);
+    story_figure(&s, "heap_live_bytes", MIB(300), MIB(300));
+    assert_true(story_ask(&s, HYPOTHESIS_DATA_LOAD)->word <= UNLIKELY);
 }
 
 static void a_spike_is_no_jump(void **state)
@@ -346,6 +381,7 @@ static void it_steps(void)
     story_memory(&s, MIB(500), MIB(500), 200);
     for (size_t i = 0; i < STORY_POINTS; i++)
         s.v[0][SAMPLE_RSS][i] += s.t_s[i] > 30 ? MIB(50) * floor((s.t_s[i] - 10) / 20) : 0;
+    memcpy(s.v[0][SAMPLE_ANON], s.v[0][SAMPLE_RSS], sizeof s.v[0][SAMPLE_ANON]);
     story_verdict(&s, 0, VERDICT_STEPPING);
     memcpy(s.processes[0].verdict.event, "eval", 5);
     story_steps(&s, 50);
@@ -611,6 +647,32 @@ static void the_allocators_count_alone_makes_retention_possible_only(void **stat
 
 /* ---- what the kernel counts ---- */
 
+/* It had 100 MiB free from the start, for which RSS had no room while more was asked for than was
+ * touched. */
+static void what_was_free_before_is_not_retained_since(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/model.py", MIB(500), MIB(700), VERDICT_STABLE);
+    story_figure(&s, "heap_live_bytes", MIB(500), MIB(700));
+    story_figure(&s, "heap_free_bytes", MIB(250), MIB(250));
+    const struct hypothesis *h = story_ask(&s, HYPOTHESIS_RETENTION);
+    assert_true(ledger_growth(&s.ledger, LEDGER_RETAINED) > MIB(190));
+    assert_true(h->word <= UNLIKELY);
+}
+
+/* What the allocator holds, free or not, is what it was: memory grew elsewhere. */
+static void an_allocator_that_holds_no_more_than_before_retains_nothing(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/model.py", MIB(300), MIB(300), VERDICT_STABLE);
+    story_figure(&s, "heap_live_bytes", MIB(300), MIB(300));
+    expect(HYPOTHESIS_RETENTION, NEARLY_CERTAIN);
+    story_figure(&s, "heap_free_bytes", MIB(20), MIB(20));
+    assert_true(story_ask(&s, HYPOTHESIS_RETENTION)->word <= UNLIKELY);
+}
+
 static void growth_of_file_pages_is_page_cache(void **state)
 {
     (void)state;
@@ -668,6 +730,28 @@ static void pinned_memory_is_told_by_torch_or_not_at_all(void **state)
     expect(HYPOTHESIS_PINNED, RULED_OUT);
 }
 
+/* The driver pins shared mappings: one explanation, not two, and no heap that lets go. */
+static void shared_memory_that_is_pinned_is_pinned_memory(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_field(&s, 0, SAMPLE_ANON, MIB(480), MIB(480), 200);
+    story_field(&s, 0, SAMPLE_SHMEM, MIB(20), MIB(420), 200);
+    story_figure(&s, "pinned_host_bytes", MIB(5), MIB(405));
+    story_figure(&s, "heap_live_bytes", MIB(200), MIB(200));
+    story_figure(&s, "heap_free_bytes", MIB(10), MIB(10));
+    story_row(&s, "/job/train.py", MIB(200), MIB(200), VERDICT_STABLE);
+    story_row(&s, "/job/pin.py", MIB(5), MIB(405), VERDICT_LEAKING);
+    s.row_mapped[1] = 1;
+    s.f.heap.start_malloc = s.f.heap.now_malloc = MIB(200);
+    expect_first(HYPOTHESIS_PINNED);
+    assert_ptr_equal(s.ranked[0].site, &s.rows[1]);
+    assert_true(story_says(&s.ranked[0], EVIDENCE_FOR, "it is mapped at pin.py:7"));
+    expect(HYPOTHESIS_SHARED_MEMORY, RULED_OUT);
+    expect(HYPOTHESIS_RETENTION, RULED_OUT);
+    assert_true(story_ask(&s, HYPOTHESIS_AUTOGRAD)->word <= UNLIKELY);
+}
+
 static void swap_counts_only_where_something_was_swapped(void **state)
 {
     (void)state;
@@ -697,6 +781,39 @@ static void gpu_memory_that_grows_alone_is_the_gpu(void **state)
     expect(HYPOTHESIS_GPU, CANNOT_TEST);
     story_figure(&s, "cuda_allocated_bytes", MIB(100), MIB(900));
     expect(HYPOTHESIS_GPU, NEARLY_CERTAIN);
+    expect_first(HYPOTHESIS_GPU);
+}
+
+static void the_gpu_grew(enum verdict_word word, double from, double to)
+{
+    it_is_flat();
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s.gpu_v[i] = i < 15 ? from : to;
+    s.f.gpu_job = (struct facts_series){s.t_s, s.gpu_v, STORY_POINTS};
+    s.f.gpu = (struct facts_verdict){.is_known = true, .word = word};
+}
+
+static void gpu_memory_that_came_with_the_start_is_no_growth(void **state)
+{
+    (void)state;
+    the_gpu_grew(VERDICT_STABLE, MIB(700), MIB(908));
+    expect(HYPOTHESIS_GPU, RULED_OUT);
+    expect_first(HYPOTHESIS_NO_GROWTH);
+}
+
+static void gpu_memory_that_has_stopped_is_asked_about_from_a_tenth_on(void **state)
+{
+    (void)state;
+    the_gpu_grew(VERDICT_PLATEAUED, MIB(700), MIB(908));
+    expect(HYPOTHESIS_GPU, NEARLY_CERTAIN);
+    the_gpu_grew(VERDICT_PLATEAUED, MIB(700), MIB(760));
+    expect(HYPOTHESIS_GPU, RULED_OUT);
+}
+
+static void gpu_memory_that_leaks_is_the_gpu(void **state)
+{
+    (void)state;
+    the_gpu_grew(VERDICT_LEAKING, MIB(700), MIB(760));
     expect_first(HYPOTHESIS_GPU);
 }
 
@@ -736,7 +853,7 @@ static void large_workers_that_are_flat_are_said_to_be(void **state)
     const struct hypothesis *h = story_ask(&s, HYPOTHESIS_WORKERS);
     assert_true(h->word == LIKELY);
     assert_true(
-        story_says(h, EVIDENCE_FOR, "4 processes with RSS up to 400 MiB, together 1.17 GiB"));
+        story_says(h, EVIDENCE_FOR, "RSS up to 400 MiB, in all 1.56 GiB, of which 1.17 GiB"));
     story_verdict(&s, 1, VERDICT_LEAKING);
     assert_true(story_ask(&s, HYPOTHESIS_WORKERS)->word <= UNLIKELY);
 }
@@ -896,6 +1013,8 @@ int main(void)
         T(memory_that_leaks_rules_no_growth_out),
         T(file_pages_are_those_of_the_nearest_reading),
         T(file_pages_are_not_those_of_a_process_on_its_way_out),
+        T(small_growth_that_has_ended_rules_no_cause_out),
+        T(what_is_flat_by_the_verdict_is_asked_about_where_it_had_grown_before),
         T(small_growth_that_has_ended_is_none),
         T(small_growth_of_which_one_site_has_most_is_told),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
@@ -905,6 +1024,7 @@ int main(void)
         T(no_process_at_all_is_no_crash),
         T(one_jump_and_then_flat_is_the_data),
         T(growth_that_goes_on_is_not_the_data),
+        T(a_jump_of_what_is_not_alive_is_not_the_data),
         T(a_spike_is_no_jump),
         T(without_marks_the_data_is_said_to_be_uncertain),
         T(growth_that_ends_with_the_first_pass_is_a_cache),
@@ -945,15 +1065,21 @@ int main(void)
         T(floors_tell_retention_from_a_batch_under_way),
         T(small_objects_that_a_site_keeps_are_not_retention),
         T(the_allocators_count_alone_makes_retention_possible_only),
+        T(what_was_free_before_is_not_retained_since),
+        T(an_allocator_that_holds_no_more_than_before_retains_nothing),
         T(growth_of_file_pages_is_page_cache),
         T(a_few_file_pages_more_are_nothing_to_ask_about),
         T(file_pages_that_stay_rule_page_cache_out),
         T(without_kinds_of_memory_they_cannot_be_tested),
         T(growth_of_shared_memory_is_shared_memory),
         T(pinned_memory_is_told_by_torch_or_not_at_all),
+        T(shared_memory_that_is_pinned_is_pinned_memory),
         T(swap_counts_only_where_something_was_swapped),
         T(huge_pages_are_ruled_out_only_where_they_are_off),
         T(gpu_memory_that_grows_alone_is_the_gpu),
+        T(gpu_memory_that_came_with_the_start_is_no_growth),
+        T(gpu_memory_that_has_stopped_is_asked_about_from_a_tenth_on),
+        T(gpu_memory_that_leaks_is_the_gpu),
         T(the_hosts_own_growth_rules_the_gpu_out),
         T(a_launcher_alone_was_watched_instead_of_the_job),
         T(large_workers_that_are_flat_are_said_to_be),

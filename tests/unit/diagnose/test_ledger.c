@@ -233,6 +233,23 @@ static void a_site_that_stays_does_not_grow_by_being_made_smaller(void **state)
     assert_true(ledger_row_growth(&s.f, &s.ledger, 1) > MIB(250));
 }
 
+/* A library that reserves 512 MiB and never touches them, in a process that comes to have room for
+ * them. */
+static void what_was_never_touched_does_not_become_resident_with_growth(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(1700), MIB(14700), 200);
+    story_row(&s, "/lib/scipy.py", MIB(512), MIB(512), VERDICT_STABLE);
+    story_row(&s, "/lib/torch.py", MIB(1400), MIB(1400), VERDICT_STABLE);
+    story_row(&s, "/job/collate.py", MIB(300), MIB(13200), VERDICT_PLATEAUED);
+    make();
+    expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), 0);
+    expect_bytes(ledger_row_growth(&s.f, &s.ledger, 1), 0);
+    expect_bytes(ledger_row_growth(&s.f, &s.ledger, 2), MIB(12900));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_HEAP_OTHER), 0);
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(100));
+}
+
 static void the_allocators_count_and_a_census_name_a_part(void **state)
 {
     (void)state;
@@ -254,6 +271,79 @@ static void pinned_memory_is_not_counted_as_shared_too(void **state)
     make();
     expect_bytes(ledger_now(&s.ledger, LEDGER_PINNED), MIB(350));
     expect_bytes(ledger_now(&s.ledger, LEDGER_SHARED), MIB(50));
+}
+
+/* 400 MiB pinned through shared mappings of which the profiler knows the line. */
+static void it_pins(void)
+{
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_ANON, MIB(470), MIB(470), 200);
+    story_field(&s, 0, SAMPLE_SHMEM, MIB(30), MIB(430), 200);
+    story_row(&s, "/job/train.py", MIB(300), MIB(300), VERDICT_STABLE);
+    story_row(&s, "/job/pin.py", MIB(10), MIB(410), VERDICT_LEAKING);
+    s.row_mapped[1] = 1;
+    s.f.heap.start_malloc = s.f.heap.now_malloc = MIB(300);
+}
+
+static void what_is_mapped_as_shared_memory_is_no_heap(void **state)
+{
+    (void)state;
+    it_pins();
+    story_figure(&s, "pinned_host_bytes", MIB(10), MIB(410));
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_PINNED), MIB(400));
+    assert_ptr_equal(ledger_site(&s.ledger, LEDGER_PINNED), &s.rows[1]);
+    assert_null(ledger_site(&s.ledger, LEDGER_SHARED));
+    expect_bytes(ledger_live_growth(&s.ledger), 0);
+    expect_bytes(ledger_now(&s.ledger, LEDGER_HEAP_SITE), MIB(300));
+    expect_bytes(ledger_row_growth(&s.f, &s.ledger, 0), 0);
+    expect_bytes(ledger_row_growth(&s.f, &s.ledger, 1), MIB(400));
+}
+
+static void shared_memory_that_is_not_pinned_has_its_line_too(void **state)
+{
+    (void)state;
+    it_pins();
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), MIB(400));
+    assert_ptr_equal(ledger_site(&s.ledger, LEDGER_SHARED), &s.rows[1]);
+    expect_bytes(ledger_live_growth(&s.ledger), 0);
+}
+
+/* There is room for it in anonymous memory: what is shared came from elsewhere. */
+static void what_is_mapped_for_itself_is_heap_although_shared_memory_grows(void **state)
+{
+    (void)state;
+    it_pins();
+    story_field(&s, 0, SAMPLE_RSS, MIB(500), MIB(1300), 200);
+    story_field(&s, 0, SAMPLE_ANON, MIB(470), MIB(870), 200);
+    make();
+    assert_null(ledger_site(&s.ledger, LEDGER_SHARED));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), MIB(400));
+    expect_bytes(ledger_live_growth(&s.ledger), MIB(400));
+}
+
+/* Nor is what malloc gave, however much the kernel counts as shared. */
+static void what_was_not_mapped_is_never_shared(void **state)
+{
+    (void)state;
+    it_pins();
+    s.row_mapped[1] = 0;
+    make();
+    assert_null(ledger_site(&s.ledger, LEDGER_SHARED));
+}
+
+/* Kinds were last read 40 s ago, and 80 MiB were pinned since. */
+static void what_was_pinned_since_kinds_were_read_is_not_taken_from_shared_memory(void **state)
+{
+    (void)state;
+    it_pins();
+    story_figure(&s, "pinned_host_bytes", MIB(20), MIB(400));
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_SHMEM][i] = i <= 162 ? s.figure_v[0][i] + MIB(10) : (double)NAN;
+    make();
+    expect_bytes(ledger_now(&s.ledger, LEDGER_PINNED), MIB(400));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_SHARED), 0);
 }
 
 static void a_workers_memory_is_its_parents_until_it_writes(void **state)
@@ -306,8 +396,14 @@ int main(void)
         T(without_a_profile_the_allocators_count_of_free_memory_is_it),
         T(more_than_is_resident_is_not_given_to_call_sites),
         T(a_site_that_stays_does_not_grow_by_being_made_smaller),
+        T(what_was_never_touched_does_not_become_resident_with_growth),
         T(the_allocators_count_and_a_census_name_a_part),
         T(pinned_memory_is_not_counted_as_shared_too),
+        T(what_is_mapped_as_shared_memory_is_no_heap),
+        T(shared_memory_that_is_not_pinned_has_its_line_too),
+        T(what_is_mapped_for_itself_is_heap_although_shared_memory_grows),
+        T(what_was_not_mapped_is_never_shared),
+        T(what_was_pinned_since_kinds_were_read_is_not_taken_from_shared_memory),
         T(a_workers_memory_is_its_parents_until_it_writes),
         T(memory_that_shrinks_adds_up_too),
         T(nothing_read_is_no_ledger),

@@ -77,6 +77,24 @@ static void one_that_was_never_started_is_started_once(void **state)
     assert_int_equal(kit_times(id), 1);
 }
 
+/* The lock is signed when the folder is there: where only the folder is gone, the job has run. */
+static void one_whose_folder_was_removed_is_not_run_again(void **state)
+{
+    (void)state;
+    kit_start();
+    kit_stop();
+    int64_t id = leave(JOB_STARTING, "quick", "0", kit.list);
+    char path[512];
+    snprintf(path, sizeof path, "%s/locks/%lld", kit.folder, (long long)id);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && write(fd, "4194304 77\n", 11) == 11);
+    close(fd);
+    kit_start();
+    kit_wait_ended(id);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_LOST);
+    assert_int_equal(kit_times(id), 0);
+}
+
 static void one_that_was_queued_is_started_once(void **state)
 {
     (void)state;
@@ -376,6 +394,7 @@ int main(int argc, char **argv)
         return status;
     const struct CMUnitTest tests[] = {
         TEST(one_that_was_never_started_is_started_once),
+        TEST(one_whose_folder_was_removed_is_not_run_again),
         TEST(one_that_was_queued_is_started_once),
         TEST(one_that_ended_meanwhile_is_accounted_for),
         TEST(one_that_started_and_ended_in_a_moment_is_not_started_again),

@@ -8,9 +8,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -183,6 +185,46 @@ static void a_trash_that_somebody_removed_is_made_again(void **state)
     assert_false(is_there(kit_run_path(1, "k", "run.json")));
 }
 
+static bool has_trouble(int64_t id)
+{
+    json_t *trouble = jobs_trouble(kit.jobs);
+    size_t count = json_array_size(trouble);
+    (void)id;
+    json_decref(trouble);
+    return count > 0;
+}
+
+/* A mount is what not even root can remove. It is made in a name space of our own. */
+static void what_cannot_be_removed_keeps_nothing_else(void **state)
+{
+    char path[256];
+    (void)state;
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+        print_message("mounts cannot be made here: %s\n", strerror(errno));
+        skip();
+    }
+    kit.options.keep.count = 1;
+    kit_start();
+    kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    snprintf(path, sizeof path, "%s", kit_run_path(1, "k", "mount"));
+    assert_int_equal(mkdir(path, 0700), 0);
+    if (mount("none", path, "tmpfs", 0, NULL) < 0) {
+        print_message("no tmpfs can be mounted here: %s\n", strerror(errno));
+        skip();
+    }
+    for (int i = 0; i < 4; i++)
+        kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    kit_wait(is_gone, 4);
+    kit_wait(has_trouble, 0);
+    for (int64_t id = 1; id <= 4; id++)
+        assert_false(is_there(kit_run_path(id, "k", "run.json")));
+    kit_stop();
+    shell("umount '%s'/runs/.trash/stuck-*/mount", kit.folder);
+    kit_start(); /* which tries again */
+    wait_for_empty_trash();
+    assert_false(has_trouble(0));
+}
+
 static void a_folder_that_somebody_removed_does_not_keep_the_row(void **state)
 {
     (void)state;
@@ -274,6 +316,7 @@ int main(int argc, char **argv)
         TEST(a_folder_that_somebody_removed_does_not_keep_the_row),
         TEST(the_job_file_is_kept_current),
         TEST(a_job_file_of_another_server_is_taken_in),
+        TEST(what_cannot_be_removed_keeps_nothing_else), /* the last: it changes name space */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@
 struct fixture {
     char path[32];
     int fd;
+    uint64_t later_ns; /* than usual its histories begin */
 };
 
 static int setup(void **state)
@@ -54,6 +55,7 @@ static void growing_history(struct fixture *f, const char *name, int32_t pid, ui
     double live;
     uint64_t now_ns = (FAKE_START_S + 10) * NS_PER_S;
     fake_open(&fake, pid);
+    fake.table->header.start_ns += f->later_ns;
     uint32_t code = fake_code(&fake, "train.py", "main", 3);
     uint32_t node = fake_node(&fake, fake_frame_python(code, HEAP_INSTR_UNKNOWN), 0);
     uint32_t site = fake_site(&fake, node);
@@ -131,6 +133,23 @@ static void one_that_grows_is_taken_before_one_that_holds_more(void **state)
     folder_heap_fini(&h);
 }
 
+/* A program that starts itself again is another program since. */
+static void of_one_process_the_history_since_its_last_exec_is_taken(void **state)
+{
+    struct fixture *f = *state;
+    struct folder_heap h;
+    struct err err = {{0}};
+    growing_history(f, "heap.10.ebbheap", 10, 900 << 20, 100 << 20);
+    f->later_ns = 2 * NS_PER_S;
+    history(f, "heap.10-2.ebbheap", 10, 300 << 20);
+    for (int32_t pid = 0; pid <= 10; pid += 10) {
+        assert_int_equal(taken(f, "", pid, &h, &err), 0);
+        assert_string_equal(h.name, "heap.10-2.ebbheap");
+        assert_int_equal(h.others, 1);
+        folder_heap_fini(&h);
+    }
+}
+
 static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void **state)
 {
     struct fixture *f = *state;
@@ -161,6 +180,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(of_several_the_one_that_holds_most_is_taken, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(of_one_process_the_history_since_its_last_exec_is_taken,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(
             what_is_none_is_passed_over_and_said_where_it_is_all_there_is, setup, teardown),
     };

@@ -137,7 +137,7 @@ static void only_a_right_token_gives_a_cookie(void **state)
     auth_free(a);
 }
 
-static void after_ten_wrong_ones_none_is_taken_for_a_while(void **state)
+static void after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
@@ -151,9 +151,11 @@ static void after_ten_wrong_ones_none_is_taken_for_a_while(void **state)
         assert_int_equal(auth_login(a, "wrong", now_ns, cookie, &again), AUTH_NONE);
         assert_false(again);
     }
-    assert_int_equal(auth_login(a, token, now_ns, cookie, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, "wrong", now_ns, cookie, &again), AUTH_NONE);
     assert_true(again);
-    assert_int_equal(auth_login(a, token, now_ns + 7 * NS_PER_S, cookie, &again), AUTH_WRITE);
+    assert_int_equal(auth_login(a, token, now_ns, cookie, &again), AUTH_WRITE);
+    assert_false(again);
+    assert_int_equal(auth_login(a, "wrong", now_ns + 7 * NS_PER_S, cookie, &again), AUTH_NONE);
     assert_false(again);
     auth_free(a);
 }
@@ -164,12 +166,17 @@ static void sessions_are_bounded_and_outlive_the_server(void **state)
     struct auth *a = NULL;
     struct err err = {""};
     struct stat st;
-    char token[TOKEN_MAX + 1], cookie[AUTH_COOKIE_SIZE], text[16 << 10];
+    char token[TOKEN_MAX + 1], reader[TOKEN_MAX + 1], text[16 << 10];
+    char cookie[AUTH_COOKIE_SIZE], of_reader[AUTH_COOKIE_SIZE];
     bool again = false;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
+    assert_int_equal(secret_read(f->fd, "token.read-only", f->path, false, reader, &err), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, cookie, &again), AUTH_WRITE);
+    /* many readers take no place from those who may write */
+    for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
+        assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, of_reader, &again), AUTH_READ);
     auth_free(a);
     assert_int_equal(fstatat(f->fd, "sessions", &st, 0), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
@@ -227,7 +234,7 @@ int main(void)
         TEST(a_token_that_others_can_read_is_refused),
         TEST(a_token_that_is_short_or_no_text_is_refused),
         TEST(only_a_right_token_gives_a_cookie),
-        TEST(after_ten_wrong_ones_none_is_taken_for_a_while),
+        TEST(after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while),
         TEST(sessions_are_bounded_and_outlive_the_server),
         cmocka_unit_test(literal_addresses_and_names_that_were_allowed_are_ours),
         cmocka_unit_test(an_origin_is_ours_when_it_is_the_host),

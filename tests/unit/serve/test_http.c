@@ -36,6 +36,7 @@ struct server {
     char extra[64];
     unsigned char gz[256];
     size_t gz_len;
+    char large[5 << 20];
 };
 
 static void on_gone(void *user)
@@ -86,6 +87,8 @@ static void handle(void *user, struct http_request *r)
     } else if (strcmp(path, "/up") == 0) {
         http_add_header(r, "Upgrade", "echo");
         http_upgrade(r, on_upgrade, s);
+    } else if (strcmp(path, "/large") == 0) {
+        http_answer_text(r, 200, "text/plain", s->large, sizeof(s->large));
     } else if (strcmp(path, "/nothing") == 0) {
         return;
     } else {
@@ -556,6 +559,33 @@ static void a_server_that_stops_closes_what_was_upgraded(void **state)
 
 /* ---- who stalls ---- */
 
+static void who_does_not_read_cannot_fill_the_memory(void **state)
+{
+    struct server *s = *state;
+    struct http_counts counts;
+    int fds[16];
+    struct buf answer = {0};
+    const char *request = "GET /large HTTP/1.1\r\n" HOST "\r\n";
+    for (int i = 0; i < 16; i++) {
+        fds[i] = dial(s);
+        say(s, fds[i], request, strlen(request));
+    }
+    uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
+    while (s->handled < 16 && clock_mono_ns() < until)
+        turn(s);
+    http_counts(s->http, &counts);
+    assert_in_range(counts.answer_bytes, 1, HTTP_ANSWERS_MAX);
+    assert_false(hear(s, fds[15], "HTTP/1.1 503 ", &answer));
+    buf_fini(&answer);
+    for (int i = 0; i < 16; i++)
+        close(fds[i]);
+    do {
+        turn(s);
+        http_counts(s->http, &counts);
+    } while (counts.connections > 0 && clock_mono_ns() < until);
+    assert_int_equal(counts.answer_bytes, 0);
+}
+
 /* One byte in a while keeps MHD's own time-out away: ours is for the whole. */
 static void drip(struct server *s, const char *head)
 {
@@ -641,6 +671,7 @@ int main(void)
         TEST(a_server_that_stops_lets_the_parked_go),
         TEST(an_upgraded_connection_is_the_callees),
         TEST(a_server_that_stops_closes_what_was_upgraded),
+        TEST(who_does_not_read_cannot_fill_the_memory),
         TEST(who_drips_headers_is_cut_off),
         TEST(who_drips_a_body_is_cut_off),
         TEST(who_says_nothing_is_cut_off),

@@ -166,6 +166,27 @@ static void what_others_put_into_the_folder_is_no_log(void **state)
     close(dirfd);
 }
 
+/* Each look for the next would go through all of them. */
+static void so_many_pieces_that_they_are_not_ours_are_not_read(void **state)
+{
+    (void)state;
+    int dirfd = new_folder("crowd");
+    struct logs_piece piece;
+    uint64_t end = 0;
+    write_log(dirfd, CAP, 3 * CAP);
+    assert_int_equal(logs_find(dirfd, 0, &piece, &end), 0);
+    close(piece.fd);
+    for (unsigned i = 1; i < 1000; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "log.%u.txt", i);
+        int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        close(fd);
+    }
+    assert_int_equal(logs_find(dirfd, 0, &piece, &end), -EMFILE);
+    close(dirfd);
+}
+
 static void what_is_on_disk_is_never_more_than_can_be_read(void **state)
 {
     (void)state;
@@ -207,6 +228,7 @@ int main(void)
         cmocka_unit_test(the_first_piece_and_the_newest_stay_within_the_cap),
         cmocka_unit_test(an_offset_that_was_dropped_leads_to_the_next_that_is_there),
         cmocka_unit_test(what_others_put_into_the_folder_is_no_log),
+        cmocka_unit_test(so_many_pieces_that_they_are_not_ours_are_not_read),
         cmocka_unit_test(what_is_on_disk_is_never_more_than_can_be_read),
         cmocka_unit_test(a_cap_too_small_to_cut_is_refused),
     };

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Runs one command to its end or its deadline and writes down what all its processes took.
+
+    keeper.py --out FILE --deadline SECONDS [--look-ms MS] -- COMMAND...
+
+A subreaper: whatever the command leaves behind falls to it, so that the CPU time of a watcher that
+outlives the job is counted too, and nothing is left running. --look-ms adds up the proportional
+memory (PSS) of all of them every so often, which is not free: not for runs that are timed.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+
+PR_SET_CHILD_SUBREAPER = 36
+LINGER_S = 20
+
+
+def parents():
+    """{pid: parent} of every process."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    found[int(name)] = int(file.read().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+    return found
+
+
+def below(top):
+    """The pids of all descendants."""
+    above = parents()
+    found, layer = [], [top]
+    while layer:
+        layer = [pid for pid, parent in above.items() if parent in layer]
+        found += layer
+    return found
+
+
+def pss_bytes(pids):
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+                total += next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+        except (OSError, StopIteration):
+            continue
+    return total
+
+
+def reap(child, found):
+    """Waits for whoever has ended; false when there is nobody left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        if pid == child.pid:
+            found["wall_s"] = time.monotonic() - found["begun"]
+            found["status"] = child.returncode = os.waitstatus_to_exitcode(status)
+
+
+def end_all():
+    for _ in range(50):
+        left = below(os.getpid())
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.1)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+
+
+def keep(command, deadline_s, look_ms):
+    found = {"begun": time.monotonic(), "peak_bytes": 0, "timed_out": False, "lingered": False}
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    look_at = 0.0
+    while reap(child, found):
+        now = time.monotonic()
+        if "wall_s" not in found and now - found["begun"] > deadline_s:
+            found["timed_out"] = True
+            break
+        if "wall_s" in found and now - found["begun"] > found["wall_s"] + LINGER_S:
+            found["lingered"] = True
+            break
+        if look_ms and now >= look_at:
+            found["peak_bytes"] = max(found["peak_bytes"], pss_bytes(below(os.getpid())))
+            look_at = time.monotonic() + look_ms / 1000
+        time.sleep(0.01)
+    end_all()
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found["cpu_s"] = usage.ru_utime + usage.ru_stime
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--deadline", type=float, required=True)
+    parser.add_argument("--look-ms", type=int, default=0)
+    parser.add_argument("command", nargs="+")
+    args = parser.parse_args()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    found = keep(args.command, args.deadline, args.look_ms)
+    with open(args.out, "w", encoding="ascii") as file:
+        json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""ebb beside the tools people use today: the same programs of the zoo, one run, one table.
+
+    bench/peers/peers.py [--quick] [--rounds N] [--jobs N] [--wheels DIR] [--python PYTHON]
+                         [--only TOOL[,TOOL]] [--programs NAME[,NAME]] [--within S] [--json FILE]
+
+Each tool gets each program twice over. Once at a pace, with its steps spread over some seconds, for
+what it says: its report, its verdict, its memory and its files. Then without a pace, in turns with the
+plain program, for what it costs. What cannot be installed or does not end is named in the table.
+--wheels takes the peers' packages from a folder; without it they come from the package index.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+# pylint: disable=wrong-import-position
+import install  # noqa: E402
+import reports  # noqa: E402
+import survival  # noqa: E402
+import tools  # noqa: E402
+
+# Name, and the option of its variant. A leak of Python objects; one in a C library; a look-alike; one
+# that comes with evaluations.
+PROGRAMS = {"logger_table": [], "c_buffer": [], "lazy_images": [], "eval_logits": ["--leak"]}
+QUICK = ("c_buffer", "lazy_images")
+LOOK_MS = 200
+SLOW = 4  # times the plain one: not run again
+NOT_HERE = 77  # of a program of the zoo
+MB = 1e6
+HEAD = ["tool", "CPU ×", "wall ×", "PSS", "disk", "culprit row", "verdict", "right", "job"]
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def machine_facts():
+    system, memory = os.uname(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"kernel": system.release, "arch": system.machine, "cpus": os.cpu_count(),
+            "memory_gib": round(memory / 2**30, 1), "load_at_start": os.getloadavg()[0]}
+
+
+def truth_of(name, flags):
+    with open(f"{ROOT}/zoo/{name}/truth.json", encoding="utf-8") as file:
+        truth = json.load(file)
+    return truth["twin"] if flags else truth
+
+
+def plain_env(folder):
+    env = {key: value for key, value in os.environ.items()
+           if not key.startswith(("EBB_", "MALLOC_", "LD_PRELOAD", "PYTHON"))}
+    return {**env, "ZOO_COUNTS": f"{folder}/../counts", "PYTHONDONTWRITEBYTECODE": "1",
+            "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def folder_bytes(folder):
+    return sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(folder)
+               for name in names)
+
+
+def run_once(options, tool, program, seconds, look_ms, read=None):
+    """What the keeper wrote of one run, with READ(folder) of what is in its folder."""
+    name, flags = program
+    with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
+        folder, kept = f"{outer}/out", f"{outer}/kept.json"
+        os.mkdir(folder)
+        line = [f"zoo/{name}/main.py", *flags, "--size", "small", "--seconds", str(seconds)]
+        command = [sys.executable, f"{HERE}/keeper.py", "--out", kept, "--deadline",
+                   str(options.deadline), "--look-ms", str(look_ms), "--",
+                   *tool.command(options.python, folder, line)]
+        with open(f"{outer}/log", "w+", encoding="utf-8", errors="replace") as log:
+            subprocess.run(command, env=plain_env(folder), cwd=ROOT, stdout=log, stderr=log, check=False)
+            log.seek(0)
+            last = (log.read().strip().splitlines() or [""])[-1]
+        found = reports.read_json(kept)
+        found.update(disk_bytes=folder_bytes(folder), failed=failure(options, found, last))
+        if read and not found["failed"]:
+            read(folder, found)
+        return found
+
+
+def failure(options, found, last):
+    """Why the job did not get to its end; None if it did."""
+    if found["timed_out"]:
+        return f"not over after {options.deadline:g} s, and ended"
+    if found["status"] == NOT_HERE:
+        return f"this machine cannot run it: {last[:80]}"
+    return f"status {found['status']}: {last[:80]}" if found["status"] else None
+
+
+def answer(options, tool, program):
+    """One run at a pace, with what the tool says of it."""
+    truth = truth_of(*program)
+
+    def read(folder, found):
+        try:
+            if tool.rows:
+                found["row"] = reports.culprit_row(tool.rows(options, folder), truth)
+            if tool.verdict:
+                found["right"], found["word"] = tool.verdict(options, folder, truth)
+        except (OSError, ValueError, KeyError, IndexError, subprocess.TimeoutExpired) as error:
+            found["unread"] = f"{type(error).__name__}: {error}"[:100]
+
+    say(f"what {tool.name} says of {program[0]}")
+    return run_once(options, tool, program, options.seconds, LOOK_MS, read)
+
+
+def answers(options, all_tools, programs):
+    """{(tool, program): found}, JOBS at a time: nothing is timed here."""
+    asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        found = list(pool.map(lambda pair: answer(options, *pair), asked))
+    return {(tool.name, program[0]): each for (tool, program), each in zip(asked, found)}
+
+
+def costs(options, all_tools, programs, said):
+    """{(tool, program): [(CPU ratio, wall ratio)]} to the plain run of the same round."""
+    ratios, slow = {}, set()
+    for turn in range(options.rounds):
+        for program in programs:
+            say(f"round {turn + 1} of {options.rounds}, {program[0]}")
+            timed = [tool for tool in all_tools if tool.is_timed and not tool.why
+                     and not said[tool.name, program[0]]["failed"]
+                     and (tool.name, program[0]) not in slow]
+            for tool, ratio in one_round(options, timed, program):
+                ratios.setdefault((tool.name, program[0]), []).append(ratio)
+                if ratio[1] > SLOW:
+                    slow.add((tool.name, program[0]))
+    return ratios
+
+
+def one_round(options, timed, program):
+    """(tool, (CPU ratio, wall ratio)) of each; the first of TIMED is the plain one."""
+    plain = None
+    for tool in timed:
+        if options.within and time.monotonic() - options.began > options.within:
+            say(f"{options.within:g} s are over: {tool.name} is not timed")
+            continue
+        found = run_once(options, tool, program, 0, 0)
+        plain = plain or found
+        if not found["failed"] and not plain["failed"]:
+            yield tool, (found["cpu_s"] / plain["cpu_s"], found["wall_s"] / plain["wall_s"])
+
+
+def spread(values):
+    middle = f"{statistics.median(values):.2f}"
+    return middle if len(values) == 1 else f"{middle} [{min(values):.2f}–{max(values):.2f}]"
+
+
+def row_of(tool, program, said, ratios):
+    """The cells of one line."""
+    if tool.why:
+        return [tool.name, "–", "–", "–", "–", "–", "–", "–", f"not run: {tool.why}"]
+    found, plain = said[tool.name, program], said["plain", program]
+    if found["failed"]:
+        return [tool.name, "–", "–", "–", "–", "–", "–", "–", found["failed"]]
+    timed = ratios.get((tool.name, program))
+    unread = found.get("unread")
+    return [tool.name, *([spread(side) for side in zip(*timed)] if timed else ["–", "–"]),
+            f"{(found['peak_bytes'] - plain['peak_bytes']) / MB:+.0f} MB",
+            f"{found['disk_bytes'] / MB:.2f} MB",
+            "–" if not tool.rows else str(found.get("row") or "none"),
+            found.get("word", "–"), found.get("right", "–"),
+            f"ended well; its report was not to be had: {unread}" if unread else "ended well"]
+
+
+def print_table(head, rows):
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    for row in [head, *rows]:
+        print("    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def print_all(all_tools, programs, said, ratios):
+    for name, flags in programs:
+        truth, plain = truth_of(name, flags), said["plain", name]
+        print(f"\n{' '.join([name, *flags])}: {truth['why']}")
+        print(f"    truth: {'a leak' if truth['leak'] else 'no leak'}, in {truth['culprit']['function']}; "
+              f"alone: {plain['peak_bytes'] / MB:.0f} MB; timed in {len(ratios.get(('plain', name), []))} rounds")
+        if plain["failed"]:
+            print(f"    left out: {plain['failed']}")
+            continue
+        print_table(HEAD, [row_of(tool, name, said, ratios) for tool in all_tools if tool.name != "plain"])
+
+
+def parse(argv):
+    p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    p.add_argument("--quick", action="store_true", help="two programs, one round, no survival")
+    p.add_argument("--rounds", type=int, default=2, metavar="N", help="of what is timed (%(default)s)")
+    p.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
+                   help="at once, of what is not timed (%(default)s)")
+    p.add_argument("--seconds", type=float, default=10, metavar="S",
+                   help="over which the steps are spread when tools are asked (%(default)s)")
+    p.add_argument("--deadline", type=float, default=90, metavar="S", help="for one run (%(default)s)")
+    p.add_argument("--within", type=float, metavar="S", help="begin no timed run after that long")
+    p.add_argument("--wheels", metavar="DIR", help="packages of the peers, instead of the network")
+    p.add_argument("--python", help="one with torch, transformers, numpy and pillow")
+    p.add_argument("--only", metavar="TOOLS", help="some tools, as the table names them")
+    p.add_argument("--programs", default=",".join(PROGRAMS), metavar="NAMES", help="%(default)s")
+    p.add_argument("--no-survival", action="store_true", help="leave out the limits and guards")
+    p.add_argument("--json", metavar="FILE", help="also write every number into this file")
+    p.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"), metavar="DIR")
+    options = p.parse_args(argv)
+    if options.quick:
+        options.rounds, options.programs, options.no_survival = 1, ",".join(QUICK), True
+    for name in options.programs.split(","):
+        if name not in PROGRAMS:
+            p.error(f"there is no program {name!r}; there are {', '.join(PROGRAMS)}")
+    options.build = os.path.abspath(options.build)
+    options.ebb = os.path.abspath(os.environ.get("EBB_BINARY", f"{options.build}/ebb"))
+    zoo = f"{options.build}/zoo-venv/bin/python"
+    options.base = (options.python or os.environ.get("ZOO_PYTHON")
+                    or (zoo if os.path.exists(zoo) else shutil.which("python3")))
+    if not install.has(options.base, "torch"):
+        p.error(f"{options.base} has no torch; zoo/setup.sh makes {zoo}, --python names another one")
+    return options
+
+
+def chosen_tools(options, missing):
+    known = tools.all_tools(options, missing)
+    wanted = options.only.split(",") if options.only else None
+    return [tool for tool in known if not wanted or tool.name in ("plain", *wanted)]
+
+
+def main(argv):
+    options = parse(argv)
+    options.began, machine = time.monotonic(), machine_facts()
+    options.python, missing = install.install(options.base, f"{options.build}/peers-venv", options.wheels)
+    all_tools = chosen_tools(options, missing)
+    programs = [(name, PROGRAMS[name]) for name in options.programs.split(",")]
+    survived = None if options.no_survival else survival.measure(options)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
+        said = answers(options, all_tools, programs)
+        ratios = costs(options, all_tools, programs, said)
+    print(f"kernel {machine['kernel']} {machine['arch']}, {machine['cpus']} CPUs, "
+          f"{machine['memory_gib']} GiB; load {machine['load_at_start']:.1f} at the start, "
+          f"{os.getloadavg()[0]:.1f} at the end; {time.monotonic() - options.began:.0f} s")
+    print_all(all_tools, programs, said, ratios)
+    if survived:
+        survival.print_rows(survived)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"machine": machine, "survival": survived,
+                       "said": {" ".join(key): value for key, value in said.items()},
+                       "ratios": {" ".join(key): value for key, value in ratios.items()}}, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""The script that people write: the sum of RSS of a process tree every so often, and a threshold.
+
+    rss_watch.py REPORT PROGRAM [ARGUMENT]...
+
+It begins to look when the first step is made, and says leak where the least of its last readings
+is above the least of its first ones by more than THRESHOLD_MB.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+
+INTERVAL_S = 0.5
+WINDOW = 10  # readings at each end
+THRESHOLD_MB = 50
+
+
+def tree_mb(process):
+    total = 0
+    try:
+        for each in [process, *process.children(recursive=True)]:
+            total += each.memory_info().rss
+    except psutil.Error:
+        return None
+    return total / 1e6
+
+
+def main():
+    report, program = sys.argv[1], sys.argv[2:]
+    job, readings, counts = subprocess.Popen([sys.executable, *program]), [], os.environ["ZOO_COUNTS"]
+    process = psutil.Process(job.pid)
+    while job.poll() is None:
+        found = tree_mb(process)
+        if found and os.path.exists(counts) and os.path.getsize(counts):
+            readings.append(found)
+            print(f"{time.strftime('%H:%M:%S')} {found:.0f} MB")
+        time.sleep(INTERVAL_S)
+    window = min(WINDOW, len(readings) // 3)
+    if window:
+        grown = min(readings[-window:]) - min(readings[:window])
+        with open(report, "w", encoding="ascii") as file:
+            json.dump({"leak": grown > THRESHOLD_MB, "grown_mb": grown}, file)
+    sys.exit(job.returncode)
+
+
+if __name__ == "__main__":
+    main()
