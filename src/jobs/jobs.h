@@ -62,6 +62,8 @@ int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grac
 int jobs_checkpoint(struct jobs *jobs, int64_t id, struct err *err);
 
 int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err);
+/* What was asked for, whole, with the values of its variables: *RET is the caller's. */
+int jobs_request(struct jobs *jobs, int64_t id, json_t **ret, struct err *err);
 struct jobs_query {
     unsigned states; /* bits; 0: all */
     const char *name;

@@ -22,14 +22,26 @@ static json_t *time_json(uint64_t wall_ns)
     return wall_ns ? json_seconds(wall_ns) : json_null();
 }
 
+/* Values may be secrets: who may only look is told the names. */
+static json_t *names_json(json_t *env)
+{
+    json_t *names = json_array(), *value;
+    const char *name;
+    json_object_foreach(env, name, value)
+    {
+        json_array_append_new(names, json_text0(name));
+    }
+    return names;
+}
+
 static void put_request(json_t *doc, const json_t *request)
 {
-    static const char *const keys[] = {"command",  "cwd",   "env",  "options",
-                                       "priority", "after", "limit"};
+    static const char *const keys[] = {"command", "cwd", "options", "priority", "after", "limit"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *v = json_object_get(request, keys[i]);
         json_object_set_new(doc, keys[i], v ? json_incref(v) : json_null());
     }
+    json_object_set_new(doc, "env", names_json(json_object_get(request, "env")));
     json_t *gpus = json_object_get(request, "gpus");
     json_object_set_new(doc, "gpus_wanted", gpus ? json_incref(gpus) : json_integer(0));
 }
@@ -203,6 +215,18 @@ int jobs_get(struct jobs *j, int64_t id, bool with_changes, json_t **ret, struct
     else
         *ret = doc;
     return r;
+}
+
+int jobs_request(struct jobs *j, int64_t id, json_t **ret, struct err *err)
+{
+    struct store_job row;
+    int r = store_get(j->store, id, &row, err);
+    if (r == -ENOENT)
+        return err_set(err, r, "there is no job %lld", (long long)id);
+    if (r < 0)
+        return r;
+    *ret = json_loads(row.request, 0, NULL);
+    return *ret ? 0 : err_set(err, -EIO, "the request of job %lld cannot be read", (long long)id);
 }
 
 enum job_state jobs_state(struct jobs *j, int64_t id)

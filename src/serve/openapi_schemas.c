@@ -80,7 +80,7 @@ static const struct field fields[] = {
     {"Job", "+name", "string", NULL},
     {"Job", "+command", "[string]", NULL},
     {"Job", "+cwd", "string?", NULL},
-    {"Job", "+env", "{string}", NULL},
+    {"Job", "+env", "[string]", "names of its variables"},
     {"Job", "+options", "object", "of ebb run, by name"},
     {"Job", "+priority", "integer", NULL},
     {"Job", "+after", "[integer]", NULL},

@@ -98,6 +98,17 @@ bool route_state_answer(struct routes *routes, struct http_request *r, const str
     return is_so || is_last;
 }
 
+void route_job_request(const struct route_call *c)
+{
+    json_t *doc = NULL;
+    struct err err = {""};
+    int r = jobs_request(c->routes->options.jobs, c->id, &doc, &err);
+    if (r < 0)
+        route_fail(c->r, r, &err);
+    else
+        http_answer_json(c->r, 200, doc);
+}
+
 void route_job_get(const struct route_call *c)
 {
     const char *until = http_query(c->r, "until");

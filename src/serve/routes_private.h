@@ -107,4 +107,4 @@ route_fn route_page, route_asset;
 route_fn route_jobs_list, route_jobs_submit;
 route_fn route_job_get, route_job_cancel, route_job_checkpoint, route_job_rerun;
 route_fn route_job_samples, route_job_verdict, route_job_diagnosis, route_job_report;
-route_fn route_job_log, route_job_events, route_job_run;
+route_fn route_job_log, route_job_events, route_job_run, route_job_request;

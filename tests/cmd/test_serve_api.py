@@ -102,7 +102,7 @@ def test_every_path_answers_as_the_document_says(server, done, document):
     assert ask("GET", f"{v1}/machine").json()["memory"]["total_bytes"] > 0
     assert ask("GET", f"{v1}/jobs", state="ended", limit=5).json()["jobs"]
     assert ask("GET", f"{v1}/jobs/{{id}}").json()["changes"]
-    for part in ("samples", "verdict", "diagnosis", "events", "run"):
+    for part in ("request", "samples", "verdict", "diagnosis", "events", "run"):
         assert ask("GET", f"{v1}/jobs/{{id}}/{part}").status == 200
     assert ask("GET", f"{v1}/jobs/{{id}}/report").body.startswith(b"<!doctype html>")
     assert ask("GET", f"{v1}/jobs/{{id}}/log").body == b"first\nsecond\n"
@@ -113,7 +113,7 @@ def test_every_path_answers_as_the_document_says(server, done, document):
     assert ask("POST", f"{v1}/jobs/{{id}}/cancel", {"grace_s": 0}, id=new).status == 202
     assert ask("POST", f"{v1}/jobs/{{id}}/cancel", {}, id=done).status == 409
     again = ask("POST", f"{v1}/jobs/{{id}}/rerun").json()
-    assert (again["rerun_of"], again["name"], again["env"]) == (done, "done", {"COLOUR": "blue"})
+    assert (again["rerun_of"], again["name"], again["env"]) == (done, "done", ["COLOUR"])
     assert ask("POST", f"{v1}/session", {"token": server.token}).json() == {"write": True}
     assert ask("GET", f"{v1}/session").json() == {"write": True}
     assert ask("DELETE", f"{v1}/session").json() == {"write": False}
@@ -370,6 +370,18 @@ def test_the_token_is_exchanged_for_a_cookie(server):
     assert other.status == 200 and "Max-Age=0" in other.headers["Set-Cookie"]
     assert server.get("/jobs", token=None, headers=cookie).status == 401
     assert server.get("/session", token=None, headers=cookie).status == 401
+
+
+def test_values_of_variables_are_not_for_readers(server):
+    number = server.submit("true", env={"SECRET": "hush-hush"})
+    server.wait(number)
+    for path in ("/jobs", f"/jobs/{number}", f"/jobs/{number}/run", f"/jobs/{number}/events"):
+        answer = server.get(path, token=server.reader)
+        assert answer.status == 200 and b"hush" not in answer.body, path
+    assert server.get(f"/jobs/{number}", token=server.reader).json()["env"] == ["SECRET"]
+    assert server.get(f"/jobs/{number}/request", token=server.reader).status == 403
+    assert server.get(f"/jobs/{number}/request").json()["env"] == {"SECRET": "hush-hush"}
+    assert server.get("/jobs/999/request").status == 404
 
 
 def test_a_cookie_of_the_reading_token_reads(server):

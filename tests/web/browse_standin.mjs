@@ -30,7 +30,7 @@ function prepare() {
     gpus: [{ index: 0, name: hostile, total_bytes: 80 * GiB, used_bytes: 30 * GiB }], room: { slots: { all: 2, used: 1 }, memory: { all_bytes: 60 * GiB, used_bytes: 6 * GiB } } };
   for (let id = 1; id <= 60; id++) server.job(id, { name: `old-${id}`, state: "succeeded", started_s: now_s - 9000, ended_s: now_s - 8000 });
   server.job(61, { name: hostile, command: ["sh", "-c", hostile], state: "failed", reason: hostile, started_s: now_s - 5000, ended_s: now_s - 4000, run_dir: `/runs/${hostile}`,
-    env: { A: hostile }, verdict: { verdict: "stable", leak: false, sentence: hostile } });
+    env: [hostile], verdict: { verdict: "stable", leak: false, sentence: hostile } });
   server.log(61, `${hostile}\n`);
   server.job(62, { name: "leaker", limit: "6G", state: "running", started_s: now_s - 1200, run_dir: "/runs/62", spark: v.filter((_, i) => i % 10 === 0),
     memory: { job_bytes: v.at(-1), peak_bytes: v.at(-1), unique_bytes: v.at(-1) * 0.9, limit_bytes: 6 * GiB, headroom_bytes: 6 * GiB - v.at(-1), gpu_bytes: 30 * GiB },

@@ -78,7 +78,7 @@ export class Standin {
   }
 
   job(id, more = {}) {
-    const job = { id, name: `job-${id}`, command: ["python", "train.py"], cwd: "/tmp", env: {}, options: {}, priority: 0, after: [], limit: null,
+    const job = { id, name: `job-${id}`, command: ["python", "train.py"], cwd: "/tmp", env: [], options: {}, priority: 0, after: [], limit: null,
       state: "queued", reason: null, submitted_s: 1.7e9 + id, changes: [], ...this.jobs.get(id), ...more };
     if (job.changes.at(-1)?.state !== job.state) job.changes = [...job.changes, { t_s: Date.now() / 1000, state: job.state, reason: job.reason }];
     this.jobs.set(id, job);
@@ -217,6 +217,7 @@ export class Standin {
       return this.job(job.id, { state: "checkpointing" });
     }
     if (what === "rerun") return this.submit({ command: job.command, name: job.name, rerun_of: job.id }, answer);
+    if (what === "request") return this.json(answer, 200, { command: job.command, env: Object.fromEntries((job.env ?? []).map((k) => [k, "v"])) });
     if (what === "samples") return this.sendSamples(this.samples.get(job.id) ?? { id: job.id, series: {} }, query, answer);
     if (what === "events") return this.json(answer, 200, { events: [] });
     if (what === "diagnosis") return this.json(answer, 200, this.diagnosis);

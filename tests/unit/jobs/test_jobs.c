@@ -340,7 +340,14 @@ static void a_rerun_is_the_same_request_again(void **state)
     assert_int_equal(jobs_rerun(kit.jobs, id, &job, &err), 0);
     int64_t again = json_integer_value(json_object_get(job, "id"));
     assert_int_equal(json_integer_value(json_object_get(job, "rerun_of")), id);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(job, "env"), "A")), "b");
+    /* its variables, by their names alone */
+    assert_string_equal(json_string_value(json_array_get(json_object_get(job, "env"), 0)), "A");
+    json_t *request = NULL;
+    assert_int_equal(jobs_request(kit.jobs, again, &request, &err), 0);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(request, "env"), "A")),
+                        "b");
+    json_decref(request);
+    assert_int_equal(jobs_request(kit.jobs, 99, &request, &err), -ENOENT);
     json_decref(job);
     kit_wait_ended(again);
     assert_int_equal(kit_times(again), 1);

@@ -36,12 +36,15 @@ export interface Change {
   state: State;
   reason?: string | null;
 }
+export interface JobRequest {
+  env?: Record<string, string> | null;
+}
 export interface Job {
   id: number;
   name?: string | null;
   command?: string[] | null;
   cwd?: string | null;
-  env?: Record<string, string> | null;
+  env?: string[] | null;
   options?: Record<string, unknown> | null;
   priority?: number | null;
   after?: number[] | null;

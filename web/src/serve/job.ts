@@ -1,6 +1,6 @@
 // The page of one job: what it is at, its memory, its log, why, and what can be done with it.
 
-import { ApiError, Change, get, Happening, isEnded, Job, readingPatience_s, Samples, send, State } from "./api";
+import { ApiError, Change, get, Happening, isEnded, Job, JobRequest, readingPatience_s, Samples, send, State } from "./api";
 import { App, View } from "./app";
 import { Badge, ProgressBar } from "./badge";
 import { serverNow_s } from "./clock";
@@ -45,7 +45,7 @@ export class JobView implements View {
   private readonly checkpoint = h("button", { type: "button", onclick: () => void this.act("checkpoint", {}, "The job was asked for a checkpoint.") }, "Checkpoint");
   private readonly cancel = h("button", { type: "button", onclick: () => this.confirm.showModal() }, "Cancel");
   private readonly rerun = h("button", { type: "button", onclick: () => void this.runAgain() }, "Run again");
-  private readonly edit = h("button", { type: "button", onclick: () => this.job && this.dialog.open(this.job) }, "Change and run");
+  private readonly edit = h("button", { type: "button", onclick: () => void this.change() }, "Change and run");
   private readonly report = h("a", { class: "button", target: "_blank", rel: "noopener" }, "Report");
   private readonly confirm: HTMLDialogElement;
   private job: Job | null = null;
@@ -284,7 +284,7 @@ export class JobView implements View {
     add("after", job.after?.length ? job.after.join(", ") : null);
     add("again", job.rerun_of != null ? `of job ${job.rerun_of}` : null);
     for (const [key, value] of Object.entries(job.options ?? {})) add(`--${key}`, value === true ? "yes" : String(value));
-    for (const [key, value] of Object.entries(job.env ?? {})) add(key, value);
+    add("variables", job.env?.length ? job.env.join(", ") : null);
     add("run folder", job.run_dir, true);
   }
 
@@ -307,6 +307,18 @@ export class JobView implements View {
     try {
       await send("POST", `/jobs/${this.id}/${what}`, body);
       this.app.tell(done);
+    } catch (problem) {
+      if (!(problem instanceof ApiError)) throw problem;
+      setText(this.problem, oneLine(problem.message));
+    }
+  }
+
+  // The values of its variables are told to those alone who may run jobs.
+  private async change(): Promise<void> {
+    setText(this.problem, "");
+    try {
+      const request = await get<JobRequest>(`/jobs/${this.id}/request`);
+      if (this.job) this.dialog.open(this.job, request.env);
     } catch (problem) {
       if (!(problem instanceof ApiError)) throw problem;
       setText(this.problem, oneLine(problem.message));

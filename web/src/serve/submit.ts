@@ -97,8 +97,8 @@ export class SubmitDialog {
   }
 
   // As JOB was asked for, or as it was left.
-  open(job: Job | null): void {
-    if (job) this.fill(job);
+  open(job: Job | null, env?: Record<string, string> | null): void {
+    if (job) this.fill(job, env ?? {});
     this.clearErrors();
     this.preview();
     this.root.showModal();
@@ -122,7 +122,7 @@ export class SubmitDialog {
     return this.inputs.get(key)?.value.trim() ?? "";
   }
 
-  private fill(job: Job): void {
+  private fill(job: Job, env: Record<string, string>): void {
     const options: Record<string, unknown> = { ...(job.options ?? {}) };
     const text: Record<string, string> = {
       command: shell.join(job.command ?? []),
@@ -131,7 +131,7 @@ export class SubmitDialog {
       memory: job.memory_from === "declared" && job.memory_bytes != null ? sizeText(job.memory_bytes) : "",
       gpus: job.gpus_wanted ? String(job.gpus_wanted) : "",
       cwd: job.cwd ?? "",
-      env: unpair(Object.entries(job.env ?? {})),
+      env: unpair(Object.entries(env)),
       priority: job.priority ? String(job.priority) : "",
       after: (job.after ?? []).join(" "),
       "resume-args": typeof options["resume-args"] === "string" ? options["resume-args"] : "",
