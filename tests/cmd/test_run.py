@@ -491,8 +491,11 @@ def test_ctrl_c_on_a_terminal_interrupts_the_job_and_gives_the_summary(terminal,
 
 
 def test_ctrl_z_stops_job_and_ebb_and_fg_brings_both_back(terminal, tmp_path):
-    terminal.type(f"'{binary()}' run -q -- sh -c 'echo be\"\"gun; while [ ! -e go ]; do sleep 0.05; "
-                  "done; echo fin\"\"ished'")
+    # One process: a shell's child that is stopped before its exec holds the shell up, so that it never stops.
+    (tmp_path / "loop.py").write_text("import os, time\nprint('begun', flush=True)\n"
+                                      "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
+                                      "print('finished')\n")
+    terminal.type(f"'{binary()}' run -q -- '{PYTHON}' loop.py")
     terminal.wait("begun")
     terminal.key("C-z")
     terminal.wait("Stopped")
