@@ -79,7 +79,7 @@ static void sort(const struct plan_job **order, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
         if (by_turn(&order[i - 1], &order[i]) > 0) {
-            qsort(order, count, sizeof(*order), by_turn);
+            qsort(order, count, sizeof(void *), by_turn);
             return;
         }
     }
@@ -88,7 +88,7 @@ static void sort(const struct plan_job **order, size_t count)
 void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t count,
                struct plan_verdict *ret)
 {
-    AUTO_FREE const struct plan_job **order = calloc(count ? count : 1, sizeof(*order));
+    AUTO_FREE const struct plan_job **order = calloc(count ? count : 1, sizeof(void *));
     for (size_t i = 0; i < count; i++) {
         ret[i] = (struct plan_verdict){PLAN_WAITS_TURN, 0};
         if (order)

@@ -197,7 +197,7 @@ static int read_size(struct reading *r, const char *key, const json_t *v, bool p
 
 static int read_memory(struct reading *r, const char *key, const json_t *v)
 {
-    struct quantity_size size;
+    struct quantity_size size = {0};
     if (!v)
         return set(r, key, json_null());
     int rc = read_size(r, key, v, false, &size);
@@ -210,7 +210,7 @@ static int read_memory(struct reading *r, const char *key, const json_t *v)
 
 static int read_limit(struct reading *r, const char *key, const json_t *v)
 {
-    struct quantity_size size;
+    struct quantity_size size = {0};
     if (!v)
         return set(r, key, json_null());
     int rc = read_size(r, key, v, true, &size);

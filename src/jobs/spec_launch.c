@@ -53,7 +53,8 @@ static char **list_of(struct texts *t)
     char **list = t->bytes.failed ? NULL : malloc(head + t->bytes.len);
     if (list) {
         char *at = (char *)list + head;
-        memcpy(at, t->bytes.data, t->bytes.len);
+        if (t->bytes.len)
+            memcpy(at, t->bytes.data, t->bytes.len);
         for (size_t i = 0; i < t->count; i++, at += strlen(at) + 1)
             list[i] = at;
         list[t->count] = NULL;

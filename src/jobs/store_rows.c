@@ -145,7 +145,7 @@ static int update(struct store *s, int64_t id, const struct store_change *c, str
 
 int store_change(struct store *s, int64_t id, const struct store_change *change, struct err *err)
 {
-    struct store_job job;
+    struct store_job job = {0};
     struct store_turn turn;
     int rc = store_get(s, id, &job, err);
     if (rc < 0)

@@ -171,7 +171,7 @@ json_t *route_body(struct http_request *r)
         return NULL;
     }
     json_t *doc = len ? json_parse(text, len, &err) : json_object();
-    if (doc && json_is_object(doc))
+    if (json_is_object(doc))
         return doc;
     if (doc)
         http_answer_error(r, 400, "the body is not a JSON object");
