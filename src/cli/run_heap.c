@@ -29,38 +29,57 @@ static json_t *rows_json(const struct profile *p, struct names *names, const str
     return rows;
 }
 
-static json_t *read_rows(const char *folder, const struct profile *p)
+/* Over the whole run. */
+static json_t *read_rows(const char *folder, const struct profile *p, struct names *names)
 {
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth_options options = {.by = GROWTH_BY_LOCATION};
-    const struct symbols_options symbols = {.debuginfod = false};
-    struct names *names;
     struct growth g;
     json_t *rows = NULL;
-    if (marks_read(folder, p->pid, p->start_ns, &marks, &options.n_marks, NULL) < 0 ||
-        names_new(p, &symbols, &names) < 0)
+    if (marks_read(folder, p->pid, p->start_ns, &marks, &options.n_marks, NULL) < 0)
         return NULL;
     options.marks = marks;
     if (growth_of(p, names, &options, &g, NULL) == 0) {
         rows = rows_json(p, names, &g);
         growth_fini(&g);
     }
-    names_free(names);
     return rows;
+}
+
+static json_t *read_all(const char *folder)
+{
+    const struct symbols_options symbols = {.debuginfod = false};
+    struct folder_heap found = {0};
+    struct names *names;
+    json_t *rows = NULL;
+    if (folder_heap_read(folder, 0, &found, NULL) == 0 &&
+        names_new(found.profile, &symbols, &names) == 0) {
+        rows = read_rows(folder, found.profile, names);
+        names_free(names);
+    }
+    folder_heap_fini(&found);
+    return rows;
+}
+
+/* The diagnosis has them from one of its moments to another, which in a short run may be the same:
+ * then they are worked out over all of it. */
+static json_t *rows_of_facts(const char *folder, const struct facts_heap *h)
+{
+    json_t *rows = rows_json(h->profile, h->names, &h->growth);
+    if (json_array_size(rows))
+        return rows;
+    json_decref(rows);
+    return read_rows(folder, h->profile, h->names);
 }
 
 void run_heap_growing(json_t *doc, const struct facts *facts)
 {
-    json_t *heap = json_object_get(doc, "heap"), *rows = NULL;
+    json_t *heap = json_object_get(doc, "heap");
     const char *folder = json_string_value(json_object_get(doc, "run_dir"));
-    struct folder_heap found = {0};
     if (!json_is_true(json_object_get(heap, "on")) || !folder)
         return;
-    if (facts && facts->heap.profile)
-        rows = rows_json(facts->heap.profile, facts->heap.names, &facts->heap.growth);
-    else if (folder_heap_read(folder, 0, &found, NULL) == 0)
-        rows = read_rows(folder, found.profile);
+    json_t *rows =
+        facts && facts->heap.profile ? rows_of_facts(folder, &facts->heap) : read_all(folder);
     if (rows)
         json_object_set_new(heap, "growing", rows);
-    folder_heap_fini(&found);
 }
