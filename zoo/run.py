@@ -29,7 +29,7 @@ COLUMNS = ["program", "variant", "leak", "marks", "right", "no marks", "right",
            "overhead", "culprit row", "first hypothesis", "right", "growth named", "first of ebb heap"]
 # Eight runs of about ten seconds, for `make test`: what is told there must not depend on luck.
 QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", "plain_numpy": "leak",
-         "lazy_images": "plain", "tokenizer_cache": "plain", "checkpoint_staging": "fixed",
+         "lazy_images": "plain", "tokenizer_cache": "plain", "hook_cycle": "fixed",
          "file_mapping": "plain"}
 
 
