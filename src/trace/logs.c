@@ -289,7 +289,7 @@ int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_
 
 ssize_t logs_read(int dirfd, uint64_t offset, void *buf, size_t size, uint64_t *ret_at)
 {
-    struct logs_piece piece;
+    struct logs_piece piece = {.fd = -1};
     uint64_t end = 0;
     int r = logs_find(dirfd, offset, &piece, &end);
     if (r == -ENODATA) {
