@@ -9,14 +9,12 @@ seconds. A bar that is missed is printed as missed, and the exit status stays 0.
 
 import argparse
 import glob
-import http.client
 import json
 import os
 import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -51,17 +49,6 @@ def wait_for(what, found, limit_s=PATIENCE_S):
     raise SystemExit(f"bench: {what}: not within {limit_s} s")
 
 
-class Unix(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=PATIENCE_S)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(PATIENCE_S)
-        self.sock.connect(self.path)
-
-
 class Server:
     """One `ebb serve` of its own, with the unix socket for requests."""
 
@@ -73,7 +60,7 @@ class Server:
                               "--ready-file", ready, *flags], stderr=self.log, stdout=subprocess.DEVNULL)
         self.address = wait_for("the server", lambda: os.path.exists(ready) and read_text(ready).strip())
         self.port = int(re.search(r":(\d+)\D*$", self.address).group(1))
-        self.http = Unix(os.path.join(self.folder, "sock"))
+        self.http = kill.Connection(os.path.join(self.folder, "sock"), PATIENCE_S)
 
     @property
     def token(self):

@@ -405,14 +405,11 @@ int jobs_submit(struct jobs *j, const json_t *request, json_t **ret, struct err 
 
 int jobs_rerun(struct jobs *j, int64_t id, json_t **ret, struct err *err)
 {
-    struct store_job row;
-    int r = store_get(j->store, id, &row, err);
-    if (r == -ENOENT)
-        return err_set(err, r, "there is no job %lld", (long long)id);
+    json_t *request;
+    int r = jobs_request(j, id, &request, err);
     if (r < 0)
         return r;
-    json_t *request = json_parse(row.request, strlen(row.request), err);
-    if (!request || json_array_size(json_object_get(request, "command")) == 0) {
+    if (json_array_size(json_object_get(request, "command")) == 0) {
         json_decref(request);
         return err_set(err, -EINVAL, "job %lld was taken over without its command", (long long)id);
     }

@@ -202,8 +202,6 @@ int jobs_get(struct jobs *j, int64_t id, bool with_changes, json_t **ret, struct
     struct store_job row;
     json_t *changes = NULL;
     int r = store_get(j->store, id, &row, err);
-    if (r == -ENOENT)
-        return err_set(err, r, "there is no job %lld", (long long)id);
     if (r < 0)
         return r;
     json_t *doc = jobs_row_json(j, &row, jobs_find(j, id));
@@ -221,12 +219,10 @@ int jobs_request(struct jobs *j, int64_t id, json_t **ret, struct err *err)
 {
     struct store_job row;
     int r = store_get(j->store, id, &row, err);
-    if (r == -ENOENT)
-        return err_set(err, r, "there is no job %lld", (long long)id);
     if (r < 0)
         return r;
-    *ret = json_loads(row.request, 0, NULL);
-    return *ret ? 0 : err_set(err, -EIO, "the request of job %lld cannot be read", (long long)id);
+    *ret = json_parse(row.request, strlen(row.request), err);
+    return *ret ? 0 : -EIO;
 }
 
 enum job_state jobs_state(struct jobs *j, int64_t id)

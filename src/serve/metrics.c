@@ -4,14 +4,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/io.h"
+#include "proc/procfs.h"
 #include "serve/live.h"
 #include "version.h"
 
@@ -159,10 +158,11 @@ static double open_fds(void)
 uint64_t metrics_own_bytes(void)
 {
     char text[128];
-    uint64_t pages = 0;
-    if (io_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof text) > 0)
-        sscanf(text, "%*u %" SCNu64, &pages);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    struct proc_statm m;
+    ssize_t len = io_read_small(AT_FDCWD, "/proc/self/statm", text, sizeof text);
+    if (len <= 0 || proc_statm_parse(text, (size_t)len, &m) < 0)
+        return 0;
+    return m.rss_pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void print_process(struct buf *out, uint64_t started_wall_ns)

@@ -21,6 +21,7 @@ extern struct kit kit;
 
 int kit_setup(void **state);
 int kit_teardown(void **state);
+#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 /* The server with kit.options, opened and started; again after kit_stop. */
 void kit_start(void);
 void kit_open(void); /* without starting */

@@ -429,8 +429,6 @@ static void many_short_jobs_leave_no_file_process_or_lock(void **state)
     json_decref(metrics);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
-
 int main(int argc, char **argv)
 {
     int status;

@@ -385,8 +385,6 @@ static void killed_at_any_moment_nothing_is_lost_and_nothing_runs_twice(void **s
     assert_true(last > 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
-
 int main(int argc, char **argv)
 {
     int status;

@@ -290,8 +290,6 @@ static void what_is_in_the_place_of_a_lock_stops_that_job_alone(void **state)
     close(held);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
-
 int main(int argc, char **argv)
 {
     int status;

@@ -299,8 +299,6 @@ static void a_job_file_of_another_server_is_taken_in(void **state)
     assert_int_equal(jobs_rerun(kit.jobs, 1, &doc, &err), -EINVAL);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
-
 int main(int argc, char **argv)
 {
     int status;
