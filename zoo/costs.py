@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What the usual remedies do to memory and to speed, on the training of examples/seed_case.py.
 
-    zoo/costs.py [--rounds 5] [--python PYTHON] [-- options of seed_case.py]
+    zoo/costs.py [--rounds 5] [--lanes 1] [--python PYTHON] [-- options of seed_case.py]
 
 Each way is a process of its own, the ways in turn within each round, so that what else the machine does falls
-on all of them. Printed: seconds of the training beside those of the plain one (median of the rounds' ratios, and
-their range), memory at most (of all its processes, as PSS), and how much more that is than after two steps.
+on all of them; a lane does rounds of its own on CPUs of its own. Printed: time of a step beside that of the plain
+training (median of the rounds' ratios, and their range; the first two steps, which load and compile, are left out),
+memory at most (of all its processes, as PSS), and how much more that is than after two steps.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(os.path.dirname(HERE), "examples")
@@ -60,12 +62,12 @@ def train(way, arguments):
     class Meter(TrainerCallback):
         def on_train_begin(self, *_, **__):
             self.first, self.most = 0, 0
-            self.began = time.monotonic()
 
         def on_step_end(self, args, state, control, model=None, **_):
             if state.global_step == 2:
                 self.first = tree_pss()
-            if state.global_step % 8 == 0:
+                self.began = time.monotonic()
+            if state.global_step % 8 == 0 or state.global_step == state.max_steps:
                 self.most = max(self.most, tree_pss())
             every = way.get("every")
             if every and state.global_step % every == 0:
@@ -74,9 +76,9 @@ def train(way, arguments):
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
 
-        def on_train_end(self, *_, **__):
-            took = time.monotonic() - self.began
-            print(json.dumps({"took_s": took, "first": self.first, "most": self.most}), flush=True)
+        def on_train_end(self, args, state, control, **_):
+            took = (time.monotonic() - self.began) / (state.global_step - 2)
+            print(json.dumps({"step_s": took, "first": self.first, "most": self.most}), flush=True)
 
     class Changed(seed_case.Paced):
         def __init__(self, model=None, args=None, **keys):
@@ -90,17 +92,25 @@ def train(way, arguments):
     seed_case.main()
 
 
-def measure(name, options, arguments):
-    command = [options.python, os.path.abspath(__file__), "--one", name, "--", *arguments]
-    out = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+def measure(name, options, cpus):
+    command = [options.python, os.path.abspath(__file__), "--one", name, "--", *options.rest]
+    out = subprocess.run(["taskset", "-c", ",".join(map(str, cpus)), *command], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True, check=False)
     if out.returncode:
         sys.exit(f"costs: {name}: {out.stderr.strip().splitlines()[-1]}")
-    return json.loads(next(line for line in reversed(out.stdout.splitlines()) if line.startswith('{"took_s"')))
+    return json.loads(next(line for line in reversed(out.stdout.splitlines()) if line.startswith('{"step_s"')))
+
+
+def lane(options, number):
+    """[{way: what it took}] of one lane's rounds."""
+    cpus = sorted(os.sched_getaffinity(0))[number :: options.lanes]
+    return [{name: measure(name, options, cpus) for name in WAYS} for _ in range(options.rounds)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--lanes", type=int, default=1, help="so many rounds at the same time, CPUs divided")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs="*", help="options of seed_case.py, behind --")
@@ -108,13 +118,13 @@ def main():
     if options.one:
         train(WAYS[options.one], options.rest)
         return
-    found = {name: [] for name in WAYS}
-    for _ in range(options.rounds):
-        for name in WAYS:
-            found[name].append(measure(name, options, options.rest))
+    with ThreadPoolExecutor(options.lanes) as pool:
+        rounds = [a for b in pool.map(lambda n: lane(options, n), range(options.lanes)) for a in b]
+    print(f"{len(rounds)} rounds, {statistics.median(r['plain']['step_s'] for r in rounds) * 1e3:.0f} ms a plain step")
     print("| way | time | range of rounds | memory at most | growth |\n|---|---|---|---|---|")
-    for name, runs in found.items():
-        ratios = [run["took_s"] / plain["took_s"] for run, plain in zip(runs, found["plain"])]
+    for name in WAYS:
+        runs = [a[name] for a in rounds]
+        ratios = [a[name]["step_s"] / a["plain"]["step_s"] for a in rounds]
         most = statistics.median(run["most"] for run in runs) / MIB
         growth = statistics.median(run["most"] - run["first"] for run in runs) / MIB
         print(f"| {name} | {statistics.median(ratios):.3f} × | {min(ratios):.3f}–{max(ratios):.3f} "
