@@ -2,7 +2,6 @@
 """Runs programs of the zoo under ebb, and prints what ebb says beside what is true."""
 
 import argparse
-import csv
 import json
 import os
 import shutil
@@ -22,7 +21,6 @@ import table
 EBB = recording.EBB
 # The word of a job whose processes are judged one by one is the gravest of theirs.
 GRAVITY = ["leaking", "stepping", "filling", "undecided", "plateaued", "spiking", "stable"]
-MARK_COLUMNS = ("step", "epoch", "phase")
 CENSUS_STEPS = 60
 COLUMNS = ["program", "variant", "leak", "marks", "right", "no marks", "right",
            "counted B/step", "seen B/step", "judged B/step", "rate error", "RSS MB", "right after",
@@ -97,13 +95,6 @@ def judge(*arguments):
     return json.loads(done.stdout)
 
 
-def judge_without_marks(run_dir):
-    table = run_dir.resolve().with_name(run_dir.name + ".no-marks.csv")
-    rows = list(csv.DictReader(recording.export(run_dir, "csv").splitlines()))
-    recording.write_table(table, rows, [c for c in rows[0] if c not in MARK_COLUMNS])
-    return judge(table, "--column", "rss_bytes", "--group", "pid")
-
-
 def verdicts(answer):
     """The verdicts about the whole job: the tree's alone where there is one."""
     if answer is None:
@@ -171,7 +162,7 @@ def words_with_marks(run_dir):
 
 def outcome_of(variant, truth, run_dir):
     """What ebb says of one recording, as the kept table has it, and what it measured."""
-    with_marks, without = judge(run_dir), judge_without_marks(run_dir)
+    with_marks, without = judge(run_dir), judge(run_dir, "--no-marks")
     word, bare = word_of(with_marks), word_of(without)
     right_after = judged.right_from(run_dir, truth, words_with_marks(run_dir))
     seen = recording.slope(recording.Recording(run_dir).rss_by_step(truth.get("grows_in")))

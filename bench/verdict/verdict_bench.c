@@ -1,5 +1,6 @@
 /* The benchmark of the verdict: labelled shapes and real recordings, ebb and the detectors people
- * use today, in one table. `verdict_bench [--quick] [--traces DIR] [--family NAME] [--cases]`. */
+ * use today, in one table. `verdict_bench [--quick] [--traces DIR] [--family NAME] [--cases]
+ * [--ended]`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <time.h>
 
 #include "baselines.h"
+#include "ended.h"
 #include "shapes.h"
 #include "traces.h"
 #include "verdict/verdict.h"
@@ -211,7 +213,7 @@ static void score_print(const char *name, struct score *s)
 }
 
 struct options {
-    bool quick, cases, tune_only;
+    bool quick, cases, tune_only, ended;
     const char *traces, *family;
     uint64_t seed0;
     unsigned seeds;
@@ -342,6 +344,8 @@ int main(int argc, char **argv)
             opt.quick = true;
         else if (strcmp(argv[i], "--cases") == 0)
             opt.cases = true;
+        else if (strcmp(argv[i], "--ended") == 0)
+            opt.ended = true;
         else if (strcmp(argv[i], "--tune") == 0)
             opt.tune_only = true;
         else if (strcmp(argv[i], "--traces") == 0 && i + 1 < argc)
@@ -359,6 +363,10 @@ int main(int argc, char **argv)
     }
     if (opt.quick)
         opt.seeds = 12;
+    if (opt.ended) {
+        ended_bench(opt.seed0, opt.seeds, opt.family);
+        return 0;
+    }
     bench_families(&opt);
     if (!opt.family) {
         traces_bench(opt.traces, opt.cases);

@@ -27,7 +27,7 @@ struct verdict_call {
     struct quantity_size limit;
     int64_t steps_per_epoch, examples, batch, until_step; /* 0: not given */
     const char *until;
-    bool json;
+    bool no_marks, json;
 };
 
 static const struct cli_option options_table[] = {
@@ -67,6 +67,10 @@ static const struct cli_option options_table[] = {
      .min = 1,
      .help = "judge only what was known when step N had ended",
      .offset = offsetof(struct verdict_call, until_step)},
+    {.name = "no-marks",
+     .type = CLI_FLAG,
+     .help = "of a recording: judge as if the job had sent neither marks nor figures of its own",
+     .offset = offsetof(struct verdict_call, no_marks)},
     {.name = "marks",
      .type = CLI_PATH,
      .arg = "FILE.jsonl",
@@ -144,6 +148,9 @@ static bool ends_in(const char *s, const char *end)
 static int judge_table(const char *path, const struct verdict_call *o, double until_s, json_t **ret,
                        struct err *err)
 {
+    if (o->no_marks)
+        return err_set(err, -EINVAL,
+                       "--no-marks is for recordings; %s is a table: leave out --marks", path);
     if (o->limit.is_percent)
         return err_set(err, -EINVAL,
                        "--limit: a share is of the limit in a recording, and %s has none; give a "
@@ -229,6 +236,7 @@ static struct jury_options jury_options_of(const struct verdict_call *o,
                                  .has_limit = has_limit(o),
                                  .limit = o->limit,
                                  .is_table = imported != NULL,
+                                 .no_marks = o->no_marks,
                                  .by_step = time && strcmp(time, "steps") == 0};
 }
 

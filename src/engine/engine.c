@@ -593,7 +593,6 @@ void engine_segment(struct engine *e, unsigned number)
     char text[48];
     snprintf(text, sizeof text, "{\"segment\":%u}", number);
     engine_note(e, "segment", text);
-    jury_segment(e->jury);
     e->step_known = false;
 }
 
@@ -690,6 +689,13 @@ void engine_note(struct engine *e, const char *kind, const char *json_text)
 {
     if (e->writer)
         trace_writer_note(e->writer, clock_mono_ns(), kind, json_text);
+    jury_note(e->jury, kind, json_text, strlen(json_text));
+}
+
+void engine_job_ended(struct engine *e, const json_t *end)
+{
+    jury_end(e->jury, end);
+    e->is_judged = false;
 }
 
 int engine_stop(struct engine *e, const json_t *footer)

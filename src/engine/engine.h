@@ -80,6 +80,8 @@ void engine_look_now(struct engine *e);
 /* A mark from the receiver: recorded, and its step kept. */
 void engine_mark(struct engine *e, const struct mark *mark);
 void engine_note(struct engine *e, const char *kind, const char *json_text);
+/* The job has ended as END says, which engine_stop will write down: for the verdict. */
+void engine_job_ended(struct engine *e, const json_t *end);
 /* Stops ticking, closes the recording. FOOTER (borrowed, may be NULL) goes into it. */
 int engine_stop(struct engine *e, const json_t *footer);
 

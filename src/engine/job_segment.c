@@ -247,6 +247,8 @@ static json_t *step_json(bool known, int64_t step)
 static void keep_segment(struct job *j)
 {
     const struct job_segment *n = &j->now;
+    json_t *end = ended_json(j);
+    engine_job_ended(j->engine, end);
     engine_judge(j->engine);
     const struct jury_tree *tree = jury_tree(engine_verdict(j->engine));
     json_t *o =
@@ -257,7 +259,7 @@ static void keep_segment(struct job *j)
                   step_json(n->has_step, n->last_step), "checkpoint_step",
                   step_json(n->has_checkpoint && n->checkpoint_has_step, n->checkpoint_step),
                   "peak_bytes", json_u64(n->peak_bytes), "verdict",
-                  tree ? verdict_word_name(tree->result.word) : NULL, "end", ended_json(j));
+                  tree ? verdict_word_name(tree->result.word) : NULL, "end", end);
     json_array_append_new(j->segments, o);
 }
 

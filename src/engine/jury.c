@@ -78,6 +78,7 @@ static void seat_mark(const struct jury *j, struct jury_seat *s, uint64_t t_ns,
 
 void jury_seat_judge(struct jury_seat *s, const struct verdict_limit *limit)
 {
+    s->limit = *limit;
     verdict_judge(&s->series, limit, &s->result);
     s->is_judged = true;
 }
@@ -321,6 +322,8 @@ void jury_mark(struct jury *j, const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
     struct jury_process *sender = find_pid(j, mark->pid);
+    if (j->options.no_marks)
+        return;
     if (sender && j->has_leader && j->leader != sender->slot) {
         sender->speaks = sender->speaks || mark->kind == MARK_STEP;
         if (mark_clock_map(mark, marks)) {
@@ -353,7 +356,7 @@ void jury_segment(struct jury *j)
     j->gone_count = j->listed_count = 0;
     j->tree = (struct jury_tree){.grower = NULL};
     j->clock = (struct mark_clock){.has_step = false};
-    j->has_tree = j->has_leader = false;
+    j->has_tree = j->has_leader = j->has_begun = j->was_signalled = false;
     j->told = VERDICT_UNDECIDED;
     j->tree_peak_bytes = j->hold_until_ns = 0;
 }

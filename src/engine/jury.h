@@ -4,6 +4,7 @@
  * order, so the same verdict. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,7 @@ struct jury_options {
     struct quantity_size limit; /* a share is of the one in the readings */
     bool is_table;              /* of a CSV: there is no status to wait for */
     bool by_step;               /* its time is made up: what counts is the step */
+    bool no_marks; /* as if the job had sent nothing: neither marks nor figures of its own */
 };
 
 /* A series under way and what was last said of it. */
@@ -39,6 +41,7 @@ struct jury_seat {
     struct verdict_series series;
     struct tail tail; /* its newest readings: not judged yet, and never if it dies now */
     struct verdict_result result; /* valid when is_judged */
+    struct verdict_limit limit;   /* it was judged against */
     uint64_t first_ns;            /* of its readings; valid when there is one */
     uint64_t last_bytes;          /* the newest reading */
     bool has_first, has_ended, is_judged;
@@ -93,6 +96,12 @@ void jury_process_event(struct jury *j, uint64_t t_ns, enum process_event_kind k
 void jury_mark(struct jury *j, const struct mark *mark);
 /* The job was started again (a note "segment" in a recording): what was before is another story. */
 void jury_segment(struct jury *j);
+/* The job has ended as END says ("end" of run.json, a note "end" in a recording). If it did so by
+ * itself, with status 0 and neither stopped, signalled nor cancelled, growth that lasted to its end
+ * is judged without waiting for more. */
+void jury_end(struct jury *j, const json_t *end);
+/* Any note of a recording, TEXT being JSON: segments, signals and the end are heard. */
+void jury_note(struct jury *j, const char *kind, const char *text, size_t len);
 /* The limit where no reading tells one: of a recording's header. */
 void jury_limit(struct jury *j, uint64_t limit_bytes);
 void jury_tick_begin(struct jury *j, uint64_t t_ns);

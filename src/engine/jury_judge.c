@@ -41,11 +41,16 @@ size_t jury_tree_result(const struct verdict_member *members, size_t n,
     return of;
 }
 
+bool jury_just_went(const struct jury *j, const struct jury_process *p)
+{
+    return !p->died_ns || p->died_ns + JUST_GONE_S * NS_PER_S >= j->tick_ns;
+}
+
 /* Does one that has gone still stand for the job? If it went with the end, or was most of it. */
 static bool stands_for_job(const struct jury *j, const struct jury_process *p)
 {
     uint64_t run_ns = j->tick_ns - j->first_tick_ns;
-    if (!p->died_ns || p->died_ns + JUST_GONE_S * NS_PER_S >= j->tick_ns)
+    if (jury_just_went(j, p))
         return true;
     return p->died_ns - p->born_ns >= run_ns / 2 && p->peak_bytes >= j->tree_peak_bytes / 2;
 }
@@ -222,8 +227,8 @@ int jury_replay(struct jury *j, struct trace_reader *reader, uint64_t until_ns, 
                                item.process.info);
         else if (item.kind == TRACE_MARK)
             jury_mark(j, &item.mark);
-        else if (item.kind == TRACE_NOTE && strcmp(item.note.kind, "segment") == 0)
-            jury_segment(j);
+        else if (item.kind == TRACE_NOTE)
+            jury_note(j, item.note.kind, item.note.text, item.note.len);
     }
     table_end(j, r < 0);
     return r < 0 ? err_set(err, r, "cannot read the recording: %s", strerror(-r)) : 0;

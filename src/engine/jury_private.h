@@ -1,5 +1,6 @@
 /* The jury's inside, shared by jury.c (who is judged), jury_tick.c (on which readings) and
- * jury_judge.c (what comes of it); jury_series.c has the job's own figures. */
+ * jury_judge.c (what comes of it); jury_end.c hears how the job ended, and jury_series.c has the
+ * job's own figures. */
 #pragma once
 
 #include "engine/jury.h"
@@ -30,8 +31,9 @@ struct jury {
     size_t seats;
     uint64_t seen;
     /* the machine */
-    uint64_t tick_ns, first_tick_ns;
-    bool is_ticked, has_low, has_charge, has_limit, has_used;
+    uint64_t tick_ns, first_tick_ns, begun_ns; /* begun: this segment's first */
+    bool is_ticked, has_begun, was_signalled;
+    bool has_low, has_charge, has_limit, has_used;
     uint64_t low_bytes, charge_bytes, limit_bytes, used_bytes;
     struct verdict_limit whole_limit; /* as it was at the whole's last reading */
     uint64_t tree_peak_bytes, hold_until_ns;
@@ -51,5 +53,7 @@ void jury_series_judge(struct jury *j);
 void jury_series_die(struct jury *j, int32_t pid); /* whose figures they are is gone */
 void jury_series_clear(struct jury *j);
 struct jury_process *jury_find(struct jury *j, uint32_t slot); /* living; NULL if none */
+/* Did P live, or go so shortly before now that it went with the job? */
+bool jury_just_went(const struct jury *j, const struct jury_process *p);
 /* P's result is gone: nothing that was listed may point at it. */
 void jury_unlist(struct jury *j, const struct jury_process *p);

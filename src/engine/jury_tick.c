@@ -16,6 +16,9 @@ void jury_tick_begin(struct jury *j, uint64_t t_ns)
     j->tick_ns = t_ns;
     if (!j->is_ticked)
         j->first_tick_ns = t_ns;
+    if (!j->has_begun)
+        j->begun_ns = t_ns;
+    j->has_begun = true;
     j->is_ticked = true;
     j->has_low = j->has_charge = false;
     j->hint = 0;
@@ -124,7 +127,7 @@ void jury_sample(struct jury *j, enum sample_entity_kind kind, uint32_t id, cons
         sample_machine(j, sample);
     else if (kind == ENTITY_GPU)
         sample_gpu(j, id, name, sample);
-    else if (kind == ENTITY_SERIES)
+    else if (kind == ENTITY_SERIES && !j->options.no_marks)
         jury_series_sample(j, id, name, sample);
 }
 

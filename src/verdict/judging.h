@@ -18,6 +18,7 @@ struct judging {
     double history;   /* x from which on anything is looked at */
     double began;     /* x at which the judged phase began, a start-up included */
     uint32_t phase;
+    bool by_end; /* called because the job is over: nobody needs to be alarmed */
 };
 
 void judging_say(struct verdict_result *r, enum verdict_evidence_code code, double a, double b,
@@ -52,6 +53,9 @@ bool judge_is_rise(const struct judging *j);
 /* When a late rise will be judged, or 0 for now. */
 double judge_late_wait(const struct judging *j, double warmup_x);
 void judge_leaking(struct judging *j, double cap);
+/* The job is over, and no end of a pass is known: true if its rise lasted to its end and is called.
+ */
+bool judge_over(struct judging *j);
 
 /* Once the word stands: rates, time to the limit, and the anytime-valid alarm. */
 void outlook_rates(struct judging *j);

@@ -181,6 +181,8 @@ void outlook_alarm(struct judging *j)
         if (e->slot[i].x >= from)
             y[n++] = e->slot[i].y;
     j->r->log_wealth = martingale_log_wealth(y, n);
+    if (j->by_end)
+        return;
     j->r->alarm = j->r->leak == VERDICT_LEAK_YES && j->r->log_wealth >= threshold;
     if (j->r->leak == VERDICT_LEAK_YES)
         judging_say(j->r, VERDICT_SAID_MARTINGALE, j->r->log_wealth, threshold, 0, 0);

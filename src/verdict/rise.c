@@ -80,64 +80,63 @@ double judge_late_wait(const struct judging *j, double warmup_x)
     return s->span >= slow_after ? 0 : s->onset + slow_after;
 }
 
-/* No end of a pass is known: what is rising may be the first pass or a warm-up. */
-void judge_open(struct judging *j, double cap)
-{
-    struct shape *s = &j->s;
-    const struct view *w = &j->w;
-    const struct verdict_options *o = &j->v->options;
-    double elapsed = w->now - j->began;
-    double warmup_x = j->v->step_only        ? (double)o->warmup_steps
-                      : w->seconds_per_x > 0 ? o->warmup_s / w->seconds_per_x
-                                             : o->warmup_s;
-    bool marked = w->by_step && !j->v->step_only, ends, leak = false;
-    double wait = 0;
+/* Of a rise while no end of a pass is known: may it end, is it a leak, and if not, when that will
+ * be known. */
+struct open_rise {
+    bool ends, leak;
+    double wait;
+};
 
-    if (marked)
-        warmup_x *= 2; /* steps are told, so an epoch's end may be too: wait for it longer */
-    if (!s->rising) {
-        judge_level(j, cap);
-        return;
+static struct open_rise open_rise_of(const struct judging *j, double elapsed, double warmup_x)
+{
+    const struct shape *s = &j->s;
+    struct open_rise r = {.ends = s->before == BEFORE_FLAT ? s->part_may_end : s->may_end};
+
+    switch (s->before) {
+    case BEFORE_NOTHING:
+        r.leak = !r.ends && elapsed >= warmup_x;
+        r.wait = j->began + warmup_x;
+        break;
+    case BEFORE_STEEPER:
+        r.leak = !r.ends && elapsed >= warmup_x && s->span >= 0.4 * elapsed && s->line_remains &&
+                 !s->part_may_end;
+        r.wait = j->began + warmup_x;
+        break;
+    case BEFORE_FLAT:
+    case BEFORE_GENTLER:
+        r.wait = judge_late_wait(j, warmup_x);
+        r.leak = !r.ends && r.wait == 0;
+        break;
     }
-    if (judge_is_rise(j)) {
-        ends = s->before == BEFORE_FLAT ? s->part_may_end : s->may_end;
-        switch (s->before) {
-        case BEFORE_NOTHING:
-            leak = !ends && elapsed >= warmup_x;
-            wait = j->began + warmup_x;
-            break;
-        case BEFORE_STEEPER:
-            leak = !ends && elapsed >= warmup_x && s->span >= 0.4 * elapsed && s->line_remains &&
-                   !s->part_may_end;
-            wait = j->began + warmup_x;
-            break;
-        case BEFORE_FLAT:
-        case BEFORE_GENTLER:
-            wait = judge_late_wait(j, warmup_x);
-            leak = !ends && wait == 0;
-            break;
-        }
-        if (leak) {
-            judge_leaking(j, cap);
-            return;
-        }
-        if (ends)
-            judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
-        else if (s->before == BEFORE_FLAT || s->before == BEFORE_GENTLER)
-            judging_say(j->r, VERDICT_SAID_LATE, s->onset, s->span,
-                        s->rise / fmax(1, s->floor_first), w->by_step);
-        else if (wait > w->now)
-            judging_say(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
-    }
-    if (s->slope_ratio < 0.3 && s->last_third < fmax(0.1 * s->growth, s->material)) {
-        judge_level(j, fmin(cap, 0.8));
-        return;
-    }
+    return r;
+}
+
+static void say_why_open(struct judging *j, const struct open_rise *r, double elapsed,
+                         double warmup_x)
+{
+    const struct shape *s = &j->s;
+    const struct view *w = &j->w;
+
+    if (r->ends)
+        judging_say(j->r, VERDICT_SAID_SATURATING, 0, 0, 0, 0);
+    else if (s->before == BEFORE_FLAT || s->before == BEFORE_GENTLER)
+        judging_say(j->r, VERDICT_SAID_LATE, s->onset, s->span, s->rise / fmax(1, s->floor_first),
+                    w->by_step);
+    else if (r->wait > w->now)
+        judging_say(j->r, VERDICT_SAID_EARLY, elapsed, warmup_x, w->by_step, 0);
+}
+
+/* Undecided, or filling where steps are told; WAIT: when it will be known. */
+static void leave_open(struct judging *j, double cap, double elapsed, double wait)
+{
+    const struct shape *s = &j->s;
+    const struct view *w = &j->w;
+
     if (s->slope_ratio < 0.7)
         judging_say(j->r, VERDICT_SAID_SLOWING, s->slope_ratio, 0, 0, 0);
     judging_say(j->r, VERDICT_SAID_GROWS, elapsed, w->by_step, s->growth, 0);
     j->rate_from = s->straight ? s->onset : w->x[w->n - 1] - (w->x[w->n - 1] - w->x[0]) / 2;
-    if (marked && (s->before == BEFORE_NOTHING || !s->straight)) {
+    if (w->by_step && !j->v->step_only && (s->before == BEFORE_NOTHING || !s->straight)) {
         judging_say(j->r, VERDICT_SAID_PASS_UNKNOWN, w->now, s->slope, 0, 0);
         judging_conclude(j, VERDICT_FILLING, fmin(cap, 0.6));
         j->r->forecast.known = false;
@@ -151,4 +150,35 @@ void judge_open(struct judging *j, double cap)
         j->r->forecast.decided_at_step = judging_step(ceil(wait));
     }
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
+}
+
+/* No end of a pass is known: what is rising may be the first pass or a warm-up. */
+void judge_open(struct judging *j, double cap)
+{
+    const struct shape *s = &j->s;
+    const struct view *w = &j->w;
+    const struct verdict_options *o = &j->v->options;
+    double elapsed = w->now - j->began;
+    double warmup_x = j->v->step_only        ? (double)o->warmup_steps
+                      : w->seconds_per_x > 0 ? o->warmup_s / w->seconds_per_x
+                                             : o->warmup_s;
+    bool is_rise = judge_is_rise(j);
+    struct open_rise rise = {0};
+
+    if (w->by_step && !j->v->step_only)
+        warmup_x *= 2; /* steps are told, so an epoch's end may be too: wait for it longer */
+    if (is_rise)
+        rise = open_rise_of(j, elapsed, warmup_x);
+    if (rise.leak) {
+        judge_leaking(j, cap);
+        return;
+    }
+    if (s->rising && judge_over(j))
+        return;
+    if (is_rise)
+        say_why_open(j, &rise, elapsed, warmup_x);
+    if (!s->rising || (s->slope_ratio < 0.3 && s->last_third < fmax(0.1 * s->growth, s->material)))
+        judge_level(j, s->rising ? fmin(cap, 0.8) : cap);
+    else
+        leave_open(j, cap, elapsed, rise.wait);
 }

@@ -158,6 +158,11 @@ void verdict_update(struct verdict_series *v, int64_t t_ns, uint64_t bytes)
     envelope_push(&v->by_time, running_s(v, t_ns), 0, y);
 }
 
+void verdict_job_over(struct verdict_series *v)
+{
+    v->is_over = true;
+}
+
 /* The floor after an event is the lowest of the first few step ends that follow it. */
 static void events_feed(struct verdict_series *v, double y)
 {

@@ -103,7 +103,7 @@ struct verdict_series {
     double step_sampled; /* the series' sample count at the last step taken */
     uint64_t steps_per_epoch, examples, batch, max_steps;
     uint32_t n_recent, steps_taken;
-    bool has_begin, has_end, has_first_epoch, has_step, step_only;
+    bool has_begin, has_end, has_first_epoch, has_step, step_only, is_over;
 };
 _Static_assert(sizeof(struct verdict_series) <= 8192, "a series must fit in 8 KB");
 
@@ -121,6 +121,11 @@ void verdict_update_step(struct verdict_series *v, uint64_t step, uint64_t bytes
 /* One mark at T_NS, on the clock of verdict_update; call it in time order with the samples. For a
  * table by step alone T_NS is not looked at. */
 void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_mark *mark);
+
+/* The job is over and ended by itself: nothing that could tell more will ever come. Growth from the
+ * start, which would be waited for, is then called where it lasted, even, to the end. Not for a job
+ * that was stopped, killed or cut off: its growth may have been about to end. */
+void verdict_job_over(struct verdict_series *v);
 
 /* What the series is judged against; known false: nothing is said about running out. */
 struct verdict_limit {
@@ -177,6 +182,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_NO_EPOCH,        /* - */
     VERDICT_SAID_GAPS,            /* count, seconds */
     VERDICT_SAID_BACKWARDS,       /* count */
+    VERDICT_SAID_OVER,            /* how long it rose, by_step, as part of the floor, marked 0/1 */
     VERDICT_SAID_PEAK_OOM,        /* headroom bytes, eta low, eta high (s or steps), by_step */
     VERDICT_EVIDENCE_CODES
 };

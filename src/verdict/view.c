@@ -7,6 +7,11 @@ static const double GIVE_BACK_MARGIN = 1.5; /* a rise counts once it beats what 
 static const double TIMES_OPEN = 2.5;       /* or has outlasted the longest one that was */
 static const double HELD_PART = 0.05;       /* of the time so far: a level held, not a spike */
 
+enum { EXIT_BEFORE = 3 };             /* slots that an exit is held against */
+static const double EXIT_S = 10;      /* exits of the zoo's programs took up to 6.3 s */
+static const double EXIT_PART = 0.15; /* and so much of a life at most */
+static const double EXIT_FALL = 0.05; /* as in tail.c */
+
 /* Every slot that is looked at, history included. */
 struct track {
     size_t n;
@@ -107,6 +112,31 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
+/* Of a job that is over the last readings are its exit, where they lie below all shortly before
+ * them and fall by more than an exit at least does: what is held back of a series is not always
+ * enough on a busy machine. Returns how many of the N slots are left. */
+static size_t before_exit(const struct envelope *e, size_t n)
+{
+    size_t left = n;
+    double end, highest = 0;
+
+    if (n < EXIT_BEFORE + 1)
+        return n;
+    end = e->slot[n - 1].x;
+    for (size_t k = n - 1; k >= EXIT_BEFORE; k--) {
+        double lowest = HUGE_VAL;
+
+        if (k + 1 < n && (end - e->slot[k].x > EXIT_S || end - e->slot[k].x > EXIT_PART * end))
+            break;
+        highest = fmax(highest, e->slot[k].y);
+        for (size_t i = k - EXIT_BEFORE; i < k; i++)
+            lowest = fmin(lowest, e->slot[i].y);
+        if (highest < lowest && e->slot[n - 1].y < (1 - EXIT_FALL) * lowest)
+            left = k;
+    }
+    return left;
+}
+
 void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
                 double from_x)
 {
@@ -126,6 +156,10 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
         w->seconds_per_x = (v->last_step_s - v->first_step_s) / (v->last_step - v->first_step);
     if (n && !envelope_last_is_ripe(e, w->now))
         n--;
+    if (v->is_over && !by_step && !v->has_end && before_exit(e, n) < n) {
+        n = before_exit(e, n);
+        w->now = e->slot[n - 1].x;
+    }
     for (size_t i = 0; i < n; i++) {
         if (e->slot[i].x < history_x && e->slot[i].x < from_x)
             continue;

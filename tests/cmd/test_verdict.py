@@ -406,6 +406,42 @@ def test_a_recording_gives_the_verdict_that_was_given_live(tmp_path, kind, word)
     assert [c["to"] for c in changes if c["pid"] is None][-1] == word
 
 
+def test_without_its_marks_a_recording_is_judged_as_if_none_had_come(tmp_path):
+    (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
+    run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "cache",
+            cwd=tmp_path)
+    told = verdict(tmp_path / "out", "--no-marks")
+    assert told["tree"]["rate_bytes_per_step"] is None
+    assert any(s.startswith("no marks: ") for s in told["tree"]["evidence"])
+    assert not any(s.startswith("no marks: ") for s in verdict(tmp_path / "out")["tree"]["evidence"])
+    assert told["series"] == []
+    path = table(tmp_path / "a.csv", ramp(300, MIB))
+    assert refused_with(run_ebb("verdict", path, "--no-marks"), "--no-marks is for recordings")
+
+
+KEEPER = '''
+    import time
+    keep = []
+    for _ in range(40):
+        keep.append(bytearray(b"x" * (8 << 20)))
+        time.sleep(0.5)
+'''
+
+
+def test_the_word_of_a_job_that_ended_by_itself_is_the_same_live_and_afterwards(tmp_path):
+    (tmp_path / "job.py").write_text(textwrap.dedent(KEEPER))
+    result = run_ebb("run", "--interval", "100ms", "--run-dir", "out", "--", PYTHON, "job.py", cwd=tmp_path)
+    assert result.returncode == 0
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert verdict(tmp_path / "out") == run["verdict"]
+    assert run["segments"][-1]["verdict"] == run["verdict"]["tree"]["verdict"]
+    assert f"\nverdict    {run['verdict']['tree']['verdict']}: " in result.stderr
+    assert verdict(tmp_path / "out", "--until", 15)["tree"]["leak"] is not True
+    if run["verdict"]["tree"]["verdict"] == "leaking":  # a busy machine may have made it uneven
+        assert run["verdict"]["tree"]["confidence"] <= 0.65
+        assert any(s.startswith("the job is over; ") for s in run["verdict"]["tree"]["evidence"])
+
+
 def test_a_limit_of_ones_own_and_a_share_of_the_recorded_one(tmp_path):
     (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
     run_ebb("run", "-q", "--interval", "50ms", "--run-dir", "out", "--", PYTHON, "job.py", "leak",

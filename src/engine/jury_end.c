@@ -1,0 +1,84 @@
+/* How the job ended: if it did so by itself, no more evidence will come, and the verdicts that
+ * waited for some are given without. */
+#include "engine/jury_private.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+
+/* A series of somebody who has gone is judged once, then; now there is more to say. */
+static void seat_over(struct jury_seat *s, bool is_gone)
+{
+    if (!s)
+        return;
+    verdict_job_over(&s->series);
+    if (is_gone && s->is_judged)
+        jury_seat_judge(s, &s->limit);
+}
+
+/* Was P there for most of the job, and to its end? What a helper did for a while says nothing about
+ * how the job would have gone on. */
+static bool saw_it_all(const struct jury *j, const struct jury_process *p)
+{
+    uint64_t half_ns = j->begun_ns + (j->tick_ns - j->begun_ns) / 2;
+    return p->born_ns <= half_ns && jury_just_went(j, p);
+}
+
+static void job_is_over(struct jury *j)
+{
+    for (size_t i = 0; i < j->count; i++)
+        if (saw_it_all(j, j->living[i]))
+            seat_over(j->living[i]->seat, false);
+    for (size_t i = 0; i < j->gone_count; i++)
+        if (saw_it_all(j, j->gone[i]))
+            seat_over(j->gone[i]->seat, true);
+    for (size_t i = 0; i < JURY_GPUS; i++)
+        seat_over(j->gpu[i].seat, false);
+    for (size_t i = 0; i < JURY_SERIES; i++)
+        seat_over(j->series[i].seat, j->series[i].is_gone);
+    seat_over(j->whole, false);
+}
+
+static bool says(const json_t *o, const char *key, const char *value)
+{
+    const char *said = json_string_value(json_object_get(o, key));
+    return said && strcmp(said, value) == 0;
+}
+
+/* Signals that ask a job to end; one that was sent it did not end by itself. */
+static bool is_end_signal(const json_t *signal)
+{
+    json_int_t n = json_integer_value(json_object_get(signal, "signal"));
+    return n == SIGTERM || n == SIGINT || n == SIGQUIT || n == SIGHUP || n == SIGKILL;
+}
+
+static bool is_by_itself(const json_t *end)
+{
+    return says(end, "kind", "exited") && says(end, "cause_kind", "finished") &&
+           !json_object_get(end, "by");
+}
+
+void jury_end(struct jury *j, const json_t *end)
+{
+    if (!j->was_signalled && is_by_itself(end))
+        job_is_over(j);
+}
+
+void jury_note(struct jury *j, const char *kind, const char *text, size_t len)
+{
+    bool is_end = strcmp(kind, "end") == 0;
+    if (strcmp(kind, "segment") == 0)
+        jury_segment(j);
+    if (!is_end && strcmp(kind, "signal") != 0)
+        return;
+    struct err err = {{0}};
+    json_t *doc = json_parse(text, len, &err);
+    if (is_end)
+        jury_end(j, doc);
+    else
+        j->was_signalled = j->was_signalled || is_end_signal(doc);
+    json_decref(doc);
+}

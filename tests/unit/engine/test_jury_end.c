@@ -1,0 +1,185 @@
+/* How a job ended, and what that decides: the same live and from a recording. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "engine/jury.h"
+#include "engine/jury_json.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+static const uint64_t MIB = 1 << 20;
+enum { SECONDS = 60, A_SECOND = 4 };
+
+static const char by_itself[] =
+    "{\"kind\":\"exited\",\"status\":0,\"left_behind\":0,\"cause_kind\":\"finished\"}";
+
+/* Grows evenly in slot 0 for a minute without a mark, and dies; with HELPER a second process does
+ * from the middle on. What the jury hears goes into WRITER too, if there is one. */
+static void live(struct jury *j, struct trace_writer *writer, bool has_helper)
+{
+    struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
+    uint64_t t_ns = NS_PER_S;
+    jury_process_event(j, t_ns, PROCESS_BORN, 0, &info);
+    if (writer)
+        trace_writer_process(writer, t_ns, PROCESS_BORN, 0, &info);
+    for (uint64_t i = 0; i < (uint64_t)SECONDS * A_SECOND; i++, t_ns += NS_PER_S / A_SECOND) {
+        bool helps = has_helper && i >= (uint64_t)SECONDS * A_SECOND / 2 + A_SECOND;
+        struct sample s = {0}, other = {0}, machine = {0};
+        sample_put(&s, SAMPLE_RSS, 200 * MIB + (has_helper ? 0 : i * MIB));
+        sample_put(&s, SAMPLE_FILE, 0);
+        sample_put(&s, SAMPLE_SWAP, 0);
+        sample_put(&other, SAMPLE_RSS, 20 * MIB + i * MIB / 2);
+        sample_put(&other, SAMPLE_FILE, 0);
+        sample_put(&other, SAMPLE_SWAP, 0);
+        sample_put(&machine, MACHINE_TREE_LOW, s.v[SAMPLE_RSS]);
+        struct process_info helper = {.id = {.pid = 1001, .start_ticks = 7}, .role = ROLE_OTHER};
+        if (helps && i == (uint64_t)SECONDS * A_SECOND / 2 + A_SECOND)
+            jury_process_event(j, t_ns, PROCESS_BORN, 1, &helper);
+        jury_tick_begin(j, t_ns);
+        jury_sample(j, ENTITY_MACHINE, 0, NULL, &machine);
+        jury_sample(j, ENTITY_PROCESS, 0, NULL, &s);
+        if (helps)
+            jury_sample(j, ENTITY_PROCESS, 1, NULL, &other);
+        jury_tick_end(j);
+        if (writer) {
+            trace_writer_tick_begin(writer, t_ns);
+            trace_writer_sample(writer, ENTITY_MACHINE, 0, &machine);
+            trace_writer_sample(writer, ENTITY_PROCESS, 0, &s);
+            trace_writer_tick_end(writer);
+            trace_writer_flush(writer, t_ns, false);
+        }
+    }
+    jury_process_event(j, t_ns, PROCESS_DIED, 0, &info);
+    if (writer)
+        trace_writer_process(writer, t_ns, PROCESS_DIED, 0, &info);
+}
+
+static struct jury *a_jury(void)
+{
+    struct jury *j = NULL;
+    const struct jury_options options = {.start_ns = NS_PER_S};
+    assert_int_equal(jury_new(&options, &j), 0);
+    return j;
+}
+
+static enum verdict_word word_after(struct jury *j, const char *kind, const char *text)
+{
+    jury_note(j, kind, text, strlen(text));
+    jury_judge(j);
+    return jury_tree(j)->result.word;
+}
+
+static void growth_to_the_end_of_a_job_that_ended_by_itself_is_called(void **state)
+{
+    struct jury *j = a_jury();
+    (void)state;
+    live(j, NULL, false);
+    jury_judge(j);
+    assert_int_equal(jury_tree(j)->result.word, VERDICT_UNDECIDED);
+    assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
+    assert_int_equal(jury_process_at(j, 0)->seat->result.word, VERDICT_LEAKING);
+    jury_free(j);
+}
+
+static void a_job_that_was_ended_stays_undecided(void **state)
+{
+    static const char *const ends[] = {
+        "{\"kind\":\"exited\",\"status\":1,\"cause_kind\":\"status\"}",
+        "{\"kind\":\"signalled\",\"status\":137,\"cause_kind\":\"oom_group\"}",
+        "{\"kind\":\"exited\",\"status\":0,\"cause_kind\":\"cancelled\",\"by\":\"cancelled\"}",
+        "{\"kind\":\"exited\",\"status\":124,\"cause_kind\":\"guard\",\"by\":\"the guard\"}",
+        "{\"kind\":\"watch_ended\"}",
+        "no json",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct jury *j = a_jury();
+        live(j, NULL, false);
+        assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
+        jury_free(j);
+    }
+}
+
+static void who_was_asked_to_end_did_not_end_by_itself(void **state)
+{
+    struct jury *j = a_jury();
+    (void)state;
+    live(j, NULL, false);
+    assert_int_equal(word_after(j, "signal", "{\"signal\":15,\"by\":\"operator\"}"),
+                     VERDICT_UNDECIDED);
+    assert_int_equal(word_after(j, "end", by_itself), VERDICT_UNDECIDED);
+    jury_free(j);
+    j = a_jury();
+    live(j, NULL, false);
+    assert_int_equal(word_after(j, "signal", "{\"signal\":10,\"by\":\"operator\"}"),
+                     VERDICT_UNDECIDED); /* SIGUSR1 asks for something else */
+    assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
+    jury_free(j);
+}
+
+static void a_helper_of_the_second_half_says_nothing(void **state)
+{
+    struct jury *j = a_jury();
+    (void)state;
+    live(j, NULL, true);
+    word_after(j, "end", by_itself);
+    for (size_t i = 0; i < jury_process_count(j); i++)
+        assert_int_not_equal(jury_process_at(j, i)->seat->result.word, VERDICT_LEAKING);
+    jury_free(j);
+}
+
+static void a_recording_says_the_same(void **state)
+{
+    char folder[] = "/tmp/ebb-jury-end-XXXXXX";
+    struct trace_writer *writer = NULL;
+    struct trace_reader *reader = NULL;
+    struct err err = {""};
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    json_t *header = json_pack("{s:I,s:I}", "start_mono_ns", (json_int_t)NS_PER_S, "start_wall_ns",
+                               (json_int_t)0);
+    json_t *footer = json_parse(by_itself, strlen(by_itself), &err);
+    assert_int_equal(trace_writer_new(dirfd, "trace.ebb", header, NULL, &writer, &err), 0);
+    struct jury *told = a_jury(), *again = a_jury();
+    live(told, writer, false);
+    assert_int_equal(word_after(told, "end", by_itself), VERDICT_LEAKING);
+    assert_int_equal(trace_writer_close(writer, footer, 10 * NS_PER_S), 0);
+    assert_int_equal(trace_reader_open(folder, &reader, &err), 0);
+    assert_int_equal(jury_replay(again, reader, UINT64_MAX, &err), 0);
+    jury_judge(again);
+    json_t *first = jury_json(told), *second = jury_json(again);
+    assert_true(json_equal(first, second));
+    json_decref(first);
+    json_decref(second);
+    json_decref(header);
+    json_decref(footer);
+    trace_reader_free(reader);
+    jury_free(told);
+    jury_free(again);
+    unlinkat(dirfd, "trace.ebb", 0);
+    close(dirfd);
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(growth_to_the_end_of_a_job_that_ended_by_itself_is_called),
+        cmocka_unit_test(a_job_that_was_ended_stays_undecided),
+        cmocka_unit_test(who_was_asked_to_end_did_not_end_by_itself),
+        cmocka_unit_test(a_helper_of_the_second_half_says_nothing),
+        cmocka_unit_test(a_recording_says_the_same),
+    };
+    return cmocka_run_group_tests_name("jury_end", tests, NULL, NULL);
+}
