@@ -47,12 +47,21 @@ static json_t *stack_json(const struct profile *p, struct names *names, uint32_t
     return list;
 }
 
+static json_t *callers_json(const struct growth_row *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 1; i < r->n_program; i++)
+        json_array_append_new(list, name_json(r->program[i]));
+    return list;
+}
+
 static json_t *row_json(const struct profile *p, struct names *names, const struct growth_row *r,
                         bool stacks)
 {
     json_t *o =
-        json_pack("{s:o,s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f,s:o,s:I}", "where", name_json(r->name),
-                  "native", name_json(r->native), "live",
+        json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f,s:o,s:I}", "where",
+                  name_json(r->name), "in_program", name_json(r->n_program ? r->program[0] : NULL),
+                  "callers", callers_json(r), "native", name_json(r->native), "live",
                   json_pack("{s:o,s:o,s:o}", "bytes", bytes_json(r->live_bytes), "low",
                             bytes_json(r->live_low), "high", bytes_json(r->live_high)),
                   "allocated_bytes", bytes_json(r->allocated_bytes), "survivor_bytes",

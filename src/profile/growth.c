@@ -287,6 +287,7 @@ static void fill_row(struct growth_row *row, const struct tally *from, struct na
         .growth_bytes = is_asked ? from->wanted : growth_of_tally(from),
         .growth_sigma = is_asked ? 0 : sqrt(from->variance + from->first_variance),
     };
+    row->n_program = names_program_of_site(names, from->site, GROWTH_PROGRAM_MAX, row->program);
     verdict_judge(from->series, NULL, &row->verdict);
 }
 

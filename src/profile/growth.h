@@ -32,10 +32,14 @@ struct growth_options {
 };
 
 /* A row: one site, or all that share the name asked for. */
+enum { GROWTH_PROGRAM_MAX = 4 };
 struct growth_row {
     const struct name *name;   /* to show */
     const struct name *native; /* innermost C function below it; NULL */
-    uint32_t site;             /* the one of its sites that holds most: its stack */
+    /* names_program_of_site: what of the user's own made it, and who called that */
+    const struct name *program[GROWTH_PROGRAM_MAX];
+    size_t n_program;
+    uint32_t site; /* the one of its sites that grew or holds most: its stack */
     size_t sites;
     double live_bytes, live_low, live_high; /* 95 % */
     double live_objects;

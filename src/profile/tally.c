@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ void tallies_fini(struct tallies *t)
         free(t->at[i].series);
     free(t->at);
     free(t->of_site);
+    free(t->middle);
     free(t->index);
 }
 
@@ -61,8 +63,9 @@ int tallies_init(struct tallies *t)
     while (t->index_cap < t->p->n_sites * 2)
         t->index_cap *= 2;
     t->of_site = calloc(t->p->n_sites + 1, sizeof *t->of_site);
+    t->middle = calloc(t->p->n_sites + 1, sizeof *t->middle);
     t->index = calloc(t->index_cap, sizeof *t->index);
-    if (!t->of_site || !t->index)
+    if (!t->of_site || !t->middle || !t->index)
         return -ENOMEM;
     for (size_t i = 0; i <= t->p->n_sites; i++)
         t->of_site[i] = TALLY_NONE;
@@ -153,6 +156,21 @@ static void keep_floors(struct tallies *t, size_t at)
     }
 }
 
+/* What is loaded once grows before the middle of the run, a leak after it, too. */
+static void keep_middle(struct tallies *t, const struct profile_reading *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        t->middle[r->held[i].site < t->p->n_sites ? r->held[i].site : 0] = &r->held[i];
+}
+
+/* What is certain of the growth of the site of H. */
+static double sure_growth(const struct profile_held *before, const struct profile_held *h)
+{
+    double growth = h->live_bytes - (before ? before->live_bytes : 0);
+    double variance = h->live_variance + (before ? before->live_variance : 0);
+    return fmax(growth - 2 * sqrt(fmax(variance, 0)), 0);
+}
+
 static void keep_last(struct tallies *t, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -162,7 +180,10 @@ static void keep_last(struct tallies *t, const struct profile_reading *r)
         row->live += h->live_bytes;
         row->objects += h->live_objects;
         row->variance += h->live_variance;
-        if (h->live_bytes > row->site_live) {
+        double growth = sure_growth(t->middle[site], h);
+        if (growth > row->site_growth ||
+            (growth >= row->site_growth && h->live_bytes > row->site_live)) {
+            row->site_growth = growth;
             row->site_live = h->live_bytes;
             row->site = site;
         }
@@ -199,6 +220,7 @@ int tallies_read(struct tallies *t, struct names *names)
         tallies_at(t, names, &p->readings[i]);
         keep_floors(t, i);
     }
+    keep_middle(t, &p->readings[t->n_readings / 2]);
     keep_last(t, &p->readings[t->n_readings - 1]);
     keep_allocated(t);
     return 0;

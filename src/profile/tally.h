@@ -17,8 +17,8 @@ struct row_key {
 /* One row under way. */
 struct tally {
     struct row_key key;
-    uint32_t site; /* that holds most */
-    double site_live;
+    uint32_t site; /* that surely grew most since the middle, else that holds most */
+    double site_growth, site_live;
     size_t sites;
     double live, objects, variance, allocated; /* at the last reading */
     double most;                               /* that it ever held */
@@ -34,7 +34,8 @@ struct tallies {
     struct tally *at;
     size_t count, cap;
     int32_t *of_site;
-    uint32_t *index; /* open addressing, by key; 0 empty, else row + 1 */
+    const struct profile_held **middle; /* of each site, halfway; NULL: nothing */
+    uint32_t *index;                    /* open addressing, by key; 0 empty, else row + 1 */
     size_t index_cap;
     size_t n_readings; /* that count */
 };
