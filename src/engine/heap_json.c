@@ -55,6 +55,17 @@ static json_t *callers_json(const struct growth_row *r)
     return list;
 }
 
+static json_t *places_json(const struct growth_row *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->n_places && i < GROWTH_PLACES_MAX; i++)
+        json_array_append_new(list,
+                              json_pack("{s:o,s:f,s:o}", "where", name_json(r->places[i].name),
+                                        "growth_bytes", r->places[i].growth_bytes, "live_bytes",
+                                        bytes_json(r->places[i].live_bytes)));
+    return list;
+}
+
 static json_t *row_json(const struct profile *p, struct names *names, const struct growth_row *r,
                         bool stacks)
 {
@@ -68,6 +79,10 @@ static json_t *row_json(const struct profile *p, struct names *names, const stru
                   bytes_json(r->survivor_bytes), "live_objects", r->live_objects, "age_s", r->age_s,
                   "growth_bytes", r->growth_bytes, "growth_sigma_bytes", r->growth_sigma, "verdict",
                   jury_result_json(&r->verdict, 0), "stacks", (json_int_t)r->sites);
+    if (o && r->n_places) {
+        json_object_set_new(o, "places", places_json(r));
+        json_object_set_new(o, "place_count", json_integer((json_int_t)r->n_places));
+    }
     if (o && stacks)
         json_object_set_new(o, "stack", stack_json(p, names, r->site));
     return o;

@@ -19,6 +19,7 @@ static struct row_key key_of(const struct profile *p, struct names *names, enum 
 {
     const struct name *n = names_of_site(names, site);
     const struct name *native = by == GROWTH_BY_LIB ? names_native_of_site(names, site) : NULL;
+    const struct name *own;
     (void)p;
     switch (by) {
     case GROWTH_BY_LOCATION:
@@ -29,6 +30,10 @@ static struct row_key key_of(const struct profile *p, struct names *names, enum 
         return (struct row_key){n->file ? n->file : n->lib, NULL, 0};
     case GROWTH_BY_LIB:
         return (struct row_key){native ? native->lib : n->lib, NULL, 0};
+    case GROWTH_BY_PROGRAM:
+        if (names_program_of_site(names, site, 1, &own))
+            return (struct row_key){own->file, own->function, 0};
+        return (struct row_key){n->file ? n->file : n->lib, n->function, n->line};
     case GROWTH_BY_STACK:
         break;
     }
@@ -91,7 +96,7 @@ static int row_for_key(struct tallies *t, const struct row_key *key, int32_t *re
         t->at = more;
         t->cap = cap;
     }
-    t->at[t->count] = (struct tally){.key = *key};
+    t->at[t->count] = (struct tally){.key = *key, .part_of = TALLY_NONE};
     t->index[at] = (uint32_t)++t->count;
     *ret = (int32_t)t->count - 1;
     return 0;
@@ -135,19 +140,25 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
     return 0;
 }
 
-static size_t floor_readings(const struct tallies *t)
+/* The reading from which growth counts: where there are steps, the first that knows of one, for
+ * what is loaded before the first step is no growth. Not where most of the time had passed by then.
+ */
+static size_t growth_from(const struct tallies *t)
 {
-    size_t n = t->n_readings / FLOOR_SHARE;
-    return n ? n : 1;
+    size_t at = 0;
+    while (at < t->n_readings && !t->p->readings[at].has_step)
+        at++;
+    return 2 * at < t->n_readings ? at : 0;
 }
 
 /* Keeps the floors at either end: a batch that happens to be alive at a reading is none. */
-static void keep_floors(struct tallies *t, size_t at)
+static void keep_floors(struct tallies *t, size_t from, size_t at)
 {
-    size_t n = floor_readings(t);
+    size_t n = (t->n_readings - from) / FLOOR_SHARE;
+    n = n ? n : 1;
     for (size_t i = 0; i < t->count; i++) {
         struct tally *row = &t->at[i];
-        if (at < n && (at == 0 || row->now < row->first)) {
+        if (at >= from && at < from + n && (at == from || row->now < row->first)) {
             row->first = row->now;
             row->first_variance = row->now_variance;
         }
@@ -207,6 +218,28 @@ const struct profile_reading *tallies_totals(const struct tallies *t)
     return &t->p->readings[n - 1];
 }
 
+int tallies_floors(struct tallies *t, struct names *names)
+{
+    size_t from = growth_from(t);
+    for (size_t i = 0; i < t->n_readings; i++) {
+        int r = tallies_at(t, names, &t->p->readings[i]);
+        if (r < 0)
+            return r;
+        keep_floors(t, from, i);
+    }
+    return 0;
+}
+
+double tally_growth(const struct tally *row)
+{
+    return row->last - row->first;
+}
+
+double tally_sigma(const struct tally *row)
+{
+    return sqrt(fmax(row->variance + row->first_variance, 0));
+}
+
 int tallies_read(struct tallies *t, struct names *names)
 {
     const struct profile *p = t->p;
@@ -216,10 +249,9 @@ int tallies_read(struct tallies *t, struct names *names)
         if (r < 0)
             return r;
     }
-    for (size_t i = 0; i < t->n_readings; i++) {
-        tallies_at(t, names, &p->readings[i]);
-        keep_floors(t, i);
-    }
+    int r = tallies_floors(t, names);
+    if (r < 0)
+        return r;
     keep_middle(t, &p->readings[t->n_readings / 2]);
     keep_last(t, &p->readings[t->n_readings - 1]);
     keep_allocated(t);

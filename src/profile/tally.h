@@ -25,6 +25,9 @@ struct tally {
     double now, now_variance;                  /* in the reading that is being gone through */
     double first, first_variance, last;        /* floors at either end */
     double wanted;                             /* of --since */
+    int32_t part_of;                           /* the row that it was merged into, or TALLY_NONE */
+    double own_growth, own_live;               /* before others were merged into it */
+    size_t parts;                              /* that are in it, itself included; 0: none is */
     struct verdict_series *series;             /* NULL: not among those that are judged */
 };
 
@@ -44,6 +47,10 @@ int tallies_init(struct tallies *t);
 void tallies_fini(struct tallies *t);
 /* Makes a row of every site that ever held something; floors and the last reading are filled in. */
 int tallies_read(struct tallies *t, struct names *names);
+/* Fills the floors in again, after sites have changed their rows. */
+int tallies_floors(struct tallies *t, struct names *names);
+double tally_growth(const struct tally *row);
+double tally_sigma(const struct tally *row); /* of its growth, by sampling alone */
 /* The reading that tells what was allocated in all. */
 const struct profile_reading *tallies_totals(const struct tallies *t);
 /* What each row held at R: `now`. */
