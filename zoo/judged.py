@@ -23,18 +23,31 @@ def contradicts(word, truth):
     return called(word) == ("none" if truth["leak"] else "leak")
 
 
-def culprit_row(run_dir, truth, ask):
-    """1 to 3: the row of `ebb heap` with the function that keeps or makes it; 0: none; None: no culprit."""
+def functions_of(row):
+    """[(file, function)] that a row of `ebb heap` names: the line that allocates, the innermost one of the
+    program's own files, and who called that. A comprehension is its function's."""
+    frames = [row["where"], row.get("in_program"), *row.get("callers", [])]
+    return [(frame.get("file") or "", (frame.get("function") or "").split(".<")[0]) for frame in frames if frame]
+
+
+def culprit_rows(run_dir, truth, ask):
+    """(row that names the function which keeps it, row that names that or one which makes it), of the first
+    ROWS of `ebb heap`, from 1 on; 0: none, None: no culprit. A row counts by its function itself only if it
+    grows."""
     culprit = truth["culprit"]
     if not culprit:
-        return None
-    names = {culprit["function"], *culprit.get("made_in", [])}
+        return None, None
     rows = ask("heap", run_dir, "--top", str(ROWS)).get("rows", [])
-    for number, row in enumerate(rows, 1):
-        function = row["where"].get("function") or ""
-        if function.split(".<")[0] in names:  # a comprehension is its function's
-            return number
-    return 0
+    keeps, makes = 0, 0
+    for number, row in reversed(list(enumerate(rows, 1))):
+        found = functions_of(row)
+        is_kept = any(function == culprit["function"] and file.endswith(culprit["file"])
+                      for file, function in found)
+        if is_kept and row["growth_bytes"] > 0:
+            keeps = number
+        if is_kept or {function for _, function in found} & set(culprit.get("made_in", [])):
+            makes = number
+    return keeps, makes
 
 
 def right_from(run_dir, truth, word_at):

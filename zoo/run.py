@@ -167,6 +167,7 @@ def outcome_of(variant, truth, run_dir):
     right_after = judged.right_from(run_dir, truth, words_with_marks(run_dir))
     seen = recording.slope(recording.Recording(run_dir).rss_by_step(truth.get("grows_in")))
     rate = rate_of(with_marks)
+    keeps, makes = judged.culprit_rows(run_dir, truth, ask)
     known = truth.get("rss_bytes_per_step", truth["bytes_per_step"])
     return {
         "variant": variant, "leak": truth["leak"], "marks": word,
@@ -176,7 +177,7 @@ def outcome_of(variant, truth, run_dir):
         "rate_error": round(rate / known - 1, 3) if truth["leak"] and rate else None,
         "right_after_s": right_after and round(right_after[0], 1),
         "right_after_epochs": right_after and round(right_after[1], 2),
-        "culprit_row": judged.culprit_row(run_dir, truth, ask),
+        "culprit_row": makes, "culprit_itself": keeps,
     }
 
 
@@ -188,18 +189,23 @@ def overhead_text(shares):
     return f"{shares[1]:+.0%} ({shares[0]:+.0%}..{shares[2]:+.0%})" if shares else "-"
 
 
+def culprit_text(found):
+    row, itself = found["culprit_row"], found["culprit_itself"]
+    return "-" if row is None else "none" if not row else str(row) if itself else f"{row}, made in"
+
+
 def row_of(name, truth, run_dir, found):
     """One line of the table."""
     by_step = recording.Recording(run_dir).rss_by_step(truth.get("grows_in"))
     steps = sorted(by_step)
-    right_after, row = found["right_after_s"], found["culprit_row"]
+    right_after = found["right_after_s"]
     return [name, found["variant"], "yes" if truth["leak"] else "no",
             found["marks"], found["marks_right"], found["no_marks"], found["no_marks_right"],
             number(recording.slope(counted(run_dir))), number(found["seen"]), number(found["rate"]),
             percent(found["rate_error"]),
             f"{by_step[steps[0]] >> 20}..{by_step[steps[-1]] >> 20}" if steps else "-",
             "-" if right_after is None else f"{right_after:.0f} s, {found['right_after_epochs']:.2f} ep.",
-            overhead_text(found.get("overhead")), "-" if row is None else str(row or "none"),
+            overhead_text(found.get("overhead")), culprit_text(found),
             *found["diagnosis"]]
 
 

@@ -76,9 +76,11 @@ def matrix(outcomes):
                   f"  leaks found     {share(sum(called_leak), len(leaks))}",
                   f"  false leaks     {share(sum(false), len(benign))}", ""]
     first = [o["hypothesis_right"] for o in outcomes.values()]
-    rows = [o["culprit_row"] for o in outcomes.values() if o["leak"]]
+    leaks = [o for o in outcomes.values() if o["leak"]]
+    rows, itself = [o["culprit_row"] for o in leaks], [o.get("culprit_itself") for o in leaks]
     lines += [f"first hypothesis right           {share(first.count('yes'), len(first))}",
-              f"culprit of a leak in three rows  {share(sum(bool(row) for row in rows), len(rows))}"]
+              f"culprit of a leak in three rows  {share(sum(bool(row) for row in rows), len(rows))}",
+              f"  by the function that keeps it  {share(sum(bool(row) for row in itself), len(itself))}"]
     epochs = sorted(o["right_after_epochs"] for o in outcomes.values()
                     if o["leak"] and o["right_after_epochs"] is not None)
     if epochs:

@@ -56,7 +56,7 @@ struct shown {
 
 static enum growth_by parse_by(const char *word)
 {
-    static const char *const words[] = {"location", "function", "file", "lib", "stack"};
+    static const char *const words[] = {"location", "function", "file", "lib", "stack", "program"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (word && strcmp(word, words[i]) == 0)
             return (enum growth_by)i;
@@ -69,6 +69,7 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
     struct growth_options options = {.by = parse_by(s->o->by),
+                                     .merges_small = !s->o->by,
                                      .has_since = s->o->since.is_given,
                                      .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,
@@ -309,9 +310,9 @@ static const struct cli_option options_table[] = {
      .offset = offsetof(struct heap_options, top)},
     {.name = "by",
      .type = CLI_CHOICE,
-     .arg = "location|function|file|lib|stack",
-     .fallback = "location",
-     .help = "what makes a row",
+     .arg = "location|function|program|file|lib|stack",
+     .help = "what makes a row; program: a function of the job's own files (without it a location, "
+             "and small ones below one such function together)",
      .offset = offsetof(struct heap_options, by)},
     {.name = "tree",
      .type = CLI_FLAG,

@@ -106,25 +106,11 @@ static void align_moments(struct facts *f, const struct profile *p)
     }
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static bool same_place(const struct name *a, const struct name *b)
-{
-    return a == b || (a->line == b->line && same_text(a->function, b->function) &&
-                      same_text(a->file, b->file) && same_text(a->lib, b->lib));
-}
-
-/* Rows are by place; a site belongs to the row of its place, or to none. */
+/* The row that SITE belongs to, or their number. */
 static size_t row_of(const struct facts_heap *h, uint32_t site)
 {
-    const struct name *name = names_of_site(h->names, site);
-    size_t row = 0;
-    while (row < h->growth.count && !same_place(h->growth.rows[row].name, name))
-        row++;
-    return row;
+    int32_t row = h->growth.row_of_site[site];
+    return row < 0 ? h->growth.count : (size_t)row;
 }
 
 static void put_starts(struct facts_heap *h, const size_t *rows, const struct profile_reading *r)
@@ -152,7 +138,8 @@ static void put_floor(struct facts_heap *h, const size_t *rows, const struct pro
 
 static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
 {
-    struct growth_options o = {.by = GROWTH_BY_LOCATION, .until_ns = moment_ns(f, f->now_s)};
+    struct growth_options o = {
+        .by = GROWTH_BY_LOCATION, .merges_small = true, .until_ns = moment_ns(f, f->now_s)};
     const struct symbols_options symbols = {.debuginfod = false};
     size_t before = 0;
     while (before < f->n_told && f->told[before].t_ns < h->profile->start_ns)

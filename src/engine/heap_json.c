@@ -47,18 +47,42 @@ static json_t *stack_json(const struct profile *p, struct names *names, uint32_t
     return list;
 }
 
+static json_t *callers_json(const struct growth_row *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 1; i < r->n_program; i++)
+        json_array_append_new(list, name_json(r->program[i]));
+    return list;
+}
+
+static json_t *places_json(const struct growth_row *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->n_places && i < GROWTH_PLACES_MAX; i++)
+        json_array_append_new(list,
+                              json_pack("{s:o,s:f,s:o}", "where", name_json(r->places[i].name),
+                                        "growth_bytes", r->places[i].growth_bytes, "live_bytes",
+                                        bytes_json(r->places[i].live_bytes)));
+    return list;
+}
+
 static json_t *row_json(const struct profile *p, struct names *names, const struct growth_row *r,
                         bool stacks)
 {
     json_t *o =
-        json_pack("{s:o,s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f,s:o,s:I}", "where", name_json(r->name),
-                  "native", name_json(r->native), "live",
+        json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f,s:o,s:I}", "where",
+                  name_json(r->name), "in_program", name_json(r->n_program ? r->program[0] : NULL),
+                  "callers", callers_json(r), "native", name_json(r->native), "live",
                   json_pack("{s:o,s:o,s:o}", "bytes", bytes_json(r->live_bytes), "low",
                             bytes_json(r->live_low), "high", bytes_json(r->live_high)),
                   "allocated_bytes", bytes_json(r->allocated_bytes), "survivor_bytes",
                   bytes_json(r->survivor_bytes), "live_objects", r->live_objects, "age_s", r->age_s,
                   "growth_bytes", r->growth_bytes, "growth_sigma_bytes", r->growth_sigma, "verdict",
                   jury_result_json(&r->verdict, 0), "stacks", (json_int_t)r->sites);
+    if (o && r->n_places) {
+        json_object_set_new(o, "places", places_json(r));
+        json_object_set_new(o, "place_count", json_integer((json_int_t)r->n_places));
+    }
     if (o && stacks)
         json_object_set_new(o, "stack", stack_json(p, names, r->site));
     return o;

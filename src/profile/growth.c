@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "profile/merge.h"
 #include "profile/tally.h"
 
 static const double z95 = 1.96;
@@ -17,14 +18,9 @@ static const double material_fraction = 0.1;
 
 /* ---- the verdicts ---- */
 
-static double growth_of_tally(const struct tally *row)
-{
-    return row->last - row->first;
-}
-
 static double importance(const struct tally *row)
 {
-    double growth = growth_of_tally(row);
+    double growth = tally_growth(row);
     return row->live + 4 * (growth > 0 ? growth : 0) + row->wanted;
 }
 
@@ -35,11 +31,18 @@ static int by_importance(const void *a, const void *b)
     return (left < right) - (left > right);
 }
 
-/* The rows that matter, each with a series to be judged. */
-static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
+static int begin_series(struct tally *row)
 {
     const struct verdict_options options = {.material_fraction = material_fraction,
                                             .zero_is_memory = true};
+    if (!row->series)
+        row->series = malloc(sizeof *row->series);
+    return row->series ? verdict_init(row->series, &options) : -ENOMEM;
+}
+
+/* The rows that matter, each with a series to be judged. */
+static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
+{
     struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));
     if (!list)
         return -ENOMEM;
@@ -50,8 +53,7 @@ static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
     while (n < t->count && n < GROWTH_ROWS && importance(list[n]) > 0)
         n++;
     for (size_t i = 0; i < n; i++) {
-        list[i]->series = malloc(sizeof *list[i]->series);
-        if (!list[i]->series || verdict_init(list[i]->series, &options) < 0) {
+        if (begin_series(list[i]) < 0) {
             free(list);
             return -ENOMEM;
         }
@@ -87,6 +89,18 @@ static void feed(struct tallies *t, struct names *names, struct tally **rows, si
             verdict_update(rows[k]->series, (int64_t)r->t_ns, whole_bytes(rows[k]->now));
     }
     feed_marks(rows, n, t->o, &mark, p->readings[t->n_readings - 1].t_ns);
+}
+
+/* Rows that others were merged into are judged anew. */
+static int merge_and_judge(struct tallies *t, struct names *names, struct tally **rows, size_t *n)
+{
+    size_t merged = merge_small(t, names, rows, n);
+    int r = merged ? tallies_floors(t, names) : 0;
+    for (size_t i = 0; r == 0 && i < merged; i++)
+        r = begin_series(rows[i]);
+    if (r == 0 && merged)
+        feed(t, names, rows, merged);
+    return r;
 }
 
 /* ---- ages ---- */
@@ -284,10 +298,58 @@ static void fill_row(struct growth_row *row, const struct tally *from, struct na
         .live_high = from->live + half,
         .live_objects = from->objects,
         .allocated_bytes = from->allocated,
-        .growth_bytes = is_asked ? from->wanted : growth_of_tally(from),
-        .growth_sigma = is_asked ? 0 : sqrt(from->variance + from->first_variance),
+        .growth_bytes = is_asked ? from->wanted : tally_growth(from),
+        .growth_sigma = is_asked ? 0 : tally_sigma(from),
     };
+    row->n_program = names_program_of_site(names, from->site, GROWTH_PROGRAM_MAX, row->program);
     verdict_judge(from->series, NULL, &row->verdict);
+}
+
+/* The lines that each row was made of, the largest first. */
+static void put_places(const struct tallies *t, struct names *names, const int32_t *row_of,
+                       struct growth *ret)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct tally *part = &t->at[i];
+        int32_t into = part->part_of == TALLY_NONE ? (int32_t)i : part->part_of;
+        if (row_of[into] == TALLY_NONE || !t->at[into].parts)
+            continue;
+        struct growth_row *row = &ret->rows[row_of[into]];
+        struct growth_place one = {names_of_site(names, part->site), part->own_growth,
+                                   part->own_live};
+        size_t at = row->n_places < GROWTH_PLACES_MAX ? row->n_places : GROWTH_PLACES_MAX;
+        for (row->n_places++; at > 0 && row->places[at - 1].growth_bytes < one.growth_bytes; at--)
+            if (at < GROWTH_PLACES_MAX)
+                row->places[at] = row->places[at - 1];
+        if (at < GROWTH_PLACES_MAX)
+            row->places[at] = one;
+    }
+}
+
+/* Once the rows are in order. ROW_OF is not needed any more and is written over. */
+static int put_sites(const struct tallies *t, int32_t *row_of, struct growth *ret)
+{
+    ret->row_of_site = calloc(t->p->n_sites + 1, sizeof *ret->row_of_site);
+    if (!ret->row_of_site)
+        return -ENOMEM;
+    for (size_t i = 0; i < ret->count; i++)
+        row_of[t->of_site[ret->rows[i].site]] = (int32_t)i;
+    for (size_t i = 0; i < t->p->n_sites; i++)
+        ret->row_of_site[i] = t->of_site[i] == TALLY_NONE ? TALLY_NONE : row_of[t->of_site[i]];
+    return 0;
+}
+
+static void sort_rows(const struct growth_options *o, struct growth *g)
+{
+    double largest = 0;
+    if (o->has_since || o->has_diff || o->has_survivors) {
+        qsort(g->rows, g->count, sizeof *g->rows, by_growth);
+        return;
+    }
+    for (size_t i = 0; i < g->count; i++)
+        if (g->rows[i].verdict.leak != VERDICT_LEAK_NO)
+            largest = fmax(largest, sure_growth(&g->rows[i]));
+    qsort_r(g->rows, g->count, sizeof *g->rows, by_rank, &largest);
 }
 
 static int put_rows(struct tallies *t, struct names *names, struct tally **chosen, size_t n,
@@ -304,17 +366,10 @@ static int put_rows(struct tallies *t, struct names *names, struct tally **chose
         row_of[chosen[i] - t->at] = (int32_t)i;
     }
     ret->count = n;
+    put_places(t, names, row_of, ret);
     int r = ages(t, row_of, ret);
-    if (t->o->has_since || t->o->has_diff || t->o->has_survivors) {
-        qsort(ret->rows, n, sizeof *ret->rows, by_growth);
-        return r;
-    }
-    double largest = 0;
-    for (size_t i = 0; i < n; i++)
-        if (ret->rows[i].verdict.leak != VERDICT_LEAK_NO)
-            largest = fmax(largest, sure_growth(&ret->rows[i]));
-    qsort_r(ret->rows, n, sizeof *ret->rows, by_rank, &largest);
-    return r;
+    sort_rows(t->o, ret);
+    return r < 0 ? r : put_sites(t, row_of, ret);
 }
 
 static void put_totals(const struct tallies *t, struct growth *ret)
@@ -342,6 +397,11 @@ static void put_totals(const struct tallies *t, struct growth *ret)
         ret->has_steps = true;
         ret->last_step = t->p->readings[i].step;
     }
+}
+
+static bool merges(const struct growth_options *o)
+{
+    return o->merges_small && !o->has_since && !o->has_diff && !o->has_survivors;
 }
 
 static size_t readings_until(const struct profile *p, uint64_t until_ns)
@@ -374,8 +434,10 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
         r = choose(&t, &chosen, &n);
     if (r == 0) {
         feed(&t, names, chosen, n);
-        r = put_rows(&t, names, chosen, n, &g);
+        r = merges(options) ? merge_and_judge(&t, names, chosen, &n) : 0;
     }
+    if (r == 0)
+        r = put_rows(&t, names, chosen, n, &g);
     if (r == 0) {
         put_totals(&t, &g);
         *ret = g;
@@ -391,5 +453,6 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
 void growth_fini(struct growth *g)
 {
     free(g->rows);
+    free(g->row_of_site);
     *g = (struct growth){0};
 }

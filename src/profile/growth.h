@@ -10,7 +10,8 @@ enum growth_by {
     GROWTH_BY_FUNCTION,
     GROWTH_BY_FILE,
     GROWTH_BY_LIB,
-    GROWTH_BY_STACK
+    GROWTH_BY_STACK,
+    GROWTH_BY_PROGRAM
 };
 
 /* A mark of the job's, as the verdict wants it. */
@@ -20,8 +21,14 @@ struct growth_mark {
 };
 
 struct growth_options {
-    enum growth_by by; /* LOCATION: file and line of names_of_site */
-    bool has_since;    /* survivors only of what was allocated after this step */
+    /* LOCATION: file and line of names_of_site; PROGRAM: the innermost function of the user's own
+     */
+    enum growth_by by;
+    /* Of what grows, lines that are small beside all of it become one row where they were reached
+     * from the same function of the user's: a figure that is never closed is one leak, though a
+     * hundred lines of a library made it. Not where since, diff or survivors are asked for. */
+    bool merges_small;
+    bool has_since; /* survivors only of what was allocated after this step */
     int64_t since_step;
     bool has_diff;      /* what changed between two steps */
     bool has_survivors; /* what was allocated before from_step, and lives at to_step */
@@ -31,17 +38,32 @@ struct growth_options {
     size_t n_marks;
 };
 
+enum { GROWTH_PROGRAM_MAX = 4, GROWTH_PLACES_MAX = 3 };
+
+/* One of the lines that were made one row. */
+struct growth_place {
+    const struct name *name;
+    double growth_bytes, live_bytes;
+};
+
 /* A row: one site, or all that share the name asked for. */
 struct growth_row {
     const struct name *name;   /* to show */
     const struct name *native; /* innermost C function below it; NULL */
-    uint32_t site;             /* the one of its sites that holds most: its stack */
+    /* names_program_of_site: what of the user's own made it, and who called that */
+    const struct name *program[GROWTH_PROGRAM_MAX];
+    size_t n_program;
+    uint32_t site; /* the one of its sites that grew or holds most: its stack */
     size_t sites;
+    size_t n_places; /* lines that were merged, and those of them that grew most; else 0 */
+    struct growth_place places[GROWTH_PLACES_MAX];
     double live_bytes, live_low, live_high; /* 95 % */
     double live_objects;
     double allocated_bytes;
-    double age_s;          /* median age of its live bytes */
-    double growth_bytes;   /* its floor at the end less that at the start (or what is asked for) */
+    double age_s; /* median age of its live bytes */
+    /* Its floor at the end less that at the start, or at the first step where there are steps; or
+     * what is asked for. */
+    double growth_bytes;
     double growth_sigma;   /* what sampling alone may have made of it, one standard deviation */
     double survivor_bytes; /* allocated before the middle of the run, and alive at its end */
     struct verdict_result verdict;
@@ -50,6 +72,7 @@ struct growth_row {
 struct growth {
     struct growth_row *rows; /* what leaks, then what may, then the rest; each by its growth */
     size_t count;
+    int32_t *row_of_site;                   /* by site of the profile; -1: none */
     double live_bytes, live_low, live_high; /* of all */
     double allocated_bytes;
     double span_s;

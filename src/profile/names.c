@@ -239,9 +239,40 @@ const struct name *names_of_site(struct names *n, uint32_t site)
     return &no_stack;
 }
 
-const struct name *names_user_of_site(struct names *n, uint32_t site)
+/* Puts ONE, a caller of the COUNT frames of RET, behind them; false: no room. */
+static bool add_caller(const struct name *one, size_t max, const struct name **ret, size_t *count)
 {
-    return innermost(n, site, true, is_user_python);
+    const struct name *inner = *count ? ret[*count - 1] : NULL;
+    bool is_same_file = inner && strcmp(inner->file, one->file) == 0;
+    if (is_same_file && strcmp(inner->function, one->function) == 0)
+        return true;
+    if (is_same_file && known_comprehension(inner->function, one->function)) {
+        ret[*count - 1] = one;
+        return true;
+    }
+    if (inner && strcmp(one->function, "<module>") == 0)
+        return true;
+    if (*count == max)
+        return false;
+    ret[(*count)++] = one;
+    return true;
+}
+
+size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret)
+{
+    const struct profile *p = n->profile;
+    uint32_t node = site < p->n_sites ? p->site_node[site] : 0;
+    size_t count = 0;
+    while (node != 0 && node < p->n_nodes) {
+        const struct name *one;
+        if (p->nodes[node].frame & HEAP_FRAME_PYTHON && names_of_node(n, node, &one) &&
+            is_user_python(one) && !add_caller(one, max, ret, &count))
+            break;
+        if (p->nodes[node].parent >= node)
+            break;
+        node = p->nodes[node].parent;
+    }
+    return count;
 }
 
 const struct name *names_native_of_site(struct names *n, uint32_t site)

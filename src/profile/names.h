@@ -35,9 +35,11 @@ size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
  * module's __call__, a data loader's fetching), and packages that only ever compute for their
  * caller (numpy, PIL): names_known.c lists it. Other packages are not: a collator of transformers
  * that keeps what it makes is the culprit, not the line of the user's that called it. That line is
- * names_user_of_site. */
+ * of names_program_of_site. */
 const struct name *names_of_site(struct names *n, uint32_t site);
-/* The innermost Python frame of the user's own files, not of an installed package; NULL: none. */
-const struct name *names_user_of_site(struct names *n, uint32_t site);
+/* The Python frames of the user's own files, not of an installed package, innermost first: how
+ * many, at most MAX. A comprehension is left out for the function that it stands in, a function
+ * that calls itself is told once, and the script's own <module> only where it is the innermost. */
+size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret);
 /* The innermost native frame of it that is no allocator; NULL: none. */
 const struct name *names_native_of_site(struct names *n, uint32_t site);

@@ -304,3 +304,18 @@ bool known_plumbing(const char *function, const char *file)
         return is_standard_library(file) || strstr(file, "/python/ebb/");
     return is_one_of(plumbing, sizeof(plumbing) / sizeof(*plumbing), inside, strlen(inside));
 }
+
+bool known_comprehension(const char *inner, const char *outer)
+{
+    static const char *const kinds[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
+    size_t len = strlen(inner), outer_len = strlen(outer);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        size_t n = strlen(kinds[i]);
+        if (len < n || strcmp(inner + len - n, kinds[i]) != 0)
+            continue;
+        bool is_inside = strncmp(inner, outer, outer_len) == 0 &&
+                         strncmp(inner + outer_len, ".<locals>.", 10) == 0;
+        return len == n || is_inside;
+    }
+    return false;
+}

@@ -10,3 +10,6 @@ bool known_allocator(const char *function, const char *lib);
 bool known_plumbing(const char *function, const char *file);
 /* Of the standard library, or installed as a package: not the user's own. */
 bool known_library(const char *file);
+/* Is INNER a comprehension or a generator expression that stands in OUTER, its caller in the same
+ * file? Before Python 3.11 its name does not tell in which function it stands. */
+bool known_comprehension(const char *inner, const char *outer);

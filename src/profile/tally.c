@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static struct row_key key_of(const struct profile *p, struct names *names, enum 
 {
     const struct name *n = names_of_site(names, site);
     const struct name *native = by == GROWTH_BY_LIB ? names_native_of_site(names, site) : NULL;
+    const struct name *own;
     (void)p;
     switch (by) {
     case GROWTH_BY_LOCATION:
@@ -28,6 +30,10 @@ static struct row_key key_of(const struct profile *p, struct names *names, enum 
         return (struct row_key){n->file ? n->file : n->lib, NULL, 0};
     case GROWTH_BY_LIB:
         return (struct row_key){native ? native->lib : n->lib, NULL, 0};
+    case GROWTH_BY_PROGRAM:
+        if (names_program_of_site(names, site, 1, &own))
+            return (struct row_key){own->file, own->function, 0};
+        return (struct row_key){n->file ? n->file : n->lib, n->function, n->line};
     case GROWTH_BY_STACK:
         break;
     }
@@ -52,6 +58,7 @@ void tallies_fini(struct tallies *t)
         free(t->at[i].series);
     free(t->at);
     free(t->of_site);
+    free(t->middle);
     free(t->index);
 }
 
@@ -61,8 +68,9 @@ int tallies_init(struct tallies *t)
     while (t->index_cap < t->p->n_sites * 2)
         t->index_cap *= 2;
     t->of_site = calloc(t->p->n_sites + 1, sizeof *t->of_site);
+    t->middle = calloc(t->p->n_sites + 1, sizeof *t->middle);
     t->index = calloc(t->index_cap, sizeof *t->index);
-    if (!t->of_site || !t->index)
+    if (!t->of_site || !t->middle || !t->index)
         return -ENOMEM;
     for (size_t i = 0; i <= t->p->n_sites; i++)
         t->of_site[i] = TALLY_NONE;
@@ -88,7 +96,7 @@ static int row_for_key(struct tallies *t, const struct row_key *key, int32_t *re
         t->at = more;
         t->cap = cap;
     }
-    t->at[t->count] = (struct tally){.key = *key};
+    t->at[t->count] = (struct tally){.key = *key, .part_of = TALLY_NONE};
     t->index[at] = (uint32_t)++t->count;
     *ret = (int32_t)t->count - 1;
     return 0;
@@ -132,25 +140,46 @@ int tallies_at(struct tallies *t, struct names *names, const struct profile_read
     return 0;
 }
 
-static size_t floor_readings(const struct tallies *t)
+/* The reading from which growth counts: where there are steps, the first that knows of one, for
+ * what is loaded before the first step is no growth. Not where most of the time had passed by then.
+ */
+static size_t growth_from(const struct tallies *t)
 {
-    size_t n = t->n_readings / FLOOR_SHARE;
-    return n ? n : 1;
+    size_t at = 0;
+    while (at < t->n_readings && !t->p->readings[at].has_step)
+        at++;
+    return 2 * at < t->n_readings ? at : 0;
 }
 
 /* Keeps the floors at either end: a batch that happens to be alive at a reading is none. */
-static void keep_floors(struct tallies *t, size_t at)
+static void keep_floors(struct tallies *t, size_t from, size_t at)
 {
-    size_t n = floor_readings(t);
+    size_t n = (t->n_readings - from) / FLOOR_SHARE;
+    n = n ? n : 1;
     for (size_t i = 0; i < t->count; i++) {
         struct tally *row = &t->at[i];
-        if (at < n && (at == 0 || row->now < row->first)) {
+        if (at >= from && at < from + n && (at == from || row->now < row->first)) {
             row->first = row->now;
             row->first_variance = row->now_variance;
         }
         if (at == t->n_readings - n || (at > t->n_readings - n && row->now < row->last))
             row->last = row->now;
     }
+}
+
+/* What is loaded once grows before the middle of the run, a leak after it, too. */
+static void keep_middle(struct tallies *t, const struct profile_reading *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        t->middle[r->held[i].site < t->p->n_sites ? r->held[i].site : 0] = &r->held[i];
+}
+
+/* What is certain of the growth of the site of H. */
+static double sure_growth(const struct profile_held *before, const struct profile_held *h)
+{
+    double growth = h->live_bytes - (before ? before->live_bytes : 0);
+    double variance = h->live_variance + (before ? before->live_variance : 0);
+    return fmax(growth - 2 * sqrt(fmax(variance, 0)), 0);
 }
 
 static void keep_last(struct tallies *t, const struct profile_reading *r)
@@ -162,7 +191,10 @@ static void keep_last(struct tallies *t, const struct profile_reading *r)
         row->live += h->live_bytes;
         row->objects += h->live_objects;
         row->variance += h->live_variance;
-        if (h->live_bytes > row->site_live) {
+        double growth = sure_growth(t->middle[site], h);
+        if (growth > row->site_growth ||
+            (growth >= row->site_growth && h->live_bytes > row->site_live)) {
+            row->site_growth = growth;
             row->site_live = h->live_bytes;
             row->site = site;
         }
@@ -186,6 +218,28 @@ const struct profile_reading *tallies_totals(const struct tallies *t)
     return &t->p->readings[n - 1];
 }
 
+int tallies_floors(struct tallies *t, struct names *names)
+{
+    size_t from = growth_from(t);
+    for (size_t i = 0; i < t->n_readings; i++) {
+        int r = tallies_at(t, names, &t->p->readings[i]);
+        if (r < 0)
+            return r;
+        keep_floors(t, from, i);
+    }
+    return 0;
+}
+
+double tally_growth(const struct tally *row)
+{
+    return row->last - row->first;
+}
+
+double tally_sigma(const struct tally *row)
+{
+    return sqrt(fmax(row->variance + row->first_variance, 0));
+}
+
 int tallies_read(struct tallies *t, struct names *names)
 {
     const struct profile *p = t->p;
@@ -195,10 +249,10 @@ int tallies_read(struct tallies *t, struct names *names)
         if (r < 0)
             return r;
     }
-    for (size_t i = 0; i < t->n_readings; i++) {
-        tallies_at(t, names, &p->readings[i]);
-        keep_floors(t, i);
-    }
+    int r = tallies_floors(t, names);
+    if (r < 0)
+        return r;
+    keep_middle(t, &p->readings[t->n_readings / 2]);
     keep_last(t, &p->readings[t->n_readings - 1]);
     keep_allocated(t);
     return 0;

@@ -17,14 +17,17 @@ struct row_key {
 /* One row under way. */
 struct tally {
     struct row_key key;
-    uint32_t site; /* that holds most */
-    double site_live;
+    uint32_t site; /* that surely grew most since the middle, else that holds most */
+    double site_growth, site_live;
     size_t sites;
     double live, objects, variance, allocated; /* at the last reading */
     double most;                               /* that it ever held */
     double now, now_variance;                  /* in the reading that is being gone through */
     double first, first_variance, last;        /* floors at either end */
     double wanted;                             /* of --since */
+    int32_t part_of;                           /* the row that it was merged into, or TALLY_NONE */
+    double own_growth, own_live;               /* before others were merged into it */
+    size_t parts;                              /* that are in it, itself included; 0: none is */
     struct verdict_series *series;             /* NULL: not among those that are judged */
 };
 
@@ -34,7 +37,8 @@ struct tallies {
     struct tally *at;
     size_t count, cap;
     int32_t *of_site;
-    uint32_t *index; /* open addressing, by key; 0 empty, else row + 1 */
+    const struct profile_held **middle; /* of each site, halfway; NULL: nothing */
+    uint32_t *index;                    /* open addressing, by key; 0 empty, else row + 1 */
     size_t index_cap;
     size_t n_readings; /* that count */
 };
@@ -43,6 +47,10 @@ int tallies_init(struct tallies *t);
 void tallies_fini(struct tallies *t);
 /* Makes a row of every site that ever held something; floors and the last reading are filled in. */
 int tallies_read(struct tallies *t, struct names *names);
+/* Fills the floors in again, after sites have changed their rows. */
+int tallies_floors(struct tallies *t, struct names *names);
+double tally_growth(const struct tally *row);
+double tally_sigma(const struct tally *row); /* of its growth, by sampling alone */
 /* The reading that tells what was allocated in all. */
 const struct profile_reading *tallies_totals(const struct tallies *t);
 /* What each row held at R: `now`. */

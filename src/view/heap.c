@@ -60,6 +60,43 @@ static char *where_text(char out[WHERE_MAX * 4], const json_t *where, size_t wid
     return out;
 }
 
+/* Is FRAME the function that WHERE is in? A comprehension is in the one around it. */
+static bool is_around(const json_t *frame, const json_t *where)
+{
+    const char *outer = string(frame, "function"), *inner = string(where, "function");
+    const char *a = string(frame, "file"), *b = string(where, "file");
+    size_t len = outer ? strlen(outer) : 0;
+    return outer && inner && a && b && strcmp(a, b) == 0 && strncmp(inner, outer, len) == 0 &&
+           (inner[len] == '\0' || strncmp(inner + len, ".<locals>.<", 11) == 0 ||
+            json_equal(json_object_get(frame, "line"), json_object_get(where, "line")));
+}
+
+/* "train.py:41 evaluate ← main": the functions of the user's own from which ROW's line was reached;
+ * empty where there are none. At most WIDTH columns. */
+static char *callers_text(char out[WHERE_MAX * 4], const json_t *row, size_t width)
+{
+    const json_t *own = json_object_get(row, "in_program"), *caller;
+    struct buf text = {0};
+    size_t i;
+    if (json_is_object(own) && !is_around(own, json_object_get(row, "where")))
+        buf_add_str(&text, where_text(out, own, width));
+    json_array_foreach(json_object_get(row, "callers"), i, caller)
+    {
+        const char *function = string(caller, "function");
+        size_t have = cell_columns(buf_str(&text));
+        if (!text.len)
+            buf_add_str(&text, where_text(out, caller, width));
+        else if (function && have + strlen(function) + 3 <= width)
+            buf_printf(&text, " ← %s",
+                       text_fit(out, WHERE_MAX * 4, width, function, strlen(function)));
+        else
+            break;
+    }
+    text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(&text), text.len);
+    buf_fini(&text);
+    return out;
+}
+
 /* A function whose name is not known is told by its place alone: of no use below a line of Python.
  */
 static bool has_name(const json_t *where)
@@ -185,6 +222,18 @@ static void put_stack(struct page *p, const struct columns *c, const json_t *sta
     }
 }
 
+static void put_callers(struct page *p, const struct columns *c, const json_t *row)
+{
+    char text[WHERE_MAX * 4];
+    callers_text(text, row, c->where_width - 4);
+    if (!text[0])
+        return;
+    page_pad(p, c->where + 2);
+    page_put(p, STYLE_PLAIN, "← ");
+    page_put(p, STYLE_PLAIN, text);
+    page_line(p);
+}
+
 /* The C function below a Python line, and by how many ways it was reached. */
 static void put_native(struct page *p, const struct columns *c, const json_t *row)
 {
@@ -235,10 +284,12 @@ static void put_row(struct page *p, const struct columns *c, const json_t *row)
     page_pad(p, c->where);
     page_put(p, STYLE_PLAIN, where_text(text, json_object_get(row, "where"), c->where_width));
     page_line(p);
-    if (json_object_get(row, "stack"))
+    if (json_object_get(row, "stack")) {
         put_stack(p, c, json_object_get(row, "stack"));
-    else
-        put_native(p, c, row);
+        return;
+    }
+    put_callers(p, c, row);
+    put_native(p, c, row);
 }
 
 /* ---- what it cost ---- */

@@ -387,6 +387,29 @@ static void a_row_of_several_is_shown_by_the_one_that_holds_most(void **state)
     assert_near(r->live_bytes, (2 * leaks(READINGS - 1) + leaks_much(READINGS - 1)) * MIB, 1);
 }
 
+static double large(size_t i)
+{
+    return i < READINGS / 4 ? 0 : 900;
+}
+
+static void a_row_of_several_is_shown_by_the_one_that_goes_on_growing(void **state)
+{
+    struct story *s = *state;
+    struct known_heap *h = &s->heap;
+    const char *file = "/home/u/train.py";
+    uint32_t weights = known_python(h, 0, file, "load", 10);
+    uint32_t batches = known_python(h, 0, file, "evaluate", 20);
+    hold(s, known_python(h, weights, file, "read", 30), large);
+    uint32_t grows = hold(s, known_python(h, batches, file, "read", 30), leaks);
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_int_equal(s->growth.count, 1);
+    const struct growth_row *r = &s->growth.rows[0];
+    assert_int_equal(r->site, grows);
+    assert_int_equal(r->n_program, 2);
+    assert_string_equal(r->program[0]->function, "read");
+    assert_string_equal(r->program[1]->function, "evaluate");
+}
+
 static void a_site_that_is_not_there_counts_as_one_without_a_stack(void **state)
 {
     struct story *s = *state;
@@ -555,6 +578,7 @@ int main(void)
         TEST(without_a_snapshot_there_are_no_ages),
         TEST(rows_are_as_coarse_as_was_asked),
         TEST(a_row_of_several_is_shown_by_the_one_that_holds_most),
+        TEST(a_row_of_several_is_shown_by_the_one_that_goes_on_growing),
         TEST(a_site_that_is_not_there_counts_as_one_without_a_stack),
         TEST(since_a_step_counts_what_was_born_after_it),
         TEST(a_difference_is_that_of_the_two_readings),

@@ -58,6 +58,21 @@ static const struct name *shown(struct fixture *f)
     return names_of_site(f->names, known_site(&f->heap, f->top, 1, 1, 1));
 }
 
+/* The program's frames of the first site, innermost first; NULL behind the last. */
+static void assert_program(struct fixture *f, const char *first, ...)
+{
+    const struct name *found[8];
+    size_t n = names_program_of_site(f->names, 1, LEN(found), found), at = 0;
+    va_list more;
+    va_start(more, first);
+    for (const char *want = first; want; want = va_arg(more, const char *), at++) {
+        assert_true(at < n);
+        assert_string_equal(found[at]->function, want);
+    }
+    va_end(more);
+    assert_int_equal(at, n);
+}
+
 static void the_users_line_is_shown_not_numpys(void **state)
 {
     struct fixture *f = *state;
@@ -83,7 +98,78 @@ static void a_librarys_own_collator_is_shown_not_the_line_that_called_it(void **
     python(f, PACKAGES "torch/_tensor.py", "__torch_function__");
     python(f, STANDARD "contextlib.py", "inner");
     assert_string_equal(shown(f)->function, "torch_call");
-    assert_string_equal(names_user_of_site(f->names, 1)->function, "main");
+    assert_program(f, "main", NULL);
+}
+
+static void the_programs_own_functions_are_told_from_the_innermost_on(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/train.py", "<module>");
+    python(f, "/home/u/train.py", "main");
+    python(f, PACKAGES "transformers/trainer.py", "Trainer.evaluate");
+    python(f, "/home/u/plots.py", "Plots.on_evaluate");
+    python(f, PACKAGES "matplotlib/pyplot.py", "savefig");
+    python(f, PACKAGES "matplotlib/backends/backend_agg.py", "RendererAgg.__init__");
+    native(f, 1, 0x10);
+    assert_string_equal(shown(f)->function, "RendererAgg.__init__");
+    assert_program(f, "Plots.on_evaluate", "main", NULL);
+}
+
+static void a_comprehension_is_its_functions_and_one_that_calls_itself_is_told_once(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/tree.py", "main");
+    python(f, "/home/u/tree.py", "main.<locals>.<genexpr>");
+    python(f, "/home/u/tree.py", "grow");
+    python(f, PACKAGES "torch/nn/modules/module.py", "_call_impl");
+    python(f, "/home/u/tree.py", "grow");
+    python(f, "/home/u/tree.py", "grow.<locals>.<listcomp>");
+    shown(f);
+    assert_program(f, "grow", "main", NULL);
+}
+
+static void before_3_11_a_comprehension_does_not_tell_whose_it_is(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/tree.py", "<module>");
+    python(f, "/home/u/tree.py", "grow");
+    python(f, "/home/u/tree.py", "<dictcomp>");
+    shown(f);
+    assert_program(f, "grow", NULL);
+}
+
+static void a_module_is_told_where_nothing_is_further_in(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/train.py", "<module>");
+    python(f, "<frozen importlib._bootstrap>", "_find_and_load");
+    python(f, PACKAGES "torch/__init__.py", "<module>");
+    shown(f);
+    assert_program(f, "<module>", NULL);
+}
+
+static void a_lambda_and_a_function_in_a_function_are_calls_of_their_own(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/hooks.py", "watch");
+    python(f, "/home/u/hooks.py", "watch.<locals>.hook");
+    python(f, "/home/u/hooks.py", "watch.<locals>.<lambda>");
+    shown(f);
+    assert_program(f, "watch.<locals>.<lambda>", "watch.<locals>.hook", "watch", NULL);
+}
+
+static void no_more_of_the_programs_functions_than_asked_for(void **state)
+{
+    static const char *const calls[] = {"main", "train", "step", "load"};
+    struct fixture *f = *state;
+    const struct name *found[2];
+    for (size_t i = 0; i < LEN(calls); i++)
+        python(f, "/home/u/deep.py", calls[i]);
+    shown(f);
+    assert_int_equal(names_program_of_site(f->names, 1, LEN(found), found), 2);
+    assert_string_equal(found[0]->function, "load");
+    assert_string_equal(found[1]->function, "step");
+    assert_int_equal(names_program_of_site(f->names, 99999, LEN(found), found), 0);
 }
 
 static void where_all_is_plumbing_the_innermost_of_it_is_shown(void **state)
@@ -93,7 +179,7 @@ static void where_all_is_plumbing_the_innermost_of_it_is_shown(void **state)
     python(f, STANDARD "queue.py", "Queue.put");
     native(f, 1, 0x10);
     assert_string_equal(shown(f)->function, "Queue.put");
-    assert_null(names_user_of_site(f->names, 1));
+    assert_program(f, NULL, NULL);
 }
 
 static void without_python_the_innermost_native_frame_is_shown(void **state)
@@ -340,6 +426,12 @@ int main(void)
         TEST(the_users_line_is_shown_not_numpys),
         TEST(a_librarys_own_collator_is_shown_not_the_line_that_called_it),
         TEST(where_all_is_plumbing_the_innermost_of_it_is_shown),
+        TEST(the_programs_own_functions_are_told_from_the_innermost_on),
+        TEST(a_comprehension_is_its_functions_and_one_that_calls_itself_is_told_once),
+        TEST(before_3_11_a_comprehension_does_not_tell_whose_it_is),
+        TEST(a_module_is_told_where_nothing_is_further_in),
+        TEST(a_lambda_and_a_function_in_a_function_are_calls_of_their_own),
+        TEST(no_more_of_the_programs_functions_than_asked_for),
         TEST(without_python_the_innermost_native_frame_is_shown),
         TEST(a_site_without_a_stack_has_a_name_too),
         TEST(frames_that_nothing_explains_are_still_named),
