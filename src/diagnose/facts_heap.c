@@ -160,17 +160,17 @@ static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
     return r;
 }
 
-/* Of what lived at T_NS: which part came from malloc, and which part of all Python adds to its
- * small objects, each of which it gives a multiple of 16 bytes. All from malloc where no snapshot
- * tells. */
+/* Of what lived at T_NS: which part came from malloc, which part are small Python objects, and
+ * which part of all Python adds to them, each of which it gives a multiple of 16 bytes. All from
+ * malloc where no snapshot tells. */
 struct kinds {
-    double malloc_share, rounding_share;
+    double malloc_share, rounding_share, python_share;
 };
 
 static struct kinds kinds_at(const struct profile *p, uint64_t t_ns)
 {
     const struct profile_snapshot *s = profile_snapshot_at(p, t_ns);
-    double all = 0, of_malloc = 0, rounding = 0;
+    double all = 0, of_malloc = 0, rounding = 0, of_python = 0;
     if (!s && p->n_snapshots)
         s = p->snapshots;
     for (size_t i = 0; s && i < s->count; i++) {
@@ -179,11 +179,14 @@ static struct kinds kinds_at(const struct profile *p, uint64_t t_ns)
         all += bytes;
         if (one->kind == HEAP_KIND_MALLOC || one->kind == HEAP_KIND_NEW)
             of_malloc += bytes;
-        else if (one->kind == HEAP_KIND_PYTHON)
-            rounding += profile_weight_objects(one->size, one->interval) *
-                        (double)(-one->size % SMALL_ALIGNMENT);
+        if (one->kind != HEAP_KIND_PYTHON)
+            continue;
+        of_python += bytes;
+        rounding += profile_weight_objects(one->size, one->interval) *
+                    (double)(-one->size % SMALL_ALIGNMENT);
     }
-    return all > 0 ? (struct kinds){of_malloc / all, rounding / all} : (struct kinds){1, 0};
+    return all > 0 ? (struct kinds){of_malloc / all, rounding / all, of_python / all}
+                   : (struct kinds){1, 0, 0};
 }
 
 /* HELD is room for a number of each row. */
@@ -247,6 +250,13 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
     return 0;
 }
 
+/* Of the arenas at R what is neither a live object nor added to one. */
+static double spare_of(const struct profile_reading *r, const struct kinds *kinds)
+{
+    double used = live_at(r) * (kinds->python_share + kinds->rounding_share);
+    return r->arena_bytes ? fmax(0, (double)r->arena_bytes - used) : (double)NAN;
+}
+
 static void measure(const struct facts *f, struct facts_heap *h)
 {
     const struct profile *p = h->profile;
@@ -262,6 +272,8 @@ static void measure(const struct facts *f, struct facts_heap *h)
     h->now_drift = drift_of(f, p, f->now_s, h->now_malloc);
     h->start_rounding = h->start * at_start.rounding_share;
     h->now_rounding = h->now * at_now.rounding_share;
+    h->start_spare = spare_of(reading_at(p, start_ns), &at_start);
+    h->now_spare = spare_of(reading_at(p, now_ns), &at_now);
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
         h->most = fmax(h->most, live_of(&p->readings[i], &ignored));
 }

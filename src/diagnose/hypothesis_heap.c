@@ -325,7 +325,8 @@ static double retained_growth(const struct question *q)
         return beside;
     double told =
         facts_near(&spare->series, q->f->now_s) - facts_near(&spare->series, q->f->start_s);
-    return fmin(beside, fmax(0, told));
+    double arenas = ledger_growth(q->l, LEDGER_ARENAS);
+    return arenas + fmin(beside - arenas, fmax(0, told));
 }
 
 static void weigh_retention(const struct question *q, struct hypothesis *h, double live)

@@ -122,14 +122,47 @@ void test_gpu(const struct question *q, struct hypothesis *h)
 
 /* ---- huge pages ---- */
 
-void test_thp(const struct question *q, struct hypothesis *h)
+/* Of the growth what lies in huge pages and has no other name. */
+static void weigh_huge(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    double grown = ledger_growth(q->l, LEDGER_HUGE);
+    bool is_much = grown > fmax(part_least_bytes, 0.3 * q->total);
+    if (is_much)
+        h->share = share_of(q, grown);
+    /* where all memory is in huge pages, so is what an allocator keeps */
+    say(h, is_much ? EVIDENCE_FOR : EVIDENCE_AGAINST,
+        !is_much                           ? STRONG
+        : strcmp(q->f->thp, "always") == 0 ? FAIR
+                                           : STRONG,
+        "%s more lie in huge pages and are not alive on the heap, of %s in all",
+        size_of(&s, 0, fmax(0, grown)), size_of(&s, 1, q->total));
+}
+
+/* Without a count of huge pages: what is not alive may lie in them. */
+static void guess_huge(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
     struct floors floors = floors_of(q);
     double beside = floors.lets_go          ? q->total
                     : isnan(heap_growth(q)) ? (double)NAN
                                             : ledger_beside_growth(q->l);
-    if (!q->f->thp[0]) {
+    say(h, EVIDENCE_ABSENT, 0, "how much of it lies in huge pages was not measured");
+    if (strcmp(q->f->thp, "madvise") == 0)
+        say(h, EVIDENCE_AGAINST, WEAK, "transparent huge pages are for those that ask (madvise)");
+    if (!isnan(beside) && beside > 0.3 * q->total) {
+        h->share = share_of(q, beside) / 2;
+        say(h, EVIDENCE_FOR, WEAK, "%s of the growth is not alive on the heap",
+            size_of(&s, 0, beside));
+    } else if (!isnan(beside)) {
+        say(h, EVIDENCE_AGAINST, STRONG, "what lives on the heap grew as memory did");
+    }
+}
+
+void test_thp(const struct question *q, struct hypothesis *h)
+{
+    bool is_measured = !isnan(main_growth(q, SAMPLE_HUGE));
+    if (!q->f->thp[0] && !is_measured) {
         say(h, EVIDENCE_ABSENT, 0, "whether the kernel uses huge pages was not recorded");
         return;
     }
@@ -137,17 +170,11 @@ void test_thp(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_AGAINST, DECIDES, "transparent huge pages are off (never)");
         return;
     }
-    say(h, EVIDENCE_ABSENT, 0, "how much of it lies in huge pages was not measured");
-    if (strcmp(q->f->thp, "madvise") == 0)
-        say(h, EVIDENCE_AGAINST, WEAK, "transparent huge pages are for those that ask (madvise)");
-    if (q->has_grown && !isnan(beside) && beside > 0.3 * q->total) {
-        h->share = share_of(q, beside) / 2;
-        say(h, EVIDENCE_FOR, WEAK, "%s of the growth is not alive on the heap",
-            size_of(&s, 0, beside));
-    } else if (q->has_grown && !isnan(beside)) {
-        say(h, EVIDENCE_AGAINST, STRONG, "what lives on the heap grew as memory did");
-    } else if (!q->has_grown) {
+    if (!q->has_grown)
         say_flat(q, h, STRONG);
-    }
+    else if (is_measured && !isnan(heap_growth(q)))
+        weigh_huge(q, h);
+    else
+        guess_huge(q, h);
     decide_by(h, "a run with GLIBC_TUNABLES=glibc.malloc.hugetlb=0, or huge pages set to madvise");
 }

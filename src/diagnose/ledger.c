@@ -207,6 +207,49 @@ static void take_retained(struct moment *m)
     take(m, LEDGER_RETAINED, m->spare);
 }
 
+/* By sampling, so that a page more or less may be in use; only what was counted at both moments. */
+static void take_arenas(const struct facts *f, struct moment *start, struct moment *now)
+{
+    if (!(f->heap.start_spare + f->heap.now_spare > 0)) /* NAN, too */
+        return;
+    take(start, LEDGER_ARENAS, f->heap.start_spare);
+    take(now, LEDGER_ARENAS, f->heap.now_spare);
+}
+
+/* Huge pages are counted seldom: between two counts they are taken to have come as memory did. */
+static double huge_at(const struct facts *f, double t_s)
+{
+    const struct facts_series *huge = &f->main->field[SAMPLE_HUGE];
+    double from_s = (double)NAN, to_s = (double)NAN;
+    for (size_t i = 0; i < huge->count && isnan(to_s); i++) {
+        if (isnan(huge->v[i]))
+            continue;
+        if (huge->t_s[i] > t_s)
+            to_s = huge->t_s[i];
+        else
+            from_s = huge->t_s[i];
+    }
+    if (isnan(from_s) || isnan(to_s))
+        return facts_at(huge, t_s);
+    double had = facts_at(huge, from_s), rss = field_at(f, SAMPLE_RSS, from_s);
+    double whole = field_at(f, SAMPLE_RSS, to_s) - rss, part = field_at(f, SAMPLE_RSS, t_s) - rss;
+    double share = fabs(whole) < growth_least_bytes ? (t_s - from_s) / (to_s - from_s)
+                                                    : fmin(1, fmax(0, part / whole));
+    return had + share * (facts_at(huge, to_s) - had);
+}
+
+/* The first byte that is written in a huge page brings all of it, and nobody has asked for the
+ * rest. Of what has no name so much may lie in such pages; and has come since by as much as they
+ * became more. */
+static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
+{
+    double had = huge_at(f, start->t_s), has = huge_at(f, now->t_s);
+    if (isnan(had) || isnan(has) || !(had > 0 || has > 0))
+        return;
+    take(start, LEDGER_HUGE, had);
+    take(now, LEDGER_HUGE, fmin(has, start->amount[LEDGER_HUGE] + positive(has - had)));
+}
+
 static void take_apart(const struct facts *f, struct ledger *l, struct moment *start,
                        struct moment *now)
 {
@@ -224,6 +267,8 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
     }
     take_retained(start);
     take_retained(now);
+    take_arenas(f, start, now);
+    take_huge(f, start, now);
 }
 
 /* ---- call sites ---- */
@@ -336,7 +381,8 @@ static double low_of(const struct moment *now, enum ledger_kind kind, double byt
 {
     if (kind == LEDGER_RETAINED)
         return positive(bytes - now->missing);
-    return kind == LEDGER_PINNED || kind == LEDGER_OBJECTS ? 0 : bytes;
+    bool is_at_most = kind == LEDGER_PINNED || kind == LEDGER_OBJECTS || kind == LEDGER_HUGE;
+    return is_at_most ? 0 : bytes;
 }
 
 static int by_growth(const void *a, const void *b)
@@ -430,5 +476,6 @@ const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind ki
 
 double ledger_beside_growth(const struct ledger *l)
 {
-    return ledger_growth(l, l->knows_retained ? LEDGER_RETAINED : LEDGER_UNEXPLAINED);
+    enum ledger_kind kept = l->knows_retained ? LEDGER_RETAINED : LEDGER_UNEXPLAINED;
+    return ledger_growth(l, kept) + ledger_growth(l, LEDGER_ARENAS);
 }

@@ -12,6 +12,8 @@
     X(OBJECTS, "Python objects", "beside the heap; at most what the census counted")               \
     X(RETAINED, "allocator-retained",                                                              \
       "the allocator has it and it is not alive: freed and kept, or lost between")                 \
+    X(ARENAS, "Python arenas", "mapped for small Python objects, and none lives there")            \
+    X(HUGE, "huge pages", "anonymous, and nothing else: what came with a page of megabytes")       \
     X(FILES, "mapped files", "page cache that is mapped in, libraries too")                        \
     X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
     X(PINNED, "pinned", "page-locked for a GPU")                                                   \
@@ -57,6 +59,6 @@ double ledger_live_growth(const struct ledger *l);
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i);
 /* Who made what is pinned, or shared: NULL where it is not known. */
 const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind);
-/* By how much that grew which is neither alive on the heap nor anything else that has a name: what
- * the allocator told that it keeps, else all that is unexplained. */
+/* By how much that grew which allocators keep: Python's arenas, and what malloc told that it has
+ * free, else all that is unexplained. */
 double ledger_beside_growth(const struct ledger *l);

@@ -349,6 +349,8 @@ static void publish(struct heap_table *t)
     if (python_small_is_on() &&
         !atomic_load_explicit(&t->header.python_small, memory_order_relaxed))
         atomic_store_explicit(&t->header.python_small, 1, memory_order_relaxed);
+    atomic_store_explicit(&t->header.python_arena_bytes, python_small_arena_bytes(),
+                          memory_order_relaxed);
 }
 
 void python_look(void)

@@ -25,6 +25,8 @@ static _Atomic(uintptr_t) arena_code;
 static struct python_allocator pymalloc;
 static void *(*raw_malloc)(size_t size);
 static void *(*raw_calloc)(size_t count, size_t size);
+static struct python_arenas arenas;
+static _Atomic(int64_t) arena_bytes; /* below 0 where older ones went */
 
 /* Takes SIZE from the countdown. True: there is not so much left, and nothing is taken. */
 static inline bool is_due(size_t size)
@@ -104,14 +106,43 @@ static void *small_realloc(void *ctx, void *old, size_t size)
     return pymalloc.realloc(ctx, old, size);
 }
 
+static void *arena_alloc(void *ctx, size_t size)
+{
+    void *p = arenas.alloc(ctx, size);
+    if (p)
+        atomic_fetch_add_explicit(&arena_bytes, (int64_t)size, memory_order_relaxed);
+    return p;
+}
+
+static void arena_free(void *ctx, void *p, size_t size)
+{
+    atomic_fetch_sub_explicit(&arena_bytes, (int64_t)size, memory_order_relaxed);
+    arenas.free(ctx, p, size);
+}
+
+static void count_arenas(const struct python_symbols *s)
+{
+    if (!s->arenas_get || !s->arenas_set)
+        return;
+    s->arenas_get(&arenas);
+    const struct python_arenas front = {arenas.ctx, arena_alloc, arena_free};
+    s->arenas_set(&front);
+}
+
+uint64_t python_small_arena_bytes(void)
+{
+    int64_t bytes = atomic_load_explicit(&arena_bytes, memory_order_relaxed);
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
 void python_small_found(const struct python_symbols *symbols)
 {
-    struct python_arenas arenas;
+    struct python_arenas own;
     if (!symbols->arenas_get)
         return;
-    symbols->arenas_get(&arenas);
+    symbols->arenas_get(&own);
     uintptr_t code;
-    memcpy(&code, &arenas.alloc, sizeof(code));
+    memcpy(&code, &own.alloc, sizeof(code));
     atomic_store_explicit(&arena_code, code, memory_order_relaxed);
 }
 
@@ -161,6 +192,7 @@ void python_small_install(const struct python_symbols *s, const void *mine)
     };
     s->allocator_set(PYTHON_DOMAIN_MEM, &front);
     s->allocator_set(PYTHON_DOMAIN_OBJ, &front);
+    count_arenas(s);
     atomic_store_explicit(&small_state, SMALL_ON, memory_order_relaxed);
 }
 

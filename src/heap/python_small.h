@@ -1,4 +1,5 @@
-/* In front of pymalloc: small Python objects share the countdown of malloc. */
+/* In front of pymalloc: small Python objects share the countdown of malloc, and the arenas in which
+ * they lie are counted. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,3 +13,5 @@ void python_small_found(const struct python_symbols *symbols);
  * thread. Cheap once it is settled. */
 void python_small_install(const struct python_symbols *symbols, const void *mine);
 bool python_small_is_on(void);
+/* Bytes of the arenas that were mapped since it is on and that are still there. */
+uint64_t python_small_arena_bytes(void);

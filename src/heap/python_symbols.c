@@ -20,6 +20,7 @@ static void find_allocators(const struct module_names *t, struct python_symbols 
     FUNCTION(t, "PyMem_SetAllocator", &ret->allocator_set);
     FUNCTION(t, "_PyMem_GetCurrentAllocatorName", &ret->allocator_name);
     FUNCTION(t, "PyObject_GetArenaAllocator", &ret->arenas_get);
+    FUNCTION(t, "PyObject_SetArenaAllocator", &ret->arenas_set);
     FUNCTION(t, "PyMem_RawMalloc", &ret->raw_malloc);
     FUNCTION(t, "PyMem_RawCalloc", &ret->raw_calloc);
 }

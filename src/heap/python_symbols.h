@@ -36,6 +36,7 @@ struct python_symbols {
     void (*allocator_set)(int domain, const struct python_allocator *allocator);
     const char *(*allocator_name)(void);
     void (*arenas_get)(struct python_arenas *ret);
+    void (*arenas_set)(const struct python_arenas *arenas);
     void *(*raw_malloc)(size_t size);
     void *(*raw_calloc)(size_t count, size_t size);
 };

@@ -146,6 +146,7 @@ struct heap_header {
     _Atomic(uint64_t) samples, ends;  /* taken; ends of sampled ones */
     _Atomic(uint64_t) hook_ns;        /* spent in taking them and in their ends */
     _Atomic(uint64_t) drops[HEAP_DROP_KINDS];
+    _Atomic(uint64_t) python_arena_bytes; /* mapped for small objects since they are counted */
 };
 
 struct heap_table {

@@ -24,7 +24,10 @@ struct scan_arg {
         category_mask, category_anyof_mask, return_mask;
 };
 #define SCAN_IOCTL _IOWR('f', 16, struct scan_arg)
+#define SCAN_IS_FILE (UINT64_C(1) << 2)
 #define SCAN_IS_PRESENT (UINT64_C(1) << 3)
+#define SCAN_IS_ZERO (UINT64_C(1) << 5)
+#define SCAN_IS_HUGE (UINT64_C(1) << 6)
 
 #define MIB (UINT64_C(1) << 20)
 /* Of one search. It holds the lock from end to end, so this bounds it where page tables are there
@@ -34,6 +37,8 @@ struct scan_arg {
 
 /* Mappings nearer to each other than this are read as one: a call costs more than some entries. */
 enum { GAP_PAGES_MAX = 64 };
+/* No range that is smaller holds one, and so many stretches of them are told by one call. */
+enum { HUGE_BYTES_MIN = 1 << 20, HUGE_REGIONS = 64 };
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
 {
@@ -57,6 +62,7 @@ void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t
     s->run_pages = PAGEMAP_CHUNK_MIN;
     s->seek = s->maps_done = false;
     s->unique_pages = s->holes_pages = 0;
+    s->huge_at = s->huge_bytes = 0;
     s->text_len = s->text_at = 0;
 }
 
@@ -176,6 +182,50 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
     }
     s->run_pages = PAGEMAP_CHUNK_MIN;
     s->seek = s->end - s->at > 2 * PAGEMAP_CHUNK_MIN * s->page_bytes;
+    s->huge_at = s->end - s->at < HUGE_BYTES_MIN ? s->end : s->at;
+    return 0;
+}
+
+/* One search of the range from START on: how many regions were found; -EAGAIN: none was made. */
+static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, uint64_t start,
+                  struct scan_arg *arg)
+{
+    uint64_t left = s->end - start;
+    arg->size = sizeof(*arg);
+    arg->start = start;
+    arg->end = start + (left < pace->seek_bytes ? left : pace->seek_bytes);
+    uint64_t began = clock_mono_ns();
+    int r = ioctl(s->pagemap_fd, SCAN_IOCTL, arg);
+    if (r < 0 && errno == ESRCH)
+        return -ESRCH;
+    if (r < 0) {
+        pace->no_seek = errno != EINTR; /* ENOTTY: before 6.7 */
+        return -EAGAIN;
+    }
+    uint64_t took = note_call(pace, began);
+    pace->seek_bytes =
+        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
+    return r;
+}
+
+/* Adds what of the range is anonymous memory mapped in huge pages. */
+static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
+{
+    struct scan_region regions[HUGE_REGIONS];
+    const uint64_t none = SCAN_IS_FILE | SCAN_IS_ZERO;
+    struct scan_arg arg = {
+        .vec = (uintptr_t)regions,
+        .vec_len = HUGE_REGIONS,
+        .category_inverted = none,
+        .category_mask = SCAN_IS_PRESENT | SCAN_IS_HUGE | none,
+        .return_mask = SCAN_IS_HUGE,
+    };
+    int r = search(s, pace, s->huge_at, &arg);
+    if (r < 0)
+        return r == -EAGAIN ? 0 : r;
+    for (int i = 0; i < r; i++)
+        s->huge_bytes += regions[i].end - regions[i].start;
+    s->huge_at = arg.walk_end > s->huge_at ? arg.walk_end : arg.end;
     return 0;
 }
 
@@ -183,30 +233,16 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region region = {0};
-    uint64_t left = s->end - s->at;
     struct scan_arg arg = {
-        .size = sizeof(arg),
-        .start = s->at,
-        .end = s->at + (left < pace->seek_bytes ? left : pace->seek_bytes),
         .vec = (uintptr_t)&region,
         .vec_len = 1,
         .max_pages = 1,
         .category_mask = SCAN_IS_PRESENT,
         .return_mask = SCAN_IS_PRESENT,
     };
-    uint64_t began = clock_mono_ns();
-    int r = ioctl(s->pagemap_fd, SCAN_IOCTL, &arg);
-    if (r < 0 && errno == EINTR)
-        return 0;
-    if (r < 0 && errno == ESRCH)
-        return -ESRCH;
-    if (r < 0) { /* ENOTTY: before 6.7 */
-        pace->no_seek = true;
-        return 0;
-    }
-    uint64_t took = note_call(pace, began);
-    pace->seek_bytes =
-        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
+    int r = search(s, pace, s->at, &arg);
+    if (r < 0)
+        return r == -EAGAIN ? 0 : r;
     s->at = r > 0 ? region.start : arg.end;
     s->seek = r == 0;
     s->run_pages = PAGEMAP_CHUNK_MIN;
@@ -268,6 +304,8 @@ static int check_end(struct pagemap_scan *s)
 
 int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
+    if (s->at < s->end && s->huge_at < s->end && !pace->no_seek)
+        return count_huge(s, pace);
     if (s->at < s->end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next_end == 0 && s->text_at == s->text_len)

@@ -35,6 +35,8 @@ struct pagemap_scan {
     bool maps_done;
     uint64_t unique_pages;
     uint64_t holes_pages; /* entries read in vain */
+    uint64_t huge_at;     /* up to here the range was searched for huge pages */
+    uint64_t huge_bytes;  /* of anonymous memory; not counted without PAGEMAP_SCAN */
     size_t text_len, text_at;
     char text[PAGEMAP_MAPS_TEXT];
     uint64_t entries[PAGEMAP_CHUNK_MAX];

@@ -16,7 +16,8 @@
     X(PEAK, 5, "peak", "B")     /* status: VmHWM, the peak between ticks */                        \
     X(UNIQUE, 6, "unique", "B") /* pagemap: pages mapped by this process alone */                  \
     X(PSS, 7, "pss", "B")       /* smaps_rollup: only on request, it stalls the job */             \
-    X(GPU, 8, "gpu", "B")       /* over all GPUs */
+    X(GPU, 8, "gpu", "B")       /* over all GPUs */                                                \
+    X(HUGE, 9, "huge", "B")     /* pagemap: anonymous, in transparent huge pages */
 
 #define SAMPLE_MACHINE_FIELDS(X)                                                                   \
     X(TOTAL, 0, "total", "B")                                                                      \

@@ -162,6 +162,8 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     struct tree_node *n = u->node;
     uint64_t bytes = pages_to_bytes(u->tree->root, u->scan.unique_pages);
     sample_put(&n->pub.sample, SAMPLE_UNIQUE, bytes);
+    if (!u->pace.no_seek)
+        sample_put(&n->pub.sample, SAMPLE_HUGE, u->scan.huge_bytes);
     n->unique_done_ns = now_ns;
     n->unique_rss_bytes = n->pub.sample.v[SAMPLE_RSS];
     n->unique_due_ns = now_ns + u->opt.period_ns;

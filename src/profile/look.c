@@ -206,6 +206,7 @@ void look_cost(const struct look *l, struct profile_cost *ret)
         .sites = counts.sites,
         .live = counts.live,
         .text_bytes = counts.text_bytes,
+        .arena_bytes = LOAD(h->python_arena_bytes),
     };
     for (unsigned i = 0; i < HEAP_DROP_KINDS; i++)
         ret->drops[i] = LOAD(h->drops[i]);

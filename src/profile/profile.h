@@ -55,6 +55,7 @@ struct profile_reading {
     int64_t step;                    /* steps done by then */
     const struct profile_held *held; /* by site, ascending */
     size_t count;
+    uint64_t arena_bytes; /* of the arenas of small Python objects; 0: not counted */
 };
 
 /* A sample that lived at a kept moment. */
@@ -83,6 +84,7 @@ struct profile_cost {
     uint32_t python_version, python_state, python_small;
     uint32_t modules, codes, nodes, sites, live; /* places used */
     uint32_t text_bytes;
+    uint64_t arena_bytes; /* of small Python objects: mapped, whether they live or not */
 };
 
 struct profile {

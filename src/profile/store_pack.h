@@ -52,7 +52,8 @@ struct store_site {
     X(nodes)                                                                                       \
     X(sites)                                                                                       \
     X(live)                                                                                        \
-    X(text_bytes)
+    X(text_bytes)                                                                                  \
+    X(arena_bytes)
 
 #define X(field) STORE_COST_##field,
 enum { STORE_COST(X) STORE_COST_NUMBERS };

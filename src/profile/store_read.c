@@ -154,6 +154,7 @@ static int keep_reading(struct reader *r, bool is_all)
         .step = r->last.step,
         .held = held,
         .count = count,
+        .arena_bytes = r->p->cost.arena_bytes,
     };
     r->is_last_kept = true;
     return 0;

@@ -56,13 +56,14 @@ json_t *profile_cost_json(const struct profile_cost *c)
             json_object_set_new(dropped, profile_drop_key(i), json_u64(c->drops[i]));
     snprintf(version, sizeof version, "%u.%u.%u", c->python_version >> 24,
              c->python_version >> 16 & 0xff, c->python_version >> 8 & 0xff);
-    return json_pack("{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b},s:{s:f,s:f,s:f,s:f}}", "samples",
+    return json_pack("{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b,s:o},s:{s:f,s:f,s:f,s:f}}", "samples",
                      json_u64(c->samples), "ends", json_u64(c->ends), "hook_s",
                      (double)c->hook_ns / 1e9, "interval_bytes", json_u64(c->interval),
                      "base_interval_bytes", json_u64(c->base_interval), "drops", dropped, "python",
                      "version", c->python_version ? json_string(version) : json_null(), "state",
                      profile_python_text(c->python_state), "small_objects", c->python_small != 0,
-                     "used", "nodes", (double)c->nodes / HEAP_NODES, "sites",
-                     (double)c->sites / HEAP_SITES, "live", (double)c->live / HEAP_LIVE, "text",
+                     "arena_bytes", c->arena_bytes ? json_u64(c->arena_bytes) : json_null(), "used",
+                     "nodes", (double)c->nodes / HEAP_NODES, "sites", (double)c->sites / HEAP_SITES,
+                     "live", (double)c->live / HEAP_LIVE, "text",
                      (double)c->text_bytes / HEAP_TEXT_BYTES);
 }

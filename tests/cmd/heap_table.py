@@ -15,8 +15,8 @@ PYTHON = 1 << 63
 HELLO = struct.Struct("=8sIiQ")
 # Up to the counters of what is whole.
 HEADER = struct.Struct("=8sIIQiIQQ IIIII I IIII")
-# After them: interval, samples, ends, nanoseconds, and what was dropped.
-COUNTERS = struct.Struct("=QQQQ10Q")
+# After them: interval, samples, ends, nanoseconds, what was dropped, and Python's arenas.
+COUNTERS = struct.Struct("=QQQQ10QQ")
 DROPS = "nodes sites live thinned codes text modules unwind nested stale".split()
 CODE = struct.Struct("=IIIIIIII")
 SITE = struct.Struct("=IIQQQ")
@@ -49,7 +49,7 @@ class Table:
     def header(self):
         fields = HEADER.unpack_from(self.map, 0)
         assert fields[0] == b"EBBHEAP\n"
-        interval, samples, ends, spent_ns, *drops = COUNTERS.unpack_from(self.map, HEADER.size)
+        interval, samples, ends, spent_ns, *drops, arena_bytes = COUNTERS.unpack_from(self.map, HEADER.size)
         return {
             "version": fields[1],
             "table_bytes": fields[3],
@@ -68,6 +68,7 @@ class Table:
             "python_version": fields[14],
             "python_state": PYTHON_STATES[fields[15]],
             "python_small": fields[16] == 1,
+            "python_arena_bytes": arena_bytes,
             "is_ended": fields[17] == 1,
         }
 

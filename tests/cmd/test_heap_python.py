@@ -165,10 +165,32 @@ def test_a_leak_of_small_objects_is_seen_with_its_line(receiver, python):
         assert job.end() == 0
 
 
+ARENAS = """
+import sys
+made = [{"key": None} for i in range(200000)]
+size = sum(map(sys.getsizeof, made))
+made = {"all": made, "some": made[::16], "none": None}[sys.argv[1]]
+large = bytes(8 << 20)
+print(size, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kept", ["all", "some", "none"])
+def test_python_s_arenas_are_counted_for_as_long_as_one_object_lives_there(receiver, python, kept):
+    with Profiled(receiver, python, "-c", ARENAS, kept, EBB_HEAP="interval=4096,python=1") as job:
+        made = int(job.line)
+        counted = job.table.header()["python_arena_bytes"]
+        assert made > 12e6
+        assert counted < made / 2 if kept == "none" else 0.9 * made < counted < 2 * made
+        assert job.end() == 0
+
+
 def test_small_objects_are_not_counted_when_that_is_not_wanted(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536,python=0") as job:
         kinds = {sample.kind for sample in job.table.live()}
         assert KIND_PYTHON not in kinds and not job.table.header()["python_small"]
+        assert not job.table.header()["python_arena_bytes"]
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0
 

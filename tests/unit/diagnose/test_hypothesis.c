@@ -804,6 +804,29 @@ static void huge_pages_are_ruled_out_only_where_they_are_off(void **state)
     expect(HYPOTHESIS_THP, POSSIBLE);
 }
 
+static void memory_that_came_with_huge_pages_is_theirs_and_no_allocator_s(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_verdict(&s, 0, VERDICT_PLATEAUED);
+    memcpy(s.f.thp, "madvise", 8);
+    story_row(&s, "/job/model.py", MIB(300), MIB(300), VERDICT_STABLE);
+    story_field(&s, 0, SAMPLE_HUGE, 0, MIB(400), 200);
+    expect(HYPOTHESIS_THP, NEARLY_CERTAIN);
+    expect(HYPOTHESIS_RETENTION, RULED_OUT);
+    expect_first(HYPOTHESIS_THP);
+}
+
+static void huge_pages_that_do_not_become_more_explain_nothing(void **state)
+{
+    (void)state;
+    it_leaks();
+    memcpy(s.f.thp, "madvise", 8);
+    story_row(&s, "/job/model.py", MIB(300), MIB(300), VERDICT_STABLE);
+    story_field(&s, 0, SAMPLE_HUGE, MIB(20), MIB(20), 200);
+    expect(HYPOTHESIS_THP, RULED_OUT);
+}
+
 static void gpu_memory_that_grows_alone_is_the_gpu(void **state)
 {
     (void)state;
@@ -1108,6 +1131,8 @@ int main(void)
         T(shared_memory_that_is_pinned_is_pinned_memory),
         T(swap_counts_only_where_something_was_swapped),
         T(huge_pages_are_ruled_out_only_where_they_are_off),
+        T(memory_that_came_with_huge_pages_is_theirs_and_no_allocator_s),
+        T(huge_pages_that_do_not_become_more_explain_nothing),
         T(gpu_memory_that_grows_alone_is_the_gpu),
         T(gpu_memory_that_came_with_the_start_is_no_growth),
         T(gpu_memory_that_has_stopped_is_asked_about_from_a_tenth_on),

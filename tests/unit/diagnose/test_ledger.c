@@ -67,6 +67,63 @@ static void kinds_of_the_kernel_are_taken_first(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(300));
 }
 
+static void what_no_object_has_of_python_s_arenas_is_their_own_entry(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", MIB(200), MIB(250), VERDICT_STABLE);
+    s.f.heap.start_spare = MIB(10);
+    s.f.heap.now_spare = MIB(310);
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_ARENAS), MIB(300));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(50));
+    expect_bytes(ledger_beside_growth(&s.ledger), MIB(350));
+}
+
+static void arenas_that_were_not_counted_are_no_entry(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", MIB(200), MIB(250), VERDICT_STABLE);
+    s.f.heap.start_spare = s.f.heap.now_spare = (double)NAN;
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(350));
+}
+
+static void what_came_with_huge_pages_and_has_no_other_name_is_theirs(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_HUGE, MIB(0), MIB(300), 200);
+    story_row(&s, "a.py", MIB(200), MIB(250), VERDICT_STABLE);
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_HUGE), MIB(300));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(50));
+}
+
+/* Where all memory is in huge pages they say nothing of what came since. */
+static void huge_pages_that_were_there_before_do_not_grow(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_HUGE, MIB(480), MIB(490), 200);
+    story_row(&s, "a.py", MIB(200), MIB(250), VERDICT_STABLE);
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_HUGE), MIB(10));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(340));
+}
+
+static void what_lives_in_huge_pages_is_the_heap_s(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_HUGE, MIB(400), MIB(800), 200);
+    story_row(&s, "a.py", MIB(450), MIB(850), VERDICT_LEAKING);
+    make();
+    expect_bytes(ledger_live_growth(&s.ledger), MIB(400));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_HUGE), 0);
+}
+
 static void call_sites_are_named_and_the_most_growth_is_first(void **state)
 {
     (void)state;
@@ -384,6 +441,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(without_kinds_all_of_it_is_unexplained),
         T(kinds_of_the_kernel_are_taken_first),
+        T(what_no_object_has_of_python_s_arenas_is_their_own_entry),
+        T(arenas_that_were_not_counted_are_no_entry),
+        T(what_came_with_huge_pages_and_has_no_other_name_is_theirs),
+        T(huge_pages_that_were_there_before_do_not_grow),
+        T(what_lives_in_huge_pages_is_the_heap_s),
         T(call_sites_are_named_and_the_most_growth_is_first),
         T(what_is_beside_the_call_sites_is_unexplained),
         T(retained_is_what_the_allocator_says_and_not_the_remainder),

@@ -85,21 +85,24 @@ static uint64_t unique_of(const struct count *c, size_t i)
     return n->sample.v[SAMPLE_UNIQUE];
 }
 
-/* Private_Clean + Private_Dirty of smaps_rollup. */
-static uint64_t private_of(pid_t pid)
+/* The line of smaps_rollup that begins with KEY. */
+static uint64_t smaps_of(pid_t pid, const char *key)
 {
     char path[64], line[256];
-    uint64_t sum = 0;
-    unsigned long long kib;
+    uint64_t bytes = 0;
     snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", pid);
     FILE *f = fopen(path, "re");
     assert_non_null(f);
     while (fgets(line, sizeof(line), f) != NULL)
-        if (sscanf(line, "Private_Clean: %llu", &kib) == 1 ||
-            sscanf(line, "Private_Dirty: %llu", &kib) == 1)
-            sum += kib * 1024;
+        if (strncmp(line, key, strlen(key)) == 0)
+            bytes = strtoull(line + strlen(key), NULL, 10) * 1024;
     fclose(f);
-    return sum;
+    return bytes;
+}
+
+static uint64_t private_of(pid_t pid)
+{
+    return smaps_of(pid, "Private_Clean:") + smaps_of(pid, "Private_Dirty:");
 }
 
 static char *map_bytes(size_t bytes, int flags, int fd)
@@ -229,6 +232,50 @@ static void huge_pages_are_counted_as_smaps_does(void **state)
 {
     (void)state;
     expect_as_smaps(hold_huge_pages, 32 * MIB);
+}
+
+/* One of them full, one with a single byte, and shared ones that are no part of it. */
+static void hold_a_few_huge_pages(void *arg)
+{
+    (void)arg;
+    char *p = map_private(32 * MIB);
+    madvise(p, 32 * MIB, MADV_HUGEPAGE);
+    memset(p + 8 * MIB, 1, 4 * MIB);
+    p[20 * MIB] = 1;
+    memset(map_private(8 * MIB), 1, 8 * MIB);
+    char *shared = map_bytes(8 * MIB, MAP_SHARED | MAP_ANONYMOUS, -1);
+    madvise(shared, 8 * MIB, MADV_HUGEPAGE);
+    memset(shared, 1, 8 * MIB);
+}
+
+static void anonymous_huge_pages_are_told_as_smaps_does(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(hold_a_few_huge_pages, NULL);
+    count_begin(&c, pid, NULL);
+    count_all(&c, 1);
+    const struct sample *s = &proc_tree_at(c.tree, 0)->sample;
+    uint64_t huge = smaps_of(pid, "AnonHugePages:");
+    if (!sample_has(s, SAMPLE_HUGE))
+        print_message("this kernel has no PAGEMAP_SCAN: huge pages are not counted\n");
+    else
+        assert_int_equal(s->v[SAMPLE_HUGE], huge);
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void an_old_kernel_does_not_tell_huge_pages(void **state)
+{
+    (void)state;
+    struct count c;
+    const struct proc_unique_options old = {.no_pagemap_scan = true};
+    pid_t pid = kid_start(hold_a_few_huge_pages, NULL);
+    count_begin(&c, pid, &old);
+    count_all(&c, 1);
+    assert_false(sample_has(&proc_tree_at(c.tree, 0)->sample, SAMPLE_HUGE));
+    kid_end(pid);
+    count_end(&c);
 }
 
 static void pages_that_may_no_longer_be_touched_still_count(void **state)
@@ -628,6 +675,8 @@ int main(void)
         cmocka_unit_test(private_memory_is_counted_as_smaps_does),
         cmocka_unit_test(shared_copied_and_file_pages_are_counted_as_smaps_does),
         cmocka_unit_test(huge_pages_are_counted_as_smaps_does),
+        cmocka_unit_test(anonymous_huge_pages_are_told_as_smaps_does),
+        cmocka_unit_test(an_old_kernel_does_not_tell_huge_pages),
         cmocka_unit_test(pages_that_may_no_longer_be_touched_still_count),
         cmocka_unit_test(twenty_thousand_mappings_are_counted_as_smaps_does),
         cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),

@@ -217,6 +217,20 @@ static void only_the_last_reading_has_sites_that_hold_nothing(void **state)
     profile_free(p);
 }
 
+static void each_reading_has_the_arenas_of_its_moment(void **state)
+{
+    struct fixture *f = *state;
+    fake_fill(&f->fake);
+    take(f, 2, -1, STORE_DUE);
+    f->fake.table->header.python_arena_bytes = 7 << 20;
+    take(f, 4, -1, STORE_DUE);
+    struct profile *p = read_back(f);
+    assert_int_equal(p->n_readings, 2);
+    assert_int_equal(p->readings[0].arena_bytes, 0);
+    assert_int_equal(p->readings[1].arena_bytes, 7 << 20);
+    profile_free(p);
+}
+
 static void a_snapshot_has_every_sample_with_its_age(void **state)
 {
     struct fixture *f = *state;
@@ -554,6 +568,7 @@ int main(void)
         T(a_reading_tells_what_each_site_holds),
         T(readings_are_changes_that_add_up),
         T(only_the_last_reading_has_sites_that_hold_nothing),
+        T(each_reading_has_the_arenas_of_its_moment),
         T(a_snapshot_has_every_sample_with_its_age),
         T(a_sample_from_the_future_is_new),
         T(snapshots_come_with_growth_and_epochs_but_not_too_often),
