@@ -144,13 +144,11 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         "pass over the data",
                         span_text(a, v[0], v[2]), span_text(b, v[1], v[2]));
     case VERDICT_SAID_OVER:
-        return snprintf(
-            out, size,
-            "the job is over; memory rose evenly until its end, by %.0f %% in %s; that it "
-            "was a first pass over the data as long as the job cannot be excluded: %s "
-            "would tell",
-            100 * v[2], span_text(a, v[0], v[1]),
-            v[3] != 0 ? "the end of an epoch" : "step and epoch marks");
+        return snprintf(out, size,
+                        "the job is over, and memory rose evenly until its end; that this was a "
+                        "first pass over the data, as long as the job, cannot be excluded: %s "
+                        "would tell",
+                        v[0] != 0 ? "the end of an epoch" : "step and epoch marks");
     case VERDICT_SAID_LIVE_GROWS:
         return snprintf(
             out, size,

@@ -93,8 +93,7 @@ bool judge_over(struct judging *j)
         shape_of(&k.w, j->v->options.late_rise, &k.s);
         if (!lasted(&k, life) || (i > 0 && !follows_startup(&all, &k, life)))
             continue;
-        judging_say(j->r, VERDICT_SAID_OVER, k.s.span, k.w.by_step,
-                    k.s.rise / fmax(1, k.s.floor_first), j->v->has_step);
+        judging_say(j->r, VERDICT_SAID_OVER, j->v->has_step, 0, 0, 0);
         judge_leaking(&k, CONFIDENCE);
         j->rate_from = k.rate_from;
         j->by_end = true;

@@ -182,7 +182,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_NO_EPOCH,        /* - */
     VERDICT_SAID_GAPS,            /* count, seconds */
     VERDICT_SAID_BACKWARDS,       /* count */
-    VERDICT_SAID_OVER,            /* how long it rose, by_step, as part of the floor, marked 0/1 */
+    VERDICT_SAID_OVER,            /* steps are told 0/1 */
     VERDICT_SAID_LIVE_GROWS, /* live rate per step or minute, by_step, over that of RSS, confidence
                               */
     VERDICT_SAID_PEAK_OOM,   /* headroom bytes, eta low, eta high (s or steps), by_step */
