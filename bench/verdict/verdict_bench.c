@@ -1,6 +1,6 @@
 /* The benchmark of the verdict: labelled shapes and real recordings, ebb and the detectors people
  * use today, in one table. `verdict_bench [--quick] [--traces DIR] [--family NAME] [--cases]
- * [--ended]`. */
+ * [--ebb-only] [--ended]`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,7 +213,7 @@ static void score_print(const char *name, struct score *s)
 }
 
 struct options {
-    bool quick, cases, tune_only, ended;
+    bool quick, cases, tune_only, ended, ebb_only;
     const char *traces, *family;
     uint64_t seed0;
     unsigned seeds;
@@ -241,6 +241,7 @@ static void bench_families(const struct options *opt)
     static struct score ebb[2], base[BASELINES][2], family;
     struct verdict_result last;
     struct outcome o;
+    bool has_baselines = !opt->family && !opt->tune_only && !opt->ebb_only;
 
     printf("By family (ebb; false alarms at the end and ever, or leaks caught; n undecided)\n");
     for (size_t f = 0; f < shapes_count(); f++) {
@@ -262,7 +263,7 @@ static void bench_families(const struct options *opt)
             }
             if (opt->cases)
                 print_case(f, seed, &run, &o, &last);
-            for (int b = 0; !opt->family && !opt->tune_only && b < BASELINES; b++) {
+            for (int b = 0; has_baselines && b < BASELINES; b++) {
                 run_baseline((enum baseline)b, &run, &o);
                 score_add(&base[b][set], &run, &o);
             }
@@ -296,7 +297,7 @@ static void bench_families(const struct options *opt)
         printf("  not identifiable: %u of %u left open, %u called; leak called inside a marked "
                "first pass: %u\n",
                ebb[set].hard_open, ebb[set].hard, ebb[set].hard_caught, ebb[set].before_pass);
-        for (int b = 0; !opt->family && !opt->tune_only && b < BASELINES; b++)
+        for (int b = 0; has_baselines && b < BASELINES; b++)
             score_print(baseline_name((enum baseline)b), &base[b][set]);
     }
 }
@@ -344,6 +345,8 @@ int main(int argc, char **argv)
             opt.quick = true;
         else if (strcmp(argv[i], "--cases") == 0)
             opt.cases = true;
+        else if (strcmp(argv[i], "--ebb-only") == 0)
+            opt.ebb_only = true;
         else if (strcmp(argv[i], "--ended") == 0)
             opt.ended = true;
         else if (strcmp(argv[i], "--tune") == 0)

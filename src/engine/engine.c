@@ -39,9 +39,19 @@ void engine_say(struct engine *e, const char *fmt, ...)
         e->callbacks.say(e->callbacks.user, sentence);
 }
 
+/* A recording's times never go back: what came out of order is told to the jury as it is written
+ * down, or the verdict could not be had again. */
+static uint64_t in_order(struct engine *e, uint64_t t_ns)
+{
+    if (t_ns > e->told_ns)
+        e->told_ns = t_ns;
+    return e->told_ns;
+}
+
 static void on_process(void *user, const struct proc_event *ev)
 {
     struct engine *e = user;
+    uint64_t t_ns = in_order(e, ev->t_ns);
     struct proc_node *node = ev->node;
     struct history *h = history_of(node);
     if (ev->kind == PROCESS_BORN) {
@@ -54,8 +64,8 @@ static void on_process(void *user, const struct proc_event *ev)
             *h = (struct history){.slot = node->slot, .born_ns = ev->t_ns, .info = node->info};
     }
     if (e->writer)
-        trace_writer_process(e->writer, ev->t_ns, ev->kind, node->slot, &node->info);
-    jury_process_event(e->jury, ev->t_ns, ev->kind, node->slot, &node->info);
+        trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
+    jury_process_event(e->jury, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
     if (e->callbacks.process)
@@ -409,8 +419,9 @@ static void tick(struct engine *e, uint64_t now_ns, bool whole)
     look_at_whole(e, now_ns);
     look_at_own_limit(e);
     take_in(e, now_ns);
-    write_tick(e, now_ns);
-    feed_jury(e, now_ns);
+    uint64_t told_ns = in_order(e, now_ns);
+    write_tick(e, told_ns);
+    feed_jury(e, told_ns);
     clear_read(e);
     e->last_tick_ns = now_ns;
     if (pace_due(&e->verdict, now_ns))
@@ -679,16 +690,18 @@ void engine_mark(struct engine *e, const struct mark *mark)
     }
     if (mark->kind == MARK_SERIES && figures_hear(&e->figures, mark))
         return;
-    jury_mark(e->jury, mark);
+    struct mark told = *mark;
+    told.t_ns = in_order(e, mark->t_ns);
+    jury_mark(e->jury, &told);
     e->is_judged = false;
     if (e->writer)
-        trace_writer_mark(e->writer, mark);
+        trace_writer_mark(e->writer, &told);
 }
 
 void engine_note(struct engine *e, const char *kind, const char *json_text)
 {
     if (e->writer)
-        trace_writer_note(e->writer, clock_mono_ns(), kind, json_text);
+        trace_writer_note(e->writer, in_order(e, clock_mono_ns()), kind, json_text);
     jury_note(e->jury, kind, json_text, strlen(json_text));
 }
 

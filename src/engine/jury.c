@@ -206,11 +206,18 @@ static void discard(struct jury *j, struct jury_process *p)
     process_free(p);
 }
 
+/* Long enough to be judged when it has gone; whoever was judged by chance while it lived is left
+ * out too, since a recording does not tell when that was. */
+static bool lived_long(const struct jury_process *p)
+{
+    return p->died_ns - p->born_ns >= JURY_SEAT_AGE_S * NS_PER_S;
+}
+
 /* Takes over P, keeping it if it is among the largest. */
 static void bury(struct jury *j, struct jury_process *p)
 {
     size_t least = 0;
-    if (!p->seat || !p->seat->is_judged) {
+    if (!p->seat || !p->seat->is_judged || !lived_long(p)) {
         discard(j, p);
         return;
     }
@@ -255,7 +262,7 @@ static void die(struct jury *j, uint64_t t_ns, uint32_t slot)
     jury_seat_die(p->seat);
     if (p->seat) {
         j->seats--;
-        if (t_ns - p->born_ns >= JURY_SEAT_AGE_S * NS_PER_S && p->seat->has_first) {
+        if (lived_long(p) && p->seat->has_first) {
             struct verdict_limit limit = jury_limit_for(j, p->seat->last_bytes);
             jury_seat_judge(p->seat, &limit);
         }

@@ -108,6 +108,13 @@ static void judge_tree(struct jury *j)
     j->has_tree = n > 0 || whole;
 }
 
+static void hear_live_heap(struct jury *j, struct jury_process *p)
+{
+    const struct verdict_result *live = p->seat ? jury_series_live_heap(j, p) : NULL;
+    if (live && p->seat->is_judged)
+        verdict_hear_live(&p->seat->result, live);
+}
+
 void jury_judge(struct jury *j)
 {
     for (size_t i = 0; i < j->count; i++) {
@@ -128,6 +135,10 @@ void jury_judge(struct jury *j)
         jury_seat_judge(g->seat, &limit);
     }
     jury_series_judge(j);
+    for (size_t i = 0; i < j->count; i++)
+        hear_live_heap(j, j->living[i]);
+    for (size_t i = 0; i < j->gone_count; i++)
+        hear_live_heap(j, j->gone[i]);
     if (list(j))
         judge_tree(j);
 }

@@ -52,6 +52,9 @@ void jury_series_sample(struct jury *j, uint32_t id, const char *full, const str
 void jury_series_judge(struct jury *j);
 void jury_series_die(struct jury *j, int32_t pid); /* whose figures they are is gone */
 void jury_series_clear(struct jury *j);
+/* The judged live heap of P; NULL if it does not tell one. */
+const struct verdict_result *jury_series_live_heap(const struct jury *j,
+                                                   const struct jury_process *p);
 struct jury_process *jury_find(struct jury *j, uint32_t slot); /* living; NULL if none */
 /* Did P live, or go so shortly before now that it went with the job? */
 bool jury_just_went(const struct jury *j, const struct jury_process *p);

@@ -103,6 +103,18 @@ void jury_series_die(struct jury *j, int32_t pid)
     }
 }
 
+const struct verdict_result *jury_series_live_heap(const struct jury *j,
+                                                   const struct jury_process *p)
+{
+    for (size_t i = 0; i < JURY_SERIES; i++) {
+        const struct jury_series *s = &j->series[i];
+        if (s->seat && s->seat->is_judged && s->pid == p->id.pid &&
+            s->is_gone == (p->died_ns != 0) && strcmp(s->name, "heap_live_bytes") == 0)
+            return &s->seat->result;
+    }
+    return NULL;
+}
+
 void jury_series_clear(struct jury *j)
 {
     for (size_t i = 0; i < JURY_SERIES; i++) {

@@ -27,6 +27,7 @@ struct engine {
     bool told_empty;
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns, last_psi_ns;
+    uint64_t told_ns; /* the latest time that was written down or told to the jury */
     uint64_t ticks, gaps;
     struct pace walk, status, pss, limit, verdict;
     struct jury *jury;

@@ -144,13 +144,17 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         "pass over the data",
                         span_text(a, v[0], v[2]), span_text(b, v[1], v[2]));
     case VERDICT_SAID_OVER:
+        return snprintf(out, size,
+                        "the job is over, and memory rose evenly until its end; that this was a "
+                        "first pass over the data, as long as the job, cannot be excluded: %s "
+                        "would tell",
+                        v[0] != 0 ? "the end of an epoch" : "step and epoch marks");
+    case VERDICT_SAID_LIVE_GROWS:
         return snprintf(
             out, size,
-            "the job is over; memory rose evenly until its end, by %.0f %% in %s; that it "
-            "was a first pass over the data as long as the job cannot be excluded: %s "
-            "would tell",
-            100 * v[2], span_text(a, v[0], v[1]),
-            v[3] != 0 ? "the end of an epoch" : "step and epoch marks");
+            "what is in use keeps growing: the live heap leaks %s a %s (confidence %.0f "
+            "%%), %.0f %% of what resident memory grows by",
+            size_text(a, v[0]), v[1] != 0 ? "step" : "minute", 100 * v[3], 100 * fmin(v[2], 9.99));
     case VERDICT_SAID_LATE:
         return snprintf(out, size,
                         "a new rise, %s long so far and %.0f %% of the floor: too short and too "

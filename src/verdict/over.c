@@ -8,7 +8,8 @@ static const double LIFE_PART = 0.55;  /* of the job's life, its start-up counte
 static const double WHOLE_PART = 0.9;  /* of what follows the start-up: one rise and nothing else */
 static const double PACE = 0.7;        /* of the mean slope, in the last third */
 static const double EVEN_LATE = 0.85;  /* of the earlier half's slope, in the later */
-static const double EVEN_EARLY = 0.55; /* and the other way: a leak may get faster */
+static const double EVEN_EARLY = 0.7;  /* and the other way: a leak may get faster */
+static const double STEPS = 8;         /* equal ones that it would take: few are no rule */
 static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot be excluded */
 static const double EXIT_S = 5;        /* that a process may stand at its highest while it exits */
 static const double EXIT_RAMP = 0.9;   /* and the part of the window before it at least */
@@ -50,7 +51,7 @@ static bool lasted(const struct judging *k, double life)
     const struct view *w = &k->w;
     double sec = w->seconds_per_x > 0 ? w->seconds_per_x : 0;
 
-    return judge_is_rise(k) && s->before == BEFORE_NOTHING &&
+    return judge_is_rise(k) && s->rises >= STEPS && s->before == BEFORE_NOTHING &&
            s->span >= WHOLE_PART * (w->x[w->n - 1] - w->x[0]) && s->span * sec >= AT_LEAST_S &&
            s->span >= LIFE_PART * life && s->slope_ratio >= PACE && is_even(w) &&
            (!s->may_end || stood_while_exiting(k));
@@ -93,8 +94,7 @@ bool judge_over(struct judging *j)
         shape_of(&k.w, j->v->options.late_rise, &k.s);
         if (!lasted(&k, life) || (i > 0 && !follows_startup(&all, &k, life)))
             continue;
-        judging_say(j->r, VERDICT_SAID_OVER, k.s.span, k.w.by_step,
-                    k.s.rise / fmax(1, k.s.floor_first), j->v->has_step);
+        judging_say(j->r, VERDICT_SAID_OVER, j->v->has_step, 0, 0, 0);
         judge_leaking(&k, CONFIDENCE);
         j->rate_from = k.rate_from;
         j->by_end = true;

@@ -3,12 +3,18 @@
 
 #include <math.h>
 
-enum { STEADY_POINTS = 6 };            /* after the pass, to be judged */
-static const double SECOND_PASS = 0.4; /* of the material growth counts after a second pass */
-static const double END_Z = 2;         /* deviations to the upper end of a slope */
-static const double END_PART = 0.3;    /* of the slope before: so slow has ended */
-static const double GRACE_PART = 0.15; /* of a pass: what must be seen after it */
-static const double OWN_PART = 0.5;    /* of the growth after it: a line's that is its own */
+enum { STEADY_POINTS = 6, THROUGH_POINTS = 10 }; /* after the pass, to be judged */
+static const double SECOND_PASS = 0.4;   /* of the material growth counts after a second pass */
+static const double END_Z = 2;           /* deviations to the upper end of a slope */
+static const double END_PART = 0.3;      /* of the slope before: so slow has ended */
+static const double GRACE_PART = 0.15;   /* of a pass: what must be seen after it */
+static const double THROUGH_CAP = 0.9;   /* of confidence */
+static const double THROUGH_PACE = 0.75; /* of the pass, after it: as fast, or that much faster */
+static const double THROUGH_LATE = 0.7;  /* of the pass, in the last part of what followed … */
+static const double THROUGH_LAST = 0.35; /* … which is this much of it */
+static const double THROUGH_ROUGHNESS = 0.04; /* rms over rise: steps may be those of a cache */
+static const double THROUGH_PART = 0.9;       /* of all there is: one rise */
+static const double OWN_PART = 0.5;           /* of the growth after it: a line's that is its own */
 
 /* Inside the first pass: growth is filling, whatever its slope. */
 void judge_first_pass(struct judging *j)
@@ -123,6 +129,28 @@ static bool is_own(const struct judging *j, const struct view *after, double sin
     return j->s.needs_line && part * j->s.line_least > OWN_PART * since;
 }
 
+/* The end of the pass has left no trace: all there is, the pass and what followed, is one rise, and
+ * it goes on as fast, in the later half of what followed too. What the pass filled would have
+ * stopped rising with it. */
+static bool passes_through(const struct judging *j, const struct view *after, double slope_in,
+                           double since, double expected)
+{
+    const struct shape *s = &j->s;
+    double end = after->x[after->n - 1], late = 0, part = THROUGH_LAST * (end - after->x[0]);
+    size_t i = after->n - 1;
+
+    if (after->n < THROUGH_POINTS || !(expected > 0) || since < THROUGH_PACE * expected ||
+        since * THROUGH_PACE > expected || s->before != BEFORE_NOTHING || s->may_end ||
+        !judge_is_rise(j) || s->chunky || s->roughness > THROUGH_ROUGHNESS ||
+        s->span < THROUGH_PART * (j->w.x[j->w.n - 1] - j->w.x[0]))
+        return false;
+    while (i > 0 && after->x[i - 1] >= end - part)
+        i--;
+    late = after->low[after->n - 1] - after->low[i];
+    return late >= THROUGH_LATE * slope_in * (end - after->x[i]) &&
+           since > fmax(j->v->options.material_fraction * after->low[0], 2 * after->sigma);
+}
+
 /* Why what rises after the pass is no leak yet; J's shape is that of what came after it. */
 static void say_why_open(struct judging *j, double pace, bool may_end)
 {
@@ -192,6 +220,11 @@ bool judge_after_pass(struct judging *j)
                         expected > 0 ? since / expected : 0, j->w.by_step);
             judge_leaking(&k, 0.97);
             j->rate_from = k.rate_from;
+            return true;
+        }
+        if (passes_through(j, &after, slope_in, since, expected)) {
+            judging_say(j->r, VERDICT_SAID_BEYOND_PASS, j->pass_end, since, pace, j->w.by_step);
+            judge_leaking(j, THROUGH_CAP);
             return true;
         }
         if (s.slope_ratio > 0.3 && since > s.material &&

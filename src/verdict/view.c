@@ -156,9 +156,11 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
         w->seconds_per_x = (v->last_step_s - v->first_step_s) / (v->last_step - v->first_step);
     if (n && !envelope_last_is_ripe(e, w->now))
         n--;
-    if (v->is_over && !by_step && !v->has_end && before_exit(e, n) < n) {
-        n = before_exit(e, n);
-        w->now = e->slot[n - 1].x;
+    if (v->is_over && !by_step && !v->has_end) {
+        size_t left = before_exit(e, n);
+
+        w->now = left < n ? e->slot[left - 1].x : w->now;
+        n = left;
     }
     for (size_t i = 0; i < n; i++) {
         if (e->slot[i].x < history_x && e->slot[i].x < from_x)

@@ -439,7 +439,7 @@ def test_the_word_of_a_job_that_ended_by_itself_is_the_same_live_and_afterwards(
     assert verdict(tmp_path / "out", "--until", 15)["tree"]["leak"] is not True
     if run["verdict"]["tree"]["verdict"] == "leaking":  # a busy machine may have made it uneven
         assert run["verdict"]["tree"]["confidence"] <= 0.65
-        assert any(s.startswith("the job is over; ") for s in run["verdict"]["tree"]["evidence"])
+        assert any(s.startswith("the job is over, ") for s in run["verdict"]["tree"]["evidence"])
 
 
 def test_a_limit_of_ones_own_and_a_share_of_the_recorded_one(tmp_path):

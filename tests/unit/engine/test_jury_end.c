@@ -172,6 +172,29 @@ static void a_recording_says_the_same(void **state)
     rmdir(folder);
 }
 
+/* Whether it was judged while it lived depends on the moment, which no recording tells. */
+static void who_lived_too_shortly_is_left_out_though_it_was_judged(void **state)
+{
+    struct jury *j = a_jury();
+    struct process_info info = {.id = {.pid = 1002, .start_ticks = 7}, .role = ROLE_OTHER};
+    struct sample s = {0};
+    (void)state;
+    live(j, NULL, false);
+    jury_process_event(j, SECONDS * NS_PER_S, PROCESS_BORN, 2, &info);
+    sample_put(&s, SAMPLE_RSS, 30 * MIB);
+    sample_put(&s, SAMPLE_FILE, 0);
+    jury_tick_begin(j, (SECONDS + 1) * NS_PER_S);
+    jury_sample(j, ENTITY_PROCESS, 2, NULL, &s);
+    jury_tick_end(j);
+    jury_judge(j);
+    assert_int_equal(jury_process_count(j), 2);
+    jury_process_event(j, (SECONDS + 2) * NS_PER_S, PROCESS_DIED, 2, &info);
+    jury_judge(j);
+    assert_int_equal(jury_process_count(j), 1);
+    assert_int_equal(jury_left_out(j), 1);
+    jury_free(j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +203,7 @@ int main(void)
         cmocka_unit_test(who_was_asked_to_end_did_not_end_by_itself),
         cmocka_unit_test(a_helper_of_the_second_half_says_nothing),
         cmocka_unit_test(a_recording_says_the_same),
+        cmocka_unit_test(who_lived_too_shortly_is_left_out_though_it_was_judged),
     };
     return cmocka_run_group_tests_name("jury_end", tests, NULL, NULL);
 }

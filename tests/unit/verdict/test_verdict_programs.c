@@ -129,6 +129,33 @@ static void what_may_be_the_tail_of_a_pass_is_said_to_be_that(void **state)
     assert_false(said(VERDICT_SAID_NOISE));
 }
 
+/* 1.6 MB a step under noise of several steps' growth, up to step LAST; with ENDS only so long. */
+static void feed_noisy(uint64_t last, uint64_t ends)
+{
+    for (uint64_t s = 1; s <= last; s++)
+        step(s, 300 * MB + 1600 * KB * (s < ends ? s : ends) + 15 * noise(s));
+    verdict_judge(&v, NULL, &r);
+}
+
+static void noise_that_hides_the_rise_after_the_pass_does_not_hide_that_all_is_one(void **state)
+{
+    for (uint64_t last = PASS * 5 / 4; last <= STEPS; last += 10) {
+        (void)fresh(state);
+        feed_noisy(last, STEPS);
+        assert_int_equal(r.word, VERDICT_LEAKING);
+    }
+}
+
+/* A loader reads some way ahead into the next pass, and then all has been read. */
+static void what_ends_a_little_after_the_pass_is_never_called(void **state)
+{
+    for (uint64_t last = PASS; last <= STEPS; last += 5) {
+        (void)fresh(state);
+        feed_noisy(last, PASS + 8);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -139,6 +166,8 @@ int main(void)
         TEST(a_slower_rise_that_is_straight_is_called_soon_after_the_pass),
         TEST(a_warm_up_that_outlasts_the_pass_is_not),
         TEST(what_may_be_the_tail_of_a_pass_is_said_to_be_that),
+        TEST(noise_that_hides_the_rise_after_the_pass_does_not_hide_that_all_is_one),
+        TEST(what_ends_a_little_after_the_pass_is_never_called),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
