@@ -302,6 +302,8 @@ static void fill_row(struct growth_row *row, const struct tally *from, struct na
         .growth_sigma = is_asked ? 0 : tally_sigma(from),
     };
     row->n_program = names_program_of_site(names, from->site, GROWTH_PROGRAM_MAX, row->program);
+    if (o->by == GROWTH_BY_PROGRAM && row->n_program)
+        row->name = row->program[0];
     verdict_judge(from->series, NULL, &row->verdict);
 }
 

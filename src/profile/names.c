@@ -190,7 +190,7 @@ static bool is_shown_python(const struct name *name)
     return is_python(name) && !known_plumbing(name->function, name->file);
 }
 
-static bool is_user_python(const struct name *name)
+bool names_is_program(const struct name *name)
 {
     return is_shown_python(name) && !known_library(name->file);
 }
@@ -266,7 +266,7 @@ size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const s
     while (node != 0 && node < p->n_nodes) {
         const struct name *one;
         if (p->nodes[node].frame & HEAP_FRAME_PYTHON && names_of_node(n, node, &one) &&
-            is_user_python(one) && !add_caller(one, max, ret, &count))
+            names_is_program(one) && !add_caller(one, max, ret, &count))
             break;
         if (p->nodes[node].parent >= node)
             break;

@@ -41,5 +41,7 @@ const struct name *names_of_site(struct names *n, uint32_t site);
  * many, at most MAX. A comprehension is left out for the function that it stands in, a function
  * that calls itself is told once, and the script's own <module> only where it is the innermost. */
 size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret);
+/* Is it Python of the user's own files? */
+bool names_is_program(const struct name *name);
 /* The innermost native frame of it that is no allocator; NULL: none. */
 const struct name *names_native_of_site(struct names *n, uint32_t site);

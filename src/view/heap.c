@@ -36,65 +36,104 @@ static const char *path_tail(const char *path, size_t width)
     return slash && slash[1] ? slash + 1 : tail;
 }
 
-/* "train.py:41 collate", or "c10::alloc_cpu (libc10.so)"; harmless, at most WIDTH columns. */
-static char *where_text(char out[WHERE_MAX * 4], const json_t *where, size_t width)
+/* The name of the file; with its folder, where all packages have one of that name. */
+static const char *path_base(const char *path)
 {
-    struct buf text = {0};
+    const char *base = strrchr(path, '/');
+    if (!base || base == path)
+        return path;
+    bool is_common = strncmp(base + 1, "__", 2) == 0;
+    while (is_common && base > path && base[-1] != '/')
+        base--;
+    return is_common ? base : base + 1;
+}
+
+/* Adds the name of FRAME's function: "wrap.inner" of "wrap.<locals>.inner". */
+static void add_function(struct buf *text, const json_t *frame)
+{
+    static const char locals[] = ".<locals>";
+    const char *at = string(frame, "function"), *found;
+    for (; at && (found = strstr(at, locals)); at = found + sizeof locals - 1)
+        buf_add(text, at, (size_t)(found - at));
+    buf_add_str(text, at ? at : "");
+}
+
+/* Adds "train.py:41 collate", or "c10::alloc_cpu (libc10.so)"; of the path what WIDTH has room for,
+ * or the least that tells it from others where that is 0. */
+static void add_where(struct buf *text, const json_t *where, size_t width)
+{
     const char *function = string(where, "function"), *file = string(where, "file");
     const char *lib = string(where, "lib");
     const json_t *line = json_object_get(where, "line");
-    size_t name_len = function ? strlen(function) : 0;
+    struct buf name = {0};
+    add_function(&name, where);
     if (file) {
-        size_t room = width > name_len + 24 ? width - name_len - 8 : 16;
-        const char *tail = path_tail(file, room);
-        buf_printf(&text, "%s%s", tail == file || tail[-1] == '/' ? "" : "…", tail);
+        size_t room = width > name.len + 24 ? width - name.len - 8 : 16;
+        const char *tail = width ? path_tail(file, room) : path_base(file);
+        buf_printf(text, "%s%s", tail == file || tail[-1] == '/' ? "" : "…", tail);
         if (json_is_integer(line))
-            buf_printf(&text, ":%" JSON_INTEGER_FORMAT, json_integer_value(line));
-        buf_add_str(&text, " ");
+            buf_printf(text, ":%" JSON_INTEGER_FORMAT, json_integer_value(line));
+        buf_add_str(text, " ");
     }
-    buf_add_str(&text, function ? function : "");
+    buf_add_str(text, buf_str(&name));
     if (lib && !file && !(function && strncmp(function, lib, strlen(lib)) == 0))
-        buf_printf(&text, " (%s)", lib);
-    text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(&text), text.len);
-    buf_fini(&text);
+        buf_printf(text, " (%s)", lib);
+    buf_fini(&name);
+}
+
+/* Makes TEXT harmless and at most WIDTH columns. */
+static char *fit(char out[WHERE_MAX * 4], struct buf *text, size_t width)
+{
+    text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(text), text->len);
+    buf_fini(text);
     return out;
 }
 
-/* Is FRAME the function that WHERE is in? A comprehension is in the one around it. */
-static bool is_around(const json_t *frame, const json_t *where)
+static char *where_text(char out[WHERE_MAX * 4], const json_t *where, size_t width)
 {
-    const char *outer = string(frame, "function"), *inner = string(where, "function");
-    const char *a = string(frame, "file"), *b = string(where, "file");
-    size_t len = outer ? strlen(outer) : 0;
-    return outer && inner && a && b && strcmp(a, b) == 0 && strncmp(inner, outer, len) == 0 &&
-           (inner[len] == '\0' || strncmp(inner + len, ".<locals>.<", 11) == 0 ||
-            json_equal(json_object_get(frame, "line"), json_object_get(where, "line")));
+    struct buf text = {0};
+    add_where(&text, where, width);
+    return fit(out, &text, width);
 }
 
-/* "train.py:41 evaluate ← main": the functions of the user's own from which ROW's line was reached;
- * empty where there are none. At most WIDTH columns. */
+/* Lines of which none is large, made one row: that is told by the function they are all below. */
+static bool is_merged(const json_t *row)
+{
+    return json_integer_value(json_object_get(row, "place_count")) > 1;
+}
+
+/* The frame that a row begins with. */
+static const json_t *head_of(const json_t *row)
+{
+    return json_object_get(row, is_merged(row) ? "in_program" : "where");
+}
+
+/* "← train.py:41 evaluate ← main": the functions of the user's own from which the head of ROW was
+ * reached; empty where there are none. */
 static char *callers_text(char out[WHERE_MAX * 4], const json_t *row, size_t width)
 {
+    static const char arrow[] = "← ";
     const json_t *own = json_object_get(row, "in_program"), *caller;
-    struct buf text = {0};
+    struct buf text = {0}, name = {0};
     size_t i;
-    if (json_is_object(own) && !is_around(own, json_object_get(row, "where")))
-        buf_add_str(&text, where_text(out, own, width));
+    if (json_is_object(own) && !json_is_true(json_object_get(head_of(row), "own"))) {
+        buf_add_str(&text, arrow);
+        add_where(&text, own, 0);
+    }
     json_array_foreach(json_object_get(row, "callers"), i, caller)
     {
-        const char *function = string(caller, "function");
-        size_t have = cell_columns(buf_str(&text));
-        if (!text.len)
-            buf_add_str(&text, where_text(out, caller, width));
-        else if (function && have + strlen(function) + 3 <= width)
-            buf_printf(&text, " ← %s",
-                       text_fit(out, WHERE_MAX * 4, width, function, strlen(function)));
-        else
+        buf_clear(&name);
+        add_function(&name, caller);
+        if (text.len && text.len + name.len + 1 > width) /* an arrow's two more bytes each */
             break;
+        buf_printf(&text, "%s%s", text.len ? " " : "", arrow);
+        if (text.len > sizeof arrow)
+            buf_add_str(&text, buf_str(&name));
+        else
+            add_where(&text, caller, 0);
     }
-    text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(&text), text.len);
-    buf_fini(&text);
-    return out;
+    buf_fini(&name);
+    return fit(out, &text, width);
 }
 
 /* A function whose name is not known is told by its place alone: of no use below a line of Python.
@@ -209,6 +248,13 @@ static void put_head(struct page *p, const struct columns *c)
     page_line(p);
 }
 
+static void put_below(struct page *p, const struct columns *c, enum style style, const char *text)
+{
+    page_pad(p, c->where + 2);
+    page_put(p, style, text);
+    page_line(p);
+}
+
 static void put_stack(struct page *p, const struct columns *c, const json_t *stack)
 {
     char text[WHERE_MAX * 4];
@@ -216,22 +262,34 @@ static void put_stack(struct page *p, const struct columns *c, const json_t *sta
     size_t i;
     json_array_foreach(stack, i, frame)
     {
-        page_pad(p, c->where + 2);
-        page_put(p, STYLE_DIM, where_text(text, frame, c->where_width - 2));
-        page_line(p);
+        put_below(p, c, STYLE_DIM, where_text(text, frame, c->where_width - 2));
     }
 }
 
 static void put_callers(struct page *p, const struct columns *c, const json_t *row)
 {
     char text[WHERE_MAX * 4];
-    callers_text(text, row, c->where_width - 4);
-    if (!text[0])
-        return;
-    page_pad(p, c->where + 2);
-    page_put(p, STYLE_PLAIN, "← ");
-    page_put(p, STYLE_PLAIN, text);
-    page_line(p);
+    if (*callers_text(text, row, c->where_width - 2))
+        put_below(p, c, STYLE_PLAIN, text);
+}
+
+/* The lines of a merged row, those that grew most. */
+static void put_places(struct page *p, const struct columns *c, const json_t *row)
+{
+    char cell[CELL_MAX], text[WHERE_MAX * 4], line[WHERE_MAX * 5];
+    const json_t *place;
+    size_t i;
+    json_array_foreach(json_object_get(row, "places"), i, place)
+    {
+        cell_rate(cell, true, number(place, "growth_bytes"));
+        where_text(text, json_object_get(place, "where"), c->where_width - 10);
+        snprintf(line, sizeof line, "%7s %s", cell, text);
+        put_below(p, c, STYLE_DIM, line);
+    }
+    json_int_t more = json_integer_value(json_object_get(row, "place_count")) - (json_int_t)i;
+    snprintf(line, sizeof line, "and %lld more line%s", (long long)more, more == 1 ? "" : "s");
+    if (more > 0)
+        put_below(p, c, STYLE_DIM, line);
 }
 
 /* The C function below a Python line, and by how many ways it was reached. */
@@ -251,9 +309,7 @@ static void put_native(struct page *p, const struct columns *c, const json_t *ro
         snprintf(line, sizeof line, "in %s", text);
     else
         snprintf(line, sizeof line, "%lld stacks", (long long)stacks);
-    page_pad(p, c->where + 2);
-    page_put(p, STYLE_DIM, line);
-    page_line(p);
+    put_below(p, c, STYLE_DIM, line);
 }
 
 static void put_figures(struct page *p, const struct columns *c, const json_t *row)
@@ -282,14 +338,17 @@ static void put_row(struct page *p, const struct columns *c, const json_t *row)
     char text[WHERE_MAX * 4];
     put_figures(p, c, row);
     page_pad(p, c->where);
-    page_put(p, STYLE_PLAIN, where_text(text, json_object_get(row, "where"), c->where_width));
+    page_put(p, STYLE_PLAIN, where_text(text, head_of(row), c->where_width));
     page_line(p);
     if (json_object_get(row, "stack")) {
         put_stack(p, c, json_object_get(row, "stack"));
         return;
     }
     put_callers(p, c, row);
-    put_native(p, c, row);
+    if (is_merged(row))
+        put_places(p, c, row);
+    else
+        put_native(p, c, row);
 }
 
 /* ---- what it cost ---- */
@@ -439,7 +498,9 @@ void heap_summary(struct page *p, const json_t *doc)
         if (json_is_object(rate))
             page_addf(p, "%s a step", text_size_signed(size, (int64_t)number(rate, "value")));
         page_addf(p, "%s", string(verdict, "verdict"));
-        page_addf(p, "%s", where_text(text, json_object_get(row, "where"), p->width - 40));
+        page_addf(p, "%s", where_text(text, head_of(row), p->width - 40));
+        if (*callers_text(text, row, p->width - 20))
+            page_addf(p, "%s", text);
         page_fact_end(p);
     }
 }
