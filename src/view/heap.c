@@ -276,15 +276,15 @@ static void put_callers(struct page *p, const struct columns *c, const json_t *r
 /* The lines of a merged row, those that grew most. */
 static void put_places(struct page *p, const struct columns *c, const json_t *row)
 {
-    char cell[CELL_MAX], text[WHERE_MAX * 4], line[WHERE_MAX * 5];
+    char cell[CELL_MAX], line[WHERE_MAX * 4];
     const json_t *place;
     size_t i;
     json_array_foreach(json_object_get(row, "places"), i, place)
     {
-        cell_rate(cell, true, number(place, "growth_bytes"));
-        where_text(text, json_object_get(place, "where"), c->where_width - 10);
-        snprintf(line, sizeof line, "%7s %s", cell, text);
-        put_below(p, c, STYLE_DIM, line);
+        struct buf text = {0};
+        buf_printf(&text, "%7s ", cell_rate(cell, true, number(place, "growth_bytes")));
+        add_where(&text, json_object_get(place, "where"), 0);
+        put_below(p, c, STYLE_DIM, fit(line, &text, c->where_width - 2));
     }
     json_int_t more = json_integer_value(json_object_get(row, "place_count")) - (json_int_t)i;
     snprintf(line, sizeof line, "and %lld more line%s", (long long)more, more == 1 ? "" : "s");
