@@ -91,7 +91,7 @@ static json_t *site_json(const struct growth_row *row)
     json_t *site = frame_json(row->name);
     json_object_set_new(site, "in_program",
                         row->n_program ? frame_json(row->program[0]) : json_null());
-    json_object_set_new(site, "own", json_boolean(names_is_program(row->name)));
+    json_object_set_new(site, "own", json_boolean(row->name->is_own));
     if (row->n_places > 1)
         json_object_set_new(site, "place_count", json_integer((json_int_t)row->n_places));
     return site;

@@ -280,7 +280,7 @@ const char *place_text(char out[PLACE_MAX], const struct growth_row *row)
         frame_text(own, sizeof own, row->program[0]);
     if (row->n_program && row->n_places > 1)
         snprintf(out, PLACE_MAX, "%s through %zu lines", own, row->n_places);
-    else if (row->n_program && !names_is_program(row->name))
+    else if (row->n_program && !row->name->is_own)
         snprintf(out, PLACE_MAX, "%s through %s", own, where);
     else
         snprintf(out, PLACE_MAX, "%s", where);
