@@ -197,10 +197,16 @@ static void put_hypothesis(struct page *p, const json_t *h, size_t place)
     snprintf(text, sizeof text, "%zu. ", place);
     page_put(p, STYLE_DIM, text);
     put_text(p, is_strong ? STYLE_STRONG : STYLE_PLAIN, 3, string(h, "title"));
-    snprintf(text, sizeof text, ": %s", string(h, "word"));
-    page_put(p, STYLE_PLAIN, text);
-    if (share > 0 && is_strong) {
-        snprintf(text, sizeof text, ", %.0f %% of it", share * 100);
+    if (share > 0 && is_strong)
+        snprintf(text, sizeof text, ": %s, %.0f %% of it", string(h, "word"), share * 100);
+    else
+        snprintf(text, sizeof text, ": %s", string(h, "word"));
+    if (p->column + cell_columns(text) > p->width) {
+        page_put(p, STYLE_PLAIN, ":");
+        page_line(p);
+        page_pad(p, 3);
+        page_put(p, STYLE_PLAIN, text + 2);
+    } else {
         page_put(p, STYLE_PLAIN, text);
     }
     page_line(p);

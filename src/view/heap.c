@@ -108,9 +108,9 @@ static const json_t *head_of(const json_t *row)
     return json_object_get(row, is_merged(row) ? "in_program" : "where");
 }
 
-/* "← train.py:41 evaluate ← main": the functions of the user's own from which the head of ROW was
- * reached; empty where there are none. */
-static char *callers_text(char out[WHERE_MAX * 4], const json_t *row, size_t width)
+/* Adds "← train.py:41 evaluate ← main": the functions of the user's own from which the head of ROW
+ * was reached; nothing where there are none. Of the outer ones as many as WIDTH has room for. */
+static void add_callers(struct buf *ret, const json_t *row, size_t width)
 {
     static const char arrow[] = "← ";
     const json_t *own = json_object_get(row, "in_program"), *caller;
@@ -132,8 +132,9 @@ static char *callers_text(char out[WHERE_MAX * 4], const json_t *row, size_t wid
         else
             add_where(&text, caller, 0);
     }
+    buf_add_str(ret, buf_str(&text));
     buf_fini(&name);
-    return fit(out, &text, width);
+    buf_fini(&text);
 }
 
 /* A function whose name is not known is told by its place alone: of no use below a line of Python.
@@ -268,9 +269,12 @@ static void put_stack(struct page *p, const struct columns *c, const json_t *sta
 
 static void put_callers(struct page *p, const struct columns *c, const json_t *row)
 {
-    char text[WHERE_MAX * 4];
-    if (*callers_text(text, row, c->where_width - 2))
-        put_below(p, c, STYLE_PLAIN, text);
+    char line[WHERE_MAX * 4];
+    struct buf text = {0};
+    add_callers(&text, row, c->where_width - 2);
+    if (text.len)
+        put_below(p, c, STYLE_PLAIN, fit(line, &text, c->where_width - 2));
+    buf_fini(&text);
 }
 
 /* The lines of a merged row, those that grew most. */
@@ -484,6 +488,19 @@ void heap_tree_text(struct buf *out, const json_t *doc, bool colour, size_t widt
 
 /* ---- the summary ---- */
 
+/* "figure.py:71 draw ← train.py:41 plot ← main", on a line of its own if need be. */
+static char *path_text(char out[WHERE_MAX * 4], const json_t *row, size_t width)
+{
+    size_t room = width > LABEL_COLUMNS + WHERE_MIN ? width - LABEL_COLUMNS : WHERE_MIN;
+    struct buf text = {0}, callers = {0};
+    add_where(&text, head_of(row), room / 2);
+    add_callers(&callers, row, room > text.len ? room - text.len - 1 : 0);
+    if (callers.len)
+        buf_printf(&text, " %s", buf_str(&callers));
+    buf_fini(&callers);
+    return fit(out, &text, room);
+}
+
 void heap_summary(struct page *p, const json_t *doc)
 {
     char size[TEXT_SIZE_MAX], text[WHERE_MAX * 4];
@@ -498,9 +515,7 @@ void heap_summary(struct page *p, const json_t *doc)
         if (json_is_object(rate))
             page_addf(p, "%s a step", text_size_signed(size, (int64_t)number(rate, "value")));
         page_addf(p, "%s", string(verdict, "verdict"));
-        page_addf(p, "%s", where_text(text, head_of(row), p->width - 40));
-        if (*callers_text(text, row, p->width - 20))
-            page_addf(p, "%s", text);
+        page_addf(p, "%s", path_text(text, row, p->width));
         page_fact_end(p);
     }
 }

@@ -36,7 +36,7 @@ static json_t *parse(const char *text)
     "'verdict':{'verdict':'leaking','rate_bytes_per_step':{'value':104857},"                       \
     "'rate_bytes_per_min':{'value':3145728}}}"
 #define FIGURES                                                                                    \
-    "{'live':{'bytes':1048576,'low':0,'high':2097152},"                 \
+    "{'live':{'bytes':1048576,'low':0,'high':2097152},"                                            \
     "'live_objects':1,'age_s':9,'growth_bytes':1048576,'stacks':1,"                                \
     "'verdict':{'verdict':'undecided'},'native':null,"
 #define OWN(name, line)                                                                            \
@@ -377,6 +377,13 @@ static void a_summary_tells_what_grows(void **state)
     assert_shows(buf_str(&out), "+50.0 MiB");
     assert_shows(buf_str(&out), "a step");
     assert_shows(buf_str(&out), "train.py:41 collate");
+    json_decref(doc);
+    buf_clear(&out);
+    doc = doc_of("{'heap':{'growing':[" FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
+        "plot", "41") ",'callers':[" OWN("evaluate", "50") "]}]}}");
+    heap_summary(&p, doc);
+    assert_shows(buf_str(&out), "plots/figure.py:71 draw ← train.py:41 plot ← evaluate\n");
+    assert_fits(buf_str(&out), 80);
     json_decref(doc);
     buf_clear(&out);
     doc = doc_of("{'heap':{}}");
