@@ -68,7 +68,7 @@ int tallies_init(struct tallies *t)
     while (t->index_cap < t->p->n_sites * 2)
         t->index_cap *= 2;
     t->of_site = calloc(t->p->n_sites + 1, sizeof *t->of_site);
-    t->middle = calloc(t->p->n_sites + 1, sizeof *t->middle);
+    t->middle = calloc(t->p->n_sites + 1, sizeof(const struct profile_held *));
     t->index = calloc(t->index_cap, sizeof *t->index);
     if (!t->of_site || !t->middle || !t->index)
         return -ENOMEM;

@@ -9,9 +9,10 @@
 #include "base/text.h"
 #include "profile/words.h"
 #include "view/cells.h"
+#include "view/heap_where.h"
 #include "view/page.h"
 
-enum { FIGURE_WIDTH = 9, VERDICT_WIDTH = 11, WHERE_MIN = 24, WHERE_WISH = 36, WHERE_MAX = 160 };
+enum { FIGURE_WIDTH = 9, VERDICT_WIDTH = 11, WHERE_MIN = 24, WHERE_WISH = 36 };
 
 static double number(const json_t *o, const char *key)
 {
@@ -21,129 +22,6 @@ static double number(const json_t *o, const char *key)
 static const char *string(const json_t *o, const char *key)
 {
     return json_string_value(json_object_get(o, key));
-}
-
-/* ---- where ---- */
-
-/* The end of a long path: the part that tells it from others. */
-static const char *path_tail(const char *path, size_t width)
-{
-    size_t len = strlen(path);
-    if (len <= width)
-        return path;
-    const char *tail = path + len - width;
-    const char *slash = strchr(tail, '/');
-    return slash && slash[1] ? slash + 1 : tail;
-}
-
-/* The name of the file; with its folder, where all packages have one of that name. */
-static const char *path_base(const char *path)
-{
-    const char *base = strrchr(path, '/');
-    if (!base || base == path)
-        return path;
-    bool is_common = strncmp(base + 1, "__", 2) == 0;
-    while (is_common && base > path && base[-1] != '/')
-        base--;
-    return is_common ? base : base + 1;
-}
-
-/* Adds the name of FRAME's function: "wrap.inner" of "wrap.<locals>.inner". */
-static void add_function(struct buf *text, const json_t *frame)
-{
-    static const char locals[] = ".<locals>";
-    const char *at = string(frame, "function"), *found;
-    for (; at && (found = strstr(at, locals)); at = found + sizeof locals - 1)
-        buf_add(text, at, (size_t)(found - at));
-    buf_add_str(text, at ? at : "");
-}
-
-/* Adds "train.py:41 collate", or "c10::alloc_cpu (libc10.so)"; of the path what WIDTH has room for,
- * or the least that tells it from others where that is 0. */
-static void add_where(struct buf *text, const json_t *where, size_t width)
-{
-    const char *function = string(where, "function"), *file = string(where, "file");
-    const char *lib = string(where, "lib");
-    const json_t *line = json_object_get(where, "line");
-    struct buf name = {0};
-    add_function(&name, where);
-    if (file) {
-        size_t room = width > name.len + 24 ? width - name.len - 8 : 16;
-        const char *tail = width ? path_tail(file, room) : path_base(file);
-        buf_printf(text, "%s%s", tail == file || tail[-1] == '/' ? "" : "…", tail);
-        if (json_is_integer(line))
-            buf_printf(text, ":%" JSON_INTEGER_FORMAT, json_integer_value(line));
-        buf_add_str(text, " ");
-    }
-    buf_add_str(text, buf_str(&name));
-    if (lib && !file && !(function && strncmp(function, lib, strlen(lib)) == 0))
-        buf_printf(text, " (%s)", lib);
-    buf_fini(&name);
-}
-
-/* Makes TEXT harmless and at most WIDTH columns. */
-static char *fit(char out[WHERE_MAX * 4], struct buf *text, size_t width)
-{
-    text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(text), text->len);
-    buf_fini(text);
-    return out;
-}
-
-static char *where_text(char out[WHERE_MAX * 4], const json_t *where, size_t width)
-{
-    struct buf text = {0};
-    add_where(&text, where, width);
-    return fit(out, &text, width);
-}
-
-/* Lines of which none is large, made one row: that is told by the function they are all below. */
-static bool is_merged(const json_t *row)
-{
-    return json_integer_value(json_object_get(row, "place_count")) > 1;
-}
-
-/* The frame that a row begins with. */
-static const json_t *head_of(const json_t *row)
-{
-    return json_object_get(row, is_merged(row) ? "in_program" : "where");
-}
-
-/* Adds "← train.py:41 evaluate ← main": the functions of the user's own from which the head of ROW
- * was reached; nothing where there are none. Of the outer ones as many as WIDTH has room for. */
-static void add_callers(struct buf *ret, const json_t *row, size_t width)
-{
-    static const char arrow[] = "← ";
-    const json_t *own = json_object_get(row, "in_program"), *caller;
-    struct buf text = {0}, name = {0};
-    size_t i;
-    if (json_is_object(own) && !json_is_true(json_object_get(head_of(row), "own"))) {
-        buf_add_str(&text, arrow);
-        add_where(&text, own, 0);
-    }
-    json_array_foreach(json_object_get(row, "callers"), i, caller)
-    {
-        buf_clear(&name);
-        add_function(&name, caller);
-        if (text.len && text.len + name.len + 1 > width) /* an arrow's two more bytes each */
-            break;
-        buf_printf(&text, "%s%s", text.len ? " " : "", arrow);
-        if (text.len > sizeof arrow)
-            buf_add_str(&text, buf_str(&name));
-        else
-            add_where(&text, caller, 0);
-    }
-    buf_add_str(ret, buf_str(&text));
-    buf_fini(&name);
-    buf_fini(&text);
-}
-
-/* A function whose name is not known is told by its place alone: of no use below a line of Python.
- */
-static bool has_name(const json_t *where)
-{
-    const char *function = string(where, "function"), *lib = string(where, "lib");
-    return json_is_object(where) && function &&
-           !(lib && strncmp(function, lib, strlen(lib)) == 0 && function[strlen(lib)] == '+');
 }
 
 /* ---- the table ---- */
@@ -258,37 +136,37 @@ static void put_below(struct page *p, const struct columns *c, enum style style,
 
 static void put_stack(struct page *p, const struct columns *c, const json_t *stack)
 {
-    char text[WHERE_MAX * 4];
+    char text[HEAP_WHERE_SIZE];
     const json_t *frame;
     size_t i;
     json_array_foreach(stack, i, frame)
     {
-        put_below(p, c, STYLE_DIM, where_text(text, frame, c->where_width - 2));
+        put_below(p, c, STYLE_DIM, heap_where_text(text, frame, c->where_width - 2));
     }
 }
 
 static void put_callers(struct page *p, const struct columns *c, const json_t *row)
 {
-    char line[WHERE_MAX * 4];
+    char line[HEAP_WHERE_SIZE];
     struct buf text = {0};
-    add_callers(&text, row, c->where_width - 2);
+    heap_row_add_callers(&text, row, c->where_width - 2);
     if (text.len)
-        put_below(p, c, STYLE_PLAIN, fit(line, &text, c->where_width - 2));
+        put_below(p, c, STYLE_PLAIN, heap_where_fit(line, &text, c->where_width - 2));
     buf_fini(&text);
 }
 
 /* The lines of a merged row, those that grew most. */
 static void put_places(struct page *p, const struct columns *c, const json_t *row)
 {
-    char cell[CELL_MAX], line[WHERE_MAX * 4];
+    char cell[CELL_MAX], line[HEAP_WHERE_SIZE];
     const json_t *place;
     size_t i;
     json_array_foreach(json_object_get(row, "places"), i, place)
     {
         struct buf text = {0};
         buf_printf(&text, "%7s ", cell_rate(cell, true, number(place, "growth_bytes")));
-        add_where(&text, json_object_get(place, "where"), 0);
-        put_below(p, c, STYLE_DIM, fit(line, &text, c->where_width - 2));
+        heap_where_add(&text, json_object_get(place, "where"), 0);
+        put_below(p, c, STYLE_DIM, heap_where_fit(line, &text, c->where_width - 2));
     }
     json_int_t more = json_integer_value(json_object_get(row, "place_count")) - (json_int_t)i;
     snprintf(line, sizeof line, "and %lld more line%s", (long long)more, more == 1 ? "" : "s");
@@ -299,14 +177,14 @@ static void put_places(struct page *p, const struct columns *c, const json_t *ro
 /* The C function below a Python line, and by how many ways it was reached. */
 static void put_native(struct page *p, const struct columns *c, const json_t *row)
 {
-    char text[WHERE_MAX * 4], line[WHERE_MAX * 5];
+    char text[HEAP_WHERE_SIZE], line[HEAP_WHERE_SIZE + 64];
     const json_t *native = json_object_get(row, "native");
     const char *kind = string(json_object_get(row, "where"), "kind");
     json_int_t stacks = json_integer_value(json_object_get(row, "stacks"));
-    bool is_told = has_name(native) && kind && strcmp(kind, "python") == 0;
+    bool is_told = heap_where_has_name(native) && kind && strcmp(kind, "python") == 0;
     if (!is_told && stacks < 2)
         return;
-    where_text(text, native, c->where_width > 24 ? c->where_width - 18 : c->where_width);
+    heap_where_text(text, native, c->where_width > 24 ? c->where_width - 18 : c->where_width);
     if (is_told && stacks > 1)
         snprintf(line, sizeof line, "in %s, %lld stacks", text, (long long)stacks);
     else if (is_told)
@@ -339,17 +217,17 @@ static void put_figures(struct page *p, const struct columns *c, const json_t *r
 
 static void put_row(struct page *p, const struct columns *c, const json_t *row)
 {
-    char text[WHERE_MAX * 4];
+    char text[HEAP_WHERE_SIZE];
     put_figures(p, c, row);
     page_pad(p, c->where);
-    page_put(p, STYLE_PLAIN, where_text(text, head_of(row), c->where_width));
+    page_put(p, STYLE_PLAIN, heap_where_text(text, heap_row_head(row), c->where_width));
     page_line(p);
     if (json_object_get(row, "stack")) {
         put_stack(p, c, json_object_get(row, "stack"));
         return;
     }
     put_callers(p, c, row);
-    if (is_merged(row))
+    if (heap_row_is_merged(row))
         put_places(p, c, row);
     else
         put_native(p, c, row);
@@ -461,7 +339,7 @@ enum {
 
 static void put_branch(struct page *p, const json_t *node, double whole, size_t depth)
 {
-    char cell[CELL_MAX], text[WHERE_MAX * 4], share[16];
+    char cell[CELL_MAX], text[HEAP_WHERE_SIZE], share[16];
     const json_t *child;
     size_t i, room = p->width > BRANCH_MIN ? p->width - BRANCH_MIN : 0;
     size_t most = room < p->width / 2 ? room : p->width / 2;
@@ -471,10 +349,11 @@ static void put_branch(struct page *p, const json_t *node, double whole, size_t 
     snprintf(share, sizeof share, "%.0f %%", whole > 0 ? bytes / whole * 100 : 0);
     put_figure(p, STYLE_DIM, share, SHARE_WIDTH);
     page_pad(p, p->column + 2 + indent);
-    page_put(p, STYLE_PLAIN,
-             depth ? where_text(text, node,
+    page_put(
+        p, STYLE_PLAIN,
+        depth ? heap_where_text(text, node,
                                 p->width > p->column + WHERE_MIN ? p->width - p->column : WHERE_MIN)
-                   : "all");
+              : "all");
     page_line(p);
     json_array_foreach(json_object_get(node, "children"), i, child)
         put_branch(p, child, whole, depth + 1);
@@ -489,21 +368,21 @@ void heap_tree_text(struct buf *out, const json_t *doc, bool colour, size_t widt
 /* ---- the summary ---- */
 
 /* "figure.py:71 draw ← train.py:41 plot ← main", on a line of its own if need be. */
-static char *path_text(char out[WHERE_MAX * 4], const json_t *row, size_t width)
+static char *path_text(char out[HEAP_WHERE_SIZE], const json_t *row, size_t width)
 {
     size_t room = width > LABEL_COLUMNS + WHERE_MIN ? width - LABEL_COLUMNS : WHERE_MIN;
     struct buf text = {0}, callers = {0};
-    add_where(&text, head_of(row), room / 2);
-    add_callers(&callers, row, room > text.len ? room - text.len - 1 : 0);
+    heap_where_add(&text, heap_row_head(row), room / 2);
+    heap_row_add_callers(&callers, row, room > text.len ? room - text.len - 1 : 0);
     if (callers.len)
         buf_printf(&text, " %s", buf_str(&callers));
     buf_fini(&callers);
-    return fit(out, &text, room);
+    return heap_where_fit(out, &text, room);
 }
 
 void heap_summary(struct page *p, const json_t *doc)
 {
-    char size[TEXT_SIZE_MAX], text[WHERE_MAX * 4];
+    char size[TEXT_SIZE_MAX], text[HEAP_WHERE_SIZE];
     const json_t *heap = json_object_get(doc, "heap"), *row;
     size_t i;
     json_array_foreach(json_object_get(heap, "growing"), i, row)
