@@ -69,7 +69,7 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
     struct growth_options options = {.by = parse_by(s->o->by),
-                                     .merges_small = !s->o->by,
+                                     .minds_program = !s->o->by,
                                      .has_since = s->o->since.is_given,
                                      .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,

@@ -403,7 +403,7 @@ static void put_totals(const struct tallies *t, struct growth *ret)
 
 static bool merges(const struct growth_options *o)
 {
-    return o->merges_small && !o->has_since && !o->has_diff && !o->has_survivors;
+    return o->minds_program && !o->has_since && !o->has_diff && !o->has_survivors;
 }
 
 static size_t readings_until(const struct profile *p, uint64_t until_ns)

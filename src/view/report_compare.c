@@ -214,7 +214,9 @@ static const json_t *same_place(const json_t *list, const json_t *row, const cha
     bool is_own = strcmp(key, "in_program") == 0;
     json_array_foreach(list, i, one)
     {
-        if (is_own == is_merged(one) &&
+        bool is_same_own =
+            same_function(json_object_get(one, "in_program"), json_object_get(row, "in_program"));
+        if (is_own == is_merged(one) && is_same_own &&
             same_function(json_object_get(one, key), json_object_get(row, key)))
             return one;
     }

@@ -429,7 +429,7 @@ static void small_lines_below_one_function_of_the_programs_are_one_row(void **st
     struct story *s = *state;
     uint32_t main = known_python(&s->heap, 0, "/home/u/train.py", "main", 5);
     draw(s, known_python(&s->heap, main, "/home/u/train.py", "plot", 30), 12, leaks);
-    assert_int_equal(judge(s, (struct growth_options){.merges_small = true}), 0);
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
     assert_int_equal(s->growth.count, 1);
     const struct growth_row *r = &s->growth.rows[0];
     double one = leaks(READINGS - READINGS / 10) - leaks(0);
@@ -469,7 +469,7 @@ static void a_large_line_and_what_does_not_grow_stay_rows_of_their_own(void **st
     hold(s, known_python(&s->heap, plot, LIBRARY, "raster", 10), leaks_much);
     hold(s, known_python(&s->heap, plot, LIBRARY, "cache", 20), flat);
     draw(s, plot, 3, leaks);
-    assert_int_equal(judge(s, (struct growth_options){.merges_small = true}), 0);
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
     assert_int_equal(s->growth.count, 3);
     assert_string_equal(s->growth.rows[0].name->function, "raster");
     assert_int_equal(s->growth.rows[0].n_places, 0);
@@ -485,11 +485,27 @@ static void small_lines_of_two_functions_or_of_none_are_not_one(void **state)
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 1, leaks);
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "log", 40), 1, leaks);
     draw(s, 0, 2, leaks);
-    assert_int_equal(judge(s, (struct growth_options){.merges_small = true}), 0);
-    /* "axis" below plot, below log and below nothing is one line */
-    assert_int_equal(s->growth.count, 3);
-    for (size_t i = 0; i < 3; i++)
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
+    assert_int_equal(s->growth.count, 5);
+    for (size_t i = 0; i < 5; i++)
         assert_int_equal(s->growth.rows[i].n_places, 0);
+}
+
+static void a_librarys_line_is_a_row_for_each_function_that_reached_it(void **state)
+{
+    struct story *s = *state;
+    uint32_t load = known_python(&s->heap, 0, "/home/u/train.py", "load", 30);
+    uint32_t keep = known_python(&s->heap, 0, "/home/u/train.py", "keep", 40);
+    hold(s, known_python(&s->heap, load, LIBRARY, "read", 10), flat);
+    hold(s, known_python(&s->heap, keep, LIBRARY, "read", 10), leaks);
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
+    assert_int_equal(s->growth.count, 2);
+    assert_string_equal(s->growth.rows[0].program[0]->function, "keep");
+    assert_int_equal(s->growth.rows[0].verdict.word, VERDICT_LEAKING);
+    assert_string_equal(s->growth.rows[1].program[0]->function, "load");
+    assert_int_equal(s->growth.rows[1].verdict.leak, VERDICT_LEAK_NO);
+    assert_int_equal(judge(s, (struct growth_options){.by = GROWTH_BY_LOCATION}), 0);
+    assert_int_equal(s->growth.count, 1);
 }
 
 static void asked_for_by_step_no_lines_are_merged(void **state)
@@ -497,7 +513,7 @@ static void asked_for_by_step_no_lines_are_merged(void **state)
     struct story *s = *state;
     draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
     const struct growth_options options = {
-        .merges_small = true, .has_diff = true, .from_step = 100, .to_step = 500};
+        .minds_program = true, .has_diff = true, .from_step = 100, .to_step = 500};
     assert_int_equal(judge(s, options), 0);
     assert_int_equal(s->growth.count, 12);
 }
@@ -698,6 +714,7 @@ int main(void)
         TEST(where_rows_are_asked_for_by_location_each_line_is_its_own),
         TEST(a_large_line_and_what_does_not_grow_stay_rows_of_their_own),
         TEST(small_lines_of_two_functions_or_of_none_are_not_one),
+        TEST(a_librarys_line_is_a_row_for_each_function_that_reached_it),
         TEST(asked_for_by_step_no_lines_are_merged),
         TEST(what_is_loaded_before_the_first_step_did_not_grow),
         TEST(since_a_step_counts_what_was_born_after_it),
