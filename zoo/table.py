@@ -39,6 +39,8 @@ def regressions(outcomes, kept):
                 worse.append(f"{name} {title}: {before[key]} before, {now[key]} now")
         if before["culprit_row"] and not now["culprit_row"]:
             worse.append(f"{name}: the culprit was in row {before['culprit_row']}, now in none")
+        if before.get("culprit_itself") and not now.get("culprit_itself"):
+            worse.append(f"{name}: no row names the function that keeps it any more")
     return worse
 
 

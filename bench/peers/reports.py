@@ -68,9 +68,9 @@ def read_json(path):
 
 def ebb_rows(options, folder):
     rows = json.loads(ask([options.ebb, "heap", f"{folder}/run", "--json", "--top", str(ROWS)]))["rows"]
-    return [(row["live"]["bytes"],
-             [(place["function"] or "?", place["file"]) for place in (row["where"], row.get("native"))
-              if place]) for row in rows]
+    places = [(row["where"], row.get("native"), row.get("in_program"), *row.get("callers", [])) for row in rows]
+    return [(row["live"]["bytes"], [(place["function"] or "?", place["file"]) for place in told if place])
+            for row, told in zip(rows, places)]
 
 
 def memray_rows(options, folder):

@@ -69,7 +69,7 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
     struct growth_options options = {.by = parse_by(s->o->by),
-                                     .merges_small = !s->o->by,
+                                     .minds_program = !s->o->by,
                                      .has_since = s->o->since.is_given,
                                      .since_step = s->o->since.step,
                                      .has_diff = s->o->diff.is_given,
@@ -311,8 +311,8 @@ static const struct cli_option options_table[] = {
     {.name = "by",
      .type = CLI_CHOICE,
      .arg = "location|function|program|file|lib|stack",
-     .help = "what makes a row; program: a function of the job's own files (without it a location, "
-             "and small ones below one such function together)",
+     .help = "what makes a row; without it a location, and together what is small and was reached "
+             "from one function of the job's own files (program: all that was)",
      .offset = offsetof(struct heap_options, by)},
     {.name = "tree",
      .type = CLI_FLAG,
@@ -377,7 +377,10 @@ const struct cli_command cmd_heap = {
     .description =
         "Shows the call sites of a job by how what they hold grows: how much over the run, a step "
         "and a minute, with the verdict on each; how much lives now, within which bounds, how old "
-        "it is; and where: the Python line first, the C function below it. `ebb run` samples the "
+        "it is; and where: the Python line first, below it (←) the function of the job's own "
+        "files that it was called from where that is another, and who called that, then the C "
+        "function. Where many lines, each of them small, were reached from one such function, "
+        "they are one row with the largest of them below it. `ebb run` samples the "
         "allocations of its job for this, one in 512 KiB on the mean; every figure is an "
         "estimate, and its bounds are those of 95 %.\n\n"
         "Of a running job the heap is read once more, if the last time was a second ago (of a long "

@@ -93,7 +93,7 @@ static int heap_json(const char *folder, const struct profile *p, json_t **ret, 
 {
     const struct symbols_options symbols = {0};
     AUTO_FREE struct growth_mark *marks = NULL;
-    struct growth_options options = {.by = GROWTH_BY_LOCATION, .merges_small = true};
+    struct growth_options options = {.by = GROWTH_BY_LOCATION, .minds_program = true};
     struct names *names;
     struct growth g;
     int r = names_new(p, &symbols, &names);

@@ -33,7 +33,7 @@ static json_t *rows_json(const struct profile *p, struct names *names, const str
 static json_t *read_rows(const char *folder, const struct profile *p, struct names *names)
 {
     AUTO_FREE struct growth_mark *marks = NULL;
-    struct growth_options options = {.by = GROWTH_BY_LOCATION, .merges_small = true};
+    struct growth_options options = {.by = GROWTH_BY_LOCATION, .minds_program = true};
     struct growth g;
     json_t *rows = NULL;
     if (marks_read(folder, p->pid, p->start_ns, &marks, &options.n_marks, NULL) < 0)

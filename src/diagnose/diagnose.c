@@ -76,14 +76,25 @@ static json_t *process_json(const struct facts *f)
 
 /* ---- the ledger ---- */
 
+static json_t *frame_json(const struct name *n)
+{
+    return json_pack("{s:o,s:o,s:o,s:o}", "function", json_text0(n->function), "file",
+                     json_text0(n->file), "line", n->line ? json_integer(n->line) : json_null(),
+                     "lib", json_text0(n->lib));
+}
+
+/* The line that allocates, and the innermost of the program's own that it was reached from. */
 static json_t *site_json(const struct growth_row *row)
 {
     if (!row)
         return json_null();
-    const struct name *n = row->name;
-    return json_pack("{s:o,s:o,s:o,s:o}", "function", json_text0(n->function), "file",
-                     json_text0(n->file), "line", n->line ? json_integer(n->line) : json_null(),
-                     "lib", json_text0(n->lib));
+    json_t *site = frame_json(row->name);
+    json_object_set_new(site, "in_program",
+                        row->n_program ? frame_json(row->program[0]) : json_null());
+    json_object_set_new(site, "own", json_boolean(row->name->is_own));
+    if (row->n_places > 1)
+        json_object_set_new(site, "place_count", json_integer((json_int_t)row->n_places));
+    return site;
 }
 
 static json_t *entry_json(const struct ledger_entry *e)

@@ -139,7 +139,7 @@ static void put_floor(struct facts_heap *h, const size_t *rows, const struct pro
 static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
 {
     struct growth_options o = {
-        .by = GROWTH_BY_LOCATION, .merges_small = true, .until_ns = moment_ns(f, f->now_s)};
+        .by = GROWTH_BY_LOCATION, .minds_program = true, .until_ns = moment_ns(f, f->now_s)};
     const struct symbols_options symbols = {.debuginfod = false};
     size_t before = 0;
     while (before < f->n_told && f->told[before].t_ns < h->profile->start_ns)

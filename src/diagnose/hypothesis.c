@@ -262,15 +262,28 @@ const char *change_of(struct sizes *s, size_t place, double bytes)
     return text_size_signed(s->text[place], whole);
 }
 
-const char *place_text(char out[PLACE_MAX], const struct growth_row *row)
+static void frame_text(char *out, size_t size, const struct name *n)
 {
-    const struct name *n = row->name;
     const char *slash = n->file ? strrchr(n->file, '/') : NULL;
     const char *file = slash ? slash + 1 : n->file;
     if (file && n->line)
-        snprintf(out, PLACE_MAX, "%.50s:%u (%.50s)", file, n->line, n->function);
+        snprintf(out, size, "%.35s:%u (%.45s)", file, n->line, n->function);
     else
-        snprintf(out, PLACE_MAX, "%.100s", n->function);
+        snprintf(out, size, "%.80s", n->function);
+}
+
+const char *place_text(char out[PLACE_MAX], const struct growth_row *row)
+{
+    char where[100], own[100];
+    frame_text(where, sizeof where, row->name);
+    if (row->n_program)
+        frame_text(own, sizeof own, row->program[0]);
+    if (row->n_program && row->n_places > 1)
+        snprintf(out, PLACE_MAX, "%s through %zu lines", own, row->n_places);
+    else if (row->n_program && !row->name->is_own)
+        snprintf(out, PLACE_MAX, "%s through %s", own, where);
+    else
+        snprintf(out, PLACE_MAX, "%s", where);
     return out;
 }
 

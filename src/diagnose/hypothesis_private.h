@@ -36,8 +36,9 @@ double main_growth(const struct question *q, enum sample_process_field field);
 double figure_growth(const struct question *q, const char *name);
 /* Of what can leak at T_S: resident but for file cache, and swapped out. NAN. */
 double leakable_at(const struct question *q, double t_s);
-/* "train.py:41 collate", raw. */
-enum { PLACE_MAX = 120 };
+/* "train.py:41 (collate)", raw; "train.py:41 (plot) through backend_agg.py:71 (draw)" where a
+ * library allocates for the program. */
+enum { PLACE_MAX = 216 };
 const char *place_text(char out[PLACE_MAX], const struct growth_row *row);
 /* The live heap's growth as the ledger has it; NAN: nobody counted. */
 double heap_growth(const struct question *q);

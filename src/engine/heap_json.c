@@ -27,10 +27,10 @@ static json_t *name_json(const struct name *n)
         [NAME_PYTHON] = "python", [NAME_NATIVE] = "native", [NAME_UNKNOWN] = "unknown"};
     if (!n)
         return json_null();
-    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:b}", "kind", kinds[n->kind], "function",
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:b,s:b}", "kind", kinds[n->kind], "function",
                      text_or_null(n->function), "file", text_or_null(n->file), "line",
                      n->line ? json_integer(n->line) : json_null(), "lib", text_or_null(n->lib),
-                     "inlined", n->is_inlined);
+                     "inlined", n->is_inlined, "own", n->is_own);
 }
 
 /* Innermost first. */

@@ -302,6 +302,8 @@ static void fill_row(struct growth_row *row, const struct tally *from, struct na
         .growth_sigma = is_asked ? 0 : tally_sigma(from),
     };
     row->n_program = names_program_of_site(names, from->site, GROWTH_PROGRAM_MAX, row->program);
+    if (o->by == GROWTH_BY_PROGRAM && row->n_program)
+        row->name = row->program[0];
     verdict_judge(from->series, NULL, &row->verdict);
 }
 
@@ -401,7 +403,7 @@ static void put_totals(const struct tallies *t, struct growth *ret)
 
 static bool merges(const struct growth_options *o)
 {
-    return o->merges_small && !o->has_since && !o->has_diff && !o->has_survivors;
+    return o->minds_program && !o->has_since && !o->has_diff && !o->has_survivors;
 }
 
 static size_t readings_until(const struct profile *p, uint64_t until_ns)

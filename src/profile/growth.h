@@ -24,10 +24,12 @@ struct growth_options {
     /* LOCATION: file and line of names_of_site; PROGRAM: the innermost function of the user's own
      */
     enum growth_by by;
-    /* Of what grows, lines that are small beside all of it become one row where they were reached
-     * from the same function of the user's: a figure that is never closed is one leak, though a
-     * hundred lines of a library made it. Not where since, diff or survivors are asked for. */
-    bool merges_small;
+    /* With LOCATION: a line of a library is a row for each function of the user's own that it was
+     * reached from: one may keep what another lets go of. And of what grows, lines that are small
+     * beside all of it are one row where they were reached from the same such function: a figure
+     * that is never closed is one leak, though a hundred lines of a library made it. This not
+     * where since, diff or survivors are asked for. */
+    bool minds_program;
     bool has_since; /* survivors only of what was allocated after this step */
     int64_t since_step;
     bool has_diff;      /* what changed between two steps */

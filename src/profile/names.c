@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "profile/names_known.h"
+#include "profile/program.h"
 #include "profile/pylines.h"
 #include "profile/texts.h"
 
@@ -24,6 +25,7 @@ struct names {
     struct numbers by_frame; /* from a frame word to a place in all */
     struct named *all;
     size_t count, cap;
+    struct program program;
 };
 
 static const struct name no_stack = {.kind = NAME_UNKNOWN, .function = "(no stack)"};
@@ -52,6 +54,7 @@ void names_free(struct names *n)
         free(n->all[i].list);
     free(n->all);
     numbers_fini(&n->by_frame);
+    program_fini(&n->program);
     texts_fini(&n->texts);
     symbols_free(n->symbols);
     free(n);
@@ -78,6 +81,8 @@ static size_t name_python(struct names *n, uint64_t frame, struct name *ret)
     if (instr != HEAP_INSTR_UNKNOWN)
         pylines_find(code->lines.at, code->lines.len, n->profile->cost.python_version,
                      code->first_line, instr, &ret->line);
+    ret->is_own = ret->function && ret->file &&
+                  program_has(&n->program, n->profile, ret->function, ret->file, ret->line);
     return ret->function ? 1 : 0;
 }
 
@@ -190,11 +195,6 @@ static bool is_shown_python(const struct name *name)
     return is_python(name) && !known_plumbing(name->function, name->file);
 }
 
-static bool is_user_python(const struct name *name)
-{
-    return is_shown_python(name) && !known_library(name->file);
-}
-
 static bool is_native(const struct name *name)
 {
     return name->kind == NAME_NATIVE && !name->is_allocator;
@@ -266,7 +266,7 @@ size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const s
     while (node != 0 && node < p->n_nodes) {
         const struct name *one;
         if (p->nodes[node].frame & HEAP_FRAME_PYTHON && names_of_node(n, node, &one) &&
-            is_user_python(one) && !add_caller(one, max, ret, &count))
+            one->is_own && !add_caller(one, max, ret, &count))
             break;
         if (p->nodes[node].parent >= node)
             break;

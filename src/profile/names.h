@@ -20,6 +20,7 @@ struct name {
     bool is_allocator;    /* malloc and its kin, operator new, the C++ library, the interpreter's,
                            * c10's, numpy's: not who to blame */
     bool is_inlined;
+    bool is_own; /* Python of the user's own files: names_program_of_site */
 };
 
 /* P is borrowed. */
@@ -39,7 +40,9 @@ size_t names_of_node(struct names *n, uint32_t node, const struct name **ret);
 const struct name *names_of_site(struct names *n, uint32_t site);
 /* The Python frames of the user's own files, not of an installed package, innermost first: how
  * many, at most MAX. A comprehension is left out for the function that it stands in, a function
- * that calls itself is told once, and the script's own <module> only where it is the innermost. */
+ * that calls itself is told once, and the script's own <module> only where it is the innermost.
+ * Where no file of the job is the user's own, the package that was started (python -m, or by a
+ * command of its own) counts as such. */
 size_t names_program_of_site(struct names *n, uint32_t site, size_t max, const struct name **ret);
 /* The innermost native frame of it that is no allocator; NULL: none. */
 const struct name *names_native_of_site(struct names *n, uint32_t site);

@@ -280,14 +280,15 @@ static bool is_standard_library(const char *file)
     return false;
 }
 
-/* "<frozen importlib._bootstrap>" and what numpy and dataclasses write for themselves; but what was
+/* "<frozen importlib._bootstrap>" and what numpy, dataclasses and named tuples write; but what was
  * given to python -c or typed is the user's: "<string>", "<stdin>", "<ipython-input-3-…>". */
 static bool is_generated(const char *function, const char *file)
 {
     return strncmp(file, "<frozen ", 8) == 0 || strncmp(file, "<__array_function__", 19) == 0 ||
            strncmp(file, "<attrs generated", 16) == 0 ||
            strncmp(file, "<eval_with_key>", 15) == 0 ||
-           (function && strncmp(function, "__create_fn__.<locals>", 22) == 0);
+           (function && strncmp(function, "__create_fn__.<locals>", 22) == 0) ||
+           (function && strcmp(function, "<lambda>") == 0 && strcmp(file, "<string>") == 0);
 }
 
 bool known_library(const char *file)
@@ -303,6 +304,23 @@ bool known_plumbing(const char *function, const char *file)
     if (!inside)
         return is_standard_library(file) || strstr(file, "/python/ebb/");
     return is_one_of(plumbing, sizeof(plumbing) / sizeof(*plumbing), inside, strlen(inside));
+}
+
+bool known_package(const char *file, size_t *ret_len)
+{
+    const char *inside = file ? package_path(file) : NULL;
+    if (!inside)
+        return false;
+    *ret_len = (size_t)(inside - file) + strcspn(inside, "/");
+    return true;
+}
+
+bool known_wrapper(const char *function, const char *file, uint32_t line)
+{
+    enum { WRAPPER_LINES = 12 };
+    const char *base = file ? strrchr(file, '/') : NULL;
+    return base && base - file >= 4 && strncmp(base - 4, "/bin", 4) == 0 && !strchr(base, '.') &&
+           strcmp(function, "<module>") == 0 && line <= WRAPPER_LINES;
 }
 
 bool known_comprehension(const char *inner, const char *outer)

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* FUNCTION is a readable name or NULL, LIB the base name of its module or NULL. */
 bool known_allocator(const char *function, const char *lib);
@@ -10,6 +12,11 @@ bool known_allocator(const char *function, const char *lib);
 bool known_plumbing(const char *function, const char *file);
 /* Of the standard library, or installed as a package: not the user's own. */
 bool known_library(const char *file);
+/* Of a file of an installed package, LEN bytes of the path up to the package:
+ * "…/site-packages/mypkg" or "…/site-packages/mymodule.py"; false: it is none. */
+bool known_package(const char *file, size_t *ret_len);
+/* The few lines that an installer writes so that a package can be called by a command. */
+bool known_wrapper(const char *function, const char *file, uint32_t line);
 /* Is INNER a comprehension or a generator expression that stands in OUTER, its caller in the same
  * file? Before Python 3.11 its name does not tell in which function it stands. */
 bool known_comprehension(const char *inner, const char *outer);

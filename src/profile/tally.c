@@ -14,35 +14,50 @@ enum { FLOOR_SHARE = 10 /* of the readings at either end, that make a floor */ }
 
 /* ---- which site belongs to which row ---- */
 
-static struct row_key key_of(const struct profile *p, struct names *names, enum growth_by by,
-                             uint32_t site)
+static struct row_key location_of(struct names *names, const struct name *n, uint32_t site,
+                                  bool minds_program)
+{
+    struct row_key key = {n->file ? n->file : n->lib, n->function, n->line, NULL};
+    if (minds_program && !n->is_own)
+        names_program_of_site(names, site, 1, &key.own);
+    return key;
+}
+
+static struct row_key key_of(const struct growth_options *o, struct names *names, uint32_t site)
 {
     const struct name *n = names_of_site(names, site);
-    const struct name *native = by == GROWTH_BY_LIB ? names_native_of_site(names, site) : NULL;
+    const struct name *native = o->by == GROWTH_BY_LIB ? names_native_of_site(names, site) : NULL;
     const struct name *own;
-    (void)p;
-    switch (by) {
+    switch (o->by) {
     case GROWTH_BY_LOCATION:
-        return (struct row_key){n->file ? n->file : n->lib, n->function, n->line};
+        break;
     case GROWTH_BY_FUNCTION:
-        return (struct row_key){n->file ? n->file : n->lib, n->function, 0};
+        return (struct row_key){n->file ? n->file : n->lib, n->function, 0, NULL};
     case GROWTH_BY_FILE:
-        return (struct row_key){n->file ? n->file : n->lib, NULL, 0};
+        return (struct row_key){n->file ? n->file : n->lib, NULL, 0, NULL};
     case GROWTH_BY_LIB:
-        return (struct row_key){native ? native->lib : n->lib, NULL, 0};
+        return (struct row_key){native ? native->lib : n->lib, NULL, 0, NULL};
     case GROWTH_BY_PROGRAM:
         if (names_program_of_site(names, site, 1, &own))
-            return (struct row_key){own->file, own->function, 0};
-        return (struct row_key){n->file ? n->file : n->lib, n->function, n->line};
-    case GROWTH_BY_STACK:
+            return (struct row_key){own->file, own->function, 0, NULL};
         break;
+    case GROWTH_BY_STACK:
+        return (struct row_key){NULL, NULL, site, NULL};
     }
-    return (struct row_key){NULL, NULL, site};
+    return location_of(names, n, site, o->minds_program && o->by == GROWTH_BY_LOCATION);
 }
 
 static bool same_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_key(const struct row_key *a, const struct row_key *b)
+{
+    bool is_same_own =
+        a->own == b->own || (a->own && b->own && same_text(a->own->function, b->own->function) &&
+                             same_text(a->own->file, b->own->file));
+    return a->n == b->n && same_text(a->a, b->a) && same_text(a->b, b->b) && is_same_own;
 }
 
 static uint64_t hash_text(uint64_t h, const char *s)
@@ -68,7 +83,7 @@ int tallies_init(struct tallies *t)
     while (t->index_cap < t->p->n_sites * 2)
         t->index_cap *= 2;
     t->of_site = calloc(t->p->n_sites + 1, sizeof *t->of_site);
-    t->middle = calloc(t->p->n_sites + 1, sizeof *t->middle);
+    t->middle = calloc(t->p->n_sites + 1, sizeof(const struct profile_held *));
     t->index = calloc(t->index_cap, sizeof *t->index);
     if (!t->of_site || !t->middle || !t->index)
         return -ENOMEM;
@@ -80,10 +95,11 @@ int tallies_init(struct tallies *t)
 static int row_for_key(struct tallies *t, const struct row_key *key, int32_t *ret)
 {
     uint64_t h = hash_text(hash_text(key->n * UINT64_C(0x9e3779b97f4a7c15), key->a), key->b);
+    h = hash_text(h, key->own ? key->own->function : NULL);
     size_t at = (size_t)(h ^ h >> 29) & (t->index_cap - 1);
     for (; t->index[at]; at = (at + 1) & (t->index_cap - 1)) {
         const struct row_key *have = &t->at[t->index[at] - 1].key;
-        if (have->n == key->n && same_text(have->a, key->a) && same_text(have->b, key->b)) {
+        if (same_key(have, key)) {
             *ret = (int32_t)t->index[at] - 1;
             return 0;
         }
@@ -108,7 +124,7 @@ static int row_for_site(struct tallies *t, struct names *names, uint32_t site, s
     if (site >= t->p->n_sites)
         site = 0;
     if (t->of_site[site] == TALLY_NONE) {
-        struct row_key key = key_of(t->p, names, t->o->by, site);
+        struct row_key key = key_of(t->o, names, site);
         int r = row_for_key(t, &key, &t->of_site[site]);
         if (r < 0)
             return r;

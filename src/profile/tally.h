@@ -12,6 +12,7 @@ enum { TALLY_NONE = -1 };
 struct row_key {
     const char *a, *b; /* may be NULL */
     uint64_t n;
+    const struct name *own; /* whose function it is a row for; NULL: anybody's */
 };
 
 /* One row under way. */

@@ -68,7 +68,7 @@ static void put_size(struct page *p, enum style style, double bytes, bool is_cha
     page_put(p, style, text);
 }
 
-static void put_site(struct buf *out, const json_t *site)
+static void put_frame(struct buf *out, const json_t *site)
 {
     const char *file = string(site, "file"), *slash = strrchr(file, '/');
     const json_t *line = json_object_get(site, "line");
@@ -77,6 +77,23 @@ static void put_site(struct buf *out, const json_t *site)
     if (file[0] && json_is_integer(line))
         buf_printf(out, ":%lld", (long long)json_integer_value(line));
     buf_printf(out, "%s%s", file[0] ? " " : "", string(site, "function"));
+}
+
+/* With the program's own function, where another allocates for it. */
+static void put_site(struct buf *out, const json_t *site)
+{
+    const json_t *own = json_object_get(site, "in_program");
+    json_int_t places = json_integer_value(json_object_get(site, "place_count"));
+    if (json_is_object(own) && places > 1) {
+        put_frame(out, own);
+        buf_printf(out, ", through %lld lines", (long long)places);
+        return;
+    }
+    put_frame(out, site);
+    if (json_is_object(own) && !json_is_true(json_object_get(site, "own"))) {
+        buf_add_str(out, " ← ");
+        put_frame(out, own);
+    }
 }
 
 static void put_entry(struct page *p, const json_t *e)
@@ -180,10 +197,16 @@ static void put_hypothesis(struct page *p, const json_t *h, size_t place)
     snprintf(text, sizeof text, "%zu. ", place);
     page_put(p, STYLE_DIM, text);
     put_text(p, is_strong ? STYLE_STRONG : STYLE_PLAIN, 3, string(h, "title"));
-    snprintf(text, sizeof text, ": %s", string(h, "word"));
-    page_put(p, STYLE_PLAIN, text);
-    if (share > 0 && is_strong) {
-        snprintf(text, sizeof text, ", %.0f %% of it", share * 100);
+    if (share > 0 && is_strong)
+        snprintf(text, sizeof text, ": %s, %.0f %% of it", string(h, "word"), share * 100);
+    else
+        snprintf(text, sizeof text, ": %s", string(h, "word"));
+    if (p->column + cell_columns(text) > p->width) {
+        page_put(p, STYLE_PLAIN, ":");
+        page_line(p);
+        page_pad(p, 3);
+        page_put(p, STYLE_PLAIN, text + 2);
+    } else {
         page_put(p, STYLE_PLAIN, text);
     }
     page_line(p);

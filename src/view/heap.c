@@ -9,9 +9,10 @@
 #include "base/text.h"
 #include "profile/words.h"
 #include "view/cells.h"
+#include "view/heap_where.h"
 #include "view/page.h"
 
-enum { FIGURE_WIDTH = 9, VERDICT_WIDTH = 11, WHERE_MIN = 24, WHERE_WISH = 36, WHERE_MAX = 160 };
+enum { FIGURE_WIDTH = 9, VERDICT_WIDTH = 11, WHERE_MIN = 24, WHERE_WISH = 36 };
 
 static double number(const json_t *o, const char *key)
 {
@@ -21,89 +22,6 @@ static double number(const json_t *o, const char *key)
 static const char *string(const json_t *o, const char *key)
 {
     return json_string_value(json_object_get(o, key));
-}
-
-/* ---- where ---- */
-
-/* The end of a long path: the part that tells it from others. */
-static const char *path_tail(const char *path, size_t width)
-{
-    size_t len = strlen(path);
-    if (len <= width)
-        return path;
-    const char *tail = path + len - width;
-    const char *slash = strchr(tail, '/');
-    return slash && slash[1] ? slash + 1 : tail;
-}
-
-/* "train.py:41 collate", or "c10::alloc_cpu (libc10.so)"; harmless, at most WIDTH columns. */
-static char *where_text(char out[WHERE_MAX * 4], const json_t *where, size_t width)
-{
-    struct buf text = {0};
-    const char *function = string(where, "function"), *file = string(where, "file");
-    const char *lib = string(where, "lib");
-    const json_t *line = json_object_get(where, "line");
-    size_t name_len = function ? strlen(function) : 0;
-    if (file) {
-        size_t room = width > name_len + 24 ? width - name_len - 8 : 16;
-        const char *tail = path_tail(file, room);
-        buf_printf(&text, "%s%s", tail == file || tail[-1] == '/' ? "" : "…", tail);
-        if (json_is_integer(line))
-            buf_printf(&text, ":%" JSON_INTEGER_FORMAT, json_integer_value(line));
-        buf_add_str(&text, " ");
-    }
-    buf_add_str(&text, function ? function : "");
-    if (lib && !file && !(function && strncmp(function, lib, strlen(lib)) == 0))
-        buf_printf(&text, " (%s)", lib);
-    text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(&text), text.len);
-    buf_fini(&text);
-    return out;
-}
-
-/* Is FRAME the function that WHERE is in? A comprehension is in the one around it. */
-static bool is_around(const json_t *frame, const json_t *where)
-{
-    const char *outer = string(frame, "function"), *inner = string(where, "function");
-    const char *a = string(frame, "file"), *b = string(where, "file");
-    size_t len = outer ? strlen(outer) : 0;
-    return outer && inner && a && b && strcmp(a, b) == 0 && strncmp(inner, outer, len) == 0 &&
-           (inner[len] == '\0' || strncmp(inner + len, ".<locals>.<", 11) == 0 ||
-            json_equal(json_object_get(frame, "line"), json_object_get(where, "line")));
-}
-
-/* "train.py:41 evaluate ← main": the functions of the user's own from which ROW's line was reached;
- * empty where there are none. At most WIDTH columns. */
-static char *callers_text(char out[WHERE_MAX * 4], const json_t *row, size_t width)
-{
-    const json_t *own = json_object_get(row, "in_program"), *caller;
-    struct buf text = {0};
-    size_t i;
-    if (json_is_object(own) && !is_around(own, json_object_get(row, "where")))
-        buf_add_str(&text, where_text(out, own, width));
-    json_array_foreach(json_object_get(row, "callers"), i, caller)
-    {
-        const char *function = string(caller, "function");
-        size_t have = cell_columns(buf_str(&text));
-        if (!text.len)
-            buf_add_str(&text, where_text(out, caller, width));
-        else if (function && have + strlen(function) + 3 <= width)
-            buf_printf(&text, " ← %s",
-                       text_fit(out, WHERE_MAX * 4, width, function, strlen(function)));
-        else
-            break;
-    }
-    text_fit(out, WHERE_MAX * 4, width < WHERE_MAX ? width : WHERE_MAX, buf_str(&text), text.len);
-    buf_fini(&text);
-    return out;
-}
-
-/* A function whose name is not known is told by its place alone: of no use below a line of Python.
- */
-static bool has_name(const json_t *where)
-{
-    const char *function = string(where, "function"), *lib = string(where, "lib");
-    return json_is_object(where) && function &&
-           !(lib && strncmp(function, lib, strlen(lib)) == 0 && function[strlen(lib)] == '+');
 }
 
 /* ---- the table ---- */
@@ -209,51 +127,71 @@ static void put_head(struct page *p, const struct columns *c)
     page_line(p);
 }
 
+static void put_below(struct page *p, const struct columns *c, enum style style, const char *text)
+{
+    page_pad(p, c->where + 2);
+    page_put(p, style, text);
+    page_line(p);
+}
+
 static void put_stack(struct page *p, const struct columns *c, const json_t *stack)
 {
-    char text[WHERE_MAX * 4];
+    char text[HEAP_WHERE_SIZE];
     const json_t *frame;
     size_t i;
     json_array_foreach(stack, i, frame)
     {
-        page_pad(p, c->where + 2);
-        page_put(p, STYLE_DIM, where_text(text, frame, c->where_width - 2));
-        page_line(p);
+        put_below(p, c, STYLE_DIM, heap_where_text(text, frame, c->where_width - 2));
     }
 }
 
 static void put_callers(struct page *p, const struct columns *c, const json_t *row)
 {
-    char text[WHERE_MAX * 4];
-    callers_text(text, row, c->where_width - 4);
-    if (!text[0])
-        return;
-    page_pad(p, c->where + 2);
-    page_put(p, STYLE_PLAIN, "← ");
-    page_put(p, STYLE_PLAIN, text);
-    page_line(p);
+    char line[HEAP_WHERE_SIZE];
+    struct buf text = {0};
+    heap_row_add_callers(&text, row, c->where_width - 2);
+    if (text.len)
+        put_below(p, c, STYLE_PLAIN, heap_where_fit(line, &text, c->where_width - 2));
+    buf_fini(&text);
+}
+
+/* The lines of a merged row, those that grew most. */
+static void put_places(struct page *p, const struct columns *c, const json_t *row)
+{
+    char cell[CELL_MAX], line[HEAP_WHERE_SIZE];
+    const json_t *place;
+    size_t i;
+    json_array_foreach(json_object_get(row, "places"), i, place)
+    {
+        struct buf text = {0};
+        buf_printf(&text, "%7s ", cell_rate(cell, true, number(place, "growth_bytes")));
+        heap_where_add(&text, json_object_get(place, "where"), 0);
+        put_below(p, c, STYLE_DIM, heap_where_fit(line, &text, c->where_width - 2));
+    }
+    json_int_t more = json_integer_value(json_object_get(row, "place_count")) - (json_int_t)i;
+    snprintf(line, sizeof line, "and %lld more line%s", (long long)more, more == 1 ? "" : "s");
+    if (more > 0)
+        put_below(p, c, STYLE_DIM, line);
 }
 
 /* The C function below a Python line, and by how many ways it was reached. */
 static void put_native(struct page *p, const struct columns *c, const json_t *row)
 {
-    char text[WHERE_MAX * 4], line[WHERE_MAX * 5];
+    char text[HEAP_WHERE_SIZE], line[HEAP_WHERE_SIZE + 64];
     const json_t *native = json_object_get(row, "native");
     const char *kind = string(json_object_get(row, "where"), "kind");
     json_int_t stacks = json_integer_value(json_object_get(row, "stacks"));
-    bool is_told = has_name(native) && kind && strcmp(kind, "python") == 0;
+    bool is_told = heap_where_has_name(native) && kind && strcmp(kind, "python") == 0;
     if (!is_told && stacks < 2)
         return;
-    where_text(text, native, c->where_width > 24 ? c->where_width - 18 : c->where_width);
+    heap_where_text(text, native, c->where_width > 24 ? c->where_width - 18 : c->where_width);
     if (is_told && stacks > 1)
         snprintf(line, sizeof line, "in %s, %lld stacks", text, (long long)stacks);
     else if (is_told)
         snprintf(line, sizeof line, "in %s", text);
     else
         snprintf(line, sizeof line, "%lld stacks", (long long)stacks);
-    page_pad(p, c->where + 2);
-    page_put(p, STYLE_DIM, line);
-    page_line(p);
+    put_below(p, c, STYLE_DIM, line);
 }
 
 static void put_figures(struct page *p, const struct columns *c, const json_t *row)
@@ -279,17 +217,20 @@ static void put_figures(struct page *p, const struct columns *c, const json_t *r
 
 static void put_row(struct page *p, const struct columns *c, const json_t *row)
 {
-    char text[WHERE_MAX * 4];
+    char text[HEAP_WHERE_SIZE];
     put_figures(p, c, row);
     page_pad(p, c->where);
-    page_put(p, STYLE_PLAIN, where_text(text, json_object_get(row, "where"), c->where_width));
+    page_put(p, STYLE_PLAIN, heap_where_text(text, heap_row_head(row), c->where_width));
     page_line(p);
     if (json_object_get(row, "stack")) {
         put_stack(p, c, json_object_get(row, "stack"));
         return;
     }
     put_callers(p, c, row);
-    put_native(p, c, row);
+    if (heap_row_is_merged(row))
+        put_places(p, c, row);
+    else
+        put_native(p, c, row);
 }
 
 /* ---- what it cost ---- */
@@ -398,7 +339,7 @@ enum {
 
 static void put_branch(struct page *p, const json_t *node, double whole, size_t depth)
 {
-    char cell[CELL_MAX], text[WHERE_MAX * 4], share[16];
+    char cell[CELL_MAX], text[HEAP_WHERE_SIZE], share[16];
     const json_t *child;
     size_t i, room = p->width > BRANCH_MIN ? p->width - BRANCH_MIN : 0;
     size_t most = room < p->width / 2 ? room : p->width / 2;
@@ -408,10 +349,11 @@ static void put_branch(struct page *p, const json_t *node, double whole, size_t 
     snprintf(share, sizeof share, "%.0f %%", whole > 0 ? bytes / whole * 100 : 0);
     put_figure(p, STYLE_DIM, share, SHARE_WIDTH);
     page_pad(p, p->column + 2 + indent);
-    page_put(p, STYLE_PLAIN,
-             depth ? where_text(text, node,
+    page_put(
+        p, STYLE_PLAIN,
+        depth ? heap_where_text(text, node,
                                 p->width > p->column + WHERE_MIN ? p->width - p->column : WHERE_MIN)
-                   : "all");
+              : "all");
     page_line(p);
     json_array_foreach(json_object_get(node, "children"), i, child)
         put_branch(p, child, whole, depth + 1);
@@ -425,9 +367,22 @@ void heap_tree_text(struct buf *out, const json_t *doc, bool colour, size_t widt
 
 /* ---- the summary ---- */
 
+/* "figure.py:71 draw ← train.py:41 plot ← main", on a line of its own if need be. */
+static char *path_text(char out[HEAP_WHERE_SIZE], const json_t *row, size_t width)
+{
+    size_t room = width > LABEL_COLUMNS + WHERE_MIN ? width - LABEL_COLUMNS : WHERE_MIN;
+    struct buf text = {0}, callers = {0};
+    heap_where_add(&text, heap_row_head(row), room / 2);
+    heap_row_add_callers(&callers, row, room > text.len ? room - text.len - 1 : 0);
+    if (callers.len)
+        buf_printf(&text, " %s", buf_str(&callers));
+    buf_fini(&callers);
+    return heap_where_fit(out, &text, room);
+}
+
 void heap_summary(struct page *p, const json_t *doc)
 {
-    char size[TEXT_SIZE_MAX], text[WHERE_MAX * 4];
+    char size[TEXT_SIZE_MAX], text[HEAP_WHERE_SIZE];
     const json_t *heap = json_object_get(doc, "heap"), *row;
     size_t i;
     json_array_foreach(json_object_get(heap, "growing"), i, row)
@@ -439,7 +394,7 @@ void heap_summary(struct page *p, const json_t *doc)
         if (json_is_object(rate))
             page_addf(p, "%s a step", text_size_signed(size, (int64_t)number(rate, "value")));
         page_addf(p, "%s", string(verdict, "verdict"));
-        page_addf(p, "%s", where_text(text, json_object_get(row, "where"), p->width - 40));
+        page_addf(p, "%s", path_text(text, row, p->width));
         page_fact_end(p);
     }
 }

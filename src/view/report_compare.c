@@ -195,26 +195,42 @@ static json_t *reasons_json(const struct side *a, const struct side *b, const ch
 
 /* ---- call sites ---- */
 
-/* The row of LIST for the same place; a fix may have moved its line. */
-static const json_t *same_place(const json_t *list, const json_t *where)
+static bool same_function(const json_t *a, const json_t *b)
 {
-    const json_t *row;
+    return json_equal(json_object_get(a, "function"), json_object_get(b, "function")) &&
+           json_equal(json_object_get(a, "file"), json_object_get(b, "file"));
+}
+
+static bool is_merged(const json_t *row)
+{
+    return json_is_integer(json_object_get(row, "place_count"));
+}
+
+/* The row of LIST for the same place as ROW, by their KEY; a fix may have moved its line. */
+static const json_t *same_place(const json_t *list, const json_t *row, const char *key)
+{
+    const json_t *one;
     size_t i;
-    json_array_foreach(list, i, row)
+    bool is_own = strcmp(key, "in_program") == 0;
+    json_array_foreach(list, i, one)
     {
-        const json_t *w = json_object_get(row, "where");
-        if (json_equal(json_object_get(w, "function"), json_object_get(where, "function")) &&
-            json_equal(json_object_get(w, "file"), json_object_get(where, "file")))
-            return row;
+        bool is_same_own =
+            same_function(json_object_get(one, "in_program"), json_object_get(row, "in_program"));
+        if (is_own == is_merged(one) && is_same_own &&
+            same_function(json_object_get(one, key), json_object_get(row, key)))
+            return one;
     }
     return NULL;
 }
 
-static json_t *site_json(const json_t *where, const json_t *before, const json_t *after)
+static json_t *site_json(const json_t *before, const json_t *after)
 {
     const json_t *a = json_object_get(json_object_get(before, "verdict"), "rate_bytes_per_step");
     const json_t *b = json_object_get(json_object_get(after, "verdict"), "rate_bytes_per_step");
-    return json_pack("{s:O?,s:O?,s:O?,s:O?,s:O?}", "where", where, "before_growth_bytes",
+    return json_pack("{s:O?,s:O?,s:O?,s:O?,s:O?,s:O?,s:O?}", "where",
+                     json_object_get(before, "where"), "in_program",
+                     json_object_get(before, "in_program"), "place_count",
+                     json_object_get(before, "place_count"), "before_growth_bytes",
                      json_object_get(before, "growth_bytes"), "after_growth_bytes",
                      json_object_get(after, "growth_bytes"), "before_rate_bytes_per_step", a,
                      "after_rate_bytes_per_step", b);
@@ -230,9 +246,11 @@ static json_t *sites_json(const json_t *before, const json_t *after)
         return list;
     json_array_foreach(a, i, row)
     {
-        const json_t *where = json_object_get(row, "where");
-        if (json_array_size(list) < SITES && json_is_object(where))
-            json_array_append_new(list, site_json(where, row, same_place(b, where)));
+        const json_t *same = is_merged(row) ? same_place(b, row, "in_program") : NULL;
+        if (!same)
+            same = same_place(b, row, "where");
+        if (json_array_size(list) < SITES && json_is_object(json_object_get(row, "where")))
+            json_array_append_new(list, site_json(row, same));
     }
     return list;
 }

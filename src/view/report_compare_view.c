@@ -118,7 +118,7 @@ static void put_sites(struct buf *out, const json_t *list)
         char size[TEXT_SIZE_MAX];
         const json_t *a = json_object_get(site, "before_rate_bytes_per_step");
         const json_t *b = json_object_get(site, "after_rate_bytes_per_step");
-        report_where(&where, json_object_get(site, "where"));
+        report_site(&where, json_object_get(site, "where"), site);
         buf_add_str(out, "<tr>");
         html_cell(out, true, report_signed(size, json_object_get(site, "before_growth_bytes")));
         html_cell(out, true, report_signed(size, json_object_get(site, "after_growth_bytes")));

@@ -27,6 +27,10 @@ void report_headline(struct buf *out, const json_t *doc);
 const char *report_tone(const json_t *one);
 /* "collate, train.py:6" of a frame, raw. */
 void report_where(struct buf *out, const json_t *frame);
+/* A call site by its FRAME, and the function of the program's own for which that allocates:
+ * "savefig, pyplot.py:9 ← plot, train.py:41". WITH has "in_program", and "place_count" where it is
+ * several lines. Raw. */
+void report_site(struct buf *out, const json_t *frame, const json_t *with);
 
 /* ---- elements ---- */
 

@@ -19,6 +19,14 @@ static void put_frame(struct buf *out, const json_t *frame)
     buf_fini(&text);
 }
 
+static void put_site_text(struct buf *out, const json_t *frame, const json_t *with)
+{
+    struct buf text = {0};
+    report_site(&text, frame, with);
+    html_text(out, text.data ? text.data : "", text.len);
+    buf_fini(&text);
+}
+
 static void put_stack(struct buf *out, const json_t *stack)
 {
     const json_t *frame;
@@ -50,7 +58,7 @@ static void put_site(struct buf *out, const json_t *row)
     html_cell(out, true, text);
     buf_printf(out, "<td class=\"%s\">%s<td class=wide>", report_tone(verdict), word ? word : "–");
     buf_add_str(out, json_array_size(stack) ? "<details><summary><code>" : "<code>");
-    put_frame(out, json_object_get(row, "where"));
+    put_site_text(out, json_object_get(row, "where"), row);
     buf_add_str(out, json_array_size(stack) ? "</code></summary>" : "</code>");
     if (json_array_size(stack)) {
         put_stack(out, stack);
@@ -162,7 +170,7 @@ static void put_entry(struct buf *out, const json_t *e, const char *colour)
     html_json_text(out, json_object_get(e, "kind"));
     if (json_is_object(site)) {
         buf_add_str(out, ": <code>");
-        put_frame(out, site);
+        put_site_text(out, site, site);
         buf_add_str(out, "</code>");
     } else if (json_is_string(site)) {
         buf_add_str(out, ": <code>");

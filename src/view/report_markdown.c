@@ -39,6 +39,14 @@ static void put_frame(const struct paper *p, put_fn *as, const json_t *frame)
     buf_fini(&text);
 }
 
+static void put_site(const struct paper *p, const json_t *frame, const json_t *with)
+{
+    struct buf text = {0};
+    report_site(&text, frame, with);
+    put(p, markdown_code, buf_str(&text));
+    buf_fini(&text);
+}
+
 static void put_row(const struct paper *p, const char *name, const char *value)
 {
     if (!value || !*value)
@@ -156,7 +164,7 @@ static void put_ledger(const struct paper *p, const json_t *ledger)
         if (json_is_object(site) || json_is_string(site))
             buf_add_str(p->out, ": ");
         if (json_is_object(site))
-            put_frame(p, markdown_code, site);
+            put_site(p, site, site);
         else
             put(p, markdown_code, json_string_value(site));
         buf_printf(p->out, " | %s | %s | %s |\n",
@@ -250,7 +258,7 @@ static void put_sites(const struct paper *p, const json_t *heap)
                    report_signed(b, json_object_get(rate, "value")),
                    report_size(c, json_object_get(json_object_get(row, "live"), "bytes")),
                    report_string(v, "verdict") ? report_string(v, "verdict") : "–");
-        put_frame(p, markdown_code, json_object_get(row, "where"));
+        put_site(p, json_object_get(row, "where"), row);
         buf_add_str(p->out, " |\n");
     }
     put_stack(p, json_array_get(rows, 0));

@@ -84,3 +84,19 @@ void report_where(struct buf *out, const json_t *frame)
     else if (!file && lib)
         buf_printf(out, ", %s", lib);
 }
+
+void report_site(struct buf *out, const json_t *frame, const json_t *with)
+{
+    const json_t *own = json_object_get(with, "in_program");
+    json_int_t places = json_integer_value(json_object_get(with, "place_count"));
+    if (json_is_object(own) && places > 1) {
+        report_where(out, own);
+        buf_printf(out, ", through %lld lines", (long long)places);
+        return;
+    }
+    report_where(out, frame);
+    if (json_is_object(own) && !json_is_true(json_object_get(frame, "own"))) {
+        buf_add_str(out, " ← ");
+        report_where(out, own);
+    }
+}

@@ -197,7 +197,7 @@ def test_steps_that_are_not_there(leaked, flags):
     (["--diff", "4..8", "--since", "4"],
      "--since, --diff and --survivors ask for different things; give one of them"),
     (["another"], "one run folder or pid is meant, not 2"),
-    (["--by", "colour"], '--by: "colour" is none of location|function|file|lib|stack'),
+    (["--by", "colour"], '--by: "colour" is none of location|function|program|file|lib|stack'),
     (["--top", "0"], '--top: "0" is out of range; write a number from 1 to 512'),
     (["--every", "1ms"], '--every: "1ms" is too short; the least is 500ms'),
 ])

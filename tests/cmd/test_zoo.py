@@ -19,7 +19,7 @@ PROGRAMS = sorted(path.parent.name for path in (ROOT / "zoo").glob("*/truth.json
 def outcome(**changes):
     return {"leak": True, "marks": "leaking", "marks_right": "yes", "no_marks": "undecided",
             "no_marks_right": "unsure", "hypothesis_right": "yes", "culprit_row": 2,
-            "right_after_epochs": 1.25, **changes}
+            "culprit_itself": 2, "right_after_epochs": 1.25, **changes}
 
 
 def test_there_are_at_least_24_programs():
@@ -55,6 +55,7 @@ def test_every_run_is_in_the_kept_table():
     ({"no_marks": "stable", "no_marks_right": "NO"}, "without marks: unsure before, NO now"),
     ({"hypothesis_right": "NO"}, "hypothesis: yes before, NO now"),
     ({"culprit_row": 0}, "the culprit was in row 2, now in none"),
+    ({"culprit_itself": 0}, "no row names the function that keeps it any more"),
 ])
 def test_what_is_worse_is_told(change, said):
     worse = table.regressions({"x": outcome(**change)}, {"x": outcome()})
@@ -65,6 +66,27 @@ def test_what_is_better_or_the_same_is_not():
     assert table.regressions({"x": outcome()}, {"x": outcome()}) == []
     better = outcome(no_marks="leaking", no_marks_right="yes", culprit_row=1)
     assert table.regressions({"x": better}, {"x": outcome()}) == []
+
+
+def frame(function, file="/x/zoo/p/main.py"):
+    return {"function": function, "file": file}
+
+
+@pytest.mark.parametrize("rows, found", [
+    ([{"where": frame("draw", "/lib/figure.py"), "in_program": frame("keep"), "callers": []}], (1, 1)),
+    ([{"where": frame("keep.<locals>.<listcomp>"), "in_program": frame("keep"), "callers": []}], (1, 1)),
+    ([{"where": frame("other"), "in_program": None, "callers": []},
+      {"where": frame("make"), "in_program": frame("make"), "callers": [frame("main"), frame("keep")]}], (2, 2)),
+    ([{"where": frame("make"), "in_program": frame("make"), "callers": []}], (0, 1)),
+    ([{"where": frame("keep", "/lib/figure.py"), "in_program": None, "callers": []}], (0, 0)),
+    ([{"where": frame("keep"), "in_program": frame("keep"), "callers": [], "growth_bytes": 0}], (0, 1)),
+    ([], (0, 0)),
+])
+def test_the_row_of_the_culprit_and_of_who_makes_it(rows, found):
+    truth = {"culprit": {"file": "zoo/p/main.py", "function": "keep", "made_in": ["make"]}}
+    doc = {"rows": [{"growth_bytes": 5e6, **row} for row in rows]}
+    assert judged.culprit_rows("run", truth, lambda *_: doc) == found
+    assert judged.culprit_rows("run", {"culprit": None}, None) == (None, None)
 
 
 def test_a_new_run_counts_only_if_its_word_is_wrong():

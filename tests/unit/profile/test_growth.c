@@ -410,6 +410,136 @@ static void a_row_of_several_is_shown_by_the_one_that_goes_on_growing(void **sta
     assert_string_equal(r->program[1]->function, "evaluate");
 }
 
+/* ---- small lines of one function ---- */
+
+#define LIBRARY "/home/u/venv/lib/python3.11/site-packages/plots/figure.py"
+
+/* COUNT lines of a library below ABOVE, each a function of its own. */
+static void draw(struct story *s, uint32_t above, size_t count, shape_fn *shape)
+{
+    static const char *const names[] = {"axis", "canvas", "figure", "font",   "grid",  "legend",
+                                        "line", "patch",  "spine",  "ticker", "title", "text"};
+    assert_true(count <= sizeof names / sizeof *names);
+    for (size_t i = 0; i < count; i++)
+        hold(s, known_python(&s->heap, above, LIBRARY, names[i], 10), shape);
+}
+
+static void small_lines_below_one_function_of_the_programs_are_one_row(void **state)
+{
+    struct story *s = *state;
+    uint32_t main = known_python(&s->heap, 0, "/home/u/train.py", "main", 5);
+    draw(s, known_python(&s->heap, main, "/home/u/train.py", "plot", 30), 12, leaks);
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
+    assert_int_equal(s->growth.count, 1);
+    const struct growth_row *r = &s->growth.rows[0];
+    double one = leaks(READINGS - READINGS / 10) - leaks(0);
+    assert_near(r->growth_bytes, 12 * one * MIB, 1);
+    assert_near(r->live_bytes, 12 * leaks(READINGS - 1) * MIB, 1);
+    assert_near(s->growth.live_bytes, r->live_bytes, 1);
+    assert_int_equal(r->verdict.word, VERDICT_LEAKING);
+    assert_string_equal(r->program[0]->function, "plot");
+    assert_string_equal(r->program[1]->function, "main");
+    assert_int_equal(r->n_places, 12);
+    for (size_t i = 0; i < GROWTH_PLACES_MAX; i++) {
+        assert_string_equal(r->places[i].name->file, LIBRARY);
+        assert_near(r->places[i].growth_bytes, one * MIB, 1);
+    }
+    for (size_t i = 1; i < s->heap.profile.n_sites; i++)
+        assert_int_equal(s->growth.row_of_site[i], 0);
+}
+
+static void where_rows_are_asked_for_by_location_each_line_is_its_own(void **state)
+{
+    struct story *s = *state;
+    draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
+    assert_int_equal(judge(s, (struct growth_options){.by = GROWTH_BY_LOCATION}), 0);
+    assert_int_equal(s->growth.count, 12);
+    assert_int_equal(s->growth.rows[0].n_places, 0);
+    for (size_t i = 0; i < 12; i++)
+        assert_int_equal(s->growth.row_of_site[s->growth.rows[i].site], i);
+    assert_int_equal(judge(s, (struct growth_options){.by = GROWTH_BY_PROGRAM}), 0);
+    assert_int_equal(s->growth.count, 1);
+    assert_string_equal(s->growth.rows[0].name->function, "plot");
+}
+
+static void a_large_line_and_what_does_not_grow_stay_rows_of_their_own(void **state)
+{
+    struct story *s = *state;
+    uint32_t plot = known_python(&s->heap, 0, "/home/u/train.py", "plot", 30);
+    hold(s, known_python(&s->heap, plot, LIBRARY, "raster", 10), leaks_much);
+    hold(s, known_python(&s->heap, plot, LIBRARY, "cache", 20), flat);
+    draw(s, plot, 3, leaks);
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
+    assert_int_equal(s->growth.count, 3);
+    assert_string_equal(s->growth.rows[0].name->function, "raster");
+    assert_int_equal(s->growth.rows[0].n_places, 0);
+    assert_int_equal(s->growth.rows[1].n_places, 3);
+    assert_near(s->growth.rows[1].live_bytes, 3 * leaks(READINGS - 1) * MIB, 1);
+    assert_string_equal(s->growth.rows[2].name->function, "cache");
+}
+
+static void small_lines_of_two_functions_or_of_none_are_not_one(void **state)
+{
+    struct story *s = *state;
+    site(s, "leak_much", leaks_much);
+    draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 1, leaks);
+    draw(s, known_python(&s->heap, 0, "/home/u/train.py", "log", 40), 1, leaks);
+    draw(s, 0, 2, leaks);
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
+    assert_int_equal(s->growth.count, 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(s->growth.rows[i].n_places, 0);
+}
+
+static void a_librarys_line_is_a_row_for_each_function_that_reached_it(void **state)
+{
+    struct story *s = *state;
+    uint32_t load = known_python(&s->heap, 0, "/home/u/train.py", "load", 30);
+    uint32_t keep = known_python(&s->heap, 0, "/home/u/train.py", "keep", 40);
+    hold(s, known_python(&s->heap, load, LIBRARY, "read", 10), flat);
+    hold(s, known_python(&s->heap, keep, LIBRARY, "read", 10), leaks);
+    assert_int_equal(judge(s, (struct growth_options){.minds_program = true}), 0);
+    assert_int_equal(s->growth.count, 2);
+    assert_string_equal(s->growth.rows[0].program[0]->function, "keep");
+    assert_int_equal(s->growth.rows[0].verdict.word, VERDICT_LEAKING);
+    assert_string_equal(s->growth.rows[1].program[0]->function, "load");
+    assert_int_equal(s->growth.rows[1].verdict.leak, VERDICT_LEAK_NO);
+    assert_int_equal(judge(s, (struct growth_options){.by = GROWTH_BY_LOCATION}), 0);
+    assert_int_equal(s->growth.count, 1);
+}
+
+static void asked_for_by_step_no_lines_are_merged(void **state)
+{
+    struct story *s = *state;
+    draw(s, known_python(&s->heap, 0, "/home/u/train.py", "plot", 30), 12, leaks);
+    const struct growth_options options = {
+        .minds_program = true, .has_diff = true, .from_step = 100, .to_step = 500};
+    assert_int_equal(judge(s, options), 0);
+    assert_int_equal(s->growth.count, 12);
+}
+
+static double is_loaded(size_t i)
+{
+    return i < 30 ? 0 : 500;
+}
+
+static void what_is_loaded_before_the_first_step_did_not_grow(void **state)
+{
+    struct story *s = *state;
+    site(s, "load_model", is_loaded);
+    site(s, "leak", leaks);
+    for (size_t i = 0; i < 40; i++)
+        s->readings[i].has_step = false;
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_near(row(s, "load_model")->growth_bytes, 0, 0);
+    assert_near(row(s, "leak")->growth_bytes,
+                (leaks(READINGS - (READINGS - 40) / 10) - leaks(40)) * MIB, 1);
+    for (size_t i = 40; i < 120; i++) /* most of the time had passed before it */
+        s->readings[i].has_step = false;
+    assert_int_equal(judge(s, (struct growth_options){0}), 0);
+    assert_near(row(s, "load_model")->growth_bytes, 500 * MIB, 1);
+}
+
 static void a_site_that_is_not_there_counts_as_one_without_a_stack(void **state)
 {
     struct story *s = *state;
@@ -580,6 +710,13 @@ int main(void)
         TEST(a_row_of_several_is_shown_by_the_one_that_holds_most),
         TEST(a_row_of_several_is_shown_by_the_one_that_goes_on_growing),
         TEST(a_site_that_is_not_there_counts_as_one_without_a_stack),
+        TEST(small_lines_below_one_function_of_the_programs_are_one_row),
+        TEST(where_rows_are_asked_for_by_location_each_line_is_its_own),
+        TEST(a_large_line_and_what_does_not_grow_stay_rows_of_their_own),
+        TEST(small_lines_of_two_functions_or_of_none_are_not_one),
+        TEST(a_librarys_line_is_a_row_for_each_function_that_reached_it),
+        TEST(asked_for_by_step_no_lines_are_merged),
+        TEST(what_is_loaded_before_the_first_step_did_not_grow),
         TEST(since_a_step_counts_what_was_born_after_it),
         TEST(a_difference_is_that_of_the_two_readings),
         TEST(steps_that_are_not_there_are_named_with_those_that_are),

@@ -172,6 +172,50 @@ static void no_more_of_the_programs_functions_than_asked_for(void **state)
     assert_int_equal(names_program_of_site(f->names, 99999, LEN(found), found), 0);
 }
 
+static void a_package_that_was_started_is_the_program_where_nothing_else_is(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/venv/bin/train", "<module>");
+    python(f, PACKAGES "trainer/cli.py", "main");
+    python(f, PACKAGES "transformers/trainer.py", "Trainer.train");
+    python(f, PACKAGES "trainer/data.py", "collate");
+    python(f, PACKAGES "plots/figure.py", "draw");
+    shown(f);
+    f->top = 0;
+    python(f, STANDARD "threading.py", "Thread.run");
+    python(f, PACKAGES "trainer/log.py", "flush");
+    known_site(&f->heap, f->top, 1, 1, 1);
+    f->top = 0;
+    python(f, PACKAGES "plots/queue.py", "run");
+    known_site(&f->heap, f->top, 1, 1, 1);
+    const struct name *found[4];
+    assert_program(f, "collate", "main", NULL);
+    assert_int_equal(names_program_of_site(f->names, 2, LEN(found), found), 1);
+    assert_string_equal(found[0]->function, "flush");
+    assert_int_equal(names_program_of_site(f->names, 3, LEN(found), found), 0);
+}
+
+static void a_package_is_no_program_where_there_is_a_file_of_the_users(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "/home/u/venv/bin/pytest", "<module>");
+    python(f, PACKAGES "_pytest/main.py", "main");
+    python(f, "/home/u/tests/test_train.py", "test_a_step");
+    python(f, PACKAGES "plots/figure.py", "draw");
+    shown(f);
+    assert_program(f, "test_a_step", NULL);
+}
+
+static void what_is_written_for_named_tuples_is_nobodys(void **state)
+{
+    struct fixture *f = *state;
+    python(f, "<string>", "<module>");
+    python(f, "/home/u/train.py", "keep");
+    python(f, "<string>", "<lambda>");
+    assert_string_equal(shown(f)->function, "keep");
+    assert_program(f, "keep", NULL);
+}
+
 static void where_all_is_plumbing_the_innermost_of_it_is_shown(void **state)
 {
     struct fixture *f = *state;
@@ -426,6 +470,9 @@ int main(void)
         TEST(the_users_line_is_shown_not_numpys),
         TEST(a_librarys_own_collator_is_shown_not_the_line_that_called_it),
         TEST(where_all_is_plumbing_the_innermost_of_it_is_shown),
+        TEST(a_package_that_was_started_is_the_program_where_nothing_else_is),
+        TEST(a_package_is_no_program_where_there_is_a_file_of_the_users),
+        TEST(what_is_written_for_named_tuples_is_nobodys),
         TEST(the_programs_own_functions_are_told_from_the_innermost_on),
         TEST(a_comprehension_is_its_functions_and_one_that_calls_itself_is_told_once),
         TEST(before_3_11_a_comprehension_does_not_tell_whose_it_is),

@@ -35,6 +35,16 @@ static json_t *parse(const char *text)
     "'live_objects':12345678,'age_s':95,'growth_bytes':52428800,'stacks':3,"                       \
     "'verdict':{'verdict':'leaking','rate_bytes_per_step':{'value':104857},"                       \
     "'rate_bytes_per_min':{'value':3145728}}}"
+#define FIGURES                                                                                    \
+    "{'live':{'bytes':1048576,'low':0,'high':2097152},"                                            \
+    "'live_objects':1,'age_s':9,'growth_bytes':1048576,'stacks':1,"                                \
+    "'verdict':{'verdict':'undecided'},'native':null,"
+#define OWN(name, line)                                                                            \
+    "{'kind':'python','function':'" name "','file':'/home/u/run/train.py','line':" line            \
+    ",'lib':null,'own':true}"
+#define THEIRS(name)                                                                               \
+    "{'kind':'python','function':'" name                                                           \
+    "','file':'/v/site-packages/plots/figure.py','line':71,'lib':null,'own':false}"
 #define MODEL                                                                                      \
     "{'where':{'kind':'native','function':'load_weights','file':null,'line':null,"                 \
     "'lib':'libmodel.so'},'native':null,'live':{'bytes':943718400,'low':0,'high':943718400},"      \
@@ -121,6 +131,59 @@ static void at_80_columns_the_table_is_this(void **state)
     char *printed = table(DOC(STEPS, LEAK "," MODEL, COST), "growth", false, 80);
     assert_string_equal(printed, at_80);
     free(printed);
+}
+
+static void below_a_librarys_line_stands_the_programs_function(void **state)
+{
+    (void)state;
+    char *printed =
+        table(DOC(STEPS,
+                  FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
+                      "plot.<locals>.<lambda>", "41") ",'callers':[" OWN("evaluate", "50") "]}",
+                  COST),
+              "growth", false, 80);
+    assert_shows(printed, " plots/figure.py:71 draw\n");
+    assert_shows(printed, "  ← train.py:41 plot.<lambda>");
+    assert_hides(printed, "<locals>");
+    assert_fits(printed, 80);
+    free(printed);
+    printed =
+        table(DOC(STEPS,
+                  FIGURES "'where':" OWN("read", "41") ",'in_program':" OWN(
+                      "read", "41") ","
+                                    "'callers':[" OWN("load", "50") "," OWN("main", "60") "]}",
+                  COST),
+              "growth", false, 100);
+    assert_shows(printed, "train.py:41 read\n");
+    assert_shows(printed, "  ← train.py:50 load ← main\n");
+    assert_hides(printed, "← train.py:41");
+    free(printed);
+}
+
+static void lines_that_are_one_row_are_told_by_their_function_and_the_largest(void **state)
+{
+    (void)state;
+    static const char doc[] =
+        DOC(STEPS,
+            FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
+                "plot", "41") ",'callers':[],'place_count':5,'places':["
+                              "{'where':" THEIRS(
+                                  "draw") ",'growth_bytes':2097152,'live_bytes':1},"
+                                          "{'where':" THEIRS(
+                                              "text") ",'growth_bytes':1048576,'live_bytes':1}]}",
+            COST);
+    char *printed = table(doc, "growth", false, 80);
+    assert_shows(printed, "/home/u/run/train.py:41 plot\n");
+    assert_shows(printed, "  +2.00M figure.py:71 draw\n");
+    assert_shows(printed, "  +1.00M figure.py:71 text\n");
+    assert_shows(printed, "  and 3 more lines\n");
+    assert_hides(printed, "←");
+    free(printed);
+    for (size_t width = 40; width < 130; width++) {
+        printed = table(doc, "growth", false, width);
+        assert_fits(printed, width);
+        free(printed);
+    }
 }
 
 static void the_least_important_columns_go_first(void **state)
@@ -316,6 +379,13 @@ static void a_summary_tells_what_grows(void **state)
     assert_shows(buf_str(&out), "train.py:41 collate");
     json_decref(doc);
     buf_clear(&out);
+    doc = doc_of("{'heap':{'growing':[" FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
+        "plot", "41") ",'callers':[" OWN("evaluate", "50") "]}]}}");
+    heap_summary(&p, doc);
+    assert_shows(buf_str(&out), "plots/figure.py:71 draw ← train.py:41 plot ← evaluate\n");
+    assert_fits(buf_str(&out), 80);
+    json_decref(doc);
+    buf_clear(&out);
     doc = doc_of("{'heap':{}}");
     heap_summary(&p, doc);
     assert_string_equal(buf_str(&out), "");
@@ -332,6 +402,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_80_columns_the_table_is_this),
+        cmocka_unit_test(below_a_librarys_line_stands_the_programs_function),
+        cmocka_unit_test(lines_that_are_one_row_are_told_by_their_function_and_the_largest),
         cmocka_unit_test(the_least_important_columns_go_first),
         cmocka_unit_test(every_width_is_kept_to_and_none_is_too_small_to_live),
         cmocka_unit_test(a_long_title_does_not_push_the_others_aside),
