@@ -84,22 +84,22 @@ static const struct profile_reading *settled(const struct facts *f, const struct
     return is_much_less ? least : nearest;
 }
 
-/* The heap is read less often than RSS: the moments become those at which both were, where that
- * does not lose much of the time between them. */
+/* The heap is read less often than RSS, but once when the first step has ended, just before RSS is:
+ * the moments become those at which both were, where that does not lose much of the time between
+ * them. */
 static void align_moments(struct facts *f, const struct profile *p)
 {
-    double span = f->now_s - f->start_s, start_s = f->start_s, now_s = f->now_s;
+    const struct profile_reading *start = NULL, *now = NULL;
+    double span = f->now_s - f->start_s;
     for (int i = 0; i < 2; i++) {
         double part = i == 0 ? settled_share : aligned_share;
-        const struct profile_reading *start =
-            settled(f, p, f->start_s, f->start_s + part * span, f->start_s);
-        const struct profile_reading *now =
-            settled(f, p, f->now_s - part * span, f->now_s, f->now_s);
-        if (start_s == f->start_s && start)
-            start_s = seconds_of(f, start);
-        if (now_s == f->now_s && now)
-            now_s = seconds_of(f, now);
+        if (!start)
+            start = settled(f, p, f->begun_s, f->start_s + part * span, f->begun_s);
+        if (!now)
+            now = settled(f, p, f->now_s - part * span, f->now_s, f->now_s);
     }
+    double start_s = start ? fmax(f->start_s, seconds_of(f, start)) : f->start_s;
+    double now_s = now ? seconds_of(f, now) : f->now_s;
     if (now_s > start_s) {
         f->start_s = start_s;
         f->now_s = now_s;
