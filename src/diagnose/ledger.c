@@ -52,7 +52,7 @@ static void take(struct moment *m, enum ledger_kind kind, double bytes)
 
 static double field_at(const struct facts *f, enum sample_process_field field, double t_s)
 {
-    return facts_field_at(f, f->main, field, t_s);
+    return facts_field_at(f->main, field, t_s);
 }
 
 static double figure_at(const struct facts *f, const char *name, double t_s)
@@ -70,7 +70,7 @@ static double census_bytes(const json_t *census, const char *key)
 /* Kinds are read less often than the job tells what it has pinned: how much came since. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
-    double read_s = facts_field_s(f, f->main, SAMPLE_SHMEM, m->t_s);
+    double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
     return figure_at(f, "pinned_host_bytes", m->t_s) - figure_at(f, "pinned_host_bytes", read_s);
 }
 
@@ -216,34 +216,12 @@ static void take_arenas(const struct facts *f, struct moment *start, struct mome
     take(now, LEDGER_ARENAS, f->heap.now_spare);
 }
 
-/* Huge pages are counted seldom: between two counts they are taken to have come as memory did. */
-static double huge_at(const struct facts *f, double t_s)
-{
-    const struct facts_series *huge = &f->main->field[SAMPLE_HUGE];
-    double from_s = (double)NAN, to_s = (double)NAN;
-    for (size_t i = 0; i < huge->count && isnan(to_s); i++) {
-        if (isnan(huge->v[i]))
-            continue;
-        if (huge->t_s[i] > t_s)
-            to_s = huge->t_s[i];
-        else
-            from_s = huge->t_s[i];
-    }
-    if (isnan(from_s) || isnan(to_s))
-        return facts_at(huge, t_s);
-    double had = facts_at(huge, from_s), rss = field_at(f, SAMPLE_RSS, from_s);
-    double whole = field_at(f, SAMPLE_RSS, to_s) - rss, part = field_at(f, SAMPLE_RSS, t_s) - rss;
-    double share = fabs(whole) < growth_least_bytes ? (t_s - from_s) / (to_s - from_s)
-                                                    : fmin(1, fmax(0, part / whole));
-    return had + share * (facts_at(huge, to_s) - had);
-}
-
 /* The first byte that is written in a huge page brings all of it, and nobody has asked for the
  * rest. Of what has no name so much may lie in such pages; and has come since by as much as they
  * became more. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
-    double had = huge_at(f, start->t_s), has = huge_at(f, now->t_s);
+    double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);
     if (isnan(had) || isnan(has) || !(had > 0 || has > 0))
         return;
     take(start, LEDGER_HUGE, had);

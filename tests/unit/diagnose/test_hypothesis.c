@@ -120,6 +120,8 @@ static void file_pages_are_not_those_of_a_process_on_its_way_out(void **state)
     double *file = s.v[0][SAMPLE_FILE];
     for (size_t i = 0; i < STORY_POINTS; i++)
         file[i] = i == 196 ? MIB(20) : i <= 180 ? MIB(100) : (double)NAN;
+    for (size_t i = 196; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_RSS][i] -= MIB(80);
     story_ask(&s, HYPOTHESIS_NO_GROWTH);
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
     assert_true(fabs(s.question.growth) < 1);
@@ -162,9 +164,41 @@ static void small_growth_that_has_ended_is_none(void **state)
 static void small_growth_of_which_one_site_has_most_is_told(void **state)
 {
     (void)state;
-    it_grew_once_by(MIB(30));
-    story_row(&s, "/job/train.py", MIB(10), MIB(35), VERDICT_PLATEAUED);
+    it_grew_once_by(MIB(35));
+    story_row(&s, "/job/train.py", MIB(10), MIB(40), VERDICT_PLATEAUED);
     expect_first(HYPOTHESIS_CALL_SITE);
+}
+
+/* Any program comes to hold a little with its first steps. */
+static void what_a_site_holds_is_told_from_a_twentieth_on(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(20));
+    story_row(&s, "/job/train.py", MIB(10), MIB(28), VERDICT_PLATEAUED);
+    expect_first(HYPOTHESIS_NO_GROWTH);
+}
+
+/* Between two readings file pages came as memory did. */
+static void
+file_pages_of_a_process_that_has_just_begun_are_not_those_of_its_first_moment(void **state)
+{
+    (void)state;
+    it_is_flat();
+    double *file = s.v[0][SAMPLE_FILE], *rss = s.v[0][SAMPLE_RSS];
+    for (size_t i = 0; i < STORY_POINTS; i++) {
+        file[i] = i == 9 ? 0 : i >= 14 ? MIB(100) : (double)NAN;
+        rss[i] = i < 10 ? MIB(10) : MIB(500);
+    }
+    story_ask(&s, HYPOTHESIS_NO_GROWTH);
+    assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
+}
+
+static void undecided_growth_that_came_at_first_has_ended(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(20));
+    story_verdict(&s, 0, VERDICT_UNDECIDED);
+    expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
 static void growth_that_has_ended_is_asked_about_from_a_tenth_on(void **state)
@@ -1070,6 +1104,9 @@ int main(void)
         T(what_is_flat_by_the_verdict_is_asked_about_where_it_had_grown_before),
         T(small_growth_that_has_ended_is_none),
         T(small_growth_of_which_one_site_has_most_is_told),
+        T(what_a_site_holds_is_told_from_a_twentieth_on),
+        T(file_pages_of_a_process_that_has_just_begun_are_not_those_of_its_first_moment),
+        T(undecided_growth_that_came_at_first_has_ended),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
         T(so_it_is_where_it_takes_a_tenth_of_the_room),
         T(small_growth_that_goes_on_is_growth),
