@@ -10,6 +10,9 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
+/* Of a jump: between these it is under way; and what takes more steps is none. */
+static const double jump_begun = 0.1, jump_done = 0.8;
+enum { JUMP_STEPS = 2 };
 
 static bool is_leak(enum verdict_word word)
 {
@@ -52,11 +55,12 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
 
 /* ---- loading the data ---- */
 
+enum { POINTS = 41, WINDOW = 2 };
+
 /* The largest rise within a twentieth of the time between the moments that stayed: all after it is
  * above all before. */
 static double largest_jump(const struct question *q, double *ret_t_s)
 {
-    enum { POINTS = 41, WINDOW = 2 };
     double span = q->f->now_s - q->f->start_s, at[POINTS], after[POINTS], before = 0, best = 0;
     for (int i = 0; i < POINTS; i++)
         at[i] = leakable_at(q, q->f->start_s + span * i / (POINTS - 1));
@@ -73,6 +77,33 @@ static double largest_jump(const struct question *q, double *ret_t_s)
     return best;
 }
 
+/* A rise of JUMP from AT_S on: how many steps it took. What was seen at one reading and not at the
+ * one before it, or two before it, came at once, whatever steps were between them. */
+static int64_t steps_of_jump(const struct question *q, double at_s, double jump)
+{
+    const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
+    double span = q->f->now_s - q->f->start_s, before = leakable_at(q, at_s), from_s = at_s;
+    int64_t readings = 0, steps = 0;
+    for (size_t i = 0; i < rss->count; i++) {
+        double t_s = rss->t_s[i], risen = leakable_at(q, t_s) - before;
+        if (t_s <= at_s || t_s > at_s + span * (WINDOW + 1) / (POINTS - 1))
+            continue;
+        if (risen < jump_begun * jump) {
+            from_s = t_s;
+            readings = steps = 0;
+            continue;
+        }
+        readings++;
+        if (risen < jump_done * jump)
+            continue;
+        for (size_t k = 0; k < q->f->n_marks; k++)
+            steps += q->f->marks[k].kind == VERDICT_MARK_STEP && q->f->marks[k].t_s > from_s &&
+                     q->f->marks[k].t_s <= t_s;
+        return readings > 2 ? steps : 0;
+    }
+    return 0;
+}
+
 /* A cache, or data, is alive. */
 static void test_is_alive(const struct question *q, struct hypothesis *h)
 {
@@ -85,7 +116,11 @@ static void test_one_jump(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
     double at_s = 0, jump = largest_jump(q, &at_s);
-    if (jump >= 0.7 * q->total) {
+    int64_t steps = jump > 0 ? steps_of_jump(q, at_s, jump) : 0;
+    if (jump >= 0.7 * q->total && steps > JUMP_STEPS) {
+        say(h, EVIDENCE_AGAINST, STRONG, "it grew little by little: %s of %s in %" PRId64 " steps",
+            size_of(&s, 0, jump), size_of(&s, 1, q->total), steps);
+    } else if (jump >= 0.7 * q->total) {
         h->share = share_of(q, jump);
         say(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
             size_of(&s, 0, jump), size_of(&s, 1, q->total), at_s);
