@@ -131,6 +131,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (f"memory grew by {SIZE}, from", None),
     (r"memory went on growing after", None),
     (r"it grew little by little", None),
+    (r"it came at once, and not again", None),
     (r"only .* came with its start", None),
     (r"in the first half of the pass, .* in the second", None),
     (r"memory at the ends of steps itself grew", None),

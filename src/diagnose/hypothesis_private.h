@@ -45,6 +45,9 @@ double heap_growth(const struct question *q);
 /* The call site that keeps what it makes, that with the most growth: RET_GROWN. NULL: none. */
 const struct growth_row *keeper(const struct question *q, double *ret_grown);
 
+/* Did most of the growth come in a step or two? */
+bool came_at_once(const struct question *q);
+
 /* Did torch's compiler make what ROW holds, itself or by calling who did? */
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);
 

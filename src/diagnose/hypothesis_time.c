@@ -12,6 +12,7 @@ static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
 /* Of a jump: between these it is under way; and what takes more steps is none. */
 static const double jump_begun = 0.1, jump_done = 0.8;
+static const double jump_share = 0.7; /* of the growth: most of it */
 enum { JUMP_STEPS = 2 };
 
 static bool is_leak(enum verdict_word word)
@@ -112,15 +113,36 @@ static void test_is_alive(const struct question *q, struct hypothesis *h)
         say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
 }
 
+struct jump {
+    double bytes, at_s;
+    int64_t steps;
+    bool is_most;
+};
+
+static struct jump jump_of(const struct question *q)
+{
+    struct jump j = {0};
+    j.bytes = largest_jump(q, &j.at_s);
+    j.steps = j.bytes > 0 ? steps_of_jump(q, j.at_s, j.bytes) : 0;
+    j.is_most = j.bytes > 0 && j.bytes >= jump_share * q->total;
+    return j;
+}
+
+bool came_at_once(const struct question *q)
+{
+    struct jump j = jump_of(q);
+    return j.is_most && j.steps <= JUMP_STEPS;
+}
+
 static void test_one_jump(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
-    double at_s = 0, jump = largest_jump(q, &at_s);
-    int64_t steps = jump > 0 ? steps_of_jump(q, at_s, jump) : 0;
-    if (jump >= 0.7 * q->total && steps > JUMP_STEPS) {
+    struct jump j = jump_of(q);
+    double at_s = j.at_s, jump = j.bytes;
+    if (j.is_most && j.steps > JUMP_STEPS) {
         say(h, EVIDENCE_AGAINST, STRONG, "it grew little by little: %s of %s in %" PRId64 " steps",
-            size_of(&s, 0, jump), size_of(&s, 1, q->total), steps);
-    } else if (jump >= 0.7 * q->total) {
+            size_of(&s, 0, jump), size_of(&s, 1, q->total), j.steps);
+    } else if (j.is_most) {
         h->share = share_of(q, jump);
         say(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
             size_of(&s, 0, jump), size_of(&s, 1, q->total), at_s);

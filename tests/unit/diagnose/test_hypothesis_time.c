@@ -18,6 +18,15 @@ static void one_jump_and_then_flat_is_the_data(void **state)
     expect_first(HYPOTHESIS_DATA_LOAD);
 }
 
+static void one_jump_is_the_data_whatever_line_holds_it(void **state)
+{
+    (void)state;
+    it_stops_after(2);
+    story_row(&s, "/job/data.py", MIB(100), MIB(500), VERDICT_PLATEAUED);
+    expect_first(HYPOTHESIS_DATA_LOAD);
+    expect(HYPOTHESIS_CALL_SITE, LIKELY);
+}
+
 static void what_takes_many_steps_is_no_jump(void **state)
 {
     (void)state;
@@ -270,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(one_jump_and_then_flat_is_the_data),
+        T(one_jump_is_the_data_whatever_line_holds_it),
         T(what_takes_many_steps_is_no_jump),
         T(growth_that_goes_on_is_not_the_data),
         T(a_jump_of_what_is_not_alive_is_not_the_data),
