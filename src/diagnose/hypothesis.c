@@ -196,6 +196,11 @@ bool has_ended(enum verdict_word word)
     return word == VERDICT_STABLE || word == VERDICT_SPIKING || word == VERDICT_PLATEAUED;
 }
 
+bool is_leak(enum verdict_word word)
+{
+    return word == VERDICT_LEAKING || word == VERDICT_STEPPING;
+}
+
 bool is_worth_asking(const struct question *q, double bytes)
 {
     double least = fmax(material_bytes, ended_share * q->base);
