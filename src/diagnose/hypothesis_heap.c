@@ -132,7 +132,8 @@ static void add_tensors(const json_t *census, double sign, struct tensors *t)
         t->bytes += bytes;
         t->count += count;
         if (!json_is_true(json_object_get(row, "requires_grad")) ||
-            json_is_true(json_object_get(row, "is_grad")))
+            json_is_true(json_object_get(row, "is_grad")) ||
+            json_is_true(json_object_get(row, "is_leaf"))) /* a copy of the model requires grad */
             continue;
         t->graph_bytes += bytes;
         t->graph_count += count;
@@ -209,7 +210,7 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
         say(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (%+.0f of them)",
             size_of(&s, 0, t.graph_bytes), t.graph_count);
     } else if (t.bytes > 0.5 * whole) {
-        say(h, EVIDENCE_AGAINST, STRONG, "the tensors that pile up (%s) do not require grad",
+        say(h, EVIDENCE_AGAINST, STRONG, "no graph made the tensors that pile up (%s)",
             size_of(&s, 0, t.bytes));
     }
     if (nodes >= 8)

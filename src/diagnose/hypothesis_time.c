@@ -45,44 +45,81 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
 
 enum { POINTS = 41, WINDOW = 2 };
 
-/* The largest rise within a twentieth of the time between the moments that stayed: all after it is
- * above all before. */
-static double largest_jump(const struct question *q, double *ret_t_s)
+/* A rise that stayed: all after it is above all before. */
+struct jump {
+    double bytes, from_s, to_s;
+    int64_t steps;
+    bool is_most;
+};
+
+/* Memory between the moments, and the least from each point on. */
+struct course {
+    double t_s[POINTS], v[POINTS], after[POINTS];
+};
+
+static struct course course_of(const struct question *q)
 {
-    double span = q->f->now_s - q->f->start_s, at[POINTS], after[POINTS], before = 0, best = 0;
-    for (int i = 0; i < POINTS; i++)
-        at[i] = leakable_at(q, q->f->start_s + span * i / (POINTS - 1));
-    after[POINTS - 1] = at[POINTS - 1];
+    struct course c;
+    double span = q->f->now_s - q->f->start_s;
+    for (int i = 0; i < POINTS; i++) {
+        c.t_s[i] = q->f->start_s + span * i / (POINTS - 1);
+        c.v[i] = c.after[i] = leakable_at(q, c.t_s[i]);
+    }
     for (int i = POINTS - 1; i-- > 0;)
-        after[i] = fmin(at[i], after[i + 1]);
-    for (int i = 0; i + WINDOW < POINTS; i++) {
-        before = fmax(before, at[i]);
-        if (after[i + WINDOW] - before <= best)
+        c.after[i] = fmin(c.v[i], c.after[i + 1]);
+    return c;
+}
+
+static void rise_between(const struct question *q, const struct course *c, double from_s,
+                         double to_s, struct jump *best)
+{
+    double before = leakable_at(q, from_s), after = leakable_at(q, to_s);
+    int i = 0;
+    for (; i < POINTS && c->t_s[i] <= from_s; i++)
+        before = fmax(before, c->v[i]);
+    while (i < POINTS && c->t_s[i] < to_s)
+        i++;
+    after = i < POINTS ? fmin(after, c->after[i]) : after;
+    if (after - before > best->bytes)
+        *best = (struct jump){.bytes = after - before, .from_s = from_s, .to_s = to_s};
+}
+
+/* Within a twentieth of the time, or within one step that took longer. */
+static struct jump largest_jump(const struct question *q)
+{
+    struct course c = course_of(q);
+    struct jump best = {0};
+    double window_s = c.t_s[WINDOW] - c.t_s[0], last_s = (double)NAN;
+    for (int i = 0; i + WINDOW < POINTS; i++)
+        rise_between(q, &c, c.t_s[i], c.t_s[i + WINDOW], &best);
+    for (size_t i = 0; i < q->f->n_marks; i++) {
+        double t_s = q->f->marks[i].t_s;
+        if (q->f->marks[i].kind != VERDICT_MARK_STEP || t_s < q->f->start_s || t_s > q->f->now_s)
             continue;
-        best = after[i + WINDOW] - before;
-        *ret_t_s = q->f->start_s + span * i / (POINTS - 1);
+        if (t_s - last_s > window_s)
+            rise_between(q, &c, last_s, t_s, &best);
+        last_s = t_s;
     }
     return best;
 }
 
-/* A rise of JUMP from AT_S on: how many steps it took. What was seen at one reading and not at the
- * one before it, or two before it, came at once, whatever steps were between them. */
-static int64_t steps_of_jump(const struct question *q, double at_s, double jump)
+/* How many steps J took. What was seen at one reading and not at the one before it, or two before
+ * it, came at once, whatever steps were between them. */
+static int64_t steps_of_jump(const struct question *q, const struct jump *j)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
-    double span = q->f->now_s - q->f->start_s, before = leakable_at(q, at_s), from_s = at_s;
+    double before = leakable_at(q, j->from_s), from_s = j->from_s;
     int64_t readings = 0, steps = 0;
-    for (size_t i = 0; i < rss->count; i++) {
-        double t_s = rss->t_s[i], risen = leakable_at(q, t_s) - before;
-        if (t_s <= at_s || t_s > at_s + span * (WINDOW + 1) / (POINTS - 1))
-            continue;
-        if (risen < jump_begun * jump) {
-            from_s = t_s;
-            readings = steps = 0;
+    for (size_t i = 0; i < rss->count && rss->t_s[i] <= j->to_s; i++) {
+        double t_s = rss->t_s[i];
+        double risen = t_s > j->from_s ? leakable_at(q, t_s) - before : 0;
+        if (risen < jump_begun * j->bytes) {
+            from_s = fmax(from_s, t_s);
+            readings = 0;
             continue;
         }
         readings++;
-        if (risen < jump_done * jump)
+        if (risen < jump_done * j->bytes)
             continue;
         for (size_t k = 0; k < q->f->n_marks; k++)
             steps += q->f->marks[k].kind == VERDICT_MARK_STEP && q->f->marks[k].t_s > from_s &&
@@ -100,17 +137,10 @@ static void test_is_alive(const struct question *q, struct hypothesis *h)
         say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
 }
 
-struct jump {
-    double bytes, at_s;
-    int64_t steps;
-    bool is_most;
-};
-
 static struct jump jump_of(const struct question *q)
 {
-    struct jump j = {0};
-    j.bytes = largest_jump(q, &j.at_s);
-    j.steps = j.bytes > 0 ? steps_of_jump(q, j.at_s, j.bytes) : 0;
+    struct jump j = largest_jump(q);
+    j.steps = j.bytes > 0 ? steps_of_jump(q, &j) : 0;
     j.is_most = j.bytes > 0 && j.bytes >= jump_share * q->total;
     return j;
 }
@@ -125,14 +155,14 @@ static void test_one_jump(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
     struct jump j = jump_of(q);
-    double at_s = j.at_s, jump = j.bytes;
+    double jump = j.bytes;
     if (j.is_most && j.steps > JUMP_STEPS) {
         say(h, EVIDENCE_AGAINST, STRONG, "it grew little by little: %s of %s in %" PRId64 " steps",
             size_of(&s, 0, jump), size_of(&s, 1, q->total), j.steps);
     } else if (j.is_most) {
         h->share = share_of(q, jump);
         say(h, EVIDENCE_FOR, STRONG, "%s of the growth of %s came at once, at %.0f s",
-            size_of(&s, 0, jump), size_of(&s, 1, q->total), at_s);
+            size_of(&s, 0, jump), size_of(&s, 1, q->total), j.from_s);
         test_is_alive(q, h);
     } else {
         say(h, EVIDENCE_AGAINST, STRONG,

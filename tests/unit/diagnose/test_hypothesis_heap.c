@@ -73,6 +73,20 @@ static void tensors_that_require_grad_and_nodes_are_a_kept_graph(void **state)
     expect_first(HYPOTHESIS_AUTOGRAD);
 }
 
+static void copies_of_a_model_are_no_graph_though_they_require_grad(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_census(&s, 0, MIB(380), false);
+    json_t *censuses[] = {s.f.census_first, s.f.census_last};
+    for (int i = 0; i < 2; i++)
+        json_object_set_new(json_array_get(json_object_get(censuses[i], "tensors"), 0),
+                            "requires_grad", json_true());
+    story_row(&s, "/job/train.py", MIB(10), MIB(400), VERDICT_LEAKING);
+    assert_true(story_ask(&s, HYPOTHESIS_AUTOGRAD)->word <= UNLIKELY);
+    expect(HYPOTHESIS_TENSORS, NEARLY_CERTAIN);
+}
+
 static void plain_tensors_are_no_graph(void **state)
 {
     (void)state;
@@ -261,6 +275,7 @@ int main(void)
         T(censuses_explain_no_growth_that_was_over_before_them),
         T(without_a_census_objects_and_tensors_cannot_be_tested),
         T(tensors_that_require_grad_and_nodes_are_a_kept_graph),
+        T(copies_of_a_model_are_no_graph_though_they_require_grad),
         T(plain_tensors_are_no_graph),
         T(without_census_and_profile_a_graph_cannot_be_tested),
         T(a_call_site_that_leaks_is_named),

@@ -27,6 +27,20 @@ static void one_jump_is_the_data_whatever_line_holds_it(void **state)
     expect(HYPOTHESIS_CALL_SITE, LIKELY);
 }
 
+/* A library that is imported late, or a data set, takes its time. */
+static void a_rise_within_one_long_step_is_a_jump(void **state)
+{
+    (void)state;
+    size_t n = 0;
+    it_stops_after(20);
+    expect(HYPOTHESIS_DATA_LOAD, RULED_OUT);
+    for (size_t i = 0; i < s.f.n_marks; i++)
+        if (s.f.marks[i].t_s < 11 || s.f.marks[i].t_s > 30)
+            s.marks[n++] = s.f.marks[i];
+    s.f.n_marks = n;
+    expect(HYPOTHESIS_DATA_LOAD, NEARLY_CERTAIN);
+}
+
 static void what_takes_many_steps_is_no_jump(void **state)
 {
     (void)state;
@@ -280,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(one_jump_and_then_flat_is_the_data),
         T(one_jump_is_the_data_whatever_line_holds_it),
+        T(a_rise_within_one_long_step_is_a_jump),
         T(what_takes_many_steps_is_no_jump),
         T(growth_that_goes_on_is_not_the_data),
         T(a_jump_of_what_is_not_alive_is_not_the_data),
