@@ -11,6 +11,7 @@
 static const double jump_begun = 0.1, jump_done = 0.8;
 static const double jump_share = 0.7; /* of the growth: most of it */
 enum { JUMP_STEPS = 2 };
+static const double touched_least = 0.5; /* of the growth */
 
 static bool is_flat(enum verdict_word word)
 {
@@ -314,12 +315,34 @@ static void test_grew_beyond(const struct question *q, struct hypothesis *h, dou
         say(h, EVIDENCE_AGAINST, WEAK, "the verdict on it is \"%s\"", verdict_word_name(q->word));
 }
 
+/* Memory that was asked for before and is only now written to: it ends where that does. */
+static bool test_first_written(const struct question *q, struct hypothesis *h)
+{
+    char place[PLACE_MAX];
+    struct sizes s;
+    double touched = ledger_growth(q->l, LEDGER_TOUCHED);
+    if (!q->has_grown || touched < touched_least * q->total)
+        return false;
+    h->share = share_of(q, touched);
+    h->site = ledger_site(q->l, LEDGER_TOUCHED);
+    say(h, EVIDENCE_FOR, STRONG,
+        "the heap stayed as it is, at least %s of it was not resident at the start, and %s has "
+        "come to be",
+        size_of(&s, 0, q->l->untouched_bytes), size_of(&s, 1, touched));
+    if (h->site)
+        say(h, EVIDENCE_FOR, WEAK, "%s was asked for at %s", size_of(&s, 2, h->site->live_bytes),
+            place_text(place, h->site));
+    return true;
+}
+
 void test_first_touch(const struct question *q, struct hypothesis *h)
 {
     const struct facts *f = q->f;
     struct sizes s;
     double end_s = pass_end(f);
-    if (!f->main || !f->main->verdict.is_known) {
+    if (test_first_written(q, h)) {
+        return;
+    } else if (!f->main || !f->main->verdict.is_known) {
         say(h, EVIDENCE_ABSENT, 0, "memory was not judged");
     } else if (!q->has_grown) {
         say_flat(q, h, DECIDES);

@@ -97,6 +97,19 @@ static void growth_that_ends_with_the_first_pass_is_a_cache(void **state)
     assert_true(story_says(h, EVIDENCE_FOR, "for each example about 1.00 MiB"));
 }
 
+/* Whether that is over, or goes on until all of it is written to. */
+static void a_buffer_that_was_there_before_and_is_filled_is_first_touch(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/replay.py", MIB(900), MIB(900), VERDICT_STABLE);
+    s.rows[0].live_objects = 1;
+    expect_first(HYPOTHESIS_FIRST_TOUCH);
+    assert_ptr_equal(story_ask(&s, HYPOTHESIS_FIRST_TOUCH)->site, &s.rows[0]);
+    s.rows[0].live_objects = 1e6;
+    assert_true(story_ask(&s, HYPOTHESIS_FIRST_TOUCH)->word <= UNLIKELY);
+}
+
 /* Fragments, or what a longer batch left. */
 static void growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache(void **state)
 {
@@ -301,6 +314,7 @@ int main(void)
         T(a_spike_is_no_jump),
         T(without_marks_the_data_is_said_to_be_uncertain),
         T(growth_that_ends_with_the_first_pass_is_a_cache),
+        T(a_buffer_that_was_there_before_and_is_filled_is_first_touch),
         T(growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache),
         T(growth_beyond_the_first_pass_rules_a_cache_out),
         T(growth_that_ends_elsewhere_speaks_against_a_cache),
