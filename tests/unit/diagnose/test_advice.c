@@ -29,6 +29,19 @@ static void advice_has_the_figures_of_this_run(void **state)
     assert_string_equal(a->effect, "400 MiB less");
 }
 
+static void a_buffer_that_fills_is_told_to_be_one(void **state)
+{
+    (void)state;
+    struct advice list[ADVICE_MAX];
+    it_leaks();
+    story_row(&s, "/job/replay.py", MIB(900), MIB(900), VERDICT_STABLE);
+    s.rows[0].live_objects = 1;
+    story_ask(&s, HYPOTHESIS_FIRST_TOUCH);
+    const struct advice *a = advised(list, HYPOTHESIS_FIRST_TOUCH);
+    assert_non_null(a);
+    assert_non_null(strstr(a->what, "900 MiB was asked for at once"));
+}
+
 static void a_leak_with_a_limit_and_a_length_gets_a_restart(void **state)
 {
     struct advice list[ADVICE_MAX];
@@ -76,6 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(advice_has_the_figures_of_this_run),
+        T(a_buffer_that_fills_is_told_to_be_one),
         T(a_leak_with_a_limit_and_a_length_gets_a_restart),
         T(a_cleanup_that_frees_nothing_is_to_be_removed),
         T(where_nothing_tells_the_advice_is_to_measure),
