@@ -131,6 +131,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (f"memory grew by {SIZE}, from", None),
     (r"memory went on growing after", None),
     (r"it grew little by little", None),
+    (r"it came at once, and not again", None),
     (r"only .* came with its start", None),
     (r"in the first half of the pass, .* in the second", None),
     (r"memory at the ends of steps itself grew", None),
@@ -145,7 +146,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"the verdict on it is", None),
     # which objects, which library: the program counts bytes alone
     (r"(Python objects|tensors on the host).* while memory grew by", None),
-    (r"the tensors that pile up .* do not require grad", None),
+    (r"no graph made the tensors that pile up", None),
     (r"torch is not imported there", None),
     (r"what grows is mapped as shared memory", None),
     (r"what grows on the heap was (not made by torch|made for the compiler)", None),

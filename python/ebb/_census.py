@@ -39,6 +39,7 @@ class TensorRow:
     is_grad: bool
     count: int
     bytes: int
+    is_leaf: bool = True  # no graph made them; a parameter is one, too
 
 
 @dataclass
@@ -98,6 +99,7 @@ def size_text(n: float) -> str:
 
 def _tensor_name(r: TensorRow) -> str:
     flags = " requires_grad" * r.requires_grad + " gradient" * r.is_grad
+    flags += " of a graph" * (not r.is_leaf)
     return f"{r.device} {r.dtype} {r.shape}{flags}"
 
 
@@ -187,11 +189,12 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
             except Exception:
                 continue
             is_grad = id(t) in grad_ids
-            key = (device, dtype, tuple(shape), bool(t.requires_grad), is_grad)
+            is_leaf = not t.requires_grad or bool(t.is_leaf)
+            key = (device, dtype, tuple(shape), bool(t.requires_grad), is_grad, is_leaf)
             row = rows.get(key)
             if row is None:
                 row = rows[key] = TensorRow(
-                    device, dtype.replace("torch.", ""), shape, key[3], is_grad, 0, 0
+                    device, dtype.replace("torch.", ""), shape, key[3], is_grad, 0, 0, is_leaf
                 )
             size = _storage_bytes(t, seen)
             row.count += 1

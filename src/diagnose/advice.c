@@ -70,6 +70,13 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
 {
     char place[PLACE_MAX];
     struct sizes s;
+    if (h->site && h->site == ledger_site(q->l, LEDGER_TOUCHED)) {
+        add(l, h->id,
+            "this is no leak: %s was asked for at once at %s, and becomes resident as it is "
+            "written to. To need less, ask for less",
+            size_of(&s, 0, h->site->live_bytes), site_text(place, h));
+        return;
+    }
     struct advice *a =
         add(l, h->id,
             "this is no leak. To need less, make each example when it is asked for and do not "

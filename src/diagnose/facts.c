@@ -22,6 +22,8 @@ enum { RUN_JSON_MAX = 16 << 20, EXIT_S = 3 };
 static const double warm_share = 0.1;
 /* A process whose memory has fallen below this part of what it was is on its way out. */
 static const double exit_share = 0.95;
+/* Resident memory that differs by less is the same. */
+static const double alike_bytes = 1 << 20;
 
 /* ---- run.json ---- */
 
@@ -149,6 +151,7 @@ void facts_choose_moments(struct facts *f)
     f->start_s = !isnan(step)    ? step
                  : !isnan(begin) ? begin
                                  : first_s + warm_share * (last_s - first_s);
+    f->begun_s = f->start_s;
     f->start_s = fmin(reading_after(rss, fmax(f->start_s, first_s)), last_s);
     f->now_s = isinf(p->died_s) && !f->is_table ? last_s : before_exit(rss, last_s);
     if (!isnan(end) && end > f->start_s)
@@ -158,21 +161,47 @@ void facts_choose_moments(struct facts *f)
 
 /* ---- asking ---- */
 
-double facts_field_at(const struct facts *f, const struct facts_process *p,
-                      enum sample_process_field field, double t_s)
+/* The readings at or before T_S and after it; NAN: none. */
+static void neighbours(const struct facts_series *s, double t_s, double *ret_before_s,
+                       double *ret_after_s)
 {
-    bool is_near = field != SAMPLE_RSS && t_s < f->now_s;
-    return is_near ? facts_near(&p->field[field], t_s) : facts_at(&p->field[field], t_s);
+    *ret_before_s = *ret_after_s = (double)NAN;
+    for (size_t i = 0; i < s->count && isnan(*ret_after_s); i++) {
+        if (isnan(s->v[i]))
+            continue;
+        if (s->t_s[i] <= t_s)
+            *ret_before_s = s->t_s[i];
+        else
+            *ret_after_s = s->t_s[i];
+    }
 }
 
-double facts_field_s(const struct facts *f, const struct facts_process *p,
-                     enum sample_process_field field, double t_s)
+double facts_field_s(const struct facts_process *p, enum sample_process_field field, double t_s)
+{
+    double before_s, after_s;
+    neighbours(&p->field[field], t_s, &before_s, &after_s);
+    return isnan(before_s) ? after_s : isnan(after_s) ? before_s : t_s;
+}
+
+/* How far memory had come at T_S on its way from FROM_S to TO_S, 0 to 1; where it stayed, the
+ * nearer of the two. A process that ends falls, and was where it came from until then. */
+static double way(const struct facts_series *rss, double from_s, double to_s, double t_s)
+{
+    double from = facts_at(rss, from_s), whole = facts_at(rss, to_s) - from;
+    if (fabs(whole) < alike_bytes)
+        return t_s - from_s <= to_s - t_s ? 0 : 1;
+    return fmin(1, fmax(0, (facts_at(rss, t_s) - from) / whole));
+}
+
+double facts_field_at(const struct facts_process *p, enum sample_process_field field, double t_s)
 {
     const struct facts_series *s = &p->field[field];
-    double last_s = (double)NAN, near_s = facts_near_s(s, t_s);
-    for (size_t i = 0; i < s->count && s->t_s[i] <= t_s; i++)
-        last_s = isnan(s->v[i]) ? last_s : s->t_s[i];
-    return t_s < f->now_s || isnan(last_s) ? near_s : last_s;
+    double before_s, after_s;
+    neighbours(s, t_s, &before_s, &after_s);
+    if (field == SAMPLE_RSS || isnan(before_s) || isnan(after_s))
+        return facts_at(s, t_s);
+    double before = facts_at(s, before_s), after = facts_at(s, after_s);
+    return before + way(&p->field[SAMPLE_RSS], before_s, after_s, t_s) * (after - before);
 }
 
 const struct facts_figure *facts_figure(const struct facts *f, const char *name)

@@ -32,13 +32,12 @@ double facts_at(const struct facts_series *s, double t_s);
 double facts_near(const struct facts_series *s, double t_s);
 /* When that was. */
 double facts_near_s(const struct facts_series *s, double t_s);
-/* FIELD of P at T_S. Kinds of memory are read seldom: by the nearest reading, but none after the
- * second moment, when the process may be on its way out. NAN: never read. */
-double facts_field_at(const struct facts *f, const struct facts_process *p,
-                      enum sample_process_field field, double t_s);
-/* When that reading was; NAN. */
-double facts_field_s(const struct facts *f, const struct facts_process *p,
-                     enum sample_process_field field, double t_s);
+/* FIELD of P at T_S. Kinds of memory are read seldom: between two readings they are taken to have
+ * come as memory did. NAN: never read. */
+double facts_field_at(const struct facts_process *p, enum sample_process_field field, double t_s);
+/* The moment of which that tells: T_S, but for what is before the first reading or after the last.
+ */
+double facts_field_s(const struct facts_process *p, enum sample_process_field field, double t_s);
 /* The largest of what was read from FROM_S to TO_S; NAN: nothing was. */
 double facts_most(const struct facts_series *s, double from_s, double to_s);
 double facts_least(const struct facts_series *s, double from_s, double to_s);
@@ -121,6 +120,7 @@ struct facts {
     /* The two moments that are compared: the first after training began, and the last before it
      * ended or the process went. */
     double start_s, now_s;
+    double begun_s; /* when training had begun: start_s is the first reading after it */
 
     struct facts_mark *marks;
     size_t n_marks;

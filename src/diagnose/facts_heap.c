@@ -84,22 +84,22 @@ static const struct profile_reading *settled(const struct facts *f, const struct
     return is_much_less ? least : nearest;
 }
 
-/* The heap is read less often than RSS: the moments become those at which both were, where that
- * does not lose much of the time between them. */
+/* The heap is read less often than RSS, but once when the first step has ended, just before RSS is:
+ * the moments become those at which both were, where that does not lose much of the time between
+ * them. */
 static void align_moments(struct facts *f, const struct profile *p)
 {
-    double span = f->now_s - f->start_s, start_s = f->start_s, now_s = f->now_s;
+    const struct profile_reading *start = NULL, *now = NULL;
+    double span = f->now_s - f->start_s;
     for (int i = 0; i < 2; i++) {
         double part = i == 0 ? settled_share : aligned_share;
-        const struct profile_reading *start =
-            settled(f, p, f->start_s, f->start_s + part * span, f->start_s);
-        const struct profile_reading *now =
-            settled(f, p, f->now_s - part * span, f->now_s, f->now_s);
-        if (start_s == f->start_s && start)
-            start_s = seconds_of(f, start);
-        if (now_s == f->now_s && now)
-            now_s = seconds_of(f, now);
+        if (!start)
+            start = settled(f, p, f->begun_s, f->start_s + part * span, f->begun_s);
+        if (!now)
+            now = settled(f, p, f->now_s - part * span, f->now_s, f->now_s);
     }
+    double start_s = start ? fmax(f->start_s, seconds_of(f, start)) : f->start_s;
+    double now_s = now ? seconds_of(f, now) : f->now_s;
     if (now_s > start_s) {
         f->start_s = start_s;
         f->now_s = now_s;
@@ -160,33 +160,52 @@ static int judge(const struct facts *f, struct facts_heap *h, struct err *err)
     return r;
 }
 
-/* Of what lived at T_NS: which part came from malloc, which part are small Python objects, and
- * which part of all Python adds to them, each of which it gives a multiple of 16 bytes. All from
- * malloc where no snapshot tells. */
+/* Of what a site holds: which part came from malloc, which part are small Python objects, and which
+ * part of all Python adds to them, each of which it gives a multiple of 16 bytes. A stack allocates
+ * in one way, so this is taken from all samples that were ever kept. */
 struct kinds {
-    double malloc_share, rounding_share, python_share;
+    double all, of_malloc, of_python, rounding;
 };
 
-static struct kinds kinds_at(const struct profile *p, uint64_t t_ns)
+static void add_kind(struct kinds *k, const struct profile_sample *one)
 {
-    const struct profile_snapshot *s = profile_snapshot_at(p, t_ns);
-    double all = 0, of_malloc = 0, rounding = 0, of_python = 0;
-    if (!s && p->n_snapshots)
-        s = p->snapshots;
-    for (size_t i = 0; s && i < s->count; i++) {
-        const struct profile_sample *one = &s->samples[i];
-        double bytes = profile_weight_bytes(one->size, one->interval);
-        all += bytes;
-        if (one->kind == HEAP_KIND_MALLOC || one->kind == HEAP_KIND_NEW)
-            of_malloc += bytes;
-        if (one->kind != HEAP_KIND_PYTHON)
-            continue;
-        of_python += bytes;
-        rounding += profile_weight_objects(one->size, one->interval) *
-                    (double)(-one->size % SMALL_ALIGNMENT);
+    double bytes = profile_weight_bytes(one->size, one->interval);
+    k->all += bytes;
+    if (one->kind == HEAP_KIND_MALLOC || one->kind == HEAP_KIND_NEW)
+        k->of_malloc += bytes;
+    if (one->kind != HEAP_KIND_PYTHON)
+        return;
+    k->of_python += bytes;
+    k->rounding +=
+        profile_weight_objects(one->size, one->interval) * (double)(-one->size % SMALL_ALIGNMENT);
+}
+
+/* By site; to be freed. NULL: out of memory. */
+static struct kinds *kinds_new(const struct profile *p)
+{
+    struct kinds *kinds = calloc(p->n_sites ? p->n_sites : 1, sizeof *kinds);
+    for (size_t i = 0; kinds && i < p->n_snapshots; i++)
+        for (size_t k = 0; k < p->snapshots[i].count; k++)
+            if (p->snapshots[i].samples[k].site < p->n_sites)
+                add_kind(&kinds[p->snapshots[i].samples[k].site], &p->snapshots[i].samples[k]);
+    return kinds;
+}
+
+/* What lived at R, by kind. Of a site of which no sample was kept all came from malloc. */
+static struct kinds kinds_at(const struct profile *p, const struct kinds *kinds,
+                             const struct profile_reading *r)
+{
+    struct kinds sum = {0};
+    for (size_t i = 0; i < r->count; i++) {
+        double bytes = r->held[i].live_bytes;
+        struct kinds k = r->held[i].site < p->n_sites ? kinds[r->held[i].site] : (struct kinds){0};
+        double part = k.all > 0 ? bytes / k.all : 0;
+        sum.all += bytes;
+        sum.of_malloc += k.all > 0 ? part * k.of_malloc : bytes;
+        sum.of_python += part * k.of_python;
+        sum.rounding += part * k.rounding;
     }
-    return all > 0 ? (struct kinds){of_malloc / all, rounding / all, of_python / all}
-                   : (struct kinds){1, 0, 0};
+    return sum;
 }
 
 /* HELD is room for a number of each row. */
@@ -220,14 +239,14 @@ static const struct profile_reading *reading_near(const struct facts *f, const s
 
 /* A slow allocator is asked seldom: how much less malloc had then than at T_S, MALLOC, by sampling.
  */
-static double drift_of(const struct facts *f, const struct profile *p, double t_s, double of_malloc)
+static double drift_of(const struct facts *f, const struct profile *p, const struct kinds *kinds,
+                       double t_s, double of_malloc)
 {
     const struct facts_figure *figure = facts_figure(f, "heap_live_bytes");
     double asked_s = figure ? facts_near_s(&figure->series, t_s) : (double)NAN;
     if (isnan(asked_s))
         return 0;
-    const struct profile_reading *r = reading_near(f, p, asked_s);
-    return of_malloc - live_at(r) * kinds_at(p, r->t_ns).malloc_share;
+    return of_malloc - kinds_at(p, kinds, reading_near(f, p, asked_s)).of_malloc;
 }
 
 static int measure_rows(const struct facts *f, struct facts_heap *h, struct err *err)
@@ -253,29 +272,41 @@ static int measure_rows(const struct facts *f, struct facts_heap *h, struct err 
 /* Of the arenas at R what is neither a live object nor added to one. */
 static double spare_of(const struct profile_reading *r, const struct kinds *kinds)
 {
-    double used = live_at(r) * (kinds->python_share + kinds->rounding_share);
+    double used = kinds->of_python + kinds->rounding;
     return r->arena_bytes ? fmax(0, (double)r->arena_bytes - used) : (double)NAN;
 }
 
-static void measure(const struct facts *f, struct facts_heap *h)
+static void measure_kinds(const struct facts *f, struct facts_heap *h, const struct kinds *kinds)
 {
     const struct profile *p = h->profile;
-    uint64_t now_ns = moment_ns(f, f->now_s), start_ns = moment_ns(f, f->start_s);
+    const struct profile_reading *start = reading_at(p, moment_ns(f, f->start_s));
+    const struct profile_reading *now = reading_at(p, moment_ns(f, f->now_s));
+    struct kinds at_start = kinds_at(p, kinds, start), at_now = kinds_at(p, kinds, now);
+    h->start_malloc = at_start.of_malloc;
+    h->now_malloc = at_now.of_malloc;
+    h->start_drift = drift_of(f, p, kinds, f->start_s, h->start_malloc);
+    h->now_drift = drift_of(f, p, kinds, f->now_s, h->now_malloc);
+    h->start_rounding = at_start.rounding;
+    h->now_rounding = at_now.rounding;
+    h->start_spare = spare_of(start, &at_start);
+    h->now_spare = spare_of(now, &at_now);
+}
+
+static int measure(const struct facts *f, struct facts_heap *h, struct err *err)
+{
+    const struct profile *p = h->profile;
+    uint64_t now_ns = moment_ns(f, f->now_s);
     double ignored = 0, variance = 0;
-    h->start = live_of(reading_at(p, start_ns), &ignored);
+    AUTO_FREE struct kinds *kinds = kinds_new(p);
+    if (!kinds)
+        return err_set(err, -1, "out of memory");
+    h->start = live_at(reading_at(p, moment_ns(f, f->start_s)));
     h->now = live_of(reading_at(p, now_ns), &variance);
     h->sigma = sqrt(variance);
-    struct kinds at_start = kinds_at(p, start_ns), at_now = kinds_at(p, now_ns);
-    h->start_malloc = h->start * at_start.malloc_share;
-    h->now_malloc = h->now * at_now.malloc_share;
-    h->start_drift = drift_of(f, p, f->start_s, h->start_malloc);
-    h->now_drift = drift_of(f, p, f->now_s, h->now_malloc);
-    h->start_rounding = h->start * at_start.rounding_share;
-    h->now_rounding = h->now * at_now.rounding_share;
-    h->start_spare = spare_of(reading_at(p, start_ns), &at_start);
-    h->now_spare = spare_of(reading_at(p, now_ns), &at_now);
+    measure_kinds(f, h, kinds);
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
         h->most = fmax(h->most, live_of(&p->readings[i], &ignored));
+    return 0;
 }
 
 /* Why there is none: as the run itself says it, else as its folder does. */
@@ -304,10 +335,11 @@ void facts_read_heap(const char *folder, struct facts *f)
         r = judge(f, &h, &err);
         if (r == 0)
             r = measure_rows(f, &h, &err);
+        if (r == 0)
+            r = measure(f, &h, &err);
     }
     folder_heap_fini(&found);
     if (r == 0) {
-        measure(f, &h);
         f->heap = h;
         return;
     }

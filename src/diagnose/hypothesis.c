@@ -16,6 +16,12 @@ static const double material_bytes = 4 << 20;
 static const double ended_share = 0.1;
 /* Of what a call site came to hold, and half of a growth: so much it must have kept. */
 static const double kept_share = 0.5;
+/* What a line came to hold with the first steps and holds ever since is asked about from here on:
+ * less is what any program comes to. */
+static const double filled_share = 0.05;
+static const double filled_bytes = 8 << 20;
+/* Growth of which no more than this came in the second half of the time seems to have ended. */
+static const double tail_share = 0.25;
 /* A floor that rises by less than this part of what another does stays. */
 static const double going_share = 0.3;
 /* Before anything is measured each is about as likely as one in four. */
@@ -81,7 +87,7 @@ const char *hypothesis_word_text(enum hypothesis_word word)
 
 double main_at(const struct question *q, enum sample_process_field field, double t_s)
 {
-    return q->f->main ? facts_field_at(q->f, q->f->main, field, t_s) : (double)NAN;
+    return q->f->main ? facts_field_at(q->f->main, field, t_s) : (double)NAN;
 }
 
 double main_growth(const struct question *q, enum sample_process_field field)
@@ -190,10 +196,32 @@ bool has_ended(enum verdict_word word)
     return word == VERDICT_STABLE || word == VERDICT_SPIKING || word == VERDICT_PLATEAUED;
 }
 
+bool is_leak(enum verdict_word word)
+{
+    return word == VERDICT_LEAKING || word == VERDICT_STEPPING;
+}
+
 bool is_worth_asking(const struct question *q, double bytes)
 {
     double least = fmax(material_bytes, ended_share * q->base);
     return bytes > least || (q->room > 0 && bytes > fmax(material_bytes, ended_share * q->room));
+}
+
+/* Has growth ended, by the verdict, or where that is undecided by what there was to see? */
+static bool is_past(const struct question *q)
+{
+    double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);
+    if (q->word != VERDICT_UNDECIDED)
+        return has_ended(q->word);
+    return q->base + q->growth - middle < tail_share * q->growth;
+}
+
+/* Does a line hold most of the growth, and so much that one would ask? */
+static bool has_filled(const struct question *q)
+{
+    double kept = 0;
+    keeper(q, &kept);
+    return kept > kept_share * q->total && kept > fmax(filled_bytes, filled_share * q->base);
 }
 
 void question_ask(const struct facts *f, const struct ledger *l, struct question *ret)
@@ -209,12 +237,11 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);
     enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
     bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
-    bool is_over = has_ended(q.word) && has_ended(tree);
-    double kept = 0;
-    keeper(&q, &kept);
+    bool is_all = tree == q.word && q.growth > kept_share * q.total;
+    bool is_over = is_past(&q) && (is_all || has_ended(tree));
     bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING;
-    q.has_grown = is_material && (!is_over || kept > kept_share * q.total || is_much);
-    q.is_growing = q.has_grown && !has_ended(q.word);
+    q.has_grown = is_material && (!is_over || has_filled(&q) || is_much);
+    q.is_growing = q.has_grown && !is_past(&q);
     *ret = q;
 }
 

@@ -10,7 +10,7 @@
     X(LAUNCHER, "launcher", "a launcher was watched instead of the job")                           \
     X(WORKERS, "workers", "workers are large, but do not grow")                                    \
     X(DATA_LOAD, "data_load", "loading the data: one jump, then flat")                             \
-    X(FIRST_TOUCH, "first_touch", "a cache that fills with the first pass over the data")          \
+    X(FIRST_TOUCH, "first_touch", "filled once: a cache, or memory first written")                 \
     X(ACCUMULATION, "accumulation", "gradient accumulation")                                       \
     X(EVAL_SPIKE, "eval_spike", "evaluation or checkpoint: a spike that recovers")                 \
     X(EVAL_STEP, "eval_step", "evaluation or checkpoint: memory that stays")                       \

@@ -64,6 +64,13 @@ static bool census_tells(const struct question *q, struct hypothesis *h, double 
     return true;
 }
 
+/* What came once does not pile up, and nobody keeps on keeping it. */
+static void weigh_once(const struct question *q, struct hypothesis *h)
+{
+    if (q->has_grown && !q->is_growing && came_at_once(q))
+        say(h, EVIDENCE_AGAINST, WEAK, "it came at once, and not again");
+}
+
 /* Growth in the censuses against that of memory in the same time. */
 static void weigh_census(const struct question *q, struct hypothesis *h, double grown, double count,
                          double whole, const char *what)
@@ -77,6 +84,8 @@ static void weigh_census(const struct question *q, struct hypothesis *h, double 
     say(h, is_for ? EVIDENCE_FOR : EVIDENCE_AGAINST, is_for ? STRONG : FAIR + WEAK,
         "%s: %s (%+.0f of them) from step %.0f to %.0f, while memory grew by %s", what,
         change_of(&s, 0, grown), count, first, last, size_of(&s, 1, whole));
+    if (is_for)
+        weigh_once(q, h);
 }
 
 void test_python_objects(const struct question *q, struct hypothesis *h)
@@ -123,7 +132,8 @@ static void add_tensors(const json_t *census, double sign, struct tensors *t)
         t->bytes += bytes;
         t->count += count;
         if (!json_is_true(json_object_get(row, "requires_grad")) ||
-            json_is_true(json_object_get(row, "is_grad")))
+            json_is_true(json_object_get(row, "is_grad")) ||
+            json_is_true(json_object_get(row, "is_leaf"))) /* a copy of the model requires grad */
             continue;
         t->graph_bytes += bytes;
         t->graph_count += count;
@@ -200,7 +210,7 @@ static void weigh_graph_census(const struct question *q, struct hypothesis *h, d
         say(h, EVIDENCE_FOR, STRONG, "tensors that require grad grew by %s (%+.0f of them)",
             size_of(&s, 0, t.graph_bytes), t.graph_count);
     } else if (t.bytes > 0.5 * whole) {
-        say(h, EVIDENCE_AGAINST, STRONG, "the tensors that pile up (%s) do not require grad",
+        say(h, EVIDENCE_AGAINST, STRONG, "no graph made the tensors that pile up (%s)",
             size_of(&s, 0, t.bytes));
     }
     if (nodes >= 8)
@@ -298,6 +308,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
         if (row->verdict.rate_bytes_per_step.known && is_sure)
             say(h, EVIDENCE_FOR, WEAK, "it keeps %s a step",
                 size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
+        weigh_once(q, h);
         if (q->has_grown && h->share < 0.2)
             say(h, EVIDENCE_AGAINST, FAIR, "that is a small part of the growth of %s",
                 size_of(&s, 2, q->total));

@@ -28,6 +28,8 @@ const char *change_of(struct sizes *s, size_t place, double bytes); /* "+98.0 Mi
 bool is_worth_asking(const struct question *q, double bytes);
 /* Does the verdict say that whatever there was has ended? */
 bool has_ended(enum verdict_word word);
+/* Does it say that memory goes on growing? */
+bool is_leak(enum verdict_word word);
 /* BYTES of what is to be explained, 0 to 1: of the growth, or of the level where there is none. */
 double share_of(const struct question *q, double bytes);
 double main_at(const struct question *q, enum sample_process_field field, double t_s);
@@ -45,6 +47,9 @@ double heap_growth(const struct question *q);
 
 /* The call site that keeps what it makes, that with the most growth: RET_GROWN. NULL: none. */
 const struct growth_row *keeper(const struct question *q, double *ret_grown);
+
+/* Did most of the growth come in a step or two? */
+bool came_at_once(const struct question *q);
 
 /* Did torch's compiler make what ROW holds, itself or by calling who did? */
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);

@@ -8,6 +8,10 @@
 /* RSS that grew by less than this is not said to be explained or not. */
 static const double growth_least_bytes = 1 << 20;
 static const double z95 = 1.96;
+/* Pieces of which a page is given when it is first written to; and of what rose without a name so
+ * much must have been there and empty for all of it to be such. */
+static const double large_bytes = 1 << 20;
+static const double touched_share = 0.3;
 
 const char *ledger_word(enum ledger_kind kind)
 {
@@ -52,7 +56,7 @@ static void take(struct moment *m, enum ledger_kind kind, double bytes)
 
 static double field_at(const struct facts *f, enum sample_process_field field, double t_s)
 {
-    return facts_field_at(f, f->main, field, t_s);
+    return facts_field_at(f->main, field, t_s);
 }
 
 static double figure_at(const struct facts *f, const char *name, double t_s)
@@ -70,7 +74,7 @@ static double census_bytes(const json_t *census, const char *key)
 /* Kinds are read less often than the job tells what it has pinned: how much came since. */
 static double pinned_since(const struct facts *f, const struct moment *m)
 {
-    double read_s = facts_field_s(f, f->main, SAMPLE_SHMEM, m->t_s);
+    double read_s = facts_field_s(f->main, SAMPLE_SHMEM, m->t_s);
     return figure_at(f, "pinned_host_bytes", m->t_s) - figure_at(f, "pinned_host_bytes", read_s);
 }
 
@@ -178,12 +182,13 @@ static double live_at(const struct facts *f, const struct ledger *l, const struc
 
 /* Where more was asked for at the start than can be resident, that much was never touched, and is
  * taken not to have been since; or what stays would seem to grow. */
-static void take_sampled(const struct facts *f, const struct ledger *l, struct moment *start,
+static void take_sampled(const struct facts *f, struct ledger *l, struct moment *start,
                          struct moment *now)
 {
     bool is_exact = !isnan(start->used) && !isnan(now->used);
     double had = live_at(f, l, start, is_exact), has = live_at(f, l, now, is_exact);
     double untouched = positive(had - start->left);
+    l->untouched_bytes = untouched;
     take(start, LEDGER_HEAP_OTHER, had - untouched);
     take(now, LEDGER_HEAP_OTHER, has - untouched);
 }
@@ -216,26 +221,39 @@ static void take_arenas(const struct facts *f, struct moment *start, struct mome
     take(now, LEDGER_ARENAS, f->heap.now_spare);
 }
 
-/* Huge pages are counted seldom: between two counts they are taken to have come as memory did. */
-static double huge_at(const struct facts *f, double t_s)
+/* What row I asked for in large pieces, before, and has: only of such are pages given when they are
+ * first written to. */
+static double large_row(const struct facts *f, const struct ledger *l, size_t i)
 {
-    const struct facts_series *huge = &f->main->field[SAMPLE_HUGE];
-    double from_s = (double)NAN, to_s = (double)NAN;
-    for (size_t i = 0; i < huge->count && isnan(to_s); i++) {
-        if (isnan(huge->v[i]))
+    const struct growth_row *row = &f->heap.growth.rows[i];
+    double held = fmin(row->live_bytes, f->heap.start_bytes[i]);
+    bool is_large = row->live_objects > 0 && row->live_bytes / row->live_objects >= large_bytes;
+    return is_large && !is_shared_row(l, i) ? held : 0;
+}
+
+/* Where more was asked for at the start than was resident, that was not yet written to; how much of
+ * it lay beside it unseen is not known, but large pieces are all that it can be. */
+static void take_touched(const struct facts *f, const struct ledger *l, const struct moment *start,
+                         struct moment *now)
+{
+    double large = 0, risen = positive(now->left - start->left);
+    double error = isnan(start->used) || isnan(now->used) ? z95 * f->heap.sigma : 0;
+    for (size_t i = 0; i < f->heap.growth.count; i++)
+        large += large_row(f, l, i);
+    if (large > 0 && l->untouched_bytes - error > fmax(large_bytes, touched_share * risen))
+        take(now, LEDGER_TOUCHED, fmin(risen, large));
+}
+
+/* The largest of those pieces. */
+static void name_touched(const struct facts *f, const struct ledger *l, struct ledger_entry *e)
+{
+    double most = e->growth_bytes / 2;
+    for (size_t i = 0; i < f->heap.growth.count; i++) {
+        if (large_row(f, l, i) <= most)
             continue;
-        if (huge->t_s[i] > t_s)
-            to_s = huge->t_s[i];
-        else
-            from_s = huge->t_s[i];
+        most = large_row(f, l, i);
+        e->site = &f->heap.growth.rows[i];
     }
-    if (isnan(from_s) || isnan(to_s))
-        return facts_at(huge, t_s);
-    double had = facts_at(huge, from_s), rss = field_at(f, SAMPLE_RSS, from_s);
-    double whole = field_at(f, SAMPLE_RSS, to_s) - rss, part = field_at(f, SAMPLE_RSS, t_s) - rss;
-    double share = fabs(whole) < growth_least_bytes ? (t_s - from_s) / (to_s - from_s)
-                                                    : fmin(1, fmax(0, part / whole));
-    return had + share * (facts_at(huge, to_s) - had);
 }
 
 /* The first byte that is written in a huge page brings all of it, and nobody has asked for the
@@ -243,7 +261,7 @@ static double huge_at(const struct facts *f, double t_s)
  * became more. */
 static void take_huge(const struct facts *f, struct moment *start, struct moment *now)
 {
-    double had = huge_at(f, start->t_s), has = huge_at(f, now->t_s);
+    double had = field_at(f, SAMPLE_HUGE, start->t_s), has = field_at(f, SAMPLE_HUGE, now->t_s);
     if (isnan(had) || isnan(has) || !(had > 0 || has > 0))
         return;
     take(start, LEDGER_HUGE, had);
@@ -268,6 +286,7 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
     take_retained(start);
     take_retained(now);
     take_arenas(f, start, now);
+    take_touched(f, l, start, now);
     take_huge(f, start, now);
 }
 
@@ -381,7 +400,8 @@ static double low_of(const struct moment *now, enum ledger_kind kind, double byt
 {
     if (kind == LEDGER_RETAINED)
         return positive(bytes - now->missing);
-    bool is_at_most = kind == LEDGER_PINNED || kind == LEDGER_OBJECTS || kind == LEDGER_HUGE;
+    bool is_at_most = kind == LEDGER_PINNED || kind == LEDGER_OBJECTS || kind == LEDGER_TOUCHED ||
+                      kind == LEDGER_HUGE;
     return is_at_most ? 0 : bytes;
 }
 
@@ -425,6 +445,8 @@ void ledger_make(const struct facts *f, struct ledger *ret)
         if (ret->count > 0 && (k == LEDGER_PINNED || k == LEDGER_SHARED) &&
             ret->entries[ret->count - 1].kind == k)
             name_shared(f, ret, &ret->entries[ret->count - 1]);
+        if (k == LEDGER_TOUCHED && now.has[k])
+            name_touched(f, ret, &ret->entries[ret->count - 1]);
     }
     ret->knows_retained = start.has[LEDGER_RETAINED] && now.has[LEDGER_RETAINED];
     if (f->heap.profile)

@@ -13,6 +13,7 @@
     X(RETAINED, "allocator-retained",                                                              \
       "the allocator has it and it is not alive: freed and kept, or lost between")                 \
     X(ARENAS, "Python arenas", "mapped for small Python objects, and none lives there")            \
+    X(TOUCHED, "first written", "asked for before in large pieces, and written to since, at most") \
     X(HUGE, "huge pages", "anonymous, and nothing else: what came with a page of megabytes")       \
     X(FILES, "mapped files", "page cache that is mapped in, libraries too")                        \
     X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
@@ -45,6 +46,7 @@ struct ledger {
     struct ledger_scale {
         double start, growth, now;
     } scale;                     /* resident bytes of one that was sampled; for ledger.c alone */
+    double untouched_bytes;      /* asked for at the start and not resident then, at least */
     bool is_shared[GROWTH_ROWS]; /* the row maps shared memory: it is no part of the heap */
 };
 
@@ -57,7 +59,7 @@ double ledger_growth(const struct ledger *l, enum ledger_kind kind);
 double ledger_live_growth(const struct ledger *l);
 /* By how much row I of the heap's did. */
 double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i);
-/* Who made what is pinned, or shared: NULL where it is not known. */
+/* Who made what is pinned, shared, or was asked for before: NULL where it is not known. */
 const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind);
 /* By how much that grew which allocators keep: Python's arenas, and what malloc told that it has
  * free, else all that is unexplained. */

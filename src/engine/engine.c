@@ -679,10 +679,11 @@ static void training_began(struct engine *e, uint64_t t_ns)
 
 void engine_mark(struct engine *e, const struct mark *mark)
 {
+    bool is_first_step = mark->kind == MARK_STEP && e->steps_seen == 0;
     e->marks_seen++;
     if (mark->kind == MARK_STEP)
         e->steps_seen++;
-    if (mark->kind == MARK_BEGIN || (mark->kind == MARK_STEP && e->steps_seen == 1))
+    if (mark->kind == MARK_BEGIN || is_first_step)
         training_began(e, mark->t_ns);
     if (mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP)) {
         e->step_known = true;
@@ -696,6 +697,8 @@ void engine_mark(struct engine *e, const struct mark *mark)
     e->is_judged = false;
     if (e->writer)
         trace_writer_mark(e->writer, &told);
+    if (is_first_step) /* all growth is measured from here */
+        engine_look_now(e);
 }
 
 void engine_note(struct engine *e, const char *kind, const char *json_text)

@@ -37,8 +37,9 @@ struct scan_arg {
 
 /* Mappings nearer to each other than this are read as one: a call costs more than some entries. */
 enum { GAP_PAGES_MAX = 64 };
-/* No range that is smaller holds one, and so many stretches of them are told by one call. */
-enum { HUGE_BYTES_MIN = 1 << 20, HUGE_REGIONS = 64 };
+/* Of huge pages: no range that is smaller holds one, so much is searched at least, and so many
+ * stretches of them are told by one call. */
+enum { HUGE_BYTES_MIN = 1 << 20, HUGE_SEARCH_MIN = 8 << 20, HUGE_REGIONS = 64 };
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
 {
@@ -46,6 +47,7 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
         .budget_ns = budget_ns,
         .chunk_pages = PAGEMAP_CHUNK_MIN,
         .seek_bytes = SEEK_BYTES_MIN,
+        .huge_bytes = HUGE_SEARCH_MIN,
         .no_seek = no_seek,
     };
 }
@@ -63,6 +65,7 @@ void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t
     s->seek = s->maps_done = false;
     s->unique_pages = s->holes_pages = 0;
     s->huge_at = s->huge_bytes = 0;
+    s->has_huge = false;
     s->text_len = s->text_at = 0;
 }
 
@@ -183,17 +186,19 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
     s->run_pages = PAGEMAP_CHUNK_MIN;
     s->seek = s->end - s->at > 2 * PAGEMAP_CHUNK_MIN * s->page_bytes;
     s->huge_at = s->end - s->at < HUGE_BYTES_MIN ? s->end : s->at;
+    s->has_huge = false;
     return 0;
 }
 
-/* One search of the range from START on: how many regions were found; -EAGAIN: none was made. */
+/* One search of the range from START on, through at most *BYTES, which is made to fit: how many
+ * regions were found; -EAGAIN: none was made. */
 static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, uint64_t start,
-                  struct scan_arg *arg)
+                  uint64_t *bytes, uint64_t least, struct scan_arg *arg)
 {
     uint64_t left = s->end - start;
     arg->size = sizeof(*arg);
     arg->start = start;
-    arg->end = start + (left < pace->seek_bytes ? left : pace->seek_bytes);
+    arg->end = start + (left < *bytes ? left : *bytes);
     uint64_t began = clock_mono_ns();
     int r = ioctl(s->pagemap_fd, SCAN_IOCTL, arg);
     if (r < 0 && errno == ESRCH)
@@ -203,29 +208,35 @@ static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, uint6
         return -EAGAIN;
     }
     uint64_t took = note_call(pace, began);
-    pace->seek_bytes =
-        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
+    if (left >= *bytes) /* a short one says nothing about long ones */
+        *bytes = adapt(*bytes, took, pace->budget_ns, least, SEEK_BYTES_MAX);
     return r;
 }
 
-/* Adds what of the range is anonymous memory mapped in huge pages. */
+/* Adds what of the range is anonymous memory mapped in huge pages. Whether a page is a file's costs
+ * as much again for each, so it is asked only where there are huge ones. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[HUGE_REGIONS];
-    const uint64_t none = SCAN_IS_FILE | SCAN_IS_ZERO;
+    const uint64_t others = SCAN_IS_FILE | SCAN_IS_ZERO;
     struct scan_arg arg = {
         .vec = (uintptr_t)regions,
         .vec_len = HUGE_REGIONS,
-        .category_inverted = none,
-        .category_mask = SCAN_IS_PRESENT | SCAN_IS_HUGE | none,
+        .category_inverted = s->has_huge ? others : 0,
+        .category_mask = SCAN_IS_PRESENT | SCAN_IS_HUGE | (s->has_huge ? others : 0),
         .return_mask = SCAN_IS_HUGE,
     };
-    int r = search(s, pace, s->huge_at, &arg);
+    int r = search(s, pace, s->huge_at, &pace->huge_bytes, HUGE_SEARCH_MIN, &arg);
     if (r < 0)
         return r == -EAGAIN ? 0 : r;
-    for (int i = 0; i < r; i++)
+    bool is_again = r > 0 && !s->has_huge;
+    for (int i = 0; i < r && s->has_huge; i++)
         s->huge_bytes += regions[i].end - regions[i].start;
-    s->huge_at = arg.walk_end > s->huge_at ? arg.walk_end : arg.end;
+    s->has_huge = is_again;
+    if (is_again)
+        s->huge_at = regions[0].start;
+    else
+        s->huge_at = arg.walk_end > s->huge_at ? arg.walk_end : arg.end;
     return 0;
 }
 
@@ -240,7 +251,7 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
         .category_mask = SCAN_IS_PRESENT,
         .return_mask = SCAN_IS_PRESENT,
     };
-    int r = search(s, pace, s->at, &arg);
+    int r = search(s, pace, s->at, &pace->seek_bytes, SEEK_BYTES_MIN, &arg);
     if (r < 0)
         return r == -EAGAIN ? 0 : r;
     s->at = r > 0 ? region.start : arg.end;

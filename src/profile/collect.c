@@ -266,13 +266,14 @@ void collect_tick(struct collect *c, uint64_t now_ns)
 /* ---- marks ---- */
 
 struct event {
-    bool is_step, is_epoch;
+    bool is_step, is_first, is_epoch;
 };
 
 static struct event pace_update(struct pace *p, const struct mark *m)
 {
     struct event e = {.is_step = m->kind == MARK_STEP, .is_epoch = m->kind == MARK_EPOCH};
     if (e.is_step) {
+        e.is_first = !p->has_step;
         p->step = m->has & MARK_HAS_STEP ? m->step : p->step + 1;
         p->has_step = true;
     }
@@ -295,7 +296,8 @@ void collect_mark(struct collect *c, const struct mark *mark)
         struct event e = is_sender ? pace_update(&p->pace, mark) : of_job;
         if (!is_sender && pace_of(p) != &c->pace)
             continue;
-        if (e.is_epoch && p->reading_ns > 0)
+        bool is_begun = is_sender && e.is_first; /* growth is measured from there */
+        if (is_begun || (e.is_epoch && p->reading_ns > 0))
             want(p, STORE_EPOCH);
         else if (e.is_step && due_for(p, mark->t_ns) > 0)
             want(p, STORE_DUE);

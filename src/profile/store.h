@@ -31,7 +31,7 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
 
 enum store_why {
     STORE_DUE,   /* a snapshot comes with it if live bytes have changed by 10 % since the last */
-    STORE_EPOCH, /* the end of an epoch: a snapshot comes with it */
+    STORE_EPOCH, /* the end of an epoch, or of the first step: a snapshot comes with it */
     STORE_ASKED, /* somebody looks: as fresh as it can be without the file growing by their looking,
                   * a snapshot included */
     STORE_LAST,  /* the process has gone: reading and snapshot in any case */

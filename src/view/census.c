@@ -30,9 +30,10 @@ char *census_tensor_name(const json_t *row)
     buf_printf(&name, "%s %s [", device ? device : "?", dtype ? dtype : "?");
     json_array_foreach(shape, i, n)
         buf_printf(&name, "%s%lld", i ? ", " : "", (long long)json_integer_value(n));
-    buf_printf(&name, "]%s%s",
+    buf_printf(&name, "]%s%s%s",
                json_is_true(json_object_get(row, "requires_grad")) ? " requires_grad" : "",
-               json_is_true(json_object_get(row, "is_grad")) ? " gradient" : "");
+               json_is_true(json_object_get(row, "is_grad")) ? " gradient" : "",
+               json_is_false(json_object_get(row, "is_leaf")) ? " of a graph" : "");
     char *text = name.failed ? NULL : strdup(buf_str(&name));
     buf_fini(&name);
     return text;

@@ -214,6 +214,15 @@ def test_rows_tell_type_shape_and_requires_grad_apart(torch):
     assert len(kept) == 3
 
 
+def test_what_a_graph_made_is_told_from_parameters(torch):
+    weight = torch.nn.Parameter(torch.zeros(37, 5))
+    made = weight * 2
+    c = take()
+    assert {(t.requires_grad, t.is_leaf, t.count) for t in c.tensors if t.shape == [37, 5]} == {
+        (True, True, 1), (True, False, 1)}
+    assert made.requires_grad
+
+
 def test_gradients_are_there_though_no_python_object_holds_them(torch):
     model = torch.nn.Linear(211, 13)
     model(torch.ones(2, 211)).sum().backward()

@@ -130,11 +130,12 @@ void story_row(struct story *s, const char *file, double start, double now, enum
 
 static json_t *census(int step, double objects, double tensors, bool is_graph, int nodes)
 {
-    return json_pack("{s:i,s:i,s:b,s:b,s:f,s:i,s:[{s:s,s:b,s:b,s:i,s:f}],s:[{s:s,s:i}],s:[]}",
+    return json_pack("{s:i,s:i,s:b,s:b,s:f,s:i,s:[{s:s,s:b,s:b,s:i,s:f,s:b}],s:[{s:s,s:i}],s:[]}",
                      "format", 1, "step", step, "has_torch", 1, "is_sampled", 0, "object_bytes",
                      objects, "object_count", 1000, "tensors", "device", "cpu", "requires_grad",
-                     (int)is_graph, "is_grad", 0, "count", step, "bytes", tensors, "objects",
-                     "type", "AddmmBackward0", "count", is_graph ? nodes : 0, "largest");
+                     (int)is_graph, "is_grad", 0, "count", step, "bytes", tensors, "is_leaf",
+                     (int)!is_graph, "objects", "type", "AddmmBackward0", "count",
+                     is_graph ? nodes : 0, "largest");
 }
 
 void story_census(struct story *s, double objects_growth, double tensors_growth, bool is_graph)

@@ -124,6 +124,42 @@ static void what_lives_in_huge_pages_is_the_heap_s(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_HUGE), 0);
 }
 
+/* A buffer that was asked for at once and is filled bit by bit. */
+static void what_was_asked_for_in_a_large_piece_and_is_written_later_is_named(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", MIB(300), MIB(300), VERDICT_STABLE);
+    story_row(&s, "buffer.py", MIB(600), MIB(600), VERDICT_STABLE);
+    s.rows[1].live_objects = 1;
+    make();
+    expect_bytes(ledger_live_growth(&s.ledger), 0);
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_TOUCHED), MIB(400));
+    assert_ptr_equal(ledger_site(&s.ledger, LEDGER_TOUCHED), &s.rows[1]);
+}
+
+static void small_pieces_are_not_written_later(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "a.py", MIB(900), MIB(900), VERDICT_STABLE);
+    s.rows[0].live_objects = 1e6;
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_TOUCHED), 0);
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(400));
+}
+
+static void what_sampling_may_have_added_was_not_asked_for(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_row(&s, "buffer.py", MIB(700), MIB(700), VERDICT_STABLE);
+    s.rows[0].live_objects = 1;
+    s.f.heap.sigma = MIB(150);
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_TOUCHED), 0);
+}
+
 static void call_sites_are_named_and_the_most_growth_is_first(void **state)
 {
     (void)state;
@@ -446,6 +482,9 @@ int main(void)
         T(what_came_with_huge_pages_and_has_no_other_name_is_theirs),
         T(huge_pages_that_were_there_before_do_not_grow),
         T(what_lives_in_huge_pages_is_the_heap_s),
+        T(what_was_asked_for_in_a_large_piece_and_is_written_later_is_named),
+        T(small_pieces_are_not_written_later),
+        T(what_sampling_may_have_added_was_not_asked_for),
         T(call_sites_are_named_and_the_most_growth_is_first),
         T(what_is_beside_the_call_sites_is_unexplained),
         T(retained_is_what_the_allocator_says_and_not_the_remainder),

@@ -278,12 +278,29 @@ static void a_process_that_tells_its_own_steps_has_those(void **state)
     arrive(f);
     struct mark own = step_mark(f, 1, getpid(), 5), other = step_mark(f, 2.5, 1, 900);
     collect_mark(f->collect, &own);
-    collect_mark(f->collect, &other);
-    assert_int_equal(count_files(f, false), 0); /* not its step */
-    own = step_mark(f, 3, getpid(), 6);
+    collect_mark(f->collect, &other); /* not its step */
+    own = step_mark(f, 3.5, getpid(), 6);
     collect_mark(f->collect, &own);
     struct profile *p = read_own(f);
-    assert_int_equal(p->readings[0].step, 6);
+    assert_int_equal(p->n_readings, 3);
+    assert_int_equal(p->readings[0].step, 5);
+    assert_int_equal(p->readings[1].step, 6);
+    profile_free(p);
+}
+
+static void when_the_first_step_has_ended_it_is_read_whatever_is_due(void **state)
+{
+    struct fixture *f = *state;
+    fake_fill(&f->fake);
+    arrive(f);
+    collect_tick(f->collect, after_s(f, 2));
+    struct mark first = step_mark(f, 2.3, getpid(), 1), second = step_mark(f, 2.4, getpid(), 2);
+    collect_mark(f->collect, &first);
+    collect_mark(f->collect, &second);
+    struct profile *p = read_own(f);
+    assert_int_equal(p->n_readings, 3);
+    assert_int_equal(p->readings[1].t_ns, first.t_ns);
+    assert_int_equal(p->readings[1].step, 1);
     profile_free(p);
 }
 
@@ -594,6 +611,7 @@ int main(void)
         T(readings_come_at_their_time_and_no_sooner),
         T(with_steps_a_reading_waits_for_the_next_one),
         T(a_process_that_tells_its_own_steps_has_those),
+        T(when_the_first_step_has_ended_it_is_read_whatever_is_due),
         T(the_end_of_an_epoch_takes_a_snapshot),
         T(the_same_pid_again_gets_a_second_file),
         T(a_killed_process_leaves_a_last_reading),

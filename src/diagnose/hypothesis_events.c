@@ -1,0 +1,234 @@
+/* Hypotheses that show in what memory does within a step, and at evaluations and checkpoints. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diagnose/hypothesis_private.h"
+
+static const double spike_least_bytes = 8 << 20;
+static const double spike_least_share = 0.05;
+
+static int64_t steps_between(const struct question *q)
+{
+    return q->f->has_steps ? q->f->last_step - q->f->first_step : 0;
+}
+
+/* ---- accumulation ---- */
+
+/* How far memory rises within a step and falls until its end, the median; NAN: too few readings. */
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static double rise_in_step(const struct question *q)
+{
+    enum { STEPS = 256 };
+    const struct facts *f = q->f;
+    double rises[STEPS], last_s = (double)NAN;
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_marks && n < STEPS; i++) {
+        if (f->marks[i].kind != VERDICT_MARK_STEP)
+            continue;
+        double t_s = f->marks[i].t_s;
+        double most =
+            isnan(last_s) ? (double)NAN : facts_most(&f->main->field[SAMPLE_RSS], last_s, t_s);
+        double end = main_at(q, SAMPLE_RSS, t_s);
+        if (!isnan(most) && !isnan(end))
+            rises[n++] = fmax(0, most - end);
+        last_s = t_s;
+    }
+    qsort(rises, n, sizeof *rises, by_value);
+    return n < 8 ? (double)NAN : rises[n / 2];
+}
+
+void test_accumulation(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    int64_t steps = steps_between(q);
+    if (!q->f->has_steps || !q->f->main) {
+        say(h, EVIDENCE_ABSENT, 0, "no marks: steps are not known");
+        return;
+    }
+    if (q->f->substeps == 0)
+        say(h, EVIDENCE_ABSENT, 0, "no marks of micro-batches: whether it accumulates is not told");
+    if (q->has_grown && q->growth > 0) {
+        say(h, EVIDENCE_AGAINST, steps >= 8 ? DECIDES : FAIR,
+            "memory at the ends of steps itself grew: %s in %" PRId64
+            " steps; accumulation gives back within each",
+            change_of(&s, 0, q->growth), steps);
+        return;
+    }
+    double rise = rise_in_step(q), level = main_at(q, SAMPLE_RSS, q->f->now_s);
+    if (isnan(rise)) {
+        say(h, EVIDENCE_ABSENT, 0, "too few readings within a step");
+    } else if (q->f->substeps > 0 && rise > spike_least_share * level) {
+        h->share = fmin(1, rise / level);
+        say(h, EVIDENCE_FOR, FAIR, "memory rises by %s within a step and is back at its end",
+            size_of(&s, 0, rise));
+    } else {
+        say(h, EVIDENCE_AGAINST, FAIR, "within a step memory rises and falls by %s only",
+            size_of(&s, 0, rise));
+    }
+}
+
+/* ---- evaluations and checkpoints ---- */
+
+struct events {
+    size_t count, spikes, recovered;
+    double jumps;   /* what stayed of them, in all */
+    double highest; /* spike */
+};
+
+static double previous_step(const struct facts *f, size_t at)
+{
+    while (at-- > 0)
+        if (f->marks[at].kind == VERDICT_MARK_STEP)
+            return f->marks[at].t_s;
+    return (double)NAN;
+}
+
+/* The lower of the first two readings behind T_S: what stayed. NAN: there is none. */
+static double settled(const struct question *q, double t_s)
+{
+    const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
+    double least = (double)NAN;
+    for (size_t i = 0, seen = 0; i < rss->count && seen < 2; i++)
+        if (rss->t_s[i] > t_s) {
+            least = fmin(least, leakable_at(q, rss->t_s[i]));
+            seen++;
+        }
+    return least;
+}
+
+static void add_event(const struct question *q, size_t at, struct events *e)
+{
+    const struct facts *f = q->f;
+    double from = previous_step(f, at), to = f->marks[at].t_s;
+    double before = leakable_at(q, from), after = settled(q, to);
+    double most = facts_most(&f->main->field[SAMPLE_RSS], from, to);
+    if (isnan(from) || isnan(before) || isnan(after))
+        return;
+    double spike = isnan(most) ? 0 : most - main_at(q, SAMPLE_RSS, from);
+    bool is_spike = spike > fmax(spike_least_bytes, spike_least_share * before);
+    e->count++;
+    e->jumps += after - before;
+    e->spikes += is_spike;
+    e->recovered += is_spike && after - before < spike / 4;
+    e->highest = fmax(e->highest, spike);
+}
+
+/* An evaluation and a checkpoint between the same two steps are one event. */
+static struct events events_of(const struct question *q)
+{
+    struct events e = {0};
+    double last_step = (double)NAN;
+    for (size_t i = 0; q->f->main && i < q->f->n_marks; i++) {
+        const struct facts_mark *m = &q->f->marks[i];
+        if ((m->kind != VERDICT_MARK_EVAL && m->kind != VERDICT_MARK_SAVE) ||
+            m->t_s < q->f->start_s || m->t_s > q->f->now_s)
+            continue;
+        double step = previous_step(q->f, i);
+        if (step > last_step || isnan(last_step))
+            add_event(q, i, &e);
+        last_step = step;
+    }
+    return e;
+}
+
+/* Do the few steps with an evaluation or a checkpoint have most of the growth? */
+static bool is_tied(const struct question *q, const struct events *e)
+{
+    double share = share_of(q, e->jumps), steps = (double)steps_between(q);
+    double usual = steps > 0 ? (double)e->count / steps : 0;
+    return share > 0.4 && share > 2 * usual && e->jumps < 1.5 * q->total;
+}
+
+/* Memory rises with them, but nothing of it lives on: what stays is the allocator's. */
+static bool test_let_go(const struct question *q, struct hypothesis *h, const struct events *e)
+{
+    struct sizes s;
+    struct floors floors = floors_of(q);
+    if (!q->has_grown || !floors.lets_go || !is_tied(q, e))
+        return false;
+    h->share = share_of(q, e->jumps);
+    say(h, EVIDENCE_FOR, FAIR,
+        "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
+        change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+    say_floors(h, EVIDENCE_FOR, FAIR, &floors);
+    return true;
+}
+
+void test_eval_spike(const struct question *q, struct hypothesis *h)
+{
+    struct sizes s;
+    struct events e = events_of(q);
+    if (e.count == 0) {
+        say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
+        return;
+    }
+    if (test_let_go(q, h, &e))
+        return;
+    if (e.spikes == 0) {
+        say(h, EVIDENCE_AGAINST, FAIR, "no rise of note at %zu evaluations and checkpoints",
+            e.count);
+        return;
+    }
+    bool recovers = e.recovered * 2 > e.spikes;
+    double live = heap_growth(q);
+    bool is_free = q->has_grown && !is_leak(q->word) && live < 0.3 * q->total &&
+                   (!q->is_growing || e.highest > 0.3 * q->total);
+    bool rises = q->is_growing && !is_free;
+    h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
+    say(h, recovers ? EVIDENCE_FOR : EVIDENCE_AGAINST, recovers ? FAIR + WEAK : STRONG,
+        "%zu of %zu evaluations and checkpoints had a spike, up to %s; %zu recovered by the next "
+        "step",
+        e.spikes, e.count, size_of(&s, 0, e.highest), e.recovered);
+    if (is_free && recovers)
+        say(h, EVIDENCE_FOR, WEAK, "what stayed of the growth of %s is not alive on the heap (%s)",
+            size_of(&s, 1, q->total), change_of(&s, 2, live));
+    if (q->word == VERDICT_SPIKING)
+        say(h, EVIDENCE_FOR, FAIR, "the verdict is \"spiking\": peaks, and the floor comes back");
+    if (rises)
+        say(h, EVIDENCE_AGAINST, FAIR,
+            "a spike that recovers does not raise the floor, and it rose "
+            "by %s",
+            size_of(&s, 1, q->total));
+}
+
+static void test_event_share(const struct question *q, struct hypothesis *h, const struct events *e)
+{
+    struct sizes s;
+    bool tied = is_tied(q, e);
+    if (tied)
+        h->share = share_of(q, e->jumps);
+    say(h, tied ? EVIDENCE_FOR : EVIDENCE_AGAINST, tied ? FAIR : STRONG,
+        "%zu evaluations and checkpoints, one step each, have %s of the growth of %s", e->count,
+        change_of(&s, 0, e->jumps), size_of(&s, 1, q->total));
+}
+
+void test_eval_step(const struct question *q, struct hypothesis *h)
+{
+    const struct facts_verdict *v = q->f->main ? &q->f->main->verdict : NULL;
+    struct events e = events_of(q);
+    if (!q->has_grown && !isnan(q->growth)) {
+        say_flat(q, h, DECIDES);
+        return;
+    }
+    if (q->word == VERDICT_STEPPING && v && strcmp(v->event, "epoch") != 0) {
+        h->share = e.count > 0 ? share_of(q, e.jumps) : 1; /* so much was measured there */
+        say(h, EVIDENCE_FOR, STRONG + FAIR,
+            "the floor rises at each %s, and stays (verdict "
+            "\"stepping\")",
+            strcmp(v->event, "save") == 0 ? "checkpoint" : "evaluation");
+    }
+    if (e.count == 0)
+        say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");
+    else
+        test_event_share(q, h, &e);
+    struct floors floors = floors_of(q);
+    if (floors.lets_go)
+        say_floors(h, EVIDENCE_AGAINST, STRONG, &floors);
+}
