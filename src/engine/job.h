@@ -128,9 +128,12 @@ struct job {
     bool said_log;
 
     int exec_error;
-    struct err failure;  /* why we ourselves could not start it */
-    struct err no_marks; /* why there is no socket for marks */
-    bool blind;          /* /proc is another namespace's: only our own child can be reached */
+    struct err failure;   /* why we ourselves could not start it */
+    struct err no_marks;  /* why there is no socket for marks */
+    bool is_announced;    /* run.json says that it runs, and where it can be reached; else */
+    uint64_t announce_ns; /* when to try next */
+    bool waits_for_room;  /* it is over, and the disk too full to say so */
+    bool blind;           /* /proc is another namespace's: only our own child can be reached */
     struct loop_source *sweep_timer, *cancel_timer;
     char cancelled[160];                  /* "cancelled: REASON"; "" it is not */
     uint64_t cancel_deadline_ns;          /* 0: nobody has asked for it */

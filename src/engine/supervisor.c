@@ -21,7 +21,10 @@
 #include "profile/collect.h"
 #include "trace/logs.h"
 
-enum { LOG_WAIT_S = 5 }; /* a disk that hangs is left behind */
+enum {
+    LOG_WAIT_S = 5, /* a disk that hangs is left behind */
+    ROOM_MS = 1000, /* between two looks whether a full disk has room again */
+};
 
 static void on_mark(void *user, const struct mark *mark)
 {
@@ -35,10 +38,22 @@ static void on_mark(void *user, const struct mark *mark)
     job_control_mark(j, mark);
 }
 
+/* Without it nobody finds the control socket: on a full disk it is tried again. */
+static void announce(struct job *j, uint64_t now_ns)
+{
+    if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
+        return;
+    json_t *doc = job_running_json(j);
+    j->is_announced = rundir_write_json(&j->options->rundir, doc) == 0;
+    j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
+    json_decref(doc);
+}
+
 static void on_tick(void *user, struct engine *e, uint64_t now_ns)
 {
     struct job *j = user;
     (void)e;
+    announce(j, now_ns);
     job_terminal_look(j);
     job_guard_tick(j, now_ns);
     job_heap_tick(j, now_ns);
@@ -124,6 +139,25 @@ static void send_end(struct job *j, const json_t *doc)
         loop_once(j->loop, -1);
 }
 
+/* Of a detached job run.json alone tells how it ended: on a full disk we keep that, and with it the
+ * job's lock, until there is room, or until somebody no longer wants to know. The control socket
+ * tells meanwhile. */
+static int write_end(struct job *j, const json_t *doc)
+{
+    const struct rundir *dir = &j->options->rundir;
+    int r = rundir_write_json(dir, doc);
+    j->waits_for_room = j->options->is_detached && j->now.exited;
+    while ((r == -ENOSPC || r == -EDQUOT) && j->waits_for_room) {
+        uint64_t until_ns = clock_mono_ns() + ROOM_MS * NS_PER_MS;
+        job_control_state(j);
+        for (uint64_t now_ns; j->waits_for_room && (now_ns = clock_mono_ns()) < until_ns;)
+            loop_once(j->loop, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
+        r = rundir_write_json(dir, doc);
+    }
+    j->waits_for_room = false;
+    return r;
+}
+
 /* Stops the recording, says in run.json how it ended, tells the client. */
 static void finish(struct job *j)
 {
@@ -136,7 +170,7 @@ static void finish(struct job *j)
     json_decref(footer);
     logs_wait(j->log, LOG_WAIT_S * NS_PER_S); /* whoever reads that it ended finds all of it */
     json_t *doc = job_ended_json(j);
-    int r = rundir_write_json(&j->options->rundir, doc);
+    int r = write_end(j, doc);
     j->note->finished = r == 0;
     if (r < 0 && j->options->rundir.fd >= 0 && !j->failure.text[0])
         job_sayf(j, "cannot write run.json: %s", strerror(-r));
@@ -160,11 +194,7 @@ static int start(struct job *j)
 static void watch(struct job *j)
 {
     engine_start(j->engine);
-    if (j->options->rundir.fd >= 0) {
-        json_t *doc = job_running_json(j);
-        rundir_write_json(&j->options->rundir, doc);
-        json_decref(doc);
-    }
+    announce(j, clock_mono_ns());
     if (j->options->is_detached)
         job_client_leave(j);
     loop_run(j->loop);

@@ -10,14 +10,13 @@ import random
 import re
 import select
 import socket
-import subprocess
 import tempfile
 import time
 
 import pytest
 
 from commands import PATIENCE_S, PYTHON, ROOT, run_ebb, wait_for
-from serving import hear, serving
+from serving import fill, hear, serving, small_disk
 
 HOST = b"Host: localhost\r\n"
 
@@ -918,30 +917,19 @@ def test_systemd_is_told(tmp_path):
 
 
 def test_a_full_disk_is_said_and_got_over(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder],
-                                           capture_output=True).returncode != 0:
-        pytest.skip("a small file system cannot be mounted here")
-    try:
-        with serving(state=folder / "state") as s:
-            s.wait(s.submit("true"))
-            filler = folder / "filler"
-            with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as f:
-                while True:
-                    f.write(b"x" * 4096)
-            refused = None
-            for _ in range(200):  # what is left in the database's own pages may take some
-                answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
-                if answer.status != 201:
-                    refused = answer
-                    break
-            assert refused is not None and refused.status == 503 and refused.message()
-            assert s.get("/jobs").status == 200
-            filler.unlink()
-            wait_for(lambda: s.post("/jobs", {"command": ["true"]}).status == 201, "room again")
-    finally:
-        subprocess.run(["umount", "-l", folder], check=False)
+    with small_disk(tmp_path / "small") as folder, serving(state=folder / "state") as s:
+        s.wait(s.submit("true"))
+        fill(folder / "filler")
+        refused = None
+        for _ in range(200):  # what is left in the database's own pages may take some
+            answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
+            if answer.status != 201:
+                refused = answer
+                break
+        assert refused is not None and refused.status == 503 and refused.message()
+        assert s.get("/jobs").status == 200
+        (folder / "filler").unlink()
+        wait_for(lambda: s.post("/jobs", {"command": ["true"]}).status == 201, "room again")
 
 
 def test_slow_clients_are_cut_off(server):

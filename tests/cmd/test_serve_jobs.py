@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from commands import PYTHON, wait_for
-from serving import serving
+from serving import fill, serving, small_disk
 
 
 @pytest.fixture
@@ -136,6 +136,44 @@ def test_a_job_that_ignores_the_request_is_killed_after_its_grace_or_sooner(serv
     job = server.wait(number)
     assert job["state"] == "cancelled" and job["status"] == 137, job
     assert server.post(f"/jobs/{number}/cancel", {}).status == 409
+
+
+# ---- a full disk ----
+
+WAITS = 'echo up; while [ ! -e "$1" ]; do sleep 0.05; done; exit "$2"'
+
+
+def ended_on_a_full_disk(server, disk, status):
+    """A job that has ended there; how is nowhere but in its supervisor."""
+    go = server.folder / "go"
+    number = server.submit("sh", "-c", WAITS, "sh", go, status)
+    wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the job")
+    fill(disk / "filler")
+    go.touch()
+    wait_for(lambda: "too full" in (server.job(number)["reason"] or ""), "what its supervisor says")
+    assert server.job(number)["state"] == "stopping"
+    return number
+
+
+@pytest.mark.parametrize("status, state, word", [(0, "succeeded", "succeeded"), (3, "failed", "failed")])
+def test_a_job_that_ends_on_a_full_disk_is_known_once_there_is_room(tmp_path, status, state, word):
+    with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
+        number = ended_on_a_full_disk(s, disk, status)
+        assert word in s.job(number)["reason"]
+        s.stop(signal.SIGKILL)
+        (disk / "filler").unlink()
+        s.start()
+        job = s.wait(number)
+        assert (job["state"], job["status"]) == (state, status), job
+        assert s.get(f"/jobs/{number}/run").json()["end"]["status"] == status
+
+
+def test_a_job_that_waits_for_room_can_be_given_up(tmp_path):
+    with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
+        number = ended_on_a_full_disk(s, disk, 0)
+        assert s.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+        assert s.wait(number)["state"] == "cancelled"
+        (disk / "filler").unlink()
 
 
 # ---- what is killed ----
