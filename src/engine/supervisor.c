@@ -13,10 +13,10 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "engine/job.h"
+#include "engine/lost.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"
 #include "trace/logs.h"
@@ -43,7 +43,10 @@ static void announce(struct job *j, uint64_t now_ns)
 {
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
         return;
+    const struct guard_cgroup *g = &j->guard.cgroup;
     json_t *doc = job_running_json(j);
+    /* at the end it is told with the rest of the guard */
+    json_object_set_new(doc, "cgroup", json_text0(g->memory_dir[0] ? g->memory_dir : g->kill_dir));
     j->is_announced = rundir_write_json(&j->options->rundir, doc) == 0;
     j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
     json_decref(doc);
@@ -228,28 +231,6 @@ static int supervise(const struct supervisor_options *options, int client_fd, in
 
 /* ---- the sentinel ---- */
 
-/* The supervisor cannot say any more how the job ended: the sentinel does, so that nobody takes it
- * for running. */
-static void write_lost(const struct rundir *dir, json_t *end)
-{
-    struct buf text = {0};
-    struct err err;
-    if (dir->fd < 0) {
-        json_decref(end);
-        return;
-    }
-    io_read_all(dir->fd, "run.json", 1 << 20, &text);
-    json_t *doc = text.len ? json_parse(text.data, text.len, &err) : NULL;
-    if (!doc)
-        doc = json_object();
-    json_object_set_new(doc, "state", json_string("ended"));
-    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
-    json_object_set_new(doc, "end", end);
-    rundir_write_json(dir, doc);
-    json_decref(doc);
-    buf_fini(&text);
-}
-
 static json_t *lost_json(const struct sentinel_end *end)
 {
     static const char by[] = "the death of the job's supervisor";
@@ -264,27 +245,12 @@ static json_t *lost_json(const struct sentinel_end *end)
                      "outlived_supervisor", 1, "left_behind", end->ended);
 }
 
-/* Whoever finds the lock held can tell by whom, and whether that one still lives: its pid alone
- * may be another's by then. */
-static void sign_lock(const struct supervisor_options *options)
-{
-    char text[1024], line[48];
-    struct proc_stat stat;
-    ssize_t len = io_read_small(options->engine.root->proc_fd, "self/stat", text, sizeof text);
-    if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0)
-        return;
-    int n = snprintf(line, sizeof line, "%d %llu\n", (int)getpid(),
-                     (unsigned long long)stat.start_ticks);
-    if (ftruncate(options->lock_fd, 0) == 0)
-        (void)!pwrite(options->lock_fd, line, (size_t)n, 0);
-}
-
 /* Nothing of whoever started a detached job stays open but the lock: it waits for the end of our
  * error messages. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)
-        sign_lock(options);
+        lost_sign_lock(options->engine.root, options->lock_fd);
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
         dup2(null_fd, fd);
@@ -323,7 +289,7 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
     if (pid > 0)
         sentinel_wait(options->engine.root, pid, options->grace_ns, note, options->rundir.fd, &end);
     if (end.is_lost && !(note && note->finished))
-        write_lost(&options->rundir, lost_json(&end));
+        lost_write(options->rundir.fd, lost_json(&end));
     _exit(end.is_lost);
 }
 

@@ -7,7 +7,7 @@
  *   - `ebb run` makes the run folder, which must not exist: of two starts one fails;
  *   - run.json in it says how the job ended.
  * So after a restart: lock held: it runs; not held and no folder: it never started; not held and
- * run.json says "ended": that; else it is lost. */
+ * run.json says "ended": that; else it is lost, and `ebb sweep` ends what may be left of it. */
 #pragma once
 
 #include <jansson.h>

@@ -43,6 +43,7 @@ struct executor_run {
     struct loop_source *child_source;
     bool is_blind;    /* it is ours, but no pidfd could be had */
     int child_signal; /* that ended it; 0 none */
+    bool is_swept;    /* the child is, or was, `ebb sweep` */
 
     bool is_started, told_started;
     char no_start[EXECUTOR_SENTENCE_MAX]; /* why it could not be; "" */
@@ -65,6 +66,12 @@ struct executor_run {
     size_t bytes;
     struct executor_cancel cancel;
 };
+
+/* ---- executor.c ---- */
+
+/* Nobody has the lock, and nobody has said how the job ended: its processes may live on. True: they
+ * are being ended, which holds the lock; it is looked at again afterwards. */
+bool executor_sweep(struct executor_run *run);
 
 /* ---- executor_lock.c ---- */
 

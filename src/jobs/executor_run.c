@@ -119,11 +119,12 @@ void executor_look_at(struct executor_run *run, uint64_t at_ns)
 
 /* ---- the end ---- */
 
-/* Whether it was ever a job: a program that could not be executed is none. */
+/* Whether it was ever a job: a program that could not be executed is none. What is swept had signed
+ * its lock. */
 static bool was_started(const struct executor_run *run, const json_t *doc)
 {
     const char *kind = json_string_value(json_object_get(json_object_get(doc, "end"), "kind"));
-    return run->is_started || (kind && strcmp(kind, "not_started") != 0);
+    return run->is_started || run->is_swept || (kind && strcmp(kind, "not_started") != 0);
 }
 
 static void why_no_start(struct executor_run *run, const json_t *doc)
@@ -153,6 +154,8 @@ static void finish(struct executor_run *run)
         json_decref(doc);
         doc = NULL;
     }
+    if (!doc && executor_sweep(run))
+        return;
     why_no_start(run, doc);
     memcpy(no_start, run->no_start, sizeof no_start);
     bool tell = !run->told_started && !no_start[0];

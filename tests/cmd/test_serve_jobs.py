@@ -195,6 +195,53 @@ def test_a_job_whose_sentinel_is_killed_is_followed_to_its_end(server):
     assert not lock_of(server, number).exists()
 
 
+FAMILY = """
+setsid sleep 600 & echo $!
+env -i "$(command -v sleep)" 600 & echo $!
+sh -c 'trap "" TERM; echo $$; while :; do sleep 0.1; done' &
+echo $$; wait
+"""
+
+
+def family(server):
+    """A job of several processes: one in another session, one without our variables, one that does
+    not listen. Its number and theirs."""
+    number = server.submit("sh", "-c", FAMILY, name="hold")
+    wait_for(lambda: server.get(f"/jobs/{number}/log").body.count(b"\n") == 4, "its processes")
+    return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]
+
+
+def kill_both(server, number):
+    """The supervisor cannot end its job any more, nor can the sentinel do so in its place."""
+    pids = [sentinel(server, number), supervisor(server, number)]
+    os.kill(pids[0], signal.SIGSTOP)
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: all(map(is_gone, pids)), "their end")
+
+
+def test_a_job_that_loses_supervisor_and_sentinel_is_ended_with_all_it_has(server):
+    neighbour = hold(server)
+    number, pids = family(server)
+    kill_both(server, number)
+    job = server.wait(number)
+    assert job["state"] == "lost" and "supervisor" in job["reason"], job
+    assert all(map(is_gone, pids)), pids
+    assert server.get(f"/jobs/{number}/run").json()["end"]["left_behind"] >= 4
+    assert server.job(neighbour)["state"] == "running"
+    assert not lock_of(server, number).exists()
+
+
+def test_what_a_job_left_is_ended_by_the_next_server(server):
+    number, pids = family(server)
+    server.stop(signal.SIGKILL)
+    kill_both(server, number)
+    assert not any(map(is_gone, pids))
+    server.start()
+    assert server.wait(number)["state"] == "lost"
+    assert all(map(is_gone, pids)), pids
+
+
 def test_a_killed_server_finds_its_jobs_again(server):
     number, ends = hold(server), server.submit("sleep", "0.5")
     waits = server.submit("true", after=[ends])
