@@ -210,8 +210,10 @@ static void tell_started(struct executor_run *run)
 void executor_look(struct executor_run *run)
 {
     uint64_t now_ns = clock_mono_ns();
-    if (run->child_fd >= 0)
+    if (run->child_fd >= 0) {
+        executor_force_look(run, now_ns);
         return;
+    }
     find_holder(run);
     if (run->holder_fd < 0) {
         if (executor_lock_is_held(run->lock_fd) == 0) {
@@ -223,5 +225,6 @@ void executor_look(struct executor_run *run)
     if (run->is_blind) /* nobody else waits for it */
         waitpid(run->child, NULL, WNOHANG);
     executor_control_look(run, now_ns);
+    executor_force_look(run, now_ns);
     tell_started(run);
 }

@@ -1,6 +1,7 @@
 """Jobs of the server, with the real `ebb run`: one after another, crashing, cancelled in each state,
 adopted, with a supervisor or a sentinel that is killed, a server that is stopped."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -10,6 +11,8 @@ import pytest
 
 from commands import PYTHON, wait_for
 from serving import fill, serving, small_disk
+
+PTRACE_ATTACH, WALL = 16, 0x40000000
 
 
 @pytest.fixture
@@ -193,6 +196,55 @@ def test_a_job_whose_sentinel_is_killed_is_followed_to_its_end(server):
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
     assert server.wait(number)["state"] == "cancelled"
     assert not lock_of(server, number).exists()
+
+
+@pytest.mark.parametrize("who", (["supervisor"], ["sentinel", "supervisor"]))
+def test_a_supervisor_that_was_stopped_is_woken_for_the_end(server, who):
+    number = hold(server)
+    for name in who:
+        os.kill({"supervisor": supervisor, "sentinel": sentinel}[name](server, number), signal.SIGSTOP)
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
+    assert server.wait(number)["state"] == "cancelled"
+    assert not lock_of(server, number).exists()
+
+
+STOPS = """
+import os, signal, sys, time
+until = time.monotonic() + 300
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+while time.monotonic() < until:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("state", ("starting", "running"))
+def test_a_supervisor_that_its_own_job_stops_again_and_again_is_woken_as_often(server, state):
+    go = server.folder / "go"
+    if state == "starting":  # its supervisor has not yet said that it runs
+        go.touch()
+    number = server.submit(PYTHON, "-c", STOPS, go)
+    assert server.wait(number, "running" if state == "running" else "starting")["state"] == state
+    go.touch()
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+    assert server.wait(number)["state"] == "cancelled"
+    assert not lock_of(server, number).exists()
+
+
+def test_a_supervisor_that_cannot_be_woken_is_killed_and_the_sentinel_ends_the_job(server):
+    """A debugger has it."""
+    number = hold(server)
+    job, pid = wait_for(lambda: server.job(number)["pid"], "its pid"), supervisor(server, number)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_ATTACH, pid, None, None) != 0:
+        pytest.skip("nobody may be traced here")
+    assert os.WIFSTOPPED(os.waitpid(pid, WALL)[1])
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+    status = wait_for(lambda: os.waitpid(pid, WALL | os.WNOHANG)[1], "its death")
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert server.wait(number)["state"] == "cancelled"
+    assert is_gone(job)
 
 
 FAMILY = """
