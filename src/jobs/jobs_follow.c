@@ -187,11 +187,17 @@ static void on_log(struct jobs *j, struct job *job, const json_t *message)
         job->live->log_bytes = bytes;
 }
 
-/* Nobody waits for the answer to a request for a checkpoint: it comes as an event. */
+/* Whoever asked may wait for it; the others see an event. */
 static void on_answer(struct jobs *j, struct job *job, const json_t *message)
 {
     const char *what = json_string_value(json_object_get(message, "do"));
-    if (!what || strcmp(what, "checkpoint") != 0 || json_is_true(json_object_get(message, "ok")))
+    if (!what || strcmp(what, "checkpoint") != 0)
+        return;
+    keep(&job->live->checkpoint,
+         json_pack("{s:b,s:o}", "ok", json_is_true(json_object_get(message, "ok")), "error",
+                   pick_text(message, "error", 400)));
+    jobs_tell_answer(j, job->id, job->live->checkpoint);
+    if (json_is_true(json_object_get(message, "ok")))
         return;
     json_t *event = json_pack("{s:s,s:I,s:s,s:o}", "type", "event", "id", (json_int_t)job->id,
                               "act", "checkpoint failed", "why", pick_text(message, "error", 400));

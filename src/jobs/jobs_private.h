@@ -70,6 +70,7 @@ struct job_live {
     /* told by the supervisor */
     int64_t pid, segment; /* pid 0: not known */
     json_t *progress, *verdict;
+    json_t *checkpoint; /* answer to the newest request for one; NULL: none yet */
     struct job_figures figures;
     uint64_t log_bytes;
     struct spark spark;
@@ -188,6 +189,7 @@ bool jobs_sync_all(struct jobs *j);
 void jobs_tell(struct jobs *j, struct job *job, bool is_change);
 void jobs_tell_removed(struct jobs *j, int64_t id);
 void jobs_tell_live(struct jobs *j, int64_t id, const json_t *message);
+void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message);
 /* At once, unless it was just told: then within a second. */
 void jobs_tell_verdict(struct jobs *j, struct job *job);
 void jobs_tick_on(struct jobs *j);

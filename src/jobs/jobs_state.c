@@ -95,6 +95,11 @@ void jobs_tell_live(struct jobs *j, int64_t id, const json_t *message)
     tell(j, JOBS_NEWS_LIVE, id, message, false);
 }
 
+void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message)
+{
+    tell(j, JOBS_NEWS_ANSWER, id, message, false);
+}
+
 /* ---- writing down ---- */
 
 uint64_t job_now_ns(const struct job *job)

@@ -162,6 +162,7 @@ void job_live_free(struct job_live *live)
     json_decref(live->request);
     json_decref(live->progress);
     json_decref(live->verdict);
+    json_decref(live->checkpoint);
     job_ending_free(live->ending);
     free(live->notes);
     free(live);

@@ -141,6 +141,34 @@ def test_a_job_that_ignores_the_request_is_killed_after_its_grace_or_sooner(serv
     assert server.post(f"/jobs/{number}/cancel", {}).status == 409
 
 
+# ---- a checkpoint ----
+
+def test_where_nobody_can_be_asked_for_a_checkpoint_the_answer_says_so(server):
+    number = hold(server)
+    wait_for(lambda: server.job(number)["pid"], "news of it")
+    answer = server.post(f"/jobs/{number}/checkpoint", {})
+    assert answer.status == 409 and "no rank has said hello" in answer.message(), answer
+    assert server.job(number)["state"] == "running"
+
+
+def test_a_checkpoint_that_somebody_makes_is_under_way(server):
+    made = server.folder / "made"
+    number = hold(server, options={"checkpoint-cmd": f"touch {made}", "checkpoint-done": str(made)})
+    wait_for(lambda: server.job(number)["pid"], "news of it")
+    assert server.post(f"/jobs/{number}/checkpoint", {}).status == 202
+    wait_for(made.exists, "the checkpoint")
+    assert server.job(number)["state"] in ("running", "checkpointing")
+
+
+def test_a_supervisor_that_does_not_answer_is_not_waited_for_long(server):
+    number = hold(server)
+    wait_for(lambda: server.job(number)["pid"], "news of it")
+    os.kill(supervisor(server, number), signal.SIGSTOP)
+    assert server.post(f"/jobs/{number}/checkpoint", {}).status == 202
+    server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
+    assert server.wait(number)["state"] == "cancelled"
+
+
 # ---- a full disk ----
 
 WAITS = 'echo up; while [ ! -e "$1" ]; do sleep 0.05; done; exit "$2"'
