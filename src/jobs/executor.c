@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -103,6 +104,24 @@ static int set_files(posix_spawn_file_actions_t *files, const char *cwd, int wor
     return r;
 }
 
+/* posix_spawn knows nothing of limits: ours is low for the moment of it. Programs that use select()
+ * do not bear more files than they expect. */
+static int spawn_limited(const struct executor *x, const struct job_launch *launch,
+                         const posix_spawn_file_actions_t *files, const posix_spawnattr_t *attr,
+                         pid_t *ret)
+{
+    struct rlimit own = {0}, low;
+    bool is_lowered = false;
+    if (x->files_max && getrlimit(RLIMIT_NOFILE, &own) == 0 && own.rlim_cur > x->files_max) {
+        low = (struct rlimit){.rlim_cur = (rlim_t)x->files_max, .rlim_max = own.rlim_max};
+        is_lowered = setrlimit(RLIMIT_NOFILE, &low) == 0;
+    }
+    int r = posix_spawn(ret, x->program, files, attr, launch->argv, launch->env);
+    if (is_lowered)
+        setrlimit(RLIMIT_NOFILE, &own);
+    return r;
+}
+
 static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
                  int words, int lock, pid_t *ret)
 {
@@ -117,7 +136,7 @@ static int spawn(const struct executor *x, const struct job_launch *launch, cons
         if (r == 0)
             r = set_files(&files, cwd, words, lock);
         if (r == 0)
-            r = posix_spawn(ret, x->program, &files, &attr, launch->argv, launch->env);
+            r = spawn_limited(x, launch, &files, &attr, ret);
         posix_spawn_file_actions_destroy(&files);
     }
     posix_spawnattr_destroy(&attr);

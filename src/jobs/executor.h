@@ -46,6 +46,7 @@ struct executor {
     const char *program;   /* ebb itself: /proc/self/exe resolved at start */
     int locks_fd, runs_fd; /* folders */
     const char *runs_path; /* absolute */
+    uint64_t files_max;    /* soft limit of open files for what is started; 0: our own */
     struct executor_callbacks callbacks;
 };
 

@@ -163,6 +163,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
                                     .locks_fd = j->locks_fd,
                                     .runs_fd = j->runs_fd,
                                     .runs_path = j->runs_path,
+                                    .files_max = options->files_max,
                                     .callbacks = jobs_callbacks};
     j->executor.callbacks.user = j;
     *ret = j;

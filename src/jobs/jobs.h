@@ -32,6 +32,7 @@ struct jobs_options {
     const char *job_file; /* kept current; NULL: none */
     job_options_check_fn *check;
     const char *program;
+    uint64_t files_max; /* soft limit of open files for the jobs; 0: the server's own */
 };
 
 /* What happens, as it happens, on the loop. The document is borrowed. */

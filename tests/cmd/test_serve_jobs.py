@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import resource
 import signal
 
 import pytest
@@ -139,6 +140,23 @@ def test_a_job_that_ignores_the_request_is_killed_after_its_grace_or_sooner(serv
     job = server.wait(number)
     assert job["state"] == "cancelled" and job["status"] == 137, job
     assert server.post(f"/jobs/{number}/cancel", {}).status == 409
+
+
+def test_a_job_has_the_limits_that_the_server_was_given(server):
+    """The server itself may need more files."""
+    ask = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    given = resource.getrlimit(resource.RLIMIT_NOFILE)
+    server.stop()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(given[0], 300), given[1]))
+    try:
+        server.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, given)
+    number = server.submit(PYTHON, "-c", ask)
+    assert server.wait(number)["state"] == "succeeded"
+    assert server.get(f"/jobs/{number}/log").body.split() == [b"300", str(given[1]).encode()]
+    limits = pathlib.Path(f"/proc/{server.process.pid}/limits").read_text().splitlines()
+    assert int(next(line for line in limits if "open files" in line).split()[3]) > 300
 
 
 # ---- a checkpoint ----
