@@ -816,6 +816,21 @@ def test_a_token_that_others_can_read_is_refused(tmp_path):
         assert result.returncode == 2 and "chmod 600" in result.stderr
 
 
+@pytest.mark.parametrize("kind, name", [
+    *(("pipe", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "locks", "runs", "sock")),
+    *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
+    ("link", "sessions"), ("link", "token")])
+def test_what_is_in_the_place_of_a_file_is_told_at_once(tmp_path, kind, name):
+    """Neither waited for nor overwritten."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/etc/passwd", path)}
+    make[kind](state / name)
+    result = said_by("--state-dir", state, "--listen", "127.0.0.1:0", "--gpus", "0")
+    sentence = result.stderr.splitlines()[-1]
+    assert result.returncode == 2 and sentence.startswith("ebb: serve: ") and name in sentence, result
+
+
 def test_every_flag_can_stand_in_a_file(tmp_path):
     config = tmp_path / "serve.conf"
     config.write_text("# a server\nslots = 3\nmemory = 1G\nkeep = 2d,10,1G\nallow-host = a.example, b.example\n"
