@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "engine/channel.h"
+#include "engine/spark.h"
 #include "engine/supervisor.h"
 #include "guard/ask.h"
 #include "guard/cgroup.h"
@@ -141,6 +142,7 @@ struct job {
     struct job_segment now;
     struct job_guard guard;
     json_t *segments;     /* those that have ended */
+    struct spark spark;   /* memory over all of them */
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
 };
 
@@ -244,6 +246,7 @@ void job_control_state(struct job *j);
 const char *job_state_name(const struct job *j);
 const char *job_state_reason(const struct job *j); /* NULL: none */
 json_t *job_news_state(struct job *j);
+json_t *job_news_spark(const struct job *j); /* what a newcomer has missed */
 json_t *job_news_sample(struct job *j, uint64_t now_ns);
 json_t *job_news_verdict(struct job *j, uint64_t now_ns);
 json_t *job_news_mark(const struct job *j, const struct mark *mark);

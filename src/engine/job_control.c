@@ -267,6 +267,9 @@ static void on_connect(void *user, int fd, uint32_t events)
     }
     c->peers++;
     pay(p);
+    json_t *spark = j->spark.count ? job_news_spark(j) : NULL;
+    queue_json(&p->channel, spark);
+    json_decref(spark);
     peer_flush(p);
     job_control_log(j);
 }

@@ -136,6 +136,13 @@ json_t *job_news_state(struct job *j)
 
 /* ---- the others ---- */
 
+json_t *job_news_spark(const struct job *j)
+{
+    json_t *doc = spark_pack(&j->spark);
+    json_object_set_new(doc, "type", json_string("spark"));
+    return doc;
+}
+
 static int larger_first(const void *a, const void *b)
 {
     const struct proc_node *const *x = a, *const *y = b;

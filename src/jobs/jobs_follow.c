@@ -174,6 +174,14 @@ static void on_sample(struct jobs *j, struct job *job, const json_t *message)
         spark_add(&live->spark, (uint64_t)(t_s * 1e9), bytes);
 }
 
+/* All of it, from one who was there all the time. */
+static void on_spark(struct jobs *j, struct job *job, const json_t *message)
+{
+    (void)j;
+    if (spark_unpack(message, &job->live->spark))
+        job->live->is_news = true;
+}
+
 static void on_verdict(struct jobs *j, struct job *job, const json_t *message)
 {
     take_verdict(j, job, json_object_get(message, "verdict"));
@@ -211,9 +219,9 @@ static const struct {
     void (*take)(struct jobs *j, struct job *job, const json_t *message);
     bool is_passed_on;
 } kinds[] = {
-    {"sample", on_sample, true},  {"mark", NULL, true},  {"verdict", on_verdict, true},
-    {"event", NULL, true},        {"log", on_log, true}, {"state", on_state, false},
-    {"answer", on_answer, false},
+    {"sample", on_sample, true},  {"mark", NULL, true},       {"verdict", on_verdict, true},
+    {"event", NULL, true},        {"log", on_log, true},      {"state", on_state, false},
+    {"answer", on_answer, false}, {"spark", on_spark, false},
 };
 
 static void on_news(void *user, int64_t id, json_t *message)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/spark.h"
 #include "jobs/executor.h"
 #include "jobs/jobs.h"
 #include "jobs/plan.h"
@@ -20,14 +21,6 @@ struct loop_source;
 enum {
     JOBS_LISTENERS = 8,
     JOBS_SENTENCE_MAX = 512,
-    SPARK_MAX = 60,
-};
-
-/* Memory over the whole run in at most SPARK_MAX pieces of equal length, which grows with it. */
-struct spark {
-    uint64_t width_ns; /* of a piece */
-    size_t count;
-    uint64_t bytes[SPARK_MAX]; /* the largest; UINT64_MAX: not known */
 };
 
 /* Memory as the API tells it. */
@@ -225,11 +218,6 @@ void jobs_after_look_at_all(struct jobs *j); /* or at some: then it is still uns
 extern const struct executor_callbacks jobs_callbacks; /* without user */
 /* It was asked to end while it was starting or running. */
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns);
-
-/* ---- spark.c ---- */
-
-void spark_add(struct spark *s, uint64_t t_ns, uint64_t bytes);
-json_t *spark_json(const struct spark *s); /* null where there is none */
 
 /* ---- jobs_end.c: what is told of an ended job, from its run.json ---- */
 

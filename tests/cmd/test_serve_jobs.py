@@ -354,6 +354,22 @@ def test_a_killed_server_finds_its_jobs_again(server):
     assert server.wait(number)["state"] == "cancelled"
 
 
+def sparks(server, number):
+    return len([v for v in server.job(number)["spark"] or [] if v is not None])
+
+
+def test_the_memory_of_the_time_without_a_server_is_known(server):
+    number, unseen = hold(server), server.submit("sleep", "1")
+    wait_for(lambda: sparks(server, number) >= 4, "the picture of its memory")
+    server.stop(signal.SIGKILL)
+    wait_for_run_json(server, unseen)
+    server.start()
+    wait_for(lambda: sparks(server, number) >= 4, "the same of the adopted job")
+    assert server.job(number)["spark"][0] is not None
+    assert server.wait(unseen)["state"] == "succeeded"
+    assert sparks(server, unseen) >= 3
+
+
 def test_a_server_that_was_stopped_for_a_while_knows_what_happened(server):
     number, ends = hold(server), server.submit("sleep", "0.3")
     server.wait(ends, "running")
