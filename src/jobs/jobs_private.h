@@ -87,7 +87,11 @@ struct job {
     size_t after_count;
     struct plan_verdict verdict;
     enum plan_why told_why;
-    uint64_t changed_ns;   /* wall clock of the newest change */
+    uint64_t changed_ns; /* wall clock of the newest change */
+    /* The two clocks when we first knew of it. Its times are told from there: the wall clock may be
+     * set meanwhile, and a job would seem to have run for years, or to have ended before it began.
+     */
+    uint64_t wall_ns, boot_ns;
     bool is_dirty;         /* the newest is not on disk */
     bool has_room;         /* a slot and the rest are its own */
     struct job_live *live; /* NULL: it has not been started */
@@ -162,7 +166,8 @@ const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST]); /* "0,1", or NU
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void jobs_trouble_clear(struct jobs *j, enum trouble kind);
-/* The wall clock, never before the job's last change. */
+/* The wall clock as it was when we first knew of JOB, and has gone on since; never before the job's
+ * last change. */
 uint64_t job_now_ns(const struct job *job);
 /* In memory at once; on disk now, or as soon as that can be. REASON NULL: none. */
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason);

@@ -104,7 +104,7 @@ void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message)
 
 uint64_t job_now_ns(const struct job *job)
 {
-    uint64_t now_ns = clock_wall_ns();
+    uint64_t now_ns = job->wall_ns + (clock_boot_ns() - job->boot_ns);
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 
