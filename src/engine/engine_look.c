@@ -1,7 +1,6 @@
 /* What is read of the job in a tick, each kind at its own pace. */
 #include "engine/private.h"
 
-
 #include "base/clock.h"
 #include "base/io.h"
 #include "proc/limit.h"

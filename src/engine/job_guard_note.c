@@ -1,7 +1,6 @@
 /* What the guard did, for the recording, the user and run.json. */
 #include "engine/job_guard.h"
 
-
 #include "base/clock.h"
 #include "base/json.h"
 
