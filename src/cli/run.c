@@ -27,7 +27,6 @@
 #include "cli/run_place.h"
 #include "cli/run_program.h"
 #include "engine/supervisor.h"
-#include "guard/cgroup.h"
 #include "trace/logs.h"
 #include "view/summary.h"
 
@@ -331,7 +330,6 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
         return status;
     if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
         return cli_fail(125, &err);
-    guard_cgroup_warm(&root);
     s.name = o->name ? o->name : base_name(call->argv[0]);
     status = make_folder(o, s.name, &s.rundir);
     if (status)

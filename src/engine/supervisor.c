@@ -294,8 +294,10 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     close(client_fd);
-    if (pid > 0)
+    if (pid > 0) {
+        guard_cgroup_warm(options->engine.root);
         sentinel_wait(options->engine.root, pid, options->grace_ns, note, options->rundir.fd, &end);
+    }
     if (end.is_lost && !(note && note->finished))
         lost_write(options->rundir.fd, lost_json(&end));
     _exit(end.is_lost);
