@@ -57,6 +57,11 @@ if(TARGET ebb_cmocka)
   endforeach()
 endif()
 
+# A wall clock that is set as the test wants it.
+if(TARGET jobs_test_jobs_clock)
+  target_link_options(jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
+endif()
+
 # What the preloaded library does without locks, as a program of its own under ThreadSanitizer.
 if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)
   include(CheckCSourceCompiles)

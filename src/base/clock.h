@@ -9,4 +9,5 @@
 
 uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC: what every t_ns in this program is */
 uint64_t clock_wall_ns(void); /* since 1970 */
+uint64_t clock_boot_ns(void); /* as the first, and on while the machine sleeps */
 uint64_t clock_thread_cpu_ns(void);

@@ -22,7 +22,7 @@ const struct cli_command *const cli_commands[] = {
     &cmd_checkpoint, &cmd_rerun,  &cmd_help,    &cmd_version,  NULL,
 };
 
-const struct cli_command *const cli_hidden_commands[] = {&cmd_series, NULL};
+const struct cli_command *const cli_hidden_commands[] = {&cmd_series, &cmd_sweep, NULL};
 
 static const struct cli_command *find_in(const struct cli_command *const *commands,
                                          const char *name)

@@ -328,9 +328,9 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     int status = check_command(call->argv[0], path);
     if (status)
         return status;
-    s.name = o->name ? o->name : base_name(call->argv[0]);
     if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
         return cli_fail(125, &err);
+    s.name = o->name ? o->name : base_name(call->argv[0]);
     status = make_folder(o, s.name, &s.rundir);
     if (status)
         return status;

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "engine/channel.h"
+#include "engine/spark.h"
 #include "engine/supervisor.h"
 #include "guard/ask.h"
 #include "guard/cgroup.h"
@@ -128,9 +129,12 @@ struct job {
     bool said_log;
 
     int exec_error;
-    struct err failure;  /* why we ourselves could not start it */
-    struct err no_marks; /* why there is no socket for marks */
-    bool blind;          /* /proc is another namespace's: only our own child can be reached */
+    struct err failure;   /* why we ourselves could not start it */
+    struct err no_marks;  /* why there is no socket for marks */
+    bool is_announced;    /* run.json says that it runs, and where it can be reached; else */
+    uint64_t announce_ns; /* when to try next */
+    bool waits_for_room;  /* it is over, and the disk too full to say so */
+    bool blind;           /* /proc is another namespace's: only our own child can be reached */
     struct loop_source *sweep_timer, *cancel_timer;
     char cancelled[160];                  /* "cancelled: REASON"; "" it is not */
     uint64_t cancel_deadline_ns;          /* 0: nobody has asked for it */
@@ -138,6 +142,7 @@ struct job {
     struct job_segment now;
     struct job_guard guard;
     json_t *segments;     /* those that have ended */
+    struct spark spark;   /* memory over all of them */
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
 };
 
@@ -241,6 +246,7 @@ void job_control_state(struct job *j);
 const char *job_state_name(const struct job *j);
 const char *job_state_reason(const struct job *j); /* NULL: none */
 json_t *job_news_state(struct job *j);
+json_t *job_news_spark(const struct job *j); /* what a newcomer has missed */
 json_t *job_news_sample(struct job *j, uint64_t now_ns);
 json_t *job_news_verdict(struct job *j, uint64_t now_ns);
 json_t *job_news_mark(const struct job *j, const struct mark *mark);

@@ -145,6 +145,10 @@ static uint64_t grace_of(const json_t *request)
 static int do_cancel(struct job *j, const json_t *request)
 {
     const json_t *reason = json_object_get(request, "reason");
+    if (j->waits_for_room) {
+        j->waits_for_room = false;
+        return 0;
+    }
     if (j->now.ending == ENDED || j->now.pid <= 0)
         return -EALREADY;
     job_cancel(j, json_is_string(reason) ? json_string_value(reason) : "",
@@ -263,6 +267,9 @@ static void on_connect(void *user, int fd, uint32_t events)
     }
     c->peers++;
     pay(p);
+    json_t *spark = j->spark.count ? job_news_spark(j) : NULL;
+    queue_json(&p->channel, spark);
+    json_decref(spark);
     peer_flush(p);
     job_control_log(j);
 }

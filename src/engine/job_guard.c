@@ -1,196 +1,24 @@
 /* The guard of a job: readings, marks and acknowledgements go to the ladder, and what it decides is
  * done here. */
-#include "engine/job.h"
+#include "engine/job_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/loop.h"
 #include "base/text.h"
 #include "engine/jury.h"
-#include "proc/limit.h"
 
 enum {
     ALERT_MS = 20, /* between two looks while anything is under way */
     ACTS_AT_ONCE = 6,
-    KEPT_MOST = 1000, /* events, checkpoints */
-    KEPT_FIRST = 200,
-    REMOVE_MS = 2000,     /* patience with a cgroup that is still busy */
-    SETTLE_MS = 300,      /* and with memory that is still coming back */
-    GPU_MS = 1500,        /* and with a driver that is asked once a second */
-    GPU_LEAST = 16 << 20, /* less is not the job's doing */
-    LARGE_JOB = 64 << 20, /* below it nobody waits for that */
 };
-
-/* ---- lines ---- */
-
-/* The limit as it is without us: of the machine, or of a cgroup above. */
-static void find_effective(struct job *j)
-{
-    struct machine *m = NULL;
-    struct job_guard *g = &j->guard;
-    if (machine_new(j->options->engine.root, 0, &m) < 0)
-        return;
-    g->effective_known = machine_limit(m, &g->effective) == 0;
-    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", machine_limit_dir(m));
-    machine_free(m);
-}
-
-static uint64_t reserve_for(const struct job *j, uint64_t limit_bytes)
-{
-    uint64_t own = j->guard.ladder.rules.reserve_bytes;
-    return own ? own : ladder_default_reserve(limit_bytes);
-}
-
-/* Its lines: where to ask, with room for what a save needs, and where it is killed. */
-static void set_lines(struct job *j, unsigned which)
-{
-    struct reflex_gauge *gauge = &j->guard.gauge[which];
-    uint64_t reserve = reserve_for(j, gauge->limit_bytes);
-    gauge->alarm_bytes = reserve + j->guard.tempo.save_rise_bytes;
-    gauge->kill_bytes = ladder_kill_room(reserve);
-    reflex_gauge(j->guard.reflex, which, gauge);
-}
-
-static void set_gauge(struct job *j, unsigned which, const struct reflex_gauge *gauge)
-{
-    j->guard.gauge[which] = *gauge;
-    set_lines(j, which);
-}
-
-/* The user's own line, measured by the job's cgroup or by its processes. */
-static void set_own_gauge(struct job *j)
-{
-    const struct guard_cgroup *c = &j->guard.cgroup;
-    struct reflex_gauge gauge = {
-        .source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1, .limit_bytes = j->guard.limit_bytes};
-    if (!j->guard.limit_bytes)
-        return;
-    if (c->usage_fd >= 0) {
-        gauge.source = c->memory_is_v2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
-        gauge.usage_fd = c->usage_fd;
-        gauge.stat_fd = c->stat_fd;
-    }
-    set_gauge(j, 0, &gauge);
-}
-
-/* An rlimit has no gauge: nothing is killed there, an allocation fails. */
-static void set_effective_gauge(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    const struct proc_root *root = j->options->engine.root;
-    const struct limit_files *files = limit_files(g->effective.kind);
-    struct reflex_gauge gauge = {.usage_fd = -1, .stat_fd = -1};
-    int old[2] = {g->effective_fd[0], g->effective_fd[1]};
-    g->effective_fd[0] = g->effective_fd[1] = -1;
-    if (files) {
-        g->effective_fd[0] = limit_open(root, g->effective_dir, files->usage);
-        g->effective_fd[1] = limit_open(root, g->effective_dir, files->stat);
-        gauge.source = g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
-    } else if (g->effective.kind == LIMIT_HOST) {
-        g->effective_fd[0] = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
-        gauge.source = REFLEX_HOST;
-    }
-    gauge.usage_fd = g->effective_fd[0];
-    gauge.stat_fd = g->effective_fd[1];
-    gauge.limit_bytes = g->effective.limit_bytes;
-    if (gauge.usage_fd < 0 || g->effective.soft)
-        gauge.source = REFLEX_NONE;
-    set_gauge(j, 1, &gauge);
-    for (size_t i = 0; i < 2; i++)
-        if (old[i] >= 0)
-            close(old[i]);
-}
-
-void job_guard_ooms(struct job *j)
-{
-    const struct job_guard *g = &j->guard;
-    death_ooms_read(j->options->engine.root, &g->cgroup, g->effective_dir,
-                    g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
-}
-
-/* The kills in another group count from now on; those in ours have been counted all along. */
-static void follow_ooms(struct job *j)
-{
-    const struct death_ooms before = j->now.ooms;
-    job_guard_ooms(j);
-    j->now.ooms.host_known = before.host_known;
-    j->now.ooms.host = before.host;
-    j->now.ooms.group_known = before.group_known;
-    j->now.ooms.group = before.group;
-}
-
-/* Another limit may have become the nearest: somebody changed one, or a neighbour grew. */
-static void follow_effective(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    struct machine_limit limit;
-    const char *dir = engine_limit_dir(j->engine);
-    if (engine_limit(j->engine, &limit) < 0)
-        return;
-    bool is_own = g->cgroup.memory_dir[0] && strcmp(dir, g->cgroup.memory_dir) == 0;
-    if (is_own || (limit.kind == g->effective.kind && strcmp(dir, g->effective_dir) == 0 &&
-                   limit.limit_bytes == g->effective.limit_bytes))
-        return;
-    g->effective = limit;
-    g->effective_known = true;
-    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", dir);
-    follow_ooms(j);
-    set_effective_gauge(j);
-}
-
-/* ---- what was done, for the recording, the user and run.json ---- */
-
-static double since_start_s(const struct job *j, uint64_t now_ns)
-{
-    return now_ns > j->started_ns ? (double)(now_ns - j->started_ns) / (double)NS_PER_S : 0;
-}
-
-/* A job may run for weeks with memory near its limit: the first and the newest are kept. */
-static void keep(json_t *list, json_t *o)
-{
-    if (json_array_size(list) >= KEPT_MOST)
-        json_array_remove(list, KEPT_FIRST);
-    json_array_append_new(list, o);
-}
-
-static void put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
-                      const char *why)
-{
-    struct buf text = {0};
-    json_t *o = json_pack("{s:f,s:i,s:s,s:s,s:o,s:b}", "t_s", since_start_s(j, now_ns), "segment",
-                          (int)j->now.number, "act", act, "trigger", trigger, "why",
-                          json_text0(why), "dry_run", j->options->guard.dry_run ? 1 : 0);
-    if (!o)
-        return;
-    json_print(&text, o, 0);
-    buf_add(&text, "", 1);
-    engine_note(j->engine, "guard", text.data);
-    buf_fini(&text);
-    keep(j->guard.events, o);
-    job_control_event(j, now_ns, act, why);
-}
-
-static void put_checkpoint(struct job *j, uint64_t now_ns)
-{
-    const struct ask *a = &j->guard.ask;
-    const struct job_segment *n = &j->now;
-    keep(j->guard.checkpoints,
-         json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id), "segment",
-                   (int)n->number, "asked_t_s", since_start_s(j, a->asked_ns), "took_s",
-                   json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
-                   a->path[0] ? json_text0(a->path) : json_null(), "step",
-                   n->has_step ? json_integer(n->last_step) : json_null(), "rise_bytes",
-                   json_u64(j->guard.tempo.save_rise_bytes)));
-}
 
 /* ---- acting ---- */
 
@@ -252,7 +80,8 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
     bool dry = j->options->guard.dry_run;
     if (d->act == LADDER_DO_KILL && !dry)
         reflex_kill(j->guard.reflex); /* first of all: to tell of it takes memory */
-    put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger), d->why);
+    job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
+                        d->why);
     /* a plan is no warning; what is done about it is said next */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
         job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
@@ -380,7 +209,7 @@ static void notice_reflex(struct job *j)
     snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of,
              pace);
     blame_guard(j, &d);
-    put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
+    job_guard_put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
     job_sayf(j, "guard: killed the job: %s", d.why);
     job_begin_ending(j, KILLING);
 }
@@ -424,7 +253,7 @@ void job_guard_exited(struct job *j)
         notice_reflex(j);
 }
 
-static void on_reflex(void *user, int fd, uint32_t events)
+void job_guard_on_reflex(void *user, int fd, uint32_t events)
 {
     uint64_t count;
     (void)events;
@@ -443,7 +272,7 @@ static void save_ended(struct job *j, uint64_t now_ns)
     tempo_save_end(&g->tempo, now_ns);
     for (unsigned i = 0; g->reflex && g->tempo.save_rise_bytes != before && i < REFLEX_GAUGES; i++)
         if (g->gauge[i].source != REFLEX_NONE)
-            set_lines(j, i);
+            job_guard_set_lines(j, i);
 }
 
 /* FAILED: what to say should that be the answer. */
@@ -456,22 +285,22 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
         n->has_checkpoint = true;
         n->checkpoint_has_step = n->has_step;
         n->checkpoint_step = n->last_step;
-        put_checkpoint(j, now_ns);
-        put_event(j, now_ns, "checkpoint", asked_by(g), "the checkpoint is there");
+        job_guard_put_checkpoint(j, now_ns);
+        job_guard_put_event(j, now_ns, "checkpoint", asked_by(g), "the checkpoint is there");
         job_sayf(j, "guard: the checkpoint is there after %.1f s",
                  (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
     } else if (g->ask.ack == LADDER_ACK_FAILED) {
         tempo_save_failed(&g->tempo);
         /* one that was stopped has no more to answer for */
         if (g->ladder.rung < LADDER_STOPPING) {
-            put_event(j, now_ns, "checkpoint failed", asked_by(g), failed);
+            job_guard_put_event(j, now_ns, "checkpoint failed", asked_by(g), failed);
             job_sayf(j, "guard: the checkpoint failed: %s", failed);
         }
     }
     decide(j, now_ns);
 }
 
-static void on_alert(void *user, uint64_t now_ns, uint64_t missed)
+void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
     struct reflex_reading r = {0};
@@ -499,7 +328,8 @@ int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX])
         return -ESRCH;
     g->is_requested = true;
     tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
-    put_event(j, now_ns, ladder_act_name(LADDER_DO_ASK), asked_by(g), "asked for by request");
+    job_guard_put_event(j, now_ns, ladder_act_name(LADDER_DO_ASK), asked_by(g),
+                        "asked for by request");
     be_alert(j, now_ns);
     return 0;
 }
@@ -617,7 +447,7 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     if (!g->reflex)
         return;
     tempo_memory(&g->tempo, job_bytes(j));
-    follow_effective(j);
+    job_guard_follow_effective(j);
     decide(j, now_ns);
 }
 
@@ -643,165 +473,4 @@ void job_guard_process(struct job *j, const struct proc_event *event)
         reflex_add(g->reflex, node->slot, pidfd, statm);
     else
         close(pidfd);
-}
-
-/* ---- beginning ---- */
-
-static void make_cgroup(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    const struct guard_settings *set = &j->options->guard;
-    const struct proc_root *root = j->options->engine.root;
-    char name[64];
-    struct err err = {""};
-    g->cgroup = guard_cgroup_none;
-    if (set->no_cgroup) {
-        snprintf(g->no_cgroup, sizeof g->no_cgroup, "--no-cgroup");
-        return;
-    }
-    guard_cgroup_name(root, name);
-    bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
-    guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
-    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
-    guard_cgroup_tidy(root, &g->cgroup);
-    j->note->cgroup = g->cgroup;
-    if (g->cgroup.usage_fd >= 0)
-        engine_charge(j->engine, g->cgroup.memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1,
-                      g->cgroup.usage_fd, g->cgroup.stat_fd);
-}
-
-static void start_reflex(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    const struct guard_settings *set = &j->options->guard;
-    const struct reflex_options options = {.kill_fd = g->cgroup.kill_fd,
-                                           .may_kill = !set->dry_run && !set->rules.no_kill};
-    struct err err = {""};
-    if (reflex_new(&options, &g->reflex, &err) < 0) {
-        g->reflex = NULL;
-        job_sayf(j, "%s; the job runs without a guard", err.text);
-        return;
-    }
-    loop_add_fd(j->loop, reflex_event_fd(g->reflex), EPOLLIN, on_reflex, j, &g->reflex_source);
-}
-
-static void on_leavings(void *user, int fd, uint32_t events)
-{
-    struct job *j = user;
-    (void)fd;
-    (void)events;
-    leavings_look(j->guard.leavings, engine_tree(j->engine), clock_mono_ns());
-}
-
-static void start_leavings(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    struct err err = {""};
-    if (leavings_new("/dev/shm", &g->leavings, &err) < 0)
-        g->leavings = NULL;
-    else
-        loop_add_fd(j->loop, leavings_fd(g->leavings), EPOLLIN, on_leavings, j,
-                    &g->leavings_source);
-}
-
-void job_guard_begin(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    const struct guard_settings *set = &j->options->guard;
-    g->events = json_array();
-    g->checkpoints = json_array();
-    giveback_begin(&g->giveback, j->options->engine.root);
-    find_effective(j);
-    if (set->has_limit)
-        g->limit_bytes = quantity_bytes(&set->limit, g->effective.limit_bytes);
-    ladder_init(&g->ladder, &set->rules);
-    if (set->has_reserve)
-        g->ladder.rules.reserve_bytes = quantity_bytes(
-            &set->reserve, g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes);
-    ask_init(&g->ask, &set->ask);
-    make_cgroup(j);
-    engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
-    start_leavings(j);
-    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_alert, j, &g->alert_timer);
-    if (!set->is_off)
-        start_reflex(j);
-    if (!g->reflex)
-        return;
-    set_own_gauge(j);
-    if (g->effective_known)
-        set_effective_gauge(j);
-}
-
-void job_guard_segment(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    const struct guard_settings *set = &j->options->guard;
-    g->tail.written = 0;
-    tempo_segment(&g->tempo);
-    ladder_segment(&g->ladder);
-    ask_init(&g->ask, &j->options->guard.ask);
-    if (g->reflex)
-        reflex_rearm(g->reflex);
-    if (set->restart_every.unit != RESTART_NEVER && j->now.number >= set->max_restarts)
-        job_sayf(j, "guard: no more planned restarts: it was restarted %u time%s (--max-restarts)",
-                 j->now.number, j->now.number == 1 ? "" : "s");
-}
-
-/* ---- the end ---- */
-
-void job_guard_left_behind(struct job *j)
-{
-    if (j->guard.leavings)
-        leavings_sockets(j->guard.leavings, engine_tree(j->engine));
-}
-
-/* Then it is worth waiting for the driver's next word. */
-static bool has_used_gpu(const struct giveback *g)
-{
-    for (size_t i = 0; i < g->gpus; i++)
-        if (g->gpu[i].known && g->gpu[i].peak_bytes - g->gpu[i].before_bytes > GPU_LEAST)
-            return true;
-    return false;
-}
-
-void job_guard_end(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    const struct proc_root *root = j->options->engine.root;
-    uint64_t now_ns = clock_mono_ns();
-    g->was_locked = g->reflex && reflex_is_locked(g->reflex);
-    loop_remove(g->reflex_source);
-    loop_remove(g->alert_timer);
-    loop_remove(g->leavings_source);
-    g->reflex_source = g->alert_timer = g->leavings_source = NULL;
-    reflex_free(g->reflex);
-    g->reflex = NULL;
-    engine_charge(j->engine, LIMIT_HOST, -1, -1);
-    snprintf(g->cgroup_path, sizeof g->cgroup_path, "%s",
-             g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir);
-    g->kernel_limit = g->cgroup.is_limited;
-    guard_cgroup_peak(root, &g->cgroup, &g->cgroup_peak_bytes);
-    int r = guard_cgroup_remove(root, &g->cgroup, now_ns + REMOVE_MS * NS_PER_MS);
-    if (r < 0)
-        job_sayf(j, "cannot remove the job's cgroup: %s", strerror(-r));
-    j->note->cgroup = guard_cgroup_none;
-    if (g->leavings)
-        leavings_end(g->leavings, j->options->guard.clean_shm);
-    if (has_used_gpu(&g->giveback) &&
-        engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
-        giveback_gpu(&g->giveback, engine_gpus(j->engine));
-    bool large = g->largest_bytes >= LARGE_JOB;
-    giveback_end(&g->giveback, root, clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
-}
-
-void job_guard_free(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    reflex_free(g->reflex);
-    leavings_free(g->leavings);
-    for (size_t i = 0; i < 2; i++)
-        if (g->effective_fd[i] >= 0)
-            close(g->effective_fd[i]);
-    json_decref(g->events);
-    json_decref(g->checkpoints);
 }

@@ -155,6 +155,8 @@ static void put_end(struct job *j, json_t *doc)
     json_object_set_new(doc, "end", job_end_json(j));
     if (j->now.exited)
         put_kernel_peak(doc, (uint64_t)j->now.usage.ru_maxrss * 1024);
+    if (j->spark.count)
+        json_object_set_new(doc, "spark", spark_pack(&j->spark));
     if (j->log)
         json_object_set_new(
             doc, "log",

@@ -45,6 +45,9 @@ const char *job_state_name(const struct job *j)
 const char *job_state_reason(const struct job *j)
 {
     const struct job_segment *n = &j->now;
+    if (j->waits_for_room)
+        return job_status(j) == 0 ? "it has succeeded; the disk is too full to write that down"
+                                  : "it has failed; the disk is too full to write that down";
     if (j->cancelled[0])
         return j->cancelled;
     if (n->guard_stop)
@@ -132,6 +135,13 @@ json_t *job_news_state(struct job *j)
 }
 
 /* ---- the others ---- */
+
+json_t *job_news_spark(const struct job *j)
+{
+    json_t *doc = spark_pack(&j->spark);
+    json_object_set_new(doc, "type", json_string("spark"));
+    return doc;
+}
 
 static int larger_first(const void *a, const void *b)
 {

@@ -70,3 +70,18 @@ static inline struct history *history_of(const struct proc_node *node)
 
 json_t *limit_json(const struct machine_limit *limit);
 void engine_say(struct engine *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- engine.c ---- */
+
+void engine_judge_now(struct engine *e, uint64_t now_ns);
+
+/* ---- engine_look.c ---- */
+
+void engine_look_at_status(struct engine *e, uint64_t now_ns, bool all);
+void engine_look_at_pss(struct engine *e, uint64_t now_ns);
+void engine_look_at_limit(struct engine *e, uint64_t now_ns);
+bool engine_read_charge(const struct engine *e, uint64_t *ret);
+void engine_look_at_charge(struct engine *e);
+void engine_look_at_own_limit(struct engine *e);
+void engine_look_at_gpu(struct engine *e, uint64_t now_ns);
+void engine_look_at_whole(struct engine *e, uint64_t now_ns);

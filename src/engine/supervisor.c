@@ -13,15 +13,18 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "engine/job.h"
+#include "engine/lost.h"
 #include "mark/receiver.h"
 #include "profile/collect.h"
 #include "trace/logs.h"
 
-enum { LOG_WAIT_S = 5 }; /* a disk that hangs is left behind */
+enum {
+    LOG_WAIT_S = 5, /* a disk that hangs is left behind */
+    ROOM_MS = 1000, /* between two looks whether a full disk has room again */
+};
 
 static void on_mark(void *user, const struct mark *mark)
 {
@@ -35,13 +38,36 @@ static void on_mark(void *user, const struct mark *mark)
     job_control_mark(j, mark);
 }
 
+/* Without it nobody finds the control socket: on a full disk it is tried again. */
+static void announce(struct job *j, uint64_t now_ns)
+{
+    if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
+        return;
+    const struct guard_cgroup *g = &j->guard.cgroup;
+    json_t *doc = job_running_json(j);
+    /* at the end it is told with the rest of the guard */
+    json_object_set_new(doc, "cgroup", json_text0(g->memory_dir[0] ? g->memory_dir : g->kill_dir));
+    j->is_announced = rundir_write_json(&j->options->rundir, doc) == 0;
+    j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
+    json_decref(doc);
+}
+
+static void note_memory(struct job *j, uint64_t now_ns)
+{
+    uint64_t bytes;
+    if (now_ns >= j->started_ns && engine_memory(j->engine, &bytes, NULL))
+        spark_add(&j->spark, now_ns - j->started_ns, bytes);
+}
+
 static void on_tick(void *user, struct engine *e, uint64_t now_ns)
 {
     struct job *j = user;
     (void)e;
+    announce(j, now_ns);
     job_terminal_look(j);
     job_guard_tick(j, now_ns);
     job_heap_tick(j, now_ns);
+    note_memory(j, now_ns);
     job_control_tick(j, now_ns);
 }
 
@@ -124,6 +150,25 @@ static void send_end(struct job *j, const json_t *doc)
         loop_once(j->loop, -1);
 }
 
+/* Of a detached job run.json alone tells how it ended: on a full disk we keep that, and with it the
+ * job's lock, until there is room, or until somebody no longer wants to know. The control socket
+ * tells meanwhile. */
+static int write_end(struct job *j, const json_t *doc)
+{
+    const struct rundir *dir = &j->options->rundir;
+    int r = rundir_write_json(dir, doc);
+    j->waits_for_room = j->options->is_detached && j->now.exited;
+    while ((r == -ENOSPC || r == -EDQUOT) && j->waits_for_room) {
+        uint64_t until_ns = clock_mono_ns() + ROOM_MS * NS_PER_MS;
+        job_control_state(j);
+        for (uint64_t now_ns; j->waits_for_room && (now_ns = clock_mono_ns()) < until_ns;)
+            loop_once(j->loop, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
+        r = rundir_write_json(dir, doc);
+    }
+    j->waits_for_room = false;
+    return r;
+}
+
 /* Stops the recording, says in run.json how it ended, tells the client. */
 static void finish(struct job *j)
 {
@@ -136,7 +181,7 @@ static void finish(struct job *j)
     json_decref(footer);
     logs_wait(j->log, LOG_WAIT_S * NS_PER_S); /* whoever reads that it ended finds all of it */
     json_t *doc = job_ended_json(j);
-    int r = rundir_write_json(&j->options->rundir, doc);
+    int r = write_end(j, doc);
     j->note->finished = r == 0;
     if (r < 0 && j->options->rundir.fd >= 0 && !j->failure.text[0])
         job_sayf(j, "cannot write run.json: %s", strerror(-r));
@@ -160,11 +205,7 @@ static int start(struct job *j)
 static void watch(struct job *j)
 {
     engine_start(j->engine);
-    if (j->options->rundir.fd >= 0) {
-        json_t *doc = job_running_json(j);
-        rundir_write_json(&j->options->rundir, doc);
-        json_decref(doc);
-    }
+    announce(j, clock_mono_ns());
     if (j->options->is_detached)
         job_client_leave(j);
     loop_run(j->loop);
@@ -198,28 +239,6 @@ static int supervise(const struct supervisor_options *options, int client_fd, in
 
 /* ---- the sentinel ---- */
 
-/* The supervisor cannot say any more how the job ended: the sentinel does, so that nobody takes it
- * for running. */
-static void write_lost(const struct rundir *dir, json_t *end)
-{
-    struct buf text = {0};
-    struct err err;
-    if (dir->fd < 0) {
-        json_decref(end);
-        return;
-    }
-    io_read_all(dir->fd, "run.json", 1 << 20, &text);
-    json_t *doc = text.len ? json_parse(text.data, text.len, &err) : NULL;
-    if (!doc)
-        doc = json_object();
-    json_object_set_new(doc, "state", json_string("ended"));
-    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
-    json_object_set_new(doc, "end", end);
-    rundir_write_json(dir, doc);
-    json_decref(doc);
-    buf_fini(&text);
-}
-
 static json_t *lost_json(const struct sentinel_end *end)
 {
     static const char by[] = "the death of the job's supervisor";
@@ -234,27 +253,12 @@ static json_t *lost_json(const struct sentinel_end *end)
                      "outlived_supervisor", 1, "left_behind", end->ended);
 }
 
-/* Whoever finds the lock held can tell by whom, and whether that one still lives: its pid alone
- * may be another's by then. */
-static void sign_lock(const struct supervisor_options *options)
-{
-    char text[1024], line[48];
-    struct proc_stat stat;
-    ssize_t len = io_read_small(options->engine.root->proc_fd, "self/stat", text, sizeof text);
-    if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0)
-        return;
-    int n = snprintf(line, sizeof line, "%d %llu\n", (int)getpid(),
-                     (unsigned long long)stat.start_ticks);
-    if (ftruncate(options->lock_fd, 0) == 0)
-        (void)!pwrite(options->lock_fd, line, (size_t)n, 0);
-}
-
 /* Nothing of whoever started a detached job stays open but the lock: it waits for the end of our
  * error messages. */
 static void detach(const struct supervisor_options *options)
 {
     if (options->lock_fd >= 0)
-        sign_lock(options);
+        lost_sign_lock(options->engine.root, options->lock_fd);
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
         dup2(null_fd, fd);
@@ -290,10 +294,12 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
     for (int fd = 0; fd < 3; fd++)
         close(fd);
     close(client_fd);
-    if (pid > 0)
+    if (pid > 0) {
+        guard_cgroup_warm(options->engine.root);
         sentinel_wait(options->engine.root, pid, options->grace_ns, note, options->rundir.fd, &end);
+    }
     if (end.is_lost && !(note && note->finished))
-        write_lost(&options->rundir, lost_json(&end));
+        lost_write(options->rundir.fd, lost_json(&end));
     _exit(end.is_lost);
 }
 

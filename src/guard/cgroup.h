@@ -56,6 +56,10 @@ int guard_cgroup_join(const struct guard_cgroup *g);
 pid_t guard_cgroup_fork(const struct proc_root *root, const struct guard_cgroup *g,
                         bool *ret_is_in);
 int guard_cgroup_join_rest(const struct guard_cgroup *g); /* the v1 folder */
+/* In v1 there is no way around that wait. Whoever has nothing else to do takes it upon itself while
+ * the job is being prepared: it is moved into the group that it is in, and for some ms nobody else
+ * has to wait. Nothing comes of it where that is not allowed, or there is no v1. */
+void guard_cgroup_warm(const struct proc_root *root);
 /* Kills everything in it at once: one write. -EOPNOTSUPP without cgroup.kill. */
 int guard_cgroup_kill(const struct guard_cgroup *g);
 /* How often the kernel's OOM killer has killed in it: 0, -ENODATA. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -54,6 +55,7 @@ static void child_gone(struct executor_run *run, const siginfo_t *info)
 static void on_child(void *user, int fd, uint32_t events)
 {
     struct executor_run *run = user;
+    bool was_sweep = run->is_swept;
     siginfo_t info = {.si_code = CLD_KILLED};
     (void)fd;
     (void)events;
@@ -63,7 +65,8 @@ static void on_child(void *user, int fd, uint32_t events)
     run->child_source = NULL;
     close(run->child_fd);
     run->child_fd = -1;
-    child_gone(run, &info);
+    if (!was_sweep)
+        child_gone(run, &info);
     close(run->words_fd);
     run->words_fd = -1;
     executor_look(run);
@@ -101,6 +104,24 @@ static int set_files(posix_spawn_file_actions_t *files, const char *cwd, int wor
     return r;
 }
 
+/* posix_spawn knows nothing of limits: ours is low for the moment of it. Programs that use select()
+ * do not bear more files than they expect. */
+static int spawn_limited(const struct executor *x, const struct job_launch *launch,
+                         const posix_spawn_file_actions_t *files, const posix_spawnattr_t *attr,
+                         pid_t *ret)
+{
+    struct rlimit own = {0}, low;
+    bool is_lowered = false;
+    if (x->files_max && getrlimit(RLIMIT_NOFILE, &own) == 0 && own.rlim_cur > x->files_max) {
+        low = (struct rlimit){.rlim_cur = (rlim_t)x->files_max, .rlim_max = own.rlim_max};
+        is_lowered = setrlimit(RLIMIT_NOFILE, &low) == 0;
+    }
+    int r = posix_spawn(ret, x->program, files, attr, launch->argv, launch->env);
+    if (is_lowered)
+        setrlimit(RLIMIT_NOFILE, &own);
+    return r;
+}
+
 static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
                  int words, int lock, pid_t *ret)
 {
@@ -115,7 +136,7 @@ static int spawn(const struct executor *x, const struct job_launch *launch, cons
         if (r == 0)
             r = set_files(&files, cwd, words, lock);
         if (r == 0)
-            r = posix_spawn(ret, x->program, &files, &attr, launch->argv, launch->env);
+            r = spawn_limited(x, launch, &files, &attr, ret);
         posix_spawn_file_actions_destroy(&files);
     }
     posix_spawnattr_destroy(&attr);
@@ -172,6 +193,41 @@ static int start_locked(struct executor_run *run, const struct job_spec *spec, i
     return r;
 }
 
+/* ---- what nobody watches any more ---- */
+
+static int launch_sweep(struct executor_run *run, int lock)
+{
+    char path[4096], fd[16], command[] = "sweep", flag[] = "--lock-fd";
+    const struct executor *x = run->x;
+    if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->run_dir) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    snprintf(fd, sizeof fd, "%d", LOCK_AT);
+    char *argv[] = {(char *)(uintptr_t)x->program, command, flag, fd, path, NULL};
+    const struct job_launch launch = {.argv = argv, .env = environ};
+    int r = launch_child(run, &launch, "/", lock);
+    if (r == 0)
+        r = loop_add_fd(x->loop, run->child_fd, EPOLLIN, on_child, run, &run->child_source);
+    return r;
+}
+
+bool executor_sweep(struct executor_run *run)
+{
+    struct executor_holder holder;
+    if (run->is_swept || executor_lock_read(run->lock_fd, &holder) < 0)
+        return false;
+    run->is_swept = true;
+    int lock = executor_lock_take(run->x, run->id);
+    if (lock >= 0)
+        lock = move_up(lock);
+    if (lock < 0)
+        return false;
+    executor_control_drop(run);
+    run->holder = 0;
+    int r = launch_sweep(run, lock);
+    close(lock);
+    return r == 0;
+}
+
 int executor_start(struct executor *x, int64_t id, const struct job_spec *spec, const char *run_dir,
                    const int *gpus, size_t gpu_count, struct executor_run **ret, struct err *err)
 {
@@ -200,45 +256,60 @@ int executor_start(struct executor *x, int64_t id, const struct job_spec *spec, 
     return 0;
 }
 
-int executor_find(struct executor *x, int64_t id, const char *run_dir, enum executor_found *found,
-                  struct executor_run **ret, json_t **ret_json, struct err *err)
+/* Takes LOCK. */
+static int take_over(struct executor *x, int64_t id, const char *run_dir, int lock,
+                     struct executor_run **ret, struct err *err)
+{
+    struct executor_run *run = executor_run_new(x, id, run_dir);
+    if (!run) {
+        close(lock);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    run->lock_fd = lock;
+    executor_look_at(run, clock_mono_ns());
+    *ret = run;
+    return 0;
+}
+
+/* Nobody holds its lock. */
+static enum executor_found found_free(const struct executor *x, const char *run_dir,
+                                      bool was_signed, json_t **ret_json)
 {
     struct stat st;
     json_t *doc = NULL;
+    if (!run_dir[0] || fstatat(x->runs_fd, run_dir, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        /* its folder was made before the lock was signed: somebody has removed it since */
+        return was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
+    executor_read_json(x, run_dir, EXECUTOR_JSON_MAX, &doc);
+    if (doc && executor_json_is_ended(doc)) {
+        *ret_json = doc;
+        return EXECUTOR_ENDED;
+    }
+    json_decref(doc);
+    return EXECUTOR_LOST;
+}
+
+int executor_find(struct executor *x, int64_t id, const char *run_dir, enum executor_found *found,
+                  struct executor_run **ret, json_t **ret_json, struct err *err)
+{
     struct executor_holder holder;
     int lock = executor_lock_open(x, id);
     int held = lock >= 0 ? executor_lock_is_held(lock) : lock == -ENOENT ? 0 : lock;
     bool was_signed = lock >= 0 && executor_lock_read(lock, &holder) == 0;
-    if (held == 1) {
-        struct executor_run *run = executor_run_new(x, id, run_dir);
-        if (!run) {
+    if (held < 0) {
+        if (lock >= 0)
             close(lock);
-            return err_set(err, -ENOMEM, "out of memory");
-        }
-        run->lock_fd = lock;
-        executor_look_at(run, clock_mono_ns());
-        *ret = run;
-        *found = EXECUTOR_ALIVE;
-        return 0;
-    }
-    if (lock >= 0)
-        close(lock);
-    if (held < 0)
         return err_set(err, held, "cannot look at the lock of job %lld: %s", (long long)id,
                        strerror(-held));
-    if (!run_dir[0] || fstatat(x->runs_fd, run_dir, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        /* its folder was made before the lock was signed: somebody has removed it since */
-        *found = was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
-        return 0;
     }
-    executor_read_json(x, run_dir, EXECUTOR_JSON_MAX, &doc);
-    if (doc && executor_json_is_ended(doc)) {
-        *ret_json = doc;
-        *found = EXECUTOR_ENDED;
-        return 0;
-    }
-    json_decref(doc);
-    *found = EXECUTOR_LOST;
+    *found = held ? EXECUTOR_ALIVE : found_free(x, run_dir, was_signed, ret_json);
+    /* of a lost one processes may live on: it is over when those have been ended */
+    if (*found == EXECUTOR_LOST && was_signed)
+        *found = EXECUTOR_ALIVE;
+    if (*found == EXECUTOR_ALIVE)
+        return take_over(x, id, run_dir, lock, ret, err);
+    if (lock >= 0)
+        close(lock);
     return 0;
 }
 

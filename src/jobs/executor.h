@@ -7,7 +7,7 @@
  *   - `ebb run` makes the run folder, which must not exist: of two starts one fails;
  *   - run.json in it says how the job ended.
  * So after a restart: lock held: it runs; not held and no folder: it never started; not held and
- * run.json says "ended": that; else it is lost. */
+ * run.json says "ended": that; else it is lost, and `ebb sweep` ends what may be left of it. */
 #pragma once
 
 #include <jansson.h>
@@ -46,6 +46,7 @@ struct executor {
     const char *program;   /* ebb itself: /proc/self/exe resolved at start */
     int locks_fd, runs_fd; /* folders */
     const char *runs_path; /* absolute */
+    uint64_t files_max;    /* soft limit of open files for what is started; 0: our own */
     struct executor_callbacks callbacks;
 };
 

@@ -17,6 +17,7 @@
 enum {
     WAIT_FIRST_MS = 20,
     WAIT_MAX_MS = 2000,
+    ANSWER_MS = 1000,      /* an answer to a cancel is waited for before anything is done */
     FRAMES_MAX = 1000,     /* a second; the rest waits in the socket */
     BYTES_MAX = 2 << 20,   /* the same */
     FACTS_MAX = 512 << 10, /* of run.json while it runs */
@@ -101,6 +102,9 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
     c->wanted = true;
     c->is_sent = c->is_done = false;
     c->grace_ns = grace_ns;
+    c->asked_ns = clock_mono_ns();
+    c->wake_ns = c->asked_ns + ANSWER_MS * NS_PER_MS;
+    executor_look_at(run, c->wake_ns);
     return send_cancel(run);
 }
 
@@ -118,6 +122,7 @@ static void on_answer(struct executor_run *run, const json_t *message)
         return;
     run->cancel.is_done = json_is_true(json_object_get(message, "ok"));
     run->cancel.is_sent = false;
+    run->cancel.asked_ns = clock_mono_ns();
     if (!run->cancel.is_done)
         executor_look_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
 }
@@ -205,11 +210,14 @@ static void read_facts(struct executor_run *run)
 }
 
 /* Only somebody of our own user may tell us about a job. */
-static bool is_ours(int fd)
+static bool is_ours(struct executor_run *run, int fd)
 {
     struct ucred peer;
     socklen_t len = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())
+        return false;
+    executor_know_supervisor(run, peer.pid);
+    return true;
 }
 
 static void connect_now(struct executor_run *run)
@@ -226,7 +234,7 @@ static void connect_now(struct executor_run *run)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) {
         channel_init(&run->channel, fd);
-        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && is_ours(fd) &&
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && is_ours(run, fd) &&
             loop_add_fd(run->x->loop, fd, EPOLLIN, on_channel, run, &run->channel_source) == 0)
             return;
     }

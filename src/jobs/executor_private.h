@@ -8,6 +8,7 @@
 
 #include "engine/channel.h"
 #include "jobs/executor.h"
+#include "proc/sample.h"
 
 struct loop_source;
 
@@ -29,6 +30,8 @@ struct executor_cancel {
     bool wanted, is_sent, is_done;
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns;
+    uint64_t asked_ns; /* or when somebody last answered */
+    uint64_t wake_ns;  /* when a supervisor that was stopped is woken next */
 };
 
 struct executor_run {
@@ -43,6 +46,7 @@ struct executor_run {
     struct loop_source *child_source;
     bool is_blind;    /* it is ours, but no pidfd could be had */
     int child_signal; /* that ended it; 0 none */
+    bool is_swept;    /* the child is, or was, `ebb sweep` */
 
     bool is_started, told_started;
     char no_start[EXECUTOR_SENTENCE_MAX]; /* why it could not be; "" */
@@ -64,7 +68,14 @@ struct executor_run {
     unsigned frames;
     size_t bytes;
     struct executor_cancel cancel;
+    struct process_id supervisor; /* who listens there; pid 0: not known */
 };
+
+/* ---- executor.c ---- */
+
+/* Nobody has the lock, and nobody has said how the job ended: its processes may live on. True: they
+ * are being ended, which holds the lock; it is looked at again afterwards. */
+bool executor_sweep(struct executor_run *run);
 
 /* ---- executor_lock.c ---- */
 
@@ -97,3 +108,11 @@ void executor_look_at(struct executor_run *run, uint64_t at_ns);
 /* Connects where it is time to; sends what waits. */
 void executor_control_look(struct executor_run *run, uint64_t now_ns);
 void executor_control_drop(struct executor_run *run);
+
+/* ---- executor_force.c ---- */
+
+/* PID listens at the control socket. */
+void executor_know_supervisor(struct executor_run *run, pid_t pid);
+/* Once a cancel has waited for a while: wakes the supervisor and the sentinel, and at last kills
+ * the former. */
+void executor_force_look(struct executor_run *run, uint64_t now_ns);

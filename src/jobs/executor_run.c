@@ -119,11 +119,12 @@ void executor_look_at(struct executor_run *run, uint64_t at_ns)
 
 /* ---- the end ---- */
 
-/* Whether it was ever a job: a program that could not be executed is none. */
+/* Whether it was ever a job: a program that could not be executed is none. What is swept had signed
+ * its lock. */
 static bool was_started(const struct executor_run *run, const json_t *doc)
 {
     const char *kind = json_string_value(json_object_get(json_object_get(doc, "end"), "kind"));
-    return run->is_started || (kind && strcmp(kind, "not_started") != 0);
+    return run->is_started || run->is_swept || (kind && strcmp(kind, "not_started") != 0);
 }
 
 static void why_no_start(struct executor_run *run, const json_t *doc)
@@ -153,6 +154,8 @@ static void finish(struct executor_run *run)
         json_decref(doc);
         doc = NULL;
     }
+    if (!doc && executor_sweep(run))
+        return;
     why_no_start(run, doc);
     memcpy(no_start, run->no_start, sizeof no_start);
     bool tell = !run->told_started && !no_start[0];
@@ -207,8 +210,10 @@ static void tell_started(struct executor_run *run)
 void executor_look(struct executor_run *run)
 {
     uint64_t now_ns = clock_mono_ns();
-    if (run->child_fd >= 0)
+    if (run->child_fd >= 0) {
+        executor_force_look(run, now_ns);
         return;
+    }
     find_holder(run);
     if (run->holder_fd < 0) {
         if (executor_lock_is_held(run->lock_fd) == 0) {
@@ -220,5 +225,6 @@ void executor_look(struct executor_run *run)
     if (run->is_blind) /* nobody else waits for it */
         waitpid(run->child, NULL, WNOHANG);
     executor_control_look(run, now_ns);
+    executor_force_look(run, now_ns);
     tell_started(run);
 }

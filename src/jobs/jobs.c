@@ -163,6 +163,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
                                     .locks_fd = j->locks_fd,
                                     .runs_fd = j->runs_fd,
                                     .runs_path = j->runs_path,
+                                    .files_max = options->files_max,
                                     .callbacks = jobs_callbacks};
     j->executor.callbacks.user = j;
     *ret = j;
@@ -462,12 +463,30 @@ int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
     if (job->state != JOB_RUNNING && job->state != JOB_CHECKPOINTING)
         return err_set(err, -EALREADY, "job %lld does not run: it is %s", (long long)id,
                        job_state_word(job->state));
+    json_decref(job->live->checkpoint);
+    job->live->checkpoint = NULL;
     r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
     if (r < 0)
         return err_set(err, -ENOTCONN,
                        "the supervisor of job %lld cannot be reached now: try again",
                        (long long)id);
     return 0;
+}
+
+int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
+{
+    struct job *job = NULL;
+    int r = find_active(j, id, &job, err);
+    if (!job)
+        return r;
+    const json_t *answer = job->live ? job->live->checkpoint : NULL;
+    if (!answer)
+        return -EINPROGRESS;
+    if (json_is_true(json_object_get(answer, "ok")))
+        return 0;
+    const char *why = json_string_value(json_object_get(answer, "error"));
+    return err_set(err, -EALREADY, "job %lld cannot be asked: %s", (long long)id,
+                   why ? why : "nobody listens");
 }
 
 int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)

@@ -32,10 +32,16 @@ struct jobs_options {
     const char *job_file; /* kept current; NULL: none */
     job_options_check_fn *check;
     const char *program;
+    uint64_t files_max; /* soft limit of open files for the jobs; 0: the server's own */
 };
 
 /* What happens, as it happens, on the loop. The document is borrowed. */
-enum jobs_news { JOBS_NEWS_JOB, JOBS_NEWS_REMOVED, JOBS_NEWS_LIVE };
+enum jobs_news {
+    JOBS_NEWS_JOB,
+    JOBS_NEWS_REMOVED,
+    JOBS_NEWS_LIVE,
+    JOBS_NEWS_ANSWER, /* to a request for a checkpoint */
+};
 /* JOB: the job as the API tells it, IS_CHANGE at a change of state or verdict. REMOVED: NULL. LIVE:
  * a message `sample`, `mark`, `verdict`, `event` with its id, or {"type": "log", "id", "bytes"}. */
 typedef void jobs_news_fn(void *user, enum jobs_news what, int64_t id, const json_t *doc,
@@ -60,6 +66,10 @@ int jobs_cancel(struct jobs *jobs, int64_t id, const char *reason, uint64_t grac
                 struct err *err);
 /* -ENOENT, -EALREADY (it does not run), -ENOTCONN (its supervisor cannot be reached now). */
 int jobs_checkpoint(struct jobs *jobs, int64_t id, struct err *err);
+/* What came of it: 0 it is under way, -EINPROGRESS (nobody has answered yet), -EALREADY and why
+ * not.
+ */
+int jobs_checkpoint_answer(struct jobs *jobs, int64_t id, struct err *err);
 
 int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err);
 /* What was asked for, whole, with the values of its variables: *RET is the caller's. */

@@ -364,6 +364,14 @@ static json_t *ended_progress(const struct job_live *live, const json_t *run)
     return progress;
 }
 
+/* Of one that ended unseen run.json alone has it. */
+static json_t *ended_spark(const struct job_live *live, const json_t *run)
+{
+    struct spark spark = live->spark;
+    spark_unpack(json_object_get(run, "spark"), &spark);
+    return spark_json(&spark);
+}
+
 static json_t *end_json(const struct job_live *live, const json_t *run, const char *no_start,
                         bool *ret_clean)
 {
@@ -376,7 +384,7 @@ static json_t *end_json(const struct job_live *live, const json_t *run, const ch
         "cause", cause, "cause_kind", kind, "pid", pick_number(run, "pid"), "segment",
         pick_number(run, "segment"), "memory", job_figures_json(&figures), "verdict",
         keep_or(ended_verdict(run), live->verdict), "progress", ended_progress(live, run), "spark",
-        spark_json(&live->spark), "given_back", given_back(live, run, ret_clean), "log_bytes",
+        ended_spark(live, run), "given_back", given_back(live, run, ret_clean), "log_bytes",
         pick_number(json_object_get(run, "log"), "bytes"));
 }
 

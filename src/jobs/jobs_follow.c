@@ -174,6 +174,14 @@ static void on_sample(struct jobs *j, struct job *job, const json_t *message)
         spark_add(&live->spark, (uint64_t)(t_s * 1e9), bytes);
 }
 
+/* All of it, from one who was there all the time. */
+static void on_spark(struct jobs *j, struct job *job, const json_t *message)
+{
+    (void)j;
+    if (spark_unpack(message, &job->live->spark))
+        job->live->is_news = true;
+}
+
 static void on_verdict(struct jobs *j, struct job *job, const json_t *message)
 {
     take_verdict(j, job, json_object_get(message, "verdict"));
@@ -187,11 +195,17 @@ static void on_log(struct jobs *j, struct job *job, const json_t *message)
         job->live->log_bytes = bytes;
 }
 
-/* Nobody waits for the answer to a request for a checkpoint: it comes as an event. */
+/* Whoever asked may wait for it; the others see an event. */
 static void on_answer(struct jobs *j, struct job *job, const json_t *message)
 {
     const char *what = json_string_value(json_object_get(message, "do"));
-    if (!what || strcmp(what, "checkpoint") != 0 || json_is_true(json_object_get(message, "ok")))
+    if (!what || strcmp(what, "checkpoint") != 0)
+        return;
+    keep(&job->live->checkpoint,
+         json_pack("{s:b,s:o}", "ok", json_is_true(json_object_get(message, "ok")), "error",
+                   pick_text(message, "error", 400)));
+    jobs_tell_answer(j, job->id, job->live->checkpoint);
+    if (json_is_true(json_object_get(message, "ok")))
         return;
     json_t *event = json_pack("{s:s,s:I,s:s,s:o}", "type", "event", "id", (json_int_t)job->id,
                               "act", "checkpoint failed", "why", pick_text(message, "error", 400));
@@ -205,9 +219,9 @@ static const struct {
     void (*take)(struct jobs *j, struct job *job, const json_t *message);
     bool is_passed_on;
 } kinds[] = {
-    {"sample", on_sample, true},  {"mark", NULL, true},  {"verdict", on_verdict, true},
-    {"event", NULL, true},        {"log", on_log, true}, {"state", on_state, false},
-    {"answer", on_answer, false},
+    {"sample", on_sample, true},  {"mark", NULL, true},       {"verdict", on_verdict, true},
+    {"event", NULL, true},        {"log", on_log, true},      {"state", on_state, false},
+    {"answer", on_answer, false}, {"spark", on_spark, false},
 };
 
 static void on_news(void *user, int64_t id, json_t *message)

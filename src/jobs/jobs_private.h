@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/spark.h"
 #include "jobs/executor.h"
 #include "jobs/jobs.h"
 #include "jobs/plan.h"
@@ -20,14 +21,6 @@ struct loop_source;
 enum {
     JOBS_LISTENERS = 8,
     JOBS_SENTENCE_MAX = 512,
-    SPARK_MAX = 60,
-};
-
-/* Memory over the whole run in at most SPARK_MAX pieces of equal length, which grows with it. */
-struct spark {
-    uint64_t width_ns; /* of a piece */
-    size_t count;
-    uint64_t bytes[SPARK_MAX]; /* the largest; UINT64_MAX: not known */
 };
 
 /* Memory as the API tells it. */
@@ -70,6 +63,7 @@ struct job_live {
     /* told by the supervisor */
     int64_t pid, segment; /* pid 0: not known */
     json_t *progress, *verdict;
+    json_t *checkpoint; /* answer to the newest request for one; NULL: none yet */
     struct job_figures figures;
     uint64_t log_bytes;
     struct spark spark;
@@ -93,7 +87,11 @@ struct job {
     size_t after_count;
     struct plan_verdict verdict;
     enum plan_why told_why;
-    uint64_t changed_ns;   /* wall clock of the newest change */
+    uint64_t changed_ns; /* wall clock of the newest change */
+    /* The two clocks when we first knew of it. Its times are told from there: the wall clock may be
+     * set meanwhile, and a job would seem to have run for years, or to have ended before it began.
+     */
+    uint64_t wall_ns, boot_ns;
     bool is_dirty;         /* the newest is not on disk */
     bool has_room;         /* a slot and the rest are its own */
     struct job_live *live; /* NULL: it has not been started */
@@ -168,7 +166,8 @@ const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST]); /* "0,1", or NU
 void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void jobs_trouble_clear(struct jobs *j, enum trouble kind);
-/* The wall clock, never before the job's last change. */
+/* The wall clock as it was when we first knew of JOB, and has gone on since; never before the job's
+ * last change. */
 uint64_t job_now_ns(const struct job *job);
 /* In memory at once; on disk now, or as soon as that can be. REASON NULL: none. */
 void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason);
@@ -188,6 +187,7 @@ bool jobs_sync_all(struct jobs *j);
 void jobs_tell(struct jobs *j, struct job *job, bool is_change);
 void jobs_tell_removed(struct jobs *j, int64_t id);
 void jobs_tell_live(struct jobs *j, int64_t id, const json_t *message);
+void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message);
 /* At once, unless it was just told: then within a second. */
 void jobs_tell_verdict(struct jobs *j, struct job *job);
 void jobs_tick_on(struct jobs *j);
@@ -223,11 +223,6 @@ void jobs_after_look_at_all(struct jobs *j); /* or at some: then it is still uns
 extern const struct executor_callbacks jobs_callbacks; /* without user */
 /* It was asked to end while it was starting or running. */
 void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t grace_ns);
-
-/* ---- spark.c ---- */
-
-void spark_add(struct spark *s, uint64_t t_ns, uint64_t bytes);
-json_t *spark_json(const struct spark *s); /* null where there is none */
 
 /* ---- jobs_end.c: what is told of an ended job, from its run.json ---- */
 

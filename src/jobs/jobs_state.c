@@ -95,11 +95,16 @@ void jobs_tell_live(struct jobs *j, int64_t id, const json_t *message)
     tell(j, JOBS_NEWS_LIVE, id, message, false);
 }
 
+void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message)
+{
+    tell(j, JOBS_NEWS_ANSWER, id, message, false);
+}
+
 /* ---- writing down ---- */
 
 uint64_t job_now_ns(const struct job *job)
 {
-    uint64_t now_ns = clock_wall_ns();
+    uint64_t now_ns = job->wall_ns + (clock_boot_ns() - job->boot_ns);
     return now_ns > job->changed_ns ? now_ns : job->changed_ns;
 }
 

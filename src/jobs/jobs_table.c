@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "jobs/jobs_private.h"
 
 /* Index of the first entry of V that does not come before JOB. */
@@ -110,6 +111,11 @@ void jobs_dequeue(struct jobs *j, struct job *job)
 
 /* ---- one job ---- */
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 struct job *job_new(const struct store_job *row, const struct job_spec *spec)
 {
     struct job *job = calloc(1, sizeof *job);
@@ -134,7 +140,9 @@ struct job *job_new(const struct store_job *row, const struct job_spec *spec)
                         .after_count = spec->after_count,
                         .verdict = {.why = PLAN_WAITS_TURN},
                         .told_why = PLAN_WAITS_TURN,
-                        .changed_ns = row->submitted_ns};
+                        .changed_ns = larger(row->started_ns, row->submitted_ns),
+                        .boot_ns = clock_boot_ns()};
+    job->wall_ns = larger(clock_wall_ns(), job->changed_ns);
     if (after)
         memcpy(after, spec->after, spec->after_count * sizeof *after);
     return job;
@@ -162,6 +170,7 @@ void job_live_free(struct job_live *live)
     json_decref(live->request);
     json_decref(live->progress);
     json_decref(live->verdict);
+    json_decref(live->checkpoint);
     job_ending_free(live->ending);
     free(live->notes);
     free(live);

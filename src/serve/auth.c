@@ -96,11 +96,9 @@ static uint64_t token_since_ns(const struct auth *a, enum auth_right right)
     return (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
 }
 
-static void load_sessions(struct auth *a)
+static void parse_sessions(struct auth *a, char *text)
 {
-    char text[AUTH_SESSIONS_MAX * 128];
-    ssize_t n = io_read_small(a->dirfd, sessions_file, text, sizeof(text));
-    char *rest = n > 0 ? text : NULL, *line;
+    char *rest = text, *line;
     while ((line = strsep(&rest, "\n")) != NULL) {
         struct session s = {0};
         unsigned long long since = 0;
@@ -114,6 +112,21 @@ static void load_sessions(struct auth *a)
             continue;
         *session_place(a, s.right) = s;
     }
+}
+
+static int load_sessions(struct auth *a, struct err *err)
+{
+    struct buf text = {0};
+    int r = io_read_plain(a->dirfd, sessions_file, AUTH_SESSIONS_MAX * 128, &text);
+    if (r == 0 && buf_str(&text))
+        parse_sessions(a, text.data);
+    buf_fini(&text);
+    if (r == 0 || r == -ENOENT)
+        return 0;
+    return err_set(err, r,
+                   "%s in the state folder cannot be read: %s; remove it, and who is logged in "
+                   "on the page logs in again",
+                   sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
 }
 
 /* ---- tokens ---- */
@@ -146,11 +159,12 @@ int auth_open(const char *state_dir, const char *const *hosts, struct auth **ret
     a->dirfd = -1;
     a->hosts = hosts;
     int r = read_tokens(a, state_dir, true, err);
+    if (r == 0)
+        r = load_sessions(a, err);
     if (r < 0) {
         auth_free(a);
         return r;
     }
-    load_sessions(a);
     *ret = a;
     return 0;
 }
@@ -159,6 +173,8 @@ int auth_check(const char *state_dir, struct err *err)
 {
     struct auth a = {.dirfd = -1};
     int r = read_tokens(&a, state_dir, false, err);
+    if (a.dirfd >= 0 && (r == 0 || r == -ENOENT))
+        r = load_sessions(&a, err);
     if (a.dirfd >= 0)
         close(a.dirfd);
     explicit_bzero(&a, sizeof(a));

@@ -154,6 +154,8 @@ void live_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, b
 {
     struct live *l = user;
     struct live_message *m = NULL;
+    if (what == JOBS_NEWS_ANSWER) /* of one who asked alone */
+        return;
     if (what == JOBS_NEWS_LIVE) {
         tell_live(l, id, doc);
     } else if (what == JOBS_NEWS_REMOVED) {

@@ -198,7 +198,6 @@ bool route_number(struct http_request *r, const char *key, double min, double ma
 
 static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
 {
-    (void)is_change;
     struct routes *routes = user;
     if (what == JOBS_NEWS_LIVE) {
         const char *type = json_string_value(json_object_get(doc, "type"));
@@ -206,8 +205,14 @@ static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *d
             route_wake(routes, id, WAIT_LOG);
         return;
     }
+    if (what == JOBS_NEWS_ANSWER) {
+        route_wake(routes, id, WAIT_ANSWER);
+        return;
+    }
     routes->generation++;
     route_wake(routes, id, WAIT_STATE);
+    if (what == JOBS_NEWS_REMOVED || is_change) /* one that has ended answers no more */
+        route_wake(routes, id, WAIT_ANSWER);
     route_wake(routes, id, WAIT_LOG); /* one that has ended writes no more */
 }
 

@@ -10,6 +10,8 @@
 #include "serve/log.h"
 #include "serve/routes_private.h"
 
+enum { ANSWER_S = 5 }; /* that a supervisor is waited for */
+
 /* ---- the list ---- */
 
 static unsigned final_states(void)
@@ -211,6 +213,21 @@ void route_job_cancel(const struct route_call *c)
     json_decref(body);
 }
 
+/* The supervisor knows whether anybody can be asked; one that says nothing may still do it. */
+bool route_checkpoint_answer(struct routes *routes, struct http_request *r,
+                             const struct route_waiter *w, bool is_last)
+{
+    struct err err = {""};
+    int result = jobs_checkpoint_answer(routes->options.jobs, w->id, &err);
+    if (result == -EINPROGRESS && !is_last)
+        return false;
+    if (result < 0 && result != -EINPROGRESS)
+        route_fail(r, result, &err);
+    else
+        answer_job(&(struct route_call){.routes = routes, .r = r, .id = w->id}, 202);
+    return true;
+}
+
 void route_job_checkpoint(const struct route_call *c)
 {
     struct err err = {""};
@@ -220,8 +237,11 @@ void route_job_checkpoint(const struct route_call *c)
     json_decref(body);
     int r = jobs_checkpoint(c->routes->options.jobs, c->id, &err);
     c->routes->generation++;
-    if (r < 0)
+    if (r < 0) {
         route_fail(c->r, r, &err);
-    else
-        answer_job(c, 202);
+        return;
+    }
+    const struct route_waiter wish = {
+        .what = WAIT_ANSWER, .id = c->id, .until_ns = clock_mono_ns() + ANSWER_S * NS_PER_S};
+    route_wait(c, &wish);
 }

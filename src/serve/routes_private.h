@@ -78,7 +78,7 @@ void route_answer_kept(const struct route_call *c, json_t *doc);
 void route_kept_free(struct routes *routes);
 
 /* ---- routes_wait.c: requests that wait for something of a job ---- */
-enum route_wait { WAIT_STATE, WAIT_LOG };
+enum route_wait { WAIT_STATE, WAIT_LOG, WAIT_ANSWER };
 struct route_waiter {
     struct route_waiter *prev, *next;
     struct routes *routes;
@@ -97,6 +97,8 @@ int route_wait_init(struct routes *routes);
 /* What a waiter is answered with when its time has come; false: not yet, and it is not IS_LAST. */
 bool route_state_answer(struct routes *routes, struct http_request *r, const struct route_waiter *w,
                         bool is_last);
+bool route_checkpoint_answer(struct routes *routes, struct http_request *r,
+                             const struct route_waiter *w, bool is_last);
 bool route_log_answer(struct routes *routes, struct http_request *r, const struct route_waiter *w,
                       bool is_last);
 

@@ -20,7 +20,7 @@ const struct route route_table[] = {
     {HTTP_POST, JOB "/cancel", ROUTE_WRITE, route_job_cancel, "ends a job", NULL, "Cancel", 202,
      JSON, "Job", "400 404 409 413 415 503"},
     {HTTP_POST, JOB "/checkpoint", ROUTE_WRITE, route_job_checkpoint, "asks a job for a checkpoint",
-     NULL, "Nothing", 202, JSON, "Job", "400 404 409 413 415 503"},
+     NULL, "Nothing", 202, JSON, "Job", "400 404 409 413 415 429 503"},
     {HTTP_POST, JOB "/rerun", ROUTE_WRITE, route_job_rerun, "a new job with the same request", NULL,
      "Nothing", 201, JSON, "Job", "400 404 413 415 503"},
     {HTTP_GET, JOB "/request", ROUTE_WRITE, route_job_request,

@@ -1,4 +1,4 @@
-/* Requests that wait until a job is in some state or its log has grown. */
+/* Requests that wait until a job is in some state, its log has grown or its supervisor answers. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -33,8 +33,9 @@ static void waiter_free(struct route_waiter *w)
 
 static void try_answer(struct route_waiter *w, bool is_last)
 {
-    bool is_done = w->what == WAIT_LOG ? route_log_answer(w->routes, w->r, w, is_last)
-                                       : route_state_answer(w->routes, w->r, w, is_last);
+    bool is_done = w->what == WAIT_LOG     ? route_log_answer(w->routes, w->r, w, is_last)
+                   : w->what == WAIT_STATE ? route_state_answer(w->routes, w->r, w, is_last)
+                                           : route_checkpoint_answer(w->routes, w->r, w, is_last);
     w->is_due = false;
     if (is_done)
         waiter_free(w);

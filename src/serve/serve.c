@@ -35,6 +35,7 @@ static const uint64_t work_limit_ns = 60 * NS_PER_S, gpu_patience_ns = 5 * NS_PE
 
 struct serve {
     const struct serve_options *options;
+    uint64_t files_given; /* soft limit of open files before it was raised; 0: it was not */
     struct loop *loop;
     struct machine_facts *machine;
     struct jobs *jobs;
@@ -185,13 +186,15 @@ static void on_hangup(void *user, const struct signalfd_siginfo *info)
 
 /* ---- one thing after another ---- */
 
-/* Every connection is a descriptor; jobs get no more than that either. */
-static void raise_files(const struct serve_options *o)
+/* Every connection is a descriptor. Jobs get what we were given. */
+static void raise_files(struct serve *s)
 {
+    const struct serve_options *o = s->options;
     struct rlimit limit;
     rlim_t wanted = 2 * (rlim_t)o->connections_max + o->viewers_max + FDS_BESIDES;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
         return;
+    s->files_given = limit.rlim_cur;
     limit.rlim_cur =
         limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted ? wanted : limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < wanted)
@@ -203,6 +206,7 @@ static void raise_files(const struct serve_options *o)
 static int open_jobs(struct serve *s, struct err *err)
 {
     struct jobs_options jobs = s->options->jobs;
+    jobs.files_max = s->files_given;
     if (s->options->gpus_auto)
         jobs.gpus = machine_facts_gpus(s->machine, gpu_patience_ns);
     if (s->options->memory_auto) {
@@ -366,7 +370,7 @@ int serve_run(const struct serve_options *options, struct err *err)
     if (r < 0)
         return r;
     signal(SIGPIPE, SIG_IGN);
-    raise_files(options);
+    raise_files(&s);
     r = start(&s, err);
     if (r == 0) {
         r = loop_run(s.loop);

@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 from commands import PATIENCE_S, binary, environment, wait_for
 
 ENDED = {"succeeded", "failed", "cancelled", "lost"}
@@ -158,6 +160,26 @@ def hear(s, wanted=None):
                 break
             said += piece
     return said
+
+
+@contextlib.contextmanager
+def small_disk(folder):
+    """A file system of 4 MiB, at FOLDER."""
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder],
+                                           capture_output=True).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=False)
+
+
+def fill(path):
+    """All the room there is, until PATH is removed."""
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as f:
+        while True:
+            f.write(b"x" * 4096)
 
 
 @contextlib.contextmanager

@@ -10,14 +10,13 @@ import random
 import re
 import select
 import socket
-import subprocess
 import tempfile
 import time
 
 import pytest
 
 from commands import PATIENCE_S, PYTHON, ROOT, run_ebb, wait_for
-from serving import hear, serving
+from serving import fill, hear, serving, small_disk
 
 HOST = b"Host: localhost\r\n"
 
@@ -817,6 +816,21 @@ def test_a_token_that_others_can_read_is_refused(tmp_path):
         assert result.returncode == 2 and "chmod 600" in result.stderr
 
 
+@pytest.mark.parametrize("kind, name", [
+    *(("pipe", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "locks", "runs", "sock")),
+    *(("folder", name) for name in ("sessions", "token", "token.read-only", "jobs.db", "sock")),
+    ("link", "sessions"), ("link", "token")])
+def test_what_is_in_the_place_of_a_file_is_told_at_once(tmp_path, kind, name):
+    """Neither waited for nor overwritten."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/etc/passwd", path)}
+    make[kind](state / name)
+    result = said_by("--state-dir", state, "--listen", "127.0.0.1:0", "--gpus", "0")
+    sentence = result.stderr.splitlines()[-1]
+    assert result.returncode == 2 and sentence.startswith("ebb: serve: ") and name in sentence, result
+
+
 def test_every_flag_can_stand_in_a_file(tmp_path):
     config = tmp_path / "serve.conf"
     config.write_text("# a server\nslots = 3\nmemory = 1G\nkeep = 2d,10,1G\nallow-host = a.example, b.example\n"
@@ -918,30 +932,19 @@ def test_systemd_is_told(tmp_path):
 
 
 def test_a_full_disk_is_said_and_got_over(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder],
-                                           capture_output=True).returncode != 0:
-        pytest.skip("a small file system cannot be mounted here")
-    try:
-        with serving(state=folder / "state") as s:
-            s.wait(s.submit("true"))
-            filler = folder / "filler"
-            with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as f:
-                while True:
-                    f.write(b"x" * 4096)
-            refused = None
-            for _ in range(200):  # what is left in the database's own pages may take some
-                answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
-                if answer.status != 201:
-                    refused = answer
-                    break
-            assert refused is not None and refused.status == 503 and refused.message()
-            assert s.get("/jobs").status == 200
-            filler.unlink()
-            wait_for(lambda: s.post("/jobs", {"command": ["true"]}).status == 201, "room again")
-    finally:
-        subprocess.run(["umount", "-l", folder], check=False)
+    with small_disk(tmp_path / "small") as folder, serving(state=folder / "state") as s:
+        s.wait(s.submit("true"))
+        fill(folder / "filler")
+        refused = None
+        for _ in range(200):  # what is left in the database's own pages may take some
+            answer = s.post("/jobs", {"command": ["true"], "env": {"X": "y" * 20000}})
+            if answer.status != 201:
+                refused = answer
+                break
+        assert refused is not None and refused.status == 503 and refused.message()
+        assert s.get("/jobs").status == 200
+        (folder / "filler").unlink()
+        wait_for(lambda: s.post("/jobs", {"command": ["true"]}).status == 201, "room again")
 
 
 def test_slow_clients_are_cut_off(server):

@@ -1,15 +1,19 @@
 """Jobs of the server, with the real `ebb run`: one after another, crashing, cancelled in each state,
 adopted, with a supervisor or a sentinel that is killed, a server that is stopped."""
 
+import ctypes
 import json
 import os
 import pathlib
+import resource
 import signal
 
 import pytest
 
 from commands import PYTHON, wait_for
-from serving import serving
+from serving import fill, serving, small_disk
+
+PTRACE_ATTACH, WALL = 16, 0x40000000
 
 
 @pytest.fixture
@@ -138,6 +142,89 @@ def test_a_job_that_ignores_the_request_is_killed_after_its_grace_or_sooner(serv
     assert server.post(f"/jobs/{number}/cancel", {}).status == 409
 
 
+def test_a_job_has_the_limits_that_the_server_was_given(server):
+    """The server itself may need more files."""
+    ask = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    given = resource.getrlimit(resource.RLIMIT_NOFILE)
+    server.stop()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(given[0], 300), given[1]))
+    try:
+        server.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, given)
+    number = server.submit(PYTHON, "-c", ask)
+    assert server.wait(number)["state"] == "succeeded"
+    assert server.get(f"/jobs/{number}/log").body.split() == [b"300", str(given[1]).encode()]
+    limits = pathlib.Path(f"/proc/{server.process.pid}/limits").read_text().splitlines()
+    assert int(next(line for line in limits if "open files" in line).split()[3]) > 300
+
+
+# ---- a checkpoint ----
+
+def test_where_nobody_can_be_asked_for_a_checkpoint_the_answer_says_so(server):
+    number = hold(server)
+    wait_for(lambda: server.job(number)["pid"], "news of it")
+    answer = server.post(f"/jobs/{number}/checkpoint", {})
+    assert answer.status == 409 and "no rank has said hello" in answer.message(), answer
+    assert server.job(number)["state"] == "running"
+
+
+def test_a_checkpoint_that_somebody_makes_is_under_way(server):
+    made = server.folder / "made"
+    number = hold(server, options={"checkpoint-cmd": f"touch {made}", "checkpoint-done": str(made)})
+    wait_for(lambda: server.job(number)["pid"], "news of it")
+    assert server.post(f"/jobs/{number}/checkpoint", {}).status == 202
+    wait_for(made.exists, "the checkpoint")
+    assert server.job(number)["state"] in ("running", "checkpointing")
+
+
+def test_a_supervisor_that_does_not_answer_is_not_waited_for_long(server):
+    number = hold(server)
+    wait_for(lambda: server.job(number)["pid"], "news of it")
+    os.kill(supervisor(server, number), signal.SIGSTOP)
+    assert server.post(f"/jobs/{number}/checkpoint", {}).status == 202
+    server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
+    assert server.wait(number)["state"] == "cancelled"
+
+
+# ---- a full disk ----
+
+WAITS = 'echo up; while [ ! -e "$1" ]; do sleep 0.05; done; exit "$2"'
+
+
+def ended_on_a_full_disk(server, disk, status):
+    """A job that has ended there; how is nowhere but in its supervisor."""
+    go = server.folder / "go"
+    number = server.submit("sh", "-c", WAITS, "sh", go, status)
+    wait_for(lambda: server.get(f"/jobs/{number}/log").body == b"up\n", "the job")
+    fill(disk / "filler")
+    go.touch()
+    wait_for(lambda: "too full" in (server.job(number)["reason"] or ""), "what its supervisor says")
+    assert server.job(number)["state"] == "stopping"
+    return number
+
+
+@pytest.mark.parametrize("status, state, word", [(0, "succeeded", "succeeded"), (3, "failed", "failed")])
+def test_a_job_that_ends_on_a_full_disk_is_known_once_there_is_room(tmp_path, status, state, word):
+    with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
+        number = ended_on_a_full_disk(s, disk, status)
+        assert word in s.job(number)["reason"]
+        s.stop(signal.SIGKILL)
+        (disk / "filler").unlink()
+        s.start()
+        job = s.wait(number)
+        assert (job["state"], job["status"]) == (state, status), job
+        assert s.get(f"/jobs/{number}/run").json()["end"]["status"] == status
+
+
+def test_a_job_that_waits_for_room_can_be_given_up(tmp_path):
+    with small_disk(tmp_path / "small") as disk, serving("--slots", 2, state=disk / "state") as s:
+        number = ended_on_a_full_disk(s, disk, 0)
+        assert s.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+        assert s.wait(number)["state"] == "cancelled"
+        (disk / "filler").unlink()
+
+
 # ---- what is killed ----
 
 def test_a_job_whose_supervisor_is_killed_is_lost_and_its_processes_with_it(server):
@@ -157,6 +244,102 @@ def test_a_job_whose_sentinel_is_killed_is_followed_to_its_end(server):
     assert not lock_of(server, number).exists()
 
 
+@pytest.mark.parametrize("who", (["supervisor"], ["sentinel", "supervisor"]))
+def test_a_supervisor_that_was_stopped_is_woken_for_the_end(server, who):
+    number = hold(server)
+    for name in who:
+        os.kill({"supervisor": supervisor, "sentinel": sentinel}[name](server, number), signal.SIGSTOP)
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
+    assert server.wait(number)["state"] == "cancelled"
+    assert not lock_of(server, number).exists()
+
+
+STOPS = """
+import os, signal, sys, time
+until = time.monotonic() + 300
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+while time.monotonic() < until:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("state", ("starting", "running"))
+def test_a_supervisor_that_its_own_job_stops_again_and_again_is_woken_as_often(server, state):
+    go = server.folder / "go"
+    if state == "starting":  # its supervisor has not yet said that it runs
+        go.touch()
+    number = server.submit(PYTHON, "-c", STOPS, go)
+    assert server.wait(number, "running" if state == "running" else "starting")["state"] == state
+    go.touch()
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+    assert server.wait(number)["state"] == "cancelled"
+    assert not lock_of(server, number).exists()
+
+
+def test_a_supervisor_that_cannot_be_woken_is_killed_and_the_sentinel_ends_the_job(server):
+    """A debugger has it."""
+    number = hold(server)
+    job, pid = wait_for(lambda: server.job(number)["pid"], "its pid"), supervisor(server, number)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_ATTACH, pid, None, None) != 0:
+        pytest.skip("nobody may be traced here")
+    assert os.WIFSTOPPED(os.waitpid(pid, WALL)[1])
+    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+    status = wait_for(lambda: os.waitpid(pid, WALL | os.WNOHANG)[1], "its death")
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert server.wait(number)["state"] == "cancelled"
+    assert is_gone(job)
+
+
+FAMILY = """
+setsid sleep 600 & echo $!
+env -i "$(command -v sleep)" 600 & echo $!
+sh -c 'trap "" TERM; echo $$; while :; do sleep 0.1; done' &
+echo $$; wait
+"""
+
+
+def family(server):
+    """A job of several processes: one in another session, one without our variables, one that does
+    not listen. Its number and theirs."""
+    number = server.submit("sh", "-c", FAMILY, name="hold")
+    wait_for(lambda: server.get(f"/jobs/{number}/log").body.count(b"\n") == 4, "its processes")
+    return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]
+
+
+def kill_both(server, number):
+    """The supervisor cannot end its job any more, nor can the sentinel do so in its place."""
+    pids = [sentinel(server, number), supervisor(server, number)]
+    os.kill(pids[0], signal.SIGSTOP)
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: all(map(is_gone, pids)), "their end")
+
+
+def test_a_job_that_loses_supervisor_and_sentinel_is_ended_with_all_it_has(server):
+    neighbour = hold(server)
+    number, pids = family(server)
+    kill_both(server, number)
+    job = server.wait(number)
+    assert job["state"] == "lost" and "supervisor" in job["reason"], job
+    assert all(map(is_gone, pids)), pids
+    assert server.get(f"/jobs/{number}/run").json()["end"]["left_behind"] >= 4
+    assert server.job(neighbour)["state"] == "running"
+    assert not lock_of(server, number).exists()
+
+
+def test_what_a_job_left_is_ended_by_the_next_server(server):
+    number, pids = family(server)
+    server.stop(signal.SIGKILL)
+    kill_both(server, number)
+    assert not any(map(is_gone, pids))
+    server.start()
+    assert server.wait(number)["state"] == "lost"
+    assert all(map(is_gone, pids)), pids
+
+
 def test_a_killed_server_finds_its_jobs_again(server):
     number, ends = hold(server), server.submit("sleep", "0.5")
     waits = server.submit("true", after=[ends])
@@ -169,6 +352,22 @@ def test_a_killed_server_finds_its_jobs_again(server):
     wait_for(lambda: server.job(number)["memory"], "news of the adopted job")
     assert server.post(f"/jobs/{number}/cancel", {}).status == 202
     assert server.wait(number)["state"] == "cancelled"
+
+
+def sparks(server, number):
+    return len([v for v in server.job(number)["spark"] or [] if v is not None])
+
+
+def test_the_memory_of_the_time_without_a_server_is_known(server):
+    number, unseen = hold(server), server.submit("sleep", "1")
+    wait_for(lambda: sparks(server, number) >= 4, "the picture of its memory")
+    server.stop(signal.SIGKILL)
+    wait_for_run_json(server, unseen)
+    server.start()
+    wait_for(lambda: sparks(server, number) >= 4, "the same of the adopted job")
+    assert server.job(number)["spark"][0] is not None
+    assert server.wait(unseen)["state"] == "succeeded"
+    assert sparks(server, unseen) >= 3
 
 
 def test_a_server_that_was_stopped_for_a_while_knows_what_happened(server):

@@ -103,6 +103,29 @@ static void in_v1_every_group_above_ours_is_a_place(void **state)
     tree_end(&t);
 }
 
+static void warming_moves_us_into_our_own_group_of_v1_and_into_none_of_v2(void **state)
+{
+    struct tree t;
+    char text[8] = "";
+    (void)state;
+    tree_begin(&t, "4:memory:/a/b\\n0::/c\\n",
+               "mkdir -p cgroup/memory/a/b cgroup/unified/c &&"
+               ": >cgroup/memory/a/b/cgroup.procs; : >cgroup/memory/a/cgroup.procs;"
+               ": >cgroup/unified/c/cgroup.procs");
+    guard_cgroup_warm(&t.root);
+    assert_int_equal(io_read_small(t.root.cgroup_fd, "memory/a/b/cgroup.procs", text, sizeof text),
+                     1);
+    assert_string_equal(text, "0");
+    assert_int_equal(io_read_small(t.root.cgroup_fd, "memory/a/cgroup.procs", text, sizeof text),
+                     0);
+    assert_int_equal(io_read_small(t.root.cgroup_fd, "unified/c/cgroup.procs", text, sizeof text),
+                     0);
+    tree_end(&t);
+    tree_begin(&t, "", ":"); /* no cgroup at all */
+    guard_cgroup_warm(&t.root);
+    tree_end(&t);
+}
+
 static void a_group_with_a_limit_is_not_left(void **state)
 {
     struct tree t;
@@ -879,6 +902,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_v1_every_group_above_ours_is_a_place),
+        cmocka_unit_test(warming_moves_us_into_our_own_group_of_v1_and_into_none_of_v2),
         cmocka_unit_test(a_group_with_a_limit_is_not_left),
         cmocka_unit_test(in_v2_only_a_group_that_hands_memory_down_counts),
         cmocka_unit_test(the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not),

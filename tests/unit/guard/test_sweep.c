@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "guard/sentinel.h"
+#include "guard/strays.h"
 #include "guard/sweep.h"
 #include "proc/procfs.h"
 
@@ -409,6 +410,57 @@ static void the_streams_of_a_segment_that_is_over_are_not_kept_open(void **state
 
 #define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+/* ---- what nobody watches ---- */
+
+static pid_t start_with(const char *variable)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s", variable);
+    char *const env[] = {text, NULL};
+    char *const argv[] = {(char[]){"sleep"}, (char[]){"600"}, NULL};
+    pid_t pid = fork();
+    if (pid == 0) {
+        execve("/bin/sleep", argv, env);
+        _exit(127);
+    }
+    return pid;
+}
+
+static void wait_for_strays(const struct stray_signs *signs, int count)
+{
+    uint64_t until = clock_mono_ns() + 60 * NS_PER_S;
+    while (guard_signal_strays(&root, signs, 0) != count && clock_mono_ns() < until)
+        usleep(1000);
+    assert_int_equal(guard_signal_strays(&root, signs, 0), count);
+}
+
+static void strays_are_known_by_the_whole_of_their_sign(void **state)
+{
+    static const char *const others[] = {"EBB_RUN_DIR=/no/such/7-a2", "XEBB_RUN_DIR=/no/such/7-a",
+                                         "EBB_RUN_DIR=/no/such/7-", "PWD=/no/such/7-a"};
+    enum { OTHERS = sizeof others / sizeof *others };
+    const struct stray_signs signs = {.run_dir = "/no/such/7-a", .cgroup = ""};
+    pid_t other[OTHERS];
+    int status;
+    (void)state;
+    for (size_t i = 0; i < OTHERS; i++) {
+        const struct stray_signs own = {.run_dir = strchr(others[i], '/'), .cgroup = ""};
+        other[i] = start_with(others[i]);
+        if (strncmp(others[i], "EBB", 3) == 0)
+            wait_for_strays(&own, 1);
+    }
+    pid_t stray = start_with("EBB_RUN_DIR=/no/such/7-a");
+    wait_for_strays(&signs, 1);
+    assert_int_equal(guard_end_strays(&root, &signs, 5 * NS_PER_S), 1);
+    assert_int_equal(waitpid(stray, &status, 0), stray);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    for (size_t i = 0; i < OTHERS; i++) {
+        assert_int_equal(waitpid(other[i], &status, WNOHANG), 0);
+        kill(other[i], SIGKILL);
+        waitpid(other[i], &status, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +473,7 @@ int main(void)
         WITH_NEIGHBOUR(in_a_pid_namespace_without_its_own_proc_nobody_is_signalled),
         WITH_NEIGHBOUR(what_a_killed_supervisor_leaves_the_sentinel_ends),
         WITH_NEIGHBOUR(a_supervisor_that_ends_well_needs_nothing),
+        WITH_NEIGHBOUR(strays_are_known_by_the_whole_of_their_sign),
         cmocka_unit_test(a_number_that_the_end_of_a_read_cuts_names_nobody),
         cmocka_unit_test(the_streams_of_a_segment_that_is_over_are_not_kept_open),
     };

@@ -1,11 +1,13 @@
 /* The small picture of a run's memory: pieces of time that double when there are too many. */
-#include <string.h>
+#include "engine/spark.h"
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "jobs/jobs_private.h"
 
-enum { WIDTH_FIRST_MS = 250 };
+enum {
+    WIDTH_FIRST_MS = 250,
+    WIDTHS = 30, /* that are good for centuries */
+};
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -43,4 +45,29 @@ json_t *spark_json(const struct spark *s)
         json_array_append_new(list,
                               s->bytes[i] == UINT64_MAX ? json_null() : json_u64(s->bytes[i]));
     return list;
+}
+
+json_t *spark_pack(const struct spark *s)
+{
+    return json_pack("{s:f,s:o}", "width_s", (double)s->width_ns / 1e9, "bytes", spark_json(s));
+}
+
+bool spark_unpack(const json_t *doc, struct spark *ret)
+{
+    struct spark s = {.width_ns = WIDTH_FIRST_MS * NS_PER_MS};
+    const double width_s = json_number_value(json_object_get(doc, "width_s"));
+    const json_t *list = json_object_get(doc, "bytes");
+    for (int i = 0; i < WIDTHS && (double)s.width_ns / 1e9 < width_s * 0.99; i++)
+        s.width_ns *= 2;
+    const double own_s = (double)s.width_ns / 1e9;
+    if (own_s < width_s * 0.99 || own_s > width_s * 1.01 || !json_is_array(list) ||
+        json_array_size(list) > SPARK_MAX)
+        return false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        bool is_known = json_is_integer(v) && json_integer_value(v) >= 0;
+        s.bytes[s.count++] = is_known ? (uint64_t)json_integer_value(v) : UINT64_MAX;
+    }
+    *ret = s;
+    return true;
 }

@@ -1,0 +1,71 @@
+/* `ebb sweep`: ends what is left of a job that nobody watches any more, for the job server. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "engine/lost.h"
+#include "proc/procfs.h"
+
+struct sweep_options {
+    int64_t lock_fd;
+    uint64_t grace_ns;
+};
+
+static const struct cli_option sweep_table[] = {
+    {.name = "lock-fd",
+     .type = CLI_INT,
+     .arg = "N",
+     .fallback = "-1",
+     .min = -1,
+     .max = INT32_MAX,
+     .offset = offsetof(struct sweep_options, lock_fd),
+     .help = "the job's lock, which is kept while this lasts"},
+    {.name = "grace",
+     .type = CLI_DURATION,
+     .arg = "TIME",
+     .fallback = "5s",
+     .max = 3600000,
+     .offset = offsetof(struct sweep_options, grace_ns),
+     .help = "between SIGTERM and SIGKILL"},
+    {0},
+};
+
+static int sweep_exec(const struct cli_call *call)
+{
+    const struct sweep_options *o = call->options;
+    const char *path = call->argv[0];
+    struct proc_root root;
+    struct err err = {""};
+    const int lock = (int)o->lock_fd;
+    if (path[0] != '/')
+        return cli_failf(2, "sweep: %s is not an absolute path", path);
+    if (lock >= 0 && (lock <= STDERR_FILENO || fcntl(lock, F_SETFD, FD_CLOEXEC) < 0))
+        return cli_failf(2, "sweep: --lock-fd %d: no such file is open", lock);
+    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
+        return cli_fail(2, &err);
+    prctl(PR_SET_NAME, "ebb-sweep");
+    if (lock >= 0)
+        lost_sign_lock(&root, lock);
+    int r = lost_end_job(&root, path, o->grace_ns);
+    proc_root_close(&root);
+    return r < 0
+               ? cli_failf(2, "sweep: the processes of %s cannot be ended: %s", path, strerror(-r))
+               : 0;
+}
+
+const struct cli_command cmd_sweep = {
+    .name = "sweep",
+    .operands = "RUN_DIR",
+    .summary = "end what is left of a job that nobody watches any more",
+    .description = "For the job server: its supervisor and its sentinel were both killed.",
+    .options = sweep_table,
+    .options_size = sizeof(struct sweep_options),
+    .usage_status = 2,
+    .exec = sweep_exec,
+};

@@ -1,0 +1,102 @@
+/* What views and the guard may ask of the engine. */
+#include "engine/private.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "base/clock.h"
+
+struct proc_tree *engine_tree(struct engine *e)
+{
+    return e->tree;
+}
+
+const struct track *engine_track(const struct proc_node *node)
+{
+    return history_of(node) ? &history_of(node)->rss : NULL;
+}
+
+bool engine_rate(struct proc_node *node, double *ret_bytes_per_min)
+{
+    return history_of(node) && history_rate(history_of(node), ret_bytes_per_min);
+}
+
+const struct track *engine_tree_track(const struct engine *e)
+{
+    return &e->tree_track;
+}
+
+const struct sample *engine_machine(const struct engine *e)
+{
+    return &e->machine_sample;
+}
+
+int engine_limit(const struct engine *e, struct machine_limit *ret)
+{
+    if (!e->limit_known)
+        return -ENODATA;
+    *ret = e->limit_now;
+    return 0;
+}
+
+const char *engine_limit_dir(const struct engine *e)
+{
+    return machine_limit_dir(e->machine);
+}
+
+size_t engine_gpu_count(const struct engine *e)
+{
+    return e->gpu_now.devices < GPU_MAX ? e->gpu_now.devices : GPU_MAX;
+}
+
+const struct sample *engine_gpu(const struct engine *e, size_t i, const char **ret_name)
+{
+    *ret_name = e->gpu_now.device[i].name;
+    return &e->gpu_sample[i];
+}
+
+const struct jury *engine_verdict(const struct engine *e)
+{
+    return e->jury;
+}
+
+void engine_judge(struct engine *e)
+{
+    if (!e->is_judged && e->last_tick_ns)
+        engine_judge_now(e, e->last_tick_ns);
+}
+
+const struct gpu_snapshot *engine_gpus(const struct engine *e)
+{
+    return &e->gpu_now;
+}
+
+bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns)
+{
+    while (e->gpu && e->gpu_now.t_ns <= after_ns && clock_mono_ns() < until_ns)
+        if (gpu_latest(e->gpu, &e->gpu_now) <= 0)
+            poll(NULL, 0, 10);
+    return e->gpu && e->gpu_now.t_ns > after_ns;
+}
+
+uint64_t engine_verdict_count(const struct engine *e)
+{
+    return e->verdict.looks;
+}
+
+uint64_t engine_started_ns(const struct engine *e)
+{
+    return e->started_ns;
+}
+
+uint64_t engine_interval_ns(const struct engine *e)
+{
+    return e->options.interval_ns;
+}
+
+bool engine_last_step(const struct engine *e, int64_t *ret_step)
+{
+    if (e->step_known)
+        *ret_step = e->step;
+    return e->step_known;
+}

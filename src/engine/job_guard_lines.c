@@ -1,0 +1,124 @@
+/* The lines that a guard defends, and what measures them. */
+#include "engine/job_guard.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proc/limit.h"
+
+/* The limit as it is without us: of the machine, or of a cgroup above. */
+void job_guard_find_effective(struct job *j)
+{
+    struct machine *m = NULL;
+    struct job_guard *g = &j->guard;
+    if (machine_new(j->options->engine.root, 0, &m) < 0)
+        return;
+    g->effective_known = machine_limit(m, &g->effective) == 0;
+    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", machine_limit_dir(m));
+    machine_free(m);
+}
+
+static uint64_t reserve_for(const struct job *j, uint64_t limit_bytes)
+{
+    uint64_t own = j->guard.ladder.rules.reserve_bytes;
+    return own ? own : ladder_default_reserve(limit_bytes);
+}
+
+/* Its lines: where to ask, with room for what a save needs, and where it is killed. */
+void job_guard_set_lines(struct job *j, unsigned which)
+{
+    struct reflex_gauge *gauge = &j->guard.gauge[which];
+    uint64_t reserve = reserve_for(j, gauge->limit_bytes);
+    gauge->alarm_bytes = reserve + j->guard.tempo.save_rise_bytes;
+    gauge->kill_bytes = ladder_kill_room(reserve);
+    reflex_gauge(j->guard.reflex, which, gauge);
+}
+
+static void set_gauge(struct job *j, unsigned which, const struct reflex_gauge *gauge)
+{
+    j->guard.gauge[which] = *gauge;
+    job_guard_set_lines(j, which);
+}
+
+/* The user's own line, measured by the job's cgroup or by its processes. */
+void job_guard_set_own_gauge(struct job *j)
+{
+    const struct guard_cgroup *c = &j->guard.cgroup;
+    struct reflex_gauge gauge = {
+        .source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1, .limit_bytes = j->guard.limit_bytes};
+    if (!j->guard.limit_bytes)
+        return;
+    if (c->usage_fd >= 0) {
+        gauge.source = c->memory_is_v2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
+        gauge.usage_fd = c->usage_fd;
+        gauge.stat_fd = c->stat_fd;
+    }
+    set_gauge(j, 0, &gauge);
+}
+
+/* An rlimit has no gauge: nothing is killed there, an allocation fails. */
+void job_guard_set_effective_gauge(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct proc_root *root = j->options->engine.root;
+    const struct limit_files *files = limit_files(g->effective.kind);
+    struct reflex_gauge gauge = {.usage_fd = -1, .stat_fd = -1};
+    int old[2] = {g->effective_fd[0], g->effective_fd[1]};
+    g->effective_fd[0] = g->effective_fd[1] = -1;
+    if (files) {
+        g->effective_fd[0] = limit_open(root, g->effective_dir, files->usage);
+        g->effective_fd[1] = limit_open(root, g->effective_dir, files->stat);
+        gauge.source = g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
+    } else if (g->effective.kind == LIMIT_HOST) {
+        g->effective_fd[0] = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
+        gauge.source = REFLEX_HOST;
+    }
+    gauge.usage_fd = g->effective_fd[0];
+    gauge.stat_fd = g->effective_fd[1];
+    gauge.limit_bytes = g->effective.limit_bytes;
+    if (gauge.usage_fd < 0 || g->effective.soft)
+        gauge.source = REFLEX_NONE;
+    set_gauge(j, 1, &gauge);
+    for (size_t i = 0; i < 2; i++)
+        if (old[i] >= 0)
+            close(old[i]);
+}
+
+void job_guard_ooms(struct job *j)
+{
+    const struct job_guard *g = &j->guard;
+    death_ooms_read(j->options->engine.root, &g->cgroup, g->effective_dir,
+                    g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
+}
+
+/* The kills in another group count from now on; those in ours have been counted all along. */
+static void follow_ooms(struct job *j)
+{
+    const struct death_ooms before = j->now.ooms;
+    job_guard_ooms(j);
+    j->now.ooms.host_known = before.host_known;
+    j->now.ooms.host = before.host;
+    j->now.ooms.group_known = before.group_known;
+    j->now.ooms.group = before.group;
+}
+
+/* Another limit may have become the nearest: somebody changed one, or a neighbour grew. */
+void job_guard_follow_effective(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    struct machine_limit limit;
+    const char *dir = engine_limit_dir(j->engine);
+    if (engine_limit(j->engine, &limit) < 0)
+        return;
+    bool is_own = g->cgroup.memory_dir[0] && strcmp(dir, g->cgroup.memory_dir) == 0;
+    if (is_own || (limit.kind == g->effective.kind && strcmp(dir, g->effective_dir) == 0 &&
+                   limit.limit_bytes == g->effective.limit_bytes))
+        return;
+    g->effective = limit;
+    g->effective_known = true;
+    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", dir);
+    follow_ooms(j);
+    job_guard_set_effective_gauge(j);
+}

@@ -1,0 +1,109 @@
+/* In the place of a supervisor that is gone. */
+#include "engine/lost.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "guard/cgroup.h"
+#include "guard/strays.h"
+#include "mark/receiver.h"
+
+enum { JSON_MAX = 2 << 20 };
+
+void lost_sign_lock(const struct proc_root *root, int lock_fd)
+{
+    char text[1024], line[48];
+    struct proc_stat stat;
+    ssize_t len = io_read_small(root->proc_fd, "self/stat", text, sizeof text);
+    if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0)
+        return;
+    int n = snprintf(line, sizeof line, "%d %llu\n", (int)getpid(),
+                     (unsigned long long)stat.start_ticks);
+    if (ftruncate(lock_fd, 0) == 0)
+        (void)!pwrite(lock_fd, line, (size_t)n, 0);
+}
+
+/* As it is; an empty one where there is none. */
+static json_t *read_doc(int rundir_fd)
+{
+    struct buf text = {0};
+    io_read_plain(rundir_fd, "run.json", JSON_MAX, &text);
+    json_t *doc = text.len ? json_parse(text.data, text.len, NULL) : NULL;
+    buf_fini(&text);
+    if (json_is_object(doc))
+        return doc;
+    json_decref(doc);
+    return json_object();
+}
+
+static void write_doc(int rundir_fd, json_t *doc, json_t *end)
+{
+    struct buf text = {0};
+    json_object_set_new(doc, "state", json_string("ended"));
+    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
+    json_object_set_new(doc, "end", end);
+    if (json_print(&text, doc, 2) == 0)
+        io_replace_file(rundir_fd, "run.json", text.data, text.len);
+    buf_fini(&text);
+}
+
+void lost_write(int rundir_fd, json_t *end)
+{
+    if (rundir_fd < 0) {
+        json_decref(end);
+        return;
+    }
+    json_t *doc = read_doc(rundir_fd);
+    write_doc(rundir_fd, doc, end);
+    json_decref(doc);
+}
+
+/* ---- nobody watches it ---- */
+
+/* Only a name that we give: the document is in the hands of the job. */
+static const char *cgroup_name(const json_t *doc)
+{
+    const char *path = json_string_value(json_object_get(doc, "cgroup"));
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    struct process_id id;
+    return slash && guard_cgroup_name_parse(slash + 1, &id) == 0 ? slash + 1 : "";
+}
+
+/* The folder of the sockets, by the control socket's path. Nothing but sockets is removed there. */
+static void remove_sockets(const json_t *doc)
+{
+    char folder[128];
+    const char *path = json_string_value(json_object_get(doc, "control"));
+    const char *slash = path && path[0] == '/' ? strrchr(path, '/') : NULL;
+    if (!slash || strcmp(slash, "/control") != 0 || (size_t)(slash - path) >= sizeof folder)
+        return;
+    memcpy(folder, path, (size_t)(slash - path));
+    folder[slash - path] = '\0';
+    const char *base = strrchr(folder, '/');
+    if (base && strncmp(base, "/ebb-", 5) == 0)
+        mark_folder_remove(folder);
+}
+
+int lost_end_job(const struct proc_root *root, const char *run_dir, uint64_t grace_ns)
+{
+    AUTO_CLOSE int dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    json_t *doc = dir < 0 ? json_object() : read_doc(dir);
+    const struct stray_signs signs = {.run_dir = run_dir, .cgroup = cgroup_name(doc)};
+    int ended = guard_end_strays(root, &signs, grace_ns);
+    remove_sockets(doc);
+    if (dir >= 0)
+        write_doc(dir, doc,
+                  json_pack("{s:s,s:s,s:i}", "kind", "lost", "by",
+                            "the death of the job's supervisor and sentinel", "left_behind",
+                            ended > 0 ? ended : 0));
+    json_decref(doc);
+    return ended < 0 ? ended : 0;
+}

@@ -1,0 +1,20 @@
+/* Jobs that their supervisor can say nothing more of: what is said in its place, and the end of
+ * what is left of a job that nobody watches any more. */
+#pragma once
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "proc/procfs.h"
+
+/* Whoever finds the lock held can tell by whom, and whether that one still lives: its pid alone
+ * may be another's by then. */
+void lost_sign_lock(const struct proc_root *root, int lock_fd);
+
+/* Says in the run.json of that folder that it ended, so that nobody takes it for running. Takes
+ * END. */
+void lost_write(int rundir_fd, json_t *end);
+
+/* Its supervisor and its sentinel are both gone: ends its processes, removes its sockets, and says
+ * so in run.json. RUN_DIR: the absolute path, as the job has it. 0 or -errno. */
+int lost_end_job(const struct proc_root *root, const char *run_dir, uint64_t grace_ns);

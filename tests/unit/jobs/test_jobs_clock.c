@@ -1,0 +1,170 @@
+/* Somebody sets the clock of the machine: no job has run for years, and none ends before it began.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "fake_ebb.h"
+#include "jobs_kit.h"
+
+enum { PATIENCE_S = 600 }; /* that a job of these tests may take on a busy machine */
+
+static const double year_s = 365.0 * 24 * 3600;
+static double set_by_s; /* what the clock is wrong by */
+
+uint64_t __real_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
+uint64_t __wrap_clock_wall_ns(void); // NOLINT(bugprone-reserved-identifier)
+
+uint64_t __wrap_clock_wall_ns(void) // NOLINT(bugprone-reserved-identifier)
+{
+    return (uint64_t)((double)__real_clock_wall_ns() + set_by_s * 1e9);
+}
+
+static int set_up(void **state)
+{
+    set_by_s = 0;
+    return kit_setup(state);
+}
+
+static void finish(int64_t id, const char *name)
+{
+    kit_touch(kit_run_path(id, name, "finish"));
+}
+
+static double number(int64_t id, const char *key)
+{
+    const json_t *v = json_object_get(kit_get(id), key);
+    assert_true(json_is_number(v));
+    return json_number_value(v);
+}
+
+/* The times of an ended job: in order, and none of them far from the others. */
+static void check_times(int64_t id)
+{
+    const double submitted_s = number(id, "submitted_s");
+    double before_s = submitted_s;
+    size_t i;
+    const json_t *change;
+    assert_true(number(id, "started_s") >= submitted_s);
+    assert_true(number(id, "ended_s") >= number(id, "started_s"));
+    assert_true(number(id, "ended_s") - submitted_s < PATIENCE_S);
+    json_array_foreach(json_object_get(kit_get(id), "changes"), i, change)
+    {
+        double t_s = json_number_value(json_object_get(change, "t_s"));
+        assert_true(t_s >= before_s && t_s - submitted_s < PATIENCE_S);
+        before_s = t_s;
+    }
+}
+
+static void a_clock_that_is_set_while_a_job_runs_changes_none_of_its_times(void **state)
+{
+    static const double by_years[] = {1, -1, 30, -30};
+    (void)state;
+    for (size_t i = 0; i < sizeof by_years / sizeof *by_years; i++) {
+        set_by_s = 0;
+        if (!kit.jobs)
+            kit_start();
+        int64_t id = kit_submit("{\"name\": \"h\"}", "hold", kit.list, NULL);
+        kit_wait_state(id, JOB_RUNNING);
+        set_by_s = by_years[i] * year_s;
+        finish(id, "h");
+        kit_wait_ended(id);
+        assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
+        check_times(id);
+    }
+}
+
+static void a_clock_that_is_set_twice_leaves_nothing_behind(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"h\"}", "hold", kit.list, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    set_by_s = year_s;
+    assert_int_equal(jobs_cancel(kit.jobs, id, "no need", 0, &err), 0);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_STOPPING);
+    set_by_s = 0;
+    kit_wait_ended(id);
+    check_times(id);
+}
+
+static void one_that_waits_while_the_clock_is_set_starts_all_the_same(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t first = kit_submit("{\"name\": \"h\"}", "hold", kit.list, NULL);
+    kit_wait_state(first, JOB_RUNNING);
+    int64_t second = kit_submit("{\"after\": [1]}", "quick", "0", kit.list);
+    set_by_s = -year_s;
+    finish(first, "h");
+    kit_wait_ended(second);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
+    check_times(second);
+}
+
+static void a_cancel_is_not_put_off_by_the_clock(void **state)
+{
+    struct err err = {""};
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"d\"}", "hold", kit.list, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    set_by_s = -30 * year_s;
+    assert_int_equal(jobs_cancel(kit.jobs, id, NULL, NS_PER_S, &err), 0);
+    kit_wait_ended(id);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
+    check_times(id);
+}
+
+static void one_that_outlives_its_server_and_the_clock_ends_after_it_began(void **state)
+{
+    (void)state;
+    kit_start();
+    int64_t id = kit_submit("{\"name\": \"h\"}", "hold", kit.list, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    kit_stop();
+    set_by_s = -year_s;
+    kit_start();
+    finish(id, "h");
+    kit_wait_ended(id);
+    check_times(id);
+}
+
+static void a_year_ahead_makes_nothing_old(void **state)
+{
+    (void)state;
+    kit.options.keep.age_ns = UINT64_C(3600) * NS_PER_S;
+    kit_start();
+    int64_t id = kit_submit(NULL, "quick", "0", kit.list);
+    kit_wait_ended(id);
+    set_by_s = year_s;
+    int64_t second = kit_submit(NULL, "quick", "0", kit.list);
+    kit_wait_ended(second);
+    kit_run_ms(1500); /* the keeper has had its turn */
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
+}
+
+#define CLOCK_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, kit_teardown)
+
+int main(int argc, char **argv)
+{
+    int status;
+    if (fake_ebb(argc, argv, &status))
+        return status;
+    const struct CMUnitTest tests[] = {
+        CLOCK_TEST(a_clock_that_is_set_while_a_job_runs_changes_none_of_its_times),
+        CLOCK_TEST(a_clock_that_is_set_twice_leaves_nothing_behind),
+        CLOCK_TEST(one_that_waits_while_the_clock_is_set_starts_all_the_same),
+        CLOCK_TEST(a_cancel_is_not_put_off_by_the_clock),
+        CLOCK_TEST(one_that_outlives_its_server_and_the_clock_ends_after_it_began),
+        CLOCK_TEST(a_year_ahead_makes_nothing_old),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
