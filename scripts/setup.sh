@@ -4,8 +4,9 @@
 #
 #   scripts/setup.sh [build|test|lint|bench|bench-heap|bench-peers|web|browser|earlyoom|promtool|python]
 #
-# web is npm, with which the plots of `ebb report` are built in; without it the build goes on. browser
-# is what the tests of its page would like to have; where that cannot be installed they are skipped.
+# web is npm, with which the plots of `ebb report` and the page of `ebb serve` are built in; without it
+# the build goes on. browser is what the tests of the pages would like to have; where that cannot be
+# installed they are skipped.
 # python makes a virtual environment, $BUILD/venv, with what the tests of the Python package would
 # like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
 # $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
@@ -314,6 +315,7 @@ as_root=
 if [ "$(id -u)" -ne 0 ]; then
     as_root='sudo -n'
     if ! command -v sudo >/dev/null 2>&1 || ! sudo -n true >/dev/null 2>&1; then
+        say "packages are missing, and only root installs packages; after this line run make again:" >&2
         echo "sudo apt-get install -y --no-install-recommends ${packages[*]}"
         exit 1
     fi
