@@ -124,6 +124,11 @@ is_debian_like() {
     command -v apt-get >/dev/null 2>&1
 }
 
+keep_log() {
+    log=${log:-$(mktemp)}
+    trap 'rm -f "$log" "$log.update"' EXIT
+}
+
 apt() {
     ${as_root:+$as_root} env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C \
         apt-get -q -y -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 \
@@ -151,9 +156,16 @@ update_lists() {
     explain_and_stop "$@"
 }
 
+# Ubuntu has chromium as a snap alone: the package of that name brings snapd, which installs it, and in
+# its confinement it sees none of the files that the tests make. A package that is one installs itself.
+refuse_snap() {
+    keep_log
+    if ! apt --simulate install --no-install-recommends "$1"; then return; fi
+    grep -q "^Inst $1 " "$log" || die "$1 is a snap on this system, which is not what the tests can use"
+}
+
 install_packages() {
-    log=$(mktemp)
-    trap 'rm -f "$log" "$log.update"' EXIT
+    keep_log
     if ! apt --simulate install --no-install-recommends "$@"; then
         update_lists "$@"
     fi
@@ -287,7 +299,8 @@ promtool)
     ;;
 browser)
     # Without npm there would be nothing to drive it with.
-    if ! is_there cmd:npm || is_there cmd:chromium-browser; then exit 0; fi
+    if ! is_there cmd:npm || is_there cmd:chromium; then exit 0; fi
+    if is_debian_like; then as_root='' refuse_snap chromium; fi
     needs=$browser_needs
     ;;
 web) needs=$web_needs ;;

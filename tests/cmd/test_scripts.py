@@ -142,6 +142,16 @@ def test_packages_are_installed_without_a_prompt(tmp_path):
     assert "not usable" in result.stderr  # the stand-in installed nothing, and set-up saw it
 
 
+@debian_only
+def test_a_snap_is_not_installed_for_the_tests(tmp_path):
+    path = fake_path(tmp_path / "bin", id="echo 0", npm="", apt_get="""
+        case "$*" in *simulate*) echo "Note, selecting 'chromium-browser' instead of 'chromium'"
+        echo "Inst snapd (2.62 Ubuntu)"; echo "Inst chromium-browser (1snap1 Ubuntu)" ;; *) exit 99 ;; esac""")
+    result = setup(path, "browser")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("setup: chromium is a snap on this system")
+
+
 def setup_python(folder, **changes):
     """The set-up of the Python environment, where no index can be reached."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "BUILD": str(folder / "build"),
