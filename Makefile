@@ -25,7 +25,8 @@ demo: build
 # What cannot be installed into $(BUILD)/venv is not tested with; that fails nothing.
 test:
 	@scripts/setup.sh test
-	@scripts/setup.sh browser || echo "make: no chromium: the tests of the page are skipped"
+	@scripts/setup.sh web || echo "make: no npm: the tests of the pages are skipped"
+	@scripts/setup.sh browser || echo "make: no chromium: the tests of the pages in a browser are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh python
 	-@BUILD="$(BUILD)" scripts/setup.sh promtool
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)

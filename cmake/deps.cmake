@@ -15,6 +15,7 @@ function(ebb_dependency target module package)
   endif()
   pkg_get_variable(${target}_libdir ${module} libdir)
   set(libraries ${${target}_pc_LINK_LIBRARIES})
+  set(${target}_shared ${libraries} PARENT_SCOPE)
   if(EBB_STATIC_DEPS)
     set(archives)
     foreach(archive ${ARGN})
@@ -45,6 +46,21 @@ ebb_dependency(ebb_zlib zlib zlib1g-dev libz.a)
 # Of libdw only what reads ELF and DWARF: its finder of files (libdwfl), which would ask servers on
 # the network for them, stays out, and with it bzip2 and lzma. Newer ones read zstd sections.
 ebb_dependency(ebb_dw libdw libdw-dev libdw.a libelf.a)
+# Packages of elfutils 0.192 may leave out of both archives what they call of a third.
+if(EBB_STATIC_DEPS AND ebb_dw_libdw.a AND ebb_dw_libelf.a)
+  include(CheckCSourceCompiles)
+  foreach(target ebb_dw ebb_zlib ebb_zstd)
+    get_property(libraries TARGET ${target} PROPERTY INTERFACE_LINK_LIBRARIES)
+    list(APPEND CMAKE_REQUIRED_LIBRARIES ${libraries})
+  endforeach()
+  check_c_source_compiles("#include <elfutils/libdw.h>
+    int main(void) { return dwarf_begin(0, DWARF_C_READ) != 0; }" EBB_DW_ARCHIVES_LINK)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(NOT EBB_DW_ARCHIVES_LINK)
+    message(STATUS "libdw.a cannot be linked: libdw will be a shared library")
+    set_property(TARGET ebb_dw PROPERTY INTERFACE_LINK_LIBRARIES ${ebb_dw_shared})
+  endif()
+endif()
 target_link_libraries(ebb_dw INTERFACE ebb_zlib ebb_zstd)
 
 # The demangler, of the C++ compiler's support library: only it, and only as an archive, so that the

@@ -52,6 +52,6 @@ pack icon.svg <"$source/html/icon.svg"
 [ "$npm" != none ] || without "npm is not there (scripts/setup.sh web installs it)"
 command -v node >/dev/null 2>&1 || without "node is not there (scripts/setup.sh web installs it)"
 cp "$source/package.json" "$source/package-lock.json" .
-reason=$("$scripts/fetch_npm.sh" "$npm" . --omit=dev) || without "$reason"
+reason=$("$scripts/fetch_npm.sh" "$npm" . --omit=dev) || without "$reason (make tries again when $out is gone)"
 for page in "${pages[@]}"; do build_page "$page"; done
 pack serve.html <"$source/html/serve.html"

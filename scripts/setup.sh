@@ -2,10 +2,11 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench|bench-heap|bench-peers|web|browser|earlyoom|promtool|python]
+#   scripts/setup.sh [build|test|lint|bench|bench-heap|bench-peers|zoo|web|browser|earlyoom|promtool|python]
 #
-# web is npm, with which the plots of `ebb report` are built in; without it the build goes on. browser
-# is what the tests of its page would like to have; where that cannot be installed they are skipped.
+# web is npm, with which the plots of `ebb report` and the page of `ebb serve` are built in; without it
+# the build goes on. browser is what the tests of the pages would like to have; where that cannot be
+# installed they are skipped.
 # python makes a virtual environment, $BUILD/venv, with what the tests of the Python package would
 # like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
 # $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
@@ -15,7 +16,7 @@
 # prometheus, which checks the metrics and alert rules in the tests.
 # bench-heap installs other heap profilers to measure beside ours, as far as they can be had, and makes
 # $BUILD/bench-venv of what is in $EBB_VENV or $BUILD/venv, and memray. bench-peers installs those of
-# them that `make bench-peers` runs, and gdb, with which memray attaches.
+# them that `make bench-peers` runs, and gdb, with which memray attaches. zoo is what zoo/setup.sh needs.
 set -eu
 
 # Package, and how to see that what it brings is really there:
@@ -70,6 +71,15 @@ heaptrack            cmd:heaptrack
 libgoogle-perftools4 lib:libtcmalloc.so.4
 libjemalloc2         lib:libjemalloc.so.2
 "
+zoo_needs="
+gcc             cmd:gcc
+libc6-dev       file:/usr/include/stdio.h
+python3         cmd:python3
+python3-venv    py:ensurepip
+"
+zoo_wants="
+libjemalloc2    lib:libjemalloc.so.2
+"
 zoo_peer_needs="
 heaptrack            cmd:heaptrack
 gdb                  cmd:gdb
@@ -123,6 +133,11 @@ is_debian_like() {
     command -v apt-get >/dev/null 2>&1
 }
 
+keep_log() {
+    log=${log:-$(mktemp)}
+    trap 'rm -f "$log" "$log.update"' EXIT
+}
+
 apt() {
     ${as_root:+$as_root} env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C \
         apt-get -q -y -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 \
@@ -150,9 +165,16 @@ update_lists() {
     explain_and_stop "$@"
 }
 
+# Ubuntu has chromium as a snap alone: the package of that name brings snapd, which installs it, and in
+# its confinement it sees none of the files that the tests make. A package that is one installs itself.
+refuse_snap() {
+    keep_log
+    if ! apt --simulate install --no-install-recommends "$1"; then return; fi
+    grep -q "^Inst $1 " "$log" || die "$1 is a snap on this system, which is not what the tests can use"
+}
+
 install_packages() {
-    log=$(mktemp)
-    trap 'rm -f "$log" "$log.update"' EXIT
+    keep_log
     if ! apt --simulate install --no-install-recommends "$@"; then
         update_lists "$@"
     fi
@@ -238,14 +260,14 @@ may_install() {
     is_debian_like && { [ -z "$as_root" ] || sudo -n true >/dev/null 2>&1; }
 }
 
-# Without one of them the table has a row less.
-install_peers() {
+# install_wanted NEEDS WITHOUT: what can be done without; WITHOUT says what is left out then.
+install_wanted() {
     local packages
     packages=$(missing_of "$1")
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086 # package names, one word each
     if ! may_install || ! (install_packages $packages); then
-        say "not compared with, for it is not installed: ${packages//$'\n'/ }"
+        say "$2, for it is not installed: ${packages//$'\n'/ }"
     fi
 }
 
@@ -264,12 +286,12 @@ make_bench_venv() {
 
 case ${1:-build} in
 bench-heap)
-    install_peers "$peer_needs"
+    install_wanted "$peer_needs" "not compared with"
     make_bench_venv
     exit 0
     ;;
 bench-peers)
-    install_peers "$zoo_peer_needs"
+    install_wanted "$zoo_peer_needs" "not compared with"
     exit 0
     ;;
 python)
@@ -286,15 +308,20 @@ promtool)
     ;;
 browser)
     # Without npm there would be nothing to drive it with.
-    if ! is_there cmd:npm || is_there cmd:chromium-browser; then exit 0; fi
+    if ! is_there cmd:npm || is_there cmd:chromium; then exit 0; fi
+    if is_debian_like; then as_root='' refuse_snap chromium; fi
     needs=$browser_needs
+    ;;
+zoo)
+    install_wanted "$zoo_wants" "programs of the zoo are left out"
+    needs=$zoo_needs
     ;;
 web) needs=$web_needs ;;
 build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint, bench, bench-heap, bench-peers, web, browser, earlyoom, promtool or python)" ;;
+*) die "no such group: $1 (build, test, lint, bench, bench-heap, bench-peers, zoo, web, browser, earlyoom, promtool or python)" ;;
 esac
 
 missing=$(missing_of "$needs")
@@ -314,6 +341,7 @@ as_root=
 if [ "$(id -u)" -ne 0 ]; then
     as_root='sudo -n'
     if ! command -v sudo >/dev/null 2>&1 || ! sudo -n true >/dev/null 2>&1; then
+        say "packages are missing, and only root installs packages; after this line run make again:" >&2
         echo "sudo apt-get install -y --no-install-recommends ${packages[*]}"
         exit 1
     fi

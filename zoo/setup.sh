@@ -29,6 +29,7 @@ sys.exit(version(name).split("+")[0] != want)
 PYTHON
 }
 
+scripts/setup.sh zoo
 if [ ! -x "$venv/bin/python" ]; then
     say "making $venv"
     python3 -m venv "$venv" || {

@@ -83,13 +83,24 @@ static int stack_make(struct reflex *r)
     mprotect(r->stack, guard, PROT_NONE);
     char *stack = (char *)r->stack + guard;
     memset(stack, 0, STACK_BYTES);
-#ifdef __GLIBC__
-    /* After a fork the first write to each page would need a new page. glibc writes to the other
-     * threads' stacks in the child, so there must be something, but it follows no pointers there */
-    madvise(stack, STACK_BYTES, MADV_WIPEONFORK);
-#endif
     r->is_locked = lock(stack, STACK_BYTES) && r->is_locked;
     return 0;
+}
+
+/* After a fork the first write to each page would need a new page: a child gets zeroes instead. Not
+ * for what glibc keeps of the thread at the end of its stack: in the child it goes through the list
+ * of all threads, since 2.41 along the pointers in there. That one page is copied at the next look.
+ */
+static void keep_from_children(struct reflex *r)
+{
+#ifdef __GLIBC__
+    char *stack = (char *)r->stack + r->page_bytes;
+    uintptr_t used = (uintptr_t)r->thread - (uintptr_t)stack;
+    if (used < STACK_BYTES)
+        madvise(stack, used & ~(uintptr_t)(r->page_bytes - 1), MADV_WIPEONFORK);
+#else
+    (void)r;
+#endif
 }
 
 static int thread_start(struct reflex *r)
@@ -106,8 +117,10 @@ static int thread_start(struct reflex *r)
         rc = pthread_create(&r->thread, &attr, reflex_thread, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
-    if (rc == 0)
+    if (rc == 0) {
         pthread_setname_np(r->thread, "ebb-reflex");
+        keep_from_children(r);
+    }
     return -rc;
 }
 

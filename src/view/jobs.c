@@ -81,7 +81,7 @@ static void size_cell(char out[CELL_MAX], const json_t *v)
 static void progress_text(char out[PROGRESS_MAX], const json_t *job)
 {
     const json_t *p = json_object_get(job, "progress");
-    double step, max, epoch;
+    double step = 0, max = 0, epoch;
     bool has_step = number_at(p, "step", &step), has_max = number_at(p, "max_steps", &max);
     out[0] = '\0';
     if (has_step && has_max && max > 0 && step >= 0)

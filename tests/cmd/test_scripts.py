@@ -103,7 +103,9 @@ debian_only = pytest.mark.skipif(not is_debian_like(), reason="another distribut
 def test_without_rights_setup_prints_the_one_line_to_run(tmp_path):
     result = setup(fake_path(tmp_path / "bin", id="echo 1000", sudo="exit 1", apt_get="exit 99"))
     lines = result.stdout.splitlines()
-    assert (result.returncode, result.stderr, len(lines)) == (1, "", 1)
+    assert (result.returncode, len(lines)) == (1, 1)
+    assert result.stderr == ("setup: packages are missing, and only root installs packages; "
+                             "after this line run make again:\n")
     assert lines[0].startswith("sudo apt-get install -y ")
     assert {"gcc", "cmake", "ninja-build", "libjansson-dev"} <= set(lines[0].split())
 
@@ -138,6 +140,16 @@ def test_packages_are_installed_without_a_prompt(tmp_path):
     assert last[0] == "noninteractive"
     assert {"-y", "install", "--no-install-recommends", "cmake"} <= set(last)
     assert "not usable" in result.stderr  # the stand-in installed nothing, and set-up saw it
+
+
+@debian_only
+def test_a_snap_is_not_installed_for_the_tests(tmp_path):
+    path = fake_path(tmp_path / "bin", id="echo 0", npm="", apt_get="""
+        case "$*" in *simulate*) echo "Note, selecting 'chromium-browser' instead of 'chromium'"
+        echo "Inst snapd (2.62 Ubuntu)"; echo "Inst chromium-browser (1snap1 Ubuntu)" ;; *) exit 99 ;; esac""")
+    result = setup(path, "browser")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("setup: chromium is a snap on this system")
 
 
 def setup_python(folder, **changes):

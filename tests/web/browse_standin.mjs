@@ -88,6 +88,7 @@ async function useList(page) {
   await until(async () => (await rows.count()) === 1, "one failed job");
   result.failed = await page.locator(".jobs tbody tr a").first().getAttribute("href");
   await page.selectOption("#filter-state", "");
+  await until(async () => (await rows.count()) > 40, "jobs of every state");
   await page.fill("#filter-name", "leaker");
   await until(async () => (await rows.count()) === 1, "one job of that name");
   result.url = new URL(page.url()).search;

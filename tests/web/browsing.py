@@ -22,12 +22,20 @@ def missing_tool():
         if not shutil.which(tool):
             return f"{tool} is not there (scripts/setup.sh web)"
     if not chromium():
-        return "chromium is not there (scripts/setup.sh browser)"
+        return "chromium is not there, or is a snap (scripts/setup.sh browser)"
     return None
 
 
+def is_snap(path):
+    """A snap sees none of the files that the tests make; Ubuntu's package is a script that asks for it."""
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    return os.path.basename(os.path.realpath(path)) == "snap" or b"/snap/bin/" in head
+
+
 def chromium():
-    return shutil.which("chromium") or shutil.which("chromium-browser")
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser"))
+    return next((path for path in found if path and not is_snap(path)), None)
 
 
 def prepare():

@@ -307,10 +307,16 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 }
 
 #ifdef __x86_64__
-__attribute__((naked, noinline)) static void faults_at_once(void)
-{
-    __asm__("ud2\n\tret");
-}
+/* Not by the compiler, which may begin it with an endbr64. */
+__asm__(".text\n"
+        ".type faults_at_once, @function\n"
+        "faults_at_once:\n"
+        ".cfi_startproc\n"
+        "ud2\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size faults_at_once, . - faults_at_once");
+void faults_at_once(void);
 
 static void an_instruction_at_the_very_start_of_a_function_is_that_function_s(void **state)
 {

@@ -334,6 +334,8 @@ bool fake_ebb(int argc, char **argv, int *ret)
         if (strcmp(argv[i], "--") == 0)
             f.command = argv + i + 1;
     *ret = 125;
+    if (!f.command)
+        return true;
     if (strcmp(f.command[0], "refuse") == 0)
         fprintf(stderr, "a warning\nebb: there is no such thing here\n");
     else if (strcmp(f.command[0], "killed") == 0)
