@@ -58,6 +58,14 @@ def test_a_job_that_a_signal_ended_gives_128_and_the_signal(tmp_path, ebb):
     assert "SEGV" in result.stderr
 
 
+def test_a_young_job_is_looked_at_more_often_unless_told_how_often(tmp_path, ebb):
+    for flags, least, most in ((), 2, 6), (("--interval", "1s"), 0, 1.01):
+        assert ebb("run", *flags, "--", "sleep", "4", cwd=tmp_path).returncode == 0
+        seen = facts(tmp_path)
+        # Besides the regular ones there are looks at a birth, a death and the like.
+        assert least * seen["duration_s"] < seen["cost"]["ticks"] < most * seen["duration_s"] + 5
+
+
 def test_output_and_errors_stay_apart_and_both_are_in_the_log(tmp_path, ebb):
     result = ebb("run", "-q", "--", "sh", "-c", "echo out; echo err >&2", cwd=tmp_path)
     assert result.stdout == "out\n"
