@@ -29,7 +29,7 @@ enum {
 static void on_mark(void *user, const struct mark *mark)
 {
     struct job *j = user;
-    if (job_query(j, mark))
+    if (job_query(j, mark) || speakers_hear(&j->speakers, mark))
         return;
     engine_mark(j->engine, mark);
     job_guard_mark(j, mark);

@@ -189,7 +189,7 @@ def test_marks_of_the_job_are_in_the_recording(tmp_path, ebb):
     marks = [o for o in map(json.loads, lines) if o["type"] == "mark"]
     assert [(m["kind"], m["step"]) for m in marks] == [("step", 1), ("step", 2), ("step", 3),
                                                        ("save", 3)]
-    assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "steps": 3, "last_step": 3}
+    assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "doubled": 0, "steps": 3, "last_step": 3}
 
 
 def test_a_peak_between_two_looks_is_not_lost(tmp_path, ebb):
