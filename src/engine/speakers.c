@@ -40,8 +40,16 @@ static void remember(struct speakers *s, const struct mark *mark)
         who = add(s, mark->pid);
     who->kinds |= 1u << mark->kind;
     who->has_length |= mark->has & (MARK_HAS_STEPS_PER_EPOCH | MARK_HAS_EXAMPLES);
+    who->has_ended = mark->kind == MARK_END;
     if (mark->has & MARK_HAS_STEP)
         who->step = mark->step;
+}
+
+/* Another training, which the process does not speak of. */
+static bool is_next(const struct speaker *who, const struct mark *mark)
+{
+    return who->has_ended &&
+           (mark->kind == MARK_BEGIN || (mark->has & MARK_HAS_STEP && mark->step > who->step));
 }
 
 static bool is_news(const struct speaker *who, const struct mark *mark)
@@ -61,9 +69,13 @@ bool speakers_hear(struct speakers *s, const struct mark *mark)
         remember(s, mark);
         return false;
     }
-    const struct speaker *who = find(s, mark->pid);
+    struct speaker *who = find(s, mark->pid);
     if (!who || !(who->kinds & 1u << MARK_STEP) || is_news(who, mark))
         return false;
+    if (is_next(who, mark)) {
+        *who = (struct speaker){.pid = mark->pid};
+        return false;
+    }
     s->left_out++;
     return true;
 }

@@ -53,6 +53,19 @@ static void what_only_the_hooks_know_is_kept_where_both_count_alike(void **state
     assert_true(hear(&s, 7, "KIND=epoch\nSTEP=20\nBY=hook")); /* told by itself now */
 }
 
+static void a_training_after_the_end_of_the_first_is_the_hooks_again(void **state)
+{
+    struct speakers s = {0};
+    (void)state;
+    assert_false(hear(&s, 7, "KIND=step\nSTEP=6"));
+    assert_false(hear(&s, 7, "KIND=end\nSTEP=6"));
+    assert_true(hear(&s, 7, "KIND=step\nSTEP=6\nBY=hook")); /* late, of the first */
+    assert_true(hear(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
+    assert_false(hear(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));
+    assert_false(hear(&s, 7, "KIND=step\nSTEP=7\nBY=hook"));
+    assert_false(hear(&s, 7, "KIND=end\nSTEP=7\nBY=hook"));
+}
+
 static void many_processes_come_and_go(void **state)
 {
     struct speakers s = {0};
@@ -69,6 +82,7 @@ int main(void)
         cmocka_unit_test(hooks_alone_are_heard),
         cmocka_unit_test(a_process_that_tells_its_steps_is_not_told_of_twice),
         cmocka_unit_test(what_only_the_hooks_know_is_kept_where_both_count_alike),
+        cmocka_unit_test(a_training_after_the_end_of_the_first_is_the_hooks_again),
         cmocka_unit_test(many_processes_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
