@@ -77,7 +77,8 @@ static void an_even_rise_to_the_end_is_a_leak_with_little_confidence(void **stat
     assert_true(said(VERDICT_SAID_OVER));
     assert_true(r.rate_bytes_per_min.low < 8 * 60 * MB && r.rate_bytes_per_min.high > 8 * 60 * MB);
     verdict_evidence_text(text, sizeof text, &r.evidence[0]);
-    assert_non_null(strstr(text, "first pass over the data, as long as the job, cannot be excluded"));
+    assert_non_null(
+        strstr(text, "first pass over the data, as long as the job, cannot be excluded"));
     assert_true(strlen(text) + 1 < sizeof text);
 }
 
