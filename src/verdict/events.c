@@ -3,80 +3,156 @@
 
 #include <math.h>
 
-enum { EVENTS_AT_LEAST = 3 };
-/* Of the growth so much must come at the events. Even growth puts three of the M readings from one
- * event to the next around it, 3/M: where they are few the share must be larger and seen over more
- * events, and where it would be 0.6 by itself nothing can be told. */
-static const double SHARE_AT_LEAST = 0.6, SHARE_IF_CLOSE = 0.8;
+#include "verdict/fit.h"
+
+enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
+/* From one event to the next there should be so many readings; where there are fewer, the floor on
+ * either side of an event is not the lowest of a few readings but the nearest one, over more
+ * events. With fewer still a staircase and a line are the same. */
+enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
+/* The readings around an event are a part of all from one to the next, and even growth puts that
+ * part of itself there: of the rest, so much must come at the events too. */
+static const double AROUND = 3, AROUND_IF_CLOSE = 1;
+static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2;
-enum { READINGS_APART = 8, READINGS_CLOSE = 6, READINGS_IF_CLOSE = 48 };
+static const double TIMES_LOST = 2.5; /* a run of jumps, over the longest that was given back */
 
-bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
-                  struct verdict_event *ret)
+/* The floor on either side of an event. */
+struct sides {
+    double before, after;
+};
+
+static struct sides sides_of(const struct verdict_event *e, bool is_close)
 {
-    for (uint32_t i = 0; i < v->n_events; i++)
-        if (v->events[i].kind == kind) {
-            *ret = v->events[i];
-            return true;
-        }
-    return false;
+    if (is_close)
+        return (struct sides){(double)e->before_last, (double)e->after_first};
+    return (struct sides){(double)e->before_low, (double)e->after_low};
 }
 
-/* What E added to the floor. Memory that is given back shortly before an event and taken again
- * after it (a loader that runs dry at the end of an epoch) returns to a level that was there
- * before: where it lay lower than after PREVIOUS, the event of its kind before it, by more than
+/* What an event added to the floor. Memory that is given back shortly before an event and taken
+ * again after it (a loader that runs dry at the end of an epoch) returns to a level that was there
+ * before: where it lay lower than AFTER_PREVIOUS, the event of its kind before it, by more than
  * NOISE does, only what lies above that is new. */
-static double added(const struct verdict_event *e, const struct verdict_event *previous,
-                    double noise)
+static double added(struct sides e, double after_previous, double noise)
 {
-    double before = e->before_bytes;
+    double before = e.before;
 
-    if (previous && previous->after_bytes - before > RISE_OVER_NOISE * noise)
-        before = previous->after_bytes;
-    return e->after_bytes - before;
+    if (after_previous - before > RISE_OVER_NOISE * noise)
+        before = after_previous;
+    return e.after - before;
 }
 
-/* Jumps of one kind. The first is left out of the proof: a first evaluation touches its data and
- * loads its code for the first time, and that stays without being a leak. */
+static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind)
+{
+    return e->kind == kind && e->has_before && e->after_n > 0;
+}
+
+/* The events of one KIND: how many are kept and usable, and the readings from the first of these to
+ * the last. */
+struct extent {
+    unsigned kept, n, readings;
+};
+
+static struct extent extent_of(const struct verdict_series *v, enum verdict_mark_kind kind)
+{
+    struct extent r = {0};
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < v->n_events; i++) {
+        r.kept += v->events[i].kind == kind;
+        if (!is_usable(&v->events[i], kind))
+            continue;
+        if (r.n++ == 0)
+            first = v->events[i].reading;
+        r.readings = v->events[i].reading - first;
+    }
+    return r;
+}
+
+/* Steps as close as a few readings are noise to whoever does not know of them. What there is from
+ * one event to the next, where nothing should move, tells better: at most NOISE. */
+static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
+                            double noise)
+{
+    double moved[VERDICT_EVENTS];
+    const struct verdict_event *last = NULL;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < v->n_events; i++) {
+        if (!is_usable(&v->events[i], kind))
+            continue;
+        if (last)
+            moved[n++] = fabs((double)v->events[i].before_last - (double)last->after_first);
+        last = &v->events[i];
+    }
+    return n ? fmin(noise, fit_median(moved, n)) : noise;
+}
+
+/* What is summed up over the events of one kind, in their order. */
+struct jumps {
+    unsigned n, up;
+    unsigned run, lost; /* jumps since one was undone, and the most that ever were before that */
+    double first, last, last_but_one; /* the floor after these */
+    double later, final;              /* all jumps but the first, and the last of them */
+    double jump[VERDICT_EVENTS];
+};
+
+/* The first event is left out of the proof, and so is all that grew before it: a first evaluation
+ * touches its data and loads its code for the first time, and that stays without being a leak; and
+ * a warm-up that flattens out has most of its growth around the first. */
+static void take_event(struct jumps *k, struct sides s, double noise)
+{
+    if (k->n++ == 0) {
+        k->first = k->last = k->last_but_one = s.after;
+        return;
+    }
+    /* More is gone than the event before it added: garbage that was collected, a cache cleared. */
+    if (k->n > 2 && k->last_but_one - s.before > RISE_OVER_NOISE * noise) {
+        k->lost = k->run > k->lost ? k->run : k->lost;
+        k->run = 0;
+    }
+    k->final = added(s, k->last, noise);
+    k->later += k->final;
+    k->jump[k->n - 2] = k->final;
+    k->up += k->final > RISE_OVER_NOISE * noise;
+    k->run++;
+    k->last_but_one = k->last;
+    k->last = s.after;
+}
+
+/* Jumps of one kind. */
 static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
                      struct events_steps *ret)
 {
-    const struct verdict_event *first = NULL, *last = NULL;
-    double sum = 0, later = 0, final = 0;
-    unsigned n = 0, up = 0, readings;
-    bool is_close;
+    struct extent x = extent_of(v, kind);
+    struct jumps k = {0};
+    bool is_close = x.n && x.readings < READINGS_APART * (x.n - 1);
+    double intervals, even;
 
-    for (uint32_t i = 0; i < v->n_events; i++) {
-        const struct verdict_event *e = &v->events[i];
-        double jump;
-
-        if (e->kind != kind || !e->has_before || e->after_n == 0)
-            continue;
-        jump = added(e, last, noise);
-        if (n++ == 0)
-            first = e;
-        else {
-            later += jump;
-            up += jump > RISE_OVER_NOISE * noise;
-        }
-        last = e;
-        sum += jump;
-        final = jump;
-    }
-    if (n < EVENTS_AT_LEAST)
+    if (x.n < EVENTS_AT_LEAST)
         return false;
-    readings = last->reading - first->reading;
-    is_close = readings < READINGS_APART * (n - 1);
-    if (is_close && (readings < READINGS_CLOSE * (n - 1) || readings < READINGS_IF_CLOSE))
+    if (is_close && (x.n < EVENTS_IF_CLOSE || x.readings < READINGS_IF_CLOSE ||
+                     x.readings < READINGS_CLOSE * (x.n - 1)))
         return false;
-    ret->share_needed = is_close ? SHARE_IF_CLOSE : SHARE_AT_LEAST;
+    if (is_close)
+        noise = noise_between(v, kind, noise);
+    for (uint32_t i = 0; i < v->n_events; i++)
+        if (is_usable(&v->events[i], kind))
+            take_event(&k, sides_of(&v->events[i], is_close), noise);
+    /* Of events that are no longer kept the jumps are taken to be like those that are. */
+    intervals = (double)(x.n - 1) * v->events_seen[kind] / x.kept;
+    even = fmin(1, (is_close ? AROUND_IF_CLOSE : AROUND) * intervals / x.readings);
+    ret->share_needed = even + BEYOND_EVEN * (1 - even);
     ret->kind = kind;
-    ret->count = n;
-    ret->jump_bytes = later / (n - 1);
-    ret->total_bytes = later;
-    ret->share = sum * v->events_seen[kind] / n / (last->after_bytes - first->before_bytes);
-    return last->after_bytes > first->before_bytes && up * 5 >= (n - 1) * 4 &&
-           final > 0.5 * ret->jump_bytes;
+    ret->count = x.n;
+    ret->jump_bytes = k.later / (x.n - 1);
+    ret->total_bytes = k.later;
+    ret->share = k.last > k.first ? intervals * ret->jump_bytes / (k.last - k.first) : 0;
+    /* Little was read between them: each by itself has to count. */
+    if (is_close && fit_median(k.jump, x.n - 1) < v->options.material_fraction * k.first)
+        return false;
+    return k.last > k.first && k.up * 5 >= (x.n - 1) * 4 && k.final > 0.5 * ret->jump_bytes &&
+           k.run >= TIMES_LOST * k.lost;
 }
 
 bool events_find_steps(const struct verdict_series *v, double noise, double material,

@@ -9,7 +9,7 @@ struct events_steps {
     enum verdict_mark_kind kind;
     unsigned count;
     double jump_bytes;   /* mean */
-    double share;        /* of the growth between the first and the last event … */
+    double share;        /* of the growth from after the first to after the last … */
     double share_needed; /* … and what it must be */
     double total_bytes;
 };
@@ -17,7 +17,3 @@ struct events_steps {
  * of a reading, MATERIAL the growth that counts. */
 bool events_find_steps(const struct verdict_series *v, double noise, double material,
                        struct events_steps *ret);
-
-/* How far the floor rose at the first event of KIND. False: there was none, or it is not known. */
-bool events_first(const struct verdict_series *v, enum verdict_mark_kind kind,
-                  struct verdict_event *ret);

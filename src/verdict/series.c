@@ -173,7 +173,9 @@ static void events_feed(struct verdict_series *v, double y)
             break;
         if (e->sampled == (uint8_t)v->samples)
             continue; /* read before it, at a step that ended shortly after it */
-        e->after_bytes = e->after_n == 0 ? y : fmin(e->after_bytes, y);
+        if (e->after_n == 0)
+            e->after_first = (float)y;
+        e->after_low = e->after_n == 0 ? (float)y : fminf(e->after_low, (float)y);
         e->after_n++;
     }
 }
@@ -243,8 +245,10 @@ static void event_add(struct verdict_series *v, enum verdict_mark_kind kind, dou
                                 .kind = (uint8_t)kind,
                                 .sampled = (uint8_t)v->samples,
                                 .has_before = v->n_recent > 0};
-    if (e->has_before)
-        e->before_bytes = before;
+    if (e->has_before) {
+        e->before_low = (float)before;
+        e->before_last = (float)v->recent[v->n_recent - 1];
+    }
 }
 
 static void mark_step(struct verdict_series *v, double t_s, const struct verdict_mark *m)

@@ -67,11 +67,12 @@ struct verdict_options {
 struct verdict_event {
     double t_s; /* on the series' own running clock */
     double step;
-    double before_bytes;
-    double after_bytes;
+    /* Bytes: the lowest of the few step ends before and after it, and those next to it. */
+    float before_low, after_low;
+    float before_last, after_first;
     uint32_t reading; /* how many step ends had been read before it */
     uint8_t kind;
-    uint8_t after_n; /* readings that made after_bytes; 0: none yet */
+    uint8_t after_n; /* readings that made after_low; 0: none yet */
     uint8_t sampled; /* the series' samples when it came, the low byte */
     bool has_before;
 };
