@@ -191,11 +191,6 @@ static double tree_growth(const struct facts *f)
                          : charge;
 }
 
-bool has_ended(enum verdict_word word)
-{
-    return word == VERDICT_STABLE || word == VERDICT_SPIKING || word == VERDICT_PLATEAUED;
-}
-
 bool is_leak(enum verdict_word word)
 {
     return word == VERDICT_LEAKING || word == VERDICT_STEPPING;
@@ -212,7 +207,7 @@ static bool is_past(const struct question *q)
 {
     double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);
     if (q->word != VERDICT_UNDECIDED)
-        return has_ended(q->word);
+        return facts_has_ended(q->word);
     return q->base + q->growth - middle < tail_share * q->growth;
 }
 
@@ -238,7 +233,7 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
     bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
     bool is_all = tree == q.word && q.growth > kept_share * q.total;
-    bool is_over = is_past(&q) && (is_all || has_ended(tree));
+    bool is_over = is_past(&q) && (is_all || facts_has_ended(tree));
     bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING;
     q.has_grown = is_material && (!is_over || has_filled(&q) || is_much);
     q.is_growing = q.has_grown && !is_past(&q);
