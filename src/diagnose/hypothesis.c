@@ -18,7 +18,7 @@ static const double ended_share = 0.1;
 static const double kept_share = 0.5;
 /* What a line came to hold with the first steps and holds ever since is asked about from here on:
  * less is what any program comes to. */
-static const double filled_share = 0.05;
+static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
 /* Growth of which no more than this came in the second half of the time seems to have ended. */
 static const double tail_share = 0.25;
@@ -216,7 +216,26 @@ static bool has_filled(const struct question *q)
 {
     double kept = 0;
     keeper(q, &kept);
-    return kept > kept_share * q->total && kept > fmax(filled_bytes, filled_share * q->base);
+    return q->word != VERDICT_SPIKING && kept > kept_share * q->total &&
+           kept > fmax(filled_bytes, filled_share * q->base);
+}
+
+static double least_between(const struct question *q, double from_s, double to_s)
+{
+    enum { LOOKS = 40 };
+    double least = (double)NAN;
+    for (int i = 0; i <= LOOKS; i++)
+        least = fmin(least, leakable_at(q, from_s + (to_s - from_s) * i / LOOKS));
+    return least;
+}
+
+/* Is what there is more at the second moment only on its way down again? Its floor has not risen
+ * then. */
+static bool is_tooth(const struct question *q)
+{
+    double start_s = q->f->start_s, now_s = q->f->now_s, middle_s = (start_s + now_s) / 2;
+    double risen = least_between(q, middle_s, now_s) - least_between(q, start_s, middle_s);
+    return risen < going_share * q->growth;
 }
 
 void question_ask(const struct facts *f, const struct ledger *l, struct question *ret)
@@ -234,7 +253,8 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
     bool is_all = tree == q.word && q.growth > kept_share * q.total;
     bool is_over = is_past(&q) && (is_all || facts_has_ended(tree));
-    bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING;
+    bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING &&
+                   !(q.growth > kept_share * q.total && is_tooth(&q));
     q.has_grown = is_material && (!is_over || has_filled(&q) || is_much);
     q.is_growing = q.has_grown && !is_past(&q);
     *ret = q;

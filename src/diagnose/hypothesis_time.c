@@ -139,8 +139,9 @@ static void test_is_alive(const struct question *q, struct hypothesis *h)
     if (floors.lets_go)
         say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
     else if (kept > q->total / 2)
-        say(h, EVIDENCE_AGAINST, STRONG + WEAK, "of the growth of %s %s is free",
+        say(h, EVIDENCE_AGAINST, STRONG + FAIR, "of the growth of %s %s is free",
             size_of(&s, 0, q->total), size_of(&s, 1, kept));
+    h->share = fmin(h->share, share_of(q, q->total - kept));
 }
 
 static struct jump jump_of(const struct question *q)
