@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "diagnose/advice.h"
+#include "diagnose/facts_private.h"
 #include "diagnose/tale.h"
 
 static void nothing_grows_where_the_verdict_is_stable(void **state)
@@ -131,6 +132,29 @@ static void a_floor_that_has_not_risen_is_no_growth(void **state)
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
+static void the_question_is(size_t process)
+{
+    json_t *nobody = json_pack("{s:{s:n}}", "tree", "grower");
+    facts_take_verdict(&s.f, nobody);
+    json_decref(nobody);
+    assert_ptr_equal(s.f.main, &s.processes[process]);
+}
+
+static void a_worker_that_grows_is_the_question_where_the_one_that_trains_is_flat(void **state)
+{
+    (void)state;
+    it_is_flat();
+    story_process(&s, ROLE_DATA_WORKER);
+    story_field(&s, 1, SAMPLE_RSS, MIB(200), MIB(200), 200);
+    s.processes[1].peak_bytes = MIB(200);
+    story_verdict(&s, 1, VERDICT_UNDECIDED);
+    the_question_is(0);
+    story_field(&s, 1, SAMPLE_RSS, MIB(200), MIB(300), 200);
+    the_question_is(1);
+    story_verdict(&s, 1, VERDICT_PLATEAUED);
+    the_question_is(0);
+}
+
 static void undecided_growth_that_came_at_first_has_ended(void **state)
 {
     (void)state;
@@ -200,6 +224,7 @@ int main(void)
         T(what_any_program_comes_to_hold_is_not_told),
         T(file_pages_of_a_process_that_has_just_begun_are_not_those_of_its_first_moment),
         T(a_floor_that_has_not_risen_is_no_growth),
+        T(a_worker_that_grows_is_the_question_where_the_one_that_trains_is_flat),
         T(undecided_growth_that_came_at_first_has_ended),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
         T(so_it_is_where_it_takes_a_tenth_of_the_room),
