@@ -43,7 +43,7 @@ NOT_HERE = 77  # of a program of the zoo
 MB = 1e6
 REPORT_BYTES = 1 << 20
 LOCK = threading.Lock()
-HEAD = ["tool", "CPU ×", "wall ×", "PSS", "disk", "culprit row", "verdict", "right", "job"]
+HEAD = ["tool", "CPU ×", "wall ×", "memory", "disk", "culprit row", "verdict", "right", "job"]
 
 
 def say(text):
@@ -155,25 +155,25 @@ def lanes(options):
 def costs(options, all_tools, programs, said, keep):
     """{(tool, program): [(CPU ratio, wall ratio)]} to the plain run of the same round. KEEP is given
     what there is after each."""
-    ratios, free = {}, queue.SimpleQueue()
+    ratios, slow, free = {}, set(), queue.SimpleQueue()
     for lane in lanes(options):
         free.put(lane)
 
-    def all_rounds(program):
+    def one_program(turn, program):
         lane = free.get()
+        say(f"round {turn + 1} of {options.rounds}, {program[0]}")
         timed = [tool for tool in all_tools if tool.is_timed and not tool.why
-                 and not said[tool.name, program[0]]["failed"]]
-        for turn in range(options.rounds):
-            say(f"round {turn + 1} of {options.rounds}, {program[0]}")
-            for tool, ratio in one_round(options, timed, program, lane):
-                ratios.setdefault((tool.name, program[0]), []).append(ratio)
-                if ratio[1] > SLOW:
-                    timed = [other for other in timed if other is not tool]
-                keep(ratios)
+                 and not said[tool.name, program[0]]["failed"] and (tool.name, program[0]) not in slow]
+        for tool, ratio in one_round(options, timed, program, lane):
+            ratios.setdefault((tool.name, program[0]), []).append(ratio)
+            if ratio[1] > SLOW:
+                slow.add((tool.name, program[0]))
+            keep(ratios)
         free.put(lane)
 
     with ThreadPoolExecutor(free.qsize()) as pool:
-        list(pool.map(all_rounds, programs))
+        for turn in range(options.rounds):
+            list(pool.map(lambda program, turn=turn: one_program(turn, program), programs))
     return ratios
 
 
