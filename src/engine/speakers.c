@@ -40,7 +40,8 @@ static void remember(struct speakers *s, const struct mark *mark)
         who = add(s, mark->pid);
     who->kinds |= 1u << mark->kind;
     who->has_length |= mark->has & (MARK_HAS_STEPS_PER_EPOCH | MARK_HAS_EXAMPLES);
-    who->has_ended = mark->kind == MARK_END;
+    if (mark->kind == MARK_END || mark->kind == MARK_STEP)
+        who->has_ended = mark->kind == MARK_END;
     if (mark->has & MARK_HAS_STEP)
         who->step = mark->step;
 }

@@ -59,6 +59,7 @@ static void a_training_after_the_end_of_the_first_is_the_hooks_again(void **stat
     (void)state;
     assert_false(hear(&s, 7, "KIND=step\nSTEP=6"));
     assert_false(hear(&s, 7, "KIND=end\nSTEP=6"));
+    assert_false(hear(&s, 7, "KIND=save\nSTEP=6"));
     assert_true(hear(&s, 7, "KIND=step\nSTEP=6\nBY=hook")); /* late, of the first */
     assert_true(hear(&s, 7, "KIND=end\nSTEP=6\nBY=hook"));
     assert_false(hear(&s, 7, "KIND=begin\nSTEP=6\nBY=hook"));
