@@ -90,7 +90,7 @@ def heaptrack_rows(_, folder):
 
 
 def heaptrack_report(text, words):
-    parts = re.split(rf"^([\d.]+)([BKMG]) {words} over .*$", text, flags=re.M)[1:]
+    parts = re.split(rf"^([\d.]+)([BKMG]) {words} over [^:\n]*$", text, flags=re.M)[1:]
     factor = {"B": 1, "K": 1e3, "M": 1e6, "G": 1e9}
     return [(float(number) * factor[unit], [(line.strip(), None) for line in section.splitlines()
              if not line.strip().startswith(("in ", "at "))])
