@@ -155,6 +155,12 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
             "what is in use keeps growing: the live heap leaks %s a %s (confidence %.0f "
             "%%), %.0f %% of what resident memory grows by",
             size_text(a, v[0]), v[1] != 0 ? "step" : "minute", 100 * v[3], 100 * fmin(v[2], 9.99));
+    case VERDICT_SAID_LIVE_HIDDEN:
+        return snprintf(out, size,
+                        "what is in use keeps growing, into holes that the process held already: "
+                        "the live heap leaks %s a %s (confidence %.0f %%), %s so far",
+                        size_text(a, v[0]), v[1] != 0 ? "step" : "minute", 100 * v[3],
+                        size_text(b, v[2]));
     case VERDICT_SAID_LATE:
         return snprintf(out, size,
                         "a new rise, %s long so far and %.0f %% of the floor: too short and too "

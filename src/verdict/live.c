@@ -8,6 +8,9 @@ static const double SURE = 0.8;       /* confidence of the live heap's verdict a
 static const double SHARE = 0.5;      /* of the growth of resident memory that it explains */
 static const double MATERIAL = 0.025; /* of the resident floor: live growth that counts */
 static const double CONFIDENCE = 0.9; /* at most: two series were looked at */
+/* Where resident memory stands and what is in use grows: so much of the resident floor, and with
+ * that much confidence at most. */
+static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
 
 /* One rate of both in the same unit, by step where both have it. */
 static bool rates_of(const struct verdict_result *resident, const struct verdict_result *live,
@@ -32,26 +35,85 @@ static void say_first(struct verdict_result *r, const struct verdict_evidence *e
     r->n_evidence = (uint32_t)kept + 1;
 }
 
-void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live)
+/* It is RESIDENT's now: what LIVE is, with CONFIDENCE at most. */
+static void take_word(struct verdict_result *resident, const struct verdict_result *live,
+                      double confidence)
 {
-    double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
-    bool by_step;
-
-    if (resident->word != VERDICT_UNDECIDED || live->leak != VERDICT_LEAK_YES ||
-        live->confidence < SURE || !resident->has_floor || !live->has_floor ||
-        growth < MATERIAL * resident->floor_last_bytes ||
-        !rates_of(resident, live, &resident_rate, &live_rate, &by_step) || !(resident_rate > 0) ||
-        live_rate < SHARE * resident_rate)
-        return;
     resident->word = live->word;
     resident->leak = VERDICT_LEAK_YES;
-    resident->confidence = fmin(live->confidence, CONFIDENCE);
+    resident->confidence = fmin(live->confidence, confidence);
     resident->alarm = live->alarm;
     resident->log_wealth = live->log_wealth;
     resident->event = live->event;
     resident->forecast.known = false;
+}
+
+/* Resident memory is undecided though it grows. */
+static void tell_open(struct verdict_result *resident, const struct verdict_result *live)
+{
+    double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
+    bool by_step;
+
+    if (growth < MATERIAL * resident->floor_last_bytes ||
+        !rates_of(resident, live, &resident_rate, &live_rate, &by_step) || !(resident_rate > 0) ||
+        live_rate < SHARE * resident_rate)
+        return;
+    take_word(resident, live, CONFIDENCE);
     say_first(resident,
               &(struct verdict_evidence){
                   .code = VERDICT_SAID_LIVE_GROWS,
                   .value = {live_rate, by_step, live_rate / resident_rate, live->confidence}});
+}
+
+/* What R said about an end of growth is not so. */
+static void unsay_end(struct verdict_result *r)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < r->n_evidence; i++) {
+        enum verdict_evidence_code code = r->evidence[i].code;
+
+        if (code != VERDICT_SAID_ENDED && code != VERDICT_SAID_FLAT &&
+            code != VERDICT_SAID_RESIDUAL)
+            r->evidence[kept++] = r->evidence[i];
+    }
+    r->n_evidence = kept;
+    r->growth_ended.known = false;
+}
+
+/* Resident memory stands, and what is in use grows: into holes that the process holds already. That
+ * is a leak as well, and its pace is that of the live heap. It is none where resident memory has
+ * come down by much of that growth, which was given back then though it is not read yet; nor
+ * where more is in use than is resident: that was never touched. */
+static void tell_hidden(struct verdict_result *resident, const struct verdict_result *live)
+{
+    double growth = live->floor_last_bytes - live->floor_first_bytes;
+    bool by_step = live->rate_bytes_per_step.known;
+
+    if (growth < HOLES_MATERIAL * resident->floor_last_bytes ||
+        resident->peak_bytes - resident->floor_last_bytes > HOLES_FALL * growth ||
+        live->floor_last_bytes > resident->floor_last_bytes ||
+        !(by_step || live->rate_bytes_per_min.known))
+        return;
+    take_word(resident, live, HOLES_CONFIDENCE);
+    unsay_end(resident);
+    resident->rate_bytes_per_step = live->rate_bytes_per_step;
+    resident->rate_bytes_per_min = live->rate_bytes_per_min;
+    resident->oom = live->oom;
+    say_first(resident,
+              &(struct verdict_evidence){.code = VERDICT_SAID_LIVE_HIDDEN,
+                                         .value = {by_step ? live->rate_bytes_per_step.value
+                                                           : live->rate_bytes_per_min.value,
+                                                   by_step, growth, live->confidence}});
+}
+
+void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live)
+{
+    if (live->leak != VERDICT_LEAK_YES || live->confidence < SURE || !resident->has_floor ||
+        !live->has_floor)
+        return;
+    if (resident->word == VERDICT_UNDECIDED)
+        tell_open(resident, live);
+    else if (resident->leak == VERDICT_LEAK_NO)
+        tell_hidden(resident, live);
 }

@@ -7,6 +7,8 @@ enum { STEADY_POINTS = 6, THROUGH_POINTS = 10 }; /* after the pass, to be judged
 static const double SECOND_PASS = 0.4;   /* of the material growth counts after a second pass */
 static const double END_Z = 2;           /* deviations to the upper end of a slope */
 static const double END_PART = 0.3;      /* of the slope before: so slow has ended */
+static const double SOON_PART = 0.3;     /* of the pass's pace: it may well go on */
+static const double SOON_PASS = 0.5;     /* passes after the first, until which that is said */
 static const double GRACE_PART = 0.15;   /* of a pass: what must be seen after it */
 static const double THROUGH_CAP = 0.9;   /* of confidence */
 static const double THROUGH_PACE = 0.75; /* of the pass, after it: as fast, or that much faster */
@@ -119,6 +121,19 @@ static bool may_go_on(const struct judging *j, const struct view *after, double 
     return true;
 }
 
+/* That growth has ended cannot be seen before it would have brought an amount that counts: SINCE
+ * the pass it went on at a good part of its pace, and all that was EXPECTED is too little to be
+ * told from a level. */
+static bool too_soon(const struct judging *j, const struct view *after, double slope_in,
+                     double since, double expected)
+{
+    double counts = j->v->options.material_fraction * after->low[0];
+
+    return expected < counts && since > SOON_PART * expected &&
+           j->w.now - j->pass_end < SOON_PASS * (j->pass_end - j->w.start) &&
+           slope_in * (j->pass_end - j->w.start) > counts;
+}
+
 /* Slower than in the pass, and the tail of one curve through both, or a rise of its own? Of its
  * own, if no curve that ends explains both without a line beside it, and that line, at the least it
  * may rise, has most of the growth SINCE the pass. */
@@ -184,6 +199,8 @@ bool judge_after_pass(struct judging *j)
     shape_of(&after, (beyond >= pass ? SECOND_PASS : 1) * j->v->options.material_fraction, &s);
     expected = slope_in * (after.x[after.n - 1] - after.x[0]);
     if (beyond < GRACE_PART * pass && s.rising && expected > 0 && since > 0.3 * expected)
+        return false;
+    if (!s.rising && too_soon(j, &after, slope_in, since, expected))
         return false;
     if (after.n < STEADY_POINTS && expected > 0 && since > 0.3 * expected)
         return false; /* a table of few rows: it goes on, but that is not enough to say leak */

@@ -184,9 +184,10 @@ enum verdict_evidence_code {
     VERDICT_SAID_GAPS,            /* count, seconds */
     VERDICT_SAID_BACKWARDS,       /* count */
     VERDICT_SAID_OVER,            /* steps are told 0/1 */
-    VERDICT_SAID_LIVE_GROWS, /* live rate per step or minute, by_step, over that of RSS, confidence
-                              */
-    VERDICT_SAID_PEAK_OOM,   /* headroom bytes, eta low, eta high (s or steps), by_step */
+    VERDICT_SAID_LIVE_GROWS,  /* live rate per step or minute, by_step, over that of RSS, confidence
+                               */
+    VERDICT_SAID_LIVE_HIDDEN, /* live rate per step or minute, by_step, growth bytes, confidence */
+    VERDICT_SAID_PEAK_OOM,    /* headroom bytes, eta low, eta high (s or steps), by_step */
     VERDICT_EVIDENCE_CODES
 };
 enum { VERDICT_EVIDENCE = 10, VERDICT_TEXT_MAX = 240 };
@@ -242,8 +243,9 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
 
 /* Where RESIDENT, the verdict on a process's memory, is undecided though it grows, and LIVE, that
  * on its live heap, is a leak that explains most of that growth: memory in use keeps growing, which
- * is what a leak is, and RESIDENT becomes one. Nothing else is changed: what is not in the live
- * heap (small objects of Python, mappings) may still leak. */
+ * is what a leak is, and RESIDENT becomes one. So it does where it was decided to be none and
+ * stands while LIVE has grown by much of it, into what the process held already. Nothing else is
+ * changed: what is not in the live heap (small objects of Python, mappings) may still leak. */
 void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live);
 
 /* One process of a tree, for verdict_tree_judge. */

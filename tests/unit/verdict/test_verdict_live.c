@@ -1,4 +1,4 @@
-/* What the live heap of a process tells about resident memory that is undecided. */
+/* What the live heap of a process tells about resident memory that is undecided, or stands. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,8 +86,7 @@ static bool is_heard(struct verdict_result r, const struct verdict_result *live)
 
 static void what_was_decided_stays(void **state)
 {
-    static const enum verdict_word words[] = {VERDICT_STABLE, VERDICT_SPIKING, VERDICT_PLATEAUED,
-                                              VERDICT_FILLING, VERDICT_LEAKING};
+    static const enum verdict_word words[] = {VERDICT_FILLING, VERDICT_STEPPING, VERDICT_LEAKING};
     struct verdict_result live = leaking();
 
     (void)state;
@@ -95,8 +94,69 @@ static void what_was_decided_stays(void **state)
         struct verdict_result r = undecided();
 
         r.word = words[i];
+        r.leak = verdict_word_leak(r.word);
         assert_false(is_heard(r, &live));
     }
+}
+
+/* Resident memory that grew to 500 MB and has stood there since. */
+static struct verdict_result plateaued(void)
+{
+    return (struct verdict_result){
+        .word = VERDICT_PLATEAUED,
+        .leak = VERDICT_LEAK_NO,
+        .confidence = 0.97,
+        .rate_bytes_per_step = rate(0),
+        .has_floor = true,
+        .floor_first_bytes = 400 * MB,
+        .floor_last_bytes = 500 * MB,
+        .peak_bytes = 510 * MB,
+        .growth_ended = {.known = true},
+        .n_evidence = 2,
+        .evidence = {{.code = VERDICT_SAID_FLOOR}, {.code = VERDICT_SAID_ENDED}}};
+}
+
+static void a_live_heap_that_leaks_into_holes_is_a_leak(void **state)
+{
+    static const enum verdict_word words[] = {VERDICT_STABLE, VERDICT_SPIKING, VERDICT_PLATEAUED};
+    char text[VERDICT_TEXT_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct verdict_result r = plateaued(), live = leaking();
+
+        r.word = words[i];
+        verdict_hear_live(&r, &live);
+        assert_int_equal(r.word, VERDICT_LEAKING);
+        assert_int_equal(r.leak, VERDICT_LEAK_YES);
+        assert_true(r.confidence <= 0.8);
+        assert_false(r.growth_ended.known);
+        assert_true(r.rate_bytes_per_step.value == live.rate_bytes_per_step.value);
+        assert_int_equal(r.n_evidence, 2);
+        assert_int_equal(r.evidence[1].code, VERDICT_SAID_FLOOR);
+        verdict_evidence_text(text, sizeof text, &r.evidence[0]);
+        assert_non_null(strstr(text, "into holes that the process held already"));
+        assert_non_null(strstr(text, "684 KiB a step (confidence 97 %), 66.8 MiB so far"));
+    }
+}
+
+static void
+what_stands_stays_so_where_little_leaks_or_memory_came_down_or_was_not_touched(void **state)
+{
+    struct verdict_result live = leaking(), r = plateaued();
+
+    (void)state;
+    live.floor_last_bytes = live.floor_first_bytes + 20 * MB; /* 4 % of resident memory */
+    assert_false(is_heard(plateaued(), &live));
+    live = leaking();
+    live.confidence = 0.65;
+    assert_false(is_heard(plateaued(), &live));
+    live = leaking();
+    r.peak_bytes = 535 * MB; /* 35 MB were given back: half of what the live heap grew by */
+    assert_false(is_heard(r, &live));
+    live.floor_first_bytes = 400 * MB;
+    live.floor_last_bytes = 600 * MB; /* more than is resident */
+    assert_false(is_heard(plateaued(), &live));
 }
 
 static void a_live_heap_that_does_not_leak_decides_nothing(void **state)
@@ -151,6 +211,9 @@ int main(void)
         cmocka_unit_test(a_live_heap_that_leaks_tells_what_was_open),
         cmocka_unit_test(the_reason_comes_first_though_there_is_no_room),
         cmocka_unit_test(what_was_decided_stays),
+        cmocka_unit_test(a_live_heap_that_leaks_into_holes_is_a_leak),
+        cmocka_unit_test(
+            what_stands_stays_so_where_little_leaks_or_memory_came_down_or_was_not_touched),
         cmocka_unit_test(a_live_heap_that_does_not_leak_decides_nothing),
         cmocka_unit_test(a_leak_that_is_small_unsure_or_explains_little_decides_nothing),
         cmocka_unit_test(without_steps_minutes_are_compared),

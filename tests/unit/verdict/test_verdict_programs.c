@@ -156,6 +156,28 @@ static void what_ends_a_little_after_the_pass_is_never_called(void **state)
     }
 }
 
+/* 1 MB a step over 600 MB: what counts takes 15 steps, and that it ended cannot be said before. */
+static void that_growth_ended_is_not_said_before_it_could_be_seen(void **state)
+{
+    (void)state;
+    for (uint64_t last = PASS + 6; last <= PASS + 12; last++) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        for (uint64_t s = 1; s <= last; s++)
+            step(s, 600 * MB + s * MB);
+        verdict_judge(&v, NULL, &r);
+        assert_int_equal(r.word, VERDICT_FILLING);
+    }
+}
+
+static void that_it_did_is_said_at_once(void **state)
+{
+    (void)state;
+    for (uint64_t s = 1; s <= PASS + 8; s++)
+        step(s, 600 * MB + (s < PASS ? s : PASS) * MB);
+    verdict_judge(&v, NULL, &r);
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -168,6 +190,8 @@ int main(void)
         TEST(what_may_be_the_tail_of_a_pass_is_said_to_be_that),
         TEST(noise_that_hides_the_rise_after_the_pass_does_not_hide_that_all_is_one),
         TEST(what_ends_a_little_after_the_pass_is_never_called),
+        TEST(that_growth_ended_is_not_said_before_it_could_be_seen),
+        TEST(that_it_did_is_said_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
