@@ -200,7 +200,7 @@ def test_a_peak_between_two_looks_is_not_lost(tmp_path, ebb):
         for i in range(0, len(x), 4096):
             x[i] = 1
         del x
-        time.sleep(12)
+        time.sleep(22)  # each process has its turn within 20 s
     """)
     ebb("run", "--interval", "10s", "--", PYTHON, job, cwd=tmp_path)
     doc = facts(tmp_path)
