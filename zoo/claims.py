@@ -132,6 +132,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"memory went on growing after", None),
     (r"it grew little by little", None),
     (r"it came at once, and not again", None),
+    (r"of the growth of .* is free$", None),
     (r"only .* came with its start", None),
     (r"in the first half of the pass, .* in the second", None),
     (r"memory at the ends of steps itself grew", None),
@@ -157,6 +158,7 @@ KINDS = [(re.compile(pattern), check) for pattern, check in [
     (r"workers grow themselves", None),
     (r"the growth of .* is not in them", None),
     (r"data-loader workers made .* their own", None),
+    (r"RSS of such a worker itself grows", None),
     (r"transparent huge pages are", None),
     (r"more lie in huge pages", None),
 ]]

@@ -1,10 +1,4 @@
-"""What ebb said of one recording against the truth: the culprit's row, the time it took, the cost."""
-
-import json
-import os
-import subprocess
-import tempfile
-from pathlib import Path
+"""What ebb said of one recording against the truth: the culprit's row and the time it took."""
 
 import recording
 
@@ -67,29 +61,3 @@ def right_from(run_dir, truth, word_at):
             break
         found = step
     return None if found is None else (ends[found] - begin["t"], found / epoch)
-
-
-def cpu_seconds(command, cwd):
-    """CPU seconds that a program took from its first step to its last, by its own clock."""
-    with tempfile.TemporaryDirectory() as folder:
-        times = Path(folder) / "times.json"
-        env = dict(os.environ, ZOO_TIMES=str(times), PYTHONDONTWRITEBYTECODE="1")
-        status = subprocess.run(command, env=env, cwd=cwd, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL).returncode
-        return None if status else json.loads(times.read_text())["cpu_s"]
-
-
-def overhead(program, ebb, cwd, pairs=3):
-    """How much more CPU time PROGRAM takes under `ebb run`: [least, median, most] of PAIRS of runs, one
-    after the other; None if it cannot run. A wide range says that the machine was busy."""
-    ratios = []
-    for _ in range(pairs):
-        alone = cpu_seconds(program, cwd)
-        with tempfile.TemporaryDirectory() as folder:
-            run = [ebb, "run", "-q", "--run-dir", os.path.join(folder, "run"), "--interval", "200ms", "--"]
-            watched = cpu_seconds(run + program, cwd)
-        if alone is None or watched is None:
-            return None
-        ratios.append(watched / alone - 1)
-    ratios.sort()
-    return [ratios[0], ratios[len(ratios) // 2], ratios[-1]]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EBB = os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+TRAINING = ("begin", "step", "substep", "eval", "save", "epoch", "end")
 
 
 def export(run_dir, form):
@@ -83,6 +84,12 @@ def thin(rows, period_s=1.0):
     return kept
 
 
+def training_marks(marks):
+    """Those that a verdict reads; of what a program and the hooks in it both told, the first."""
+    first = {(m["kind"], m.get("step")): m for m in reversed(marks) if m["kind"] in TRAINING}
+    return sorted(first.values(), key=lambda m: m["t"])
+
+
 def convert(run_dir, prefix):
     recording = Recording(run_dir)
     mine = [r for r in recording.rows if r["pid"] == str(recording.main) and r["rss_bytes"]]
@@ -95,7 +102,7 @@ def convert(run_dir, prefix):
         tree.sort(key=lambda r: float(r["t"]))
         write_table(f"{prefix}.tree.csv", tree, ["t", "pid", "role", "rss_bytes", "unique_bytes"])
     with open(f"{prefix}.marks.jsonl", "w") as file:
-        for mark in recording.marks:
+        for mark in training_marks(recording.marks):
             drop = ("type", "pid")
             file.write(json.dumps({k: v for k, v in mark.items() if k not in drop}) + "\n")
 

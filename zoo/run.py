@@ -15,6 +15,7 @@ ROOT = ZOO.parent
 sys.path.insert(0, str(ZOO))
 import common
 import judged
+import overhead
 import recording
 import table
 
@@ -247,12 +248,6 @@ def record_all(runs, args):
     return ran
 
 
-def cost_of(name, flags):
-    """The overhead on a program that does not wait between its steps."""
-    program = [interpreter(), str(ZOO / name / "main.py"), *flags, "--seconds", "0"]
-    return judged.overhead(program, EBB, ROOT)
-
-
 def judge_all(runs, args):
     """{run: outcome}, and the table of them."""
     outcomes, rows = {}, [COLUMNS]
@@ -265,7 +260,7 @@ def judge_all(runs, args):
         found["diagnosis"] = diagnosis_cells(run_dir, truth)
         found["hypothesis"], found["hypothesis_right"] = found["diagnosis"][:2]
         if args.overhead and not flags:  # a twin differs by a line
-            found["overhead"] = cost_of(name, flags)
+            found["overhead"] = overhead.of_program(interpreter(), name)
         rows.append(row_of(name, truth, run_dir, found))
         outcomes[run_dir.name] = found
     return outcomes, rows

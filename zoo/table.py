@@ -17,10 +17,11 @@ def read(path=KEPT):
 
 
 def keep(outcomes, path=KEPT):
-    """Writes OUTCOMES over those of the same runs; the others stay."""
+    """Writes OUTCOMES over those of the same runs; the others stay, and a cost that is not in it."""
     kept = read(path)
     for name, found in outcomes.items():
-        kept[name] = {key: value for key, value in found.items() if key != "diagnosis"}
+        cost = {key: kept[name][key] for key in ("overhead",) if key in kept.get(name, {})}
+        kept[name] = {**cost, **{key: value for key, value in found.items() if key != "diagnosis"}}
     lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -518,6 +518,13 @@ def may_unshare():
         stderr=subprocess.DEVNULL).returncode == 0
 
 
+# Title, and how it is done.
+WAYS = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
+        ("earlyoom, set to fire at the same level", beside_earlyoom),
+        ("a plain cgroup limit", beside_limit),
+        ("the same, in a loop that starts it again", beside_loop)]
+
+
 def part_beside(table, options):
     options.earlyoom = find_earlyoom(options)
     results = {}
@@ -527,16 +534,12 @@ def part_beside(table, options):
 
 
 def beside(table, options):
-    ways = [(f"ebb run --limit {BESIDE_LIMIT // GIB}G --restart", beside_ebb),
-            ("earlyoom, set to fire at the same level", beside_earlyoom),
-            ("a plain cgroup limit", beside_limit),
-            ("the same, in a loop that starts it again", beside_loop)]
     table.title(f"The same leaking trainer ({TRAINER['steps']} steps of {TRAINER['step_ms']} ms, "
                 f"{TRAINER['leak_kib'] // 1024} MiB leaked at each, {BESIDE_LIMIT // GIB} GiB for "
                 f"it; a checkpoint takes {TRAINER['save_ms'] / 1000:g} s), which saves every "
                 f"{options.save_every} steps")
     results = {}
-    for what, way in ways:
+    for what, way in WAYS:
         say(f"beside: {what}")
         if way is beside_earlyoom and not (options.earlyoom and may_unshare()):
             table.row(f"{what}: left out", "-", "it is not here, or a pid namespace, without which "

@@ -4,8 +4,9 @@
     keeper.py --out FILE --deadline SECONDS [--look-ms MS] -- COMMAND...
 
 A subreaper: whatever the command leaves behind falls to it, so that the CPU time of a watcher that
-outlives the job is counted too, and nothing is left running. --look-ms adds up the proportional
-memory (PSS) of all of them every so often, which is not free: not for runs that are timed.
+outlives the job is counted too, and nothing is left running. --look-ms adds up the memory of all of them
+every so often, which is not free: not for runs that are timed. Pages of files are left out: they are shared
+with whoever else runs the same libraries, so that another job beside would make this one look smaller.
 """
 
 import argparse
@@ -44,13 +45,15 @@ def below(top):
     return found
 
 
-def pss_bytes(pids):
+def own_bytes(pids):
+    """Their anonymous and shared memory, each page once."""
     total = 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-                total += next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
-        except (OSError, StopIteration):
+                total += sum(int(line.split()[1]) * 1024 for line in file
+                             if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+        except OSError:
             continue
     return total
 
@@ -100,7 +103,7 @@ def keep(command, deadline_s, look_ms):
             found["lingered"] = True
             break
         if look_ms and now >= look_at:
-            found["peak_bytes"] = max(found["peak_bytes"], pss_bytes(below(os.getpid())))
+            found["peak_bytes"] = max(found["peak_bytes"], own_bytes(below(os.getpid())))
             look_at = time.monotonic() + look_ms / 1000
         time.sleep(0.01)
     end_all()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The first rows of memray's report of the peak: [bytes, [[function, file] of each frame]].
+"""The first rows of two reports of memray, of the peak and of what was never freed, one JSON list each:
+[bytes, [[function, file] of each frame]].
 
     memray_rows.py RESULTS ROWS
 """
@@ -16,10 +17,12 @@ def stack_of(record, is_native):
 
 
 def main():
+    count, found = int(sys.argv[2]), []
     with memray.FileReader(sys.argv[1]) as reader:
-        records = reader.get_high_watermark_allocation_records(merge_threads=True)
-        rows = sorted(records, key=lambda record: -record.size)[:int(sys.argv[2])]
-        print(json.dumps([[row.size, stack_of(row, reader.metadata.has_native_traces)] for row in rows]))
+        for records in (reader.get_high_watermark_allocation_records, reader.get_leaked_allocation_records):
+            rows = sorted(records(merge_threads=True), key=lambda record: -record.size)[:count]
+            found.append([[row.size, stack_of(row, reader.metadata.has_native_traces)] for row in rows])
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

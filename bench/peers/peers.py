@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
 """ebb beside the tools people use today: the same programs of the zoo, one run, one table.
 
-    bench/peers/peers.py [--quick] [--rounds N] [--jobs N] [--wheels DIR] [--python PYTHON]
+    bench/peers/peers.py [--quick] [--rounds N] [--jobs N] [--lanes N] [--wheels DIR] [--python PYTHON]
                          [--only TOOL[,TOOL]] [--programs NAME[,NAME]] [--within S] [--json FILE]
 
 Each tool gets each program twice over. Once at a pace, with its steps spread over some seconds, for
 what it says: its report, its verdict, its memory and its files. Then without a pace, in turns with the
-plain program, for what it costs. What cannot be installed or does not end is named in the table.
+plain program, for what it costs: several programs side by side where there are --lanes, each on CPUs of
+its own. What cannot be installed or does not end is named in the table.
 --wheels takes the peers' packages from a folder; without it they come from the package index.
 """
 
 import argparse
 import json
 import os
+import queue
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,7 +41,9 @@ LOOK_MS = 200
 SLOW = 4  # times the plain one: not run again
 NOT_HERE = 77  # of a program of the zoo
 MB = 1e6
-HEAD = ["tool", "CPU ×", "wall ×", "PSS", "disk", "culprit row", "verdict", "right", "job"]
+REPORT_BYTES = 1 << 20
+LOCK = threading.Lock()
+HEAD = ["tool", "CPU ×", "wall ×", "memory", "disk", "culprit row", "verdict", "right", "job"]
 
 
 def say(text):
@@ -69,8 +74,8 @@ def folder_bytes(folder):
                for name in names)
 
 
-def run_once(options, tool, program, seconds, look_ms, read=None):
-    """What the keeper wrote of one run, with READ(folder) of what is in its folder."""
+def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
+    """What the keeper wrote of one run, with READ(folder) of what is in its folder. LANE: its CPUs."""
     name, flags = program
     with tempfile.TemporaryDirectory(dir=options.scratch) as outer:
         folder, kept = f"{outer}/out", f"{outer}/kept.json"
@@ -80,14 +85,26 @@ def run_once(options, tool, program, seconds, look_ms, read=None):
                    str(options.deadline), "--look-ms", str(look_ms), "--",
                    *tool.command(options.python, folder, line)]
         with open(f"{outer}/log", "w+", encoding="utf-8", errors="replace") as log:
-            subprocess.run(command, env=plain_env(folder), cwd=ROOT, stdout=log, stderr=log, check=False)
+            subprocess.run(command, env=plain_env(folder), cwd=ROOT, stdout=log, stderr=log, check=False,
+                           preexec_fn=lane and (lambda: os.sched_setaffinity(0, lane)))
             log.seek(0)
             last = (log.read().strip().splitlines() or [""])[-1]
         found = reports.read_json(kept)
+        if options.reports and read:
+            keep_reports(outer, f"{options.reports}/{name}-{tool.name.replace(' ', '')}")
         found.update(disk_bytes=folder_bytes(folder), failed=failure(options, found, last))
         if read and not found["failed"]:
             read(folder, found)
         return found
+
+
+def keep_reports(outer, target):
+    """A copy of what the tool left and of what was printed, but for large files."""
+    def large(folder, names):
+        return [name for name in names if os.path.isfile(f"{folder}/{name}")
+                and os.path.getsize(f"{folder}/{name}") > REPORT_BYTES]
+
+    shutil.copytree(outer, target, ignore=large, dirs_exist_ok=True)
 
 
 def failure(options, found, last):
@@ -106,7 +123,8 @@ def answer(options, tool, program):
     def read(folder, found):
         try:
             if tool.rows:
-                found["row"] = reports.culprit_row(tool.rows(options, folder), truth)
+                found["rows"] = tool.rows(options, folder)
+                found["row"] = reports.culprit_row(found["rows"], truth)
             if tool.verdict:
                 found["right"], found["word"] = tool.verdict(options, folder, truth)
         except (OSError, ValueError, KeyError, IndexError, subprocess.TimeoutExpired) as error:
@@ -119,35 +137,54 @@ def answer(options, tool, program):
 def answers(options, all_tools, programs):
     """{(tool, program): found}, JOBS at a time: nothing is timed here."""
     asked = [(tool, program) for program in programs for tool in all_tools if not tool.why]
+    asked.sort(key=lambda pair: not pair[0].is_slow)  # else the end would be one slow tool alone
     with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda pair: answer(options, *pair), asked))
     return {(tool.name, program[0]): each for (tool, program), each in zip(asked, found)}
 
 
-def costs(options, all_tools, programs, said):
-    """{(tool, program): [(CPU ratio, wall ratio)]} to the plain run of the same round."""
-    ratios, slow = {}, set()
-    for turn in range(options.rounds):
-        for program in programs:
-            say(f"round {turn + 1} of {options.rounds}, {program[0]}")
-            timed = [tool for tool in all_tools if tool.is_timed and not tool.why
-                     and not said[tool.name, program[0]]["failed"]
-                     and (tool.name, program[0]) not in slow]
-            for tool, ratio in one_round(options, timed, program):
-                ratios.setdefault((tool.name, program[0]), []).append(ratio)
-                if ratio[1] > SLOW:
-                    slow.add((tool.name, program[0]))
+def lanes(options):
+    """Sets of CPUs, neighbours together; [None], which is wherever the kernel likes, where one is enough."""
+    cpus = sorted(os.sched_getaffinity(0))
+    width = len(cpus) // options.lanes
+    if options.lanes < 2 or not width:
+        return [None]
+    return [set(cpus[i * width:(i + 1) * width]) for i in range(options.lanes)]
+
+
+def costs(options, all_tools, programs, said, keep):
+    """{(tool, program): [(CPU ratio, wall ratio)]} to the plain run of the same round. KEEP is given
+    what there is after each."""
+    ratios, slow, free = {}, set(), queue.SimpleQueue()
+    for lane in lanes(options):
+        free.put(lane)
+
+    def one_program(turn, program):
+        lane = free.get()
+        say(f"round {turn + 1} of {options.rounds}, {program[0]}")
+        timed = [tool for tool in all_tools if tool.is_timed and not tool.why
+                 and not said[tool.name, program[0]]["failed"] and (tool.name, program[0]) not in slow]
+        for tool, ratio in one_round(options, timed, program, lane):
+            ratios.setdefault((tool.name, program[0]), []).append(ratio)
+            if ratio[1] > SLOW:
+                slow.add((tool.name, program[0]))
+            keep(ratios)
+        free.put(lane)
+
+    with ThreadPoolExecutor(free.qsize()) as pool:
+        for turn in range(options.rounds):
+            list(pool.map(lambda program, turn=turn: one_program(turn, program), programs))
     return ratios
 
 
-def one_round(options, timed, program):
+def one_round(options, timed, program, lane):
     """(tool, (CPU ratio, wall ratio)) of each; the first of TIMED is the plain one."""
     plain = None
     for tool in timed:
         if options.within and time.monotonic() - options.began > options.within:
             say(f"{options.within:g} s are over: {tool.name} is not timed")
             continue
-        found = run_once(options, tool, program, 0, 0)
+        found = run_once(options, tool, program, 0, 0, lane=lane)
         plain = plain or found
         if not found["failed"] and not plain["failed"]:
             yield tool, (found["cpu_s"] / plain["cpu_s"], found["wall_s"] / plain["wall_s"])
@@ -199,6 +236,8 @@ def parse(argv):
     p.add_argument("--rounds", type=int, default=2, metavar="N", help="of what is timed (%(default)s)")
     p.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
                    help="at once, of what is not timed (%(default)s)")
+    p.add_argument("--lanes", type=int, default=1, metavar="N",
+                   help="programs that are timed at once, each on its share of the CPUs (%(default)s)")
     p.add_argument("--seconds", type=float, default=10, metavar="S",
                    help="over which the steps are spread when tools are asked (%(default)s)")
     p.add_argument("--deadline", type=float, default=90, metavar="S", help="for one run (%(default)s)")
@@ -208,6 +247,7 @@ def parse(argv):
     p.add_argument("--only", metavar="TOOLS", help="some tools, as the table names them")
     p.add_argument("--programs", default=",".join(PROGRAMS), metavar="NAMES", help="%(default)s")
     p.add_argument("--no-survival", action="store_true", help="leave out the limits and guards")
+    p.add_argument("--reports", metavar="DIR", help="keep what the tools wrote, but for large files")
     p.add_argument("--json", metavar="FILE", help="also write every number into this file")
     p.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"), metavar="DIR")
     options = p.parse_args(argv)
@@ -232,27 +272,40 @@ def chosen_tools(options, missing):
     return [tool for tool in known if not wanted or tool.name in ("plain", *wanted)]
 
 
+def named(found):
+    return {" ".join(key): value for key, value in found.items()}
+
+
+def keep(options, kept, **more):
+    """Writes all that is known so far."""
+    with LOCK:
+        kept.update(more)
+        if options.json:
+            with open(f"{options.json}.new", "w", encoding="utf-8") as file:
+                json.dump(kept, file, indent=1)
+            os.replace(f"{options.json}.new", options.json)
+
+
 def main(argv):
     options = parse(argv)
     options.began, machine = time.monotonic(), machine_facts()
     options.python, missing = install.install(options.base, f"{options.build}/peers-venv", options.wheels)
     all_tools = chosen_tools(options, missing)
     programs = [(name, PROGRAMS[name]) for name in options.programs.split(",")]
-    survived = None if options.no_survival else survival.measure(options)
+    survived = None if options.no_survival else survival.begin(options)
+    kept = {"machine": machine}
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.build) as options.scratch:
         said = answers(options, all_tools, programs)
-        ratios = costs(options, all_tools, programs, said)
+        survived = survived and survived.result()
+        keep(options, kept, survival=survived, said=named(said))
+        ratios = costs(options, all_tools, programs, said,
+                       lambda ratios: keep(options, kept, ratios=named(ratios)))
     print(f"kernel {machine['kernel']} {machine['arch']}, {machine['cpus']} CPUs, "
           f"{machine['memory_gib']} GiB; load {machine['load_at_start']:.1f} at the start, "
           f"{os.getloadavg()[0]:.1f} at the end; {time.monotonic() - options.began:.0f} s")
     print_all(all_tools, programs, said, ratios)
     if survived:
         survival.print_rows(survived)
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine, "survival": survived,
-                       "said": {" ".join(key): value for key, value in said.items()},
-                       "ratios": {" ".join(key): value for key, value in ratios.items()}}, file, indent=1)
     return 0
 
 

@@ -1,7 +1,7 @@
 """What each tool's own report has in its first rows, and whether the true function is among them.
 
-A row is (bytes, [(function, file)]); file is None where the tool does not tell it. Tools that print a
-stack with each row are given the whole of it."""
+A report is a list of rows (bytes, [(function, file)]); file is None where the tool does not tell it. Tools
+that print a stack with each row are given the whole of it, and those with more than one report the best."""
 
 import ast
 import glob
@@ -33,12 +33,17 @@ def is_culprit(frame, truth):
     return False
 
 
-def culprit_row(rows, truth):
+def row_in(rows, truth):
     """1 to 3, or 0 where it is in none of the first three."""
     for number, (size, frames) in enumerate(rows[:ROWS], 1):
         if size >= LEAST and any(is_culprit(frame, truth) for frame in frames):
             return number
     return 0
+
+
+def culprit_row(found, truth):
+    """The least of all reports; 0 where it is in none."""
+    return min(filter(None, (row_in(rows, truth) for rows in found)), default=0)
 
 
 def function_at(file, line):
@@ -69,8 +74,8 @@ def read_json(path):
 def ebb_rows(options, folder):
     rows = json.loads(ask([options.ebb, "heap", f"{folder}/run", "--json", "--top", str(ROWS)]))["rows"]
     places = [(row["where"], row.get("native"), row.get("in_program"), *row.get("callers", [])) for row in rows]
-    return [(row["live"]["bytes"], [(place["function"] or "?", place["file"]) for place in told if place])
-            for row, told in zip(rows, places)]
+    return [[(row["live"]["bytes"], [(place["function"] or "?", place["file"]) for place in told if place])
+             for row, told in zip(rows, places)]]
 
 
 def memray_rows(options, folder):
@@ -79,9 +84,13 @@ def memray_rows(options, folder):
 
 def heaptrack_rows(_, folder):
     path = (glob.glob(f"{folder}/out.zst") + glob.glob(f"{folder}/out.gz"))[0]
-    text = ask(["heaptrack_print", "-f", path, "--print-leaks", "0", "--print-allocators", "0",
+    text = ask(["heaptrack_print", "-f", path, "--print-leaks", "1", "--print-allocators", "0",
                 "--print-temporary", "0", "--print-peaks", "1", "-n", str(ROWS)])
-    parts = re.split(r"^([\d.]+)([BKMG]) peak memory consumed over .*$", text, flags=re.M)[1:]
+    return [heaptrack_report(text, words) for words in ("peak memory consumed", "leaked")]
+
+
+def heaptrack_report(text, words):
+    parts = re.split(rf"^([\d.]+)([BKMG]) {words} over [^:\n]*$", text, flags=re.M)[1:]
     factor = {"B": 1, "K": 1e3, "M": 1e6, "G": 1e9}
     return [(float(number) * factor[unit], [(line.strip(), None) for line in section.splitlines()
              if not line.strip().startswith(("in ", "at "))])
@@ -89,8 +98,8 @@ def heaptrack_rows(_, folder):
 
 
 def tracemalloc_rows(_, folder):
-    return [(size, [(function_at(file, line), file)])
-            for file, line, size in read_json(f"{folder}/lines.json")]
+    return [[(size, [(function_at(file, line), file)])
+             for file, line, size in read_json(f"{folder}/lines.json")]]
 
 
 def scalene_lines(folder):
@@ -102,8 +111,8 @@ def scalene_lines(folder):
 
 def scalene_rows(_, folder):
     lines = sorted(scalene_lines(folder), reverse=True)[:ROWS]
-    return [(peak * 1e6, [(function_at(file, line), os.path.abspath(file))])
-            for peak, file, line in lines]
+    return [[(peak * 1e6, [(function_at(file, line), os.path.abspath(file))])
+             for peak, file, line in lines]]
 
 
 def fil_rows(_, folder):
@@ -116,9 +125,9 @@ def fil_rows(_, folder):
                 stacks.append((int(size), stack))
     frame = re.compile(r"(.*):\d+ \((.*)\)")
     top = sorted(stacks, reverse=True)[:ROWS]
-    return [(size, [(found.group(2), found.group(1))
-                    for found in map(frame.fullmatch, stack.split(";")) if found])
-            for size, stack in top]
+    return [[(size, [(found.group(2), found.group(1))
+                     for found in map(frame.fullmatch, stack.split(";")) if found])
+             for size, stack in top]]
 
 
 def ebb_verdict(options, folder):

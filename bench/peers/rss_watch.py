@@ -3,12 +3,14 @@
 
     rss_watch.py REPORT PROGRAM [ARGUMENT]...
 
-It begins to look when the first step is made, and says leak where the least of its last readings
-is above the least of its first ones by more than THRESHOLD_MB.
+It begins to look when the first step is made, and says leak where the median of its last readings
+is above that of its first ones by more than THRESHOLD_MB. Not the least: the last ones are of a process
+that is ending.
 """
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -42,7 +44,7 @@ def main():
         time.sleep(INTERVAL_S)
     window = min(WINDOW, len(readings) // 3)
     if window:
-        grown = min(readings[-window:]) - min(readings[:window])
+        grown = statistics.median(readings[-window:]) - statistics.median(readings[:window])
         with open(report, "w", encoding="ascii") as file:
             json.dump({"leak": grown > THRESHOLD_MB, "grown_mb": grown}, file)
     sys.exit(job.returncode)

@@ -6,15 +6,17 @@ import shutil
 import reports
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SLOW = ("memray --native", "scalene", "fil", "heaptrack")
 
 
 class Tool:
     """One way to run a Python program. COMMAND(python, folder, program) is the whole command line;
-    ROWS and VERDICT read its report, or are None where it has none. WHY: it cannot be run here."""
+    ROWS and VERDICT read its report, or are None where it has none. WHY: it cannot be run here.
+    IS_SLOW: begun first."""
 
     def __init__(self, name, command, rows=None, verdict=None, why=None, is_timed=True):
         self.name, self.command, self.rows, self.verdict = name, command, rows, verdict
-        self.why, self.is_timed = why, is_timed
+        self.why, self.is_timed, self.is_slow = why, is_timed, name in SLOW
 
 
 def memray(name, *flags, why):

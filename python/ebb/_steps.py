@@ -138,7 +138,8 @@ class Tracker:
         w = _wire.wire()
         if self._suffix is None:
             rank = _rank()
-            self._suffix = "" if rank is None else f"\nRANK={rank}"
+            # BY=hook: left out where the process also tells its steps itself.
+            self._suffix = "\nBY=hook" + ("" if rank is None else f"\nRANK={rank}")
         text += self._suffix
         if must_arrive:
             w.send(text, True)
@@ -151,7 +152,8 @@ class Tracker:
         if self._has_begun or self.step <= self._told or not self._may_speak():
             return
         self._has_begun = True
-        self._send(f"KIND=begin\nSTEP={self.step - 1}{_wire.versions_text()}")
+        self._send(f"KIND=versions{_wire.versions_text()}")
+        self._send(f"KIND=begin\nSTEP={self.step - 1}")
         self._send(f"KIND=step\nSTEP={self.step}{self._counted}")
 
     def _tell_epoch(self) -> None:

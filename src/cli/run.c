@@ -86,11 +86,11 @@ static const struct cli_option run_table[] = {
      .letter = 'i',
      .type = CLI_DURATION,
      .arg = "TIME",
-     .fallback = "1s",
      .min = 50,
      .max = 3600000,
      .offset = offsetof(struct run_options, interval_ns),
-     .help = "look at the job this often"},
+     .help = "look at the job this often (default: every second, five times a second in its "
+             "first two minutes)"},
     {.name = "run-dir",
      .letter = 'd',
      .type = CLI_PATH,
@@ -390,7 +390,9 @@ const struct cli_command cmd_run = {
     .operands = "-- CMD [ARG…]",
     .summary = "run a job: recorded, guarded, and summed up at the end",
     .description =
-        "Starts CMD as if it were started by hand, looks at all its processes once a second, "
+        "Starts CMD as if it were started by hand, looks at all its processes once a second (five "
+        "times a "
+        "second in its first two minutes), "
         "records what it sees in a run folder together with the job's output and its marks, and "
         "prints a summary at the end.\n\n"
         "The run folder is ebb-runs/NAME-DATE below the working directory: trace.ebb (the "

@@ -20,6 +20,10 @@ enum { RUN_JSON_MAX = 16 << 20, EXIT_S = 3 };
 
 /* Without marks what is before this part of its life is its start. */
 static const double warm_share = 0.1;
+/* Growth that had come to this part of what it came to, within this part of its life, is its start,
+ * too. */
+static const double settled_share = 0.97, early_share = 0.4;
+static const double library_bytes = 1 << 20;
 /* A process whose memory has fallen below this part of what it was is on its way out. */
 static const double exit_share = 0.95;
 /* Resident memory that differs by less is the same. */
@@ -137,6 +141,50 @@ static double reading_after(const struct facts_series *s, double t_s)
     return t_s;
 }
 
+bool facts_has_ended(enum verdict_word word)
+{
+    return word == VERDICT_STABLE || word == VERDICT_SPIKING || word == VERDICT_PLATEAUED;
+}
+
+static double leakable_at(const struct facts_process *p, double t_s)
+{
+    double file = facts_field_at(p, SAMPLE_FILE, t_s);
+    return facts_at(&p->field[SAMPLE_RSS], t_s) - (isnan(file) ? 0 : file);
+}
+
+/* When libraries had come in, which is how a program begins; at most UNTIL_S. They bring memory of
+ * their own with them: data that is mapped does not. */
+static double loaded_s(const struct facts_process *p, double from_s, double until_s)
+{
+    const struct facts_series *file = &p->field[SAMPLE_FILE];
+    double last = (double)NAN, other = (double)NAN, found = from_s;
+    for (size_t i = 0; i < file->count && file->t_s[i] <= until_s; i++) {
+        double now = leakable_at(p, file->t_s[i]);
+        if (isnan(file->v[i]))
+            continue;
+        if (file->v[i] - last > library_bytes && now - other > library_bytes)
+            found = fmax(found, file->t_s[i]);
+        last = file->v[i];
+        other = now;
+    }
+    return found;
+}
+
+/* Without marks a program that begins looks like one that grows. What is there when its libraries
+ * have come in is the start; or, where growth has ended, and early, what is there when it has. */
+static double settled_s(const struct facts_process *p, double from_s, double to_s)
+{
+    const struct facts_series *rss = &p->field[SAMPLE_RSS];
+    double until_s = rss->t_s[0] + early_share * (to_s - rss->t_s[0]);
+    double loaded = loaded_s(p, from_s, until_s), last = leakable_at(p, to_s), found = loaded;
+    if (!p->verdict.is_known || !facts_has_ended(p->verdict.word))
+        return loaded;
+    for (size_t i = 0; i + 1 < rss->count && rss->t_s[i] < to_s; i++)
+        if (rss->t_s[i] >= loaded && leakable_at(p, rss->t_s[i]) < settled_share * last)
+            found = rss->t_s[i + 1];
+    return found <= until_s ? found : loaded;
+}
+
 /* The first step makes gradients and an optimizer's state: what is there when it ends is no growth.
  */
 void facts_choose_moments(struct facts *f)
@@ -156,6 +204,8 @@ void facts_choose_moments(struct facts *f)
     f->now_s = isinf(p->died_s) && !f->is_table ? last_s : before_exit(rss, last_s);
     if (!isnan(end) && end > f->start_s)
         f->now_s = fmin(f->now_s, end);
+    if (isnan(step) && isnan(begin))
+        f->begun_s = f->start_s = settled_s(p, f->start_s, f->now_s);
     f->now_s = fmax(f->now_s, f->start_s);
 }
 

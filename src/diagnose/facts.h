@@ -56,6 +56,9 @@ struct facts_verdict {
     char event[16];    /* of stepping: "eval", "save", "epoch" */
 };
 
+/* Does it say that whatever growth there was has ended? */
+bool facts_has_ended(enum verdict_word word);
+
 struct facts_process {
     struct process_id id;
     enum process_role role;

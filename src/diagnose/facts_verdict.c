@@ -4,6 +4,8 @@
 
 #include "diagnose/facts_private.h"
 
+static const double late_least_bytes = 8 << 20, late_least_share = 0.05;
+
 static double number(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
@@ -72,6 +74,35 @@ static bool is_better(const struct facts_process *p, const struct facts_process 
     return p->peak_bytes > best->peak_bytes;
 }
 
+/* By how much RSS rose in the second half of its life. */
+static double late_growth(const struct facts_process *p)
+{
+    const struct facts_series *rss = &p->field[SAMPLE_RSS];
+    if (rss->count == 0)
+        return 0;
+    double last_s = rss->t_s[rss->count - 1], middle_s = (rss->t_s[0] + last_s) / 2;
+    return facts_most(rss, middle_s, last_s) - facts_at(rss, middle_s);
+}
+
+/* Workers are often too young to be judged: where the one that trains is flat, that which grows
+ * most, and clearly, is the question. */
+static const struct facts_process *growing_worker(const struct facts *f)
+{
+    const struct facts_process *best = NULL;
+    if (!f->main || !f->main->verdict.is_known || !facts_has_ended(f->main->verdict.word))
+        return f->main;
+    for (size_t i = 0; i < f->n_processes; i++) {
+        const struct facts_process *p = &f->processes[i];
+        bool is_flat = p->verdict.is_known && facts_has_ended(p->verdict.word);
+        double grown = late_growth(p);
+        if (p->role == ROLE_DATA_WORKER && !is_flat && grown > late_least_bytes &&
+            grown > late_least_share * p->peak_bytes && grown > 4 * late_growth(f->main) &&
+            (!best || grown > late_growth(best)))
+            best = p;
+    }
+    return best ? best : f->main;
+}
+
 /* Of several that which may grow. */
 static void take_gpus(struct facts *f, const json_t *gpus)
 {
@@ -102,4 +133,6 @@ void facts_take_verdict(struct facts *f, const json_t *verdict)
     for (i = 0; !json_is_object(json_object_get(tree, "grower")) && i < f->n_processes; i++)
         if (is_better(&f->processes[i], f->main))
             f->main = &f->processes[i];
+    if (!json_is_object(json_object_get(tree, "grower")))
+        f->main = growing_worker(f);
 }

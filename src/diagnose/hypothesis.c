@@ -18,7 +18,7 @@ static const double ended_share = 0.1;
 static const double kept_share = 0.5;
 /* What a line came to hold with the first steps and holds ever since is asked about from here on:
  * less is what any program comes to. */
-static const double filled_share = 0.05;
+static const double filled_share = 0.035;
 static const double filled_bytes = 8 << 20;
 /* Growth of which no more than this came in the second half of the time seems to have ended. */
 static const double tail_share = 0.25;
@@ -191,11 +191,6 @@ static double tree_growth(const struct facts *f)
                          : charge;
 }
 
-bool has_ended(enum verdict_word word)
-{
-    return word == VERDICT_STABLE || word == VERDICT_SPIKING || word == VERDICT_PLATEAUED;
-}
-
 bool is_leak(enum verdict_word word)
 {
     return word == VERDICT_LEAKING || word == VERDICT_STEPPING;
@@ -212,7 +207,7 @@ static bool is_past(const struct question *q)
 {
     double middle = leakable_at(q, (q->f->start_s + q->f->now_s) / 2);
     if (q->word != VERDICT_UNDECIDED)
-        return has_ended(q->word);
+        return facts_has_ended(q->word);
     return q->base + q->growth - middle < tail_share * q->growth;
 }
 
@@ -221,7 +216,26 @@ static bool has_filled(const struct question *q)
 {
     double kept = 0;
     keeper(q, &kept);
-    return kept > kept_share * q->total && kept > fmax(filled_bytes, filled_share * q->base);
+    return q->word != VERDICT_SPIKING && kept > kept_share * q->total &&
+           kept > fmax(filled_bytes, filled_share * q->base);
+}
+
+static double least_between(const struct question *q, double from_s, double to_s)
+{
+    enum { LOOKS = 40 };
+    double least = (double)NAN;
+    for (int i = 0; i <= LOOKS; i++)
+        least = fmin(least, leakable_at(q, from_s + (to_s - from_s) * i / LOOKS));
+    return least;
+}
+
+/* Is what there is more at the second moment only on its way down again? Its floor has not risen
+ * then. */
+static bool is_tooth(const struct question *q)
+{
+    double start_s = q->f->start_s, now_s = q->f->now_s, middle_s = (start_s + now_s) / 2;
+    double risen = least_between(q, middle_s, now_s) - least_between(q, start_s, middle_s);
+    return risen < going_share * q->growth;
 }
 
 void question_ask(const struct facts *f, const struct ledger *l, struct question *ret)
@@ -238,8 +252,9 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
     bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
     bool is_all = tree == q.word && q.growth > kept_share * q.total;
-    bool is_over = is_past(&q) && (is_all || has_ended(tree));
-    bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING;
+    bool is_over = is_past(&q) && (is_all || facts_has_ended(tree));
+    bool is_much = is_worth_asking(&q, is_flat ? q.growth : q.total) && q.word != VERDICT_SPIKING &&
+                   !(q.growth > kept_share * q.total && is_tooth(&q));
     q.has_grown = is_material && (!is_over || has_filled(&q) || is_much);
     q.is_growing = q.has_grown && !is_past(&q);
     *ret = q;

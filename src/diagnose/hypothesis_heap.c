@@ -300,8 +300,9 @@ void test_call_site(const struct question *q, struct hypothesis *h)
             change_of(&s, 0, heap_growth(q)));
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
+        bool is_worker = q->f->main->role == ROLE_DATA_WORKER; /* and one of several alike */
         h->site = row;
-        h->share = share_of(q, grown);
+        h->share = is_worker && q->growth > 0 ? fmin(1, grown / q->growth) : share_of(q, grown);
         say(h, EVIDENCE_FOR, is_sure ? STRONG : FAIR + WEAK,
             "%s holds %s more than at the start: %s", place_text(place, row), size_of(&s, 0, grown),
             verdict_word_name(row->verdict.word));

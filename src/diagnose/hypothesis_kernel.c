@@ -90,7 +90,7 @@ void test_swap(const struct question *q, struct hypothesis *h)
 static bool gpu_has_stopped(const struct facts *f, double grown)
 {
     double had = facts_at(&f->gpu_job, f->start_s);
-    return f->gpu.is_known && has_ended(f->gpu.word) &&
+    return f->gpu.is_known && facts_has_ended(f->gpu.word) &&
            !(f->gpu.word == VERDICT_PLATEAUED && grown > 0.1 * had);
 }
 

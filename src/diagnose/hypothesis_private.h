@@ -26,8 +26,6 @@ const char *change_of(struct sizes *s, size_t place, double bytes); /* "+98.0 Mi
 /* Are BYTES that came once and do not go on of a size that one would ask about: a tenth of what the
  * process has, or of what is left to the limit? */
 bool is_worth_asking(const struct question *q, double bytes);
-/* Does the verdict say that whatever there was has ended? */
-bool has_ended(enum verdict_word word);
 /* Does it say that memory goes on growing? */
 bool is_leak(enum verdict_word word);
 /* BYTES of what is to be explained, 0 to 1: of the growth, or of the level where there is none. */

@@ -223,7 +223,10 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
         say(h, EVIDENCE_FOR, STRONG,
             "%zu data-loader workers made %s their own, in all, while their RSS grew by %s",
             u.count, size_of(&s, 0, u.unique), size_of(&s, 1, u.rss));
-        if (q->word == VERDICT_STABLE || q->word == VERDICT_PLATEAUED)
+        if (q->is_growing && q->f->main->role == ROLE_DATA_WORKER)
+            say(h, EVIDENCE_AGAINST, STRONG,
+                "RSS of such a worker itself grows: what is copied was resident before");
+        else if (q->word == VERDICT_STABLE || q->word == VERDICT_PLATEAUED)
             say(h, EVIDENCE_FOR, WEAK, "the process they were forked from does not grow");
     } else {
         say(h, EVIDENCE_AGAINST, STRONG,

@@ -33,11 +33,11 @@ void test_no_growth(const struct question *q, struct hypothesis *h)
             size_of(&s, 0, q->total), size_of(&s, 1, q->base), size_of(&s, 2, q->base + q->growth));
         return;
     }
-    say(h, EVIDENCE_FOR, has_ended(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
+    say(h, EVIDENCE_FOR, facts_has_ended(q->word) ? STRONG : WEAK, "memory went from %s to %s: %s",
         size_of(&s, 0, q->base), size_of(&s, 1, q->base + q->growth),
-        is_flat(q->word)     ? "flat, by the verdict"
-        : has_ended(q->word) ? "what there was has ended, and is small"
-                             : "no more than noise");
+        is_flat(q->word)           ? "flat, by the verdict"
+        : facts_has_ended(q->word) ? "what there was has ended, and is small"
+                                   : "no more than noise");
     if (q->word == VERDICT_UNDECIDED)
         decide_by(h, "a longer run: the verdict is undecided yet");
 }
@@ -134,8 +134,14 @@ static int64_t steps_of_jump(const struct question *q, const struct jump *j)
 static void test_is_alive(const struct question *q, struct hypothesis *h)
 {
     struct floors floors = floors_of(q);
+    struct sizes s;
+    double kept = q->l->knows_retained ? ledger_beside_growth(q->l) : 0;
     if (floors.lets_go)
         say_floors(h, EVIDENCE_AGAINST, STRONG + FAIR, &floors);
+    else if (kept > q->total / 2)
+        say(h, EVIDENCE_AGAINST, STRONG + FAIR, "of the growth of %s %s is free",
+            size_of(&s, 0, q->total), size_of(&s, 1, kept));
+    h->share = fmin(h->share, share_of(q, q->total - kept));
 }
 
 static struct jump jump_of(const struct question *q)

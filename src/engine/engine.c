@@ -18,8 +18,12 @@ enum {
     PSS_PERIOD_S = 60,
     VERDICT_PERIOD_S = 10,
     PSI_AFTER_S = 3,
+    YOUNG_S = 120,         /* a job is young for that long */
+    YOUNG_COST_PART = 200, /* looks that cost more than this part of one CPU are dear */
     LOOK_AGAIN_MS = 100,
+    YOUNG_VERDICT_S = 2,
 };
+static const uint64_t YOUNG_INTERVAL_NS = NS_PER_S / 5;
 
 void engine_say(struct engine *e, const char *fmt, ...)
 {
@@ -214,6 +218,27 @@ static void tick(struct engine *e, uint64_t now_ns, bool whole)
     e->ticks++;
 }
 
+/* How often to look for new processes. */
+static uint64_t walk_period(uint64_t interval_ns)
+{
+    if (interval_ns < NS_PER_S / 4)
+        return NS_PER_S / 4;
+    return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
+}
+
+/* A young job that is dear to look at, or that is young no longer, is looked at every interval. */
+static void grow_up(struct engine *e, uint64_t now_ns)
+{
+    uint64_t age_ns = now_ns - e->started_ns;
+    bool is_dear = age_ns > 5 * NS_PER_S && e->tick_cost_ns_total > age_ns / YOUNG_COST_PART;
+    if (!e->is_young || (age_ns < YOUNG_S * NS_PER_S && !is_dear))
+        return;
+    e->is_young = false;
+    e->walk.period_ns = walk_period(e->options.interval_ns);
+    e->verdict.period_ns = VERDICT_PERIOD_S * NS_PER_S;
+    loop_set_timer(e->tick_timer, now_ns + e->options.interval_ns, e->options.interval_ns);
+}
+
 static void note_gap(struct engine *e, uint64_t now_ns)
 {
     uint64_t since = now_ns - e->last_tick_ns;
@@ -257,6 +282,7 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     (void)missed;
     note_gap(e, now_ns);
     tick(e, now_ns, false);
+    grow_up(e, now_ns);
     /* Not at once: closing a trigger takes the kernel 10 ms, which a short job would wait for. */
     if (!e->psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
         watch_pressure(e);
@@ -313,15 +339,14 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->options = *options;
     e->callbacks = *callbacks;
     e->psi_fd = e->record_dir_fd = e->charge_fd[0] = e->charge_fd[1] = -1;
-    if (!e->options.interval_ns)
+    e->is_young = !e->options.interval_ns;
+    if (e->is_young)
         e->options.interval_ns = NS_PER_S;
-    uint64_t walk_ns =
-        e->options.interval_ns < NS_PER_S / 4 ? NS_PER_S / 4 : e->options.interval_ns;
-    e->walk = pace_of(walk_ns > NS_PER_S ? NS_PER_S : walk_ns, 100);
+    e->walk = pace_of(walk_period(e->is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns), 100);
     e->status = pace_of(0, 0);
     e->pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);
     e->limit = pace_of(LIMIT_PERIOD_S * NS_PER_S, 100);
-    e->verdict = pace_of(VERDICT_PERIOD_S * NS_PER_S, 50);
+    e->verdict = pace_of((e->is_young ? YOUNG_VERDICT_S : VERDICT_PERIOD_S) * NS_PER_S, 50);
     e->started_ns = clock_mono_ns();
     e->started_wall_ns = clock_wall_ns();
     int r = engine_build(e);
@@ -433,7 +458,8 @@ int engine_watch_all(struct engine *e, struct err *err)
 int engine_start(struct engine *e)
 {
     uint64_t now_ns = clock_mono_ns();
-    int r = loop_add_timer(e->loop, now_ns, e->options.interval_ns, on_tick, e, &e->tick_timer);
+    uint64_t period_ns = e->is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
+    int r = loop_add_timer(e->loop, now_ns, period_ns, on_tick, e, &e->tick_timer);
     if (r == 0 && e->options.interval_ns > NS_PER_S)
         r = loop_add_timer(e->loop, now_ns, NS_PER_S, on_flush, e, &e->flush_timer);
     if (r == 0 && e->unique)

@@ -19,7 +19,8 @@ struct loop;
 struct engine;
 
 struct engine_options {
-    uint64_t interval_ns; /* 50 ms to 1 h; default 1 s */
+    uint64_t interval_ns; /* 50 ms to 1 h; 0: a second, and shorter while the job is young, since a
+                           * verdict after the first pass waits for readings, not for seconds */
     bool no_unique;       /* leave unique memory out */
     bool pss;             /* read PSS every minute: stalls the job */
     bool no_gpu;

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "engine/channel.h"
 #include "engine/spark.h"
+#include "engine/speakers.h"
 #include "engine/supervisor.h"
 #include "guard/ask.h"
 #include "guard/cgroup.h"
@@ -143,6 +144,7 @@ struct job {
     struct job_guard guard;
     json_t *segments;     /* those that have ended */
     struct spark spark;   /* memory over all of them */
+    struct speakers speakers;
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
 };
 

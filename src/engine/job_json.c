@@ -134,6 +134,8 @@ static void put_measured(struct job *j, json_t *doc)
         struct mark_receiver_stats stats;
         mark_receiver_stats(j->marks, &stats);
         json_object_set_new(json_object_get(doc, "marks"), "bad", json_u64(stats.bad));
+        json_object_set_new(json_object_get(doc, "marks"), "doubled",
+                            json_u64(j->speakers.left_out));
     }
 }
 

@@ -16,7 +16,10 @@
 #include "guard/strays.h"
 #include "mark/receiver.h"
 
-enum { JSON_MAX = 2 << 20 };
+enum {
+    JSON_MAX = 2 << 20,
+    REMOVE_MS = 2000, /* patience with a cgroup that is still busy */
+};
 
 void lost_sign_lock(const struct proc_root *root, int lock_fd)
 {
@@ -68,13 +71,33 @@ void lost_write(int rundir_fd, json_t *end)
 
 /* ---- nobody watches it ---- */
 
-/* Only a name that we give: the document is in the hands of the job. */
-static const char *cgroup_name(const json_t *doc)
+json_t *lost_cgroup_json(const struct guard_cgroup *g)
 {
-    const char *path = json_string_value(json_object_get(doc, "cgroup"));
-    const char *slash = path ? strrchr(path, '/') : NULL;
+    json_t *list = json_array();
+    if (g->memory_dir[0])
+        json_array_append_new(list, json_text0(g->memory_dir));
+    if (g->kill_dir[0] && strcmp(g->kill_dir, g->memory_dir) != 0)
+        json_array_append_new(list, json_text0(g->kill_dir));
+    return list;
+}
+
+/* Only a folder that is named as ours are: the document is in the hands of the job. */
+static void read_folder(const json_t *path, char ret[GUARD_CGROUP_PATH])
+{
+    const char *text = json_string_value(path);
+    const char *slash = text ? strrchr(text, '/') : NULL;
     struct process_id id;
-    return slash && guard_cgroup_name_parse(slash + 1, &id) == 0 ? slash + 1 : "";
+    if (slash && text[0] != '/' && !strstr(text, "..") && strlen(text) < GUARD_CGROUP_PATH &&
+        guard_cgroup_name_parse(slash + 1, &id) == 0)
+        memcpy(ret, text, strlen(text) + 1);
+}
+
+static void read_cgroup(const json_t *doc, struct guard_cgroup *ret)
+{
+    const json_t *list = json_object_get(doc, "cgroup");
+    *ret = guard_cgroup_none;
+    read_folder(json_array_get(list, 0), ret->memory_dir);
+    read_folder(json_array_get(list, 1), ret->kill_dir);
 }
 
 /* The folder of the sockets, by the control socket's path. Nothing but sockets is removed there. */
@@ -96,8 +119,12 @@ int lost_end_job(const struct proc_root *root, const char *run_dir, uint64_t gra
 {
     AUTO_CLOSE int dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     json_t *doc = dir < 0 ? json_object() : read_doc(dir);
-    const struct stray_signs signs = {.run_dir = run_dir, .cgroup = cgroup_name(doc)};
+    struct guard_cgroup cgroup;
+    read_cgroup(doc, &cgroup);
+    const char *slash = strrchr(cgroup.memory_dir, '/');
+    const struct stray_signs signs = {.run_dir = run_dir, .cgroup = slash ? slash + 1 : ""};
     int ended = guard_end_strays(root, &signs, grace_ns);
+    guard_cgroup_remove(root, &cgroup, clock_mono_ns() + REMOVE_MS * NS_PER_MS);
     remove_sockets(doc);
     if (dir >= 0)
         write_doc(dir, doc,

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "guard/cgroup.h"
 #include "proc/procfs.h"
 
 /* Whoever finds the lock held can tell by whom, and whether that one still lives: its pid alone
@@ -15,6 +16,10 @@ void lost_sign_lock(const struct proc_root *root, int lock_fd);
  * END. */
 void lost_write(int rundir_fd, json_t *end);
 
-/* Its supervisor and its sentinel are both gone: ends its processes, removes its sockets, and says
- * so in run.json. RUN_DIR: the absolute path, as the job has it. 0 or -errno. */
+/* The folders of the job's cgroup, for run.json while it runs: whoever finds it so can tell whose
+ * they were. */
+json_t *lost_cgroup_json(const struct guard_cgroup *g);
+
+/* Its supervisor and its sentinel are both gone: ends its processes, removes its cgroup and its
+ * sockets, and says so in run.json. RUN_DIR: the absolute path, as the job has it. 0 or -errno. */
 int lost_end_job(const struct proc_root *root, const char *run_dir, uint64_t grace_ns);

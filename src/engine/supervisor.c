@@ -29,7 +29,7 @@ enum {
 static void on_mark(void *user, const struct mark *mark)
 {
     struct job *j = user;
-    if (job_query(j, mark))
+    if (job_query(j, mark) || speakers_hear(&j->speakers, mark))
         return;
     engine_mark(j->engine, mark);
     job_guard_mark(j, mark);
@@ -43,10 +43,8 @@ static void announce(struct job *j, uint64_t now_ns)
 {
     if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
         return;
-    const struct guard_cgroup *g = &j->guard.cgroup;
     json_t *doc = job_running_json(j);
-    /* at the end it is told with the rest of the guard */
-    json_object_set_new(doc, "cgroup", json_text0(g->memory_dir[0] ? g->memory_dir : g->kill_dir));
+    json_object_set_new(doc, "cgroup", lost_cgroup_json(&j->guard.cgroup));
     j->is_announced = rundir_write_json(&j->options->rundir, doc) == 0;
     j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
     json_decref(doc);

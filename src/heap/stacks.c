@@ -5,7 +5,15 @@
  * numbers for it; the one that is not in the index is never named. */
 #include "heap/stacks.h"
 
-enum { SLOTS = HEAP_NODES * 2 };
+enum {
+    SLOTS = HEAP_NODES * 2,
+    /* Importing a hundred libraries makes stacks that never come again. The rest of the tree is
+     * kept for what comes after them, without the frames outside of PYTHON_KEPT or NATIVE_KEPT:
+     * where it happened can still be told then. */
+    WHOLE_NODES = HEAP_NODES / 4 * 3,
+    PYTHON_KEPT = 3,
+    NATIVE_KEPT = 16,
+};
 
 /* Slots of open addressing: the number of a node, 0: empty. */
 static _Atomic(uint16_t) slots[SLOTS] __attribute__((aligned(4096)));
@@ -70,11 +78,11 @@ static void count_sites(struct heap_table *t)
             n++;
 }
 
-/* A new node, not in the index yet; 0: the tree is full. */
-static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame)
+/* A new node, not in the index yet; 0: there are ROOM of them. */
+static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame, uint32_t room)
 {
     uint32_t node;
-    if (!heap_take(&nodes_taken, 1, HEAP_NODES, &node))
+    if (!heap_take(&nodes_taken, 1, room, &node))
         return 0;
     t->nodes[node].parent = parent;
     __atomic_store_n(&t->nodes[node].frame, frame, __ATOMIC_SEQ_CST);
@@ -82,15 +90,16 @@ static uint32_t make_node(struct heap_table *t, uint32_t parent, uint64_t frame)
     return node;
 }
 
-/* The node of FRAME under PARENT; 0: it is not there, and the tree is full. At most half of the
- * slots are ever used, so that the way to an empty one is short. */
-static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uint64_t hash)
+/* The node of FRAME under PARENT; 0: it is not there, and there are ROOM others. At most half of
+ * the slots are ever used, so that the way to an empty one is short. */
+static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uint64_t hash,
+                      uint32_t room)
 {
     uint32_t made = 0;
     for (uint32_t at = slot_of(hash);; at = (at + 1) % SLOTS) {
         uint16_t node = atomic_load_explicit(&slots[at], memory_order_acquire);
         if (node == 0) {
-            if (made == 0 && (made = make_node(t, parent, frame)) == 0)
+            if (made == 0 && (made = make_node(t, parent, frame, room)) == 0)
                 return 0;
             if (atomic_compare_exchange_strong(&slots[at], &node, (uint16_t)made))
                 return made;
@@ -114,23 +123,49 @@ static uint32_t site_of(struct heap_table *t, uint32_t node)
     return atomic_compare_exchange_strong(&t->nodes[node].site, &site, made) ? made : site;
 }
 
+/* The node of as many frames as have a place; RET_N: how many. */
+static uint32_t follow(struct heap_table *t, const uint64_t *frames, size_t n, uint32_t room,
+                       size_t *ret_n)
+{
+    uint32_t node = 0;
+    uint64_t hash = 0;
+    size_t i = 0;
+    fetch_slots(frames, n);
+    fetch_nodes(t, frames, n);
+    for (; i < n; i++) {
+        hash = path_hash(hash, word_of(frames[i]));
+        uint32_t next = child(t, node, word_of(frames[i]), hash, room);
+        if (next == 0)
+            break;
+        node = next;
+    }
+    *ret_n = i;
+    return node;
+}
+
+/* Where the part of a stack begins that says where it happened. */
+static size_t inner_part(const uint64_t *frames, size_t n)
+{
+    size_t at = n, seen = 0;
+    while (at > 0 && seen < PYTHON_KEPT)
+        seen += (frames[--at] & HEAP_FRAME_PYTHON) != 0;
+    if (seen == 0 && n > NATIVE_KEPT)
+        return n - NATIVE_KEPT;
+    return at;
+}
+
 uint32_t stacks_site(const uint64_t *frames, size_t n)
 {
     struct heap_table *t = heap_process.table;
-    uint32_t node = 0;
-    uint64_t hash = 0;
+    size_t placed;
     if (!t)
         return 0;
-    fetch_slots(frames, n);
-    fetch_nodes(t, frames, n);
-    for (size_t i = 0; i < n; i++) {
-        hash = path_hash(hash, word_of(frames[i]));
-        uint32_t next = child(t, node, word_of(frames[i]), hash);
-        if (next == 0) {
+    uint32_t node = follow(t, frames, n, WHOLE_NODES, &placed);
+    if (placed < n) {
+        size_t from = inner_part(frames, n);
+        node = follow(t, frames + from, n - from, HEAP_NODES, &placed);
+        if (placed < n)
             heap_drop(HEAP_DROP_NODES);
-            break;
-        }
-        node = next;
     }
     return node ? site_of(t, node) : 0;
 }

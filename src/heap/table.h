@@ -98,7 +98,7 @@ struct heap_live {
 /* Why a thing was not recorded, or less well; each has a counter. The words are in profile/words.c.
  */
 enum heap_drop {
-    HEAP_DROP_NODES,   /* the tree of stacks is full: the stack was cut at its innermost frames */
+    HEAP_DROP_NODES,   /* the tree of stacks is nearly full: the stack was cut */
     HEAP_DROP_SITES,   /* too many different stacks: counted as site 0 */
     HEAP_DROP_LIVE,    /* no room for another live sample */
     HEAP_DROP_THINNED, /* let go when the interval was doubled for want of room */

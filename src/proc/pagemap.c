@@ -37,9 +37,8 @@ struct scan_arg {
 
 /* Mappings nearer to each other than this are read as one: a call costs more than some entries. */
 enum { GAP_PAGES_MAX = 64 };
-/* Of huge pages: no range that is smaller holds one, so much is searched at least, and so many
- * stretches of them are told by one call. */
-enum { HUGE_BYTES_MIN = 1 << 20, HUGE_SEARCH_MIN = 8 << 20, HUGE_REGIONS = 64 };
+/* Stretches of huge pages that are told by one call. */
+enum { HUGE_REGIONS = 64 };
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
 {
@@ -47,7 +46,6 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
         .budget_ns = budget_ns,
         .chunk_pages = PAGEMAP_CHUNK_MIN,
         .seek_bytes = SEEK_BYTES_MIN,
-        .huge_bytes = HUGE_SEARCH_MIN,
         .no_seek = no_seek,
     };
 }
@@ -64,7 +62,7 @@ void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t
     s->run_pages = PAGEMAP_CHUNK_MIN;
     s->seek = s->maps_done = false;
     s->unique_pages = s->holes_pages = 0;
-    s->huge_at = s->huge_bytes = 0;
+    s->huge_at = s->huge_end = s->huge_bytes = 0;
     s->has_huge = false;
     s->text_len = s->text_at = 0;
 }
@@ -185,21 +183,15 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
     }
     s->run_pages = PAGEMAP_CHUNK_MIN;
     s->seek = s->end - s->at > 2 * PAGEMAP_CHUNK_MIN * s->page_bytes;
-    s->huge_at = s->end - s->at < HUGE_BYTES_MIN ? s->end : s->at;
-    s->has_huge = false;
     return 0;
 }
 
-/* One search of the range from START on, through at most *BYTES, which is made to fit: how many
- * regions were found; -EAGAIN: none was made. */
-static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, uint64_t start,
-                  uint64_t *bytes, uint64_t least, struct scan_arg *arg)
+/* One search: how many regions were found; -EAGAIN: none was made. */
+static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, struct scan_arg *arg,
+                  uint64_t *ret_took_ns)
 {
-    uint64_t left = s->end - start;
-    arg->size = sizeof(*arg);
-    arg->start = start;
-    arg->end = start + (left < *bytes ? left : *bytes);
     uint64_t began = clock_mono_ns();
+    arg->size = sizeof(*arg);
     int r = ioctl(s->pagemap_fd, SCAN_IOCTL, arg);
     if (r < 0 && errno == ESRCH)
         return -ESRCH;
@@ -207,26 +199,27 @@ static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, uint6
         pace->no_seek = errno != EINTR; /* ENOTTY: before 6.7 */
         return -EAGAIN;
     }
-    uint64_t took = note_call(pace, began);
-    if (left >= *bytes) /* a short one says nothing about long ones */
-        *bytes = adapt(*bytes, took, pace->budget_ns, least, SEEK_BYTES_MAX);
+    *ret_took_ns = note_call(pace, began);
     return r;
 }
 
-/* Adds what of the range is anonymous memory mapped in huge pages. Whether a page is a file's costs
- * as much again for each, so it is asked only where there are huge ones. */
+/* Adds what of the pages that were just read is anonymous memory mapped in huge pages. Whether a
+ * page is a file's costs as much again for each, so it is asked only where there are huge ones. */
 static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region regions[HUGE_REGIONS];
     const uint64_t others = SCAN_IS_FILE | SCAN_IS_ZERO;
     struct scan_arg arg = {
+        .start = s->huge_at,
+        .end = s->huge_end,
         .vec = (uintptr_t)regions,
         .vec_len = HUGE_REGIONS,
         .category_inverted = s->has_huge ? others : 0,
         .category_mask = SCAN_IS_PRESENT | SCAN_IS_HUGE | (s->has_huge ? others : 0),
         .return_mask = SCAN_IS_HUGE,
     };
-    int r = search(s, pace, s->huge_at, &pace->huge_bytes, HUGE_SEARCH_MIN, &arg);
+    uint64_t took;
+    int r = search(s, pace, &arg, &took);
     if (r < 0)
         return r == -EAGAIN ? 0 : r;
     bool is_again = r > 0 && !s->has_huge;
@@ -236,7 +229,7 @@ static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
     if (is_again)
         s->huge_at = regions[0].start;
     else
-        s->huge_at = arg.walk_end > s->huge_at ? arg.walk_end : arg.end;
+        s->huge_at = arg.walk_end > s->huge_at ? arg.walk_end : s->huge_end;
     return 0;
 }
 
@@ -244,16 +237,21 @@ static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region region = {0};
+    uint64_t left = s->end - s->at, took;
     struct scan_arg arg = {
+        .start = s->at,
+        .end = s->at + (left < pace->seek_bytes ? left : pace->seek_bytes),
         .vec = (uintptr_t)&region,
         .vec_len = 1,
         .max_pages = 1,
         .category_mask = SCAN_IS_PRESENT,
         .return_mask = SCAN_IS_PRESENT,
     };
-    int r = search(s, pace, s->at, &pace->seek_bytes, SEEK_BYTES_MIN, &arg);
+    int r = search(s, pace, &arg, &took);
     if (r < 0)
         return r == -EAGAIN ? 0 : r;
+    pace->seek_bytes =
+        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
     s->at = r > 0 ? region.start : arg.end;
     s->seek = r == 0;
     s->run_pages = PAGEMAP_CHUNK_MIN;
@@ -295,7 +293,9 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
         return -ESRCH; /* the address space is gone */
     size_t present = count_entries(s, got);
     s->holes_pages += got - present;
+    s->huge_at = s->at;
     s->at += got * s->page_bytes;
+    s->huge_end = present > 0 ? s->at : s->huge_at;
     if (count >= PAGEMAP_CHUNK_MIN) /* a short one says nothing about long ones */
         pace->chunk_pages = (size_t)adapt(pace->chunk_pages, took, pace->budget_ns,
                                           PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);
@@ -315,7 +315,7 @@ static int check_end(struct pagemap_scan *s)
 
 int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
-    if (s->at < s->end && s->huge_at < s->end && !pace->no_seek)
+    if (s->huge_at < s->huge_end && !pace->no_seek)
         return count_huge(s, pace);
     if (s->at < s->end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);

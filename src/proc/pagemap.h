@@ -14,11 +14,9 @@ enum {
 
 /* How fast this machine answers; kept from process to process. */
 struct pagemap_pace {
-    uint64_t budget_ns; /* for one call */
-    size_t chunk_pages; /* entries for one read */
-    uint64_t
-        seek_bytes; /* address space for one search of a present page, which ends at the first */
-    uint64_t huge_bytes; /* and for one of huge pages, which goes through all of it */
+    uint64_t budget_ns;  /* for one call */
+    size_t chunk_pages;  /* entries for one read */
+    uint64_t seek_bytes; /* address space for one search */
     bool no_seek;        /* the kernel has no PAGEMAP_SCAN */
     uint64_t calls, longest_call_ns;
 };
@@ -36,10 +34,10 @@ struct pagemap_scan {
     bool seek;                  /* look for the next present page first */
     bool maps_done;
     uint64_t unique_pages;
-    uint64_t holes_pages; /* entries read in vain */
-    bool has_huge;        /* there are some from huge_at on: of files, or not */
-    uint64_t huge_at;     /* up to here the range was searched for huge pages */
-    uint64_t huge_bytes;  /* of anonymous memory; not counted without PAGEMAP_SCAN */
+    uint64_t holes_pages;       /* entries read in vain */
+    bool has_huge;              /* there are some from huge_at on: of files, or not */
+    uint64_t huge_at, huge_end; /* what was read and is still to be searched for them */
+    uint64_t huge_bytes;        /* of anonymous memory; not counted without PAGEMAP_SCAN */
     size_t text_len, text_at;
     char text[PAGEMAP_MAPS_TEXT];
     uint64_t entries[PAGEMAP_CHUNK_MAX];

@@ -10,7 +10,8 @@
 static const struct {
     const char *key, *text;
 } drops[] = {
-    [HEAP_DROP_NODES] = {"nodes", "the tree of stacks is full: a stack lost its innermost frames"},
+    [HEAP_DROP_NODES] = {"nodes",
+                         "the tree of stacks is nearly full: a stack lost its outermost frames"},
     [HEAP_DROP_SITES] = {"sites", "too many different stacks: counted without a stack"},
     [HEAP_DROP_LIVE] = {"live", "no room for another live sample"},
     [HEAP_DROP_THINNED] = {"thinned", "let go when the interval was doubled for want of room"},

@@ -10,7 +10,7 @@ struct profile_cost;
 
 /* "nodes", "live": the key in JSON; NULL from HEAP_DROP_KINDS on. */
 const char *profile_drop_key(size_t drop);
-/* "the tree of stacks is full: …"; NULL where there is no such key. */
+/* "the tree of stacks is nearly full: …"; NULL where there is no such key. */
 const char *profile_drop_text(const char *key);
 /* "Python frames are read"; also of a number that this version does not know. */
 const char *profile_python_text(uint32_t state);

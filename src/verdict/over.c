@@ -8,6 +8,7 @@ static const double LIFE_PART = 0.55;  /* of the job's life, its start-up counte
 static const double WHOLE_PART = 0.9;  /* of what follows the start-up: one rise and nothing else */
 static const double PACE = 0.7;        /* of the mean slope, in the last third */
 static const double EVEN_LATE = 0.85;  /* of the earlier half's slope, in the later */
+static const double EVEN_CHANCE = 0.7; /* where no bend is seen: steps of chance are uneven */
 static const double EVEN_EARLY = 0.7;  /* and the other way: a leak may get faster */
 static const double STEPS = 8;         /* equal ones that it would take: few are no rule */
 static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot be excluded */
@@ -21,7 +22,7 @@ enum { POINTS = 12 };
 
 /* Does the later half rise as fast as the earlier? Jumps are counted, which the shape takes out:
  * one large one is of the start-up, or the end. */
-static bool is_even(const struct view *w)
+static bool is_even(const struct view *w, const struct shape *s)
 {
     size_t half = w->n / 2;
     struct fit_sums sums;
@@ -30,7 +31,8 @@ static bool is_even(const struct view *w)
     fit_sums_build(&sums, w->x, w->low, w->n);
     early = fit_sums_line(&sums, w->x, 0, half + 1).slope;
     late = fit_sums_line(&sums, w->x, half, w->n).slope;
-    return late >= EVEN_LATE * early && early >= EVEN_EARLY * late;
+    return late >= (s->sep.bic_line < s->sep.bic_power ? EVEN_CHANCE : EVEN_LATE) * early &&
+           early >= EVEN_EARLY * late;
 }
 
 /* Growth that ended as shortly before the last reading as an exit may take did not end while the
@@ -53,7 +55,7 @@ static bool lasted(const struct judging *k, double life)
 
     return judge_is_rise(k) && s->rises >= STEPS && s->before == BEFORE_NOTHING &&
            s->span >= WHOLE_PART * (w->x[w->n - 1] - w->x[0]) && s->span * sec >= AT_LEAST_S &&
-           s->span >= LIFE_PART * life && s->slope_ratio >= PACE && is_even(w) &&
+           s->span >= LIFE_PART * life && s->slope_ratio >= PACE && is_even(w, s) &&
            (!s->may_end || stood_while_exiting(k));
 }
 

@@ -240,10 +240,16 @@ def test_without_marks_what_needs_them_cannot_be_tested(tmp_path):
         assert found[key]["absent"]
 
 
-def import_plain(folder):
+def test_without_marks_what_comes_first_and_stays_is_the_start(tmp_path):
+    doc = diagnosis(import_plain(tmp_path, until=300))
+    assert doc["hypotheses"][0]["key"] == "no_growth"
+    assert doc["growth_bytes"] < 20 * MIB
+
+
+def import_plain(folder, until=1200):
     table = folder / "plain.csv"
     table.write_text("t,pid,rss_bytes\n" + "".join(
-        f"{t},7,{(100 + t) * MIB}\n" for t in range(1200)))
+        f"{t},7,{(100 + min(t, until)) * MIB}\n" for t in range(1200)))
     return import_table(table, folder / "plain.ebb")
 
 

@@ -58,6 +58,14 @@ def test_a_job_that_a_signal_ended_gives_128_and_the_signal(tmp_path, ebb):
     assert "SEGV" in result.stderr
 
 
+def test_a_young_job_is_looked_at_more_often_unless_told_how_often(tmp_path, ebb):
+    for flags, least, most in ((), 2, 6), (("--interval", "1s"), 0, 1.01):
+        assert ebb("run", *flags, "--", "sleep", "4", cwd=tmp_path).returncode == 0
+        seen = facts(tmp_path)
+        # Besides the regular ones there are looks at a birth, a death and the like.
+        assert least * seen["duration_s"] < seen["cost"]["ticks"] < most * seen["duration_s"] + 5
+
+
 def test_output_and_errors_stay_apart_and_both_are_in_the_log(tmp_path, ebb):
     result = ebb("run", "-q", "--", "sh", "-c", "echo out; echo err >&2", cwd=tmp_path)
     assert result.stdout == "out\n"
@@ -181,7 +189,7 @@ def test_marks_of_the_job_are_in_the_recording(tmp_path, ebb):
     marks = [o for o in map(json.loads, lines) if o["type"] == "mark"]
     assert [(m["kind"], m["step"]) for m in marks] == [("step", 1), ("step", 2), ("step", 3),
                                                        ("save", 3)]
-    assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "steps": 3, "last_step": 3}
+    assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "doubled": 0, "steps": 3, "last_step": 3}
 
 
 def test_a_peak_between_two_looks_is_not_lost(tmp_path, ebb):
@@ -192,7 +200,7 @@ def test_a_peak_between_two_looks_is_not_lost(tmp_path, ebb):
         for i in range(0, len(x), 4096):
             x[i] = 1
         del x
-        time.sleep(12)
+        time.sleep(22)  # each process has its turn within 20 s
     """)
     ebb("run", "--interval", "10s", "--", PYTHON, job, cwd=tmp_path)
     doc = facts(tmp_path)

@@ -330,6 +330,25 @@ def test_a_job_that_loses_supervisor_and_sentinel_is_ended_with_all_it_has(serve
     assert not lock_of(server, number).exists()
 
 
+DAEMON = """
+(env -i setsid "$(command -v sh)" -c 'echo $$; exec sleep 600' &)
+sleep 600
+"""
+
+
+def test_a_daemon_without_our_variables_is_known_by_the_cgroup_of_the_job(server):
+    number = server.submit("sh", "-c", DAEMON, name="hold")
+    wait_for(lambda: server.get(f"/jobs/{number}/log").body.endswith(b"\n"), "the daemon")
+    pid = int(server.get(f"/jobs/{number}/log").body)
+    groups = server.get(f"/jobs/{number}/run").json()["cgroup"]
+    if not groups:
+        pytest.skip("a job has no cgroup of its own here")
+    kill_both(server, number)
+    assert server.wait(number)["state"] == "lost"
+    assert is_gone(pid)
+    assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
+
+
 def test_what_a_job_left_is_ended_by_the_next_server(server):
     number, pids = family(server)
     server.stop(signal.SIGKILL)

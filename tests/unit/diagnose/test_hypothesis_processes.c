@@ -63,6 +63,21 @@ static void unique_memory_that_grows_under_flat_rss_is_copied(void **state)
     expect_first(HYPOTHESIS_COPY_ON_WRITE);
 }
 
+static void a_worker_that_leaks_does_not_only_copy(void **state)
+{
+    (void)state;
+    it_leaks();
+    s.processes[0].role = ROLE_DATA_WORKER;
+    story_process(&s, ROLE_DATA_WORKER);
+    story_field(&s, 1, SAMPLE_RSS, MIB(500), MIB(500), 200);
+    for (size_t i = 0; i <= 1; i++)
+        story_field(&s, i, SAMPLE_UNIQUE, MIB(5), MIB(900), 200);
+    story_row(&s, "/job/data.py", MIB(10), MIB(400), VERDICT_LEAKING);
+    assert_true(
+        story_says(story_ask(&s, HYPOTHESIS_COPY_ON_WRITE), EVIDENCE_AGAINST, "itself grows"));
+    expect_first(HYPOTHESIS_CALL_SITE);
+}
+
 /* Its stack, its heap, the batch it makes. */
 static void what_any_fork_writes_to_is_not_copied_data(void **state)
 {
@@ -130,6 +145,7 @@ int main(void)
         T(large_workers_that_are_flat_are_said_to_be),
         T(without_workers_they_are_ruled_out),
         T(unique_memory_that_grows_under_flat_rss_is_copied),
+        T(a_worker_that_leaks_does_not_only_copy),
         T(what_any_fork_writes_to_is_not_copied_data),
         T(workers_with_memory_of_their_own_copy_nothing),
         T(call_sites_of_the_compiler_that_grow_are_recompilation),

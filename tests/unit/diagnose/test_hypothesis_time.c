@@ -122,6 +122,17 @@ static void growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache(vo
     assert_true(story_says(story_ask(&s, HYPOTHESIS_FIRST_TOUCH), EVIDENCE_AGAINST, "is let go"));
 }
 
+static void growth_of_which_most_is_free_is_no_cache(void **state)
+{
+    (void)state;
+    it_stops_after(50);
+    story_row(&s, "/job/data.py", MIB(100), MIB(260), VERDICT_PLATEAUED);
+    story_figure(&s, "heap_live_bytes", MIB(100), MIB(260));
+    story_figure(&s, "heap_free_bytes", MIB(10), MIB(250));
+    assert_true(story_says(story_ask(&s, HYPOTHESIS_FIRST_TOUCH), EVIDENCE_AGAINST, "is free"));
+    expect_first(HYPOTHESIS_RETENTION);
+}
+
 static void growth_beyond_the_first_pass_rules_a_cache_out(void **state)
 {
     (void)state;
@@ -316,6 +327,7 @@ int main(void)
         T(growth_that_ends_with_the_first_pass_is_a_cache),
         T(a_buffer_that_was_there_before_and_is_filled_is_first_touch),
         T(growth_that_ends_with_the_first_pass_and_is_not_alive_is_no_cache),
+        T(growth_of_which_most_is_free_is_no_cache),
         T(growth_beyond_the_first_pass_rules_a_cache_out),
         T(growth_that_ends_elsewhere_speaks_against_a_cache),
         T(within_the_first_pass_a_cache_is_likely_and_not_more),

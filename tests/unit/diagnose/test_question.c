@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "diagnose/advice.h"
+#include "diagnose/facts_private.h"
 #include "diagnose/tale.h"
 
 static void nothing_grows_where_the_verdict_is_stable(void **state)
@@ -96,11 +97,11 @@ static void small_growth_of_which_one_site_has_most_is_told(void **state)
 }
 
 /* Any program comes to hold a little with its first steps. */
-static void what_a_site_holds_is_told_from_a_twentieth_on(void **state)
+static void what_any_program_comes_to_hold_is_not_told(void **state)
 {
     (void)state;
-    it_grew_once_by(MIB(20));
-    story_row(&s, "/job/train.py", MIB(10), MIB(28), VERDICT_PLATEAUED);
+    it_grew_once_by(MIB(18));
+    story_row(&s, "/job/train.py", MIB(10), MIB(24), VERDICT_PLATEAUED);
     expect_first(HYPOTHESIS_NO_GROWTH);
 }
 
@@ -117,6 +118,41 @@ file_pages_of_a_process_that_has_just_begun_are_not_those_of_its_first_moment(vo
     }
     story_ask(&s, HYPOTHESIS_NO_GROWTH);
     assert_true(fabs(ledger_growth(&s.ledger, LEDGER_FILES)) < 1);
+}
+
+/* What an epoch gathers and its end lets go, seen just before that. */
+static void a_floor_that_has_not_risen_is_no_growth(void **state)
+{
+    (void)state;
+    it_grew_once_by(MIB(100));
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_RSS][i] = s.v[0][SAMPLE_ANON][i] = MIB(500) + (double)(i % 50) * MIB(2);
+    s.f.start_s = 50;
+    s.f.now_s = 199;
+    expect_first(HYPOTHESIS_NO_GROWTH);
+}
+
+static void the_question_is(size_t process)
+{
+    json_t *nobody = json_pack("{s:{s:n}}", "tree", "grower");
+    facts_take_verdict(&s.f, nobody);
+    json_decref(nobody);
+    assert_ptr_equal(s.f.main, &s.processes[process]);
+}
+
+static void a_worker_that_grows_is_the_question_where_the_one_that_trains_is_flat(void **state)
+{
+    (void)state;
+    it_is_flat();
+    story_process(&s, ROLE_DATA_WORKER);
+    story_field(&s, 1, SAMPLE_RSS, MIB(200), MIB(200), 200);
+    s.processes[1].peak_bytes = MIB(200);
+    story_verdict(&s, 1, VERDICT_UNDECIDED);
+    the_question_is(0);
+    story_field(&s, 1, SAMPLE_RSS, MIB(200), MIB(300), 200);
+    the_question_is(1);
+    story_verdict(&s, 1, VERDICT_PLATEAUED);
+    the_question_is(0);
 }
 
 static void undecided_growth_that_came_at_first_has_ended(void **state)
@@ -185,8 +221,10 @@ int main(void)
         T(what_is_flat_by_the_verdict_is_asked_about_where_it_had_grown_before),
         T(small_growth_that_has_ended_is_none),
         T(small_growth_of_which_one_site_has_most_is_told),
-        T(what_a_site_holds_is_told_from_a_twentieth_on),
+        T(what_any_program_comes_to_hold_is_not_told),
         T(file_pages_of_a_process_that_has_just_begun_are_not_those_of_its_first_moment),
+        T(a_floor_that_has_not_risen_is_no_growth),
+        T(a_worker_that_grows_is_the_question_where_the_one_that_trains_is_flat),
         T(undecided_growth_that_came_at_first_has_ended),
         T(growth_that_has_ended_is_asked_about_from_a_tenth_on),
         T(so_it_is_where_it_takes_a_tenth_of_the_room),

@@ -121,26 +121,66 @@ static void too_many_sites_are_counted_without_a_stack(void **state)
     assert_int_equal(stacks_site(&known, 1), 5);
 }
 
-static void a_full_tree_cuts_a_stack_at_its_innermost_frames(void **state)
+/* Stacks of 100 frames, so that nodes run out before sites do, until ENOUGH of them are taken. */
+static void fill_tree(uint32_t enough)
 {
-    uint64_t frames[100], back[100];
-    uint32_t site = 0;
-
-    (void)state;
-    for (size_t i = 0; i < 100; i++)
-        frames[i] = 1000 + i;
-    site = stacks_site(frames, 50);
-    /* 100 frames a stack, so that nodes run out before sites do. */
-    for (uint64_t k = 1; drops(HEAP_DROP_NODES) == 0; k++) {
+    for (uint64_t k = 1; heap_process.table->header.nodes < enough; k++) {
         uint64_t deep[100];
         for (uint64_t i = 0; i < 100; i++)
             deep[i] = k << 32 | (i + 1);
         stacks_site(deep, 100);
     }
-    assert_int_equal(heap_process.table->header.nodes, HEAP_NODES);
+}
+
+static void a_tree_that_is_nearly_full_keeps_where_it_happened(void **state)
+{
+    uint64_t frames[60], back[60], other[60];
+
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++)
+        frames[i] = (i % 10 == 0 ? HEAP_FRAME_PYTHON : 0) | (1000 + i);
+    uint32_t known = stacks_site(frames, 60);
+    fill_tree(HEAP_NODES / 4 * 3);
+    uint64_t dropped = drops(HEAP_DROP_NODES);
+    assert_int_equal(stacks_site(frames, 60), known);
+    assert_int_equal(drops(HEAP_DROP_NODES), dropped);
+
+    memcpy(other, frames, sizeof(other));
+    other[59] = 2000;
+    uint32_t site = stacks_site(other, 60);
+    assert_true(site != 0 && site != known);
+    assert_int_equal(drops(HEAP_DROP_NODES), dropped + 1);
+    assert_int_equal(frames_of(site, back, 60), 30); /* from the third Python frame from within */
+    assert_memory_equal(back, other + 30, 30 * sizeof(*back));
+    assert_int_equal(stacks_site(other, 60), site);
+}
+
+static void a_tree_that_is_nearly_full_keeps_the_inner_native_frames(void **state)
+{
+    uint64_t frames[40], back[40];
+
+    (void)state;
+    for (uint64_t i = 0; i < 40; i++)
+        frames[i] = 1000 + i;
+    fill_tree(HEAP_NODES / 4 * 3);
+    size_t n = frames_of(stacks_site(frames, 40), back, 40);
+    assert_true(n > 0 && n < 40);
+    assert_memory_equal(back, frames + 40 - n, n * sizeof(*back));
+}
+
+static void a_full_tree_cuts_a_stack_at_its_innermost_frames(void **state)
+{
+    uint64_t frames[100], back[100];
+
+    (void)state;
+    for (size_t i = 0; i < 100; i++)
+        frames[i] = HEAP_FRAME_PYTHON | (1000 + i);
+    uint32_t site = stacks_site(frames + 97, 2);
+    fill_tree(HEAP_NODES);
+    uint64_t dropped = drops(HEAP_DROP_NODES);
     assert_int_equal(stacks_site(frames, 100), site);
-    assert_int_equal(drops(HEAP_DROP_NODES), 2);
-    assert_int_equal(frames_of(site, back, 100), 50);
+    assert_int_equal(drops(HEAP_DROP_NODES), dropped + 1);
+    assert_int_equal(frames_of(site, back, 100), 2);
     uint64_t new_root = UINT64_MAX;
     assert_int_equal(stacks_site(&new_root, 1), 0);
     assert_int_equal(drops(HEAP_DROP_SITES), 0);
@@ -204,6 +244,8 @@ int main(void)
         FRESH(no_frames_are_site_0_and_a_frame_of_0_is_kept_apart_from_it),
         FRESH(many_stacks_are_told_apart),
         FRESH(too_many_sites_are_counted_without_a_stack),
+        FRESH(a_tree_that_is_nearly_full_keeps_where_it_happened),
+        FRESH(a_tree_that_is_nearly_full_keeps_the_inner_native_frames),
         FRESH(a_full_tree_cuts_a_stack_at_its_innermost_frames),
         FRESH(what_a_site_allocated_and_freed_adds_up_by_weight),
         FRESH(a_new_table_starts_with_a_root_and_nothing_else),

@@ -272,7 +272,9 @@ static void an_old_kernel_does_not_tell_huge_pages(void **state)
     const struct proc_unique_options old = {.no_pagemap_scan = true};
     pid_t pid = kid_start(hold_a_few_huge_pages, NULL);
     count_begin(&c, pid, &old);
-    count_all(&c, 1);
+    /* whole, or, in the holes of a sanitizer, given up */
+    for (int i = 0; i < 100000 && cost_of(&c).scans_done + cost_of(&c).scans_given_up == 0; i++)
+        slice(&c);
     assert_false(sample_has(&proc_tree_at(c.tree, 0)->sample, SAMPLE_HUGE));
     kid_end(pid);
     count_end(&c);

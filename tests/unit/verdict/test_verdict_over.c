@@ -77,7 +77,8 @@ static void an_even_rise_to_the_end_is_a_leak_with_little_confidence(void **stat
     assert_true(said(VERDICT_SAID_OVER));
     assert_true(r.rate_bytes_per_min.low < 8 * 60 * MB && r.rate_bytes_per_min.high > 8 * 60 * MB);
     verdict_evidence_text(text, sizeof text, &r.evidence[0]);
-    assert_non_null(strstr(text, "first pass over the data, as long as the job, cannot be excluded"));
+    assert_non_null(
+        strstr(text, "first pass over the data, as long as the job, cannot be excluded"));
     assert_true(strlen(text) + 1 < sizeof text);
 }
 
@@ -87,6 +88,23 @@ static void a_regular_staircase_to_the_end_is_one_too(void **state)
     feed_startup();
     for (int i = 0; i < 48 * A_SECOND; i++)
         read_bytes(205 * MB + i / (3 * A_SECOND) * 16 * MB);
+    assert_int_equal(word_when_over(), VERDICT_LEAKING);
+}
+
+/* Arrays of random size at random times: here the later half gets fewer of them. */
+static void random_steps_are_uneven_and_a_leak_all_the_same(void **state)
+{
+    double held = 205 * MB;
+    uint32_t dice = 12;
+
+    (void)state;
+    feed_startup();
+    for (int i = 0; i < 45 * A_SECOND; i++) {
+        dice = dice * 1664525u + 1013904223u;
+        if ((dice >> 24) % 10 < 4)
+            held += (dice >> 12) % 8 * MB;
+        read_bytes(held);
+    }
     assert_int_equal(word_when_over(), VERDICT_LEAKING);
 }
 
@@ -178,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(an_even_rise_to_the_end_is_a_leak_with_little_confidence, fresh),
         cmocka_unit_test_setup(a_regular_staircase_to_the_end_is_one_too, fresh),
+        cmocka_unit_test_setup(random_steps_are_uneven_and_a_leak_all_the_same, fresh),
         cmocka_unit_test_setup(steps_without_an_epoch_are_no_better, fresh),
         cmocka_unit_test_setup(inside_a_pass_whose_length_is_known_it_stays_filling, fresh),
         cmocka_unit_test_setup(a_curve_that_ends_is_none, fresh),
