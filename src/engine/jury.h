@@ -57,6 +57,8 @@ struct jury_process {
     bool has_rss, has_status, has_unique;
     bool speaks; /* sends steps of its own, and follows only those */
     uint64_t rss_bytes, file_bytes, swap_bytes, unique_bytes, peak_bytes;
+    uint64_t file_moved_bytes; /* between the last two readings of file_bytes */
+    uint64_t then_bytes;       /* rss_bytes at the last of them */
     enum verdict_word told;
     struct jury_seat *seat; /* NULL: not judged */
 };

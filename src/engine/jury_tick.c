@@ -1,6 +1,7 @@
 /* On which readings: what of a process's memory can leak, and what the whole tree holds. */
 #include "engine/jury_private.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -29,11 +30,25 @@ static bool was_read(const struct sample *s, unsigned field)
     return s->read >> field & 1u;
 }
 
+/* Of what can leak: so much may come and go without being looked into. */
+static const double FILE_MOVES = 0.025;
+
+/* Files are being mapped in or let go, and resident memory has moved since these were read: by
+ * them, or by what can leak? To take the old figure off would say the latter. While a job starts it
+ * maps its libraries, and there every reading helps to tell where that ended. */
+static bool is_mapping(const struct jury *j, const struct jury_process *p)
+{
+    double most = FILE_MOVES * fabs((double)p->then_bytes - (double)p->file_bytes);
+    return (j->clock.has_begun || j->clock.has_step) && p->has_status &&
+           (double)p->file_moved_bytes > most &&
+           fabs((double)p->rss_bytes - (double)p->then_bytes) > most;
+}
+
 /* Resident memory that can leak: page cache mapped in is none, and what was swapped out still is
- * (facts of the kernel: RssFile, VmSwap). 0: not known yet. */
+ * (facts of the kernel: RssFile, VmSwap). 0: not known now. */
 static uint64_t value_of(const struct jury *j, const struct jury_process *p)
 {
-    if (!p->has_rss)
+    if (!p->has_rss || is_mapping(j, p))
         return 0;
     if (p->has_status)
         return (p->rss_bytes > p->file_bytes ? p->rss_bytes - p->file_bytes : 0) + p->swap_bytes;
@@ -55,9 +70,14 @@ static void sample_process(struct jury *j, uint32_t slot, const struct sample *s
     struct jury_process *p = jury_find(j, slot);
     if (!p)
         return;
-    if (was_read(s, SAMPLE_FILE) || was_read(s, SAMPLE_SWAP)) {
+    bool is_read = was_read(s, SAMPLE_FILE) || was_read(s, SAMPLE_SWAP);
+    if (is_read) {
+        uint64_t file = sample_has(s, SAMPLE_FILE) ? s->v[SAMPLE_FILE] : 0;
+        if (p->has_status)
+            p->file_moved_bytes =
+                file > p->file_bytes ? file - p->file_bytes : p->file_bytes - file;
         p->has_status = true;
-        p->file_bytes = sample_has(s, SAMPLE_FILE) ? s->v[SAMPLE_FILE] : 0;
+        p->file_bytes = file;
         p->swap_bytes = sample_has(s, SAMPLE_SWAP) ? s->v[SAMPLE_SWAP] : 0;
     }
     if (was_read(s, SAMPLE_UNIQUE)) {
@@ -68,6 +88,8 @@ static void sample_process(struct jury *j, uint32_t slot, const struct sample *s
         return;
     p->has_rss = true;
     p->rss_bytes = s->v[SAMPLE_RSS];
+    if (is_read)
+        p->then_bytes = p->rss_bytes;
     if (p->rss_bytes > p->peak_bytes)
         p->peak_bytes = p->rss_bytes;
     uint64_t value = value_of(j, p);
@@ -169,6 +191,9 @@ static void feed_whole(struct jury *j)
     for (size_t i = 0; i < j->count; i++)
         if (!j->living[i]->has_status &&
             j->tick_ns - j->living[i]->born_ns < JURY_STATUS_PATIENCE_S * NS_PER_S && !j->whole)
+            return;
+    for (size_t i = 0; i < j->count && !j->has_charge; i++)
+        if (is_mapping(j, j->living[i]))
             return;
     if (!j->whole)
         j->whole = jury_seat_new(j);

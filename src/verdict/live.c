@@ -112,7 +112,7 @@ void verdict_hear_live(struct verdict_result *resident, const struct verdict_res
     if (live->leak != VERDICT_LEAK_YES || live->confidence < SURE || !resident->has_floor ||
         !live->has_floor)
         return;
-    if (resident->word == VERDICT_UNDECIDED)
+    if (resident->leak == VERDICT_LEAK_UNKNOWN)
         tell_open(resident, live);
     else if (resident->leak == VERDICT_LEAK_NO)
         tell_hidden(resident, live);

@@ -8,6 +8,7 @@ static const double SECOND_PASS = 0.4;   /* of the material growth counts after 
 static const double END_Z = 2;           /* deviations to the upper end of a slope */
 static const double END_PART = 0.3;      /* of the slope before: so slow has ended */
 static const double SOON_PART = 0.3;     /* of the pass's pace: it may well go on */
+static const double SOON_PACE = 0.6;     /* so fast it is no mere tail */
 static const double SOON_PASS = 0.5;     /* passes after the first, until which that is said */
 static const double GRACE_PART = 0.15;   /* of a pass: what must be seen after it */
 static const double THROUGH_CAP = 0.9;   /* of confidence */
@@ -129,7 +130,7 @@ static bool too_soon(const struct judging *j, const struct view *after, double s
 {
     double counts = j->v->options.material_fraction * after->low[0];
 
-    return expected < counts && since > SOON_PART * expected &&
+    return since > (expected < counts ? SOON_PART : SOON_PACE) * expected &&
            j->w.now - j->pass_end < SOON_PASS * (j->pass_end - j->w.start) &&
            slope_in * (j->pass_end - j->w.start) > counts;
 }

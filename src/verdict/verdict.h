@@ -241,7 +241,7 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
 /* Writes the sentence for E, NUL-terminated, cut at SIZE. Returns OUT. */
 char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidence *e);
 
-/* Where RESIDENT, the verdict on a process's memory, is undecided though it grows, and LIVE, that
+/* Where RESIDENT, the verdict on a process's memory, is open though it grows, and LIVE, that
  * on its live heap, is a leak that explains most of that growth: memory in use keeps growing, which
  * is what a leak is, and RESIDENT becomes one. So it does where it was decided to be none and
  * stands while LIVE has grown by much of it, into what the process held already. Nothing else is

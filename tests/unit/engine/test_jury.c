@@ -345,6 +345,52 @@ static void page_cache_that_is_mapped_in_is_no_growth(void **state)
     jury_free(job.jury);
 }
 
+/* Files are mapped in at 40 MiB a second up to the LAST, and looked into at every third reading;
+ * training begins when that is known. */
+static void map_files(struct job *job, uint64_t last)
+{
+    event(job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (uint64_t i = 0; i <= 100; i++) {
+        uint64_t file = 40 * MIB * (i < last ? i : last);
+        struct sample s = {0};
+        tick_begin(job);
+        sample_put(&s, SAMPLE_RSS, 300 * MIB + file);
+        if (i % 3 == 0)
+            sample_put(&s, SAMPLE_FILE, file);
+        put(job, ENTITY_PROCESS, 0, &s);
+        put_machine(job, 300 * MIB + file, 900 * MIB + file);
+        tick_end(job, NS_PER_S);
+        if (i == 3)
+            mark_text(job, 1000, "KIND=begin\nSTEP=0\nSTEPS_PER_EPOCH=40\n");
+        else if (i > 3)
+            mark_step(job, 1000, i - 3);
+        if (i == 43 || i == 83)
+            mark_text(job, 1000, "KIND=epoch\n");
+    }
+}
+
+static void files_that_were_mapped_in_since_they_were_looked_into_are_no_spike(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    map_files(&job, 100);
+    jury_judge(job.jury);
+    assert_int_equal(word_of(job.jury, 1000), VERDICT_STABLE);
+    assert_int_equal(jury_tree(job.jury)->result.word, VERDICT_STABLE);
+    jury_free(job.jury);
+}
+
+static void every_reading_counts_again_once_they_are_mapped(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    map_files(&job, 10);
+    jury_judge(job.jury);
+    assert_int_equal(word_of(job.jury, 1000), VERDICT_STABLE);
+    assert_true(result_of(job.jury, 1000).samples > 85);
+    jury_free(job.jury);
+}
+
 static void a_leak_that_is_swapped_out_is_still_seen(void **state)
 {
     struct job job = job_begin(NULL);
@@ -724,6 +770,8 @@ int main(void)
         cmocka_unit_test(a_fall_that_is_lived_through_is_judged),
         cmocka_unit_test(a_mark_ends_the_wait),
         cmocka_unit_test(page_cache_that_is_mapped_in_is_no_growth),
+        cmocka_unit_test(files_that_were_mapped_in_since_they_were_looked_into_are_no_spike),
+        cmocka_unit_test(every_reading_counts_again_once_they_are_mapped),
         cmocka_unit_test(a_leak_that_is_swapped_out_is_still_seen),
         cmocka_unit_test(before_its_status_is_known_a_process_is_not_read_with_its_page_cache),
         cmocka_unit_test(another_program_in_the_same_process_starts_anew),

@@ -86,7 +86,7 @@ static bool is_heard(struct verdict_result r, const struct verdict_result *live)
 
 static void what_was_decided_stays(void **state)
 {
-    static const enum verdict_word words[] = {VERDICT_FILLING, VERDICT_STEPPING, VERDICT_LEAKING};
+    static const enum verdict_word words[] = {VERDICT_STEPPING, VERDICT_LEAKING};
     struct verdict_result live = leaking();
 
     (void)state;
@@ -97,6 +97,18 @@ static void what_was_decided_stays(void **state)
         r.leak = verdict_word_leak(r.word);
         assert_false(is_heard(r, &live));
     }
+}
+
+/* The pass has ended for both, and only the live heap is sure of what follows. */
+static void memory_that_may_still_be_filling_is_open_too(void **state)
+{
+    struct verdict_result r = undecided(), live = leaking();
+
+    (void)state;
+    r.word = VERDICT_FILLING;
+    verdict_hear_live(&r, &live);
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    assert_false(r.forecast.known);
 }
 
 /* Resident memory that grew to 500 MB and has stood there since. */
@@ -211,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_live_heap_that_leaks_tells_what_was_open),
         cmocka_unit_test(the_reason_comes_first_though_there_is_no_room),
         cmocka_unit_test(what_was_decided_stays),
+        cmocka_unit_test(memory_that_may_still_be_filling_is_open_too),
         cmocka_unit_test(a_live_heap_that_leaks_into_holes_is_a_leak),
         cmocka_unit_test(
             what_stands_stays_so_where_little_leaks_or_memory_came_down_or_was_not_touched),

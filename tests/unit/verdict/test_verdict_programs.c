@@ -169,6 +169,20 @@ static void that_growth_ended_is_not_said_before_it_could_be_seen(void **state)
     }
 }
 
+/* 8 MB and 3 MB in turns, together every 10 steps: two or three jumps have no shape, but the pass
+ * had the same. */
+static void nor_where_it_goes_on_in_the_jumps_it_came_in(void **state)
+{
+    (void)state;
+    for (uint64_t last = PASS + 13; last <= PASS + 20; last++) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        for (uint64_t s = 1; s <= last; s++)
+            step(s, 50 * MB + (s + 9) / 10 * 8 * MB + (s + 6) / 10 * 3 * MB);
+        verdict_judge(&v, NULL, &r);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_NO);
+    }
+}
+
 static void that_it_did_is_said_at_once(void **state)
 {
     (void)state;
@@ -191,6 +205,7 @@ int main(void)
         TEST(noise_that_hides_the_rise_after_the_pass_does_not_hide_that_all_is_one),
         TEST(what_ends_a_little_after_the_pass_is_never_called),
         TEST(that_growth_ended_is_not_said_before_it_could_be_seen),
+        TEST(nor_where_it_goes_on_in_the_jumps_it_came_in),
         TEST(that_it_did_is_said_at_once),
     };
 
