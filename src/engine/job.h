@@ -142,8 +142,8 @@ struct job {
     uint64_t started_ns, started_wall_ns; /* of the first segment */
     struct job_segment now;
     struct job_guard guard;
-    json_t *segments;     /* those that have ended */
-    struct spark spark;   /* memory over all of them */
+    json_t *segments;   /* those that have ended */
+    struct spark spark; /* memory over all of them */
     struct speakers speakers;
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
 };
