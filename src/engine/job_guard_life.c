@@ -33,11 +33,12 @@ static void make_cgroup(struct job *j)
         return;
     }
     guard_cgroup_name(root, name);
+    memcpy(j->note->cgroup_name, name, sizeof name);
     bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
     guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
     snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
-    guard_cgroup_tidy(root, &g->cgroup);
     j->note->cgroup = g->cgroup;
+    guard_cgroup_tidy(root, &g->cgroup);
     if (g->cgroup.usage_fd >= 0)
         engine_charge(j->engine, g->cgroup.memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1,
                       g->cgroup.usage_fd, g->cgroup.stat_fd);

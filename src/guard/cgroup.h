@@ -70,6 +70,9 @@ int guard_cgroup_peak(const struct proc_root *root, const struct guard_cgroup *g
  * while the kernel says busy. 0 and *G is none; or -errno of what is still there, and *G keeps the
  * paths for another try. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
+/* The same for whatever is called NAME where guard_cgroup_make would have made it: its maker died
+ * before it could say where. */
+void guard_cgroup_remove_named(const struct proc_root *root, const char *name, uint64_t until_ns);
 
 /* The folder's name for the calling process: (pid, start time) so that it is nobody else's. */
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);

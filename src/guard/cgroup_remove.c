@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/number.h"
 #include "guard/cgroup.h"
+#include "guard/cgroup_place.h"
 
 /* How deep groups of the job's own are looked for: nobody nests them further by accident. */
 enum { DEPTH_MAX = 16 };
@@ -151,6 +152,18 @@ int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, ui
         return memory < 0 ? memory : kill;
     *g = guard_cgroup_none;
     return 0;
+}
+
+void guard_cgroup_remove_named(const struct proc_root *root, const char *name, uint64_t until_ns)
+{
+    char dir[GUARD_CGROUP_PATH];
+    struct guard_place p;
+    for (int v2 = 0; v2 <= 1; v2++)
+        for (int r = guard_place_own(root, v2 != 0, &p); r == 0; r = guard_place_up(root, &p)) {
+            int n = snprintf(dir, sizeof(dir), "%s/%s", p.group.dir, name);
+            if (n > 0 && (size_t)n < sizeof(dir))
+                (void)remove_folder(root->cgroup_fd, dir, until_ns);
+        }
 }
 
 /* Unsure is alive. */

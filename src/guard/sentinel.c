@@ -174,7 +174,10 @@ void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grac
         keep_job(note, log_dirfd, ret);
     int ended = guard_end_all(root, grace_ns);
     ret->ended = ended > 0 ? ended : 0;
+    uint64_t until_ns = clock_mono_ns() + REMOVE_MS * NS_PER_MS;
     guard_cgroup_reopen(root, &note->cgroup);
-    guard_cgroup_remove(root, &note->cgroup, clock_mono_ns() + REMOVE_MS * NS_PER_MS);
+    guard_cgroup_remove(root, &note->cgroup, until_ns);
+    if (note->cgroup_name[0])
+        guard_cgroup_remove_named(root, note->cgroup_name, until_ns);
     mark_folder_remove(note->socket_folder);
 }

@@ -15,6 +15,7 @@ enum { SENTINEL_STREAMS = 3 };
 /* Shared between the two by an anonymous mapping: what the sentinel must know. */
 struct sentinel_note {
     char socket_folder[128];    /* of the marks socket; "" none */
+    char cgroup_name[64];       /* of the job's, before it is made; "" none will be */
     struct guard_cgroup cgroup; /* the job's, by its paths */
     bool finished;              /* the job's end is written down already */
     bool keep;                  /* the job lives on */

@@ -356,6 +356,24 @@ static void groups_the_job_made_go_with_its_own_and_nothing_beside_it_does(void 
     tree_end(&t);
 }
 
+static void what_its_maker_never_told_of_is_found_by_its_name(void **state)
+{
+    struct tree t;
+    (void)state;
+    tree_begin(
+        &t, "4:memory:/a/b\\n0::/c\\n",
+        "mkdir -p cgroup/memory/a/b/ebb-7-8/x cgroup/memory/a/ebb-7-8 cgroup/memory/a/ebb-7-9"
+        " cgroup/unified/c/ebb-7-8");
+    guard_cgroup_remove_named(&t.root, "ebb-7-8", 0);
+    assert_false(is_there(&t.root, "memory/a/b/ebb-7-8"));
+    assert_false(is_there(&t.root, "memory/a/ebb-7-8"));
+    assert_false(is_there(&t.root, "unified/c/ebb-7-8"));
+    assert_true(is_there(&t.root, "memory/a/ebb-7-9"));
+    guard_cgroup_remove_named(&t.root, "b", 0); /* no name of ours */
+    assert_true(is_there(&t.root, "memory/a/b"));
+    tree_end(&t);
+}
+
 static void a_folder_not_named_as_ours_is_never_removed(void **state)
 {
     static const char *const dirs[] = {"p/beside", "p/ebb-7-8/..", "p", "ebb-7-8"};
@@ -913,6 +931,7 @@ int main(void)
         cmocka_unit_test(where_the_kernel_cannot_fork_into_it_a_group_is_left_to_be_joined),
         cmocka_unit_test(in_hybrid_both_groups_are_joined_and_memory_is_v1s),
         cmocka_unit_test(groups_the_job_made_go_with_its_own_and_nothing_beside_it_does),
+        cmocka_unit_test(what_its_maker_never_told_of_is_found_by_its_name),
         cmocka_unit_test(a_folder_not_named_as_ours_is_never_removed),
         cmocka_unit_test(only_names_of_our_own_making_are_read),
         HERE(a_process_forked_into_the_group_is_in_all_of_its_folders),
