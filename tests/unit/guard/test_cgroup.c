@@ -363,7 +363,7 @@ static void what_its_maker_never_told_of_is_found_by_its_name(void **state)
     tree_begin(
         &t, "4:memory:/a/b\\n0::/c\\n",
         "mkdir -p cgroup/memory/a/b/ebb-7-8/x cgroup/memory/a/ebb-7-8 cgroup/memory/a/ebb-7-9"
-        " cgroup/unified/c/ebb-7-8");
+        " cgroup/unified/c/ebb-7-8 && : >cgroup/unified/cgroup.controllers");
     guard_cgroup_remove_named(&t.root, "ebb-7-8", 0);
     assert_false(is_there(&t.root, "memory/a/b/ebb-7-8"));
     assert_false(is_there(&t.root, "memory/a/ebb-7-8"));
