@@ -41,7 +41,7 @@ LOOK_MS = 200
 SLOW = 4  # times the plain one: not run again
 NOT_HERE = 77  # of a program of the zoo
 MB = 1e6
-REPORT_BYTES = 1 << 20
+REPORT_BYTES = 4 << 20
 LOCK = threading.Lock()
 HEAD = ["tool", "CPU ×", "wall ×", "memory", "disk", "culprit row", "verdict", "right", "job"]
 

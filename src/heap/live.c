@@ -140,6 +140,9 @@ static bool put_cell(uintptr_t p, uint32_t entry)
         if (atomic_load_explicit(&bucket[i], memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong(&bucket[i], &empty, cell)) {
             set_bit(bit);
+            /* Another thread may have ended it already, and cleared the bit before it was set. */
+            if (atomic_load(&bucket[i]) != cell)
+                clear_bit(bit);
             return true;
         }
     }
