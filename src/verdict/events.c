@@ -15,6 +15,7 @@ enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double AROUND = 3, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2;
+static const double GOES_ON = 0.8;    /* of the earlier jumps, in the later ones */
 static const double TIMES_LOST = 2.5; /* a run of jumps, over the longest that was given back */
 
 /* The floor on either side of an event. */
@@ -120,6 +121,19 @@ static void take_event(struct jumps *k, struct sides s, double noise)
     k->last = s.after;
 }
 
+/* Are the later N / 2 of the jumps about as large as the earlier ones? What settles adds less each
+ * time: a cache that evaluations fill, holes that they leave. */
+static bool go_on(const double *jump, unsigned n, double noise)
+{
+    double early = 0, late = 0;
+
+    for (unsigned i = 0; i < n / 2; i++) {
+        early += jump[i];
+        late += jump[n - 1 - i];
+    }
+    return late + noise >= GOES_ON * early;
+}
+
 /* Jumps of one kind. */
 static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
                      struct events_steps *ret)
@@ -148,6 +162,8 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
     ret->jump_bytes = k.later / (x.n - 1);
     ret->total_bytes = k.later;
     ret->share = k.last > k.first ? intervals * ret->jump_bytes / (k.last - k.first) : 0;
+    if (!go_on(k.jump, x.n - 1, noise))
+        return false;
     /* Little was read between them: each by itself has to count. */
     if (is_close && fit_median(k.jump, x.n - 1) < v->options.material_fraction * k.first)
         return false;

@@ -74,6 +74,16 @@ static uint64_t collected(uint64_t step)
     return at_evaluations(step < 165 ? step : step - 160);
 }
 
+/* 40 MB at the first evaluation, and two thirds of the last each time. */
+static uint64_t settles(uint64_t step)
+{
+    double held = 0, jump = 40e6;
+
+    for (uint64_t at = 21; at <= step; at += 20, jump *= 0.67)
+        held += jump;
+    return 500 * MB + (uint64_t)held;
+}
+
 static void growth_that_flattens_out_is_not_tied_to_the_epochs_it_passes(void **state)
 {
     (void)state;
@@ -125,6 +135,17 @@ static void jumps_as_many_as_were_given_back_before_prove_nothing(void **state)
     assert_int_not_equal(r.word, VERDICT_STEPPING);
 }
 
+static void jumps_that_get_smaller_settle(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 70; steps <= 240; steps += 10) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        run((struct program){
+            .steps = steps, .pass = 60, .eval_every = 20, .reads = 2, .bytes = settles});
+        assert_int_not_equal(r.word, VERDICT_STEPPING);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -136,6 +157,7 @@ int main(void)
         TEST(even_growth_with_as_few_is_still_leaking),
         TEST(with_one_reading_between_them_nothing_is_tied_to_evaluations),
         TEST(jumps_as_many_as_were_given_back_before_prove_nothing),
+        TEST(jumps_that_get_smaller_settle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
