@@ -162,6 +162,10 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         size_text(a, v[0]), v[1] != 0 ? "step" : "minute", 100 * v[3],
                         size_text(b, v[2]));
     case VERDICT_SAID_LATE:
+        if (v[2] > 1) /* the floor was that of a process that had just begun */
+            return snprintf(out, size,
+                            "a new rise, %s long so far: too short against what came before",
+                            span_text(a, v[1], v[3]));
         return snprintf(out, size,
                         "a new rise, %s long so far and %.0f %% of the floor: too short and too "
                         "small against what came before",
