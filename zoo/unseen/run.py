@@ -277,10 +277,12 @@ def totals_of(results):
     errors = [abs(r["rate_error"]) for r in leaks if r["rate_error"] is not None]
     asked = [r for r in results if "hypothesis_right" in r]
     after = [r["right_after_epochs"] for r in results if r.get("right_after_epochs") is not None]
-    yield f"{len(leaks)} leaks: {grades(leaks)}"
-    yield (f"{len(benign)} benign: {grades(benign)}; "
-           f"{sum(bool(r.get('false_alarms')) for r in benign)} called a leak on the way, "
-           f"{sum(bool(r['false_processes']) for r in benign)} with a process called one")
+    if leaks:
+        yield f"{len(leaks)} leaks: {grades(leaks)}"
+    if benign:
+        yield (f"{len(benign)} benign: {grades(benign)}; "
+               f"{sum(bool(r.get('false_alarms')) for r in benign)} called a leak on the way, "
+               f"{sum(bool(r['false_processes']) for r in benign)} with a process called one")
     if leaks:
         yield (f"culprit in the first three rows: {sum(r['culprit_row'] > 0 for r in leaks)} "
                f"of {len(leaks)}, "
