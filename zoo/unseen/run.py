@@ -204,7 +204,7 @@ def timing(looks, truth):
         if step <= start or word not in truth["words"]:
             break
         since = step
-    return {"right_after_epochs": since and round((since - start) / truth["steps_per_epoch"], 2),
+    return {"right_after_epochs": since and round((since - start) / truth["steps_per_epoch"], 3),
             "false_alarms": sum(word in LEAKS for step, word in looks
                                 if not truth["leak"] or step <= start)}
 
