@@ -1,0 +1,66 @@
+"""Programs that were written blind: their truths are whole, and the runner grades as it says."""
+
+import importlib.util
+import json
+
+import pytest
+
+from commands import ROOT
+
+UNSEEN = ROOT / "zoo" / "unseen"
+TRUTHS = json.loads((UNSEEN / "truths.json").read_text())
+BENIGN = {"stable", "spiking", "plateaued"}
+
+
+def load_runner():
+    spec = importlib.util.spec_from_file_location("unseen_run", UNSEEN / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+runner = load_runner()
+
+
+@pytest.mark.parametrize("key", TRUTHS)
+def test_a_truth_is_whole_and_names_what_is_there(key):
+    truth = TRUTHS[key]
+    source = (UNSEEN / f"{truth['program']}.py").read_text()
+    assert key == f"{truth['program']}-{truth['variant']}"
+    for words in (truth["words"], truth["words_no_marks"]):
+        assert words and set(words) <= (set(runner.LEAKS) if truth["leak"] else BENIGN)
+    assert (truth["bytes_per_step"] > 0) == truth["leak"]
+    assert truth["culprit"] or not truth["leak"]
+    assert truth["flag"] is None or f'"{truth["flag"]}"' in source
+    assert all(f"def {name.split('.')[-1]}(" in source for name in truth["culprit"])
+    assert f"| {truth['program']} |" in (UNSEEN / "README.md").read_text()
+
+
+def test_each_program_has_a_twin():
+    programs = [truth["program"] for truth in TRUTHS.values()]
+    files = {path.stem for path in UNSEEN.glob("*.py")} - {"run", "_held", "kit", "marks"}
+    assert files == set(programs) and all(programs.count(name) == 2 for name in files)
+
+
+@pytest.mark.parametrize("word, leak, grade", [
+    ("leaking", True, "right"), ("stepping", True, "near"), ("undecided", True, "unsure"),
+    ("plateaued", True, "WRONG"), ("stable", False, "right"), ("spiking", False, "near"),
+    ("filling", False, "unsure"), ("stepping", False, "WRONG"), ("-", True, "unsure"),
+])
+def test_a_word_of_the_other_side_is_wrong(word, leak, grade):
+    assert runner.grade(word, ["leaking"] if leak else ["stable"], leak) == grade
+
+
+def test_the_right_word_counts_from_where_it_stays():
+    truth = {"leak": True, "words": ["leaking"], "leak_from_step": 10, "steps_per_epoch": 20}
+    looks = [(5, "leaking"), (15, "leaking"), (20, "undecided"), (30, "leaking"), (40, "leaking")]
+    assert runner.timing(looks, truth) == {"right_after_epochs": 1.0, "false_alarms": 1}
+    assert runner.timing(looks[:3], truth)["right_after_epochs"] is None
+
+
+@pytest.mark.parametrize("have, want, same", [
+    ("Net.forward", "forward", True), ("forward", "Net.forward", True),
+    ("Net.forward", "Other.forward", False), (None, "forward", False),
+])
+def test_functions_may_come_without_their_class(have, want, same):
+    assert runner.same_function(have, want) == same

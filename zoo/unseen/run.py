@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""Runs programs that ebb's rules were not made for, and prints what ebb says beside what is true.
+
+Exits with 1 if a leak is called none, or something benign a leak.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ZOO = HERE.parent
+ROOT = ZOO.parent
+sys.path.insert(0, str(ZOO))  # before this folder: run is zoo/run.py
+import common
+import run as zoo
+
+EBB = os.path.abspath(zoo.EBB)
+LEAKS = ("leaking", "stepping")
+MODES = ("marks", "nomarks")
+LOOKS = 8  # an epoch
+TIMEOUT_S = 400
+SETTLED = 0.15  # of a leak: rates are compared from there on
+CLOSE = 0.2
+COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
+           "of live", "right after", "alarms", "culprit row", "first hypothesis", "right"]
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "zoo-unseen",
+                        help="folder of the recordings (default build/zoo-unseen)")
+    parser.add_argument("--jobs", type=int, default=1, help="programs that run at the same time")
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=list(MODES),
+                        help="marks, nomarks or both with a comma between (default)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
+                        help="sets, programs or PROGRAM-VARIANT")
+    parser.add_argument("--judge-only", action="store_true", help="use the recordings in --out")
+    parser.add_argument("--tiny", action="store_true",
+                        help="only see that they run: few steps, nothing is judged")
+    parser.add_argument("--json", type=Path, help="also write what was found into this file")
+    args = parser.parse_args()
+    unknown = [mode for mode in args.modes if mode not in MODES]
+    if unknown:
+        parser.error(f"no mode called {unknown[0]}; there are {' and '.join(MODES)}")
+    return args
+
+
+def runs_of(args):
+    """[(name of the recording, mode, truth)] of what was asked for."""
+    truths = json.loads((HERE / "truths.json").read_text())
+    known = {name for key, truth in truths.items()
+             for name in (key, truth["program"], truth["set"])}
+    unknown = [name for name in args.only if name not in known]
+    if unknown:
+        sys.exit(f"unseen: no program called {unknown[0]}; README.md lists them")
+    return [(f"{key}-{mode}", mode, truth) for mode in args.modes for key, truth in truths.items()
+            if not args.only or {key, truth["program"], truth["set"]} & set(args.only)]
+
+
+def small(truth):
+    """Options for few steps; set a has other ones than the sets after it."""
+    return ["--seconds", "3", "--scale", "0.1"] if truth["set"] == "a" else ["--tiny"]
+
+
+def record(name, mode, truth, args):
+    """Runs one program; returns its exit status."""
+    run_dir = args.out / name
+    if (run_dir / "trace.ebb").exists():
+        shutil.rmtree(run_dir)
+    command = [EBB, "run", "--run-dir", str(run_dir), "-q", "--", zoo.interpreter(),
+               "-W", "ignore", str(HERE / f"{truth['program']}.py"),
+               *([truth["flag"]] if truth["flag"] else []), *(small(truth) if args.tiny else [])]
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("EBB_", "HELD_"))}
+    env.update(OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    if mode == "nomarks":
+        env.update(EBB_SHIM="0", HELD_NO_MARKS="1")
+    try:
+        return subprocess.run(command, env=env, cwd=args.out, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              timeout=TIMEOUT_S).returncode
+    except subprocess.TimeoutExpired:
+        return "timeout"
+
+
+def record_all(runs, args):
+    """Runs all; returns those that this machine could run to their end."""
+    def one(each):
+        print(f"unseen: {each[0]}", file=sys.stderr)
+        return record(*each, args)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        statuses = list(pool.map(one, runs))
+    for (name, _, _), status in zip(runs, statuses):
+        log = args.out / name / "log.txt"
+        if status == common.NOT_HERE:
+            print(f"unseen: {name} cannot run here; see {log}", file=sys.stderr)
+        elif status:
+            print(f"unseen: {name} ended with status {status}; see {log}", file=sys.stderr)
+    return [each for each, status in zip(runs, statuses) if status == 0]
+
+
+def own_count(run_dir):
+    """What the program says of itself in its last line; None if it did not come to its end."""
+    try:
+        lines = (run_dir / "log.txt").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    said = [line for line in lines if "HELD {" in line]
+    return json.loads(said[-1][said[-1].index("{"):]) if said else None
+
+
+def own_readings(count, truth):
+    """[(step, resident bytes)] as the program read them; set a counts micro-batches and MiB."""
+    if "rows" in count:
+        return [(step, rss) for step, _, rss in count["rows"]]
+    per_step = count["steps"] / total_steps(truth)
+    return [(batch / per_step, mib << 20) for batch, _, mib in count["counts"]]
+
+
+def total_steps(truth):
+    return truth["epochs"] * truth["steps_per_epoch"]
+
+
+def slope(points):
+    """By least squares; None where too few points tell."""
+    if len(points) < 2:
+        return None
+    middle = statistics.mean(x for x, _ in points), statistics.mean(y for _, y in points)
+    spread = sum((x - middle[0]) ** 2 for x, _ in points)
+    return sum((x - middle[0]) * (y - middle[1]) for x, y in points) / spread
+
+
+def true_rate(count, truth):
+    """Bytes a step by which the process grew, as it read them; live bytes where a worker grows."""
+    if truth.get("grows_in"):
+        return truth["bytes_per_step"]
+    start = truth.get("leak_from_step", 0)
+    start += SETTLED * (total_steps(truth) - start)
+    grown = slope([point for point in own_readings(count, truth) if point[0] > start])
+    return grown if grown and grown > 0 else truth["bytes_per_step"]
+
+
+def judged_rate(verdict, mode, count, truth):
+    """Bytes a step that ebb says; without marks from those a minute and the program's own pace."""
+    if mode == "marks":
+        return (verdict.get("rate_bytes_per_step") or {}).get("value")
+    rate = (verdict.get("rate_bytes_per_min") or {}).get("value")
+    seconds = count.get("train_s", count.get("seconds"))
+    return None if rate is None else rate / 60 * seconds / total_steps(truth)
+
+
+def grade(word, words, leak):
+    """right; near: another word of the same side; unsure; WRONG: of the other side."""
+    if word in words:
+        return "right"
+    if word in ("filling", "undecided", "-"):
+        return "unsure"
+    return "near" if (word in LEAKS) == leak else "WRONG"
+
+
+def same_function(have, want):
+    """Whether two names are one function's; either may come without its class."""
+    have, want = (have or "").split("."), want.split(".")
+    return have[-1] == want[-1] and (len(have) < 2 or len(want) < 2 or have[-2] == want[-2])
+
+
+def culprit_row(run_dir, truth):
+    """(row, whether its own line says so): the first of three rows of `ebb heap` that names a
+    culprit, by its line or by its innermost frame in the program; 0 where none does."""
+    def is_mine(frame):
+        return Path(frame.get("file") or "").name == f"{truth['program']}.py"
+
+    for number, row in enumerate(zoo.ask("heap", run_dir, "--top", "3").get("rows", [])[:3], 1):
+        where = row.get("where") or {}
+        inner = [frame for frame in row.get("stack") or [] if is_mine(frame)][:1]
+        mine = [where] if is_mine(where) else inner
+        named = any(same_function(frame.get("function"), culprit)
+                    for frame in mine for culprit in truth["culprit"])
+        by_library = any(same_function(where.get("function"), f) for f in truth["culprit_lib"])
+        if named or by_library:
+            return number, is_mine(where)
+    return 0, False
+
+
+def looks_at(run_dir, truth):
+    """[(step, word)], eight an epoch."""
+    epoch = truth["steps_per_epoch"]
+    steps = sorted({max(1, round(epoch * i / LOOKS))
+                    for i in range(1, LOOKS * truth["epochs"] + 1)})
+    return [(step, zoo.word_of(zoo.judge(run_dir, "--until-step", step))) for step in steps]
+
+
+def timing(looks, truth):
+    """Since when the word was right for good, in epochs from where the leak began; false alarms."""
+    start, since = truth.get("leak_from_step", 0), None
+    for step, word in reversed(looks):
+        if step <= start or word not in truth["words"]:
+            break
+        since = step
+    return {"right_after_epochs": since and round((since - start) / truth["steps_per_epoch"], 3),
+            "false_alarms": sum(word in LEAKS for step, word in looks
+                                if not truth["leak"] or step <= start)}
+
+
+def judge(name, mode, truth, args):
+    """What ebb says of one recording and whether that is so."""
+    run_dir = args.out / name
+    found = {"run": name, "program": truth["program"], "variant": truth["variant"],
+             "set": truth["set"], "mode": mode, "leak": truth["leak"]}
+    count = own_count(run_dir)
+    answer = zoo.judge(run_dir) if count else None
+    if answer is None:
+        return {**found, "grade": "-"}
+    verdict = zoo.verdicts(answer)[0]
+    words = truth["words"] if mode == "marks" else truth["words_no_marks"]
+    word = zoo.word_of(answer)
+    found.update(word=word, grade=grade(word, words, truth["leak"]),
+                 confidence=verdict.get("confidence"),
+                 false_processes=[p.get("role") for p in answer.get("processes", [])
+                                  if p.get("leak") and not truth["leak"]])
+    if truth["leak"]:
+        rate = judged_rate(verdict, mode, count, truth)
+        found["rate"] = rate
+        found["rate_error"] = rate and rate / true_rate(count, truth) - 1
+        found["live_rate_error"] = rate and rate / truth["bytes_per_step"] - 1
+        found["culprit_row"], found["culprit_itself"] = culprit_row(run_dir, truth)
+    ranked = zoo.ask("diagnose", run_dir).get("hypotheses") or [{"key": "-"}]
+    found["hypothesis"] = ranked[0]["key"]
+    if truth["hypotheses"]:
+        found["hypothesis_right"] = ranked[0]["key"] in truth["hypotheses"]
+    if mode == "marks":
+        found["looks"] = looks_at(run_dir, truth)
+        found.update(timing(found["looks"], truth))
+        if found["grade"] != "right":  # the last look is not always the end
+            found["right_after_epochs"] = None
+    return found
+
+
+def culprit_text(found):
+    row = found.get("culprit_row")
+    if not row:
+        return "-" if row is None else "none"
+    return str(row) if found["culprit_itself"] else f"{row}, below"
+
+
+def row_of(found):
+    """One line of the table."""
+    about = [found["program"], found["variant"], found["set"], found["mode"],
+             "yes" if found["leak"] else "no"]
+    if found["grade"] == "-":
+        return about + ["not judged"] + [""] * (len(COLUMNS) - len(about) - 1)
+    after, sure = found.get("right_after_epochs"), found["confidence"]
+    return about + [
+        found["word"], found["grade"], "-" if sure is None else f"{sure:.0%}",
+        zoo.percent(found.get("rate_error")), zoo.percent(found.get("live_rate_error")),
+        "-" if after is None else f"{after:.2f} ep.", str(found.get("false_alarms", "-")),
+        culprit_text(found), found["hypothesis"],
+        {True: "yes", False: "NO"}.get(found.get("hypothesis_right"), "-")]
+
+
+def grades(results):
+    return ", ".join(f"{sum(r['grade'] == word for r in results)} {word}"
+                     for word in ("right", "near", "unsure", "WRONG"))
+
+
+def totals_of(results):
+    """Sentences about runs of one mode."""
+    leaks = [r for r in results if r["leak"]]
+    benign = [r for r in results if not r["leak"]]
+    errors = [abs(r["rate_error"]) for r in leaks if r["rate_error"] is not None]
+    asked = [r for r in results if "hypothesis_right" in r]
+    after = [r["right_after_epochs"] for r in results if r.get("right_after_epochs") is not None]
+    if leaks:
+        yield f"{len(leaks)} leaks: {grades(leaks)}"
+    if benign:
+        yield (f"{len(benign)} benign: {grades(benign)}; "
+               f"{sum(bool(r.get('false_alarms')) for r in benign)} called a leak on the way, "
+               f"{sum(bool(r['false_processes']) for r in benign)} with a process called one")
+    if leaks:
+        yield (f"culprit in the first three rows: {sum(r['culprit_row'] > 0 for r in leaks)} "
+               f"of {len(leaks)}, "
+               f"{sum(r['culprit_itself'] for r in leaks)} by the row's own line")
+    if errors:
+        yield (f"rate within {CLOSE:.0%}: {sum(e <= CLOSE for e in errors)} of {len(leaks)}, "
+               f"median error {statistics.median(errors):.0%}")
+    if asked:
+        yield f"first hypothesis right: {sum(r['hypothesis_right'] for r in asked)} of {len(asked)}"
+    if after:
+        yield (f"right for good after {statistics.median(after):.2f} epochs (median), "
+               f"{max(after):.2f} at most; "
+               f"{sum(a <= 1.25 for a in after)} of {len(results)} within 1.25")
+
+
+def print_totals(results):
+    """For each mode, set by set and all of them."""
+    judged = [r for r in results if r["grade"] != "-"]
+    sets = sorted({r["set"] for r in judged})
+    for mode in MODES:
+        for name in sets + (["all"] if len(sets) > 1 else []):
+            chosen = [r for r in judged if r["mode"] == mode and name in (r["set"], "all")]
+            if chosen:
+                print(f"\n{mode}, {'all sets' if name == 'all' else 'set ' + name}:")
+                print("\n".join(f"  {sentence}" for sentence in totals_of(chosen)))
+
+
+def main():
+    args = options()
+    args.out = args.out.resolve()
+    args.out.mkdir(parents=True, exist_ok=True)
+    asked = runs = runs_of(args)
+    if not args.judge_only:
+        runs = record_all(runs, args)
+    if not runs:
+        sys.exit("unseen: nothing of it can run here")
+    if args.tiny:
+        print(f"{len(runs)} of {len(asked)} came to their end")
+        return 0 if len(runs) == len(asked) else 1
+    with ThreadPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(lambda each: judge(*each, args), runs))
+    zoo.print_table([COLUMNS] + [row_of(found) for found in results])
+    print_totals(results)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+    wrong = [found for found in results if found["grade"] == "WRONG"]
+    for found in wrong:
+        print(f"unseen: {found['run']}: {found['word']} is wrong", file=sys.stderr)
+    return 1 if wrong or all(found["grade"] == "-" for found in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
