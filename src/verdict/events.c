@@ -131,7 +131,7 @@ static bool go_on(const double *jump, unsigned n, double noise)
         early += jump[i];
         late += jump[n - 1 - i];
     }
-    return late + noise >= GOES_ON * early;
+    return late + RISE_OVER_NOISE * noise * sqrt(n) >= GOES_ON * early;
 }
 
 /* Jumps of one kind. */
