@@ -138,7 +138,8 @@ size_t profile_working(const struct profile *p)
     while (before + 2 < n && p->readings[before + 1].t_ns + tail_ns < end_ns)
         before++;
     double held = let_go * live_at(&p->readings[before]);
-    while (n > before + 1 && live_at(&p->readings[n - 1]) < held)
+    while (n > before + 1 &&
+           live_at(&p->readings[n - 1]) < fmax(held, let_go * live_at(&p->readings[n - 2])))
         n--;
     return n;
 }

@@ -122,6 +122,31 @@ static void an_empty_profile_has_no_moments(void **state)
     profile_free(NULL);
 }
 
+/* How many of N readings a second apart, with that many MiB alive, show a process at work. */
+static size_t working(const double *mib, size_t n)
+{
+    struct profile_held held[8];
+    struct profile_reading seen[8];
+    const struct profile p = {.is_ended = true, .readings = seen, .n_readings = n};
+    for (size_t i = 0; i < n; i++) {
+        held[i] = (struct profile_held){.live_bytes = mib[i] * 1048576};
+        seen[i] = (struct profile_reading){
+            .t_ns = (i + 1) * UINT64_C(1000000000), .held = &held[i], .count = 1};
+    }
+    return profile_working(&p);
+}
+
+static void what_is_read_after_the_work_is_done_does_not_count(void **state)
+{
+    (void)state;
+    assert_int_equal(working((double[]){100, 110, 120, 130}, 4), 4);
+    assert_int_equal(working((double[]){200, 200, 200, 200, 200, 200, 120}, 7), 6);
+    /* what grew since is let go: no less than there was five seconds ago */
+    assert_int_equal(working((double[]){200, 220, 240, 260, 200}, 5), 4);
+    assert_int_equal(working((double[]){200, 230, 260, 200, 150}, 5), 3);
+    assert_int_equal(working((double[]){200, 200, 260, 200, 200}, 5), 5); /* a spike */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +157,7 @@ int main(void)
         cmocka_unit_test(steps_that_begin_again_do_not_confuse),
         cmocka_unit_test(the_last_one_at_or_before_a_moment_is_found),
         cmocka_unit_test(an_empty_profile_has_no_moments),
+        cmocka_unit_test(what_is_read_after_the_work_is_done_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
