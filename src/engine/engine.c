@@ -218,9 +218,15 @@ static void tick(struct engine *e, uint64_t now_ns, bool whole)
     e->ticks++;
 }
 
-/* How often to look for new processes. */
-static uint64_t walk_period(uint64_t interval_ns)
+static uint64_t interval_now(const struct engine *e)
 {
+    return e->is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
+}
+
+/* How often to look for new processes. */
+static uint64_t walk_period(const struct engine *e)
+{
+    uint64_t interval_ns = interval_now(e);
     if (interval_ns < NS_PER_S / 4)
         return NS_PER_S / 4;
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
@@ -234,7 +240,7 @@ static void grow_up(struct engine *e, uint64_t now_ns)
     if (!e->is_young || (age_ns < YOUNG_S * NS_PER_S && !is_dear))
         return;
     e->is_young = false;
-    e->walk.period_ns = walk_period(e->options.interval_ns);
+    e->walk.period_ns = walk_period(e);
     e->verdict.period_ns = VERDICT_PERIOD_S * NS_PER_S;
     loop_set_timer(e->tick_timer, now_ns + e->options.interval_ns, e->options.interval_ns);
 }
@@ -342,7 +348,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->is_young = !e->options.interval_ns;
     if (e->is_young)
         e->options.interval_ns = NS_PER_S;
-    e->walk = pace_of(walk_period(e->is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns), 100);
+    e->walk = pace_of(walk_period(e), 100);
     e->status = pace_of(0, 0);
     e->pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);
     e->limit = pace_of(LIMIT_PERIOD_S * NS_PER_S, 100);
@@ -458,8 +464,7 @@ int engine_watch_all(struct engine *e, struct err *err)
 int engine_start(struct engine *e)
 {
     uint64_t now_ns = clock_mono_ns();
-    uint64_t period_ns = e->is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
-    int r = loop_add_timer(e->loop, now_ns, period_ns, on_tick, e, &e->tick_timer);
+    int r = loop_add_timer(e->loop, now_ns, interval_now(e), on_tick, e, &e->tick_timer);
     if (r == 0 && e->options.interval_ns > NS_PER_S)
         r = loop_add_timer(e->loop, now_ns, NS_PER_S, on_flush, e, &e->flush_timer);
     if (r == 0 && e->unique)

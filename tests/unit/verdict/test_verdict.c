@@ -10,20 +10,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "verdict/verdict.h"
-
-static const uint64_t MB = 1000000;
-static const int64_t SECOND = 1000000000;
-
-static struct verdict_series v;
-static struct verdict_result r;
-
-static int fresh(void **state)
-{
-    (void)state;
-    assert_int_equal(verdict_init(&v, NULL), 0);
-    return 0;
-}
+#include "verdict/one_series.h"
 
 /* A small deterministic noise, 0 to 7. */
 static uint64_t noise(uint64_t i)
@@ -37,13 +24,6 @@ static bool said(enum verdict_evidence_code code)
         if (r.evidence[i].code == code)
             return true;
     return false;
-}
-
-static void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step)
-{
-    struct verdict_mark m = {.kind = kind, .has_step = true, .step = step};
-
-    verdict_mark(&v, t_ns, &m);
 }
 
 /* Numbers that a program may print must be numbers. */

@@ -7,29 +7,10 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "verdict/verdict.h"
+#include "verdict/one_series.h"
 
 enum { PASS = 75, STEPS = 300 };
-static const uint64_t KB = 1000, MB = 1000000;
-static const int64_t SECOND = 1000000000;
-
-static struct verdict_series v;
-static struct verdict_result r;
-
-static int fresh(void **state)
-{
-    (void)state;
-    assert_int_equal(verdict_init(&v, NULL), 0);
-    return 0;
-}
-
-static void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step)
-{
-    struct verdict_mark m = {.kind = kind, .has_step = true, .step = step};
-
-    verdict_mark(&v, t_ns, &m);
-}
-
+static const uint64_t KB = 1000;
 static bool said(enum verdict_evidence_code code)
 {
     for (uint32_t i = 0; i < r.n_evidence; i++)
