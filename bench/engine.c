@@ -99,11 +99,11 @@ static void do_piece(struct engine *e, enum piece piece, uint64_t now_ns)
     if (piece == STATM)
         proc_tree_tick(e->tree, now_ns);
     else if (piece == STATUS)
-        look_at_status(e, now_ns, false);
+        engine_look_at_status(e, now_ns, false);
     else if (piece == MACHINE)
         machine_tick(e->machine, &e->machine_sample);
     else if (piece == WHOLE)
-        look_at_whole(e, now_ns);
+        engine_look_at_whole(e, now_ns);
     else if (piece == HISTORIES)
         take_in(e, now_ns);
     else if (piece == RECORDING)

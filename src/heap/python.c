@@ -318,7 +318,7 @@ static void believe(void)
 
 static void look_further(const struct heap_table *t)
 {
-    if (atomic_load_explicit(&phase, memory_order_relaxed) == ABSENT)
+    if (t && atomic_load_explicit(&phase, memory_order_relaxed) == ABSENT)
         find_late(t);
     if (atomic_load_explicit(&phase, memory_order_relaxed) == FOUND)
         recognise();
@@ -356,15 +356,14 @@ static void publish(struct heap_table *t)
 void python_look(void)
 {
     struct heap_table *t = heap_process.table;
-    if (!t)
-        return;
     uint32_t expected = 0;
     if (atomic_compare_exchange_strong_explicit(&is_looking, &expected, 1, memory_order_acquire,
                                                 memory_order_relaxed)) {
         look_further(t);
         atomic_store_explicit(&is_looking, 0, memory_order_release);
     }
-    publish(t);
+    if (t)
+        publish(t);
 }
 
 bool python_is_eval(uintptr_t ip)

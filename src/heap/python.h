@@ -12,8 +12,8 @@ struct python_frame {
 };
 
 /* Looks whether there is an interpreter by now, of which version, and whether its frames can be
- * read; called on the sampled way, cheap once it is settled. Puts itself in front of the allocator
- * of small objects when that is wanted and this thread holds the lock. */
+ * read; called on the sampled way and for arenas, cheap once it is settled. Puts itself in front of
+ * the allocator of small objects when that is wanted and this thread holds the lock. */
 void python_look(void);
 /* This thread's frames, innermost first; 0: none or not readable. */
 size_t python_frames(struct python_frame *ret, size_t max);

@@ -3,6 +3,7 @@
  * pointer is none of theirs and hand it on, so that neither needs a wrapper. */
 #include "heap/python_small.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -201,11 +202,27 @@ bool python_small_is_on(void)
     return atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_ON;
 }
 
+/* Arenas come without a sample, and there may be no other for long: what lies in them would be
+ * counted neither way until it is decided. */
+static void decide(void)
+{
+    int saved = errno;
+    heap_thread.busy++;
+    if (atomic_load_explicit(&heap_process.state, memory_order_acquire) != HEAP_OFF)
+        python_look();
+    heap_thread.busy--;
+    errno = saved;
+}
+
 /* Also while it is undecided: the arenas of the first moments hold objects that are counted later.
  */
 bool python_owns_map(uintptr_t return_address)
 {
     uintptr_t code = atomic_load_explicit(&arena_code, memory_order_relaxed);
-    return code && return_address - code < ARENA_CODE && heap_process.wants_python_small &&
-           atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_REFUSED;
+    if (!code || return_address - code >= ARENA_CODE || !heap_process.wants_python_small)
+        return false;
+    if (atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_UNDECIDED &&
+        !heap_thread.busy)
+        decide();
+    return atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_REFUSED;
 }

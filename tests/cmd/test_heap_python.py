@@ -209,6 +209,26 @@ def test_no_other_allocator_than_pymalloc_is_wrapped(receiver, python, allocator
         assert job.end() == 0
 
 
+SMALL_ONLY = """
+import sys
+kept = None
+for i in range(600000):
+    kept = (kept, {"key": None})
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_arenas_alone_tell_that_another_allocator_is_not_wrapped(receiver, python):
+    # Nothing here is large enough to be a sample by itself.
+    with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
+                  EBB_HEAP="interval=8388608") as job:
+        arenas = [s for s in job.table.live() if s.kind == 2]
+        assert sum(map(weight, arenas)) > 50e6
+        assert job.table.header()["python_state"] == "ok"
+        assert job.end() == 0
+
+
 def test_arenas_are_not_counted_beside_the_objects_in_them(receiver, python):
     with Profiled(receiver, python, "-c", LEAK, EBB_HEAP="interval=65536") as job:
         assert job.table.header()["python_small"]
