@@ -312,8 +312,7 @@ static void choose_heap(const struct run_options *o, const char *program,
     else if (run_heap_find(space))
         s->heap.library = space;
     else
-        s->heap.trouble = "libebb-heap.so is not beside this program, or in a folder with a space "
-                          "or colon in its name";
+        s->heap.trouble = "libebb-heap.so is not beside this program";
 }
 
 static int run_job(const struct cli_call *call, const struct guard_settings *guard)

@@ -11,14 +11,12 @@
 
 /* Something of ours: where it may lie, from the folder of the program. */
 struct part {
-    const char *file;      /* in the place, if that is a folder; else NULL */
-    const char *forbidden; /* characters that the variable it goes into takes for separators */
+    const char *file; /* in the place, if that is a folder; else NULL */
     const char *places[8];
 };
 
 static const struct part shim = {
     .file = "sitecustomize.py",
-    .forbidden = ":",
     .places =
         {
             "../share/ebb/python/ebb/_shim",           /* make install */
@@ -31,7 +29,6 @@ static const struct part shim = {
 };
 
 static const struct part heap = {
-    .forbidden = ": \t\n$", /* $ begins a token of the dynamic linker's */
     .places =
         {
             "libebb-heap.so", /* build/ebb */
@@ -53,18 +50,27 @@ static bool is_trusted(const struct part *part, const char *path, uid_t owner)
            (st.st_uid == 0 || st.st_uid == geteuid() || st.st_uid == owner);
 }
 
+/* Characters of a pattern in the way to the program are none of ours. */
+static void escape_pattern(const char *path, char ret[2 * PATH_MAX])
+{
+    for (; *path; *ret++ = *path++)
+        if (strchr("*?[\\", *path))
+            *ret++ = '\\';
+    *ret = '\0';
+}
+
 static bool find_at(const struct part *part, const char *program_folder, const char *place,
                     uid_t owner, char ret[PATH_MAX])
 {
-    char pattern[PATH_MAX + 64], real[PATH_MAX];
+    char folder[2 * PATH_MAX], pattern[sizeof folder + 64], real[PATH_MAX];
     glob_t found;
     bool is_there = false;
-    snprintf(pattern, sizeof pattern, "%s/%s", program_folder, place);
+    escape_pattern(program_folder, folder);
+    snprintf(pattern, sizeof pattern, "%s/%s", folder, place);
     if (glob(pattern, 0, NULL, &found) != 0)
         return false;
     for (size_t i = 0; i < found.gl_pathc && !is_there; i++)
-        is_there = realpath(found.gl_pathv[i], real) && !strpbrk(real, part->forbidden) &&
-                   is_trusted(part, real, owner);
+        is_there = realpath(found.gl_pathv[i], real) && is_trusted(part, real, owner);
     globfree(&found);
     if (is_there)
         memcpy(ret, real, PATH_MAX);
@@ -80,8 +86,7 @@ static bool find(const struct part *part, char ret[PATH_MAX])
         return false;
     program[len] = '\0';
     char *slash = strrchr(program, '/');
-    /* a pattern character in the way to the program would be taken for one of ours */
-    if (!slash || strpbrk(program, "*?[\\"))
+    if (!slash)
         return false;
     *slash = '\0';
     for (const char *const *place = part->places; *place; place++)

@@ -9,6 +9,5 @@
  * installation, of the wheel, or of the source tree that this program is from. False: there is
  * none, or none that may be trusted. */
 bool run_shim_find(char ret[PATH_MAX]);
-/* libebb-heap.so, for LD_PRELOAD. False likewise, and where its path has a character that
- * LD_PRELOAD cannot hold. */
+/* libebb-heap.so, for LD_PRELOAD. False likewise. */
 bool run_heap_find(char ret[PATH_MAX]);

@@ -1,6 +1,7 @@
 /* A job in its supervisor: what the parts of the supervisor share. For them alone. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -109,7 +110,8 @@ struct job {
     struct loop *loop;
     struct engine *engine;
     struct mark_receiver *marks;
-    struct collect *heap; /* NULL: not profiled */
+    struct collect *heap;                   /* NULL: not profiled */
+    char shim[PATH_MAX], library[PATH_MAX]; /* as the job's environment can hold them; "" none */
     struct sentinel_note *note;
     struct job_control *control; /* NULL: nobody can ask for anything */
 
@@ -132,6 +134,7 @@ struct job {
     int exec_error;
     struct err failure;   /* why we ourselves could not start it */
     struct err no_marks;  /* why there is no socket for marks */
+    struct err no_heap;   /* why the heap is not profiled although it could be */
     bool is_announced;    /* run.json says that it runs, and where it can be reached; else */
     uint64_t announce_ns; /* when to try next */
     bool waits_for_room;  /* it is over, and the disk too full to say so */
@@ -210,11 +213,19 @@ void job_guard_left_behind(struct job *j);
 void job_guard_end(struct job *j);
 void job_guard_free(struct job *j);
 
+/* ---- job_parts.c: what of ebb goes into the job by its environment ---- */
+
+/* Before the job is there. Trouble is said, never returned. */
+void job_parts_begin(struct job *j);
+/* Before a segment starts: PYTHONPATH, and LD_PRELOAD where the heap is profiled. */
+void job_parts_put_shim(const struct job *j);
+void job_parts_put_library(const struct job *j);
+
 /* ---- job_heap.c: the profiler of the job's heap ---- */
 
 /* Before the job is there. Trouble is said, never returned. */
 void job_heap_begin(struct job *j);
-/* Before a segment starts: LD_PRELOAD and EBB_HEAP. */
+/* Before a segment starts: EBB_HEAP, and the library. */
 void job_heap_environment(const struct job *j);
 void job_heap_tick(struct job *j, uint64_t now_ns);
 void job_heap_process(struct job *j, const struct proc_event *event);

@@ -2,6 +2,7 @@
  */
 #include "engine/job.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,41 +21,16 @@ enum { REFRESH_WAIT_MS = 2000, DEFAULT_INTERVAL = 512 << 10 /* the library's */ 
 
 void job_heap_begin(struct job *j)
 {
-    struct err err = {""};
     char path[108];
-    if (!j->options->heap.library || !j->marks)
+    if (!j->library[0] || !j->marks)
         return;
     int len = snprintf(path, sizeof path, "%s.heap", mark_receiver_path(j->marks));
-    if (len >= (int)sizeof path ||
-        collect_new(j->loop, path, j->options->rundir.fd, &j->heap, &err) < 0)
-        job_sayf(j, "the job's heap is not profiled: %s",
-                 err.text[0] ? err.text : "the path of its socket would be too long");
-}
-
-/* True if LIST, as LD_PRELOAD has it, names PATH. */
-static bool has_library(const char *list, const char *path)
-{
-    size_t len = strlen(path);
-    for (const char *at = list; (at = strstr(at, path)); at += len)
-        if ((at == list || at[-1] == ':' || at[-1] == ' ') &&
-            (at[len] == '\0' || at[len] == ':' || at[len] == ' '))
-            return true;
-    return false;
-}
-
-/* Ours in front: an allocator that the job preloads itself is then below it. */
-static void put_preload(const char *library)
-{
-    const char *own = getenv("LD_PRELOAD");
-    AUTO_FREE char *list = NULL;
-    bool has_own = own && own[0];
-    if (has_own && has_library(own, library))
-        return;
-    if (asprintf(&list, "%s%s%s", library, has_own ? ":" : "", has_own ? own : "") < 0) {
-        list = NULL;
-        return;
-    }
-    setenv("LD_PRELOAD", list, 1);
+    if (len >= (int)sizeof path)
+        err_set(&j->no_heap, -ENAMETOOLONG, "the path of its socket would be too long");
+    else
+        collect_new(j->loop, path, j->options->rundir.fd, &j->heap, &j->no_heap);
+    if (!j->heap)
+        job_sayf(j, "the job's heap is not profiled: %s", j->no_heap.text);
 }
 
 /* Of system calls, on ebb and so on the job as it starts: who has more is in a sandbox of its own,
@@ -89,7 +65,7 @@ void job_heap_environment(const struct job *j)
              !j->options->heap.no_python, filters);
     if (interval != DEFAULT_INTERVAL || j->options->heap.no_python || filters > 0)
         setenv("EBB_HEAP", settings, 1);
-    put_preload(j->options->heap.library);
+    job_parts_put_library(j);
 }
 
 void job_heap_tick(struct job *j, uint64_t now_ns)
@@ -116,7 +92,7 @@ size_t job_heap_refresh(struct job *j, int32_t pid)
 
 json_t *job_heap_json(const struct job *j)
 {
-    const char *trouble = j->options->heap.trouble;
+    const char *trouble = j->no_heap.text[0] ? j->no_heap.text : j->options->heap.trouble;
     json_t *o = j->heap ? collect_json(j->heap) : json_object();
     json_object_set_new(o, "on", json_boolean(j->heap != NULL));
     json_object_set_new(o, "trouble", trouble ? json_text0(trouble) : json_null());

@@ -44,23 +44,6 @@ static void put_env(const char *name, const char *value)
         unsetenv(name); /* of a run around ours */
 }
 
-/* In front, so that its sitecustomize.py is the one that Python runs; a later segment, or a run
- * around ours, has it there already. */
-static void put_shim(const char *shim)
-{
-    const char *own = getenv("PYTHONPATH");
-    AUTO_FREE char *path = NULL;
-    size_t len = shim ? strlen(shim) : 0;
-    if (!shim || (own && strncmp(own, shim, len) == 0 && (own[len] == ':' || !own[len])))
-        return;
-    bool has_own = own && own[0]; /* an empty part would mean the working directory */
-    if (asprintf(&path, "%s%s%s", shim, has_own ? ":" : "", has_own ? own : "") < 0) {
-        path = NULL;
-        return;
-    }
-    setenv("PYTHONPATH", path, 1);
-}
-
 /* The documented variables, and no others. */
 static void set_environment(const struct job *j)
 {
@@ -75,7 +58,7 @@ static void set_environment(const struct job *j)
         limit = j->guard.effective.limit_bytes;
     snprintf(number, sizeof number, "%llu", (unsigned long long)limit);
     put_env("EBB_LIMIT_BYTES", limit ? number : NULL);
-    put_shim(j->options->shim);
+    job_parts_put_shim(j);
     job_heap_environment(j);
 }
 

@@ -100,7 +100,8 @@ static void read_cgroup(const json_t *doc, struct guard_cgroup *ret)
     read_folder(json_array_get(list, 1), ret->kill_dir);
 }
 
-/* The folder of the sockets, by the control socket's path. Nothing but sockets is removed there. */
+/* The folder of the sockets, by the control socket's path. Nothing but sockets and
+ * links is removed there. */
 static void remove_sockets(const json_t *doc)
 {
     char folder[128];

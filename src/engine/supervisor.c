@@ -190,6 +190,7 @@ static void finish(struct job *j)
 static int start(struct job *j)
 {
     record(j);
+    job_parts_begin(j);
     job_heap_begin(j);
     job_guard_begin(j);
     int r = job_segment_start(j, &j->failure);

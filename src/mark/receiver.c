@@ -165,7 +165,8 @@ void mark_folder_remove(const char *folder)
     DIR *dir = folder[0] ? opendir(folder) : NULL;
     struct stat st;
     for (const struct dirent *e; dir && (e = readdir(dir));)
-        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode))
+        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (S_ISSOCK(st.st_mode) || S_ISLNK(st.st_mode)))
             unlinkat(dirfd(dir), e->d_name, 0);
     if (!dir)
         return;

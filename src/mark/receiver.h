@@ -19,7 +19,7 @@ typedef void mark_fn(void *user, const struct mark *mark);
  * written to and is short enough for a socket address, with the socket in it. */
 int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_receiver **ret,
                       struct err *err);
-/* Removes the folder with all sockets in it. NULL is fine. */
+/* Removes the folder with all sockets and symbolic links in it. NULL is fine. */
 void mark_receiver_free(struct mark_receiver *r);
 /* The same for whoever outlives the receiver. A job may put the socket that it names in a hello
  * beside ours, and need not remove it. */

@@ -220,7 +220,7 @@ static void the_folder_is_private_and_gone_afterwards(void **state)
     struct fixture *f = *state;
     struct mark_receiver *r;
     struct err err = {0};
-    char folder[108], path[108];
+    char folder[108], path[108], link[128];
     struct stat st;
 
     umask(0777);
@@ -233,8 +233,11 @@ static void the_folder_is_private_and_gone_afterwards(void **state)
     assert_int_equal(st.st_mode & 07777, 0700);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
+    snprintf(link, sizeof(link), "%s/link", folder);
+    assert_int_equal(symlink(f->folder, link), 0);
     mark_receiver_free(r);
     assert_int_equal(stat(folder, &st), -1);
+    assert_int_equal(stat(f->folder, &st), 0); /* what a link points at stays */
     mark_receiver_free(NULL);
 }
 

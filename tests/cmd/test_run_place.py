@@ -1,0 +1,90 @@
+"""What `ebb run` puts into the job, wherever ebb is installed: paths that PYTHONPATH and LD_PRELOAD
+cannot hold are reached through a link that lives as long as the job."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused_with, run_ebb, wait_for
+from heap_jobs import LIBRARY, facts, heap, needs_library, where, write
+
+pytestmark = needs_library
+
+# A later program of the job holds 20 MiB, and has ebb's package by the shim alone.
+HOLDS = """
+    import ebb
+    keep = bytes(20 << 20)
+"""
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Makes an installation of ebb in the folder NAME; its program."""
+    def install(name):
+        prefix = tmp_path / name
+        for part in ("bin", "lib/ebb", "share/ebb/python"):
+            (prefix / part).mkdir(parents=True)
+        shutil.copy(binary(), prefix / "bin/ebb")
+        shutil.copy(LIBRARY, prefix / "lib/ebb")
+        shutil.copytree(ROOT / "python/ebb", prefix / "share/ebb/python/ebb",
+                        ignore=shutil.ignore_patterns("__pycache__"))
+        return prefix / "bin/ebb"
+    return install
+
+
+def run(program, folder, *command, env=None):
+    return subprocess.run([program, "run", "-q", "--run-dir", folder / "run", "--", *command],
+                          cwd=folder, env=environment(env), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("name", ["plain", "a space", "a:colon", "a[pattern]*?", "back\\slash",
+                                  "$ORIGIN", "all: of [them] $"])
+def test_in_any_folder_the_heap_and_the_package_are_had(tmp_path, installed, name):
+    job = write(tmp_path, HOLDS)
+    result = run(installed(name), tmp_path, "sh", "-c",
+                 f"'{PYTHON}' '{job}' && echo \"$EBB_SOCKET\"; exit 3")
+    assert (result.returncode, result.stderr) == (3, "")
+    assert where(heap(tmp_path / "run")["rows"][0]) == (str(job), 3)
+    assert not os.path.exists(os.path.dirname(result.stdout.strip()))
+
+
+def test_a_run_inside_a_run_has_each_part_once(tmp_path, installed):
+    program = installed("a: b")
+    look = [PYTHON, "-c", "import os, json; print(json.dumps([os.environ[v] for v in "
+            "('PYTHONPATH', 'LD_PRELOAD')]))"]
+    result = run(program, tmp_path, str(program), "run", "-q", "--no-record", "--", *look)
+    assert (result.returncode, result.stderr) == (0, "")
+    for value in json.loads(result.stdout):
+        assert "ebb-" in value and ":" not in value and " " not in value
+
+
+def test_where_no_link_can_be_made_it_is_said_and_the_job_runs(tmp_path, installed, open_folder):
+    spaced = open_folder / "t m p"  # short enough for sockets
+    spaced.mkdir()
+    result = run(installed("a b"), tmp_path, "sh", "-c", "echo ${LD_PRELOAD-unset}; exit 3",
+                 env={"XDG_RUNTIME_DIR": None, "TMPDIR": str(spaced)})
+    assert (result.returncode, result.stdout) == (3, "unset\n")
+    assert result.stderr.startswith("ebb: the job's heap is not profiled: set XDG_RUNTIME_DIR or "
+                                    "TMPDIR to a folder without spaces and colons")
+    assert result.stderr.count("\n") == 1
+    assert refused_with(run_ebb("heap", tmp_path / "run"), "has no heap: set XDG_RUNTIME_DIR")
+
+
+def test_a_killed_supervisor_leaves_no_link_behind(tmp_path, installed):
+    with subprocess.Popen([installed("a b"), "run", "-q", "--run-dir", tmp_path / "run", "--", "sh",
+                           "-c", "echo $PPID $EBB_SOCKET; exec sleep 600"], cwd=tmp_path,
+                          env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True) as client:
+        supervisor, socket = client.stdout.readline().split(maxsplit=1)
+        folder = os.path.dirname(socket)
+        assert os.path.islink(os.path.join(folder, "heap"))
+        os.kill(int(supervisor), signal.SIGKILL)
+        assert client.wait(PATIENCE_S) == 125
+    wait_for(lambda: not os.path.exists(folder), "the folder of the sockets to be removed")
+    assert facts(tmp_path / "run")["end"]["kind"] == "lost"
