@@ -3,7 +3,6 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +25,7 @@
 #include "diagnose/facts.h"
 #include "cli/run_place.h"
 #include "cli/run_program.h"
+#include "engine/lost.h"
 #include "engine/supervisor.h"
 #include "trace/logs.h"
 #include "view/summary.h"
@@ -358,16 +358,11 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     return finish(o, guard->keep_on_exit, &end, sentinel);
 }
 
-/* The job must not inherit it: it would hold the lock for ever. */
 static int check_lock(const struct run_options *o, struct err *err)
 {
-    int fd = (int)o->lock_fd;
-    if (fd < 0)
-        return 0;
-    if (!o->is_detached || fd <= STDERR_FILENO || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-        return err_set(err, -EINVAL, "run: --lock-fd %d: %s", fd,
-                       o->is_detached ? "no such file is open" : "it is for --detached");
-    return 0;
+    if (o->lock_fd >= 0 && !o->is_detached)
+        return err_set(err, -EINVAL, "run: --lock-fd %d: it is for --detached", (int)o->lock_fd);
+    return lost_take_lock("run", o->lock_fd, err);
 }
 
 static int run_exec(const struct cli_call *call)

@@ -1,12 +1,8 @@
 /* `ebb sweep`: ends what is left of a job that nobody watches any more, for the job server. */
 #include "cli/cli.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "engine/lost.h"
@@ -45,9 +41,8 @@ static int sweep_exec(const struct cli_call *call)
     const int lock = (int)o->lock_fd;
     if (path[0] != '/')
         return cli_failf(2, "sweep: %s is not an absolute path", path);
-    if (lock >= 0 && (lock <= STDERR_FILENO || fcntl(lock, F_SETFD, FD_CLOEXEC) < 0))
-        return cli_failf(2, "sweep: --lock-fd %d: no such file is open", lock);
-    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
+    if (lost_take_lock("sweep", lock, &err) < 0 ||
+        proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
         return cli_fail(2, &err);
     prctl(PR_SET_NAME, "ebb-sweep");
     if (lock >= 0)

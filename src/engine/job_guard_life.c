@@ -11,8 +11,7 @@
 #include "base/loop.h"
 
 enum {
-    REMOVE_MS = 2000,     /* patience with a cgroup that is still busy */
-    SETTLE_MS = 300,      /* and with memory that is still coming back */
+    SETTLE_MS = 300,      /* patience with memory that is still coming back */
     GPU_MS = 1500,        /* and with a driver that is asked once a second */
     GPU_LEAST = 16 << 20, /* less is not the job's doing */
     LARGE_JOB = 64 << 20, /* below it nobody waits for that */
@@ -156,7 +155,7 @@ void job_guard_end(struct job *j)
              g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir);
     g->kernel_limit = g->cgroup.is_limited;
     guard_cgroup_peak(root, &g->cgroup, &g->cgroup_peak_bytes);
-    int r = guard_cgroup_remove(root, &g->cgroup, now_ns + REMOVE_MS * NS_PER_MS);
+    int r = guard_cgroup_remove(root, &g->cgroup, now_ns + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     if (r < 0)
         job_sayf(j, "cannot remove the job's cgroup: %s", strerror(-r));
     j->note->cgroup = guard_cgroup_none;

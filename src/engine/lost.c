@@ -10,16 +10,24 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "guard/cgroup.h"
 #include "guard/strays.h"
 #include "mark/receiver.h"
 
-enum {
-    JSON_MAX = 2 << 20,
-    REMOVE_MS = 2000, /* patience with a cgroup that is still busy */
-};
+enum { JSON_MAX = 2 << 20 };
+
+int lost_take_lock(const char *command, int64_t lock_fd, struct err *err)
+{
+    if (lock_fd < 0)
+        return 0;
+    if (lock_fd <= STDERR_FILENO || fcntl((int)lock_fd, F_SETFD, FD_CLOEXEC) < 0)
+        return err_set(err, -EBADF, "%s: --lock-fd %d: no such file is open", command,
+                       (int)lock_fd);
+    return 0;
+}
 
 void lost_sign_lock(const struct proc_root *root, int lock_fd)
 {
@@ -125,7 +133,7 @@ int lost_end_job(const struct proc_root *root, const char *run_dir, uint64_t gra
     const char *slash = strrchr(cgroup.memory_dir, '/');
     const struct stray_signs signs = {.run_dir = run_dir, .cgroup = slash ? slash + 1 : ""};
     int ended = guard_end_strays(root, &signs, grace_ns);
-    guard_cgroup_remove(root, &cgroup, clock_mono_ns() + REMOVE_MS * NS_PER_MS);
+    guard_cgroup_remove(root, &cgroup, clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     remove_sockets(doc);
     if (dir >= 0)
         write_doc(dir, doc,

@@ -8,6 +8,11 @@
 #include "guard/cgroup.h"
 #include "proc/procfs.h"
 
+struct err;
+
+/* --lock-fd of COMMAND, negative where there is none. It must be open, and is closed in whatever is
+ * executed: a job would hold it for ever. 0 or -EBADF. */
+int lost_take_lock(const char *command, int64_t lock_fd, struct err *err);
 /* Whoever finds the lock held can tell by whom, and whether that one still lives: its pid alone
  * may be another's by then. */
 void lost_sign_lock(const struct proc_root *root, int lock_fd);

@@ -70,6 +70,7 @@ int guard_cgroup_peak(const struct proc_root *root, const struct guard_cgroup *g
  * while the kernel says busy. 0 and *G is none; or -errno of what is still there, and *G keeps the
  * paths for another try. */
 int guard_cgroup_remove(const struct proc_root *root, struct guard_cgroup *g, uint64_t until_ns);
+enum { GUARD_CGROUP_BUSY_MS = 2000 }; /* patience with one that is still busy when a job is over */
 /* The same for whatever is called NAME where guard_cgroup_make would have made it: its maker died
  * before it could say where. */
 void guard_cgroup_remove_named(const struct proc_root *root, const char *name, uint64_t until_ns);

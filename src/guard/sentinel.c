@@ -18,7 +18,6 @@
 enum {
     LOOK_MS = 100,
     SETTLE_MS = 1000, /* what the job left may end by itself */
-    REMOVE_MS = 2000, /* patience with a cgroup that is still busy */
 };
 
 struct sentinel_note *sentinel_note_new(bool keep)
@@ -174,7 +173,7 @@ void sentinel_wait(const struct proc_root *root, pid_t supervisor, uint64_t grac
         keep_job(note, log_dirfd, ret);
     int ended = guard_end_all(root, grace_ns);
     ret->ended = ended > 0 ? ended : 0;
-    uint64_t until_ns = clock_mono_ns() + REMOVE_MS * NS_PER_MS;
+    uint64_t until_ns = clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS;
     guard_cgroup_reopen(root, &note->cgroup);
     guard_cgroup_remove(root, &note->cgroup, until_ns);
     if (note->cgroup_name[0])

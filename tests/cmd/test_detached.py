@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from commands import PYTHON, run_ebb, wait_for
+from commands import PYTHON, refused, run_ebb, wait_for
 from guarded import LINES, alive, enough_memory, guarded, neighbours, script, trainer
 from supervised import Control, Lock, connect, detach
 
@@ -92,12 +92,18 @@ def test_a_folder_that_is_there_is_refused(guarded):
     assert "exists already" in result.stderr
 
 
-@pytest.mark.parametrize("options", [("--lock-fd", "7"), ("--detached", "--lock-fd", "1"),
-                                     ("--detached", "--lock-fd", "999")])
-def test_a_lock_that_is_none_is_refused(options):
-    result = run_ebb("run", "--no-record", *options, "--", "true")
-    assert result.returncode == 125
-    assert "--lock-fd" in result.stderr
+@pytest.mark.parametrize("fd", [1, 999])
+def test_a_lock_that_is_none_is_refused(tmp_path, fd):
+    why = f"--lock-fd {fd}: no such file is open"
+    refused(run_ebb("run", "--no-record", "--detached", "--lock-fd", fd, "--", "true"),
+            f"run: {why}", 125)
+    refused(run_ebb("sweep", "--lock-fd", fd, tmp_path), f"sweep: {why}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_is_for_a_job_that_is_detached():
+    refused(run_ebb("run", "--no-record", "--lock-fd", 7, "--", "true"),
+            "run: --lock-fd 7: it is for --detached", 125)
 
 
 # ---- the end ----
