@@ -5,6 +5,9 @@ JOBS ?= $(shell nproc)
 WERROR := $(if $(filter true 1,$(CI)),ON,OFF)
 CMAKE_FLAGS ?=
 
+# What is under zoo/ looks for its Python and puts its recordings there.
+zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(abspath $(BUILD))
+
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
@@ -72,7 +75,7 @@ bench-peers:
 	@scripts/setup.sh bench
 	@scripts/setup.sh bench-peers
 	@BUILD="$(BUILD)" scripts/setup.sh earlyoom
-	-@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh $(BUILD)/zoo-venv
+	-@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload bench_guard
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" bench/peers/peers.py $(PEERS_FLAGS)
@@ -118,18 +121,18 @@ bench-python:
 # Every program of the zoo and its twin, about an hour; ZOO_FLAGS='--jobs 3' is quicker, --update
 # keeps what ebb says now as the table to compare with.
 zoo: build
-	@zoo/setup.sh $(BUILD)/zoo-venv
+	@zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/run.py --overhead $(ZOO_FLAGS)
 
 # Eight of them at a small size, two minutes: the ones that make test has too.
 zoo-quick: build
-	@zoo/setup.sh $(BUILD)/zoo-venv
+	@zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/run.py --quick $(ZOO_FLAGS)
 
-# Programs that the rules were not made for (zoo/unseen), two hours;
+# Programs that the rules were not made for (zoo/unseen), two hours, against their kept table;
 # ZOO_FLAGS='--jobs 6 --modes marks' is quicker.
 zoo-unseen: build
-	@zoo/setup.sh $(BUILD)/zoo-venv
+	@zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/unseen/run.py $(ZOO_FLAGS)
 
 install: build

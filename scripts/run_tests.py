@@ -177,7 +177,7 @@ def main():
     main_tree = arguments.build
     tests = ["-DEBB_TESTS=ON", f"-DEBB_VENV={os.path.abspath(main_tree)}/venv"]
     trees = (
-        ("gcc", main_tree, ["all"], [*tests, f"-DEBB_WERROR={arguments.werror}"], True),
+        ("gcc", main_tree, ["all", "bench"], [*tests, f"-DEBB_WERROR={arguments.werror}"], True),
         ("gcc, address and undefined-behaviour sanitizers", f"{main_tree}/asan", ["all"],
          [*tests, "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"], True),
         ("clang, warnings are errors, build only", f"{main_tree}/clang", ["all", "bench"],

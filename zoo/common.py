@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import place
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 NOT_HERE = 77  # exit status: this machine lacks what the program needs
@@ -131,8 +133,8 @@ def not_here(why):
 
 
 def shared_library(source):
-    """Compiles one C file into build/zoo-lib, unless that was done, and loads it."""
-    folder = Path(__file__).resolve().parents[1] / "build" / "zoo-lib"
+    """Compiles one C file into zoo-lib of the build, unless that was done, and loads it."""
+    folder = place.BUILD / "zoo-lib"
     target = folder / f"{source.parent.name}.so"
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
         fresh = target.with_suffix(f".{os.getpid()}")

@@ -19,6 +19,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import place
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(os.path.dirname(HERE), "examples")
 MIB = 1 << 20
@@ -111,7 +113,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lanes", type=int, default=1, help="so many rounds at the same time, CPUs divided")
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--python", default=place.interpreter())
     parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs="*", help="options of seed_case.py, behind --")
     options = parser.parse_args()

@@ -15,6 +15,7 @@ from pathlib import Path
 ZOO = Path(__file__).resolve().parent
 sys.path.insert(0, str(ZOO))
 import claims
+import place
 import recording
 import run
 
@@ -29,7 +30,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", help="names of programs; all without any")
-    parser.add_argument("--out", type=Path, default=run.ROOT / "build" / "zoo-runs")
+    parser.add_argument("--out", type=Path, default=place.BUILD / "zoo-runs")
     parser.add_argument("--record", action="store_true", help="record them first")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")
     parser.add_argument("--seconds", type=float, help="spread the steps over this time")

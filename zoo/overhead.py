@@ -22,10 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
-ROOT = ZOO.parent
 sys.path.insert(0, str(ZOO))
-import recording
 import table
+from place import EBB, ROOT, interpreter
 
 PAIRS = 3
 
@@ -63,7 +62,7 @@ def pair(python, name, size="default"):
     program = [python, str((ZOO / name / "main.py").relative_to(ROOT)), "--size", size, "--seconds", "0"]
     alone = cost(program)
     with tempfile.TemporaryDirectory() as folder:
-        watched = alone and cost([recording.EBB, "run", "-q", "--run-dir", f"{folder}/run", "--interval",
+        watched = alone and cost([EBB, "run", "-q", "--run-dir", f"{folder}/run", "--interval",
                                   "200ms", "--", *program])
     return watched and tuple(mine / plain - 1 for mine, plain in zip(watched, alone))
 
@@ -126,7 +125,7 @@ def main():
 
     args = options()
     names = args.programs or sorted(path.parent.name for path in ZOO.glob("*/truth.json"))
-    found = measure(names, run.interpreter(), args)
+    found = measure(names, interpreter(), args)
     for name in sorted(found):
         steps, whole = (spread(side) for side in zip(*found[name]))
         print(f"{name:20} {run.overhead_text(steps):24} in all {run.overhead_text(whole):24} "

@@ -7,18 +7,16 @@
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-EBB = os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+import place
+
 TRAINING = ("begin", "step", "substep", "eval", "save", "epoch", "end")
 
 
 def export(run_dir, form):
-    return subprocess.run([EBB, "export", str(run_dir), f"--{form}"], check=True,
+    return subprocess.run([place.EBB, "export", str(run_dir), f"--{form}"], check=True,
                           capture_output=True, text=True).stdout
 
 

@@ -11,15 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
-ROOT = ZOO.parent
 sys.path.insert(0, str(ZOO))
 import common
 import judged
 import overhead
 import recording
 import table
+from place import BUILD, EBB, ROOT, interpreter
 
-EBB = recording.EBB
 # The word of a job whose processes are judged one by one is the gravest of theirs.
 GRAVITY = ["leaking", "stepping", "filling", "undecided", "plateaued", "spiking", "stable"]
 CENSUS_STEPS = 60
@@ -35,8 +34,8 @@ QUICK = {"kept_loss_graph": "leak", "c_buffer": "leak", "logger_table": "leak", 
 def options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", help="names of programs; all without any")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "zoo-runs",
-                        help="folder of the recordings (default build/zoo-runs)")
+    parser.add_argument("--out", type=Path, default=BUILD / "zoo-runs",
+                        help="folder of the recordings (default zoo-runs of the build)")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")
     parser.add_argument("--seconds", type=float, help="spread the steps over this time")
     parser.add_argument("--judge-only", action="store_true", help="use the recordings in --out")
@@ -48,11 +47,6 @@ def options():
                         help="only print the confusion matrix of zoo/expected.json")
     parser.add_argument("--quick", action="store_true", help="eight small runs, judged as `make test` does")
     return parser.parse_args()
-
-
-def interpreter():
-    venv = ROOT / "build" / "zoo-venv" / "bin" / "python"
-    return os.environ.get("ZOO_PYTHON") or (str(venv) if venv.exists() else sys.executable)
 
 
 def variants(name):

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes build/zoo-venv with the libraries of the zoo, at the versions it was written for. Says what
-# it cannot install; programs that need nothing of that still run.
+# Makes zoo-venv in the build ($EBB_BUILD_DIR, or build) with the libraries of the zoo, at the versions
+# it was written for. Says what it cannot install; programs that need nothing of that still run.
 #
 #   zoo/setup.sh [FOLDER]
 set -eu
 cd "$(dirname "$0")/.."
-venv=${1:-build/zoo-venv}
+venv=${1:-${EBB_BUILD_DIR:-build}/zoo-venv}
 
 pins="
 numpy==2.4.6

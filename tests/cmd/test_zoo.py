@@ -1,11 +1,12 @@
 """The zoo's own bookkeeping: its truths are whole, and what is worse than the kept table is told."""
 
 import json
+import subprocess
 import sys
 
 import pytest
 
-from commands import ROOT
+from commands import ROOT, environment
 
 sys.path.insert(0, str(ROOT / "zoo"))
 import judged
@@ -20,6 +21,29 @@ def outcome(**changes):
     return {"leak": True, "marks": "leaking", "marks_right": "yes", "no_marks": "undecided",
             "no_marks_right": "unsure", "hypothesis_right": "yes", "culprit_row": 2,
             "culprit_itself": 2, "right_after_epochs": 1.25, **changes}
+
+
+def place_in(build, env=None):
+    """What zoo/place.py finds in that build: the Python, ebb."""
+    code = "import place; print(place.interpreter(), place.EBB)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "zoo", text=True, check=True,
+                           env=environment({"EBB_BUILD_DIR": str(build), **(env or {})}),
+                           stdout=subprocess.PIPE)
+    return found.stdout.split()
+
+
+def test_python_and_ebb_are_those_of_the_build(tmp_path):
+    assert place_in(tmp_path) == [sys.executable, str(tmp_path / "ebb")]
+    python = tmp_path / "zoo-venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    assert place_in(tmp_path) == [str(python), str(tmp_path / "ebb")]
+    assert place_in(tmp_path, {"ZOO_PYTHON": "/other", "EBB_BINARY": "/ebb"}) == ["/other", "/ebb"]
+
+
+def test_nothing_of_the_zoo_knows_the_build_by_itself():
+    for script in (*(ROOT / "zoo").glob("*.py"), ROOT / "zoo" / "unseen" / "run.py"):
+        assert script.name == "place.py" or '"build"' not in script.read_text(), script
 
 
 def test_there_are_at_least_24_programs():

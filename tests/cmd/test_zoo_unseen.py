@@ -64,3 +64,40 @@ def test_the_right_word_counts_from_where_it_stays():
 ])
 def test_functions_may_come_without_their_class(have, want, same):
     assert runner.same_function(have, want) == same
+
+
+def found(**changes):
+    return {"run": "x", "word": "leaking", "grade": "right", "culprit_row": 1, "hypothesis": "cow",
+            "hypothesis_right": True, **changes}
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"word": "stepping", "grade": "near"}, "leaking before, now stepping (near)"),
+    ({"word": "stable", "grade": "WRONG"}, "leaking before, now stable (WRONG)"),
+    ({"culprit_row": 0}, "the culprit was in row 1, now in none"),
+    ({"hypothesis_right": False}, "the first hypothesis was right, now it is cow"),
+    ({"grade": "-"}, "did not come to its end"),
+])
+def test_what_is_worse_than_the_kept_table_is_told(change, said):
+    worse, known = runner.defects([found(**change)], {"x": runner.to_keep(found())})
+    assert len(worse) == 1 and said in worse[0] and known == []
+
+
+def test_what_was_wrong_before_is_a_known_defect_and_nothing_worse():
+    wrong = found(word="stable", grade="WRONG", culprit_row=0, hypothesis_right=False)
+    assert runner.defects([wrong], {"x": runner.to_keep(wrong)}) == ([], ["x: stable is wrong"])
+    assert runner.defects([found()], {"x": runner.to_keep(wrong)}) == ([], [])
+
+
+def test_a_new_run_counts_only_if_its_word_is_wrong():
+    assert runner.defects([found(grade="unsure")], {}) == ([], [])
+    assert "not in the kept table" in runner.defects([found(word="stable", grade="WRONG")], {})[0][0]
+
+
+def test_every_run_is_in_the_kept_table():
+    kept = runner.table.read(runner.KEPT)
+    assert set(kept) == {f"{key}-{mode}" for key in TRUTHS for mode in runner.MODES}
+    for name, before in kept.items():
+        truth = TRUTHS[name.rsplit("-", 1)[0]]
+        words = truth["words" if name.endswith("-marks") else "words_no_marks"]
+        assert runner.grade(before["word"], words, truth["leak"]) == before["grade"]

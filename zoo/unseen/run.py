@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs programs that ebb's rules were not made for, and prints what ebb says beside what is true.
 
-Exits with 1 if a leak is called none, or something benign a leak.
+Exits with 1 if a program fails, or something is worse than in the kept table (expected.json); what is wrong
+there already is told as a known defect.
 """
 
 import argparse
@@ -16,12 +17,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ZOO = HERE.parent
-ROOT = ZOO.parent
 sys.path.insert(0, str(ZOO))  # before this folder: run is zoo/run.py
 import common
 import run as zoo
+import table
+from place import BUILD, EBB, interpreter
 
-EBB = os.path.abspath(zoo.EBB)
+KEPT = HERE / "expected.json"
+RANK = ["WRONG", "unsure", "near", "right"]
 LEAKS = ("leaking", "stepping")
 MODES = ("marks", "nomarks")
 LOOKS = 8  # an epoch
@@ -34,8 +37,8 @@ COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure",
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "zoo-unseen",
-                        help="folder of the recordings (default build/zoo-unseen)")
+    parser.add_argument("--out", type=Path, default=BUILD / "zoo-unseen",
+                        help="folder of the recordings (default zoo-unseen of the build)")
     parser.add_argument("--jobs", type=int, default=1, help="programs that run at the same time")
     parser.add_argument("--modes", type=lambda text: text.split(","), default=list(MODES),
                         help="marks, nomarks or both with a comma between (default)")
@@ -44,6 +47,7 @@ def options():
     parser.add_argument("--judge-only", action="store_true", help="use the recordings in --out")
     parser.add_argument("--tiny", action="store_true",
                         help="only see that they run: few steps, nothing is judged")
+    parser.add_argument("--update", action="store_true", help="keep what ebb says as expected.json")
     parser.add_argument("--json", type=Path, help="also write what was found into this file")
     args = parser.parse_args()
     unknown = [mode for mode in args.modes if mode not in MODES]
@@ -74,7 +78,7 @@ def record(name, mode, truth, args):
     run_dir = args.out / name
     if (run_dir / "trace.ebb").exists():
         shutil.rmtree(run_dir)
-    command = [EBB, "run", "--run-dir", str(run_dir), "-q", "--", zoo.interpreter(),
+    command = [EBB, "run", "--run-dir", str(run_dir), "-q", "--", interpreter(),
                "-W", "ignore", str(HERE / f"{truth['program']}.py"),
                *([truth["flag"]] if truth["flag"] else []), *(small(truth) if args.tiny else [])]
     env = {key: value for key, value in os.environ.items() if not key.startswith(("EBB_", "HELD_"))}
@@ -90,20 +94,21 @@ def record(name, mode, truth, args):
 
 
 def record_all(runs, args):
-    """Runs all; returns those that this machine could run to their end."""
+    """Runs all; returns those that came to their end, and sentences about those that failed."""
     def one(each):
         print(f"unseen: {each[0]}", file=sys.stderr)
         return record(*each, args)
 
     with ThreadPoolExecutor(args.jobs) as pool:
         statuses = list(pool.map(one, runs))
+    failed = []
     for (name, _, _), status in zip(runs, statuses):
         log = args.out / name / "log.txt"
         if status == common.NOT_HERE:
             print(f"unseen: {name} cannot run here; see {log}", file=sys.stderr)
         elif status:
-            print(f"unseen: {name} ended with status {status}; see {log}", file=sys.stderr)
-    return [each for each, status in zip(runs, statuses) if status == 0]
+            failed.append(f"{name} ended with status {status}; see {log}")
+    return [each for each, status in zip(runs, statuses) if status == 0], failed
 
 
 def own_count(run_dir):
@@ -310,13 +315,53 @@ def print_totals(results):
                 print("\n".join(f"  {sentence}" for sentence in totals_of(chosen)))
 
 
+def to_keep(found):
+    """What the kept table has of one run."""
+    return {key: found[key] for key in ("word", "grade", "culprit_row", "hypothesis_right") if key in found}
+
+
+def defects(results, kept):
+    """Sentences: what is worse than in the kept table, and what is wrong there already."""
+    worse, known = [], []
+    for found in results:
+        name, before = found["run"], kept.get(found["run"], {"grade": "unsure"})
+        if found["grade"] == "-":
+            worse.append(f"{name} did not come to its end")
+        elif RANK.index(found["grade"]) < RANK.index(before["grade"]):
+            worse.append(f"{name}: {before.get('word', 'not in the kept table')} before, "
+                         f"now {found['word']} ({found['grade']})")
+        elif found["grade"] == "WRONG":
+            known.append(f"{name}: {found['word']} is wrong")
+        if before.get("culprit_row") and found.get("culprit_row") == 0:
+            worse.append(f"{name}: the culprit was in row {before['culprit_row']}, now in none")
+        if before.get("hypothesis_right") and found.get("hypothesis_right") is False:
+            worse.append(f"{name}: the first hypothesis was right, now it is {found['hypothesis']}")
+    return worse, known
+
+
+def compare(results, args):
+    """Says what is worse and what is known to be wrong; the status."""
+    if args.update:
+        table.keep({found["run"]: to_keep(found) for found in results if found["grade"] != "-"}, KEPT)
+    worse, known = defects(results, table.read(KEPT))
+    for sentence in known:
+        print(f"unseen: KNOWN DEFECT: {sentence}", file=sys.stderr)
+    for sentence in worse:
+        print(f"unseen: WORSE: {sentence}", file=sys.stderr)
+    print(f"unseen: {len(worse)} worse than in the kept table, {len(known)} known to be wrong", file=sys.stderr)
+    return 1 if worse else 0
+
+
 def main():
     args = options()
     args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     asked = runs = runs_of(args)
+    failed = []
     if not args.judge_only:
-        runs = record_all(runs, args)
+        runs, failed = record_all(runs, args)
+    for sentence in failed:
+        print(f"unseen: {sentence}", file=sys.stderr)
     if not runs:
         sys.exit("unseen: nothing of it can run here")
     if args.tiny:
@@ -328,10 +373,7 @@ def main():
     print_totals(results)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
-    wrong = [found for found in results if found["grade"] == "WRONG"]
-    for found in wrong:
-        print(f"unseen: {found['run']}: {found['word']} is wrong", file=sys.stderr)
-    return 1 if wrong or all(found["grade"] == "-" for found in results) else 0
+    return 1 if compare(results, args) or failed else 0
 
 
 if __name__ == "__main__":
