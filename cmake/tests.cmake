@@ -106,18 +106,19 @@ else()
   list(APPEND ebb_package_environment "EBB_NO_VENV=scripts/setup.sh python installs it")
 endif()
 
-# ebb_package_test(NAME SUITE): a suite that cannot do without a foreign package says so at its top;
-# such take minutes, and what they test is in Python: the sanitized program has nothing to add.
+# ebb_package_test(NAME SUITE): a suite that cannot do without a foreign package says so at its top, and
+# a census goes through all of torch; such take minutes, and what they test is in Python: the sanitized
+# program has nothing to add.
 function(ebb_package_test name suite)
   file(STRINGS ${suite} wants REGEX "^([A-Za-z_]+ = )?pytest\\.importorskip\\(")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${suite})
-  if(name STREQUAL "py.test_wheel")
+  if(name MATCHES "^py\\.test_(wheel|tensor_census)$")
     set(wants TRUE)
   endif()
   if(EBB_SANITIZE AND wants)
     return()
   endif()
-  set(timeout 600)
+  set(timeout 1200)
   if(wants)
     set(timeout 1800)
   endif()
@@ -139,7 +140,7 @@ endif()
 foreach(suite ${suites})
   get_filename_component(name ${suite} NAME_WE)
   # The project's own scripts do not change with the sanitizers, nor does what a browser makes of a page.
-  if(EBB_SANITIZE AND name MATCHES "^test_(scripts|page|serve_page)$")
+  if(EBB_SANITIZE AND name MATCHES "^test_(scripts|zoo.*|page|serve_page)$")
     continue()
   endif()
   get_filename_component(folder ${suite} DIRECTORY)
@@ -147,7 +148,7 @@ foreach(suite ${suites})
   if(folder STREQUAL "py")
     ebb_package_test(py.${name} ${suite})
   else()
-    ebb_test(${folder}.${name} ${folder} 600 ${EBB_PYTHON} ${ebb_pytest} ${suite})
+    ebb_test(${folder}.${name} ${folder} 1200 ${EBB_PYTHON} ${ebb_pytest} ${suite})
   endif()
 endforeach()
 

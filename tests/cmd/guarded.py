@@ -14,7 +14,8 @@ import uuid
 
 import pytest
 
-from commands import (NOBODY, PATIENCE_S, PYTHON, binary, environment, recorded, run_ebb, wait_for)
+from commands import (NOBODY, PATIENCE_S, PYTHON, alive, binary, environment, recorded, run_ebb,
+                      wait_for)
 
 TRAINER = str(pathlib.Path(binary()).resolve().parent / "examples" / "trainer")
 NEEDS_BYTES = 600 << 20
@@ -27,14 +28,6 @@ LEAK = ("base_mib=90", "leak_kib=200", "step_ms=20")
 
 def trainer(*settings, leak=LEAK):
     return ["--", TRAINER, *leak, *settings]
-
-
-def alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
 
 
 class Guarded:

@@ -10,8 +10,8 @@ import struct
 
 import pytest
 
-from commands import PYTHON, refused, run_ebb, wait_for
-from guarded import LINES, alive, enough_memory, guarded, neighbours, script, trainer
+from commands import PYTHON, alive, refused, run_ebb, wait_for
+from guarded import LINES, enough_memory, guarded, neighbours, script, trainer
 from supervised import Control, Lock, connect, detach
 
 FAST = ("--interval", "50ms")

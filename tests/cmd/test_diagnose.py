@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from commands import (PYTHON, ROOT, TIMEOUT_S, binary, environment, recorded, refused,
+from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, recorded, refused,
                       refused_with, run_ebb, wait_for)
 
 ZOO = ROOT / "zoo" / "recordings"
@@ -108,13 +108,15 @@ class Readers:
 def leaking(tmp_path_factory):
     """A run of a job that keeps a megabyte a step, its summary, and who read its folder."""
     folder = tmp_path_factory.mktemp("leaking")
-    job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--run-dir", folder / "run",
-                            "--", PYTHON, write_job(folder), "200", "keep"], env=environment(),
+    # with 128K a block of 1 MiB is a sample as good as surely: what is named is not left to chance
+    job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--heap-interval", "128K",
+                            "--run-dir", folder / "run", "--", PYTHON, write_job(folder), "200",
+                            "keep"], env=environment(),
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                            stderr=subprocess.PIPE, encoding="utf-8")
     wait_for(lambda: (folder / "run" / "trace.ebb").exists() or job.poll() is not None, "the run")
     readers = Readers(folder / "run")
-    summary = job.communicate(timeout=TIMEOUT_S)[1]
+    summary = job.communicate(timeout=PATIENCE_S)[1]
     assert job.returncode == 0, summary
     return folder / "run", summary, readers.names()
 

@@ -12,8 +12,8 @@ import uuid
 
 import pytest
 
-from commands import PYTHON, recorded, wait_for
-from guarded import (LINES, Guarded, alive, enough_memory, guarded, neighbours, script, trainer)
+from commands import PYTHON, alive, recorded, wait_for
+from guarded import LINES, Guarded, enough_memory, guarded, neighbours, script, trainer
 
 # Grandchildren of every kind: plain ones, and one that got away by a double fork and setsid. Each
 # writes its number down; none lives for ever, whatever happens.

@@ -385,7 +385,7 @@ LIVING = """
 import sys
 keep = []
 def leak():
-    keep.append(bytes(3 << 20))  # leaks
+    keep.append(bytes(8 << 20))  # leaks
 print("ready", flush=True)
 for line in sys.stdin:
     for _ in range(int(line)):
@@ -395,7 +395,8 @@ for line in sys.stdin:
 
 
 class Living:
-    """A job that allocates when it is told to."""
+    """A job that allocates when it is told to: that one of ten, 80 MiB, is no sample happens once in
+    a million times, and does no harm."""
 
     def __init__(self, folder):
         self.path = write(folder, LIVING)
@@ -431,11 +432,11 @@ def test_a_running_job_is_read_at_this_moment(living):
     for round in range(1, 4):
         living.leak(10)
         # a history gets no more than one reading a second
-        wait_for(lambda: 25 * round <= living.held(living.run) <= 35 * round, "a new reading")
-        assert 25 * round <= living.held(living.pid) <= 35 * round
-    assert 75 <= living.held(living.job.pid) <= 105  # what leads to it stands for it
+        wait_for(lambda: 70 * round <= living.held(living.run) <= 90 * round, "a new reading")
+        assert 70 * round <= living.held(living.pid) <= 90 * round
+    assert 210 <= living.held(living.job.pid) <= 270  # what leads to it stands for it
     living.end()
-    assert 75 <= living.held(living.run) <= 105
+    assert 210 <= living.held(living.run) <= 270
 
 
 def test_again_and_again_until_the_job_ends(living):
@@ -459,7 +460,7 @@ def test_again_and_again_until_the_job_ends(living):
 
 def test_a_supervisor_that_does_not_answer_leaves_what_was_written(living, tmp_path):
     living.leak(10)
-    assert living.held(living.run) >= 25
+    assert living.held(living.run) >= 70
     stopped = json.loads((living.run / "run.json").read_text())
     shutil.copytree(living.run, tmp_path / "copy")
     stopped["socket"] = str(tmp_path / "nobody")

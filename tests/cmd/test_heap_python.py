@@ -159,7 +159,7 @@ def test_a_leak_of_small_objects_is_seen_with_its_line(receiver, python):
         samples = leaked(job, python)
         assert truth > 25e6 and job.table.header()["python_small"]
         estimate = sum(map(weight, samples))
-        assert abs(estimate - truth) < 5 * deviation(samples)
+        assert abs(estimate - truth) < 7 * deviation(samples)
         assert estimate > truth / 3
         assert {sample.kind for sample in samples} == {KIND_PYTHON}
         assert job.end() == 0
@@ -224,7 +224,7 @@ def test_arenas_alone_tell_that_another_allocator_is_not_wrapped(receiver, pytho
     with Profiled(receiver, python, "-c", SMALL_ONLY, PYTHONMALLOC="pymalloc_debug",
                   EBB_HEAP="interval=8388608") as job:
         arenas = [s for s in job.table.live() if s.kind == 2]
-        assert sum(map(weight, arenas)) > 50e6
+        assert sum(map(weight, arenas)) > 20e6  # a tenth of them: three samples of the two dozen to expect
         assert job.table.header()["python_state"] == "ok"
         assert job.end() == 0
 

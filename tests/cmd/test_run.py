@@ -4,17 +4,15 @@ import csv
 import io
 import json
 import os
-import pathlib
 import shutil
 import signal
 import stat
 import subprocess
 import textwrap
-import time
 
 import pytest
 
-from commands import (PATIENCE_S, PYTHON, binary, environment, recorded, refused_with, run_ebb,
+from commands import (PATIENCE_S, PYTHON, alive, binary, environment, recorded, refused_with, run_ebb,
                       wait_for)
 
 
@@ -34,14 +32,6 @@ def start(folder, *arguments, **options):
 
 def facts(folder):
     return json.loads((folder / "ebb-runs" / "latest" / "run.json").read_text())
-
-
-def alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
 
 
 # ---- status and streams ----

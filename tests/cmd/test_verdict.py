@@ -378,7 +378,7 @@ JOB = """
             mark(KIND="begin", STEP=0, STEPS_PER_EPOCH=20, MAX_STEPS=100)
         key = step if sys.argv[1] == "leak" else step % 20
         if key not in keep:
-            keep[key] = bytearray(b"x" * (8 << 20))
+            keep[key] = bytearray(b"x" * (4 << 20))
         time.sleep(0.06)
         mark(KIND="step", STEP=step)
         if step % 20 == 0:
@@ -448,9 +448,9 @@ def test_a_limit_of_ones_own_and_a_share_of_the_recorded_one(tmp_path):
             cwd=tmp_path)
     whole = verdict(tmp_path / "out")["tree"]["oom"]["limit_bytes"]
     half = verdict(tmp_path / "out", "--limit", "50%")["tree"]["oom"]["limit_bytes"]
-    own = verdict(tmp_path / "out", "--limit", "2G")["tree"]["oom"]
+    own = verdict(tmp_path / "out", "--limit", "1G")["tree"]["oom"]
     assert half == pytest.approx(whole / 2, abs=10000)
-    assert own["limit_bytes"] == 2 << 30
+    assert own["limit_bytes"] == 1 << 30
     assert own["eta_s"]["low"] < 600
     refusal = run_ebb("verdict", tmp_path / "out", "--group", "pid")
     assert refused_with(refusal, "--group is for tables")

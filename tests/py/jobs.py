@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python"
@@ -25,6 +26,17 @@ def environment(changes=None):
         if value is not None:
             env[key] = str(value)
     return env
+
+
+def wait_for(condition, what):
+    """The first true value of CONDITION()."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
 
 
 class Run:

@@ -23,8 +23,8 @@ import ebb  # noqa: E402
 import isolated_functions as functions  # noqa: E402
 from ebb import _isolate, _pickled, _size  # noqa: E402
 from ebb._binary import find_ebb  # noqa: E402
+from jobs import PATIENCE_S, wait_for  # noqa: E402
 
-PATIENCE_S = 120
 GIB = 1 << 30
 
 
@@ -39,16 +39,6 @@ def private_tmp(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     yield folder
     assert os.listdir(folder) == []
-
-
-def wait_for(condition, what):
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
 
 
 def is_alive(pid):

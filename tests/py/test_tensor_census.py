@@ -19,8 +19,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import ebb.torch  # noqa: E402
 from ebb import _census, _control, _referrers, _wire  # noqa: E402
-
-PATIENCE_S = 60
+from jobs import PATIENCE_S, wait_for  # noqa: E402
 
 
 class Thing:
@@ -369,10 +368,7 @@ def test_a_request_for_a_checkpoint_is_left_to_whoever_saves(run):
     ebb.step(1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.sendto(b"CHECKPOINT=5\n", f"{run.socket}.{os.getpid()}")
-    until = time.monotonic() + PATIENCE_S
-    while not ebb.checkpoint_requested() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert ebb.checkpoint_requested()
+    wait_for(ebb.checkpoint_requested, "the request")
     ebb.checkpoint_done()
 
 
@@ -466,9 +462,7 @@ def test_who_asked_before_a_fork_is_answered_after_it(run, monkeypatch):
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
-        until = time.monotonic() + PATIENCE_S
-        while not _control._pending and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_for(lambda: _control._pending, "the request")
         child = os.fork()
         if child == 0:
             os._exit(0)
@@ -484,9 +478,7 @@ def test_what_is_due_when_a_fork_is_over_the_new_thread_answers(run, monkeypatch
     monkeypatch.setattr(_control, "_STEP_PATIENCE_S", PATIENCE_S)
     ebb.step(4)
     with ask(run) as replies:
-        until = time.monotonic() + PATIENCE_S
-        while not _control._pending and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_for(lambda: _control._pending, "the request")
         monkeypatch.setattr(_control, "_due", 0.0)
         child = os.fork()
         if child == 0:
