@@ -155,6 +155,26 @@ def test_a_job_that_is_not_there(client, command):
     assert refused_with(client(command, 424242), "424242")
 
 
+def sockets(pid):
+    """Those that a process has open."""
+    try:
+        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return frozenset()
+    return frozenset(link for link in links if link.startswith("socket:"))
+
+
+def wait_for_question(process):
+    """Until it has asked what takes a while to answer: questions before that are answered at once."""
+    since = {}
+
+    def is_old():
+        found, now = sockets(process.pid), time.monotonic()
+        return found and now - since.setdefault(found, now) > 1
+
+    wait_for(is_old, "a connection that lasts")
+
+
 def test_waiting_outlives_the_server(tmp_path):
     with serving("--slots", "1") as server:
         client = Client(server)
@@ -162,7 +182,8 @@ def test_waiting_outlives_the_server(tmp_path):
                                "while [ ! -e go ]; do sleep 0.05; done; echo done; exit 6")
         client.wait_until(number, "running")
         waiter, follower = client.start("wait", number), client.start("logs", "-f", number)
-        time.sleep(0.3)
+        wait_for_question(waiter)
+        wait_for_question(follower)
         server.stop(signal.SIGKILL)
         server.start()
         (tmp_path / "go").touch()

@@ -276,9 +276,10 @@ def test_samples_are_of_the_range_that_was_asked_for(server):
     times = whole["series"]["t_s"]
     assert len(times) > 3 and times == sorted(times)
     assert all(len(values) == len(times) for values in whole["series"].values())
-    part = server.get(f"/jobs/{number}/samples?from_s=0.5&to_s=1&points=16").json()
+    first, last = times[1], times[-2]
+    part = server.get(f"/jobs/{number}/samples?from_s={first}&to_s={last}&points=16").json()
     assert part["series"]["t_s"] and len(part["series"]["t_s"]) <= 16
-    assert all(0.4 <= t <= 1.2 for t in part["series"]["t_s"])
+    assert all(first - 0.2 <= t <= last + 0.2 for t in part["series"]["t_s"])
     for query in ("points=15", "points=4001", "from_s=2&to_s=1", "from_s=-1", "from_s=inf"):
         assert server.get(f"/jobs/{number}/samples?{query}").status == 400
 
