@@ -90,18 +90,21 @@ static bool add_subject(struct buf *out, const json_t *one)
     return growing > 1;
 }
 
-/* "+98.0 MiB a step (+96.1 MiB – +99.9 MiB)" */
+/* "+98.0 MiB a step (+96.1 MiB to +99.9 MiB)"; an interval that is one figure tells nothing. */
 static bool add_rate(struct buf *out, const char *before, const json_t *rate, const char *unit)
 {
     char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
     const json_t *l = json_object_get(rate, "low"), *h = json_object_get(rate, "high");
     if (!json_is_object(rate))
         return false;
-    buf_printf(out, "%s%s a %s", before,
-               signed_size(value, json_number_value(json_object_get(rate, "value"))), unit);
-    if (json_is_number(l) && json_is_number(h))
-        buf_printf(out, " (%s to %s)", signed_size(low, json_number_value(l)),
-                   signed_size(high, json_number_value(h)));
+    signed_size(value, json_number_value(json_object_get(rate, "value")));
+    buf_printf(out, "%s%s a %s", before, value, unit);
+    if (!json_is_number(l) || !json_is_number(h))
+        return true;
+    signed_size(low, json_number_value(l));
+    signed_size(high, json_number_value(h));
+    if (strcmp(low, value) != 0 || strcmp(high, value) != 0)
+        buf_printf(out, " (%s to %s)", low, high);
     return true;
 }
 

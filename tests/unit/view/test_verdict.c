@@ -115,6 +115,17 @@ static void rates_of_several_processes_are_not_told_of_one(void **state)
 #undef MANY
 }
 
+static void an_interval_that_is_one_figure_is_left_out(void **state)
+{
+    (void)state;
+    headline_is("{'verdict':'leaking','rate_bytes_per_min':null,'rate_bytes_per_step':" RATE(
+                    1048576, 1048570, 1048580) "}",
+                "memory keeps growing, by +1.00 MiB a step");
+    headline_is("{'verdict':'leaking','rate_bytes_per_min':null,'rate_bytes_per_step':" RATE(
+                    1048576, 1048576, 2097152) "}",
+                "memory keeps growing, by +1.00 MiB a step (+1.00 MiB to +2.00 MiB)");
+}
+
 static void an_end_that_is_not_in_sight_has_only_an_earliest(void **state)
 {
     (void)state;
@@ -295,6 +306,7 @@ int main(void)
         cmocka_unit_test(rates_of_several_processes_are_not_told_of_one),
         cmocka_unit_test(the_table_has_the_columns_that_there_is_room_for),
         cmocka_unit_test(who_is_gone_is_told_while_others_live),
+        cmocka_unit_test(an_interval_that_is_one_figure_is_left_out),
         cmocka_unit_test(an_end_that_is_not_in_sight_has_only_an_earliest),
         cmocka_unit_test(filling_says_both_ends_and_when_it_will_be_known),
         cmocka_unit_test(undecided_says_why),
