@@ -89,6 +89,20 @@ def test_a_program_that_fails_does_not_lose_the_others(monkeypatch, tmp_path):
     assert len(broken) == 1 and "bad leak ended with status 3" in broken[0]
 
 
+@pytest.mark.parametrize("second, fails", [({}, False), ({"marks": "stable", "marks_right": "NO"}, True)])
+def test_what_is_worse_is_recorded_once_more_before_it_counts(monkeypatch, tmp_path, second, fails):
+    runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
+    recorded = []
+    monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or 0)
+    monkeypatch.setattr(table, "read", lambda: {"good-leak": outcome(), "bad-leak": outcome()})
+    monkeypatch.setattr(zoo, "judge_all", lambda again, args: {"bad-leak": outcome(**second)})
+    outcomes = {"good-leak": outcome(), "bad-leak": outcome(marks="undecided", marks_right="unsure", overhead=[0, 1, 2])}
+    args = argparse.Namespace(out=tmp_path, jobs=3, overhead=True, size="default")
+    assert zoo.look_again(runs, outcomes, args) == []
+    assert recorded == ["bad"] and outcomes["bad-leak"]["overhead"] == [0, 1, 2]
+    assert bool(zoo.complaints(runs, outcomes, args)) == fails
+
+
 def frame(function, file="/x/zoo/p/main.py"):
     return {"function": function, "file": file}
 
