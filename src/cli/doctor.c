@@ -18,7 +18,7 @@ static doctor_look *const looks[] = {
     doctor_look_ptrace,     doctor_look_pidfd,      doctor_look_mrelease,
     doctor_look_subreaper,  doctor_look_files,      doctor_look_locked,
     doctor_look_gpu,        doctor_look_malloc,     doctor_look_python,
-    doctor_look_torch,
+    doctor_look_torch,      doctor_look_parts,
 };
 
 enum { LOOKS = sizeof(looks) / sizeof(looks[0]), LEVELS = DOCTOR_PROBLEM + 1 };

@@ -30,4 +30,5 @@ doctor_look doctor_look_cgroup;
 doctor_look doctor_look_limit, doctor_look_memory, doctor_look_address_space,
     doctor_look_overcommit, doctor_look_huge_pages, doctor_look_shm;
 /* doctor_job.c: what jobs find here */
-doctor_look doctor_look_gpu, doctor_look_malloc, doctor_look_python, doctor_look_torch;
+doctor_look doctor_look_gpu, doctor_look_malloc, doctor_look_python, doctor_look_torch,
+    doctor_look_parts;

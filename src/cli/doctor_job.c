@@ -1,4 +1,4 @@
-/* `ebb doctor`: what jobs find here: GPUs, the allocator, Python and torch. */
+/* `ebb doctor`: what jobs find here: GPUs, the allocator, Python and torch, our own parts. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/run_place.h"
 #include "proc/gpu.h"
 
 enum { GPU_WAIT_MS = 3000, GPU_LOOK_MS = 20 };
@@ -224,4 +225,24 @@ void doctor_look_torch(struct doctor *d)
                json_pack("{s:o, s:o}", "path", json_text0(folder), "version",
                          json_text0(version[0] ? version : NULL)),
                NULL, "%s%sin %s", version, version[0] ? " " : "", folder);
+}
+
+/* A program that was copied without them runs, and says nothing of what it cannot tell. */
+void doctor_look_parts(struct doctor *d)
+{
+    char shim[PATH_MAX], heap[PATH_MAX];
+    bool has_shim = run_shim_find(shim), has_heap = run_heap_find(heap);
+    json_t *data = json_pack("{s:o, s:o}", "shim", json_text0(has_shim ? shim : NULL), "heap",
+                             json_text0(has_heap ? heap : NULL));
+    if (has_shim && has_heap)
+        doctor_add(d, DOCTOR_OK, "parts of ebb", data, NULL,
+                   "for Python and for the heap are there");
+    else
+        doctor_add(d, DOCTOR_NOTE, "parts of ebb", data,
+                   "jobs are recorded without it: no steps but those of marks, or no heap; copy "
+                   "what `make install PREFIX=…` puts into PREFIX as a whole.",
+                   "%s not beside this program",
+                   has_heap   ? "the Python package is"
+                   : has_shim ? "libebb-heap.so is"
+                              : "the Python package and libebb-heap.so are");
 }

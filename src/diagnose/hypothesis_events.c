@@ -90,17 +90,18 @@ static double previous_step(const struct facts *f, size_t at)
     return (double)NAN;
 }
 
-/* The lower of the first two readings behind T_S: what stayed. NAN: there is none. */
+/* The lower of the first two readings behind T_S: what stayed. What is given back after the end of
+ * the training is none of it: of the last event that is what was there then. NAN: there is none. */
 static double settled(const struct question *q, double t_s)
 {
     const struct facts_series *rss = &q->f->main->field[SAMPLE_RSS];
     double least = (double)NAN;
-    for (size_t i = 0, seen = 0; i < rss->count && seen < 2; i++)
+    for (size_t i = 0, seen = 0; i < rss->count && rss->t_s[i] <= q->f->now_s && seen < 2; i++)
         if (rss->t_s[i] > t_s) {
             least = fmin(least, leakable_at(q, rss->t_s[i]));
             seen++;
         }
-    return least;
+    return isnan(least) ? leakable_at(q, q->f->now_s) : least;
 }
 
 static void add_event(const struct question *q, size_t at, struct events *e)

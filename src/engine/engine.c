@@ -478,14 +478,25 @@ void engine_look_now(struct engine *e)
         tick(e, clock_mono_ns(), true);
 }
 
-/* What was before is start-up, not growth. */
-static void training_began(struct engine *e, uint64_t t_ns)
+static void track_bound(struct track *t, bool begins, bool ends, uint64_t t_ns)
 {
-    e->tree_track.from_ns = t_ns;
+    if (begins)
+        t->from_ns = t_ns;
+    t->until_ns = ends ? t_ns : 0;
+}
+
+/* What was before the training is start-up, what comes after it is given back: neither is growth.
+ * A training that goes on, or another one, takes the end back. */
+static void bound_floors(struct engine *e, const struct mark *mark, bool is_first_step)
+{
+    bool begins = mark->kind == MARK_BEGIN || is_first_step, ends = mark->kind == MARK_END;
+    if (!begins && !ends && !(mark->kind == MARK_STEP && e->tree_track.until_ns))
+        return;
+    track_bound(&e->tree_track, begins, ends, mark->t_ns);
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
         struct history *h = history_of(proc_tree_at(e->tree, i));
         if (h)
-            h->rss.from_ns = t_ns;
+            track_bound(&h->rss, begins, ends, mark->t_ns);
     }
 }
 
@@ -495,8 +506,7 @@ void engine_mark(struct engine *e, const struct mark *mark)
     e->marks_seen++;
     if (mark->kind == MARK_STEP)
         e->steps_seen++;
-    if (mark->kind == MARK_BEGIN || is_first_step)
-        training_began(e, mark->t_ns);
+    bound_floors(e, mark, is_first_step);
     if (mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP)) {
         e->step_known = true;
         e->step = mark->step;

@@ -49,6 +49,7 @@ void track_add(struct track *t, uint64_t t_ns, uint64_t bytes)
                             .least_bytes = bytes,
                             .block_ns = 100 * NS_PER_MS,
                             .from_ns = t->from_ns,
+                            .until_ns = t->until_ns,
                             .peak_bytes = t->peak_bytes};
         block_open(t, t_ns, bytes);
     } else if (t_ns < t->last_ns) {
@@ -110,14 +111,23 @@ static uint32_t first_block(const struct track *t)
     return i;
 }
 
+/* The one after the last that counts. */
+static uint32_t end_block(const struct track *t, uint32_t from)
+{
+    uint32_t end = t->blocks;
+    while (t->until_ns && end > from + 1 && t->block_t_ns[end - 1] > t->until_ns)
+        end--;
+    return end;
+}
+
 bool track_floor(const struct track *t, uint64_t *ret_first, uint64_t *ret_last)
 {
     if (t->samples == 0)
         return false;
-    uint32_t from = first_block(t), count = t->blocks - from;
+    uint32_t from = first_block(t), end = end_block(t, from), count = end - from;
     uint32_t fifth = count < 5 ? 1 : count / 5;
     *ret_first = median_of(t->block_min + from, fifth);
-    *ret_last = median_of(t->block_min + t->blocks - fifth, fifth);
+    *ret_last = median_of(t->block_min + end - fifth, fifth);
     return true;
 }
 
@@ -134,8 +144,9 @@ bool track_rate(const struct track *t, double *ret_bytes_per_min)
     size_t count = 0;
     if (t->blocks < 8 || t->last_ns - t->first_ns < 3 * NS_PER_S)
         return false;
-    for (uint32_t i = first_block(t); i < t->blocks; i++)
-        for (uint32_t j = i + 1; j < t->blocks; j++)
+    uint32_t from = first_block(t), end = end_block(t, from);
+    for (uint32_t i = from; i < end; i++)
+        for (uint32_t j = i + 1; j < end; j++)
             if (t->block_t_ns[j] > t->block_t_ns[i])
                 slopes[count++] = ((double)t->block_min[j] - (double)t->block_min[i]) /
                                   (double)(t->block_t_ns[j] - t->block_t_ns[i]);

@@ -16,6 +16,7 @@ struct track {
     uint64_t first_bytes; /* once start-up is over: the last reading of the first second */
     uint64_t last_bytes, peak_bytes, least_bytes;
     uint64_t from_ns;  /* the floor is looked at from here on; 0: from a tenth of the run on */
+    uint64_t until_ns; /* and up to here; 0: to the newest */
     double sum_bytes;  /* for the mean */
     uint64_t block_ns; /* span of one block now */
     uint64_t block_start_ns;

@@ -11,7 +11,8 @@ static const char *string(const json_t *o, const char *key)
     return json_string_value(json_object_get(o, key));
 }
 
-/* The end of a long path: the part that tells it from others. */
+/* The end of a long path: the part that tells it from others. A folder that ".." leaves again is
+ * none of it. */
 static const char *path_tail(const char *path, size_t width)
 {
     size_t len = strlen(path);
@@ -19,6 +20,9 @@ static const char *path_tail(const char *path, size_t width)
         return path;
     const char *tail = path + len - width;
     const char *slash = strchr(tail, '/');
+    for (const char *at = tail; (at = strstr(at, "../")); at += 3)
+        if (at > path && at[-1] == '/')
+            slash = at + 2;
     return slash && slash[1] ? slash + 1 : tail;
 }
 

@@ -43,6 +43,7 @@ struct report_event_list {
     struct report_event *v;
     size_t count;
     uint64_t seen, stride;
+    int64_t last_step; /* -1: none, or not told */
 };
 struct report_phase {
     char name[48]; /* raw */

@@ -31,6 +31,7 @@ int report_story_init(struct report_story *s)
     for (size_t i = 0; i < REPORT_EVENT_KINDS; i++) {
         s->events[i].v = calloc(REPORT_EVENTS, sizeof *s->events[i].v);
         s->events[i].stride = 1;
+        s->events[i].last_step = -1;
         is_there = is_there && s->events[i].v;
     }
     return is_there ? 0 : -ENOMEM;
@@ -50,8 +51,12 @@ void report_story_fini(struct report_story *s)
 
 /* ---- marks ---- */
 
+/* The job and the package may both tell of it, with an evaluation between them. */
 static void add_event(struct report_event_list *list, double t_s, int64_t step)
 {
+    if (step >= 0 && step == list->last_step)
+        return;
+    list->last_step = step;
     uint64_t number = list->seen++;
     if (number % list->stride)
         return;
@@ -137,6 +142,8 @@ void report_story_mark(struct report_story *s, double t_s, const struct mark *m)
 void report_story_note(struct report_story *s, double t_s, const struct trace_item *item)
 {
     if (strcmp(item->note.kind, "segment") == 0) {
+        for (size_t i = 0; i < REPORT_EVENT_KINDS; i++) /* what is done again is told again */
+            s->events[i].last_step = -1;
         if (json_array_size(s->segments) < REPORT_EVENTS)
             json_array_append_new(s->segments, json_real(t_s));
     } else if (strcmp(item->note.kind, "guard") == 0) {

@@ -12,10 +12,11 @@
 #include "base/text.h"
 #include "view/cells.h"
 #include "view/page.h"
+#include "view/verdict_private.h"
 
-enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80, ROWS_MAX = 16, SUMMARY_REASONS = 2 };
+enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80, SUMMARY_REASONS = 2 };
 
-static const char *word_of(const json_t *one)
+const char *verdict_word_of(const json_t *one)
 {
     const char *word = json_string_value(json_object_get(one, "verdict"));
     return word ? word : "undecided";
@@ -23,10 +24,10 @@ static const char *word_of(const json_t *one)
 
 static bool is_word(const json_t *one, const char *word)
 {
-    return strcmp(word_of(one), word) == 0;
+    return strcmp(verdict_word_of(one), word) == 0;
 }
 
-static enum style style_of(const json_t *one)
+enum style verdict_style_of(const json_t *one)
 {
     const json_t *leak = json_object_get(one, "leak");
     return json_is_true(leak) ? STYLE_BAD : json_is_false(leak) ? STYLE_GOOD : STYLE_STRONG;
@@ -52,42 +53,58 @@ static void add_name(struct buf *out, const json_t *name)
     buf_add_str(out, summary_fit(text, 40, name));
 }
 
-/* "process 606 python (main)" for the one that grows, else "memory"; a figure of the job's own has
- * been named before. */
-static void add_subject(struct buf *out, const json_t *one)
+static void add_grower(struct buf *out, const json_t *grower, bool is_one)
 {
-    const json_t *grower = json_object_get(one, "grower");
     const json_t *pid = json_object_get(grower, "pid");
     const json_t *role = json_object_get(grower, "role");
     const char *name = json_string_value(json_object_get(grower, "name"));
     char digits[24] = "";
-    if (!json_is_object(grower)) {
-        buf_add_str(out, json_object_get(one, "label") ? "it" : "memory");
-        return;
-    }
     if (json_is_integer(pid))
         snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(pid));
-    buf_printf(out, "process%s%s", digits[0] ? " " : "", digits);
+    buf_printf(out, "%s%s%s", is_one ? "process" : "", is_one && digits[0] ? " " : "", digits);
     if (name && strcmp(name, digits) != 0) {
-        buf_add_byte(out, ' ');
+        if (is_one || digits[0])
+            buf_add_byte(out, ' ');
         add_name(out, json_object_get(grower, "name"));
     }
     if (json_is_string(role))
         buf_printf(out, " (%s)", json_string_value(role));
 }
 
-/* "+98.0 MiB a step (+96.1 MiB – +99.9 MiB)" */
+/* "process 606 python (main)" for the one that grows, "2 processes, first of them 606 python
+ * (main)," where rates are of them all, else "memory"; a figure of the job's own has been named
+ * before. Returns whether they are many. */
+static bool add_subject(struct buf *out, const json_t *one)
+{
+    const json_t *grower = json_object_get(one, "grower");
+    json_int_t growing = json_integer_value(json_object_get(one, "growing"));
+    if (!json_is_object(grower)) {
+        buf_add_str(out, json_object_get(one, "label") ? "it" : "memory");
+        return false;
+    }
+    if (growing > 1)
+        buf_printf(out, "%lld processes, first of them ", (long long)growing);
+    add_grower(out, grower, growing <= 1);
+    if (growing > 1)
+        buf_add_byte(out, ',');
+    return growing > 1;
+}
+
+/* "+98.0 MiB a step (+96.1 MiB to +99.9 MiB)"; an interval that is one figure tells nothing. */
 static bool add_rate(struct buf *out, const char *before, const json_t *rate, const char *unit)
 {
     char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
     const json_t *l = json_object_get(rate, "low"), *h = json_object_get(rate, "high");
     if (!json_is_object(rate))
         return false;
-    buf_printf(out, "%s%s a %s", before,
-               signed_size(value, json_number_value(json_object_get(rate, "value"))), unit);
-    if (json_is_number(l) && json_is_number(h))
-        buf_printf(out, " (%s to %s)", signed_size(low, json_number_value(l)),
-                   signed_size(high, json_number_value(h)));
+    signed_size(value, json_number_value(json_object_get(rate, "value")));
+    buf_printf(out, "%s%s a %s", before, value, unit);
+    if (!json_is_number(l) || !json_is_number(h))
+        return true;
+    signed_size(low, json_number_value(l));
+    signed_size(high, json_number_value(h));
+    if (strcmp(low, value) != 0 || strcmp(high, value) != 0)
+        buf_printf(out, " (%s to %s)", low, high);
     return true;
 }
 
@@ -183,7 +200,7 @@ static const char *event_name(const json_t *one)
 static void add_undecided(struct buf *out, const json_t *one)
 {
     const char *why = json_string_value(json_array_get(json_object_get(one, "evidence"), 0));
-    buf_printf(out, "not enough to say yet%s%s", why ? ": " : "", why ? why : "");
+    buf_printf(out, "not enough to say%s%s", why ? ": " : "", why ? why : "");
     add_forecast(out, one);
 }
 
@@ -195,7 +212,7 @@ void verdict_headline(struct buf *out, const json_t *one)
         add_undecided(out, one);
         return;
     }
-    add_subject(out, one);
+    bool is_many = add_subject(out, one);
     if (is_word(one, "stable")) {
         buf_add_str(out, " is flat at");
         add_floor(out, one, false);
@@ -208,16 +225,17 @@ void verdict_headline(struct buf *out, const json_t *one)
         add_floor(out, one, true);
         add_ended(out, one);
     } else if (is_word(one, "filling")) {
-        buf_add_str(out, " grows within the first pass over the data");
+        buf_printf(out, " grow%s within the first pass over the data", is_many ? "" : "s");
         add_rates(out, one);
         add_forecast(out, one);
         add_oom(out, one, "; if it is a leak,");
     } else if (is_word(one, "stepping")) {
-        buf_printf(out, " rises at each %s and stays", event_name(one));
+        buf_printf(out, is_many ? " rise at each %s and stay" : " rises at each %s and stays",
+                   event_name(one));
         add_rates(out, one);
         add_oom(out, one, ";");
     } else {
-        buf_add_str(out, " keeps growing");
+        buf_printf(out, " keep%s growing", is_many ? "" : "s");
         add_rates(out, one);
         add_oom(out, one, ";");
     }
@@ -231,7 +249,7 @@ void verdict_brief(struct buf *out, const json_t *one)
     const json_t *per_min = json_object_get(one, "rate_bytes_per_min");
     const json_t *grower = json_object_get(one, "grower");
     const json_t *eta = json_object_get(json_object_get(one, "oom"), "eta_s");
-    buf_add_str(out, word_of(one));
+    buf_add_str(out, verdict_word_of(one));
     if (!json_is_object(grower))
         return;
     if (json_is_object(per_min))
@@ -255,10 +273,10 @@ static void put_headline(struct page *p, const json_t *one, const char *label)
     if (label) {
         page_put(p, STYLE_DIM, label);
         page_pad(p, LABEL_COLUMNS);
-        page_put(p, style_of(one), word_of(one));
+        page_put(p, verdict_style_of(one), verdict_word_of(one));
         page_put(p, STYLE_PLAIN, ": ");
     } else {
-        page_put(p, style_of(one), word_of(one));
+        page_put(p, verdict_style_of(one), verdict_word_of(one));
         page_pad(p, LABEL_COLUMNS);
     }
     page_words(p, STYLE_PLAIN, buf_str(&text));
@@ -316,81 +334,7 @@ static void put_costs(struct page *p, const json_t *tree)
     }
 }
 
-/* ---- the table ---- */
-
-static void put_row(struct page *p, const json_t *one)
-{
-    char name[TEXT_MAX], cell[TEXT_MAX], first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
-    char peak[TEXT_SIZE_MAX], rate[CELL_MAX] = "–", sure[16] = "–";
-    const json_t *pid = json_object_get(one, "pid");
-    const json_t *per_min = json_object_get(one, "rate_bytes_per_min");
-    const json_t *per_step = json_object_get(one, "rate_bytes_per_step");
-    const json_t *confidence = json_object_get(one, "confidence");
-    bool has_floor = summary_size(first, summary_at(one, "floor_bytes", "first")) &&
-                     summary_size(last, summary_at(one, "floor_bytes", "last"));
-    if (json_is_object(per_min) || json_is_object(per_step)) {
-        const json_t *r = json_is_object(per_min) ? per_min : per_step;
-        cell_rate(rate, true, json_number_value(json_object_get(r, "value")));
-        snprintf(rate + strlen(rate), sizeof rate - strlen(rate), "%s",
-                 r == per_min ? "/min" : "/step");
-    }
-    if (json_is_number(confidence))
-        snprintf(sure, sizeof sure, "%.0f %%", 100 * json_number_value(confidence));
-    page_put(p, style_of(one), word_of(one));
-    page_pad(p, 12);
-    page_put(p, STYLE_PLAIN, sure);
-    page_pad(p, 18);
-    page_put(p, STYLE_PLAIN, rate);
-    page_pad(p, 32);
-    snprintf(cell, sizeof cell, "%s → %s", has_floor ? first : "–", has_floor ? last : "–");
-    page_put(p, STYLE_PLAIN, cell);
-    page_pad(p, 54);
-    page_put(p, STYLE_PLAIN, summary_size(peak, json_object_get(one, "peak_bytes")) ? peak : "–");
-    page_pad(p, 64);
-    summary_fit(name, 20, json_object_get(one, "name"));
-    if (json_is_integer(pid) && strtol(name, NULL, 10) != json_integer_value(pid))
-        snprintf(cell, sizeof cell, "%lld %.100s", (long long)json_integer_value(pid), name);
-    else
-        snprintf(cell, sizeof cell, "%.200s", name);
-    page_put(p, STYLE_PLAIN, cell);
-    const char *role = json_string_value(json_object_get(one, "role"));
-    if (role && strcmp(role, "other") != 0) {
-        snprintf(cell, sizeof cell, " (%s)", role);
-        page_put(p, STYLE_DIM, cell);
-    }
-    if (json_is_false(json_object_get(one, "alive")))
-        page_put(p, STYLE_DIM, " gone");
-    page_line(p);
-}
-
-static void put_table(struct page *p, const json_t *doc)
-{
-    const json_t *list = json_object_get(doc, "processes");
-    const json_t *rest = json_object_get(doc, "not_judged");
-    size_t count = json_array_size(list);
-    char text[TEXT_MAX];
-    if (count > 1) {
-        page_line(p);
-        page_put(p, STYLE_DIM,
-                 "VERDICT     SURE  RATE          FLOOR                 PEAK      WHO");
-        page_line(p);
-        for (size_t i = 0; i < count && i < ROWS_MAX; i++)
-            put_row(p, json_array_get(list, i));
-    }
-    long long more = (count > ROWS_MAX ? (long long)(count - ROWS_MAX) : 0);
-    if (more) {
-        snprintf(text, sizeof text, "and %lld smaller", more);
-        page_put(p, STYLE_DIM, text);
-        page_line(p);
-    }
-    if (json_is_integer(rest) && json_integer_value(rest) > 0) {
-        snprintf(text, sizeof text, "%lld more %s too short or too small to list",
-                 (long long)json_integer_value(rest),
-                 json_integer_value(rest) == 1 ? "was" : "were");
-        page_put(p, STYLE_DIM, text);
-        page_line(p);
-    }
-}
+/* ---- the rest of the job ---- */
 
 static void put_gpus(struct page *p, const json_t *doc)
 {
@@ -422,7 +366,7 @@ static void put_one_series(struct page *p, const json_t *one)
     page_put(p, STYLE_DIM, "series");
     page_pad(p, LABEL_COLUMNS);
     page_put(p, STYLE_PLAIN, cell);
-    page_put(p, style_of(one), word_of(one));
+    page_put(p, verdict_style_of(one), verdict_word_of(one));
     page_put(p, STYLE_PLAIN, ": ");
     page_words(p, STYLE_PLAIN, buf_str(&text));
     page_line(p);
@@ -459,7 +403,7 @@ void verdict_text(struct buf *out, const json_t *doc, bool colour, int width)
     put_costs(&p, tree);
     put_gpus(&p, doc);
     put_series(&p, doc);
-    put_table(&p, doc);
+    verdict_table(&p, doc);
 }
 
 void verdict_summary(struct page *p, const json_t *doc)

@@ -12,7 +12,7 @@ LEVELS = {"ok", "note", "problem"}
 ALWAYS = {"kernel", "process tree", "other processes", "unique memory", "memory pressure", "cgroup",
           "effective limit", "memory", "swap", "address space", "overcommit", "huge pages",
           "/dev/shm", "ptrace", "pidfd", "subreaper", "open files", "locked memory",
-          "GPU", "malloc", "Python"}
+          "GPU", "malloc", "Python", "parts of ebb"}
 
 
 def findings(result):
@@ -146,3 +146,11 @@ def test_torch_is_found_beside_the_python_on_the_path(ebb, tmp_path, inside):
 def test_no_python_is_no_trouble(ebb, tmp_path):
     found = findings(ebb("doctor", "--json", env={"PATH": str(tmp_path)}))
     assert found["Python"]["fact"] == "none on PATH" and "torch" not in found
+
+
+def test_a_program_that_was_copied_alone_says_what_it_lacks(ebb, ebb_as_nobody):
+    alone = findings(ebb_as_nobody("doctor", "--json"))["parts of ebb"]
+    assert alone["level"] == "note" and alone["data"] == {"shim": None, "heap": None}
+    assert "make install" in alone["advice"]
+    built = findings(ebb("doctor", "--json"))["parts of ebb"]
+    assert (built["level"] == "ok") == all(built["data"].values())

@@ -149,6 +149,17 @@ def test_a_day_of_many_processes_stays_small(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 1.5e6
 
 
+def test_an_event_that_is_told_twice_is_one(tmp_path):
+    rows = [f"{t},1,{100 * MIB}\n" for t in range(40)]
+    marks = [{"t": t + 0.5, "kind": "step", "step": t} for t in range(40)]
+    for step in (10, 20, 30):  # the job's, and after an evaluation the package's
+        marks += [{"t": step + 0.6, "kind": "epoch", "step": step}, {"t": step + 0.7, "kind": "eval", "step": step},
+                  {"t": step + 4.5, "kind": "epoch", "step": step}]
+    table(tmp_path, rows, sorted(marks, key=lambda mark: mark["t"]))
+    kinds = [e["kind"] for e in json.loads(page_of(tmp_path, "--json"))["data"]["events"]]
+    assert (kinds.count("epoch"), kinds.count("evaluation")) == (3, 3)
+
+
 # ---- other forms ----
 
 def test_the_document_has_every_part(leak):

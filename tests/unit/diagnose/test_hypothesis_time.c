@@ -249,6 +249,21 @@ static void a_floor_that_rises_at_evaluations_stays(void **state)
     expect_first(HYPOTHESIS_EVAL_STEP);
 }
 
+/* A training that ends with an evaluation: all is given back within the next reading. */
+static void what_is_given_back_after_the_last_evaluation_is_not_taken_off(void **state)
+{
+    (void)state;
+    it_steps();
+    s.f.now_s = 170;
+    for (size_t i = 171; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_RSS][i] = s.v[0][SAMPLE_ANON][i] = MIB(100);
+    s.f.n_marks = 0;
+    story_steps(&s, 50);
+    for (double t_s = 30; t_s < 180; t_s += 20)
+        story_mark(&s, VERDICT_MARK_EVAL, t_s - 0.5);
+    assert_true(story_ask(&s, HYPOTHESIS_EVAL_STEP)->share > 0.8);
+}
+
 /* A short run with few of them: the verdict may take any rise for one of theirs. */
 static void a_verdict_of_stepping_explains_what_came_with_evaluations_and_not_more(void **state)
 {
@@ -339,6 +354,7 @@ int main(void)
         T(evaluations_without_a_rise_speak_against_spikes),
         T(without_marked_evaluations_they_cannot_be_tested),
         T(a_floor_that_rises_at_evaluations_stays),
+        T(what_is_given_back_after_the_last_evaluation_is_not_taken_off),
         T(a_verdict_of_stepping_explains_what_came_with_evaluations_and_not_more),
         T(a_floor_that_rises_while_what_is_made_is_let_go_is_a_spike),
         T(free_memory_that_peaks_could_have_left_is_of_spikes),

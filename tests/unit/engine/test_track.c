@@ -54,6 +54,27 @@ static void a_week_at_ten_hertz_still_fits_and_keeps_its_floor(void **state)
     assert_int_equal(t.samples, 6048000);
 }
 
+static void what_is_given_back_after_the_end_is_not_the_floor(void **state)
+{
+    struct track t = {0};
+    uint64_t first, last;
+    double rate;
+    (void)state;
+    for (uint64_t i = 0; i < 40; i++)
+        track_add(&t, i * NS_PER_S, (100 + i) * MIB);
+    t.from_ns = NS_PER_S;
+    t.until_ns = 39 * NS_PER_S;
+    for (uint64_t i = 40; i < 60; i++)
+        track_add(&t, i * NS_PER_S, 50 * MIB);
+    assert_true(track_floor(&t, &first, &last));
+    assert_true(first < 110 * MIB && last > 130 * MIB);
+    assert_true(track_rate(&t, &rate));
+    assert_true(fabs(rate / (60.0 * (double)MIB) - 1) < 0.02);
+    t.until_ns = 0; /* it went on after all */
+    assert_true(track_floor(&t, &first, &last));
+    assert_int_equal(last, 50 * MIB);
+}
+
 static void too_little_gives_no_rate(void **state)
 {
     struct track t = {0};
@@ -107,6 +128,7 @@ int main(void)
         cmocka_unit_test(a_constant_series_has_no_growth_and_no_rate),
         cmocka_unit_test(a_steady_leak_under_spikes_has_the_rate_of_its_floor),
         cmocka_unit_test(a_week_at_ten_hertz_still_fits_and_keeps_its_floor),
+        cmocka_unit_test(what_is_given_back_after_the_end_is_not_the_floor),
         cmocka_unit_test(too_little_gives_no_rate),
         cmocka_unit_test(time_that_goes_back_is_taken_as_standing_still),
         cmocka_unit_test(the_newest_readings_come_out_oldest_first),

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "view/cells.h"
 #include "view/heap.h"
+#include "view/heap_where.h"
 #include "view/page.h"
 
 static json_t *parse(const char *text)
@@ -366,6 +367,18 @@ static void a_document_that_lacks_everything_is_printed(void **state)
     free(printed);
 }
 
+static void a_cut_path_has_no_folder_that_it_leaves_again(void **state)
+{
+    char out[HEAP_WHERE_SIZE];
+    json_t *where = json_pack("{s:s,s:s,s:i}", "function", "step", "file",
+                              "/home/user/work/../progs/train.py", "line", 7);
+    (void)state;
+    assert_string_equal(heap_where_text(out, where, 40), "progs/train.py:7 step");
+    assert_string_equal(heap_where_text(out, where, 60),
+                        "/home/user/work/../progs/train.py:7 step");
+    json_decref(where);
+}
+
 static void a_summary_tells_what_grows(void **state)
 {
     struct buf out = {0};
@@ -414,6 +427,7 @@ int main(void)
         cmocka_unit_test(names_without_end_are_cut_and_keep_the_line),
         cmocka_unit_test(a_tree_deeper_than_the_screen_stays_on_it),
         cmocka_unit_test(a_document_that_lacks_everything_is_printed),
+        cmocka_unit_test(a_cut_path_has_no_folder_that_it_leaves_again),
         cmocka_unit_test(a_summary_tells_what_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <locale.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -54,8 +55,8 @@ static void figures_of_the_jobs_own_are_named_before_their_verdict(void **state)
     verdict_text(&out, doc, false, 100);
     assert_non_null(strstr(buf_str(&out), "\nseries     heap (live) of process 606: stable: it is "
                                           "flat at 2.00 GiB (confidence 90 %)\n"));
-    assert_non_null(strstr(buf_str(&out), "\nseries     x\\e_bytes: undecided: not enough to say "
-                                          "yet: one reading\n"));
+    assert_non_null(strstr(buf_str(&out), "\nseries     x\\e_bytes: undecided: not enough to say: "
+                                          "one reading\n"));
     json_decref(doc);
     buf_fini(&out);
 }
@@ -94,6 +95,37 @@ static void a_leak_says_who_how_fast_and_until_when(void **state)
                 "95 %)");
 }
 
+static void rates_of_several_processes_are_not_told_of_one(void **state)
+{
+    (void)state;
+#define MANY                                                                                       \
+    "'rate_bytes_per_step':" RATE(                                                                 \
+        1048576, 524288,                                                                           \
+        2097152) ",'rate_bytes_per_min':null,"                                                     \
+                 "'growing':2,'grower':{'pid':606,'name':'worker','role':'data worker'}}"
+    headline_is("{'verdict':'leaking','confidence':0.9," MANY,
+                "2 processes, first of them 606 worker (data worker), keep growing, by +1.00 MiB a "
+                "step (+512 KiB to +2.00 MiB) (confidence 90 %)");
+    headline_is("{'verdict':'filling','confidence':0.9," MANY,
+                "2 processes, first of them 606 worker (data worker), grow within the first pass "
+                "over the data, by +1.00 MiB a step (+512 KiB to +2.00 MiB) (confidence 90 %)");
+    headline_is("{'verdict':'stepping','event':'save','confidence':0.9," MANY,
+                "2 processes, first of them 606 worker (data worker), rise at each checkpoint and "
+                "stay, by +1.00 MiB a step (+512 KiB to +2.00 MiB) (confidence 90 %)");
+#undef MANY
+}
+
+static void an_interval_that_is_one_figure_is_left_out(void **state)
+{
+    (void)state;
+    headline_is("{'verdict':'leaking','rate_bytes_per_min':null,'rate_bytes_per_step':" RATE(
+                    1048576, 1048570, 1048580) "}",
+                "memory keeps growing, by +1.00 MiB a step");
+    headline_is("{'verdict':'leaking','rate_bytes_per_min':null,'rate_bytes_per_step':" RATE(
+                    1048576, 1048576, 2097152) "}",
+                "memory keeps growing, by +1.00 MiB a step (+1.00 MiB to +2.00 MiB)");
+}
+
 static void an_end_that_is_not_in_sight_has_only_an_earliest(void **state)
 {
     (void)state;
@@ -122,8 +154,8 @@ static void undecided_says_why(void **state)
 {
     (void)state;
     headline_is("{'verdict':'undecided','confidence':0.5,'evidence':['there are no readings']}",
-                "not enough to say yet: there are no readings");
-    headline_is("{}", "not enough to say yet");
+                "not enough to say: there are no readings");
+    headline_is("{}", "not enough to say");
 }
 
 static const char tree[] =
@@ -159,7 +191,7 @@ static void a_job_is_told_with_its_overhead_and_its_processes(void **state)
                            "1.00 GiB of\n           it shared with nobody\n"));
     assert_null(strstr(text, "1 main is flat"));
     assert_non_null(strstr(text, "gpu 1      stable: "));
-    assert_non_null(strstr(text, "607 w (compile worker) gone\n"));
+    assert_non_null(strstr(text, "607 w (compile) gone\n"));
     assert_non_null(strstr(text, "3 more were too short or too small to list\n"));
     json_decref(doc);
     buf_fini(&out);
@@ -180,6 +212,63 @@ static void a_narrow_terminal_breaks_sentences_at_spaces(void **state)
     }
     json_decref(doc);
     buf_fini(&out);
+}
+
+/* The lines of the table of a job of two data workers, and whether all of them fit WIDTH. */
+static void table_at(int width, bool is_over, struct buf *ret)
+{
+    char json[2048];
+    snprintf(json, sizeof json,
+             "{'processes':[{'pid':14256,'name':'pt_data_worker','role':'data worker','alive':%s,"
+             "'verdict':'leaking','leak':true,'confidence':0.97," FLOOR
+             ",'rate_bytes_per_min':" RATE(
+                 104857600, 1,
+                 2) "},{'pid':14028,'name':'python','role':"
+                    "'main','alive':false,'verdict':'stable','leak':false,'confidence':0.97," FLOOR
+                    "}]}",
+             is_over ? "false" : "true");
+    json_t *doc = parse(json);
+    verdict_text(ret, doc, false, width);
+    json_decref(doc);
+    for (const char *at = buf_str(ret); *at;
+         at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0)) {
+        char line[512];
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        assert_true(cell_columns(line) <= (size_t)width);
+    }
+}
+
+static void the_table_has_the_columns_that_there_is_room_for(void **state)
+{
+    struct buf wide = {0}, usual = {0}, narrow = {0};
+    (void)state;
+    table_at(100, true, &wide);
+    assert_string_equal(
+        buf_str(&wide),
+        "\nVERDICT    SURE  RATE         FLOOR          PEAK   WHO\n"
+        "leaking    97 %  +100M/min    1.00G → 2.00G  3.00G  14256 pt_data_worker (data worker)\n"
+        "stable     97 %  –            1.00G → 2.00G  3.00G  14028 python (main)\n");
+    table_at(80, true, &usual);
+    assert_non_null(strstr(buf_str(&usual), "3.00G  14256 pt_data_worker (data)\n"));
+    table_at(60, true, &narrow);
+    assert_null(strstr(buf_str(&narrow), "PEAK"));
+    assert_non_null(strstr(buf_str(&narrow), "2.00G  14256 pt_data_worker"));
+    buf_fini(&wide);
+    buf_fini(&usual);
+    buf_fini(&narrow);
+}
+
+static void who_is_gone_is_told_while_others_live(void **state)
+{
+    struct buf running = {0}, over = {0};
+    (void)state;
+    table_at(100, false, &running);
+    assert_non_null(strstr(buf_str(&running), "14256 pt_data_worker (data worker)\n"));
+    assert_non_null(strstr(buf_str(&running), "14028 python (main) gone\n"));
+    table_at(100, true, &over);
+    assert_null(strstr(buf_str(&over), "gone"));
+    buf_fini(&running);
+    buf_fini(&over);
 }
 
 static void a_summary_holds_the_verdict_with_two_reasons(void **state)
@@ -214,6 +303,10 @@ int main(void)
         cmocka_unit_test(figures_of_the_jobs_own_are_named_before_their_verdict),
         cmocka_unit_test(each_word_has_its_sentence),
         cmocka_unit_test(a_leak_says_who_how_fast_and_until_when),
+        cmocka_unit_test(rates_of_several_processes_are_not_told_of_one),
+        cmocka_unit_test(the_table_has_the_columns_that_there_is_room_for),
+        cmocka_unit_test(who_is_gone_is_told_while_others_live),
+        cmocka_unit_test(an_interval_that_is_one_figure_is_left_out),
         cmocka_unit_test(an_end_that_is_not_in_sight_has_only_an_earliest),
         cmocka_unit_test(filling_says_both_ends_and_when_it_will_be_known),
         cmocka_unit_test(undecided_says_why),
