@@ -55,7 +55,9 @@ struct profile_reading {
     int64_t step;                    /* steps done by then */
     const struct profile_held *held; /* by site, ascending */
     size_t count;
-    uint64_t arena_bytes; /* of the arenas of small Python objects; 0: not counted */
+    uint64_t arena_bytes;  /* of the arenas of small Python objects; 0: not counted */
+    uint64_t inside_bytes; /* of what malloc gave out and lives: not in a mapping of its own; an
+                              estimate. 0: not counted */
 };
 
 /* A sample that lived at a kept moment. */
@@ -84,7 +86,8 @@ struct profile_cost {
     uint32_t python_version, python_state, python_small;
     uint32_t modules, codes, nodes, sites, live; /* places used */
     uint32_t text_bytes;
-    uint64_t arena_bytes; /* of small Python objects: mapped, whether they live or not */
+    uint64_t arena_bytes;  /* of small Python objects: mapped, whether they live or not */
+    uint64_t inside_bytes; /* as of struct profile_reading */
 };
 
 struct profile {
