@@ -152,7 +152,7 @@ def _storages(t: Any) -> list[Any]:
     return [p.untyped_storage() for p in parts]
 
 
-def _storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
+def storage_bytes(t: Any, seen: set[tuple[str, int]]) -> int:
     """What T's memory comes to, where nobody was asked for it before."""
     if t.device.type == "meta" or type(t).__name__ == "FakeTensor":
         return 0
@@ -196,7 +196,7 @@ def _count_tensors(c: Census, objects: list[Any], torch: Any, is_safe: bool) -> 
                 row = rows[key] = TensorRow(
                     device, dtype.replace("torch.", ""), shape, key[3], is_grad, 0, 0, is_leaf
                 )
-            size = _storage_bytes(t, seen)
+            size = storage_bytes(t, seen)
             row.count += 1
             row.bytes += size
             if size:
@@ -221,7 +221,7 @@ def _type_name(t: type) -> str:
     return str(name) if module in (None, "builtins") else f"{module}.{name}"
 
 
-def _sizeof(o: Any) -> int:
+def sizeof(o: Any) -> int:
     if type(o).__name__ == "ImagingCore":  # a decoded picture, which does not tell its size
         try:
             width, height = o.size
@@ -276,7 +276,7 @@ class _Plain:
         plain = {id(o): o for o in filterfalse(gc.is_tracked, found)}
         for number in plain.keys() - self.seen:
             o = plain[number]
-            size = _sizeof(o)
+            size = sizeof(o)
             _add(self.table, type(o), weight, weight * size)
             self._largest.see(size, o)
             if type(o).__name__ == "ndarray" and o.base is not None:  # the one with the memory
@@ -309,7 +309,7 @@ def _sizes(
     done = 0
     while done < _SLICES and time.monotonic() < until:
         for o in objects[done::_SLICES]:
-            size = _sizeof(o)
+            size = sizeof(o)
             sizes[type(o)] += size
             largest.see(size, o)
             if size >= _BIG_CONTAINER:

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Optional
 
-from . import _truth
+from . import _keepers, _truth
 from ._wire import Request, Wire, wire
 
 _STEP_PATIENCE_S = 2.0  # a request waits so long for the end of a step
@@ -151,6 +151,7 @@ def _look(n: Optional[int]) -> None:
     if _every is None:
         every(_every_of_environment())
     _truth.at_step(n)
+    _keepers.at_step(n)
     is_new, _step = n != _step, n
     if _is_polled and _pid == os.getpid():
         _pending.extend(wire().requests("CENSUS"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import sys
 import time
 from collections import deque
@@ -11,8 +12,10 @@ from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any, Optional
 
 _DEPTH_MAX = 12
+_OWNER_DEPTH = 6
+_STDLIB = os.path.dirname(inspect.__file__) + os.sep
 _SCAN_MAX = 200_000  # entries of one container that are looked through for a name
-_SELF = ("ebb._referrers", "ebb._census", "ebb._control", "ebb.torch")
+_SELF = ("ebb._referrers", "ebb._census", "ebb._keepers", "ebb._control", "ebb.torch")
 
 
 # ---- variables of functions that run, which gc does not know ----
@@ -187,4 +190,60 @@ def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
                     return r
             except Exception:
                 continue
+    return None
+
+
+# ---- whose a container is ----
+
+_LIBRARIES = ("site-packages", "dist-packages")
+
+
+def _is_program_s(t: type) -> bool:
+    """Is the class of the program's own files, and so one that its reader knows?"""
+    if t.__module__ == "__main__":
+        return True
+    path = getattr(sys.modules.get(t.__module__), "__file__", None) or ""
+    return bool(path) and not any(p in path for p in _LIBRARIES) and _STDLIB not in path
+
+
+def _lru_cache_of(r: Any) -> Optional[str]:
+    if type(r).__name__ != "_lru_cache_wrapper":
+        return None
+    f = object.__getattribute__(r, "__dict__").get("__wrapped__")
+    return f"lru_cache of {f.__module__}.{f.__qualname__}" if type(f) is FunctionType else None
+
+
+def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
+    """Whose the container O is, by the nearest holder that the program's reader knows: "cache of a
+    __main__.Features", "__main__.seen", "losses (a variable of train() in …)". None: not found."""
+    skip = {id(x) for x in ours} | {id(ours), id(o)}
+    named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
+    modules = {id(m.__dict__): n for n, m in reversed(named)}
+    names, at = "", o
+    for _ in range(_OWNER_DEPTH):
+        if time.monotonic() > until:
+            return None
+        r = _holder(at, skip, modules)
+        if r is None:
+            variable = _in_frames(at)
+            return f"{variable[0]}{names} (a variable of {variable[1]})" if variable else None
+        end = _lru_cache_of(r) or _end(r)
+        if end:
+            return (end + names).replace(": .", ".")
+        skip.add(id(r))
+        if type(r) is dict:
+            key = _key_in(r, at)
+            if id(r) in modules:
+                return f"{modules[id(r)]}.{key}{names}"
+            whose = _owner_of(r, skip)
+            way, r = (_subscript(key), r) if whose is None else (f".{key}", whose)
+            skip.add(id(r))
+            if isinstance(r, type):
+                return f"{r.__module__}.{r.__qualname__}{way}{names}"
+        else:
+            way = "" if type(r) is CellType else _way(r, at)
+        names = way + names
+        if names.startswith(".") and not names.startswith(".…") and _is_program_s(type(r)):
+            return f"{names[1:]} of a {type(r).__module__}.{type(r).__qualname__}"
+        at = r
     return None

@@ -135,10 +135,18 @@ static void advise_eval(const struct question *q, const struct hypothesis *h, st
 static void advise_retention(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     struct sizes s;
+    double kept = 0;
+    const struct growth_row *row = keeper(q, &kept);
+    bool leaves_holes = row && kept > 0.2 * q->growth && made_by_torch(&q->f->heap, row);
     effect(add(l, h->id,
-               "the memory is free, but not given back: fewer arenas "
-               "(MALLOC_ARENA_MAX=2), a trim now and then (MemoryCleanup(trim=True)), or "
-               "another allocator"),
+               leaves_holes
+                   ? "the memory is free, but lies in holes between what is kept: torch asks for "
+                     "aligned pieces, and glibc cannot use the hole of one for another of its "
+                     "size. MALLOC_MMAP_THRESHOLD_=131072 gives large ones back, so does another "
+                     "allocator"
+                   : "the memory is free, but not given back: fewer arenas "
+                     "(MALLOC_ARENA_MAX=2), a trim now and then (MemoryCleanup(trim=True)), or "
+                     "another allocator"),
            "at most %s less", size_of(&s, 0, h->share * q->total));
 }
 

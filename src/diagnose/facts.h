@@ -99,11 +99,12 @@ struct facts_heap {
     double start, now;               /* all that lived */
     double start_malloc, now_malloc; /* of that by the C library's own allocator */
     double start_rounding, now_rounding; /* what Python adds to small objects, beside that */
-    double start_spare, now_spare; /* of Python's arenas: what no object has; NAN: not counted */
-    double start_drift, now_drift; /* of malloc's: since the allocator was asked, or until then */
-    double sigma;                  /* of now, by sampling */
-    double most;                   /* the largest that was ever read */
-    char why_not[256];             /* one sentence; "" where there is a profile */
+    double start_spare, now_spare;   /* of Python's arenas: what no object has; NAN: not counted */
+    double start_inside, now_inside; /* of malloc's: in its heaps, by sampling; NAN: not counted */
+    double start_drift, now_drift;   /* of malloc's: since the allocator was asked, or until then */
+    double sigma;                    /* of now, by sampling */
+    double most;                     /* the largest that was ever read */
+    char why_not[256];               /* one sentence; "" where there is a profile */
 };
 
 struct facts {

@@ -276,6 +276,11 @@ static double spare_of(const struct profile_reading *r, const struct kinds *kind
     return r->arena_bytes ? fmax(0, (double)r->arena_bytes - used) : (double)NAN;
 }
 
+static double inside_of(const struct profile_reading *r)
+{
+    return r->inside_bytes ? (double)r->inside_bytes : (double)NAN;
+}
+
 static void measure_kinds(const struct facts *f, struct facts_heap *h, const struct kinds *kinds)
 {
     const struct profile *p = h->profile;
@@ -290,6 +295,8 @@ static void measure_kinds(const struct facts *f, struct facts_heap *h, const str
     h->now_rounding = at_now.rounding;
     h->start_spare = spare_of(start, &at_start);
     h->now_spare = spare_of(now, &at_now);
+    h->start_inside = inside_of(start);
+    h->now_inside = inside_of(now);
 }
 
 static int measure(const struct facts *f, struct facts_heap *h, struct err *err)

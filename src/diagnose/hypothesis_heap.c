@@ -186,7 +186,7 @@ static bool is_torch(const char *lib)
 }
 
 /* A frame of torch's library on the stack of ROW's largest site: an operation made it. */
-static bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
+bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row)
 {
     const struct profile *p = heap->profile;
     uint32_t node = p && row->site < p->n_sites ? p->site_node[row->site] : 0;
@@ -333,7 +333,7 @@ static double retained_growth(const struct question *q)
 {
     const struct facts_figure *spare = facts_figure(q->f, "heap_free_bytes");
     double beside = ledger_beside_growth(q->l);
-    if (!q->l->knows_retained || !spare)
+    if (!q->l->knows_retained || q->l->is_by_pages || !spare)
         return beside;
     double told =
         facts_near(&spare->series, q->f->now_s) - facts_near(&spare->series, q->f->start_s);

@@ -49,6 +49,8 @@ const struct growth_row *keeper(const struct question *q, double *ret_grown);
 /* Did most of the growth come in a step or two? */
 bool came_at_once(const struct question *q);
 
+/* Did an operation of torch's make what ROW holds? */
+bool made_by_torch(const struct facts_heap *heap, const struct growth_row *row);
 /* Did torch's compiler make what ROW holds, itself or by calling who did? */
 bool made_by_compiler(const struct facts_heap *heap, const struct growth_row *row);
 

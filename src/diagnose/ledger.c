@@ -1,6 +1,6 @@
 /* The ledger: at either moment RSS is taken apart, the surest first, and nothing is given more than
  * is left. */
-#include "diagnose/ledger.h"
+#include "diagnose/ledger_private.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +12,8 @@ static const double z95 = 1.96;
  * much must have been there and empty for all of it to be such. */
 static const double large_bytes = 1 << 20;
 static const double touched_share = 0.3;
+/* What lives may be so many times what is resident of the heaps that it should lie in. */
+static const double elsewhere_share = 1.1;
 
 const char *ledger_word(enum ledger_kind kind)
 {
@@ -81,7 +83,7 @@ static double pinned_since(const struct facts *f, const struct moment *m)
 static void take_shared(const struct facts *f, struct moment *m)
 {
     double shmem = field_at(f, SAMPLE_SHMEM, m->t_s), unique = field_at(f, SAMPLE_UNIQUE, m->t_s);
-    double file = field_at(f, SAMPLE_FILE, m->t_s);
+    double file = field_at(f, SAMPLE_FILE, m->t_s), stacks = field_at(f, SAMPLE_STACK, m->t_s);
     double pinned = figure_at(f, "pinned_host_bytes", m->t_s);
     if (!isnan(file))
         take(m, LEDGER_FILES, file);
@@ -92,6 +94,8 @@ static void take_shared(const struct facts *f, struct moment *m)
              shmem + (pinned > 0 ? pinned_since(f, m) - m->amount[LEDGER_PINNED] : 0));
     if (f->main->role == ROLE_DATA_WORKER && !isnan(unique)) /* its parent's memory, still */
         take(m, LEDGER_SHARED, m->left - unique);
+    else if (!isnan(stacks))
+        take(m, LEDGER_STACKS, stacks);
 }
 
 static double asked_at(const struct facts *f, const struct moment *m)
@@ -110,11 +114,6 @@ static void ask_allocator(const struct facts *f, struct moment *m)
 
 /* ---- what is mapped as shared memory ---- */
 
-static double row_growth(const struct facts *f, size_t i)
-{
-    return f->heap.growth.rows[i].live_bytes - f->heap.start_bytes[i];
-}
-
 static double shared_of(const struct moment *m)
 {
     return m->amount[LEDGER_PINNED] + m->amount[LEDGER_SHARED];
@@ -129,7 +128,7 @@ static void find_shared_rows(const struct facts *f, const struct moment *start,
     double too_much = f->heap.now - f->heap.start - positive(now->left - start->left);
     double shared = shared_of(now) - shared_of(start);
     for (size_t i = 0; i < f->heap.growth.count && i < GROWTH_ROWS; i++) {
-        double grown = row_growth(f, i);
+        double grown = ledger_row_sampled(f, i);
         if (grown < growth_least_bytes || f->heap.mapped_share[i] < 0.5 || too_much < grown / 2 ||
             shared < grown / 2)
             continue;
@@ -139,29 +138,15 @@ static void find_shared_rows(const struct facts *f, const struct moment *start,
     }
 }
 
-static bool is_shared_row(const struct ledger *l, size_t i)
-{
-    return i < GROWTH_ROWS && l->is_shared[i];
-}
-
-static double shared_rows(const struct facts *f, const struct ledger *l, bool is_start)
-{
-    double sum = 0;
-    for (size_t i = 0; i < f->heap.growth.count; i++)
-        if (is_shared_row(l, i))
-            sum += is_start ? f->heap.start_bytes[i] : f->heap.growth.rows[i].live_bytes;
-    return sum;
-}
-
 /* Of what is shared the line that has most of its growth. */
 static void name_shared(const struct facts *f, struct ledger *l, struct ledger_entry *e)
 {
     double most = e->growth_bytes / 2;
     for (size_t i = 0; i < f->heap.growth.count; i++) {
-        if (!is_shared_row(l, i) || row_growth(f, i) <= most ||
+        if (!ledger_is_shared_row(l, i) || ledger_row_sampled(f, i) <= most ||
             e->growth_bytes < growth_least_bytes)
             continue;
-        most = row_growth(f, i);
+        most = ledger_row_sampled(f, i);
         e->site = &f->heap.growth.rows[i];
     }
 }
@@ -173,7 +158,7 @@ static void name_shared(const struct facts *f, struct ledger *l, struct ledger_e
 static double live_at(const struct facts *f, const struct ledger *l, const struct moment *m,
                       bool is_exact)
 {
-    double sampled = asked_at(f, m) - shared_rows(f, l, m->is_start);
+    double sampled = asked_at(f, m) - ledger_shared_rows(f, l, m->is_start);
     double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
     sampled += m->is_start ? f->heap.start_rounding : f->heap.now_rounding;
     double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
@@ -204,12 +189,40 @@ static void take_counted(const struct facts *f, struct moment *m)
              census_bytes(m->is_start ? f->census_first : f->census_last, "object_bytes"));
 }
 
-static void take_retained(struct moment *m)
+/* Of the pages of malloc's heaps those that nothing alive lies in: resident, whatever the allocator
+ * counts. NAN: not known, or what lives is not there, since the allocator is another one. */
+static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
-    if (isnan(m->used) || isnan(m->spare))
-        return;
-    m->missing = positive(m->spare - m->left);
-    take(m, LEDGER_RETAINED, m->spare);
+    double pages = field_at(f, SAMPLE_HEAP, m->t_s);
+    double inside = m->is_start ? f->heap.start_inside : f->heap.now_inside;
+    double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
+    double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;
+    if (!f->heap.profile || f->main->role == ROLE_DATA_WORKER || isnan(pages) || !(inside > 0))
+        return (double)NAN;
+    if (is_exact)
+        inside += m->used + drift - of_malloc;
+    if (inside > elsewhere_share * pages + (is_exact ? 0 : z95 * f->heap.sigma))
+        return (double)NAN;
+    return positive(pages - inside);
+}
+
+/* By the pages where they were counted at both moments, else by the allocator. */
+static void take_retained(const struct facts *f, struct ledger *l, struct moment *start,
+                          struct moment *now)
+{
+    bool is_exact = !isnan(start->used) && !isnan(now->used);
+    struct moment *both[] = {start, now};
+    double kept[] = {kept_pages(f, start, is_exact), kept_pages(f, now, is_exact)};
+    l->is_by_pages = !isnan(kept[0]) && !isnan(kept[1]);
+    for (int i = 0; i < 2; i++) {
+        double bytes = l->is_by_pages         ? kept[i]
+                       : isnan(both[i]->used) ? (double)NAN
+                                              : both[i]->spare;
+        if (isnan(bytes))
+            continue;
+        both[i]->missing = positive(bytes - both[i]->left);
+        take(both[i], LEDGER_RETAINED, bytes);
+    }
 }
 
 /* By sampling, so that a page more or less may be in use; only what was counted at both moments. */
@@ -228,7 +241,7 @@ static double large_row(const struct facts *f, const struct ledger *l, size_t i)
     const struct growth_row *row = &f->heap.growth.rows[i];
     double held = fmin(row->live_bytes, f->heap.start_bytes[i]);
     bool is_large = row->live_objects > 0 && row->live_bytes / row->live_objects >= large_bytes;
-    return is_large && !is_shared_row(l, i) ? held : 0;
+    return is_large && !ledger_is_shared_row(l, i) ? held : 0;
 }
 
 /* Where more was asked for at the start than was resident, that was not yet written to; how much of
@@ -283,115 +296,21 @@ static void take_apart(const struct facts *f, struct ledger *l, struct moment *s
         find_shared_rows(f, start, now, l);
         take_sampled(f, l, start, now);
     }
-    take_retained(start);
-    take_retained(now);
+    take_retained(f, l, start, now);
     take_arenas(f, start, now);
     take_touched(f, l, start, now);
     take_huge(f, start, now);
 }
 
-/* ---- call sites ---- */
-
-/* What row I holds at either moment, so that all of them are what the heap is. */
-static double row_start(const struct facts *f, const struct ledger_scale *s, size_t i)
-{
-    return s->start * f->heap.start_bytes[i];
-}
-
-static double row_now(const struct facts *f, const struct ledger_scale *s, size_t i)
-{
-    double had = f->heap.start_bytes[i], has = f->heap.growth.rows[i].live_bytes;
-    return s->now * (has > had ? s->start * had + s->growth * (has - had) : s->start * has);
-}
-
-/* What sampling got wrong at the start it has wrong ever since: it is the growth that is made to
- * fit, at most twofold, and only what then is too much is taken from all. */
-static struct ledger_scale scale_rows(const struct facts *f, const struct ledger *l, double had,
-                                      double has)
-{
-    const struct growth_row *rows = f->heap.growth.rows;
-    double sampled = f->heap.start - shared_rows(f, l, true), stays = 0, grown = 0;
-    struct ledger_scale s = {sampled > 0 ? had / sampled : 1, 1, 1};
-    for (size_t i = 0; i < f->heap.growth.count; i++) {
-        if (is_shared_row(l, i))
-            continue;
-        stays += fmin(rows[i].live_bytes, f->heap.start_bytes[i]);
-        grown += positive(rows[i].live_bytes - f->heap.start_bytes[i]);
-    }
-    if (grown > 0)
-        s.growth = fmin(2, positive((has - s.start * stays) / grown));
-    double all = s.start * stays + s.growth * grown;
-    if (all > has)
-        s.now = has / all;
-    return s;
-}
-
 /* ---- both ---- */
-
-static void add(struct ledger *l, enum ledger_kind kind, double start, double now, double low,
-                double high)
-{
-    l->entries[l->count++] = (struct ledger_entry){.kind = kind,
-                                                   .start_bytes = start,
-                                                   .now_bytes = now,
-                                                   .low_bytes = fmin(low, now),
-                                                   .high_bytes = fmax(high, now),
-                                                   .growth_bytes = now - start};
-}
-
-struct ranked {
-    size_t row;
-    double start, now;
-};
-
-static int by_change(const void *a, const void *b)
-{
-    const struct ranked *x = a, *y = b;
-    double left = fabs(x->now - x->start), right = fabs(y->now - y->start);
-    if (left != right)
-        return left < right ? 1 : -1;
-    return (x->now < y->now) - (x->now > y->now);
-}
-
-/* Those that changed most by name, the others together. */
-static void add_sites(const struct facts *f, const struct moment *start, const struct moment *now,
-                      struct ledger *l)
-{
-    const struct facts_heap *h = &f->heap;
-    struct ranked *list = calloc(h->growth.count ? h->growth.count : 1, sizeof *list);
-    double rest_start = start->amount[LEDGER_HEAP_OTHER], rest_now = now->amount[LEDGER_HEAP_OTHER];
-    double half = z95 * h->sigma;
-    l->scale = scale_rows(f, l, rest_start, rest_now);
-    for (size_t i = 0; list && i < h->growth.count; i++)
-        list[i] = is_shared_row(l, i)
-                      ? (struct ranked){.row = i}
-                      : (struct ranked){i, row_start(f, &l->scale, i), row_now(f, &l->scale, i)};
-    if (list)
-        qsort(list, h->growth.count, sizeof *list, by_change);
-    for (size_t i = 0; list && i < h->growth.count && i < LEDGER_SITES; i++) {
-        const struct growth_row *row = &h->growth.rows[list[i].row];
-        double at_start = fmin(list[i].start, rest_start), at_now = fmin(list[i].now, rest_now);
-        if (at_start + at_now <= 0)
-            continue;
-        double scale = row->live_bytes > 0 ? list[i].now / row->live_bytes : 1;
-        add(l, LEDGER_HEAP_SITE, at_start, at_now, row->live_low * scale,
-            fmin(row->live_high * scale, now->rss));
-        l->entries[l->count - 1].site = row;
-        rest_start -= at_start;
-        rest_now -= at_now;
-    }
-    free(list);
-    add(l, LEDGER_HEAP_OTHER, rest_start, rest_now, positive(rest_now - half),
-        fmin(rest_now + half, now->rss));
-}
 
 static void add_rest(const struct facts *f, const struct moment *start, const struct moment *now,
                      struct ledger *l)
 {
     bool is_worker = f->main->role == ROLE_DATA_WORKER && now->has[LEDGER_SHARED] &&
                      !isnan(field_at(f, SAMPLE_UNIQUE, now->t_s));
-    add(l, is_worker ? LEDGER_UNSHARED : LEDGER_UNEXPLAINED, start->left, now->left,
-        is_worker ? 0 : now->left, now->left);
+    ledger_add(l, is_worker ? LEDGER_UNSHARED : LEDGER_UNEXPLAINED, start->left, now->left,
+               is_worker ? 0 : now->left, now->left);
 }
 
 /* What was not measured by anyone directly lies between nothing and that. Of what is free that part
@@ -441,7 +360,7 @@ void ledger_make(const struct facts *f, struct ledger *ret)
         double had = start.amount[kind], has = now.amount[kind];
         enum ledger_kind k = (enum ledger_kind)kind;
         if (k != LEDGER_HEAP_OTHER && (start.has[k] || now.has[k]))
-            add(ret, k, had, has, low_of(&now, k, has), has);
+            ledger_add(ret, k, had, has, low_of(&now, k, has), has);
         if (ret->count > 0 && (k == LEDGER_PINNED || k == LEDGER_SHARED) &&
             ret->entries[ret->count - 1].kind == k)
             name_shared(f, ret, &ret->entries[ret->count - 1]);
@@ -450,7 +369,7 @@ void ledger_make(const struct facts *f, struct ledger *ret)
     }
     ret->knows_retained = start.has[LEDGER_RETAINED] && now.has[LEDGER_RETAINED];
     if (f->heap.profile)
-        add_sites(f, &start, &now, ret);
+        ledger_add_sites(f, start.amount[LEDGER_HEAP_OTHER], now.amount[LEDGER_HEAP_OTHER], ret);
     add_rest(f, &start, &now, ret);
     qsort(ret->entries, ret->count, sizeof *ret->entries, by_growth);
     ret->named_growth_share = named_share(ret);
@@ -478,14 +397,6 @@ double ledger_live_growth(const struct ledger *l)
 {
     return ledger_growth(l, LEDGER_HEAP_SITE) + ledger_growth(l, LEDGER_HEAP_OTHER) +
            ledger_growth(l, LEDGER_HEAP);
-}
-
-double ledger_row_growth(const struct facts *f, const struct ledger *l, size_t i)
-{
-    double shared = ledger_growth(l, LEDGER_PINNED) + ledger_growth(l, LEDGER_SHARED);
-    if (is_shared_row(l, i))
-        return fmin(row_growth(f, i), shared);
-    return row_now(f, &l->scale, i) - row_start(f, &l->scale, i);
 }
 
 const struct growth_row *ledger_site(const struct ledger *l, enum ledger_kind kind)

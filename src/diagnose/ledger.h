@@ -17,6 +17,7 @@
     X(HUGE, "huge pages", "anonymous, and nothing else: what came with a page of megabytes")       \
     X(FILES, "mapped files", "page cache that is mapped in, libraries too")                        \
     X(SHARED, "shared memory", "tmpfs, or shared with other processes")                            \
+    X(STACKS, "stacks", "of threads")                                                              \
     X(PINNED, "pinned", "page-locked for a GPU")                                                   \
     X(UNSHARED, "copy-on-write", "its parent's until one of them wrote to it")                     \
     X(UNEXPLAINED, "unexplained", "nothing that was measured tells what it is")
@@ -42,7 +43,8 @@ struct ledger {
     struct ledger_entry entries[LEDGER_MAX]; /* the most growth first; UNEXPLAINED last */
     size_t count;
     double named_growth_share; /* of RSS's growth, 0 to 1; NAN where it did not grow */
-    bool knows_retained;       /* the allocator told what it has: RETAINED is a reading */
+    bool knows_retained;       /* RETAINED is a reading: of the heaps' pages, or the allocator's */
+    bool is_by_pages;          /* the former */
     struct ledger_scale {
         double start, growth, now;
     } scale;                     /* resident bytes of one that was sampled; for ledger.c alone */

@@ -37,6 +37,11 @@ struct scan_arg {
 
 /* Mappings nearer to each other than this are read as one: a call costs more than some entries. */
 enum { GAP_PAGES_MAX = 64 };
+/* What a thread of glibc's gets at most by default; what is larger and lies above pages that nobody
+ * may touch can be anything. */
+#define STACK_BYTES_MAX (8 * MIB)
+#define GUARD_BYTES_MAX (MIB / 16)
+#define ARENA_BYTES (64 * MIB)
 /* Stretches of huge pages that are told by one call. */
 enum { HUGE_REGIONS = 64 };
 
@@ -58,7 +63,8 @@ void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t
     s->pagemap_fd = pagemap_fd;
     s->page_bytes = page_bytes;
     s->rss_pages = rss_pages;
-    s->at = s->end = s->next_at = s->next_end = 0;
+    s->now = s->next = s->ahead = (struct pagemap_range){0};
+    memset(s->kind_pages, 0, sizeof(s->kind_pages));
     s->run_pages = PAGEMAP_CHUNK_MIN;
     s->seek = s->maps_done = false;
     s->unique_pages = s->holes_pages = 0;
@@ -116,6 +122,35 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
     return can_seek || map->readable || map->writable || map->executable;
 }
 
+/* ---- whose a mapping is ---- */
+
+static enum pagemap_kind kind_of(const struct proc_map *map, const struct pagemap_range *before)
+{
+    uint64_t size = map->end - map->start;
+    bool is_bare = map->inode == 0 && map->path_len == 0 && !map->shared && !map->executable;
+    if (begins_with(map, "[heap]"))
+        return PAGEMAP_HEAP;
+    if (begins_with(map, "[stack]"))
+        return PAGEMAP_STACK;
+    if (!is_bare)
+        return PAGEMAP_OTHER;
+    if (!map->readable && !map->writable)
+        return size <= GUARD_BYTES_MAX ? PAGEMAP_GUARD : PAGEMAP_RESERVED;
+    bool is_above_guard = before->kind == PAGEMAP_GUARD && before->end == map->start;
+    return is_above_guard && map->writable && size <= STACK_BYTES_MAX ? PAGEMAP_STACK
+                                                                      : PAGEMAP_OTHER;
+}
+
+/* An arena of glibc's for threads begins at a multiple of 64 MiB and reserves all up to the next;
+ * full ones below it are one mapping with it. */
+static bool is_arena(const struct pagemap_range *r, const struct pagemap_range *behind)
+{
+    uint64_t reserved = ARENA_BYTES - r->end % ARENA_BYTES;
+    return r->kind == PAGEMAP_OTHER && r->at % ARENA_BYTES == 0 && behind->at == r->end &&
+           behind->end == r->end + reserved &&
+           (behind->kind == PAGEMAP_RESERVED || behind->kind == PAGEMAP_GUARD);
+}
+
 /* The next line of maps in what has been read: 1, 0 if more must be read, -EBADMSG. */
 static int next_line(struct pagemap_scan *s, struct proc_map *ret)
 {
@@ -125,6 +160,29 @@ static int next_line(struct pagemap_scan *s, struct proc_map *ret)
     int r = proc_maps_next(&p, end, ret);
     s->text_at = (size_t)(p - s->text);
     return r;
+}
+
+/* The next mapping, which the line behind it tells more of: 1, 0 if more must be read or there is
+ * none, -EBADMSG. */
+static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_range *ret)
+{
+    struct proc_map line;
+    for (;;) {
+        int r = next_line(s, &line);
+        if (r < 0 || (r == 0 && (!s->maps_done || s->ahead.end == 0)))
+            return r;
+        struct pagemap_range before = s->ahead;
+        s->ahead = (struct pagemap_range){0};
+        if (r > 0)
+            s->ahead = (struct pagemap_range){line.start, line.end, kind_of(&line, &before),
+                                              is_countable(&line, can_seek)};
+        if (!before.is_countable)
+            continue;
+        if (is_arena(&before, &s->ahead))
+            before.kind = PAGEMAP_HEAP;
+        *ret = before;
+        return 1;
+    }
 }
 
 /* One read of maps: the kernel walks as many mappings as fit into a page, then lets go. Reading on
@@ -146,17 +204,22 @@ static int read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
-/* Makes [at, end) of the next mapping and its near neighbours. Reads maps at most once; an empty
- * range is left if that was not enough. */
+static bool is_one_with(const struct pagemap_scan *s, const struct pagemap_range *r)
+{
+    return r->kind == s->now.kind && r->at >= s->now.end &&
+           r->at - s->now.end <= GAP_PAGES_MAX * s->page_bytes;
+}
+
+/* Makes what is read now of the next mapping and its near neighbours. Reads maps at most once; an
+ * empty range is left if that was not enough. */
 static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
-    struct proc_map map;
+    struct pagemap_range found;
     bool have_read = false;
-    s->at = s->next_at;
-    s->end = s->next_end;
-    s->next_at = s->next_end = 0;
+    s->now = s->next;
+    s->next = (struct pagemap_range){0};
     for (;;) {
-        int r = next_line(s, &map);
+        int r = next_mapping(s, !pace->no_seek, &found);
         if (r < 0)
             return r;
         if (r == 0) {
@@ -168,21 +231,17 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
             have_read = true;
             continue;
         }
-        if (!is_countable(&map, !pace->no_seek))
-            continue;
-        if (s->end == 0) {
-            s->at = map.start;
-            s->end = map.end;
-        } else if (map.start >= s->end && map.start - s->end <= GAP_PAGES_MAX * s->page_bytes) {
-            s->end = map.end;
+        if (s->now.end == 0) {
+            s->now = found;
+        } else if (is_one_with(s, &found)) {
+            s->now.end = found.end;
         } else {
-            s->next_at = map.start;
-            s->next_end = map.end;
+            s->next = found;
             break;
         }
     }
     s->run_pages = PAGEMAP_CHUNK_MIN;
-    s->seek = s->end - s->at > 2 * PAGEMAP_CHUNK_MIN * s->page_bytes;
+    s->seek = s->now.end - s->now.at > 2 * PAGEMAP_CHUNK_MIN * s->page_bytes;
     return 0;
 }
 
@@ -237,10 +296,10 @@ static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
 static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     struct scan_region region = {0};
-    uint64_t left = s->end - s->at, took;
+    uint64_t left = s->now.end - s->now.at, took;
     struct scan_arg arg = {
-        .start = s->at,
-        .end = s->at + (left < pace->seek_bytes ? left : pace->seek_bytes),
+        .start = s->now.at,
+        .end = s->now.at + (left < pace->seek_bytes ? left : pace->seek_bytes),
         .vec = (uintptr_t)&region,
         .vec_len = 1,
         .max_pages = 1,
@@ -252,7 +311,7 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
         return r == -EAGAIN ? 0 : r;
     pace->seek_bytes =
         adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
-    s->at = r > 0 ? region.start : arg.end;
+    s->now.at = r > 0 ? region.start : arg.end;
     s->seek = r == 0;
     s->run_pages = PAGEMAP_CHUNK_MIN;
     return 0;
@@ -266,6 +325,7 @@ static size_t count_entries(struct pagemap_scan *s, size_t count)
         unique += (s->entries[i] >> 63) & (s->entries[i] >> 56) & 1u;
     }
     s->unique_pages += unique;
+    s->kind_pages[s->now.kind] += present;
     return present;
 }
 
@@ -279,12 +339,12 @@ static bool too_many_holes(const struct pagemap_scan *s)
 static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     size_t count = s->run_pages < pace->chunk_pages ? s->run_pages : pace->chunk_pages;
-    uint64_t left = (s->end - s->at) / s->page_bytes;
+    uint64_t left = (s->now.end - s->now.at) / s->page_bytes;
     if (count > left)
         count = (size_t)left;
     uint64_t began = clock_mono_ns();
     ssize_t n = pread(s->pagemap_fd, s->entries, count * sizeof(s->entries[0]),
-                      (off_t)(s->at / s->page_bytes * sizeof(s->entries[0])));
+                      (off_t)(s->now.at / s->page_bytes * sizeof(s->entries[0])));
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
     uint64_t took = note_call(pace, began);
@@ -293,9 +353,9 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
         return -ESRCH; /* the address space is gone */
     size_t present = count_entries(s, got);
     s->holes_pages += got - present;
-    s->huge_at = s->at;
-    s->at += got * s->page_bytes;
-    s->huge_end = present > 0 ? s->at : s->huge_at;
+    s->huge_at = s->now.at;
+    s->now.at += got * s->page_bytes;
+    s->huge_end = present > 0 ? s->now.at : s->huge_at;
     if (count >= PAGEMAP_CHUNK_MIN) /* a short one says nothing about long ones */
         pace->chunk_pages = (size_t)adapt(pace->chunk_pages, took, pace->budget_ns,
                                           PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);
@@ -317,9 +377,9 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     if (s->huge_at < s->huge_end && !pace->no_seek)
         return count_huge(s, pace);
-    if (s->at < s->end)
+    if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
-    if (s->maps_done && s->next_end == 0 && s->text_at == s->text_len)
+    if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)
         return check_end(s);
     return next_range(s, pace);
 }

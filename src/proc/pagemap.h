@@ -23,21 +23,38 @@ struct pagemap_pace {
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek);
 
+/* Whose a mapping is, as far as maps tells. */
+enum pagemap_kind {
+    PAGEMAP_OTHER,
+    PAGEMAP_HEAP,     /* malloc's: [heap], and glibc's arenas for threads */
+    PAGEMAP_STACK,    /* of a thread, the first one included */
+    PAGEMAP_GUARD,    /* a few pages that nobody may touch: below a stack, mostly */
+    PAGEMAP_RESERVED, /* more of them */
+    PAGEMAP_KINDS
+};
+struct pagemap_range {
+    uint64_t at, end; /* 0 and 0: none */
+    enum pagemap_kind kind;
+    bool is_countable;
+};
+
 /* One count under way. */
 struct pagemap_scan {
     int maps_fd, pagemap_fd; /* owned; -1 when idle */
     uint64_t page_bytes;
     uint64_t rss_pages;         /* for scale */
-    uint64_t at, end;           /* the rest of the range being read */
-    uint64_t next_at, next_end; /* the mapping behind it, already taken off maps; 0 and 0: none */
+    struct pagemap_range now;   /* the rest of what is being read: mappings of one kind */
+    struct pagemap_range next;  /* the mapping behind it, already taken off maps */
+    struct pagemap_range ahead; /* and the one behind that: it tells what the one before is */
     size_t run_pages;           /* next chunk: small after a hole, growing while pages are dense */
     bool seek;                  /* look for the next present page first */
     bool maps_done;
     uint64_t unique_pages;
-    uint64_t holes_pages;       /* entries read in vain */
-    bool has_huge;              /* there are some from huge_at on: of files, or not */
-    uint64_t huge_at, huge_end; /* what was read and is still to be searched for them */
-    uint64_t huge_bytes;        /* of anonymous memory; not counted without PAGEMAP_SCAN */
+    uint64_t kind_pages[PAGEMAP_KINDS]; /* present ones */
+    uint64_t holes_pages;               /* entries read in vain */
+    bool has_huge;                      /* there are some from huge_at on: of files, or not */
+    uint64_t huge_at, huge_end;         /* what was read and is still to be searched for them */
+    uint64_t huge_bytes;                /* of anonymous memory; not counted without PAGEMAP_SCAN */
     size_t text_len, text_at;
     char text[PAGEMAP_MAPS_TEXT];
     uint64_t entries[PAGEMAP_CHUNK_MAX];

@@ -17,7 +17,9 @@
     X(UNIQUE, 6, "unique", "B") /* pagemap: pages mapped by this process alone */                  \
     X(PSS, 7, "pss", "B")       /* smaps_rollup: only on request, it stalls the job */             \
     X(GPU, 8, "gpu", "B")       /* over all GPUs */                                                \
-    X(HUGE, 9, "huge", "B")     /* pagemap: anonymous, in transparent huge pages */
+    X(HUGE, 9, "huge", "B")     /* pagemap: anonymous, in transparent huge pages */                \
+    X(HEAP, 10, "heap", "B")    /* pagemap: resident in malloc's heaps: [heap], arenas of glibc */ \
+    X(STACK, 11, "stack", "B")  /* pagemap: resident in stacks of threads */
 
 #define SAMPLE_MACHINE_FIELDS(X)                                                                   \
     X(TOTAL, 0, "total", "B")                                                                      \

@@ -287,8 +287,8 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     if (!node_read_exe(tree->root, n, &n->exe_dev, &n->exe_ino))
         n->exe_dev = 0, n->exe_ino = 0;
     /* what was counted belongs to a program that is no more */
-    n->pub.sample.known &=
-        ~(1u << SAMPLE_UNIQUE | 1u << SAMPLE_HUGE | 1u << SAMPLE_PSS | 1u << SAMPLE_PEAK);
+    n->pub.sample.known &= ~(1u << SAMPLE_UNIQUE | 1u << SAMPLE_HUGE | 1u << SAMPLE_HEAP |
+                             1u << SAMPLE_STACK | 1u << SAMPLE_PSS | 1u << SAMPLE_PEAK);
     n->unique_due_ns = n->unique_done_ns = 0;
     n->unique_failures = 0;
     settle_execed(n, now_ns);

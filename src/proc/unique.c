@@ -157,6 +157,12 @@ static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_
     u->node = n;
 }
 
+static void put_kind(struct proc_unique *u, enum sample_process_field field, enum pagemap_kind kind)
+{
+    sample_put(&u->node->pub.sample, field,
+               pages_to_bytes(u->tree->root, u->scan.kind_pages[kind]));
+}
+
 static void finish_scan(struct proc_unique *u, uint64_t now_ns)
 {
     struct tree_node *n = u->node;
@@ -164,6 +170,8 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     sample_put(&n->pub.sample, SAMPLE_UNIQUE, bytes);
     if (!u->pace.no_seek)
         sample_put(&n->pub.sample, SAMPLE_HUGE, u->scan.huge_bytes);
+    put_kind(u, SAMPLE_HEAP, PAGEMAP_HEAP);
+    put_kind(u, SAMPLE_STACK, PAGEMAP_STACK);
     n->unique_done_ns = now_ns;
     n->unique_rss_bytes = n->pub.sample.v[SAMPLE_RSS];
     n->unique_due_ns = now_ns + u->opt.period_ns;

@@ -1,7 +1,7 @@
 /* Unique memory (USS) of the processes of a tree by paced reading of /proc/PID/pagemap: present
- * and exclusively mapped pages; and, where the kernel has PAGEMAP_SCAN, how much of it is anonymous
- * memory in huge pages. Works in slices so that no lock of the job's is held for long
- * and our CPU stays within a share. */
+ * and exclusively mapped pages; what of all present ones lies in malloc's heaps and in stacks; and,
+ * where the kernel has PAGEMAP_SCAN, how much is anonymous memory in huge pages. Works in slices so
+ * that no lock of the job's is held for long and our CPU stays within a share. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,10 +31,10 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
 void proc_unique_free(struct proc_unique *u); /* NULL is fine */
 
 /* Does one slice: reads chunks of the process whose turn it is, and when one is whole puts
- * SAMPLE_UNIQUE (and SAMPLE_HUGE) into its sample. A process whose last whole reading (or birth) is
- * older than twice the period, because it is too large for the share or has too many holes, and one
- * whose files may not be read, gets the stale bit; the old value stays. *ret_next_ns: when to call
- * again. */
+ * SAMPLE_UNIQUE (and HUGE, HEAP, STACK) into its sample. A process whose last whole reading (or
+ * birth) is older than twice the period, because it is too large for the share or has too many
+ * holes, and one whose files may not be read, gets the stale bit; the old value stays.
+ * *ret_next_ns: when to call again. */
 int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns);
 /* NODE died or became another program: forget it. To be called from the tree's event callback. */
 struct proc_node;

@@ -19,6 +19,7 @@
 #define LOAD_ACQUIRE(field) atomic_load_explicit(&(field), memory_order_acquire)
 
 enum { INTERVAL_UNIT = 64, KIND_MASK = 15 };
+enum { PAGE_BYTES = 4096, OWN_MAPPING_BYTES = 128 << 10 };
 
 /* Only a memfd on plain pages that cannot shrink is safe to map: no read of it raises SIGBUS. */
 static int check_file(int fd, struct err *err)
@@ -185,6 +186,27 @@ int look_live_read(const struct look *l, struct look_live *ret)
     return 0;
 }
 
+/* glibc gives large pieces mappings of their own, and what it hands out of one begins behind a head
+ * of 16 bytes, or at a multiple of 64, as torch wants it. In a heap a piece lies so by chance. */
+static bool has_own_mapping(const struct profile_sample *s, uint64_t ptr)
+{
+    uint64_t offset = ptr % PAGE_BYTES;
+    return s->size >= OWN_MAPPING_BYTES && (offset == 16 || offset == 64);
+}
+
+static uint64_t inside_bytes(const struct look *l, const struct look_counts *counts)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < counts->live; i++) {
+        struct profile_sample s;
+        uint64_t ptr = LOAD_ACQUIRE(l->table->live[i].ptr);
+        if (read_entry(l, &l->table->live[i], counts->sites, &s) &&
+            (s.kind == HEAP_KIND_MALLOC || s.kind == HEAP_KIND_NEW) && !has_own_mapping(&s, ptr))
+            sum += profile_weight_bytes(s.size, s.interval);
+    }
+    return sum < 0x1p62 ? (uint64_t)sum : 0; /* a hostile table */
+}
+
 void look_cost(const struct look *l, struct profile_cost *ret)
 {
     const struct heap_header *h = &l->table->header;
@@ -207,6 +229,7 @@ void look_cost(const struct look *l, struct profile_cost *ret)
         .live = counts.live,
         .text_bytes = counts.text_bytes,
         .arena_bytes = LOAD(h->python_arena_bytes),
+        .inside_bytes = inside_bytes(l, &counts),
     };
     for (unsigned i = 0; i < HEAP_DROP_KINDS; i++)
         ret->drops[i] = LOAD(h->drops[i]);

@@ -127,14 +127,27 @@ static double live_at(const struct profile_reading *r)
     return sum;
 }
 
+/* How long it may have been on its way out: five seconds, or for as long as nothing more came, up
+ * to a tenth of its life. */
+static uint64_t tail_ns_of(const struct profile *p)
+{
+    const double alike = 1.001;
+    const uint64_t least_ns = UINT64_C(5000000000);
+    const struct profile_reading *last = &p->readings[p->n_readings - 1], *r = last;
+    while (r > p->readings && live_at(r) <= alike * live_at(r - 1))
+        r--;
+    uint64_t idle_ns = last->t_ns - r->t_ns, most_ns = (last->t_ns - p->readings[0].t_ns) / 10;
+    uint64_t tail_ns = idle_ns < most_ns ? idle_ns : most_ns;
+    return tail_ns > least_ns ? tail_ns : least_ns;
+}
+
 size_t profile_working(const struct profile *p)
 {
     size_t n = p->n_readings, before = 0;
     const double let_go = 0.9;
-    const uint64_t tail_ns = UINT64_C(5000000000);
     if (n < 2 || !p->is_ended)
         return n;
-    uint64_t end_ns = p->readings[n - 1].t_ns;
+    uint64_t end_ns = p->readings[n - 1].t_ns, tail_ns = tail_ns_of(p);
     while (before + 2 < n && p->readings[before + 1].t_ns + tail_ns < end_ns)
         before++;
     double held = let_go * live_at(&p->readings[before]);

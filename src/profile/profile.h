@@ -55,7 +55,9 @@ struct profile_reading {
     int64_t step;                    /* steps done by then */
     const struct profile_held *held; /* by site, ascending */
     size_t count;
-    uint64_t arena_bytes; /* of the arenas of small Python objects; 0: not counted */
+    uint64_t arena_bytes;  /* of the arenas of small Python objects; 0: not counted */
+    uint64_t inside_bytes; /* of what malloc gave out and lives: not in a mapping of its own; an
+                              estimate. 0: not counted */
 };
 
 /* A sample that lived at a kept moment. */
@@ -84,7 +86,8 @@ struct profile_cost {
     uint32_t python_version, python_state, python_small;
     uint32_t modules, codes, nodes, sites, live; /* places used */
     uint32_t text_bytes;
-    uint64_t arena_bytes; /* of small Python objects: mapped, whether they live or not */
+    uint64_t arena_bytes;  /* of small Python objects: mapped, whether they live or not */
+    uint64_t inside_bytes; /* as of struct profile_reading */
 };
 
 struct profile {
@@ -122,9 +125,9 @@ double profile_weight_variance(uint64_t size, uint64_t interval); /* of the byte
 bool profile_step_at(const struct profile *p, uint64_t t_ns, double *ret);
 /* The moment at which STEP was done; false: before the first or after the last reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
-/* How many readings show the process at work: all, but for those of its last five seconds that come
- * after it had let go of a tenth or more of what it held, before them or at the reading before,
- * where it ended by itself. */
+/* How many readings show the process at work: all, but for those of its last five seconds (or of as
+ * long as nothing more came, up to a tenth of its life) that come after it had let go of a tenth or
+ * more of what it held, before them or at the reading before, where it ended by itself. */
 size_t profile_working(const struct profile *p);
 /* The last reading at or before T_NS; NULL: none. */
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns);

@@ -53,7 +53,8 @@ struct store_site {
     X(sites)                                                                                       \
     X(live)                                                                                        \
     X(text_bytes)                                                                                  \
-    X(arena_bytes)
+    X(arena_bytes)                                                                                 \
+    X(inside_bytes)
 
 #define X(field) STORE_COST_##field,
 enum { STORE_COST(X) STORE_COST_NUMBERS };

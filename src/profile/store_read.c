@@ -155,6 +155,7 @@ static int keep_reading(struct reader *r, bool is_all)
         .held = held,
         .count = count,
         .arena_bytes = r->p->cost.arena_bytes,
+        .inside_bytes = r->p->cost.inside_bytes,
     };
     r->is_last_kept = true;
     return 0;

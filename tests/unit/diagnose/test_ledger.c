@@ -124,6 +124,57 @@ static void what_lives_in_huge_pages_is_the_heap_s(void **state)
     expect_bytes(ledger_growth(&s.ledger, LEDGER_HUGE), 0);
 }
 
+/* Half of what malloc has is alive, by pages that were counted. */
+static void tell_heap_pages(double start, double now)
+{
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_HEAP, start, now, 200);
+    story_row(&s, "a.py", MIB(200), MIB(400), VERDICT_LEAKING);
+    s.f.heap.start_malloc = s.f.heap.start_inside = MIB(200);
+    s.f.heap.now_malloc = s.f.heap.now_inside = MIB(400);
+}
+
+static void pages_of_malloc_s_heap_that_nothing_lives_in_are_retained(void **state)
+{
+    (void)state;
+    tell_heap_pages(MIB(220), MIB(590));
+    make();
+    expect_bytes(ledger_now(&s.ledger, LEDGER_RETAINED), MIB(190));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_RETAINED), MIB(170));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(30));
+    assert_true(s.ledger.knows_retained && s.ledger.is_by_pages);
+}
+
+/* It counts what it gave away as free, too; and is asked seldom where that takes long. */
+static void pages_are_believed_before_the_allocator(void **state)
+{
+    (void)state;
+    tell_heap_pages(MIB(220), MIB(590));
+    story_figure(&s, "heap_live_bytes", MIB(200), MIB(400));
+    story_figure(&s, "heap_free_bytes", MIB(20), MIB(60));
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_RETAINED), MIB(170));
+}
+
+static void a_heap_that_cannot_hold_what_lives_is_another_allocator_s(void **state)
+{
+    (void)state;
+    tell_heap_pages(MIB(10), MIB(10));
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(200));
+    assert_false(s.ledger.knows_retained || s.ledger.is_by_pages);
+}
+
+static void stacks_are_an_entry_of_their_own(void **state)
+{
+    (void)state;
+    story_memory(&s, MIB(500), MIB(900), 200);
+    story_field(&s, 0, SAMPLE_STACK, MIB(10), MIB(310), 200);
+    make();
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_STACKS), MIB(300));
+    expect_bytes(ledger_growth(&s.ledger, LEDGER_UNEXPLAINED), MIB(100));
+}
+
 /* A buffer that was asked for at once and is filled bit by bit. */
 static void what_was_asked_for_in_a_large_piece_and_is_written_later_is_named(void **state)
 {
@@ -480,6 +531,10 @@ int main(void)
         T(what_no_object_has_of_python_s_arenas_is_their_own_entry),
         T(arenas_that_were_not_counted_are_no_entry),
         T(what_came_with_huge_pages_and_has_no_other_name_is_theirs),
+        T(pages_of_malloc_s_heap_that_nothing_lives_in_are_retained),
+        T(pages_are_believed_before_the_allocator),
+        T(a_heap_that_cannot_hold_what_lives_is_another_allocator_s),
+        T(stacks_are_an_entry_of_their_own),
         T(huge_pages_that_were_there_before_do_not_grow),
         T(what_lives_in_huge_pages_is_the_heap_s),
         T(what_was_asked_for_in_a_large_piece_and_is_written_later_is_named),

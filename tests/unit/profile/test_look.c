@@ -193,6 +193,34 @@ static void the_cost_is_what_the_head_says(void **state)
     assert_true(look_is_ended(&f->look));
 }
 
+/* A large piece behind the head of a page has a mapping of its own; a small one has not, nor has
+ * one that lies anywhere else, nor what was mapped by the program itself is malloc's. */
+static void what_malloc_has_in_its_heaps_is_told_from_what_it_mapped(void **state)
+{
+    struct fixture *f = *state;
+    struct profile_cost cost;
+    struct heap_live *live = f->fake.table->live;
+    fake_fill(&f->fake);
+    const uint32_t large = fake_live(&f->fake, 1, 512 << 20, 0);
+    const uint32_t small = fake_live(&f->fake, 1, 100 << 10, 0);
+    const uint32_t mapped = fake_live(&f->fake, 1, 256 << 20, 0);
+    live[large].ptr = 0x7f0000000abc0;
+    live[small].ptr = 0x7f1000000010;
+    live[mapped].ptr = 0x7f2000000030;
+    live[mapped].kind_turn = HEAP_KIND_MAP;
+    look_cost(&f->look, &cost);
+    uint64_t all = cost.inside_bytes;
+    live[large].ptr = 0x7f3000000010;
+    look_cost(&f->look, &cost);
+    assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
+    live[large].ptr = 0x7f3000000040; /* aligned to 64 bytes */
+    look_cost(&f->look, &cost);
+    assert_in_range(all - cost.inside_bytes, (512 << 20) - 1, (512 << 20) + 1);
+    live[small].ptr = 0;
+    look_cost(&f->look, &cost);
+    assert_true(all - cost.inside_bytes > (512 << 20) + (100 << 10));
+}
+
 static void pages_given_up_are_read_again(void **state)
 {
     struct fixture *f = *state;
@@ -288,6 +316,7 @@ int main(void)
         T(counts_beyond_the_table_end_at_its_size),
         T(counters_of_a_site_are_read_and_of_none_are_zero),
         T(the_cost_is_what_the_head_says),
+        T(what_malloc_has_in_its_heaps_is_told_from_what_it_mapped),
         T(pages_given_up_are_read_again),
         T(another_version_is_refused_with_both_numbers),
         T(another_magic_and_another_size_are_refused),

@@ -122,11 +122,13 @@ static void an_empty_profile_has_no_moments(void **state)
     profile_free(NULL);
 }
 
+enum { WORKING_MAX = 100 };
+
 /* How many of N readings a second apart, with that many MiB alive, show a process at work. */
 static size_t working(const double *mib, size_t n)
 {
-    struct profile_held held[8];
-    struct profile_reading seen[8];
+    struct profile_held held[WORKING_MAX];
+    struct profile_reading seen[WORKING_MAX];
     const struct profile p = {.is_ended = true, .readings = seen, .n_readings = n};
     for (size_t i = 0; i < n; i++) {
         held[i] = (struct profile_held){.live_bytes = mib[i] * 1048576};
@@ -147,6 +149,24 @@ static void what_is_read_after_the_work_is_done_does_not_count(void **state)
     assert_int_equal(working((double[]){200, 200, 260, 200, 200}, 5), 5); /* a spike */
 }
 
+/* A hundred readings that grow, of which the last IDLE are of a process that has let go of half and
+ * does no more. */
+static size_t working_before(size_t idle)
+{
+    double mib[WORKING_MAX];
+    for (size_t i = 0; i < WORKING_MAX; i++)
+        mib[i] = i < WORKING_MAX - idle ? 200 + (double)i : 100;
+    return working(mib, WORKING_MAX);
+}
+
+static void a_process_that_waits_for_its_end_is_no_longer_at_work(void **state)
+{
+    (void)state;
+    assert_int_equal(working_before(3), WORKING_MAX - 3);
+    assert_int_equal(working_before(9), WORKING_MAX - 9);
+    assert_int_equal(working_before(30), WORKING_MAX); /* too long for that */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +178,7 @@ int main(void)
         cmocka_unit_test(the_last_one_at_or_before_a_moment_is_found),
         cmocka_unit_test(an_empty_profile_has_no_moments),
         cmocka_unit_test(what_is_read_after_the_work_is_done_does_not_count),
+        cmocka_unit_test(a_process_that_waits_for_its_end_is_no_longer_at_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static const char *export(struct fixture *f,
 
 #define COLUMNS                                                                                    \
     "t,pid,start,role,name,rss_bytes,anon_bytes,file_bytes,shmem_bytes,swap_bytes,peak_bytes,"     \
-    "unique_bytes,pss_bytes,gpu_bytes,huge_bytes,stale,step,epoch,phase\n"
+    "unique_bytes,pss_bytes,gpu_bytes,huge_bytes,heap_bytes,stack_bytes,stale,step,epoch,phase\n"
 
 static void a_row_has_what_was_read_at_its_tick_and_nothing_else(void **state)
 {
@@ -148,10 +148,10 @@ static void a_row_has_what_was_read_at_its_tick_and_nothing_else(void **state)
     say(f, 1500, "KIND=phase\nNAME=eval, all\nSTATE=end\n");
     tick(f, 2000, 0, 8192);
     assert_string_equal(export(f, export_csv),
-                        COLUMNS "0.000000,42,1000,main,python,4096,,,,,,,,,,,,,\n"
-                                "1.000000,42,1000,main,python,18446744073709551615,0,,,,,,,,,"
+                        COLUMNS "0.000000,42,1000,main,python,4096,,,,,,,,,,,,,,,\n"
+                                "1.000000,42,1000,main,python,18446744073709551615,0,,,,,,,,,,,"
                                 "unique+pss,3,0.1,\"eval, all\"\n"
-                                "2.000000,42,1000,main,python,8192,,,,,,,,,,,3,0.1,\n");
+                                "2.000000,42,1000,main,python,8192,,,,,,,,,,,,,3,0.1,\n");
 }
 
 static void a_recording_without_samples_is_a_table_without_rows(void **state)
@@ -169,9 +169,9 @@ static void names_cannot_break_out_of_their_cell(void **state)
     for (uint32_t i = 0; i < 3; i++)
         tick(f, i, i, i);
     assert_string_equal(export(f, export_csv),
-                        COLUMNS "0.000000,1,1000,main,\") R 1\n1,2\",0,,,,,,,,,,,,,\n"
-                                "0.001000,2,1001,main,\"say \"\"hi\"\"\",1,,,,,,,,,,,,,\n"
-                                "0.002000,3,1002,main,\xff\x1b[2J,2,,,,,,,,,,,,,\n");
+                        COLUMNS "0.000000,1,1000,main,\") R 1\n1,2\",0,,,,,,,,,,,,,,,\n"
+                                "0.001000,2,1001,main,\"say \"\"hi\"\"\",1,,,,,,,,,,,,,,,\n"
+                                "0.002000,3,1002,main,\xff\x1b[2J,2,,,,,,,,,,,,,,,\n");
 }
 
 struct sum {
