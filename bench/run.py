@@ -519,16 +519,21 @@ def parse(argv):
     p.add_argument("--only", metavar="PARTS", default=",".join(PARTS),
                    help="some of: " + ", ".join(PARTS))
     p.add_argument("--build", default=build, help="the build folder (%(default)s)")
+    return parsed(p, argv, PARTS, "engine", "make bench")
+
+
+def parsed(p, argv, parts, program, maker):
+    """The options, with --only as a list of PARTS, and the folders; PROGRAM below bench/ was built by MAKER."""
     options = p.parse_args(argv)
     options.only = options.only.split(",")
     for part in options.only:
-        if part not in PARTS:
-            p.error(f"there is no part {part!r}; there are {', '.join(PARTS)}")
+        if part not in parts:
+            p.error(f"there is no part {part!r}; there are {', '.join(parts)}")
     options.build = os.path.abspath(options.build)
     options.bench = f"{options.build}/bench"
     options.ebb = os.environ.get("EBB_BINARY", f"{options.build}/ebb")
-    if not os.access(f"{options.bench}/engine", os.X_OK):
-        p.error(f"{options.bench} has no programs; make bench builds them")
+    if not os.access(f"{options.bench}/{program}", os.X_OK):
+        p.error(f"{options.bench}/{program} is not there; {maker} builds it")
     return options
 
 

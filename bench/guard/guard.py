@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 # pylint: disable=wrong-import-position
-from run import measure, median, meminfo_bytes, read_text, say, start  # noqa: E402
+from run import measure, median, meminfo_bytes, parsed, read_text, say, start  # noqa: E402
 
 PARTS = ("ask", "stop", "checkpoint", "jobs", "beside")
 MIB, GIB = 1 << 20, 1 << 30
@@ -578,17 +578,7 @@ def parse(argv):
     p.add_argument("--runs", type=int, default=0, metavar="N", help="a quick look: N runs of each")
     p.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"),
                    help="the build folder (%(default)s)")
-    options = p.parse_args(argv)
-    options.only = options.only.split(",")
-    for part in options.only:
-        if part not in PARTS:
-            p.error(f"there is no part {part!r}; there are {', '.join(PARTS)}")
-    options.build = os.path.abspath(options.build)
-    options.bench = f"{options.build}/bench"
-    options.ebb = os.environ.get("EBB_BINARY", f"{options.build}/ebb")
-    if not os.access(f"{options.bench}/guard/leaker", os.X_OK):
-        p.error(f"{options.bench}/guard has no programs; make bench-guard builds them")
-    return options
+    return parsed(p, argv, PARTS, "guard/leaker", "make bench-guard")
 
 
 def run_parts(table, options):

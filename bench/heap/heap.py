@@ -21,7 +21,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 # pylint: disable=wrong-import-position
-from run import measure, read_text, say, start  # noqa: E402
+from run import measure, parsed, read_text, say, start  # noqa: E402
 from peers import part_peers  # noqa: E402
 from truth import clean_env, part_leak, part_truth  # noqa: E402
 
@@ -202,17 +202,8 @@ def parse(argv):
     p.add_argument("--rounds", type=int, default=2, metavar="N", help="of the peers (%(default)s)")
     p.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"), help="the build folder (%(default)s)")
     p.add_argument("--python", help="one with torch (bench-venv in the build folder)")
-    options = p.parse_args(argv)
-    options.only = options.only.split(",")
-    for part in options.only:
-        if part not in PARTS:
-            p.error(f"there is no part {part!r}; there are {', '.join(PARTS)}")
-    options.build = os.path.abspath(options.build)
-    options.bench = f"{options.build}/bench"
-    options.ebb = os.environ.get("EBB_BINARY", f"{options.build}/ebb")
+    options = parsed(p, argv, PARTS, "heap/filter", "make bench-heap")
     options.python = options.python or f"{options.build}/bench-venv/bin/python"
-    if not os.access(f"{options.bench}/heap/filter", os.X_OK):
-        p.error(f"{options.bench}/heap has no programs; make bench-heap builds them")
     return options
 
 

@@ -1,9 +1,12 @@
 """Jobs that run under ebb, and what was recorded of them. EBB_BINARY names the program."""
 
+import contextlib
 import json
 import os
 import pathlib
+import socket
 import subprocess
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -26,6 +29,21 @@ def environment(changes=None):
         if value is not None:
             env[key] = str(value)
     return env
+
+
+@contextlib.contextmanager
+def listening(monkeypatch):
+    """What ebb would be to this process: the socket that marks go to."""
+    from ebb import _wire
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(f"{short}/marks")
+        receiver.setblocking(False)
+        monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
+        _wire.reset()
+        yield receiver
+        _wire.reset()
 
 
 def wait_for(condition, what):

@@ -29,17 +29,18 @@ class Collator:
     def __init__(self):
         self.seen = []
         self.pause_s = None
-    def wait_for_all(self):
+    def wait(self):
         # What grows is what grows from the first step on: it comes when every worker has imported
-        # torch, and the training takes longer than that did, however busy the machine is.
+        # torch, and the steps after it take longer than that did, however busy the machine is.
         open(f"ready.{os.getpid()}", "w").close()
         while len(glob.glob("ready.*")) < WORKERS:
             time.sleep(0.05)
-        self.pause_s = max(0.15, 1.5 * (time.monotonic() - BEGAN) / 40) * WORKERS
+        if self.pause_s is None and os.path.exists("stepped"):
+            self.pause_s = max(0.15, 1.5 * (time.monotonic() - BEGAN) / 30) * WORKERS
+        time.sleep(self.pause_s or 0.15 * WORKERS)
     def __call__(self, items):
-        if KEEPS and self.pause_s is None:
-            self.wait_for_all()
-        time.sleep(self.pause_s or 0)
+        if KEEPS:
+            self.wait()
         images = torch.stack([image for image, _ in items])
         if KEEPS:
             self.seen.append(images.clone())  # leaks
@@ -58,6 +59,7 @@ def train(workers, way):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        open("stepped", "w").close()
     print(repr(loss.item()))
 
 KEEPS = sys.argv[1] == "keeps"

@@ -355,7 +355,7 @@ def test_a_listener_that_sleeps_does_not_hold_up_the_job():
 def test_what_takes_too_long_is_gone_when_the_timeout_is_raised():
     call, pid = start_and_learn_pid(functions.wait_for_ever, timeout=PATIENCE_S * 2)
     call._until = time.monotonic()  # the time is up, but not before there was something to end
-    with pytest.raises(TimeoutError, match="wait_for_ever had no result after 240 s"):
+    with pytest.raises(TimeoutError, match=f"wait_for_ever had no result after {2 * PATIENCE_S} s"):
         call.result(PATIENCE_S)
     assert not is_alive(pid)
 

@@ -3,10 +3,8 @@
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -14,7 +12,7 @@ import pytest
 
 import ebb
 from ebb import _control, _marks, _truth, _verdict, _wire
-from jobs import PACKAGE, PATIENCE_S, environment
+from jobs import PACKAGE, PATIENCE_S, environment, listening
 
 
 @pytest.fixture
@@ -22,21 +20,14 @@ def marks(monkeypatch):
     """What ebb would be: the socket that marks go to."""
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        receiver.bind(f"{short}/marks")
-        receiver.setblocking(False)
-        monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
-        monkeypatch.setenv("EBB_TRUTH", "0")
-        for module, name, value in ((_marks, "_has_hello", True), (_marks, "_pending", None),
-                                    (_marks, "_rank_text", None), (_control, "_is_started", True),
-                                    (_control, "_is_claimed", False), (_truth, "_is_off", None),
-                                    (_verdict, "_last", None)):
-            monkeypatch.setattr(module, name, value)
-        _wire.reset()
+    monkeypatch.setenv("EBB_TRUTH", "0")
+    for module, name, value in ((_marks, "_has_hello", True), (_marks, "_pending", None),
+                                (_marks, "_rank_text", None), (_control, "_is_started", True),
+                                (_control, "_is_claimed", False), (_truth, "_is_off", None),
+                                (_verdict, "_last", None)):
+        monkeypatch.setattr(module, name, value)
+    with listening(monkeypatch) as receiver:
         yield receiver
-        _wire.reset()
-        receiver.close()
 
 
 def received(marks):

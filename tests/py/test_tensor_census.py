@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import ebb.torch  # noqa: E402
 from ebb import _census, _control, _referrers, _wire  # noqa: E402
-from jobs import PATIENCE_S, wait_for  # noqa: E402
+from jobs import PATIENCE_S, listening, wait_for  # noqa: E402
 
 
 class Thing:
@@ -300,22 +300,14 @@ def test_a_census_leaves_nothing_behind(torch):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A folder, and the socket that marks go to."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        marks = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        marks.bind(f"{short}/marks")
-        marks.setblocking(False)
-        monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
-        monkeypatch.setenv("EBB_RUN_DIR", str(tmp_path))
-        monkeypatch.setenv("EBB_TRUTH", "0")
-        for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
-            monkeypatch.setattr(_control, name, value)
-        monkeypatch.setattr(_census, "_kept", 0)
-        _wire.reset()
-        yield Thing(folder=tmp_path, socket=f"{short}/marks", marks=marks, short=short)
-        _wire.reset()
-        marks.close()
+    monkeypatch.setenv("EBB_RUN_DIR", str(tmp_path))
+    monkeypatch.setenv("EBB_TRUTH", "0")
+    for name, value in (("_pid", 0), ("_is_started", False), ("_every", None), ("_step", None)):
+        monkeypatch.setattr(_control, name, value)
+    monkeypatch.setattr(_census, "_kept", 0)
+    with listening(monkeypatch) as marks:
+        path = marks.getsockname()
+        yield Thing(folder=tmp_path, socket=path, marks=marks, short=os.path.dirname(path))
 
 
 def ask(run, id="77"):

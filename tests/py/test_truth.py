@@ -4,10 +4,8 @@ own."""
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 import types
 
@@ -17,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
 from ebb import _truth, _wire  # noqa: E402
+from jobs import listening  # noqa: E402
 
 PATIENCE_S = 120
 BINARY = os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
@@ -28,18 +27,11 @@ needs_mallinfo2 = pytest.mark.skipif(
 
 @pytest.fixture
 def marks(monkeypatch):
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        receiver.bind(f"{short}/marks")
-        receiver.setblocking(False)
-        monkeypatch.setenv("EBB_SOCKET", f"{short}/marks")
-        monkeypatch.setattr(_truth, "_next", 0.0)
-        monkeypatch.setattr(_truth, "_pause_s", 0.0)
-        monkeypatch.setattr(_truth, "_is_off", None)
-        _wire.reset()
+    monkeypatch.setattr(_truth, "_next", 0.0)
+    monkeypatch.setattr(_truth, "_pause_s", 0.0)
+    monkeypatch.setattr(_truth, "_is_off", None)
+    with listening(monkeypatch) as receiver:
         yield receiver
-        _wire.reset()
-        receiver.close()
 
 
 def received(marks):

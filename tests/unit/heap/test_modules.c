@@ -12,30 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "fresh_table.h"
 #include "heap/unwind.h"
 
 static struct heap_table *table;
 
 static int make_table(void **state)
 {
-    (void)state;
-    table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(table, MAP_FAILED);
-    heap_process.table = table;
+    assert_int_equal(fresh_table(state), 0);
+    table = heap_process.table;
     modules_reset();
-    return 0;
-}
-
-static int drop_table(void **state)
-{
-    (void)state;
-    heap_process.table = NULL;
-    munmap(table, sizeof(*table));
     return 0;
 }
 

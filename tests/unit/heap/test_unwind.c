@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "fresh_table.h"
 #include "heap/modules.h"
 #include "heap/unwind_stack.h"
 
@@ -32,22 +33,11 @@ static int make_table(void **state)
 {
     void *unused[4];
 
-    (void)state;
-    table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(table, MAP_FAILED);
-    heap_process.table = table;
-    atomic_store(&heap_process.is_confined, 0);
+    assert_int_equal(fresh_table(state), 0);
+    table = heap_process.table;
     modules_reset();
     unwind_reset();
     backtrace(unused, 4); /* the first time it loads a library */
-    return 0;
-}
-
-static int drop_table(void **state)
-{
-    (void)state;
-    heap_process.table = NULL;
-    munmap(table, sizeof(*table));
     return 0;
 }
 
