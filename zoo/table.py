@@ -38,6 +38,8 @@ def regressions(outcomes, kept):
         for key, title in GRADES.items():
             if RANK[now[key]] < RANK[before[key]]:
                 worse.append(f"{name} {title}: {before[key]} before, {now[key]} now")
+        if not before["leak"]:  # what stops growing may be too little for a sample
+            continue
         if before["culprit_row"] and not now["culprit_row"]:
             worse.append(f"{name}: the culprit was in row {before['culprit_row']}, now in none")
         if before.get("culprit_itself") and not now.get("culprit_itself"):

@@ -89,6 +89,8 @@ def test_what_is_worse_is_told(change, said):
 
 def test_what_is_better_or_the_same_is_not():
     assert table.regressions({"x": outcome()}, {"x": outcome()}) == []
+    lucky = outcome(leak=False)
+    assert table.regressions({"x": {**lucky, "culprit_row": 0, "culprit_itself": 0}}, {"x": lucky}) == []
     better = outcome(no_marks="leaking", no_marks_right="yes", culprit_row=1)
     assert table.regressions({"x": better}, {"x": outcome()}) == []
 
