@@ -21,19 +21,20 @@ from typing import Any, Optional
 from . import _memory, _referrers
 from ._wire import wire
 
-_GROWN_BYTES = 16 << 20  # since the first step, and …
+_GROWN_BYTES = 24 << 20  # since the first step, and …
 _GROWN_SHARE = 0.02  # … so much of the process: else there is nothing to explain
-_AGAIN = 1.6  # times as much as at the last look: few looks, however long it goes on
+_AGAIN = 2.0  # times as much as at the last look: few looks, however long it goes on
 _INTERVAL_S = 0.5  # between two looks at resident memory
-_BUDGET_S = 0.5  # for all looks together, or …
+_BUDGET_S = 0.75  # for all looks together, or …
 _SHARE = 400  # … a part of the time since the first step
+_WALL_S = 2.0  # for the names of one look, on a machine with other work
 _OBJECTS_MAX = 4_000_000  # blocks of the interpreter: a list of all objects must stay small
 _LENGTH_MIN = 2
 _ADDED_MIN = 2  # entries that one must have gained
 _SEEN_MAX = 96  # of those that gained any, how many are weighed
 _NAMED_MAX = 3
 _TOLD_BYTES = 1 << 20
-_ENTRIES = 2  # the newest, which stand for all that came
+_ENTRIES = 4  # the newest, which stand for all that came; several may belong together
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
 _NUMBERS = frozenset(map(id, _CONTAINERS))  # types may have a hash of the job's own making
@@ -78,19 +79,18 @@ def _containers() -> list[Any]:
 class _Lengths:
     """What was read at one look: numbers alone, so that nothing is kept alive by it."""
 
-    def __init__(self, step: Optional[int], rss: int) -> None:
-        found = _containers()
+    def __init__(self, step: Optional[int], rss: int, found: list[Any]) -> None:
         lengths = list(map(len, found))
         is_long = [n >= _LENGTH_MIN for n in lengths]
         self.step, self.rss = step, rss
         self.ids = array("Q", map(id, compress(found, is_long)))
         self.lengths = array("Q", compress(lengths, is_long))
 
-    def gained(self) -> list[tuple[int, Any]]:
+    def gained(self, found: list[Any]) -> list[tuple[int, Any]]:
         """(entries, container) of those that have more now; the most first."""
         before = dict(zip(self.ids, self.lengths))
-        more = [(len(o) - before.get(id(o), 1 << 62), o) for o in _containers()]
-        more = [pair for pair in more if pair[0] >= _ADDED_MIN and pair[1] is not more]
+        more = [(len(o) - before.get(id(o), 1 << 62), o) for o in found]
+        more = [pair for pair in more if pair[0] >= _ADDED_MIN]
         more.sort(key=lambda pair: -pair[0])
         return more[:_SEEN_MAX]
 
@@ -111,10 +111,10 @@ def _heaviest(gained: list[tuple[int, Any]], until: float) -> list[tuple[int, in
 
     found, modules = [], _weight.module_numbers()
     for added, o in gained:
-        if time.monotonic() > until:
+        if time.thread_time() > until:
             break
         try:
-            found.append((added * _weight.of_last(_newest(o), modules), added, o))
+            found.append((added * _weight.of_one(_newest(o), o, modules), added, o))
         except Exception:  # it changed meanwhile: another thread has it
             continue
     found = [f for f in found if f[0] >= _TOLD_BYTES]
@@ -139,10 +139,11 @@ def _may_look() -> bool:
     return gil is None or bool(gil())
 
 
-def _tell(step: Optional[int], rss: int, before: _Lengths) -> None:
-    gained = before.gained()
-    until = time.monotonic() + _BUDGET_S
-    found = _heaviest(gained, until)
+def _tell(
+    step: Optional[int], rss: int, before: _Lengths, gained: list[tuple[int, Any]]
+) -> None:
+    found = _heaviest(gained, time.thread_time() + _BUDGET_S / 2)
+    until = time.monotonic() + _WALL_S
     ours: list[Any] = [gained, found, *gained, *found]
     w = wire()
     w.mark("kept", True, step=step, since=before.step)  # what was told before is over
@@ -168,9 +169,13 @@ def _look(step: Optional[int], rss: int) -> None:
     before, _last = _last, None
     if sys.getallocatedblocks() > _OBJECTS_MAX:
         return
-    if before is not None and step != before.step:
-        _tell(step, rss, before)
-    _last = _Lengths(step, rss)
+    found = _containers()
+    last = _Lengths(step, rss, found)
+    gained = before.gained(found) if before is not None and step != before.step else None
+    del found  # names are looked for among who refers to what
+    if before is not None and gained is not None:
+        _tell(step, rss, before, gained)
+    _last = last
 
 
 def at_step(step: Optional[int] = None) -> None:

@@ -23,9 +23,9 @@ def _size(o: Any) -> int:
     torch: Any = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "Tensor") and issubclass(type(o), torch.Tensor):
         return _tensor_size(o, torch)
-    base = getattr(o, "base", None) if type(o).__name__ == "ndarray" else None
-    if base is not None:
-        return int(o.nbytes)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "ndarray") and issubclass(type(o), numpy.ndarray):
+        return int(numpy.ndarray.nbytes.__get__(o))
     from ._census import sizeof
 
     return sizeof(o)
@@ -42,20 +42,24 @@ def module_numbers() -> set[int]:
     return {id(m.__dict__) for m in list(sys.modules.values()) if type(m) is ModuleType}
 
 
-def of_last(objects: Sequence[Any], modules: set[int]) -> int:
-    """Bytes of the last of OBJECTS and of what it refers to and those before it do not, up to some
-    parts: what they share is no part of what another one of them would add."""
-    seen: set[int] = set()
-    total = 0
-    for o in objects:
-        seen.add(id(o))
-        todo, total, left = deque([o]), 0, _PARTS_MAX
-        while todo and left:
-            one, left = todo.popleft(), left - 1
-            if _is_root(one, modules):
-                continue
-            total += _size(one)
-            new = [part for part in gc.get_referents(one) if id(part) not in seen]
-            seen.update(map(id, new))
-            todo.extend(islice(new, _PARTS_MAX))
+def _add(o: Any, seen: set[int], modules: set[int]) -> int:
+    """Bytes of O and of what it refers to, up to some parts, of which none was SEEN."""
+    seen.add(id(o))
+    todo, total, left = deque([o]), 0, _PARTS_MAX
+    while todo and left:
+        one, left = todo.popleft(), left - 1
+        if _is_root(one, modules):
+            continue
+        total += _size(one)
+        new = [part for part in gc.get_referents(one) if id(part) not in seen]
+        seen.update(map(id, new))
+        todo.extend(islice(new, _PARTS_MAX))
     return total
+
+
+def of_one(objects: Sequence[Any], container: Any, modules: set[int]) -> int:
+    """What one of OBJECTS, entries of CONTAINER, adds on the mean, but for the first: what all of
+    them share is no part of what another would add."""
+    seen = {id(container)}
+    weights = [_add(o, seen, modules) for o in objects]
+    return sum(weights[1:]) // max(len(weights) - 1, 1)

@@ -45,7 +45,7 @@ def told(monkeypatch):
     monkeypatch.setattr(_keepers, "wire", Wire)
     for name, value in (("_last", None), ("_base", None), ("_next_s", 0.0), ("_spent_s", 0.0),
                         ("_is_off", None), ("_names", {}), ("_INTERVAL_S", 0.0),
-                        ("_BUDGET_S", PATIENCE_S)):
+                        ("_BUDGET_S", PATIENCE_S), ("_WALL_S", PATIENCE_S)):
         monkeypatch.setattr(_keepers, name, value)
     return found
 
@@ -178,7 +178,13 @@ def test_no_object_is_kept_alive_and_no_code_of_the_job_s_is_called(told, reside
 def test_what_entries_share_is_no_part_of_what_one_adds():
     shared = bytearray(64 * MIB)
     entries = [[shared, bytearray(MIB)] for _ in range(2)]
-    assert MIB <= _weight.of_last(entries, set()) < 2 * MIB
+    assert MIB <= _weight.of_one(entries, entries, set()) < 2 * MIB
+
+
+def test_an_entry_that_leads_back_to_its_container_does_not_take_the_others_along():
+    entries = []
+    entries += [{"all": entries, "own": bytearray(MIB)} for _ in range(8)]
+    assert MIB <= _weight.of_one(entries[-4:], entries, set()) < 2 * MIB
 
 
 def test_a_search_that_has_no_time_left_names_nobody():
