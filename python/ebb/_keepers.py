@@ -34,6 +34,7 @@ _ADDED_MIN = 2  # entries that one must have gained
 _SEEN_MAX = 96  # of those that gained any, how many are weighed
 _NAMED_MAX = 3
 _TOLD_BYTES = 1 << 20
+_TOLD_SHARE = 0.1  # of what memory has grown by
 _ENTRIES = 4  # the newest, which stand for all that came; several may belong together
 
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
@@ -106,7 +107,10 @@ def _newest(o: Any) -> list[Any]:
     return list(islice(reversed(o.items()), _ENTRIES))
 
 
-def _heaviest(gained: list[tuple[int, Any]], until: float) -> list[tuple[int, int, Any]]:
+def _heaviest(
+    gained: list[tuple[int, Any]], least: float, until: float
+) -> list[tuple[int, int, Any]]:
+    """(bytes, entries, container) of those with the most, and LEAST at least."""
     from . import _weight
 
     found, modules = [], _weight.module_numbers()
@@ -117,7 +121,7 @@ def _heaviest(gained: list[tuple[int, Any]], until: float) -> list[tuple[int, in
             found.append((added * _weight.of_one(_newest(o), o, modules), added, o))
         except Exception:  # it changed meanwhile: another thread has it
             continue
-    found = [f for f in found if f[0] >= _TOLD_BYTES]
+    found = [f for f in found if f[0] >= least]
     found.sort(key=lambda f: -f[0])
     return found[:_NAMED_MAX]
 
@@ -142,7 +146,8 @@ def _may_look() -> bool:
 def _tell(
     step: Optional[int], rss: int, before: _Lengths, gained: list[tuple[int, Any]]
 ) -> None:
-    found = _heaviest(gained, time.thread_time() + _BUDGET_S / 2)
+    least = max(_TOLD_BYTES, _TOLD_SHARE * (rss - before.rss))
+    found = _heaviest(gained, least, time.thread_time() + _BUDGET_S / 2)
     until = time.monotonic() + _WALL_S
     ours: list[Any] = [gained, found, *gained, *found]
     w = wire()

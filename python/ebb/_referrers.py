@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -209,6 +210,7 @@ def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
 
 # ---- whose a container is ----
 
+_CLASS_KEY = re.compile(r"^\['(\w+)'\]")  # the attributes of a class are a dictionary to gc
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
@@ -260,9 +262,11 @@ def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
         known = _lru_cache_of(r) or _of_closure(r, at, names)
         if known:
             return known
+        if isinstance(r, type):
+            return f"{r.__module__}.{r.__qualname__}" + _CLASS_KEY.sub(r".\1", names)
         end = _end(r)
         if end:
-            return (end + names).replace(": .", ".")
+            return end + names
         skip.add(id(r))
         if type(r) is dict:
             key = _key_in(r, at)

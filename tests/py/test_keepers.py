@@ -15,9 +15,12 @@ from jobs import PATIENCE_S, binary
 
 MIB = 1 << 20
 SEEN = []  # a module's own
+RESIDENT = [0, 100, 124, 148, 196]  # MiB after each step: a look from the second on
 
 
 class Store:
+    shared = []
+
     def __init__(self):
         self.cache = OrderedDict()
 
@@ -62,7 +65,7 @@ def grow(resident, add, steps=4):
     """Steps after each of which something is added and memory has grown."""
     for step in range(1, steps + 1):
         add(step)
-        resident(100 << step)
+        resident(RESIDENT[step])
         _keepers.at_step(step)
 
 
@@ -95,13 +98,27 @@ def test_a_module_s_list_and_a_local_one_are_named_by_their_variables(told, resi
         for step in range(1, 5):
             plain.update({(step * 4 + i): bytearray(MIB) for i in range(4)})
             add(step)
-            resident(100 << step)
+            resident(RESIDENT[step])
             _keepers.at_step(step)
     finally:
         SEEN.clear()
     names = {mark["name"].split(" (")[0] for mark in named(told)}
     where = test_a_module_s_list_and_a_local_one_are_named_by_their_variables.__qualname__
     assert names == {f"{__name__}.SEEN", "plain", f"held of {__name__}.{where}.<locals>.add"}
+
+
+def test_a_class_s_own_is_named_by_it(told, resident):
+    try:
+        grow(resident, lambda step: Store.shared.extend(bytearray(20 * MIB) for _ in range(3)))
+    finally:
+        Store.shared.clear()
+    assert {mark["name"] for mark in named(told)} == {f"{__name__}.Store.shared"}
+
+
+def test_a_small_part_of_the_growth_is_not_told(told, resident):
+    grow(resident, lambda step: SEEN.extend(bytearray(MIB) for _ in range(2)))
+    SEEN.clear()
+    assert named(told) == [] and len(told) == 2
 
 
 def test_an_lru_cache_is_named_by_what_it_caches(told, resident):
