@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any, Optional
 _DEPTH_MAX = 12
 _OWNER_DEPTH = 6
 _STDLIB = os.path.dirname(inspect.__file__) + os.sep
+_OURS = os.path.dirname(__file__) + os.sep
 _SCAN_MAX = 200_000  # entries of one container that are looked through for a name
 _SELF = ("ebb._referrers", "ebb._census", "ebb._keepers", "ebb._control", "ebb.torch")
 
@@ -21,14 +23,27 @@ _SELF = ("ebb._referrers", "ebb._census", "ebb._keepers", "ebb._control", "ebb.t
 # ---- variables of functions that run, which gc does not know ----
 
 
-def _in_locals(f: FrameType, o: Any) -> Optional[str]:
+def _read_locals(f: FrameType) -> dict[str, Any]:
     found = f.f_locals
-    name = next((key for key, value in list(found.items()) if value is o), None)
+    copy = dict(found)
     # Before 3.13 this is a copy that the frame keeps, and with it all that it refers to. It is
     # also what locals() returns: not emptied where anybody else has it.
     if type(found) is dict and sys.getrefcount(found) <= 3:
         found.clear()
-    return name
+    return copy
+
+
+def is_our_frame(f: FrameType) -> bool:
+    return f.f_globals.get("__name__") in _SELF
+
+
+def variables(f: FrameType) -> list[Any]:
+    """What the variables of a function that runs refer to."""
+    return list(_read_locals(f).values())
+
+
+def _in_locals(f: FrameType, o: Any) -> Optional[str]:
+    return next((key for key, value in _read_locals(f).items() if value is o), None)
 
 
 def _in_frames(o: Any) -> Optional[tuple[str, str]]:
@@ -36,7 +51,7 @@ def _in_frames(o: Any) -> Optional[tuple[str, str]]:
         f: Optional[FrameType] = frame
         while f is not None:
             code = f.f_code
-            if code.co_flags & inspect.CO_OPTIMIZED and f.f_globals.get("__name__") not in _SELF:
+            if code.co_flags & inspect.CO_OPTIMIZED and not is_our_frame(f):
                 name = _in_locals(f, o)
                 if name:
                     return name, f"{code.co_name}() in {code.co_filename}:{f.f_lineno}"
@@ -130,7 +145,7 @@ def _holder(o: Any, skip: set[int], modules: dict[int, str]) -> Any:
     for r in gc.get_referrers(o):
         if id(r) in skip or type(r).__name__ in ("list_iterator", "tuple_iterator"):
             continue
-        if type(r) is FrameType and r.f_globals.get("__name__") in _SELF:
+        if type(r) is FrameType:  # by its variables, which _in_frames finds with their names
             continue
         rank = _rank(r, modules)
         if rank < best_rank:
@@ -195,15 +210,22 @@ def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
 
 # ---- whose a container is ----
 
+_CLASS_KEY = re.compile(r"^\['(\w+)'\]")  # the attributes of a class are a dictionary to gc
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
-def _is_program_s(t: type) -> bool:
-    """Is the class of the program's own files, and so one that its reader knows?"""
-    if t.__module__ == "__main__":
+def is_program_s(m: Any) -> bool:
+    """Is the module one of the program's own files, and so one that its reader knows?"""
+    if type(m) is not ModuleType:
+        return False
+    if m.__name__ == "__main__":
         return True
-    path = getattr(sys.modules.get(t.__module__), "__file__", None) or ""
-    return bool(path) and not any(p in path for p in _LIBRARIES) and _STDLIB not in path
+    path = m.__dict__.get("__file__")
+    return (
+        type(path) is str
+        and not any(p in path for p in _LIBRARIES)
+        and not path.startswith((_STDLIB, _OURS))
+    )
 
 
 def _lru_cache_of(r: Any) -> Optional[str]:
@@ -211,6 +233,16 @@ def _lru_cache_of(r: Any) -> Optional[str]:
         return None
     f = object.__getattribute__(r, "__dict__").get("__wrapped__")
     return f"lru_cache of {f.__module__}.{f.__qualname__}" if type(f) is FunctionType else None
+
+
+def _of_closure(f: Any, at: Any, names: str) -> Optional[str]:
+    """The variable of F's closure AT, whose names begin with its index there."""
+    if type(f) is not FunctionType or at is not f.__closure__ or not names.startswith("["):
+        return None
+    index, _, rest = names[1:].partition("]")
+    if not index.isdecimal():
+        return None
+    return f"{f.__code__.co_freevars[int(index)]}{rest} of {f.__module__}.{f.__qualname__}"
 
 
 def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
@@ -227,9 +259,14 @@ def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
         if r is None:
             variable = _in_frames(at)
             return f"{variable[0]}{names} (a variable of {variable[1]})" if variable else None
-        end = _lru_cache_of(r) or _end(r)
+        known = _lru_cache_of(r) or _of_closure(r, at, names)
+        if known:
+            return known
+        if isinstance(r, type):
+            return f"{r.__module__}.{r.__qualname__}" + _CLASS_KEY.sub(r".\1", names)
+        end = _end(r)
         if end:
-            return (end + names).replace(": .", ".")
+            return end + names
         skip.add(id(r))
         if type(r) is dict:
             key = _key_in(r, at)
@@ -243,7 +280,8 @@ def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
         else:
             way = "" if type(r) is CellType else _way(r, at)
         names = way + names
-        if names.startswith(".") and not names.startswith(".…") and _is_program_s(type(r)):
+        is_known = is_program_s(sys.modules.get(type(r).__module__))
+        if is_known and names.startswith(".") and not names.startswith(".…"):
             return f"{names[1:]} of a {type(r).__module__}.{type(r).__qualname__}"
         at = r
     return None

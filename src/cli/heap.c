@@ -22,6 +22,7 @@
 #include "proc/procfs.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
+#include "profile/kept.h"
 #include "view/heap.h"
 
 static const double tree_least = 0.01;
@@ -111,6 +112,13 @@ static int process_json(const struct shown *s, const struct profile *p, json_t *
 
 /* ---- all of it ---- */
 
+static void add_kept(json_t *doc, const struct heap_run *run, int32_t pid)
+{
+    struct kept_lists lists;
+    kept_read(run->folder, &lists);
+    json_object_set_new(doc, "kept_by", kept_json(kept_of(&lists, pid)));
+}
+
 static void add_others(json_t *doc, const struct folder_heap *h)
 {
     json_t *others = json_array();
@@ -183,6 +191,8 @@ static int show_once(const struct shown *s, const struct heap_run *run)
         r = process_json(s, heap.profile, &doc, &err);
     if (r == 0)
         add_others(doc, &heap);
+    if (r == 0)
+        add_kept(doc, run, heap.profile->pid);
     folder_heap_fini(&heap);
     if (r < 0)
         return cli_failf(2, "heap: %s", err.text);

@@ -90,9 +90,12 @@ static void advise_first_touch(const struct question *q, const struct hypothesis
 static void advise_keeper(const struct question *q, const struct hypothesis *h, struct list *l)
 {
     char place[PLACE_MAX];
+    const struct kept_list *kept = kept_of(&q->f->kept, q->f->main->id.pid);
     a_step_less(q, h,
-                add(l, h->id, "see who keeps what %s makes: a list, a cache, a closure",
-                    site_text(place, h)));
+                kept ? add(l, h->id, "let go of what %s makes: %s keeps it", site_text(place, h),
+                           kept->at[0].name)
+                     : add(l, h->id, "see who keeps what %s makes: a list, a cache, a closure",
+                           site_text(place, h)));
 }
 
 static void advise_graph(const struct question *q, const struct hypothesis *h, struct list *l)

@@ -194,9 +194,11 @@ json_t *diagnose_json(const struct facts *f)
         json_array_append_new(hypotheses, hypothesis_json(&ranked[i]));
     for (size_t i = 0; i < n; i++)
         json_array_append_new(what, advice_json(&advice[i]));
-    return json_pack("{s:i,s:o,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o}", "format", FORMAT, "verdict",
+    return json_pack("{s:i,s:o,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "format", FORMAT, "verdict",
                      verdict_json(&q), "process", process_json(f), "running", (int)f->is_running,
                      "grew", (int)q.has_grown, "growth_bytes", bytes_json(q.growth), "ledger",
                      ledger.is_known ? ledger_json(&ledger) : json_null(), "hypotheses", hypotheses,
-                     "advice", what, "absent", absent_json(f, ranked));
+                     "advice", what, "kept_by",
+                     kept_json(f->main ? kept_of(&f->kept, f->main->id.pid) : NULL), "absent",
+                     absent_json(f, ranked));
 }

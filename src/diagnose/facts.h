@@ -10,6 +10,7 @@
 
 #include "proc/sample.h"
 #include "profile/growth.h"
+#include "profile/kept.h"
 #include "profile/names.h"
 #include "profile/profile.h"
 #include "verdict/verdict.h"
@@ -140,6 +141,7 @@ struct facts {
     struct facts_figure *figures;
     size_t n_figures;
     struct facts_cleanup cleanup;
+    struct kept_lists kept;
 
     json_t *census_first, *census_last; /* of main; NULL: none was taken; equal: only one */
     struct facts_heap heap;

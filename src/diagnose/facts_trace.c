@@ -198,6 +198,7 @@ static bool value_is(const struct mark *m, const char *key, const char *word)
 /* The total at the end says once more what was said before. */
 static void take_mark(struct facts *f, const struct mark *m)
 {
+    kept_take(&f->kept, m);
     if (m->kind != MARK_OTHER || !value_is(m, "KIND", "cleanup") || value_is(m, "NAME", "total"))
         return;
     double freed = number_of(m, "FREED_BYTES"), cost = number_of(m, "SECONDS");
@@ -217,6 +218,7 @@ static void take_note(struct facts *f, const struct trace_item *item)
         return;
     store_clear(f->store);
     f->cleanup = (struct facts_cleanup){0};
+    f->kept = (struct kept_lists){0};
 }
 
 static void take_item(struct facts *f, const struct trace_item *item)

@@ -9,6 +9,8 @@
 
 static const double census_least_bytes = 4 << 20;
 static const double z95 = 1.96;
+/* Of containers that gained, those are named that have this part of what the first has. */
+static const double kept_share = 0.3;
 
 /* ---- the census ---- */
 
@@ -280,6 +282,16 @@ static bool is_elsewhere(const struct question *q, struct hypothesis *h)
     return true;
 }
 
+/* It was made there, and this is who has it. */
+static void say_kept(const struct question *q, struct hypothesis *h)
+{
+    const struct kept_list *l = kept_of(&q->f->kept, q->f->main->id.pid);
+    char text[KEPT_TEXT_MAX];
+    for (size_t i = 0; l && i < l->count; i++)
+        if (l->at[i].bytes >= kept_share * l->at[0].bytes)
+            say(h, EVIDENCE_FOR, 0, "kept by %s", kept_text(text, l, i));
+}
+
 void test_call_site(const struct question *q, struct hypothesis *h)
 {
     char place[PLACE_MAX];
@@ -310,6 +322,7 @@ void test_call_site(const struct question *q, struct hypothesis *h)
             say(h, EVIDENCE_FOR, WEAK, "it keeps %s a step",
                 size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
         weigh_once(q, h);
+        say_kept(q, h);
         if (q->has_grown && h->share < 0.2)
             say(h, EVIDENCE_AGAINST, FAIR, "that is a small part of the growth of %s",
                 size_of(&s, 2, q->total));

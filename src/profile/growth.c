@@ -390,7 +390,7 @@ static void put_totals(const struct tallies *t, struct growth *ret)
     ret->live_high = ret->live_bytes + half;
     ret->span_s = (double)(last->t_ns - t->p->start_ns) / 1e9;
     if (t->n_readings == profile_working(t->p) && t->n_readings < t->p->n_readings)
-        ret->before_end_s = (double)(last[1].t_ns - last->t_ns) / 1e9;
+        ret->before_end_s = (double)(t->p->readings[t->p->n_readings - 1].t_ns - last->t_ns) / 1e9;
     for (size_t i = 0; i < t->n_readings; i++) {
         if (!t->p->readings[i].has_step)
             continue;

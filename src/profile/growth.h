@@ -78,8 +78,7 @@ struct growth {
     double live_bytes, live_low, live_high; /* of all */
     double allocated_bytes;
     double span_s;
-    double
-        before_end_s; /* it is as it was this long before the process let go of it; 0: as it is */
+    double before_end_s; /* it is as it was this long before the last reading; 0: as it is */
     bool has_steps;
     int64_t first_step, last_step;
 };

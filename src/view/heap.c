@@ -312,6 +312,24 @@ static void put_table(struct page *p, const struct columns *c, const json_t *doc
     page_line(p);
 }
 
+/* A stack tells who made memory, not who keeps it. */
+static void put_kept(struct page *p, const json_t *doc)
+{
+    const json_t *one;
+    struct buf harmless = {0};
+    size_t i;
+    json_array_foreach(json_object_get(doc, "kept_by"), i, one)
+    {
+        const json_t *text = json_object_get(one, "text");
+        buf_clear(&harmless);
+        text_escape(&harmless, json_string_value(text), json_string_length(text));
+        page_fact(p, i ? "" : "kept by");
+        page_add(p, STYLE_PLAIN, buf_str(&harmless));
+        page_fact_end(p);
+    }
+    buf_fini(&harmless);
+}
+
 void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool colour, size_t width)
 {
     struct page p = {.out = out, .is_coloured = colour, .width = width ? width : 80};
@@ -326,6 +344,7 @@ void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool col
         page_line(&p);
     }
     page_line(&p);
+    put_kept(&p, doc);
     put_cost(&p, doc);
 }
 

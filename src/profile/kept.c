@@ -1,0 +1,128 @@
+/* Who keeps what is made, from the marks of kind kept. */
+#include "profile/kept.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "mark/mark.h"
+#include "trace/reader.h"
+
+static bool is_kept(const struct mark *m)
+{
+    size_t len;
+    const char *kind = mark_get(m, "KIND", &len);
+    return m->kind == MARK_OTHER && kind && len == strlen("kept") && memcmp(kind, "kept", len) == 0;
+}
+
+static double number_of(const struct mark *m, const char *key)
+{
+    size_t len;
+    double v;
+    const char *text = mark_get(m, key, &len);
+    return text && number_parse_double(text, len, &v) == 0 && isfinite(v) && v >= 0 ? v
+                                                                                    : (double)NAN;
+}
+
+static int64_t step_of(const struct mark *m, const char *key)
+{
+    double v = number_of(m, key);
+    return v < 0x1p62 ? (int64_t)v : -1; /* NAN too */
+}
+
+static void copy_text(char *out, size_t max, const struct mark *m, const char *key)
+{
+    size_t len = 0;
+    const char *text = mark_get(m, key, &len);
+    snprintf(out, max, "%.*s",
+             (int)(text && len < max ? len
+                   : text            ? max - 1
+                                     : 0),
+             text ? text : "");
+}
+
+static struct kept_list *list_of(struct kept_lists *l, int32_t pid)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->at[i].pid == pid)
+            return &l->at[i];
+    if (l->count == KEPT_PROCESSES)
+        return NULL;
+    l->at[l->count] = (struct kept_list){.pid = pid, .since_step = -1, .step = -1};
+    return &l->at[l->count++];
+}
+
+/* What a look found comes in one mark each, with the same steps; nothing, in one without a name. */
+void kept_take(struct kept_lists *l, const struct mark *mark)
+{
+    struct kept_list *list = is_kept(mark) ? list_of(l, mark->pid) : NULL;
+    if (!list)
+        return;
+    int64_t step = step_of(mark, "STEP"), since = step_of(mark, "SINCE");
+    if (step != list->step || since != list->since_step)
+        *list = (struct kept_list){.pid = mark->pid, .since_step = since, .step = step};
+    struct kept one = {.added = number_of(mark, "ADDED"), .bytes = number_of(mark, "BYTES")};
+    copy_text(one.name, sizeof one.name, mark, "NAME");
+    copy_text(one.type, sizeof one.type, mark, "TYPE");
+    if (list->count < KEPT_MAX && one.name[0] && one.added > 0 && one.bytes > 0)
+        list->at[list->count++] = one;
+}
+
+const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->at[i].pid == pid && l->at[i].count)
+            return &l->at[i];
+    return NULL;
+}
+
+void kept_read(const char *path, struct kept_lists *ret)
+{
+    struct trace_reader *reader;
+    struct trace_item item;
+    *ret = (struct kept_lists){0};
+    if (trace_reader_open(path, &reader, NULL) < 0)
+        return;
+    while (trace_reader_next(reader, &item) > 0)
+        if (item.kind == TRACE_MARK)
+            kept_take(ret, &item.mark);
+        else if (item.kind == TRACE_NOTE && strcmp(item.note.kind, "segment") == 0)
+            *ret = (struct kept_lists){0};
+    trace_reader_free(reader);
+}
+
+const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i)
+{
+    const struct kept *k = &l->at[i];
+    char size[TEXT_SIZE_MAX], steps[80] = "";
+    if (l->step >= 0 && l->since_step >= 0)
+        snprintf(steps, sizeof steps, " at step %" PRId64 " than at step %" PRId64, l->step,
+                 l->since_step);
+    snprintf(out, KEPT_TEXT_MAX, "%s (%s): %.0f entries more%s, %s at most", k->name, k->type,
+             k->added, steps, text_size(size, (uint64_t)fmin(k->bytes, 0x1p62)));
+    return out;
+}
+
+static json_t *step_json(int64_t step)
+{
+    return step >= 0 ? json_integer(step) : json_null();
+}
+
+json_t *kept_json(const struct kept_list *l)
+{
+    json_t *list = json_array();
+    char text[KEPT_TEXT_MAX];
+    for (size_t i = 0; l && i < l->count; i++)
+        json_array_append_new(
+            list, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "name", json_text0(l->at[i].name),
+                            "type", json_text0(l->at[i].type), "added",
+                            json_u64((uint64_t)fmin(l->at[i].added, 0x1p62)), "bytes",
+                            json_u64((uint64_t)fmin(l->at[i].bytes, 0x1p62)), "since_step",
+                            step_json(l->since_step), "step", step_json(l->step), "text",
+                            json_text0(kept_text(text, l, i))));
+    return list;
+}

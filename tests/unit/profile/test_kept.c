@@ -1,0 +1,119 @@
+/* Marks of kind kept: the last look counts, and nothing that a job says is believed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mark/mark.h"
+#include "profile/kept.h"
+
+enum { PID = 4711 };
+static struct kept_lists lists;
+
+static int begin(void **state)
+{
+    (void)state;
+    memset(&lists, 0, sizeof lists);
+    return 0;
+}
+
+static void hear_from(int32_t pid, const char *text)
+{
+    struct mark m;
+    assert_int_equal(mark_parse(text, strlen(text), &m), 0);
+    m.pid = pid;
+    kept_take(&lists, &m);
+}
+
+static void hear(const char *text)
+{
+    hear_from(PID, text);
+}
+
+#define FEATURES "\nNAME=cache of a __main__.Features\nTYPE=dict\nADDED=76\nBYTES=19932672"
+
+static void a_container_is_told_with_its_steps(void **state)
+{
+    char text[KEPT_TEXT_MAX];
+    (void)state;
+    hear("KIND=kept\nSTEP=40\nSINCE=21");
+    assert_null(kept_of(&lists, PID));
+    hear("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
+    hear("KIND=kept\nSTEP=40\nSINCE=21\nNAME=seen\nTYPE=list\nADDED=2\nBYTES=9");
+    const struct kept_list *l = kept_of(&lists, PID);
+    assert_non_null(l);
+    assert_int_equal(l->count, 2);
+    assert_string_equal(kept_text(text, l, 0),
+                        "cache of a __main__.Features (dict): 76 entries more at step 40 than at "
+                        "step 21, 19.0 MiB at most");
+    assert_null(kept_of(&lists, PID + 1));
+}
+
+static void the_last_look_counts(void **state)
+{
+    (void)state;
+    hear("KIND=kept\nSTEP=40\nSINCE=21" FEATURES);
+    hear("KIND=kept\nSTEP=80\nSINCE=40");
+    assert_null(kept_of(&lists, PID));
+    hear("KIND=kept\nSTEP=90\nSINCE=80" FEATURES);
+    assert_int_equal(kept_of(&lists, PID)->count, 1);
+    assert_int_equal(kept_of(&lists, PID)->step, 90);
+}
+
+static void steps_that_are_not_told_are_left_out(void **state)
+{
+    char text[KEPT_TEXT_MAX];
+    (void)state;
+    hear("KIND=kept" FEATURES);
+    assert_string_equal(kept_text(text, kept_of(&lists, PID), 0),
+                        "cache of a __main__.Features (dict): 76 entries more, 19.0 MiB at most");
+}
+
+static void nonsense_changes_nothing(void **state)
+{
+    (void)state;
+    hear("KIND=kept\nNAME=a\nTYPE=list\nADDED=-1\nBYTES=1");
+    hear("KIND=kept\nNAME=a\nTYPE=list\nADDED=1\nBYTES=nan");
+    hear("KIND=kept\nNAME=a\nTYPE=list\nADDED=inf\nBYTES=1");
+    hear("KIND=kept\nTYPE=list\nADDED=1\nBYTES=1");
+    hear("KIND=other\nNAME=a\nTYPE=list\nADDED=1\nBYTES=1");
+    assert_null(kept_of(&lists, PID));
+}
+
+static void long_names_are_cut_and_many_processes_left_out(void **state)
+{
+    char text[2 * KEPT_NAME_MAX + 64], name[2 * KEPT_NAME_MAX];
+    (void)state;
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    snprintf(text, sizeof text, "KIND=kept\nNAME=%s\nTYPE=list\nADDED=1e300\nBYTES=1e300", name);
+    for (int i = 0; i < 2 * KEPT_PROCESSES; i++)
+        hear_from(PID + i, text);
+    for (int i = 0; i < 2 * KEPT_MAX; i++)
+        hear(text);
+    assert_int_equal(lists.count, KEPT_PROCESSES);
+    const struct kept_list *l = kept_of(&lists, PID);
+    assert_int_equal(l->count, KEPT_MAX);
+    assert_int_equal(strlen(l->at[0].name), KEPT_NAME_MAX - 1);
+    json_t *doc = kept_json(l);
+    assert_int_equal(json_array_size(doc), KEPT_MAX);
+    json_decref(doc);
+    doc = kept_json(NULL);
+    assert_int_equal(json_array_size(doc), 0);
+    json_decref(doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_container_is_told_with_its_steps, begin),
+        cmocka_unit_test_setup(the_last_look_counts, begin),
+        cmocka_unit_test_setup(steps_that_are_not_told_are_left_out, begin),
+        cmocka_unit_test_setup(nonsense_changes_nothing, begin),
+        cmocka_unit_test_setup(long_names_are_cut_and_many_processes_left_out, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
