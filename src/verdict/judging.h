@@ -1,6 +1,8 @@
 /* Inside the judgement: what its files share. Not for users of verdict.h. */
 #pragma once
 
+#include <math.h>
+
 #include "verdict/shape.h"
 #include "verdict/verdict.h"
 
@@ -31,6 +33,14 @@ double judging_caller_seconds(const struct verdict_series *v, double running_s);
 double judging_seconds_at_step(const struct verdict_series *v, double x);
 /* Seconds a step takes of late, from step FROM on; 0: not known. */
 double judging_seconds_per_step(const struct verdict_series *v, double from);
+
+/* Passes of the length of the first since its end; below 0 before it. */
+static inline double judging_beyond_pass(const struct judging *j)
+{
+    return (j->w.now - j->pass_end) / fmax(1e-9, j->pass_end - j->w.start);
+}
+/* Less than this of a pass after its end nothing is said about what follows it. */
+#define JUDGING_BEYOND 0.05
 
 /* A step number from a double that may be out of range. */
 static inline uint64_t judging_step(double x)

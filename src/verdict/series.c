@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CLOCK_SET_BACK_AFTER = 8, AFTER_READINGS = 3 };
+enum { CLOCK_SET_BACK_AFTER = 8, EVENT_KINDS = 3 };
 static const double GAP_TIMES_TYPICAL = 30, GAP_AT_LEAST_S = 120;
 
 static const char *const WORDS[VERDICT_WORDS] = {
@@ -163,20 +163,32 @@ void verdict_job_over(struct verdict_series *v)
     v->is_over = true;
 }
 
-/* The floor after an event is the lowest of the first few step ends that follow it. */
+static void event_feed(struct verdict_event *e, float y)
+{
+    if (e->after_n == 0)
+        e->after_first = e->after_low = y;
+    else
+        e->after_low = e->after_n == 1 ? y : fminf(e->after_low, y);
+    if (e->after_n < UINT8_MAX)
+        e->after_n++;
+}
+
+/* A step end that was read follows the newest event of each kind. */
 static void events_feed(struct verdict_series *v, double y)
 {
-    for (uint32_t i = v->n_events; i-- > 0;) {
+    bool is_fed[VERDICT_MARK_KINDS] = {false};
+    unsigned left = EVENT_KINDS;
+
+    for (uint32_t i = v->n_events; i-- > 0 && left > 0;) {
         struct verdict_event *e = &v->events[i];
 
-        if (e->after_n >= AFTER_READINGS)
-            break;
-        if (e->sampled == (uint8_t)v->samples)
+        if (is_fed[e->kind])
+            continue;
+        is_fed[e->kind] = true;
+        left--;
+        if (e->after_n == 0 && e->sampled == (uint8_t)v->samples)
             continue; /* read before it, at a step that ended shortly after it */
-        if (e->after_n == 0)
-            e->after_first = (float)y;
-        e->after_low = e->after_n == 0 ? (float)y : fminf(e->after_low, (float)y);
-        e->after_n++;
+        event_feed(e, (float)y);
     }
 }
 
