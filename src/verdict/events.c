@@ -20,6 +20,7 @@ enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2;
+static const double JUMP_OVER_NOISE = 1.5; /* the lowest of seven after it, of three before it */
 static const double RISE_OVER_MEAN = 0.33; /* of all jumps: so much smaller is none */
 static const double STANDS_OUT = 2;        /* times the median jump: a larger one counts as that */
 static const double GOES_ON = 0.8;    /* of the earlier jumps, in the later ones */
@@ -144,7 +145,7 @@ static double median_of(const double *jump, unsigned n)
  * above it: a jump must also have a good part of their MEAN. */
 static bool do_rise(const double *jump, unsigned n, double mean, double noise)
 {
-    double least = fmax(RISE_OVER_NOISE * noise, RISE_OVER_MEAN * mean);
+    double least = fmax(JUMP_OVER_NOISE * noise, RISE_OVER_MEAN * mean);
     unsigned up = 0;
 
     for (unsigned i = 0; i < n; i++)

@@ -136,7 +136,7 @@ static bool may_go_on(const struct judging *j, const struct after *a)
     double before = fmax(a->slope_in, a->since / (w->x[w->n - 1] - w->x[0]));
 
     if (a->since <= fmax(counts, 0.3 * a->expected) || 4 * w->sigma <= counts ||
-        a->slope_in * a->pass <= counts)
+        a->slope_in * a->pass <= counts || judge_same_floor(w, counts, END_PART * before))
         return false;
     for (size_t part = 2; part <= 4; part++) {
         size_t from = w->n - w->n / part;
@@ -282,6 +282,7 @@ static bool judge_rise_after(struct judging *j, const struct after *a)
         return true;
     }
     if (a->s.slope_ratio > 0.3 && a->since > a->s.material &&
+        !judge_came_back(&a->w, a->s.material) &&
         (pace >= 0.15 || (!little && judge_is_rise(&k)))) {
         judging_say(j->r, VERDICT_SAID_GROWS, a->beyond, j->w.by_step, a->since, 0);
         say_why_open(j, &k, a);

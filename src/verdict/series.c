@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CLOCK_SET_BACK_AFTER = 8, EVENT_KINDS = 3 };
+enum { CLOCK_SET_BACK_AFTER = 8, EVENT_KINDS = 3, AFTER_READINGS = 8 };
 static const double GAP_TIMES_TYPICAL = 30, GAP_AT_LEAST_S = 120;
 
 static const char *const WORDS[VERDICT_WORDS] = {
@@ -165,12 +165,13 @@ void verdict_job_over(struct verdict_series *v)
 
 static void event_feed(struct verdict_event *e, float y)
 {
+    if (e->after_n >= AFTER_READINGS)
+        return;
     if (e->after_n == 0)
         e->after_first = e->after_low = y;
     else
         e->after_low = e->after_n == 1 ? y : fminf(e->after_low, y);
-    if (e->after_n < UINT8_MAX)
-        e->after_n++;
+    e->after_n++;
 }
 
 /* A step end that was read follows the newest event of each kind. */

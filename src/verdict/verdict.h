@@ -68,13 +68,13 @@ struct verdict_event {
     double t_s; /* on the series' own running clock */
     double step;
     /* Bytes. Before it: the lowest of the few last step ends, and the last one. After it: the first
-     * one, and the lowest from the second one to the next event of its kind. What comes with an
-     * event may still be under way at the first. */
+     * one, and the lowest from the second to the eighth one, or to the next event of its kind. What
+     * comes with an event may still be under way at the first, and some of it soon be gone. */
     float before_low, before_last;
     float after_first, after_low;
     uint32_t reading; /* how many step ends had been read before it */
     uint8_t kind;
-    uint8_t after_n; /* step ends read after it, 255: or more */
+    uint8_t after_n; /* step ends read after it, up to eight */
     uint8_t sampled; /* the series' samples when it came, the low byte */
     bool has_before;
 };
