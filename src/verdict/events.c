@@ -20,7 +20,6 @@ enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2;
-static const double JUMP_OVER_NOISE = 1.5; /* the lowest of seven after it, of three before it */
 static const double RISE_OVER_MEAN = 0.33; /* of all jumps: so much smaller is none */
 static const double STANDS_OUT = 2;        /* times the median jump: a larger one counts as that */
 static const double GOES_ON = 0.8;    /* of the earlier jumps, in the later ones */
@@ -31,11 +30,14 @@ struct sides {
     double before, after;
 };
 
-static struct sides sides_of(const struct verdict_event *e, bool is_close)
+/* What was gone a few step ends later never stayed; by less than NOISE does, nothing was. */
+static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
-    if (is_close)
-        return (struct sides){(double)e->before_last, (double)fminf(e->after_first, e->after_low)};
-    return (struct sides){(double)e->before_low, (double)e->after_low};
+    double after = (double)(is_close ? e->after_first : e->after_low);
+
+    if (after - (double)e->after_lowest > RISE_OVER_NOISE * noise)
+        after = (double)e->after_lowest;
+    return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
 /* What an event added to the floor. Memory that is given back shortly before an event and taken
@@ -94,7 +96,7 @@ static double noise_between(const struct verdict_series *v, enum verdict_mark_ki
         if (!is_usable(&v->events[i], kind))
             continue;
         if (last)
-            moved[n++] = fabs((double)v->events[i].before_last - sides_of(last, true).after);
+            moved[n++] = fabs((double)v->events[i].before_last - sides_of(last, true, 0).after);
         last = &v->events[i];
     }
     return n ? fmin(noise, fit_median(moved, n)) : noise;
@@ -145,7 +147,7 @@ static double median_of(const double *jump, unsigned n)
  * above it: a jump must also have a good part of their MEAN. */
 static bool do_rise(const double *jump, unsigned n, double mean, double noise)
 {
-    double least = fmax(JUMP_OVER_NOISE * noise, RISE_OVER_MEAN * mean);
+    double least = fmax(RISE_OVER_NOISE * noise, RISE_OVER_MEAN * mean);
     unsigned up = 0;
 
     for (unsigned i = 0; i < n; i++)
@@ -195,7 +197,7 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
         noise = noise_between(v, kind, x.end, noise);
     for (uint32_t i = 0; i < x.end; i++)
         if (is_usable(&v->events[i], kind))
-            take_event(&k, sides_of(&v->events[i], is_close), noise);
+            take_event(&k, sides_of(&v->events[i], is_close, noise), noise);
     /* Of events that are no longer kept the jumps are taken to be like those that are. */
     intervals = (double)(x.n - 1) * v->events_seen[kind] / x.kept;
     even = fmin(1, (is_close ? AROUND_IF_CLOSE : AROUND) * intervals / x.readings);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CLOCK_SET_BACK_AFTER = 8, EVENT_KINDS = 3, AFTER_READINGS = 8 };
+enum { CLOCK_SET_BACK_AFTER = 8, EVENT_KINDS = 3, AFTER_READINGS = 4, AFTER_LONGER = 8 };
 static const double GAP_TIMES_TYPICAL = 30, GAP_AT_LEAST_S = 120;
 
 static const char *const WORDS[VERDICT_WORDS] = {
@@ -165,12 +165,15 @@ void verdict_job_over(struct verdict_series *v)
 
 static void event_feed(struct verdict_event *e, float y)
 {
-    if (e->after_n >= AFTER_READINGS)
+    if (e->after_n >= AFTER_LONGER)
         return;
     if (e->after_n == 0)
-        e->after_first = e->after_low = y;
-    else
-        e->after_low = e->after_n == 1 ? y : fminf(e->after_low, y);
+        e->after_first = y;
+    if (e->after_n <= 1)
+        e->after_low = e->after_lowest = y;
+    if (e->after_n < AFTER_READINGS)
+        e->after_low = fminf(e->after_low, y);
+    e->after_lowest = fminf(e->after_lowest, y);
     e->after_n++;
 }
 
@@ -252,7 +255,7 @@ static void event_add(struct verdict_series *v, enum verdict_mark_kind kind, dou
     e = &v->events[v->n_events++];
     for (uint32_t i = 0; i < v->n_recent; i++)
         before = fmin(before, v->recent[i]);
-    *e = (struct verdict_event){.t_s = t_s,
+    *e = (struct verdict_event){.t_s = (float)t_s,
                                 .step = step,
                                 .reading = v->steps_taken,
                                 .kind = (uint8_t)kind,
