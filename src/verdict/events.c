@@ -10,6 +10,7 @@ enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
 /* A schedule (longer texts, larger batches, layers that thaw) lifts the floor at a few epochs and
  * then no more: one more is waited for, while there may be one. */
 enum { EPOCHS_WHILE_RUNNING = 4 };
+enum { FEW_JUMPS = 3 };  /* fewer must be clearer: chance makes two of any noise */
 enum { SEEN_AFTER = 3 }; /* step ends after the newest event, until which it is not counted */
 /* From one event to the next there should be so many readings; where there are fewer, the floor on
  * either side of an event is not the lowest of a few readings but the nearest one, over more
@@ -19,9 +20,9 @@ enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
  * part of itself there: of the rest, so much must come at the events too. */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
-static const double RISE_OVER_NOISE = 2;
+static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
 static const double RISE_OVER_MEAN = 0.33; /* of all jumps: so much smaller is none */
-static const double STANDS_OUT = 2;        /* times the median jump: a larger one counts as that */
+static const double STANDS_OUT = 1.6;      /* times the median jump: a larger one counts as that */
 static const double GOES_ON = 0.8;    /* of the earlier jumps, in the later ones */
 static const double TIMES_LOST = 2.5; /* a run of jumps, over the longest that was given back */
 
@@ -147,7 +148,8 @@ static double median_of(const double *jump, unsigned n)
  * above it: a jump must also have a good part of their MEAN. */
 static bool do_rise(const double *jump, unsigned n, double mean, double noise)
 {
-    double least = fmax(RISE_OVER_NOISE * noise, RISE_OVER_MEAN * mean);
+    double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
+    double least = fmax(over * noise, RISE_OVER_MEAN * mean);
     unsigned up = 0;
 
     for (unsigned i = 0; i < n; i++)
