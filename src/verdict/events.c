@@ -2,19 +2,27 @@
 #include "verdict/events.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "verdict/fit.h"
 
 enum { EVENTS_AT_LEAST = 3, EVENTS_IF_CLOSE = 5 };
+/* A schedule (longer texts, larger batches, layers that thaw) lifts the floor at a few epochs and
+ * then no more: one more is waited for, while there may be one. */
+enum { EPOCHS_WHILE_RUNNING = 4 };
+enum { FEW_JUMPS = 3 };  /* fewer must be clearer: chance makes two of any noise */
+enum { SEEN_AFTER = 3 }; /* step ends after the newest event, until which it is not counted */
 /* From one event to the next there should be so many readings; where there are fewer, the floor on
  * either side of an event is not the lowest of a few readings but the nearest one, over more
  * events. With fewer still a staircase and a line are the same. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
 /* The readings around an event are a part of all from one to the next, and even growth puts that
  * part of itself there: of the rest, so much must come at the events too. */
-static const double AROUND = 3, AROUND_IF_CLOSE = 1;
+static const double AROUND = 4, AROUND_IF_CLOSE = 1;
 static const double BEYOND_EVEN = 0.6;
-static const double RISE_OVER_NOISE = 2;
+static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
+static const double RISE_OVER_MEAN = 0.33; /* of all jumps: so much smaller is none */
+static const double STANDS_OUT = 1.6;      /* times the median jump: a larger one counts as that */
 static const double GOES_ON = 0.8;    /* of the earlier jumps, in the later ones */
 static const double TIMES_LOST = 2.5; /* a run of jumps, over the longest that was given back */
 
@@ -23,11 +31,14 @@ struct sides {
     double before, after;
 };
 
-static struct sides sides_of(const struct verdict_event *e, bool is_close)
+/* What was gone a few step ends later never stayed; by less than NOISE does, nothing was. */
+static struct sides sides_of(const struct verdict_event *e, bool is_close, double noise)
 {
-    if (is_close)
-        return (struct sides){(double)e->before_last, (double)e->after_first};
-    return (struct sides){(double)e->before_low, (double)e->after_low};
+    double after = (double)(is_close ? e->after_first : e->after_low);
+
+    if (after - (double)e->after_lowest > RISE_OVER_NOISE * noise)
+        after = (double)e->after_lowest;
+    return (struct sides){(double)(is_close ? e->before_last : e->before_low), after};
 }
 
 /* What an event added to the floor. Memory that is given back shortly before an event and taken
@@ -48,24 +59,27 @@ static bool is_usable(const struct verdict_event *e, enum verdict_mark_kind kind
     return e->kind == kind && e->has_before && e->after_n > 0;
 }
 
-/* The events of one KIND: how many are kept and usable, and the readings from the first of these to
- * the last. */
+/* The events of one KIND: how many are kept, how many of them are usable, the place after the last
+ * of these, and the readings from the first to the last. */
 struct extent {
     unsigned kept, n, readings;
+    uint32_t end;
 };
 
-static struct extent extent_of(const struct verdict_series *v, enum verdict_mark_kind kind)
+static struct extent extent_of(const struct verdict_series *v, enum verdict_mark_kind kind,
+                               uint32_t end)
 {
     struct extent r = {0};
     uint32_t first = 0;
 
     for (uint32_t i = 0; i < v->n_events; i++) {
         r.kept += v->events[i].kind == kind;
-        if (!is_usable(&v->events[i], kind))
+        if (i >= end || !is_usable(&v->events[i], kind))
             continue;
         if (r.n++ == 0)
             first = v->events[i].reading;
         r.readings = v->events[i].reading - first;
+        r.end = i + 1;
     }
     return r;
 }
@@ -73,17 +87,17 @@ static struct extent extent_of(const struct verdict_series *v, enum verdict_mark
 /* Steps as close as a few readings are noise to whoever does not know of them. What there is from
  * one event to the next, where nothing should move, tells better: at most NOISE. */
 static double noise_between(const struct verdict_series *v, enum verdict_mark_kind kind,
-                            double noise)
+                            uint32_t end, double noise)
 {
     double moved[VERDICT_EVENTS];
     const struct verdict_event *last = NULL;
     size_t n = 0;
 
-    for (uint32_t i = 0; i < v->n_events; i++) {
+    for (uint32_t i = 0; i < end; i++) {
         if (!is_usable(&v->events[i], kind))
             continue;
         if (last)
-            moved[n++] = fabs((double)v->events[i].before_last - (double)last->after_first);
+            moved[n++] = fabs((double)v->events[i].before_last - sides_of(last, true, 0).after);
         last = &v->events[i];
     }
     return n ? fmin(noise, fit_median(moved, n)) : noise;
@@ -91,10 +105,10 @@ static double noise_between(const struct verdict_series *v, enum verdict_mark_ki
 
 /* What is summed up over the events of one kind, in their order. */
 struct jumps {
-    unsigned n, up;
-    unsigned run, lost; /* jumps since one was undone, and the most that ever were before that */
+    unsigned n;                       /* events; there is one jump less */
+    unsigned run, lost;               /* jumps since one was undone, and the most before that */
     double first, last, last_but_one; /* the floor after these */
-    double later, final;              /* all jumps but the first, and the last of them */
+    double later;                     /* all jumps but the first */
     double jump[VERDICT_EVENTS];
 };
 
@@ -103,6 +117,8 @@ struct jumps {
  * a warm-up that flattens out has most of its growth around the first. */
 static void take_event(struct jumps *k, struct sides s, double noise)
 {
+    double jump;
+
     if (k->n++ == 0) {
         k->first = k->last = k->last_but_one = s.after;
         return;
@@ -112,47 +128,78 @@ static void take_event(struct jumps *k, struct sides s, double noise)
         k->lost = k->run > k->lost ? k->run : k->lost;
         k->run = 0;
     }
-    k->final = added(s, k->last, noise);
-    k->later += k->final;
-    k->jump[k->n - 2] = k->final;
-    k->up += k->final > RISE_OVER_NOISE * noise;
+    jump = added(s, k->last, noise);
+    k->later += jump;
+    k->jump[k->n - 2] = jump;
     k->run++;
     k->last_but_one = k->last;
     k->last = s.after;
 }
 
+static double median_of(const double *jump, unsigned n)
+{
+    double sorted[VERDICT_EVENTS];
+
+    memcpy(sorted, jump, n * sizeof(sorted[0]));
+    return fit_median(sorted, n);
+}
+
+/* Do four in five of the N jumps count (all but one of four), and the last? Where a reading has no noise, every byte is
+ * above it: a jump must also have a good part of their MEAN. */
+static bool do_rise(const double *jump, unsigned n, double mean, double noise)
+{
+    double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;
+    double least = fmax(over * noise, RISE_OVER_MEAN * mean);
+    unsigned up = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        up += jump[i] > least;
+    return (up * 5 >= n * 4 || (n >= 4 && up + 1 >= n)) && jump[n - 1] > least;
+}
+
 /* Are the later N / 2 of the jumps about as large as the earlier ones? What settles adds less each
- * time: a cache that evaluations fill, holes that they leave. */
+ * time: a cache that evaluations fill, holes that they leave. One that stands out tells nothing
+ * about that. */
 static bool go_on(const double *jump, unsigned n, double noise)
 {
-    double early = 0, late = 0;
+    double early = 0, late = 0, most = STANDS_OUT * fmax(0, median_of(jump, n));
 
     for (unsigned i = 0; i < n / 2; i++) {
-        early += jump[i];
-        late += jump[n - 1 - i];
+        early += fmin(most, jump[i]);
+        late += fmin(most, jump[n - 1 - i]);
     }
     return late + RISE_OVER_NOISE * noise * sqrt(n) >= GOES_ON * early;
+}
+
+/* How many events of KIND it takes. */
+static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_kind kind,
+                              bool is_close)
+{
+    if (is_close)
+        return EVENTS_IF_CLOSE;
+    return kind == VERDICT_MARK_EPOCH && !v->is_over && !v->has_end ? EPOCHS_WHILE_RUNNING
+                                                                    : EVENTS_AT_LEAST;
 }
 
 /* Jumps of one kind. */
 static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
                      struct events_steps *ret)
 {
-    struct extent x = extent_of(v, kind);
+    struct extent x = extent_of(v, kind, v->n_events);
     struct jumps k = {0};
     bool is_close = x.n && x.readings < READINGS_APART * (x.n - 1);
     double intervals, even;
 
-    if (x.n < EVENTS_AT_LEAST)
-        return false;
-    if (is_close && (x.n < EVENTS_IF_CLOSE || x.readings < READINGS_IF_CLOSE ||
-                     x.readings < READINGS_CLOSE * (x.n - 1)))
+    if (x.n && !is_close && v->events[x.end - 1].after_n < SEEN_AFTER)
+        x = extent_of(v, kind, x.end - 1);
+    if (x.n < events_needed(v, kind, is_close) ||
+        (is_close && (x.readings < READINGS_IF_CLOSE || x.readings < READINGS_CLOSE * (x.n - 1))))
         return false;
     if (is_close)
-        noise = noise_between(v, kind, noise);
-    for (uint32_t i = 0; i < v->n_events; i++)
+        noise = noise_between(v, kind, x.end, noise);
+    for (uint32_t i = 0; i < x.end; i++)
         if (is_usable(&v->events[i], kind))
-            take_event(&k, sides_of(&v->events[i], is_close), noise);
+            take_event(&k, sides_of(&v->events[i], is_close, noise), noise);
     /* Of events that are no longer kept the jumps are taken to be like those that are. */
     intervals = (double)(x.n - 1) * v->events_seen[kind] / x.kept;
     even = fmin(1, (is_close ? AROUND_IF_CLOSE : AROUND) * intervals / x.readings);
@@ -165,9 +212,9 @@ static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind
     if (!go_on(k.jump, x.n - 1, noise))
         return false;
     /* Little was read between them: each by itself has to count. */
-    if (is_close && fit_median(k.jump, x.n - 1) < v->options.material_fraction * k.first)
+    if (is_close && median_of(k.jump, x.n - 1) < v->options.material_fraction * k.first)
         return false;
-    return k.last > k.first && k.up * 5 >= (x.n - 1) * 4 && k.final > 0.5 * ret->jump_bytes &&
+    return k.last > k.first && do_rise(k.jump, x.n - 1, ret->jump_bytes, noise) &&
            k.run >= TIMES_LOST * k.lost;
 }
 

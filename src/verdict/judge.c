@@ -148,7 +148,7 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
     }
     shape_of(&j.w, v->options.material_fraction, &j.s);
     j.rate_from = j.w.x[0];
-    if (by_step && !(j.has_pass && j.w.now < j.pass_end) &&
+    if (by_step && !(j.has_pass && judging_beyond_pass(&j) < JUDGING_BEYOND) &&
         events_find_steps(v, j.w.sigma, j.s.material, &steps) &&
         j.s.growth >= fmax(j.s.material, 0.5 * steps.total_bytes))
         judge_stepping(&j, &steps);

@@ -1,6 +1,8 @@
 /* Inside the judgement: what its files share. Not for users of verdict.h. */
 #pragma once
 
+#include <math.h>
+
 #include "verdict/shape.h"
 #include "verdict/verdict.h"
 
@@ -32,6 +34,14 @@ double judging_seconds_at_step(const struct verdict_series *v, double x);
 /* Seconds a step takes of late, from step FROM on; 0: not known. */
 double judging_seconds_per_step(const struct verdict_series *v, double from);
 
+/* Passes of the length of the first since its end; below 0 before it. */
+static inline double judging_beyond_pass(const struct judging *j)
+{
+    return (j->w.now - j->pass_end) / fmax(1e-9, j->pass_end - j->w.start);
+}
+/* Less than this of a pass after its end nothing is said about what follows it. */
+#define JUDGING_BEYOND 0.05
+
 /* A step number from a double that may be out of range. */
 static inline uint64_t judging_step(double x)
 {
@@ -47,6 +57,12 @@ void judge_first_pass(struct judging *j);
 /* The first pass is over: what still rises is not its data. Returns false if too little of what
  * followed has been seen. */
 bool judge_after_pass(struct judging *j);
+
+/* Has the low tide of W only risen, by more than COUNTS, back to where memory had stood before? */
+bool judge_came_back(const struct view *w, double counts);
+/* Was all that rose by more than COUNTS given back twice, down to one floor? At most SLOPE of growth
+ * from one to the other, in the view's units. */
+bool judge_same_floor(const struct view *w, double counts, double slope);
 
 /* Is the view's straight part large, certain, still going on, and new? */
 bool judge_is_rise(const struct judging *j);

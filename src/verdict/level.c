@@ -22,7 +22,7 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     }
     for (uint32_t i = 0; i < v->n_events; i++) {
         const struct verdict_event *e = &v->events[i];
-        double ex = j->w.by_step ? e->step : e->t_s;
+        double ex = j->w.by_step ? e->step : (double)e->t_s;
 
         if (r->growth_ended.at == VERDICT_AT_FIRST_EPOCH || fabs(ex - x) > fmin(best, near) ||
             (e->kind != VERDICT_MARK_EPOCH && seen[e->kind]++))

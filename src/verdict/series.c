@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CLOCK_SET_BACK_AFTER = 8, AFTER_READINGS = 3 };
+enum { CLOCK_SET_BACK_AFTER = 8, EVENT_KINDS = 3, AFTER_READINGS = 4, AFTER_LONGER = 8 };
 static const double GAP_TIMES_TYPICAL = 30, GAP_AT_LEAST_S = 120;
 
 static const char *const WORDS[VERDICT_WORDS] = {
@@ -163,20 +163,36 @@ void verdict_job_over(struct verdict_series *v)
     v->is_over = true;
 }
 
-/* The floor after an event is the lowest of the first few step ends that follow it. */
+static void event_feed(struct verdict_event *e, float y)
+{
+    if (e->after_n >= AFTER_LONGER)
+        return;
+    if (e->after_n == 0)
+        e->after_first = y;
+    if (e->after_n <= 1)
+        e->after_low = e->after_lowest = y;
+    if (e->after_n < AFTER_READINGS)
+        e->after_low = fminf(e->after_low, y);
+    e->after_lowest = fminf(e->after_lowest, y);
+    e->after_n++;
+}
+
+/* A step end that was read follows the newest event of each kind. */
 static void events_feed(struct verdict_series *v, double y)
 {
-    for (uint32_t i = v->n_events; i-- > 0;) {
+    bool is_fed[VERDICT_MARK_KINDS] = {false};
+    unsigned left = EVENT_KINDS;
+
+    for (uint32_t i = v->n_events; i-- > 0 && left > 0;) {
         struct verdict_event *e = &v->events[i];
 
-        if (e->after_n >= AFTER_READINGS)
-            break;
-        if (e->sampled == (uint8_t)v->samples)
+        if (is_fed[e->kind])
+            continue;
+        is_fed[e->kind] = true;
+        left--;
+        if (e->after_n == 0 && e->sampled == (uint8_t)v->samples)
             continue; /* read before it, at a step that ended shortly after it */
-        if (e->after_n == 0)
-            e->after_first = (float)y;
-        e->after_low = e->after_n == 0 ? (float)y : fminf(e->after_low, (float)y);
-        e->after_n++;
+        event_feed(e, (float)y);
     }
 }
 
@@ -239,7 +255,7 @@ static void event_add(struct verdict_series *v, enum verdict_mark_kind kind, dou
     e = &v->events[v->n_events++];
     for (uint32_t i = 0; i < v->n_recent; i++)
         before = fmin(before, v->recent[i]);
-    *e = (struct verdict_event){.t_s = t_s,
+    *e = (struct verdict_event){.t_s = (float)t_s,
                                 .step = step,
                                 .reading = v->steps_taken,
                                 .kind = (uint8_t)kind,

@@ -65,14 +65,17 @@ struct verdict_options {
 
 /* An evaluation, a checkpoint or an epoch's end, with the floor on either side of it. */
 struct verdict_event {
-    double t_s; /* on the series' own running clock */
     double step;
-    /* Bytes: the lowest of the few step ends before and after it, and those next to it. */
-    float before_low, after_low;
-    float before_last, after_first;
+    float t_s; /* on the series' own running clock */
+    /* Bytes. Before it: the lowest of the three last step ends, and the last one. After it, up to
+     * the next event of its kind: the first one, the lowest from the second to the fourth one, and
+     * to the eighth. What comes with an event may still be under way at the first, and some of it
+     * be gone soon. */
+    float before_low, before_last;
+    float after_first, after_low, after_lowest;
     uint32_t reading; /* how many step ends had been read before it */
     uint8_t kind;
-    uint8_t after_n; /* readings that made after_low; 0: none yet */
+    uint8_t after_n; /* step ends read after it, up to eight */
     uint8_t sampled; /* the series' samples when it came, the low byte */
     bool has_before;
 };

@@ -64,6 +64,47 @@ static uint64_t settles(uint64_t step)
     return 500 * MB + (uint64_t)held;
 }
 
+/* What an evaluation leaves comes in two parts, the later one a step after its mark. */
+static uint64_t in_two_parts(uint64_t step)
+{
+    return at_evaluations(step) - (step > 20 && step % 20 == 1 ? 11 * MB : 0);
+}
+
+/* Every second evaluation has garbage beside what stays, for five steps. */
+static uint64_t with_garbage(uint64_t step)
+{
+    bool is_second = (step - 1) / 20 % 2 == 1;
+
+    return at_evaluations(step) + (is_second && (step - 1) % 20 < 5 ? 40 * MB : 0);
+}
+
+/* The fourth evaluation leaves five times as much as each of the others. */
+static uint64_t one_is_large(uint64_t step)
+{
+    return at_evaluations(step) + (step > 80 ? 64 * MB : 0);
+}
+
+/* A hundred kilobytes at each evaluation, and 30 MB at the fifth and the sixth: no noise at all. */
+static uint64_t two_and_crumbs(uint64_t step)
+{
+    uint64_t n = (step - 1) / 20;
+
+    return 500 * MB + n * MB / 10 + (n >= 5 ? 30 * MB : 0) + (n >= 6 ? 30 * MB : 0);
+}
+
+/* Longer texts in the second, third and fourth epoch of 60 steps, and then no more. */
+static uint64_t three_epochs(uint64_t step)
+{
+    uint64_t n = (step - 1) / 60;
+
+    return 500 * MB + (n < 3 ? n : 3) * 40 * MB;
+}
+
+static uint64_t each_epoch(uint64_t step)
+{
+    return 500 * MB + (step - 1) / 60 * 40 * MB;
+}
+
 static void growth_that_flattens_out_is_not_tied_to_the_epochs_it_passes(void **state)
 {
     (void)state;
@@ -126,6 +167,67 @@ static void jumps_that_get_smaller_settle(void **state)
     }
 }
 
+/* Stairs that are hard to measure: from the end of the first pass on the word stays right. */
+static void assert_told_for_good(uint64_t (*bytes)(uint64_t), uint64_t from)
+{
+    for (uint64_t steps = from; steps <= 240; steps++) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        run((struct program){
+            .steps = steps, .pass = 60, .eval_every = 20, .reads = 1, .bytes = bytes});
+        assert_int_equal(r.word, VERDICT_STEPPING);
+    }
+}
+
+static void what_is_still_under_way_after_an_evaluation_is_counted_to_it(void **state)
+{
+    (void)state;
+    assert_told_for_good(in_two_parts, 64);
+}
+
+static void garbage_that_is_soon_gone_does_not_make_the_stairs_uneven(void **state)
+{
+    (void)state;
+    assert_told_for_good(with_garbage, 84);
+}
+
+static void one_large_jump_does_not_look_as_if_they_got_smaller(void **state)
+{
+    (void)state;
+    assert_told_for_good(one_is_large, 124);
+}
+
+static void crumbs_without_noise_make_no_stairs_of_two_jumps(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 64; steps <= 240; steps += 3) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        run((struct program){
+            .steps = steps, .pass = 60, .eval_every = 20, .reads = 1, .bytes = two_and_crumbs});
+        assert_int_not_equal(r.word, VERDICT_STEPPING);
+    }
+}
+
+static void a_schedule_over_three_epochs_is_no_leak(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 70; steps <= 420; steps += 7) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        run((struct program){.steps = steps, .pass = 60, .reads = 1, .bytes = three_epochs});
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+    }
+}
+
+static void three_epochs_are_enough_once_the_job_is_over(void **state)
+{
+    (void)state;
+    run((struct program){.steps = 239, .pass = 60, .reads = 1, .bytes = each_epoch});
+    assert_int_not_equal(r.word, VERDICT_STEPPING);
+    verdict_job_over(&v);
+    verdict_judge(&v, NULL, &r);
+    assert_int_equal(r.word, VERDICT_STEPPING);
+    assert_int_equal(r.event, VERDICT_MARK_EPOCH);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -138,6 +240,12 @@ int main(void)
         TEST(with_one_reading_between_them_nothing_is_tied_to_evaluations),
         TEST(jumps_as_many_as_were_given_back_before_prove_nothing),
         TEST(jumps_that_get_smaller_settle),
+        TEST(what_is_still_under_way_after_an_evaluation_is_counted_to_it),
+        TEST(garbage_that_is_soon_gone_does_not_make_the_stairs_uneven),
+        TEST(one_large_jump_does_not_look_as_if_they_got_smaller),
+        TEST(crumbs_without_noise_make_no_stairs_of_two_jumps),
+        TEST(a_schedule_over_three_epochs_is_no_leak),
+        TEST(three_epochs_are_enough_once_the_job_is_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
