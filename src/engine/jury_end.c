@@ -29,6 +29,7 @@ static bool saw_it_all(const struct jury *j, const struct jury_process *p)
 
 static void job_is_over(struct jury *j)
 {
+    j->is_over = true;
     for (size_t i = 0; i < j->count; i++)
         if (saw_it_all(j, j->living[i]))
             seat_over(j->living[i]->seat, false);

@@ -11,6 +11,10 @@ static const double EVEN_LATE = 0.85;  /* of the earlier half's slope, in the la
 static const double EVEN_CHANCE = 0.7; /* where no bend is seen: steps of chance are uneven */
 static const double EVEN_EARLY = 0.7;  /* and the other way: a leak may get faster */
 static const double STEPS = 8;         /* equal ones that it would take: few are no rule */
+/* Of what a program holds: what is kept is seen in it alone, without what an allocator takes at
+ * once and fills later, so that less of it and fewer steps are enough. */
+static const double STEPS_HELD = 4.5;
+static const double RISE_HELD = 0.08;  /* of the floor */
 static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot be excluded */
 static const double EXIT_S = 5;        /* that a process may stand at its highest while it exits */
 static const double EXIT_RAMP = 0.9;   /* and the part of the window before it at least */
@@ -52,8 +56,9 @@ static bool lasted(const struct judging *k, double life)
     const struct shape *s = &k->s;
     const struct view *w = &k->w;
     double sec = w->seconds_per_x > 0 ? w->seconds_per_x : 0;
+    double steps = k->v->options.is_held ? STEPS_HELD : STEPS;
 
-    return judge_is_rise(k) && s->rises >= STEPS && s->before == BEFORE_NOTHING &&
+    return judge_is_rise(k) && s->rises >= steps && s->before == BEFORE_NOTHING &&
            s->span >= WHOLE_PART * (w->x[w->n - 1] - w->x[0]) && s->span * sec >= AT_LEAST_S &&
            s->span >= LIFE_PART * life && s->slope_ratio >= PACE && is_even(w, s) &&
            (!s->may_end || stood_while_exiting(k));
@@ -81,7 +86,8 @@ static bool follows_startup(const struct judging *j, const struct judging *k, do
 
 bool judge_over(struct judging *j)
 {
-    double life = j->w.now - j->began;
+    const struct verdict_options *o = &j->v->options;
+    double life = j->w.now - j->began, part = o->is_held ? RISE_HELD : o->late_rise;
     struct judging k = *j, all = *j;
 
     if (!j->v->is_over || j->v->step_only)
@@ -93,7 +99,7 @@ bool judge_over(struct judging *j)
         view_build(&k.w, j->v, j->w.by_step, j->history, from);
         if (k.w.n < POINTS)
             return false;
-        shape_of(&k.w, j->v->options.late_rise, &k.s);
+        shape_of(&k.w, part, &k.s);
         if (!lasted(&k, life) || (i > 0 && !follows_startup(&all, &k, life)))
             continue;
         judging_say(j->r, VERDICT_SAID_OVER, j->v->has_step, 0, 0, 0);

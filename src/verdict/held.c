@@ -1,0 +1,62 @@
+/* What resident memory leaves open, or hides, and the profiler of the same process tells once the
+ * job is over. */
+#include "verdict/judging.h"
+
+#include <math.h>
+
+static const double CONFIDENCE = 0.65; /* as in over.c: nothing tells a first pass from a leak */
+static const double CHANCES = 5;       /* deviations of the samples: growth beyond chance */
+static const double MATERIAL = 0.05;   /* of the resident floor: what is held grew by so much */
+static const double SHARE = 0.4;       /* of what resident memory grew by in that time */
+static const double TOUCHED = 0.2;     /* of what is held: resident memory grew by so much */
+static const double FALL = 0.4;        /* of it: so much has resident memory come down */
+
+/* By how much the floor of V rose from FROM_NS on. */
+static double growth_from(const struct verdict_series *v, int64_t from_ns)
+{
+    struct view w;
+    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+
+    view_build(&w, v, false, -HUGE_VAL, from);
+    return w.n ? w.low[w.n - 1] - w.low[0] : 0;
+}
+
+static void conclude_open(struct verdict_result *r, double growth, double since)
+{
+    hear_unsay_end(r);
+    r->word = VERDICT_UNDECIDED;
+    r->leak = VERDICT_LEAK_UNKNOWN;
+    r->confidence = 0.5;
+    hear_say_first(
+        r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_ALONE, .value = {growth, since}});
+}
+
+static void conclude_leak(struct verdict_result *r, const struct verdict_held *held, double since)
+{
+    if (r->leak == VERDICT_LEAK_NO) {
+        hear_unsay_end(r);
+        r->rate_bytes_per_min = held->result.rate_bytes_per_min;
+    }
+    hear_take_word(r, &held->result, CONFIDENCE);
+    hear_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_OVER});
+    hear_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_GROWS,
+                                                 .value = {held->result.rate_bytes_per_min.value,
+                                                           held->growth_bytes, since}});
+}
+
+void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
+                       const struct verdict_held *held)
+{
+    double growth = held->growth_bytes, since = growth_from(resident, held->from_ns);
+
+    if (!resident->is_over || r->leak == VERDICT_LEAK_YES || !r->has_floor ||
+        growth < CHANCES * held->chance_bytes || growth < MATERIAL * r->floor_last_bytes ||
+        growth < SHARE * since)
+        return;
+    if (r->leak == VERDICT_LEAK_NO && r->peak_bytes - r->floor_last_bytes > FALL * growth)
+        return;
+    if (since >= TOUCHED * growth)
+        conclude_leak(r, held, since);
+    else if (r->leak == VERDICT_LEAK_NO)
+        conclude_open(r, growth, since);
+}
