@@ -8,17 +8,28 @@ static const double CONFIDENCE = 0.65; /* as in over.c: nothing tells a first pa
 static const double CHANCES = 5;       /* deviations of the samples: growth beyond chance */
 static const double MATERIAL = 0.05;   /* of the resident floor: what is held grew by so much */
 static const double SHARE = 0.4;       /* of what resident memory grew by in that time */
-static const double TOUCHED = 0.2;     /* of what is held: resident memory grew by so much */
-static const double FALL = 0.4;        /* of it: so much has resident memory come down */
+/* Of what is held, in the later half of the time: resident memory grew by so much. */
+static const double TOUCHED = 0.2;
+static const double FALL = 0.4; /* of it: so much has resident memory come down */
 
-/* By how much the floor of V rose from FROM_NS on. */
-static double growth_from(const struct verdict_series *v, int64_t from_ns)
+/* By how much the floor of V rose from FROM_NS on, and in the later half of that time. */
+struct growth {
+    double all, late;
+};
+
+static struct growth growth_from(const struct verdict_series *v, int64_t from_ns)
 {
     struct view w;
-    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s, half;
+    size_t i = 0;
 
     view_build(&w, v, false, -HUGE_VAL, from);
-    return w.n ? w.low[w.n - 1] - w.low[0] : 0;
+    if (w.n == 0)
+        return (struct growth){0};
+    half = (w.x[0] + w.x[w.n - 1]) / 2;
+    while (w.x[i] < half)
+        i++;
+    return (struct growth){w.low[w.n - 1] - w.low[0], w.low[w.n - 1] - w.low[i]};
 }
 
 static void conclude_open(struct verdict_result *r, double growth, double since)
@@ -47,16 +58,17 @@ static void conclude_leak(struct verdict_result *r, const struct verdict_held *h
 void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
                        const struct verdict_held *held)
 {
-    double growth = held->growth_bytes, since = growth_from(resident, held->from_ns);
+    struct growth since = growth_from(resident, held->from_ns);
+    double growth = held->growth_bytes;
 
     if (!resident->is_over || r->leak == VERDICT_LEAK_YES || !r->has_floor ||
         growth < CHANCES * held->chance_bytes || growth < MATERIAL * r->floor_last_bytes ||
-        growth < SHARE * since)
+        growth < SHARE * since.all)
         return;
     if (r->leak == VERDICT_LEAK_NO && r->peak_bytes - r->floor_last_bytes > FALL * growth)
         return;
-    if (since >= TOUCHED * growth)
-        conclude_leak(r, held, since);
+    if (since.late >= TOUCHED * growth / 2)
+        conclude_leak(r, held, since.all);
     else if (r->leak == VERDICT_LEAK_NO)
-        conclude_open(r, growth, since);
+        conclude_open(r, growth, since.all);
 }

@@ -15,6 +15,7 @@ static const double STEPS = 8;         /* equal ones that it would take: few are
  * once and fills later, so that less of it and fewer steps are enough. */
 static const double STEPS_HELD = 4.5;
 static const double RISE_HELD = 0.08;  /* of the floor */
+static const double EVEN_HELD = 0.8;   /* a bend is not hidden by an allocator's jumps either */
 static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot be excluded */
 static const double EXIT_S = 5;        /* that a process may stand at its highest while it exits */
 static const double EXIT_RAMP = 0.9;   /* and the part of the window before it at least */
@@ -26,17 +27,18 @@ enum { POINTS = 12 };
 
 /* Does the later half rise as fast as the earlier? Jumps are counted, which the shape takes out:
  * one large one is of the start-up, or the end. */
-static bool is_even(const struct view *w, const struct shape *s)
+static bool is_even(const struct view *w, const struct shape *s, bool is_held)
 {
     size_t half = w->n / 2;
     struct fit_sums sums;
-    double early, late;
+    double early, late, part = s->sep.bic_line < s->sep.bic_power ? EVEN_CHANCE : EVEN_LATE;
 
+    if (is_held)
+        part = EVEN_HELD;
     fit_sums_build(&sums, w->x, w->low, w->n);
     early = fit_sums_line(&sums, w->x, 0, half + 1).slope;
     late = fit_sums_line(&sums, w->x, half, w->n).slope;
-    return late >= (s->sep.bic_line < s->sep.bic_power ? EVEN_CHANCE : EVEN_LATE) * early &&
-           early >= EVEN_EARLY * late;
+    return late >= part * early && early >= EVEN_EARLY * late;
 }
 
 /* Growth that ended as shortly before the last reading as an exit may take did not end while the
@@ -60,8 +62,8 @@ static bool lasted(const struct judging *k, double life)
 
     return judge_is_rise(k) && s->rises >= steps && s->before == BEFORE_NOTHING &&
            s->span >= WHOLE_PART * (w->x[w->n - 1] - w->x[0]) && s->span * sec >= AT_LEAST_S &&
-           s->span >= LIFE_PART * life && s->slope_ratio >= PACE && is_even(w, s) &&
-           (!s->may_end || stood_while_exiting(k));
+           s->span >= LIFE_PART * life && s->slope_ratio >= PACE &&
+           is_even(w, s, k->v->options.is_held) && (!s->may_end || stood_while_exiting(k));
 }
 
 /* What is left out before K's window was a start-up if it was steeper up to there. A curve that

@@ -16,8 +16,8 @@ enum { SECONDS = 50 };
 static struct verdict_series v;
 static struct verdict_result r;
 
-/* Fifty seconds of resident memory: 8 of start-up to 400 MB, then one of STAIRS in each
- * EVERY seconds, of BYTES. */
+/* Fifty seconds of resident memory: 8 of start-up to 400 MB, then a stair of BYTES after each EVERY
+ * seconds. */
 static void reside(int every, double bytes)
 {
     assert_int_equal(verdict_init(&v, NULL), 0);
@@ -74,7 +74,7 @@ static void what_was_called_a_level_is_none_then(void **state)
     struct verdict_held h = held(60 * MB);
 
     (void)state;
-    reside(21, 20 * MB);
+    reside(25, 20 * MB);
     assert_int_equal(r.word, VERDICT_PLATEAUED);
     verdict_hear_held(&r, &v, &h);
     assert_int_equal(r.word, VERDICT_LEAKING);
@@ -128,7 +128,7 @@ static void what_chance_may_be_or_is_little_is_not_heard(void **state)
 static void what_was_given_back_is_not_heard(void **state)
 {
     (void)state;
-    reside(21, 20 * MB);
+    reside(25, 20 * MB);
     r.peak_bytes = r.floor_last_bytes + 40 * MB;
     assert_false(is_heard(held(60 * MB)));
 }
