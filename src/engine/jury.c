@@ -363,7 +363,8 @@ void jury_segment(struct jury *j)
     j->gone_count = j->listed_count = 0;
     j->tree = (struct jury_tree){.grower = NULL};
     j->clock = (struct mark_clock){.has_step = false};
-    j->has_tree = j->has_leader = j->has_begun = j->was_signalled = j->is_over = false;
+    j->has_tree = j->has_leader = j->has_begun = j->was_signalled = false;
+    j->has_ended = j->is_over = false;
     jury_hear_held(j, NULL, 0);
     j->told = VERDICT_UNDECIDED;
     j->tree_peak_bytes = j->hold_until_ns = 0;

@@ -143,6 +143,7 @@ void jury_judge(struct jury *j)
         hear_live_heap(j, j->gone[i]);
     if (list(j))
         judge_tree(j);
+    jury_forget_when(j);
 }
 
 const struct jury_tree *jury_tree(const struct jury *j)

@@ -106,7 +106,11 @@ static void a_job_that_was_ended_stays_undecided(void **state)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct jury *j = a_jury();
         live(j, NULL, false);
+        jury_judge(j);
+        assert_true(jury_tree(j)->result.forecast.known);
         assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
+        /* When it will be known is told of what goes on alone. */
+        assert_int_equal(jury_tree(j)->result.forecast.known, i >= 4);
         jury_free(j);
     }
 }
