@@ -10,6 +10,8 @@
 /* A site that lets go of no more than this part of what it allocates keeps: what it holds does not
  * come and go with every batch, and samples of it are drawn once. */
 static const double KEEPS = 0.2;
+enum { LATE_PART = 8 };             /* of the time: its end */
+static const double ALL_GREW = 0.5; /* of that, all that is held grew by */
 
 static uint64_t whole_bytes(double bytes)
 {
@@ -27,12 +29,24 @@ static void choose(const struct profile *p, const struct profile_reading *end, b
             end->held[i].freed_bytes <= KEEPS * end->held[i].allocated_bytes;
 }
 
+/* COUNTS NULL: of all. */
 static double sum_at(const struct profile_reading *r, const char *counts)
 {
     double sum = 0;
     for (size_t i = 0; i < r->count; i++)
-        sum += counts[r->held[i].site] ? r->held[i].live_bytes : 0;
+        sum += !counts || counts[r->held[i].site] ? r->held[i].live_bytes : 0;
     return sum;
+}
+
+/* Of all that is held, the least that was since T_NS: what grows in one place may have gone from
+ * another. */
+static double least_since(const struct profile *p, size_t n, uint64_t t_ns)
+{
+    double least = HUGE_VAL;
+    for (size_t i = 0; i < n; i++)
+        if (p->readings[i].t_ns >= t_ns)
+            least = fmin(least, sum_at(&p->readings[i], NULL));
+    return least;
 }
 
 /* What chance may be of the growth from A to B, as a variance. Samples that live at both are the
@@ -80,7 +94,9 @@ static bool judge(const struct profile *p, size_t n, const char *counts, struct 
         from = &p->readings[0];
     ret->growth_bytes = ret->result.floor_last_bytes - sum_at(from, counts);
     ret->chance_bytes = sqrt(chance_of(from, end, counts));
-    return true;
+    uint64_t late_ns = end->t_ns - (end->t_ns - from->t_ns) / LATE_PART;
+    return least_since(p, n, late_ns) - least_since(p, n, from->t_ns) >=
+           ALL_GREW * ret->growth_bytes;
 }
 
 bool held_grew(const struct profile *p, struct verdict_held *ret)

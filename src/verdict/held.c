@@ -5,31 +5,35 @@
 #include <math.h>
 
 static const double CONFIDENCE = 0.65; /* as in over.c: nothing tells a first pass from a leak */
-static const double CHANCES = 5;       /* deviations of the samples: growth beyond chance */
+static const double CHANCES = 8;       /* deviations of the samples: growth beyond chance */
 static const double MATERIAL = 0.05;   /* of the resident floor: what is held grew by so much */
 static const double SHARE = 0.4;       /* of what resident memory grew by in that time */
 /* Of what is held, in the later half of the time: resident memory grew by so much. */
-static const double TOUCHED = 0.2;
+static const double TOUCHED = 0.3;
 static const double FALL = 0.4; /* of it: so much has resident memory come down */
 
-/* By how much the floor of V rose from FROM_NS on, and in the later half of that time. */
+/* By how much the floor of V rose from FROM_NS on, and in the later half of that time; and how far
+ * it lies below the highest that a block of readings never fell below. */
 struct growth {
-    double all, late;
+    double all, late, below;
 };
 
 static struct growth growth_from(const struct verdict_series *v, int64_t from_ns)
 {
     struct view w;
-    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s, half;
+    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s, half, high = 0, last;
     size_t i = 0;
 
     view_build(&w, v, false, -HUGE_VAL, from);
     if (w.n == 0)
         return (struct growth){0};
     half = (w.x[0] + w.x[w.n - 1]) / 2;
+    last = w.low[w.n - 1];
     while (w.x[i] < half)
         i++;
-    return (struct growth){w.low[w.n - 1] - w.low[0], w.low[w.n - 1] - w.low[i]};
+    for (size_t k = 0; k < w.n; k++)
+        high = fmax(high, w.y[k]);
+    return (struct growth){last - w.low[0], last - w.low[i], high - last};
 }
 
 static void conclude_open(struct verdict_result *r, double growth, double since)
@@ -65,9 +69,9 @@ void verdict_hear_held(struct verdict_result *r, const struct verdict_series *re
         growth < CHANCES * held->chance_bytes || growth < MATERIAL * r->floor_last_bytes ||
         growth < SHARE * since.all)
         return;
-    if (r->leak == VERDICT_LEAK_NO && r->peak_bytes - r->floor_last_bytes > FALL * growth)
+    if (r->leak == VERDICT_LEAK_NO && since.below > FALL * growth)
         return;
-    if (since.late >= TOUCHED * growth / 2)
+    if (since.all >= SHARE * growth && since.late >= TOUCHED * growth / 2)
         conclude_leak(r, held, since.all);
     else if (r->leak == VERDICT_LEAK_NO)
         conclude_open(r, growth, since.all);

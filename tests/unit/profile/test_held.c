@@ -1,6 +1,7 @@
 /* Whether what a process held grew to the end: what is kept, what comes and goes, and chance. */
 #include "profile/held.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,6 +98,32 @@ static void few_equal_stairs_are_enough(void **state)
     assert_true(held_grew(&h.profile, &grown));
 }
 
+/* What was read is made into something else, which is kept instead. */
+static void what_goes_from_one_place_to_another_does_not_grow(void **state)
+{
+    struct history h;
+    struct verdict_held grown;
+    (void)state;
+    begin(&h);
+    for (int i = 0; i < READINGS; i++) {
+        hold(&h, i, KEPT, i * 5 * MB, 0, 1 * MB);
+        hold(&h, i, BATCHES, (READINGS - i) * 5 * MB, i * 5 * MB, 1 * MB);
+    }
+    assert_false(held_grew(&h.profile, &grown));
+}
+
+/* What grows more and more slowly is no even growth, wherever its start is cut off. */
+static void what_bends_is_not_called_even(void **state)
+{
+    struct history h;
+    struct verdict_held grown;
+    (void)state;
+    begin(&h);
+    for (int i = 0; i < READINGS; i++)
+        hold(&h, i, KEPT, log1p(i) * 50 * MB, 0, 1 * MB);
+    assert_false(held_grew(&h.profile, &grown));
+}
+
 static void what_was_filled_has_ended(void **state)
 {
     struct history h;
@@ -165,6 +192,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_kept_is_seen_beside_what_comes_and_goes),
         cmocka_unit_test(few_equal_stairs_are_enough),
+        cmocka_unit_test(what_goes_from_one_place_to_another_does_not_grow),
+        cmocka_unit_test(what_bends_is_not_called_even),
         cmocka_unit_test(what_was_filled_has_ended),
         cmocka_unit_test(little_growth_is_none),
         cmocka_unit_test(what_is_drawn_anew_has_the_chance_of_both_ends),
