@@ -5,9 +5,11 @@
 #include <math.h>
 
 static const double CONFIDENCE = 0.65; /* as in over.c: nothing tells a first pass from a leak */
-static const double CHANCES = 8;       /* deviations of the samples: growth beyond chance */
-static const double MATERIAL = 0.05;   /* of the resident floor: what is held grew by so much */
-static const double SHARE = 0.4;       /* of what resident memory grew by in that time */
+/* Deviations of the samples: growth beyond chance, where resident memory grows too, and where it is
+ * said to stand. */
+static const double CHANCES = 5, CHANCES_ALONE = 8;
+static const double MATERIAL = 0.05; /* of the resident floor: what is held grew by so much */
+static const double SHARE = 0.4;     /* of what resident memory grew by in that time */
 /* Of what is held, in the later half of the time: resident memory grew by so much. */
 static const double TOUCHED = 0.3;
 static const double FALL = 0.4; /* of it: so much has resident memory come down */
@@ -69,7 +71,8 @@ void verdict_hear_held(struct verdict_result *r, const struct verdict_series *re
         growth < CHANCES * held->chance_bytes || growth < MATERIAL * r->floor_last_bytes ||
         growth < SHARE * since.all)
         return;
-    if (r->leak == VERDICT_LEAK_NO && since.below > FALL * growth)
+    if (r->leak == VERDICT_LEAK_NO &&
+        (since.below > FALL * growth || growth < CHANCES_ALONE * held->chance_bytes))
         return;
     if (since.all >= SHARE * growth && since.late >= TOUCHED * growth / 2)
         conclude_leak(r, held, since.all);

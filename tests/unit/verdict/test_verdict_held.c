@@ -119,6 +119,10 @@ static void what_chance_may_be_or_is_little_is_not_heard(void **state)
     assert_false(is_heard(h));
     assert_false(is_heard(held(20 * MB))); /* 4 % of the floor */
     assert_true(is_heard(held(80 * MB)));
+    reside(25, 20 * MB);
+    h = held(45 * MB);
+    h.chance_bytes = 6 * MB;
+    assert_false(is_heard(h)); /* of what stands more is asked */
     reside(3, 100 * MB);
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
