@@ -10,23 +10,19 @@
 /* A site that lets go of no more than this part of what it allocates keeps: what it holds does not
  * come and go with every batch, and samples of it are drawn once. */
 static const double KEEPS = 0.2;
-enum { LATE_PART = 8 };             /* of the time: its end */
-static const double ALL_GREW = 0.5; /* of that, all that is held grew by */
+enum { LATE_PART = 8 };         /* of the time: its end */
+static const double PART = 0.5; /* of a growth, that another has */
 
 static uint64_t whole_bytes(double bytes)
 {
     return bytes > 1 ? (uint64_t)bytes : 1;
 }
 
-/* By site: 1 for those that count. */
-static void choose(const struct profile *p, const struct profile_reading *end, bool keepers_only,
-                   char *counts)
+/* By site: 1 for those that keep what they hold at END. */
+static void choose(const struct profile_reading *end, char *keeps)
 {
-    for (size_t i = 0; i < p->n_sites; i++)
-        counts[i] = !keepers_only;
-    for (size_t i = 0; keepers_only && i < end->count; i++)
-        counts[end->held[i].site] =
-            end->held[i].freed_bytes <= KEEPS * end->held[i].allocated_bytes;
+    for (size_t i = 0; i < end->count; i++)
+        keeps[end->held[i].site] = end->held[i].freed_bytes <= KEEPS * end->held[i].allocated_bytes;
 }
 
 /* COUNTS NULL: of all. */
@@ -38,15 +34,19 @@ static double sum_at(const struct profile_reading *r, const char *counts)
     return sum;
 }
 
-/* Of all that is held, the least that was since T_NS: what grows in one place may have gone from
- * another. */
-static double least_since(const struct profile *p, size_t n, uint64_t t_ns)
+/* By how much the least that was held since T_NS lies below that of late. */
+static double growth_since(const struct profile *p, size_t n, const char *counts, uint64_t t_ns)
 {
-    double least = HUGE_VAL;
-    for (size_t i = 0; i < n; i++)
+    uint64_t end_ns = p->readings[n - 1].t_ns, late_ns = end_ns - (end_ns - t_ns) / LATE_PART;
+    double least = HUGE_VAL, of_late = HUGE_VAL;
+    for (size_t i = 0; i < n; i++) {
+        double sum = sum_at(&p->readings[i], counts);
         if (p->readings[i].t_ns >= t_ns)
-            least = fmin(least, sum_at(&p->readings[i], NULL));
-    return least;
+            least = fmin(least, sum);
+        if (p->readings[i].t_ns >= late_ns)
+            of_late = fmin(of_late, sum);
+    }
+    return of_late - least;
 }
 
 /* What chance may be of the growth from A to B, as a variance. Samples that live at both are the
@@ -57,7 +57,7 @@ static double chance_of(const struct profile_reading *a, const struct profile_re
     double sum = 0;
     for (size_t i = 0, k = 0; i < b->count; i++) {
         const struct profile_held *now = &b->held[i];
-        if (!counts[now->site])
+        if (counts && !counts[now->site])
             continue;
         while (k < a->count && a->held[k].site < now->site)
             k++;
@@ -94,23 +94,23 @@ static bool judge(const struct profile *p, size_t n, const char *counts, struct 
         from = &p->readings[0];
     ret->growth_bytes = ret->result.floor_last_bytes - sum_at(from, counts);
     ret->chance_bytes = sqrt(chance_of(from, end, counts));
-    uint64_t late_ns = end->t_ns - (end->t_ns - from->t_ns) / LATE_PART;
-    return least_since(p, n, late_ns) - least_since(p, n, from->t_ns) >=
-           ALL_GREW * ret->growth_bytes;
+    return true;
 }
 
+/* What is kept grows where nothing is let go, or it does not: then all that is held is looked at,
+ * but for growth that was the keepers', which is known not to be even. And what grew in one place
+ * may have gone from another. */
 bool held_grew(const struct profile *p, struct verdict_held *ret)
 {
     size_t n = profile_working(p);
-    AUTO_FREE char *counts = calloc(p->n_sites ? p->n_sites : 1, 1);
-    if (!counts || n == 0)
+    AUTO_FREE char *keeps = calloc(p->n_sites ? p->n_sites : 1, 1);
+    if (!keeps || n == 0)
         return false;
-    for (int keepers_only = 1; keepers_only >= 0; keepers_only--) {
-        choose(p, &p->readings[n - 1], keepers_only, counts);
-        if (judge(p, n, counts, ret))
-            return true;
-    }
-    return false;
+    choose(&p->readings[n - 1], keeps);
+    if (judge(p, n, keeps, ret))
+        return growth_since(p, n, NULL, (uint64_t)ret->from_ns) >= PART * ret->growth_bytes;
+    return judge(p, n, NULL, ret) &&
+           growth_since(p, n, keeps, (uint64_t)ret->from_ns) < PART * ret->growth_bytes;
 }
 
 struct list {

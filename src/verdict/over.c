@@ -20,7 +20,7 @@ static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot
 static const double EXIT_S = 5;        /* that a process may stand at its highest while it exits */
 static const double EXIT_RAMP = 0.9;   /* and the part of the window before it at least */
 static const double STARTUP_SLOPE = 1.5; /* times that of the rise: what comes before it */
-static const double STARTUP_HELD = 3;    /* where no allocator blurs it */
+static const double STARTUP_HELD = 2;    /* where no allocator blurs it */
 static const double STARTUP_LOOK = 0.1;  /* of the life, just before the rise */
 /* Start-ups take seconds however short the job is: these parts of its life are tried. */
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4};

@@ -124,6 +124,20 @@ static void what_bends_is_not_called_even(void **state)
     assert_false(held_grew(&h.profile, &grown));
 }
 
+/* Nor is it where what comes and goes hides the bend. */
+static void what_comes_and_goes_does_not_make_a_bend_even(void **state)
+{
+    struct history h;
+    struct verdict_held grown;
+    (void)state;
+    begin(&h);
+    for (int i = 0; i < READINGS; i++) {
+        hold(&h, i, KEPT, sqrt(i) * 30 * MB, 0, 1 * MB);
+        hold(&h, i, BATCHES, (10 + 0.1 * i * i) * MB, (i + 1) * 500 * MB, 1 * MB);
+    }
+    assert_false(held_grew(&h.profile, &grown));
+}
+
 static void what_was_filled_has_ended(void **state)
 {
     struct history h;
@@ -194,6 +208,7 @@ int main(void)
         cmocka_unit_test(few_equal_stairs_are_enough),
         cmocka_unit_test(what_goes_from_one_place_to_another_does_not_grow),
         cmocka_unit_test(what_bends_is_not_called_even),
+        cmocka_unit_test(what_comes_and_goes_does_not_make_a_bend_even),
         cmocka_unit_test(what_was_filled_has_ended),
         cmocka_unit_test(little_growth_is_none),
         cmocka_unit_test(what_is_drawn_anew_has_the_chance_of_both_ends),
