@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/number.h"
@@ -16,6 +17,7 @@
 #include "cli/verdict_csv.h"
 #include "engine/jury.h"
 #include "engine/jury_json.h"
+#include "profile/held.h"
 #include "trace/reader.h"
 #include "view/verdict.h"
 
@@ -248,6 +250,15 @@ static void say_damage(const struct trace_reader *reader, const char *path)
         cli_say("verdict: %s is damaged; judged is what can be read of it", path);
 }
 
+static void hear_profiler(const char *path, struct jury *jury)
+{
+    size_t count;
+    if (!jury_wants_held(jury))
+        return;
+    AUTO_FREE struct held *list = held_read(path, &count);
+    jury_hear_held(jury, list, count);
+}
+
 static int judge_reader(const char *path, struct trace_reader *reader, const struct verdict_call *o,
                         double until_s, json_t **ret, struct err *err)
 {
@@ -265,6 +276,7 @@ static int judge_reader(const char *path, struct trace_reader *reader, const str
         jury_limit(jury, (uint64_t)json_integer_value(bytes));
     r = jury_replay(jury, reader, until_ns, err);
     if (r == 0) {
+        hear_profiler(path, jury);
         jury_judge(jury);
         *ret = jury_json(jury);
         if (!*ret)

@@ -536,6 +536,12 @@ void engine_job_ended(struct engine *e, const json_t *end)
     e->is_judged = false;
 }
 
+void engine_hear_held(struct engine *e, const struct held *list, size_t count)
+{
+    jury_hear_held(e->jury, list, count);
+    e->is_judged = false;
+}
+
 int engine_stop(struct engine *e, const json_t *footer)
 {
     int r = 0;

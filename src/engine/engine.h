@@ -17,6 +17,7 @@ struct err;
 struct jury;
 struct loop;
 struct engine;
+struct held;
 
 struct engine_options {
     uint64_t interval_ns; /* 50 ms to 1 h; 0: a second, and shorter while the job is young, since a
@@ -83,6 +84,8 @@ void engine_mark(struct engine *e, const struct mark *mark);
 void engine_note(struct engine *e, const char *kind, const char *json_text);
 /* The job has ended as END says, which engine_stop will write down: for the verdict. */
 void engine_job_ended(struct engine *e, const json_t *end);
+/* What the profiler has of such a job; the verdict is to be worked out anew. */
+void engine_hear_held(struct engine *e, const struct held *list, size_t count);
 /* Stops ticking, closes the recording. FOOTER (borrowed, may be NULL) goes into it. */
 int engine_stop(struct engine *e, const json_t *footer);
 

@@ -227,6 +227,8 @@ void job_parts_put_library(const struct job *j);
 void job_heap_begin(struct job *j);
 /* Before a segment starts: EBB_HEAP, and the library. */
 void job_heap_environment(const struct job *j);
+/* The job has ended: if it told nothing itself, the verdict hears what is known of its heap. */
+void job_heap_ended(struct job *j);
 void job_heap_tick(struct job *j, uint64_t now_ns);
 void job_heap_process(struct job *j, const struct proc_event *event);
 /* A fresh reading of PID's heap, or of all (0), is on disk when this returns: how many. */

@@ -13,11 +13,13 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "engine/jury.h"
 #include "mark/receiver.h"
 #include "proc/node.h"
 #include "profile/collect.h"
+#include "profile/held.h"
 
-enum { REFRESH_WAIT_MS = 2000, DEFAULT_INTERVAL = 512 << 10 /* the library's */ };
+enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000, DEFAULT_INTERVAL = 512 << 10 /* the library's */ };
 
 void job_heap_begin(struct job *j)
 {
@@ -82,6 +84,16 @@ void job_heap_process(struct job *j, const struct proc_event *event)
 {
     if (j->heap && event->kind == PROCESS_DIED)
         collect_gone(j->heap, event->node->info.id.pid, event->t_ns);
+}
+
+void job_heap_ended(struct job *j)
+{
+    size_t count;
+    if (!j->heap || j->options->rundir.fd < 0 || !jury_wants_held(engine_verdict(j->engine)))
+        return;
+    collect_flush(j->heap, FLUSH_MS * NS_PER_MS);
+    AUTO_FREE struct held *list = held_read(j->options->rundir.path, &count);
+    engine_hear_held(j->engine, list, count);
 }
 
 size_t job_heap_refresh(struct job *j, int32_t pid)

@@ -232,6 +232,7 @@ static void keep_segment(struct job *j)
     const struct job_segment *n = &j->now;
     json_t *end = ended_json(j);
     engine_job_ended(j->engine, end);
+    job_heap_ended(j);
     engine_judge(j->engine);
     const struct jury_tree *tree = jury_tree(engine_verdict(j->engine));
     json_t *o =

@@ -364,6 +364,8 @@ void jury_segment(struct jury *j)
     j->tree = (struct jury_tree){.grower = NULL};
     j->clock = (struct mark_clock){.has_step = false};
     j->has_tree = j->has_leader = j->has_begun = j->was_signalled = false;
+    j->has_ended = j->is_over = false;
+    jury_hear_held(j, NULL, 0);
     j->told = VERDICT_UNDECIDED;
     j->tree_peak_bytes = j->hold_until_ns = 0;
 }
@@ -396,6 +398,7 @@ void jury_free(struct jury *j)
     for (size_t i = 0; i < JURY_GPUS; i++)
         free(j->gpu[i].seat);
     jury_series_clear(j);
+    free(j->held);
     free(j->living);
     free((void *)(uintptr_t)j->listed);
     free(j->whole);

@@ -29,6 +29,7 @@ static bool saw_it_all(const struct jury *j, const struct jury_process *p)
 
 static void job_is_over(struct jury *j)
 {
+    j->is_over = true;
     for (size_t i = 0; i < j->count; i++)
         if (saw_it_all(j, j->living[i]))
             seat_over(j->living[i]->seat, false);
@@ -63,8 +64,30 @@ static bool is_by_itself(const json_t *end)
 
 void jury_end(struct jury *j, const json_t *end)
 {
+    j->has_ended = says(end, "kind", "exited") || says(end, "kind", "signalled");
     if (!j->was_signalled && is_by_itself(end))
         job_is_over(j);
+}
+
+static void forget_in(struct verdict_result *r)
+{
+    r->forecast.has_step = r->forecast.has_t = false;
+    r->forecast.known = r->forecast.known && r->forecast.has_ceiling;
+}
+
+void jury_forget_when(struct jury *j)
+{
+    if (!j->has_ended)
+        return;
+    forget_in(&j->tree.result);
+    for (size_t i = 0; i < j->listed_count; i++)
+        forget_in(&j->listed[i]->seat->result);
+    for (size_t i = 0; i < JURY_GPUS; i++)
+        if (j->gpu[i].seat)
+            forget_in(&j->gpu[i].seat->result);
+    for (size_t i = 0; i < JURY_SERIES; i++)
+        if (j->series[i].seat)
+            forget_in(&j->series[i].seat->result);
 }
 
 void jury_note(struct jury *j, const char *kind, const char *text, size_t len)

@@ -113,6 +113,8 @@ static void hear_live_heap(struct jury *j, struct jury_process *p)
     const struct verdict_result *live = p->seat ? jury_series_live_heap(j, p) : NULL;
     if (live && p->seat->is_judged)
         verdict_hear_live(&p->seat->result, live);
+    else
+        jury_held_tell(j, p);
 }
 
 void jury_judge(struct jury *j)
@@ -141,6 +143,7 @@ void jury_judge(struct jury *j)
         hear_live_heap(j, j->gone[i]);
     if (list(j))
         judge_tree(j);
+    jury_forget_when(j);
 }
 
 const struct jury_tree *jury_tree(const struct jury *j)

@@ -1,6 +1,6 @@
 /* The jury's inside, shared by jury.c (who is judged), jury_tick.c (on which readings) and
- * jury_judge.c (what comes of it); jury_end.c hears how the job ended, and jury_series.c has the
- * job's own figures. */
+ * jury_judge.c (what comes of it); jury_end.c hears how the job ended, jury_series.c has the job's
+ * own figures, and jury_held.c what the profiler knows of one that sent none. */
 #pragma once
 
 #include "engine/jury.h"
@@ -32,7 +32,9 @@ struct jury {
     uint64_t seen;
     /* the machine */
     uint64_t tick_ns, first_tick_ns, begun_ns; /* begun: this segment's first */
-    bool is_ticked, has_begun, was_signalled;
+    bool is_ticked, has_begun, was_signalled, has_ended, is_over;
+    struct held *held; /* of the profiler */
+    size_t held_count;
     bool has_low, has_charge, has_limit, has_used;
     uint64_t low_bytes, charge_bytes, limit_bytes, used_bytes;
     struct verdict_limit whole_limit; /* as it was at the whole's last reading */
@@ -52,6 +54,10 @@ void jury_series_sample(struct jury *j, uint32_t id, const char *full, const str
 void jury_series_judge(struct jury *j);
 void jury_series_die(struct jury *j, int32_t pid); /* whose figures they are is gone */
 void jury_series_clear(struct jury *j);
+/* Of a job that has ended nothing will be known later on. */
+void jury_forget_when(struct jury *j);
+/* What the profiler has of P is heard, once P itself has been judged. */
+void jury_held_tell(const struct jury *j, struct jury_process *p);
 /* The judged live heap of P; NULL if it does not tell one. */
 const struct verdict_result *jury_series_live_heap(const struct jury *j,
                                                    const struct jury_process *p);

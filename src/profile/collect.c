@@ -425,6 +425,17 @@ size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t
     return fresh == 0 && pid == 0 && c->files == 0 ? refresh(c, 0, true, now_ns, deadline) : fresh;
 }
 
+void collect_flush(struct collect *c, uint64_t wait_ns)
+{
+    uint64_t deadline = clock_mono_ns() + wait_ns;
+    for (size_t i = 0; i < c->gone_count; i++)
+        if (c->gone[i]->writer)
+            (void)store_flush(c->gone[i]->writer, since(deadline, clock_mono_ns()));
+    for (size_t i = 0; i < c->count; i++)
+        if (c->living[i]->writer)
+            (void)store_flush(c->living[i]->writer, since(deadline, clock_mono_ns()));
+}
+
 int collect_new(struct loop *loop, const char *path, int dirfd, struct collect **ret,
                 struct err *err)
 {

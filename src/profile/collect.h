@@ -37,6 +37,8 @@ void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns);
 /* A fresh reading and snapshot of all (PID 0) or one, on disk when this returns (at most WAIT_NS):
  * how many. Of all: those that came within the last 2 s only where there is no file yet. */
 size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns);
+/* Waits at most WAIT_NS until the disk has what was read so far. */
+void collect_flush(struct collect *c, uint64_t wait_ns);
 /* Trouble that was not told yet, each kind once: -errno and a sentence (the disk refuses a file, a
  * table is of another version or none, too many processes). 0: none. */
 int collect_trouble(struct collect *c, struct err *err);

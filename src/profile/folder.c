@@ -175,6 +175,21 @@ static int read_folder(DIR *dir, int32_t pid, struct folder_heap *ret, struct er
                                 "EBB_HEAP=0 keeps it from that");
 }
 
+void folder_each(const char *path, folder_fn *fn, void *user)
+{
+    const struct dirent *entry;
+    DIR *dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        struct folder_heap h = {0};
+        struct err why = {{0}};
+        if (is_history(entry->d_name) && read_file(dirfd(dir), entry->d_name, &h, &why) == 0)
+            fn(user, h.profile);
+        folder_heap_fini(&h);
+    }
+    if (dir)
+        closedir(dir);
+}
+
 int folder_heap_read(const char *path, int32_t pid, struct folder_heap *ret, struct err *err)
 {
     DIR *dir = opendir(path);

@@ -28,6 +28,10 @@ struct folder_heap {
  * exec, the last. 0, -ENOENT: there is none, or what store_read says; with a sentence. */
 int folder_heap_read(const char *path, int32_t pid, struct folder_heap *ret, struct err *err);
 void folder_heap_fini(struct folder_heap *h); /* accepts a zeroed one */
+/* Calls FN for each history of the run folder at PATH that can be read; none where that is no
+ * folder. */
+typedef void folder_fn(void *user, const struct profile *p);
+void folder_each(const char *path, folder_fn *fn, void *user);
 /* What lives at the last reading; 0 where there is none. */
 double folder_live_bytes(const struct profile *p);
 /* By how much its sites surely grew in the second half of the run, when what is loaded at the start

@@ -161,6 +161,17 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         "the live heap leaks %s a %s (confidence %.0f %%), %s so far",
                         size_text(a, v[0]), v[1] != 0 ? "step" : "minute", 100 * v[3],
                         size_text(b, v[2]));
+    case VERDICT_SAID_HELD_GROWS:
+        return snprintf(out, size,
+                        "by the profiler's samples what the program holds grew evenly to the end, "
+                        "%s a minute, %s in all; resident memory by %s in that time",
+                        size_text(a, v[0]), size_text(b, v[1]), size_text(c, v[2]));
+    case VERDICT_SAID_HELD_ALONE:
+        return snprintf(out, size,
+                        "by the profiler's samples what the program holds grew evenly to the end, "
+                        "by %s, and resident memory by %s: a leak into holes of the heap, or "
+                        "memory that was never touched",
+                        size_text(a, v[0]), size_text(b, v[1]));
     case VERDICT_SAID_LATE:
         if (v[2] > 1) /* the floor was that of a process that had just begun */
             return snprintf(out, size,

@@ -73,6 +73,13 @@ void judge_leaking(struct judging *j, double cap);
  */
 bool judge_over(struct judging *j);
 
+/* A verdict that hears of another: the reason that is said first; the word of OTHER, with
+ * CONFIDENCE at most; and what it said about an end of growth is not so. */
+void hear_say_first(struct verdict_result *r, const struct verdict_evidence *e);
+void hear_take_word(struct verdict_result *resident, const struct verdict_result *live,
+                    double confidence);
+void hear_unsay_end(struct verdict_result *r);
+
 /* Once the word stands: rates, time to the limit, and the anytime-valid alarm. */
 void outlook_rates(struct judging *j);
 void outlook_oom(struct judging *j);

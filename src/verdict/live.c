@@ -1,5 +1,5 @@
 /* What resident memory leaves open and the live heap of the same process tells. */
-#include "verdict/verdict.h"
+#include "verdict/judging.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,8 +25,7 @@ static bool rates_of(const struct verdict_result *resident, const struct verdict
     return true;
 }
 
-/* The reason that is said first. */
-static void say_first(struct verdict_result *r, const struct verdict_evidence *e)
+void hear_say_first(struct verdict_result *r, const struct verdict_evidence *e)
 {
     size_t kept = r->n_evidence < VERDICT_EVIDENCE ? r->n_evidence : VERDICT_EVIDENCE - 1;
 
@@ -35,9 +34,8 @@ static void say_first(struct verdict_result *r, const struct verdict_evidence *e
     r->n_evidence = (uint32_t)kept + 1;
 }
 
-/* It is RESIDENT's now: what LIVE is, with CONFIDENCE at most. */
-static void take_word(struct verdict_result *resident, const struct verdict_result *live,
-                      double confidence)
+void hear_take_word(struct verdict_result *resident, const struct verdict_result *live,
+                    double confidence)
 {
     resident->word = live->word;
     resident->leak = VERDICT_LEAK_YES;
@@ -58,15 +56,14 @@ static void tell_open(struct verdict_result *resident, const struct verdict_resu
         !rates_of(resident, live, &resident_rate, &live_rate, &by_step) || !(resident_rate > 0) ||
         live_rate < SHARE * resident_rate)
         return;
-    take_word(resident, live, CONFIDENCE);
-    say_first(resident,
-              &(struct verdict_evidence){
-                  .code = VERDICT_SAID_LIVE_GROWS,
-                  .value = {live_rate, by_step, live_rate / resident_rate, live->confidence}});
+    hear_take_word(resident, live, CONFIDENCE);
+    hear_say_first(resident,
+                   &(struct verdict_evidence){
+                       .code = VERDICT_SAID_LIVE_GROWS,
+                       .value = {live_rate, by_step, live_rate / resident_rate, live->confidence}});
 }
 
-/* What R said about an end of growth is not so. */
-static void unsay_end(struct verdict_result *r)
+void hear_unsay_end(struct verdict_result *r)
 {
     uint32_t kept = 0;
 
@@ -95,16 +92,16 @@ static void tell_hidden(struct verdict_result *resident, const struct verdict_re
         live->floor_last_bytes > resident->floor_last_bytes ||
         !(by_step || live->rate_bytes_per_min.known))
         return;
-    take_word(resident, live, HOLES_CONFIDENCE);
-    unsay_end(resident);
+    hear_take_word(resident, live, HOLES_CONFIDENCE);
+    hear_unsay_end(resident);
     resident->rate_bytes_per_step = live->rate_bytes_per_step;
     resident->rate_bytes_per_min = live->rate_bytes_per_min;
     resident->oom = live->oom;
-    say_first(resident,
-              &(struct verdict_evidence){.code = VERDICT_SAID_LIVE_HIDDEN,
-                                         .value = {by_step ? live->rate_bytes_per_step.value
-                                                           : live->rate_bytes_per_min.value,
-                                                   by_step, growth, live->confidence}});
+    hear_say_first(resident,
+                   &(struct verdict_evidence){.code = VERDICT_SAID_LIVE_HIDDEN,
+                                              .value = {by_step ? live->rate_bytes_per_step.value
+                                                                : live->rate_bytes_per_min.value,
+                                                        by_step, growth, live->confidence}});
 }
 
 void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live)

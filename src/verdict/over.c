@@ -11,10 +11,16 @@ static const double EVEN_LATE = 0.85;  /* of the earlier half's slope, in the la
 static const double EVEN_CHANCE = 0.7; /* where no bend is seen: steps of chance are uneven */
 static const double EVEN_EARLY = 0.7;  /* and the other way: a leak may get faster */
 static const double STEPS = 8;         /* equal ones that it would take: few are no rule */
+/* Of what a program holds: what is kept is seen in it alone, without what an allocator takes at
+ * once and fills later, so that less of it and fewer steps are enough. */
+static const double STEPS_HELD = 4.5;
+static const double RISE_HELD = 0.08;  /* of the floor */
+static const double EVEN_HELD = 0.8;   /* a bend is not hidden by an allocator's jumps either */
 static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot be excluded */
 static const double EXIT_S = 5;        /* that a process may stand at its highest while it exits */
 static const double EXIT_RAMP = 0.9;   /* and the part of the window before it at least */
 static const double STARTUP_SLOPE = 1.5; /* times that of the rise: what comes before it */
+static const double STARTUP_HELD = 2;    /* where no allocator blurs it */
 static const double STARTUP_LOOK = 0.1;  /* of the life, just before the rise */
 /* Start-ups take seconds however short the job is: these parts of its life are tried. */
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4};
@@ -22,17 +28,18 @@ enum { POINTS = 12 };
 
 /* Does the later half rise as fast as the earlier? Jumps are counted, which the shape takes out:
  * one large one is of the start-up, or the end. */
-static bool is_even(const struct view *w, const struct shape *s)
+static bool is_even(const struct view *w, const struct shape *s, bool is_held)
 {
     size_t half = w->n / 2;
     struct fit_sums sums;
-    double early, late;
+    double early, late, part = s->sep.bic_line < s->sep.bic_power ? EVEN_CHANCE : EVEN_LATE;
 
+    if (is_held)
+        part = EVEN_HELD;
     fit_sums_build(&sums, w->x, w->low, w->n);
     early = fit_sums_line(&sums, w->x, 0, half + 1).slope;
     late = fit_sums_line(&sums, w->x, half, w->n).slope;
-    return late >= (s->sep.bic_line < s->sep.bic_power ? EVEN_CHANCE : EVEN_LATE) * early &&
-           early >= EVEN_EARLY * late;
+    return late >= part * early && early >= EVEN_EARLY * late;
 }
 
 /* Growth that ended as shortly before the last reading as an exit may take did not end while the
@@ -52,11 +59,12 @@ static bool lasted(const struct judging *k, double life)
     const struct shape *s = &k->s;
     const struct view *w = &k->w;
     double sec = w->seconds_per_x > 0 ? w->seconds_per_x : 0;
+    double steps = k->v->options.is_held ? STEPS_HELD : STEPS;
 
-    return judge_is_rise(k) && s->rises >= STEPS && s->before == BEFORE_NOTHING &&
+    return judge_is_rise(k) && s->rises >= steps && s->before == BEFORE_NOTHING &&
            s->span >= WHOLE_PART * (w->x[w->n - 1] - w->x[0]) && s->span * sec >= AT_LEAST_S &&
-           s->span >= LIFE_PART * life && s->slope_ratio >= PACE && is_even(w, s) &&
-           (!s->may_end || stood_while_exiting(k));
+           s->span >= LIFE_PART * life && s->slope_ratio >= PACE &&
+           is_even(w, s, k->v->options.is_held) && (!s->may_end || stood_while_exiting(k));
 }
 
 /* What is left out before K's window was a start-up if it was steeper up to there. A curve that
@@ -76,12 +84,14 @@ static bool follows_startup(const struct judging *j, const struct judging *k, do
         last = w->low[i];
         at = w->x[i];
     }
-    return at > begun && last - first >= STARTUP_SLOPE * k->s.slope * (at - begun);
+    return at > begun && last - first >= (k->v->options.is_held ? STARTUP_HELD : STARTUP_SLOPE) *
+                                             k->s.slope * (at - begun);
 }
 
 bool judge_over(struct judging *j)
 {
-    double life = j->w.now - j->began;
+    const struct verdict_options *o = &j->v->options;
+    double life = j->w.now - j->began, part = o->is_held ? RISE_HELD : o->late_rise;
     struct judging k = *j, all = *j;
 
     if (!j->v->is_over || j->v->step_only)
@@ -93,7 +103,7 @@ bool judge_over(struct judging *j)
         view_build(&k.w, j->v, j->w.by_step, j->history, from);
         if (k.w.n < POINTS)
             return false;
-        shape_of(&k.w, j->v->options.late_rise, &k.s);
+        shape_of(&k.w, part, &k.s);
         if (!lasted(&k, life) || (i > 0 && !follows_startup(&all, &k, life)))
             continue;
         judging_say(j->r, VERDICT_SAID_OVER, j->v->has_step, 0, 0, 0);

@@ -61,6 +61,8 @@ struct verdict_options {
                                * before [0.2] */
     uint64_t steps_per_epoch; /* if the user said so; marks may still tell */
     bool zero_is_memory;      /* else a reading of 0 means the process is gone and is left out */
+    bool is_held;             /* readings are what a program holds, not what the kernel has given
+                               * it: nothing in them is an allocator's */
 };
 
 /* An evaluation, a checkpoint or an epoch's end, with the floor on either side of it. */
@@ -190,6 +192,8 @@ enum verdict_evidence_code {
     VERDICT_SAID_LIVE_GROWS,  /* live rate per step or minute, by_step, over that of RSS, confidence
                                */
     VERDICT_SAID_LIVE_HIDDEN, /* live rate per step or minute, by_step, growth bytes, confidence */
+    VERDICT_SAID_HELD_GROWS,  /* held rate per minute, growth bytes, that of resident memory */
+    VERDICT_SAID_HELD_ALONE,  /* held growth bytes, that of resident memory */
     VERDICT_SAID_PEAK_OOM,    /* headroom bytes, eta low, eta high (s or steps), by_step */
     VERDICT_EVIDENCE_CODES
 };
@@ -250,6 +254,20 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
  * stands while LIVE has grown by much of it, into what the process held already. Nothing else is
  * changed: what is not in the live heap (small objects of Python, mappings) may still leak. */
 void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live);
+
+/* What a program held, by the samples of the profiler, grew evenly to the end of its job. */
+struct verdict_held {
+    int64_t from_ns;     /* since when, on the clock of verdict_update */
+    double growth_bytes; /* since then */
+    double chance_bytes; /* one deviation of that: samples are drawn by chance */
+    struct verdict_result result;
+};
+
+/* The same of a job that is over and told nothing itself: R is the verdict on RESIDENT. Memory that
+ * was asked for and never touched is held without being resident: where resident memory stands and
+ * has risen by a small part of HELD alone, it is not known which it is. */
+void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
+                       const struct verdict_held *held);
 
 /* One process of a tree, for verdict_tree_judge. */
 struct verdict_member {

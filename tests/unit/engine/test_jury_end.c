@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "engine/jury.h"
 #include "engine/jury_json.h"
+#include "profile/held.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
 
@@ -105,7 +106,11 @@ static void a_job_that_was_ended_stays_undecided(void **state)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct jury *j = a_jury();
         live(j, NULL, false);
+        jury_judge(j);
+        assert_true(jury_tree(j)->result.forecast.known);
         assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
+        /* When it will be known is told of what goes on alone. */
+        assert_int_equal(jury_tree(j)->result.forecast.known, i >= 4);
         jury_free(j);
     }
 }
@@ -125,6 +130,62 @@ static void who_was_asked_to_end_did_not_end_by_itself(void **state)
                      VERDICT_UNDECIDED); /* SIGUSR1 asks for something else */
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
     jury_free(j);
+}
+
+/* What process PID held grew to its end by 100 MiB from the tenth second on. */
+static struct held grown(int32_t pid)
+{
+    return (struct held){
+        .pid = pid,
+        .start_ns = NS_PER_S,
+        .grown = {
+            .from_ns = (int64_t)(10 * NS_PER_S),
+            .growth_bytes = 100.0 * (double)MIB,
+            .result = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES, .confidence = 0.65}}};
+}
+
+static void of_a_job_that_told_nothing_the_profiler_is_heard(void **state)
+{
+    struct held others[] = {grown(1001), grown(1000)};
+    struct jury *j = a_jury();
+    (void)state;
+    others[1].start_ns = 90 * NS_PER_S; /* the pid was used again */
+    live(j, NULL, true);
+    assert_false(jury_wants_held(j));
+    (void)word_after(j, "end", by_itself);
+    enum verdict_word before = jury_process_at(j, 0)->seat->result.word;
+    assert_int_equal(verdict_word_leak(before), VERDICT_LEAK_NO);
+    assert_true(jury_wants_held(j));
+    jury_hear_held(j, others, 2);
+    jury_judge(j);
+    assert_int_equal(jury_process_at(j, 0)->seat->result.word, before);
+    struct held own = grown(1000);
+    jury_hear_held(j, &own, 1);
+    jury_judge(j);
+    assert_int_equal(jury_process_at(j, 0)->seat->result.word, VERDICT_UNDECIDED);
+    assert_int_equal(jury_process_at(j, 0)->seat->result.evidence[0].code, VERDICT_SAID_HELD_ALONE);
+    jury_free(j);
+}
+
+static void of_a_job_that_sent_marks_or_was_ended_it_is_not(void **state)
+{
+    const struct mark step = {
+        .kind = MARK_STEP, .t_ns = 30 * NS_PER_S, .has = MARK_HAS_STEP, .step = 1, .pid = 1000};
+    struct held own = grown(1000);
+    (void)state;
+    for (int is_marked = 0; is_marked < 2; is_marked++) {
+        struct jury *j = a_jury();
+        live(j, NULL, true);
+        if (is_marked)
+            jury_mark(j, &step);
+        (void)word_after(j, "end", is_marked ? by_itself : "{\"kind\":\"signalled\"}");
+        enum verdict_word before = jury_process_at(j, 0)->seat->result.word;
+        assert_false(jury_wants_held(j));
+        jury_hear_held(j, &own, 1);
+        jury_judge(j);
+        assert_int_equal(jury_process_at(j, 0)->seat->result.word, before);
+        jury_free(j);
+    }
 }
 
 static void a_helper_of_the_second_half_says_nothing(void **state)
@@ -201,6 +262,8 @@ int main(void)
         cmocka_unit_test(growth_to_the_end_of_a_job_that_ended_by_itself_is_called),
         cmocka_unit_test(a_job_that_was_ended_stays_undecided),
         cmocka_unit_test(who_was_asked_to_end_did_not_end_by_itself),
+        cmocka_unit_test(of_a_job_that_told_nothing_the_profiler_is_heard),
+        cmocka_unit_test(of_a_job_that_sent_marks_or_was_ended_it_is_not),
         cmocka_unit_test(a_helper_of_the_second_half_says_nothing),
         cmocka_unit_test(a_recording_says_the_same),
         cmocka_unit_test(who_lived_too_shortly_is_left_out_though_it_was_judged),

@@ -173,11 +173,30 @@ static void what_is_none_is_passed_over_and_said_where_it_is_all_there_is(void *
     folder_heap_fini(&h);
 }
 
+static void add_pid(void *user, const struct profile *p)
+{
+    *(int32_t *)user += p->pid;
+}
+
+static void each_that_can_be_read_is_told(void **state)
+{
+    struct fixture *f = *state;
+    int32_t sum = 0;
+    history(f, "heap.10.ebbheap", 10, 1 << 20);
+    history(f, "heap.300.ebbheap", 300, 1 << 20);
+    close(openat(f->fd, "heap.8000.ebbheap", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    folder_each(f->path, add_pid, &sum);
+    assert_int_equal(sum, 310);
+    folder_each("/nowhere/at/all", add_pid, &sum);
+    assert_int_equal(sum, 310);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_that_grows_is_taken_before_one_that_holds_more, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(each_that_can_be_read_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(of_several_the_one_that_holds_most_is_taken, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(of_one_process_the_history_since_its_last_exec_is_taken,

@@ -1,0 +1,81 @@
+/* What resident memory leaves open, or hides, and the profiler of the same process tells once the
+ * job is over. */
+#include "verdict/judging.h"
+
+#include <math.h>
+
+static const double CONFIDENCE = 0.65; /* as in over.c: nothing tells a first pass from a leak */
+/* Deviations of the samples: growth beyond chance, where resident memory grows too, and where it is
+ * said to stand. */
+static const double CHANCES = 5, CHANCES_ALONE = 8;
+static const double MATERIAL = 0.05; /* of the resident floor: what is held grew by so much */
+static const double SHARE = 0.4;     /* of what resident memory grew by in that time */
+/* Of what is held, in the later half of the time: resident memory grew by so much. */
+static const double TOUCHED = 0.3;
+static const double FALL = 0.4; /* of it: so much has resident memory come down */
+
+/* By how much the floor of V rose from FROM_NS on, and in the later half of that time; and how far
+ * it lies below the highest that a block of readings never fell below. */
+struct growth {
+    double all, late, below;
+};
+
+static struct growth growth_from(const struct verdict_series *v, int64_t from_ns)
+{
+    struct view w;
+    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s, half, high = 0, last;
+    size_t i = 0;
+
+    view_build(&w, v, false, -HUGE_VAL, from);
+    if (w.n == 0)
+        return (struct growth){0};
+    half = (w.x[0] + w.x[w.n - 1]) / 2;
+    last = w.low[w.n - 1];
+    while (w.x[i] < half)
+        i++;
+    for (size_t k = 0; k < w.n; k++)
+        high = fmax(high, w.y[k]);
+    return (struct growth){last - w.low[0], last - w.low[i], high - last};
+}
+
+static void conclude_open(struct verdict_result *r, double growth, double since)
+{
+    hear_unsay_end(r);
+    r->word = VERDICT_UNDECIDED;
+    r->leak = VERDICT_LEAK_UNKNOWN;
+    r->confidence = 0.5;
+    hear_say_first(
+        r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_ALONE, .value = {growth, since}});
+}
+
+static void conclude_leak(struct verdict_result *r, const struct verdict_held *held, double since)
+{
+    if (r->leak == VERDICT_LEAK_NO) {
+        hear_unsay_end(r);
+        r->rate_bytes_per_min = held->result.rate_bytes_per_min;
+    }
+    hear_take_word(r, &held->result, CONFIDENCE);
+    hear_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_OVER});
+    hear_say_first(r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_GROWS,
+                                                 .value = {held->result.rate_bytes_per_min.value,
+                                                           held->growth_bytes, since}});
+}
+
+void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
+                       const struct verdict_held *held)
+{
+    struct growth since = growth_from(resident, held->from_ns);
+    double growth = held->growth_bytes;
+
+    if (!resident->is_over || r->leak == VERDICT_LEAK_YES || !r->has_floor ||
+        growth < CHANCES * held->chance_bytes || growth < MATERIAL * r->floor_last_bytes ||
+        growth < SHARE * since.all)
+        return;
+    if (r->leak == VERDICT_LEAK_NO &&
+        (since.below > FALL * growth || growth < CHANCES_ALONE * held->chance_bytes))
+        return;
+    if (since.all >= SHARE * growth && since.late >= TOUCHED * growth / 2)
+        conclude_leak(r, held, since.all);
+    else if (r->leak == VERDICT_LEAK_NO)
+        conclude_open(r, growth, since.all);
+}
