@@ -3,6 +3,7 @@ and those that somebody asks for. Where no step ends, a thread of its own takes 
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
@@ -21,12 +22,15 @@ _DOUBLE_AFTER = 128  # automatic ones at one interval: a long run does not fill 
 
 _FORK_PATIENCE_S = 0.1  # so long a fork waits for the thread's end
 
+_LOOK_MS = 250  # while steps are held back, the thread looks so often whether one is left over …
+_LOOKS = 8  # … until it has found none so many times
+
 _lock = threading.Lock()
 _pending: list[Request] = []  # not taken by anybody yet
 _due = 0.0  # when the thread is to answer them, if no step has
 _answered = threading.Event()
 _thread: Optional[threading.Thread] = None
-_bell: Optional[int] = None  # a pipe to the thread, which ends when this is closed
+_bell: Optional[int] = None  # a pipe that wakes the thread, and ends it when this is closed
 _must_end = False  # the thread
 _is_paused = False  # a fork is under way, and the thread has made room
 _pid = 0  # of the process that listens
@@ -36,6 +40,7 @@ _is_polled = False  # there could be no thread: every step looks
 _step: Optional[int] = None
 _every: Optional[int] = None  # None: the environment was not asked yet; 0: never
 _taken = 0
+_is_told_at_exit = False
 
 
 def start() -> None:
@@ -73,7 +78,30 @@ def _start_thread() -> bool:
         os.close(_bell)
         _thread = _bell = None
         return False
+    _offer_help()
     return True
+
+
+def _offer_help() -> None:
+    """Steps may be held back while the thread looks after them, and no census counts them."""
+    global _is_told_at_exit
+    w = wire()
+    can_help = _pid == os.getpid() and _bell is not None and not _every
+    if can_help and not _is_told_at_exit:
+        _is_told_at_exit = True
+        atexit.register(_at_exit)
+    w.help(_wake if can_help else None)
+
+
+def _wake() -> None:
+    try:
+        os.write(_bell, b"\0")  # type: ignore[arg-type]
+    except (OSError, TypeError):  # it is about to end
+        pass
+
+
+def _at_exit() -> None:
+    wire().tell_held(is_over=True)
 
 
 # ---- forks ----
@@ -88,6 +116,7 @@ def _before_fork() -> None:
         return
     _is_paused = _must_end = True
     _bell = None
+    wire().help(None)
     os.close(bell)
     _answered.set()
     until = time.monotonic() + _FORK_PATIENCE_S
@@ -166,6 +195,7 @@ def every(n: int) -> None:
     global _every, _taken
     _every = max(0, int(n))
     _taken = 0
+    _offer_help()
 
 
 def _every_of_environment() -> int:
@@ -228,13 +258,21 @@ def _listen(w: Wire, s: socket.socket, bell: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         poller = select.poll()
         poller.register(s, select.POLLIN)
-        poller.register(bell, 0)  # its end is heard without being asked for
+        poller.register(bell, select.POLLIN)
+        looks = 0  # for steps held back, that are still to be made
         while True:
             _wait_for_step()
-            events = poller.poll()
+            events = poller.poll(_LOOK_MS if looks else None)
             if any(event != select.POLLIN for _, event in events):
                 return
-            found = w.requests("CENSUS")
+            if (bell, select.POLLIN) in events:
+                os.read(bell, 64)
+                looks = _LOOKS
+            elif not events:
+                looks = _LOOKS if w.tell_held() else looks - 1
+                if looks == 0 and not w.rest():
+                    looks = _LOOKS
+            found = w.take("CENSUS")
             if found:
                 with _lock:
                     _pending.extend(found)
@@ -242,4 +280,6 @@ def _listen(w: Wire, s: socket.socket, bell: int) -> None:
     except Exception:
         return
     finally:
+        if _thread is threading.current_thread() and not _must_end:
+            w.help(None)
         os.close(bell)

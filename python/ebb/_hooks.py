@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import re
 import sys
 from types import ModuleType
 from typing import Any, Callable, Optional
@@ -64,8 +65,23 @@ def _hook_optimizers(module: ModuleType) -> None:
         on_step(optimizer)
 
     # torch.compile would trace it, and complain of what it finds there
-    keep_out = getattr(sys.modules.get("torch"), "_disable_dynamo", None)
-    module.register_optimizer_step_post_hook(keep_out(hook) if keep_out else hook)
+    torch: Any = sys.modules.get("torch")
+    keep_out = getattr(torch, "_disable_dynamo", None)
+    kept_out = keep_out(hook) if keep_out else hook
+
+    def choose(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():  # to be kept out has its price, at every step
+            kept_out(optimizer, args, kwargs)
+        else:
+            on_step(optimizer)
+
+    module.register_optimizer_step_post_hook(choose if _can_ask(torch) else kept_out)
+
+
+def _can_ask(torch: Any) -> bool:
+    """Has it torch.compiler.is_compiling? Asked while it is being imported: by its version."""
+    found = re.match(r"(\d+)\.(\d+)", str(getattr(torch, "__version__", "")))
+    return found is not None and (int(found[1]), int(found[2])) >= (2, 3)
 
 
 def _is_for_accelerate() -> bool:

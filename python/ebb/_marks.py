@@ -37,30 +37,45 @@ def step(
     if not _has_hello:
         _hello()
     w.is_told_by_hand = True
-    if epoch is None and steps_per_epoch is None and max_steps is None:
-        w.send_step(f"KIND=step\nSTEP={n}" + _rank_line())
+    try:
+        tail = _tail(steps_per_epoch, max_steps)
+        epoch = None if epoch is None else _finite(epoch)
+    except Exception:  # of another kind than they should be: told as they are
+        w.mark(
+            "step",
+            step=n,
+            epoch=epoch,
+            steps_per_epoch=steps_per_epoch,
+            max_steps=max_steps,
+            rank=rank_of_environment(),
+        )
         _control.at_step(n)
         return
-    w.mark(
-        "step",
-        step=n,
-        epoch=epoch,
-        steps_per_epoch=steps_per_epoch,
-        max_steps=max_steps,
-        rank=rank_of_environment(),
-    )
-    _control.at_step(n)
+    if w.step(n, epoch, tail):
+        _control.at_step(n)
 
 
-_rank_text: Optional[str] = None
+def _finite(epoch: float) -> float:
+    int(epoch)
+    return epoch if type(epoch) is int else float(epoch)
 
 
-def _rank_line() -> str:
-    global _rank_text
-    if _rank_text is None:
-        rank = rank_of_environment()
-        _rank_text = "" if rank is None else f"\nRANK={rank}"
-    return _rank_text
+_tail_of: Optional[tuple[Optional[int], Optional[int]]] = None
+_tail_text = ""
+
+
+def _tail(steps_per_epoch: Optional[int], max_steps: Optional[int]) -> str:
+    """The lines of a step that are the same for most."""
+    global _tail_of, _tail_text
+    if (steps_per_epoch, max_steps) != _tail_of:
+        told = {
+            "STEPS_PER_EPOCH": steps_per_epoch,
+            "MAX_STEPS": max_steps,
+            "RANK": rank_of_environment(),
+        }
+        found = "".join(f"\n{key}={int(n)}" for key, n in told.items() if n is not None)
+        _tail_of, _tail_text = (steps_per_epoch, max_steps), found
+    return _tail_text
 
 
 def mark(kind: str = "other", **values: Value) -> None:

@@ -25,6 +25,7 @@ class Pass:
     """One iterator of a DataLoader, from its first batch to its end."""
 
     __slots__ = (
+        "iterator",
         "length",
         "looks_ahead",
         "fetched",
@@ -35,7 +36,10 @@ class Pass:
         "epochs_before",
     )
 
-    def __init__(self, length: Optional[int], looks_ahead: bool, epochs_before: int) -> None:
+    def __init__(
+        self, iterator: Any, length: Optional[int], looks_ahead: bool, epochs_before: int
+    ) -> None:
+        self.iterator = iterator  # a reference that does not keep it
         self.length = length  # in batches
         self.looks_ahead = looks_ahead  # batches are fetched before the one before them is used
         self.fetched = 0
@@ -57,7 +61,7 @@ class Pass:
     def step(self) -> None:
         self.steps += 1
         self.gap = self.fetched - self.fetched_at_step
-        self.fetched_at_step = self.fetched
+        self.used = self.fetched_at_step = self.fetched
 
 
 def _length(loader: Any) -> Optional[int]:
@@ -91,6 +95,10 @@ def _rank() -> Optional[int]:
     return _wire.rank_of_environment()
 
 
+def _nobody() -> None:
+    """A reference to an optimizer that is none."""
+
+
 def _steps_before(optimizer: Any) -> int:
     """How many steps OPTIMIZER had made before its last one, where its state tells: one that was
     loaded from a checkpoint goes on counting."""
@@ -110,16 +118,19 @@ class Tracker:
         self._has_begun = False  # the first step has been told
         self._told = 0  # the last step that somebody else has told
         self._stepped: "weakref.WeakSet[Any]" = weakref.WeakSet()  # in this iteration
+        self._only: Callable[[], Any] = _nobody  # the only one that stepped in it, and before
         self._seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._since_new = 0  # iterations since an optimizer was seen for the first time
         self._has_fetched = False  # a batch, since the iteration's first step
-        self._open: "weakref.WeakKeyDictionary[Any, Pass]" = weakref.WeakKeyDictionary()
+        self._open: dict[int, Pass] = {}  # by the id of its iterator, while that lives
         self._held: Optional[Pass] = None  # it has ended, but one more step may belong to it
         self._has_just_ended = False  # an epoch was told, and nothing was fetched since
         self._looks_ahead = False  # learned: steps come after the end of their pass
         self._told_length = 0  # steps of an epoch, as last told
         self._steps_of: dict[int, int] = {}  # batches of a pass -> its steps, as seen
         self._suffix: Optional[str] = None
+        self._tail: Optional[str] = None  # of most steps
+        self._pid, self._is_worker = 0, False  # the process for which the latter is known
         self._counted = ""  # says that steps are counted from the start of this process alone
 
     # ---- speaking ----
@@ -134,17 +145,25 @@ class Tracker:
                 w = _wire.wire()
         return w.is_there and not w.has_speaker
 
-    def _send(self, text: str, must_arrive: bool = True) -> None:
-        w = _wire.wire()
+    def _ending(self) -> str:
+        """The lines that every mark ends with."""
         if self._suffix is None:
             rank = _rank()
             # BY=hook: left out where the process also tells its steps itself.
             self._suffix = "\nBY=hook" + ("" if rank is None else f"\nRANK={rank}")
-        text += self._suffix
-        if must_arrive:
-            w.send(text, True)
-        else:
-            w.send_step(text)
+        return self._suffix
+
+    def _send(self, text: str) -> None:
+        _wire.wire().send(text + self._ending(), True)
+
+    def _tell_step(self, w: _wire.Wire, is_second: bool) -> bool:
+        """IS_SECOND: of a pass. False: it is held back."""
+        if self._tail is None:
+            self._tail = self._counted + self._ending()
+        length = self._length_line() if is_second else ""
+        if not length:
+            return w.step(self.step, None, self._tail)
+        return w.step(self.step, None, self._counted + length + self._ending(), True)
 
     def _begin(self) -> None:
         """Tells the first step, at the next sign of life only: where the job tells its steps
@@ -154,7 +173,7 @@ class Tracker:
         self._has_begun = True
         self._send(f"KIND=versions{_wire.versions_text()}")
         self._send(f"KIND=begin\nSTEP={self.step - 1}")
-        self._send(f"KIND=step\nSTEP={self.step}{self._counted}")
+        _wire.wire().step(self.step, None, self._counted + self._ending(), True)
 
     def _tell_epoch(self) -> None:
         p, self._held = self._held, None
@@ -188,47 +207,70 @@ class Tracker:
         )
 
     def on_step(self, optimizer: Any) -> None:
+        if self._only() is optimizer:  # most loops have one: nothing is to be found out
+            if not self._has_begun:
+                self._begin()
+            if self._count():
+                self._look()
+            return
         if self._is_new_iteration(optimizer):
             self._stepped.clear()
             self._begin()
-            self._count(optimizer)
-            if self._at_step is not None and not _is_worker():
-                self._at_step(self.step)
-        for p in list(self._open.values()):
-            p.used = p.fetched
+            if self.step == 0:
+                self._count_from(optimizer)
+            if self._count():
+                self._look()
+            self._only = weakref.ref(optimizer) if optimizer in self._seen else _nobody
+        else:
+            self._only = _nobody
+            for p in list(self._open.values()):
+                p.used = p.fetched
         if optimizer not in self._seen:
             self._seen.add(optimizer)
             self._since_new = 0
         self._stepped.add(optimizer)
 
-    def _count(self, optimizer: Any) -> None:
-        if self.step == 0:
-            self.step = _steps_before(optimizer)
-            if self.step == 0 and os.environ.get("EBB_RESUME") == "1":
-                self._counted = "\nCOUNTED=1"
+    def _look(self) -> None:
+        if self._pid != _wire.pid():
+            self._pid, self._is_worker = _wire.pid(), _is_worker()
+        if self._at_step is not None and not self._is_worker:
+            self._at_step(self.step)
+
+    def _count_from(self, optimizer: Any) -> None:
+        self.step = _steps_before(optimizer)
+        if self.step == 0 and os.environ.get("EBB_RESUME") == "1":
+            self._counted = "\nCOUNTED=1"
+
+    def _count(self) -> bool:
+        """False: it was too soon after another step for anything that is due at the end of one."""
         self.step += 1
         self._since_new += 1
         self._has_fetched = False
+        is_second = False
         for p in list(self._open.values()):
             p.step()
+            is_second = is_second or p.steps == 2
         if self._held is not None:
             self._held.steps += 1
         elif self._has_just_ended:
             self._looks_ahead = True
-        if _wire.wire().has_speaker:
+        w = _wire.wire()
+        if w.has_speaker:
             # who begins to speak after that begins anew, with the step that follows
             self._has_begun, self._told = False, self.step
         if not self._has_begun:
-            return
-        if self._may_speak():
-            length = self._length_line()
-            self._send(f"KIND=step\nSTEP={self.step}{self._counted}{length}", bool(length))
-        self._tell_epoch()
+            return True
+        is_told = self._tell_step(w, is_second) if w.is_there else True
+        if self._held is not None:
+            self._tell_epoch()
+        return is_told
 
     def _length_line(self) -> str:
         """The steps of an epoch, once two steps of a pass have shown their number of batches."""
-        passes = [p for p in self._open.values() if p.steps]
-        p = max(passes, key=lambda p: p.size) if passes else None
+        p = None
+        for q in list(self._open.values()):
+            if q.steps and (p is None or q.size > p.size):
+                p = q
         if p is None or p.steps != 2 or not p.length:
             return ""
         steps = self._steps_of.get(p.length) or -(-p.length // max(1, p.gap))
@@ -241,18 +283,21 @@ class Tracker:
 
     def on_iter(self, loader: Any, iterator: Any, looks_ahead: bool) -> None:
         self._go_on()
-        self._open[iterator] = Pass(_length(loader), looks_ahead or self._looks_ahead, self.epoch)
+        key, passes = id(iterator), self._open
+        known = weakref.ref(iterator, lambda _: passes.pop(key, None))
+        looks_ahead = looks_ahead or self._looks_ahead
+        passes[key] = Pass(known, _length(loader), looks_ahead, self.epoch)
 
     def on_batch(self, iterator: Any) -> None:
         self._has_fetched = True
         if not self._has_begun or self._held is not None or self._has_just_ended:
             self._go_on()
-        p = self._open.get(iterator)
+        p = self._open.get(id(iterator))
         if p is not None:
             p.fetched += 1
 
     def on_end(self, iterator: Any) -> None:
-        p = self._open.pop(iterator, None)
+        p = self._open.pop(id(iterator), None)
         self._begin()
         if p is None or p.fetched == 0:
             return

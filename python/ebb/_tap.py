@@ -30,9 +30,23 @@ class _TappedWire(Wire):
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
         sink = _sink()
-        if sink is not None and self.is_there and not text.startswith(_INTERNAL):
+        is_for_sink = sink is not None and self.is_there and not text.startswith(_INTERNAL)
+        if sink is not None and is_for_sink:
             sink(text, bool(patience_s))
-        return False if self._is_dead else super()._deliver(text, patience_s)
+        has_arrived = False if self._is_dead else super()._deliver(text, patience_s)
+        return has_arrived or is_for_sink
+
+    def step(
+        self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
+    ) -> bool:
+        if _sink() is not None:  # who listens here is told of each
+            self._step_due = 0.0
+        return super().step(n, epoch, tail, is_last)
+
+    def substep(self, n: int, tail: str = "") -> None:
+        if _sink() is not None:
+            self._substep_due = 0.0
+        super().substep(n, tail)
 
     def send_figures(self, text: str) -> bool:
         return False if self._is_dead else super()._deliver(text, 0.0)

@@ -32,6 +32,11 @@ _STEPS_WAIT_SHARE = 0.002
 _PASSING = (errno.ENOBUFS, errno.ENOMEM, errno.EMSGSIZE, errno.EINTR)
 _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
+# ebb looks at memory five times a second at most: marks of steps that follow each other faster than
+# this would tell it nothing. What is held back is told when nothing has come after it for as long.
+_STEPS_APART_S = 0.05
+_STEPS_TOLD = 256  # at most by one mark (mark/row.h)
+_STEPS_AT_ONCE = 10  # the first of a process are told one by one, however fast
 
 # What a report of a leak has to name, where the job has imported it.
 _VERSIONED = ("torch", "transformers", "accelerate", "lightning", "datasets", "numpy", "PIL")
@@ -63,6 +68,11 @@ def _is_child() -> None:
 
 
 os.register_at_fork(after_in_child=_is_child)
+
+
+def pid() -> int:
+    """This process, at the price of no system call."""
+    return _pid
 
 
 def _clean(value: Value) -> str:
@@ -106,6 +116,15 @@ def _fit(lines: list[str]) -> str:
     return "\n".join(kept)
 
 
+def _nothing() -> None:
+    pass
+
+
+# Its number, the epoch, more lines; the number of the row of steps that it is in, each the one after
+# the one before; when it ended.
+_Step = tuple[int, Optional[float], str, int, float]
+
+
 class Request:
     """Something ebb asks for: CHECKPOINT, CENSUS or STOP, with the number to answer with. REPLY is
     the socket of another process than the one at $EBB_SOCKET that wants the answer."""
@@ -133,6 +152,15 @@ class Wire:
         self._is_dead = self._path is None
         self._steps_wait_s = _STEPS_WAIT_S  # that steps may still wait, at this time:
         self._steps_waited_at = time.monotonic()
+        self._step: Optional[_Step] = None  # the newest
+        self._told: Optional[_Step] = None  # the newest that is with ebb
+        self._steps_told = 0  # marks
+        self._step_due = 0.0  # not before then another one
+        self._substep_due = 0.0
+        self._telling = threading.RLock()  # so that steps go out in order
+        self._has_helper = False
+        self._is_helped = False  # the helper knows that steps are held back
+        self._wake: Callable[[], None] = _nothing
         self.is_told_by_hand = False  # the job tells its steps itself
         self.trainings: "weakref.WeakSet[Any]" = weakref.WeakSet()  # under way, with a callback
 
@@ -167,12 +195,105 @@ class Wire:
 
     def send(self, text: str, must_arrive: bool = False) -> bool:
         """Sends one datagram of KEY=VALUE lines. False: it did not arrive."""
+        if self._step is not self._told:
+            self._tell_step(None)
         return self._deliver(text, _PATIENCE_S if must_arrive else 0.0)
 
     def send_step(self, text: str, is_last: bool = False) -> bool:
         """The same for a step: none is lost to a receiver that is only a moment behind, and one
         that stands still does not hold up the job."""
+        if self._step is not self._told:
+            self._tell_step(None)
         return self._deliver(text, _PATIENCE_S if is_last else None)
+
+    # ---- steps that may wait ----
+
+    def step(
+        self, n: int, epoch: Optional[float] = None, tail: str = "", is_last: bool = False
+    ) -> bool:
+        """Step N has ended; TAIL are more lines. True: it is told. False: it was too soon after
+        another one. It is then told with what comes next, or after a moment, and whoever calls this
+        need not do either what is for the end of a step."""
+        now, last = time.monotonic(), self._step
+        if (
+            last is not None
+            and n == last[0] + 1
+            and tail == last[2]
+            and (epoch is None if last[1] is None else epoch is not None)
+            and (epoch is None or int(epoch) == int(last[1]))  # type: ignore[arg-type]
+        ):
+            self._step = (n, epoch, tail, last[3], now)
+            told = self._told
+            if (
+                now < self._step_due
+                and self._has_helper
+                and told is not None
+                and n - told[0] < _STEPS_TOLD
+                and self._steps_told >= _STEPS_AT_ONCE
+                and not is_last
+                and self._pid == _pid
+            ):
+                if not self._is_helped:
+                    self._is_helped = True
+                    self._wake()
+                return False
+        else:
+            if last is not self._told:
+                self._tell_step(None)
+            self._step = (n, epoch, tail, 0 if last is None else last[3] + 1, now)
+        if self.is_there:
+            self._tell_step(_PATIENCE_S if is_last else None)
+        return True
+
+    def substep(self, n: int, tail: str = "") -> None:
+        """A part of step N has ended. They are not needed one by one."""
+        now = time.monotonic()
+        if self._has_helper and now < self._substep_due:
+            return
+        self._substep_due = now + _STEPS_APART_S
+        self.send(f"KIND=substep\nSTEP={n}{tail}")
+
+    def _tell_step(self, patience_s: Optional[float]) -> None:
+        if not self.is_there:
+            return
+        with self._telling:
+            step, told = self._step, self._told
+            if step is None or step is told:
+                return
+            n, epoch, tail, row, at = step
+            text = f"KIND=step\nSTEP={n}" + ("" if epoch is None else f"\nEPOCH={epoch!r}") + tail
+            if told is not None and told[3] == row and 1 < n - told[0] <= _STEPS_TOLD:
+                text += f"\nSTEPS={n - told[0]}\nSECONDS={at - told[4]:.6f}"
+            self._step_due = time.monotonic() + _STEPS_APART_S
+            self._steps_told += 1
+            if self._deliver(text, patience_s):
+                self._told = step
+
+    def tell_held(self, is_over: bool = False) -> bool:
+        """Tells the step that is held back, if no other has come in its time, or all IS_OVER.
+        False: there is none."""
+        if self._step is self._told:
+            return False
+        if is_over or time.monotonic() >= self._step_due:
+            self._tell_step(_PATIENCE_S if is_over else 0.0)
+        return True
+
+    def help(self, wake: Optional[Callable[[], None]]) -> None:
+        """From now on somebody reads what comes in, and calls tell_held several times a second from
+        when WAKE was called to when it calls rest and gets True. None: no more."""
+        self._has_helper = wake is not None
+        self._wake = wake or _nothing
+        self._is_helped = False
+        if wake is None and self._step is not self._told:
+            self._tell_step(None)
+
+    def rest(self) -> bool:
+        """May the helper wait to be woken?"""
+        self._is_helped = False
+        if self._step is self._told:
+            return True
+        self._is_helped = True  # one was held back in this moment
+        return False
 
     def _deliver(self, text: str, patience_s: Optional[float]) -> bool:
         """PATIENCE_S: None is that of steps."""
@@ -200,7 +321,7 @@ class Wire:
     def send_figures(self, text: str) -> bool:
         """Sends what was read here without the job's doing: none of its own marks, and no news of
         how far it is."""
-        return self.send(text)
+        return self._deliver(text, 0.0)
 
     def _send_slowly(self, s: socket.socket, data: bytes) -> bool:
         with self._lock:
@@ -287,6 +408,12 @@ class Wire:
         """Takes the requests of these kinds that have come in. Cheap when there is none."""
         if self.is_inherited:  # perhaps with a lock that nobody here will ever open
             return []
+        if self._has_helper and not self._requests:
+            return []
+        return self.take(*what)
+
+    def take(self, *what: str) -> list[Request]:
+        """The same for the helper, which reads them."""
         with self._lock:
             self._take()
             if not self._requests:

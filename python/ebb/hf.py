@@ -170,18 +170,19 @@ class EbbCallback(TrainerCallback):
     @_quietly
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._now(args)
-        step = int(state.global_step)
-        epoch = "" if state.epoch is None else f"\nEPOCH={float(state.epoch)!r}"
-        is_last = step >= state.max_steps
-        wire().send_step(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
+        step, epoch = int(state.global_step), state.epoch
+        epoch = None if epoch is None else float(epoch)
+        is_told = wire().step(step, epoch, t.tail, step >= state.max_steps)
         self._obey(t, control)
-        self._log_now(control, step)
-        _control.at_step(step)
+        if self.log_every and step % self.log_every == 0:
+            self._log_now(control)
+        if is_told:
+            _control.at_step(step)
 
     @_quietly
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         t = self._now(args)
-        wire().send(f"KIND=substep\nSTEP={int(state.global_step) + 1}{t.tail}")
+        wire().substep(int(state.global_step) + 1, t.tail)
 
     @_quietly
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -278,8 +279,8 @@ class EbbCallback(TrainerCallback):
             for key, value in _memory.for_logs().items():
                 logs.setdefault(key, value)
 
-    def _log_now(self, control: Any, step: int) -> None:
-        if not self.log_every or step % self.log_every or control.should_log:
+    def _log_now(self, control: Any) -> None:
+        if control.should_log:
             return  # where the trainer logs anyway, memory comes with it
         trainer = self._trainer()
         if trainer is not None:

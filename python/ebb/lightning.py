@@ -174,19 +174,17 @@ class _Hooks:
         t = self._now(trainer)
         step = int(trainer.global_step)
         if step == t.step:
-            wire().send(f"KIND=substep\nSTEP={step + 1}{t.tail}")
+            wire().substep(step + 1, t.tail)
             return
         t.step = step
         batches = _batches(trainer)
-        epoch = ""
-        if batches:
-            epoch = f"\nEPOCH={trainer.current_epoch + (batch_idx + 1) / batches!r}"
-        is_last = 0 < trainer.max_steps <= step
-        wire().send_step(f"KIND=step\nSTEP={step}{epoch}{t.tail}", is_last)
+        epoch = trainer.current_epoch + (batch_idx + 1) / batches if batches else None
+        is_told = wire().step(step, epoch, t.tail, 0 < trainer.max_steps <= step)
         if t.asked.poll():
             self._obey(t, trainer)
         self._log_now(trainer, step)
-        _control.at_step(step)
+        if is_told:
+            _control.at_step(step)
 
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:

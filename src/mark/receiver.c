@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "mark/row.h"
 
 /* Marks taken in one turn of the loop: a flood must not starve the sampling. */
 enum { DRAIN_MAX = 256 };
@@ -37,7 +38,7 @@ struct mark_receiver {
     size_t peer_count, peer_cap;
     struct sockaddr_un address;
     char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
-    char text[MARK_TEXT_MAX];
+    char text[MARK_TEXT_MAX], one[MARK_TEXT_MAX];
 };
 
 static size_t find_peer(const struct mark_receiver *r, int32_t pid, const char *reply)
@@ -118,15 +119,30 @@ static bool may_send(const struct mark_receiver *r, const struct ucred *sender)
     return r->uid == 0 || sender->uid == 0 || sender->uid == r->uid;
 }
 
-static void take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t len)
+static void hand_on(struct mark_receiver *r, const struct mark *m, size_t count)
+{
+    struct mark one = *m;
+
+    r->in_callback = true;
+    for (size_t i = 0; i < count; i++) {
+        if (count > 1)
+            mark_row_at(m, count, i, r->one, &one);
+        r->fn(r->user, &one);
+    }
+    r->in_callback = false;
+}
+
+/* Returns how many marks it was. */
+static size_t take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t len)
 {
     struct ucred sender;
+    size_t count;
     struct mark m;
 
     if (msg->msg_flags & MSG_TRUNC || !sender_of(msg, &sender) || !may_send(r, &sender) ||
         mark_parse(r->text, len, &m) < 0) {
         r->stats.bad++;
-        return;
+        return 1;
     }
     m.t_ns = clock_mono_ns();
     m.pid = sender.pid;
@@ -135,9 +151,9 @@ static void take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t le
     r->stats.last_ns = m.t_ns;
     if (m.kind == MARK_HELLO)
         take_hello(r, &m);
-    r->in_callback = true;
-    r->fn(r->user, &m);
-    r->in_callback = false;
+    count = mark_row_length(&m);
+    hand_on(r, &m, count);
+    return count;
 }
 
 static void on_readable(void *user, int fd, uint32_t events)
@@ -145,7 +161,7 @@ static void on_readable(void *user, int fd, uint32_t events)
     struct mark_receiver *r = user;
 
     (void)events;
-    for (int i = 0; i < DRAIN_MAX; i++) {
+    for (size_t taken = 0; taken < DRAIN_MAX;) {
         struct iovec iov = {r->text, sizeof(r->text)};
         union control control;
         struct msghdr msg = {.msg_iov = &iov,
@@ -156,7 +172,7 @@ static void on_readable(void *user, int fd, uint32_t events)
 
         if (n < 0) /* EAGAIN: drained; anything else: the next turn tries again */
             return;
-        take_datagram(r, &msg, (size_t)n);
+        taken += take_datagram(r, &msg, (size_t)n);
     }
 }
 

@@ -22,7 +22,7 @@ def marks(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("EBB_TRUTH", "0")
     for module, name, value in ((_marks, "_has_hello", True), (_marks, "_pending", None),
-                                (_marks, "_rank_text", None), (_control, "_is_started", True),
+                                (_marks, "_tail_of", None), (_control, "_is_started", True),
                                 (_control, "_is_claimed", False), (_truth, "_is_off", None),
                                 (_verdict, "_last", None)):
         monkeypatch.setattr(module, name, value)

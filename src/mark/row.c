@@ -1,0 +1,76 @@
+/* One mark for several steps, taken apart. */
+#include "mark/row.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+
+#define SPAN_MAX_S 60.0
+
+static bool is_key(const struct mark_line *line, const char *key)
+{
+    return line->key_len == strlen(key) && memcmp(line->key, key, line->key_len) == 0;
+}
+
+size_t mark_row_length(const struct mark *m)
+{
+    size_t len;
+    int64_t steps;
+    const char *value = m->kind == MARK_STEP ? mark_get(m, "STEPS", &len) : NULL;
+    if (!value || !(m->has & MARK_HAS_STEP) || number_parse_i64(value, len, &steps) < 0)
+        return 1;
+    return steps >= 1 && steps <= MARK_ROW_MAX && steps <= m->step ? (size_t)steps : 1;
+}
+
+/* Of the whole row. */
+static uint64_t span_ns(const struct mark *m)
+{
+    size_t len;
+    double seconds;
+    const char *value = mark_get(m, "SECONDS", &len);
+    if (!value || number_parse_double(value, len, &seconds) < 0 ||
+        !(seconds >= 0 && seconds <= SPAN_MAX_S))
+        return 0;
+    uint64_t span = (uint64_t)(seconds * 1e9);
+    return span < m->t_ns ? span : m->t_ns;
+}
+
+/* Lines that are not for the BEFORE-th from the end; of a key said twice the first counts. */
+static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
+{
+    return is_key(line, "STEPS") || is_key(line, "SECONDS") ||
+           (is_key(line, "EPOCH") && before > 0) || (is_key(line, "STEP") && has_step);
+}
+
+void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_TEXT_MAX],
+                 struct mark *ret)
+{
+    struct mark one = *m;
+    struct mark_line line;
+    size_t at = 0, used = 0, before = length - 1 - i;
+    bool has_step = false;
+    one.step -= (int64_t)before;
+    one.t_ns -= span_ns(m) / length * before;
+    if (before > 0)
+        one.has &= ~(uint32_t)MARK_HAS_EPOCH;
+    while (mark_next(m, &at, &line)) {
+        char number[32]; /* no longer than that of the last: all fits where M's text did */
+        const char *from = line.key;
+        size_t len = (size_t)(line.value + line.value_len - line.key);
+        if (is_left_out(&line, before, has_step))
+            continue;
+        if (is_key(&line, "STEP")) {
+            len = (size_t)snprintf(number, sizeof number, "STEP=%" PRId64, one.step);
+            from = number;
+            has_step = true;
+        }
+        memcpy(text + used, from, len);
+        used += len;
+        text[used++] = '\n';
+    }
+    one.text = text;
+    one.len = used - 1;
+    *ret = one;
+}
