@@ -96,6 +96,7 @@ def train(way, arguments):
 
 def measure(name, options, cpus):
     command = [options.python, os.path.abspath(__file__), "--one", name, "--", *options.rest]
+    print(f"costs: {name}", file=sys.stderr)
     out = subprocess.run(["taskset", "-c", ",".join(map(str, cpus)), *command], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True, check=False)
     if out.returncode:

@@ -152,6 +152,13 @@ static void leave_open(struct judging *j, double cap, double elapsed, double wai
     judging_conclude(j, VERDICT_UNDECIDED, 0.5);
 }
 
+/* Is what still came in the last third little beside what came before, and beside what there is?
+ * With a start-up in the window even a leak is little beside what came before. */
+static bool has_nearly_ended(const struct shape *s)
+{
+    return s->last_third < fmax(fmin(0.1 * s->growth, 0.06 * s->floor_last), s->material);
+}
+
 /* No end of a pass is known: what is rising may be the first pass or a warm-up. */
 void judge_open(struct judging *j, double cap)
 {
@@ -177,7 +184,7 @@ void judge_open(struct judging *j, double cap)
         return;
     if (is_rise)
         say_why_open(j, &rise, elapsed, warmup_x);
-    if (!s->rising || (s->slope_ratio < 0.3 && s->last_third < fmax(0.1 * s->growth, s->material)))
+    if (!s->rising || (s->slope_ratio < 0.3 && has_nearly_ended(s)))
         judge_level(j, s->rising ? fmin(cap, 0.8) : cap);
     else
         leave_open(j, cap, elapsed, rise.wait);

@@ -118,7 +118,7 @@ def test_the_text_begins_with_the_word_and_says_why(tmp_path, ebb):
     result = ebb("verdict", path, "--limit", "8G")
     assert (result.returncode, result.stderr) == (1, "")
     assert result.stdout.startswith("leaking    memory keeps growing, by +")
-    assert "the limit of 8.00 GiB is" in result.stdout
+    assert "the limit of 8.00 GiB is" in " ".join(result.stdout.split())
     assert "\n           · " in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
 

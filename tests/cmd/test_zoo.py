@@ -122,7 +122,8 @@ def test_what_is_worse_is_recorded_once_more_before_it_counts(monkeypatch, tmp_p
     monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or 0)
     monkeypatch.setattr(table, "read", lambda: {"good-leak": outcome(), "bad-leak": outcome()})
     monkeypatch.setattr(zoo, "judge_all", lambda again, args: {"bad-leak": outcome(**second)})
-    outcomes = {"good-leak": outcome(), "bad-leak": outcome(marks="undecided", marks_right="unsure", overhead=[0, 1, 2])}
+    flipped = outcome(marks="undecided", marks_right="unsure", overhead=[0, 1, 2])
+    outcomes = {"good-leak": outcome(), "bad-leak": flipped}
     args = argparse.Namespace(out=tmp_path, jobs=3, overhead=True, size="default")
     assert zoo.look_again(runs, outcomes, args) == []
     assert recorded == ["bad"] and outcomes["bad-leak"]["overhead"] == [0, 1, 2]

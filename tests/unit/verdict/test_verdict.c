@@ -242,6 +242,20 @@ static void a_warm_up_that_flattens_is_plateaued(void **state)
     assert_true(r.growth_ended.known && r.growth_ended.has_t);
 }
 
+/* Start-up is most of what grew: a tenth of that is no small part of what comes after it. */
+static void growth_that_slows_after_a_large_start_up_has_not_stopped(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 450; i++) {
+        double up = i < 150 ? 300e6 * i / 150 : 300e6 + 130e6 * pow((i - 150) / 300.0, 0.6);
+
+        verdict_update(&v, i * SECOND / 5, (uint64_t)up + 200000);
+    }
+    verdict_job_over(&v);
+    judge();
+    assert_int_not_equal(r.leak, VERDICT_LEAK_NO);
+}
+
 static void spikes_that_come_back_are_spiking(void **state)
 {
     (void)state;
@@ -654,6 +668,7 @@ int main(void)
         TEST(a_young_rise_without_marks_is_undecided_and_says_until_when),
         TEST(the_time_to_the_limit_counts_the_peak),
         TEST(a_warm_up_that_flattens_is_plateaued),
+        TEST(growth_that_slows_after_a_large_start_up_has_not_stopped),
         TEST(spikes_that_come_back_are_spiking),
         TEST(a_rise_that_was_given_back_before_is_not_called_again),
         TEST(a_fast_late_rise_is_called_within_two_minutes),
