@@ -23,7 +23,7 @@ static const double BEYOND_EVEN = 0.6;
 static const double RISE_OVER_NOISE = 2, FEW_OVER_NOISE = 3;
 static const double RISE_OVER_MEAN = 0.33; /* of all jumps: so much smaller is none */
 static const double STANDS_OUT = 1.6;      /* times the median jump: a larger one counts as that */
-static const double GOES_ON = 0.8;    /* of the earlier jumps, in the later ones */
+static const double GOES_ON = 0.8;         /* of the earlier jumps, in the later ones */
 static const double TIMES_LOST = 2.5; /* a run of jumps, over the longest that was given back */
 
 /* The floor on either side of an event. */
@@ -144,8 +144,8 @@ static double median_of(const double *jump, unsigned n)
     return fit_median(sorted, n);
 }
 
-/* Do four in five of the N jumps count (all but one of four), and the last? Where a reading has no noise, every byte is
- * above it: a jump must also have a good part of their MEAN. */
+/* Do four in five of the N jumps count (all but one of four), and the last? Where a reading has no
+ * noise, every byte is above it: a jump must also have a good part of their MEAN. */
 static bool do_rise(const double *jump, unsigned n, double mean, double noise)
 {
     double over = n < FEW_JUMPS ? FEW_OVER_NOISE : RISE_OVER_NOISE;

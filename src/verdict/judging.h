@@ -60,8 +60,8 @@ bool judge_after_pass(struct judging *j);
 
 /* Has the low tide of W only risen, by more than COUNTS, back to where memory had stood before? */
 bool judge_came_back(const struct view *w, double counts);
-/* Was all that rose by more than COUNTS given back twice, down to one floor? At most SLOPE of growth
- * from one to the other, in the view's units. */
+/* Was all that rose by more than COUNTS given back twice, down to one floor? At most SLOPE of
+ * growth from one to the other, in the view's units. */
 bool judge_same_floor(const struct view *w, double counts, double slope);
 
 /* Is the view's straight part large, certain, still going on, and new? */

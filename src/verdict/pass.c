@@ -18,10 +18,11 @@ static const double THROUGH_LATE = 0.7;  /* of the pass, in the last part of wha
 static const double THROUGH_LAST = 0.35; /* … which is this much of it */
 static const double THROUGH_ROUGHNESS = 0.04; /* rms over rise: steps may be those of a cache */
 static const double THROUGH_PART = 0.9;       /* of all there is: one rise */
-static const double CLEAN_ROUGHNESS = 0.02;   /* rms over rise, where few readings follow the pass */
-static const double CLEAN_PACE = 0.85;        /* of the pass, after it */
-static const double REST_PART = 0.3; /* of all growth: so much is left once the largest jumps are out */
-static const double OWN_PART = 0.5;           /* of the growth after it: a line's that is its own */
+static const double CLEAN_ROUGHNESS = 0.02; /* rms over rise, where few readings follow the pass */
+static const double CLEAN_PACE = 0.85;      /* of the pass, after it */
+static const double REST_PART =
+    0.3; /* of all growth: so much is left once the largest jumps are out */
+static const double OWN_PART = 0.5; /* of the growth after it: a line's that is its own */
 
 /* Inside the first pass: growth is filling, whatever its slope. */
 void judge_first_pass(struct judging *j)
