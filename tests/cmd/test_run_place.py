@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from commands import PATIENCE_S, PYTHON, ROOT, binary, environment, refused_with, run_ebb, wait_for
-from heap_jobs import LIBRARY, facts, heap, needs_library, where, write
+from heap_jobs import LIBRARY, facts, heap, needs_library, not_sanitized, where, write
 
 pytestmark = needs_library
 
@@ -54,6 +54,7 @@ def test_in_any_folder_the_heap_and_the_package_are_had(tmp_path, installed, nam
     assert not os.path.exists(os.path.dirname(result.stdout.strip()))
 
 
+@not_sanitized
 def test_a_run_inside_a_run_has_each_part_once(tmp_path, installed):
     program = installed("a: b")
     look = [PYTHON, "-c", "import os, json; print(json.dumps([os.environ[v] for v in "
