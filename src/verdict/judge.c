@@ -138,6 +138,8 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
         ret->has_floor = true;
         ret->floor_first_bytes = j.w.low[0];
         ret->floor_last_bytes = j.w.low[j.w.n - 1];
+        for (size_t i = 0; i < j.w.n; i++)
+            ret->highest_floor_bytes = fmax(ret->highest_floor_bytes, j.w.y[i]);
     }
     if (j.w.n < need) {
         judging_say(ret, v->samples ? VERDICT_SAID_FEW : VERDICT_SAID_EMPTY, (double)j.w.n,

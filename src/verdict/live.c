@@ -88,7 +88,7 @@ static void tell_hidden(struct verdict_result *resident, const struct verdict_re
     bool by_step = live->rate_bytes_per_step.known;
 
     if (growth < HOLES_MATERIAL * resident->floor_last_bytes ||
-        resident->peak_bytes - resident->floor_last_bytes > HOLES_FALL * growth ||
+        resident->highest_floor_bytes - resident->floor_last_bytes > HOLES_FALL * growth ||
         live->floor_last_bytes > resident->floor_last_bytes ||
         !(by_step || live->rate_bytes_per_min.known))
         return;

@@ -213,6 +213,7 @@ struct verdict_result {
     struct verdict_interval rate_bytes_per_step;
     bool has_floor;
     double floor_first_bytes, floor_last_bytes;
+    double highest_floor_bytes;    /* that a slot of readings never fell below */
     double peak_bytes, mean_bytes; /* of the samples since training began */
     struct {
         bool known, has_t, has_step;
