@@ -156,5 +156,8 @@ struct facts {
 int facts_read(const char *folder, const json_t *verdict, struct facts **ret, struct err *err);
 void facts_free(struct facts *f); /* NULL is fine */
 
+/* What of main was resident in malloc's heaps at T_S: by the counts of pages around it, and by what
+ * was resident then. NAN: never counted. */
+double facts_heap_pages(const struct facts *f, double t_s);
 /* The figure of that name that main sends; NULL: none. */
 const struct facts_figure *facts_figure(const struct facts *f, const char *name);

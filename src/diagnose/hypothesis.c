@@ -139,6 +139,34 @@ const struct growth_row *keeper(const struct question *q, double *ret_grown)
     return best;
 }
 
+static const struct name *function_of(const struct growth_row *row)
+{
+    return row->n_program ? row->program[0] : row->name;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+double keeper_beside(const struct question *q, const struct growth_row *row, size_t *ret_lines)
+{
+    const struct name *own = function_of(row);
+    double sum = 0;
+    *ret_lines = 0;
+    for (size_t i = 0; i < q->f->heap.growth.count; i++) {
+        const struct growth_row *other = &q->f->heap.growth.rows[i];
+        const struct name *n = function_of(other);
+        double grown = ledger_row_growth(q->f, q->l, i);
+        if (other == row || !keeps(q, i, grown) || !is_same(own->function, n->function) ||
+            !is_same(own->file, n->file))
+            continue;
+        sum += grown;
+        ++*ret_lines;
+    }
+    return sum;
+}
+
 static double floor_growth(const struct facts *f, const struct facts_series *s)
 {
     double middle_s = (f->start_s + f->now_s) / 2;

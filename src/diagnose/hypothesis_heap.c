@@ -313,14 +313,19 @@ void test_call_site(const struct question *q, struct hypothesis *h)
     } else {
         bool is_sure = row->verdict.leak == VERDICT_LEAK_YES;
         bool is_worker = q->f->main->role == ROLE_DATA_WORKER; /* and one of several alike */
+        size_t lines;
+        double beside = keeper_beside(q, row, &lines), all = grown + beside;
         h->site = row;
-        h->share = is_worker && q->growth > 0 ? fmin(1, grown / q->growth) : share_of(q, grown);
+        h->share = is_worker && q->growth > 0 ? fmin(1, all / q->growth) : share_of(q, all);
         say(h, EVIDENCE_FOR, is_sure ? STRONG : FAIR + WEAK,
             "%s holds %s more than at the start: %s", place_text(place, row), size_of(&s, 0, grown),
             verdict_word_name(row->verdict.word));
         if (row->verdict.rate_bytes_per_step.known && is_sure)
             say(h, EVIDENCE_FOR, WEAK, "it keeps %s a step",
                 size_of(&s, 1, row->verdict.rate_bytes_per_step.value));
+        if (lines)
+            say(h, EVIDENCE_FOR, 0, "%zu more line%s of that function: %s", lines,
+                lines > 1 ? "s" : "", change_of(&s, 3, beside));
         weigh_once(q, h);
         say_kept(q, h);
         if (q->has_grown && h->share < 0.2)

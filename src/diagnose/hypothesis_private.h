@@ -45,6 +45,8 @@ double heap_growth(const struct question *q);
 
 /* The call site that keeps what it makes, that with the most growth: RET_GROWN. NULL: none. */
 const struct growth_row *keeper(const struct question *q, double *ret_grown);
+/* What other lines that were reached from the same function of the program keep, and how many. */
+double keeper_beside(const struct question *q, const struct growth_row *row, size_t *ret_lines);
 
 /* Did most of the growth come in a step or two? */
 bool came_at_once(const struct question *q);

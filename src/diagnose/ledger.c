@@ -193,7 +193,7 @@ static void take_counted(const struct facts *f, struct moment *m)
  * counts. NAN: not known, or what lives is not there, since the allocator is another one. */
 static double kept_pages(const struct facts *f, const struct moment *m, bool is_exact)
 {
-    double pages = field_at(f, SAMPLE_HEAP, m->t_s);
+    double pages = facts_heap_pages(f, m->t_s);
     double inside = m->is_start ? f->heap.start_inside : f->heap.now_inside;
     double of_malloc = m->is_start ? f->heap.start_malloc : f->heap.now_malloc;
     double drift = m->is_start ? f->heap.start_drift : f->heap.now_drift;

@@ -148,6 +148,37 @@ static void sites_that_hold_what_they_held_speak_against_it(void **state)
     expect(HYPOTHESIS_CALL_SITE, RULED_OUT);
 }
 
+static void lines_of_one_function_keep_together(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/metric.py", MIB(10), MIB(160), VERDICT_LEAKING);
+    story_row(&s, "/job/metric.py", MIB(10), MIB(150), VERDICT_LEAKING);
+    story_row(&s, "/job/other.py", MIB(10), MIB(60), VERDICT_LEAKING);
+    const struct hypothesis *h = story_ask(&s, HYPOTHESIS_CALL_SITE);
+    assert_true(h->share > 0.7 && h->share < 0.76); /* 290 of 400 MiB */
+    bool is_said = false;
+    for (size_t i = 0; i < h->n_evidence; i++)
+        is_said = is_said || strstr(h->evidence[i].text, "1 more line of that function: +140 MiB");
+    assert_true(is_said);
+}
+
+static void who_keeps_it_is_said(void **state)
+{
+    (void)state;
+    it_leaks();
+    story_row(&s, "/job/collate.py", MIB(10), MIB(400), VERDICT_LEAKING);
+    s.f.kept.count = 1;
+    s.f.kept.at[0] =
+        (struct kept_list){.pid = s.f.main->id.pid, .since_step = 20, .step = 40, .count = 2};
+    s.f.kept.at[0].at[0] = (struct kept){"seen of a Collator", "list", 20, MIB(100)};
+    s.f.kept.at[0].at[1] = (struct kept){"names", "dict", 20, MIB(2)}; /* too little beside it */
+    const struct hypothesis *h = story_ask(&s, HYPOTHESIS_CALL_SITE);
+    const char *last = h->evidence[h->n_evidence - 1].text;
+    assert_string_equal(last, "kept by seen of a Collator (list): 20 entries more at step 40 than "
+                              "at step 20, 100 MiB at most");
+}
+
 static void without_a_profile_call_sites_cannot_be_tested(void **state)
 {
     (void)state;
@@ -283,6 +314,8 @@ int main(void)
         T(a_batch_that_happens_to_be_alive_is_not_kept),
         T(while_memory_grows_a_site_that_has_filled_is_not_it),
         T(sites_that_hold_what_they_held_speak_against_it),
+        T(lines_of_one_function_keep_together),
+        T(who_keeps_it_is_said),
         T(without_a_profile_call_sites_cannot_be_tested),
         T(a_flat_heap_under_growing_memory_is_retention),
         T(a_heap_that_grows_with_memory_is_no_retention),

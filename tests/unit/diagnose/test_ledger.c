@@ -145,6 +145,19 @@ static void pages_of_malloc_s_heap_that_nothing_lives_in_are_retained(void **sta
     assert_true(s.ledger.knows_retained && s.ledger.is_by_pages);
 }
 
+/* A count takes seconds, and lags behind a process that grows. */
+static void a_count_that_lags_is_brought_up_to_the_moment(void **state)
+{
+    (void)state;
+    tell_heap_pages(MIB(170), MIB(540));
+    story_field(&s, 0, SAMPLE_UNIQUE, MIB(450), MIB(820), 200); /* 50 and 80 MiB behind */
+    story_field(&s, 0, SAMPLE_FILE, 0, 0, 200);
+    story_field(&s, 0, SAMPLE_SHMEM, 0, 0, 200);
+    make();
+    if (fabs(ledger_growth(&s.ledger, LEDGER_RETAINED) - MIB(200)) > MIB(12))
+        fail_msg("%.0f MiB", ledger_growth(&s.ledger, LEDGER_RETAINED) / MIB(1));
+}
+
 /* It counts what it gave away as free, too; and is asked seldom where that takes long. */
 static void pages_are_believed_before_the_allocator(void **state)
 {
@@ -532,6 +545,7 @@ int main(void)
         T(arenas_that_were_not_counted_are_no_entry),
         T(what_came_with_huge_pages_and_has_no_other_name_is_theirs),
         T(pages_of_malloc_s_heap_that_nothing_lives_in_are_retained),
+        T(a_count_that_lags_is_brought_up_to_the_moment),
         T(pages_are_believed_before_the_allocator),
         T(a_heap_that_cannot_hold_what_lives_is_another_allocator_s),
         T(stacks_are_an_entry_of_their_own),
