@@ -14,7 +14,7 @@ if [ "${1:-}" = python ]; then
         echo "bench: there is no $python: $(cat "$folder/venv.reason" 2>/dev/null || echo unknown)" >&2
         exit 1
     fi
-    for program in import calls hf_trainer lazy_images; do
+    for program in import calls short_steps hf_trainer lazy_images; do
         printf '\n%s.py\n' "$program"
         "$python" "bench/py/$program.py" || true # a bar that is missed says so
     done

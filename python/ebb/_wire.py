@@ -120,8 +120,8 @@ def _nothing() -> None:
     pass
 
 
-# Its number, the epoch, more lines; the number of the row of steps that it is in, each the one after
-# the one before; when it ended.
+# Its number, the epoch, more lines; which row of steps it is in, each of them the one after the one
+# before; when it ended.
 _Step = tuple[int, Optional[float], str, int, float]
 
 

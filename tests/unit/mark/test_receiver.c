@@ -118,6 +118,19 @@ static void a_mark_arrives_with_its_time_and_its_sender(void **state)
     assert_true(stats_of(f).last_ns == f->last.t_ns);
 }
 
+static void a_mark_for_several_steps_arrives_as_several(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(send_text(f, "KIND=step\nSTEP=40\nSTEPS=30\nSECONDS=0.05\n"), 0);
+    loop_once(f->loop, 10000);
+    assert_int_equal(f->seen, 30);
+    assert_int_equal(f->last.step, 40);
+    assert_int_equal(f->last.pid, getpid());
+    assert_memory_equal(f->last_text, "KIND=step\nSTEP=40", f->last.len);
+    assert_int_equal(stats_of(f).received, 1);
+}
+
 static void the_sender_is_who_the_kernel_says(void **state)
 {
     struct fixture *f = *state;
@@ -486,6 +499,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_mark_arrives_with_its_time_and_its_sender),
+        TEST(a_mark_for_several_steps_arrives_as_several),
         TEST(the_sender_is_who_the_kernel_says),
         TEST(bad_datagrams_are_counted_and_dropped),
         TEST(a_burst_from_a_waiting_sender_loses_nothing),

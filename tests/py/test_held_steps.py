@@ -1,0 +1,209 @@
+"""Steps that follow each other too fast for a mark each: what is held back, and when it is told."""
+
+import sys
+
+import pytest
+
+from ebb import _tap, _wire
+
+
+class Listener(_wire.Wire):
+    """Keeps what would be sent."""
+
+    def __init__(self):
+        super().__init__()
+        self._is_dead = False
+        self.is_full = False
+        self.texts = []
+        self.woken = 0
+
+    def _deliver(self, text, patience_s):
+        if not self.is_full:
+            self.texts.append(text)
+        return not self.is_full
+
+    def count_wakes(self):
+        self.woken += 1
+
+    def take_texts(self):
+        found, self.texts = self.texts, []
+        return [text.partition("\nSECONDS=")[0] for text in found]
+
+
+@pytest.fixture
+def wire(monkeypatch):
+    """One that has told its first steps, and is in no hurry."""
+    monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
+    w = Listener()
+    w.help(w.count_wakes)
+    for n in range(1, _wire._STEPS_AT_ONCE + 1):
+        assert w.step(n)
+    assert w.take_texts() == [f"KIND=step\nSTEP={n}" for n in range(1, 11)]
+    return w
+
+
+def hurry(w):
+    w._step_due = 0.0
+
+
+def test_a_row_of_fast_steps_is_one_mark(wire):
+    assert [wire.step(n) for n in range(11, 16)] == [False] * 5
+    assert wire.take_texts() == [] and wire.woken == 1
+    hurry(wire)
+    assert wire.step(16)
+    assert wire.take_texts() == ["KIND=step\nSTEP=16\nSTEPS=6"]
+
+
+def test_it_says_how_long_the_row_took(wire):
+    wire.step(11)
+    hurry(wire)
+    wire.step(12)
+    lines = dict(line.split("=") for line in wire.texts[0].split("\n"))
+    assert float(lines["SECONDS"]) >= 0 and lines["STEPS"] == "2"
+
+
+def test_what_else_is_said_comes_after_the_steps_before_it(wire):
+    wire.step(11)
+    wire.step(12)
+    wire.mark("save", step=12)
+    assert wire.take_texts() == ["KIND=step\nSTEP=12\nSTEPS=2", "KIND=save\nSTEP=12"]
+    wire.step(13)
+    wire.mark("step", step=14, loss=0.5)
+    assert wire.take_texts() == ["KIND=step\nSTEP=13", "KIND=step\nSTEP=14\nLOSS=0.5"]
+
+
+def test_figures_do_not_hurry_a_step(wire):
+    wire.step(11)
+    wire.send_figures("KIND=series\nHEAP_LIVE_BYTES=1")
+    assert wire.take_texts() == ["KIND=series\nHEAP_LIVE_BYTES=1"]
+
+
+@pytest.mark.parametrize("n", [3, 11, 13, 1000])
+def test_a_step_that_is_not_the_next_one_is_told_at_once(wire, n):
+    wire.step(11)
+    assert wire.step(n)
+    assert wire.take_texts() == ["KIND=step\nSTEP=11", f"KIND=step\nSTEP={n}"]
+
+
+def test_the_end_of_an_epoch_is_told_at_once(wire):
+    wire.step(20, 1.0)
+    assert not wire.step(21, 1.5) and not wire.step(22, 1.9)
+    assert wire.step(23, 2.0)
+    assert wire.take_texts() == ["KIND=step\nSTEP=20\nEPOCH=1.0",
+                                 "KIND=step\nSTEP=22\nEPOCH=1.9\nSTEPS=2",
+                                 "KIND=step\nSTEP=23\nEPOCH=2.0"]
+
+
+def test_the_last_step_and_one_that_says_more_are_told_at_once(wire):
+    assert not wire.step(11)
+    assert wire.step(12, is_last=True)
+    assert wire.step(13, tail="\nMAX_STEPS=99") and not wire.step(14, tail="\nMAX_STEPS=99")
+    assert wire.take_texts() == ["KIND=step\nSTEP=12\nSTEPS=2", "KIND=step\nSTEP=13\nMAX_STEPS=99"]
+
+
+def test_a_mark_stands_for_so_many_steps_and_no_more(wire):
+    told = [n for n in range(11, 600) if wire.step(n)]
+    assert told == [266, 522]
+    assert wire.take_texts() == [f"KIND=step\nSTEP={n}\nSTEPS=256" for n in told]
+
+
+def test_what_is_left_over_is_told_when_its_time_has_passed(wire):
+    wire.step(11)
+    assert wire.tell_held() and not wire.rest() and wire.take_texts() == []
+    hurry(wire)
+    assert wire.tell_held()
+    assert wire.take_texts() == ["KIND=step\nSTEP=11"]
+    assert not wire.tell_held() and wire.rest()
+    wire.step(12)
+    assert wire.woken == 2
+
+
+def test_what_found_no_room_is_told_later(wire):
+    wire.step(11)
+    wire.is_full = True
+    hurry(wire)
+    wire.tell_held()
+    wire.is_full = False
+    hurry(wire)
+    wire.step(12)
+    assert wire.take_texts() == ["KIND=step\nSTEP=12\nSTEPS=2"]
+
+
+def test_at_the_end_nothing_is_kept(wire):
+    wire.step(11)
+    wire.tell_held(is_over=True)
+    assert wire.take_texts() == ["KIND=step\nSTEP=11"]
+
+
+def test_without_a_helper_every_step_is_told(wire):
+    wire.step(11)
+    wire.help(None)
+    assert wire.take_texts() == ["KIND=step\nSTEP=11"]
+    assert wire.step(12) and wire.step(13)
+    assert wire.take_texts() == ["KIND=step\nSTEP=12", "KIND=step\nSTEP=13"]
+
+
+def test_parts_of_steps_are_told_now_and_then(wire):
+    for n in (11, 11, 12):
+        wire.substep(n)
+    wire._substep_due = 0.0
+    wire.substep(13)
+    assert wire.take_texts() == ["KIND=substep\nSTEP=11", "KIND=substep\nSTEP=13"]
+
+
+def test_who_listens_in_the_process_hears_of_every_step(wire, monkeypatch):
+    heard = []
+    monkeypatch.setattr(_tap, "_process_sink", lambda text, must_arrive: heard.append(text))
+    wire.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
+    assert wire.step(11) and wire.step(12)
+    assert heard == ["KIND=step\nSTEP=11", "KIND=step\nSTEP=12"]
+
+
+def test_a_signal_that_comes_while_a_step_is_told_may_tell_another(wire):
+    deliver = wire._deliver
+
+    def interrupted(text, patience_s):
+        wire._deliver = deliver
+        wire.mark("save", step=10)
+        return deliver(text, patience_s)
+
+    wire._deliver = interrupted
+    assert wire.step(12)
+    assert wire.take_texts()[-1].startswith("KIND=step\nSTEP=12")
+
+
+# ---- in real jobs ----
+
+FAST = """
+import ebb, os, sys, time
+from ebb import _wire
+for n in range(1, 501):
+    ebb.step(n)
+"""
+FORKED = FAST + """
+if os.fork() == 0:
+    ebb.step(1000)
+    sys.exit(0)
+os.wait()
+for n in range(501, 601):
+    ebb.step(n)
+"""
+KILLED = FAST + """
+until = time.monotonic() + 60
+while _wire.wire()._step is not _wire.wire()._told and time.monotonic() < until:
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("job, last", [(FAST, 500), (FORKED, 600), (KILLED, 500)],
+                         ids=["ended", "forked", "killed"])
+def test_the_recording_has_every_step(run_job, job, last):
+    run = run_job(sys.executable, "-c", job)
+    assert run.stderr == ""
+    marks = run.marks("step")
+    assert [m["step"] for m in marks] == list(range(1, last + 1))
+    assert len({m["pid"] for m in marks}) == 1
+    assert not any("SECONDS" in str(m).upper() for m in marks)
+    times = [m["t"] for m in marks]
+    assert times == sorted(times)
