@@ -8,6 +8,7 @@
 
 static const double spike_least_bytes = 8 << 20;
 static const double spike_least_share = 0.05;
+static const double free_share = 0.3; /* of the growth: less is alive, so the rest is free */
 
 static int64_t steps_between(const struct question *q)
 {
@@ -162,6 +163,14 @@ static bool test_let_go(const struct question *q, struct hypothesis *h, const st
     return true;
 }
 
+static void say_free(const struct question *q, struct hypothesis *h, enum evidence_side side,
+                     double weight, double live)
+{
+    struct sizes s;
+    say(h, side, weight, "what stayed of the growth of %s is not alive on the heap (%s)",
+        size_of(&s, 0, q->total), change_of(&s, 1, live));
+}
+
 void test_eval_spike(const struct question *q, struct hypothesis *h)
 {
     struct sizes s;
@@ -179,7 +188,7 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
     }
     bool recovers = e.recovered * 2 > e.spikes;
     double live = heap_growth(q);
-    bool is_free = q->has_grown && !is_leak(q->word) && live < 0.3 * q->total &&
+    bool is_free = q->has_grown && !is_leak(q->word) && live < free_share * q->total &&
                    (!q->is_growing || e.highest > 0.3 * q->total);
     bool rises = q->is_growing && !is_free;
     h->share = rises ? 0 : !q->has_grown || is_free ? 1 : e.highest / (e.highest + q->total);
@@ -188,8 +197,7 @@ void test_eval_spike(const struct question *q, struct hypothesis *h)
         "step",
         e.spikes, e.count, size_of(&s, 0, e.highest), e.recovered);
     if (is_free && recovers)
-        say(h, EVIDENCE_FOR, WEAK, "what stayed of the growth of %s is not alive on the heap (%s)",
-            size_of(&s, 1, q->total), change_of(&s, 2, live));
+        say_free(q, h, EVIDENCE_FOR, WEAK, live);
     if (q->word == VERDICT_SPIKING)
         say(h, EVIDENCE_FOR, FAIR, "the verdict is \"spiking\": peaks, and the floor comes back");
     if (rises)
@@ -232,4 +240,6 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
     struct floors floors = floors_of(q);
     if (floors.lets_go)
         say_floors(h, EVIDENCE_AGAINST, STRONG, &floors);
+    else if (!is_leak(q->word) && heap_growth(q) < free_share * q->total)
+        say_free(q, h, EVIDENCE_AGAINST, FAIR, heap_growth(q));
 }

@@ -288,6 +288,22 @@ static void a_floor_that_rises_while_what_is_made_is_let_go_is_a_spike(void **st
     assert_true(story_ask(&s, HYPOTHESIS_EVAL_STEP)->word <= UNLIKELY);
 }
 
+/* Only the last ones left something: floors by halves do not show it, the profiler does. */
+static void what_is_free_after_evaluations_is_not_kept_by_them(void **state)
+{
+    (void)state;
+    it_steps();
+    for (size_t i = 0; i < STORY_POINTS; i++)
+        s.v[0][SAMPLE_RSS][i] = s.v[0][SAMPLE_ANON][i] =
+            fmax(MIB(500), s.v[0][SAMPLE_RSS][i] - MIB(300));
+    story_verdict(&s, 0, VERDICT_UNDECIDED);
+    double without = story_ask(&s, HYPOTHESIS_EVAL_STEP)->log_odds;
+    story_figure(&s, "heap_live_bytes", MIB(300), MIB(305));
+    const struct hypothesis *h = story_ask(&s, HYPOTHESIS_EVAL_STEP);
+    assert_true(h->log_odds < without);
+    assert_true(story_says(h, EVIDENCE_AGAINST, "is not alive on the heap"));
+}
+
 /* One of them left a hole, late: floors by halves do not show it, but the allocator says so. */
 static void free_memory_that_peaks_could_have_left_is_of_spikes(void **state)
 {
@@ -357,6 +373,7 @@ int main(void)
         T(what_is_given_back_after_the_last_evaluation_is_not_taken_off),
         T(a_verdict_of_stepping_explains_what_came_with_evaluations_and_not_more),
         T(a_floor_that_rises_while_what_is_made_is_let_go_is_a_spike),
+        T(what_is_free_after_evaluations_is_not_kept_by_them),
         T(free_memory_that_peaks_could_have_left_is_of_spikes),
         T(a_floor_that_rises_with_what_lives_is_none),
         T(even_growth_is_not_of_evaluations),
