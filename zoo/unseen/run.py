@@ -117,14 +117,23 @@ def own_count(run_dir):
         lines = (run_dir / "log.txt").read_text(errors="replace").splitlines()
     except OSError:
         return None
-    said = [line for line in lines if "HELD {" in line]
-    return json.loads(said[-1][said[-1].index("{"):]) if said else None
+    said = [line.partition(word)[2] for line in lines for word in ("HELD {", "TRUTH ")
+            if word in line]
+    if not said:
+        return None
+    return json.loads(said[-1] if said[-1][0] in "[{" else "{" + said[-1])
 
 
 def own_readings(count, truth):
-    """[(step, resident bytes)] as the program read them; set a counts micro-batches and MiB."""
-    if "rows" in count:
-        return [(step, rss) for step, _, rss in count["rows"]]
+    """[(step, resident bytes)] as the program read them; set a counts micro-batches and MiB, in e
+    each program writes as it likes."""
+    if isinstance(count, list):
+        return [(row["step"], row["rss"]) for row in count]
+    if "step" in count:
+        return list(zip(count["step"], count["rss"]))
+    rows = count.get("step_live_rss", count.get("rows"))
+    if isinstance(rows, list):
+        return [(step, rss) for step, _, rss in rows]
     per_step = count["steps"] / total_steps(truth)
     return [(batch / per_step, mib << 20) for batch, _, mib in count["counts"]]
 
@@ -148,6 +157,7 @@ def true_rate(count, truth):
         return truth["bytes_per_step"]
     start = truth.get("leak_from_step", 0)
     start += SETTLED * (total_steps(truth) - start)
+    start = max(start, truth.get("fill_until_step", 0))  # a fill beside it is no part of the leak
     grown = slope([point for point in own_readings(count, truth) if point[0] > start])
     return grown if grown and grown > 0 else truth["bytes_per_step"]
 
@@ -157,8 +167,8 @@ def judged_rate(verdict, mode, count, truth):
     if mode == "marks":
         return (verdict.get("rate_bytes_per_step") or {}).get("value")
     rate = (verdict.get("rate_bytes_per_min") or {}).get("value")
-    seconds = count.get("train_s", count.get("seconds"))
-    return None if rate is None else rate / 60 * seconds / total_steps(truth)
+    seconds = None if truth["set"] == "e" else count.get("train_s", count.get("seconds"))
+    return None if None in (rate, seconds) else rate / 60 * seconds / total_steps(truth)
 
 
 def grade(word, words, leak):
@@ -220,7 +230,8 @@ def judge(name, mode, truth, args):
     found = {"run": name, "program": truth["program"], "variant": truth["variant"],
              "set": truth["set"], "mode": mode, "leak": truth["leak"]}
     count = own_count(run_dir)
-    answer = zoo.judge(run_dir) if count else None
+    options = ["--no-marks"] if mode == "nomarks" else []  # some of e send theirs in any case
+    answer = zoo.judge(run_dir, *options) if count else None
     if answer is None:
         return {**found, "grade": "-"}
     verdict = zoo.verdicts(answer)[0]
@@ -293,7 +304,7 @@ def totals_of(results):
                f"of {len(leaks)}, "
                f"{sum(r['culprit_itself'] for r in leaks)} by the row's own line")
     if errors:
-        yield (f"rate within {CLOSE:.0%}: {sum(e <= CLOSE for e in errors)} of {len(leaks)}, "
+        yield (f"rate within {CLOSE:.0%}: {sum(e <= CLOSE for e in errors)} of {len(errors)}, "
                f"median error {statistics.median(errors):.0%}")
     if asked:
         yield f"first hypothesis right: {sum(r['hypothesis_right'] for r in asked)} of {len(asked)}"
