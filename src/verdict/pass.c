@@ -31,6 +31,7 @@ void judge_first_pass(struct judging *j)
     const struct view *w = &j->w;
     const struct shape *s = &j->s;
     double room, left = fmax(0, j->pass_end - w->now), slope;
+    double known = j->pass_end + (left > 0 ? 0 : GRACE_PART * (j->pass_end - w->start));
     size_t third = w->n / 3;
     struct fit_sums sums;
 
@@ -45,11 +46,12 @@ void judge_first_pass(struct judging *j)
     r->forecast.ceiling_bytes = w->y[w->n - 1] + slope * (left + w->now - w->x[w->n - 1]);
     if (w->by_step) {
         r->forecast.has_step = true;
-        r->forecast.decided_at_step = judging_step(j->pass_end);
+        r->forecast.decided_at_step = judging_step(ceil(known));
         if (w->seconds_per_x > 0) {
             r->forecast.has_t = true;
-            r->forecast.decided_at_s = judging_caller_seconds(j->v, j->v->last_step_s) +
-                                       left * judging_seconds_per_step(j->v, w->x[third]);
+            r->forecast.decided_at_s =
+                judging_caller_seconds(j->v, j->v->last_step_s) +
+                fmax(0, known - w->now) * judging_seconds_per_step(j->v, w->x[third]);
         }
     }
     if (j->v->batch)
@@ -58,8 +60,7 @@ void judge_first_pass(struct judging *j)
         judging_say(r, VERDICT_SAID_FIRST_PASS, w->now, j->pass_end, slope,
                     r->forecast.bytes_per_example);
     else
-        judging_say(r, VERDICT_SAID_PASS_JUST_ENDED, j->pass_end,
-                    j->pass_end + GRACE_PART * (j->pass_end - j->w.start), 0, 0);
+        judging_say(r, VERDICT_SAID_PASS_JUST_ENDED, j->pass_end, known, 0, 0);
     double limit_bytes = 0;
     if (j->limit && j->limit->known) {
         limit_bytes = (double)j->limit->limit_bytes;

@@ -344,6 +344,17 @@ static void no_leak_is_called_before_a_known_pass_has_ended(void **state)
     }
 }
 
+static void at_the_end_of_the_pass_a_later_step_is_named(void **state)
+{
+    (void)state;
+    feed_steps(83, 83, 100 * MB, 83);
+    judge();
+    assert_int_equal(r.word, VERDICT_FILLING);
+    assert_true(said(VERDICT_SAID_PASS_JUST_ENDED));
+    assert_in_range(r.forecast.decided_at_step, 84, 104);
+    assert_true(r.forecast.decided_at_s > 83 * 2);
+}
+
 static void growth_that_ends_with_the_pass_is_plateaued_there(void **state)
 {
     (void)state;
@@ -675,6 +686,7 @@ int main(void)
         TEST(a_small_late_rise_is_left_open),
         TEST(growth_inside_the_first_pass_is_filling_with_its_ceiling),
         TEST(no_leak_is_called_before_a_known_pass_has_ended),
+        TEST(at_the_end_of_the_pass_a_later_step_is_named),
         TEST(growth_that_ends_with_the_pass_is_plateaued_there),
         TEST(growth_that_goes_on_after_the_pass_is_leaking),
         TEST(without_an_epoch_mark_a_young_rise_is_filling_too),
