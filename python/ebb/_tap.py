@@ -11,7 +11,7 @@ Mark = dict[str, Union[str, int, float]]
 Sink = Callable[[str, bool], None]
 
 # of the wire itself: they are between the process and ebb, and tell nobody how far it is
-_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=census\n")
+_INTERNAL = ("KIND=hello\n", "KIND=ack\n", "KIND=query\n", "KIND=census\n", "KIND=kept\n")
 
 _process_sink: Optional[Sink] = None
 _thread = threading.local()

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import pytest
 
-from ebb import _keepers, _referrers, _weight
-from jobs import PATIENCE_S, binary
+from ebb import _keepers, _referrers, _tap, _weight, _wire
+from jobs import PATIENCE_S, binary, listening
 
 MIB = 1 << 20
 SEEN = []  # a module's own
@@ -139,6 +139,14 @@ def test_what_has_stopped_is_over_with_the_next_look(told, resident):
         {(step, i): bytearray(MIB) for i in range(4)}))
     assert named(told)[-1]["step"] == 3
     assert told[-1] == {"kind": "kept", "step": 4, "since": 3}
+
+
+def test_who_listens_to_the_progress_hears_nothing_of_it(monkeypatch):
+    heard = []
+    with listening(monkeypatch), _tap.tap_thread(lambda text, must_arrive: heard.append(text)):
+        _wire.wire().mark("kept", True, step=1, since=None)
+        _wire.wire().mark("other", value=1)
+    assert heard == ["KIND=other\nVALUE=1"]
 
 
 def test_where_memory_does_not_grow_nobody_looks(told, resident, monkeypatch):
