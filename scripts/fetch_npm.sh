@@ -26,6 +26,9 @@ why() {
     fi
 }
 
+# Two suites may want it at the same time, and npm begins by removing what is there.
+exec 9>.fetching
+flock 9
 ! cmp -s package-lock.json node_modules/.fetched || exit 0
 for ((attempt = 1; ; attempt++)); do
     status=0

@@ -409,6 +409,16 @@ def test_a_registry_that_was_away_for_a_moment_is_asked_again(tmp_path):
     assert fetch(tmp_path, npm).returncode == 0 and calls(tmp_path) == 3  # it is there now
 
 
+def test_two_that_want_it_at_once_fetch_it_once(tmp_path):
+    npm = npm_that_fails(tmp_path, 0)
+    with npm.open("a") as script:
+        script.write("sleep 1\n")
+    (tmp_path / "into").mkdir()
+    (tmp_path / "into" / "package-lock.json").write_text("{}")
+    both = [subprocess.Popen([SCRIPTS / "fetch_npm.sh", npm, tmp_path / "into"]) for _ in range(2)]
+    assert [one.wait() for one in both] == [0, 0] and calls(tmp_path) == 1
+
+
 def test_a_registry_that_stays_away_is_given_up(tmp_path):
     result = fetch(tmp_path, npm_that_fails(tmp_path, 99))
     assert (result.returncode, calls(tmp_path)) == (1, 3)
