@@ -161,11 +161,16 @@ def _root(o: Any, names: str) -> str:
     return f"<{t.__module__}.{t.__qualname__}>{names}" if names else "nothing that gc knows of"
 
 
+def _module_names() -> dict[int, str]:
+    """The name of each module by the number of its variables."""
+    named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
+    return {id(m.__dict__): n for n, m in reversed(named)}  # of two names the first
+
+
 def chain(o: Any, ours: list[Any], until: float) -> str:
     """Like "__main__.cache['seen'][3]". OURS are the containers of whoever asks."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
-    named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
-    modules = {id(m.__dict__): n for n, m in reversed(named)}  # of two names the first
+    modules = _module_names()
     names, at = "", o
     for _ in range(_DEPTH_MAX):
         if time.monotonic() > until:
@@ -249,8 +254,7 @@ def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
     """Whose the container O is, by the nearest holder that the program's reader knows: "cache of a
     __main__.Features", "__main__.seen", "losses (a variable of train() in …)". None: not found."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
-    named = [(n, m) for n, m in list(sys.modules.items()) if type(m) is ModuleType]
-    modules = {id(m.__dict__): n for n, m in reversed(named)}
+    modules = _module_names()
     names, at = "", o
     for _ in range(_OWNER_DEPTH):
         if time.monotonic() > until:

@@ -46,12 +46,6 @@ static double seconds_of(const struct facts *f, const struct profile_reading *r)
     return ((double)r->t_ns - (double)f->store->start_ns) / 1e9;
 }
 
-static double live_at(const struct profile_reading *r)
-{
-    double ignored = 0;
-    return live_of(r, &ignored);
-}
-
 static double rss_at(const struct facts *f, const struct profile_reading *r)
 {
     return facts_at(&f->main->field[SAMPLE_RSS], seconds_of(f, r));
@@ -59,7 +53,7 @@ static double rss_at(const struct facts *f, const struct profile_reading *r)
 
 static double held_at(const struct facts *f, const struct profile_reading *r)
 {
-    return live_at(r) + rss_at(f, r);
+    return profile_live_at(r) + rss_at(f, r);
 }
 
 /* Of the readings from FROM_S to TO_S the one nearest to NEAR_S, which is either; or another where
@@ -79,7 +73,7 @@ static const struct profile_reading *settled(const struct facts *f, const struct
         if (!least || held_at(f, r) < held_at(f, least))
             least = r;
     }
-    bool is_much_less = nearest && (live_at(least) < much_less * live_at(nearest) ||
+    bool is_much_less = nearest && (profile_live_at(least) < much_less * profile_live_at(nearest) ||
                                     rss_at(f, least) < much_less * rss_at(f, nearest));
     return is_much_less ? least : nearest;
 }
@@ -303,16 +297,16 @@ static int measure(const struct facts *f, struct facts_heap *h, struct err *err)
 {
     const struct profile *p = h->profile;
     uint64_t now_ns = moment_ns(f, f->now_s);
-    double ignored = 0, variance = 0;
+    double variance = 0;
     AUTO_FREE struct kinds *kinds = kinds_new(p);
     if (!kinds)
         return err_set(err, -1, "out of memory");
-    h->start = live_at(reading_at(p, moment_ns(f, f->start_s)));
+    h->start = profile_live_at(reading_at(p, moment_ns(f, f->start_s)));
     h->now = live_of(reading_at(p, now_ns), &variance);
     h->sigma = sqrt(variance);
     measure_kinds(f, h, kinds);
     for (size_t i = 0; i < p->n_readings && p->readings[i].t_ns <= now_ns; i++)
-        h->most = fmax(h->most, live_of(&p->readings[i], &ignored));
+        h->most = fmax(h->most, profile_live_at(&p->readings[i]));
     return 0;
 }
 

@@ -119,7 +119,7 @@ const struct profile_snapshot *profile_snapshot_at(const struct profile *p, uint
     return n > 0 ? &p->snapshots[n - 1] : NULL;
 }
 
-static double live_at(const struct profile_reading *r)
+double profile_live_at(const struct profile_reading *r)
 {
     double sum = 0;
     for (size_t i = 0; i < r->count; i++)
@@ -134,7 +134,7 @@ static uint64_t tail_ns_of(const struct profile *p)
     const double alike = 1.001;
     const uint64_t least_ns = UINT64_C(5000000000);
     const struct profile_reading *last = &p->readings[p->n_readings - 1], *r = last;
-    while (r > p->readings && live_at(r) <= alike * live_at(r - 1))
+    while (r > p->readings && profile_live_at(r) <= alike * profile_live_at(r - 1))
         r--;
     uint64_t idle_ns = last->t_ns - r->t_ns, most_ns = (last->t_ns - p->readings[0].t_ns) / 10;
     uint64_t tail_ns = idle_ns < most_ns ? idle_ns : most_ns;
@@ -150,9 +150,9 @@ size_t profile_working(const struct profile *p)
     uint64_t end_ns = p->readings[n - 1].t_ns, tail_ns = tail_ns_of(p);
     while (before + 2 < n && p->readings[before + 1].t_ns + tail_ns < end_ns)
         before++;
-    double held = let_go * live_at(&p->readings[before]);
-    while (n > before + 1 &&
-           live_at(&p->readings[n - 1]) < fmax(held, let_go * live_at(&p->readings[n - 2])))
+    double held = let_go * profile_live_at(&p->readings[before]);
+    while (n > before + 1 && profile_live_at(&p->readings[n - 1]) <
+                                 fmax(held, let_go * profile_live_at(&p->readings[n - 2])))
         n--;
     return n;
 }

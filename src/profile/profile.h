@@ -129,6 +129,8 @@ bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
  * long as nothing more came, up to a tenth of its life) that come after it had let go of a tenth or
  * more of what it held, before them or at the reading before, where it ended by itself. */
 size_t profile_working(const struct profile *p);
+/* What all sites held at R, in bytes. */
+double profile_live_at(const struct profile_reading *r);
 /* The last reading at or before T_NS; NULL: none. */
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns);
 const struct profile_snapshot *profile_snapshot_at(const struct profile *p, uint64_t t_ns);
