@@ -47,16 +47,24 @@ def _in_locals(f: FrameType, o: Any) -> Optional[str]:
 
 
 def _in_frames(o: Any) -> Optional[tuple[str, str]]:
-    for frame in list(sys._current_frames().values()):
-        f: Optional[FrameType] = frame
-        while f is not None:
-            code = f.f_code
-            if code.co_flags & inspect.CO_OPTIMIZED and not is_our_frame(f):
-                name = _in_locals(f, o)
-                if name:
-                    return name, f"{code.co_name}() in {code.co_filename}:{f.f_lineno}"
-            f = f.f_back
-    return None
+    frames = list(sys._current_frames().values())
+    f: Optional[FrameType] = None
+    try:
+        while frames:
+            f = frames.pop()
+            while f is not None:
+                code = f.f_code
+                if code.co_flags & inspect.CO_OPTIMIZED and not is_our_frame(f):
+                    name = _in_locals(f, o)
+                    if name:
+                        return name, f"{code.co_name}() in {code.co_filename}:{f.f_lineno}"
+                f = f.f_back
+        return None
+    finally:
+        # One of them is this function's own. A frame that refers to itself outlives its call, and
+        # with it all that the callers' variables hold: objects of the job, until gc comes by.
+        frames.clear()
+        f = None
 
 
 # ---- one step of the way ----
@@ -140,12 +148,15 @@ def _rank(r: Any, modules: dict[int, str]) -> int:
 # ---- the chain ----
 
 
+def _referrers_of(o: Any, skip: set[int]) -> list[Any]:
+    """Without functions that run: _in_frames finds those with the names of their variables."""
+    return [r for r in gc.get_referrers(o) if id(r) not in skip and type(r) is not FrameType]
+
+
 def _holder(o: Any, skip: set[int], modules: dict[int, str]) -> Any:
     best, best_rank = None, 9
-    for r in gc.get_referrers(o):
-        if id(r) in skip or type(r).__name__ in ("list_iterator", "tuple_iterator"):
-            continue
-        if type(r) is FrameType:  # by its variables, which _in_frames finds with their names
+    for r in _referrers_of(o, skip):
+        if type(r).__name__ in ("list_iterator", "tuple_iterator"):
             continue
         rank = _rank(r, modules)
         if rank < best_rank:
@@ -203,8 +214,8 @@ def chain(o: Any, ours: list[Any], until: float) -> str:
 
 def _owner_of(d: dict[Any, Any], skip: set[int]) -> Any:
     """Whose attributes D are."""
-    for r in gc.get_referrers(d):
-        if id(r) not in skip and type(r) not in (dict, list, tuple, FrameType):
+    for r in _referrers_of(d, skip):
+        if type(r) not in (dict, list, tuple):
             try:
                 if object.__getattribute__(r, "__dict__") is d:
                     return r

@@ -161,6 +161,24 @@ def test_looking_for_variables_keeps_none_of_them_alive():
     assert watched() is None
 
 
+def test_what_was_looked_at_dies_with_its_last_holder_not_with_the_next_collection():
+    import weakref
+
+    def keeper():
+        box = [Thing()]
+        ours = [box[0]]  # as the census has those that it looks at in a variable
+        _referrers.chain(ours[0], [ours], time.monotonic() + 5)
+        _referrers.owner(ours[0], [ours], time.monotonic() + 5)
+        return weakref.ref(box[0])
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert keeper()() is None
+    finally:
+        gc.enable()
+
+
 def test_what_somebody_else_has_of_the_variables_is_not_emptied():
     def user(number):
         seen = locals()
