@@ -124,6 +124,7 @@ bool jury_series_tell(const struct jury *j, struct jury_process *p)
     if (!p->seat || !p->seat->is_judged || !live || !live->is_judged)
         return false;
     verdict_hear_live(&p->seat->result, &live->result);
+    verdict_name_leak(&p->seat->result, &p->seat->series);
     if (spare)
         verdict_hear_spare(&p->seat->result, &p->seat->series, &live->result, &live->series,
                            &spare->series);

@@ -88,21 +88,6 @@ static void judge_stepping(struct judging *j, const struct events_steps *e)
     judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
 }
 
-/* What leaks does so at the events, or between them: then it keeps its word. */
-static void name_leak(struct judging *j)
-{
-    struct events_steps e;
-
-    if (j->r->word != VERDICT_LEAKING || !j->w.by_step ||
-        !events_hold_growth(j->v, j->w.sigma, j->s.material, &e))
-        return;
-    hear_say_first(j->r,
-                   &(struct verdict_evidence){.code = VERDICT_SAID_EVENT_STEPS,
-                                              .value = {e.kind, e.count, e.jump_bytes, e.share}});
-    j->r->event = e.kind;
-    judging_conclude(j, VERDICT_STEPPING, j->r->confidence);
-}
-
 static void note_input(struct judging *j)
 {
     const struct verdict_series *v = j->v;
@@ -177,7 +162,8 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
         judge_first_pass(&j);
     else
         judge_open(&j, cap);
-    name_leak(&j);
+    if (by_step)
+        verdict_name_leak(ret, v);
     outlook_rates(&j);
     outlook_oom(&j);
     outlook_alarm(&j);

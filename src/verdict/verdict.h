@@ -257,6 +257,11 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
  * changed: what is not in the live heap (small objects of Python, mappings) may still leak. */
 void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live);
 
+/* Of a leak of V, if most of its growth came at evaluations, checkpoints or epoch ends: R is
+ * stepping instead of leaking. The verdict on V says so by itself; not so where R was taken from
+ * another series. */
+void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
+
 /* Where R, the verdict on RESIDENT, is undecided though it rises, and LIVE, that on IN_USE, says
  * that what malloc has handed out stands: if that and SPARE, what malloc has got back and keeps,
  * are most of the rise, nothing that is in use grows any more and R has plateaued. */

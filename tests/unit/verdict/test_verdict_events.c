@@ -269,6 +269,21 @@ static void a_leak_in_pieces_that_pass_the_events_by_is_leaking(void **state)
     }
 }
 
+/* That it leaks was told by another series. */
+static void a_leak_that_was_told_has_the_name_of_its_own_growth(void **state)
+{
+    (void)state;
+    run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
+    r.word = VERDICT_LEAKING;
+    verdict_name_leak(&r, &v);
+    assert_int_equal(r.word, VERDICT_STEPPING);
+    assert_int_equal(r.event, VERDICT_MARK_EVAL);
+    assert_int_equal(r.evidence[0].code, VERDICT_SAID_EVENT_STEPS);
+    r.word = VERDICT_UNDECIDED;
+    verdict_name_leak(&r, &v);
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -289,6 +304,7 @@ int main(void)
         TEST(three_epochs_are_enough_once_the_job_is_over),
         TEST(stairs_too_uneven_to_prove_a_leak_are_its_name_once_there_is_one),
         TEST(a_leak_in_pieces_that_pass_the_events_by_is_leaking),
+        TEST(a_leak_that_was_told_has_the_name_of_its_own_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
