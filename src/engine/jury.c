@@ -47,6 +47,7 @@ void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes)
         s->has_first = true;
         s->first_ns = j->tick_ns;
     }
+    s->last_ns = j->tick_ns;
     s->last_bytes = bytes;
     s->tail.is_table = j->options.is_table;
     if (j->options.by_step)
@@ -181,7 +182,7 @@ static void be_born(struct jury *j, uint64_t t_ns, uint32_t slot, const struct p
     struct jury_process *p = calloc(1, sizeof *p);
     if (!p)
         return;
-    *p = (struct jury_process){.slot = slot, .born_ns = t_ns};
+    *p = (struct jury_process){.slot = slot, .parent = info->ppid, .born_ns = t_ns};
     describe(p, info);
     memmove(j->living + at + 1, j->living + at, (j->count - at) * sizeof(struct jury_process *));
     j->living[at] = p;
@@ -238,8 +239,19 @@ static void bury(struct jury *j, struct jury_process *p)
 static void job_dies(struct jury *j)
 {
     jury_seat_die(j->whole);
+    jury_seat_die(j->apart);
     for (size_t i = 0; i < JURY_GPUS; i++)
         jury_seat_die(j->gpu[i].seat);
+}
+
+/* Was P, who has left the living, most of what the job was? Not if who started it lives on to do the
+ * work: a worker may be as large as its parent, whose pages it shares, and the job goes on. */
+static bool was_most_of_job(const struct jury *j, const struct jury_process *p)
+{
+    const struct jury_process *parent = find_pid(j, p->parent);
+    if (parent && parent->role != ROLE_LAUNCHER)
+        return false;
+    return j->has_low && p->rss_bytes >= j->low_bytes / 2;
 }
 
 static void die(struct jury *j, uint64_t t_ns, uint32_t slot)
@@ -254,7 +266,7 @@ static void die(struct jury *j, uint64_t t_ns, uint32_t slot)
     p->died_ns = t_ns;
     if (j->has_leader && j->leader == slot)
         j->has_leader = false;
-    bool was_most = j->has_low && p->rss_bytes >= j->low_bytes / 2;
+    bool was_most = was_most_of_job(j, p);
     if (was_most)
         j->hold_until_ns = t_ns + HOLD_S * NS_PER_S;
     if (was_most || j->count == 0)
@@ -319,6 +331,7 @@ static void mark_all(struct jury *j, uint64_t t_ns, const struct jury_process *s
         if (!j->living[i]->speaks || j->living[i] == sender)
             seat_mark(j, j->living[i]->seat, t_ns, mark);
     seat_mark(j, j->whole, t_ns, mark);
+    seat_mark(j, j->apart, t_ns, mark);
     for (size_t i = 0; i < JURY_GPUS; i++)
         seat_mark(j, j->gpu[i].seat, t_ns, mark);
     mark_series(j, t_ns, sender, mark, false);
@@ -359,7 +372,8 @@ void jury_segment(struct jury *j)
     }
     jury_series_clear(j);
     free(j->whole);
-    j->whole = NULL;
+    free(j->apart);
+    j->whole = j->apart = NULL;
     j->gone_count = j->listed_count = 0;
     j->tree = (struct jury_tree){.grower = NULL};
     j->clock = (struct mark_clock){.has_step = false};
@@ -402,5 +416,6 @@ void jury_free(struct jury *j)
     free(j->living);
     free((void *)(uintptr_t)j->listed);
     free(j->whole);
+    free(j->apart);
     free(j);
 }

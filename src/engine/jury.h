@@ -43,7 +43,7 @@ struct jury_seat {
     struct tail tail; /* its newest readings: not judged yet, and never if it dies now */
     struct verdict_result result; /* valid when is_judged */
     struct verdict_limit limit;   /* it was judged against */
-    uint64_t first_ns;            /* of its readings; valid when there is one */
+    uint64_t first_ns, last_ns;   /* of its readings; valid when there is one */
     uint64_t last_bytes;          /* the newest reading */
     bool has_first, has_ended, is_judged;
 };
@@ -51,6 +51,7 @@ struct jury_seat {
 struct jury_process {
     uint32_t slot;
     struct process_id id;
+    int32_t parent; /* pid of who started it */
     enum process_role role;
     uint16_t name_len;
     char name[PROCESS_COMM_MAX]; /* raw */
@@ -77,12 +78,14 @@ struct jury_series {
     int32_t pid;   /* who sends it; 0 unknown */
     char name[64]; /* raw */
     bool is_gone;
+    uint64_t gone_ns;       /* valid when it is */
     bool is_aside;          /* heard with another one, and no verdict of its own */
     struct jury_seat *seat; /* NULL: a free place */
 };
 
 /* The tree's verdict. RESULT has its word, leak and confidence; the figures are those of the whole
- * where it agrees with the word, else of the process that decides. */
+ * where it agrees with the word, else of the process that decides, with the rates of others that leak
+ * too. */
 struct jury_tree {
     struct verdict_result result;
     struct verdict_tree_result of;

@@ -19,12 +19,30 @@ static void seat_over(struct jury_seat *s, bool is_gone)
         jury_seat_judge(s, &s->limit);
 }
 
-/* Was P there for most of the job, and to its end? What a helper did for a while says nothing about
- * how the job would have gone on. */
+/* Was what began at FIRST_NS there for most of the job? What a helper did for a while says nothing
+ * about how the job would have gone on. */
+static bool came_early(const struct jury *j, uint64_t first_ns)
+{
+    return first_ns <= j->begun_ns + (j->tick_ns - j->begun_ns) / 2;
+}
+
+/* And to its end? */
 static bool saw_it_all(const struct jury *j, const struct jury_process *p)
 {
-    uint64_t half_ns = j->begun_ns + (j->tick_ns - j->begun_ns) / 2;
-    return p->born_ns <= half_ns && jury_just_went(j, p);
+    return came_early(j, p->born_ns) && jury_just_went(j, p);
+}
+
+/* The same of a series of the whole job, which may rest, or of a GPU, which may be let go. */
+static bool was_read_to_the_end(const struct jury *j, const struct jury_seat *s)
+{
+    return s && s->has_first && came_early(j, s->first_ns) && jury_is_just_now(j, s->last_ns);
+}
+
+/* A figure is read more rarely: there until the end is who sends it. */
+static bool was_told_to_the_end(const struct jury *j, const struct jury_series *s)
+{
+    return s->seat && s->seat->has_first && came_early(j, s->seat->first_ns) &&
+           (!s->is_gone || jury_is_just_now(j, s->gone_ns));
 }
 
 static void job_is_over(struct jury *j)
@@ -37,10 +55,15 @@ static void job_is_over(struct jury *j)
         if (saw_it_all(j, j->gone[i]))
             seat_over(j->gone[i]->seat, true);
     for (size_t i = 0; i < JURY_GPUS; i++)
-        seat_over(j->gpu[i].seat, false);
+        if (was_read_to_the_end(j, j->gpu[i].seat))
+            seat_over(j->gpu[i].seat, false);
     for (size_t i = 0; i < JURY_SERIES; i++)
-        seat_over(j->series[i].seat, j->series[i].is_gone);
-    seat_over(j->whole, false);
+        if (was_told_to_the_end(j, &j->series[i]))
+            seat_over(j->series[i].seat, j->series[i].is_gone);
+    if (was_read_to_the_end(j, j->whole))
+        seat_over(j->whole, false);
+    if (was_read_to_the_end(j, j->apart))
+        seat_over(j->apart, false);
 }
 
 static bool says(const json_t *o, const char *key, const char *value)

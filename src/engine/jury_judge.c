@@ -22,6 +22,8 @@ size_t jury_tree_result(const struct verdict_member *members, size_t n,
     } else if (n > 0) {
         of = ret_tree->grower < n ? ret_tree->grower : 0;
         *ret = *members[of].result;
+        if (ret_tree->has_grower && ret_tree->leak == VERDICT_LEAK_YES)
+            verdict_tree_sum(members, n, of, ret);
         if (whole && whole->has_floor) {
             ret->has_floor = true;
             ret->floor_first_bytes = whole->floor_first_bytes;
@@ -41,9 +43,14 @@ size_t jury_tree_result(const struct verdict_member *members, size_t n,
     return of;
 }
 
+bool jury_is_just_now(const struct jury *j, uint64_t t_ns)
+{
+    return t_ns + JUST_GONE_S * NS_PER_S >= j->tick_ns;
+}
+
 bool jury_just_went(const struct jury *j, const struct jury_process *p)
 {
-    return !p->died_ns || p->died_ns + JUST_GONE_S * NS_PER_S >= j->tick_ns;
+    return !p->died_ns || jury_is_just_now(j, p->died_ns);
 }
 
 /* Does one that has gone still stand for the job? If it went with the end, or was most of it. */
@@ -81,17 +88,25 @@ static bool list(struct jury *j)
     return true;
 }
 
+static void judge_whole(struct jury *j)
+{
+    if (!j->whole || !j->whole->has_first)
+        return;
+    jury_seat_judge(j->whole, &j->whole_limit);
+    if (j->apart && j->apart->has_first && j->listed_count > 0)
+        verdict_hear_apart(&j->whole->result, &j->whole->series, &j->apart->series);
+}
+
 static void judge_tree(struct jury *j)
 {
     struct verdict_member members[JURY_SEATS + JURY_GONE];
     const struct jury_process *process[JURY_SEATS + JURY_GONE];
     size_t n = 0;
-    if (j->whole && j->whole->has_first)
-        jury_seat_judge(j->whole, &j->whole_limit);
+    judge_whole(j);
     const struct jury_seat *whole = j->whole && j->whole->is_judged ? j->whole : NULL;
     for (size_t i = 0; i < j->listed_count; i++) {
         const struct jury_process *p = j->listed[i];
-        if (!stands_for_job(j, p))
+        if (!stands_for_job(j, p) || jury_was_replaced(j, p))
             continue;
         if (whole)
             jury_series_tell_whole(j, p);
@@ -101,6 +116,7 @@ static void judge_tree(struct jury *j)
                                                .rss_bytes = (double)p->rss_bytes,
                                                .has_unique = p->has_unique,
                                                .alive = true,
+                                               .takes_turns = jury_takes_turns(j, p),
                                                .unique_bytes = (double)p->unique_bytes};
     }
     struct jury_tree *t = &j->tree;

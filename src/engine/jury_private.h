@@ -1,6 +1,7 @@
 /* The jury's inside, shared by jury.c (who is judged), jury_tick.c (on which readings) and
  * jury_judge.c (what comes of it); jury_end.c hears how the job ended, jury_series.c has the job's
- * own figures, and jury_held.c what the profiler knows of one that sent none. */
+ * own figures, jury_held.c what the profiler knows of one that sent none, and jury_turns.c tells who
+ * gives way to the next. */
 #pragma once
 
 #include "engine/jury.h"
@@ -22,6 +23,7 @@ struct jury {
     struct jury_gpu gpu[JURY_GPUS];
     struct jury_series series[JURY_SERIES];
     struct jury_seat *whole;
+    struct jury_seat *apart; /* the same with each process in full; NULL where there is no whole */
     struct jury_tree tree;
     bool has_tree;
     enum verdict_word told;
@@ -63,6 +65,13 @@ bool jury_series_tell(const struct jury *j, struct jury_process *p);
 /* The same for the whole tree, most of whose growth may be that of P; it has been judged. */
 void jury_series_tell_whole(const struct jury *j, const struct jury_process *p);
 struct jury_process *jury_find(struct jury *j, uint32_t slot); /* living; NULL if none */
+/* Has P given way to another that its parent started for the same? What it held is given back. */
+bool jury_was_replaced(const struct jury *j, const struct jury_process *p);
+/* Did P follow on others that have gone, and neither hold more than they did nor live much longer?
+ * Then what it takes says nothing about the job: it will be given back too. */
+bool jury_takes_turns(const struct jury *j, const struct jury_process *p);
+/* Was T_NS so shortly before now that it belongs to the end of a job that ends now? */
+bool jury_is_just_now(const struct jury *j, uint64_t t_ns);
 /* Did P live, or go so shortly before now that it went with the job? */
 bool jury_just_went(const struct jury *j, const struct jury_process *p);
 /* P's result is gone: nothing that was listed may point at it. */

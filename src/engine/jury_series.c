@@ -103,6 +103,7 @@ void jury_series_die(struct jury *j, int32_t pid)
         if (s->seat->has_first && !s->is_aside)
             judge_one(j, s);
         s->is_gone = true;
+        s->gone_ns = j->tick_ns;
     }
 }
 

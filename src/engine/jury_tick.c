@@ -167,14 +167,11 @@ static bool low_is_meant(const struct jury *j)
     return true;
 }
 
-/* The tree's memory that can leak: what the kernel charges the job's own cgroup with, where it has
- * one. Else libraries and data files that several processes map are the same pages: the largest
- * such part counts for all. */
-static uint64_t tree_value(const struct jury *j)
+/* What the processes have that can leak. Libraries and data files that several map are the same
+ * pages: the largest such part counts for all. */
+static uint64_t once_value(const struct jury *j)
 {
     uint64_t file = 0, swap = 0;
-    if (j->has_charge)
-        return j->charge_bytes;
     for (size_t i = 0; i < j->count; i++) {
         const struct jury_process *p = j->living[i];
         if (p->has_status && p->file_bytes > file)
@@ -182,6 +179,26 @@ static uint64_t tree_value(const struct jury *j)
         swap += p->has_status ? p->swap_bytes : 0;
     }
     return (j->low_bytes > file ? j->low_bytes - file : 0) + swap;
+}
+
+/* The tree's memory that can leak: what the kernel charges the job's own cgroup with, where it has
+ * one. */
+static uint64_t tree_value(const struct jury *j)
+{
+    return j->has_charge ? j->charge_bytes : once_value(j);
+}
+
+/* The same with what is shared counted in each that has it, and with what the kernel charges beyond
+ * the processes. */
+static uint64_t apart_value(const struct jury *j)
+{
+    uint64_t sum = 0, once = once_value(j);
+    for (size_t i = 0; i < j->count; i++) {
+        const struct jury_process *p = j->living[i];
+        uint64_t file = p->has_status ? p->file_bytes : 0;
+        sum += (p->rss_bytes > file ? p->rss_bytes - file : 0) + (p->has_status ? p->swap_bytes : 0);
+    }
+    return sum + (j->has_charge && j->charge_bytes > once ? j->charge_bytes - once : 0);
 }
 
 static void feed_whole(struct jury *j)
@@ -199,6 +216,10 @@ static void feed_whole(struct jury *j)
         j->whole = jury_seat_new(j);
     if (!j->whole)
         return;
+    if (!j->apart)
+        j->apart = jury_seat_new(j);
+    if (j->apart)
+        jury_seat_feed(j, j->apart, apart_value(j));
     jury_seat_feed(j, j->whole, tree_value(j));
     j->whole_limit = jury_limit_for(j, j->whole->last_bytes);
     if (j->whole->last_bytes > j->tree_peak_bytes)

@@ -6,6 +6,10 @@
 
 enum { RANK_GROWS = 3 };
 
+/* Of the growth of one that leaks, what must be its own to be added to that of another: pages that
+ * both have would count twice. */
+static const double OWN_PART = 0.5;
+
 /* How much a word says about growth; larger is worse. */
 static int rank_of(enum verdict_word word)
 {
@@ -68,11 +72,15 @@ static void sort_costs(struct verdict_tree_result *t)
         }
 }
 
-/* A small process that just started leaves the tree's verdict to the others. */
-static bool has_no_say(const struct verdict_result *r, double total)
+/* A small process that just started leaves the tree's verdict to the others, and so does one that
+ * will be replaced: what it takes it gives back. */
+static bool has_no_say(const struct verdict_member *m, double total)
 {
-    return r->word == VERDICT_UNDECIDED &&
-           (!r->has_floor || r->floor_last_bytes - r->floor_first_bytes < 0.05 * total);
+    const struct verdict_result *r = m->result;
+
+    return m->takes_turns ||
+           (r->word == VERDICT_UNDECIDED &&
+            (!r->has_floor || r->floor_last_bytes - r->floor_first_bytes < 0.05 * total));
 }
 
 /* Does A decide rather than B? The graver word, then the faster growth, then the larger process:
@@ -101,7 +109,7 @@ static size_t find_worst(const struct verdict_member *members, size_t n, double 
             continue;
         if (any == n || is_worse(&members[i], &members[any]))
             any = i;
-        if (!has_no_say(members[i].result, total) &&
+        if (!has_no_say(&members[i], total) &&
             (with_say == n || is_worse(&members[i], &members[with_say])))
             with_say = i;
     }
@@ -120,7 +128,7 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         if (!members[i].alive)
             continue;
         total += members[i].rss_bytes;
-        if (rank_of(members[i].result->word) < RANK_GROWS)
+        if (members[i].takes_turns || rank_of(members[i].result->word) < RANK_GROWS)
             add_cost(ret, &members[i]);
         else
             ret->growers++;
@@ -143,4 +151,52 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = false;
     }
     ret->leak = verdict_word_leak(ret->word);
+}
+
+static bool leaks_too(const struct verdict_member *m)
+{
+    const struct verdict_result *r = m->result;
+
+    return m->alive && !m->takes_turns && r->leak == VERDICT_LEAK_YES && r->has_floor &&
+           m->has_unique &&
+           m->unique_bytes >= OWN_PART * (r->floor_last_bytes - r->floor_first_bytes);
+}
+
+static void add_rate(struct verdict_interval *sum, const struct verdict_interval *rate)
+{
+    if (!sum->known || !rate->known || !(rate->value > 0))
+        return;
+    sum->value += rate->value;
+    sum->low += rate->low;
+    sum->high += rate->high;
+}
+
+/* The part of ALL that ONE is. */
+static double part_of(const struct verdict_interval *one, const struct verdict_interval *all)
+{
+    return one->known && all->value > 0 && one->value > 0 ? one->value / all->value : 1;
+}
+
+void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t grower,
+                      struct verdict_result *r)
+{
+    const struct verdict_result *one = members[grower].result;
+    double by_min, by_step;
+
+    for (size_t i = 0; i < n; i++)
+        if (i != grower && leaks_too(&members[i])) {
+            add_rate(&r->rate_bytes_per_min, &members[i].result->rate_bytes_per_min);
+            add_rate(&r->rate_bytes_per_step, &members[i].result->rate_bytes_per_step);
+        }
+    by_min = part_of(&one->rate_bytes_per_min, &r->rate_bytes_per_min);
+    by_step = part_of(&one->rate_bytes_per_step, &r->rate_bytes_per_step);
+    r->oom.eta_s_low *= by_min;
+    r->oom.eta_s_high *= by_min;
+    r->oom.eta_step_low *= by_step;
+    r->oom.eta_step_high *= by_step;
+    for (size_t i = 0; i < r->n_evidence; i++)
+        if (r->evidence[i].code == VERDICT_SAID_PEAK_OOM) {
+            r->evidence[i].value[1] *= r->evidence[i].value[3] > 0 ? by_step : by_min;
+            r->evidence[i].value[2] *= r->evidence[i].value[3] > 0 ? by_step : by_min;
+        }
 }

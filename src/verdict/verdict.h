@@ -283,12 +283,20 @@ struct verdict_held {
 void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
                        const struct verdict_held *held);
 
+/* R, the verdict on WHOLE, the memory of a tree with every page counted once, is a leak, and APART is
+ * the same with each process counted in full. Pages that several share, and that each gets for
+ * itself by writing to them, add to the whole alone, and come to an end when all are copied: R is
+ * undecided where APART does not grow along. */
+void verdict_hear_apart(struct verdict_result *r, const struct verdict_series *whole,
+                        const struct verdict_series *apart);
+
 /* One process of a tree, for verdict_tree_judge. */
 struct verdict_member {
     const struct verdict_result *result;
     int role; /* any number; equal numbers are summed up together in the costs */
     double rss_bytes;
     bool has_unique, alive;
+    bool takes_turns; /* it comes and goes, and what it takes with it: no say */
     double unique_bytes;
 };
 
@@ -317,3 +325,8 @@ struct verdict_tree_result {
  * first is named. */
 void verdict_tree_judge(const struct verdict_member *members, size_t n,
                         const struct verdict_result *whole, struct verdict_tree_result *ret);
+
+/* R is the verdict on member GROWER of N, which leaks: the rates of the others that leak too are
+ * added to it, as far as what they hold is their own, and the limit is reached the sooner. */
+void verdict_tree_sum(const struct verdict_member *members, size_t n, size_t grower,
+                      struct verdict_result *r);

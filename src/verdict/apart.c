@@ -1,0 +1,41 @@
+/* A tree that grows though nobody in it does: pages that were shared and are so no more. */
+#include "verdict/judging.h"
+
+#include <math.h>
+
+static const double FOLLOWS = 0.4; /* of the growth of the whole: so much do the parts grow too */
+
+/* By how much the floor of V rose from FROM to TO, in nanoseconds of its clock. */
+static double rise_between(const struct verdict_series *v, double from_ns, double to_ns)
+{
+    struct view w;
+    double from = (from_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    double to = (to_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    size_t i = 0, k;
+
+    view_build(&w, v, false, -HUGE_VAL, -HUGE_VAL);
+    if (w.n == 0)
+        return 0;
+    while (i + 1 < w.n && w.x[i] < from)
+        i++;
+    for (k = w.n - 1; k > i && w.x[k] > to; k--)
+        ;
+    return w.low[k] - w.low[i];
+}
+
+/* In the later half of the rise alone: when workers are forked, the parts jump by all that these
+ * share with their parent. */
+void verdict_hear_apart(struct verdict_result *r, const struct verdict_series *whole,
+                        const struct verdict_series *apart)
+{
+    double onset_ns = (double)whole->first_ns + r->onset_s * 1e9, end_ns = (double)whole->last_ns;
+    double half_ns = (onset_ns + end_ns) / 2;
+
+    if (r->leak != VERDICT_LEAK_YES ||
+        rise_between(apart, half_ns, end_ns) >= FOLLOWS * rise_between(whole, half_ns, end_ns))
+        return;
+    r->word = VERDICT_UNDECIDED;
+    r->leak = VERDICT_LEAK_UNKNOWN;
+    r->confidence = 0.5;
+    r->alarm = r->forecast.known = false;
+}
