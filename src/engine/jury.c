@@ -244,8 +244,8 @@ static void job_dies(struct jury *j)
         jury_seat_die(j->gpu[i].seat);
 }
 
-/* Was P, who has left the living, most of what the job was? Not if who started it lives on to do the
- * work: a worker may be as large as its parent, whose pages it shares, and the job goes on. */
+/* Was P, who has left the living, most of what the job was? Not if who started it lives on to do
+ * the work: a worker may be as large as its parent, whose pages it shares, and the job goes on. */
 static bool was_most_of_job(const struct jury *j, const struct jury_process *p)
 {
     const struct jury_process *parent = find_pid(j, p->parent);

@@ -84,8 +84,8 @@ struct jury_series {
 };
 
 /* The tree's verdict. RESULT has its word, leak and confidence; the figures are those of the whole
- * where it agrees with the word, else of the process that decides, with the rates of others that leak
- * too. */
+ * where it agrees with the word, else of the process that decides, with the rates of others that
+ * leak too. */
 struct jury_tree {
     struct verdict_result result;
     struct verdict_tree_result of;

@@ -1,7 +1,7 @@
 /* The jury's inside, shared by jury.c (who is judged), jury_tick.c (on which readings) and
  * jury_judge.c (what comes of it); jury_end.c hears how the job ended, jury_series.c has the job's
- * own figures, jury_held.c what the profiler knows of one that sent none, and jury_turns.c tells who
- * gives way to the next. */
+ * own figures, jury_held.c what the profiler knows of one that sent none, and jury_turns.c tells
+ * who gives way to the next. */
 #pragma once
 
 #include "engine/jury.h"

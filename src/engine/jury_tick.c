@@ -196,7 +196,8 @@ static uint64_t apart_value(const struct jury *j)
     for (size_t i = 0; i < j->count; i++) {
         const struct jury_process *p = j->living[i];
         uint64_t file = p->has_status ? p->file_bytes : 0;
-        sum += (p->rss_bytes > file ? p->rss_bytes - file : 0) + (p->has_status ? p->swap_bytes : 0);
+        sum +=
+            (p->rss_bytes > file ? p->rss_bytes - file : 0) + (p->has_status ? p->swap_bytes : 0);
     }
     return sum + (j->has_charge && j->charge_bytes > once ? j->charge_bytes - once : 0);
 }

@@ -283,8 +283,8 @@ struct verdict_held {
 void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
                        const struct verdict_held *held);
 
-/* R, the verdict on WHOLE, the memory of a tree with every page counted once, is a leak, and APART is
- * the same with each process counted in full. Pages that several share, and that each gets for
+/* R, the verdict on WHOLE, the memory of a tree with every page counted once, is a leak, and APART
+ * is the same with each process counted in full. Pages that several share, and that each gets for
  * itself by writing to them, add to the whole alone, and come to an end when all are copied: R is
  * undecided where APART does not grow along. */
 void verdict_hear_apart(struct verdict_result *r, const struct verdict_series *whole,

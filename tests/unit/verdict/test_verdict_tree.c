@@ -1,0 +1,182 @@
+/* A tree of processes of which some come and go, several leak, or share what they no longer do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "verdict/verdict.h"
+
+static const double MB = 1e6;
+static const int64_t SECOND = 1000000000;
+
+static bool is_about(double value, double expected)
+{
+    return fabs(value - expected) <= 1e-6 * expected;
+}
+
+static struct verdict_interval rate(double value)
+{
+    return (struct verdict_interval){true, value, 0.9 * value, 1.1 * value};
+}
+
+/* One that leaks PACE a step and 100 times that a minute, and has grown by 100 MB. */
+static struct verdict_result leaking(double pace)
+{
+    return (struct verdict_result){
+        .word = VERDICT_LEAKING,
+        .leak = VERDICT_LEAK_YES,
+        .confidence = 0.97,
+        .rate_bytes_per_step = rate(pace),
+        .rate_bytes_per_min = rate(100 * pace),
+        .has_floor = true,
+        .floor_first_bytes = 300 * MB,
+        .floor_last_bytes = 400 * MB,
+        .oom = {.known = true,
+                .has_t = true,
+                .has_step = true,
+                .eta_s_low = 400,
+                .eta_s_high = INFINITY,
+                .eta_step_low = 40,
+                .eta_step_high = 80},
+        .n_evidence = 1,
+        .evidence = {{.code = VERDICT_SAID_PEAK_OOM, .value = {MB, 400, INFINITY, 0}}}};
+}
+
+static struct verdict_member member(const struct verdict_result *r, double unique)
+{
+    return (struct verdict_member){.result = r,
+                                   .rss_bytes = 400 * MB,
+                                   .has_unique = unique > 0,
+                                   .unique_bytes = unique,
+                                   .alive = true};
+}
+
+static void who_comes_and_goes_has_no_say_and_is_a_cost(void **state)
+{
+    const struct verdict_result passing = leaking(MB);
+    const struct verdict_result staying = {.word = VERDICT_STABLE,
+                                           .leak = VERDICT_LEAK_NO,
+                                           .confidence = 0.9,
+                                           .has_floor = true,
+                                           .floor_first_bytes = 400 * MB,
+                                           .floor_last_bytes = 400 * MB};
+    struct verdict_member members[2] = {member(&passing, 120 * MB), member(&staying, 0)};
+    struct verdict_tree_result tree;
+
+    (void)state;
+    verdict_tree_judge(members, 2, NULL, &tree);
+    assert_int_equal(tree.word, VERDICT_LEAKING);
+    members[0].takes_turns = true;
+    verdict_tree_judge(members, 2, NULL, &tree);
+    assert_int_equal(tree.word, VERDICT_STABLE);
+    assert_false(tree.has_grower);
+    assert_int_equal(tree.growers, 0);
+    assert_int_equal(tree.flat[0].count, 2);
+    /* If nobody else is there, it speaks. */
+    verdict_tree_judge(members, 1, NULL, &tree);
+    assert_int_equal(tree.word, VERDICT_LEAKING);
+}
+
+static void the_sum_of_them_may_still_leak(void **state)
+{
+    const struct verdict_result passing = leaking(MB), whole = leaking(MB / 2);
+    struct verdict_member one = member(&passing, 120 * MB), stays;
+    const struct verdict_result staying = {.word = VERDICT_STABLE, .leak = VERDICT_LEAK_NO};
+    struct verdict_tree_result tree;
+
+    (void)state;
+    one.takes_turns = true;
+    stays = member(&staying, 0);
+    verdict_tree_judge((struct verdict_member[]){one, stays}, 2, &whole, &tree);
+    assert_int_equal(tree.word, VERDICT_LEAKING);
+    assert_false(tree.has_grower);
+}
+
+static void two_that_leak_leak_together(void **state)
+{
+    const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
+    struct verdict_member members[2] = {member(&first, 120 * MB), member(&second, 120 * MB)};
+    struct verdict_result r = first;
+
+    (void)state;
+    verdict_tree_sum(members, 2, 0, &r);
+    assert_true(is_about(r.rate_bytes_per_step.value, 4 * MB));
+    assert_true(is_about(r.rate_bytes_per_step.low, 3.6 * MB));
+    assert_true(is_about(r.rate_bytes_per_min.high, 440 * MB));
+    assert_true(is_about(r.oom.eta_s_low, 300));
+    assert_true(isinf(r.oom.eta_s_high));
+    assert_true(is_about(r.oom.eta_step_high, 60));
+    assert_true(is_about(r.evidence[0].value[1], 300));
+}
+
+/* Pages that both have are in the growth of each, and leak once. */
+static void what_is_not_known_to_be_its_own_is_not_added(void **state)
+{
+    const struct verdict_result first = leaking(3 * MB), second = leaking(MB);
+    const double unique[] = {0, 20 * MB};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct verdict_member members[2] = {member(&first, 120 * MB), member(&second, unique[i])};
+        struct verdict_result r = first;
+
+        verdict_tree_sum(members, 2, 0, &r);
+        assert_true(is_about(r.rate_bytes_per_step.value, 3 * MB));
+        assert_true(is_about(r.oom.eta_s_low, 400));
+    }
+}
+
+/* A tree over a minute: it rises from the tenth second on, when two are forked of one that has
+ * 300 MB; APART is what they have together if each is counted in full. */
+static struct verdict_result hear(double apart_pace)
+{
+    static struct verdict_series whole, apart;
+    struct verdict_result r;
+
+    assert_int_equal(verdict_init(&whole, NULL), 0);
+    assert_int_equal(verdict_init(&apart, NULL), 0);
+    for (int i = 0; i < 240; i++) {
+        double grown = i < 40 ? 0 : i - 40, full = i < 40 ? 300 * MB : 900 * MB;
+
+        verdict_update(&whole, i * SECOND / 4, (uint64_t)(300 * MB + grown * MB));
+        verdict_update(&apart, i * SECOND / 4, (uint64_t)(full + apart_pace * grown));
+    }
+    r = leaking(MB);
+    r.onset_s = 10;
+    verdict_hear_apart(&r, &whole, &apart);
+    return r;
+}
+
+static void pages_that_are_shared_no_more_are_no_leak(void **state)
+{
+    struct verdict_result r = hear(0);
+
+    (void)state;
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_int_equal(r.leak, VERDICT_LEAK_UNKNOWN);
+    assert_false(r.alarm);
+}
+
+static void memory_that_is_new_is(void **state)
+{
+    (void)state;
+    assert_int_equal(hear(MB).word, VERDICT_LEAKING);
+    assert_int_equal(hear(3 * MB).word, VERDICT_LEAKING); /* all three map it */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_comes_and_goes_has_no_say_and_is_a_cost),
+        cmocka_unit_test(the_sum_of_them_may_still_leak),
+        cmocka_unit_test(two_that_leak_leak_together),
+        cmocka_unit_test(what_is_not_known_to_be_its_own_is_not_added),
+        cmocka_unit_test(pages_that_are_shared_no_more_are_no_leak),
+        cmocka_unit_test(memory_that_is_new_is),
+    };
+
+    return cmocka_run_group_tests_name("verdict_tree", tests, NULL, NULL);
+}
