@@ -11,6 +11,7 @@ import sys
 FAILED = 1
 INTERRUPTED = 130
 GAP = "  "
+LEFT_BY_A_RUN = ("trace.ebb", "run.json", "log.txt")
 
 _running = set()
 _is_over = False
@@ -40,6 +41,16 @@ def call(command, timeout=None, **how):
     finally:
         _running.discard(child)
     return child.returncode, said
+
+
+def clear(run_dir):
+    """Removes what an earlier run left in its folder, and no other folder of that name."""
+    if not any((run_dir / file).exists() for file in LEFT_BY_A_RUN):
+        return
+    try:
+        shutil.rmtree(run_dir)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be removed: {error.strerror}", str(run_dir)) from error
 
 
 def interrupt(*_):

@@ -4,7 +4,6 @@
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,6 @@ COLUMNS = ["program", "variant", "leak", "with marks", "without", "rate error", 
            "culprit", "hypothesis"]
 DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step", "RSS MB", "growth named",
            "first of ebb heap"]
-LEFT_BY_A_RUN = ("trace.ebb", "run.json", "log.txt")
 KEYS = 2  # columns that name a run
 WHERE_MAX = 40  # columns of a line's name in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
@@ -66,8 +64,7 @@ def variants(name):
 
 def record(name, flags, run_dir, args):
     """Runs one program; returns its exit status, and what ebb had to say."""
-    if any((run_dir / file).exists() for file in LEFT_BY_A_RUN):
-        shutil.rmtree(run_dir)
+    command.clear(run_dir)
     line = [EBB, "run", "--run-dir", str(run_dir), "--interval", "200ms", "-q", "--",
             interpreter(), str((ZOO / name / "main.py").relative_to(ROOT)), *flags, "--size", args.size]
     if args.seconds is not None:

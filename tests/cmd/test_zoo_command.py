@@ -137,6 +137,27 @@ def test_programs_do_not_share_the_terminal(tmp_path, script, names):
     assert status == 1 and "ended with status 5" in err and "has the keys" not in err
 
 
+def test_only_what_a_run_left_is_removed(tmp_path, monkeypatch):
+    mine, old = tmp_path / "mine", tmp_path / "old"
+    for folder, file in ((mine, "notes.txt"), (old, "log.txt")):
+        folder.mkdir()
+        (folder / file).touch()
+    command.clear(mine)
+    command.clear(old)
+    command.clear(tmp_path / "none")
+    assert (mine / "notes.txt").exists() and not old.exists()
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", "heap.1.ebbheap")
+
+    old.mkdir()
+    (old / "trace.ebb").touch()
+    monkeypatch.setattr(command.shutil, "rmtree", refuse)
+    with pytest.raises(OSError) as told:
+        command.clear(old)
+    assert (told.value.filename, told.value.strerror) == (str(old), "cannot be removed: Permission denied")
+
+
 def test_a_pager_that_is_closed_is_no_error_to_read(tmp_path):
     read_end, write_end = os.pipe()
     os.close(read_end)

@@ -8,7 +8,6 @@ there already is told as a known defect.
 import argparse
 import json
 import os
-import shutil
 import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -78,8 +77,7 @@ def small(truth):
 def record(name, mode, truth, args):
     """Runs one program; returns its exit status, and what ebb had to say."""
     run_dir = args.out / name
-    if any((run_dir / file).exists() for file in zoo.LEFT_BY_A_RUN):
-        shutil.rmtree(run_dir)
+    command.clear(run_dir)
     line = [EBB, "run", "--run-dir", str(run_dir), "-q", "--", interpreter(),
                "-W", "ignore", str(HERE / f"{truth['program']}.py"),
                *([truth["flag"]] if truth["flag"] else []), *(small(truth) if args.tiny else [])]
