@@ -368,7 +368,8 @@ def main():
     if args.update:
         table.keep(outcomes)
     worse = broken + complaints(runs, outcomes, args)
-    for sentence in worse:
+    for sentence in worse or ["nothing is worse than in the kept table" if args.size == "default" else
+                              "no leak is called none, and nothing else a leak"]:
         print(f"zoo: {sentence}", file=sys.stderr)
     return 1 if worse else 0
 
