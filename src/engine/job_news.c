@@ -87,17 +87,11 @@ static json_t *progress_json(const struct job *j)
                      number_or_null(has_end, left * step_s));
 }
 
-/* The first judgement comes some seconds after the first reading. */
-static bool is_unjudged(const struct verdict_result *r)
-{
-    return r->n_evidence && r->evidence[0].code == VERDICT_SAID_EMPTY;
-}
-
 static json_t *verdict_json(const struct job *j)
 {
     const struct jury_tree *tree = jury_tree(engine_verdict(j->engine));
     char sentence[VERDICT_TEXT_MAX] = "";
-    if (!tree || is_unjudged(&tree->result))
+    if (!tree || !engine_verdict_known(j->engine))
         return json_null();
     const struct verdict_result *r = &tree->result;
     bool has_eta = r->oom.known && r->oom.has_t;
