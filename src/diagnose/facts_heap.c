@@ -1,4 +1,5 @@
 /* The heap of main at the two moments, by call site. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -343,9 +344,12 @@ void facts_read_heap(const char *folder, struct facts *f)
         h.profile = found.profile;
         found.profile = NULL;
         align_moments(f, h.profile);
-        r = is_told_by_one(f, h.profile)
-                ? err_set(&err, -1, "the heap was read once while memory moved")
-                : judge(f, &h, &err);
+        if (is_told_by_one(f, h.profile)) {
+            err_set(&err, -ENODATA, "the heap was read once while memory moved");
+            r = -ENODATA;
+        } else {
+            r = judge(f, &h, &err);
+        }
         if (r == 0)
             r = measure_rows(f, &h, &err);
         if (r == 0)
