@@ -238,7 +238,7 @@ def record_all(runs, args):
     for run, (status, said) in zip(runs, ends):
         title, trouble = f"{run[0]} {run[1]}", why_not(status, said, args.out / f"{run[0]}-{run[1]}")
         if status == common.NOT_HERE:
-            print(f"zoo: {title} cannot run here; {trouble}", file=sys.stderr)
+            print(f"zoo: {title} cannot run here: {trouble}", file=sys.stderr)
         elif trouble:
             broken.append(f"{title} {trouble}")
         else:
@@ -252,9 +252,10 @@ def why_not(status, said, run_dir):
                       and ("cannot write" in line or "cannot be written" in line)), None)
     if status == 0:
         return complaint and f"is not recorded whole: {complaint}"
+    last = complaint or (said.strip().splitlines() or ["nothing was said"])[-1]
     log = run_dir / "log.txt"
-    last = complaint or (f"see {log}" if log.exists() else (said.strip().splitlines() or ["nothing was said"])[-1])
-    return last if status == common.NOT_HERE else f"ended with status {status}; {last}"
+    where = f" (see {log})" if log.exists() else ""
+    return f"{'' if status == common.NOT_HERE else f'ended with status {status}: '}{last}{where}"
 
 
 def recorded(runs, args):

@@ -97,8 +97,11 @@ def test_of_recordings_that_are_there_in_part_the_rest_is_counted(tmp_path):
 @pytest.mark.parametrize("body, said", [
     ("echo 'ebb: cannot write the recording: No space left on device' >&2", "is not recorded whole: ebb: cannot"),
     ("echo 'ebb: trace.ebb cannot be written: No space' >&2", "is not recorded whole: ebb: trace.ebb cannot be"),
-    ("echo 'ebb: run: no' >&2; exit 125", "ended with status 125; ebb: run: no"),
-    ("mkdir -p $DIR; touch $DIR/log.txt; exit 3", "ended with status 3; see "),
+    ("echo 'ebb: run: no' >&2; exit 125", "ended with status 125: ebb: run: no"),
+    ("mkdir -p $DIR; touch $DIR/log.txt; echo 'ImportError: no torch' >&2; exit 3",
+     "ended with status 3: ImportError: no torch (see "),
+    ("exit 4", "ended with status 4: nothing was said"),
+    ("echo 'zoo: not here: no cc' >&2; exit 77", "cannot run here: zoo: not here: no cc"),
 ])
 def test_what_is_not_recorded_whole_is_not_judged(tmp_path, script, names, body, said):
     status, out, err = said_by(script, *names, "--out", tmp_path / "out", ebb=stand_in(tmp_path, body))

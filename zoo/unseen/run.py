@@ -100,7 +100,7 @@ def record_all(runs, args):
     for each, (status, said) in zip(runs, ends):
         trouble = zoo.why_not(status, said, args.out / each[0])
         if status == common.NOT_HERE:
-            print(f"unseen: {each[0]} cannot run here; {trouble}", file=sys.stderr)
+            print(f"unseen: {each[0]} cannot run here: {trouble}", file=sys.stderr)
         elif trouble:
             failed.append(f"{each[0]} {trouble}")
         else:
