@@ -79,6 +79,13 @@ bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns)
     return e->gpu && e->gpu_now.t_ns > after_ns;
 }
 
+bool engine_verdict_known(const struct engine *e)
+{
+    const struct jury_tree *tree = jury_tree(e->jury);
+    const struct verdict_result *r = tree ? &tree->result : NULL;
+    return r && !(r->n_evidence && r->evidence[0].code == VERDICT_SAID_EMPTY);
+}
+
 uint64_t engine_verdict_count(const struct engine *e)
 {
     return e->verdict.looks;
