@@ -46,17 +46,6 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
     return r < 0 && count == 0 ? r : count;
 }
 
-int guard_count_below(const struct proc_root *root, int32_t parent)
-{
-    struct scan s = {0};
-    int r = scan_below(root, parent, &s);
-    int count = 0;
-    for (size_t i = 0; i < s.count; i++)
-        count += s.v[i].below && !s.v[i].zombie;
-    free(s.v);
-    return r < 0 ? r : count;
-}
-
 /* Reaps what is dead; false once there is no child left at all. As every descendant of a subreaper
  * hangs below one of its children, that means that nothing is left. */
 static bool reap_all(void *user)

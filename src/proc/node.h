@@ -127,7 +127,6 @@ struct proc_tree {
 
     struct tree_node **below; /* whose children belong to the job; not in nodes */
     size_t below_count;
-    struct pid_list ignored;
     bool all; /* every process of the machine */
 
     uint32_t walk; /* number of this walk */

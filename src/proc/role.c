@@ -395,11 +395,6 @@ const char *role_launcher_name(const char *args, size_t len)
     return l != NULL ? l->shown : NULL;
 }
 
-bool role_is_launcher_command(const char *args, size_t len)
-{
-    return role_launcher_name(args, len) != NULL;
-}
-
 bool role_starts_ranks(const struct process_info *info)
 {
     struct command c;

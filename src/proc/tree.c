@@ -67,7 +67,6 @@ void proc_tree_free(struct proc_tree *tree)
     free(tree->nodes);
     free(tree->table);
     free(tree->below);
-    free(tree->ignored.pid);
     free(tree->kin.pid);
     free(tree->scan);
     free(tree);
@@ -321,19 +320,9 @@ static void refresh(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns
     }
 }
 
-static bool is_ignored(const struct proc_tree *tree, int32_t pid)
-{
-    for (size_t i = 0; i < tree->ignored.count; i++)
-        if (tree->ignored.pid[i] == pid)
-            return true;
-    return false;
-}
-
 /* PID was seen where processes of the job are: known, or reused, or new. */
 static int meet(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
 {
-    if (is_ignored(tree, pid))
-        return 0;
     struct tree_node *n = tree_find(tree, pid);
     if (n != NULL && n->walk != tree->walk)
         refresh(tree, n, now_ns);
@@ -523,11 +512,6 @@ int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, st
         r = walk_nodes(tree, from, now_ns);
     end_walk(tree, now_ns);
     return r < 0 ? say_why_not(err, r, pid) : 0;
-}
-
-int proc_tree_ignore(struct proc_tree *tree, int32_t pid)
-{
-    return pid_list_add(&tree->ignored, pid);
 }
 
 int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err)

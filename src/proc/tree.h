@@ -56,8 +56,6 @@ void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max);
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
 /* The children of PID belong to the job, PID itself does not (a subreaper: our supervisor). */
 int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
-/* PID never belongs to the tree (our own sentinel, which is below the same subreaper). */
-int proc_tree_ignore(struct proc_tree *tree, int32_t pid);
 /* Every process of the machine that has memory, for `watch --system`. */
 int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 

@@ -36,7 +36,7 @@ static enum process_role guess(struct role_input in, const struct process_info *
 static bool launches(const char *args)
 {
     struct process_info p = process("x", args);
-    return role_is_launcher_command(p.cmdline, p.cmdline_len);
+    return role_launcher_name(p.cmdline, p.cmdline_len) != NULL;
 }
 
 static void commands_that_only_start_another_are_launchers(void **state)
