@@ -1,0 +1,55 @@
+/* A stretch of somebody else's bytes, which need not end in NUL, and what it is compared with. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct span {
+    const char *p;
+    size_t len;
+};
+
+static inline struct span span_of(const char *text)
+{
+    return (struct span){text, strlen(text)};
+}
+
+/* What is left of S behind its first N bytes, of which it has as many. */
+static inline struct span span_from(struct span s, size_t n)
+{
+    return (struct span){s.p + n, s.len - n};
+}
+
+static inline bool span_is(struct span s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.p, text, s.len) == 0;
+}
+
+static inline bool span_begins(struct span s, const char *text)
+{
+    size_t n = strlen(text);
+    return s.len >= n && memcmp(s.p, text, n) == 0;
+}
+
+static inline bool span_ends(struct span s, const char *text)
+{
+    size_t n = strlen(text);
+    return s.len >= n && memcmp(s.p + s.len - n, text, n) == 0;
+}
+
+/* Where TEXT first stands in S; NULL if nowhere. */
+static inline const char *span_find(struct span s, const char *text)
+{
+    return s.len > 0 ? memmem(s.p, s.len, text, strlen(text)) : NULL;
+}
+
+/* Without the blanks at both ends. */
+static inline struct span span_trimmed(struct span s)
+{
+    while (s.len > 0 && (s.p[s.len - 1] == ' ' || s.p[s.len - 1] == '\t'))
+        s.len--;
+    while (s.len > 0 && (*s.p == ' ' || *s.p == '\t'))
+        s = span_from(s, 1);
+    return s;
+}
