@@ -44,12 +44,26 @@ static inline const char *span_find(struct span s, const char *text)
     return s.len > 0 ? memmem(s.p, s.len, text, strlen(text)) : NULL;
 }
 
+/* Whether one of LIST, which ends in NULL, stands in S. */
+static inline bool span_holds_any(struct span s, const char *const *list)
+{
+    for (; *list; list++)
+        if (span_find(s, *list))
+            return true;
+    return false;
+}
+
+static inline bool span_is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
 /* Without the blanks at both ends. */
 static inline struct span span_trimmed(struct span s)
 {
-    while (s.len > 0 && (s.p[s.len - 1] == ' ' || s.p[s.len - 1] == '\t'))
+    while (s.len > 0 && span_is_blank(s.p[s.len - 1]))
         s.len--;
-    while (s.len > 0 && (*s.p == ' ' || *s.p == '\t'))
+    while (s.len > 0 && span_is_blank(*s.p))
         s = span_from(s, 1);
     return s;
 }

@@ -10,22 +10,6 @@
 #include "base/text.h"
 #include "guard/death_private.h"
 
-void death_tail_add(struct death_tail *t, const char *data, size_t len)
-{
-    if (len > DEATH_TAIL) { /* only the last would stay */
-        t->written += len - DEATH_TAIL;
-        data += len - DEATH_TAIL;
-        len = DEATH_TAIL;
-    }
-    size_t at = (size_t)(t->written % DEATH_TAIL);
-    size_t first = len < DEATH_TAIL - at ? len : DEATH_TAIL - at;
-    if (len == 0)
-        return;
-    memcpy(t->text + at, data, first);
-    memcpy(t->text, data + first, len - first);
-    t->written += len;
-}
-
 /* --- the kernel's counters --- */
 
 static bool read_count(int fd, const char *path, uint64_t *ret)
