@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "guard/sweep.h"
 
 void ask_add_why(char why[ASK_TEXT_MAX], const char *clause)
@@ -45,18 +46,6 @@ bool ask_by_socket(struct ask *a, struct mark_receiver *marks)
 }
 
 /* ---- by signal ---- */
-
-enum { SIGNAL_NAME_MAX = 24 };
-static const char *signal_name(char out[SIGNAL_NAME_MAX], int signo)
-{
-    const char *name = sigabbrev_np(signo);
-
-    if (name)
-        snprintf(out, SIGNAL_NAME_MAX, "SIG%s", name);
-    else
-        snprintf(out, SIGNAL_NAME_MAX, "signal %d", signo);
-    return out;
-}
 
 /* Who gets it, from the surest knowledge of who trains to the least. */
 enum circle { CIRCLE_HELLO, CIRCLE_MAIN, CIRCLE_FIRST, CIRCLE_COUNT };
@@ -158,10 +147,10 @@ static void say_not_signalled(const struct ask *a, const struct proc_node *n, in
                               char why[ASK_TEXT_MAX])
 {
     enum { NAME_COLUMNS = 24 };
-    char clause[200], name[4 * NAME_COLUMNS + 4], signal[SIGNAL_NAME_MAX];
+    char clause[200], name[4 * NAME_COLUMNS + 4], signal[WORDS_SIGNAL_MAX];
 
     text_fit(name, sizeof name, NAME_COLUMNS, n->info.comm, n->info.comm_len);
-    signal_name(signal, a->options.signo);
+    words_signal_name(signal, a->options.signo);
     if (code == -ENOTSUP)
         snprintf(clause, sizeof clause, "process %d (%s) does not catch %s, which might end it",
                  n->info.id.pid, name, signal);
