@@ -128,7 +128,8 @@ void doctor_look_pressure(struct doctor *d)
                    "/proc/pressure/memory cannot be read: %s", strerror((int)-r));
         return;
     }
-    AUTO_CLOSE int fd = machine_psi_trigger(&d->root, 150000, 2000000);
+    AUTO_CLOSE int fd =
+        machine_psi_trigger(&d->root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
     if (fd < 0)
         doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
                    "ebb reads it at every tick instead of being woken: run as root, or use Linux "

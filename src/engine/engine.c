@@ -260,6 +260,7 @@ static void on_pressure(void *user, int fd, uint32_t events)
 {
     struct engine *e = user;
     uint64_t now_ns = clock_mono_ns();
+    char text[64];
     (void)fd;
     if (events & (EPOLLERR | EPOLLHUP)) {
         loop_remove(e->psi_source);
@@ -269,14 +270,17 @@ static void on_pressure(void *user, int fd, uint32_t events)
     if (now_ns - e->last_psi_ns < NS_PER_S)
         return;
     e->last_psi_ns = now_ns;
-    engine_note(e, "pressure", "{\"stall_ms\":150,\"window_ms\":2000}");
+    snprintf(text, sizeof text, "{\"stall_ms\":%d,\"window_ms\":%d}", MACHINE_STALL_MS,
+             MACHINE_WINDOW_MS);
+    engine_note(e, "pressure", text);
     tick(e, now_ns, false);
 }
 
 static void watch_pressure(struct engine *e)
 {
     e->psi_tried = true;
-    e->psi_fd = machine_psi_trigger(e->options.root, 150000, 2000000);
+    e->psi_fd =
+        machine_psi_trigger(e->options.root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
     if (e->psi_fd >= 0 &&
         loop_add_fd(e->loop, e->psi_fd, EPOLLPRI, on_pressure, e, &e->psi_source) < 0)
         e->psi_source = NULL;
