@@ -73,7 +73,7 @@ static int kill_children(int children_fd)
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
     for (size_t i = 0; i < found; i++) {
-        int fd = guard_pidfd_open(pids[i]);
+        int fd = io_pidfd_open(pids[i]);
         if (fd < 0)
             continue;
         count += syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;
