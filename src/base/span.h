@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct span {
@@ -66,4 +67,15 @@ static inline struct span span_trimmed(struct span s)
     while (s.len > 0 && span_is_blank(*s.p))
         s = span_from(s, 1);
     return s;
+}
+
+/* A C string of it, for free(); strndup would need a NUL. NULL: no memory. */
+static inline char *span_copy(struct span s)
+{
+    char *copy = malloc(s.len + 1);
+    if (copy) {
+        memcpy(copy, s.p, s.len);
+        copy[s.len] = '\0';
+    }
+    return copy;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/span.h"
 #include "cli/verdict_csv_private.h"
 
 enum { MARKS_MAX = 10 * 1000 * 1000 };
@@ -33,7 +34,7 @@ static int take_mark(void *user, double t_s, const struct mark *mark)
     }
     struct table_mark *m = &t->marks[t->marks_count];
     *m = (struct table_mark){.t_s = t_s, .at = t->marks_count, .mark = *mark};
-    m->text = mark->kind == MARK_PHASE ? judged_text_copy(mark->text, mark->len) : NULL;
+    m->text = mark->kind == MARK_PHASE ? span_copy((struct span){mark->text, mark->len}) : NULL;
     m->mark.text = m->text ? m->text : "";
     m->mark.len = m->text ? mark->len : 0;
     if (mark->kind == MARK_STEP && mark->pid > 0 && !t->has_lead) {

@@ -5,16 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
-
-char *judged_text_copy(const char *s, size_t len)
-{
-    char *copy = malloc(len + 1);
-    if (copy) {
-        memcpy(copy, s, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
+#include "base/span.h"
 
 static uint64_t hash_of(const char *s, size_t len)
 {
@@ -82,7 +73,7 @@ static struct judged_group *group_new(const struct judged_table *t, const char *
     int64_t pid;
     if (!g)
         return NULL;
-    g->name = judged_text_copy(name, len);
+    g->name = span_copy((struct span){name, len});
     g->len = len;
     if (!g->name || verdict_init(&g->series, &t->options->verdict) < 0) {
         judged_group_free(g);

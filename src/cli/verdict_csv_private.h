@@ -64,9 +64,6 @@ struct judged_table {
     struct err *err;
 };
 
-/* LEN bytes with a NUL behind them; S need not have one, so it is not strndup's. */
-char *judged_text_copy(const char *s, size_t len);
-
 /* The group of that name, made at first sight; NULL: no memory. Where there are too many, those
  * with the fewest rows go. */
 struct judged_group *judged_group_of(struct judged_table *t, const char *name, size_t len);

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
+
 #include "base/span.h"
 
 /* The first LEN bytes of TEXT: what stands behind them must never count. */
@@ -58,6 +60,16 @@ static void one_of_a_list_is_enough(void **state)
     assert_true(span_is(span_from(span_of("from x"), 5), "x"));
 }
 
+static void a_copy_ends_where_the_stretch_does(void **state)
+{
+    (void)state;
+    char *copy = span_copy(cut("torchrun", 5)), *none = span_copy(cut("x", 0));
+    assert_string_equal(copy, "torch");
+    assert_string_equal(none, "");
+    free(copy);
+    free(none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -65,6 +77,7 @@ int main(void)
         cmocka_unit_test(nothing_holds_nothing_and_begins_with_nothing),
         cmocka_unit_test(blanks_are_cut_at_both_ends_and_kept_between),
         cmocka_unit_test(one_of_a_list_is_enough),
+        cmocka_unit_test(a_copy_ends_where_the_stretch_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
