@@ -18,11 +18,10 @@ struct role_input {
     const struct process_info *process;
     const struct process_info *parent; /* NULL if unknown or outside the tree */
     struct role_maps maps;
-    size_t children;    /* living ones in the tree */
     size_t siblings;    /* living ones of the same parent beside it; 0: none, or
                            not counted */
     bool whole_machine; /* all processes are looked at, not one job's */
-    bool child_trains;  /* one of them, or below, is main */
+    bool child_trains;  /* one of its children, or below, is main */
 };
 
 struct role_guess {

@@ -87,7 +87,6 @@ static bool guess(struct proc_tree *tree, struct tree_node *n)
         .process = &n->pub.info,
         .parent = parent != NULL ? &parent->pub.info : NULL,
         .maps = n->maps,
-        .children = n->children,
         .siblings = n->siblings,
         .whole_machine = tree->all,
         .child_trains = n->child_trains,

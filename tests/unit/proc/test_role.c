@@ -260,8 +260,7 @@ static void a_python_above_one_that_trains_is_a_launcher_unless_it_trains_itself
 {
     (void)state;
     struct process_info p = process("python", "python|run_all.py");
-    struct role_input in = {
-        .maps = {.known = true, .python = true}, .children = 1, .child_trains = true};
+    struct role_input in = {.maps = {.known = true, .python = true}, .child_trains = true};
     assert_int_equal(guess(in, &p), ROLE_LAUNCHER);
     in.maps.jax = true;
     assert_int_equal(guess(in, &p), ROLE_MAIN);
