@@ -20,7 +20,6 @@ enum {
     PSI_AFTER_S = 3,
     YOUNG_S = 120,         /* a job is young for that long */
     YOUNG_COST_PART = 200, /* looks that cost more than this part of one CPU are dear */
-    LOOK_AGAIN_MS = 100,
     YOUNG_VERDICT_S = 2,
 };
 static const uint64_t YOUNG_INTERVAL_NS = NS_PER_S / 5;
@@ -421,30 +420,6 @@ void engine_segment(struct engine *e, unsigned number)
     snprintf(text, sizeof text, "{\"segment\":%u}", number);
     engine_note(e, "segment", text);
     e->step_known = false;
-}
-
-bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes)
-{
-    bool charged = e->charge_fd[0] >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
-    uint64_t bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_bytes;
-    if (!charged && !e->memory.known)
-        return false;
-    *ret_bytes = bytes;
-    if (ret_overlap_bytes)
-        *ret_overlap_bytes = e->memory.rss_sum_bytes > e->memory.low_bytes
-                                 ? e->memory.rss_sum_bytes - e->memory.low_bytes
-                                 : 0;
-    return true;
-}
-
-bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
-{
-    if (engine_read_charge(e, ret_bytes))
-        return true;
-    /* a job that asks for it all the time gets no more than this */
-    if (clock_mono_ns() - e->last_tick_ns > LOOK_AGAIN_MS * NS_PER_MS)
-        engine_look_now(e);
-    return engine_memory(e, ret_bytes, NULL);
 }
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)
