@@ -14,7 +14,8 @@ import time
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from inspect import CO_OPTIMIZED
-from itertools import compress, filterfalse, islice
+from itertools import compress, filterfalse, islice, repeat
+from operator import sub
 from types import FrameType
 from typing import Any, Optional
 
@@ -25,7 +26,7 @@ _GROWN_BYTES = 24 << 20  # since the first step, and …
 _GROWN_SHARE = 0.02  # … so much of the process: else there is nothing to explain
 _AGAIN = 2.0  # times as much as at the last look: few looks, however long it goes on
 _INTERVAL_S = 0.5  # between two looks at resident memory
-_BUDGET_S = 0.75  # for all looks together, or …
+_BUDGET_S = 0.3  # for all looks together, or …
 _SHARE = 400  # … a part of the time since the first step
 _WALL_S = 2.0  # for the names of one look, on a machine with other work
 _OBJECTS_MAX = 2_000_000  # blocks of the interpreter: a list of all objects must stay small
@@ -59,13 +60,10 @@ def _variables() -> list[Any]:
     return found
 
 
-def _untracked(objects: list[Any], variables: list[Any]) -> list[Any]:
+def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> list[Any]:
     """Dictionaries of arrays, bytes and numbers alone, which gc leaves out: found through the
     program's own variables and the attributes of its own objects."""
-    own = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
-    values = [v for d in own for v in list(d.values())]
-    classes = frozenset(id(v) for v in values if issubclass(type(v), type))
-    found = values + gc.get_referents(*_of_types(objects, classes))
+    found = own + gc.get_referents(*instances)
     attributes = list(filter(gc.is_tracked, _of_types(found, _DICT)))
     found += gc.get_referents(*attributes) + variables
     return list({id(d): d for d in filterfalse(gc.is_tracked, _of_types(found, _DICT))}.values())
@@ -73,25 +71,30 @@ def _untracked(objects: list[Any], variables: list[Any]) -> list[Any]:
 
 def _containers() -> list[Any]:
     variables = _variables()  # before all objects are held: some of them are copies of these
-    objects = gc.get_objects()
-    return _of_types(objects, _NUMBERS) + _untracked(objects, variables)
+    modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
+    own = [v for d in modules for v in list(d.values())]
+    classes = frozenset(id(v) for v in own if issubclass(type(v), type))
+    objects = _of_types(gc.get_objects(), _NUMBERS | classes)  # once: there are many
+    return _of_types(objects, _NUMBERS) + _untracked(own, _of_types(objects, classes), variables)
 
 
 class _Lengths:
-    """What was read at one look: numbers alone, so that nothing is kept alive by it."""
+    """What was read at one look: numbers alone, so that nothing is kept alive by it. And nothing is
+    made for each container that gc counts: it would go through all objects once more."""
 
-    def __init__(self, step: Optional[int], rss: int, found: list[Any]) -> None:
-        lengths = list(map(len, found))
-        is_long = [n >= _LENGTH_MIN for n in lengths]
+    def __init__(
+        self, step: Optional[int], rss: int, found: list[Any], lengths: array[int]
+    ) -> None:
+        is_long = list(map(_LENGTH_MIN.__le__, lengths))
         self.step, self.rss = step, rss
         self.ids = array("Q", map(id, compress(found, is_long)))
         self.lengths = array("Q", compress(lengths, is_long))
 
-    def gained(self, found: list[Any]) -> list[tuple[int, Any]]:
+    def gained(self, found: list[Any], lengths: array[int]) -> list[tuple[int, Any]]:
         """(entries, container) of those that have more now; the most first."""
         before = dict(zip(self.ids, self.lengths))
-        more = [(len(o) - before.get(id(o), 1 << 62), o) for o in found]
-        more = [pair for pair in more if pair[0] >= _ADDED_MIN]
+        added = list(map(sub, lengths, map(before.get, map(id, found), repeat(1 << 62))))
+        more = list(compress(zip(added, found), map(_ADDED_MIN.__le__, added)))
         more.sort(key=lambda pair: -pair[0])
         return more[:_SEEN_MAX]
 
@@ -175,10 +178,11 @@ def _look(step: Optional[int], rss: int) -> None:
     if sys.getallocatedblocks() > _OBJECTS_MAX:
         return
     found = _containers()
-    last = _Lengths(step, rss, found)
-    gained = before.gained(found) if before is not None and step != before.step else None
-    del found  # names are looked for among who refers to what
-    if before is not None and gained is not None:
+    lengths = array("Q", map(len, found))
+    last = _Lengths(step, rss, found, lengths)
+    if before is not None and step != before.step:
+        gained = before.gained(found, lengths)
+        del found  # names are looked for among who refers to what
         _tell(step, rss, before, gained)
     _last = last
 

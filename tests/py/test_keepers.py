@@ -156,6 +156,20 @@ def test_where_memory_does_not_grow_nobody_looks(told, resident, monkeypatch):
         _keepers.at_step(step)
 
 
+def test_a_look_at_many_containers_is_no_reason_to_collect_garbage(told, resident):
+    crowd = [[i, i] for i in range(100_000)]
+    store, collected = Store(), []
+
+    def add(step):
+        store.cache.update({(step, i): bytearray(MIB) for i in range(9)})
+        gc.collect()
+        collected.append(gc.get_stats()[1]["collections"])
+
+    grow(resident, add)
+    assert len(crowd) == 100_000 and named(told)[-1]["name"].startswith("cache of a ")
+    assert collected[-1] - collected[0] <= 2  # with something made for each it was dozens
+
+
 def test_the_time_for_it_is_bounded(told, resident, monkeypatch):
     looks = []
     monkeypatch.setattr(_keepers, "_look", lambda step, rss: looks.append(step))
