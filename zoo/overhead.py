@@ -93,8 +93,7 @@ def cost(command, run_dir=None):
 def cost_watched(job):
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        return cost([EBB, "run", "-q", "--run-dir", str(run_dir), "--interval", "200ms", "--", *job],
-                    run_dir)
+        return cost([EBB, "run", "-q", "--run-dir", str(run_dir), "--", *job], run_dir)
 
 
 def empty_s():
