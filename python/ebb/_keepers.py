@@ -28,6 +28,8 @@ _AGAIN = 2.0  # times as much as at the last look: few looks, however long it go
 _INTERVAL_S = 0.5  # between two looks at resident memory
 _BUDGET_S = 0.3  # for all looks together, or …
 _SHARE = 400  # … a part of the time since the first step
+_YOUNG_SHARE = 20  # of that time a part at most, even so: a job of seconds is not held up
+_BLOCK_S = 2e-7  # that a look takes for each block of the interpreter, as long as none was taken
 _WALL_S = 2.0  # for the names of one look, on a machine with other work
 _OBJECTS_MAX = 2_000_000  # blocks of the interpreter: a list of all objects must stay small
 _LENGTH_MIN = 2
@@ -134,7 +136,7 @@ def _heaviest(
 _last: Optional[_Lengths] = None
 _names: dict[int, str] = {}  # of those that were named before
 _base: Optional[int] = None  # resident when the first step had ended
-_begun_s = _next_s = _spent_s = 0.0
+_begun_s = _next_s = _spent_s = _look_s = 0.0  # the last: what a look took
 _is_off: Optional[bool] = None
 
 
@@ -173,18 +175,27 @@ def _tell(
 
 
 def _look(step: Optional[int], rss: int) -> None:
-    global _last
+    global _last, _look_s
     before, _last = _last, None
     if sys.getallocatedblocks() > _OBJECTS_MAX:
         return
+    begun = time.thread_time()
     found = _containers()
     lengths = array("Q", map(len, found))
     last = _Lengths(step, rss, found, lengths)
+    _look_s = time.thread_time() - begun
     if before is not None and step != before.step:
         gained = before.gained(found, lengths)
         del found  # names are looked for among who refers to what
         _tell(step, rss, before, gained)
     _last = last
+
+
+def _is_time(ran_s: float) -> bool:
+    if _spent_s > max(_BUDGET_S, ran_s / _SHARE):
+        return False
+    look_s = _look_s or sys.getallocatedblocks() * _BLOCK_S
+    return (_spent_s + look_s) * _YOUNG_SHARE <= ran_s
 
 
 def at_step(step: Optional[int] = None) -> None:
@@ -204,7 +215,7 @@ def at_step(step: Optional[int] = None) -> None:
     grown = max(_GROWN_BYTES, _GROWN_SHARE * _base)
     if _last is not None:
         grown = max(grown, _AGAIN * (_last.rss - _base))
-    if rss < _base + grown or _spent_s > max(_BUDGET_S, (now - _begun_s) / _SHARE):
+    if rss < _base + grown or not _is_time(now - _begun_s):
         return
     begun = time.thread_time()
     try:

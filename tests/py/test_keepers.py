@@ -48,7 +48,8 @@ def told(monkeypatch):
     monkeypatch.setattr(_keepers, "wire", Wire)
     for name, value in (("_last", None), ("_base", None), ("_next_s", 0.0), ("_spent_s", 0.0),
                         ("_is_off", None), ("_names", {}), ("_INTERVAL_S", 0.0),
-                        ("_BUDGET_S", PATIENCE_S), ("_WALL_S", PATIENCE_S)):
+                        ("_look_s", 0.0), ("_YOUNG_SHARE", 0), ("_BUDGET_S", PATIENCE_S),
+                        ("_WALL_S", PATIENCE_S)):
         monkeypatch.setattr(_keepers, name, value)
     return found
 
@@ -176,6 +177,20 @@ def test_the_time_for_it_is_bounded(told, resident, monkeypatch):
     monkeypatch.setattr(_keepers, "_spent_s", _keepers._BUDGET_S + 1)
     grow(resident, lambda step: None)
     assert looks == []
+
+
+def test_a_job_that_has_just_begun_is_not_looked_at(told, resident, monkeypatch):
+    looks, ran_s = [], 0.0
+    monkeypatch.setattr(_keepers, "_look", lambda step, rss: looks.append(step))
+    monkeypatch.setattr(_keepers, "_YOUNG_SHARE", 20)
+    monkeypatch.setattr(_keepers.time, "monotonic", lambda: 1000 + ran_s)
+    monkeypatch.setattr(_keepers.sys, "getallocatedblocks", lambda: 500_000)  # 0.1 s
+    resident(100)
+    _keepers.at_step(1)
+    for step, ran_s in enumerate((1.0, 1.9, 2.1), 2):
+        resident(100 + 100 * step)
+        _keepers.at_step(step)
+    assert looks == [4]
 
 
 def test_a_look_that_fails_is_the_last(told, resident, monkeypatch):
