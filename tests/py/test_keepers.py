@@ -184,7 +184,7 @@ def test_a_job_that_has_just_begun_is_not_looked_at(told, resident, monkeypatch)
     monkeypatch.setattr(_keepers, "_look", lambda step, rss: looks.append(step))
     monkeypatch.setattr(_keepers, "_YOUNG_SHARE", 20)
     monkeypatch.setattr(_keepers.time, "monotonic", lambda: 1000 + ran_s)
-    monkeypatch.setattr(_keepers.sys, "getallocatedblocks", lambda: 500_000)  # 0.1 s
+    monkeypatch.setattr(_keepers.sys, "getallocatedblocks", lambda: 1_000_000)  # 0.1 s
     resident(100)
     _keepers.at_step(1)
     for step, ran_s in enumerate((1.0, 1.9, 2.1), 2):
