@@ -330,7 +330,9 @@ static int engine_build(struct engine *e)
     if (r == 0)
         r = proc_tree_new(e->options.root, on_process, e, &e->tree);
     if (r == 0 && !e->options.no_unique)
-        r = proc_unique_new(e->tree, NULL, &e->unique);
+        r = proc_unique_new(e->tree,
+                            &(struct proc_unique_options){.is_launched = e->options.is_launched},
+                            &e->unique);
     if (r == 0)
         r = machine_new(e->options.root, 0, &e->machine);
     if (r == 0 && !e->options.no_gpu && gpu_new(&gpu_vendor_nvml, NS_PER_S, &e->gpu) < 0)

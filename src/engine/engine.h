@@ -23,6 +23,7 @@ struct engine_options {
     uint64_t interval_ns; /* 50 ms to 1 h; 0: a second, and shorter while the job is young, since a
                            * verdict after the first pass waits for readings, not for seconds */
     bool no_unique;       /* leave unique memory out */
+    bool is_launched;     /* what is watched was started by us, with all that descends from it */
     bool pss;             /* read PSS every minute: stalls the job */
     bool no_gpu;
     const struct proc_root *root; /* borrowed; must outlive the engine */

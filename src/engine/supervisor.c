@@ -106,7 +106,9 @@ static int set_up(struct job *j, struct err *err)
         snprintf(j->note->socket_folder, sizeof j->note->socket_folder, "%s",
                  mark_receiver_folder(j->marks));
     job_control_start(j);
-    r = engine_new(j->loop, &j->options->engine, &callbacks, &j->engine, err);
+    struct engine_options options = j->options->engine;
+    options.is_launched = true;
+    r = engine_new(j->loop, &options, &callbacks, &j->engine, err);
     return r < 0 ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
 }
 
