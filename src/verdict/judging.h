@@ -19,6 +19,8 @@ struct judging {
     double rate_from; /* x from which the rate is measured */
     double history;   /* x from which on anything is looked at */
     double began;     /* x at which the judged phase began, a start-up included */
+    double fill;      /* what was cut off the front by step grew by this, evenly … */
+    double fill_end;  /* … until this x; 0: nothing */
     uint32_t phase;
     bool by_end; /* called because the job is over: nobody needs to be alarmed */
 };
