@@ -23,6 +23,8 @@ from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
 sys.path.insert(0, str(ZOO))
+import command as shared
+import place
 import table
 from place import EBB, ROOT, interpreter
 
@@ -32,8 +34,8 @@ PAIRS = 3
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", help="names of programs; all without any")
-    parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--lanes", type=int, default=1, help="programs at the same time")
+    parser.add_argument("--pairs", type=shared.count, default=PAIRS, help="of runs, for each (%(default)s)")
+    parser.add_argument("--lanes", type=shared.count, default=1, help="programs at the same time")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")
     parser.add_argument("--within", type=float, help="begin no pair after so many seconds")
     parser.add_argument("--json", type=Path, help="also write every number into this file, as they come")
@@ -47,8 +49,8 @@ def cost(command):
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times.json"
         env = dict(os.environ, ZOO_TIMES=str(times), PYTHONDONTWRITEBYTECODE="1")
-        child = subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL)
+        child = subprocess.Popen(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
@@ -124,7 +126,8 @@ def main():
     import run
 
     args = options()
-    names = args.programs or sorted(path.parent.name for path in ZOO.glob("*/truth.json"))
+    names = place.programs(args.programs)
+    place.need_ebb()
     found = measure(names, interpreter(), args)
     for name in sorted(found):
         steps, whole = (spread(side) for side in zip(*found[name]))
@@ -136,4 +139,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.end_with(main, "zoo")

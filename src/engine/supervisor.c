@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "engine/job.h"
@@ -309,7 +309,7 @@ int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_
     int r = channel_pair(pair);
     if (r < 0)
         return err_set(err, r, "cannot make a socket pair: %s", strerror(-r));
-    int client_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    int client_pidfd = io_pidfd_open(getpid());
     pid_t pid = fork();
     if (pid == 0) {
         close(pair[0]);

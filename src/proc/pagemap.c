@@ -12,8 +12,7 @@
 #include "base/clock.h"
 #include "proc/procfs.h"
 
-#define PM_PRESENT (UINT64_C(1) << 63)
-#define PM_EXCLUSIVE (UINT64_C(1) << 56)
+enum { PRESENT_BIT = 63, EXCLUSIVE_BIT = 56 }; /* of an entry */
 
 /* Linux 6.7; the headers of older distributions lack it. */
 struct scan_region {
@@ -321,8 +320,8 @@ static size_t count_entries(struct pagemap_scan *s, size_t count)
 {
     size_t present = 0, unique = 0;
     for (size_t i = 0; i < count; i++) {
-        present += s->entries[i] >> 63;
-        unique += (s->entries[i] >> 63) & (s->entries[i] >> 56) & 1u;
+        present += s->entries[i] >> PRESENT_BIT;
+        unique += (s->entries[i] >> PRESENT_BIT) & (s->entries[i] >> EXCLUSIVE_BIT) & 1u;
     }
     s->unique_pages += unique;
     s->kind_pages[s->now.kind] += present;

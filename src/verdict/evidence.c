@@ -161,6 +161,11 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         "the live heap leaks %s a %s (confidence %.0f %%), %s so far",
                         size_text(a, v[0]), v[1] != 0 ? "step" : "minute", 100 * v[3],
                         size_text(b, v[2]));
+    case VERDICT_SAID_SPARE:
+        return snprintf(out, size,
+                        "what is in use stands: of %s that resident memory rose by, %s came into "
+                        "use before that, and %s is free and kept by malloc",
+                        size_text(a, v[0]), size_text(b, v[1]), size_text(c, v[2]));
     case VERDICT_SAID_HELD_GROWS:
         return snprintf(out, size,
                         "by the profiler's samples what the program holds grew evenly to the end, "

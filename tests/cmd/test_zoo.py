@@ -10,6 +10,7 @@ import pytest
 from commands import ROOT, environment
 
 sys.path.insert(0, str(ROOT / "zoo"))
+import command
 import judged
 import run as zoo
 import table
@@ -100,7 +101,7 @@ def test_a_line_of_the_table_fits_a_terminal(capsys):
                    marks_right="NO", rate_error=-0.123, right_after_s=123.4, overhead=[-0.24, 0.11, 0.25],
                    culprit_itself=0, hypothesis="workers_flat", hypothesis_right="NO")
     rows = [zoo.row_of(name, long) for name in PROGRAMS]
-    zoo.print_table([zoo.COLUMNS, *rows])
+    command.print_table([zoo.COLUMNS, *rows])
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= 160
     assert rows[0][3:5] == ["undecided WRONG", "undecided WRONG"] and "+11% (-24%..+25%)" in rows[0]
@@ -109,7 +110,7 @@ def test_a_line_of_the_table_fits_a_terminal(capsys):
 def test_a_program_that_fails_does_not_lose_the_others(monkeypatch, tmp_path):
     runs = [(name, "leak", [], {}) for name in ("good", "bad", "absent")]
     status = {"good": 0, "bad": 3, "absent": zoo.common.NOT_HERE}
-    monkeypatch.setattr(zoo, "record", lambda name, *rest: status[name])
+    monkeypatch.setattr(zoo, "record", lambda name, *rest: (status[name], ""))
     ran, broken = zoo.record_all(runs, argparse.Namespace(out=tmp_path, jobs=1))
     assert [run[0] for run in ran] == ["good"]
     assert len(broken) == 1 and "bad leak ended with status 3" in broken[0]
@@ -119,7 +120,7 @@ def test_a_program_that_fails_does_not_lose_the_others(monkeypatch, tmp_path):
 def test_what_is_worse_is_recorded_once_more_before_it_counts(monkeypatch, tmp_path, second, fails):
     runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
     recorded = []
-    monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or 0)
+    monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or (0, ""))
     monkeypatch.setattr(table, "read", lambda: {"good-leak": outcome(), "bad-leak": outcome()})
     monkeypatch.setattr(zoo, "judge_all", lambda again, args: {"bad-leak": outcome(**second)})
     flipped = outcome(marks="undecided", marks_right="unsure", overhead=[0, 1, 2])

@@ -649,6 +649,24 @@ static void the_order_of_its_members_does_not_change_a_trees_verdict(void **stat
     }
 }
 
+/* Of a job whose one process rises at its evaluations the sum moves with all else as well. */
+static void how_a_tree_leaks_is_told_by_the_process_that_does(void **state)
+{
+    const struct verdict_result whole = {.word = VERDICT_LEAKING, .leak = VERDICT_LEAK_YES};
+    struct verdict_result own = {.word = VERDICT_STEPPING, .leak = VERDICT_LEAK_YES};
+    const struct verdict_member member = {.result = &own, .rss_bytes = 1e9, .alive = true};
+    struct verdict_tree_result tree;
+
+    (void)state;
+    verdict_tree_judge(&member, 1, &whole, &tree);
+    assert_int_equal(tree.word, VERDICT_STEPPING);
+    assert_true(tree.has_grower);
+    own.word = VERDICT_FILLING; /* the sum leaks though nobody does */
+    verdict_tree_judge(&member, 1, &whole, &tree);
+    assert_int_equal(tree.word, VERDICT_LEAKING);
+    assert_false(tree.has_grower);
+}
+
 static void a_tree_of_nothing_is_undecided(void **state)
 {
     struct verdict_tree_result tree;
@@ -703,6 +721,7 @@ int main(void)
         TEST(many_events_keep_the_table_bounded),
         TEST(large_flat_workers_are_overhead_and_the_grower_is_named),
         TEST(the_order_of_its_members_does_not_change_a_trees_verdict),
+        TEST(how_a_tree_leaks_is_told_by_the_process_that_does),
         TEST(a_tree_of_nothing_is_undecided),
     };
 
