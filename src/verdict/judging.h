@@ -60,6 +60,10 @@ void judge_first_pass(struct judging *j);
  * followed has been seen. */
 bool judge_after_pass(struct judging *j);
 
+/* Does all there is rise in one line on which the end of the first pass has left no bend? True when
+ * that is certain, however little came since. */
+bool judge_unbent(const struct judging *j);
+
 /* Has the low tide of W only risen, by more than COUNTS, back to where memory had stood before? */
 bool judge_came_back(const struct view *w, double counts);
 /* Was all that rose by more than COUNTS given back twice, down to one floor? At most SLOPE of
