@@ -102,7 +102,7 @@ static bool judge(const struct profile *p, size_t n, const char *counts, struct 
  * may have gone from another. */
 bool held_grew(const struct profile *p, struct verdict_held *ret)
 {
-    size_t n = profile_working(p);
+    size_t n = profile_at_work(p);
     AUTO_FREE char *keeps = calloc(p->n_sites ? p->n_sites : 1, 1);
     if (!keeps || n == 0)
         return false;
