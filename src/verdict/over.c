@@ -19,9 +19,10 @@ static const double EVEN_HELD = 0.8;   /* a bend is not hidden by an allocator's
 static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot be excluded */
 static const double EXIT_S = 5;        /* that a process may stand at its highest while it exits */
 static const double EXIT_RAMP = 0.9;   /* and the part of the window before it at least */
-static const double STARTUP_SLOPE = 1.5; /* times that of the rise: what comes before it */
-static const double STARTUP_HELD = 2;    /* where no allocator blurs it */
-static const double STARTUP_LOOK = 0.1;  /* of the life, just before the rise */
+static const double STARTUP_SLOPE = 1.5;   /* times that of the rise: what comes before it */
+static const double STARTUP_HELD = 2;      /* where no allocator blurs it */
+static const double STARTUP_GENTLER = 0.5; /* or at most so much: growth began where it ended */
+static const double STARTUP_LOOK = 0.1;    /* of the life, just before the rise */
 /* Start-ups take seconds however short the job is: these parts of its life are tried. */
 static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4};
 enum { POINTS = 12 };
@@ -67,8 +68,8 @@ static bool lasted(const struct judging *k, double life)
            is_even(w, s, k->v->options.is_held) && (!s->may_end || stood_while_exiting(k));
 }
 
-/* What is left out before K's window was a start-up if it was steeper up to there. A curve that
- * bends is not: wherever it is cut, it was a little steeper before. */
+/* What is left out before K's window was a start-up if it was steeper up to there, or gentler by
+ * much. A curve that bends is neither: wherever it is cut, it was a little steeper before. */
 static bool follows_startup(const struct judging *j, const struct judging *k, double life)
 {
     const struct view *w = &j->w;
@@ -84,8 +85,11 @@ static bool follows_startup(const struct judging *j, const struct judging *k, do
         last = w->low[i];
         at = w->x[i];
     }
-    return at > begun && last - first >= (k->v->options.is_held ? STARTUP_HELD : STARTUP_SLOPE) *
-                                             k->s.slope * (at - begun);
+    if (!(at > begun))
+        return false;
+    double times = (last - first) / (k->s.slope * (at - begun));
+    return times <= STARTUP_GENTLER ||
+           times >= (k->v->options.is_held ? STARTUP_HELD : STARTUP_SLOPE);
 }
 
 bool judge_over(struct judging *j)
