@@ -121,9 +121,12 @@ struct list {
 static void add(void *user, const struct profile *p)
 {
     struct list *l = user;
-    struct held one = {.pid = p->pid, .start_ns = p->start_ns};
-    if (!held_grew(p, &one.grown))
+    size_t n = profile_at_work(p);
+    if (!p->is_ended || n == 0)
         return;
+    struct held one = {
+        .pid = p->pid, .start_ns = p->start_ns, .worked_ns = p->readings[n - 1].t_ns};
+    one.has_grown = held_grew(p, &one.grown);
     struct held *more = reallocarray(l->at, l->count + 1, sizeof *more);
     if (!more)
         return;
