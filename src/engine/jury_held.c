@@ -47,9 +47,10 @@ void jury_hear_held(struct jury *j, const struct held *list, size_t count)
     free(j->held);
     j->held = count ? calloc(count, sizeof *j->held) : NULL;
     j->held_count = j->held ? count : 0;
-    if (!j->held)
+    if (j->held)
+        memcpy(j->held, list, count * sizeof *list);
+    if (!jury_wants_held(j))
         return;
-    memcpy(j->held, list, count * sizeof *list);
     for (size_t i = 0; i < j->count + j->gone_count; i++) {
         bool is_gone = i >= j->count;
         uint64_t t_ns = work_ended(j, is_gone ? j->gone[i - j->count] : j->living[i], is_gone);

@@ -196,6 +196,23 @@ static void what_bends_upwards_has_no_start_up(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
+static void what_is_read_after_the_work_is_its_exit(void **state)
+{
+    (void)state;
+    feed_startup();
+    feed_rise(45, 8 * MB);
+    int64_t worked_ns = now_ns;
+    for (int i = 0; i < 10 * A_SECOND; i++)
+        read_bytes(565 * MB);
+    assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
+    verdict_work_ended(&v, worked_ns);
+    assert_int_equal(word_when_over(), VERDICT_LEAKING);
+    assert_true(r.floor_last_bytes < 565 * MB);
+    /* it was seen too seldom to tell an exit */
+    verdict_work_ended(&v, worked_ns - 20 * A_SECOND * TICK);
+    assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
+}
+
 static void little_or_short_growth_is_none(void **state)
 {
     (void)state;
@@ -230,6 +247,7 @@ int main(void)
         cmocka_unit_test_setup(a_start_up_may_be_gentler_than_the_rise, fresh),
         cmocka_unit_test_setup(growth_after_a_level_must_be_most_of_the_job, fresh),
         cmocka_unit_test_setup(what_bends_upwards_has_no_start_up, fresh),
+        cmocka_unit_test_setup(what_is_read_after_the_work_is_its_exit, fresh),
         cmocka_unit_test_setup(little_or_short_growth_is_none, fresh),
         cmocka_unit_test_setup(a_slow_exit_is_no_part_of_it, fresh),
     };
