@@ -75,7 +75,8 @@ static bool lasted(const struct judging *k, double life)
 }
 
 /* What is left out before K's window was a start-up if it was steeper up to there, or gentler by
- * much. A curve that bends is neither: wherever it is cut, it was a little steeper before. */
+ * much. A curve that bends is neither: wherever it is cut, it was a little steeper before. By steps
+ * there is no gentler one: what is imported comes before the first. */
 static bool follows_startup(const struct judging *j, const struct judging *k, double life)
 {
     const struct view *w = &j->w;
@@ -94,7 +95,7 @@ static bool follows_startup(const struct judging *j, const struct judging *k, do
     if (!(at > begun))
         return false;
     double times = (last - first) / (k->s.slope * (at - begun));
-    return times <= STARTUP_GENTLER ||
+    return (times <= STARTUP_GENTLER && !w->by_step) ||
            times >= (k->v->options.is_held ? STARTUP_HELD : STARTUP_SLOPE);
 }
 
