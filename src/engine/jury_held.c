@@ -13,15 +13,6 @@ bool jury_wants_held(const struct jury *j)
     return j->is_over && !j->clock.has_begun && !j->clock.has_step;
 }
 
-void jury_hear_held(struct jury *j, const struct held *list, size_t count)
-{
-    free(j->held);
-    j->held = count ? calloc(count, sizeof *j->held) : NULL;
-    j->held_count = j->held ? count : 0;
-    if (j->held)
-        memcpy(j->held, list, count * sizeof *list);
-}
-
 static bool is_of(const struct held *h, const struct jury_process *p)
 {
     return h->pid == p->id.pid && h->start_ns + NOTICED_S * NS_PER_S >= p->born_ns &&
@@ -29,12 +20,49 @@ static bool is_of(const struct held *h, const struct jury_process *p)
 }
 
 /* Of several of one process, which are by exec, the last. */
-void jury_held_tell(const struct jury *j, struct jury_process *p)
+static const struct held *find(const struct jury *j, const struct jury_process *p)
 {
     const struct held *found = NULL;
     for (size_t i = 0; i < j->held_count; i++)
         if (is_of(&j->held[i], p) && (!found || j->held[i].start_ns > found->start_ns))
             found = &j->held[i];
-    if (found && p->seat && p->seat->is_judged && jury_wants_held(j))
+    return found;
+}
+
+/* What was read of P after its work was done is its exit. Returns when that was; 0: not known. */
+static uint64_t work_ended(const struct jury *j, struct jury_process *p, bool is_gone)
+{
+    const struct held *found = p->seat && p->seat->series.is_over ? find(j, p) : NULL;
+    if (!found)
+        return 0;
+    verdict_work_ended(&p->seat->series, (int64_t)found->worked_ns);
+    if (is_gone && p->seat->is_judged) /* once, then; now more is known */
+        jury_seat_judge(p->seat, &p->seat->limit);
+    return found->worked_ns;
+}
+
+void jury_hear_held(struct jury *j, const struct held *list, size_t count)
+{
+    uint64_t last_ns = 0;
+    free(j->held);
+    j->held = count ? calloc(count, sizeof *j->held) : NULL;
+    j->held_count = j->held ? count : 0;
+    if (j->held)
+        memcpy(j->held, list, count * sizeof *list);
+    if (!jury_wants_held(j))
+        return;
+    for (size_t i = 0; i < j->count + j->gone_count; i++) {
+        bool is_gone = i >= j->count;
+        uint64_t t_ns = work_ended(j, is_gone ? j->gone[i - j->count] : j->living[i], is_gone);
+        last_ns = t_ns > last_ns ? t_ns : last_ns;
+    }
+    if (last_ns && j->whole)
+        verdict_work_ended(&j->whole->series, (int64_t)last_ns);
+}
+
+void jury_held_tell(const struct jury *j, struct jury_process *p)
+{
+    const struct held *found = find(j, p);
+    if (found && found->has_grown && p->seat && p->seat->is_judged && jury_wants_held(j))
         verdict_hear_held(&p->seat->result, &p->seat->series, &found->grown);
 }

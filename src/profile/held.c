@@ -102,7 +102,7 @@ static bool judge(const struct profile *p, size_t n, const char *counts, struct 
  * may have gone from another. */
 bool held_grew(const struct profile *p, struct verdict_held *ret)
 {
-    size_t n = profile_working(p);
+    size_t n = profile_at_work(p);
     AUTO_FREE char *keeps = calloc(p->n_sites ? p->n_sites : 1, 1);
     if (!keeps || n == 0)
         return false;
@@ -121,9 +121,12 @@ struct list {
 static void add(void *user, const struct profile *p)
 {
     struct list *l = user;
-    struct held one = {.pid = p->pid, .start_ns = p->start_ns};
-    if (!held_grew(p, &one.grown))
+    size_t n = profile_at_work(p);
+    if (!p->is_ended || n == 0)
         return;
+    struct held one = {
+        .pid = p->pid, .start_ns = p->start_ns, .worked_ns = p->readings[n - 1].t_ns};
+    one.has_grown = held_grew(p, &one.grown);
     struct held *more = reallocarray(l->at, l->count + 1, sizeof *more);
     if (!more)
         return;

@@ -105,11 +105,23 @@ double profile_live_at(const struct profile_reading *r)
     return sum;
 }
 
-/* How long it may have been on its way out: five seconds, or for as long as nothing more came, up
- * to a tenth of its life. */
+static const double alike = 1.001;
+
+/* The first reading of a process on its way out, as all after it are, and hold no more; the last
+ * one, where it does not say so. */
+static size_t first_ended(const struct profile *p)
+{
+    size_t i = p->n_readings - 1;
+    while (i > 0 && p->readings[i - 1].is_ended &&
+           profile_live_at(&p->readings[i]) <= alike * profile_live_at(&p->readings[i - 1]))
+        i--;
+    return i;
+}
+
+/* How long it may have let go of what it held: five seconds, or for as long as nothing more came,
+ * up to a tenth of its life. */
 static uint64_t tail_ns_of(const struct profile *p)
 {
-    const double alike = 1.001;
     const uint64_t least_ns = UINT64_C(5000000000);
     const struct profile_reading *last = &p->readings[p->n_readings - 1], *r = last;
     while (r > p->readings && profile_live_at(r) <= alike * profile_live_at(r - 1))
@@ -125,7 +137,8 @@ size_t profile_working(const struct profile *p)
     const double let_go = 0.9;
     if (n < 2 || !p->is_ended)
         return n;
-    uint64_t end_ns = p->readings[n - 1].t_ns, tail_ns = tail_ns_of(p);
+    size_t ended = first_ended(p);
+    uint64_t end_ns = p->readings[ended ? ended - 1 : 0].t_ns, tail_ns = tail_ns_of(p);
     while (before + 2 < n && p->readings[before + 1].t_ns + tail_ns < end_ns)
         before++;
     double held = let_go * profile_live_at(&p->readings[before]);
@@ -133,4 +146,10 @@ size_t profile_working(const struct profile *p)
                                  fmax(held, let_go * profile_live_at(&p->readings[n - 2])))
         n--;
     return n;
+}
+
+size_t profile_at_work(const struct profile *p)
+{
+    size_t n = profile_working(p), ended = p->is_ended && n > 0 ? first_ended(p) : n;
+    return ended > 0 && ended < n ? ended : n;
 }

@@ -52,6 +52,7 @@ struct profile_held {
 struct profile_reading {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     bool has_step;
+    bool is_ended;                   /* the process was on its way out: what it did was done */
     int64_t step;                    /* steps done by then */
     const struct profile_held *held; /* by site, ascending */
     size_t count;
@@ -122,10 +123,14 @@ double profile_weight_variance(uint64_t size, uint64_t interval); /* of the byte
 
 /* The moment at which STEP was done; false: before the first or after the last reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
-/* How many readings show the process at work: all, but for those of its last five seconds (or of as
- * long as nothing more came, up to a tenth of its life) that come after it had let go of a tenth or
- * more of what it held, before them or at the reading before, where it ended by itself. */
+/* How many readings tell what the process held when its work was done: all, but for those of its
+ * last five seconds (or of as long as nothing more came, up to a tenth of its life) that come after
+ * it had let go of a tenth or more of what it held, before them or at the reading before, where it
+ * ended by itself. Its last seconds are those before the last reading at which it was not on its
+ * way out: that may take longer than five, and be read seldom. */
 size_t profile_working(const struct profile *p);
+/* Of those, how many show it at work, and not on its way out. */
+size_t profile_at_work(const struct profile *p);
 /* What all sites held at R, in bytes. */
 double profile_live_at(const struct profile_reading *r);
 /* The last reading at or before T_NS; NULL: none. */

@@ -151,6 +151,7 @@ static int keep_reading(struct reader *r, bool is_all)
     r->p->readings[r->p->n_readings++] = (struct profile_reading){
         .t_ns = r->last.t_ns,
         .has_step = r->last.flags & STORE_HAS_STEP,
+        .is_ended = r->last.flags & STORE_IS_ENDED,
         .step = r->last.step,
         .held = held,
         .count = count,

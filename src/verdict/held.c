@@ -14,8 +14,11 @@ static const double SHARE = 0.4;     /* of what resident memory grew by in that 
 static const double TOUCHED = 0.3;
 static const double FALL = 0.4; /* of it: so much has resident memory come down */
 
+enum { LATE_PART = 10 }; /* of that time: its end */
+
 /* By how much the floor of V rose from FROM_NS on, and in the later half of that time; and how far
- * it lies below the highest that a block of readings never fell below. */
+ * the highest that a block of readings never fell below is above that of late: one block that lies
+ * low is no coming down. */
 struct growth {
     double all, late, below;
 };
@@ -23,7 +26,8 @@ struct growth {
 static struct growth growth_from(const struct verdict_series *v, int64_t from_ns)
 {
     struct view w;
-    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s, half, high = 0, last;
+    double from = ((double)from_ns - (double)v->first_ns) * 1e-9 - v->gap_s;
+    double half, high = 0, late = 0, last;
     size_t i = 0;
 
     view_build(&w, v, false, -HUGE_VAL, from);
@@ -35,7 +39,9 @@ static struct growth growth_from(const struct verdict_series *v, int64_t from_ns
         i++;
     for (size_t k = 0; k < w.n; k++)
         high = fmax(high, w.y[k]);
-    return (struct growth){last - w.low[0], last - w.low[i], high - last};
+    for (size_t k = w.n - 1 - w.n / LATE_PART; k < w.n; k++)
+        late = fmax(late, w.y[k]);
+    return (struct growth){last - w.low[0], last - w.low[i], high - late};
 }
 
 static void conclude_open(struct verdict_result *r, double growth, double since)

@@ -14,16 +14,18 @@ static const double STEPS = 8;         /* equal ones that it would take: few are
 /* Of what a program holds: what is kept is seen in it alone, without what an allocator takes at
  * once and fills later, so that less of it and fewer steps are enough. */
 static const double STEPS_HELD = 4.5;
+static const double LIFE_HELD = 0.45;  /* of the job's life: that it began late is seen */
 static const double RISE_HELD = 0.08;  /* of the floor */
 static const double EVEN_HELD = 0.8;   /* a bend is not hidden by an allocator's jumps either */
 static const double CONFIDENCE = 0.65; /* a first pass as long as the job cannot be excluded */
 static const double EXIT_S = 5;        /* that a process may stand at its highest while it exits */
 static const double EXIT_RAMP = 0.9;   /* and the part of the window before it at least */
-static const double STARTUP_SLOPE = 1.5; /* times that of the rise: what comes before it */
-static const double STARTUP_HELD = 2;    /* where no allocator blurs it */
-static const double STARTUP_LOOK = 0.1;  /* of the life, just before the rise */
+static const double STARTUP_SLOPE = 1.5;   /* times that of the rise: what comes before it */
+static const double STARTUP_HELD = 2;      /* where no allocator blurs it */
+static const double STARTUP_GENTLER = 0.5; /* or at most so much: growth began where it ended */
+static const double STARTUP_LOOK = 0.1;    /* of the life, just before the rise */
 /* Start-ups take seconds however short the job is: these parts of its life are tried. */
-static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4};
+static const double STARTUPS[] = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
 enum { POINTS = 12 };
 
 /* Does the later half rise as fast as the earlier? Jumps are counted, which the shape takes out:
@@ -53,6 +55,11 @@ static bool stood_while_exiting(const struct judging *k)
            (1 - sep->end_param) * span <= EXIT_S;
 }
 
+static double life_part(const struct verdict_series *v)
+{
+    return v->options.is_held ? LIFE_HELD : LIFE_PART;
+}
+
 /* Is all of K's window one rise, up to its end? */
 static bool lasted(const struct judging *k, double life)
 {
@@ -63,12 +70,13 @@ static bool lasted(const struct judging *k, double life)
 
     return judge_is_rise(k) && s->rises >= steps && s->before == BEFORE_NOTHING &&
            s->span >= WHOLE_PART * (w->x[w->n - 1] - w->x[0]) && s->span * sec >= AT_LEAST_S &&
-           s->span >= LIFE_PART * life && s->slope_ratio >= PACE &&
+           s->span >= life_part(k->v) * life && s->slope_ratio >= PACE &&
            is_even(w, s, k->v->options.is_held) && (!s->may_end || stood_while_exiting(k));
 }
 
-/* What is left out before K's window was a start-up if it was steeper up to there. A curve that
- * bends is not: wherever it is cut, it was a little steeper before. */
+/* What is left out before K's window was a start-up if it was steeper up to there, or gentler by
+ * much. A curve that bends is neither: wherever it is cut, it was a little steeper before. By steps
+ * there is no gentler one: what is imported comes before the first. */
 static bool follows_startup(const struct judging *j, const struct judging *k, double life)
 {
     const struct view *w = &j->w;
@@ -84,8 +92,11 @@ static bool follows_startup(const struct judging *j, const struct judging *k, do
         last = w->low[i];
         at = w->x[i];
     }
-    return at > begun && last - first >= (k->v->options.is_held ? STARTUP_HELD : STARTUP_SLOPE) *
-                                             k->s.slope * (at - begun);
+    if (!(at > begun))
+        return false;
+    double times = (last - first) / (k->s.slope * (at - begun));
+    return (times <= STARTUP_GENTLER && !w->by_step) ||
+           times >= (k->v->options.is_held ? STARTUP_HELD : STARTUP_SLOPE);
 }
 
 bool judge_over(struct judging *j)
@@ -101,7 +112,7 @@ bool judge_over(struct judging *j)
         double from = STARTUPS[i] > 0 ? j->began + STARTUPS[i] * life : j->history;
 
         view_build(&k.w, j->v, j->w.by_step, j->history, from);
-        if (k.w.n < POINTS)
+        if (k.w.n < POINTS || STARTUPS[i] + life_part(j->v) > 1)
             return false;
         shape_of(&k.w, part, &k.s);
         if (!lasted(&k, life) || (i > 0 && !follows_startup(&all, &k, life)))

@@ -163,6 +163,11 @@ void verdict_job_over(struct verdict_series *v)
     v->is_over = true;
 }
 
+void verdict_work_ended(struct verdict_series *v, int64_t t_ns)
+{
+    v->worked_s = fmax(0, ((double)t_ns - (double)v->first_ns) * 1e-9 - v->gap_s);
+}
+
 static void event_feed(struct verdict_event *e, float y)
 {
     if (e->after_n >= AFTER_LONGER)

@@ -104,6 +104,7 @@ struct verdict_series {
     uint64_t marks_no_step; /* marks that needed a step and had none */
     double first_bytes;
     double begin_s, begin_step, end_s;
+    double worked_s; /* 0: not told */
     double first_epoch_step, first_epoch_s;
     double last_step, last_step_s, first_step, first_step_s;
     double step_sampled; /* the series' sample count at the last step taken */
@@ -132,6 +133,11 @@ void verdict_mark(struct verdict_series *v, int64_t t_ns, const struct verdict_m
  * start, which would be waited for, is then called where it lasted, even, to the end. Not for a job
  * that was stopped, killed or cut off: its growth may have been about to end. */
 void verdict_job_over(struct verdict_series *v);
+
+/* Of such a job it is known that the process was still at work at T_NS, on the clock of
+ * verdict_update, and was not for much longer: what was read later was its exit, and is not looked
+ * at. */
+void verdict_work_ended(struct verdict_series *v, int64_t t_ns);
 
 /* What the series is judged against; known false: nothing is said about running out. */
 struct verdict_limit {

@@ -11,6 +11,7 @@ enum { EXIT_BEFORE = 3 };             /* slots that an exit is held against */
 static const double EXIT_S = 10;      /* exits of the zoo's programs took up to 6.3 s */
 static const double EXIT_PART = 0.15; /* and so much of a life at most */
 static const double EXIT_FALL = 0.05; /* as in tail.c */
+static const double EXIT_TOLD = 0.25; /* of a life: so much is left out where its work is known */
 
 /* Every slot that is looked at, history included. */
 struct track {
@@ -112,6 +113,19 @@ double view_held_level(const double *x, const double *y, size_t to, double span)
     return best;
 }
 
+/* Where it is known until when a process worked, what came later is left out, unless that is more
+ * than any exit takes: then it was seen too seldom. Returns how many of the N slots are left. */
+static size_t before_way_out(const struct verdict_series *v, const struct envelope *e, size_t n)
+{
+    size_t left = n;
+
+    if (!(v->worked_s > 0) || n == 0 || v->worked_s < (1 - EXIT_TOLD) * e->slot[n - 1].x)
+        return n;
+    while (left > 1 && e->slot[left - 1].x > v->worked_s)
+        left--;
+    return left;
+}
+
 /* Of a job that is over the last readings are its exit, where they lie below all shortly before
  * them and fall by more than an exit at least does: what is held back of a series is not always
  * enough on a busy machine. Returns how many of the N slots are left. */
@@ -157,7 +171,9 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
     if (n && !envelope_last_is_ripe(e, w->now))
         n--;
     if (v->is_over && !by_step && !v->has_end) {
-        size_t left = before_exit(e, n);
+        size_t left = before_way_out(v, e, n);
+
+        left = left < n ? left : before_exit(e, n);
 
         w->now = left < n ? e->slot[left - 1].x : w->now;
         n = left;

@@ -21,6 +21,8 @@
 static const uint64_t MIB = 1 << 20;
 enum { SECONDS = 60, A_SECOND = 4 };
 
+static uint64_t grows_for_s = SECONDS; /* what lives, before it stands */
+
 static const char by_itself[] =
     "{\"kind\":\"exited\",\"status\":0,\"left_behind\":0,\"cause_kind\":\"finished\"}";
 
@@ -36,7 +38,8 @@ static void live(struct jury *j, struct trace_writer *writer, bool has_helper)
     for (uint64_t i = 0; i < (uint64_t)SECONDS * A_SECOND; i++, t_ns += NS_PER_S / A_SECOND) {
         bool helps = has_helper && i >= (uint64_t)SECONDS * A_SECOND / 2 + A_SECOND;
         struct sample s = {0}, other = {0}, machine = {0};
-        sample_put(&s, SAMPLE_RSS, 200 * MIB + (has_helper ? 0 : i * MIB));
+        uint64_t grown = i < grows_for_s * A_SECOND ? i : grows_for_s * A_SECOND;
+        sample_put(&s, SAMPLE_RSS, 200 * MIB + (has_helper ? 0 : grown * MIB));
         sample_put(&s, SAMPLE_FILE, 0);
         sample_put(&s, SAMPLE_SWAP, 0);
         sample_put(&other, SAMPLE_RSS, 20 * MIB + i * MIB / 2);
@@ -138,6 +141,8 @@ static struct held grown(int32_t pid)
     return (struct held){
         .pid = pid,
         .start_ns = NS_PER_S,
+        .worked_ns = SECONDS * NS_PER_S,
+        .has_grown = true,
         .grown = {
             .from_ns = (int64_t)(10 * NS_PER_S),
             .growth_bytes = 100.0 * (double)MIB,
@@ -164,6 +169,22 @@ static void of_a_job_that_told_nothing_the_profiler_is_heard(void **state)
     jury_judge(j);
     assert_int_equal(jury_process_at(j, 0)->seat->result.word, VERDICT_UNDECIDED);
     assert_int_equal(jury_process_at(j, 0)->seat->result.evidence[0].code, VERDICT_SAID_HELD_ALONE);
+    jury_free(j);
+}
+
+static void what_was_read_after_its_work_was_done_does_not_count(void **state)
+{
+    const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
+    struct jury *j = a_jury();
+    (void)state;
+    grows_for_s = 50;
+    live(j, NULL, false);
+    grows_for_s = SECONDS;
+    assert_int_not_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
+    jury_hear_held(j, &done, 1);
+    jury_judge(j);
+    assert_int_equal(jury_process_at(j, 0)->seat->result.word, VERDICT_LEAKING);
+    assert_int_equal(jury_tree(j)->result.word, VERDICT_LEAKING);
     jury_free(j);
 }
 
@@ -263,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_job_that_was_ended_stays_undecided),
         cmocka_unit_test(who_was_asked_to_end_did_not_end_by_itself),
         cmocka_unit_test(of_a_job_that_told_nothing_the_profiler_is_heard),
+        cmocka_unit_test(what_was_read_after_its_work_was_done_does_not_count),
         cmocka_unit_test(of_a_job_that_sent_marks_or_was_ended_it_is_not),
         cmocka_unit_test(a_helper_of_the_second_half_says_nothing),
         cmocka_unit_test(a_recording_says_the_same),

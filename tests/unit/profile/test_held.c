@@ -138,6 +138,20 @@ static void what_comes_and_goes_does_not_make_a_bend_even(void **state)
     assert_false(held_grew(&h.profile, &grown));
 }
 
+/* From the middle on batches are kept; what is held shows it before resident memory would. */
+static void what_begins_to_grow_late_must_grow_for_nearly_half_of_the_time(void **state)
+{
+    struct history h;
+    struct verdict_held grown;
+    (void)state;
+    for (int from = 10; from <= 16; from += 6) {
+        begin(&h);
+        for (int i = 0; i < READINGS; i++)
+            hold(&h, i, KEPT, (i < from ? 0 : i - from) * 9 * MB, 0, 1 * MB);
+        assert_int_equal(held_grew(&h.profile, &grown), from == 10);
+    }
+}
+
 static void what_was_filled_has_ended(void **state)
 {
     struct history h;
@@ -209,6 +223,7 @@ int main(void)
         cmocka_unit_test(what_goes_from_one_place_to_another_does_not_grow),
         cmocka_unit_test(what_bends_is_not_called_even),
         cmocka_unit_test(what_comes_and_goes_does_not_make_a_bend_even),
+        cmocka_unit_test(what_begins_to_grow_late_must_grow_for_nearly_half_of_the_time),
         cmocka_unit_test(what_was_filled_has_ended),
         cmocka_unit_test(little_growth_is_none),
         cmocka_unit_test(what_is_drawn_anew_has_the_chance_of_both_ends),

@@ -146,6 +146,52 @@ static void a_process_that_waits_for_its_end_is_no_longer_at_work(void **state)
     assert_int_equal(working_before(30), WORKING_MAX); /* too long for that */
 }
 
+/* Steps are done at 1 to 8 s, and what was held is let go at once; the next reading comes when the
+ * process has gone, WAY_OUT_S later, and ENDED more say in between that it is on its way. */
+static struct profile on_its_way_out(struct profile_reading *seen, struct profile_held *held,
+                                     unsigned way_out_s, size_t ended)
+{
+    const double mib[] = {100, 150, 200, 250, 300, 350, 400, 120, 100, 100, 100};
+    size_t n = 9 + ended;
+    for (size_t i = 0; i < n; i++) {
+        held[i] = (struct profile_held){.live_bytes = mib[i] * 1048576};
+        seen[i] = (struct profile_reading){.t_ns = (i + 1) * UINT64_C(1000000000),
+                                           .is_ended = i >= 8,
+                                           .held = &held[i],
+                                           .count = 1};
+    }
+    seen[n - 1].t_ns = (8 + way_out_s) * UINT64_C(1000000000);
+    return (struct profile){.is_ended = true, .readings = seen, .n_readings = n};
+}
+
+static void a_long_way_out_does_not_hide_what_was_held_before(void **state)
+{
+    struct profile_reading seen[WORKING_MAX];
+    struct profile_held held[WORKING_MAX];
+    (void)state;
+    for (unsigned way_out_s = 1; way_out_s <= 60; way_out_s *= 4)
+        for (size_t ended = 0; ended <= 2; ended++) {
+            struct profile p = on_its_way_out(seen, held, way_out_s + 2, ended);
+            assert_int_equal(profile_working(&p), 7);
+            assert_int_equal(profile_at_work(&p), 7);
+        }
+}
+
+static void what_is_held_to_the_end_is_at_work_until_it_is_on_its_way_out(void **state)
+{
+    struct profile_reading seen[WORKING_MAX];
+    struct profile_held held[WORKING_MAX];
+    (void)state;
+    struct profile p = on_its_way_out(seen, held, 5, 2);
+    for (size_t i = 7; i < p.n_readings; i++)
+        held[i].live_bytes = 450 * 1048576.0;
+    assert_int_equal(profile_working(&p), 11);
+    assert_int_equal(profile_at_work(&p), 8);
+    /* it said that it was on its way, and works on */
+    held[10].live_bytes = 500 * 1048576.0;
+    assert_int_equal(profile_at_work(&p), 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +203,8 @@ int main(void)
         cmocka_unit_test(an_empty_profile_has_no_moments),
         cmocka_unit_test(what_is_read_after_the_work_is_done_does_not_count),
         cmocka_unit_test(a_process_that_waits_for_its_end_is_no_longer_at_work),
+        cmocka_unit_test(a_long_way_out_does_not_hide_what_was_held_before),
+        cmocka_unit_test(what_is_held_to_the_end_is_at_work_until_it_is_on_its_way_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

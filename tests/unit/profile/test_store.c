@@ -214,6 +214,8 @@ static void only_the_last_reading_has_sites_that_hold_nothing(void **state)
     assert_true(last->held[1].live_bytes == 0);
     check_near(last->held[1].freed_bytes, weight(64 << 20));
     assert_true(p->is_ended);
+    assert_false(p->readings[1].is_ended);
+    assert_true(last->is_ended);
     profile_free(p);
 }
 

@@ -160,13 +160,56 @@ static void growth_that_ended_before_the_job_did_is_none(void **state)
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
-static void growth_after_a_level_is_no_growth_from_the_start(void **state)
+/* What came before a rise has another slope, whichever is the steeper one: the start-up's or its
+ * own. */
+static void a_start_up_may_be_gentler_than_the_rise(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 18 * A_SECOND; i++)
+        read_bytes(25 * MB + i * 2 * MB);
+    feed_rise(35, 25 * MB);
+    assert_int_equal(word_when_over(), VERDICT_LEAKING);
+}
+
+static void growth_after_a_level_must_be_most_of_the_job(void **state)
 {
     (void)state;
     feed_startup();
-    for (int i = 0; i < 14 * A_SECOND; i++)
+    for (int i = 0; i < 12 * A_SECOND; i++)
+        read_bytes(205 * MB);
+    feed_rise(34, 8 * MB);
+    assert_int_equal(word_when_over(), VERDICT_LEAKING);
+    fresh(NULL);
+    feed_startup();
+    for (int i = 0; i < 22 * A_SECOND; i++)
         read_bytes(205 * MB);
     feed_rise(30, 8 * MB);
+    assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
+}
+
+/* It gets faster all the time: no place parts it in two. */
+static void what_bends_upwards_has_no_start_up(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50 * A_SECOND; i++)
+        read_bytes(205 * MB + (double)i * i * 5e-3 * MB);
+    assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
+}
+
+static void what_is_read_after_the_work_is_its_exit(void **state)
+{
+    (void)state;
+    feed_startup();
+    feed_rise(45, 8 * MB);
+    int64_t worked_ns = now_ns;
+    for (int i = 0; i < 10 * A_SECOND; i++)
+        read_bytes(565 * MB);
+    assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
+    verdict_work_ended(&v, worked_ns);
+    assert_int_equal(word_when_over(), VERDICT_LEAKING);
+    assert_true(r.floor_last_bytes < 565 * MB);
+    /* it was seen too seldom to tell an exit */
+    verdict_work_ended(&v, worked_ns - 20 * A_SECOND * TICK);
     assert_int_not_equal(word_when_over(), VERDICT_LEAKING);
 }
 
@@ -201,7 +244,10 @@ int main(void)
         cmocka_unit_test_setup(inside_a_pass_whose_length_is_known_it_stays_filling, fresh),
         cmocka_unit_test_setup(a_curve_that_ends_is_none, fresh),
         cmocka_unit_test_setup(growth_that_ended_before_the_job_did_is_none, fresh),
-        cmocka_unit_test_setup(growth_after_a_level_is_no_growth_from_the_start, fresh),
+        cmocka_unit_test_setup(a_start_up_may_be_gentler_than_the_rise, fresh),
+        cmocka_unit_test_setup(growth_after_a_level_must_be_most_of_the_job, fresh),
+        cmocka_unit_test_setup(what_bends_upwards_has_no_start_up, fresh),
+        cmocka_unit_test_setup(what_is_read_after_the_work_is_its_exit, fresh),
         cmocka_unit_test_setup(little_or_short_growth_is_none, fresh),
         cmocka_unit_test_setup(a_slow_exit_is_no_part_of_it, fresh),
     };
