@@ -20,6 +20,7 @@ struct judging {
     double history;   /* x from which on anything is looked at */
     double began;     /* x at which the judged phase began, a start-up included */
     uint32_t phase;
+    struct verdict_interval pass_rate; /* bytes a step, where told by whole passes (season.c) */
     bool by_end; /* called because the job is over: nobody needs to be alarmed */
 };
 
@@ -57,6 +58,10 @@ void judge_first_pass(struct judging *j);
 /* The first pass is over: what still rises is not its data. Returns false if too little of what
  * followed has been seen. */
 bool judge_after_pass(struct judging *j);
+
+/* Memory that repeats with the pass: where the other rules left it open, or took the floor for a
+ * level, passes are held against each other. */
+void judge_season(struct judging *j);
 
 /* Has the low tide of W only risen, by more than COUNTS, back to where memory had stood before? */
 bool judge_came_back(const struct view *w, double counts);
