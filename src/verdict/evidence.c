@@ -243,7 +243,7 @@ static int pass_text(char *out, size_t size, const struct verdict_evidence *e)
     case VERDICT_SAID_PASSES_RISE:
         return snprintf(out, size,
                         "every pass gives back %s, and at the same step of each memory is %s above "
-                        "the pass before: %.0f times, with a spread of %s",
+                        "the pass before, over %.0f passes, with a spread of %s",
                         size_text(a, v[2]), size_text(b, v[0]), v[1], size_text(c, v[3]));
     case VERDICT_SAID_PASSES_SAME:
         return snprintf(out, size,

@@ -5,16 +5,26 @@
 
 #include "verdict/judging.h"
 
-enum { PAIRS_MAX = 24, PAIRS_TO_REPEAT = 2, PAIRS_TO_RISE = 3, SLOTS_A_PASS = 5 };
-static const double PAIR_PART = 0.8;    /* of a pass: so much of a pair must have been read */
-static const double APART_PART = 0.34;  /* of a pass: readings farther apart tell nothing between */
+enum {
+    PAIRS_MAX = 24,
+    PAIRS_TO_REPEAT = 1,
+    PAIRS_TO_OPEN = 2,
+    PAIRS_TO_RISE = 3,
+    SLOTS_A_PASS = 5
+};
+static const double PAIR_PART = 0.8;   /* of a pass: so much of a pair must have been read */
+static const double APART_PART = 0.34; /* of a pass: readings farther apart tell nothing between */
+/* Not the median: teeth of another length shift a little with each pass, and most differences are
+ * alike then too. Where a tooth ends one or two in ten are not. */
+static const double SPREAD_PART = 0.75, SPREAD_NORMAL = 1.15; /* deviations to that, if normal */
 static const double REPEATS = 0.2;      /* of the plain spread: that of the differences at most */
 static const double FALL_SPREADS = 1.5; /* plain spreads that every pass gives back at least */
 static const double OVER_SPREAD = 2;    /* spreads of the differences: a pair that rose */
 static const double ALIKE = 0.5;        /* of the typical pair, or that much more */
 static const double GOES_ON = 0.85;     /* of the earlier pairs, in the later ones */
 static const double RECENT_PART = 0.5;  /* of all pairs, that rose without one that did not */
-static const double FLOOR_PART = 0.5;   /* of what the pairs rose by, in the lowest readings */
+static const double FLOOR_PART = 0.3;   /* of what the pairs rose by, in the lowest readings */
+static const double TOOTH_PART = 0.25;  /* of a tooth: so little of it may be the floor's growth */
 static const double CONFIDENCE = 0.9;   /* of a leak at most */
 static const double SAME_CONFIDENCE = 0.95;
 
@@ -110,7 +120,8 @@ static double take_pairs(struct passes *p)
     }
     if (p->pairs)
         p->lowest[p->pairs] = pass_lowest(p, p->pairs, &fall);
-    return all ? 1.4826 * fit_median(away, all) : 0;
+    return all ? fit_select(away, all, (size_t)(SPREAD_PART * (double)(all - 1))) / SPREAD_NORMAL
+               : 0;
 }
 
 /* The spread of the same readings about a straight line, to whoever does not know of the pass. */
@@ -161,14 +172,15 @@ static bool go_on(const double *step, unsigned n)
     return late >= GOES_ON * early;
 }
 
-/* Are the newest RISING pairs a leak, or on the way to be one? */
+/* Are the newest RISING pairs a leak, or on the way to be one? The teeth are no smaller than what
+ * is added to them: else it is a staircase, of which there are more kinds than leaks. */
 static enum season_course course_of_rise(const struct passes *p, unsigned rising, double material)
 {
     double sum = 0;
 
     for (unsigned i = 0; i < rising; i++)
         sum += p->step[i];
-    if (rising < PAIRS_TO_REPEAT || sum < material ||
+    if (rising < PAIRS_TO_OPEN || sum < material || p->fall * rising < sum ||
         p->lowest[0] - p->lowest[rising] < FLOOR_PART * sum)
         return SEASON_UNCLEAR;
     return rising >= PAIRS_TO_RISE && rising >= RECENT_PART * p->pairs && go_on(p->step, rising)
@@ -207,7 +219,7 @@ bool season_find(const struct verdict_series *v, struct season *ret)
 
     if (p.n && !envelope_last_is_ripe(e, v->last_step))
         p.n--;
-    if (p.n < PAIRS_TO_REPEAT * SLOTS_A_PASS || !(p.length > 0))
+    if (p.n < (PAIRS_TO_REPEAT + 1) * SLOTS_A_PASS || !(p.length > 0))
         return false;
     p.end = p.slot[p.n - 1].x;
     *ret = (struct season){.spread = take_pairs(&p)};
@@ -238,6 +250,10 @@ void judge_season(struct judging *j)
         s.course == SEASON_UNCLEAR)
         return;
     if (s.course == SEASON_SAME) {
+        /* What rose before these passes and stayed is a plateau; but where a tooth is lowest is not
+         * always read, and that alone moves the floor. */
+        if (r->floor_last_bytes - r->floor_first_bytes > TOOTH_PART * s.fall)
+            return;
         unsay(r);
         judging_say(r, VERDICT_SAID_PASSES_SAME, s.pairs + 1, s.fall, 0, 0);
         judging_conclude(j,
@@ -249,7 +265,7 @@ void judge_season(struct judging *j)
     if (s.course == SEASON_OPEN && r->word == VERDICT_UNDECIDED)
         return;
     unsay(r);
-    judging_say(r, VERDICT_SAID_PASSES_RISE, s.step, s.pairs, s.fall, s.spread);
+    judging_say(r, VERDICT_SAID_PASSES_RISE, s.step, s.pairs + 1, s.fall, s.spread);
     j->rate_from = s.from;
     if (s.course == SEASON_OPEN) {
         judging_conclude(j, VERDICT_UNDECIDED, 0.5);

@@ -6,7 +6,9 @@
 static const double GIVE_BACK_MARGIN = 1.5; /* a rise counts once it beats what was given back */
 static const double TIMES_OPEN = 2.5;       /* or has outlasted the longest one that was */
 static const double SPIKE_PART = 0.5;       /* of what was given back: a spike leaves at once */
-static const double HELD_PART = 0.05;       /* of the time so far: a level held, not a spike */
+/* Of the floor, and times the noise: less is no spike, as in level.c. */
+static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
+static const double HELD_PART = 0.05; /* of the time so far: a level held, not a spike */
 
 enum { EXIT_BEFORE = 3 };             /* slots that an exit is held against */
 static const double EXIT_S = 10;      /* exits of the zoo's programs took up to 6.3 s */
@@ -59,16 +61,16 @@ static size_t track_trough(const struct track *t, double give_back, double *ret_
     return trough;
 }
 
-/* The last slot before a spike in which T ends: it has left the trough at once, as what was given
- * back did, and not for longer than that. T->n: it does not end in one. */
+/* The last slot before a spike in which T ends: it has left the trough at once and by LEAST, as
+ * what was given back did, and not for longer than that. T->n: it does not end in one. */
 static size_t track_before_spike(const struct track *t, size_t trough, double give_back,
-                                 double longest)
+                                 double longest, double least)
 {
     size_t i = t->n - 1;
 
     while (i > trough && t->y[i] > t->y[trough] + 0.25 * give_back)
         i--;
-    return i + 1 < t->n && t->y[i + 1] - t->y[i] >= SPIKE_PART * give_back &&
+    return i + 1 < t->n && t->y[i + 1] - t->y[i] >= fmax(SPIKE_PART * give_back, least) &&
                    t->x[t->n - 1] - t->x[i] <= longest
                ? i
                : t->n;
@@ -100,7 +102,9 @@ static void view_low_tide(struct view *w, const struct track *t, size_t first)
     w->rise_now = high - t->y[trough];
     w->rise_open = w->rise_now <= GIVE_BACK_MARGIN * w->give_back && since <= TIMES_OPEN * longest;
     if (!w->rise_open && w->rise_now <= GIVE_BACK_MARGIN * w->give_back) {
-        size_t before = track_before_spike(t, trough, w->give_back, longest);
+        size_t before =
+            track_before_spike(t, trough, w->give_back, longest,
+                               fmax(SPIKE_FLOOR * t->y[trough], SPIKE_NOISE * w->sigma));
 
         w->rise_open = before < t->n;
         trough = before;
@@ -174,7 +178,8 @@ static bool ends_in_spike(const struct envelope *e, size_t n)
         top = fmax(top, excess);
     }
     jump = e->slot[n - 1].y - e->slot[n - 2].y;
-    return second > 0 && jump >= SPIKE_PART * second && jump <= GIVE_BACK_MARGIN * second;
+    return jump >= fmax(SPIKE_PART * second, SPIKE_FLOOR * e->slot[n - 2].y) &&
+           jump <= GIVE_BACK_MARGIN * second;
 }
 
 void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
