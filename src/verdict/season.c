@@ -241,38 +241,48 @@ static void unsay(struct verdict_result *r)
     r->growth_ended.known = r->forecast.known = false;
 }
 
-void judge_season(struct judging *j)
+/* Passes that are the same have no floor that grew and stopped. But what rose before them and
+ * stayed is a plateau; and where a tooth is lowest is not always read, which moves the floor a
+ * little. */
+static void conclude_same(struct judging *j, const struct season *s)
 {
     struct verdict_result *r = j->r;
-    struct season s;
+    double spike = fmax(0.1 * r->floor_last_bytes, 6 * j->w.sigma);
 
-    if ((r->word != VERDICT_UNDECIDED && r->leak != VERDICT_LEAK_NO) || !season_find(j->v, &s) ||
-        s.course == SEASON_UNCLEAR)
-        return;
-    if (s.course == SEASON_SAME) {
-        /* What rose before these passes and stayed is a plateau; but where a tooth is lowest is not
-         * always read, and that alone moves the floor. */
-        if (r->floor_last_bytes - r->floor_first_bytes > TOOTH_PART * s.fall)
-            return;
-        unsay(r);
-        judging_say(r, VERDICT_SAID_PASSES_SAME, s.pairs + 1, s.fall, 0, 0);
-        judging_conclude(j,
-                         s.fall > fmax(0.1 * r->floor_last_bytes, 6 * j->w.sigma) ? VERDICT_SPIKING
-                                                                                  : VERDICT_STABLE,
-                         SAME_CONFIDENCE);
-        return;
-    }
-    if (s.course == SEASON_OPEN && r->word == VERDICT_UNDECIDED)
+    if (r->word == VERDICT_SPIKING || r->word == VERDICT_STABLE ||
+        r->floor_last_bytes - r->floor_first_bytes > TOOTH_PART * s->fall)
         return;
     unsay(r);
-    judging_say(r, VERDICT_SAID_PASSES_RISE, s.step, s.pairs + 1, s.fall, s.spread);
-    j->rate_from = s.from;
-    if (s.course == SEASON_OPEN) {
+    judging_say(r, VERDICT_SAID_PASSES_SAME, s->pairs + 1, s->fall, 0, 0);
+    judging_conclude(j, s->fall > spike ? VERDICT_SPIKING : VERDICT_STABLE, SAME_CONFIDENCE);
+}
+
+static void conclude_rise(struct judging *j, const struct season *s)
+{
+    double length = (double)j->v->steps_per_epoch;
+
+    if (s->course == SEASON_OPEN && j->r->word == VERDICT_UNDECIDED)
+        return;
+    unsay(j->r);
+    judging_say(j->r, VERDICT_SAID_PASSES_RISE, s->step, s->pairs + 1, s->fall, s->spread);
+    j->rate_from = s->from;
+    if (s->course == SEASON_OPEN) {
         judging_conclude(j, VERDICT_UNDECIDED, 0.5);
         return;
     }
-    j->pass_rate = (struct verdict_interval){true, s.step / (double)j->v->steps_per_epoch,
-                                             s.low / (double)j->v->steps_per_epoch,
-                                             s.high / (double)j->v->steps_per_epoch};
-    judging_conclude(j, VERDICT_LEAKING, fmin(CONFIDENCE, 0.6 + 0.08 * s.pairs));
+    j->pass_rate =
+        (struct verdict_interval){true, s->step / length, s->low / length, s->high / length};
+    judging_conclude(j, VERDICT_LEAKING, fmin(CONFIDENCE, 0.6 + 0.08 * s->pairs));
+}
+
+void judge_season(struct judging *j)
+{
+    struct season s;
+
+    if (j->r->word == VERDICT_FILLING || j->r->leak == VERDICT_LEAK_YES || !season_find(j->v, &s))
+        return;
+    if (s.course == SEASON_SAME)
+        conclude_same(j, &s);
+    else if (s.course != SEASON_UNCLEAR)
+        conclude_rise(j, &s);
 }
