@@ -23,9 +23,11 @@ static const double OVER_SPREAD = 2;    /* spreads of the differences: a pair th
 static const double ALIKE = 0.5;        /* of the typical pair, or that much more */
 static const double GOES_ON = 0.85;     /* of the earlier pairs, in the later ones */
 static const double RECENT_PART = 0.5;  /* of all pairs, that rose without one that did not */
-static const double FLOOR_PART = 0.3;   /* of what the pairs rose by, in the lowest readings */
-static const double TOOTH_PART = 0.25;  /* of a tooth: so little of it may be the floor's growth */
-static const double CONFIDENCE = 0.9;   /* of a leak at most */
+/* Of what the pairs rose by, in the lowest readings of the passes; of a leak, in the highest ones
+ * too: a whole tooth is lifted, not shifted. */
+static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
+static const double TOOTH_PART = 0.25; /* of a tooth: so little of it may be the floor's growth */
+static const double CONFIDENCE = 0.9;  /* of a leak at most */
 static const double SAME_CONFIDENCE = 0.95;
 
 /* Pass 0 is the newest; pair K holds pass K against pass K + 1. */
@@ -35,7 +37,7 @@ struct passes {
     double length, end;
     unsigned pairs;
     double step[PAIRS_MAX];
-    double lowest[PAIRS_MAX + 1];
+    double lowest[PAIRS_MAX + 1], highest[PAIRS_MAX + 1];
     double fall; /* within every one of them */
 };
 
@@ -79,26 +81,28 @@ static size_t pair_differences(const struct passes *p, unsigned k, double *out)
     return n;
 }
 
-/* The lowest reading of pass K, and what it gave back: the largest fall. The last reading before it
- * counts as its own, since a tooth may end between the two. */
-static double pass_lowest(const struct passes *p, unsigned k, double *ret_fall)
+/* The lowest and the highest reading of pass K. Returns what it gave back: the largest fall. The
+ * last reading before it counts for that, since a tooth may end between the two. */
+static double take_pass(struct passes *p, unsigned k)
 {
     size_t end, first = pass_slots(p, k, &end);
-    double lowest = HUGE_VAL, high = first ? p->slot[first - 1].y : -HUGE_VAL;
+    double high = first ? p->slot[first - 1].y : -HUGE_VAL, fall = 0;
 
-    *ret_fall = 0;
+    p->lowest[k] = HUGE_VAL;
+    p->highest[k] = -HUGE_VAL;
     for (size_t i = first; i < end; i++) {
-        lowest = fmin(lowest, p->slot[i].y);
+        p->lowest[k] = fmin(p->lowest[k], p->slot[i].y);
+        p->highest[k] = fmax(p->highest[k], p->slot[i].y);
         high = fmax(high, p->slot[i].y);
-        *ret_fall = fmax(*ret_fall, high - p->slot[i].y);
+        fall = fmax(fall, high - p->slot[i].y);
     }
-    return lowest;
+    return fall;
 }
 
 /* All pairs that were read, and the spread of their differences about the typical one of each. */
 static double take_pairs(struct passes *p)
 {
-    double differences[FIT_MAX], away[FIT_MAX], fall;
+    double differences[FIT_MAX], away[FIT_MAX];
     size_t all = 0;
 
     p->fall = HUGE_VAL;
@@ -114,12 +118,11 @@ static double take_pairs(struct passes *p)
         p->step[p->pairs] = fit_median(sorted, n);
         for (size_t i = 0; i < n && all < FIT_MAX; i++)
             away[all++] = fabs(differences[i] - p->step[p->pairs]);
-        p->lowest[p->pairs] = pass_lowest(p, p->pairs, &fall);
-        p->fall = fmin(p->fall, fall);
+        p->fall = fmin(p->fall, take_pass(p, p->pairs));
         p->pairs++;
     }
     if (p->pairs)
-        p->lowest[p->pairs] = pass_lowest(p, p->pairs, &fall);
+        (void)take_pass(p, p->pairs);
     return all ? fit_select(away, all, (size_t)(SPREAD_PART * (double)(all - 1))) / SPREAD_NORMAL
                : 0;
 }
@@ -183,7 +186,9 @@ static enum season_course course_of_rise(const struct passes *p, unsigned rising
     if (rising < PAIRS_TO_OPEN || sum < material || p->fall * rising < sum ||
         p->lowest[0] - p->lowest[rising] < FLOOR_PART * sum)
         return SEASON_UNCLEAR;
-    return rising >= PAIRS_TO_RISE && rising >= RECENT_PART * p->pairs && go_on(p->step, rising)
+    return rising >= PAIRS_TO_RISE && rising >= RECENT_PART * p->pairs && go_on(p->step, rising) &&
+                   p->lowest[0] - p->lowest[rising] >= LIFTED_PART * sum &&
+                   p->highest[0] - p->highest[rising] >= LIFTED_PART * sum
                ? SEASON_RISES
                : SEASON_OPEN;
 }
