@@ -5,11 +5,14 @@
 
 #include "verdict/judging.h"
 
+/* A schedule lifts the floor at a few epochs and then no more: one more is waited for, while there
+ * may be one. */
 enum {
     PAIRS_MAX = 24,
     PAIRS_TO_REPEAT = 1,
     PAIRS_TO_OPEN = 2,
     PAIRS_TO_RISE = 3,
+    PAIRS_WHILE_RUNNING = 4,
     SLOTS_A_PASS = 5
 };
 static const double PAIR_PART = 0.8;   /* of a pass: so much of a pair must have been read */
@@ -177,7 +180,8 @@ static bool go_on(const double *step, unsigned n)
 
 /* Are the newest RISING pairs a leak, or on the way to be one? The teeth are no smaller than what
  * is added to them: else it is a staircase, of which there are more kinds than leaks. */
-static enum season_course course_of_rise(const struct passes *p, unsigned rising, double material)
+static enum season_course course_of_rise(const struct passes *p, unsigned rising, double material,
+                                         bool is_over)
 {
     double sum = 0;
 
@@ -186,19 +190,20 @@ static enum season_course course_of_rise(const struct passes *p, unsigned rising
     if (rising < PAIRS_TO_OPEN || sum < material || p->fall * rising < sum ||
         p->lowest[0] - p->lowest[rising] < FLOOR_PART * sum)
         return SEASON_UNCLEAR;
-    return rising >= PAIRS_TO_RISE && rising >= RECENT_PART * p->pairs && go_on(p->step, rising) &&
+    return rising >= (is_over ? PAIRS_TO_RISE : PAIRS_WHILE_RUNNING) &&
+                   rising >= RECENT_PART * p->pairs && go_on(p->step, rising) &&
                    p->lowest[0] - p->lowest[rising] >= LIFTED_PART * sum &&
                    p->highest[0] - p->highest[rising] >= LIFTED_PART * sum
                ? SEASON_RISES
                : SEASON_OPEN;
 }
 
-static void set_course(const struct passes *p, double material, struct season *ret)
+static void set_course(const struct passes *p, double material, bool is_over, struct season *ret)
 {
     double sum = 0, most = -HUGE_VAL;
     unsigned rising = count_rising(p, OVER_SPREAD * ret->spread, &ret->step);
 
-    ret->course = course_of_rise(p, rising, material);
+    ret->course = course_of_rise(p, rising, material, is_over);
     ret->pairs = ret->course == SEASON_UNCLEAR ? p->pairs : rising;
     ret->from = p->end - (ret->pairs + 1) * p->length;
     ret->low = HUGE_VAL;
@@ -235,7 +240,7 @@ bool season_find(const struct verdict_series *v, struct season *ret)
     if (plain < material || ret->spread > REPEATS * plain || p.fall < FALL_SPREADS * plain)
         return false;
     ret->fall = p.fall;
-    set_course(&p, material, ret);
+    set_course(&p, material, v->is_over || v->has_end, ret);
     return true;
 }
 

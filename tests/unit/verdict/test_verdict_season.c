@@ -59,6 +59,14 @@ static uint64_t settling_teeth(uint64_t step)
     return tooth(step) + kept;
 }
 
+/* A schedule: the first three epochs add to the floor, those after them do not. */
+static uint64_t scheduled_teeth(uint64_t step)
+{
+    uint64_t pass = step / PASS;
+
+    return tooth(step) + (pass < 3 ? pass : 3) * 15 * MB;
+}
+
 /* Teeth of 23 steps, which know nothing of the pass. */
 static uint64_t other_teeth(uint64_t step)
 {
@@ -102,13 +110,19 @@ static void a_floor_that_rises_under_the_teeth_leaks(void **state)
     assert_false(r.growth_ended.known);
 }
 
-static void it_takes_three_pairs_of_passes(void **state)
+static void it_takes_four_pairs_of_passes_while_there_may_be_more(void **state)
 {
     (void)state;
     run(3 * PASS + PASS / 2, true, rising_teeth);
     assert_int_equal(r.word, VERDICT_UNDECIDED);
     fresh(NULL);
     run(4 * PASS + PASS / 4, true, rising_teeth);
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    verdict_job_over(&v);
+    verdict_judge(&v, NULL, &r);
+    assert_int_equal(r.leak, VERDICT_LEAK_YES);
+    fresh(NULL);
+    run(5 * PASS + PASS / 4, true, rising_teeth);
     assert_int_equal(r.leak, VERDICT_LEAK_YES);
 }
 
@@ -133,6 +147,9 @@ static void what_settles_is_no_leak(void **state)
     for (uint64_t steps = 2 * PASS; steps <= 9 * PASS; steps += 7) {
         fresh(NULL);
         run(steps, true, settling_teeth);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+        fresh(NULL);
+        run(steps, true, scheduled_teeth);
         assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
     }
 }
@@ -191,7 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_floor_that_rises_under_the_teeth_leaks, fresh),
-        cmocka_unit_test_setup(it_takes_three_pairs_of_passes, fresh),
+        cmocka_unit_test_setup(it_takes_four_pairs_of_passes_while_there_may_be_more, fresh),
         cmocka_unit_test_setup(teeth_on_one_floor_are_spikes, fresh),
         cmocka_unit_test_setup(what_settles_is_no_leak, fresh),
         cmocka_unit_test_setup(only_what_repeats_with_the_pass_is_held_against_it, fresh),
