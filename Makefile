@@ -121,18 +121,18 @@ bench-python:
 # Every program of the zoo and its twin, about an hour; ZOO_FLAGS='--jobs 3' is quicker, --update
 # keeps what ebb says now as the table to compare with.
 zoo: build
-	@zoo/setup.sh
+	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/run.py --overhead $(ZOO_FLAGS)
 
 # Eight of them at a small size, two minutes: the ones that make test has too.
 zoo-quick: build
-	@zoo/setup.sh
+	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/run.py --quick $(ZOO_FLAGS)
 
 # Programs that the rules were not made for (zoo/unseen), five hours, against their kept table;
 # ZOO_FLAGS='--jobs 6 --modes marks' is quicker.
 zoo-unseen: build
-	@zoo/setup.sh
+	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/unseen/run.py $(ZOO_FLAGS)
 
 install: build

@@ -250,12 +250,16 @@ static int pass_text(char *out, size_t size, const struct verdict_evidence *e)
                         "at the same step of each of %.0f passes memory is the same: what it rises "
                         "by, %s, is given back within the pass",
                         v[0], size_text(a, v[1]));
-    case VERDICT_SAID_BEYOND_PASS:
-        return snprintf(
-            out, size,
-            "growth went on after the first pass ended at %s %.0f: %s since, %.0f %% of "
-            "the pass's own pace",
-            v[3] != 0 ? "step" : "second", v[0], size_text(a, v[1]), 100 * v[2]);
+    case VERDICT_SAID_BEYOND_PASS: {
+        int len =
+            snprintf(out, size, "growth went on after the first pass ended at %s %.0f: %s since",
+                     v[3] != 0 ? "step" : "second", v[0], size_text(a, v[1]));
+        /* 0: the pass itself had none to compare it with */
+        if (v[2] > 0 && len > 0 && (size_t)len < size)
+            (void)snprintf(out + len, size - (size_t)len, ", %.0f %% of the pass's own pace",
+                           100 * v[2]);
+        return len;
+    }
     default:
         return -1;
     }

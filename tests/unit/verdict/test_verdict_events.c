@@ -284,6 +284,35 @@ static void a_leak_that_was_told_has_the_name_of_its_own_growth(void **state)
     assert_int_equal(r.word, VERDICT_UNDECIDED);
 }
 
+/* A cache that is full after 20 of 300 steps. */
+static uint64_t full_early(uint64_t step)
+{
+    return 500 * MB + (step < 20 ? step : 20) * 2 * MB;
+}
+
+/* As much, for the state of an optimizer. */
+static uint64_t taken_at_once(uint64_t step)
+{
+    return 500 * MB + (step > 2 ? 40 * MB : 0);
+}
+
+static void what_fills_over_the_first_steps_has_plateaued(void **state)
+{
+    (void)state;
+    run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = full_early});
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_true(r.growth_ended.known && r.growth_ended.has_step);
+    assert_in_range(r.growth_ended.step, 12, 24);
+    assert_true(r.floor_first_bytes < 520e6 && r.floor_last_bytes > 539e6);
+}
+
+static void what_a_first_step_takes_at_once_is_start_up(void **state)
+{
+    (void)state;
+    run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = taken_at_once});
+    assert_int_equal(r.word, VERDICT_STABLE);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -305,6 +334,8 @@ int main(void)
         TEST(stairs_too_uneven_to_prove_a_leak_are_its_name_once_there_is_one),
         TEST(a_leak_in_pieces_that_pass_the_events_by_is_leaking),
         TEST(a_leak_that_was_told_has_the_name_of_its_own_growth),
+        TEST(what_fills_over_the_first_steps_has_plateaued),
+        TEST(what_a_first_step_takes_at_once_is_start_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
