@@ -210,7 +210,7 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
 static int pass_text(char *out, size_t size, const struct verdict_evidence *e)
 {
     const double *v = e->value;
-    char a[PART], b[PART];
+    char a[PART], b[PART], c[PART];
 
     switch ((int)e->code) {
     case VERDICT_SAID_FIRST_PASS:
@@ -240,6 +240,16 @@ static int pass_text(char *out, size_t size, const struct verdict_evidence *e)
         return snprintf(out, size,
                         "growth after the first pass has %.0f %% of its pace: it may be its tail",
                         100 * v[0]);
+    case VERDICT_SAID_PASSES_RISE:
+        return snprintf(out, size,
+                        "every pass gives back %s, and at the same step of each memory is %s above "
+                        "the pass before, over %.0f passes, with a spread of %s",
+                        size_text(a, v[2]), size_text(b, v[0]), v[1], size_text(c, v[3]));
+    case VERDICT_SAID_PASSES_SAME:
+        return snprintf(out, size,
+                        "at the same step of each of %.0f passes memory is the same: what it rises "
+                        "by, %s, is given back within the pass",
+                        v[0], size_text(a, v[1]));
     case VERDICT_SAID_BEYOND_PASS: {
         int len =
             snprintf(out, size, "growth went on after the first pass ended at %s %.0f: %s since",

@@ -185,6 +185,8 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
         judge_first_pass(&j);
     else
         judge_open(&j, cap);
+    if (by_step && j.has_pass)
+        judge_season(&j);
     if (by_step)
         verdict_name_leak(ret, v);
     outlook_rates(&j);

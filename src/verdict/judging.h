@@ -22,6 +22,7 @@ struct judging {
     double fill;      /* what was cut off the front by step grew by this, evenly … */
     double fill_end;  /* … until this x; 0: nothing */
     uint32_t phase;
+    struct verdict_interval pass_rate; /* bytes a step, where told by whole passes (season.c) */
     bool by_end; /* called because the job is over: nobody needs to be alarmed */
 };
 
@@ -63,6 +64,10 @@ bool judge_after_pass(struct judging *j);
 /* Does all there is rise in one line on which the end of the first pass has left no bend? True when
  * that is certain, however little came since. */
 bool judge_unbent(const struct judging *j);
+
+/* Memory that repeats with the pass: where the other rules left it open, or took the floor for a
+ * level, passes are held against each other. */
+void judge_season(struct judging *j);
 
 /* Has the low tide of W only risen, by more than COUNTS, back to where memory had stood before? */
 bool judge_came_back(const struct view *w, double counts);

@@ -8,10 +8,26 @@
 
 static const double RATE_Z = 2.2; /* nominal 97 %: wider than the 95 % that is meant */
 
+/* Whole passes tell the rate of a saw-tooth; its readings would tell that of its last tooth. */
+static void rates_of_passes(struct judging *j)
+{
+    struct verdict_result *r = j->r;
+    double sec = judging_seconds_per_step(j->v, j->rate_from), per_min = sec > 0 ? 60 / sec : 0;
+    const struct verdict_interval *p = &j->pass_rate;
+
+    r->rate_bytes_per_step = *p;
+    r->rate_bytes_per_min =
+        (struct verdict_interval){sec > 0, p->value * per_min, p->low * per_min, p->high * per_min};
+}
+
 void outlook_rates(struct judging *j)
 {
     struct verdict_result *r = j->r;
 
+    if (j->pass_rate.known) {
+        rates_of_passes(j);
+        return;
+    }
     for (int by_step = 0; by_step < 2; by_step++) {
         struct verdict_interval *rate = by_step ? &r->rate_bytes_per_step : &r->rate_bytes_per_min;
         double from = j->rate_from, unit = by_step ? 1 : 60;

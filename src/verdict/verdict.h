@@ -201,6 +201,9 @@ enum verdict_evidence_code {
     VERDICT_SAID_SPARE,       /* growth of resident memory, of what is in use, of what is spare */
     VERDICT_SAID_HELD_GROWS,  /* held rate per minute, growth bytes, that of resident memory */
     VERDICT_SAID_HELD_ALONE,  /* held growth bytes, that of resident memory */
+    VERDICT_SAID_PASSES_RISE, /* bytes from one pass to the next, passes, given back within each
+                               * pass, spread */
+    VERDICT_SAID_PASSES_SAME, /* passes, bytes given back within each */
     VERDICT_SAID_PEAK_OOM,    /* headroom bytes, eta low, eta high (s or steps), by_step */
     VERDICT_EVIDENCE_CODES
 };

@@ -5,7 +5,10 @@
 
 static const double GIVE_BACK_MARGIN = 1.5; /* a rise counts once it beats what was given back */
 static const double TIMES_OPEN = 2.5;       /* or has outlasted the longest one that was */
-static const double HELD_PART = 0.05;       /* of the time so far: a level held, not a spike */
+static const double SPIKE_PART = 0.5;       /* of what was given back: a spike leaves at once */
+/* Of the floor, and times the noise: less is no spike, as in level.c. */
+static const double SPIKE_FLOOR = 0.1, SPIKE_NOISE = 6;
+static const double HELD_PART = 0.05; /* of the time so far: a level held, not a spike */
 
 enum { EXIT_BEFORE = 3 };             /* slots that an exit is held against */
 static const double EXIT_S = 10;      /* exits of the zoo's programs took up to 6.3 s */
@@ -59,6 +62,21 @@ static size_t track_trough(const struct track *t, double give_back, double *ret_
     return trough;
 }
 
+/* The last slot before a spike in which T ends: it has left the trough at once and by LEAST, as
+ * what was given back did, and not for longer than that. T->n: it does not end in one. */
+static size_t track_before_spike(const struct track *t, size_t trough, double give_back,
+                                 double longest, double least)
+{
+    size_t i = t->n - 1;
+
+    while (i > trough && t->y[i] > t->y[trough] + 0.25 * give_back)
+        i--;
+    return i + 1 < t->n && t->y[i + 1] - t->y[i] >= fmax(SPIKE_PART * give_back, least) &&
+                   t->x[t->n - 1] - t->x[i] <= longest
+               ? i
+               : t->n;
+}
+
 /* low[i] = min over j >= i of y[j], capped from the last trough on where the present rise is one
  * that, by what was seen before, may be given back. FIRST is the window's first slot. */
 static void view_low_tide(struct view *w, const struct track *t, size_t first)
@@ -84,6 +102,14 @@ static void view_low_tide(struct view *w, const struct track *t, size_t first)
     since = t->x[t->n - 1] - t->x[trough];
     w->rise_now = high - t->y[trough];
     w->rise_open = w->rise_now <= GIVE_BACK_MARGIN * w->give_back && since <= TIMES_OPEN * longest;
+    if (!w->rise_open && w->rise_now <= GIVE_BACK_MARGIN * w->give_back) {
+        size_t before =
+            track_before_spike(t, trough, w->give_back, longest,
+                               fmax(SPIKE_FLOOR * t->y[trough], SPIKE_NOISE * w->sigma));
+
+        w->rise_open = before < t->n;
+        trough = before;
+    }
     if (!w->rise_open)
         return;
     trough = trough > first ? trough - first : 0;
@@ -151,6 +177,25 @@ static size_t before_exit(const struct envelope *e, size_t n)
     return left;
 }
 
+/* Spikes shorter than a block show in its highest reading alone. Is the last of the N slots no more
+ * than such a one, cut short by the look? There were two at least that reached as far. */
+static bool ends_in_spike(const struct envelope *e, size_t n)
+{
+    double top = 0, second = 0, jump;
+
+    if (n < EXIT_BEFORE || !(e->width > 0))
+        return false;
+    for (size_t i = 0; i + 1 < n; i++) {
+        double excess = (double)e->slot[i].excess;
+
+        second = fmax(second, fmin(top, excess));
+        top = fmax(top, excess);
+    }
+    jump = e->slot[n - 1].y - e->slot[n - 2].y;
+    return jump >= fmax(SPIKE_PART * second, SPIKE_FLOOR * e->slot[n - 2].y) &&
+           jump <= GIVE_BACK_MARGIN * second;
+}
+
 void view_build(struct view *w, const struct verdict_series *v, bool by_step, double history_x,
                 double from_x)
 {
@@ -169,6 +214,8 @@ void view_build(struct view *w, const struct verdict_series *v, bool by_step, do
     if (by_step && v->steps_taken > 1 && v->last_step > v->first_step && !v->step_only)
         w->seconds_per_x = (v->last_step_s - v->first_step_s) / (v->last_step - v->first_step);
     if (n && !envelope_last_is_ripe(e, w->now))
+        n--;
+    if (ends_in_spike(e, n))
         n--;
     if (v->is_over && !by_step && !v->has_end) {
         size_t left = before_way_out(v, e, n);

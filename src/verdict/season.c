@@ -1,0 +1,298 @@
+/* A saw-tooth of one pass: does the floor under its teeth rise? */
+#include "verdict/season.h"
+
+#include <math.h>
+
+#include "verdict/judging.h"
+
+/* A schedule lifts the floor at a few epochs and then no more: one more is waited for, while there
+ * may be one. */
+enum {
+    PAIRS_MAX = 24,
+    PAIRS_TO_REPEAT = 1,
+    PAIRS_TO_OPEN = 2,
+    PAIRS_TO_RISE = 3,
+    PAIRS_WHILE_RUNNING = 4,
+    SLOTS_A_PASS = 5
+};
+static const double PAIR_PART = 0.8;   /* of a pass: so much of a pair must have been read */
+static const double APART_PART = 0.34; /* of a pass: readings farther apart tell nothing between */
+/* Not the median: teeth of another length shift a little with each pass, and most differences are
+ * alike then too. Where a tooth ends one or two in ten are not. */
+static const double SPREAD_PART = 0.75, SPREAD_NORMAL = 1.15; /* deviations to that, if normal */
+static const double REPEATS = 0.2;      /* of the plain spread: that of the differences at most */
+static const double FALL_SPREADS = 1.5; /* plain spreads that every pass gives back at least */
+static const double OVER_SPREAD = 2;    /* spreads of the differences: a pair that rose */
+static const double ALIKE = 0.5;        /* of the typical pair, or that much more */
+static const double GOES_ON = 0.85;     /* of the earlier pairs, in the later ones */
+static const double RECENT_PART = 0.5;  /* of all pairs, that rose without one that did not */
+/* Of what the pairs rose by, in the lowest readings of the passes; of a leak, in the highest ones
+ * too: a whole tooth is lifted, not shifted. */
+static const double FLOOR_PART = 0.3, LIFTED_PART = 0.6;
+static const double TOOTH_PART = 0.25; /* of a tooth: so little of it may be the floor's growth */
+static const double CONFIDENCE = 0.9;  /* of a leak at most */
+static const double SAME_CONFIDENCE = 0.95;
+
+/* Pass 0 is the newest; pair K holds pass K against pass K + 1. */
+struct passes {
+    size_t n; /* slots that are looked at */
+    const struct envelope_slot *slot;
+    double length, end;
+    unsigned pairs;
+    double step[PAIRS_MAX];
+    double lowest[PAIRS_MAX + 1], highest[PAIRS_MAX + 1];
+    double fall; /* within every one of them */
+};
+
+/* What was read at X, between two readings; false where none is near. */
+static bool read_at(const struct passes *p, double x, double *ret)
+{
+    size_t i = 1;
+
+    while (i < p->n && p->slot[i].x < x)
+        i++;
+    if (i >= p->n || x < p->slot[0].x || p->slot[i].x - p->slot[i - 1].x > APART_PART * p->length)
+        return false;
+    *ret = p->slot[i - 1].y + (p->slot[i].y - p->slot[i - 1].y) * (x - p->slot[i - 1].x) /
+                                  (p->slot[i].x - p->slot[i - 1].x);
+    return true;
+}
+
+/* The slots of pass K: from the one returned up to RET_END. */
+static size_t pass_slots(const struct passes *p, unsigned k, size_t *ret_end)
+{
+    double to = p->end - k * p->length, from = to - p->length;
+    size_t first = 0;
+
+    while (first < p->n && p->slot[first].x <= from)
+        first++;
+    *ret_end = first;
+    while (*ret_end < p->n && p->slot[*ret_end].x <= to)
+        ++*ret_end;
+    return first;
+}
+
+/* The differences of pair K into OUT; returns how many. */
+static size_t pair_differences(const struct passes *p, unsigned k, double *out)
+{
+    size_t end, first = pass_slots(p, k, &end), n = 0;
+    double before;
+
+    for (size_t i = first; i < end; i++)
+        if (read_at(p, p->slot[i].x - p->length, &before))
+            out[n++] = p->slot[i].y - before;
+    return n;
+}
+
+/* The lowest and the highest reading of pass K. Returns what it gave back: the largest fall. The
+ * last reading before it counts for that, since a tooth may end between the two. */
+static double take_pass(struct passes *p, unsigned k)
+{
+    size_t end, first = pass_slots(p, k, &end);
+    double high = first ? p->slot[first - 1].y : -HUGE_VAL, fall = 0;
+
+    p->lowest[k] = HUGE_VAL;
+    p->highest[k] = -HUGE_VAL;
+    for (size_t i = first; i < end; i++) {
+        p->lowest[k] = fmin(p->lowest[k], p->slot[i].y);
+        p->highest[k] = fmax(p->highest[k], p->slot[i].y);
+        high = fmax(high, p->slot[i].y);
+        fall = fmax(fall, high - p->slot[i].y);
+    }
+    return fall;
+}
+
+/* All pairs that were read, and the spread of their differences about the typical one of each. */
+static double take_pairs(struct passes *p)
+{
+    double differences[FIT_MAX], away[FIT_MAX];
+    size_t all = 0;
+
+    p->fall = HUGE_VAL;
+    while (p->pairs < PAIRS_MAX &&
+           p->end - (p->pairs + 2) * p->length >= p->slot[0].x - (1 - PAIR_PART) * p->length) {
+        double sorted[FIT_MAX];
+        size_t n = pair_differences(p, p->pairs, differences);
+
+        if (n < SLOTS_A_PASS)
+            break;
+        for (size_t i = 0; i < n; i++)
+            sorted[i] = differences[i];
+        p->step[p->pairs] = fit_median(sorted, n);
+        for (size_t i = 0; i < n && all < FIT_MAX; i++)
+            away[all++] = fabs(differences[i] - p->step[p->pairs]);
+        p->fall = fmin(p->fall, take_pass(p, p->pairs));
+        p->pairs++;
+    }
+    if (p->pairs)
+        (void)take_pass(p, p->pairs);
+    return all ? fit_select(away, all, (size_t)(SPREAD_PART * (double)(all - 1))) / SPREAD_NORMAL
+               : 0;
+}
+
+/* The spread of the same readings about a straight line, to whoever does not know of the pass. */
+static double plain_spread(const struct passes *p)
+{
+    double x[FIT_MAX], y[FIT_MAX], from = p->end - (p->pairs + 1) * p->length;
+    struct fit_sums sums;
+    struct fit_line line;
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->slot[i].x <= from)
+            continue;
+        x[n] = p->slot[i].x;
+        y[n++] = p->slot[i].y;
+    }
+    fit_sums_build(&sums, x, y, n);
+    line = fit_sums_line(&sums, x, 0, n);
+    for (size_t i = 0; i < n; i++)
+        y[i] = fabs(y[i] - (line.at_end + line.slope * (x[i] - x[n - 1])));
+    return 1.4826 * fit_median(y, n);
+}
+
+/* How many of the newest pairs rose, each by about as much. */
+static unsigned count_rising(const struct passes *p, double least, double *ret_typical)
+{
+    double newest[PAIRS_TO_RISE];
+    unsigned n = p->pairs < PAIRS_TO_RISE ? p->pairs : PAIRS_TO_RISE, rising = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        newest[i] = p->step[i];
+    *ret_typical = fit_median(newest, n);
+    while (rising < p->pairs && p->step[rising] > least &&
+           p->step[rising] >= ALIKE * *ret_typical && p->step[rising] * ALIKE <= *ret_typical)
+        rising++;
+    return rising;
+}
+
+/* What settles adds less with each pass. */
+static bool go_on(const double *step, unsigned n)
+{
+    double early = 0, late = 0;
+
+    for (unsigned i = 0; i < n / 2; i++) {
+        late += step[i];
+        early += step[n - 1 - i];
+    }
+    return late >= GOES_ON * early;
+}
+
+/* Are the newest RISING pairs a leak, or on the way to be one? The teeth are no smaller than what
+ * is added to them: else it is a staircase, of which there are more kinds than leaks. */
+static enum season_course course_of_rise(const struct passes *p, unsigned rising, double material,
+                                         bool is_over)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < rising; i++)
+        sum += p->step[i];
+    if (rising < PAIRS_TO_OPEN || sum < material || p->fall * rising < sum ||
+        p->lowest[0] - p->lowest[rising] < FLOOR_PART * sum)
+        return SEASON_UNCLEAR;
+    return rising >= (is_over ? PAIRS_TO_RISE : PAIRS_WHILE_RUNNING) &&
+                   rising >= RECENT_PART * p->pairs && go_on(p->step, rising) &&
+                   p->lowest[0] - p->lowest[rising] >= LIFTED_PART * sum &&
+                   p->highest[0] - p->highest[rising] >= LIFTED_PART * sum
+               ? SEASON_RISES
+               : SEASON_OPEN;
+}
+
+static void set_course(const struct passes *p, double material, bool is_over, struct season *ret)
+{
+    double sum = 0, most = -HUGE_VAL;
+    unsigned rising = count_rising(p, OVER_SPREAD * ret->spread, &ret->step);
+
+    ret->course = course_of_rise(p, rising, material, is_over);
+    ret->pairs = ret->course == SEASON_UNCLEAR ? p->pairs : rising;
+    ret->from = p->end - (ret->pairs + 1) * p->length;
+    ret->low = HUGE_VAL;
+    ret->high = -HUGE_VAL;
+    for (unsigned i = 0; i < p->pairs; i++) {
+        sum += p->step[i];
+        most = fmax(most, sum);
+        if (i < ret->pairs) {
+            ret->low = fmin(ret->low, p->step[i]);
+            ret->high = fmax(ret->high, p->step[i]);
+        }
+    }
+    /* Not higher than any of those before it. */
+    if (ret->course == SEASON_UNCLEAR && most <= material)
+        ret->course = SEASON_SAME;
+}
+
+bool season_find(const struct verdict_series *v, struct season *ret)
+{
+    const struct envelope *e = &v->by_step;
+    struct passes p = {.n = e->count, .slot = e->slot, .length = (double)v->steps_per_epoch};
+    double plain, material;
+
+    if (p.n && !envelope_last_is_ripe(e, v->last_step))
+        p.n--;
+    if (p.n < (PAIRS_TO_REPEAT + 1) * SLOTS_A_PASS || !(p.length > 0))
+        return false;
+    p.end = p.slot[p.n - 1].x;
+    *ret = (struct season){.spread = take_pairs(&p)};
+    if (p.pairs < PAIRS_TO_REPEAT)
+        return false;
+    plain = plain_spread(&p);
+    material = v->options.material_fraction * p.lowest[0];
+    if (plain < material || ret->spread > REPEATS * plain || p.fall < FALL_SPREADS * plain)
+        return false;
+    ret->fall = p.fall;
+    set_course(&p, material, v->is_over || v->has_end, ret);
+    return true;
+}
+
+/* What was said of a noisy floor is said no more. */
+static void unsay(struct verdict_result *r)
+{
+    r->n_evidence = 0;
+    r->growth_ended.known = r->forecast.known = false;
+}
+
+/* Passes that are the same have no floor that grew and stopped. But what rose before them and
+ * stayed is a plateau; and where a tooth is lowest is not always read, which moves the floor a
+ * little. */
+static void conclude_same(struct judging *j, const struct season *s)
+{
+    struct verdict_result *r = j->r;
+    double spike = fmax(0.1 * r->floor_last_bytes, 6 * j->w.sigma);
+
+    if (r->word == VERDICT_SPIKING || r->word == VERDICT_STABLE ||
+        r->floor_last_bytes - r->floor_first_bytes > TOOTH_PART * s->fall)
+        return;
+    unsay(r);
+    judging_say(r, VERDICT_SAID_PASSES_SAME, s->pairs + 1, s->fall, 0, 0);
+    judging_conclude(j, s->fall > spike ? VERDICT_SPIKING : VERDICT_STABLE, SAME_CONFIDENCE);
+}
+
+static void conclude_rise(struct judging *j, const struct season *s)
+{
+    double length = (double)j->v->steps_per_epoch;
+
+    if (s->course == SEASON_OPEN && j->r->word == VERDICT_UNDECIDED)
+        return;
+    unsay(j->r);
+    judging_say(j->r, VERDICT_SAID_PASSES_RISE, s->step, s->pairs + 1, s->fall, s->spread);
+    j->rate_from = s->from;
+    if (s->course == SEASON_OPEN) {
+        judging_conclude(j, VERDICT_UNDECIDED, 0.5);
+        return;
+    }
+    j->pass_rate =
+        (struct verdict_interval){true, s->step / length, s->low / length, s->high / length};
+    judging_conclude(j, VERDICT_LEAKING, fmin(CONFIDENCE, 0.6 + 0.08 * s->pairs));
+}
+
+void judge_season(struct judging *j)
+{
+    struct season s;
+
+    if (j->r->word == VERDICT_FILLING || j->r->leak == VERDICT_LEAK_YES || !season_find(j->v, &s))
+        return;
+    if (s.course == SEASON_SAME)
+        conclude_same(j, &s);
+    else if (s.course != SEASON_UNCLEAR)
+        conclude_rise(j, &s);
+}
