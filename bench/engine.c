@@ -182,6 +182,8 @@ int main(int argc, char **argv)
     struct rlimit before;
     struct err err = {""};
     const struct engine_callbacks callbacks = {.tick = real ? on_real_tick : NULL};
+    /* As of a job that is young no longer, which would be judged at every second tick. */
+    const struct engine_options options = {.root = &root, .interval_ns = NS_PER_S};
     int dirfd = open(argv[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dirfd < 0 || loop_new(&loop) < 0 || ticks_wanted > TICKS_MAX) {
         fprintf(stderr, "engine: cannot begin with %s\n", argv[3]);
@@ -189,7 +191,7 @@ int main(int argc, char **argv)
     }
     proc_raise_nofile(&before);
     if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0 ||
-        engine_new(loop, &(struct engine_options){.root = &root}, &callbacks, &e, &err) < 0 ||
+        engine_new(loop, &options, &callbacks, &e, &err) < 0 ||
         engine_watch_pid(e, (int32_t)strtol(argv[2], NULL, 10), &err) < 0 ||
         engine_record(e, dirfd, NULL, &err) < 0) {
         fprintf(stderr, "engine: %s\n", err.text);

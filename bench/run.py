@@ -240,21 +240,12 @@ def tick_real(bench, hold, scratch, seconds):
     return answer, {look: median(ns) for look, ns in found.items()}
 
 
-def part_tick(table, options):
-    say("tick: blocks of ebb and psutil in turns")
-    hold = Hold(options.bench, 21)
-    try:
-        blocks, pieces = tick_blocks(options.bench, hold, options.scratch, 12)
-        say("tick: once a second")
-        real, slow = tick_real(options.bench, hold, options.scratch, 40)
-    finally:
-        hold.close()
+def tell_tick_alone(table, blocks, pieces):
+    """ebb's tick, what it is made of, and what the same costs with psutil."""
     ticks = sorted(ns for b in blocks for ns in b["ticks"])
-    of = {key: median(b[key] for b in blocks) for key in ("tick", "walk", "mean") + LOOKS}
+    of = {key: median(b[key] for b in blocks) for key in ("walk", "mean") + LOOKS}
     part = {name: median(ns) for name, ns in pieces.items()}
-    part_mean = {name: statistics.mean(ns) for name, ns in pieces.items()}
     clock = part["clock"]
-
     table.title(f"One tick of a tree of {blocks[0]['processes']} processes, back to back "
                 f"({len(ticks)} ticks in {len(blocks)} blocks, in turns with psutil)")
     table.bar("ebb: the engine's tick, median", median(ticks) / 1e3, 60, "µs",
@@ -267,7 +258,7 @@ def part_tick(table, options):
                        ("recording", "into the recording"),
                        ("jury", "into the series of the verdict")):
         table.row(f"  of it: {text}", us(max(part[name] - clock, 0)),
-                  f"mean {us(part_mean[name] - clock)}" if name == "status" else "")
+                  f"mean {us(statistics.mean(pieces[name]) - clock)}" if name == "status" else "")
     table.row("ebb: the walk for births and deaths", us(of["walk"]),
               "apart; once a second (at 10 Hz: four times a second)")
     verdicts = blocks[-1]["verdicts"]
@@ -281,6 +272,8 @@ def part_tick(table, options):
               f"reads every process of the machine: {blocks[-1]['on_machine']} here")
     table.row("psutil d: c, and virtual_memory()", us(of["follow_and_machine"]))
 
+
+def tell_tick_ratios(table, blocks, statm_ns):
     def ratio(what, theirs, ours, is_bar, note):
         each = [theirs(b) / ours(b) for b in blocks]
         note = f"{note}; blocks {spread(each)}"
@@ -289,8 +282,7 @@ def part_tick(table, options):
         else:
             table.row(what, f"{median(each):.1f} ×", note)
 
-    statm = part["statm"] - clock
-    ratio("like for like: a / ebb's statm alone", lambda b: b["known"], lambda b: statm, False,
+    ratio("like for like: a / ebb's statm alone", lambda b: b["known"], lambda b: statm_ns, False,
           "the same files read")
     ratio("like for like: b / ebb's tick", lambda b: b["known_and_machine"],
           lambda b: b["tick"], True, "ebb's also has status, PSI, limit, recording")
@@ -299,6 +291,8 @@ def part_tick(table, options):
     ratio("unlike: d / ebb's tick alone", lambda b: b["follow_and_machine"],
           lambda b: b["tick"], False, "what a script does / what ebb does, walk apart")
 
+
+def tell_tick_in_use(table, real, slow):
     tick, walk = median(real["tick_ns"]), median(real["walk_ns"])
     table.title("The same once a second, as in use: caches are cold "
                 f"({len(real['tick_ns'])} ticks, psutil half a second later)")
@@ -311,9 +305,25 @@ def part_tick(table, options):
               more_is_better=True)
     table.bar("like for like: d / ebb's tick + walk", slow["follow_and_machine"] / (tick + walk),
               20, "×", more_is_better=True)
+    return {"tick_ns": tick, "walk_ns": walk, **slow}
+
+
+def part_tick(table, options):
+    say("tick: blocks of ebb and psutil in turns")
+    hold = Hold(options.bench, 21)
+    try:
+        blocks, pieces = tick_blocks(options.bench, hold, options.scratch, 12)
+        say("tick: once a second")
+        real, slow = tick_real(options.bench, hold, options.scratch, 40)
+    finally:
+        hold.close()
+    part = {name: median(ns) for name, ns in pieces.items()}
+    tell_tick_alone(table, blocks, pieces)
+    tell_tick_ratios(table, blocks, part["statm"] - part["clock"])
     return {"blocks": [{k: v for k, v in b.items() if k != "ticks"} for b in blocks],
-            "pieces_ns": part, "pieces_mean_ns": part_mean,
-            "real": {"tick_ns": tick, "walk_ns": walk, **slow}}
+            "pieces_ns": part,
+            "pieces_mean_ns": {name: statistics.mean(ns) for name, ns in pieces.items()},
+            "real": tell_tick_in_use(table, real, slow)}
 
 
 # ---- a job under ebb run ------------------------------------------------------------------------

@@ -68,6 +68,7 @@ class Job:
         self.marks = Marks()
         path = os.environ.get("ZOO_COUNTS")
         self.counts = open(path, "w", buffering=1) if path else None
+        self.cpu = []  # seconds before the first step, and when each had ended
         self.folder = tempfile.mkdtemp(prefix="zoo-")
 
     def begin(self, examples=None, batch=None):
@@ -76,7 +77,7 @@ class Job:
             keys["examples"] = examples
         if batch is not None:
             keys["effective_batch"] = batch
-        self.started, self.started_cpu = time.monotonic(), time.process_time()
+        self.started, self.cpu = time.monotonic(), [time.process_time()]
         self.marks.send("begin", step=0, **keys)
 
     def _where(self):
@@ -90,6 +91,7 @@ class Job:
         self.marks.send("step", **self._where())
         if self.step_now % self.steps_per_epoch == 0:
             self.marks.send("epoch", **self._where())
+        self.cpu.append(time.process_time())
         due = self.started + self.step_now * self.seconds / self.max_steps
         time.sleep(max(0.0, due - time.monotonic()))
 
@@ -109,7 +111,7 @@ class Job:
     def end(self):
         self.marks.send("end", step=self.step_now)
         if path := os.environ.get("ZOO_TIMES"):
-            Path(path).write_text(json.dumps({"cpu_s": time.process_time() - self.started_cpu}))
+            Path(path).write_text(json.dumps({"cpu_s": self.cpu, "wall_s": time.monotonic() - self.started}))
         if self.counts:
             self.counts.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 ZOO = Path(__file__).resolve().parent
 sys.path.insert(0, str(ZOO))
 import claims
+import command
 import place
 import recording
 import run
@@ -110,25 +111,24 @@ def summary(judged):
 
 def main():
     args = options()
-    known = sorted(path.parent.name for path in ZOO.glob("*/truth.json"))
-    unknown = [name for name in args.programs if name not in known]
-    if unknown:
-        sys.exit(f"zoo: no program called {unknown[0]}; there are {', '.join(known)}")
-    args.out.mkdir(parents=True, exist_ok=True)
+    names = place.programs(args.programs)
+    place.need_ebb()
+    if args.record:
+        args.out.mkdir(parents=True, exist_ok=True)
     judged = []
-    for name in args.programs or known:
+    for name in names:
         for variant, flags, truth in run.variants(name):
             run_dir = args.out / f"{name}-{variant}"
             if args.record:
                 print(f"zoo: {name} {variant}", file=sys.stderr)
-                status = run.record(name, flags, run_dir, args)
-                if status:
-                    print(f"zoo: left out, status {status}: see {run_dir}/log.txt", file=sys.stderr)
+                trouble = run.why_not(*run.record(name, flags, run_dir, args), run_dir)
+                if trouble:
+                    print(f"zoo: left out: {trouble}", file=sys.stderr)
                     continue
             if not (run_dir / "trace.ebb").exists():
                 sys.exit(f"zoo: there is no recording {run_dir}; --record makes them")
             judged.append(Judged(name, variant, truth, run_dir))
-    run.print_table([COLUMNS] + [j.cells() for j in judged])
+    command.print_table([COLUMNS] + [j.cells() for j in judged], run.KEYS)
     for j in judged:
         for sentence in j.wrong:
             print(f"{j.name} {j.variant}: {sentence}")
@@ -139,4 +139,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.end_with(main, "zoo")

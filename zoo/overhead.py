@@ -4,14 +4,17 @@
     zoo/overhead.py [PROGRAM]... [--pairs N] [--lanes N] [--within S] [--json FILE] [--update]
 
 Pairs of runs, one after the other, in turns over all programs. --lanes runs several programs side by side,
-each on CPUs of its own. Twins are left out: they differ by a line. --update puts the shares into the kept
-table.
+each on CPUs of its own. Twins are left out: they differ by a line. At the end, over the programs: what
+running costs, as a share of the CPU time of all steps but the longest, and what is left, which a run costs
+once, however long it is: its start and end, and looks that are taken a few times. --update puts the shares
+of each program's steps, the longest among them, into the kept table.
 """
 
 import argparse
 import json
 import os
 import queue
+import random
 import statistics
 import subprocess
 import sys
@@ -20,20 +23,47 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ZOO = Path(__file__).resolve().parent
 sys.path.insert(0, str(ZOO))
+import command as shared
+import place
 import table
 from place import EBB, ROOT, interpreter
 
 PAIRS = 3
+EMPTY_RUNS = 9
+USUAL = 0.95  # of the steps: the longest have what is done a few times in a run
+DRAWS = 2000
+NO_STEPS = {"cpu_s": [0.0, 0.0], "wall_s": 0.0}
+# Of one pair, with how each is printed.
+# Of one pair: what is printed, and how.
+PARTS = {"running": ("running: the steps, and ebb's own processes meanwhile", "{:+.1%}"),
+         "usual": ("of it in the job", "{:+.1%}"),
+         "once_s": ("once a run", "{:+.2f} s"),
+         "before_s": ("of it in the job before its first step", "{:+.2f} s"),
+         "steps": ("all steps of the job", "{:+.1%}"),
+         "all": ("all processes from start to end", "{:+.1%}")}
+
+
+class Cost(NamedTuple):
+    """Seconds that one run took: CPU time, and by the wall."""
+
+    all_s: float  # of all processes
+    before_s: float  # of the program, before its first step
+    steps_s: float  # and from that to its last
+    usual_s: float  # of these without the longest
+    own_s: float  # of the process that watches; 0 without
+    wall_s: float
+    steps_wall_s: float
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", help="names of programs; all without any")
-    parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--lanes", type=int, default=1, help="programs at the same time")
+    parser.add_argument("--pairs", type=shared.count, default=PAIRS, help="of runs, for each (%(default)s)")
+    parser.add_argument("--lanes", type=shared.count, default=1, help="programs at the same time")
     parser.add_argument("--size", choices=("small", "default", "large"), default="default")
     parser.add_argument("--within", type=float, help="begin no pair after so many seconds")
     parser.add_argument("--json", type=Path, help="also write every number into this file, as they come")
@@ -41,30 +71,58 @@ def options():
     return parser.parse_args()
 
 
-def cost(command):
-    """What a run took: CPU seconds of the program from its first step to its last, by its own clock, and of
-    all processes from their start to their end. None if it cannot run."""
+def cost(command, run_dir=None):
+    """The Cost of a run; RUN_DIR is that of one under ebb. None if it cannot run."""
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times.json"
         env = dict(os.environ, ZOO_TIMES=str(times), PYTHONDONTWRITEBYTECODE="1")
-        child = subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL)
+        began = time.monotonic()
+        child = subprocess.Popen(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             return None
-        return json.loads(times.read_text())["cpu_s"], usage.ru_utime + usage.ru_stime
+        own = json.loads((run_dir / "run.json").read_text())["cost"]["cpu_s"] if run_dir else 0
+        said = json.loads(times.read_text()) if times.exists() else NO_STEPS
+        cpu = said["cpu_s"]
+        steps = sorted(after - before for before, after in zip(cpu, cpu[1:]))
+        usual = steps[:int(USUAL * len(steps))]
+        return Cost(usage.ru_utime + usage.ru_stime, cpu[0], sum(steps), sum(usual), own,
+                    time.monotonic() - began, said["wall_s"])
 
 
-def pair(python, name, size="default"):
-    """(share of the steps, share of the whole) that one run under ebb took more than one alone; None if it
-    cannot run."""
+def cost_watched(job):
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder) / "run"
+        return cost([EBB, "run", "-q", "--run-dir", str(run_dir), "--", *job], run_dir)
+
+
+def empty_s():
+    """What the process that watches takes for a job that ends at once: to start and to end."""
+    return statistics.median(cost_watched(["true"]).own_s for _ in range(EMPTY_RUNS))
+
+
+def parts(watched, alone, start_and_end_s):
+    """What a run under ebb took more than one alone. What is more in other processes of the job than its
+    first counts to what a run costs once."""
+    meanwhile_s = max(0.0, watched.own_s - start_and_end_s) * watched.steps_wall_s / watched.wall_s
+    usual = watched.usual_s / alone.usual_s - 1
+    running = usual + meanwhile_s / alone.steps_s
+    return {"running": running,
+            "usual": usual,
+            "once_s": watched.all_s - alone.all_s - running * alone.steps_s,
+            "before_s": watched.before_s - alone.before_s,
+            "steps": watched.steps_s / alone.steps_s - 1,
+            "all": watched.all_s / alone.all_s - 1}
+
+
+def pair(python, name, start_and_end_s=0.0, size="default"):
+    """The parts of one pair of runs; None if it cannot run."""
     program = [python, str((ZOO / name / "main.py").relative_to(ROOT)), "--size", size, "--seconds", "0"]
     alone = cost(program)
-    with tempfile.TemporaryDirectory() as folder:
-        watched = alone and cost([EBB, "run", "-q", "--run-dir", f"{folder}/run", "--interval",
-                                  "200ms", "--", *program])
-    return watched and tuple(mine / plain - 1 for mine, plain in zip(watched, alone))
+    watched = alone and cost_watched(program)
+    return watched and parts(watched, alone, start_and_end_s)
 
 
 def spread(shares):
@@ -75,7 +133,32 @@ def spread(shares):
 def of_program(python, name, pairs=PAIRS):
     """The spread of the steps' shares; None if it cannot run."""
     found = [pair(python, name) for _ in range(pairs)]
-    return spread([steps for steps, _ in found]) if all(found) else None
+    return spread([one["steps"] for one in found]) if all(found) else None
+
+
+def interval(found, part):
+    """That of 95 % of the median over the programs: programs drawn anew, and the pairs of each."""
+    rng, names = random.Random(0), sorted(found)
+    values = {name: [one[part] for one in found[name]] for name in names}
+    medians = sorted(
+        statistics.median(statistics.median(rng.choices(values[name], k=len(values[name])))
+                          for name in rng.choices(names, k=len(names)))
+        for _ in range(DRAWS))
+    return medians[int(0.025 * DRAWS)], medians[int(0.975 * DRAWS)]
+
+
+def summary(found):
+    """Lines: each part over the programs."""
+    lines = [f"| | median of the {len(found)} programs | 95 % of the median | half of them |",
+             "|---|---|---|---|"]
+    for part, (title, form) in PARTS.items():
+        each = [statistics.median(one[part] for one in pairs) for pairs in found.values()]
+        low, _, high = statistics.quantiles(each, n=4) if len(each) > 1 else each * 3
+        cells = [form.format(statistics.median(each)),
+                 " to ".join(form.format(value) for value in interval(found, part)),
+                 f"{form.format(low)} to {form.format(high)}"]
+        lines.append("| " + " | ".join([title, *cells]) + " |")
+    return lines
 
 
 def lanes(count):
@@ -85,22 +168,23 @@ def lanes(count):
 
 
 def measure(names, python, args):
-    """{name: [(steps, whole)]}; a program that cannot run is not in it."""
+    """{name: [parts of each pair]}; a program that cannot run is not in it."""
     found, failed, free, lock = {}, set(), queue.SimpleQueue(), threading.Lock()
     for lane in lanes(args.lanes):
         free.put(lane)
-    began = time.monotonic()
+    began, start_and_end_s = time.monotonic(), empty_s()
 
     def take_lane():
         os.sched_setaffinity(0, free.get())  # of this thread, and of what it starts
 
     def one(name):
         late = args.within and time.monotonic() - began > args.within
-        shares = None if late or name in failed else pair(python, name, args.size)
+        took = None if late or name in failed else pair(python, name, start_and_end_s, args.size)
         with lock:
-            if shares:
-                found.setdefault(name, []).append(shares)
-                print(f"{name}: {shares[0]:+.1%} in its steps, {shares[1]:+.1%} in all", flush=True)
+            if took:
+                found.setdefault(name, []).append(took)
+                print(f"{name}: {took['running']:+.1%} running, {took['once_s']:+.2f} s once, "
+                      f"{took['all']:+.1%} in all", flush=True)
             elif not late and name not in failed:
                 failed.add(name)
                 print(f"{name}: cannot run here", flush=True)
@@ -112,28 +196,31 @@ def measure(names, python, args):
     return found
 
 
-def update(found):
-    kept = table.read()
-    for name, shares in found.items():
+def update(found, path=table.KEPT):
+    kept = table.read(path)
+    for name, pairs in found.items():
         variant = json.loads((ZOO / name / "truth.json").read_text())["variant"]
-        kept[f"{name}-{variant}"]["overhead"] = spread([steps for steps, _ in shares])
-    table.keep(kept)
+        kept[f"{name}-{variant}"]["overhead"] = spread([one["steps"] for one in pairs])
+    table.keep(kept, path)
 
 
 def main():
     import run
 
     args = options()
-    names = args.programs or sorted(path.parent.name for path in ZOO.glob("*/truth.json"))
+    names = place.programs(args.programs)
+    place.need_ebb()
     found = measure(names, interpreter(), args)
     for name in sorted(found):
-        steps, whole = (spread(side) for side in zip(*found[name]))
-        print(f"{name:20} {run.overhead_text(steps):24} in all {run.overhead_text(whole):24} "
-              f"of {len(found[name])}")
+        texts = [f"{part} {run.overhead_text(spread([one[part] for one in found[name]])):18}"
+                 for part in ("running", "steps", "all")]
+        print(f"{name:20}", *texts, f"of {len(found[name])}")
+    if found:
+        print("", *summary(found), sep="\n")
     if args.update:
         update(found)
     return 0 if found else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shared.end_with(main, "zoo")

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -13,3 +14,19 @@ def interpreter():
     """ZOO_PYTHON, that of zoo/setup.sh, or this one."""
     venv = BUILD / "zoo-venv" / "bin" / "python"
     return os.environ.get("ZOO_PYTHON") or (str(venv) if venv.exists() else sys.executable)
+
+
+def need_ebb():
+    """Ends the command with a sentence where there is nothing to run."""
+    if not os.access(EBB, os.X_OK):
+        sys.exit(f"zoo: there is no {EBB}; make builds it, and EBB_BINARY names another one")
+
+
+def programs(asked):
+    """The programs of the zoo by name: those ASKED for, all without any. Ends the command with a sentence
+    where one is not known."""
+    known = sorted(path.parent.name for path in (ROOT / "zoo").glob("*/truth.json"))
+    for name in asked:
+        if name not in known:
+            sys.exit(textwrap.fill(f"zoo: no program called {name}; there are {', '.join(known)}"))
+    return asked or known

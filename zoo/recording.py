@@ -15,9 +15,16 @@ import place
 TRAINING = ("begin", "step", "substep", "eval", "save", "epoch", "end")
 
 
+class Unreadable(Exception):
+    """What ebb says of a recording that it cannot read."""
+
+
 def export(run_dir, form):
-    return subprocess.run([place.EBB, "export", str(run_dir), f"--{form}"], check=True,
-                          capture_output=True, text=True).stdout
+    done = subprocess.run([place.EBB, "export", str(run_dir), f"--{form}"], check=False,
+                          capture_output=True, encoding="utf-8")
+    if done.returncode:
+        raise Unreadable(done.stderr.strip())
+    return done.stdout
 
 
 class Recording:
@@ -108,4 +115,7 @@ def convert(run_dir, prefix):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    convert(sys.argv[1], sys.argv[2])
+    try:
+        convert(sys.argv[1], sys.argv[2])
+    except Unreadable as why:
+        sys.exit(str(why))

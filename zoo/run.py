@@ -4,7 +4,6 @@
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +11,11 @@ from pathlib import Path
 
 ZOO = Path(__file__).resolve().parent
 sys.path.insert(0, str(ZOO))
+import command
 import common
 import judged
 import overhead
+import place
 import recording
 import table
 from place import BUILD, EBB, ROOT, interpreter
@@ -26,6 +27,7 @@ COLUMNS = ["program", "variant", "leak", "with marks", "without", "rate error", 
            "culprit", "hypothesis"]
 DETAILS = ["program", "variant", "counted B/step", "seen B/step", "judged B/step", "RSS MB", "growth named",
            "first of ebb heap"]
+KEYS = 2  # columns that name a run
 WHERE_MAX = 40  # columns of a line's name in the details
 SIGNS = {"yes": "", "unsure": " ?", "NO": " WRONG", "-": ""}
 # Eight runs of about ten seconds, for `make test`: what is told there must not depend on luck.
@@ -43,7 +45,7 @@ def options():
     parser.add_argument("--seconds", type=float, help="spread the steps over this time")
     parser.add_argument("--judge-only", action="store_true", help="use the recordings in --out")
     parser.add_argument("--tables", type=Path, help="also write small tables into this folder")
-    parser.add_argument("--jobs", type=int, default=1, help="programs that run at the same time")
+    parser.add_argument("--jobs", type=command.count, default=1, help="programs that run at the same time")
     parser.add_argument("--overhead", action="store_true", help="also measure what ebb costs each")
     parser.add_argument("--update", action="store_true", help="keep what ebb says as zoo/expected.json")
     parser.add_argument("--matrix", action="store_true",
@@ -61,18 +63,15 @@ def variants(name):
 
 
 def record(name, flags, run_dir, args):
-    """Runs one program; returns its exit status."""
-    if (run_dir / "trace.ebb").exists():
-        shutil.rmtree(run_dir)
-    command = [EBB, "run", "--run-dir", str(run_dir), "--interval", "200ms", "-q", "--",
-               interpreter(), str((ZOO / name / "main.py").relative_to(ROOT)), *flags,
-               "--size", args.size]
+    """Runs one program; returns its exit status, and what ebb had to say."""
+    command.clear(run_dir)
+    line = [EBB, "run", "--run-dir", str(run_dir), "--interval", "200ms", "-q", "--",
+            interpreter(), str((ZOO / name / "main.py").relative_to(ROOT)), *flags, "--size", args.size]
     if args.seconds is not None:
-        command += ["--seconds", str(args.seconds)]
+        line += ["--seconds", str(args.seconds)]
     env = dict(os.environ, ZOO_COUNTS=str(counts_path(run_dir)), PYTHONDONTWRITEBYTECODE="1",
                EBB_CENSUS_EVERY=str(CENSUS_STEPS))
-    return subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL).returncode
+    return command.call(line, env=env, cwd=ROOT)
 
 
 def counts_path(run_dir):
@@ -87,7 +86,7 @@ def counted(run_dir):
 def judge(*arguments):
     """What `ebb verdict` says, or None with its sentence on stderr."""
     done = subprocess.run([EBB, "verdict", *map(str, arguments), "--json"],
-                          capture_output=True, text=True)
+                          capture_output=True, encoding="utf-8")
     if done.returncode not in (0, 1, 3):
         print(f"zoo: ebb verdict {arguments[0]}: {done.stderr.strip()}", file=sys.stderr)
         return None
@@ -124,9 +123,9 @@ def rate_of(answer):
     return None
 
 
-def ask(command, run_dir, *flags):
-    """The JSON that a command prints about a run; {} where it has nothing to say."""
-    done = subprocess.run([EBB, command, str(run_dir), "--json", *flags], capture_output=True, text=True)
+def ask(verb, run_dir, *flags):
+    """The JSON that a command of ebb prints about a run; {} where it has nothing to say."""
+    done = subprocess.run([EBB, verb, str(run_dir), "--json", *flags], capture_output=True, encoding="utf-8")
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
@@ -219,19 +218,9 @@ def details_of(name, truth, run_dir, found):
             share, where if len(where) <= WHERE_MAX else where[:WHERE_MAX - 1] + "…"]
 
 
-def print_table(rows):
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
-
-
 def runs_of(args):
     """[(name, variant, flags, truth)] of what was asked for."""
-    known = sorted(path.parent.name for path in ZOO.glob("*/truth.json"))
-    unknown = [name for name in args.programs if name not in known]
-    if unknown:
-        sys.exit(f"zoo: no program called {unknown[0]}; there are {', '.join(known)}")
-    chosen = args.programs or (QUICK if args.quick else known)
+    chosen = QUICK if args.quick and not args.programs else place.programs(args.programs)
     return [(name, *variant) for name in chosen for variant in variants(name)
             if not args.quick or QUICK.get(name, variant[0]) == variant[0]]
 
@@ -244,35 +233,77 @@ def record_all(runs, args):
         return record(name, flags, args.out / f"{name}-{variant}", args)
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        statuses = list(pool.map(one, runs))
-    broken = []
-    for (name, variant, _, _), status in zip(runs, statuses):
-        log = args.out / f"{name}-{variant}" / "log.txt"
+        ends = list(pool.map(one, runs))
+    ran, broken = [], []
+    for run, (status, said) in zip(runs, ends):
+        title, trouble = f"{run[0]} {run[1]}", why_not(status, said, args.out / f"{run[0]}-{run[1]}")
         if status == common.NOT_HERE:
-            print(f"zoo: {name} {variant} cannot run here; see {log}", file=sys.stderr)
-        elif status:
-            broken.append(f"{name} {variant} ended with status {status}; see {log}")
-    return [run for run, status in zip(runs, statuses) if status == 0], broken
+            print(f"zoo: {title} cannot run here: {trouble}", file=sys.stderr)
+        elif trouble:
+            broken.append(f"{title} {trouble}")
+        else:
+            ran.append(run)
+    return ran, broken
+
+
+def why_not(status, said, run_dir):
+    """Why a recording is not to be judged; None if it is."""
+    complaint = next((line for line in said.splitlines() if line.startswith("ebb: ")
+                      and ("cannot write" in line or "cannot be written" in line)), None)
+    if status == 0:
+        return complaint and f"is not recorded whole: {complaint}"
+    last = complaint or (said.strip().splitlines() or ["nothing was said"])[-1]
+    log = run_dir / "log.txt"
+    where = f" (see {log})" if log.exists() else ""
+    return f"{'' if status == common.NOT_HERE else f'ended with status {status}: '}{last}{where}"
+
+
+def recorded(runs, args):
+    """Those with a recording, and a sentence for each that was named and has none."""
+    there = [run for run in runs if (args.out / f"{run[0]}-{run[1]}" / "trace.ebb").exists()]
+    if not there:
+        sys.exit(f"zoo: no recording of {'them' if args.programs else 'the zoo'} in {args.out}; "
+                 "without --judge-only they are made")
+    gone = [run for run in runs if run not in there]
+    if gone and not args.programs:
+        print(f"zoo: {len(gone)} of {len(runs)} have no recording in {args.out}, and are left out", file=sys.stderr)
+        gone = []
+    return there, [f"{run[0]} {run[1]} has no recording in {args.out}" for run in gone]
+
+
+def judge_one(variant, truth, run_dir, args):
+    """What ebb says of one run; its tables too, where they are asked for."""
+    if args.tables:
+        args.tables.mkdir(parents=True, exist_ok=True)
+        recording.convert(run_dir, args.tables / run_dir.name)
+    found = outcome_of(variant, truth, run_dir)
+    found["diagnosis"] = diagnosis_cells(run_dir, truth)
+    found["hypothesis"], found["hypothesis_right"] = found["diagnosis"][:2]
+    return found
 
 
 def judge_all(runs, args):
-    """{run: outcome}"""
+    """{run: outcome}; one that cannot be read is said, and not in it."""
     outcomes = {}
     for at, (name, variant, flags, truth) in enumerate(runs, 1):
         run_dir = args.out / f"{name}-{variant}"
         costs = args.overhead and not flags  # a twin differs by a line
         print(f"zoo: judging {name} {variant}{', and what ebb costs it' if costs else ''} "
               f"({at} of {len(runs)})", file=sys.stderr)
-        if args.tables:
-            args.tables.mkdir(parents=True, exist_ok=True)
-            recording.convert(run_dir, args.tables / run_dir.name)
-        found = outcome_of(variant, truth, run_dir)
-        found["diagnosis"] = diagnosis_cells(run_dir, truth)
-        found["hypothesis"], found["hypothesis_right"] = found["diagnosis"][:2]
+        try:
+            outcomes[run_dir.name] = judge_one(variant, truth, run_dir, args)
+        except recording.Unreadable as why:
+            print(f"zoo: {why}", file=sys.stderr)
+            continue
         if costs:
-            found["overhead"] = overhead.of_program(interpreter(), name)
-        outcomes[run_dir.name] = found
+            outcomes[run_dir.name]["overhead"] = overhead.of_program(interpreter(), name)
     return outcomes
+
+
+def unread(runs, outcomes):
+    """Of RUNS, those that were judged, and a sentence for each that was not."""
+    lost = [run for run in runs if f"{run[0]}-{run[1]}" not in outcomes]
+    return [run for run in runs if run not in lost], [f"{name} {variant} was not judged" for name, variant, *_ in lost]
 
 
 def look_again(runs, outcomes, args):
@@ -294,11 +325,11 @@ def look_again(runs, outcomes, args):
 def print_all(runs, outcomes, args):
     """The table, what is behind it where that was asked for, and how often ebb was right."""
     named = [(name, truth, args.out / f"{name}-{variant}") for name, variant, _, truth in runs]
-    print_table([COLUMNS] + [row_of(name, outcomes[run_dir.name]) for name, _, run_dir in named])
+    command.print_table([COLUMNS] + [row_of(name, outcomes[run_dir.name]) for name, _, run_dir in named], KEYS)
     if args.details:
         print()
-        print_table([DETAILS] + [details_of(name, truth, run_dir, outcomes[run_dir.name])
-                                 for name, truth, run_dir in named])
+        command.print_table([DETAILS] + [details_of(name, truth, run_dir, outcomes[run_dir.name])
+                                         for name, truth, run_dir in named], KEYS)
     if len(outcomes) > len(QUICK):
         print("\n" + "\n".join(table.matrix(outcomes)))
 
@@ -320,23 +351,29 @@ def main():
     if args.quick:
         args.size = "small"
     runs = runs_of(args)
-    args.out.mkdir(parents=True, exist_ok=True)
-    broken = []
-    if not args.judge_only:
+    place.need_ebb()
+    if args.judge_only:
+        runs, broken = recorded(runs, args)
+    else:
+        args.out.mkdir(parents=True, exist_ok=True)
         runs, broken = record_all(runs, args)
     if not runs and not broken:
         sys.exit("zoo: nothing of it can run here")
     outcomes = judge_all(runs, args)
+    runs, lost = unread(runs, outcomes)
+    broken += lost
     if not args.judge_only and not args.update:
         broken += look_again(runs, outcomes, args)
-    print_all(runs, outcomes, args)
+    if runs:
+        print_all(runs, outcomes, args)
     if args.update:
         table.keep(outcomes)
     worse = broken + complaints(runs, outcomes, args)
-    for sentence in worse:
+    for sentence in worse or ["nothing is worse than in the kept table" if args.size == "default" else
+                              "no leak is called none, and nothing else a leak"]:
         print(f"zoo: {sentence}", file=sys.stderr)
     return 1 if worse else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.end_with(main, "zoo")

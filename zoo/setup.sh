@@ -48,7 +48,7 @@ for pin in $pins; do
     torch==*) set -- "$pin" --extra-index-url "$cpu_index" ;;
     *) set -- "$pin" ;;
     esac
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" 2>"$venv/pip.log" ||
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input --retries 1 "$@" 2>"$venv/pip.log" ||
         missing="$missing $pin"
 done
 

@@ -21,9 +21,15 @@ def keep(outcomes, path=KEPT):
     kept = read(path)
     for name, found in outcomes.items():
         cost = {key: kept[name][key] for key in ("overhead",) if key in kept.get(name, {})}
-        kept[name] = {**cost, **{key: value for key, value in found.items() if key != "diagnosis"}}
+        fresh = {key: value for key, value in found.items() if key != "diagnosis"}
+        kept[name] = {**fresh, **{key: value for key, value in cost.items() if key not in fresh}}
     lines = [f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept)]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    fresh = path.with_name(f"{path.name}.new")  # whole, or not at all: the disk may be full
+    try:
+        fresh.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def regressions(outcomes, kept):

@@ -17,7 +17,10 @@ def output(command):
 
 
 def has(python, module):
-    return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+    try:
+        return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+    except OSError:  # no such Python
+        return False
 
 
 def make_venv(base, venv):

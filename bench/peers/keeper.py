@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -120,7 +121,12 @@ def main():
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    found = keep(args.command, args.deadline, args.look_ms)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        found = keep(args.command, args.deadline, args.look_ms)
+    except KeyboardInterrupt:
+        end_all()
+        sys.exit(130)
     with open(args.out, "w", encoding="ascii") as file:
         json.dump(found, file)
 

@@ -27,7 +27,9 @@ from concurrent.futures import ThreadPoolExecutor
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
+sys.path.append(f"{ROOT}/zoo")
 # pylint: disable=wrong-import-position
+import command as shared  # noqa: E402
 import install  # noqa: E402
 import reports  # noqa: E402
 import survival  # noqa: E402
@@ -85,8 +87,8 @@ def run_once(options, tool, program, seconds, look_ms, read=None, lane=None):
                    str(options.deadline), "--look-ms", str(look_ms), "--",
                    *tool.command(options.python, folder, line)]
         with open(f"{outer}/log", "w+", encoding="utf-8", errors="replace") as log:
-            subprocess.run(command, env=plain_env(folder), cwd=ROOT, stdout=log, stderr=log, check=False,
-                           preexec_fn=lane and (lambda: os.sched_setaffinity(0, lane)))
+            shared.call(command, env=plain_env(folder), cwd=ROOT, stdout=log, stderr=log,
+                        preexec_fn=lane and (lambda: os.sched_setaffinity(0, lane)))
             log.seek(0)
             last = (log.read().strip().splitlines() or [""])[-1]
         found = reports.read_json(kept)
@@ -212,12 +214,6 @@ def row_of(tool, program, said, ratios):
             f"ended well; its report was not to be had: {unread}" if unread else "ended well"]
 
 
-def print_table(head, rows):
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    for row in [head, *rows]:
-        print("    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
-
-
 def print_all(all_tools, programs, said, ratios):
     for name, flags in programs:
         truth, plain = truth_of(name, flags), said["plain", name]
@@ -227,16 +223,17 @@ def print_all(all_tools, programs, said, ratios):
         if plain["failed"]:
             print(f"    left out: {plain['failed']}")
             continue
-        print_table(HEAD, [row_of(tool, name, said, ratios) for tool in all_tools if tool.name != "plain"])
+        shared.print_table([HEAD] + [row_of(tool, name, said, ratios) for tool in all_tools
+                                     if tool.name != "plain"], indent="    ")
 
 
 def parse(argv):
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     p.add_argument("--quick", action="store_true", help="two programs, one round, no survival")
-    p.add_argument("--rounds", type=int, default=2, metavar="N", help="of what is timed (%(default)s)")
-    p.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
+    p.add_argument("--rounds", type=shared.count, default=2, metavar="N", help="of what is timed (%(default)s)")
+    p.add_argument("--jobs", type=shared.count, default=max(1, (os.cpu_count() or 1) // 2), metavar="N",
                    help="at once, of what is not timed (%(default)s)")
-    p.add_argument("--lanes", type=int, default=1, metavar="N",
+    p.add_argument("--lanes", type=shared.count, default=1, metavar="N",
                    help="programs that are timed at once, each on its share of the CPUs (%(default)s)")
     p.add_argument("--seconds", type=float, default=10, metavar="S",
                    help="over which the steps are spread when tools are asked (%(default)s)")
@@ -245,11 +242,12 @@ def parse(argv):
     p.add_argument("--wheels", metavar="DIR", help="packages of the peers, instead of the network")
     p.add_argument("--python", help="one with torch, transformers, numpy and pillow")
     p.add_argument("--only", metavar="TOOLS", help="some tools, as the table names them")
-    p.add_argument("--programs", default=",".join(PROGRAMS), metavar="NAMES", help="%(default)s")
+    p.add_argument("--programs", default=",".join(PROGRAMS), metavar="NAMES", help="of the zoo (%(default)s)")
     p.add_argument("--no-survival", action="store_true", help="leave out the limits and guards")
     p.add_argument("--reports", metavar="DIR", help="keep what the tools wrote, but for large files")
     p.add_argument("--json", metavar="FILE", help="also write every number into this file")
-    p.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"), metavar="DIR")
+    p.add_argument("--build", default=os.environ.get("EBB_BUILD_DIR", "build"), metavar="DIR",
+                   help="of ebb, and where the peers are installed (%(default)s)")
     options = p.parse_args(argv)
     if options.quick:
         options.rounds, options.programs, options.no_survival = 1, ",".join(QUICK), True
@@ -258,6 +256,12 @@ def parse(argv):
             p.error(f"there is no program {name!r}; there are {', '.join(PROGRAMS)}")
     options.build = os.path.abspath(options.build)
     options.ebb = os.path.abspath(os.environ.get("EBB_BINARY", f"{options.build}/ebb"))
+    names = [tool.name for tool in tools.all_tools(options, {})]
+    for name in options.only.split(",") if options.only else []:
+        if name not in names:
+            p.error(f"there is no tool {name!r}; there are {', '.join(names)}")
+    if not os.access(options.ebb, os.X_OK):
+        p.error(f"there is no {options.ebb}; make builds it, and EBB_BINARY names another one")
     zoo = f"{options.build}/zoo-venv/bin/python"
     options.base = (options.python or os.environ.get("ZOO_PYTHON")
                     or (zoo if os.path.exists(zoo) else shutil.which("python3")))
@@ -310,4 +314,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    shared.end_with(lambda: main(sys.argv[1:]), "bench")

@@ -14,7 +14,8 @@ import time
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from inspect import CO_OPTIMIZED
-from itertools import compress, filterfalse, islice
+from itertools import compress, filterfalse, islice, repeat
+from operator import sub
 from types import FrameType
 from typing import Any, Optional
 
@@ -25,8 +26,10 @@ _GROWN_BYTES = 24 << 20  # since the first step, and …
 _GROWN_SHARE = 0.02  # … so much of the process: else there is nothing to explain
 _AGAIN = 2.0  # times as much as at the last look: few looks, however long it goes on
 _INTERVAL_S = 0.5  # between two looks at resident memory
-_BUDGET_S = 0.75  # for all looks together, or …
+_BUDGET_S = 0.3  # for all looks together, or …
 _SHARE = 400  # … a part of the time since the first step
+_YOUNG_SHARE = 20  # of that time a part at most, even so: a job of seconds is not held up
+_BLOCK_S = 1e-7  # that a look takes for each block of the interpreter, as long as none was taken
 _WALL_S = 2.0  # for the names of one look, on a machine with other work
 _OBJECTS_MAX = 2_000_000  # blocks of the interpreter: a list of all objects must stay small
 _LENGTH_MIN = 2
@@ -59,13 +62,10 @@ def _variables() -> list[Any]:
     return found
 
 
-def _untracked(objects: list[Any], variables: list[Any]) -> list[Any]:
+def _untracked(own: list[Any], instances: list[Any], variables: list[Any]) -> list[Any]:
     """Dictionaries of arrays, bytes and numbers alone, which gc leaves out: found through the
     program's own variables and the attributes of its own objects."""
-    own = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
-    values = [v for d in own for v in list(d.values())]
-    classes = frozenset(id(v) for v in values if issubclass(type(v), type))
-    found = values + gc.get_referents(*_of_types(objects, classes))
+    found = own + gc.get_referents(*instances)
     attributes = list(filter(gc.is_tracked, _of_types(found, _DICT)))
     found += gc.get_referents(*attributes) + variables
     return list({id(d): d for d in filterfalse(gc.is_tracked, _of_types(found, _DICT))}.values())
@@ -73,25 +73,30 @@ def _untracked(objects: list[Any], variables: list[Any]) -> list[Any]:
 
 def _containers() -> list[Any]:
     variables = _variables()  # before all objects are held: some of them are copies of these
-    objects = gc.get_objects()
-    return _of_types(objects, _NUMBERS) + _untracked(objects, variables)
+    modules = [m.__dict__ for m in list(sys.modules.values()) if _referrers.is_program_s(m)]
+    own = [v for d in modules for v in list(d.values())]
+    classes = frozenset(id(v) for v in own if issubclass(type(v), type))
+    objects = _of_types(gc.get_objects(), _NUMBERS | classes)  # once: there are many
+    return _of_types(objects, _NUMBERS) + _untracked(own, _of_types(objects, classes), variables)
 
 
 class _Lengths:
-    """What was read at one look: numbers alone, so that nothing is kept alive by it."""
+    """What was read at one look: numbers alone, so that nothing is kept alive by it. And nothing is
+    made for each container that gc counts: it would go through all objects once more."""
 
-    def __init__(self, step: Optional[int], rss: int, found: list[Any]) -> None:
-        lengths = list(map(len, found))
-        is_long = [n >= _LENGTH_MIN for n in lengths]
+    def __init__(
+        self, step: Optional[int], rss: int, found: list[Any], lengths: array[int]
+    ) -> None:
+        is_long = list(map(_LENGTH_MIN.__le__, lengths))
         self.step, self.rss = step, rss
         self.ids = array("Q", map(id, compress(found, is_long)))
         self.lengths = array("Q", compress(lengths, is_long))
 
-    def gained(self, found: list[Any]) -> list[tuple[int, Any]]:
+    def gained(self, found: list[Any], lengths: array[int]) -> list[tuple[int, Any]]:
         """(entries, container) of those that have more now; the most first."""
         before = dict(zip(self.ids, self.lengths))
-        more = [(len(o) - before.get(id(o), 1 << 62), o) for o in found]
-        more = [pair for pair in more if pair[0] >= _ADDED_MIN]
+        added = list(map(sub, lengths, map(before.get, map(id, found), repeat(1 << 62))))
+        more = list(compress(zip(added, found), map(_ADDED_MIN.__le__, added)))
         more.sort(key=lambda pair: -pair[0])
         return more[:_SEEN_MAX]
 
@@ -131,7 +136,7 @@ def _heaviest(
 _last: Optional[_Lengths] = None
 _names: dict[int, str] = {}  # of those that were named before
 _base: Optional[int] = None  # resident when the first step had ended
-_begun_s = _next_s = _spent_s = 0.0
+_begun_s = _next_s = _spent_s = _look_s = 0.0  # the last: what a look took
 _is_off: Optional[bool] = None
 
 
@@ -170,17 +175,27 @@ def _tell(
 
 
 def _look(step: Optional[int], rss: int) -> None:
-    global _last
+    global _last, _look_s
     before, _last = _last, None
     if sys.getallocatedblocks() > _OBJECTS_MAX:
         return
+    begun = time.thread_time()
     found = _containers()
-    last = _Lengths(step, rss, found)
-    gained = before.gained(found) if before is not None and step != before.step else None
-    del found  # names are looked for among who refers to what
-    if before is not None and gained is not None:
+    lengths = array("Q", map(len, found))
+    last = _Lengths(step, rss, found, lengths)
+    _look_s = time.thread_time() - begun
+    if before is not None and step != before.step:
+        gained = before.gained(found, lengths)
+        del found  # names are looked for among who refers to what
         _tell(step, rss, before, gained)
     _last = last
+
+
+def _is_time(ran_s: float) -> bool:
+    if _spent_s > max(_BUDGET_S, ran_s / _SHARE):
+        return False
+    look_s = _look_s or sys.getallocatedblocks() * _BLOCK_S
+    return (_spent_s + look_s) * _YOUNG_SHARE <= ran_s
 
 
 def at_step(step: Optional[int] = None) -> None:
@@ -200,7 +215,7 @@ def at_step(step: Optional[int] = None) -> None:
     grown = max(_GROWN_BYTES, _GROWN_SHARE * _base)
     if _last is not None:
         grown = max(grown, _AGAIN * (_last.rss - _base))
-    if rss < _base + grown or _spent_s > max(_BUDGET_S, (now - _begun_s) / _SHARE):
+    if rss < _base + grown or not _is_time(now - _begun_s):
         return
     begun = time.thread_time()
     try:

@@ -178,6 +178,17 @@ def _module_names() -> dict[int, str]:
     return {id(m.__dict__): n for n, m in reversed(named)}  # of two names the first
 
 
+def _step(r: Any, o: Any, skip: set[int]) -> tuple[str, Any]:
+    """How R names O, and who holds it: R, or the one whose attributes R are."""
+    if type(r) is not dict:
+        return "" if type(r) is CellType else _way(r, o), r
+    key, whose = _key_in(r, o), _owner_of(r, skip)
+    if whose is None:
+        return _subscript(key), r
+    skip.add(id(whose))
+    return f".{key}", whose
+
+
 def chain(o: Any, ours: list[Any], until: float) -> str:
     """Like "__main__.cache['seen'][3]". OURS are the containers of whoever asks."""
     skip = {id(x) for x in ours} | {id(ours), id(o)}
@@ -193,22 +204,13 @@ def chain(o: Any, ours: list[Any], until: float) -> str:
         if end:
             return end + names
         skip.add(id(r))
-        if type(r) is dict:
-            key = _key_in(r, at)
-            if id(r) in modules:
-                return f"{modules[id(r)]}.{key}{names}"
-            owner = _owner_of(r, skip)
-            if owner is not None:
-                names, r = f".{key}{names}", owner
-                skip.add(id(r))
-                end = _end(r)
-                if end:
-                    return end + names
-            else:
-                names = _subscript(key) + names
-        elif type(r) is not CellType:
-            names = _way(r, at) + names
-        at = r
+        if id(r) in modules:
+            return f"{modules[id(r)]}.{_key_in(r, at)}{names}"
+        way, at = _step(r, at, skip)
+        names = way + names
+        end = _end(at)
+        if end:
+            return end + names
     return f"…{names}"
 
 
@@ -283,20 +285,13 @@ def owner(o: Any, ours: list[Any], until: float) -> Optional[str]:
         if end:
             return end + names
         skip.add(id(r))
-        if type(r) is dict:
-            key = _key_in(r, at)
-            if id(r) in modules:
-                return f"{modules[id(r)]}.{key}{names}"
-            whose = _owner_of(r, skip)
-            way, r = (_subscript(key), r) if whose is None else (f".{key}", whose)
-            skip.add(id(r))
-            if isinstance(r, type):
-                return f"{r.__module__}.{r.__qualname__}{way}{names}"
-        else:
-            way = "" if type(r) is CellType else _way(r, at)
+        if id(r) in modules:
+            return f"{modules[id(r)]}.{_key_in(r, at)}{names}"
+        way, at = _step(r, at, skip)
         names = way + names
-        is_known = is_program_s(sys.modules.get(type(r).__module__))
+        if isinstance(at, type):
+            return f"{at.__module__}.{at.__qualname__}{names}"
+        is_known = is_program_s(sys.modules.get(type(at).__module__))
         if is_known and names.startswith(".") and not names.startswith(".…"):
-            return f"{names[1:]} of a {type(r).__module__}.{type(r).__qualname__}"
-        at = r
+            return f"{names[1:]} of a {type(at).__module__}.{type(at).__qualname__}"
     return None

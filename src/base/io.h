@@ -1,4 +1,4 @@
-/* Small whole-file reads and writes that do not give up half-way. */
+/* Small whole-file reads and writes that do not give up half-way, and fds of processes. */
 #pragma once
 
 #include <stddef.h>
@@ -23,3 +23,6 @@ int io_write_all(int fd, const void *data, size_t len);
 int io_replace_file(int dirfd, const char *name, const void *data, size_t len);
 /* mkdir -p with mode 0777 & ~umask: 0 (also if it is there) or -errno. */
 int io_mkdir_parents(const char *path);
+/* A pidfd, which is closed on exec: it means PID as it is now, whoever has its number later.
+ * -errno: -ESRCH where there is none. */
+int io_pidfd_open(pid_t pid);

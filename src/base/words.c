@@ -133,3 +133,13 @@ int words_signal(const char *what, const char *s, int *ret, struct err *err)
     *ret = n;
     return 0;
 }
+
+char *words_signal_name(char out[WORDS_SIGNAL_MAX], int signo)
+{
+    const char *name = sigabbrev_np(signo);
+    if (name)
+        snprintf(out, WORDS_SIGNAL_MAX, "SIG%s", name);
+    else
+        snprintf(out, WORDS_SIGNAL_MAX, "signal %d", signo);
+    return out;
+}

@@ -11,3 +11,6 @@ int words_split(const char *what, const char *s, char ***ret, struct err *err);
 
 /* "USR1", "SIGUSR1", "usr1", "10", "RTMIN+1": the number. 0, or -EINVAL with a sentence. */
 int words_signal(const char *what, const char *s, int *ret, struct err *err);
+enum { WORDS_SIGNAL_MAX = 24 };
+/* "SIGUSR1", or "signal 77" for one that has no name. Returns OUT. */
+char *words_signal_name(char out[WORDS_SIGNAL_MAX], int signo);

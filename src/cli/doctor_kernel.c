@@ -28,9 +28,6 @@
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
 #ifndef SYS_process_mrelease
 #define SYS_process_mrelease 448
 #endif
@@ -128,7 +125,8 @@ void doctor_look_pressure(struct doctor *d)
                    "/proc/pressure/memory cannot be read: %s", strerror((int)-r));
         return;
     }
-    AUTO_CLOSE int fd = machine_psi_trigger(&d->root, 150000, 2000000);
+    AUTO_CLOSE int fd =
+        machine_psi_trigger(&d->root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
     if (fd < 0)
         doctor_add(d, DOCTOR_NOTE, "memory pressure", NULL,
                    "ebb reads it at every tick instead of being woken: run as root, or use Linux "
@@ -178,10 +176,9 @@ void doctor_look_pidfd(struct doctor *d)
         "ebb names processes by them so that it never signals a wrong one: "
         "use Linux 5.3 or newer, or a sandbox that lets these calls "
         "through.";
-    AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    AUTO_CLOSE int fd = io_pidfd_open(getpid());
     if (fd < 0)
-        doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_open fails: %s",
-                   strerror(errno));
+        doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_open fails: %s", strerror(-fd));
     else if (syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) < 0)
         doctor_add(d, DOCTOR_PROBLEM, "pidfd", NULL, advice, "pidfd_send_signal fails: %s",
                    strerror(errno));
@@ -192,7 +189,7 @@ void doctor_look_pidfd(struct doctor *d)
 /* On a process that is not dying the kernel refuses with EINVAL: the call is there. */
 void doctor_look_mrelease(struct doctor *d)
 {
-    AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    AUTO_CLOSE int fd = io_pidfd_open(getpid());
     if (fd < 0)
         return; /* said already */
     int error = syscall(SYS_process_mrelease, fd, 0) < 0 ? errno : 0;

@@ -1,94 +1,25 @@
-/* Tables of any order and size, judged row by row: what is kept is bounded by the number of groups,
- * and of those the ones with the most rows are kept. */
+/* A table of any order and size, judged row by row: what is kept is bounded by its groups. */
 #include "cli/verdict_csv.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/err.h"
-#include "base/json.h"
-#include "base/number.h"
-#include "engine/jury.h"
-#include "profile/mark_clock.h"
-#include "engine/jury_json.h"
-#include "verdict/tail.h"
+#include "base/span.h"
+#include "cli/verdict_csv_private.h"
 
-enum {
-    GROUPS_MAX = 4096, /* judged at one time; 10 KB each */
-    GROUPS_LISTED = 64,
-    TABLE_SIZE = 4 * GROUPS_MAX, /* of the hash: a power of two */
-    MARKS_MAX = 10 * 1000 * 1000,
-    GONE_S = 10, /* a group with no row for so long at the end has ended before */
-};
+enum { MARKS_MAX = 10 * 1000 * 1000 };
 
 static const double span_max_s = 9e9; /* what fits into int64_t nanoseconds, either way */
-
-struct group {
-    char *name; /* raw, NUL-ended */
-    size_t len;
-    uint64_t hash;
-    int32_t pid; /* 0: not a number */
-    bool speaks; /* marks of its own are in the file */
-    bool is_cut; /* --until-step has been reached */
-    uint64_t rows, last_row;
-    double first_t, last_t;
-    uint64_t last_bytes, peak_bytes;
-    uint64_t steps_per_epoch, examples, batch; /* last told to the series */
-    size_t next_mark;
-    char phase[32]; /* cut */
-    struct mark_clock clock;
-    struct verdict_series series;
-    struct tail tail; /* its newest readings may be its exit */
-    /* Marks that stand in the row of the oldest reading held, and share its fate. */
-    struct verdict_mark held[MARK_CLOCK_MARKS];
-    size_t n_held;
-    int64_t held_ns;
-    struct verdict_result result;
-};
-
-struct table_mark {
-    double t_s;
-    size_t at; /* in the file, to keep the order of equals */
-    struct mark mark;
-    char *text; /* of phases; owned */
-};
-
-struct table {
-    const struct verdict_csv_options *options;
-    const char *path;
-    struct group **groups;
-    uint32_t *index; /* number + 1 */
-    size_t count;
-    uint64_t rows, dropped_groups, dropped_rows;
-    struct table_mark *marks;
-    size_t marks_count, marks_cap;
-    bool has_marks_file, has_lead;
-    int32_t lead_pid;
-    bool has_time, has_any_step, has_first;
-    double first_t, last_t;
-    double cut_t; /* rows and marks behind it were not known then */
-    struct err *err;
-};
-
-/* LEN bytes with a NUL behind them; S need not have one, so it is not strndup's. */
-static char *copy_text(const char *s, size_t len)
-{
-    char *copy = malloc(len + 1);
-    if (copy) {
-        memcpy(copy, s, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
 
 /* ---- marks ---- */
 
 static int take_mark(void *user, double t_s, const struct mark *mark)
 {
-    struct table *t = user;
+    struct judged_table *t = user;
     if (t->marks_count == MARKS_MAX)
         return err_set(t->err, -E2BIG, "%s has more than %d marks", t->options->csv.marks_path,
                        MARKS_MAX);
@@ -103,7 +34,7 @@ static int take_mark(void *user, double t_s, const struct mark *mark)
     }
     struct table_mark *m = &t->marks[t->marks_count];
     *m = (struct table_mark){.t_s = t_s, .at = t->marks_count, .mark = *mark};
-    m->text = mark->kind == MARK_PHASE ? copy_text(mark->text, mark->len) : NULL;
+    m->text = mark->kind == MARK_PHASE ? span_copy((struct span){mark->text, mark->len}) : NULL;
     m->mark.text = m->text ? m->text : "";
     m->mark.len = m->text ? mark->len : 0;
     if (mark->kind == MARK_STEP && mark->pid > 0 && !t->has_lead) {
@@ -125,7 +56,7 @@ static int by_time(const void *a, const void *b)
 
 /* When step N had ended, with what followed it directly: the last mark of a step up to N that comes
  * before the first of a later one. */
-static double time_of_step(const struct table *t, uint64_t n)
+static double time_of_step(const struct judged_table *t, uint64_t n)
 {
     double cut = -HUGE_VAL;
     for (size_t i = 0; i < t->marks_count; i++) {
@@ -140,7 +71,7 @@ static double time_of_step(const struct table *t, uint64_t n)
     return cut;
 }
 
-static int read_marks(struct table *t)
+static int read_marks(struct judged_table *t)
 {
     const char *path = t->options->csv.marks_path;
     if (!path)
@@ -158,115 +89,14 @@ static int read_marks(struct table *t)
     return 0;
 }
 
-/* ---- groups ---- */
-
-static uint64_t hash_of(const char *s, size_t len)
-{
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)s[i]) * UINT64_C(1099511628211);
-    return h;
-}
-
-static void group_free(struct group *g)
-{
-    if (g)
-        free(g->name);
-    free(g);
-}
-
-static size_t slot_of(const struct table *t, uint64_t hash, const char *s, size_t len)
-{
-    size_t at = hash & (TABLE_SIZE - 1);
-    for (; t->index[at]; at = (at + 1) & (TABLE_SIZE - 1)) {
-        const struct group *g = t->groups[t->index[at] - 1];
-        if (g->hash == hash && g->len == len && memcmp(g->name, s, len) == 0)
-            break;
-    }
-    return at;
-}
-
-static int by_rows(const void *a, const void *b)
-{
-    const struct group *x = *(const struct group *const *)a;
-    const struct group *y = *(const struct group *const *)b;
-    if (x->rows != y->rows)
-        return x->rows < y->rows ? 1 : -1;
-    return x->last_row < y->last_row ? 1 : -1;
-}
-
-/* No room: of the groups with the fewest rows, and longest without one, half go. */
-static void drop_half(struct table *t)
-{
-    qsort(t->groups, t->count, sizeof(struct group *), by_rows);
-    for (size_t i = GROUPS_MAX / 2; i < t->count; i++) {
-        t->dropped_groups++;
-        t->dropped_rows += t->groups[i]->rows;
-        group_free(t->groups[i]);
-    }
-    t->count = GROUPS_MAX / 2;
-    memset(t->index, 0, TABLE_SIZE * sizeof *t->index);
-    for (size_t i = 0; i < t->count; i++) {
-        const struct group *g = t->groups[i];
-        t->index[slot_of(t, g->hash, g->name, g->len)] = (uint32_t)i + 1;
-    }
-}
-
-static bool has_own_marks(const struct table *t, int32_t pid)
-{
-    for (size_t i = 0; pid > 0 && t->has_lead && i < t->marks_count; i++)
-        if (t->marks[i].mark.kind == MARK_STEP && t->marks[i].mark.pid == pid)
-            return true;
-    return false;
-}
-
-static struct group *group_new(const struct table *t, const char *name, size_t len)
-{
-    struct group *g = calloc(1, sizeof *g);
-    int64_t pid;
-    if (!g)
-        return NULL;
-    g->name = copy_text(name, len);
-    g->len = len;
-    if (!g->name || verdict_init(&g->series, &t->options->verdict) < 0) {
-        group_free(g);
-        return NULL;
-    }
-    if (number_parse_i64(name, len, &pid) == 0 && pid > 0 && pid <= INT32_MAX)
-        g->pid = (int32_t)pid;
-    g->speaks = has_own_marks(t, g->pid);
-    g->tail.is_table = true;
-    return g;
-}
-
-static struct group *group_of(struct table *t, const char *name, size_t len)
-{
-    uint64_t hash = hash_of(name, len);
-    size_t at = slot_of(t, hash, name, len);
-    if (t->index[at])
-        return t->groups[t->index[at] - 1];
-    if (t->count == GROUPS_MAX) {
-        drop_half(t);
-        at = slot_of(t, hash, name, len);
-    }
-    struct group *g = group_new(t, name, len);
-    if (!g)
-        return NULL;
-    g->hash = hash;
-    t->groups[t->count++] = g;
-    t->index[at] = (uint32_t)t->count;
-    return g;
-}
-
 /* ---- feeding ---- */
 
-static int64_t ns_of(const struct table *t, double t_s)
+static int64_t ns_of(const struct judged_table *t, double t_s)
 {
     return (int64_t)llround((t_s - t->first_t) * 1e9);
 }
 
-/* The oldest reading held counts, and so do the marks of its row. */
-static void feed_held(struct group *g)
+void judged_group_feed_held(struct judged_group *g)
 {
     tail_feed(&g->tail, &g->series);
     for (size_t i = 0; i < g->n_held; i++)
@@ -274,14 +104,15 @@ static void feed_held(struct group *g)
     g->n_held = 0;
 }
 
-static void release(struct group *g)
+static void release(struct judged_group *g)
 {
     if (g->n_held)
-        feed_held(g);
+        judged_group_feed_held(g);
     tail_release(&g->tail, &g->series);
 }
 
-static void say(const struct table *t, struct group *g, double t_s, const struct mark *mark)
+static void say(const struct judged_table *t, struct judged_group *g, double t_s,
+                const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
     size_t count = mark_clock_hear(&g->clock, mark, marks);
@@ -291,7 +122,8 @@ static void say(const struct table *t, struct group *g, double t_s, const struct
         verdict_mark(&g->series, t->has_time ? ns_of(t, t_s) : 0, &marks[i]);
 }
 
-static bool concerns(const struct table *t, const struct group *g, const struct mark *m)
+static bool concerns(const struct judged_table *t, const struct judged_group *g,
+                     const struct mark *m)
 {
     if (m->pid <= 0 || !t->has_lead)
         return true;
@@ -299,7 +131,7 @@ static bool concerns(const struct table *t, const struct group *g, const struct 
 }
 
 /* To a group that comes late its own first pass begins with it. */
-static void begin_late(const struct table *t, struct group *g, double t_s)
+static void begin_late(const struct judged_table *t, struct judged_group *g, double t_s)
 {
     struct verdict_mark unused[MARK_CLOCK_MARKS];
     for (; g->next_mark < t->marks_count && t->marks[g->next_mark].t_s < t_s; g->next_mark++)
@@ -317,7 +149,7 @@ static void begin_late(const struct table *t, struct group *g, double t_s)
     }
 }
 
-static void say_marks_before(const struct table *t, struct group *g, double t_s)
+void judged_table_say_before(const struct judged_table *t, struct judged_group *g, double t_s)
 {
     for (; g->next_mark < t->marks_count; g->next_mark++) {
         const struct table_mark *m = &t->marks[g->next_mark];
@@ -329,7 +161,8 @@ static void say_marks_before(const struct table *t, struct group *g, double t_s)
 }
 
 /* Lengths that stand in columns of their own, or were given with the command. */
-static void say_lengths(const struct table *t, struct group *g, const struct csv_row *row)
+static void say_lengths(const struct judged_table *t, struct judged_group *g,
+                        const struct csv_row *row)
 {
     uint64_t examples = row->examples ? row->examples : t->options->examples;
     uint64_t batch = row->batch ? row->batch : t->options->batch;
@@ -346,7 +179,8 @@ static void say_lengths(const struct table *t, struct group *g, const struct csv
 }
 
 /* The phase that this row is no longer in has ended. */
-static void say_phase(const struct table *t, struct group *g, const struct csv_row *row)
+static void say_phase(const struct judged_table *t, struct judged_group *g,
+                      const struct csv_row *row)
 {
     char text[96];
     size_t len = row->phase_len < sizeof g->phase - 1 ? row->phase_len : sizeof g->phase - 1;
@@ -361,7 +195,7 @@ static void say_phase(const struct table *t, struct group *g, const struct csv_r
 }
 
 /* What the columns of ROW say, as marks; returns how many. */
-static size_t hear_columns(struct group *g, const struct csv_row *row,
+static size_t hear_columns(struct judged_group *g, const struct csv_row *row,
                            struct verdict_mark marks[MARK_CLOCK_MARKS])
 {
     struct mark m = {.kind = row->has_step ? MARK_STEP : MARK_SUBSTEP};
@@ -381,7 +215,8 @@ static size_t hear_columns(struct group *g, const struct csv_row *row,
 
 /* A row's reading, then its marks. A step in a row was done before the row was written: it shows
  * that the process lived on after the rows before it, and not after this one. */
-static void feed_row(const struct table *t, struct group *g, const struct csv_row *row)
+static void feed_row(const struct judged_table *t, struct judged_group *g,
+                     const struct csv_row *row)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
     size_t count = t->has_marks_file ? 0 : hear_columns(g, row, marks);
@@ -395,7 +230,7 @@ static void feed_row(const struct table *t, struct group *g, const struct csv_ro
     if (count)
         release(g);
     else if (g->n_held && tail_is_due(&g->tail, t_ns))
-        feed_held(g);
+        judged_group_feed_held(g);
     tail_update(&g->tail, &g->series, t_ns, row->value_bytes);
     if (count) {
         memcpy(g->held, marks, count * sizeof *marks);
@@ -404,7 +239,8 @@ static void feed_row(const struct table *t, struct group *g, const struct csv_ro
     }
 }
 
-static bool is_beyond(const struct table *t, struct group *g, const struct csv_row *row)
+static bool is_beyond(const struct judged_table *t, struct judged_group *g,
+                      const struct csv_row *row)
 {
     const struct verdict_csv_options *o = t->options;
     if (row->has_t && row->t_s > t->cut_t)
@@ -415,13 +251,13 @@ static bool is_beyond(const struct table *t, struct group *g, const struct csv_r
     return g->is_cut;
 }
 
-static void feed(struct table *t, struct group *g, const struct csv_row *row)
+static void feed(struct judged_table *t, struct judged_group *g, const struct csv_row *row)
 {
     if (row->has_t && g->rows == 0)
         begin_late(t, g, row->t_s);
     say_lengths(t, g, row);
     if (row->has_t)
-        say_marks_before(t, g, row->t_s);
+        judged_table_say_before(t, g, row->t_s);
     if (!t->has_marks_file)
         say_phase(t, g, row);
     feed_row(t, g, row);
@@ -435,7 +271,7 @@ static void feed(struct table *t, struct group *g, const struct csv_row *row)
         g->peak_bytes = row->value_bytes;
 }
 
-static int check_time(struct table *t, const struct csv_row *row)
+static int check_time(struct judged_table *t, const struct csv_row *row)
 {
     if (!t->has_first) {
         t->has_first = true;
@@ -462,13 +298,13 @@ static int check_time(struct table *t, const struct csv_row *row)
 
 static int take_row(void *user, const struct csv_row *row)
 {
-    struct table *t = user;
+    struct judged_table *t = user;
     int r = check_time(t, row);
     if (r < 0)
         return r;
     t->rows++;
     t->has_any_step = t->has_any_step || row->has_step;
-    struct group *g = group_of(t, row->group, row->group_len);
+    struct judged_group *g = judged_group_of(t, row->group, row->group_len);
     if (!g)
         return err_set(t->err, -ENOMEM, "no memory to judge %s", t->path);
     if (is_beyond(t, g, row))
@@ -478,138 +314,7 @@ static int take_row(void *user, const struct csv_row *row)
     return 0;
 }
 
-/* ---- judging ---- */
-
-static bool is_alive(const struct table *t, const struct group *g)
-{
-    double pace = g->rows > 1 ? (g->last_t - g->first_t) / (double)(g->rows - 1) : 0;
-    return !t->has_time || t->last_t - g->last_t <= fmax(GONE_S, 3 * pace);
-}
-
-static int by_peak(const void *a, const void *b)
-{
-    const struct group *x = *(const struct group *const *)a;
-    const struct group *y = *(const struct group *const *)b;
-    if (x->peak_bytes != y->peak_bytes)
-        return x->peak_bytes < y->peak_bytes ? 1 : -1;
-    int names = strcmp(x->name, y->name);
-    return names ? names : (x->last_row > y->last_row) - (x->last_row < y->last_row);
-}
-
-/* Processes of one job share its limit; other groups stand alone. */
-static bool is_job(const struct table *t)
-{
-    return !t->options->csv.group || strcasecmp(t->options->csv.group, "pid") == 0;
-}
-
-/* Asked for what was known at some time: the table's end is nobody's. */
-static bool is_cut(const struct table *t)
-{
-    return t->options->has_until || t->options->has_until_step;
-}
-
-static void judge(struct table *t)
-{
-    double alive_bytes = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        struct group *g = t->groups[i];
-        if (!is_alive(t, g))
-            continue;
-        say_marks_before(t, g, HUGE_VAL);
-        alive_bytes += (double)g->last_bytes;
-    }
-    for (size_t i = 0; i < t->count; i++) {
-        struct group *g = t->groups[i];
-        if (g->n_held && (is_cut(t) || !tail_all_falls(&g->tail)))
-            feed_held(g);
-        if (is_cut(t))
-            tail_release(&g->tail, &g->series);
-        else
-            tail_end(&g->tail, &g->series);
-    }
-    for (size_t i = 0; i < t->count; i++) {
-        struct group *g = t->groups[i];
-        double others = is_job(t) && is_alive(t, g) ? alive_bytes - (double)g->last_bytes : 0;
-        const struct verdict_limit limit = {.known = t->options->limit_bytes > 0,
-                                            .limit_bytes = t->options->limit_bytes,
-                                            .other_bytes = others > 0 ? (uint64_t)others : 0};
-        verdict_judge(&g->series, &limit, &g->result);
-    }
-}
-
-static json_t *group_json(const struct table *t, const struct group *g)
-{
-    json_t *o = json_object();
-    json_t *result = jury_result_json(&g->result, t->has_time ? g->first_t - t->first_t : 0);
-    if (is_job(t) && g->pid > 0)
-        json_object_set_new(o, "pid", json_integer(g->pid));
-    json_object_set_new(o, "group", json_text(g->name, g->len));
-    json_object_set_new(o, "name", json_text(g->name, g->len));
-    json_object_set_new(o, "alive", json_boolean(is_alive(t, g)));
-    json_object_set_new(o, "rss_bytes", g->rows ? json_u64(g->last_bytes) : json_null());
-    json_object_set_new(o, "unique_bytes", json_null());
-    json_object_update(o, result);
-    json_decref(result);
-    return o;
-}
-
-static bool stands_for_job(const struct table *t, const struct group *g)
-{
-    if (g->rows == 0)
-        return false;
-    return is_alive(t, g) || (g->last_t - g->first_t >= (t->last_t - t->first_t) / 2 &&
-                              g->peak_bytes >= t->groups[0]->peak_bytes / 2);
-}
-
-static json_t *tree_json(const struct table *t)
-{
-    struct verdict_member *members = calloc(t->count + 1, sizeof *members);
-    const struct group **of = calloc(t->count + 1, sizeof(const struct group *));
-    struct verdict_tree_result tree;
-    struct verdict_result result;
-    size_t n = 0;
-    json_t *o = NULL;
-    for (size_t i = 0; members && of && i < t->count; i++) {
-        const struct group *g = t->groups[i];
-        if (!stands_for_job(t, g))
-            continue;
-        of[n] = g;
-        members[n++] = (struct verdict_member){
-            .result = &g->result, .rss_bytes = (double)g->last_bytes, .alive = true};
-    }
-    if (members && of) {
-        size_t figures = jury_tree_result(members, n, NULL, &tree, &result);
-        o = jury_result_json(&result,
-                             t->has_time && figures < n ? of[figures]->first_t - t->first_t : 0);
-        const struct group *g = tree.has_grower && tree.grower < n ? of[tree.grower] : NULL;
-        json_t *grower = g ? json_pack("{s:o}", "name", json_text(g->name, g->len)) : NULL;
-        if (g && g->pid > 0)
-            json_object_set_new(grower, "pid", json_integer(g->pid));
-        jury_tree_json_add(o, &tree, grower);
-    }
-    free(members);
-    free(of);
-    return o ? o : json_null();
-}
-
-static json_t *make_json(struct table *t)
-{
-    if (t->count == 1 && t->dropped_groups == 0)
-        return jury_result_json(&t->groups[0]->result, 0);
-    qsort(t->groups, t->count, sizeof(struct group *), by_peak);
-    size_t listed = t->count < GROUPS_LISTED ? t->count : GROUPS_LISTED;
-    json_t *list = json_array();
-    for (size_t i = 0; i < listed; i++)
-        json_array_append_new(list, group_json(t, t->groups[i]));
-    json_t *doc =
-        json_pack("{s:o,s:o,s:[],s:o}", "tree", is_job(t) ? tree_json(t) : json_null(), "processes",
-                  list, "gpus", "not_judged", json_u64(t->dropped_groups + t->count - listed));
-    if (doc && t->dropped_groups)
-        json_object_set_new(doc, "rows_not_judged", json_u64(t->dropped_rows));
-    return doc;
-}
-
-static int read_and_judge(struct table *t, json_t **ret)
+static int read_and_judge(struct judged_table *t, json_t **ret)
 {
     const struct verdict_csv_options *o = t->options;
     int r = read_marks(t);
@@ -622,25 +327,25 @@ static int read_and_judge(struct table *t, json_t **ret)
                        "--until-step %llu: %s has no steps; give its marks with --marks, or name "
                        "its steps with --step-column",
                        (unsigned long long)o->until_step, t->path);
-    if (t->count == 0 && !group_of(t, "", 0)) /* no row at all: an empty series */
+    if (t->count == 0 && !judged_group_of(t, "", 0)) /* no row at all: an empty series */
         return err_set(t->err, -ENOMEM, "no memory to judge %s", t->path);
-    judge(t);
-    *ret = make_json(t);
+    judged_table_judge(t);
+    *ret = judged_table_json(t);
     return *ret ? 0 : err_set(t->err, -ENOMEM, "no memory to judge %s", t->path);
 }
 
 int verdict_csv(const char *path, const struct verdict_csv_options *options, json_t **ret,
                 struct err *err)
 {
-    struct table t = {.options = options, .path = path, .cut_t = HUGE_VAL, .err = err};
+    struct judged_table t = {.options = options, .path = path, .cut_t = HUGE_VAL, .err = err};
     if (options->has_until)
         t.cut_t = options->until_s;
-    t.groups = calloc(GROUPS_MAX, sizeof(struct group *));
+    t.groups = calloc(GROUPS_MAX, sizeof(struct judged_group *));
     t.index = calloc(TABLE_SIZE, sizeof *t.index);
     int r = t.groups && t.index ? read_and_judge(&t, ret)
                                 : err_set(err, -ENOMEM, "no memory to judge %s", path);
     for (size_t i = 0; i < t.count; i++)
-        group_free(t.groups[i]);
+        judged_group_free(t.groups[i]);
     for (size_t i = 0; i < t.marks_count; i++)
         free(t.marks[i].text);
     free(t.groups);

@@ -17,22 +17,18 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
-#include "base/quantity.h"
-#include "base/text.h"
 #include "cli/watch_frame.h"
+#include "cli/watch_targets.h"
 #include "engine/engine.h"
-#include "proc/find.h"
 #include "trace/rundir.h"
 #include "version.h"
 #include "view/lines.h"
 #include "view/screen.h"
 #include "view/summary.h"
 
-enum { CANDIDATES_MAX = 16, NOTICE_MAX = 512 };
-
 struct watch_options {
-    struct cli_texts pids;
-    bool find_training, system, record, json, no_unique, pss;
+    struct watch_wish wish;
+    bool record, json, no_unique, pss;
     uint64_t interval_ns, for_ns;
     const char *run_dir;
 };
@@ -42,17 +38,17 @@ static const struct cli_option watch_table[] = {
      .letter = 'p',
      .type = CLI_TEXTS,
      .arg = "PID",
-     .offset = offsetof(struct watch_options, pids),
+     .offset = offsetof(struct watch_options, wish.pids),
      .help = "watch this process and all below it; may be given several times"},
     {.name = "find-training",
      .letter = 'f',
      .type = CLI_FLAG,
-     .offset = offsetof(struct watch_options, find_training),
+     .offset = offsetof(struct watch_options, wish.find_training),
      .help = "look for the training job and watch it; several: list them and ask"},
     {.name = "system",
      .letter = 's',
      .type = CLI_FLAG,
-     .offset = offsetof(struct watch_options, system),
+     .offset = offsetof(struct watch_options, wish.system),
      .help = "watch every process of the machine"},
     {.name = "interval",
      .letter = 'i',
@@ -103,11 +99,9 @@ struct watch {
     struct screen *screen; /* NULL: lines */
     struct watch_frame frame;
     struct rundir dir;
-    int32_t pids[CLI_TEXTS_MAX];
-    size_t count;
+    struct watch_targets targets;
     char title[128];
     char name[PROCESS_COMM_MAX + 1]; /* of the run folder */
-    char notice[NOTICE_MAX];         /* "" if none */
     uint64_t started_wall_ns;
     struct buf line;
     bool is_empty;        /* the job has ended */
@@ -117,129 +111,33 @@ struct watch {
 
 /* ---- what to watch ---- */
 
-static void add_notice(struct watch *w, const char *sentence)
-{
-    size_t len = strlen(w->notice);
-    snprintf(w->notice + len, sizeof w->notice - len, "%s%s", len ? ". " : "", sentence);
-}
-
-static void add_pid(struct watch *w, int32_t pid)
-{
-    for (size_t i = 0; i < w->count; i++)
-        if (w->pids[i] == pid)
-            return;
-    w->pids[w->count++] = pid;
-}
-
-/* One --pid, or the process that does the work for it. */
-static int take_pid(struct watch *w, const char *text, struct err *err)
-{
-    int64_t pid;
-    int32_t real = 0;
-    char why[256] = "";
-    int r = quantity_parse_int("watch: --pid", text, 1, INT32_MAX, &pid, err);
-    if (r == 0)
-        r = find_real_process(&w->root, (int32_t)pid, &real, why, err);
-    if (r < 0)
-        return r;
-    if (real == getpid()) { /* the shell that started us has nothing else below it */
-        real = (int32_t)pid;
-        why[0] = '\0';
-    }
-    if (why[0])
-        add_notice(w, why);
-    add_pid(w, real);
-    return 0;
-}
-
-static void list_candidates(const struct find_candidate *c, size_t count)
-{
-    struct buf out = {0};
-    char size[TEXT_SIZE_MAX];
-    buf_printf(&out, "ebb: %zu processes look like a training job:\n", count);
-    for (size_t i = 0; i < count && i < CANDIDATES_MAX; i++) {
-        buf_printf(&out, "%9d  %9s  ", (int)c[i].process.id.pid, text_size(size, c[i].rss_bytes));
-        text_command(&out, c[i].process.cmdline, c[i].process.cmdline_len);
-        buf_add_byte(&out, '\n');
-        buf_printf(&out, "%22s%s\n", "", c[i].reasons);
-    }
-    buf_printf(&out, "Which one? Say, for instance: ebb watch --pid %d\n",
-               (int)c[0].process.id.pid);
-    (void)io_write_all(STDERR_FILENO, out.data, out.len);
-    buf_fini(&out);
-}
-
-/* 0, or the exit status. */
-static int take_training(struct watch *w)
-{
-    struct find_candidate *c = calloc(CANDIDATES_MAX, sizeof *c);
-    struct err err = {""};
-    char sentence[NOTICE_MAX];
-    int status = 0;
-    int count = c ? find_training(&w->root, getpid(), c, CANDIDATES_MAX, &err) : -ENOMEM;
-    if (!c)
-        err_set(&err, -ENOMEM, "out of memory");
-    if (count < 0) {
-        status = cli_fail(2, &err);
-    } else if (count == 0) {
-        status = cli_failf(2, "no training job found: no process that we may look into has torch, "
-                              "jax or tensorflow mapped, holds a GPU or is a Python with a "
-                              "trainer on its command line; --pid PID watches any process");
-    } else if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
-        list_candidates(c, (size_t)count);
-        status = 2;
-    } else {
-        snprintf(sentence, sizeof sentence, "watching %d (%.*s): %s", (int)c[0].process.id.pid,
-                 (int)c[0].process.comm_len, c[0].process.comm, c[0].reasons);
-        add_notice(w, sentence);
-        add_pid(w, c[0].process.id.pid);
-    }
-    free(c);
-    return status;
-}
-
-static int choose_targets(struct watch *w)
-{
-    const struct watch_options *o = w->options;
-    struct err err = {""};
-    int ways = (o->pids.count > 0) + o->find_training + o->system;
-    if (ways != 1)
-        return cli_failf(2,
-                         "watch: %s: --pid PID for a process and all below it, --find-training "
-                         "to look for the job, or --system for all processes",
-                         ways ? "choose one of three" : "no target given; there are three ways");
-    for (size_t i = 0; i < o->pids.count; i++)
-        if (take_pid(w, o->pids.v[i], &err) < 0)
-            return cli_fail(2, &err);
-    return o->find_training ? take_training(w) : 0;
-}
-
 static int add_targets(struct watch *w, struct err *err)
 {
     int r = 0;
-    if (w->options->system)
+    if (w->options->wish.system)
         return engine_watch_all(w->engine, err);
-    for (size_t i = 0; i < w->count && r == 0; i++)
-        r = engine_watch_pid(w->engine, w->pids[i], err);
+    for (size_t i = 0; i < w->targets.count && r == 0; i++)
+        r = engine_watch_pid(w->engine, w->targets.pids[i], err);
     return r;
 }
 
 static void name_it(struct watch *w)
 {
     const struct proc_node *node =
-        w->options->system ? NULL : proc_tree_find(engine_tree(w->engine), w->pids[0]);
+        w->options->wish.system ? NULL : proc_tree_find(engine_tree(w->engine), w->targets.pids[0]);
     int len = node ? (int)node->info.comm_len : 0;
     snprintf(w->name, sizeof w->name, "%.*s", len, node ? node->info.comm : "");
-    if (w->options->system)
+    if (w->options->wish.system)
         snprintf(w->title, sizeof w->title, "every process of this machine");
-    else if (w->count > 1)
-        snprintf(w->title, sizeof w->title, "%zu jobs, from %d (%s)", w->count, (int)w->pids[0],
-                 w->name);
+    else if (w->targets.count > 1)
+        snprintf(w->title, sizeof w->title, "%zu jobs, from %d (%s)", w->targets.count,
+                 (int)w->targets.pids[0], w->name);
     else
         snprintf(w->title, sizeof w->title, "%s%d (%s)",
-                 w->options->find_training ? "training job " : "pid ", (int)w->pids[0], w->name);
+                 w->options->wish.find_training ? "training job " : "pid ", (int)w->targets.pids[0],
+                 w->name);
     if (!w->name[0])
-        snprintf(w->name, sizeof w->name, "%s", w->options->system ? "system" : "watch");
+        snprintf(w->name, sizeof w->name, "%s", w->options->wish.system ? "system" : "watch");
 }
 
 /* ---- the document ---- */
@@ -247,7 +145,7 @@ static void name_it(struct watch *w)
 static json_t *command_json(struct watch *w)
 {
     const struct proc_node *node =
-        w->count ? proc_tree_find(engine_tree(w->engine), w->pids[0]) : NULL;
+        w->targets.count ? proc_tree_find(engine_tree(w->engine), w->targets.pids[0]) : NULL;
     json_t *list = json_array();
     for (size_t i = 0; node && i < node->info.cmdline_len;) {
         const char *arg = node->info.cmdline + i;
@@ -265,8 +163,8 @@ static json_t *facts_json(struct watch *w)
     struct utsname uts = {0};
     json_t *pids = json_array();
     uname(&uts);
-    for (size_t i = 0; i < w->count; i++)
-        json_array_append_new(pids, json_integer(w->pids[i]));
+    for (size_t i = 0; i < w->targets.count; i++)
+        json_array_append_new(pids, json_integer(w->targets.pids[i]));
     return json_pack(
         "{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "state", "running", "name",
         json_text0(w->name), "run_dir", w->dir.fd >= 0 ? json_text0(w->dir.path) : json_null(),
@@ -308,7 +206,7 @@ static void on_tick(void *user, struct engine *e, uint64_t now_ns)
     if (watch_frame_fill(&w->frame, e, now_ns) < 0)
         return;
     w->frame.frame.title = w->title;
-    w->frame.frame.notice = w->notice[0] ? w->notice : NULL;
+    w->frame.frame.notice = w->targets.notice[0] ? w->targets.notice : NULL;
     if (w->screen) {
         screen_draw(w->screen, &w->frame.frame);
         return;
@@ -335,7 +233,7 @@ static void on_say(void *user, const char *sentence)
 {
     struct watch *w = user;
     if (w->screen)
-        add_notice(w, sentence);
+        watch_notice_add(&w->targets, sentence);
     else
         cli_say("%s", sentence);
 }
@@ -494,7 +392,7 @@ static int end(struct watch *w)
 static int watch(struct watch *w)
 {
     struct err err = {""};
-    int status = choose_targets(w);
+    int status = watch_targets_choose(&w->options->wish, &w->root, &w->targets);
     if (status)
         return status;
     if (begin(w, &err) < 0) {
@@ -502,8 +400,8 @@ static int watch(struct watch *w)
         w->screen = NULL;
         return cli_fail(2, &err);
     }
-    if (w->notice[0] && !w->screen)
-        cli_say("%s", w->notice);
+    if (w->targets.notice[0] && !w->screen)
+        cli_say("%s", w->targets.notice);
     int r = loop_run(w->loop);
     status = end(w);
     return r < 0 ? cli_failf(2, "cannot go on watching: %s", strerror(-r)) : status;

@@ -135,7 +135,7 @@ static void fill_verdict(struct watch_frame *f, struct engine *e)
     f->verdict = jury_tree_json(engine_verdict(e));
     buf_clear(&f->headline);
     buf_clear(&f->brief);
-    o->verdict = json_is_object(f->verdict) ? f->verdict : NULL;
+    o->verdict = engine_verdict_known(e) && json_is_object(f->verdict) ? f->verdict : NULL;
     o->verdict_word = o->verdict_headline = o->verdict_brief = NULL;
     if (!o->verdict)
         return;

@@ -1,4 +1,5 @@
 /* The heap of main at the two moments, by call site. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ enum { SMALL_ALIGNMENT = 16 };
 static const double aligned_share = 0.25;
 static const double settled_share = 0.1;
 static const double much_less = 0.9;
+static const double moved_bytes = 1 << 20;
 
 static uint64_t moment_ns(const struct facts *f, double t_s)
 {
@@ -310,6 +312,15 @@ static int measure(const struct facts *f, struct facts_heap *h, struct err *err)
     return 0;
 }
 
+/* One reading says nothing of what was made and kept between the moments, if memory moved. */
+static bool is_told_by_one(const struct facts *f, const struct profile *p)
+{
+    const struct facts_series *rss = &f->main->field[SAMPLE_RSS];
+    double moved = facts_at(rss, f->now_s) - facts_at(rss, f->start_s);
+    return fabs(moved) > moved_bytes &&
+           reading_at(p, moment_ns(f, f->start_s)) == reading_at(p, moment_ns(f, f->now_s));
+}
+
 /* Why there is none: as the run itself says it, else as its folder does. */
 static void say_why(struct facts *f, const struct err *err)
 {
@@ -333,7 +344,12 @@ void facts_read_heap(const char *folder, struct facts *f)
         h.profile = found.profile;
         found.profile = NULL;
         align_moments(f, h.profile);
-        r = judge(f, &h, &err);
+        if (is_told_by_one(f, h.profile)) {
+            err_set(&err, -ENODATA, "the heap was read once while memory moved");
+            r = -ENODATA;
+        } else {
+            r = judge(f, &h, &err);
+        }
         if (r == 0)
             r = measure_rows(f, &h, &err);
         if (r == 0)

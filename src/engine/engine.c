@@ -20,7 +20,6 @@ enum {
     PSI_AFTER_S = 3,
     YOUNG_S = 120,         /* a job is young for that long */
     YOUNG_COST_PART = 200, /* looks that cost more than this part of one CPU are dear */
-    LOOK_AGAIN_MS = 100,
     YOUNG_VERDICT_S = 2,
 };
 static const uint64_t YOUNG_INTERVAL_NS = NS_PER_S / 5;
@@ -260,6 +259,7 @@ static void on_pressure(void *user, int fd, uint32_t events)
 {
     struct engine *e = user;
     uint64_t now_ns = clock_mono_ns();
+    char text[64];
     (void)fd;
     if (events & (EPOLLERR | EPOLLHUP)) {
         loop_remove(e->psi_source);
@@ -269,14 +269,17 @@ static void on_pressure(void *user, int fd, uint32_t events)
     if (now_ns - e->last_psi_ns < NS_PER_S)
         return;
     e->last_psi_ns = now_ns;
-    engine_note(e, "pressure", "{\"stall_ms\":150,\"window_ms\":2000}");
+    snprintf(text, sizeof text, "{\"stall_ms\":%d,\"window_ms\":%d}", MACHINE_STALL_MS,
+             MACHINE_WINDOW_MS);
+    engine_note(e, "pressure", text);
     tick(e, now_ns, false);
 }
 
 static void watch_pressure(struct engine *e)
 {
     e->psi_tried = true;
-    e->psi_fd = machine_psi_trigger(e->options.root, 150000, 2000000);
+    e->psi_fd =
+        machine_psi_trigger(e->options.root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
     if (e->psi_fd >= 0 &&
         loop_add_fd(e->loop, e->psi_fd, EPOLLPRI, on_pressure, e, &e->psi_source) < 0)
         e->psi_source = NULL;
@@ -327,7 +330,9 @@ static int engine_build(struct engine *e)
     if (r == 0)
         r = proc_tree_new(e->options.root, on_process, e, &e->tree);
     if (r == 0 && !e->options.no_unique)
-        r = proc_unique_new(e->tree, NULL, &e->unique);
+        r = proc_unique_new(e->tree,
+                            &(struct proc_unique_options){.is_launched = e->options.is_launched},
+                            &e->unique);
     if (r == 0)
         r = machine_new(e->options.root, 0, &e->machine);
     if (r == 0 && !e->options.no_gpu && gpu_new(&gpu_vendor_nvml, NS_PER_S, &e->gpu) < 0)
@@ -417,30 +422,6 @@ void engine_segment(struct engine *e, unsigned number)
     snprintf(text, sizeof text, "{\"segment\":%u}", number);
     engine_note(e, "segment", text);
     e->step_known = false;
-}
-
-bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes)
-{
-    bool charged = e->charge_fd[0] >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
-    uint64_t bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_bytes;
-    if (!charged && !e->memory.known)
-        return false;
-    *ret_bytes = bytes;
-    if (ret_overlap_bytes)
-        *ret_overlap_bytes = e->memory.rss_sum_bytes > e->memory.low_bytes
-                                 ? e->memory.rss_sum_bytes - e->memory.low_bytes
-                                 : 0;
-    return true;
-}
-
-bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
-{
-    if (engine_read_charge(e, ret_bytes))
-        return true;
-    /* a job that asks for it all the time gets no more than this */
-    if (clock_mono_ns() - e->last_tick_ns > LOOK_AGAIN_MS * NS_PER_MS)
-        engine_look_now(e);
-    return engine_memory(e, ret_bytes, NULL);
 }
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)

@@ -23,6 +23,7 @@ struct engine_options {
     uint64_t interval_ns; /* 50 ms to 1 h; 0: a second, and shorter while the job is young, since a
                            * verdict after the first pass waits for readings, not for seconds */
     bool no_unique;       /* leave unique memory out */
+    bool is_launched;     /* what is watched was started by us, with all that descends from it */
     bool pss;             /* read PSS every minute: stalls the job */
     bool no_gpu;
     const struct proc_root *root; /* borrowed; must outlive the engine */
@@ -106,9 +107,11 @@ size_t engine_gpu_count(const struct engine *e);
 const struct sample *engine_gpu(const struct engine *e, size_t i, const char **ret_name);
 uint64_t engine_started_ns(const struct engine *e);
 uint64_t engine_interval_ns(const struct engine *e);
-/* The verdicts, as of the last time they were worked out: every 5 s, less often where that costs
- * more than half a per cent of a CPU, and at the end. */
+/* The verdicts, as of the last time they were worked out: with the first look, then every 10 s (2 s
+ * where a job is young), less often where that costs more than half a per cent of a CPU, and at the
+ * end. */
 const struct jury *engine_verdict(const struct engine *e);
+bool engine_verdict_known(const struct engine *e);     /* false: they were of no reading yet */
 uint64_t engine_verdict_count(const struct engine *e); /* how often that was: has it changed? */
 /* Works the verdicts out now, if anything came since. */
 void engine_judge(struct engine *e);

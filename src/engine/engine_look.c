@@ -99,8 +99,6 @@ void engine_look_at_limit(struct engine *e, uint64_t now_ns)
     if (machine_limit(e->machine, &limit) == 0) {
         bool changed = e->limit_known && (limit.limit_bytes != e->limit_now.limit_bytes ||
                                           limit.kind != e->limit_now.kind);
-        if (!e->limit_known)
-            e->limit_at_start = limit;
         e->limit_now = limit;
         e->limit_known = true;
         if (changed) {

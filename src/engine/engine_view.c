@@ -6,6 +6,9 @@
 
 #include "base/clock.h"
 
+/* Between two looks for somebody who asks what there is now: a job may ask all the time. */
+enum { LOOK_AGAIN_MS = 100 };
+
 struct proc_tree *engine_tree(struct engine *e)
 {
     return e->tree;
@@ -79,6 +82,13 @@ bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns)
     return e->gpu && e->gpu_now.t_ns > after_ns;
 }
 
+bool engine_verdict_known(const struct engine *e)
+{
+    const struct jury_tree *tree = jury_tree(e->jury);
+    const struct verdict_result *r = tree ? &tree->result : NULL;
+    return r && !(r->n_evidence && r->evidence[0].code == VERDICT_SAID_EMPTY);
+}
+
 uint64_t engine_verdict_count(const struct engine *e)
 {
     return e->verdict.looks;
@@ -99,4 +109,27 @@ bool engine_last_step(const struct engine *e, int64_t *ret_step)
     if (e->step_known)
         *ret_step = e->step;
     return e->step_known;
+}
+
+bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes)
+{
+    bool charged = e->charge_fd[0] >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
+    uint64_t bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_bytes;
+    if (!charged && !e->memory.known)
+        return false;
+    *ret_bytes = bytes;
+    if (ret_overlap_bytes)
+        *ret_overlap_bytes = e->memory.rss_sum_bytes > e->memory.low_bytes
+                                 ? e->memory.rss_sum_bytes - e->memory.low_bytes
+                                 : 0;
+    return true;
+}
+
+bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
+{
+    if (engine_read_charge(e, ret_bytes))
+        return true;
+    if (clock_mono_ns() - e->last_tick_ns > LOOK_AGAIN_MS * NS_PER_MS)
+        engine_look_now(e);
+    return engine_memory(e, ret_bytes, NULL);
 }

@@ -6,11 +6,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/loop.h"
 #include "base/text.h"
 #include "engine/jury.h"
@@ -463,7 +463,7 @@ void job_guard_process(struct job *j, const struct proc_event *event)
         ack_changed(j, event->t_ns, "the one that was asked ended first");
     if (event->kind != PROCESS_BORN || !g->reflex)
         return;
-    int pidfd = (int)syscall(SYS_pidfd_open, node->info.id.pid, 0);
+    int pidfd = io_pidfd_open(node->info.id.pid);
     if (pidfd < 0)
         return;
     /* Opened by the node's own folder after the pidfd: if that works the process lived on until

@@ -91,7 +91,7 @@ static json_t *verdict_json(const struct job *j)
 {
     const struct jury_tree *tree = jury_tree(engine_verdict(j->engine));
     char sentence[VERDICT_TEXT_MAX] = "";
-    if (!tree)
+    if (!tree || !engine_verdict_known(j->engine))
         return json_null();
     const struct verdict_result *r = &tree->result;
     bool has_eta = r->oom.known && r->oom.has_t;

@@ -77,6 +77,7 @@ struct jury_series {
     int32_t pid;   /* who sends it; 0 unknown */
     char name[64]; /* raw */
     bool is_gone;
+    bool is_aside;          /* heard with another one, and no verdict of its own */
     struct jury_seat *seat; /* NULL: a free place */
 };
 

@@ -93,6 +93,8 @@ static void judge_tree(struct jury *j)
         const struct jury_process *p = j->listed[i];
         if (!stands_for_job(j, p))
             continue;
+        if (whole)
+            jury_series_tell_whole(j, p);
         process[n] = p;
         members[n++] = (struct verdict_member){.result = &p->seat->result,
                                                .role = (int)p->role,
@@ -110,10 +112,7 @@ static void judge_tree(struct jury *j)
 
 static void hear_live_heap(struct jury *j, struct jury_process *p)
 {
-    const struct verdict_result *live = p->seat ? jury_series_live_heap(j, p) : NULL;
-    if (live && p->seat->is_judged)
-        verdict_hear_live(&p->seat->result, live);
-    else
+    if (!jury_series_tell(j, p))
         jury_held_tell(j, p);
 }
 

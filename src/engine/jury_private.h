@@ -58,9 +58,10 @@ void jury_series_clear(struct jury *j);
 void jury_forget_when(struct jury *j);
 /* What the profiler has of P is heard, once P itself has been judged. */
 void jury_held_tell(const struct jury *j, struct jury_process *p);
-/* The judged live heap of P; NULL if it does not tell one. */
-const struct verdict_result *jury_series_live_heap(const struct jury *j,
-                                                   const struct jury_process *p);
+/* What P tells of its heap is heard, once P itself has been judged; false if it tells nothing. */
+bool jury_series_tell(const struct jury *j, struct jury_process *p);
+/* The same for the whole tree, most of whose growth may be that of P; it has been judged. */
+void jury_series_tell_whole(const struct jury *j, const struct jury_process *p);
 struct jury_process *jury_find(struct jury *j, uint32_t slot); /* living; NULL if none */
 /* Did P live, or go so shortly before now that it went with the job? */
 bool jury_just_went(const struct jury *j, const struct jury_process *p);

@@ -15,6 +15,8 @@ static const struct {
     {"cuda_reserved_bytes", "cuda reserved", false},
 };
 
+static const char LIVE[] = "heap_live_bytes", SPARE[] = "heap_free_bytes";
+
 enum { KNOWN = sizeof known / sizeof *known };
 
 static size_t known_at(const char *name)
@@ -31,8 +33,8 @@ const char *jury_series_label(const struct jury_series *s)
     return i < KNOWN ? known[i].label : s->name;
 }
 
-/* "heap_live_bytes@4711": false for what is no memory, what is in nobody's use (its growth is that
- * of the process, already judged), or too long to be one of ours. */
+/* "heap_live_bytes@4711": false for what is no memory or too long to be one of ours. What is in
+ * nobody's use is set aside: its growth is that of the process, already judged. */
 static bool name_parse(const char *full, struct jury_series *ret)
 {
     static const char unit[] = "_bytes";
@@ -40,8 +42,8 @@ static bool name_parse(const char *full, struct jury_series *ret)
     if (!mark_figure_parse(full, ret->name, sizeof ret->name, &ret->pid))
         return false;
     size_t len = strlen(ret->name);
-    return len > unit_len && strcmp(ret->name, "heap_free_bytes") != 0 &&
-           memcmp(ret->name + len - unit_len, unit, unit_len) == 0;
+    ret->is_aside = strcmp(ret->name, SPARE) == 0;
+    return len > unit_len && memcmp(ret->name + len - unit_len, unit, unit_len) == 0;
 }
 
 static struct jury_series *seat_for(struct jury *j, uint32_t id, const char *full)
@@ -86,7 +88,8 @@ static void judge_one(const struct jury *j, struct jury_series *s)
 void jury_series_judge(struct jury *j)
 {
     for (size_t i = 0; i < JURY_SERIES; i++)
-        if (j->series[i].seat && j->series[i].seat->has_first && !j->series[i].is_gone)
+        if (j->series[i].seat && j->series[i].seat->has_first && !j->series[i].is_gone &&
+            !j->series[i].is_aside)
             judge_one(j, &j->series[i]);
 }
 
@@ -97,22 +100,43 @@ void jury_series_die(struct jury *j, int32_t pid)
         if (!s->seat || s->is_gone || s->pid != pid)
             continue;
         jury_seat_die(s->seat);
-        if (s->seat->has_first)
+        if (s->seat->has_first && !s->is_aside)
             judge_one(j, s);
         s->is_gone = true;
     }
 }
 
-const struct verdict_result *jury_series_live_heap(const struct jury *j,
-                                                   const struct jury_process *p)
+static const struct jury_seat *seat_of(const struct jury *j, const struct jury_process *p,
+                                       const char *name)
 {
     for (size_t i = 0; i < JURY_SERIES; i++) {
         const struct jury_series *s = &j->series[i];
-        if (s->seat && s->seat->is_judged && s->pid == p->id.pid &&
-            s->is_gone == (p->died_ns != 0) && strcmp(s->name, "heap_live_bytes") == 0)
-            return &s->seat->result;
+        if (s->seat && s->pid == p->id.pid && s->is_gone == (p->died_ns != 0) &&
+            strcmp(s->name, name) == 0)
+            return s->seat;
     }
     return NULL;
+}
+
+bool jury_series_tell(const struct jury *j, struct jury_process *p)
+{
+    const struct jury_seat *live = seat_of(j, p, LIVE), *spare = seat_of(j, p, SPARE);
+    if (!p->seat || !p->seat->is_judged || !live || !live->is_judged)
+        return false;
+    verdict_hear_live(&p->seat->result, &live->result);
+    verdict_name_leak(&p->seat->result, &p->seat->series);
+    if (spare)
+        verdict_hear_spare(&p->seat->result, &p->seat->series, &live->result, &live->series,
+                           &spare->series);
+    return true;
+}
+
+void jury_series_tell_whole(const struct jury *j, const struct jury_process *p)
+{
+    const struct jury_seat *live = seat_of(j, p, LIVE), *spare = seat_of(j, p, SPARE);
+    if (live && live->is_judged && spare)
+        verdict_hear_spare(&j->whole->result, &j->whole->series, &live->result, &live->series,
+                           &spare->series);
 }
 
 void jury_series_clear(struct jury *j)

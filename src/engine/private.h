@@ -43,7 +43,7 @@ struct engine {
     struct gpu_snapshot gpu_now;
     bool gpu_named;
     bool limit_known;
-    struct machine_limit limit_now, limit_at_start;
+    struct machine_limit limit_now;
     enum limit_kind charge_kind; /* of the job's own cgroup */
     int charge_fd[2];            /* usage and stat; -1: it has none */
     uint64_t own_limit_bytes;

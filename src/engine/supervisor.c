@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "engine/job.h"
@@ -106,7 +106,9 @@ static int set_up(struct job *j, struct err *err)
         snprintf(j->note->socket_folder, sizeof j->note->socket_folder, "%s",
                  mark_receiver_folder(j->marks));
     job_control_start(j);
-    r = engine_new(j->loop, &j->options->engine, &callbacks, &j->engine, err);
+    struct engine_options options = j->options->engine;
+    options.is_launched = true;
+    r = engine_new(j->loop, &options, &callbacks, &j->engine, err);
     return r < 0 ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
 }
 
@@ -309,7 +311,7 @@ int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_
     int r = channel_pair(pair);
     if (r < 0)
         return err_set(err, r, "cannot make a socket pair: %s", strerror(-r));
-    int client_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    int client_pidfd = io_pidfd_open(getpid());
     pid_t pid = fork();
     if (pid == 0) {
         close(pair[0]);

@@ -8,23 +8,8 @@
 
 #include "base/io.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "guard/death_private.h"
-
-void death_tail_add(struct death_tail *t, const char *data, size_t len)
-{
-    if (len > DEATH_TAIL) { /* only the last would stay */
-        t->written += len - DEATH_TAIL;
-        data += len - DEATH_TAIL;
-        len = DEATH_TAIL;
-    }
-    size_t at = (size_t)(t->written % DEATH_TAIL);
-    size_t first = len < DEATH_TAIL - at ? len : DEATH_TAIL - at;
-    if (len == 0)
-        return;
-    memcpy(t->text + at, data, first);
-    memcpy(t->text, data + first, len - first);
-    t->written += len;
-}
 
 /* --- the kernel's counters --- */
 
@@ -92,23 +77,12 @@ static bool is_crash(int signo)
            signo == SIGILL;
 }
 
-enum { SIGNAL_NAME = 24 };
-static const char *signal_name(int signo, char out[SIGNAL_NAME])
-{
-    const char *abbrev = sigabbrev_np(signo);
-    if (abbrev)
-        snprintf(out, SIGNAL_NAME, "SIG%s", abbrev);
-    else
-        snprintf(out, SIGNAL_NAME, "signal %d", signo);
-    return out;
-}
-
 static enum death_kind tell_status(int status, char text[DEATH_TEXT])
 {
-    char name[SIGNAL_NAME];
+    char name[WORDS_SIGNAL_MAX];
     if (WIFSIGNALED(status)) {
         int signo = WTERMSIG(status);
-        signal_name(signo, name);
+        words_signal_name(name, signo);
         if (is_crash(signo))
             snprintf(text, DEATH_TEXT, "crashed: %s", name);
         else
@@ -118,7 +92,7 @@ static enum death_kind tell_status(int status, char text[DEATH_TEXT])
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : status;
     if (signal_of(status))
         snprintf(text, DEATH_TEXT, "exit status %d (how shells report %s)", code,
-                 signal_name(signal_of(status), name));
+                 words_signal_name(name, signal_of(status)));
     else
         snprintf(text, DEATH_TEXT, "exit status %d", code);
     return DEATH_STATUS;
@@ -155,7 +129,7 @@ static enum death_kind kind_of_sign(enum death_sign sign)
 static enum death_kind tell_itself(const struct death_facts *f, const struct death_reading *r,
                                    char text[DEATH_TEXT])
 {
-    char name[SIGNAL_NAME];
+    char name[WORDS_SIGNAL_MAX];
     bool is_bus_error = signal_of(f->status) == SIGBUS;
     if (r->sign != DEATH_SHM && is_bus_error && f->shm_full) {
         snprintf(text, DEATH_TEXT, "/dev/shm was full: crashed: SIGBUS");
@@ -170,7 +144,7 @@ static enum death_kind tell_itself(const struct death_facts *f, const struct dea
     if (WIFSIGNALED(f->status) && n > 0 && n < DEATH_TEXT) {
         int signo = WTERMSIG(f->status);
         snprintf(text + n, DEATH_TEXT - (size_t)n, "; %s %s",
-                 is_crash(signo) ? "then crashed:" : "ended by", signal_name(signo, name));
+                 is_crash(signo) ? "then crashed:" : "ended by", words_signal_name(name, signo));
     }
     return kind_of_sign(r->sign);
 }
@@ -236,7 +210,7 @@ static enum death_kind tell_kernel(const struct death_facts *f, const struct dea
 enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT])
 {
     struct death_reading r = {0};
-    char name[SIGNAL_NAME];
+    char name[WORDS_SIGNAL_MAX];
     if (f->by == DEATH_BY_GUARD) {
         snprintf(text, DEATH_TEXT, "stopped by the guard%s%s", f->guard_why ? ": " : "",
                  f->guard_why ? f->guard_why : "");
@@ -257,7 +231,8 @@ enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT])
     if (f->tail)
         death_reading_take(f->tail, &r);
     if (is_operators(f, &r)) {
-        snprintf(text, DEATH_TEXT, "ended by the operator: %s", signal_name(f->sent_signal, name));
+        snprintf(text, DEATH_TEXT, "ended by the operator: %s",
+                 words_signal_name(name, f->sent_signal));
         return DEATH_OPERATOR;
     }
     struct kills k = kills_of(f);

@@ -17,7 +17,7 @@ struct death_tail {
 };
 void death_tail_add(struct death_tail *t, const char *data, size_t len);
 
-/* What the output's end tells. */
+/* What the output's end tells; LINE is that of struct death_reading. */
 enum death_sign {
     DEATH_NO_SIGN,
     DEATH_PYTHON,   /* an uncaught exception: LINE is its last line */
@@ -26,10 +26,6 @@ enum death_sign {
     DEATH_SHM,      /* /dev/shm is full: bus error in a worker, "No space left" on torch_… */
     DEATH_WORKER,   /* "DataLoader worker (pid N) is killed by signal: …" */
 };
-/* LINE gets it without colours and control characters. Tracebacks may be cut at the ring's start,
- * chained ("During handling of …"), prefixed by ranks ("[rank0]: …"), of exception groups, and may
- * be followed by other output: only one near the end of what was written counts. */
-enum death_sign death_read(const struct death_tail *t, char line[DEATH_LINE]);
 
 /* How often the kernel's OOM killer has acted, from before and after. */
 struct death_ooms {

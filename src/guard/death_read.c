@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/span.h"
 #include "base/text.h"
+#include "guard/death_line.h"
 #include "guard/death_private.h"
 
-enum { FAR_BYTES = 4096, LABEL_MAX = 64, NO_RANK = -1 };
-
-struct span {
-    const char *p;
-    size_t len;
+enum {
+    FAR_BYTES = 4096, /* of other output after a cause: it was none, the job went on */
+    LABEL_MAX = 64,
+    NO_RANK = -1,
 };
 
 /* Which of two causes counts when both are near the end: the heavier, or else the later. */
@@ -63,104 +64,6 @@ struct scan {
     int signalled;
 };
 
-static struct span span_of(const char *s)
-{
-    return (struct span){s, strlen(s)};
-}
-
-static struct span span_from(struct span s, size_t at)
-{
-    return (struct span){s.p + at, s.len - at};
-}
-
-static const char *find(struct span s, const char *what)
-{
-    return s.len ? memmem(s.p, s.len, what, strlen(what)) : NULL;
-}
-
-static bool begins(struct span s, const char *what)
-{
-    size_t n = strlen(what);
-    return s.len >= n && memcmp(s.p, what, n) == 0;
-}
-
-static bool ends(struct span s, const char *what)
-{
-    size_t n = strlen(what);
-    return s.len >= n && memcmp(s.p + s.len - n, what, n) == 0;
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct span trimmed(struct span s)
-{
-    while (s.len && is_space(s.p[s.len - 1]))
-        s.len--;
-    while (s.len && is_space(*s.p))
-        s = span_from(s, 1);
-    return s;
-}
-
-static bool holds_any(struct span s, const char *const *list)
-{
-    for (; *list; list++)
-        if (find(s, *list))
-            return true;
-    return false;
-}
-
-/* --- the text itself --- */
-
-/* The end of the escape sequence whose ESC is just before P. */
-static const char *escape_end(const char *p, const char *end)
-{
-    if (p == end)
-        return p;
-    char kind = *p++;
-    if (kind == '[') {
-        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x40)
-            p++;
-        return p < end ? p + 1 : p;
-    }
-    if (kind == ']') { /* a title or a link, up to BEL or ESC \ on the same line */
-        while (p < end && *p != '\a' && *p != '\n' && *p != 0x1B)
-            p++;
-        return p < end && *p == '\a' ? p + 1 : p;
-    }
-    if (strchr("()*+#%", kind) && p < end)
-        p++;
-    return p;
-}
-
-/* Takes colours and the like out, in place. Returns the new length. */
-static size_t without_escapes(char *text, size_t len)
-{
-    const char *p = text, *end = text + len;
-    char *out = text;
-    while (p < end) {
-        if (*p == 0x1B)
-            p = escape_end(p + 1, end);
-        else
-            *out++ = *p++;
-    }
-    return (size_t)(out - text);
-}
-
-static size_t flatten(const struct death_tail *t, char flat[DEATH_TAIL])
-{
-    if (t->written <= DEATH_TAIL) {
-        memcpy(flat, t->text, (size_t)t->written);
-        return (size_t)t->written;
-    }
-    size_t start = (size_t)(t->written % DEATH_TAIL);
-    memcpy(flat, t->text + start, DEATH_TAIL - start);
-    memcpy(flat + DEATH_TAIL - start, t->text, start);
-    return DEATH_TAIL;
-}
-
 /* --- what counts --- */
 
 static void offer(struct scan *s, enum weight weight, struct span text, int rank)
@@ -174,7 +77,7 @@ static void offer(struct scan *s, enum weight weight, struct span text, int rank
     /* the first rank to fail takes the others with it */
     if (is_near && weight == c->weight && rank != NO_RANK && c->rank != NO_RANK && rank != c->rank)
         return;
-    text = trimmed(text);
+    text = span_trimmed(text);
     if (text.len && text.p[text.len - 1] == ':')
         text.len--;
     *c = (struct cause){.weight = weight, .rank = rank};
@@ -182,70 +85,20 @@ static void offer(struct scan *s, enum weight weight, struct span text, int rank
     memcpy(c->text, text.p, c->len);
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool begins_name(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
-}
-
-static bool continues_name(char c)
-{
-    return begins_name(c) || is_digit(c) || c == '.' || c == '<' || c == '>';
-}
-
-/* The decimal number that S begins with, of up to 6 digits; its length may be 0. */
-static size_t leading_number(struct span s, int *ret)
-{
-    size_t n = 0;
-    int v = 0;
-    while (n < s.len && n < 6 && is_digit(s.p[n]))
-        v = v * 10 + (s.p[n++] - '0');
-    *ret = v;
-    return n;
-}
-
-/* A name as Python writes that of a class, alone or before ": ". Returns its length or 0. */
-static size_t exception_name(struct span s)
-{
-    if (s.len == 0 || !begins_name(*s.p))
-        return 0;
-    size_t n = 1;
-    while (n < s.len && continues_name(s.p[n]))
-        n++;
-    bool is_whole = n == s.len || (s.p[n] == ':' && (n + 1 == s.len || is_space(s.p[n + 1])));
-    return is_whole ? n : 0;
-}
-
-static bool has_usual_name(struct span name)
-{
-    static const char *const usual[] = {"Error",   "Exception", "Interrupt", "Exit",
-                                        "Warning", "Stop",      NULL};
-    return holds_any(name, usual);
-}
-
-static bool is_exited_worker(struct span line)
-{
-    return find(line, "DataLoader worker (pid") && find(line, "exited unexpectedly");
-}
-
 static void note_exception(struct scan *s, struct span line, size_t name_len)
 {
     struct span name = {line.p, name_len};
     enum weight weight = s->open.weight;
-    if (ends(name, "SystemExit")) /* how a program ends on purpose */
+    if (span_ends(name, "SystemExit")) /* how a program ends on purpose */
         return;
-    const char *got = ends(name, "SignalException") ? find(line, "got signal: ") : NULL;
+    const char *got = span_ends(name, "SignalException") ? span_find(line, "got signal: ") : NULL;
     if (got)
-        (void)leading_number(span_from(line, (size_t)(got - line.p) + strlen("got signal: ")),
-                             &s->signalled);
-    if (ends(name, "ChildFailedError"))
+        (void)death_line_number(span_from(line, (size_t)(got - line.p) + strlen("got signal: ")),
+                                &s->signalled);
+    if (span_ends(name, "ChildFailedError"))
         s->table = (struct table){.is_open = true};
-    if (weight > WEIGHT_LAUNCHER &&
-        (s->table.is_open || ends(name, "CalledProcessError") || is_exited_worker(line)))
+    if (weight > WEIGHT_LAUNCHER && (s->table.is_open || span_ends(name, "CalledProcessError") ||
+                                     death_line_is_exited_worker(line)))
         weight = WEIGHT_LAUNCHER;
     if (weight != WEIGHT_NONE) {
         offer(s, weight, line, s->open.rank);
@@ -255,43 +108,27 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
 
 /* --- tracebacks --- */
 
-/* "[rank3]: ", "[default0]:": how launchers mark a rank's lines. Returns its length or 0. */
-static size_t rank_label(struct span s, int *ret_rank)
-{
-    size_t word = begins(s, "[rank") ? 5 : begins(s, "[default") ? 8 : 0;
-    if (word == 0)
-        return 0;
-    int rank;
-    size_t digits = leading_number(span_from(s, word), &rank);
-    size_t n = word + digits;
-    if (digits == 0 || !begins(span_from(s, n), "]:"))
-        return 0;
-    n += 2;
-    *ret_rank = rank;
-    return n + (n < s.len && s.p[n] == ' ');
-}
-
 static void drop_end(struct span *s, const char *what)
 {
-    if (ends(*s, what))
+    if (span_ends(*s, what))
         s->len -= strlen(what);
 }
 
 /* Works out what stands before every line of a traceback whose head has PREFIX before it. */
 static void set_label(struct open_traceback *o, struct span prefix)
 {
-    size_t sure = rank_label(prefix, &o->rank);
+    size_t sure = death_line_rank(prefix, &o->rank);
     drop_end(&prefix, "Original ");
-    o->is_group = ends(prefix, "Exception Group ");
+    o->is_group = span_ends(prefix, "Exception Group ");
     drop_end(&prefix, "Exception Group ");
-    if (ends(prefix, "traceback : ")) /* in torchrun's table, indented */
+    if (span_ends(prefix, "traceback : ")) /* in torchrun's table, indented */
         prefix = span_of("  ");
     if (prefix.len >= sizeof(o->label))
         return;
     memcpy(o->label, prefix.p, prefix.len);
     o->label_len = prefix.len;
     o->label_sure = sure != 0 && sure == prefix.len;
-    if (o->is_group && ends(prefix, "+ "))
+    if (o->is_group && span_ends(prefix, "+ "))
         o->label[prefix.len - 2] = '|';
 }
 
@@ -308,7 +145,7 @@ static bool is_part_of_group(const struct scan *s, struct span prefix)
 static bool is_of_another_rank(const struct scan *s, struct span prefix)
 {
     int rank;
-    if (rank_label(prefix, &rank) == 0)
+    if (death_line_rank(prefix, &rank) == 0)
         return false;
     if (s->only_rank != NO_RANK && rank != s->only_rank)
         return true;
@@ -323,7 +160,7 @@ static void begin_traceback(struct scan *s, struct span line, const char *head)
         return;
     s->open = (struct open_traceback){.is_open = true,
                                       .has_head = true,
-                                      .is_boxed = !begins(rest, ":"),
+                                      .is_boxed = !span_begins(rest, ":"),
                                       .weight = s->next,
                                       .rank = NO_RANK};
     s->table.is_open = false;
@@ -337,15 +174,15 @@ static void begin_traceback(struct scan *s, struct span line, const char *head)
 static bool begin_headless(struct scan *s, struct span line)
 {
     int rank = NO_RANK;
-    size_t label = rank_label(line, &rank);
+    size_t label = death_line_rank(line, &rank);
     struct span rest = span_from(line, label);
-    const char *number = begins(rest, "  File \"") ? find(rest, "\", line ") : NULL;
+    const char *number = span_begins(rest, "  File \"") ? span_find(rest, "\", line ") : NULL;
     if (!number)
         return false;
     rest = span_from(rest, (size_t)(number - rest.p) + strlen("\", line "));
-    while (rest.len && is_digit(*rest.p))
+    while (rest.len && death_line_is_digit(*rest.p))
         rest = span_from(rest, 1);
-    if (rest.len && !begins(rest, ", in ")) /* " in f" is faulthandler's */
+    if (rest.len && !span_begins(rest, ", in ")) /* " in f" is faulthandler's */
         return false;
     s->open = (struct open_traceback){.is_open = true, .weight = s->next, .rank = rank};
     if (label < sizeof(s->open.label)) {
@@ -362,7 +199,7 @@ static bool is_body(const struct open_traceback *o, struct span line)
 {
     bool is_box = line.len >= 2 && (unsigned char)line.p[0] == 0xE2 &&
                   ((unsigned char)line.p[1] == 0x94 || (unsigned char)line.p[1] == 0x95);
-    return is_space(*line.p) || is_box || (o->is_boxed && (*line.p == '|' || *line.p == '+'));
+    return span_is_blank(*line.p) || is_box || (o->is_boxed && (*line.p == '|' || *line.p == '+'));
 }
 
 /* Is LINE, which has its label, of the open traceback? Takes the label off. */
@@ -385,14 +222,14 @@ static bool feed_traceback(struct scan *s, struct span line)
     struct open_traceback *o = &s->open;
     if (!take_label(o, &line))
         return false;
-    if (trimmed(line).len == 0) {
+    if (span_trimmed(line).len == 0) {
         o->is_open = o->has_head;
         return true;
     }
     if (is_body(o, line))
         return true;
-    size_t name = exception_name(line);
-    if (name && (!o->is_noisy || has_usual_name((struct span){line.p, name}))) {
+    size_t name = death_line_exception(line);
+    if (name && (!o->is_noisy || death_line_has_usual_name((struct span){line.p, name}))) {
         note_exception(s, line, name);
         o->is_open = false;
         s->in_message = true;
@@ -403,55 +240,6 @@ static bool feed_traceback(struct scan *s, struct span line)
     return false;
 }
 
-/* --- signs in a line --- */
-
-static bool is_shm(struct span s)
-{
-    static const char *const places[] = {"/torch_", "/dev/shm", "/psm_", "shared memory", NULL};
-    static const char *const words[] = {"killed by signal: Bus error", "out of shared memory",
-                                        "insufficient shared memory", NULL};
-    return holds_any(s, words) || (find(s, "No space left on device") && holds_any(s, places));
-}
-
-static bool is_gpu_memory(struct span s)
-{
-    static const char *const words[] = {"CUDA out of memory",
-                                        "HIP out of memory",
-                                        "XPU out of memory",
-                                        "MPS backend out of memory",
-                                        "CUDA error: out of memory",
-                                        "HIP error: out of memory",
-                                        "Cuda failure 2 'out of memory'",
-                                        "CUDA_ERROR_OUT_OF_MEMORY",
-                                        "cudaErrorMemoryAllocation",
-                                        "hipErrorOutOfMemory",
-                                        "CUBLAS_STATUS_ALLOC_FAILED",
-                                        "RESOURCE_EXHAUSTED: Out of memory",
-                                        NULL};
-    struct span name = {s.p, exception_name(s)};
-    return holds_any(s, words) || ends(name, "OutOfMemoryError");
-}
-
-static bool is_memory(struct span s)
-{
-    static const char *const words[] = {"std::bad_alloc", "Cannot allocate memory",
-                                        "can't allocate memory",
-                                        "not enough memory: you tried to allocate", NULL};
-    struct span name = {s.p, exception_name(s)};
-    return holds_any(s, words) || ends(name, "MemoryError");
-}
-
-static enum death_sign sign_of(struct span s)
-{
-    if (is_shm(s))
-        return DEATH_SHM;
-    if (find(s, "DataLoader worker (pid"))
-        return DEATH_WORKER;
-    if (is_gpu_memory(s))
-        return DEATH_CUDA_OOM;
-    return is_memory(s) ? DEATH_MEMORY : DEATH_PYTHON;
-}
-
 /* --- lines outside tracebacks --- */
 
 /* What a traceback after this line would weigh. */
@@ -459,29 +247,30 @@ static enum weight weight_after(struct span line, enum weight before)
 {
     static const char *const ignored[] = {"Exception ignored ", "Error in atexit._run_exitfuncs",
                                           "--- Logging error ---", NULL};
-    if (holds_any(line, ignored) || begins(line, "Call stack:"))
+    if (span_holds_any(line, ignored) || span_begins(line, "Call stack:"))
         return WEIGHT_NONE;
-    if (find(line, "Exception in thread ") || (begins(line, "Process ") && ends(line, ":")))
+    if (span_find(line, "Exception in thread ") ||
+        (span_begins(line, "Process ") && span_ends(line, ":")))
         return WEIGHT_ASIDE;
-    return trimmed(line).len ? WEIGHT_MAIN : before;
+    return span_trimmed(line).len ? WEIGHT_MAIN : before;
 }
 
 /* C++'s "terminate called after throwing an instance of 'T'", and "what():  …" below it. */
 static bool take_thrown(struct scan *s, struct span line)
 {
     static const char says[] = "terminate called after throwing an instance of '";
-    const char *at = find(line, says);
+    const char *at = span_find(line, says);
     if (at) {
         struct span type = span_from(line, (size_t)(at - line.p) + strlen(says));
-        type.len -= ends(type, "'");
+        type.len -= span_ends(type, "'");
         s->thrown = type;
         offer(s, WEIGHT_WORDS, type, NO_RANK);
         return true;
     }
-    at = s->thrown.len ? find(line, "what():") : NULL;
+    at = s->thrown.len ? span_find(line, "what():") : NULL;
     if (!at)
         return false;
-    struct span what = trimmed(span_from(line, (size_t)(at - line.p) + strlen("what():")));
+    struct span what = span_trimmed(span_from(line, (size_t)(at - line.p) + strlen("what():")));
     char both[2 * DEATH_LINE];
     int n = snprintf(both, sizeof(both), "%.*s: %.*s", (int)s->thrown.len, s->thrown.p,
                      (int)what.len, what.p);
@@ -494,27 +283,19 @@ static bool take_thrown(struct scan *s, struct span line)
 
 static void take_table(struct table *t, struct span line)
 {
-    if (begins(line, "Root Cause (first observed failure)"))
+    if (span_begins(line, "Root Cause (first observed failure)"))
         t->is_root = true;
     const char *colon = t->is_root ? memchr(line.p, ':', line.len) : NULL;
     if (!colon)
         return;
-    struct span key = trimmed((struct span){line.p, (size_t)(colon - line.p)});
-    struct span value = trimmed(span_from(line, (size_t)(colon - line.p) + 1));
-    if (key.len == 4 && begins(key, "rank"))
+    struct span key = span_trimmed((struct span){line.p, (size_t)(colon - line.p)});
+    struct span value = span_trimmed(span_from(line, (size_t)(colon - line.p) + 1));
+    if (key.len == 4 && span_begins(key, "rank"))
         t->rank = value;
-    else if (key.len == 8 && begins(key, "exitcode"))
+    else if (key.len == 8 && span_begins(key, "exitcode"))
         t->exitcode = value;
-    else if (key.len == 9 && begins(key, "traceback"))
+    else if (key.len == 9 && span_begins(key, "traceback"))
         t->traceback = value;
-}
-
-/* What loggers and launchers go on to say when a job has failed. */
-static bool is_farewell(struct span line)
-{
-    static const char *const words[] = {"ProcessGroupNCCL.cpp", "torch/distributed/elastic",
-                                        "torch.distributed.elastic", NULL};
-    return begins(line, "wandb:") || begins(line, "frame #") || holds_any(line, words);
 }
 
 static void take_words(struct scan *s, struct span line)
@@ -522,25 +303,25 @@ static void take_words(struct scan *s, struct span line)
     s->next = weight_after(line, s->next);
     if (s->table.is_open)
         take_table(&s->table, line);
-    if (find(line, "Unexpected bus error encountered in worker"))
+    if (span_find(line, "Unexpected bus error encountered in worker"))
         s->bus_error = true;
-    if (s->in_message && line.len && is_space(*line.p))
+    if (s->in_message && line.len && span_is_blank(*line.p))
         return;
     s->in_message = false;
     if (take_thrown(s, line))
         return;
-    struct span words = trimmed(line);
-    if (words.len && sign_of(words) != DEATH_PYTHON)
+    struct span words = span_trimmed(line);
+    if (words.len && death_line_sign(words) != DEATH_PYTHON)
         offer(s, WEIGHT_WORDS, words, NO_RANK);
-    if (!is_farewell(line))
+    if (!death_line_is_farewell(line))
         s->cause.after_bytes += line.len + 1;
 }
 
 static void take_line(struct scan *s, struct span line)
 {
-    if (find(line, "KeyboardInterrupt"))
+    if (span_find(line, "KeyboardInterrupt"))
         s->interrupted = true;
-    const char *head = find(line, "Traceback (most recent call last)");
+    const char *head = span_find(line, "Traceback (most recent call last)");
     if (head) {
         if (s->table.is_root)
             take_table(&s->table, line);
@@ -571,13 +352,13 @@ static void scan_text(const char *text, size_t len, int only_rank, struct scan *
 static int table_rank(const struct table *t)
 {
     int rank;
-    return leading_number(t->rank, &rank) ? rank : NO_RANK;
+    return death_line_number(t->rank, &rank) ? rank : NO_RANK;
 }
 
 /* Says what torchrun knows of the rank that failed first. */
 static void tell_table(const struct table *t, struct cause *c)
 {
-    struct span end = begins(t->traceback, "Signal ")
+    struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback
                           : span_of("its own error is not in the last of the output");
     int n =
@@ -593,7 +374,7 @@ static void prefer_root(const char *text, size_t len, struct scan *s)
     int root = table_rank(&s->table);
     if (root == NO_RANK)
         return;
-    bool was_killed = begins(s->table.exitcode, "-9");
+    bool was_killed = span_begins(s->table.exitcode, "-9");
     if (was_killed || s->cause.weight <= WEIGHT_LAUNCHER) {
         tell_table(&s->table, &s->cause);
     } else if (s->cause.rank != NO_RANK && s->cause.rank != root) {
@@ -604,35 +385,20 @@ static void prefer_root(const char *text, size_t len, struct scan *s)
     }
 }
 
-static bool tells_of_kill(struct span s)
-{
-    static const char *const words[] = {"SIGKILL", "killed by signal: Killed", "exitcode -9",
-                                        "terminated abruptly", NULL};
-    return holds_any(s, words);
-}
-
 void death_reading_take(const struct death_tail *t, struct death_reading *ret)
 {
     char flat[DEATH_TAIL];
     struct scan s;
-    size_t len = without_escapes(flat, flatten(t, flat));
+    size_t len = death_tail_text(t, flat);
     scan_text(flat, len, NO_RANK, &s);
     *ret = (struct death_reading){.interrupted = s.interrupted, .signalled = s.signalled};
     if (s.cause.weight == WEIGHT_NONE || s.cause.after_bytes > FAR_BYTES)
         return;
     prefer_root(flat, len, &s);
     struct span line = {s.cause.text, s.cause.len};
-    ret->sign = sign_of(line);
+    ret->sign = death_line_sign(line);
     if (ret->sign == DEATH_WORKER && s.bus_error)
         ret->sign = DEATH_SHM;
-    ret->child_killed = tells_of_kill(line);
+    ret->child_killed = death_line_tells_of_kill(line);
     text_fit(ret->line, sizeof(ret->line), sizeof(ret->line) - 1, line.p, line.len);
-}
-
-enum death_sign death_read(const struct death_tail *t, char line[DEATH_LINE])
-{
-    struct death_reading r;
-    death_reading_take(t, &r);
-    memcpy(line, r.line, DEATH_LINE);
-    return r.sign;
 }

@@ -11,12 +11,6 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 
-int guard_pidfd_open(int32_t pid)
-{
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    return fd < 0 ? -errno : fd;
-}
-
 static int stat_read(const struct proc_root *root, int32_t pid, struct proc_stat *ret)
 {
     char path[32];
@@ -30,7 +24,7 @@ static int stat_read(const struct proc_root *root, int32_t pid, struct proc_stat
 int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
                 int32_t pgrp, int signo)
 {
-    AUTO_CLOSE int fd = guard_pidfd_open(pid);
+    AUTO_CLOSE int fd = io_pidfd_open(pid);
     if (fd < 0)
         return fd;
     struct proc_stat stat;

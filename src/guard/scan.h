@@ -25,8 +25,6 @@ struct scan {
 int scan_all(const struct proc_root *root, struct scan *s);
 /* Marks what descends from PARENT, and from whoever is marked already. */
 void scan_mark_below(struct scan *s, int32_t parent);
-/* A pidfd, or -errno. */
-int guard_pidfd_open(int32_t pid);
 /* Signals PID if it lives, and has START_TICKS where that is not NULL, and PGRP where that is above
  * 0: 0, -ESRCH, -errno. */
 int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,

@@ -46,17 +46,6 @@ int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgr
     return r < 0 && count == 0 ? r : count;
 }
 
-int guard_count_below(const struct proc_root *root, int32_t parent)
-{
-    struct scan s = {0};
-    int r = scan_below(root, parent, &s);
-    int count = 0;
-    for (size_t i = 0; i < s.count; i++)
-        count += s.v[i].below && !s.v[i].zombie;
-    free(s.v);
-    return r < 0 ? r : count;
-}
-
 /* Reaps what is dead; false once there is no child left at all. As every descendant of a subreaper
  * hangs below one of its children, that means that nothing is left. */
 static bool reap_all(void *user)
@@ -84,7 +73,7 @@ static int kill_children(int children_fd)
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
     for (size_t i = 0; i < found; i++) {
-        int fd = guard_pidfd_open(pids[i]);
+        int fd = io_pidfd_open(pids[i]);
         if (fd < 0)
             continue;
         count += syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;

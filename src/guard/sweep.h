@@ -21,9 +21,6 @@ int guard_signal(const struct proc_root *root, const struct process_id *id, int 
  * Returns how many were signalled. */
 int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgrp, int signo);
 
-/* How many living (not zombie) descendants PARENT has. */
-int guard_count_below(const struct proc_root *root, int32_t parent);
-
 /* SIGKILLs everything below the calling process, which must be a subreaper, in quick rounds until
  * REAP says that no child is left or UNTIL_NS has come. REAP takes in the dead (it is the caller's
  * business to keep their statuses) and returns whether any child is left. 0, also when time was up;

@@ -30,9 +30,8 @@ struct python_layout {
     enum python_instr instr;
     enum python_entry entry;
     bool has_owner;
-    bool has_first_traceable; /* a frame before that instruction is not complete */
-    uint8_t shim_owner;       /* owners from this on are shims */
-    uint8_t generator_owner;  /* whose frames are always complete */
+    uint8_t shim_owner;      /* owners from this on are shims */
+    uint8_t generator_owner; /* whose frames are always complete */
 
     uint16_t code_first_line, code_file, code_name, code_lines;
     uint16_t code_instrs, code_first_traceable; /* with PYTHON_INSTR_POINTER */

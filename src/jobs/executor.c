@@ -10,12 +10,12 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/loop.h"
 #include "jobs/executor_private.h"
 
@@ -170,8 +170,8 @@ static int launch_child(struct executor_run *run, const struct job_launch *launc
     close(theirs);
     if (r < 0)
         return r;
-    run->child_fd = (int)syscall(SYS_pidfd_open, run->child, 0);
-    return run->child_fd < 0 ? -errno : 0;
+    run->child_fd = io_pidfd_open(run->child);
+    return run->child_fd < 0 ? run->child_fd : 0;
 }
 
 /* The lock is the child's from here on; what we keep is a description of our own to ask by. */

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -81,9 +80,9 @@ int executor_holder_open(const struct executor_holder *holder)
 {
     char path[40], text[1024];
     struct proc_stat stat;
-    int fd = (int)syscall(SYS_pidfd_open, holder->pid, 0);
+    int fd = io_pidfd_open(holder->pid);
     if (fd < 0)
-        return -errno;
+        return fd;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)holder->pid);
     ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
     if (len > 0 && proc_stat_parse(text, (size_t)len, &stat) == 0 &&

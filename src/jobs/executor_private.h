@@ -41,7 +41,7 @@ struct executor_run {
 
     /* `ebb run --detached`, until it has ended */
     pid_t child;  /* 0: another server's */
-    int child_fd; /* a pidfd; -1: it has ended, or there is none */
+    int child_fd; /* a pidfd; negative: it has ended, or there is none */
     int words_fd; /* its standard error */
     struct loop_source *child_source;
     bool is_blind;    /* it is ours, but no pidfd could be had */

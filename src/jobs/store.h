@@ -93,6 +93,5 @@ uint64_t store_learned(struct store *store, const char *name); /* 0: nothing kno
 int store_count_up(struct store *store, const char *key, double by, struct err *err);
 int store_counters(struct store *store, json_t **ret, struct err *err); /* {key: value} */
 
-/* The run folder is gone / the row goes, with its changes. -ENOENT. */
-int store_forget_folder(struct store *store, int64_t id, struct err *err);
+/* The row goes, with its changes. -ENOENT. */
 int store_remove(struct store *store, int64_t id, struct err *err);

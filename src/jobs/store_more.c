@@ -106,16 +106,6 @@ static int of_job(struct store *s, enum store_statement which, int64_t id, struc
     return store_do(s, st, err);
 }
 
-int store_forget_folder(struct store *s, int64_t id, struct err *err)
-{
-    struct store_job job;
-    struct store_turn turn;
-    int rc = store_get(s, id, &job, err);
-    if (rc == 0)
-        rc = store_turn_begin(s, &turn, err);
-    return rc < 0 ? rc : store_turn_end(s, &turn, of_job(s, SQL_FORGET, id, err), err);
-}
-
 int store_remove(struct store *s, int64_t id, struct err *err)
 {
     struct store_job job = {0};

@@ -28,7 +28,6 @@ enum store_statement {
     SQL_LEARNED,
     SQL_COUNT_UP,
     SQL_COUNTERS,
-    SQL_FORGET,
     SQL_REMOVE,
     SQL_REMOVE_CHANGES,
     SQL_STATEMENTS,

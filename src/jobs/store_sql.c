@@ -83,7 +83,6 @@ const char *const store_sql[SQL_STATEMENTS] = {
     [SQL_COUNT_UP] = "INSERT INTO counters (key, value) VALUES (?1, ?2)"
                      " ON CONFLICT (key) DO UPDATE SET value = value + ?2",
     [SQL_COUNTERS] = "SELECT key, value FROM counters",
-    [SQL_FORGET] = "UPDATE jobs SET run_dir = NULL WHERE id = ?1",
     [SQL_REMOVE] = "DELETE FROM jobs WHERE id = ?1",
     [SQL_REMOVE_CHANGES] = "DELETE FROM changes WHERE job = ?1",
 };

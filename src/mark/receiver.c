@@ -326,13 +326,6 @@ static void remove_peer(struct mark_receiver *r, size_t at)
     memmove(&r->peers[at], &r->peers[at + 1], (r->peer_count - at) * sizeof(r->peers[0]));
 }
 
-void mark_receiver_forget(struct mark_receiver *r, int32_t pid)
-{
-    for (size_t i = r->peer_count; i-- > 0;)
-        if (r->peers[i].pid == pid)
-            remove_peer(r, i);
-}
-
 /* Linux takes a path of exactly sun_path's size without NUL too; ours always has one. */
 static int ask(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
                size_t len)

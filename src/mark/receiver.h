@@ -46,8 +46,6 @@ struct mark_peer {
     char reply[108];
 };
 size_t mark_receiver_peers(const struct mark_receiver *r, const struct mark_peer **ret);
-/* PID is gone: its entry too. */
-void mark_receiver_forget(struct mark_receiver *r, int32_t pid);
 
 /* Sends "WHAT=ID\n" (CHECKPOINT, CENSUS, STOP) to every rank that said hello. Returns how many got
  * it. A peer whose socket is gone is forgotten; one whose queue is full is kept, not counted.

@@ -54,6 +54,7 @@ const char *machine_limit_dir(const struct machine *m);
 /* An fd that polls EPOLLPRI when memory stalls reach STALL_US in WINDOW_US; -errno where the
  * kernel or our rights do not give one (-EINVAL: without CAP_SYS_RESOURCE the window must be a
  * multiple of 2 s). POLLERR means gone. The caller closes it. */
+enum { MACHINE_STALL_MS = 150, MACHINE_WINDOW_MS = 2000 }; /* what the engine asks for */
 int machine_psi_trigger(const struct proc_root *root, uint32_t stall_us, uint32_t window_us);
 
 const char *limit_kind_name(enum limit_kind kind); /* "host memory", "cgroup v1", "RLIMIT_AS"… */

@@ -1,6 +1,6 @@
 /* One process of a tree from the inside: its kept fds and what was last seen of it. Private to
- * proc/: node.c reads one process, tree.c holds the set, kin.c finds children, unique.c counts
- * pages. */
+ * proc/: node.c reads one process, tree.c holds the set, walk.c finds who joins and leaves it,
+ * kin.c children, settle.c roles, unique.c counts pages. */
 #pragma once
 
 #include <stdbool.h>
@@ -127,7 +127,6 @@ struct proc_tree {
 
     struct tree_node **below; /* whose children belong to the job; not in nodes */
     size_t below_count;
-    struct pid_list ignored;
     bool all; /* every process of the machine */
 
     uint32_t walk; /* number of this walk */
@@ -146,6 +145,11 @@ struct proc_tree {
 /* Children of N into tree->kin. 0 or -errno; what could be read is there either way. */
 int kin_children(struct proc_tree *tree, const struct tree_node *n);
 
+/* A process joins, from a look at PID: 0, or what node_new says. */
+int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns);
+/* It stays among the nodes until tree_bury. */
+void tree_death(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns);
+void tree_bury(struct proc_tree *tree); /* frees the dead */
 struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid);
 void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_kind kind,
                int32_t old_ppid, uint64_t now_ns);

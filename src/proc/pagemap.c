@@ -12,8 +12,7 @@
 #include "base/clock.h"
 #include "proc/procfs.h"
 
-#define PM_PRESENT (UINT64_C(1) << 63)
-#define PM_EXCLUSIVE (UINT64_C(1) << 56)
+enum { PRESENT_BIT = 63, EXCLUSIVE_BIT = 56 }; /* of an entry */
 
 /* Linux 6.7; the headers of older distributions lack it. */
 struct scan_region {
@@ -42,8 +41,11 @@ enum { GAP_PAGES_MAX = 64 };
 #define STACK_BYTES_MAX (8 * MIB)
 #define GUARD_BYTES_MAX (MIB / 16)
 #define ARENA_BYTES (64 * MIB)
-/* Stretches of huge pages that are told by one call. */
-enum { HUGE_REGIONS = 64 };
+/* Stretches that are told by one call: of huge pages; of present ones, no more than the kernel
+ * itself keeps at a time. */
+enum { HUGE_REGIONS = 64, OWN_REGIONS = 512 };
+/* Smaller ones are read with their neighbours. */
+#define OWN_BYTES_MIN (2 * MIB)
 
 void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_seek)
 {
@@ -56,13 +58,14 @@ void pagemap_pace_init(struct pagemap_pace *pace, uint64_t budget_ns, bool no_se
 }
 
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
-                   uint64_t rss_pages)
+                   uint64_t rss_pages, bool has_own)
 {
     /* the big arrays need no clearing */
     s->maps_fd = maps_fd;
     s->pagemap_fd = pagemap_fd;
     s->page_bytes = page_bytes;
     s->rss_pages = rss_pages;
+    s->has_own = has_own;
     s->now = s->next = s->ahead = (struct pagemap_range){0};
     memset(s->kind_pages, 0, sizeof(s->kind_pages));
     s->run_pages = PAGEMAP_CHUNK_MIN;
@@ -151,6 +154,11 @@ static bool is_arena(const struct pagemap_range *r, const struct pagemap_range *
            (behind->kind == PAGEMAP_RESERVED || behind->kind == PAGEMAP_GUARD);
 }
 
+static bool is_own(const struct pagemap_scan *s, const struct proc_map *map)
+{
+    return s->has_own && map->inode == 0 && !map->shared && map->end - map->start >= OWN_BYTES_MIN;
+}
+
 /* The next line of maps in what has been read: 1, 0 if more must be read, -EBADMSG. */
 static int next_line(struct pagemap_scan *s, struct proc_map *ret)
 {
@@ -175,7 +183,7 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
         s->ahead = (struct pagemap_range){0};
         if (r > 0)
             s->ahead = (struct pagemap_range){line.start, line.end, kind_of(&line, &before),
-                                              is_countable(&line, can_seek)};
+                                              is_countable(&line, can_seek), is_own(s, &line)};
         if (!before.is_countable)
             continue;
         if (is_arena(&before, &s->ahead))
@@ -206,7 +214,7 @@ static int read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
 
 static bool is_one_with(const struct pagemap_scan *s, const struct pagemap_range *r)
 {
-    return r->kind == s->now.kind && r->at >= s->now.end &&
+    return r->kind == s->now.kind && r->is_own == s->now.is_own && r->at >= s->now.end &&
            r->at - s->now.end <= GAP_PAGES_MAX * s->page_bytes;
 }
 
@@ -317,12 +325,44 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
     return 0;
 }
 
+/* The present pages of what is the process's own, and how many are huge. Whether a page is mapped
+ * once is kept with the page itself: not to ask for that takes a fifth of the time. */
+static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
+{
+    struct scan_region regions[OWN_REGIONS];
+    uint64_t left = s->now.end - s->now.at, took;
+    struct scan_arg arg = {
+        .start = s->now.at,
+        .end = s->now.at + (left < pace->seek_bytes ? left : pace->seek_bytes),
+        .vec = (uintptr_t)regions,
+        .vec_len = OWN_REGIONS,
+        .category_inverted = SCAN_IS_ZERO,
+        .category_mask = SCAN_IS_PRESENT | SCAN_IS_ZERO,
+        .return_mask = SCAN_IS_HUGE,
+    };
+    int r = search(s, pace, &arg, &took);
+    if (r < 0)
+        return r == -EAGAIN ? 0 : r;
+    uint64_t bytes = 0;
+    for (int i = 0; i < r; i++) {
+        uint64_t size = regions[i].end - regions[i].start;
+        bytes += size;
+        s->huge_bytes += regions[i].categories & SCAN_IS_HUGE ? size : 0;
+    }
+    s->unique_pages += bytes / s->page_bytes;
+    s->kind_pages[s->now.kind] += bytes / s->page_bytes;
+    pace->seek_bytes =
+        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
+    s->now.at = r == OWN_REGIONS ? regions[r - 1].end : arg.end;
+    return 0;
+}
+
 static size_t count_entries(struct pagemap_scan *s, size_t count)
 {
     size_t present = 0, unique = 0;
     for (size_t i = 0; i < count; i++) {
-        present += s->entries[i] >> 63;
-        unique += (s->entries[i] >> 63) & (s->entries[i] >> 56) & 1u;
+        present += s->entries[i] >> PRESENT_BIT;
+        unique += (s->entries[i] >> PRESENT_BIT) & (s->entries[i] >> EXCLUSIVE_BIT) & 1u;
     }
     s->unique_pages += unique;
     s->kind_pages[s->now.kind] += present;
@@ -377,6 +417,8 @@ int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     if (s->huge_at < s->huge_end && !pace->no_seek)
         return count_huge(s, pace);
+    if (s->now.at < s->now.end && s->now.is_own && !pace->no_seek)
+        return count_own(s, pace);
     if (s->now.at < s->now.end)
         return s->seek && !pace->no_seek ? seek_present(s, pace) : read_chunk(s, pace);
     if (s->maps_done && s->next.end == 0 && s->ahead.end == 0 && s->text_at == s->text_len)

@@ -36,6 +36,7 @@ struct pagemap_range {
     uint64_t at, end; /* 0 and 0: none */
     enum pagemap_kind kind;
     bool is_countable;
+    bool is_own; /* anonymous memory that nobody can share: no page of it need be asked */
 };
 
 /* One count under way. */
@@ -43,6 +44,7 @@ struct pagemap_scan {
     int maps_fd, pagemap_fd; /* owned; -1 when idle */
     uint64_t page_bytes;
     uint64_t rss_pages;         /* for scale */
+    bool has_own;               /* nobody shares the anonymous memory of the process */
     struct pagemap_range now;   /* the rest of what is being read: mappings of one kind */
     struct pagemap_range next;  /* the mapping behind it, already taken off maps */
     struct pagemap_range ahead; /* and the one behind that: it tells what the one before is */
@@ -62,9 +64,10 @@ struct pagemap_scan {
 
 enum pagemap_step { PAGEMAP_MORE = 0, PAGEMAP_DONE = 1 };
 
-/* Takes both fds over. */
+/* Takes both fds over. HAS_OWN: no process was forked from this one that lives without another
+ * exec, nor this one from another. */
 void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t page_bytes,
-                   uint64_t rss_pages);
+                   uint64_t rss_pages, bool has_own);
 /* PAGEMAP_MORE, PAGEMAP_DONE (unique_pages is whole), or -ESRCH (died or exec'd), -EOVERFLOW (too
  * many holes to read without PAGEMAP_SCAN), -errno. */
 int pagemap_step(struct pagemap_scan *s, struct pagemap_pace *pace);

@@ -18,11 +18,10 @@ struct role_input {
     const struct process_info *process;
     const struct process_info *parent; /* NULL if unknown or outside the tree */
     struct role_maps maps;
-    size_t children;    /* living ones in the tree */
     size_t siblings;    /* living ones of the same parent beside it; 0: none, or
                            not counted */
     bool whole_machine; /* all processes are looked at, not one job's */
-    bool child_trains;  /* one of them, or below, is main */
+    bool child_trains;  /* one of its children, or below, is main */
 };
 
 struct role_guess {
@@ -40,11 +39,10 @@ void role_maps_add(struct role_maps *maps, const struct proc_map *map);
  * NULL if none. */
 const char *role_maps_library(const struct role_maps *maps);
 
-/* True for commands that only start and wait for another: uv run, accelerate launch, torchrun,
- * python -m torch.distributed.run, shells, env, nice, time, sudo, timeout, srun, … Only what is
- * executed counts: an argument `--name torchrun` fools nobody. */
-bool role_is_launcher_command(const char *args, size_t len);
-/* The same, by name: "uv run", "torchrun", "bash"; NULL for what is no launcher. */
+/* The name of a command that only starts another and waits for it ("uv run", "torchrun", "bash"):
+ * accelerate launch, python -m torch.distributed.run, shells, env, nice, time, sudo, timeout, srun…
+ * NULL for what is none. Only what is executed counts: an argument `--name torchrun` fools nobody.
+ */
 const char *role_launcher_name(const char *args, size_t len);
 /* True when argv[0] is a Python interpreter. */
 bool role_is_python_command(const char *args, size_t len);

@@ -217,7 +217,6 @@ static bool update_role(struct proc_scan *s, size_t i)
         .process = &p->info,
         .parent = parent != NULL ? &parent->info : NULL,
         .maps = p->maps,
-        .children = p->children,
         .siblings = parent != NULL ? parent->children - 1 : 0,
         .child_trains = p->child_trains,
     };

@@ -87,7 +87,6 @@ static bool guess(struct proc_tree *tree, struct tree_node *n)
         .process = &n->pub.info,
         .parent = parent != NULL ? &parent->pub.info : NULL,
         .maps = n->maps,
-        .children = n->children,
         .siblings = n->siblings,
         .whole_machine = tree->all,
         .child_trains = n->child_trains,
@@ -206,13 +205,4 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
     }
     tree->kin_dirty = false;
     tree->role_stamp++; /* so that the next settling is not taken for this one */
-}
-
-void proc_node_update_role(struct proc_tree *tree, struct proc_node *node, uint64_t now_ns)
-{
-    struct tree_node *n = node_of(node);
-    n->maps_due_ns = now_ns;
-    n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
-    n->maps.known = false;
-    settle_roles(tree, now_ns);
 }

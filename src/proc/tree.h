@@ -56,8 +56,6 @@ void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max);
 int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
 /* The children of PID belong to the job, PID itself does not (a subreaper: our supervisor). */
 int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err);
-/* PID never belongs to the tree (our own sentinel, which is below the same subreaper). */
-int proc_tree_ignore(struct proc_tree *tree, int32_t pid);
 /* Every process of the machine that has memory, for `watch --system`. */
 int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err);
 
@@ -76,9 +74,6 @@ int proc_node_read_status(struct proc_tree *tree, struct proc_node *node);
 int proc_node_read_pss(struct proc_tree *tree, struct proc_node *node);
 /* Opens NODE/NAME ("maps", "pagemap", "fd"…) by its kept folder, so never another process's. */
 int proc_node_open(struct proc_tree *tree, struct proc_node *node, const char *name, int flags);
-/* Works out NODE's role again; an event if it changed. Called by the tree at birth, at exec and
- * on the first few walks, since libraries are mapped late. */
-void proc_node_update_role(struct proc_tree *tree, struct proc_node *node, uint64_t now_ns);
 
 /* Living processes, in order of birth. Valid until the next walk, tick or add. */
 size_t proc_tree_count(const struct proc_tree *tree);

@@ -45,6 +45,7 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
         .cpu_permyriad = (uint32_t)or_default(o->cpu_permyriad, 100),
         .period_ns = or_default(o->period_ns, 10 * NS_PER_S),
         .stall_budget_ns = or_default(o->stall_budget_ns, 5 * NS_PER_MS),
+        .is_launched = o->is_launched,
     };
     pagemap_pace_init(&u->pace, u->opt.stall_budget_ns, o->no_pagemap_scan);
     u->scan.maps_fd = u->scan.pagemap_fd = -1;
@@ -153,7 +154,8 @@ static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_
         return;
     }
     uint64_t rss = sample_has(&n->pub.sample, SAMPLE_RSS) ? n->pub.sample.v[SAMPLE_RSS] : 0;
-    pagemap_begin(&u->scan, maps, pagemap, root->page_bytes, rss / root->page_bytes);
+    pagemap_begin(&u->scan, maps, pagemap, root->page_bytes, rss / root->page_bytes,
+                  u->opt.is_launched && u->tree->count == 1);
     u->node = n;
 }
 

@@ -23,6 +23,8 @@ struct proc_unique_options {
     uint64_t stall_budget_ns; /* no single system call of ours may take longer (default 5 ms): the
                                  chunk shrinks by what the last ones took */
     bool no_pagemap_scan;     /* as on kernels before 6.7: cannot jump over holes */
+    bool is_launched; /* the tree has all that descends from a program that we started: as long as
+                         that is one process, its anonymous memory is its own */
 };
 
 /* TREE is borrowed and must outlive it. */

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "mark/mark.h"
@@ -19,19 +19,14 @@
 #include "profile/store.h"
 #include "profile/words.h"
 
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-
 enum {
     NAME_TRIES = 100, /* heap.PID-N.ebbheap */
     WORTH_A_FILE_BYTES = 1 << 20,
 };
 #define FIRST_READING_NS (2 * NS_PER_S)
 #define BUDGET_NS (4 * NS_PER_MS)
-#define MARK_PATIENCE_NS                                                                           \
-    (10 * NS_PER_S) /* steps are told, but none came since a reading was due                       \
-                     */
+/* Steps are told, but none came since a reading was due. */
+#define MARK_PATIENCE_NS (10 * NS_PER_S)
 #define CLOSE_NS (5 * NS_PER_S)
 
 /* How far the marks of a process, or of the job, have come. */
@@ -45,7 +40,7 @@ struct process {
     struct collect *collect;
     int32_t pid;
     struct look look;
-    int pidfd; /* -1: none; whoever calls collect_gone knows */
+    int pidfd; /* negative: none; whoever calls collect_gone knows */
     struct loop_source *source;
     struct store_writer *writer; /* NULL: no file, or it is closed */
     char name[48];               /* of the file; "": none */
@@ -370,8 +365,8 @@ static void add(struct collect *c, int32_t pid, struct look *look, uint64_t now_
         return;
     }
     *p = (struct process){.collect = c, .pid = pid, .look = *look, .first_ns = now_ns};
-    p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    bool is_gone = p->pidfd < 0 && errno == ESRCH;
+    p->pidfd = io_pidfd_open(pid);
+    bool is_gone = p->pidfd == -ESRCH;
     look_cost(look, &p->cost);
     c->living[c->count++] = p;
     if (is_gone)

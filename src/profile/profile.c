@@ -54,28 +54,6 @@ static bool step_before(const struct profile *p, size_t *at)
     return false;
 }
 
-bool profile_step_at(const struct profile *p, uint64_t t_ns, double *ret)
-{
-    size_t after = 0;
-    while (after < p->n_readings &&
-           (!p->readings[after].has_step || p->readings[after].t_ns < t_ns))
-        after++;
-    if (after == p->n_readings)
-        return false;
-    const struct profile_reading *b = &p->readings[after];
-    size_t before = after;
-    if (b->t_ns == t_ns) {
-        *ret = (double)b->step;
-        return true;
-    }
-    if (!step_before(p, &before))
-        return false;
-    const struct profile_reading *a = &p->readings[before];
-    double part = (double)(t_ns - a->t_ns) / (double)(b->t_ns - a->t_ns);
-    *ret = (double)a->step + part * ((double)b->step - (double)a->step);
-    return true;
-}
-
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns)
 {
     size_t after = 0;

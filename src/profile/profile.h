@@ -120,9 +120,6 @@ double profile_weight_bytes(uint64_t size, uint64_t interval);
 double profile_weight_objects(uint64_t size, uint64_t interval);
 double profile_weight_variance(uint64_t size, uint64_t interval); /* of the bytes: s²(1−p)/p² */
 
-/* The step that was done at T_NS, by the readings: between two of them by proportion. False: T_NS
- * is before the first reading with a step, or after the last. */
-bool profile_step_at(const struct profile *p, uint64_t t_ns, double *ret);
 /* The moment at which STEP was done; false: before the first or after the last reading. */
 bool profile_time_of(const struct profile *p, int64_t step, uint64_t *ret_ns);
 /* How many readings show the process at work: all, but for those of its last five seconds (or of as

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/span.h"
 #include "profile/names_known.h"
 #include "profile/profile.h"
-#include "profile/texts.h"
 
 enum { PACKAGES = 16 }; /* that a stack may begin in; more are not looked at */
 
@@ -39,8 +39,8 @@ static bool has_users(const struct profile *p)
     bool found = false;
     for (size_t i = 0; !found && i < p->n_codes; i++) {
         const struct profile_code *code = &p->codes[i];
-        char *file = texts_copy(code->file.at, code->file.len);
-        char *name = texts_copy(code->name.at, code->name.len);
+        char *file = span_copy((struct span){code->file.at, code->file.len});
+        char *name = span_copy((struct span){code->name.at, code->name.len});
         found = file && name && *file && is_users(name, file, code->first_line);
         free(file);
         free(name);
@@ -59,7 +59,7 @@ static void count_package(struct begun list[PACKAGES], const char *file)
     if (at == PACKAGES)
         return;
     if (!list[at].package)
-        list[at].package = texts_copy(file, len);
+        list[at].package = span_copy((struct span){file, len});
     list[at].count++;
 }
 
@@ -68,7 +68,7 @@ static bool begins_stack(const struct profile *p, uint32_t node)
 {
     for (uint32_t at = p->nodes[node].parent; at; at = p->nodes[at].parent) {
         const struct profile_code *code = code_of(p, at);
-        char *file = code ? texts_copy(code->file.at, code->file.len) : NULL;
+        char *file = code ? span_copy((struct span){code->file.at, code->file.len}) : NULL;
         size_t len;
         bool is_package = file && known_package(file, &len);
         free(file);
@@ -84,7 +84,7 @@ static char *package_started(const struct profile *p)
     size_t best = 0;
     for (uint32_t i = 1; i < p->n_nodes; i++) {
         const struct profile_code *code = code_of(p, i);
-        char *file = code ? texts_copy(code->file.at, code->file.len) : NULL;
+        char *file = code ? span_copy((struct span){code->file.at, code->file.len}) : NULL;
         if (file && begins_stack(p, i))
             count_package(list, file);
         free(file);

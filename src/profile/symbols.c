@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/span.h"
 #include "profile/demangle.h"
 #include "profile/symbols_private.h"
 
@@ -95,8 +96,8 @@ static struct module *module_add(struct symbols *s, const char *path, size_t len
         return NULL;
     s->modules = wide;
     struct module *m = &wide[s->n_modules];
-    *m =
-        (struct module){.path = texts_copy(path, len), .id_len = id->len, .dwarf_file = {-1, NULL}};
+    *m = (struct module){
+        .path = span_copy((struct span){path, len}), .id_len = id->len, .dwarf_file = {-1, NULL}};
     if (!m->path)
         return NULL;
     if (id->len)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/span.h"
+
 enum { TABLE_FIRST = 64 };
 
 static uint64_t mix(uint64_t x)
@@ -66,16 +68,6 @@ static int texts_grow(struct texts *t)
     return 0;
 }
 
-char *texts_copy(const char *s, size_t len)
-{
-    char *copy = malloc(len + 1);
-    if (copy) {
-        memcpy(copy, s, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
-
 int texts_add(struct texts *t, const char *s, size_t len, uint32_t *ret)
 {
     len = s ? strnlen(s, len) : 0;
@@ -83,7 +75,7 @@ int texts_add(struct texts *t, const char *s, size_t len, uint32_t *ret)
         return -ENOMEM;
     size_t at = text_slot(t, len ? s : "", len);
     if (!t->table[at]) {
-        char *copy = texts_copy(len ? s : "", len);
+        char *copy = span_copy((struct span){len ? s : "", len});
         if (!copy)
             return -ENOMEM;
         t->items[t->count++] = copy;

@@ -13,10 +13,6 @@ struct texts {
     size_t count, cap, table_size;
 };
 
-/* LEN bytes with a NUL behind them; S need not have one, so it is not strndup's. NULL: no memory.
- */
-char *texts_copy(const char *s, size_t len);
-
 void texts_fini(struct texts *t);
 /* The number of S, in order of appearance, up to its first NUL: 0 or -ENOMEM. */
 int texts_add(struct texts *t, const char *s, size_t len, uint32_t *ret);

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/loop.h"
 
 enum { ARGS_MAX = 16, STDERR_MAX = 4 << 10, PRIORITY = 10 };
@@ -286,12 +286,10 @@ static int stream_open(struct stream *s, int *ret_other)
 static int follow(struct task *t)
 {
     struct loop *loop = t->work->loop;
-    t->pidfd = (int)syscall(SYS_pidfd_open, t->pid, 0);
-    int r = t->pidfd < 0 ? -errno : 0;
-    if (r == 0) {
-        fcntl(t->pidfd, F_SETFD, FD_CLOEXEC);
+    t->pidfd = io_pidfd_open(t->pid);
+    int r = t->pidfd < 0 ? t->pidfd : 0;
+    if (r == 0)
         r = loop_add_fd(loop, t->pidfd, EPOLLIN, on_exit_of, t, &t->pid_source);
-    }
     if (r == 0)
         r = loop_add_timer(loop, clock_mono_ns() + t->work->options.limit_ns, 0, on_limit, t,
                            &t->limit);

@@ -1,4 +1,4 @@
-/* Gathers records into the open block, hands them to the disk thread, and seals full blocks. */
+/* What the engine tells, gathered as records of the open block; and the life of a recording. */
 #include "trace/writer.h"
 
 #include <assert.h>
@@ -22,69 +22,16 @@
 #include "trace/record.h"
 #include "trace/sealed.h"
 #include "trace/sink.h"
+#include "trace/writer_private.h"
 
 enum {
     BLOCK_CELLS = 65536,
     BLOCK_CELLS_LIMIT = SEALED_CELLS_MAX / 4,
-    BLOCK_BYTES = 512 * 1024, /* births and marks fill a block too */
-    /* A flood does not wait for the next flush. What a block has besides its beginning: */
-    ROLL_BYTES = 2 * 1024 * 1024,     /* it ends once the disk thread has it, and takes no marks */
-    BLOCK_BYTES_MAX = 2 * ROLL_BYTES, /* it ends in any case */
-    BACKLOG_BYTES = 1024 * 1024,      /* not handed over: no marks, so that samples have room */
-    PART_BYTES = 256 * 1024,          /* handed over at once */
-    BYTES_KEPT = 64 * 1024,           /* of memory, from one block to the next */
+    BACKLOG_BYTES = 1024 * 1024, /* not handed over: no marks, so that samples have room */
+    BYTES_KEPT = 64 * 1024,      /* of memory, from one block to the next */
     QUEUE_BYTES = 2 * 1024 * 1024,
 };
 #define FLUSH_NS NS_PER_S
-#define BLOCK_AGE_NS (30 * 60 * NS_PER_S)
-
-struct entity {
-    enum sample_entity_kind kind;
-    uint32_t id;
-    bool in_block; /* has a number in the rows of the open block: */
-    uint32_t number;
-    uint64_t tick;         /* the last tick it was given at */
-    struct buf definition; /* process or name, as the beginning of a block says it; empty: none */
-    uint64_t last[SAMPLE_FIELDS_MAX];
-};
-
-struct trace_writer {
-    struct sink *sink;
-    struct trace_writer_options options;
-    struct trace_writer_status status;
-
-    struct entity *entities;
-    size_t entity_count, entity_cap;
-    struct idmap map;
-
-    uint64_t t_ns; /* of the last record */
-    uint64_t flushed_ns;
-    uint64_t tick_t_ns, tick; /* of the open tick; its number from 1 on */
-    uint64_t tick_rows;
-    struct buf rows;
-    struct buf body; /* scratch */
-
-    /* the open block */
-    uint64_t seq;
-    uint64_t opened_ns;
-    struct buf records;
-    size_t begin_len; /* of records: what the block began with */
-    size_t handed;    /* of records: what the disk thread has */
-    uint64_t cells;
-    uint32_t numbers;
-    bool open;
-    bool tail_begun; /* the tail of the file is this block */
-    bool lossy;      /* counted as lost already */
-
-    bool in_tick;
-    bool unsynced;        /* something was handed over since the last sync */
-    uint64_t unsure;      /* blocks that ended and may not have reached the disk yet */
-    uint64_t losses_seen; /* of the sink */
-    uint64_t marks_lost;  /* and not said in the recording yet */
-    int error;            /* 0, or -ENOBUFS once something found no room */
-    bool losing;          /* of late: before the last flush, */
-    bool lost_lately;     /* and since */
-};
 
 /* ---- entities ---- */
 
@@ -148,13 +95,11 @@ static void put_record(struct trace_writer *w, uint64_t t_ns, enum record_type t
     w->t_ns = t;
 }
 
-static void relieve(struct trace_writer *w);
-
 static void add_record(struct trace_writer *w, uint64_t t_ns, enum record_type type,
                        const struct buf *body)
 {
     put_record(w, t_ns, type, body);
-    relieve(w);
+    writer_relieve(w);
 }
 
 static void add_definitions(struct trace_writer *w, struct buf *out, bool processes)
@@ -186,7 +131,7 @@ static void block_begin(struct trace_writer *w, uint64_t t_ns)
     w->begin_len = w->records.len;
 }
 
-static void block_end(struct trace_writer *w)
+void writer_block_end(struct trace_writer *w)
 {
     if (w->records.cap > BYTES_KEPT * 8)
         buf_fini(&w->records);
@@ -196,9 +141,7 @@ static void block_end(struct trace_writer *w)
     w->cells = w->numbers = 0;
 }
 
-/* Something of the open block never reaches the disk: counted, and said by the eventfd as an error
- * of the disk is. */
-static void count_loss(struct trace_writer *w)
+void writer_count_loss(struct trace_writer *w)
 {
     static const uint64_t one = 1;
     w->status.blocks_lost += !w->lossy;
@@ -312,14 +255,14 @@ static bool has_room_for_marks(const struct trace_writer *w)
 void trace_writer_mark(struct trace_writer *w, const struct mark *mark)
 {
     if (w->open && !has_room_for_marks(w))
-        relieve(w);
+        writer_relieve(w);
     block_begin(w, mark->t_ns);
     if (has_room_for_marks(w)) {
         add_mark(w, mark);
         return;
     }
     w->marks_lost++;
-    count_loss(w);
+    writer_count_loss(w);
 }
 
 void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, const char *text)
@@ -329,6 +272,16 @@ void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, 
     buf_add_blob(&w->body, kind, strlen(kind));
     buf_add_blob(&w->body, text, strlen(text));
     add_record(w, t_ns, RECORD_NOTE, &w->body);
+}
+
+void writer_say_lost_marks(struct trace_writer *w)
+{
+    char text[64];
+    if (w->marks_lost == 0)
+        return;
+    snprintf(text, sizeof text, "{\"marks_lost\":%" PRIu64 "}", w->marks_lost);
+    w->marks_lost = 0;
+    trace_writer_note(w, w->t_ns, "gap", text);
 }
 
 void trace_writer_tick_begin(struct trace_writer *w, uint64_t t_ns)
@@ -382,229 +335,6 @@ void trace_writer_tick_end(struct trace_writer *w)
     buf_add(&w->body, w->rows.data, w->rows.len);
     w->body.failed |= w->rows.failed;
     add_record(w, w->tick_t_ns, RECORD_TICK, &w->body);
-}
-
-/* ---- to the disk ---- */
-
-/* As many records as make a part, as a part must not end within one; 0 where there is none. */
-static size_t next_part(const struct trace_writer *w)
-{
-    size_t half = w->options.memory_bytes / 2;
-    size_t enough = half < PART_BYTES ? half : PART_BYTES;
-    struct cur c = cur_of(w->records.data + w->handed, w->records.len - w->handed);
-    size_t left = cur_left(&c), len = 0;
-    while (len < left && len < enough) {
-        size_t body;
-        cur_varint(&c);
-        cur_varint(&c);
-        cur_blob(&c, &body);
-        if (c.bad)
-            break;
-        len = left - cur_left(&c);
-    }
-    return len;
-}
-
-static int hand_over_part(struct trace_writer *w, size_t len)
-{
-    struct sink_status st;
-    sink_status(w->sink, &st);
-    if (len > BLOCK_PAYLOAD_MAX || st.waiting_bytes + len > w->options.memory_bytes)
-        return -ENOBUFS;
-    struct block_head head = {.type = BLOCK_RAW, .seq = w->seq, .part = (uint32_t)w->handed};
-    struct buf out = {0};
-    head.raw_len = (uint32_t)len;
-    block_add(&out, &head, w->records.data + w->handed, len);
-    int rc = out.failed      ? -ENOMEM
-             : w->tail_begun ? sink_append(w->sink, out.data, out.len)
-                             : sink_begin_tail(w->sink, out.data, out.len);
-    buf_fini(&out);
-    return rc;
-}
-
-static bool all_handed(const struct trace_writer *w)
-{
-    return w->handed == w->records.len;
-}
-
-/* A part that was refused or lost goes out again with the next, so that a short trouble loses
- * nothing. */
-static void hand_over(struct trace_writer *w)
-{
-    while (!w->records.failed && !all_handed(w)) {
-        size_t len = next_part(w);
-        if (len == 0 || hand_over_part(w, len) < 0)
-            return;
-        w->handed += len;
-        w->tail_begun = w->unsynced = true;
-    }
-}
-
-/* The same, but waits for room in the queue. */
-static void hand_over_until(struct trace_writer *w, uint64_t until_ns)
-{
-    hand_over(w);
-    while (!all_handed(w)) {
-        size_t before = w->handed;
-        uint64_t now = clock_mono_ns();
-        if (sink_wait(w->sink, until_ns > now ? until_ns - now : 0) < 0)
-            return;
-        hand_over(w);
-        if (w->handed == before)
-            return;
-    }
-}
-
-/* Everything the disk was given is on it, so that the tail can be replaced without a risk. */
-static bool watch_disk(struct trace_writer *w)
-{
-    struct sink_status st;
-    sink_status(w->sink, &st);
-    if (st.losses != w->losses_seen) {
-        uint64_t losses = st.losses - w->losses_seen;
-        w->losses_seen = st.losses;
-        w->handed = 0;
-        w->status.blocks_lost += w->unsure < losses ? w->unsure : losses;
-        w->unsure = 0;
-        return false;
-    }
-    if (st.waiting_bytes > 0 || st.failing)
-        return false;
-    w->unsure = 0;
-    return true;
-}
-
-/* The list of the living at the beginning must stay a small part, however many they are. */
-static bool is_full(const struct trace_writer *w, unsigned times)
-{
-    enum { TICKS_MIN = 32 };
-    size_t least = w->entity_count * TICKS_MIN;
-    size_t cells = w->options.block_cells > least ? w->options.block_cells : least;
-    return w->cells >= times * cells ||
-           w->records.len >= times * (size_t)BLOCK_BYTES + w->begin_len;
-}
-
-/* Where it cannot be packed or would be no smaller, the raw parts stay and are as good. Without
- * such parts the tail of the file is another block's. */
-static int replace_by_sealed(struct trace_writer *w)
-{
-    struct buf packed = {0}, out = {0};
-    struct block_head head = {.type = BLOCK_SEALED, .seq = w->seq};
-    int rc = sealed_pack(w->records.data, w->records.len, &packed, &head.raw_len);
-    if (rc == 0 && (packed.len >= w->records.len || head.raw_len > BLOCK_PAYLOAD_MAX))
-        rc = -EFBIG;
-    if (rc == 0) {
-        block_add(&out, &head, packed.data, packed.len);
-        rc = out.failed      ? -ENOMEM
-             : w->tail_begun ? sink_replace_tail(w->sink, out.data, out.len)
-                             : sink_begin_tail(w->sink, out.data, out.len);
-    }
-    w->unsynced |= rc == 0;
-    buf_fini(&packed);
-    buf_fini(&out);
-    return rc;
-}
-
-static void seal(struct trace_writer *w)
-{
-    if (replace_by_sealed(w) < 0) {
-        hand_over_until(w, w->options.patient ? UINT64_MAX : 0);
-        if (!all_handed(w))
-            count_loss(w);
-    }
-    w->unsure++;
-    block_end(w);
-}
-
-/* Ends the open block as it is: what of it the disk took can be read. */
-static void abandon(struct trace_writer *w)
-{
-    if (!all_handed(w) || w->records.failed)
-        count_loss(w);
-    w->unsure += w->handed > 0;
-    block_end(w);
-}
-
-/* Nothing is alive, so that blocks go out when they are full and not before. */
-static void flush_patiently(struct trace_writer *w)
-{
-    if (!w->open || !is_full(w, 1))
-        return;
-    if (w->records.failed)
-        abandon(w);
-    else
-        seal(w);
-    sink_wait(w->sink, UINT64_MAX);
-    watch_disk(w);
-}
-
-/* Keeps the open block within bounds between two flushes. A disk in trouble is asked again by the
- * next flush, not by each record. */
-static void relieve(struct trace_writer *w)
-{
-    size_t grown = w->records.len - w->begin_len;
-    if (w->records.len - w->handed < PART_BYTES && grown < ROLL_BYTES)
-        return;
-    if (w->options.patient) {
-        if (!w->in_tick)
-            flush_patiently(w);
-        return;
-    }
-    struct sink_status st;
-    sink_status(w->sink, &st);
-    if (!st.failing && st.losses == w->losses_seen)
-        hand_over(w);
-    if (w->in_tick || grown < ROLL_BYTES)
-        return;
-    if (all_handed(w) || grown >= BLOCK_BYTES_MAX)
-        abandon(w);
-}
-
-static void flush_block(struct trace_writer *w, uint64_t now_ns, bool healthy)
-{
-    if (w->records.failed) {
-        abandon(w);
-        return;
-    }
-    size_t before = w->handed;
-    hand_over(w);
-    bool all = all_handed(w);
-    bool stuck = !all && w->handed == before; /* a record larger than the queue: sealed it fits */
-    bool old = now_ns > w->opened_ns && now_ns - w->opened_ns >= BLOCK_AGE_NS;
-    if (healthy && (all ? is_full(w, 1) || old : stuck))
-        seal(w);
-    else if (all ? is_full(w, 2) : w->records.len - w->begin_len >= BLOCK_BYTES_MAX)
-        abandon(w);
-}
-
-static void say_lost_marks(struct trace_writer *w)
-{
-    char text[64];
-    if (w->marks_lost == 0)
-        return;
-    snprintf(text, sizeof text, "{\"marks_lost\":%" PRIu64 "}", w->marks_lost);
-    w->marks_lost = 0;
-    trace_writer_note(w, w->t_ns, "gap", text);
-}
-
-void trace_writer_flush(struct trace_writer *w, uint64_t now_ns, bool now)
-{
-    assert(!w->in_tick);
-    if (w->options.patient) {
-        flush_patiently(w);
-        return;
-    }
-    if (!now && now_ns < w->flushed_ns + w->options.flush_ns)
-        return;
-    w->flushed_ns = now_ns;
-    w->losing = w->lost_lately;
-    w->lost_lately = false;
-    bool healthy = watch_disk(w);
-    say_lost_marks(w);
-    if (w->open)
-        flush_block(w, now_ns, healthy);
-    if (w->unsynced && sink_sync(w->sink) == 0)
-        w->unsynced = false;
 }
 
 /* ---- life ---- */
@@ -729,33 +459,23 @@ static void writer_free(struct trace_writer *w)
     free(w);
 }
 
-static void close_block(struct trace_writer *w, uint64_t until_ns)
-{
-    if (!w->options.patient)
-        hand_over_until(w, until_ns);
-    if (w->records.failed)
-        abandon(w);
-    else
-        seal(w);
-}
-
 int trace_writer_close(struct trace_writer *w, const json_t *footer, uint64_t wait_ns)
 {
     if (!w)
         return 0;
     if (w->in_tick)
         trace_writer_tick_end(w);
-    say_lost_marks(w);
+    writer_say_lost_marks(w);
     if (footer) {
         AUTO_FREE char *text = json_dumps(footer, JSON_COMPACT);
         if (text)
             trace_writer_note(w, w->t_ns, "end", text);
     }
-    watch_disk(w);
+    writer_watch_disk(w);
     uint64_t now = clock_mono_ns();
     uint64_t until = wait_ns < UINT64_MAX - now ? now + wait_ns : UINT64_MAX;
     if (w->open)
-        close_block(w, until);
+        writer_close_block(w, until);
     now = clock_mono_ns();
     int rc = sink_close(w->sink, until > now ? until - now : 0);
     if (rc == 0)

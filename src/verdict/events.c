@@ -16,6 +16,7 @@ enum { SEEN_AFTER = 3 }; /* step ends after the newest event, until which it is 
  * either side of an event is not the lowest of a few readings but the nearest one, over more
  * events. With fewer still a staircase and a line are the same. */
 enum { READINGS_APART = 8, READINGS_CLOSE = 2, READINGS_IF_CLOSE = 20 };
+static const double APART_AT_LEAST = 1.5;
 /* The readings around an event are a part of all from one to the next, and even growth puts that
  * part of itself there: of the rest, so much must come at the events too. */
 static const double AROUND = 4, AROUND_IF_CLOSE = 1;
@@ -25,6 +26,14 @@ static const double RISE_OVER_MEAN = 0.33; /* of all jumps: so much smaller is n
 static const double STANDS_OUT = 1.6;      /* times the median jump: a larger one counts as that */
 static const double GOES_ON = 0.8;         /* of the earlier jumps, in the later ones */
 static const double TIMES_LOST = 2.5; /* a run of jumps, over the longest that was given back */
+
+/* Where growth is a leak by other rules: how many equal pieces its jumps are at least, as part of
+ * all events, and how far above the share that chance puts there, in deviations. */
+static const double PIECES_PART = 0.33, CHANCE_Z = 1.65;
+
+enum { EVENT_KINDS = 3 };
+static const enum verdict_mark_kind KINDS[EVENT_KINDS] = {VERDICT_MARK_EVAL, VERDICT_MARK_SAVE,
+                                                          VERDICT_MARK_EPOCH};
 
 /* The floor on either side of an event. */
 struct sides {
@@ -181,55 +190,102 @@ static unsigned events_needed(const struct verdict_series *v, enum verdict_mark_
                                                                     : EVENTS_AT_LEAST;
 }
 
-/* Jumps of one kind. */
-static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
-                     struct events_steps *ret)
+/* What the events of KIND added, and their share of all growth; false where they are too few. NOISE
+ * becomes that between them, where they are close. */
+static bool measure(const struct verdict_series *v, enum verdict_mark_kind kind, double *noise,
+                    struct jumps *k, struct events_steps *ret)
 {
     struct extent x = extent_of(v, kind, v->n_events);
-    struct jumps k = {0};
     bool is_close = x.n && x.readings < READINGS_APART * (x.n - 1);
     double intervals, even;
 
     if (x.n && !is_close && v->events[x.end - 1].after_n < SEEN_AFTER)
         x = extent_of(v, kind, x.end - 1);
-    if (x.n < events_needed(v, kind, is_close) ||
-        (is_close && (x.readings < READINGS_IF_CLOSE || x.readings < READINGS_CLOSE * (x.n - 1))))
+    if (x.n < EVENTS_AT_LEAST || x.readings < APART_AT_LEAST * (x.n - 1))
         return false;
     if (is_close)
-        noise = noise_between(v, kind, x.end, noise);
+        *noise = noise_between(v, kind, x.end, *noise);
     for (uint32_t i = 0; i < x.end; i++)
         if (is_usable(&v->events[i], kind))
-            take_event(&k, sides_of(&v->events[i], is_close, noise), noise);
+            take_event(k, sides_of(&v->events[i], is_close, *noise), *noise);
     /* Of events that are no longer kept the jumps are taken to be like those that are. */
     intervals = (double)(x.n - 1) * v->events_seen[kind] / x.kept;
     even = fmin(1, (is_close ? AROUND_IF_CLOSE : AROUND) * intervals / x.readings);
-    ret->share_needed = even + BEYOND_EVEN * (1 - even);
-    ret->kind = kind;
-    ret->count = x.n;
-    ret->jump_bytes = k.later / (x.n - 1);
-    ret->total_bytes = k.later;
-    ret->share = k.last > k.first ? intervals * ret->jump_bytes / (k.last - k.first) : 0;
-    if (!go_on(k.jump, x.n - 1, noise))
+    *ret = (struct events_steps){.kind = kind,
+                                 .count = x.n,
+                                 .readings = x.readings,
+                                 .is_close = is_close,
+                                 .jump_bytes = k->later / (x.n - 1),
+                                 .total_bytes = k->later,
+                                 .share_even = even,
+                                 .share_needed = even + BEYOND_EVEN * (1 - even)};
+    ret->share = k->last > k->first ? intervals * ret->jump_bytes / (k->last - k->first) : 0;
+    return true;
+}
+
+/* Are the jumps so many equal ones, (sum j)^2 / sum j^2? Pieces of one leak that has nothing to do
+ * with the events fall there as often as readings do, EVEN; so few of them may all do by chance. */
+static bool is_no_chance(const double *jump, unsigned n, double share, double even)
+{
+    double sum = 0, squares = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        sum += jump[i];
+        squares += jump[i] * jump[i];
+    }
+    return squares > 0 && sum * sum >= PIECES_PART * n * squares &&
+           (share - even) * sum >= CHANCE_Z * sqrt(even * (1 - even) * squares);
+}
+
+/* Do the jumps of one kind prove a leak by themselves? */
+static bool jumps_of(const struct verdict_series *v, enum verdict_mark_kind kind, double noise,
+                     struct events_steps *ret)
+{
+    struct jumps k = {0};
+
+    if (!measure(v, kind, &noise, &k, ret) || ret->count < events_needed(v, kind, ret->is_close) ||
+        (ret->is_close && (ret->readings < READINGS_IF_CLOSE ||
+                           ret->readings < READINGS_CLOSE * (ret->count - 1))) ||
+        !go_on(k.jump, k.n - 1, noise))
         return false;
     /* Little was read between them: each by itself has to count. */
-    if (is_close && median_of(k.jump, x.n - 1) < v->options.material_fraction * k.first)
+    if (ret->is_close && median_of(k.jump, k.n - 1) < v->options.material_fraction * k.first)
         return false;
-    return k.last > k.first && do_rise(k.jump, x.n - 1, ret->jump_bytes, noise) &&
+    return k.last > k.first && do_rise(k.jump, k.n - 1, ret->jump_bytes, noise) &&
            k.run >= TIMES_LOST * k.lost;
 }
 
 bool events_find_steps(const struct verdict_series *v, double noise, double material,
                        struct events_steps *ret)
 {
-    static const enum verdict_mark_kind KINDS[] = {VERDICT_MARK_EVAL, VERDICT_MARK_SAVE,
-                                                   VERDICT_MARK_EPOCH};
     bool found = false;
 
-    for (unsigned k = 0; k < sizeof(KINDS) / sizeof(KINDS[0]); k++) {
+    for (unsigned k = 0; k < EVENT_KINDS; k++) {
         struct events_steps s;
 
         if (!jumps_of(v, KINDS[k], noise, &s) || s.share < s.share_needed ||
             s.total_bytes < material)
+            continue;
+        if (!found || s.share > 1.1 * ret->share)
+            *ret = s;
+        found = true;
+    }
+    return found;
+}
+
+bool events_hold_growth(const struct verdict_series *v, double noise, double material,
+                        struct events_steps *ret)
+{
+    bool found = false;
+
+    for (unsigned i = 0; i < EVENT_KINDS; i++) {
+        double between = noise;
+        struct jumps k = {0};
+        struct events_steps s;
+
+        if (!measure(v, KINDS[i], &between, &k, &s) || k.n <= EVENTS_AT_LEAST ||
+            s.share < s.share_needed || s.total_bytes < material ||
+            !is_no_chance(k.jump, k.n - 1, s.share, s.share_even))
             continue;
         if (!found || s.share > 1.1 * ret->share)
             *ret = s;

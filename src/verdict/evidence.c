@@ -161,6 +161,11 @@ static int growth_text(char *out, size_t size, const struct verdict_evidence *e)
                         "the live heap leaks %s a %s (confidence %.0f %%), %s so far",
                         size_text(a, v[0]), v[1] != 0 ? "step" : "minute", 100 * v[3],
                         size_text(b, v[2]));
+    case VERDICT_SAID_SPARE:
+        return snprintf(out, size,
+                        "what is in use stands: of %s that resident memory rose by, %s came into "
+                        "use before that, and %s is free and kept by malloc",
+                        size_text(a, v[0]), size_text(b, v[1]), size_text(c, v[2]));
     case VERDICT_SAID_HELD_GROWS:
         return snprintf(out, size,
                         "by the profiler's samples what the program holds grew evenly to the end, "
@@ -235,12 +240,16 @@ static int pass_text(char *out, size_t size, const struct verdict_evidence *e)
         return snprintf(out, size,
                         "growth after the first pass has %.0f %% of its pace: it may be its tail",
                         100 * v[0]);
-    case VERDICT_SAID_BEYOND_PASS:
-        return snprintf(
-            out, size,
-            "growth went on after the first pass ended at %s %.0f: %s since, %.0f %% of "
-            "the pass's own pace",
-            v[3] != 0 ? "step" : "second", v[0], size_text(a, v[1]), 100 * v[2]);
+    case VERDICT_SAID_BEYOND_PASS: {
+        int len =
+            snprintf(out, size, "growth went on after the first pass ended at %s %.0f: %s since",
+                     v[3] != 0 ? "step" : "second", v[0], size_text(a, v[1]));
+        /* 0: the pass itself had none to compare it with */
+        if (v[2] > 0 && len > 0 && (size_t)len < size)
+            (void)snprintf(out + len, size - (size_t)len, ", %.0f %% of the pass's own pace",
+                           100 * v[2]);
+        return len;
+    }
     default:
         return -1;
     }

@@ -88,6 +88,29 @@ static void judge_stepping(struct judging *j, const struct events_steps *e)
     judging_conclude(j, VERDICT_STEPPING, fmin(0.97, 0.6 + 0.08 * e->count));
 }
 
+/* Cuts a start-up off the view. By step training has begun: what its first steps take at once is
+ * start-up still, what fills over several of them is growth that has ended. */
+static void trim_startup(struct judging *j)
+{
+    static const double AT_ONCE = 0.5; /* of the growth, in one move */
+    struct view all = j->w;
+    double largest = 0, grown;
+    size_t cut;
+
+    view_trim_startup(&j->w);
+    cut = all.n - j->w.n;
+    if (!j->w.by_step || cut == 0)
+        return;
+    for (size_t i = 1; i <= cut; i++)
+        largest = fmax(largest, all.low[i] - all.low[i - 1]);
+    grown = all.low[cut] - all.low[0];
+    if (grown < fmax(j->v->options.material_fraction * all.low[0], 4 * j->w.sigma) ||
+        largest > AT_ONCE * grown)
+        return;
+    j->fill = grown;
+    j->fill_end = all.x[cut];
+}
+
 static void note_input(struct judging *j)
 {
     const struct verdict_series *v = j->v;
@@ -132,7 +155,7 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
     view_build(&j.w, v, by_step, j.history, j.history);
     j.began = j.w.start;
     if (!v->step_only)
-        view_trim_startup(&j.w);
+        trim_startup(&j);
     find_pass(&j);
     if (j.w.n) {
         ret->has_floor = true;
@@ -162,6 +185,8 @@ void verdict_judge(const struct verdict_series *v, const struct verdict_limit *l
         judge_first_pass(&j);
     else
         judge_open(&j, cap);
+    if (by_step)
+        verdict_name_leak(ret, v);
     outlook_rates(&j);
     outlook_oom(&j);
     outlook_alarm(&j);

@@ -19,6 +19,8 @@ struct judging {
     double rate_from; /* x from which the rate is measured */
     double history;   /* x from which on anything is looked at */
     double began;     /* x at which the judged phase began, a start-up included */
+    double fill;      /* what was cut off the front by step grew by this, evenly … */
+    double fill_end;  /* … until this x; 0: nothing */
     uint32_t phase;
     bool by_end; /* called because the job is over: nobody needs to be alarmed */
 };
@@ -57,6 +59,10 @@ void judge_first_pass(struct judging *j);
 /* The first pass is over: what still rises is not its data. Returns false if too little of what
  * followed has been seen. */
 bool judge_after_pass(struct judging *j);
+
+/* Does all there is rise in one line on which the end of the first pass has left no bend? True when
+ * that is certain, however little came since. */
+bool judge_unbent(const struct judging *j);
 
 /* Has the low tide of W only risen, by more than COUNTS, back to where memory had stood before? */
 bool judge_came_back(const struct view *w, double counts);

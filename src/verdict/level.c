@@ -52,6 +52,17 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
     return at;
 }
 
+/* All that grew did so over the first steps. */
+static void filled_early(struct judging *j, double cap)
+{
+    double near = j->fill_end - j->began;
+
+    j->r->floor_first_bytes -= j->fill;
+    judging_say(j->r, VERDICT_SAID_ENDED, ended_at_boundary(j, j->fill_end, 0, 0.12 * near),
+                j->w.by_step, j->r->growth_ended.at, j->fill);
+    judging_conclude(j, VERDICT_PLATEAUED, cap);
+}
+
 /* Not rising any more: stable, spiking or plateaued. */
 void judge_level(struct judging *j, double cap)
 {
@@ -89,6 +100,8 @@ void judge_level(struct judging *j, double cap)
     if (spikes >= 2 || (spikes && w->give_back > spike)) {
         judging_say(j->r, VERDICT_SAID_SPIKES, peak, spikes, 0, 0);
         judging_conclude(j, VERDICT_SPIKING, fmin(cap, 0.95));
+    } else if (j->fill > 0) {
+        filled_early(j, cap);
     } else {
         judging_conclude(j, VERDICT_STABLE, fmin(cap, 0.97));
     }

@@ -6,6 +6,7 @@
 
 static const double SURE = 0.8;       /* confidence of the live heap's verdict at least */
 static const double SHARE = 0.5;      /* of the growth of resident memory that it explains */
+static const double MOST = 0.7;       /* of it, where it tells that a leak comes at events */
 static const double MATERIAL = 0.025; /* of the resident floor: live growth that counts */
 static const double CONFIDENCE = 0.9; /* at most: two series were looked at */
 /* Where resident memory stands and what is in use grows: so much of the resident floor, and with
@@ -104,6 +105,24 @@ static void tell_hidden(struct verdict_result *resident, const struct verdict_re
                                                         by_step, growth, live->confidence}});
 }
 
+/* Both leak, and what is in use does so at events: less comes between than in resident memory,
+ * which batches and the allocator move too. */
+static void tell_events(struct verdict_result *resident, const struct verdict_result *live)
+{
+    double resident_rate, live_rate;
+    bool by_step;
+
+    if (live->word != VERDICT_STEPPING || resident->word != VERDICT_LEAKING ||
+        !rates_of(resident, live, &resident_rate, &live_rate, &by_step) ||
+        live_rate < MOST * resident_rate)
+        return;
+    resident->word = live->word;
+    resident->event = live->event;
+    for (uint32_t i = 0; i < live->n_evidence; i++)
+        if (live->evidence[i].code == VERDICT_SAID_EVENT_STEPS)
+            hear_say_first(resident, &live->evidence[i]);
+}
+
 void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live)
 {
     if (live->leak != VERDICT_LEAK_YES || live->confidence < SURE || !resident->has_floor ||
@@ -113,4 +132,6 @@ void verdict_hear_live(struct verdict_result *resident, const struct verdict_res
         tell_open(resident, live);
     else if (resident->leak == VERDICT_LEAK_NO)
         tell_hidden(resident, live);
+    else
+        tell_events(resident, live);
 }

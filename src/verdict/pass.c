@@ -278,7 +278,7 @@ static bool judge_rise_after(struct judging *j, const struct after *a)
         j->rate_from = k.rate_from;
         return true;
     }
-    if (passes_through(j, a)) {
+    if (passes_through(j, a) || judge_unbent(j)) {
         judging_say(j->r, VERDICT_SAID_BEYOND_PASS, j->pass_end, a->since, pace, j->w.by_step);
         judge_leaking(j, THROUGH_CAP);
         return true;
@@ -300,7 +300,9 @@ bool judge_after_pass(struct judging *j)
 
     after_build(j, &a);
     if (is_early(j, &a)) {
-        if (a.w.n < CLEAN_POINTS || a.w.n >= STEADY_POINTS || !passes_through(j, &a))
+        bool is_through = a.w.n >= CLEAN_POINTS && a.w.n < STEADY_POINTS && passes_through(j, &a);
+
+        if (!is_through && !judge_unbent(j))
             return false;
         judging_say(j->r, VERDICT_SAID_BEYOND_PASS, j->pass_end, a.since, after_pace(&a),
                     j->w.by_step);

@@ -134,8 +134,10 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         ret->has_grower = rank >= RANK_GROWS;
     }
     sort_costs(ret);
-    /* The whole may grow though no process does: shared memory, or ever more processes. */
-    if (whole && rank_of(whole->word) > rank && whole->leak == VERDICT_LEAK_YES) {
+    /* The whole may grow though no process does: shared memory, or ever more processes. Where one
+     * does, whether at events or between them is seen best in that one. */
+    if (whole && rank_of(whole->word) > rank && whole->leak == VERDICT_LEAK_YES &&
+        verdict_word_leak(ret->word) != VERDICT_LEAK_YES) {
         ret->word = whole->word;
         ret->confidence = whole->confidence;
         ret->has_grower = false;

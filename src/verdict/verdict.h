@@ -192,6 +192,7 @@ enum verdict_evidence_code {
     VERDICT_SAID_LIVE_GROWS,  /* live rate per step or minute, by_step, over that of RSS, confidence
                                */
     VERDICT_SAID_LIVE_HIDDEN, /* live rate per step or minute, by_step, growth bytes, confidence */
+    VERDICT_SAID_SPARE,       /* growth of resident memory, of what is in use, of what is spare */
     VERDICT_SAID_HELD_GROWS,  /* held rate per minute, growth bytes, that of resident memory */
     VERDICT_SAID_HELD_ALONE,  /* held growth bytes, that of resident memory */
     VERDICT_SAID_PEAK_OOM,    /* headroom bytes, eta low, eta high (s or steps), by_step */
@@ -255,6 +256,18 @@ char *verdict_evidence_text(char *out, size_t size, const struct verdict_evidenc
  * stands while LIVE has grown by much of it, into what the process held already. Nothing else is
  * changed: what is not in the live heap (small objects of Python, mappings) may still leak. */
 void verdict_hear_live(struct verdict_result *resident, const struct verdict_result *live);
+
+/* Of a leak of V, if most of its growth came at evaluations, checkpoints or epoch ends: R is
+ * stepping instead of leaking. The verdict on V says so by itself; not so where R was taken from
+ * another series. */
+void verdict_name_leak(struct verdict_result *r, const struct verdict_series *v);
+
+/* Where R, the verdict on RESIDENT, is undecided though it rises, and LIVE, that on IN_USE, says
+ * that what malloc has handed out stands: if that and SPARE, what malloc has got back and keeps,
+ * are most of the rise, nothing that is in use grows any more and R has plateaued. */
+void verdict_hear_spare(struct verdict_result *r, const struct verdict_series *resident,
+                        const struct verdict_result *live, const struct verdict_series *in_use,
+                        const struct verdict_series *spare);
 
 /* What a program held, by the samples of the profiler, grew evenly to the end of its job. */
 struct verdict_held {

@@ -98,7 +98,11 @@ static void reason_text(struct buf *out, const json_t *job)
 {
     double low;
     char left[TEXT_TIME_MAX];
-    const json_t *oom = summary_at(json_object_get(job, "verdict"), "oom_eta_s", NULL);
+    const json_t *verdict = json_object_get(job, "verdict");
+    /* Of what may be a start, a cache or a leak, the end of memory is no news yet. */
+    const json_t *oom = json_is_true(json_object_get(verdict, "leak"))
+                            ? summary_at(verdict, "oom_eta_s", NULL)
+                            : NULL;
     const json_t *reason = json_object_get(job, "reason");
     const json_t *waits = json_object_get(job, "waits_for");
     const json_t *cause = json_object_get(job, "cause");

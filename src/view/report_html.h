@@ -21,8 +21,6 @@ const char *report_time(char out[TEXT_TIME_MAX], double s);
 const json_t *report_tree(const json_t *doc);
 /* Of the whole run; a verdict is on the last segment. NULL: none. */
 const json_t *report_peak(const json_t *doc);
-/* "leaking: process 606 …", raw. */
-void report_headline(struct buf *out, const json_t *doc);
 /* "bad" for a leak, "good" for none, "open". */
 const char *report_tone(const json_t *one);
 /* "collate, train.py:6" of a frame, raw. */

@@ -53,18 +53,6 @@ const json_t *report_peak(const json_t *doc)
     return json_is_number(peak) ? peak : json_object_get(report_tree(doc), "peak_bytes");
 }
 
-void report_headline(struct buf *out, const json_t *doc)
-{
-    const json_t *tree = report_tree(doc);
-    const char *word = report_string(tree, "verdict");
-    if (!tree) {
-        buf_add_str(out, "undecided: there are no readings");
-        return;
-    }
-    buf_printf(out, "%s: ", word ? word : "undecided");
-    verdict_headline(out, tree);
-}
-
 const char *report_tone(const json_t *one)
 {
     const json_t *leak = json_object_get(one, "leak");

@@ -114,7 +114,8 @@ static void add_rates(struct buf *out, const json_t *one)
     add_rate(out, has ? ", " : ", by ", json_object_get(one, "rate_bytes_per_min"), "minute");
 }
 
-/* "in 12.0 min to 15.0 min", "in 110 to 130 steps"; the far end may be out of sight. */
+/* "in 12 min 04 s to 15 min 10 s", "in 110 steps to 130 steps"; one where both read the same, and
+ * the far end may be out of sight. */
 static void add_when(struct buf *out, const json_t *range, bool by_step)
 {
     char a[TEXT_TIME_MAX], b[TEXT_TIME_MAX];
@@ -127,10 +128,12 @@ static void add_when(struct buf *out, const json_t *range, bool by_step)
         span(a, l);
         span(b, h);
     }
-    if (json_is_number(high))
-        buf_printf(out, " in %s to %s", a, b);
-    else
+    if (!json_is_number(high))
         buf_printf(out, " in %s at the earliest", a);
+    else if (strcmp(a, b) == 0)
+        buf_printf(out, " in %s", a);
+    else
+        buf_printf(out, " in %s to %s", a, b);
 }
 
 static void add_oom(struct buf *out, const json_t *one, const char *before)

@@ -17,15 +17,15 @@ def binary():
     return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
 
 
-def wait_for(condition, what):
+def wait_for(condition, what, limit_s=PATIENCE_S):
     """The first true value of CONDITION(): tests wait for what they need, never for a while."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + limit_s
     while time.monotonic() < until:
         value = condition()
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
+    raise AssertionError(f"waited {limit_s} s in vain: {what}")
 
 
 def alive(pid):

@@ -234,6 +234,12 @@ def test_the_table_tells_what_one_wants_to_know(server, client):
     assert len(starts) == 1
 
 
+@pytest.mark.parametrize("word", ["undecided", "filling"])
+def test_what_may_be_no_leak_does_not_run_out_of_memory(server, client, word):
+    list_of(server, [{**JOB, "verdict": {**JOB["verdict"], "verdict": word, "leak": None}}])
+    assert client("jobs").stdout.splitlines()[1].endswith("7 min 20 s left")
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_the_table_fits_the_terminal(server, columns):
     list_of(server, [{**JOB, "name": "a long name for a job" * 3, "reason": "why " * 100}])

@@ -188,6 +188,14 @@ def test_a_job_that_keeps_nothing_has_no_cause(tmp_path):
     assert "a call site keeps" not in result.stderr
 
 
+def test_a_heap_that_was_read_once_is_no_proof_that_the_allocator_keeps_it(tmp_path):
+    result = run_ebb("run", "--interval", "100ms", "--run-dir", tmp_path / "run", "--", PYTHON,
+                     write_job(tmp_path), "16", "keep")
+    assert result.returncode == 0
+    found = by_key(diagnosis(tmp_path / "run"))
+    assert found["retention"]["word"] not in ("likely", "nearly certain"), found["retention"]
+
+
 def test_a_running_job_can_be_asked_by_its_pid(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen([binary(), "run", "--interval", "100ms", "--run-dir", folder, "--",

@@ -152,7 +152,7 @@ def test_it_does_the_same_where_no_cgroup_may_be_made(guarded, open_folder, ebb_
 def test_processes_that_come_and_go_all_the_time_do_not_hide_the_rise(guarded, where):
     job = script(guarded.folder, """
         import os, sys, time
-        kept, until = [bytearray(b"x") * (60 << 20)], time.monotonic() + 50
+        kept, until = [bytearray(b"x") * (60 << 20)], time.monotonic() + 150
         for _ in range(5000):
             if time.monotonic() > until:
                 sys.exit("the guard did not stop it")

@@ -5,11 +5,12 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 
 import pytest
 
-from commands import binary, environment, refused, refused_with
+from commands import ROOT, binary, environment, refused, refused_with
 
 TABLE = """t,pid,rss_bytes,step
 0,10,1000000,0
@@ -251,3 +252,10 @@ def test_a_closed_pipe_is_quiet_where_the_signal_is_ignored(large_recording):
 def test_a_file_name_with_escapes_is_shown_harmlessly(ebb, tmp_path):
     path = write(tmp_path / "a\x1b[31m\nb.ebb", b"nonsense")
     assert refused_with(ebb("export", path, "--csv"), r"a\e[31m\nb.ebb")
+
+
+def test_the_columns_that_the_readme_cuts_out_are_those_it_shows(ebb, recording):
+    fields, shown = re.search(r"^\$ cut -d, -f(\S+) run.csv.*\n(.*)$", (ROOT / "README.md").read_text(), re.M).groups()
+    head = exported(ebb, recording, "--csv").splitlines()[0]
+    assert subprocess.run(["cut", "-d,", f"-f{fields}"], input=head, capture_output=True, text=True,
+                          check=True).stdout.strip() == shown

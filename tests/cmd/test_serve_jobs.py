@@ -113,6 +113,12 @@ def test_a_job_that_crashes_leaves_the_server_and_its_neighbour_alone(server):
 
 # ---- cancelling ----
 
+def test_a_job_that_was_not_judged_yet_has_no_verdict_and_no_wrong_reason(server):
+    number = hold(server)
+    wait_for(lambda: (server.job(number)["memory"] or {}).get("job_bytes"), "its memory is known")
+    assert (server.job(number)["verdict"] or {}).get("sentence") != "there are no readings"
+
+
 def test_a_queued_job_is_cancelled_at_once_and_never_runs(server):
     hold(server), hold(server)
     number = server.submit("touch", server.folder / "ran")

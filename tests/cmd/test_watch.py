@@ -114,6 +114,15 @@ def test_without_a_terminal_there_is_a_line_for_each_look_and_a_summary(ebb):
     assert len(lines) - len(looks) <= 25
 
 
+def test_what_is_not_judged_yet_has_no_verdict(ebb):
+    with python(QUIET) as process:
+        ready(process)
+        text = ebb("watch", "--pid", process.pid, "--for", "500ms").stdout.splitlines()[0]
+        tick = json.loads(ebb("watch", "--pid", process.pid, "--for", "500ms", "--json").stdout.splitlines()[0])
+    assert text.startswith("0.0 s  job ") and "verdict" not in text
+    assert tick["tree"]["verdict"] is None
+
+
 def test_json_agrees_with_proc_to_the_byte_for_a_process_that_holds_still(ebb):
     with python(QUIET) as process:
         ready(process)

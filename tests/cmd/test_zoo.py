@@ -10,7 +10,9 @@ import pytest
 from commands import ROOT, environment
 
 sys.path.insert(0, str(ROOT / "zoo"))
+import command
 import judged
+import overhead
 import run as zoo
 import table
 
@@ -100,7 +102,7 @@ def test_a_line_of_the_table_fits_a_terminal(capsys):
                    marks_right="NO", rate_error=-0.123, right_after_s=123.4, overhead=[-0.24, 0.11, 0.25],
                    culprit_itself=0, hypothesis="workers_flat", hypothesis_right="NO")
     rows = [zoo.row_of(name, long) for name in PROGRAMS]
-    zoo.print_table([zoo.COLUMNS, *rows])
+    command.print_table([zoo.COLUMNS, *rows])
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= 160
     assert rows[0][3:5] == ["undecided WRONG", "undecided WRONG"] and "+11% (-24%..+25%)" in rows[0]
@@ -109,7 +111,7 @@ def test_a_line_of_the_table_fits_a_terminal(capsys):
 def test_a_program_that_fails_does_not_lose_the_others(monkeypatch, tmp_path):
     runs = [(name, "leak", [], {}) for name in ("good", "bad", "absent")]
     status = {"good": 0, "bad": 3, "absent": zoo.common.NOT_HERE}
-    monkeypatch.setattr(zoo, "record", lambda name, *rest: status[name])
+    monkeypatch.setattr(zoo, "record", lambda name, *rest: (status[name], ""))
     ran, broken = zoo.record_all(runs, argparse.Namespace(out=tmp_path, jobs=1))
     assert [run[0] for run in ran] == ["good"]
     assert len(broken) == 1 and "bad leak ended with status 3" in broken[0]
@@ -119,7 +121,7 @@ def test_a_program_that_fails_does_not_lose_the_others(monkeypatch, tmp_path):
 def test_what_is_worse_is_recorded_once_more_before_it_counts(monkeypatch, tmp_path, second, fails):
     runs = [("good", "leak", [], {}), ("bad", "leak", [], {})]
     recorded = []
-    monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or 0)
+    monkeypatch.setattr(zoo, "record", lambda name, *rest: recorded.append(name) or (0, ""))
     monkeypatch.setattr(table, "read", lambda: {"good-leak": outcome(), "bad-leak": outcome()})
     monkeypatch.setattr(zoo, "judge_all", lambda again, args: {"bad-leak": outcome(**second)})
     flipped = outcome(marks="undecided", marks_right="unsure", overhead=[0, 1, 2])
@@ -128,6 +130,51 @@ def test_what_is_worse_is_recorded_once_more_before_it_counts(monkeypatch, tmp_p
     assert zoo.look_again(runs, outcomes, args) == []
     assert recorded == ["bad"] and outcomes["bad-leak"]["overhead"] == [0, 1, 2]
     assert bool(zoo.complaints(runs, outcomes, args)) == fails
+
+
+def test_what_running_costs_and_what_a_run_costs_once_are_told_apart():
+    alone = overhead.Cost(all_s=6, before_s=2, steps_s=4, usual_s=3, own_s=0, wall_s=6, steps_wall_s=4)
+    watched = overhead.Cost(all_s=7, before_s=2.25, steps_s=4.5, usual_s=3.03, own_s=0.25, wall_s=8,
+                            steps_wall_s=4)
+    took = overhead.parts(watched, alone, start_and_end_s=0.05)
+    assert took["usual"] == pytest.approx(0.01) and took["running"] == pytest.approx(0.01 + 0.1 / 4)
+    assert took["once_s"] == pytest.approx(1 - 4 * took["running"]) and took["before_s"] == 0.25
+    assert took["steps"] == pytest.approx(0.125) and took["all"] == pytest.approx(1 / 6)
+
+
+def test_the_longest_steps_are_none_of_the_usual(tmp_path):
+    code = ("import json, os; steps = [0.5 if i % 20 == 7 else 0.01 for i in range(40)];"
+            "cpu = [2 + sum(steps[:i]) for i in range(41)];"
+            "open(os.environ['ZOO_TIMES'], 'w').write(json.dumps({'cpu_s': cpu, 'wall_s': 3}))")
+    took = overhead.cost([sys.executable, "-c", code])
+    assert took.before_s == 2 and took.steps_s == pytest.approx(1.38) and took.own_s == 0
+    assert took.usual_s == pytest.approx(0.38) and took.steps_wall_s == 3
+    assert overhead.cost([sys.executable, "-c", "raise SystemExit(1)"]) is None
+
+
+def pairs(*shares):
+    return [dict.fromkeys(overhead.PARTS, share) for share in shares]
+
+
+def test_the_costs_of_all_programs_are_summed_up_with_their_intervals():
+    found = {f"p{i}": pairs(i / 100, i / 100, 9) for i in range(9)}  # one pair that others disturbed
+    low, high = overhead.interval(found, "running")
+    assert 0 <= low < 0.04 < high
+    lines = overhead.summary(found)
+    assert len(lines) == 2 + len(overhead.PARTS) and "median of the 9 programs" in lines[0]
+    assert "| +4.0% |" in lines[2] and any("| +0.04 s |" in line for line in lines)
+
+
+def test_costs_come_into_the_kept_table_and_nothing_else_of_it_changes(tmp_path):
+    kept, before = tmp_path / "expected.json", table.read()
+    kept.write_text(table.KEPT.read_text())
+    overhead.update({"dict_cache": pairs(0.031, 0.02, 0.5)}, kept)
+    after = table.read(kept)
+    assert after["dict_cache-leak"].pop("overhead") == [0.02, 0.031, 0.5]
+    before["dict_cache-leak"].pop("overhead", None)
+    assert after == before
+    lines = [set(path.read_text().splitlines()) for path in (table.KEPT, kept)]
+    assert len(lines[1] - lines[0]) == 1  # the others are as they were, to the letter
 
 
 def frame(function, file="/x/zoo/p/main.py"):

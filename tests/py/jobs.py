@@ -1,22 +1,25 @@
 """Jobs that run under ebb, and what was recorded of them. EBB_BINARY names the program."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
 import socket
 import subprocess
+import sys
 import tempfile
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cmd"))
+
+import commands  # noqa: E402
+from commands import ROOT, binary  # noqa: E402
+
 PACKAGE = ROOT / "python"
 SHIM = PACKAGE / "ebb" / "_shim"
-PATIENCE_S = 300
+PATIENCE_S = 300  # more than of commands: torch alone takes its time on a busy machine
 
-
-def binary():
-    return os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
+wait_for = functools.partial(commands.wait_for, limit_s=PATIENCE_S)
 
 
 def environment(changes=None):
@@ -44,17 +47,6 @@ def listening(monkeypatch):
         _wire.reset()
         yield receiver
         _wire.reset()
-
-
-def wait_for(condition, what):
-    """The first true value of CONDITION()."""
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE_S} s in vain: {what}")
 
 
 class Run:

@@ -48,7 +48,8 @@ def told(monkeypatch):
     monkeypatch.setattr(_keepers, "wire", Wire)
     for name, value in (("_last", None), ("_base", None), ("_next_s", 0.0), ("_spent_s", 0.0),
                         ("_is_off", None), ("_names", {}), ("_INTERVAL_S", 0.0),
-                        ("_BUDGET_S", PATIENCE_S), ("_WALL_S", PATIENCE_S)):
+                        ("_look_s", 0.0), ("_YOUNG_SHARE", 0), ("_BUDGET_S", PATIENCE_S),
+                        ("_WALL_S", PATIENCE_S)):
         monkeypatch.setattr(_keepers, name, value)
     return found
 
@@ -156,12 +157,40 @@ def test_where_memory_does_not_grow_nobody_looks(told, resident, monkeypatch):
         _keepers.at_step(step)
 
 
+def test_a_look_at_many_containers_is_no_reason_to_collect_garbage(told, resident):
+    crowd = [[i, i] for i in range(100_000)]
+    store, collected = Store(), []
+
+    def add(step):
+        store.cache.update({(step, i): bytearray(MIB) for i in range(9)})
+        gc.collect()
+        collected.append(gc.get_stats()[1]["collections"])
+
+    grow(resident, add)
+    assert len(crowd) == 100_000 and named(told)[-1]["name"].startswith("cache of a ")
+    assert collected[-1] - collected[0] <= 2  # with something made for each it was dozens
+
+
 def test_the_time_for_it_is_bounded(told, resident, monkeypatch):
     looks = []
     monkeypatch.setattr(_keepers, "_look", lambda step, rss: looks.append(step))
     monkeypatch.setattr(_keepers, "_spent_s", _keepers._BUDGET_S + 1)
     grow(resident, lambda step: None)
     assert looks == []
+
+
+def test_a_job_that_has_just_begun_is_not_looked_at(told, resident, monkeypatch):
+    looks, ran_s = [], 0.0
+    monkeypatch.setattr(_keepers, "_look", lambda step, rss: looks.append(step))
+    monkeypatch.setattr(_keepers, "_YOUNG_SHARE", 20)
+    monkeypatch.setattr(_keepers.time, "monotonic", lambda: 1000 + ran_s)
+    monkeypatch.setattr(_keepers.sys, "getallocatedblocks", lambda: 1_000_000)  # 0.1 s
+    resident(100)
+    _keepers.at_step(1)
+    for step, ran_s in enumerate((1.0, 1.9, 2.1), 2):
+        resident(100 + 100 * step)
+        _keepers.at_step(step)
+    assert looks == [4]
 
 
 def test_a_look_that_fails_is_the_last(told, resident, monkeypatch):

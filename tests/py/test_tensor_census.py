@@ -45,10 +45,6 @@ def row(census, **wanted):
     return found[0] if found else None
 
 
-def type_row(census, name):
-    return next((o for o in census.objects if o.type == name), None)
-
-
 # ---- objects ----
 
 

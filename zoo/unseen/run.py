@@ -8,9 +8,7 @@ there already is told as a known defect.
 import argparse
 import json
 import os
-import shutil
 import statistics
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ZOO = HERE.parent
 sys.path.insert(0, str(ZOO))  # before this folder: run is zoo/run.py
+import command
 import common
+import place
 import run as zoo
 import table
 from place import BUILD, EBB, interpreter
@@ -31,6 +31,7 @@ LOOKS = 8  # an epoch
 TIMEOUT_S = 400
 SETTLED = 0.15  # of a leak: rates are compared from there on
 CLOSE = 0.2
+KEYS = 4  # columns that name a run
 COLUMNS = ["program", "variant", "set", "mode", "leak", "word", "grade", "sure", "rate error",
            "of live", "right after", "alarms", "culprit row", "first hypothesis", "right"]
 
@@ -39,7 +40,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=BUILD / "zoo-unseen",
                         help="folder of the recordings (default zoo-unseen of the build)")
-    parser.add_argument("--jobs", type=int, default=1, help="programs that run at the same time")
+    parser.add_argument("--jobs", type=command.count, default=1, help="programs that run at the same time")
     parser.add_argument("--modes", type=lambda text: text.split(","), default=list(MODES),
                         help="marks, nomarks or both with a comma between (default)")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
@@ -74,23 +75,17 @@ def small(truth):
 
 
 def record(name, mode, truth, args):
-    """Runs one program; returns its exit status."""
+    """Runs one program; returns its exit status, and what ebb had to say."""
     run_dir = args.out / name
-    if (run_dir / "trace.ebb").exists():
-        shutil.rmtree(run_dir)
-    command = [EBB, "run", "--run-dir", str(run_dir), "-q", "--", interpreter(),
+    command.clear(run_dir)
+    line = [EBB, "run", "--run-dir", str(run_dir), "-q", "--", interpreter(),
                "-W", "ignore", str(HERE / f"{truth['program']}.py"),
                *([truth["flag"]] if truth["flag"] else []), *(small(truth) if args.tiny else [])]
     env = {key: value for key, value in os.environ.items() if not key.startswith(("EBB_", "HELD_"))}
     env.update(OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
     if mode == "nomarks":
         env.update(EBB_SHIM="0", HELD_NO_MARKS="1")
-    try:
-        return subprocess.run(command, env=env, cwd=args.out, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              timeout=TIMEOUT_S).returncode
-    except subprocess.TimeoutExpired:
-        return "timeout"
+    return command.call(line, TIMEOUT_S, env=env, cwd=args.out)
 
 
 def record_all(runs, args):
@@ -100,15 +95,28 @@ def record_all(runs, args):
         return record(*each, args)
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        statuses = list(pool.map(one, runs))
-    failed = []
-    for (name, _, _), status in zip(runs, statuses):
-        log = args.out / name / "log.txt"
+        ends = list(pool.map(one, runs))
+    ran, failed = [], []
+    for each, (status, said) in zip(runs, ends):
+        trouble = zoo.why_not(status, said, args.out / each[0])
         if status == common.NOT_HERE:
-            print(f"unseen: {name} cannot run here; see {log}", file=sys.stderr)
-        elif status:
-            failed.append(f"{name} ended with status {status}; see {log}")
-    return [each for each, status in zip(runs, statuses) if status == 0], failed
+            print(f"unseen: {each[0]} cannot run here: {trouble}", file=sys.stderr)
+        elif trouble:
+            failed.append(f"{each[0]} {trouble}")
+        else:
+            ran.append(each)
+    return ran, failed
+
+
+def recorded(runs, args):
+    """Those with a recording; the others are left out, and their number is told."""
+    there = [each for each in runs if (args.out / each[0] / "trace.ebb").exists()]
+    if not there:
+        sys.exit(f"unseen: no recording of them in {args.out}; without --judge-only they are made")
+    if len(there) < len(runs):
+        print(f"unseen: {len(runs) - len(there)} of {len(runs)} have no recording in {args.out}, and are left out",
+              file=sys.stderr)
+    return there
 
 
 def own_count(run_dir):
@@ -209,6 +217,8 @@ def looks_at(run_dir, truth):
     epoch = truth["steps_per_epoch"]
     steps = sorted({max(1, round(epoch * i / LOOKS))
                     for i in range(1, LOOKS * truth["epochs"] + 1)})
+    if zoo.judge(run_dir, "--until-step", steps[-1]) is None:
+        return []  # it sends no steps: said once
     return [(step, zoo.word_of(zoo.judge(run_dir, "--until-step", step))) for step in steps]
 
 
@@ -296,9 +306,9 @@ def totals_of(results):
     if leaks:
         yield f"{len(leaks)} leaks: {grades(leaks)}"
     if benign:
-        yield (f"{len(benign)} benign: {grades(benign)}; "
-               f"{sum(bool(r.get('false_alarms')) for r in benign)} called a leak on the way, "
-               f"{sum(bool(r['false_processes']) for r in benign)} with a process called one")
+        yield f"{len(benign)} benign: {grades(benign)}"
+        yield (f"of the benign, called a leak on the way: {sum(bool(r.get('false_alarms')) for r in benign)}, "
+               f"with a process called one: {sum(bool(r['false_processes']) for r in benign)}")
     if leaks:
         yield (f"culprit in the first three rows: {sum(r['culprit_row'] > 0 for r in leaks)} "
                f"of {len(leaks)}, "
@@ -366,21 +376,24 @@ def compare(results, args):
 def main():
     args = options()
     args.out = args.out.resolve()
-    args.out.mkdir(parents=True, exist_ok=True)
     asked = runs = runs_of(args)
+    place.need_ebb()
     failed = []
-    if not args.judge_only:
+    if args.judge_only:
+        runs = recorded(runs, args)
+    else:
+        args.out.mkdir(parents=True, exist_ok=True)
         runs, failed = record_all(runs, args)
     for sentence in failed:
         print(f"unseen: {sentence}", file=sys.stderr)
     if not runs:
-        sys.exit("unseen: nothing of it can run here")
+        sys.exit(1 if failed else "unseen: nothing of it can run here")
     if args.tiny:
         print(f"{len(runs)} of {len(asked)} came to their end")
         return 0 if len(runs) == len(asked) else 1
     with ThreadPoolExecutor(args.jobs) as pool:
         results = list(pool.map(lambda each: judge(*each, args), runs))
-    zoo.print_table([COLUMNS] + [row_of(found) for found in results])
+    command.print_table([COLUMNS] + [row_of(found) for found in results], KEYS)
     print_totals(results)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -388,4 +401,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.end_with(main, "unseen")

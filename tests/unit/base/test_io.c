@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -262,6 +263,20 @@ static void a_link_to_a_folder_is_a_folder(void **state)
     assert_int_equal(stat("real/below", &st), 0);
 }
 
+static void a_pidfd_is_of_who_lives_and_not_for_children(void **state)
+{
+    (void)state;
+    int fd = io_pidfd_open(getpid());
+    assert_true(fd >= 0);
+    assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    close(fd);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(io_pidfd_open(pid), -ESRCH);
+}
+
 #define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -281,6 +296,7 @@ int main(void)
         IN_A_FOLDER(folders_are_made_with_their_parents),
         IN_A_FOLDER(a_file_in_the_way_of_a_folder_is_an_error),
         IN_A_FOLDER(a_link_to_a_folder_is_a_folder),
+        cmocka_unit_test(a_pidfd_is_of_who_lives_and_not_for_children),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

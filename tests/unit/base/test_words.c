@@ -117,6 +117,15 @@ static void what_is_no_signal_is_an_error_that_holds_it(void **state)
     }
 }
 
+static void a_signal_is_named_as_it_is_known_or_by_its_number(void **state)
+{
+    (void)state;
+    char name[WORDS_SIGNAL_MAX];
+    assert_string_equal(words_signal_name(name, SIGKILL), "SIGKILL");
+    assert_string_equal(words_signal_name(name, 77), "signal 77");
+    assert_string_equal(words_signal_name(name, -2147483647), "signal -2147483647");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +134,7 @@ int main(void)
         cmocka_unit_test(what_is_not_closed_is_an_error),
         cmocka_unit_test(a_signal_has_a_name_with_or_without_SIG_or_a_number),
         cmocka_unit_test(what_is_no_signal_is_an_error_that_holds_it),
+        cmocka_unit_test(a_signal_is_named_as_it_is_known_or_by_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

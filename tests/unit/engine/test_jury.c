@@ -27,6 +27,7 @@ struct job {
     struct trace_writer *writer;
     uint64_t t_ns;
     bool has_figures; /* the trainer tells its heap and two figures more */
+    bool is_spare;    /* what it keeps has been freed, and malloc keeps it */
 };
 
 static struct job job_begin(const struct jury_options *options)
@@ -87,19 +88,20 @@ static void put_series(struct job *job, uint32_t id, const char *name, uint64_t 
 }
 
 static const char *const figure_names[] = {"heap_live_bytes@1000", "cuda_allocated_bytes@1000",
-                                           "gc_collections@1000"};
+                                           "gc_collections@1000", "heap_free_bytes@1000"};
 
 static void name_figures(struct job *job)
 {
-    for (uint32_t i = 0; job->writer && i < 3; i++)
+    for (uint32_t i = 0; job->writer && i < 4; i++)
         trace_writer_entity(job->writer, job->t_ns, ENTITY_SERIES, i, figure_names[i]);
 }
 
 static void put_figures(struct job *job, uint64_t heap)
 {
-    put_series(job, 0, figure_names[0], heap);
+    put_series(job, 0, figure_names[0], job->is_spare ? 200 * MIB : heap);
     put_series(job, 1, figure_names[1], 4096 * MIB);
     put_series(job, 2, figure_names[2], heap);
+    put_series(job, 3, figure_names[3], job->is_spare ? heap - 190 * MIB : 10 * MIB);
 }
 
 static void put_process(struct job *job, uint32_t slot, uint64_t rss, uint64_t file, uint64_t swap)
@@ -606,7 +608,7 @@ static void figures_in_bytes_have_verdicts_of_their_own(void **state)
     const struct jury_series *cuda = jury_series_next(job.jury, &at);
     assert_non_null(heap);
     assert_non_null(cuda);
-    assert_null(jury_series_next(job.jury, &at)); /* a count is no memory */
+    assert_null(jury_series_next(job.jury, &at)); /* no count, nor what nobody uses */
     assert_string_equal(heap->name, "heap_live_bytes");
     assert_string_equal(jury_series_label(heap), "heap (live)");
     assert_int_equal(heap->pid, 1000);
@@ -615,6 +617,21 @@ static void figures_in_bytes_have_verdicts_of_their_own(void **state)
     assert_true(heap->seat->result.rate_bytes_per_step.value < 10.5 * (double)MIB);
     assert_true(heap->seat->result.oom.known);
     assert_int_equal(cuda->seat->result.word, VERDICT_STABLE);
+    jury_free(job.jury);
+}
+
+static void memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    job.has_figures = job.is_spare = true;
+    train(&job, 160, 10 * MIB, 160);
+    jury_judge(job.jury);
+    assert_int_equal(word_of(job.jury, 1000), VERDICT_UNDECIDED);
+    assert_int_equal(jury_tree(job.jury)->result.word, VERDICT_UNDECIDED);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    jury_judge(job.jury);
+    assert_int_equal(jury_tree(job.jury)->result.word, VERDICT_UNDECIDED);
     jury_free(job.jury);
 }
 
@@ -783,6 +800,7 @@ int main(void)
         cmocka_unit_test(a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines),
         cmocka_unit_test(a_gpu_has_a_series_once_the_job_uses_it),
         cmocka_unit_test(figures_in_bytes_have_verdicts_of_their_own),
+        cmocka_unit_test(memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree),
         cmocka_unit_test(a_figure_keeps_its_verdict_when_its_process_has_gone),
         cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),
         cmocka_unit_test(nothing_at_all_is_no_tree),

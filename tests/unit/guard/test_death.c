@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "guard/death.h"
+#include "guard/death_private.h"
 
 /* The job's own cgroup as this test tells it: what cgroup.c reads is tested with cgroup.c. */
 static int group_result;
@@ -82,12 +83,20 @@ static struct death_tail tail_of(const char *text, size_t len)
     return t;
 }
 
+static enum death_sign read_end(const struct death_tail *t, char line[DEATH_LINE])
+{
+    struct death_reading r;
+    death_reading_take(t, &r);
+    memcpy(line, r.line, DEATH_LINE);
+    return r.sign;
+}
+
 static void check(const struct ending *e, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char line[DEATH_LINE];
         struct death_tail t = tail_of(e[i].tail, strlen(e[i].tail));
-        enum death_sign sign = death_read(&t, line);
+        enum death_sign sign = read_end(&t, line);
         if (sign != e[i].sign || strcmp(line, e[i].line) != 0)
             fail_msg("%zu: sign %d, not %d: '%s', not '%s', for:\n%s", i, (int)sign, (int)e[i].sign,
                      line, e[i].line, e[i].tail);
@@ -396,13 +405,13 @@ static void a_traceback_with_much_output_after_it_was_survived(void **state)
     static const char caught[] = HEAD BODY "ValueError: caught\n";
     struct death_tail t = tail_of(caught, strlen(caught));
     tail_add_lines(&t, "step 12 loss 0.3\n", 3500);
-    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_int_equal(read_end(&t, line), DEATH_PYTHON);
     tail_add_lines(&t, "step 12 loss 0.3\n", 1000);
-    assert_int_equal(death_read(&t, line), DEATH_NO_SIGN);
+    assert_int_equal(read_end(&t, line), DEATH_NO_SIGN);
     assert_string_equal(line, "");
     static const char words[] = "MemoryError was caught\n./x: Cannot allocate memory\n";
     death_tail_add(&t, words, strlen(words));
-    assert_int_equal(death_read(&t, line), DEATH_MEMORY);
+    assert_int_equal(read_end(&t, line), DEATH_MEMORY);
 }
 
 static void long_messages_and_farewells_are_not_other_output(void **state)
@@ -413,7 +422,7 @@ static void long_messages_and_farewells_are_not_other_output(void **state)
     struct death_tail t = tail_of(start, strlen(start));
     tail_add_lines(&t, "\tsize mismatch for layer.weight\n", 6000);
     tail_add_lines(&t, "wandb: loss ▁▂▃\n", 6000);
-    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_int_equal(read_end(&t, line), DEATH_PYTHON);
     assert_string_equal(line, "RuntimeError: Error(s) in loading");
 }
 
@@ -428,7 +437,7 @@ static void the_ring_keeps_the_last_however_it_is_filled(void **state)
         for (const char *p = end; *p; p++)
             death_tail_add(&t, p, 1);
         assert_int_equal(t.written, before + strlen(end));
-        assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+        assert_int_equal(read_end(&t, line), DEATH_PYTHON);
         assert_string_equal(line, "ValueError: at the end");
     }
     static char large[3 * DEATH_TAIL + 5];
@@ -438,7 +447,7 @@ static void the_ring_keeps_the_last_however_it_is_filled(void **state)
     death_tail_add(&t, large, sizeof(large));
     death_tail_add(&t, NULL, 0);
     assert_int_equal(t.written, 3 + sizeof(large));
-    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_int_equal(read_end(&t, line), DEATH_PYTHON);
     assert_string_equal(line, "ValueError: at the end");
 }
 
@@ -448,12 +457,12 @@ static void the_line_is_printable_and_cut(void **state)
     char line[DEATH_LINE];
     static const char odd[] = HEAD BODY "ValueError: a\0b\xff\x07 \xe2\x80\xae c\n";
     struct death_tail t = tail_of(odd, sizeof(odd) - 1);
-    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_int_equal(read_end(&t, line), DEATH_PYTHON);
     assert_string_equal(line, "ValueError: a\\x00b\\xff\\x07 \\u{202e} c");
     static const char start[] = HEAD BODY "ValueError: ";
     t = tail_of(start, strlen(start));
     tail_add_lines(&t, "é", 5000);
-    assert_int_equal(death_read(&t, line), DEATH_PYTHON);
+    assert_int_equal(read_end(&t, line), DEATH_PYTHON);
     assert_true(strlen(line) > DEATH_LINE - 8);
     assert_non_null(strstr(line, "éé…"));
 }
@@ -501,7 +510,7 @@ static void junk_is_harmless(void **state)
                 death_tail_add(&t, &byte, 1);
         }
         char line[DEATH_LINE];
-        enum death_sign sign = death_read(&t, line);
+        enum death_sign sign = read_end(&t, line);
         assert_non_null(memchr(line, '\0', sizeof(line)));
         for (const char *p = line; *p; p++)
             assert_true((unsigned char)*p >= 0x20 && *p != 0x7F);

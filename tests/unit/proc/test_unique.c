@@ -280,6 +280,58 @@ static void an_old_kernel_does_not_tell_huge_pages(void **state)
     count_end(&c);
 }
 
+/* What a program holds that was started anew, so that nobody shares its anonymous memory. */
+static int hold_and_tell(int fd)
+{
+    hold_all_kinds(NULL);
+    hold_a_few_huge_pages(NULL);
+    hold_scattered(NULL);
+    hold_many_mappings(NULL);
+    char *zeroes = map_private(4 * MIB);
+    volatile char sink = 0;
+    for (size_t i = 0; i < 4 * MIB; i += 4096)
+        sink = zeroes[i]; /* all of them the one page of zeroes, which is nobody's */
+    (void)sink;
+    if (write(fd, "x", 1) != 1)
+        return 1;
+    sleep_for_ever();
+}
+
+static void exec_holder(void *arg)
+{
+    char fd[16];
+    snprintf(fd, sizeof(fd), "%d", *(int *)arg);
+    execl("/proc/self/exe", "test_unique", fd, (char *)NULL);
+    _exit(1);
+}
+
+static void memory_of_a_program_that_we_started_is_counted_as_smaps_does(void **state)
+{
+    (void)state;
+    struct count c[2];
+    int fds[2];
+    char byte;
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = kid_spawn(exec_holder, &fds[1]);
+    assert_int_equal(read(fds[0], &byte, 1), 1);
+    for (int launched = 0; launched < 2; launched++) {
+        const struct proc_unique_options o = {.is_launched = launched};
+        count_begin(&c[launched], pid, &o);
+        uint64_t before = private_of(pid);
+        count_all(&c[launched], 1);
+        expect_near(unique_of(&c[launched], 0), before, private_of(pid));
+    }
+    const struct sample *read_each = &proc_tree_at(c[0].tree, 0)->sample;
+    const struct sample *counted = &proc_tree_at(c[1].tree, 0)->sample;
+    assert_int_equal(counted->v[SAMPLE_HUGE], read_each->v[SAMPLE_HUGE]);
+    assert_int_equal(counted->v[SAMPLE_STACK], read_each->v[SAMPLE_STACK]);
+    kid_end(pid);
+    count_end(&c[0]);
+    count_end(&c[1]);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 static void pages_that_may_no_longer_be_touched_still_count(void **state)
 {
     (void)state;
@@ -671,14 +723,17 @@ static void an_impossible_share_is_refused(void **state)
     proc_unique_free(NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && argv[1][0] >= '0' && argv[1][0] <= '9')
+        return hold_and_tell(atoi(argv[1]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(private_memory_is_counted_as_smaps_does),
         cmocka_unit_test(shared_copied_and_file_pages_are_counted_as_smaps_does),
         cmocka_unit_test(huge_pages_are_counted_as_smaps_does),
         cmocka_unit_test(anonymous_huge_pages_are_told_as_smaps_does),
         cmocka_unit_test(an_old_kernel_does_not_tell_huge_pages),
+        cmocka_unit_test(memory_of_a_program_that_we_started_is_counted_as_smaps_does),
         cmocka_unit_test(pages_that_may_no_longer_be_touched_still_count),
         cmocka_unit_test(twenty_thousand_mappings_are_counted_as_smaps_does),
         cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),

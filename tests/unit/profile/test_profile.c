@@ -48,22 +48,6 @@ static struct profile_snapshot snapshots[] = {{.t_ns = 1500}, {.t_ns = 4000}};
 static const struct profile profile = {
     .readings = readings, .n_readings = 5, .snapshots = snapshots, .n_snapshots = 2};
 
-static void steps_between_two_readings_go_by_proportion(void **state)
-{
-    double step = -1;
-    (void)state;
-    assert_true(profile_step_at(&profile, 2000, &step));
-    check_near(step, 10, 1e-9);
-    assert_true(profile_step_at(&profile, 2500, &step));
-    check_near(step, 15, 1e-9);
-    assert_true(profile_step_at(&profile, 4000, &step));
-    check_near(step, 30, 1e-9);
-    assert_true(profile_step_at(&profile, 5000, &step));
-    check_near(step, 31, 1e-9);
-    assert_false(profile_step_at(&profile, 1999, &step));
-    assert_false(profile_step_at(&profile, 5001, &step));
-}
-
 static void a_step_has_its_moment(void **state)
 {
     uint64_t t = 0;
@@ -87,14 +71,11 @@ static void steps_that_begin_again_do_not_confuse(void **state)
     };
     const struct profile p = {.readings = again, .n_readings = 3};
     uint64_t t = 0;
-    double step;
     (void)state;
     assert_true(profile_time_of(&p, 5, &t));
     assert_int_equal(t, 1000);
     assert_true(profile_time_of(&p, 7, &t));
     assert_int_equal(t, 2700);
-    assert_true(profile_step_at(&p, 1500, &step));
-    check_near(step, 2.5, 1e-9);
 }
 
 static void the_last_one_at_or_before_a_moment_is_found(void **state)
@@ -112,10 +93,8 @@ static void the_last_one_at_or_before_a_moment_is_found(void **state)
 static void an_empty_profile_has_no_moments(void **state)
 {
     const struct profile none = {0};
-    double step;
     uint64_t t;
     (void)state;
-    assert_false(profile_step_at(&none, 1, &step));
     assert_false(profile_time_of(&none, 1, &t));
     assert_null(profile_reading_at(&none, 1));
     assert_null(profile_snapshot_at(&none, 1));
@@ -172,7 +151,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_those_of_the_poisson_process),
         cmocka_unit_test(no_bytes_stand_for_nothing_and_no_interval_takes_all),
-        cmocka_unit_test(steps_between_two_readings_go_by_proportion),
         cmocka_unit_test(a_step_has_its_moment),
         cmocka_unit_test(steps_that_begin_again_do_not_confuse),
         cmocka_unit_test(the_last_one_at_or_before_a_moment_is_found),

@@ -105,6 +105,23 @@ static uint64_t each_epoch(uint64_t step)
     return 500 * MB + (step - 1) / 60 * 40 * MB;
 }
 
+/* What an evaluation keeps fits into holes of the heap now and then. */
+static uint64_t uneven(uint64_t step)
+{
+    static const uint64_t JUMPS[] = {12, 0, 20, 15, 6, 10, 23, 0, 7, 8, 22, 9, 0, 5, 10, 12};
+    uint64_t held = 0;
+
+    for (uint64_t k = 0; k < (step - 1) / 20; k++)
+        held += JUMPS[k % (sizeof(JUMPS) / sizeof(JUMPS[0]))];
+    return 500 * MB + held * MB;
+}
+
+/* Pieces as large as those of evaluations, at every 23rd step: at one in five of them by chance. */
+static uint64_t in_pieces(uint64_t step)
+{
+    return 500 * MB + step / 23 * 16 * MB;
+}
+
 static void growth_that_flattens_out_is_not_tied_to_the_epochs_it_passes(void **state)
 {
     (void)state;
@@ -228,6 +245,74 @@ static void three_epochs_are_enough_once_the_job_is_over(void **state)
     assert_int_equal(r.event, VERDICT_MARK_EPOCH);
 }
 
+static void stairs_too_uneven_to_prove_a_leak_are_its_name_once_there_is_one(void **state)
+{
+    (void)state;
+    for (unsigned reads = 1; reads <= 6; reads++) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        run((struct program){
+            .steps = 310, .pass = 60, .eval_every = 20, .reads = reads, .bytes = uneven});
+        assert_int_equal(r.word, VERDICT_STEPPING);
+        assert_int_equal(r.leak, VERDICT_LEAK_YES);
+        assert_int_equal(r.event, VERDICT_MARK_EVAL);
+    }
+}
+
+static void a_leak_in_pieces_that_pass_the_events_by_is_leaking(void **state)
+{
+    (void)state;
+    for (unsigned reads = 1; reads <= 6; reads++) {
+        assert_int_equal(verdict_init(&v, NULL), 0);
+        run((struct program){
+            .steps = 310, .pass = 60, .eval_every = 20, .reads = reads, .bytes = in_pieces});
+        assert_int_equal(r.word, VERDICT_LEAKING);
+    }
+}
+
+/* That it leaks was told by another series. */
+static void a_leak_that_was_told_has_the_name_of_its_own_growth(void **state)
+{
+    (void)state;
+    run((struct program){.steps = 190, .pass = 60, .eval_every = 20, .reads = 2, .bytes = uneven});
+    r.word = VERDICT_LEAKING;
+    verdict_name_leak(&r, &v);
+    assert_int_equal(r.word, VERDICT_STEPPING);
+    assert_int_equal(r.event, VERDICT_MARK_EVAL);
+    assert_int_equal(r.evidence[0].code, VERDICT_SAID_EVENT_STEPS);
+    r.word = VERDICT_UNDECIDED;
+    verdict_name_leak(&r, &v);
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+}
+
+/* A cache that is full after 20 of 300 steps. */
+static uint64_t full_early(uint64_t step)
+{
+    return 500 * MB + (step < 20 ? step : 20) * 2 * MB;
+}
+
+/* As much, for the state of an optimizer. */
+static uint64_t taken_at_once(uint64_t step)
+{
+    return 500 * MB + (step > 2 ? 40 * MB : 0);
+}
+
+static void what_fills_over_the_first_steps_has_plateaued(void **state)
+{
+    (void)state;
+    run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = full_early});
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_true(r.growth_ended.known && r.growth_ended.has_step);
+    assert_in_range(r.growth_ended.step, 12, 24);
+    assert_true(r.floor_first_bytes < 520e6 && r.floor_last_bytes > 539e6);
+}
+
+static void what_a_first_step_takes_at_once_is_start_up(void **state)
+{
+    (void)state;
+    run((struct program){.steps = 300, .pass = 60, .reads = 1, .bytes = taken_at_once});
+    assert_int_equal(r.word, VERDICT_STABLE);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
 int main(void)
@@ -246,6 +331,11 @@ int main(void)
         TEST(crumbs_without_noise_make_no_stairs_of_two_jumps),
         TEST(a_schedule_over_three_epochs_is_no_leak),
         TEST(three_epochs_are_enough_once_the_job_is_over),
+        TEST(stairs_too_uneven_to_prove_a_leak_are_its_name_once_there_is_one),
+        TEST(a_leak_in_pieces_that_pass_the_events_by_is_leaking),
+        TEST(a_leak_that_was_told_has_the_name_of_its_own_growth),
+        TEST(what_fills_over_the_first_steps_has_plateaued),
+        TEST(what_a_first_step_takes_at_once_is_start_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

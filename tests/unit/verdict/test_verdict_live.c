@@ -99,6 +99,28 @@ static void what_was_decided_stays(void **state)
     }
 }
 
+/* Both leak, and of what is in use nearly all comes at evaluations. */
+static void a_live_heap_that_rises_at_events_tells_how_it_leaks(void **state)
+{
+    struct verdict_result r = undecided(), live = leaking();
+
+    (void)state;
+    r.word = VERDICT_LEAKING;
+    r.leak = VERDICT_LEAK_YES;
+    live.word = VERDICT_STEPPING;
+    live.event = VERDICT_MARK_EVAL;
+    live.n_evidence = 1;
+    live.evidence[0].code = VERDICT_SAID_EVENT_STEPS;
+    live.rate_bytes_per_step = rate(0.6 * MB);
+    assert_false(is_heard(r, &live));
+    live.rate_bytes_per_step = rate(0.9 * MB);
+    verdict_hear_live(&r, &live);
+    assert_int_equal(r.word, VERDICT_STEPPING);
+    assert_int_equal(r.event, VERDICT_MARK_EVAL);
+    assert_true(r.rate_bytes_per_step.value == 1 * MB);
+    assert_int_equal(r.evidence[0].code, VERDICT_SAID_EVENT_STEPS);
+}
+
 /* The pass has ended for both, and only the live heap is sure of what follows. */
 static void memory_that_may_still_be_filling_is_open_too(void **state)
 {
@@ -225,6 +247,7 @@ int main(void)
         cmocka_unit_test(a_live_heap_that_leaks_tells_what_was_open),
         cmocka_unit_test(the_reason_comes_first_though_there_is_no_room),
         cmocka_unit_test(what_was_decided_stays),
+        cmocka_unit_test(a_live_heap_that_rises_at_events_tells_how_it_leaks),
         cmocka_unit_test(memory_that_may_still_be_filling_is_open_too),
         cmocka_unit_test(a_live_heap_that_leaks_into_holes_is_a_leak),
         cmocka_unit_test(

@@ -136,6 +136,16 @@ static void an_end_that_is_not_in_sight_has_only_an_earliest(void **state)
                 "earliest (confidence 90 %)");
 }
 
+static void a_time_whose_ends_read_the_same_is_told_once(void **state)
+{
+    (void)state;
+    headline_is("{'verdict':'leaking','confidence':0.9,'rate_bytes_per_min':null,"
+                "'rate_bytes_per_step':null,'oom':{'limit_bytes':1073741824,'eta_s':{'low':5270,"
+                "'high':5290}}}",
+                "memory keeps growing; the limit of 1.00 GiB is reached in 1 h 28 min (confidence "
+                "90 %)");
+}
+
 static void filling_says_both_ends_and_when_it_will_be_known(void **state)
 {
     (void)state;
@@ -308,6 +318,7 @@ int main(void)
         cmocka_unit_test(who_is_gone_is_told_while_others_live),
         cmocka_unit_test(an_interval_that_is_one_figure_is_left_out),
         cmocka_unit_test(an_end_that_is_not_in_sight_has_only_an_earliest),
+        cmocka_unit_test(a_time_whose_ends_read_the_same_is_told_once),
         cmocka_unit_test(filling_says_both_ends_and_when_it_will_be_known),
         cmocka_unit_test(undecided_says_why),
         cmocka_unit_test(a_job_is_told_with_its_overhead_and_its_processes),

@@ -33,9 +33,10 @@ export function duration(s: number): string {
   return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
 }
 
-// "in 20 min to 25 min"; null where no end of memory is in sight.
+// "in 20 min to 25 min"; null where no end of memory is in sight, or what grows may be a start or a cache.
 export function outOfMemory(v: Verdict | null | undefined): string | null {
-  const eta = v?.oom_eta_s;
+  if (!v?.leak) return null;
+  const eta = v.oom_eta_s;
   const low = eta?.low;
   if (low == null) return null;
   const high = eta?.high;

@@ -1,0 +1,116 @@
+/* What `ebb watch` is to look at: checked, followed from a launcher to its work, or searched for.
+ */
+#include "cli/watch_targets.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/quantity.h"
+#include "base/text.h"
+#include "proc/find.h"
+
+enum { CANDIDATES_MAX = 16 };
+
+void watch_notice_add(struct watch_targets *t, const char *sentence)
+{
+    size_t len = strlen(t->notice);
+    snprintf(t->notice + len, sizeof t->notice - len, "%s%s", len ? ". " : "", sentence);
+}
+
+static void add_pid(struct watch_targets *t, int32_t pid)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->pids[i] == pid)
+            return;
+    t->pids[t->count++] = pid;
+}
+
+/* One --pid, or the process that does the work for it. */
+static int take_pid(struct watch_targets *t, const struct proc_root *root, const char *text,
+                    struct err *err)
+{
+    int64_t pid;
+    int32_t real = 0;
+    char why[256] = "";
+    int r = quantity_parse_int("watch: --pid", text, 1, INT32_MAX, &pid, err);
+    if (r == 0)
+        r = find_real_process(root, (int32_t)pid, &real, why, err);
+    if (r < 0)
+        return r;
+    if (real == getpid()) { /* the shell that started us has nothing else below it */
+        real = (int32_t)pid;
+        why[0] = '\0';
+    }
+    if (why[0])
+        watch_notice_add(t, why);
+    add_pid(t, real);
+    return 0;
+}
+
+static void list_candidates(const struct find_candidate *c, size_t count)
+{
+    struct buf out = {0};
+    char size[TEXT_SIZE_MAX];
+    buf_printf(&out, "ebb: %zu processes look like a training job:\n", count);
+    for (size_t i = 0; i < count && i < CANDIDATES_MAX; i++) {
+        buf_printf(&out, "%9d  %9s  ", (int)c[i].process.id.pid, text_size(size, c[i].rss_bytes));
+        text_command(&out, c[i].process.cmdline, c[i].process.cmdline_len);
+        buf_add_byte(&out, '\n');
+        buf_printf(&out, "%22s%s\n", "", c[i].reasons);
+    }
+    buf_printf(&out, "Which one? Say, for instance: ebb watch --pid %d\n",
+               (int)c[0].process.id.pid);
+    (void)io_write_all(STDERR_FILENO, out.data, out.len);
+    buf_fini(&out);
+}
+
+/* 0, or the exit status. */
+static int take_training(struct watch_targets *t, const struct proc_root *root)
+{
+    struct find_candidate *c = calloc(CANDIDATES_MAX, sizeof *c);
+    struct err err = {""};
+    char sentence[WATCH_NOTICE_MAX];
+    int status = 0;
+    int count = c ? find_training(root, getpid(), c, CANDIDATES_MAX, &err) : -ENOMEM;
+    if (!c)
+        err_set(&err, -ENOMEM, "out of memory");
+    if (count < 0) {
+        status = cli_fail(2, &err);
+    } else if (count == 0) {
+        status = cli_failf(2, "no training job found: no process that we may look into has torch, "
+                              "jax or tensorflow mapped, holds a GPU or is a Python with a "
+                              "trainer on its command line; --pid PID watches any process");
+    } else if (count > 1 && 2 * c[0].score < 3 * c[1].score) {
+        list_candidates(c, (size_t)count);
+        status = 2;
+    } else {
+        snprintf(sentence, sizeof sentence, "watching %d (%.*s): %s", (int)c[0].process.id.pid,
+                 (int)c[0].process.comm_len, c[0].process.comm, c[0].reasons);
+        watch_notice_add(t, sentence);
+        add_pid(t, c[0].process.id.pid);
+    }
+    free(c);
+    return status;
+}
+
+int watch_targets_choose(const struct watch_wish *wish, const struct proc_root *root,
+                         struct watch_targets *ret)
+{
+    struct err err = {""};
+    int ways = (wish->pids.count > 0) + wish->find_training + wish->system;
+    if (ways != 1)
+        return cli_failf(2,
+                         "watch: %s: --pid PID for a process and all below it, --find-training "
+                         "to look for the job, or --system for all processes",
+                         ways ? "choose one of three" : "no target given; there are three ways");
+    for (size_t i = 0; i < wish->pids.count; i++)
+        if (take_pid(ret, root, wish->pids.v[i], &err) < 0)
+            return cli_fail(2, &err);
+    return wish->find_training ? take_training(ret, root) : 0;
+}

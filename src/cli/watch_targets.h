@@ -1,0 +1,29 @@
+/* What `ebb watch` looks at: processes by their numbers, the training job that it finds, or all. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+
+struct proc_root;
+
+enum { WATCH_NOTICE_MAX = 512 };
+
+struct watch_wish {
+    struct cli_texts pids;
+    bool find_training, system; /* one of the three must be given */
+};
+
+/* Zeroed is valid and empty. */
+struct watch_targets {
+    int32_t pids[CLI_TEXTS_MAX]; /* none of --system */
+    size_t count;
+    char notice[WATCH_NOTICE_MAX]; /* why these; "" if there is nothing to say */
+};
+
+/* 0, or the exit status: what is wrong, or the candidates to choose from, has been said. */
+int watch_targets_choose(const struct watch_wish *wish, const struct proc_root *root,
+                         struct watch_targets *ret);
+void watch_notice_add(struct watch_targets *t, const char *sentence);

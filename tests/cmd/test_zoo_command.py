@@ -1,0 +1,204 @@
+"""The zoo's commands as a person meets them: a slip is a sentence, Ctrl-C ends all of it, and a full disk costs
+no table."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from commands import PATIENCE_S, ROOT, environment, wait_for
+
+sys.path.insert(0, str(ROOT / "zoo"))
+import command
+import table
+
+RUN, UNSEEN = "zoo/run.py", "zoo/unseen/run.py"
+OVERHEAD, DIAGNOSIS, PEERS = "zoo/overhead.py", "zoo/diagnosis.py", "bench/peers/peers.py"
+
+
+def stand_in(tmp_path, body):
+    """A program in ebb's place; $DIR is the folder of its run."""
+    path = tmp_path / "ebb"
+    path.write_text(f"#!/bin/sh\n[ \"$1\" = run ] && DIR=$3\n{textwrap.dedent(body)}")
+    path.chmod(0o755)
+    return path
+
+
+def start(script, *arguments, ebb="/bin/true", **how):
+    env = environment({"EBB_BINARY": str(ebb), "ZOO_PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"})
+    return subprocess.Popen([sys.executable, script, *map(str, arguments)], cwd=ROOT, env=env, text=True,
+                            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how})
+
+
+def said_by(script, *arguments, **how):
+    """(status, stdout, stderr); a traceback is never what a person should read."""
+    process = start(script, *arguments, **how)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in err, err
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("script, option", [
+    (RUN, "--jobs"), (UNSEEN, "--jobs"), (OVERHEAD, "--pairs"), (OVERHEAD, "--lanes"), (PEERS, "--jobs"),
+    (PEERS, "--rounds"), (PEERS, "--lanes"),
+])
+@pytest.mark.parametrize("number", ["0", "-2", "1.5", "many"])
+def test_what_is_counted_begins_with_one(script, option, number):
+    status, _, err = said_by(script, f"{option}={number}")
+    assert status == 2 and f"{option}: {number} is not a whole number from 1 on" in err
+
+
+@pytest.mark.parametrize("script", [RUN, OVERHEAD, DIAGNOSIS])
+def test_a_program_that_is_not_there_is_named_with_those_that_are(script):
+    status, _, err = said_by(script, "no_such")
+    assert status == 1 and "no program called no_such; there are arena_retention," in err
+    assert max(map(len, err.splitlines())) <= 80
+
+
+def test_a_peer_that_is_not_there_is_refused_before_anything_is_installed():
+    status, _, err = said_by(PEERS, "--only", "memray,no_such")
+    assert status == 2 and "there is no tool 'no_such'; there are plain, ebb run, memray" in err
+
+
+def test_a_python_that_is_not_there_is_a_sentence():
+    status, _, err = said_by(PEERS, "--python", "/no/python")
+    assert status == 2 and "/no/python has no torch" in err
+
+
+@pytest.mark.parametrize("script", [RUN, UNSEEN, OVERHEAD, DIAGNOSIS, PEERS])
+def test_without_ebb_it_is_said_how_to_get_one(script):
+    status, _, err = said_by(script, ebb="/no/ebb")
+    assert status != 0 and "there is no /no/ebb; make builds it" in err
+
+
+@pytest.mark.parametrize("script", [RUN, UNSEEN])
+def test_without_recordings_there_is_nothing_to_judge(script, tmp_path):
+    status, out, err = said_by(script, "--judge-only", "--out", tmp_path / "none")
+    assert status == 1 and out == "" and "without --judge-only they are made" in err
+    assert not (tmp_path / "none").exists()
+
+
+def test_of_recordings_that_are_there_in_part_the_rest_is_counted(tmp_path):
+    run_dir = tmp_path / "c_buffer-leak"
+    run_dir.mkdir()
+    (run_dir / "trace.ebb").write_bytes(b"")
+    ebb = stand_in(tmp_path, "echo 'ebb: it is empty' >&2; exit 2\n")
+    status, _, err = said_by(RUN, "--judge-only", "--out", tmp_path, ebb=ebb)
+    assert status == 1 and "59 of 60 have no recording" in err and "c_buffer leak was not judged" in err
+    status, _, err = said_by(RUN, "c_buffer", "--judge-only", "--out", tmp_path, ebb=ebb)
+    assert status == 1 and "c_buffer fixed has no recording in" in err and "ebb: it is empty" in err
+
+
+@pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
+@pytest.mark.parametrize("body, said", [
+    ("echo 'ebb: cannot write the recording: No space left on device' >&2", "is not recorded whole: ebb: cannot"),
+    ("echo 'ebb: trace.ebb cannot be written: No space' >&2", "is not recorded whole: ebb: trace.ebb cannot be"),
+    ("echo 'ebb: run: no' >&2; exit 125", "ended with status 125: ebb: run: no"),
+    ("mkdir -p $DIR; touch $DIR/log.txt; echo 'ImportError: no torch' >&2; exit 3",
+     "ended with status 3: ImportError: no torch (see "),
+    ("exit 4", "ended with status 4: nothing was said"),
+    ("echo 'zoo: not here: no cc' >&2; exit 77", "cannot run here: zoo: not here: no cc"),
+])
+def test_what_is_not_recorded_whole_is_not_judged(tmp_path, script, names, body, said):
+    status, out, err = said_by(script, *names, "--out", tmp_path / "out", ebb=stand_in(tmp_path, body))
+    assert status == 1 and said in err and out == ""
+
+
+@pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_what_runs_and_begins_nothing_more(tmp_path, script, names, number):
+    ebb = stand_in(tmp_path, f"mkdir {tmp_path}/$$\nexec sleep 1000\n")
+    process = start(script, *names, "--jobs", "2", "--out", tmp_path / "out", ebb=ebb)
+
+    def begun():
+        return [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
+
+    wait_for(lambda: len(begun()) == 2, "two runs have begun")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130 and out == ""
+    assert "interrupted, and no table is kept" in err and "Traceback" not in err
+    assert len(begun()) == 2
+    for pid in begun():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
+def test_programs_do_not_share_the_terminal(tmp_path, script, names):
+    master, slave = pty.openpty()
+    try:
+        ebb = stand_in(tmp_path, "[ -t 0 ] && echo 'ebb: has the keys' >&2; exit 5\n")
+        status, _, err = said_by(script, *names, "--out", tmp_path / "out", ebb=ebb, stdin=slave)
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert status == 1 and "ended with status 5" in err and "has the keys" not in err
+
+
+def test_only_what_a_run_left_is_removed(tmp_path, monkeypatch):
+    mine, old = tmp_path / "mine", tmp_path / "old"
+    for folder, file in ((mine, "notes.txt"), (old, "log.txt")):
+        folder.mkdir()
+        (folder / file).touch()
+    command.clear(mine)
+    command.clear(old)
+    command.clear(tmp_path / "none")
+    assert (mine / "notes.txt").exists() and not old.exists()
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", "heap.1.ebbheap")
+
+    old.mkdir()
+    (old / "trace.ebb").touch()
+    monkeypatch.setattr(command.shutil, "rmtree", refuse)
+    with pytest.raises(OSError) as told:
+        command.clear(old)
+    assert (told.value.filename, told.value.strerror) == (str(old), "cannot be removed: Permission denied")
+
+
+def test_a_pager_that_is_closed_is_no_error_to_read(tmp_path):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    process = start(RUN, "--matrix", stdout=write_end)
+    os.close(write_end)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert err == "" and process.returncode == 1
+
+
+def test_a_locale_without_the_signs_loses_no_table():
+    done = subprocess.run([sys.executable, RUN, "--matrix"], cwd=ROOT, capture_output=True, text=True,
+                          env=environment({"PYTHONIOENCODING": "ascii"}), timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0 and done.stderr == "" and "word right" in done.stdout
+
+
+def test_a_wide_table_is_folded_at_the_width_of_the_terminal():
+    widths = [10, 5, 20, 30, 8]
+    assert command.folded(widths, 2, None) == [[0, 1, 2, 3, 4]]
+    assert command.folded(widths, 2, 81) == [[0, 1, 2, 3, 4]]
+    assert command.folded(widths, 2, 80) == [[0, 1, 2, 3], [0, 1, 4]]
+    assert command.folded(widths, 2, 20) == [[0, 1, 2], [0, 1, 3], [0, 1, 4]]
+
+
+def test_a_table_that_is_no_terminals_is_in_one_piece(capsys):
+    command.print_table([["name", "x" * 90], ["a", "b"]], indent="  ")
+    assert capsys.readouterr().out == f"  name  {'x' * 90}\n  a     b\n"
+
+
+def test_a_table_that_cannot_be_written_is_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "expected.json"
+    table.keep({"x": {"word": "leaking"}}, path)
+    before = path.read_text()
+
+    def full(self, text):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(path), "write_text", full)
+    with pytest.raises(OSError):
+        table.keep({"x": {"word": "stable"}}, path)
+    assert path.read_text() == before and list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,83 @@
+/* Stretches of bytes without a NUL at their end. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "base/span.h"
+
+/* The first LEN bytes of TEXT: what stands behind them must never count. */
+static struct span cut(const char *text, size_t len)
+{
+    return (struct span){text, len};
+}
+
+static void what_stands_behind_the_end_does_not_count(void **state)
+{
+    (void)state;
+    struct span s = cut("torchrun", 5);
+    assert_true(span_is(s, "torch"));
+    assert_false(span_is(s, "torchrun"));
+    assert_false(span_begins(s, "torchr"));
+    assert_true(span_begins(s, "tor"));
+    assert_true(span_ends(s, "rch"));
+    assert_false(span_ends(s, "run"));
+    assert_null(span_find(s, "run"));
+    assert_ptr_equal(span_find(s, "rc"), s.p + 2);
+}
+
+static void nothing_holds_nothing_and_begins_with_nothing(void **state)
+{
+    (void)state;
+    struct span none = cut("x", 0);
+    assert_true(span_is(none, ""));
+    assert_true(span_begins(none, "") && span_ends(none, ""));
+    assert_false(span_begins(none, "x") || span_ends(none, "x"));
+    assert_null(span_find(none, "x"));
+    assert_int_equal(span_trimmed(none).len, 0);
+}
+
+static void blanks_are_cut_at_both_ends_and_kept_between(void **state)
+{
+    (void)state;
+    assert_true(span_is(span_trimmed(span_of(" \t a b\t ")), "a b"));
+    assert_true(span_is(span_trimmed(span_of("a")), "a"));
+    assert_int_equal(span_trimmed(span_of(" \t ")).len, 0);
+    assert_true(span_is(span_trimmed(span_of("\na\n")), "\na\n"));
+}
+
+static void one_of_a_list_is_enough(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"Error", "Exit", NULL};
+    static const char *const none[] = {NULL};
+    assert_true(span_holds_any(span_of("SystemExit"), words));
+    assert_false(span_holds_any(span_of("Stop"), words));
+    assert_false(span_holds_any(span_of("Error"), none));
+    assert_true(span_is(span_from(span_of("from x"), 5), "x"));
+}
+
+static void a_copy_ends_where_the_stretch_does(void **state)
+{
+    (void)state;
+    char *copy = span_copy(cut("torchrun", 5)), *none = span_copy(cut("x", 0));
+    assert_string_equal(copy, "torch");
+    assert_string_equal(none, "");
+    free(copy);
+    free(none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_stands_behind_the_end_does_not_count),
+        cmocka_unit_test(nothing_holds_nothing_and_begins_with_nothing),
+        cmocka_unit_test(blanks_are_cut_at_both_ends_and_kept_between),
+        cmocka_unit_test(one_of_a_list_is_enough),
+        cmocka_unit_test(a_copy_ends_where_the_stretch_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

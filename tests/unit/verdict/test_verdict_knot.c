@@ -1,0 +1,111 @@
+/* The end of the first pass is a known place: a line that does not bend there is told soon, and one
+ * that bends is not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "verdict/one_series.h"
+
+enum { PASS = 60 };
+
+/* STEPS of 0.15 s in passes of 60, read every READS of them. */
+static void run(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step))
+{
+    assert_int_equal(verdict_init(&v, NULL), 0);
+    mark(0, VERDICT_MARK_BEGIN, 0);
+    for (uint64_t s = 1; s <= steps; s++) {
+        int64_t t = (int64_t)s * SECOND * 3 / 20;
+
+        if (s % reads == 0)
+            verdict_update(&v, t - 1, bytes(s));
+        mark(t, VERDICT_MARK_STEP, s);
+        if (s % PASS == 0)
+            mark(t + 1, VERDICT_MARK_EPOCH, s);
+    }
+    verdict_judge(&v, NULL, &r);
+}
+
+/* Up and down by the same few MB from step to step, however often it is run. */
+static uint64_t jitter(uint64_t step)
+{
+    return step * 7919 % 5 * MB / 8;
+}
+
+static uint64_t little_by_little(uint64_t step)
+{
+    return 800 * MB + step * MB / 2;
+}
+
+static uint64_t with_jitter(uint64_t step)
+{
+    return 800 * MB + step * MB / 2 + jitter(step);
+}
+
+static uint64_t the_pass_alone(uint64_t step)
+{
+    return with_jitter(step < PASS ? step : PASS) - jitter(step < PASS ? step : PASS) +
+           jitter(step);
+}
+
+static uint64_t a_third_after_it(uint64_t step)
+{
+    return step <= PASS ? with_jitter(step) : with_jitter(PASS) + (step - PASS) * MB / 6;
+}
+
+static uint64_t a_curve_that_bends(uint64_t step)
+{
+    return 800 * MB + 60 * MB * step / (step + PASS) + jitter(step) / 4;
+}
+
+/* 7 MB since the pass, 20 are material: that is asked of all that rose. */
+static void a_line_is_told_before_what_followed_the_pass_is_material(void **state)
+{
+    (void)state;
+    run(75, 1, little_by_little);
+    assert_int_equal(r.word, VERDICT_LEAKING);
+    run(75, 1, with_jitter);
+    assert_int_equal(r.word, VERDICT_LEAKING);
+}
+
+static void two_readings_after_the_pass_are_enough_on_a_clean_line(void **state)
+{
+    (void)state;
+    run(73, 6, little_by_little); /* read at 66 and 72 */
+    assert_int_equal(r.word, VERDICT_LEAKING);
+}
+
+static void inside_the_pass_and_right_after_it_nothing_is_called(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 20; steps <= 68; steps++) {
+        run(steps, 1, with_jitter);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+    }
+}
+
+static void what_bends_at_the_end_of_the_pass_or_before_is_no_leak(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 61; steps <= 90; steps++) {
+        run(steps, 1, the_pass_alone);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+        run(steps, 1, a_third_after_it);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+        run(steps, 1, a_curve_that_bends);
+        assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_told_before_what_followed_the_pass_is_material),
+        cmocka_unit_test(two_readings_after_the_pass_are_enough_on_a_clean_line),
+        cmocka_unit_test(inside_the_pass_and_right_after_it_nothing_is_called),
+        cmocka_unit_test(what_bends_at_the_end_of_the_pass_or_before_is_no_leak),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

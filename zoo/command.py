@@ -1,0 +1,111 @@
+"""What the commands of the zoo share: numbers to count with, tables that fit the terminal, and an end by
+Ctrl-C that leaves no process behind."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+FAILED = 1
+INTERRUPTED = 130
+GAP = "  "
+LEFT_BY_A_RUN = ("trace.ebb", "run.json", "log.txt")
+
+_running = set()
+_is_over = False
+
+
+def count(text):
+    """An option's whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
+    return int(text)
+
+
+def call(command, timeout=None, **how):
+    """(status, what it said on stderr) of a child that has no terminal, and is ended when this command is:
+    two at once would both take the keys. Status "timeout" where that is over."""
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, **{**streams, **how})
+    _running.add(child)
+    if _is_over:
+        child.terminate()
+    try:
+        said = child.communicate(timeout=timeout)[1]
+    except subprocess.TimeoutExpired:
+        child.terminate()
+        child.communicate()
+        return "timeout", ""
+    finally:
+        _running.discard(child)
+    return child.returncode, said
+
+
+def clear(run_dir):
+    """Removes what an earlier run left in its folder, and no other folder of that name."""
+    if not any((run_dir / file).exists() for file in LEFT_BY_A_RUN):
+        return
+    try:
+        shutil.rmtree(run_dir)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be removed: {error.strerror}", str(run_dir)) from error
+
+
+def interrupt(*_):
+    """Ends what runs, from within a signal handler; the threads that wait for it are then done."""
+    global _is_over
+    _is_over = True
+    for child in list(_running):
+        child.terminate()
+    raise KeyboardInterrupt
+
+
+def end_with(main, name):
+    """Ends the process with MAIN's status. What a person does (Ctrl-C, a pager that is closed) or a machine
+    lacks is a sentence, not a traceback."""
+    sys.stdout.reconfigure(errors="replace")  # a dash that the locale has not is no reason to lose a table
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        status = main()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted, and no table is kept", file=sys.stderr)
+        status = INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end
+        status = FAILED
+    except OSError as error:
+        print(f"{name}: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
+        status = FAILED
+    sys.exit(status)
+
+
+def columns():
+    """Of the terminal; None where the output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def folded(widths, keys, room):
+    """Lists of columns, each with the first KEYS, that fit into ROOM; all in one where that is None."""
+    parts, fixed = [[]], list(range(keys))
+    for at in range(keys, len(widths)):
+        wanted = fixed + parts[-1] + [at]
+        taken = sum(widths[i] for i in wanted) + len(GAP) * (len(wanted) - 1)
+        if room is not None and parts[-1] and taken > room:
+            parts.append([])
+        parts[-1].append(at)
+    return [fixed + part for part in parts]
+
+
+def print_table(rows, keys=1, indent=""):
+    """ROWS, the head first. What is wider than the terminal goes below, again with its first KEYS columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    room = columns()
+    for number, part in enumerate(folded(widths, keys, room and room - len(indent))):
+        if number:
+            print()
+        for row in rows:
+            print(indent + GAP.join(row[i].ljust(widths[i]) for i in part).rstrip())
