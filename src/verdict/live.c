@@ -79,17 +79,31 @@ void hear_unsay_end(struct verdict_result *r)
     r->growth_ended.known = false;
 }
 
+/* Is resident memory, though it is said to stand, certain to rise at the pace of what is in use, or
+ * half of it? Then it is noise alone that hides its rise. */
+static bool follows(const struct verdict_result *resident, const struct verdict_result *live)
+{
+    double resident_rate, live_rate;
+    bool by_step;
+
+    return rates_of(resident, live, &resident_rate, &live_rate, &by_step) && live_rate > 0 &&
+           (by_step ? resident->rate_bytes_per_step.low : resident->rate_bytes_per_min.low) >=
+               SHARE * live_rate;
+}
+
 /* Resident memory stands, and what is in use grows: into holes that the process holds already. That
  * is a leak as well, and its pace is that of the live heap. It is none where resident memory has
- * come down by much of that growth, which was given back then though it is not read yet; nor
- * where more is in use than is resident: that was never touched. */
+ * come down by much of that growth, which was given back then though it is not read yet, unless its
+ * own slope bears the growth out; nor where more is in use than is resident: that was never
+ * touched. */
 static void tell_hidden(struct verdict_result *resident, const struct verdict_result *live)
 {
     double growth = live->floor_last_bytes - live->floor_first_bytes;
     bool by_step = live->rate_bytes_per_step.known;
 
     if (growth < HOLES_MATERIAL * resident->floor_last_bytes ||
-        resident->highest_floor_bytes - resident->floor_last_bytes > HOLES_FALL * growth ||
+        (resident->highest_floor_bytes - resident->floor_last_bytes > HOLES_FALL * growth &&
+         !follows(resident, live)) ||
         live->floor_last_bytes > resident->floor_last_bytes ||
         !(by_step || live->rate_bytes_per_min.known))
         return;

@@ -144,6 +144,8 @@ static double plain_spread(const struct passes *p)
         x[n] = p->slot[i].x;
         y[n++] = p->slot[i].y;
     }
+    if (n == 0)
+        return 0;
     fit_sums_build(&sums, x, y, n);
     line = fit_sums_line(&sums, x, 0, n);
     for (size_t i = 0; i < n; i++)

@@ -35,7 +35,7 @@ static bool has_stopped(const struct verdict_result *r, const struct verdict_res
 {
     return live->leak == VERDICT_LEAK_NO && live->confidence >= SURE &&
            r->rate_bytes_per_step.known && live->rate_bytes_per_step.known &&
-           live->rate_bytes_per_step.high <= STANDS * r->rate_bytes_per_step.value;
+           live->rate_bytes_per_step.value <= STANDS * r->rate_bytes_per_step.value;
 }
 
 /* It is not running out of anything. */
