@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+/* Of the floor: what rose by so much is not flat, though noise hides how. */
+static const double TOO_MUCH = 0.1;
+
 /* Growth ended near X: at the end of the first pass if that lies within TOLERANCE, at another event
  * if it is NEAR, else at X itself. Returns where. */
 static double ended_at_boundary(struct judging *j, double x, double tolerance, double near)
@@ -102,6 +105,9 @@ void judge_level(struct judging *j, double cap)
         judging_conclude(j, VERDICT_SPIKING, fmin(cap, 0.95));
     } else if (j->fill > 0) {
         filled_early(j, cap);
+    } else if (s->growth > TOO_MUCH * s->floor_first) {
+        judging_say(j->r, VERDICT_SAID_NOISE, s->growth, w->sigma, 0, 0);
+        judging_conclude(j, VERDICT_UNDECIDED, 0.5);
     } else {
         judging_conclude(j, VERDICT_STABLE, fmin(cap, 0.97));
     }
