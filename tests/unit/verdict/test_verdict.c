@@ -679,6 +679,17 @@ static void a_tree_of_nothing_is_undecided(void **state)
 
 #define TEST(f) cmocka_unit_test_setup(f, fresh)
 
+/* A fifth more at the end than at the beginning, under batches that swing by as much. */
+static void what_rose_by_a_tenth_is_not_flat_though_noise_hides_it(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 40; i++)
+        verdict_update(&v, (int64_t)i * SECOND, 130 * MB + i * MB / 2 + noise(i * 7) * 3 * MB);
+    judge();
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
+    assert_true(said(VERDICT_SAID_NOISE));
+}
+
 static void a_pace_is_told_only_where_the_pass_had_one(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_BEYOND_PASS, .value = {16, 31 << 20, 0, 1}};
@@ -735,6 +746,7 @@ int main(void)
         TEST(the_order_of_its_members_does_not_change_a_trees_verdict),
         TEST(how_a_tree_leaks_is_told_by_the_process_that_does),
         TEST(a_tree_of_nothing_is_undecided),
+        TEST(what_rose_by_a_tenth_is_not_flat_though_noise_hides_it),
         TEST(a_pace_is_told_only_where_the_pass_had_one),
     };
 

@@ -195,6 +195,19 @@ what_stands_stays_so_where_little_leaks_or_memory_came_down_or_was_not_touched(v
     assert_false(is_heard(plateaued(), &live));
 }
 
+/* It reaches far above its end again and again, and still its slope is that of what is in use. */
+static void noise_that_hides_the_rise_is_not_memory_that_came_down(void **state)
+{
+    struct verdict_result live = leaking(), r = plateaued();
+
+    (void)state;
+    r.highest_floor_bytes = 535 * MB;
+    r.rate_bytes_per_step = (struct verdict_interval){true, 0.7 * MB, 0.3 * MB, 1.1 * MB};
+    assert_false(is_heard(r, &live)); /* it may be less than half as fast */
+    r.rate_bytes_per_step.low = 0.4 * MB;
+    assert_true(is_heard(r, &live));
+}
+
 static void a_live_heap_that_does_not_leak_decides_nothing(void **state)
 {
     struct verdict_result live = leaking();
@@ -252,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_live_heap_that_leaks_into_holes_is_a_leak),
         cmocka_unit_test(
             what_stands_stays_so_where_little_leaks_or_memory_came_down_or_was_not_touched),
+        cmocka_unit_test(noise_that_hides_the_rise_is_not_memory_that_came_down),
         cmocka_unit_test(a_live_heap_that_does_not_leak_decides_nothing),
         cmocka_unit_test(a_leak_that_is_small_unsure_or_explains_little_decides_nothing),
         cmocka_unit_test(without_steps_minutes_are_compared),

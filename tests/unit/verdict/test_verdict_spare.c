@@ -103,6 +103,17 @@ static void a_leak_of_memory_that_nobody_uses_is_open(void **state)
     assert_false(r.alarm);
 }
 
+/* Few readings leave the slope of what is in use wide, though it is known to stand. */
+static void what_is_in_use_stands_by_its_slope_however_wide(void **state)
+{
+    (void)state;
+    run(10, 0);
+    live.rate_bytes_per_step.value = 0.1 * r.rate_bytes_per_step.value;
+    live.rate_bytes_per_step.high = 0.3 * r.rate_bytes_per_step.value;
+    hear();
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+}
+
 static void what_was_decided_to_be_none_stays(void **state)
 {
     (void)state;
@@ -122,6 +133,7 @@ int main(void)
         TEST(what_malloc_does_not_know_stays_open),
         TEST(what_is_in_use_must_stand),
         TEST(a_leak_of_memory_that_nobody_uses_is_open),
+        TEST(what_is_in_use_stands_by_its_slope_however_wide),
         TEST(what_was_decided_to_be_none_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
