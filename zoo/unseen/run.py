@@ -8,6 +8,7 @@ there already is told as a known defect.
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -190,7 +191,8 @@ def grade(word, words, leak):
 
 def same_function(have, want):
     """Whether two names are one function's; either may come without its class."""
-    have, want = (have or "").split("."), want.split(".")
+    have = re.sub(r"(\.<locals>\.<(list|set|dict)comp>)+$", "", have or "")  # a line of the function
+    have, want = have.split("."), want.split(".")
     return have[-1] == want[-1] and (len(have) < 2 or len(want) < 2 or have[-2] == want[-2])
 
 
