@@ -263,7 +263,7 @@ const char *job_state_reason(const struct job *j); /* NULL: none */
 json_t *job_news_state(struct job *j);
 json_t *job_news_spark(const struct job *j); /* what a newcomer has missed */
 json_t *job_news_sample(struct job *j, uint64_t now_ns);
-json_t *job_news_verdict(struct job *j, uint64_t now_ns);
+json_t *job_news_verdict(struct job *j, uint64_t now_ns); /* NULL until it is judged */
 json_t *job_news_mark(const struct job *j, const struct mark *mark);
 json_t *job_news_event(const struct job *j, uint64_t now_ns, const char *act, const char *why);
 /* Of the log, as far as it can be read already. */

@@ -227,6 +227,8 @@ json_t *job_news_sample(struct job *j, uint64_t now_ns)
 
 json_t *job_news_verdict(struct job *j, uint64_t now_ns)
 {
+    if (!engine_verdict_known(j->engine))
+        return NULL;
     return json_pack("{s:s,s:o,s:o}", "type", "verdict", "t_s", since_start(j, now_ns), "verdict",
                      verdict_json(j));
 }
