@@ -30,6 +30,13 @@ def trainer(*settings, leak=LEAK):
     return ["--", TRAINER, *leak, *settings]
 
 
+def cgroups_of_ebb():
+    """[(path, "ebb-PID")]; os.walk passes over those that go meanwhile."""
+    return [(os.path.join(folder, name), name.rpartition("-")[0])
+            for folder, names, _ in os.walk("/sys/fs/cgroup")
+            for name in names if name.startswith("ebb-")]
+
+
 class Guarded:
     """Runs jobs in one folder and knows all their processes."""
 
@@ -41,6 +48,8 @@ class Guarded:
         self.sockets.chmod(0o777)
         self.seen = set()
         self.clients = []
+        # Left by who was killed with its sentinel, long ago: pids come again.
+        self.others = {path for path, _ in cgroups_of_ebb()}
 
     def changes(self):
         """To the environment."""
@@ -116,9 +125,7 @@ class Guarded:
     def cgroups(self):
         """Those of supervisors that were seen."""
         own = {f"ebb-{pid}" for pid in self.seen}
-        # os.walk passes over those of others that go meanwhile
-        return [os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
-                for name in names if name.rpartition("-")[0] in own]
+        return [path for path, owner in cgroups_of_ebb() if owner in own and path not in self.others]
 
     def is_all_gone(self):
         return not self.processes() and not self.cgroups() and not os.listdir(self.sockets)

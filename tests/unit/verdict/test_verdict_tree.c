@@ -38,11 +38,11 @@ static struct verdict_result leaking(double pace)
                 .has_t = true,
                 .has_step = true,
                 .eta_s_low = 400,
-                .eta_s_high = INFINITY,
+                .eta_s_high = HUGE_VAL,
                 .eta_step_low = 40,
                 .eta_step_high = 80},
         .n_evidence = 1,
-        .evidence = {{.code = VERDICT_SAID_PEAK_OOM, .value = {MB, 400, INFINITY, 0}}}};
+        .evidence = {{.code = VERDICT_SAID_PEAK_OOM, .value = {MB, 400, HUGE_VAL, 0}}}};
 }
 
 static struct verdict_member member(const struct verdict_result *r, double unique)
