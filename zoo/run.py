@@ -232,15 +232,21 @@ def record_all(runs, args):
         print(f"zoo: {name} {variant}", file=sys.stderr)
         return record(name, flags, args.out / f"{name}-{variant}", args)
 
-    with ThreadPoolExecutor(args.jobs) as pool:
-        ends = list(pool.map(one, runs))
+    return sort_out("zoo", runs, one, args.jobs, lambda run: f"{run[0]} {run[1]}",
+                    lambda run: args.out / f"{run[0]}-{run[1]}")
+
+
+def sort_out(who, runs, record_one, jobs, title, folder):
+    """RECORD_ONE of all of them, JOBS at a time; as record_all."""
+    with ThreadPoolExecutor(jobs) as pool:
+        ends = list(pool.map(record_one, runs))
     ran, broken = [], []
     for run, (status, said) in zip(runs, ends):
-        title, trouble = f"{run[0]} {run[1]}", why_not(status, said, args.out / f"{run[0]}-{run[1]}")
+        trouble = why_not(status, said, folder(run))
         if status == common.NOT_HERE:
-            print(f"zoo: {title} cannot run here: {trouble}", file=sys.stderr)
+            print(f"{who}: {title(run)} cannot run here: {trouble}", file=sys.stderr)
         elif trouble:
-            broken.append(f"{title} {trouble}")
+            broken.append(f"{title(run)} {trouble}")
         else:
             ran.append(run)
     return ran, broken

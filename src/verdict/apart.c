@@ -34,8 +34,6 @@ void verdict_hear_apart(struct verdict_result *r, const struct verdict_series *w
     if (r->leak != VERDICT_LEAK_YES ||
         rise_between(apart, half_ns, end_ns) >= FOLLOWS * rise_between(whole, half_ns, end_ns))
         return;
-    r->word = VERDICT_UNDECIDED;
-    r->leak = VERDICT_LEAK_UNKNOWN;
-    r->confidence = 0.5;
+    hear_leave_open(r);
     r->alarm = r->forecast.known = false;
 }

@@ -47,9 +47,7 @@ static struct growth growth_from(const struct verdict_series *v, int64_t from_ns
 static void conclude_open(struct verdict_result *r, double growth, double since)
 {
     hear_unsay_end(r);
-    r->word = VERDICT_UNDECIDED;
-    r->leak = VERDICT_LEAK_UNKNOWN;
-    r->confidence = 0.5;
+    hear_leave_open(r);
     hear_say_first(
         r, &(struct verdict_evidence){.code = VERDICT_SAID_HELD_ALONE, .value = {growth, since}});
 }

@@ -84,9 +84,10 @@ void judge_leaking(struct judging *j, double cap);
  */
 bool judge_over(struct judging *j);
 
-/* A verdict that hears of another: the reason that is said first; the word of OTHER, with
- * CONFIDENCE at most; and what it said about an end of growth is not so. */
+/* A verdict that hears of another: the reason that is said first; left open; the word of OTHER,
+ * with CONFIDENCE at most; and what it said about an end of growth is not so. */
 void hear_say_first(struct verdict_result *r, const struct verdict_evidence *e);
+void hear_leave_open(struct verdict_result *r);
 void hear_take_word(struct verdict_result *resident, const struct verdict_result *live,
                     double confidence);
 void hear_unsay_end(struct verdict_result *r);

@@ -35,6 +35,13 @@ void hear_say_first(struct verdict_result *r, const struct verdict_evidence *e)
     r->n_evidence = (uint32_t)kept + 1;
 }
 
+void hear_leave_open(struct verdict_result *r)
+{
+    r->word = VERDICT_UNDECIDED;
+    r->leak = VERDICT_LEAK_UNKNOWN;
+    r->confidence = 0.5;
+}
+
 void hear_take_word(struct verdict_result *resident, const struct verdict_result *live,
                     double confidence)
 {

@@ -18,7 +18,6 @@ HERE = Path(__file__).resolve().parent
 ZOO = HERE.parent
 sys.path.insert(0, str(ZOO))  # before this folder: run is zoo/run.py
 import command
-import common
 import place
 import run as zoo
 import table
@@ -95,18 +94,8 @@ def record_all(runs, args):
         print(f"unseen: {each[0]}", file=sys.stderr)
         return record(*each, args)
 
-    with ThreadPoolExecutor(args.jobs) as pool:
-        ends = list(pool.map(one, runs))
-    ran, failed = [], []
-    for each, (status, said) in zip(runs, ends):
-        trouble = zoo.why_not(status, said, args.out / each[0])
-        if status == common.NOT_HERE:
-            print(f"unseen: {each[0]} cannot run here: {trouble}", file=sys.stderr)
-        elif trouble:
-            failed.append(f"{each[0]} {trouble}")
-        else:
-            ran.append(each)
-    return ran, failed
+    return zoo.sort_out("unseen", runs, one, args.jobs, lambda each: each[0],
+                        lambda each: args.out / each[0])
 
 
 def recorded(runs, args):

@@ -22,3 +22,19 @@ static inline void mark(int64_t t_ns, enum verdict_mark_kind kind, uint64_t step
 
     verdict_mark(&v, t_ns, &m);
 }
+
+/* STEPS of 0.15 s in passes of 60, read every READS of them, and judged. */
+static inline void run_steps(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step))
+{
+    mark(0, VERDICT_MARK_BEGIN, 0);
+    for (uint64_t s = 1; s <= steps; s++) {
+        int64_t t = (int64_t)s * SECOND * 3 / 20;
+
+        if (s % reads == 0)
+            verdict_update(&v, t - 1, bytes(s));
+        mark(t, VERDICT_MARK_STEP, s);
+        if (s % 60 == 0)
+            mark(t + 1, VERDICT_MARK_EPOCH, s);
+    }
+    verdict_judge(&v, NULL, &r);
+}

@@ -11,22 +11,6 @@
 #include "verdict/judging.h"
 #include "verdict/one_series.h"
 
-/* STEPS of 0.15 s in passes of 60, read every READS of them. */
-static void run(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step))
-{
-    mark(0, VERDICT_MARK_BEGIN, 0);
-    for (uint64_t s = 1; s <= steps; s++) {
-        int64_t t = (int64_t)s * SECOND * 3 / 20;
-
-        if (s % reads == 0)
-            verdict_update(&v, t - 1, bytes(s));
-        mark(t, VERDICT_MARK_STEP, s);
-        if (s % 60 == 0)
-            mark(t + 1, VERDICT_MARK_EPOCH, s);
-    }
-    verdict_judge(&v, NULL, &r);
-}
-
 static uint64_t a_line(uint64_t step)
 {
     return 500 * MB + step * 2 * MB;
@@ -108,7 +92,7 @@ static void a_floor_that_rises_under_the_garbage_has_not(void **state)
 static void a_line_through_the_pass_is_told_from_three_readings(void **state)
 {
     (void)state;
-    run(79, 6, a_line); /* read at 66, 72 and 78 */
+    run_steps(79, 6, a_line); /* read at 66, 72 and 78 */
     assert_int_equal(r.word, VERDICT_LEAKING);
     assert_true(r.confidence >= 0.8);
 }
@@ -118,7 +102,7 @@ static void a_pass_that_ends_is_not(void **state)
     (void)state;
     for (uint64_t steps = 61; steps <= 120; steps++) {
         assert_int_equal(verdict_init(&v, NULL), 0);
-        run(steps, 6, the_pass_alone);
+        run_steps(steps, 6, the_pass_alone);
         assert_int_not_equal(r.leak, VERDICT_LEAK_YES);
     }
 }

@@ -11,21 +11,10 @@
 
 enum { PASS = 60 };
 
-/* STEPS of 0.15 s in passes of 60, read every READS of them. */
 static void run(uint64_t steps, unsigned reads, uint64_t (*bytes)(uint64_t step))
 {
     assert_int_equal(verdict_init(&v, NULL), 0);
-    mark(0, VERDICT_MARK_BEGIN, 0);
-    for (uint64_t s = 1; s <= steps; s++) {
-        int64_t t = (int64_t)s * SECOND * 3 / 20;
-
-        if (s % reads == 0)
-            verdict_update(&v, t - 1, bytes(s));
-        mark(t, VERDICT_MARK_STEP, s);
-        if (s % PASS == 0)
-            mark(t + 1, VERDICT_MARK_EPOCH, s);
-    }
-    verdict_judge(&v, NULL, &r);
+    run_steps(steps, reads, bytes);
 }
 
 /* Up and down by the same few MB from step to step, however often it is run. */
