@@ -52,7 +52,7 @@ def train(workers, way):
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, stride=4), torch.nn.ReLU(),
                                 torch.nn.Flatten(), torch.nn.Linear(4 * 32 * 32, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    loader = DataLoader(Images(), batch_size=8, num_workers=workers, collate_fn=Collator(),
+    loader = DataLoader(Images(), batch_size=8, num_workers=workers, collate_fn=COLLATOR,
                         multiprocessing_context=way)
     for images, labels in loader:
         loss = torch.nn.functional.cross_entropy(model(images), labels)
@@ -64,6 +64,7 @@ def train(workers, way):
 
 KEEPS = sys.argv[1] == "keeps"
 WORKERS = max(1, int(sys.argv[2]))
+COLLATOR = Collator()  # until the interpreter ends: what train() would let go is read now and then
 if __name__ == "__main__":
     train(int(sys.argv[2]), sys.argv[3] if sys.argv[2] != "0" else None)
 """
