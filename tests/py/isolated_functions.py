@@ -101,11 +101,12 @@ def leave(status):
 
 
 def grow(most):
-    """Grows slowly enough to be seen; SystemExit when nobody stopped it."""
-    kept = []
+    """Comes near a limit of 400 MiB and grows on slowly: what ebb should stop is not to be ended by
+    the kernel because ebb had to wait for a moment. SystemExit when nobody stopped it."""
+    kept = [b"x" * (256 << 20)]
     for _ in range(most >> 20):
         kept.append(b"x" * (1 << 20))
-        time.sleep(0.01)
+        time.sleep(0.04)
     raise SystemExit(len(kept))
 
 

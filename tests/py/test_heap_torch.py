@@ -102,7 +102,9 @@ def test_a_collator_that_keeps_its_batches_is_the_first_row(run_job, script, wor
     assert first["where"]["function"].endswith("Collator.__call__" if sys.version_info >= (3, 11)
                                                else "__call__")
     sigma = (first["live"]["high"] - first["live"]["bytes"]) / 1.96
-    assert 0 < sigma < each / 2 and abs(first["live"]["bytes"] - each) < 7 * sigma
+    # A batch of nine intervals is missed once in 8,000: seldom, and then it is far more than sigma.
+    assert 0 < sigma < each / 2
+    assert abs(first["live"]["bytes"] - each) < 7 * sigma + 2 * BATCH_BYTES
     assert doc["cost"]["python"]["state"] == "Python frames are read"
     workers_with_it = [other["pid"] for other in doc["others"]
                        if any(is_leak(row, script) for row in heap(run, "--pid", other["pid"])

@@ -13,7 +13,7 @@ pytest.importorskip("transformers", reason="tests of the Hugging Face callback")
 pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
 
 HERE = pathlib.Path(__file__).resolve().parent
-TIMEOUT_S = 240
+TIMEOUT_S = 300
 
 SCRIPT = """
 import json, os, pathlib, sys
@@ -23,7 +23,7 @@ from ebb import _agree, _wire, hf
 
 out, when, absent = pathlib.Path(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
 rank = int(os.environ["RANK"])
-_agree.PATIENCE_S = 2.0 if absent else 60.0
+_agree.PATIENCE_S = 2.0 if absent else 200.0
 _wire.reset(Recorder)
 wire = _wire.wire()
 for step, what, number in when.get(str(rank), []):

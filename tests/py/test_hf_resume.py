@@ -154,7 +154,8 @@ def test_checkpoints_of_an_earlier_run_are_not_mistaken_for_this_ones(
     now = time.time()
     began = time.strftime("%Y-%m-%dT%H:%M:%S+0000", time.gmtime(now - 100))
     (run / "run.json").write_text(json.dumps({"started": began}))
-    os.utime(folder / "checkpoint-6" / "trainer_state.json", (now - 500, now - 500))
+    for step, age_s in ((2, 0), (4, 0), (6, 500)):  # they were made when the first test ran
+        os.utime(folder / f"checkpoint-{step}" / "trainer_state.json", (now - age_s, now - age_s))
     monkeypatch.setenv("EBB_RUN_DIR", str(run))
     resume(wire, folder, monkeypatch)
     (told,) = wire.of("resume")

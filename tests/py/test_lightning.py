@@ -16,6 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="Lightning needs torch")
 
+from jobs import PATIENCE_S  # noqa: E402
 from trainers import Recorder  # noqa: E402
 
 from ebb import _wire  # noqa: E402
@@ -320,12 +321,13 @@ RANKS = """
 import importlib, json, os, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 from trainers import Recorder, leave
-from ebb import _wire
+from ebb import _agree, _wire
 pl = importlib.import_module(sys.argv[3])
 from ebb.lightning import EbbCallback
 from test_lightning import fit
 
 rank = int(os.environ["RANK"])
+_agree.PATIENCE_S = 200.0
 _wire.reset(Recorder)
 wire = _wire.wire()
 wire.when = {("step", "2"): [("CHECKPOINT", "1")], ("step", "5"): [("STOP", "2")]} if rank else {}
@@ -344,7 +346,7 @@ def test_ranks_save_and_stop_in_the_same_step(pl, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     command += ["--local-addr=127.0.0.1", str(script), os.path.dirname(__file__), str(tmp_path)]
     done = subprocess.run(
-        [*command, pl.__name__], env=env, capture_output=True, text=True, timeout=240
+        [*command, pl.__name__], env=env, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr[-4000:]
     told = [json.loads((tmp_path / f"{r}.json").read_text()) for r in range(2)]

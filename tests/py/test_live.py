@@ -12,10 +12,11 @@ websockets = pytest.importorskip("websockets")
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "cmd"))
 from live_stream import Server  # noqa: E402
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 async def connect(server, **options):
+    options.update(open_timeout=PATIENCE_S, ping_interval=None)  # no hurry of its own
     return await websockets.connect(f"ws://127.0.0.1:{server.port}/api/v1/live", **options)
 
 

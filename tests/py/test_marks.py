@@ -11,7 +11,7 @@ import time
 import pytest
 
 import ebb
-from ebb import _control, _marks, _truth, _verdict, _wire
+from ebb import _control, _marks, _memory, _truth, _verdict, _wire
 from jobs import PACKAGE, PATIENCE_S, environment, listening
 
 
@@ -346,6 +346,14 @@ def test_what_few_need_is_found_without_an_import_of_its_own():
     result = subprocess.run([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE,
                             env=environment({"PYTHONPATH": PACKAGE}), timeout=PATIENCE_S)
     assert result.stdout == "True LazyImages isolate False\n"
+
+
+def test_the_peak_in_a_trainer_s_logs_is_never_below_what_is_there_now(monkeypatch):
+    monkeypatch.setattr(_memory, "rss_bytes", lambda: 300 << 20)
+    for peak_mib, told in ((299, 300), (400, 400)):
+        monkeypatch.setattr(_memory, "peak_bytes", lambda: peak_mib << 20)
+        logs = _memory.for_logs()
+        assert (logs["memory_rss_mib"], logs["memory_rss_peak_mib"]) == (300, told)
 
 
 BACKWARDS = """

@@ -161,7 +161,7 @@ _truth._SHARE, _truth._SLOW_S = 0, 1e9  # a machine with other work to do is no 
 held = []
 until = time.monotonic() + float(sys.argv[1])
 n = 0
-while time.monotonic() < until:
+while time.monotonic() < until or n < 200:  # on a machine that stands still for a while, too
     n += 1
     held.append(bytearray(256 << 10))
     ebb.step(n)
