@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "hf_leak.py"
 SHIM = ROOT / "python" / "ebb" / "_shim" / "sitecustomize.py"
 EBB = pathlib.Path(os.environ.get("EBB_BINARY", ROOT / "build" / "ebb"))
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 MIB = 1 << 20
 STEPS, LEAK_MIB, STEP_MS = 90, 4, 100
 
@@ -65,14 +65,15 @@ def whole(tmp_path_factory):
 
 
 def guarded(tmp_path, whole, *more):
-    """Runs it with room for half of what it leaks; the facts of the run. Between the reserve and
-    its half, where it is stopped with or without a checkpoint, lie 15 steps: on the fastest machine
-    they take long enough to be asked for one and to write it."""
-    limit = whole[1] + STEPS * LEAK_MIB * MIB * 2 // 3
+    """Runs it with room for two thirds of what it leaks; the facts of the run. Between the reserve
+    and its half, where it is stopped with or without a checkpoint, lie 15 steps: on the fastest
+    machine they take long enough to be asked for one and to write it. Without a cgroup, as what is
+    counted then is what WHOLE took: with the pages of libraries, whoever has read them first."""
+    limit = whole[1] + STEPS * LEAK_MIB * MIB * 5 // 6
     reserve = STEPS * LEAK_MIB * MIB // 3
     done = call(
         str(EBB), "run", "--limit", str(limit), "--reserve", str(reserve), "--interval", "100ms",
-        "--restart", "--run-dir", str(tmp_path / "run"), "--",
+        "--no-cgroup", "--restart", "--run-dir", str(tmp_path / "run"), "--",
         *training(tmp_path / "out", "--leak-mib", LEAK_MIB, "--step-ms", STEP_MS, *more),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

@@ -17,7 +17,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 client = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE_S = 120
+PATIENCE_S = 300
 MIB = 1 << 20
 
 

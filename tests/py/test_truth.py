@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "python"))
 from ebb import _truth, _wire  # noqa: E402
 from jobs import listening  # noqa: E402
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 BINARY = os.environ.get("EBB_BINARY", str(ROOT / "build" / "ebb"))
 
 needs_mallinfo2 = pytest.mark.skipif(
