@@ -9,10 +9,9 @@ import textwrap
 
 import pytest
 
-from commands import PYTHON, binary, environment, run_ebb
+from commands import PATIENCE_S, PYTHON, binary, environment, run_ebb
 
 LIBRARY = pathlib.Path(binary()).resolve().parent / "libebb-heap.so"
-ENOUGH_S = 120
 
 # For programs of Python's: step(n) tells that step N is done.
 STEPS = """
@@ -61,7 +60,7 @@ def run_job(folder, *command, flags=(), env=None):
     result = subprocess.run([binary(), "run", "--json", "--run-dir", str(run), "--no-shim", *flags,
                              "--", *map(str, command)], cwd=folder, env=environment(env),
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, timeout=ENOUGH_S)
+                            stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
     result.run = run
     return result
 

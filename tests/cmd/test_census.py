@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from commands import (PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
+from commands import (PATIENCE_S, PYTHON, ROOT, binary, environment, refused, refused_with, run_ebb,
                       wait_for)
 
 # Steps until the file named last is there; --idle: none but the first.
@@ -82,16 +82,21 @@ def job(tmp_path):
 
         def end(self):
             self.stop.touch()
-            return self.process.wait(timeout=60)
+            return self.process.wait(timeout=PATIENCE_S)
 
     yield Job()
     (tmp_path / "stop").touch()
     for process in started:
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE_S)
+
+
+def blocks(census):
+    """How many the job keeps, by its count."""
+    return sum(o["count"] for o in census["objects"] if o["type"] == "bytearray")
 
 
 def census_json(*arguments):
@@ -104,18 +109,19 @@ def test_a_job_that_steps_is_counted_at_the_end_of_a_step_and_growth_is_shown(jo
     job.start(PYTHON, "-c", JOB, job.stop).wait_for_listeners()
     first, status = census_json(job.folder)
     [one] = first["processes"]
-    assert status == 0 and one["error"] is None
-    assert one["census"]["at"] == "step" and one["census"]["cost_s"] > 0
+    assert status == 0 and one["error"] is None and one["census"]["cost_s"] > 0
     assert one["since"] is None and one["growth"] == []
     assert os.path.dirname(one["path"]) == str(job.folder / "census")
 
-    def counted(doc):
-        return next(o["count"] for o in doc["processes"][0]["census"]["objects"]
-                    if o["type"] == "bytearray")
+    def by_step():  # a job that does not get its turn for two seconds is counted beside it
+        doc, _ = census_json(job.folder)
+        return doc if doc["processes"][0]["census"]["at"] == "step" else None
+
+    first = wait_for(by_step, "a census at the end of a step")["processes"][0]["census"]
 
     def second_with_growth():
-        doc, _ = census_json(job.folder)
-        return doc if counted(doc) > counted(first) else None
+        doc = by_step()
+        return doc if doc and blocks(doc["processes"][0]["census"]) > blocks(first) else None
 
     second = wait_for(second_with_growth, "growth")
     [one] = second["processes"]
@@ -124,11 +130,14 @@ def test_a_job_that_steps_is_counted_at_the_end_of_a_step_and_growth_is_shown(jo
     assert grown["bytes"] == pytest.approx(40057 * grown["count"], rel=0.01)
     assert one["since"]["step"] < one["census"]["step"]
 
-    text = run_ebb("census", job.folder, "--top", "3").stdout
-    assert f"process {job.facts()['pid']}, step " in text
-    assert "where the step had ended, at a cost of" in text
+    def told():
+        text = run_ebb("census", job.folder, "--top", "3").stdout
+        assert f"process {job.facts()['pid']}, step " in text
+        is_whole = "where the step had ended, at a cost of" in text and "__main__.kept[" in text
+        return text if is_whole else None  # who keeps what is left out where the time is up
+
+    text = wait_for(told, "a census at the end of a step, in words")
     assert "torch is not imported there" in text and "since the census at step" in text
-    assert "__main__.kept[" in text
     assert job.end() == 0
 
 
@@ -207,12 +216,16 @@ def test_of_a_run_that_has_ended_the_last_kept_are_shown(job):
     [one] = doc["processes"]
     assert os.path.basename(one["path"]) == kept[-1]
     assert os.path.basename(one["since"]["path"]) == kept[-2]
-    assert next(g for g in one["growth"] if g["name"] == "bytearray")["count"] == 5
+    before, after = (json.loads((job.folder / "census" / name).read_text()) for name in kept[-2:])
+    grown = sum(g["count"] for g in one["growth"] if g["name"] == "bytearray")
+    assert grown == blocks(after) - blocks(before)
+    if not before["is_sampled"] and not after["is_sampled"]:  # a slow machine's are estimates
+        assert grown == 5
 
 
 def test_of_one_that_kept_none_it_is_said_how_to_get_one(job):
     job.start("true")
-    job.process.wait(timeout=60)
+    job.process.wait(timeout=PATIENCE_S)
     assert refused(run_ebb("census", job.folder),
                    f"census: the run in {job.folder} has ended and kept no census; "
                    "EBB_CENSUS_EVERY=100 before `ebb run` keeps one every 100 steps, and `ebb "
@@ -223,7 +236,7 @@ def test_of_one_that_kept_none_it_is_said_how_to_get_one(job):
                                      "{\"tensors\": [1, {\"shape\": \"x\"}], \"objects\": [null]}"])
 def test_a_census_that_is_damaged_does_no_harm(job, content):
     job.start("true")
-    job.process.wait(timeout=60)
+    job.process.wait(timeout=PATIENCE_S)
     (job.folder / "census").mkdir()
     (job.folder / "census" / "0001-7-1.json").write_text(content)
     (job.folder / "census" / "0002-7-2.json").write_text(content)
@@ -248,7 +261,7 @@ def stranger():
 
     yield start
     for process in started:
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_of_a_stranger_there_is_what_proc_tells_what_is_missing_and_how_to_start_it(stranger):

@@ -1,5 +1,6 @@
 """`ebb doctor`: what is true of this machine, with and without rights."""
 
+import glob
 import json
 import os
 import platform
@@ -29,8 +30,16 @@ def findings(result):
     return {check["name"]: check for check in document["checks"]}
 
 
+def groups():
+    """Of every job on this machine."""
+    return {os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
+            for name in names if name.startswith("ebb-")}
+
+
 def doctor_and_its_groups(ebb):
-    """What it finds, and the groups that it has left behind: their names begin with its pid."""
+    """What it finds, and the groups that it has left behind: their names begin with its pid. Those
+    that were there before are of who was killed, long ago: pids come again."""
+    before = groups()
     read, write = os.pipe()
     try:
         found = findings(ebb("doctor", "--json",
@@ -39,8 +48,20 @@ def doctor_and_its_groups(ebb):
     finally:
         os.close(read)
         os.close(write)
-    return found, [os.path.join(folder, name) for folder, names, _ in os.walk("/sys/fs/cgroup")
-                   for name in names if name.startswith(f"ebb-{pid}-")]
+    return found, [path for path in groups() - before
+                   if os.path.basename(path).startswith(f"ebb-{pid}-")]
+
+
+def another_job_runs():
+    names = glob.glob("/proc/[0-9]*/comm")
+    return any(read_if_there(name) == "ebb-supervisor\n" for name in names)
+
+
+def read_if_there(path):
+    try:
+        return open(path).read()
+    except OSError:
+        return ""
 
 
 def handed_down():
@@ -74,7 +95,10 @@ def test_a_jobs_cgroup_that_can_be_made_is_removed_again(ebb):
     before = handed_down()
     found, left = doctor_and_its_groups(ebb)
     data = found["cgroup"]["data"]
-    assert left == [] and handed_down() == before
+    assert left == []
+    if handed_down() != before and another_job_runs():
+        pytest.skip("another job may have changed what groups hand down")
+    assert handed_down() == before
     if data is not None:
         assert data["can_create"] or not (data["memory_limit"] or data["kill"])
         assert (found["cgroup"]["level"] == "ok") == data["memory_limit"]

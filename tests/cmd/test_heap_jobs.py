@@ -276,9 +276,11 @@ def test_a_job_that_the_kernel_kills_for_its_memory_leaves_its_heap_whole(tmp_pa
 
 
 def test_a_job_that_the_guard_kills_leaves_its_heap_whole(tmp_path):
-    result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off"])
+    # Without a cgroup: where the guard has to wait for its turn, the kernel would be there first.
+    result, path = run_python(tmp_path, OOM, flags=["--limit", "120M", "--pressure", "off",
+                                                    "--no-cgroup"])
     assert result.returncode == 124, result.stderr
-    assert 30 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 240 * MIB
+    assert 30 * MIB < held(heap(result.run), path, line_of(path, "# held")) < 250 * MIB
 
 
 def test_a_supervisor_that_is_killed_takes_nothing_of_the_history(tmp_path):
@@ -286,8 +288,8 @@ def test_a_supervisor_that_is_killed_takes_nothing_of_the_history(tmp_path):
     job = start_job(tmp_path, PYTHON, path)
     try:
         assert job.stdout.readline() == "ready\n"
-        wait_for(lambda: heap_files(tmp_path / "run"), "the first reading")
-        heap(tmp_path / "run")
+        # a history gets no more than one reading a second
+        wait_for(lambda: near(held(heap(tmp_path / "run"), path, 1), 20), "a reading of all of it")
         os.kill(facts(tmp_path / "run")["supervisor_pid"], signal.SIGKILL)
         job.communicate(timeout=PATIENCE_S)
     finally:

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from commands import ROOT, binary, environment, refused, refused_with
+from commands import PATIENCE_S, ROOT, binary, environment, refused, refused_with
 
 TABLE = """t,pid,rss_bytes,step
 0,10,1000000,0
@@ -237,7 +237,7 @@ def test_a_reader_that_has_enough_ends_the_export_quietly(large_recording):
         assert process.stdout.readline().startswith(b"t,")
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=30) in (-13, 141)
+        assert process.wait(timeout=PATIENCE_S) in (-13, 141)
 
 
 def test_a_closed_pipe_is_quiet_where_the_signal_is_ignored(large_recording):

@@ -88,7 +88,7 @@ def fake_path(folder, **programs):
 
 def setup(path, group="build"):
     return subprocess.run(["/bin/bash", SCRIPTS / "setup.sh", group], capture_output=True, text=True,
-                          env={"PATH": str(path)}, timeout=60)
+                          env={"PATH": str(path)}, timeout=300)
 
 
 def is_debian_like():

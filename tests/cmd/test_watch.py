@@ -14,10 +14,7 @@ import time
 
 import pytest
 
-from commands import binary, environment, wait_for
-
-LIMIT_S = 30
-NOBODY = 65534
+from commands import NOBODY, PATIENCE_S, binary, environment, wait_for
 
 
 # ---- jobs, and what /proc says of them ----
@@ -103,11 +100,11 @@ def ticks_of(result):
 def test_without_a_terminal_there_is_a_line_for_each_look_and_a_summary(ebb):
     with python(FAMILY) as process:
         kids = ready(process)
-        result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "1s")
+        result = ebb("watch", "--pid", process.pid, "--interval", "100ms", "--for", "3s")
     lines = result.stdout.splitlines()
     looks = [line for line in lines if re.match(r"\d+\.\d s  job ", line)]
     assert result.returncode == 0, result.stderr
-    assert 2 <= len(looks) <= 12
+    assert 2 <= len(looks) <= 32
     assert all("4 processes" in line for line in looks)
     assert all(f"largest {kids[1]} " in line for line in looks)
     assert "the job runs on" in result.stdout and "ended by --for" in result.stdout
@@ -119,7 +116,7 @@ def test_what_is_not_judged_yet_has_no_verdict(ebb):
         ready(process)
         text = ebb("watch", "--pid", process.pid, "--for", "500ms").stdout.splitlines()[0]
         tick = json.loads(ebb("watch", "--pid", process.pid, "--for", "500ms", "--json").stdout.splitlines()[0])
-    assert text.startswith("0.0 s  job ") and "verdict" not in text
+    assert re.match(r"\d+\.\d s  job ", text) and "verdict" not in text
     assert tick["tree"]["verdict"] is None
 
 
@@ -171,7 +168,7 @@ def test_the_end_of_the_job_ends_the_watching():
             assert " job " in watch.stdout.readline()
             process.kill()
             assert "the job ended" in watch.stdout.read()
-            assert watch.wait(LIMIT_S) == 0
+            assert watch.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("signo, words", [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
@@ -183,7 +180,7 @@ def test_ctrl_c_ends_with_the_summary(signo, words):
             assert " job " in watch.stdout.readline()
             watch.send_signal(signo)
             rest = watch.stdout.read()
-            assert watch.wait(LIMIT_S) == 0
+            assert watch.wait(PATIENCE_S) == 0
     assert f"ended by {words}" in rest
     assert "memory     start" in rest
 
@@ -196,7 +193,7 @@ def test_a_reader_that_leaves_ends_it_quietly():
                               stderr=subprocess.PIPE, text=True) as watch:
             watch.stdout.readline()
             watch.stdout.close()
-            assert watch.wait(LIMIT_S) == 0
+            assert watch.wait(PATIENCE_S) == 0
             assert watch.stderr.read() == ""
 
 
@@ -285,6 +282,8 @@ def test_several_training_jobs_are_a_list_and_a_question(ebb, quiet_machine, tra
 def test_the_only_training_job_is_watched_and_named(ebb, quiet_machine, trainers):
     process = trainers()
     result = ebb("watch", "--find-training", "--for", "200ms", "--json")
+    if set(pids_shown(result.stderr)) - {process.pid}:
+        pytest.skip("another training job has begun on this machine")
     ticks, _ = ticks_of(result)
     assert ticks[0]["processes"][0]["pid"] == process.pid
     assert f"watching {process.pid} (" in result.stderr
@@ -386,10 +385,10 @@ def test_a_hostile_name_is_shown_harmlessly(name):
         ready(process)
         result = subprocess.run(
             [binary(), "watch", "--pid", str(process.pid), "--for", "200ms", "-i", "50ms"],
-            env=environment(), capture_output=True, timeout=LIMIT_S)
+            env=environment(), capture_output=True, timeout=PATIENCE_S)
         shown = subprocess.run(
             [binary(), "watch", "--pid", str(process.pid), "--for", "200ms", "--json"],
-            env=environment(), capture_output=True, timeout=LIMIT_S)
+            env=environment(), capture_output=True, timeout=PATIENCE_S)
     assert result.returncode == 0
     assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", result.stdout + result.stderr)
     result.stdout.decode()
@@ -423,7 +422,7 @@ class Terminal:
         self.shows(r"\A\$$")
 
     def tmux(self, *arguments):
-        return subprocess.run([*self.command, *arguments], env=self.env, check=True, timeout=LIMIT_S,
+        return subprocess.run([*self.command, *arguments], env=self.env, check=True, timeout=PATIENCE_S,
                               capture_output=True, encoding="utf-8").stdout
 
     def keys(self, *keys):
@@ -492,8 +491,8 @@ def test_the_screen_shows_the_tree_sorts_and_gives_the_terminal_back(terminal):
         t.shows(rf"^ *{large} .*\n *{middle} ")
         t.keys("t")
         t.keys("Space")
-        text = t.shows(r"\(\+3 folded\)")
-        assert pids_shown(text) == [process.pid]
+        t.shows(r"\(\+3 folded\)")
+        wait_for(lambda: pids_shown(t.screen()) == [process.pid], "the others to go")
         t.keys("+")
         t.shows(r"└─ ")
         t.keys("c")
