@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
-#include "serve/http.h"
+#include "serve/http_private.h"
 
 enum { PATIENCE_S = 180, HASTY_S = 1 };
 
@@ -482,6 +482,21 @@ static void a_parked_request_is_answered_later(void **state)
     close(fd);
 }
 
+static void an_answer_to_a_parked_one_goes_out_at_once(void **state)
+{
+    struct server *s = *state;
+    int fd = dial(s);
+    struct buf answer = {0};
+    const char *request = "GET /wait HTTP/1.1\r\n" HOST "\r\n";
+    say(s, fd, request, strlen(request));
+    wait_parked(s);
+    loop_disarm_timer(s->http->tick); /* which would bring it in the end */
+    http_answer_text(s->parked, 200, "text/plain", "now", 3);
+    assert_false(hear(s, fd, "\r\n\r\nnow", &answer));
+    buf_fini(&answer);
+    close(fd);
+}
+
 static void one_that_is_parked_and_answered_in_one_go_needs_no_wait(void **state)
 {
     struct server *s = *state;
@@ -677,6 +692,7 @@ int main(void)
         TEST(chunks_beyond_the_limit_are_thrown_away),
         TEST(headers_without_end_are_refused),
         TEST(a_parked_request_is_answered_later),
+        TEST(an_answer_to_a_parked_one_goes_out_at_once),
         TEST(one_that_is_parked_and_answered_in_one_go_needs_no_wait),
         TEST(of_a_parked_one_whose_client_goes_we_are_told),
         TEST(a_server_that_stops_lets_the_parked_go),
