@@ -35,6 +35,7 @@ static struct {
 } set = {.steps = 100, .step_ms = 20, .base_mib = 8, .hello = 1, .marks = 1};
 
 static const char *checkpoint = "checkpoint";
+static const char *until; /* a file; with all steps done it goes on to listen until that is there */
 
 static const struct {
     const char *name;
@@ -224,6 +225,10 @@ static void train(void)
             save(step);
         hear_requests(step);
     }
+    while (until && access(until, F_OK) < 0) {
+        sleep_ms(set.step_ms);
+        hear_requests(step);
+    }
     mark("KIND=end\n");
     printf("trainer: done, %ld steps\n", step);
 }
@@ -236,6 +241,10 @@ static int parse(const char *argument)
         checkpoint = equals + 1;
         return 0;
     }
+    if (len == strlen("until") && strncmp(argument, "until", len) == 0) {
+        until = equals + 1;
+        return 0;
+    }
     for (size_t i = 0; len && i < sizeof names / sizeof *names; i++)
         if (strlen(names[i].name) == len && strncmp(argument, names[i].name, len) == 0) {
             *names[i].value = strtol(equals + 1, NULL, 10);
@@ -246,7 +255,7 @@ static int parse(const char *argument)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: trainer [NAME=NUMBER…] [checkpoint=FILE]; the names are:");
+    fprintf(stderr, "usage: trainer [NAME=NUMBER…] [checkpoint=FILE] [until=FILE]; the names are:");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         fprintf(stderr, " %s", names[i].name);
     fprintf(stderr, "\n");

@@ -134,6 +134,12 @@ class Load:
         for thread in self.threads:
             thread.start()
 
+    def wait_for_more(self, count):
+        """So many are accepted from now on: a machine may be too slow for the moments between kills."""
+        wanted, until = len(self.accepted) + count, time.monotonic() + SETTLE_S
+        while len(self.accepted) < wanted and time.monotonic() < until:
+            time.sleep(0.01)
+
     def end(self):
         self.stop.set()
         for thread in self.threads:
@@ -214,12 +220,14 @@ def torture(binary, folder, kills, seed, slots=4):
     server.start()
     server.wait_until_it_answers()
     load.begin()
+    load.wait_for_more(5)
     for _ in range(kills):
         # sometimes before it has even read its jobs, mostly in the midst of work
         time.sleep(dice.choice((dice.uniform(0, 0.03), dice.uniform(0, 0.3), dice.uniform(0, 0.8))))
         server.kill()
         server.start()
     server.wait_until_it_answers()
+    load.wait_for_more(5)
     load.end()
     wait_until_all_ended(server)
     server.stop()

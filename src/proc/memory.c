@@ -40,13 +40,16 @@ static uint64_t unique_of(const struct sample *s)
 }
 
 /* Of what N shares, the part that may stand in another's unique memory already: of one that was
- * counted before N was there, and may be what N was forked from. */
+ * counted before N was there, and may be what N was forked from; or at any time, where N is about to
+ * end and has not been read in this tick: what it shared may have become the other's alone. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
+    bool is_there = n->pub.sample.read >> SAMPLE_RSS & 1u;
     uint64_t most = 0;
     for (size_t i = 0; i < tree->count; i++) {
         const struct tree_node *other = tree->nodes[i];
-        if (other == n || other->unique_done_ns == 0 || other->unique_done_ns >= n->pub.born_ns ||
+        if (other == n || other->unique_done_ns == 0 ||
+            (is_there && other->unique_done_ns >= n->pub.born_ns) ||
             !sample_has(&other->pub.sample, SAMPLE_RSS))
             continue;
         uint64_t unique = unique_of(&other->pub.sample);

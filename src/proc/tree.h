@@ -89,10 +89,10 @@ const struct proc_root *proc_tree_root(const struct proc_tree *tree);
  *                                       of the machine, once; ours are among them
  *
  * u and rss are from different moments, so u is cut at rss, and high is at least low; and s of a
- * process is less by the largest u that was counted before it was there: after a fork that u may be
- * the very pages it shares. Where the
- * PSS of all was read at this tick both are sum(pss). Never a plain sum of RSS on a machine whose
- * meminfo can be read. */
+ * process is less by the largest u that was counted before it was there, or after it was last read:
+ * before a fork and after its end that u may be the very pages it shares. Where the PSS of all was
+ * read at this tick both are sum(pss). Never a plain sum of RSS on a machine whose meminfo can be
+ * read. */
 struct proc_tree_memory {
     bool known; /* the RSS of at least one process is */
     uint64_t low_bytes, high_bytes;

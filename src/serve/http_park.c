@@ -60,6 +60,7 @@ void http_request_wake(struct http_request *r)
     loop_remove(r->watch);
     r->watch = NULL;
     MHD_resume_connection(r->connection->mhd);
+    loop_set_timer(h->soon, 0, 0); /* its epoll does not tell of one that is resumed */
 }
 
 void http_request_leave(struct http_request *r)

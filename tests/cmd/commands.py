@@ -37,6 +37,17 @@ def alive(pid):
     return state not in "ZX"
 
 
+def is_at_rest(pid):
+    """It sleeps, and no signal waits for it."""
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    waits = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
+    return status["State"].startswith("S") and not waits
+
+
 def environment(changes=None):
     """The caller's, without what would change what ebb says. None in CHANGES removes."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}

@@ -1,5 +1,6 @@
 """A server for the tests: started on a free port, spoken to over HTTP, ended with what is left."""
 
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -180,6 +181,20 @@ def fill(path):
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as f:
         while True:
             f.write(b"x" * 4096)
+
+
+def begun_early(test, function):
+    """A fixture: what FUNCTION returns, in a future. What TEST has to wait long for begins with the
+    first test of its module, and the others run meanwhile."""
+    @pytest.fixture(scope="module", autouse=True)
+    def early(request):
+        names = {item.originalname for item in request.session.items if item.module is request.module}
+        if test not in names:
+            yield None
+            return
+        with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
+            yield pool.submit(function)
+    return early
 
 
 @contextlib.contextmanager

@@ -4,11 +4,11 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
-from commands import PATIENCE_S, binary, environment, refused_with, run_ebb, wait_for
+from commands import (PATIENCE_S, binary, environment, is_at_rest, refused_with, run_ebb,
+                      wait_for)
 from guarded import TRAINER
 from serving import serving
 
@@ -164,15 +164,16 @@ def sockets(pid):
     return frozenset(link for link in links if link.startswith("socket:"))
 
 
-def wait_for_question(process):
-    """Until it has asked what takes a while to answer: questions before that are answered at once."""
-    since = {}
+def wait_for_question(server, process):
+    """Until it has asked what takes a while to answer: what others ask is answered before."""
+    def is_waiting():
+        found = sockets(process.pid)
+        for _ in range(3):
+            if not found or not is_at_rest(process.pid) or server.get("/health").status != 200:
+                return False
+        return is_at_rest(process.pid) and sockets(process.pid) == found
 
-    def is_old():
-        found, now = sockets(process.pid), time.monotonic()
-        return found and now - since.setdefault(found, now) > 1
-
-    wait_for(is_old, "a connection that lasts")
+    wait_for(is_waiting, "a question that waits")
 
 
 def test_waiting_outlives_the_server(tmp_path):
@@ -182,8 +183,8 @@ def test_waiting_outlives_the_server(tmp_path):
                                "while [ ! -e go ]; do sleep 0.05; done; echo done; exit 6")
         client.wait_until(number, "running")
         waiter, follower = client.start("wait", number), client.start("logs", "-f", number)
-        wait_for_question(waiter)
-        wait_for_question(follower)
+        wait_for_question(server, waiter)
+        wait_for_question(server, follower)
         server.stop(signal.SIGKILL)
         server.start()
         (tmp_path / "go").touch()

@@ -10,7 +10,7 @@ import termios
 
 import pytest
 
-from commands import PYTHON, binary, environment, wait_for
+from commands import PATIENCE_S, PYTHON, binary, environment, is_at_rest, wait_for
 
 # what the jobs below begin with
 PREFIX = r"""
@@ -21,7 +21,7 @@ def step(n):
     marks.sendto(b"KIND=step\nSTEP=%d\n" % n, os.environ["EBB_SOCKET"])
 """
 
-# goes away at SIGTERM, but leaves a child behind that does not
+# goes away at SIGTERM, but leaves a child behind that does not, until it is let
 LEAVES_A_CHILD = r"""
 if segment > 0:
     open("again", "w").close()
@@ -29,9 +29,10 @@ if segment > 0:
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 step(1)
 if os.fork() == 0:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: open("told", "w").close())
     open("child", "w").close()
-    time.sleep(120)
+    while not os.path.exists("enough"):
+        time.sleep(0.02)
     os._exit(0)
 while not os.path.exists("child"):
     time.sleep(0.02)
@@ -48,7 +49,7 @@ def command(*options, job):
 def run_job(folder, *options, job):
     result = subprocess.run(command(*options, job=job), cwd=folder, env=environment(),
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, encoding="utf-8", timeout=120)
+                            stderr=subprocess.PIPE, encoding="utf-8", timeout=PATIENCE_S)
     return result, json.loads((folder / "run" / "run.json").read_text())
 
 
@@ -106,17 +107,28 @@ time.sleep(0 if segment else 120)
 """)
     wait_for((tmp_path / "ready").exists, "the job")
     process.send_signal(signal.SIGUSR1)
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE_S)
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert process.returncode == 0
     assert len(facts["segments"]) == 2
 
 
+def let_the_child_go(process, folder):
+    """Once ebb has told it to, and has heard what it was told itself: that is nowhere to be read, but
+    then it has nothing to do."""
+    wait_for((folder / "told").exists, "ebb to end what was left")
+    pids = process.pid, json.loads((folder / "run" / "run.json").read_text())["supervisor_pid"]
+    for _ in range(10):
+        wait_for(lambda: all(map(is_at_rest, pids)), "ebb to be at rest")
+    (folder / "enough").touch()
+
+
 def test_a_sigterm_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path):
-    process = start("--restart-every", "2steps", "--grace", "3s", job=LEAVES_A_CHILD)
+    process = start("--restart-every", "2steps", "--grace", f"{PATIENCE_S}s", job=LEAVES_A_CHILD)
     wait_for((tmp_path / "gone").exists, "the end of the first process")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=120)
+    let_the_child_go(process, tmp_path)
+    process.communicate(timeout=PATIENCE_S)
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert len(facts["segments"]) == 1
     assert facts["segments"][0]["end"]["left_behind"] == 1
@@ -126,19 +138,20 @@ def test_a_sigterm_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_pat
 
 def test_a_ctrl_c_while_a_segment_is_being_ended_is_no_lost_word(start, tmp_path):
     master, slave = pty.openpty()
-    process = start("--restart-every", "2steps", "--grace", "3s", job=LEAVES_A_CHILD, stdin=slave,
-                    stdout=slave, stderr=slave, start_new_session=True,
+    process = start("--restart-every", "2steps", "--grace", f"{PATIENCE_S}s", job=LEAVES_A_CHILD,
+                    stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
                     preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
     os.close(slave)
     wait_for((tmp_path / "gone").exists, "the end of the first process")
     os.write(master, b"\x03")
+    let_the_child_go(process, tmp_path)
     try:
         while os.read(master, 4096):
             pass
     except OSError:  # the terminal's last user has gone
         pass
     os.close(master)
-    process.wait(timeout=120)
+    process.wait(timeout=PATIENCE_S)
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert len(facts["segments"]) == 1
     assert not (tmp_path / "again").exists()

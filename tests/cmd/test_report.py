@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from commands import PYTHON, binary, environment, refused, refused_with, run_ebb
+from commands import PATIENCE_S, PYTHON, binary, environment, refused, refused_with, run_ebb
 
 HOSTILE = "</script><script>window.injected=true</script>"
 MIB = 1 << 20
@@ -41,7 +41,7 @@ def record(folder, kept, name="eval"):
         [binary(), "run", "--interval", "50ms", "--run-dir", str(folder), "--name", name, "--",
          PYTHON, "-c", JOB, str(kept), name],
         env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, encoding="utf-8", timeout=120)
+        stderr=subprocess.PIPE, encoding="utf-8", timeout=PATIENCE_S)
     assert result.returncode == 0, result.stderr
     return folder
 
@@ -171,7 +171,7 @@ def test_the_document_has_every_part(leak):
     assert (kinds.count("evaluation"), kinds.count("epoch"), len(data["phases"])) == (4, 4, 4)
     job = next(s for s in data["series"] if s["of"] == "job")
     rss = next(s for s in data["series"] if s["of"] == "process" and s["field"] == "rss")
-    assert len(job["t"]) == len(job["v"]) > 10 and max(rss["v"]) > 80 * MIB
+    assert len(job["t"]) == len(job["v"]) > 5 and max(rss["v"]) > 50 * MIB
     assert data["processes"][0]["peak_bytes"] == max(rss["v"])
 
 
@@ -393,7 +393,7 @@ def test_names_that_would_drive_a_reader_are_made_visible_everywhere(tmp_path):
         [binary(), "run", "--interval", "50ms", "--run-dir", str(tmp_path / NASTY), "--name", NASTY,
          "--", PYTHON, "-c", NASTY_JOB, NASTY],
         env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, encoding="utf-8", timeout=120)
+        stderr=subprocess.PIPE, encoding="utf-8", timeout=PATIENCE_S)
     assert result.returncode == 0, result.stderr
     run = tmp_path / NASTY
     page, text, markdown = (page_of(run, *form) for form in ([], ["--text"], ["--markdown"]))

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from commands import PATIENCE_S, PYTHON, ROOT, run_ebb, wait_for
-from serving import fill, hear, serving, small_disk
+from serving import begun_early, fill, hear, serving, small_disk
 
 HOST = b"Host: localhost\r\n"
 
@@ -268,13 +268,21 @@ def test_a_job_that_waits_has_no_recording_yet(server):
 
 # ---- samples ----
 
-def test_samples_are_of_the_range_that_was_asked_for(server):
-    number = server.submit(PYTHON, "-c", "import time\nx = []\nfor _ in range(30):\n"
-                           "    x.append(bytearray(1 << 20)); time.sleep(0.05)")
+def test_samples_are_of_the_range_that_was_asked_for(server, tmp_path):
+    gate = tmp_path / "gate"
+    number = server.submit("sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done")
+    server.wait(number, "running")
+
+    def sampled():
+        answer = server.get(f"/jobs/{number}/samples")
+        return answer.status == 200 and len(answer.json()["series"].get("t_s", [])) > 5
+
+    wait_for(sampled, "some samples")
+    gate.touch()
     server.wait(number)
     whole = server.get(f"/jobs/{number}/samples").json()
     times = whole["series"]["t_s"]
-    assert len(times) > 3 and times == sorted(times)
+    assert len(times) > 5 and times == sorted(times)
     assert all(len(values) == len(times) for values in whole["series"].values())
     first, last = times[1], times[-2]
     part = server.get(f"/jobs/{number}/samples?from_s={first}&to_s={last}&points=16").json()
@@ -393,8 +401,9 @@ def test_a_cookie_of_the_reading_token_reads(server):
 
 def test_wrong_tokens_are_slowed_down():
     with serving() as s:
-        statuses = [login(s, "wrong")[0].status for _ in range(12)]
-        assert statuses[:10] == [401] * 10 and statuses[-1] == 429
+        assert [login(s, "wrong")[0].status for _ in range(10)] == [401] * 10
+        # one more is let through every few seconds, in which a busy machine does little
+        assert wait_for(lambda: login(s, "wrong")[0].status == 429, "wrong tokens to be refused")
         assert login(s, s.token)[0].status == 200  # nobody can keep its owner out
         assert s.get("/jobs").status == 200
         for body in ({}, {"token": 5}, {"token": None}):
@@ -475,15 +484,26 @@ def test_a_list_of_large_requests_comes_in_pages(server):
     assert seen == numbers[::-1]
 
 
+def sip(sockets):
+    """A little of the megabyte that each is sent."""
+    for s in sockets:
+        with contextlib.suppress(BlockingIOError):
+            s.recv(40 << 10, socket.MSG_DONTWAIT)
+
+
 def test_answers_that_nobody_takes_cost_a_bounded_amount(server):
     job = server.submit("true", *["x" * 1000] * 120, name="slow")
     for _ in range(8):
         server.post(f"/jobs/{job}/rerun", {})
-    refused = 0
+    refused, sockets, sipped_s = 0, [], time.monotonic()
     with contextlib.ExitStack() as stack:
-        for _ in range(100):
+        while refused < 3 and len(sockets) < 100:
+            if time.monotonic() - sipped_s > 5:  # who takes nothing at all is soon given up
+                sip(sockets)
+                sipped_s = time.monotonic()
             # not TCP: there the kernel would take megabytes off the server's hands
             s = stack.enter_context(socket.socket(socket.AF_UNIX))
+            sockets.append(s)
             s.settimeout(PATIENCE_S)
             s.connect(str(server.socket))
             s.sendall(b"GET /api/v1/jobs?name=slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -657,6 +677,40 @@ def test_headers_that_are_too_large_are_refused(server):
     assert server.get("/health").status == 200
 
 
+def nonsense(dice, good):
+    data = bytearray(dice.choice(good))
+    for _ in range(dice.randint(1, 8)):
+        at = dice.randrange(len(data))
+        what = dice.randrange(5)
+        if what == 0:
+            data[at] = dice.randrange(256)
+        elif what == 1:
+            del data[at:at + dice.randint(1, 20)]
+        elif what == 2:
+            data[at:at] = data[at:at + dice.randint(1, 40)]
+        elif what == 3:
+            data[at:at] = bytes(dice.randrange(256) for _ in range(dice.randint(1, 40)))
+        else:
+            data[at:at] = dice.choice([b"\r\n", b"\n", b"\0", b"%", b"%00", b"../", b"A" * 5000])
+        if not data:
+            data = bytearray(b"\r\n")
+    return data
+
+
+def nonsense_at_once(server, requests):
+    """Each on a connection of its own, and all have been sent before the first answer is read."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port),
+                                                                timeout=PATIENCE_S)) for _ in requests]
+        for s, data in zip(sockets, requests):
+            with contextlib.suppress(OSError):
+                s.sendall(data)
+                s.shutdown(socket.SHUT_WR)
+        for s, data in zip(sockets, requests):
+            said = hear(s)
+            assert said == b"" or re.match(rb"HTTP/1\.[01] [1-5]\d\d ", said), (data, said)
+
+
 def test_nonsense_is_answered_with_an_error_or_the_end(server):
     """Seeded: good requests with bytes changed, cut, doubled; and noise. The server goes on."""
     dice = random.Random(8)
@@ -668,29 +722,8 @@ def test_nonsense_is_answered_with_an_error_or_the_end(server):
             b"GET /api/v1/live HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"]
     before = server.get("/jobs").json()["jobs"][0]["id"]
-    for _ in range(300):
-        data = bytearray(dice.choice(good))
-        for _ in range(dice.randint(1, 8)):
-            at = dice.randrange(len(data))
-            what = dice.randrange(5)
-            if what == 0:
-                data[at] = dice.randrange(256)
-            elif what == 1:
-                del data[at:at + dice.randint(1, 20)]
-            elif what == 2:
-                data[at:at] = data[at:at + dice.randint(1, 40)]
-            elif what == 3:
-                data[at:at] = bytes(dice.randrange(256) for _ in range(dice.randint(1, 40)))
-            else:
-                data[at:at] = dice.choice([b"\r\n", b"\n", b"\0", b"%", b"%00", b"../", b"A" * 5000])
-            if not data:
-                data = bytearray(b"\r\n")
-        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as s:
-            with contextlib.suppress(OSError):
-                s.sendall(data)
-                s.shutdown(socket.SHUT_WR)
-                said = hear(s)
-                assert said == b"" or re.match(rb"HTTP/1\.[01] [1-5]\d\d ", said), (data, said)
+    for _ in range(6):
+        nonsense_at_once(server, [nonsense(dice, good) for _ in range(50)])
     assert server.get("/health").json()["status"] == "ok"
     assert server.get("/jobs").json()["jobs"][0]["id"] == before
 
@@ -755,6 +788,7 @@ def test_nothing_is_kept_of_what_was_asked(server, done):
         for i in range(count):
             assert server.get(paths[i % len(paths)]).status in (200, 400, 404)
 
+    wait_for(lambda: not server.get("/jobs?state=active").json()["jobs"], "the jobs of others to end")
     round_of_all(120)
     before = kept_by(server)
     round_of_all(1200)
@@ -948,11 +982,12 @@ def test_a_full_disk_is_said_and_got_over(tmp_path):
         wait_for(lambda: s.post("/jobs", {"command": ["true"]}).status == 201, "room again")
 
 
-def test_slow_clients_are_cut_off(server):
-    """Headers and bodies that drip: a byte now and then does not keep a connection."""
+def drip():
+    """Headers and bodies of which a byte comes now and then, until all are cut off or for very long:
+    the number of those that are still open."""
     head = b"POST /api/v1/session HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
-    with contextlib.ExitStack() as stack:
-        drips = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+    with serving() as s, contextlib.ExitStack() as stack:
+        drips = [stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S))
                  for _ in range(3)]
         drips[0].sendall(b"G")
         drips[1].sendall(head)
@@ -971,7 +1006,14 @@ def test_slow_clients_are_cut_off(server):
                     continue
                 except OSError:
                     open_ones.discard(i)
-        assert not open_ones
+        return len(open_ones)
+
+
+dripped = begun_early("test_slow_clients_are_cut_off", drip)
+
+
+def test_slow_clients_are_cut_off(dripped):
+    assert dripped.result() == 0
 
 
 def test_the_http_of_others_is_understood(server, done):

@@ -10,15 +10,18 @@ import signal
 
 import pytest
 
-from commands import PYTHON, wait_for
-from serving import fill, serving, small_disk
+from commands import PYTHON, recorded, wait_for
+from serving import begun_early, fill, serving, small_disk
 
 PTRACE_ATTACH, WALL = 16, 0x40000000
 
 
+OPTIONS = ("--slots", "2", "--interval", "100ms", "--grace", "5s", "--memory", "none")
+
+
 @pytest.fixture
 def server():
-    with serving("--slots", "2", "--interval", "100ms", "--grace", "5s", "--memory", "none") as s:
+    with serving(*OPTIONS) as s:
         yield s
 
 
@@ -64,15 +67,34 @@ def is_gone(pid):
         return True
 
 
-def wait_for_run_json(server, number):
+def run_dir(server, number, name):
+    return server.state / "runs" / f"{number}-{name}"
+
+
+def wait_for_run_json(server, number, name="sleep"):
     """Until the job has ended, by what is on disk."""
-    path = server.state / "runs" / f"{number}-sleep" / "run.json"
+    path = run_dir(server, number, name) / "run.json"
     wait_for(lambda: path.exists() and '"state": "ended"' in path.read_text(), "the job's end")
 
 
 # ---- one after another ----
 
-ALLOCATES = "b = bytearray(200 << 20); b[::4096] = b'x' * len(b[::4096]); import time; time.sleep(0.5)"
+ALLOCATES = """
+import os, sys, time
+b = bytearray(200 << 20)
+b[::4096] = b"x" * len(b[::4096])
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+"""
+SEEN = 150 << 20
+
+
+def run_large_job(server, go):
+    """One that ends when its memory has been seen."""
+    number = server.submit(PYTHON, "-c", ALLOCATES, go, name="large")
+    wait_for(lambda: ((server.job(number)["memory"] or {}).get("peak_bytes") or 0) > SEEN, "its memory")
+    go.touch()
+    return server.wait(number)
 
 
 @pytest.mark.parametrize("count", (3, 10))
@@ -83,15 +105,14 @@ def test_jobs_one_after_another_leave_the_server_as_it_was(server, count):
     server.get("/jobs")
     rss, files = rss_bytes(pid), open_files(pid)
     for i in range(count):
-        number = server.submit(PYTHON, "-c", ALLOCATES, name="big")
-        job = server.wait(number)
+        job = run_large_job(server, server.folder / f"go{i}")
         assert job["state"] == "succeeded", job
-        assert job["memory"]["peak_bytes"] > 150 << 20
+        assert job["memory"]["peak_bytes"] > SEEN
         assert isinstance(job["given_back"]["clean"], bool)
         assert (job["memory_from"] == "learned") == (i > 0)
     assert os.environ.get("EBB_SANITIZED") == "1" or rss_bytes(pid) - rss < 4 << 20
-    wait_for(lambda: open_files(pid) <= files, "files are left open")
-    assert children(pid) == []
+    wait_for(lambda: open_files(pid) <= files, "files to be closed")
+    wait_for(lambda: children(pid) == [], "children to go")
     assert list((server.state / "locks").iterdir()) == []
 
 
@@ -170,8 +191,12 @@ def test_a_job_has_the_limits_that_the_server_was_given(server):
 def test_where_nobody_can_be_asked_for_a_checkpoint_the_answer_says_so(server):
     number = hold(server)
     wait_for(lambda: server.job(number)["pid"], "news of it")
-    answer = server.post(f"/jobs/{number}/checkpoint", {})
-    assert answer.status == 409 and "no rank has said hello" in answer.message(), answer
+
+    def refusal():  # one that is late is as if there were none
+        answer = server.post(f"/jobs/{number}/checkpoint", {})
+        return answer if answer.status == 409 else None
+
+    assert "no rank has said hello" in wait_for(refusal, "the supervisor's answer").message()
     assert server.job(number)["state"] == "running"
 
 
@@ -274,29 +299,38 @@ while time.monotonic() < until:
 @pytest.mark.parametrize("state", ("starting", "running"))
 def test_a_supervisor_that_its_own_job_stops_again_and_again_is_woken_as_often(server, state):
     go = server.folder / "go"
-    if state == "starting":  # its supervisor has not yet said that it runs
+    if state == "starting":  # mostly its supervisor has not yet said that it runs
         go.touch()
     number = server.submit(PYTHON, "-c", STOPS, go)
-    assert server.wait(number, "running" if state == "running" else "starting")["state"] == state
-    go.touch()
+    if state == "running":
+        assert server.wait(number, "running")["state"] == "running"
+        go.touch()
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
     assert server.wait(number)["state"] == "cancelled"
     assert not lock_of(server, number).exists()
 
 
-def test_a_supervisor_that_cannot_be_woken_is_killed_and_the_sentinel_ends_the_job(server):
-    """A debugger has it."""
-    number = hold(server)
-    job, pid = wait_for(lambda: server.job(number)["pid"], "its pid"), supervisor(server, number)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.ptrace(PTRACE_ATTACH, pid, None, None) != 0:
-        pytest.skip("nobody may be traced here")
-    assert os.WIFSTOPPED(os.waitpid(pid, WALL)[1])
-    assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
-    status = wait_for(lambda: os.waitpid(pid, WALL | os.WNOHANG)[1], "its death")
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    assert server.wait(number)["state"] == "cancelled"
-    assert is_gone(job)
+def in_a_debugger():
+    """The supervisor of a job is, when that is cancelled: what it dies of, the job's state, and whether
+    its process is gone."""
+    with serving(*OPTIONS) as server:
+        number = hold(server)
+        job, pid = wait_for(lambda: server.job(number)["pid"], "its pid"), supervisor(server, number)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.ptrace(PTRACE_ATTACH, pid, None, None) != 0:
+            pytest.skip("nobody may be traced here")
+        assert os.WIFSTOPPED(os.waitpid(pid, WALL)[1])
+        assert server.post(f"/jobs/{number}/cancel", {"grace_s": 0}).status == 202
+        status = wait_for(lambda: os.waitpid(pid, WALL | os.WNOHANG)[1], "its death")
+        return os.WTERMSIG(status), server.wait(number)["state"], is_gone(job)
+
+
+debugged = begun_early("test_a_supervisor_that_cannot_be_woken_is_killed_and_the_sentinel_ends_the_job",
+                       in_a_debugger)
+
+
+def test_a_supervisor_that_cannot_be_woken_is_killed_and_the_sentinel_ends_the_job(debugged):
+    assert debugged.result() == (signal.SIGKILL, "cancelled", True)
 
 
 FAMILY = """
@@ -384,10 +418,14 @@ def sparks(server, number):
 
 
 def test_the_memory_of_the_time_without_a_server_is_known(server):
-    number, unseen = hold(server), server.submit("sleep", "1")
+    go = server.folder / "go"
+    number, unseen = hold(server), server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
     wait_for(lambda: sparks(server, number) >= 4, "the picture of its memory")
     server.stop(signal.SIGKILL)
-    wait_for_run_json(server, unseen)
+    folder = run_dir(server, unseen, "sh")
+    wait_for(lambda: len([o for o in recorded(folder) if o["type"] == "sample"]) > 8, "its samples")
+    go.touch()
+    wait_for_run_json(server, unseen, "sh")
     server.start()
     wait_for(lambda: sparks(server, number) >= 4, "the same of the adopted job")
     assert server.job(number)["spark"][0] is not None

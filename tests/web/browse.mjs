@@ -17,9 +17,12 @@ const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking
   "--disable-component-update", "--disable-sync", "--no-first-run"];
 const seen = { messages: [], requests: [] };
 
+const patience_ms = 180000; // for a machine that is busy
+
 const context = await chromium.launchPersistentContext(profile, {
-  executablePath: program, headless: true, args: flags, viewport: { width: 1280, height: 900 },
+  executablePath: program, headless: true, args: flags, viewport: { width: 1280, height: 900 }, timeout: patience_ms,
 });
+context.setDefaultTimeout(patience_ms);
 
 function listen(page) {
   page.on("console", (m) => seen.messages.push(`${m.type()}: ${m.text()}`));
@@ -112,6 +115,15 @@ async function print(page, path) {
   return { ...printed, pages, still: await page.evaluate(() => document.documentElement.className) };
 }
 
+// Plots follow the window by a frame or two: until they are no wider than that, or do not come to be.
+async function settle(page, least, most) {
+  for (let i = 0; i < 200; i++) {
+    const widths = await page.evaluate(() => Array.from(document.querySelectorAll("canvas"), (c) => c.getBoundingClientRect().width));
+    if (widths.every((w) => w > least && w <= most)) return;
+    await page.waitForTimeout(50);
+  }
+}
+
 async function zoom(page) {
   const box = await page.locator(".u-over").first().boundingBox();
   const y = box.y + box.height / 2;
@@ -169,20 +181,20 @@ try {
     if (seen.page.flames.length) seen.flame = await useFlame(page);
   }
   await page.setViewportSize({ width: 390, height: 800 });
-  await page.waitForTimeout(100);
+  await settle(page, 0, 390);
   seen.narrow = await fit(page);
   seen.narrow.facts = (await look(page)).facts;
   if (seen.page.plots.length) seen.narrow.ends = [await legendAt(page, 0), await legendAt(page, 1)];
   if (pictures) await page.screenshot({ path: join(pictures, "narrow.png"), fullPage: true });
   await page.setViewportSize({ width: 1280, height: 900 });
   await page.emulateMedia({ colorScheme: "dark" });
-  await page.waitForTimeout(100);
+  await settle(page, 390, 1280);
   seen.dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   if (pictures) await page.screenshot({ path: join(pictures, "dark.png"), fullPage: true });
   seen.printed = await print(page, pictures ? join(pictures, "print.pdf") : undefined);
   await page.setViewportSize({ width: 720, height: 1000 });
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
-  await page.waitForTimeout(100);
+  await settle(page, 500, 720);
   seen.paper = { ...(await fit(page)), ...(await onPaper(page)), facts: (await look(page)).facts };
   if (pictures) await page.screenshot({ path: join(pictures, "paper.png"), fullPage: true });
 } finally {

@@ -35,6 +35,7 @@ async function stop(signal) {
 }
 
 const badge = (page) => page.locator(".state-line .badge").textContent();
+const lastNumber = async (page) => Math.max(-1, ...(await lines(page)).map((line) => Number(/^grew (\d+) /.exec(line)?.[1] ?? -1)));
 const lines = (page) => page.evaluate(() => Array.from(document.querySelectorAll(".log > div"), (d) => d.textContent));
 
 // What the legend of the first plot tells of its end: seconds, and bytes in MiB.
@@ -85,11 +86,11 @@ async function restart(page) {
   const before = await plotted(page);
   await stop("SIGKILL");
   const away = await untilText(page, "#link", "does not answer");
-  const count = (await lines(page)).length;
+  const last = await lastNumber(page);
   await start();
   await untilText(page, "#link", "live");
   await until(async () => (await badge(page)) === "running", "the job still runs");
-  await until(async () => (await plotted(page)).s > before.s + 1 && (await lines(page)).length > count, "plot and log go on");
+  await until(async () => (await plotted(page)).s > before.s + 1 && (await lastNumber(page)) > last, "plot and log go on");
   const log = await lines(page);
   const numbers = log.map((line) => /^grew (\d+) /.exec(line)?.[1]).filter(Boolean).map(Number);
   return { away, gaps: numbers.filter((n, i) => i > 0 && n !== numbers[i - 1] + 1).length, lines: numbers.length };

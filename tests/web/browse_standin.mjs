@@ -78,6 +78,7 @@ async function useList(page) {
   server.release();
   server.job(63, { state: "queued", waits_for: "waits for a slot", started_s: null });
   const rows = page.locator(".jobs tbody tr");
+  await untilText(page, row(63), "waits for a slot");
   result.rows = await rows.count();
   await press(page, "Older");
   await page.waitForSelector(row(1));
@@ -154,8 +155,10 @@ async function useJob(page) {
   await until(async () => (await legend(page))[0].time !== "–", "the legend tells what is last");
   await page.locator(".plot").first().focus();
   for (const key of ["+", "+", "ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft"]) await page.keyboard.press(key);
-  await until(async () => Number.parseInt((await legend(page))[0].time) < 19, "a part is read more finely");
-  result.part = new URL(server.requests.findLast((r) => r.includes("from_s=")).split(" ")[1], "http://x").search;
+  await until(async () => Number.parseInt((await legend(page))[0].time) < 19, "a part is shown");
+  const parts = () => server.requests.filter((r) => r.includes("from_s=")).map((r) => new URL(r.split(" ")[1], "http://x"));
+  await until(() => parts().some((url) => Number(url.searchParams.get("to_s")) < 1198), "it is read more finely");
+  result.part = parts().at(-1).search;
   result.closer = await legend(page);
   await press(page, "Whole run");
   await until(async () => (await legend(page))[0].time.startsWith("19:"), "the whole is shown again");

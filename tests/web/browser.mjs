@@ -4,10 +4,10 @@ import { chromium } from "playwright-core";
 
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--no-first-run"];
-const patience_ms = 60000;
+export const patience_ms = 180000; // for a machine that is busy; nothing waits so long to succeed
 
 export async function openBrowser(program) {
-  return chromium.launch({ executablePath: program, headless: true, args: flags });
+  return chromium.launch({ executablePath: program, headless: true, args: flags, timeout: patience_ms });
 }
 
 // SEEN gets messages of the console, errors of the page's own, and requests to anybody but ADDRESS.
@@ -37,6 +37,9 @@ export async function until(isSo, what) {
   }
 }
 
-export function isTooWide(page) {
-  return page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+// True where it stays so: what is drawn follows the window by a frame or two.
+export async function isTooWide(page) {
+  const isSo = () => page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+  for (let i = 0; i < 100 && (await isSo()); i++) await new Promise((done) => setTimeout(done, 50));
+  return isSo();
 }

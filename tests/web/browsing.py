@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-FETCH_S = 300
+FETCH_S = 600  # the script gives up by itself before, also where it waits for another suite's
 
 
 def build_folder():

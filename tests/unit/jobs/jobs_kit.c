@@ -18,7 +18,7 @@
 #include "base/loop.h"
 #include "jobs_kit.h"
 
-enum { PATIENCE_S = 100 };
+enum { PATIENCE_S = 180 };
 
 struct kit kit;
 char kit_sentence[512];
@@ -60,7 +60,7 @@ int kit_teardown(void **state)
     snprintf(
         command, sizeof command,
         "for d in '%s'/runs/*/; do [ -d \"$d\" ] && : >\"$d/finish\"; done; i=0; "
-        "until rm -rf '%s' 2>/dev/null; do i=$((i+1)); [ $i -lt 100 ] || exit 1; sleep 0.1; done",
+        "until rm -rf '%s' 2>/dev/null; do i=$((i+1)); [ $i -lt 900 ] || exit 1; sleep 0.1; done",
         kit.folder, kit.folder);
     return system(command) == 0 ? 0 : -1;
 }

@@ -114,6 +114,11 @@ static void a_cause_of_any_length_is_cut_at_a_character(void **state)
     assert_string_equal(cause + strlen(cause) - 3, "€");
 }
 
+static bool has_pid(int64_t id)
+{
+    return json_integer_value(json_object_get(kit_get(id), "pid")) > 1;
+}
+
 static void a_supervisor_that_floods_is_read_no_faster_than_it_should_be(void **state)
 {
     struct err err = {""};
@@ -122,17 +127,14 @@ static void a_supervisor_that_floods_is_read_no_faster_than_it_should_be(void **
     int64_t id = kit_submit(NULL, "flood", NULL, NULL);
     int64_t other = kit_submit(NULL, "quick", "0", kit.list);
     kit_wait_ended(other);
+    kit_wait_state(id, JOB_RUNNING);
+    kit_wait(has_pid, id); /* the flood has begun */
     kit_run_ms(400);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_RUNNING);
     assert_true(json_is_object(kit_get(id)));
     assert_int_equal(jobs_cancel(kit.jobs, id, "", 0, &err), 0);
     kit_wait_ended(id);
     assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
-}
-
-static bool has_pid(int64_t id)
-{
-    return json_integer_value(json_object_get(kit_get(id), "pid")) > 1;
 }
 
 static void a_folder_that_is_removed_under_the_job_makes_it_lost(void **state)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "kit.h"
 #include "proc/unique.h"
 
@@ -429,6 +430,51 @@ static void a_fork_after_the_count_does_not_double_the_job(void **state)
     count_end(&c);
 }
 
+static void wait_for_state(pid_t pid, char wanted)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    for (int i = 0; i < 60000; i++) {
+        ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text - 1);
+        const char *end = len > 0 ? memrchr(text, ')', (size_t)len) : NULL;
+        if (end && end[2] == wanted)
+            return;
+        usleep(1000);
+    }
+    fail_msg("%d did not become %c: %s", (int)pid, wanted, text);
+}
+
+/* An exit takes a while on a busy machine: then there is neither memory to read nor an end to see. */
+static void a_fork_that_ends_before_the_count_does_not_double_the_job(void **state)
+{
+    (void)state;
+    struct count c;
+    struct proc_tree_memory with_child, ending;
+    pid_t pid = kid_start(fork_when_told, NULL);
+    count_begin(&c, pid, NULL);
+    kill(pid, SIGUSR1);
+    for (int i = 0; i < 10000 && proc_tree_count(c.tree) < 2; i++) {
+        usleep(1000);
+        c.now_ns += NS_PER_MS;
+        assert_int_equal(proc_tree_walk(c.tree, c.now_ns), 0);
+    }
+    assert_int_equal(proc_tree_count(c.tree), 2);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    proc_tree_memory(c.tree, &with_child);
+    pid_t child = proc_tree_at(c.tree, 1)->info.id.pid;
+    kill(child, SIGKILL);
+    wait_for_state(child, 'Z');
+    proc_tree_clear_read(c.tree);
+    for (int i = 0; i < 100000 && !sample_has(&proc_tree_at(c.tree, 0)->sample, SAMPLE_UNIQUE); i++)
+        slice(&c);
+    assert_true(unique_of(&c, 0) >= 16 * MIB);
+    proc_tree_memory(c.tree, &ending);
+    assert_true(ending.rss_sum_bytes >= 32 * MIB); /* the dead one is still in there */
+    assert_true(ending.low_bytes < with_child.low_bytes + 8 * MIB);
+    kid_end(pid);
+    count_end(&c);
+}
+
 /* Holes. */
 
 static const size_t TIB = (size_t)1 << 40;
@@ -739,6 +785,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),
         cmocka_unit_test(pages_shared_after_a_fork_are_unique_to_nobody),
         cmocka_unit_test(a_fork_after_the_count_does_not_double_the_job),
+        cmocka_unit_test(a_fork_that_ends_before_the_count_does_not_double_the_job),
         cmocka_unit_test(a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read),
         cmocka_unit_test(an_old_kernel_gives_up_on_holes_and_says_stale),
         cmocka_unit_test(an_old_kernel_counts_ordinary_processes_all_the_same),
