@@ -61,6 +61,9 @@ endif()
 if(TARGET jobs_test_jobs_clock)
   target_link_options(jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
 endif()
+if(TARGET profile_test_collect)
+  target_link_options(profile_test_collect PRIVATE -Wl,--wrap=clock_mono_ns)
+endif()
 
 # What the preloaded library does without locks, as a program of its own under ThreadSanitizer.
 if(TARGET ebb_cmocka AND TARGET ebb_heap AND EBB_PYTHON AND NOT EBB_SANITIZE)

@@ -233,7 +233,8 @@ static int check_root(struct proc_tree *tree, struct tree_node *n, struct err *e
                        "that user or as root",
                        pid, user_name(st.uid, name, sizeof(name)));
     }
-    if (n->size_bytes == 0 && n->tid == 0)
+    /* amid the exit of its main thread a process has no memory to show, and others to look for */
+    if (n->size_bytes == 0 && n->tid == 0 && n->threads <= 1)
         return err_set(err, -EINVAL, "%d is a thread of the kernel: it has no memory of its own",
                        pid);
     return 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 
@@ -52,12 +53,15 @@ __attribute__((destructor)) static void later_still(void)
 
 int main(void)
 {
-    size_t len = (size_t)MINSIGSTKSZ + 8192;
+    /* what the kernel itself puts there grows with the registers of the machine */
+    size_t frame = getauxval(51 /* AT_MINSIGSTKSZ */), least = (size_t)MINSIGSTKSZ;
+    size_t len = (frame > least ? frame : least) + 8192;
     stack_t small = {.ss_sp = malloc(len), .ss_size = len};
     struct sigaction usr1 = {.sa_handler = on_usr1, .sa_flags = SA_ONSTACK};
     struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
-    sigaltstack(&small, NULL);
+    if (sigaltstack(&small, NULL) != 0)
+        return 2;
     sigaction(SIGUSR1, &usr1, NULL);
     sigaction(SIGALRM, &alarm, NULL);
     atexit(at_the_end);

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
-enum { LONG_MS = 20000 }; /* only a broken loop ever waits this long */
+enum { LONG_MS = 120000 }; /* only a broken loop ever waits this long */
 
 static struct loop *loop;
 
@@ -302,11 +302,11 @@ static void a_time_in_the_past_means_at_once(void **state)
     assert_int_equal(loop_add_timer(loop, 0, 0, on_timer, &zero, NULL), 0);
     run_until(&zero.calls, 1);
     const uint64_t period = 100 * NS_PER_MS;
-    uint64_t first = clock_mono_ns() > 200 * period ? clock_mono_ns() - 200 * period : 0;
+    uint64_t now = clock_mono_ns(), first = now > 200 * period ? now - 200 * period : 0;
     assert_int_equal(loop_add_timer(loop, first, period, on_timer, &past, NULL), 0);
     run_until(&past.calls, 1);
     /* periods before the timer was there were not slept over; a slow machine may miss a few */
-    assert_true(past.missed < 100);
+    assert_true(past.missed <= (past.now_ns - now) / period + 1);
 }
 
 static void periods_slept_over_are_counted_on_a_grid_that_does_not_move(void **state)

@@ -236,7 +236,7 @@ static void a_recording_says_the_same(void **state)
     struct jury *told = a_jury(), *again = a_jury();
     live(told, writer, false);
     assert_int_equal(word_after(told, "end", by_itself), VERDICT_LEAKING);
-    assert_int_equal(trace_writer_close(writer, footer, 10 * NS_PER_S), 0);
+    assert_int_equal(trace_writer_close(writer, footer, 120 * NS_PER_S), 0);
     assert_int_equal(trace_reader_open(folder, &reader, &err), 0);
     assert_int_equal(jury_replay(again, reader, UINT64_MAX, &err), 0);
     jury_judge(again);

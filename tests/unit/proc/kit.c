@@ -123,6 +123,25 @@ int as_nobody(strange_fn *fn, void *arg)
     return in_child(drop_and_run, &(struct strange){fn, arg});
 }
 
+static int do_nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+bool can_be_nobody(void)
+{
+    return geteuid() != 0 || as_nobody(do_nothing, NULL) == 0;
+}
+
+bool has_strangers(void)
+{
+    struct stat st;
+    if (geteuid() == 0)
+        return can_be_nobody();
+    return stat("/proc/1", &st) == 0 && st.st_uid == 0;
+}
+
 void mock_begin(struct mock *m)
 {
     strcpy(m->path, "/tmp/ebb-mock-XXXXXX");

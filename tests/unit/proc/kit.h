@@ -46,6 +46,10 @@ _Noreturn void sleep_for_ever(void);
 typedef int strange_fn(void *arg);
 int as_nobody(strange_fn *fn, void *arg);
 int in_child(strange_fn *fn, void *arg);
+/* Root of a user namespace that has no other users cannot become one: the test is to be skipped. */
+bool can_be_nobody(void);
+/* Whether there is a process of another user's to look at: of ours, or init. */
+bool has_strangers(void);
 
 /* A folder that looks like /proc. */
 struct mock {

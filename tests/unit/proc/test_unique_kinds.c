@@ -72,6 +72,7 @@ static char *reserve(size_t bytes)
     char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         abort();
+    madvise(p, bytes, MADV_NOHUGEPAGE); /* else more is present than was touched */
     return p;
 }
 
@@ -124,24 +125,33 @@ static void hold_stacks(void *arg)
     open_and_touch(reserve(32 * MIB + 4096) + 4096, 32 * MIB, 7 * MIB); /* no stack is so large */
 }
 
-static void expect_near(uint64_t is, uint64_t wanted)
+static bool is_near(uint64_t is, uint64_t wanted)
 {
-    assert_in_range(is + SLACK, wanted, wanted + 2 * SLACK);
+    return is + SLACK >= wanted && is <= wanted + SLACK;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+static const bool is_sanitized = true;
+#else
+static const bool is_sanitized = false;
+#endif
+
+/* The kernel may make huge pages of [heap] meanwhile: what is right once was counted rightly. */
 static void expect_kinds(kid_fn *fn, uint64_t heaps, uint64_t stacks,
                          const struct proc_unique_options *options)
 {
+    enum { ATTEMPTS = 100 };
+    bool is_right = false;
     pid_t pid = kid_start(fn, NULL);
-    struct sample s = count(pid, options);
-    uint64_t heap = resident_of(pid, "[heap]"), stack = resident_of(pid, "[stack]");
-    kid_end(pid);
-    if (!sample_has(&s, SAMPLE_UNIQUE)) { /* old kernels give up on the holes of a sanitizer */
-        assert_true(options != NULL);
-        return;
+    for (int i = 0; i < ATTEMPTS && !is_right; i++) {
+        struct sample s = count(pid, options);
+        uint64_t heap = resident_of(pid, "[heap]"), stack = resident_of(pid, "[stack]");
+        is_right = sample_has(&s, SAMPLE_UNIQUE) ? is_near(s.v[SAMPLE_HEAP], heap + heaps) &&
+                                                       is_near(s.v[SAMPLE_STACK], stack + stacks)
+                                                 : is_sanitized; /* old kernels give up on holes */
     }
-    expect_near(s.v[SAMPLE_HEAP], heap + heaps);
-    expect_near(s.v[SAMPLE_STACK], stack + stacks);
+    kid_end(pid);
+    assert_true(is_right);
 }
 
 static void the_brk_segment_is_malloc_s_heap(void **state)
@@ -149,8 +159,10 @@ static void the_brk_segment_is_malloc_s_heap(void **state)
     (void)state;
     expect_kinds(hold_brk, 0, 0, NULL);
     pid_t pid = kid_start(hold_brk, NULL);
-    assert_true(count(pid, NULL).v[SAMPLE_HEAP] >= 20 * MIB);
+    struct sample s = count(pid, NULL);
     kid_end(pid);
+    assert_true(is_sanitized || sample_has(&s, SAMPLE_UNIQUE));
+    assert_true(!sample_has(&s, SAMPLE_UNIQUE) || s.v[SAMPLE_HEAP] >= 20 * MIB);
 }
 
 static void an_arena_is_known_by_its_place_and_its_reservation(void **state)

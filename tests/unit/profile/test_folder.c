@@ -68,7 +68,7 @@ static void growing_history(struct fixture *f, const char *name, int32_t pid, ui
         now_ns += 50 * NS_PER_S;
         assert_int_equal(store_take(w, now_ns, false, 0, STORE_ASKED, &live), 0);
     }
-    store_writer_close(w, 60 * NS_PER_S);
+    assert_int_equal(store_writer_close(w, 120 * NS_PER_S), 0);
     look_close(&look);
     fake_close(&fake);
 }

@@ -50,7 +50,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
 
     if (f->w)
-        trace_writer_close(f->w, NULL, 10 * NS_PER_S);
+        trace_writer_close(f->w, NULL, 120 * NS_PER_S);
     unlinkat(f->fd, "t.ebb", 0);
     unlinkat(f->fd, "out", 0);
     close(f->fd);
@@ -104,7 +104,7 @@ static struct trace_reader *open_recording(struct fixture *f)
     char path[64];
 
     if (f->w)
-        assert_int_equal(trace_writer_close(f->w, NULL, 60 * NS_PER_S), 0);
+        assert_int_equal(trace_writer_close(f->w, NULL, 120 * NS_PER_S), 0);
     f->w = NULL;
     snprintf(path, sizeof(path), "%s/t.ebb", f->path);
     assert_int_equal(trace_reader_open(path, &r, &err), 0);

@@ -18,7 +18,7 @@
 #include "trace/story.h"
 
 enum { CAP = 64 << 10, PIECE = CAP / LOGS_PIECES, MEMORY = 4 << 20 };
-#define LONG_NS (20 * NS_PER_S)
+#define LONG_NS (120 * NS_PER_S)
 
 static int new_folder(const char *name)
 {

@@ -42,7 +42,7 @@ static void recording_make(struct recording *rec, unsigned ticks, size_t block_c
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_int_equal(scan_from(&rec->scan, fd, BLOCK_FILE_HEAD_BYTES), 0);
     close(fd);
-    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), 0);
+    assert_int_equal(trace_writer_close(w, NULL, 120 * NS_PER_S), 0);
 }
 
 static void recording_fini(struct recording *rec)

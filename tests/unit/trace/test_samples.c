@@ -85,7 +85,7 @@ static const char *known_recording(void)
         for (; save < SAVES && save * TICKS / SAVES <= tick; save++)
             tell_mark(w, start_ns + (tick + 1) * NS_PER_S, "save", step);
     }
-    assert_int_equal(trace_writer_close(w, NULL, 20 * NS_PER_S), 0);
+    assert_int_equal(trace_writer_close(w, NULL, 120 * NS_PER_S), 0);
     return path;
 }
 

@@ -20,7 +20,7 @@
 #include "trace/story.h"
 
 enum { MEMORY = 1 << 20 };
-#define LONG_NS (20 * NS_PER_S)
+#define LONG_NS (120 * NS_PER_S)
 
 static struct sink *new_sink(const char *path, size_t memory)
 {
