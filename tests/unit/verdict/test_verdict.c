@@ -690,6 +690,17 @@ static void what_rose_by_a_tenth_is_not_flat_though_noise_hides_it(void **state)
     assert_true(said(VERDICT_SAID_NOISE));
 }
 
+static void one_reading_is_not_called_readings(void **state)
+{
+    struct verdict_evidence e = {.code = VERDICT_SAID_FEW, .value = {1, 8}};
+    char text[VERDICT_TEXT_MAX];
+
+    (void)state;
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "1 usable reading;"));
+    e.value[0] = 2;
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 usable readings;"));
+}
+
 static void a_pace_is_told_only_where_the_pass_had_one(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_BEYOND_PASS, .value = {16, 31 << 20, 0, 1}};
@@ -747,6 +758,7 @@ int main(void)
         TEST(how_a_tree_leaks_is_told_by_the_process_that_does),
         TEST(a_tree_of_nothing_is_undecided),
         TEST(what_rose_by_a_tenth_is_not_flat_though_noise_hides_it),
+        TEST(one_reading_is_not_called_readings),
         TEST(a_pace_is_told_only_where_the_pass_had_one),
     };
 
