@@ -9,8 +9,8 @@ static const char *const BOUNDARIES[VERDICT_BOUNDARIES] = {
     [VERDICT_AT_STEP] = "no known boundary near that step",
     [VERDICT_AT_FIRST_EPOCH] = "the end of the first epoch",
     [VERDICT_AT_EPOCH] = "the end of an epoch",
-    [VERDICT_AT_FIRST_EVAL] = "the first evaluation",
-    [VERDICT_AT_FIRST_SAVE] = "the first checkpoint",
+    [VERDICT_AT_EVAL] = "an evaluation",
+    [VERDICT_AT_SAVE] = "a checkpoint",
     [VERDICT_AT_BEGIN] = "the start of training",
 };
 

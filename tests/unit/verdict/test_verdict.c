@@ -365,6 +365,26 @@ static void growth_that_ends_with_the_pass_is_plateaued_there(void **state)
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
 }
 
+static void growth_that_ends_at_a_later_evaluation_is_named_after_that_one(void **state)
+{
+    struct verdict_mark begin = {
+        .kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 70, .batch = 8};
+
+    (void)state;
+    verdict_mark(&v, 0, &begin);
+    for (uint64_t s = 1; s <= 600; s++) {
+        verdict_update(&v, (int64_t)s * SECOND - 1, 1000 * MB + (s < 202 ? s : 202) * 10 * MB);
+        mark((int64_t)s * SECOND, VERDICT_MARK_STEP, s);
+        if (s % 20 == 0)
+            mark((int64_t)s * SECOND, VERDICT_MARK_EVAL, s);
+    }
+    judge();
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_int_equal(r.growth_ended.at, VERDICT_AT_EVAL);
+    assert_in_range(r.growth_ended.step, 195, 210);
+    assert_string_equal(verdict_boundary_name(r.growth_ended.at), "an evaluation");
+}
+
 static void growth_that_goes_on_after_the_pass_is_leaking(void **state)
 {
     (void)state;
@@ -740,6 +760,7 @@ int main(void)
         TEST(no_leak_is_called_before_a_known_pass_has_ended),
         TEST(at_the_end_of_the_pass_a_later_step_is_named),
         TEST(growth_that_ends_with_the_pass_is_plateaued_there),
+        TEST(growth_that_ends_at_a_later_evaluation_is_named_after_that_one),
         TEST(growth_that_goes_on_after_the_pass_is_leaking),
         TEST(without_an_epoch_mark_a_young_rise_is_filling_too),
         TEST(jumps_that_stay_at_each_evaluation_are_stepping),
