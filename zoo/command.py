@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 FAILED = 1
 INTERRUPTED = 130
@@ -24,9 +25,15 @@ def count(text):
     return int(text)
 
 
-def call(command, timeout=None, **how):
+def call(command, timeout=None, *, env, **how):
     """(status, what it said on stderr) of a child that has no terminal, and is ended when this command is:
-    two at once would both take the keys. Status "timeout" where that is over."""
+    two at once would both take the keys. Status "timeout" where that is over. What it makes in the folder for
+    temporary files goes with it, however it ends."""
+    with tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True) as folder:
+        return _wait(command, timeout, env={**env, "TMPDIR": folder}, **how)
+
+
+def _wait(command, timeout, **how):
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, **{**streams, **how})
     _running.add(child)

@@ -1,6 +1,7 @@
 """What the programs share: options, marks, pace, the count of live bytes, and pictures to train on."""
 
 import argparse
+import atexit
 import contextlib
 import ctypes
 import json
@@ -70,6 +71,7 @@ class Job:
         self.counts = open(path, "w", buffering=1) if path else None
         self.cpu = []  # seconds before the first step, and when each had ended
         self.folder = tempfile.mkdtemp(prefix="zoo-")
+        atexit.register(self._clear, os.getpid())
 
     def begin(self, examples=None, batch=None):
         keys = {"steps_per_epoch": self.steps_per_epoch, "max_steps": self.max_steps}
@@ -114,7 +116,11 @@ class Job:
             Path(path).write_text(json.dumps({"cpu_s": self.cpu, "wall_s": time.monotonic() - self.started}))
         if self.counts:
             self.counts.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._clear(os.getpid())
+
+    def _clear(self, owner):
+        if os.getpid() == owner:  # a child that was forked ends before its parent
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def settle():

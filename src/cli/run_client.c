@@ -35,10 +35,11 @@ struct client {
     struct channel channel;
     const struct supervisor_tty *tty;
     struct run_client_end *end;
-    bool raw;         /* the terminal is in raw mode */
-    bool keys_ended;  /* nothing more will be typed */
-    size_t under_way; /* input sent and not yet taken */
-    int signals;      /* signalfd */
+    bool raw;              /* the terminal is in raw mode */
+    struct termios before; /* as it was when it was made so */
+    bool keys_ended;       /* nothing more will be typed */
+    size_t under_way;      /* input sent and not yet taken */
+    int signals;           /* signalfd */
     struct outlet out, err, terminal;
     bool started; /* a detached job */
     bool ended;
@@ -65,14 +66,22 @@ static bool in_foreground(const struct client *c)
     return c->tty->in && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
+static bool is_raw(const struct termios *t)
+{
+    return !(t->c_lflag & (ICANON | ECHO | ISIG));
+}
+
 /* Keys go to the job's terminal as they are; that one does the echo and makes signals of them.
  * Where the output is not on the terminal other programs may write there: it still does their line
- * ends. */
+ * ends. A terminal that is raw already is left so at the end as well: another `ebb run` made it
+ * raw, and puts it back. */
 static void terminal_raw(struct client *c, bool raw)
 {
-    struct termios t = c->tty->termios;
     if (c->raw == raw || (raw && !in_foreground(c)))
         return;
+    if (raw && tcgetattr(STDIN_FILENO, &c->before) < 0)
+        return;
+    struct termios t = c->before;
     if (raw) {
         tcflag_t output = t.c_oflag;
         cfmakeraw(&t);
@@ -80,7 +89,7 @@ static void terminal_raw(struct client *c, bool raw)
             t.c_oflag = output;
     }
     /* A background process that sets the terminal is stopped by SIGTTOU: it is blocked. */
-    if (tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
+    if (is_raw(&c->before) || tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0)
         c->raw = raw;
 }
 

@@ -165,6 +165,7 @@ _Static_assert((int)OPTIONS <= (int)CLI_OPTIONS_MAX, "a place for every option")
         .name = (word), .type = CLI_FLAG, AT(field), .help = (text)                                \
     }
 
+enum { LEAST_LIMIT = 4096 }; /* a page: "24" was meant to be 24G */
 enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
 
 const struct cli_option run_guard_table[] = {
@@ -256,7 +257,8 @@ const struct cli_option run_guard_table[] = {
                 .type = CLI_PATH,
                 .arg = "FILE",
                 AT(config),
-                .help = "read these options of the guard from FILE; the command line wins"},
+                .help = "read these options of the guard from FILE; the command line wins (not for "
+                        "ebb submit)"},
     [RESTART] = {.heading = "Going on after it",
                  .name = "restart",
                  .type = CLI_FLAG,
@@ -410,10 +412,13 @@ static int check_below_limit(const struct request *q, enum option o, uint64_t va
 static int check_sizes(const struct request *q, struct err *err)
 {
     const struct run_guard_options *o = q->options;
-    char a[SPELL_MAX];
+    char a[SPELL_MAX], size[TEXT_SIZE_MAX];
     if (o->reserve.is_percent && o->reserve.permyriad == 10000)
         return err_set(err, -EINVAL, "run: %s of 100%% leaves the job nothing; give less",
                        spell(q, RESERVE, a));
+    if (is_given(q, LIMIT) && !o->limit.is_percent && o->limit.bytes < LEAST_LIMIT)
+        return err_set(err, -EINVAL, "run: %s is %s, in which nothing runs; write it like 24G",
+                       spell(q, LIMIT, a), text_size(size, o->limit.bytes));
     int r = check_below_limit(q, RESERVE, o->reserve.bytes, err);
     if (r == 0 && o->restart_every.unit == RESTART_AT_BYTES)
         r = check_below_limit(q, RESTART_EVERY, o->restart_every.value, err);

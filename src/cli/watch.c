@@ -102,6 +102,7 @@ struct watch {
     struct watch_targets targets;
     char title[128];
     char name[PROCESS_COMM_MAX + 1]; /* of the run folder */
+    json_t *command;                 /* of the first one: it may be gone at the end */
     uint64_t started_wall_ns;
     struct buf line;
     bool is_empty;        /* the job has ended */
@@ -142,7 +143,7 @@ static void name_it(struct watch *w)
 
 /* ---- the document ---- */
 
-static json_t *command_json(struct watch *w)
+static json_t *command_json(const struct watch *w)
 {
     const struct proc_node *node =
         w->targets.count ? proc_tree_find(engine_tree(w->engine), w->targets.pids[0]) : NULL;
@@ -168,7 +169,7 @@ static json_t *facts_json(struct watch *w)
     return json_pack(
         "{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "state", "running", "name",
         json_text0(w->name), "run_dir", w->dir.fd >= 0 ? json_text0(w->dir.path) : json_null(),
-        "command", command_json(w), "watched", pids, "cwd",
+        "command", json_incref(w->command), "watched", pids, "cwd",
         json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL), "host", json_text0(uts.nodename),
         "kernel", json_text0(uts.release), "started", json_local_time(w->started_wall_ns));
 }
@@ -345,6 +346,7 @@ static int begin(struct watch *w, struct err *err)
     if (r < 0)
         return r;
     name_it(w);
+    w->command = command_json(w);
     r = begin_recording(w, err);
     if (r < 0)
         return r;
@@ -424,6 +426,7 @@ static int watch_exec(const struct cli_call *call)
     engine_free(w.engine);
     loop_free(w.loop);
     rundir_fini(&w.dir);
+    json_decref(w.command);
     watch_frame_fini(&w.frame);
     buf_fini(&w.line);
     proc_root_close(&w.root);

@@ -290,6 +290,15 @@ static bool is_said(const struct list *l, const struct hypothesis *h)
     return false;
 }
 
+/* Of a cache that a pass has filled "do not keep it: LINE" is said; who keeps it adds to that only
+ * where it is known. */
+static bool is_said_of_fill(const struct question *q, const struct hypothesis *first,
+                            const struct hypothesis *h)
+{
+    return h->id == HYPOTHESIS_CALL_SITE && first->id == HYPOTHESIS_FIRST_TOUCH && h->site &&
+           first->site == h->site && !kept_of(&q->f->kept, q->f->main->id.pid);
+}
+
 /* It grows, and nothing that was measured says why. */
 static void advise_measuring(const struct question *q, const struct hypothesis *first,
                              struct list *l)
@@ -316,7 +325,8 @@ size_t advice_make(const struct question *q, const struct hypothesis ranked[HYPO
         bool is_worth = h->word == NEARLY_CERTAIN || h->word == LIKELY || is_first;
         if (h->id == HYPOTHESIS_MAPPED_FILES && i > 0) /* it asks for nothing to be done */
             continue;
-        if (is_worth && h->share >= least_share && !is_said(&l, h))
+        if (is_worth && h->share >= least_share && !is_said(&l, h) &&
+            !is_said_of_fill(q, &ranked[0], h))
             advise(q, h, &l);
     }
     advise_measuring(q, &ranked[0], &l);

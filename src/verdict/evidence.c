@@ -9,8 +9,8 @@ static const char *const BOUNDARIES[VERDICT_BOUNDARIES] = {
     [VERDICT_AT_STEP] = "no known boundary near that step",
     [VERDICT_AT_FIRST_EPOCH] = "the end of the first epoch",
     [VERDICT_AT_EPOCH] = "the end of an epoch",
-    [VERDICT_AT_FIRST_EVAL] = "the first evaluation",
-    [VERDICT_AT_FIRST_SAVE] = "the first checkpoint",
+    [VERDICT_AT_EVAL] = "an evaluation",
+    [VERDICT_AT_SAVE] = "a checkpoint",
     [VERDICT_AT_BEGIN] = "the start of training",
 };
 
@@ -63,8 +63,8 @@ static int input_text(char *out, size_t size, const struct verdict_evidence *e)
     case VERDICT_SAID_EMPTY:
         return snprintf(out, size, "there are no readings");
     case VERDICT_SAID_FEW:
-        return snprintf(out, size, "only %.0f usable readings; at least %.0f are needed", v[0],
-                        v[1]);
+        return snprintf(out, size, "only %.0f usable reading%s; at least %.0f are needed", v[0],
+                        v[0] == 1 ? "" : "s", v[1]);
     case VERDICT_SAID_NO_MARKS:
         return snprintf(out, size,
                         "no marks: warm-up is inferred and confidence capped; step and epoch marks "

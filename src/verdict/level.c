@@ -10,7 +10,6 @@ static const double TOO_MUCH = 0.1;
  * if it is NEAR, else at X itself. Returns where. */
 static double ended_at_boundary(struct judging *j, double x, double tolerance, double near)
 {
-    unsigned seen[VERDICT_MARK_KINDS] = {0};
     struct verdict_result *r = j->r;
     const struct verdict_series *v = j->v;
     double best = tolerance, at;
@@ -27,13 +26,12 @@ static double ended_at_boundary(struct judging *j, double x, double tolerance, d
         const struct verdict_event *e = &v->events[i];
         double ex = j->w.by_step ? e->step : (double)e->t_s;
 
-        if (r->growth_ended.at == VERDICT_AT_FIRST_EPOCH || fabs(ex - x) > fmin(best, near) ||
-            (e->kind != VERDICT_MARK_EPOCH && seen[e->kind]++))
+        if (r->growth_ended.at == VERDICT_AT_FIRST_EPOCH || fabs(ex - x) > fmin(best, near))
             continue;
         best = fabs(ex - x);
         at = ex;
-        r->growth_ended.at = e->kind == VERDICT_MARK_EVAL   ? VERDICT_AT_FIRST_EVAL
-                             : e->kind == VERDICT_MARK_SAVE ? VERDICT_AT_FIRST_SAVE
+        r->growth_ended.at = e->kind == VERDICT_MARK_EVAL   ? VERDICT_AT_EVAL
+                             : e->kind == VERDICT_MARK_SAVE ? VERDICT_AT_SAVE
                                                             : VERDICT_AT_EPOCH;
     }
     if (r->growth_ended.at == VERDICT_AT_NONE && j->w.by_step)

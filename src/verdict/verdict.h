@@ -156,12 +156,12 @@ enum verdict_boundary {
     VERDICT_AT_STEP,
     VERDICT_AT_FIRST_EPOCH,
     VERDICT_AT_EPOCH,
-    VERDICT_AT_FIRST_EVAL,
-    VERDICT_AT_FIRST_SAVE,
+    VERDICT_AT_EVAL,
+    VERDICT_AT_SAVE,
     VERDICT_AT_BEGIN,
     VERDICT_BOUNDARIES
 };
-/* "step", "the end of the first epoch", "the first evaluation", … */
+/* "step", "the end of the first epoch", "an evaluation", … */
 const char *verdict_boundary_name(enum verdict_boundary at);
 
 /* Coded evidence: the numbers, and verdict_evidence_text writes the sentence.

@@ -162,7 +162,7 @@ static void add_ended(struct buf *out, const json_t *one)
         buf_printf(out, " and stopped after %s", span(time, json_number_value(t)));
     else
         buf_add_str(out, " and stopped");
-    if (at && strncmp(at, "the ", 4) == 0)
+    if (at && strcmp(at, "step") != 0 && strcmp(at, "none") != 0)
         buf_printf(out, ", %s", at);
 }
 

@@ -111,6 +111,7 @@ def test_a_missing_value_is_said(ebb, tmp_path, option):
      "--reserve is 2.00 GiB, which is not below the 2.00 GiB of --limit"),
     (["--limit", "512M", "--reserve", "4G"],
      "--reserve is 4.00 GiB, which is not below the 512 MiB of --limit"),
+    (["--limit", "24"], "--limit is 24 B, in which nothing runs; write it like 24G"),
     (["--reserve", "100%"], "--reserve of 100% leaves the job nothing; give less"),
     (["--limit", "2G", "--restart-every", "20G"],
      "--restart-every is 20.0 GiB, which is not below the 2.00 GiB of --limit"),

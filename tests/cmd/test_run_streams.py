@@ -154,6 +154,30 @@ def test_in_the_background_of_a_shell_it_leaves_the_terminal_alone(shell, tmp_pa
     assert end_of(tmp_path / "r")["signal"] == "INT"
 
 
+def test_two_at_once_leave_the_terminal_as_it_was(tmp_path):
+    """The second finds the terminal raw, and ends last."""
+    program = ("import subprocess, sys, termios, time\n"
+               "def mode(): return termios.tcgetattr(0)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)\n"
+               "def start(folder):\n"
+               "    return subprocess.Popen([sys.argv[1], 'run', '-q', '-d', folder, '--', 'sh', '-c',\n"
+               "                             'echo go-$0; until [ -e end-$0 ]; do sleep 0.1; done', folder])\n"
+               "before = mode()\n"
+               "first = start('a')\n"
+               "while mode() and first.poll() is None: time.sleep(0.05)\n"
+               "second = start('b')\n"
+               "first.wait()\n"
+               "print('one', 'over', flush=True)\n"
+               "second.wait()\n"
+               "print('same' if before and mode() == before else f'from {before} to {mode()}', flush=True)\n")
+    job = OnTerminal([PYTHON, "-c", program, binary()], tmp_path)
+    job.wait(b"go-b")
+    (tmp_path / "end-a").touch()
+    job.wait(b"one over")
+    (tmp_path / "end-b").touch()
+    assert job.end() == 0
+    assert b"same" in job.shown, job.shown
+
+
 def test_a_background_job_does_not_read_what_is_typed_at_the_shell(shell, tmp_path):
     shell.type(f"'{binary()}' run -q -d r -- cat > got &\n".encode())
     wait_for(lambda: (tmp_path / "r" / "run.json").exists(), "the start")

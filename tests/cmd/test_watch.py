@@ -225,6 +225,20 @@ def test_it_records_as_run_does(ebb, tmp_path):
     assert f"recording  {folder}" in result.stdout
 
 
+def test_the_command_of_a_job_that_has_ended_is_kept(ebb, tmp_path):
+    folder = tmp_path / "run"
+    with python(QUIET) as process:
+        ready(process)
+        watching = subprocess.Popen([binary(), "watch", "--pid", str(process.pid), "-i", "50ms", "--run-dir", folder],
+                                    stdout=subprocess.PIPE, env=environment())
+        assert b" 1 process " in watching.stdout.readline()
+        process.kill()
+        process.wait()
+        watching.communicate(timeout=LIMIT_S)
+    doc = json.loads((folder / "run.json").read_text())
+    assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
+
+
 def test_record_makes_a_folder_below_the_working_directory(ebb, tmp_path):
     with python(QUIET) as process:
         ready(process)

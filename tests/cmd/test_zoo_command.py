@@ -94,6 +94,29 @@ def test_of_recordings_that_are_there_in_part_the_rest_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
+def test_what_a_killed_program_leaves_among_temporary_files_goes_with_it(tmp_path, monkeypatch, script, names):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    ebb = stand_in(tmp_path, f"mktemp -d >> {tmp_path}/made; kill -9 $$")
+    said_by(script, *names, "--out", tmp_path / "out", ebb=ebb)
+    assert str(tmp_path / "tmp") in (tmp_path / "made").read_text()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_program_that_is_interrupted_leaves_no_folder(tmp_path):
+    program = ("import signal, sys, time; sys.path.insert(0, 'zoo'); import common\n"
+               "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # who started us may ignore it
+               "job = common.Job('about', '--leak', 'leak')\n"
+               "print(job.folder, flush=True)\n"
+               "time.sleep(600)\n")
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=environment({"TMPDIR": str(tmp_path)}),
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout.readline().startswith(f"{tmp_path}/zoo-")
+        process.send_signal(signal.SIGINT)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("script, names", [(RUN, ["c_buffer"]), (UNSEEN, ["--only", "dqn_replay"])])
 @pytest.mark.parametrize("body, said", [
     ("echo 'ebb: cannot write the recording: No space left on device' >&2", "is not recorded whole: ebb: cannot"),
     ("echo 'ebb: trace.ebb cannot be written: No space' >&2", "is not recorded whole: ebb: trace.ebb cannot be"),

@@ -29,6 +29,17 @@ static void advice_has_the_figures_of_this_run(void **state)
     assert_string_equal(a->effect, "400 MiB less");
 }
 
+static void of_a_cache_that_is_full_who_keeps_it_is_not_asked(void **state)
+{
+    struct advice list[ADVICE_MAX];
+    (void)state;
+    it_stops_after(50);
+    story_row(&s, "/job/collate.py", MIB(10), MIB(410), VERDICT_PLATEAUED);
+    story_ask(&s, HYPOTHESIS_FIRST_TOUCH);
+    assert_non_null(advised(list, HYPOTHESIS_FIRST_TOUCH));
+    assert_null(advised(list, HYPOTHESIS_CALL_SITE));
+}
+
 static void a_buffer_that_fills_is_told_to_be_one(void **state)
 {
     (void)state;
@@ -89,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(advice_has_the_figures_of_this_run),
+        T(of_a_cache_that_is_full_who_keeps_it_is_not_asked),
         T(a_buffer_that_fills_is_told_to_be_one),
         T(a_leak_with_a_limit_and_a_length_gets_a_restart),
         T(a_cleanup_that_frees_nothing_is_to_be_removed),

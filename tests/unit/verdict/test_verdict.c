@@ -365,6 +365,26 @@ static void growth_that_ends_with_the_pass_is_plateaued_there(void **state)
     assert_int_equal(r.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
 }
 
+static void growth_that_ends_at_a_later_evaluation_is_named_after_that_one(void **state)
+{
+    struct verdict_mark begin = {
+        .kind = VERDICT_MARK_BEGIN, .has_step = true, .steps_per_epoch = 70, .batch = 8};
+
+    (void)state;
+    verdict_mark(&v, 0, &begin);
+    for (uint64_t s = 1; s <= 600; s++) {
+        verdict_update(&v, (int64_t)s * SECOND - 1, 1000 * MB + (s < 202 ? s : 202) * 10 * MB);
+        mark((int64_t)s * SECOND, VERDICT_MARK_STEP, s);
+        if (s % 20 == 0)
+            mark((int64_t)s * SECOND, VERDICT_MARK_EVAL, s);
+    }
+    judge();
+    assert_int_equal(r.word, VERDICT_PLATEAUED);
+    assert_int_equal(r.growth_ended.at, VERDICT_AT_EVAL);
+    assert_in_range(r.growth_ended.step, 195, 210);
+    assert_string_equal(verdict_boundary_name(r.growth_ended.at), "an evaluation");
+}
+
 static void growth_that_goes_on_after_the_pass_is_leaking(void **state)
 {
     (void)state;
@@ -690,6 +710,17 @@ static void what_rose_by_a_tenth_is_not_flat_though_noise_hides_it(void **state)
     assert_true(said(VERDICT_SAID_NOISE));
 }
 
+static void one_reading_is_not_called_readings(void **state)
+{
+    struct verdict_evidence e = {.code = VERDICT_SAID_FEW, .value = {1, 8}};
+    char text[VERDICT_TEXT_MAX];
+
+    (void)state;
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "1 usable reading;"));
+    e.value[0] = 2;
+    assert_non_null(strstr(verdict_evidence_text(text, sizeof text, &e), "2 usable readings;"));
+}
+
 static void a_pace_is_told_only_where_the_pass_had_one(void **state)
 {
     struct verdict_evidence e = {.code = VERDICT_SAID_BEYOND_PASS, .value = {16, 31 << 20, 0, 1}};
@@ -729,6 +760,7 @@ int main(void)
         TEST(no_leak_is_called_before_a_known_pass_has_ended),
         TEST(at_the_end_of_the_pass_a_later_step_is_named),
         TEST(growth_that_ends_with_the_pass_is_plateaued_there),
+        TEST(growth_that_ends_at_a_later_evaluation_is_named_after_that_one),
         TEST(growth_that_goes_on_after_the_pass_is_leaking),
         TEST(without_an_epoch_mark_a_young_rise_is_filling_too),
         TEST(jumps_that_stay_at_each_evaluation_are_stepping),
@@ -747,6 +779,7 @@ int main(void)
         TEST(how_a_tree_leaks_is_told_by_the_process_that_does),
         TEST(a_tree_of_nothing_is_undecided),
         TEST(what_rose_by_a_tenth_is_not_flat_though_noise_hides_it),
+        TEST(one_reading_is_not_called_readings),
         TEST(a_pace_is_told_only_where_the_pass_had_one),
     };
 
