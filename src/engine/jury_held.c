@@ -1,4 +1,5 @@
-/* What the profiler knows of a job that told nothing itself. */
+/* What the profiler knows of a job that is over: all of one that told nothing itself, and what
+ * steps and passes leave open of one that did. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,12 @@ enum { NOTICED_S = 10 }; /* that a process may have lived before it was seen */
 
 bool jury_wants_held(const struct jury *j)
 {
-    return j->is_over && !j->clock.has_begun && !j->clock.has_step;
+    return j->is_over;
+}
+
+static bool has_told_nothing(const struct jury *j)
+{
+    return !j->clock.has_begun && !j->clock.has_step;
 }
 
 static bool is_of(const struct held *h, const struct jury_process *p)
@@ -49,7 +55,7 @@ void jury_hear_held(struct jury *j, const struct held *list, size_t count)
     j->held_count = j->held ? count : 0;
     if (j->held)
         memcpy(j->held, list, count * sizeof *list);
-    if (!jury_wants_held(j))
+    if (!j->is_over || !has_told_nothing(j))
         return;
     for (size_t i = 0; i < j->count + j->gone_count; i++) {
         bool is_gone = i >= j->count;
@@ -63,6 +69,7 @@ void jury_hear_held(struct jury *j, const struct held *list, size_t count)
 void jury_held_tell(const struct jury *j, struct jury_process *p)
 {
     const struct held *found = find(j, p);
-    if (found && found->has_grown && p->seat && p->seat->is_judged && jury_wants_held(j))
+    if (found && found->has_grown && p->seat && p->seat->is_judged && j->is_over &&
+        (has_told_nothing(j) || p->seat->result.word == VERDICT_UNDECIDED))
         verdict_hear_held(&p->seat->result, &p->seat->series, &found->grown);
 }

@@ -128,7 +128,8 @@ static void judge_tree(struct jury *j)
 
 static void hear_live_heap(struct jury *j, struct jury_process *p)
 {
-    if (!jury_series_tell(j, p))
+    bool is_told = jury_series_tell(j, p);
+    if (!is_told || (p->seat && p->seat->result.leak == VERDICT_LEAK_UNKNOWN))
         jury_held_tell(j, p);
 }
 

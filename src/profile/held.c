@@ -12,6 +12,10 @@
 static const double KEEPS = 0.2;
 enum { LATE_PART = 8 };         /* of the time: its end */
 static const double PART = 0.5; /* of a growth, that another has */
+static const double SURE = 2;   /* deviations of the samples of one site */
+static const double LATE_RISE =
+    0.05;                         /* of all that is held: what still grew late grew by so much */
+static const double BEGUN = 0.05; /* of a growth: before so much of it is seen, none was */
 
 static uint64_t whole_bytes(double bytes)
 {
@@ -23,6 +27,27 @@ static void choose(const struct profile_reading *end, char *keeps)
 {
     for (size_t i = 0; i < end->count; i++)
         keeps[end->held[i].site] = end->held[i].freed_bytes <= KEEPS * end->held[i].allocated_bytes;
+}
+
+/* Of those, the ones that hold surely more at END than half-way there: what a start-up takes and
+ * keeps hides them in the sum. */
+static void choose_late(const struct profile *p, size_t n, char *keeps)
+{
+    const struct profile_reading *end = &p->readings[n - 1], *half = &p->readings[0];
+    uint64_t half_ns = half->t_ns + (end->t_ns - half->t_ns) / 2;
+
+    while (half < end && half->t_ns < half_ns)
+        half++;
+    for (size_t i = 0, k = 0; i < end->count; i++) {
+        const struct profile_held *now = &end->held[i];
+        while (k < half->count && half->held[k].site < now->site)
+            k++;
+        bool was = k < half->count && half->held[k].site == now->site;
+        double grown = now->live_bytes - (was ? half->held[k].live_bytes : 0);
+        double variance = now->live_variance + (was ? half->held[k].live_variance : 0);
+        if (!(grown > SURE * sqrt(fmax(variance, 0))))
+            keeps[now->site] = 0;
+    }
 }
 
 /* COUNTS NULL: of all. */
@@ -92,23 +117,38 @@ static bool judge(const struct profile *p, size_t n, const char *counts, struct 
     const struct profile_reading *end = &p->readings[n - 1];
     if (!from)
         from = &p->readings[0];
+    double none = sum_at(from, counts);
+    none += BEGUN * (ret->result.floor_last_bytes - none);
+    for (; from + 1 < end && sum_at(from + 1, counts) <= none; from++)
+        ret->from_ns = (int64_t)from[1].t_ns;
     ret->growth_bytes = ret->result.floor_last_bytes - sum_at(from, counts);
     ret->chance_bytes = sqrt(chance_of(from, end, counts));
     return true;
 }
 
-/* What is kept grows where nothing is let go, or it does not: then all that is held is looked at,
- * but for growth that was the keepers', which is known not to be even. And what grew in one place
- * may have gone from another. */
+/* What grew in one place may have gone from another. */
+static bool has_grown_in_all(const struct profile *p, size_t n, const struct verdict_held *grown)
+{
+    return growth_since(p, n, NULL, (uint64_t)grown->from_ns) >= PART * grown->growth_bytes;
+}
+
+/* What is kept grows where nothing is let go, or does so where it still grew late, or it does not:
+ * then all that is held is looked at, but for growth that was the keepers', which is known not to
+ * be even. */
 bool held_grew(const struct profile *p, struct verdict_held *ret)
 {
     size_t n = profile_at_work(p);
     AUTO_FREE char *keeps = calloc(p->n_sites ? p->n_sites : 1, 1);
     if (!keeps || n == 0)
         return false;
-    choose(&p->readings[n - 1], keeps);
+    const struct profile_reading *end = &p->readings[n - 1];
+    choose(end, keeps);
     if (judge(p, n, keeps, ret))
-        return growth_since(p, n, NULL, (uint64_t)ret->from_ns) >= PART * ret->growth_bytes;
+        return has_grown_in_all(p, n, ret);
+    choose_late(p, n, keeps);
+    if (judge(p, n, keeps, ret) && ret->growth_bytes >= LATE_RISE * profile_live_at(end))
+        return has_grown_in_all(p, n, ret);
+    choose(end, keeps);
     return judge(p, n, NULL, ret) &&
            growth_since(p, n, keeps, (uint64_t)ret->from_ns) < PART * ret->growth_bytes;
 }

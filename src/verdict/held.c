@@ -9,10 +9,11 @@ static const double CONFIDENCE = 0.65; /* as in over.c: nothing tells a first pa
  * said to stand. */
 static const double CHANCES = 5, CHANCES_ALONE = 8;
 static const double MATERIAL = 0.05; /* of the resident floor: what is held grew by so much */
-static const double SHARE = 0.4;     /* of what resident memory grew by in that time */
-/* Of what is held, in the later half of the time: resident memory grew by so much. */
-static const double TOUCHED = 0.3;
-static const double FALL = 0.4; /* of it: so much has resident memory come down */
+static const double SHARE = 0.25; /* of what resident memory grew by: a cache may fill beside it */
+/* Of what is held: resident memory grew by so much, in all and in the later half of the time. */
+static const double TOUCHED_ALL = 0.4, TOUCHED = 0.3;
+static const double PASSES = 1.5; /* that a job has lasted, for more than the first to be seen */
+static const double FALL = 0.4;   /* of it: so much has resident memory come down */
 
 enum { LATE_PART = 10 }; /* of that time: its end */
 
@@ -65,6 +66,17 @@ static void conclude_leak(struct verdict_result *r, const struct verdict_held *h
                                                            held->growth_bytes, since}});
 }
 
+/* What grew evenly to the end of a job may be its first pass over the data, where that is known to
+ * have lasted nearly as long. */
+static bool may_be_first_pass(const struct verdict_series *v)
+{
+    double pass = v->steps_per_epoch   ? (double)v->steps_per_epoch
+                  : v->has_first_epoch ? v->first_epoch_step - v->begin_step
+                                       : 0;
+
+    return v->has_step && v->last_step - v->begin_step < PASSES * pass;
+}
+
 void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
                        const struct verdict_held *held)
 {
@@ -72,13 +84,12 @@ void verdict_hear_held(struct verdict_result *r, const struct verdict_series *re
     double growth = held->growth_bytes;
 
     if (!resident->is_over || r->leak == VERDICT_LEAK_YES || !r->has_floor ||
-        growth < CHANCES * held->chance_bytes || growth < MATERIAL * r->floor_last_bytes ||
-        growth < SHARE * since.all)
+        may_be_first_pass(resident) || growth < CHANCES * held->chance_bytes ||
+        growth < MATERIAL * r->floor_last_bytes || growth < SHARE * since.all ||
+        (r->leak == VERDICT_LEAK_NO && since.below > FALL * growth))
         return;
-    if (r->leak == VERDICT_LEAK_NO &&
-        (since.below > FALL * growth || growth < CHANCES_ALONE * held->chance_bytes))
-        return;
-    if (since.all >= SHARE * growth && since.late >= TOUCHED * growth / 2)
+    if ((r->leak != VERDICT_LEAK_NO || growth >= CHANCES_ALONE * held->chance_bytes) &&
+        since.all >= TOUCHED_ALL * growth && since.late >= TOUCHED * growth / 2)
         conclude_leak(r, held, since.all);
     else if (r->leak == VERDICT_LEAK_NO)
         conclude_open(r, growth, since.all);

@@ -9,6 +9,8 @@ static const double SHARE = 0.5;      /* of the growth of resident memory that i
 static const double MOST = 0.7;       /* of it, where it tells that a leak comes at events */
 static const double MATERIAL = 0.025; /* of the resident floor: live growth that counts */
 static const double CONFIDENCE = 0.9; /* at most: two series were looked at */
+/* Where it is nearly certain and both have the same pace, within this part of it, less counts. */
+static const double CERTAIN = 0.95, SAME_PACE = 0.75, MATERIAL_SAME = 0.01;
 /* Where resident memory stands and what is in use grows: so much of the resident floor, and with
  * that much confidence at most. */
 static const double HOLES_MATERIAL = 0.05, HOLES_CONFIDENCE = 0.8, HOLES_FALL = 0.4;
@@ -60,9 +62,12 @@ static void tell_open(struct verdict_result *resident, const struct verdict_resu
     double resident_rate, live_rate, growth = live->floor_last_bytes - live->floor_first_bytes;
     bool by_step;
 
-    if (growth < MATERIAL * resident->floor_last_bytes ||
-        !rates_of(resident, live, &resident_rate, &live_rate, &by_step) || !(resident_rate > 0) ||
+    if (!rates_of(resident, live, &resident_rate, &live_rate, &by_step) || !(resident_rate > 0) ||
         live_rate < SHARE * resident_rate)
+        return;
+    bool is_same = live->confidence >= CERTAIN && live_rate >= SAME_PACE * resident_rate &&
+                   resident_rate >= SAME_PACE * live_rate;
+    if (growth < (is_same ? MATERIAL_SAME : MATERIAL) * resident->floor_last_bytes)
         return;
     hear_take_word(resident, live, CONFIDENCE);
     hear_say_first(resident,

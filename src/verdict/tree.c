@@ -9,6 +9,7 @@ enum { RANK_GROWS = 3 };
 /* Of the growth of one that leaks, what must be its own to be added to that of another: pages that
  * both have would count twice. */
 static const double OWN_PART = 0.5;
+static const double LITTLE = 0.05; /* of what all have, or of its own */
 
 /* How much a word says about growth; larger is worse. */
 static int rank_of(enum verdict_word word)
@@ -72,15 +73,32 @@ static void sort_costs(struct verdict_tree_result *t)
         }
 }
 
-/* A small process that just started leaves the tree's verdict to the others, and so does one that
- * will be replaced: what it takes it gives back. */
-static bool has_no_say(const struct verdict_member *m, double total)
+/* By how much the floor of one rose of which nothing is decided. */
+static double open_growth(const struct verdict_member *m)
 {
     const struct verdict_result *r = m->result;
 
+    return m->alive && !m->takes_turns && r->word == VERDICT_UNDECIDED && r->has_floor
+               ? fmax(0, r->floor_last_bytes - r->floor_first_bytes)
+               : 0;
+}
+
+/* What is decided of nobody: do they grow too little together? */
+static bool is_little_open(const struct verdict_member *members, size_t n, double total)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += open_growth(&members[i]);
+    return sum < LITTLE * total;
+}
+
+/* Small processes that just started leave the tree's verdict to the others, and so does one that
+ * will be replaced: what it takes it gives back. */
+static bool has_no_say(const struct verdict_member *m, bool is_little)
+{
     return m->takes_turns ||
-           (r->word == VERDICT_UNDECIDED &&
-            (!r->has_floor || r->floor_last_bytes - r->floor_first_bytes < 0.05 * total));
+           (m->result->word == VERDICT_UNDECIDED && (is_little || !(open_growth(m) > 0)));
 }
 
 /* Does A decide rather than B? The graver word, then the faster growth, then the larger process:
@@ -103,13 +121,14 @@ static bool is_worse(const struct verdict_member *a, const struct verdict_member
 static size_t find_worst(const struct verdict_member *members, size_t n, double total)
 {
     size_t with_say = n, any = n;
+    bool is_little = is_little_open(members, n, total);
 
     for (size_t i = 0; i < n; i++) {
         if (!members[i].alive)
             continue;
         if (any == n || is_worse(&members[i], &members[any]))
             any = i;
-        if (!has_no_say(&members[i], total) &&
+        if (!has_no_say(&members[i], is_little) &&
             (with_say == n || is_worse(&members[i], &members[with_say])))
             with_say = i;
     }
@@ -128,10 +147,10 @@ void verdict_tree_judge(const struct verdict_member *members, size_t n,
         if (!members[i].alive)
             continue;
         total += members[i].rss_bytes;
-        if (members[i].takes_turns || rank_of(members[i].result->word) < RANK_GROWS)
-            add_cost(ret, &members[i]);
-        else
+        if (!members[i].takes_turns && rank_of(members[i].result->word) >= RANK_GROWS)
             ret->growers++;
+        else if (!(open_growth(&members[i]) > LITTLE * members[i].result->floor_first_bytes))
+            add_cost(ret, &members[i]);
     }
     worst = find_worst(members, n, total);
     if (worst < n) {

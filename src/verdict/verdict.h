@@ -286,9 +286,11 @@ struct verdict_held {
     struct verdict_result result;
 };
 
-/* The same of a job that is over and told nothing itself: R is the verdict on RESIDENT. Memory that
- * was asked for and never touched is held without being resident: where resident memory stands and
- * has risen by a small part of HELD alone, it is not known which it is. */
+/* The same of a job that is over: R is the verdict on RESIDENT. Nothing is heard where the job was
+ * not much longer than a pass that is known.
+ * Memory that was asked for and never touched is held without being resident: where resident memory
+ * stands and has risen by a small part of HELD alone, it is not known which it is; nor where it
+ * stands and HELD is not far beyond chance. */
 void verdict_hear_held(struct verdict_result *r, const struct verdict_series *resident,
                        const struct verdict_held *held);
 

@@ -188,7 +188,7 @@ static void what_was_read_after_its_work_was_done_does_not_count(void **state)
     jury_free(j);
 }
 
-static void of_a_job_that_sent_marks_or_was_ended_it_is_not(void **state)
+static void what_marks_decided_stays_and_of_a_job_that_was_ended_it_is_not_heard(void **state)
 {
     const struct mark step = {
         .kind = MARK_STEP, .t_ns = 30 * NS_PER_S, .has = MARK_HAS_STEP, .step = 1, .pid = 1000};
@@ -201,7 +201,8 @@ static void of_a_job_that_sent_marks_or_was_ended_it_is_not(void **state)
             jury_mark(j, &step);
         (void)word_after(j, "end", is_marked ? by_itself : "{\"kind\":\"signalled\"}");
         enum verdict_word before = jury_process_at(j, 0)->seat->result.word;
-        assert_false(jury_wants_held(j));
+        assert_int_equal(jury_wants_held(j), is_marked);
+        assert_int_equal(verdict_word_leak(before), VERDICT_LEAK_NO);
         jury_hear_held(j, &own, 1);
         jury_judge(j);
         assert_int_equal(jury_process_at(j, 0)->seat->result.word, before);
@@ -285,7 +286,7 @@ int main(void)
         cmocka_unit_test(who_was_asked_to_end_did_not_end_by_itself),
         cmocka_unit_test(of_a_job_that_told_nothing_the_profiler_is_heard),
         cmocka_unit_test(what_was_read_after_its_work_was_done_does_not_count),
-        cmocka_unit_test(of_a_job_that_sent_marks_or_was_ended_it_is_not),
+        cmocka_unit_test(what_marks_decided_stays_and_of_a_job_that_was_ended_it_is_not_heard),
         cmocka_unit_test(a_helper_of_the_second_half_says_nothing),
         cmocka_unit_test(a_recording_says_the_same),
         cmocka_unit_test(who_lived_too_shortly_is_left_out_though_it_was_judged),

@@ -175,6 +175,28 @@ static void little_growth_is_none(void **state)
     assert_false(held_grew(&h.profile, &grown));
 }
 
+/* A start-up of a third of the time takes ten times as much, and is over. */
+static void what_grows_after_a_long_start_up_is_not_hidden_by_it(void **state)
+{
+    struct history h;
+    struct verdict_held grown;
+    (void)state;
+    for (double pace = 2; pace > 0; pace -= 1.2) {
+        begin(&h);
+        for (int i = 0; i < READINGS; i++) {
+            hold(&h, i, BATCHES, (i < 8 ? i * i * i * 0.4 : 8 * 8 * 8 * 0.4) * MB, 0, 5 * MB);
+            hold(&h, i, KEPT, (i < 7 ? 0 : i - 7) * pace * MB, 0, 0.5 * MB);
+        }
+        assert_int_equal(held_grew(&h.profile, &grown), pace > 1);
+        if (pace < 1) /* too little of all */
+            continue;
+        assert_int_equal(grown.result.word, VERDICT_LEAKING);
+        assert_true(grown.growth_bytes > 28 * MB && grown.growth_bytes < 36 * MB);
+        assert_true(grown.from_ns >= 114 * (int64_t)NS_PER_S); /* not since the start-up began */
+        assert_true(grown.chance_bytes < 1 * MB);
+    }
+}
+
 /* A buffer whose oldest goes when a new one comes holds the same; its samples are drawn anew all
  * the time, and may drift. */
 static void what_is_drawn_anew_has_the_chance_of_both_ends(void **state)
@@ -226,6 +248,7 @@ int main(void)
         cmocka_unit_test(what_begins_to_grow_late_must_grow_for_nearly_half_of_the_time),
         cmocka_unit_test(what_was_filled_has_ended),
         cmocka_unit_test(little_growth_is_none),
+        cmocka_unit_test(what_grows_after_a_long_start_up_is_not_hidden_by_it),
         cmocka_unit_test(what_is_drawn_anew_has_the_chance_of_both_ends),
         cmocka_unit_test(readings_of_its_exit_do_not_count),
         cmocka_unit_test(a_process_that_was_never_read_holds_nothing),

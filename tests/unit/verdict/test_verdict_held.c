@@ -1,4 +1,4 @@
-/* What the profiler tells about resident memory of a job that is over and sent no marks. */
+/* What the profiler tells about resident memory of a job that is over. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,8 +121,11 @@ static void what_chance_may_be_or_is_little_is_not_heard(void **state)
     assert_true(is_heard(held(80 * MB)));
     reside(25, 20 * MB);
     h = held(45 * MB);
+    h.chance_bytes = 10 * MB;
+    assert_false(is_heard(h));
     h.chance_bytes = 6 * MB;
-    assert_false(is_heard(h)); /* of what stands more is asked */
+    assert_true(is_heard(h)); /* of what stands more is asked than that: it is open */
+    assert_int_equal(r.word, VERDICT_UNDECIDED);
     reside(3, 100 * MB);
     r.word = VERDICT_UNDECIDED;
     r.leak = VERDICT_LEAK_UNKNOWN;
@@ -140,6 +143,28 @@ static void what_was_given_back_is_not_heard(void **state)
     assert_int_equal(r.leak, VERDICT_LEAK_NO);
     assert_false(is_heard(held(60 * MB)));
     assert_true(is_heard(held(90 * MB)));
+}
+
+static bool is_heard_after(int steps, int steps_per_epoch)
+{
+    reside(10, 25 * MB);
+    v.has_step = true;
+    v.last_step = steps;
+    v.steps_per_epoch = (uint64_t)steps_per_epoch;
+    return is_heard(held(80 * MB));
+}
+
+static void what_may_be_the_first_pass_is_not_heard(void **state)
+{
+    (void)state;
+    assert_true(is_heard_after(100, 50));
+    assert_false(is_heard_after(100, 80));
+    assert_true(is_heard_after(100, 0)); /* no pass is known */
+    reside(10, 25 * MB);
+    v.has_step = v.has_first_epoch = true;
+    v.last_step = 100;
+    v.first_epoch_step = 80;
+    assert_false(is_heard(held(80 * MB)));
 }
 
 static void while_the_job_may_go_on_it_is_not_heard(void **state)
@@ -166,6 +191,7 @@ int main(void)
         cmocka_unit_test(memory_that_does_not_become_resident_leaves_it_open),
         cmocka_unit_test(what_chance_may_be_or_is_little_is_not_heard),
         cmocka_unit_test(what_was_given_back_is_not_heard),
+        cmocka_unit_test(what_may_be_the_first_pass_is_not_heard),
         cmocka_unit_test(while_the_job_may_go_on_it_is_not_heard),
         cmocka_unit_test(a_leak_stays_as_it_was_told),
     };

@@ -84,6 +84,22 @@ static bool is_heard(struct verdict_result r, const struct verdict_result *live)
     return r.word != before.word || r.n_evidence != before.n_evidence;
 }
 
+static void little_growth_counts_where_both_have_the_same_pace(void **state)
+{
+    struct verdict_result live = leaking();
+
+    (void)state;
+    live.floor_last_bytes = live.floor_first_bytes + 8 * MB; /* 1.6 % of what is resident */
+    assert_false(is_heard(undecided(), &live));
+    live.rate_bytes_per_step = rate(0.9 * MB);
+    assert_true(is_heard(undecided(), &live));
+    live.confidence = 0.9;
+    assert_false(is_heard(undecided(), &live));
+    live.confidence = 0.97;
+    live.floor_last_bytes = live.floor_first_bytes + 4 * MB;
+    assert_false(is_heard(undecided(), &live));
+}
+
 static void what_was_decided_stays(void **state)
 {
     static const enum verdict_word words[] = {VERDICT_STEPPING, VERDICT_LEAKING};
@@ -259,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_live_heap_that_leaks_tells_what_was_open),
         cmocka_unit_test(the_reason_comes_first_though_there_is_no_room),
+        cmocka_unit_test(little_growth_counts_where_both_have_the_same_pace),
         cmocka_unit_test(what_was_decided_stays),
         cmocka_unit_test(a_live_heap_that_rises_at_events_tells_how_it_leaks),
         cmocka_unit_test(memory_that_may_still_be_filling_is_open_too),

@@ -80,6 +80,34 @@ static void who_comes_and_goes_has_no_say_and_is_a_cost(void **state)
     assert_int_equal(tree.word, VERDICT_LEAKING);
 }
 
+/* A process that stands and workers that grow by 30 MB each, of which nothing is decided. */
+static void small_ones_that_are_open_have_a_say_together(void **state)
+{
+    const struct verdict_result standing = {.word = VERDICT_PLATEAUED,
+                                            .confidence = 0.8,
+                                            .has_floor = true,
+                                            .floor_first_bytes = 100 * MB,
+                                            .floor_last_bytes = 400 * MB};
+    const struct verdict_result open = {.word = VERDICT_UNDECIDED,
+                                        .confidence = 0.5,
+                                        .has_floor = true,
+                                        .floor_first_bytes = 370 * MB,
+                                        .floor_last_bytes = 400 * MB};
+    struct verdict_member members[] = {member(&standing, 0), member(&open, 0), member(&open, 0),
+                                       member(&open, 0)};
+    struct verdict_tree_result t;
+
+    (void)state;
+    verdict_tree_judge(members, 2, NULL, &t); /* 30 of 800 MB */
+    assert_int_equal(t.word, VERDICT_PLATEAUED);
+    verdict_tree_judge(members, 4, NULL, &t); /* 90 of 1600 */
+    assert_int_equal(t.word, VERDICT_UNDECIDED);
+    assert_int_equal(t.leak, VERDICT_LEAK_UNKNOWN);
+    assert_int_equal(t.growers, 0);
+    assert_int_equal(t.n_flat, 1); /* they are not called flat either */
+    assert_int_equal(t.flat[0].count, 1);
+}
+
 static void the_sum_of_them_may_still_leak(void **state)
 {
     const struct verdict_result passing = leaking(MB), whole = leaking(MB / 2);
@@ -171,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_comes_and_goes_has_no_say_and_is_a_cost),
+        cmocka_unit_test(small_ones_that_are_open_have_a_say_together),
         cmocka_unit_test(the_sum_of_them_may_still_leak),
         cmocka_unit_test(two_that_leak_leak_together),
         cmocka_unit_test(what_is_not_known_to_be_its_own_is_not_added),
