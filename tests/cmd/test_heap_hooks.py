@@ -106,7 +106,7 @@ def test_nothing_is_left_of_64_threads_that_churn_while_others_come_and_go(job):
     assert header["samples"] > 100
     assert is_consistent(table)
     # 64 threads × 4000 blocks of 10 KB have come and gone; a stale sample may be found later only,
-    # and what the C library keeps of a thread may be one of the few that so coarse a sampling takes.
+    # and what the C library keeps of a thread may be one of the few that are taken so coarsely.
     few = 3 * max((s.interval for s in table.live()), default=0)
     assert live_bytes(table, MALLOC) < 64 * 4000 * 10000 / 100 + few
 

@@ -55,7 +55,7 @@ pid_t fork_loose(void)
     pid_t pid = fork();
     or_die(pid >= 0, "fork");
     if (pid == 0)
-        alarm(60);
+        alarm(300);
     return pid;
 }
 

@@ -546,7 +546,11 @@ static void a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up(void **s
 
 /* Many. */
 
+#ifdef __SANITIZE_ADDRESS__
+enum { MANY = 400 }; /* a fork takes ten times as long, and what is found is the same */
+#else
 enum { MANY = 2000 };
+#endif
 
 /* As many as may be: a container may have a limit. */
 static void fork_many(void *made)
@@ -565,7 +569,7 @@ static void fork_many(void *made)
     }
 }
 
-static void two_thousand_processes_are_found_once_each(void **state)
+static void hundreds_and_thousands_of_processes_are_found_once_each(void **state)
 {
     (void)state;
     struct watch w;
@@ -1132,7 +1136,7 @@ int main(void)
         cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth),
         cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth_without_kept_fds_too),
         cmocka_unit_test(a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up),
-        cmocka_unit_test(two_thousand_processes_are_found_once_each),
+        cmocka_unit_test(hundreds_and_thousands_of_processes_are_found_once_each),
         cmocka_unit_test(running_out_of_fds_loses_no_process),
         cmocka_unit_test(with_no_fd_at_all_readings_are_stale_and_nobody_is_called_dead),
         cmocka_unit_test(raising_the_limit_tells_what_it_was),
