@@ -54,13 +54,13 @@ class Clock:
 
 
 def put_around_hooks(clock):
-    from torch.optim import optimizer
-    from torch.utils.data import dataloader
-
-    hooks = optimizer._global_optimizer_post_hooks
+    """Where the program has imported what they are on."""
+    optimizer = sys.modules.get("torch.optim.optimizer")
+    hooks = optimizer._global_optimizer_post_hooks if optimizer else {}
     for key, hook in list(hooks.items()):
         hooks[key] = clock.around("hooks", hook)
-    for cell in dataloader._BaseDataLoaderIter.__next__.__closure__ or ():
+    loaders = sys.modules.get("torch.utils.data.dataloader")
+    for cell in (loaders._BaseDataLoaderIter.__next__.__closure__ if loaders else None) or ():
         if getattr(cell.cell_contents, "__name__", "") == "on_batch":
             cell.cell_contents = clock.around("loaders", cell.cell_contents)
 
@@ -158,6 +158,8 @@ def main():
                 run = measured(root.resolve(), name, python)
                 if run:
                     found.setdefault((root, name), []).append(run)
+                else:
+                    print(f"{name}: cannot run here", flush=True)
     for (root, name), runs in found.items():
         print(line(f"{root if len(roots) > 1 else ''} {name}", runs))
     for root in roots:
