@@ -130,6 +130,7 @@ class Tracker:
         self._steps_of: dict[int, int] = {}  # batches of a pass -> its steps, as seen
         self._suffix: Optional[str] = None
         self._tail: Optional[str] = None  # of most steps
+        self._even: Optional[_wire.Wire] = None  # where nothing but the next step is expected
         self._pid, self._is_worker = 0, False  # the process for which the latter is known
         self._counted = ""  # says that steps are counted from the start of this process alone
 
@@ -208,6 +209,9 @@ class Tracker:
 
     def on_step(self, optimizer: Any) -> None:
         if self._only() is optimizer:  # most loops have one: nothing is to be found out
+            if self._even is not None and self._even.hold(self.step + 1, self._tail):
+                self._count_held()
+                return
             if not self._has_begun:
                 self._begin()
             if self._count():
@@ -263,7 +267,24 @@ class Tracker:
         is_told = self._tell_step(w, is_second) if w.is_there else True
         if self._held is not None:
             self._tell_epoch()
+        if not is_told and self._even is None:
+            self._find_even(w)
         return is_told
+
+    def _count_held(self) -> None:
+        self.step += 1
+        self._since_new += 1
+        self._has_fetched = False
+        for p in list(self._open.values()):
+            p.steps += 1
+            p.used = p.fetched_at_step = p.fetched
+
+    def _find_even(self, w: _wire.Wire) -> None:
+        """A step was held back: may the next one be, with nothing else to be looked at?"""
+        is_even = self._held is None and not self._has_just_ended
+        for p in list(self._open.values()):
+            is_even = is_even and p.steps >= 2  # until then its length is not told
+        self._even = w if is_even else None
 
     def _length_line(self) -> str:
         """The steps of an epoch, once two steps of a pass have shown their number of batches."""
@@ -282,6 +303,7 @@ class Tracker:
     # ---- loaders ----
 
     def on_iter(self, loader: Any, iterator: Any, looks_ahead: bool) -> None:
+        self._even = None
         self._go_on()
         key, passes = id(iterator), self._open
         known = weakref.ref(iterator, lambda _: passes.pop(key, None))
@@ -297,7 +319,7 @@ class Tracker:
             p.fetched += 1
 
     def on_end(self, iterator: Any) -> None:
-        p = self._open.pop(id(iterator), None)
+        p, self._even = self._open.pop(id(iterator), None), None
         self._begin()
         if p is None or p.fetched == 0:
             return

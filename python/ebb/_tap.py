@@ -43,6 +43,9 @@ class _TappedWire(Wire):
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
 
+    def hold(self, n: int, tail: Optional[str]) -> bool:
+        return _sink() is None and super().hold(n, tail)
+
     def substep(self, n: int, tail: str = "") -> None:
         if _sink() is not None:
             self._substep_due = 0.0

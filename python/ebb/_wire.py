@@ -34,7 +34,7 @@ _NOT_IN_KEYS = re.compile("[^A-Z0-9_]")
 _KEYS_KEPT = 256
 # ebb looks at memory five times a second at most: marks of steps that follow each other faster than
 # this would tell it nothing. What is held back is told when nothing has come after it for as long.
-_STEPS_APART_S = 0.05
+_STEPS_APART_S = 0.1
 _STEPS_TOLD = 256  # at most by one mark (mark/row.h)
 _STEPS_AT_ONCE = 10  # the first of a process are told one by one, however fast
 
@@ -156,6 +156,7 @@ class Wire:
         self._told: Optional[_Step] = None  # the newest that is with ebb
         self._steps_told = 0  # marks
         self._step_due = 0.0  # not before then another one
+        self._row_end = 0  # steps before this one may be held back the short way
         self._substep_due = 0.0
         self._telling = threading.RLock()  # so that steps go out in order
         self._has_helper = False
@@ -233,9 +234,8 @@ class Wire:
                 and not is_last
                 and self._pid == _pid
             ):
-                if not self._is_helped:
-                    self._is_helped = True
-                    self._wake()
+                self._row_end = told[0] + _STEPS_TOLD if epoch is None else 0
+                self._ask_help()
                 return False
         else:
             if last is not self._told:
@@ -244,6 +244,30 @@ class Wire:
         if self.is_there:
             self._tell_step(_PATIENCE_S if is_last else None)
         return True
+
+    def hold(self, n: int, tail: Optional[str]) -> bool:
+        """Step N has ended too soon after another one, which had the very same TAIL, and is held
+        back. False: it may not be, or all is to be looked at; `step` knows. Between pieces of real
+        work every line of Python is dear, and this is all that most short steps take."""
+        last, now = self._step, time.monotonic()
+        if (
+            n < self._row_end
+            and now < self._step_due
+            and last is not None
+            and n == last[0] + 1
+            and tail is last[2]
+            and self._pid == _pid
+        ):
+            self._step = (n, None, last[2], last[3], now)
+            if not self._is_helped:  # it told the one before and rested, just now
+                self._ask_help()
+            return True
+        return False
+
+    def _ask_help(self) -> None:
+        if not self._is_helped:
+            self._is_helped = True
+            self._wake()
 
     def substep(self, n: int, tail: str = "") -> None:
         """A part of step N has ended. They are not needed one by one."""
@@ -264,7 +288,7 @@ class Wire:
             text = f"KIND=step\nSTEP={n}" + ("" if epoch is None else f"\nEPOCH={epoch!r}") + tail
             if told is not None and told[3] == row and 1 < n - told[0] <= _STEPS_TOLD:
                 text += f"\nSTEPS={n - told[0]}\nSECONDS={at - told[4]:.6f}"
-            self._step_due = time.monotonic() + _STEPS_APART_S
+            self._step_due, self._row_end = time.monotonic() + _STEPS_APART_S, 0
             self._steps_told += 1
             if self._deliver(text, patience_s):
                 self._told = step
@@ -282,6 +306,7 @@ class Wire:
         """From now on somebody reads what comes in, and calls tell_held several times a second from
         when WAKE was called to when it calls rest and gets True. None: no more."""
         self._has_helper = wake is not None
+        self._row_end = 0
         self._wake = wake or _nothing
         self._is_helped = False
         if wake is None and self._step is not self._told:

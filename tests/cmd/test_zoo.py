@@ -1,9 +1,12 @@
 """The zoo's own bookkeeping: its truths are whole, and what is worse than the kept table is told."""
 
 import argparse
+import contextlib
 import json
+import socket
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -11,6 +14,7 @@ from commands import ROOT, environment
 
 sys.path.insert(0, str(ROOT / "zoo"))
 import command
+import common
 import judged
 import overhead
 import run as zoo
@@ -227,3 +231,64 @@ def test_the_matrix_counts_each_run_once():
     assert lines[1].split() == ["leaks", "1", "1", "0"]
     assert lines[2].split() == ["does", "not", "leak", "1", "1", "1"]
     assert any(line.startswith("  false leaks     1/3") for line in lines)
+
+
+class Ears:
+    """Where a program's marks arrive, on a clock of its own."""
+
+    def __init__(self, folder, monkeypatch):
+        self.now = 1.0
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(folder / "marks"))
+        self.socket.setblocking(False)
+        monkeypatch.setenv("EBB_SOCKET", str(folder / "marks"))
+        monkeypatch.setattr(common, "time", types.SimpleNamespace(monotonic=lambda: self.now))
+
+    def heard(self):
+        found = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                found.append(self.socket.recv(4096).decode().split())
+        return found
+
+
+@pytest.fixture
+def ears(tmp_path, monkeypatch):
+    return Ears(tmp_path, monkeypatch)
+
+
+def test_steps_at_the_pace_of_any_size_are_told_one_by_one(ears):
+    pace_s = min(size["seconds"] / size["epochs"] / size["steps_per_epoch"] for size in common.SIZES.values())
+    marks = common.Marks()
+    for step in (1, 2, 3):
+        ears.now += pace_s
+        marks.step(step, step / 4)
+    assert ears.heard() == [["KIND=step", f"STEP={step}", f"EPOCH={step / 4}"] for step in (1, 2, 3)]
+
+
+def test_steps_at_full_speed_are_told_together_and_before_anything_else(ears):
+    marks = common.Marks()
+    for step in range(1, 5):
+        ears.now += 0.001
+        marks.step(step, 0.5)
+    assert ears.heard() == [["KIND=step", "STEP=1", "EPOCH=0.5"]]
+    marks.send("save", step=4)
+    assert ears.heard() == [["KIND=step", "STEP=4", "EPOCH=0.5", "STEPS=3", "SECONDS=0.003"],
+                            ["KIND=save", "STEP=4"]]
+    marks.send("end", step=4)
+    assert ears.heard() == [["KIND=end", "STEP=4"]]
+
+
+def test_one_mark_of_a_program_stands_for_no_more_steps_than_ebb_takes(ears):
+    marks = common.Marks()
+    for step in range(1, 300):
+        marks.step(step, 0.5)
+    assert ears.heard()[1][-2:] == ["STEPS=256", "SECONDS=0.0"]
+
+
+def test_a_program_runs_without_anybody_who_hears_it(monkeypatch, tmp_path):
+    for path in ("", str(tmp_path / "nobody")):
+        monkeypatch.setenv("EBB_SOCKET", path)
+        marks = common.Marks()
+        marks.step(1, 0.5)
+        marks.send("end", step=1)

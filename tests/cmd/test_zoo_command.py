@@ -1,6 +1,7 @@
 """The zoo's commands as a person meets them: a slip is a sentence, Ctrl-C ends all of it, and a full disk costs
 no table."""
 
+import json
 import os
 import pty
 import signal
@@ -18,6 +19,7 @@ import table
 
 RUN, UNSEEN = "zoo/run.py", "zoo/unseen/run.py"
 OVERHEAD, DIAGNOSIS, PEERS = "zoo/overhead.py", "zoo/diagnosis.py", "bench/peers/peers.py"
+INSIDE = "zoo/inside.py"
 
 
 def stand_in(tmp_path, body):
@@ -44,7 +46,7 @@ def said_by(script, *arguments, **how):
 
 @pytest.mark.parametrize("script, option", [
     (RUN, "--jobs"), (UNSEEN, "--jobs"), (OVERHEAD, "--pairs"), (OVERHEAD, "--lanes"), (PEERS, "--jobs"),
-    (PEERS, "--rounds"), (PEERS, "--lanes"),
+    (PEERS, "--rounds"), (PEERS, "--lanes"), (INSIDE, "--rounds"),
 ])
 @pytest.mark.parametrize("number", ["0", "-2", "1.5", "many"])
 def test_what_is_counted_begins_with_one(script, option, number):
@@ -52,7 +54,7 @@ def test_what_is_counted_begins_with_one(script, option, number):
     assert status == 2 and f"{option}: {number} is not a whole number from 1 on" in err
 
 
-@pytest.mark.parametrize("script", [RUN, OVERHEAD, DIAGNOSIS])
+@pytest.mark.parametrize("script", [RUN, OVERHEAD, DIAGNOSIS, INSIDE])
 def test_a_program_that_is_not_there_is_named_with_those_that_are(script):
     status, _, err = said_by(script, "no_such")
     assert status == 1 and "no program called no_such; there are arena_retention," in err
@@ -69,7 +71,7 @@ def test_a_python_that_is_not_there_is_a_sentence():
     assert status == 2 and "/no/python has no torch" in err
 
 
-@pytest.mark.parametrize("script", [RUN, UNSEEN, OVERHEAD, DIAGNOSIS, PEERS])
+@pytest.mark.parametrize("script", [RUN, UNSEEN, OVERHEAD, DIAGNOSIS, PEERS, INSIDE])
 def test_without_ebb_it_is_said_how_to_get_one(script):
     status, _, err = said_by(script, ebb="/no/ebb")
     assert status != 0 and "there is no /no/ebb; make builds it" in err
@@ -225,3 +227,30 @@ def test_a_table_that_cannot_be_written_is_as_it_was(tmp_path, monkeypatch):
     with pytest.raises(OSError):
         table.keep({"x": {"word": "stable"}}, path)
     assert path.read_text() == before and list(tmp_path.iterdir()) == [path]
+
+
+PROGRAM = """
+import common
+job = common.Job("a program", "--fixed", "nothing")
+job.begin()
+for _ in range(job.max_steps):
+    job.step(0)
+job.end()
+"""
+
+
+def test_a_program_is_timed_from_its_first_step_to_its_last(tmp_path):
+    folder = tmp_path / "zoo" / "program"
+    folder.mkdir(parents=True)
+    for name in ("common.py", "place.py"):
+        (folder.parent / name).symlink_to(ROOT / "zoo" / name)
+    (folder / "main.py").write_text(PROGRAM)
+    assert said_by(INSIDE, "--job", folder / "main.py", tmp_path / "found") == (0, "", "")
+    found = json.loads((tmp_path / "found").read_text())
+    assert found["steps"] == 300 and 0 < found["steps_cpu_ns"] < found["cpu_ns"]
+    assert found["ns"]["marks"] > 0 and found["ns"]["hooks"] == found["ns"]["loaders"] == 0
+
+
+def test_a_program_that_cannot_be_timed_is_named(tmp_path):
+    status, out, _ = said_by(INSIDE, "c_buffer", "--rounds", "1", ebb=stand_in(tmp_path, "exit 3\n"))
+    assert status == 1 and out == "c_buffer: cannot run here\n"

@@ -143,6 +143,69 @@ def test_without_a_helper_every_step_is_told(wire):
     assert wire.take_texts() == ["KIND=step\nSTEP=12", "KIND=step\nSTEP=13"]
 
 
+# ---- the short way ----
+
+TAIL = "\nBY=hook"
+
+
+@pytest.fixture
+def row(wire):
+    """One in which a step is held back, so that the next may go the short way."""
+    assert wire.step(11, tail=TAIL) and not wire.step(12, tail=TAIL)
+    assert wire.take_texts() == ["KIND=step\nSTEP=11\nBY=hook"]
+    return wire
+
+
+def test_the_short_way_holds_back_what_follows(row):
+    assert [row.hold(n, TAIL) for n in (13, 14)] == [True, True]
+    assert row.take_texts() == [] and row.woken == 1
+    row.mark("save", step=14)
+    assert row.take_texts() == ["KIND=step\nSTEP=14\nBY=hook\nSTEPS=3", "KIND=save\nSTEP=14"]
+
+
+@pytest.mark.parametrize("n, tail", [(12, TAIL), (14, TAIL), (13, "\nBY=other"), (13, None)])
+def test_the_short_way_is_for_the_next_step_with_the_same_lines(row, n, tail):
+    assert not row.hold(n, tail)
+    assert row._step[0] == 12
+
+
+def test_the_short_way_is_over_when_a_step_is_told(row):
+    row.mark("save", step=12)
+    assert not row.hold(13, TAIL)
+
+
+def test_the_short_way_is_over_when_it_is_time(row):
+    hurry(row)
+    assert not row.hold(13, TAIL)
+
+
+def test_the_short_way_is_over_when_one_mark_can_stand_for_no_more(row):
+    assert [row.hold(n, TAIL) for n in range(13, 268)] == [True] * 254 + [False]
+    assert row.step(267, tail=TAIL)
+    assert row.take_texts() == ["KIND=step\nSTEP=267\nBY=hook\nSTEPS=256"]
+
+
+def test_the_short_way_needs_a_helper(row):
+    row.help(None)
+    assert not row.hold(13, TAIL)
+
+
+def test_the_short_way_is_not_for_a_forked_process(row, monkeypatch):
+    monkeypatch.setattr(_wire, "_pid", row._pid + 1)
+    assert not row.hold(13, TAIL)
+
+
+def test_the_short_way_is_not_for_steps_with_an_epoch(wire):
+    assert wire.step(11, 0.1, TAIL) and not wire.step(12, 0.2, TAIL)
+    assert not wire.hold(13, TAIL)
+
+
+def test_a_helper_that_rests_is_woken_on_the_short_way_too(row):
+    row._is_helped = False
+    assert row.hold(13, TAIL)
+    assert row.woken == 2
+
+
 def test_parts_of_steps_are_told_now_and_then(wire):
     for n in (11, 11, 12):
         wire.substep(n)
@@ -157,6 +220,13 @@ def test_who_listens_in_the_process_hears_of_every_step(wire, monkeypatch):
     wire.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
     assert wire.step(11) and wire.step(12)
     assert heard == ["KIND=step\nSTEP=11", "KIND=step\nSTEP=12"]
+
+
+def test_who_begins_to_listen_within_a_row_hears_of_what_follows(row, monkeypatch):
+    row.__class__ = type("Tapped", (_tap._TappedWire, Listener), {})
+    assert row.hold(13, TAIL)
+    monkeypatch.setattr(_tap, "_process_sink", lambda text, must_arrive: None)
+    assert not row.hold(14, TAIL)
 
 
 def test_a_signal_that_comes_while_a_step_is_told_may_tell_another(wire):

@@ -1,5 +1,6 @@
 """Which optimizer steps are one step, and which passes over a loader are epochs."""
 
+import random
 import sys
 import types
 
@@ -374,3 +375,60 @@ def test_what_else_is_due_happens_once_a_step(wire):
         tracker.on_step(one)
         tracker.on_step(other)
     assert steps == [1, 2, 3]
+
+
+# ---- fast steps ----
+
+
+class Unhurried(Listener):
+    """One that never takes the short way."""
+
+    def hold(self, n, tail):
+        return False
+
+
+def train_as_drawn(seed, make):
+    """What is told of a training with breaks, small loaders and second optimizers by chance."""
+    _wire.reset(make)
+    w, draw = _wire.wire(), random.Random(seed)
+    w.help(lambda: None)
+    tracker = _steps.Tracker()
+    first, second = Optimizer(), Optimizer()
+    for _ in range(draw.randint(1, 5)):
+        accumulate, has_second = draw.choice((1, 1, 1, 3)), draw.random() < 0.2
+        length, looks_ahead = draw.choice((5, 40, 300)), draw.random() < 0.2
+        for left in Loader(tracker, length, looks_ahead, has_length=draw.random() < 0.8):
+            if left % accumulate == 0:
+                tracker.on_step(first)
+            if has_second:
+                tracker.on_step(second)
+            if draw.random() < 0.01:
+                w.mark("save", step=tracker.step)
+            if draw.random() < 0.02:
+                list(Loader(tracker, 3))
+            if draw.random() < 0.01:
+                w._step_due = 0.0
+            if draw.random() < 0.003:
+                break
+    tracker.close()
+    return [text.partition("\nSECONDS=")[0] for text in w.texts]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_short_way_of_fast_steps_tells_the_same(wire, monkeypatch, seed):
+    monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
+    assert train_as_drawn(seed, Listener) == train_as_drawn(seed, Unhurried)
+
+
+def test_fast_steps_of_a_loop_take_the_short_way(wire, tracker, monkeypatch):
+    monkeypatch.setattr(_wire, "_STEPS_APART_S", 1e6)
+    wire.help(lambda: None)
+    optimizer, held = Optimizer(), []
+    hold = wire.hold
+    wire.hold = lambda n, tail: held.append(hold(n, tail)) or held[-1]
+    for _ in Loader(tracker, 100):
+        tracker.on_step(optimizer)
+    assert tracker.step == 100 and sum(held) > 80
+    tracker.close()
+    assert values(wire, "STEPS_PER_EPOCH")[-1] == "100"
+    assert told(wire)[-2:] == ["epoch 100", "end 100"]

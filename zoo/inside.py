@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""What ebb's own functions take of a program's steps, timed where they are called.
+
+    zoo/inside.py [PROGRAM]... [--rounds N] [--root FOLDER]...
+
+For machines that are not quiet, where two runs of one program differ by more than ebb costs. Each program
+runs at full speed under `ebb run`; CPU clocks are read around the program's own marks and the hooks on
+optimizers and loaders, from its first step to its last (looks for keepers apart), and the profiler counts its
+samples' time itself, by the wall: where others may interrupt the program, `chrt -r 1` in front of this command
+keeps them out of it. Not in it: what is put out of the caches, the short way of each allocation, and the
+process that watches (of which the CPU time is given). --root gives other checkouts, whose programs and Python
+package are measured in turns with these.
+"""
+
+import argparse
+import json
+import os
+import runpy
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ZOO = Path(__file__).resolve().parent
+sys.path.append(str(ZOO))  # behind that of the program's root
+import command as shared
+import place
+from place import EBB, ROOT, interpreter
+
+ROUNDS = 2
+TIMED = ("marks", "hooks", "loaders")
+PARTS = (*TIMED, "keepers", "profiler")
+
+
+# ---- in the job ----
+
+
+class Clock:
+    """Time that functions took."""
+
+    def __init__(self):
+        self.ns = dict.fromkeys(TIMED, 0)
+
+    def around(self, part, function):
+        def timed(*args, **keys):
+            begin = time.thread_time_ns()
+            result = function(*args, **keys)
+            self.ns[part] += time.thread_time_ns() - begin
+            return result
+
+        return timed
+
+
+def put_around_hooks(clock):
+    """Where the program has imported what they are on."""
+    optimizer = sys.modules.get("torch.optim.optimizer")
+    hooks = optimizer._global_optimizer_post_hooks if optimizer else {}
+    for key, hook in list(hooks.items()):
+        hooks[key] = clock.around("hooks", hook)
+    loaders = sys.modules.get("torch.utils.data.dataloader")
+    for cell in (loaders._BaseDataLoaderIter.__next__.__closure__ if loaders else None) or ():
+        if getattr(cell.cell_contents, "__name__", "") == "on_batch":
+            cell.cell_contents = clock.around("loaders", cell.cell_contents)
+
+
+def job(main, out):
+    """Runs the program MAIN, and writes what was found to OUT."""
+    sys.path.insert(0, str(Path(main).parents[1]))
+    import common
+
+    clock, cpu = Clock(), []
+    begin, end, marks = common.Job.begin, common.Job.end, common.Marks
+    for name in {"step", "send"} & set(vars(marks)):
+        setattr(marks, name, clock.around("marks", getattr(marks, name)))
+
+    def timed_begin(self, *args, **keys):
+        put_around_hooks(clock)
+        begin(self, *args, **keys)
+        clock.__init__()
+        cpu.append(time.process_time_ns())
+
+    def timed_end(self):
+        cpu_ns = time.process_time_ns() - cpu[0]
+        keepers = sys.modules.get("_ebb._keepers") or sys.modules.get("ebb._keepers")
+        found = {"cpu_ns": time.process_time_ns(), "steps_cpu_ns": cpu_ns, "steps": self.step_now, "ns": clock.ns,
+                 "keepers_ns": 1e9 * getattr(keepers, "_spent_s", 0)}
+        Path(out).write_text(json.dumps(found))
+        end(self)
+
+    common.Job.begin, common.Job.end = timed_begin, timed_end
+    sys.argv = [main, "--seconds", "0"]
+    runpy.run_path(main, run_name="__main__")
+
+
+# ---- outside ----
+
+
+def measured(root, name, python):
+    """What one run found; None if it cannot run."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, run_dir = Path(folder) / "found.json", Path(folder) / "run"
+        # as with the shim, but that root's
+        command = [EBB, "run", "-q", "--run-dir", run_dir, "--no-shim", "--", "env", "EBB_SHIM=1",
+                   f"PYTHONPATH={root / 'python' / 'ebb' / '_shim'}", python, __file__,
+                   "--job", root / "zoo" / name / "main.py", out]
+        env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        if not out.exists():
+            return None
+        heap = subprocess.run([EBB, "heap", "--json", run_dir], check=True, stdout=subprocess.PIPE).stdout
+        found = json.loads(out.read_text())
+        found["own_s"] = json.loads((run_dir / "run.json").read_text())["cost"]["cpu_s"]
+        found["samples"], hook_s = (json.loads(heap)["cost"][key] for key in ("samples", "hook_s"))
+        return {**found, "shares": shares(found, hook_s)}
+
+
+def shares(found, hook_s):
+    """Of the CPU time of the steps; that of the profiler of all the program's."""
+    ns = {**found["ns"], "keepers": found["keepers_ns"]}
+    ns["hooks"] -= found["keepers_ns"]
+    return {**{part: ns[part] / found["steps_cpu_ns"] for part in ns},
+            "profiler": 1e9 * hook_s / found["cpu_ns"]}
+
+
+def line(title, runs):
+    def middle(get):
+        return statistics.median(map(get, runs))
+
+    texts = [f"{part} {middle(lambda r, part=part: r['shares'][part]):.2%}" for part in PARTS]
+    total = middle(lambda r: sum(r["shares"][part] for part in PARTS if part != "keepers"))
+    return (f"{title:32} step {middle(lambda r: r['steps_cpu_ns'] / r['steps']) / 1e6:5.2f} ms: {', '.join(texts)}; "
+            f"without keepers {total:.2%}; {middle(lambda r: r['samples']):.0f} samples; "
+            f"the process that watches {middle(lambda r: r['own_s']):.3f} s")
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", nargs="*", help="names of programs; all without any")
+    parser.add_argument("--rounds", type=shared.count, default=ROUNDS, help="runs of each (%(default)s)")
+    parser.add_argument("--root", type=Path, action="append", help="a checkout; this one without any")
+    parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    if args.job:
+        job(*args.job)
+        return 0
+    place.need_ebb()
+    names, roots, python = place.programs(args.programs), args.root or [ROOT], interpreter()
+    found = {}
+    for _ in range(args.rounds):
+        for name in names:
+            for root in roots:
+                run = measured(root.resolve(), name, python)
+                if run:
+                    found.setdefault((root, name), []).append(run)
+                else:
+                    print(f"{name}: cannot run here", flush=True)
+    for (root, name), runs in found.items():
+        print(line(f"{root if len(roots) > 1 else ''} {name}", runs))
+    for root in roots:
+        each = [statistics.median(sum(r["shares"][part] for part in PARTS if part != "keepers") for r in runs)
+                for (of, _), runs in found.items() if of == root]
+        if each:
+            print(f"{root}: {statistics.median(each):.2%} in the median of {len(each)} programs")
+    return 0 if found else 1
+
+
+if __name__ == "__main__":
+    shared.end_with(main, "zoo")
