@@ -33,7 +33,6 @@ test check:
 	@$(if $(check_flags),scripts/setup.sh lint)
 	@scripts/setup.sh web || echo "make: no npm: the tests of the pages are skipped"
 	@scripts/setup.sh browser || echo "make: no chromium: the tests of the pages in a browser are skipped"
-	-@BUILD="$(BUILD)" scripts/setup.sh python
 	-@BUILD="$(BUILD)" scripts/setup.sh promtool
 	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR) $(check_flags)
 

@@ -2,7 +2,7 @@
 """Builds and runs every test: plain, sanitized, and a clang build; ends with `N passed, N failed`.
 
 Many tests wait more than they compute. Meanwhile the next trees are built and, with --lint, the sources
-are checked (scripts/lint.sh, told last), at a priority that leaves every core to a test that wants it.
+are checked (scripts/lint.sh, told last), at a priority that leaves the cores to tests that want them.
 
 The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An
 entry that failed without saying which test did (a signal, a sanitizer, a timeout, an early exit)
@@ -135,9 +135,8 @@ class Outcome:
 
 
 def run_commands(commands, environment=None):
-    """Runs them up to the first that fails. What a command is heard to say: all, or only its errors."""
-    start = time.monotonic()
-    ok = True
+    """Runs (COMMAND, HEARD)s up to the first that fails; one that is not heard says only its errors."""
+    start, ok = time.monotonic(), True
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
         for command, heard in commands:
             ok = ok and subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, stderr=out,
@@ -146,11 +145,28 @@ def run_commands(commands, environment=None):
         return Outcome(ok, out.read(), time.monotonic() - start)
 
 
+def configure(tree):
+    """One command that is quiet but for warnings and errors."""
+    command = ["cmake", "-S", ROOT, "-B", tree.folder, "-G", "Ninja", "--log-level=WARNING"]
+    return command + tree.options, False
+
+
 def build(tree, jobs):
-    """Configures and builds one tree. Quiet but for warnings and errors."""
-    configure = ["cmake", "-S", ROOT, "-B", tree.folder, "-G", "Ninja", "--log-level=WARNING"]
     compile_ = ["cmake", "--build", tree.folder, "-j", str(jobs), "--target", *tree.targets]
-    return run_commands([(configure + tree.options, False), (compile_ + ["--", "--quiet"], True)])
+    return run_commands([configure(tree), (compile_ + ["--", "--quiet"], True)])
+
+
+def build_first(tree, jobs):
+    """Installs what the tests of the Python package would like to have while the tree is built. Only
+    then can it be known what they run with."""
+    install = subprocess.Popen([os.path.join(ROOT, "scripts", "setup.sh"), "python"],
+                               stdin=subprocess.DEVNULL, env=dict(os.environ, BUILD=tree.folder))
+    built = build(tree, jobs)
+    install.wait()
+    if built.ok:
+        again = run_commands([configure(tree)])
+        built = Outcome(again.ok, built.output + again.output, built.seconds + again.seconds)
+    return built
 
 
 def lint(folder, jobs):
@@ -159,11 +175,9 @@ def lint(folder, jobs):
 
 
 def yield_to_others():
-    """The calling thread, and what it starts from now on, runs only where nobody else wants to."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except OSError:  # a container may forbid it
-        os.nice(19)
+    """What the calling thread starts from now on gets a tenth of a core that a test wants, and all of
+    one that none does."""
+    os.nice(10)
 
 
 def show_failure(name, output, reason="Failed"):
@@ -178,8 +192,9 @@ def failure_reasons(log):
 def run_ctest(folder, jobs):
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
-        # ctest cuts the output of tests short unless told otherwise.
-        command = ["ctest", "--test-dir", folder, "-j", str(jobs), "--output-junit", junit,
+        # It counts thirds of a core (cmake/test_costs.txt), and cuts the output of tests short unless
+        # told otherwise.
+        command = ["ctest", "--test-dir", folder, "-j", str(3 * jobs), "--output-junit", junit,
                    "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 errors="replace")
@@ -246,7 +261,7 @@ def run_all(arguments, beside):
     jobs, total = arguments.jobs, Counts()
     first, *others = trees_of(arguments)
     say(f"{first.title}: building {first.folder}")
-    outcome = build(first, jobs)
+    outcome = build_first(first, jobs)
     if not has_built(first, outcome):
         print(Counts(failed=1).line())
         return False
