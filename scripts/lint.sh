@@ -98,7 +98,7 @@ check_shell() {
 check_python() {
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
-    files 'python/*.py' 'tests/py/*.py' | xargs -0 -r "$python" scripts/check_python.py
+    files 'python/*.py' 'tests/py/*.py' | "$python" scripts/check_python.py
 }
 
 # What the pages are built from, in types; what was fetched for the build is without the compiler.

@@ -239,6 +239,9 @@ def test_python_files_are_checked(tmp_path, text, found):
         pytest.skip("pyflakes is not installed")
     assert result.returncode == (1 if found else 0)
     assert (found or "") in result.stdout
+    again = subprocess.run(["/usr/bin/python3", SCRIPTS / "check_python.py"], input=f"{file}\0",
+                           capture_output=True, text=True)
+    assert (again.returncode, again.stdout) == (result.returncode, result.stdout)
 
 
 def test_an_unknown_group_is_refused_by_name():
