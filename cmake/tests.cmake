@@ -22,10 +22,23 @@ set(ebb_test_environment
   "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
+# What the long ones cost: the longest begin first, and those that mostly wait take a part of a core and
+# run beside others. `ctest -j` counts thirds of a core.
+set(ebb_test_costs ${CMAKE_SOURCE_DIR}/cmake/test_costs.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ebb_test_costs})
+
 function(ebb_test name label timeout)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES
-    LABELS ${label} TIMEOUT ${timeout} ENVIRONMENT "${ebb_test_environment}")
+  set(seconds 0)
+  set(thirds 3)
+  string(REPLACE "." "\\." pattern ${name})
+  file(STRINGS ${ebb_test_costs} line REGEX "^${pattern} ")
+  if(line MATCHES " ([0-9]+) +([0-9])$")
+    set(seconds ${CMAKE_MATCH_1})
+    set(thirds ${CMAKE_MATCH_2})
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout}
+    ENVIRONMENT "${ebb_test_environment}" COST ${seconds} PROCESSORS ${thirds})
 endfunction()
 
 # tests/unit/FOLDER/*.c that is not a test_*.c is shared by that folder's tests.
@@ -127,9 +140,6 @@ function(ebb_package_test name suite)
   endif()
   ebb_test(${name} py ${timeout} ${ebb_package_python} ${ebb_pytest} ${suite})
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ${ebb_package_environment})
-  if(wants) # the longest first: at the end they would keep the other cores waiting
-    set_tests_properties(${name} PROPERTIES COST 1000)
-  endif()
 endfunction()
 
 set(ebb_pytest -m pytest -q -ra --tb=short --color=no -p no:cacheprovider

@@ -2,15 +2,18 @@
 """Checks Python files: syntax of the oldest Python that the package is for, width, and pyflakes.
 
     scripts/check_python.py FILE...
+    scripts/check_python.py <FILES     (each ended by a NUL)
+
+The second way is for who checks while tests run: a Python that has a lightning.py on its command line
+looks like a training job to some of them.
 
 Prints FILE:LINE for each thing found and exits 1 if there was one. What pyflakes says about a line
 with `# noqa` does not count; without pyflakes, its part is left out and a line says so.
 """
 
 import ast
-import importlib.util
+import io
 import re
-import subprocess
 import sys
 
 OLDEST = (3, 9)
@@ -30,23 +33,26 @@ def problems_of(path, text):
 
 def pyflakes(texts):
     """(path, line, what is wrong) for all files."""
-    if importlib.util.find_spec("pyflakes") is None:
+    try:
+        from pyflakes import api, reporter
+    except ImportError:
         print("pyflakes is not installed (scripts/setup.sh lint): its checks are left out")
         return
-    result = subprocess.run([sys.executable, "-m", "pyflakes", *texts], text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    found = re.findall(r"^(.+?):(\d+):(?:\d+:?)? (.*)$", result.stdout, re.MULTILINE)
-    if result.returncode != 0 and not found:
-        yield "pyflakes", 1, result.stdout.strip()
-    for path, number, what in found:
-        lines = texts.get(path, "").splitlines()
-        if int(number) > len(lines) or "# noqa" not in lines[int(number) - 1]:
-            yield path, int(number), what
+    for path, text in texts.items():
+        said = io.StringIO()
+        count = api.check(text, path, reporter.Reporter(said, said))
+        found = re.findall(r"^(.+?):(\d+):(?:\d+:?)? (.*)$", said.getvalue(), re.MULTILINE)
+        if count and not found:
+            yield path, 1, said.getvalue().strip()
+        for _, number, what in found:
+            lines = text.splitlines()
+            if int(number) > len(lines) or "# noqa" not in lines[int(number) - 1]:
+                yield path, int(number), what
 
 
 def main():
     texts = {}
-    for path in sys.argv[1:]:
+    for path in sys.argv[1:] or filter(None, sys.stdin.read().split("\0")):
         with open(path, encoding="utf-8", newline="") as file:
             texts[path] = file.read()
     found = [(path, *problem) for path, text in texts.items() for problem in problems_of(path, text)]

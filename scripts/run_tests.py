@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Builds and runs every test: plain, sanitized, and a clang build; ends with `N passed, N failed`.
 
+Many tests wait more than they compute. Meanwhile the next trees are built and, with --lint, the sources
+are checked (scripts/lint.sh, told last), at a priority that leaves the cores to tests that want them.
+
 The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An
 entry that failed without saying which test did (a signal, a sanitizer, a timeout, an early exit)
 counts as one failure.
@@ -14,6 +17,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -114,15 +118,66 @@ def say(text):
     print(f"== {text}", flush=True)
 
 
-def build(folder, jobs, targets, options):
-    """Configures and builds one tree. Quiet but for warnings and errors."""
-    configure = ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "--log-level=WARNING"] + options
-    compile_ = ["cmake", "--build", folder, "-j", str(jobs), "--target"] + targets + ["--", "--quiet"]
-    for command in (configure, compile_):
-        quiet = subprocess.DEVNULL if command is configure else None
-        if subprocess.run(command, stdout=quiet).returncode != 0:
-            return False
-    return True
+@dataclass
+class Tree:
+    title: str
+    folder: str
+    targets: list
+    options: list
+    has_tests: bool
+
+
+@dataclass
+class Outcome:
+    ok: bool
+    output: str
+    seconds: float
+
+
+def run_commands(commands, environment=None):
+    """Runs (COMMAND, HEARD)s up to the first that fails; one that is not heard says only its errors."""
+    start, ok = time.monotonic(), True
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
+        for command, heard in commands:
+            ok = ok and subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, stderr=out,
+                                       stdout=out if heard else subprocess.DEVNULL).returncode == 0
+        out.seek(0)
+        return Outcome(ok, out.read(), time.monotonic() - start)
+
+
+def configure(tree):
+    """One command that is quiet but for warnings and errors."""
+    command = ["cmake", "-S", ROOT, "-B", tree.folder, "-G", "Ninja", "--log-level=WARNING"]
+    return command + tree.options, False
+
+
+def build(tree, jobs):
+    compile_ = ["cmake", "--build", tree.folder, "-j", str(jobs), "--target", *tree.targets]
+    return run_commands([configure(tree), (compile_ + ["--", "--quiet"], True)])
+
+
+def build_first(tree, jobs):
+    """Installs what the tests of the Python package would like to have while the tree is built. Only
+    then can it be known what they run with."""
+    install = subprocess.Popen([os.path.join(ROOT, "scripts", "setup.sh"), "python"],
+                               stdin=subprocess.DEVNULL, env=dict(os.environ, BUILD=tree.folder))
+    built = build(tree, jobs)
+    install.wait()
+    if built.ok:
+        again = run_commands([configure(tree)])
+        built = Outcome(again.ok, built.output + again.output, built.seconds + again.seconds)
+    return built
+
+
+def lint(folder, jobs):
+    environment = dict(os.environ, BUILD=folder, JOBS=str(jobs))
+    return run_commands([([os.path.join(ROOT, "scripts", "lint.sh")], True)], environment)
+
+
+def yield_to_others():
+    """What the calling thread starts from now on gets a tenth of a core that a test wants, and all of
+    one that none does."""
+    os.nice(10)
 
 
 def show_failure(name, output, reason="Failed"):
@@ -137,8 +192,9 @@ def failure_reasons(log):
 def run_ctest(folder, jobs):
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
-        # ctest cuts the output of tests short unless told otherwise.
-        command = ["ctest", "--test-dir", folder, "-j", str(jobs), "--output-junit", junit,
+        # It counts thirds of a core (cmake/test_costs.txt), and cuts the output of tests short unless
+        # told otherwise.
+        command = ["ctest", "--test-dir", folder, "-j", str(3 * jobs), "--output-junit", junit,
                    "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 errors="replace")
@@ -162,8 +218,70 @@ def parse_arguments():
     parser.add_argument("--build", default="build", help="the build folder")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--werror", default="OFF", choices=("ON", "OFF"), help="for the gcc build")
+    parser.add_argument("--lint", action="store_true", help="check the sources as well")
     parser.add_argument("--count", metavar="JUNIT", help="only count this file of ctest's results")
     return parser.parse_args()
+
+
+def trees_of(arguments):
+    main_tree = arguments.build
+    tests = ["-DEBB_TESTS=ON", f"-DEBB_VENV={os.path.abspath(main_tree)}/venv"]
+    return [
+        Tree("gcc", main_tree, ["all", "bench"], [*tests, f"-DEBB_WERROR={arguments.werror}"], True),
+        Tree("gcc, address and undefined-behaviour sanitizers", f"{main_tree}/asan", ["all"],
+             [*tests, "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"], True),
+        Tree("clang, warnings are errors, build only", f"{main_tree}/clang", ["all", "bench"],
+             [*tests, "-DEBB_WERROR=ON", "-DCMAKE_C_COMPILER=clang"], False),
+    ]
+
+
+def has_built(tree, outcome):
+    """Shows what its build said."""
+    print(outcome.output, end="", flush=True)
+    if not outcome.ok:
+        print(f"{tree.folder} did not build", flush=True)
+    elif not tree.has_tests:
+        say(f"{tree.title}: built in {outcome.seconds:.0f} s")
+    return outcome.ok
+
+
+def test_tree(tree, outcome, jobs):
+    if not tree.has_tests:
+        return Counts()
+    say(f"{tree.title}: testing")
+    start = time.monotonic()
+    counts = run_ctest(tree.folder, jobs)
+    say(f"{tree.title}: {counts.line()} (built in {outcome.seconds:.0f} s, "
+        f"tested in {time.monotonic() - start:.0f} s)")
+    return counts
+
+
+def run_all(arguments, beside):
+    """Builds the first tree and tests it; the other builds, and what --lint wants, are for BESIDE."""
+    jobs, total = arguments.jobs, Counts()
+    first, *others = trees_of(arguments)
+    say(f"{first.title}: building {first.folder}")
+    outcome = build_first(first, jobs)
+    if not has_built(first, outcome):
+        print(Counts(failed=1).line())
+        return False
+    later = [beside.submit(build, tree, jobs) for tree in others]
+    checks = beside.submit(lint, arguments.build, jobs) if arguments.lint else None
+
+    total.add(test_tree(first, outcome, jobs))
+    for tree, built in zip(others, later):
+        say(f"{tree.title}: building {tree.folder}")
+        if not has_built(tree, built.result()):
+            total.add(Counts(failed=1))
+            checks = None
+            break  # the others would say the same again
+        total.add(test_tree(tree, built.result(), jobs))
+    print(total.line(), flush=True)
+    ok = total.failed == 0 and total.total() > 0
+    if checks:
+        print(checks.result().output, end="", flush=True)
+        ok = ok and checks.result().ok
+    return ok
 
 
 def main():
@@ -174,34 +292,11 @@ def main():
         return 1 if counts.failed or counts.total() == 0 else 0
 
     os.chdir(ROOT)
-    main_tree = arguments.build
-    tests = ["-DEBB_TESTS=ON", f"-DEBB_VENV={os.path.abspath(main_tree)}/venv"]
-    trees = (
-        ("gcc", main_tree, ["all", "bench"], [*tests, f"-DEBB_WERROR={arguments.werror}"], True),
-        ("gcc, address and undefined-behaviour sanitizers", f"{main_tree}/asan", ["all"],
-         [*tests, "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"], True),
-        ("clang, warnings are errors, build only", f"{main_tree}/clang", ["all", "bench"],
-         [*tests, "-DEBB_WERROR=ON", "-DCMAKE_C_COMPILER=clang"], False),
-    )
-    total = Counts()
-    for title, folder, targets, options, has_tests in trees:
-        say(f"{title}: building {folder}")
-        start = time.monotonic()
-        if not build(folder, arguments.jobs, targets, options):
-            print(f"{folder} did not build", flush=True)
-            total.add(Counts(failed=1))
-            break  # the others would say the same again
-        built = time.monotonic()
-        if not has_tests:
-            say(f"{title}: built in {built - start:.0f} s")
-            continue
-        say(f"{title}: testing")
-        counts = run_ctest(folder, arguments.jobs)
-        say(f"{title}: {counts.line()} (built in {built - start:.0f} s, "
-            f"tested in {time.monotonic() - built:.0f} s)")
-        total.add(counts)
-    print(total.line(), flush=True)
-    return 1 if total.failed or total.total() == 0 else 0
+    beside = ThreadPoolExecutor(max_workers=1, initializer=yield_to_others)
+    try:
+        return 0 if run_all(arguments, beside) else 1
+    finally:
+        beside.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":

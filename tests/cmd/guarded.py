@@ -64,7 +64,7 @@ class Guarded:
                 continue
             try:
                 marks = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
-                name = pathlib.Path(f"/proc/{entry}/comm").read_text().strip()
+                name = pathlib.Path(f"/proc/{entry}/comm").read_text(errors="replace").strip()
             except OSError:
                 continue
             if self.tag.encode() in marks and alive(int(entry)):

@@ -1,5 +1,5 @@
-"""The project's own scripts: the include table, the set-up without rights, what npm fetches, and the
-counting."""
+"""The project's own scripts: the include table, the set-up without rights, what npm fetches, the
+counting, and what a whole run of the tests says."""
 
 import gzip
 import importlib.util
@@ -239,6 +239,9 @@ def test_python_files_are_checked(tmp_path, text, found):
         pytest.skip("pyflakes is not installed")
     assert result.returncode == (1 if found else 0)
     assert (found or "") in result.stdout
+    again = subprocess.run(["/usr/bin/python3", SCRIPTS / "check_python.py"], input=f"{file}\0",
+                           capture_output=True, text=True)
+    assert (again.returncode, again.stdout) == (result.returncode, result.stdout)
 
 
 def test_an_unknown_group_is_refused_by_name():
@@ -352,6 +355,66 @@ def test_an_entry_that_skips_itself_is_not_one_whose_program_is_missing(tmp_path
 def test_a_run_of_nothing_fails(tmp_path):
     result = write_junit(tmp_path / "j.xml")
     assert (result.stdout, result.returncode) == ("0 passed, 0 failed\n", 1)
+
+
+STUBS = {
+    "bin/cmake": '[ "$1" = -S ] || [ ! -e "$2-is-broken" ] || { echo "$2: error"; exit 1; }',
+    "bin/ctest": 'grep -q . installed; nice >>priorities\n'
+                 'echo "<testsuite><testcase name=\'t\' status=\'run\'/></testsuite>" >"$6"',
+    "scripts/setup.sh": 'echo "$1 into $BUILD" >installed',
+    "scripts/lint.sh": 'nice >>priorities; echo "lint: all"; [ ! -e lint-is-broken ]',
+}
+
+
+@pytest.fixture
+def whole_run(tmp_path, monkeypatch):
+    """Runs run_tests.py where building, testing and checking say and do next to nothing."""
+    for name, text in STUBS.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\nset -e\n{text}\n")
+        path.chmod(0o755)
+    shutil.copy(SCRIPTS / "run_tests.py", tmp_path / "scripts")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+    def run(*arguments, broken=None):
+        if broken:
+            (tmp_path / f"{broken}-is-broken").parent.mkdir(exist_ok=True)
+            (tmp_path / f"{broken}-is-broken").touch()
+        result = subprocess.run([sys.executable, tmp_path / "scripts" / "run_tests.py", *arguments],
+                                cwd=tmp_path, capture_output=True, text=True)
+        assert result.stderr == ""
+        return result.returncode, [line for line in result.stdout.splitlines() if line[:2] != "=="]
+    return run
+
+
+def test_both_trees_are_tested_and_the_sources_checked_only_when_asked(whole_run, tmp_path):
+    assert whole_run() == (0, ["2 passed, 0 failed"])
+    assert whole_run("--lint") == (0, ["2 passed, 0 failed", "lint: all"])
+    *tests, checks = sorted(int(n) for n in (tmp_path / "priorities").read_text().split())
+    assert len(tests) == 4 and set(tests) == {min(tests)}
+    assert checks == min(min(tests) + 10, 19)
+
+
+@pytest.mark.parametrize("broken, said", [
+    ("build", ["build: error", "build did not build", "0 passed, 1 failed"]),
+    ("build/asan", ["build/asan: error", "build/asan did not build", "1 passed, 1 failed"]),
+    ("build/clang", ["build/clang: error", "build/clang did not build", "2 passed, 1 failed"]),
+    ("lint", ["2 passed, 0 failed", "lint: all"]),
+])
+def test_what_does_not_build_or_pass_fails_the_run(whole_run, broken, said):
+    assert whole_run("--lint", broken=broken) == (1, said)
+
+
+def test_the_costs_are_of_tests_that_there_are():
+    lines = [line.split() for line in (ROOT / "cmake" / "test_costs.txt").read_text().splitlines()
+             if line[0] != "#"]
+    assert len(lines) > 20
+    for name, seconds, thirds in lines:
+        folder, test = name.split(".")
+        assert (name == "heap.tsan" or list(ROOT.glob(f"tests/{folder}/{test}.py"))
+                or list(ROOT.glob(f"tests/unit/{folder}/{test}.c"))), name
+        assert int(seconds) > 0 and int(thirds) in (1, 2, 3), name
 
 
 UNEXPECTED = "FATAL: ThreadSanitizer: unexpected memory mapping 0x5581-0x5582"
