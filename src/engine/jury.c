@@ -362,8 +362,28 @@ void jury_mark(struct jury *j, const struct mark *mark)
         mark_all(j, mark->t_ns, sender, &marks[i]);
 }
 
+/* The same, live and from a recording: how often it was judged on the way does not matter. */
+static void close_segment(struct jury *j)
+{
+    jury_judge(j);
+    if (j->has_tree && j->tree.result.leak == VERDICT_LEAK_YES)
+        j->earlier_leak = (struct jury_earlier){true, j->segment, j->tree.result};
+    j->segment++;
+}
+
+uint32_t jury_segment_now(const struct jury *j)
+{
+    return j->segment;
+}
+
+const struct jury_earlier *jury_earlier_leak(const struct jury *j)
+{
+    return j->earlier_leak.is_there ? &j->earlier_leak : NULL;
+}
+
 void jury_segment(struct jury *j)
 {
+    close_segment(j);
     for (size_t i = 0; i < j->gone_count; i++)
         process_free(j->gone[i]);
     for (size_t i = 0; i < JURY_GPUS; i++) {

@@ -26,6 +26,8 @@ struct jury {
     struct jury_seat *apart; /* the same with each process in full; NULL where there is no whole */
     struct jury_tree tree;
     bool has_tree;
+    uint32_t segment;                 /* how often the job was started again */
+    struct jury_earlier earlier_leak; /* the newest, of the segments before this one */
     enum verdict_word told;
     struct mark_clock clock;
     bool has_leader;

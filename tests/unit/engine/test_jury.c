@@ -635,6 +635,28 @@ static void memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree(void 
     jury_free(job.jury);
 }
 
+static void a_leak_of_an_earlier_segment_is_kept(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 160);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    assert_null(jury_earlier_leak(job.jury));
+    jury_segment(job.jury);
+    jury_segment(job.jury);
+    const struct jury_earlier *leak = jury_earlier_leak(job.jury);
+    assert_int_equal(jury_segment_now(job.jury), 2);
+    assert_non_null(leak);
+    assert_int_equal(leak->segment, 0);
+    assert_int_equal(leak->result.word, VERDICT_LEAKING);
+    json_t *doc = jury_json(job.jury);
+    const json_t *told = json_object_get(doc, "earlier_leak");
+    assert_string_equal(json_string_value(json_object_get(told, "verdict")), "leaking");
+    assert_true(json_is_object(json_object_get(told, "rate_bytes_per_step")));
+    json_decref(doc);
+    jury_free(job.jury);
+}
+
 static void a_figure_keeps_its_verdict_when_its_process_has_gone(void **state)
 {
     struct job job = job_begin(NULL);
@@ -801,6 +823,7 @@ int main(void)
         cmocka_unit_test(a_gpu_has_a_series_once_the_job_uses_it),
         cmocka_unit_test(figures_in_bytes_have_verdicts_of_their_own),
         cmocka_unit_test(memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree),
+        cmocka_unit_test(a_leak_of_an_earlier_segment_is_kept),
         cmocka_unit_test(a_figure_keeps_its_verdict_when_its_process_has_gone),
         cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),
         cmocka_unit_test(nothing_at_all_is_no_tree),
