@@ -181,12 +181,13 @@ static void add_forecast(struct buf *out, const json_t *one)
         buf_printf(out, "; it will be known after %s", span(time, json_number_value(t)));
 }
 
+/* A process can have grown by what the whole job does not show: then FROM says nothing. */
 static void add_floor(struct buf *out, const json_t *one, bool from)
 {
     char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
     bool has_first = summary_size(first, summary_at(one, "floor_bytes", "first"));
     bool has_last = summary_size(last, summary_at(one, "floor_bytes", "last"));
-    if (from && has_first && has_last)
+    if (from && has_first && has_last && strcmp(first, last) != 0)
         buf_printf(out, " from %s to %s", first, last);
     else if (!from && has_last)
         buf_printf(out, " %s", last);
