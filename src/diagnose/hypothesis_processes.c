@@ -138,8 +138,8 @@ void test_workers(const struct question *q, struct hypothesis *h)
     if (w.count == 0 && !knows_roles(q->f) && q->f->n_processes <= 1) {
         say(h, EVIDENCE_ABSENT, 0, "one process is in the recording, and its role is not told");
     } else if (w.count == 0) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "there is no worker among %zu processes",
-            q->f->n_processes);
+        say(h, EVIDENCE_AGAINST, DECIDES, "there is no worker among %zu process%s",
+            q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
     } else if (w.growing) {
         say(h, EVIDENCE_AGAINST, STRONG, "%zu of %zu workers grow themselves", w.growing, w.count);
     } else {
@@ -211,8 +211,8 @@ void test_copy_on_write(const struct question *q, struct hypothesis *h)
     if (!knows_roles(q->f)) {
         say(h, EVIDENCE_ABSENT, 0, "the roles of processes were not recorded");
     } else if (workers == 0) {
-        say(h, EVIDENCE_AGAINST, DECIDES, "there is no data-loader worker among %zu processes",
-            q->f->n_processes);
+        say(h, EVIDENCE_AGAINST, DECIDES, "there is no data-loader worker among %zu process%s",
+            q->f->n_processes, q->f->n_processes == 1 ? "" : "es");
     } else if (u.count == 0) {
         say(h, EVIDENCE_ABSENT, 0, "unique memory of the %zu data-loader workers was not read",
             workers);
@@ -287,7 +287,8 @@ void test_compile(const struct question *q, struct hypothesis *h)
     }
     if (workers == 0) /* not every backend has them */
         say(h, EVIDENCE_AGAINST, h->share > 0 ? WEAK : FAIR,
-            "there is no compile worker among %zu processes", q->f->n_processes);
+            "there is no compile worker among %zu process%s", q->f->n_processes,
+            q->f->n_processes == 1 ? "" : "es");
     else
         say(h, EVIDENCE_FOR, WEAK, "%zu compile workers were there", workers);
 }

@@ -11,7 +11,7 @@ enum { HOLD_S = 60 }; /* the tree's series rests so long when most of it has gon
 
 /* ---- one series ---- */
 
-bool jury_seat_restart(const struct jury *j, struct jury_seat *s)
+static bool seat_begin(const struct jury *j, struct jury_seat *s, uint64_t step)
 {
     *s = (struct jury_seat){.has_ended = false};
     if (verdict_init(&s->series, &j->options.verdict) < 0)
@@ -19,7 +19,7 @@ bool jury_seat_restart(const struct jury *j, struct jury_seat *s)
     if (j->clock.has_begun || j->clock.has_step) {
         const struct verdict_mark begin = {.kind = VERDICT_MARK_BEGIN,
                                            .has_step = j->clock.has_step,
-                                           .step = j->clock.step,
+                                           .step = step,
                                            .steps_per_epoch = j->clock.steps_per_epoch,
                                            .examples = j->clock.examples,
                                            .batch = j->clock.batch,
@@ -29,14 +29,32 @@ bool jury_seat_restart(const struct jury *j, struct jury_seat *s)
     return true;
 }
 
-struct jury_seat *jury_seat_new(const struct jury *j)
+static struct jury_seat *seat_new(const struct jury *j, uint64_t step)
 {
     struct jury_seat *s = malloc(sizeof *s);
-    if (s && !jury_seat_restart(j, s)) {
+    if (s && !seat_begin(j, s, step)) {
         free(s);
         s = NULL;
     }
     return s;
+}
+
+bool jury_seat_restart(const struct jury *j, struct jury_seat *s)
+{
+    return seat_begin(j, s, j->clock.step);
+}
+
+struct jury_seat *jury_seat_new(const struct jury *j)
+{
+    return seat_new(j, j->clock.step);
+}
+
+struct jury_seat *jury_seat_new_figure(const struct jury *j)
+{
+    const struct mark_clock *c = &j->clock;
+    uint64_t begin = c->has_seen[VERDICT_MARK_BEGIN] ? c->seen_step[VERDICT_MARK_BEGIN] : c->step;
+    bool is_first_pass = c->step >= begin && c->step - begin < c->steps_per_epoch;
+    return seat_new(j, is_first_pass ? begin : c->step);
 }
 
 void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes)
@@ -362,8 +380,28 @@ void jury_mark(struct jury *j, const struct mark *mark)
         mark_all(j, mark->t_ns, sender, &marks[i]);
 }
 
+/* The same, live and from a recording: how often it was judged on the way does not matter. */
+static void close_segment(struct jury *j)
+{
+    jury_judge(j);
+    if (j->has_tree && j->tree.result.leak == VERDICT_LEAK_YES)
+        j->earlier_leak = (struct jury_earlier){true, j->segment, j->tree.result};
+    j->segment++;
+}
+
+uint32_t jury_segment_now(const struct jury *j)
+{
+    return j->segment;
+}
+
+const struct jury_earlier *jury_earlier_leak(const struct jury *j)
+{
+    return j->earlier_leak.is_there ? &j->earlier_leak : NULL;
+}
+
 void jury_segment(struct jury *j)
 {
+    close_segment(j);
     for (size_t i = 0; i < j->gone_count; i++)
         process_free(j->gone[i]);
     for (size_t i = 0; i < JURY_GPUS; i++) {

@@ -93,6 +93,13 @@ struct jury_tree {
     uint64_t first_ns;                 /* what RESULT counts its seconds from */
 };
 
+/* What was said of a segment when it was over. */
+struct jury_earlier {
+    bool is_there;
+    uint32_t segment;
+    struct verdict_result result;
+};
+
 int jury_new(const struct jury_options *options, struct jury **ret); /* 0, -EINVAL, -ENOMEM */
 void jury_free(struct jury *j);                                      /* NULL is fine */
 
@@ -133,6 +140,8 @@ int jury_replay(struct jury *j, struct trace_reader *reader, uint64_t until_ns, 
  * time they were its exit. A mark that it hears ends the wait. */
 void jury_judge(struct jury *j);
 const struct jury_tree *jury_tree(const struct jury *j); /* NULL: nothing was ever read */
+uint32_t jury_segment_now(const struct jury *j);         /* from 0 */
+const struct jury_earlier *jury_earlier_leak(const struct jury *j); /* NULL: none leaked */
 /* The living that are judged and the largest of the gone; by peak, the largest first. */
 size_t jury_process_count(const struct jury *j);
 const struct jury_process *jury_process_at(const struct jury *j, size_t i);

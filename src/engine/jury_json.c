@@ -203,6 +203,20 @@ static json_t *series_json(const struct jury *j, const struct jury_series *s)
     return o;
 }
 
+static void add_segment(const struct jury *j, json_t *o)
+{
+    const struct jury_earlier *leak = jury_earlier_leak(j);
+    json_object_set_new(o, "segment", json_integer(jury_segment_now(j)));
+    json_object_set_new(
+        o, "earlier_leak",
+        leak ? json_pack("{s:i,s:s,s:o,s:o,s:o}", "segment", (int)leak->segment, "verdict",
+                         verdict_word_name(leak->result.word), "confidence",
+                         number_json(leak->result.confidence), "rate_bytes_per_step",
+                         interval_json(&leak->result.rate_bytes_per_step), "rate_bytes_per_min",
+                         interval_json(&leak->result.rate_bytes_per_min))
+             : json_null());
+}
+
 json_t *jury_json(const struct jury *j)
 {
     json_t *processes = json_array(), *gpus = json_array(), *series = json_array();
@@ -216,7 +230,10 @@ json_t *jury_json(const struct jury *j)
         json_array_append_new(gpus, gpu_json(j, g));
     while ((s = jury_series_next(j, &next)))
         json_array_append_new(series, series_json(j, s));
-    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "tree", jury_tree_json(j), "processes", processes,
-                     "gpus", gpus, "series", series, "not_judged",
-                     json_u64(jury_left_out(j) + n - listed));
+    json_t *o = json_pack("{s:o,s:o,s:o,s:o,s:o}", "tree", jury_tree_json(j), "processes",
+                          processes, "gpus", gpus, "series", series, "not_judged",
+                          json_u64(jury_left_out(j) + n - listed));
+    if (jury_segment_now(j))
+        add_segment(j, o);
+    return o;
 }

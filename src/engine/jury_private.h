@@ -26,6 +26,8 @@ struct jury {
     struct jury_seat *apart; /* the same with each process in full; NULL where there is no whole */
     struct jury_tree tree;
     bool has_tree;
+    uint32_t segment;                 /* how often the job was started again */
+    struct jury_earlier earlier_leak; /* the newest, of the segments before this one */
     enum verdict_word told;
     struct mark_clock clock;
     bool has_leader;
@@ -46,6 +48,8 @@ struct jury {
 /* An empty series. To one that comes late its own first pass over the data begins with it. */
 bool jury_seat_restart(const struct jury *j, struct jury_seat *s);
 struct jury_seat *jury_seat_new(const struct jury *j); /* NULL: out of memory */
+/* For a figure of a process that was there before it: the job's first pass is its own. */
+struct jury_seat *jury_seat_new_figure(const struct jury *j);
 void jury_seat_feed(const struct jury *j, struct jury_seat *s, uint64_t bytes);
 /* The process, or the job, has died: the newest readings were its exit. */
 void jury_seat_die(struct jury_seat *s);

@@ -61,7 +61,7 @@ static struct jury_series *seat_for(struct jury *j, uint32_t id, const char *ful
             at = &j->series[i];
     if (!at || !full || !name_parse(full, &one))
         return NULL;
-    one.seat = jury_seat_new(j);
+    one.seat = jury_seat_new_figure(j);
     if (!one.seat)
         return NULL;
     free(at->seat);

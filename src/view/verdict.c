@@ -181,12 +181,13 @@ static void add_forecast(struct buf *out, const json_t *one)
         buf_printf(out, "; it will be known after %s", span(time, json_number_value(t)));
 }
 
+/* A process can have grown by what the whole job does not show: then FROM says nothing. */
 static void add_floor(struct buf *out, const json_t *one, bool from)
 {
     char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
     bool has_first = summary_size(first, summary_at(one, "floor_bytes", "first"));
     bool has_last = summary_size(last, summary_at(one, "floor_bytes", "last"));
-    if (from && has_first && has_last)
+    if (from && has_first && has_last && strcmp(first, last) != 0)
         buf_printf(out, " from %s to %s", first, last);
     else if (!from && has_last)
         buf_printf(out, " %s", last);
@@ -287,6 +288,16 @@ static void put_headline(struct page *p, const json_t *one, const char *label)
     buf_fini(&text);
 }
 
+static void put_reason(struct page *p, const char *text)
+{
+    page_pad(p, LABEL_COLUMNS);
+    page_put(p, STYLE_DIM, "· ");
+    p->indent = LABEL_COLUMNS + 2;
+    page_words(p, STYLE_PLAIN, text);
+    p->indent = 0;
+    page_line(p);
+}
+
 /* An undecided one has said its first reason in the headline. */
 static void put_reasons(struct page *p, const json_t *one, size_t max)
 {
@@ -296,14 +307,29 @@ static void put_reasons(struct page *p, const json_t *one, size_t max)
         struct buf text = {0};
         const json_t *reason = json_array_get(list, i);
         text_escape(&text, json_string_value(reason), json_string_length(reason));
-        page_pad(p, LABEL_COLUMNS);
-        page_put(p, STYLE_DIM, "· ");
-        p->indent = LABEL_COLUMNS + 2;
-        page_words(p, STYLE_PLAIN, buf_str(&text));
-        p->indent = 0;
-        page_line(p);
+        put_reason(p, buf_str(&text));
         buf_fini(&text);
     }
+}
+
+/* "of segment 2 alone; segment 0 was leaking, by +4.00 MiB a step": a job that was started again is
+ * judged anew. */
+static void put_segment(struct page *p, const json_t *doc)
+{
+    const json_t *segment = json_object_get(doc, "segment"), *leak;
+    struct buf text = {0};
+    if (!json_is_integer(segment))
+        return;
+    buf_printf(&text, "of segment %lld alone", (long long)json_integer_value(segment));
+    leak = json_object_get(doc, "earlier_leak");
+    if (json_is_object(leak)) {
+        buf_printf(&text, "; segment %lld was %s",
+                   (long long)json_integer_value(json_object_get(leak, "segment")),
+                   verdict_word_of(leak));
+        add_rates(&text, leak);
+    }
+    put_reason(p, buf_str(&text));
+    buf_fini(&text);
 }
 
 /* "20 compile workers are flat: 9.10 GiB resident in all, 1.20 GiB of it theirs alone" */
@@ -397,6 +423,7 @@ void verdict_text(struct buf *out, const json_t *doc, bool colour, int width)
     if (json_is_object(one)) {
         put_headline(&p, one, NULL);
         put_reasons(&p, one, SIZE_MAX / 2);
+        put_segment(&p, doc);
     } else if (json_array_size(json_object_get(doc, "processes")) == 0) {
         page_put(&p, STYLE_PLAIN, "undecided  there are no readings");
         page_line(&p);
@@ -418,6 +445,7 @@ void verdict_summary(struct page *p, const json_t *doc)
         return;
     put_headline(p, tree, "verdict");
     put_reasons(p, tree, SUMMARY_REASONS);
+    put_segment(p, json_object_get(doc, "verdict"));
     json_array_foreach(summary_at(doc, "verdict", "gpus"), i, gpu)
     {
         if (!json_is_false(json_object_get(gpu, "leak")) && !is_word(gpu, "undecided"))

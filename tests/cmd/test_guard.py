@@ -356,6 +356,9 @@ def test_the_verdict_of_a_recording_in_segments_is_that_of_the_run(guarded):
     assert len(doc["segments"]) >= 2
     again = run_ebb("verdict", "--json", guarded.run_dirs()[0].parent)
     assert json.loads(again.stdout) == doc["verdict"]
+    last = len(doc["segments"]) - 1
+    assert doc["verdict"]["segment"] == last
+    assert f"· of segment {last} alone" in run_ebb("verdict", guarded.run_dirs()[0].parent).stdout
 
 
 def test_it_is_restarted_no_more_often_than_allowed(guarded):

@@ -26,8 +26,9 @@ struct job {
     struct jury *jury;
     struct trace_writer *writer;
     uint64_t t_ns;
-    bool has_figures; /* the trainer tells its heap and two figures more */
-    bool is_spare;    /* what it keeps has been freed, and malloc keeps it */
+    bool has_figures;      /* the trainer tells its heap and two figures more */
+    uint64_t figures_from; /* step at whose end it begins to */
+    bool is_spare;         /* what it keeps has been freed, and malloc keeps it */
 };
 
 static struct job job_begin(const struct jury_options *options)
@@ -172,7 +173,7 @@ static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t las
         put_machine(job, held + 500 * MIB, held + 900 * MIB);
         put_process(job, 0, held + 50 * MIB, 50 * MIB, 0);
         put_process(job, 1, 500 * MIB + 20 * MIB, 20 * MIB, 0);
-        if (job->has_figures)
+        if (job->has_figures && step >= job->figures_from)
             put_figures(job, held - 100 * MIB);
         tick_end(job, NS_PER_S / 2);
         if (step == 0)
@@ -635,6 +636,45 @@ static void memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree(void 
     jury_free(job.jury);
 }
 
+static void a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    job.has_figures = true;
+    job.figures_from = 4;
+    train(&job, 160, 10 * MIB, 40);
+    jury_judge(job.jury);
+    const struct jury_series *heap = jury_series_next(job.jury, &at);
+    assert_non_null(heap);
+    assert_int_equal(heap->seat->result.word, VERDICT_PLATEAUED);
+    assert_int_equal(heap->seat->result.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
+    assert_int_equal(heap->seat->result.growth_ended.step, 40);
+    jury_free(job.jury);
+}
+
+static void a_leak_of_an_earlier_segment_is_kept(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 160);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    assert_null(jury_earlier_leak(job.jury));
+    jury_segment(job.jury);
+    jury_segment(job.jury);
+    const struct jury_earlier *leak = jury_earlier_leak(job.jury);
+    assert_int_equal(jury_segment_now(job.jury), 2);
+    assert_non_null(leak);
+    assert_int_equal(leak->segment, 0);
+    assert_int_equal(leak->result.word, VERDICT_LEAKING);
+    json_t *doc = jury_json(job.jury);
+    const json_t *told = json_object_get(doc, "earlier_leak");
+    assert_string_equal(json_string_value(json_object_get(told, "verdict")), "leaking");
+    assert_true(json_is_object(json_object_get(told, "rate_bytes_per_step")));
+    json_decref(doc);
+    jury_free(job.jury);
+}
+
 static void a_figure_keeps_its_verdict_when_its_process_has_gone(void **state)
 {
     struct job job = job_begin(NULL);
@@ -801,6 +841,8 @@ int main(void)
         cmocka_unit_test(a_gpu_has_a_series_once_the_job_uses_it),
         cmocka_unit_test(figures_in_bytes_have_verdicts_of_their_own),
         cmocka_unit_test(memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree),
+        cmocka_unit_test(a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job),
+        cmocka_unit_test(a_leak_of_an_earlier_segment_is_kept),
         cmocka_unit_test(a_figure_keeps_its_verdict_when_its_process_has_gone),
         cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),
         cmocka_unit_test(nothing_at_all_is_no_tree),

@@ -72,6 +72,14 @@ static void each_word_has_its_sentence(void **state)
                 ",'growth_ended':{'t_s':61.5,'step':83,'at':'the end of the first epoch'}}",
                 "memory grew from 1.00 GiB to 2.00 GiB and stopped at step 83, the end of the "
                 "first epoch (confidence 97 %)");
+    headline_is("{'verdict':'plateaued','confidence':0.97,"
+                "'floor_bytes':{'first':782336,'last':782340},"
+                "'growth_ended':{'t_s':6.5,'step':40,'at':'step'}}",
+                "memory grew and stopped at step 40 (confidence 97 %)");
+    headline_is("{'verdict':'plateaued','confidence':0.97," FLOOR
+                ",'growth_ended':{'t_s':6.5,'step':40,'at':'an evaluation'}}",
+                "memory grew from 1.00 GiB to 2.00 GiB and stopped at step 40, an evaluation "
+                "(confidence 97 %)");
     headline_is("{'verdict':'plateaued','confidence':0.8," FLOOR
                 ",'growth_ended':{'t_s':600,'step':null,'at':'none'}}",
                 "memory grew from 1.00 GiB to 2.00 GiB and stopped after 10 min 00 s (confidence "
