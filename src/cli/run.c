@@ -189,7 +189,7 @@ static int find_command(const char *name, char ret_path[PATH_MAX])
         int r = check_executable(ret_path);
         if (r == 0)
             return 0;
-        if (r == -EACCES)
+        if (r == -EACCES && access(ret_path, F_OK) == 0) /* not merely a folder without rights */
             found = r;
         if (!at[len])
             break;

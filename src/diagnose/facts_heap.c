@@ -12,9 +12,14 @@
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
-/* How much of the time between the moments may be lost for a better reading, for any, and where the
- * run is so short that memory of its end would be held against a heap of long before. */
-static const double aligned_shares[] = {0.1, 0.25, 0.55};
+/* How much of the time between the moments may be lost for a reading at all, and for a better one.
+ */
+static const double aligned_share = 0.25;
+static const double settled_share = 0.1;
+/* In a run so short that this is more: else memory of its end would be held against a heap of long
+ * before, which is read every two seconds. */
+static const double short_share = 0.55;
+static const double short_s = 4;
 static const double much_less = 0.9;
 static const double moved_bytes = 1 << 20;
 
@@ -86,8 +91,10 @@ static void align_moments(struct facts *f, const struct profile *p)
 {
     const struct profile_reading *start = NULL, *now = NULL;
     double span = f->now_s - f->start_s;
-    for (size_t i = 0; i < sizeof aligned_shares / sizeof *aligned_shares; i++) {
-        double part = aligned_shares[i];
+    const double parts[] = {settled_share, aligned_share,
+                            fmin(short_share, short_s / fmax(span, short_s))};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        double part = parts[i];
         if (!start)
             start = settled(f, p, f->begun_s, f->start_s + part * span, f->begun_s);
         if (!now)

@@ -26,6 +26,7 @@ def open_folder():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder
+    folder.chmod(0o777)
     shutil.rmtree(folder)
 
 

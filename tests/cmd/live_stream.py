@@ -132,7 +132,7 @@ class Viewer:
         self.socket.sendall(frame(opcode, data, **options))
 
     def want(self, **wishes):
-        """Says what it wants, and waits until that has been heard."""
+        """Says what it wants, and waits until that has been heard; pings are answered."""
         self.send(TEXT, json.dumps(wishes).encode())
         self.send(PING, b"heard?")
         got = []
@@ -140,7 +140,10 @@ class Viewer:
             opcode, data = self.frame()
             if (opcode, data) == (PONG, b"heard?"):
                 return got
-            got.append(json.loads(data))
+            if opcode == PING:
+                self.send(PONG, data)
+            else:
+                got.append(json.loads(data))
 
 
 def random_key():

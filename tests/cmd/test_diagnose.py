@@ -22,7 +22,7 @@ VERSION_AT = 8  # docs/trace-format.md: behind the magic
 MARKS = """
 import os, socket, sys, time
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-sock.settimeout(10)
+sock.settimeout(120)
 def mark(**kv):
     sock.sendto("".join(f"{k}={v}\\n" for k, v in kv.items()).encode(), os.environ["EBB_SOCKET"])
 def make():

@@ -413,6 +413,14 @@ def test_a_command_that_does_not_exist_is_127(tmp_path, ebb):
     assert refused_with(ebb("run", "--", "./missing", cwd=tmp_path), "./missing", status=127)
 
 
+def test_a_folder_of_path_without_rights_hides_nothing(open_folder, ebb_as_nobody):
+    (open_folder / "locked").mkdir(mode=0)
+    result = ebb_as_nobody("run", "--", "no-such-command-anywhere",
+                           env={"PATH": f"{open_folder}/locked:/usr/bin:/bin"})
+    (open_folder / "locked").chmod(0o755)
+    assert refused_with(result, "there is no command", status=127)
+
+
 def test_a_command_that_cannot_be_executed_is_126(tmp_path, ebb):
     (tmp_path / "text").write_text("not a program")
     assert refused_with(ebb("run", "--", "./text", cwd=tmp_path), "./text", status=126)
