@@ -11,7 +11,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
-	bench-python all build demo test check lint format bench \
+	bench-python all build demo test lint format bench \
 	bench-long install clean help
 
 all: build
@@ -26,15 +26,12 @@ demo: build
 	else echo "demo: scripts/demo.sh is not there" >&2; exit 1; fi
 
 # What cannot be installed into $(BUILD)/venv is not tested with; that fails nothing.
-# check is test and lint at once: the sources are checked with what the tests leave of the cores.
-check: check_flags = --lint
-test check:
+test:
 	@scripts/setup.sh test
-	@$(if $(check_flags),scripts/setup.sh lint)
 	@scripts/setup.sh web || echo "make: no npm: the tests of the pages are skipped"
 	@scripts/setup.sh browser || echo "make: no chromium: the tests of the pages in a browser are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh promtool
-	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR) $(check_flags)
+	@/usr/bin/env python3 scripts/run_tests.py --build $(BUILD) --jobs $(JOBS) --werror $(WERROR)
 
 # The suites of jansson, libuv and numpy under the preloaded library and without it: some ten minutes.
 test-heap-foreign: build
@@ -150,7 +147,6 @@ help:
 	@echo "                      installs torch and the like into $(BUILD)/venv for it (not with TORCH=no)"
 	@echo "make test-heap-foreign  suites of other projects, with and without the heap profiler"
 	@echo "make lint             layout, static analysis, headers, include table, scripts, Python, pages"
-	@echo "make check            make test and make lint at once, in less time"
 	@echo "make format           lay out the sources as lint wants them"
 	@echo "make bench            measurements against their bars, about five minutes"
 	@echo "make bench-long       ebb's own memory over ten minutes"

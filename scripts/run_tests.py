@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds and runs every test: plain, sanitized, and a clang build; ends with `N passed, N failed`.
 
-Many tests wait more than they compute. Meanwhile the next trees are built and, with --lint, the sources
-are checked (scripts/lint.sh, told last), at a priority that leaves the cores to tests that want them.
+Many tests wait more than they compute. Meanwhile the next trees are built, at a priority that leaves the
+cores to tests that want them.
 
 The counts are of cmocka functions and pytest tests, read from the output of each ctest entry. An
 entry that failed without saying which test did (a signal, a sanitizer, a timeout, an early exit)
@@ -134,12 +134,12 @@ class Outcome:
     seconds: float
 
 
-def run_commands(commands, environment=None):
+def run_commands(commands):
     """Runs (COMMAND, HEARD)s up to the first that fails; one that is not heard says only its errors."""
     start, ok = time.monotonic(), True
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
         for command, heard in commands:
-            ok = ok and subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, stderr=out,
+            ok = ok and subprocess.run(command, stdin=subprocess.DEVNULL, stderr=out,
                                        stdout=out if heard else subprocess.DEVNULL).returncode == 0
         out.seek(0)
         return Outcome(ok, out.read(), time.monotonic() - start)
@@ -167,11 +167,6 @@ def build_first(tree, jobs):
         again = run_commands([configure(tree)])
         built = Outcome(again.ok, built.output + again.output, built.seconds + again.seconds)
     return built
-
-
-def lint(folder, jobs):
-    environment = dict(os.environ, BUILD=folder, JOBS=str(jobs))
-    return run_commands([([os.path.join(ROOT, "scripts", "lint.sh")], True)], environment)
 
 
 def yield_to_others():
@@ -218,7 +213,6 @@ def parse_arguments():
     parser.add_argument("--build", default="build", help="the build folder")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--werror", default="OFF", choices=("ON", "OFF"), help="for the gcc build")
-    parser.add_argument("--lint", action="store_true", help="check the sources as well")
     parser.add_argument("--count", metavar="JUNIT", help="only count this file of ctest's results")
     return parser.parse_args()
 
@@ -257,7 +251,7 @@ def test_tree(tree, outcome, jobs):
 
 
 def run_all(arguments, beside):
-    """Builds the first tree and tests it; the other builds, and what --lint wants, are for BESIDE."""
+    """Builds the first tree and tests it; the other builds are for BESIDE."""
     jobs, total = arguments.jobs, Counts()
     first, *others = trees_of(arguments)
     say(f"{first.title}: building {first.folder}")
@@ -266,22 +260,16 @@ def run_all(arguments, beside):
         print(Counts(failed=1).line())
         return False
     later = [beside.submit(build, tree, jobs) for tree in others]
-    checks = beside.submit(lint, arguments.build, jobs) if arguments.lint else None
 
     total.add(test_tree(first, outcome, jobs))
     for tree, built in zip(others, later):
         say(f"{tree.title}: building {tree.folder}")
         if not has_built(tree, built.result()):
             total.add(Counts(failed=1))
-            checks = None
             break  # the others would say the same again
         total.add(test_tree(tree, built.result(), jobs))
     print(total.line(), flush=True)
-    ok = total.failed == 0 and total.total() > 0
-    if checks:
-        print(checks.result().output, end="", flush=True)
-        ok = ok and checks.result().ok
-    return ok
+    return total.failed == 0 and total.total() > 0
 
 
 def main():

@@ -358,17 +358,17 @@ def test_a_run_of_nothing_fails(tmp_path):
 
 
 STUBS = {
-    "bin/cmake": '[ "$1" = -S ] || [ ! -e "$2-is-broken" ] || { echo "$2: error"; exit 1; }',
-    "bin/ctest": 'grep -q . installed; nice >>priorities\n'
+    "bin/cmake": '[ "$1" = -S ] && exit; nice >>"priorities.$(basename "$2")"\n'
+                 '[ ! -e "$2-is-broken" ] || { echo "$2: error"; exit 1; }',
+    "bin/ctest": 'grep -q . installed; nice >>priorities.tests\n'
                  'echo "<testsuite><testcase name=\'t\' status=\'run\'/></testsuite>" >"$6"',
     "scripts/setup.sh": 'echo "$1 into $BUILD" >installed',
-    "scripts/lint.sh": 'nice >>priorities; echo "lint: all"; [ ! -e lint-is-broken ]',
 }
 
 
 @pytest.fixture
 def whole_run(tmp_path, monkeypatch):
-    """Runs run_tests.py where building, testing and checking say and do next to nothing."""
+    """Runs run_tests.py where building and testing say and do next to nothing."""
     for name, text in STUBS.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -388,22 +388,22 @@ def whole_run(tmp_path, monkeypatch):
     return run
 
 
-def test_both_trees_are_tested_and_the_sources_checked_only_when_asked(whole_run, tmp_path):
+def test_both_trees_are_tested_and_the_later_ones_built_beside(whole_run, tmp_path):
+    def priorities(what):
+        return [int(n) for n in (tmp_path / f"priorities.{what}").read_text().split()]
     assert whole_run() == (0, ["2 passed, 0 failed"])
-    assert whole_run("--lint") == (0, ["2 passed, 0 failed", "lint: all"])
-    *tests, checks = sorted(int(n) for n in (tmp_path / "priorities").read_text().split())
-    assert len(tests) == 4 and set(tests) == {min(tests)}
-    assert checks == min(min(tests) + 10, 19)
+    own = priorities("build")[0]
+    assert priorities("tests") == [own, own]
+    assert priorities("asan") == priorities("clang") == [min(own + 10, 19)]
 
 
 @pytest.mark.parametrize("broken, said", [
     ("build", ["build: error", "build did not build", "0 passed, 1 failed"]),
     ("build/asan", ["build/asan: error", "build/asan did not build", "1 passed, 1 failed"]),
     ("build/clang", ["build/clang: error", "build/clang did not build", "2 passed, 1 failed"]),
-    ("lint", ["2 passed, 0 failed", "lint: all"]),
 ])
-def test_what_does_not_build_or_pass_fails_the_run(whole_run, broken, said):
-    assert whole_run("--lint", broken=broken) == (1, said)
+def test_what_does_not_build_fails_the_run(whole_run, broken, said):
+    assert whole_run(broken=broken) == (1, said)
 
 
 def test_the_costs_are_of_tests_that_there_are():
