@@ -2,7 +2,6 @@
 goes on from there."""
 
 import json
-import os
 import shutil
 import signal
 
