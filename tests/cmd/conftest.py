@@ -26,7 +26,7 @@ def open_folder():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
