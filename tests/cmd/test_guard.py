@@ -311,7 +311,7 @@ def test_a_command_that_fails_is_a_checkpoint_that_failed(guarded):
 
 # ---- segments ----
 
-MORE = 20  # steps that are enough
+MORE = 10  # steps that are enough, and fewer than a planned restart waits for
 
 
 def in_segments(count, *settings, first=":"):
