@@ -40,8 +40,8 @@ static uint64_t unique_of(const struct sample *s)
 }
 
 /* Of what N shares, the part that may stand in another's unique memory already: of one that was
- * counted before N was there, and may be what N was forked from; or at any time, where N is about to
- * end and has not been read in this tick: what it shared may have become the other's alone. */
+ * counted before N was there, and may be what N was forked from; or at any time, where N is about
+ * to end and has not been read in this tick: what it shared may have become the other's alone. */
 static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tree_node *n)
 {
     bool is_there = n->pub.sample.read >> SAMPLE_RSS & 1u;

@@ -6,6 +6,7 @@ EBB_UPDATE_GOLDEN=1 writes tests/expected anew instead of comparing.
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
 
 import pytest
@@ -13,6 +14,11 @@ import pytest
 from commands import NOBODY, ROOT, binary, run_ebb
 
 EXPECTED = ROOT / "tests" / "expected"
+
+# A shell ignores these for what it starts in the background, and a job would inherit that.
+for number in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -27,7 +33,7 @@ def open_folder():
     folder.chmod(0o777)
     yield folder
     folder.chmod(0o777)
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

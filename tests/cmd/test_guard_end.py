@@ -122,7 +122,7 @@ def test_killed_fifty_times_ebb_leaves_nothing_behind(tmp_path, neighbours, enou
 def test_five_hundred_grandchildren_do_not_outlive_the_job(guarded):
     result = guarded.run("--limit", "400M", "--", "sh", "-c",
                          "i=0; while [ $i -lt 20 ]; do i=$((i+1)); "
-                         "(j=0; while [ $j -lt 25 ]; do j=$((j+1)); sleep 120 & done); done")
+                         "(j=0; while [ $j -lt 25 ]; do j=$((j+1)); sleep 600 & done); done")
     doc = guarded.facts()
     assert result.returncode == 0, result.stderr
     assert doc["end"]["left_behind"] == 500 and doc["end"]["cause_kind"] == "finished"

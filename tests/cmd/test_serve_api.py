@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from commands import PATIENCE_S, PYTHON, ROOT, run_ebb, wait_for
+from commands import PATIENCE_S, ROOT, run_ebb, wait_for
 from serving import begun_early, fill, hear, serving, small_disk
 
 HOST = b"Host: localhost\r\n"

@@ -97,14 +97,13 @@ def run_large_job(server, go):
     return server.wait(number)
 
 
-@pytest.mark.parametrize("count", (3, 10))
-def test_jobs_one_after_another_leave_the_server_as_it_was(server, count):
+def test_jobs_one_after_another_leave_the_server_as_it_was(server):
     pid = server.process.pid
     first = server.submit("true")
     server.wait(first)
     server.get("/jobs")
     rss, files = rss_bytes(pid), open_files(pid)
-    for i in range(count):
+    for i in range(10):
         job = run_large_job(server, server.folder / f"go{i}")
         assert job["state"] == "succeeded", job
         assert job["memory"]["peak_bytes"] > SEEN
@@ -414,23 +413,26 @@ def test_a_killed_server_finds_its_jobs_again(server):
 
 
 def sparks(server, number):
-    return len([v for v in server.job(number)["spark"] or [] if v is not None])
+    """Which pieces of its time there is a figure of."""
+    return [i for i, value in enumerate(server.job(number)["spark"] or []) if value is not None]
 
 
 def test_the_memory_of_the_time_without_a_server_is_known(server):
     go = server.folder / "go"
     number, unseen = hold(server), server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
-    wait_for(lambda: sparks(server, number) >= 4, "the picture of its memory")
+    wait_for(lambda: len(sparks(server, number)) >= 4, "the picture of its memory")
+    first = sparks(server, number)[0]
     server.stop(signal.SIGKILL)
     folder = run_dir(server, unseen, "sh")
-    wait_for(lambda: len([o for o in recorded(folder) if o["type"] == "sample"]) > 8, "its samples")
+    wait_for(lambda: len({int(o["t"] * 4) for o in recorded(folder) if o["type"] == "sample"}) >= 4,
+             "samples in several pieces of its time")
     go.touch()
     wait_for_run_json(server, unseen, "sh")
     server.start()
-    wait_for(lambda: sparks(server, number) >= 4, "the same of the adopted job")
-    assert server.job(number)["spark"][0] is not None
+    wait_for(lambda: len(sparks(server, number)) >= 4, "the same of the adopted job")
+    assert sparks(server, number)[0] <= first  # a busy machine may be late with the first look
     assert server.wait(unseen)["state"] == "succeeded"
-    assert sparks(server, unseen) >= 3
+    assert len(sparks(server, unseen)) >= 2  # two pieces may have become one
 
 
 def test_a_server_that_was_stopped_for_a_while_knows_what_happened(server):

@@ -19,7 +19,7 @@ import browsing  # noqa: E402
 from commands import run_ebb  # noqa: E402
 
 MIB = 1 << 20
-BROWSE_S = 300
+BROWSE_S = 380
 HOSTILE = "<img src=x onerror=window.injected=true></script><script>window.injected=true</script>"
 STEPS = 600
 

@@ -16,7 +16,7 @@ sys.path.insert(0, str(browsing.HERE.parent / "cmd"))
 
 from commands import PYTHON, binary, environment  # noqa: E402
 
-BROWSE_S = 550
+BROWSE_S = 900
 # Says what it does in colour, and keeps 256 KiB at each step until it has 300 MiB or is told to end.
 PROGRAM = """
 import pathlib, sys, time

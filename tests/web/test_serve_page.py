@@ -12,8 +12,8 @@ import pytest
 
 import browsing
 
-BROWSE_S = 500
-UNITS_S = 120
+BROWSE_S = 900
+UNITS_S = 240
 
 
 @pytest.fixture(scope="session")

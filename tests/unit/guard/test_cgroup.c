@@ -869,8 +869,8 @@ static uint64_t start_of(pid_t pid)
     return stat.start_ticks;
 }
 
-/* Every ebb on the machine tidies, and may do so at any moment: what is empty and of the dead may be
- * gone as soon as it was made, and then we make it again. */
+/* Every ebb on the machine tidies, and may do so at any moment: what is empty and of the dead may
+ * be gone as soon as it was made, and then we make it again. */
 enum { TRIES = 1000 };
 
 /* The folder DIR with PID in it; its cgroup.procs. */

@@ -473,7 +473,8 @@ static void wait_for_state(pid_t pid, char wanted)
     fail_msg("%d did not become %c: %s", (int)pid, wanted, text);
 }
 
-/* An exit takes a while on a busy machine: then there is neither memory to read nor an end to see. */
+/* An exit takes a while on a busy machine: then there is neither memory to read nor an end to see.
+ */
 static void a_fork_that_ends_before_the_count_does_not_double_the_job(void **state)
 {
     (void)state;
