@@ -323,6 +323,8 @@ def run(tmp_path, monkeypatch):
     with listening(monkeypatch) as marks:
         path = marks.getsockname()
         yield Thing(folder=tmp_path, socket=path, marks=marks, short=os.path.dirname(path))
+    # a thread of an earlier test that polls what is another's socket by now keeps that one open
+    wait_for(lambda: not threads(), "the end of the thread that listened")
 
 
 def ask(run, id="77"):
