@@ -499,6 +499,15 @@ def test_what_is_due_when_a_fork_is_over_the_new_thread_answers(run, monkeypatch
         assert answer(replies)["STATUS"] == "done"
 
 
+@pytest.mark.parametrize("every", [0, 1000])  # steps are held back for the thread, or are not
+def test_nobody_listens_on_a_wire_that_is_closed(run, every):
+    ebb.torch.census_every(every)
+    ebb.step(1)
+    assert threads()
+    _wire.reset()
+    wait_for(lambda: not threads(), "the end of the thread")
+
+
 def test_listening_does_not_keep_a_process_alive(run):
     code = "import ebb; ebb.step(1)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S,
