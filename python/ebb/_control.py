@@ -78,6 +78,7 @@ def _start_thread() -> bool:
         os.close(_bell)
         _thread = _bell = None
         return False
+    w.on_close = _wake
     _offer_help()
     return True
 
@@ -263,7 +264,7 @@ def _listen(w: Wire, s: socket.socket, bell: int) -> None:
         while True:
             _wait_for_step()
             events = poller.poll(_LOOK_MS if looks else None)
-            if any(event != select.POLLIN for _, event in events):
+            if w.reply_socket is not s or any(event != select.POLLIN for _, event in events):
                 return
             if (bell, select.POLLIN) in events:
                 os.read(bell, 64)

@@ -162,6 +162,7 @@ class Wire:
         self._has_helper = False
         self._is_helped = False  # the helper knows that steps are held back
         self._wake: Callable[[], None] = _nothing
+        self.on_close: Callable[[], None] = _nothing  # wakes who reads what comes in
         self.is_told_by_hand = False  # the job tells its steps itself
         self.trainings: "weakref.WeakSet[Any]" = weakref.WeakSet()  # under way, with a callback
 
@@ -469,16 +470,18 @@ class Wire:
         return self._replies
 
     def close(self) -> None:
-        for s in (self._socket, self._replies):
-            if s is not None:
-                s.close()
-        if self._reply_path and self._pid == _pid:
-            try:
-                os.unlink(self._reply_path)
-            except OSError:
-                pass
+        sockets, path = (self._socket, self._replies), self._reply_path
         self._socket = self._replies = self._reply_path = None
         self._mail = select.poll()
+        self.on_close()  # who waits on the number of a socket would soon wait on another file
+        for s in sockets:
+            if s is not None:
+                s.close()
+        if path and self._pid == _pid:
+            try:
+                os.unlink(path)
+            except OSError:
+                pass
 
 
 _wire: Optional[Wire] = None

@@ -44,9 +44,9 @@ def run_job(tmp_path):
         count += 1
         folder = tmp_path / f"run-{count}"
         command = [binary(), "run", "-q", "-d", folder, *options, "--", *arguments]
-        more.setdefault("cwd", tmp_path)
+        more = {"cwd": tmp_path, "timeout": PATIENCE_S, **more}
         result = subprocess.run([str(part) for part in command], env=environment(env), text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, timeout=PATIENCE_S, **more)
+                                stderr=subprocess.PIPE, **more)
         return Run(result, folder)
     return run

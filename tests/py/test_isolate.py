@@ -37,6 +37,8 @@ def private_tmp(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     for name in ("EBB_ISOLATE", *_isolate._OF_A_RUN):
         monkeypatch.delenv(name, raising=False)
+    for name in ("_GRACE_S", "_GONE_S"):  # nothing is ended by force because the machine is busy
+        monkeypatch.setattr(_isolate, name, float(PATIENCE_S))
     yield folder
     assert os.listdir(folder) == []
 

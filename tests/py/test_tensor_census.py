@@ -323,6 +323,8 @@ def run(tmp_path, monkeypatch):
     with listening(monkeypatch) as marks:
         path = marks.getsockname()
         yield Thing(folder=tmp_path, socket=path, marks=marks, short=os.path.dirname(path))
+    # a thread of an earlier test that polls what is another's socket by now keeps that one open
+    wait_for(lambda: not threads(), "the end of the thread that listened")
 
 
 def ask(run, id="77"):
@@ -495,6 +497,15 @@ def test_what_is_due_when_a_fork_is_over_the_new_thread_answers(run, monkeypatch
         os.waitpid(child, 0)
         assert answer(replies)["STATUS"] == "started"
         assert answer(replies)["STATUS"] == "done"
+
+
+@pytest.mark.parametrize("every", [0, 1000])  # steps are held back for the thread, or are not
+def test_nobody_listens_on_a_wire_that_is_closed(run, every):
+    ebb.torch.census_every(every)
+    ebb.step(1)
+    assert threads()
+    _wire.reset()
+    wait_for(lambda: not threads(), "the end of the thread")
 
 
 def test_listening_does_not_keep_a_process_alive(run):
