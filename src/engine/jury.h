@@ -114,9 +114,9 @@ void jury_segment(struct jury *j);
  * itself, with status 0 and neither stopped, signalled nor cancelled, growth that lasted to its end
  * is judged without waiting for more. */
 void jury_end(struct jury *j, const json_t *end);
-/* Has a job ended by itself? Then it is worth asking the profiler: what its processes held by its
- * samples, where that grew to the end (LIST is copied). Of a job that sent marks it decides what
- * they leave undecided. */
+/* Has a job ended by itself that told nothing, neither marks nor figures, or of which something is
+ * still open? Then it is worth asking the profiler: what its processes held by its samples, where
+ * that grew to the end (LIST is copied). */
 bool jury_wants_held(const struct jury *j);
 void jury_hear_held(struct jury *j, const struct held *list, size_t count);
 /* Any note of a recording, TEXT being JSON: segments, signals and the end are heard. */

@@ -9,14 +9,22 @@
 
 enum { NOTICED_S = 10 }; /* that a process may have lived before it was seen */
 
-bool jury_wants_held(const struct jury *j)
-{
-    return j->is_over;
-}
-
 static bool has_told_nothing(const struct jury *j)
 {
     return !j->clock.has_begun && !j->clock.has_step;
+}
+
+static bool is_open(const struct jury_process *p)
+{
+    return p->seat && (!p->seat->is_judged || p->seat->result.leak == VERDICT_LEAK_UNKNOWN);
+}
+
+bool jury_wants_held(const struct jury *j)
+{
+    bool wants = has_told_nothing(j);
+    for (size_t i = 0; i < j->count + j->gone_count && !wants; i++)
+        wants = is_open(i < j->count ? j->living[i] : j->gone[i - j->count]);
+    return j->is_over && wants;
 }
 
 static bool is_of(const struct held *h, const struct jury_process *p)

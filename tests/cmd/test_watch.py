@@ -234,7 +234,7 @@ def test_the_command_of_a_job_that_has_ended_is_kept(ebb, tmp_path):
         assert b" 1 process " in watching.stdout.readline()
         process.kill()
         process.wait()
-        watching.communicate(timeout=LIMIT_S)
+        watching.communicate(timeout=PATIENCE_S)
     doc = json.loads((folder / "run.json").read_text())
     assert doc["end"]["kind"] == "gone" and doc["command"][0] == sys.executable
 

@@ -201,7 +201,7 @@ static void what_marks_decided_stays_and_of_a_job_that_was_ended_it_is_not_heard
             jury_mark(j, &step);
         (void)word_after(j, "end", is_marked ? by_itself : "{\"kind\":\"signalled\"}");
         enum verdict_word before = jury_process_at(j, 0)->seat->result.word;
-        assert_int_equal(jury_wants_held(j), is_marked);
+        assert_int_equal(jury_wants_held(j), is_marked); /* the helper is open */
         assert_int_equal(verdict_word_leak(before), VERDICT_LEAK_NO);
         jury_hear_held(j, &own, 1);
         jury_judge(j);
