@@ -124,14 +124,18 @@ def shares(found, hook_s):
             "profiler": 1e9 * hook_s / found["cpu_ns"]}
 
 
+def in_job(run):
+    """Of the steps, all that is not bounded by itself."""
+    return sum(run["shares"][part] for part in PARTS if part != "keepers")
+
+
 def line(title, runs):
     def middle(get):
         return statistics.median(map(get, runs))
 
     texts = [f"{part} {middle(lambda r, part=part: r['shares'][part]):.2%}" for part in PARTS]
-    total = middle(lambda r: sum(r["shares"][part] for part in PARTS if part != "keepers"))
     return (f"{title:32} step {middle(lambda r: r['steps_cpu_ns'] / r['steps']) / 1e6:5.2f} ms: {', '.join(texts)}; "
-            f"without keepers {total:.2%}; {middle(lambda r: r['samples']):.0f} samples; "
+            f"without keepers {middle(in_job):.2%}; {middle(lambda r: r['samples']):.0f} samples; "
             f"the process that watches {middle(lambda r: r['own_s']):.3f} s")
 
 
@@ -163,8 +167,7 @@ def main():
     for (root, name), runs in found.items():
         print(line(f"{root if len(roots) > 1 else ''} {name}", runs))
     for root in roots:
-        each = [statistics.median(sum(r["shares"][part] for part in PARTS if part != "keepers") for r in runs)
-                for (of, _), runs in found.items() if of == root]
+        each = [statistics.median(map(in_job, runs)) for (of, _), runs in found.items() if of == root]
         if each:
             print(f"{root}: {statistics.median(each):.2%} in the median of {len(each)} programs")
     return 0 if found else 1

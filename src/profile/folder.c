@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,19 +25,7 @@ void folder_heap_fini(struct folder_heap *h)
 double folder_live_bytes(const struct profile *p)
 {
     size_t n = profile_working(p);
-    const struct profile_reading *r = n ? &p->readings[n - 1] : NULL;
-    double sum = 0;
-    for (size_t i = 0; r && i < r->count; i++)
-        sum += r->held[i].live_bytes;
-    return sum;
-}
-
-/* What SITE holds at R; *AT goes through its sites, which come in ascending order. */
-static struct profile_held held_by(const struct profile_reading *r, size_t *at, uint32_t site)
-{
-    while (*at < r->count && r->held[*at].site < site)
-        ++*at;
-    return *at < r->count && r->held[*at].site == site ? r->held[*at] : (struct profile_held){0};
+    return n ? profile_live_at(&p->readings[n - 1]) : 0;
 }
 
 double folder_grown_bytes(const struct profile *p)
@@ -52,10 +39,7 @@ double folder_grown_bytes(const struct profile *p)
         profile_reading_at(p, p->start_ns + (last->t_ns - p->start_ns) / 2);
     for (size_t i = 0; i < last->count; i++) {
         const struct profile_held *now = &last->held[i];
-        struct profile_held then = held_by(half ? half : p->readings, &at, now->site);
-        double chance = 2 * sqrt(now->live_variance + then.live_variance);
-        double sure = now->live_bytes - then.live_bytes - chance;
-        sum += sure > 0 ? sure : 0;
+        sum += profile_sure_growth(profile_held_by(half ? half : p->readings, &at, now->site), now);
     }
     return sum > GROWN_LEAST ? sum : 0;
 }

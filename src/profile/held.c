@@ -12,7 +12,6 @@
 static const double KEEPS = 0.2;
 enum { LATE_PART = 8 };         /* of the time: its end */
 static const double PART = 0.5; /* of a growth, that another has */
-static const double SURE = 2;   /* deviations of the samples of one site */
 static const double LATE_RISE =
     0.05;                         /* of all that is held: what still grew late grew by so much */
 static const double BEGUN = 0.05; /* of a growth: before so much of it is seen, none was */
@@ -38,14 +37,9 @@ static void choose_late(const struct profile *p, size_t n, char *keeps)
 
     while (half < end && half->t_ns < half_ns)
         half++;
-    for (size_t i = 0, k = 0; i < end->count; i++) {
+    for (size_t i = 0, at = 0; i < end->count; i++) {
         const struct profile_held *now = &end->held[i];
-        while (k < half->count && half->held[k].site < now->site)
-            k++;
-        bool was = k < half->count && half->held[k].site == now->site;
-        double grown = now->live_bytes - (was ? half->held[k].live_bytes : 0);
-        double variance = now->live_variance + (was ? half->held[k].live_variance : 0);
-        if (!(grown > SURE * sqrt(fmax(variance, 0))))
+        if (!(profile_sure_growth(profile_held_by(half, &at, now->site), now) > 0))
             keeps[now->site] = 0;
     }
 }
@@ -80,17 +74,15 @@ static double chance_of(const struct profile_reading *a, const struct profile_re
                         const char *counts)
 {
     double sum = 0;
-    for (size_t i = 0, k = 0; i < b->count; i++) {
+    for (size_t i = 0, at = 0; i < b->count; i++) {
         const struct profile_held *now = &b->held[i];
         if (counts && !counts[now->site])
             continue;
-        while (k < a->count && a->held[k].site < now->site)
-            k++;
-        if (k == a->count || a->held[k].site != now->site) {
+        const struct profile_held *then = profile_held_by(a, &at, now->site);
+        if (!then) {
             sum += now->live_variance;
             continue;
         }
-        const struct profile_held *then = &a->held[k];
         double freed = now->freed_bytes - then->freed_bytes;
         double part = then->live_bytes > 0 ? fmin(1, fmax(0, freed / then->live_bytes)) : 1;
         sum += fmax(0, now->live_variance - (1 - part) * then->live_variance) +

@@ -105,6 +105,21 @@ double profile_live_at(const struct profile_reading *r)
     return sum;
 }
 
+const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
+                                           uint32_t site)
+{
+    while (*at < r->count && r->held[*at].site < site)
+        ++*at;
+    return *at < r->count && r->held[*at].site == site ? &r->held[*at] : NULL;
+}
+
+double profile_sure_growth(const struct profile_held *before, const struct profile_held *now)
+{
+    double growth = now->live_bytes - (before ? before->live_bytes : 0);
+    double variance = now->live_variance + (before ? before->live_variance : 0);
+    return fmax(growth - 2 * sqrt(fmax(variance, 0)), 0);
+}
+
 static const double alike = 1.001;
 
 /* The first reading of a process on its way out, as all after it are, and hold no more; the last

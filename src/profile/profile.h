@@ -133,6 +133,13 @@ size_t profile_working(const struct profile *p);
 size_t profile_at_work(const struct profile *p);
 /* What all sites held at R, in bytes. */
 double profile_live_at(const struct profile_reading *r);
+/* What SITE holds at R, NULL: nothing; *AT goes through its sites, which are asked for in ascending
+ * order. */
+const struct profile_held *profile_held_by(const struct profile_reading *r, size_t *at,
+                                           uint32_t site);
+/* What is certain of the growth of a site from BEFORE, NULL: it held nothing, to NOW; not below 0.
+ */
+double profile_sure_growth(const struct profile_held *before, const struct profile_held *now);
 /* The last reading at or before T_NS; NULL: none. */
 const struct profile_reading *profile_reading_at(const struct profile *p, uint64_t t_ns);
 const struct profile_snapshot *profile_snapshot_at(const struct profile *p, uint64_t t_ns);

@@ -190,14 +190,6 @@ static void keep_middle(struct tallies *t, const struct profile_reading *r)
         t->middle[r->held[i].site < t->p->n_sites ? r->held[i].site : 0] = &r->held[i];
 }
 
-/* What is certain of the growth of the site of H. */
-static double sure_growth(const struct profile_held *before, const struct profile_held *h)
-{
-    double growth = h->live_bytes - (before ? before->live_bytes : 0);
-    double variance = h->live_variance + (before ? before->live_variance : 0);
-    return fmax(growth - 2 * sqrt(fmax(variance, 0)), 0);
-}
-
 static void keep_last(struct tallies *t, const struct profile_reading *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -207,7 +199,7 @@ static void keep_last(struct tallies *t, const struct profile_reading *r)
         row->live += h->live_bytes;
         row->objects += h->live_objects;
         row->variance += h->live_variance;
-        double growth = sure_growth(t->middle[site], h);
+        double growth = profile_sure_growth(t->middle[site], h);
         if (growth > row->site_growth ||
             (growth >= row->site_growth && h->live_bytes > row->site_live)) {
             row->site_growth = growth;

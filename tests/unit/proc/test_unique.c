@@ -483,12 +483,8 @@ static void a_fork_that_ends_before_the_count_does_not_double_the_job(void **sta
     pid_t pid = kid_start(fork_when_told, NULL);
     count_begin(&c, pid, NULL);
     kill(pid, SIGUSR1);
-    for (int i = 0; i < 10000 && proc_tree_count(c.tree) < 2; i++) {
-        usleep(1000);
-        c.now_ns += NS_PER_MS;
-        assert_int_equal(proc_tree_walk(c.tree, c.now_ns), 0);
-    }
-    assert_int_equal(proc_tree_count(c.tree), 2);
+    EVENTUALLY(proc_tree_count(c.tree) == 2,
+               assert_int_equal(proc_tree_walk(c.tree, c.now_ns += NS_PER_MS), 0));
     assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
     proc_tree_memory(c.tree, &with_child);
     pid_t child = proc_tree_at(c.tree, 1)->info.id.pid;
