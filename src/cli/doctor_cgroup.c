@@ -17,6 +17,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "guard/cgroup.h"
+#include "guard/cgroup_place.h"
 
 enum { TEXT_MAX = 1 << 20 };
 
@@ -153,6 +154,7 @@ static void try_group(const struct doctor *d, const struct cgroups *c, struct tr
     bool has_control = unified >= 0 && io_read_small(unified, "cgroup.subtree_control", before,
                                                      sizeof(before)) >= 0;
     guard_cgroup_name(&d->root, name);
+    (void)guard_place_vacate(&d->root); /* as `ebb run` does */
     ret->error = guard_cgroup_make(&d->root, name, LARGE, &g, &ret->why);
     if (ret->error < 0)
         return;

@@ -27,6 +27,7 @@
 #include "cli/run_program.h"
 #include "engine/lost.h"
 #include "engine/supervisor.h"
+#include "guard/cgroup_place.h"
 #include "trace/logs.h"
 #include "view/summary.h"
 
@@ -348,6 +349,8 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     s.ignores_xfsz = is_ignored(SIGXFSZ);
     proc_raise_nofile(&s.nofile);
     run_client_hold_signals(&s.mask);
+    if (!guard->no_cgroup)
+        (void)guard_place_vacate(&root); /* without it the job has no cgroup of its own */
     if (supervisor_start(&s, &fd, &sentinel, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -38,6 +40,20 @@ static bool is_real_root(const struct proc_root *root, const struct guard_place 
     char path[FILE_PATH_MAX];
     file_path(p, "cgroup.events", path);
     return faccessat(root->cgroup_fd, path, F_OK, 0) < 0 && errno == ENOENT;
+}
+
+/* systemd marks the groups that it delegates. Other users than root own a group only where somebody
+ * delegated it to them. */
+static bool is_delegated(const struct proc_root *root, const struct guard_place *p)
+{
+    AUTO_CLOSE int fd = openat(root->cgroup_fd, p->group.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    char value;
+    if (fd < 0)
+        return false;
+    if (fgetxattr(fd, "user.delegate", &value, 1) == 1 && value == '1')
+        return true;
+    return geteuid() != 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid();
 }
 
 static bool has_limit(const struct proc_root *root, const struct guard_place *p)
@@ -92,11 +108,45 @@ int guard_place_divide(const struct proc_root *root, const struct guard_place *p
         return -errno;
     if (lists(root, p, "cgroup.subtree_control", "memory"))
         return 0;
-    /* a group with processes in it, as ours has, cannot begin to hand controllers down (EBUSY);
-     * the root alone can */
-    if (p->is_own && is_real_root(root, p) && lists(root, p, "cgroup.controllers", "memory"))
-        return hand_memory_down(root, p);
-    return -EOPNOTSUPP;
+    /* A group with processes in it, as ours has, cannot begin to hand controllers down (EBUSY);
+     * only the root can. */
+    bool may_divide = p->is_own ? is_real_root(root, p) : is_delegated(root, p);
+    if (!may_divide || !lists(root, p, "cgroup.controllers", "memory"))
+        return -EOPNOTSUPP;
+    int r = hand_memory_down(root, p);
+    return r == -EBUSY ? -EOPNOTSUPP : r;
+}
+
+/* True when the calling process is the only one in the group. */
+static bool is_alone(const struct proc_root *root, const struct guard_place *p)
+{
+    char path[FILE_PATH_MAX], text[64], own[16];
+    file_path(p, "cgroup.procs", path);
+    int len = snprintf(own, sizeof own, "%d\n", getpid());
+    return io_read_small(root->cgroup_fd, path, text, sizeof text) == len && strcmp(text, own) == 0;
+}
+
+static bool is_scope(const struct guard_place *p)
+{
+    static const char suffix[] = ".scope";
+    size_t len = strlen(p->group.dir);
+    return len > strlen(suffix) && strcmp(p->group.dir + len - strlen(suffix), suffix) == 0;
+}
+
+int guard_place_vacate(const struct proc_root *root)
+{
+    struct guard_place p;
+    char dir[FILE_PATH_MAX], procs[FILE_PATH_MAX + 16];
+    if (guard_place_own(root, true, &p) < 0 || !is_scope(&p) || !is_delegated(root, &p) ||
+        !lists(root, &p, "cgroup.controllers", "memory") ||
+        lists(root, &p, "cgroup.subtree_control", "memory") || !is_alone(root, &p))
+        return 0;
+    file_path(&p, "ebb", dir);
+    if (mkdirat(root->cgroup_fd, dir, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    snprintf(procs, sizeof procs, "%s/cgroup.procs", dir);
+    AUTO_CLOSE int fd = openat(root->cgroup_fd, procs, O_WRONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : io_write_all(fd, "0", 1);
 }
 
 const char *guard_place_name(const struct guard_place *p)

@@ -109,5 +109,7 @@ def test_the_unit_in_contrib_is_one(tmp_path):
     (tmp_path / "ebb.service").write_text(unit.replace("User=ebb\n", ""))
     result = subprocess.run(["systemd-analyze", "verify", "--man=no", str(tmp_path / "ebb.service")], text=True,
                             capture_output=True, env=environment())
-    wrong = [line for line in (result.stdout + result.stderr).splitlines() if "ebb.service" in line]
+    # systemd before 254 ignores DelegateSubgroup, as the unit says
+    wrong = [line for line in (result.stdout + result.stderr).splitlines()
+             if "ebb.service" in line and "DelegateSubgroup" not in line]
     assert not wrong, "\n".join(wrong)

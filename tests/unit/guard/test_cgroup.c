@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -176,6 +177,86 @@ static void the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not(vo
     assert_int_equal(guard_place_divide(&t.root, &p), 0);
     assert_file(&t, "cgroup.subtree_control", "+memory");
     tree_end(&t);
+}
+
+/* What systemd makes of a unit with Delegate=yes and DelegateSubgroup=server, or of a scope. */
+static void delegate(struct tree *t, const char *group)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/cgroup/%s", t->path, group);
+    if (setxattr(path, "user.delegate", "1", 1, 0) < 0) {
+        assert_int_equal(errno, ENOTSUP); /* a tmpfs before kernel 6.6 */
+        tree_end(t);
+        skip();
+    }
+}
+
+static void delegated_group_above_ours_begins_to_hand_memory_down(void **state)
+{
+    struct tree t;
+    struct guard_place p;
+    (void)state;
+    tree_begin(
+        &t, "0::/slice/ebb.service/server\\n",
+        "mkdir -p cgroup/slice/ebb.service/server && cd cgroup &&"
+        " echo memory | tee cgroup.controllers slice/cgroup.controllers"
+        "  slice/ebb.service/cgroup.controllers >slice/ebb.service/server/cgroup.controllers;"
+        " for g in slice slice/ebb.service slice/ebb.service/server; do"
+        "  touch $g/cgroup.procs $g/cgroup.subtree_control $g/cgroup.events; done");
+    assert_int_equal(guard_place_own(&t.root, true, &p), 0);
+    assert_int_equal(guard_place_divide(&t.root, &p), -EOPNOTSUPP);
+    assert_int_equal(guard_place_up(&t.root, &p), 0);
+    if (geteuid() == 0) /* root owns every group, delegated or not */
+        assert_int_equal(guard_place_divide(&t.root, &p), -EOPNOTSUPP);
+    delegate(&t, "slice/ebb.service");
+    assert_int_equal(guard_place_divide(&t.root, &p), 0);
+    assert_file(&t, "slice/ebb.service/cgroup.subtree_control", "+memory");
+    assert_file(&t, "slice/cgroup.subtree_control", "");
+    tree_end(&t);
+}
+
+/* A tree in which this process is in GROUP, together with PROCS beside its own pid. */
+static void vacate_tree(struct tree *t, const char *group, const char *procs)
+{
+    char groups[128], script[512];
+    snprintf(groups, sizeof groups, "0::/%s\\n", group);
+    snprintf(script, sizeof script,
+             "mkdir -p cgroup/%s/ebb && cd cgroup && echo memory >cgroup.controllers && cd %s &&"
+             " echo memory >cgroup.controllers && : >cgroup.subtree_control && : >ebb/cgroup.procs"
+             " && printf '%d\\n%s' >cgroup.procs",
+             group, group, getpid(), procs);
+    tree_begin(t, groups, script);
+}
+
+static void process_alone_in_delegated_scope_moves_below_it(void **state)
+{
+    struct tree t;
+    (void)state;
+    vacate_tree(&t, "run-1.scope", "");
+    if (geteuid() == 0) {
+        assert_int_equal(guard_place_vacate(&t.root), 0);
+        assert_file(&t, "run-1.scope/ebb/cgroup.procs", "");
+    }
+    delegate(&t, "run-1.scope");
+    assert_int_equal(guard_place_vacate(&t.root), 0);
+    assert_file(&t, "run-1.scope/ebb/cgroup.procs", "0");
+    tree_end(&t);
+}
+
+static void process_stays_in_scope_with_others_and_in_a_service(void **state)
+{
+    static const char *const cases[][2] = {{"run-1.scope", "1\\n"}, {"ebb.service", ""}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct tree t;
+        char moved[64];
+        vacate_tree(&t, cases[i][0], cases[i][1]);
+        delegate(&t, cases[i][0]);
+        assert_int_equal(guard_place_vacate(&t.root), 0);
+        snprintf(moved, sizeof moved, "%s/ebb/cgroup.procs", cases[i][0]);
+        assert_file(&t, moved, "");
+        tree_end(&t);
+    }
 }
 
 /* Runs FN in a child, as nobody where we are root; its result, or 100 if it was killed. */
@@ -950,6 +1031,9 @@ int main(void)
         cmocka_unit_test(a_group_with_a_limit_is_not_left),
         cmocka_unit_test(in_v2_only_a_group_that_hands_memory_down_counts),
         cmocka_unit_test(the_real_root_is_told_to_hand_memory_down_and_a_namespaces_is_not),
+        cmocka_unit_test(delegated_group_above_ours_begins_to_hand_memory_down),
+        cmocka_unit_test(process_alone_in_delegated_scope_moves_below_it),
+        cmocka_unit_test(process_stays_in_scope_with_others_and_in_a_service),
         cmocka_unit_test(a_group_whose_processes_we_may_not_move_is_no_place),
         cmocka_unit_test(a_group_that_fails_half_way_is_taken_away_again),
         cmocka_unit_test(without_any_hierarchy_the_sentence_says_so),
