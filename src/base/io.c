@@ -5,12 +5,15 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+
+enum { TEMPORARY_BYTES = 8 };
 
 static ssize_t read_once(int fd, void *data, size_t size)
 {
@@ -115,24 +118,39 @@ int io_write_all(int fd, const void *data, size_t len)
     return 0;
 }
 
-/* Creates ".BASE.tmp.PID" in FOLDER, or with a number behind it where that is taken: by another
- * thread, or left by a crash of an earlier process with our pid, which in a container is common. */
+int io_random_hex(size_t bytes, char *ret)
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char random[64];
+    ssize_t n;
+    if (bytes > sizeof(random))
+        return -EINVAL;
+    do
+        n = getrandom(random, bytes, 0);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)bytes)
+        return -EIO;
+    for (size_t i = 0; i < bytes; i++) {
+        ret[2 * i] = digits[random[i] >> 4];
+        ret[2 * i + 1] = digits[random[i] & 15];
+    }
+    ret[2 * bytes] = '\0';
+    return 0;
+}
+
+/* Creates ".BASE.tmp.RANDOM" in FOLDER. Other programs write into the same folders, hostile ones
+ * among them: no file that exists there beforehand may have the name. */
 static int create_temporary(int folder, const char *base, char *name, size_t size)
 {
-    for (unsigned attempt = 0; attempt < 100; attempt++) {
-        char suffix[16] = "";
-        if (attempt > 0)
-            snprintf(suffix, sizeof(suffix), ".%u", attempt);
-        int n = snprintf(name, size, ".%s.tmp.%d%s", base, (int)getpid(), suffix);
-        if (n < 0 || (size_t)n >= size)
-            return -ENAMETOOLONG;
-        int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (fd >= 0)
-            return fd;
-        if (errno != EEXIST)
-            return -errno;
-    }
-    return -EEXIST;
+    char random[2 * TEMPORARY_BYTES + 1];
+    int r = io_random_hex(TEMPORARY_BYTES, random);
+    if (r < 0)
+        return r;
+    int n = snprintf(name, size, ".%s.tmp.%s", base, random);
+    if (n < 0 || (size_t)n >= size)
+        return -ENAMETOOLONG;
+    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return fd < 0 ? -errno : fd;
 }
 
 static int fill_durably(int fd, const void *data, size_t len)

@@ -16,6 +16,7 @@
 #include "guard/cgroup.h"
 #include "guard/strays.h"
 #include "mark/receiver.h"
+#include "trace/rundir.h"
 
 enum { JSON_MAX = 2 << 20 };
 
@@ -57,13 +58,11 @@ static json_t *read_doc(int rundir_fd)
 
 static void write_doc(int rundir_fd, json_t *doc, json_t *end)
 {
-    struct buf text = {0};
+    const struct rundir dir = {.fd = rundir_fd};
     json_object_set_new(doc, "state", json_string("ended"));
     json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
     json_object_set_new(doc, "end", end);
-    if (json_print(&text, doc, 2) == 0)
-        io_replace_file(rundir_fd, "run.json", text.data, text.len);
-    buf_fini(&text);
+    (void)rundir_write_json(&dir, doc);
 }
 
 void lost_write(int rundir_fd, json_t *end)

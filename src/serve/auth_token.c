@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,20 +13,7 @@
 
 int secret_make(char ret[SECRET_SIZE])
 {
-    unsigned char bytes[SECRET_BYTES];
-    static const char digits[] = "0123456789abcdef";
-    ssize_t n;
-    do
-        n = getrandom(bytes, sizeof(bytes), 0);
-    while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)sizeof(bytes))
-        return -EIO;
-    for (size_t i = 0; i < sizeof(bytes); i++) {
-        ret[2 * i] = digits[bytes[i] >> 4];
-        ret[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    ret[SECRET_SIZE - 1] = '\0';
-    return 0;
+    return io_random_hex(SECRET_BYTES, ret);
 }
 
 bool secret_equal(const char *given, const char *secret)

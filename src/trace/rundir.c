@@ -21,7 +21,7 @@
 
 enum { TRIES_MAX = 1000 };
 
-static const char runs_folder[] = "ebb-runs";
+static const char runs_folder[] = "ebb-runs", json_name[] = "run.json";
 
 static int fail(struct err *err, int rc, const char *path)
 {
@@ -173,12 +173,28 @@ void rundir_fini(struct rundir *dir)
     dir->path[0] = '\0';
 }
 
+/* A job may make a folder of that name, over which no file can be renamed. */
+static void move_folder_aside(int dir)
+{
+    char random[17], name[64];
+    struct stat st;
+    if (fstatat(dir, json_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
+        io_random_hex(8, random) < 0)
+        return;
+    snprintf(name, sizeof name, "%s.%s", json_name, random);
+    renameat(dir, json_name, dir, name);
+}
+
 int rundir_write_json(const struct rundir *dir, const json_t *doc)
 {
     struct buf text = {0};
     int rc = json_print(&text, doc, 2);
     if (rc == 0)
-        rc = io_replace_file(dir->fd, "run.json", text.data, text.len);
+        rc = io_replace_file(dir->fd, json_name, text.data, text.len);
+    if (rc == -EISDIR) {
+        move_folder_aside(dir->fd);
+        rc = io_replace_file(dir->fd, json_name, text.data, text.len);
+    }
     buf_fini(&text);
     return rc;
 }

@@ -23,5 +23,6 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1]);
 int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct rundir *ret,
                   struct err *err);
 void rundir_fini(struct rundir *dir);
-/* run.json, replaced atomically and durably. */
+/* run.json, replaced atomically and durably, whatever a job has put into its folder. Of DIR the fd
+ * is enough. */
 int rundir_write_json(const struct rundir *dir, const json_t *doc);

@@ -212,14 +212,18 @@ static void a_file_in_a_folder_below_is_replaced_there(void **state)
     assert_int_equal(entries("."), 1);
 }
 
-static void a_leftover_of_a_crash_with_our_pid_does_not_stop_us(void **state)
+/* What a hostile program in the folder could prepare for our pid, and crashes leave behind. */
+static void replacement_ignores_taken_temporary_names(void **state)
 {
     struct folder *f = *state;
-    char stale[64];
-    snprintf(stale, sizeof(stale), ".a.tmp.%d", (int)getpid());
-    assert_int_equal(symlink("/nowhere/else", stale), 0); /* nor is it followed */
+    for (int i = 0; i < 200; i++) {
+        char stale[64];
+        snprintf(stale, sizeof(stale), i ? ".a.tmp.%d.%d" : ".a.tmp.%d", (int)getpid(), i);
+        assert_int_equal(symlink("/nowhere/else", stale), 0);
+    }
     assert_int_equal(io_replace_file(f->fd, "a", "x", 1), 0);
     file_holds(f->fd, "a", "x");
+    assert_int_equal(entries("."), 201);
 }
 
 static void a_replacement_that_fails_cleans_up(void **state)
@@ -291,7 +295,7 @@ int main(void)
         IN_A_FOLDER(a_replaced_file_holds_the_new_and_leaves_nothing_behind),
         IN_A_FOLDER(a_replaced_file_has_the_mode_of_any_new_file),
         IN_A_FOLDER(a_file_in_a_folder_below_is_replaced_there),
-        IN_A_FOLDER(a_leftover_of_a_crash_with_our_pid_does_not_stop_us),
+        IN_A_FOLDER(replacement_ignores_taken_temporary_names),
         IN_A_FOLDER(a_replacement_that_fails_cleans_up),
         IN_A_FOLDER(folders_are_made_with_their_parents),
         IN_A_FOLDER(a_file_in_the_way_of_a_folder_is_an_error),

@@ -227,6 +227,24 @@ static void run_json_is_replaced_as_a_whole(void **state)
     rundir_fini(&dir);
 }
 
+static void run_json_replaces_folder_of_its_name(void **state)
+{
+    (void)state;
+    char path[256];
+    struct rundir dir;
+    struct buf b = {0};
+    json_t *doc = json_pack("{s:i}", "status", 1);
+    assert_int_equal(rundir_create(story_path(path, "aside"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(mkdir(story_path(path, "aside/run.json"), 0777), 0);
+    assert_int_equal(mkdir(story_path(path, "aside/run.json/not-empty"), 0777), 0);
+    assert_int_equal(rundir_write_json(&dir, doc), 0);
+    story_read_bytes(story_path(path, "aside/run.json"), &b);
+    assert_string_equal(buf_str(&b), "{\n  \"status\": 1\n}\n");
+    buf_fini(&b);
+    json_decref(doc);
+    rundir_fini(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +257,7 @@ int main(void)
         cmocka_unit_test(a_folder_that_cannot_be_opened_is_not_left_behind),
         cmocka_unit_test(a_link_that_a_killed_run_of_our_pid_left_is_no_hindrance),
         cmocka_unit_test(run_json_is_replaced_as_a_whole),
+        cmocka_unit_test(run_json_replaces_folder_of_its_name),
     };
     umask(022);
     setenv("TZ", "UTC", 1);
