@@ -5,7 +5,10 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,13 +17,27 @@
 #include "base/json.h"
 #include "base/text.h"
 
-enum { MESSAGE_MAX = 1024 };
+enum {
+    MESSAGE_MAX = 1024,
+    BURST = 20,  /* lines of one kind about one job that are written at once */
+    EVERY_S = 5, /* and then one so often */
+};
+
+/* Lines of one event about one job: a token bucket, and what it held back. */
+struct log_bucket {
+    int64_t job;
+    const char *event;
+    uint64_t full_ns; /* when the bucket is full again; monotonic */
+    unsigned long suppressed;
+};
 
 static struct {
     int fd;
     enum log_level least;
     int as_json;
     unsigned long lost;
+    struct log_bucket *buckets;
+    size_t bucket_count;
 } out = {.fd = -1};
 
 static const char *const words[] = {"debug", "info", "warn", "error"};
@@ -31,6 +48,9 @@ void log_start(int fd, enum log_level least, int as_json)
     out.least = least;
     out.as_json = as_json;
     out.lost = 0;
+    free(out.buckets);
+    out.buckets = NULL;
+    out.bucket_count = 0;
 }
 
 static void put_time(char ret[40])
@@ -89,26 +109,111 @@ static void format_line(struct buf *line, enum log_level level, const char *even
         put_text(line, level, event, job, message);
 }
 
+static void put_message(enum log_level level, const char *event, int64_t job, struct buf *message)
+{
+    struct buf line = {0};
+    format_line(&line, level, event, job, message);
+    put_line(&line);
+    buf_fini(&line);
+}
+
+static void put_lost(void)
+{
+    struct buf message = {0};
+    unsigned long lost = out.lost;
+    if (!lost)
+        return;
+    out.lost = 0;
+    buf_printf(&message, "%lu lines of the log are missing here", lost);
+    put_message(LOG_WARN, "log_lost", 0, &message);
+    out.lost += out.lost ? lost - 1 : 0;
+    buf_fini(&message);
+}
+
+/* ---- how many lines there may be ---- */
+
+static void put_suppressed(struct log_bucket *b)
+{
+    struct buf message = {0};
+    if (!b->suppressed)
+        return;
+    buf_printf(&message, "%lu %s lines suppressed", b->suppressed, b->event);
+    b->suppressed = 0;
+    put_message(LOG_WARN, "log_limited", b->job, &message);
+    buf_fini(&message);
+}
+
+static bool is_bucket_of(const struct log_bucket *b, const char *event, int64_t job)
+{
+    return b->job == job && strcmp(b->event, event) == 0;
+}
+
+/* A bucket that is full is as good as a new one, so its place can be another's. NULL: out of
+ * memory. */
+static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t now_ns)
+{
+    struct log_bucket *full = NULL;
+    for (size_t i = 0; i < out.bucket_count; i++) {
+        struct log_bucket *b = &out.buckets[i];
+        if (is_bucket_of(b, event, job))
+            return b;
+        if (b->full_ns <= now_ns)
+            full = b;
+    }
+    if (full) {
+        put_suppressed(full);
+    } else {
+        struct log_bucket *more =
+            realloc(out.buckets, (out.bucket_count + 1) * sizeof(*out.buckets));
+        if (!more)
+            return NULL;
+        out.buckets = more;
+        full = &more[out.bucket_count++];
+    }
+    *full = (struct log_bucket){.job = job, .event = event};
+    return full;
+}
+
+/* Whether one more line of EVENT about JOB may be written now. */
+static bool take_token(const char *event, int64_t job)
+{
+    uint64_t now_ns = clock_mono_ns();
+    struct log_bucket *b = find_bucket(event, job, now_ns);
+    if (!b)
+        return true;
+    if (b->full_ns > now_ns + (BURST - 1) * EVERY_S * NS_PER_S) {
+        b->suppressed++;
+        return false;
+    }
+    put_suppressed(b);
+    b->full_ns = (b->full_ns > now_ns ? b->full_ns : now_ns) + EVERY_S * NS_PER_S;
+    return true;
+}
+
+void log_job_over(int64_t job)
+{
+    for (size_t i = 0; i < out.bucket_count;) {
+        if (out.buckets[i].job != job) {
+            i++;
+            continue;
+        }
+        put_suppressed(&out.buckets[i]);
+        out.buckets[i] = out.buckets[--out.bucket_count];
+    }
+}
+
 void log_line(enum log_level level, const char *event, int64_t job, const char *fmt, ...)
 {
     if (out.fd < 0 || level < out.least)
         return;
-    struct buf message = {0}, line = {0};
-    unsigned long lost = out.lost;
-    if (lost) {
-        out.lost = 0;
-        buf_printf(&message, "%lu lines of the log are missing here", lost);
-        format_line(&line, LOG_WARN, "log_lost", 0, &message);
-        put_line(&line);
-        out.lost += out.lost ? lost - 1 : 0;
-        buf_clear(&message);
-    }
+    put_lost();
+    if (!take_token(event, job))
+        return;
+    struct buf message = {0};
     va_list ap;
     va_start(ap, fmt);
     buf_vprintf(&message, fmt, ap);
     va_end(ap);
-    format_line(&line, level, event, job, &message);
-    put_line(&line);
+    put_message(level, event, job, &message);
     buf_fini(&message);
-    buf_fini(&line);
 }

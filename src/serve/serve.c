@@ -163,6 +163,9 @@ static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *d
     (void)user;
     const char *state = json_string_value(json_object_get(doc, "state"));
     const char *reason = json_string_value(json_object_get(doc, "reason"));
+    enum job_state parsed;
+    if (is_change && state && job_state_parse(state, &parsed) == 0 && job_state_is_final(parsed))
+        log_job_over(id);
     if (what == JOBS_NEWS_REMOVED)
         log_line(LOG_INFO, "job_removed", id, "beyond what is kept");
     else if (what == JOBS_NEWS_JOB && is_change && state)

@@ -91,9 +91,9 @@ static void a_reader_that_stalls_loses_lines_and_is_told(void **state)
     open_pipe(fds);
     log_start(fds[1], LOG_DEBUG, 1);
     for (int i = 0; i < 2000; i++)
-        log_line(LOG_INFO, "x", 0, "%0500d", i);
+        log_line(LOG_INFO, "x", i + 1, "%0500d", i);
     assert_null(strstr(drain(fds[0]), "missing"));
-    log_line(LOG_INFO, "x", 0, "back");
+    log_line(LOG_INFO, "y", 0, "back");
     const char *line = drain(fds[0]);
     unsigned lost = 0;
     const char *at = strstr(line, "\"message\":\"");
@@ -118,6 +118,39 @@ static void a_long_message_is_cut(void **state)
     close_pipe(fds);
 }
 
+static size_t count_of(const char *all, const char *part)
+{
+    size_t n = 0;
+    for (const char *at = all; (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
+static void flood_of_one_job_is_suppressed_and_counted(void **state)
+{
+    (void)state;
+    int fds[2];
+    char counted[64];
+    open_pipe(fds);
+    log_start(fds[1], LOG_DEBUG, 1);
+    for (int i = 0; i < 10000; i++)
+        log_line(LOG_INFO, "job_state", 7, "running");
+    size_t written = count_of(drain(fds[0]), "running");
+    assert_in_range(written, 1, 100);
+    log_line(LOG_INFO, "job_state", 8, "of another job");
+    log_line(LOG_INFO, "job_removed", 7, "of another kind");
+    const char *others = drain(fds[0]);
+    assert_non_null(strstr(others, "of another job"));
+    assert_non_null(strstr(others, "of another kind"));
+    log_job_over(7);
+    log_line(LOG_INFO, "job_state", 7, "failed");
+    const char *line = drain(fds[0]);
+    snprintf(counted, sizeof(counted), "%zu job_state lines suppressed", 10000 - written);
+    assert_non_null(strstr(line, counted));
+    assert_non_null(strstr(line, "failed"));
+    close_pipe(fds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +159,7 @@ int main(void)
         cmocka_unit_test(what_is_below_the_level_is_left_out),
         cmocka_unit_test(a_reader_that_stalls_loses_lines_and_is_told),
         cmocka_unit_test(a_long_message_is_cut),
+        cmocka_unit_test(flood_of_one_job_is_suppressed_and_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
