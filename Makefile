@@ -11,7 +11,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
-	bench-python all build demo test lint format bench \
+	bench-python soak all build demo test lint format bench \
 	bench-long install clean help
 
 all: build
@@ -85,6 +85,13 @@ bench-serve:
 	@cmake --build $(BUILD) -j $(JOBS) --target bench_serve bench_stamp
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh serve $(SERVE_FLAGS)
 
+# The server under everything at once, half an hour (SOAK_FLAGS='--minutes 2' for a first look).
+soak:
+	@scripts/setup.sh bench
+	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target bench_serve
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" /usr/bin/env python3 bench/serve/soak.py $(SOAK_FLAGS)
+
 # The page of a day's run; opened in chromium where that is there.
 bench-report:
 	@scripts/setup.sh bench
@@ -156,6 +163,7 @@ help:
 	@echo "make bench-peers      ebb beside memray and others on the zoo, under half an hour (PEERS_FLAGS=--quick)"
 	@echo "make bench-python     the Python package: its import, its calls, a training, images"
 	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
+	@echo "make soak             the job server under everything at once, half an hour (SOAK_FLAGS='--minutes 2')"
 	@echo "make bench-report     the page of a day's run: its size, how long it takes to make and to open"
 	@echo "make bench-verdict    how often the verdict is right, beside the usual tests"
 	@echo "make zoo              every program of zoo/ against its truth, about an hour (ZOO_FLAGS='--jobs 3')"
