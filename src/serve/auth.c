@@ -20,6 +20,8 @@
 #include "serve/http.h"
 
 #define COOKIE "ebb"
+#define KEY_PROTOCOL "ebb-key."
+_Static_assert((int)AUTH_SECRET_SIZE == (int)SECRET_SIZE, "a grant holds secrets");
 static const char sessions_file[] = "sessions";
 
 enum { WRONG_MAX = 10, SESSION_DAYS = 30 };
@@ -27,7 +29,8 @@ static const uint64_t wrong_every_ns = 6 * NS_PER_S; /* one more may be wrong */
 static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 
 struct session {
-    char name[SECRET_SIZE]; /* "" is free */
+    char name[SECRET_SIZE]; /* the cookie's value; "" is free */
+    char key[SECRET_SIZE], view[SECRET_SIZE];
     enum auth_right right;
     uint64_t since_ns, used_ns; /* wall clock: they outlive the server */
 };
@@ -49,8 +52,8 @@ static void save_sessions(const struct auth *a)
     struct buf text = {0};
     for (const struct session *s = a->sessions; s < a->sessions + AUTH_SESSIONS_MAX; s++) {
         if (s->name[0])
-            buf_printf(&text, "%s %c %llu\n", s->name, s->right == AUTH_WRITE ? 'w' : 'r',
-                       (unsigned long long)s->since_ns);
+            buf_printf(&text, "%s %s %s %c %llu\n", s->name, s->key, s->view,
+                       s->right == AUTH_WRITE ? 'w' : 'r', (unsigned long long)s->since_ns);
     }
     mode_t mask = umask(077);
     if (!text.failed)
@@ -103,8 +106,10 @@ static void parse_sessions(struct auth *a, char *text)
         struct session s = {0};
         unsigned long long since = 0;
         char right = 0;
-        if (sscanf(line, "%64[0-9a-f] %c %llu", s.name, &right, &since) != 3 ||
-            strlen(s.name) != SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
+        if (sscanf(line, "%64[0-9a-f] %64[0-9a-f] %64[0-9a-f] %c %llu", s.name, s.key, s.view,
+                   &right, &since) != 5 ||
+            strlen(s.name) != SECRET_SIZE - 1 || strlen(s.key) != SECRET_SIZE - 1 ||
+            strlen(s.view) != SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
             continue;
         s.right = right == 'w' ? AUTH_WRITE : AUTH_READ;
         s.since_ns = s.used_ns = since;
@@ -117,7 +122,7 @@ static void parse_sessions(struct auth *a, char *text)
 static int load_sessions(struct auth *a, struct err *err)
 {
     struct buf text = {0};
-    int r = io_read_plain(a->dirfd, sessions_file, AUTH_SESSIONS_MAX * 128, &text);
+    int r = io_read_plain(a->dirfd, sessions_file, AUTH_SESSIONS_MAX * 4 * SECRET_SIZE, &text);
     if (r == 0 && buf_str(&text))
         parse_sessions(a, text.data);
     buf_fini(&text);
@@ -191,6 +196,38 @@ void auth_free(struct auth *a)
     free(a);
 }
 
+/* The key, from a header or, as a browser sets none for a WebSocket, from the protocols that the
+ * client offers. */
+static bool has_key(const struct http_request *r, const char *key)
+{
+    char offered[SECRET_SIZE];
+    const char *given = http_header(r, "X-Ebb-Key");
+    const char *protocols = http_header(r, "Sec-WebSocket-Protocol");
+    const char *at = protocols && !given ? strstr(protocols, KEY_PROTOCOL) : NULL;
+    if (at) {
+        snprintf(offered, sizeof(offered), "%s", at + strlen(KEY_PROTOCOL));
+        given = offered;
+    }
+    return given && secret_equal(given, key);
+}
+
+/* The session of R's cookie, if R also holds one of its secrets. NULL: none. */
+static struct session *session_of(struct auth *a, const struct http_request *r, uint64_t now_ns,
+                                  enum auth_right *ret)
+{
+    const char *cookie = http_cookie(r, COOKIE), *view = http_query(r, "view");
+    struct session *s = cookie ? find_session(a, cookie, now_ns) : NULL;
+    if (!s)
+        return NULL;
+    if (has_key(r, s->key))
+        *ret = s->right;
+    else if (view && secret_equal(view, s->view))
+        *ret = AUTH_READ;
+    else
+        return NULL;
+    return s;
+}
+
 enum auth_right auth_right_of(struct auth *a, const struct http_request *r, uint64_t now_ns)
 {
     if (http_is_unix(r))
@@ -202,12 +239,11 @@ enum auth_right auth_right_of(struct auth *a, const struct http_request *r, uint
         bearer += 7;
         return right_of_token(a, bearer + strspn(bearer, " "));
     }
-    const char *cookie = http_cookie(r, COOKIE);
-    struct session *s = cookie ? find_session(a, cookie, now_ns) : NULL;
-    if (!s)
-        return AUTH_NONE;
-    s->used_ns = now_ns;
-    return s->right;
+    enum auth_right right = AUTH_NONE;
+    struct session *s = session_of(a, r, now_ns, &right);
+    if (s)
+        s->used_ns = now_ns;
+    return right;
 }
 
 /* Ten wrong ones at once, then one in six seconds. The right one is taken at any time: a token is
@@ -223,7 +259,7 @@ static bool is_locked(struct auth *a, uint64_t now_ns)
 }
 
 enum auth_right auth_login(struct auth *a, const char *token, uint64_t now_ns,
-                           char ret_cookie[AUTH_COOKIE_SIZE], bool *ret_again)
+                           struct auth_grant *ret, bool *ret_again)
 {
     struct session s = {.since_ns = now_ns, .used_ns = now_ns};
     *ret_again = false;
@@ -234,20 +270,22 @@ enum auth_right auth_login(struct auth *a, const char *token, uint64_t now_ns,
             a->wrong_ns = now_ns;
         return AUTH_NONE;
     }
-    if (secret_make(s.name) < 0)
+    if (secret_make(s.name) < 0 || secret_make(s.key) < 0 || secret_make(s.view) < 0)
         return AUTH_NONE;
     *session_place(a, s.right) = s;
     save_sessions(a);
-    snprintf(ret_cookie, AUTH_COOKIE_SIZE,
+    snprintf(ret->cookie, sizeof(ret->cookie),
              COOKIE "=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d", s.name,
              86400 * SESSION_DAYS);
+    memcpy(ret->key, s.key, sizeof(ret->key));
+    memcpy(ret->view, s.view, sizeof(ret->view));
     return s.right;
 }
 
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE])
 {
-    const char *cookie = http_cookie(r, COOKIE);
-    struct session *s = cookie ? find_session(a, cookie, 0) : NULL;
+    enum auth_right right;
+    struct session *s = session_of(a, r, 0, &right);
     if (s) {
         *s = (struct session){0};
         save_sessions(a);

@@ -11,7 +11,17 @@ struct http_request;
 
 enum auth_right { AUTH_NONE, AUTH_READ, AUTH_WRITE };
 
-enum { AUTH_SESSIONS_MAX = 64, AUTH_COOKIE_SIZE = 256 };
+enum { AUTH_SESSIONS_MAX = 64, AUTH_COOKIE_SIZE = 256, AUTH_SECRET_SIZE = 65 };
+
+/* What the page receives for a token. Browsers send a cookie to every port of the host, also to the
+ * web server of another user, so the cookie alone grants nothing. KEY and VIEW are stored by the
+ * page, and a browser keeps its storage apart by port. */
+struct auth_grant {
+    char cookie[AUTH_COOKIE_SIZE]; /* a Set-Cookie value */
+    char key[AUTH_SECRET_SIZE];    /* with the cookie: everything the token may do */
+    /* with the cookie: reading. For addresses that a browser opens itself, without headers. */
+    char view[AUTH_SECRET_SIZE];
+};
 
 /* STATE_DIR/token and STATE_DIR/token.read-only, made (0600, 256 bits) at the first start; -EPERM
  * where others may read them. Sessions are kept in STATE_DIR/sessions (0600): a restart ends none,
@@ -25,14 +35,15 @@ int auth_check(const char *state_dir, struct err *err);
 
 /* Host (against DNS rebinding) and Origin: false, and why. */
 bool auth_origin_ok(const struct auth *a, const struct http_request *r, const char **ret_why);
-/* By the socket, Authorization or the cookie; compared in constant time. */
+/* By the socket, Authorization, or the cookie together with X-Ebb-Key, the WebSocket protocol
+ * "ebb-key.KEY" or the parameter "view"; compared in constant time. */
 enum auth_right auth_right_of(struct auth *a, const struct http_request *r, uint64_t now_ns);
-/* The token for a cookie: ret_cookie is the Set-Cookie value, or AUTH_NONE. After a few wrong ones
- * *ret_again is set with the next ones, for some seconds; the right one is taken at any time.
- * NOW_NS is the wall clock's. */
+/* Opens a session for a token: *RET, or AUTH_NONE. After ten wrong tokens in a row further wrong
+ * ones set *ret_again for some seconds; the right one is accepted at any time. NOW_NS is the wall
+ * clock's. */
 enum auth_right auth_login(struct auth *a, const char *token, uint64_t now_ns,
-                           char ret_cookie[AUTH_COOKIE_SIZE], bool *ret_again);
-/* Ends the session of R's cookie; ret_cookie takes it from the browser. */
+                           struct auth_grant *ret, bool *ret_again);
+/* Ends the session of R's cookie and key; ret_cookie removes the cookie from the browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);
 
 /* For tests, which have no request: a Host header, and an Origin (NULL: none) beside it. */

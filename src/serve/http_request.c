@@ -139,6 +139,8 @@ static const char *const single[] = {"Host",
                                      "Expect",
                                      "Sec-Fetch-Site",
                                      "Sec-WebSocket-Key",
+                                     "Sec-WebSocket-Protocol",
+                                     "X-Ebb-Key",
                                      "Upgrade"};
 enum { SINGLES = sizeof(single) / sizeof(single[0]), HOST = 0, LENGTH = 1, ENCODING = 2 };
 

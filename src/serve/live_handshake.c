@@ -71,6 +71,8 @@ void live_take(struct live *l, struct http_request *r)
                           l->counts.viewers);
     } else {
         make_accept(key, accept);
+        if (has_word(http_header(r, "Sec-WebSocket-Protocol"), "ebb"))
+            http_add_header(r, "Sec-WebSocket-Protocol", "ebb");
         http_add_header(r, "Upgrade", "websocket");
         http_add_header(r, "Sec-WebSocket-Accept", accept);
         http_upgrade(r, live_viewer_take, l);

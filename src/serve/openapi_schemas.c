@@ -22,6 +22,9 @@ static const struct field fields[] = {
     {"Anything", NULL, NULL, NULL},
     {"Login", "+token", "string", NULL},
     {"Session", "+write", "boolean", "whether it may change something"},
+    {"Session", "key", "string", "of a new session: sent as X-Ebb-Key beside the cookie"},
+    {"Session", "view", "string",
+     "of a new session: the parameter view of a report's address, beside the cookie"},
     {"Health", "+status", "string", "ok or degraded"},
     {"Health", "+version", "string", NULL},
     {"Health", "+now_s", "number", NULL},
@@ -253,6 +256,7 @@ static const struct {
     {"tail", "integer", "the last so many bytes", 1, 1 << 20},
     {"offset", "integer", "from this byte on; an answer may end before the log does", 0, 9e15},
     {"wait_s", "number", "wait so long for more", 0, 60},
+    {"view", "string", "of the session, where no header can be sent", 0, 0},
 };
 
 json_t *openapi_parameter(const char *name, const char *in)

@@ -91,9 +91,9 @@ void route_live(const struct route_call *c)
 
 /* ---- sessions ---- */
 
-static void answer_right(struct http_request *r, enum auth_right right)
+static json_t *session_json(enum auth_right right)
 {
-    http_answer_json(r, 200, json_pack("{s:b}", "write", right == AUTH_WRITE));
+    return json_pack("{s:b}", "write", right == AUTH_WRITE);
 }
 
 void route_session_get(const struct route_call *c)
@@ -101,12 +101,12 @@ void route_session_get(const struct route_call *c)
     if (c->right == AUTH_NONE)
         http_answer_error(c->r, 401, "there is no session; POST the token");
     else
-        answer_right(c->r, c->right);
+        http_answer_json(c->r, 200, session_json(c->right));
 }
 
 void route_session_post(const struct route_call *c)
 {
-    char cookie[AUTH_COOKIE_SIZE];
+    struct auth_grant grant;
     bool again = false;
     json_t *body = route_body(c->r);
     if (!body)
@@ -118,7 +118,7 @@ void route_session_post(const struct route_call *c)
         json_decref(body);
         return;
     }
-    right = auth_login(c->routes->options.auth, token, clock_wall_ns(), cookie, &again);
+    right = auth_login(c->routes->options.auth, token, clock_wall_ns(), &grant, &again);
     json_decref(body);
     if (again) {
         http_answer_error(c->r, 429, "too many wrong tokens; try again in some seconds");
@@ -128,8 +128,11 @@ void route_session_post(const struct route_call *c)
                           "that is not the token; it is in the file token of the "
                           "server's state folder");
     } else {
-        http_add_header(c->r, "Set-Cookie", cookie);
-        answer_right(c->r, right);
+        json_t *doc = session_json(right);
+        json_object_set_new(doc, "key", json_string(grant.key));
+        json_object_set_new(doc, "view", json_string(grant.view));
+        http_add_header(c->r, "Set-Cookie", grant.cookie);
+        http_answer_json(c->r, 200, doc);
     }
 }
 
@@ -138,5 +141,5 @@ void route_session_delete(const struct route_call *c)
     char cookie[AUTH_COOKIE_SIZE];
     auth_logout(c->routes->options.auth, c->r, cookie);
     http_add_header(c->r, "Set-Cookie", cookie);
-    answer_right(c->r, AUTH_NONE);
+    http_answer_json(c->r, 200, session_json(AUTH_NONE));
 }

@@ -114,7 +114,7 @@ def test_every_path_answers_as_the_document_says(server, done, document):
     assert ask("POST", f"{v1}/jobs/{{id}}/cancel", {}, id=done).status == 409
     again = ask("POST", f"{v1}/jobs/{{id}}/rerun").json()
     assert (again["rerun_of"], again["name"], again["env"]) == (done, "done", ["COLOUR"])
-    assert ask("POST", f"{v1}/session", {"token": server.token}).json() == {"write": True}
+    assert ask("POST", f"{v1}/session", {"token": server.token}).json()["write"] is True
     assert ask("GET", f"{v1}/session").json() == {"write": True}
     assert ask("DELETE", f"{v1}/session").json() == {"write": False}
     ask("GET", "/metrics")
@@ -364,10 +364,11 @@ def test_tokens_are_files_for_the_servers_user_alone(server):
 
 def login(server, token):
     answer = server.post("/session", {"token": token}, token=None)
-    return answer, {"Cookie": answer.headers.get("Set-Cookie", "").split(";")[0]}
+    return answer, {"Cookie": answer.headers.get("Set-Cookie", "").split(";")[0],
+                    "X-Ebb-Key": answer.json().get("key", "")}
 
 
-def test_the_token_is_exchanged_for_a_cookie(server):
+def test_the_token_is_exchanged_for_a_session(server):
     answer, cookie = login(server, server.token)
     assert answer.status == 200
     for word in ("HttpOnly", "SameSite=Strict", "Path=/"):
@@ -379,6 +380,50 @@ def test_the_token_is_exchanged_for_a_cookie(server):
     assert other.status == 200 and "Max-Age=0" in other.headers["Set-Cookie"]
     assert server.get("/jobs", token=None, headers=cookie).status == 401
     assert server.get("/session", token=None, headers=cookie).status == 401
+
+
+def asked_with(server, headers, done):
+    """Statuses of what a session is for: reading, the stream, values of variables, changes."""
+    websocket = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+                 "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    paths = ("/session", "/jobs", f"/jobs/{done}", f"/jobs/{done}/log", f"/jobs/{done}/request", "/machine",
+             f"/jobs/{done}/report", "/openapi.json")
+    asked = {path: server.get(path, token=None, headers=headers).status for path in paths}
+    asked["/metrics"] = server.ask("GET", "/metrics", token=None, headers=headers).status
+    asked["/live"] = server.get("/live", token=None, headers={**websocket, **headers}).status
+    for path, body in (("/jobs", {"command": ["true"]}), (f"/jobs/{done}/rerun", {}),
+                       (f"/jobs/{done}/cancel", {}), (f"/jobs/{done}/checkpoint", {})):
+        asked[f"POST {path}"] = server.post(path, body, token=None, headers=headers).status
+    return asked
+
+
+def test_cookie_without_its_key_grants_nothing(server, done):
+    """A browser sends the cookie to every port of the host, also to another user's server."""
+    answer, session = login(server, server.token)
+    _, other = login(server, server.token)
+    before = server.get("/jobs").json()["jobs"][0]["id"]
+    for wrong in ({}, {"X-Ebb-Key": ""}, {"X-Ebb-Key": answer.json()["key"][:-1]},
+                  {"X-Ebb-Key": other["X-Ebb-Key"]}, {"X-Ebb-Key": answer.json()["view"]},
+                  {"Sec-WebSocket-Protocol": "ebb, ebb-key."}):
+        asked = asked_with(server, {"Cookie": session["Cookie"], **wrong}, done)
+        assert set(asked.values()) == {401}, (wrong, asked)
+    assert server.ask("DELETE", "/api/v1/session", token=None,
+                      headers={"Cookie": session["Cookie"]}).status == 200
+    assert server.get("/jobs", token=None, headers={"X-Ebb-Key": session["X-Ebb-Key"]}).status == 401
+    assert server.get("/jobs").json()["jobs"][0]["id"] == before
+    assert server.get("/jobs", token=None, headers=session).status == 200  # nobody ended it
+
+
+def test_view_secret_with_the_cookie_opens_reports_alone(server, done):
+    answer, session = login(server, server.token)
+    cookie, view = {"Cookie": session["Cookie"]}, answer.json()["view"]
+    report = server.get(f"/jobs/{done}/report?view={view}", token=None, headers=cookie)
+    assert report.status == 200 and b"<html" in report.body
+    assert server.get(f"/jobs/{done}/report?view={view}", token=None).status == 401
+    assert server.get(f"/jobs/{done}/report?view=x", token=None, headers=cookie).status == 401
+    assert server.get(f"/jobs?view={view}", token=None, headers=cookie).status == 400
+    assert server.get(f"/jobs/{done}/request?view={view}", token=None, headers=cookie).status == 403
+    assert server.post(f"/jobs/{done}/rerun?view={view}", {}, token=None, headers=cookie).status == 403
 
 
 def test_values_of_variables_are_not_for_readers(server):

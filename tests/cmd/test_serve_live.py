@@ -48,6 +48,17 @@ def test_who_may_only_read_may_watch(server):
         assert viewer.message()["type"] == "hello"
 
 
+def test_key_is_taken_from_the_websocket_protocol(server):
+    answer = server.post("/session", {"token": server.reader}, token=None)
+    cookie = {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}
+    protocol = {"Sec-WebSocket-Protocol": f"ebb, ebb-key.{answer.json()['key']}"}
+    with viewer_of(server, **cookie, **protocol) as viewer:
+        assert viewer.headers["sec-websocket-protocol"] == "ebb"
+        assert viewer.message()["type"] == "hello"
+    with viewer_of(server, **cookie) as viewer:
+        assert viewer.status.split()[1] == "401"
+
+
 def test_a_job_is_followed_from_its_start_to_its_end(server, tmp_path):
     with allowed(server) as viewer:
         viewer.want(jobs=True)

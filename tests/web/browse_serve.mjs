@@ -5,6 +5,7 @@
 // FOLDER: for the server's state. PROGRAM grows until FOLDER/enough is there.
 
 import { spawn } from "node:child_process";
+import { createServer } from "node:http";
 import { readFileSync, existsSync, rmSync, writeFileSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { isTooWide, openBrowser, openPage, until, untilText } from "./browser.mjs";
@@ -133,11 +134,39 @@ async function machine(page) {
   return page.locator(".meter .label").allTextContents();
 }
 
+// Another user's web server, on another port of the same host: what a browser tells it, and what that is worth here.
+async function thief(page) {
+  let cookie = "";
+  const other = createServer((request, answer) => {
+    cookie = request.headers.cookie ?? cookie;
+    answer.end("<!doctype html><title>other</title>");
+  });
+  await new Promise((done) => other.listen(0, new URL(address).hostname, done));
+  const tab = await page.context().newPage();
+  await tab.goto(`http://${new URL(address).hostname}:${other.address().port}/`);
+  const stored = await tab.evaluate(() => localStorage.length + sessionStorage.length);
+  await tab.close();
+  other.close();
+  const ask = async (path, more = {}) => (await fetch(`${address}/api/v1${path}`, { ...more, headers: { Cookie: cookie, "Content-Type": "application/json" } })).status;
+  const submitted = await ask("/jobs", { method: "POST", body: JSON.stringify({ command: ["true"] }) });
+  return { received: /^ebb=\w{64}$/.test(cookie), stored, statuses: [await ask("/jobs"), await ask("/session"), await ask("/jobs/1/report"), submitted] };
+}
+
+// A second tab of the same browser is logged in.
+async function secondTab(page) {
+  const tab = await page.context().newPage();
+  await tab.goto(`${address}/machine`);
+  await tab.waitForSelector(".meter");
+  const link = await untilText(tab, "#link", /live|asking/);
+  await tab.close();
+  return link;
+}
+
 const browser = await openBrowser(program);
 try {
   await start();
   const page = await openPage(browser, address, seen);
-  for (const [label, play] of Object.entries({ login, submit, watch })) seen[label] = await play(page);
+  for (const [label, play] of Object.entries({ login, submit, watch, secondTab, thief })) seen[label] = await play(page);
   seen.quiet = [...seen.messages];
   for (const [label, play] of Object.entries({ restart, cancel, again, machine })) seen[label] = await play(page);
 } catch (problem) {

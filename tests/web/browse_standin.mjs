@@ -57,7 +57,7 @@ async function login(page) {
   await page.keyboard.press("Enter");
   await page.waitForSelector(".jobs tbody tr");
   await untilText(page, "#link", "live");
-  const kept = await page.evaluate(() => ({ url: location.href, cookie: document.cookie, local: localStorage.length, session: sessionStorage.length }));
+  const kept = await page.evaluate(() => ({ url: location.href, cookie: document.cookie, stored: JSON.stringify({ ...localStorage, ...sessionStorage }) }));
   return { refused, kept };
 }
 
@@ -324,7 +324,7 @@ async function looks(page) {
 async function logout(page) {
   await page.click("#logout");
   await page.waitForSelector("#token");
-  return { sessions: server.sessions.size, streams: server.viewers.size };
+  return { sessions: server.sessions.size, streams: server.viewers.size, stored: await page.evaluate(() => localStorage.length + sessionStorage.length) };
 }
 
 await server.start();

@@ -111,7 +111,7 @@ export class Standin {
     socket.on("error", () => socket.destroy());
     if (!this.hasLive || !this.isIn(request)) return socket.end("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
     const accept = createHash("sha1").update(`${request.headers["sec-websocket-key"]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
-    socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`);
+    socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: ebb\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`);
     this.viewers.set(socket, {});
     socket.on("data", (data) => {
       if ((data[0] & 15) === 8) socket.end();
@@ -123,7 +123,8 @@ export class Standin {
 
   isIn(request) {
     const name = /ebb=(\w+)/.exec(request.headers.cookie ?? "")?.[1];
-    return this.sessions.has(name);
+    const key = request.headers["x-ebb-key"] ?? /ebb-key\.(\w+)/.exec(request.headers["sec-websocket-protocol"] ?? "")?.[1];
+    return this.sessions.has(name) && key === `key_of_${name}`;
   }
 
   handle(request, answer) {
@@ -184,7 +185,7 @@ export class Standin {
       if (body.token !== token) return this.error(answer, 401, "wrong token");
       const name = `s${this.sessions.size}`;
       this.sessions.add(name);
-      return this.json(answer, 200, { write: true }, { "Set-Cookie": `ebb=${name}; HttpOnly; SameSite=Strict; Path=/` });
+      return this.json(answer, 200, { write: true, key: `key_of_${name}`, view: `view_of_${name}` }, { "Set-Cookie": `ebb=${name}; HttpOnly; SameSite=Strict; Path=/` });
     }
     if (request.method === "DELETE") this.sessions.clear();
     return this.isIn(request) ? this.json(answer, 200, { write: true }) : this.error(answer, 401, "a token is needed");

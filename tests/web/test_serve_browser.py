@@ -60,6 +60,15 @@ def test_the_page_has_a_live_stream(seen):
     assert seen["login"] == "live"
 
 
+def test_second_tab_is_logged_in_and_live(seen):
+    assert seen["secondTab"] == "live"
+
+
+def test_cookie_that_another_port_receives_is_worth_nothing(seen):
+    assert seen["thief"]["received"] and seen["thief"]["stored"] == 0
+    assert seen["thief"]["statuses"] == [401, 401, 401, 401]
+
+
 def test_what_the_server_refuses_is_told_at_its_field(seen):
     assert "lots" in seen["submit"]["error"] and seen["submit"]["field"] == "field-limit"
 

@@ -61,8 +61,9 @@ def test_the_token_is_sent_once_and_kept_nowhere(seen):
     assert "not a token" in seen["login"]["refused"]
     kept = seen["login"]["kept"]
     assert "token" not in kept["url"]
-    assert (kept["cookie"], kept["local"], kept["session"]) == ("", 0, 0)
-    assert seen["logout"] == {"sessions": 0, "streams": 0}
+    assert kept["cookie"] == "" and "the-token" not in kept["stored"]
+    assert "key_of_" in kept["stored"]
+    assert seen["logout"] == {"sessions": 0, "streams": 0, "stored": 0}
 
 
 def test_a_row_says_how_the_job_is(seen):

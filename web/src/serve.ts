@@ -9,6 +9,7 @@ import { ListView } from "./serve/list";
 import { Live, Mode } from "./serve/live";
 import { loginForm } from "./serve/login";
 import { MachineView } from "./serve/machine";
+import { keepSecrets } from "./serve/session";
 import { SubmitDialog } from "./serve/submit";
 
 const main = document.getElementById("main") as HTMLElement;
@@ -145,7 +146,10 @@ addEventListener("popstate", () => isLoggedIn && route());
 logout.addEventListener("click", () => {
   send("DELETE", "/session").catch((problem: unknown) => {
     if (!(problem instanceof ApiError)) throw problem;
-  }).finally(() => void begin());
+  }).finally(() => {
+    keepSecrets({});
+    void begin();
+  });
 });
 whenLoggedOut(() => isLoggedIn && askForToken());
 setInterval(() => void checkHealth(), healthEvery_ms);

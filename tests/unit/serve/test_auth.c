@@ -116,24 +116,29 @@ static void a_token_that_is_short_or_no_text_is_refused(void **state)
     assert_null(a);
 }
 
-static void only_a_right_token_gives_a_cookie(void **state)
+static void only_a_right_token_opens_a_session(void **state)
 {
     struct folder *f = *state;
     struct auth *a = NULL;
     struct err err = {""};
-    char token[TOKEN_MAX + 1], reader[TOKEN_MAX + 1], cookie[AUTH_COOKIE_SIZE];
+    char token[TOKEN_MAX + 1], reader[TOKEN_MAX + 1];
+    struct auth_grant grant, other;
     bool again = true;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
     assert_int_equal(secret_read(f->fd, "token.read-only", f->path, false, reader, &err), 0);
-    assert_int_equal(auth_login(a, token, NS_PER_S, cookie, &again), AUTH_WRITE);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), AUTH_WRITE);
     assert_false(again);
-    assert_non_null(strstr(cookie, "HttpOnly; SameSite=Strict; Path=/"));
-    assert_null(strstr(cookie, token));
-    assert_int_equal(auth_login(a, reader, NS_PER_S, cookie, &again), AUTH_READ);
+    assert_non_null(strstr(grant.cookie, "HttpOnly; SameSite=Strict; Path=/"));
+    assert_null(strstr(grant.cookie, token));
+    assert_null(strstr(grant.cookie, grant.key));
+    assert_null(strstr(grant.cookie, grant.view));
+    assert_string_not_equal(grant.key, grant.view);
+    assert_int_equal(auth_login(a, reader, NS_PER_S, &other, &again), AUTH_READ);
+    assert_string_not_equal(grant.key, other.key);
     token[0] = token[0] == 'a' ? 'b' : 'a';
-    assert_int_equal(auth_login(a, token, NS_PER_S, cookie, &again), AUTH_NONE);
-    assert_int_equal(auth_login(a, "", NS_PER_S, cookie, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, "", NS_PER_S, &grant, &again), AUTH_NONE);
     auth_free(a);
 }
 
@@ -142,20 +147,21 @@ static void after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while(void **
     struct folder *f = *state;
     struct auth *a = NULL;
     struct err err = {""};
-    char token[TOKEN_MAX + 1], cookie[AUTH_COOKIE_SIZE];
+    char token[TOKEN_MAX + 1];
+    struct auth_grant grant;
     bool again = false;
     uint64_t now_ns = 1000 * NS_PER_S;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(auth_login(a, "wrong", now_ns, cookie, &again), AUTH_NONE);
+        assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), AUTH_NONE);
         assert_false(again);
     }
-    assert_int_equal(auth_login(a, "wrong", now_ns, cookie, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), AUTH_NONE);
     assert_true(again);
-    assert_int_equal(auth_login(a, token, now_ns, cookie, &again), AUTH_WRITE);
+    assert_int_equal(auth_login(a, token, now_ns, &grant, &again), AUTH_WRITE);
     assert_false(again);
-    assert_int_equal(auth_login(a, "wrong", now_ns + 7 * NS_PER_S, cookie, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, "wrong", now_ns + 7 * NS_PER_S, &grant, &again), AUTH_NONE);
     assert_false(again);
     auth_free(a);
 }
@@ -166,28 +172,56 @@ static void sessions_are_bounded_and_outlive_the_server(void **state)
     struct auth *a = NULL;
     struct err err = {""};
     struct stat st;
-    char token[TOKEN_MAX + 1], reader[TOKEN_MAX + 1], text[16 << 10];
-    char cookie[AUTH_COOKIE_SIZE], of_reader[AUTH_COOKIE_SIZE];
+    char token[TOKEN_MAX + 1], reader[TOKEN_MAX + 1], text[32 << 10];
+    struct auth_grant grant, of_reader;
     bool again = false;
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
     assert_int_equal(secret_read(f->fd, "token.read-only", f->path, false, reader, &err), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
-        assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, cookie, &again), AUTH_WRITE);
+        assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), AUTH_WRITE);
     /* many readers take no place from those who may write */
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
-        assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, of_reader, &again), AUTH_READ);
+        assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, &of_reader, &again),
+                         AUTH_READ);
     auth_free(a);
     assert_int_equal(fstatat(f->fd, "sessions", &st, 0), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    ssize_t n = io_read_small(f->fd, "sessions", text, sizeof(text));
+    ssize_t n = io_read_small(f->fd, "sessions", text, sizeof(text) - 1);
     assert_true(n > 0);
     unsigned lines = 0;
     for (ssize_t i = 0; i < n; i++)
         lines += text[i] == '\n';
     assert_int_equal(lines, AUTH_SESSIONS_MAX);
-    cookie[strlen("ebb=") + SECRET_SIZE - 1] = '\0';
-    assert_non_null(strstr(text, cookie + strlen("ebb=")));
+    text[n] = '\0';
+    grant.cookie[strlen("ebb=") + SECRET_SIZE - 1] = '\0';
+    assert_non_null(strstr(text, grant.cookie + strlen("ebb=")));
+    assert_non_null(strstr(text, grant.key));
+    assert_non_null(strstr(text, grant.view));
+}
+
+/* As an earlier version wrote them, or as nobody did. */
+static void sessions_without_a_key_are_forgotten(void **state)
+{
+    struct folder *f = *state;
+    struct auth *a = NULL;
+    struct err err = {""};
+    char token[TOKEN_MAX + 1], text[1024];
+    struct auth_grant grant;
+    bool again = false;
+    put(f, "sessions",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef w 9999999999999999999\n"
+        "nonsense\n",
+        0600);
+    assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
+    assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), AUTH_WRITE);
+    auth_free(a);
+    ssize_t n = io_read_small(f->fd, "sessions", text, sizeof(text) - 1);
+    assert_true(n > 0);
+    text[n] = '\0';
+    assert_null(strstr(text, "0123456789abcdef w"));
+    assert_ptr_equal(strchr(text, '\n'), text + n - 1);
 }
 
 static void literal_addresses_and_names_that_were_allowed_are_ours(void **state)
@@ -233,9 +267,10 @@ int main(void)
         TEST(tokens_are_made_once_for_the_servers_user_alone),
         TEST(a_token_that_others_can_read_is_refused),
         TEST(a_token_that_is_short_or_no_text_is_refused),
-        TEST(only_a_right_token_gives_a_cookie),
+        TEST(only_a_right_token_opens_a_session),
         TEST(after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while),
         TEST(sessions_are_bounded_and_outlive_the_server),
+        TEST(sessions_without_a_key_are_forgotten),
         cmocka_unit_test(literal_addresses_and_names_that_were_allowed_are_ours),
         cmocka_unit_test(an_origin_is_ours_when_it_is_the_host),
     };

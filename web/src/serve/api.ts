@@ -1,5 +1,7 @@
 // The server's interface (docs/api.md): its documents and how they are asked for.
 
+import { secrets } from "./session";
+
 export type State = "queued" | "starting" | "running" | "checkpointing" | "stopping" | "succeeded" | "failed" | "cancelled" | "lost";
 
 export interface Progress {
@@ -141,7 +143,9 @@ export async function ask(path: string, more: RequestInit = {}, patience_s = usu
   const giveUp = new AbortController();
   const timer = setTimeout(() => giveUp.abort(), patience_s * 1000);
   try {
-    answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", cache: "no-store", signal: giveUp.signal, ...more });
+    const { key } = secrets();
+    const headers = { ...more.headers, ...(key ? { "X-Ebb-Key": key } : {}) };
+    answer = await fetch(`/api/v1${path}`, { credentials: "same-origin", cache: "no-store", signal: giveUp.signal, ...more, headers });
   } catch {
     throw new ApiError(0, giveUp.signal.aborted ? `the server did not answer in ${patience_s} s` : "the server cannot be reached");
   } finally {

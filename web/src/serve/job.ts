@@ -10,6 +10,7 @@ import { happenings, JobData, mostEvents, startedAgain } from "./job_data";
 import { JobPlots } from "./job_plots";
 import { Message } from "./live";
 import { LogView } from "./log";
+import { secrets } from "./session";
 import * as shell from "./shell";
 import { SubmitDialog } from "./submit";
 import * as format from "../shared/format";
@@ -62,7 +63,8 @@ export class JobView implements View {
     this.wants = { jobs: false, job: id, log: true };
     this.log = new LogView(id);
     this.diagnosis = new DiagnosisView(id);
-    this.report.href = `/api/v1/jobs/${id}/report`;
+    const { view } = secrets();
+    this.report.href = `/api/v1/jobs/${id}/report${view ? `?view=${view}` : ""}`;
     this.confirm = this.confirmDialog();
     const buttons = h("div", { class: "tools actions" }, ...(app.canWrite ? [this.checkpoint, this.cancel, this.rerun, this.edit] : []), this.report);
     this.content = h("div", { hidden: true },

@@ -2,6 +2,7 @@
 
 import { ApiError, Happening, Job, Mark, Sample } from "./api";
 import { setServerTime } from "./clock";
+import { secrets } from "./session";
 
 export interface Wants {
   jobs: boolean;
@@ -111,7 +112,8 @@ export class Live {
     clearTimeout(this.retry);
     if (this.isResting || this.socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`);
+    const { key } = secrets(); // a WebSocket has no headers of ours
+    const socket = new WebSocket(`${scheme}//${location.host}/api/v1/live`, ["ebb", ...(key ? [`ebb-key.${key}`] : [])]);
     this.socket = socket;
     this.heard_ms = Date.now();
     socket.onopen = () => this.say();

@@ -1,7 +1,8 @@
-// The token for a cookie. It is sent once and kept nowhere.
+// A session for the token, which is sent once and kept nowhere.
 
 import { ApiError, send } from "./api";
 import { h, setText } from "./dom";
+import { keepSecrets, Secrets } from "./session";
 
 export function loginForm(onDone: () => void): HTMLElement {
   const token = h("input", { id: "token", type: "password", name: "token", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-help token-error" });
@@ -12,7 +13,7 @@ export function loginForm(onDone: () => void): HTMLElement {
     button.disabled = true;
     setText(error, "");
     try {
-      await send("POST", "/session", { token: token.value.trim() });
+      keepSecrets((await send<Secrets>("POST", "/session", { token: token.value.trim() })) ?? {});
       token.value = "";
       onDone();
     } catch (problem) {

@@ -1,0 +1,28 @@
+// The secrets of the page's session. A browser sends the cookie to every port of the host, also to another user's web server;
+// its storage belongs to one port alone. So the server accepts the cookie only together with one of these.
+
+export interface Secrets {
+  key?: string; // for requests
+  view?: string; // for addresses that are opened in a tab of their own: reading
+}
+
+const place = "ebb-session";
+let unstored: Secrets = {}; // where the browser stores nothing
+
+export function secrets(): Secrets {
+  try {
+    return JSON.parse(localStorage.getItem(place) ?? "{}") as Secrets;
+  } catch {
+    return unstored;
+  }
+}
+
+export function keepSecrets({ key, view }: Secrets): void {
+  unstored = { key, view };
+  try {
+    if (key) localStorage.setItem(place, JSON.stringify(unstored));
+    else localStorage.removeItem(place);
+  } catch {
+    // They last as long as the page does.
+  }
+}
