@@ -11,7 +11,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 # Ninja has its own jobs; what this file does is one thing after another.
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
-	bench-python soak all build demo test lint format bench \
+	bench-python soak all build demo test fuzz lint format bench \
 	bench-long install clean help
 
 all: build
@@ -28,6 +28,7 @@ demo: build
 # What cannot be installed into $(BUILD)/venv is not tested with; that fails nothing.
 test:
 	@scripts/setup.sh test
+	@scripts/setup.sh fuzz || echo "make: no libFuzzer: the fuzz corpora are only replayed"
 	@scripts/setup.sh web || echo "make: no npm: the tests of the pages are skipped"
 	@scripts/setup.sh browser || echo "make: no chromium: the tests of the pages in a browser are skipped"
 	-@BUILD="$(BUILD)" scripts/setup.sh promtool
@@ -36,6 +37,15 @@ test:
 # The suites of jansson, libuv and numpy under the preloaded library and without it: some ten minutes.
 test-heap-foreign: build
 	@/usr/bin/env python3 scripts/test_foreign.py --build $(BUILD) $(FOREIGN_FLAGS)
+
+# Ten seconds for each target of fuzz/; FUZZ_FLAGS='--seconds 60 --only mark' is another choice. The tree
+# is the one in which make test builds them.
+fuzz:
+	@scripts/setup.sh fuzz
+	@cmake -S . -B $(BUILD)/clang -G Ninja --log-level=WARNING -DEBB_WERROR=ON -DEBB_FUZZ=ON \
+		-DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD)/clang -j $(JOBS) --target fuzz
+	@scripts/fuzz.py --targets $(BUILD)/clang/fuzz $(FUZZ_FLAGS)
 
 lint:
 	@scripts/setup.sh lint
@@ -150,8 +160,9 @@ clean:
 help:
 	@echo "make                  build $(BUILD)/ebb, its manual page and completions"
 	@echo "make demo             build, then watch a small leaking program"
-	@echo "make test             every test, plain and sanitized, and a build with clang"
+	@echo "make test             every test, plain and sanitized, and the fuzz targets for some seconds each"
 	@echo "                      installs torch and the like into $(BUILD)/venv for it (not with TORCH=no)"
+	@echo "make fuzz             every parser of foreign bytes on mutated input, 10 s each (FUZZ_FLAGS='--seconds 60')"
 	@echo "make test-heap-foreign  suites of other projects, with and without the heap profiler"
 	@echo "make lint             layout, static analysis, headers, include table, scripts, Python, pages"
 	@echo "make format           lay out the sources as lint wants them"

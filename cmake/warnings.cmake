@@ -32,6 +32,21 @@ if(EBB_SANITIZE)
   set(ebb_sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
   add_compile_options(${ebb_sanitize} -fno-omit-frame-pointer -O1)
   add_link_options(${ebb_sanitize})
+  # Only clang counts what an input reaches, and only with its runtime library; without, the fuzz
+  # targets replay their corpora (cmake/fuzz.cmake).
+  if(EBB_FUZZ)
+    include(CheckCSourceCompiles)
+    set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer,address)
+    check_c_source_compiles("#include <stddef.h>
+      #include <stdint.h>
+      int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+      int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { return data && size ? 0 : 0; }"
+      EBB_HAS_FUZZER)
+    unset(CMAKE_REQUIRED_FLAGS)
+  endif()
+  if(EBB_FUZZ AND EBB_HAS_FUZZER)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+  endif()
 else()
   # Some distributions' compilers already define a level, and a second definition warns.
   add_compile_options($<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE>

@@ -1,10 +1,5 @@
 /* Fuzzes the reader of a heap's history. The first byte says what the rest is: a whole file, or a
- * list of payloads, which get their packing, frames and checksums here.
- *
- *   cmake -S . -B build/fuzz -G Ninja -DEBB_FUZZ=ON -DEBB_SANITIZE=ON -DCMAKE_C_COMPILER=clang
- *   ninja -C build/fuzz fuzz_heap_store
- *   build/fuzz/fuzz/fuzz_heap_store fuzz/corpus/heap_store -max_total_time=60
- */
+ * list of payloads, which get their packing, frames and checksums here. */
 #include "base/buf.h"
 #include "profile/store.h"
 #include "profile/store_pack.h"

@@ -1,9 +1,5 @@
 /* Fuzzes the look into a profiled process's table: the bytes are laid over an honest one as a list
  * of patches, with the head's counts within reach, and everything that can be had from it is read.
- *
- *   cmake -S . -B build/fuzz -G Ninja -DEBB_FUZZ=ON -DEBB_SANITIZE=ON -DCMAKE_C_COMPILER=clang
- *   ninja -C build/fuzz fuzz_heap_table
- *   build/fuzz/fuzz/fuzz_heap_table fuzz/corpus/heap_table -max_total_time=60
  */
 #include <fcntl.h>
 #include <stddef.h>

@@ -5,8 +5,36 @@
 #include <string.h>
 
 #include "mark/mark.h"
+#include "mark/row.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Each of the steps that a mark stands for is a mark by itself. */
+static void check_row(const struct mark *m)
+{
+    char text[MARK_TEXT_MAX];
+    struct mark one, again;
+    size_t length = mark_row_length(m);
+    if (length == 1 || m->len > MARK_TEXT_MAX)
+        return;
+    for (size_t i = 0; i < length; i += length - 1) {
+        mark_row_at(m, length, i, text, &one);
+        if (mark_parse(one.text, one.len, &again) < 0 || again.step != one.step)
+            abort();
+    }
+}
+
+static void check_figure(const char *s, size_t len)
+{
+    char full[128], name[32];
+    int32_t pid;
+    if (len >= sizeof full)
+        return;
+    memcpy(full, s, len);
+    full[len] = '\0';
+    if (mark_figure_parse(full, name, sizeof name, &pid) && (!name[0] || pid < 0))
+        abort();
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -14,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mark m;
     size_t at = 0, len, lines = 0;
 
+    check_figure((const char *)data, size);
     if (mark_parse((const char *)data, size, &m) < 0)
         return 0;
     while (mark_next(&m, &at, &line))
@@ -22,5 +51,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if ((m.has & MARK_HAS_STEP) && m.step < 0)
         abort();
+    check_row(&m);
     return 0;
 }

@@ -1,13 +1,6 @@
 /* Fuzzes the reader of recordings. The first byte says what the rest is: a whole file, the records
  * of a RAW block, or the columns of a SEALED one; the latter two get their checksums and frames
- * here, which no fuzzer would guess.
- *
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Isrc fuzz/fuzz_trace_reader.c \
- *       src/trace/{block,idmap,pack,record,sealed,scan,replay,reader}.c
- * src/base/{buf,err,json,io,text}.c \ src/mark/mark.c src/base/number.c -ljansson -lzstd -o
- * fuzz_trace_reader
- *   ./fuzz_trace_reader -max_total_time=60 fuzz/corpus/trace_reader
- */
+ * here, which no fuzzer would guess. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>

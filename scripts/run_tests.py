@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds and runs every test: plain, sanitized, and a clang build; ends with `N passed, N failed`.
+"""Builds and runs every test: plain, sanitized, and fuzz targets with clang; ends with `N passed, N failed`.
 
 Many tests wait more than they compute. Meanwhile the next trees are built, at a priority that leaves the
 cores to tests that want them.
@@ -124,7 +124,7 @@ class Tree:
     folder: str
     targets: list
     options: list
-    has_tests: bool
+    label: str = ""  # of the tests to run; all without it, none if it is "none"
 
 
 @dataclass
@@ -184,13 +184,14 @@ def failure_reasons(log):
     return dict(re.findall(r"^\s+\d+ - (\S+) \((.+)\)", log, re.MULTILINE))
 
 
-def run_ctest(folder, jobs):
+def run_ctest(folder, jobs, label):
     with tempfile.TemporaryDirectory() as scratch:
         junit = os.path.join(scratch, "junit.xml")
         # It counts thirds of a core (cmake/test_costs.txt), and cuts the output of tests short unless
         # told otherwise.
         command = ["ctest", "--test-dir", folder, "-j", str(3 * jobs), "--output-junit", junit,
                    "--test-output-size-passed", "67108864", "--test-output-size-failed", "67108864"]
+        command += ["-L", f"^{label}$"] if label else []
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 errors="replace")
         status, reasons = result.returncode, failure_reasons(result.stdout)
@@ -217,15 +218,30 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def has_fuzzer():
+    """Whether clang finds its runtime library with libFuzzer."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = "int LLVMFuzzerTestOneInput(const char *data, long size) { return data && size ? 0 : 0; }"
+        command = ["clang", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", f"{scratch}/probe"]
+        return subprocess.run(command, input=source, text=True, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL).returncode == 0
+
+
 def trees_of(arguments):
     main_tree = arguments.build
     tests = ["-DEBB_TESTS=ON", f"-DEBB_VENV={os.path.abspath(main_tree)}/venv"]
+    can_fuzz = has_fuzzer()
+    if not can_fuzz:
+        say("clang has no libFuzzer (libclang-rt): the fuzz corpora are only replayed, in the sanitized tree")
+    fuzz, no_fuzz = "-DEBB_FUZZ=ON", "-DEBB_FUZZ=OFF"
     return [
-        Tree("gcc", main_tree, ["all", "bench"], [*tests, f"-DEBB_WERROR={arguments.werror}"], True),
+        Tree("gcc", main_tree, ["all", "bench"], [*tests, f"-DEBB_WERROR={arguments.werror}"]),
         Tree("gcc, address and undefined-behaviour sanitizers", f"{main_tree}/asan", ["all"],
-             [*tests, "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug"], True),
-        Tree("clang, warnings are errors, build only", f"{main_tree}/clang", ["all", "bench"],
-             [*tests, "-DEBB_WERROR=ON", "-DCMAKE_C_COMPILER=clang"], False),
+             [*tests, "-DEBB_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug", no_fuzz if can_fuzz else fuzz]),
+        Tree("clang, warnings are errors, fuzz targets" if can_fuzz else "clang, warnings are errors, build only",
+             f"{main_tree}/clang", ["all", "bench"],
+             [*tests, "-DEBB_WERROR=ON", "-DCMAKE_C_COMPILER=clang", fuzz if can_fuzz else no_fuzz],
+             "fuzz" if can_fuzz else "none"),
     ]
 
 
@@ -234,17 +250,17 @@ def has_built(tree, outcome):
     print(outcome.output, end="", flush=True)
     if not outcome.ok:
         print(f"{tree.folder} did not build", flush=True)
-    elif not tree.has_tests:
+    elif tree.label == "none":
         say(f"{tree.title}: built in {outcome.seconds:.0f} s")
     return outcome.ok
 
 
 def test_tree(tree, outcome, jobs):
-    if not tree.has_tests:
+    if tree.label == "none":
         return Counts()
     say(f"{tree.title}: testing")
     start = time.monotonic()
-    counts = run_ctest(tree.folder, jobs)
+    counts = run_ctest(tree.folder, jobs, tree.label)
     say(f"{tree.title}: {counts.line()} (built in {outcome.seconds:.0f} s, "
         f"tested in {time.monotonic() - start:.0f} s)")
     return counts

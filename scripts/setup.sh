@@ -2,8 +2,9 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|lint|bench|bench-heap|bench-peers|zoo|web|browser|earlyoom|promtool|python]
+#   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|browser|earlyoom|promtool|python]
 #
+# fuzz is clang with libFuzzer; without it `make test` only replays the fuzz corpora.
 # web is npm, with which the plots of `ebb report` and the page of `ebb serve` are built in; without it
 # the build goes on. browser is what the tests of the pages would like to have; where that cannot be
 # installed they are skipped.
@@ -21,6 +22,7 @@ set -eu
 
 # Package, and how to see that what it brings is really there:
 #   cmd:NAME on PATH · file:PATH · pc:MODULE known to pkg-config · py:MODULE importable · lib:NAME
+#   rt:NAME in clang's runtime library
 build_needs="
 gcc             cmd:gcc
 g++             cmd:g++
@@ -46,6 +48,11 @@ python3-psutil  py:psutil
 python3-venv    py:ensurepip
 clang           cmd:clang
 tmux            cmd:tmux
+"
+fuzz_needs="
+python3         cmd:python3
+clang           cmd:clang
+libclang-rt-dev rt:fuzzer
 "
 # One clang-format for all: versions disagree about layout, and both systems carry this one.
 lint_needs="
@@ -112,6 +119,7 @@ is_there() {
     file:*) [ -e "${1#file:}" ] ;;
     pc:*) pkg-config --exists "${1#pc:}" >/dev/null 2>&1 ;;
     py:*) has_module "${1#py:}" ;;
+    rt:*) compgen -G "$(clang -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.${1#rt:}*.a" >/dev/null ;;
     lib:*) compgen -G "/usr/lib/*/${1#lib:}" >/dev/null ;;
     esac
 }
@@ -319,9 +327,10 @@ zoo)
 web) needs=$web_needs ;;
 build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
+fuzz) needs=$build_needs$fuzz_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, lint, bench, bench-heap, bench-peers, zoo, web, browser, earlyoom, promtool or python)" ;;
+*) die "no such group: $1 (build, test, fuzz, lint, bench, bench-heap, bench-peers, zoo, web, browser, earlyoom, promtool or python)" ;;
 esac
 
 missing=$(missing_of "$needs")

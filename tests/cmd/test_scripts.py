@@ -358,10 +358,11 @@ def test_a_run_of_nothing_fails(tmp_path):
 
 
 STUBS = {
-    "bin/cmake": '[ "$1" = -S ] && exit; nice >>"priorities.$(basename "$2")"\n'
+    "bin/cmake": '[ "$1" = -S ] && { echo "$*" >>configured; exit; }; nice >>"priorities.$(basename "$2")"\n'
                  '[ ! -e "$2-is-broken" ] || { echo "$2: error"; exit 1; }',
     "bin/ctest": 'grep -q . installed; nice >>priorities.tests\n'
                  'echo "<testsuite><testcase name=\'t\' status=\'run\'/></testsuite>" >"$6"',
+    "bin/clang": "[ ! -e no-fuzzer ]",
     "scripts/setup.sh": 'echo "$1 into $BUILD" >installed',
 }
 
@@ -391,10 +392,20 @@ def whole_run(tmp_path, monkeypatch):
 def test_both_trees_are_tested_and_the_later_ones_built_beside(whole_run, tmp_path):
     def priorities(what):
         return [int(n) for n in (tmp_path / f"priorities.{what}").read_text().split()]
-    assert whole_run() == (0, ["2 passed, 0 failed"])
+    assert whole_run() == (0, ["3 passed, 0 failed"])
     own = priorities("build")[0]
-    assert priorities("tests") == [own, own]
+    assert priorities("tests") == [own, own, own]
     assert priorities("asan") == priorities("clang") == [min(own + 10, 19)]
+
+
+@pytest.mark.parametrize("has_fuzzer, folder, counts", [
+    (True, "build/clang", "3 passed, 0 failed"), (False, "build/asan", "2 passed, 0 failed")])
+def test_fuzz_targets_are_built_with_clang_or_else_sanitized_by_gcc(whole_run, tmp_path, has_fuzzer, folder, counts):
+    if not has_fuzzer:
+        (tmp_path / "no-fuzzer").touch()
+    assert whole_run() == (0, [counts])
+    with_fuzz = [line for line in (tmp_path / "configured").read_text().splitlines() if "-DEBB_FUZZ=ON" in line]
+    assert [line.split()[3] for line in with_fuzz] == [folder]
 
 
 @pytest.mark.parametrize("broken, said", [
@@ -412,7 +423,7 @@ def test_the_costs_are_of_tests_that_there_are():
     assert len(lines) > 20
     for name, seconds, thirds in lines:
         folder, test = name.split(".")
-        assert (name == "heap.tsan" or list(ROOT.glob(f"tests/{folder}/{test}.py"))
+        assert (name == "heap.tsan" or (folder == "fuzz" and (ROOT / f"fuzz/fuzz_{test}.c").exists()) or list(ROOT.glob(f"tests/{folder}/{test}.py"))
                 or list(ROOT.glob(f"tests/unit/{folder}/{test}.c"))), name
         assert int(seconds) > 0 and int(thirds) in (1, 2, 3), name
 
@@ -434,6 +445,51 @@ def test_only_a_thread_sanitizer_that_cannot_start_is_skipped(tmp_path, body, co
                             capture_output=True, text=True)
     assert result.returncode == code
     assert shown in result.stdout
+
+
+# ---- fuzz targets ----
+
+def fuzz(folder, *arguments, **targets):
+    """Runs fuzz.py on stand-ins for targets."""
+    for name, text in targets.items():
+        (folder / "corpus" / name).mkdir(parents=True)
+        program = folder / f"fuzz_{name}"
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    return subprocess.run([SCRIPTS / "fuzz.py", "--targets", folder, "--corpus", folder / "corpus", *arguments],
+                          capture_output=True, text=True)
+
+
+FUZZED = """echo "INFO: seed corpus: files: 3"; echo "#9 DONE cov: 42 ft: 50 corp: 3/9b"
+echo "stat::number_of_executed_units: 400"; echo "stat::new_units_added: 7"; echo "stat::peak_rss_mb: 31" """
+
+
+def test_fuzz_adds_up_executions_until_there_are_enough(tmp_path):
+    result = fuzz(tmp_path, "--runs", "1000", "--jobs", "1", mark=FUZZED)
+    assert result.returncode == 0, result.stdout + result.stderr
+    name, executions, _, added, coverage, peak, crashes = result.stdout.splitlines()[1].split()
+    assert (name, executions, added, coverage, peak, crashes) == ("mark", "1200", "21", "42", "31", "0")
+
+
+def test_fuzz_fails_when_one_target_crashes_and_runs_the_others(tmp_path):
+    result = fuzz(tmp_path, "--seconds", "1", bad=f"{FUZZED}; echo 'heap-buffer-overflow'; exit 77", good=FUZZED)
+    assert result.returncode == 1
+    assert [line.split()[-1] for line in result.stdout.splitlines()[1:3]] == ["1", "0"]
+    assert "heap-buffer-overflow" in result.stdout
+
+
+def test_fuzz_fails_when_a_target_has_no_seeds(tmp_path):
+    result = fuzz(tmp_path, "--seconds", "1", bare='echo "INFO: A corpus is not provided"')
+    assert result.returncode == 1 and "has no seeds" in result.stdout
+
+
+def test_every_fuzz_target_has_seeds_and_a_line_in_the_readme():
+    readme = (ROOT / "fuzz" / "README.md").read_text()
+    names = {path.stem.removeprefix("fuzz_") for path in (ROOT / "fuzz").glob("fuzz_*.c")}
+    assert names == {path.name for path in (ROOT / "fuzz" / "corpus").iterdir()}
+    for name in names:
+        assert any((ROOT / "fuzz" / "corpus" / name).iterdir()), name
+        assert f"`{name}`" in readme, name
 
 
 # ---- what npm fetches ----

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Runs the fuzz targets of a folder on their corpora and prints a table, one line per target.
+
+    scripts/fuzz.py --seconds 30                 each target for 30 s
+    scripts/fuzz.py --runs 10000000 --limit 500  each to 10 million executions, 500 s in all
+    scripts/fuzz.py --pack FOLDER                targets, corpora and this script, to run elsewhere
+
+Exits with 1 when a target crashed, leaked, hung or used too much memory; the inputs that did it are in
+the folder of --out, and the new inputs that reach more code in its inputs/. Replay one: TARGET FILE.
+"""
+
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SLICE_S = 20  # how long a worker stays with one target while others wait
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+
+
+@dataclass
+class Target:
+    name: str
+    program: str
+    corpus: str
+    out: str
+    executions: int = 0
+    seconds: float = 0.0
+    added: int = 0
+    peak_mib: int = 0
+    coverage: int = 0
+    workers: int = 0
+    failures: list = field(default_factory=list)
+
+    def inputs(self):
+        return os.path.join(self.out, "inputs")
+
+    def line(self):
+        rate = self.executions / self.seconds if self.seconds else 0
+        return (f"{self.name:<16} {self.executions:>12} {rate:>9.0f} {self.added:>6} {self.coverage:>8} "
+                f"{self.peak_mib:>9} {len(self.failures):>7}")
+
+
+HEADING = (f"{'target':<16} {'executions':>12} {'exec/s':>9} {'added':>6} {'coverage':>8} "
+           f"{'peak MiB':>9} {'crashes':>7}")
+
+
+def find_targets(arguments):
+    targets = []
+    for program in sorted(glob.glob(os.path.join(arguments.targets, "fuzz_*"))):
+        name = os.path.basename(program).removeprefix("fuzz_")
+        if not os.access(program, os.X_OK) or (arguments.only and name not in arguments.only):
+            continue
+        out = os.path.join(arguments.out or os.path.join(arguments.targets, "found"), name)
+        targets.append(Target(name, os.path.abspath(program), os.path.join(arguments.corpus, name), out))
+    missing = set(arguments.only) - {target.name for target in targets}
+    if missing or not targets:
+        sys.exit(f"fuzz: no target {', '.join(sorted(missing)) or 'fuzz_*'} in {arguments.targets}; make fuzz builds them")
+    return targets
+
+
+def stat(output, name):
+    values = re.findall(rf"^stat::{name}:\s+(\d+)", output, re.MULTILINE)
+    return int(values[-1]) if values else 0
+
+
+def last(pattern, output):
+    values = re.findall(pattern, output)
+    return int(values[-1]) if values else 0
+
+
+def run_once(target, runs, seconds, seed):
+    """Runs one process of TARGET: its output and its exit status."""
+    command = [target.program, target.inputs(), target.corpus, f"-runs={runs}", "-print_final_stats=1",
+               f"-max_total_time={max(1, int(seconds))}", "-timeout=10", "-rss_limit_mb=2048",
+               f"-artifact_prefix={target.out}/"]
+    if seed:
+        command.append(f"-seed={seed}")
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, env=SANITIZERS | dict(os.environ))
+    return result.stdout.decode(errors="replace"), result.returncode
+
+
+def record(target, output, status, seconds):
+    target.executions += stat(output, "number_of_executed_units")
+    target.added += stat(output, "new_units_added")
+    target.seconds += seconds
+    target.peak_mib = max(target.peak_mib, stat(output, "peak_rss_mb"))
+    target.coverage = max(target.coverage, last(r" cov: (\d+)", output))
+    if status != 0:
+        target.failures.append(output)
+    elif "INFO: seed corpus" not in output and "replayed" not in output:
+        target.failures.append(f"fuzz: {target.corpus} has no seeds\n{output}")
+
+
+class Pool:
+    """Workers that each take the target that has got the least so far."""
+
+    def __init__(self, targets, arguments):
+        self.targets, self.arguments = targets, arguments
+        self.lock = threading.Lock()
+        self.end = time.monotonic() + arguments.limit
+
+    def is_open(self, target):
+        a = self.arguments
+        if target.failures or time.monotonic() >= self.end:
+            return False
+        return target.executions < a.runs if a.runs else target.seconds == 0 and target.workers == 0
+
+    def take(self):
+        with self.lock:
+            waiting = [target for target in self.targets if self.is_open(target)]
+            if not waiting:
+                return None
+            target = min(waiting, key=lambda t: (t.workers, t.executions))
+            target.workers += 1
+            return target
+
+    def work(self):
+        a = self.arguments
+        while target := self.take():
+            start = time.monotonic()
+            seconds = min(SLICE_S if a.runs else a.seconds, self.end - start)
+            output, status = run_once(target, a.runs - target.executions if a.runs else -1, seconds, a.seed)
+            with self.lock:
+                target.workers -= 1
+                record(target, output, status, time.monotonic() - start)
+
+    def run(self):
+        for target in self.targets:
+            shutil.rmtree(target.inputs(), ignore_errors=True)  # of another run
+            os.makedirs(target.inputs())
+        threads = [threading.Thread(target=self.work) for _ in range(self.arguments.jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def pack(targets, arguments):
+    """Copies what a long run elsewhere needs, without debug information."""
+    folder = arguments.pack
+    for target in targets:
+        shutil.copytree(target.corpus, os.path.join(folder, "corpus", target.name), dirs_exist_ok=True)
+        subprocess.run(["strip", "-g", "-o", os.path.join(folder, os.path.basename(target.program)),
+                        target.program], check=True)
+    shutil.copy(__file__, folder)
+    print(f"in {folder}: ./fuzz.py --targets . --corpus corpus --runs 10000000 --limit 500")
+    return 0
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--targets", default="build/clang/fuzz", help="folder of the built targets")
+    parser.add_argument("--corpus", default=os.path.join(ROOT, "fuzz", "corpus"), help="folder of the corpora")
+    parser.add_argument("--out", help="folder for crashes and new inputs (default: TARGETS/found)")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this target; may be repeated")
+    parser.add_argument("--seconds", type=float, default=10, help="for each target (default: 10)")
+    parser.add_argument("--runs", type=int, default=0, help="executions of each target, in the place of --seconds")
+    parser.add_argument("--limit", type=float, default=3600, help="seconds in all (default: 3600)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
+    parser.add_argument("--seed", type=int, default=0, help="of the mutations (default: another each time)")
+    parser.add_argument("--pack", metavar="FOLDER", help="only copy targets, corpora and this script there")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    targets = find_targets(arguments)
+    if arguments.pack:
+        return pack(targets, arguments)
+    Pool(targets, arguments).run()
+    print(HEADING)
+    for target in targets:
+        print(target.line(), flush=True)
+    for target in targets:
+        for output in target.failures:
+            print(f"---- {target.name}; inputs in {target.out}:\n{output[-8000:].rstrip()}\n----", flush=True)
+    return 1 if any(target.failures for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
