@@ -39,6 +39,7 @@ struct run_options {
     uint64_t heap_interval_bytes;
     uint64_t log_max_bytes;
     int64_t lock_fd;
+    const char *folder_id;
     bool is_detached;
     bool no_record, no_unique, pss, no_terminal, no_shim, no_heap, no_heap_python;
     bool verbose, quiet, json;
@@ -79,6 +80,11 @@ static const struct cli_option hidden_table[] = {
      .max = INT32_MAX,
      .offset = offsetof(struct run_options, lock_fd),
      .help = "keep this file open for as long as the job is watched"},
+    {.name = "folder-id",
+     .type = CLI_TEXT,
+     .arg = "ID",
+     .offset = offsetof(struct run_options, folder_id),
+     .help = "sign the run folder with this before anything is started"},
     {0},
 };
 
@@ -224,6 +230,8 @@ static int make_folder(const struct run_options *o, const char *name, struct run
     if (o->no_record)
         return 0;
     int r = rundir_create(o->run_dir, name, clock_wall_ns(), ret, &err);
+    if (r == 0 && o->folder_id)
+        r = rundir_sign(ret, o->folder_id, &err);
     if (r == 0)
         return 0;
     ret->fd = -1;

@@ -10,6 +10,7 @@
 
 struct sweep_options {
     int64_t lock_fd;
+    const char *folder_id;
     uint64_t grace_ns;
 };
 
@@ -22,6 +23,11 @@ static const struct cli_option sweep_table[] = {
      .max = INT32_MAX,
      .offset = offsetof(struct sweep_options, lock_fd),
      .help = "the job's lock, which is kept while this lasts"},
+    {.name = "folder-id",
+     .type = CLI_TEXT,
+     .arg = "ID",
+     .offset = offsetof(struct sweep_options, folder_id),
+     .help = "what RUN_DIR was signed with; another's folder is neither read nor written"},
     {.name = "grace",
      .type = CLI_DURATION,
      .arg = "TIME",
@@ -47,7 +53,7 @@ static int sweep_exec(const struct cli_call *call)
     prctl(PR_SET_NAME, "ebb-sweep");
     if (lock >= 0)
         lost_sign_lock(&root, lock);
-    int r = lost_end_job(&root, path, o->grace_ns);
+    int r = lost_end_job(&root, path, o->folder_id ? o->folder_id : "", o->grace_ns);
     proc_root_close(&root);
     return r < 0
                ? cli_failf(2, "sweep: the processes of %s cannot be ended: %s", path, strerror(-r))

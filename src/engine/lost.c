@@ -123,9 +123,10 @@ static void remove_sockets(const json_t *doc)
         mark_folder_remove(folder);
 }
 
-int lost_end_job(const struct proc_root *root, const char *run_dir, uint64_t grace_ns)
+int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
+                 uint64_t grace_ns)
 {
-    AUTO_CLOSE int dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_CLOSE int dir = rundir_open_signed(AT_FDCWD, run_dir, folder_id);
     json_t *doc = dir < 0 ? json_object() : read_doc(dir);
     struct guard_cgroup cgroup;
     read_cgroup(doc, &cgroup);

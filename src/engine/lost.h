@@ -26,5 +26,7 @@ void lost_write(int rundir_fd, json_t *end);
 json_t *lost_cgroup_json(const struct guard_cgroup *g);
 
 /* Its supervisor and its sentinel are both gone: ends its processes, removes its cgroup and its
- * sockets, and says so in run.json. RUN_DIR: the absolute path, as the job has it. 0 or -errno. */
-int lost_end_job(const struct proc_root *root, const char *run_dir, uint64_t grace_ns);
+ * sockets, and says so in run.json. RUN_DIR: the absolute path, as the job has it. A folder that is
+ * not signed with FOLDER_ID (rundir_open_signed) is neither read nor written. 0 or -errno. */
+int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
+                 uint64_t grace_ns);

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -186,7 +186,9 @@ static int start_locked(struct executor_run *run, const struct job_spec *spec, i
     run->lock_fd = executor_lock_open(x, run->id);
     if (run->lock_fd < 0)
         return run->lock_fd;
-    int r = job_spec_launch(spec, x->program, path, LOCK_AT, gpus, gpu_count, &launch);
+    const struct job_place place = {
+        .run_dir = path, .folder_id = run->folder_id, .lock_fd = LOCK_AT};
+    int r = job_spec_launch(spec, x->program, &place, gpus, gpu_count, &launch);
     if (r == 0)
         r = launch_child(run, &launch, spec->cwd, lock);
     job_launch_fini(&launch);
@@ -197,12 +199,13 @@ static int start_locked(struct executor_run *run, const struct job_spec *spec, i
 
 static int launch_sweep(struct executor_run *run, int lock)
 {
-    char path[4096], fd[16], command[] = "sweep", flag[] = "--lock-fd";
+    char path[4096], lock_fd[32], folder_id[EXECUTOR_NAME_MAX + 16], command[] = "sweep";
     const struct executor *x = run->x;
     if (snprintf(path, sizeof path, "%s/%s", x->runs_path, run->run_dir) >= (int)sizeof path)
         return -ENAMETOOLONG;
-    snprintf(fd, sizeof fd, "%d", LOCK_AT);
-    char *argv[] = {(char *)(uintptr_t)x->program, command, flag, fd, path, NULL};
+    snprintf(lock_fd, sizeof lock_fd, "--lock-fd=%d", LOCK_AT);
+    snprintf(folder_id, sizeof folder_id, "--folder-id=%s", run->folder_id);
+    char *argv[] = {(char *)(uintptr_t)x->program, command, lock_fd, folder_id, path, NULL};
     const struct job_launch launch = {.argv = argv, .env = environ};
     int r = launch_child(run, &launch, "/", lock);
     if (r == 0)
@@ -228,10 +231,11 @@ bool executor_sweep(struct executor_run *run)
     return r == 0;
 }
 
-int executor_start(struct executor *x, int64_t id, const struct job_spec *spec, const char *run_dir,
-                   const int *gpus, size_t gpu_count, struct executor_run **ret, struct err *err)
+int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
+                   const struct executor_folder *folder, const int *gpus, size_t gpu_count,
+                   struct executor_run **ret, struct err *err)
 {
-    struct executor_run *run = executor_run_new(x, id, run_dir);
+    struct executor_run *run = executor_run_new(x, id, folder);
     if (!run)
         return err_set(err, -ENOMEM, "out of memory");
     int lock = executor_lock_take(x, id);
@@ -257,10 +261,10 @@ int executor_start(struct executor *x, int64_t id, const struct job_spec *spec, 
 }
 
 /* Takes LOCK. */
-static int take_over(struct executor *x, int64_t id, const char *run_dir, int lock,
+static int take_over(struct executor *x, int64_t id, const struct executor_folder *folder, int lock,
                      struct executor_run **ret, struct err *err)
 {
-    struct executor_run *run = executor_run_new(x, id, run_dir);
+    struct executor_run *run = executor_run_new(x, id, folder);
     if (!run) {
         close(lock);
         return err_set(err, -ENOMEM, "out of memory");
@@ -272,15 +276,16 @@ static int take_over(struct executor *x, int64_t id, const char *run_dir, int lo
 }
 
 /* Nobody holds its lock. */
-static enum executor_found found_free(const struct executor *x, const char *run_dir,
-                                      bool was_signed, json_t **ret_json)
+static enum executor_found found_free(const struct executor *x,
+                                      const struct executor_folder *folder, bool was_signed,
+                                      json_t **ret_json)
 {
-    struct stat st;
     json_t *doc = NULL;
-    if (!run_dir[0] || fstatat(x->runs_fd, run_dir, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    AUTO_CLOSE int dir = executor_open_folder(x, folder);
+    if (dir == -ENOENT)
         /* its folder was made before the lock was signed: somebody has removed it since */
         return was_signed ? EXECUTOR_LOST : EXECUTOR_NEVER_STARTED;
-    executor_read_json(x, run_dir, EXECUTOR_JSON_MAX, &doc);
+    executor_read_json(x, folder, EXECUTOR_JSON_MAX, &doc);
     if (doc && executor_json_is_ended(doc)) {
         *ret_json = doc;
         return EXECUTOR_ENDED;
@@ -289,8 +294,9 @@ static enum executor_found found_free(const struct executor *x, const char *run_
     return EXECUTOR_LOST;
 }
 
-int executor_find(struct executor *x, int64_t id, const char *run_dir, enum executor_found *found,
-                  struct executor_run **ret, json_t **ret_json, struct err *err)
+int executor_find(struct executor *x, int64_t id, const struct executor_folder *folder,
+                  enum executor_found *found, struct executor_run **ret, json_t **ret_json,
+                  struct err *err)
 {
     struct executor_holder holder;
     int lock = executor_lock_open(x, id);
@@ -302,15 +308,21 @@ int executor_find(struct executor *x, int64_t id, const char *run_dir, enum exec
         return err_set(err, held, "cannot look at the lock of job %lld: %s", (long long)id,
                        strerror(-held));
     }
-    *found = held ? EXECUTOR_ALIVE : found_free(x, run_dir, was_signed, ret_json);
+    *found = held ? EXECUTOR_ALIVE : found_free(x, folder, was_signed, ret_json);
     /* of a lost one processes may live on: it is over when those have been ended */
     if (*found == EXECUTOR_LOST && was_signed)
         *found = EXECUTOR_ALIVE;
     if (*found == EXECUTOR_ALIVE)
-        return take_over(x, id, run_dir, lock, ret, err);
+        return take_over(x, id, folder, lock, ret, err);
     if (lock >= 0)
         close(lock);
     return 0;
+}
+
+int executor_is_held(const struct executor *x, int64_t id)
+{
+    AUTO_CLOSE int lock = executor_lock_open(x, id);
+    return lock >= 0 ? executor_lock_is_held(lock) : lock == -ENOENT ? 0 : lock;
 }
 
 void executor_forget(struct executor *x, int64_t id)

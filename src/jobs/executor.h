@@ -4,7 +4,8 @@
  * Nothing is run twice and nothing is lost, whatever is killed when:
  *   - the server makes STATE/locks/ID and locks it (flock); the child inherits the lock, and with
  * it the job's sentinel and supervisor: while one of them lives, the lock is held;
- *   - `ebb run` makes the run folder, which must not exist: of two starts one fails;
+ *   - `ebb run` makes the run folder, which must not exist, and signs it before anything is
+ *     started: of two starts one fails, and nobody else's folder is taken for the job's;
  *   - run.json in it says how the job ended.
  * So after a restart: lock held: it runs; not held and no folder: it never started; not held and
  * run.json says "ended": that; else it is lost, and `ebb sweep` ends what may be left of it. */
@@ -29,6 +30,12 @@ enum executor_found {
 
 struct executor_run; /* one job under way */
 
+/* The run folder of a job: belongs to it only if it is signed with its id. */
+struct executor_folder {
+    const char *name; /* below runs/ */
+    const char *id;   /* "": made by an ebb that did not sign; then unsigned ones are meant */
+};
+
 /* On the loop, in this order: started (or not: then over follows with no_start), news…, over. With
  * over the run is gone. */
 struct executor_callbacks {
@@ -50,17 +57,23 @@ struct executor {
     struct executor_callbacks callbacks;
 };
 
-/* Begins to start it; trouble later comes as over. RUN_DIR: name of the folder below runs/. */
-int executor_start(struct executor *x, int64_t id, const struct job_spec *spec, const char *run_dir,
-                   const int *gpus, size_t gpu_count, struct executor_run **ret, struct err *err);
+/* Begins to start it; trouble later comes as over. */
+int executor_start(struct executor *x, int64_t id, const struct job_spec *spec,
+                   const struct executor_folder *folder, const int *gpus, size_t gpu_count,
+                   struct executor_run **ret, struct err *err);
 /* What became of a job that another server started. With EXECUTOR_ALIVE *RET is the run, taken
  * over; with _ENDED *ret_json is run.json, the caller's. */
-int executor_find(struct executor *x, int64_t id, const char *run_dir, enum executor_found *found,
-                  struct executor_run **ret, json_t **ret_json, struct err *err);
+int executor_find(struct executor *x, int64_t id, const struct executor_folder *folder,
+                  enum executor_found *found, struct executor_run **ret, json_t **ret_json,
+                  struct err *err);
 /* Both by the supervisor. -ENOTCONN: it cannot be reached now (a cancel is repeated until it is).
  */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
 int executor_checkpoint(struct executor_run *run);
+/* The job's own folder: an fd, -ENOENT where it has none, -errno where nobody can say. */
+int executor_open_folder(const struct executor *x, const struct executor_folder *folder);
+/* 1 a process of some job holds the lock of ID, 0 none does, -errno. */
+int executor_is_held(const struct executor *x, int64_t id);
 /* The job is accounted for, durably: its lock goes. */
 void executor_forget(struct executor *x, int64_t id);
 /* Lets go: the job runs on. */

@@ -197,8 +197,9 @@ static void on_channel(void *user, int fd, uint32_t events)
 /* Where the socket is, and whether the job has been started. */
 static void read_facts(struct executor_run *run)
 {
+    const struct executor_folder folder = executor_folder_of(run);
     json_t *doc = NULL;
-    if (executor_read_json(run->x, run->run_dir, FACTS_MAX, &doc) < 0)
+    if (executor_read_json(run->x, &folder, FACTS_MAX, &doc) < 0)
         return;
     const char *path = json_string_value(json_object_get(doc, "control"));
     if (json_integer_value(json_object_get(doc, "pid")) > 0)

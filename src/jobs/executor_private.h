@@ -37,7 +37,7 @@ struct executor_cancel {
 struct executor_run {
     struct executor *x;
     int64_t id;
-    char run_dir[EXECUTOR_NAME_MAX];
+    char run_dir[EXECUTOR_NAME_MAX], folder_id[EXECUTOR_NAME_MAX];
 
     /* `ebb run --detached`, until it has ended */
     pid_t child;  /* 0: another server's */
@@ -91,11 +91,14 @@ int executor_holder_open(const struct executor_holder *holder);
 
 /* ---- executor_run.c ---- */
 
-/* run.json of the run, bounded and checked to be an object: 0 and the caller's document, -ENOENT,
- * -EBADMSG, -errno. */
-int executor_read_json(const struct executor *x, const char *run_dir, size_t max, json_t **ret);
+/* run.json in the job's own folder, bounded and checked to be an object: 0 and the caller's
+ * document, -ENOENT, -EBADMSG, -errno. */
+int executor_read_json(const struct executor *x, const struct executor_folder *folder, size_t max,
+                       json_t **ret);
+struct executor_folder executor_folder_of(const struct executor_run *run);
 bool executor_json_is_ended(const json_t *doc);
-struct executor_run *executor_run_new(struct executor *x, int64_t id, const char *run_dir);
+struct executor_run *executor_run_new(struct executor *x, int64_t id,
+                                      const struct executor_folder *folder);
 void executor_run_free(struct executor_run *run);
 /* Looks who holds the lock, whether the job is over, and whether it can be reached. May end in
  * `over`, after which RUN is gone. */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "base/json.h"
 #include "base/loop.h"
 #include "jobs/executor_private.h"
+#include "trace/rundir.h"
 
 enum {
     EARLY_MS = 50,       /* between two looks while its sentinel is not known */
@@ -25,19 +25,27 @@ enum {
 
 /* ---- run.json ---- */
 
-/* A folder or file of somebody else's making is in the way at worst: neither a link nor a pipe is
- * followed or waited for. */
-static int read_bounded(const struct executor *x, const char *run_dir, size_t max, struct buf *ret)
+int executor_open_folder(const struct executor *x, const struct executor_folder *folder)
 {
-    AUTO_CLOSE int dir = openat(x->runs_fd, run_dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return dir < 0 ? -errno : io_read_plain(dir, "run.json", max, ret);
+    if (!folder->name[0] || folder->name[0] == '.' || strchr(folder->name, '/'))
+        return -ENOENT;
+    return rundir_open_signed(x->runs_fd, folder->name, folder->id);
 }
 
-int executor_read_json(const struct executor *x, const char *run_dir, size_t max, json_t **ret)
+/* Neither a link nor a pipe is followed or waited for. */
+static int read_bounded(const struct executor *x, const struct executor_folder *folder, size_t max,
+                        struct buf *ret)
+{
+    AUTO_CLOSE int dir = executor_open_folder(x, folder);
+    return dir < 0 ? dir : io_read_plain(dir, "run.json", max, ret);
+}
+
+int executor_read_json(const struct executor *x, const struct executor_folder *folder, size_t max,
+                       json_t **ret)
 {
     struct buf text = {0};
     json_t *doc = NULL;
-    int r = read_bounded(x, run_dir, max, &text);
+    int r = read_bounded(x, folder, max, &text);
     if (r == 0 && !json_is_crowded(text.data, text.len, VALUES_MAX))
         doc = json_parse(text.data, text.len, NULL);
     buf_fini(&text);
@@ -68,7 +76,13 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
     executor_look(run);
 }
 
-struct executor_run *executor_run_new(struct executor *x, int64_t id, const char *run_dir)
+struct executor_folder executor_folder_of(const struct executor_run *run)
+{
+    return (struct executor_folder){.name = run->run_dir, .id = run->folder_id};
+}
+
+struct executor_run *executor_run_new(struct executor *x, int64_t id,
+                                      const struct executor_folder *folder)
 {
     struct executor_run *run = calloc(1, sizeof *run);
     if (!run)
@@ -78,12 +92,14 @@ struct executor_run *executor_run_new(struct executor *x, int64_t id, const char
     run->child_fd = run->words_fd = run->lock_fd = run->holder_fd = -1;
     run->timer_ns = UINT64_MAX;
     channel_init(&run->channel, -1);
-    if (strlen(run_dir) >= sizeof run->run_dir ||
+    if (strlen(folder->name) >= sizeof run->run_dir ||
+        strlen(folder->id) >= sizeof run->folder_id ||
         loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_timer, run, &run->timer) < 0) {
         free(run);
         return NULL;
     }
-    memcpy(run->run_dir, run_dir, strlen(run_dir) + 1);
+    memcpy(run->run_dir, folder->name, strlen(folder->name) + 1);
+    memcpy(run->folder_id, folder->id, strlen(folder->id) + 1);
     return run;
 }
 
@@ -130,14 +146,15 @@ static bool was_started(const struct executor_run *run, const json_t *doc)
 static void why_no_start(struct executor_run *run, const json_t *doc)
 {
     const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
-    struct stat st;
+    const struct executor_folder folder = executor_folder_of(run);
     if (run->no_start[0] || was_started(run, doc))
         return;
+    AUTO_CLOSE int dir = executor_open_folder(run->x, &folder);
     if (error)
         snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1, error);
     else if (doc)
         snprintf(run->no_start, sizeof run->no_start, "it could not be started");
-    else if (fstatat(run->x->runs_fd, run->run_dir, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    else if (dir == -ENOENT)
         snprintf(run->no_start, sizeof run->no_start,
                  "ebb run was ended by signal %d before it had started anything",
                  run->child_signal);
@@ -148,8 +165,9 @@ static void finish(struct executor_run *run)
     json_t *doc = NULL;
     const struct executor_callbacks callbacks = run->x->callbacks;
     const int64_t id = run->id;
+    const struct executor_folder folder = executor_folder_of(run);
     char no_start[EXECUTOR_SENTENCE_MAX];
-    executor_read_json(run->x, run->run_dir, EXECUTOR_JSON_MAX, &doc);
+    executor_read_json(run->x, &folder, EXECUTOR_JSON_MAX, &doc);
     if (doc && !executor_json_is_ended(doc)) {
         json_decref(doc);
         doc = NULL;

@@ -97,15 +97,17 @@ static int open_all(struct jobs *j, struct err *err)
     if (fd < 0)
         return fd;
     int r = close_to_others(fd, j->state_dir, err);
-    close(fd);
     if (r == 0)
         r = open_below(j, "runs", &j->runs_fd, err);
     if (r == 0)
         r = open_below(j, "locks", &j->locks_fd, err);
-    if (r < 0)
-        return r;
-    snprintf(path, sizeof path, "%s/jobs.db", j->state_dir);
-    r = store_open(path, &j->store, err);
+    if (r == 0) {
+        snprintf(path, sizeof path, "%s/jobs.db", j->state_dir);
+        r = store_open(path, &j->store, err);
+    }
+    if (r == 0)
+        r = jobs_ids_open(j, fd, err);
+    close(fd);
     if (r == 0)
         r = jobs_keeper_new(j, &j->keeper, err);
     return r;
@@ -143,7 +145,7 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
     if (!j)
         return err_set(err, -ENOMEM, "out of memory");
     j->loop = loop;
-    j->runs_fd = j->locks_fd = -1;
+    j->runs_fd = j->locks_fd = j->ids_fd = -1;
     int r = copy_options(j, options);
     if (r == 0)
         r = loop_add_timer(loop, UINT64_MAX / 2, 0, jobs_on_kick, j, &j->kick_timer);
@@ -201,6 +203,8 @@ void jobs_close(struct jobs *j)
         close(j->runs_fd);
     if (j->locks_fd >= 0)
         close(j->locks_fd);
+    if (j->ids_fd >= 0)
+        close(j->ids_fd);
     free(j->state_dir);
     free(j->job_file);
     free(j->program);
@@ -345,16 +349,18 @@ int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
 int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)
 {
     struct store_job row;
-    char folder[JOB_FOLDER_MAX];
+    const char *folder, *folder_id;
     const struct job *job = jobs_find(j, id);
-    if (job && job->live)
-        snprintf(folder, sizeof folder, "%s", job->live->folder);
-    else if (store_get(j->store, id, &row, NULL) == 0 && row.run_dir &&
-             strlen(row.run_dir) < sizeof folder && !strchr(row.run_dir, '/'))
-        snprintf(folder, sizeof folder, "%s", row.run_dir);
-    else
+    if (job && job->live) {
+        folder = job->live->folder;
+        folder_id = job->live->folder_id;
+    } else if (store_get(j->store, id, &row, NULL) == 0 && row.run_dir) {
+        folder = row.run_dir;
+        folder_id = row.folder_id ? row.folder_id : "";
+    } else {
         return -ENOENT;
-    int fd = openat(j->runs_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    int fd = jobs_open_folder(j, folder, folder_id);
     if (fd < 0)
         return -ENOENT;
     if (ret_path)

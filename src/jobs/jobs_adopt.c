@@ -63,9 +63,14 @@ static bool was_asked(const char *end)
 
 static int add_live(struct job *job, const struct store_job *row, json_t *request)
 {
-    struct job_live *live = job_live_new(row->id, row->name, json_incref(request));
+    struct job_live *live = job_live_new(json_incref(request));
     if (!live)
         return -ENOMEM;
+    if (row->run_dir && strlen(row->run_dir) < sizeof live->folder)
+        snprintf(live->folder, sizeof live->folder, "%s", row->run_dir);
+    else
+        job_spec_folder(row->id, row->name, live->folder);
+    snprintf(live->folder_id, sizeof live->folder_id, "%s", row->folder_id ? row->folder_id : "");
     live->gpus = gpus_of(row->gpus);
     live->started_ns = row->started_ns;
     live->was_asked = was_asked(row->end);
@@ -128,9 +133,9 @@ static void adopt_one(struct jobs *j, struct job *job)
 {
     enum executor_found found = EXECUTOR_LOST;
     json_t *run_json = NULL;
+    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     struct err err;
-    int r = executor_find(&j->executor, job->id, job->live->folder, &found, &job->live->run,
-                          &run_json, &err);
+    int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
     if (r < 0) { /* nobody can say: it is neither run again nor given up, but looked for later */
         jobs_trouble_set(j, TROUBLE_START, "job %lld cannot be looked for: %s", (long long)job->id,
                          err.text);
@@ -153,8 +158,23 @@ static void adopt_one(struct jobs *j, struct job *job)
 
 /* ---- locks of jobs that have ended ---- */
 
-static void sweep_locks(struct jobs *j)
+/* A lock that is held is of a job that runs, though no row tells of it: the store may have been
+ * moved away. Whoever puts it back must find the job. */
+static void tell_strays(struct jobs *j, unsigned count, int64_t one)
 {
+    if (count)
+        jobs_trouble_set(j, TROUBLE_STRAYS,
+                         "%u running jobs are not in the job store (one is %lld): they run on, but "
+                         "their memory is not counted",
+                         count, (long long)one);
+    else
+        jobs_trouble_clear(j, TROUBLE_STRAYS);
+}
+
+void jobs_sweep_locks(struct jobs *j)
+{
+    unsigned strays = 0;
+    int64_t stray = 0;
     int fd = openat(j->locks_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
@@ -164,10 +184,17 @@ static void sweep_locks(struct jobs *j)
     }
     for (const struct dirent *e; (e = readdir(dir));) {
         int64_t id;
-        if (number_parse_i64(e->d_name, strlen(e->d_name), &id) == 0 && !jobs_find(j, id))
+        if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))
+            continue;
+        if (executor_is_held(&j->executor, id) == 0) {
             unlinkat(j->locks_fd, e->d_name, 0);
+        } else {
+            strays++;
+            stray = id;
+        }
     }
     closedir(dir);
+    tell_strays(j, strays, stray);
 }
 
 static void adopt_all(struct jobs *j)
@@ -214,7 +241,7 @@ int jobs_adopt(struct jobs *j, struct err *err)
         r = err_set(err, reading.result, "the jobs cannot be read: %s", strerror(-reading.result));
     if (r < 0)
         return r;
-    sweep_locks(j);
+    jobs_sweep_locks(j);
     adopt_all(j);
     fill_queue(j);
     return 0;

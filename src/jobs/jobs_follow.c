@@ -1,10 +1,8 @@
 /* What a supervisor tells of its job, checked, kept and passed on. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "base/clock.h"
@@ -253,12 +251,6 @@ static bool is_disk_full(const struct jobs *j)
            (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
 }
 
-static bool has_folder(const struct jobs *j, const struct job *job)
-{
-    struct stat st;
-    return fstatat(j->runs_fd, job->live->folder, &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 static void on_over(void *user, int64_t id, const json_t *run_json, const char *no_start)
 {
     struct jobs *j = user;
@@ -267,7 +259,7 @@ static void on_over(void *user, int64_t id, const json_t *run_json, const char *
         return;
     job->live->run = NULL;
     j->ended++;
-    if (no_start && !job->live->was_asked && !has_folder(j, job) && is_disk_full(j)) {
+    if (no_start && !job->live->was_asked && !job_has_folder(j, job) && is_disk_full(j)) {
         jobs_requeue(j, job, no_start);
         return;
     }

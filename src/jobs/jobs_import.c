@@ -27,6 +27,8 @@ static int add(struct jobs *j, struct store_job *row, const json_t *request, str
     char *text = request ? json_dumps(request, JSON_COMPACT) : strdup("{}");
     row->request = text;
     int r = text ? store_add(j->store, row, &id, err) : err_set(err, -ENOMEM, "out of memory");
+    if (r == 0)
+        r = jobs_ids_note(j, id, err);
     free(text);
     return r;
 }
@@ -47,6 +49,7 @@ static int take_history(struct jobs *j, const json_t *entry, struct err *err)
                             .submitted_ns = submitted_ns ? submitted_ns : clock_wall_ns(),
                             .started_ns = ns_of(entry, "started_s"),
                             .ended_ns = ended_ns ? ended_ns : clock_wall_ns(),
+                            .ended_age_ns = jobs_age_ns(j),
                             .end = "{}"};
     return add(j, &row, json_is_object(request) ? request : NULL, err);
 }

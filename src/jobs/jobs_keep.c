@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/number.h"
 #include "jobs/jobs_private.h"
 #include "jobs/jobs_trash.h"
 
@@ -23,6 +24,7 @@ enum {
     MEASURE_S = 10,    /* between two measurements at least */
     ROWS = 32,         /* looked at for their age */
     STUCK_S = 3600,    /* between two tries of what could not be removed */
+    AGE_S = 600,       /* between two times that the store's age is stored */
 };
 
 /* Walks all run folders to learn how much there is. */
@@ -39,10 +41,64 @@ struct jobs_keeper {
     struct measure measure;
     uint64_t bytes; /* of all run folders when last measured, less what went since */
     uint64_t measured_ns, due_ns, stuck_ns;
-    uint64_t wall_ns, mono_ns; /* when it began */
     bool is_measured;
     bool is_changed; /* since then */
 };
+
+static const char age_key[] = "age_s"; /* among the counters of the store */
+
+/* ---- how old the store is ---- */
+
+uint64_t jobs_age_ns(const struct jobs *j)
+{
+    return j->age_ns + (clock_boot_ns() - j->age_boot_ns);
+}
+
+static int read_age(struct jobs *j, struct err *err)
+{
+    json_t *counters = NULL;
+    int r = store_counters(j->store, &counters, err);
+    double age_s = json_number_value(json_object_get(counters, age_key));
+    json_decref(counters);
+    j->age_ns = j->age_kept_ns = age_s > 0 ? (uint64_t)(age_s * 1e9) : 0;
+    j->age_boot_ns = clock_boot_ns();
+    return r;
+}
+
+static void write_age(struct jobs *j)
+{
+    uint64_t age_ns = jobs_age_ns(j);
+    double more_s = (double)(age_ns - j->age_kept_ns) / 1e9;
+    if (store_count_up(j->store, age_key, more_s, NULL) == 0)
+        j->age_kept_ns = age_ns;
+}
+
+/* ---- whose a folder is ---- */
+
+/* One that is closed even to us is opened up: it has the name of a job's. */
+static int open_closed(const struct jobs *j, const char *folder, const char *folder_id)
+{
+    int fd = jobs_open_folder(j, folder, folder_id);
+    if (fd == -EACCES) {
+        trash_open_up(j->runs_fd, folder);
+        fd = jobs_open_folder(j, folder, folder_id);
+    }
+    return fd;
+}
+
+/* FOLDER is that of the job whose id it begins with. */
+static bool is_folder_of_job(const struct jobs *j, const char *folder)
+{
+    struct store_job row;
+    int64_t id;
+    if (number_parse_i64(folder, strspn(folder, "0123456789"), &id) < 0 ||
+        store_get(j->store, id, &row, NULL) < 0 || !row.run_dir || strcmp(row.run_dir, folder) != 0)
+        return false;
+    int fd = jobs_open_folder(j, folder, row.folder_id ? row.folder_id : "");
+    if (fd >= 0)
+        close(fd);
+    return fd != -ENOENT;
+}
 
 /* ---- measuring ---- */
 
@@ -63,12 +119,13 @@ static void measure_pop(struct measure *m)
     closedir(m->at[--m->depth]);
 }
 
-static void measure_entry(struct measure *m, const struct dirent *e)
+/* What is in runs/ and no job's cannot be removed, so it does not count either. */
+static void measure_entry(const struct jobs *j, struct measure *m, const struct dirent *e)
 {
     struct stat st;
     int dir = dirfd(m->at[m->depth - 1]);
     if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-        (m->depth == 1 && e->d_name[0] == '.') ||
+        (m->depth == 1 && !is_folder_of_job(j, e->d_name)) ||
         fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
     m->bytes += (uint64_t)st.st_blocks * 512;
@@ -82,7 +139,7 @@ static void measure_some(struct jobs_keeper *k)
     for (int i = 0; m->depth > 0 && i < SLICE; i++) {
         const struct dirent *e = readdir(m->at[m->depth - 1]);
         if (e)
-            measure_entry(m, e);
+            measure_entry(k->j, m, e);
         else
             measure_pop(m);
     }
@@ -109,21 +166,22 @@ static void measure_begin(struct jobs_keeper *k, uint64_t now_ns)
 /* ---- choosing ---- */
 
 struct choice {
-    uint64_t ended_before_ns; /* 0: any */
-    int64_t id;               /* 0: none */
-    char folder[JOB_FOLDER_MAX];
+    uint64_t aged_ns; /* by so much at least */
+    int64_t id;       /* 0: none */
+    char folder[JOB_FOLDER_MAX], folder_id[JOB_FOLDER_ID_SIZE];
     const struct jobs *j;
 };
 
 static int choose(void *user, const struct store_job *row)
 {
     struct choice *c = user;
-    if (c->ended_before_ns && row->ended_ns >= c->ended_before_ns)
+    if (c->aged_ns && jobs_age_ns(c->j) < row->ended_age_ns + c->aged_ns)
         return 0;
     if (jobs_find(c->j, row->id)) /* its end is not told yet */
         return 0;
     c->id = row->id;
     snprintf(c->folder, sizeof c->folder, "%s", row->run_dir ? row->run_dir : "");
+    snprintf(c->folder_id, sizeof c->folder_id, "%s", row->folder_id ? row->folder_id : "");
     return 1;
 }
 
@@ -135,11 +193,11 @@ static unsigned final_states(void)
     return states;
 }
 
-static void oldest(struct jobs *j, uint64_t ended_before_ns, struct choice *ret)
+static void oldest(struct jobs *j, uint64_t aged_ns, struct choice *ret)
 {
     const struct store_filter filter = {
         .states = final_states(), .oldest_first = true, .limit = ROWS};
-    *ret = (struct choice){.ended_before_ns = ended_before_ns, .j = j};
+    *ret = (struct choice){.aged_ns = aged_ns, .j = j};
     store_list(j->store, &filter, choose, ret, NULL);
 }
 
@@ -156,34 +214,39 @@ static bool is_too_many(const struct jobs *j)
 static void choose_next(struct jobs_keeper *k, struct choice *ret)
 {
     struct jobs *j = k->j;
-    /* a clock that jumps a year ahead must not make everything old */
-    uint64_t now_ns = k->wall_ns + (clock_mono_ns() - k->mono_ns);
-    uint64_t age_ns = j->options.keep.age_ns;
     *ret = (struct choice){0};
     if (is_too_many(j) || (j->options.keep.bytes && k->is_measured &&
                            k->bytes > j->options.keep.bytes && !k->trash.is_full))
         oldest(j, 0, ret);
-    if (!ret->id && age_ns && now_ns > age_ns)
-        oldest(j, now_ns - age_ns, ret);
+    if (!ret->id && j->options.keep.age_ns)
+        oldest(j, j->options.keep.age_ns, ret);
 }
 
 /* ---- removing ---- */
 
-static bool is_a_name(const char *folder)
+/* 1 it is the job's to remove, 0 there is none or it is another's, -errno. Of a folder that was
+ * never signed the name alone is not enough. */
+static int is_removable(const struct jobs *j, const struct choice *c)
 {
-    return folder[0] && folder[0] != '.' && !strchr(folder, '/');
+    struct stat st;
+    int fd = open_closed(j, c->folder, c->folder_id);
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    bool is_run = c->folder_id[0] || fstatat(fd, "run.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    close(fd);
+    return is_run;
 }
 
 /* The folder first: a row without one is removed after the next start, a folder without a row
  * never would be. */
 static int remove_job(struct jobs_keeper *k, const struct choice *c, struct err *err)
 {
-    if (is_a_name(c->folder)) {
-        int r = trash_put(&k->trash, k->j->runs_fd, c->folder);
-        if (r < 0 && r != -ENOENT)
-            return err_set(err, r, "%s cannot be moved: %s", c->folder, strerror(-r));
-    }
-    int r = store_remove(k->j->store, c->id, err);
+    int r = is_removable(k->j, c);
+    if (r > 0)
+        r = trash_put(&k->trash, k->j->runs_fd, c->folder);
+    if (r < 0 && r != -ENOENT)
+        return err_set(err, r, "%s cannot be moved: %s", c->folder, strerror(-r));
+    r = store_remove(k->j->store, c->id, err);
     if (r < 0)
         return r;
     jobs_tell_removed(k->j, c->id);
@@ -263,6 +326,10 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
         jobs_trouble_set(k->j, TROUBLE_KEEP, "ended jobs cannot be removed now: %s", err.text);
     else if (r == 0)
         tell_stuck(k);
+    if (jobs_age_ns(k->j) - k->j->age_kept_ns >= AGE_S * NS_PER_S)
+        write_age(k->j);
+    if (r == 0 && k->j->trouble[TROUBLE_STRAYS][0])
+        jobs_sweep_locks(k->j);
     /* a moment for the others of the loop, even when there is much to do */
     uint64_t nap_ns = r > 0 ? NS_PER_MS : NAP_S * NS_PER_S;
     if (r == 0 && k->j->options.keep.bytes && k->is_changed)
@@ -279,9 +346,13 @@ int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err)
     k->trash.fd = -1;
     k->is_changed = true;
     k->due_ns = UINT64_MAX / 2;
-    k->wall_ns = clock_wall_ns();
-    k->mono_ns = k->stuck_ns = clock_mono_ns();
-    int r = trash_open(j->runs_fd, &k->trash);
+    k->stuck_ns = clock_mono_ns();
+    int r = read_age(j, err);
+    if (r < 0) {
+        jobs_keeper_free(k);
+        return r;
+    }
+    r = trash_open(j->runs_fd, &k->trash);
     if (r == 0)
         r = loop_add_timer(j->loop, k->due_ns, 0, on_timer, k, &k->timer);
     if (r < 0) {
@@ -299,6 +370,7 @@ void jobs_keeper_free(struct jobs_keeper *k)
     while (k->measure.depth > 0)
         measure_pop(&k->measure);
     loop_remove(k->timer);
+    write_age(k->j);
     trash_close(&k->trash);
     free(k);
 }

@@ -51,6 +51,7 @@ struct job_live {
     struct executor_run *run; /* NULL: over */
     json_t *request;
     char folder[JOB_FOLDER_MAX];
+    char folder_id[JOB_FOLDER_ID_SIZE]; /* what it is signed with; "": made by an ebb of before */
     uint64_t gpus;
     uint64_t started_ns;                /* wall clock; 0: not yet */
     uint64_t spawned_ns, start_took_ns; /* monotonic; 0: not known */
@@ -97,7 +98,14 @@ struct job {
     struct job_live *live; /* NULL: it has not been started */
 };
 
-enum trouble { TROUBLE_STORE, TROUBLE_START, TROUBLE_FILE, TROUBLE_KEEP, TROUBLES };
+enum trouble {
+    TROUBLE_STORE,
+    TROUBLE_START,
+    TROUBLE_FILE,
+    TROUBLE_KEEP,
+    TROUBLE_STRAYS, /* jobs run of which the store knows nothing */
+    TROUBLES
+};
 
 struct jobs_listener {
     jobs_news_fn *fn;
@@ -108,8 +116,10 @@ struct jobs {
     struct loop *loop;
     struct jobs_options options;
     char *state_dir, *job_file, *program, *runs_path, *cwd;
-    int runs_fd, locks_fd;
+    int runs_fd, locks_fd, ids_fd;
     struct store *store;
+    uint64_t age_ns, age_boot_ns; /* the store's age when this server began, and when that was */
+    uint64_t age_kept_ns;         /* what is on disk of it */
     struct executor executor;
 
     struct job **active; /* by id */
@@ -152,7 +162,13 @@ int jobs_enqueue(struct jobs *j, struct job *job);
 void jobs_dequeue(struct jobs *j, struct job *job);
 bool jobs_is_queued(const struct jobs *j, const struct job *job);
 struct job *job_new(const struct store_job *row, const struct job_spec *spec);
-struct job_live *job_live_new(int64_t id, const char *name, json_t *request); /* takes REQUEST */
+struct job_live *job_live_new(json_t *request); /* takes REQUEST */
+/* A name and an id for the run folder of a job that is about to be started. */
+int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live);
+bool job_has_folder(const struct jobs *j, const struct job *job);
+/* The folder of that name where the job of FOLDER_ID made it: fd, -ENOENT, or -errno where nobody
+ * can say. */
+int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id);
 void job_live_free(struct job_live *live);
 void job_free(struct job *job);
 /* Slot, memory and GPUs are taken, or free again. */
@@ -191,6 +207,12 @@ void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message);
 /* At once, unless it was just told: then within a second. */
 void jobs_tell_verdict(struct jobs *j, struct job *job);
 void jobs_tick_on(struct jobs *j);
+
+/* ---- jobs_ids.c: ids never come again ---- */
+
+int jobs_ids_open(struct jobs *j, int state_fd, struct err *err);
+/* ID is about to be given; before the commit. */
+int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 
 /* ---- jobs_queue.c ---- */
 
@@ -261,12 +283,16 @@ json_t *jobs_job_json(struct jobs *j, const struct job *job); /* NULL: cannot be
 
 int jobs_adopt(struct jobs *j, struct err *err);
 void jobs_adopt_again(struct jobs *j); /* those of which nobody could say */
+void jobs_sweep_locks(struct jobs *j); /* of jobs that have ended */
 
 /* ---- jobs_keep.c: what is kept of ended jobs ---- */
 
 int jobs_keeper_new(struct jobs *j, struct jobs_keeper **ret, struct err *err);
 void jobs_keeper_free(struct jobs_keeper *k);
 void jobs_keeper_wake(struct jobs_keeper *k); /* something has ended */
+/* How long servers have run with this store, all of them together: what ended jobs age by. The wall
+ * clock does not come into it: one wrong reading of that would make everything old. */
+uint64_t jobs_age_ns(const struct jobs *j);
 
 /* ---- jobs_file.c: the job file, kept current ---- */
 

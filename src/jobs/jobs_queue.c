@@ -147,9 +147,10 @@ static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, 
     full.doc = with_defaults(j, spec->doc);
     if (!full.doc)
         return err_set(err, -ENOMEM, "out of memory");
+    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     job->live->spawned_ns = clock_mono_ns();
-    int r = executor_start(&j->executor, job->id, &full, job->live->folder, gpus, count,
-                           &job->live->run, err);
+    int r =
+        executor_start(&j->executor, job->id, &full, &folder, gpus, count, &job->live->run, err);
     json_decref(full.doc);
     return r;
 }
@@ -212,8 +213,10 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
 /* From the queue to `starting`, durably. False: it stays there. */
 static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
-    job->live = job_live_new(job->id, job->name, json_incref(spec->doc));
-    if (!job->live) {
+    job->live = job_live_new(json_incref(spec->doc));
+    if (!job->live || jobs_choose_folder(j, job->id, job->name, job->live) < 0) {
+        job_live_free(job->live);
+        job->live = NULL;
         hold(j);
         return false;
     }

@@ -1,13 +1,12 @@
 /* Changes of state: in memory at once, on disk when the disk allows, and told to whoever listens.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
@@ -128,7 +127,8 @@ static int write_change(struct jobs *j, struct job *job, struct err *err)
     struct store_change change = {.state = job->state, .at_ns = job->changed_ns};
     if (live && job->state != JOB_QUEUED) {
         change.reason = live->reason[0] ? live->reason : NULL;
-        change.run_dir = job->state == JOB_STARTING ? NULL : live->folder;
+        change.run_dir = live->folder;
+        change.folder_id = live->folder_id[0] ? live->folder_id : NULL;
         change.gpus = job_gpu_list(live->gpus, gpus);
         change.memory_bytes = job->memory_bytes;
         change.memory_from = job->memory_from;
@@ -250,7 +250,8 @@ void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, con
 int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const char *reason,
                     struct err *err)
 {
-    struct store_change change = {.state = state, .reason = reason, .at_ns = job_now_ns(job)};
+    struct store_change change = {
+        .state = state, .reason = reason, .at_ns = job_now_ns(job), .ended_age_ns = jobs_age_ns(j)};
     int r = store_change(j->store, job->id, &change, err);
     if (r < 0) {
         store_trouble(j, err);
@@ -293,11 +294,11 @@ static int learn_peak(struct jobs *j, const struct job *job, const struct job_en
     return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);
 }
 
-/* One that could not even make it has none. */
-static bool has_folder(const struct jobs *j, const struct job_live *live)
+/* Jobs that fail before they make it have none. */
+bool job_has_folder(const struct jobs *j, const struct job *job)
 {
-    struct stat st;
-    return fstatat(j->runs_fd, live->folder, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    AUTO_CLOSE int fd = jobs_open_folder(j, job->live->folder, job->live->folder_id);
+    return fd != -ENOENT;
 }
 
 static int write_end(struct jobs *j, struct job *job, struct err *err)
@@ -309,7 +310,8 @@ static int write_end(struct jobs *j, struct job *job, struct err *err)
                                   .reason = e->reason[0] ? e->reason : NULL,
                                   .at_ns = job->changed_ns,
                                   .started_ns = live->started_ns,
-                                  .run_dir = has_folder(j, live) ? live->folder : NULL,
+                                  .run_dir = job_has_folder(j, job) ? live->folder : "",
+                                  .ended_age_ns = jobs_age_ns(j),
                                   .memory_bytes = job->memory_bytes,
                                   .memory_from = job->memory_from,
                                   .end = end};

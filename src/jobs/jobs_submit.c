@@ -40,6 +40,8 @@ static int store_new(struct jobs *j, const struct store_job *row, int64_t *ret_i
         return r;
     r = store_add(j->store, row, ret_id, err);
     if (r == 0)
+        r = jobs_ids_note(j, *ret_id, err);
+    if (r == 0)
         r = store_count_up(j->store, "submitted", 1, err);
     if (r == 0)
         return store_commit(j->store, err);
@@ -62,6 +64,17 @@ static void admit(struct jobs *j, struct job *job, const struct job_spec *spec)
         jobs_kick(j);
 }
 
+/* False: it waits in the queue first. */
+static bool prepare_start(struct jobs *j, struct job *job, const struct job_spec *spec)
+{
+    job->live = job_live_new(json_incref(spec->doc));
+    if (job->live && jobs_choose_folder(j, store_next_id(j->store), job->name, job->live) == 0)
+        return true;
+    job_live_free(job->live);
+    job->live = NULL;
+    return false;
+}
+
 static int accept_row(struct jobs *j, struct job *job, const struct job_spec *spec,
                       struct store_job *row, struct err *err)
 {
@@ -70,22 +83,18 @@ static int accept_row(struct jobs *j, struct job *job, const struct job_spec *sp
     char *request = json_dumps(spec->doc, JSON_COMPACT);
     if (!request)
         return err_set(err, -ENOMEM, "out of memory");
-    if (jobs_can_start(j, job, &gpus)) {
+    if (jobs_can_start(j, job, &gpus) && prepare_start(j, job, spec)) {
         row->state = job->state = JOB_STARTING;
-        job->live = job_live_new(0, job->name, json_incref(spec->doc));
-        if (job->live)
-            job->live->gpus = gpus;
-        else
-            row->state = job->state = JOB_QUEUED;
-        row->gpus = job->live ? job_gpu_list(gpus, list) : NULL;
+        job->live->gpus = gpus;
+        row->gpus = job_gpu_list(gpus, list);
+        row->run_dir = job->live->folder;
+        row->folder_id = job->live->folder_id;
     }
     row->request = request;
     row->memory_bytes = job->memory_bytes;
     row->memory_from = job->memory_from;
     int r = store_new(j, row, &job->id, err);
     free(request);
-    if (job->live)
-        job_spec_folder(job->id, job->name, job->live->folder);
     return r;
 }
 

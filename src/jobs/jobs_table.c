@@ -1,9 +1,13 @@
 /* The jobs that have not ended: by id, and in the order of the queue. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "jobs/jobs_private.h"
 
 /* Index of the first entry of V that does not come before JOB. */
@@ -148,7 +152,7 @@ struct job *job_new(const struct store_job *row, const struct job_spec *spec)
     return job;
 }
 
-struct job_live *job_live_new(int64_t id, const char *name, json_t *request)
+struct job_live *job_live_new(json_t *request)
 {
     struct job_live *live = calloc(1, sizeof *live);
     if (!live) {
@@ -157,8 +161,28 @@ struct job_live *job_live_new(int64_t id, const char *name, json_t *request)
     }
     live->request = request;
     live->is_alone = true;
-    job_spec_folder(id, name, live->folder);
     return live;
+}
+
+/* What else has the name stays, and the job's folder has a name of its own. */
+int jobs_choose_folder(const struct jobs *j, int64_t id, const char *name, struct job_live *live)
+{
+    struct stat st;
+    int r = io_random_hex((JOB_FOLDER_ID_SIZE - 1) / 2, live->folder_id);
+    if (r < 0)
+        return r;
+    job_spec_folder(id, name, live->folder);
+    if (fstatat(j->runs_fd, live->folder, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        size_t len = strlen(live->folder);
+        snprintf(live->folder + len, sizeof live->folder - len, "-%.8s", live->folder_id);
+    }
+    return 0;
+}
+
+int jobs_open_folder(const struct jobs *j, const char *folder, const char *folder_id)
+{
+    const struct executor_folder place = {.name = folder, .id = folder_id};
+    return executor_open_folder(&j->executor, &place);
 }
 
 void job_live_free(struct job_live *live)

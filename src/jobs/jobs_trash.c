@@ -34,8 +34,7 @@ void trash_close(struct trash *t)
     t->fd = -1;
 }
 
-/* A folder that nobody may enter or move is made one that we may. */
-static void open_up(int dir, const char *name)
+void trash_open_up(int dir, const char *name)
 {
     char path[40];
     struct stat st;
@@ -57,7 +56,7 @@ static int move_in(struct trash *t, int dir, const char *name)
             return 0;
         if (errno != EACCES && errno != EPERM)
             break;
-        open_up(dir, name);
+        trash_open_up(dir, name);
     }
     return -errno;
 }
@@ -98,7 +97,7 @@ static DIR *open_dir(int dir, const char *name)
     for (int attempt = 0; attempt < 2 && fd < 0; attempt++) {
         fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 && errno == EACCES)
-            open_up(dir, name);
+            trash_open_up(dir, name);
     }
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d && fd >= 0)

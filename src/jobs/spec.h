@@ -39,7 +39,7 @@ typedef int job_options_check_fn(const json_t *options, struct err *err);
 int job_spec_read(const json_t *doc, const char *base_cwd, job_options_check_fn *check,
                   struct job_spec *ret, struct err *err);
 void job_spec_fini(struct job_spec *spec); /* accepts a zeroed one */
-/* What `ebb` is to be called with: run --detached --lock-fd N --run-dir=RUN_DIR … -- COMMAND…; both
+/* What `ebb` is to be called with: run --detached --lock-fd N --run-dir=PATH … -- COMMAND…; both
  * NULL-ended, each one allocation for free(). The environment is the server's own without EBB_* and
  * CUDA_VISIBLE_DEVICES, then the request's, then CUDA_VISIBLE_DEVICES with the numbers of GPUS. A
  * job that asked for none sees none, unless the request's own environment says otherwise. */
@@ -47,11 +47,16 @@ struct job_launch {
     char **argv;
     char **env;
 };
+struct job_place {
+    const char *run_dir;   /* the folder's path */
+    const char *folder_id; /* what it is to be signed with */
+    int lock_fd;
+};
 /* -ENOMEM */
-int job_spec_launch(const struct job_spec *spec, const char *program, const char *run_dir,
-                    int lock_fd, const int *gpus, size_t gpu_count, struct job_launch *ret);
+int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
+                    const int *gpus, size_t gpu_count, struct job_launch *ret);
 void job_launch_fini(struct job_launch *launch);
 
 /* Name of the run folder, "17-NAME": NAME by the rule of trace/rundir.h. */
-enum { JOB_FOLDER_MAX = 96 };
+enum { JOB_FOLDER_MAX = 96, JOB_FOLDER_ID_SIZE = 33 };
 void job_spec_folder(int64_t id, const char *name, char ret[JOB_FOLDER_MAX]);

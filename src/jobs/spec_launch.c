@@ -63,8 +63,8 @@ static char **list_of(struct texts *t)
     return list;
 }
 
-static char **make_argv(const struct job_spec *spec, const char *program, const char *run_dir,
-                        int lock_fd)
+static char **make_argv(const struct job_spec *spec, const char *program,
+                        const struct job_place *place)
 {
     struct texts t = {0};
     const char *name;
@@ -73,9 +73,11 @@ static char **make_argv(const struct job_spec *spec, const char *program, const 
     add(&t, program);
     add(&t, "run");
     add(&t, "--detached");
-    buf_printf(&t.bytes, "--lock-fd=%d", lock_fd);
+    buf_printf(&t.bytes, "--lock-fd=%d", place->lock_fd);
     end_text(&t);
-    buf_printf(&t.bytes, "--run-dir=%s", run_dir);
+    buf_printf(&t.bytes, "--folder-id=%s", place->folder_id);
+    end_text(&t);
+    buf_printf(&t.bytes, "--run-dir=%s", place->run_dir);
     end_text(&t);
     buf_printf(&t.bytes, "--name=%s", spec->name);
     end_text(&t);
@@ -139,11 +141,11 @@ static char **make_env(const struct job_spec *spec, const int *gpus, size_t gpu_
     return list_of(&t);
 }
 
-int job_spec_launch(const struct job_spec *spec, const char *program, const char *run_dir,
-                    int lock_fd, const int *gpus, size_t gpu_count, struct job_launch *ret)
+int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
+                    const int *gpus, size_t gpu_count, struct job_launch *ret)
 {
     struct job_launch launch = {
-        .argv = make_argv(spec, program, run_dir, lock_fd),
+        .argv = make_argv(spec, program, place),
         .env = make_env(spec, gpus, gpu_count),
     };
     if (!launch.argv || !launch.env) {

@@ -187,6 +187,7 @@ int store_begin(struct store *s, struct err *err)
     if (rc == 0) {
         s->is_grouped = true;
         s->group_lost = 0;
+        s->last_id_before = s->last_id;
         memcpy(s->counts_before, s->counts, sizeof(s->counts));
     }
     return rc;
@@ -199,6 +200,7 @@ void store_cancel(struct store *s)
     roll_back(s);
     s->is_grouped = false;
     s->group_lost = 0;
+    s->last_id = s->last_id_before;
     memcpy(s->counts, s->counts_before, sizeof(s->counts));
 }
 
@@ -309,14 +311,14 @@ static int check_whole(struct store *s, struct err *err)
     return rc < 0 ? rc : 0;
 }
 
-static int make_tables(struct store *s, struct err *err)
+static int migrate(struct store *s, int64_t version, struct err *err)
 {
     char sql[128];
     snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d;",
              STORE_APPLICATION, STORE_VERSION);
     int rc = run(s, SQL_BEGIN, err);
-    if (rc == 0)
-        rc = execute(s, store_schema, err);
+    for (; rc == 0 && version < STORE_VERSION; version++)
+        rc = execute(s, store_schema[version], err);
     if (rc == 0)
         rc = execute(s, sql, err);
     if (rc == 0)
@@ -349,7 +351,7 @@ static int check_and_migrate(struct store *s, struct err *err)
     rc = start_log(s, err);
     if (rc == 0 && tables > 0)
         rc = check_whole(s, err);
-    return rc == 0 && version < STORE_VERSION ? make_tables(s, err) : rc;
+    return rc == 0 && version < STORE_VERSION ? migrate(s, version < 0 ? 0 : version, err) : rc;
 }
 
 static int count_all(struct store *s, struct err *err)
@@ -389,6 +391,8 @@ int store_open(const char *path, struct store **ret, struct err *err)
         rc = check_and_migrate(s, err);
     if (rc == 0)
         rc = count_all(s, err);
+    if (rc == 0) /* of all that ever were: AUTOINCREMENT */
+        rc = ask(s, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'", &s->last_id, err);
     if (rc < 0) {
         store_close(s);
         return rc;

@@ -27,9 +27,11 @@ struct store_job {
     int64_t rerun_of; /* 0: none */
     uint64_t memory_bytes;
     const char *memory_from;
-    const char *gpus;    /* "0,1"; NULL */
-    const char *run_dir; /* name of the folder below runs/; NULL: not started, or removed */
+    const char *gpus;      /* "0,1"; NULL */
+    const char *run_dir;   /* name of the folder below runs/; NULL: not started, or there is none */
+    const char *folder_id; /* what that is signed with; NULL: made by an ebb that did not sign */
     uint64_t submitted_ns, started_ns, ended_ns; /* wall clock; 0: not yet */
+    uint64_t ended_age_ns; /* how long servers had run with this store when it ended */
     const char *end; /* JSON of what is told of an ended job (status, cause, memory, verdict, …) */
 };
 
@@ -47,8 +49,12 @@ int store_begin(struct store *store, struct err *err);
 int store_commit(struct store *store, struct err *err);
 void store_cancel(struct store *store);
 
+/* Ids are never used twice: each is one above the largest that this store, or a caller of
+ * store_ids_above, has known. */
+int64_t store_next_id(const struct store *store); /* what store_add will give */
+void store_ids_above(struct store *store, int64_t id);
 /* Accepts a job in STATE (queued, or starting where it can start at once: one commit; another state
- * for one that is taken over as history). Its id is not read; ids are never used twice. */
+ * for one that is taken over as history). Its id is not read. */
 int store_add(struct store *store, const struct store_job *job, int64_t *ret_id, struct err *err);
 
 /* What a change brings with it; zero and NULL leave things as they are. */
@@ -57,11 +63,13 @@ struct store_change {
     const char *reason; /* that of the state: NULL takes away what was there */
     uint64_t at_ns;
     uint64_t started_ns; /* 0: at_ns, where it is the first of running, checkpointing, stopping */
-    const char *run_dir, *gpus, *memory_from, *end;
+    const char *run_dir; /* "": there is none */
+    const char *folder_id, *gpus, *memory_from, *end;
     uint64_t memory_bytes;
+    uint64_t ended_age_ns; /* of a final state */
 };
 /* State, its entry in the list of changes, and the rest, in one commit. Back to queued takes away
- * run_dir, gpus and started_ns. -ENOENT; -EINVAL where STATE may not follow. */
+ * run_dir, folder_id, gpus and started_ns. -ENOENT; -EINVAL where STATE may not follow. */
 int store_change(struct store *store, int64_t id, const struct store_change *change,
                  struct err *err);
 int store_get(struct store *store, int64_t id, struct store_job *ret, struct err *err);

@@ -33,9 +33,10 @@ enum store_statement {
     SQL_STATEMENTS,
 };
 extern const char *const store_sql[SQL_STATEMENTS];
-enum { STORE_LISTS = 16 }; /* kinds of lists, see store_rows.c */
-extern const char store_schema[];
-enum { STORE_VERSION = 1, STORE_APPLICATION = 0x65626273 }; /* "ebbs" */
+enum { STORE_LISTS = 16 };                                  /* kinds of lists, see store_rows.c */
+enum { STORE_VERSION = 2, STORE_APPLICATION = 0x65626273 }; /* "ebbs" */
+/* What leads from each version to the next; 0 is an empty file. */
+extern const char *const store_schema[STORE_VERSION];
 /* A text of more would be ours to be ashamed of, and is a damaged file's to claim. */
 enum { STORE_TEXT_MAX = 8 << 20 };
 
@@ -49,6 +50,7 @@ struct store {
     uint64_t counts[JOB_STATES];
     uint64_t counts_before[JOB_STATES]; /* before store_begin */
     bool is_grouped;                    /* between store_begin and store_commit */
+    int64_t last_id, last_id_before;    /* the largest in use; before store_begin */
     int group_lost;                     /* why SQLite has rolled the whole of it back; 0 */
 };
 

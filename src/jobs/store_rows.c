@@ -34,6 +34,8 @@ static void read_row(sqlite3_stmt *st, struct store_job *ret)
         .reason = text_at(st, 12),
         .request = request ? request : "{}",
         .end = text_at(st, 14),
+        .folder_id = text_at(st, 15),
+        .ended_age_ns = store_u64(st, 16),
     };
 }
 
@@ -60,7 +62,7 @@ static int note(struct store *s, int64_t id, uint64_t at_ns, enum job_state stat
     return store_do(s, st, err);
 }
 
-static int insert(struct store *s, const struct store_job *job, struct err *err)
+static int insert(struct store *s, const struct store_job *job, int64_t id, struct err *err)
 {
     sqlite3_stmt *st = store_statement(s, SQL_ADD, err);
     if (!st)
@@ -79,28 +81,40 @@ static int insert(struct store *s, const struct store_job *job, struct err *err)
     store_bind_text(st, 12, job->reason);
     store_bind_text(st, 13, job->request);
     store_bind_text(st, 14, job->end);
+    sqlite3_bind_int64(st, 15, id);
+    store_bind_text(st, 16, job->folder_id);
+    store_bind_ns(st, 17, job->ended_age_ns);
     return store_do(s, st, err);
+}
+
+int64_t store_next_id(const struct store *s)
+{
+    return s->last_id + 1;
+}
+
+void store_ids_above(struct store *s, int64_t id)
+{
+    s->last_id = id > s->last_id ? id : s->last_id;
 }
 
 int store_add(struct store *s, const struct store_job *job, int64_t *ret_id, struct err *err)
 {
     struct store_turn turn;
-    int64_t id = 0;
+    const int64_t id = store_next_id(s);
     if ((unsigned)job->state >= JOB_STATES)
         return err_set(err, -EINVAL, "%d is not a state of a job", (int)job->state);
     int rc = store_turn_begin(s, &turn, err);
     if (rc < 0)
         return rc;
-    rc = insert(s, job, err);
+    rc = insert(s, job, id, err);
     if (rc == 0) {
-        id = sqlite3_last_insert_rowid(s->db);
         s->counts[job->state]++;
         rc = note(s, id, job->ended_ns ? job->ended_ns : job->submitted_ns, job->state, job->reason,
                   err);
     }
     rc = store_turn_end(s, &turn, rc, err);
     if (rc == 0)
-        *ret_id = id;
+        *ret_id = s->last_id = id;
     return rc;
 }
 
@@ -140,6 +154,8 @@ static int update(struct store *s, int64_t id, const struct store_change *c, str
     store_bind_text(st, 8, c->end);
     store_bind_ns(st, 9, c->started_ns ? c->started_ns : is_begun(c->state) ? c->at_ns : 0);
     store_bind_ns(st, 10, job_state_is_final(c->state) ? c->at_ns : 0);
+    store_bind_text(st, 11, c->folder_id);
+    store_bind_ns(st, 12, job_state_is_final(c->state) ? c->ended_age_ns : 0);
     return store_do(s, st, err);
 }
 
@@ -190,11 +206,13 @@ static sqlite3_stmt *prepare_list(struct store *s, enum list_kind kind, bool old
         [LIST_NAME] = "name = ?3 AND (?1 >> state) & 1",
     };
     char sql[512];
-    snprintf(sql, sizeof(sql),
-             "SELECT id, state, priority, name, rerun_of, memory_bytes, memory_from, gpus, run_dir,"
-             " submitted_ns, started_ns, ended_ns, reason, request, \"end\" FROM jobs"
-             " WHERE %s AND id < ?4 ORDER BY id %s LIMIT ?5",
-             where[kind], oldest_first ? "" : "DESC");
+    snprintf(
+        sql, sizeof(sql),
+        "SELECT id, state, priority, name, rerun_of, memory_bytes, memory_from, gpus, run_dir,"
+        " submitted_ns, started_ns, ended_ns, reason, request, \"end\", folder_id, ended_age_ns"
+        " FROM jobs"
+        " WHERE %s AND id < ?4 ORDER BY id %s LIMIT ?5",
+        where[kind], oldest_first ? "" : "DESC");
     return store_prepare(s, &s->lists[2 * kind + oldest_first], sql, err);
 }
 

@@ -19,7 +19,7 @@
 #include "base/io.h"
 #include "base/json.h"
 
-enum { TRIES_MAX = 1000 };
+enum { TRIES_MAX = 1000, RUNDIR_ID_MAX = 64 };
 
 static const char runs_folder[] = "ebb-runs", json_name[] = "run.json";
 
@@ -163,6 +163,62 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
     *ret = *dir;
     free(dir);
     return 0;
+}
+
+/* ---- whose it is ---- */
+
+static const char id_name[] = ".folder-id";
+
+static int write_id(int dir, const char *folder_id)
+{
+    AUTO_CLOSE int fd =
+        openat(dir, id_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int rc = fd < 0 ? -errno : io_write_all(fd, folder_id, strlen(folder_id));
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    return rc;
+}
+
+int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
+{
+    int rc = strlen(folder_id) > RUNDIR_ID_MAX ? -EINVAL : write_id(dir->fd, folder_id);
+    /* some filesystems cannot sync a folder and say EINVAL */
+    if (rc == 0 && fsync(dir->fd) < 0 && errno != EINVAL)
+        rc = -errno;
+    if (rc == 0)
+        return 0;
+    unlinkat(dir->fd, id_name, 0);
+    rmdir(dir->path);
+    rc = fail(err, rc, dir->path);
+    rundir_fini(dir);
+    return rc;
+}
+
+/* 1 it is, 0 it is another's, -errno. */
+static int is_signed_with(int dir, const char *folder_id)
+{
+    struct buf text = {0};
+    int rc = io_read_plain(dir, id_name, RUNDIR_ID_MAX, &text);
+    if (rc == -ENOENT)
+        rc = folder_id[0] == '\0';
+    else if (rc == -ELOOP || rc == -EBADMSG || rc == -EFBIG)
+        rc = 0; /* no file that we have written */
+    else if (rc == 0)
+        rc = folder_id[0] != '\0' && strcmp(buf_str(&text), folder_id) == 0;
+    buf_fini(&text);
+    return rc;
+}
+
+int rundir_open_signed(int dirfd, const char *path, const char *folder_id)
+{
+    int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOTDIR || errno == ELOOP ? -ENOENT : -errno;
+    int rc = is_signed_with(fd, folder_id);
+    if (rc > 0)
+        return fd;
+    close(fd);
+    return rc < 0 ? rc : -ENOENT;
 }
 
 void rundir_fini(struct rundir *dir)

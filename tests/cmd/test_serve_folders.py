@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands import PYTHON
+from commands import PYTHON, wait_for
 from serving import serving
 
 OPTIONS = ("--slots", "2", "--interval", "100ms", "--grace", "5s", "--memory", "none")
@@ -32,3 +32,44 @@ file.mkdir()
 def test_job_that_blocks_run_json_is_not_lost(server):
     job = server.wait(server.submit(PYTHON, "-c", TAKES_NAMES))
     assert job["state"] == "succeeded", job
+
+
+def test_users_folder_is_neither_attached_nor_removed():
+    with serving(*OPTIONS, "--keep", "1") as server:
+        own = server.state / "runs" / "2-true"
+        own.mkdir()
+        (own / "run.json").write_text('{"state": "ended", "end": {"kind": "exited", "status": 7}}')
+        for number in (1, 2, 3):
+            job = server.wait(server.submit("true"))
+            assert job["id"] == number and job["state"] == "succeeded", job
+        wait_for(lambda: server.get("/jobs/2").status == 404, "job 2 to be removed")
+        assert [path.name for path in own.iterdir()] == ["run.json"]
+        assert not list((server.state / "runs").glob("2-true-*"))
+
+
+def test_moved_away_store_is_begun_anew_and_jobs_go_on(server, tmp_path):
+    server.wait(server.submit("true"))
+    go = tmp_path / "go"
+    runs = server.submit("sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done", name="runs")
+    assert server.wait(runs, "running")["state"] == "running"
+    server.stop()
+    for path in server.state.glob("jobs.db*"):
+        path.rename(tmp_path / path.name)
+    server.start()
+    health = server.get("/health").json()
+    assert health["status"] == "degraded" and "not in the job store" in health["trouble"][0], health
+    for _ in range(4):
+        number = server.submit("sh", "-c", "echo new", name="true")
+        job = server.wait(number)
+        assert number > runs and job["state"] == "succeeded", job
+        assert "new" in server.get(f"/jobs/{number}/log").body.decode()
+    server.stop()
+    for path in server.state.glob("jobs.db*"):
+        path.unlink()
+    for path in tmp_path.glob("jobs.db*"):
+        path.rename(server.state / path.name)
+    server.start()
+    assert server.job(runs)["state"] == "running"
+    go.touch()
+    assert server.wait(runs)["state"] == "succeeded"
+    assert server.submit("true") > number

@@ -22,7 +22,7 @@
 enum { PATIENCE_S = 120 };
 
 struct fake {
-    const char *run_dir;
+    const char *run_dir, *folder_id;
     int lock_fd;
     char **command;
     int listener;
@@ -292,6 +292,16 @@ static _Noreturn void be_sentinel(struct fake *f, int ready)
     _exit(0);
 }
 
+static void sign_folder(const struct fake *f)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/.folder-id", f->run_dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || io_write_all(fd, f->folder_id, strlen(f->folder_id)) < 0)
+        abort();
+    close(fd);
+}
+
 static int start(struct fake *f)
 {
     int ready[2];
@@ -302,6 +312,7 @@ static int start(struct fake *f)
         fprintf(stderr, "ebb: %s: %s\n", f->run_dir, strerror(errno));
         return 125;
     }
+    sign_folder(f);
     if (pipe2(ready, O_CLOEXEC) < 0)
         return 125;
     if (fork() == 0)
@@ -328,6 +339,7 @@ bool fake_ebb(int argc, char **argv, int *ret)
     if (argc < 3 || strcmp(argv[1], "run") != 0 || strcmp(argv[2], "--detached") != 0)
         return false;
     f.run_dir = value_of(argc, argv, "--run-dir");
+    f.folder_id = value_of(argc, argv, "--folder-id");
     f.lock_fd = atoi(value_of(argc, argv, "--lock-fd"));
     fcntl(f.lock_fd, F_SETFD, FD_CLOEXEC);
     for (int i = 3; i < argc && !f.command; i++)

@@ -151,6 +151,51 @@ static void a_year_ahead_makes_nothing_old(void **state)
     assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
 }
 
+static void server_started_400_days_ahead_removes_nothing(void **state)
+{
+    (void)state;
+    kit.options.keep.age_ns = UINT64_C(30) * 86400 * NS_PER_S;
+    kit_start();
+    int64_t id = kit_submit(NULL, "quick", "0", kit.list);
+    kit_wait_ended(id);
+    kit_stop();
+    set_by_s = 400 * 86400.0;
+    kit_start();
+    int64_t second = kit_submit(NULL, "quick", "0", kit.list);
+    kit_wait_ended(second);
+    kit_run_ms(1500); /* the keeper has had its turn */
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_SUCCEEDED);
+    assert_int_equal(jobs_state(kit.jobs, second), JOB_SUCCEEDED);
+}
+
+static bool is_removed(int64_t id)
+{
+    return jobs_state(kit.jobs, id) == JOB_STATES;
+}
+
+static bool is_over(int64_t id)
+{
+    return is_removed(id) || job_state_is_final(jobs_state(kit.jobs, id));
+}
+
+/* Restarts take nothing away from it, nor does a clock that was set back. */
+static void age_is_what_servers_have_seen_of_it(void **state)
+{
+    (void)state;
+    kit.options.keep.age_ns = 2 * NS_PER_S;
+    set_by_s = year_s;
+    kit_start();
+    int64_t id = kit_submit(NULL, "quick", "0", kit.list);
+    kit_wait(is_over, id);
+    set_by_s = 0;
+    for (int i = 0; i < 20 && !is_removed(id); i++) {
+        kit_run_ms(700); /* in each of which the keeper has its turn */
+        kit_stop();
+        kit_start();
+    }
+    assert_true(is_removed(id));
+}
+
 #define CLOCK_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, kit_teardown)
 
 int main(int argc, char **argv)
@@ -165,6 +210,8 @@ int main(int argc, char **argv)
         CLOCK_TEST(a_cancel_is_not_put_off_by_the_clock),
         CLOCK_TEST(one_that_outlives_its_server_and_the_clock_ends_after_it_began),
         CLOCK_TEST(a_year_ahead_makes_nothing_old),
+        CLOCK_TEST(server_started_400_days_ahead_removes_nothing),
+        CLOCK_TEST(age_is_what_servers_have_seen_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,6 +206,7 @@ static void the_launch_has_every_option_and_the_command_untouched(void **state)
                                        "run",
                                        "--detached",
                                        "--lock-fd=7",
+                                       "--folder-id=ab",
                                        "--run-dir=/s/runs/1-x",
                                        "--name=-n ../a",
                                        "--limit=80%",
@@ -216,8 +217,9 @@ static void the_launch_has_every_option_and_the_command_untouched(void **state)
                                        "sh",
                                        "-c",
                                        "echo \"$A\"; --x"};
+    const struct job_place place = {.run_dir = "/s/runs/1-x", .folder_id = "ab", .lock_fd = 7};
     struct job_launch launch;
-    assert_int_equal(job_spec_launch(&spec, "/bin/ebb", "/s/runs/1-x", 7, NULL, 0, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "/bin/ebb", &place, NULL, 0, &launch), 0);
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
         assert_string_equal(launch.argv[i], want[i]);
     assert_null(launch.argv[sizeof(want) / sizeof(want[0])]);
@@ -225,6 +227,8 @@ static void the_launch_has_every_option_and_the_command_untouched(void **state)
     job_launch_fini(&launch);
     job_spec_fini(&spec);
 }
+
+static const struct job_place some_place = {.run_dir = "r", .folder_id = "f", .lock_fd = 3};
 
 static void the_environment_is_the_servers_less_its_own_and_the_requests_over_it(void **state)
 {
@@ -237,7 +241,7 @@ static void the_environment_is_the_servers_less_its_own_and_the_requests_over_it
                                     "\"EBB_HEAP\":\"0\",\"CUDA_VISIBLE_DEVICES\":\"9\"}}");
     const int gpus[] = {0, 3};
     struct job_launch launch;
-    assert_int_equal(job_spec_launch(&spec, "e", "r", 3, gpus, 2, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, gpus, 2, &launch), 0);
     assert_false(has(launch.env, "EBB_TEST_OWN=1"));
     assert_true(has(launch.env, "EBB_HEAP=0"));
     assert_true(has(launch.env, "TEST_KEPT=1"));
@@ -246,12 +250,12 @@ static void the_environment_is_the_servers_less_its_own_and_the_requests_over_it
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=0,3"));
     assert_false(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
     job_launch_fini(&launch);
-    assert_int_equal(job_spec_launch(&spec, "e", "r", 3, NULL, 0, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, NULL, 0, &launch), 0);
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
     job_launch_fini(&launch);
     job_spec_fini(&spec);
     spec = accepted("{\"command\":[\"x\"]}");
-    assert_int_equal(job_spec_launch(&spec, "e", "r", 3, NULL, 0, &launch), 0);
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, NULL, 0, &launch), 0);
     assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES="));
     job_launch_fini(&launch);
     job_spec_fini(&spec);

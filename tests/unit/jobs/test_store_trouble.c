@@ -51,8 +51,29 @@ static void a_newer_version_is_refused_and_left_alone(void **state)
     (void)state;
     store_close(store_kit_open());
     run_sql("PRAGMA user_version = 7");
-    store_kit_refused(-ENOTSUP, "is of version 7, this ebb knows up to 1");
+    store_kit_refused(-ENOTSUP, "is of version 7, this ebb knows up to 2");
     store_kit_refused(-ENOTSUP, "is of version 7");
+}
+
+static void store_of_version_1_is_migrated_with_its_rows(void **state)
+{
+    struct err err = {""};
+    struct store_job got;
+    (void)state;
+    run_sql(store_schema[0]);
+    run_sql("PRAGMA application_id = 1700946547; PRAGMA user_version = 1;"
+            "INSERT INTO jobs (id, state, priority, name, run_dir, submitted_ns, ended_ns, request)"
+            " VALUES (7, 5, 0, 'a', '7-a', 1, 2, '{}'), (8, 0, 0, 'b', NULL, 3, NULL, '{}');"
+            "DELETE FROM jobs WHERE id = 8;");
+    for (int i = 0; i < 2; i++) {
+        struct store *s = store_kit_open();
+        assert_int_equal(store_get(s, 7, &got, &err), 0);
+        assert_string_equal(got.run_dir, "7-a");
+        assert_null(got.folder_id);
+        assert_int_equal(got.ended_age_ns, 0);
+        assert_int_equal(store_kit_add(s, "c", JOB_QUEUED), 9 + i);
+        store_close(s);
+    }
 }
 
 static void another_programs_database_is_refused(void **state)
@@ -308,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_newer_version_is_refused_and_left_alone),
+        TEST(store_of_version_1_is_migrated_with_its_rows),
         TEST(another_programs_database_is_refused),
         TEST(a_file_that_is_none_is_refused),
         TEST(a_folder_that_is_not_there_is_named),

@@ -245,6 +245,65 @@ static void run_json_replaces_folder_of_its_name(void **state)
     rundir_fini(&dir);
 }
 
+static int open_as(const char *name, const char *folder_id)
+{
+    char path[256];
+    int fd = rundir_open_signed(AT_FDCWD, story_path(path, name), folder_id);
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 ? fd : 0;
+}
+
+static void signed_folder_opens_for_its_id_alone(void **state)
+{
+    (void)state;
+    char path[256], link[256];
+    struct rundir dir;
+    assert_int_equal(rundir_create(story_path(path, "signed"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(open_as("signed", ""), 0);
+    assert_int_equal(open_as("signed", "abc"), -ENOENT);
+    assert_int_equal(rundir_sign(&dir, "abc", NULL), 0);
+    assert_int_equal(open_as("signed", "abc"), 0);
+    assert_int_equal(open_as("signed", "abcd"), -ENOENT);
+    assert_int_equal(open_as("signed", "ab"), -ENOENT);
+    assert_int_equal(open_as("signed", ""), -ENOENT);
+    assert_int_equal(symlink("signed", story_path(link, "link")), 0);
+    assert_int_equal(open_as("link", "abc"), -ENOENT);
+    assert_int_equal(open_as("nowhere", "abc"), -ENOENT);
+    rundir_fini(&dir);
+}
+
+static void signature_that_is_no_plain_file_is_nobodys(void **state)
+{
+    (void)state;
+    char path[256], id[256];
+    struct rundir dir;
+    assert_int_equal(rundir_create(story_path(path, "odd"), "x", wall_ns, &dir, NULL), 0);
+    rundir_fini(&dir);
+    assert_int_equal(symlink("/dev/null", story_path(id, "odd/.folder-id")), 0);
+    assert_int_equal(open_as("odd", ""), -ENOENT);
+    assert_int_equal(open_as("odd", "abc"), -ENOENT);
+    assert_int_equal(unlink(id), 0);
+    assert_int_equal(mkfifo(id, 0600), 0);
+    assert_int_equal(open_as("odd", ""), -ENOENT);
+    assert_int_equal(unlink(id), 0);
+}
+
+static void folder_that_cannot_be_signed_is_not_left_behind(void **state)
+{
+    (void)state;
+    char path[256];
+    struct rundir dir;
+    struct stat st;
+    struct err err;
+    static const char too_long[] = "0123456789012345678901234567890123456789"
+                                   "0123456789012345678901234567890123456789";
+    assert_int_equal(rundir_create(story_path(path, "gone"), "x", wall_ns, &dir, NULL), 0);
+    assert_int_equal(rundir_sign(&dir, too_long, &err), -EINVAL);
+    assert_int_equal(stat(path, &st), -1);
+    assert_int_equal(dir.fd, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +317,9 @@ int main(void)
         cmocka_unit_test(a_link_that_a_killed_run_of_our_pid_left_is_no_hindrance),
         cmocka_unit_test(run_json_is_replaced_as_a_whole),
         cmocka_unit_test(run_json_replaces_folder_of_its_name),
+        cmocka_unit_test(signed_folder_opens_for_its_id_alone),
+        cmocka_unit_test(signature_that_is_no_plain_file_is_nobodys),
+        cmocka_unit_test(folder_that_cannot_be_signed_is_not_left_behind),
     };
     umask(022);
     setenv("TZ", "UTC", 1);
