@@ -73,8 +73,8 @@ static void job_gets_own_folder_beside_users_of_its_name(void **state)
     for (int64_t id = 1; id <= 4; id++) {
         assert_int_equal(run_quick("k"), id);
         assert_true(has_recording(id));
-        shell("test -f 'runs/%s/.folder-id' && test '%s' != %lld-k", folder_of(id), folder_of(id),
-              (long long)id);
+        const char *name = folder_of(id);
+        shell("test -f 'runs/%s/.folder-id' && test '%s' != %lld-k", name, name, (long long)id);
     }
     kit_wait(is_gone, 2);
     shell("test mine = \"$(cat runs/1-k/run.json)\" && test -L runs/2-k && test -f runs/3-k && "
