@@ -57,7 +57,10 @@ static void on_process(void *user, const struct proc_event *ev)
         e->had_any = true;
         e->told_empty = false;
         if (h)
-            *h = (struct history){.slot = node->slot, .born_ns = ev->t_ns, .info = node->info};
+            *h = (struct history){.slot = node->slot,
+                                  .born_ns = ev->t_ns,
+                                  .info = node->info,
+                                  .unmeasured_from = e->peak.ticks};
     }
     if (e->writer)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
@@ -72,6 +75,7 @@ static void on_process(void *user, const struct proc_event *ev)
         h->info = node->info;
         h->died_ns = ev->t_ns;
         history_bury(&e->gone, h);
+        peak_died(&e->peak, h->unmeasured_from, h->unmeasured_bytes);
         free(h);
         node->user = NULL;
     }
@@ -166,8 +170,15 @@ static void take_in(struct engine *e, uint64_t now_ns)
 {
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
         struct proc_node *node = proc_tree_at(e->tree, i);
-        if (history_of(node))
-            history_update(history_of(node), node, now_ns);
+        struct history *h = history_of(node);
+        if (!h)
+            continue;
+        history_update(h, node, now_ns);
+        if (e->watching_all)
+            continue;
+        history_unmeasured(h, &node->sample, proc_node_unmeasured(e->tree, node),
+                           e->peak.ticks - 1);
+        peak_process(&e->peak, h->rss.peak_bytes);
     }
 }
 
@@ -349,7 +360,8 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->loop = loop;
     e->options = *options;
     e->callbacks = *callbacks;
-    e->psi_fd = e->record_dir_fd = e->charge_fd[0] = e->charge_fd[1] = -1;
+    e->psi_fd = e->record_dir_fd = -1;
+    engine_charge(e, &(struct engine_charge){.usage_fd = -1, .stat_fd = -1, .peak_fd = -1});
     e->is_young = !e->options.interval_ns;
     if (e->is_young)
         e->options.interval_ns = NS_PER_S;
@@ -404,11 +416,10 @@ void engine_limits_of(struct engine *e, int32_t pid)
     e->machine = m;
 }
 
-void engine_charge(struct engine *e, enum limit_kind kind, int usage_fd, int stat_fd)
+void engine_charge(struct engine *e, const struct engine_charge *charge)
 {
-    e->charge_kind = kind;
-    e->charge_fd[0] = usage_fd;
-    e->charge_fd[1] = stat_fd;
+    e->charge = *charge;
+    e->kernel_last_bytes = 0;
 }
 
 void engine_own_limit(struct engine *e, uint64_t limit_bytes)
@@ -422,6 +433,9 @@ void engine_segment(struct engine *e, unsigned number)
     snprintf(text, sizeof text, "{\"segment\":%u}", number);
     engine_note(e, "segment", text);
     e->step_known = false;
+    e->earlier_peak_bytes = engine_peak(e);
+    e->earlier_request_bytes = engine_request(e);
+    peak_restart(&e->peak);
 }
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)

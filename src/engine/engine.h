@@ -59,8 +59,14 @@ int engine_watch_all(struct engine *e, struct err *err);
 void engine_limits_of(struct engine *e, int32_t pid);
 
 /* The job has a cgroup of its own: what it is charged with, less file cache, is read every tick.
- * The fds are borrowed; KIND is LIMIT_CGROUP_V1 or _V2. */
-void engine_charge(struct engine *e, enum limit_kind kind, int usage_fd, int stat_fd);
+ * The fds are borrowed; -1 where there is none. */
+struct engine_charge {
+    enum limit_kind kind; /* LIMIT_CGROUP_V1 or _V2 */
+    int usage_fd, stat_fd;
+    int peak_fd; /* the kernel's peak of it, open for writing where a write resets it */
+    bool is_resettable;
+};
+void engine_charge(struct engine *e, const struct engine_charge *charge);
 /* A limit of the user's own, on the job's memory: told as the limit where it is the nearest. */
 void engine_own_limit(struct engine *e, uint64_t limit_bytes);
 /* The job is about to be started again: what was seen so far is another story for the verdict. */
@@ -71,8 +77,17 @@ bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_ov
 /* The same, read at this moment: what is measured over a short time must not be a tick old. Where
  * there is no charge to read it is a full look. */
 bool engine_memory_now(struct engine *e, uint64_t *ret_bytes);
-/* Memory to ask for next time, for a job that held PEAK_BYTES at most. */
-uint64_t engine_ask_bytes(uint64_t peak_bytes);
+/* The most memory that the job held, in all segments or in the present one; 0: nothing is known.
+ * engine_request: memory to request next time. engine/peak.h defines both. */
+uint64_t engine_peak(const struct engine *e);
+uint64_t engine_segment_peak(const struct engine *e);
+uint64_t engine_request(const struct engine *e);
+/* The kernel's own peak of the job's cgroup, file cache included; 0: unknown. */
+uint64_t engine_kernel_peak(const struct engine *e);
+/* A process of the job held BYTES in all (ru_maxrss). */
+void engine_peak_process(struct engine *e, uint64_t bytes);
+/* The job held BYTES, as the guard has read of its cgroup or, without one, of its processes. */
+void engine_peak_raise(struct engine *e, uint64_t bytes);
 
 /* Records into DIRFD/trace.ebb from now on. HEADER (borrowed) gets machine facts added. */
 int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err);

@@ -111,22 +111,50 @@ void engine_look_at_limit(struct engine *e, uint64_t now_ns)
     pace_done(&e->limit, now_ns, clock_thread_cpu_ns() - begun);
 }
 
-bool engine_read_charge(const struct engine *e, uint64_t *ret)
+static bool read_charge(const struct engine *e, uint64_t *ret_usage, uint64_t *ret_used)
 {
     char usage[64], stat[8192];
-    if (e->charge_fd[0] < 0)
+    bool unlimited;
+    if (e->charge.usage_fd < 0)
         return false;
-    ssize_t len = io_pread_small(e->charge_fd[0], usage, sizeof usage);
-    ssize_t n = len < 0 ? -1 : io_pread_small(e->charge_fd[1], stat, sizeof stat);
-    return n >= 0 &&
-           limit_used(limit_files(e->charge_kind), usage, (size_t)len, stat, (size_t)n, ret);
+    ssize_t len = io_pread_small(e->charge.usage_fd, usage, sizeof usage);
+    ssize_t n = len < 0 ? -1 : io_pread_small(e->charge.stat_fd, stat, sizeof stat);
+    return n >= 0 && proc_cgroup_number_parse(usage, (size_t)len, &unlimited, ret_usage) == 0 &&
+           limit_used(limit_files(e->charge.kind), usage, (size_t)len, stat, (size_t)n, ret_used);
+}
+
+bool engine_read_charge(const struct engine *e, uint64_t *ret)
+{
+    uint64_t usage;
+    return read_charge(e, &usage, ret);
+}
+
+/* The most that the cgroup's usage was since the last call; 0: unknown. A peak that cannot be reset
+ * (cgroup v2 before kernel 6.12) tells only when it has risen. */
+static uint64_t read_kernel_peak(struct engine *e)
+{
+    char text[64];
+    uint64_t bytes;
+    bool unlimited;
+    ssize_t len = e->charge.peak_fd < 0 ? -1 : io_pread_small(e->charge.peak_fd, text, sizeof text);
+    if (len < 0 || proc_cgroup_number_parse(text, (size_t)len, &unlimited, &bytes) < 0 || unlimited)
+        return 0;
+    if (bytes > e->kernel_peak_bytes)
+        e->kernel_peak_bytes = bytes;
+    if (e->charge.is_resettable && io_write_all(e->charge.peak_fd, "0", 1) == 0)
+        return bytes;
+    uint64_t before = e->kernel_last_bytes;
+    e->kernel_last_bytes = bytes;
+    return bytes > before ? bytes : 0;
 }
 
 void engine_look_at_charge(struct engine *e)
 {
-    uint64_t bytes;
-    if (engine_read_charge(e, &bytes))
-        sample_put(&e->machine_sample, MACHINE_CHARGE, bytes);
+    uint64_t usage, used, most = read_kernel_peak(e);
+    if (!read_charge(e, &usage, &used))
+        return;
+    peak_charge(&e->peak, usage, used, most);
+    sample_put(&e->machine_sample, MACHINE_CHARGE, used);
 }
 
 /* The user's own line is the limit that counts, where it is nearer than the machine's. */
@@ -198,6 +226,16 @@ static bool unique_is_known(const struct engine *e, uint64_t now_ns)
     return true;
 }
 
+static uint64_t mapped_files(const struct engine *e)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+        const struct sample *s = &proc_tree_at(e->tree, i)->sample;
+        sum += s->known >> SAMPLE_FILE & 1u ? s->v[SAMPLE_FILE] : 0;
+    }
+    return sum;
+}
+
 void engine_look_at_whole(struct engine *e, uint64_t now_ns)
 {
     if (e->watching_all || proc_tree_count(e->tree) == 0)
@@ -206,6 +244,8 @@ void engine_look_at_whole(struct engine *e, uint64_t now_ns)
     proc_tree_memory(e->tree, &e->memory);
     if (!e->memory.known)
         return;
+    peak_tree(&e->peak, e->memory.low_bytes, e->memory.high_bytes, mapped_files(e),
+              e->unique != NULL);
     if (e->memory.low_bytes >= e->memory_at_peak.low_bytes)
         e->memory_at_peak = e->memory;
     sample_put(&e->machine_sample, MACHINE_TREE_LOW, e->memory.low_bytes);

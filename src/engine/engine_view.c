@@ -113,7 +113,7 @@ bool engine_last_step(const struct engine *e, int64_t *ret_step)
 
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes)
 {
-    bool charged = e->charge_fd[0] >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
+    bool charged = e->charge.usage_fd >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
     uint64_t bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_bytes;
     if (!charged && !e->memory.known)
         return false;
@@ -132,4 +132,41 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
     if (clock_mono_ns() - e->last_tick_ns > LOOK_AGAIN_MS * NS_PER_MS)
         engine_look_now(e);
     return engine_memory(e, ret_bytes, NULL);
+}
+
+/* ---- the peak ---- */
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+uint64_t engine_segment_peak(const struct engine *e)
+{
+    return peak_bytes(&e->peak);
+}
+
+uint64_t engine_peak(const struct engine *e)
+{
+    return larger(e->earlier_peak_bytes, peak_bytes(&e->peak));
+}
+
+uint64_t engine_request(const struct engine *e)
+{
+    return larger(e->earlier_request_bytes, peak_request_bytes(&e->peak));
+}
+
+uint64_t engine_kernel_peak(const struct engine *e)
+{
+    return e->kernel_peak_bytes;
+}
+
+void engine_peak_process(struct engine *e, uint64_t bytes)
+{
+    peak_process(&e->peak, bytes);
+}
+
+void engine_peak_raise(struct engine *e, uint64_t bytes)
+{
+    peak_raise(&e->peak, bytes);
 }

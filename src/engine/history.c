@@ -1,6 +1,16 @@
 /* Histories of the living and the dead. */
 #include "engine/history.h"
 
+void history_unmeasured(struct history *h, const struct sample *s, uint64_t bytes, uint64_t tick)
+{
+    if (s->read >> SAMPLE_UNIQUE & 1u) {
+        h->unmeasured_from = tick;
+        h->unmeasured_bytes = 0;
+    }
+    if (bytes > h->unmeasured_bytes)
+        h->unmeasured_bytes = bytes;
+}
+
 void history_update(struct history *h, const struct proc_node *node, uint64_t now_ns)
 {
     const struct sample *s = &node->sample;

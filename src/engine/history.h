@@ -17,6 +17,8 @@ struct history {
     struct track rss;
     struct sample last; /* its last readings */
     uint64_t unique_peak_bytes;
+    uint64_t unmeasured_bytes; /* the most that has come since its unique memory was measured … */
+    uint64_t unmeasured_from;  /* … which was before this tick of struct peak */
     uint64_t gpu_peak_bytes;
     uint64_t status_last_ns;
     uint64_t status_rss_bytes;    /* RSS when status was last read */
@@ -36,6 +38,8 @@ struct history_gone {
 
 /* Takes over the newest readings of NODE into H. */
 void history_update(struct history *h, const struct proc_node *node, uint64_t now_ns);
+/* The same at TICK of struct peak: BYTES of S have come since its unique memory was measured. */
+void history_unmeasured(struct history *h, const struct sample *s, uint64_t bytes, uint64_t tick);
 bool history_rate(struct history *h, double *ret_bytes_per_min);
 /* H's process has gone: counted, and kept if it is among the largest. */
 void history_bury(struct history_gone *gone, const struct history *h);

@@ -67,7 +67,6 @@ struct job_segment {
     bool has_checkpoint;
     bool checkpoint_has_step;
     int64_t checkpoint_step; /* done when the checkpoint was acknowledged */
-    uint64_t peak_bytes;
     struct death_ooms ooms;
     struct job_look {
         uint64_t t_ns, job_bytes, room_bytes;
@@ -95,11 +94,9 @@ struct job_guard {
     char effective_dir[4096]; /* below the cgroup root; "" if it is none of a cgroup */
     int effective_fd[2];      /* its usage and stat, for the reflex; -1 */
     struct reflex_gauge gauge[REFLEX_GAUGES]; /* as the reflex has them */
-    uint64_t largest_bytes;                   /* that the job ever held */
     char no_cgroup[256];                      /* why there is none, or none that counts; "" */
     /* as it was, for run.json */
     char cgroup_path[GUARD_CGROUP_PATH];
-    uint64_t cgroup_peak_bytes;
     bool was_locked, kernel_limit;
     json_t *events; /* what it did, for run.json */
     json_t *checkpoints;

@@ -75,6 +75,14 @@ static void job_paused(struct job *j, int status)
     }
 }
 
+/* A child begins with our own memory, which counts in its maximum until it executes the job. */
+static void keep_peak(struct job *j, const struct rusage *usage)
+{
+    struct rusage own;
+    if (j->engine && getrusage(RUSAGE_SELF, &own) == 0 && usage->ru_maxrss > own.ru_maxrss)
+        engine_peak_process(j->engine, (uint64_t)usage->ru_maxrss * 1024);
+}
+
 /* Takes in whoever has died; whether any child is left. */
 static bool reap(void *user)
 {
@@ -84,6 +92,7 @@ static bool reap(void *user)
     pid_t pid;
     while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED, &usage)) > 0) {
         if (pid != j->now.pid) {
+            keep_peak(j, &usage);
             job_guard_reaped(j, pid, status);
             continue;
         }
@@ -93,6 +102,7 @@ static bool reap(void *user)
             j->now.exited = true;
             j->now.status = status;
             j->now.usage = usage;
+            keep_peak(j, &usage);
             j->now.ended_ns = clock_mono_ns();
             job_guard_exited(j);
         }

@@ -403,6 +403,18 @@ void job_guard_mark(struct job *j, const struct mark *mark)
 
 /* ---- ticks and processes ---- */
 
+/* The reflex reads the user's limit much more often than there are ticks. */
+static void keep_closest(struct job *j)
+{
+    const struct reflex_gauge *g = &j->guard.gauge[0];
+    struct reflex_reading reading;
+    if (!j->guard.reflex || g->source == REFLEX_NONE)
+        return;
+    reflex_read(j->guard.reflex, 0, &reading);
+    if (reading.known && reading.least_room_bytes < g->limit_bytes)
+        engine_peak_raise(j->engine, g->limit_bytes - reading.least_room_bytes);
+}
+
 static void keep_look(struct job *j, uint64_t now_ns)
 {
     struct job_segment *n = &j->now;
@@ -413,10 +425,7 @@ static void keep_look(struct job *j, uint64_t now_ns)
         look->room_bytes = m->v[MACHINE_LIMIT] > m->v[MACHINE_LIMIT_USED]
                                ? m->v[MACHINE_LIMIT] - m->v[MACHINE_LIMIT_USED]
                                : 0;
-    if (look->job_bytes > n->peak_bytes)
-        n->peak_bytes = look->job_bytes;
-    if (n->peak_bytes > j->guard.largest_bytes)
-        j->guard.largest_bytes = n->peak_bytes;
+    keep_closest(j);
 }
 
 static void tick_giveback(struct job *j)

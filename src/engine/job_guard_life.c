@@ -39,8 +39,13 @@ static void make_cgroup(struct job *j)
     j->note->cgroup = g->cgroup;
     guard_cgroup_tidy(root, &g->cgroup);
     if (g->cgroup.usage_fd >= 0)
-        engine_charge(j->engine, g->cgroup.memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1,
-                      g->cgroup.usage_fd, g->cgroup.stat_fd);
+        engine_charge(j->engine,
+                      &(struct engine_charge){.kind = g->cgroup.memory_is_v2 ? LIMIT_CGROUP_V2
+                                                                             : LIMIT_CGROUP_V1,
+                                              .usage_fd = g->cgroup.usage_fd,
+                                              .stat_fd = g->cgroup.stat_fd,
+                                              .peak_fd = g->cgroup.peak_fd,
+                                              .is_resettable = g->cgroup.peak_is_resettable});
 }
 
 static void start_reflex(struct job *j)
@@ -150,11 +155,10 @@ void job_guard_end(struct job *j)
     g->reflex_source = g->alert_timer = g->leavings_source = NULL;
     reflex_free(g->reflex);
     g->reflex = NULL;
-    engine_charge(j->engine, LIMIT_HOST, -1, -1);
+    engine_charge(j->engine, &(struct engine_charge){.usage_fd = -1, .stat_fd = -1, .peak_fd = -1});
     snprintf(g->cgroup_path, sizeof g->cgroup_path, "%s",
              g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir);
     g->kernel_limit = g->cgroup.is_limited;
-    guard_cgroup_peak(root, &g->cgroup, &g->cgroup_peak_bytes);
     int r = guard_cgroup_remove(root, &g->cgroup, now_ns + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     if (r < 0)
         job_sayf(j, "cannot remove the job's cgroup: %s", strerror(-r));
@@ -164,7 +168,7 @@ void job_guard_end(struct job *j)
     if (has_used_gpu(&g->giveback) &&
         engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
         giveback_gpu(&g->giveback, engine_gpus(j->engine));
-    bool large = g->largest_bytes >= LARGE_JOB;
+    bool large = engine_peak(j->engine) >= LARGE_JOB;
     giveback_end(&g->giveback, root, clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
 }
 

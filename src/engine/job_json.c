@@ -76,7 +76,7 @@ static json_t *guard_json(const struct job *j)
         set->dry_run, "limit_bytes", bytes_or_null(limit), "limit_is_given", g->limit_bytes != 0,
         "reserve_bytes", bytes_or_null(reserve || !limit ? reserve : ladder_default_reserve(limit)),
         "cgroup", g->cgroup_path[0] ? json_text0(g->cgroup_path) : json_null(), "cgroup_peak_bytes",
-        bytes_or_null(g->cgroup_peak_bytes), "cgroup_trouble",
+        bytes_or_null(j->engine ? engine_kernel_peak(j->engine) : 0), "cgroup_trouble",
         g->no_cgroup[0] ? json_text0(g->no_cgroup) : json_null(), "kernel_limit", g->kernel_limit,
         "locked", g->was_locked, "events", g->events, "checkpoints", g->checkpoints);
     if (j->no_restart[0])
@@ -139,16 +139,6 @@ static void put_measured(struct job *j, json_t *doc)
     }
 }
 
-/* A job that died between two looks may have held much more than was seen. */
-static void put_kernel_peak(json_t *doc, uint64_t peak_bytes)
-{
-    const json_t *ask = json_object_get(doc, "ask_bytes");
-    uint64_t wanted = engine_ask_bytes(peak_bytes);
-    json_object_set_new(doc, "peak_process_bytes", json_u64(peak_bytes));
-    if (ask && (uint64_t)json_integer_value(ask) < wanted)
-        json_object_set_new(doc, "ask_bytes", json_u64(wanted));
-}
-
 static void put_end(struct job *j, json_t *doc)
 {
     json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
@@ -156,7 +146,8 @@ static void put_end(struct job *j, json_t *doc)
         json_object_set_new(doc, "duration_s", json_seconds(j->now.ended_ns - j->started_ns));
     json_object_set_new(doc, "end", job_end_json(j));
     if (j->now.exited)
-        put_kernel_peak(doc, (uint64_t)j->now.usage.ru_maxrss * 1024);
+        json_object_set_new(doc, "peak_process_bytes",
+                            json_u64((uint64_t)j->now.usage.ru_maxrss * 1024));
     if (j->spark.count)
         json_object_set_new(doc, "spark", spark_pack(&j->spark));
     if (j->log)

@@ -123,7 +123,7 @@ uint64_t job_news_log_bytes(const struct job *j)
 json_t *job_news_state(struct job *j)
 {
     const struct job_segment *n = &j->now;
-    uint64_t peak = j->guard.largest_bytes;
+    uint64_t peak = engine_peak(j->engine);
     return json_pack("{s:s,s:s,s:o,s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "state", "state",
                      job_state_name(j), "reason", json_text0(job_state_reason(j)), "pid",
                      n->pid > 0 ? json_integer(n->pid) : json_null(), "segment", (int)n->number,

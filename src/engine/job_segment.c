@@ -242,7 +242,7 @@ static void keep_segment(struct job *j)
                   step_json(n->has_step, n->first_step), "last_step",
                   step_json(n->has_step, n->last_step), "checkpoint_step",
                   step_json(n->has_checkpoint && n->checkpoint_has_step, n->checkpoint_step),
-                  "peak_bytes", json_u64(n->peak_bytes), "verdict",
+                  "peak_bytes", json_u64(engine_segment_peak(j->engine)), "verdict",
                   tree ? verdict_word_name(tree->result.word) : NULL, "end", end);
     json_array_append_new(j->segments, o);
 }

@@ -6,6 +6,7 @@
 #include "engine/history.h"
 #include "engine/jury.h"
 #include "engine/pace.h"
+#include "engine/peak.h"
 #include "proc/gpu.h"
 #include "proc/unique.h"
 
@@ -44,8 +45,11 @@ struct engine {
     bool gpu_named;
     bool limit_known;
     struct machine_limit limit_now;
-    enum limit_kind charge_kind; /* of the job's own cgroup */
-    int charge_fd[2];            /* usage and stat; -1: it has none */
+    struct engine_charge charge; /* of the job's own cgroup; its fds are -1 where it has none */
+    uint64_t kernel_peak_bytes;  /* of the cgroup, by its own count; file cache is in it */
+    uint64_t kernel_last_bytes;  /* as it was last read where it cannot be reset */
+    struct peak peak;            /* of the present segment, and of those before: */
+    uint64_t earlier_peak_bytes, earlier_request_bytes;
     uint64_t own_limit_bytes;
     struct track tree_track; /* the best estimate: the lower bound once unique memory is known */
     uint64_t tree_high_peak_bytes;

@@ -149,21 +149,15 @@ static json_t *roles_json(struct engine *e)
     return list;
 }
 
-/* The better estimate where there is one: shared pages counted once. Else all that can be. */
-static uint64_t peak_bytes(const struct engine *e)
-{
-    return e->tree_track.samples ? e->tree_track.peak_bytes : e->tree_high_peak_bytes;
-}
-
 /* Unique v. shared as it was at the peak. */
 static json_t *tree_json(struct engine *e)
 {
     json_t *o = json_object();
     put_track(o, &e->tree_track);
-    if (e->tree_high_peak_bytes) {
-        json_object_set_new(o, "peak_bytes", json_u64(peak_bytes(e)));
+    if (engine_peak(e))
+        json_object_set_new(o, "peak_bytes", json_u64(engine_peak(e)));
+    if (e->tree_high_peak_bytes)
         json_object_set_new(o, "peak_high_bytes", json_u64(e->tree_high_peak_bytes));
-    }
     const struct proc_tree_memory *m = &e->memory_at_peak;
     if (m->known && m->unique_known) {
         uint64_t unique = m->unique_bytes < m->low_bytes ? m->unique_bytes : m->low_bytes;
@@ -173,22 +167,6 @@ static json_t *tree_json(struct engine *e)
     }
     json_object_set_new(o, "rss_sum_bytes", json_u64(m->rss_sum_bytes));
     return o;
-}
-
-/* A peak between ticks shows in VmHWM alone, so the largest process is at least that. What is
- * shared among a few is counted too low by a little; a fifth comes on top, in steps of 64 MiB. */
-uint64_t engine_ask_bytes(uint64_t peak_bytes)
-{
-    const uint64_t step = UINT64_C(64) << 20;
-    return (peak_bytes + peak_bytes / 5 + step - 1) / step * step;
-}
-
-static uint64_t ask_bytes(const struct engine *e, const struct listing *all)
-{
-    uint64_t peak = peak_bytes(e);
-    if (all->count && all->v[0]->rss.peak_bytes > peak)
-        peak = all->v[0]->rss.peak_bytes;
-    return engine_ask_bytes(peak);
 }
 
 static json_t *gpus_json(const struct engine *e)
@@ -253,8 +231,8 @@ json_t *engine_summary(struct engine *e, uint64_t now_ns)
         json_object_set_new(doc, "limit", limit_json(&e->limit_now));
     if (!e->watching_all) {
         json_object_set_new(doc, "tree", tree_json(e));
-        if (e->tree_high_peak_bytes)
-            json_object_set_new(doc, "ask_bytes", json_u64(ask_bytes(e, &all)));
+        if (engine_request(e))
+            json_object_set_new(doc, "ask_bytes", json_u64(engine_request(e)));
     }
     json_object_set_new(doc, "processes_seen", json_u64(e->processes_seen));
     json_object_set_new(doc, "processes", processes_json(&all, now_ns));

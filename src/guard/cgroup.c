@@ -18,8 +18,12 @@
 #include "guard/cgroup_place.h"
 #include "proc/limit.h"
 
-const struct guard_cgroup guard_cgroup_none = {
-    .join_fd = {-1, -1}, .usage_fd = -1, .stat_fd = -1, .kill_fd = -1, .events_fd = -1};
+const struct guard_cgroup guard_cgroup_none = {.join_fd = {-1, -1},
+                                               .usage_fd = -1,
+                                               .stat_fd = -1,
+                                               .peak_fd = -1,
+                                               .kill_fd = -1,
+                                               .events_fd = -1};
 
 enum { FILE_PATH_MAX = GUARD_CGROUP_PATH + 64 };
 
@@ -61,17 +65,28 @@ static void keep(int *slot, int fd, int *first)
         *first = fd;
 }
 
+/* v2 has it from kernel 5.19 on. */
+static void open_peak(const struct proc_root *root, struct guard_cgroup *g)
+{
+    int absent = 0;
+    int fd = open_in(root, g->memory_dir, files_of(g)->peak, O_RDWR);
+    g->peak_is_resettable = fd >= 0;
+    keep(&g->peak_fd, fd >= 0 ? fd : open_in(root, g->memory_dir, files_of(g)->peak, O_RDONLY),
+         &absent);
+}
+
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
 {
     int r = 0;
     g->join_fd[0] = g->join_fd[1] = -1;
-    g->usage_fd = g->stat_fd = g->kill_fd = g->events_fd = -1;
+    g->usage_fd = g->stat_fd = g->peak_fd = g->kill_fd = g->events_fd = -1;
     if (has_memory(g)) {
         const char *events = g->memory_is_v2 ? "memory.events" : "memory.oom_control";
         keep(&g->join_fd[0], open_in(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
         keep(&g->usage_fd, open_in(root, g->memory_dir, files_of(g)->usage, O_RDONLY), &r);
         keep(&g->stat_fd, open_in(root, g->memory_dir, files_of(g)->stat, O_RDONLY), &r);
         keep(&g->events_fd, open_in(root, g->memory_dir, events, O_RDONLY), &r);
+        open_peak(root, g);
     }
     if (has_kill_dir(g)) {
         int absent = 0; /* before kernel 5.14 */
@@ -327,19 +342,4 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
     char text[512];
     ssize_t len = g->events_fd < 0 ? -ENODATA : io_pread_small(g->events_fd, text, sizeof(text));
     return len < 0 || proc_keyed_parse(text, (size_t)len, "oom_kill", ret) < 0 ? -ENODATA : 0;
-}
-
-int guard_cgroup_peak(const struct proc_root *root, const struct guard_cgroup *g, uint64_t *ret)
-{
-    char path[FILE_PATH_MAX], text[64];
-    bool unlimited;
-    uint64_t bytes;
-    if (!has_memory(g))
-        return -ENODATA;
-    snprintf(path, sizeof(path), "%s/%s", g->memory_dir, files_of(g)->peak);
-    ssize_t len = io_read_small(root->cgroup_fd, path, text, sizeof(text));
-    if (len < 0 || proc_cgroup_number_parse(text, (size_t)len, &unlimited, &bytes) < 0 || unlimited)
-        return -ENODATA;
-    *ret = bytes;
-    return 0;
 }

@@ -20,11 +20,13 @@ struct guard_cgroup {
     char memory_dir[GUARD_CGROUP_PATH];
     char kill_dir[GUARD_CGROUP_PATH];
     bool memory_is_v2;
-    bool is_limited;       /* the kernel's hard limit is set */
-    int join_fd[2];        /* cgroup.procs of each; -1 where there is none, or both are one */
-    int usage_fd, stat_fd; /* memory.current / memory.usage_in_bytes, memory.stat; -1 */
-    int kill_fd;           /* cgroup.kill; -1 (v1, or a kernel before 5.14) */
-    int events_fd;         /* where the kernel counts oom kills of this group; -1 */
+    bool is_limited;         /* the kernel's hard limit is set */
+    int join_fd[2];          /* cgroup.procs of each; -1 where there is none, or both are one */
+    int usage_fd, stat_fd;   /* memory.current / memory.usage_in_bytes, memory.stat; -1 */
+    int peak_fd;             /* memory.peak / memory.max_usage_in_bytes; -1 */
+    bool peak_is_resettable; /* by a write: v1, and v2 from kernel 6.12 on */
+    int kill_fd;             /* cgroup.kill; -1 (v1, or a kernel before 5.14) */
+    int events_fd;           /* where the kernel counts oom kills of this group; -1 */
 };
 
 /* What it is before guard_cgroup_make, and after guard_cgroup_remove. */
@@ -64,8 +66,6 @@ void guard_cgroup_warm(const struct proc_root *root);
 int guard_cgroup_kill(const struct guard_cgroup *g);
 /* How often the kernel's OOM killer has killed in it: 0, -ENODATA. */
 int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret);
-/* The kernel's own peak of the group (memory.peak, max_usage_in_bytes): 0, -ENODATA. */
-int guard_cgroup_peak(const struct proc_root *root, const struct guard_cgroup *g, uint64_t *ret);
 /* Closes all; removes the folders and what empty groups the job made in them, trying until UNTIL_NS
  * while the kernel says busy. 0 and *G is none; or -errno of what is still there, and *G keeps the
  * paths for another try. */

@@ -139,7 +139,6 @@ static struct job_figures ended_figures(const struct job_live *live, const json_
     const json_t *limit = json_object_get(run, "limit");
     const json_t *gpus = json_object_get(run, "gpus");
     raise(&f, FIGURE_PEAK, tree, "peak_bytes");
-    raise(&f, FIGURE_PEAK, run, "peak_process_bytes");
     replace(&f, FIGURE_JOB, tree, "end_bytes");
     replace(&f, FIGURE_UNIQUE, tree, "unique_bytes");
     replace(&f, FIGURE_LIMIT, limit, "limit_bytes");

@@ -99,3 +99,44 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
     }
     *ret = m;
 }
+
+/* After a fork both have the same stack, while exec puts it elsewhere. The parent of an orphan is
+ * not known any more; then it is the oldest with that stack. NULL: not a fork of any in the tree.
+ */
+static const struct tree_node *forked_from(const struct proc_tree *tree, const struct tree_node *n)
+{
+    const struct tree_node *oldest = NULL;
+    for (size_t i = 0; n->start_stack != 0 && i < tree->count; i++) {
+        const struct tree_node *other = tree->nodes[i];
+        if (other == n || other->start_stack != n->start_stack)
+            continue;
+        if (other->pub.info.id.pid == n->pub.info.ppid)
+            return other;
+        if (oldest == NULL && other->pub.born_ns <= n->pub.born_ns)
+            oldest = other;
+    }
+    return oldest;
+}
+
+/* A fork begins with the anonymous memory alone; pages of files come as they are touched. */
+static uint64_t shared_by_fork(const struct proc_tree *tree, const struct tree_node *n)
+{
+    const struct tree_node *from = forked_from(tree, n);
+    if (from == NULL)
+        return 0;
+    const struct sample *s = &from->pub.sample;
+    unsigned field = sample_has(s, SAMPLE_ANON) ? SAMPLE_ANON : SAMPLE_RSS;
+    return sample_has(s, field) ? s->v[field] : 0;
+}
+
+uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
+{
+    struct tree_node *n = node_of(node);
+    if (!n->fork_is_known)
+        n->fork_bytes = shared_by_fork(tree, n);
+    n->fork_is_known = true;
+    bool is_measured = node->sample.known >> SAMPLE_UNIQUE & 1u;
+    uint64_t rss = sample_has(&node->sample, SAMPLE_RSS) ? node->sample.v[SAMPLE_RSS] : 0;
+    uint64_t before = is_measured ? n->unique_rss_bytes : n->fork_bytes;
+    return rss > before ? rss - before : 0;
+}

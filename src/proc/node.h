@@ -47,6 +47,9 @@ struct tree_node {
     uint64_t unique_due_ns;    /* when its pages are to be counted next; 0: not yet planned */
     uint64_t unique_done_ns;   /* when they last were, as a whole; 0: never */
     uint8_t unique_failures;   /* in a row */
+
+    bool fork_is_known;  /* since birth or exec: */
+    uint64_t fork_bytes; /* that it may share with the process of which it is a fork */
 };
 
 static inline struct tree_node *node_of(struct proc_node *n)

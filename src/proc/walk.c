@@ -71,6 +71,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
                              1u << SAMPLE_STACK | 1u << SAMPLE_PSS | 1u << SAMPLE_PEAK);
     n->unique_due_ns = n->unique_done_ns = 0;
     n->unique_failures = 0;
+    n->fork_is_known = false;
     settle_execed(n, now_ns);
     tree_emit(tree, n, PROCESS_EXECED, 0, now_ns);
 }

@@ -18,9 +18,6 @@
 
 enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80, GPUS_SHOWN = 2 };
 
-/* A peak that was missed is told when it is so many times the one that was seen. */
-static const double PEAK_BETWEEN = 1.25;
-
 static bool has_size(const json_t *v)
 {
     return json_is_integer(v) && json_integer_value(v) > 0;
@@ -109,10 +106,9 @@ static void add_size(struct page *p, const char *word, const json_t *v)
         page_addf(p, "%s %s", word, size);
 }
 
-static void put_memory(struct page *p, const json_t *tree, const json_t *kernel_peak)
+static void put_memory(struct page *p, const json_t *tree)
 {
     char size[TEXT_SIZE_MAX], text[TEXT_MAX];
-    double seen = json_number_value(json_object_get(tree, "peak_bytes"));
     page_fact(p, "memory");
     add_size(p, "start", json_object_get(tree, "start_bytes"));
     add_size(p, "mean", json_object_get(tree, "mean_bytes"));
@@ -120,8 +116,6 @@ static void put_memory(struct page *p, const json_t *tree, const json_t *kernel_
         snprintf(text, sizeof text, "peak %s", size);
         page_add(p, STYLE_STRONG, text);
     }
-    if (json_number_value(kernel_peak) > PEAK_BETWEEN * seen && summary_size(size, kernel_peak))
-        page_addf(p, "between two looks %s", size);
     add_size(p, "end", json_object_get(tree, "end_bytes"));
     page_fact_end(p);
 }
@@ -334,7 +328,7 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     verdict_summary(&p, doc);
     heap_summary(&p, doc);
     if (json_is_integer(json_object_get(tree, "peak_bytes"))) {
-        put_memory(&p, tree, json_object_get(doc, "peak_process_bytes"));
+        put_memory(&p, tree);
         put_floor(&p, tree);
         put_shared(&p, tree);
     }

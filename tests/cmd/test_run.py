@@ -221,6 +221,80 @@ def test_a_peak_between_two_looks_is_not_lost(tmp_path):
     assert doc["ask_bytes"] > 150 << 20
 
 
+CHILDREN, EACH_MIB = 40, 8
+
+
+def brood(folder):
+    """A job whose children all hold memory at one time, until a file says go, or for no longer than
+    that takes where it is there from the beginning."""
+    return script(folder, f"""
+        import os, time
+        ready, said = os.pipe()
+        hold, release = os.pipe()
+        for _ in range({CHILDREN}):
+            if os.fork() == 0:
+                os.close(release)
+                kept = bytearray(b"x") * ({EACH_MIB} << 20)
+                os.write(said, b"x")
+                os.read(hold, 1)      # until the parent closes its end
+                os._exit(0)
+        got = 0
+        while got < {CHILDREN}:
+            got += len(os.read(ready, {CHILDREN}))
+        open("ready", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+        os.close(release)
+        for _ in range({CHILDREN}):
+            os.wait()
+    """)
+
+
+def test_peak_of_children_between_two_samples_is_what_the_cgroup_held(tmp_path, ebb):
+    (tmp_path / "go").touch()
+    result = ebb("run", "--interval", "1h", "--", PYTHON, brood(tmp_path), cwd=tmp_path)
+    doc = facts(tmp_path)
+    if doc["guard"]["cgroup_peak_bytes"] is None:
+        pytest.skip(f"no peak of the kernel here: {doc['guard']['cgroup_trouble']}")
+    peak = doc["tree"]["peak_bytes"]
+    assert result.returncode == 0 and CHILDREN * EACH_MIB << 20 <= peak
+    assert doc["segments"][0]["peak_bytes"] == peak <= doc["guard"]["cgroup_peak_bytes"]
+    # whoever follows the advice keeps the job
+    again = ebb("run", "--limit", f"{doc['ask_bytes'] >> 20}M", "--", PYTHON, brood(tmp_path),
+                cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
+def test_peak_of_many_processes_without_a_cgroup_is_no_lower_than_their_sum(tmp_path, options):
+    def ticks():
+        path = tmp_path / "ebb-runs" / "latest"
+        return sum(o["type"] == "machine" for o in recorded(path)) if path.exists() else 0
+
+    process = start(tmp_path, "--no-cgroup", *options, "--", PYTHON, brood(tmp_path))
+    wait_for((tmp_path / "ready").exists, "every child to hold its memory")
+    before = ticks()
+    wait_for(lambda: ticks() >= before + 2, "every child to be sampled")
+    (tmp_path / "go").touch()
+    process.communicate(timeout=PATIENCE_S)
+    doc = facts(tmp_path)
+    assert doc["guard"]["cgroup"] is None
+    assert doc["tree"]["peak_bytes"] >= CHILDREN * EACH_MIB << 20
+    assert doc["ask_bytes"] >= doc["tree"]["peak_bytes"]
+
+
+def test_file_cache_of_a_dataset_is_not_requested(tmp_path, ebb):
+    with open(tmp_path / "dataset", "wb") as f:
+        f.truncate(512 << 20)
+    job = script(tmp_path, """
+        with open("dataset", "rb", buffering=0) as f:
+            while f.read(1 << 20):
+                pass
+    """)
+    assert ebb("run", "--", PYTHON, job, cwd=tmp_path).returncode == 0
+    assert facts(tmp_path)["ask_bytes"] <= 192 << 20
+
+
 def test_run_json_says_running_while_it_runs_and_the_facts_after(tmp_path):
     process = start(tmp_path, "--name", "my job/..", "--", "sleep", "30")
     path = wait_for(lambda: list(tmp_path.glob("ebb-runs/*/run.json")), "run.json")[0]

@@ -115,6 +115,35 @@ def test_jobs_one_after_another_leave_the_server_as_it_was(server):
     assert list((server.state / "locks").iterdir()) == []
 
 
+def test_peak_and_learned_memory_of_a_job_are_those_of_its_run_json(server):
+    hold_and_end = """
+import os
+ready, said = os.pipe()
+hold, release = os.pipe()
+for _ in range(20):
+    if os.fork() == 0:
+        os.close(release)
+        kept = bytearray(b"x") * (10 << 20)
+        os.write(said, b"x")
+        os.read(hold, 1)
+        os._exit(0)
+got = 0
+while got < 20:
+    got += len(os.read(ready, 20))
+os.close(release)
+for _ in range(20):
+    os.wait()
+"""
+    first = server.submit(PYTHON, "-c", hold_and_end, name="brood")
+    ended = server.wait(first)
+    doc = json.loads((run_dir(server, first, "brood") / "run.json").read_text())
+    assert ended["memory"]["peak_bytes"] == doc["tree"]["peak_bytes"]
+    if doc["guard"]["cgroup_peak_bytes"] is not None:
+        assert doc["ask_bytes"] >= 200 << 20
+    second = server.job(server.submit("true", name="brood"))
+    assert (second["memory_from"], second["memory_bytes"]) == ("learned", doc["ask_bytes"])
+
+
 def test_a_job_that_crashes_leaves_the_server_and_its_neighbour_alone(server):
     neighbour = hold(server)
     crashes = {

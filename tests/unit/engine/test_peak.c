@@ -1,0 +1,161 @@
+/* The peak of a job and the memory to request for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "engine/peak.h"
+
+static const uint64_t MIB = 1 << 20, GIB = 1 << 30;
+
+static void kernel_peak_between_two_readings_counts(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_charge(&p, 50 * MIB, 40 * MIB, 50 * MIB);
+    peak_charge(&p, 50 * MIB, 40 * MIB, 550 * MIB);
+    peak_tree(&p, 30 * MIB, 60 * MIB, 0, true);
+    assert_int_equal(peak_bytes(&p), 540 * MIB);
+    assert_int_equal(peak_request_bytes(&p), 704 * MIB); /* 648, in steps of 64 */
+}
+
+static void kernel_peak_of_first_reading_counts(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_charge(&p, 10 * MIB, 0, 300 * MIB); /* all of it has come and gone */
+    assert_int_equal(peak_bytes(&p), 290 * MIB);
+}
+
+static void unknown_kernel_peak_leaves_sampled_memory(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_charge(&p, 100 * MIB, 70 * MIB, 0);
+    peak_charge(&p, 90 * MIB, 80 * MIB, 0);
+    peak_charge(&p, 20 * MIB, 10 * MIB, 0);
+    assert_int_equal(peak_bytes(&p), 80 * MIB);
+}
+
+static void file_cache_of_large_dataset_is_not_requested(void **state)
+{
+    struct peak p = {0};
+    uint64_t usage = 100 * MIB;
+    (void)state;
+    for (int i = 0; i < 20; i++, usage += GIB) { /* usage is at its most at each reading */
+        peak_charge(&p, usage, 90 * MIB, usage);
+        peak_tree(&p, 95 * MIB, 95 * MIB, 20 * MIB, true);
+    }
+    peak_charge(&p, 100 * MIB, 90 * MIB, usage - GIB); /* its file is deleted */
+    assert_int_equal(peak_bytes(&p), 95 * MIB);
+    assert_int_equal(peak_request_bytes(&p), 128 * MIB);
+}
+
+static void mapped_dataset_is_requested_only_as_far_as_code_may_be(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_charge(&p, 20 * GIB, 300 * MIB, 20 * GIB);
+    peak_tree(&p, 20 * GIB + 300 * MIB, 20 * GIB + 300 * MIB, 20 * GIB, true);
+    assert_int_equal(peak_bytes(&p), 20 * GIB + 300 * MIB);
+    assert_int_equal(peak_request_bytes(&p), 1600 * MIB); /* 1.2 (1 GiB + 300 MiB) */
+    peak_charge(&p, 20 * GIB, 5 * GIB, 20 * GIB);
+    assert_int_equal(peak_request_bytes(&p), 6 * GIB); /* never below what cannot be reclaimed */
+}
+
+static void mapped_files_count_in_full_without_a_cgroup(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_tree(&p, 10 * GIB, 10 * GIB, 9 * GIB, true);
+    assert_int_equal(peak_request_bytes(&p), 12 * GIB);
+}
+
+static void processes_that_end_unmeasured_count_in_full(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_tree(&p, 20 * MIB, 20 * MIB, 0, true);
+    for (int i = 0; i < 3; i++)
+        peak_tree(&p, 30 * MIB, 20 * MIB + 50 * 25 * MIB, 0, true);
+    for (int i = 0; i < 50; i++)
+        peak_died(&p, 1, 25 * MIB);
+    assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
+    peak_died(&p, 4, 100 * GIB); /* was there at no tick */
+    assert_int_equal(peak_bytes(&p), 20 * MIB + 50 * 25 * MIB);
+}
+
+static void processes_that_follow_each_other_do_not_add_up(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    for (uint64_t i = 0; i < 1000; i++) {
+        peak_tree(&p, 40 * MIB, 60 * MIB, 0, true);
+        peak_died(&p, i, 20 * MIB);
+    }
+    assert_int_equal(peak_bytes(&p), 60 * MIB);
+}
+
+static void one_process_that_ends_unmeasured_counts_once(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_tree(&p, 25 * MIB, 25 * MIB, 0, true);
+    peak_died(&p, 0, 25 * MIB);
+    assert_int_equal(peak_bytes(&p), 25 * MIB);
+}
+
+static void upper_bound_is_used_where_nothing_is_measured(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_tree(&p, 30 * MIB, 700 * MIB, 0, false);
+    assert_int_equal(peak_bytes(&p), 700 * MIB);
+    peak_charge(&p, 500 * MIB, 400 * MIB, 500 * MIB); /* the cgroup knows better */
+    assert_int_equal(peak_bytes(&p), 500 * MIB - 100 * MIB);
+}
+
+static void largest_process_is_the_least_that_is_reported(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_tree(&p, 30 * MIB, 30 * MIB, 0, true);
+    peak_process(&p, 300 * MIB);
+    peak_raise(&p, 200 * MIB);
+    assert_int_equal(peak_bytes(&p), 300 * MIB);
+    peak_raise(&p, 310 * MIB);
+    assert_int_equal(peak_bytes(&p), 310 * MIB);
+}
+
+static void next_segment_begins_anew_in_the_same_cgroup(void **state)
+{
+    struct peak p = {0};
+    (void)state;
+    peak_charge(&p, 500 * MIB, 400 * MIB, 900 * MIB);
+    peak_charge(&p, 60 * MIB, 10 * MIB, 500 * MIB);
+    peak_restart(&p);
+    assert_int_equal(peak_bytes(&p), 0);
+    assert_int_equal(peak_request_bytes(&p), 0);
+    peak_charge(&p, 80 * MIB, 30 * MIB, 100 * MIB);
+    assert_int_equal(peak_bytes(&p), 50 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernel_peak_between_two_readings_counts),
+        cmocka_unit_test(kernel_peak_of_first_reading_counts),
+        cmocka_unit_test(unknown_kernel_peak_leaves_sampled_memory),
+        cmocka_unit_test(file_cache_of_large_dataset_is_not_requested),
+        cmocka_unit_test(mapped_dataset_is_requested_only_as_far_as_code_may_be),
+        cmocka_unit_test(mapped_files_count_in_full_without_a_cgroup),
+        cmocka_unit_test(processes_that_end_unmeasured_count_in_full),
+        cmocka_unit_test(processes_that_follow_each_other_do_not_add_up),
+        cmocka_unit_test(one_process_that_ends_unmeasured_counts_once),
+        cmocka_unit_test(upper_bound_is_used_where_nothing_is_measured),
+        cmocka_unit_test(largest_process_is_the_least_that_is_reported),
+        cmocka_unit_test(next_segment_begins_anew_in_the_same_cgroup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
