@@ -495,6 +495,21 @@ static void bound_floors(struct engine *e, const struct mark *mark, bool is_firs
     }
 }
 
+/* False: the budget leaves it out. The jury must not hear it then: what it says has to be the same
+ * of the recording. */
+static bool record_mark(struct engine *e, const struct mark *mark)
+{
+    if (!e->writer || trace_writer_mark(e->writer, mark))
+        return true;
+    if (!e->said_thinned)
+        engine_say(e,
+                   "marks come faster than %d KiB/s: the recording leaves out steps (not epochs, "
+                   "evaluations and checkpoints), and notes how many",
+                   ENGINE_MARK_BYTES_PER_S / 1024);
+    e->said_thinned = true;
+    return false;
+}
+
 void engine_mark(struct engine *e, const struct mark *mark)
 {
     bool is_first_step = mark->kind == MARK_STEP && e->steps_seen == 0;
@@ -510,10 +525,10 @@ void engine_mark(struct engine *e, const struct mark *mark)
         return;
     struct mark told = *mark;
     told.t_ns = in_order(e, mark->t_ns);
-    jury_mark(e->jury, &told);
-    e->is_judged = false;
-    if (e->writer)
-        trace_writer_mark(e->writer, &told);
+    if (record_mark(e, &told)) {
+        jury_mark(e->jury, &told);
+        e->is_judged = false;
+    }
     if (is_first_step) /* all growth is measured from here */
         engine_look_now(e);
 }

@@ -12,6 +12,9 @@
 
 struct loop_source;
 
+/* Of marks that are recorded: about 1000 a second, of 100 to 150 bytes each. */
+enum { ENGINE_MARK_BYTES_PER_S = 128 * 1024 };
+
 struct engine {
     struct loop *loop;
     struct engine_options options;
@@ -65,7 +68,7 @@ struct engine {
     struct trace_writer_status recorded; /* as it was when the recording was closed */
     bool was_recorded;
     int record_dir_fd; /* a copy, to look at the file's size at the end; -1 none */
-    bool said_trouble;
+    bool said_trouble, said_thinned;
 };
 
 static inline struct history *history_of(const struct proc_node *node)

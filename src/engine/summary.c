@@ -190,10 +190,11 @@ static json_t *recording_json(const struct engine *e)
         trace_writer_status(e->writer, &s);
     if (fstatat(e->record_dir_fd, "trace.ebb", &st, 0) == 0)
         s.bytes_on_disk = (uint64_t)st.st_size;
-    return json_pack("{s:s,s:o,s:o,s:o,s:o}", "file", "trace.ebb", "bytes",
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o}", "file", "trace.ebb", "bytes",
                      json_u64(s.bytes_on_disk), "readings", json_u64(s.cells), "error",
                      s.first_error ? json_text0(strerror(-s.first_error)) : json_null(),
-                     "blocks_lost", json_u64(s.blocks_lost));
+                     "blocks_lost", json_u64(s.blocks_lost), "marks_left_out",
+                     json_u64(s.marks_left_out));
 }
 
 static json_t *cost_json(const struct engine *e, uint64_t now_ns)

@@ -30,6 +30,8 @@ enum {
     BACKLOG_BYTES = 1024 * 1024, /* not handed over: no marks, so that samples have room */
     BYTES_KEPT = 64 * 1024,      /* of memory, from one block to the next */
     QUEUE_BYTES = 2 * 1024 * 1024,
+    MARK_BURST_S = 8,      /* of the budget of marks */
+    MARK_HALVING_S = 4096, /* marks of that many seconds at the full budget halve it */
 };
 #define FLUSH_NS NS_PER_S
 
@@ -231,16 +233,13 @@ static void mark_text(const struct mark *m, struct buf *ret)
         buf_printf(ret, "EPOCH=%.17g\n", m->epoch);
 }
 
-static void add_mark(struct trace_writer *w, const struct mark *mark)
+static void add_mark(struct trace_writer *w, const struct mark *mark, const struct buf *text)
 {
-    struct buf text = {0};
-    mark_text(mark, &text);
     buf_clear(&w->body);
     buf_add_zigzag(&w->body, mark->pid);
-    buf_add_blob(&w->body, text.data, text.len);
-    w->body.failed |= text.failed;
+    buf_add_blob(&w->body, text->data, text->len);
+    w->body.failed |= text->failed;
     add_record(w, mark->t_ns, RECORD_MARK, &w->body);
-    buf_fini(&text);
 }
 
 /* Marks come as fast as the job likes, and samples do not: what a slow disk leaves of room is for
@@ -252,17 +251,55 @@ static bool has_room_for_marks(const struct trace_writer *w)
            (w->records.len - handed < BACKLOG_BYTES && w->records.len - w->begin_len < ROLL_BYTES);
 }
 
-void trace_writer_mark(struct trace_writer *w, const struct mark *mark)
+/* Takes LEN bytes out of the budget of marks, if they are in it. */
+static bool spend_budget(struct trace_writer *w, const struct mark *mark, size_t len)
+{
+    const uint64_t full_ns = w->options.mark_bytes_per_s * MARK_BURST_S * NS_PER_S;
+    uint64_t halvings = w->mark_bytes / (w->options.mark_bytes_per_s * MARK_HALVING_S + 1);
+    uint64_t rate = w->options.mark_bytes_per_s >> (halvings < 16 ? halvings : 16);
+    uint64_t since_ns = mark->t_ns > w->mark_t_ns ? mark->t_ns - w->mark_t_ns : 0;
+    if (w->options.mark_bytes_per_s == 0)
+        return true;
+    if (w->mark_t_ns == 0 || since_ns > full_ns / (rate + 1))
+        w->mark_credit_ns = full_ns;
+    else
+        w->mark_credit_ns += rate * since_ns;
+    if (w->mark_credit_ns > full_ns)
+        w->mark_credit_ns = full_ns;
+    w->mark_t_ns += w->mark_t_ns == 0 ? mark->t_ns : since_ns;
+    bool is_step = mark->kind == MARK_STEP || mark->kind == MARK_SUBSTEP;
+    if (w->mark_credit_ns < len * NS_PER_S + (is_step ? full_ns / 2 : 0)) {
+        w->marks_left_out++;
+        w->status.marks_left_out++;
+        return false;
+    }
+    w->mark_credit_ns -= len * NS_PER_S;
+    w->mark_bytes += len;
+    return true;
+}
+
+static void put_mark(struct trace_writer *w, const struct mark *mark, const struct buf *text)
 {
     if (w->open && !has_room_for_marks(w))
         writer_relieve(w);
     block_begin(w, mark->t_ns);
     if (has_room_for_marks(w)) {
-        add_mark(w, mark);
+        add_mark(w, mark, text);
         return;
     }
     w->marks_lost++;
     writer_count_loss(w);
+}
+
+bool trace_writer_mark(struct trace_writer *w, const struct mark *mark)
+{
+    struct buf text = {0};
+    mark_text(mark, &text);
+    bool is_taken = spend_budget(w, mark, text.len);
+    if (is_taken)
+        put_mark(w, mark, &text);
+    buf_fini(&text);
+    return is_taken;
 }
 
 void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, const char *text)
@@ -274,14 +311,20 @@ void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, 
     add_record(w, t_ns, RECORD_NOTE, &w->body);
 }
 
-void writer_say_lost_marks(struct trace_writer *w)
+static void say_missing(struct trace_writer *w, const char *key, uint64_t *count)
 {
     char text[64];
-    if (w->marks_lost == 0)
+    if (*count == 0)
         return;
-    snprintf(text, sizeof text, "{\"marks_lost\":%" PRIu64 "}", w->marks_lost);
-    w->marks_lost = 0;
+    snprintf(text, sizeof text, "{\"%s\":%" PRIu64 "}", key, *count);
+    *count = 0;
     trace_writer_note(w, w->t_ns, "gap", text);
+}
+
+void writer_say_lost_marks(struct trace_writer *w)
+{
+    say_missing(w, "marks_lost", &w->marks_lost);
+    say_missing(w, "marks_left_out", &w->marks_left_out);
 }
 
 void trace_writer_tick_begin(struct trace_writer *w, uint64_t t_ns)

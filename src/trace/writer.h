@@ -25,6 +25,11 @@ struct trace_writer_options {
     /* cap of what waits for the disk; default 2 MiB; what comes then is kept for a while, then lost
      */
     size_t memory_bytes;
+    /* Budget of marks; 0: none. A burst of 8 s of it is taken, and the marks of each 4096 s at
+     * this rate halve it, so that a recording grows ever more slowly. Steps and substeps, of which
+     * the next one says where the job is, leave half of the burst to the other kinds. Marks beyond
+     * the budget are left out and counted, in the status and in notes. */
+    uint64_t mark_bytes_per_s;
 };
 
 /* Creates DIRFD/NAME (it must not exist). HEADER (borrowed, may be NULL) holds what the file says
@@ -39,8 +44,8 @@ int trace_writer_new(int dirfd, const char *name, const json_t *header,
  * taken as the last one. INFO of a death is not written: the last one known is given back. */
 void trace_writer_process(struct trace_writer *w, uint64_t t_ns, enum process_event_kind kind,
                           uint32_t slot, const struct process_info *info);
-/* A mark without text (an import's) gets one from its numbers. */
-void trace_writer_mark(struct trace_writer *w, const struct mark *mark);
+/* A mark without text (an import's) gets one from its numbers. False: left out for the budget. */
+bool trace_writer_mark(struct trace_writer *w, const struct mark *mark);
 /* Anything else worth keeping: KIND is a short word ("verdict", "guard", "limit", "gap"), TEXT a
  * JSON object. */
 void trace_writer_note(struct trace_writer *w, uint64_t t_ns, const char *kind, const char *text);
@@ -65,6 +70,7 @@ struct trace_writer_status {
     uint64_t bytes_waiting; /* for the disk */
     uint64_t blocks_lost;   /* of which not all reached the disk */
     uint64_t cells;
+    uint64_t marks_left_out; /* for the budget */
 };
 void trace_writer_status(const struct trace_writer *w, struct trace_writer_status *ret);
 /* An eventfd that becomes readable when the first error happens; owned by the writer. */

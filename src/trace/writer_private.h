@@ -56,13 +56,17 @@ struct trace_writer {
     bool lossy;      /* counted as lost already */
 
     bool in_tick;
-    bool unsynced;        /* something was handed over since the last sync */
-    uint64_t unsure;      /* blocks that ended and may not have reached the disk yet */
-    uint64_t losses_seen; /* of the sink */
-    uint64_t marks_lost;  /* and not said in the recording yet */
-    int error;            /* 0, or -ENOBUFS once something found no room */
-    bool losing;          /* of late: before the last flush, */
-    bool lost_lately;     /* and since */
+    bool unsynced;           /* something was handed over since the last sync */
+    uint64_t unsure;         /* blocks that ended and may not have reached the disk yet */
+    uint64_t losses_seen;    /* of the sink */
+    uint64_t marks_lost;     /* and not said in the recording yet */
+    uint64_t marks_left_out; /* the same, for the budget */
+    uint64_t mark_bytes;     /* of marks so far */
+    uint64_t mark_credit_ns; /* budget that is left, in byte-nanoseconds, … */
+    uint64_t mark_t_ns;      /* … at this time; 0: before the first mark */
+    int error;               /* 0, or -ENOBUFS once something found no room */
+    bool losing;             /* of late: before the last flush, */
+    bool lost_lately;        /* and since */
 };
 
 /* The open block is over, whatever became of it. */

@@ -194,6 +194,28 @@ def test_marks_of_the_job_are_in_the_recording(tmp_path, ebb):
     assert facts(tmp_path)["marks"] == {"received": 4, "bad": 0, "doubled": 0, "steps": 3, "last_step": 3}
 
 
+def test_recording_of_a_flood_of_marks_stays_within_its_budget(tmp_path, ebb):
+    job = script(tmp_path, """
+        import os, socket
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        s.connect(os.environ["EBB_SOCKET"])
+        for step in range(1, 200001):
+            s.send(b"KIND=step\\nSTEP=%d\\nMAX_STEPS=200000\\nLOSS=%.6f\\n" % (step, 1 / step))
+            if step % 20000 == 0:
+                s.send(b"KIND=epoch\\nEPOCH=%d\\n" % (step // 20000))
+    """)
+    result = ebb("run", "--", PYTHON, job, cwd=tmp_path)
+    doc, run = facts(tmp_path), tmp_path / "ebb-runs" / "latest"
+    marks = [o["kind"] for o in recorded(run) if o["type"] == "mark"]
+    left_out = doc["recording"]["marks_left_out"]
+    assert result.returncode == 0 and doc["marks"]["last_step"] == 200000
+    assert len(marks) + left_out == doc["marks"]["received"] == 200010
+    assert marks.count("epoch") == 10
+    assert result.stderr.count("marks come faster than") == (left_out > 0)
+    budget = (8 + doc["duration_s"]) * (128 << 10)
+    assert (run / "trace.ebb").stat().st_size < budget + (1 << 20)
+
+
 def largest_peak(folder):
     """That the recording has of any process so far."""
     result = run_ebb("export", folder / "ebb-runs" / "latest", "--csv")

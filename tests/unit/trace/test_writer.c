@@ -456,6 +456,111 @@ static void marks_that_find_no_room_are_counted_and_the_samples_stay(void **stat
     assert_int_equal(h.damage.lost_blocks + h.damage.bad_bytes + h.damage.cut_bytes, 0);
 }
 
+/* ---- the budget of marks ---- */
+
+enum { BUDGET_TEXT = 100 };
+
+/* COUNT steps in each of SECONDS, and at the end of each an epoch; returns the steps told. */
+static uint64_t spend(struct trace_writer *w, uint64_t *t_ns, unsigned seconds, unsigned count)
+{
+    char text[BUDGET_TEXT];
+    memset(text, 'x', sizeof text);
+    for (unsigned s = 0; s < seconds; s++) {
+        struct mark m = {.kind = MARK_STEP, .text = text, .len = sizeof text};
+        for (unsigned i = 0; i < count; i++) {
+            m.t_ns = *t_ns + i * (NS_PER_S / (count + 1));
+            trace_writer_mark(w, &m);
+        }
+        *t_ns += NS_PER_S;
+        m = (struct mark){.t_ns = *t_ns, .kind = MARK_EPOCH, .text = "KIND=epoch\n", .len = 11};
+        assert_true(trace_writer_mark(w, &m));
+        if (s % 60 == 59) /* each is synced */
+            tick_at(w, *t_ns);
+    }
+    return (uint64_t)seconds * count;
+}
+
+struct budgeted {
+    uint64_t steps, epochs, left_out;
+};
+
+static struct budgeted read_budgeted(const char *path)
+{
+    struct budgeted b = {0};
+    struct trace_reader *r;
+    struct trace_item item;
+    assert_int_equal(trace_reader_open(path, &r, NULL), 0);
+    while (trace_reader_next(r, &item) > 0) {
+        unsigned n = 0;
+        if (item.kind == TRACE_MARK && item.mark.kind == MARK_EPOCH)
+            b.epochs++;
+        else if (item.kind == TRACE_MARK)
+            b.steps++;
+        else if (item.kind == TRACE_NOTE && strcmp(item.note.kind, "gap") == 0) {
+            assert_int_equal(sscanf(item.note.text, "{\"marks_left_out\":%u}", &n), 1);
+            b.left_out += n;
+        }
+    }
+    trace_reader_free(r);
+    return b;
+}
+
+static void steps_beyond_budget_are_left_out_and_counted(void **state)
+{
+    (void)state;
+    enum { RATE = 1000, SECONDS = 60, COUNT = 100 };
+    char path[256];
+    const struct trace_writer_options options = {.mark_bytes_per_s = RATE};
+    struct trace_writer *w = new_writer(story_path(path, "budget.ebb"), &options);
+    struct trace_writer_status st;
+    uint64_t t_ns = NS_PER_S;
+    uint64_t told = spend(w, &t_ns, SECONDS, COUNT);
+    trace_writer_status(w, &st);
+    assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
+    struct budgeted b = read_budgeted(path);
+    assert_int_equal(b.epochs, SECONDS);
+    assert_int_equal(b.steps + b.left_out, told);
+    assert_int_equal(b.left_out, st.marks_left_out);
+    assert_int_equal(st.blocks_lost, 0);
+    /* half a burst of 8 s, and the budget of the time less what the epochs took */
+    assert_true(b.steps * BUDGET_TEXT <= (4 + SECONDS) * RATE);
+    assert_true(b.steps * BUDGET_TEXT + b.epochs * 11 >= (3 + SECONDS) * RATE);
+}
+
+static void marks_within_budget_are_all_recorded(void **state)
+{
+    (void)state;
+    char path[256];
+    const struct trace_writer_options options = {.mark_bytes_per_s = 1000};
+    struct trace_writer *w = new_writer(story_path(path, "within.ebb"), &options);
+    uint64_t t_ns = NS_PER_S;
+    uint64_t told = spend(w, &t_ns, 60, 9);
+    assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
+    struct budgeted b = read_budgeted(path);
+    assert_int_equal(b.steps, told);
+    assert_int_equal(b.left_out, 0);
+}
+
+static void budget_halves_as_the_recording_grows(void **state)
+{
+    (void)state;
+    enum { RATE = 100 };
+    char path[256];
+    const struct trace_writer_options options = {.mark_bytes_per_s = RATE};
+    struct trace_writer *w = new_writer(story_path(path, "halves.ebb"), &options);
+    struct trace_writer_status st;
+    uint64_t t_ns = NS_PER_S, left = 0, told = 0;
+    for (unsigned hours = 0; hours < 8; hours++) {
+        trace_writer_status(w, &st);
+        left = st.marks_left_out;
+        told = spend(w, &t_ns, 3600, 2);
+    }
+    trace_writer_status(w, &st);
+    assert_int_equal(trace_writer_close(w, NULL, LONG_NS), 0);
+    uint64_t recorded = told - (st.marks_left_out - left);
+    assert_in_range(recorded * BUDGET_TEXT, 1, RATE * 3600 / 4); /* in the last hour */
+}
+
 /* The queue is smaller than the flood by far, and the disk is a good one. */
 static void a_loss_without_any_error_of_the_disk_is_said(void **state)
 {
@@ -546,6 +651,9 @@ int main(void)
         cmocka_unit_test(a_flood_of_marks_between_two_ticks_is_recorded_or_counted),
         cmocka_unit_test(marks_that_find_no_room_are_counted_and_the_samples_stay),
         cmocka_unit_test(a_loss_without_any_error_of_the_disk_is_said),
+        cmocka_unit_test(steps_beyond_budget_are_left_out_and_counted),
+        cmocka_unit_test(marks_within_budget_are_all_recorded),
+        cmocka_unit_test(budget_halves_as_the_recording_grows),
         cmocka_unit_test(an_import_keeps_blocks_that_cannot_be_packed),
         cmocka_unit_test(a_folder_that_is_gone_gives_a_sentence),
     };
