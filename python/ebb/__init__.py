@@ -15,9 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._marks import checkpoint_done, checkpoint_failed, checkpoint_requested, mark, phase, step
-from ._verdict import verdict
-
 if TYPE_CHECKING:
     from ._isolate import (
         IsolatedCall,
@@ -27,6 +24,15 @@ if TYPE_CHECKING:
         isolate_async,
         isolate_start,
     )
+    from ._marks import (
+        checkpoint_done,
+        checkpoint_failed,
+        checkpoint_requested,
+        mark,
+        phase,
+        step,
+    )
+    from ._verdict import verdict
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,27 +52,36 @@ __all__ = [
 ]
 
 
-_ISOLATE = (
-    "IsolatedCall",
-    "IsolatedError",
-    "MemoryLimitExceeded",
-    "isolate",
-    "isolate_async",
-    "isolate_start",
-)
-
-
 _MODULES = ("data", "hf", "lightning", "torch")
+_HOMES = {
+    "_isolate": (
+        "IsolatedCall",
+        "IsolatedError",
+        "MemoryLimitExceeded",
+        "isolate",
+        "isolate_async",
+        "isolate_start",
+    ),
+    "_marks": (
+        "checkpoint_done",
+        "checkpoint_failed",
+        "checkpoint_requested",
+        "mark",
+        "phase",
+        "step",
+    ),
+    "_verdict": ("verdict",),
+}
 
 
 def __getattr__(name: str) -> Any:
-    # what few need is imported by those who use it
+    # Imported at first use: the shim imports this package into every program that imports torch.
+    from importlib import import_module
+
     if name in _MODULES:
-        from importlib import import_module
-
         return import_module(f"{__name__}.{name}")
-    if name in _ISOLATE:
-        from . import _isolate
-
-        return getattr(_isolate, name)
+    for home, names in _HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+            return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

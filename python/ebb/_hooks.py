@@ -1,7 +1,8 @@
 """What the shim does with torch, transformers and lightning once they are imported.
 
 Nothing here may raise into the job or print; with EBB_VERBOSE=1 there is one line for each hook
-that cannot be set, on standard error.
+that cannot be set, on standard error. Many programs import torch and never train, often without a
+cache of our bytecode: everything that only a training needs is imported at its first step or batch.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import os
 import re
 import sys
 from types import ModuleType
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from . import _control, _steps, _wire
+from . import _process
 
-_tracker: Optional[_steps.Tracker] = None
+if TYPE_CHECKING:
+    from ._steps import Tracker
+
+_tracker: Optional[Tracker] = None
 _done: dict[str, ModuleType] = {}  # a module whose import failed may come a second time
 
 
@@ -28,16 +32,19 @@ def _say(sentence: str) -> None:
             pass  # closed, or never there
 
 
-def _quiet(what: str, function: Callable[..., None]) -> Callable[..., None]:
-    """FUNCTION without its exceptions; after the first one it is not called any more."""
+def _quiet(what: str, find: Callable[[], Callable[..., None]]) -> Callable[..., None]:
+    """The function that FIND returns, called without its exceptions; after the first exception it
+    is not called any more. FIND is called at the first call."""
     is_broken = False
+    function: Optional[Callable[..., None]] = None
 
-    @functools.wraps(function)
     def wrapper(*args: Any) -> None:
-        nonlocal is_broken
+        nonlocal is_broken, function
         if is_broken:
             return
         try:
+            if function is None:
+                function = find()
             function(*args)
         except Exception as error:
             is_broken = True
@@ -46,20 +53,29 @@ def _quiet(what: str, function: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def _the_tracker() -> _steps.Tracker:
+def _the_tracker() -> Tracker:
     global _tracker
     if _tracker is None:
-        _tracker = _steps.Tracker(_quiet("allocators", _control.at_hooked_step))
-        _wire.wire()  # of this process: what is forked from it finds it and keeps silent
-        atexit.register(_quiet("the end", _tracker.close))
+        from . import _control, _steps
+
+        tracker = _steps.Tracker(_quiet("allocators", lambda: _control.at_hooked_step))
+        atexit.register(_quiet("the end", lambda: tracker.close))
+        _tracker = tracker
     return _tracker
+
+
+def _tracked(what: str, name: str) -> Callable[..., None]:
+    """A method of the tracker, which is made at the first call."""
+    found = _quiet(what, lambda: getattr(_the_tracker(), name))
+    found.__name__ = name
+    return found
 
 
 # ---- torch ----
 
 
 def _hook_optimizers(module: ModuleType) -> None:
-    on_step = _quiet("optimizers", _the_tracker().on_step)
+    on_step = _tracked("optimizers", "on_step")
 
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         on_step(optimizer)
@@ -95,7 +111,7 @@ def _is_for_accelerate() -> bool:
 
 def _hook_begins(loader: Any) -> None:
     make = loader.__iter__
-    on_iter = _quiet("the begin of passes", _the_tracker().on_iter)
+    on_iter = _tracked("the begin of passes", "on_iter")
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
@@ -107,11 +123,10 @@ def _hook_begins(loader: Any) -> None:
 
 
 def _hook_loaders(module: ModuleType) -> None:
-    tracker = _the_tracker()
     iterator = module._BaseDataLoaderIter
     take = iterator.__next__
-    on_batch = _quiet("batches", tracker.on_batch)
-    on_end = _quiet("the end of passes", tracker.on_end)
+    on_batch = _tracked("batches", "on_batch")
+    on_end = _tracked("the end of passes", "on_end")
 
     @functools.wraps(take)
     def __next__(self: Any) -> Any:
@@ -162,6 +177,7 @@ def loaded(name: str, module: ModuleType) -> None:
     if _done.get(name) is module:
         return
     _done[name] = module
+    _process.set_hooked()
     try:
         _HOOKS[name](module)
     except Exception as error:  # of a version that is too old or too new

@@ -19,6 +19,8 @@ import time
 import weakref
 from typing import Any, Callable, Optional, Union
 
+from . import _process
+
 Value = Union[str, int, float, bool, None]
 
 _TEXT_MAX = 8192
@@ -140,8 +142,8 @@ class Request:
 class Wire:
     """This process's end. Use `wire()`; there is one for each process."""
 
-    def __init__(self) -> None:
-        self._pid = os.getpid()
+    def __init__(self, process: Optional[int] = None) -> None:
+        self._pid = process or os.getpid()
         self._path = os.environ.get("EBB_SOCKET") or None
         self._socket: Optional[socket.socket] = None
         self._replies: Optional[socket.socket] = None
@@ -491,7 +493,7 @@ def wire() -> Wire:
     """The wire of this process. In a forked child it is the parent's, which stays silent there."""
     global _wire
     if _wire is None:
-        _wire = Wire()
+        _wire = Wire(_process.take_hooked())
     return _wire
 
 
@@ -501,6 +503,7 @@ def reset(make: Callable[[], Wire] = Wire) -> None:
     if _wire is not None:
         _wire.close()
     _wire = None
+    _process.take_hooked()
     if make is not Wire:
         _wire = make()
 

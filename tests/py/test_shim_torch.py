@@ -149,6 +149,34 @@ some(optimizer, 2)
     assert [m["step"] for m in run.marks("step")] == list(range(1, 10))
 
 
+OURS = """
+import sys
+def ours():
+    return sorted(n for n in sys.modules if n.split(".")[0] in ("ebb", "_ebb"))
+"""
+
+
+def test_importing_torch_loads_nothing_that_only_a_training_needs(run_job):
+    run = run_job(sys.executable, "-c", OURS + "import torch\nprint(ours())")
+    assert run.stdout == "['ebb', 'ebb._hooks', 'ebb._process']\n"
+
+
+def test_process_forked_before_the_first_step_is_silent(train):
+    run = train("""
+import os
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(3 if child else 5):
+    loss(model, data(4)[:4]).backward()
+    optimizer.step()
+if child == 0:
+    os._exit(0)
+""")
+    assert short(run) == [("begin", 0), ("step", 1), ("step", 2), ("step", 3), ("end", 3)]
+
+
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_workers_of_a_loader_are_silent(train, context):
     run = train("""
