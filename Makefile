@@ -131,8 +131,8 @@ bench-python:
 	@scripts/setup.sh build
 	@BUILD="$(BUILD)" scripts/setup.sh python
 	@cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -DEBB_WERROR=$(WERROR) $(CMAKE_FLAGS) >/dev/null
-	@cmake --build $(BUILD) -j $(JOBS) --target ebb
-	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh python
+	@cmake --build $(BUILD) -j $(JOBS) --target ebb ebb_heap_preload bench_heap_ab
+	@EBB_BINARY="$(abspath $(BUILD))/ebb" EBB_BUILD_DIR="$(abspath $(BUILD))" scripts/bench.sh python $(BENCH_FLAGS)
 
 # Every program of the zoo and its twin, about an hour; ZOO_FLAGS='--jobs 3' is quicker, --update
 # keeps what ebb says now as the table to compare with.
@@ -172,7 +172,7 @@ help:
 	@echo "make bench-diagnose   the diagnosis of the zoo against its bars, about a minute each (ZOO_FLAGS=dict_cache)"
 	@echo "make bench-heap       the heap profiler beside others, about twelve minutes (HEAP_FLAGS=--quick)"
 	@echo "make bench-peers      ebb beside memray and others on the zoo, under half an hour (PEERS_FLAGS=--quick)"
-	@echo "make bench-python     the Python package: its import, its calls, a training, images"
+	@echo "make bench-python     the Python package: start, cost of a step, calls, images; a quarter of an hour (BENCH_FLAGS=--quick)"
 	@echo "make bench-serve      the job server against its bars, about half an hour (SERVE_FLAGS=--quick)"
 	@echo "make soak             the job server under everything at once, half an hour (SOAK_FLAGS='--minutes 2')"
 	@echo "make bench-report     the page of a day's run: its size, how long it takes to make and to open"

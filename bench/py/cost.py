@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""What ebb costs a training step, with an upper bound: marks, hooks and profiler apart, and all together.
+
+    bench/py/cost.py [--quick] [--loop plain,hf,lightning] [--ms 2,5,10,25,100] [--minutes N] [--json FILE]
+
+Each loop trains in one process under a real `ebb run`, with four loader workers, on the GPU where there is one.
+Steps are filled up with matrix products to each of the lengths in --ms. Between blocks of about 0.1 s, in random
+order, parts of ebb are taken out of the running process and put back (cost_job.py):
+
+  profiler   libebb-heap.so: every hook on malloc, mmap and Python's allocator, and the sampling
+  marks      plain: ebb.step by hand; hf, lightning: the callback that the shim adds, with all it sends and reads
+  hooks      the shim's hooks on optimizers and loaders; plain: they also report the steps
+  all        all three, as in use
+  outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
+
+The cost is the mean of the differences within rounds, the interval a bootstrap over the rounds (95 %), and the
+upper bound its upper end. Not in it: memory bandwidth and cores that the supervisor takes from the job while both
+sides are measured, and the start and the end of the job (start.py).
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RESAMPLES = 2000
+PATIENCE_S = 150
+START_S = 25  # of one loop, until it is warm
+# what is compared: arm, its base
+COSTS = {"profiler": ("profiler", "nothing"), "marks": ("marks", "profiler"), "hooks": ("hooks", "profiler"),
+         "all": ("all", "nothing"), "outside": ("nothing", "unwatched")}
+BARS = {"profiler", "marks", "hooks", "all"}
+PACKAGES = {"plain": ("torch",), "hf": ("torch", "transformers", "accelerate"), "lightning": ("torch", "lightning|pytorch_lightning")}
+
+
+def bar_percent(step_ms):
+    return 1.0 if step_ms >= 9 else 2.0
+
+
+def missing(loop):
+    for names in PACKAGES[loop]:
+        if not any(importlib.util.find_spec(name) for name in names.split("|")):
+            return names.split("|")[0]
+    return None
+
+
+# ---- measuring ----
+
+
+def run_loop(loop, arguments, seconds):
+    ebb = pathlib.Path(os.environ.get("EBB_BINARY", ROOT / "build" / "ebb")).resolve()
+    library = ebb.parent / "bench" / "heap" / "libab.so"
+    env = {key: value for key, value in os.environ.items() if not key.startswith("EBB_")}
+    env.update(LD_BIND_NOW="1", OMP_NUM_THREADS=env.get("OMP_NUM_THREADS", "1"), TOKENIZERS_PARALLELISM="false")
+    folder = tempfile.mkdtemp()
+    try:
+        report, log = os.path.join(folder, "found.json"), os.path.join(folder, "log")
+        with open(log, "w") as out:
+            job = subprocess.Popen(
+                [ebb, "run", "-q", "-d", f"{folder}/run", "--", sys.executable, HERE / "cost_job.py", loop,
+                 "--ms", ",".join(map(str, arguments.ms)), "--seconds", str(seconds), "--library", library,
+                 "--folder", f"{folder}/out", "--report", report],
+                env=env, cwd=folder, stdout=out, stderr=subprocess.STDOUT)
+            try:
+                status = job.wait(seconds * len(arguments.ms) + PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                job.terminate()  # ebb ends the whole job
+                status = job.wait()
+        if status or not os.path.exists(report):
+            tail = pathlib.Path(log).read_text(errors="replace").splitlines()[-12:]
+            print("\n".join([f"{loop}: exited with status {status}:", *tail]), flush=True)
+            return None
+        found = json.loads(pathlib.Path(report).read_text())
+        found["run"] = json.loads(pathlib.Path(folder, "run", "run.json").read_text())
+        return found
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---- what it means ----
+
+
+def means(row, column):
+    """The mean of each arm in one round."""
+    by_arm = {}
+    for block in row:
+        by_arm.setdefault(block["arm"], []).append(block[column])
+    return {arm: statistics.fmean(values) for arm, values in by_arm.items()}
+
+
+def trimmed(values):
+    cut = len(values) // 10
+    return statistics.fmean(sorted(values)[cut:len(values) - cut])
+
+
+def interval(values, statistic):
+    chance = random.Random(1)
+    found = sorted(statistic(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return found[int(0.025 * RESAMPLES)], found[int(0.975 * RESAMPLES)]
+
+
+def cost_of(rounds, what, base_us):
+    """Percent of a step: mean, its interval, trimmed mean and its upper bound; and CPU time of the process."""
+    arm, base = COSTS[what]
+    rows = [means(row, "wall_us") for row in rounds]
+    cpu = [means(row, "cpu_us") for row in rounds]
+    percent = [100 * (row[arm] - row[base]) / base_us for row in rows]
+    low, high = interval(percent, statistics.fmean)
+    return {"percent": statistics.fmean(percent), "low": low, "high": high,
+            "trimmed": trimmed(percent), "trimmed_high": interval(percent, trimmed)[1],
+            "cpu_us": trimmed([row[arm] - row[base] for row in cpu])}
+
+
+def word(cost, bar):
+    return "held" if cost["high"] <= bar else "MISSED" if cost["low"] > bar else "open"
+
+
+def show(loop, target):
+    rounds = target["rounds"]
+    base_us = statistics.median(means(row, "wall_us")["nothing"] for row in rounds)
+    spread = 100 * statistics.pstdev([means(row, "wall_us")["nothing"] / base_us for row in rounds])
+    on = [block for row in rounds for block in row if block["arm"] in ("profiler", "marks", "hooks", "all")]
+    rate = sum(b["samples"] for b in on) / max(1e-9, sum(b["wall_s"] for b in on))
+    bar = bar_percent(base_us / 1e3)
+    print(f"{loop}, {target['target_ms']:g} ms: a step takes {base_us / 1e3:.2f} ms without ebb; {len(rounds)} rounds of "
+          f"{target['steps']} steps, ±{spread:.1f} % between rounds; {rate:.0f} samples/s", flush=True)
+    costs = {}
+    for what in COSTS:
+        c = costs[what] = cost_of(rounds, what, base_us)
+        verdict = f"bar {bar:g} %  {word(c, bar)}" if what in BARS else ""
+        print(f"    {what:9} at most {c['high']:+6.2f} %   mean {c['percent']:+6.2f} % [{c['low']:+.2f}, {c['high']:+.2f}]   "
+              f"trimmed {c['trimmed']:+6.2f} %, at most {c['trimmed_high']:+.2f}   {10 * c['trimmed'] * base_us / 1e3:+7.1f} µs, "
+              f"CPU {c['cpu_us']:+7.1f} µs   {verdict}", flush=True)
+    return {"loop": loop, "target_ms": target["target_ms"], "step_ms": base_us / 1e3, "bar": bar, "samples_per_s": rate, "costs": costs}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--loop", default="plain,hf,lightning")
+    parser.add_argument("--ms", default="2,5,10,25,100", help="lengths of a step")
+    parser.add_argument("--minutes", type=float, default=7.5, help="for all loops together")
+    parser.add_argument("--quick", action="store_true", help="plain and hf at 2, 10 and 25 ms, two minutes")
+    parser.add_argument("--json", help="every block, into this file")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.loop, arguments.ms, arguments.minutes = "plain,hf", "2,10,25", 2
+    arguments.ms = [float(ms) for ms in arguments.ms.split(",")]
+    loops = []
+    for loop in arguments.loop.split(","):
+        if missing(loop):
+            print(f"{loop}: skipped, {missing(loop)} is not installed")
+        else:
+            loops.append(loop)
+    if not loops:
+        return
+    seconds = max(2.0, (60 * arguments.minutes / len(loops) - START_S) / len(arguments.ms))
+    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}; "
+          f"{seconds:.0f} s for each length of a step", flush=True)
+    everything = {}
+    for loop in loops:
+        found = run_loop(loop, arguments, seconds)
+        if not found:
+            continue
+        everything[loop] = found
+        notes = [] if found["has_small"] else ["Python's small objects stay hooked on both sides"]
+        notes += [] if found["is_watched_by_parent"] else ["the supervisor is not the parent: \"outside\" says nothing"]
+        print(f"\n{loop}: {found['device']}, torch {found['torch']}, {found['slots']} slots switched; the supervisor takes "
+              f"{found['run'].get('cost', {}).get('cpu_permyriad', 0) / 100:.2f} % of one CPU{''.join('; ' + n for n in notes)}")
+        found["summary"] = [show(loop, target) for target in found["targets"]]
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(everything))
+    rows = [row for found in everything.values() for row in found["summary"]]
+    held = sum(word(row["costs"][what], row["bar"]) == "held" for row in rows for what in BARS)
+    print(f"\n{held} of {len(rows) * len(BARS)} upper bounds are within their bar")
+
+
+if __name__ == "__main__":
+    main()
