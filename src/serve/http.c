@@ -136,8 +136,10 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     if (!info || !info->socket_context)
         return NULL;
     struct http_request *r = http_request_new(d->http, uri);
-    if (r)
+    if (r) {
         r->connection = info->socket_context;
+        r->connection->request = r;
+    }
     return r;
 }
 
@@ -154,13 +156,13 @@ static enum http_method method_of(const char *s)
 
 /* Refused here, the body is never read, and the connection ends with the answer: so what has none
  * is refused later. */
-static void take_headers(struct http_request *r)
+static void take_headers(struct http_request *r, const char *method, const char *version)
 {
     struct http *h = r->http;
     const char *why = NULL;
     h->counts.requests++;
     connection_deadline(r->connection, h->options.idle_s);
-    unsigned status = http_request_check(r, r->connection->mhd, &why);
+    unsigned status = http_head_check(r, method, version, &why);
     if (status)
         http_answer_error(r, status, "%s", why);
     else if (h->options.admit && r->has_body)
@@ -212,7 +214,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
                                   const char *method, const char *version, const char *data,
                                   size_t *len, void **context)
 {
-    (void)cls, (void)mhd, (void)url, (void)version;
+    (void)cls, (void)mhd, (void)url;
     struct http_request *r = *context;
     if (!r || r->is_gone)
         return MHD_NO;
@@ -222,7 +224,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     if (!r->has_headers) {
         r->has_headers = true;
         r->method = method_of(method);
-        take_headers(r);
+        take_headers(r, method, version);
     } else if (*len > 0) {
         result = take_body(r, data, len);
         if (result == MHD_NO || r->is_draining)
@@ -251,6 +253,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     connection_deadline(r->connection, r->http->options.idle_s);
     r->connection->is_reading = true;
+    r->connection->request = NULL;
     http_request_free(r);
 }
 
@@ -261,14 +264,15 @@ static int start_daemon(struct http *h, const struct http_listener *l, struct er
     d->http = h;
     d->is_unix = l->is_unix;
     d->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL, on_request, d,
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | MHD_USE_ERROR_LOG, 0, NULL,
+        NULL, on_request, d, MHD_OPTION_EXTERNAL_LOGGER, http_head_error, d,
         MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, l->is_unix ? 0 : o->connections_per_ip_max,
         MHD_OPTION_CONNECTION_TIMEOUT, o->idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)2048,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, on_uri, d,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, d, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        d, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, !http_head_is_lenient(), MHD_OPTION_URI_LOG_CALLBACK, on_uri,
+        d, MHD_OPTION_NOTIFY_COMPLETED, on_completed, d, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, d, MHD_OPTION_END);
     if (!d->mhd)
         return err_set(err, -EIO, "cannot start the HTTP server on fd %d: %s", l->fd,
                        strerror(errno));

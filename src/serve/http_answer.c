@@ -132,6 +132,30 @@ void http_answer_json(struct http_request *r, unsigned status, json_t *doc)
     answer_bytes(r, status, "application/json", text.data, text.len);
 }
 
+static json_t *error_json(unsigned status, const char *text, size_t len)
+{
+    return json_pack("{s:{s:i, s:o}}", "error", "status", (int)status, "message",
+                     json_text(text, len));
+}
+
+void http_answer_print(struct buf *out, unsigned status, const char *why)
+{
+    struct buf body = {0};
+    json_t *doc = error_json(status, why, strlen(why));
+    json_print(&body, doc, 0);
+    json_decref(doc);
+    buf_printf(out,
+               "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
+               "Content-Length: %zu\r\n",
+               status, MHD_get_reason_phrase_for(status), body.len);
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+        buf_printf(out, "%s: %s\r\n", usual[i].key, usual[i].value);
+    buf_add_str(out, "\r\n");
+    buf_add(out, body.data, body.len);
+    out->failed = out->failed || body.failed;
+    buf_fini(&body);
+}
+
 void http_answer_error(struct http_request *r, unsigned status, const char *fmt, ...)
 {
     struct buf sentence = {0};
@@ -139,12 +163,10 @@ void http_answer_error(struct http_request *r, unsigned status, const char *fmt,
     va_start(ap, fmt);
     buf_vprintf(&sentence, fmt, ap);
     va_end(ap);
-    json_t *message = json_text(buf_str(&sentence), sentence.len);
     r->http->counts.refused++;
     if (status == 429 || status == 503)
         http_add_header(r, "Retry-After", "2");
-    http_answer_json(
-        r, status, json_pack("{s:{s:i, s:o}}", "error", "status", (int)status, "message", message));
+    http_answer_json(r, status, error_json(status, buf_str(&sentence), sentence.len));
     buf_fini(&sentence);
 }
 

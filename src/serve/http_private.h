@@ -2,6 +2,7 @@
 #pragma once
 
 #include <microhttpd.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,8 +34,10 @@ struct http_connection {
     struct http_daemon *daemon;
     struct MHD_Connection *mhd;
     int fd;
-    uint64_t deadline_ns; /* 0: none */
-    bool is_reading;      /* of a request that is not whole yet */
+    uint64_t deadline_ns;         /* 0: none */
+    bool is_reading;              /* of a request that is not whole yet */
+    bool is_refused;              /* answered by us in the place of MHD; it is about to be closed */
+    struct http_request *request; /* NULL: between two */
 };
 
 struct http {
@@ -67,7 +70,9 @@ struct http_request {
     bool is_waiting;  /* parked, and MHD knows */
     bool is_parked;   /* by the handler */
     bool is_gone;
-    const char *refusal; /* what is wrong with its address, or NULL */
+    const char *refusal;     /* what is wrong with its address, or NULL */
+    const char *raw_address; /* where MHD has it; its text changes */
+    size_t raw_len;
     char *path;
     const char *query_text;
     struct http_pair query[HTTP_QUERY_MAX];
@@ -91,9 +96,16 @@ struct http_request {
 /* http_request.c */
 struct http_request *http_request_new(struct http *h, const char *uri);
 void http_request_free(struct http_request *r);
-/* What is wrong with the headers, or 0: the status, and why. */
-unsigned http_request_check(struct http_request *r, struct MHD_Connection *mhd,
-                            const char **ret_why);
+
+/* http_head.c */
+/* What is wrong with the head, or 0: the status, and why. METHOD and VERSION as MHD gives them,
+ * once the headers are there. */
+unsigned http_head_check(struct http_request *r, const char *method, const char *version,
+                         const char **ret_why);
+/* Whether this libmicrohttpd is older than 1.0 and leaves it to us to be strict. */
+bool http_head_is_lenient(void);
+/* MHD's logger of errors; CLS is the struct http_daemon. */
+void http_head_error(void *cls, const char *fmt, va_list ap);
 
 /* http_park.c */
 void http_request_wait(struct http_request *r);  /* MHD lets it be until it is answered */
@@ -104,5 +116,7 @@ void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
 void http_upgraded_close_all(struct http *h);
 
 /* http_answer.c */
+/* A whole answer for a connection that ends with it. */
+void http_answer_print(struct buf *out, unsigned status, const char *why);
 /* Hands the response over to MHD, on its call of the handler. */
 enum MHD_Result http_request_queue(struct http_request *r);

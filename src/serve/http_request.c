@@ -1,11 +1,10 @@
-/* A request: its address taken apart, its headers checked, and what a handler can ask of it. */
+/* A request: its address taken apart, and what a handler can ask of it. */
 #include "serve/http.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/number.h"
 #include "base/text.h"
 #include "serve/http_private.h"
 
@@ -17,12 +16,14 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* In place. NULL, or what is wrong: broken escapes, and control characters, which no address of
- * ours has. */
+/* In place. NULL, or what is wrong: broken escapes, blanks, and control characters, which no
+ * address of ours has. */
 static const char *decode(char *s, bool is_query)
 {
     char *to = s;
     for (const char *from = s; *from; from++, to++) {
+        if (*from == ' ')
+            return "the address has a blank";
         *to = is_query && *from == '+' ? ' ' : *from;
         if (*from == '%') {
             int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);
@@ -91,6 +92,8 @@ struct http_request *http_request_new(struct http *h, const char *uri)
         return NULL;
     r->http = h;
     r->method = HTTP_OTHER;
+    r->raw_address = uri;
+    r->raw_len = len;
     memcpy(r->text, uri, len + 1);
     r->query_text = uri[path_len] ? r->text + path_len + 1 : r->text + len;
     r->path = r->text + len + 1;
@@ -125,94 +128,6 @@ void http_request_free(struct http_request *r)
     if (r->response)
         MHD_destroy_response(r->response);
     free(r);
-}
-
-/* Headers of which two would be two meanings. */
-static const char *const single[] = {"Host",
-                                     "Content-Length",
-                                     "Transfer-Encoding",
-                                     "Authorization",
-                                     "Origin",
-                                     "Content-Type",
-                                     "Range",
-                                     "Cookie",
-                                     "Expect",
-                                     "Sec-Fetch-Site",
-                                     "Sec-WebSocket-Key",
-                                     "Sec-WebSocket-Protocol",
-                                     "X-Ebb-Key",
-                                     "Upgrade"};
-enum { SINGLES = sizeof(single) / sizeof(single[0]), HOST = 0, LENGTH = 1, ENCODING = 2 };
-
-struct census {
-    bool has_odd_key;
-    unsigned count[SINGLES];
-    const char *value[SINGLES];
-};
-
-/* "Content-Length : 5" is a Content-Length to some, and none to others. */
-static bool is_token(const char *key)
-{
-    static const char letters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
-                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    return *key && strspn(key, letters) == strlen(key);
-}
-
-static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *key,
-                                    const char *value)
-{
-    (void)kind;
-    struct census *c = cls;
-    c->has_odd_key = c->has_odd_key || !is_token(key);
-    for (size_t i = 0; i < SINGLES; i++) {
-        if (strcasecmp(key, single[i]) == 0) {
-            c->count[i]++;
-            c->value[i] = value;
-        }
-    }
-    return MHD_YES;
-}
-
-unsigned http_request_check(struct http_request *r, struct MHD_Connection *mhd,
-                            const char **ret_why)
-{
-    struct census c = {0};
-    MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_header, &c);
-    if (c.has_odd_key) {
-        *ret_why = "a header's name has a character that it may not have";
-        return 400;
-    }
-    for (size_t i = 0; i < SINGLES; i++) {
-        if (c.count[i] > 1) {
-            *ret_why = "a header that may be there once is there twice";
-            return 400;
-        }
-    }
-    if (c.count[LENGTH] && c.count[ENCODING]) {
-        *ret_why = "Content-Length and Transfer-Encoding cannot both be";
-        return 400;
-    }
-    if (c.count[ENCODING] &&
-        (!c.value[ENCODING] || strcasecmp(c.value[ENCODING], "chunked") != 0)) {
-        *ret_why = "Transfer-Encoding must be chunked";
-        return 400;
-    }
-    int64_t length = 0;
-    if (c.count[LENGTH] &&
-        (!c.value[LENGTH] || number_parse_i64(c.value[LENGTH], strlen(c.value[LENGTH]), &length))) {
-        *ret_why = "Content-Length is no number";
-        return 400;
-    }
-    r->has_body = length > 0 || c.count[ENCODING];
-    if (length > HTTP_BODY_MAX) {
-        *ret_why = "the body is larger than 1 MiB";
-        return 413;
-    }
-    if (r->refusal) {
-        *ret_why = r->refusal;
-        return 400;
-    }
-    return 0;
 }
 
 enum http_method http_method(const struct http_request *r)

@@ -714,6 +714,58 @@ def test_what_has_two_meanings_is_refused(server, headers):
     assert b'"status":"ok"' not in said
 
 
+AUTHORIZED = b"Authorization: Bearer %s\r\n"
+
+
+@pytest.mark.parametrize("head", [
+    b"GET /api/v1/jobs\0x HTTP/1.1\r\n" + HOST + AUTHORIZED,
+    b"GET /api/v1/jobs?limit=1\0x HTTP/1.1\r\n" + HOST + AUTHORIZED,
+    b"GET\0 /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED,
+    b"GET  /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED,
+    b"GET /api/v1/jobs x HTTP/1.1\r\n" + HOST + AUTHORIZED,
+    b"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\0.evil.example\r\n" + AUTHORIZED,
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Authorization: Bearer %s\0x\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X\0: y\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"\0X: y\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X: y\rz\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X: y\x01z\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\n" + HOST + AUTHORIZED,
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + b"X: y\n" + AUTHORIZED,
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED[:-2] + b"\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X: y\r\n z\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + b"Authori: Bearer %s\r\n zation: x\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X: y\r\n \r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\n X: y\r\n" + HOST + AUTHORIZED])
+def test_requests_that_are_not_strict_http_are_refused(server, head):
+    token = server.token.encode()
+    good = b"GET /api/v1/jobs HTTP/1.1\r\n" + HOST + AUTHORIZED + b"X:\r\nY: \t z \r\n\r\n"
+    assert server.raw(good.replace(b"%s", token), b"\r\n").startswith(b"HTTP/1.1 200 ")
+    said = server.raw(head.replace(b"%s", token) + b"\r\n", b"\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 400 "), said
+    # the same as the second request of a connection
+    said = server.raw((good + head).replace(b"%s", token) + b"\r\n", b" 400 ")
+    assert said.count(b"HTTP/1.1 200 ") == 1, said
+
+
+@pytest.mark.parametrize("headers, status", [
+    (b"Content-Length: x\r\n", b"400"), (b"Content-Length: \r\n", b"400"), (b"Content-Length: 5x\r\n", b"400"),
+    (b"Content-Length: -5\r\n", b"400"), (b"Content-Length: +5\r\n", b"400"), (b"Content-Length: 0x5\r\n", b"400"),
+    (b"Content-Length: 99999999999999999999\r\n", b"400"), (b"Content-Length: 9999999999\r\n", b"413"),
+    (b"Content-Length: 5x\r\nContent-Length: 5\r\n", b"400")])
+def test_bad_content_length_is_answered_once(server, headers, status):
+    for line in (b"POST /api/v1/session HTTP/1.1\r\n", b"GET /api/v1/health HTTP/1.0\r\n"):
+        said = server.raw(line + HOST + b"Content-Type: application/json\r\n" + headers + b"\r\n")
+        assert said.startswith(b"HTTP/1.") and said.split()[1] == status, said
+        assert said.count(b"HTTP/1.") == 1, said
+        head, body = said.split(b"\r\n\r\n", 1)
+        assert b"nosniff" in head and json.loads(body)["error"]["status"] == int(status)
+
+
+def test_missing_host_is_answered_once(server):
+    said = server.raw(b"GET /api/v1/health HTTP/1.1\r\n\r\n", b'"message"')
+    assert said.startswith(b"HTTP/1.1 400 ") and said.count(b"HTTP/1.") == 1 and b"Host" in said
+
+
 def test_headers_that_are_too_large_are_refused(server):
     said = server.raw(b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 100000 + b"\r\n\r\n", b"\r\n")
     assert re.match(rb"HTTP/1\.\d (4\d\d) ", said), said
