@@ -215,6 +215,8 @@ static void take_header(struct head *h, struct client_answer *a, const char *lin
         a->has_offset = take_number(value, value_len, &a->offset);
     else if (is_called(line, name_len, "x-log-end"))
         a->has_end = take_number(value, value_len, &a->end);
+    else if (is_called(line, name_len, "retry-after"))
+        take_number(value, value_len, &a->retry_after_s);
 }
 
 static int read_head(struct talk *t, struct head *h, struct client_answer *a, struct err *err)

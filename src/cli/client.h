@@ -47,7 +47,8 @@ struct client_answer {
     unsigned status; /* of HTTP */
     json_t *doc;     /* the caller's; NULL where there is none */
     bool has_offset, has_end;
-    uint64_t offset, end; /* X-Log-Offset, X-Log-End */
+    uint64_t offset, end;   /* X-Log-Offset, X-Log-End */
+    uint64_t retry_after_s; /* Retry-After; 0 where there is none */
 };
 
 /* 0 with an answer of 2xx; -ENOENT (no server), -EREMOTEIO (it said no: ret->status is set),

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 
-enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, AGAIN = -1 };
+enum { POLL_S = 50, LOG_POLL_S = 20, AWAY_S = 30, AGAIN_MS = 200, BUSY_MAX_S = 10, AGAIN = -1 };
 
 static bool is_state(const json_t *job, const char *word)
 {
@@ -50,7 +50,7 @@ static bool try_again(struct patience *p, int r, unsigned status)
                    (r == -EBADMSG && (status == 0 || status == 200)) ||
                    (r == -EREMOTEIO && status == 503);
     uint64_t now = clock_mono_ns();
-    if (r == 0) {
+    if (r == 0 || (r == -EREMOTEIO && status == 429)) {
         p->was_there = true;
         p->gone_ns = 0;
         return false;
@@ -63,8 +63,24 @@ static bool try_again(struct patience *p, int r, unsigned status)
     return true;
 }
 
+/* Too many requests wait at the server: one that does not get to wait asks again, and is answered
+ * at once where there is something to say. UNTIL_NS bounds the pause. */
+static bool was_busy(int r, const struct client_answer *answer, uint64_t until_ns)
+{
+    if (r != -EREMOTEIO || answer->status != 429)
+        return false;
+    uint64_t s = answer->retry_after_s, now = clock_mono_ns();
+    uint64_t pause_ns = (s < 1 ? 1 : s > BUSY_MAX_S ? BUSY_MAX_S : s) * NS_PER_S;
+    if (until_ns > now && until_ns - now < pause_ns)
+        pause_ns = until_ns - now;
+    if (until_ns > now)
+        usleep((useconds_t)(pause_ns / 1000));
+    return true;
+}
+
+/* *RET is NULL where the server let nobody wait any more. */
 static int get_job(const char *command, const char *socket, int64_t id, unsigned wait_s,
-                   struct patience *patience, json_t **ret)
+                   uint64_t until_ns, struct patience *patience, json_t **ret)
 {
     char path[96];
     struct client_answer answer;
@@ -76,10 +92,12 @@ static int get_job(const char *command, const char *socket, int64_t id, unsigned
         .socket = socket, .method = "GET", .path = path, .wait_s = wait_s};
     do {
         r = client_ask(&request, &answer, &err);
-        if (r < 0)
+        if (r < 0) {
             json_decref(answer.doc);
+            answer.doc = NULL;
+        }
     } while (try_again(patience, r, answer.status));
-    if (r < 0)
+    if (r < 0 && !(wait_s && was_busy(r, &answer, until_ns)))
         return cli_failf(CLIENT_FAILED, "%s: %s", command, err.text);
     *ret = answer.doc;
     return 0;
@@ -90,16 +108,16 @@ int job_wait(const char *command, const char *socket, int64_t id, uint64_t until
     struct patience patience = {0};
     for (unsigned wait_s = 0;;) { /* asked once without waiting, to know that it is there */
         json_t *job;
-        int status = get_job(command, socket, id, wait_s, &patience, &job);
+        int status = get_job(command, socket, id, wait_s, until_ns, &patience, &job);
         if (status)
             return status;
         uint64_t now = clock_mono_ns();
-        if (job_is_ended(job) || now >= until_ns) {
+        if (job && (job_is_ended(job) || now >= until_ns)) {
             *ret = job;
             return 0;
         }
         json_decref(job);
-        uint64_t left_s = (until_ns - now) / NS_PER_S + 1;
+        uint64_t left_s = now < until_ns ? (until_ns - now) / NS_PER_S + 1 : 0;
         wait_s = left_s < POLL_S ? (unsigned)left_s : POLL_S;
     }
 }
@@ -141,7 +159,10 @@ static int print_some(const char *command, const char *socket, const char *path,
     *offset = from + p.bytes;
     *ret_end = answer.has_end ? answer.end : *offset;
     unsigned http_status = answer.status;
+    bool is_busy = wait_s && was_busy(r, &answer, UINT64_MAX);
     client_answer_fini(&answer);
+    if (is_busy)
+        return AGAIN;
     if (p.error)
         return p.error == -EPIPE
                    ? CLI_PIPE_STATUS
@@ -175,7 +196,7 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
         if (is_ended)
             return 0;
         json_t *job; /* what it wrote before its end is there by then */
-        status = get_job(command, socket, id, 0, &patience, &job);
+        status = get_job(command, socket, id, 0, UINT64_MAX, &patience, &job);
         if (status)
             return status;
         is_ended = job_is_ended(job);

@@ -237,7 +237,7 @@ static const struct cli_option table[] = {
                      .type = CLI_INT,
                      .arg = "N",
                      .fallback = "256",
-                     .min = 8,
+                     .min = 32, /* a quarter is for who has no token yet: a browser opens six */
                      .max = 100000,
                      AT(connections),
                      .help = "other connections at once, at most"},

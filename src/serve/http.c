@@ -50,8 +50,7 @@ static bool is_over(const struct http_connection *c)
     return c->is_reading && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* MHD counts its own time from the last byte either way; ours is for the whole. A socket that is
- * shut down is closed by MHD when it sees the end of it. */
+/* MHD counts its own time from the last byte either way; ours is for the whole. */
 static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     (void)missed;
@@ -60,11 +59,8 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
         bool is_gone = is_over(c);
         bool is_late = !is_gone && c->deadline_ns && now_ns > c->deadline_ns;
         h->counts.refused += is_late;
-        if (is_late || is_gone) {
-            shutdown(c->fd, SHUT_RDWR);
-            c->deadline_ns = 0;
-            c->is_reading = false;
-        }
+        if (is_late || is_gone)
+            http_connection_cut(c);
     }
     on_soon(h, now_ns, 0);
     if (!h->connections) {
@@ -98,6 +94,7 @@ static void *connection_new(struct http_daemon *d, struct MHD_Connection *mhd)
         c->next->prev = c;
     h->connections = c;
     h->counts.connections++;
+    http_connection_enter(c);
     if (!h->is_ticking)
         h->is_ticking = loop_set_timer(h->tick, clock_mono_ns() + NS_PER_S, NS_PER_S) == 0;
     return c;
@@ -106,6 +103,7 @@ static void *connection_new(struct http_daemon *d, struct MHD_Connection *mhd)
 static void connection_free(struct http_connection *c)
 {
     struct http *h = c->daemon->http;
+    http_connection_leave(c);
     if (c->prev)
         c->prev->next = c->next;
     else
@@ -139,6 +137,7 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     if (r) {
         r->connection = info->socket_context;
         r->connection->request = r;
+        r->rank = d->is_unix ? HTTP_OWNER : HTTP_STRANGER;
     }
     return r;
 }
@@ -182,11 +181,13 @@ static enum MHD_Result take_body(struct http_request *r, const char *data, size_
         *len = 0;
         return MHD_YES;
     }
-    if (r->body_seen <= HTTP_BODY_MAX && h->counts.body_bytes + *len <= HTTP_BODIES_MAX) {
+    if (r->body_seen <= HTTP_BODY_MAX && !r->body.failed &&
+        http_share_take(&h->bodies, r->rank, *len, HTTP_BODIES_MAX)) {
         buf_add(&r->body, data, *len);
-        h->counts.body_bytes += *len;
+        r->body_held += *len;
     } else {
-        h->counts.body_bytes -= r->body.len;
+        http_share_return(&h->bodies, r->rank, r->body_held);
+        r->body_held = 0;
         buf_fini(&r->body);
         r->body.failed = true;
     }
@@ -251,9 +252,12 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
     *context = NULL;
     if (!r)
         return;
-    connection_deadline(r->connection, r->http->options.idle_s);
-    r->connection->is_reading = true;
     r->connection->request = NULL;
+    r->connection->since_ns = clock_mono_ns();
+    if (!r->connection->is_cut) {
+        connection_deadline(r->connection, r->http->options.idle_s);
+        r->connection->is_reading = true;
+    }
     http_request_free(r);
 }
 

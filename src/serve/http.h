@@ -15,10 +15,14 @@ struct loop;
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
+/* What a request has shown itself to be; whoever comes over a trusted listener is the owner. */
+enum http_rank { HTTP_STRANGER, HTTP_READER, HTTP_OWNER };
+enum { HTTP_RANKS = 3 };
+
 enum {
     HTTP_BODY_MAX = 1 << 20,
-    HTTP_BODIES_MAX = 16 << 20,  /* of all requests together; who comes then gets 503 */
-    HTTP_ANSWERS_MAX = 64 << 20, /* that are on their way to clients, large ones */
+    HTTP_BODIES_MAX = 16 << 20,  /* of all requests together, a struct http_share; 503 beyond it */
+    HTTP_ANSWERS_MAX = 64 << 20, /* that are on their way to clients, large ones; also a share */
     HTTP_LISTENERS_MAX = 4,
 };
 
@@ -41,17 +45,26 @@ typedef void http_upgrade_fn(void *user, struct http_upgraded *u, int fd, const 
 struct http_options {
     struct http_listener listeners[HTTP_LISTENERS_MAX];
     size_t listener_count;
-    unsigned connections_max, connections_per_ip_max; /* of each listener; 0: no limit per IP */
+    /* Of each listener; 0: no limit per IP. Where not all are the owner's: strangers can have a
+     * quarter, readers half. */
+    unsigned connections_max, connections_per_ip_max;
     unsigned idle_s; /* for all headers, for the whole body, and between requests: slow-loris */
     http_admit_fn *admit; /* NULL: all */
     http_handle_fn *handle;
     void *user;
 };
 
+/* Something of which there is only so much, for all. Half of it is the owner's alone. */
+struct http_share {
+    size_t held, guests; /* by all, and of these not by the owner */
+};
+bool http_share_has_room(const struct http_share *s, enum http_rank rank, size_t n, size_t max);
+bool http_share_take(struct http_share *s, enum http_rank rank, size_t n, size_t max);
+void http_share_return(struct http_share *s, enum http_rank rank, size_t n);
+
 struct http_counts {
     unsigned connections, upgraded, parked;
     uint64_t requests, refused;
-    size_t body_bytes, answer_bytes;
 };
 
 int http_start(struct loop *loop, const struct http_options *options, struct http **ret,
@@ -70,6 +83,10 @@ const char *http_header(const struct http_request *r, const char *key); /* NULL:
 const char *http_cookie(const struct http_request *r, const char *key);
 const char *http_body(const struct http_request *r, size_t *ret_len);
 bool http_is_unix(const struct http_request *r);
+/* Once it is known; a stranger until then. The first one stays. False: answered, there are too many
+ * connections of that rank. */
+bool http_set_rank(struct http_request *r, enum http_rank rank);
+enum http_rank http_rank(const struct http_request *r);
 bool http_is_answered(const struct http_request *r);
 
 /* ---- the answer: exactly one of these, now or after http_park ---- */
@@ -93,6 +110,7 @@ void http_answer_error(struct http_request *r, unsigned status, const char *fmt,
  * Content-Security-Policy). VALUE without control characters. */
 void http_add_header(struct http_request *r, const char *key, const char *value);
 void http_upgrade(struct http_request *r, http_upgrade_fn *fn, void *user);
+enum http_rank http_upgraded_rank(const struct http_upgraded *u);
 void http_upgraded_close(struct http_upgraded *u);
 
 /* The request waits; it is answered later. GONE is called if the client goes first: after that R is

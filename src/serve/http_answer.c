@@ -82,9 +82,8 @@ static bool has_room(struct http_request *r, size_t len)
     struct http *h = r->http;
     if (len <= HTTP_ANSWER_SMALL)
         return true;
-    if (h->counts.answer_bytes + len > HTTP_ANSWERS_MAX)
+    if (!http_share_take(&h->answers, r->rank, len, HTTP_ANSWERS_MAX))
         return false;
-    h->counts.answer_bytes += len;
     r->answer_bytes = len;
     return true;
 }

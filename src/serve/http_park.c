@@ -13,6 +13,7 @@ struct http_upgraded {
     struct http_upgraded *prev, *next;
     struct http *http;
     struct MHD_UpgradeResponseHandle *handle;
+    enum http_rank rank;
 };
 
 void http_park(struct http_request *r, http_gone_fn *gone, void *user)
@@ -84,13 +85,18 @@ void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
         MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
         return;
     }
-    *u = (struct http_upgraded){.http = h, .handle = urh, .next = h->upgraded};
+    *u = (struct http_upgraded){.http = h, .handle = urh, .rank = r->rank, .next = h->upgraded};
     if (u->next)
         u->next->prev = u;
     h->upgraded = u;
     h->counts.upgraded++;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     r->upgrade(r->upgrade_user, u, fd, extra, extra_len);
+}
+
+enum http_rank http_upgraded_rank(const struct http_upgraded *u)
+{
+    return u->rank;
 }
 
 void http_upgraded_close(struct http_upgraded *u)

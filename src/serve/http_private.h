@@ -27,6 +27,8 @@ struct http_daemon {
     struct MHD_Daemon *mhd;
     struct loop_source *source;
     bool is_unix;
+    unsigned connections;
+    unsigned held[HTTP_RANKS]; /* of these by rank, but for those that were cut */
 };
 
 struct http_connection {
@@ -37,6 +39,9 @@ struct http_connection {
     uint64_t deadline_ns;         /* 0: none */
     bool is_reading;              /* of a request that is not whole yet */
     bool is_refused;              /* answered by us in the place of MHD; it is about to be closed */
+    bool is_cut;                  /* shut down by us; MHD will see */
+    enum http_rank rank;          /* the highest that a request of it had */
+    uint64_t since_ns;            /* when it began, or its last request was over */
     struct http_request *request; /* NULL: between two */
 };
 
@@ -52,6 +57,7 @@ struct http {
     struct http_request *parked;
     struct http_upgraded *upgraded;
     struct http_counts counts;
+    struct http_share bodies, answers; /* bytes */
 };
 
 struct http_pair {
@@ -62,6 +68,8 @@ struct http_request {
     struct http_connection *connection;
     struct http *http;
     enum http_method method;
+    enum http_rank rank; /* set once: what was taken of a share is returned with it */
+    bool is_ranked;
     bool has_headers; /* the first call of the handler was */
     bool has_body;    /* or will have, of whatever length */
     bool is_draining; /* refused; the answer comes behind the body */
@@ -79,6 +87,7 @@ struct http_request {
     size_t query_count;
     struct buf body;
     size_t body_seen;                           /* also what was thrown away */
+    size_t body_held;                           /* of the share of all */
     struct http_pair headers[HTTP_HEADERS_MAX]; /* of the answer; values are ours */
     size_t header_count;
     struct MHD_Response *response;
@@ -106,6 +115,11 @@ unsigned http_head_check(struct http_request *r, const char *method, const char 
 bool http_head_is_lenient(void);
 /* MHD's logger of errors; CLS is the struct http_daemon. */
 void http_head_error(void *cls, const char *fmt, va_list ap);
+
+/* http_rank.c */
+void http_connection_enter(struct http_connection *c); /* C is the newest of the list */
+void http_connection_leave(struct http_connection *c);
+void http_connection_cut(struct http_connection *c);
 
 /* http_park.c */
 void http_request_wait(struct http_request *r);  /* MHD lets it be until it is answered */

@@ -114,9 +114,8 @@ void http_request_free(struct http_request *r)
     struct http *h = r->http;
     if (r->is_waiting)
         http_request_leave(r);
-    if (!r->body.failed)
-        h->counts.body_bytes -= r->body.len;
-    h->counts.answer_bytes -= r->answer_bytes;
+    http_share_return(&h->bodies, r->rank, r->body_held);
+    http_share_return(&h->answers, r->rank, r->answer_bytes);
     buf_fini(&r->body);
     for (size_t i = 0; i < r->header_count; i++) {
         union {

@@ -66,7 +66,7 @@ void live_take(struct live *l, struct http_request *r)
     } else if (!is_key(key)) {
         http_answer_error(r, 400, "Sec-WebSocket-Key \"%.40s\" is not 16 bytes in base64",
                           key ? key : "");
-    } else if (l->counts.viewers >= l->viewers_max) {
+    } else if (!http_share_has_room(&l->places, http_rank(r), 1, l->viewers_max)) {
         http_answer_error(r, 503, "there are %u viewers already; that is all there may be",
                           l->counts.viewers);
     } else {

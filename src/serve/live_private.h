@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "jobs/jobs.h"
+#include "serve/http.h"
 #include "serve/live.h"
 #include "serve/live_queue.h"
 #include "serve/live_wslay.h"
@@ -46,6 +47,7 @@ struct live_viewer {
     struct live *live;
     struct live_viewer *prev, *next;
     struct http_upgraded *connection;
+    enum http_rank rank;
     int fd;
     struct loop_source *source;
     wslay_event_context_ptr ws; /* reads everything, writes control frames alone */
@@ -77,6 +79,7 @@ struct live {
     struct live_viewer *viewers;
     struct live_tail *tails;
     struct live_counts counts;
+    struct http_share places; /* of viewers_max */
     unsigned viewers_max;
     char boot[17];
     bool has_dead;

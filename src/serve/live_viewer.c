@@ -51,6 +51,7 @@ void live_viewer_free(struct live_viewer *v)
     if (v->next)
         v->next->prev = v->prev;
     l->counts.viewers--;
+    http_share_return(&l->places, v->rank, 1);
     free(v);
 }
 
@@ -388,12 +389,17 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
                       size_t extra_len)
 {
     struct live *l = user;
-    struct live_viewer *v = calloc(1, sizeof(*v));
+    enum http_rank rank = http_upgraded_rank(u);
+    bool has_place = http_share_take(&l->places, rank, 1, l->viewers_max);
+    struct live_viewer *v = has_place ? calloc(1, sizeof(*v)) : NULL;
     if (!v) {
+        if (has_place)
+            http_share_return(&l->places, rank, 1);
         http_upgraded_close(u);
         return;
     }
-    *v = (struct live_viewer){.live = l, .connection = u, .fd = fd, .next = l->viewers};
+    *v = (struct live_viewer){
+        .live = l, .connection = u, .rank = rank, .fd = fd, .next = l->viewers};
     if (v->next)
         v->next->prev = v;
     l->viewers = v;

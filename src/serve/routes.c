@@ -106,6 +106,11 @@ static bool check_params(struct http_request *r, const struct route *route)
     return true;
 }
 
+static enum http_rank rank_of(enum auth_right right)
+{
+    return right == AUTH_WRITE ? HTTP_OWNER : right == AUTH_READ ? HTTP_READER : HTTP_STRANGER;
+}
+
 /* Everything that can be said before the body is there. False: answered. */
 static bool let_in(struct routes *routes, struct http_request *r, struct route_call *c)
 {
@@ -120,6 +125,8 @@ static bool let_in(struct routes *routes, struct http_request *r, struct route_c
         return false;
     c->right = routes->options.no_auth ? AUTH_WRITE
                                        : auth_right_of(routes->options.auth, r, clock_wall_ns());
+    if (!http_set_rank(r, rank_of(c->right)))
+        return false;
     if (c->route->access != ROUTE_OPEN && c->right == AUTH_NONE) {
         http_add_header(r, "WWW-Authenticate", "Bearer realm=\"ebb\"");
         http_answer_error(r, 401, "a token is needed, and this is none or a wrong one");

@@ -42,6 +42,7 @@ struct route {
 };
 extern const struct route route_table[]; /* ends with a path of NULL */
 
+/* Waiters are of each listener, a struct http_share. */
 enum { ROUTES_WAITERS_MAX = 256, ROUTES_WAIT_MAX_S = 60, ROUTES_CACHE = 64 };
 
 /* Text of an answer, while nothing has changed. */
@@ -54,9 +55,9 @@ struct route_kept {
 struct routes {
     struct routes_options options;
     struct route_waiter *waiters;
-    unsigned waiter_count;
-    struct loop_source *timer; /* for the next of the waiters that has waited long enough */
-    uint64_t generation;       /* of all that is told of jobs */
+    struct http_share waiting[2]; /* by whether it is the unix socket */
+    struct loop_source *timer;    /* for the next of the waiters that has waited long enough */
+    uint64_t generation;          /* of all that is told of jobs */
     struct route_kept kept[ROUTES_CACHE];
     char *openapi;
     size_t openapi_len;
@@ -90,7 +91,9 @@ struct route_waiter {
     uint64_t until_ns;
     bool is_due; /* something happened */
 };
-/* Parks the request of C; answered with 429 where too many wait. */
+/* Parks the request of C. Where too many wait, it is answered with 429, and the client asks again
+ * later: that is a poll, as what is so already is answered at once. With WAIT_ANSWER, for which the
+ * job has been asked already, it is answered with what is known. */
 void route_wait(const struct route_call *c, const struct route_waiter *wish);
 void route_wake(struct routes *routes, int64_t id, enum route_wait what);
 int route_wait_init(struct routes *routes);

@@ -124,7 +124,8 @@ static void ask_child(const struct route_call *c, const char **argv, const char 
     a->is_report = strcmp(argv[0], "report") == 0;
     argv[1] = path;
     http_park(c->r, on_gone, a);
-    int r = work_ask(c->routes->options.work, argv, key, stamp_of(c, folder), on_done, a, &wish);
+    int r = work_ask(c->routes->options.work, argv, key, stamp_of(c, folder),
+                     c->right != AUTH_WRITE, on_done, a, &wish);
     if (r < 0) {
         free(a);
         err_set(&err, r, r == -EAGAIN ? "too many recordings are being read; try again" : "%s",

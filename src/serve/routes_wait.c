@@ -27,7 +27,7 @@ static void waiter_free(struct route_waiter *w)
         routes->waiters = w->next;
     if (w->next)
         w->next->prev = w->prev;
-    routes->waiter_count--;
+    http_share_return(&routes->waiting[http_is_unix(w->r)], http_rank(w->r), 1);
     free(w);
 }
 
@@ -64,9 +64,16 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
 void route_wait(const struct route_call *c, const struct route_waiter *wish)
 {
     struct routes *routes = c->routes;
-    struct route_waiter *w = routes->waiter_count < ROUTES_WAITERS_MAX ? malloc(sizeof(*w)) : NULL;
+    struct http_share *share = &routes->waiting[http_is_unix(c->r)];
+    bool has_room = http_share_take(share, http_rank(c->r), 1, ROUTES_WAITERS_MAX);
+    struct route_waiter *w = has_room ? malloc(sizeof(*w)) : NULL;
     if (!w) {
-        http_answer_error(c->r, 429, "too many requests wait already; ask without waiting");
+        if (has_room)
+            http_share_return(share, http_rank(c->r), 1);
+        if (wish->what == WAIT_ANSWER)
+            route_checkpoint_answer(routes, c->r, wish, true);
+        else
+            http_answer_error(c->r, 429, "too many requests wait already; ask again later");
         return;
     }
     *w = *wish;
@@ -77,7 +84,6 @@ void route_wait(const struct route_call *c, const struct route_waiter *wish)
     if (w->next)
         w->next->prev = w;
     routes->waiters = w;
-    routes->waiter_count++;
     http_park(c->r, on_gone, w);
     set_timer(routes);
 }

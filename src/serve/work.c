@@ -40,7 +40,8 @@ struct task {
     int pidfd;
     struct loop_source *pid_source, *limit;
     struct stream streams[2];
-    int failure; /* -ETIMEDOUT, -EFBIG */
+    int failure;   /* -ETIMEDOUT, -EFBIG */
+    bool is_guest; /* all who wait for it are */
 };
 
 struct work_wish {
@@ -374,28 +375,52 @@ static struct task *task_find(struct work *w, const char *key, uint64_t stamp)
     return NULL;
 }
 
-static int task_find_or_add(struct work *w, const char *const *argv, const char *key,
-                            uint64_t stamp, struct task **ret)
+static bool has_room(const struct work *w, bool is_guest)
 {
-    *ret = task_find(w, key, stamp);
-    if (*ret)
+    unsigned guests = 0;
+    for (const struct task *t = w->tasks; t; t = t->next)
+        guests += t->pid <= 0 && t->is_guest;
+    return w->running < w->options.at_once ||
+           (w->waiting < w->options.queue_max &&
+            (!is_guest || guests < (w->options.queue_max + 1) / 2));
+}
+
+/* Behind all that run or came before, but before those of guests that wait. */
+static void task_link(struct task *t)
+{
+    struct task **at = &t->work->tasks;
+    while (*at && (t->is_guest || (*at)->pid > 0 || !(*at)->is_guest))
+        at = &(*at)->next;
+    t->next = *at;
+    *at = t;
+    t->work->waiting++;
+}
+
+static int task_find_or_add(struct work *w, const char *const *argv, const char *key,
+                            uint64_t stamp, bool is_guest, struct task **ret)
+{
+    struct task *t = task_find(w, key, stamp);
+    *ret = t;
+    if (t && t->pid <= 0 && t->is_guest && !is_guest) {
+        task_unlink(t);
+        t->is_guest = false;
+        task_link(t);
+    }
+    if (t)
         return 0;
-    if (w->running >= w->options.at_once && w->waiting >= w->options.queue_max)
+    if (!has_room(w, is_guest))
         return -EAGAIN;
-    struct task *t = task_new(w, argv, key, stamp);
+    t = task_new(w, argv, key, stamp);
     if (!t)
         return -ENOMEM;
-    struct task **at = &w->tasks;
-    while (*at)
-        at = &(*at)->next;
-    *at = t;
-    w->waiting++;
+    t->is_guest = is_guest;
+    task_link(t);
     *ret = t;
     return 0;
 }
 
 int work_ask(struct work *w, const char *const *argv, const char *key, uint64_t stamp,
-             work_done_fn *fn, void *user, struct work_wish **ret)
+             bool is_guest, work_done_fn *fn, void *user, struct work_wish **ret)
 {
     struct answer *a = answer_take(w, key);
     struct task *t;
@@ -408,7 +433,7 @@ int work_ask(struct work *w, const char *const *argv, const char *key, uint64_t 
         }
     }
     struct work_wish *wish = malloc(sizeof(*wish));
-    int r = wish ? task_find_or_add(w, argv, key, stamp, &t) : -ENOMEM;
+    int r = wish ? task_find_or_add(w, argv, key, stamp, is_guest, &t) : -ENOMEM;
     if (r < 0) {
         free(wish);
         return r;

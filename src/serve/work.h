@@ -3,6 +3,7 @@
  * output, and their answers kept while the recording has not changed. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,7 +26,8 @@ void work_free(struct work *w); /* ends children; wishes are not answered any mo
 typedef void work_done_fn(void *user, int status, const char *output, size_t len);
 /* ARGV without the program; KEY names the answer (job, kind, range), STAMP what it is of (size and
  * time of the recording): the same of both is answered from memory, or waits for the one under way.
- * *RET is NULL where FN has been called already. -EAGAIN: too many. */
+ * *RET is NULL where FN has been called already. -EAGAIN: too many. Those of guests wait behind the
+ * others, and are at most half of those that wait. */
 int work_ask(struct work *w, const char *const *argv, const char *key, uint64_t stamp,
-             work_done_fn *fn, void *user, struct work_wish **ret);
+             bool is_guest, work_done_fn *fn, void *user, struct work_wish **ret);
 void work_forget(struct work_wish *wish); /* the caller is gone */

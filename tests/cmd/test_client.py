@@ -464,6 +464,33 @@ def test_a_server_that_goes_and_comes_back_is_waited_for(server, client):
     assert (result.returncode, result.stderr, answers) == (3, "", [])
 
 
+def busy():
+    return reply({"error": {"status": 429, "message": "too many wait"}}, 429, {"Retry-After": "1"})
+
+
+def test_wait_polls_a_server_at_which_too_many_wait(server, client):
+    answers = [reply(JOB), busy(), busy(), reply({**DONE, "id": 17})]
+    server.say("GET /api/v1/jobs/17", lambda query, body: answers.pop(0))
+    result = client("wait", 17)
+    assert (result.returncode, result.stderr, answers) == (3, "", [])
+
+
+def test_wait_has_its_timeout_while_too_many_wait(server, client):
+    server.say("GET /api/v1/jobs/17", lambda query, body: busy() if "until" in query else reply(JOB))
+    assert refused(client("wait", "--timeout", "1.5s", 17), "wait: job 17 has not ended", status=3)
+
+
+def test_logs_follow_a_job_at_whose_server_too_many_wait(server, client):
+    log = Log(server, b"first\n", states=["running", "running", "failed"])
+    refusals = [True, True]
+
+    def answer(query, body):
+        return busy() if "wait_s" in query and refusals and refusals.pop() else log.answer(query, body)
+    server.say("GET /api/v1/jobs/17/log", answer)
+    assert said(client("logs", "-f", 17), "first\n")
+    assert refusals == []
+
+
 def test_a_server_that_refuses_at_once_is_not_waited_for(server, client):
     server.say("GET /api/v1/jobs/17", error(503, "shutting down"))
     assert refused(client("wait", 17), "wait: shutting down")

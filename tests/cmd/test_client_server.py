@@ -1,8 +1,10 @@
 """The commands for the job server, against the server itself."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -192,6 +194,36 @@ def test_waiting_outlives_the_server(tmp_path):
         assert (waiter.returncode, err) == (6, "")
         assert out.startswith(f"{number} failed")
         assert follower.communicate(timeout=PATIENCE_S) == ("done\n", "")
+
+
+def waits_on(stack, server, number):
+    """A connection on which a request waits for the job's end."""
+    s = stack.enter_context(socket.socket(socket.AF_UNIX))
+    s.settimeout(PATIENCE_S)
+    s.connect(str(server.socket))
+    s.sendall(f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() +
+              b"Host: localhost\r\n\r\n")
+    return s
+
+
+def test_clients_poll_while_too_many_requests_wait(client, tmp_path):
+    script = f"echo one; while [ ! -e {tmp_path}/gate ]; do sleep 0.1; done; echo two; exit 3"
+    number = client.submit("--", "sh", "-c", script)
+    client.wait_until(number, "running")
+    with contextlib.ExitStack() as stack:
+        waiting = [waits_on(stack, client.server, number) for _ in range(256)]
+        busy = waits_on(stack, client.server, number)
+        assert b" 429 " in busy.recv(64)
+        clients = [client.start(*words, number) for words in [("wait",)] * 5 + [("logs", "-f")] * 2]
+        submitted = client.start("submit", "--wait", "--after", number, "--", "true")
+        assert [process.stdout.readline() for process in clients[5:]] == ["one\n"] * 2
+        (tmp_path / "gate").touch()
+        ends = [(*process.communicate(timeout=PATIENCE_S), process.returncode) for process in clients]
+        submitted.communicate(timeout=PATIENCE_S)
+        assert all(b" 200 " in s.recv(64) for s in waiting)
+    assert {end[1:] for end in ends[:5]} == {("", 3)}
+    assert ends[5:] == [("two\n", "", 0)] * 2
+    assert submitted.returncode == 125  # the job that it is after has failed
 
 
 def test_server_and_clients_look_in_the_same_folder():

@@ -843,11 +843,11 @@ def test_many_that_wait_are_bounded(server):
     line = (f"GET /api/v1/jobs/{number}?until=ended&timeout_s=60 HTTP/1.1\r\n".encode() + HOST +
             f"Authorization: Bearer {server.token}\r\n\r\n".encode())
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port),
-                                                                timeout=PATIENCE_S)) for _ in range(300)]
-        for s in sockets:
+        waiting, give_up = set(), time.monotonic() + PATIENCE_S
+        for _ in range(300):
+            s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
             s.sendall(line)
-        waiting, give_up = set(sockets), time.monotonic() + PATIENCE_S
+            waiting.add(s)
         while len(waiting) > 256 and time.monotonic() < give_up:  # in whatever order they were taken
             for s in select.select(waiting, [], [], 1)[0]:
                 assert b" 429 " in hear(s, b"\r\n\r\n")
@@ -858,13 +858,70 @@ def test_many_that_wait_are_bounded(server):
         assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in waiting)
 
 
-def test_connections_that_only_sit_there_keep_nobody_out():
-    with serving("--max-connections", "8", "--max-viewers", "1") as s:
+def asked_on(stack, server, path, token, more=b""):
+    """A connection on which PATH has been asked for."""
+    s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+    s.sendall(b"GET /api/v1" + path.encode() + b" HTTP/1.1\r\n" + HOST + more +
+              b"Authorization: Bearer " + token.encode() + b"\r\n\r\n")
+    return s
+
+
+def test_readers_that_wait_do_not_keep_the_owner_from_waiting(server):
+    number = server.submit("sleep", "600")
+    server.wait(number, "running")
+    wait = f"/jobs/{number}?until=ended&timeout_s=60"
+    log = f"/jobs/{number}/log?offset=0&wait_s=60"
+    with contextlib.ExitStack() as stack:
+        readers = {asked_on(stack, server, wait, server.reader) for _ in range(300)}
+        give_up = time.monotonic() + PATIENCE_S
+        while len(readers) > 128 and time.monotonic() < give_up:
+            for s in select.select(readers, [], [], 1)[0]:
+                assert b" 429 " in hear(s, b"\r\n\r\n")
+                readers.remove(s)
+        assert len(readers) == 128
+        own = [asked_on(stack, server, path, server.token) for path in [wait, log] * 50]
+        assert server.post(f"/jobs/{number}/checkpoint", {}).status == 409  # as without the others
+        assert select.select(own, [], [], 0)[0] == []
+        server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
+        assert all(b" 200 " in hear(s, b"\r\n\r\n") for s in [*own, *readers])
+
+
+def test_checkpoint_is_answered_where_too_many_wait(server):
+    number = server.submit("sh", "-c", "trap : USR1; while :; do sleep 0.1; done",
+                           options={"checkpoint-signal": "USR1"})
+    server.wait(number, "running")
+    with contextlib.ExitStack() as stack:
+        waiting = {asked_on(stack, server, f"/jobs/{number}?until=ended&timeout_s=60", server.token)
+                   for _ in range(270)}
+        give_up = time.monotonic() + PATIENCE_S
+        while len(waiting) > 256 and time.monotonic() < give_up:
+            for s in select.select(waiting, [], [], 1)[0]:
+                assert b" 429 " in hear(s, b"\r\n\r\n")
+                waiting.remove(s)
+        assert server.post(f"/jobs/{number}/checkpoint", {}).status == 202
+        server.post(f"/jobs/{number}/cancel", {"grace_s": 0})
+    server.wait(number)
+
+
+def test_strangers_and_readers_leave_connections_to_the_owner():
+    upgrade = (b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+               b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
+    with serving("--max-connections", "32", "--max-viewers", "8") as s:
+        number = s.submit("sleep", "600")
+        s.wait(number, "running")
         with contextlib.ExitStack() as stack:
+            for path, more in (("/live", upgrade), (f"/jobs/{number}?until=ended&timeout_s=60", b"")):
+                for _ in range(40):
+                    asked_on(stack, s, path, s.reader, more)
+            for data in (b"", b"GET /", b"GET / HTTP/1.1\r\nHost: localhost\r\n") * 30:
+                idle = stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S))
+                idle.sendall(data)
             for _ in range(20):
-                stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE_S))
-            assert s.get("/health", unix=True).status == 200
-        assert s.get("/health").status == 200
+                assert s.get("/jobs").status == 200
+                assert s.get("/health", unix=True).status == 200
+            viewers = [asked_on(stack, s, "/live", s.token, upgrade) for _ in range(4)]
+            assert all(b" 101 " in hear(viewer, b"\r\n\r\n") for viewer in viewers)
+        assert s.get("/jobs", token=s.reader).status == 200
 
 
 def kept_by(server):

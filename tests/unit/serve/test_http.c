@@ -58,7 +58,9 @@ static void on_upgrade(void *user, struct http_upgraded *u, int fd, const void *
 static void admit(void *user, struct http_request *r)
 {
     (void)user;
-    if (strcmp(http_path(r), "/forbidden") == 0)
+    if (strncmp(http_path(r), "/stranger", 9) != 0)
+        http_set_rank(r, strncmp(http_path(r), "/reader", 7) == 0 ? HTTP_READER : HTTP_OWNER);
+    if (!http_is_answered(r) && strcmp(http_path(r), "/forbidden") == 0)
         http_answer_error(r, 403, "not %s", "you");
 }
 
@@ -377,7 +379,6 @@ static void a_body_that_says_it_is_too_long_is_never_read(void **state)
 static void a_small_body_of_a_refused_request_is_read_so_that_the_answer_arrives(void **state)
 {
     struct server *s = *state;
-    struct http_counts counts;
     int fd = dial(s);
     struct buf answer = {0};
     char body[1000] = {0};
@@ -385,8 +386,7 @@ static void a_small_body_of_a_refused_request_is_read_so_that_the_answer_arrives
     say(s, fd, head, strlen(head));
     for (int i = 0; i < 5; i++)
         turn(s);
-    http_counts(s->http, &counts);
-    assert_int_equal(counts.body_bytes, 0);
+    assert_int_equal(s->http->bodies.held, 0);
     say(s, fd, body, sizeof(body));
     assert_false(hear(s, fd, "not you", &answer));
     buf_clear(&answer);
@@ -415,7 +415,6 @@ static void a_client_that_ends_with_its_last_bytes_is_seen_to(void **state)
 static void chunks_beyond_the_limit_are_thrown_away(void **state)
 {
     struct server *s = *state;
-    struct http_counts counts;
     int fd = dial(s);
     struct buf answer = {0};
     char chunk[0x4000 + 8];
@@ -426,8 +425,7 @@ static void chunks_beyond_the_limit_are_thrown_away(void **state)
     say(s, fd, head, strlen(head));
     for (int i = 0; i < 70; i++)
         say(s, fd, chunk, sizeof(chunk));
-    http_counts(s->http, &counts);
-    assert_int_equal(counts.body_bytes, 0);
+    assert_int_equal(s->http->bodies.held, 0);
     say(s, fd, "0\r\n\r\n", 5);
     assert_false(hear(s, fd, "HTTP/1.1 413 ", &answer));
     assert_int_equal(s->handled, 0);
@@ -598,8 +596,7 @@ static void who_does_not_read_cannot_fill_the_memory(void **state)
     uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
     while (s->handled < 16 && clock_mono_ns() < until)
         turn(s);
-    http_counts(s->http, &counts);
-    assert_in_range(counts.answer_bytes, 1, HTTP_ANSWERS_MAX);
+    assert_in_range(s->http->answers.held, 1, HTTP_ANSWERS_MAX);
     assert_false(hear(s, fds[15], "HTTP/1.1 503 ", &answer));
     buf_fini(&answer);
     for (int i = 0; i < 16; i++)
@@ -608,7 +605,86 @@ static void who_does_not_read_cannot_fill_the_memory(void **state)
         turn(s);
         http_counts(s->http, &counts);
     } while (counts.connections > 0 && clock_mono_ns() < until);
-    assert_int_equal(counts.answer_bytes, 0);
+    assert_int_equal(s->http->answers.held, 0);
+}
+
+static void guests_can_hold_half_of_a_share(void **state)
+{
+    (void)state;
+    struct http_share share = {0};
+    assert_true(http_share_take(&share, HTTP_READER, 3, 9));
+    assert_true(http_share_take(&share, HTTP_STRANGER, 2, 9));
+    assert_false(http_share_take(&share, HTTP_READER, 1, 9));
+    assert_true(http_share_take(&share, HTTP_OWNER, 4, 9));
+    assert_false(http_share_take(&share, HTTP_OWNER, 1, 9));
+    http_share_return(&share, HTTP_READER, 3);
+    assert_true(http_share_take(&share, HTTP_OWNER, 3, 9));
+    http_share_return(&share, HTTP_OWNER, 7);
+    http_share_return(&share, HTTP_STRANGER, 2);
+    assert_int_equal(share.held, 0);
+    assert_int_equal(share.guests, 0);
+}
+
+static bool is_closed(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
+/* 32 connections, of which strangers have 8. */
+static void the_oldest_stranger_gives_way_to_a_new_connection(void **state)
+{
+    struct server *s = *state;
+    int fds[100], owner = dial(s);
+    struct buf answer = {0};
+    const char *request = "GET /mine HTTP/1.1\r\n" HOST "\r\n", *half = "GET /stranger HTTP";
+    say(s, owner, request, strlen(request));
+    assert_false(hear(s, owner, "/mine", &answer));
+    for (int i = 0; i < 100; i++) {
+        fds[i] = dial(s);
+        say(s, fds[i], half, i % 2 ? strlen(half) : 0);
+        turn(s);
+    }
+    ask(s, request, "/mine");
+    buf_clear(&answer);
+    say(s, owner, request, strlen(request));
+    assert_false(hear(s, owner, "/mine", &answer));
+    uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
+    while (!is_closed(fds[0]) && clock_mono_ns() < until)
+        turn(s);
+    assert_true(is_closed(fds[0]));
+    assert_false(is_closed(fds[99]));
+    for (int i = 0; i < 100; i++)
+        close(fds[i]);
+    close(owner);
+    buf_fini(&answer);
+}
+
+static void readers_beyond_half_of_the_connections_are_refused(void **state)
+{
+    struct server *s = *state;
+    int fds[17];
+    struct buf answer = {0};
+    const char *request = "GET /reader HTTP/1.1\r\n" HOST "\r\n";
+    for (int i = 0; i < 17; i++) {
+        fds[i] = dial(s);
+        buf_clear(&answer);
+        say(s, fds[i], request, strlen(request));
+        assert_false(hear(s, fds[i], i < 16 ? "HTTP/1.1 200 " : "HTTP/1.1 503 ", &answer));
+    }
+    ask(s, "GET /mine HTTP/1.1\r\n" HOST "\r\n", "/mine");
+    close(fds[0]);
+    uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
+    do {
+        buf_clear(&answer);
+        say(s, fds[16], request, strlen(request));
+        assert_false(hear(s, fds[16], "\r\n\r\n", &answer));
+    } while (!strstr(buf_str(&answer), " 200 ") && clock_mono_ns() < until);
+    assert_non_null(strstr(buf_str(&answer), " 200 "));
+    for (int i = 1; i < 17; i++)
+        close(fds[i]);
+    buf_fini(&answer);
 }
 
 /* One byte in a while keeps MHD's own time-out away: ours is for the whole. */
@@ -699,6 +775,9 @@ int main(void)
         TEST(an_upgraded_connection_is_the_callees),
         TEST(a_server_that_stops_closes_what_was_upgraded),
         TEST(who_does_not_read_cannot_fill_the_memory),
+        cmocka_unit_test(guests_can_hold_half_of_a_share),
+        TEST(the_oldest_stranger_gives_way_to_a_new_connection),
+        TEST(readers_beyond_half_of_the_connections_are_refused),
         HASTY_TEST(who_drips_headers_is_cut_off),
         HASTY_TEST(who_drips_a_body_is_cut_off),
         HASTY_TEST(who_says_nothing_is_cut_off),

@@ -80,14 +80,20 @@ static void on_done(void *user, int status, const char *output, size_t len)
     snprintf(b->output, sizeof(b->output), "%.*s", (int)(len < 200 ? len : 200), output);
 }
 
-static int ask(struct bench *b, const char *key, uint64_t stamp, const char *script,
-               struct work_wish **ret)
+static int ask_as(struct bench *b, bool is_guest, const char *key, uint64_t stamp,
+                  const char *script, struct work_wish **ret)
 {
     char whole[512];
     struct work_wish *wish;
     snprintf(whole, sizeof(whole), "printf x >>%s; %s", b->file, script);
     const char *argv[] = {"-c", whole, NULL};
-    return work_ask(b->work, argv, key, stamp, on_done, b, ret ? ret : &wish);
+    return work_ask(b->work, argv, key, stamp, is_guest, on_done, b, ret ? ret : &wish);
+}
+
+static int ask(struct bench *b, const char *key, uint64_t stamp, const char *script,
+               struct work_wish **ret)
+{
+    return ask_as(b, false, key, stamp, script, ret);
 }
 
 static void wait_answers(struct bench *b, unsigned count)
@@ -159,6 +165,19 @@ static void more_than_the_queue_holds_are_turned_away(void **state)
     assert_int_equal(runs(b), 3);
 }
 
+static void guests_wait_behind_the_owner_in_half_of_the_queue(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "1", 1, "sleep 0.1; echo first", NULL), 0);
+    assert_int_equal(ask_as(b, true, "2", 1, "echo guest", NULL), 0);
+    assert_int_equal(ask_as(b, true, "3", 1, "echo guest", NULL), -EAGAIN);
+    assert_int_equal(ask(b, "4", 1, "echo owner", NULL), 0);
+    wait_answers(b, 2);
+    assert_string_equal(b->output, "owner\n");
+    wait_answers(b, 3);
+    assert_string_equal(b->output, "guest\n");
+}
+
 static void one_that_takes_too_long_is_ended_with_all_its_children(void **state)
 {
     struct bench *b = *state;
@@ -215,7 +234,7 @@ static void a_program_that_is_not_there_is_said_at_once(void **state)
         .program = "/nonexistent/ebb", .at_once = 1, .limit_ns = NS_PER_S};
     const char *argv[] = {"verdict", NULL};
     assert_int_equal(work_new(b->loop, &options, &other), 0);
-    assert_int_equal(work_ask(other, argv, "k", 1, on_done, b, &wish), 0);
+    assert_int_equal(work_ask(other, argv, "k", 1, false, on_done, b, &wish), 0);
     assert_null(wish);
     assert_int_equal(b->answered, 1);
     assert_int_equal(b->status, -ENOENT);
@@ -241,6 +260,7 @@ int main(void)
         TEST(the_same_again_is_answered_from_memory),
         TEST(who_asks_for_what_is_under_way_waits_for_that),
         TEST(more_than_the_queue_holds_are_turned_away),
+        TEST(guests_wait_behind_the_owner_in_half_of_the_queue),
         cmocka_unit_test_setup_teardown(one_that_takes_too_long_is_ended_with_all_its_children,
                                         start_hasty, stop),
         TEST(one_that_says_too_much_is_ended),
