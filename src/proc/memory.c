@@ -125,8 +125,9 @@ static uint64_t shared_by_fork(const struct proc_tree *tree, const struct tree_n
     if (from == NULL)
         return 0;
     const struct sample *s = &from->pub.sample;
-    unsigned field = sample_has(s, SAMPLE_ANON) ? SAMPLE_ANON : SAMPLE_RSS;
-    return sample_has(s, field) ? s->v[field] : 0;
+    uint64_t rss = sample_has(s, SAMPLE_RSS) ? s->v[SAMPLE_RSS] : 0;
+    uint64_t file = sample_has(s, SAMPLE_FILE) ? s->v[SAMPLE_FILE] : 0;
+    return rss > file ? rss - file : 0;
 }
 
 uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
