@@ -3,7 +3,7 @@
 
     bench/serve/serve.py [--json] [--only PART[,PART]] [--quick] [--build DIR]
 
-Parts: start, jobs, memory, viewers, reads, kill. --quick is for a look: a tenth of the jobs, kills and
+Parts: start, jobs, memory, viewers, reads, file, kill. --quick is for a look: a tenth of the jobs, kills and
 seconds. A bar that is missed is printed as missed, and the exit status stays 0.
 """
 
@@ -26,7 +26,7 @@ sys.path.insert(0, HERE)
 import kill  # noqa: E402
 from run import measure, median, meminfo_bytes, read_text, say, start  # noqa: E402
 
-PARTS = ("start", "jobs", "memory", "viewers", "reads", "kill")
+PARTS = ("start", "jobs", "memory", "viewers", "reads", "file", "kill")
 MIB, GIB = 1 << 20, 1 << 30
 PATIENCE_S = 120
 
@@ -55,6 +55,8 @@ class Server:
     def __init__(self, options, *flags, name="state"):
         self.folder = os.path.join(options.scratch, name)
         ready = os.path.join(options.scratch, f"{name}.ready")
+        if os.path.exists(ready):  # of the server before this one in the same folder
+            os.unlink(ready)
         self.log = open(os.path.join(options.scratch, f"{name}.log"), "ab")
         self.process = start([options.ebb, "serve", "--state-dir", self.folder, "--listen", "127.0.0.1:0",
                               "--ready-file", ready, *flags], stderr=self.log, stdout=subprocess.DEVNULL)
@@ -261,6 +263,77 @@ def part_reads(table, options):
             table.bar("one job", found["per_s"], 5000, "a second", more_is_better=True, digits=0)
         else:
             table.row(path, f"{found['per_s']:.0f} a second")
+    return results
+
+
+def cpu_s(pid):
+    fields = read_text(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def highest_bytes(pid):
+    return int(re.search(r"VmHWM:\s+(\d+)", read_text(f"/proc/{pid}/status")).group(1)) << 10
+
+
+def queue_under_changes(options, queued, seconds, *flags):
+    """A server with QUEUED jobs, one of which is cancelled twice a second: how long a request waits."""
+    record = {"status": "queued", "command": ["true"], "cwd": "/"}
+    name = f"file{queued}{len(flags)}"
+    path = os.path.join(options.scratch, f"{name}.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({str(i): record for i in range(queued)}, f, separators=(",", ":"))
+    kept = os.path.join(options.scratch, "kept.json")
+    server = Server(options, "--slots", "1", "--keep", "all", name=name)
+    holds = server.submit("sleep", "3600", name="hold")
+    server.wait(holds, "running")
+    server.close()
+    server = Server(options, "--slots", "1", "--import", path, *flags, name=name)
+    pid = server.process.pid
+    if flags:
+        wait_for("the job file", lambda: os.path.exists(kept), 600)
+    time.sleep(5)
+    waits, writes, seen = [], 0, None
+    began, cpu, changed, number = time.monotonic(), cpu_s(pid), 0, holds
+    while time.monotonic() - began < seconds:
+        if time.monotonic() - changed > 0.5:
+            number, changed = number + 1, time.monotonic()
+            server.ask("POST", f"/jobs/{number}/cancel", {})
+        at = time.monotonic()
+        server.ask("GET", "/health")
+        waits.append((time.monotonic() - at) * 1e3)
+        found = os.stat(kept).st_ino if flags else None
+        writes, seen = writes + (found != seen), found
+        time.sleep(0.002)
+    share = (cpu_s(pid) - cpu) / (time.monotonic() - began)
+    size = os.path.getsize(kept) if flags else 0
+    high = highest_bytes(pid)
+    server.ask("POST", f"/jobs/{holds}/cancel", {"grace_s": 0})
+    server.wait(holds)
+    server.process.kill()
+    server.process.wait()
+    return {"most_ms": max(waits), "p99_ms": sorted(waits)[int(len(waits) * 0.99)], "cpu_share": share,
+            "high_bytes": high, "writes": writes, "size_bytes": size}
+
+
+def part_file(table, options):
+    results = {}
+    kept = os.path.join(options.scratch, "kept.json")
+    for queued, seconds in ((5000, 20),) if options.quick else ((5000, 30), (100000, 120)):
+        table.title(f"--job-file with {queued:,} queued jobs, two changes a second")
+        without = queue_under_changes(options, queued, 10)
+        found = queue_under_changes(options, queued, seconds, "--job-file", kept)
+        table.row("the file, and how often it was replaced", f"{found['size_bytes'] / MIB:.1f} MiB",
+                  f"{found['writes']} times in {seconds} s")
+        table.row("a request waits, p99", f"{found['p99_ms']:.1f} ms", f"without the file {without['p99_ms']:.1f} ms")
+        table.bar("at most, more than without the file", found["most_ms"] - without["most_ms"], 20, "ms",
+                  note=f"without it {without['most_ms']:.1f} ms")
+        table.bar("CPU time more than without the file", (found["cpu_share"] - without["cpu_share"]) * 100, 15, "%",
+                  note=f"of one core; without it {without['cpu_share'] * 100:.1f} %")
+        table.bar("memory at most, more than without the file",
+                  (found["high_bytes"] - without["high_bytes"]) / MIB, 8, "MiB",
+                  note=f"without it {without['high_bytes'] / MIB:.0f} MiB")
+        results[str(queued)] = {"with": found, "without": without}
+        os.unlink(kept)
     return results
 
 

@@ -138,9 +138,8 @@ int io_random_hex(size_t bytes, char *ret)
     return 0;
 }
 
-/* Creates ".BASE.tmp.RANDOM" in FOLDER. Other programs write into the same folders, hostile ones
- * among them: no file that exists there beforehand may have the name. */
-static int create_temporary(int folder, const char *base, char *name, size_t size)
+/* ".BASE.tmp.RANDOM": other programs write into the same folders, hostile ones among them. */
+int io_create_temporary(int folder, const char *base, char *name, size_t size)
 {
     char random[2 * TEMPORARY_BYTES + 1];
     int r = io_random_hex(TEMPORARY_BYTES, random);
@@ -166,7 +165,7 @@ static int fill_durably(int fd, const void *data, size_t len)
 static int replace_in_folder(int folder, const char *base, const void *data, size_t len)
 {
     char temporary[512];
-    int fd = create_temporary(folder, base, temporary, sizeof(temporary));
+    int fd = io_create_temporary(folder, base, temporary, sizeof(temporary));
     if (fd < 0)
         return fd;
     int r = fill_durably(fd, data, len);

@@ -21,6 +21,9 @@ int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret);
 int io_write_all(int fd, const void *data, size_t len);
 /* BYTES (at most 64) from the kernel's random source as hexadecimal digits, with a NUL. */
 int io_random_hex(size_t bytes, char *ret);
+/* Creates a file that is to replace FOLDER/BASE by a rename, under a name that nobody can have
+ * taken (RET_NAME). An fd to write, or -errno. */
+int io_create_temporary(int folder, const char *base, char *ret_name, size_t size);
 /* Replaces DIRFD/NAME by temporary file + fsync + rename + fsync of the folder. */
 int io_replace_file(int dirfd, const char *name, const void *data, size_t len);
 /* mkdir -p with mode 0777 & ~umask: 0 (also if it is there) or -errno. */

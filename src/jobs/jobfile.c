@@ -2,14 +2,10 @@
 #include "jobs/jobfile.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
-#include "base/err.h"
-#include "base/io.h"
 #include "base/json.h"
 #include "jobs/state.h"
 
@@ -88,31 +84,19 @@ static json_t *entry_of(const json_t *job, const char *id)
     return e;
 }
 
-json_t *jobfile_of(const json_t *jobs)
+int jobfile_put(struct buf *out, const json_t *job)
 {
-    json_t *doc = json_object();
-    size_t i;
-    json_t *job;
-    json_array_foreach(jobs, i, job)
-    {
-        char id[32];
-        snprintf(id, sizeof(id), "%" JSON_INTEGER_FORMAT,
-                 json_integer_value(json_object_get(job, "id")));
-        if (json_object_set_new(doc, id, entry_of(job, id)) < 0) {
-            json_decref(doc);
-            return NULL;
-        }
-    }
-    return doc;
-}
-
-int jobfile_write(const char *path, const json_t *doc, struct err *err)
-{
-    struct buf text = {0};
-    int rc = json_print(&text, doc, 2);
-    if (rc == 0)
-        rc = io_replace_file(AT_FDCWD, path, text.data, text.len);
-    buf_fini(&text);
-    return rc < 0 ? err_set(err, rc, "the job file %s cannot be written: %s", path, strerror(-rc))
-                  : 0;
+    char id[32];
+    snprintf(id, sizeof(id), "%" JSON_INTEGER_FORMAT,
+             json_integer_value(json_object_get(job, "id")));
+    json_t *entry = entry_of(job, id);
+    size_t before = out->len;
+    buf_printf(out, "\"%s\": ", id);
+    int rc = entry ? json_print(out, entry, 0) : -ENOMEM;
+    json_decref(entry);
+    if (rc < 0)
+        out->len = before;
+    else
+        out->len--; /* without its newline: a comma may follow */
+    return rc;
 }

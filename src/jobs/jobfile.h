@@ -4,12 +4,12 @@
 
 #include <jansson.h>
 
+struct buf;
 struct err;
 
-/* {"JOB_ID": {"job_id", "status", "progress", "created_at", …}} of JOBS, a list as the API tells
- * them. NULL: out of memory. */
-json_t *jobfile_of(const json_t *jobs);
-int jobfile_write(const char *path, const json_t *doc, struct err *err);
+/* Appends the member of JOB, as the API has it: "JOB_ID": {"job_id", "status", "progress", …}, in
+ * one line without its end. 0 or -ENOMEM. */
+int jobfile_put(struct buf *out, const json_t *job);
 /* Reads any of the shapes people have: an object by id or a list, either perhaps in "jobs". A list
  * comes back, in the file's order: {"job_id", "name", "state" (a word of jobs/state.h), "reason",
  * "submitted_s", "started_s", "ended_s", "request"}; each but the first three may be null. REQUEST

@@ -151,6 +151,8 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
         r = loop_add_timer(loop, UINT64_MAX / 2, 0, jobs_on_kick, j, &j->kick_timer);
     if (r == 0)
         r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_tick, j, &j->tick_timer);
+    if (r == 0 && j->job_file)
+        r = jobs_file_new(j, &j->file);
     if (r < 0)
         err_set(err, r, "the jobs cannot be opened: %s", strerror(-r));
     else
@@ -191,6 +193,7 @@ void jobs_close(struct jobs *j)
     if (j->store)
         jobs_sync_all(j);
     jobs_keeper_free(j->keeper);
+    jobs_file_free(j->file);
     for (size_t i = 0; i < j->active_count; i++)
         job_free(j->active[i]);
     free(j->active);

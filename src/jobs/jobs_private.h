@@ -139,9 +139,9 @@ struct jobs {
     char trouble[TROUBLES][JOBS_SENTENCE_MAX];
 
     struct jobs_keeper *keeper;
-    bool is_file_due; /* the job file is to be written */
-    uint64_t file_ns;
-    struct jobs_ended { /* others may have waited for them */
+    struct jobs_file *file; /* NULL: none is kept */
+    bool is_file_due;       /* something has changed since the last one was begun */
+    struct jobs_ended {     /* others may have waited for them */
         int64_t id;
         enum job_state state;
     } * news;
@@ -296,4 +296,6 @@ uint64_t jobs_age_ns(const struct jobs *j);
 
 /* ---- jobs_file.c: the job file, kept current ---- */
 
+int jobs_file_new(struct jobs *j, struct jobs_file **ret);
+void jobs_file_free(struct jobs_file *f); /* what is being written is given up */
 void jobs_file_look(struct jobs *j, uint64_t now_ns);

@@ -263,17 +263,92 @@ static bool is_completed_in_file(int64_t id)
     return strcmp(status_in_file(key), "completed") == 0;
 }
 
+static void keep_file(const char *name)
+{
+    snprintf(job_file, sizeof job_file, "%s/%s", kit.folder, name);
+    kit.options.job_file = job_file;
+}
+
 static void the_job_file_is_kept_current(void **state)
 {
     (void)state;
-    snprintf(job_file, sizeof job_file, "%s/training_jobs.json", kit.folder);
-    kit.options.job_file = job_file;
+    keep_file("training_jobs.json");
     kit_start();
     kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
     kit_wait(is_completed_in_file, 1);
     int64_t id = kit_submit("{\"name\": \"k\"}", "quick", "0", NULL);
     kit_wait(is_completed_in_file, id);
     assert_true(is_completed_in_file(1));
+}
+
+static bool is_second_cancelled_in_file(int64_t id)
+{
+    (void)id;
+    return strcmp(status_in_file("2"), "cancelled") == 0;
+}
+
+/* More than a slice of them, and one of them changes meanwhile. */
+static void job_file_has_each_of_many_jobs_once(void **state)
+{
+    enum { QUEUED = 400 };
+    struct err err;
+    char theirs[128];
+    (void)state;
+    keep_file("many.json");
+    kit.options.slots = 1;
+    kit_start();
+    int64_t runs = kit_submit("{\"name\": \"h\"}", "hold", NULL, NULL);
+    shell("for i in $(seq %d); do echo \"$i\"; done | sed 's/.*/{\"job_id\": \"&\", \"status\": "
+          "\"queued\", \"command\": [\"quick\", \"0\"]}/; 1s/^/[/; $!s/$/,/; $s/$/]/' >'%s/theirs'",
+          QUEUED, kit.folder);
+    snprintf(theirs, sizeof theirs, "%s/theirs", kit.folder);
+    assert_int_equal(jobs_import(kit.jobs, theirs, &err), QUEUED);
+    assert_int_equal(jobs_cancel(kit.jobs, 2, "no need", 0, &err), 0);
+    kit_wait(is_second_cancelled_in_file, 2);
+    json_error_t error;
+    json_t *file_doc = json_load_file(job_file, JSON_REJECT_DUPLICATES, &error);
+    if (!file_doc)
+        fail_msg("%s", error.text);
+    assert_int_equal(json_object_size(file_doc), QUEUED + 1);
+    assert_string_equal(status_in_file("1"), "running");
+    assert_string_equal(status_in_file("3"), "queued");
+    assert_string_equal(status_in_file("401"), "queued");
+    json_decref(file_doc);
+    shell("test 1 = $(ls -A '%s' | grep -c many.json)", kit.folder); /* nothing beside it */
+    kit_touch(kit_run_path(runs, "h", "finish"));
+}
+
+static bool has_no_trouble(int64_t id)
+{
+    return !has_trouble(id);
+}
+
+static void job_file_that_cannot_be_written_is_reported_until_it_can(void **state)
+{
+    (void)state;
+    keep_file("later/jobs.json");
+    kit_start();
+    kit_wait(has_trouble, 0);
+    json_t *trouble = jobs_trouble(kit.jobs);
+    assert_non_null(strstr(json_string_value(json_array_get(trouble, 0)),
+                           "cannot be written: No such file or directory"));
+    json_decref(trouble);
+    shell("mkdir '%s/later'", kit.folder);
+    kit_wait(has_no_trouble, 0);
+    kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    kit_wait(is_completed_in_file, 1);
+}
+
+static void job_file_replaces_a_link_of_its_name(void **state)
+{
+    (void)state;
+    keep_file("full.json");
+    shell("ln -s /dev/full '%s/full.json'", kit.folder);
+    kit_start();
+    kit_wait_ended(kit_submit("{\"name\": \"k\"}", "quick", "0", NULL));
+    kit_wait(is_completed_in_file, 1);
+    kit_stop();
+    shell("test -f '%s/full.json' && test ! -L '%s/full.json'", kit.folder, kit.folder);
 }
 
 static void a_job_file_of_another_server_is_taken_in(void **state)
@@ -320,6 +395,9 @@ int main(int argc, char **argv)
         TEST(a_trash_that_somebody_removed_is_made_again),
         TEST(a_folder_that_somebody_removed_does_not_keep_the_row),
         TEST(the_job_file_is_kept_current),
+        TEST(job_file_has_each_of_many_jobs_once),
+        TEST(job_file_that_cannot_be_written_is_reported_until_it_can),
+        TEST(job_file_replaces_a_link_of_its_name),
         TEST(a_job_file_of_another_server_is_taken_in),
         TEST(what_cannot_be_removed_keeps_nothing_else), /* the last: it changes name space */
     };
