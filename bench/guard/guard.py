@@ -24,8 +24,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 # pylint: disable=wrong-import-position
+from cgroups import Cgroup  # noqa: E402
 from run import measure, median, meminfo_bytes, parsed, read_text, say, start  # noqa: E402
 
 PARTS = ("ask", "stop", "checkpoint", "jobs", "beside")
@@ -46,88 +48,6 @@ def reserve_of(limit):
 def oom_kills():
     found = re.search(r"^oom_kill (\d+)$", read_text("/proc/vmstat"), re.M)
     return int(found.group(1)) if found else 0
-
-
-# ---- a cgroup of the bench's own ----------------------------------------------------------------
-
-class Cgroup:
-    """One with a kernel limit, v1 or v2, below our own or the nearest above where we may."""
-
-    made = 0
-
-    def __init__(self, limit):
-        Cgroup.made += 1
-        self.folder = None
-        for above, is_v2 in places():
-            folder = f"{above}/bench-guard-{os.getpid()}-{Cgroup.made}"
-            try:
-                if is_v2 and "memory" not in read_text(f"{above}/cgroup.subtree_control").split():
-                    write_text(f"{above}/cgroup.subtree_control", "+memory")
-                os.mkdir(folder)
-            except OSError:
-                continue
-            self.folder, self.is_v2 = folder, is_v2
-            try:
-                self.limit(limit)
-                return
-            except OSError:
-                self.close()
-        raise OSError("no cgroup can be made here")
-
-    def limit(self, limit):
-        if not self.is_v2:
-            write_text(f"{self.folder}/memory.limit_in_bytes", str(limit))
-            if os.path.exists(f"{self.folder}/memory.memsw.limit_in_bytes"):
-                write_text(f"{self.folder}/memory.memsw.limit_in_bytes", str(limit))
-            return
-        write_text(f"{self.folder}/memory.max", str(limit))
-        if os.path.exists(f"{self.folder}/memory.swap.max"):
-            write_text(f"{self.folder}/memory.swap.max", "0")
-
-    def enter(self):
-        write_text(f"{self.folder}/cgroup.procs", str(os.getpid()))
-
-    def oom_kills(self):
-        name = "memory.events" if self.is_v2 else "memory.oom_control"
-        found = re.search(r"^oom_kill (\d+)$", read_text(f"{self.folder}/{name}"), re.M)
-        return int(found.group(1)) if found else 0
-
-    def close(self):
-        for _ in range(100):
-            try:
-                if self.folder:
-                    os.rmdir(self.folder)
-                self.folder = None
-                return
-            except OSError:
-                time.sleep(0.02)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
-def write_text(path, text):
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def places():
-    for line in read_text("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        is_v2 = controllers == ""
-        if not is_v2 and "memory" not in controllers.split(","):
-            continue
-        top = "/sys/fs/cgroup" + ("" if is_v2 else "/memory")
-        if is_v2 and not os.path.exists(f"{top}/cgroup.controllers"):
-            continue
-        while True:
-            yield top + path.rstrip("/"), is_v2
-            if path in ("/", ""):
-                break
-            path = os.path.dirname(path)
 
 
 # ---- bench/guard/leaker under ebb ---------------------------------------------------------------

@@ -212,10 +212,10 @@ static bool find_cgroup(char *ret, size_t size, bool *ret_v2)
     return found;
 }
 
-/* As the guard counts it: usage less file cache. */
+/* As the guard counts it: usage less reclaimable memory, and in v1 less all kernel memory. */
 static uint64_t used_bytes(void)
 {
-    static char folder[4096], usage[4200], stat[4200];
+    static char folder[4096], usage[4200], stat[4200], kernel[4200];
     static bool is_v2, is_known;
     if (!is_known && !find_cgroup(folder, sizeof folder, &is_v2)) {
         fprintf(stderr, "leaker: no cgroup counts this job's memory\n");
@@ -225,8 +225,10 @@ static uint64_t used_bytes(void)
     snprintf(usage, sizeof usage, "%s/%s", folder,
              is_v2 ? "memory.current" : "memory.usage_in_bytes");
     snprintf(stat, sizeof stat, "%s/memory.stat", folder);
+    snprintf(kernel, sizeof kernel, "%s/memory.kmem.usage_in_bytes", folder);
     uint64_t used = number_in(usage, NULL);
-    uint64_t cache = number_in(stat, is_v2 ? "\ninactive_file " : "\ntotal_inactive_file ") +
+    uint64_t cache = (is_v2 ? number_in(stat, "\nslab_reclaimable ") : number_in(kernel, NULL)) +
+                     number_in(stat, is_v2 ? "\ninactive_file " : "\ntotal_inactive_file ") +
                      number_in(stat, is_v2 ? "\nactive_file " : "\ntotal_active_file ");
     return used > cache ? used - cache : 0;
 }
