@@ -361,7 +361,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->options = *options;
     e->callbacks = *callbacks;
     e->psi_fd = e->record_dir_fd = -1;
-    engine_charge(e, &(struct engine_charge){.usage_fd = -1, .stat_fd = -1, .peak_fd = -1});
+    engine_charge(e, &ENGINE_NO_CHARGE);
     e->is_young = !e->options.interval_ns;
     if (e->is_young)
         e->options.interval_ns = NS_PER_S;

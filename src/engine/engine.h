@@ -9,6 +9,7 @@
 
 #include "engine/track.h"
 #include "mark/mark.h"
+#include "proc/limit.h"
 #include "proc/machine.h"
 #include "proc/tree.h"
 #include "trace/writer.h"
@@ -58,14 +59,15 @@ int engine_watch_all(struct engine *e, struct err *err);
  * of the first process that is watched. */
 void engine_limits_of(struct engine *e, int32_t pid);
 
-/* The job has a cgroup of its own: what it is charged with, less file cache, is read every tick.
- * The fds are borrowed; -1 where there is none. */
+/* The job has a cgroup of its own: its memory that cannot be reclaimed is read every tick. The fds
+ * are borrowed; -1 where there is none. */
 struct engine_charge {
     enum limit_kind kind; /* LIMIT_CGROUP_V1 or _V2 */
-    int usage_fd, stat_fd;
+    struct limit_fds fds;
     int peak_fd; /* the kernel's peak of it, open for writing where a write resets it */
     bool is_resettable;
 };
+#define ENGINE_NO_CHARGE ((struct engine_charge){.fds = {-1, -1, -1}, .peak_fd = -1})
 void engine_charge(struct engine *e, const struct engine_charge *charge);
 /* A limit of the user's own, on the job's memory: told as the limit where it is the nearest. */
 void engine_own_limit(struct engine *e, uint64_t limit_bytes);

@@ -113,14 +113,8 @@ void engine_look_at_limit(struct engine *e, uint64_t now_ns)
 
 static bool read_charge(const struct engine *e, uint64_t *ret_usage, uint64_t *ret_used)
 {
-    char usage[64], stat[8192];
-    bool unlimited;
-    if (e->charge.usage_fd < 0)
-        return false;
-    ssize_t len = io_pread_small(e->charge.usage_fd, usage, sizeof usage);
-    ssize_t n = len < 0 ? -1 : io_pread_small(e->charge.stat_fd, stat, sizeof stat);
-    return n >= 0 && proc_cgroup_number_parse(usage, (size_t)len, &unlimited, ret_usage) == 0 &&
-           limit_used(limit_files(e->charge.kind), usage, (size_t)len, stat, (size_t)n, ret_used);
+    return e->charge.fds.usage >= 0 &&
+           limit_used_read(e->charge.kind, &e->charge.fds, ret_usage, ret_used) == 0;
 }
 
 bool engine_read_charge(const struct engine *e, uint64_t *ret)

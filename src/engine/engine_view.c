@@ -113,7 +113,7 @@ bool engine_last_step(const struct engine *e, int64_t *ret_step)
 
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes)
 {
-    bool charged = e->charge.usage_fd >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
+    bool charged = e->charge.fds.usage >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
     uint64_t bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_bytes;
     if (!charged && !e->memory.known)
         return false;

@@ -91,8 +91,8 @@ struct job_guard {
     uint64_t limit_bytes; /* the user's line; 0: none given */
     struct machine_limit effective;
     bool effective_known;
-    char effective_dir[4096]; /* below the cgroup root; "" if it is none of a cgroup */
-    int effective_fd[2];      /* its usage and stat, for the reflex; -1 */
+    char effective_dir[4096];       /* below the cgroup root; "" if it is none of a cgroup */
+    struct limit_fds effective_fds; /* for the reflex */
     struct reflex_gauge gauge[REFLEX_GAUGES]; /* as the reflex has them */
     char no_cgroup[256];                      /* why there is none, or none that counts; "" */
     /* as it was, for run.json */

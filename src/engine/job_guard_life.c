@@ -38,12 +38,10 @@ static void make_cgroup(struct job *j)
     snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
     j->note->cgroup = g->cgroup;
     guard_cgroup_tidy(root, &g->cgroup);
-    if (g->cgroup.usage_fd >= 0)
+    if (g->cgroup.fds.usage >= 0)
         engine_charge(j->engine,
-                      &(struct engine_charge){.kind = g->cgroup.memory_is_v2 ? LIMIT_CGROUP_V2
-                                                                             : LIMIT_CGROUP_V1,
-                                              .usage_fd = g->cgroup.usage_fd,
-                                              .stat_fd = g->cgroup.stat_fd,
+                      &(struct engine_charge){.kind = guard_cgroup_kind(&g->cgroup),
+                                              .fds = g->cgroup.fds,
                                               .peak_fd = g->cgroup.peak_fd,
                                               .is_resettable = g->cgroup.peak_is_resettable});
 }
@@ -155,7 +153,7 @@ void job_guard_end(struct job *j)
     g->reflex_source = g->alert_timer = g->leavings_source = NULL;
     reflex_free(g->reflex);
     g->reflex = NULL;
-    engine_charge(j->engine, &(struct engine_charge){.usage_fd = -1, .stat_fd = -1, .peak_fd = -1});
+    engine_charge(j->engine, &ENGINE_NO_CHARGE);
     snprintf(g->cgroup_path, sizeof g->cgroup_path, "%s",
              g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir);
     g->kernel_limit = g->cgroup.is_limited;
@@ -177,9 +175,7 @@ void job_guard_free(struct job *j)
     struct job_guard *g = &j->guard;
     reflex_free(g->reflex);
     leavings_free(g->leavings);
-    for (size_t i = 0; i < 2; i++)
-        if (g->effective_fd[i] >= 0)
-            close(g->effective_fd[i]);
+    limit_fds_close(&g->effective_fds);
     json_decref(g->events);
     json_decref(g->checkpoints);
 }

@@ -47,13 +47,12 @@ void job_guard_set_own_gauge(struct job *j)
 {
     const struct guard_cgroup *c = &j->guard.cgroup;
     struct reflex_gauge gauge = {
-        .source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1, .limit_bytes = j->guard.limit_bytes};
+        .source = REFLEX_TREE, .fds = LIMIT_NO_FDS, .limit_bytes = j->guard.limit_bytes};
     if (!j->guard.limit_bytes)
         return;
-    if (c->usage_fd >= 0) {
+    if (c->fds.usage >= 0) {
         gauge.source = c->memory_is_v2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
-        gauge.usage_fd = c->usage_fd;
-        gauge.stat_fd = c->stat_fd;
+        gauge.fds = c->fds;
     }
     set_gauge(j, 0, &gauge);
 }
@@ -63,27 +62,21 @@ void job_guard_set_effective_gauge(struct job *j)
 {
     struct job_guard *g = &j->guard;
     const struct proc_root *root = j->options->engine.root;
-    const struct limit_files *files = limit_files(g->effective.kind);
-    struct reflex_gauge gauge = {.usage_fd = -1, .stat_fd = -1};
-    int old[2] = {g->effective_fd[0], g->effective_fd[1]};
-    g->effective_fd[0] = g->effective_fd[1] = -1;
-    if (files) {
-        g->effective_fd[0] = limit_open(root, g->effective_dir, files->usage);
-        g->effective_fd[1] = limit_open(root, g->effective_dir, files->stat);
+    struct reflex_gauge gauge = {.source = REFLEX_NONE};
+    struct limit_fds old = g->effective_fds;
+    g->effective_fds = limit_fds_open(root, g->effective.kind, g->effective_dir);
+    if (limit_files(g->effective.kind)) {
         gauge.source = g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
     } else if (g->effective.kind == LIMIT_HOST) {
-        g->effective_fd[0] = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
+        g->effective_fds.usage = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
         gauge.source = REFLEX_HOST;
     }
-    gauge.usage_fd = g->effective_fd[0];
-    gauge.stat_fd = g->effective_fd[1];
+    gauge.fds = g->effective_fds;
     gauge.limit_bytes = g->effective.limit_bytes;
-    if (gauge.usage_fd < 0 || g->effective.soft)
+    if (gauge.fds.usage < 0 || g->effective.soft)
         gauge.source = REFLEX_NONE;
     set_gauge(j, 1, &gauge);
-    for (size_t i = 0; i < 2; i++)
-        if (old[i] >= 0)
-            close(old[i]);
+    limit_fds_close(&old);
 }
 
 void job_guard_ooms(struct job *j)

@@ -219,7 +219,7 @@ static int supervise(const struct supervisor_options *options, int client_fd, in
                     .note = note,
                     .client_pidfd = client_pidfd,
                     .segments = json_array(),
-                    .guard = {.cgroup = guard_cgroup_none, .effective_fd = {-1, -1}}};
+                    .guard = {.cgroup = guard_cgroup_none, .effective_fds = LIMIT_NO_FDS}};
     for (size_t i = 0; i < 3; i++)
         j.streams[i] = (struct job_stream){.j = &j, .fd = -1};
     channel_init(&j.client, client_fd);

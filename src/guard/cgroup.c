@@ -18,12 +18,8 @@
 #include "guard/cgroup_place.h"
 #include "proc/limit.h"
 
-const struct guard_cgroup guard_cgroup_none = {.join_fd = {-1, -1},
-                                               .usage_fd = -1,
-                                               .stat_fd = -1,
-                                               .peak_fd = -1,
-                                               .kill_fd = -1,
-                                               .events_fd = -1};
+const struct guard_cgroup guard_cgroup_none = {
+    .join_fd = {-1, -1}, .fds = {-1, -1, -1}, .peak_fd = -1, .kill_fd = -1, .events_fd = -1};
 
 enum { FILE_PATH_MAX = GUARD_CGROUP_PATH + 64 };
 
@@ -42,9 +38,9 @@ static int write_in(const struct proc_root *root, const char *dir, const char *n
     return fd < 0 ? fd : io_write_all(fd, text, strlen(text));
 }
 
-static const struct limit_files *files_of(const struct guard_cgroup *g)
+enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g)
 {
-    return limit_files(g->memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1);
+    return g->memory_is_v2 ? LIMIT_CGROUP_V2 : LIMIT_CGROUP_V1;
 }
 
 static bool has_memory(const struct guard_cgroup *g)
@@ -69,22 +65,24 @@ static void keep(int *slot, int fd, int *first)
 static void open_peak(const struct proc_root *root, struct guard_cgroup *g)
 {
     int absent = 0;
-    int fd = open_in(root, g->memory_dir, files_of(g)->peak, O_RDWR);
+    const char *name = limit_files(guard_cgroup_kind(g))->peak;
+    int fd = open_in(root, g->memory_dir, name, O_RDWR);
     g->peak_is_resettable = fd >= 0;
-    keep(&g->peak_fd, fd >= 0 ? fd : open_in(root, g->memory_dir, files_of(g)->peak, O_RDONLY),
-         &absent);
+    keep(&g->peak_fd, fd >= 0 ? fd : open_in(root, g->memory_dir, name, O_RDONLY), &absent);
 }
 
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
 {
     int r = 0;
     g->join_fd[0] = g->join_fd[1] = -1;
-    g->usage_fd = g->stat_fd = g->peak_fd = g->kill_fd = g->events_fd = -1;
+    g->fds = LIMIT_NO_FDS;
+    g->peak_fd = g->kill_fd = g->events_fd = -1;
     if (has_memory(g)) {
         const char *events = g->memory_is_v2 ? "memory.events" : "memory.oom_control";
         keep(&g->join_fd[0], open_in(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
-        keep(&g->usage_fd, open_in(root, g->memory_dir, files_of(g)->usage, O_RDONLY), &r);
-        keep(&g->stat_fd, open_in(root, g->memory_dir, files_of(g)->stat, O_RDONLY), &r);
+        g->fds = limit_fds_open(root, guard_cgroup_kind(g), g->memory_dir);
+        if (r == 0 && (g->fds.usage < 0 || g->fds.stat < 0))
+            r = -ENOENT;
         keep(&g->events_fd, open_in(root, g->memory_dir, events, O_RDONLY), &r);
         open_peak(root, g);
     }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "proc/limit.h"
 #include "proc/procfs.h"
 #include "proc/sample.h"
 
@@ -22,7 +23,7 @@ struct guard_cgroup {
     bool memory_is_v2;
     bool is_limited;         /* the kernel's hard limit is set */
     int join_fd[2];          /* cgroup.procs of each; -1 where there is none, or both are one */
-    int usage_fd, stat_fd;   /* memory.current / memory.usage_in_bytes, memory.stat; -1 */
+    struct limit_fds fds;    /* of the memory that it is charged with */
     int peak_fd;             /* memory.peak / memory.max_usage_in_bytes; -1 */
     bool peak_is_resettable; /* by a write: v1, and v2 from kernel 6.12 on */
     int kill_fd;             /* cgroup.kill; -1 (v1, or a kernel before 5.14) */
@@ -62,6 +63,8 @@ int guard_cgroup_join_rest(const struct guard_cgroup *g); /* the v1 folder */
  * the job is being prepared: it is moved into the group that it is in, and for some ms nobody else
  * has to wait. Nothing comes of it where that is not allowed, or there is no v1. */
 void guard_cgroup_warm(const struct proc_root *root);
+/* The kind of its limit. */
+enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g);
 /* Kills everything in it at once: one write. -EOPNOTSUPP without cgroup.kill. */
 int guard_cgroup_kill(const struct guard_cgroup *g);
 /* How often the kernel's OOM killer has killed in it: 0, -ENODATA. */

@@ -50,9 +50,10 @@ static void *map(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void key_set(struct reflex_key *key, const char *text)
+static void key_set(struct reflex_key *key, const char *text, const char *end)
 {
-    key->len = (size_t)snprintf(key->text, sizeof key->text, "%s", text);
+    if (text != NULL)
+        key->len = (size_t)snprintf(key->text, sizeof key->text, "%s%s", text, end);
 }
 
 static void block_fill(struct reflex *r, const struct reflex_options *o, int event_fd)
@@ -62,13 +63,12 @@ static void block_fill(struct reflex *r, const struct reflex_options *o, int eve
     r->may_kill = o->may_kill;
     r->event_fd = event_fd;
     r->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    /* the keys of proc/limit.c, with what ends them */
-    key_set(&r->keys[REFLEX_CGROUP_V1][0], "total_inactive_file ");
-    key_set(&r->keys[REFLEX_CGROUP_V1][1], "total_active_file ");
-    key_set(&r->keys[REFLEX_CGROUP_V2][0], "inactive_file ");
-    key_set(&r->keys[REFLEX_CGROUP_V2][1], "active_file ");
-    key_set(&r->keys[REFLEX_HOST][0], "MemTotal:");
-    key_set(&r->keys[REFLEX_HOST][1], "MemAvailable:");
+    for (unsigned i = 0; i < LIMIT_STATS; i++) {
+        key_set(&r->keys[REFLEX_CGROUP_V1][i], limit_files(LIMIT_CGROUP_V1)->keys[i], " ");
+        key_set(&r->keys[REFLEX_CGROUP_V2][i], limit_files(LIMIT_CGROUP_V2)->keys[i], " ");
+    }
+    key_set(&r->keys[REFLEX_HOST][0], "MemTotal", ":");
+    key_set(&r->keys[REFLEX_HOST][1], "MemAvailable", ":");
     for (size_t i = 0; i < REFLEX_PROCESSES; i++)
         r->processes[i].pidfd = r->processes[i].statm_fd = FREE;
 }

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proc/limit.h"
+
 struct err;
 struct reflex;
 
@@ -22,7 +24,7 @@ enum {
 
 enum reflex_source {
     REFLEX_NONE = 0,
-    REFLEX_CGROUP_V1, /* usage less file cache, as proc/limit.h counts it */
+    REFLEX_CGROUP_V1, /* usage less reclaimable memory, as proc/limit.h counts it */
     REFLEX_CGROUP_V2,
     REFLEX_HOST, /* MemTotal - MemAvailable */
     REFLEX_TREE, /* RSS of the processes that were added, less what they share (OVERLAP) */
@@ -31,8 +33,7 @@ enum reflex_source {
 /* One limit. The fds are borrowed and must stay open until the next reflex_gauge or reflex_free. */
 struct reflex_gauge {
     enum reflex_source source;
-    int usage_fd; /* a cgroup's usage; meminfo for HOST */
-    int stat_fd;  /* a cgroup's memory.stat; -1: nothing is taken off */
+    struct limit_fds fds; /* a cgroup's; stat -1: nothing is taken off. For HOST usage is meminfo */
     uint64_t limit_bytes;
     /* Lines, as room left below the limit. Crossing ALARM wakes the loop; at KILL it is done. */
     uint64_t alarm_bytes, kill_bytes;

@@ -78,18 +78,21 @@ REFLEX_CODE static bool starts_with(const char *p, const char *end, const struct
     return true;
 }
 
-REFLEX_CODE bool reflex_keyed(const char *text, size_t len, const struct reflex_key *key,
-                              uint64_t *ret)
+REFLEX_CODE uint32_t reflex_keyed(const char *text, size_t len, const struct reflex_key *keys,
+                                  unsigned n, uint64_t *ret)
 {
     const char *p = text, *end = text + len;
+    uint32_t found = 0;
     while (p < end) {
-        if (starts_with(p, end, key))
-            return reflex_number(p + key->len, end, ret);
+        for (unsigned i = 0; i < n; i++)
+            if (!(found & 1u << i) && keys[i].len > 0 && starts_with(p, end, &keys[i]) &&
+                reflex_number(p + keys[i].len, end, &ret[i]))
+                found |= 1u << i;
         while (p < end && *p != '\n')
             p++;
         p++;
     }
-    return false;
+    return found;
 }
 
 REFLEX_CODE bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_resident,
@@ -132,21 +135,22 @@ struct found {
     bool is_fresh;
 };
 
-REFLEX_CODE static bool cache_read(struct reflex *r, const struct reflex_gauge *g,
-                                   struct reflex_memory *m, uint64_t now_ns)
+/* What is to be taken off a cgroup's usage: limit_used_read() without libc. */
+REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_gauge *g,
+                                         uint64_t *ret)
 {
-    const struct reflex_key *keys = r->keys[g->source];
-    uint64_t inactive, active;
+    struct limit_stats stats;
+    uint64_t kernel;
     size_t len;
-    if (!text_read(r, g->stat_fd, &len))
+    if (g->fds.kernel < 0 || !text_read(r, g->fds.kernel, &len) ||
+        !reflex_number(r->text, r->text + len, &kernel))
+        kernel = 0;
+    if (!text_read(r, g->fds.stat, &len))
         return false;
-    if (!reflex_keyed(r->text, len, &keys[0], &inactive))
-        inactive = 0;
-    if (!reflex_keyed(r->text, len, &keys[1], &active))
-        active = 0;
-    m->cache_bytes = inactive + active;
-    m->cache_ns = now_ns;
-    m->has_cache = true;
+    for (volatile unsigned i = 0; i < LIMIT_STATS; i++) /* no call of memset */
+        stats.v[i] = 0;
+    stats.known = reflex_keyed(r->text, len, r->keys[g->source], LIMIT_STATS, stats.v);
+    *ret = limit_reclaimable(&stats) + kernel;
     return true;
 }
 
@@ -160,35 +164,37 @@ REFLEX_INLINE uint64_t kill_line(const struct reflex_gauge *g, const struct refl
 REFLEX_CODE static bool cgroup_measure(struct reflex *r, const struct reflex_gauge *g,
                                        struct reflex_memory *m, uint64_t now_ns, struct found *ret)
 {
+    uint64_t reclaimable;
     size_t len;
-    if (!text_read(r, g->usage_fd, &len) ||
+    if (!text_read(r, g->fds.usage, &len) ||
         !reflex_number(r->text, r->text + len, &ret->used_bytes))
         return false;
     ret->is_fresh = true;
-    if (g->stat_fd < 0)
+    if (g->fds.stat < 0)
         return true;
     uint64_t room = less(g->limit_bytes, ret->used_bytes), line = kill_line(g, m);
-    if (m->has_cache && room > g->alarm_bytes && room > line &&
-        now_ns - m->cache_ns < REFLEX_STAT_MS * UINT64_C(1000000)) {
+    if (m->has_stat && room > g->alarm_bytes && room > line &&
+        now_ns - m->stat_ns < REFLEX_STAT_MS * UINT64_C(1000000)) {
         ret->is_fresh = false;
         return true;
     }
-    if (!cache_read(r, g, m, now_ns))
+    if (!reclaimable_read(r, g, &reclaimable))
         return false;
-    ret->used_bytes = less(ret->used_bytes, m->cache_bytes);
+    m->stat_ns = now_ns;
+    m->has_stat = true;
+    ret->used_bytes = less(ret->used_bytes, reclaimable);
     return true;
 }
 
 REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge *g,
                                      struct found *ret)
 {
-    const struct reflex_key *keys = r->keys[g->source];
-    uint64_t total, available;
+    uint64_t kib[2]; /* total, available */
     size_t len;
-    if (!text_read(r, g->usage_fd, &len) || !reflex_keyed(r->text, len, &keys[0], &total) ||
-        !reflex_keyed(r->text, len, &keys[1], &available))
+    if (!text_read(r, g->fds.usage, &len) ||
+        reflex_keyed(r->text, len, r->keys[g->source], 2, kib) != 3)
         return false;
-    *ret = (struct found){less(total, available) * 1024, true};
+    *ret = (struct found){less(kib[0], kib[1]) * 1024, true};
     return true;
 }
 
@@ -399,7 +405,7 @@ REFLEX_CODE static void gauge_look(struct reflex *r, unsigned which, uint32_t ar
 
 REFLEX_CODE static void memory_reset(struct reflex_memory *m)
 {
-    m->is_alarmed = m->has_cache = false;
+    m->is_alarmed = m->has_stat = false;
     m->pace = m->n_past = 0;
     m->least_room = UINT64_MAX;
     m->wait_us = REFLEX_SHORTEST_MS * 1000;
@@ -410,8 +416,9 @@ REFLEX_CODE static void gauge_copy(const struct reflex_gauge *from, struct refle
 {
     const volatile struct reflex_gauge *g = from;
     to->source = g->source;
-    to->usage_fd = g->usage_fd;
-    to->stat_fd = g->stat_fd;
+    to->fds.usage = g->fds.usage;
+    to->fds.stat = g->fds.stat;
+    to->fds.kernel = g->fds.kernel;
     to->limit_bytes = g->limit_bytes;
     to->alarm_bytes = g->alarm_bytes;
     to->kill_bytes = g->kill_bytes;
@@ -430,8 +437,8 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
     if (__atomic_load_n(&r->gauge_seq[which], __ATOMIC_SEQ_CST) != seq)
         return;
     const struct reflex_gauge *old = &r->now[which];
-    bool is_same = taken.source == old->source && taken.usage_fd == old->usage_fd &&
-                   taken.stat_fd == old->stat_fd && taken.limit_bytes == old->limit_bytes;
+    bool is_same = taken.source == old->source && taken.fds.usage == old->fds.usage &&
+                   taken.fds.stat == old->fds.stat && taken.limit_bytes == old->limit_bytes;
     gauge_copy(&taken, &r->now[which]);
     r->seen_gauge_seq[which] = seq;
     if (is_same) { /* only its lines have moved: what was read of it still holds */

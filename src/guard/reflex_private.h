@@ -21,7 +21,7 @@
     REFLEX_NO_CANARY
 
 enum {
-    REFLEX_STAT_MS = 1000, /* how old the file cache's figure may be while there is room */
+    REFLEX_STAT_MS = 1000, /* how old a reading of memory.stat may be while there is room */
     REFLEX_PACE_MS = 500,
     REFLEX_PAST = 32,       /* readings that the pace is taken from, */
     REFLEX_PAST_MS = 25,    /* so far apart */
@@ -44,8 +44,8 @@ struct reflex_process {
 
 /* The thread's own memory of a gauge. */
 struct reflex_memory {
-    bool is_alarmed, has_cache;
-    uint64_t cache_bytes, cache_ns;
+    bool is_alarmed, has_stat;
+    uint64_t stat_ns; /* when memory.stat was read last */
     uint64_t wait_us; /* until the next look, as far as this gauge goes */
     uint64_t pace;    /* bytes a second */
     uint64_t least_room;
@@ -93,8 +93,8 @@ struct reflex {
     int kill_fd, event_fd;
     bool may_kill, is_locked;
     uint64_t page_bytes;
-    struct reflex_key keys[REFLEX_HOST + 1]
-                          [2]; /* by source: what is added, or total and available */
+    /* by source: a cgroup's as enum limit_stat has them; total and available of the host */
+    struct reflex_key keys[REFLEX_HOST + 1][LIMIT_STATS];
 
     /* the loop's alone */
     uint32_t retired_phase, n_retired;
@@ -108,8 +108,10 @@ struct reflex {
 /* Spaces, then a decimal number up to END or whatever is no digit. False without one, and for one
  * above 64 bits. */
 bool reflex_number(const char *p, const char *end, uint64_t *ret);
-/* The number behind KEY at the start of a line. */
-bool reflex_keyed(const char *text, size_t len, const struct reflex_key *key, uint64_t *ret);
+/* The numbers behind each of N keys at the start of a line, where one without text is not in the
+ * file; the first of two lines counts. Returns the bits of those that were found. */
+uint32_t reflex_keyed(const char *text, size_t len, const struct reflex_key *keys, unsigned n,
+                      uint64_t *ret);
 /* Resident pages of a statm, and how many of them are of files or shared memory. TEXT is where it
  * is read to. */
 bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_resident, uint64_t *ret_shared);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/io.h"
 
 /* Takes the next line off [*S, END), without its newline; false at the end. */
@@ -180,11 +181,21 @@ int limit_open(const struct proc_root *root, const char *dir, const char *name)
 const struct limit_files *limit_files(enum limit_kind kind)
 {
     /* v1's plain keys count this cgroup alone, while its usage counts the subtree */
-    static const struct limit_files v1 = {"memory.usage_in_bytes", "memory.stat",
-                                          "memory.max_usage_in_bytes", "total_inactive_file",
-                                          "total_active_file"};
-    static const struct limit_files v2 = {"memory.current", "memory.stat", "memory.peak",
-                                          "inactive_file", "active_file"};
+    static const struct limit_files v1 = {
+        .usage = "memory.usage_in_bytes",
+        .stat = "memory.stat",
+        .peak = "memory.max_usage_in_bytes",
+        .kernel = "memory.kmem.usage_in_bytes",
+        .keys = {"total_inactive_file", "total_active_file", "total_inactive_anon",
+                 "total_active_anon", "total_unevictable", "total_rss", "total_cache", NULL},
+    };
+    static const struct limit_files v2 = {
+        .usage = "memory.current",
+        .stat = "memory.stat",
+        .peak = "memory.peak",
+        .keys = {"inactive_file", "active_file", "inactive_anon", "active_anon", "unevictable",
+                 "anon", "file", "slab_reclaimable"},
+    };
     if (kind == LIMIT_CGROUP_V1)
         return &v1;
     return kind == LIMIT_CGROUP_V2 ? &v2 : NULL;
@@ -266,19 +277,64 @@ void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct
         snprintf(g->dir, sizeof(g->dir), "%s", base);
 }
 
-bool limit_used(const struct limit_files *files, const char *usage, size_t usage_len,
-                const char *stat, size_t stat_len, uint64_t *ret)
+struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind kind, const char *dir)
 {
-    uint64_t used, inactive = 0, active = 0;
+    const struct limit_files *files = limit_files(kind);
+    if (files == NULL)
+        return LIMIT_NO_FDS;
+    return (struct limit_fds){
+        .usage = limit_open(root, dir, files->usage),
+        .stat = limit_open(root, dir, files->stat),
+        .kernel = files->kernel != NULL ? limit_open(root, dir, files->kernel) : -1,
+    };
+}
+
+void limit_fds_close(struct limit_fds *fds)
+{
+    cleanup_close(&fds->usage);
+    cleanup_close(&fds->stat);
+    cleanup_close(&fds->kernel);
+    *fds = LIMIT_NO_FDS;
+}
+
+void limit_stats_parse(const struct limit_files *files, const char *s, size_t len,
+                       struct limit_stats *ret)
+{
+    *ret = (struct limit_stats){0};
+    for (unsigned i = 0; i < LIMIT_STATS; i++)
+        if (files->keys[i] != NULL && proc_keyed_parse(s, len, files->keys[i], &ret->v[i]) == 0)
+            ret->known |= 1u << i;
+}
+
+/* A file that holds one number; -EBADMSG for any other. */
+static int number_read(int fd, uint64_t *ret)
+{
+    char text[64];
     bool unlimited;
-    if (proc_cgroup_number_parse(usage, usage_len, &unlimited, &used) < 0 || unlimited)
-        return false;
-    (void)proc_keyed_parse(stat, stat_len, files->inactive_file, &inactive);
-    (void)proc_keyed_parse(stat, stat_len, files->active_file, &active);
-    /* the two files are read one after the other, so the difference may go below nothing */
-    used = used > inactive ? used - inactive : 0;
-    *ret = used > active ? used - active : 0;
-    return true;
+    ssize_t len = fd >= 0 ? io_pread_small(fd, text, sizeof(text)) : -EBADF;
+    if (len < 0)
+        return (int)len;
+    return proc_cgroup_number_parse(text, (size_t)len, &unlimited, ret) < 0 || unlimited ? -EBADMSG
+                                                                                         : 0;
+}
+
+int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
+                    uint64_t *ret)
+{
+    char text[8192];
+    struct limit_stats stats;
+    uint64_t usage, kernel = 0;
+    int r = number_read(fds->usage, &usage);
+    if (r < 0)
+        return r;
+    (void)number_read(fds->kernel, &kernel);
+    ssize_t len = fds->stat >= 0 ? io_pread_small(fds->stat, text, sizeof(text)) : 0;
+    limit_stats_parse(limit_files(kind), text, len > 0 ? (size_t)len : 0, &stats);
+    /* the files are read one after the other, so the difference may go below nothing */
+    uint64_t off = limit_reclaimable(&stats) + kernel;
+    *ret_usage = usage;
+    *ret = usage > off ? usage - off : 0;
+    return 0;
 }
 
 static ssize_t read_in(int fd, const char *dir, const char *name, char *buf, size_t size)
@@ -317,26 +373,25 @@ static void consider(struct limit_found *best, bool *found, struct machine_limit
     snprintf(best->dir, sizeof(best->dir), "%s", dir);
 }
 
-static void consider_group(int fd, enum limit_kind kind, const char *dir, size_t base_len,
-                           struct limit_found *best, bool *found)
+static void consider_group(const struct proc_root *root, enum limit_kind kind, const char *dir,
+                           size_t base_len, struct limit_found *best, bool *found)
 {
+    const int fd = root->cgroup_fd;
     static const char *const names[][2] = {{"memory.limit_in_bytes", NULL},
                                            {"memory.max", "memory.high"}};
     const char *const *name = names[kind == LIMIT_CGROUP_V2];
-    const struct limit_files *files = limit_files(kind);
-    char usage[64], stat[8192];
     struct machine_limit l = {.kind = kind};
+    uint64_t usage;
     bool looked = false;
 
     for (int i = 0; i < 2 && name[i] != NULL; i++) {
         if (!read_number(fd, dir, name[i], &l.limit_bytes))
             continue;
         if (!looked) {
-            ssize_t n = read_in(fd, dir, files->usage, usage, sizeof(usage));
-            ssize_t m = read_in(fd, dir, files->stat, stat, sizeof(stat));
-            l.used_known = n >= 0 && limit_used(files, usage, (size_t)n, stat,
-                                                m > 0 ? (size_t)m : 0, &l.used_bytes);
-            l.peak_known = read_number(fd, dir, files->peak, &l.peak_bytes);
+            struct limit_fds fds = limit_fds_open(root, kind, dir);
+            l.used_known = limit_used_read(kind, &fds, &usage, &l.used_bytes) == 0;
+            limit_fds_close(&fds);
+            l.peak_known = read_number(fd, dir, limit_files(kind)->peak, &l.peak_bytes);
             looked = true;
         }
         l.soft = i == 1;
@@ -346,15 +401,15 @@ static void consider_group(int fd, enum limit_kind kind, const char *dir, size_t
 }
 
 /* The leaf may say unlimited while its parent does not: every ancestor counts. */
-static void consider_ancestors(int fd, enum limit_kind kind, const struct limit_group *g,
-                               struct limit_found *best, bool *found)
+static void consider_ancestors(const struct proc_root *root, enum limit_kind kind,
+                               const struct limit_group *g, struct limit_found *best, bool *found)
 {
     char dir[LIMIT_PATH_MAX];
-    if (fd < 0 || !g->known)
+    if (root->cgroup_fd < 0 || !g->known)
         return;
     snprintf(dir, sizeof(dir), "%s", g->dir);
     for (;;) {
-        consider_group(fd, kind, dir, g->base_len, best, found);
+        consider_group(root, kind, dir, g->base_len, best, found);
         char *slash = strrchr(dir + g->base_len, '/');
         if (slash == NULL)
             return;
@@ -409,8 +464,8 @@ int limit_find(const struct proc_root *root, int32_t pid, const struct proc_memi
             mem->total_bytes > mem->available_bytes ? mem->total_bytes - mem->available_bytes : 0;
         consider(&best, &found, &host, "");
     }
-    consider_ancestors(root->cgroup_fd, LIMIT_CGROUP_V1, v1, &best, &found);
-    consider_ancestors(root->cgroup_fd, LIMIT_CGROUP_V2, v2, &best, &found);
+    consider_ancestors(root, LIMIT_CGROUP_V1, v1, &best, &found);
+    consider_ancestors(root, LIMIT_CGROUP_V2, v2, &best, &found);
     consider_rlimits(root, pid, &best, &found);
     if (!found)
         return -ENODATA;

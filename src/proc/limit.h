@@ -34,22 +34,75 @@ struct limit_found {
     char dir[LIMIT_PATH_MAX]; /* of a cgroup limit: where its files are */
 };
 
+/* Keys of memory.stat that count the whole subtree. The first five are the kernel's lists of pages:
+ * file cache and lazily freed pages (MADV_FREE) are on the two of files, tmpfs and anonymous pages
+ * on the two of anonymous memory, locked pages of either kind on the last. */
+enum limit_stat {
+    LIMIT_INACTIVE_FILE,
+    LIMIT_ACTIVE_FILE,
+    LIMIT_INACTIVE_ANON,
+    LIMIT_ACTIVE_ANON,
+    LIMIT_UNEVICTABLE,
+    LIMIT_ANON, /* mapped anonymous pages */
+    LIMIT_FILE, /* file cache, tmpfs included */
+    LIMIT_SLAB_RECLAIMABLE,
+    LIMIT_STATS
+};
+
+struct limit_stats {
+    uint64_t v[LIMIT_STATS];
+    uint32_t known; /* bits of the keys that memory.stat has */
+};
+
+/* Memory that the kernel takes back before it kills: file cache, lazily freed pages, dentries and
+ * inodes, and the unmapped parts of huge pages. Those stay charged until the kernel needs memory
+ * and splits the huge page: they are on its lists, but neither mapped nor part of a file. In a
+ * header, and always inlined, as the reflex may call nothing outside its locked section. */
+__attribute__((always_inline)) static inline uint64_t
+limit_reclaimable(const struct limit_stats *stats)
+{
+    const uint64_t *v = stats->v;
+    const uint32_t pages = (1u << (LIMIT_FILE + 1)) - 1;
+    uint64_t sum = v[LIMIT_INACTIVE_FILE] + v[LIMIT_ACTIVE_FILE];
+    uint64_t listed = sum + v[LIMIT_INACTIVE_ANON] + v[LIMIT_ACTIVE_ANON] + v[LIMIT_UNEVICTABLE];
+    uint64_t owned = v[LIMIT_ANON] + v[LIMIT_FILE];
+    if ((stats->known & pages) == pages && listed > owned)
+        sum += listed - owned;
+    return sum + v[LIMIT_SLAB_RECLAIMABLE];
+}
+
 /* Names the files of one kind of cgroup; NULL for what is none. */
 struct limit_files {
     const char *usage, *stat, *peak;
-    const char *inactive_file, *active_file; /* keys in stat that count the whole subtree */
+    /* v1 counts reclaimable kernel memory in usage and has no key for it: all kernel memory, which
+     * this file has, is left out there. */
+    const char *kernel;
+    const char *keys[LIMIT_STATS];
 };
 const struct limit_files *limit_files(enum limit_kind kind);
 /* Opens NAME in the folder DIR below root's cgroup_fd, for reading; -1 with errno. */
 int limit_open(const struct proc_root *root, const char *dir, const char *name);
 
+/* The kept files from which the memory of a cgroup that cannot be reclaimed is read; -1: none. */
+struct limit_fds {
+    int usage, stat, kernel;
+};
+#define LIMIT_NO_FDS ((struct limit_fds){-1, -1, -1})
+/* Opens those of the folder DIR; what does not exist is -1. */
+struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind kind,
+                                const char *dir);
+void limit_fds_close(struct limit_fds *fds);
+
 /* Finds PID's folder (0: our own) in the hierarchy. Leaves *G as it is when the process is gone,
  * so that its last cgroup goes on being judged. */
 void limit_group_find(const struct proc_root *root, int32_t pid, bool v2, struct limit_group *g);
-/* Usage less file cache, from the texts of both files. False where USAGE is no number; without
- * a readable stat nothing is taken off. */
-bool limit_used(const struct limit_files *files, const char *usage, size_t usage_len,
-                const char *stat, size_t stat_len, uint64_t *ret);
+/* The keys of FILES in the text of memory.stat; absent ones are 0 and not known. */
+void limit_stats_parse(const struct limit_files *files, const char *s, size_t len,
+                       struct limit_stats *ret);
+/* Usage, and usage less reclaimable memory: what the limit must hold. 0, or -errno of the usage
+ * (-EBADMSG: not a number); what the other files do not say is not subtracted. */
+int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
+                    uint64_t *ret);
 /* The limit with the least head-room. MEM may be NULL. -ENODATA: there is none at all. */
 int limit_find(const struct proc_root *root, int32_t pid, const struct proc_meminfo *mem,
                const struct limit_group *v1, const struct limit_group *v2, struct limit_found *ret);

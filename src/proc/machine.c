@@ -20,8 +20,8 @@ struct machine {
     struct limit_group v1, v2;
     bool found_known;
     struct limit_found found; /* the limit that binds, and its kept files: */
-    int usage_fd;             /* memory.current and the like; statm or status for an rlimit */
-    int stat_fd, peak_fd;
+    struct limit_fds fds;     /* of a cgroup; usage alone, statm or status, for an rlimit */
+    int peak_fd;
 };
 
 static const char *const kind_names[] = {
@@ -45,8 +45,7 @@ static void close_fd(int *fd)
 
 static void close_limit(struct machine *m)
 {
-    close_fd(&m->usage_fd);
-    close_fd(&m->stat_fd);
+    limit_fds_close(&m->fds);
     close_fd(&m->peak_fd);
 }
 
@@ -56,12 +55,11 @@ static void open_limit(struct machine *m)
     const struct limit_files *files = limit_files(kind);
     char name[32];
     if (files != NULL) {
-        m->usage_fd = limit_open(&m->root, m->found.dir, files->usage);
-        m->stat_fd = limit_open(&m->root, m->found.dir, files->stat);
+        m->fds = limit_fds_open(&m->root, kind, m->found.dir);
         m->peak_fd = limit_open(&m->root, m->found.dir, files->peak);
     } else if (kind != LIMIT_HOST) {
         limit_proc_path(m->pid, kind == LIMIT_RLIMIT_AS ? "statm" : "status", name);
-        m->usage_fd = openat(m->root.proc_fd, name, O_RDONLY | O_CLOEXEC);
+        m->fds.usage = openat(m->root.proc_fd, name, O_RDONLY | O_CLOEXEC);
     }
 }
 
@@ -72,7 +70,8 @@ int machine_new(const struct proc_root *root, int32_t pid, struct machine **ret)
         return -ENOMEM;
     m->root = *root;
     m->pid = pid;
-    m->usage_fd = m->stat_fd = m->peak_fd = -1;
+    m->fds = LIMIT_NO_FDS;
+    m->peak_fd = -1;
     m->meminfo_fd = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
     m->psi_fd = openat(root->proc_fd, "pressure/memory", O_RDONLY | O_CLOEXEC);
     (void)machine_limit(m, NULL);
@@ -113,7 +112,7 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
     m->found_known = true;
     /* a cgroup that was removed and made again has the same name, but a kept fd of the old one
      * fails for ever: the tick closes it, and here it is opened anew */
-    if (moved || m->usage_fd < 0) {
+    if (moved || m->fds.usage < 0) {
         close_limit(m);
         open_limit(m);
     }
@@ -125,23 +124,26 @@ int machine_limit(struct machine *m, struct machine_limit *ret)
 /* What is charged against the limit, by its kept files. */
 static bool read_used(struct machine *m, uint64_t *ret)
 {
-    char usage[4096], stat[8192];
-    const struct limit_files *files = limit_files(m->found.limit.kind);
+    char text[4096];
+    enum limit_kind kind = m->found.limit.kind;
     struct proc_statm statm;
-    if (m->usage_fd < 0)
+    if (m->fds.usage < 0)
         return false;
-    ssize_t len = io_pread_small(m->usage_fd, usage, sizeof(usage));
+    if (limit_files(kind) != NULL) {
+        uint64_t usage;
+        int r = limit_used_read(kind, &m->fds, &usage, ret);
+        if (r < 0 && r != -EBADMSG)
+            close_limit(m);
+        return r == 0;
+    }
+    ssize_t len = io_pread_small(m->fds.usage, text, sizeof(text));
     if (len < 0) {
         close_limit(m);
         return false;
     }
-    if (files != NULL) {
-        ssize_t n = m->stat_fd >= 0 ? io_pread_small(m->stat_fd, stat, sizeof(stat)) : 0;
-        return limit_used(files, usage, (size_t)len, stat, n > 0 ? (size_t)n : 0, ret);
-    }
-    if (m->found.limit.kind == LIMIT_RLIMIT_DATA)
-        return limit_vmdata_parse(usage, (size_t)len, ret) == 0;
-    if (proc_statm_parse(usage, (size_t)len, &statm) < 0)
+    if (kind == LIMIT_RLIMIT_DATA)
+        return limit_vmdata_parse(text, (size_t)len, ret) == 0;
+    if (proc_statm_parse(text, (size_t)len, &statm) < 0)
         return false;
     *ret = statm.size_pages * m->root.page_bytes;
     return true;

@@ -31,11 +31,11 @@
     X(PSI_SOME, 6, "psi_some_avg10", "permyriad")                                                  \
     X(PSI_FULL, 7, "psi_full_avg10", "permyriad")                                                  \
     X(LIMIT, 8, "limit", "B")            /* the effective limit for the job */                     \
-    X(LIMIT_USED, 9, "limit_used", "B")  /* charged against it, less reclaimable cache */          \
+    X(LIMIT_USED, 9, "limit_used", "B")  /* charged against it, less what is reclaimable */        \
     X(LIMIT_PEAK, 10, "limit_peak", "B") /* the cgroup's own peak, where it keeps one */           \
     X(TREE_LOW, 11, "tree_low", "B")     /* memory of the job counted once, at least */            \
     X(TREE_HIGH, 12, "tree_high", "B")   /* and at most */                                         \
-    X(CHARGE, 13, "charge", "B")         /* of the job's own cgroup, less file cache */
+    X(CHARGE, 13, "charge", "B")         /* of the job's own cgroup, less what is reclaimable */
 
 #define SAMPLE_GPU_FIELDS(X)                                                                       \
     X(TOTAL, 0, "total", "B")                                                                      \

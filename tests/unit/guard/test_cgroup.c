@@ -76,7 +76,7 @@ static bool is_there(const struct proc_root *root, const char *path)
 static bool is_none(const struct guard_cgroup *g)
 {
     return g->memory_dir[0] == '\0' && g->kill_dir[0] == '\0' && g->join_fd[0] < 0 &&
-           g->join_fd[1] < 0 && g->usage_fd < 0 && g->stat_fd < 0 && g->kill_fd < 0 &&
+           g->join_fd[1] < 0 && g->fds.usage < 0 && g->fds.stat < 0 && g->kill_fd < 0 &&
            g->events_fd < 0 && !g->is_limited;
 }
 
@@ -624,7 +624,7 @@ static uint64_t usage(void)
     char text[64];
     uint64_t n = 0;
     bool unlimited;
-    ssize_t len = io_pread_small(group.usage_fd, text, sizeof(text));
+    ssize_t len = io_pread_small(group.fds.usage, text, sizeof(text));
     assert_true(len > 0);
     assert_int_equal(proc_cgroup_number_parse(text, (size_t)len, &unlimited, &n), 0);
     return n;
@@ -808,7 +808,7 @@ static void another_process_ends_it_with_nothing_but_the_paths(void **state)
     (void)state;
     need_group(0, false, true);
     copy = group;
-    copy.join_fd[0] = copy.join_fd[1] = copy.usage_fd = copy.stat_fd = copy.events_fd = 9999;
+    copy.join_fd[0] = copy.join_fd[1] = copy.fds.usage = copy.fds.stat = copy.events_fd = 9999;
     copy.kill_fd = 9999;
     pid_t pid = start_in_group(fork_a_tree, &fd);
     assert_int_equal(guard_cgroup_reopen(&root, &copy), 0);

@@ -93,8 +93,7 @@ static struct reflex *reflex_of(bool may_kill)
 static struct reflex_gauge gauge_of(enum reflex_source source, int usage_fd, int stat_fd)
 {
     return (struct reflex_gauge){.source = source,
-                                 .usage_fd = usage_fd,
-                                 .stat_fd = stat_fd,
+                                 .fds = {usage_fd, stat_fd, -1},
                                  .limit_bytes = LIMIT_BYTES,
                                  .alarm_bytes = 3500000000,
                                  .kill_bytes = 1500000000};
@@ -243,6 +242,55 @@ static void file_cache_is_no_memory_in_use(void **state)
         reflex_free(r);
         close(fd);
         close(stat_fd);
+    }
+}
+
+static int fixture_open(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/proc-fixtures/%s", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* The same figures as proc/limit.c has, of the same recordings: 10.5 of 148 MiB in use. */
+static void reflex_spares_job_whose_memory_is_reclaimable(void **state)
+{
+    static const struct {
+        enum reflex_source source;
+        const char *usage, *stat, *kernel;
+        uint64_t used;
+    } cases[] = {
+        {REFLEX_CGROUP_V1, "machine-v1-reclaimable/cgroup/memory/job/memory.usage_in_bytes",
+         "machine-v1-reclaimable/cgroup/memory/job/memory.stat",
+         "machine-v1-reclaimable/cgroup/memory/job/memory.kmem.usage_in_bytes", 11698176},
+        {REFLEX_CGROUP_V2, "machine-v2-reclaimable/cgroup/job/memory.current",
+         "machine-v2-reclaimable/cgroup/job/memory.stat", NULL, 12714560},
+    };
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct reflex *r = reflex_of(true);
+        struct reflex_gauge g =
+            gauge_of(cases[i].source, fixture_open(cases[i].usage), fixture_open(cases[i].stat));
+        pid_t pid = child();
+        if (cases[i].kernel)
+            g.fds.kernel = fixture_open(cases[i].kernel);
+        g.limit_bytes = 156 << 20;
+        g.alarm_bytes = 32 << 20;
+        g.kill_bytes = 16 << 20;
+        assert_int_equal(add_pid(r, 0, pid), 0);
+        reflex_gauge(r, 0, &g);
+        wait_for_used(r, 0, cases[i].used, cases[i].used);
+        wait_for_looks(r, 3);
+        assert_false(has_event(r, 0));
+        assert_int_equal(reflex_killed_ns(r, NULL), 0);
+        assert_alive(pid);
+        g.limit_bytes = 24 << 20; /* the part in use counts */
+        reflex_gauge(r, 0, &g);
+        assert_killed(pid);
+        reflex_free(r);
+        limit_fds_close(&g.fds);
     }
 }
 
@@ -426,7 +474,7 @@ static void grower_close(const struct grower *g)
 static void a_process_that_grows_over_the_line_is_killed_by_the_tree(void **state)
 {
     struct reflex *r = reflex_of(true);
-    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
     struct grower grower = grower_of(-1, 64 * MIB);
     (void)state;
     assert_int_equal(add_pid(r, 7, grower.pid), 0);
@@ -452,7 +500,7 @@ static void a_process_that_grows_over_the_line_is_killed_by_the_tree(void **stat
 static void what_is_shared_is_taken_off_the_tree(void **state)
 {
     struct reflex *r = reflex_of(true);
-    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
     struct grower grower = grower_of(-1, 64 * MIB);
     (void)state;
     grow_once(&grower);
@@ -475,7 +523,7 @@ static void what_is_shared_is_taken_off_the_tree(void **state)
 static void a_process_counts_by_its_growth_until_a_full_look(void **state)
 {
     struct reflex *r = reflex_of(true);
-    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
     struct grower grower = grower_of(-1, 64 * MIB);
     (void)state;
     grow_once(&grower);
@@ -497,7 +545,7 @@ static void a_process_counts_by_its_growth_until_a_full_look(void **state)
 static void shared_pages_do_not_count_until_a_full_look(void **state)
 {
     struct reflex *r = reflex_of(true);
-    struct reflex_gauge g = {.source = REFLEX_TREE, .usage_fd = -1, .stat_fd = -1};
+    struct reflex_gauge g = {.source = REFLEX_TREE, .fds = LIMIT_NO_FDS};
     int fd = memfd_create("shared", MFD_CLOEXEC);
     assert_int_equal(ftruncate(fd, 64 * MIB), 0);
     struct grower grower = grower_of(fd, 64 * MIB);
@@ -802,16 +850,20 @@ static void the_thread_has_its_name_and_takes_no_signals(void **state)
 
 static void numbers_are_read_as_the_kernel_writes_them(void **state)
 {
-    static const struct reflex_key key = {"active_file ", 12};
-    const char text[] = "inactive_file 5\nactive_file 77\n";
-    uint64_t v = 1;
+    static const struct reflex_key keys[] = {
+        {"active_file ", 12}, {"", 0}, {"inactive_file ", 14}, {"anon ", 5}};
+    const char text[] = "inactive_file 5\nactive_file 77\n", twice[] = "anon 1\nanon 2\n";
+    uint64_t v = 1, three[4] = {0};
     (void)state;
-    assert_true(reflex_keyed(text, strlen(text), &key, &v));
-    assert_int_equal(v, 77);
-    assert_true(reflex_keyed(text, strlen(text) - 2, &key, &v)); /* cut in the number */
+    assert_int_equal(reflex_keyed(text, strlen(text), keys, 4, three), 1 | 4);
+    assert_int_equal(three[0], 77);
+    assert_int_equal(three[2], 5);
+    assert_int_equal(reflex_keyed(twice, strlen(twice), keys, 4, three), 8);
+    assert_int_equal(three[3], 1);
+    assert_int_equal(reflex_keyed(text, strlen(text) - 2, keys, 1, &v), 1); /* cut in the number */
     assert_int_equal(v, 7);
-    assert_false(reflex_keyed(text, strlen(text) - 3, &key, &v));
-    assert_false(reflex_keyed(text, 18, &key, &v));
+    assert_int_equal(reflex_keyed(text, strlen(text) - 3, keys, 1, &v), 0);
+    assert_int_equal(reflex_keyed(text, 18, keys, 1, &v), 0);
     const char max[] = " 18446744073709551615\n", over[] = "18446744073709551616";
     const char word[] = "max";
     assert_true(reflex_number(max, max + strlen(max), &v));
@@ -828,6 +880,7 @@ int main(void)
         cmocka_unit_test(at_the_line_every_process_that_was_added_is_killed),
         cmocka_unit_test(one_that_may_not_kill_only_says_so),
         cmocka_unit_test(file_cache_is_no_memory_in_use),
+        cmocka_unit_test(reflex_spares_job_whose_memory_is_reclaimable),
         cmocka_unit_test(an_old_figure_of_the_cache_kills_nobody),
         cmocka_unit_test(without_a_readable_figure_of_the_cache_nobody_is_killed),
         cmocka_unit_test(the_alarm_is_raised_once_until_there_is_clearly_room_again),

@@ -78,6 +78,33 @@ static void a_v2_limit_is_found_in_the_unified_tree(void **state)
     assert_int_equal(limit_of("v2").peak_bytes, 6 * GiB);
 }
 
+/* Recorded: a Python with 7.1 MiB of anonymous memory in use, 20 MiB freed lazily, 80 MiB of huge
+ * pages of which one page in 512 is left, 4 MiB in tmpfs, 8 MiB of file cache, 29 MiB of dentries.
+ */
+static void used_memory_excludes_all_that_the_kernel_can_reclaim(void **state)
+{
+    (void)state;
+    expect("v1-reclaimable", LIMIT_CGROUP_V1, "/job", 160 << 20, 11698176);
+    /* the same with v2's keys; 0.97 MiB of kernel memory that cannot be reclaimed count there */
+    expect("v2-reclaimable", LIMIT_CGROUP_V2, "/job", 160 << 20, 12714560);
+}
+
+/* Only a complete set of figures tells which pages nobody uses. */
+static void a_missing_key_of_memory_stat_is_not_taken_for_zero(void **state)
+{
+    static const char text[] = "inactive_anon 7000\nactive_anon 0\nunevictable 0\n"
+                               "inactive_file 30\nactive_file 3\nfile 33\nslab_reclaimable 200\n";
+    static const char anon[] = "anon 6000\n";
+    struct limit_stats stats;
+    char whole[sizeof text + sizeof anon];
+    (void)state;
+    limit_stats_parse(limit_files(LIMIT_CGROUP_V2), text, strlen(text), &stats);
+    assert_int_equal(limit_reclaimable(&stats), 233);
+    snprintf(whole, sizeof whole, "%s%s", anon, text);
+    limit_stats_parse(limit_files(LIMIT_CGROUP_V2), whole, strlen(whole), &stats);
+    assert_int_equal(limit_reclaimable(&stats), 1233);
+}
+
 static void in_a_hybrid_machine_the_v1_controller_has_the_limit(void **state)
 {
     (void)state;
@@ -412,6 +439,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_v1_limit_counts_its_subtree_less_file_cache),
         cmocka_unit_test(a_v2_limit_is_found_in_the_unified_tree),
+        cmocka_unit_test(used_memory_excludes_all_that_the_kernel_can_reclaim),
+        cmocka_unit_test(a_missing_key_of_memory_stat_is_not_taken_for_zero),
         cmocka_unit_test(in_a_hybrid_machine_the_v1_controller_has_the_limit),
         cmocka_unit_test(an_unlimited_leaf_does_not_hide_its_parents_limit),
         cmocka_unit_test(a_crowded_parent_binds_before_a_smaller_limit_with_room),

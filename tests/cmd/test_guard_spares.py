@@ -1,0 +1,39 @@
+"""Jobs that fill their limit with memory that the kernel takes back: they would have lived, so the
+guard must let them. bench/guard/lived.py has the programs and compares with a plain cgroup."""
+
+import os
+import sys
+import tempfile
+
+import pytest
+
+from commands import PYTHON, ROOT
+from guarded import acts, enough_memory, guarded, neighbours
+
+sys.path.insert(0, str(ROOT / "bench" / "guard"))
+import lived  # noqa: E402  pylint: disable=wrong-import-position
+
+LIMIT = 64 << 20
+
+
+def needs_cgroup(doc):
+    """Without one nothing but the sum of RSS is known, and no kernel limit would kill the job."""
+    if not doc["guard"]["kernel_limit"]:
+        pytest.skip(f"no cgroup that counts memory: {doc['guard']['cgroup_trouble']}")
+
+
+@pytest.mark.parametrize("name", [
+    "dentries_of_missing_files", "inodes_of_many_files", "huge_pages_used_in_part", "freed_lazily",
+    "file_mapped", "tmpfs_filled_and_emptied"])
+def test_guard_spares_job_that_fills_limit_with_reclaimable_memory(guarded, name):
+    if name.startswith("huge") and not os.path.exists("/sys/kernel/mm/transparent_hugepage"):
+        pytest.skip("this kernel has no transparent huge pages")
+    disk = guarded.folder / "disk"
+    disk.mkdir()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shm:
+        result = guarded.run("--limit", LIMIT, "--pressure", "off", "--", PYTHON, "-c",
+                             lived.HEAD + lived.PROGRAMS[name], LIMIT, disk, shm)
+    doc = guarded.facts()
+    needs_cgroup(doc)
+    assert result.returncode == 0, result.stderr
+    assert "term" not in acts(doc) and "kill" not in acts(doc)
