@@ -109,37 +109,57 @@ class Hooks:
 
 
 class MarksByHand:
-    """ebb.step in the loop itself."""
+    """ebb.step in the loop itself. While it is off the hooks report the steps, as in a program without marks.
+
+    Each of the two goes on where it was: a gap in the numbers, or a training that begins anew, costs a mark or two
+    at once, and would in every block."""
 
     def __init__(self):
         self.is_on, self.step = True, 0
+        self.rows = {True: None, False: None}  # of the wire, by who reports
+        self.counted = None  # by the tracker, when it last reported
         import ebb
 
         self.send = ebb.step
 
     def __call__(self):
         if self.is_on:
-            self.step += 1  # numbers without gaps, as in use
+            self.step += 1
             self.send(self.step)
 
     def set(self, on):
-        self.is_on = on
-        if not on:  # the hooks report steps again, as they do where the program has no marks
-            ebb_module("_wire").wire().is_told_by_hand = False
-            ebb_module("_control").release()
+        if bool(on) == self.is_on:
+            return
+        wire, control = ebb_module("_wire").wire(), ebb_module("_control")
+        tracker = ebb_module("_hooks")._tracker
+        self.rows[self.is_on] = (wire._step, wire._told, wire._row_end)
+        if on:
+            self.counted = (tracker.step, tracker._has_begun, tracker._told)
+        elif self.counted:
+            tracker.step, tracker._has_begun, tracker._told = self.counted
+        self.is_on = bool(on)
+        if self.rows[self.is_on]:
+            wire._step, wire._told, wire._row_end = self.rows[self.is_on]
+        if not on:
+            wire.is_told_by_hand = False
+            control.release()
 
 
 class MarksOfCallback:
     """EbbCallback, which the shim puts into a trainer; OWNER.callbacks is the list it is in."""
 
-    def __init__(self, owner):
-        self.owner, self.all = owner, list(owner.callbacks)
+    def __init__(self, owner, steps_done):
+        self.owner, self.all, self.steps_done = owner, list(owner.callbacks), steps_done
         self.others = [c for c in self.all if "ebb" not in type(c).__module__.split(".")[0]]
         if len(self.all) == len(self.others):
             raise SystemExit("cost: the trainer has no callback of ebb's")
 
     def set(self, on):
-        self.owner.callbacks = self.all if on else self.others
+        callbacks = self.all if on else self.others
+        wire = ebb_module("_wire").wire()
+        if on and self.owner.callbacks is not callbacks and wire._step:  # no gap in the numbers, see above
+            wire._step = wire._told = (self.steps_done(), *wire._step[1:4], time.monotonic())
+        self.owner.callbacks = callbacks
 
 
 class Parts:
@@ -351,7 +371,8 @@ def train_hf(arguments, torch):
                                 logging_strategy="steps", logging_steps=50, per_device_train_batch_size=8,
                                 dataloader_num_workers=WORKERS, use_cpu=device.type == "cpu", log_level="error")
     trainer = Own(make_model(torch, work), options, train_dataset=make_data(torch), callbacks=[Begin()])
-    clock = Clock(arguments, work, lambda: Parts(arguments.library, MarksOfCallback(trainer.callback_handler)))
+    clock = Clock(arguments, work, lambda: Parts(arguments.library, MarksOfCallback(trainer.callback_handler,
+                                                                                   lambda: trainer.state.global_step)))
     trainer.train()
     return clock.found
 
@@ -388,7 +409,7 @@ def train_lightning(arguments, torch):
     trainer = pl.Trainer(accelerator="gpu" if device.type == "cuda" else "cpu", devices=1, min_epochs=0, max_epochs=1,
                          callbacks=[Begin()], logger=False, enable_checkpointing=False, enable_progress_bar=False,
                          enable_model_summary=False, default_root_dir=arguments.folder, use_distributed_sampler=False)
-    clock = Clock(arguments, work, lambda: Parts(arguments.library, MarksOfCallback(trainer)))
+    clock = Clock(arguments, work, lambda: Parts(arguments.library, MarksOfCallback(trainer, lambda: trainer.global_step)))
     trainer.fit(Module(), loader)
     return clock.found
 
