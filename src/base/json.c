@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/number.h"
 #include "base/text.h"
 
 enum { SIZE_MAX_BYTES = 16 * 1024 * 1024, DEPTH_MAX = 64 };
@@ -39,6 +40,11 @@ json_t *json_text0(const char *s)
 json_t *json_u64(uint64_t v)
 {
     return json_integer(v > INT64_MAX ? INT64_MAX : (json_int_t)v);
+}
+
+json_t *json_count(double v)
+{
+    return json_u64(number_to_u64(v));
 }
 
 json_t *json_seconds(uint64_t ns)

@@ -12,6 +12,7 @@ json_t *json_text(const char *s, size_t len);
 json_t *json_text0(const char *s); /* of a C string; JSON null for NULL */
 /* Bytes and counts: exact up to 2^63 - 1, clamped beyond. */
 json_t *json_u64(uint64_t v);
+json_t *json_count(double v); /* whole; 0 for what is negative or no number */
 /* Seconds with microseconds from nanoseconds. */
 json_t *json_seconds(uint64_t ns);
 /* Wall-clock nanoseconds as local time with its offset, "2026-01-31T12:00:00+0100"; or null. */

@@ -136,3 +136,15 @@ int number_parse_double(const char *s, size_t len, double *ret)
     }
     return parse_slow(s, len, ret);
 }
+
+uint64_t number_to_u64(double v)
+{
+    return v >= 0x1p64 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0;
+}
+
+int64_t number_to_i64(double v)
+{
+    if (v >= 0x1p63)
+        return INT64_MAX;
+    return v > -0x1p63 ? (int64_t)llround(v) : v <= -0x1p63 ? INT64_MIN : 0;
+}

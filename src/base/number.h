@@ -9,3 +9,8 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret);
 /* Decimal with optional sign, fraction and exponent ("1e9", "-0.5", ".5"); no spaces, no hex, no
  * inf or nan. 0, -EINVAL, or -ERANGE when it is too large for a double. */
 int number_parse_double(const char *s, size_t len, double *ret);
+
+/* A whole number of a double from anywhere: what is out of range becomes the nearest that is in it,
+ * what is no number 0. C leaves both undefined. */
+uint64_t number_to_u64(double v); /* without its fraction */
+int64_t number_to_i64(double v);  /* rounded */

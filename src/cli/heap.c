@@ -123,9 +123,8 @@ static void add_others(json_t *doc, const struct folder_heap *h)
 {
     json_t *others = json_array();
     for (size_t i = 0; i < h->others; i++)
-        json_array_append_new(others,
-                              json_pack("{s:i,s:o}", "pid", (int)h->other[i].pid, "live_bytes",
-                                        json_u64((uint64_t)h->other[i].live_bytes)));
+        json_array_append_new(others, json_pack("{s:i,s:o}", "pid", (int)h->other[i].pid,
+                                                "live_bytes", json_count(h->other[i].live_bytes)));
     json_object_set_new(doc, "others", others);
     json_object_set_new(doc, "file", json_text0(h->name));
     json_object_set_new(doc, "damaged_bytes", json_u64(h->damage.bad_bytes + h->damage.cut_bytes));

@@ -466,7 +466,7 @@ static json_t *process_json(const struct process *p, bool is_alive)
     json_t *doc = json_pack("{s:i, s:b, s:o, s:o}", "pid", (int)p->pid, "is_alive", is_alive,
                             "file", p->name[0] ? json_text0(p->name) : json_null(), "file_bytes",
                             json_u64(p->file_bytes));
-    json_object_set_new(doc, "live_bytes", json_u64((uint64_t)fmin(p->live_bytes, 0x1p62)));
+    json_object_set_new(doc, "live_bytes", json_count(p->live_bytes));
     json_object_set_new(doc, "cost", profile_cost_json(&p->cost));
     return doc;
 }

@@ -103,7 +103,7 @@ const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t
         snprintf(steps, sizeof steps, " at step %" PRId64 " than at step %" PRId64, l->step,
                  l->since_step);
     snprintf(out, KEPT_TEXT_MAX, "%s (%s): %.0f entries more%s, %s at most", k->name, k->type,
-             k->added, steps, text_size(size, (uint64_t)fmin(k->bytes, 0x1p62)));
+             k->added, steps, text_size(size, number_to_u64(k->bytes)));
     return out;
 }
 
@@ -118,11 +118,10 @@ json_t *kept_json(const struct kept_list *l)
     char text[KEPT_TEXT_MAX];
     for (size_t i = 0; l && i < l->count; i++)
         json_array_append_new(
-            list, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "name", json_text0(l->at[i].name),
-                            "type", json_text0(l->at[i].type), "added",
-                            json_u64((uint64_t)fmin(l->at[i].added, 0x1p62)), "bytes",
-                            json_u64((uint64_t)fmin(l->at[i].bytes, 0x1p62)), "since_step",
-                            step_json(l->since_step), "step", step_json(l->step), "text",
-                            json_text0(kept_text(text, l, i))));
+            list,
+            json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "name", json_text0(l->at[i].name), "type",
+                      json_text0(l->at[i].type), "added", json_count(l->at[i].added), "bytes",
+                      json_count(l->at[i].bytes), "since_step", step_json(l->since_step), "step",
+                      step_json(l->step), "text", json_text0(kept_text(text, l, i))));
     return list;
 }

@@ -1,11 +1,11 @@
 /* Short figures, and columns by priority. */
 #include "view/cells.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <wchar.h>
 
+#include "base/number.h"
 #include "base/text.h"
 
 /* "+1.24 GiB" to "+1.24G", "5 B" to "5B", "0 B" to "0". */
@@ -37,19 +37,11 @@ char *cell_bytes(char out[CELL_MAX], const struct frame_bytes *v)
     return out;
 }
 
-static int64_t whole_bytes(double v)
-{
-    const double most = 9e18; /* below 2^63, as a double too */
-    if (!(v > -most))
-        return isnan(v) ? 0 : (int64_t)-most;
-    return v < most ? (int64_t)llround(v) : (int64_t)most;
-}
-
 char *cell_rate(char out[CELL_MAX], bool known, double bytes_per_min)
 {
     char text[TEXT_SIZE_MAX];
     if (known)
-        return shorten(out, text_size_signed(text, whole_bytes(bytes_per_min)));
+        return shorten(out, text_size_signed(text, number_to_i64(bytes_per_min)));
     snprintf(out, CELL_MAX, "–");
     return out;
 }
@@ -57,7 +49,7 @@ char *cell_rate(char out[CELL_MAX], bool known, double bytes_per_min)
 char *cell_rate_text(char out[CELL_MAX], double bytes_per_min)
 {
     char text[TEXT_SIZE_MAX];
-    snprintf(out, CELL_MAX, "%s/min", text_size_signed(text, whole_bytes(bytes_per_min)));
+    snprintf(out, CELL_MAX, "%s/min", text_size_signed(text, number_to_i64(bytes_per_min)));
     return out;
 }
 

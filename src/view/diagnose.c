@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "view/cells.h"
 #include "view/page.h"
@@ -60,9 +61,9 @@ static void put_size(struct page *p, enum style style, double bytes, bool is_cha
     if (!(fabs(bytes) < 9e18))
         snprintf(text, sizeof text, "–");
     else if (is_change)
-        text_size_signed(text, (int64_t)llround(bytes));
+        text_size_signed(text, number_to_i64(bytes));
     else
-        text_size(text, bytes > 0 ? (uint64_t)bytes : 0);
+        text_size(text, number_to_u64(bytes));
     size_t width = cell_columns(text);
     page_pad(p, end > width ? end - width : p->column);
     page_put(p, style, text);
@@ -112,8 +113,8 @@ static void put_entry(struct page *p, const json_t *e)
         put_site(&what, site);
     }
     if (most - least >= 1 << 20) {
-        snprintf(bounds, sizeof bounds, " (%s – %s)", text_size(low, (uint64_t)fmax(0, least)),
-                 text_size(high, (uint64_t)fmax(0, most)));
+        snprintf(bounds, sizeof bounds, " (%s – %s)", text_size(low, number_to_u64(least)),
+                 text_size(high, number_to_u64(most)));
         buf_add_str(&what, bounds);
     }
     put_text(p, STYLE_PLAIN, 3 * FIGURE_WIDTH + 4, buf_str(&what));
@@ -131,8 +132,8 @@ static void put_ledger_head(struct page *p, const json_t *l)
 {
     char text[TEXT_MAX], from[TEXT_TIME_MAX], to[TEXT_TIME_MAX];
     double share = number(l, "named_growth_share");
-    text_duration(from, (uint64_t)(fmax(0, number(l, "start_s")) * 1e9));
-    text_duration(to, (uint64_t)(fmax(0, number(l, "now_s")) * 1e9));
+    text_duration(from, number_to_u64(number(l, "start_s") * 1e9));
+    text_duration(to, number_to_u64(number(l, "now_s") * 1e9));
     size_t len = (size_t)snprintf(text, sizeof text, "resident memory at %s and at %s", from, to);
     if (!isnan(share))
         snprintf(text + len, sizeof text - len, "; %.0f %% of its growth has a name", share * 100);

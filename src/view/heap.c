@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "profile/words.h"
 #include "view/cells.h"
@@ -207,9 +208,9 @@ static void put_figures(struct page *p, const struct columns *c, const json_t *r
              cell_rate(cell, json_is_object(step), number(step, "value")));
     put_cell(p, c, COLUMN_MINUTE, STYLE_PLAIN,
              cell_rate(cell, json_is_object(minute), number(minute, "value")));
-    put_cell(p, c, COLUMN_LIVE, STYLE_PLAIN, cell_size(cell, (uint64_t)bytes));
+    put_cell(p, c, COLUMN_LIVE, STYLE_PLAIN, cell_size(cell, number_to_u64(bytes)));
     put_cell(p, c, COLUMN_BOUNDS, STYLE_PLAIN,
-             cell_size(cell, (uint64_t)(number(live, "high") - bytes)));
+             cell_size(cell, number_to_u64(number(live, "high") - bytes)));
     put_cell(p, c, COLUMN_OBJECTS, STYLE_PLAIN, count_text(cell, number(row, "live_objects")));
     put_cell(p, c, COLUMN_AGE, STYLE_PLAIN, age_text(cell, number(row, "age_s")));
     put_cell(p, c, COLUMN_VERDICT, verdict_style(word ? word : ""), word ? word : "");
@@ -257,11 +258,11 @@ static void put_cost(struct page *p, const json_t *doc)
     page_fact(p, "cost");
     page_addf(p, "%.0f samples", number(cost, "samples"));
     page_addf(p, "%s in the job's own time (%.2g %%)",
-              text_duration(time, (uint64_t)(hook_s * 1e9)),
+              text_duration(time, number_to_u64(hook_s * 1e9)),
               span_s > 0 ? hook_s / span_s * 100 : 0);
-    page_addf(p, "one in %s", text_size(size, (uint64_t)(now > 0 ? now : base)));
+    page_addf(p, "one in %s", text_size(size, number_to_u64(now > 0 ? now : base)));
     if (now > base)
-        page_addf(p, "coarser than %s to stay cheap", text_size(size, (uint64_t)base));
+        page_addf(p, "coarser than %s to stay cheap", text_size(size, number_to_u64(base)));
     page_fact_end(p);
     if (string(python, "version")) {
         page_fact(p, "Python");
@@ -285,14 +286,14 @@ static void put_title(struct page *p, const json_t *doc)
               summary_size(low, json_object_get(live, "low")),
               summary_size(high, json_object_get(live, "high")));
     page_addf(p, "%s allocated in %s", summary_size(bytes, json_object_get(doc, "allocated_bytes")),
-              text_duration(time, (uint64_t)(number(doc, "span_s") * 1e9)));
+              text_duration(time, number_to_u64(number(doc, "span_s") * 1e9)));
     if (json_is_object(steps))
         page_addf(p, "steps %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT,
                   json_integer_value(json_object_get(steps, "first")),
                   json_integer_value(json_object_get(steps, "last")));
     if (number(doc, "before_end_s") > 0)
         page_addf(p, "as it was %s before it ended",
-                  text_duration(time, (uint64_t)(number(doc, "before_end_s") * 1e9)));
+                  text_duration(time, number_to_u64(number(doc, "before_end_s") * 1e9)));
     page_fact_end(p);
 }
 
@@ -364,7 +365,7 @@ static void put_branch(struct page *p, const json_t *node, double whole, size_t 
     size_t most = room < p->width / 2 ? room : p->width / 2;
     size_t indent = depth * 2 < most ? depth * 2 : most;
     double bytes = number(node, "live_bytes");
-    put_figure(p, STYLE_STRONG, cell_size(cell, (uint64_t)bytes), BRANCH_WIDTH);
+    put_figure(p, STYLE_STRONG, cell_size(cell, number_to_u64(bytes)), BRANCH_WIDTH);
     snprintf(share, sizeof share, "%.0f %%", whole > 0 ? bytes / whole * 100 : 0);
     put_figure(p, STYLE_DIM, share, SHARE_WIDTH);
     page_pad(p, p->column + 2 + indent);
@@ -409,9 +410,10 @@ void heap_summary(struct page *p, const json_t *doc)
         const json_t *verdict = json_object_get(row, "verdict");
         const json_t *rate = json_object_get(verdict, "rate_bytes_per_step");
         page_fact(p, i ? "" : "grows");
-        page_add(p, STYLE_STRONG, text_size_signed(size, (int64_t)number(row, "growth_bytes")));
+        page_add(p, STYLE_STRONG,
+                 text_size_signed(size, number_to_i64(number(row, "growth_bytes"))));
         if (json_is_object(rate))
-            page_addf(p, "%s a step", text_size_signed(size, (int64_t)number(rate, "value")));
+            page_addf(p, "%s a step", text_size_signed(size, number_to_i64(number(rate, "value"))));
         page_addf(p, "%s", string(verdict, "verdict"));
         page_addf(p, "%s", path_text(text, row, p->width));
         page_fact_end(p);

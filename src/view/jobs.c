@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "view/cells.h"
 #include "view/page.h"
@@ -269,7 +270,7 @@ static void add_command(struct page *p, const json_t *job)
 
 static void time_text(char out[TEXT_MAX], double s)
 {
-    time_t seconds = (time_t)s;
+    time_t seconds = number_to_i64(s);
     struct tm tm;
     out[0] = '\0';
     if (s > 0 && s < 1e11 && localtime_r(&seconds, &tm))

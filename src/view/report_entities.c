@@ -193,7 +193,7 @@ void report_points_json(const struct curve *curve, json_t *o)
     size_t n = points ? curve_points(curve, points) : 0;
     for (size_t i = 0; i < n; i++) {
         json_array_append_new(t, json_real(round(points[i].t * 1e3) / 1e3));
-        json_array_append_new(v, json_u64((uint64_t)points[i].v));
+        json_array_append_new(v, json_count(points[i].v));
     }
     free(points);
     json_object_set_new(o, "t", t);

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/number.h"
 #include "view/braille.h"
 #include "view/diagnose.h"
 #include "view/heap.h"
@@ -69,7 +70,7 @@ static void put_events(struct page *p, const json_t *data, size_t columns)
                              : strcmp(kind, "checkpoint") == 0 ? 'c'
                                                                : 0);
         size_t at =
-            span > 0 ? (size_t)(report_number(e, "t", 0) / span * (double)(columns - 1)) : 0;
+            span > 0 ? number_to_u64(report_number(e, "t", 0) / span * (double)(columns - 1)) : 0;
         if (!letter || at >= columns || row[at] == 'E')
             continue;
         row[at] = letter;
@@ -77,7 +78,8 @@ static void put_events(struct page *p, const json_t *data, size_t columns)
     }
     json_array_foreach(json_object_get(data, "segments"), i, e)
     {
-        size_t at = span > 0 ? (size_t)(json_number_value(e) / span * (double)(columns - 1)) : 0;
+        size_t at =
+            span > 0 ? number_to_u64(json_number_value(e) / span * (double)(columns - 1)) : 0;
         if (at < columns) {
             row[at] = '|';
             has = true;

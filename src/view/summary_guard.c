@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "view/cells.h"
 #include "view/page.h"
 
@@ -76,7 +77,7 @@ static void put_event(struct page *p, const json_t *event)
     bool has_trigger = json_is_string(by) && !is_text(by, "nothing") &&
                        !is_text(json_object_get(event, "act"), "checkpoint");
     page_pad(p, LABEL_COLUMNS);
-    page_put(p, STYLE_PLAIN, text_duration(time, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0));
+    page_put(p, STYLE_PLAIN, text_duration(time, number_to_u64(t * (double)NS_PER_S)));
     page_pad(p, LABEL_COLUMNS + TIME_COLUMNS);
     page_put(p, STYLE_PLAIN, act_words(json_object_get(event, "act")));
     if (has_trigger) {
@@ -206,7 +207,7 @@ static void cell_of(char out[TEXT_MAX], const json_t *s, enum segment_column col
     char size[CELL_MAX];
     double t = json_number_value(json_object_get(s, "duration_s"));
     if (column == COLUMN_TIME)
-        text_duration(out, t > 0 ? (uint64_t)(t * (double)NS_PER_S) : 0);
+        text_duration(out, number_to_u64(t * (double)NS_PER_S));
     else if (column == COLUMN_PEAK)
         snprintf(out, TEXT_MAX, "%s",
                  cell_size(size, (uint64_t)json_integer_value(json_object_get(s, "peak_bytes"))));

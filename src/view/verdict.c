@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "view/cells.h"
 #include "view/page.h"
@@ -37,7 +38,7 @@ static char *signed_size(char out[TEXT_SIZE_MAX], double bytes)
 {
     if (!(fabs(bytes) < 9e18))
         bytes = 0;
-    return text_size_signed(out, (int64_t)llround(bytes));
+    return text_size_signed(out, number_to_i64(bytes));
 }
 
 static char *span(char out[TEXT_TIME_MAX], double s)

@@ -116,6 +116,22 @@ static void a_million_random_decimals_agree_with_strtod(void **state)
     }
 }
 
+static void doubles_out_of_range_become_the_nearest_whole_number(void **state)
+{
+    (void)state;
+    const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
+    assert_true(number_to_u64(1.9) == 1);
+    assert_true(number_to_u64(-8.6e6) == 0);
+    assert_true(number_to_u64(0x1p64) == UINT64_MAX);
+    assert_true(number_to_u64(inf) == UINT64_MAX);
+    assert_true(number_to_u64(nan) == 0);
+    assert_true(number_to_i64(1.5) == 2);
+    assert_true(number_to_i64(-1.5) == -2);
+    assert_true(number_to_i64(0x1p63) == INT64_MAX);
+    assert_true(number_to_i64(-inf) == INT64_MIN);
+    assert_true(number_to_i64(nan) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +139,7 @@ int main(void)
         cmocka_unit_test(what_is_not_a_whole_number_is_refused),
         cmocka_unit_test(decimals_are_what_strtod_makes_of_them),
         cmocka_unit_test(what_is_not_a_decimal_is_refused),
+        cmocka_unit_test(doubles_out_of_range_become_the_nearest_whole_number),
         cmocka_unit_test(a_million_random_decimals_agree_with_strtod),
     };
 
