@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/span.h"
+
 struct replay_entity {
     enum sample_entity_kind kind;
     uint32_t id;
@@ -107,7 +109,7 @@ static int set_process(struct replay_entity *e, const struct process_info *info)
 
 static int set_name(struct replay_entity *e, const char *name, size_t len)
 {
-    char *copy = strndup(name, len);
+    char *copy = span_copy((struct span){name, len});
     if (!copy)
         return -ENOMEM;
     free(e->name);
