@@ -154,8 +154,8 @@ static int no_http(struct err *err)
 static int read_line(struct talk *t, const char **ret, size_t *ret_len, struct err *err)
 {
     for (;;) {
-        const char *from = t->in.data + t->at;
         size_t there = t->in.len - t->at;
+        const char *from = there ? t->in.data + t->at : NULL;
         const char *end = there ? memchr(from, '\n', there) : NULL;
         if (end) {
             *ret = from;
@@ -357,11 +357,32 @@ static int send_request(const struct talk *t, const struct client_request *q, st
     return r;
 }
 
+static int receive(struct talk *t, const struct client_request *q, struct client_answer *ret,
+                   struct err *err)
+{
+    struct head h = {0};
+    int r = read_head(t, &h, ret, err);
+    ret->status = h.status;
+    if (r == 0 && q->fn && h.status / 100 == 2)
+        r = pass_body(t, &h, q->fn, q->user, err);
+    else if (r == 0)
+        r = take_doc(t, &h, ret, err);
+    buf_fini(&t->in);
+    return r;
+}
+
+int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
+                   struct err *err)
+{
+    struct talk t = {.fd = fd, .deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S};
+    *ret = (struct client_answer){0};
+    return receive(&t, q, ret, err);
+}
+
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err)
 {
     char path[PATH_MAX];
     struct talk t = {.fd = -1};
-    struct head h = {0};
     *ret = (struct client_answer){0};
     int r = find_socket(q->socket, path, err);
     if (r == 0)
@@ -371,13 +392,7 @@ int client_ask(const struct client_request *q, struct client_answer *ret, struct
     t.deadline_ns = clock_mono_ns() + (PATIENCE_S + q->wait_s) * NS_PER_S;
     r = send_request(&t, q, err);
     if (r == 0)
-        r = read_head(&t, &h, ret, err);
-    ret->status = h.status;
-    if (r == 0 && q->fn && h.status / 100 == 2)
-        r = pass_body(&t, &h, q->fn, q->user, err);
-    else if (r == 0)
-        r = take_doc(&t, &h, ret, err);
-    buf_fini(&t.in);
+        r = receive(&t, q, ret, err);
     close(t.fd);
     return r;
 }
