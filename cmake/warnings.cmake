@@ -46,6 +46,7 @@ if(EBB_SANITIZE)
   endif()
   if(EBB_FUZZ AND EBB_HAS_FUZZER)
     add_compile_options(-fsanitize=fuzzer-no-link)
+    add_compile_definitions(EBB_FUZZ)
   endif()
 else()
   # Some distributions' compilers already define a level, and a second definition warns.

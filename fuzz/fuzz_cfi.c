@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "heap/cfi.h"
+#include "target.h"
 
 enum { ADDRESS = 0x100000 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

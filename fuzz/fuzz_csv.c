@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "target.h"
 #include "trace/csv.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int on_row(void *user, const struct csv_row *row)
 {

@@ -3,23 +3,21 @@
 #include "base/buf.h"
 #include "profile/store.h"
 #include "profile/store_pack.h"
+#include "target.h"
 #include "touch_profile.h"
 #include "trace/block.h"
-#include "trace/pack.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "zstd_plain.h"
 
 /* Type and number of a block, then its payload as a blob. */
 static void add_block(struct buf *file, struct cur *c)
 {
-    static const struct pack_effort effort = {.level = 1, .window_log = 10, .table_log = 6};
     struct block_head head = {.type = cur_byte(c) % 6, .seq = cur_byte(c), .part = cur_byte(c)};
     struct buf packed = {0};
     size_t len;
     const char *plain = cur_blob(c, &len);
     head.raw_len = (uint32_t)len;
-    if (len > 0 && pack_add(&packed, plain, len, &effort) == 0)
-        block_add(file, &head, packed.data, packed.len);
+    zstd_plain_add(&packed, plain, len);
+    block_add(file, &head, packed.data, packed.len);
     buf_fini(&packed);
 }
 

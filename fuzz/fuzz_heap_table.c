@@ -10,9 +10,8 @@
 
 #include "base/buf.h"
 #include "profile/store.h"
+#include "target.h"
 #include "touch_profile.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct heap_table *table;
 static int table_fd = -1;

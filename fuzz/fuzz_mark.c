@@ -6,8 +6,7 @@
 
 #include "mark/mark.h"
 #include "mark/row.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "target.h"
 
 /* Each of the steps that a mark stands for is a mark by itself. */
 static void check_row(const struct mark *m)

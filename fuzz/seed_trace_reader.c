@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     out_folder = argv[1];
     assert_int_equal(trace_writer_new(AT_FDCWD, story_path(path, "seed.ebb"), NULL, NULL, &w, NULL),
                      0);
-    for (unsigned i = 0; i < 30; i++)
+    for (unsigned i = 0; i < 12; i++)
         story_tell(&s, w);
     trace_writer_flush(w, 0, true);
     story_settle(w);

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class Target:
     corpus: str
     out: str
     executions: int = 0
-    seconds: float = 0.0
+    cpu_s: float = 0.0
+    is_done: bool = False
     added: int = 0
     peak_mib: int = 0
     coverage: int = 0
@@ -47,12 +49,12 @@ class Target:
         return os.path.join(self.out, "inputs")
 
     def line(self):
-        rate = self.executions / self.seconds if self.seconds else 0
+        rate = self.executions / self.cpu_s if self.cpu_s else 0
         return (f"{self.name:<16} {self.executions:>12} {rate:>9.0f} {self.added:>6} {self.coverage:>8} "
                 f"{self.peak_mib:>9} {len(self.failures):>7}")
 
 
-HEADING = (f"{'target':<16} {'executions':>12} {'exec/s':>9} {'added':>6} {'coverage':>8} "
+HEADING = (f"{'target':<16} {'executions':>12} {'per CPU s':>9} {'added':>6} {'coverage':>8} "
            f"{'peak MiB':>9} {'crashes':>7}")
 
 
@@ -81,25 +83,30 @@ def last(pattern, output):
 
 
 def run_once(target, runs, seconds, seed):
-    """Runs one process of TARGET: its output and its exit status."""
+    """Runs one process of TARGET: its output, its exit status, and the CPU time it took."""
     command = [target.program, target.inputs(), target.corpus, f"-runs={runs}", "-print_final_stats=1",
                f"-max_total_time={max(1, int(seconds))}", "-timeout=10", "-rss_limit_mb=2048",
                f"-artifact_prefix={target.out}/"]
     if seed:
         command.append(f"-seed={seed}")
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, env=SANITIZERS | dict(os.environ))
-    return result.stdout.decode(errors="replace"), result.returncode
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                   env=SANITIZERS | dict(os.environ))
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        return out.read().decode(errors="replace"), process.returncode, usage.ru_utime + usage.ru_stime
 
 
-def record(target, output, status, seconds):
+def record(target, output, status, cpu_s):
     target.executions += stat(output, "number_of_executed_units")
     target.added += stat(output, "new_units_added")
-    target.seconds += seconds
+    target.cpu_s += cpu_s
+    target.is_done = True
     target.peak_mib = max(target.peak_mib, stat(output, "peak_rss_mb"))
     target.coverage = max(target.coverage, last(r" cov: (\d+)", output))
-    if status != 0:
-        target.failures.append(output)
+    if status != 0:  # without the lines of progress
+        target.failures.append(re.sub(r"^#\d+\t.*\n", "", output, flags=re.MULTILINE))
     elif "INFO: seed corpus" not in output and "replayed" not in output:
         target.failures.append(f"fuzz: {target.corpus} has no seeds\n{output}")
 
@@ -116,7 +123,7 @@ class Pool:
         a = self.arguments
         if target.failures or time.monotonic() >= self.end:
             return False
-        return target.executions < a.runs if a.runs else target.seconds == 0 and target.workers == 0
+        return target.executions < a.runs if a.runs else not target.is_done and target.workers == 0
 
     def take(self):
         with self.lock:
@@ -130,12 +137,11 @@ class Pool:
     def work(self):
         a = self.arguments
         while target := self.take():
-            start = time.monotonic()
-            seconds = min(SLICE_S if a.runs else a.seconds, self.end - start)
-            output, status = run_once(target, a.runs - target.executions if a.runs else -1, seconds, a.seed)
+            seconds = min(SLICE_S if a.runs else a.seconds, self.end - time.monotonic())
+            output, status, cpu_s = run_once(target, a.runs - target.executions if a.runs else -1, seconds, a.seed)
             with self.lock:
                 target.workers -= 1
-                record(target, output, status, time.monotonic() - start)
+                record(target, output, status, cpu_s)
 
     def run(self):
         for target in self.targets:

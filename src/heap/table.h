@@ -12,12 +12,17 @@
 
 enum {
     HEAP_TABLE_VERSION = 1,
-    HEAP_MODULES = 1024,
-    HEAP_CODES = 16384,        /* Python code objects; 0 is "not known": no name, no file */
-    HEAP_NODES = 65536,        /* frames of the tree of stacks; 0 is its root */
-    HEAP_SITES = 16384,        /* stacks that allocated; 0 is "no stack: the tree was full" */
-    HEAP_LIVE = 32768,         /* samples that live */
-    HEAP_TEXT_BYTES = 2 << 20, /* names, paths, line tables */
+#ifdef EBB_FUZZ /* an input that claims to fill its table would take milliseconds */
+    HEAP_SHARE = 64,
+#else
+    HEAP_SHARE = 1,
+#endif
+    HEAP_MODULES = 1024 / HEAP_SHARE,
+    HEAP_CODES = 16384 / HEAP_SHARE, /* Python code objects; 0 is "not known": no name, no file */
+    HEAP_NODES = 65536 / HEAP_SHARE, /* frames of the tree of stacks; 0 is its root */
+    HEAP_SITES = 16384 / HEAP_SHARE, /* stacks that allocated; 0 is "no stack: the tree was full" */
+    HEAP_LIVE = 32768 / HEAP_SHARE,  /* samples that live */
+    HEAP_TEXT_BYTES = (2 << 20) / HEAP_SHARE, /* names, paths, line tables */
     HEAP_BUILD_ID_MAX = 20,
     HEAP_STACK_MAX = 192, /* frames of one stack; deeper ones lose their outermost */
 };

@@ -1,0 +1,54 @@
+/* Fuzzes the views of documents that come from elsewhere: a server's answers about jobs, a job's
+ * census of itself, verdicts, diagnoses and heaps in files of a run. The first byte chooses. */
+#include "base/buf.h"
+#include "target.h"
+#include "view/census.h"
+#include "view/diagnose.h"
+#include "view/heap.h"
+#include "view/jobs.h"
+#include "view/verdict.h"
+
+enum { VIEWS = 8, WIDTH = 72 };
+
+static void show(unsigned view, struct buf *out, const json_t *doc)
+{
+    switch (view) {
+    case 0:
+        jobs_text(out, doc, 1.8e9, true, WIDTH);
+        break;
+    case 1:
+        job_text(out, doc, 1.8e9, false, WIDTH);
+        break;
+    case 2:
+        job_end_text(out, doc);
+        break;
+    case 3:
+        census_text(out, doc, 10, false, WIDTH);
+        break;
+    case 4:
+        verdict_text(out, doc, true, WIDTH);
+        break;
+    case 5:
+        diagnose_text(out, doc, true, false, WIDTH);
+        break;
+    case 6:
+        heap_text(out, doc, "live memory", false, WIDTH);
+        break;
+    default:
+        heap_tree_text(out, doc, true, WIDTH);
+        break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct buf out = {0};
+    if (size == 0 || json_is_crowded((const char *)data + 1, size - 1, 2000))
+        return 0;
+    json_t *doc = fuzz_json(data + 1, size - 1);
+    if (doc)
+        show(data[0] % VIEWS, &out, doc);
+    json_decref(doc);
+    buf_fini(&out);
+    return 0;
+}

@@ -1,0 +1,69 @@
+/* Fuzzes the frames between a supervisor and whoever follows it, in pieces as a socket brings them,
+ * and the server's reading of what a supervisor tells: a job can connect to either side. */
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/channel.h"
+#include "engine/spark.h"
+#include "jobs/jobs_private.h"
+#include "target.h"
+
+static void take_news(const json_t *message)
+{
+    struct spark spark = {0};
+    uint64_t bytes;
+    json_decref(pick_progress(json_object_get(message, "progress")));
+    json_decref(pick_verdict(json_object_get(message, "verdict")));
+    json_decref(pick_text(message, "reason", 40));
+    json_decref(pick_number(message, "t_s"));
+    pick_bytes(message, "peak_bytes", &bytes);
+    if (spark_unpack(message, &spark)) {
+        spark_add(&spark, UINT64_C(60000000000), 1 << 20);
+        json_decref(spark_json(&spark));
+        json_decref(spark_pack(&spark));
+    }
+}
+
+static int take_frames(struct channel *c)
+{
+    enum channel_type type;
+    const char *data;
+    size_t len;
+    int r;
+    while ((r = channel_next(c, &type, &data, &len)) == 1) {
+        if (len > CHANNEL_FRAME_MAX)
+            abort();
+        json_t *message = json_parse(data, len, NULL);
+        if (type == CHANNEL_NEWS)
+            take_news(message);
+        json_decref(message);
+    }
+    return r;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    enum { PIECES = 4 };
+    static int fd[2] = {-1, -1};
+    struct channel c;
+    if (fd[0] < 0 && channel_pair(fd) < 0)
+        abort();
+    channel_init(&c, fd[0]);
+    size_t piece = size / (size && data[size - 1] % PIECES ? data[size - 1] % PIECES : 1) + 1;
+    for (size_t at = 0; at < size; at += piece) {
+        size_t n = size - at < piece ? size - at : piece;
+        if (send(fd[1], data + at, n, MSG_DONTWAIT) != (ssize_t)n)
+            abort(); /* inputs are shorter than a socket's buffer */
+        while (channel_fill(&c) == 1)
+            ;
+        if (take_frames(&c) < 0)
+            break;
+    }
+    c.fd = -1; /* kept for the next input */
+    channel_fini(&c);
+    char rest[4096];
+    while (recv(fd[0], rest, sizeof rest, MSG_DONTWAIT) > 0)
+        ;
+    return 0;
+}

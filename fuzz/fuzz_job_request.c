@@ -1,0 +1,37 @@
+/* Fuzzes a request to run a job, as POST /api/v1/jobs and `ebb submit` bring it: what is taken in
+ * can be read again as it is kept, and makes a command line. */
+#include "base/err.h"
+#include "cli/serve_job.h"
+#include "jobs/spec.h"
+#include "target.h"
+
+static void check_launch(const struct job_spec *spec)
+{
+    static const int gpus[] = {0, 3};
+    struct job_launch launch = {0};
+    char folder[JOB_FOLDER_MAX];
+    if (job_spec_launch(spec, "/usr/bin/ebb", "/run", 9, gpus, 2, &launch) == 0 && !launch.argv[0])
+        abort();
+    job_launch_fini(&launch);
+    job_spec_folder(17, spec->name, folder);
+    if (strchr(folder, '/'))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct job_spec spec = {0}, again = {0};
+    struct err err = {""};
+    if (json_is_crowded((const char *)data, size, 2000))
+        return 0;
+    json_t *doc = fuzz_json(data, size);
+    if (json_is_object(doc) && job_spec_read(doc, "/", serve_job_check, &spec, &err) == 0) {
+        if (job_spec_read(spec.doc, "/", serve_job_check, &again, &err) < 0)
+            abort();
+        check_launch(&spec);
+    }
+    job_spec_fini(&again);
+    job_spec_fini(&spec);
+    json_decref(doc);
+    return 0;
+}

@@ -1,0 +1,45 @@
+/* Fuzzes what is made of a recording of any content: tables, JSON lines, samples for a page, a
+ * report's data. The input is that of fuzz_trace_reader; its last byte chooses. */
+#include <stdio.h>
+
+#include "base/err.h"
+#include "trace/export.h"
+#include "trace/reader.h"
+#include "trace/samples.h"
+#include "trace_input.h"
+#include "view/report_data.h"
+
+static void view(unsigned which, struct trace_reader *r)
+{
+    static const struct samples_options options = {.to_ns = UINT64_MAX,
+                                                   .points = SAMPLES_POINTS_MIN};
+    static char discarded[1 << 16];
+    struct err err = {""};
+    json_t *doc = NULL;
+    if (which % 4 == 0) {
+        samples_read(r, &options, &doc);
+    } else if (which % 4 == 1) {
+        doc = report_data(r, &err);
+    } else {
+        FILE *out = fopen("/dev/null", "w");
+        if (!out)
+            abort();
+        setvbuf(out, discarded, _IOFBF, sizeof discarded);
+        if (which % 4 == 2)
+            export_csv(r, out, &err);
+        else
+            export_jsonl(r, out, &err);
+        fclose(out);
+    }
+    json_decref(doc);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct trace_reader *r;
+    if (size < 2 || trace_reader_open_fd(trace_input_fd(data, size - 1), &r, NULL) < 0)
+        return 0;
+    view(data[size - 1], r);
+    trace_reader_free(r);
+    return 0;
+}
