@@ -72,10 +72,11 @@ static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const ch
 
 /* libmicrohttpd 0.9 puts a NUL behind every part of the head, in place. So it takes a NUL of the
  * client's for the end of a part, and what follows is lost; it also accepts lines that end in LF
- * alone, and lines that continue the one before, whose text it appends to the header's name. None
- * of these leaves the parts where a strict request has them: each right behind the one before, and
- * the end of the last where the head ends. Only a NUL in the place of a CR is not seen; it cuts off
- * nothing. */
+ * alone, and lines that continue the one before, whose text it appends to the header's name. These
+ * do not leave the parts where a strict request has them: each right behind the one before, and the
+ * end of the last where the head ends. What is not seen: "\0\n" in the place of a CR LF, and "\0\n"
+ * or ":\n" in the place of the empty line; they end the line or the head, and hide nothing in it.
+ */
 static bool is_strict(const struct http_request *r, const struct census *c, const char *method,
                       const char *version)
 {
