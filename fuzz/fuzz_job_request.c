@@ -8,9 +8,10 @@
 static void check_launch(const struct job_spec *spec)
 {
     static const int gpus[] = {0, 3};
+    static const struct job_place place = {"/run", "0123456789abcdef", 9};
     struct job_launch launch = {0};
     char folder[JOB_FOLDER_MAX];
-    if (job_spec_launch(spec, "/usr/bin/ebb", "/run", 9, gpus, 2, &launch) == 0 && !launch.argv[0])
+    if (job_spec_launch(spec, "/usr/bin/ebb", &place, gpus, 2, &launch) == 0 && !launch.argv[0])
         abort();
     job_launch_fini(&launch);
     job_spec_folder(17, spec->name, folder);

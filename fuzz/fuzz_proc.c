@@ -92,8 +92,12 @@ static void parse_memory_stat(const char *s, size_t len)
     static const enum limit_kind kinds[] = {LIMIT_CGROUP_V1, LIMIT_CGROUP_V2};
     uint64_t v;
     proc_keyed_parse(s, len, "inactive_file", &v);
-    for (size_t i = 0; i < 2; i++)
-        limit_used(limit_files(kinds[i]), "104857600\n", 10, s, len, &v);
+    for (size_t i = 0; i < 2; i++) {
+        struct limit_stats stats;
+        limit_stats_parse(limit_files(kinds[i]), s, len, &stats);
+        must(stats.known < 1u << LIMIT_STATS);
+        limit_reclaimable(&stats);
+    }
 }
 
 static void parse_cgroup(const char *s, size_t len)
