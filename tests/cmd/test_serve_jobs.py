@@ -486,3 +486,39 @@ def test_a_run_folder_may_be_removed_while_the_job_runs(server):
     assert server.post(f"/jobs/{number}/cancel", {"grace_s": 1}).status == 202
     assert server.wait(number)["state"] == "cancelled"
     assert server.get("/health").json()["status"] == "ok"
+
+
+SPEAKS_FOR_ITS_SUPERVISOR = """
+import json, os, pathlib, socket, struct, sys, time
+file = pathlib.Path(os.environ["EBB_RUN_DIR"]) / "run.json"
+while not file.exists() or "control" not in json.loads(file.read_text()):
+    time.sleep(0.01)
+control = json.loads(file.read_text())["control"]
+os.unlink(control)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(control)
+listener.listen()
+pathlib.Path(sys.argv[1]).touch()
+server, _ = listener.accept()
+for i in range(1200):
+    state = {"type": "state", "state": ("running", "checkpointing")[i % 2], "reason": f"look {i}"}
+    text = json.dumps(state).encode()
+    server.sendall(struct.pack("<cI", b"n", len(text)) + text)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
+"""
+
+
+def test_job_that_floods_the_server_with_states_does_not_flood_its_log(server, tmp_path):
+    number = server.submit(PYTHON, "-c", SPEAKS_FOR_ITS_SUPERVISOR, tmp_path / "listens", tmp_path / "end")
+    wait_for((tmp_path / "listens").exists, "the job to listen")
+    server.stop()
+    server.start()  # which connects anew, to the job
+    wait_for(lambda: server.job(number)["reason"] == "look 1199", "the last state")
+    (tmp_path / "end").touch()
+    assert server.wait(number)["state"] == "succeeded"
+    lines = [json.loads(line) for line in server.said().splitlines()]
+    of_job = [line for line in lines if line.get("job") == number]
+    assert len(of_job) < 100
+    assert any(line["event"] == "log_limited" for line in of_job)
+    assert of_job[-1]["message"] == "succeeded"
