@@ -1,8 +1,10 @@
 /* Whole-file reads and writes: interrupted and short system calls are carried on, not reported. */
 #include "base/io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -150,6 +152,34 @@ int io_create_temporary(int folder, const char *base, char *name, size_t size)
         return -ENAMETOOLONG;
     int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     return fd < 0 ? -errno : fd;
+}
+
+static bool is_temporary(const char *name, const char *base)
+{
+    static const char middle[] = ".tmp.";
+    size_t len = strlen(base);
+    if (name[0] != '.' || strncmp(name + 1, base, len) != 0 ||
+        strncmp(name + 1 + len, middle, sizeof(middle) - 1) != 0)
+        return false;
+    const char *random = name + 1 + len + sizeof(middle) - 1;
+    size_t digits = strspn(random, "0123456789abcdef");
+    return digits == (size_t)2 * TEMPORARY_BYTES && random[digits] == '\0';
+}
+
+void io_remove_temporaries(int folder, const char *base)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (const struct dirent *e; (e = readdir(dir));) {
+        if (is_temporary(e->d_name, base))
+            unlinkat(folder, e->d_name, 0);
+    }
+    closedir(dir);
 }
 
 static int fill_durably(int fd, const void *data, size_t len)

@@ -24,6 +24,9 @@ int io_random_hex(size_t bytes, char *ret);
 /* Creates a file that is to replace FOLDER/BASE by a rename, under a name that nobody can have
  * taken (RET_NAME). An fd to write, or -errno. */
 int io_create_temporary(int folder, const char *base, char *ret_name, size_t size);
+/* Removes those that killed processes left behind. Only for files that one process alone replaces.
+ */
+void io_remove_temporaries(int folder, const char *base);
 /* Replaces DIRFD/NAME by temporary file + fsync + rename + fsync of the folder. */
 int io_replace_file(int dirfd, const char *name, const void *data, size_t len);
 /* mkdir -p with mode 0777 & ~umask: 0 (also if it is there) or -errno. */

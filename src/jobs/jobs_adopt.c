@@ -186,9 +186,10 @@ void jobs_sweep_locks(struct jobs *j)
         int64_t id;
         if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))
             continue;
-        if (executor_is_held(&j->executor, id) == 0) {
+        int held = executor_is_held(&j->executor, id);
+        if (held == 0 || held == -ELOOP || held == -EBADMSG) { /* the latter two are no locks */
             unlinkat(j->locks_fd, e->d_name, 0);
-        } else {
+        } else if (held > 0) {
             strays++;
             stray = id;
         }

@@ -237,6 +237,9 @@ int jobs_file_new(struct jobs *j, struct jobs_file **ret)
         return -ENOMEM;
     f->j = j;
     f->folder = -1;
+    AUTO_CLOSE int folder = open_folder(j->job_file);
+    if (folder >= 0)
+        io_remove_temporaries(folder, base_of(j->job_file));
     int r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_timer, f, &f->timer);
     if (r < 0)
         free(f);

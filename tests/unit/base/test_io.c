@@ -226,6 +226,25 @@ static void replacement_ignores_taken_temporary_names(void **state)
     assert_int_equal(entries("."), 201);
 }
 
+static void temporaries_of_killed_processes_are_removed(void **state)
+{
+    struct folder *f = *state;
+    static const char *const kept[] = {"a",
+                                       ".a.tmp.",
+                                       ".a.tmp.12",
+                                       ".a.tmp.0123456789abcdeg",
+                                       ".b.tmp.0123456789abcdef",
+                                       ".a.tmp.0123456789abcdef0"};
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        make_file(kept[i], "");
+    make_file(".a.tmp.0123456789abcdef", "");
+    make_file(".a.tmp.fedcba9876543210", "");
+    io_remove_temporaries(f->fd, "a");
+    assert_int_equal(entries("."), sizeof(kept) / sizeof(kept[0]));
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        assert_int_equal(access(kept[i], F_OK), 0);
+}
+
 static void a_replacement_that_fails_cleans_up(void **state)
 {
     struct folder *f = *state;
@@ -296,6 +315,7 @@ int main(void)
         IN_A_FOLDER(a_replaced_file_has_the_mode_of_any_new_file),
         IN_A_FOLDER(a_file_in_a_folder_below_is_replaced_there),
         IN_A_FOLDER(replacement_ignores_taken_temporary_names),
+        IN_A_FOLDER(temporaries_of_killed_processes_are_removed),
         IN_A_FOLDER(a_replacement_that_fails_cleans_up),
         IN_A_FOLDER(folders_are_made_with_their_parents),
         IN_A_FOLDER(a_file_in_the_way_of_a_folder_is_an_error),

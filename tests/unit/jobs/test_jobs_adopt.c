@@ -319,10 +319,17 @@ static void locks_of_ended_jobs_are_swept_and_others_are_not(void **state)
     int64_t id = kit_submit("{\"name\": \"h\"}", "hold", NULL, NULL);
     kit_wait_state(id, JOB_RUNNING);
     kit_stop();
+    snprintf(path, sizeof path, "%s/locks/78", kit.folder);
+    assert_int_equal(symlink("/dev/null", path), 0);
     snprintf(path, sizeof path, "%s/locks/77", kit.folder);
     kit_touch(path);
     kit_start();
     assert_int_equal(access(path, F_OK), -1);
+    snprintf(path, sizeof path, "%s/locks/78", kit.folder);
+    assert_int_equal(faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW), -1);
+    json_t *trouble = jobs_trouble(kit.jobs);
+    assert_int_equal(json_array_size(trouble), 0);
+    json_decref(trouble);
     snprintf(path, sizeof path, "%s/locks/1", kit.folder);
     assert_int_equal(access(path, F_OK), 0);
     finish(id, "h");
