@@ -281,7 +281,7 @@ int leavings_new(const char *folder, struct leavings **ret, struct err *err)
 
 void leavings_free(struct leavings *l)
 {
-    if (l == NULL)
+    if (l == NULL || (l->maps.is_away && proc_helper_keeps(l->helper, l)))
         return;
     const int fds[] = {l->folder_fd, l->inotify_fd, l->proc_fd, l->maps.fd};
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)

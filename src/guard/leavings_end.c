@@ -66,6 +66,9 @@ static enum answer lease(int fd)
 /* What processes we may see have open, asked at most once for all files. */
 static bool is_seen_used(struct leavings *l, const struct leavings_file *file, bool *scanned)
 {
+    if (l->maps.is_away)
+        return true;  /* nobody can tell */
+    l->helper = NULL; /* nobody waits for us any more */
     if (!*scanned)
         leavings_mark_used(l);
     *scanned = true;

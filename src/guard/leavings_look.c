@@ -62,17 +62,31 @@ void leavings_mark_open(struct leavings *l, int fd_folder, uint32_t bit)
     closedir(dir);
 }
 
-void leavings_mark_mapped(struct leavings *l, uint32_t bit)
+static void read_piece(void *arg)
+{
+    struct maps_reader *m = arg;
+    m->got = read(m->fd, m->text + m->len, sizeof(m->text) - m->len);
+}
+
+bool leavings_mark_mapped(struct leavings *l, uint32_t bit)
 {
     struct maps_reader *m = &l->maps;
-    ssize_t n = read(m->fd, m->text + m->len, sizeof(m->text) - m->len);
-    if (n > 0)
-        m->len += (size_t)n;
-    const char *end = n > 0 ? memrchr(m->text, '\n', m->len) : NULL;
+    if (!m->is_away) {
+        int r = proc_helper_call(l->helper, read_piece, m, NULL);
+        m->is_away = r == -EINPROGRESS;
+        if (r < 0)
+            return false;
+    } else if (proc_helper_is_busy(l->helper)) {
+        return false;
+    }
+    m->is_away = false;
+    if (m->got > 0)
+        m->len += (size_t)m->got;
+    const char *end = m->got > 0 ? memrchr(m->text, '\n', m->len) : NULL;
     if (end == NULL) { /* the last line, too, ends in a newline; none is as long as the text */
         close(m->fd);
         m->fd = -1;
-        return;
+        return true;
     }
     const char *p = m->text;
     for (struct proc_map map; proc_maps_next(&p, end + 1, &map) == 1;)
@@ -81,6 +95,7 @@ void leavings_mark_mapped(struct leavings *l, uint32_t bit)
             mark(l, l->folder_dev, map.inode, bit);
     m->len -= (size_t)(end + 1 - m->text);
     memmove(m->text, end + 1, m->len);
+    return true;
 }
 
 /* Names. */
@@ -206,6 +221,8 @@ static void ask_next(struct leavings *l, struct proc_tree *tree, uint64_t now_ns
 static void work(struct leavings *l, struct proc_tree *tree, uint64_t now_ns)
 {
     uint64_t began = clock_mono_ns(), took = 0;
+    bool is_held_up = false;
+    l->helper = proc_tree_helper(tree);
     proc_tree_walk(tree, now_ns); /* who made a file may be younger than the last walk */
     if (!l->in_round) {
         l->in_round = true;
@@ -216,11 +233,11 @@ static void work(struct leavings *l, struct proc_tree *tree, uint64_t now_ns)
         if (!is_any_unproven(l) && l->maps.fd < 0)
             end_round(l);
         else if (l->maps.fd >= 0)
-            leavings_mark_mapped(l, KNOWN_JOBS);
+            is_held_up = !leavings_mark_mapped(l, KNOWN_JOBS);
         else
             ask_next(l, tree, now_ns);
         took = clock_mono_ns() - began;
-    } while (l->in_round && took < LOOK_NS);
+    } while (l->in_round && took < LOOK_NS && !is_held_up);
     l->rest_ns = now_ns + took * REST_PER_WORK;
 }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "guard/leavings.h"
+#include "proc/helper.h"
 
 enum {
     KNOWN_JOBS = 1u << 0, /* proven */
@@ -34,6 +35,8 @@ struct known_list {
 struct maps_reader {
     int fd; /* -1: none under way */
     size_t len;
+    bool is_away; /* all of this is the helper's */
+    ssize_t got;
     char text[8192];
 };
 
@@ -52,10 +55,11 @@ struct leavings {
     int32_t pids[LEAVINGS_PIDS]; /* of the job, the latest births */
     size_t pid_at;
 
-    bool in_round;      /* over the processes of the tree */
-    uint32_t next_slot; /* of the process to ask next in it */
-    uint64_t round_ns;  /* when it began */
-    uint64_t rest_ns;   /* no work before this: looking must not cost more than a share */
+    bool in_round;              /* over the processes of the tree */
+    uint32_t next_slot;         /* of the process to ask next in it */
+    uint64_t round_ns;          /* when it began */
+    uint64_t rest_ns;           /* no work before this: looking must not cost more than a share */
+    struct proc_helper *helper; /* of the tree that was last looked at; may be NULL */
     struct maps_reader maps;
     struct {
         uint32_t slot;
@@ -80,8 +84,9 @@ void leavings_rescan(struct leavings *l, uint64_t now_ns);
 void leavings_prove_by_name(struct leavings *l, struct proc_tree *tree);
 /* Sets BIT in the marks of each new file that FD_FOLDER (/proc/PID/fd; it is closed) shows. */
 void leavings_mark_open(struct leavings *l, int fd_folder, uint32_t bit);
-/* The same for the next piece of l->maps; closes it at its end. */
-void leavings_mark_mapped(struct leavings *l, uint32_t bit);
+/* The same for the next piece of l->maps; closes it at its end. False: the process does not let us
+ * read it now. */
+bool leavings_mark_mapped(struct leavings *l, uint32_t bit);
 /* Sets KNOWN_USED on what any process that we may look at has open or mapped. */
 void leavings_mark_used(struct leavings *l);
 

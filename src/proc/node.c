@@ -149,23 +149,6 @@ int node_read_status(const struct proc_root *root, struct tree_node *n, struct p
     return len < 0 ? (int)len : proc_status_parse(text, (size_t)len, ret);
 }
 
-void node_read_names(const struct proc_root *root, struct tree_node *n)
-{
-    struct process_info *info = &n->pub.info;
-    struct proc_stat st;
-    if (node_read_stat(root, n, &st) == 0) {
-        info->comm_len = st.comm_len;
-        memcpy(info->comm, st.comm, sizeof(info->comm));
-    }
-    char args[PROCESS_CMDLINE_MAX];
-    ssize_t len = node_read(root, n, -1, "cmdline", args, sizeof(args));
-    while (len > 0 && args[len - 1] == '\0')
-        len--; /* the last argument's end, or a title's padding */
-    info->cmdline_len = len > 0 ? (uint16_t)len : 0;
-    if (len > 0)
-        memcpy(info->cmdline, args, (size_t)len);
-}
-
 bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_t *ret_dev,
                    ino_t *ret_ino)
 {
@@ -286,6 +269,8 @@ static struct tree_node *node_alloc(int32_t pid, const struct proc_stat *st)
     n->threads = st->threads;
     n->size_bytes = st->size_bytes;
     n->start_stack = st->start_stack;
+    n->pub.info.comm_len = st->comm_len;
+    memcpy(n->pub.info.comm, st->comm, sizeof(n->pub.info.comm));
     return n;
 }
 
@@ -319,7 +304,6 @@ int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid
     }
     if (!node_read_exe(root, n, &n->exe_dev, &n->exe_ino))
         n->exe_dev = 0, n->exe_ino = 0;
-    node_read_names(root, n);
     *ret = n;
     return 0;
 }

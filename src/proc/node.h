@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "proc/helper.h"
 #include "proc/procfs.h"
 #include "proc/role.h"
 #include "proc/sample.h"
@@ -30,7 +31,8 @@ struct tree_node {
     uint64_t start_stack; /* a new one means exec; 0: not to be known */
     dev_t exe_dev;        /* of the program's file; 0 and 0: not to be known */
     ino_t exe_ino;
-    uint32_t walk; /* the last walk that looked at it */
+    uint32_t walk;  /* the last walk that looked at it */
+    bool names_due; /* its command line could not be read yet */
 
     struct role_maps maps; /* evidence so far */
     uint64_t maps_due_ns, maps_gap_ns;
@@ -80,8 +82,6 @@ int node_read_stat(const struct proc_root *root, struct tree_node *n, struct pro
 /* One pread where an fd is kept. Zeroes are no proof of death: ask node_is_gone. */
 int node_read_statm(const struct proc_root *root, struct tree_node *n, struct proc_statm *ret);
 int node_read_status(const struct proc_root *root, struct tree_node *n, struct proc_status *ret);
-/* Name and command line into info. */
-void node_read_names(const struct proc_root *root, struct tree_node *n);
 /* Which file it executes. False where that is not to be known. */
 bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_t *ret_dev,
                    ino_t *ret_ino);
@@ -114,6 +114,14 @@ struct kin {
     int32_t ppid, pid;
 };
 
+/* What the helper reads; its own while it is busy. */
+struct slow_read {
+    int fd; /* the helper closes it */
+    ssize_t len;
+    char text[PROCESS_CMDLINE_MAX];
+    struct role_maps maps;
+};
+
 struct proc_tree {
     const struct proc_root *root; /* borrowed */
     proc_event_fn *fn;
@@ -137,6 +145,9 @@ struct proc_tree {
     uint32_t role_stamp;
     bool kin_dirty; /* births, deaths or new parents since roles were settled */
 
+    struct proc_helper *helper; /* NULL: none could be started */
+    struct slow_read slow;
+
     /* kin.c */
     bool has_children_files, no_children_files;
     struct pid_list kin; /* what kin_children found */
@@ -147,6 +158,13 @@ struct proc_tree {
 
 /* Children of N into tree->kin. 0 or -errno; what could be read is there either way. */
 int kin_children(struct proc_tree *tree, const struct tree_node *n);
+
+/* Reads NAME of N in the helper by FN, which has tree->slow as its argument and closes slow.fd. 0,
+ * or -errno: there is nothing in tree->slow, now or ever. */
+int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const char *name,
+                     proc_helper_fn *fn);
+/* Name and command line into info; where that has to wait, N->names_due. */
+void tree_read_names(struct proc_tree *tree, struct tree_node *n);
 
 /* A process joins, from a look at PID: 0, or what node_new says. */
 int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns);

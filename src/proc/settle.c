@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 
 /* Libraries are mapped late (importing torch takes seconds), so maps are read again, each time
@@ -24,17 +23,14 @@ static void add_lines(struct role_maps *maps, const char *text, size_t len)
 }
 
 /* Small reads: the kernel holds the process's lock for one of them at a time. */
-static bool read_maps(const struct proc_root *root, const struct tree_node *n,
-                      struct role_maps *ret)
+static void read_maps(void *arg)
 {
-    AUTO_CLOSE int fd = node_open(root, n, "maps", O_RDONLY);
-    if (fd < 0)
-        return false;
+    struct slow_read *slow = arg;
     struct role_maps maps = {.known = true};
     char text[8192];
     size_t have = 0;
     for (int i = 0; i < MAPS_READS_MAX; i++) {
-        ssize_t len = read(fd, text + have, sizeof(text) - have);
+        ssize_t len = read(slow->fd, text + have, sizeof(text) - have);
         if (len <= 0)
             break;
         have += (size_t)len;
@@ -46,8 +42,8 @@ static bool read_maps(const struct proc_root *root, const struct tree_node *n,
         memmove(text, text + whole, have - whole);
         have -= whole;
     }
-    *ret = maps;
-    return true;
+    close(slow->fd);
+    slow->maps = maps;
 }
 
 static bool trains(const struct role_maps *maps)
@@ -64,13 +60,12 @@ static void look_at_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     if (n->maps.known && n->maps_size_bytes == n->size_bytes)
         return;
     n->maps_size_bytes = n->size_bytes;
-    struct role_maps maps;
-    if (!read_maps(tree->root, n, &maps))
+    if (tree_read_slowly(tree, n, "maps", read_maps) < 0)
         return;
-    node_read_names(tree->root, n); /* a title may have been set by now */
-    n->maps = maps;
+    n->maps = tree->slow.maps;
+    tree_read_names(tree, n); /* a title may have been set by now */
     n->role_dirty = true;
-    if (trains(&maps))
+    if (trains(&n->maps))
         n->maps_due_ns = UINT64_MAX; /* nothing more to be learnt before the next exec */
 }
 
@@ -187,12 +182,24 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
     return changed;
 }
 
+/* Those that had to wait, for the recording, too. */
+static void read_late_names(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
+{
+    tree_read_names(tree, n);
+    if (n->names_due)
+        return;
+    n->role_dirty = true;
+    tree_emit(tree, n, PROCESS_ROLE, 0, now_ns);
+}
+
 void settle_roles(struct proc_tree *tree, uint64_t now_ns)
 {
     enum { PASSES_MAX = 4 }; /* roles that chase each other must not keep us here */
     bool any = tree->kin_dirty;
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[i];
+        if (n->pub.alive && n->names_due)
+            read_late_names(tree, n, now_ns);
         if (n->pub.alive && now_ns >= n->maps_due_ns)
             look_at_maps(tree, n, now_ns);
         any |= n->role_dirty;

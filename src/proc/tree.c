@@ -47,6 +47,8 @@ int proc_tree_new(const struct proc_root *root, proc_event_fn *fn, void *user,
     tree->user = user;
     tree->fds.max = fds_allowed();
     tree->meminfo_fd = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
+    if (proc_helper_new(&tree->helper) < 0)
+        tree->helper = NULL;
     *ret = tree;
     return 0;
 }
@@ -66,7 +68,15 @@ void proc_tree_free(struct proc_tree *tree)
     free(tree->below);
     free(tree->kin.pid);
     free(tree->scan);
-    free(tree);
+    struct proc_helper *helper = tree->helper;
+    if (!proc_helper_keeps(helper, tree))
+        free(tree);
+    proc_helper_free(helper);
+}
+
+struct proc_helper *proc_tree_helper(struct proc_tree *tree)
+{
+    return tree->helper;
 }
 
 void proc_tree_set_fd_budget(struct proc_tree *tree, size_t max)
@@ -176,6 +186,45 @@ static void first_readings(struct proc_tree *tree, struct tree_node *n)
         sample_put(&n->pub.sample, SAMPLE_RSS, pages_to_bytes(tree->root, m.rss_pages));
 }
 
+/* ---- what may wait for a lock of the process's ---- */
+
+int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const char *name,
+                     proc_helper_fn *fn)
+{
+    if (proc_helper_is_busy(tree->helper))
+        return -EAGAIN;
+    tree->slow.fd = node_open(tree->root, n, name, O_RDONLY);
+    return tree->slow.fd < 0 ? tree->slow.fd
+                             : proc_helper_call(tree->helper, fn, &tree->slow, NULL);
+}
+
+static void read_cmdline(void *arg)
+{
+    struct slow_read *slow = arg;
+    slow->len = read(slow->fd, slow->text, sizeof(slow->text));
+    close(slow->fd);
+}
+
+void tree_read_names(struct proc_tree *tree, struct tree_node *n)
+{
+    struct process_info *info = &n->pub.info;
+    struct proc_stat st;
+    if (node_read_stat(tree->root, n, &st) == 0) {
+        info->comm_len = st.comm_len;
+        memcpy(info->comm, st.comm, sizeof(info->comm));
+    }
+    int r = tree_read_slowly(tree, n, "cmdline", read_cmdline);
+    n->names_due = r == -EAGAIN || r == -EINPROGRESS;
+    if (n->names_due)
+        return;
+    ssize_t len = r < 0 ? 0 : tree->slow.len;
+    while (len > 0 && tree->slow.text[len - 1] == '\0')
+        len--; /* the last argument's end, or a title's padding */
+    info->cmdline_len = len > 0 ? (uint16_t)len : 0;
+    if (len > 0)
+        memcpy(info->cmdline, tree->slow.text, (size_t)len);
+}
+
 int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns)
 {
     int r = make_room(tree);
@@ -190,6 +239,7 @@ int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_n
     n->pub.born_ns = now_ns;
     n->walk = tree->walk;
     first_readings(tree, n);
+    tree_read_names(tree, n);
     tree->nodes[tree->count++] = n;
     table_put(tree, n);
     settle_newborn(tree, n, now_ns);

@@ -10,6 +10,7 @@
 #include "proc/sample.h"
 
 struct err;
+struct proc_helper;
 struct proc_tree;
 struct rlimit;
 
@@ -74,6 +75,9 @@ int proc_node_read_status(struct proc_tree *tree, struct proc_node *node);
 int proc_node_read_pss(struct proc_tree *tree, struct proc_node *node);
 /* Opens NODE/NAME ("maps", "pagemap", "fd"…) by its kept folder, so never another process's. */
 int proc_node_open(struct proc_tree *tree, struct proc_node *node, const char *name, int flags);
+
+/* For other calls that may wait for a lock of a process of the tree. NULL: none. */
+struct proc_helper *proc_tree_helper(struct proc_tree *tree);
 
 /* Living processes, in order of birth. Valid until the next walk, tick or add. */
 size_t proc_tree_count(const struct proc_tree *tree);

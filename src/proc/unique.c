@@ -12,12 +12,20 @@
 
 enum { UNIQUE_MOVED_BYTES = 1 << 20 };
 
+/* What the helper works on: its own while it is away. */
+struct slice {
+    struct pagemap_scan scan;
+    struct pagemap_pace pace;
+    uint64_t until_ns, longest_ns; /* where it ends: by the clock, or by one call */
+    int result;                    /* of the last step */
+};
+
 struct proc_unique {
     struct proc_tree *tree;
     struct proc_unique_options opt;
     struct tree_node *node; /* the one under way; NULL: none */
-    struct pagemap_scan scan;
-    struct pagemap_pace pace;
+    struct slice slice;
+    bool is_away;           /* the slice waits for a lock of the process's */
     uint32_t last_slot;     /* whose turn it was: round and round in order of birth */
     uint64_t stale_look_ns; /* when to look for stale ones again */
     uint64_t resume_ns;     /* the pause after the last slice */
@@ -47,8 +55,8 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
         .stall_budget_ns = or_default(o->stall_budget_ns, 5 * NS_PER_MS),
         .is_launched = o->is_launched,
     };
-    pagemap_pace_init(&u->pace, u->opt.stall_budget_ns, o->no_pagemap_scan);
-    u->scan.maps_fd = u->scan.pagemap_fd = -1;
+    pagemap_pace_init(&u->slice.pace, u->opt.stall_budget_ns, o->no_pagemap_scan);
+    u->slice.scan.maps_fd = u->slice.scan.pagemap_fd = -1;
     u->last_slot = UINT32_MAX;
     *ret = u;
     return 0;
@@ -56,15 +64,16 @@ int proc_unique_new(struct proc_tree *tree, const struct proc_unique_options *op
 
 void proc_unique_free(struct proc_unique *u)
 {
-    if (u == NULL)
+    if (u == NULL || (u->is_away && proc_helper_keeps(u->tree->helper, u)))
         return;
-    pagemap_end(&u->scan);
+    pagemap_end(&u->slice.scan);
     free(u);
 }
 
 static void stop_scan(struct proc_unique *u)
 {
-    pagemap_end(&u->scan);
+    if (!u->is_away)
+        pagemap_end(&u->slice.scan);
     u->node = NULL;
 }
 
@@ -154,7 +163,7 @@ static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_
         return;
     }
     uint64_t rss = sample_has(&n->pub.sample, SAMPLE_RSS) ? n->pub.sample.v[SAMPLE_RSS] : 0;
-    pagemap_begin(&u->scan, maps, pagemap, root->page_bytes, rss / root->page_bytes,
+    pagemap_begin(&u->slice.scan, maps, pagemap, root->page_bytes, rss / root->page_bytes,
                   u->opt.is_launched && u->tree->count == 1);
     u->node = n;
 }
@@ -162,16 +171,16 @@ static void start_scan(struct proc_unique *u, struct tree_node *n, uint64_t now_
 static void put_kind(struct proc_unique *u, enum sample_process_field field, enum pagemap_kind kind)
 {
     sample_put(&u->node->pub.sample, field,
-               pages_to_bytes(u->tree->root, u->scan.kind_pages[kind]));
+               pages_to_bytes(u->tree->root, u->slice.scan.kind_pages[kind]));
 }
 
 static void finish_scan(struct proc_unique *u, uint64_t now_ns)
 {
     struct tree_node *n = u->node;
-    uint64_t bytes = pages_to_bytes(u->tree->root, u->scan.unique_pages);
+    uint64_t bytes = pages_to_bytes(u->tree->root, u->slice.scan.unique_pages);
     sample_put(&n->pub.sample, SAMPLE_UNIQUE, bytes);
-    if (!u->pace.no_seek)
-        sample_put(&n->pub.sample, SAMPLE_HUGE, u->scan.huge_bytes);
+    if (!u->slice.pace.no_seek)
+        sample_put(&n->pub.sample, SAMPLE_HUGE, u->slice.scan.huge_bytes);
     put_kind(u, SAMPLE_HEAP, PAGEMAP_HEAP);
     put_kind(u, SAMPLE_STACK, PAGEMAP_STACK);
     n->unique_done_ns = now_ns;
@@ -215,12 +224,31 @@ static void look_for_stale(struct proc_unique *u, uint64_t now_ns)
     }
 }
 
-/* True when there is nothing to do before *ret_earliest. */
-static bool work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns, uint64_t *ret_earliest)
+static void run_slice(void *arg)
 {
-    uint64_t over_budget_after = u->pace.longest_call_ns > u->opt.stall_budget_ns
-                                     ? u->pace.longest_call_ns
-                                     : u->opt.stall_budget_ns;
+    struct slice *s = arg;
+    do
+        s->result = pagemap_step(&s->scan, &s->pace);
+    while (s->result == PAGEMAP_MORE && clock_mono_ns() < s->until_ns &&
+           s->pace.longest_call_ns <= s->longest_ns);
+}
+
+static void take_result(struct proc_unique *u, uint64_t now_ns)
+{
+    if (u->slice.result == PAGEMAP_DONE)
+        finish_scan(u, now_ns);
+    else if (u->slice.result < 0)
+        abandon_scan(u, u->slice.result, now_ns);
+}
+
+/* True when there is nothing to do before *ret_earliest. */
+static bool work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns, uint64_t *ret_earliest,
+                 uint64_t *ret_cpu_ns)
+{
+    struct slice *s = &u->slice;
+    s->until_ns = began_ns + u->opt.slice_ns;
+    s->longest_ns = s->pace.longest_call_ns > u->opt.stall_budget_ns ? s->pace.longest_call_ns
+                                                                     : u->opt.stall_budget_ns;
     do {
         if (u->node == NULL) {
             struct tree_node *n = next_due(u, now_ns, ret_earliest);
@@ -229,28 +257,51 @@ static bool work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns, uint
             start_scan(u, n, now_ns);
             continue;
         }
-        int r = pagemap_step(&u->scan, &u->pace);
-        if (r == PAGEMAP_DONE)
-            finish_scan(u, now_ns);
-        else if (r < 0)
-            abandon_scan(u, r, now_ns);
-        if (u->pace.longest_call_ns > over_budget_after)
+        uint64_t cpu_ns;
+        int r = proc_helper_call(u->tree->helper, run_slice, s, &cpu_ns);
+        *ret_cpu_ns += cpu_ns;
+        u->is_away = r == -EINPROGRESS;
+        if (r < 0)
+            return false;
+        take_result(u, now_ns);
+        if (s->pace.longest_call_ns > s->longest_ns)
             break; /* the machine is busy: come back after the pause */
-    } while (clock_mono_ns() - began_ns < u->opt.slice_ns);
+    } while (clock_mono_ns() < s->until_ns);
     return false;
+}
+
+/* False: the helper is at work, for us or for another. */
+static bool come_back(struct proc_unique *u, uint64_t now_ns)
+{
+    if (proc_helper_is_busy(u->tree->helper))
+        return false;
+    if (!u->is_away)
+        return true;
+    u->is_away = false;
+    if (u->node == NULL)
+        pagemap_end(&u->slice.scan);
+    else
+        take_result(u, now_ns);
+    return true;
 }
 
 int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns)
 {
+    enum { AWAY_MS = 100 }; /* between two looks whether it is back */
     check_node(u);
     look_for_stale(u, now_ns);
     if (now_ns < u->resume_ns) { /* called too early: the share holds all the same */
         *ret_next_ns = u->resume_ns;
         return 0;
     }
+    if (!come_back(u, now_ns)) {
+        *ret_next_ns = u->resume_ns = now_ns + AWAY_MS * NS_PER_MS;
+        return 0;
+    }
     uint64_t began_ns = clock_mono_ns(), cpu_ns = clock_thread_cpu_ns(), earliest_ns = 0;
-    bool idle = work(u, began_ns, now_ns, &earliest_ns);
-    cpu_ns = clock_thread_cpu_ns() - cpu_ns;
+    uint64_t helper_ns = 0;
+    bool idle = work(u, began_ns, now_ns, &earliest_ns, &helper_ns);
+    cpu_ns = clock_thread_cpu_ns() - cpu_ns + (u->tree->helper ? helper_ns : 0);
     u->cost.cpu_ns += cpu_ns;
     u->cost.slices++;
     u->resume_ns = now_ns + cpu_ns * 10000 / u->opt.cpu_permyriad;
@@ -261,6 +312,6 @@ int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next
 void proc_unique_cost(const struct proc_unique *u, struct proc_unique_cost *ret)
 {
     *ret = u->cost;
-    ret->calls = u->pace.calls;
-    ret->longest_call_ns = u->pace.longest_call_ns;
+    ret->calls = u->slice.pace.calls;
+    ret->longest_call_ns = u->slice.pace.longest_call_ns;
 }

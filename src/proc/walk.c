@@ -55,8 +55,10 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
             n->start_stack = st->start_stack;
         return;
     }
+    if (proc_helper_is_busy(tree->helper))
+        return; /* the next walk finds the same */
     const struct process_info before = *info;
-    node_read_names(tree->root, n);
+    tree_read_names(tree, n);
     n->role_dirty = true;
     bool execed = has_execed(tree, n, st, &before);
     if (new_stack)

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "kit.h"
+#include "proc/helper.h"
 
 struct watch {
     struct proc_root root;
@@ -503,6 +505,38 @@ static void a_reused_pid_is_a_death_and_a_birth_without_kept_fds_too(void **stat
 {
     (void)state;
     expect_pid_reuse(0);
+}
+
+/* As a process that holds the lock of its memory: a read of its command line waits. */
+static void process_whose_command_line_cannot_be_read_does_not_hold_up_the_tree(void **state)
+{
+    (void)state;
+    struct mock m;
+    struct notebook seen = {0};
+    struct proc_tree *tree;
+    char path[128];
+    mock_begin(&m);
+    mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 1, .start = 9, .children = "60 "});
+    mock_put(&m, &(struct mock_process){.pid = 60, .ppid = 50, .start = 10, .children = ""});
+    snprintf(path, sizeof(path), "%s/60/cmdline", m.path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int pipe = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(pipe >= 0);
+    assert_int_equal(proc_tree_new(&m.root, notebook_write, &seen, &tree), 0);
+    assert_int_equal(proc_tree_add(tree, 50, 1, NULL), 0);
+    assert_int_equal(proc_tree_count(tree), 2);
+    assert_int_equal(proc_tree_find(tree, 60)->info.cmdline_len, 0);
+    /* nothing that could wait is tried again, and the rest goes on */
+    mock_put(&m, &(struct mock_process){.pid = 50, .ppid = 1, .start = 9, .children = "60 70 "});
+    mock_put(&m, &(struct mock_process){.pid = 70, .ppid = 50, .start = 11, .children = ""});
+    for (uint64_t now = 2; now < 100; now++)
+        assert_int_equal(proc_tree_walk(tree, now), 0);
+    assert_int_equal(proc_tree_count(tree), 3);
+    assert_true(proc_helper_is_busy(proc_tree_helper(tree)));
+    assert_int_equal(write(pipe, "a\0b", 3), 3);
+    proc_tree_free(tree);
+    close(pipe);
+    mock_end(&m);
 }
 
 /* Asks the kernel for that very pid; only root may. -1 where it is not to be had. */
@@ -1133,6 +1167,7 @@ int main(void)
         cmocka_unit_test(without_rights_a_new_name_and_command_line_are_taken_for_an_exec),
         cmocka_unit_test(an_orphan_stays_in_the_tree_and_its_new_parent_is_an_event),
         cmocka_unit_test(a_daemon_never_seen_before_is_found_below_the_subreaper),
+        cmocka_unit_test(process_whose_command_line_cannot_be_read_does_not_hold_up_the_tree),
         cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth),
         cmocka_unit_test(a_reused_pid_is_a_death_and_a_birth_without_kept_fds_too),
         cmocka_unit_test(a_pid_that_the_kernel_itself_gave_out_twice_is_not_mixed_up),

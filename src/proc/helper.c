@@ -1,0 +1,184 @@
+/* One call at a time, handed over under a mutex. */
+#include "proc/helper.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+enum {
+    PATIENCE_S = 1, /* also for a thread that has to wait for a CPU */
+    REST_PER_WAIT = 20,
+    KEPT_MAX = 3,
+    STACK_BYTES = 128 << 10,
+};
+
+struct proc_helper {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t asked, done;
+    /* all below: by the mutex */
+    proc_helper_fn *fn; /* NULL: nothing to do */
+    void *arg;
+    uint64_t cpu_ns;
+    uint64_t asked_ns, rest_ns; /* when the call was made; none is taken before */
+    bool is_over, is_alone;     /* nobody waits for its end */
+    void *kept[KEPT_MAX];
+    size_t kept_count;
+};
+
+static void destroy(struct proc_helper *h)
+{
+    pthread_cond_destroy(&h->done);
+    pthread_cond_destroy(&h->asked);
+    pthread_mutex_destroy(&h->mutex);
+    for (size_t i = 0; i < h->kept_count; i++)
+        free(h->kept[i]);
+    free(h);
+}
+
+static void *run(void *user)
+{
+    struct proc_helper *h = user;
+    pthread_mutex_lock(&h->mutex);
+    while (!h->is_over) {
+        if (!h->fn) {
+            pthread_cond_wait(&h->asked, &h->mutex);
+            continue;
+        }
+        proc_helper_fn *fn = h->fn;
+        void *arg = h->arg;
+        pthread_mutex_unlock(&h->mutex);
+        uint64_t cpu_ns = clock_thread_cpu_ns();
+        fn(arg);
+        cpu_ns = clock_thread_cpu_ns() - cpu_ns;
+        pthread_mutex_lock(&h->mutex);
+        h->cpu_ns = cpu_ns;
+        h->fn = NULL;
+        const uint64_t now_ns = clock_mono_ns();
+        if (now_ns - h->asked_ns > PATIENCE_S * NS_PER_S)
+            h->rest_ns = now_ns + (now_ns - h->asked_ns) * REST_PER_WAIT;
+        pthread_cond_signal(&h->done);
+    }
+    bool is_alone = h->is_alone;
+    pthread_mutex_unlock(&h->mutex);
+    if (is_alone)
+        destroy(h);
+    return NULL;
+}
+
+static int start_thread(struct proc_helper *h)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* no signal is for this thread */
+    int r = pthread_create(&h->thread, &attr, run, h);
+    if (r == EINVAL) /* a library's thread-local storage leaves too little of the stack */
+        r = pthread_create(&h->thread, NULL, run, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return -r;
+}
+
+int proc_helper_new(struct proc_helper **ret)
+{
+    struct proc_helper *h = calloc(1, sizeof(*h));
+    pthread_condattr_t attr;
+    if (h == NULL)
+        return -ENOMEM;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&h->mutex, NULL);
+    pthread_cond_init(&h->asked, NULL);
+    pthread_cond_init(&h->done, &attr);
+    pthread_condattr_destroy(&attr);
+    int r = start_thread(h);
+    if (r < 0) {
+        destroy(h);
+        return r;
+    }
+    *ret = h;
+    return 0;
+}
+
+bool proc_helper_keeps(struct proc_helper *h, void *memory)
+{
+    if (h == NULL)
+        return false;
+    pthread_mutex_lock(&h->mutex);
+    bool is_busy = h->fn != NULL;
+    assert((!is_busy || h->kept_count < KEPT_MAX) && "more users than there are");
+    if (is_busy)
+        h->kept[h->kept_count++] = memory;
+    pthread_mutex_unlock(&h->mutex);
+    return is_busy;
+}
+
+void proc_helper_free(struct proc_helper *h)
+{
+    if (h == NULL)
+        return;
+    pthread_t thread = h->thread;
+    pthread_mutex_lock(&h->mutex);
+    bool is_alone = h->is_alone = h->fn != NULL;
+    h->is_over = true;
+    pthread_cond_signal(&h->asked);
+    pthread_mutex_unlock(&h->mutex);
+    if (is_alone) {
+        pthread_detach(thread); /* H may be gone by now */
+        return;
+    }
+    pthread_join(thread, NULL);
+    destroy(h);
+}
+
+bool proc_helper_is_busy(struct proc_helper *h)
+{
+    if (h == NULL)
+        return false;
+    pthread_mutex_lock(&h->mutex);
+    bool is_busy = h->fn != NULL || clock_mono_ns() < h->rest_ns;
+    pthread_mutex_unlock(&h->mutex);
+    return is_busy;
+}
+
+static int call_here(proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns)
+{
+    uint64_t cpu_ns = clock_thread_cpu_ns();
+    fn(arg);
+    if (ret_cpu_ns != NULL)
+        *ret_cpu_ns = clock_thread_cpu_ns() - cpu_ns;
+    return 0;
+}
+
+int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns)
+{
+    const uint64_t now_ns = clock_mono_ns(), until_ns = now_ns + PATIENCE_S * NS_PER_S;
+    const struct timespec until = {(time_t)(until_ns / NS_PER_S), (long)(until_ns % NS_PER_S)};
+    if (h == NULL)
+        return call_here(fn, arg, ret_cpu_ns);
+    if (ret_cpu_ns != NULL)
+        *ret_cpu_ns = 0;
+    pthread_mutex_lock(&h->mutex);
+    int r = h->fn != NULL || now_ns < h->rest_ns ? -EAGAIN : 0;
+    if (r == 0) {
+        h->asked_ns = now_ns;
+        h->fn = fn;
+        h->arg = arg;
+        pthread_cond_signal(&h->asked);
+        while (h->fn != NULL && r == 0)
+            if (pthread_cond_timedwait(&h->done, &h->mutex, &until) == ETIMEDOUT && h->fn != NULL)
+                r = -EINPROGRESS;
+        if (r == 0 && ret_cpu_ns != NULL)
+            *ret_cpu_ns = h->cpu_ns;
+    }
+    pthread_mutex_unlock(&h->mutex);
+    return r;
+}

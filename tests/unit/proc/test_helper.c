@@ -1,0 +1,76 @@
+/* A thread that waits in our place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "proc/helper.h"
+
+static void count(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static void wait_for_byte(void *arg)
+{
+    char byte;
+    (void)!read(*(int *)arg, &byte, 1);
+}
+
+static void helper_call_that_returns_is_done(void **state)
+{
+    struct proc_helper *h;
+    uint64_t cpu_ns = UINT64_MAX;
+    int calls = 0;
+    (void)state;
+    assert_int_equal(proc_helper_new(&h), 0);
+    for (int i = 1; i <= 1000; i++) {
+        assert_int_equal(proc_helper_call(h, count, &calls, &cpu_ns), 0);
+        assert_int_equal(calls, i);
+    }
+    assert_true(cpu_ns < UINT64_MAX);
+    assert_false(proc_helper_is_busy(h));
+    proc_helper_free(h);
+}
+
+static void helper_call_that_waits_is_left_alone_and_others_are_refused(void **state)
+{
+    static int ends[2]; /* the helper outlives this function */
+    struct proc_helper *h;
+    int calls = 0;
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(proc_helper_new(&h), 0);
+    assert_int_equal(proc_helper_call(h, wait_for_byte, &ends[0], NULL), -EINPROGRESS);
+    assert_true(proc_helper_is_busy(h));
+    assert_int_equal(proc_helper_call(h, count, &calls, NULL), -EAGAIN);
+    assert_int_equal(calls, 0);
+    assert_true(proc_helper_keeps(h, malloc(1)));
+    proc_helper_free(h);
+    assert_int_equal(write(ends[1], "", 1), 1);
+}
+
+static void call_without_a_helper_is_made_here(void **state)
+{
+    int calls = 0;
+    (void)state;
+    assert_int_equal(proc_helper_call(NULL, count, &calls, NULL), 0);
+    assert_int_equal(calls, 1);
+    assert_false(proc_helper_is_busy(NULL));
+    assert_false(proc_helper_keeps(NULL, NULL));
+    proc_helper_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(helper_call_that_returns_is_done),
+        cmocka_unit_test(helper_call_that_waits_is_left_alone_and_others_are_refused),
+        cmocka_unit_test(call_without_a_helper_is_made_here),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
