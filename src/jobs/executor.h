@@ -54,6 +54,7 @@ struct executor {
     int locks_fd, runs_fd; /* folders */
     const char *runs_path; /* absolute */
     uint64_t files_max;    /* soft limit of open files for what is started; 0: our own */
+    uint64_t force_ns;     /* beyond a cancel's grace, before the supervisor is killed */
     struct executor_callbacks callbacks;
 };
 

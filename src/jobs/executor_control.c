@@ -84,7 +84,7 @@ static int request(struct executor_run *run, json_t *doc)
 static int send_cancel(struct executor_run *run)
 {
     struct executor_cancel *c = &run->cancel;
-    if (!c->wanted || c->is_sent || c->is_done)
+    if (!c->wanted || c->is_sent)
         return 0;
     int r = request(run, json_pack("{s:s,s:o,s:f}", "do", "cancel", "reason", json_text0(c->reason),
                                    "grace_s", (double)c->grace_ns / 1e9));
@@ -100,7 +100,7 @@ int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace
     else if (grace_ns >= c->grace_ns)
         return 0; /* it can only become shorter */
     c->wanted = true;
-    c->is_sent = c->is_done = false;
+    c->is_sent = false;
     c->grace_ns = grace_ns;
     c->asked_ns = clock_mono_ns();
     c->wake_ns = c->asked_ns + ANSWER_MS * NS_PER_MS;
@@ -120,11 +120,10 @@ static void on_answer(struct executor_run *run, const json_t *message)
     const char *what = json_string_value(json_object_get(message, "do"));
     if (!what || strcmp(what, "cancel") != 0)
         return;
-    run->cancel.is_done = json_is_true(json_object_get(message, "ok"));
+    if (json_is_true(json_object_get(message, "ok")))
+        return;
     run->cancel.is_sent = false;
-    run->cancel.asked_ns = clock_mono_ns();
-    if (!run->cancel.is_done)
-        executor_look_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
+    executor_look_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
 }
 
 static void on_frame(struct executor_run *run, const char *data, size_t len)

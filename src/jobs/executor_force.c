@@ -1,10 +1,12 @@
-/* A job that is to end and whose supervisor does not do its part: somebody has stopped it. */
+/* A job that is to end and whose supervisor does not do its part: it was stopped, it hangs, or the
+ * job itself answers in its place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "guard/sweep.h"
@@ -12,9 +14,18 @@
 #include "proc/procfs.h"
 
 enum {
-    WAKE_S = 2,  /* between two wakes */
-    KILL_S = 30, /* beyond the job's grace without an answer */
+    WAKE_S = 2, /* between two wakes */
 };
+
+/* A process of the job can have the supervisor's name, but not its parent while that lives. */
+static bool is_child_of_sentinel(const struct executor_run *run, const struct proc_stat *stat)
+{
+    struct executor_holder holder;
+    if (executor_lock_read(run->lock_fd, &holder) < 0)
+        return false;
+    AUTO_CLOSE int fd = executor_holder_open(&holder);
+    return fd < 0 || stat->ppid == (int32_t)holder.pid;
+}
 
 void executor_know_supervisor(struct executor_run *run, pid_t pid)
 {
@@ -23,7 +34,7 @@ void executor_know_supervisor(struct executor_run *run, pid_t pid)
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     ssize_t len = io_read_small(AT_FDCWD, path, text, sizeof text);
     if (len <= 0 || proc_stat_parse(text, (size_t)len, &stat) < 0 ||
-        strcmp(stat.comm, "ebb-supervisor") != 0)
+        strcmp(stat.comm, "ebb-supervisor") != 0 || !is_child_of_sentinel(run, &stat))
         return;
     run->supervisor = (struct process_id){.pid = (int32_t)pid, .start_ticks = stat.start_ticks};
 }
@@ -61,8 +72,8 @@ void executor_force_look(struct executor_run *run, uint64_t now_ns)
     if (!c->wanted)
         return;
     if (now_ns >= c->wake_ns && proc_root_open("/proc", "/sys/fs/cgroup", &root, NULL) == 0) {
-        bool is_over = !c->is_done && now_ns > c->asked_ns &&
-                       (now_ns - c->asked_ns) / NS_PER_S >= c->grace_ns / NS_PER_S + KILL_S;
+        const uint64_t waited_ns = now_ns > c->asked_ns ? now_ns - c->asked_ns : 0;
+        bool is_over = waited_ns > c->grace_ns && waited_ns - c->grace_ns >= run->x->force_ns;
         force(run, &root, is_over);
         proc_root_close(&root);
     }

@@ -27,10 +27,10 @@ struct executor_holder {
 };
 
 struct executor_cancel {
-    bool wanted, is_sent, is_done;
+    bool wanted, is_sent;
     char reason[EXECUTOR_SENTENCE_MAX];
     uint64_t grace_ns;
-    uint64_t asked_ns; /* or when somebody last answered */
+    uint64_t asked_ns; /* when it was wanted; an answer changes nothing: the end counts */
     uint64_t wake_ns;  /* when a supervisor that was stopped is woken next */
 };
 
@@ -114,8 +114,8 @@ void executor_control_drop(struct executor_run *run);
 
 /* ---- executor_force.c ---- */
 
-/* PID listens at the control socket. */
+/* PID listens at the control socket: the supervisor, if it is the sentinel's child. */
 void executor_know_supervisor(struct executor_run *run, pid_t pid);
 /* Once a cancel has waited for a while: wakes the supervisor and the sentinel, and at last kills
- * the former. */
+ * the former, whatever it answered: then the sentinel ends the job. */
 void executor_force_look(struct executor_run *run, uint64_t now_ns);

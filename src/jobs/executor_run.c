@@ -147,6 +147,8 @@ static void why_no_start(struct executor_run *run, const json_t *doc)
 {
     const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
     const struct executor_folder folder = executor_folder_of(run);
+    if (was_started(run, doc) && doc) /* `ebb run` cannot tell once its supervisor is killed */
+        run->no_start[0] = '\0';
     if (run->no_start[0] || was_started(run, doc))
         return;
     AUTO_CLOSE int dir = executor_open_folder(run->x, &folder);

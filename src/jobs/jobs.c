@@ -161,13 +161,15 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
         jobs_close(j);
         return r;
     }
-    j->executor = (struct executor){.loop = loop,
-                                    .program = j->program,
-                                    .locks_fd = j->locks_fd,
-                                    .runs_fd = j->runs_fd,
-                                    .runs_path = j->runs_path,
-                                    .files_max = options->files_max,
-                                    .callbacks = jobs_callbacks};
+    j->executor =
+        (struct executor){.loop = loop,
+                          .program = j->program,
+                          .locks_fd = j->locks_fd,
+                          .runs_fd = j->runs_fd,
+                          .runs_path = j->runs_path,
+                          .files_max = options->files_max,
+                          .force_ns = options->force_ns ? options->force_ns : 30 * NS_PER_S,
+                          .callbacks = jobs_callbacks};
     j->executor.callbacks.user = j;
     *ret = j;
     return 0;

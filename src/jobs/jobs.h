@@ -33,6 +33,8 @@ struct jobs_options {
     job_options_check_fn *check;
     const char *program;
     uint64_t files_max; /* soft limit of open files for the jobs; 0: the server's own */
+    uint64_t force_ns; /* a job that outlives a cancel's grace by so much: its supervisor is killed;
+                          0: half a minute */
 };
 
 /* What happens, as it happens, on the loop. The document is borrowed. */

@@ -398,6 +398,14 @@ def test_a_job_that_loses_supervisor_and_sentinel_is_ended_with_all_it_has(serve
     assert not lock_of(server, number).exists()
 
 
+def test_job_that_kills_its_watchers_before_they_report_its_start_is_lost(server):
+    number = server.submit("sh", "-c", "read pid name state sentinel rest < /proc/$PPID/stat; "
+                                       "kill -9 $sentinel $PPID", name="hold")
+    job = server.wait(number)
+    assert job["state"] == "lost" and "supervisor" in job["reason"], job
+    assert not lock_of(server, number).exists()
+
+
 DAEMON = """
 (env -i setsid "$(command -v sh)" -c 'echo $$; exec sleep 600' &)
 sleep 600

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -176,9 +178,10 @@ static bool answer(struct fake *f, struct channel *c, const char *data, size_t l
     return is_end;
 }
 
-/* One connection after another; true: it was cancelled. */
+/* One connection after another; true: it was cancelled, and that is to be its end. */
 static bool serve(struct fake *f, bool floods)
 {
+    const bool is_idle = strcmp(f->command[0], "impostor") == 0;
     struct channel c;
     char finish[200];
     bool is_end = false;
@@ -201,7 +204,7 @@ static bool serve(struct fake *f, bool floods)
             channel_fini(&c);
         }
         while (c.fd >= 0 && channel_next(&c, &type, &data, &len) == 1)
-            is_end = answer(f, &c, data, len) || is_end;
+            is_end = (answer(f, &c, data, len) && !is_idle) || is_end;
         for (int n = 0; c.fd >= 0 && channel_flush(&c) == 1 && n < 100; n++)
             usleep(1000);
     }
@@ -229,6 +232,35 @@ static void deaf(struct fake *f)
     write_ended(f, 0, "finished", "finished");
 }
 
+/* A supervisor that hangs, and below it a process of the same name that answers. The sentinel sees
+ * to the latter once the former is dead. */
+static void impostor(struct fake *f)
+{
+    int died[2];
+    if (pipe2(died, O_CLOEXEC) < 0)
+        abort();
+    pid_t supervisor = fork();
+    if (supervisor == 0) {
+        prctl(PR_SET_NAME, "ebb-supervisor");
+        pid_t job = fork();
+        if (job == 0) {
+            listen_at(f);
+            write_running(f);
+            serve(f, false);
+            _exit(0);
+        }
+        if (write(died[1], &job, sizeof job) != sizeof job)
+            abort();
+        for (;;)
+            pause();
+    }
+    pid_t job;
+    if (read(died[0], &job, sizeof job) != sizeof job || waitpid(supervisor, NULL, 0) < 0)
+        abort();
+    kill(job, SIGKILL);
+    write_json(f, json_pack("{s:s,s:{s:s}}", "state", "ended", "end", "kind", "lost"));
+}
+
 static bool is_listening(const struct fake *f)
 {
     const char *mode = f->command[0];
@@ -248,6 +280,8 @@ static void behave(struct fake *f)
         hold(f, mode[0] == 'f');
     } else if (strcmp(mode, "deaf") == 0) {
         deaf(f);
+    } else if (strcmp(mode, "impostor") == 0) {
+        impostor(f);
     } else if (strcmp(mode, "json") == 0) {
         write_text(f, f->command[1], strlen(f->command[1]));
     } else if (strcmp(mode, "huge") == 0) {
@@ -285,7 +319,8 @@ static _Noreturn void be_sentinel(struct fake *f, int ready)
     if (is_listening(f))
         listen_at(f);
     sign(f);
-    write_running(f);
+    if (strcmp(f->command[0], "impostor") != 0)
+        write_running(f);
     (void)!write(ready, "y", 1);
     close(ready);
     behave(f);

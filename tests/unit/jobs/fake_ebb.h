@@ -13,6 +13,7 @@
  *   late FILE [LIST]      starts when FILE is there, then as quick 0 LIST
  *   refuse                says why not, and makes no folder
  *   killed                is killed before it does anything
+ *   impostor              hangs, and a process of the job listens in its place and says yes
  *   flood                 as hold, with more and worse news than anybody wants
  */
 #pragma once

@@ -270,6 +270,19 @@ static void thousands_may_wait(void **state)
     kit_wait_ended(MANY);
 }
 
+static void job_that_says_yes_to_a_cancel_and_goes_on_is_ended(void **state)
+{
+    struct err err;
+    (void)state;
+    kit.options.force_ns = NS_PER_S;
+    kit_start();
+    int64_t id = kit_submit(NULL, "impostor", NULL, NULL);
+    kit_wait_state(id, JOB_RUNNING);
+    assert_int_equal(jobs_cancel(kit.jobs, id, "enough", NS_PER_S, &err), 0);
+    kit_wait_ended(id);
+    assert_int_equal(jobs_state(kit.jobs, id), JOB_CANCELLED);
+}
+
 /* A job can put anything where the lock of a later one is to be: that one fails, the rest go on. */
 static void what_is_in_the_place_of_a_lock_stops_that_job_alone(void **state)
 {
@@ -309,6 +322,7 @@ int main(int argc, char **argv)
         TEST(a_working_folder_that_is_gone_fails_the_job_alone),
         TEST(on_a_full_disk_nothing_is_accepted_and_nothing_is_forgotten),
         TEST(thousands_may_wait),
+        TEST(job_that_says_yes_to_a_cancel_and_goes_on_is_ended),
         TEST(what_is_in_the_place_of_a_lock_stops_that_job_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
