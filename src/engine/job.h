@@ -21,6 +21,7 @@
 #include "guard/leavings.h"
 #include "guard/reflex.h"
 #include "guard/sentinel.h"
+#include "guard/sweep.h"
 #include "guard/tempo.h"
 #include "proc/tree.h"
 
@@ -46,6 +47,7 @@ enum { JOB_LAST_SAMPLES = 8 };
 struct job_segment {
     unsigned number;
     pid_t pid; /* its process group has the same number */
+    int pidfd; /* of it, to the end of the segment; -1 */
     bool exited;
     int status; /* as wait gives it */
     struct rusage usage;
@@ -137,6 +139,8 @@ struct job {
     bool waits_for_room;  /* it is over, and the disk too full to say so */
     bool blind;           /* /proc is another namespace's: only our own child can be reached */
     struct loop_source *sweep_timer, *cancel_timer;
+    struct guard_kill kill; /* of this segment, once it is KILLING */
+    char stuck[200];        /* "waiting for process …": one that SIGKILL does not end; "" none */
     char cancelled[160];                  /* "cancelled: REASON"; "" it is not */
     uint64_t cancel_deadline_ns;          /* 0: nobody has asked for it */
     uint64_t started_ns, started_wall_ns; /* of the first segment */

@@ -10,11 +10,14 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "guard/sweep.h"
 
 enum {
     SETTLE_MS = 1000, /* what the job left may end by itself */
     DRAIN_MS = 2000,  /* its last output may still be on the way */
+    SWEEP_MS = 20,    /* between two looks at what is left */
+    KILL_MS = 200,    /* of killing at a time: the loop has other work */
 };
 
 /* As a terminal would: these go to the job's whole process group. */
@@ -57,6 +60,25 @@ void job_keys(struct job *j, const char *keys, size_t len)
         return;
     if (memchr(keys, t->c_cc[VINTR], len) || memchr(keys, t->c_cc[VQUIT], len))
         j->now.is_cancelled = true;
+}
+
+/* To the job's own process group at once, with whatever it is forking. */
+static void signal_group(const struct job *j, int signo)
+{
+    if (j->now.pidfd >= 0)
+        guard_signal_group(j->now.pidfd, signo);
+}
+
+/* Hundreds of processes that fork without end leave us so little CPU time that it takes minutes to
+ * signal one after another: they are stopped meanwhile. Few are left alone: to be stopped can be
+ * noticed. */
+static bool stop_crowd(const struct job *j)
+{
+    enum { CROWD = 64 };
+    bool is_crowd = proc_tree_count(engine_tree(j->engine)) > CROWD;
+    if (is_crowd)
+        signal_group(j, SIGSTOP);
+    return is_crowd;
 }
 
 /* ---- the end ---- */
@@ -119,14 +141,39 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
+/* Once, to whoever waits for the end: ebb is not what hangs. */
+static void say_stuck(struct job *j, uint64_t now_ns)
+{
+    struct proc_stat stat;
+    char name[64];
+    int32_t pid;
+    if (j->stuck[0] || !guard_kill_stuck(&j->kill, j->options->engine.root, now_ns, &stat, &pid))
+        return;
+    text_fit(name, sizeof name, 32, stat.comm, stat.comm_len);
+    snprintf(j->stuck, sizeof j->stuck,
+             "waiting for process %d (%s), which the kernel has not ended after SIGKILL (state %c)",
+             pid, name, stat.state);
+    job_say(j, j->stuck);
+}
+
+/* How long until the next look. */
+static uint64_t kill_below(struct job *j, uint64_t now_ns)
+{
+    guard_cgroup_kill(&j->guard.cgroup);
+    j->blind = guard_kill_below(&j->kill, j->options->engine.root, now_ns + KILL_MS * NS_PER_MS,
+                                reap, j) < 0;
+    say_stuck(j, now_ns);
+    return j->blind || j->kill.wait_ns < SWEEP_MS * NS_PER_MS ? SWEEP_MS * NS_PER_MS
+                                                              : j->kill.wait_ns;
+}
+
 static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
+    uint64_t wait_ns = SWEEP_MS * NS_PER_MS;
     (void)missed;
-    if (j->now.ending == KILLING) {
-        guard_cgroup_kill(&j->guard.cgroup);
-        j->blind = guard_kill_below(j->options->engine.root, now_ns + NS_PER_S / 5, reap, j) < 0;
-    }
+    if (j->now.ending == KILLING)
+        wait_ns = kill_below(j, now_ns);
     if (j->blind && !j->now.exited)
         kill(-j->now.pid, SIGKILL);
     bool children = reap(j) && !(j->blind && j->now.exited);
@@ -140,6 +187,7 @@ static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
         job_begin_ending(j, KILLING);
     if (j->now.ending == SETTLING && now_ns >= j->now.deadline_ns)
         job_begin_ending(j, TERMINATING);
+    loop_set_timer(j->sweep_timer, clock_mono_ns() + wait_ns, 0);
     finish_if_done(j, children);
 }
 
@@ -156,15 +204,22 @@ void job_begin_ending(struct job *j, enum job_ending how)
     } else if (how == TERMINATING) {
         if (j->now.exited)
             job_guard_left_behind(j);
+        bool is_stopped = stop_crowd(j);
         int count = guard_signal_below(root, self, 0, SIGTERM);
         guard_signal_below(root, self, 0, SIGCONT);
+        if (is_stopped)
+            signal_group(j, SIGCONT);
         if (j->now.exited && count > 0)
             j->now.left_behind = (unsigned)count;
         if (count < 0 && !j->now.exited)
             kill(-j->now.pid, SIGTERM);
         j->now.deadline_ns = now_ns + j->options->grace_ns;
+    } else if (how == KILLING) {
+        signal_group(j, SIGSTOP);
+        guard_kill_fini(&j->kill);
+        j->stuck[0] = '\0';
     }
-    loop_set_timer(j->sweep_timer, now_ns, 20 * NS_PER_MS);
+    loop_set_timer(j->sweep_timer, now_ns, 0);
     job_control_state(j);
 }
 
@@ -173,6 +228,7 @@ void job_term(struct job *j)
 {
     const struct proc_root *root = j->options->engine.root;
     struct proc_tree *tree = engine_tree(j->engine);
+    bool is_stopped = stop_crowd(j);
     int count = 0;
     for (size_t i = 0; i < proc_tree_count(tree); i++) {
         const struct process_info *p = &proc_tree_at(tree, i)->info;
@@ -182,6 +238,8 @@ void job_term(struct job *j)
     if (count == 0 && !j->now.exited)
         kill(j->now.pid, SIGTERM);
     guard_signal_below(root, (int32_t)getpid(), 0, SIGCONT); /* the stopped cannot act on it */
+    if (is_stopped)
+        signal_group(j, SIGCONT);
 }
 
 /* ---- by request ---- */
@@ -226,6 +284,8 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     bool children = reap(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
+    if (j->now.ending == KILLING) /* what was waited for has come */
+        loop_set_timer(j->sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }
 

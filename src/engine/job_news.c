@@ -48,6 +48,8 @@ const char *job_state_reason(const struct job *j)
     if (j->waits_for_room)
         return job_status(j) == 0 ? "it has succeeded; the disk is too full to write that down"
                                   : "it has failed; the disk is too full to write that down";
+    if (j->stuck[0] && n->ending == KILLING)
+        return j->stuck;
     if (j->cancelled[0])
         return j->cancelled;
     if (n->guard_stop)

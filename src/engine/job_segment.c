@@ -100,6 +100,7 @@ int job_segment_start(struct job *j, struct err *err)
     if (j->exec_error)
         return 0;
     j->now.pid = child.pid;
+    j->now.pidfd = io_pidfd_open(child.pid);
     j->now.started_ns = clock_mono_ns();
     j->now.started_wall_ns = clock_wall_ns();
     j->note->job = child.pid;
@@ -336,7 +337,9 @@ void job_segment_over(struct job *j)
     job_client_wake(j); /* stopped with the segment before, whose SIGCONT will not come */
     job_streams_close(j);
     engine_segment(j->engine, number);
-    j->now = (struct job_segment){.number = number};
+    if (j->now.pidfd >= 0)
+        close(j->now.pidfd);
+    j->now = (struct job_segment){.number = number, .pidfd = -1};
     if (job_segment_start(j, &j->failure) < 0 || j->exec_error)
         loop_stop(j->loop);
 }

@@ -120,8 +120,11 @@ static void tear_down(struct job *j)
     loop_remove(j->log_source);
     loop_remove(j->log_timer);
     logs_close(j->log, LOG_WAIT_S * NS_PER_S);
-    engine_free(j->engine);
     job_guard_free(j);
+    engine_free(j->engine);
+    guard_kill_fini(&j->kill);
+    if (j->now.pidfd >= 0)
+        close(j->now.pidfd);
     collect_free(j->heap);
     mark_receiver_free(j->marks);
     j->note->socket_folder[0] = '\0';
@@ -219,6 +222,7 @@ static int supervise(const struct supervisor_options *options, int client_fd, in
                     .note = note,
                     .client_pidfd = client_pidfd,
                     .segments = json_array(),
+                    .now = {.pidfd = -1},
                     .guard = {.cgroup = guard_cgroup_none, .effective_fds = LIMIT_NO_FDS}};
     for (size_t i = 0; i < 3; i++)
         j.streams[i] = (struct job_stream){.j = &j, .fd = -1};

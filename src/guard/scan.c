@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 
-static int stat_read(const struct proc_root *root, int32_t pid, struct proc_stat *ret)
+int scan_stat(const struct proc_root *root, int32_t pid, struct proc_stat *ret)
 {
     char path[32];
     char text[1024];
@@ -28,7 +28,7 @@ int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start
     if (fd < 0)
         return fd;
     struct proc_stat stat;
-    int r = stat_read(root, pid, &stat);
+    int r = scan_stat(root, pid, &stat);
     if (r < 0)
         return r == -ENOENT ? -ESRCH : r;
     if (stat.state == 'Z' || stat.state == 'X' ||
@@ -71,12 +71,13 @@ int scan_all(const struct proc_root *root, struct scan *s)
             char *end = NULL;
             long pid = name[0] >= '0' && name[0] <= '9' ? strtol(name, &end, 10) : 0;
             struct proc_stat stat;
-            if (pid <= 0 || *end || stat_read(root, (int32_t)pid, &stat) < 0)
+            if (pid <= 0 || *end || scan_stat(root, (int32_t)pid, &stat) < 0)
                 continue;
             struct found f = {.pid = (int32_t)pid,
                               .ppid = stat.ppid,
                               .start_ticks = stat.start_ticks,
-                              .zombie = stat.state == 'Z' || stat.state == 'X'};
+                              .zombie = stat.state == 'Z' || stat.state == 'X',
+                              .stopped = stat.state == 'T'};
             int r = scan_add(s, &f);
             if (r < 0)
                 return r;
@@ -84,7 +85,7 @@ int scan_all(const struct proc_root *root, struct scan *s)
     }
 }
 
-static int found_by_pid(const void *a, const void *b)
+int scan_compare_pids(const void *a, const void *b)
 {
     int32_t x = ((const struct found *)a)->pid;
     int32_t y = ((const struct found *)b)->pid;
@@ -96,7 +97,7 @@ void scan_mark_below(struct scan *s, int32_t parent)
 {
     if (s->count == 0)
         return;
-    qsort(s->v, s->count, sizeof *s->v, found_by_pid);
+    qsort(s->v, s->count, sizeof *s->v, scan_compare_pids);
     bool changed = true;
     while (changed) {
         changed = false;
@@ -105,7 +106,7 @@ void scan_mark_below(struct scan *s, int32_t parent)
             if (f->below)
                 continue;
             struct found key = {.pid = f->ppid};
-            const struct found *p = bsearch(&key, s->v, s->count, sizeof *s->v, found_by_pid);
+            const struct found *p = bsearch(&key, s->v, s->count, sizeof *s->v, scan_compare_pids);
             if (f->ppid == parent || (p && p->below)) {
                 f->below = true;
                 changed = true;

@@ -13,6 +13,7 @@ struct found {
     uint64_t start_ticks;
     bool below; /* one of those that are looked for */
     bool zombie;
+    bool stopped; /* by SIGSTOP and the like */
 };
 
 struct scan {
@@ -20,11 +21,14 @@ struct scan {
     size_t count, cap;
 };
 
+/* One process, as /proc/PID/stat has it: 0, -ENOENT or -ESRCH (gone), -errno. */
+int scan_stat(const struct proc_root *root, int32_t pid, struct proc_stat *ret);
 /* Every process of the machine with its parent. V is the caller's to free, also after a failure.
  */
 int scan_all(const struct proc_root *root, struct scan *s);
-/* Marks what descends from PARENT, and from whoever is marked already. */
+/* Marks what descends from PARENT, and from whoever is marked already. Sorts by pid. */
 void scan_mark_below(struct scan *s, int32_t parent);
+int scan_compare_pids(const void *a, const void *b); /* for qsort and bsearch of `struct found` */
 /* Signals PID if it lives, and has START_TICKS where that is not NULL, and PGRP where that is above
  * 0: 0, -ESRCH, -errno. */
 int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,

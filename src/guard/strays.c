@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "guard/rounds.h"
 #include "guard/scan.h"
 
 enum {
@@ -58,19 +59,28 @@ static bool has_sign(const struct proc_root *root, const struct stray_signs *sig
            file_has_entry(root, pid, "environ", variable, '\0', "");
 }
 
+static void mark_strays(const struct proc_root *root, struct scan *s, const void *user)
+{
+    const struct stray_signs *signs = user;
+    const int32_t self = (int32_t)getpid();
+    for (size_t i = 0; i < s->count; i++)
+        s->v[i].below =
+            s->v[i].pid != self && !s->v[i].zombie && has_sign(root, signs, s->v[i].pid);
+    scan_mark_below(s, -1);
+    for (size_t i = 0; i < s->count; i++)
+        s->v[i].below = s->v[i].below && s->v[i].pid != self;
+}
+
 int guard_signal_strays(const struct proc_root *root, const struct stray_signs *signs, int signo)
 {
     struct scan s = {0};
-    const int32_t self = (int32_t)getpid();
     int count = 0;
     if (proc_root_is_foreign(root))
         return -EXDEV;
     int r = scan_all(root, &s);
+    mark_strays(root, &s, signs);
     for (size_t i = 0; i < s.count; i++)
-        s.v[i].below = s.v[i].pid != self && !s.v[i].zombie && has_sign(root, signs, s.v[i].pid);
-    scan_mark_below(&s, -1);
-    for (size_t i = 0; i < s.count; i++)
-        if (s.v[i].below && s.v[i].pid != self && !s.v[i].zombie &&
+        if (s.v[i].below && !s.v[i].zombie &&
             scan_signal(root, s.v[i].pid, &s.v[i].start_ticks, 0, signo) == 0)
             count++;
     free(s.v);
@@ -86,9 +96,15 @@ int guard_end_strays(const struct proc_root *root, const struct stray_signs *sig
     guard_signal_strays(root, signs, SIGCONT); /* a stopped process cannot act on SIGTERM */
     const uint64_t kill_ns = clock_mono_ns() + grace_ns;
     int left = ended;
-    for (uint64_t now_ns; left > 0 && (now_ns = clock_mono_ns()) < kill_ns + KILL_S * NS_PER_S;) {
+    while (left > 0 && clock_mono_ns() < kill_ns) {
         poll(NULL, 0, LOOK_MS);
-        left = guard_signal_strays(root, signs, now_ns < kill_ns ? 0 : SIGKILL);
+        left = guard_signal_strays(root, signs, 0);
     }
+    struct guard_kill k = {0};
+    while (left > 0 && clock_mono_ns() < kill_ns + KILL_S * NS_PER_S) {
+        left = guard_kill_scan(&k, root, mark_strays, signs);
+        poll(NULL, 0, (int)(k.wait_ns / NS_PER_MS));
+    }
+    guard_kill_fini(&k);
     return ended;
 }

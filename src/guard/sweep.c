@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "guard/rounds.h"
 #include "guard/scan.h"
 
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo)
@@ -22,6 +23,12 @@ int guard_signal(const struct proc_root *root, const struct process_id *id, int 
     if (proc_root_is_foreign(root))
         return -EXDEV;
     return scan_signal(root, id->pid, &id->start_ticks, 0, signo);
+}
+
+int guard_signal_group(int leader_fd, int signo)
+{
+    enum { PROCESS_GROUP = 1 << 2 }; /* PIDFD_SIGNAL_PROCESS_GROUP of Linux 6.9 */
+    return syscall(SYS_pidfd_send_signal, leader_fd, signo, NULL, PROCESS_GROUP) < 0 ? -errno : 0;
 }
 
 static int scan_below(const struct proc_root *root, int32_t parent, struct scan *s)
@@ -58,10 +65,17 @@ static bool reap_all(void *user)
     }
 }
 
-/* Our own children, as fast as it goes: a chain of processes that each fork and exit is always
- * here with its newest link. Until we reap one its pid is not given to another, so no check is
- * needed. Returns how many were signalled. */
-static int kill_children(int children_fd)
+static void mark_below_self(const struct proc_root *root, struct scan *s, const void *user)
+{
+    (void)root;
+    (void)user;
+    scan_mark_below(s, (int32_t)getpid());
+}
+
+/* SIGKILLs children of our own that the last scan did not find, as fast as it goes: a chain of
+ * processes that each fork and exit is always here with its newest link. Until we reap one its pid
+ * is not given to another, so no check is needed. Returns how many were signalled. */
+static int kill_new_children(const struct guard_kill *k, int children_fd)
 {
     char text[16384];
     int32_t pids[2048];
@@ -73,7 +87,7 @@ static int kill_children(int children_fd)
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
     for (size_t i = 0; i < found; i++) {
-        int fd = io_pidfd_open(pids[i]);
+        int fd = guard_kill_knows(k, pids[i]) ? -1 : io_pidfd_open(pids[i]);
         if (fd < 0)
             continue;
         count += syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;
@@ -82,10 +96,10 @@ static int kill_children(int children_fd)
     return count;
 }
 
-/* Rounds of fast kills with a full look now and then for those deeper down. */
-int guard_kill_below(const struct proc_root *root, uint64_t until_ns, guard_reap_fn *reap,
-                     void *user)
+int guard_kill_below(struct guard_kill *k, const struct proc_root *root, uint64_t until_ns,
+                     guard_reap_fn *reap, void *user)
 {
+    enum { FAST_ROUNDS = 64 };
     if (proc_root_is_foreign(root)) {
         reap(user);
         return -EXDEV;
@@ -94,11 +108,12 @@ int guard_kill_below(const struct proc_root *root, uint64_t until_ns, guard_reap
     int32_t self = (int32_t)getpid();
     snprintf(path, sizeof path, "%d/task/%d/children", self, self);
     AUTO_CLOSE int fd = openat(root->proc_fd, path, O_RDONLY | O_CLOEXEC);
-    for (unsigned round = 0; reap(user) && clock_mono_ns() < until_ns; round++) {
-        if (round % 64 == 0)
-            guard_signal_below(root, self, 0, SIGKILL);
-        if ((fd < 0 || kill_children(fd) == 0) && round > 64)
-            poll(NULL, 0, 1);
+    k->wait_ns = 0;
+    while (reap(user) && k->wait_ns == 0 && clock_mono_ns() < until_ns) {
+        guard_kill_scan(k, root, mark_below_self, NULL);
+        for (int i = 0; i < FAST_ROUNDS && fd >= 0 && kill_new_children(k, fd) > 0; i++)
+            if (!reap(user))
+                return 0;
     }
     return 0;
 }
@@ -115,6 +130,11 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
     uint64_t until = clock_mono_ns() + grace_ns;
     while (reap_all(NULL) && clock_mono_ns() < until)
         poll(NULL, 0, 10);
-    guard_kill_below(root, UINT64_MAX, reap_all, NULL);
+    struct guard_kill k = {0};
+    while (reap_all(NULL)) {
+        guard_kill_below(&k, root, UINT64_MAX, reap_all, NULL);
+        poll(NULL, 0, (int)(k.wait_ns / NS_PER_MS));
+    }
+    guard_kill_fini(&k);
     return ended < 0 ? 0 : ended;
 }

@@ -7,6 +7,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import time
 import uuid
 
 import pytest
@@ -313,3 +314,72 @@ def test_the_kernels_killer_in_the_jobs_own_cgroup_is_told(guarded):
     assert doc["end"]["cause_kind"] == "cgroup out of memory"
     assert doc["end"]["cause"] == ("killed by the kernel: its cgroup was out of memory "
                                    "(limit 100 MiB)")
+
+
+# ---- processes that cannot be killed ----
+
+class Freezer:
+    """A v1 freezer group: SIGKILL does not end what is frozen in it, as in uninterruptible sleep."""
+
+    def __init__(self):
+        self.path = pathlib.Path("/sys/fs/cgroup/freezer") / f"test-{uuid.uuid4().hex}"
+        self.path.mkdir()
+
+    def freeze(self, *pids):
+        for pid in pids:
+            (self.path / "cgroup.procs").write_text(str(pid))
+        (self.path / "freezer.state").write_text("FROZEN")
+        wait_for(lambda: (self.path / "freezer.state").read_text() == "FROZEN\n", "the freeze")
+
+    def thaw(self):
+        (self.path / "freezer.state").write_text("THAWED")
+
+    def remove(self):
+        self.thaw()
+        wait_for(lambda: not (self.path / "cgroup.procs").read_text(), "the group to be empty")
+        self.path.rmdir()
+
+
+@pytest.fixture
+def freezer():
+    try:
+        group = Freezer()
+    except OSError as error:
+        pytest.skip(f"no v1 freezer here: {error}")
+    yield group
+    group.remove()
+
+
+def cpu_s(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def share_of_cpu(pid, seconds=1):
+    """How much of a CPU it uses: a process that is kept from running uses less, never more."""
+    began_s, cpu_before = time.monotonic(), cpu_s(pid)
+    time.sleep(seconds)
+    return (cpu_s(pid) - cpu_before) / (time.monotonic() - began_s)
+
+
+def test_process_that_cannot_be_killed_is_named_and_waited_for_without_spinning(guarded, freezer):
+    said = guarded.folder / "stderr"
+    client = guarded.start("--grace", "100ms", "--no-heap", "--", "sh", script(guarded.folder, """
+        sleep 120 &
+        echo $! > hung; touch ready; while [ ! -e go ]; do sleep 0.02; done
+    """, "job.sh"), stderr=said.open("w"))
+    guarded.wait_for_file("ready")
+    hung = int((guarded.folder / "hung").read_text())
+    wait_for(lambda: pathlib.Path(f"/proc/{hung}/comm").read_text() == "sleep\n", "sleep")
+    freezer.freeze(hung)
+    (guarded.folder / "go").touch()
+    words = f"ebb: waiting for process {hung} (sleep), which the kernel has not ended after SIGKILL"
+    wait_for(lambda: words in said.read_text(), "the name of the process")
+    supervisor, sentinel = map(guarded.pid_of, ("ebb-supervisor", "ebb-sentinel"))
+    assert share_of_cpu(supervisor) < 0.3
+    os.kill(supervisor, signal.SIGKILL)
+    wait_for(lambda: not alive(supervisor), "the end of the supervisor")
+    assert share_of_cpu(sentinel) < 0.3
+    freezer.thaw()
+    guarded.end(client)
+    assert guarded.is_all_gone()

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -13,11 +14,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "guard/sentinel.h"
 #include "guard/strays.h"
 #include "guard/sweep.h"
@@ -158,6 +161,141 @@ static void a_fork_storm_is_outrun(void **state)
     assert_int_equal(in_subreaper(a_storm), 0);
 }
 
+static rlim_t count_of_user(uid_t uid)
+{
+    DIR *proc = opendir("/proc");
+    rlim_t count = 0;
+    for (const struct dirent *e; proc && (e = readdir(proc)) != NULL;) {
+        struct stat st;
+        count += e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
+                 fstatat(dirfd(proc), e->d_name, &st, 0) == 0 && st.st_uid == uid;
+    }
+    closedir(proc);
+    return count;
+}
+
+/* Every process forks without end: whoever is killed is replaced at once, up to the limit of
+ * processes. It ends by itself after a while, as the storm above. */
+static int a_bomb(void)
+{
+    enum { BOMB_S = 120, BOMB = 150, NOBODYS_UID = 64999 };
+    uint64_t until = clock_mono_ns() + BOMB_S * NS_PER_S;
+    if (geteuid() == 0 && (setgid(NOBODYS_UID) < 0 || setuid(NOBODYS_UID) < 0))
+        return 10;
+    const rlim_t most = count_of_user(geteuid()) + BOMB;
+    if (setrlimit(RLIMIT_NPROC, &(struct rlimit){most, most}) < 0)
+        return 11;
+    if (fork() == 0) {
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGCHLD, SIG_IGN);
+        while (clock_mono_ns() < until)
+            if (fork() < 0)
+                __atomic_add_fetch(ready, 1, __ATOMIC_SEQ_CST);
+        _exit(0);
+    }
+    wait_for_ready(1); /* it has come up to its limit */
+    guard_end_all(&root, 20 * NS_PER_MS);
+    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
+        return 1;
+    return clock_mono_ns() < until ? 0 : 2;
+}
+
+static void fork_bomb_at_its_process_limit_is_ended(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(a_bomb), 0);
+}
+
+/* A /proc with one process below us that no signal reaches, as one in uninterruptible sleep. */
+struct undead {
+    char path[64], folder[32], stat[48];
+    struct proc_root root;
+};
+
+enum { UNDEAD_PID = 2147483646 };
+
+static void undead_make(struct undead *u)
+{
+    snprintf(u->path, sizeof u->path, "/tmp/ebb-test-sweep.XXXXXX");
+    snprintf(u->folder, sizeof u->folder, "%d", UNDEAD_PID);
+    snprintf(u->stat, sizeof u->stat, "%d/stat", UNDEAD_PID);
+    assert_non_null(mkdtemp(u->path));
+    assert_int_equal(proc_root_open(u->path, NULL, &u->root, NULL), 0);
+    assert_int_equal(mkdirat(u->root.proc_fd, u->folder, 0777), 0);
+    int fd = openat(u->root.proc_fd, u->stat, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    dprintf(fd, "%d (hung) D %d 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 4242 4096 1 0 1 1 1 0 0 0 0\n",
+            UNDEAD_PID, (int)getpid());
+    close(fd);
+}
+
+static void undead_remove(struct undead *u)
+{
+    unlinkat(u->root.proc_fd, u->stat, 0);
+    unlinkat(u->root.proc_fd, u->folder, AT_REMOVEDIR);
+    proc_root_close(&u->root);
+    rmdir(u->path);
+}
+
+static bool one_is_left(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static void process_that_survives_sigkill_is_looked_at_less_and_less(void **state)
+{
+    struct guard_kill k = {0};
+    struct undead u;
+    struct proc_stat stat;
+    int32_t pid;
+    (void)state;
+    undead_make(&u);
+    /* it returns although there is no end to the time it was given */
+    assert_int_equal(guard_kill_below(&k, &u.root, UINT64_MAX, one_is_left, NULL), 0);
+    assert_true(k.wait_ns >= NS_PER_MS);
+    assert_false(guard_kill_stuck(&k, &u.root, k.changed_ns, &stat, &pid));
+    const uint64_t since_ns = k.changed_ns -= 60 * NS_PER_S;
+    assert_int_equal(guard_kill_below(&k, &u.root, UINT64_MAX, one_is_left, NULL), 0);
+    assert_true(k.wait_ns >= NS_PER_S);
+    assert_int_equal(k.changed_ns, since_ns);
+    assert_true(guard_kill_stuck(&k, &u.root, clock_mono_ns(), &stat, &pid));
+    assert_int_equal(pid, UNDEAD_PID);
+    assert_string_equal(stat.comm, "hung");
+    guard_kill_fini(&k);
+    undead_remove(&u);
+}
+
+static int a_group_without_its_leader(void)
+{
+    int status;
+    pid_t leader = fork();
+    if (leader == 0) {
+        setpgid(0, 0);
+        if (fork() == 0)
+            stay();
+        stay();
+    }
+    wait_for_ready(2);
+    int fd = io_pidfd_open(leader);
+    kill(leader, SIGKILL);
+    if (waitpid(leader, &status, 0) != leader)
+        return 1;
+    int r = guard_signal_group(fd, SIGKILL);
+    if (r == -EINVAL) { /* a kernel before 6.9 */
+        guard_end_all(&root, 0);
+        return 0;
+    }
+    if (r < 0 || waitpid(-1, &status, 0) <= 0 || !WIFSIGNALED(status))
+        return 2;
+    return guard_signal_group(fd, SIGKILL) == -ESRCH ? 0 : 3;
+}
+
+static void process_group_is_signalled_after_its_leader_was_reaped(void **state)
+{
+    (void)state;
+    assert_int_equal(in_subreaper(a_group_without_its_leader), 0);
+}
+
 static int only_that_group(void)
 {
     pid_t in = fork();
@@ -279,10 +417,11 @@ static int with_another_self(void)
             id.pid, (int)getpid());
     close(fd);
     int r = symlinkat("999999999", foreign.proc_fd, "self") < 0 ? 11 : 0;
+    struct guard_kill k = {0};
     int calls = 0;
     if (r == 0)
         r = check_does_nothing(&foreign, &id);
-    if (r == 0 && guard_kill_below(&foreign, UINT64_MAX, count_calls, &calls) != -EXDEV)
+    if (r == 0 && guard_kill_below(&k, &foreign, UINT64_MAX, count_calls, &calls) != -EXDEV)
         r = 12;
     if (r == 0 && calls != 1)
         r = 13;
@@ -352,6 +491,7 @@ static void a_number_that_the_end_of_a_read_cuts_names_nobody(void **state)
     (void)state;
     char path[] = "/tmp/ebb-sweep-XXXXXX", name[64];
     struct proc_root mock;
+    struct guard_kill k = {0};
     int rounds = 0, status = 0, self = (int)getpid();
     pid_t victim = fork();
     if (victim == 0)
@@ -370,8 +510,11 @@ static void a_number_that_the_end_of_a_read_cuts_names_nobody(void **state)
     assert_true(fd >= 0);
     write_long_children(fd, victim);
     close(fd);
-    assert_int_equal(guard_kill_below(&mock, UINT64_MAX, are_rounds_left, &rounds), 0);
-    assert_int_equal(rounds, ROUNDS + 1);
+    while (are_rounds_left(&rounds)) {
+        assert_int_equal(guard_kill_below(&k, &mock, UINT64_MAX, one_is_left, NULL), 0);
+        assert_true(k.wait_ns > 0);
+    }
+    guard_kill_fini(&k);
     kill(victim, SIGTERM); /* a SIGKILL before it would come first */
     assert_int_equal(waitpid(victim, &status, 0), victim);
     assert_int_equal(WTERMSIG(status), SIGTERM);
@@ -478,6 +621,8 @@ int main(void)
         WITH_NEIGHBOUR(a_double_forked_daemon_that_ignores_sigterm_is_ended),
         WITH_NEIGHBOUR(five_hundred_orphans_are_ended),
         WITH_NEIGHBOUR(a_fork_storm_is_outrun),
+        WITH_NEIGHBOUR(fork_bomb_at_its_process_limit_is_ended),
+        WITH_NEIGHBOUR(process_group_is_signalled_after_its_leader_was_reaped),
         WITH_NEIGHBOUR(a_group_signal_reaches_that_group_alone),
         WITH_NEIGHBOUR(a_pid_with_another_start_time_is_left_alone),
         WITH_NEIGHBOUR(a_proc_in_which_we_are_another_names_nobody),
@@ -485,6 +630,7 @@ int main(void)
         WITH_NEIGHBOUR(what_a_killed_supervisor_leaves_the_sentinel_ends),
         WITH_NEIGHBOUR(a_supervisor_that_ends_well_needs_nothing),
         WITH_NEIGHBOUR(strays_are_known_by_the_whole_of_their_sign),
+        cmocka_unit_test(process_that_survives_sigkill_is_looked_at_less_and_less),
         cmocka_unit_test(a_number_that_the_end_of_a_read_cuts_names_nobody),
         cmocka_unit_test(the_streams_of_a_segment_that_is_over_are_not_kept_open),
     };
