@@ -60,6 +60,7 @@ int logs_open(int dirfd, uint64_t cap_bytes, size_t memory_bytes, struct logs **
         free(l);
         return r;
     }
+    sink_leave_unsynced(l->sink); /* it may be large, and the user waits for us to end */
     *ret = l;
     return 0;
 }
@@ -133,9 +134,14 @@ void logs_status(const struct logs *l, struct sink_status *ret)
     sink_status(l->sink, ret);
 }
 
-int logs_error_fd(const struct logs *l)
+int logs_event_fd(const struct logs *l)
 {
-    return sink_error_fd(l->sink);
+    return sink_event_fd(l->sink);
+}
+
+void logs_wake_below(struct logs *l, uint64_t bytes)
+{
+    sink_wake_below(l->sink, bytes);
 }
 
 int logs_wait(struct logs *l, uint64_t wait_ns)

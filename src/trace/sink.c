@@ -40,8 +40,10 @@ struct shared {
 
     /* under the lock */
     unsigned refs;
-    bool closing, finished, abandoned;
-    int error_fd;
+    bool closing, finished, abandoned, leaves_unsynced;
+    int event_fd;
+    bool wants_wake;
+    uint64_t wake_bytes; /* with wants_wake */
     size_t memory_bytes;
     struct op *first, **last;
     struct sink_status status;
@@ -74,8 +76,8 @@ static void shared_unref(struct shared *sh)
     }
     if (sh->fd >= 0)
         close(sh->fd);
-    if (sh->error_fd >= 0)
-        close(sh->error_fd);
+    if (sh->event_fd >= 0)
+        close(sh->event_fd);
     pthread_cond_destroy(&sh->wake);
     pthread_cond_destroy(&sh->done);
     pthread_mutex_destroy(&sh->lock);
@@ -184,6 +186,22 @@ static int turn(struct shared *sh, const struct op *op)
     return rc;
 }
 
+/* Under the lock. The counter of an eventfd holds more events than there can be. */
+static void send_event(const struct shared *sh)
+{
+    uint64_t one = 1;
+    if (!sh->abandoned)
+        (void)!write(sh->event_fd, &one, sizeof one);
+}
+
+static void wake_if_below(struct shared *sh)
+{
+    if (!sh->wants_wake || sh->status.waiting_bytes > sh->wake_bytes)
+        return;
+    sh->wants_wake = false;
+    send_event(sh);
+}
+
 static void note_result(struct shared *sh, const struct op *op, int rc)
 {
     struct sink_status *st = &sh->status;
@@ -201,9 +219,7 @@ static void note_result(struct shared *sh, const struct op *op, int rc)
     if (st->first_error != 0)
         return;
     st->first_error = rc;
-    uint64_t one = 1;
-    if (!sh->abandoned && write(sh->error_fd, &one, sizeof one) < 0)
-        return; /* cannot be: the counter was 0 */
+    send_event(sh);
 }
 
 static int perform(struct shared *sh, const struct op *op)
@@ -238,6 +254,8 @@ static void *run(void *arg)
         while (!sh->first && !sh->closing)
             pthread_cond_wait(&sh->wake, &sh->lock);
         struct op *op = sh->first;
+        if (!op && sh->leaves_unsynced)
+            break;
         pthread_mutex_unlock(&sh->lock);
         int rc = perform(sh, op ? op : &last_sync);
         pthread_mutex_lock(&sh->lock);
@@ -246,6 +264,7 @@ static void *run(void *arg)
             break;
         sh->first = op->next;
         sh->status.waiting_bytes -= op_bytes(op);
+        wake_if_below(sh);
         if (!sh->first) {
             sh->last = &sh->first;
             pthread_cond_signal(&sh->done);
@@ -264,8 +283,8 @@ static struct shared *shared_new(int fd, size_t memory_bytes)
     struct shared *sh = calloc(1, sizeof *sh);
     if (!sh)
         return NULL;
-    sh->error_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (sh->error_fd < 0) {
+    sh->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (sh->event_fd < 0) {
         free(sh);
         return NULL;
     }
@@ -398,9 +417,26 @@ void sink_status(const struct sink *s, struct sink_status *ret)
     pthread_mutex_unlock(&s->sh->lock);
 }
 
-int sink_error_fd(const struct sink *s)
+int sink_event_fd(const struct sink *s)
 {
-    return s->sh->error_fd; /* never changes while S lives */
+    return s->sh->event_fd; /* never changes while S lives */
+}
+
+void sink_leave_unsynced(struct sink *s)
+{
+    pthread_mutex_lock(&s->sh->lock);
+    s->sh->leaves_unsynced = true;
+    pthread_mutex_unlock(&s->sh->lock);
+}
+
+void sink_wake_below(struct sink *s, uint64_t bytes)
+{
+    struct shared *sh = s->sh;
+    pthread_mutex_lock(&sh->lock);
+    sh->wants_wake = true;
+    sh->wake_bytes = bytes;
+    wake_if_below(sh);
+    pthread_mutex_unlock(&sh->lock);
 }
 
 static struct timespec deadline_after(uint64_t wait_ns)

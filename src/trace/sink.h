@@ -41,7 +41,12 @@ struct sink_status {
 void sink_status(const struct sink *s, struct sink_status *ret);
 /* Waits until nothing waits any more, or WAIT_NS are over: 0 or -ETIMEDOUT. */
 int sink_wait(struct sink *s, uint64_t wait_ns);
-int sink_error_fd(const struct sink *s); /* eventfd: readable once the first error happened */
+/* An eventfd: readable once the first error happened, and whenever sink_wake_below is answered. */
+int sink_event_fd(const struct sink *s);
+/* sink_close leaves the file to the kernel instead of waiting for it to be on disk. */
+void sink_leave_unsynced(struct sink *s);
+/* Asks for one event as soon as at most BYTES wait, at once where that is so already. */
+void sink_wake_below(struct sink *s, uint64_t bytes);
 /* Waits at most WAIT_NS for the queue to drain (a hanging disk is left behind with its thread)
  * and frees S. 0, the first error, or -ETIMEDOUT. NULL is fine. */
 int sink_close(struct sink *s, uint64_t wait_ns);

@@ -151,7 +151,7 @@ void writer_count_loss(struct trace_writer *w)
     if (w->error != 0)
         return;
     w->error = -ENOBUFS;
-    (void)!write(sink_error_fd(w->sink), &one, sizeof one); /* cannot fail: it counts to 2 */
+    (void)!write(sink_event_fd(w->sink), &one, sizeof one); /* cannot fail: it counts to 2 */
 }
 
 /* ---- what the engine tells ---- */
@@ -487,7 +487,7 @@ void trace_writer_status(const struct trace_writer *w, struct trace_writer_statu
 
 int trace_writer_error_fd(const struct trace_writer *w)
 {
-    return sink_error_fd(w->sink);
+    return sink_event_fd(w->sink);
 }
 
 static void writer_free(struct trace_writer *w)

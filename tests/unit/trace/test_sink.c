@@ -112,7 +112,7 @@ static void a_full_device_is_an_error_once_and_counts_what_it_lost(void **state)
     uint64_t count;
     int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     assert_int_equal(sink_new(fd, MEMORY, &s), 0);
-    assert_false(is_readable(sink_error_fd(s)));
+    assert_false(is_readable(sink_event_fd(s)));
     sink_append(s, "12345", 5);
     sink_append(s, "678", 3);
     assert_int_equal(sink_wait(s, LONG_NS), 0);
@@ -122,9 +122,40 @@ static void a_full_device_is_an_error_once_and_counts_what_it_lost(void **state)
     assert_int_equal(st.lost_bytes, 8);
     assert_int_equal(st.losses, 2);
     assert_int_equal(st.waiting_bytes, 0);
-    assert_int_equal(read(sink_error_fd(s), &count, sizeof count), sizeof count);
+    assert_int_equal(read(sink_event_fd(s), &count, sizeof count), sizeof count);
     assert_int_equal(count, 1);
     assert_int_equal(sink_close(s, LONG_NS), -ENOSPC);
+}
+
+static bool is_readable_soon(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, (int)(LONG_NS / NS_PER_MS)) == 1;
+}
+
+/* A pipe stands for a slow disk: it takes the first append, and the second once it was read. */
+static void sink_wakes_its_owner_when_little_enough_waits(void **state)
+{
+    (void)state;
+    struct sink *s;
+    int pair[2];
+    uint64_t count;
+    static char block[1 << 20];
+    assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
+    assert_int_equal(sink_new(pair[1], 2 * sizeof block, &s), 0);
+    sink_wake_below(s, 0); /* nothing waits: at once */
+    assert_int_equal(read(sink_event_fd(s), &count, sizeof count), sizeof count);
+    assert_int_equal(sink_append(s, block, sizeof block), 0);
+    sink_wake_below(s, 100);
+    assert_false(is_readable(sink_event_fd(s)));
+    for (size_t left = sizeof block; left;) {
+        ssize_t n = read(pair[0], block, left);
+        assert_true(n > 0);
+        left -= (size_t)n;
+    }
+    assert_true(is_readable_soon(sink_event_fd(s)));
+    close(pair[0]);
+    assert_int_equal(sink_close(s, LONG_NS), 0);
 }
 
 static void set_file_limit(rlim_t bytes)
@@ -232,6 +263,7 @@ int main(void)
         cmocka_unit_test(a_tail_is_replaced_by_something_shorter),
         cmocka_unit_test(something_longer_than_the_tail_comes_behind_it),
         cmocka_unit_test(a_full_device_is_an_error_once_and_counts_what_it_lost),
+        cmocka_unit_test(sink_wakes_its_owner_when_little_enough_waits),
         cmocka_unit_test(torn_bytes_are_cut_and_the_next_append_is_tried),
         cmocka_unit_test(a_tail_that_cannot_be_replaced_stays),
         cmocka_unit_test(a_hanging_disk_holds_nobody_up),
