@@ -13,7 +13,7 @@ import time
 from typing import Optional
 
 from . import _keepers, _truth
-from ._wire import Request, Wire, wire
+from ._wire import Request, Wire, off_streams, wire
 
 _STEP_PATIENCE_S = 2.0  # a request waits so long for the end of a step
 _BUDGET_S = 3.0
@@ -66,7 +66,7 @@ def _start_thread() -> bool:
     if s is None:
         return False
     try:
-        hears, _bell = os.pipe()
+        hears, _bell = map(off_streams, os.pipe())
     except OSError:
         return False
     _must_end = False

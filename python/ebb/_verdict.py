@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from typing import Any, Optional
 
-from ._wire import wire
+from ._wire import datagram_socket, wire
 
 _FRESH_S = 1.0  # ebb looks once a second, and judges more seldom
 
@@ -37,7 +36,7 @@ def _ask(timeout: float) -> Optional[dict[str, Any]]:
         return None
     path = f"{base}.{os.getpid()}.{time.monotonic_ns()}"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        with datagram_socket() as s:
             s.settimeout(max(0.0, timeout))
             s.bind(path)
             try:

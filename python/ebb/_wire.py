@@ -9,6 +9,7 @@ speaks for itself when it is told to.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import select
@@ -127,6 +128,22 @@ def _nothing() -> None:
 _Step = tuple[int, Optional[float], str, int, float]
 
 
+def off_streams(fd: int) -> int:
+    """FD under a number that is no standard stream's: a job that runs with one of them closed must
+    not print into a file of ours."""
+    if fd > 2:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)
+
+
+def datagram_socket() -> socket.socket:
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    return s if s.fileno() > 2 else socket.socket(fileno=off_streams(s.detach()))
+
+
 class Request:
     """Something ebb asks for: CHECKPOINT, CENSUS or STOP, with the number to answer with. REPLY is
     the socket of another process than the one at $EBB_SOCKET that wants the answer."""
@@ -188,7 +205,7 @@ class Wire:
     def _open(self) -> Optional[socket.socket]:
         if self._socket is None:
             try:
-                s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                s = datagram_socket()
                 s.setblocking(False)
                 s.connect(self._path)  # type: ignore[arg-type]
             except (OSError, ValueError):
@@ -397,7 +414,7 @@ class Wire:
         if self._replies is None:
             path = f"{self._path}.{self._pid}"
             try:
-                s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                s = datagram_socket()
                 s.setblocking(False)
                 try:
                     os.unlink(path)  # of an earlier process with this number
@@ -459,7 +476,7 @@ class Wire:
         if path is not None:
             lines.append(f"PATH={_clean(path)}")
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            with datagram_socket() as s:
                 s.settimeout(_PATIENCE_S)
                 s.sendto("\n".join(lines).encode("utf-8", "replace"), request.reply)
             return True

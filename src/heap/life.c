@@ -216,9 +216,20 @@ static void close_out(int fd)
     syscall(SYS_close, fd);
 }
 
+/* A job that runs with a standard stream closed must not print into a file of ours. */
+static int off_streams(int fd)
+{
+    if (fd < 0 || fd > 2)
+        return fd;
+    int away = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+    close_out(fd);
+    return away;
+}
+
 static int connect_out(void)
 {
-    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = off_streams(
+        (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd >= 0 && syscall(SYS_connect, fd, &address, address_len) != 0) {
         close_out(fd);
         fd = -1;
@@ -254,6 +265,7 @@ static int make_memfd(void)
     int fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
         fd = (int)syscall(SYS_memfd_create, "ebb-heap", flags);
+    fd = off_streams(fd);
     if (fd < 0)
         return -1;
     if (syscall(SYS_ftruncate, fd, sizeof(struct heap_table)) == 0 &&
