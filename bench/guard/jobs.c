@@ -109,14 +109,13 @@ static uint64_t run_plain(char **argv)
     return n > 0 ? parse_stamp(text, (size_t)n) : 0;
 }
 
-/* Reads frames until the supervisor closes its end; the job's output has the moment. */
-static uint64_t drain(int fd)
+/* Reads frames until the supervisor closes its end. */
+static void drain(int fd)
 {
     struct channel c;
     enum channel_type type;
     const char *data;
     size_t len;
-    uint64_t reached = 0;
     int r = 0;
     channel_init(&c, fd);
     while (r >= 0) {
@@ -124,11 +123,9 @@ static uint64_t drain(int fd)
         poll(&p, 1, -1);
         r = channel_fill(&c);
         while (channel_next(&c, &type, &data, &len) == 1)
-            if (type == CHANNEL_OUT && !reached)
-                reached = parse_stamp(data, len);
+            ;
     }
     channel_fini(&c);
-    return reached;
 }
 
 static uint64_t run_supervised(const struct way *way, char **argv, const char *folder)
@@ -141,23 +138,35 @@ static uint64_t run_supervised(const struct way *way, char **argv, const char *f
                                    .engine = {.interval_ns = NS_PER_S, .root = &root},
                                    .nofile = nofile};
     static unsigned number;
-    char path[4096];
+    char path[4096], text[64];
     struct err err = {""};
-    int fd, status;
-    pid_t sentinel;
+    struct supervisor_client client;
+    int pair[2], status;
     o.guard.no_cgroup = way->no_cgroup;
     o.guard.is_off = way->no_guard;
     sigprocmask(SIG_SETMASK, NULL, &o.mask);
     snprintf(path, sizeof path, "%s/%s-%u", folder, way->name, number++);
     if (!way->no_record && rundir_create(path, o.name, clock_wall_ns(), &o.rundir, &err) < 0)
         give_up(err.text);
-    if (supervisor_start(&o, &fd, &sentinel, &err) < 0)
+    /* A pipe as standard output is what the job's output goes to. */
+    int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (pipe2(pair, O_CLOEXEC) < 0 || dup2(pair[1], STDOUT_FILENO) < 0)
+        give_up("cannot make a pipe");
+    int r = supervisor_start(&o, &client, &err);
+    dup2(own, STDOUT_FILENO);
+    close(own);
+    close(pair[1]);
+    if (r < 0)
         give_up(err.text);
     rundir_fini(&o.rundir);
-    uint64_t reached = drain(fd);
-    while (waitpid(sentinel, &status, 0) < 0 && errno == EINTR)
+    drain(client.fd);
+    if (client.stream[2] >= 0)
+        close(client.stream[2]);
+    while (waitpid(client.sentinel, &status, 0) < 0 && errno == EINTR)
         ;
-    return reached;
+    ssize_t n = read(pair[0], text, sizeof text);
+    close(pair[0]);
+    return n > 0 ? parse_stamp(text, (size_t)n) : 0;
 }
 
 static void run_one(struct way *way, unsigned i, char **argv, const char *folder)

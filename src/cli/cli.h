@@ -100,6 +100,8 @@ int cli_fail(int status, const struct err *err);
 int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same line for what is no failure. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A standard stream that was closed when the program was started; it is /dev/null by now. */
+bool cli_was_closed(int fd);
 bool cli_colour(int fd);  /* a terminal, and no NO_COLOR */
 size_t cli_width(int fd); /* columns to write in: the terminal's, from 40 to 100; else 80 */
 

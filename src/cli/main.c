@@ -164,15 +164,21 @@ static int nothing_asked(void)
     return 2;
 }
 
+static bool was_closed[3];
+
 /* Whoever starts us with a standard stream closed must not find our own files in its place. */
 static void open_streams(void)
 {
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
+    for (int fd = 0; fd < 3; fd++) {
+        was_closed[fd] = fcntl(fd, F_GETFD) < 0;
+        if (was_closed[fd]) /* the lowest number that is free is this one */
+            (void)!open("/dev/null", O_RDWR);
+    }
+}
+
+bool cli_was_closed(int fd)
+{
+    return was_closed[fd];
 }
 
 int main(int argc, char **argv)

@@ -331,8 +331,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     struct proc_root root;
     char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
     struct err err = {""};
-    int fd;
-    pid_t sentinel;
+    struct supervisor_client client;
     struct run_client_end end;
     int status = check_command(call->argv[0], path);
     if (status)
@@ -350,6 +349,10 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     s.engine = (struct engine_options){
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &root};
     run_client_terminal(o->no_terminal || o->is_detached, &s.tty);
+    if (o->is_detached)
+        s.streams.is_one_pipe = true; /* to log.txt */
+    else
+        run_client_streams(&s.tty, &s.streams);
     s.log_max_bytes = o->log_max_bytes;
     s.is_detached = o->is_detached;
     s.lock_fd = (int)o->lock_fd;
@@ -359,14 +362,14 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     run_client_hold_signals(&s.mask);
     if (!guard->no_cgroup)
         (void)guard_place_vacate(&root); /* without it the job has no cgroup of its own */
-    if (supervisor_start(&s, &fd, &sentinel, &err) < 0)
+    if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);
-    if (o->is_detached && run_client_until_started(fd, &end))
+    if (o->is_detached && run_client_until_started(client.fd, &end))
         return 0;
     if (!o->is_detached)
-        run_client(fd, &s.tty, &end);
-    return finish(o, guard->keep_on_exit, &end, sentinel);
+        run_client(&client, &s.tty, &end);
+    return finish(o, guard->keep_on_exit, &end, client.sentinel);
 }
 
 static int check_lock(const struct run_options *o, struct err *err)

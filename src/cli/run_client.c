@@ -3,10 +3,15 @@
 #include "cli/run_client.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -17,18 +22,26 @@
 enum {
     OUTPUT_BACKLOG = 64 << 10, /* shown before more is taken in */
     INPUT_BACKLOG = 16 << 10,  /* typed and not yet with the job, before more is read */
-    WRITE_PIPE = 4096,         /* PIPE_BUF: after POLLOUT so much does not block */
+    WRITE_OTHER = 4096,        /* PIPE_BUF: after POLLOUT so much does not block */
     WRITE_TTY = 512,
-    BACKGROUND_MS = 1000, /* how often a background client looks whether it still is one */
+    PIPE_BYTES = 64 << 10, /* of a new pipe, */
+    PIPE_LARGE = 1 << 20,  /* and as large as anybody may make it */
+    BACKGROUND_MS = 1000,  /* how often a background client looks whether it still is one */
 };
 
 /* One of our own output streams, and what waits for it. */
 struct outlet {
     int fd;
-    enum channel_type type;
+    int from; /* pipe with the job's output; -1 none, or all of it was read */
     const char *name;
-    bool is_tty, gone, said;
+    bool is_spliced; /* the kernel moves the bytes, and does not wait for a reader */
+    bool is_full;    /* there was something to splice, and no room */
+    size_t most;     /* bytes a write, else */
+    bool gone, said;
     struct buf wait;
+    size_t wait_at;  /* written of it */
+    struct buf rest; /* comes after all that is in the pipe */
+    bool is_large;   /* the pipe */
 };
 
 struct client {
@@ -45,13 +58,47 @@ struct client {
     bool ended;
 };
 
-/* ---- the terminal ---- */
+/* ---- what our streams are ---- */
+
+/* Whatever name it was opened by: /dev/tty has a number of its own. */
+static bool is_same_terminal(int a, int b)
+{
+    unsigned of_a, of_b;
+    return ioctl(a, TIOCGDEV, &of_a) == 0 && ioctl(b, TIOCGDEV, &of_b) == 0 && of_a == of_b;
+}
+
+/* A file that was opened twice is written to in two places, unless both append. Where the kernel
+ * does not tell (kcmp may be denied in a container) those that stand at the same offset are taken
+ * for one. */
+static bool is_one_place(int a, int b)
+{
+    struct stat of_a, of_b;
+    if (is_same_terminal(a, b))
+        return true;
+    if (fstat(a, &of_a) < 0 || fstat(b, &of_b) < 0 || of_a.st_dev != of_b.st_dev ||
+        of_a.st_ino != of_b.st_ino)
+        return false;
+    if (!S_ISREG(of_a.st_mode) || (fcntl(a, F_GETFL) & fcntl(b, F_GETFL) & O_APPEND))
+        return true;
+    long order = syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, (long)a, (long)b);
+    return order == 0 || (order < 0 && lseek(a, 0, SEEK_CUR) == lseek(b, 0, SEEK_CUR));
+}
+
+void run_client_streams(const struct supervisor_tty *tty, struct supervisor_streams *ret)
+{
+    for (int fd = 0; fd < 3; fd++)
+        ret->closed[fd] = cli_was_closed(fd);
+    ret->is_one_pipe = !ret->closed[STDOUT_FILENO] && !ret->closed[STDERR_FILENO] && !tty->out &&
+                       !tty->err && is_one_place(STDOUT_FILENO, STDERR_FILENO);
+}
 
 void run_client_terminal(bool none, struct supervisor_tty *ret)
 {
     *ret = (struct supervisor_tty){
         .in = isatty(STDIN_FILENO), .out = isatty(STDOUT_FILENO), .err = isatty(STDERR_FILENO)};
     int fd = ret->in ? STDIN_FILENO : ret->out ? STDOUT_FILENO : STDERR_FILENO;
+    ret->out = ret->out && is_same_terminal(fd, STDOUT_FILENO);
+    ret->err = ret->err && is_same_terminal(fd, STDERR_FILENO);
     if (none || !(ret->in || ret->out) || tcgetattr(fd, &ret->termios) < 0) {
         *ret = (struct supervisor_tty){0};
         return;
@@ -95,53 +142,121 @@ static void terminal_raw(struct client *c, bool raw)
 
 /* ---- showing ---- */
 
-static void outlet_init(struct outlet *o, int fd, enum channel_type type, const char *name)
+static void outlet_init(struct outlet *o, int fd, int from, const char *name)
 {
-    *o = (struct outlet){.fd = fd, .type = type, .name = name, .is_tty = isatty(fd)};
+    struct stat st = {0};
+    bool is_tty = isatty(fd);
+    bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    *o = (struct outlet){.fd = fd,
+                         .from = from,
+                         .name = name,
+                         .is_spliced = !is_tty && !S_ISSOCK(st.st_mode),
+                         .most = is_file  ? OUTPUT_BACKLOG
+                                 : is_tty ? WRITE_TTY
+                                          : WRITE_OTHER};
+}
+
+static void outlet_from_close(struct outlet *o)
+{
+    if (o->from >= 0)
+        close(o->from);
+    o->from = -1;
+}
+
+/* Nothing more goes there. */
+static void outlet_drop(struct outlet *o)
+{
+    outlet_from_close(o);
+    buf_fini(&o->wait);
+    buf_fini(&o->rest);
+    o->wait_at = 0;
+    o->is_full = false;
+    o->gone = true;
+}
+
+static bool outlet_waits(const struct outlet *o)
+{
+    int left = 0;
+    if (o->from >= 0)
+        ioctl(o->from, FIONREAD, &left);
+    return o->wait.len || o->rest.len || left > 0;
 }
 
 /* A reader that has left is told to the job as it would be by hand; any other trouble costs what
  * could not be written, and is said once. */
-static void outlet_failed(struct client *c, struct outlet *o, int error)
+static void outlet_failed(struct outlet *o, int error)
 {
     buf_clear(&o->wait);
+    o->wait_at = 0;
     if (error == EPIPE || error == EIO) {
-        const char type = (char)o->type;
-        o->gone = true;
-        if (o->type != CHANNEL_TERMINAL)
-            channel_queue(&c->channel, CHANNEL_CLOSED, &type, 1);
+        outlet_drop(o); /* the supervisor's next write to the pipe fails, and then the job's */
     } else if (!o->said) {
         o->said = true;
         cli_say("cannot write to %s: %s; the job goes on", o->name, strerror(error));
     }
 }
 
-static void outlet_write(struct client *c, struct outlet *o)
+static void outlet_write(struct outlet *o)
 {
-    size_t most = o->is_tty ? WRITE_TTY : WRITE_PIPE;
-    size_t len = o->wait.len < most ? o->wait.len : most;
+    size_t left = o->wait.len - o->wait_at;
+    size_t len = left < o->most ? left : o->most;
     if (len == 0)
         return;
-    ssize_t n = write(o->fd, o->wait.data, len);
+    ssize_t n = write(o->fd, o->wait.data + o->wait_at, len);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n < 0) {
-        outlet_failed(c, o, errno);
+        outlet_failed(o, errno);
         return;
     }
-    memmove(o->wait.data, o->wait.data + n, o->wait.len - (size_t)n);
-    o->wait.len -= (size_t)n;
+    o->wait_at += (size_t)n;
+    if (o->wait_at == o->wait.len)
+        o->wait_at = o->wait.len = 0;
+}
+
+/* Whatever a splice cannot do, or fails at, is left to read and write: a file that is open for
+ * appending, a disk that is full. */
+static void outlet_splice(struct outlet *o)
+{
+    ssize_t n = splice(o->from, NULL, o->fd, NULL, PIPE_LARGE, SPLICE_F_NONBLOCK);
+    o->is_full = n < 0 && errno == EAGAIN;
+    o->is_spliced = n >= 0 || errno == EAGAIN || errno == EINTR;
+    if (n == 0)
+        outlet_from_close(o);
+    if (n >= PIPE_BYTES && !o->is_large) /* as the supervisor does with the job's */
+        o->is_large = fcntl(o->from, F_SETPIPE_SZ, PIPE_LARGE) >= 0;
+}
+
+static void outlet_read(struct outlet *o)
+{
+    if (buf_reserve(&o->wait, OUTPUT_BACKLOG) < 0)
+        return;
+    ssize_t n = read(o->from, o->wait.data, OUTPUT_BACKLOG);
+    if (n > 0)
+        o->wait.len = (size_t)n;
+    else if (n == 0)
+        outlet_from_close(o);
 }
 
 static void outlet_add(struct outlet *o, const char *data, size_t len)
 {
     if (!o->gone)
-        buf_add(&o->wait, data, len);
+        buf_add(&o->rest, data, len);
 }
 
-static size_t waiting(const struct client *c)
+/* What came over the channel is next. */
+static void outlet_begin_rest(struct outlet *o)
 {
-    return c->out.wait.len + c->err.wait.len + c->terminal.wait.len;
+    if (o->from >= 0 || o->wait.len || !o->rest.len)
+        return;
+    struct buf empty = o->wait;
+    o->wait = o->rest;
+    o->rest = empty;
+}
+
+static bool is_waiting(const struct client *c)
+{
+    return outlet_waits(&c->out) || outlet_waits(&c->err) || outlet_waits(&c->terminal);
 }
 
 static void say(struct client *c, const char *text, size_t len)
@@ -227,9 +342,9 @@ static void take_signal(struct client *c)
         if ((c->tty->in || c->tty->out) && ioctl(fd, TIOCGWINSZ, &size) == 0)
             channel_queue(&c->channel, CHANNEL_SIZE, &size, sizeof size);
     } else if (c->ended) { /* there is only a slow reader left to wait for: no more */
-        buf_clear(&c->out.wait);
-        buf_clear(&c->err.wait);
-        buf_clear(&c->terminal.wait);
+        outlet_drop(&c->out);
+        outlet_drop(&c->err);
+        outlet_drop(&c->terminal);
     } else {
         send_signal(c, (int)info.ssi_signo);
     }
@@ -249,16 +364,32 @@ static void take_keys(struct client *c)
 
 /* ---- the loop ---- */
 
-static struct pollfd outlet_poll(const struct outlet *o)
+/* For room where something waits, else for something to come. */
+static struct pollfd outlet_poll(struct outlet *o)
 {
-    return (struct pollfd){.fd = o->wait.len ? o->fd : -1, .events = POLLOUT};
+    outlet_begin_rest(o);
+    if (o->wait.len || o->is_full)
+        return (struct pollfd){.fd = o->fd, .events = POLLOUT};
+    return (struct pollfd){.fd = o->from, .events = POLLIN};
+}
+
+static void outlet_turn(struct outlet *o)
+{
+    if (o->wait.len)
+        outlet_write(o);
+    else if (o->is_full)
+        o->is_full = false; /* whether there is something to splice as well is asked again */
+    else if (o->is_spliced)
+        outlet_splice(o);
+    else
+        outlet_read(o);
 }
 
 static void turn(struct client *c)
 {
     bool wants_keys = c->raw && !c->keys_ended && c->under_way < INPUT_BACKLOG;
     short channel_events = 0;
-    if (!c->ended && waiting(c) < OUTPUT_BACKLOG)
+    if (!c->ended && c->terminal.wait.len + c->terminal.rest.len < 2 * OUTPUT_BACKLOG)
         channel_events |= POLLIN;
     if (!c->ended && c->channel.out.len)
         channel_events |= POLLOUT;
@@ -280,11 +411,11 @@ static void turn(struct client *c)
     if (fds[2].revents)
         take_keys(c);
     if (fds[3].revents)
-        outlet_write(c, &c->out);
+        outlet_turn(&c->out);
     if (fds[4].revents)
-        outlet_write(c, &c->err);
+        outlet_turn(&c->err);
     if (fds[5].revents)
-        outlet_write(c, &c->terminal);
+        outlet_turn(&c->terminal);
     if (fds[0].revents & (POLLIN | POLLHUP | POLLERR))
         take_frames(c);
     channel_flush(&c->channel);
@@ -318,7 +449,7 @@ static int catch_signals(void)
 bool run_client_until_started(int fd, struct run_client_end *ret)
 {
     static const struct supervisor_tty no_tty;
-    struct client c = {.tty = &no_tty, .end = ret};
+    struct client c = {.tty = &no_tty, .end = ret, .terminal = {.from = -1}};
     *ret = (struct run_client_end){0};
     channel_init(&c.channel, fd);
     while (!c.ended && !c.started) {
@@ -326,36 +457,36 @@ bool run_client_until_started(int fd, struct run_client_end *ret)
         if (poll(&p, 1, -1) > 0)
             take_frames(&c);
     }
-    buf_fini(&c.out.wait);
-    buf_fini(&c.err.wait);
+    outlet_drop(&c.terminal);
     channel_fini(&c.channel);
     return c.started;
 }
 
-void run_client(int fd, const struct supervisor_tty *tty, struct run_client_end *ret)
+void run_client(const struct supervisor_client *s, const struct supervisor_tty *tty,
+                struct run_client_end *ret)
 {
     struct client c = {.tty = tty, .end = ret};
     *ret = (struct run_client_end){0};
-    channel_init(&c.channel, fd);
-    outlet_init(&c.out, STDOUT_FILENO, CHANNEL_OUT, "standard output");
-    outlet_init(&c.err, STDERR_FILENO, CHANNEL_ERR, "standard error");
+    channel_init(&c.channel, s->fd);
+    outlet_init(&c.out, STDOUT_FILENO, s->stream[1], "standard output");
+    outlet_init(&c.err, STDERR_FILENO, s->stream[2], "standard error");
     outlet_init(&c.terminal,
                 tty->out   ? STDOUT_FILENO
                 : tty->err ? STDERR_FILENO
                            : STDIN_FILENO,
-                CHANNEL_TERMINAL, "the terminal");
+                -1, "the terminal");
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     c.signals = catch_signals();
     terminal_raw(&c, true);
     while (!c.ended)
         turn(&c);
-    while (waiting(&c)) /* the end has come; what was written before it is still shown */
+    while (is_waiting(&c)) /* the end has come; what was written before it is still shown */
         turn(&c);
     terminal_raw(&c, false);
-    buf_fini(&c.out.wait);
-    buf_fini(&c.err.wait);
-    buf_fini(&c.terminal.wait);
+    outlet_drop(&c.out);
+    outlet_drop(&c.err);
+    outlet_drop(&c.terminal);
     channel_fini(&c.channel);
     if (c.signals >= 0)
         close(c.signals);

@@ -34,11 +34,18 @@ struct loop_source;
 /* How far the end of a segment has come. */
 enum job_ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
 
+/* Numbered as the job's own, with its terminal in place of standard input. */
+enum { JOB_STREAMS = 3 };
 struct job_stream {
     struct job *j;
     int fd;
-    enum channel_type type;
     struct loop_source *source;
+    /* of the pipes */
+    bool is_large;
+    int user_fd;                     /* the user's own pipe, or one to the client; -1 none */
+    bool is_full;                    /* and there is no room in it: */
+    struct loop_source *user_source; /* we wait for some */
+    bool is_by_channel;              /* the rest goes to the client that way */
 };
 
 enum { JOB_LAST_SAMPLES = 8 };
@@ -119,15 +126,14 @@ struct job {
     int client_pidfd;    /* to wake it when the job goes on after a stop */
     bool client_stopped; /* it was told to stop, and has not said that it goes on */
     bool client_gone;
-    struct job_stream streams[3];
-    bool client_behind, log_behind; /* output waits for the client, or for the disk */
+    struct job_stream streams[JOB_STREAMS];
+    bool client_behind, log_behind; /* frames wait for the client, or log.txt for the disk */
     bool paused;
     struct buf input;
 
     struct logs *log; /* NULL: none */
     struct loop_source *log_source, *log_timer;
-    uint64_t log_wait_ns; /* since when the disk is waited for */
-    bool log_stuck;       /* it was waited for long enough: the job goes on */
+    bool log_stuck; /* it was waited for long enough: the job goes on */
     bool said_log;
 
     int exec_error;
@@ -152,7 +158,7 @@ struct job {
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
 };
 
-/* ---- job_client.c: the client, and the job's streams ---- */
+/* ---- job_client.c: the client ---- */
 
 void job_say(void *user, const char *sentence); /* an engine_say_fn; USER is the job */
 void job_sayf(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -164,10 +170,23 @@ void job_client_flush(struct job *j);
 /* The client was told to stop with the job and must not stay so. */
 void job_client_wake(struct job *j);
 bool job_client_sleeps(const struct job *j);
+/* Gives the job's terminal what was typed, as far as there is room. */
+void job_input_write(struct job *j);
+
+/* ---- job_output.c: the job's streams ---- */
+
 void job_log_start(struct job *j);
 struct spawn_streams;
 int job_streams_start(struct job *j, const struct spawn_streams *streams);
 bool job_streams_open(const struct job *j);
+/* What the loop waits for is set anew; whether somebody is behind, and the job has to wait. */
+void job_stream_want(struct job_stream *st);
+void job_streams_pause(struct job *j);
+/* The client is gone: the output goes to log.txt alone. */
+void job_streams_leave_user(struct job *j);
+/* The job is gone: nobody waits any more for somebody to take what it left. */
+void job_streams_drain(struct job *j);
+void job_stream_close(struct job_stream *st);
 void job_streams_close(struct job *j);
 /* Somebody of the job may have its terminal open again. */
 void job_terminal_look(struct job *j);

@@ -180,6 +180,7 @@ static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
     if (!children && j->now.exited && j->now.ending < DRAINING) {
         j->now.ending = DRAINING;
         j->now.deadline_ns = now_ns + DRAIN_MS * NS_PER_MS;
+        job_streams_drain(j);
     }
     if (j->now.ending == DRAINING && now_ns >= j->now.deadline_ns)
         job_streams_close(j);

@@ -49,11 +49,15 @@ static int open_terminal(const struct supervisor_tty *tty, int pair[2])
     return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
 }
 
-static int open_ends(const struct supervisor_tty *tty, struct ends *e)
+static int open_ends(const struct supervisor_options *o, struct ends *e)
 {
+    const struct supervisor_tty *tty = &o->tty;
+    const struct supervisor_streams *s = &o->streams;
+    bool needs_out = !tty->out && !s->closed[STDOUT_FILENO];
+    bool needs_err = !tty->err && !s->closed[STDERR_FILENO] && !s->is_one_pipe;
     *e = no_ends;
-    if (pipe2(e->failure, O_CLOEXEC) < 0 || (!tty->out && pipe2(e->out, O_CLOEXEC) < 0) ||
-        (!tty->err && pipe2(e->err, O_CLOEXEC) < 0))
+    if (pipe2(e->failure, O_CLOEXEC) < 0 || (needs_out && pipe2(e->out, O_CLOEXEC) < 0) ||
+        (needs_err && pipe2(e->err, O_CLOEXEC) < 0))
         return -errno;
     return tty->in || tty->out || tty->err ? open_terminal(tty, e->terminal) : 0;
 }
@@ -84,12 +88,17 @@ static void take_foreground(const struct ends *e)
         tcsetpgrp(e->terminal[1], getpid());
 }
 
-static void connect_streams(const struct supervisor_tty *tty, const struct ends *e)
+static void connect_streams(const struct supervisor_options *o, const struct ends *e)
 {
+    const struct supervisor_tty *tty = &o->tty;
+    int err = o->streams.is_one_pipe ? e->out[1] : e->err[1];
     if (tty->in)
         dup2(e->terminal[1], STDIN_FILENO);
     dup2(tty->out ? e->terminal[1] : e->out[1], STDOUT_FILENO);
-    dup2(tty->err ? e->terminal[1] : e->err[1], STDERR_FILENO);
+    dup2(tty->err ? e->terminal[1] : err, STDERR_FILENO);
+    for (int fd = 0; fd < 3; fd++)
+        if (o->streams.closed[fd])
+            close(fd);
 }
 
 /* A text without "#!" is given to the shell, as every shell does; anything else the kernel will not
@@ -134,7 +143,7 @@ static _Noreturn void child(const struct spawn_request *q, char *const *shell_ar
         guard_cgroup_join(q->cgroup);
     be_first_for_oom(q->oom_score_adj);
     take_foreground(e);
-    connect_streams(&o->tty, e);
+    connect_streams(o, e);
     setrlimit(RLIMIT_NOFILE, &o->nofile);
     default_signals(o, q->mask);
     exec_job(q, shell_argv);
@@ -189,7 +198,7 @@ int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret
 {
     struct ends ends;
     AUTO_FREE char **shell_argv = shell_arguments(request);
-    int r = open_ends(&request->options->tty, &ends);
+    int r = open_ends(request->options, &ends);
     if (r < 0 || !shell_argv) {
         close_ends(&ends);
         return shell_argv ? r : -ENOMEM;

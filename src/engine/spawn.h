@@ -10,7 +10,7 @@
 /* Our ends of the job's streams; -1 where there is none. */
 struct spawn_streams {
     int terminal; /* master of its pseudo terminal */
-    int out, err; /* read ends of pipes */
+    int out, err; /* read ends of pipes; out has both where they go to one place */
 };
 
 struct spawned {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -131,6 +132,7 @@ static void tear_down(struct job *j)
     json_decref(j->segments);
     loop_remove(j->client_source);
     channel_fini(&j->client);
+    job_streams_leave_user(j);
     buf_fini(&j->input);
     loop_free(j->loop);
 }
@@ -215,18 +217,25 @@ static void watch(struct job *j)
     loop_run(j->loop);
 }
 
-static int supervise(const struct supervisor_options *options, int client_fd, int client_pidfd,
+/* The supervisor's side of the client. */
+struct client_ends {
+    int fd;        /* of the channel */
+    int stream[3]; /* [1] and [2]: where the job's output goes; -1 none */
+    int pidfd;
+};
+
+static int supervise(const struct supervisor_options *options, const struct client_ends *client,
                      struct sentinel_note *note)
 {
     struct job j = {.options = options,
                     .note = note,
-                    .client_pidfd = client_pidfd,
+                    .client_pidfd = client->pidfd,
                     .segments = json_array(),
                     .now = {.pidfd = -1},
                     .guard = {.cgroup = guard_cgroup_none, .effective_fds = LIMIT_NO_FDS}};
-    for (size_t i = 0; i < 3; i++)
-        j.streams[i] = (struct job_stream){.j = &j, .fd = -1};
-    channel_init(&j.client, client_fd);
+    for (size_t i = 0; i < JOB_STREAMS; i++)
+        j.streams[i] = (struct job_stream){.j = &j, .fd = -1, .user_fd = client->stream[i]};
+    channel_init(&j.client, client->fd);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
     int r = set_up(&j, &j.failure);
@@ -258,6 +267,22 @@ static json_t *lost_json(const struct sentinel_end *end)
                      "outlived_supervisor", 1, "left_behind", end->ended);
 }
 
+static void close_ends(int fd, const int stream[3])
+{
+    if (fd >= 0)
+        close(fd);
+    for (int i = 0; i < 3; i++)
+        if (stream[i] >= 0)
+            close(stream[i]);
+}
+
+static void close_client_ends(const struct client_ends *client)
+{
+    close_ends(client->fd, client->stream);
+    if (client->pidfd >= 0)
+        close(client->pidfd);
+}
+
 /* Nothing of whoever started a detached job stays open but the lock: it waits for the end of our
  * error messages. */
 static void detach(const struct supervisor_options *options)
@@ -274,8 +299,8 @@ static void detach(const struct supervisor_options *options)
 /* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. A detached
  * job is ended when its supervisor is killed, whatever else was asked for: nobody would watch its
  * memory any more, and nobody could cancel it. */
-static _Noreturn void be_sentinel(const struct supervisor_options *options, int client_fd,
-                                  int client_pidfd)
+static _Noreturn void be_sentinel(const struct supervisor_options *options,
+                                  const struct client_ends *client)
 {
     sigset_t all;
     sigfillset(&all);
@@ -294,11 +319,11 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
         prctl(PR_SET_NAME, "ebb-supervisor");
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         setsid();
-        exit(supervise(options, client_fd, client_pidfd, note));
+        exit(supervise(options, client, note));
     }
     for (int fd = 0; fd < 3; fd++)
         close(fd);
-    close(client_fd);
+    close_client_ends(client);
     if (pid > 0) {
         guard_cgroup_warm(options->engine.root);
         sentinel_wait(options->engine.root, pid, options->grace_ns, note, options->rundir.fd, &end);
@@ -308,28 +333,62 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options, int 
     _exit(end.is_lost);
 }
 
-int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_t *ret_sentinel,
-                     struct err *err)
+/* Where what the job writes to a pipe of ours goes on: to the user's pipe itself, or to one that
+ * the client reads from. Writing to anything else could hold us up. */
+static int open_stream(int fd, int *ret_ours, int *ret_theirs)
 {
+    struct stat st;
     int pair[2];
+    if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {
+        *ret_theirs = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        return *ret_theirs < 0 ? -errno : 0;
+    }
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    *ret_ours = pair[0];
+    *ret_theirs = pair[1];
+    return 0;
+}
+
+static int open_client(const struct supervisor_options *o, struct supervisor_client *ours,
+                       struct client_ends *theirs)
+{
+    const struct supervisor_streams *s = &o->streams;
+    int pair[2];
+    *ours = (struct supervisor_client){.fd = -1, .stream = {-1, -1, -1}};
+    *theirs = (struct client_ends){.fd = -1, .stream = {-1, -1, -1}, .pidfd = -1};
     int r = channel_pair(pair);
     if (r < 0)
-        return err_set(err, r, "cannot make a socket pair: %s", strerror(-r));
-    int client_pidfd = io_pidfd_open(getpid());
-    pid_t pid = fork();
+        return r;
+    ours->fd = pair[0];
+    theirs->fd = pair[1];
+    theirs->pidfd = io_pidfd_open(getpid());
+    if (!o->is_detached && !o->tty.out && !s->closed[1])
+        r = open_stream(STDOUT_FILENO, &ours->stream[1], &theirs->stream[1]);
+    if (r == 0 && !o->is_detached && !o->tty.err && !s->closed[2] && !s->is_one_pipe)
+        r = open_stream(STDERR_FILENO, &ours->stream[2], &theirs->stream[2]);
+    return r;
+}
+
+int supervisor_start(const struct supervisor_options *options, struct supervisor_client *ret,
+                     struct err *err)
+{
+    struct supervisor_client ours;
+    struct client_ends theirs;
+    int r = open_client(options, &ours, &theirs);
+    pid_t pid = r < 0 ? -1 : fork();
     if (pid == 0) {
-        close(pair[0]);
-        be_sentinel(options, pair[1], client_pidfd);
+        close_ends(ours.fd, ours.stream);
+        be_sentinel(options, &theirs);
     }
-    if (client_pidfd >= 0)
-        close(client_pidfd);
-    close(pair[1]);
-    if (pid < 0) {
+    if (r == 0 && pid < 0)
         r = -errno;
-        close(pair[0]);
+    close_client_ends(&theirs);
+    if (r < 0) {
+        close_ends(ours.fd, ours.stream);
         return err_set(err, r, "cannot start a process: %s", strerror(-r));
     }
-    *ret_fd = pair[0];
-    *ret_sentinel = pid;
+    *ret = ours;
+    ret->sentinel = pid;
     return 0;
 }

@@ -36,6 +36,13 @@ struct supervisor_tty {
     struct winsize size;
 };
 
+/* What the job finds as its standard streams 0, 1 and 2 where they are not on a terminal. */
+struct supervisor_streams {
+    bool closed[3];   /* closed, as they were when ebb was started */
+    bool is_one_pipe; /* standard output and error go to one place: neither is closed or a terminal
+                       */
+};
+
 struct supervisor_options {
     const char *path; /* the program, found in $PATH already */
     char **argv;
@@ -51,6 +58,7 @@ struct supervisor_options {
     } heap;
     uint64_t grace_ns; /* between SIGTERM and SIGKILL of what is left behind; default 5 s */
     struct supervisor_tty tty;
+    struct supervisor_streams streams;
     struct rlimit nofile;            /* the job gets this back, */
     sigset_t mask;                   /* and this mask of signals: the caller has its own by now */
     bool ignores_pipe, ignores_xfsz; /* SIGPIPE and SIGXFSZ were ignored by whoever started us */
@@ -60,7 +68,15 @@ struct supervisor_options {
     int lock_fd;            /* of a detached job: sentinel and supervisor keep it open; -1: none */
 };
 
-/* Starts sentinel, supervisor and job. *ret_fd is the client's end of the channel; the sentinel is
- * a child of the caller, to be waited for. Trouble after this point comes over the channel. */
-int supervisor_start(const struct supervisor_options *options, int *ret_fd, pid_t *ret_sentinel,
+/* The client's ends, which it closes. */
+struct supervisor_client {
+    int fd;         /* of the channel */
+    int stream[3];  /* [1] and [2]: pipes with what the job writes to its own. -1: none, or what is
+                       written goes to our own pipe by itself */
+    pid_t sentinel; /* a child of the caller, to be waited for */
+};
+
+/* Starts sentinel, supervisor and job. Trouble after this point comes over the channel. When
+ * CHANNEL_END has come, so has all of the job's output. */
+int supervisor_start(const struct supervisor_options *options, struct supervisor_client *ret,
                      struct err *err);

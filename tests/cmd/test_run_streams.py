@@ -7,9 +7,9 @@ import os
 import pty
 import resource
 import select
+import shutil
 import signal
 import subprocess
-import sys
 import termios
 import time
 
@@ -236,7 +236,92 @@ def test_a_job_that_is_killed_while_it_is_stopped_ends_the_run(tmp_path):
     assert (process.returncode, out) == (128 + signal.SIGKILL, "")
 
 
+# ---- one place for both streams ----
+
+# Every write is a line of its own, to the two streams in turn, with nothing in between.
+IN_TURN = ("import os\n"
+           "for i in range(1000):\n"
+           "    os.write(1 + i % 2, b'line %d\\n' % i)\n")
+IN_ORDER = b"".join(b"line %d\n" % i for i in range(1000))
+
+# Two processes write lines of all lengths at once, each to one of the streams.
+TWO_WRITERS = ("import os\n"
+               "child = os.fork()\n"
+               "fd, name = (2, b'b') if child == 0 else (1, b'a')\n"
+               "for i in range(5000):\n"
+               "    os.write(fd, b'%s%d %s\\n' % (name, i, name * (i % 300)))\n"
+               "if child: os.waitpid(child, 0)\n")
+
+
+def lines_of(name):
+    return [b"%s%d %s" % (name, i, name * (i % 300)) for i in range(5000)]
+
+
+@pytest.mark.parametrize("place", ["2>&1 | cat >out", ">out 2>&1", ">>out 2>>out", "terminal"])
+def test_output_into_one_place_keeps_its_order(tmp_path, place):
+    if place == "terminal":
+        job = OnTerminal([binary(), "run", "-q", "--no-terminal", "-d", "r", "--", PYTHON, "-c",
+                          IN_TURN], tmp_path)
+        assert job.end() == 0
+        shown = job.shown.replace(b"\r\n", b"\n")
+    else:
+        command = f"'{binary()}' run -q -d r -- '{PYTHON}' -c \"$JOB\" {place}"
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment({"JOB": IN_TURN}),
+                       timeout=PATIENCE_S, check=True)
+        shown = (tmp_path / "out").read_bytes()
+    assert shown == IN_ORDER
+    assert (tmp_path / "r/log.txt").read_bytes() == IN_ORDER
+
+
+def test_a_detached_job_has_its_output_in_order_in_the_log(tmp_path):
+    result = run("--detached", "-d", tmp_path / "r", "--", PYTHON, "-c", IN_TURN)
+    assert result.returncode == 0
+    wait_for(lambda: json.loads((tmp_path / "r/run.json").read_text())["state"] == "ended", "the end")
+    assert (tmp_path / "r/log.txt").read_bytes() == IN_ORDER
+
+
+def test_lines_of_two_writers_to_one_pipe_stay_whole(tmp_path):
+    result = run("-q", "-d", tmp_path / "r", "--", PYTHON, "-c", TWO_WRITERS,
+                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    log = (tmp_path / "r/log.txt").read_bytes()
+    assert log == result.stdout
+    lines = log.splitlines()
+    assert [line for line in lines if line.startswith(b"a")] == lines_of(b"a")
+    assert [line for line in lines if line.startswith(b"b")] == lines_of(b"b")
+
+
+def test_lines_of_streams_to_two_places_stay_whole_in_the_log(tmp_path):
+    result = run("-q", "-d", tmp_path / "r", "--", PYTHON, "-c", TWO_WRITERS,
+                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert result.stdout.splitlines() == lines_of(b"a")
+    assert result.stderr.splitlines() == lines_of(b"b")
+    assert sorted((tmp_path / "r/log.txt").read_bytes().splitlines()) == sorted(
+        lines_of(b"a") + lines_of(b"b"))
+
+
+def test_a_file_opened_twice_is_two_places(tmp_path):
+    """By hand the second would overwrite the first: so it does here."""
+    job = "sh -c 'printf aaaaaa; printf bbb >&2'"
+    for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -q --no-record -- "):
+        subprocess.run(["sh", "-c", f"{start}{job} >{name} 2>{name}"], cwd=tmp_path,
+                       env=environment(), timeout=PATIENCE_S, check=True)
+        assert len((tmp_path / name).read_bytes()) == 6
+
+
 # ---- readers ----
+
+def test_output_left_in_the_pipes_by_a_job_that_ended_is_not_lost(tmp_path):
+    """More than the user's pipe takes, less than would keep the job from ending."""
+    process = subprocess.Popen([binary(), "run", "-q", "-d", tmp_path / "r", "--", "sh", "-c",
+                                "head -c 110000 /dev/zero; echo; echo last; exit 3"],
+                               env=environment(), stdout=subprocess.PIPE)
+    facts = tmp_path / "r" / "run.json"
+    wait_for(lambda: facts.exists() and json.loads(facts.read_text())["state"] == "ended",
+             "the end of the job, with nobody reading")
+    out = process.stdout.read()
+    assert (len(out), out[-6:], process.wait(timeout=PATIENCE_S)) == (110006, b"\nlast\n", 3)
+    assert (tmp_path / "r/log.txt").read_bytes() == out
+
 
 def test_a_reader_that_takes_its_time_loses_neither_output_nor_status(tmp_path):
     process = subprocess.Popen([binary(), "run", "-q", "--", "sh", "-c",
@@ -316,12 +401,50 @@ def test_a_slow_reader_does_not_make_the_client_grow(tmp_path):
 
 # ---- closed streams and small limits ----
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_stays_closed_for_the_job(tmp_path, closed):
+    look = tmp_path / "look.c"
+    look.write_text("#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+                    "int main(void) { int open = 0; char *volatile p;\n"
+                    "for (int fd = 0; fd < 3; fd++) open |= (fcntl(fd, F_GETFD) >= 0) << fd;\n"
+                    "for (int i = 0; i < 10000; i++) { p = malloc(1 << 20); *p = 1; free(p); }\n"
+                    "for (int fd = 0; fd < 3; fd++) open |= (fcntl(fd, F_GETFD) >= 0) << (fd + 3);\n"
+                    "return open; }\n")
+    program = tmp_path / "look"
+    subprocess.run(["cc", "-o", program, look], check=True)
+    statuses = {}
+    for name, start in ("hand", ""), ("ebb", f"'{binary()}' run -d '{tmp_path}/r' -- "):
+        for job in f"'{program}'", "sh -c 'echo out && echo err >&2 && read line || exit 5'":
+            result = subprocess.run(["sh", "-c", f"{start}{job} {closed}"], env=environment(),
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL, timeout=PATIENCE_S)
+            statuses.setdefault(name, []).append(result.returncode)
+            shutil.rmtree(tmp_path / "r", ignore_errors=True)
+    assert statuses["ebb"] == statuses["hand"]
+
+
+def test_marks_of_a_job_without_standard_error_take_no_streams_number(tmp_path):
+    program = ("import os, ebb\n"
+               "for i in range(3): ebb.step(i)\n"
+               "def is_open(fd):\n"
+               "    try: os.fstat(fd)\n"
+               "    except OSError: return False\n"
+               "    return True\n"
+               "print(is_open(2))\n")
+    result = subprocess.run(["sh", "-c", f"'{binary()}' run -q -d r -- '{PYTHON}' -c \"$JOB\" 2>&-"],
+                            cwd=tmp_path, env=environment({"JOB": program}), stdout=subprocess.PIPE,
+                            text=True, timeout=PATIENCE_S)
+    assert result.stdout == "False\n"
+    assert any(o["type"] == "mark" for o in recorded(tmp_path / "r"))
+
+
 def test_with_every_stream_closed_the_job_runs_and_nothing_is_left(tmp_path):
-    command = f"exec '{binary()}' run -d '{tmp_path}/r' -- sh -c 'echo out; echo err >&2; exit 5'"
+    command = f"exec '{binary()}' run -d '{tmp_path}/r' -- sh -c 'exit 5'"
     result = subprocess.run(["sh", "-c", command + " <&- >&- 2>&-"], env=environment(),
                             timeout=PATIENCE_S)
     assert result.returncode == 5
-    assert sorted((tmp_path / "r/log.txt").read_text().split()) == ["err", "out"]
+    assert (tmp_path / "r/log.txt").read_text() == ""
+    assert end_of(tmp_path / "r")["status"] == 5
 
 
 def test_with_standard_input_closed_a_killed_supervisor_still_leaves_nothing(tmp_path):
