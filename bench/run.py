@@ -3,7 +3,7 @@
 
     bench/run.py [--json] [--long] [--only PART[,PART]] [--build DIR]
 
-Parts: tick, memory, stall, trace, run. --long records for ten minutes in `memory` instead of 75 s.
+Parts: tick, memory, stall, trace, run, output. --long records for ten minutes in `memory` instead of 75 s.
 Times are CPU time unless said otherwise; what is compared runs in turns within one run, so that a
 busy machine hits both sides alike. A bar that is missed is printed as missed, and the exit status
 stays 0: these are measurements, not tests.
@@ -13,6 +13,8 @@ import argparse
 import json
 import os
 import platform
+import resource
+import shlex
 import shutil
 import signal
 import statistics
@@ -27,7 +29,7 @@ except ImportError:
     raise SystemExit("bench: this Python has no psutil; scripts/setup.sh bench installs it, for "
                      "/usr/bin/python3") from None
 
-PARTS = ("tick", "memory", "stall", "trace", "run")
+PARTS = ("tick", "memory", "stall", "trace", "run", "output")
 median = statistics.median
 
 
@@ -510,6 +512,41 @@ def part_run(table, options):
                   f"{s['supervisor'] * 100:.3f} % of one",
                   f"client and sentinel {(s['client'] + s['sentinel']) * 100:.4f} %")
     return {"start_ms": start, "end_ms": end, "cpu_share": shares}
+
+
+# ---- the job's output ---------------------------------------------------------------------------
+
+def piped(command):
+    """Wall and CPU seconds, of all processes together, for COMMAND to write into a pipe that is read."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(["sh", "-c", f"{shlex.join(command)} | cat >/dev/null"], check=True,
+                   stdin=subprocess.DEVNULL)
+    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def part_output(table, options):
+    rounds, gib = 7, 2
+    say(f"output: {gib} GiB through a pipe")
+    job = ["head", "-c", f"{gib}G", "/dev/zero"]
+    folder = os.path.join(tempfile.mkdtemp(dir=options.scratch), "run")
+    ways = {"alone": job, "no-record": [options.ebb, "run", "-q", "--no-record", "--", *job],
+            "recorded": [options.ebb, "run", "-q", "--run-dir", folder, "--", *job]}
+    found = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, command in ways.items():
+            found[way].append(piped(command))
+            shutil.rmtree(folder, ignore_errors=True)
+    table.title(f"The job's output: {gib} GiB through a pipe to cat, in turns with the same without "
+                f"ebb, medians of {rounds}")
+    wall, cpu = ([x[i] for x in found["alone"]] for i in (0, 1))
+    table.row("alone", f"{median(wall):.2f} s", f"{spread(wall, 2)}; CPU {median(cpu):.2f} s")
+    for way, text in (("no-record", "--no-record"), ("recorded", "recorded, log.txt included")):
+        ratios = [b[0] / a[0] for a, b in zip(found["alone"], found[way])]
+        cpu = median(x[1] for x in found[way]) / median(x[1] for x in found["alone"])
+        table.bar(f"wall time, {text}: times as long", median(ratios), 1.5, "", digits=2,
+                  note=f"{spread(ratios, 2)}; CPU {cpu:.2f} times as much")
+    return found
 
 
 # ---- all ----------------------------------------------------------------------------------------
