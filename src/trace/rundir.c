@@ -167,27 +167,17 @@ int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct r
 
 /* ---- whose it is ---- */
 
+/* A link whose target is the id: made whole or not at all, and on disk with the folder itself,
+ * where a file would have to be synced before each start. */
 static const char id_name[] = ".folder-id";
-
-static int write_id(int dir, const char *folder_id)
-{
-    AUTO_CLOSE int fd =
-        openat(dir, id_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    int rc = fd < 0 ? -errno : io_write_all(fd, folder_id, strlen(folder_id));
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    return rc;
-}
 
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
 {
-    int rc = strlen(folder_id) > RUNDIR_ID_MAX ? -EINVAL : write_id(dir->fd, folder_id);
-    /* some filesystems cannot sync a folder and say EINVAL */
-    if (rc == 0 && fsync(dir->fd) < 0 && errno != EINVAL)
+    int rc = strlen(folder_id) > RUNDIR_ID_MAX ? -EINVAL : 0;
+    if (rc == 0 && symlinkat(folder_id, dir->fd, id_name) < 0)
         rc = -errno;
     if (rc == 0)
         return 0;
-    unlinkat(dir->fd, id_name, 0);
     rmdir(dir->path);
     rc = fail(err, rc, dir->path);
     rundir_fini(dir);
@@ -197,16 +187,13 @@ int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err)
 /* 1 it is, 0 it is another's, -errno. */
 static int is_signed_with(int dir, const char *folder_id)
 {
-    struct buf text = {0};
-    int rc = io_read_plain(dir, id_name, RUNDIR_ID_MAX, &text);
-    if (rc == -ENOENT)
-        rc = folder_id[0] == '\0';
-    else if (rc == -ELOOP || rc == -EBADMSG || rc == -EFBIG)
-        rc = 0; /* no file that we have written */
-    else if (rc == 0)
-        rc = folder_id[0] != '\0' && strcmp(buf_str(&text), folder_id) == 0;
-    buf_fini(&text);
-    return rc;
+    char target[RUNDIR_ID_MAX + 1];
+    ssize_t len = readlinkat(dir, id_name, target, sizeof target);
+    if (len < 0 && errno == ENOENT)
+        return folder_id[0] == '\0';
+    if (len < 0)
+        return errno == EINVAL ? 0 : -errno; /* no link */
+    return (size_t)len == strlen(folder_id) && memcmp(target, folder_id, (size_t)len) == 0;
 }
 
 int rundir_open_signed(int dirfd, const char *path, const char *folder_id)

@@ -22,8 +22,8 @@ void rundir_clean_name(const char *name, char ret[RUNDIR_NAME_MAX + 1]);
  * folder. */
 int rundir_create(const char *path, const char *name, uint64_t wall_ns, struct rundir *ret,
                   struct err *err);
-/* Writes down, durably, whose folder it is: of FOLDER_ID, at most 64 characters. Where that fails
- * the folder, which must be as rundir_create made it, is removed. */
+/* Signs the folder with FOLDER_ID (1 to 64 characters): whose it is. Where that fails the folder,
+ * which must be as rundir_create made it, is removed. */
 int rundir_sign(struct rundir *dir, const char *folder_id, struct err *err);
 /* Opens the run folder PATH where it is the one that was signed with FOLDER_ID ("": one that was
  * never signed). Links are not followed. fd, -ENOENT where there is none or it is another's,

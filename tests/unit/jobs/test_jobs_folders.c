@@ -74,7 +74,7 @@ static void job_gets_own_folder_beside_users_of_its_name(void **state)
         assert_int_equal(run_quick("k"), id);
         assert_true(has_recording(id));
         const char *name = folder_of(id);
-        shell("test -f 'runs/%s/.folder-id' && test '%s' != %lld-k", name, name, (long long)id);
+        shell("test -L 'runs/%s/.folder-id' && test '%s' != %lld-k", name, name, (long long)id);
     }
     kit_wait(is_gone, 2);
     shell("test mine = \"$(cat runs/1-k/run.json)\" && test -L runs/2-k && test -f runs/3-k && "
