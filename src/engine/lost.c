@@ -107,8 +107,8 @@ static void read_cgroup(const json_t *doc, struct guard_cgroup *ret)
     read_folder(json_array_get(list, 1), ret->kill_dir);
 }
 
-/* The folder of the sockets, by the control socket's path. Nothing but sockets and
- * links is removed there. */
+/* The folder of the sockets, by the control socket's path. Only one that is
+ * marked as ebb's own is removed with everything in it. */
 static void remove_sockets(const json_t *doc)
 {
     char folder[128];

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/loop.h"
 #include "mark/row.h"
 
@@ -25,6 +27,8 @@ enum { DRAIN_MAX = 256 };
 
 /* Names of sockets in the folder may be this long with their slash and NUL. */
 enum { NAME_ROOM = sizeof("/control") };
+
+enum { BOOT_ID_SIZE = 48 }; /* a UUID, and what ends it */
 
 struct mark_receiver {
     int fd;
@@ -176,18 +180,145 @@ static void on_readable(void *user, int fd, uint32_t events)
     }
 }
 
+/* ---- the folder ----
+ *
+ * A link in it says that ebb made it, and by its target during which boot of which machine: whether
+ * the socket still has an owner can be asked on that machine alone, and the folder may be on a file
+ * system that several share. */
+
+static const char folder_pattern[] = "ebb-XXXXXX";
+static const char boot_link[] = "boot";
+
+/* What a job may have put into its folder is removed up to here. */
+enum { DEPTH_MAX = 16, ENTRIES_MAX = 1 << 16 };
+
+struct removal {
+    dev_t device;
+    unsigned entries;
+    bool is_ours; /* anything in it goes, else only sockets and links */
+};
+
+static bool read_boot_id(char ret[BOOT_ID_SIZE])
+{
+    ssize_t len = io_read_small(AT_FDCWD, "/proc/sys/kernel/random/boot_id", ret, BOOT_ID_SIZE);
+
+    if (len <= 0)
+        return false;
+    ret[strcspn(ret, "\n")] = '\0';
+    return true;
+}
+
+/* Made by this user's ebb during this boot of this machine. */
+static bool is_own_folder(int dirfd)
+{
+    char boot_id[BOOT_ID_SIZE], target[BOOT_ID_SIZE];
+    struct stat st;
+    ssize_t len = readlinkat(dirfd, boot_link, target, sizeof(target));
+
+    return len > 0 && fstat(dirfd, &st) == 0 && st.st_uid == geteuid() && read_boot_id(boot_id) &&
+           strlen(boot_id) == (size_t)len && memcmp(boot_id, target, (size_t)len) == 0;
+}
+
+static void remove_entry(struct removal *r, int dirfd, const char *name, unsigned depth);
+
+/* Takes over FD. */
+static void remove_content(struct removal *r, int fd, unsigned depth)
+{
+    DIR *dir = fdopendir(fd);
+
+    if (!dir) {
+        close(fd);
+        return;
+    }
+    for (const struct dirent *e; r->entries < ENTRIES_MAX && (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            remove_entry(r, dirfd(dir), e->d_name, depth);
+    closedir(dir);
+}
+
+static void remove_entry(struct removal *r, int dirfd, const char *name, unsigned depth)
+{
+    struct stat st;
+
+    r->entries++;
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != r->device)
+        return;
+    if (!r->is_ours && !S_ISSOCK(st.st_mode) && !S_ISLNK(st.st_mode))
+        return;
+    if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
+        int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        if (fd >= 0)
+            remove_content(r, fd, depth + 1);
+    }
+    unlinkat(dirfd, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+}
+
 void mark_folder_remove(const char *folder)
 {
-    DIR *dir = folder[0] ? opendir(folder) : NULL;
+    struct removal r = {0};
     struct stat st;
-    for (const struct dirent *e; dir && (e = readdir(dir));)
-        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            (S_ISSOCK(st.st_mode) || S_ISLNK(st.st_mode)))
-            unlinkat(dirfd(dir), e->d_name, 0);
-    if (!dir)
+    int fd = folder[0] ? open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+
+    if (fd < 0)
         return;
-    closedir(dir);
+    if (fstat(fd, &st) < 0) {
+        close(fd);
+        return;
+    }
+    r.device = st.st_dev;
+    r.is_ours = is_own_folder(fd);
+    remove_content(&r, fd, 0);
     rmdir(folder);
+}
+
+/* Nobody has the socket open any more, so nobody will remove it. */
+static bool is_abandoned(const char *socket_path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    size_t len = strlen(socket_path);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool is_refused;
+
+    if (fd < 0)
+        return false;
+    if (len >= sizeof(a.sun_path)) {
+        close(fd);
+        return false;
+    }
+    memcpy(a.sun_path, socket_path, len + 1);
+    is_refused = connect(fd, (const struct sockaddr *)&a, sizeof(a)) < 0 && errno == ECONNREFUSED;
+    close(fd);
+    return is_refused;
+}
+
+/* What is left of runs of which every process was killed. */
+static void remove_abandoned(int parent_fd, const char *parent)
+{
+    DIR *dir = fdopendir(parent_fd);
+    unsigned entries = 0;
+
+    if (!dir) {
+        close(parent_fd);
+        return;
+    }
+    for (const struct dirent *e; entries < ENTRIES_MAX && (e = readdir(dir)); entries++) {
+        char folder[PATH_MAX], path[PATH_MAX];
+        int fd;
+
+        if (strlen(e->d_name) != strlen(folder_pattern) || strncmp(e->d_name, "ebb-", 4) != 0)
+            continue;
+        fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        snprintf(folder, sizeof(folder), "%s/%.*s", parent, (int)strlen(folder_pattern), e->d_name);
+        snprintf(path, sizeof(path), "%s/%.*s/marks", parent, (int)strlen(folder_pattern),
+                 e->d_name);
+        if (is_own_folder(fd) && is_abandoned(path))
+            mark_folder_remove(folder);
+        close(fd);
+    }
+    closedir(dir);
 }
 
 static void remove_socket(struct mark_receiver *r)
@@ -196,19 +327,34 @@ static void remove_socket(struct mark_receiver *r)
     r->address.sun_path[0] = r->folder[0] = '\0';
 }
 
+static void remove_abandoned_beside(const char *folder)
+{
+    const char *slash = strrchr(folder, '/');
+    char parent[sizeof(((struct mark_receiver *)0)->folder)];
+    int fd;
+
+    if (!slash)
+        return;
+    snprintf(parent, sizeof(parent), "%.*s", (int)(slash - folder), folder);
+    fd = open(parent[0] ? parent : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        remove_abandoned(fd, parent);
+}
+
 /* Folder and bound socket below PARENT: 0 or -errno, with nothing left behind. */
 static int bind_below(struct mark_receiver *r, const char *parent)
 {
     struct sockaddr_un *a = &r->address;
     char folder[sizeof(r->folder)];
     size_t len = strlen(parent);
+    char boot_id[BOOT_ID_SIZE], link_path[sizeof(folder) + sizeof(boot_link)];
     int n, err;
 
     while (len > 1 && parent[len - 1] == '/')
         len--;
     if (len > sizeof(folder))
         return -ENAMETOOLONG;
-    n = snprintf(folder, sizeof(folder), "%.*s/ebb-XXXXXX", (int)len, parent);
+    n = snprintf(folder, sizeof(folder), "%.*s/%s", (int)len, parent, folder_pattern);
     if ((size_t)n + NAME_ROOM > sizeof(a->sun_path))
         return -ENAMETOOLONG;
     if (!mkdtemp(folder))
@@ -217,6 +363,9 @@ static int bind_below(struct mark_receiver *r, const char *parent)
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(a->sun_path, folder, (size_t)n);
     memcpy(a->sun_path + n, "/marks", sizeof("/marks"));
+    snprintf(link_path, sizeof(link_path), "%s/%s", folder, boot_link);
+    if (read_boot_id(boot_id)) /* without it the folder is removed at the end, if at all */
+        (void)!symlink(boot_id, link_path);
     /* chmod: the umask of whoever started us must not shut out the job. */
     if (chmod(folder, 0700) == 0 && bind(r->fd, (const struct sockaddr *)a, sizeof(*a)) == 0 &&
         chmod(a->sun_path, 0600) == 0)
@@ -292,6 +441,7 @@ void mark_receiver_free(struct mark_receiver *r)
         return;
     assert(!r->in_callback && "mark_fn freed the receiver that called it");
     loop_remove(r->source);
+    remove_abandoned_beside(r->folder);
     remove_socket(r);
     if (r->fd >= 0)
         close(r->fd);

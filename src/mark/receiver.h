@@ -19,10 +19,11 @@ typedef void mark_fn(void *user, const struct mark *mark);
  * written to and is short enough for a socket address, with the socket in it. */
 int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_receiver **ret,
                       struct err *err);
-/* Removes the folder with all sockets and symbolic links in it. NULL is fine. */
+/* Removes the folder with all that the job put into it, and those beside it whose ebb was killed
+ * before it could do so. NULL is fine. */
 void mark_receiver_free(struct mark_receiver *r);
-/* The same for whoever outlives the receiver. A job may put the socket that it names in a hello
- * beside ours, and need not remove it. */
+/* For whoever outlives the receiver. In a folder that is not marked as ebb's own only sockets and
+ * links are removed. */
 void mark_folder_remove(const char *folder);
 const char *mark_receiver_path(const struct mark_receiver *r); /* for EBB_SOCKET */
 /* The folder alone, so that whoever outlives us can remove it. */

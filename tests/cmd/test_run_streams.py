@@ -399,6 +399,32 @@ def test_a_slow_reader_does_not_make_the_client_grow(tmp_path):
         assert most < 16 << 20
 
 
+# ---- the folder of the sockets ----
+
+def test_socket_folder_of_a_killed_ebb_is_removed_by_the_next_run(tmp_path):
+    """Nobody was left to remove it: all of ebb is killed at once."""
+    sockets = tmp_path / "tmp"
+    sockets.mkdir()
+    env = environment({"TMPDIR": str(sockets), "XDG_RUNTIME_DIR": None})
+    job = "touch \"${EBB_SOCKET%/*}/file\"; echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 600"
+    client = subprocess.Popen([binary(), "run", "-q", "-d", "r", "--", "sh", "-c", job],
+                              cwd=tmp_path, env=env, stdin=subprocess.DEVNULL)
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "r/run.json").exists(), "the job")
+    supervisor = json.loads((tmp_path / "r/run.json").read_text())["supervisor_pid"]
+    sentinel = int(open(f"/proc/{supervisor}/stat").read().rpartition(")")[2].split()[1])
+    pids = [sentinel, supervisor, client.pid]
+    for signo in signal.SIGSTOP, signal.SIGKILL:
+        for pid in pids:
+            os.kill(pid, signo)
+    client.wait(timeout=PATIENCE_S)
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in pids), "their end")
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert len(list(sockets.iterdir())) == 1
+    subprocess.run([binary(), "run", "-q", "--no-record", "--", "true"], env=env, check=True,
+                   timeout=PATIENCE_S)
+    assert list(sockets.iterdir()) == []
+
+
 # ---- closed streams and small limits ----
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])

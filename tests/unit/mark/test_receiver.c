@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +253,123 @@ static void the_folder_is_private_and_gone_afterwards(void **state)
     assert_int_equal(stat(folder, &st), -1);
     assert_int_equal(stat(f->folder, &st), 0); /* what a link points at stays */
     mark_receiver_free(NULL);
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    char path[256];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return lstat(path, &st) == 0;
+}
+
+static void put_file(const char *folder, const char *name)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void socket_folder_is_removed_with_files_of_the_job(void **state)
+{
+    struct fixture *f = *state;
+    char folder[108], path[160];
+    struct err err = {0};
+    struct mark_receiver *r;
+
+    put_file(f->folder, "other");
+    assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &r, &err), 0);
+    snprintf(folder, sizeof(folder), "%s", mark_receiver_folder(r));
+    put_file(folder, "file");
+    snprintf(path, sizeof(path), "%s/sub", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    put_file(folder, "sub/file");
+    snprintf(path, sizeof(path), "%s/sub/link", folder);
+    assert_int_equal(symlink(f->folder, path), 0);
+    mark_receiver_free(r);
+    assert_false(exists(folder, ""));
+    assert_true(exists(f->folder, "other")); /* links are not followed */
+    snprintf(path, sizeof(path), "%s/other", f->folder);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void files_in_a_folder_not_made_by_ebb_are_kept(void **state)
+{
+    struct fixture *f = *state;
+    char path[160];
+
+    put_file(f->folder, "file");
+    mark_folder_remove(f->folder);
+    assert_true(exists(f->folder, "file"));
+    snprintf(path, sizeof(path), "%s/file", f->folder);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* A receiver below FOLDER whose process is killed: its folder is what stays. */
+static void make_abandoned(struct fixture *f, const char *folder, char ret[108])
+{
+    int pair[2], status;
+    struct err err = {0};
+    struct mark_receiver *r;
+
+    assert_int_equal(pipe(pair), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("XDG_RUNTIME_DIR", folder, 1);
+        if (mark_receiver_new(f->loop, on_mark, f, &r, &err) == 0)
+            (void)!write(pair[1], mark_receiver_folder(r), 108);
+        raise(SIGKILL);
+    }
+    close(pair[1]);
+    assert_int_equal(read(pair[0], ret, 108), 108);
+    close(pair[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(exists(ret, "marks"));
+}
+
+static void change_boot(const char *folder, const char *boot)
+{
+    char path[160];
+
+    snprintf(path, sizeof(path), "%s/boot", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_true(!boot || symlink(boot, path) == 0);
+}
+
+static void folders_of_killed_receivers_are_removed_by_the_next(void **state)
+{
+    struct fixture *f = *state;
+    char dead[108], elsewhere[108], old[108], alive[108];
+    char *before = getenv("XDG_RUNTIME_DIR") ? strdup(getenv("XDG_RUNTIME_DIR")) : NULL;
+    struct err err = {0};
+    struct mark_receiver *living, *next;
+
+    make_abandoned(f, f->folder, dead);
+    make_abandoned(f, f->folder, elsewhere);
+    change_boot(elsewhere, "00000000-0000-0000-0000-000000000000"); /* of another machine */
+    make_abandoned(f, f->folder, old);
+    change_boot(old, NULL); /* of an ebb that did not mark its folders */
+    setenv("XDG_RUNTIME_DIR", f->folder, 1);
+    assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &living, &err), 0);
+    snprintf(alive, sizeof(alive), "%s", mark_receiver_folder(living));
+    assert_int_equal(mark_receiver_new(f->loop, on_mark, f, &next, &err), 0);
+    mark_receiver_free(next);
+    assert_false(exists(dead, ""));
+    assert_true(exists(elsewhere, "marks"));
+    assert_true(exists(old, "marks"));
+    assert_true(exists(alive, "marks"));
+    mark_receiver_free(living);
+    mark_folder_remove(elsewhere);
+    mark_folder_remove(old);
+    if (before)
+        setenv("XDG_RUNTIME_DIR", before, 1);
+    else
+        unsetenv("XDG_RUNTIME_DIR");
+    free(before);
 }
 
 static void a_runtime_folder_that_will_not_do_is_passed_over(void **state)
@@ -505,6 +623,9 @@ int main(void)
         TEST(a_burst_from_a_waiting_sender_loses_nothing),
         TEST(descriptors_attached_to_a_mark_do_not_stay_with_us),
         TEST(the_folder_is_private_and_gone_afterwards),
+        TEST(socket_folder_is_removed_with_files_of_the_job),
+        TEST(files_in_a_folder_not_made_by_ebb_are_kept),
+        TEST(folders_of_killed_receivers_are_removed_by_the_next),
         TEST(a_runtime_folder_that_will_not_do_is_passed_over),
         TEST(another_users_marks_are_refused_by_the_folder_and_by_the_check),
         TEST(a_rank_that_said_hello_gets_the_request),
