@@ -1,143 +1,191 @@
-/* Fuzzes the server's side of a connection: requests of any bytes through libmicrohttpd to a
- * handler that asks for all there is in one, and the live stream's WebSocket on /live. */
+/* Fuzzes the server: connections that send any bytes, through libmicrohttpd to every path of the
+ * API, the sessions and the live stream. The first byte chooses the socket: that of the server's
+ * own user, or one on which a token is wanted. Jobs are accepted and never started. */
+#include <ftw.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/loop.h"
+#include "cli/serve_job.h"
+#include "jobs/jobs.h"
 #include "serve/auth.h"
 #include "serve/http.h"
-#include "serve/live_private.h"
+#include "serve/live.h"
+#include "serve/routes.h"
+#include "serve/work.h"
 #include "target.h"
 
-enum { CONNECTIONS = 400 };
+enum { CONNECTIONS = 400, SOCKETS = 2, NEWS_MAX = 2000 };
 
-static struct loop *loop;
-static struct http *http;
-static struct live *live;
-static struct sockaddr_un address = {.sun_family = AF_UNIX};
-static socklen_t address_len;
+static struct {
+    struct loop *loop;
+    struct jobs *jobs;
+    struct auth *auth;
+    struct work *work;
+    struct live *live;
+    struct routes *routes;
+    struct http *http;
+    unsigned news; /* about jobs, since the start */
+    char dir[64];
+} s;
 
-/* ---- what the live stream asks for ---- */
+/* ---- what the routes ask for ---- */
 
-static int job_of(void *user, int64_t id, json_t **ret)
-{
-    (void)user;
-    if (id > 9)
-        return -2;
-    *ret = json_pack("{s:I}", "id", (json_int_t)id);
-    return 0;
-}
-
-static ssize_t log_of(void *user, int64_t id, uint64_t offset, void *buf, size_t size,
-                      uint64_t *ret_at)
-{
-    (void)user, (void)id, (void)buf, (void)size;
-    *ret_at = offset;
-    return 0;
-}
-
-static uint64_t log_end_of(void *user, int64_t id)
-{
-    (void)user, (void)id;
-    return 0;
-}
-
-static json_t *machine_of(void *user)
+static json_t *machine(void *user)
 {
     (void)user;
     return json_object();
 }
 
-/* ---- the handler ---- */
-
-static void on_request(void *user, struct http_request *r)
+static void metrics(void *user, struct buf *out)
 {
-    size_t len;
-    const char *path = http_path(r), *host = http_header(r, "Host");
-    const char *origin = http_header(r, "Origin"), *cookie = http_cookie(r, "ebb");
     (void)user;
-    if (strcmp(path, "/live") == 0 && live) {
-        live_take(live, r);
-        return;
-    }
-    json_t *doc = json_pack("{s:o, s:o, s:o}", "path", json_text0(path), "query",
-                            json_text0(http_query_text(r)), "cookie", json_text0(cookie));
-    for (size_t i = 0; http_query_key(r, i); i++)
-        json_object_set_new(doc, "value", json_text0(http_query(r, http_query_key(r, i))));
-    if (host)
-        json_object_set_new(doc, "host", json_boolean(auth_host_ok(NULL, host)));
-    if (host && origin)
-        json_object_set_new(doc, "origin", json_boolean(auth_origin_is_host(origin, host)));
-    const char *body = http_body(r, &len);
-    json_t *sent = len ? json_parse(body, len, NULL) : NULL;
-    json_object_set_new(doc, "body", sent ? sent : json_null());
-    http_answer_json(r, 200, doc);
+    buf_add_str(out, "# none\n");
 }
 
-static int listen_anywhere(void)
+static void take_live(void *user, struct http_request *r)
 {
+    (void)user;
+    live_take(s.live, r);
+}
+
+static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+{
+    (void)user, (void)what, (void)id, (void)doc, (void)is_change;
+    s.news++;
+}
+
+/* ---- start and end ---- */
+
+static void must(bool is_true, const char *what)
+{
+    if (is_true)
+        return;
+    fprintf(stderr, "fuzz_http: %s\n", what);
+    abort();
+}
+
+static socklen_t address_of(int which, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(ret->sun_path, sizeof ret->sun_path, "%s/socket%d", s.dir, which);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int listen_at(int which)
+{
+    struct sockaddr_un address;
+    socklen_t len = address_of(which, &address);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int n =
-        snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "ebb-fuzz-%d", (int)getpid());
-    address_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n); /* no file */
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, address_len) < 0 || listen(fd, 16) < 0)
-        abort();
+    must(bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, 64) == 0, "no socket");
     return fd;
 }
 
-static void stop(void)
+/* The seeds have these tokens. */
+static void write_tokens(void)
 {
-    live_free(live);
-    http_stop(http);
-    loop_free(loop);
+    static const char *const tokens[][2] = {
+        {"token", "0123456789abcdef0123456789abcdef"},
+        {"token.read-only", "fedcba9876543210fedcba9876543210"}};
+    char path[128];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", s.dir, tokens[i][0]);
+        FILE *file = fopen(path, "w");
+        must(file && fprintf(file, "%s\n", tokens[i][1]) > 0 && fclose(file) == 0 &&
+                 chmod(path, 0600) == 0,
+             "no token");
+    }
 }
 
 static void start(void)
 {
+    const char *parent = getenv("TMPDIR");
     struct err err = {""};
-    struct live_sources sources = {job_of, log_of, log_end_of, machine_of, NULL};
-    struct http_options options = {
-        .listener_count = 1, .connections_max = CONNECTIONS, .idle_s = 10, .handle = on_request};
-    options.listeners[0].fd = listen_anywhere();
-    if (loop_new(&loop) < 0 || http_start(loop, &options, &http, &err) < 0)
-        abort();
-    if (live_start(loop, &sources, &live_default_times, CONNECTIONS, &live, &err) < 0) {
-        fprintf(stderr, "INFO: without the live stream: %s\n", err.text);
-        live = NULL;
-    }
-    atexit(stop);
+    snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
+    must(mkdtemp(s.dir), "no folder");
+    write_tokens();
+    const struct jobs_options jobs = {
+        .state_dir = s.dir, .slots = 1, .check = serve_job_check, .program = "/bin/false"};
+    const struct work_options work = {.program = "/bin/false", .at_once = 1, .queue_max = 1};
+    must(loop_new(&s.loop) == 0 && auth_open(s.dir, NULL, &s.auth, &err) == 0 &&
+             jobs_open(s.loop, &jobs, &s.jobs, &err) == 0 && work_new(s.loop, &work, &s.work) == 0,
+         err.text);
+    jobs_listen(s.jobs, on_news, &s);
+    if (live_new(s.loop, s.jobs, machine, NULL, CONNECTIONS, &s.live, &err) < 0)
+        s.live = NULL; /* libwslay is not on this machine */
+    const struct routes_options routes = {.loop = s.loop,
+                                          .jobs = s.jobs,
+                                          .auth = s.auth,
+                                          .work = s.work,
+                                          .machine = machine,
+                                          .live = s.live ? take_live : NULL,
+                                          .no_live = err.text,
+                                          .metrics = metrics};
+    must(routes_new(&routes, &s.routes, &err) == 0, err.text);
+    struct http_options http = {.listener_count = SOCKETS,
+                                .connections_max = CONNECTIONS,
+                                .idle_s = 10,
+                                .admit = routes_admit,
+                                .handle = routes_handle,
+                                .user = s.routes};
+    for (int i = 0; i < SOCKETS; i++)
+        http.listeners[i] = (struct http_listener){.fd = listen_at(i), .is_unix = i == 0};
+    must(http_start(s.loop, &http, &s.http, &err) == 0, err.text);
 }
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+static void stop(void)
+{
+    if (!s.loop)
+        return;
+    live_free(s.live);
+    http_stop(s.http);
+    routes_free(s.routes);
+    work_free(s.work);
+    jobs_close(s.jobs);
+    auth_free(s.auth);
+    loop_free(s.loop);
+    nftw(s.dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    memset(&s, 0, sizeof s);
+}
+
+/* ---- one connection ---- */
 
 /* A connection that was upgraded ends with the next tick of a second: some may linger. */
 static void wait_for_room(void)
 {
     enum { ROUNDS = 200, ROUND_MS = 50 };
     struct http_counts counts;
-    http_counts(http, &counts);
+    http_counts(s.http, &counts);
     for (int i = 0; counts.connections + counts.upgraded > CONNECTIONS / 2; i++) {
-        if (i == ROUNDS)
-            abort(); /* they outlived their clients by ten seconds */
-        loop_once(loop, ROUND_MS);
-        http_counts(http, &counts);
+        must(i < ROUNDS, "connections outlived their clients by ten seconds");
+        loop_once(s.loop, ROUND_MS);
+        http_counts(s.http, &counts);
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void talk(int which, const uint8_t *data, size_t size)
 {
     enum { IDLE_ROUNDS = 3 };
+    struct sockaddr_un address;
+    socklen_t len = address_of(which, &address);
     char answer[4096];
-    if (!loop)
-        start();
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, address_len) < 0)
-        abort();
+    must(fd >= 0 && connect(fd, (struct sockaddr *)&address, len) == 0, "nobody listens");
     (void)!send(fd, data, size, MSG_NOSIGNAL);
     for (int idle = 0; idle < IDLE_ROUNDS; idle++) {
-        loop_once(loop, 0);
+        loop_once(s.loop, 0);
         ssize_t n;
         while ((n = recv(fd, answer, sizeof answer, 0)) > 0)
             idle = 0; /* more may come */
@@ -145,7 +193,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
     }
     close(fd);
-    loop_once(loop, 0);
+    loop_once(s.loop, 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static bool is_known;
+    if (!is_known)
+        is_known = atexit(stop) == 0;
+    if (s.news > NEWS_MAX)
+        stop(); /* the jobs have become too many */
+    if (!s.loop)
+        start();
+    if (size > 0)
+        talk(data[0] % SOCKETS, data + 1, size - 1);
     wait_for_room();
     return 0;
 }

@@ -137,17 +137,31 @@ def websocket_frame(opcode, body, mask=b"\1\2\3\4"):
 
 
 def write_http():
-    host = "Host: localhost:7433\r\n"
-    upgrade = ("GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
+    host, bearer = "Host: localhost:7433\r\n", "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"
+    upgrade = ("\0GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
                "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n").encode()
     wish = doc({"jobs": True, "machine": False, "job": 3, "log": True})
-    body = doc(REQUEST).decode()
-    put("http", get=f"GET /api/v1/jobs?state=running&limit=5&name=a%20b+c HTTP/1.1\r\n{host}Origin: http://localhost:7433\r\n"
-                    "Cookie: a=b; ebb=0123; c=\"d\"\r\nAuthorization: Bearer x\r\nRange: bytes=0-5\r\n\r\n",
-        post=f"POST /api/v1/jobs HTTP/1.1\r\n{host}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}",
-        chunked=f"POST /x HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n",
-        two=f"GET / HTTP/1.1\r\n{host}\r\nDELETE /api/v1/jobs/5 HTTP/1.1\r\n{host}Expect: 100-continue\r\nContent-Length: 0\r\n\r\n",
-        old="GET /%e2%82%ac HTTP/1.0\r\n\r\n", folded=f"GET / HTTP/1.1\r\n{host}X-A: b\r\n c\r\n\r\n",
+
+    def post(path, value, socket="\0", more=""):
+        body = doc(value).decode()
+        return (f"{socket}POST {path} HTTP/1.1\r\n{host}{more}Content-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n{body}")
+    jobs = "/api/v1/jobs"
+    put("http", list=f"\1GET {jobs}?state=queued,running&limit=5&name=a%20b+c&before=9 HTTP/1.1\r\n{host}{bearer}"
+                     "Origin: http://localhost:7433\r\nSec-Fetch-Site: same-origin\r\n\r\n",
+        submit=post(jobs, dict(REQUEST, after=[], gpus=0)) + f"GET {jobs}/1 HTTP/1.1\r\n{host}\r\n"
+        f"GET {jobs}/1/request HTTP/1.1\r\n{host}\r\n", least=post(jobs, {"command": ["true"]}), cancel=post(f"{jobs}/1/cancel", {"reason": "why", "grace_s": 1.5}),
+        rerun=post(f"{jobs}/1/rerun", {}), checkpoint=post(f"{jobs}/1/checkpoint", {}),
+        login=post("/api/v1/session", {"token": "0123456789abcdef0123456789abcdef"}, "\1"),
+        cookie=f"\1GET {jobs}/1?view=ab HTTP/1.1\r\n{host}Cookie: a=b; ebb=0123; c=\"d\"\r\nX-Ebb-Key: 45\r\n\r\n",
+        log=f"\0GET {jobs}/1/log?tail=5 HTTP/1.1\r\n{host}Range: bytes=0-5\r\n\r\n",
+        samples=f"\0GET {jobs}/1/samples?from_s=1&to_s=2.5&points=100 HTTP/1.1\r\n{host}\r\n",
+        wait=f"\0GET {jobs}/1?until=running,failed&timeout_s=0.01 HTTP/1.1\r\n{host}\r\n",
+        page=f"\0GET / HTTP/1.1\r\n{host}Accept-Encoding: gzip\r\n\r\nGET /assets/serve.css HTTP/1.1\r\n{host}If-None-Match: x\r\n\r\n",
+        others=f"\0GET /metrics HTTP/1.1\r\n{host}\r\nGET /api/v1/machine HTTP/1.1\r\n{host}\r\nGET {jobs}/1/events HTTP/1.1\r\n{host}\r\n",
+        chunked=f"\0POST {jobs} HTTP/1.1\r\n{host}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n",
+        two=f"\0HEAD / HTTP/1.1\r\n{host}\r\nDELETE /api/v1/session HTTP/1.1\r\n{host}Expect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+        old="\1GET /%e2%82%ac HTTP/1.0\r\n\r\n", folded=f"\1GET / HTTP/1.1\r\n{host}X-A: b\r\n c\r\n\r\n",
         live=upgrade + websocket_frame(1, wish) + websocket_frame(9, b"ping") + websocket_frame(8, b"\x03\xe8bye"))
 
 
@@ -175,9 +189,31 @@ def write_job():
         cxx=b"\x05_ZNSt6vectorIiSaIiEE7reserveEm", rust=b"\x05_RNvCs4fqI2P2rA04_4core3foo", plain=b"\x05main(int, char**)")
 
 
+# ---- run folders, of the seeds of their files ----
+
+def get(target, name):
+    with open(os.path.join(CORPUS, target, name), "rb") as file:
+        return file.read()
+
+
+def blob(content):
+    length, head = len(content), b""
+    while length >= 128:
+        head += bytes([length & 127 | 128])
+        length >>= 7
+    return head + bytes([length]) + content
+
+
+def write_folder():
+    run, heap = get("run_json", "summary")[1:], get("heap_store", "history")[1:]
+    put("run_folder", whole=b"\0" + blob(run) + b"\1" + blob(get("trace_reader", "file")) + b"\2" + blob(heap) + b"\3" + blob(doc(CENSUS)),
+        trace=b"\1" + blob(get("trace_reader", "sealed")), raw=b"\1" + blob(get("trace_reader", "raw")))
+
+
 write_proc()
 write_options()
 write_json()
 write_frames()
 write_http()
 write_job()
+write_folder()

@@ -24,8 +24,9 @@ from dataclasses import dataclass, field
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SLICE_S = 20  # how long a worker stays with one target while others wait
-SANITIZERS = {
-    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
+ENVIRONMENT = {
+    "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp",  # a server's state is flushed often
+    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:malloc_context_size=5:quarantine_size_mb=64",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 
@@ -91,7 +92,7 @@ def run_once(target, runs, seconds, seed):
         command.append(f"-seed={seed}")
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                   env=SANITIZERS | dict(os.environ))
+                                   env=ENVIRONMENT | dict(os.environ))
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -142,6 +143,8 @@ class Pool:
             with self.lock:
                 target.workers -= 1
                 record(target, output, status, cpu_s)
+                if target.workers == 0 and not self.is_open(target):
+                    print(target.line(), flush=True)
 
     def run(self):
         for target in self.targets:
@@ -186,10 +189,8 @@ def main():
     targets = find_targets(arguments)
     if arguments.pack:
         return pack(targets, arguments)
+    print(HEADING, flush=True)
     Pool(targets, arguments).run()
-    print(HEADING)
-    for target in targets:
-        print(target.line(), flush=True)
     for target in targets:
         for output in target.failures:
             print(f"---- {target.name}; inputs in {target.out}:\n{output[-8000:].rstrip()}\n----", flush=True)
