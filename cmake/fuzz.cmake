@@ -29,6 +29,6 @@ foreach(source ${fuzz_sources})
   # A fixed seed: the same tree gives the same result, as far as the time allows.
   if(EBB_TESTS AND EBB_PYTHON)
     ebb_test(fuzz.${name} fuzz 120 ${EBB_PYTHON} scripts/fuzz.py --targets ${ebb_fuzz_dir}
-      --only ${name} --seconds 2 --seed 1)
+      --only ${name} --seconds 2 --seed 1 --out ${ebb_fuzz_dir}/tested)
   endif()
 endforeach()
