@@ -19,7 +19,7 @@
 #include "profile/collect.h"
 #include "profile/held.h"
 
-enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000, DEFAULT_INTERVAL = 512 << 10 /* the library's */ };
+enum { REFRESH_WAIT_MS = 2000, FLUSH_MS = 2000 };
 
 void job_heap_begin(struct job *j)
 {
@@ -51,7 +51,7 @@ static uint64_t count_filters(void)
     return found && found[sizeof mode - 1] != '0';
 }
 
-/* EBB_HEAP only where something is not as the library has it by itself. */
+/* The job's first process, our child, makes its table when it starts (src/heap/life.c). */
 void job_heap_environment(const struct job *j)
 {
     char settings[96];
@@ -63,10 +63,10 @@ void job_heap_environment(const struct job *j)
         return;
     }
     unsetenv("EBB_HEAP");
-    snprintf(settings, sizeof settings, "interval=%" PRIu64 ",python=%d,filters=%" PRIu64, interval,
-             !j->options->heap.no_python, filters);
-    if (interval != DEFAULT_INTERVAL || j->options->heap.no_python || filters > 0)
-        setenv("EBB_HEAP", settings, 1);
+    snprintf(settings, sizeof settings,
+             "interval=%" PRIu64 ",python=%d,filters=%" PRIu64 ",parent=%d", interval,
+             !j->options->heap.no_python, filters, (int)getpid());
+    setenv("EBB_HEAP", settings, 1);
     job_parts_put_library(j);
 }
 

@@ -36,6 +36,7 @@ struct heap_process {
     _Atomic(uint32_t) state;  /* enum heap_state */
     uint64_t base_interval;   /* bytes */
     bool wants_python_small;
+    uint64_t parent;  /* pid; a child of it makes its table when it starts */
     uint64_t filters; /* of system calls, on ebb: a process with more of them is in a sandbox */
     _Atomic(uint32_t) is_confined; /* no system calls of ours: the job has asked for a sandbox */
 };

@@ -29,6 +29,7 @@ struct hooks_real {
     void *(*mremap)(void *, size_t, size_t, int, ...);
     int (*dlclose)(void *);
     int (*prctl)(int, ...);
+    long (*syscall)(long, ...);
 };
 extern struct hooks_real hooks_real;
 

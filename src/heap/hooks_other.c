@@ -21,6 +21,16 @@ HOOK int dlclose(void *handle)
 }
 
 /* A sandbox comes next: a system call that it does not expect may be the end of the job. */
+static void note_sandbox(void)
+{
+    atomic_store_explicit(&heap_process.is_confined, 1, memory_order_relaxed);
+}
+
+static bool is_sandbox(unsigned long option)
+{
+    return option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP;
+}
+
 HOOK int prctl(int option, ...)
 {
     va_list rest;
@@ -29,9 +39,58 @@ HOOK int prctl(int option, ...)
     for (int i = 0; i < 4; i++)
         a[i] = va_arg(rest, unsigned long);
     va_end(rest);
-    if (option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP)
-        atomic_store_explicit(&heap_process.is_confined, 1, memory_order_relaxed);
+    if (is_sandbox((unsigned)option))
+        note_sandbox();
     if (!hooks_look() || !hooks_real.prctl)
         return (int)syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
     return hooks_real.prctl(option, a[0], a[1], a[2], a[3]);
 }
+
+/* ---- syscall(): libseccomp and others ask for a sandbox in this way ---- */
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+/* While the real one is looked for, which needs system calls itself. */
+static long call_kernel(long number, const long a[6])
+{
+#if defined(__x86_64__)
+    register long r10 __asm__("r10") = a[3], r8 __asm__("r8") = a[4], r9 __asm__("r9") = a[5];
+    long r = number;
+    __asm__ volatile("syscall"
+                     : "+a"(r)
+                     : "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+#else
+    register long x8 __asm__("x8") = number, x1 __asm__("x1") = a[1], x2 __asm__("x2") = a[2],
+                     x3 __asm__("x3") = a[3], x4 __asm__("x4") = a[4], x5 __asm__("x5") = a[5];
+    register long r __asm__("x0") = a[0];
+    __asm__ volatile("svc #0"
+                     : "+r"(r)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory");
+#endif
+    if ((unsigned long)r < -4095UL)
+        return r;
+    errno = (int)-r;
+    return -1;
+}
+
+/* A caller passes as many arguments as its system call has; like the real function this one reads
+ * six. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's is reserved */
+HOOK long syscall(long number, ...)
+{
+    va_list rest;
+    long a[6];
+    va_start(rest, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(rest, long);
+    va_end(rest);
+    if (number == SYS_seccomp || (number == SYS_prctl && is_sandbox((unsigned long)a[0])))
+        note_sandbox();
+    if (!hooks_real.syscall)
+        return call_kernel(number, a);
+    return hooks_real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+#endif

@@ -120,6 +120,7 @@ static void find_others(void)
     hooks_real.mremap = FIND(mremap);
     hooks_real.dlclose = FIND(dlclose);
     hooks_real.prctl = FIND(prctl);
+    hooks_real.syscall = FIND(syscall);
 }
 
 /* The four that may be called while they are looked for come last, all at once. */

@@ -67,7 +67,8 @@ static bool parse_number(const char *text, size_t len, uint64_t *ret)
 
 static void set_word(const char *word, size_t len, struct heap_process *ret)
 {
-    static const char interval[] = "interval=", python[] = "python=", filters[] = "filters=";
+    static const char interval[] = "interval=", python[] = "python=", filters[] = "filters=",
+                      parent[] = "parent=";
     uint64_t n;
     if (len > sizeof(interval) - 1 && memcmp(word, interval, sizeof(interval) - 1) == 0) {
         if (parse_number(word + sizeof(interval) - 1, len - sizeof(interval) + 1, &n) && n > 0)
@@ -77,6 +78,8 @@ static void set_word(const char *word, size_t len, struct heap_process *ret)
             ret->wants_python_small = n == 1;
     } else if (len > sizeof(filters) - 1 && memcmp(word, filters, sizeof(filters) - 1) == 0) {
         parse_number(word + sizeof(filters) - 1, len - sizeof(filters) + 1, &ret->filters);
+    } else if (len > sizeof(parent) - 1 && memcmp(word, parent, sizeof(parent) - 1) == 0) {
+        parse_number(word + sizeof(parent) - 1, len - sizeof(parent) + 1, &ret->parent);
     }
 }
 
@@ -158,6 +161,7 @@ static void settle(void)
     heap_process.base_interval = settings.base_interval;
     heap_process.wants_python_small = settings.wants_python_small;
     heap_process.filters = settings.filters;
+    heap_process.parent = settings.parent;
     uint32_t state = atomic_load_explicit(&settings.state, memory_order_relaxed);
     if (state == HEAP_OFF || life_is_given_up() || !gnu_get_libc_version || !__register_atfork ||
         getauxval(AT_SECURE) != 0 || !set_address(socket) || !make_page())
@@ -193,9 +197,17 @@ bool life_start(void)
     return true;
 }
 
+/* Most processes of a job never have a sample, and make no table. The first one makes its table
+ * before it can put itself behind a filter of system calls: by instructions of its own a program
+ * does so unnoticed, and then what it takes to make a table may kill it. */
 __attribute__((constructor)) static void begin(void)
 {
-    life_start();
+    if (!life_start() || atomic_load(&heap_process.state) != HEAP_WAITING ||
+        heap_process.parent == 0 || (uint64_t)syscall(SYS_getppid) != heap_process.parent)
+        return;
+    heap_thread.busy++;
+    life_make_table();
+    heap_thread.busy--;
 }
 
 /* What is freed after this still counts: other destructors run later. */

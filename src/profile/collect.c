@@ -138,11 +138,19 @@ static bool make_room(struct collect *c)
     return true;
 }
 
+/* The job's first process has a table from its start on, which may stay empty. */
+static bool has_samples(const struct process *p)
+{
+    struct profile_cost cost;
+    look_cost(&p->look, &cost);
+    return cost.samples > 0;
+}
+
 static void open_file(struct process *p)
 {
     struct collect *c = p->collect;
     struct err err = {0};
-    if (p->writer || c->dirfd < 0 || !make_room(c))
+    if (p->writer || c->dirfd < 0 || !has_samples(p) || !make_room(c))
         return;
     int rc = -EEXIST;
     for (int i = 1; rc == -EEXIST && i <= NAME_TRIES; i++) {
@@ -322,7 +330,7 @@ static void finish(struct collect *c, size_t at, uint64_t now_ns)
     if (!p->writer && look_total(&p->look) >= WORTH_A_FILE_BYTES)
         open_file(p);
     if (!p->writer) {
-        c->without_file++;
+        c->without_file += has_samples(p);
         process_free(p, 0);
         return;
     }

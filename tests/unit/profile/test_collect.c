@@ -392,6 +392,7 @@ static void a_killed_process_leaves_a_last_reading(void **state)
     struct fixture *f = *state;
     char name[48];
     pid_t pid = spawn_child(f);
+    f->fake.table->header.samples++; /* of memory that was freed */
     wait_processes(f, 1);
     collect_tick(f->collect, clock_mono_ns() + 3 * NS_PER_S);
     fake_fill(&f->fake); /* what it did since */
@@ -422,11 +423,24 @@ static void a_short_life_without_memory_leaves_no_file(void **state)
 {
     struct fixture *f = *state;
     pid_t pid = spawn_child(f);
+    f->fake.table->header.samples++;
     wait_processes(f, 1);
     kill_child(pid);
     collect_gone(f->collect, pid, clock_mono_ns());
     wait_number(f, "without_file", 1);
     assert_int_equal(processes(f), 0);
+    assert_int_equal(count_files(f, false), 0);
+}
+
+static void table_without_samples_leaves_no_file(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid = spawn_child(f);
+    wait_processes(f, 1);
+    collect_tick(f->collect, clock_mono_ns() + 3 * NS_PER_S);
+    kill_child(pid);
+    collect_gone(f->collect, pid, clock_mono_ns() + 4 * NS_PER_S);
+    assert_int_equal(number(f, "without_file"), 0);
     assert_int_equal(count_files(f, false), 0);
 }
 
@@ -646,6 +660,7 @@ int main(void)
         T(the_same_pid_again_gets_a_second_file),
         T(a_killed_process_leaves_a_last_reading),
         T(a_short_life_without_memory_leaves_no_file),
+        T(table_without_samples_leaves_no_file),
         T(a_death_that_nobody_told_of_is_noticed),
         T(nonsense_is_refused_and_leaves_no_descriptor),
         T(surplus_descriptors_are_closed),
