@@ -112,7 +112,7 @@ static const struct tree_node *forked_from(const struct proc_tree *tree, const s
             continue;
         if (other->pub.info.id.pid == n->pub.info.ppid)
             return other;
-        if (oldest == NULL && other->pub.born_ns <= n->pub.born_ns)
+        if (oldest == NULL && other->pub.slot < n->pub.slot)
             oldest = other;
     }
     return oldest;
@@ -122,12 +122,7 @@ static const struct tree_node *forked_from(const struct proc_tree *tree, const s
 static uint64_t shared_by_fork(const struct proc_tree *tree, const struct tree_node *n)
 {
     const struct tree_node *from = forked_from(tree, n);
-    if (from == NULL)
-        return 0;
-    const struct sample *s = &from->pub.sample;
-    uint64_t rss = sample_has(s, SAMPLE_RSS) ? s->v[SAMPLE_RSS] : 0;
-    uint64_t file = sample_has(s, SAMPLE_FILE) ? s->v[SAMPLE_FILE] : 0;
-    return rss > file ? rss - file : 0;
+    return from ? from->anon_bytes : 0;
 }
 
 uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)

@@ -176,6 +176,13 @@ static void put_status(struct tree_node *n, const struct proc_status *st)
 }
 
 /* So that one that dies before the next tick has left some reading behind. */
+static void put_statm(const struct proc_tree *tree, struct tree_node *n, const struct proc_statm *m)
+{
+    uint64_t anon = m->rss_pages > m->shared_pages ? m->rss_pages - m->shared_pages : 0;
+    sample_put(&n->pub.sample, SAMPLE_RSS, pages_to_bytes(tree->root, m->rss_pages));
+    n->anon_bytes = pages_to_bytes(tree->root, anon);
+}
+
 static void first_readings(struct proc_tree *tree, struct tree_node *n)
 {
     struct proc_status status;
@@ -183,7 +190,7 @@ static void first_readings(struct proc_tree *tree, struct tree_node *n)
     if (node_read_status(tree->root, n, &status) == 0)
         put_status(n, &status);
     if (node_read_statm(tree->root, n, &m) == 0 && m.size_pages > 0)
-        sample_put(&n->pub.sample, SAMPLE_RSS, pages_to_bytes(tree->root, m.rss_pages));
+        put_statm(tree, n, &m);
 }
 
 /* ---- what may wait for a lock of the process's ---- */
@@ -289,7 +296,7 @@ static void tick_node(struct proc_tree *tree, struct tree_node *n, uint64_t now_
             r = node_read_statm(tree->root, n, &m);
     }
     if (r == 0 && m.size_pages > 0)
-        sample_put(s, SAMPLE_RSS, pages_to_bytes(tree->root, m.rss_pages));
+        put_statm(tree, n, &m);
     else if (r < 0)
         s->stale |= 1u << SAMPLE_RSS;
 }

@@ -184,7 +184,7 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     put_kind(u, SAMPLE_HEAP, PAGEMAP_HEAP);
     put_kind(u, SAMPLE_STACK, PAGEMAP_STACK);
     n->unique_done_ns = now_ns;
-    n->unique_rss_bytes = n->pub.sample.v[SAMPLE_RSS];
+    n->unique_rss_bytes = pages_to_bytes(u->tree->root, u->slice.scan.rss_pages);
     n->unique_due_ns = now_ns + u->opt.period_ns;
     n->unique_failures = 0;
     u->cost.scans_done++;

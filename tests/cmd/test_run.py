@@ -253,8 +253,10 @@ def brood(folder):
         import os, time
         ready, said = os.pipe()
         hold, release = os.pipe()
+        children = []
         for _ in range({CHILDREN}):
-            if os.fork() == 0:
+            children.append(os.fork())
+            if children[-1] == 0:
                 os.close(release)
                 kept = bytearray(b"x") * ({EACH_MIB} << 20)
                 os.write(said, b"x")
@@ -263,7 +265,10 @@ def brood(folder):
         got = 0
         while got < {CHILDREN}:
             got += len(os.read(ready, {CHILDREN}))
-        open("ready", "w").close()
+        with open("new", "w") as f:
+            for pid in children:
+                print(pid, int(open(f"/proc/{{pid}}/statm").read().split()[1]) * 4096, file=f)
+        os.rename("new", "ready")
         while not os.path.exists("go"):
             time.sleep(0.05)
         os.close(release)
@@ -289,14 +294,18 @@ def test_peak_of_children_between_two_samples_is_what_the_cgroup_held(tmp_path, 
 
 @pytest.mark.parametrize("options", [[], ["--no-unique"]], ids=["unique", "no unique"])
 def test_peak_of_many_processes_without_a_cgroup_is_no_lower_than_their_sum(tmp_path, options):
-    def ticks():
-        path = tmp_path / "ebb-runs" / "latest"
-        return sum(o["type"] == "machine" for o in recorded(path)) if path.exists() else 0
+    def all_sampled():
+        """Each child once at the size that it has had ever since; a page more or less."""
+        seen = {}
+        for o in recorded(tmp_path / "ebb-runs" / "latest"):
+            if o["type"] == "sample":
+                seen[o["pid"]] = o.get("rss_bytes") or 0
+        return all(seen.get(pid, 0) > rss - (1 << 20) for pid, rss in held)
 
     process = start(tmp_path, "--no-cgroup", *options, "--", PYTHON, brood(tmp_path))
     wait_for((tmp_path / "ready").exists, "every child to hold its memory")
-    before = ticks()
-    wait_for(lambda: ticks() >= before + 2, "every child to be sampled")
+    held = [tuple(map(int, line.split())) for line in (tmp_path / "ready").read_text().splitlines()]
+    wait_for(all_sampled, "every child to be sampled")
     (tmp_path / "go").touch()
     process.communicate(timeout=PATIENCE_S)
     doc = facts(tmp_path)

@@ -423,6 +423,38 @@ static void pages_shared_after_a_fork_are_unique_to_nobody(void **state)
     count_end(&c);
 }
 
+static void hold_8_mib_more(void *arg)
+{
+    (void)arg;
+    memset(map_private(8 * MIB), 3, 8 * MIB);
+}
+
+static void fork_and_grow(void *arg)
+{
+    (void)arg;
+    memset(map_private(32 * MIB), 1, 32 * MIB);
+    kid_start(hold_8_mib_more, NULL);
+}
+
+static void fork_counts_by_its_growth_until_it_is_measured(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(fork_and_grow, NULL);
+    count_begin(&c, pid, NULL);
+    assert_int_equal(proc_tree_count(c.tree), 2);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    uint64_t first = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 0));
+    uint64_t child = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 1));
+    assert_true(first >= 31 * MIB); /* the kernel adds up resident memory roughly */
+    assert_in_range(child, 7 * MIB, 24 * MIB);
+    count_all(&c, 1);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(proc_node_unmeasured(c.tree, proc_tree_at(c.tree, i)) < MIB);
+    kid_end(pid);
+    count_end(&c);
+}
+
 static void fork_once(int signo)
 {
     (void)signo;
@@ -840,6 +872,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(twenty_thousand_mappings_are_counted_as_smaps_does),
         cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),
         cmocka_unit_test(pages_shared_after_a_fork_are_unique_to_nobody),
+        cmocka_unit_test(fork_counts_by_its_growth_until_it_is_measured),
         cmocka_unit_test(a_fork_after_the_count_does_not_double_the_job),
         cmocka_unit_test(a_fork_that_ends_before_the_count_does_not_double_the_job),
         cmocka_unit_test(a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read),
