@@ -448,7 +448,7 @@ static void fork_counts_by_its_growth_until_it_is_measured(void **state)
     uint64_t child = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 1));
     assert_true(first >= 31 * MIB); /* the kernel adds up resident memory roughly */
     assert_in_range(child, 7 * MIB, 24 * MIB);
-    count_all(&c, 1);
+    count_all(&c, 2);
     for (size_t i = 0; i < 2; i++)
         assert_true(proc_node_unmeasured(c.tree, proc_tree_at(c.tree, i)) < MIB);
     kid_end(pid);
