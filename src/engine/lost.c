@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -88,27 +89,30 @@ json_t *lost_cgroup_json(const struct guard_cgroup *g)
     return list;
 }
 
-/* Only a folder that is named as ours are: the document is in the hands of the job. */
-static void read_folder(const json_t *path, char ret[GUARD_CGROUP_PATH])
+/* run.json is in the hands of the job, which could name the group or the sockets of another run
+ * there. Only what a dead ebb of our own user can have made is taken for its own. */
+
+static bool is_lost_cgroup(const struct proc_root *root, const char *dir)
 {
-    const char *text = json_string_value(path);
-    const char *slash = text ? strrchr(text, '/') : NULL;
-    struct process_id id;
-    if (slash && text[0] != '/' && !strstr(text, "..") && strlen(text) < GUARD_CGROUP_PATH &&
-        guard_cgroup_name_parse(slash + 1, &id) == 0)
-        memcpy(ret, text, strlen(text) + 1);
+    struct stat st;
+    return dir[0] != '/' && !strstr(dir, "..") && strlen(dir) < GUARD_CGROUP_PATH &&
+           !guard_cgroup_maker_lives(root, dir) &&
+           fstatat(root->cgroup_fd, dir, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
+           st.st_uid == geteuid();
 }
 
-static void read_cgroup(const json_t *doc, struct guard_cgroup *ret)
+static void read_cgroup(const struct proc_root *root, const json_t *doc, struct guard_cgroup *ret)
 {
-    const json_t *list = json_object_get(doc, "cgroup");
+    char *const dirs[] = {ret->memory_dir, ret->kill_dir};
     *ret = guard_cgroup_none;
-    read_folder(json_array_get(list, 0), ret->memory_dir);
-    read_folder(json_array_get(list, 1), ret->kill_dir);
+    for (size_t i = 0; i < 2; i++) {
+        const char *dir = json_string_value(json_array_get(json_object_get(doc, "cgroup"), i));
+        if (dir && is_lost_cgroup(root, dir))
+            memcpy(dirs[i], dir, strlen(dir) + 1);
+    }
 }
 
-/* The folder of the sockets, by the control socket's path. Only one that is
- * marked as ebb's own is removed with everything in it. */
+/* The folder of the sockets, by the control socket's path. */
 static void remove_sockets(const json_t *doc)
 {
     char folder[128];
@@ -118,9 +122,7 @@ static void remove_sockets(const json_t *doc)
         return;
     memcpy(folder, path, (size_t)(slash - path));
     folder[slash - path] = '\0';
-    const char *base = strrchr(folder, '/');
-    if (base && strncmp(base, "/ebb-", 5) == 0)
-        mark_folder_remove(folder);
+    mark_folder_remove_abandoned(folder);
 }
 
 int lost_end_job(const struct proc_root *root, const char *run_dir, const char *folder_id,
@@ -129,7 +131,7 @@ int lost_end_job(const struct proc_root *root, const char *run_dir, const char *
     AUTO_CLOSE int dir = rundir_open_signed(AT_FDCWD, run_dir, folder_id);
     json_t *doc = dir < 0 ? json_object() : read_doc(dir);
     struct guard_cgroup cgroup;
-    read_cgroup(doc, &cgroup);
+    read_cgroup(root, doc, &cgroup);
     const char *slash = strrchr(cgroup.memory_dir, '/');
     const struct stray_signs signs = {.run_dir = run_dir, .cgroup = slash ? slash + 1 : ""};
     int ended = guard_end_strays(root, &signs, grace_ns);

@@ -180,6 +180,13 @@ static bool is_alive(const struct proc_root *root, const struct process_id *id)
     return stat.start_ticks == id->start_ticks && stat.state != 'Z' && stat.state != 'X';
 }
 
+bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir)
+{
+    const char *name = own_name(dir);
+    struct process_id id;
+    return name == NULL || guard_cgroup_name_parse(name, &id) < 0 || is_alive(root, &id);
+}
+
 struct tidying {
     const struct proc_root *root;
     const char *own;

@@ -292,6 +292,19 @@ static bool is_abandoned(const char *socket_path)
     return is_refused;
 }
 
+void mark_folder_remove_abandoned(const char *folder)
+{
+    char path[PATH_MAX];
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    snprintf(path, sizeof(path), "%s/marks", folder);
+    if (is_own_folder(fd) && is_abandoned(path))
+        mark_folder_remove(folder);
+    close(fd);
+}
+
 /* What is left of runs of which every process was killed. */
 static void remove_abandoned(int parent_fd, const char *parent)
 {
@@ -303,20 +316,12 @@ static void remove_abandoned(int parent_fd, const char *parent)
         return;
     }
     for (const struct dirent *e; entries < ENTRIES_MAX && (e = readdir(dir)); entries++) {
-        char folder[PATH_MAX], path[PATH_MAX];
-        int fd;
+        char folder[PATH_MAX];
 
         if (strlen(e->d_name) != strlen(folder_pattern) || strncmp(e->d_name, "ebb-", 4) != 0)
             continue;
-        fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-            continue;
         snprintf(folder, sizeof(folder), "%s/%.*s", parent, (int)strlen(folder_pattern), e->d_name);
-        snprintf(path, sizeof(path), "%s/%.*s/marks", parent, (int)strlen(folder_pattern),
-                 e->d_name);
-        if (is_own_folder(fd) && is_abandoned(path))
-            mark_folder_remove(folder);
-        close(fd);
+        mark_folder_remove_abandoned(folder);
     }
     closedir(dir);
 }

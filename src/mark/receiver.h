@@ -25,6 +25,8 @@ void mark_receiver_free(struct mark_receiver *r);
 /* For whoever outlives the receiver. In a folder that is not marked as ebb's own only sockets and
  * links are removed. */
 void mark_folder_remove(const char *folder);
+/* Removes it if it is marked as ebb's own and nobody listens there any more. */
+void mark_folder_remove_abandoned(const char *folder);
 const char *mark_receiver_path(const struct mark_receiver *r); /* for EBB_SOCKET */
 /* The folder alone, so that whoever outlives us can remove it. */
 const char *mark_receiver_folder(const struct mark_receiver *r);

@@ -377,10 +377,13 @@ def family(server):
     return number, [int(line) for line in server.get(f"/jobs/{number}/log").body.split()]
 
 
-def kill_both(server, number):
-    """The supervisor cannot end its job any more, nor can the sentinel do so in its place."""
+def kill_both(server, number, before=lambda: None):
+    """The supervisor cannot end its job any more, nor can the sentinel do so in its place. BEFORE is
+    called when neither can do anything."""
     pids = [sentinel(server, number), supervisor(server, number)]
-    os.kill(pids[0], signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    before()
     for pid in reversed(pids):
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: all(map(is_gone, pids)), "their end")
@@ -423,6 +426,20 @@ def test_a_daemon_without_our_variables_is_known_by_the_cgroup_of_the_job(server
     assert server.wait(number)["state"] == "lost"
     assert is_gone(pid)
     assert not any(pathlib.Path("/sys/fs/cgroup", group).exists() for group in groups), groups
+
+
+def test_lost_job_that_names_the_cgroup_and_sockets_of_another_harms_nothing(server):
+    neighbour, number = hold(server), hold(server)
+    path = run_dir(server, number, "hold") / "run.json"
+    own = json.loads(path.read_text())
+    other = json.loads((run_dir(server, neighbour, "hold") / "run.json").read_text())
+    kill_both(server, number, before=lambda: path.write_text(json.dumps(
+        {**own, "cgroup": other["cgroup"], "control": other["control"]})))
+    assert server.wait(number)["state"] == "lost"
+    assert is_gone(own["pid"])
+    assert not is_gone(other["pid"]) and server.job(neighbour)["state"] == "running"
+    assert pathlib.Path(other["control"]).exists()
+    assert all(pathlib.Path("/sys/fs/cgroup", group).exists() for group in other["cgroup"])
 
 
 def test_what_a_job_left_is_ended_by_the_next_server(server):
