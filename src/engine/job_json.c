@@ -109,10 +109,10 @@ static json_t *leavings_json(const struct leavings *l)
     json_t *files = json_array(), *sockets = json_array();
     size_t n = leavings_files(l, &file);
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(
-            files, json_pack("{s:o,s:o,s:b,s:b,s:b}", "name", json_text0(file[i].name), "bytes",
-                             json_u64(file[i].bytes), "is_jobs", file[i].is_jobs, "in_use",
-                             file[i].in_use, "removed", leavings_were_removed(l, i)));
+        json_array_append_new(files,
+                              json_pack("{s:o,s:o,s:b,s:b}", "name", json_text0(file[i].name),
+                                        "bytes", json_u64(file[i].bytes), "in_use", file[i].in_use,
+                                        "removed", leavings_were_removed(l, i)));
     n = leavings_socket_list(l, &socket);
     for (size_t i = 0; i < n; i++)
         json_array_append_new(sockets, json_pack("{s:i,s:o,s:o,s:b}", "pid", (int)socket[i].pid,

@@ -1,5 +1,5 @@
 /* What a job leaves on the machine when its processes have gone: files in /dev/shm, and sockets
- * that those it left behind still listened on. Only what is known to be the job's is called so: a
+ * that those it left behind still listened on. Only what is known to be the job's is listed: a
  * file that appeared while it ran and that one of its processes had open or mapped, or that bears
  * the number of one in the way torch names its files. */
 #pragma once
@@ -20,7 +20,6 @@ struct leavings_file {
     uint64_t dev, ino;
     uint64_t bytes; /* as allocated, at the end */
     uint32_t uid;   /* its owner; another's file is never removed */
-    bool is_jobs;   /* seen in a process of the job; else only as new as the job */
     bool in_use;    /* some process has it open or mapped at the end: never removed */
     bool removed;
 };
@@ -48,9 +47,9 @@ void leavings_look(struct leavings *l, struct proc_tree *tree, uint64_t now_ns);
 /* Processes of TREE are about to be ended as left behind: on what do they listen? Looks at each
  * one's fds, and at /proc/PID/net once for each network namespace. */
 void leavings_sockets(struct leavings *l, struct proc_tree *tree);
-/* At the very end, when the job's processes are gone: what is still there. With CLEAN the job's own
- * files are removed (by name, if it is still the same file, ours, and nobody's who lives). Returns
- * how many files of the job there are (removed or not). */
+/* At the very end, when the job's processes are gone: which of its files are still there. With
+ * CLEAN they are removed (by name, if it is still the same file, ours, and nobody's who lives).
+ * Returns how many there are (removed or not). */
 size_t leavings_end(struct leavings *l, bool clean);
 size_t leavings_files(const struct leavings *l, const struct leavings_file **ret); /* after end */
 size_t leavings_socket_list(const struct leavings *l, const struct leavings_socket **ret);

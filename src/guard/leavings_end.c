@@ -95,7 +95,7 @@ static bool is_in_use(struct leavings *l, const struct leavings_file *file, int 
 static void end_file(struct leavings *l, struct leavings_file *file, bool clean, bool *scanned)
 {
     struct stat st;
-    if (!file->is_jobs || file->uid != geteuid())
+    if (file->uid != geteuid())
         return;
     /* no wait for somebody else's lease, nor for the other end of what is a pipe by now */
     AUTO_CLOSE int fd =
@@ -109,12 +109,10 @@ static void end_file(struct leavings *l, struct leavings_file *file, bool clean,
         file->removed = unlinkat(l->folder_fd, file->name, 0) == 0;
 }
 
-/* The job's first, then by name, so that a report is the same each time. */
+/* By name, so that a report is the same each time. */
 static int compare_files(const void *a, const void *b)
 {
     const struct leavings_file *x = a, *y = b;
-    if (x->is_jobs != y->is_jobs)
-        return x->is_jobs ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
@@ -126,14 +124,14 @@ static void list_files(struct leavings *l)
     for (size_t i = 0; l->files != NULL && i < l->fresh.count; i++) {
         const struct known *known = &l->fresh.v[i];
         struct stat st;
-        if (fstatat(l->folder_fd, known->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (!(known->marks & KNOWN_JOBS) ||
+            fstatat(l->folder_fd, known->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         struct leavings_file file = {
             .dev = known->dev,
             .ino = known->ino,
             .bytes = (uint64_t)st.st_blocks * 512,
             .uid = st.st_uid,
-            .is_jobs = known->marks & KNOWN_JOBS,
         };
         if (!is_same(&st, &file))
             continue;
@@ -162,13 +160,10 @@ size_t leavings_end(struct leavings *l, bool clean)
     leavings_prove_by_name(l, NULL);
     list_files(l);
     look_at_socket_files(l);
-    size_t jobs = 0;
     bool scanned = false;
-    for (size_t i = 0; i < l->file_count; i++) {
+    for (size_t i = 0; i < l->file_count; i++)
         end_file(l, &l->files[i], clean, &scanned);
-        jobs += l->files[i].is_jobs;
-    }
-    return jobs;
+    return l->file_count;
 }
 
 size_t leavings_files(const struct leavings *l, const struct leavings_file **ret)

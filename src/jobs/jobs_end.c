@@ -181,7 +181,8 @@ static bool has_left_shm(const json_t *run)
     uint64_t sum = 0, bytes;
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *file = json_array_get(files, i);
-        if (json_is_true(json_object_get(file, "is_jobs")) &&
+        /* earlier versions also listed files of others */
+        if (!json_is_false(json_object_get(file, "is_jobs")) &&
             !json_is_true(json_object_get(file, "removed")) && pick_bytes(file, "bytes", &bytes))
             sum += bytes < (UINT64_C(1) << 60) ? bytes : 0;
     }

@@ -325,10 +325,9 @@ static void put_file(struct page *p, const json_t *file)
 {
     char name[TEXT_MAX], size[TEXT_SIZE_MAX];
     const char *bytes = summary_size(size, json_object_get(file, "bytes"));
-    const char *fate = json_is_true(json_object_get(file, "removed"))   ? ", removed"
-                       : json_is_true(json_object_get(file, "in_use"))  ? ", in use by another"
-                       : json_is_true(json_object_get(file, "is_jobs")) ? ""
-                                                                        : ", maker not known";
+    const char *fate = json_is_true(json_object_get(file, "removed"))  ? ", removed"
+                       : json_is_true(json_object_get(file, "in_use")) ? ", in use by another"
+                                                                       : "";
     page_addf(p, "/dev/shm/%s (%s%s)",
               summary_fit(name, NAME_COLUMNS, json_object_get(file, "name")), bytes ? bytes : "0 B",
               fate);
@@ -337,12 +336,16 @@ static void put_file(struct page *p, const json_t *file)
 static void put_left(struct page *p, const json_t *left)
 {
     char address[TEXT_MAX], name[TEXT_MAX];
-    const json_t *files = json_object_get(left, "shm");
+    const json_t *files = json_object_get(left, "shm"), *file;
     const json_t *sockets = json_object_get(left, "sockets");
-    size_t n = json_array_size(files);
+    size_t at, n = 0;
     page_fact(p, "left over");
-    for (size_t i = 0; i < n && i < LEFT_SHOWN; i++)
-        put_file(p, json_array_get(files, i));
+    json_array_foreach(files, at, file)
+    {
+        /* earlier versions also listed files of others */
+        if (!json_is_false(json_object_get(file, "is_jobs")) && n++ < LEFT_SHOWN)
+            put_file(p, file);
+    }
     if (n > LEFT_SHOWN)
         page_addf(p, "%zu more files in /dev/shm", n - LEFT_SHOWN);
     for (size_t i = 0; i < json_array_size(sockets) && i < LEFT_SHOWN; i++) {

@@ -224,7 +224,7 @@ static void a_file_that_a_process_of_the_job_has_open_is_removed_at_the_end(void
     assert_int_equal(leavings_end(l, true), 1);
     assert_false(exists("psm_1"));
     const struct leavings_file *file = listed("psm_1");
-    assert_true(file->is_jobs && file->removed && !file->in_use);
+    assert_true(file->removed && !file->in_use);
     assert_true(file->bytes > 0 && file->bytes <= 1 << 20);
     assert_int_equal(file->uid, geteuid());
 }
@@ -260,7 +260,7 @@ static void make_brief(void)
     make_closed("brief");
 }
 
-static void a_file_that_nobody_was_seen_with_is_reported_but_stays(void **state)
+static void file_that_no_process_of_the_job_was_seen_with_is_not_listed(void **state)
 {
     (void)state;
     begin();
@@ -268,8 +268,7 @@ static void a_file_that_nobody_was_seen_with_is_reported_but_stays(void **state)
     kid_end(&kid); /* before any look */
     leavings_look(l, tree, clock_mono_ns());
     assert_int_equal(leavings_end(l, true), 0);
-    assert_non_null(listed("brief"));
-    assert_false(listed("brief")->is_jobs);
+    assert_null(listed("brief"));
     assert_true(exists("brief"));
 }
 
@@ -338,7 +337,7 @@ static void a_file_keeps_its_proof_when_it_is_renamed(void **state)
     assert_false(exists("third"));
 }
 
-static void a_neighbours_new_file_survives(void **state)
+static void new_file_of_a_neighbour_survives_and_is_not_listed(void **state)
 {
     (void)state;
     begin();
@@ -347,7 +346,7 @@ static void a_neighbours_new_file_survives(void **state)
     EVENTUALLY(is_proven("psm_1"));
     kid_end(&kid);
     assert_int_equal(leavings_end(l, true), 1);
-    assert_false(listed("neighbours")->is_jobs);
+    assert_null(listed("neighbours"));
     assert_true(exists("neighbours"));
     assert_false(exists("psm_1"));
 }
@@ -365,7 +364,7 @@ static void another_file_under_the_same_name_survives(void **state)
     make_closed("psm_1");
     assert_int_equal(leavings_end(l, true), 1);
     assert_true(listed("kept")->removed);
-    assert_false(listed("psm_1")->is_jobs);
+    assert_null(listed("psm_1"));
     assert_true(exists("psm_1"));
 }
 
@@ -395,7 +394,7 @@ static void a_file_that_a_neighbour_uses_is_left_to_it(void **state)
     int fd = openat(at, "psm_1", O_RDONLY | O_CLOEXEC);
     kid_end(&kid);
     assert_int_equal(leavings_end(l, true), 1);
-    assert_true(listed("psm_1")->is_jobs && listed("psm_1")->in_use);
+    assert_true(listed("psm_1")->in_use);
     assert_true(exists("psm_1"));
     close(fd);
     assert_int_equal(leavings_end(l, true), 1);
@@ -488,7 +487,7 @@ static void a_torch_file_of_a_stranger_or_of_a_number_given_on_is_not_the_jobs(v
     assert_int_equal(leavings_end(l, true), 0);
     snprintf(name, sizeof name, "torch_%d_77_0", (int)getpid());
     assert_true(exists(name));
-    assert_non_null(listed(name));
+    assert_null(listed(name));
     snprintf(name, sizeof name, "torch_%d_77_0", (int)stranger.pid);
     assert_true(exists(name));
     assert_true(exists("torch_x_1") && exists("torch_99999999999_1"));
@@ -732,11 +731,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_file_that_a_process_of_the_job_has_open_is_removed_at_the_end),
         IN_FOLDER(a_file_that_is_only_mapped_and_was_linked_is_the_jobs),
-        IN_FOLDER(a_file_that_nobody_was_seen_with_is_reported_but_stays),
+        IN_FOLDER(file_that_no_process_of_the_job_was_seen_with_is_not_listed),
         IN_FOLDER(a_file_that_was_there_before_is_never_the_jobs),
         IN_FOLDER(an_old_file_that_is_moved_in_is_not_the_jobs),
         IN_FOLDER(a_file_keeps_its_proof_when_it_is_renamed),
-        IN_FOLDER(a_neighbours_new_file_survives),
+        IN_FOLDER(new_file_of_a_neighbour_survives_and_is_not_listed),
         IN_FOLDER(another_file_under_the_same_name_survives),
         IN_FOLDER(a_replacement_nobody_heard_of_survives),
         IN_FOLDER(a_file_that_a_neighbour_uses_is_left_to_it),
