@@ -21,6 +21,7 @@ enum {
     YOUNG_S = 120,         /* a job is young for that long */
     YOUNG_COST_PART = 200, /* looks that cost more than this part of one CPU are dear */
     YOUNG_VERDICT_S = 2,
+    HURRY_MS = 100, /* between two ticks while somebody waits for unique memory */
 };
 static const uint64_t YOUNG_INTERVAL_NS = NS_PER_S / 5;
 
@@ -168,6 +169,7 @@ void engine_judge_now(struct engine *e, uint64_t now_ns)
 
 static void take_in(struct engine *e, uint64_t now_ns)
 {
+    e->unmeasured_bytes = 0;
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
         struct proc_node *node = proc_tree_at(e->tree, i);
         struct history *h = history_of(node);
@@ -176,8 +178,9 @@ static void take_in(struct engine *e, uint64_t now_ns)
         history_update(h, node, now_ns);
         if (e->watching_all)
             continue;
-        history_unmeasured(h, &node->sample, proc_node_unmeasured(e->tree, node),
-                           e->peak.ticks - 1);
+        uint64_t unmeasured = proc_node_unmeasured(e->tree, node);
+        e->unmeasured_bytes += unmeasured;
+        history_unmeasured(h, &node->sample, unmeasured, e->peak.ticks - 1);
         peak_process(&e->peak, h->rss.peak_bytes);
     }
 }
@@ -324,6 +327,18 @@ static void on_flush(void *user, uint64_t now_ns, uint64_t missed)
         trace_writer_flush(e->writer, now_ns, false);
 }
 
+/* With what was measured since the last tick, unless that was just now. */
+static void tick_early(struct engine *e, uint64_t now_ns)
+{
+    struct proc_unique_cost cost;
+    uint64_t due_ns = e->last_tick_ns + HURRY_MS * NS_PER_MS;
+    proc_unique_cost(e->unique, &cost);
+    if (cost.scans_done == e->hurried_scans || interval_now(e) <= HURRY_MS * NS_PER_MS)
+        return;
+    e->hurried_scans = cost.scans_done;
+    loop_set_timer(e->tick_timer, due_ns > now_ns ? due_ns : now_ns, interval_now(e));
+}
+
 static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct engine *e = user;
@@ -331,6 +346,18 @@ static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
     (void)missed;
     proc_unique_slice(e->unique, now_ns, &next_ns);
     loop_set_timer(e->unique_timer, next_ns, 0);
+    if (e->is_hurried)
+        tick_early(e, now_ns);
+}
+
+void engine_hurry(struct engine *e, bool is_hurried)
+{
+    if (!e->unique_timer || (!is_hurried && !e->is_hurried))
+        return;
+    e->is_hurried = is_hurried;
+    proc_unique_hurry(e->unique, is_hurried);
+    if (is_hurried)
+        loop_set_timer(e->unique_timer, clock_mono_ns(), 0);
 }
 
 /* ---- life ---- */

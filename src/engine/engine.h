@@ -76,6 +76,12 @@ void engine_segment(struct engine *e, unsigned number);
 /* Memory of the job now: the charge of its cgroup, else the tree's with shared pages counted once,
  * and how much of the sum of RSS is counted twice then. False: not known yet. */
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes);
+/* No more than this, should all that was not measured yet be unshared; engine_memory's figure where
+ * the job has a charge. */
+uint64_t engine_memory_at_most(const struct engine *e);
+/* The difference of the two matters: measure now, and tick as soon as more is known. To be called
+ * again at each tick while it does. */
+void engine_hurry(struct engine *e, bool is_hurried);
 /* The same, read at this moment: what is measured over a short time must not be a tick old. Where
  * there is no charge to read it is a full look. */
 bool engine_memory_now(struct engine *e, uint64_t *ret_bytes);

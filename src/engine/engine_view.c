@@ -125,6 +125,17 @@ bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_ov
     return true;
 }
 
+uint64_t engine_memory_at_most(const struct engine *e)
+{
+    uint64_t bytes = 0;
+    if (engine_memory(e, &bytes, NULL) && e->charge.fds.usage < 0) {
+        bytes += e->unmeasured_bytes;
+        if (bytes > e->memory.high_bytes)
+            bytes = e->memory.high_bytes;
+    }
+    return bytes;
+}
+
 bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
 {
     if (engine_read_charge(e, ret_bytes))

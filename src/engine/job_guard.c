@@ -441,6 +441,16 @@ static void tick_giveback(struct job *j)
         giveback_gpu(&j->guard.giveback, engine_gpus(j->engine));
 }
 
+/* Without a cgroup, memory that was not measured yet may be shared, so it does not count: a job
+ * that would be within its reserve with it is measured at once. */
+static void hurry(struct job *j)
+{
+    const struct reflex_gauge *g = &j->guard.gauge[0];
+    if (j->guard.reflex && g->source == REFLEX_TREE)
+        engine_hurry(j->engine,
+                     engine_memory_at_most(j->engine) + g->alarm_bytes >= g->limit_bytes);
+}
+
 void job_guard_tick(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
@@ -451,6 +461,7 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
      * would be counted in full on top of its parent. */
     if (g->reflex && engine_memory(j->engine, &bytes, &overlap))
         reflex_overlap(g->reflex, overlap);
+    hurry(j);
     if (g->leavings)
         leavings_look(g->leavings, engine_tree(j->engine), now_ns);
     if (!g->reflex)

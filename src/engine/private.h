@@ -58,6 +58,9 @@ struct engine {
     uint64_t tree_high_peak_bytes;
     uint64_t gpu_job_peak_bytes[GPU_MAX];
     struct proc_tree_memory memory, memory_at_peak;
+    uint64_t unmeasured_bytes; /* sum of proc_node_unmeasured */
+    bool is_hurried;
+    uint64_t hurried_scans; /* processes measured when the last hurried tick was asked for */
     uint64_t unique_sum_peak_bytes;
     uint64_t processes_seen;
     struct history_gone gone;

@@ -4,13 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "proc/node.h"
 #include "proc/pagemap.h"
 
-enum { UNIQUE_MOVED_BYTES = 1 << 20 };
+enum { UNIQUE_MOVED_BYTES = 1 << 20, UNIQUE_HURRY_PERMYRIAD = 2500 };
 
 /* What the helper works on: its own while it is away. */
 struct slice {
@@ -25,10 +26,12 @@ struct proc_unique {
     struct proc_unique_options opt;
     struct tree_node *node; /* the one under way; NULL: none */
     struct slice slice;
-    bool is_away;           /* the slice waits for a lock of the process's */
-    uint32_t last_slot;     /* whose turn it was: round and round in order of birth */
-    uint64_t stale_look_ns; /* when to look for stale ones again */
-    uint64_t resume_ns;     /* the pause after the last slice */
+    bool is_away;                    /* the slice waits for a lock of the process's */
+    uint32_t last_slot;              /* whose turn it was: round and round in order of birth */
+    uint64_t stale_look_ns;          /* when to look for stale ones again */
+    uint64_t resume_ns;              /* the pause after the last slice, */
+    uint64_t slice_ns, slice_cpu_ns; /* which began then and cost this */
+    bool is_hurried;
     struct proc_unique_cost cost;
 };
 
@@ -95,12 +98,27 @@ static bool has_moved(const struct tree_node *n)
            moved > UNIQUE_MOVED_BYTES;
 }
 
+/* True for a vfork'd process before its exec: each of its pages would count as its own and as its
+ * parent's. Also where nobody can tell. */
+static bool may_be_parents_memory(const struct proc_tree *tree, const struct tree_node *n)
+{
+    enum { SAME_VM = 1 }; /* KCMP_VM; 0: both have the same */
+    const struct tree_node *parent = tree_find(tree, n->pub.info.ppid);
+    if (parent == NULL || parent->start_stack != n->start_stack)
+        return false;
+    return syscall(SYS_kcmp, parent->pub.info.id.pid, n->pub.info.id.pid, SAME_VM, 0, 0) <= 0;
+}
+
 /* Newborns wait a little: many live for a moment only, and a vfork'd one still has its parent's
  * pages. */
 static uint64_t due_ns(const struct proc_unique *u, const struct tree_node *n)
 {
+    if (n->unique_due_ns != 0 && !has_moved(n))
+        return n->unique_due_ns;
     if (n->unique_due_ns != 0)
-        return has_moved(n) ? n->unique_done_ns + u->opt.period_ns / 5 : n->unique_due_ns;
+        return n->unique_done_ns + (u->is_hurried ? 0 : u->opt.period_ns / 5);
+    if (u->is_hurried && !may_be_parents_memory(u->tree, n))
+        return n->pub.born_ns;
     uint64_t wait = u->opt.period_ns / 10;
     return n->pub.born_ns + (wait < NS_PER_S ? wait : NS_PER_S);
 }
@@ -285,6 +303,21 @@ static bool come_back(struct proc_unique *u, uint64_t now_ns)
     return true;
 }
 
+/* How long to pause after a slice. */
+static uint64_t pause_ns(const struct proc_unique *u)
+{
+    uint32_t share = u->opt.cpu_permyriad;
+    if (u->is_hurried && share < UNIQUE_HURRY_PERMYRIAD)
+        share = UNIQUE_HURRY_PERMYRIAD;
+    return u->slice_cpu_ns * 10000 / share;
+}
+
+void proc_unique_hurry(struct proc_unique *u, bool is_hurried)
+{
+    u->is_hurried = is_hurried;
+    u->resume_ns = u->slice_ns + pause_ns(u);
+}
+
 int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next_ns)
 {
     enum { AWAY_MS = 100 }; /* between two looks whether it is back */
@@ -304,7 +337,9 @@ int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next
     cpu_ns = clock_thread_cpu_ns() - cpu_ns + (u->tree->helper ? helper_ns : 0);
     u->cost.cpu_ns += cpu_ns;
     u->cost.slices++;
-    u->resume_ns = now_ns + cpu_ns * 10000 / u->opt.cpu_permyriad;
+    u->slice_ns = now_ns;
+    u->slice_cpu_ns = cpu_ns;
+    u->resume_ns = now_ns + pause_ns(u);
     *ret_next_ns = idle && earliest_ns > u->resume_ns ? earliest_ns : u->resume_ns;
     return 0;
 }

@@ -822,6 +822,87 @@ static void what_may_not_be_read_is_stale_and_no_error(void **state)
         kid_end(stranger);
 }
 
+static void slice_until(struct count *c, uint64_t until_ns)
+{
+    while (c->now_ns < until_ns)
+        slice(c);
+}
+
+/* When the slice began in which the scan was done. */
+static uint64_t count_next(struct count *c)
+{
+    uint64_t scans = cost_of(c).scans_done, began_ns = 0;
+    for (int i = 0; i < 100000 && cost_of(c).scans_done == scans; i++) {
+        began_ns = c->now_ns;
+        slice(c);
+    }
+    assert_int_equal(cost_of(c).scans_done, scans + 1);
+    return began_ns;
+}
+
+static void hurried_count_does_not_wait_for_newborns(void **state)
+{
+    struct count c;
+    uint64_t next;
+    pid_t pid = kid_start(hold_private, NULL);
+    (void)state;
+    count_begin(&c, pid, NULL);
+    uint64_t born_ns = c.now_ns;
+    assert_int_equal(proc_unique_slice(c.unique, c.now_ns, &next), 0);
+    assert_int_equal(cost_of(&c).scans_done, 0);
+    assert_true(next > born_ns + NS_PER_S / 2);
+    proc_unique_hurry(c.unique, true);
+    assert_true(count_next(&c) < born_ns + NS_PER_S);
+    assert_true(unique_of(&c, 0) >= 24 * MIB);
+    kid_end(pid);
+    count_end(&c);
+}
+
+/* Blocks until it is killed, as its child never executes another program. */
+static void hold_and_vfork(void *arg)
+{
+    hold_private(arg);
+    if (vfork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+}
+
+/* Its pages are its parent's: counted at once, the job would seem to have twice as many. */
+static void hurried_count_waits_for_child_that_runs_in_its_parents_memory(void **state)
+{
+    struct count c;
+    pid_t pid = kid_spawn(hold_and_vfork, NULL);
+    (void)state;
+    count_begin(&c, pid, NULL);
+    EVENTUALLY(proc_tree_count(c.tree) == 2, proc_tree_walk(c.tree, c.now_ns));
+    uint64_t born_ns = c.now_ns;
+    assert_int_equal(proc_tree_tick(c.tree, born_ns), 0);
+    proc_unique_hurry(c.unique, true);
+    slice_until(&c, born_ns + NS_PER_S * 9 / 10);
+    assert_int_equal(cost_of(&c).scans_done, 1);
+    assert_true(unique_of(&c, 0) >= 24 * MIB);
+    assert_false(proc_tree_at(c.tree, 1)->sample.known & UNIQUE_BIT);
+    kid_end(pid);
+    count_end(&c);
+}
+
+static void hurried_count_sees_moved_memory_at_once(void **state)
+{
+    struct count c;
+    pid_t pid = kid_start(hold_private, NULL);
+    (void)state;
+    count_begin(&c, pid, NULL);
+    c.now_ns = count_next(&c);
+    uint64_t done_ns = c.now_ns;
+    proc_tree_at(c.tree, 0)->sample.v[SAMPLE_RSS] += 8 * MIB;
+    proc_unique_hurry(c.unique, true);
+    assert_true(count_next(&c) < done_ns + NS_PER_S);
+    kid_end(pid);
+    count_end(&c);
+}
+
 static void an_impossible_share_is_refused(void **state)
 {
     (void)state;
@@ -887,6 +968,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_that_the_tree_buries_half_way_is_forgotten),
         cmocka_unit_test(one_that_becomes_another_program_is_counted_anew),
         cmocka_unit_test(what_may_not_be_read_is_stale_and_no_error),
+        cmocka_unit_test(hurried_count_does_not_wait_for_newborns),
+        cmocka_unit_test(hurried_count_waits_for_child_that_runs_in_its_parents_memory),
+        cmocka_unit_test(hurried_count_sees_moved_memory_at_once),
         cmocka_unit_test(an_impossible_share_is_refused),
     };
     return cmocka_run_group_tests_name("unique", tests, NULL, NULL);
