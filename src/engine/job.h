@@ -103,7 +103,8 @@ struct job_guard {
     char effective_dir[4096];       /* below the cgroup root; "" if it is none of a cgroup */
     struct limit_fds effective_fds; /* for the reflex */
     struct reflex_gauge gauge[REFLEX_GAUGES]; /* as the reflex has them */
-    char no_cgroup[256];                      /* why there is none, or none that counts; "" */
+    bool has_left; /* processes of the job are outside its cgroup, which does not count them */
+    char no_cgroup[256]; /* why there is none, or none that counts; "" */
     /* as it was, for run.json */
     char cgroup_path[GUARD_CGROUP_PATH];
     bool was_locked, kernel_limit;

@@ -457,6 +457,8 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     uint64_t bytes, overlap;
     keep_look(j, now_ns);
     tick_giveback(j);
+    if (g->reflex)
+        job_guard_follow_members(j);
     /* Before anything that may walk the tree: one born after the look is not in this overlap, and
      * would be counted in full on top of its parent. */
     if (g->reflex && engine_memory(j->engine, &bytes, &overlap))

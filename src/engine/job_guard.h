@@ -8,6 +8,8 @@
 void job_guard_find_effective(struct job *j);
 void job_guard_set_lines(struct job *j, unsigned which);
 void job_guard_set_own_gauge(struct job *j);
+void job_guard_set_charge(struct job *j);
+void job_guard_follow_members(struct job *j);
 void job_guard_set_effective_gauge(struct job *j);
 void job_guard_follow_effective(struct job *j);
 

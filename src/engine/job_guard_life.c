@@ -38,12 +38,7 @@ static void make_cgroup(struct job *j)
     snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
     j->note->cgroup = g->cgroup;
     guard_cgroup_tidy(root, &g->cgroup);
-    if (g->cgroup.fds.usage >= 0)
-        engine_charge(j->engine,
-                      &(struct engine_charge){.kind = guard_cgroup_kind(&g->cgroup),
-                                              .fds = g->cgroup.fds,
-                                              .peak_fd = g->cgroup.peak_fd,
-                                              .is_resettable = g->cgroup.peak_is_resettable});
+    job_guard_set_charge(j);
 }
 
 static void start_reflex(struct job *j)

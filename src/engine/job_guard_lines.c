@@ -42,6 +42,42 @@ static void set_gauge(struct job *j, unsigned which, const struct reflex_gauge *
     job_guard_set_lines(j, which);
 }
 
+/* The memory of the job is its cgroup's charge, unless some of its processes have left it. */
+void job_guard_set_charge(struct job *j)
+{
+    const struct guard_cgroup *c = &j->guard.cgroup;
+    struct engine_charge charge = {.kind = guard_cgroup_kind(c),
+                                   .fds = c->fds,
+                                   .peak_fd = c->peak_fd,
+                                   .is_resettable = c->peak_is_resettable};
+    bool is_charged = c->fds.usage >= 0 && !j->guard.has_left;
+    engine_charge(j->engine, is_charged ? &charge : &ENGINE_NO_CHARGE);
+}
+
+/* Processes that left the cgroup are out of its limit, not out of the user's: the job is measured
+ * by its processes until all of them are back or have ended. They are not moved back: another group
+ * may be where they belong, such as a container's. What is too small to matter at the last line
+ * does not count: a command that makes checkpoints runs outside, too. */
+void job_guard_follow_members(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    int32_t pid = 0;
+    if (!g->limit_bytes || g->cgroup.fds.usage < 0)
+        return;
+    bool has_left = guard_cgroup_left(j->options->engine.root, &g->cgroup, engine_tree(j->engine),
+                                      &pid) > g->gauge[0].kill_bytes;
+    if (has_left == g->has_left)
+        return;
+    g->has_left = has_left;
+    if (has_left)
+        job_sayf(j,
+                 "guard: process %d has left the job's cgroup; the limit now applies to the "
+                 "resident memory of all processes of the job",
+                 pid);
+    job_guard_set_charge(j);
+    job_guard_set_own_gauge(j);
+}
+
 /* The user's own line, measured by the job's cgroup or by its processes. */
 void job_guard_set_own_gauge(struct job *j)
 {
@@ -50,7 +86,7 @@ void job_guard_set_own_gauge(struct job *j)
         .source = REFLEX_TREE, .fds = LIMIT_NO_FDS, .limit_bytes = j->guard.limit_bytes};
     if (!j->guard.limit_bytes)
         return;
-    if (c->fds.usage >= 0) {
+    if (c->fds.usage >= 0 && !j->guard.has_left) {
         gauge.source = c->memory_is_v2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
         gauge.fds = c->fds;
     }

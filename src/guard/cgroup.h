@@ -63,6 +63,11 @@ int guard_cgroup_join_rest(const struct guard_cgroup *g); /* the v1 folder */
  * the job is being prepared: it is moved into the group that it is in, and for some ms nobody else
  * has to wait. Nothing comes of it where that is not allowed, or there is no v1. */
 void guard_cgroup_warm(const struct proc_root *root);
+/* Resident memory of the processes of TREE that are neither in it nor in a group below it, and one
+ * of them; 0: none is known to have left. The tree must have been walked before. */
+struct proc_tree;
+uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgroup *g,
+                           struct proc_tree *tree, int32_t *ret_pid);
 /* The kind of its limit. */
 enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g);
 /* Kills everything in it at once: one write. -EOPNOTSUPP without cgroup.kill. */

@@ -1,7 +1,16 @@
-"""--limit holds for every process of the job, for children that nobody has looked at yet, too."""
+"""--limit holds for every process of the job: for children that nobody has looked at yet, and for
+processes that left the job's cgroup."""
 
-from commands import PYTHON
+import os
+import sys
+
+import pytest
+
+from commands import PYTHON, ROOT
 from guarded import acts, enough_memory, guarded, neighbours
+
+sys.path.insert(0, str(ROOT / "bench" / "guard"))
+import cgroups  # noqa: E402  pylint: disable=wrong-import-position
 
 STOPPED = 124
 
@@ -40,6 +49,30 @@ for _ in range(3):
         os.wait()
 """
 
+LEAVES = """
+import mmap, os, sys, time
+with open(sys.argv[1] + "/cgroup.procs", "w") as file:
+    file.write(str(os.getpid()))
+keep = []
+for _ in range(100):
+    keep.append(mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    keep[-1].write(bytes(4 << 20))
+    time.sleep(0.02)
+time.sleep(20)
+"""
+
+DIVIDES = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import cgroups
+part = next(cgroups.places())[0] + "/part"
+os.mkdir(part)
+with open(part + "/cgroup.procs", "w") as file:
+    file.write(str(os.getpid()))
+memory = b"1" * (60 << 20)
+time.sleep(1.5)
+"""
+
 
 def test_limit_without_cgroup_counts_children_that_live_for_less_than_a_second(guarded):
     result = guarded.run("--no-cgroup", "--limit", "250M", "--", PYTHON, "-c", GENERATIONS)
@@ -51,3 +84,26 @@ def test_limit_without_cgroup_counts_memory_shared_by_fork_once(guarded):
     result = guarded.run("--no-cgroup", "--limit", "300M", "--", PYTHON, "-c", SHARED)
     assert result.returncode == 0, result.stderr
     assert "term" not in acts(guarded.facts()) and "kill" not in acts(guarded.facts())
+
+
+def test_limit_holds_for_job_that_left_its_cgroup(guarded):
+    places = [folder for folder, _ in cgroups.places()
+              if os.access(f"{folder}/cgroup.procs", os.W_OK)]
+    if not places:
+        pytest.skip("there is no other cgroup that the job could go to")
+    result = guarded.run("--limit", "200M", "--", PYTHON, "-c", LEAVES, places[0])
+    doc = guarded.facts()
+    if not doc["guard"]["kernel_limit"]:
+        pytest.skip(f"no cgroup that counts memory: {doc['guard']['cgroup_trouble']}")
+    assert result.returncode == STOPPED, result.stderr
+    assert doc["end"]["cause_kind"] == "guard"
+    assert "has left the job's cgroup" in result.stderr
+
+
+def test_job_that_divides_its_cgroup_has_not_left_it(guarded):
+    result = guarded.run("--limit", "200M", "--", PYTHON, "-c", DIVIDES, ROOT / "bench" / "guard")
+    doc = guarded.facts()
+    if not doc["guard"]["kernel_limit"]:
+        pytest.skip(f"no cgroup that counts memory: {doc['guard']['cgroup_trouble']}")
+    assert result.returncode == 0, result.stderr
+    assert "has left" not in result.stderr
