@@ -9,7 +9,8 @@
 #include "heap/heap.h"
 
 /* Reads EBB_HEAP and EBB_SOCKET. EBB_HEAP is "0", or words between commas: interval=BYTES,
- * python=0|1, filters=N, parent=PID. What is not understood is left at its default: there is nobody to tell. */
+ * python=0|1, filters=N, parent=PID. What is not understood is left at its default: there is nobody
+ * to tell. */
 void life_settings(const char *heap, const char *socket, struct heap_process *ret);
 /* How many filters of system calls /proc/self/status tells of; older kernels only tell whether
  * there are any. */
