@@ -141,31 +141,22 @@ static uint64_t run_supervised(const struct way *way, char **argv, const char *f
     char path[4096], text[64];
     struct err err = {""};
     struct supervisor_client client;
-    int pair[2], status;
+    int status;
     o.guard.no_cgroup = way->no_cgroup;
     o.guard.is_off = way->no_guard;
     sigprocmask(SIG_SETMASK, NULL, &o.mask);
     snprintf(path, sizeof path, "%s/%s-%u", folder, way->name, number++);
     if (!way->no_record && rundir_create(path, o.name, clock_wall_ns(), &o.rundir, &err) < 0)
         give_up(err.text);
-    /* A pipe as standard output is what the job's output goes to. */
-    int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (pipe2(pair, O_CLOEXEC) < 0 || dup2(pair[1], STDOUT_FILENO) < 0)
-        give_up("cannot make a pipe");
-    int r = supervisor_start(&o, &client, &err);
-    dup2(own, STDOUT_FILENO);
-    close(own);
-    close(pair[1]);
-    if (r < 0)
+    if (supervisor_start(&o, &client, &err) < 0)
         give_up(err.text);
     rundir_fini(&o.rundir);
     drain(client.fd);
-    if (client.stream[2] >= 0)
-        close(client.stream[2]);
     while (waitpid(client.sentinel, &status, 0) < 0 && errno == EINTR)
         ;
-    ssize_t n = read(pair[0], text, sizeof text);
-    close(pair[0]);
+    ssize_t n = read(client.stream[1], text, sizeof text);
+    close(client.stream[1]);
+    close(client.stream[2]);
     return n > 0 ? parse_stamp(text, (size_t)n) : 0;
 }
 

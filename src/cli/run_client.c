@@ -34,14 +34,16 @@ struct outlet {
     int fd;
     int from; /* pipe with the job's output; -1 none, or all of it was read */
     const char *name;
-    bool is_spliced; /* the kernel moves the bytes, and does not wait for a reader */
-    bool is_full;    /* there was something to splice, and no room */
-    size_t most;     /* bytes a write, else */
+    /* To a pipe the kernel moves the bytes, through one of our own: the supervisor would have to
+     * wait for the lock of FROM as long as somebody keeps that of FD. */
+    int through[2]; /* -1: read and written */
+    size_t held;    /* in it */
+    bool is_large;
+    size_t most; /* bytes a write, else */
     bool gone, said;
     struct buf wait;
     size_t wait_at;  /* written of it */
     struct buf rest; /* comes after all that is in the pipe */
-    bool is_large;   /* the pipe */
 };
 
 struct client {
@@ -146,14 +148,16 @@ static void outlet_init(struct outlet *o, int fd, int from, const char *name)
 {
     struct stat st = {0};
     bool is_tty = isatty(fd);
-    bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    bool may_block = fstat(fd, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISCHR(st.st_mode));
     *o = (struct outlet){.fd = fd,
                          .from = from,
                          .name = name,
-                         .is_spliced = !is_tty && !S_ISSOCK(st.st_mode),
-                         .most = is_file  ? OUTPUT_BACKLOG
-                                 : is_tty ? WRITE_TTY
-                                          : WRITE_OTHER};
+                         .through = {-1, -1},
+                         .most = is_tty      ? WRITE_TTY
+                                 : may_block ? WRITE_OTHER
+                                             : OUTPUT_BACKLOG};
+    if (from >= 0 && S_ISFIFO(st.st_mode) && pipe2(o->through, O_CLOEXEC) < 0)
+        o->through[0] = o->through[1] = -1;
 }
 
 static void outlet_from_close(struct outlet *o)
@@ -163,14 +167,24 @@ static void outlet_from_close(struct outlet *o)
     o->from = -1;
 }
 
+static void outlet_through_close(struct outlet *o)
+{
+    for (int i = 0; i < 2; i++) {
+        if (o->through[i] >= 0)
+            close(o->through[i]);
+        o->through[i] = -1;
+    }
+    o->held = 0;
+}
+
 /* Nothing more goes there. */
 static void outlet_drop(struct outlet *o)
 {
     outlet_from_close(o);
+    outlet_through_close(o);
     buf_fini(&o->wait);
     buf_fini(&o->rest);
     o->wait_at = 0;
-    o->is_full = false;
     o->gone = true;
 }
 
@@ -179,7 +193,7 @@ static bool outlet_waits(const struct outlet *o)
     int left = 0;
     if (o->from >= 0)
         ioctl(o->from, FIONREAD, &left);
-    return o->wait.len || o->rest.len || left > 0;
+    return o->wait.len || o->held || o->rest.len || left > 0;
 }
 
 /* A reader that has left is told to the job as it would be by hand; any other trouble costs what
@@ -214,17 +228,24 @@ static void outlet_write(struct outlet *o)
         o->wait_at = o->wait.len = 0;
 }
 
-/* Whatever a splice cannot do, or fails at, is left to read and write: a file that is open for
- * appending, a disk that is full. */
 static void outlet_splice(struct outlet *o)
 {
-    ssize_t n = splice(o->from, NULL, o->fd, NULL, PIPE_LARGE, SPLICE_F_NONBLOCK);
-    o->is_full = n < 0 && errno == EAGAIN;
-    o->is_spliced = n >= 0 || errno == EAGAIN || errno == EINTR;
-    if (n == 0)
-        outlet_from_close(o);
-    if (n >= PIPE_BYTES && !o->is_large) /* as the supervisor does with the job's */
-        o->is_large = fcntl(o->from, F_SETPIPE_SZ, PIPE_LARGE) >= 0;
+    ssize_t n;
+    if (!o->held) {
+        n = splice(o->from, NULL, o->through[1], NULL, PIPE_LARGE, SPLICE_F_NONBLOCK);
+        if (n == 0)
+            outlet_from_close(o);
+        if (n <= 0)
+            return;
+        o->held = (size_t)n;
+        if (n >= PIPE_BYTES && !o->is_large) /* as the supervisor does with its own */
+            o->is_large = fcntl(o->through[1], F_SETPIPE_SZ, PIPE_LARGE) >= 0;
+    }
+    n = splice(o->through[0], NULL, o->fd, NULL, o->held, SPLICE_F_NONBLOCK);
+    if (n > 0)
+        o->held -= (size_t)n;
+    else if (n < 0 && errno != EAGAIN && errno != EINTR)
+        outlet_failed(o, errno);
 }
 
 static void outlet_read(struct outlet *o)
@@ -247,7 +268,7 @@ static void outlet_add(struct outlet *o, const char *data, size_t len)
 /* What came over the channel is next. */
 static void outlet_begin_rest(struct outlet *o)
 {
-    if (o->from >= 0 || o->wait.len || !o->rest.len)
+    if (o->from >= 0 || o->wait.len || o->held || !o->rest.len)
         return;
     struct buf empty = o->wait;
     o->wait = o->rest;
@@ -368,7 +389,7 @@ static void take_keys(struct client *c)
 static struct pollfd outlet_poll(struct outlet *o)
 {
     outlet_begin_rest(o);
-    if (o->wait.len || o->is_full)
+    if (o->wait.len || o->held)
         return (struct pollfd){.fd = o->fd, .events = POLLOUT};
     return (struct pollfd){.fd = o->from, .events = POLLIN};
 }
@@ -377,9 +398,7 @@ static void outlet_turn(struct outlet *o)
 {
     if (o->wait.len)
         outlet_write(o);
-    else if (o->is_full)
-        o->is_full = false; /* whether there is something to splice as well is asked again */
-    else if (o->is_spliced)
+    else if (o->through[0] >= 0)
         outlet_splice(o);
     else
         outlet_read(o);
@@ -449,7 +468,7 @@ static int catch_signals(void)
 bool run_client_until_started(int fd, struct run_client_end *ret)
 {
     static const struct supervisor_tty no_tty;
-    struct client c = {.tty = &no_tty, .end = ret, .terminal = {.from = -1}};
+    struct client c = {.tty = &no_tty, .end = ret, .terminal = {.from = -1, .through = {-1, -1}}};
     *ret = (struct run_client_end){0};
     channel_init(&c.channel, fd);
     while (!c.ended && !c.started) {

@@ -42,9 +42,9 @@ struct job_stream {
     struct loop_source *source;
     /* of the pipes */
     bool is_large;
-    int user_fd;                     /* the user's own pipe, or one to the client; -1 none */
+    int client_fd;                   /* pipe to the client; -1 none */
     bool is_full;                    /* and there is no room in it: */
-    struct loop_source *user_source; /* we wait for some */
+    struct loop_source *room_source; /* we wait for some */
     bool is_by_channel;              /* the rest goes to the client that way */
 };
 
@@ -148,7 +148,7 @@ struct job {
     struct loop_source *sweep_timer, *cancel_timer;
     struct guard_kill kill; /* of this segment, once it is KILLING */
     char stuck[200];        /* "waiting for process …": one that SIGKILL does not end; "" none */
-    char cancelled[160];                  /* "cancelled: REASON"; "" it is not */
+    char cancelled[160];    /* "cancelled: REASON"; "" it is not */
     uint64_t cancel_deadline_ns;          /* 0: nobody has asked for it */
     uint64_t started_ns, started_wall_ns; /* of the first segment */
     struct job_segment now;
@@ -184,7 +184,7 @@ bool job_streams_open(const struct job *j);
 void job_stream_want(struct job_stream *st);
 void job_streams_pause(struct job *j);
 /* The client is gone: the output goes to log.txt alone. */
-void job_streams_leave_user(struct job *j);
+void job_streams_leave_client(struct job *j);
 /* The job is gone: nobody waits any more for somebody to take what it left. */
 void job_streams_drain(struct job *j);
 void job_stream_close(struct job_stream *st);

@@ -32,7 +32,7 @@ static void client_lost(struct job *j)
     loop_remove(j->client_source);
     j->client_source = NULL;
     channel_fini(&j->client);
-    job_streams_leave_user(j);
+    job_streams_leave_client(j);
     j->client_gone = true;
     j->client_behind = false;
     job_streams_pause(j);

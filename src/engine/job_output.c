@@ -1,5 +1,5 @@
-/* The job's output: from its pipes and its terminal to log.txt, to the user's own pipe or the
- * client, and the end of it to whoever asks why the job died. */
+/* The job's output: from its pipes and its terminal to log.txt and to the client, and the end of it
+ * to whoever asks why the job died. */
 #include "engine/job.h"
 
 #include <errno.h>
@@ -116,12 +116,12 @@ void job_log_start(struct job *j)
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_log_stuck, j, &j->log_timer);
 }
 
-/* ---- the user's pipe, or one to the client ---- */
+/* ---- the pipes to the client ---- */
 
 static void stop_waiting_for_room(struct job_stream *st)
 {
-    loop_remove(st->user_source);
-    st->user_source = NULL;
+    loop_remove(st->room_source);
+    st->room_source = NULL;
     st->is_full = false;
     job_stream_want(st);
 }
@@ -136,21 +136,21 @@ static void on_room(void *user, int fd, uint32_t events)
 static void wait_for_room(struct job_stream *st)
 {
     st->is_full =
-        loop_add_fd(st->j->loop, st->user_fd, EPOLLOUT, on_room, st, &st->user_source) == 0;
+        loop_add_fd(st->j->loop, st->client_fd, EPOLLOUT, on_room, st, &st->room_source) == 0;
 }
 
-static void user_close(struct job_stream *st)
+static void client_pipe_close(struct job_stream *st)
 {
     stop_waiting_for_room(st);
-    if (st->user_fd >= 0)
-        close(st->user_fd);
-    st->user_fd = -1;
+    if (st->client_fd >= 0)
+        close(st->client_fd);
+    st->client_fd = -1;
 }
 
-void job_streams_leave_user(struct job *j)
+void job_streams_leave_client(struct job *j)
 {
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        user_close(&j->streams[i]);
+        client_pipe_close(&j->streams[i]);
 }
 
 /* ---- pipes ---- */
@@ -171,26 +171,26 @@ void job_stream_close(struct job_stream *st)
 static void send_rest_by_channel(struct job_stream *st)
 {
     st->is_by_channel = true;
-    user_close(st);
+    client_pipe_close(st);
 }
 
 /* Nobody reads: the job's next write fails, as it would by hand. */
 static void reader_left(struct job_stream *st)
 {
-    user_close(st);
+    client_pipe_close(st);
     if (!st->j->options->guard.keep_on_exit)
         job_stream_close(st);
 }
 
-/* Gives the user's pipe what the job's holds, without a copy and without taking it out. Returns how
- * much is to be read now. The kernel passes on whole writes of up to PIPE_BUF bytes: no line is
+/* Gives the client's pipe what the job's holds, without a copy and without taking it out. Returns
+ * how much is to be read now. The kernel passes on whole writes of up to PIPE_BUF bytes: no line is
  * torn by another that goes to the same place. */
 static size_t pass_on(struct job_stream *st)
 {
     int left = 0;
-    if (st->user_fd < 0)
+    if (st->client_fd < 0)
         return PIPE_LARGE;
-    ssize_t n = tee(st->fd, st->user_fd, PIPE_LARGE, SPLICE_F_NONBLOCK);
+    ssize_t n = tee(st->fd, st->client_fd, PIPE_LARGE, SPLICE_F_NONBLOCK);
     if (n > 0)
         return (size_t)n;
     if (n < 0 && errno == EAGAIN) { /* nothing here, or no room there */
@@ -213,8 +213,8 @@ static void enlarge(struct job_stream *st)
 {
     st->is_large = true;
     fcntl(st->fd, F_SETPIPE_SZ, PIPE_LARGE);
-    if (st->user_fd >= 0)
-        fcntl(st->user_fd, F_SETPIPE_SZ, PIPE_LARGE);
+    if (st->client_fd >= 0)
+        fcntl(st->client_fd, F_SETPIPE_SZ, PIPE_LARGE);
 }
 
 static void on_pipe(void *user, int fd, uint32_t events)

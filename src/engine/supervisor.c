@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
+
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -132,7 +132,7 @@ static void tear_down(struct job *j)
     json_decref(j->segments);
     loop_remove(j->client_source);
     channel_fini(&j->client);
-    job_streams_leave_user(j);
+    job_streams_leave_client(j);
     buf_fini(&j->input);
     loop_free(j->loop);
 }
@@ -234,7 +234,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
                     .now = {.pidfd = -1},
                     .guard = {.cgroup = guard_cgroup_none, .effective_fds = LIMIT_NO_FDS}};
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        j.streams[i] = (struct job_stream){.j = &j, .fd = -1, .user_fd = client->stream[i]};
+        j.streams[i] = (struct job_stream){.j = &j, .fd = -1, .client_fd = client->stream[i]};
     channel_init(&j.client, client->fd);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
@@ -333,16 +333,11 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
     _exit(end.is_lost);
 }
 
-/* Where what the job writes to a pipe of ours goes on: to the user's pipe itself, or to one that
- * the client reads from. Writing to anything else could hold us up. */
-static int open_stream(int fd, int *ret_ours, int *ret_theirs)
+/* What the job writes to a pipe of ours goes on through one to the client. Not to the user's pipe:
+ * whoever splices from that to a disk that hangs keeps it locked, and we would hang with it. */
+static int open_stream(int *ret_ours, int *ret_theirs)
 {
-    struct stat st;
     int pair[2];
-    if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {
-        *ret_theirs = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        return *ret_theirs < 0 ? -errno : 0;
-    }
     if (pipe2(pair, O_CLOEXEC) < 0)
         return -errno;
     *ret_ours = pair[0];
@@ -364,9 +359,9 @@ static int open_client(const struct supervisor_options *o, struct supervisor_cli
     theirs->fd = pair[1];
     theirs->pidfd = io_pidfd_open(getpid());
     if (!o->is_detached && !o->tty.out && !s->closed[1])
-        r = open_stream(STDOUT_FILENO, &ours->stream[1], &theirs->stream[1]);
+        r = open_stream(&ours->stream[1], &theirs->stream[1]);
     if (r == 0 && !o->is_detached && !o->tty.err && !s->closed[2] && !s->is_one_pipe)
-        r = open_stream(STDERR_FILENO, &ours->stream[2], &theirs->stream[2]);
+        r = open_stream(&ours->stream[2], &theirs->stream[2]);
     return r;
 }
 

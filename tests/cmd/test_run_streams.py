@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import termios
+import threading
 import time
 
 import pytest
@@ -371,6 +372,32 @@ def test_a_reader_that_leaves_either_stream_ends_the_job_as_by_hand(tmp_path, st
     pipe.readline()
     pipe.close()
     assert process.wait(timeout=PATIENCE_S) in (9, 128 + signal.SIGPIPE)
+
+
+@pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice came with Python 3.10")
+def test_reader_that_keeps_our_pipe_locked_does_not_hold_up_the_supervisor(tmp_path):
+    """As pv does with a disk that hangs: it splices to a terminal that was stopped by Ctrl-S."""
+    master, slave = pty.openpty()
+    termios.tcflow(slave, termios.TCOOFF)
+    read, write = os.pipe()
+    reader = threading.Thread(target=os.splice, args=(read, slave, 1 << 16))
+    reader.start()
+    loop = "for i in $(seq 12); do echo line; sleep 0.1; done; while [ ! -e go ]; do sleep 0.1; done"
+    process = subprocess.Popen([binary(), "run", "-q", "-d", "r", "--", "sh", "-c", loop],
+                               cwd=tmp_path, env=environment(), stdout=write)
+    os.close(write)
+    log = tmp_path / "r/log.txt"
+    try:
+        wait_for(lambda: log.exists() and log.read_bytes() == 12 * b"line\n", "the output in the log")
+    finally:
+        termios.tcflow(slave, termios.TCOON)
+        (tmp_path / "go").touch()
+        reader.join()
+        while os.read(read, 1 << 16):
+            pass
+        for fd in master, slave, read:
+            os.close(fd)
+    assert process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_full_standard_output_costs_the_output_alone(tmp_path):
