@@ -75,6 +75,8 @@ class Server(kill.Server):
     def __init__(self, binary, folder, state, slots):
         super().__init__(binary, folder, slots)
         self.state, self.socket, self.ready = state, state / "sock", folder / "ready"
+        self.sockets = folder / "tmp"
+        self.sockets.mkdir()
 
     def start(self):
         with contextlib.suppress(OSError):
@@ -82,7 +84,8 @@ class Server(kill.Server):
         arguments = [self.binary, "serve", "--state-dir", self.state, "--listen", "127.0.0.1:0", "--ready-file",
                      self.ready, "--slots", str(self.slots), "--memory", "none", "--gpus", "0", "--grace", "1s",
                      "--keep", "all", "--log-max", "1M", "--job-file", self.ready.parent / "jobs.json"]
-        self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                        env=dict(os.environ, TMPDIR=str(self.sockets)))
 
     def port(self):
         with contextlib.suppress(OSError, AttributeError):
@@ -395,9 +398,15 @@ class Soak:
             self.wrong.append(f"processes are left: {left}")
         if self.groups.storm and (self.groups.storm / "cgroup.procs").read_text():
             self.wrong.append("processes of a fork storm are left")
-        new = {name for name in leftovers() - before if not is_running(name)}
+        new = {name for name in cgroups() - before if not is_running(name)}
         if new:
-            self.wrong.append(f"cgroups or folders are left: {sorted(new)[:5]} ({len(new)})")
+            self.wrong.append(f"cgroups are left: {sorted(new)[:5]} ({len(new)})")
+        # folders of jobs whose supervisor and sentinel were both killed are removed by the next run
+        subprocess.run([self.options.ebb, "run", "-q", "--no-record", "--", "true"], check=True,
+                       env=dict(os.environ, TMPDIR=str(self.server.sockets)))
+        sockets = list(self.server.sockets.iterdir())
+        if sockets:
+            self.wrong.append(f"socket folders are left: {sockets[:5]} ({len(sockets)})")
         if list((self.state / "locks").iterdir()):
             self.wrong.append("locks are left")
 
@@ -422,9 +431,9 @@ class Soak:
             print(f"soak: {sentence}")
 
 
-def leftovers():
-    """Folders that ebb makes outside the state folder: sockets, cgroups."""
-    found = {str(path) for path in pathlib.Path(tempfile.gettempdir()).glob("ebb-[0-9a-zA-Z]*")}
+def cgroups():
+    """The cgroups of jobs."""
+    found = set()
     for base, folders, _ in os.walk("/sys/fs/cgroup", onerror=lambda _: None):
         found.update(os.path.join(base, name) for name in folders if re.fullmatch(r"ebb-\d+-\d+", name))
     return found
@@ -444,7 +453,7 @@ def main():
     parser.add_argument("--keep-folder", action="store_true")
     options = parser.parse_args()
     options.ebb = os.environ.get("EBB_BINARY", os.path.join(options.build, "ebb"))
-    before = leftovers()
+    before = cgroups()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="soak-"))
     soak = Soak(options, folder)
     if not soak.has_disk or not soak.groups.storm or not soak.groups.freezer:
