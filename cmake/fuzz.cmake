@@ -2,13 +2,6 @@
 # compiler has libFuzzer (clang with its runtime library), a program mutates them; elsewhere
 # fuzz/replay.c only runs each of them once. fuzz/README.md has the rest.
 
-# What main.c has for the commands, without being a program: some parsers are beside what calls it.
-add_library(ebb_main STATIC ${CMAKE_SOURCE_DIR}/src/cli/main.c)
-target_compile_definitions(ebb_main PRIVATE main=ebb_main)
-target_compile_options(ebb_main PRIVATE -Wno-missing-prototypes)
-target_link_libraries(ebb_main PUBLIC ebb_cli)
-target_link_libraries(ebb_cli PUBLIC ebb_main)
-
 set(ebb_fuzz_dir ${CMAKE_BINARY_DIR}/fuzz)
 add_custom_target(fuzz)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/fuzz_*.c)

@@ -100,6 +100,9 @@ int cli_fail(int status, const struct err *err);
 int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same line for what is no failure. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Opens standard streams that are closed: whoever starts us so must not find our own files in their
+ * place. */
+void cli_open_streams(void);
 /* A standard stream that was closed when the program was started; it is /dev/null by now. */
 bool cli_was_closed(int fd);
 bool cli_colour(int fd);  /* a terminal, and no NO_COLOR */

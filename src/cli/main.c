@@ -1,19 +1,13 @@
-/* The program: finds the command, parses its options, runs it; and how every command speaks. */
+/* The program: finds the command, parses its options, runs it. */
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <langinfo.h>
-#include <fcntl.h>
 #include <locale.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/io.h"
-#include "base/text.h"
 
 const struct cli_command *const cli_commands[] = {
     &cmd_run,        &cmd_watch,  &cmd_verdict, &cmd_diagnose, &cmd_heap,   &cmd_census,
@@ -38,74 +32,6 @@ const struct cli_command *cli_find_command(const char *name)
 {
     const struct cli_command *command = find_in(cli_commands, name);
     return command ? command : find_in(cli_hidden_commands, name);
-}
-
-/* One write, so that lines of two programs do not mix. Where even that fails nobody listens. */
-static void speak(const char *sentence, size_t len)
-{
-    struct buf line = {0};
-    buf_add_str(&line, "ebb: ");
-    text_escape(&line, sentence, len);
-    buf_add_byte(&line, '\n');
-    if (!line.failed)
-        (void)io_write_all(STDERR_FILENO, line.data, line.len);
-    buf_fini(&line);
-}
-
-int cli_fail(int status, const struct err *err)
-{
-    speak(err->text, strlen(err->text));
-    return status;
-}
-
-__attribute__((format(printf, 1, 0))) static void vspeak(const char *fmt, va_list ap)
-{
-    struct buf sentence = {0};
-    buf_vprintf(&sentence, fmt, ap);
-    speak(buf_str(&sentence), sentence.len);
-    buf_fini(&sentence);
-}
-
-int cli_failf(int status, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vspeak(fmt, ap);
-    va_end(ap);
-    return status;
-}
-
-void cli_say(const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vspeak(fmt, ap);
-    va_end(ap);
-}
-
-bool cli_colour(int fd)
-{
-    const char *no_color = getenv("NO_COLOR");
-    const char *term = getenv("TERM");
-    return !(no_color && *no_color) && term && strcmp(term, "dumb") != 0 && isatty(fd);
-}
-
-size_t cli_width(int fd)
-{
-    struct winsize size;
-    if (ioctl(fd, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-        return 80;
-    return size.ws_col < 40 ? 40 : size.ws_col > 100 ? 100 : size.ws_col;
-}
-
-int cli_print(const struct buf *out)
-{
-    int r = out->failed ? -ENOMEM : io_write_all(STDOUT_FILENO, out->data, out->len);
-    if (r == -EPIPE)
-        return CLI_PIPE_STATUS;
-    if (r < 0)
-        return cli_failf(2, "cannot write to standard output: %s", strerror(-r));
-    return 0;
 }
 
 /* Names are UTF-8 whatever the locale says, and numbers are written as in C. */
@@ -164,26 +90,9 @@ static int nothing_asked(void)
     return 2;
 }
 
-static bool was_closed[3];
-
-/* Whoever starts us with a standard stream closed must not find our own files in its place. */
-static void open_streams(void)
-{
-    for (int fd = 0; fd < 3; fd++) {
-        was_closed[fd] = fcntl(fd, F_GETFD) < 0;
-        if (was_closed[fd]) /* the lowest number that is free is this one */
-            (void)!open("/dev/null", O_RDWR);
-    }
-}
-
-bool cli_was_closed(int fd)
-{
-    return was_closed[fd];
-}
-
 int main(int argc, char **argv)
 {
-    open_streams();
+    cli_open_streams();
     set_locale();
     if (argc < 2)
         return nothing_asked();
