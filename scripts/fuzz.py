@@ -3,7 +3,7 @@
 
     scripts/fuzz.py --seconds 30                 each target for 30 s
     scripts/fuzz.py --runs 10000000 --limit 500  each to 10 million executions, 500 s in all
-    scripts/fuzz.py --pack FOLDER                targets, corpora and this script, to run elsewhere
+    scripts/fuzz.py --pack fuzz.tar.gz           targets, corpora and this script, to run elsewhere
 
 Exits with 1 when a target crashed, leaked, hung or used too much memory; the inputs that did it are in
 the folder of --out, and the new inputs that reach more code in its inputs/. Replay one: TARGET FILE.
@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -90,9 +91,10 @@ def run_once(target, runs, seconds, seed):
                f"-artifact_prefix={target.out}/"]
     if seed:
         command.append(f"-seed={seed}")
+    libraries = {"LD_LIBRARY_PATH": os.path.join(os.path.dirname(target.program), "lib")}  # of --pack
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                   env=ENVIRONMENT | dict(os.environ))
+                                   env=ENVIRONMENT | libraries | dict(os.environ))
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -158,14 +160,18 @@ class Pool:
 
 
 def pack(targets, arguments):
-    """Copies what a long run elsewhere needs, without debug information."""
-    folder = arguments.pack
-    for target in targets:
-        shutil.copytree(target.corpus, os.path.join(folder, "corpus", target.name), dirs_exist_ok=True)
-        subprocess.run(["strip", "-g", "-o", os.path.join(folder, os.path.basename(target.program)),
-                        target.program], check=True)
-    shutil.copy(__file__, folder)
-    print(f"in {folder}: ./fuzz.py --targets . --corpus corpus --runs 10000000 --limit 500")
+    """Puts what a long run elsewhere needs into one archive, without debug information."""
+    with tempfile.TemporaryDirectory() as scratch, tarfile.open(arguments.pack, "w:gz") as archive:
+        for target in targets:
+            name = os.path.basename(target.program)
+            subprocess.run(["strip", "-g", "-o", f"{scratch}/{name}", target.program], check=True)
+            archive.add(f"{scratch}/{name}", f"fuzz/{name}")
+            archive.add(target.corpus, f"fuzz/corpus/{target.name}")
+        for library in glob.glob("/usr/lib/*/libwslay.so.?"):  # loaded by the server at run time
+            archive.add(os.path.realpath(library), f"fuzz/lib/{os.path.basename(library)}")
+        archive.add(os.path.abspath(__file__), "fuzz/fuzz.py")
+    print(f"tar xzf {os.path.basename(arguments.pack)} && cd fuzz && "
+          "./fuzz.py --targets . --corpus corpus --runs 10000000 --limit 500")
     return 0
 
 
@@ -180,7 +186,7 @@ def parse_arguments():
     parser.add_argument("--limit", type=float, default=3600, help="seconds in all (default: 3600)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations (default: another each time)")
-    parser.add_argument("--pack", metavar="FOLDER", help="only copy targets, corpora and this script there")
+    parser.add_argument("--pack", metavar="FILE", help="only put targets, corpora and this script into FILE")
     return parser.parse_args()
 
 
