@@ -12,6 +12,7 @@ stays 0: these are measurements, not tests.
 import argparse
 import json
 import os
+import pathlib
 import platform
 import resource
 import shlex
@@ -516,10 +517,10 @@ def part_run(table, options):
 
 # ---- the job's output ---------------------------------------------------------------------------
 
-def piped(command):
+def piped(command, between=""):
     """Wall and CPU seconds, of all processes together, for COMMAND to write into a pipe that is read."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run(["sh", "-c", f"{shlex.join(command)} | cat >/dev/null"], check=True,
+    subprocess.run(["sh", "-c", f"{shlex.join(command)} {between} | cat >/dev/null"], check=True,
                    stdin=subprocess.DEVNULL)
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -530,22 +531,32 @@ def part_output(table, options):
     say(f"output: {gib} GiB through a pipe")
     job = ["head", "-c", f"{gib}G", "/dev/zero"]
     folder = os.path.join(tempfile.mkdtemp(dir=options.scratch), "run")
-    ways = {"alone": job, "no-record": [options.ebb, "run", "-q", "--no-record", "--", *job],
-            "recorded": [options.ebb, "run", "-q", "--run-dir", folder, "--", *job]}
+    log = os.path.join(options.scratch, "log")
+    ways = {"alone": (job,),
+            "no-record": ([options.ebb, "run", "-q", "--no-record", "--", *job],),
+            "recorded": ([options.ebb, "run", "-q", "--run-dir", folder, "--", *job],),
+            "tee": (job, f"| tee {shlex.quote(log)}")}
     found = {way: [] for way in ways}
     for _ in range(rounds):
         for way, command in ways.items():
-            found[way].append(piped(command))
+            found[way].append(piped(*command))
             shutil.rmtree(folder, ignore_errors=True)
+            pathlib.Path(log).unlink(missing_ok=True)
     table.title(f"The job's output: {gib} GiB through a pipe to cat, in turns with the same without "
                 f"ebb, medians of {rounds}")
+
+    def in_turns(way):
+        ratios = [b[0] / a[0] for a, b in zip(found["alone"], found[way])]
+        cpu = median(x[1] for x in found[way]) / median(x[1] for x in found["alone"])
+        return ratios, f"{spread(ratios, 2)}; CPU {cpu:.2f} times as much"
+
     wall, cpu = ([x[i] for x in found["alone"]] for i in (0, 1))
     table.row("alone", f"{median(wall):.2f} s", f"{spread(wall, 2)}; CPU {median(cpu):.2f} s")
     for way, text in (("no-record", "--no-record"), ("recorded", "recorded, log.txt included")):
-        ratios = [b[0] / a[0] for a, b in zip(found["alone"], found[way])]
-        cpu = median(x[1] for x in found[way]) / median(x[1] for x in found["alone"])
-        table.bar(f"wall time, {text}: times as long", median(ratios), 1.5, "", digits=2,
-                  note=f"{spread(ratios, 2)}; CPU {cpu:.2f} times as much")
+        ratios, note = in_turns(way)
+        table.bar(f"wall time, {text}: times as long", median(ratios), 1.5, "", digits=2, note=note)
+    ratios, note = in_turns("tee")
+    table.row("the same alone, with a log by tee: times as long", f"{median(ratios):.2f}", note)
     return found
 
 
