@@ -73,9 +73,12 @@ void engine_charge(struct engine *e, const struct engine_charge *charge);
 void engine_own_limit(struct engine *e, uint64_t limit_bytes);
 /* The job is about to be started again: what was seen so far is another story for the verdict. */
 void engine_segment(struct engine *e, unsigned number);
-/* Memory of the job now: the charge of its cgroup, else the tree's with shared pages counted once,
- * and how much of the sum of RSS is counted twice then. False: not known yet. */
-bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes);
+/* Memory of the job now: the charge of its cgroup, else of its processes without the pages of
+ * files, shared pages counted once. False: not known yet. */
+bool engine_memory(const struct engine *e, uint64_t *ret_bytes);
+/* How much of the sum of RSS at the last look is not in that figure of the processes, and how many
+ * of its pages statm called shared. */
+bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes);
 /* No more than this, should all that was not measured yet be unshared; engine_memory's figure where
  * the job has a charge. */
 uint64_t engine_memory_at_most(const struct engine *e);

@@ -156,7 +156,7 @@ void engine_look_at_own_limit(struct engine *e)
 {
     struct sample *s = &e->machine_sample;
     uint64_t used, room = UINT64_MAX;
-    if (!e->own_limit_bytes || !engine_memory(e, &used, NULL))
+    if (!e->own_limit_bytes || !engine_memory(e, &used))
         return;
     if (sample_has(s, MACHINE_LIMIT) && sample_has(s, MACHINE_LIMIT_USED))
         room = s->v[MACHINE_LIMIT] > s->v[MACHINE_LIMIT_USED]

@@ -111,27 +111,36 @@ bool engine_last_step(const struct engine *e, int64_t *ret_step)
     return e->step_known;
 }
 
-bool engine_memory(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_overlap_bytes)
+bool engine_memory(const struct engine *e, uint64_t *ret_bytes)
 {
     bool charged = e->charge.fds.usage >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
-    uint64_t bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_bytes;
     if (!charged && !e->memory.known)
         return false;
-    *ret_bytes = bytes;
-    if (ret_overlap_bytes)
-        *ret_overlap_bytes = e->memory.rss_sum_bytes > e->memory.low_bytes
-                                 ? e->memory.rss_sum_bytes - e->memory.low_bytes
-                                 : 0;
+    *ret_bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_without_files_bytes;
+    return true;
+}
+
+bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes)
+{
+    const struct proc_tree_memory *m = &e->memory;
+    if (!m->known)
+        return false;
+    *ret_bytes = m->rss_sum_bytes > m->low_without_files_bytes
+                     ? m->rss_sum_bytes - m->low_without_files_bytes
+                     : 0;
+    *ret_shared_bytes = m->shared_sum_bytes;
     return true;
 }
 
 uint64_t engine_memory_at_most(const struct engine *e)
 {
     uint64_t bytes = 0;
-    if (engine_memory(e, &bytes, NULL) && e->charge.fds.usage < 0) {
+    if (engine_memory(e, &bytes) && e->charge.fds.usage < 0) {
         bytes += e->unmeasured_bytes;
         if (bytes > e->memory.high_bytes)
             bytes = e->memory.high_bytes;
+        if (bytes > e->memory.sum_without_files_bytes)
+            bytes = e->memory.sum_without_files_bytes;
     }
     return bytes;
 }
@@ -142,7 +151,7 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
         return true;
     if (clock_mono_ns() - e->last_tick_ns > LOOK_AGAIN_MS * NS_PER_MS)
         engine_look_now(e);
-    return engine_memory(e, ret_bytes, NULL);
+    return engine_memory(e, ret_bytes);
 }
 
 /* ---- the peak ---- */

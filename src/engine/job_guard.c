@@ -26,7 +26,7 @@ enum {
 static uint64_t job_bytes(const struct job *j)
 {
     uint64_t bytes = 0;
-    (void)engine_memory(j->engine, &bytes, NULL);
+    (void)engine_memory(j->engine, &bytes);
     return bytes;
 }
 
@@ -454,15 +454,15 @@ static void hurry(struct job *j)
 void job_guard_tick(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
-    uint64_t bytes, overlap;
+    uint64_t overlap, shared;
     keep_look(j, now_ns);
     tick_giveback(j);
     if (g->reflex)
         job_guard_follow_members(j);
     /* Before anything that may walk the tree: one born after the look is not in this overlap, and
      * would be counted in full on top of its parent. */
-    if (g->reflex && engine_memory(j->engine, &bytes, &overlap))
-        reflex_overlap(g->reflex, overlap);
+    if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
+        reflex_overlap(g->reflex, overlap, shared);
     hurry(j);
     if (g->leavings)
         leavings_look(g->leavings, engine_tree(j->engine), now_ns);

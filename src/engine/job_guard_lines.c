@@ -71,8 +71,8 @@ void job_guard_follow_members(struct job *j)
     g->has_left = has_left;
     if (has_left)
         job_sayf(j,
-                 "guard: process %d has left the job's cgroup; the limit now applies to the "
-                 "resident memory of all processes of the job",
+                 "guard: process %d has left the job's cgroup; --limit now applies to the memory "
+                 "of the job's processes",
                  pid);
     job_guard_set_charge(j);
     job_guard_set_own_gauge(j);

@@ -215,7 +215,7 @@ json_t *job_news_sample(struct job *j, uint64_t now_ns)
 {
     struct proc_tree_memory memory;
     uint64_t bytes;
-    bool known = engine_memory(j->engine, &bytes, NULL);
+    bool known = engine_memory(j->engine, &bytes);
     proc_tree_memory(engine_tree(j->engine), &memory);
     return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "sample", "t_s",
                      since_start(j, now_ns), "job_bytes", known ? json_u64(bytes) : json_null(),

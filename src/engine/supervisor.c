@@ -54,7 +54,7 @@ static void announce(struct job *j, uint64_t now_ns)
 static void note_memory(struct job *j, uint64_t now_ns)
 {
     uint64_t bytes;
-    if (now_ns >= j->started_ns && engine_memory(j->engine, &bytes, NULL))
+    if (now_ns >= j->started_ns && engine_memory(j->engine, &bytes))
         spark_add(&j->spark, now_ns - j->started_ns, bytes);
 }
 

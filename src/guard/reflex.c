@@ -243,8 +243,9 @@ void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *g
     reflex_wake(r);
 }
 
-void reflex_overlap(struct reflex *r, uint64_t bytes)
+void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes)
 {
+    __atomic_store_n(&r->overlap_shared_pages, shared_bytes / r->page_bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&r->overlap_bytes, bytes, __ATOMIC_RELAXED);
     __atomic_add_fetch(&r->overlap_gen, 1, __ATOMIC_SEQ_CST);
     reflex_wake(r);
@@ -269,12 +270,12 @@ static struct reflex_process *find_free(struct reflex *r)
 /* The thread sees the fds last, when the rest is in place. */
 static void put(struct reflex *r, struct reflex_process *p, uint32_t slot, int pidfd, int statm_fd)
 {
-    uint64_t resident = 0, shared;
+    uint64_t resident, shared, anon = 0;
     char text[128];
-    if (statm_fd >= 0 && !reflex_statm(statm_fd, text, sizeof text, &resident, &shared))
-        resident = 0;
+    if (statm_fd >= 0 && reflex_statm(statm_fd, text, sizeof text, &resident, &shared))
+        anon = resident > shared ? resident - shared : 0;
     p->slot = slot;
-    p->base_pages = resident < UINT32_MAX ? (uint32_t)resident : UINT32_MAX;
+    p->base_pages = anon < UINT32_MAX ? (uint32_t)anon : UINT32_MAX;
     p->overlap_gen = r->overlap_gen;
     __atomic_store_n(&p->statm_fd, statm_fd >= 0 ? statm_fd : FREE, __ATOMIC_SEQ_CST);
     __atomic_store_n(&p->pidfd, pidfd, __ATOMIC_SEQ_CST);

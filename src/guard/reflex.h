@@ -70,10 +70,11 @@ int reflex_event_fd(const struct reflex *r);
  * use. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
 /* For REFLEX_TREE: how much of the sum of RSS is counted more than once (or is no memory to be
- * judged), from a full look just made. Between two of these calls the reflex cannot know what is
- * shared, and would rather count too little: a process added since counts by its growth since then,
- * as a fork shares all it has, and shared or file pages that have come since do not count. */
-void reflex_overlap(struct reflex *r, uint64_t bytes);
+ * judged), from a full look just made, in which SHARED_BYTES of it were pages of files or shared
+ * memory. Between two of these calls the reflex cannot know what is shared, and would rather count
+ * too little: a process added since counts by the growth of its anonymous memory since then, as a
+ * fork shares all it has, and shared or file pages that have come since do not count. */
+void reflex_overlap(struct reflex *r, uint64_t bytes, uint64_t shared_bytes);
 /* A process of the job: the fds become the reflex's own. STATM_FD may be -1 (then it is killed but
  * not counted). A SLOT that is there already is replaced. -ENOSPC: full. Closes both on failure.
  * After a kill, until reflex_rearm, it is killed at once, room in the table or not. */

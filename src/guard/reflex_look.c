@@ -198,9 +198,9 @@ REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge
     return true;
 }
 
-/* A process that came after the last full look counts by what it has grown: it may be a fork whose
- * pages are all its parent's. Shared pages that came after it do not count: they may be the same
- * ones in every process. The next full look says. */
+/* A process that came after the last full look counts by what its anonymous memory has grown: it
+ * may be a fork whose pages are all its parent's. Shared pages that came after it do not count:
+ * they may be the same ones in every process. The next full look says. */
 REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
 {
     uint32_t gen = __atomic_load_n(&r->overlap_gen, __ATOMIC_ACQUIRE);
@@ -216,13 +216,13 @@ REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
             pages += resident;
             shared_pages += shared;
         } else {
-            pages += less(resident, p->base_pages);
+            pages += less(less(resident, shared), p->base_pages);
         }
     }
     if (gen != r->seen_overlap_gen) {
         r->seen_overlap_gen = gen;
         r->seen_overlap_bytes = __atomic_load_n(&r->overlap_bytes, __ATOMIC_RELAXED);
-        r->shared_base_pages = shared_pages;
+        r->shared_base_pages = __atomic_load_n(&r->overlap_shared_pages, __ATOMIC_RELAXED);
     }
     pages -= less(shared_pages, r->shared_base_pages);
     *ret = (struct found){less(pages * r->page_bytes, r->seen_overlap_bytes), true};

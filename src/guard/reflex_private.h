@@ -38,7 +38,7 @@ struct reflex_process {
     int pidfd;    /* atomic: -1 free; -2 - fd: taken out, to be closed after the look */
     int statm_fd; /* the same */
     uint32_t slot;
-    uint32_t base_pages;  /* what it had when it was added, and */
+    uint32_t base_pages;  /* anonymous ones that it had when it was added, and */
     uint32_t overlap_gen; /* which overlap was known then */
 };
 
@@ -71,7 +71,7 @@ struct reflex {
     uint32_t arm;         /* bit 0: the kill was done, what is added dies; above: counts rearms */
     uint32_t n_processes; /* entries ever used */
     uint32_t overlap_gen;
-    uint64_t overlap_bytes;
+    uint64_t overlap_bytes, overlap_shared_pages;
     uint32_t release; /* the loop has killed: give the memory back */
     struct reflex_gauge gauges[REFLEX_GAUGES];
 

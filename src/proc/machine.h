@@ -20,8 +20,8 @@ enum limit_kind {
 /* The limit that will be hit first: of every ancestor cgroup's limit (v1, v2 max and high,
  * hybrid), host memory and the process's rlimits the one with the least head-room, which need
  * not be the smallest. USED is what is charged against that very limit, less reclaimable memory
- * (limit_reclaimable); HEADROOM what is left until it kills. Free swap is no head-room: a job that lives in
- * swap does not train. */
+ * (limit_reclaimable); HEADROOM what is left until it kills. Free swap is no head-room: a job that
+ * lives in swap does not train. */
 struct machine_limit {
     enum limit_kind kind;
     bool soft; /* memory.high: throttles, does not kill */

@@ -59,10 +59,45 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
     return most;
 }
 
+/* sum(u) + max(s) under way. */
+struct bound {
+    uint64_t counted, largest_shared;
+};
+
+static void bound_add(struct bound *b, const struct proc_tree *tree, const struct tree_node *n,
+                      uint64_t rss, uint64_t unique)
+{
+    b->counted = add_sat(b->counted, unique);
+    if (rss - unique <= b->largest_shared)
+        return;
+    uint64_t shared = rss - unique, elsewhere = counted_elsewhere(tree, n);
+    shared = shared > elsewhere ? shared - elsewhere : 0;
+    if (shared > b->largest_shared)
+        b->largest_shared = shared;
+}
+
+/* statm has files and shared memory as one figure; how much of that is shared memory is in status,
+ * which is read less often. */
+static void add_without_files(struct bound *b, struct proc_tree_memory *m,
+                              const struct proc_tree *tree, const struct tree_node *n)
+{
+    const struct sample *s = &n->pub.sample;
+    uint64_t rss = s->v[SAMPLE_RSS], unique = unique_of(s);
+    uint64_t shmem = sample_has(s, SAMPLE_SHMEM) ? s->v[SAMPLE_SHMEM] : 0;
+    uint64_t shared = rss > n->anon_bytes ? rss - n->anon_bytes : 0;
+    uint64_t file = shared > shmem ? shared - shmem : 0;
+    uint64_t unique_file = n->unique_file_bytes > shmem ? n->unique_file_bytes - shmem : 0;
+    unique -= min_u64(unique, min_u64(unique_file, file));
+    m->shared_sum_bytes = add_sat(m->shared_sum_bytes, shared);
+    m->sum_without_files_bytes = add_sat(m->sum_without_files_bytes, rss - file);
+    bound_add(b, tree, n, rss - file, min_u64(unique, rss - file));
+}
+
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
 {
     struct proc_tree_memory m = {0};
-    uint64_t counted = 0, largest_shared = 0, pss = 0;
+    struct bound whole = {0}, without_files = {0};
+    uint64_t pss = 0;
     size_t with_rss = 0, with_pss = 0;
     for (size_t i = 0; i < tree->count; i++) {
         const struct sample *s = &tree->nodes[i]->pub.sample;
@@ -79,16 +114,12 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
             pss = add_sat(pss, s->v[SAMPLE_PSS]);
         }
         m.rss_sum_bytes = add_sat(m.rss_sum_bytes, rss);
-        counted = add_sat(counted, unique);
-        if (rss - unique > largest_shared) {
-            uint64_t elsewhere = counted_elsewhere(tree, tree->nodes[i]);
-            uint64_t shared = rss - unique > elsewhere ? rss - unique - elsewhere : 0;
-            if (shared > largest_shared)
-                largest_shared = shared;
-        }
+        bound_add(&whole, tree, tree->nodes[i], rss, unique);
+        add_without_files(&without_files, &m, tree, tree->nodes[i]);
     }
     m.known = with_rss > 0;
-    m.low_bytes = add_sat(counted, largest_shared);
+    m.low_bytes = add_sat(whole.counted, whole.largest_shared);
+    m.low_without_files_bytes = add_sat(without_files.counted, without_files.largest_shared);
     m.high_bytes = m.low_bytes;
     if (m.known && with_pss == with_rss)
         m.low_bytes = m.high_bytes = pss;

@@ -45,10 +45,11 @@ struct tree_node {
     bool role_dirty;     /* a fact that the role hangs on has changed */
     uint32_t role_stamp; /* the settling pass in which its role last changed */
 
-    uint64_t unique_rss_bytes; /* resident when the last count began */
-    uint64_t unique_due_ns;    /* when its pages are to be counted next; 0: not yet planned */
-    uint64_t unique_done_ns;   /* when they last were, as a whole; 0: never */
-    uint8_t unique_failures;   /* in a row */
+    uint64_t unique_rss_bytes;  /* resident when the last count began */
+    uint64_t unique_file_bytes; /* of its unique memory, files and shared memory */
+    uint64_t unique_due_ns;     /* when its pages are to be counted next; 0: not yet planned */
+    uint64_t unique_done_ns;    /* when they last were, as a whole; 0: never */
+    uint8_t unique_failures;    /* in a row */
 
     uint64_t anon_bytes; /* anonymous memory, by the last statm */
     bool fork_is_known;  /* since birth or exec: */

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "proc/procfs.h"
 
-enum { PRESENT_BIT = 63, EXCLUSIVE_BIT = 56 }; /* of an entry */
+enum { PRESENT_BIT = 63, FILE_BIT = 61, EXCLUSIVE_BIT = 56 }; /* of an entry */
 
 /* Linux 6.7; the headers of older distributions lack it. */
 struct scan_region {
@@ -70,7 +70,7 @@ void pagemap_begin(struct pagemap_scan *s, int maps_fd, int pagemap_fd, uint64_t
     memset(s->kind_pages, 0, sizeof(s->kind_pages));
     s->run_pages = PAGEMAP_CHUNK_MIN;
     s->seek = s->maps_done = false;
-    s->unique_pages = s->holes_pages = 0;
+    s->unique_pages = s->unique_file_pages = s->holes_pages = 0;
     s->huge_at = s->huge_end = s->huge_bytes = 0;
     s->has_huge = false;
     s->text_len = s->text_at = 0;
@@ -359,12 +359,15 @@ static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
 
 static size_t count_entries(struct pagemap_scan *s, size_t count)
 {
-    size_t present = 0, unique = 0;
+    size_t present = 0, unique = 0, file = 0;
     for (size_t i = 0; i < count; i++) {
+        uint64_t is_unique = s->entries[i] >> PRESENT_BIT & s->entries[i] >> EXCLUSIVE_BIT & 1u;
         present += s->entries[i] >> PRESENT_BIT;
-        unique += (s->entries[i] >> PRESENT_BIT) & (s->entries[i] >> EXCLUSIVE_BIT) & 1u;
+        unique += is_unique;
+        file += is_unique & s->entries[i] >> FILE_BIT;
     }
     s->unique_pages += unique;
+    s->unique_file_pages += file;
     s->kind_pages[s->now.kind] += present;
     return present;
 }

@@ -52,6 +52,7 @@ struct pagemap_scan {
     bool seek;                  /* look for the next present page first */
     bool maps_done;
     uint64_t unique_pages;
+    uint64_t unique_file_pages;         /* of them, those of files and of shared memory */
     uint64_t kind_pages[PAGEMAP_KINDS]; /* present ones */
     uint64_t holes_pages;               /* entries read in vain */
     bool has_huge;                      /* there are some from huge_at on: of files, or not */

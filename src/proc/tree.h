@@ -103,6 +103,9 @@ struct proc_tree_memory {
     uint64_t unique_bytes;  /* sum of unique memory, of those where it is known */
     uint64_t rss_sum_bytes; /* for comparison only */
     size_t unique_known;    /* processes whose unique memory is known */
+    /* The lower bound without the pages of files, which the kernel can reclaim; and the sums of RSS
+     * without them, and of pages that statm calls shared. */
+    uint64_t low_without_files_bytes, sum_without_files_bytes, shared_sum_bytes;
 };
 /* AnonPages + Mapped, from whoever has just read meminfo; without it the tree reads it itself. */
 void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);

@@ -197,6 +197,7 @@ static void finish_scan(struct proc_unique *u, uint64_t now_ns)
     struct tree_node *n = u->node;
     uint64_t bytes = pages_to_bytes(u->tree->root, u->slice.scan.unique_pages);
     sample_put(&n->pub.sample, SAMPLE_UNIQUE, bytes);
+    n->unique_file_bytes = pages_to_bytes(u->tree->root, u->slice.scan.unique_file_pages);
     if (!u->slice.pace.no_seek)
         sample_put(&n->pub.sample, SAMPLE_HUGE, u->slice.scan.huge_bytes);
     put_kind(u, SAMPLE_HEAP, PAGEMAP_HEAP);

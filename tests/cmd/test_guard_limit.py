@@ -2,6 +2,7 @@
 processes that left the job's cgroup."""
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -49,6 +50,35 @@ for _ in range(3):
         os.wait()
 """
 
+# 300 MiB of a file, which the kernel can drop, in one process and in its child.
+MAPS_A_FILE = """
+import mmap, os, time
+with open("file", "wb+") as file:
+    for _ in range(300):
+        file.write(bytes(1 << 20))
+    file.flush()
+    memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+def touch():
+    for at in range(0, len(memory), 4096):
+        memory[at]
+    time.sleep(1.5)
+touch()
+if os.fork() == 0:
+    touch()
+    os._exit(0)
+os.wait()
+"""
+
+# The same of memory that nobody can drop.
+SHARES = """
+import mmap, time
+memory = mmap.mmap(-1, 300 << 20)
+for _ in range(300):
+    memory.write(bytes(1 << 20))
+    time.sleep(0.01)
+time.sleep(20)
+"""
+
 LEAVES = """
 import mmap, os, sys, time
 with open(sys.argv[1] + "/cgroup.procs", "w") as file:
@@ -84,6 +114,26 @@ def test_limit_without_cgroup_counts_memory_shared_by_fork_once(guarded):
     result = guarded.run("--no-cgroup", "--limit", "300M", "--", PYTHON, "-c", SHARED)
     assert result.returncode == 0, result.stderr
     assert "term" not in acts(guarded.facts()) and "kill" not in acts(guarded.facts())
+
+
+def is_on_disk(folder):
+    kind = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True,
+                          check=True).stdout.strip()
+    return kind not in ("tmpfs", "ramfs")
+
+
+def test_limit_without_cgroup_does_not_count_mapped_files(guarded):
+    if not is_on_disk(guarded.folder):
+        pytest.skip("files here are memory")
+    result = guarded.run("--no-cgroup", "--limit", "200M", "--", PYTHON, "-c", MAPS_A_FILE)
+    assert result.returncode == 0, result.stderr
+    assert acts(guarded.facts()) == []
+
+
+def test_limit_without_cgroup_counts_shared_memory(guarded):
+    result = guarded.run("--no-cgroup", "--limit", "200M", "--", PYTHON, "-c", SHARES)
+    assert result.returncode == STOPPED, result.stderr
+    assert guarded.facts()["end"]["cause_kind"] == "guard"
 
 
 def test_limit_holds_for_job_that_left_its_cgroup(guarded):

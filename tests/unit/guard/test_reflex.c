@@ -471,6 +471,18 @@ static void grower_close(const struct grower *g)
     close(g->from);
 }
 
+/* As a full look at PID alone would have it. */
+static void overlap_of(struct reflex *r, uint64_t bytes, pid_t pid)
+{
+    char path[64], text[128];
+    uint64_t resident, shared;
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(reflex_statm(fd, text, sizeof text, &resident, &shared));
+    close(fd);
+    reflex_overlap(r, bytes, shared * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
 static void a_process_that_grows_over_the_line_is_killed_by_the_tree(void **state)
 {
     struct reflex *r = reflex_of(true);
@@ -478,7 +490,7 @@ static void a_process_that_grows_over_the_line_is_killed_by_the_tree(void **stat
     struct grower grower = grower_of(-1, 64 * MIB);
     (void)state;
     assert_int_equal(add_pid(r, 7, grower.pid), 0);
-    reflex_overlap(r, 0);
+    overlap_of(r, 0, grower.pid);
     g.limit_bytes = UINT64_C(1) << 40;
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 1, UINT64_MAX);
@@ -505,14 +517,14 @@ static void what_is_shared_is_taken_off_the_tree(void **state)
     (void)state;
     grow_once(&grower);
     assert_int_equal(add_pid(r, 7, grower.pid), 0);
-    reflex_overlap(r, 0);
+    overlap_of(r, 0, grower.pid);
     g.limit_bytes = UINT64_C(1) << 40;
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 64 * MIB, UINT64_MAX);
     uint64_t used = reading_of(r, 0).used_bytes;
-    reflex_overlap(r, 50 * MIB);
+    overlap_of(r, 50 * MIB, grower.pid);
     wait_for_used(r, 0, used - 60 * MIB, used - 40 * MIB);
-    reflex_overlap(r, UINT64_C(1) << 50);
+    overlap_of(r, UINT64_C(1) << 50, grower.pid);
     wait_for_used(r, 0, 0, 0);
     grower_close(&grower);
     assert_int_equal(waitpid(grower.pid, NULL, 0), grower.pid);
@@ -528,14 +540,14 @@ static void a_process_counts_by_its_growth_until_a_full_look(void **state)
     (void)state;
     grow_once(&grower);
     grow_once(&grower);
-    reflex_overlap(r, 0);
+    overlap_of(r, 0, grower.pid);
     assert_int_equal(add_pid(r, 7, grower.pid), 0);
     g.limit_bytes = UINT64_C(1) << 40;
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 0, 8 * MIB);
     grow_once(&grower);
     wait_for_used(r, 0, 60 * MIB, 80 * MIB);
-    reflex_overlap(r, 0);
+    overlap_of(r, 0, grower.pid);
     wait_for_used(r, 0, 190 * MIB, UINT64_MAX);
     grower_close(&grower);
     assert_int_equal(waitpid(grower.pid, NULL, 0), grower.pid);
@@ -551,7 +563,7 @@ static void shared_pages_do_not_count_until_a_full_look(void **state)
     struct grower grower = grower_of(fd, 64 * MIB);
     (void)state;
     assert_int_equal(add_pid(r, 7, grower.pid), 0);
-    reflex_overlap(r, 0);
+    overlap_of(r, 0, grower.pid);
     g.limit_bytes = UINT64_C(1) << 40;
     reflex_gauge(r, 0, &g);
     wait_for_used(r, 0, 1, UINT64_MAX);
@@ -559,7 +571,7 @@ static void shared_pages_do_not_count_until_a_full_look(void **state)
     grow_once(&grower);
     wait_for_looks(r, 2);
     assert_in_range(reading_of(r, 0).used_bytes, 1, used + 32 * MIB);
-    reflex_overlap(r, 0);
+    overlap_of(r, 0, grower.pid);
     wait_for_used(r, 0, used + 60 * MIB, UINT64_MAX);
     grower_close(&grower);
     assert_int_equal(waitpid(grower.pid, NULL, 0), grower.pid);

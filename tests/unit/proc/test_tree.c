@@ -26,6 +26,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "kit.h"
+#include "proc/node.h"
 #include "proc/helper.h"
 
 struct watch {
@@ -1084,6 +1085,30 @@ static void unique_memory_raises_the_lower_bound(void **state)
     figures_end(&f);
 }
 
+static void file_pages_are_left_out_of_the_bound_without_files(void **state)
+{
+    (void)state;
+    struct figures f;
+    struct proc_tree_memory m;
+    figures_begin(&f, NULL);
+    put(&f, 0, SAMPLE_RSS, 1000);
+    put(&f, 0, SAMPLE_SHMEM, 200);
+    put(&f, 0, SAMPLE_UNIQUE, 700);
+    node_of(proc_tree_at(f.tree, 0))->anon_bytes = 300;        /* so 500 are of files, … */
+    node_of(proc_tree_at(f.tree, 0))->unique_file_bytes = 450; /* … of which at least 250 unique */
+    put(&f, 1, SAMPLE_RSS, 600);
+    put(&f, 1, SAMPLE_UNIQUE, 600);
+    node_of(proc_tree_at(f.tree, 1))->anon_bytes = 600;
+    put(&f, 2, SAMPLE_RSS, 500); /* nothing but files, and not measured yet */
+    node_of(proc_tree_at(f.tree, 2))->anon_bytes = 0;
+    proc_tree_memory(f.tree, &m);
+    assert_int_equal(m.low_bytes, 700 + 600 + 500);
+    assert_int_equal(m.low_without_files_bytes, 450 + 600 + 50);
+    assert_int_equal(m.sum_without_files_bytes, 500 + 600);
+    assert_int_equal(m.shared_sum_bytes, 700 + 500);
+    figures_end(&f);
+}
+
 static void where_nothing_is_shared_the_bounds_meet(void **state)
 {
     (void)state;
@@ -1187,6 +1212,7 @@ int main(void)
         cmocka_unit_test(status_and_pss_agree_with_each_other),
         cmocka_unit_test(without_unique_memory_the_bounds_are_the_largest_and_the_sum),
         cmocka_unit_test(unique_memory_raises_the_lower_bound),
+        cmocka_unit_test(file_pages_are_left_out_of_the_bound_without_files),
         cmocka_unit_test(where_nothing_is_shared_the_bounds_meet),
         cmocka_unit_test(no_job_has_more_than_is_mapped_on_the_whole_machine),
         cmocka_unit_test(unique_memory_from_before_a_fall_does_not_exceed_what_is_resident),
