@@ -89,6 +89,11 @@ class Agreement:
             return None
         return made
 
+    @property
+    def is_shared(self) -> bool:
+        """Several ranks take part, in every step."""
+        return self._group is not None
+
     def exchange(self, save: bool, stop: bool) -> tuple[bool, bool]:
         """Called at the end of every step. With several ranks: what any of them said at the end of
         the step before."""

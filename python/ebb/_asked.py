@@ -36,7 +36,7 @@ class Asked:
     def begin(self, rank: Optional[int], world_size: int) -> None:
         """Training begins: from now on there is somebody to ask."""
         w = wire()
-        w.trainings.add(self)
+        w.begin_training(self)
         _control.claim()
         self._rank = rank
         self._agreement.begin(world_size, w.is_there)
@@ -61,6 +61,11 @@ class Asked:
         self.must_save = self.must_save or save or stop
         return self.must_save or self.must_stop
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is to be done, nor agreed on with other ranks, until something comes in."""
+        return not (self._agreement.is_shared or self.must_save or self.must_stop)
+
     def started(self) -> None:
         """The checkpoint is being written, whoever wanted it."""
         for r in self._saves:
@@ -83,7 +88,7 @@ class Asked:
         """Training is over, by an exception if it is not CLEAN: nobody is left who could make a
         checkpoint, and ebb is told so."""
         w = wire()
-        w.trainings.discard(self)
+        w.end_training(self)
         _control.release()
         self._agreement.end(is_clean)
         for r in self._stops:

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import weakref
 from typing import Any, Callable, Optional
 
 from . import _wire
 
+_LOOKS_APART_S = 0.1
 _STEPS_TO_SETTLE = 2  # the optimizers of a loop are known when so many iterations had no new one
 
 
@@ -131,6 +133,7 @@ class Tracker:
         self._suffix: Optional[str] = None
         self._tail: Optional[str] = None  # of most steps
         self._even: Optional[_wire.Wire] = None  # where nothing but the next step is expected
+        self._look_due = 0.0  # until then the steps that somebody else tells are only counted
         self._pid, self._is_worker = 0, False  # the process for which the latter is known
         self._counted = ""  # says that steps are counted from the start of this process alone
 
@@ -209,9 +212,16 @@ class Tracker:
 
     def on_step(self, optimizer: Any) -> None:
         if self._only() is optimizer:  # most loops have one: nothing is to be found out
-            if self._even is not None and self._even.hold(self.step + 1, self._tail):
-                self._count_held()
-                return
+            w = self._even
+            if w is not None:
+                if self._has_begun:
+                    if w.hold(self.step + 1, self._tail):
+                        self._count_held()
+                        return
+                elif (w.trainings or w.is_told_by_hand) and time.monotonic() < self._look_due:
+                    self._count_held()
+                    self._told = self.step
+                    return
             if not self._has_begun:
                 self._begin()
             if self._count():
@@ -262,6 +272,9 @@ class Tracker:
         if w.has_speaker:
             # who begins to speak after that begins anew, with the step that follows
             self._has_begun, self._told = False, self.step
+            self._look_due = time.monotonic() + _LOOKS_APART_S
+            if self._even is None:
+                self._find_even(w)
         if not self._has_begun:
             return True
         is_told = self._tell_step(w, is_second) if w.is_there else True
@@ -280,7 +293,8 @@ class Tracker:
             p.used = p.fetched_at_step = p.fetched
 
     def _find_even(self, w: _wire.Wire) -> None:
-        """A step was held back: may the next one be, with nothing else to be looked at?"""
+        """A step was held back or told by somebody else: is the next one to be expected, and
+        nothing else?"""
         is_even = self._held is None and not self._has_just_ended
         for p in list(self._open.values()):
             is_even = is_even and p.steps >= 2  # until then its length is not told
@@ -312,7 +326,8 @@ class Tracker:
 
     def on_batch(self, iterator: Any) -> None:
         self._has_fetched = True
-        if not self._has_begun or self._held is not None or self._has_just_ended:
+        is_first = not self._has_begun and self.step > self._told
+        if is_first or self._held is not None or self._has_just_ended:
             self._go_on()
         p = self._open.get(id(iterator))
         if p is not None:

@@ -43,8 +43,8 @@ class _TappedWire(Wire):
             self._step_due = 0.0
         return super().step(n, epoch, tail, is_last)
 
-    def hold(self, n: int, tail: Optional[str]) -> bool:
-        return _sink() is None and super().hold(n, tail)
+    def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
+        return _sink() is None and super().hold(n, tail, epoch)
 
     def substep(self, n: int, tail: str = "") -> None:
         if _sink() is not None:

@@ -167,7 +167,7 @@ class Wire:
         self._mail = select.poll()  # says whether something waits there; used under the lock
         self._reply_path: Optional[str] = None
         self._lock = threading.Lock()
-        self._requests: list[Request] = []
+        self.waiting: list[Request] = []  # that came in, and nobody has taken
         self._is_dead = self._path is None
         self._steps_wait_s = _STEPS_WAIT_S  # that steps may still wait, at this time:
         self._steps_waited_at = time.monotonic()
@@ -175,7 +175,8 @@ class Wire:
         self._told: Optional[_Step] = None  # the newest that is with ebb
         self._steps_told = 0  # marks
         self._step_due = 0.0  # not before then another one
-        self._row_end = 0  # steps before this one may be held back the short way
+        self._row_end = 0  # steps before this one may be held back the short way, …
+        self._epoch_end = 0.0  # … if they are before this
         self._substep_due = 0.0
         self._telling = threading.RLock()  # so that steps go out in order
         self._has_helper = False
@@ -183,14 +184,22 @@ class Wire:
         self._wake: Callable[[], None] = _nothing
         self.on_close: Callable[[], None] = _nothing  # wakes who reads what comes in
         self.is_told_by_hand = False  # the job tells its steps itself
-        self.trainings: "weakref.WeakSet[Any]" = weakref.WeakSet()  # under way, with a callback
+        self.trainings: dict[int, "weakref.ref[Any]"] = {}  # under way, with a callback
 
     # ---- out ----
 
     @property
     def has_speaker(self) -> bool:
         """The job, or a callback in its trainer, tells its steps: the hooks keep silent then."""
-        return self.is_told_by_hand or len(self.trainings) > 0
+        return self.is_told_by_hand or bool(self.trainings)
+
+    def begin_training(self, training: Any) -> None:
+        """From now on its callback tells the steps, for as long as it lives."""
+        key, trainings = id(training), self.trainings
+        trainings[key] = weakref.ref(training, lambda _: trainings.pop(key, None))
+
+    def end_training(self, training: Any) -> None:
+        self.trainings.pop(id(training), None)
 
     @property
     def is_there(self) -> bool:
@@ -254,7 +263,8 @@ class Wire:
                 and not is_last
                 and self._pid == _pid
             ):
-                self._row_end = told[0] + _STEPS_TOLD if epoch is None else 0
+                self._row_end = told[0] + _STEPS_TOLD
+                self._epoch_end = 0.0 if epoch is None else int(epoch) + 1.0
                 self._ask_help()
                 return False
         else:
@@ -265,7 +275,7 @@ class Wire:
             self._tell_step(_PATIENCE_S if is_last else None)
         return True
 
-    def hold(self, n: int, tail: Optional[str]) -> bool:
+    def hold(self, n: int, tail: Optional[str], epoch: Optional[float] = None) -> bool:
         """Step N has ended too soon after another one, which had the very same TAIL, and is held
         back. False: it may not be, or all is to be looked at; `step` knows. Between pieces of real
         work every line of Python is dear, and this is all that most short steps take."""
@@ -278,7 +288,13 @@ class Wire:
             and tail is last[2]
             and self._pid == _pid
         ):
-            self._step = (n, None, last[2], last[3], now)
+            before = last[1]
+            if epoch is None or before is None:
+                if epoch is not before:
+                    return False
+            elif not before <= epoch < self._epoch_end:
+                return False
+            self._step = (n, epoch, last[2], last[3], now)
             if not self._is_helped:  # it told the one before and rested, just now
                 self._ask_help()
             return True
@@ -447,13 +463,13 @@ class Wire:
             what, equals, number = first.partition("=")
             reply = next((line[6:] for line in more if line.startswith("REPLY=")), None)
             if equals and what in ("CHECKPOINT", "CENSUS", "STOP"):
-                self._requests.append(Request(what, number, reply))
+                self.waiting.append(Request(what, number, reply))
 
     def requests(self, *what: str) -> list[Request]:
         """Takes the requests of these kinds that have come in. Cheap when there is none."""
         if self.is_inherited:  # perhaps with a lock that nobody here will ever open
             return []
-        if self._has_helper and not self._requests:
+        if self._has_helper and not self.waiting:
             return []
         return self.take(*what)
 
@@ -461,11 +477,11 @@ class Wire:
         """The same for the helper, which reads them."""
         with self._lock:
             self._take()
-            if not self._requests:
+            if not self.waiting:
                 return []
-            found = [r for r in self._requests if r.what in what]
+            found = [r for r in self.waiting if r.what in what]
             if found:
-                self._requests = [r for r in self._requests if r.what not in what]
+                self.waiting = [r for r in self.waiting if r.what not in what]
         return found
 
     def answer(self, request: Request, status: str, path: Optional[str] = None) -> bool:

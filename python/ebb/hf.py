@@ -92,6 +92,7 @@ class _Training:
         self.is_ours = False  # the save of this step: nobody but ebb wanted it
         self.is_evaluating = False
         self.has_length = False
+        self.is_even = False  # nothing but the next step is expected
 
 
 class EbbCallback(TrainerCallback):
@@ -167,9 +168,18 @@ class EbbCallback(TrainerCallback):
 
     # ---- steps ----
 
-    @_quietly
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        t = self._now(args)
+        t = self._training
+        try:
+            if t is not None and t.is_even:  # most short steps need no more than this
+                w, step = wire(), state.global_step
+                if not w.waiting and step < state.max_steps and w.hold(step, t.tail, state.epoch):
+                    return
+            self._step_ended(self._now(args), state, control)
+        except Exception:
+            pass
+
+    def _step_ended(self, t: _Training, state: Any, control: Any) -> None:
         step, epoch = int(state.global_step), state.epoch
         epoch = None if epoch is None else float(epoch)
         is_told = wire().step(step, epoch, t.tail, step >= state.max_steps)
@@ -178,6 +188,12 @@ class EbbCallback(TrainerCallback):
             self._log_now(control)
         if is_told:
             _control.at_step(step)
+        t.is_even = (
+            t.asked.is_idle
+            and not self.log_every
+            and type(state.global_step) is int
+            and type(state.epoch) is type(epoch)
+        )
 
     @_quietly
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

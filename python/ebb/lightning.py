@@ -106,6 +106,11 @@ class _Training:
         self.rank: Optional[int] = trainer.global_rank if several else rank_of_environment()
         self.tail = "" if self.rank is None else f"\nRANK={self.rank}"
         self.step = int(trainer.global_step)
+        self.is_even = False  # nothing but the next step is expected, …
+        self.batch = 0  # … after this batch of an epoch …
+        self.batches: Optional[int] = None  # … of so many …
+        self.epoch = 0  # … with this number, …
+        self.last = math.inf  # … and before this step
 
 
 class _Hooks:
@@ -167,24 +172,37 @@ class _Hooks:
 
     # ---- steps and epochs ----
 
-    @_quietly
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, *_: Any
     ) -> None:
-        t = self._now(trainer)
-        step = int(trainer.global_step)
+        t = self._training
+        try:
+            step = trainer.global_step
+            if t is not None and t.is_even and t.batch < batch_idx and step < t.last:
+                w = wire()  # most short steps need no more than this
+                epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
+                if not w.waiting and w.hold(step, t.tail, epoch):
+                    t.step = step
+                    return
+            self._batch_ended(self._now(trainer), trainer, batch_idx, int(step))
+        except Exception:
+            pass
+
+    def _batch_ended(self, t: _Training, trainer: Any, batch_idx: int, step: int) -> None:
         if step == t.step:
             wire().substep(step + 1, t.tail)
             return
-        t.step = step
-        batches = _batches(trainer)
-        epoch = trainer.current_epoch + (batch_idx + 1) / batches if batches else None
-        is_told = wire().step(step, epoch, t.tail, 0 < trainer.max_steps <= step)
+        t.step, t.batch = step, batch_idx
+        t.batches, t.epoch = _batches(trainer), trainer.current_epoch
+        t.last = trainer.max_steps if trainer.max_steps > 0 else math.inf
+        epoch = t.epoch + (batch_idx + 1) / t.batches if t.batches else None
+        is_told = wire().step(step, epoch, t.tail, step >= t.last)
         if t.asked.poll():
             self._obey(t, trainer)
-        self._log_now(trainer, step)
+        is_logged = self._log_now(trainer, step)
         if is_told:
             _control.at_step(step)
+        t.is_even = t.asked.is_idle and not is_logged and type(trainer.global_step) is int
 
     @_quietly
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -237,13 +255,17 @@ class _Hooks:
 
     # ---- memory in the loggers ----
 
-    def _log_now(self, trainer: Any, step: int) -> None:
+    def _log_now(self, trainer: Any, step: int) -> bool:
+        """False: it never logs."""
         every = trainer.log_every_n_steps if self.log_every is None else self.log_every
-        if not every or step % every:
-            return
+        if not every or not trainer.loggers:
+            return False
+        if step % every:
+            return True
         at = getattr(trainer.fit_loop.epoch_loop, "_batches_that_stepped", step)
         for logger in trainer.loggers:
             logger.log_metrics(_memory.for_logs(), step=at)
+        return True
 
 
 _made: dict[tuple[Any, ...], type] = {}

@@ -4,7 +4,10 @@ import sys
 
 import pytest
 
-from ebb import _tap, _wire
+from trainers import our_calls
+
+import ebb
+from ebb import _marks, _tap, _wire
 
 
 class Listener(_wire.Wire):
@@ -195,9 +198,27 @@ def test_the_short_way_is_not_for_a_forked_process(row, monkeypatch):
     assert not row.hold(13, TAIL)
 
 
-def test_the_short_way_is_not_for_steps_with_an_epoch(wire):
+@pytest.mark.parametrize("epoch", [None, 0.1, 1.0, 1.3])
+def test_the_short_way_is_for_steps_of_the_same_epoch(wire, epoch):
     assert wire.step(11, 0.1, TAIL) and not wire.step(12, 0.2, TAIL)
-    assert not wire.hold(13, TAIL)
+    assert not wire.hold(13, TAIL, epoch)
+    assert wire.hold(13, TAIL, 0.2) and wire.hold(14, TAIL, 0.9)
+    wire.mark("save", step=14)
+    assert wire.take_texts()[1] == "KIND=step\nSTEP=14\nEPOCH=0.9\nBY=hook\nSTEPS=3"
+
+
+def test_the_short_way_of_steps_without_an_epoch_is_not_for_one_with_it(row):
+    assert not row.hold(13, TAIL, 0.5)
+
+
+def test_a_short_step_by_hand_is_one_look_at_the_wire(wire, monkeypatch):
+    monkeypatch.setattr(_wire, "_wire", wire)
+    monkeypatch.setattr(_marks, "_has_hello", True)
+    ebb.step(11)
+    ebb.step(12)
+    assert our_calls(ebb.step, 13) == ["step", "wire", "is_there", "hold"]
+    wire.tell_held(is_over=True)
+    assert wire.take_texts() == ["KIND=step\nSTEP=13\nSTEPS=3"]
 
 
 def test_a_helper_that_rests_is_woken_on_the_short_way_too(row):

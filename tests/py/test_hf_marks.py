@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import types
 
 import pytest
 
@@ -10,7 +11,7 @@ pytest.importorskip("torch", reason="the Trainer needs torch")
 pytest.importorskip("transformers", reason="tests of the Hugging Face callback")
 pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
 
-from trainers import Recorder, hf_trainer  # noqa: E402
+from trainers import Recorder, hf_trainer, our_calls  # noqa: E402
 
 from ebb import _wire, hf  # noqa: E402
 
@@ -58,6 +59,52 @@ def test_steps_per_epoch_and_epoch_boundaries_are_exact(
     batches = -(-examples // batch)
     assert len(wire.of("substep")) == epochs * (batches - per_epoch)
     assert wire.steps("end") == [per_epoch * epochs]
+
+
+def test_short_steps_share_marks_and_none_is_lost(wire, tmp_path):
+    wire.hold_back()
+    hf_trainer(tmp_path, 40, [hf.EbbCallback(log_every=0)], num_train_epochs=2).train()
+    found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
+    assert found == [(1, None), (19, "18"), (20, None), (39, "19"), (40, None)]
+    assert [m["EPOCH"] for m in wire.of("step")] == ["0.05", "0.95", "1.0", "1.95", "2.0"]
+
+
+@pytest.fixture
+def held(wire):
+    """The state and the control of a training in which a step is held back; and its callback."""
+    wire.hold_back()
+    args = types.SimpleNamespace(process_index=0, world_size=1, output_dir="out")
+    state = types.SimpleNamespace(global_step=0, max_steps=100, epoch=0.0)
+    control = types.SimpleNamespace(should_save=False, should_training_stop=False)
+    callback = hf.EbbCallback(log_every=0)
+
+    def step():
+        state.global_step += 1
+        state.epoch += 0.001
+        callback.on_step_end(args, state, control)
+
+    step()
+    step()
+    return types.SimpleNamespace(step=step, state=state, control=control)
+
+
+def test_a_short_step_is_one_look_at_the_wire(held):
+    assert our_calls(held.step) == ["on_step_end", "wire", "hold"]
+
+
+def test_a_request_that_comes_between_short_steps_is_heard_at_the_next(held, wire):
+    wire.waiting.append(_wire.Request("CHECKPOINT", "7"))
+    held.step()
+    assert held.control.should_save
+    held.control.should_save = False  # as the trainer does, when it has saved
+    held.step()
+    assert held.control.should_save  # it has not
+
+
+def test_the_last_step_is_told_however_short_it_is(held, wire):
+    held.state.max_steps = 3
+    held.step()
+    assert wire.of("step")[-1]["STEP"] == "3"
 
 
 def test_an_epoch_that_max_steps_cuts_short_is_not_told_as_one(wire, tmp_path):

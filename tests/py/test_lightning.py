@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="Lightning needs torch")
 
 from jobs import PATIENCE_S  # noqa: E402
-from trainers import Recorder  # noqa: E402
+from trainers import Recorder, our_calls  # noqa: E402
 
 from ebb import _wire  # noqa: E402
 
@@ -122,6 +122,37 @@ def test_steps_per_epoch_and_epoch_boundaries_are_exact(
     batches = -(-examples // 2)
     assert len(wire.of("substep")) == epochs * (batches - per_epoch)
     assert wire.steps("end") == [per_epoch * epochs]
+
+
+def test_short_steps_share_marks_and_none_is_lost(pl, callback, wire, tmp_path):
+    wire.hold_back()
+    fit(pl, tmp_path, [callback.EbbCallback(log_every=0)], 40, max_epochs=2)
+    found = [(int(m["STEP"]), m.get("STEPS")) for m in wire.of("step")]
+    assert found == [(1, None), (19, "18"), (20, None), (39, "19"), (40, None)]
+    assert [m["EPOCH"] for m in wire.of("step")] == ["0.05", "0.95", "1.0", "1.95", "2.0"]
+
+
+def test_a_short_step_is_one_look_at_the_wire(callback, wire):
+    class Trainer:
+        world_size, global_step, max_steps, current_epoch = 1, 0, 100, 0
+        num_training_batches, log_every_n_steps, loggers = 1000, 50, ()
+
+    trainer, hooks = Trainer(), callback.EbbCallback(log_every=0)
+    hooks._now(trainer)
+    wire.hold_back()
+
+    def step():
+        trainer.global_step += 1
+        hooks.on_train_batch_end(trainer, None, None, None, trainer.global_step - 1)
+
+    step()
+    step()
+    assert our_calls(step) == ["on_train_batch_end", "wire", "hold"]
+    trainer.max_steps = 4
+    wire.waiting.append(_wire.Request("CHECKPOINT", "7"))
+    hooks._obey = lambda t, _: t.asked.failed()
+    step()
+    assert wire.answers() == [("7", "failed")] and wire.steps()[-1] == 4
 
 
 def test_an_epoch_that_max_steps_cuts_short_is_not_told_as_one(pl, callback, wire, tmp_path):

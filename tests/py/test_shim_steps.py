@@ -5,6 +5,7 @@ import sys
 import types
 
 import pytest
+from trainers import our_calls
 
 import ebb
 from ebb import _steps, _wire
@@ -334,10 +335,10 @@ def test_a_job_that_tells_its_steps_is_not_told_by_us(wire, tracker):
 def test_a_loop_after_a_training_that_was_told_is_told_from_there_on(wire, tracker):
     optimizer = Optimizer()
     training = Optimizer()  # anything that a weak reference may point at
-    wire.trainings.add(training)
+    wire.begin_training(training)
     for _ in Loader(tracker, 3, looks_ahead=True):
         tracker.on_step(optimizer)
-    wire.trainings.discard(training)
+    wire.end_training(training)
     another = Optimizer()
     for _ in Loader(tracker, 2):
         tracker.on_step(another)
@@ -345,14 +346,47 @@ def test_a_loop_after_a_training_that_was_told_is_told_from_there_on(wire, track
     assert told(wire) == ["begin 3", "step 4", "step 5", "epoch 5", "end 5"]
 
 
+def test_a_training_that_ends_within_a_pass_is_followed_by_the_next_step(wire, tracker):
+    optimizer, training = Optimizer(), Optimizer()
+    wire.begin_training(training)
+    for n, _ in enumerate(Loader(tracker, 9), 1):
+        if n == 7:
+            wire.end_training(training)
+        tracker.on_step(optimizer)
+    tracker.close()
+    assert told(wire) == ["begin 6", "step 7", "step 8", "step 9", "epoch 9", "end 9"]
+
+
+def test_a_training_that_is_gone_tells_no_more(wire):
+    training = Optimizer()
+    wire.begin_training(training)
+    assert wire.has_speaker
+    del training
+    assert not wire.has_speaker
+
+
+def test_a_step_that_somebody_else_tells_is_only_counted(wire, monkeypatch):
+    monkeypatch.setattr(_steps, "_LOOKS_APART_S", 1e6)
+    seen = []
+    tracker, optimizer, training = _steps.Tracker(seen.append), Optimizer(), Optimizer()
+    wire.begin_training(training)
+    for n, _ in enumerate(Loader(tracker, 9), 1):
+        if n == 8:
+            assert our_calls(tracker.on_step, optimizer) == ["on_step", "_count_held"]
+            tracker._look_due = 0.0
+        else:
+            tracker.on_step(optimizer)
+    assert seen[-1] == 9 and 8 not in seen
+
+
 def test_a_loop_before_and_after_a_training_that_was_told_begins_twice(wire, tracker):
     optimizer, training = Optimizer(), Optimizer()
     for is_told in (False, True, False):
         if is_told:
-            wire.trainings.add(training)
+            wire.begin_training(training)
         for _ in Loader(tracker, 2):
             tracker.on_step(optimizer)
-        wire.trainings.discard(training)
+        wire.end_training(training)
     tracker.close()
     first = ["begin 0", "step 1", "step 2", "epoch 2"]
     assert told(wire) == first + ["begin 4", "step 5", "step 6", "epoch 6", "end 6"]
