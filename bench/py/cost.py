@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What ebb costs a training step, with an upper bound: marks, hooks and profiler apart, and all together.
 
-    bench/py/cost.py [--quick] [--loop plain,hf,lightning] [--ms 2,5,10,25,100] [--minutes N] [--json FILE]
+    bench/py/cost.py [--quick] [--loop plain,hf,lightning] [--ms 2,5,10,25,100] [--costs all] [--minutes N] [--json FILE]
 
 Each loop trains in one process under a real `ebb run`, with four loader workers, on the GPU where there is one.
 Steps are filled up with matrix products to each of the lengths in --ms. Between blocks of about 0.1 s, in random
@@ -12,6 +12,9 @@ order, parts of ebb are taken out of the running process and put back (cost_job.
   hooks      the shim's hooks on optimizers and loaders; plain: they also report the steps
   all        all three, as in use
   outside    the supervisor that samples the job, which is stopped (SIGSTOP) for the comparison
+
+With --costs only some of these are measured, and the more exactly: no part costs more than all three together, so the
+bound of "all" is one for each of them too.
 
 The cost is the mean of the differences within rounds, the interval a bootstrap over the rounds (95 %), and the
 upper bound its upper end. Not in it: memory bandwidth and cores that the supervisor takes from the job while both
@@ -56,6 +59,12 @@ def missing(loop):
     return None
 
 
+def arms_of(costs):
+    """In the order of cost_job.py, for its chance to be the same each time."""
+    needed = {arm for what in costs for arm in COSTS[what]}
+    return [arm for arm in ("nothing", "profiler", "marks", "hooks", "all", "unwatched") if arm in needed]
+
+
 # ---- measuring ----
 
 
@@ -72,7 +81,8 @@ def run_loop(loop, arguments, seconds, binds_now=True):
         with open(log, "w") as out:
             job = subprocess.Popen(
                 [ebb, "run", "-q", "-d", f"{folder}/run", "--", sys.executable, HERE / "cost_job.py", loop,
-                 "--ms", ",".join(map(str, arguments.ms)), "--seconds", str(seconds), "--library", library,
+                 "--ms", ",".join(map(str, arguments.ms)), "--arms", ",".join(arms_of(arguments.costs)),
+                 "--seconds", str(seconds), "--library", library,
                  "--folder", f"{folder}/out", "--report", report],
                 env=env, cwd=folder, stdout=out, stderr=subprocess.STDOUT)
             try:
@@ -137,37 +147,58 @@ def word(cost, bar):
     return "held" if cost["high"] <= bar else "open"
 
 
+def sampling_of(rounds, base_us):
+    """Of the blocks with the profiler on: samples a second, percent of a step that they take, and by how much of it
+    this is more than in use. The rate has a budget per second of wall time, so that what is saved while the profiler
+    is off is spent while it is on: taken to be all of it."""
+    blocks = [block for row in rounds for block in row]
+    on = [block for block in blocks if block["arm"] in ("profiler", "marks", "hooks", "all")]
+    on_s, all_s = (sum(block["wall_s"] for block in some) for some in (on, blocks))
+    if not on:
+        return 0.0, 0.0, 0.0
+    percent = 100 * statistics.fmean(block["hook_us"] for block in on) / base_us
+    return sum(block["samples"] for block in on) / on_s, percent, percent * (1 - on_s / all_s)
+
+
 def show(loop, target):
     rounds = target["rounds"]
-    base_us = statistics.median(means(row, "wall_us")["nothing"] for row in rounds)
-    spread = 100 * statistics.pstdev([means(row, "wall_us")["nothing"] / base_us for row in rounds])
-    on = [block for row in rounds for block in row if block["arm"] in ("profiler", "marks", "hooks", "all")]
-    rate = sum(b["samples"] for b in on) / max(1e-9, sum(b["wall_s"] for b in on))
+    known = {block["arm"] for block in rounds[0]}
+    base = "nothing" if "nothing" in known else "profiler"
+    base_us = statistics.median(means(row, "wall_us")[base] for row in rounds)
+    spread = 100 * statistics.pstdev([means(row, "wall_us")[base] / base_us for row in rounds])
+    rate, sampling, surplus = sampling_of(rounds, base_us)
     bar = bar_percent(base_us / 1e3)
     print(f"{loop}, {target['target_ms']:g} ms: a step takes {base_us / 1e3:.2f} ms without ebb; {len(rounds)} rounds of "
-          f"{target['steps']} steps, ±{spread:.1f} % between rounds; {rate:.0f} samples/s", flush=True)
+          f"{target['steps']} steps, ±{spread:.1f} % between rounds; {rate:.0f} samples/s take {sampling:.2f} % of a step", flush=True)
     costs = {}
     for what in COSTS:
+        if not known.issuperset(COSTS[what]):
+            continue
         c = costs[what] = cost_of(rounds, what, base_us)
         verdict = f"bar {bar:g} % {word(c, bar)}" if what in BARS else ""
         print(f"    {what:9} at most {c['high']:+6.2f} %   {verdict:18} mean {c['percent']:+6.2f} % [{c['low']:+.2f}, "
               f"{c['high']:+.2f}]   trimmed {c['trimmed']:+6.2f} %, at most {c['trimmed_high']:+.2f}   "
-              f"{10 * c['trimmed'] * base_us / 1e3:+7.1f} µs; CPU time {c['cpu_us']:+7.1f}, at most {c['cpu_high_us']:+.1f} µs",
-              flush=True)
+              f"{10 * c['trimmed'] * base_us / 1e3:+7.1f} µs; CPU time {c['cpu_us']:+7.1f}, at most {c['cpu_high_us']:+.1f} µs", flush=True)
+        if what in ("profiler", "all"):
+            print(f"              at most {c['high'] - surplus:+6.2f} % with as many samples as in use")
     return {"loop": loop, "target_ms": target["target_ms"], "step_ms": base_us / 1e3, "bar": bar,
-            "samples_per_s": rate, "costs": costs}
+            "samples_per_s": rate, "sampling": sampling, "surplus": surplus, "costs": costs}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--loop", default="plain,hf,lightning")
     parser.add_argument("--ms", default="2,5,10,25,100", help="lengths of a step")
+    parser.add_argument("--costs", default=",".join(COSTS), help="which of them")
     parser.add_argument("--minutes", type=float, default=7.5, help="for all loops together")
     parser.add_argument("--quick", action="store_true", help="plain and hf at 2, 10 and 25 ms, two minutes")
     parser.add_argument("--json", help="every block, into this file")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.loop, arguments.ms, arguments.minutes = "plain,hf", "2,10,25", 2
+    arguments.costs = arguments.costs.split(",")
+    if not set(arguments.costs) <= set(COSTS):
+        parser.error(f"--costs takes some of {','.join(COSTS)}")
     arguments.ms = [float(ms) for ms in arguments.ms.split(",")]
     loops = []
     for loop in arguments.loop.split(","):
@@ -194,8 +225,8 @@ def main():
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(everything))
     rows = [row for found in everything.values() for row in found["summary"]]
-    held = sum(word(row["costs"][what], row["bar"]) == "held" for row in rows for what in BARS)
-    print(f"\n{held} of {len(rows) * len(BARS)} upper bounds are within their bar")
+    words = [word(row["costs"][what], row["bar"]) for row in rows for what in row["costs"] if what in BARS]
+    print(f"\n{words.count('held')} of {len(words)} upper bounds are within their bar")
 
 
 if __name__ == "__main__":

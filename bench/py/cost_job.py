@@ -1,6 +1,7 @@
 """The job of cost.py: trains under `ebb run` and switches parts of ebb off and on between blocks of steps.
 
-Each round runs every arm of ARMS in random order. A block follows its switch after a few untimed steps. Costs
+Each round runs every arm that is asked for, in random order; of two arms each runs twice, those of one in the middle,
+which takes out drift that is the same throughout the round. A block follows its switch after a few untimed steps. Costs
 are differences between blocks of the same round, so slow drift of the machine cancels out.
 """
 
@@ -27,8 +28,10 @@ ARMS = {
     "all": (1, 1, 1, 1),
     "unwatched": (0, 0, 0, 0),
 }
-ROUND = (*ARMS, "nothing", "profiler")  # twice: each is compared with several others
+TWICE = ("nothing", "profiler")  # in a round of all arms: each is compared with several others
 BLOCK_S = 0.1
+SHORT_BLOCK_S = 0.05  # where steps are short: what drifts within a second differs less between shorter blocks
+SHORT_STEP_S = 0.009
 SETTLE_S = 0.01  # untimed after each switch, in whole steps; none where a step is longer
 WARM_UP_STEPS = 60
 WORKERS = 4
@@ -245,6 +248,15 @@ class Clock:
         return {"arm": arm, "wall_us": wall / 1e3 / count, "cpu_us": cpu / 1e3 / count,
                 "samples": now - samples, "hook_us": (now_ns - hook_ns) / 1e3 / count, "wall_s": wall / 1e9}
 
+    def order(self, chance):
+        """Of the blocks of one round."""
+        arms = self.arguments.arms
+        if len(arms) == 2:
+            a, b = chance.sample(arms, 2)
+            return [a, b, b, a]
+        blocks = [*arms, *(arm for arm in TWICE if arm in arms)]
+        return chance.sample(blocks, len(blocks))
+
     def run(self):
         yield from self.steps(WARM_UP_STEPS)
         parts, chance = self.make_parts(), random.Random(1)
@@ -258,11 +270,12 @@ class Clock:
                 step_s = yield from self.timed(max(2, int(0.3 / (target_ms / 1e3))))
                 gc.collect()
                 gc.freeze()
-                count, settle = max(1, round(BLOCK_S / step_s)), int(SETTLE_S / step_s)
+                block_s = SHORT_BLOCK_S if step_s < SHORT_STEP_S else BLOCK_S
+                count, settle = max(1, round(block_s / step_s)), int(SETTLE_S / step_s)
                 rounds, end = [], time.monotonic() + self.arguments.seconds
                 while time.monotonic() < end:
                     row = []
-                    for arm in chance.sample(ROUND, len(ROUND)):
+                    for arm in self.order(chance):
                         row.append((yield from self.block(parts, arm, count, settle)))
                     rounds.append(row)
                 self.found["targets"].append({"target_ms": target_ms, "steps": count, "rounds": rounds})
@@ -421,6 +434,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("loop", choices=LOOPS)
     parser.add_argument("--ms", type=lambda text: [float(ms) for ms in text.split(",")], required=True)
+    parser.add_argument("--arms", type=lambda text: text.split(","), default=list(ARMS))
     parser.add_argument("--seconds", type=float, required=True, help="for each length of a step")
     parser.add_argument("--library", required=True, help="bench/heap/libab.so of the build folder")
     parser.add_argument("--folder", required=True)
