@@ -299,10 +299,23 @@ static void watch_pressure(struct engine *e)
         e->psi_source = NULL;
 }
 
+/* Among hundreds of busy processes we may get so little CPU time that one tick takes seconds, and
+ * the next would be due when it is done. Half of the time is left for everything else: the job may
+ * have to be ended. */
+static void rest(struct engine *e, uint64_t begun_ns)
+{
+    const uint64_t now_ns = clock_mono_ns();
+    if (now_ns - begun_ns > interval_now(e))
+        e->rest_ns = now_ns + (now_ns - begun_ns);
+}
+
 static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct engine *e = user;
     (void)missed;
+    const uint64_t begun_ns = clock_mono_ns();
+    if (begun_ns < e->rest_ns)
+        return;
     note_gap(e, now_ns);
     tick(e, now_ns, false);
     grow_up(e, now_ns);
@@ -316,6 +329,7 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
         if (e->callbacks.empty)
             e->callbacks.empty(e->callbacks.user, e, now_ns);
     }
+    rest(e, begun_ns);
 }
 
 /* Marks come between ticks; with a long interval they must not wait for the next one. */

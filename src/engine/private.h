@@ -29,7 +29,8 @@ struct engine {
     bool watching_all;
     bool had_any; /* some process was there */
     bool told_empty;
-    bool is_young; /* looked at more often than options.interval_ns says */
+    uint64_t rest_ns; /* no tick before this */
+    bool is_young;    /* looked at more often than options.interval_ns says */
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns, last_psi_ns;
     uint64_t told_ns; /* the latest time that was written down or told to the jury */
