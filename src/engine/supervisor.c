@@ -224,6 +224,21 @@ struct client_ends {
     int pidfd;
 };
 
+/* The kernel enlarges the table of open files by doubling, and once we have threads it waits each
+ * time for all CPUs: seconds on a machine with hundreds of busy processes, of which we keep some
+ * files each. */
+static void enlarge_file_table(int any_fd)
+{
+    enum { FILES = 4096 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < 2)
+        return;
+    int last = limit.rlim_cur < FILES ? (int)limit.rlim_cur - 1 : FILES - 1;
+    int fd = fcntl(any_fd, F_DUPFD_CLOEXEC, last);
+    if (fd >= 0)
+        close(fd);
+}
+
 static int supervise(const struct supervisor_options *options, const struct client_ends *client,
                      struct sentinel_note *note)
 {
@@ -236,6 +251,7 @@ static int supervise(const struct supervisor_options *options, const struct clie
     for (size_t i = 0; i < JOB_STREAMS; i++)
         j.streams[i] = (struct job_stream){.j = &j, .fd = -1, .client_fd = client->stream[i]};
     channel_init(&j.client, client->fd);
+    enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
     int r = set_up(&j, &j.failure);

@@ -149,6 +149,7 @@ struct proc_tree {
 
     struct proc_helper *helper; /* NULL: none could be started */
     struct slow_read slow;
+    uint64_t waited_ns; /* for it in this walk; the rest is for the next one */
 
     /* kin.c */
     bool has_children_files, no_children_files;

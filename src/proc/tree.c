@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "proc/node.h"
 
 /* Left for the rest of the program: the recording, sockets, the job's pipes. */
@@ -198,11 +199,16 @@ static void first_readings(struct proc_tree *tree, struct tree_node *n)
 int tree_read_slowly(struct proc_tree *tree, const struct tree_node *n, const char *name,
                      proc_helper_fn *fn)
 {
-    if (proc_helper_is_busy(tree->helper))
+    enum { WALK_MS = 200 };
+    const uint64_t began_ns = clock_mono_ns();
+    if (tree->waited_ns > WALK_MS * NS_PER_MS || proc_helper_is_busy(tree->helper))
         return -EAGAIN;
     tree->slow.fd = node_open(tree->root, n, name, O_RDONLY);
-    return tree->slow.fd < 0 ? tree->slow.fd
-                             : proc_helper_call(tree->helper, fn, &tree->slow, NULL);
+    if (tree->slow.fd < 0)
+        return tree->slow.fd;
+    int r = proc_helper_call(tree->helper, fn, &tree->slow, NULL);
+    tree->waited_ns += clock_mono_ns() - began_ns;
+    return r;
 }
 
 static void read_cmdline(void *arg)

@@ -171,6 +171,7 @@ static int walk_below(struct proc_tree *tree, uint64_t now_ns)
 static void begin_walk(struct proc_tree *tree)
 {
     tree->walk++;
+    tree->waited_ns = 0;
 }
 
 static void end_walk(struct proc_tree *tree, uint64_t now_ns)
