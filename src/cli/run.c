@@ -237,7 +237,7 @@ static int make_folder(const struct run_options *o, const char *name, struct run
     ret->fd = -1;
     if (o->run_dir)
         return cli_fail(125, &err);
-    cli_say("%s with --run-dir; the job runs without a recording", err.text);
+    cli_say("%s; the job runs without a recording (--run-dir puts it elsewhere)", err.text);
     return 0;
 }
 

@@ -29,19 +29,11 @@ static int fail(struct err *err, int rc, const char *path)
     case -EEXIST:
         return err_set(err, rc, "run folder %s exists already; name another one or remove it",
                        path);
-    case -EROFS:
-    case -EACCES:
-    case -EPERM:
-        return err_set(err, rc, "run folder %s cannot be made: %s; name a place you may write to",
-                       path, strerror(-rc));
     case -ENOTDIR:
-        return err_set(err, rc, "run folder %s cannot be made: a part of its path is a file", path);
-    case -ENOSPC:
-    case -EDQUOT:
-        return err_set(err, rc, "run folder %s cannot be made: %s; make room or name another place",
-                       path, strerror(-rc));
+        return err_set(err, rc, "run folder %s cannot be created: a part of its path is a file",
+                       path);
     default:
-        return err_set(err, rc, "run folder %s cannot be made: %s", path, strerror(-rc));
+        return err_set(err, rc, "run folder %s cannot be created: %s", path, strerror(-rc));
     }
 }
 

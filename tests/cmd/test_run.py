@@ -480,6 +480,16 @@ def test_a_folder_that_cannot_be_written_costs_the_recording_not_the_job(open_fo
     assert "without a recording" in result.stderr
 
 
+def test_job_in_a_removed_folder_runs_without_a_recording(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    result = subprocess.run(["sh", "-c", f"cd '{gone}' && rmdir '{gone}' && exec '{binary()}' run "
+                             "-q -- echo fine"], env=environment(), capture_output=True, text=True,
+                            timeout=PATIENCE_S, check=False)
+    assert (result.returncode, result.stdout) == (0, "fine\n")
+    assert "No such file or directory; the job runs without a recording" in result.stderr
+
+
 def test_a_run_folder_that_exists_is_refused_before_the_job_starts(tmp_path, ebb):
     (tmp_path / "there").mkdir()
     result = ebb("run", "--run-dir", tmp_path / "there", "--", "touch", tmp_path / "started")
