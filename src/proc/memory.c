@@ -165,5 +165,11 @@ uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
     bool is_measured = node->sample.known >> SAMPLE_UNIQUE & 1u;
     uint64_t rss = sample_has(&node->sample, SAMPLE_RSS) ? node->sample.v[SAMPLE_RSS] : 0;
     uint64_t before = is_measured ? n->unique_rss_bytes : n->fork_bytes;
-    return rss > before ? rss - before : 0;
+    uint64_t grown = rss > before ? rss - before : 0;
+    if (is_measured || n->fork_bytes == 0)
+        return grown;
+    /* A fork that writes to a shared page gets a copy of its own, which does not change RSS; each
+     * copy takes a page fault. */
+    uint64_t faulted = min_u64(pages_to_bytes(tree->root, n->minor_faults), rss);
+    return faulted > grown ? faulted : grown;
 }

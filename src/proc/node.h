@@ -51,9 +51,10 @@ struct tree_node {
     uint64_t unique_done_ns;    /* when they last were, as a whole; 0: never */
     uint8_t unique_failures;    /* in a row */
 
-    uint64_t anon_bytes; /* anonymous memory, by the last statm */
-    bool fork_is_known;  /* since birth or exec: */
-    uint64_t fork_bytes; /* that it may share with the process of which it is a fork */
+    uint64_t anon_bytes;   /* anonymous memory, by the last statm */
+    bool fork_is_known;    /* since birth or exec: */
+    uint64_t fork_bytes;   /* that it may share with the process of which it is a fork */
+    uint64_t minor_faults; /* by the last walk */
 };
 
 static inline struct tree_node *node_of(struct proc_node *n)

@@ -30,6 +30,7 @@ struct proc_stat {
     int32_t session;
     char state;
     uint32_t threads;
+    uint64_t minor_faults; /* 0 in a new fork; exec keeps them */
     uint64_t start_ticks;
     uint64_t size_bytes; /* of the address space; 0 for zombies and threads of the kernel */
     uint64_t rss_pages;

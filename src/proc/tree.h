@@ -111,5 +111,5 @@ struct proc_tree_memory {
 void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes);
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret);
 /* How much of NODE's resident memory has come since its unique memory was measured. Where that
- * never was: all of it, less what it may share with a process that it is a fork of. */
+ * never was: all of it, less what it may still share with a process that it is a fork of. */
 uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node);

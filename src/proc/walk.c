@@ -93,6 +93,7 @@ static void refresh(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns
         return; /* no fd to be had just now: not a death */
     n->threads = st.threads;
     n->size_bytes = st.size_bytes;
+    n->minor_faults = st.minor_faults;
     node_keep_fds(tree->root, &tree->fds, n);
     note_names(tree, n, &st, now_ns);
     if (st.ppid != n->pub.info.ppid) {

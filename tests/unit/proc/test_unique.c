@@ -455,6 +455,21 @@ static void fork_counts_by_its_growth_until_it_is_measured(void **state)
     count_end(&c);
 }
 
+static void fork_counts_pages_it_has_copied_before_it_is_measured(void **state)
+{
+    (void)state;
+    struct count c;
+    pid_t pid = kid_start(fork_and_write_half, NULL);
+    count_begin(&c, pid, NULL);
+    assert_int_equal(proc_tree_count(c.tree), 2);
+    assert_int_equal(proc_tree_walk(c.tree, c.now_ns), 0);
+    assert_int_equal(proc_tree_tick(c.tree, c.now_ns), 0);
+    uint64_t child = proc_node_unmeasured(c.tree, proc_tree_at(c.tree, 1));
+    assert_in_range(child, 8 * MIB, 14 * MIB);
+    kid_end(pid);
+    count_end(&c);
+}
+
 static void fork_once(int signo)
 {
     (void)signo;
@@ -954,6 +969,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(scattered_pages_are_counted_as_smaps_does),
         cmocka_unit_test(pages_shared_after_a_fork_are_unique_to_nobody),
         cmocka_unit_test(fork_counts_by_its_growth_until_it_is_measured),
+        cmocka_unit_test(fork_counts_pages_it_has_copied_before_it_is_measured),
         cmocka_unit_test(a_fork_after_the_count_does_not_double_the_job),
         cmocka_unit_test(a_fork_that_ends_before_the_count_does_not_double_the_job),
         cmocka_unit_test(a_tebibyte_of_holes_is_jumped_over_or_given_up_but_never_read),
