@@ -1,0 +1,51 @@
+/* Stand-ins for functions that glibc has only since 2.25 to 2.32. Where the C library lacks some,
+ * the build puts this header in front of every source file (cmake/compat.cmake), and macros replace
+ * those. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct statx;
+
+void *compat_reallocarray(void *array, size_t count, size_t size);
+ssize_t compat_getrandom(void *bytes, size_t len, unsigned flags);
+int compat_memfd_create(const char *name, unsigned flags);
+int compat_statx(int folder, const char *path, int flags, unsigned mask, struct statx *ret);
+ssize_t compat_getdents64(int fd, void *ret, size_t len);
+pid_t compat_gettid(void);
+void compat_explicit_bzero(void *bytes, size_t len);
+/* "TERM" for SIGTERM; NULL for real-time signals and numbers that are no signal's. */
+const char *compat_sigabbrev_np(int signo);
+
+#ifdef EBB_NO_REALLOCARRAY
+#define reallocarray compat_reallocarray
+#endif
+#ifdef EBB_NO_GETRANDOM
+#define getrandom compat_getrandom
+#ifndef GRND_NONBLOCK
+#define GRND_NONBLOCK 0x0001
+#endif
+#endif
+#ifdef EBB_NO_MEMFD_CREATE
+#define memfd_create compat_memfd_create
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 0x0001U
+#endif
+#endif
+#ifdef EBB_NO_STATX
+#define statx(...) compat_statx(__VA_ARGS__) /* with arguments: the struct keeps its name */
+#endif
+#ifdef EBB_NO_GETDENTS64
+#define getdents64 compat_getdents64
+#endif
+#ifdef EBB_NO_GETTID
+#define gettid compat_gettid
+#endif
+#ifdef EBB_NO_EXPLICIT_BZERO
+#include <string.h> /* may define it inline: before the macro */
+#define explicit_bzero compat_explicit_bzero
+#endif
+#ifdef EBB_NO_SIGABBREV_NP
+#define sigabbrev_np compat_sigabbrev_np
+#endif
