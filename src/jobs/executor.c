@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -74,73 +73,37 @@ static void on_child(void *user, int fd, uint32_t events)
 
 /* ---- the start ---- */
 
-/* Signals as a program expects them: the loop blocks some, and the server ignores SIGPIPE. */
-static int set_signals(const struct executor *x, posix_spawnattr_t *attr)
+static int open_null(int at, int flags)
 {
-    sigset_t mask, all;
-    loop_original_mask(x->loop, &mask);
-    sigfillset(&all);
-    int r = posix_spawnattr_setsigmask(attr, &mask);
-    if (r == 0)
-        r = posix_spawnattr_setsigdefault(attr, &all);
-    /* a session of its own: Ctrl-C at the server's terminal is not for the jobs */
-    if (r == 0)
-        r = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                               POSIX_SPAWN_SETSID);
+    int fd = open("/dev/null", flags);
+    if (fd < 0 || fd == at)
+        return fd;
+    int r = dup2(fd, at);
+    close(fd);
     return r;
 }
 
-static int set_files(posix_spawn_file_actions_t *files, const char *cwd, int words, int lock)
+/* In the child of fork, until it is the program: makes only calls that are safe there. -errno. */
+static int exec_child(const struct executor *x, const struct job_launch *launch, const char *cwd,
+                      int words, int lock, const sigset_t *mask)
 {
-    int r = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (r == 0)
-        r = posix_spawn_file_actions_addopen(files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (r == 0)
-        r = posix_spawn_file_actions_adddup2(files, words, STDERR_FILENO);
-    if (r == 0)
-        r = posix_spawn_file_actions_adddup2(files, lock, LOCK_AT);
-    if (r == 0)
-        r = posix_spawn_file_actions_addchdir_np(files, cwd);
-    return r;
-}
+    struct rlimit files;
 
-/* posix_spawn knows nothing of limits: ours is low for the moment of it. Programs that use select()
- * do not bear more files than they expect. */
-static int spawn_limited(const struct executor *x, const struct job_launch *launch,
-                         const posix_spawn_file_actions_t *files, const posix_spawnattr_t *attr,
-                         pid_t *ret)
-{
-    struct rlimit own = {0}, low;
-    bool is_lowered = false;
-    if (x->files_max && getrlimit(RLIMIT_NOFILE, &own) == 0 && own.rlim_cur > x->files_max) {
-        low = (struct rlimit){.rlim_cur = (rlim_t)x->files_max, .rlim_max = own.rlim_max};
-        is_lowered = setrlimit(RLIMIT_NOFILE, &low) == 0;
+    /* Signals as a program expects them: the loop blocks some, and the server ignores SIGPIPE. */
+    for (int n = 1; n < NSIG; n++)
+        signal(n, SIG_DFL);
+    setsid(); /* Ctrl-C at the server's terminal is not for the jobs */
+    /* Programs that use select() do not bear more files than they expect. */
+    if (x->files_max && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > x->files_max) {
+        files.rlim_cur = (rlim_t)x->files_max;
+        setrlimit(RLIMIT_NOFILE, &files);
     }
-    int r = posix_spawn(ret, x->program, files, attr, launch->argv, launch->env);
-    if (is_lowered)
-        setrlimit(RLIMIT_NOFILE, &own);
-    return r;
-}
-
-static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
-                 int words, int lock, pid_t *ret)
-{
-    posix_spawnattr_t attr;
-    posix_spawn_file_actions_t files;
-    int r = posix_spawnattr_init(&attr);
-    if (r != 0)
-        return -r;
-    r = posix_spawn_file_actions_init(&files);
-    if (r == 0) {
-        r = set_signals(x, &attr);
-        if (r == 0)
-            r = set_files(&files, cwd, words, lock);
-        if (r == 0)
-            r = spawn_limited(x, launch, &files, &attr, ret);
-        posix_spawn_file_actions_destroy(&files);
-    }
-    posix_spawnattr_destroy(&attr);
-    return -r;
+    if (open_null(STDIN_FILENO, O_RDONLY) < 0 || open_null(STDOUT_FILENO, O_WRONLY) < 0 ||
+        dup2(words, STDERR_FILENO) < 0 || dup2(lock, LOCK_AT) < 0 || chdir(cwd) < 0)
+        return -errno;
+    pthread_sigmask(SIG_SETMASK, mask, NULL);
+    execve(x->program, launch->argv, launch->env);
+    return -errno;
 }
 
 /* Away from the numbers that the child's own streams and lock get: a dup2 there would overwrite it
@@ -152,6 +115,40 @@ static int move_up(int fd)
     int up = fcntl(fd, F_DUPFD_CLOEXEC, LOCK_AT + 1);
     int r = up < 0 ? -errno : up;
     close(fd);
+    return r;
+}
+
+/* posix_spawn has a new session and a folder only since glibc 2.26 and 2.29. A pipe that exec
+ * closes says what failed. */
+static int spawn(const struct executor *x, const struct job_launch *launch, const char *cwd,
+                 int words, int lock, pid_t *ret)
+{
+    int result[2], r = 0;
+    sigset_t all, own, mask;
+    if (pipe2(result, O_CLOEXEC) < 0)
+        return -errno;
+    result[1] = move_up(result[1]);
+    if (result[1] < 0) {
+        close(result[0]);
+        return result[1];
+    }
+    loop_original_mask(x->loop, &mask);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &own); /* no handler of ours runs in the child */
+    pid_t pid = fork();
+    if (pid == 0) {
+        r = exec_child(x, launch, cwd, words, lock, &mask);
+        _exit(write(result[1], &r, sizeof r) < 0 ? 126 : 127);
+    }
+    if (pid < 0)
+        r = -errno;
+    pthread_sigmask(SIG_SETMASK, &own, NULL);
+    close(result[1]);
+    if (pid > 0 && read(result[0], &r, sizeof r) > 0)
+        waitpid(pid, NULL, 0);
+    close(result[0]);
+    if (r == 0)
+        *ret = pid;
     return r;
 }
 
