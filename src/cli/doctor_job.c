@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/place.h"
 #include "base/text.h"
-#include "cli/run_place.h"
 #include "proc/gpu.h"
 
 enum { GPU_WAIT_MS = 3000, GPU_LOOK_MS = 20 };
@@ -231,7 +231,7 @@ void doctor_look_torch(struct doctor *d)
 void doctor_look_parts(struct doctor *d)
 {
     char shim[PATH_MAX], heap[PATH_MAX];
-    bool has_shim = run_shim_find(shim), has_heap = run_heap_find(heap);
+    bool has_shim = place_find_shim(shim), has_heap = place_find_heap(heap);
     json_t *data = json_pack("{s:o, s:o}", "shim", json_text0(has_shim ? shim : NULL), "heap",
                              json_text0(has_heap ? heap : NULL));
     if (has_shim && has_heap)

@@ -17,13 +17,13 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/place.h"
 #include "base/quantity.h"
 #include "cli/run_client.h"
 #include "cli/run_diagnose.h"
 #include "cli/run_guard.h"
 #include "cli/run_heap.h"
 #include "diagnose/facts.h"
-#include "cli/run_place.h"
 #include "cli/run_program.h"
 #include "engine/lost.h"
 #include "engine/supervisor.h"
@@ -303,7 +303,7 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
         setenv("EBB_SHIM", "0", 1);
     if (o->no_shim || (wish && strcmp(wish, "0") == 0))
         return NULL;
-    return run_shim_find(space) ? space : NULL;
+    return place_find_shim(space) ? space : NULL;
 }
 
 /* What is preloaded into the job, and what is said where that cannot be. */
@@ -318,7 +318,7 @@ static void choose_heap(const struct run_options *o, const char *program,
     s->heap.trouble = run_program_obstacle(program);
     if (s->heap.trouble)
         cli_say("the heap of \"%s\" is not profiled: %s", base_name(program), s->heap.trouble);
-    else if (run_heap_find(space))
+    else if (place_find_heap(space))
         s->heap.library = space;
     else
         s->heap.trouble = "libebb-heap.so is not beside this program";

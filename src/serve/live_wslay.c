@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/place.h"
 
 static const struct {
     const char *name;
@@ -27,7 +28,9 @@ static const struct {
 
 int wslay_load(struct wslay_table *ret, struct err *err)
 {
-    struct wslay_table t = {.library = dlopen("libwslay.so.1", RTLD_NOW | RTLD_LOCAL)};
+    char own[PATH_MAX];
+    const char *path = place_find_wslay(own) ? own : "libwslay.so.1";
+    struct wslay_table t = {.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
     if (!t.library)
         return err_set(err, -ENOENT,
                        "libwslay.so.1 is not on this machine, and without it there is no live "

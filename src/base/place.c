@@ -1,6 +1,5 @@
-/* Where the parts of ebb lie that go into the job: looked for beside the program itself, so that an
- * installation can be moved as a whole. */
-#include "cli/run_place.h"
+/* The places that `make install`, wheels, tarballs and the build use for ebb's own files. */
+#include "base/place.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -36,6 +35,16 @@ static const struct part heap = {
             "../lib/python3*/site-packages/ebb/lib/libebb-heap.so",
             "../lib/python3*/dist-packages/ebb/lib/libebb-heap.so",
             "../ebb/lib/libebb-heap.so",
+        },
+};
+
+static const struct part wslay = {
+    .places =
+        {
+            "../lib/ebb/libwslay.so.1",
+            "../lib/python3*/site-packages/ebb/lib/libwslay.so.1",
+            "../lib/python3*/dist-packages/ebb/lib/libwslay.so.1",
+            "../ebb/lib/libwslay.so.1",
         },
 };
 
@@ -95,12 +104,17 @@ static bool find(const struct part *part, char ret[PATH_MAX])
     return false;
 }
 
-bool run_shim_find(char ret[PATH_MAX])
+bool place_find_shim(char ret[PATH_MAX])
 {
     return find(&shim, ret);
 }
 
-bool run_heap_find(char ret[PATH_MAX])
+bool place_find_heap(char ret[PATH_MAX])
 {
     return find(&heap, ret);
+}
+
+bool place_find_wslay(char ret[PATH_MAX])
+{
+    return find(&wslay, ret);
 }
