@@ -13,7 +13,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-GENERATED = {"version.h"}  # written by the build, allowed everywhere
+GENERATED = {"commit.h", "version.h"}  # written by the build, allowed everywhere
 
 
 def read_table(path):

@@ -8,12 +8,29 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "commit.h"
 #include "version.h"
 
 #ifdef __clang__
 #define COMPILER "clang " __clang_version__
 #else
 #define COMPILER "gcc " __VERSION__
+#endif
+
+/* What it was built for: the C library is the oldest that it runs with. */
+#define TEXT_OF(x) #x
+#define NUMBER_TEXT(x) TEXT_OF(x)
+#if defined(__x86_64__)
+#define MACHINE "x86_64"
+#elif defined(__aarch64__)
+#define MACHINE "aarch64"
+#else
+#define MACHINE "unknown"
+#endif
+#ifdef __GLIBC__
+#define TARGET MACHINE "-linux-gnu." NUMBER_TEXT(__GLIBC__) "." NUMBER_TEXT(__GLIBC_MINOR__)
+#else
+#define TARGET MACHINE "-linux-musl"
 #endif
 
 /* Words that tell builds apart in a bug report. */
@@ -47,6 +64,8 @@ static size_t compiler_len(void)
 static void add_text(struct buf *out)
 {
     buf_printf(out, "ebb %s\n", EBB_VERSION);
+    buf_printf(out, "commit     %s\n", EBB_COMMIT);
+    buf_printf(out, "target     %s\n", TARGET);
     buf_printf(out, "compiler   %.*s\n", (int)compiler_len(), COMPILER);
     buf_printf(out, "libraries  jansson %s, zstd %s, ncurses %s\n", jansson_version_str(),
                ZSTD_versionString(), ncurses_version());
@@ -61,10 +80,11 @@ static void add_json(struct buf *out)
     json_t *list = json_array();
     for (size_t i = 0; i < FEATURES; i++)
         json_array_append_new(list, json_string(features[i]));
-    json_t *doc = json_pack("{s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "version", EBB_VERSION,
-                            "compiler", json_text(COMPILER, compiler_len()), "libraries", "jansson",
-                            jansson_version_str(), "zstd", ZSTD_versionString(), "ncurses",
-                            ncurses_version(), "features", list);
+    json_t *doc =
+        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "version", EBB_VERSION, "commit",
+                  EBB_COMMIT, "target", TARGET, "compiler", json_text(COMPILER, compiler_len()),
+                  "libraries", "jansson", jansson_version_str(), "zstd", ZSTD_versionString(),
+                  "ncurses", ncurses_version(), "features", list);
     if (!doc || json_print(out, doc, 2) < 0)
         out->failed = true;
     json_decref(doc);
@@ -99,8 +119,8 @@ const struct cli_command cmd_version = {
     .name = "version",
     .operands = "",
     .summary = "say which ebb this is",
-    .description = "The version, the compiler and the libraries it was built with: what a bug "
-                   "report should hold.",
+    .description = "The version and commit, what it was built for and with: what a bug report "
+                   "should contain.",
     .options = options_table,
     .options_size = sizeof(struct version_options),
     .usage_status = 2,

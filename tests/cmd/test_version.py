@@ -6,11 +6,13 @@ import re
 import pytest
 
 
-def test_the_text_has_four_lines_of_a_known_shape(ebb):
+def test_the_text_has_six_lines_of_a_known_shape(ebb):
     result = ebb("version")
     assert (result.returncode, result.stderr) == (0, "")
-    first, compiler, libraries, features = result.stdout.splitlines()
+    first, commit, target, compiler, libraries, features = result.stdout.splitlines()
     assert re.fullmatch(r"ebb \d+\.\d+\.\d+", first)
+    assert re.fullmatch(r"commit     ([0-9a-f]{12}|unknown)", commit)
+    assert re.fullmatch(r"target     (x86_64|aarch64)-linux-(gnu\.2\.\d+|musl)", target)
     assert re.fullmatch(r"compiler   (gcc|clang) \d.*\S", compiler)
     assert re.fullmatch(r"libraries  jansson [\d.]+, zstd [\d.]+, ncurses [\d.]+", libraries)
     assert re.fullmatch(r"features   [a-z-]+(, [a-z-]+)*", features)
@@ -24,8 +26,10 @@ def test_the_usual_options_print_the_same(ebb, option):
 def test_json_says_the_same(ebb):
     document = json.loads(ebb("version", "--json").stdout)
     text = ebb("version").stdout
-    assert set(document) == {"version", "compiler", "libraries", "features"}
+    assert set(document) == {"version", "commit", "target", "compiler", "libraries", "features"}
     assert f"ebb {document['version']}\n" in text
+    assert f"commit     {document['commit']}\n" in text
+    assert f"target     {document['target']}\n" in text
     assert f"compiler   {document['compiler']}\n" in text
     assert set(document["libraries"]) == {"jansson", "zstd", "ncurses"}
     assert f"features   {', '.join(document['features'])}\n" in text
