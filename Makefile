@@ -12,7 +12,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
 	bench-python soak all build demo test fuzz lint format bench \
-	bench-long install clean help
+	bench-long install wheels test-wheels clean help
 
 all: build
 
@@ -151,6 +151,16 @@ zoo-unseen: build
 	@[ -n "$(ZOO_PYTHON)" ] || zoo/setup.sh
 	@EBB_BINARY="$(abspath $(BUILD))/ebb" /usr/bin/env python3 zoo/unseen/run.py $(ZOO_FLAGS)
 
+# For glibc 2.17 and later, with zig; into $(BUILD)/release. WHEELS_FLAGS='--target x86_64' builds one,
+# --twice builds each a second time and compares.
+wheels:
+	@scripts/setup.sh wheels
+	@scripts/wheels.py --build $(BUILD) --jobs $(JOBS) $(WHEELS_FLAGS)
+
+# The wheel in bare Debian 11, 12 and 13, as root: before a release.
+test-wheels: wheels
+	@scripts/test_wheels.py --build $(BUILD)
+
 install: build
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
@@ -180,6 +190,8 @@ help:
 	@echo "make zoo              every program of zoo/ against its truth, about an hour (ZOO_FLAGS='--jobs 3')"
 	@echo "make zoo-quick        eight of them, two minutes"
 	@echo "make zoo-unseen       programs that the rules were not made for, six hours (ZOO_FLAGS='--jobs 6')"
+	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --twice')"
+	@echo "make test-wheels      the wheel in bare Debian 11, 12 and 13, as root"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"
 	@echo "JOBS=N sets how many things run at once; CI=true turns warnings into errors."

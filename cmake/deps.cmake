@@ -64,9 +64,13 @@ endif()
 target_link_libraries(ebb_dw INTERFACE ebb_zlib ebb_zstd)
 
 # The demangler, of the C++ compiler's support library: only it, and only as an archive, so that the
-# program needs no libstdc++.
-execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libsupc++.a
-  OUTPUT_VARIABLE ebb_supcxx_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+# program needs no libstdc++. A compiler that has none, as zig, is given EBB_SUPCXX.
+set(EBB_SUPCXX "" CACHE FILEPATH "libsupc++.a (default: the compiler's)")
+set(ebb_supcxx_archive ${EBB_SUPCXX})
+if(NOT ebb_supcxx_archive)
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libsupc++.a
+    OUTPUT_VARIABLE ebb_supcxx_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
 if(NOT IS_ABSOLUTE "${ebb_supcxx_archive}")
   message(FATAL_ERROR "libsupc++.a not found; run scripts/setup.sh or install g++")
 endif()

@@ -2,7 +2,8 @@
 # Installs what is missing to build, test, lint or measure ebb on Debian and Ubuntu. Asks nothing,
 # says in one line each what it does, and is silent when everything is there.
 #
-#   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|browser|earlyoom|promtool|python]
+#   scripts/setup.sh [build|test|fuzz|lint|bench|bench-heap|bench-peers|zoo|web|wheels|
+#                     browser|earlyoom|promtool|python]
 #
 # fuzz is clang with libFuzzer; without it `make test` only replays the fuzz corpora.
 # web is npm, with which the plots of `ebb report` and the page of `ebb serve` are built in; without it
@@ -12,6 +13,7 @@
 # like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
 # $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
 # nothing.
+# wheels is what `make wheels` and `make test-wheels` need beside what they fetch themselves.
 # earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
 # machine. Without it a part of the measurements is left out. So it is with promtool, of the package
 # prometheus, which checks the metrics and alert rules in the tests.
@@ -69,6 +71,16 @@ python3-psutil  py:psutil
 
 web_needs="
 npm             cmd:npm
+"
+wheels_needs="
+make            cmd:make
+python3         cmd:python3
+python3-venv    py:ensurepip
+tcl             cmd:tclsh
+bzip2           cmd:bzip2
+xz-utils        cmd:xz
+npm             cmd:npm
+debootstrap     cmd:debootstrap
 "
 browser_needs="
 chromium        cmd:chromium
@@ -325,12 +337,13 @@ zoo)
     needs=$zoo_needs
     ;;
 web) needs=$web_needs ;;
+wheels) needs=$build_needs$wheels_needs ;;
 build) needs=$build_needs ;;
 test) needs=$build_needs$test_needs ;;
 fuzz) needs=$build_needs$fuzz_needs ;;
 lint) needs=$build_needs$lint_needs ;;
 bench) needs=$build_needs$bench_needs ;;
-*) die "no such group: $1 (build, test, fuzz, lint, bench, bench-heap, bench-peers, zoo, web, browser, earlyoom, promtool or python)" ;;
+*) die "no such group: $1 (build, test, fuzz, lint, bench, bench-heap, bench-peers, zoo, web, wheels, browser, earlyoom, promtool or python)" ;;
 esac
 
 missing=$(missing_of "$needs")

