@@ -96,7 +96,7 @@ static void on_log_event(void *user, int fd, uint32_t events)
     (void)!read(fd, &count, sizeof count);
     logs_status(j->log, &status);
     if (status.first_error && !j->said_log) {
-        job_sayf(j, "cannot write log.txt: %s; the job goes on, and its output still comes here",
+        job_sayf(j, "cannot write log.txt: %s; the job goes on, and its output is still shown",
                  strerror(-status.first_error));
         j->said_log = true;
     }

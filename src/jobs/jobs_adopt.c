@@ -163,10 +163,11 @@ static void adopt_one(struct jobs *j, struct job *job)
 static void tell_strays(struct jobs *j, unsigned count, int64_t one)
 {
     if (count)
-        jobs_trouble_set(j, TROUBLE_STRAYS,
-                         "%u running jobs are not in the job store (one is %lld): they run on, but "
-                         "their memory is not counted",
-                         count, (long long)one);
+        jobs_trouble_set(
+            j, TROUBLE_STRAYS,
+            "running jobs that are not in the job store: %u, for example job %lld; their "
+            "memory is not counted",
+            count, (long long)one);
     else
         jobs_trouble_clear(j, TROUBLE_STRAYS);
 }

@@ -93,15 +93,15 @@ static bool is_strict(const struct http_request *r, const struct census *c, cons
 static const char *check_census(const struct census *c)
 {
     if (c->has_odd_key)
-        return "a header's name has a character that it may not have";
+        return "invalid character in a header name";
     if (c->has_control)
-        return "a header has a control character";
+        return "control character in a header";
     for (size_t i = 0; i < SINGLES; i++) {
         if (c->count[i] > 1)
-            return "a header that may be there once is there twice";
+            return "a header that must not be repeated is repeated";
     }
     if (c->count[LENGTH] && c->count[ENCODING])
-        return "Content-Length and Transfer-Encoding cannot both be";
+        return "Content-Length and Transfer-Encoding exclude each other";
     if (c->count[ENCODING] && strcasecmp(c->value[ENCODING], "chunked") != 0)
         return "Transfer-Encoding must be chunked";
     return NULL;

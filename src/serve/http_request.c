@@ -23,7 +23,7 @@ static const char *decode(char *s, bool is_query)
     char *to = s;
     for (const char *from = s; *from; from++, to++) {
         if (*from == ' ')
-            return "the address has a blank";
+            return "the address contains a space";
         *to = is_query && *from == '+' ? ' ' : *from;
         if (*from == '%') {
             int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);

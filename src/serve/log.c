@@ -124,7 +124,7 @@ static void put_lost(void)
     if (!lost)
         return;
     out.lost = 0;
-    buf_printf(&message, "%lu lines of the log are missing here", lost);
+    buf_printf(&message, "%lu log lines were dropped here", lost);
     put_message(LOG_WARN, "log_lost", 0, &message);
     out.lost += out.lost ? lost - 1 : 0;
     buf_fini(&message);

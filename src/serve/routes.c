@@ -129,9 +129,9 @@ static bool let_in(struct routes *routes, struct http_request *r, struct route_c
         return false;
     if (c->route->access != ROUTE_OPEN && c->right == AUTH_NONE) {
         http_add_header(r, "WWW-Authenticate", "Bearer realm=\"ebb\"");
-        http_answer_error(r, 401, "a token is needed, and this is none or a wrong one");
+        http_answer_error(r, 401, "missing or invalid token");
     } else if (c->route->access == ROUTE_WRITE && c->right != AUTH_WRITE) {
-        http_answer_error(r, 403, "this token is for reading alone");
+        http_answer_error(r, 403, "this token is read-only");
     } else if (c->route->method != HTTP_GET && !is_json(r)) {
         http_answer_error(r, 415,
                           "a request that changes something needs Content-Type: "

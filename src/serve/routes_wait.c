@@ -73,7 +73,7 @@ void route_wait(const struct route_call *c, const struct route_waiter *wish)
         if (wish->what == WAIT_ANSWER)
             route_checkpoint_answer(routes, c->r, wish, true);
         else
-            http_answer_error(c->r, 429, "too many requests wait already; ask again later");
+            http_answer_error(c->r, 429, "too many waiting requests; try again later");
         return;
     }
     *w = *wish;

@@ -325,9 +325,10 @@ static void put_file(struct page *p, const json_t *file)
 {
     char name[TEXT_MAX], size[TEXT_SIZE_MAX];
     const char *bytes = summary_size(size, json_object_get(file, "bytes"));
-    const char *fate = json_is_true(json_object_get(file, "removed"))  ? ", removed"
-                       : json_is_true(json_object_get(file, "in_use")) ? ", in use by another"
-                                                                       : "";
+    const char *fate = json_is_true(json_object_get(file, "removed")) ? ", removed"
+                       : json_is_true(json_object_get(file, "in_use"))
+                           ? ", in use by another process"
+                           : "";
     page_addf(p, "/dev/shm/%s (%s%s)",
               summary_fit(name, NAME_COLUMNS, json_object_get(file, "name")), bytes ? bytes : "0 B",
               fate);

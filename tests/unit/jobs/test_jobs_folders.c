@@ -202,7 +202,7 @@ static void moved_away_store_gives_new_ids_and_spares_running_jobs(void **state)
     shell("mkdir old && mv jobs.db* old/");
     kit_start();
     json_t *trouble = jobs_trouble(kit.jobs);
-    assert_non_null(strstr(json_string_value(json_array_get(trouble, 0)), "1 running jobs"));
+    assert_non_null(strstr(json_string_value(json_array_get(trouble, 0)), "job store: 1,"));
     json_decref(trouble);
     for (int64_t id = 4; id <= 7; id++) {
         assert_int_equal(run_quick("k"), id);
