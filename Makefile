@@ -12,7 +12,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
 	bench-python soak all build demo test fuzz lint format bench \
-	bench-long install wheels test-wheels clean help
+	bench-long install wheels test-wheels release clean help
 
 all: build
 
@@ -161,6 +161,14 @@ wheels:
 test-wheels: wheels
 	@scripts/test_wheels.py --build $(BUILD)
 
+# Everything that must hold before a release, then the artifacts with SHA256SUMS in $(BUILD)/release. Uploads
+# nothing.
+release:
+	@$(MAKE) CI=true test
+	@$(MAKE) CI=true lint
+	@$(MAKE) test-wheels WHEELS_FLAGS=--twice
+	@scripts/package.py --build $(BUILD)
+
 install: build
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 
@@ -192,6 +200,7 @@ help:
 	@echo "make zoo-unseen       programs that the rules were not made for, six hours (ZOO_FLAGS='--jobs 6')"
 	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --twice')"
 	@echo "make test-wheels      the wheel in bare Debian 11, 12 and 13, as root"
+	@echo "make release          all checks, then wheels, tarballs, a .deb and SHA256SUMS into $(BUILD)/release"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"
 	@echo "JOBS=N sets how many things run at once; CI=true turns warnings into errors."
