@@ -106,7 +106,7 @@ static void write_tokens(void)
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
-    struct err err = {""};
+    static struct err err; /* routes keep its text: why there is no live stream */
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     write_tokens();

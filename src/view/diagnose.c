@@ -20,10 +20,16 @@ static double number(const json_t *o, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
+/* Text in a document that others may have written: "" for what is not a string. */
+static const char *sentence(const json_t *element)
+{
+    const char *s = json_string_value(element);
+    return s ? s : "";
+}
+
 static const char *string(const json_t *o, const char *key)
 {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
+    return sentence(json_object_get(o, key));
 }
 
 static bool is_word(const json_t *hypothesis, const char *word)
@@ -185,7 +191,7 @@ static void put_side(struct page *p, const json_t *list, const char *sign)
         page_pad(p, EVIDENCE_INDENT - 2);
         page_put(p, STYLE_DIM, sign);
         page_pad(p, EVIDENCE_INDENT);
-        put_text(p, STYLE_PLAIN, EVIDENCE_INDENT, json_string_value(one));
+        put_text(p, STYLE_PLAIN, EVIDENCE_INDENT, sentence(one));
         page_line(p);
     }
 }
@@ -291,7 +297,7 @@ void diagnose_text(struct buf *out, const json_t *doc, bool all, bool colour, si
     json_array_foreach(json_object_get(doc, "advice"), i, one)
         put_advice(&p, one, i ? "" : "what to do");
     json_array_foreach(json_object_get(doc, "absent"), i, one)
-        put_labelled(&p, i ? "" : "not known", STYLE_DIM, json_string_value(one));
+        put_labelled(&p, i ? "" : "not known", STYLE_DIM, sentence(one));
 }
 
 void diagnose_summary(struct page *p, const json_t *doc)
