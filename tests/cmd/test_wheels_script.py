@@ -19,7 +19,7 @@ def wheels():
 
 
 def test_wheel_of_equal_files_is_byte_equal(wheels, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1735689600")
+    monkeypatch.setattr(wheels, "source_date", lambda: 1735689600)
     files = {"ebb/a.py": (b"a", 0o644), "ebbtide-1.data/scripts/ebb": (b"\x7fELF", 0o755),
              "ebbtide-1.dist-info/WHEEL": (b"Wheel-Version: 1.0\n", 0o644)}
     wheels.write_wheel(tmp_path / "one.whl", files)
