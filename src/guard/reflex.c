@@ -15,6 +15,13 @@
 #include "base/err.h"
 #include "guard/reflex_private.h"
 
+/* glibc takes no smaller one than PTHREAD_STACK_MIN: 16 KiB, and on aarch64 128. */
+#ifdef __aarch64__
+#define REFLEX_STACK_BYTES (128 << 10)
+#else
+#define REFLEX_STACK_BYTES (64 << 10)
+#endif
+
 /* The sanitizers keep much of their own on a thread's stack. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { STACK_BYTES = 1 << 20 };
@@ -22,10 +29,10 @@ enum { STACK_BYTES = 1 << 20 };
 #if __has_feature(address_sanitizer)
 enum { STACK_BYTES = 1 << 20 };
 #else
-enum { STACK_BYTES = 64 << 10 };
+enum { STACK_BYTES = REFLEX_STACK_BYTES };
 #endif
 #else
-enum { STACK_BYTES = 64 << 10 };
+enum { STACK_BYTES = REFLEX_STACK_BYTES };
 #endif
 enum { FREE = -1 };
 
