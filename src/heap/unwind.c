@@ -262,6 +262,10 @@ static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind
     uintptr_t at = r->fp;
 
     (void)rule;
+    if (at == 0) { /* so the chain ends */
+        r->ip = 0;
+        return true;
+    }
     if (at < r->sp || at - r->sp > STEP_MAX_BYTES || !unwind_read(e, at, &r->fp) ||
         !unwind_read(e, at + sizeof(uintptr_t), &r->ip))
         return false;
