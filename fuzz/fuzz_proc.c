@@ -150,6 +150,14 @@ static void parse_net_unix(const char *s, size_t len)
         must(strlen(address) < sizeof address);
 }
 
+static void parse_environ(const char *s, size_t len)
+{
+    size_t n;
+    const char *value = proc_environ_find(s, len, "EBB_SOCKET", &n);
+    if (value)
+        must(value > s && n > 0 && value + n <= s + len && !memchr(value, '\0', n));
+}
+
 static void parse_folder_name(const char *s, size_t len)
 {
     struct process_id id;
@@ -162,7 +170,7 @@ static parse_fn *const parsers[] = {
     parse_stat,         parse_statm,       parse_status,   parse_meminfo, parse_psi,
     parse_smaps_rollup, parse_maps,        parse_children, parse_number,  parse_memory_stat,
     parse_cgroup,       parse_mountinfo,   parse_limits,   parse_cmdline, parse_net_tcp,
-    parse_net_unix,     parse_folder_name,
+    parse_net_unix,     parse_folder_name, parse_environ,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -228,13 +228,11 @@ char *census_environment(const struct proc_root *root, int32_t pid, const char *
                          int *ret_error)
 {
     struct buf text = {0};
-    char *found = NULL;
-    size_t len = strlen(name);
+    size_t len;
     *ret_error = read_file(root, pid, "environ", &text);
-    const char *s = buf_str(&text), *end = s + text.len;
-    for (; *ret_error == 0 && !found && s < end; s += strlen(s) + 1)
-        if (strncmp(s, name, len) == 0 && s[len] == '=' && s[len + 1])
-            found = strdup(s + len + 1);
+    const char *value =
+        *ret_error == 0 ? proc_environ_find(buf_str(&text), text.len, name, &len) : NULL;
+    char *found = value ? strndup(value, len) : NULL;
     buf_fini(&text);
     return found;
 }

@@ -460,6 +460,21 @@ size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max)
     return n;
 }
 
+const char *proc_environ_find(const char *s, size_t len, const char *name, size_t *ret_len)
+{
+    size_t name_len = strlen(name), at = 0;
+    while (at < len) {
+        const char *entry = s + at;
+        size_t n = strnlen(entry, len - at);
+        if (n > name_len + 1 && memcmp(entry, name, name_len) == 0 && entry[name_len] == '=') {
+            *ret_len = n - name_len - 1;
+            return entry + name_len + 1;
+        }
+        at += n + 1;
+    }
+    return NULL;
+}
+
 int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uint64_t *ret)
 {
     struct text t = text_of(s, len);

@@ -103,6 +103,10 @@ int proc_maps_next(const char **s, const char *end, struct proc_map *ret);
 /* A list of decimal pids ("12 34 "), as in task/TID/children. Returns how many were written. */
 size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max);
 
+/* The value of NAME in /proc/PID/environ, as the job may have overwritten it since: *RET_LEN bytes
+ * of S, up to the next NUL or the end. NULL where it is not set, or empty. */
+const char *proc_environ_find(const char *s, size_t len, const char *name, size_t *ret_len);
+
 /* A cgroup number file: "max" (v2) and values of 2^62 and more (v1's unlimited) are *ret_unlimited.
  */
 int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uint64_t *ret);

@@ -246,6 +246,23 @@ static void a_line_that_is_no_mapping_is_refused(void **state)
     }
 }
 
+static void environ_gives_first_value_that_is_not_empty(void **state)
+{
+    static const char text[] = "XA=0\0A=\0AB=1\0A\0A=x=y\0A=z";
+    size_t len = 0;
+    (void)state;
+    const char *value = proc_environ_find(text, sizeof text - 1, "A", &len);
+    assert_non_null(value);
+    assert_int_equal(len, 3);
+    assert_memory_equal(value, "x=y", 3);
+    /* cut short, as the end of the file may be */
+    assert_non_null(proc_environ_find(TEXT("A=long"), "A", &len));
+    assert_int_equal(len, 4);
+    assert_null(proc_environ_find(TEXT("A="), "A", &len));
+    assert_null(proc_environ_find(TEXT("A"), "A", &len));
+    assert_null(proc_environ_find("", 0, "A", &len));
+}
+
 static void a_list_of_pids_stops_at_what_is_none(void **state)
 {
     (void)state;
@@ -387,6 +404,7 @@ int main(void)
         cmocka_unit_test(maps_come_line_by_line_with_raw_paths),
         cmocka_unit_test(a_line_that_is_no_mapping_is_refused),
         cmocka_unit_test(a_list_of_pids_stops_at_what_is_none),
+        cmocka_unit_test(environ_gives_first_value_that_is_not_empty),
         cmocka_unit_test(max_and_the_huge_number_of_v1_are_unlimited),
         cmocka_unit_test(a_key_is_found_by_its_whole_name),
         cmocka_unit_test(a_root_that_is_not_there_is_named),
