@@ -1,6 +1,8 @@
 /* Fuzzes the server: connections that send any bytes, through libmicrohttpd to every path of the
  * API, the sessions and the live stream. The first byte chooses the socket: that of the server's
- * own user, or one on which a token is wanted. Jobs are accepted and never started. */
+ * own user, or one on which a token is wanted. Jobs are accepted and never started; job 1 has ended
+ * and left a log in two pieces. */
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -14,6 +16,7 @@
 #include "base/loop.h"
 #include "cli/serve_job.h"
 #include "jobs/jobs.h"
+#include "jobs/store.h"
 #include "serve/auth.h"
 #include "serve/http.h"
 #include "serve/live.h"
@@ -103,6 +106,40 @@ static void write_tokens(void)
     }
 }
 
+static void write_file(int folder, const char *name, const char *text)
+{
+    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    must(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "no file");
+    close(fd);
+}
+
+/* A history for the requests: 18 bytes of a log from 0 on, and 13 from 40 on. */
+static void write_job(void)
+{
+    static const struct store_job job = {.state = JOB_FAILED,
+                                         .request = "{\"command\":[\"true\"]}",
+                                         .name = "old",
+                                         .run_dir = "1-old",
+                                         .submitted_ns = 1,
+                                         .ended_ns = 1};
+    char path[128];
+    struct err err = {""};
+    struct store *store;
+    int64_t id;
+    snprintf(path, sizeof path, "%s/jobs.db", s.dir);
+    must(store_open(path, &store, &err) == 0 && store_add(store, &job, &id, &err) == 0 && id == 1,
+         err.text);
+    store_close(store);
+    snprintf(path, sizeof path, "%s/runs", s.dir);
+    must(mkdir(path, 0700) == 0, "no folder of runs");
+    snprintf(path, sizeof path, "%s/runs/%s", s.dir, job.run_dir);
+    must(mkdir(path, 0700) == 0, "no run folder");
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    write_file(folder, "log.txt", "epoch 1\nloss 0.5 \n");
+    write_file(folder, "log.40.txt", "out of memory");
+    close(folder);
+}
+
 static void start(void)
 {
     const char *parent = getenv("TMPDIR");
@@ -110,6 +147,7 @@ static void start(void)
     snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
     must(mkdtemp(s.dir), "no folder");
     write_tokens();
+    write_job();
     const struct jobs_options jobs = {
         .state_dir = s.dir, .slots = 1, .check = serve_job_check, .program = "/bin/false"};
     const struct work_options work = {.program = "/bin/false", .at_once = 1, .queue_max = 1};
