@@ -48,6 +48,7 @@ PROC = {
     "net_tcp": "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 777 1 0 100\n",
     "net_unix": "0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/x y\n",
     "folder_name": "ebb-4711-98765",
+    "environ": "PATH=/bin\0EBB_SOCKET=\0EBB_SOCKET_X=1\0EBB_SOCKET=/run/ebb-x/marks\0",
 }
 
 
@@ -123,6 +124,13 @@ def write_frames():
         client=frame("o", b"out") + frame("e", b"err") + frame("a", b"\x05\0\0\0") + frame("x", b"\3") + frame("E", doc({"state": "ended"})),
         request=frame("r", doc({"do": "cancel", "reason": "why", "grace_s": 5})) + frame("s", b"\x0f") + frame("w", b"\0" * 8),
         huge=b"n" + struct.pack("<I", (8 << 20) + 1))
+    # fuzz_control: bits of the job's state, connections, pieces
+    cancel, checkpoint = (frame("r", doc(dict(do=what, reason="why", grace_s=5))) for what in ("cancel", "checkpoint"))
+    put("control", cancel=bytes([0, 0, 0]) + cancel, checkpoint=bytes([16, 0, 0]) + checkpoint + checkpoint + cancel,
+        nobody=bytes([0, 0, 0]) + checkpoint, exited=bytes([1, 0, 0]) + cancel + checkpoint, waits=bytes([2, 0, 0]) + cancel,
+        ended=bytes([4, 0, 0]) + cancel, none=bytes([8, 0, 0]) + cancel, crowd=bytes([0, 11, 1]) + cancel + cancel,
+        shorter=bytes([0, 0, 0]) + b"".join(frame("r", doc({"do": "cancel", "grace_s": s})) for s in (1e300, 5, -1)),
+        unknown=bytes([0, 0, 2]) + frame("r", doc({"do": "dance"})) + frame("r", b"[]") + frame("r", b"{") + frame("n", b"{}"))
     head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     put("client", length=f"\0{head}Content-Length: 10\r\n\r\n" + '{"id": 17}',
         chunked=f"\0{head}Transfer-Encoding: chunked\r\n\r\n6\r\n" + '{"id":\r\n4;x=y\r\n 17}\r\n0\r\n\r\n',
@@ -155,6 +163,9 @@ def write_http():
         login=post("/api/v1/session", {"token": "0123456789abcdef0123456789abcdef"}, "\1"),
         cookie=f"\1GET {jobs}/1?view=ab HTTP/1.1\r\n{host}Cookie: a=b; ebb=0123; c=\"d\"\r\nX-Ebb-Key: 45\r\n\r\n",
         log=f"\0GET {jobs}/1/log?tail=5 HTTP/1.1\r\n{host}Range: bytes=0-5\r\n\r\n",
+        log_range="\0" + "".join(f"GET {jobs}/1/log HTTP/1.1\r\n{host}Range: bytes={r}\r\n\r\n" for r in ("0-5", "20-", "-4", "3-2")),
+        log_offset="\0" + "".join(f"GET {jobs}/1/log?{q} HTTP/1.1\r\n{host}\r\n" for q in ("offset=4", "offset=18&wait_s=0.01", "tail=30")),
+        log_whole=f"\0GET {jobs}/1/log HTTP/1.1\r\n{host}\r\n",
         samples=f"\0GET {jobs}/1/samples?from_s=1&to_s=2.5&points=100 HTTP/1.1\r\n{host}\r\n",
         wait=f"\0GET {jobs}/1?until=running,failed&timeout_s=0.01 HTTP/1.1\r\n{host}\r\n",
         page=f"\0GET / HTTP/1.1\r\n{host}Accept-Encoding: gzip\r\n\r\nGET /assets/serve.css HTTP/1.1\r\n{host}If-None-Match: x\r\n\r\n",
@@ -171,6 +182,10 @@ def write_job():
     put("receiver", hello=b"KIND=hello\nREPLY=/tmp/ebb-x/reply\nRANK=0\nROLE=rank\n\0KIND=hello\nREPLY=/tmp/ebb-x/other\nROLE=worker\n",
         kept="KIND=kept\nNAME=cache of a __main__.Features\nTYPE=dict\nADDED=76\nBYTES=1e6\nSTEP=40\nSINCE=21\n",
         row="KIND=step\nSTEP=40\nSTEPS=20\nSECONDS=0.25\nEPOCH=0.1\n", query="KIND=query\nNAME=heap\nPID=5\nREPLY=/tmp/x\n")
+    hello = b"EBBHEAP\n" + struct.pack("<IiQ", 1, 7, 1 << 20)
+    put("arrive", table=bytes([1, 0, 255]) + hello, newer=bytes([129, 0, 255]) + hello + b"more", short=bytes([1, 0, 9]) + hello,
+        many=bytes([6, 0b11100100, 255]) + hello, pipe=bytes([1, 2, 255]) + hello, none=bytes([0, 0, 255]) + hello,
+        twice=bytes([1, 1, 24]) + hello + hello, silent=bytes([128, 0, 0]))
     put("death", traceback="epoch 1\nTraceback (most recent call last):\n  File \"t.py\", line 3, in f\n    x()\n"
                            "\nDuring handling of the above exception, another exception occurred:\n\n"
                            "Traceback (most recent call last):\n  File \"t.py\", line 9, in <module>\nValueError: no \x1b[31mred\x1b[0m\n",

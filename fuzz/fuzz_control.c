@@ -1,0 +1,200 @@
+/* Fuzzes a supervisor's handling of what comes over its control socket: requests of any bytes, in
+ * pieces, from several who connect at once, to a job in any state. Nothing is started or ended: the
+ * job is one process that waits and does not mind SIGTERM. */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "engine/job.h"
+#include "mark/receiver.h"
+#include "target.h"
+
+enum { CONNECTIONS = 12, PIECES = 4 };
+enum state { EXITED = 1, WAITS = 2, OVER = 4, NO_PID = 8, HAS_RANK = 16 };
+
+static struct job j;
+static struct {
+    struct supervisor_options options;
+    struct proc_root root;
+    char dir[64], hello[128];
+    int rank; /* its socket for requests */
+    pid_t pid;
+} s;
+
+static void must(bool is_true, const char *what)
+{
+    if (is_true)
+        return;
+    fprintf(stderr, "fuzz_control: %s\n", what);
+    abort();
+}
+
+/* ---- start and end ---- */
+
+static void on_mark(void *user, const struct mark *mark)
+{
+    (void)user;
+    (void)mark;
+}
+
+static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+{
+    (void)user;
+    (void)now_ns;
+    (void)missed;
+}
+
+static void stop(void)
+{
+    job_control_free(&j);
+    json_decref(j.guard.events);
+    engine_free(j.engine);
+    mark_receiver_free(j.marks);
+    channel_fini(&j.client);
+    loop_free(j.loop);
+    proc_root_close(&s.root);
+    unlink(s.hello + strlen("KIND=hello\nREPLY="));
+    rmdir(s.dir);
+    kill(s.pid, SIGKILL);
+    waitpid(s.pid, NULL, 0);
+}
+
+static void start_process(void)
+{
+    s.pid = fork();
+    must(s.pid >= 0, "no process");
+    if (s.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGTERM, SIG_IGN);
+        for (;;)
+            pause();
+    }
+}
+
+/* Beside the marks a socket for requests, as a rank has it. */
+static void start_rank(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/rank", s.dir);
+    snprintf(s.hello, sizeof s.hello, "KIND=hello\nREPLY=%s", address.sun_path);
+    s.rank = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    must(bind(s.rank, (struct sockaddr *)&address, sizeof address) == 0, "no socket of a rank");
+}
+
+static void start(void)
+{
+    const struct engine_callbacks callbacks = {.say = job_say, .user = &j};
+    const char *parent = getenv("TMPDIR");
+    struct err err = {""};
+    start_process();
+    snprintf(s.dir, sizeof s.dir, "%.40s/ebb-fuzz-XXXXXX", parent ? parent : "/tmp");
+    must(mkdtemp(s.dir), "no folder");
+    start_rank();
+    /* no /proc: nobody but the one process can be found, or signalled */
+    must(proc_root_open(s.dir, NULL, &s.root, &err) == 0, err.text);
+    s.options = (struct supervisor_options){
+        .engine = {.root = &s.root, .no_gpu = true}, .rundir.fd = -1, .grace_ns = NS_PER_S};
+    j.options = &s.options;
+    j.client_gone = true;
+    channel_init(&j.client, -1);
+    must(loop_new(&j.loop) == 0 && mark_receiver_new(j.loop, on_mark, NULL, &j.marks, &err) == 0 &&
+             engine_new(j.loop, &s.options.engine, &callbacks, &j.engine, &err) == 0,
+         err.text);
+    must(loop_add_timer(j.loop, UINT64_MAX / 2, 0, on_timer, NULL, &j.cancel_timer) == 0 &&
+             loop_add_timer(j.loop, UINT64_MAX / 2, 0, on_timer, NULL, &j.guard.alert_timer) == 0,
+         "no timer");
+    j.guard.events = json_array();
+    job_control_start(&j);
+    must(j.control, "no control socket");
+    atexit(stop);
+}
+
+/* ---- one input ---- */
+
+static void set_state(unsigned state)
+{
+    j.now = (struct job_segment){
+        .number = 1, .pid = state & NO_PID ? 0 : s.pid, .pidfd = -1, .exited = state & EXITED};
+    j.now.ending = state & OVER ? ENDED : RUNNING;
+    j.waits_for_room = state & WAITS;
+    j.cancelled[0] = '\0';
+    j.cancel_deadline_ns = 0;
+    memset(&j.guard.tempo, 0, sizeof j.guard.tempo);
+    ask_init(&j.guard.ask, &(struct ask_options){0});
+    j.guard.is_alert = j.guard.is_requested = false;
+    json_array_clear(j.guard.events);
+    if (state & HAS_RANK) {
+        mark_send(mark_receiver_path(j.marks), s.hello, strlen(s.hello));
+        loop_once(j.loop, 0);
+    }
+}
+
+static int dial(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", job_control_path(&j));
+    must(connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "nobody listens");
+    loop_once(j.loop, 0);
+    return fd;
+}
+
+/* Whatever was asked, what is told is whole frames of news, each a document with its type. */
+static void check_news(struct channel *c)
+{
+    enum channel_type type;
+    const char *data;
+    size_t len;
+    int r;
+    while (channel_fill(c) == 1)
+        ;
+    while ((r = channel_next(c, &type, &data, &len)) == 1) {
+        json_t *doc = json_parse(data, len, NULL);
+        must(type == CHANNEL_NEWS && json_string_value(json_object_get(doc, "type")), "no news");
+        json_decref(doc);
+    }
+    must(r == 0 && c->in.len == c->in_at, "news is cut");
+}
+
+static void talk(const uint8_t *data, size_t size, size_t connections, size_t pieces)
+{
+    struct channel peer[CONNECTIONS];
+    for (size_t i = 0; i < connections; i++)
+        channel_init(&peer[i], dial());
+    size_t piece = size / pieces + 1;
+    for (size_t at = 0, i = 0; at < size; at += piece, i++) {
+        size_t n = size - at < piece ? size - at : piece;
+        /* those that came last are surely still heard */
+        int fd = peer[connections - 1 - i % connections].fd;
+        (void)!send(fd, data + at, n, MSG_NOSIGNAL);
+        loop_once(j.loop, 0);
+    }
+    for (size_t i = 0; i < connections; i++) {
+        check_news(&peer[i]);
+        channel_fini(&peer[i]);
+    }
+    loop_once(j.loop, 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char request[256];
+    if (!j.loop)
+        start();
+    if (size < 3)
+        return 0;
+    set_state(data[0]);
+    talk(data + 3, size - 3, 1 + data[1] % CONNECTIONS, 1 + data[2] % PIECES);
+    must(!j.waits_for_room || data[0] & WAITS, "it waits for room");
+    must(waitpid(s.pid, NULL, WNOHANG) == 0, "the job was ended");
+    while (recv(s.rank, request, sizeof request, 0) > 0)
+        ;
+    return 0;
+}
