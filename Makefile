@@ -12,7 +12,7 @@ zoo zoo-quick zoo-unseen bench-diagnose bench-peers: export EBB_BUILD_DIR = $(ab
 .NOTPARALLEL:
 .PHONY: zoo zoo-quick zoo-unseen test-heap-foreign bench-peers bench-diagnose bench-report bench-serve bench-heap bench-guard bench-verdict \
 	bench-python soak all build demo test fuzz lint format bench \
-	bench-long install wheels test-wheels release clean help
+	bench-long install wheels test-wheels test-targets release clean help
 
 all: build
 
@@ -161,6 +161,11 @@ wheels:
 test-wheels: wheels
 	@scripts/test_wheels.py --build $(BUILD)
 
+# The unit tests for aarch64 under qemu, compiled with zig.
+test-targets:
+	@scripts/setup.sh wheels
+	@scripts/test_targets.py --build $(BUILD) --jobs $(JOBS) $(TARGETS_FLAGS)
+
 # Everything that must hold before a release, then the artifacts with SHA256SUMS in $(BUILD)/release. Uploads
 # nothing.
 release:
@@ -200,6 +205,7 @@ help:
 	@echo "make zoo-unseen       programs that the rules were not made for, six hours (ZOO_FLAGS='--jobs 6')"
 	@echo "make wheels           wheels for x86_64 and aarch64 into $(BUILD)/release (WHEELS_FLAGS='--target x86_64 --twice')"
 	@echo "make test-wheels      the wheel in bare Debian 11, 12 and 13, as root"
+	@echo "make test-targets     the unit tests for aarch64 under qemu (TARGETS_FLAGS='--only heap')"
 	@echo "make release          all checks, then wheels, tarballs, a .deb and SHA256SUMS into $(BUILD)/release"
 	@echo "make install          into PREFIX (/usr/local), under DESTDIR when set"
 	@echo "make clean            remove $(BUILD)/"

@@ -13,7 +13,7 @@
 # like to have (tests/py/requirements.txt). Where it cannot, it says why, keeps the reason in
 # $BUILD/venv.reason for those tests to skip with, and does not fail. With TORCH=no it installs
 # nothing.
-# wheels is what `make wheels`, `make test-wheels` and `make release` need beside what they fetch themselves.
+# wheels is what `make wheels`, `make test-wheels`, `make test-targets` and `make release` need beside what they fetch themselves.
 # earlyoom is only unpacked, into $BUILD/earlyoom: installed, its package would begin to guard this
 # machine. Without it a part of the measurements is left out. So it is with promtool, of the package
 # prometheus, which checks the metrics and alert rules in the tests.
@@ -82,6 +82,7 @@ xz-utils        cmd:xz
 npm             cmd:npm
 debootstrap     cmd:debootstrap
 lintian         cmd:lintian
+qemu-user-static cmd:qemu-aarch64-static
 "
 browser_needs="
 chromium        cmd:chromium

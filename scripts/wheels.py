@@ -112,7 +112,7 @@ class Archive:
 
     def __init__(self, folder: pathlib.Path, arches: list[str]) -> None:
         self.folder = folder
-        wanted = " ".join(SOURCES + TEST_SOURCES + ["libc6", supcxx_package()] + sorted(arches))
+        wanted = " ".join(SOURCES + TEST_SOURCES + ["libc6", "libgcc-s1", supcxx_package()] + sorted(arches))
         complete = folder / "complete"
         if complete.is_file() and set(wanted.split()) <= set(complete.read_text().split()):
             return
@@ -132,7 +132,8 @@ class Archive:
         run(["apt-get", *options, "update"], log, cwd=folder)
         run(["apt-get", *options, "source", "--download-only", *SOURCES, *TEST_SOURCES], log, cwd=folder)
         for arch in arches:
-            packages = [f"{name}:{DEBIAN_ARCH[arch]}" for name in ("libwslay1", "libc6", supcxx_package())]
+            packages = [f"{name}:{DEBIAN_ARCH[arch]}"
+                        for name in ("libwslay1", "libc6", "libgcc-s1", supcxx_package())]
             run(["apt-get", *options, "download", *packages], log, cwd=folder)
         complete.write_text(wanted)
 
