@@ -32,12 +32,15 @@ static void find(const struct elf_functions *functions, struct dwarf_index *dwar
 static void read_file(const struct elf_file *file)
 {
     struct elf_functions functions = {.fd = -1};
-    struct elf_file mapped = {-1, NULL};
+    struct elf_file mapped = {-1, NULL}, debug = {-1, NULL};
+    const struct symbols_options options = {.sysroot = "/nonexistent"};
     struct dwarf_index *dwarf = NULL;
     elf_file_has_id(file, &(struct build_id){(const uint8_t *)"01234567890123456789", 20});
+    symbols_open_debug(&options, "/nonexistent/module", &(struct build_id){0}, file, &debug);
+    elf_file_close(&debug);
     elf_functions_read(file, &functions);
     if (elf_file_has(file, ".debug_info") && elf_file_map(file, &mapped) == 0)
-        dwarf_index_new("/nonexistent", &mapped, &dwarf);
+        dwarf_index_new(options.sysroot, &mapped, &dwarf);
     for (size_t i = 0; i < LOOKUPS && i < functions.count; i++) {
         find(&functions, dwarf, functions.items[i].start);
         find(&functions, dwarf, functions.items[i].start + functions.items[i].size / 2);
