@@ -16,9 +16,9 @@
 /* Signals exactly that process: 0, -ESRCH when it is gone or its pid belongs to another by now. */
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo);
 
-/* Signals the process group of the process that LEADER_FD, a pidfd, means or meant, at once and with
- * whatever a member is forking. As long as the group has a member it is the same group, also when
- * its leader is gone. 0, -ESRCH: it has none, -EINVAL: the kernel is older than 6.9. */
+/* Signals the process group of the process that LEADER_FD, a pidfd, means or meant, at once and
+ * with whatever a member is forking. As long as the group has a member it is the same group, also
+ * when its leader is gone. 0, -ESRCH: it has none, -EINVAL: the kernel is older than 6.9. */
 int guard_signal_group(int leader_fd, int signo);
 
 /* Signals every living descendant of PARENT (not itself); with PGRP above 0 only those of that
