@@ -516,7 +516,7 @@ def test_a_run_folder_may_be_removed_while_the_job_runs(server):
 SPEAKS_FOR_ITS_SUPERVISOR = """
 import json, os, pathlib, socket, struct, sys, time
 file = pathlib.Path(os.environ["EBB_RUN_DIR"]) / "run.json"
-while not file.exists() or "control" not in json.loads(file.read_text()):
+while not os.path.exists(sys.argv[3]):
     time.sleep(0.01)
 control = json.loads(file.read_text())["control"]
 os.unlink(control)
@@ -535,7 +535,10 @@ while not os.path.exists(sys.argv[2]):
 
 
 def test_job_that_floods_the_server_with_states_does_not_flood_its_log(server, tmp_path):
-    number = server.submit(PYTHON, "-c", SPEAKS_FOR_ITS_SUPERVISOR, tmp_path / "listens", tmp_path / "end")
+    number = server.submit(PYTHON, "-c", SPEAKS_FOR_ITS_SUPERVISOR, tmp_path / "listens", tmp_path / "end",
+                           tmp_path / "begin")
+    wait_for(lambda: server.job(number)["pid"], "the server to be connected to the supervisor")
+    (tmp_path / "begin").touch()
     wait_for((tmp_path / "listens").exists, "the job to listen")
     server.stop()
     server.start()  # which connects anew, to the job
