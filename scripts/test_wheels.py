@@ -79,21 +79,21 @@ class Chroot:
 
 
 def install(chroot: Chroot, wheel: pathlib.Path) -> str:
-    place = chroot.folder / "root"
+    place = chroot.folder / "srv"
     shutil.rmtree(place / "venv", ignore_errors=True)
     shutil.copy(wheel, place)
-    chroot.worked("python3", "-m", "venv", "/root/venv")
+    chroot.worked("python3", "-m", "venv", "/srv/venv")
     start = time.monotonic()
-    chroot.worked("/root/venv/bin/pip", "install", "-q", "--no-index", "--disable-pip-version-check",
-                  f"/root/{wheel.name}")
+    chroot.worked("/srv/venv/bin/pip", "install", "-q", "--no-index", "--disable-pip-version-check",
+                  f"/srv/{wheel.name}")
     elapsed = time.monotonic() - start
-    python = chroot.worked("/root/venv/bin/python", "--version").strip()
+    python = chroot.worked("/srv/venv/bin/python", "--version").strip()
     return f"{python}, installed in {elapsed:.1f} s"
 
 
 def install_torch(chroot: Chroot) -> str | None:
     """From what pip finds on this machine, as the chroot has no network: downloaded here, installed there."""
-    python = chroot.worked("/root/venv/bin/python", "-c",
+    python = chroot.worked("/srv/venv/bin/python", "-c",
                            "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     store = chroot.folder / "root/torch"
     if not store.is_dir():
@@ -105,24 +105,24 @@ def install_torch(chroot: Chroot) -> str | None:
         if result.returncode:
             return f"no {TORCH} for Python {python} where pip looks"
         scratch.rename(store)
-    chroot.worked("/root/venv/bin/pip", "install", "-q", "--no-index", "--disable-pip-version-check",
-                  "--find-links", "/root/torch", TORCH)
+    chroot.worked("/srv/venv/bin/pip", "install", "-q", "--no-index", "--disable-pip-version-check",
+                  "--find-links", "/srv/torch", TORCH)
     return None
 
 
 def check_leak(chroot: Chroot, name: str, program: str) -> str:
-    place = chroot.folder / "root"
+    place = chroot.folder / "srv"
     (place / f"{name}.py").write_text(program)
     shutil.rmtree(place / name, ignore_errors=True)
     line = next(n for n, text in enumerate(program.splitlines(), 1) if "# the leak" in text)
-    ebb = "/root/venv/bin/ebb"
-    result = chroot.run(ebb, "run", "--run-dir", f"/root/{name}", "--", "/root/venv/bin/python",
-                        f"/root/{name}.py")
+    ebb = "/srv/venv/bin/ebb"
+    result = chroot.run(ebb, "run", "--run-dir", f"/srv/{name}", "--", "/srv/venv/bin/python",
+                        f"/srv/{name}.py")
     if result.returncode:
         raise wheels.Failure(f"{chroot.suite}: {name}: status {result.returncode}: {result.stderr[-800:]}")
-    verdict = json.loads(chroot.run(ebb, "verdict", "--json", f"/root/{name}").stdout)
-    heap = chroot.worked(ebb, "heap", f"/root/{name}")
-    diagnosis = chroot.worked(ebb, "diagnose", f"/root/{name}")
+    verdict = json.loads(chroot.run(ebb, "verdict", "--json", f"/srv/{name}").stdout)
+    heap = chroot.worked(ebb, "heap", f"/srv/{name}")
+    diagnosis = chroot.worked(ebb, "diagnose", f"/srv/{name}")
     word = json.dumps(verdict)
     if '"leaking"' not in word:
         raise wheels.Failure(f"{chroot.suite}: {name}: no verdict of a leak: {word[:400]}")
