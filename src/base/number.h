@@ -10,7 +10,7 @@ int number_parse_i64(const char *s, size_t len, int64_t *ret);
  * inf or nan. 0, -EINVAL, or -ERANGE when it is too large for a double. */
 int number_parse_double(const char *s, size_t len, double *ret);
 
-/* A whole number of a double from anywhere: what is out of range becomes the nearest that is in it,
- * what is no number 0. C leaves both undefined. */
+/* Converts any double to a whole number: values out of range become the nearest one in range, NaN
+ * becomes 0. C leaves both undefined. */
 uint64_t number_to_u64(double v); /* without its fraction */
 int64_t number_to_i64(double v);  /* rounded */

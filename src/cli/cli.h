@@ -100,8 +100,8 @@ int cli_fail(int status, const struct err *err);
 int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same line for what is no failure. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Opens standard streams that are closed: whoever starts us so must not find our own files in their
- * place. */
+/* Opens standard streams that are closed on /dev/null, so that no file of ours gets one of their
+ * numbers. */
 void cli_open_streams(void);
 /* A standard stream that was closed when the program was started; it is /dev/null by now. */
 bool cli_was_closed(int fd);

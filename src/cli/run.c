@@ -361,7 +361,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     proc_raise_nofile(&s.nofile);
     run_client_hold_signals(&s.mask);
     if (!guard->no_cgroup)
-        (void)guard_place_vacate(&root); /* without it the job has no cgroup of its own */
+        (void)guard_place_vacate(&root); /* where it fails, the job has no cgroup of its own */
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
     rundir_fini(&s.rundir);

@@ -536,8 +536,8 @@ static void bound_floors(struct engine *e, const struct mark *mark, bool is_firs
     }
 }
 
-/* False: the budget leaves it out. The jury must not hear it then: what it says has to be the same
- * of the recording. */
+/* False: the mark is beyond the recording's budget. The jury must not use it then, so that a
+ * verdict recomputed from the recording is the same. */
 static bool record_mark(struct engine *e, const struct mark *mark)
 {
     if (!e->writer || trace_writer_mark(e->writer, mark))

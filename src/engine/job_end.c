@@ -141,7 +141,7 @@ static void finish_if_done(struct job *j, bool children)
     }
 }
 
-/* Once, to whoever waits for the end: ebb is not what hangs. */
+/* Printed once, so that the user does not take ebb for what hangs. */
 static void say_stuck(struct job *j, uint64_t now_ns)
 {
     struct proc_stat stat;

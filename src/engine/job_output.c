@@ -1,5 +1,5 @@
-/* The job's output: from its pipes and its terminal to log.txt and to the client, and the end of it
- * to whoever asks why the job died. */
+/* The job's output: from its pipes and its terminal to log.txt and to the client. The last lines
+ * are kept to explain a crash. */
 #include "engine/job.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ enum {
 
 /* What we wait for on a stream: output unless somebody is behind, room where input waits. Edges,
  * because with levels epoll keeps a stream that it has just reported in front of one that was
- * written to first; whoever leaves something unread therefore calls this again. */
+ * written to first; a caller that leaves something unread therefore calls this again. */
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;

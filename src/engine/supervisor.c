@@ -350,7 +350,7 @@ static _Noreturn void be_sentinel(const struct supervisor_options *options,
 }
 
 /* What the job writes to a pipe of ours goes on through one to the client. Not to the user's pipe:
- * whoever splices from that to a disk that hangs keeps it locked, and we would hang with it. */
+ * a reader that splices from that to a disk that hangs keeps it locked, and we would hang too. */
 static int open_stream(int *ret_ours, int *ret_theirs)
 {
     int pair[2];

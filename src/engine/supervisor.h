@@ -70,9 +70,9 @@ struct supervisor_options {
 
 /* The client's ends, which it closes. */
 struct supervisor_client {
-    int fd;        /* of the channel */
-    int stream[3]; /* [1] and [2]: pipes with what the job writes to its own; -1 none. Whoever reads
-                      must not hold their lock for long: splice from them to pipes alone */
+    int fd;         /* of the channel */
+    int stream[3];  /* [1] and [2]: pipes with what the job writes to its own; -1 none. The reader
+                       must not hold their lock for long: splice from them to pipes alone */
     pid_t sentinel; /* a child of the caller, to be waited for */
 };
 

@@ -87,7 +87,7 @@ void guard_cgroup_remove_named(const struct proc_root *root, const char *name, u
 void guard_cgroup_name(const struct proc_root *root, char ret[64]);
 /* Whose folder it is, by its name: 0, or -EINVAL for what guard_cgroup_name never says. */
 int guard_cgroup_name_parse(const char *name, struct process_id *ret);
-/* Whether whoever made DIR, by its name, may be alive: then it is not for others to end what is in
+/* Whether the process that made DIR, by its name, may be alive: then others must not end what is in
  * it. */
 bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir);
 /* Removes folders beside ours that such names show to be of dead processes, if they are empty:

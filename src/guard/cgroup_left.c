@@ -1,4 +1,4 @@
-/* Processes of the job that have left its cgroup: root, and whoever owns another group, may move
+/* Processes of the job that have left its cgroup: root, and the owner of another group, may move
  * them. */
 #include "guard/cgroup.h"
 

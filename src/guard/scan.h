@@ -26,7 +26,7 @@ int scan_stat(const struct proc_root *root, int32_t pid, struct proc_stat *ret);
 /* Every process of the machine with its parent. V is the caller's to free, also after a failure.
  */
 int scan_all(const struct proc_root *root, struct scan *s);
-/* Marks what descends from PARENT, and from whoever is marked already. Sorts by pid. */
+/* Marks the descendants of PARENT and of processes that are marked already. Sorts by pid. */
 void scan_mark_below(struct scan *s, int32_t parent);
 int scan_compare_pids(const void *a, const void *b); /* for qsort and bsearch of `struct found` */
 /* Signals PID if it lives, and has START_TICKS where that is not NULL, and PGRP where that is above

@@ -158,8 +158,8 @@ static void adopt_one(struct jobs *j, struct job *job)
 
 /* ---- locks of jobs that have ended ---- */
 
-/* A lock that is held is of a job that runs, though no row tells of it: the store may have been
- * moved away. Whoever puts it back must find the job. */
+/* A lock that is held belongs to a job that runs, although the store has no row of it: the store
+ * may have been moved away. Once it is put back, the job must be found. */
 static void tell_strays(struct jobs *j, unsigned count, int64_t one)
 {
     if (count)

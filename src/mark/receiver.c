@@ -369,7 +369,8 @@ static int bind_below(struct mark_receiver *r, const char *parent)
     memcpy(a->sun_path, folder, (size_t)n);
     memcpy(a->sun_path + n, "/marks", sizeof("/marks"));
     snprintf(link_path, sizeof(link_path), "%s/%s", folder, boot_link);
-    if (read_boot_id(boot_id)) /* without it the folder is removed at the end, if at all */
+    /* Where this fails, the folder is removed at the end of this run, or not at all. */
+    if (read_boot_id(boot_id))
         (void)!symlink(boot_id, link_path);
     /* chmod: the umask of whoever started us must not shut out the job. */
     if (chmod(folder, 0700) == 0 && bind(r->fd, (const struct sockaddr *)a, sizeof(*a)) == 0 &&

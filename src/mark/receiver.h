@@ -22,7 +22,7 @@ int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_re
 /* Removes the folder with all that the job put into it, and those beside it whose ebb was killed
  * before it could do so. NULL is fine. */
 void mark_receiver_free(struct mark_receiver *r);
-/* For whoever outlives the receiver. In a folder that is not marked as ebb's own only sockets and
+/* For a process that outlives the receiver. In a folder not marked as ebb's own only sockets and
  * links are removed. */
 void mark_folder_remove(const char *folder);
 /* Removes it if it is marked as ebb's own and nobody listens there any more. */

@@ -13,8 +13,8 @@ struct proc_helper;
 int proc_helper_new(struct proc_helper **ret);
 /* Where a call is still under way the helper goes when that returns. NULL is fine. */
 void proc_helper_free(struct proc_helper *h);
-/* For whoever is about to free MEMORY (of malloc), which a call uses: where one is under way the
- * helper does it in its place when it goes, and this is true. For three at most. */
+/* For a caller that is about to free MEMORY (of malloc), which a call uses: while a call is under
+ * way, the helper frees it when it ends, and this is true. For three blocks at most. */
 bool proc_helper_keeps(struct proc_helper *h, void *memory);
 
 /* Runs FN(ARG) in the helper, or here where H is NULL. 0: it has returned. -EINPROGRESS: it has

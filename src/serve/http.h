@@ -15,7 +15,7 @@ struct loop;
 
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_DELETE, HTTP_OTHER };
 
-/* What a request has shown itself to be; whoever comes over a trusted listener is the owner. */
+/* The rights that a request has shown; over a trusted listener every client is the owner. */
 enum http_rank { HTTP_STRANGER, HTTP_READER, HTTP_OWNER };
 enum { HTTP_RANKS = 3 };
 

@@ -148,7 +148,7 @@ unsigned http_head_check(struct http_request *r, const char *method, const char 
 /* ---- heads that are answered twice ---- */
 
 /* Where libmicrohttpd 0.9 itself refuses a head whose headers are all there (a Content-Length that
- * is no number), it sends the head of its answer twice. It logs an error before that, and the
+ * is not a number), it sends the head of its answer twice. It logs an error before that, and the
  * logger is the one place where we are called: we answer, and close the socket before it does. */
 static void refuse(struct http_connection *c)
 {

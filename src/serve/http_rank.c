@@ -41,8 +41,8 @@ void http_connection_cut(struct http_connection *c)
 }
 
 /* Every connection begins as a stranger's. Where these are more than a quarter, the one that has
- * gone longest without a whole request gives way to the new one: whoever has a token shows it long
- * before it is his turn. */
+ * gone longest without a whole request gives way to the new one: a client with a token shows it
+ * long before its turn comes. */
 void http_connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;

@@ -57,7 +57,7 @@ struct routes {
     struct route_waiter *waiters;
     struct http_share waiting[2]; /* by whether it is the unix socket */
     struct loop_source *timer;    /* for the next of the waiters that has waited long enough */
-    uint64_t generation;          /* of all that is told of jobs */
+    uint64_t generation;          /* of everything published about jobs */
     struct route_kept kept[ROUTES_CACHE];
     char *openapi;
     size_t openapi_len;

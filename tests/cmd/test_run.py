@@ -286,7 +286,7 @@ def test_peak_of_children_between_two_samples_is_what_the_cgroup_held(tmp_path, 
     peak = doc["tree"]["peak_bytes"]
     assert result.returncode == 0 and CHILDREN * EACH_MIB << 20 <= peak
     assert doc["segments"][0]["peak_bytes"] == peak <= doc["guard"]["cgroup_peak_bytes"]
-    # whoever follows the advice keeps the job
+    # a job with the suggested limit survives
     again = ebb("run", "--limit", f"{doc['ask_bytes'] >> 20}M", "--", PYTHON, brood(tmp_path),
                 cwd=tmp_path)
     assert again.returncode == 0, again.stderr

@@ -174,7 +174,7 @@ static rlim_t count_of_user(uid_t uid)
     return count;
 }
 
-/* Every process forks without end: whoever is killed is replaced at once, up to the limit of
+/* Every process forks without end: a killed one is replaced at once, up to the limit of
  * processes. It ends by itself after a while, as the storm above. */
 static int a_bomb(void)
 {
