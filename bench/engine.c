@@ -92,7 +92,7 @@ static void do_ticks(struct engine *e, uint64_t *now_ns, size_t count)
 
 enum piece { STATM, STATUS, MACHINE, WHOLE, HISTORIES, RECORDING, JURY, CLOCK, PIECES };
 static const char *const piece_names[PIECES] = {"statm",     "status",    "machine", "bounds",
-                                                "histories", "recording", "jury",    "clock"};
+                                                "histories", "recording", "judge",    "clock"};
 
 static void do_piece(struct engine *e, enum piece piece, uint64_t now_ns)
 {

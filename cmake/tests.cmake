@@ -73,8 +73,8 @@ if(TARGET ebb_cmocka)
 endif()
 
 # A wall clock that is set as the test wants it.
-if(TARGET jobs_test_jobs_clock)
-  target_link_options(jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
+if(TARGET server_jobs_test_jobs_clock)
+  target_link_options(server_jobs_test_jobs_clock PRIVATE -Wl,--wrap=clock_wall_ns)
 endif()
 if(TARGET profile_test_collect)
   target_link_options(profile_test_collect PRIVATE -Wl,--wrap=clock_mono_ns)
@@ -196,7 +196,7 @@ if(TARGET ebb_cmocka)
 endif()
 
 # Parts of the server as programs of their own, which command tests talk to.
-if(TARGET ebb_serve)
+if(TARGET ebb_server_http)
   file(GLOB serve_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/serve/*.c)
   foreach(source ${serve_programs})
     get_filename_component(name ${source} NAME_WE)
@@ -204,7 +204,7 @@ if(TARGET ebb_serve)
     set_target_properties(serve_${name} PROPERTIES
       OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/serve_programs)
     target_include_directories(serve_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
-    target_link_libraries(serve_${name} PRIVATE ebb_serve ebb_warnings)
+    target_link_libraries(serve_${name} PRIVATE ebb_server_http ebb_warnings)
   endforeach()
 endif()
 

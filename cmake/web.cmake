@@ -2,7 +2,7 @@
 
 option(EBB_WEB "Fetch uPlot and build the pages' plots with npm, where it is there" ON)
 
-# Each is web/src/PAGE.ts and web/style/PAGE.css; src/view/assets.c names them too.
+# Each is web/src/PAGE.ts and web/style/PAGE.css; src/present/assets.c names them too.
 set(ebb_web_pages report serve)
 set(ebb_web_dir ${CMAKE_BINARY_DIR}/web)
 set(ebb_npm off)
@@ -29,7 +29,7 @@ add_custom_command(OUTPUT ${web_built}
   COMMENT "Building the pages of ebb" VERBATIM)
 add_custom_target(ebb_web DEPENDS ${web_built})
 
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/view/assets.c PROPERTIES
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/present/assets.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_WEB_DIR=\"${ebb_web_dir}\""
   OBJECT_DEPENDS "${web_built}")
-add_dependencies(ebb_view ebb_web)
+add_dependencies(ebb_present ebb_web)

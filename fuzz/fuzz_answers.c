@@ -2,11 +2,11 @@
  * census of itself, verdicts, diagnoses and heaps in files of a run. The first byte chooses. */
 #include "base/buf.h"
 #include "target.h"
-#include "view/census.h"
-#include "view/diagnose.h"
-#include "view/heap.h"
-#include "view/jobs.h"
-#include "view/verdict.h"
+#include "present/census.h"
+#include "present/diagnose.h"
+#include "present/heap.h"
+#include "present/jobs.h"
+#include "present/verdict.h"
 
 enum { VIEWS = 8, WIDTH = 72 };
 

@@ -4,9 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/channel.h"
+#include "supervise/channel.h"
 #include "engine/spark.h"
-#include "jobs/jobs_private.h"
+#include "server/jobs/jobs_private.h"
 #include "target.h"
 
 static void take_news(const json_t *message)

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
-#include "engine/job.h"
+#include "supervise/job.h"
 #include "mark/receiver.h"
 #include "target.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/err.h"
 #include "base/io.h"
-#include "jobs/jobfile.h"
-#include "jobs/state.h"
+#include "server/jobs/jobfile.h"
+#include "server/jobs/state.h"
 #include "target.h"
 
 static void check_record(const json_t *job)

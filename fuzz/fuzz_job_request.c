@@ -2,7 +2,7 @@
  * can be read again as it is kept, and makes a command line. */
 #include "base/err.h"
 #include "cli/serve_job.h"
-#include "jobs/spec.h"
+#include "server/jobs/spec.h"
 #include "target.h"
 
 static void check_launch(const struct job_spec *spec)

@@ -7,8 +7,8 @@
 #include "base/words.h"
 #include "cli/run_config.h"
 #include "cli/run_guard.h"
-#include "serve/auth.h"
-#include "serve/listen.h"
+#include "server/http/auth.h"
+#include "server/http/listen.h"
 #include "target.h"
 
 static void parse_numbers(const char *s)

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "cli/report_read.h"
 #include "trace_input.h"
-#include "view/report.h"
+#include "present/report.h"
 
 enum { FILES = 4, RUN_JSON = 0, TRACE = 1 };
 static const char *const names[FILES] = {"run.json", "trace.ebb", "heap.7.ebbheap",

@@ -1,10 +1,10 @@
 /* Fuzzes what reads run.json, which a job can write as it likes: the summary, the report in its
  * three forms, and the server's account of an ended job. */
 #include "base/buf.h"
-#include "jobs/jobs_private.h"
+#include "server/jobs/jobs_private.h"
 #include "target.h"
-#include "view/report.h"
-#include "view/summary.h"
+#include "present/report.h"
+#include "present/summary.h"
 
 static void check_ending(const json_t *run)
 {

@@ -7,7 +7,7 @@
 #include "trace/reader.h"
 #include "trace/samples.h"
 #include "trace_input.h"
-#include "view/report_data.h"
+#include "present/report_data.h"
 
 static void view(unsigned which, struct trace_reader *r)
 {

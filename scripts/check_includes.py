@@ -35,6 +35,14 @@ def source_files(source):
                 yield os.path.join(folder, name)
 
 
+def folder_of(path, table):
+    """The folder of the table that holds PATH, both counted from src: the longest that matches."""
+    folder = os.path.dirname(path)
+    while folder not in table and "/" in folder:
+        folder = os.path.dirname(folder)
+    return folder
+
+
 def violation(path, folder, quote, target, source, table):
     """One sentence on what is wrong with this include, or None."""
     if quote == "<":
@@ -46,8 +54,8 @@ def violation(path, folder, quote, target, source, table):
         return None
     if ".." in target.split("/"):
         return f'"{target}" leaves its folder: write it from src'
-    head, slash, _ = target.partition("/")
-    if not slash:
+    head = folder_of(target, table)
+    if "/" not in target:
         if os.path.exists(os.path.join(os.path.dirname(path), target)):
             return None
         return f'"{target}" is not in {folder}: write it as "FOLDER/{target}"'
@@ -68,7 +76,7 @@ def check(root, table):
     for path in source_files(source):
         files += 1
         shown = os.path.relpath(path, root)
-        folder = os.path.relpath(path, source).split(os.sep)[0]
+        folder = folder_of(os.path.relpath(path, source), table)
         if folder not in table:
             problems.append(f"{shown}:1: no folder {folder} in the include table")
             continue

@@ -21,8 +21,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "engine/channel.h"
-#include "engine/supervisor.h"
+#include "supervise/channel.h"
+#include "supervise/supervisor.h"
 #include "proc/tree.h"
 
 enum { WAYS_MAX = 8 };

@@ -19,7 +19,7 @@
 #include "base/number.h"
 #include "cli/cli.h"
 #include "proc/procfs.h"
-#include "view/census.h"
+#include "present/census.h"
 
 enum { CENSUS_MAX = 16 << 20, KEPT_MAX = 4096 };
 

@@ -11,7 +11,7 @@
 #include "cli/verdict.h"
 #include "diagnose/diagnose.h"
 #include "proc/procfs.h"
-#include "view/diagnose.h"
+#include "present/diagnose.h"
 
 struct diagnose_options {
     bool json, all;

@@ -17,13 +17,13 @@
 #include "cli/cli.h"
 #include "cli/heap_run.h"
 #include "cli/outside.h"
-#include "engine/heap_json.h"
+#include "judge/heap_json.h"
 #include "profile/marks.h"
 #include "proc/procfs.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
 #include "profile/kept.h"
-#include "view/heap.h"
+#include "present/heap.h"
 
 static const double tree_least = 0.01;
 

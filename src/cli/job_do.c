@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/job_wait.h"
-#include "view/jobs.h"
+#include "present/jobs.h"
 
 /* POST jobs/ID/WHAT: 0 or the exit status, said. *RET, the caller's, may be NULL. */
 static int post(const char *what, const char *socket, const char *text, const json_t *body,

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/client.h"
-#include "view/jobs.h"
+#include "present/jobs.h"
 
 enum { PAGE = 500, ENDED_SHOWN = 20, QUERY_MAX = 1024, JOBS_MAX = 100000 };
 

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "cli/census.h"
 #include "cli/cli.h"
-#include "view/census.h"
+#include "present/census.h"
 
 enum { ROWS = 10 };
 

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/report_read.h"
-#include "view/report.h"
+#include "present/report.h"
 
 struct report_options {
     const char *output;

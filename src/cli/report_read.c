@@ -17,13 +17,13 @@
 #include "base/text.h"
 #include "cli/verdict.h"
 #include "diagnose/diagnose.h"
-#include "engine/heap_json.h"
+#include "judge/heap_json.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
 #include "profile/marks.h"
 #include "trace/reader.h"
 #include "version.h"
-#include "view/report_data.h"
+#include "present/report_data.h"
 
 enum { RUN_JSON_MAX = 16 << 20, HEAP_ROWS = 25 };
 static const double tree_least = 0.01;

@@ -25,11 +25,11 @@
 #include "cli/run_heap.h"
 #include "diagnose/facts.h"
 #include "cli/run_program.h"
-#include "engine/lost.h"
-#include "engine/supervisor.h"
+#include "supervise/lost.h"
+#include "supervise/supervisor.h"
 #include "guard/cgroup_place.h"
 #include "trace/logs.h"
-#include "view/summary.h"
+#include "present/summary.h"
 
 struct run_options {
     struct run_guard_options guard;

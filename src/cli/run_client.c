@@ -17,7 +17,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "engine/channel.h"
+#include "supervise/channel.h"
 
 enum {
     OUTPUT_BACKLOG = 64 << 10, /* shown before more is taken in */

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "engine/supervisor.h"
+#include "supervise/supervisor.h"
 
 struct run_client_end {
     json_t *doc; /* run.json; NULL if the supervisor was lost */

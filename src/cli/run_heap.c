@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "diagnose/facts.h"
-#include "engine/heap_json.h"
+#include "judge/heap_json.h"
 #include "profile/folder.h"
 #include "profile/marks.h"
 

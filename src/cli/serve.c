@@ -1,5 +1,5 @@
 /* ebb serve: the flags and the config file of the job server. */
-#include "serve/serve.h"
+#include "server/http/serve.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 #include "cli/run_config.h"
 #include "cli/serve_job.h"
 #include "cli/state_dir.h"
-#include "serve/log.h"
+#include "server/http/log.h"
 
 struct memory {
     bool is_none;

@@ -12,7 +12,7 @@
 #include "cli/client.h"
 #include "cli/job_wait.h"
 #include "cli/run_guard.h"
-#include "view/jobs.h"
+#include "present/jobs.h"
 
 struct submit_options {
     struct run_guard_options guard;

@@ -5,7 +5,7 @@
 #include <sys/prctl.h>
 
 #include "base/err.h"
-#include "engine/lost.h"
+#include "supervise/lost.h"
 #include "proc/procfs.h"
 
 struct sweep_options {

@@ -15,11 +15,11 @@
 #include "base/quantity.h"
 #include "cli/verdict.h"
 #include "cli/verdict_csv.h"
-#include "engine/jury.h"
-#include "engine/jury_json.h"
+#include "judge/judge.h"
+#include "judge/judge_json.h"
 #include "profile/held.h"
 #include "trace/reader.h"
-#include "view/verdict.h"
+#include "present/verdict.h"
 
 /* The exit statuses. */
 enum { NO_LEAK = 0, LEAK = 1, CANNOT = 2, NOT_KNOWN = 3 };
@@ -228,18 +228,18 @@ static int find_end(const char *path, const struct verdict_call *o, double until
     return 0;
 }
 
-static struct jury_options jury_options_of(const struct verdict_call *o,
-                                           const struct trace_reader *reader)
+static struct judge_options judge_options_of(const struct verdict_call *o,
+                                             const struct trace_reader *reader)
 {
     const json_t *imported = json_object_get(trace_reader_header(reader), "imported");
     const char *time = json_string_value(json_object_get(imported, "time"));
-    return (struct jury_options){.verdict = {.steps_per_epoch = pass_length(o)},
-                                 .start_ns = trace_reader_start_mono_ns(reader),
-                                 .has_limit = has_limit(o),
-                                 .limit = o->limit,
-                                 .is_table = imported != NULL,
-                                 .no_marks = o->no_marks,
-                                 .by_step = time && strcmp(time, "steps") == 0};
+    return (struct judge_options){.verdict = {.steps_per_epoch = pass_length(o)},
+                                  .start_ns = trace_reader_start_mono_ns(reader),
+                                  .has_limit = has_limit(o),
+                                  .limit = o->limit,
+                                  .is_table = imported != NULL,
+                                  .no_marks = o->no_marks,
+                                  .by_step = time && strcmp(time, "steps") == 0};
 }
 
 static void say_damage(const struct trace_reader *reader, const char *path)
@@ -250,39 +250,39 @@ static void say_damage(const struct trace_reader *reader, const char *path)
         cli_say("verdict: %s is damaged; judged is what can be read of it", path);
 }
 
-static void hear_profiler(const char *path, struct jury *jury)
+static void hear_profiler(const char *path, struct judge *judge)
 {
     size_t count;
-    if (!jury_wants_held(jury))
+    if (!judge_wants_held(judge))
         return;
     AUTO_FREE struct held *list = held_read(path, &count);
-    jury_hear_held(jury, list, count);
+    judge_hear_held(judge, list, count);
 }
 
 static int judge_reader(const char *path, struct trace_reader *reader, const struct verdict_call *o,
                         double until_s, json_t **ret, struct err *err)
 {
-    struct jury_options options = jury_options_of(o, reader);
-    struct jury *jury = NULL;
+    struct judge_options options = judge_options_of(o, reader);
+    struct judge *judge = NULL;
     uint64_t until_ns;
     int r = find_end(path, o, until_s, options.start_ns, &until_ns, err);
-    if (r == 0 && jury_new(&options, &jury) < 0)
+    if (r == 0 && judge_new(&options, &judge) < 0)
         r = err_set(err, -ENOMEM, "no memory to judge %s", path);
     if (r < 0)
         return r;
     const json_t *limit = json_object_get(trace_reader_header(reader), "limit");
     const json_t *bytes = json_object_get(limit, "limit_bytes");
     if (json_is_integer(bytes) && json_integer_value(bytes) > 0)
-        jury_limit(jury, (uint64_t)json_integer_value(bytes));
-    r = jury_replay(jury, reader, until_ns, err);
+        judge_limit(judge, (uint64_t)json_integer_value(bytes));
+    r = judge_replay(judge, reader, until_ns, err);
     if (r == 0) {
-        hear_profiler(path, jury);
-        jury_judge(jury);
-        *ret = jury_json(jury);
+        hear_profiler(path, judge);
+        judge_update(judge);
+        *ret = judge_json(judge);
         if (!*ret)
             r = err_set(err, -ENOMEM, "no memory to judge %s", path);
     }
-    jury_free(jury);
+    judge_free(judge);
     return r;
 }
 

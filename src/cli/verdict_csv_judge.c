@@ -7,8 +7,8 @@
 #include <strings.h>
 
 #include "base/json.h"
-#include "engine/jury.h"
-#include "engine/jury_json.h"
+#include "judge/judge.h"
+#include "judge/judge_json.h"
 
 enum {
     GROUPS_LISTED = 64,
@@ -75,7 +75,7 @@ void judged_table_judge(struct judged_table *t)
 static json_t *group_json(const struct judged_table *t, const struct judged_group *g)
 {
     json_t *o = json_object();
-    json_t *result = jury_result_json(&g->result, t->has_time ? g->first_t - t->first_t : 0);
+    json_t *result = judge_result_json(&g->result, t->has_time ? g->first_t - t->first_t : 0);
     if (is_job(t) && g->pid > 0)
         json_object_set_new(o, "pid", json_integer(g->pid));
     json_object_set_new(o, "group", json_text(g->name, g->len));
@@ -113,14 +113,14 @@ static json_t *tree_json(const struct judged_table *t)
             .result = &g->result, .rss_bytes = (double)g->last_bytes, .alive = true};
     }
     if (members && of) {
-        size_t figures = jury_tree_result(members, n, NULL, &tree, &result);
-        o = jury_result_json(&result,
-                             t->has_time && figures < n ? of[figures]->first_t - t->first_t : 0);
+        size_t figures = judge_tree_result(members, n, NULL, &tree, &result);
+        o = judge_result_json(&result,
+                              t->has_time && figures < n ? of[figures]->first_t - t->first_t : 0);
         const struct judged_group *g = tree.has_grower && tree.grower < n ? of[tree.grower] : NULL;
         json_t *grower = g ? json_pack("{s:o}", "name", json_text(g->name, g->len)) : NULL;
         if (g && g->pid > 0)
             json_object_set_new(grower, "pid", json_integer(g->pid));
-        jury_tree_json_add(o, &tree, grower);
+        judge_tree_json_add(o, &tree, grower);
     }
     free(members);
     free(of);
@@ -130,7 +130,7 @@ static json_t *tree_json(const struct judged_table *t)
 json_t *judged_table_json(struct judged_table *t)
 {
     if (t->count == 1 && t->dropped_groups == 0)
-        return jury_result_json(&t->groups[0]->result, 0);
+        return judge_result_json(&t->groups[0]->result, 0);
     qsort(t->groups, t->count, sizeof(struct judged_group *), by_peak);
     size_t listed = t->count < GROUPS_LISTED ? t->count : GROUPS_LISTED;
     json_t *list = json_array();

@@ -22,9 +22,9 @@
 #include "engine/engine.h"
 #include "trace/rundir.h"
 #include "version.h"
-#include "view/lines.h"
-#include "view/screen.h"
-#include "view/summary.h"
+#include "present/lines.h"
+#include "present/screen.h"
+#include "present/summary.h"
 
 struct watch_options {
     struct watch_wish wish;

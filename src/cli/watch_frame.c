@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "engine/jury_json.h"
-#include "view/verdict.h"
+#include "judge/judge_json.h"
+#include "present/verdict.h"
 
 _Static_assert((int)FRAME_SPARK >= (int)TRACK_RECENT, "a row has room for what a track keeps");
 
@@ -132,7 +132,7 @@ static void fill_verdict(struct watch_frame *f, struct engine *e)
         return;
     f->verdicts = engine_verdict_count(e);
     json_decref(f->verdict);
-    f->verdict = jury_tree_json(engine_verdict(e));
+    f->verdict = judge_tree_json(engine_verdict(e));
     buf_clear(&f->headline);
     buf_clear(&f->brief);
     o->verdict = engine_verdict_known(e) && json_is_object(f->verdict) ? f->verdict : NULL;

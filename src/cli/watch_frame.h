@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "proc/machine.h"
-#include "view/frame.h"
+#include "present/frame.h"
 
 struct engine;
 

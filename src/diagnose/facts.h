@@ -151,8 +151,8 @@ struct facts {
     struct facts_store *store; /* behind the series */
 };
 
-/* FOLDER is a run folder (or a trace alone: then much is absent); VERDICT what the jury says of its
- * recording (`ebb verdict --json`). -ENOENT, -EBADMSG… with a sentence. */
+/* FOLDER is a run folder (or a trace alone: then much is absent); VERDICT what the judge says of
+ * its recording (`ebb verdict --json`). -ENOENT, -EBADMSG… with a sentence. */
 int facts_read(const char *folder, const json_t *verdict, struct facts **ret, struct err *err);
 void facts_free(struct facts *f); /* NULL is fine */
 

@@ -1,4 +1,4 @@
-/* What the jury said, put to the processes; and whose memory is the question. */
+/* What the judge said, put to the processes; and whose memory is the question. */
 #include <math.h>
 #include <string.h>
 

@@ -36,7 +36,7 @@ void engine_say(struct engine *e, const char *fmt, ...)
         e->callbacks.say(e->callbacks.user, sentence);
 }
 
-/* A recording's times never go back: what came out of order is told to the jury as it is written
+/* A recording's times never go back: what came out of order is told to the judge as it is written
  * down, or the verdict could not be had again. */
 static uint64_t in_order(struct engine *e, uint64_t t_ns)
 {
@@ -65,7 +65,7 @@ static void on_process(void *user, const struct proc_event *ev)
     }
     if (e->writer)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
-    jury_process_event(e->jury, t_ns, ev->kind, node->slot, &node->info);
+    judge_process_event(e->judge, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
     if (e->callbacks.process)
@@ -126,25 +126,26 @@ static void write_tick(struct engine *e, uint64_t now_ns)
 /* The same entities in the same order as write_tick: a recording must tell the same. */
 static void feed_jury(struct engine *e, uint64_t now_ns)
 {
-    jury_tick_begin(e->jury, now_ns);
-    jury_sample(e->jury, ENTITY_MACHINE, 0, NULL, &e->machine_sample);
+    judge_tick_begin(e->judge, now_ns);
+    judge_sample(e->judge, ENTITY_MACHINE, 0, NULL, &e->machine_sample);
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
         const struct proc_node *node = proc_tree_at(e->tree, i);
-        jury_sample(e->jury, ENTITY_PROCESS, node->slot, NULL, &node->sample);
+        judge_sample(e->judge, ENTITY_PROCESS, node->slot, NULL, &node->sample);
     }
     for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
-        jury_sample(e->jury, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name, &e->gpu_sample[i]);
+        judge_sample(e->judge, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name,
+                     &e->gpu_sample[i]);
     for (size_t i = 0; i < e->figures.count; i++) {
         struct figure *f = &e->figures.at[i];
         struct sample s = figure_sample(f);
-        jury_sample(e->jury, ENTITY_SERIES, f->id, f->name, &s);
+        judge_sample(e->judge, ENTITY_SERIES, f->id, f->name, &s);
         f->is_fresh = false;
     }
-    jury_tick_end(e->jury);
+    judge_tick_end(e->judge);
     e->is_judged = false;
 }
 
-static void note_change(void *user, const struct jury_process *p, enum verdict_word from,
+static void note_change(void *user, const struct judge_process *p, enum verdict_word from,
                         const struct verdict_result *now)
 {
     struct engine *e = user;
@@ -161,10 +162,10 @@ static void note_change(void *user, const struct jury_process *p, enum verdict_w
 void engine_judge_now(struct engine *e, uint64_t now_ns)
 {
     uint64_t begun = clock_thread_cpu_ns();
-    jury_judge(e->jury);
+    judge_update(e->judge);
     e->is_judged = true;
     pace_done(&e->verdict, now_ns, clock_thread_cpu_ns() - begun);
-    jury_changes(e->jury, note_change, e);
+    judge_changes(e->judge, note_change, e);
 }
 
 static void take_in(struct engine *e, uint64_t now_ns)
@@ -378,7 +379,7 @@ void engine_hurry(struct engine *e, bool is_hurried)
 
 static int engine_build(struct engine *e)
 {
-    int r = jury_new(&(struct jury_options){.start_ns = e->started_ns}, &e->jury);
+    int r = judge_new(&(struct judge_options){.start_ns = e->started_ns}, &e->judge);
     if (r == 0)
         r = proc_tree_new(e->options.root, on_process, e, &e->tree);
     if (r == 0 && !e->options.no_unique)
@@ -439,7 +440,7 @@ void engine_free(struct engine *e)
     free_histories(e);
     proc_unique_free(e->unique);
     proc_tree_free(e->tree);
-    jury_free(e->jury);
+    judge_free(e->judge);
     machine_free(e->machine);
     if (e->record_dir_fd >= 0)
         close(e->record_dir_fd);
@@ -536,7 +537,7 @@ static void bound_floors(struct engine *e, const struct mark *mark, bool is_firs
     }
 }
 
-/* False: the mark is beyond the recording's budget. The jury must not use it then, so that a
+/* False: the mark is beyond the recording's budget. The judge must not use it then, so that a
  * verdict recomputed from the recording is the same. */
 static bool record_mark(struct engine *e, const struct mark *mark)
 {
@@ -567,7 +568,7 @@ void engine_mark(struct engine *e, const struct mark *mark)
     struct mark told = *mark;
     told.t_ns = in_order(e, mark->t_ns);
     if (record_mark(e, &told)) {
-        jury_mark(e->jury, &told);
+        judge_mark(e->judge, &told);
         e->is_judged = false;
     }
     if (is_first_step) /* all growth is measured from here */
@@ -578,18 +579,18 @@ void engine_note(struct engine *e, const char *kind, const char *json_text)
 {
     if (e->writer)
         trace_writer_note(e->writer, in_order(e, clock_mono_ns()), kind, json_text);
-    jury_note(e->jury, kind, json_text, strlen(json_text));
+    judge_note(e->judge, kind, json_text, strlen(json_text));
 }
 
 void engine_job_ended(struct engine *e, const json_t *end)
 {
-    jury_end(e->jury, end);
+    judge_end(e->judge, end);
     e->is_judged = false;
 }
 
 void engine_hear_held(struct engine *e, const struct held *list, size_t count)
 {
-    jury_hear_held(e->jury, list, count);
+    judge_hear_held(e->judge, list, count);
     e->is_judged = false;
 }
 

@@ -15,7 +15,7 @@
 #include "trace/writer.h"
 
 struct err;
-struct jury;
+struct judge;
 struct loop;
 struct engine;
 struct held;
@@ -136,7 +136,7 @@ uint64_t engine_interval_ns(const struct engine *e);
 /* The verdicts, as of the last time they were worked out: with the first look, then every 10 s (2 s
  * where a job is young), less often where that costs more than half a per cent of a CPU, and at the
  * end. */
-const struct jury *engine_verdict(const struct engine *e);
+const struct judge *engine_verdict(const struct engine *e);
 bool engine_verdict_known(const struct engine *e);     /* false: they were of no reading yet */
 uint64_t engine_verdict_count(const struct engine *e); /* how often that was: has it changed? */
 /* Works the verdicts out now, if anything came since. */

@@ -58,9 +58,9 @@ const struct sample *engine_gpu(const struct engine *e, size_t i, const char **r
     return &e->gpu_sample[i];
 }
 
-const struct jury *engine_verdict(const struct engine *e)
+const struct judge *engine_verdict(const struct engine *e)
 {
-    return e->jury;
+    return e->judge;
 }
 
 void engine_judge(struct engine *e)
@@ -84,7 +84,7 @@ bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns)
 
 bool engine_verdict_known(const struct engine *e)
 {
-    const struct jury_tree *tree = jury_tree(e->jury);
+    const struct judge_tree *tree = judge_tree(e->judge);
     const struct verdict_result *r = tree ? &tree->result : NULL;
     return r && !(r->n_evidence && r->evidence[0].code == VERDICT_SAID_EMPTY);
 }

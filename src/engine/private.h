@@ -4,7 +4,7 @@
 #include "engine/engine.h"
 #include "engine/figures.h"
 #include "engine/history.h"
-#include "engine/jury.h"
+#include "judge/judge.h"
 #include "engine/pace.h"
 #include "engine/peak.h"
 #include "proc/gpu.h"
@@ -33,10 +33,10 @@ struct engine {
     bool is_young;    /* looked at more often than options.interval_ns says */
     bool stopped;
     uint64_t started_ns, started_wall_ns, last_tick_ns, last_psi_ns;
-    uint64_t told_ns; /* the latest time that was written down or told to the jury */
+    uint64_t told_ns; /* the latest time that was written down or told to the judge */
     uint64_t ticks, gaps;
     struct pace walk, status, pss, limit, verdict;
-    struct jury *jury;
+    struct judge *judge;
     struct figures figures;
     bool is_judged; /* since the last reading or mark */
     size_t status_cursor;

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "engine/jury_json.h"
+#include "judge/judge_json.h"
 
 enum { SUMMARY_PROCESSES = 64 };
 
@@ -247,9 +247,9 @@ json_t *engine_summary(struct engine *e, uint64_t now_ns)
                                       json_u64(all.v[0]->rss.peak_bytes)));
     json_object_set_new(doc, "gpus", gpus_json(e));
     if (!e->is_judged)
-        jury_judge(e->jury);
+        judge_update(e->judge);
     e->is_judged = true;
-    json_object_set_new(doc, "verdict", jury_json(e->jury));
+    json_object_set_new(doc, "verdict", judge_json(e->judge));
     if (e->writer || e->was_recorded)
         json_object_set_new(doc, "recording", recording_json(e));
     json_object_set_new(doc, "marks",

@@ -25,8 +25,8 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/loop.h"
-#include "serve/http.h"
-#include "serve/live_private.h"
+#include "server/http/http.h"
+#include "server/http/live_private.h"
 
 static struct {
     struct loop *loop;

@@ -1,0 +1,76 @@
+/* A curve in a terminal, of braille characters. */
+#include "present/braille.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void braille_init(struct braille *b, size_t columns, size_t rows)
+{
+    assert(columns && columns <= BRAILLE_WIDTH && rows && rows <= BRAILLE_HEIGHT);
+    memset(b, 0, sizeof *b);
+    b->columns = columns;
+    b->rows = rows;
+}
+
+/* Dot X, Y from the upper left. */
+static void set(struct braille *b, long x, long y)
+{
+    static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    if (x < 0 || y < 0 || x >= (long)b->columns * 2 || y >= (long)b->rows * 4)
+        return;
+    b->dots[y / 4][x / 2] |= bits[y % 4][x % 2];
+}
+
+static double part(double v, double from, double until)
+{
+    return until > from ? (v - from) / (until - from) : 0.5;
+}
+
+static long dot(double share, size_t dots)
+{
+    double at = share * (double)(dots - 1);
+    return at > -1 && at < (double)dots ? lround(at) : -1;
+}
+
+/* From dot to dot, in as many steps as the longer way has. */
+static void line(struct braille *b, long x0, long y0, long x1, long y1)
+{
+    long dx = labs(x1 - x0), dy = labs(y1 - y0), n = dx > dy ? dx : dy;
+    for (long i = 0; i <= n; i++)
+        set(b, x0 + (n ? (x1 - x0) * i / n : 0), y0 + (n ? (y1 - y0) * i / n : 0));
+}
+
+void braille_draw(struct braille *b, const struct braille_range *range,
+                  const struct curve_point *points, size_t count)
+{
+    long last_x = -1, last_y = -1;
+    for (size_t i = 0; i < count; i++) {
+        long x = dot(part(points[i].t, range->t_from, range->t_until), b->columns * 2);
+        long y = dot(1 - part(points[i].v, range->v_from, range->v_until), b->rows * 4);
+        if (x < 0 || y < 0) {
+            last_x = -1;
+            continue;
+        }
+        if (last_x < 0)
+            set(b, x, y);
+        else
+            line(b, last_x, last_y, x, y);
+        last_x = x;
+        last_y = y;
+    }
+}
+
+char *braille_row(const struct braille *b, size_t row, char out[BRAILLE_WIDTH * 3 + 1])
+{
+    char *at = out;
+    for (size_t i = 0; i < b->columns; i++) {
+        unsigned c = 0x2800u + b->dots[row][i];
+        *at++ = (char)(0xE0 | (c >> 12));
+        *at++ = (char)(0x80 | ((c >> 6) & 0x3F));
+        *at++ = (char)(0x80 | (c & 0x3F));
+    }
+    *at = '\0';
+    return out;
+}

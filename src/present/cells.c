@@ -1,0 +1,93 @@
+/* Short figures, and columns by priority. */
+#include "present/cells.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "base/number.h"
+#include "base/text.h"
+
+/* "+1.24 GiB" to "+1.24G", "5 B" to "5B", "0 B" to "0". */
+static char *shorten(char out[CELL_MAX], const char *text)
+{
+    const char *space = strchr(text, ' ');
+    int digits = space ? (int)(space - text) : (int)strlen(text);
+    bool is_zero = digits == 1 && text[0] == '0';
+    snprintf(out, CELL_MAX, "%.*s%.1s", digits, text, space && !is_zero ? space + 1 : "");
+    return out;
+}
+
+char *cell_size(char out[CELL_MAX], uint64_t bytes)
+{
+    char text[TEXT_SIZE_MAX];
+    return shorten(out, text_size(text, bytes));
+}
+
+char *cell_bytes(char out[CELL_MAX], const struct frame_bytes *v)
+{
+    char text[TEXT_SIZE_MAX];
+    if (!v->known) {
+        snprintf(out, CELL_MAX, "–");
+        return out;
+    }
+    shorten(out + v->stale, text_size(text, v->bytes));
+    if (v->stale)
+        out[0] = '~';
+    return out;
+}
+
+char *cell_rate(char out[CELL_MAX], bool known, double bytes_per_min)
+{
+    char text[TEXT_SIZE_MAX];
+    if (known)
+        return shorten(out, text_size_signed(text, number_to_i64(bytes_per_min)));
+    snprintf(out, CELL_MAX, "–");
+    return out;
+}
+
+char *cell_rate_text(char out[CELL_MAX], double bytes_per_min)
+{
+    char text[TEXT_SIZE_MAX];
+    snprintf(out, CELL_MAX, "%s/min", text_size_signed(text, number_to_i64(bytes_per_min)));
+    return out;
+}
+
+char *cell_role(char out[CELL_MAX], const char *role, bool is_short)
+{
+    size_t len = is_short ? strcspn(role, " ") : strlen(role);
+    snprintf(out, CELL_MAX, "%.*s", (int)len, role);
+    return out;
+}
+
+size_t cell_columns(const char *s)
+{
+    size_t columns = 0;
+    size_t len = strlen(s);
+    for (size_t i = 0; i < len;) {
+        uint32_t c = 0;
+        size_t n = text_utf8(s + i, len - i, &c);
+        int w = n ? wcwidth((wchar_t)c) : 1;
+        columns += w >= 0 ? (size_t)w : 1;
+        i += n ? n : 1;
+    }
+    return columns;
+}
+
+int cell_columns_fit(struct cell_column *columns, size_t count, int width, int rest)
+{
+    int used = 0;
+    for (size_t i = 0; i < count; i++)
+        columns[i].is_shown = false;
+    for (int last = 0;;) {
+        struct cell_column *next = NULL; /* the most important of those not yet looked at */
+        for (size_t i = 0; i < count; i++)
+            if (columns[i].priority > last && (!next || columns[i].priority < next->priority))
+                next = &columns[i];
+        if (!next || used + next->width > width - rest)
+            return used;
+        next->is_shown = true;
+        used += next->width;
+        last = next->priority;
+    }
+}

@@ -1,0 +1,229 @@
+/* The lines above the table: title, machine, job, GPUs. */
+#include "present/screen_private.h"
+
+#include <curses.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "present/cells.h"
+
+enum { LABEL_COLUMNS = 9, BAR_COLUMNS = 20, WIDE_COLUMNS = 96 };
+
+static struct pen labelled(const struct screen *s, int y, const char *label)
+{
+    struct pen p = pen_at(s, y);
+    pen_put(&p, PAINT_DIM, label);
+    pen_move(&p, LABEL_COLUMNS);
+    return p;
+}
+
+static void clock_text(char *out, size_t size, uint64_t wall_ns)
+{
+    time_t t = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+    if (!localtime_r(&t, &tm) || strftime(out, size, "%H:%M:%S", &tm) == 0)
+        out[0] = '\0';
+}
+
+static void draw_title(struct screen *s, int y)
+{
+    const struct frame *f = &s->frame;
+    char right[128], clock[16], every[TEXT_TIME_MAX], since[TEXT_TIME_MAX];
+    clock_text(clock, sizeof clock, f->wall_ns);
+    snprintf(right, sizeof right, "every %s   %s   %s", text_duration(every, f->interval_ns),
+             text_duration(since, f->t_ns), clock);
+    struct pen p = pen_at(s, y);
+    pen_put(&p, PAINT_STRONG, "ebb");
+    pen_move(&p, p.x + 1);
+    int columns = (int)cell_columns(right);
+    int room = COLS - p.x - columns - 2;
+    bool has_right = room > 16;
+    if (f->title)
+        pen_raw(&p, PAINT_PLAIN, has_right ? (size_t)room : (size_t)COLS, f->title,
+                strlen(f->title));
+    if (s->is_paused)
+        pen_item(&p, PAINT_WARN, "PAUSED");
+    if (has_right && p.x + 1 < COLS - columns) {
+        pen_move(&p, COLS - columns);
+        pen_put(&p, PAINT_DIM, right);
+    }
+}
+
+/* How long the head-room lasts at RATE; in minutes, -1 where it does not shrink. */
+static double minutes_left(const struct frame *f, bool known, double rate)
+{
+    const double noise = 1 << 20; /* a rate under 1 MiB a minute frightens nobody */
+    if (!known || rate < noise || !f->headroom.known)
+        return -1;
+    return (double)f->headroom.bytes / rate;
+}
+
+enum paint paint_rate(const struct frame *f, bool known, double rate)
+{
+    double left = minutes_left(f, known, rate);
+    if (!known)
+        return PAINT_DIM;
+    return left < 0 ? PAINT_PLAIN : left < 10 ? PAINT_ALARM : left < 60 ? PAINT_WARN : PAINT_PLAIN;
+}
+
+static void draw_headroom(struct pen *p, const struct frame *f)
+{
+    char text[64], size[TEXT_SIZE_MAX];
+    if (!f->headroom.known || !f->limit.known)
+        return;
+    bool is_low = f->headroom.bytes < f->limit.bytes / 10;
+    snprintf(text, sizeof text, "%s head-room", text_size(size, f->headroom.bytes));
+    pen_item(p, is_low ? PAINT_ALARM : PAINT_STRONG, text);
+}
+
+/* Last on its line, for it may be long; of the host it would say nothing new. */
+static void draw_limit(struct pen *p, const struct frame *f)
+{
+    char text[256], where[160], size[TEXT_SIZE_MAX];
+    if (!f->limit.known || !f->limit_where || strcmp(f->limit_where, "host") == 0)
+        return;
+    text_size(size, f->limit.bytes);
+    int room = p->right - p->x - 3 - (int)strlen("limit  ") - (int)strlen(size);
+    if (room < 8)
+        return;
+    text_fit(where, sizeof where, room < 40 ? (size_t)room : 40, f->limit_where,
+             strlen(f->limit_where));
+    snprintf(text, sizeof text, "limit %s %s", size, where);
+    pen_item(p, PAINT_DIM, text);
+}
+
+static void draw_machine(struct screen *s, int y)
+{
+    const struct frame *f = &s->frame;
+    char text[128], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
+    bool has_bar = COLS >= WIDE_COLUMNS;
+    struct pen p = labelled(s, y, "machine");
+    if (f->total.known && f->available.known && f->total.bytes > 0) {
+        uint64_t free_bytes =
+            f->available.bytes < f->total.bytes ? f->available.bytes : f->total.bytes;
+        if (has_bar)
+            pen_bar(&p, BAR_COLUMNS, 1 - (double)free_bytes / (double)f->total.bytes);
+        pen_move(&p, p.x + (has_bar));
+        pen_printf(&p, PAINT_PLAIN, "%s of %s available", text_size(a, f->available.bytes),
+                   text_size(b, f->total.bytes));
+    } else {
+        pen_put(&p, PAINT_DIM, "–");
+    }
+    draw_headroom(&p, f);
+    if (f->psi_known) {
+        snprintf(text, sizeof text, "psi %.1f/%.1f %%", f->psi_some_permyriad / 100.0,
+                 f->psi_full_permyriad / 100.0);
+        pen_item(&p,
+                 f->psi_full_permyriad >= 1000   ? PAINT_ALARM
+                 : f->psi_some_permyriad >= 1000 ? PAINT_WARN
+                                                 : PAINT_PLAIN,
+                 text);
+    }
+    if (f->swap_total.known && f->swap_free.known && f->swap_total.bytes > 0) {
+        uint64_t used =
+            f->swap_total.bytes > f->swap_free.bytes ? f->swap_total.bytes - f->swap_free.bytes : 0;
+        snprintf(text, sizeof text, "swap %s of %s", text_size(a, used),
+                 text_size(b, f->swap_total.bytes));
+        pen_item(&p, PAINT_PLAIN, text);
+    }
+    draw_limit(&p, f);
+}
+
+static void draw_rate(struct pen *p, const struct frame *f)
+{
+    char text[128], rate[CELL_MAX], left[TEXT_TIME_MAX];
+    double minutes = minutes_left(f, f->tree_rate_known, f->tree_rate_bytes_per_min);
+    if (!f->tree_rate_known)
+        return;
+    cell_rate_text(rate, f->tree_rate_bytes_per_min);
+    enum paint paint = paint_rate(f, true, f->tree_rate_bytes_per_min);
+    pen_item(p, paint, rate);
+    if (minutes >= 0 && minutes < 24 * 60) {
+        snprintf(text, sizeof text, "at this rate head-room for %s",
+                 text_duration(left, (uint64_t)(minutes * 60) * NS_PER_S));
+        pen_item(p, paint, text);
+    }
+}
+
+static void draw_job(struct screen *s, int y)
+{
+    const struct frame *f = &s->frame;
+    char text[128], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
+    bool is_whole_machine = !f->tree_high.known;
+    struct pen p = labelled(s, y, is_whole_machine ? "system" : "job");
+    if (!is_whole_machine) {
+        text_size(a, f->tree_low.known ? f->tree_low.bytes : f->tree_high.bytes);
+        text_size(b, f->tree_high.bytes);
+        pen_put(&p, PAINT_STRONG, b[0] && strcmp(a, b) != 0 ? a : b);
+        if (strcmp(a, b) != 0)
+            pen_printf(&p, PAINT_STRONG, " – %s", b);
+        draw_rate(&p, f);
+    }
+    snprintf(text, sizeof text, "%zu process%s", f->count, f->count == 1 ? "" : "es");
+    if (is_whole_machine)
+        pen_put(&p, PAINT_PLAIN, text);
+    else
+        pen_item(&p, PAINT_PLAIN, text);
+    if (f->step_known) {
+        snprintf(text, sizeof text, "step %lld", (long long)f->step);
+        pen_item(&p, PAINT_PLAIN, text);
+    }
+}
+
+static void draw_verdict(struct screen *s, int y)
+{
+    const struct frame *f = &s->frame;
+    struct pen p = labelled(s, y, "verdict");
+    pen_put(&p,
+            f->is_leak      ? PAINT_ALARM
+            : f->is_no_leak ? PAINT_GOOD
+                            : PAINT_WARN,
+            f->verdict_word);
+    pen_put(&p, PAINT_PLAIN, ": ");
+    pen_put(&p, PAINT_PLAIN, f->verdict_headline);
+}
+
+static void draw_gpu(struct screen *s, int y, size_t i)
+{
+    const struct frame_gpu *g = &s->frame.gpu[i];
+    char text[128], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
+    snprintf(text, sizeof text, "gpu %zu", i);
+    bool has_bar = COLS >= WIDE_COLUMNS;
+    struct pen p = labelled(s, y, text);
+    if (g->used.known && g->total.known && g->total.bytes > 0) {
+        if (has_bar)
+            pen_bar(&p, BAR_COLUMNS, (double)g->used.bytes / (double)g->total.bytes);
+        pen_move(&p, p.x + (has_bar));
+        pen_printf(&p, PAINT_PLAIN, "%s of %s used", text_size(a, g->used.bytes),
+                   text_size(b, g->total.bytes));
+    } else {
+        pen_put(&p, PAINT_DIM, "–");
+    }
+    if (g->job.known && s->frame.tree_high.known) {
+        snprintf(text, sizeof text, "this job %s", text_size(a, g->job.bytes));
+        pen_item(&p, PAINT_STRONG, text);
+    }
+    if (g->name) {
+        char name[128];
+        pen_item(&p, PAINT_DIM, text_fit(name, sizeof name, 40, g->name, strlen(g->name)));
+    }
+}
+
+int draw_head(struct screen *s, int height)
+{
+    int y = 0;
+    draw_title(s, y++);
+    if (y < height)
+        draw_job(s, y++);
+    if (y < height && s->frame.verdict_word && s->frame.verdict_headline)
+        draw_verdict(s, y++);
+    if (y < height)
+        draw_machine(s, y++);
+    size_t room = height > y ? (size_t)(height - y) : 0;
+    for (size_t i = 0; i < s->frame.gpus && i < room; i++)
+        draw_gpu(s, y++, i);
+    return y;
+}

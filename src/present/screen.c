@@ -1,0 +1,319 @@
+/* The life of the screen: taking the terminal, keeping the newest frame, keys, and giving the
+ * terminal back. */
+#include "present/screen.h"
+
+#include <curses.h>
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "present/terminal.h"
+#include "present/screen_private.h"
+
+/* ---- life ---- */
+
+static bool wants_colour(void)
+{
+    const char *no = getenv("NO_COLOR");
+    return (!no || !no[0]) && has_colors();
+}
+
+/* What the user's own locale says; the program's may be another (names are UTF-8 everywhere). */
+static bool terminal_is_utf8(void)
+{
+    locale_t user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    if (!user)
+        return false;
+    bool is_utf8 = strcmp(nl_langinfo_l(CODESET, user), "UTF-8") == 0;
+    freelocale(user);
+    return is_utf8;
+}
+
+int screen_new(struct screen **ret, struct err *err)
+{
+    const char *term = getenv("TERM");
+    if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+        return err_set(err, -ENOTTY, "the live view needs a terminal on input and output");
+    struct screen *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, -ENOMEM, "out of memory");
+    s->is_ascii = !terminal_is_utf8();
+    terminal_remember();
+    SCREEN *terminal = terminal_is_known() ? newterm(NULL, stdout, stdin) : NULL;
+    if (!terminal) {
+        free(s);
+        return err_set(err, -EINVAL,
+                       "the terminal type '%s' is not known here: set TERM (to xterm, say), or "
+                       "send the output through a pipe for plain lines",
+                       term ? term : "");
+    }
+    s->terminal = terminal;
+    terminal_guard();
+    cbreak();
+    noecho();
+    nonl();
+    keypad(stdscr, TRUE);
+    nodelay(stdscr, TRUE);
+    set_escdelay(25);
+    curs_set(0);
+    s->has_colour = wants_colour();
+    paint_begin(s);
+    *ret = s;
+    return 0;
+}
+
+void screen_free(struct screen *s)
+{
+    if (!s)
+        return;
+    endwin();
+    delscreen(s->terminal);
+    terminal_unguard();
+    table_fini(&s->table);
+    free(s->frame.rows);
+    free(s->texts);
+    free(s);
+}
+
+/* ---- our copy of the frame ---- */
+
+static size_t length0(const char *s)
+{
+    return s ? strlen(s) + 1 : 0;
+}
+
+static size_t texts_size(const struct frame *f)
+{
+    size_t size = length0(f->title) + length0(f->limit_where) + length0(f->notice) +
+                  length0(f->verdict_word) + length0(f->verdict_headline);
+    for (size_t i = 0; i < f->gpus; i++)
+        size += length0(f->gpu[i].name);
+    for (size_t i = 0; i < f->count; i++)
+        size += f->rows[i].name_len + f->rows[i].command_len;
+    return size;
+}
+
+static const char *move_text(char **at, const char *text, size_t len)
+{
+    if (!text)
+        return NULL;
+    char *copy = *at;
+    memcpy(copy, text, len);
+    *at += len;
+    return copy;
+}
+
+static int make_room(struct screen *s, const struct frame *f)
+{
+    size_t texts = texts_size(f);
+    if (texts > s->texts_cap) {
+        char *p = realloc(s->texts, texts + texts / 2);
+        if (!p)
+            return -ENOMEM;
+        s->texts = p;
+        s->texts_cap = texts + texts / 2;
+    }
+    if (f->count > s->rows_cap) {
+        size_t cap = f->count + f->count / 2;
+        struct frame_row *p = reallocarray(s->frame.rows, cap, sizeof *p);
+        if (!p)
+            return -ENOMEM;
+        s->frame.rows = p;
+        s->rows_cap = cap;
+    }
+    return 0;
+}
+
+/* -ENOMEM may leave the texts moved, so the old rows go too. */
+static int copy_frame(struct screen *s, const struct frame *f)
+{
+    int r = make_room(s, f);
+    struct frame_row *rows = s->frame.rows;
+    if (r < 0) {
+        s->frame = (struct frame){.rows = rows};
+        return r;
+    }
+    char *at = s->texts;
+    if (f->count)
+        memcpy(rows, f->rows, f->count * sizeof *rows);
+    s->frame = *f;
+    s->frame.rows = rows;
+    s->frame.title = move_text(&at, f->title, length0(f->title));
+    s->frame.limit_where = move_text(&at, f->limit_where, length0(f->limit_where));
+    s->frame.notice = move_text(&at, f->notice, length0(f->notice));
+    s->frame.verdict = NULL;
+    s->frame.verdict_brief = NULL;
+    s->frame.verdict_word = move_text(&at, f->verdict_word, length0(f->verdict_word));
+    s->frame.verdict_headline = move_text(&at, f->verdict_headline, length0(f->verdict_headline));
+    for (size_t i = 0; i < f->gpus; i++)
+        s->frame.gpu[i].name = move_text(&at, f->gpu[i].name, length0(f->gpu[i].name));
+    for (size_t i = 0; i < f->count; i++) {
+        rows[i].name = move_text(&at, rows[i].name, rows[i].name_len);
+        rows[i].command = move_text(&at, rows[i].command, rows[i].command_len);
+    }
+    return 0;
+}
+
+/* The cursor stays with its process, unless it stands at the top: then it stays there, where the
+ * largest comes up. */
+static void rebuild(struct screen *s, bool has_slot, uint32_t slot)
+{
+    table_build(&s->table, s->frame.rows, s->frame.count);
+    for (size_t i = 0; has_slot && i < s->table.count; i++)
+        if (s->frame.rows[s->table.lines[i].row].slot == slot) {
+            s->cursor = i;
+            return;
+        }
+}
+
+static bool cursor_slot(const struct screen *s, uint32_t *ret)
+{
+    if (s->cursor >= s->table.count)
+        return false;
+    *ret = s->frame.rows[s->table.lines[s->cursor].row].slot;
+    return true;
+}
+
+void screen_draw(struct screen *s, const struct frame *frame)
+{
+    uint32_t slot = 0;
+    if (s->is_paused)
+        return;
+    bool has_slot = s->cursor > 0 && cursor_slot(s, &slot);
+    if (!s->frame.wall_ns) /* the first: of a whole machine the tree tells less than the largest */
+        s->table.is_flat = !frame->tree_high.known;
+    copy_frame(s, frame);
+    rebuild(s, has_slot, slot);
+    draw_all(s);
+}
+
+void screen_resize(struct screen *s)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
+        resizeterm(size.ws_row, size.ws_col);
+    clearok(stdscr, TRUE);
+    draw_all(s);
+}
+
+/* ---- keys ---- */
+
+static void sort_by(struct screen *s, enum table_sort sort)
+{
+    s->table.is_reversed = s->table.sort == sort && !s->table.is_reversed;
+    s->table.sort = sort;
+    s->cursor = 0;
+    s->top = 0;
+    rebuild(s, false, 0);
+}
+
+static bool sort_key(struct screen *s, int key)
+{
+    static const char keys[] = {[SORT_RSS] = 'm',  [SORT_ANON] = 'a', [SORT_UNIQUE] = 'u',
+                                [SORT_RATE] = 'r', [SORT_PID] = 'p',  [SORT_GPU] = 'g'};
+    for (size_t i = 0; i < sizeof keys; i++)
+        if (key == keys[i]) {
+            sort_by(s, (enum table_sort)i);
+            return true;
+        }
+    return false;
+}
+
+static void move_by(struct screen *s, ptrdiff_t lines)
+{
+    size_t last = s->table.count ? s->table.count - 1 : 0;
+    size_t up = lines < 0 ? (size_t)-lines : 0;
+    size_t down = lines > 0 ? (size_t)lines : 0;
+    s->cursor = s->cursor > up ? s->cursor - up : 0;
+    s->cursor = last - s->cursor > down ? s->cursor + down : last;
+}
+
+static bool move_key(struct screen *s, int key)
+{
+    ptrdiff_t page = s->page > 1 ? (ptrdiff_t)s->page - 1 : 1;
+    switch (key) {
+    case KEY_UP:
+    case 'k':
+        move_by(s, -1);
+        return true;
+    case KEY_DOWN:
+    case 'j':
+        move_by(s, 1);
+        return true;
+    case KEY_PPAGE:
+        move_by(s, -page);
+        return true;
+    case KEY_NPAGE:
+        move_by(s, page);
+        return true;
+    case KEY_HOME:
+        s->cursor = 0;
+        return true;
+    case KEY_END:
+        s->cursor = s->table.count ? s->table.count - 1 : 0;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* After any change of folds the cursor stays on its process; a hidden one's on the same line. */
+static bool fold_key(struct screen *s, int key)
+{
+    uint32_t slot = 0;
+    bool has_slot = cursor_slot(s, &slot);
+    if ((key == ' ' || key == '\r' || key == '\n' || key == KEY_ENTER) && has_slot &&
+        s->table.lines[s->cursor].below > 0)
+        table_toggle(&s->table, slot);
+    else if (key == '+' || key == '=')
+        table_unfold_all(&s->table);
+    else if (key == '-')
+        table_fold_all(&s->table, s->frame.rows);
+    else
+        return false;
+    rebuild(s, has_slot, slot);
+    return true;
+}
+
+static void other_key(struct screen *s, int key)
+{
+    uint32_t slot = 0;
+    bool has_slot = cursor_slot(s, &slot);
+    if (key == 't') {
+        s->table.is_flat = !s->table.is_flat;
+        rebuild(s, has_slot, slot);
+    } else if (key == 'P') {
+        s->is_paused = !s->is_paused;
+    } else if (key == 'c') {
+        s->shows_command = !s->shows_command;
+    } else if (key == 'h' || key == '?') {
+        s->shows_help = true;
+    }
+}
+
+static enum screen_action on_key(struct screen *s, int key)
+{
+    s->is_notice_read = true;
+    if (key == 'q' || key == 'Q')
+        return SCREEN_QUIT;
+    if (s->shows_help)
+        s->shows_help = false;
+    else if (!sort_key(s, key) && !move_key(s, key) && !fold_key(s, key))
+        other_key(s, key);
+    return SCREEN_NONE;
+}
+
+enum screen_action screen_keys(struct screen *s)
+{
+    for (int key; (key = getch()) != ERR;) {
+        if (key != KEY_RESIZE && on_key(s, key) == SCREEN_QUIT)
+            return SCREEN_QUIT;
+    }
+    draw_all(s);
+    return SCREEN_NONE;
+}

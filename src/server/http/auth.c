@@ -1,0 +1,364 @@
+/* The tokens, the sessions of the page, and the names that this server may be called by. */
+#include "server/http/auth.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "server/http/auth_token.h"
+#include "server/http/http.h"
+
+#define COOKIE "ebb"
+#define KEY_PROTOCOL "ebb-key."
+_Static_assert((int)AUTH_SECRET_SIZE == (int)SECRET_SIZE, "a grant holds secrets");
+static const char sessions_file[] = "sessions";
+
+enum { WRONG_MAX = 10, SESSION_DAYS = 30 };
+static const uint64_t wrong_every_ns = 6 * NS_PER_S; /* one more may be wrong */
+static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
+
+struct session {
+    char name[SECRET_SIZE]; /* the cookie's value; "" is free */
+    char key[SECRET_SIZE], view[SECRET_SIZE];
+    enum auth_right right;
+    uint64_t since_ns, used_ns; /* wall clock: they outlive the server */
+};
+
+struct auth {
+    int dirfd;
+    char token[TOKEN_MAX + 1], token_read[TOKEN_MAX + 1];
+    const char *const *hosts;
+    struct session sessions[AUTH_SESSIONS_MAX];
+    unsigned wrong;
+    uint64_t wrong_ns; /* when one was last forgiven */
+};
+
+/* ---- sessions ---- */
+
+/* Not worth failing for: without it a restart asks for the token again. */
+static void save_sessions(const struct auth *a)
+{
+    struct buf text = {0};
+    for (const struct session *s = a->sessions; s < a->sessions + AUTH_SESSIONS_MAX; s++) {
+        if (s->name[0])
+            buf_printf(&text, "%s %s %s %c %llu\n", s->name, s->key, s->view,
+                       s->right == AUTH_WRITE ? 'w' : 'r', (unsigned long long)s->since_ns);
+    }
+    mode_t mask = umask(077);
+    if (!text.failed)
+        io_replace_file(a->dirfd, sessions_file, buf_str(&text), text.len);
+    umask(mask);
+    buf_fini(&text);
+}
+
+/* Every one is looked at, whichever it is. A clock that was set back ends none. */
+static struct session *find_session(struct auth *a, const char *name, uint64_t now_ns)
+{
+    struct session *found = NULL;
+    for (struct session *s = a->sessions; s < a->sessions + AUTH_SESSIONS_MAX; s++) {
+        bool is_old = now_ns > s->since_ns && now_ns - s->since_ns > session_ns;
+        if (secret_equal(name, s->name) && !is_old)
+            found = s;
+    }
+    return found;
+}
+
+/* A free place, or that of the one that was used longest ago. Half of the places are for readers:
+ * who may read alone cannot log out those who may write. */
+static struct session *session_place(struct auth *a, enum auth_right right)
+{
+    struct session *first = a->sessions + (right == AUTH_WRITE ? 0 : AUTH_SESSIONS_MAX / 2);
+    struct session *oldest = first;
+    for (struct session *s = first; s < first + AUTH_SESSIONS_MAX / 2; s++) {
+        if (!s->name[0])
+            return s;
+        if (s->used_ns < oldest->used_ns)
+            oldest = s;
+    }
+    return oldest;
+}
+
+/* When the token was made: sessions from before are of another, which somebody took away. */
+static uint64_t token_since_ns(const struct auth *a, enum auth_right right)
+{
+    struct stat st;
+    const char *name = right == AUTH_WRITE ? "token" : "token.read-only";
+    if (fstatat(a->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return UINT64_MAX;
+    return (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+}
+
+static void parse_sessions(struct auth *a, char *text)
+{
+    char *rest = text, *line;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        struct session s = {0};
+        unsigned long long since = 0;
+        char right = 0;
+        if (sscanf(line, "%64[0-9a-f] %64[0-9a-f] %64[0-9a-f] %c %llu", s.name, s.key, s.view,
+                   &right, &since) != 5 ||
+            strlen(s.name) != SECRET_SIZE - 1 || strlen(s.key) != SECRET_SIZE - 1 ||
+            strlen(s.view) != SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
+            continue;
+        s.right = right == 'w' ? AUTH_WRITE : AUTH_READ;
+        s.since_ns = s.used_ns = since;
+        if (since < token_since_ns(a, s.right))
+            continue;
+        *session_place(a, s.right) = s;
+    }
+}
+
+static int load_sessions(struct auth *a, struct err *err)
+{
+    struct buf text = {0};
+    int r = io_read_plain(a->dirfd, sessions_file, AUTH_SESSIONS_MAX * 4 * SECRET_SIZE, &text);
+    if (r == 0 && buf_str(&text))
+        parse_sessions(a, text.data);
+    buf_fini(&text);
+    if (r == 0 || r == -ENOENT)
+        return 0;
+    return err_set(err, r,
+                   "%s in the state folder cannot be read: %s; remove it, and who is logged in "
+                   "on the page logs in again",
+                   sessions_file, r == -EBADMSG || r == -ELOOP ? "not a plain file" : strerror(-r));
+}
+
+/* ---- tokens ---- */
+
+static enum auth_right right_of_token(const struct auth *a, const char *token)
+{
+    bool may_write = secret_equal(token, a->token), may_read = secret_equal(token, a->token_read);
+    return may_write ? AUTH_WRITE : may_read ? AUTH_READ : AUTH_NONE;
+}
+
+static int read_tokens(struct auth *a, const char *state_dir, bool may_make, struct err *err)
+{
+    a->dirfd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->dirfd < 0)
+        return err_set(err, -errno, "cannot open %s: %s", state_dir, strerror(errno));
+    int r = secret_read(a->dirfd, "token", state_dir, may_make, a->token, err);
+    if (r == 0)
+        r = secret_read(a->dirfd, "token.read-only", state_dir, may_make, a->token_read, err);
+    if (r == 0 && strcmp(a->token, a->token_read) == 0)
+        r = err_set(err, -EINVAL, "%s/token and token.read-only are the same; remove one of them",
+                    state_dir);
+    return r;
+}
+
+int auth_open(const char *state_dir, const char *const *hosts, struct auth **ret, struct err *err)
+{
+    struct auth *a = calloc(1, sizeof(*a));
+    if (!a)
+        return err_set(err, -ENOMEM, "out of memory");
+    a->dirfd = -1;
+    a->hosts = hosts;
+    int r = read_tokens(a, state_dir, true, err);
+    if (r == 0)
+        r = load_sessions(a, err);
+    if (r < 0) {
+        auth_free(a);
+        return r;
+    }
+    *ret = a;
+    return 0;
+}
+
+int auth_check(const char *state_dir, struct err *err)
+{
+    struct auth a = {.dirfd = -1};
+    int r = read_tokens(&a, state_dir, false, err);
+    if (a.dirfd >= 0 && (r == 0 || r == -ENOENT))
+        r = load_sessions(&a, err);
+    if (a.dirfd >= 0)
+        close(a.dirfd);
+    explicit_bzero(&a, sizeof(a));
+    return r == -ENOENT ? 0 : r;
+}
+
+void auth_free(struct auth *a)
+{
+    if (!a)
+        return;
+    if (a->dirfd >= 0)
+        close(a->dirfd);
+    explicit_bzero(a, sizeof(*a));
+    free(a);
+}
+
+/* The key, from a header or, as a browser sets none for a WebSocket, from the protocols that the
+ * client offers. */
+static bool has_key(const struct http_request *r, const char *key)
+{
+    char offered[SECRET_SIZE];
+    const char *given = http_header(r, "X-Ebb-Key");
+    const char *protocols = http_header(r, "Sec-WebSocket-Protocol");
+    const char *at = protocols && !given ? strstr(protocols, KEY_PROTOCOL) : NULL;
+    if (at) {
+        snprintf(offered, sizeof(offered), "%s", at + strlen(KEY_PROTOCOL));
+        given = offered;
+    }
+    return given && secret_equal(given, key);
+}
+
+/* The session of R's cookie, if R also holds one of its secrets. NULL: none. */
+static struct session *session_of(struct auth *a, const struct http_request *r, uint64_t now_ns,
+                                  enum auth_right *ret)
+{
+    const char *cookie = http_cookie(r, COOKIE), *view = http_query(r, "view");
+    struct session *s = cookie ? find_session(a, cookie, now_ns) : NULL;
+    if (!s)
+        return NULL;
+    if (has_key(r, s->key))
+        *ret = s->right;
+    else if (view && secret_equal(view, s->view))
+        *ret = AUTH_READ;
+    else
+        return NULL;
+    return s;
+}
+
+enum auth_right auth_right_of(struct auth *a, const struct http_request *r, uint64_t now_ns)
+{
+    if (http_is_unix(r))
+        return AUTH_WRITE;
+    const char *bearer = http_header(r, "Authorization");
+    if (bearer) {
+        if (strncasecmp(bearer, "Bearer ", 7) != 0)
+            return AUTH_NONE;
+        bearer += 7;
+        return right_of_token(a, bearer + strspn(bearer, " "));
+    }
+    enum auth_right right = AUTH_NONE;
+    struct session *s = session_of(a, r, now_ns, &right);
+    if (s)
+        s->used_ns = now_ns;
+    return right;
+}
+
+/* Ten wrong ones at once, then one in six seconds. The right one is taken at any time: a token is
+ * too long to be guessed, and a stranger must not keep its owner out. */
+static bool is_locked(struct auth *a, uint64_t now_ns)
+{
+    uint64_t past = now_ns > a->wrong_ns ? (now_ns - a->wrong_ns) / wrong_every_ns : 0;
+    if (past > 0) {
+        a->wrong -= past < a->wrong ? (unsigned)past : a->wrong;
+        a->wrong_ns = now_ns;
+    }
+    return a->wrong >= WRONG_MAX;
+}
+
+enum auth_right auth_login(struct auth *a, const char *token, uint64_t now_ns,
+                           struct auth_grant *ret, bool *ret_again)
+{
+    struct session s = {.since_ns = now_ns, .used_ns = now_ns};
+    *ret_again = false;
+    s.right = right_of_token(a, token);
+    if (s.right == AUTH_NONE) {
+        *ret_again = is_locked(a, now_ns);
+        if (!*ret_again && a->wrong++ == 0)
+            a->wrong_ns = now_ns;
+        return AUTH_NONE;
+    }
+    if (secret_make(s.name) < 0 || secret_make(s.key) < 0 || secret_make(s.view) < 0)
+        return AUTH_NONE;
+    *session_place(a, s.right) = s;
+    save_sessions(a);
+    snprintf(ret->cookie, sizeof(ret->cookie),
+             COOKIE "=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d", s.name,
+             86400 * SESSION_DAYS);
+    memcpy(ret->key, s.key, sizeof(ret->key));
+    memcpy(ret->view, s.view, sizeof(ret->view));
+    return s.right;
+}
+
+void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE])
+{
+    enum auth_right right;
+    struct session *s = session_of(a, r, 0, &right);
+    if (s) {
+        *s = (struct session){0};
+        save_sessions(a);
+    }
+    snprintf(ret_cookie, AUTH_COOKIE_SIZE,
+             COOKIE "=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
+}
+
+/* ---- names ---- */
+
+/* "name", "name:80", "1.2.3.4:80", "[::1]:80": the name without the rest. False: none of these. */
+static bool split_host(const char *host, char ret[256])
+{
+    size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+    if (len == 0 || len >= 256 || strlen(host) < len)
+        return false;
+    const char *port = host + len;
+    if (*port && (port[0] != ':' || strspn(port + 1, "0123456789") != strlen(port + 1)))
+        return false;
+    memcpy(ret, host, len);
+    ret[len] = '\0';
+    return true;
+}
+
+/* No name server had a say in these. */
+static bool is_literal(char *name)
+{
+    struct in6_addr address;
+    size_t len = strlen(name);
+    if (name[0] != '[')
+        return inet_pton(AF_INET, name, &address) == 1;
+    name[len - 1] = '\0';
+    return inet_pton(AF_INET6, name + 1, &address) == 1;
+}
+
+bool auth_host_ok(const char *const *hosts, const char *host)
+{
+    char name[256];
+    if (!split_host(host, name))
+        return false;
+    if (strcasecmp(name, "localhost") == 0)
+        return true;
+    for (; hosts && *hosts; hosts++) {
+        if (strcasecmp(name, *hosts) == 0)
+            return true;
+    }
+    return is_literal(name);
+}
+
+bool auth_origin_is_host(const char *origin, const char *host)
+{
+    if (strncasecmp(origin, "http://", 7) == 0)
+        origin += 7;
+    else if (strncasecmp(origin, "https://", 8) == 0)
+        origin += 8;
+    else
+        return false;
+    return strcasecmp(origin, host) == 0;
+}
+
+bool auth_origin_ok(const struct auth *a, const struct http_request *r, const char **ret_why)
+{
+    const char *host = http_header(r, "Host");
+    const char *origin = http_header(r, "Origin");
+    const char *site = http_header(r, "Sec-Fetch-Site");
+    const char *mode = http_header(r, "Sec-Fetch-Mode");
+    if (http_is_unix(r))
+        return true;
+    *ret_why = "this server is not called by that name; --allow-host adds one";
+    if (host && !auth_host_ok(a->hosts, host)) /* HTTP/1.0 need not say; a browser always does */
+        return false;
+    *ret_why = "the request comes from another site's page";
+    if (origin && (!host || !auth_origin_is_host(origin, host)))
+        return false;
+    return !site || strcmp(site, "cross-site") != 0 || (mode && strcmp(mode, "navigate") == 0);
+}

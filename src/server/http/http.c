@@ -1,0 +1,331 @@
+/* The daemons, one for each listener: their epoll in our loop, connections and how long they may
+ * take, and the calls that MHD makes for a request. */
+#include "server/http/http.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "server/http/http_private.h"
+
+/* Rounds in a row before the loop's other sources have their turn. */
+enum { ROUNDS_MAX = 4 };
+
+static void run_daemon(struct http_daemon *d)
+{
+    MHD_UNSIGNED_LONG_LONG wait_ms = 0;
+    for (int i = 0; i < ROUNDS_MAX; i++) {
+        MHD_run(d->mhd);
+        if (MHD_get_timeout(d->mhd, &wait_ms) != MHD_YES || wait_ms > 0)
+            return;
+    }
+    loop_set_timer(d->http->soon, 0, 0);
+}
+
+static void on_epoll(void *user, int fd, uint32_t events)
+{
+    (void)fd, (void)events;
+    run_daemon(user);
+}
+
+static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
+{
+    (void)now_ns, (void)missed;
+    struct http *h = user;
+    for (size_t i = 0; i < h->daemon_count; i++)
+        run_daemon(&h->daemons[i]);
+}
+
+/* MHD does not see the end of a client that came together with its last bytes (its epoll is told
+ * once): such a connection would stay until its time is over. */
+static bool is_over(const struct http_connection *c)
+{
+    char byte;
+    return c->is_reading && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* MHD counts its own time from the last byte either way; ours is for the whole. */
+static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    (void)missed;
+    struct http *h = user;
+    for (struct http_connection *c = h->connections; c; c = c->next) {
+        bool is_gone = is_over(c);
+        bool is_late = !is_gone && c->deadline_ns && now_ns > c->deadline_ns;
+        h->counts.refused += is_late;
+        if (is_late || is_gone)
+            http_connection_cut(c);
+    }
+    on_soon(h, now_ns, 0);
+    if (!h->connections) {
+        loop_disarm_timer(h->tick);
+        h->is_ticking = false;
+    }
+}
+
+static void connection_deadline(struct http_connection *c, unsigned seconds)
+{
+    c->deadline_ns = clock_mono_ns() + seconds * NS_PER_S;
+}
+
+static void *connection_new(struct http_daemon *d, struct MHD_Connection *mhd)
+{
+    struct http *h = d->http;
+    struct http_connection *c = calloc(1, sizeof(*c));
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!c || !info) {
+        free(c);
+        return NULL;
+    }
+    *c = (struct http_connection){.daemon = d,
+                                  .mhd = mhd,
+                                  .fd = info->connect_fd,
+                                  .is_reading = true,
+                                  .next = h->connections};
+    connection_deadline(c, h->options.idle_s);
+    if (c->next)
+        c->next->prev = c;
+    h->connections = c;
+    h->counts.connections++;
+    http_connection_enter(c);
+    if (!h->is_ticking)
+        h->is_ticking = loop_set_timer(h->tick, clock_mono_ns() + NS_PER_S, NS_PER_S) == 0;
+    return c;
+}
+
+static void connection_free(struct http_connection *c)
+{
+    struct http *h = c->daemon->http;
+    http_connection_leave(c);
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        h->connections = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    h->counts.connections--;
+    free(c);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = connection_new(cls, mhd);
+    } else if (*context) {
+        connection_free(*context);
+        *context = NULL;
+    }
+}
+
+/* The first thing that is known of a request: its address, as it came. */
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct http_daemon *d = cls;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (!info || !info->socket_context)
+        return NULL;
+    struct http_request *r = http_request_new(d->http, uri);
+    if (r) {
+        r->connection = info->socket_context;
+        r->connection->request = r;
+        r->rank = d->is_unix ? HTTP_OWNER : HTTP_STRANGER;
+    }
+    return r;
+}
+
+static enum http_method method_of(const char *s)
+{
+    static const char *const names[] = {
+        [HTTP_GET] = "GET", [HTTP_HEAD] = "HEAD", [HTTP_POST] = "POST", [HTTP_DELETE] = "DELETE"};
+    for (unsigned i = 0; i < HTTP_OTHER; i++) {
+        if (strcmp(s, names[i]) == 0)
+            return (enum http_method)i;
+    }
+    return HTTP_OTHER;
+}
+
+/* Refused here, the body is never read, and the connection ends with the answer: so what has none
+ * is refused later. */
+static void take_headers(struct http_request *r, const char *method, const char *version)
+{
+    struct http *h = r->http;
+    const char *why = NULL;
+    h->counts.requests++;
+    connection_deadline(r->connection, h->options.idle_s);
+    unsigned status = http_head_check(r, method, version, &why);
+    if (status)
+        http_answer_error(r, status, "%s", why);
+    else if (h->options.admit && r->has_body)
+        h->options.admit(h->options.user, r);
+    r->is_draining = !status && r->is_answered && !http_header(r, MHD_HTTP_HEADER_EXPECT);
+}
+
+/* What is too much is read and thrown away, as MHD takes no answer before the end; but not for
+ * ever. */
+static enum MHD_Result take_body(struct http_request *r, const char *data, size_t *len)
+{
+    struct http *h = r->http;
+    r->body_seen += *len;
+    if (r->body_seen > 4 * (size_t)HTTP_BODY_MAX)
+        return MHD_NO;
+    if (r->is_draining) {
+        *len = 0;
+        return MHD_YES;
+    }
+    if (r->body_seen <= HTTP_BODY_MAX && !r->body.failed &&
+        http_share_take(&h->bodies, r->rank, *len, HTTP_BODIES_MAX)) {
+        buf_add(&r->body, data, *len);
+        r->body_held += *len;
+    } else {
+        http_share_return(&h->bodies, r->rank, r->body_held);
+        r->body_held = 0;
+        buf_fini(&r->body);
+        r->body.failed = true;
+    }
+    *len = 0;
+    return MHD_YES;
+}
+
+static void handle(struct http_request *r)
+{
+    const struct http_options *o = &r->http->options;
+    r->is_handled = true;
+    r->connection->is_reading = false;
+    r->connection->deadline_ns = 0;
+    if (r->body_seen > HTTP_BODY_MAX)
+        http_answer_error(r, 413, "the body is larger than 1 MiB");
+    else if (r->body.failed)
+        http_answer_error(r, 503, "too much is being sent at once; try again");
+    else if (o->admit && !r->has_body)
+        o->admit(o->user, r);
+    if (!r->is_answered)
+        o->handle(o->user, r);
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *len, void **context)
+{
+    (void)cls, (void)mhd, (void)url;
+    struct http_request *r = *context;
+    if (!r || r->is_gone)
+        return MHD_NO;
+    if (r->is_answered && r->is_handled) /* parked before */
+        return http_request_queue(r);
+    enum MHD_Result result = MHD_YES;
+    if (!r->has_headers) {
+        r->has_headers = true;
+        r->method = method_of(method);
+        take_headers(r, method, version);
+    } else if (*len > 0) {
+        result = take_body(r, data, len);
+        if (result == MHD_NO || r->is_draining)
+            return result;
+    } else if (r->is_draining) {
+        return http_request_queue(r);
+    } else if (!r->is_handled) {
+        handle(r);
+        if (!r->is_answered && !r->is_parked)
+            http_answer_error(r, 500, "the server has no answer to this");
+    }
+    if (r->is_answered && !r->is_draining)
+        return http_request_queue(r);
+    if (r->is_parked)
+        http_request_wait(r);
+    return result;
+}
+
+static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode code)
+{
+    (void)cls, (void)mhd, (void)code;
+    struct http_request *r = *context;
+    *context = NULL;
+    if (!r)
+        return;
+    r->connection->request = NULL;
+    r->connection->since_ns = clock_mono_ns();
+    if (!r->connection->is_cut) {
+        connection_deadline(r->connection, r->http->options.idle_s);
+        r->connection->is_reading = true;
+    }
+    http_request_free(r);
+}
+
+static int start_daemon(struct http *h, const struct http_listener *l, struct err *err)
+{
+    struct http_daemon *d = &h->daemons[h->daemon_count];
+    const struct http_options *o = &h->options;
+    d->http = h;
+    d->is_unix = l->is_unix;
+    d->mhd = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | MHD_USE_ERROR_LOG, 0, NULL,
+        NULL, on_request, d, MHD_OPTION_EXTERNAL_LOGGER, http_head_error, d,
+        MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, l->is_unix ? 0 : o->connections_per_ip_max,
+        MHD_OPTION_CONNECTION_TIMEOUT, o->idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HTTP_CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)2048,
+        MHD_OPTION_STRICT_FOR_CLIENT, !http_head_is_lenient(), MHD_OPTION_URI_LOG_CALLBACK, on_uri,
+        d, MHD_OPTION_NOTIFY_COMPLETED, on_completed, d, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, d, MHD_OPTION_END);
+    if (!d->mhd)
+        return err_set(err, -EIO, "cannot start the HTTP server on fd %d: %s", l->fd,
+                       strerror(errno));
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(d->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+    int r = info ? loop_add_fd(h->loop, info->epoll_fd, EPOLLIN, on_epoll, d, &d->source) : -EIO;
+    h->daemon_count++;
+    return r < 0 ? err_set(err, r, "cannot watch the HTTP server: %s", strerror(-r)) : 0;
+}
+
+int http_start(struct loop *loop, const struct http_options *options, struct http **ret,
+               struct err *err)
+{
+    struct http *h = calloc(1, sizeof(*h));
+    if (!h)
+        return err_set(err, -ENOMEM, "out of memory");
+    h->loop = loop;
+    h->options = *options;
+    int r = loop_add_timer(loop, 0, 0, on_tick, h, &h->tick);
+    if (r == 0)
+        r = loop_add_timer(loop, 0, 0, on_soon, h, &h->soon);
+    if (r < 0)
+        err_set(err, r, "cannot make a timer: %s", strerror(-r));
+    for (size_t i = 0; r == 0 && i < options->listener_count; i++)
+        r = start_daemon(h, &options->listeners[i], err);
+    if (r < 0) {
+        http_stop(h);
+        return r;
+    }
+    *ret = h;
+    return 0;
+}
+
+void http_stop(struct http *h)
+{
+    if (!h)
+        return;
+    http_upgraded_close_all(h);
+    while (h->parked)
+        http_request_leave(h->parked);
+    for (size_t i = 0; i < h->daemon_count; i++) {
+        loop_remove(h->daemons[i].source);
+        MHD_stop_daemon(h->daemons[i].mhd);
+    }
+    loop_remove(h->tick);
+    loop_remove(h->soon);
+    free(h);
+}
+
+void http_counts(const struct http *h, struct http_counts *ret)
+{
+    *ret = h->counts;
+}

@@ -1,0 +1,181 @@
+/* The head of a request: everything in it that could have two meanings is refused. */
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/number.h"
+#include "server/http/http_private.h"
+
+enum { LINE_END = 2 }; /* CR LF */
+
+/* Headers of which two would be two meanings. */
+static const char *const single[] = {"Host",
+                                     "Content-Length",
+                                     "Transfer-Encoding",
+                                     "Authorization",
+                                     "Origin",
+                                     "Content-Type",
+                                     "Range",
+                                     "Cookie",
+                                     "Expect",
+                                     "Sec-Fetch-Site",
+                                     "Sec-WebSocket-Key",
+                                     "Sec-WebSocket-Protocol",
+                                     "X-Ebb-Key",
+                                     "Upgrade"};
+enum { SINGLES = sizeof(single) / sizeof(single[0]), HOST = 0, LENGTH = 1, ENCODING = 2 };
+
+struct census {
+    const char *at; /* where a strict request has its next header */
+    bool is_strict, has_odd_key, has_control;
+    unsigned count[SINGLES];
+    const char *value[SINGLES];
+};
+
+/* "Content-Length : 5" is a Content-Length to some, and none to others. */
+static bool is_token(const char *key)
+{
+    static const char letters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return *key && strspn(key, letters) == strlen(key);
+}
+
+static bool has_control(const char *value)
+{
+    for (; *value; value++) {
+        if (((unsigned char)*value < ' ' && *value != '\t') || *value == 0x7f)
+            return true;
+    }
+    return false;
+}
+
+static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *key,
+                                    const char *value)
+{
+    (void)kind;
+    struct census *c = cls;
+    value = value ? value : "";
+    const char *text = key + strlen(key) + 1;
+    c->is_strict = c->is_strict && key == c->at && value == text + strspn(text, " \t");
+    c->at = value + strlen(value) + LINE_END;
+    c->has_odd_key = c->has_odd_key || !is_token(key);
+    c->has_control = c->has_control || has_control(value);
+    for (size_t i = 0; i < SINGLES; i++) {
+        if (strcasecmp(key, single[i]) == 0) {
+            c->count[i]++;
+            c->value[i] = value;
+        }
+    }
+    return MHD_YES;
+}
+
+/* libmicrohttpd 0.9 puts a NUL behind every part of the head, in place. So it takes a NUL of the
+ * client's for the end of a part, and what follows is lost; it also accepts lines that end in LF
+ * alone, and lines that continue the one before, whose text it appends to the header's name. These
+ * do not leave the parts where a strict request has them: each right behind the one before, and the
+ * end of the last where the head ends. What is not seen: "\0\n" in the place of a CR LF, and "\0\n"
+ * or ":\n" in the place of the empty line; they end the line or the head, and hide nothing in it.
+ */
+static bool is_strict(const struct http_request *r, const struct census *c, const char *method,
+                      const char *version)
+{
+    static const char end[2 * LINE_END] = {0};
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(r->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return c->is_strict && info && method + strlen(method) + 1 == r->raw_address &&
+           r->raw_address + r->raw_len + 1 == version &&
+           c->at + LINE_END == method + info->header_size &&
+           memcmp(c->at - LINE_END, end, sizeof(end)) == 0;
+}
+
+/* What is wrong with the headers themselves. NULL: nothing. */
+static const char *check_census(const struct census *c)
+{
+    if (c->has_odd_key)
+        return "invalid character in a header name";
+    if (c->has_control)
+        return "control character in a header";
+    for (size_t i = 0; i < SINGLES; i++) {
+        if (c->count[i] > 1)
+            return "a header that must not be repeated is repeated";
+    }
+    if (c->count[LENGTH] && c->count[ENCODING])
+        return "Content-Length and Transfer-Encoding exclude each other";
+    if (c->count[ENCODING] && strcasecmp(c->value[ENCODING], "chunked") != 0)
+        return "Transfer-Encoding must be chunked";
+    return NULL;
+}
+
+static unsigned check_length(struct http_request *r, const struct census *c, const char **ret_why)
+{
+    int64_t length = 0;
+    const char *text = c->value[LENGTH];
+    if (c->count[LENGTH] && (number_parse_i64(text, strlen(text), &length) < 0 || length < 0)) {
+        *ret_why = "Content-Length is not a number";
+        return 400;
+    }
+    r->has_body = length > 0 || c->count[ENCODING];
+    if (length > HTTP_BODY_MAX) {
+        *ret_why = "the body is larger than 1 MiB";
+        return 413;
+    }
+    return 0;
+}
+
+bool http_head_is_lenient(void)
+{
+    return strncmp(MHD_get_version(), "0.", 2) == 0;
+}
+
+unsigned http_head_check(struct http_request *r, const char *method, const char *version,
+                         const char **ret_why)
+{
+    struct census c = {.at = version + strlen(version) + LINE_END, .is_strict = true};
+    MHD_get_connection_values(r->connection->mhd, MHD_HEADER_KIND, count_header, &c);
+    *ret_why = NULL;
+    if (http_head_is_lenient() && !is_strict(r, &c, method, version))
+        *ret_why = "the request has a NUL, a line that does not end in CR LF, or a folded header";
+    else if (!c.count[HOST] && strcmp(version, "HTTP/1.0") != 0)
+        *ret_why = "Host is missing";
+    else
+        *ret_why = check_census(&c);
+    if (!*ret_why)
+        *ret_why = r->refusal;
+    return *ret_why ? 400 : check_length(r, &c, ret_why);
+}
+
+/* ---- heads that are answered twice ---- */
+
+/* Where libmicrohttpd 0.9 itself refuses a head whose headers are all there (a Content-Length that
+ * is not a number), it sends the head of its answer twice. It logs an error before that, and the
+ * logger is the one place where we are called: we answer, and close the socket before it does. */
+static void refuse(struct http_connection *c)
+{
+    struct census census = {0};
+    struct buf text = {0};
+    MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, count_header, &census);
+    const char *why = check_census(&census);
+    unsigned status = why ? 400 : check_length(c->request, &census, &why);
+    http_answer_print(&text, status ? status : 431, why ? why : "the headers are too large");
+    if (!text.failed)
+        send(c->fd, text.data, text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    buf_fini(&text);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+void http_head_error(void *cls, const char *fmt, va_list ap)
+{
+    (void)fmt, (void)ap;
+    struct http_daemon *d = cls;
+    for (struct http_connection *c = d->http->connections; c && http_head_is_lenient();
+         c = c->next) {
+        /* this size is known from the last header on, and the handler is called right after that */
+        if (c->daemon == d && c->request && !c->request->has_headers && !c->is_refused &&
+            MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)) {
+            c->is_refused = true;
+            d->http->counts.refused++;
+            refuse(c);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+/* Strangers, readers and the owner beside each other: none of the former can use up what the server
+ * has for the latter. */
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "server/http/http_private.h"
+
+bool http_share_has_room(const struct http_share *s, enum http_rank rank, size_t n, size_t max)
+{
+    return s->held + n <= max && (rank == HTTP_OWNER || s->guests + n <= (max + 1) / 2);
+}
+
+bool http_share_take(struct http_share *s, enum http_rank rank, size_t n, size_t max)
+{
+    if (!http_share_has_room(s, rank, n, max))
+        return false;
+    s->held += n;
+    s->guests += rank != HTTP_OWNER ? n : 0;
+    return true;
+}
+
+void http_share_return(struct http_share *s, enum http_rank rank, size_t n)
+{
+    s->held -= n;
+    s->guests -= rank != HTTP_OWNER ? n : 0;
+}
+
+/* ---- connections ---- */
+
+/* A socket that is shut down is closed by MHD when it sees the end of it. */
+void http_connection_cut(struct http_connection *c)
+{
+    if (c->is_cut)
+        return;
+    shutdown(c->fd, SHUT_RDWR);
+    c->is_cut = true;
+    c->deadline_ns = 0;
+    c->is_reading = false;
+    c->daemon->held[c->rank]--;
+}
+
+/* Every connection begins as a stranger's. Where these are more than a quarter, the one that has
+ * gone longest without a whole request gives way to the new one: a client with a token shows it
+ * long before its turn comes. */
+void http_connection_enter(struct http_connection *c)
+{
+    struct http_daemon *d = c->daemon;
+    struct http_connection *oldest = NULL;
+    c->since_ns = clock_mono_ns();
+    c->rank = d->is_unix ? HTTP_OWNER : HTTP_STRANGER;
+    d->connections++;
+    d->held[c->rank]++;
+    if (d->held[HTTP_STRANGER] <= d->http->options.connections_max / 4)
+        return;
+    for (struct http_connection *other = c->next; other; other = other->next) {
+        if (other->daemon == d && other->rank == HTTP_STRANGER && !other->is_cut &&
+            (!oldest || other->since_ns < oldest->since_ns))
+            oldest = other;
+    }
+    if (!oldest)
+        return;
+    d->http->counts.refused++;
+    http_connection_cut(oldest);
+}
+
+/* MHD does not listen while it has as many as it may, and looks whether it can again when it is
+ * called: at the next event of a connection, which may be long after. */
+void http_connection_leave(struct http_connection *c)
+{
+    struct http_daemon *d = c->daemon;
+    if (!c->is_cut)
+        d->held[c->rank]--;
+    if (d->connections-- >= d->http->options.connections_max)
+        loop_set_timer(d->http->soon, 0, 0);
+}
+
+bool http_set_rank(struct http_request *r, enum http_rank rank)
+{
+    struct http_connection *c = r->connection;
+    struct http_daemon *d = c->daemon;
+    if (r->is_ranked || c->is_cut)
+        return true;
+    r->is_ranked = true;
+    r->rank = rank;
+    if (rank <= c->rank)
+        return true;
+    if (rank == HTTP_READER && d->held[HTTP_READER] >= d->http->options.connections_max / 2) {
+        http_answer_error(r, 503, "too many connections with the read-only token; try again");
+        return false;
+    }
+    d->held[c->rank]--;
+    d->held[rank]++;
+    c->rank = rank;
+    return true;
+}
+
+enum http_rank http_rank(const struct http_request *r)
+{
+    return r->rank;
+}

@@ -1,0 +1,330 @@
+/* The hub: what happens is made into one message and given to every viewer that wants it. */
+#include "server/http/live.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "server/http/live_private.h"
+
+const struct live_times live_default_times = {
+    .look_ns = 2 * NS_PER_S,
+    .ping_ns = 20 * NS_PER_S,
+    .silent_ns = 60 * NS_PER_S,
+    .stuck_ns = 60 * NS_PER_S,
+    .goodbye_ns = 10 * NS_PER_S,
+};
+
+/* ---- messages ---- */
+
+struct live_message *live_message_of(enum live_kind kind, int64_t id, json_t *doc)
+{
+    char *text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
+    struct live_message *m = text ? live_message_new(kind, id, text, strlen(text)) : NULL;
+    free(text);
+    json_decref(doc);
+    return m;
+}
+
+static struct live_message *message_of_id(enum live_kind kind, const char *type, int64_t id,
+                                          json_t *job)
+{
+    json_t *doc = job ? json_pack("{s:s, s:O}", "type", type, "job", job)
+                      : json_pack("{s:s, s:I}", "type", type, "id", (json_int_t)id);
+    return live_message_of(kind, id, doc);
+}
+
+struct live_message *live_message_of_job(struct live *l, int64_t id)
+{
+    json_t *job = NULL;
+    int rc = l->sources.job(l->sources.user, id, &job);
+    struct live_message *m = NULL;
+    if (rc == 0)
+        m = message_of_id(LIVE_JOB, "job", id, job);
+    else if (rc == -ENOENT)
+        m = message_of_id(LIVE_REMOVED, "removed", id, NULL);
+    json_decref(job);
+    return m;
+}
+
+struct live_message *live_message_skipped(int64_t id, enum live_kind kind)
+{
+    static const char *const words[] = {
+        [LIVE_SAMPLE] = "sample", [LIVE_MARK] = "mark", [LIVE_EVENT] = "event", [LIVE_LOG] = "log"};
+    return live_message_of(
+        LIVE_SKIPPED, id,
+        json_pack("{s:s, s:I, s:s}", "type", "skipped", "id", (json_int_t)id, "what", words[kind]));
+}
+
+/* ---- who gets it ---- */
+
+static bool wants(const struct live_viewer *v, enum live_kind kind, int64_t id)
+{
+    if (v->goodbye_ns || v->is_dead)
+        return false;
+    switch (kind) {
+    case LIVE_MACHINE:
+        return v->wants_machine;
+    case LIVE_JOB:
+    case LIVE_REMOVED:
+        return v->wants_jobs || v->job == id;
+    case LIVE_LOG:
+        return v->tail && v->tail->id == id;
+    default:
+        return v->job == id;
+    }
+}
+
+/* What nobody wants need not be made. */
+static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
+{
+    for (const struct live_viewer *v = l->viewers; v; v = v->next) {
+        if (wants(v, kind, id))
+            return true;
+    }
+    return false;
+}
+
+void live_tell(struct live *l, struct live_message *m)
+{
+    l->busy++;
+    for (struct live_viewer *v = l->viewers; v; v = v->next) {
+        if (wants(v, m->kind, m->id))
+            live_viewer_send(v, m);
+    }
+    l->busy--;
+    live_message_drop(m);
+}
+
+void live_sweep(struct live *l)
+{
+    if (!l->has_dead || l->busy)
+        return;
+    l->has_dead = false;
+    for (struct live_viewer *v = l->viewers, *next; v; v = next) {
+        next = v->next;
+        if (v->is_dead)
+            live_viewer_free(v);
+    }
+}
+
+/* ---- news ---- */
+
+static int kind_of(const char *type, enum live_kind *ret)
+{
+    static const struct {
+        const char *word;
+        enum live_kind kind;
+    } kinds[] = {{"sample", LIVE_SAMPLE},
+                 {"mark", LIVE_MARK},
+                 {"verdict", LIVE_VERDICT},
+                 {"event", LIVE_EVENT},
+                 {"log", LIVE_LOG}};
+    for (size_t i = 0; type && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(type, kinds[i].word) == 0) {
+            *ret = kinds[i].kind;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static void tell_live(struct live *l, int64_t id, const json_t *doc)
+{
+    enum live_kind kind;
+    if (kind_of(json_string_value(json_object_get(doc, "type")), &kind) < 0 ||
+        !is_wanted(l, kind, id))
+        return;
+    if (kind == LIVE_LOG) {
+        live_tail_read(l, id);
+        return;
+    }
+    struct live_message *m = live_message_of(kind, id, json_incref((json_t *)(uintptr_t)doc));
+    if (m)
+        live_tell(l, m);
+}
+
+void live_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+{
+    struct live *l = user;
+    struct live_message *m = NULL;
+    if (what == JOBS_NEWS_ANSWER) /* of one who asked alone */
+        return;
+    if (what == JOBS_NEWS_LIVE) {
+        tell_live(l, id, doc);
+    } else if (what == JOBS_NEWS_REMOVED) {
+        if (is_wanted(l, LIVE_REMOVED, id))
+            m = message_of_id(LIVE_REMOVED, "removed", id, NULL);
+    } else {
+        if (is_change) /* the last of a job's log comes with its end */
+            live_tail_read(l, id);
+        if (is_wanted(l, LIVE_JOB, id))
+            m = message_of_id(LIVE_JOB, "job", id, (json_t *)(uintptr_t)doc);
+    }
+    if (m)
+        live_tell(l, m);
+    live_sweep(l);
+}
+
+static void on_look(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct live *l = user;
+    (void)missed;
+    if (is_wanted(l, LIVE_MACHINE, 0)) {
+        json_t *doc = l->sources.machine(l->sources.user);
+        if (doc)
+            json_object_set_new(doc, "type", json_string("machine"));
+        struct live_message *m = live_message_of(LIVE_MACHINE, 0, doc);
+        if (m)
+            live_tell(l, m);
+    }
+    l->busy++;
+    for (struct live_viewer *v = l->viewers; v; v = v->next)
+        live_viewer_look(v, now_ns);
+    l->busy--;
+    live_sweep(l);
+}
+
+/* ---- what a viewer says ---- */
+
+static void complain(struct live_viewer *v, const struct err *err)
+{
+    struct live_message *m = live_message_of(
+        LIVE_ERROR, 0, json_pack("{s:s, s:o}", "type", "error", "message", json_text0(err->text)));
+    if (m)
+        live_viewer_send(v, m);
+    live_message_drop(m);
+}
+
+struct wish {
+    bool jobs, machine, log;
+    int64_t job;
+};
+
+static int read_wish(const json_t *doc, struct wish *ret, struct err *err)
+{
+    struct wish w = {0};
+    const char *key;
+    json_t *value;
+    if (!json_is_object(doc))
+        return err_set(err, -EINVAL,
+                       "a viewer says what it wants in an object like {\"jobs\": "
+                       "true, \"job\": 17, \"log\": true}");
+    json_object_foreach((json_t *)(uintptr_t)doc, key, value)
+    {
+        bool is_job = strcmp(key, "job") == 0, is_null = json_is_null(value);
+        bool *flag = strcmp(key, "jobs") == 0      ? &w.jobs
+                     : strcmp(key, "machine") == 0 ? &w.machine
+                     : strcmp(key, "log") == 0     ? &w.log
+                                                   : NULL;
+        if (!flag && !is_job)
+            return err_set(err, -EINVAL,
+                           "there is no key \"%.60s\"; there are jobs, machine, job and log", key);
+        if (flag && !json_is_boolean(value) && !is_null)
+            return err_set(err, -EINVAL, "%s: it is true or false", key);
+        if (is_job && !is_null && (!json_is_integer(value) || json_integer_value(value) < 1))
+            return err_set(err, -EINVAL, "job: it is the number of a job or null");
+        if (flag)
+            *flag = json_is_true(value);
+        else
+            w.job = json_integer_value(value);
+    }
+    *ret = w;
+    return 0;
+}
+
+static void watch(struct live_viewer *v, const struct wish *w)
+{
+    struct live *l = v->live;
+    struct live_tail *tail = w->job && w->log ? live_tail_watch(l, w->job) : NULL;
+    if (v->job != w->job)
+        live_queue_leave(&v->queue, v->job);
+    live_tail_leave(l, v->tail);
+    v->tail = tail;
+    v->wants_jobs = w->jobs;
+    v->wants_machine = w->machine;
+    v->job = w->job;
+}
+
+void live_viewer_hear(struct live_viewer *v, const char *text, size_t len)
+{
+    struct err err = {""};
+    struct wish w = {0};
+    struct live_message *m = NULL;
+    json_t *doc = json_parse(text, len, &err);
+    int rc = doc ? read_wish(doc, &w, &err) : -EINVAL;
+    json_decref(doc);
+    if (rc == 0 && w.job && !(m = live_message_of_job(v->live, w.job)))
+        rc = err_set(&err, -EIO, "job %lld cannot be read now", (long long)w.job);
+    if (rc < 0) {
+        complain(v, &err);
+        return;
+    }
+    watch(v, &w);
+    if (m)
+        live_viewer_send(v, m);
+    live_message_drop(m);
+}
+
+/* ---- the hub ---- */
+
+static void make_boot(char ret[17])
+{
+    uint64_t n = 0;
+    if (getrandom(&n, sizeof(n), GRND_NONBLOCK) != (ssize_t)sizeof(n))
+        n = clock_wall_ns();
+    snprintf(ret, 17, "%016llx", (unsigned long long)n);
+}
+
+int live_start(struct loop *loop, const struct live_sources *sources,
+               const struct live_times *times, unsigned viewers_max, struct live **ret,
+               struct err *err)
+{
+    struct live *l = calloc(1, sizeof(*l));
+    if (!l)
+        return err_set(err, -ENOMEM, "out of memory");
+    *l = (struct live){
+        .loop = loop, .sources = *sources, .times = *times, .viewers_max = viewers_max};
+    make_boot(l->boot);
+    int rc = wslay_load(&l->wslay, err);
+    if (rc == 0) {
+        rc = loop_add_timer(loop, clock_mono_ns() + times->look_ns, times->look_ns, on_look, l,
+                            &l->timer);
+        if (rc < 0)
+            err_set(err, rc, "no timer can be had: %s", strerror(-rc));
+    }
+    if (rc < 0) {
+        live_free(l);
+        return rc;
+    }
+    *ret = l;
+    return 0;
+}
+
+void live_free(struct live *l)
+{
+    if (!l)
+        return;
+    if (l->end)
+        l->end(l);
+    for (struct live_viewer *v = l->viewers; v; v = v->next) {
+        live_viewer_close(v, WSLAY_CODE_GOING_AWAY, "the server ends");
+        live_viewer_flush(v);
+    }
+    while (l->viewers)
+        live_viewer_free(l->viewers);
+    loop_remove(l->timer);
+    wslay_unload(&l->wslay);
+    free(l);
+}
+
+void live_counts(const struct live *l, struct live_counts *ret)
+{
+    *ret = l->counts;
+}

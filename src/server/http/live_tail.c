@@ -1,0 +1,107 @@
+/* The logs that somebody watches: what is new in one is read once, for all who watch it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "server/http/live_private.h"
+
+enum {
+    PIECE_BYTES = 32 << 10, /* as JSON it may become six times that */
+    PIECES_MAX = 4,         /* at one news; who writes faster is not shown whole */
+};
+
+struct live_tail *live_tail_watch(struct live *l, int64_t id)
+{
+    struct live_tail *tail = l->tails;
+    while (tail && tail->id != id)
+        tail = tail->next;
+    if (tail) {
+        live_tail_read(l, id); /* so that for the new one it begins at the end, too */
+        tail->watchers++;
+        return tail;
+    }
+    tail = calloc(1, sizeof(*tail));
+    if (tail) {
+        *tail = (struct live_tail){.next = l->tails, .id = id, .watchers = 1};
+        tail->offset = l->sources.log_end(l->sources.user, id);
+        l->tails = tail;
+    }
+    return tail;
+}
+
+void live_tail_leave(struct live *l, struct live_tail *tail)
+{
+    if (!tail || --tail->watchers > 0)
+        return;
+    struct live_tail **at = &l->tails;
+    while (*at != tail)
+        at = &(*at)->next;
+    *at = tail->next;
+    free(tail);
+}
+
+/* LEN less what is the beginning of a character whose end has not come yet. */
+static size_t whole_characters(const char *s, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        unsigned char c = (unsigned char)s[len - back];
+        if ((c & 0xC0) == 0x80)
+            continue;
+        size_t wants = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
+        return wants > back ? len - back : len;
+    }
+    return len;
+}
+
+static void tell_piece(struct live *l, int64_t id, uint64_t offset, const char *text, size_t len)
+{
+    json_t *doc = json_pack("{s:s, s:I, s:o, s:o}", "type", "log", "id", (json_int_t)id, "offset",
+                            json_u64(offset), "text", json_text(text, len));
+    struct live_message *m = live_message_of(LIVE_LOG, id, doc);
+    if (m)
+        live_tell(l, m);
+}
+
+/* A job that writes faster than it can be told: from near the end on. */
+static void catch_up(struct live *l, struct live_tail *tail)
+{
+    uint64_t end = l->sources.log_end(l->sources.user, tail->id);
+    if (end <= tail->offset + (uint64_t)PIECES_MAX * PIECE_BYTES)
+        return;
+    tail->offset = end - PIECE_BYTES;
+    l->busy++;
+    for (struct live_viewer *v = l->viewers; v; v = v->next) {
+        if (v->tail != tail)
+            continue;
+        v->queue.skipped |= 1u << LIVE_LOG;
+        live_viewer_flush(v); /* it is said before what comes behind the gap */
+    }
+    l->busy--;
+}
+
+void live_tail_read(struct live *l, int64_t id)
+{
+    struct live_tail *tail = l->tails;
+    while (tail && tail->id != id)
+        tail = tail->next;
+    AUTO_FREE char *text = tail ? malloc(PIECE_BYTES) : NULL;
+    if (!text)
+        return;
+    catch_up(l, tail);
+    for (int i = 0; i < PIECES_MAX; i++) {
+        uint64_t at = tail->offset;
+        ssize_t n = l->sources.log(l->sources.user, id, tail->offset, text, PIECE_BYTES, &at);
+        if (n <= 0)
+            return;
+        size_t whole = whole_characters(text, (size_t)n);
+        if (whole == 0) /* the rest of it comes with the next news */
+            return;
+        tail->offset = at + whole;
+        tell_piece(l, id, at, text, whole);
+        if (n < PIECE_BYTES)
+            return;
+    }
+}

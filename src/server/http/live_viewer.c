@@ -1,0 +1,423 @@
+/* One viewer's connection: wslay reads what it says and writes control frames; messages, which all
+ * viewers share, are written here, between those. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "server/http/http.h"
+#include "server/http/live_private.h"
+#include "version.h"
+
+enum {
+    MESSAGE_MAX = 64 << 10, /* that a viewer may send */
+    TURN_BYTES = 4 << 10,   /* read of one viewer before the others come */
+    PIECES = 16,            /* written at once */
+    PONGS_MAX = 32,         /* that may wait: who asks for more is not read */
+    FRAMES_PER_LOOK = 100,  /* between two looks at the viewers, 2 s */
+    FRAGMENTS_MAX = 64,     /* of one message */
+    REFILL_MAX = 32,        /* messages made anew in one turn */
+    SEND_BUFFER = 64 << 10, /* the kernel's, which doubles it */
+    CLOSE_TRY_AGAIN = 1013, /* of the registry of close codes, later than RFC 6455 */
+};
+
+/* ---- ends ---- */
+
+static void die(struct live_viewer *v)
+{
+    v->is_dead = true;
+    v->live->has_dead = true;
+}
+
+void live_viewer_free(struct live_viewer *v)
+{
+    struct live *l = v->live;
+    live_tail_leave(l, v->tail);
+    loop_remove(v->source);
+    if (v->ws)
+        l->wslay.free(v->ws);
+    live_queue_fini(&v->queue);
+    http_upgraded_close(v->connection);
+    if (v->prev)
+        v->prev->next = v->next;
+    else
+        l->viewers = v->next;
+    if (v->next)
+        v->next->prev = v->prev;
+    l->counts.viewers--;
+    http_share_return(&l->places, v->rank, 1);
+    free(v);
+}
+
+void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
+{
+    if (v->is_dead || v->goodbye_ns)
+        return;
+    v->goodbye_ns = clock_mono_ns();
+    live_queue_clear(&v->queue);
+    if (v->live->wslay.queue_close(v->ws, (uint16_t)code, (const uint8_t *)why, strlen(why)) != 0)
+        die(v);
+}
+
+/* ---- writing ---- */
+
+/* For what was left out it is said so; of jobs that are late the newest is made. False: nothing is
+ * left to send. */
+static bool refill(struct live_viewer *v, unsigned *may_make)
+{
+    static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};
+    struct live_queue *q = &v->queue;
+    struct live_message *m;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (!(q->skipped & 1u << kinds[i]))
+            continue;
+        q->skipped &= ~(1u << kinds[i]);
+        if ((m = live_message_skipped(v->job, kinds[i])))
+            live_queue_add(q, m);
+        live_message_drop(m);
+    }
+    while (*may_make > 0 && q->count < PIECES) {
+        int64_t id = live_queue_take_late(q);
+        if (id == 0)
+            break;
+        --*may_make;
+        if ((m = live_message_of_job(v->live, id)))
+            live_queue_add(q, m);
+        live_message_drop(m);
+    }
+    return q->count > 0;
+}
+
+/* 1 all that was asked for is written, 0 the socket is full, -1 it is broken. */
+static int write_pieces(struct live_viewer *v, int max)
+{
+    struct iovec pieces[PIECES];
+    struct msghdr message = {.msg_iov = pieces};
+    message.msg_iovlen = (size_t)live_queue_next(&v->queue, pieces, max);
+    ssize_t n = sendmsg(v->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    v->stuck_ns = 0;
+    v->live->counts.bytes += (uint64_t)n;
+    live_queue_written(&v->queue, (size_t)n);
+    return 1;
+}
+
+/* So that a control frame can come next, however much waits behind. */
+static int write_rest_of_frame(struct live_viewer *v)
+{
+    int rc = 1;
+    while (rc == 1 && !live_queue_is_between(&v->queue))
+        rc = write_pieces(v, 1);
+    return rc;
+}
+
+static int write_messages(struct live_viewer *v)
+{
+    unsigned may_make = REFILL_MAX;
+    int rc = 1;
+    while (rc == 1 && (v->queue.count > 0 || (!v->goodbye_ns && refill(v, &may_make))))
+        rc = write_pieces(v, PIECES);
+    return rc == 1 ? v->queue.late_count == 0 : rc; /* the rest of them in the next turn */
+}
+
+static int write_control(struct live_viewer *v)
+{
+    const struct wslay_table *ws = &v->live->wslay;
+    if (!ws->want_write(v->ws))
+        return 1;
+    if (ws->send(v->ws) != 0)
+        return -1;
+    return !ws->want_write(v->ws);
+}
+
+static void set_events(struct live_viewer *v, bool is_full)
+{
+    bool may_read = v->live->wslay.queued(v->ws) < PONGS_MAX;
+    uint32_t events = (may_read ? (uint32_t)EPOLLIN : 0u) | (is_full ? (uint32_t)EPOLLOUT : 0u);
+    if (events != v->events && loop_change_fd(v->source, events) == 0)
+        v->events = events;
+}
+
+/* For a frame that is wrong in itself wslay has no close code. 1002, by hand. */
+static int write_refusal(struct live_viewer *v)
+{
+    static const uint8_t close_1002[] = {0x88, 0x02, 0x03, 0xEA};
+    ssize_t n = send(v->fd, close_1002, sizeof(close_1002), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return n == (ssize_t)sizeof(close_1002) ? 1 : -1;
+}
+
+/* When nothing more is to be said. To close at once, with something unread, would make the kernel
+ * take back what was said last. */
+static void finish(struct live_viewer *v)
+{
+    if (v->has_left || shutdown(v->fd, SHUT_WR) < 0) {
+        die(v);
+        return;
+    }
+    v->is_shut = true;
+    if (!v->goodbye_ns)
+        v->goodbye_ns = clock_mono_ns();
+    set_events(v, false);
+}
+
+void live_viewer_flush(struct live_viewer *v)
+{
+    const struct wslay_table *ws = &v->live->wslay;
+    if (v->is_dead || v->is_shut)
+        return;
+    int rc = write_rest_of_frame(v);
+    if (rc == 1)
+        rc = v->is_refused ? write_refusal(v) : write_control(v);
+    if (rc == 1 && !v->is_refused)
+        rc = write_messages(v);
+    if (rc < 0)
+        die(v);
+    else if (rc == 1 && (v->is_refused || (!ws->want_read(v->ws) && !ws->want_write(v->ws))))
+        finish(v);
+    if (v->is_dead || v->is_shut)
+        return;
+    if (rc == 0 && !v->stuck_ns)
+        v->stuck_ns = clock_mono_ns();
+    set_events(v, rc == 0);
+}
+
+void live_viewer_send(struct live_viewer *v, struct live_message *m)
+{
+    if (v->is_dead || v->goodbye_ns)
+        return;
+    int rc = live_queue_add(&v->queue, m);
+    v->live->counts.messages++;
+    if (rc > 0)
+        v->live->counts.skipped++;
+    if (rc < 0)
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "too far behind");
+    if (!(v->events & EPOLLOUT)) /* else the loop says when */
+        live_viewer_flush(v);
+}
+
+static ssize_t on_send(wslay_event_context_ptr ws, const uint8_t *data, size_t len, int flags,
+                       void *user)
+{
+    struct live_viewer *v = user;
+    (void)flags;
+    ssize_t n = send(v->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n >= 0) {
+        v->stuck_ns = 0;
+        return n;
+    }
+    v->live->wslay.set_error(ws, errno == EAGAIN || errno == EINTR ? WSLAY_ERR_WOULDBLOCK
+                                                                   : WSLAY_ERR_CALLBACK_FAILURE);
+    return -1;
+}
+
+/* ---- reading ---- */
+
+static ssize_t on_recv(wslay_event_context_ptr ws, uint8_t *buf, size_t len, int flags, void *user)
+{
+    struct live_viewer *v = user;
+    (void)flags;
+    if (v->early_len > 0) {
+        size_t n = v->early_len < len ? v->early_len : len;
+        memcpy(buf, v->early, n);
+        v->early += n;
+        v->early_len -= n;
+        return (ssize_t)n;
+    }
+    ssize_t n = -1;
+    errno = EAGAIN;
+    if (v->may_read > 0)
+        n = recv(v->fd, buf, v->may_read < len ? v->may_read : len, MSG_DONTWAIT);
+    if (n > 0) {
+        v->may_read -= (size_t)n;
+        return n;
+    }
+    v->is_lost = n == 0 || (errno != EAGAIN && errno != EINTR);
+    v->live->wslay.set_error(ws, v->is_lost ? WSLAY_ERR_CALLBACK_FAILURE : WSLAY_ERR_WOULDBLOCK);
+    return -1;
+}
+
+static void on_frame(wslay_event_context_ptr ws,
+                     const struct wslay_event_on_frame_recv_start_arg *f, void *user)
+{
+    struct live_viewer *v = user;
+    (void)ws;
+    if (f->opcode == WSLAY_CONTINUATION_FRAME)
+        v->fragments++;
+    else if (!wslay_is_ctrl_frame(f->opcode))
+        v->fragments = 0;
+    if (f->payload_length > MESSAGE_MAX)
+        live_viewer_close(v, WSLAY_CODE_MESSAGE_TOO_BIG, "at most 64 KiB are read");
+    else if (v->fragments > FRAGMENTS_MAX)
+        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "a message of too many pieces");
+    else if (v->frames_left == 0)
+        live_viewer_close(v, WSLAY_CODE_POLICY_VIOLATION, "too many messages at once");
+    else
+        v->frames_left--;
+}
+
+static void on_message(wslay_event_context_ptr ws, const struct wslay_event_on_msg_recv_arg *m,
+                       void *user)
+{
+    struct live_viewer *v = user;
+    (void)ws;
+    if (m->opcode == WSLAY_CONNECTION_CLOSE)
+        v->has_left = true; /* wslay answers it */
+    if (v->goodbye_ns || v->is_dead)
+        return;
+    if (m->opcode == WSLAY_TEXT_FRAME)
+        live_viewer_hear(v, (const char *)m->msg, m->msg_length);
+    else if (m->opcode == WSLAY_BINARY_FRAME)
+        live_viewer_close(v, WSLAY_CODE_UNSUPPORTED_DATA, "text alone is understood");
+    else if (m->opcode == WSLAY_CONNECTION_CLOSE)
+        v->goodbye_ns = clock_mono_ns();
+}
+
+/* What comes after the last word. */
+static void throw_away(struct live_viewer *v)
+{
+    char piece[TURN_BYTES];
+    ssize_t n = recv(v->fd, piece, sizeof(piece), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        die(v);
+}
+
+static void read_all(struct live_viewer *v)
+{
+    if (v->is_shut || v->is_refused) {
+        throw_away(v);
+        return;
+    }
+    v->may_read = TURN_BYTES;
+    v->heard_ns = clock_mono_ns();
+    if (v->live->wslay.recv(v->ws) == 0)
+        return;
+    if (v->is_lost) {
+        die(v);
+        return;
+    }
+    v->is_refused = true;
+    v->goodbye_ns = v->heard_ns;
+    live_queue_clear(&v->queue);
+}
+
+static void on_ready(void *user, int fd, uint32_t events)
+{
+    struct live_viewer *v = user;
+    struct live *l = v->live;
+    (void)fd;
+    l->busy++;
+    if (!v->is_dead && events & EPOLLIN)
+        read_all(v);
+    else if (events & (EPOLLHUP | EPOLLERR))
+        die(v);
+    live_viewer_flush(v);
+    l->busy--;
+    live_sweep(l);
+}
+
+/* ---- time ---- */
+
+void live_viewer_look(struct live_viewer *v, uint64_t now_ns)
+{
+    const struct live_times *t = &v->live->times;
+    const struct wslay_event_msg ping = {.opcode = WSLAY_PING, .msg = NULL, .msg_length = 0};
+    if (v->is_dead)
+        return;
+    v->frames_left = FRAMES_PER_LOOK;
+    if (v->goodbye_ns) {
+        if (now_ns - v->goodbye_ns >= t->goodbye_ns)
+            die(v);
+        return;
+    }
+    if (v->stuck_ns && now_ns > v->stuck_ns && now_ns - v->stuck_ns >= t->stuck_ns) {
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "nothing was read");
+    } else if (now_ns > v->heard_ns && now_ns - v->heard_ns >= t->silent_ns) {
+        live_viewer_close(v, CLOSE_TRY_AGAIN, "no answer to pings");
+    } else if (now_ns - v->pinged_ns >= t->ping_ns) {
+        v->pinged_ns = now_ns;
+        if (v->live->wslay.queued(v->ws) < PONGS_MAX)
+            v->live->wslay.queue_msg(v->ws, &ping);
+    } else {
+        return;
+    }
+    live_viewer_flush(v);
+}
+
+/* ---- the beginning ---- */
+
+static int set_up(struct live_viewer *v)
+{
+    static const struct wslay_event_callbacks callbacks = {
+        .recv_callback = on_recv,
+        .send_callback = on_send,
+        .on_frame_recv_start_callback = on_frame,
+        .on_msg_recv_callback = on_message,
+    };
+    struct live *l = v->live;
+    int buffer = SEND_BUFFER, one = 1;
+    setsockopt(v->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+    setsockopt(v->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (l->wslay.server_init(&v->ws, &callbacks, v) != 0) {
+        v->ws = NULL;
+        return -ENOMEM;
+    }
+    l->wslay.set_max_length(v->ws, MESSAGE_MAX);
+    v->events = EPOLLIN;
+    return loop_add_fd(l->loop, v->fd, v->events, on_ready, v, &v->source);
+}
+
+static void greet(struct live_viewer *v)
+{
+    struct live *l = v->live;
+    double now_s = (double)clock_wall_ns() / 1e9;
+    json_t *doc = json_pack("{s:s, s:s, s:f, s:s}", "type", "hello", "version", EBB_VERSION,
+                            "now_s", now_s, "boot", l->boot);
+    struct live_message *m = live_message_of(LIVE_HELLO, 0, doc);
+    if (m)
+        live_viewer_send(v, m);
+    live_message_drop(m);
+}
+
+void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *extra,
+                      size_t extra_len)
+{
+    struct live *l = user;
+    enum http_rank rank = http_upgraded_rank(u);
+    bool has_place = http_share_take(&l->places, rank, 1, l->viewers_max);
+    struct live_viewer *v = has_place ? calloc(1, sizeof(*v)) : NULL;
+    if (!v) {
+        if (has_place)
+            http_share_return(&l->places, rank, 1);
+        http_upgraded_close(u);
+        return;
+    }
+    *v = (struct live_viewer){
+        .live = l, .connection = u, .rank = rank, .fd = fd, .next = l->viewers};
+    if (v->next)
+        v->next->prev = v;
+    l->viewers = v;
+    l->counts.viewers++;
+    v->heard_ns = v->pinged_ns = clock_mono_ns();
+    v->frames_left = FRAMES_PER_LOOK;
+    if (set_up(v) < 0) {
+        live_viewer_free(v);
+        return;
+    }
+    l->busy++;
+    greet(v);
+    v->early = extra;
+    v->early_len = extra_len;
+    if (extra_len > 0)
+        read_all(v);
+    v->early_len = 0; /* not ours any longer */
+    live_viewer_flush(v);
+    l->busy--;
+    live_sweep(l);
+}

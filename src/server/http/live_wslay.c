@@ -1,0 +1,56 @@
+/* Loads libwslay. */
+#include "server/http/live_wslay.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/place.h"
+
+static const struct {
+    const char *name;
+    size_t offset;
+} functions[] = {
+    {"wslay_event_context_server_init", offsetof(struct wslay_table, server_init)},
+    {"wslay_event_context_free", offsetof(struct wslay_table, free)},
+    {"wslay_event_config_set_max_recv_msg_length", offsetof(struct wslay_table, set_max_length)},
+    {"wslay_event_recv", offsetof(struct wslay_table, recv)},
+    {"wslay_event_send", offsetof(struct wslay_table, send)},
+    {"wslay_event_queue_msg", offsetof(struct wslay_table, queue_msg)},
+    {"wslay_event_queue_close", offsetof(struct wslay_table, queue_close)},
+    {"wslay_event_set_error", offsetof(struct wslay_table, set_error)},
+    {"wslay_event_want_read", offsetof(struct wslay_table, want_read)},
+    {"wslay_event_want_write", offsetof(struct wslay_table, want_write)},
+    {"wslay_event_get_queued_msg_count", offsetof(struct wslay_table, queued)},
+};
+
+int wslay_load(struct wslay_table *ret, struct err *err)
+{
+    char own[PATH_MAX];
+    const char *path = place_find_wslay(own) ? own : "libwslay.so.1";
+    struct wslay_table t = {.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    if (!t.library)
+        return err_set(err, -ENOENT,
+                       "libwslay.so.1 is not on this machine, and without it there is no live "
+                       "stream; install libwslay1");
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        void *f = dlsym(t.library, functions[i].name);
+        if (!f) {
+            wslay_unload(&t);
+            return err_set(err, -ENOENT, "libwslay.so.1 has no %s; install libwslay1 1.1 or newer",
+                           functions[i].name);
+        }
+        memcpy((char *)&t + functions[i].offset, &f, sizeof(f));
+    }
+    *ret = t;
+    return 0;
+}
+
+void wslay_unload(struct wslay_table *t)
+{
+    if (t->library)
+        dlclose(t->library);
+    *t = (struct wslay_table){0};
+}

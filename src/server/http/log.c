@@ -1,0 +1,219 @@
+/* Lines of the log, as JSON or for a person. */
+#include "server/http/log.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/text.h"
+
+enum {
+    MESSAGE_MAX = 1024,
+    BURST = 20,  /* lines of one kind about one job that are written at once */
+    EVERY_S = 5, /* and then one so often */
+};
+
+/* Lines of one event about one job: a token bucket, and what it held back. */
+struct log_bucket {
+    int64_t job;
+    const char *event;
+    uint64_t full_ns; /* when the bucket is full again; monotonic */
+    unsigned long suppressed;
+};
+
+static struct {
+    int fd;
+    enum log_level least;
+    int as_json;
+    unsigned long lost;
+    struct log_bucket *buckets;
+    size_t bucket_count;
+} out = {.fd = -1};
+
+static const char *const words[] = {"debug", "info", "warn", "error"};
+
+void log_start(int fd, enum log_level least, int as_json)
+{
+    out.fd = fd;
+    out.least = least;
+    out.as_json = as_json;
+    out.lost = 0;
+    free(out.buckets);
+    out.buckets = NULL;
+    out.bucket_count = 0;
+}
+
+static void put_time(char ret[40])
+{
+    uint64_t now_ns = clock_wall_ns();
+    time_t seconds = (time_t)(now_ns / NS_PER_S);
+    struct tm tm;
+    gmtime_r(&seconds, &tm);
+    size_t n = strftime(ret, 40, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(ret + n, 40 - n, ".%03uZ", (unsigned)(now_ns % NS_PER_S / NS_PER_MS));
+}
+
+static void put_json(struct buf *line, enum log_level level, const char *event, int64_t job,
+                     const struct buf *message)
+{
+    char t[40];
+    put_time(t);
+    json_t *doc = json_pack("{s:s, s:s, s:s}", "t", t, "level", words[level], "event", event);
+    if (job)
+        json_object_set_new(doc, "job", json_integer(job));
+    json_object_set_new(doc, "message", json_text(message->data, message->len));
+    json_print(line, doc, 0);
+    json_decref(doc);
+}
+
+static void put_text(struct buf *line, enum log_level level, const char *event, int64_t job,
+                     const struct buf *message)
+{
+    char t[40];
+    put_time(t);
+    buf_printf(line, "%.19s %-5s %s: ", t, words[level], event);
+    if (job)
+        buf_printf(line, "job %lld: ", (long long)job);
+    text_escape(line, message->data, message->len);
+    buf_add_byte(line, '\n');
+}
+
+/* A pipe that polls writable takes PIPE_BUF bytes at once, without waiting. */
+static void put_line(const struct buf *line)
+{
+    struct pollfd p = {.fd = out.fd, .events = POLLOUT};
+    if (line->failed || line->len > PIPE_BUF || poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT) ||
+        write(out.fd, line->data, line->len) < 0)
+        out.lost++;
+}
+
+static void format_line(struct buf *line, enum log_level level, const char *event, int64_t job,
+                        struct buf *message)
+{
+    if (message->len > MESSAGE_MAX)
+        message->len = MESSAGE_MAX;
+    buf_clear(line);
+    if (out.as_json)
+        put_json(line, level, event, job, message);
+    else
+        put_text(line, level, event, job, message);
+}
+
+static void put_message(enum log_level level, const char *event, int64_t job, struct buf *message)
+{
+    struct buf line = {0};
+    format_line(&line, level, event, job, message);
+    put_line(&line);
+    buf_fini(&line);
+}
+
+static void put_lost(void)
+{
+    struct buf message = {0};
+    unsigned long lost = out.lost;
+    if (!lost)
+        return;
+    out.lost = 0;
+    buf_printf(&message, "%lu log lines were dropped here", lost);
+    put_message(LOG_WARN, "log_lost", 0, &message);
+    out.lost += out.lost ? lost - 1 : 0;
+    buf_fini(&message);
+}
+
+/* ---- how many lines there may be ---- */
+
+static void put_suppressed(struct log_bucket *b)
+{
+    struct buf message = {0};
+    if (!b->suppressed)
+        return;
+    buf_printf(&message, "%lu %s lines suppressed", b->suppressed, b->event);
+    b->suppressed = 0;
+    put_message(LOG_WARN, "log_limited", b->job, &message);
+    buf_fini(&message);
+}
+
+static bool is_bucket_of(const struct log_bucket *b, const char *event, int64_t job)
+{
+    return b->job == job && strcmp(b->event, event) == 0;
+}
+
+/* A bucket that is full is as good as a new one, so its place can be another's. NULL: out of
+ * memory. */
+static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t now_ns)
+{
+    struct log_bucket *full = NULL;
+    for (size_t i = 0; i < out.bucket_count; i++) {
+        struct log_bucket *b = &out.buckets[i];
+        if (is_bucket_of(b, event, job))
+            return b;
+        if (b->full_ns <= now_ns)
+            full = b;
+    }
+    if (full) {
+        put_suppressed(full);
+    } else {
+        struct log_bucket *more =
+            realloc(out.buckets, (out.bucket_count + 1) * sizeof(*out.buckets));
+        if (!more)
+            return NULL;
+        out.buckets = more;
+        full = &more[out.bucket_count++];
+    }
+    *full = (struct log_bucket){.job = job, .event = event};
+    return full;
+}
+
+/* Whether one more line of EVENT about JOB may be written now. */
+static bool take_token(const char *event, int64_t job)
+{
+    uint64_t now_ns = clock_mono_ns();
+    struct log_bucket *b = find_bucket(event, job, now_ns);
+    if (!b)
+        return true;
+    if (b->full_ns > now_ns + (BURST - 1) * EVERY_S * NS_PER_S) {
+        b->suppressed++;
+        return false;
+    }
+    put_suppressed(b);
+    b->full_ns = (b->full_ns > now_ns ? b->full_ns : now_ns) + EVERY_S * NS_PER_S;
+    return true;
+}
+
+void log_job_over(int64_t job)
+{
+    for (size_t i = 0; i < out.bucket_count;) {
+        if (out.buckets[i].job != job) {
+            i++;
+            continue;
+        }
+        put_suppressed(&out.buckets[i]);
+        out.buckets[i] = out.buckets[--out.bucket_count];
+    }
+}
+
+void log_line(enum log_level level, const char *event, int64_t job, const char *fmt, ...)
+{
+    if (out.fd < 0 || level < out.least)
+        return;
+    put_lost();
+    if (!take_token(event, job))
+        return;
+    struct buf message = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&message, fmt, ap);
+    va_end(ap);
+    put_message(level, event, job, &message);
+    buf_fini(&message);
+}

@@ -1,0 +1,251 @@
+/* From a request to its handler: the name it was called by, the path, the rights, the body. */
+#include "server/http/routes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "base/number.h"
+#include "server/jobs/jobs.h"
+#include "server/http/routes_private.h"
+
+enum { VALUES_MAX = 20000 }; /* in a body; a request may have five thousand texts */
+
+/* {id} is a number from 1 without a sign or zeroes before it; {name} any one part. */
+static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
+                       struct route_call *c)
+{
+    if (pattern[0] != '{')
+        return pattern_len == len && memcmp(pattern, part, len) == 0;
+    if (pattern[1] == 'n') {
+        c->name = part; /* always the last */
+        return len > 0;
+    }
+    return part[0] >= '1' && part[0] <= '9' && number_parse_i64(part, len, &c->id) == 0;
+}
+
+static bool match_path(const char *pattern, const char *path, struct route_call *c)
+{
+    while (*pattern == '/' && *path == '/') {
+        size_t pattern_len = strcspn(++pattern, "/"), len = strcspn(++path, "/");
+        if (!match_part(pattern, pattern_len, path, len, c))
+            return false;
+        pattern += pattern_len;
+        path += len;
+    }
+    return !*pattern && !*path;
+}
+
+static enum http_method method_asked(const struct http_request *r)
+{
+    return http_method(r) == HTTP_HEAD ? HTTP_GET : http_method(r);
+}
+
+static const char *const method_words[] = {
+    [HTTP_GET] = "GET, HEAD", [HTTP_POST] = "POST", [HTTP_DELETE] = "DELETE"};
+
+/* NULL: answered, with 404 or 405. */
+static const struct route *find_route(struct http_request *r, struct route_call *c)
+{
+    char allow[64] = "";
+    for (const struct route *route = route_table; route->path; route++) {
+        if (!match_path(route->path, http_path(r), c))
+            continue;
+        if (route->method == method_asked(r))
+            return route;
+        size_t len = strlen(allow);
+        snprintf(allow + len, sizeof(allow) - len, "%s%s", len ? ", " : "",
+                 method_words[route->method]);
+    }
+    if (!allow[0]) {
+        http_answer_error(r, 404, "there is nothing at %.100s", http_path(r));
+        return NULL;
+    }
+    http_add_header(r, "Allow", allow);
+    http_answer_error(r, 405, "%.100s can be asked with %s alone", http_path(r), allow);
+    return NULL;
+}
+
+static bool is_json(const struct http_request *r)
+{
+    static const char json[] = "application/json";
+    const char *type = http_header(r, "Content-Type");
+    size_t len = sizeof(json) - 1;
+    return type && strncasecmp(type, json, len) == 0 && (type[len] == '\0' || type[len] == ';');
+}
+
+static bool is_word_of(const char *words, const char *word)
+{
+    size_t len = strlen(word);
+    for (const char *p = words; p && *p; p += strspn(p, " ")) {
+        size_t n = strcspn(p, " ");
+        if (n == len && memcmp(p, word, n) == 0)
+            return true;
+        p += n;
+    }
+    return false;
+}
+
+/* A misspelt parameter would be one that is not heeded. The page may have what it likes. */
+static bool check_params(struct http_request *r, const struct route *route)
+{
+    const char *key;
+    for (size_t i = 0; route->summary && (key = http_query_key(r, i)) != NULL; i++) {
+        if (!is_word_of(route->params, key)) {
+            http_answer_error(r, 400, "there is no parameter \"%.100s\" here", key);
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum http_rank rank_of(enum auth_right right)
+{
+    return right == AUTH_WRITE ? HTTP_OWNER : right == AUTH_READ ? HTTP_READER : HTTP_STRANGER;
+}
+
+/* Everything that can be said before the body is there. False: answered. */
+static bool let_in(struct routes *routes, struct http_request *r, struct route_call *c)
+{
+    const char *why;
+    *c = (struct route_call){.routes = routes, .r = r};
+    if (!auth_origin_ok(routes->options.auth, r, &why)) {
+        http_answer_error(r, 403, "%s", why);
+        return false;
+    }
+    c->route = find_route(r, c);
+    if (!c->route)
+        return false;
+    c->right = routes->options.no_auth ? AUTH_WRITE
+                                       : auth_right_of(routes->options.auth, r, clock_wall_ns());
+    if (!http_set_rank(r, rank_of(c->right)))
+        return false;
+    if (c->route->access != ROUTE_OPEN && c->right == AUTH_NONE) {
+        http_add_header(r, "WWW-Authenticate", "Bearer realm=\"ebb\"");
+        http_answer_error(r, 401, "missing or invalid token");
+    } else if (c->route->access == ROUTE_WRITE && c->right != AUTH_WRITE) {
+        http_answer_error(r, 403, "this token is read-only");
+    } else if (c->route->method != HTTP_GET && !is_json(r)) {
+        http_answer_error(r, 415,
+                          "a request that changes something needs Content-Type: "
+                          "application/json");
+    }
+    return !http_is_answered(r) && check_params(r, c->route);
+}
+
+void routes_admit(void *user, struct http_request *r)
+{
+    struct route_call c;
+    let_in(user, r, &c);
+}
+
+void routes_handle(void *user, struct http_request *r)
+{
+    struct route_call c;
+    if (let_in(user, r, &c))
+        c.route->fn(&c);
+}
+
+/* ---- what handlers need ---- */
+
+void route_fail(struct http_request *r, int error, const struct err *err)
+{
+    static const struct {
+        int error;
+        unsigned status;
+    } known[] = {{-EINVAL, 400}, {-ENOENT, 404},  {-EALREADY, 409},
+                 {-EBUSY, 409},  {-ENOTSUP, 409}, {-EAGAIN, 429}};
+    unsigned status = 503;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        status = known[i].error == error ? known[i].status : status;
+    http_answer_error(r, status, "%s", err->text[0] ? err->text : strerror(-error));
+}
+
+json_t *route_body(struct http_request *r)
+{
+    size_t len;
+    const char *text = http_body(r, &len);
+    struct err err = {""};
+    if (json_is_crowded(text, len, VALUES_MAX)) {
+        http_answer_error(r, 400, "the body has too many values");
+        return NULL;
+    }
+    json_t *doc = len ? json_parse(text, len, &err) : json_object();
+    if (json_is_object(doc))
+        return doc;
+    if (doc)
+        http_answer_error(r, 400, "the body is not a JSON object");
+    else
+        http_answer_error(r, 400, "%s", err.text);
+    json_decref(doc);
+    return NULL;
+}
+
+bool route_number(struct http_request *r, const char *key, double min, double max, double fallback,
+                  double *ret)
+{
+    const char *text = http_query(r, key);
+    *ret = fallback;
+    if (!text)
+        return true;
+    if (number_parse_double(text, strlen(text), ret) == 0 && *ret >= min && *ret <= max)
+        return true;
+    http_answer_error(r, 400, "%s: \"%.100s\" is not a number from %g to %g", key, text, min, max);
+    return false;
+}
+
+/* ---- life ---- */
+
+static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+{
+    struct routes *routes = user;
+    if (what == JOBS_NEWS_LIVE) {
+        const char *type = json_string_value(json_object_get(doc, "type"));
+        if (type && strcmp(type, "log") == 0)
+            route_wake(routes, id, WAIT_LOG);
+        return;
+    }
+    if (what == JOBS_NEWS_ANSWER) {
+        route_wake(routes, id, WAIT_ANSWER);
+        return;
+    }
+    routes->generation++;
+    route_wake(routes, id, WAIT_STATE);
+    if (what == JOBS_NEWS_REMOVED || is_change) /* one that has ended answers no more */
+        route_wake(routes, id, WAIT_ANSWER);
+    route_wake(routes, id, WAIT_LOG); /* one that has ended writes no more */
+}
+
+int routes_new(const struct routes_options *options, struct routes **ret, struct err *err)
+{
+    struct routes *routes = calloc(1, sizeof(*routes));
+    if (!routes)
+        return err_set(err, -ENOMEM, "out of memory");
+    routes->options = *options;
+    int r = route_wait_init(routes);
+    if (r < 0) {
+        free(routes);
+        return err_set(err, r, "cannot make a timer: %s", strerror(-r));
+    }
+    jobs_listen(options->jobs, on_news, routes);
+    *ret = routes;
+    return 0;
+}
+
+void routes_free(struct routes *routes)
+{
+    if (!routes)
+        return;
+    jobs_listen(routes->options.jobs, NULL, routes);
+    loop_remove(routes->timer);
+    route_kept_free(routes);
+    free(routes->openapi);
+    free(routes);
+}

@@ -1,0 +1,247 @@
+/* Jobs: the list, one of them, a new one, and what can be asked of one that runs. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "server/jobs/jobs.h"
+#include "server/jobs/state.h"
+#include "server/http/log.h"
+#include "server/http/routes_private.h"
+
+enum { ANSWER_S = 5 }; /* that a supervisor is waited for */
+
+/* ---- the list ---- */
+
+static unsigned final_states(void)
+{
+    unsigned states = 0;
+    for (unsigned s = 0; s < JOB_STATES; s++) {
+        if (job_state_is_final((enum job_state)s))
+            states |= 1u << s;
+    }
+    return states;
+}
+
+/* One word: a state, "active" or "ended". 0: none of these. */
+static unsigned states_of(const char *word)
+{
+    enum job_state state;
+    if (strcmp(word, "ended") == 0)
+        return final_states();
+    if (strcmp(word, "active") == 0)
+        return ~final_states() & ((1u << JOB_STATES) - 1);
+    return job_state_parse(word, &state) == 0 ? 1u << state : 0;
+}
+
+static bool read_states(struct http_request *r, const char *list, unsigned *ret)
+{
+    char word[32];
+    *ret = 0;
+    for (const char *p = list; *p; p += *p == ',') {
+        size_t len = strcspn(p, ",");
+        size_t n = len < sizeof(word) - 1 ? len : sizeof(word) - 1;
+        memcpy(word, p, n);
+        word[n] = '\0';
+        unsigned states = len < sizeof(word) ? states_of(word) : 0;
+        if (!states) {
+            http_answer_error(r, 400, "state: there is no state \"%.100s\"", word);
+            return false;
+        }
+        *ret |= states;
+        p += len;
+    }
+    return true;
+}
+
+void route_jobs_list(const struct route_call *c)
+{
+    struct jobs_query query = {.name = http_query(c->r, "name")};
+    const char *state = http_query(c->r, "state");
+    double before, limit;
+    struct err err = {""};
+    json_t *doc = NULL;
+    if (route_from_kept(c))
+        return;
+    if ((state && !read_states(c->r, state, &query.states)) ||
+        !route_number(c->r, "before", 1, 1e15, 0, &before) ||
+        !route_number(c->r, "limit", 1, 500, 100, &limit))
+        return;
+    query.before = (int64_t)before;
+    query.limit = (unsigned)limit;
+    int r = jobs_list(c->routes->options.jobs, &query, &doc, &err);
+    if (r < 0)
+        route_fail(c->r, r, &err);
+    else
+        route_answer_kept(c, doc);
+}
+
+/* ---- one ---- */
+
+static void answer_job(const struct route_call *c, unsigned status)
+{
+    json_t *doc = NULL;
+    struct err err = {""};
+    int r = jobs_get(c->routes->options.jobs, c->id, true, &doc, &err);
+    if (r < 0)
+        route_fail(c->r, r, &err);
+    else
+        http_answer_json(c->r, status, doc);
+}
+
+bool route_state_answer(struct routes *routes, struct http_request *r, const struct route_waiter *w,
+                        bool is_last)
+{
+    enum job_state state = jobs_state(routes->options.jobs, w->id);
+    bool is_so = state == JOB_STATES || job_state_is_final(state) || w->states & 1u << state;
+    if (is_so || is_last)
+        answer_job(&(struct route_call){.routes = routes, .r = r, .id = w->id}, 200);
+    return is_so || is_last;
+}
+
+void route_job_request(const struct route_call *c)
+{
+    json_t *doc = NULL;
+    struct err err = {""};
+    int r = jobs_request(c->routes->options.jobs, c->id, &doc, &err);
+    if (r < 0)
+        route_fail(c->r, r, &err);
+    else
+        http_answer_json(c->r, 200, doc);
+}
+
+void route_job_get(const struct route_call *c)
+{
+    const char *until = http_query(c->r, "until");
+    double timeout_s;
+    json_t *doc = NULL;
+    struct err err = {""};
+    if (until) {
+        struct route_waiter wish = {.what = WAIT_STATE, .id = c->id};
+        if (!read_states(c->r, until, &wish.states) ||
+            !route_number(c->r, "timeout_s", 0, ROUTES_WAIT_MAX_S, 30, &timeout_s))
+            return;
+        wish.until_ns = clock_mono_ns() + (uint64_t)(timeout_s * (double)NS_PER_S);
+        if (!route_state_answer(c->routes, c->r, &wish, timeout_s <= 0))
+            route_wait(c, &wish);
+        return;
+    }
+    if (route_from_kept(c))
+        return;
+    int r = jobs_get(c->routes->options.jobs, c->id, true, &doc, &err);
+    if (r < 0)
+        route_fail(c->r, r, &err);
+    else
+        route_answer_kept(c, doc);
+}
+
+/* ---- changes ---- */
+
+static void answer_new(const struct route_call *c, int r, json_t *doc, const struct err *err)
+{
+    if (r < 0) {
+        route_fail(c->r, r, err);
+        return;
+    }
+    c->routes->generation++;
+    http_answer_json(c->r, 201, doc);
+}
+
+void route_jobs_submit(const struct route_call *c)
+{
+    struct err err = {""};
+    json_t *doc = NULL, *request = route_body(c->r);
+    if (!request)
+        return;
+    int r = jobs_submit(c->routes->options.jobs, request, &doc, &err);
+    json_decref(request);
+    answer_new(c, r, doc, &err);
+}
+
+void route_job_rerun(const struct route_call *c)
+{
+    struct err err = {""};
+    json_t *doc = NULL, *body = route_body(c->r);
+    if (!body)
+        return;
+    json_decref(body);
+    int r = jobs_rerun(c->routes->options.jobs, c->id, &doc, &err);
+    answer_new(c, r, doc, &err);
+}
+
+/* "reason" and "grace_s" of a cancel. False: answered. */
+static bool read_cancel(struct http_request *r, const json_t *body, const char **ret_reason,
+                        uint64_t *ret_grace_ns)
+{
+    const json_t *reason = json_object_get(body, "reason"),
+                 *grace = json_object_get(body, "grace_s");
+    double s = json_number_value(grace);
+    *ret_grace_ns = UINT64_MAX;
+    if (reason && !json_is_null(reason) &&
+        (!json_is_string(reason) || json_string_length(reason) > 256)) {
+        http_answer_error(r, 400, "reason: it must be a text of at most 256 bytes");
+        return false;
+    }
+    if (grace && !json_is_null(grace)) {
+        if (!json_is_number(grace) || !(s >= 0 && s <= 86400)) {
+            http_answer_error(r, 400, "grace_s: it must be a number of seconds from 0 to 86400");
+            return false;
+        }
+        *ret_grace_ns = (uint64_t)(s * (double)NS_PER_S);
+    }
+    *ret_reason = json_string_value(reason);
+    return true;
+}
+
+void route_job_cancel(const struct route_call *c)
+{
+    struct err err = {""};
+    const char *reason;
+    uint64_t grace_ns;
+    json_t *body = route_body(c->r);
+    if (!body)
+        return;
+    if (read_cancel(c->r, body, &reason, &grace_ns)) {
+        int r = jobs_cancel(c->routes->options.jobs, c->id, reason, grace_ns, &err);
+        c->routes->generation++;
+        if (r < 0)
+            route_fail(c->r, r, &err);
+        else
+            answer_job(c, 202);
+    }
+    json_decref(body);
+}
+
+/* The supervisor knows whether anybody can be asked; one that says nothing may still do it. */
+bool route_checkpoint_answer(struct routes *routes, struct http_request *r,
+                             const struct route_waiter *w, bool is_last)
+{
+    struct err err = {""};
+    int result = jobs_checkpoint_answer(routes->options.jobs, w->id, &err);
+    if (result == -EINPROGRESS && !is_last)
+        return false;
+    if (result < 0 && result != -EINPROGRESS)
+        route_fail(r, result, &err);
+    else
+        answer_job(&(struct route_call){.routes = routes, .r = r, .id = w->id}, 202);
+    return true;
+}
+
+void route_job_checkpoint(const struct route_call *c)
+{
+    struct err err = {""};
+    json_t *body = route_body(c->r);
+    if (!body)
+        return;
+    json_decref(body);
+    int r = jobs_checkpoint(c->routes->options.jobs, c->id, &err);
+    c->routes->generation++;
+    if (r < 0) {
+        route_fail(c->r, r, &err);
+        return;
+    }
+    const struct route_waiter wish = {
+        .what = WAIT_ANSWER, .id = c->id, .until_ns = clock_mono_ns() + ANSWER_S * NS_PER_S};
+    route_wait(c, &wish);
+}

@@ -1,0 +1,254 @@
+/* The job's output: ranges of it, its tail, and what comes next. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/number.h"
+#include "server/jobs/jobs.h"
+#include "server/http/routes_private.h"
+#include "trace/logs.h"
+
+enum { TAIL_MAX = 1 << 20 };
+static const char type[] = "text/plain; charset=utf-8";
+
+static void put_offsets(struct http_request *r, uint64_t offset, uint64_t end)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)offset);
+    http_add_header(r, "X-Log-Offset", text);
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)end);
+    http_add_header(r, "X-Log-End", text);
+}
+
+static void answer_none(struct http_request *r, uint64_t offset, uint64_t end)
+{
+    put_offsets(r, offset, end);
+    http_answer_text(r, 200, type, "", 0);
+}
+
+/* At most LEN bytes from OFFSET on, of the one file that has them: who wants more asks again behind
+ * it. -ENODATA: there is nothing from there on, and nothing was answered. */
+static int answer_piece(struct http_request *r, int folder, unsigned status, uint64_t offset,
+                        uint64_t len)
+{
+    struct logs_piece piece;
+    uint64_t end = 0;
+    int result = logs_find(folder, offset, &piece, &end);
+    if (result < 0)
+        return result;
+    uint64_t at = offset > piece.start ? offset : piece.start;
+    uint64_t left = piece.start + piece.bytes - at;
+    uint64_t n = left < len ? left : len;
+    put_offsets(r, at, end);
+    if (status == 206) {
+        char range[80];
+        snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)at,
+                 (unsigned long long)(at + n - 1), (unsigned long long)end);
+        http_add_header(r, "Content-Range", range);
+    }
+    http_answer_file(r, status, type, piece.fd, at - piece.start, n, piece.bytes);
+    return 0;
+}
+
+/* The end of all there is; 0 where nothing is there yet. */
+static uint64_t log_end(int folder)
+{
+    struct logs_piece piece;
+    uint64_t end = 0;
+    if (logs_find(folder, UINT64_MAX, &piece, &end) == 0)
+        close(piece.fd);
+    return end;
+}
+
+/* It may lie in two files, and must come to the very end. */
+static void answer_tail(struct http_request *r, int folder, uint64_t bytes)
+{
+    struct buf text = {0};
+    uint64_t end = log_end(folder), at = end > bytes ? end - bytes : 0, first = at;
+    while (at < end && text.len < TAIL_MAX && buf_reserve(&text, 64 << 10) == 0) {
+        uint64_t from;
+        ssize_t n = logs_read(folder, at, text.data + text.len, 64 << 10, &from);
+        if (n <= 0)
+            break;
+        if (from != at) { /* some was dropped: begin behind it */
+            memmove(text.data, text.data + text.len, (size_t)n);
+            text.len = 0;
+            first = from;
+        }
+        text.len += (size_t)n;
+        at = from + (uint64_t)n;
+    }
+    put_offsets(r, first, first + text.len);
+    http_answer_text(r, 200, type, text.len ? text.data : "", text.len);
+    buf_fini(&text);
+}
+
+/* "bytes=A-B", "bytes=A-", "bytes=-N": one range alone. False: not to be heeded. */
+static bool read_range(const char *text, uint64_t end, uint64_t *ret_first, uint64_t *ret_last)
+{
+    int64_t a, b;
+    if (!text || strncmp(text, "bytes=", 6) != 0)
+        return false;
+    text += 6;
+    const char *dash = strchr(text, '-');
+    if (!dash || strchr(text, ','))
+        return false;
+    bool has_a = number_parse_i64(text, (size_t)(dash - text), &a) == 0;
+    bool has_b = dash[1] != '-' && number_parse_i64(dash + 1, strlen(dash + 1), &b) == 0;
+    if ((dash > text && !has_a) || (dash[1] && !has_b) || (!has_a && !has_b))
+        return false;
+    if (!has_a) {
+        *ret_first = (uint64_t)b < end ? end - (uint64_t)b : 0;
+        *ret_last = end - 1;
+        return b > 0;
+    }
+    *ret_first = (uint64_t)a;
+    *ret_last = has_b ? (uint64_t)b : UINT64_MAX - 1;
+    return *ret_last >= *ret_first;
+}
+
+/* ---- all of it ---- */
+
+/* Where the next bytes are: offsets of the log and of the answer differ by what was dropped. */
+struct whole {
+    int folder;
+    uint64_t pos, at;
+};
+
+static ssize_t read_whole(void *user, uint64_t pos, char *buf, size_t max)
+{
+    struct whole *w = user;
+    uint64_t from;
+    if (pos != w->pos)
+        return -1;
+    ssize_t n = logs_read(w->folder, w->at, buf, max, &from);
+    if (n <= 0)
+        return -1;
+    w->pos += (uint64_t)n;
+    w->at = from + (uint64_t)n;
+    return n;
+}
+
+static void free_whole(void *user)
+{
+    struct whole *w = user;
+    close(w->folder);
+    free(w);
+}
+
+/* Bytes in all files, each up to where it is now. */
+static uint64_t count_all(int folder, uint64_t end)
+{
+    struct logs_piece piece;
+    uint64_t count = 0;
+    for (uint64_t at = 0; at < end && logs_find(folder, at, &piece, NULL) == 0;) {
+        close(piece.fd);
+        if (piece.start + piece.bytes <= at)
+            break;
+        uint64_t from = at > piece.start ? at : piece.start;
+        count += piece.start + piece.bytes - from;
+        at = piece.start + piece.bytes;
+    }
+    return count;
+}
+
+static void answer_all(struct http_request *r, int folder, uint64_t end)
+{
+    struct whole *w = malloc(sizeof(*w));
+    int fd = w ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
+    if (fd < 0) {
+        free(w);
+        http_answer_error(r, 503, "the log cannot be read now");
+        return;
+    }
+    *w = (struct whole){.folder = fd};
+    put_offsets(r, 0, end);
+    if (end == 0) { /* MHD asks for none of nothing */
+        free_whole(w);
+        http_answer_text(r, 200, type, "", 0);
+        return;
+    }
+    http_answer_stream(r, 200, type, count_all(folder, end), read_whole, w, free_whole);
+}
+
+static void answer_range(struct http_request *r, int folder)
+{
+    uint64_t end = log_end(folder), first = 0, last = UINT64_MAX - 1;
+    if (!read_range(http_header(r, "Range"), end, &first, &last)) {
+        answer_all(r, folder, end);
+        return;
+    }
+    if (end > 0 && answer_piece(r, folder, 206, first, last - first + 1) == 0)
+        return;
+    char range[40];
+    snprintf(range, sizeof(range), "bytes */%llu", (unsigned long long)end);
+    http_add_header(r, "Content-Range", range);
+    http_answer_error(r, 416, "the log has %llu bytes", (unsigned long long)end);
+}
+
+/* What is there from an offset on. IS_LAST or ended: also when that is nothing. */
+bool route_log_answer(struct routes *routes, struct http_request *r, const struct route_waiter *w,
+                      bool is_last)
+{
+    struct jobs *jobs = routes->options.jobs;
+    char path[PATH_MAX];
+    enum job_state state = jobs_state(jobs, w->id);
+    AUTO_CLOSE int folder = jobs_folder(jobs, w->id, path, sizeof(path));
+    if (folder >= 0 && answer_piece(r, folder, 200, w->offset, UINT64_MAX) == 0)
+        return true;
+    if (!is_last && state != JOB_STATES && !job_state_is_final(state))
+        return false;
+    answer_none(r, w->offset, folder >= 0 ? log_end(folder) : 0);
+    return true;
+}
+
+static void answer_offset(const struct route_call *c)
+{
+    double offset, wait_s;
+    if (!route_number(c->r, "offset", 0, 9e15, 0, &offset) ||
+        !route_number(c->r, "wait_s", 0, ROUTES_WAIT_MAX_S, 0, &wait_s))
+        return;
+    struct route_waiter wish = {.what = WAIT_LOG,
+                                .id = c->id,
+                                .offset = (uint64_t)offset,
+                                .until_ns =
+                                    clock_mono_ns() + (uint64_t)(wait_s * (double)NS_PER_S)};
+    if (!route_log_answer(c->routes, c->r, &wish, wait_s <= 0))
+        route_wait(c, &wish);
+}
+
+void route_job_log(const struct route_call *c)
+{
+    struct jobs *jobs = c->routes->options.jobs;
+    enum job_state state = jobs_state(jobs, c->id);
+    char path[PATH_MAX];
+    double tail;
+    if (state == JOB_STATES) {
+        http_answer_error(c->r, 404, "there is no job %lld", (long long)c->id);
+        return;
+    }
+    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, path, sizeof(path));
+    if (folder < 0 && job_state_is_final(state)) {
+        http_answer_error(c->r, 404, "job %lld has no run folder any more", (long long)c->id);
+        return;
+    }
+    if (http_query(c->r, "offset") || http_query(c->r, "wait_s")) {
+        answer_offset(c);
+    } else if (!route_number(c->r, "tail", 1, TAIL_MAX, 0, &tail)) {
+        return;
+    } else if (folder < 0) {
+        answer_none(c->r, 0, 0);
+    } else if (tail > 0) {
+        answer_tail(c->r, folder, (uint64_t)tail);
+    } else {
+        answer_range(c->r, folder);
+    }
+}

@@ -1,0 +1,145 @@
+/* The page and its files, sessions, and what is told of the server itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "server/jobs/jobs.h"
+#include "server/http/log.h"
+#include "server/http/routes_private.h"
+#include "version.h"
+#include "present/assets.h"
+
+static void answer_asset(const struct route_call *c, const char *name)
+{
+    struct asset_file file;
+    if (asset_find(name, &file) < 0) {
+        http_answer_error(c->r, 404, "there is no file %.100s", name);
+        return;
+    }
+    http_add_header(c->r, "Content-Security-Policy", ASSET_POLICY);
+    http_answer_gzip(c->r, file.type, file.etag, file.gzip, file.len);
+}
+
+/* One page for all addresses; it looks at its own. */
+void route_page(const struct route_call *c)
+{
+    answer_asset(c, "serve.html");
+}
+
+void route_asset(const struct route_call *c)
+{
+    answer_asset(c, c->name);
+}
+
+void route_health(const struct route_call *c)
+{
+    json_t *trouble = jobs_trouble(c->routes->options.jobs);
+    const char *status = json_array_size(trouble) > 0 ? "degraded" : "ok";
+    if (c->right == AUTH_NONE) { /* sentences name folders: not for everybody */
+        json_decref(trouble);
+        trouble = json_array();
+    }
+    http_answer_json(c->r, 200,
+                     json_pack("{s:s, s:s, s:o, s:o}", "status", status, "version", EBB_VERSION,
+                               "now_s", json_seconds(clock_wall_ns()), "trouble", trouble));
+}
+
+void route_machine(const struct route_call *c)
+{
+    const struct routes_options *o = &c->routes->options;
+    if (!route_from_kept(c))
+        route_answer_kept(c, o->machine(o->user));
+}
+
+void route_openapi(const struct route_call *c)
+{
+    struct routes *routes = c->routes;
+    if (!routes->openapi) {
+        struct buf text = {0};
+        json_t *doc = openapi_document();
+        json_print(&text, doc, 0);
+        json_decref(doc);
+        routes->openapi = text.data;
+        routes->openapi_len = text.len;
+    }
+    http_answer_text(c->r, 200, "application/json", routes->openapi, routes->openapi_len);
+}
+
+void route_metrics(const struct route_call *c)
+{
+    const struct routes_options *o = &c->routes->options;
+    struct buf text = {0};
+    o->metrics(o->user, &text);
+    if (text.failed)
+        http_answer_error(c->r, 503, "out of memory");
+    else
+        http_answer_text(c->r, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&text),
+                         text.len);
+    buf_fini(&text);
+}
+
+void route_live(const struct route_call *c)
+{
+    const struct routes_options *o = &c->routes->options;
+    if (o->live)
+        o->live(o->user, c->r);
+    else
+        http_answer_error(c->r, 503, "there is no live stream: %s", o->no_live);
+}
+
+/* ---- sessions ---- */
+
+static json_t *session_json(enum auth_right right)
+{
+    return json_pack("{s:b}", "write", right == AUTH_WRITE);
+}
+
+void route_session_get(const struct route_call *c)
+{
+    if (c->right == AUTH_NONE)
+        http_answer_error(c->r, 401, "there is no session; POST the token");
+    else
+        http_answer_json(c->r, 200, session_json(c->right));
+}
+
+void route_session_post(const struct route_call *c)
+{
+    struct auth_grant grant;
+    bool again = false;
+    json_t *body = route_body(c->r);
+    if (!body)
+        return;
+    const char *token = json_string_value(json_object_get(body, "token"));
+    enum auth_right right = AUTH_NONE;
+    if (!token) {
+        http_answer_error(c->r, 400, "token: it must be a text");
+        json_decref(body);
+        return;
+    }
+    right = auth_login(c->routes->options.auth, token, clock_wall_ns(), &grant, &again);
+    json_decref(body);
+    if (again) {
+        http_answer_error(c->r, 429, "too many wrong tokens; try again in some seconds");
+    } else if (right == AUTH_NONE) {
+        log_line(LOG_WARN, "login", 0, "a wrong token");
+        http_answer_error(c->r, 401,
+                          "that is not the token; it is in the file token of the "
+                          "server's state folder");
+    } else {
+        json_t *doc = session_json(right);
+        json_object_set_new(doc, "key", json_string(grant.key));
+        json_object_set_new(doc, "view", json_string(grant.view));
+        http_add_header(c->r, "Set-Cookie", grant.cookie);
+        http_answer_json(c->r, 200, doc);
+    }
+}
+
+void route_session_delete(const struct route_call *c)
+{
+    char cookie[AUTH_COOKIE_SIZE];
+    auth_logout(c->routes->options.auth, c->r, cookie);
+    http_add_header(c->r, "Set-Cookie", cookie);
+    http_answer_json(c->r, 200, session_json(AUTH_NONE));
+}

@@ -1,0 +1,259 @@
+/* What is in a run's folder: its recording, read by children, and run.json. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "server/jobs/jobs.h"
+#include "server/http/routes_private.h"
+#include "server/http/work.h"
+
+enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
+/* The recording of a job that runs changes with every tick; it is read again this often. */
+static const uint64_t live_every_ns = 5 * NS_PER_S;
+
+/* The report brings its own style and scripts; in a sandbox they have no origin to speak for. */
+static const char report_policy[] =
+    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; font-src data:; frame-ancestors 'none'";
+
+/* One request that waits for a child. */
+struct asking {
+    struct http_request *r;
+    struct work_wish *wish;
+    bool is_report;
+};
+
+static void on_gone(void *user)
+{
+    struct asking *a = user;
+    if (a->wish)
+        work_forget(a->wish);
+    free(a);
+}
+
+/* `ebb: verdict: why` on one line, without what only a terminal needs. */
+static void fail_with(struct http_request *r, int status, const char *output, size_t len)
+{
+    static const char prefix[] = "ebb: ";
+    size_t begin = len >= sizeof(prefix) - 1 && memcmp(output, prefix, sizeof(prefix) - 1) == 0
+                       ? sizeof(prefix) - 1
+                       : 0;
+    size_t line = strcspn(output + begin, "\n");
+    if (status == -ETIMEDOUT)
+        http_answer_error(r, 503, "reading the recording took too long");
+    else if (status == -EFBIG)
+        http_answer_error(r, 503, "there is too much in the recording to be sent");
+    else if (status < 0 || status > 3)
+        http_answer_error(r, 503, "the recording could not be read: %s",
+                          status < 0 ? strerror(-status) : "the reader crashed");
+    else
+        http_answer_error(r, 404, "%.*s", (int)(line < 500 ? line : 500), output + begin);
+}
+
+/* Of `ebb verdict` 1 and 3 are verdicts too; 2 is what could not be carried out. */
+static void on_done(void *user, int status, const char *output, size_t len)
+{
+    struct asking *a = user;
+    bool is_well = status == 0 || status == 1 || status == 3;
+    if (!is_well || len == 0) {
+        fail_with(a->r, status, output, len);
+    } else if (a->is_report) {
+        http_add_header(a->r, "Content-Security-Policy", report_policy);
+        http_answer_text(a->r, 200, "text/html; charset=utf-8", output, len);
+    } else {
+        http_answer_text(a->r, 200, "application/json", output, len);
+    }
+    free(a);
+}
+
+/* Opens the run's folder. -1: answered, there is none. */
+static int open_folder(const struct route_call *c, char path[PATH_MAX])
+{
+    struct jobs *jobs = c->routes->options.jobs;
+    enum job_state state = jobs_state(jobs, c->id);
+    if (state == JOB_STATES) {
+        http_answer_error(c->r, 404, "there is no job %lld", (long long)c->id);
+        return -1;
+    }
+    int fd = jobs_folder(jobs, c->id, path, PATH_MAX);
+    if (fd < 0)
+        http_answer_error(c->r, 404, "job %lld %s", (long long)c->id,
+                          job_state_is_final(state) ? "has no run folder any more"
+                                                    : "has not been started yet");
+    return fd < 0 ? -1 : fd;
+}
+
+static uint64_t stamp_of(const struct route_call *c, int folder)
+{
+    struct stat st = {0};
+    if (!job_state_is_final(jobs_state(c->routes->options.jobs, c->id)))
+        return clock_mono_ns() / live_every_ns * 2 + 1;
+    fstatat(folder, "trace.ebb", &st, 0);
+    return ((uint64_t)st.st_size ^ (uint64_t)st.st_mtim.tv_sec * NS_PER_S ^
+            (uint64_t)st.st_mtim.tv_nsec)
+           << 1;
+}
+
+/* ARGV[1] becomes the run's folder. */
+static void ask_child(const struct route_call *c, const char **argv, const char *key)
+{
+    char path[PATH_MAX];
+    struct err err = {""};
+    AUTO_CLOSE int folder = open_folder(c, path);
+    if (folder < 0)
+        return;
+    struct asking *a = calloc(1, sizeof(*a));
+    if (!a) {
+        http_answer_error(c->r, 503, "out of memory");
+        return;
+    }
+    struct work_wish *wish = NULL;
+    a->r = c->r;
+    a->is_report = strcmp(argv[0], "report") == 0;
+    argv[1] = path;
+    http_park(c->r, on_gone, a);
+    int r = work_ask(c->routes->options.work, argv, key, stamp_of(c, folder),
+                     c->right != AUTH_WRITE, on_done, a, &wish);
+    if (r < 0) {
+        free(a);
+        err_set(&err, r, r == -EAGAIN ? "too many recordings are being read; try again" : "%s",
+                strerror(-r));
+        route_fail(c->r, r, &err);
+    } else if (wish) {
+        a->wish = wish;
+    }
+}
+
+void route_job_samples(const struct route_call *c)
+{
+    double from_s, to_s, points;
+    char from[32], to[32], count[16], id[32], key[128];
+    if (!route_number(c->r, "from_s", 0, 1e9, 0, &from_s) ||
+        !route_number(c->r, "to_s", 0, 1e9, 1e9, &to_s) ||
+        !route_number(c->r, "points", 16, 4000, 600, &points))
+        return;
+    if (to_s <= from_s) {
+        http_answer_error(c->r, 400, "to_s must be behind from_s");
+        return;
+    }
+    snprintf(from, sizeof(from), "%.3f", from_s);
+    snprintf(to, sizeof(to), "%.3f", to_s);
+    snprintf(count, sizeof(count), "%d", (int)points);
+    snprintf(id, sizeof(id), "%lld", (long long)c->id);
+    snprintf(key, sizeof(key), "series %s %s %s %s", id, from, to, count);
+    const char *argv[] = {"series",   NULL,  "--id", id, "--from", from,
+                          "--points", count, "--to", to, NULL};
+    if (to_s >= 1e9)
+        argv[8] = NULL;
+    ask_child(c, argv, key);
+}
+
+static void ask_simple(const struct route_call *c, const char *command, const char *option,
+                       const char *value)
+{
+    char key[64];
+    const char *argv[] = {command, NULL, option, value, NULL};
+    snprintf(key, sizeof(key), "%s %lld", command, (long long)c->id);
+    ask_child(c, argv, key);
+}
+
+void route_job_verdict(const struct route_call *c)
+{
+    ask_simple(c, "verdict", "--json", NULL);
+}
+
+void route_job_diagnosis(const struct route_call *c)
+{
+    ask_simple(c, "diagnose", "--json", NULL);
+}
+
+void route_job_report(const struct route_call *c)
+{
+    ask_simple(c, "report", "--output", "-");
+}
+
+/* ---- run.json ---- */
+
+void route_job_run(const struct route_call *c)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    AUTO_CLOSE int folder = open_folder(c, path);
+    if (folder < 0)
+        return;
+    int fd = openat(folder, "run.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        http_answer_file(c->r, 200, "application/json", fd, 0, (uint64_t)st.st_size,
+                         (uint64_t)st.st_size);
+        return;
+    }
+    if (fd >= 0)
+        close(fd);
+    http_answer_error(c->r, 404, "job %lld has no run.json yet", (long long)c->id);
+}
+
+static json_t *read_run_json(int folder)
+{
+    struct buf text = {0};
+    struct err err;
+    json_t *doc = NULL;
+    if (io_read_plain(folder, "run.json", RUN_JSON_MAX, &text) == 0 &&
+        !json_is_crowded(text.data, text.len, RUN_JSON_VALUES))
+        doc = json_parse(text.data, text.len, &err);
+    buf_fini(&text);
+    return doc;
+}
+
+/* Each of LIST with its kind, in the order in which they are there. */
+static void add_events(json_t *events, const json_t *list, const char *kind)
+{
+    size_t i;
+    const json_t *item;
+    json_array_foreach(list, i, item)
+    {
+        json_t *event = json_copy((json_t *)(uintptr_t)item);
+        if (!json_is_object(event)) {
+            json_decref(event);
+            continue;
+        }
+        json_object_set_new(event, "kind", json_string(kind));
+        json_array_append_new(events, event);
+    }
+}
+
+/* A job that has never been started, or whose folder is gone, still has its changes. */
+void route_job_events(const struct route_call *c)
+{
+    struct jobs *jobs = c->routes->options.jobs;
+    char path[PATH_MAX];
+    struct err err = {""};
+    if (route_from_kept(c))
+        return;
+    json_t *job = NULL, *events = json_array();
+    int r = jobs_get(jobs, c->id, true, &job, &err);
+    if (r < 0) {
+        json_decref(events);
+        route_fail(c->r, r, &err);
+        return;
+    }
+    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, path, sizeof(path));
+    json_t *run = folder >= 0 ? read_run_json(folder) : NULL;
+    add_events(events, json_object_get(json_object_get(run, "guard"), "events"), "guard");
+    add_events(events, json_object_get(run, "segments"), "segment");
+    add_events(events, json_object_get(job, "changes"), "state");
+    json_decref(run);
+    json_decref(job);
+    route_answer_kept(c, json_pack("{s:o}", "events", events));
+}

@@ -1,0 +1,256 @@
+/* The supervisor's control socket, from the server's side: connected again and again while the job
+ * lives, and nothing that comes from it is believed unseen. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "server/jobs/executor_private.h"
+
+enum {
+    WAIT_FIRST_MS = 20,
+    WAIT_MAX_MS = 2000,
+    ANSWER_MS = 1000,      /* an answer to a cancel is waited for before anything is done */
+    FRAMES_MAX = 1000,     /* a second; the rest waits in the socket */
+    BYTES_MAX = 2 << 20,   /* the same */
+    FACTS_MAX = 512 << 10, /* of run.json while it runs */
+    UNSENT_MAX = 64 << 10,
+};
+
+void executor_control_drop(struct executor_run *run)
+{
+    loop_remove(run->channel_source);
+    run->channel_source = NULL;
+    channel_fini(&run->channel);
+    run->cancel.is_sent = false;
+}
+
+static void drop_and_retry(struct executor_run *run)
+{
+    uint64_t now_ns = clock_mono_ns();
+    executor_control_drop(run);
+    if (run->wait_ns == 0)
+        run->wait_ns = WAIT_FIRST_MS * NS_PER_MS;
+    run->retry_ns = now_ns + run->wait_ns;
+    run->wait_ns =
+        run->wait_ns * 2 < WAIT_MAX_MS * NS_PER_MS ? run->wait_ns * 2 : WAIT_MAX_MS * NS_PER_MS;
+    executor_look_at(run, run->retry_ns);
+}
+
+/* ---- sending ---- */
+
+static bool is_paused(const struct executor_run *run)
+{
+    return run->frames >= FRAMES_MAX || run->bytes >= BYTES_MAX;
+}
+
+static uint32_t wanted_events(const struct executor_run *run)
+{
+    return (is_paused(run) ? 0u : (uint32_t)EPOLLIN) |
+           (run->channel.out.len ? (uint32_t)EPOLLOUT : 0u);
+}
+
+static void flush(struct executor_run *run)
+{
+    if (channel_flush(&run->channel) < 0 || run->channel.out.len > UNSENT_MAX)
+        drop_and_retry(run);
+    else
+        loop_change_fd(run->channel_source, wanted_events(run));
+}
+
+static int request(struct executor_run *run, json_t *doc)
+{
+    if (run->channel.fd < 0 || !doc) {
+        json_decref(doc);
+        return run->channel.fd < 0 ? -ENOTCONN : -ENOMEM;
+    }
+    char *text = json_dumps(doc, JSON_COMPACT);
+    json_decref(doc);
+    if (!text)
+        return -ENOMEM;
+    channel_queue(&run->channel, CHANNEL_REQUEST, text, strlen(text));
+    free(text);
+    flush(run);
+    return run->channel.fd < 0 ? -ENOTCONN : 0;
+}
+
+static int send_cancel(struct executor_run *run)
+{
+    struct executor_cancel *c = &run->cancel;
+    if (!c->wanted || c->is_sent)
+        return 0;
+    int r = request(run, json_pack("{s:s,s:o,s:f}", "do", "cancel", "reason", json_text0(c->reason),
+                                   "grace_s", (double)c->grace_ns / 1e9));
+    c->is_sent = r == 0;
+    return r;
+}
+
+int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns)
+{
+    struct executor_cancel *c = &run->cancel;
+    if (!c->wanted)
+        snprintf(c->reason, sizeof c->reason, "%s", reason ? reason : "");
+    else if (grace_ns >= c->grace_ns)
+        return 0; /* it can only become shorter */
+    c->wanted = true;
+    c->is_sent = false;
+    c->grace_ns = grace_ns;
+    c->asked_ns = clock_mono_ns();
+    c->wake_ns = c->asked_ns + ANSWER_MS * NS_PER_MS;
+    executor_look_at(run, c->wake_ns);
+    return send_cancel(run);
+}
+
+int executor_checkpoint(struct executor_run *run)
+{
+    return request(run, json_pack("{s:s}", "do", "checkpoint"));
+}
+
+/* ---- receiving ---- */
+
+static void on_answer(struct executor_run *run, const json_t *message)
+{
+    const char *what = json_string_value(json_object_get(message, "do"));
+    if (!what || strcmp(what, "cancel") != 0)
+        return;
+    if (json_is_true(json_object_get(message, "ok")))
+        return;
+    run->cancel.is_sent = false;
+    executor_look_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
+}
+
+static void on_frame(struct executor_run *run, const char *data, size_t len)
+{
+    json_t *message = json_parse(data, len, NULL);
+    const char *type = json_string_value(json_object_get(message, "type"));
+    if (type && strcmp(type, "answer") == 0)
+        on_answer(run, message);
+    if (type)
+        run->x->callbacks.news(run->x->callbacks.user, run->id, message);
+    json_decref(message);
+}
+
+/* Whole frames that have come, as many as this second allows; false: the connection is of no use.
+ */
+static bool take_frames(struct executor_run *run)
+{
+    enum channel_type type;
+    const char *data;
+    size_t len;
+    int r = 0;
+    while (run->channel.fd >= 0 && !is_paused(run) &&
+           (r = channel_next(&run->channel, &type, &data, &len)) == 1) {
+        run->frames++;
+        run->bytes += len;
+        if (len > EXECUTOR_FRAME_MAX)
+            return false;
+        if (type == CHANNEL_NEWS && run->told_started)
+            on_frame(run, data, len);
+    }
+    return r >= 0 && run->channel.in.len - run->channel.in_at <= 2 * EXECUTOR_FRAME_MAX;
+}
+
+static void new_second(struct executor_run *run, uint64_t now_ns)
+{
+    if (now_ns - run->second_ns < NS_PER_S)
+        return;
+    run->second_ns = now_ns;
+    run->frames = 0;
+    run->bytes = 0;
+}
+
+static void receive(struct executor_run *run, bool fill)
+{
+    int r = 0;
+    new_second(run, clock_mono_ns());
+    if (fill)
+        r = channel_fill(&run->channel);
+    bool is_good = take_frames(run);
+    if (run->channel.fd < 0)
+        return;
+    if (r < 0 || !is_good) {
+        drop_and_retry(run);
+        return;
+    }
+    run->wait_ns = 0;
+    if (is_paused(run))
+        executor_look_at(run, run->second_ns + NS_PER_S);
+    flush(run);
+}
+
+static void on_channel(void *user, int fd, uint32_t events)
+{
+    (void)fd;
+    receive(user, (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0);
+}
+
+/* ---- connecting ---- */
+
+/* Where the socket is, and whether the job has been started. */
+static void read_facts(struct executor_run *run)
+{
+    const struct executor_folder folder = executor_folder_of(run);
+    json_t *doc = NULL;
+    if (executor_read_json(run->x, &folder, FACTS_MAX, &doc) < 0)
+        return;
+    const char *path = json_string_value(json_object_get(doc, "control"));
+    if (json_integer_value(json_object_get(doc, "pid")) > 0)
+        run->is_started = true;
+    if (path && path[0] == '/' && strlen(path) < sizeof run->control &&
+        !executor_json_is_ended(doc))
+        memcpy(run->control, path, strlen(path) + 1);
+    json_decref(doc);
+}
+
+/* Only somebody of our own user may tell us about a job. */
+static bool is_ours(struct executor_run *run, int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())
+        return false;
+    executor_know_supervisor(run, peer.pid);
+    return true;
+}
+
+static void connect_now(struct executor_run *run)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    _Static_assert(sizeof address.sun_path == EXECUTOR_PATH_MAX, "a path fits");
+    if (!run->control[0])
+        read_facts(run);
+    if (!run->control[0]) {
+        drop_and_retry(run);
+        return;
+    }
+    memcpy(address.sun_path, run->control, sizeof address.sun_path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0) {
+        channel_init(&run->channel, fd);
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && is_ours(run, fd) &&
+            loop_add_fd(run->x->loop, fd, EPOLLIN, on_channel, run, &run->channel_source) == 0)
+            return;
+    }
+    drop_and_retry(run);
+}
+
+void executor_control_look(struct executor_run *run, uint64_t now_ns)
+{
+    if (run->channel.fd < 0 && now_ns < run->retry_ns) {
+        executor_look_at(run, run->retry_ns);
+        return;
+    }
+    if (run->channel.fd < 0)
+        connect_now(run);
+    else if (is_paused(run))
+        receive(run, false); /* what waited for the next second */
+    if (run->channel.fd >= 0)
+        send_cancel(run);
+}

@@ -1,0 +1,250 @@
+/* Following a job: who holds its lock, and what run.json says once nobody does. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "server/jobs/executor_private.h"
+#include "trace/rundir.h"
+
+enum {
+    EARLY_MS = 50,       /* between two looks while its sentinel is not known */
+    LATE_MS = 500,       /* ... and when the sentinel is gone but somebody has the lock */
+    VALUES_MAX = 200000, /* in a run.json */
+};
+
+/* ---- run.json ---- */
+
+int executor_open_folder(const struct executor *x, const struct executor_folder *folder)
+{
+    if (!folder->name[0] || folder->name[0] == '.' || strchr(folder->name, '/'))
+        return -ENOENT;
+    return rundir_open_signed(x->runs_fd, folder->name, folder->id);
+}
+
+/* Neither a link nor a pipe is followed or waited for. */
+static int read_bounded(const struct executor *x, const struct executor_folder *folder, size_t max,
+                        struct buf *ret)
+{
+    AUTO_CLOSE int dir = executor_open_folder(x, folder);
+    return dir < 0 ? dir : io_read_plain(dir, "run.json", max, ret);
+}
+
+int executor_read_json(const struct executor *x, const struct executor_folder *folder, size_t max,
+                       json_t **ret)
+{
+    struct buf text = {0};
+    json_t *doc = NULL;
+    int r = read_bounded(x, folder, max, &text);
+    if (r == 0 && !json_is_crowded(text.data, text.len, VALUES_MAX))
+        doc = json_parse(text.data, text.len, NULL);
+    buf_fini(&text);
+    if (r < 0)
+        return r;
+    if (!json_is_object(doc)) {
+        json_decref(doc);
+        return -EBADMSG;
+    }
+    *ret = doc;
+    return 0;
+}
+
+bool executor_json_is_ended(const json_t *doc)
+{
+    const char *state = json_string_value(json_object_get(doc, "state"));
+    return state && strcmp(state, "ended") == 0 && json_is_object(json_object_get(doc, "end"));
+}
+
+/* ---- the run ---- */
+
+static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct executor_run *run = user;
+    (void)now_ns;
+    (void)missed;
+    run->timer_ns = UINT64_MAX;
+    executor_look(run);
+}
+
+struct executor_folder executor_folder_of(const struct executor_run *run)
+{
+    return (struct executor_folder){.name = run->run_dir, .id = run->folder_id};
+}
+
+struct executor_run *executor_run_new(struct executor *x, int64_t id,
+                                      const struct executor_folder *folder)
+{
+    struct executor_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return NULL;
+    run->x = x;
+    run->id = id;
+    run->child_fd = run->words_fd = run->lock_fd = run->holder_fd = -1;
+    run->timer_ns = UINT64_MAX;
+    channel_init(&run->channel, -1);
+    if (strlen(folder->name) >= sizeof run->run_dir ||
+        strlen(folder->id) >= sizeof run->folder_id ||
+        loop_add_timer(x->loop, UINT64_MAX / 2, 0, on_timer, run, &run->timer) < 0) {
+        free(run);
+        return NULL;
+    }
+    memcpy(run->run_dir, folder->name, strlen(folder->name) + 1);
+    memcpy(run->folder_id, folder->id, strlen(folder->id) + 1);
+    return run;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void executor_run_free(struct executor_run *run)
+{
+    if (!run)
+        return;
+    executor_control_drop(run);
+    loop_remove(run->child_source);
+    loop_remove(run->holder_source);
+    loop_remove(run->timer);
+    close_fd(&run->child_fd);
+    close_fd(&run->words_fd);
+    close_fd(&run->lock_fd);
+    close_fd(&run->holder_fd);
+    free(run);
+}
+
+void executor_look_at(struct executor_run *run, uint64_t at_ns)
+{
+    if (at_ns >= run->timer_ns)
+        return;
+    run->timer_ns = at_ns;
+    loop_set_timer(run->timer, at_ns, 0);
+}
+
+/* ---- the end ---- */
+
+/* Whether it was ever a job: a program that could not be executed is none. What is swept had signed
+ * its lock. */
+static bool was_started(const struct executor_run *run, const json_t *doc)
+{
+    const char *kind = json_string_value(json_object_get(json_object_get(doc, "end"), "kind"));
+    return run->is_started || run->is_swept || (kind && strcmp(kind, "not_started") != 0);
+}
+
+static void why_no_start(struct executor_run *run, const json_t *doc)
+{
+    const char *error = json_string_value(json_object_get(json_object_get(doc, "end"), "error"));
+    const struct executor_folder folder = executor_folder_of(run);
+    if (was_started(run, doc) && doc) /* `ebb run` cannot tell once its supervisor is killed */
+        run->no_start[0] = '\0';
+    if (run->no_start[0] || was_started(run, doc))
+        return;
+    AUTO_CLOSE int dir = executor_open_folder(run->x, &folder);
+    if (error)
+        snprintf(run->no_start, sizeof run->no_start, "%.*s", EXECUTOR_SENTENCE_MAX - 1, error);
+    else if (doc)
+        snprintf(run->no_start, sizeof run->no_start, "it could not be started");
+    else if (dir == -ENOENT)
+        snprintf(run->no_start, sizeof run->no_start,
+                 "ebb run was ended by signal %d before it had started anything",
+                 run->child_signal);
+}
+
+static void finish(struct executor_run *run)
+{
+    json_t *doc = NULL;
+    const struct executor_callbacks callbacks = run->x->callbacks;
+    const int64_t id = run->id;
+    const struct executor_folder folder = executor_folder_of(run);
+    char no_start[EXECUTOR_SENTENCE_MAX];
+    executor_read_json(run->x, &folder, EXECUTOR_JSON_MAX, &doc);
+    if (doc && !executor_json_is_ended(doc)) {
+        json_decref(doc);
+        doc = NULL;
+    }
+    if (!doc && executor_sweep(run))
+        return;
+    why_no_start(run, doc);
+    memcpy(no_start, run->no_start, sizeof no_start);
+    bool tell = !run->told_started && !no_start[0];
+    if (run->holder > 0) /* where we are everybody's parent it is ours to take in */
+        waitpid(run->holder, NULL, WNOHANG);
+    if (run->is_blind)
+        waitpid(run->child, NULL, WNOHANG);
+    executor_run_free(run);
+    if (tell)
+        callbacks.started(callbacks.user, id);
+    callbacks.over(callbacks.user, id, doc, no_start[0] ? no_start : NULL);
+    json_decref(doc);
+}
+
+/* ---- looking ---- */
+
+static void on_holder(void *user, int fd, uint32_t events)
+{
+    struct executor_run *run = user;
+    (void)fd;
+    (void)events;
+    loop_remove(run->holder_source);
+    run->holder_source = NULL;
+    close_fd(&run->holder_fd);
+    executor_look(run);
+}
+
+static void find_holder(struct executor_run *run)
+{
+    struct executor_holder holder;
+    if (run->holder > 0 || executor_lock_read(run->lock_fd, &holder) < 0)
+        return;
+    int fd = executor_holder_open(&holder);
+    if (fd < 0)
+        return;
+    if (loop_add_fd(run->x->loop, fd, EPOLLIN, on_holder, run, &run->holder_source) < 0) {
+        close(fd);
+        return;
+    }
+    run->holder_fd = fd;
+    run->holder = holder.pid;
+}
+
+static void tell_started(struct executor_run *run)
+{
+    if (!run->is_started || run->told_started)
+        return;
+    run->told_started = true;
+    run->x->callbacks.started(run->x->callbacks.user, run->id);
+}
+
+void executor_look(struct executor_run *run)
+{
+    uint64_t now_ns = clock_mono_ns();
+    if (run->child_fd >= 0) {
+        executor_force_look(run, now_ns);
+        return;
+    }
+    find_holder(run);
+    if (run->holder_fd < 0) {
+        if (executor_lock_is_held(run->lock_fd) == 0) {
+            finish(run);
+            return;
+        }
+        executor_look_at(run, now_ns + (run->holder > 0 ? LATE_MS : EARLY_MS) * NS_PER_MS);
+    }
+    if (run->is_blind) /* nobody else waits for it */
+        waitpid(run->child, NULL, WNOHANG);
+    executor_control_look(run, now_ns);
+    executor_force_look(run, now_ns);
+    tell_started(run);
+}

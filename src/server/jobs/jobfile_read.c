@@ -1,0 +1,261 @@
+/* The job file, read: whatever shape and words the server before us had. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/words.h"
+#include "server/jobs/jobfile.h"
+#include "server/jobs/state.h"
+
+enum { FILE_MAX = 16 << 20, RECORDS_MAX = 100000 };
+
+/* ---- words and times ---- */
+
+static const struct {
+    enum job_state state;
+    const char *words; /* a blank before and behind each */
+} meanings[] = {
+    {JOB_QUEUED, " queued pending waiting scheduled created submitted new not_started "},
+    {JOB_RUNNING, " running starting started training in_progress active initializing loading "
+                  "preparing processing saving uploading checkpointing stopping "},
+    {JOB_SUCCEEDED, " succeeded success completed complete done finished "},
+    {JOB_FAILED, " failed failure error errored crashed oom timeout "},
+    {JOB_CANCELLED, " cancelled canceled stopped aborted interrupted killed terminated "},
+};
+
+/* JOB_LOST: a word that nobody knows. */
+static enum job_state state_of(const char *word)
+{
+    char wanted[64];
+    snprintf(wanted, sizeof(wanted), " %s ", word ? word : "");
+    for (char *c = wanted + 1; c[0] && c[1]; c++)
+        *c = *c == '-' || *c == ' ' ? '_' : (char)tolower((unsigned char)*c);
+    for (size_t i = 0; word && word[0] && i < sizeof(meanings) / sizeof(meanings[0]); i++) {
+        if (strstr(meanings[i].words, wanted))
+            return meanings[i].state;
+    }
+    return JOB_LOST;
+}
+
+/* "+01:00", "-0530", "Z" in seconds; false where there is none. */
+static bool read_offset(const char *s, int *ret)
+{
+    int hours = 0, minutes = 0;
+    if (*s == 'Z' || *s == 'z') {
+        *ret = 0;
+        return true;
+    }
+    if ((*s != '+' && *s != '-') || (sscanf(s + 1, "%2d:%2d", &hours, &minutes) < 2 &&
+                                     sscanf(s + 1, "%2d%2d", &hours, &minutes) < 1))
+        return false;
+    *ret = (hours * 60 + minutes) * 60 * (*s == '-' ? -1 : 1);
+    return true;
+}
+
+/* ISO 8601 as Python and JavaScript write it; without an offset it is local time. */
+static bool read_iso(const char *s, double *ret)
+{
+    struct tm tm = {.tm_isdst = -1};
+    int offset = 0;
+    double fraction = 0;
+    const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (!end)
+        end = strptime(s, "%Y-%m-%d %H:%M:%S", &tm);
+    if (!end)
+        return false;
+    if (*end == '.' && isdigit((unsigned char)end[1])) {
+        double scale = 0.1;
+        for (end++; isdigit((unsigned char)*end); end++, scale /= 10)
+            fraction += (*end - '0') * scale;
+    }
+    bool has_offset = read_offset(end, &offset);
+    time_t t = has_offset ? timegm(&tm) - offset : mktime(&tm);
+    *ret = (double)t + fraction;
+    return t > 0;
+}
+
+/* Seconds since 1970 from a number (of seconds or milliseconds) or a text. */
+static json_t *time_at(const json_t *record, const char *const *keys)
+{
+    for (; *keys; keys++) {
+        const json_t *v = json_object_get(record, *keys);
+        double s = json_number_value(v);
+        if (json_is_number(v) && s > 1e11)
+            s /= 1000;
+        if (json_is_number(v) && s > 0 && s < 4e9)
+            return json_real(s);
+        if (json_is_string(v) && read_iso(json_string_value(v), &s) && s < 4e9)
+            return json_real(s);
+    }
+    return json_null();
+}
+
+static json_t *first_of(const json_t *record, const char *const *keys)
+{
+    for (; *keys; keys++) {
+        json_t *v = json_object_get(record, *keys);
+        if (v && !json_is_null(v))
+            return v;
+    }
+    return NULL;
+}
+
+static const char *text_of(const json_t *record, const char *const *keys)
+{
+    const char *text = json_string_value(first_of(record, keys));
+    return text && text[0] ? text : NULL;
+}
+
+/* ---- one record ---- */
+
+#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* A list as it is; one text as a shell would split it. NULL where there is none. */
+static json_t *command_of(const json_t *record)
+{
+    json_t *command = first_of(record, KEYS("command", "cmd", "argv"));
+    AUTO_FREE char **words = NULL;
+    if (json_is_array(command))
+        return json_incref(command);
+    if (!json_is_string(command) || words_split("", json_string_value(command), &words, NULL) < 0 ||
+        !words[0])
+        return NULL;
+    json_t *list = json_array();
+    for (char **word = words; *word; word++)
+        json_array_append_new(list, json_text0(*word));
+    return list;
+}
+
+/* What can be asked of us again; null where the file does not say what was run. */
+static json_t *request_of(const json_t *record, const char *name)
+{
+    static const char *const same[] = {"env",      "gpus",    "memory", "limit",
+                                       "priority", "options", NULL};
+    const json_t *from = json_object_get(record, "request");
+    if (!json_is_object(from))
+        from = record;
+    json_t *command = command_of(from),
+           *cwd = first_of(from, KEYS("cwd", "working_dir", "workdir"));
+    if (!command)
+        return json_null();
+    json_t *request = json_pack("{s:o, s:o}", "command", command, "name", json_text0(name));
+    if (cwd)
+        json_object_set(request, "cwd", cwd);
+    for (const char *const *key = same; *key; key++) {
+        json_t *v = json_object_get(from, *key);
+        if (v)
+            json_object_set(request, *key, v);
+    }
+    return request;
+}
+
+static json_t *id_of(const json_t *record, const char *key)
+{
+    const json_t *id = first_of(record, KEYS("job_id", "id", "uuid"));
+    char text[32];
+    if (json_is_string(id))
+        return json_string(json_string_value(id));
+    if (json_is_integer(id)) {
+        snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+        return json_string(text);
+    }
+    return key ? json_string(key) : NULL;
+}
+
+static json_t *reason_of(const json_t *record, enum job_state state, const char *word)
+{
+    char text[128];
+    const char *said = text_of(record, KEYS("error", "error_message", "reason", "message"));
+    if (state != JOB_LOST || (word && strcasecmp(word, "lost") == 0))
+        return json_text0(said);
+    snprintf(text, sizeof(text), "its status in the job file was \"%.60s\"", word ? word : "");
+    return json_text0(text);
+}
+
+static int add_record(json_t *list, const json_t *record, const char *key, const char *path,
+                      struct err *err)
+{
+    if (!json_is_object(record))
+        return err_set(err, -EINVAL, "the job file %s: entry %s%s is not an object", path,
+                       key ? "" : "of the list", key ? key : "");
+    json_t *id = id_of(record, key);
+    const char *word = text_of(record, KEYS("status", "state"));
+    const char *name = text_of(record, KEYS("name", "job_name", "title", "run_name"));
+    if (!id)
+        return err_set(err, -EINVAL, "the job file %s: an entry has no job_id", path);
+    if (!name)
+        name = json_string_value(id)[0] ? json_string_value(id) : "job";
+    enum job_state state = state_of(word);
+    json_t *made = json_pack(
+        "{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "job_id", id, "name", json_text0(name), "state",
+        job_state_word(state), "reason", reason_of(record, state, word), "submitted_s",
+        time_at(record, KEYS("created_at", "submitted_at", "submitted_s", "created", "timestamp")),
+        "started_s", time_at(record, KEYS("started_at", "started_s", "start_time", "started")),
+        "ended_s",
+        time_at(record, KEYS("completed_at", "finished_at", "ended_at", "ended_s", "end_time")),
+        "request", request_of(record, name));
+    return json_array_append_new(list, made) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* ---- the file ---- */
+
+static int add_all(json_t *list, const json_t *doc, const char *path, struct err *err)
+{
+    const json_t *jobs = json_object_get(doc, "jobs");
+    const char *key;
+    json_t *record;
+    size_t i;
+    int rc = 0;
+    if (json_is_array(jobs) || json_is_object(jobs))
+        doc = jobs;
+    if (json_array_size(doc) > RECORDS_MAX || json_object_size(doc) > RECORDS_MAX)
+        return err_set(err, -EINVAL, "the job file %s has more than %d jobs", path, RECORDS_MAX);
+    if (json_is_array(doc)) {
+        json_array_foreach(doc, i, record)
+        {
+            if (rc == 0)
+                rc = add_record(list, record, NULL, path, err);
+        }
+        return rc;
+    }
+    if (!json_is_object(doc))
+        return err_set(err, -EINVAL, "the job file %s is neither an object by job_id nor a list",
+                       path);
+    json_object_foreach((json_t *)(uintptr_t)doc, key, record)
+    {
+        if (rc == 0)
+            rc = add_record(list, record, key, path, err);
+    }
+    return rc;
+}
+
+int jobfile_read(const char *path, json_t **ret, struct err *err)
+{
+    struct buf text = {0};
+    json_t *doc = NULL, *list = json_array();
+    int rc = io_read_all(AT_FDCWD, path, FILE_MAX, &text);
+    if (rc < 0)
+        rc = err_set(err, rc, "the job file %s cannot be read: %s", path, strerror(-rc));
+    if (rc == 0 && !(doc = json_parse(buf_str(&text), text.len, err)))
+        rc = err_prefix(err, -EINVAL, "the job file %s", path);
+    if (rc == 0)
+        rc = add_all(list, doc, path, err);
+    buf_fini(&text);
+    json_decref(doc);
+    if (rc < 0) {
+        json_decref(list);
+        return rc;
+    }
+    *ret = list;
+    return 0;
+}

@@ -1,0 +1,374 @@
+/* The jobs of a server: opened, looked after once a second, closed, and what is asked of one. */
+#include "server/jobs/jobs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "server/jobs/jobs_private.h"
+
+enum {
+    REASON_MAX = 300,
+    TRIM_AFTER = 64, /* ended jobs */
+    UNSURE_S = 10,   /* between two looks for a job */
+};
+
+/* ---- opening ---- */
+
+/* An empty folder, or one that a server has used: nobody else has anything in it. */
+static bool is_for_us(int fd)
+{
+    bool is_empty = true, is_ours = false;
+    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+    if (!dir) {
+        if (copy >= 0)
+            close(copy);
+        return false;
+    }
+    for (const struct dirent *e; !is_ours && (e = readdir(dir));) {
+        is_ours = strcmp(e->d_name, "jobs.db") == 0 || strcmp(e->d_name, "token") == 0;
+        is_empty = is_empty && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0);
+    }
+    closedir(dir);
+    return is_ours || is_empty;
+}
+
+/* For us alone. A folder of others, /tmp say, is not closed to them. */
+static int close_to_others(int fd, const char *path, struct err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return err_set(err, -errno, "cannot use the folder %s: %s", path, strerror(errno));
+    if (!(st.st_mode & 077))
+        return 0;
+    if (is_for_us(fd))
+        return fchmod(fd, 0700) < 0
+                   ? err_set(err, -errno, "cannot close the folder %s to others: %s", path,
+                             strerror(errno))
+                   : 0;
+    return st.st_mode & 022 ? err_set(err, -EPERM,
+                                      "others write into the folder %s, too; give the server one "
+                                      "of its own",
+                                      path)
+                            : 0;
+}
+
+static int open_folder(const char *path, struct err *err)
+{
+    int r = io_mkdir_parents(path);
+    int fd = r < 0 ? r : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r == 0 && fd < 0)
+        r = -errno;
+    if (r < 0)
+        return err_set(err, r, "cannot use the folder %s: %s", path, strerror(-r));
+    return fd;
+}
+
+static int open_below(const struct jobs *j, const char *name, int *ret_fd, struct err *err)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", j->state_dir, name) >= (int)sizeof path)
+        return err_set(err, -ENAMETOOLONG, "the path of %s is too long", j->state_dir);
+    int fd = open_folder(path, err);
+    if (fd < 0)
+        return fd;
+    *ret_fd = fd;
+    if (fchmod(fd, 0700) < 0)
+        return err_set(err, -errno, "cannot use the folder %s: %s", path, strerror(errno));
+    return 0;
+}
+
+static int open_all(struct jobs *j, struct err *err)
+{
+    char path[4096];
+    int fd = open_folder(j->state_dir, err);
+    if (fd < 0)
+        return fd;
+    int r = close_to_others(fd, j->state_dir, err);
+    if (r == 0)
+        r = open_below(j, "runs", &j->runs_fd, err);
+    if (r == 0)
+        r = open_below(j, "locks", &j->locks_fd, err);
+    if (r == 0) {
+        snprintf(path, sizeof path, "%s/jobs.db", j->state_dir);
+        r = store_open(path, &j->store, err);
+    }
+    if (r == 0)
+        r = jobs_ids_open(j, fd, err);
+    close(fd);
+    if (r == 0)
+        r = jobs_keeper_new(j, &j->keeper, err);
+    return r;
+}
+
+static void on_tick(void *user, uint64_t now_ns, uint64_t missed);
+
+static int copy_options(struct jobs *j, const struct jobs_options *options)
+{
+    char cwd[4096], runs[4096];
+    j->options = *options;
+    j->state_dir = strdup(options->state_dir);
+    j->job_file = options->job_file ? strdup(options->job_file) : NULL;
+    j->program = strdup(options->program);
+    j->cwd = strdup(getcwd(cwd, sizeof cwd) ? cwd : "/");
+    snprintf(runs, sizeof runs, "%s/runs", options->state_dir);
+    j->runs_path = strdup(runs);
+    if (!j->state_dir || !j->program || !j->cwd || !j->runs_path ||
+        (options->job_file && !j->job_file))
+        return -ENOMEM;
+    j->options.state_dir = j->state_dir;
+    j->options.job_file = j->job_file;
+    j->options.program = j->program;
+    j->room =
+        (struct plan_room){.slots = options->slots ? options->slots : 1,
+                           .memory_bytes = options->memory_bytes,
+                           .gpus = options->gpus < PLAN_GPUS_MAX ? options->gpus : PLAN_GPUS_MAX};
+    return 0;
+}
+
+int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs **ret,
+              struct err *err)
+{
+    struct jobs *j = calloc(1, sizeof *j);
+    if (!j)
+        return err_set(err, -ENOMEM, "out of memory");
+    j->loop = loop;
+    j->runs_fd = j->locks_fd = j->ids_fd = -1;
+    int r = copy_options(j, options);
+    if (r == 0)
+        r = loop_add_timer(loop, UINT64_MAX / 2, 0, jobs_on_kick, j, &j->kick_timer);
+    if (r == 0)
+        r = loop_add_timer(loop, UINT64_MAX / 2, 0, on_tick, j, &j->tick_timer);
+    if (r == 0 && j->job_file)
+        r = jobs_file_new(j, &j->file);
+    if (r < 0)
+        err_set(err, r, "the jobs cannot be opened: %s", strerror(-r));
+    else
+        r = open_all(j, err);
+    if (r < 0) {
+        jobs_close(j);
+        return r;
+    }
+    j->executor =
+        (struct executor){.loop = loop,
+                          .program = j->program,
+                          .locks_fd = j->locks_fd,
+                          .runs_fd = j->runs_fd,
+                          .runs_path = j->runs_path,
+                          .files_max = options->files_max,
+                          .force_ns = options->force_ns ? options->force_ns : 30 * NS_PER_S,
+                          .callbacks = jobs_callbacks};
+    j->executor.callbacks.user = j;
+    *ret = j;
+    return 0;
+}
+
+int jobs_start(struct jobs *j, struct err *err)
+{
+    int r = jobs_adopt(j, err);
+    if (r < 0)
+        return r;
+    j->is_started = true;
+    j->is_file_due = true;
+    jobs_keeper_wake(j->keeper);
+    jobs_kick(j);
+    jobs_tick_on(j);
+    return 0;
+}
+
+void jobs_close(struct jobs *j)
+{
+    if (!j)
+        return;
+    if (j->store)
+        jobs_sync_all(j);
+    jobs_keeper_free(j->keeper);
+    jobs_file_free(j->file);
+    for (size_t i = 0; i < j->active_count; i++)
+        job_free(j->active[i]);
+    free(j->active);
+    free(j->queue);
+    free(j->news);
+    loop_remove(j->kick_timer);
+    loop_remove(j->tick_timer);
+    store_close(j->store);
+    if (j->runs_fd >= 0)
+        close(j->runs_fd);
+    if (j->locks_fd >= 0)
+        close(j->locks_fd);
+    if (j->ids_fd >= 0)
+        close(j->ids_fd);
+    free(j->state_dir);
+    free(j->job_file);
+    free(j->program);
+    free(j->cwd);
+    free(j->runs_path);
+    free(j);
+}
+
+void jobs_listen(struct jobs *j, jobs_news_fn *fn, void *user)
+{
+    for (size_t i = 0; i < JOBS_LISTENERS; i++) {
+        bool is_free = !j->listener[i].fn;
+        if (fn ? is_free : j->listener[i].user == user) {
+            j->listener[i] = (struct jobs_listener){.fn = fn, .user = fn ? user : NULL};
+            return;
+        }
+    }
+}
+
+/* ---- once a second ---- */
+
+void jobs_tick_on(struct jobs *j)
+{
+    if (j->is_ticking)
+        return;
+    j->is_ticking = true;
+    loop_set_timer(j->tick_timer, clock_mono_ns() + NS_PER_S, NS_PER_S);
+}
+
+/* Those of whom there is something new, at most once a second. True: some run. */
+static bool tell_news(struct jobs *j, uint64_t now_ns)
+{
+    bool is_any = false;
+    for (size_t i = 0; i < j->active_count; i++) {
+        struct job *job = j->active[i];
+        if (!job->live)
+            continue;
+        is_any = true;
+        if (job->live->is_news && now_ns - job->live->told_ns >= NS_PER_S * 9 / 10)
+            jobs_tell(j, job, false);
+    }
+    return is_any;
+}
+
+/* Many short jobs leave holes; what is free at the top goes back to the machine. */
+static void trim(struct jobs *j, bool is_any)
+{
+    if (j->ended == 0 || (is_any && j->ended < TRIM_AFTER))
+        return;
+    j->ended = 0;
+    malloc_trim(0);
+}
+
+static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct jobs *j = user;
+    (void)missed;
+    bool is_left = jobs_sync_all(j);
+    bool is_any = tell_news(j, now_ns);
+    if (j->is_unsettled && !is_left)
+        jobs_after_look_at_all(j);
+    if (j->is_unsure && now_ns >= j->unsure_ns) {
+        j->unsure_ns = now_ns + UNSURE_S * NS_PER_S;
+        jobs_adopt_again(j);
+    }
+    jobs_file_look(j, now_ns);
+    trim(j, is_any);
+    if (is_any || is_left || j->is_unsettled || j->is_file_due)
+        return;
+    j->is_ticking = false;
+    loop_disarm_timer(j->tick_timer);
+}
+
+/* ---- what is asked of a job ---- */
+
+static int find_active(struct jobs *j, int64_t id, struct job **ret, struct err *err)
+{
+    struct job *job = jobs_find(j, id);
+    enum job_state state = jobs_state(j, id);
+    if (state == JOB_STATES)
+        return err_set(err, -ENOENT, "there is no job %lld", (long long)id);
+    if (!job || job_state_is_final(state))
+        return err_set(err, -EALREADY, "job %lld has ended: %s", (long long)id,
+                       job_state_word(state));
+    *ret = job;
+    return 0;
+}
+
+int jobs_cancel(struct jobs *j, int64_t id, const char *reason, uint64_t grace_ns, struct err *err)
+{
+    struct job *job = NULL;
+    char why[REASON_MAX + 1];
+    int r = find_active(j, id, &job, err);
+    if (!job)
+        return r;
+    json_t *holder = json_pack("{s:s?}", "reason", reason && reason[0] ? reason : NULL);
+    json_t *text = pick_text(holder, "reason", REASON_MAX);
+    snprintf(why, sizeof why, "%s", json_is_string(text) ? json_string_value(text) : "by request");
+    json_decref(text);
+    json_decref(holder);
+    if (!job->live)
+        return jobs_end_queued(j, job, JOB_CANCELLED, why, err);
+    jobs_ask_end(j, job, why, grace_ns == UINT64_MAX ? j->options.grace_ns : grace_ns);
+    return 0;
+}
+
+int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
+{
+    struct job *job = NULL;
+    int r = find_active(j, id, &job, err);
+    if (!job)
+        return r;
+    if (job->state != JOB_RUNNING && job->state != JOB_CHECKPOINTING)
+        return err_set(err, -EALREADY, "job %lld does not run: it is %s", (long long)id,
+                       job_state_word(job->state));
+    json_decref(job->live->checkpoint);
+    job->live->checkpoint = NULL;
+    r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
+    if (r < 0)
+        return err_set(err, -ENOTCONN,
+                       "the supervisor of job %lld cannot be reached now: try again",
+                       (long long)id);
+    return 0;
+}
+
+int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
+{
+    struct job *job = NULL;
+    int r = find_active(j, id, &job, err);
+    if (!job)
+        return r;
+    const json_t *answer = job->live ? job->live->checkpoint : NULL;
+    if (!answer)
+        return -EINPROGRESS;
+    if (json_is_true(json_object_get(answer, "ok")))
+        return 0;
+    const char *why = json_string_value(json_object_get(answer, "error"));
+    return err_set(err, -EALREADY, "job %lld cannot be asked: %s", (long long)id,
+                   why ? why : "nobody listens");
+}
+
+int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)
+{
+    struct store_job row;
+    const char *folder, *folder_id;
+    const struct job *job = jobs_find(j, id);
+    if (job && job->live) {
+        folder = job->live->folder;
+        folder_id = job->live->folder_id;
+    } else if (store_get(j->store, id, &row, NULL) == 0 && row.run_dir) {
+        folder = row.run_dir;
+        folder_id = row.folder_id ? row.folder_id : "";
+    } else {
+        return -ENOENT;
+    }
+    int fd = jobs_open_folder(j, folder, folder_id);
+    if (fd < 0)
+        return -ENOENT;
+    if (ret_path)
+        snprintf(ret_path, path_size, "%s/%s", j->runs_path, folder);
+    return fd;
+}

@@ -1,0 +1,250 @@
+/* After a start of the server: what became of the jobs of the one before. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "server/jobs/jobs_private.h"
+
+enum {
+    ACTIVE = 1 << JOB_QUEUED | 1 << JOB_STARTING | 1 << JOB_RUNNING | 1 << JOB_CHECKPOINTING |
+             1 << JOB_STOPPING
+};
+
+/* ---- reading ---- */
+
+/* What it asked for is needed even where its folder is gone by now, so the request is not checked
+ * anew. */
+static void read_request(const json_t *request, struct job_spec *ret)
+{
+    const json_t *after = json_object_get(request, "after");
+    *ret = (struct job_spec){.gpus = (int)json_integer_value(json_object_get(request, "gpus")),
+                             .priority =
+                                 (int)json_integer_value(json_object_get(request, "priority"))};
+    for (size_t i = 0; i < json_array_size(after) && i < JOB_AFTER_MAX; i++)
+        ret->after[ret->after_count++] = json_integer_value(json_array_get(after, i));
+}
+
+static const char *known_source(const char *word)
+{
+    static const char *const words[] = {"declared", "limit", "learned"};
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], word) == 0)
+            return words[i];
+    return NULL;
+}
+
+static uint64_t gpus_of(const char *text)
+{
+    uint64_t gpus = 0;
+    while (text && *text) {
+        size_t len = strcspn(text, ",");
+        int64_t i;
+        if (number_parse_i64(text, len, &i) == 0 && i >= 0 && i < PLAN_GPUS_MAX)
+            gpus |= UINT64_C(1) << i;
+        text += len + (text[len] == ',');
+    }
+    return gpus;
+}
+
+static bool was_asked(const char *end)
+{
+    json_t *doc = end ? json_parse(end, strlen(end), NULL) : NULL;
+    bool is_asked = json_is_true(json_object_get(doc, "asked"));
+    json_decref(doc);
+    return is_asked;
+}
+
+static int add_live(struct job *job, const struct store_job *row, json_t *request)
+{
+    struct job_live *live = job_live_new(json_incref(request));
+    if (!live)
+        return -ENOMEM;
+    if (row->run_dir && strlen(row->run_dir) < sizeof live->folder)
+        snprintf(live->folder, sizeof live->folder, "%s", row->run_dir);
+    else
+        job_spec_folder(row->id, row->name, live->folder);
+    snprintf(live->folder_id, sizeof live->folder_id, "%s", row->folder_id ? row->folder_id : "");
+    live->gpus = gpus_of(row->gpus);
+    live->started_ns = row->started_ns;
+    live->was_asked = was_asked(row->end);
+    snprintf(live->reason, sizeof live->reason, "%s", row->reason ? row->reason : "");
+    job->live = live;
+    return 0;
+}
+
+struct reading {
+    struct jobs *j;
+    int result;
+};
+
+static int take_row(void *user, const struct store_job *row)
+{
+    struct reading *reading = user;
+    struct job_spec spec;
+    if (jobs_find(reading->j, row->id)) /* it was submitted already */
+        return 0;
+    json_t *request = json_parse(row->request, strlen(row->request), NULL);
+    read_request(request, &spec);
+    spec.memory_bytes = row->memory_bytes;
+    spec.memory_from = known_source(row->memory_from);
+    struct job *job = job_new(row, &spec);
+    int r = job ? 0 : -ENOMEM;
+    if (r == 0 && row->state != JOB_QUEUED)
+        r = add_live(job, row, request);
+    json_decref(request);
+    if (r == 0)
+        r = jobs_insert(reading->j, job);
+    else
+        job_free(job);
+    reading->result = r;
+    return r < 0;
+}
+
+/* ---- each by what is left of it ---- */
+
+static void end_found(struct jobs *j, struct job *job, const json_t *run_json, const char *no_start)
+{
+    struct job_ending *ending = job_ending_new(job->live, run_json, no_start);
+    if (ending)
+        jobs_end(j, job, ending);
+}
+
+/* It waits again, unless it was to end. */
+static void never_started(struct jobs *j, struct job *job)
+{
+    if (job->state != JOB_STARTING) {
+        end_found(j, job, NULL, NULL);
+        return;
+    }
+    job_live_free(job->live);
+    job->live = NULL;
+    job->has_room = false;
+    jobs_change(j, job, JOB_QUEUED, NULL);
+}
+
+static void adopt_one(struct jobs *j, struct job *job)
+{
+    enum executor_found found = EXECUTOR_LOST;
+    json_t *run_json = NULL;
+    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
+    struct err err;
+    int r = executor_find(&j->executor, job->id, &folder, &found, &job->live->run, &run_json, &err);
+    if (r < 0) { /* nobody can say: it is neither run again nor given up, but looked for later */
+        jobs_trouble_set(j, TROUBLE_START, "job %lld cannot be looked for: %s", (long long)job->id,
+                         err.text);
+        jobs_occupy(j, job);
+        j->is_unsure = true;
+        return;
+    }
+    job->live->is_alone = false; /* nobody saw who else ran */
+    if (found == EXECUTOR_ALIVE) {
+        jobs_occupy(j, job);
+        if (job->live->was_asked)
+            executor_cancel(job->live->run, job->live->reason, j->options.grace_ns);
+    } else if (found == EXECUTOR_NEVER_STARTED) {
+        never_started(j, job);
+    } else {
+        end_found(j, job, run_json, NULL);
+    }
+    json_decref(run_json);
+}
+
+/* ---- locks of jobs that have ended ---- */
+
+/* A lock that is held belongs to a job that runs, although the store has no row of it: the store
+ * may have been moved away. Once it is put back, the job must be found. */
+static void tell_strays(struct jobs *j, unsigned count, int64_t one)
+{
+    if (count)
+        jobs_trouble_set(
+            j, TROUBLE_STRAYS,
+            "running jobs that are not in the job store: %u, for example job %lld; their "
+            "memory is not counted",
+            count, (long long)one);
+    else
+        jobs_trouble_clear(j, TROUBLE_STRAYS);
+}
+
+void jobs_sweep_locks(struct jobs *j)
+{
+    unsigned strays = 0;
+    int64_t stray = 0;
+    int fd = openat(j->locks_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (const struct dirent *e; (e = readdir(dir));) {
+        int64_t id;
+        if (number_parse_i64(e->d_name, strlen(e->d_name), &id) < 0 || jobs_find(j, id))
+            continue;
+        int held = executor_is_held(&j->executor, id);
+        if (held == 0 || held == -ELOOP || held == -EBADMSG) { /* the latter two are no locks */
+            unlinkat(j->locks_fd, e->d_name, 0);
+        } else if (held > 0) {
+            strays++;
+            stray = id;
+        }
+    }
+    closedir(dir);
+    tell_strays(j, strays, stray);
+}
+
+static void adopt_all(struct jobs *j)
+{
+    j->is_unsure = false;
+    for (size_t i = 0; i < j->active_count;) { /* one that has ended is taken out */
+        struct job *job = j->active[i];
+        int64_t id = job->id;
+        if (job->live && !job->live->run && !job->live->ending)
+            adopt_one(j, job);
+        i += i < j->active_count && j->active[i]->id == id;
+    }
+}
+
+/* Jobs of the queue again, in order: those that come after others behind those. */
+static void fill_queue(struct jobs *j)
+{
+    for (size_t i = 0; i < j->active_count;) {
+        struct job *job = j->active[i];
+        int64_t id = job->id;
+        if (job->state == JOB_QUEUED && !jobs_is_queued(j, job)) {
+            jobs_learn_memory(j, job);
+            jobs_enqueue(j, job);
+            jobs_after_look(j, job);
+        }
+        i += i < j->active_count && j->active[i]->id == id;
+    }
+}
+
+void jobs_adopt_again(struct jobs *j)
+{
+    jobs_trouble_clear(j, TROUBLE_START);
+    adopt_all(j);
+    fill_queue(j);
+    jobs_kick(j);
+}
+
+int jobs_adopt(struct jobs *j, struct err *err)
+{
+    struct reading reading = {.j = j};
+    const struct store_filter filter = {.states = ACTIVE, .oldest_first = true};
+    int r = store_list(j->store, &filter, take_row, &reading, err);
+    if (r >= 0 && reading.result < 0)
+        r = err_set(err, reading.result, "the jobs cannot be read: %s", strerror(-reading.result));
+    if (r < 0)
+        return r;
+    jobs_sweep_locks(j);
+    adopt_all(j);
+    fill_queue(j);
+    return 0;
+}

@@ -1,0 +1,93 @@
+/* Ids never come again, not even after jobs.db was moved away or an older copy was put in its
+ * place: beside it STATE/last-id has the largest that was ever given. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/number.h"
+#include "server/jobs/jobs_private.h"
+
+static const char mark_name[] = "last-id";
+static const int64_t id_max = INT64_C(1) << 52; /* a file that says more is damaged */
+
+/* ---- where there is no such file ---- */
+
+static void raise_to(int64_t *max, const char *digits, size_t len)
+{
+    int64_t id;
+    if (len > 0 && number_parse_i64(digits, len, &id) == 0 && id > *max && id < id_max)
+        *max = id;
+}
+
+/* A run folder of a job: a user's own folder that only looks like one by its name does not count.
+ */
+static bool is_run_folder(int runs_fd, const char *name)
+{
+    char path[NAME_MAX + 16];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/run.json", name);
+    return fstatat(runs_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int64_t largest_of(int folder, bool is_runs)
+{
+    int64_t max = 0;
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    for (const struct dirent *e; (e = readdir(dir));) {
+        size_t digits = strspn(e->d_name, "0123456789");
+        if (e->d_name[digits] == (is_runs ? '-' : '\0') &&
+            (!is_runs || is_run_folder(folder, e->d_name)))
+            raise_to(&max, e->d_name, digits);
+    }
+    closedir(dir);
+    return max;
+}
+
+static int64_t largest_seen(const struct jobs *j)
+{
+    int64_t run = largest_of(j->runs_fd, true), lock = largest_of(j->locks_fd, false);
+    return run > lock ? run : lock;
+}
+
+/* ---- the file ---- */
+
+int jobs_ids_open(struct jobs *j, int state_fd, struct err *err)
+{
+    char text[32];
+    int64_t id = 0;
+    j->ids_fd = openat(state_fd, mark_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (j->ids_fd < 0)
+        return err_set(err, -errno, "cannot open %s/%s: %s", j->state_dir, mark_name,
+                       strerror(errno));
+    ssize_t len = io_pread_small(j->ids_fd, text, sizeof text);
+    if (len > 0)
+        raise_to(&id, text, strspn(text, "0123456789"));
+    store_ids_above(j->store, id ? id : largest_seen(j));
+    return jobs_ids_note(j, store_next_id(j->store) - 1, err);
+}
+
+/* Not synced: what the store holds is, and the two are needed together only where a machine has
+ * failed and the store was then lost. */
+int jobs_ids_note(struct jobs *j, int64_t id, struct err *err)
+{
+    char text[32];
+    int len = snprintf(text, sizeof text, "%020" PRId64 "\n", id);
+    ssize_t n = pwrite(j->ids_fd, text, (size_t)len, 0);
+    if (n == len)
+        return 0;
+    return err_set(err, n < 0 ? -errno : -ENOSPC, "cannot write %s/%s: %s", j->state_dir, mark_name,
+                   strerror(n < 0 ? errno : ENOSPC));
+}

@@ -1,0 +1,330 @@
+/* Jobs as the API tells them: from the store, with what is in memory of those that have not ended.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "server/jobs/jobs_private.h"
+
+enum {
+    LIST_MAX = 500,
+    LIST_DEFAULT = 100,
+    LIST_BYTES_MAX = 1 << 20, /* of requests: five hundred of the largest would keep the loop */
+};
+
+/* ---- one job ---- */
+
+static json_t *time_json(uint64_t wall_ns)
+{
+    return wall_ns ? json_seconds(wall_ns) : json_null();
+}
+
+/* Values may be secrets: who may only look is told the names. */
+static json_t *names_json(json_t *env)
+{
+    json_t *names = json_array(), *value;
+    const char *name;
+    json_object_foreach(env, name, value)
+    {
+        json_array_append_new(names, json_text0(name));
+    }
+    return names;
+}
+
+static void put_request(json_t *doc, const json_t *request)
+{
+    static const char *const keys[] = {"command", "cwd", "options", "priority", "after", "limit"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *v = json_object_get(request, keys[i]);
+        json_object_set_new(doc, keys[i], v ? json_incref(v) : json_null());
+    }
+    json_object_set_new(doc, "env", names_json(json_object_get(request, "env")));
+    json_t *gpus = json_object_get(request, "gpus");
+    json_object_set_new(doc, "gpus_wanted", gpus ? json_incref(gpus) : json_integer(0));
+}
+
+static json_t *gpu_bits_json(uint64_t gpus)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < PLAN_GPUS_MAX; i++)
+        if (gpus >> i & 1)
+            json_array_append_new(list, json_integer(i));
+    return list;
+}
+
+/* "0,2" */
+static uint64_t gpu_bits(const char *text)
+{
+    uint64_t gpus = 0;
+    while (text && *text) {
+        char *end;
+        unsigned long i = strtoul(text, &end, 10);
+        if (end == text)
+            break;
+        if (i < PLAN_GPUS_MAX)
+            gpus |= UINT64_C(1) << i;
+        text = *end == ',' ? end + 1 : "";
+    }
+    return gpus;
+}
+
+static json_t *run_dir_json(const struct jobs *j, const char *folder)
+{
+    char path[4096];
+    if (!folder || !folder[0])
+        return json_null();
+    snprintf(path, sizeof path, "%s/%s", j->runs_path, folder);
+    return json_text0(path);
+}
+
+static void put_row(const struct jobs *j, json_t *doc, const struct store_job *row)
+{
+    uint64_t ended_ns = row->ended_ns;
+    if (ended_ns && ended_ns < row->started_ns)
+        ended_ns = row->started_ns;
+    json_object_set_new(doc, "id", json_integer(row->id));
+    json_object_set_new(doc, "name", json_text0(row->name));
+    json_object_set_new(doc, "state", json_string(job_state_word(row->state)));
+    json_object_set_new(doc, "reason", json_text0(row->reason));
+    json_object_set_new(doc, "waits_for", json_null());
+    json_object_set_new(doc, "memory_bytes",
+                        row->memory_bytes ? json_u64(row->memory_bytes) : json_null());
+    json_object_set_new(doc, "memory_from",
+                        row->memory_bytes ? json_text0(row->memory_from) : json_null());
+    json_object_set_new(doc, "gpus", gpu_bits_json(gpu_bits(row->gpus)));
+    json_object_set_new(doc, "submitted_s", time_json(row->submitted_ns));
+    json_object_set_new(doc, "started_s", time_json(row->started_ns));
+    json_object_set_new(doc, "ended_s", time_json(ended_ns));
+    json_object_set_new(doc, "run_dir", run_dir_json(j, row->run_dir));
+    json_object_set_new(doc, "rerun_of", row->rerun_of ? json_integer(row->rerun_of) : json_null());
+}
+
+static const char *const end_keys[] = {"pid",        "segment",  "status",   "cause",
+                                       "cause_kind", "memory",   "verdict",  "spark",
+                                       "given_back", "progress", "log_bytes"};
+
+/* END may be NULL. */
+static void put_end(json_t *doc, const json_t *end)
+{
+    for (size_t i = 0; i < sizeof end_keys / sizeof *end_keys; i++) {
+        json_t *v = json_object_get(end, end_keys[i]);
+        json_object_set_new(doc, end_keys[i], v ? json_incref(v) : json_null());
+    }
+}
+
+static json_t *or_null(json_t *v)
+{
+    return v ? json_incref(v) : json_null();
+}
+
+static void put_live(json_t *doc, const struct job_live *live)
+{
+    json_object_set_new(doc, "pid", live->pid ? json_integer(live->pid) : json_null());
+    json_object_set_new(doc, "segment", json_integer(live->segment));
+    json_object_set_new(doc, "memory", job_figures_json(&live->figures));
+    json_object_set_new(doc, "verdict", or_null(live->verdict));
+    json_object_set_new(doc, "progress", or_null(live->progress));
+    json_object_set_new(doc, "spark", spark_json(&live->spark));
+    json_object_set_new(doc, "log_bytes", json_u64(live->log_bytes));
+}
+
+/* What is in memory is newer than the row. */
+static void overlay(struct store_job *row, const struct job *job)
+{
+    const struct job_live *live = job->live;
+    row->state = job->state;
+    row->memory_bytes = job->memory_bytes;
+    row->memory_from = job->memory_from;
+    row->reason = live && live->reason[0] ? live->reason : NULL;
+    row->started_ns = live ? live->started_ns : 0;
+    row->ended_ns = job_state_is_final(job->state) ? job->changed_ns : 0;
+    row->run_dir = live && job->state != JOB_STARTING ? live->folder : NULL;
+}
+
+static json_t *build(struct jobs *j, const struct store_job *row, const json_t *request,
+                     const json_t *end, const struct job *job)
+{
+    json_t *doc = json_object();
+    put_row(j, doc, row);
+    put_request(doc, request);
+    put_end(doc, end);
+    if (job && job->live && !job->live->ending)
+        put_live(doc, job->live);
+    if (job && job->live)
+        json_object_set_new(doc, "gpus", gpu_bits_json(job->live->gpus));
+    if (job && job->state == JOB_QUEUED) {
+        char why[JOBS_SENTENCE_MAX];
+        jobs_waits_for(j, job, why, sizeof why);
+        json_object_set_new(doc, "waits_for", json_text0(why));
+    }
+    return doc;
+}
+
+static json_t *parse(const char *text)
+{
+    return text ? json_parse(text, strlen(text), NULL) : NULL;
+}
+
+json_t *jobs_row_json(struct jobs *j, const struct store_job *row, const struct job *job)
+{
+    struct store_job shown = *row;
+    json_t *request = job && job->live ? json_incref(job->live->request) : parse(row->request);
+    json_t *end = job ? job->live && job->live->ending ? json_incref(job->live->ending->end) : NULL
+                      : parse(row->end);
+    if (job)
+        overlay(&shown, job);
+    json_t *doc = build(j, &shown, request, end, job);
+    json_decref(request);
+    json_decref(end);
+    return doc;
+}
+
+/* One that has been started needs nothing of the store. */
+json_t *jobs_job_json(struct jobs *j, const struct job *job)
+{
+    struct store_job row;
+    if (job->live) {
+        row = (struct store_job){.id = job->id,
+                                 .name = job->name,
+                                 .rerun_of = job->rerun_of,
+                                 .submitted_ns = job->submitted_ns};
+    } else if (store_get(j->store, job->id, &row, NULL) < 0) {
+        return NULL;
+    }
+    return jobs_row_json(j, &row, job);
+}
+
+int jobs_get(struct jobs *j, int64_t id, bool with_changes, json_t **ret, struct err *err)
+{
+    struct store_job row;
+    json_t *changes = NULL;
+    int r = store_get(j->store, id, &row, err);
+    if (r < 0)
+        return r;
+    json_t *doc = jobs_row_json(j, &row, jobs_find(j, id));
+    r = with_changes ? store_changes(j->store, id, &changes, err) : 0;
+    if (r == 0 && with_changes)
+        json_object_set_new(doc, "changes", changes);
+    if (r < 0)
+        json_decref(doc);
+    else
+        *ret = doc;
+    return r;
+}
+
+int jobs_request(struct jobs *j, int64_t id, json_t **ret, struct err *err)
+{
+    struct store_job row;
+    int r = store_get(j->store, id, &row, err);
+    if (r < 0)
+        return r;
+    *ret = json_parse(row.request, strlen(row.request), err);
+    return *ret ? 0 : -EIO;
+}
+
+enum job_state jobs_state(struct jobs *j, int64_t id)
+{
+    struct store_job row;
+    const struct job *job = jobs_find(j, id);
+    if (job)
+        return job->state;
+    return store_get(j->store, id, &row, NULL) < 0 ? JOB_STATES : row.state;
+}
+
+/* ---- many ---- */
+
+struct listing {
+    struct jobs *j;
+    json_t *list;
+    unsigned states;
+    unsigned limit;
+    size_t bytes; /* of requests and ends so far */
+    bool is_more;
+};
+
+/* The text of a row that a client or a job chose the length of. */
+static size_t row_bytes(const struct store_job *row)
+{
+    return (row->request ? strlen(row->request) : 0) + (row->end ? strlen(row->end) : 0);
+}
+
+static int add_row(void *user, const struct store_job *row)
+{
+    struct listing *l = user;
+    l->bytes += row_bytes(row);
+    if (json_array_size(l->list) == l->limit ||
+        (json_array_size(l->list) > 0 && l->bytes > LIST_BYTES_MAX)) {
+        l->is_more = true;
+        return 1;
+    }
+    json_array_append_new(l->list, jobs_row_json(l->j, row, jobs_find(l->j, row->id)));
+    return 0;
+}
+
+int jobs_list(struct jobs *j, const struct jobs_query *query, json_t **ret, struct err *err)
+{
+    unsigned limit = query->limit ? query->limit : LIST_DEFAULT;
+    struct listing l = {.j = j, .list = json_array(), .limit = limit < LIST_MAX ? limit : LIST_MAX};
+    struct store_filter filter = {.states = query->states,
+                                  .name = query->name,
+                                  .before = query->before,
+                                  .limit = l.limit + 1};
+    jobs_plan(j); /* add_row must not: it may not call the store */
+    int r = store_list(j->store, &filter, add_row, &l, err);
+    if (r < 0) {
+        json_decref(l.list);
+        return r;
+    }
+    *ret = json_pack("{s:o,s:b}", "jobs", l.list, "more", (int)l.is_more);
+    return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- of the server ---- */
+
+json_t *jobs_room_json(const struct jobs *j)
+{
+    const struct plan_room *room = &j->room;
+    return json_pack("{s:{s:i,s:i},s:{s:o,s:o},s:{s:i,s:i,s:o},s:I}", "slots", "all",
+                     (int)room->slots, "used", (int)room->slots_used, "memory", "all_bytes",
+                     room->memory_bytes ? json_u64(room->memory_bytes) : json_null(), "used_bytes",
+                     json_u64(room->memory_used), "gpus", "all", (int)room->gpus, "used",
+                     __builtin_popcountll(room->gpus_used), "in_use",
+                     gpu_bits_json(room->gpus_used), "queued", (json_int_t)j->queue_count);
+}
+
+json_t *jobs_trouble(const struct jobs *j)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < TROUBLES; i++)
+        if (j->trouble[i][0])
+            json_array_append_new(list, json_text0(j->trouble[i]));
+    return list;
+}
+
+static json_t *running_json(const struct job *job)
+{
+    const struct job_live *live = job->live;
+    return json_pack("{s:I,s:o,s:s,s:o,s:o,s:o,s:o}", "id", (json_int_t)job->id, "name",
+                     json_text0(job->name), "state", job_state_word(job->state), "started_s",
+                     time_json(live->started_ns), "memory", job_figures_json(&live->figures),
+                     "progress", or_null(live->progress), "verdict", or_null(live->verdict));
+}
+
+json_t *jobs_metrics(struct jobs *j)
+{
+    uint64_t count[JOB_STATES];
+    json_t *by_state = json_object(), *running = json_array(), *counters = NULL;
+    store_count(j->store, count, NULL);
+    for (unsigned i = 0; i < JOB_STATES; i++)
+        json_object_set_new(by_state, job_state_word((enum job_state)i), json_u64(count[i]));
+    for (size_t i = 0; i < j->active_count; i++)
+        if (j->active[i]->live && !j->active[i]->live->ending)
+            json_array_append_new(running, running_json(j->active[i]));
+    if (store_counters(j->store, &counters, NULL) < 0)
+        counters = json_object();
+    return json_pack("{s:o,s:o,s:o}", "by_state", by_state, "counters", counters, "running",
+                     running);
+}

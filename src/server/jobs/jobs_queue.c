@@ -1,0 +1,311 @@
+/* The queue: what may start, is started; what cannot, waits, and says for what. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "server/jobs/jobs_private.h"
+
+enum {
+    BURST = 8, /* starts in one go; the loop has others to serve */
+    NEXT = 20, /* of the queue, of whom it is told what they wait for */
+    HOLD_FIRST_MS = 1000,
+    HOLD_MAX_MS = 30000,
+};
+
+void jobs_kick(struct jobs *j)
+{
+    uint64_t now_ns = clock_mono_ns();
+    if (j->is_started)
+        loop_set_timer(j->kick_timer, now_ns > j->hold_ns ? now_ns : j->hold_ns, 0);
+}
+
+/* Starting goes wrong for a reason that may pass: later again. */
+static void hold(struct jobs *j)
+{
+    uint64_t wait_ns = j->hold_wait_ns ? j->hold_wait_ns * 2 : HOLD_FIRST_MS * NS_PER_MS;
+    j->hold_wait_ns = wait_ns < HOLD_MAX_MS * NS_PER_MS ? wait_ns : HOLD_MAX_MS * NS_PER_MS;
+    j->hold_ns = clock_mono_ns() + j->hold_wait_ns;
+    jobs_kick(j);
+}
+
+/* ---- planning ---- */
+
+static struct plan_job plan_job_of(const struct jobs *j, const struct job *job)
+{
+    uint64_t all = j->room.memory_bytes;
+    bool is_guess = job->memory_from && strcmp(job->memory_from, "learned") == 0;
+    return (struct plan_job){
+        .id = job->id ? job->id : INT64_MAX,
+        .priority = job->priority,
+        /* what was learned is no reason never to start it */
+        .memory_bytes = is_guess && all && job->memory_bytes > all ? all : job->memory_bytes,
+        .gpus = job->gpus_wanted,
+        .waits = job->after_count > 0};
+}
+
+/* The verdicts of the queue, and of ONE_MORE (may be NULL), which is not in it yet. NULL: out of
+ * memory. */
+static struct plan_verdict *plan(struct jobs *j, const struct job *one_more)
+{
+    size_t count = j->queue_count + (one_more ? 1 : 0);
+    AUTO_FREE struct plan_job *v = calloc(count ? count : 1, sizeof *v);
+    struct plan_verdict *verdicts = calloc(count ? count : 1, sizeof *verdicts);
+    if (!v || !verdicts) {
+        free(verdicts);
+        return NULL;
+    }
+    for (size_t i = 0; i < j->queue_count; i++)
+        v[i] = plan_job_of(j, j->queue[i]);
+    if (one_more)
+        v[count - 1] = plan_job_of(j, one_more);
+    plan_next(&j->room, v, count, verdicts);
+    return verdicts;
+}
+
+/* Remembers the verdicts; the one that starts, or NULL. */
+static struct job *plan_queue(struct jobs *j)
+{
+    AUTO_FREE struct plan_verdict *verdicts = plan(j, NULL);
+    struct job *first = NULL;
+    for (size_t i = 0; verdicts && i < j->queue_count; i++) {
+        j->queue[i]->verdict = verdicts[i];
+        if (verdicts[i].why == PLAN_STARTS)
+            first = j->queue[i];
+    }
+    j->is_planned = verdicts != NULL;
+    return first;
+}
+
+void jobs_plan(struct jobs *j)
+{
+    if (!j->is_planned)
+        plan_queue(j);
+}
+
+bool jobs_can_start(struct jobs *j, const struct job *job, uint64_t *ret_gpus)
+{
+    if (!j->is_started || j->room.slots_used >= j->room.slots || job->after_count > 0 ||
+        clock_mono_ns() < j->hold_ns)
+        return false;
+    AUTO_FREE struct plan_verdict *verdicts = plan(j, job);
+    if (!verdicts || verdicts[j->queue_count].why != PLAN_STARTS)
+        return false;
+    *ret_gpus = verdicts[j->queue_count].gpus;
+    return true;
+}
+
+void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t size)
+{
+    const struct plan_job plan_job = plan_job_of(j, job);
+    jobs_plan(j);
+    enum trouble kind = j->trouble[TROUBLE_STORE][0] ? TROUBLE_STORE : TROUBLE_START;
+    if (j->hold_ns > clock_mono_ns() && j->trouble[kind][0])
+        snprintf(ret, size, "%s", j->trouble[kind]);
+    else if (job->after_count > 0)
+        snprintf(ret, size, "waits for job %lld to succeed", (long long)job->after[0]);
+    else
+        plan_sentence(&j->room, &plan_job, &job->verdict, ret, size);
+}
+
+/* ---- starting ---- */
+
+/* The server's own defaults for what the request leaves open. */
+static json_t *with_defaults(const struct jobs *j, const json_t *request)
+{
+    char text[32];
+    json_t *doc = json_copy((json_t *)(uintptr_t)request);
+    json_t *options = json_copy(json_object_get(request, "options"));
+    if (!options)
+        options = json_object();
+    if (j->options.interval_ns && !json_object_get(options, "interval")) {
+        snprintf(text, sizeof text, "%llums",
+                 (unsigned long long)(j->options.interval_ns / NS_PER_MS));
+        json_object_set_new(options, "interval", json_string(text));
+    }
+    if (j->options.log_bytes && !json_object_get(options, "log-max")) {
+        snprintf(text, sizeof text, "%llu", (unsigned long long)j->options.log_bytes);
+        json_object_set_new(options, "log-max", json_string(text));
+    }
+    json_object_set_new(doc, "options", options);
+    return doc;
+}
+
+static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, struct err *err)
+{
+    int gpus[PLAN_GPUS_MAX];
+    size_t count = 0;
+    struct job_spec full = *spec;
+    for (int i = 0; i < PLAN_GPUS_MAX; i++)
+        if (job->live->gpus >> i & 1)
+            gpus[count++] = i;
+    full.doc = with_defaults(j, spec->doc);
+    if (!full.doc)
+        return err_set(err, -ENOMEM, "out of memory");
+    const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
+    job->live->spawned_ns = clock_mono_ns();
+    int r =
+        executor_start(&j->executor, job->id, &full, &folder, gpus, count, &job->live->run, err);
+    json_decref(full.doc);
+    return r;
+}
+
+/* No later try would fare better; somebody else's file or lock in its place (the last two) is the
+ * matter of this job alone, and must not hold up those behind it. */
+static bool is_hopeless(int r)
+{
+    return r == -E2BIG || r == -ENAMETOOLONG || r == -EINVAL || r == -ENOTDIR || r == -EISDIR ||
+           r == -ELOOP || r == -EBADMSG || r == -EBUSY;
+}
+
+static void end_unstarted(struct jobs *j, struct job *job, const char *why)
+{
+    struct job_ending *ending = job_ending_new(job->live, NULL, why);
+    if (ending)
+        jobs_end(j, job, ending);
+}
+
+void jobs_requeue(struct jobs *j, struct job *job, const char *why)
+{
+    jobs_trouble_set(j, TROUBLE_START, "jobs cannot be started now: %s", why);
+    jobs_vacate(j, job);
+    job_live_free(job->live);
+    job->live = NULL;
+    jobs_enqueue(j, job);
+    jobs_change(j, job, JOB_QUEUED, NULL);
+    hold(j);
+}
+
+void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
+{
+    struct err err;
+    int r = launch(j, job, spec, &err);
+    if (r == 0) {
+        j->hold_wait_ns = 0;
+        jobs_trouble_clear(j, TROUBLE_START);
+    } else if (is_hopeless(r)) {
+        end_unstarted(j, job, err.text);
+    } else {
+        jobs_requeue(j, job, err.text);
+    }
+}
+
+/* The request again, from the store. */
+static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret, struct err *err)
+{
+    struct store_job row;
+    int r = store_get(j->store, job->id, &row, err);
+    if (r < 0)
+        return r;
+    json_t *request = json_parse(row.request, strlen(row.request), err);
+    if (!request)
+        return -EINVAL;
+    r = job_spec_read(request, j->cwd, NULL, ret, err);
+    json_decref(request);
+    return r;
+}
+
+/* From the queue to `starting`, durably. False: it stays there. */
+static bool take_from_queue(struct jobs *j, struct job *job, const struct job_spec *spec)
+{
+    job->live = job_live_new(json_incref(spec->doc));
+    if (!job->live || jobs_choose_folder(j, job->id, job->name, job->live) < 0) {
+        job_live_free(job->live);
+        job->live = NULL;
+        hold(j);
+        return false;
+    }
+    job->live->gpus = job->verdict.gpus;
+    jobs_dequeue(j, job);
+    jobs_occupy(j, job);
+    if (jobs_change_first(j, job, JOB_STARTING))
+        return true;
+    jobs_vacate(j, job);
+    job_live_free(job->live);
+    job->live = NULL;
+    jobs_enqueue(j, job);
+    hold(j);
+    return false;
+}
+
+static void start_one(struct jobs *j, struct job *job)
+{
+    struct job_spec spec = {0};
+    struct err why, err;
+    int r = read_spec(j, job, &spec, &why);
+    if (r == -EINVAL) /* its folder is gone, say */
+        r = jobs_end_queued(j, job, JOB_FAILED, why.text, &err);
+    else if (r == 0 && take_from_queue(j, job, &spec))
+        jobs_launch(j, job, &spec);
+    if (r < 0)
+        hold(j);
+    job_spec_fini(&spec);
+}
+
+/* What those wait for that are next. Not of all: a queue of thousands would be told at every end.
+ */
+static void tell_waits(struct jobs *j)
+{
+    jobs_plan(j);
+    for (size_t i = 0; i < j->queue_count && i < NEXT; i++) {
+        struct job *job = j->queue[i];
+        if (job->told_why == job->verdict.why)
+            continue;
+        job->told_why = job->verdict.why;
+        jobs_tell(j, job, false);
+    }
+}
+
+/* True: there may be more. */
+static bool start_some(struct jobs *j, uint64_t now_ns)
+{
+    for (int i = 0; i < BURST; i++) {
+        struct job *job = NULL;
+        if (now_ns >= j->hold_ns && j->queue_count > 0 && j->room.slots_used < j->room.slots)
+            job = plan_queue(j);
+        if (!job)
+            return false;
+        start_one(j, job);
+        now_ns = clock_mono_ns();
+    }
+    return true;
+}
+
+void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct jobs *j = user;
+    (void)missed;
+    bool is_more = jobs_after_some(j);
+    if (start_some(j, now_ns) || is_more)
+        jobs_kick(j);
+    tell_waits(j);
+}
+
+/* ---- memory ---- */
+
+static void set_learned(struct jobs *j, struct job *job, uint64_t bytes)
+{
+    if (job->memory_from && strcmp(job->memory_from, "learned") != 0)
+        return;
+    job->memory_bytes = bytes;
+    job->memory_from = bytes ? "learned" : NULL;
+    j->is_planned = false;
+}
+
+void jobs_learn_memory(struct jobs *j, struct job *job)
+{
+    set_learned(j, job, store_learned(j->store, job->name));
+}
+
+void jobs_relearn(struct jobs *j, const char *name)
+{
+    uint64_t bytes = j->queue_count ? store_learned(j->store, name) : 0;
+    for (size_t i = 0; i < j->queue_count; i++)
+        if (strcmp(j->queue[i]->name, name) == 0)
+            set_learned(j, j->queue[i], bytes);
+}

@@ -1,0 +1,394 @@
+/* Changes of state: in memory at once, on disk when the disk allows, and told to whoever listens.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "server/jobs/jobs_private.h"
+
+enum {
+    SOFT_MAX = 1000, /* changes of one job, told by its supervisor, that are kept */
+    TELL_MS = 100,   /* between two changes of a verdict that are told at once */
+};
+
+/* ---- trouble ---- */
+
+void jobs_trouble_set(struct jobs *j, enum trouble kind, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(j->trouble[kind], sizeof j->trouble[kind], fmt, ap);
+    va_end(ap);
+}
+
+void jobs_trouble_clear(struct jobs *j, enum trouble kind)
+{
+    j->trouble[kind][0] = '\0';
+}
+
+static void store_trouble(struct jobs *j, const struct err *err)
+{
+    jobs_trouble_set(j, TROUBLE_STORE, "what happens cannot be written down now: %s", err->text);
+    jobs_tick_on(j);
+}
+
+/* ---- telling ---- */
+
+static void tell(struct jobs *j, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+{
+    for (size_t i = 0; i < JOBS_LISTENERS; i++)
+        if (j->listener[i].fn)
+            j->listener[i].fn(j->listener[i].user, what, id, doc, is_change);
+}
+
+static bool is_heard(const struct jobs *j)
+{
+    for (size_t i = 0; i < JOBS_LISTENERS; i++)
+        if (j->listener[i].fn)
+            return true;
+    return false;
+}
+
+void jobs_tell(struct jobs *j, struct job *job, bool is_change)
+{
+    uint64_t now_ns = clock_mono_ns();
+    j->is_file_due = j->is_file_due || is_change;
+    if (job->live) {
+        job->live->told_ns = now_ns;
+        job->live->is_news = false;
+    }
+    if (j->is_file_due)
+        jobs_tick_on(j);
+    if (!is_heard(j))
+        return;
+    json_t *doc = jobs_job_json(j, job);
+    job->told_why = job->verdict.why;
+    if (doc)
+        tell(j, JOBS_NEWS_JOB, job->id, doc, is_change);
+    json_decref(doc);
+}
+
+void jobs_tell_verdict(struct jobs *j, struct job *job)
+{
+    if (clock_mono_ns() - job->live->told_ns >= TELL_MS * NS_PER_MS)
+        jobs_tell(j, job, true);
+    else
+        job->live->is_news = true;
+}
+
+void jobs_tell_removed(struct jobs *j, int64_t id)
+{
+    j->is_file_due = true;
+    jobs_tick_on(j);
+    tell(j, JOBS_NEWS_REMOVED, id, NULL, true);
+}
+
+void jobs_tell_live(struct jobs *j, int64_t id, const json_t *message)
+{
+    tell(j, JOBS_NEWS_LIVE, id, message, false);
+}
+
+void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message)
+{
+    tell(j, JOBS_NEWS_ANSWER, id, message, false);
+}
+
+/* ---- writing down ---- */
+
+uint64_t job_now_ns(const struct job *job)
+{
+    uint64_t now_ns = job->wall_ns + (clock_boot_ns() - job->boot_ns);
+    return now_ns > job->changed_ns ? now_ns : job->changed_ns;
+}
+
+const char *job_gpu_list(uint64_t gpus, char ret[JOB_GPU_LIST])
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < PLAN_GPUS_MAX; i++)
+        if (gpus >> i & 1)
+            len += (size_t)snprintf(ret + len, JOB_GPU_LIST - len, "%s%u", len ? "," : "", i);
+    return len ? ret : NULL;
+}
+
+/* That it was asked to end must outlive us: by its end alone nobody could tell it from a failure.
+ */
+static const char asked_mark[] = "{\"asked\":true}";
+
+static int write_change(struct jobs *j, struct job *job, struct err *err)
+{
+    const struct job_live *live = job->live;
+    char gpus[JOB_GPU_LIST];
+    struct store_change change = {.state = job->state, .at_ns = job->changed_ns};
+    if (live && job->state != JOB_QUEUED) {
+        change.reason = live->reason[0] ? live->reason : NULL;
+        change.run_dir = live->folder;
+        change.folder_id = live->folder_id[0] ? live->folder_id : NULL;
+        change.gpus = job_gpu_list(live->gpus, gpus);
+        change.memory_bytes = job->memory_bytes;
+        change.memory_from = job->memory_from;
+        change.started_ns = live->started_ns;
+        change.end = live->was_asked ? asked_mark : NULL;
+    }
+    return store_change(j->store, job->id, &change, err);
+}
+
+/* Those that came before the newest, in a transaction of the caller's. */
+static int write_notes(struct jobs *j, const struct job *job, struct err *err)
+{
+    const struct job_live *live = job->live;
+    int r = 0;
+    for (unsigned i = 0; r == 0 && live && i < live->note_count; i++) {
+        const struct job_note *n = &live->notes[i];
+        struct store_change change = {
+            .state = n->state, .at_ns = n->at_ns, .reason = n->reason[0] ? n->reason : NULL};
+        r = store_change(j->store, job->id, &change, err);
+    }
+    return r;
+}
+
+static int write_changes(struct jobs *j, struct job *job, struct err *err)
+{
+    if (!job->live || !job->live->note_count)
+        return write_change(j, job, err);
+    int r = store_begin(j->store, err);
+    if (r < 0)
+        return r;
+    r = write_notes(j, job, err);
+    if (r == 0)
+        r = write_change(j, job, err);
+    if (r < 0) {
+        store_cancel(j->store);
+        return r;
+    }
+    r = store_commit(j->store, err);
+    if (r == 0)
+        job->live->note_count = 0;
+    return r;
+}
+
+static bool write_down(struct jobs *j, struct job *job)
+{
+    struct err err;
+    if (!job->is_dirty)
+        return true;
+    if (job->live && job->live->ending)
+        return jobs_write_end(j, job);
+    if (write_changes(j, job, &err) < 0) {
+        store_trouble(j, &err);
+        return false;
+    }
+    jobs_trouble_clear(j, TROUBLE_STORE);
+    job->is_dirty = false;
+    return true;
+}
+
+/* A change that is not on disk yet is told there before the one that follows it. */
+static void note_present(struct job *job)
+{
+    struct job_live *live = job->live;
+    if (!job->is_dirty || !live || job->state <= JOB_STARTING || job_state_is_final(job->state))
+        return;
+    if (!live->notes)
+        live->notes = calloc(JOB_NOTES, sizeof *live->notes);
+    if (!live->notes || live->note_count == JOB_NOTES)
+        return;
+    struct job_note *n = &live->notes[live->note_count++];
+    n->state = job->state;
+    n->at_ns = job->changed_ns;
+    memcpy(n->reason, live->reason, sizeof n->reason);
+}
+
+static void set_state(struct job *job, enum job_state state, const char *reason)
+{
+    note_present(job);
+    job->state = state;
+    job->is_dirty = true;
+    job->changed_ns = job_now_ns(job);
+    if (job->live)
+        snprintf(job->live->reason, sizeof job->live->reason, "%s", reason ? reason : "");
+}
+
+void jobs_change(struct jobs *j, struct job *job, enum job_state state, const char *reason)
+{
+    set_state(job, state, reason);
+    write_down(j, job);
+    jobs_tell(j, job, true);
+}
+
+bool jobs_change_first(struct jobs *j, struct job *job, enum job_state state)
+{
+    const enum job_state state_before = job->state;
+    const uint64_t changed_before = job->changed_ns;
+    const bool was_dirty = job->is_dirty;
+    set_state(job, state, NULL);
+    if (write_down(j, job)) {
+        jobs_tell(j, job, true);
+        return true;
+    }
+    job->state = state_before;
+    job->changed_ns = changed_before;
+    job->is_dirty = was_dirty;
+    return false;
+}
+
+void jobs_change_soft(struct jobs *j, struct job *job, enum job_state state, const char *reason)
+{
+    bool was_dirty = job->is_dirty;
+    set_state(job, state, reason);
+    if (++job->live->changes > SOFT_MAX)
+        job->is_dirty = was_dirty;
+    jobs_tick_on(j);
+    jobs_tell(j, job, true);
+}
+
+int jobs_end_queued(struct jobs *j, struct job *job, enum job_state state, const char *reason,
+                    struct err *err)
+{
+    struct store_change change = {
+        .state = state, .reason = reason, .at_ns = job_now_ns(job), .ended_age_ns = jobs_age_ns(j)};
+    int r = store_change(j->store, job->id, &change, err);
+    if (r < 0) {
+        store_trouble(j, err);
+        return r;
+    }
+    jobs_trouble_clear(j, TROUBLE_STORE);
+    job->state = state;
+    job->changed_ns = change.at_ns;
+    int64_t id = job->id;
+    jobs_dequeue(j, job);
+    jobs_tell(j, job, true);
+    jobs_delete(j, job);
+    jobs_after_ended(j, id, state);
+    jobs_keeper_wake(j->keeper);
+    jobs_kick(j);
+    return 0;
+}
+
+/* ---- the end ---- */
+
+static int count_end(struct jobs *j, const struct job_ending *e, struct err *err)
+{
+    char key[64];
+    int r = 0;
+    snprintf(key, sizeof key, "ended.%s", job_state_word(e->state));
+    r = store_count_up(j->store, key, 1, err);
+    for (size_t i = 0; r == 0 && i < e->count_count; i++)
+        r = store_count_up(j->store, e->counts[i].key, e->counts[i].by, err);
+    return r;
+}
+
+static int learn_peak(struct jobs *j, const struct job *job, const struct job_ending *e,
+                      struct err *err)
+{
+    if (!e->peak_bytes)
+        return 0;
+    /* what ended early tells what it needs at least, and no more */
+    if (e->state != JOB_SUCCEEDED && e->peak_bytes <= store_learned(j->store, job->name))
+        return 0;
+    return store_learn(j->store, job->name, e->peak_bytes, job->changed_ns, err);
+}
+
+/* Jobs that fail before they make it have none. */
+bool job_has_folder(const struct jobs *j, const struct job *job)
+{
+    AUTO_CLOSE int fd = jobs_open_folder(j, job->live->folder, job->live->folder_id);
+    return fd != -ENOENT;
+}
+
+static int write_end(struct jobs *j, struct job *job, struct err *err)
+{
+    const struct job_live *live = job->live;
+    const struct job_ending *e = live->ending;
+    char *end = json_dumps(e->end, JSON_COMPACT);
+    struct store_change change = {.state = e->state,
+                                  .reason = e->reason[0] ? e->reason : NULL,
+                                  .at_ns = job->changed_ns,
+                                  .started_ns = live->started_ns,
+                                  .run_dir = job_has_folder(j, job) ? live->folder : "",
+                                  .ended_age_ns = jobs_age_ns(j),
+                                  .memory_bytes = job->memory_bytes,
+                                  .memory_from = job->memory_from,
+                                  .end = end};
+    int r = end ? store_begin(j->store, err) : err_set(err, -ENOMEM, "out of memory");
+    if (r == 0) {
+        r = write_notes(j, job, err);
+        if (r == 0)
+            r = store_change(j->store, job->id, &change, err);
+        if (r == 0)
+            r = learn_peak(j, job, e, err);
+        if (r == 0)
+            r = count_end(j, e, err);
+        if (r == 0)
+            r = store_commit(j->store, err);
+        else
+            store_cancel(j->store);
+    }
+    free(end);
+    return r;
+}
+
+bool jobs_write_end(struct jobs *j, struct job *job)
+{
+    struct err err;
+    if (write_end(j, job, &err) < 0) {
+        store_trouble(j, &err);
+        return false;
+    }
+    jobs_trouble_clear(j, TROUBLE_STORE);
+    int64_t id = job->id;
+    enum job_state state = job->state;
+    bool is_learned = job->live->ending->peak_bytes > 0;
+    executor_forget(&j->executor, id);
+    if (is_learned)
+        jobs_relearn(j, job->name);
+    jobs_delete(j, job);
+    jobs_after_ended(j, id, state);
+    jobs_keeper_wake(j->keeper);
+    return true;
+}
+
+void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
+{
+    struct job_live *live = job->live;
+    uint64_t before_ns = job->changed_ns;
+    live->ending = ending;
+    live->run = NULL;
+    set_state(job, ending->state, ending->reason);
+    /* by the monotonic clock where that is known: the wall clock may have jumped */
+    if (ending->duration_ns && live->started_ns) {
+        uint64_t at_ns = live->started_ns + ending->duration_ns;
+        job->changed_ns = at_ns > before_ns ? at_ns : before_ns;
+    }
+    jobs_vacate(j, job);
+    j->is_file_due = true;
+    jobs_tick_on(j);
+    /* told when it is on disk, and by then there may be no JOB any more */
+    int64_t id = job->id;
+    json_t *doc = is_heard(j) ? jobs_job_json(j, job) : NULL;
+    jobs_write_end(j, job);
+    if (doc)
+        tell(j, JOBS_NEWS_JOB, id, doc, true);
+    json_decref(doc);
+    jobs_kick(j);
+}
+
+bool jobs_sync_all(struct jobs *j)
+{
+    bool is_left = false;
+    for (size_t i = j->active_count; i > 0; i--) {
+        if (i > j->active_count) /* an end takes others along */
+            continue;
+        struct job *job = j->active[i - 1];
+        if (job->is_dirty && !write_down(j, job)) {
+            is_left = true;
+            break; /* the next would fare no better */
+        }
+    }
+    return is_left;
+}

@@ -1,0 +1,164 @@
+/* A job comes in: checked, kept on disk, and then started or queued. */
+#include "server/jobs/jobs_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+
+enum { QUEUE_MAX = 100000 };
+
+static int check_after(struct jobs *j, const struct job_spec *spec, struct err *err)
+{
+    for (size_t i = 0; i < spec->after_count; i++)
+        if (jobs_state(j, spec->after[i]) == JOB_STATES)
+            return err_set(err, -EINVAL, "after: there is no job %lld", (long long)spec->after[i]);
+    return 0;
+}
+
+static int check_room(const struct jobs *j, const struct job_spec *spec, struct err *err)
+{
+    char sentence[JOBS_SENTENCE_MAX];
+    const struct plan_room *room = &j->room;
+    const struct plan_job job = {
+        .id = 1, .memory_bytes = spec->memory_bytes, .gpus = (unsigned)spec->gpus};
+    const struct plan_verdict never = {.why = PLAN_NEVER};
+    if (j->queue_count >= QUEUE_MAX)
+        return err_set(err, -EAGAIN, "%d jobs wait already; submit it later", QUEUE_MAX);
+    if (job.gpus <= room->gpus && (!room->memory_bytes || job.memory_bytes <= room->memory_bytes))
+        return 0;
+    plan_sentence(room, &job, &never, sentence, sizeof sentence);
+    return err_set(err, -EINVAL, "%s", sentence);
+}
+
+static int store_new(struct jobs *j, const struct store_job *row, int64_t *ret_id, struct err *err)
+{
+    int r = store_begin(j->store, err);
+    if (r < 0)
+        return r;
+    r = store_add(j->store, row, ret_id, err);
+    if (r == 0)
+        r = jobs_ids_note(j, *ret_id, err);
+    if (r == 0)
+        r = store_count_up(j->store, "submitted", 1, err);
+    if (r == 0)
+        return store_commit(j->store, err);
+    store_cancel(j->store);
+    return r;
+}
+
+/* JOB is on disk: it starts, or waits. */
+static void admit(struct jobs *j, struct job *job, const struct job_spec *spec)
+{
+    if (job->state == JOB_STARTING) {
+        jobs_occupy(j, job);
+        jobs_tell(j, job, true);
+        jobs_launch(j, job, spec);
+        return;
+    }
+    jobs_enqueue(j, job);
+    jobs_tell(j, job, true);
+    if (jobs_after_look(j, job))
+        jobs_kick(j);
+}
+
+/* False: it waits in the queue first. */
+static bool prepare_start(struct jobs *j, struct job *job, const struct job_spec *spec)
+{
+    job->live = job_live_new(json_incref(spec->doc));
+    if (job->live && jobs_choose_folder(j, store_next_id(j->store), job->name, job->live) == 0)
+        return true;
+    job_live_free(job->live);
+    job->live = NULL;
+    return false;
+}
+
+static int accept_row(struct jobs *j, struct job *job, const struct job_spec *spec,
+                      struct store_job *row, struct err *err)
+{
+    uint64_t gpus;
+    char list[JOB_GPU_LIST];
+    char *request = json_dumps(spec->doc, JSON_COMPACT);
+    if (!request)
+        return err_set(err, -ENOMEM, "out of memory");
+    if (jobs_can_start(j, job, &gpus) && prepare_start(j, job, spec)) {
+        row->state = job->state = JOB_STARTING;
+        job->live->gpus = gpus;
+        row->gpus = job_gpu_list(gpus, list);
+        row->run_dir = job->live->folder;
+        row->folder_id = job->live->folder_id;
+    }
+    row->request = request;
+    row->memory_bytes = job->memory_bytes;
+    row->memory_from = job->memory_from;
+    int r = store_new(j, row, &job->id, err);
+    free(request);
+    return r;
+}
+
+static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t rerun_of,
+                       int64_t *ret_id, struct err *err)
+{
+    struct store_job row = {.state = JOB_QUEUED,
+                            .name = spec->name,
+                            .priority = spec->priority,
+                            .rerun_of = rerun_of,
+                            .submitted_ns = clock_wall_ns()};
+    int r = check_after(j, spec, err);
+    if (r == 0)
+        r = check_room(j, spec, err);
+    if (r < 0)
+        return r;
+    struct job *job = job_new(&row, spec);
+    if (!job)
+        return err_set(err, -ENOMEM, "out of memory");
+    jobs_learn_memory(j, job);
+    r = accept_row(j, job, spec, &row, err);
+    if (r < 0) {
+        if (r != -EINVAL)
+            jobs_trouble_set(j, TROUBLE_STORE, "a job could not be accepted: %s", err->text);
+        job_free(job);
+        return r;
+    }
+    jobs_trouble_clear(j, TROUBLE_STORE);
+    *ret_id = job->id;
+    if (jobs_insert(j, job) == 0)
+        admit(j, job, spec);
+    return 0;
+}
+
+static int submit(struct jobs *j, const json_t *request, int64_t rerun_of, json_t **ret,
+                  struct err *err)
+{
+    struct job_spec spec = {0};
+    int64_t id = 0;
+    int r = job_spec_read(request, j->cwd, j->options.check, &spec, err);
+    if (r == 0)
+        r = accept_spec(j, &spec, rerun_of, &id, err);
+    job_spec_fini(&spec);
+    return r < 0 ? r : jobs_get(j, id, false, ret, err);
+}
+
+int jobs_submit(struct jobs *j, const json_t *request, json_t **ret, struct err *err)
+{
+    return submit(j, request, 0, ret, err);
+}
+
+int jobs_rerun(struct jobs *j, int64_t id, json_t **ret, struct err *err)
+{
+    json_t *request;
+    int r = jobs_request(j, id, &request, err);
+    if (r < 0)
+        return r;
+    if (json_array_size(json_object_get(request, "command")) == 0) {
+        json_decref(request);
+        return err_set(err, -EINVAL, "job %lld was taken over without its command", (long long)id);
+    }
+    /* those it came after have had their turn */
+    json_object_set_new(request, "after", json_array());
+    r = submit(j, request, id, ret, err);
+    json_decref(request);
+    return r;
+}

@@ -1,0 +1,170 @@
+/* The order of the queue, what each job keeps from those behind it, and why it waits, in words. */
+#include "server/jobs/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+/* What is free: in truth, and for those behind the jobs that were looked at. */
+struct left {
+    unsigned slots, gpus;
+    uint64_t memory;
+};
+
+static uint64_t over(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t all_gpus(const struct plan_room *room)
+{
+    return room->gpus >= PLAN_GPUS_MAX ? UINT64_MAX : (UINT64_C(1) << room->gpus) - 1;
+}
+
+static struct left left_of(const struct plan_room *room)
+{
+    uint64_t free_gpus = all_gpus(room) & ~room->gpus_used;
+    return (struct left){
+        .slots = (unsigned)over(room->slots, room->slots_used),
+        .gpus = (unsigned)__builtin_popcountll(free_gpus),
+        .memory = room->memory_bytes ? over(room->memory_bytes, room->memory_used) : UINT64_MAX,
+    };
+}
+
+static enum plan_why fits(const struct left *left, const struct plan_job *job)
+{
+    if (left->slots == 0)
+        return PLAN_WAITS_SLOT;
+    if (job->memory_bytes > left->memory)
+        return PLAN_WAITS_MEMORY;
+    return job->gpus > left->gpus ? PLAN_WAITS_GPU : PLAN_STARTS;
+}
+
+static void take(struct left *left, const struct plan_job *job, bool with_slot)
+{
+    left->slots = (unsigned)over(left->slots, with_slot);
+    left->gpus = (unsigned)over(left->gpus, job->gpus);
+    if (left->memory != UINT64_MAX)
+        left->memory = over(left->memory, job->memory_bytes);
+}
+
+static bool fits_never(const struct plan_room *room, const struct plan_job *job)
+{
+    return job->gpus > (room->gpus > PLAN_GPUS_MAX ? PLAN_GPUS_MAX : room->gpus) ||
+           (room->memory_bytes && job->memory_bytes > room->memory_bytes);
+}
+
+static uint64_t pick_gpus(const struct plan_room *room, unsigned count)
+{
+    uint64_t idle = all_gpus(room) & ~room->gpus_used, picked = 0;
+    for (; count > 0 && idle; count--) {
+        picked |= idle & -idle;
+        idle &= idle - 1;
+    }
+    return picked;
+}
+
+static int by_turn(const void *a, const void *b)
+{
+    const struct plan_job *const *x = a, *const *y = b;
+    if ((*x)->priority != (*y)->priority)
+        return (*x)->priority > (*y)->priority ? -1 : 1;
+    return (*x)->id < (*y)->id ? -1 : (*x)->id > (*y)->id;
+}
+
+static void sort(const struct plan_job **order, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (by_turn(&order[i - 1], &order[i]) > 0) {
+            qsort(order, count, sizeof(void *), by_turn);
+            return;
+        }
+    }
+}
+
+void plan_next(const struct plan_room *room, const struct plan_job *jobs, size_t count,
+               struct plan_verdict *ret)
+{
+    AUTO_FREE const struct plan_job **order = calloc(count ? count : 1, sizeof(void *));
+    for (size_t i = 0; i < count; i++) {
+        ret[i] = (struct plan_verdict){PLAN_WAITS_TURN, 0};
+        if (order)
+            order[i] = &jobs[i];
+    }
+    if (!order)
+        return;
+    sort(order, count);
+    struct left truly = left_of(room), kept = truly;
+    bool has_started = false, is_one_waiting = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct plan_job *job = order[i];
+        struct plan_verdict *v = &ret[job - jobs];
+        v->why = job->waits ? PLAN_WAITS_AFTER : fits_never(room, job) ? PLAN_NEVER : PLAN_STARTS;
+        if (v->why != PLAN_STARTS)
+            continue;
+        v->why = fits(&truly, job);
+        if (v->why == PLAN_STARTS && (has_started || fits(&kept, job) != PLAN_STARTS))
+            v->why = PLAN_WAITS_TURN;
+        if (v->why == PLAN_STARTS) {
+            has_started = true;
+            v->gpus = pick_gpus(room, job->gpus);
+            take(&truly, job, true);
+            take(&kept, job, true);
+            continue;
+        }
+        /* Of what it is short of it keeps all there is, of the rest what it wants. Before the first
+         * can start somebody must end, and that one's slot is enough for it. */
+        take(&kept, job, is_one_waiting);
+        is_one_waiting = true;
+    }
+}
+
+static void say_memory(const struct plan_room *room, const struct plan_job *job, bool is_never,
+                       char *ret, size_t size)
+{
+    char wanted[TEXT_SIZE_MAX], idle[TEXT_SIZE_MAX], all[TEXT_SIZE_MAX];
+    text_size(wanted, job->memory_bytes);
+    text_size(all, room->memory_bytes);
+    text_size(idle, over(room->memory_bytes, room->memory_used));
+    if (is_never)
+        snprintf(ret, size, "can never start: %s of memory wanted, all jobs together may have %s",
+                 wanted, all);
+    else
+        snprintf(ret, size, "waits for memory: %s wanted, %s of %s free", wanted, idle, all);
+}
+
+void plan_sentence(const struct plan_room *room, const struct plan_job *job,
+                   const struct plan_verdict *verdict, char *ret, size_t size)
+{
+    switch (verdict->why) {
+    case PLAN_STARTS:
+        snprintf(ret, size, "starts now");
+        return;
+    case PLAN_WAITS_AFTER:
+        snprintf(ret, size, "waits for jobs that come before it");
+        return;
+    case PLAN_WAITS_SLOT:
+        snprintf(ret, size, "waits for a slot: %u of %u in use", room->slots_used, room->slots);
+        return;
+    case PLAN_WAITS_MEMORY:
+        say_memory(room, job, false, ret, size);
+        return;
+    case PLAN_WAITS_GPU:
+        snprintf(ret, size, "waits for GPUs: %u wanted, %u of %u free", job->gpus,
+                 left_of(room).gpus, room->gpus);
+        return;
+    case PLAN_WAITS_TURN:
+        snprintf(ret, size, "waits for its turn: what it needs is kept for an earlier job");
+        return;
+    case PLAN_NEVER:
+        if (job->gpus > room->gpus)
+            snprintf(ret, size, "can never start: %u GPUs wanted, the server has %u", job->gpus,
+                     room->gpus);
+        else
+            say_memory(room, job, true, ret, size);
+        return;
+    }
+}

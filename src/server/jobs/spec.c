@@ -1,0 +1,380 @@
+/* A request for a job, checked key by key; what is wrong is said with the key and its value. */
+#include "server/jobs/spec.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/quantity.h"
+#include "server/jobs/plan.h"
+
+enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, SHOWN_MAX = 100, PRIORITY_MAX = 100 };
+
+/* What one key is read with. */
+struct reading {
+    struct job_spec *spec;
+    const char *base_cwd;
+    job_options_check_fn *check;
+    struct err *err;
+};
+
+/* "KEY: VALUE is …": the value as JSON, cut. */
+static int refuse(struct err *err, const char *key, const json_t *value, const char *why)
+{
+    AUTO_FREE char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    size_t len = text ? strlen(text) : 0;
+    size_t n = len > SHOWN_MAX ? SHOWN_MAX : len;
+    while (n > 0 && n < len && (text[n] & 0xC0) == 0x80) /* not in the middle of a character */
+        n--;
+    return err_set(err, -EINVAL, "%s: %.*s%s %s", key, (int)n, text ? text : "", n < len ? "…" : "",
+                   why);
+}
+
+static bool has_nul(const json_t *text)
+{
+    return strlen(json_string_value(text)) != json_string_length(text);
+}
+
+static bool is_plain_text(const json_t *v)
+{
+    return json_is_string(v) && !has_nul(v);
+}
+
+static int set(struct reading *r, const char *key, json_t *value)
+{
+    return json_object_set_new(r->spec->doc, key, value) < 0 ? -ENOMEM : 0;
+}
+
+/* ---- the keys ---- */
+
+static int read_command(struct reading *r, const char *key, const json_t *v)
+{
+    size_t bytes = 0, n = json_array_size(v);
+    if (!json_is_array(v) || n == 0)
+        return refuse(r->err, key, v, "is not a list of texts like [\"python\", \"train.py\"]");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *word = json_array_get(v, i);
+        if (!is_plain_text(word))
+            return refuse(r->err, key, word, "is not a text that can be an argument");
+        bytes += json_string_length(word) + 1;
+    }
+    if (json_string_length(json_array_get(v, 0)) == 0)
+        return refuse(r->err, key, v, "begins with an empty text; name the program there");
+    if (n > ARGS_MAX || bytes > JOB_COMMAND_MAX)
+        return err_set(r->err, -EINVAL,
+                       "%s: %zu arguments of %zu bytes are too many; at most %d of %d bytes are "
+                       "taken, put more into a file",
+                       key, n, bytes, ARGS_MAX, JOB_COMMAND_MAX);
+    return set(r, key, json_deep_copy(v));
+}
+
+static const char *program_name(const json_t *command)
+{
+    const char *path = json_string_value(json_array_get(command, 0));
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* The last of a long name's bytes must not be half a character. */
+static json_t *default_name(const json_t *command)
+{
+    const char *name = program_name(command);
+    size_t n = strnlen(name, JOB_NAME_MAX + 1);
+    if (n > JOB_NAME_MAX) {
+        n = JOB_NAME_MAX;
+        while (n > 0 && (name[n] & 0xC0) == 0x80)
+            n--;
+    }
+    return json_stringn(name, n);
+}
+
+static int read_name(struct reading *r, const char *key, const json_t *v)
+{
+    if (!v)
+        return set(r, key, default_name(json_object_get(r->spec->doc, "command")));
+    if (!is_plain_text(v) || json_string_length(v) == 0 || json_string_length(v) > JOB_NAME_MAX)
+        return refuse(r->err, key, v, "is not a text of 1 to 128 bytes");
+    return set(r, key, json_string(json_string_value(v)));
+}
+
+static int read_cwd(struct reading *r, const char *key, const json_t *v)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (v && (!is_plain_text(v) || json_string_length(v) == 0))
+        return refuse(r->err, key, v, "is not a folder's path");
+    const char *asked = v ? json_string_value(v) : r->base_cwd;
+    int n = asked[0] == '/' || !v ? snprintf(path, sizeof(path), "%s", asked)
+                                  : snprintf(path, sizeof(path), "%s/%s", r->base_cwd, asked);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return refuse(r->err, key, v, "is too long for a path");
+    if (stat(path, &st) < 0)
+        return err_set(r->err, -EINVAL, "%s: folder \"%s\" cannot be had: %s", key, path,
+                       strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(r->err, -EINVAL, "%s: \"%s\" is not a folder", key, path);
+    if (access(path, X_OK) < 0)
+        return err_set(r->err, -EINVAL, "%s: folder \"%s\" cannot be entered: %s", key, path,
+                       strerror(errno));
+    return set(r, key, json_string(path));
+}
+
+static int read_env(struct reading *r, const char *key, const json_t *v)
+{
+    size_t bytes = 0;
+    if (!v)
+        return set(r, key, json_object());
+    if (!json_is_object(v))
+        return refuse(r->err, key, v, "is not an object like {\"NAME\": \"value\"}");
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)v, name, value)
+    {
+        if (!name[0] || strchr(name, '='))
+            return err_set(r->err, -EINVAL, "%s: \"%.100s\" cannot be a variable's name", key,
+                           name);
+        if (!is_plain_text(value)) {
+            char what[128];
+            snprintf(what, sizeof(what), "%s.%.100s", key, name);
+            return refuse(r->err, what, value, "is not a text");
+        }
+        bytes += strlen(name) + json_string_length(value) + 2;
+    }
+    if (json_object_size(v) > VARIABLES_MAX || bytes > JOB_ENV_MAX)
+        return err_set(r->err, -EINVAL,
+                       "%s: %zu variables of %zu bytes are too many; at most %d of %d bytes are "
+                       "taken",
+                       key, json_object_size(v), bytes, VARIABLES_MAX, JOB_ENV_MAX);
+    return set(r, key, json_deep_copy(v));
+}
+
+static int read_int(struct reading *r, const char *key, const json_t *v, int min, int max, int *ret)
+{
+    json_int_t n = v ? json_integer_value(v) : 0;
+    if (v && (!json_is_integer(v) || n < min || n > max)) {
+        char why[64];
+        snprintf(why, sizeof(why), "is not a whole number from %d to %d", min, max);
+        return refuse(r->err, key, v, why);
+    }
+    *ret = (int)n;
+    return set(r, key, json_integer(n));
+}
+
+static int read_gpus(struct reading *r, const char *key, const json_t *v)
+{
+    return read_int(r, key, v, 0, PLAN_GPUS_MAX, &r->spec->gpus);
+}
+
+static int read_priority(struct reading *r, const char *key, const json_t *v)
+{
+    return read_int(r, key, v, -PRIORITY_MAX, PRIORITY_MAX, &r->spec->priority);
+}
+
+/* "24G" or a number of bytes. */
+static int read_size(struct reading *r, const char *key, const json_t *v, bool percent_too,
+                     struct quantity_size *ret)
+{
+    char number[32];
+    const char *text = json_string_value(v);
+    const char *why = percent_too ? "is not a size like \"24G\" or \"80%\""
+                                  : "is not a size like \"24G\" or a number of bytes";
+    if (json_is_integer(v)) {
+        snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        text = number;
+    }
+    if (!text || (json_is_string(v) && has_nul(v)) ||
+        quantity_parse_size(key, text, ret, NULL) < 0 || (ret->is_percent && !percent_too))
+        return refuse(r->err, key, v, why);
+    return set(r, key, json_string(text));
+}
+
+static int read_memory(struct reading *r, const char *key, const json_t *v)
+{
+    struct quantity_size size = {0};
+    if (!v)
+        return set(r, key, json_null());
+    int rc = read_size(r, key, v, false, &size);
+    if (rc < 0)
+        return rc;
+    r->spec->memory_bytes = size.bytes;
+    r->spec->memory_from = "declared";
+    return 0;
+}
+
+static int read_limit(struct reading *r, const char *key, const json_t *v)
+{
+    struct quantity_size size = {0};
+    if (!v)
+        return set(r, key, json_null());
+    int rc = read_size(r, key, v, true, &size);
+    if (rc < 0 || size.is_percent || r->spec->memory_from)
+        return rc;
+    r->spec->memory_bytes = size.bytes;
+    r->spec->memory_from = "limit";
+    return 0;
+}
+
+static int read_after(struct reading *r, const char *key, const json_t *v)
+{
+    struct job_spec *s = r->spec;
+    if (!v)
+        return set(r, key, json_array());
+    if (!json_is_array(v) || json_array_size(v) > JOB_AFTER_MAX)
+        return refuse(r->err, key, v, "is not a list of at most 64 jobs like [12, 13]");
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *id = json_array_get(v, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 1)
+            return refuse(r->err, key, id, "is not the number of a job");
+        for (size_t k = 0; k < s->after_count; k++) {
+            if (s->after[k] == json_integer_value(id))
+                return refuse(r->err, key, v, "names a job twice");
+        }
+        s->after[s->after_count++] = json_integer_value(id);
+    }
+    return set(r, key, json_deep_copy(v));
+}
+
+/* Those that are the server's to give. getopt takes beginnings of names, too. */
+static const char *of_the_server(const char *name)
+{
+    static const struct {
+        const char *name, *why;
+    } own[] = {
+        {"run-dir", "the server chooses the run folder"},
+        {"no-record", "a job of the server is always recorded"},
+        {"detached", "the server gives it"},
+        {"lock-fd", "the server gives it"},
+        {"name", "say it with the key \"name\""},
+        {"limit", "say it with the key \"limit\""},
+    };
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        if (strncmp(own[i].name, name, strlen(name)) == 0)
+            return own[i].why;
+    }
+    return NULL;
+}
+
+static int check_option(const char *name, const json_t *value, struct err *err)
+{
+    char what[128];
+    snprintf(what, sizeof(what), "options.%.100s", name);
+    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(name) || !name[0] ||
+        name[0] == '-')
+        return err_set(err, -EINVAL, "options: \"%.100s\" is not the name of an option", name);
+    const char *why = of_the_server(name);
+    if (why)
+        return err_set(err, -EINVAL, "%s: it cannot be given here: %s", what, why);
+    if (json_is_boolean(value) || json_is_integer(value) || json_is_null(value) ||
+        is_plain_text(value))
+        return 0;
+    return refuse(err, what, value, "is neither a text nor a whole number, true or false");
+}
+
+static int read_options(struct reading *r, const char *key, const json_t *v)
+{
+    size_t bytes = 0;
+    if (!v)
+        return set(r, key, json_object());
+    if (!json_is_object(v))
+        return refuse(r->err, key, v, "is not an object like {\"restart\": true}");
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)v, name, value)
+    {
+        int rc = check_option(name, value, r->err);
+        if (rc < 0)
+            return rc;
+        bytes += strlen(name) + json_string_length(value);
+    }
+    if (bytes > JOB_OPTIONS_MAX)
+        return err_set(r->err, -EINVAL, "%s: %zu bytes are too many; at most %d are taken", key,
+                       bytes, JOB_OPTIONS_MAX);
+    int rc = r->check ? r->check(v, r->err) : 0;
+    return rc < 0 ? rc : set(r, key, json_deep_copy(v));
+}
+
+/* In the order in which they are read: a name may come from the command, and what to set aside
+ * from `limit` only where there is no `memory`. */
+static const struct {
+    const char *key;
+    int (*read)(struct reading *r, const char *key, const json_t *v);
+} keys[] = {
+    {"command", read_command}, {"name", read_name},         {"cwd", read_cwd},
+    {"env", read_env},         {"gpus", read_gpus},         {"memory", read_memory},
+    {"limit", read_limit},     {"priority", read_priority}, {"after", read_after},
+    {"options", read_options},
+};
+enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
+
+static int check_keys(const json_t *doc, struct err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)doc, key, value)
+    {
+        bool is_known = false;
+        for (size_t i = 0; i < KEYS && !is_known; i++)
+            is_known = strcmp(key, keys[i].key) == 0;
+        if (!is_known)
+            return err_set(err, -EINVAL,
+                           "there is no key \"%.100s\" in a request; it may have command, name, "
+                           "cwd, env, gpus, memory, limit, priority, after and options",
+                           key);
+    }
+    return 0;
+}
+
+static int read_keys(const json_t *doc, struct reading *r)
+{
+    for (size_t i = 0; i < KEYS; i++) {
+        const json_t *v = json_object_get(doc, keys[i].key);
+        /* null is as good as nothing; a command there must be */
+        int rc = keys[i].read(r, keys[i].key, i > 0 && json_is_null(v) ? NULL : v);
+        if (rc == -ENOMEM)
+            return err_set(r->err, rc, "out of memory");
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int job_spec_read(const json_t *doc, const char *base_cwd, job_options_check_fn *check,
+                  struct job_spec *ret, struct err *err)
+{
+    struct job_spec spec = {.doc = json_object()};
+    struct reading r = {&spec, base_cwd, check, err};
+    int rc = spec.doc ? 0 : err_set(err, -ENOMEM, "out of memory");
+    if (rc == 0 && !json_is_object(doc))
+        rc = err_set(err, -EINVAL,
+                     "a request is an object like {\"command\": [\"python\", "
+                     "\"train.py\"]}");
+    if (rc == 0 && !json_object_get(doc, "command"))
+        rc = err_set(err, -EINVAL,
+                     "command: it is missing; a request is an object like "
+                     "{\"command\": [\"python\", \"train.py\"]}");
+    if (rc == 0)
+        rc = check_keys(doc, err);
+    if (rc == 0)
+        rc = read_keys(doc, &r);
+    if (rc < 0) {
+        job_spec_fini(&spec);
+        return rc;
+    }
+    spec.name = json_string_value(json_object_get(spec.doc, "name"));
+    spec.cwd = json_string_value(json_object_get(spec.doc, "cwd"));
+    *ret = spec;
+    return 0;
+}
+
+void job_spec_fini(struct job_spec *spec)
+{
+    json_decref(spec->doc);
+    *spec = (struct job_spec){0};
+}

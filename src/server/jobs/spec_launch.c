@@ -1,0 +1,171 @@
+/* From a request to the command line and the environment of `ebb run`. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "server/jobs/spec.h"
+#include "trace/rundir.h"
+
+static const char visible[] = "CUDA_VISIBLE_DEVICES";
+
+/* Texts one after another, each with its NUL, and how many. */
+struct texts {
+    struct buf bytes;
+    size_t count;
+};
+
+static void end_text(struct texts *t)
+{
+    buf_add_byte(&t->bytes, 0);
+    t->count++;
+}
+
+static void add(struct texts *t, const char *text)
+{
+    buf_add_str(&t->bytes, text);
+    end_text(t);
+}
+
+static void add_option(struct texts *t, const char *name, const json_t *value)
+{
+    if (json_is_false(value) || json_is_null(value))
+        return;
+    buf_printf(&t->bytes, "--%s", name);
+    /* with "=", so that a value that begins with a dash is one still */
+    if (json_is_string(value)) {
+        buf_add_byte(&t->bytes, '=');
+        buf_add_str(&t->bytes, json_string_value(value));
+    } else if (json_is_integer(value)) {
+        buf_printf(&t->bytes, "=%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    }
+    end_text(t);
+}
+
+/* One allocation: the pointers, then what they point at. */
+static char **list_of(struct texts *t)
+{
+    size_t head = (t->count + 1) * sizeof(char *);
+    char **list = t->bytes.failed ? NULL : malloc(head + t->bytes.len);
+    if (list) {
+        char *at = (char *)list + head;
+        if (t->bytes.len)
+            memcpy(at, t->bytes.data, t->bytes.len);
+        for (size_t i = 0; i < t->count; i++, at += strlen(at) + 1)
+            list[i] = at;
+        list[t->count] = NULL;
+    }
+    buf_fini(&t->bytes);
+    return list;
+}
+
+static char **make_argv(const struct job_spec *spec, const char *program,
+                        const struct job_place *place)
+{
+    struct texts t = {0};
+    const char *name;
+    json_t *value;
+    size_t i;
+    add(&t, program);
+    add(&t, "run");
+    add(&t, "--detached");
+    buf_printf(&t.bytes, "--lock-fd=%d", place->lock_fd);
+    end_text(&t);
+    buf_printf(&t.bytes, "--folder-id=%s", place->folder_id);
+    end_text(&t);
+    buf_printf(&t.bytes, "--run-dir=%s", place->run_dir);
+    end_text(&t);
+    buf_printf(&t.bytes, "--name=%s", spec->name);
+    end_text(&t);
+    add_option(&t, "limit", json_object_get(spec->doc, "limit"));
+    json_object_foreach(json_object_get(spec->doc, "options"), name, value)
+    {
+        add_option(&t, name, value);
+    }
+    add(&t, "--");
+    json_array_foreach(json_object_get(spec->doc, "command"), i, value)
+    {
+        add(&t, json_string_value(value));
+    }
+    return list_of(&t);
+}
+
+static bool is_named(const char *variable, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(variable, name, n) == 0 && variable[n] == '=';
+}
+
+/* Of our own: not what was meant for us, nor what the request or the server say otherwise. */
+static bool is_passed_on(const char *variable, const json_t *env)
+{
+    size_t n = strcspn(variable, "=");
+    char name[256];
+    if (strncmp(variable, "EBB_", 4) == 0 || is_named(variable, visible))
+        return false;
+    if (n >= sizeof(name))
+        return true;
+    memcpy(name, variable, n);
+    name[n] = '\0';
+    return !json_object_get(env, name);
+}
+
+static char **make_env(const struct job_spec *spec, const int *gpus, size_t gpu_count)
+{
+    json_t *env = json_object_get(spec->doc, "env");
+    struct texts t = {0};
+    const char *name;
+    json_t *value;
+    for (char **v = environ; v && *v; v++) {
+        if (is_passed_on(*v, env))
+            add(&t, *v);
+    }
+    json_object_foreach(env, name, value)
+    {
+        if (gpu_count > 0 && strcmp(name, visible) == 0)
+            continue;
+        buf_printf(&t.bytes, "%s=", name);
+        buf_add_str(&t.bytes, json_string_value(value));
+        end_text(&t);
+    }
+    if (gpu_count > 0 || !json_object_get(env, visible)) {
+        buf_printf(&t.bytes, "%s=", visible);
+        for (size_t i = 0; i < gpu_count; i++)
+            buf_printf(&t.bytes, "%s%d", i ? "," : "", gpus[i]);
+        end_text(&t);
+    }
+    return list_of(&t);
+}
+
+int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,
+                    const int *gpus, size_t gpu_count, struct job_launch *ret)
+{
+    struct job_launch launch = {
+        .argv = make_argv(spec, program, place),
+        .env = make_env(spec, gpus, gpu_count),
+    };
+    if (!launch.argv || !launch.env) {
+        job_launch_fini(&launch);
+        return -ENOMEM;
+    }
+    *ret = launch;
+    return 0;
+}
+
+void job_launch_fini(struct job_launch *launch)
+{
+    free(launch->argv);
+    free(launch->env);
+    *launch = (struct job_launch){0};
+}
+
+void job_spec_folder(int64_t id, const char *name, char ret[JOB_FOLDER_MAX])
+{
+    char clean[RUNDIR_NAME_MAX + 1];
+    rundir_clean_name(name, clean);
+    snprintf(ret, JOB_FOLDER_MAX, "%" PRId64 "-%s", id, clean);
+}

@@ -1,0 +1,417 @@
+/* The store's file: opened, checked and migrated, its transactions, and what its failures mean. */
+#include "server/jobs/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "server/jobs/store_private.h"
+
+enum { NCP_MAGIC = 0x564c, CIFS_MAGIC_OLD = (int)0xFF534D42, SMB2_MAGIC = (int)0xFE534D42 };
+enum { BUSY_MS = 500 }; /* a server that was just killed may not be gone yet */
+
+/* ---- what failures mean ---- */
+
+static bool is_no_room(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG;
+}
+
+int store_fail(struct store *s, struct err *err)
+{
+    int code = sqlite3_errcode(s->db) & 0xFF, errnum = sqlite3_system_errno(s->db);
+    if (!errnum)
+        errnum = s->errnum;
+    const char *why = sqlite3_errmsg(s->db);
+    switch (code) {
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+        if (code == SQLITE_FULL || is_no_room(errnum))
+            return err_set(err, -ENOSPC,
+                           "there is no room for the job store %s; nothing is accepted until there "
+                           "is on its disk",
+                           s->path);
+        return err_set(err, errnum == EACCES ? -EACCES : -EIO,
+                       "the job store %s cannot be read or written: %s", s->path,
+                       errnum ? strerror(errnum) : why);
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+        return err_set(err, -EACCES, "the job store %s cannot be written: %s", s->path, why);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return err_set(err, -EBUSY,
+                       "the job store %s is in use by another server; end that one, or give this "
+                       "one a folder of its own",
+                       s->path);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return err_set(err, -EBADMSG,
+                       "the job store %s is damaged (%s); move it away to begin with an empty one, "
+                       "the runs stay in their folders",
+                       s->path, why);
+    case SQLITE_NOMEM:
+        return err_set(err, -ENOMEM, "out of memory");
+    default:
+        return err_set(err, -EIO, "the job store %s: %s", s->path, why);
+    }
+}
+
+/* ---- statements ---- */
+
+void store_reset(sqlite3_stmt *st)
+{
+    if (!st)
+        return;
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+}
+
+void store_settle(struct store *s)
+{
+    if (s->pending)
+        store_reset(s->pending);
+    s->pending = NULL;
+}
+
+sqlite3_stmt *store_prepare(struct store *s, sqlite3_stmt **at, const char *sql, struct err *err)
+{
+    store_settle(s);
+    if (!*at &&
+        sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, at, NULL) != SQLITE_OK)
+        store_fail(s, err);
+    return *at;
+}
+
+sqlite3_stmt *store_statement(struct store *s, enum store_statement which, struct err *err)
+{
+    return store_prepare(s, &s->statements[which], store_sql[which], err);
+}
+
+int store_step(struct store *s, sqlite3_stmt *st, struct err *err)
+{
+    errno = 0;
+    int rc = sqlite3_step(st);
+    s->errnum = errno; /* of a commit that fails sqlite3_system_errno knows nothing */
+    return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : store_fail(s, err);
+}
+
+int store_do(struct store *s, sqlite3_stmt *st, struct err *err)
+{
+    int rc = store_step(s, st, err);
+    store_reset(st);
+    return rc < 0 ? rc : 0;
+}
+
+static int run(struct store *s, enum store_statement which, struct err *err)
+{
+    sqlite3_stmt *st = store_statement(s, which, err);
+    return st ? store_do(s, st, err) : store_fail(s, NULL);
+}
+
+void store_bind_text(sqlite3_stmt *st, int at, const char *text)
+{
+    if (text) /* ours until the statement is reset, and no call goes on longer than that */
+        sqlite3_bind_text(st, at, text, -1, SQLITE_STATIC);
+}
+
+void store_bind_ns(sqlite3_stmt *st, int at, uint64_t v)
+{
+    if (v)
+        sqlite3_bind_int64(st, at, (sqlite3_int64)(v > INT64_MAX ? INT64_MAX : v));
+}
+
+uint64_t store_u64(sqlite3_stmt *st, int column)
+{
+    sqlite3_int64 v = sqlite3_column_int64(st, column);
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+/* ---- transactions ---- */
+
+static void roll_back(struct store *s)
+{
+    if (!sqlite3_get_autocommit(s->db)) /* a full disk may have done it already */
+        run(s, SQL_ROLLBACK, NULL);
+}
+
+int store_turn_begin(struct store *s, struct store_turn *turn, struct err *err)
+{
+    memcpy(turn->counts, s->counts, sizeof(turn->counts));
+    if (s->group_lost)
+        return err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
+    return run(s, s->is_grouped ? SQL_SAVE : SQL_BEGIN, err);
+}
+
+/* Of one call between store_begin and store_commit. */
+static int end_part(struct store *s, int rc, struct err *err)
+{
+    if (rc == 0)
+        rc = run(s, SQL_SAVE_RELEASE, err);
+    if (rc == 0)
+        return 0;
+    if (sqlite3_get_autocommit(s->db))
+        s->group_lost = rc;
+    else if (run(s, SQL_SAVE_ROLLBACK, NULL) == 0)
+        run(s, SQL_SAVE_RELEASE, NULL);
+    return rc;
+}
+
+int store_turn_end(struct store *s, const struct store_turn *turn, int rc, struct err *err)
+{
+    if (s->is_grouped) {
+        rc = end_part(s, rc, err);
+    } else {
+        if (rc == 0)
+            rc = run(s, SQL_COMMIT, err);
+        if (rc < 0)
+            roll_back(s);
+    }
+    if (rc < 0)
+        memcpy(s->counts, turn->counts, sizeof(s->counts));
+    return rc;
+}
+
+int store_begin(struct store *s, struct err *err)
+{
+    if (s->is_grouped)
+        return err_set(err, -EINVAL, "the job store %s is in a change already", s->path);
+    int rc = run(s, SQL_BEGIN, err);
+    if (rc == 0) {
+        s->is_grouped = true;
+        s->group_lost = 0;
+        s->last_id_before = s->last_id;
+        memcpy(s->counts_before, s->counts, sizeof(s->counts));
+    }
+    return rc;
+}
+
+void store_cancel(struct store *s)
+{
+    if (!s->is_grouped)
+        return;
+    roll_back(s);
+    s->is_grouped = false;
+    s->group_lost = 0;
+    s->last_id = s->last_id_before;
+    memcpy(s->counts, s->counts_before, sizeof(s->counts));
+}
+
+int store_commit(struct store *s, struct err *err)
+{
+    int rc = 0;
+    if (!s->is_grouped)
+        return err_set(err, -EINVAL, "the job store %s is in no change", s->path);
+    if (s->group_lost)
+        rc = err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
+    else
+        rc = run(s, SQL_COMMIT, err);
+    if (rc < 0)
+        store_cancel(s);
+    s->is_grouped = false;
+    return rc;
+}
+
+/* ---- opening ---- */
+
+bool store_is_local(long file_system)
+{
+    static const int remote[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_MAGIC_OLD, SMB2_MAGIC,
+                                 CODA_SUPER_MAGIC, AFS_SUPER_MAGIC, AFS_FS_MAGIC,   NCP_MAGIC};
+    for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++) {
+        if ((int)file_system == remote[i])
+            return false;
+    }
+    return true;
+}
+
+static int check_place(const char *path, struct err *err)
+{
+    AUTO_FREE char *folder = strdup(path);
+    char *slash = folder ? strrchr(folder, '/') : NULL;
+    struct statfs fs;
+    if (slash)
+        slash[slash == folder] = '\0';
+    if (!folder || statfs(slash ? folder : ".", &fs) < 0)
+        return 0; /* opening it will say why */
+    if (!store_is_local((long)fs.f_type))
+        return err_set(err, -EREMOTE,
+                       "the job store %s would be on a network file system, whose locks cannot be "
+                       "relied on; name a folder on a disk of this machine",
+                       path);
+    return 0;
+}
+
+/* One whole number that a pragma or a query answers. */
+static int ask(struct store *s, const char *sql, int64_t *ret, struct err *err)
+{
+    sqlite3_stmt *st = NULL;
+    if (!store_prepare(s, &st, sql, err))
+        return store_fail(s, NULL);
+    int rc = store_step(s, st, err);
+    if (rc == 1)
+        *ret = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    return rc < 0 ? rc : 0;
+}
+
+static int execute(struct store *s, const char *sql, struct err *err)
+{
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : store_fail(s, err);
+}
+
+/* A second server is refused by the first read: the lock is taken then and kept. The log is short,
+ * and cut when it was not: it must not grow for years. */
+static int set_up(struct store *s, struct err *err)
+{
+    static const char before[] = "PRAGMA locking_mode = EXCLUSIVE;"
+                                 "PRAGMA trusted_schema = OFF;"
+                                 "PRAGMA cell_size_check = ON;"
+                                 "PRAGMA mmap_size = 0;"
+                                 "PRAGMA cache_size = -1024;"
+                                 "PRAGMA temp_store = MEMORY;"
+                                 "PRAGMA synchronous = FULL;";
+    sqlite3_extended_result_codes(s->db, 1);
+    sqlite3_busy_timeout(s->db, BUSY_MS);
+    sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, STORE_TEXT_MAX);
+    sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 0);
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    return execute(s, before, err);
+}
+
+static int start_log(struct store *s, struct err *err)
+{
+    int rc = execute(s, "PRAGMA journal_mode = WAL", err);
+    return rc < 0
+               ? rc
+               : execute(s, "PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576",
+                         err);
+}
+
+static int check_whole(struct store *s, struct err *err)
+{
+    sqlite3_stmt *st = NULL;
+    if (!store_prepare(s, &st, "PRAGMA quick_check(1)", err))
+        return store_fail(s, NULL);
+    int rc = store_step(s, st, err);
+    const char *says = rc == 1 ? (const char *)sqlite3_column_text(st, 0) : NULL;
+    if (rc == 1 && (!says || strcmp(says, "ok") != 0))
+        rc = err_set(err, -EBADMSG,
+                     "the job store %s is damaged (%.100s); move it away to begin with an empty "
+                     "one, the runs stay in their folders",
+                     s->path, says ? says : "no word from its check");
+    sqlite3_finalize(st);
+    return rc < 0 ? rc : 0;
+}
+
+static int migrate(struct store *s, int64_t version, struct err *err)
+{
+    char sql[128];
+    snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+             STORE_APPLICATION, STORE_VERSION);
+    int rc = run(s, SQL_BEGIN, err);
+    for (; rc == 0 && version < STORE_VERSION; version++)
+        rc = execute(s, store_schema[version], err);
+    if (rc == 0)
+        rc = execute(s, sql, err);
+    if (rc == 0)
+        rc = run(s, SQL_COMMIT, err);
+    if (rc < 0)
+        roll_back(s);
+    return rc;
+}
+
+/* Nothing is written to a file that is not ours, or is a newer ebb's. */
+static int check_and_migrate(struct store *s, struct err *err)
+{
+    int64_t tables = 0, application = 0, version = 0;
+    int rc = ask(s, "SELECT count(*) FROM sqlite_schema", &tables, err);
+    if (rc == 0)
+        rc = ask(s, "PRAGMA application_id", &application, err);
+    if (rc == 0)
+        rc = ask(s, "PRAGMA user_version", &version, err);
+    if (rc < 0)
+        return rc;
+    if (tables > 0 && application != STORE_APPLICATION)
+        return err_set(err, -EBADMSG,
+                       "%s is a database, but no job store of ebb; name another file", s->path);
+    if (version > STORE_VERSION)
+        return err_set(
+            err, -ENOTSUP,
+            "the job store %s is of version %lld, this ebb knows up to %d; use the newer "
+            "ebb that wrote it",
+            s->path, (long long)version, STORE_VERSION);
+    rc = start_log(s, err);
+    if (rc == 0 && tables > 0)
+        rc = check_whole(s, err);
+    return rc == 0 && version < STORE_VERSION ? migrate(s, version < 0 ? 0 : version, err) : rc;
+}
+
+static int count_all(struct store *s, struct err *err)
+{
+    int rc = 0;
+    sqlite3_stmt *st = store_statement(s, SQL_COUNT, err);
+    while (st && (rc = store_step(s, st, err)) == 1) {
+        int state = sqlite3_column_int(st, 0);
+        if (state >= 0 && state < JOB_STATES)
+            s->counts[state] = store_u64(st, 1);
+    }
+    store_reset(st);
+    return st ? rc : store_fail(s, NULL);
+}
+
+int store_open(const char *path, struct store **ret, struct err *err)
+{
+    int rc = check_place(path, err);
+    if (rc < 0)
+        return rc;
+    struct store *s = calloc(1, sizeof(*s));
+    if (s)
+        s->path = strdup(path);
+    if (!s || !s->path) {
+        free(s);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    /* nobody else's to read; one that is there is not touched, for closing it would drop locks */
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    rc = sqlite3_open_v2(path, &s->db, flags, NULL) == SQLITE_OK ? 0 : store_fail(s, err);
+    if (rc == 0)
+        rc = set_up(s, err);
+    if (rc == 0)
+        rc = check_and_migrate(s, err);
+    if (rc == 0)
+        rc = count_all(s, err);
+    if (rc == 0) /* of all that ever were: AUTOINCREMENT */
+        rc = ask(s, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'", &s->last_id, err);
+    if (rc < 0) {
+        store_close(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    store_settle(s);
+    store_cancel(s);
+    for (int i = 0; i < SQL_STATEMENTS; i++)
+        sqlite3_finalize(s->statements[i]);
+    for (int i = 0; i < STORE_LISTS; i++)
+        sqlite3_finalize(s->lists[i]);
+    sqlite3_close(s->db);
+    free(s->path);
+    free(s);
+}

@@ -1,0 +1,436 @@
+/* The socket by which the job server follows a job and asks for things: a few connections at once,
+ * each with a bounded queue. Nothing here ever waits for a reader. */
+#include "supervise/job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "mark/receiver.h"
+#include "trace/logs.h"
+
+enum {
+    PEERS_MAX = 8,
+    BACKLOG = 256 << 10,    /* unread news of one reader before some are left out */
+    REQUEST_MAX = 64 << 10, /* bytes of one request */
+    LOG_MS = 200,           /* between two news of the log */
+    STATE_MS = 1000,        /* between two states that differ in their progress alone */
+    STEP_MS = 50,           /* between two marks of steps */
+    MARKS_PER_S = 100,      /* of the other marks */
+    GRACE_DEFAULT_S = 10,
+    GRACE_MAX_S = 24 * 3600,
+};
+
+struct peer {
+    struct job *j;
+    struct channel channel;
+    struct loop_source *source;
+    uint64_t since_ns;
+    bool owes_state, owes_verdict; /* the newest is still to come: there was no room */
+};
+
+struct job_control {
+    int fd;
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    struct loop_source *source, *log_timer;
+    struct peer peer[PEERS_MAX];
+    size_t peers;
+    bool is_log_due;
+    /* as it was last told */
+    struct told {
+        const char *state;
+        char reason[LADDER_WHY_MAX];
+        pid_t pid;
+        unsigned segment;
+        bool has_step;
+        int64_t step;
+        uint64_t t_ns, verdicts;
+    } told;
+    uint64_t last_step_ns, marks_from_ns;
+    unsigned marks; /* since then */
+};
+
+/* ---- one reader ---- */
+
+static void peer_want(struct peer *p)
+{
+    uint32_t in = p->channel.out.len > BACKLOG ? 0u : EPOLLIN;
+    loop_change_fd(p->source, in | (p->channel.out.len ? EPOLLOUT : 0u));
+}
+
+static void peer_close(struct peer *p)
+{
+    struct job_control *c = p->j->control;
+    loop_remove(p->source);
+    channel_fini(&p->channel);
+    p->source = NULL;
+    c->peers--;
+}
+
+static void peer_flush(struct peer *p)
+{
+    if (channel_flush(&p->channel) < 0)
+        peer_close(p);
+    else
+        peer_want(p);
+}
+
+static void queue_json(struct channel *channel, const json_t *doc)
+{
+    struct buf text = {0};
+    if (doc && json_print(&text, doc, 0) == 0)
+        channel_queue(channel, CHANNEL_NEWS, text.data, text.len);
+    buf_fini(&text);
+}
+
+/* What was owed, once there is room. */
+static void pay(struct peer *p)
+{
+    json_t *state = p->owes_state ? job_news_state(p->j) : NULL;
+    json_t *verdict = p->owes_verdict ? job_news_verdict(p->j, clock_mono_ns()) : NULL;
+    p->owes_state = p->owes_verdict = false;
+    queue_json(&p->channel, state);
+    queue_json(&p->channel, verdict);
+    json_decref(state);
+    json_decref(verdict);
+}
+
+static bool has_room(const struct peer *p)
+{
+    return p->channel.out.len <= BACKLOG;
+}
+
+/* Of the latter two the newest is never lost. What the log has come to is in the state, too. */
+enum lasting { PASSING, STATE, VERDICT };
+
+static void tell(struct job *j, json_t *doc, enum lasting kind)
+{
+    struct buf text = {0};
+    int r = doc ? json_print(&text, doc, 0) : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < PEERS_MAX; i++) {
+        struct peer *p = &j->control->peer[i];
+        if (!p->source)
+            continue;
+        if (has_room(p))
+            channel_queue(&p->channel, CHANNEL_NEWS, text.data, text.len);
+        else if (kind == STATE)
+            p->owes_state = true;
+        else if (kind == VERDICT)
+            p->owes_verdict = true;
+        peer_flush(p);
+    }
+    buf_fini(&text);
+    json_decref(doc);
+}
+
+/* ---- requests ---- */
+
+static uint64_t grace_of(const json_t *request)
+{
+    const json_t *v = json_object_get(request, "grace_s");
+    double s = json_is_number(v) ? json_number_value(v) : GRACE_DEFAULT_S;
+    s = s < 0 ? 0 : s > GRACE_MAX_S ? GRACE_MAX_S : s;
+    return (uint64_t)(s * (double)NS_PER_S);
+}
+
+static int do_cancel(struct job *j, const json_t *request)
+{
+    const json_t *reason = json_object_get(request, "reason");
+    if (j->waits_for_room) {
+        j->waits_for_room = false;
+        return 0;
+    }
+    if (j->now.ending == ENDED || j->now.pid <= 0)
+        return -EALREADY;
+    job_cancel(j, json_is_string(reason) ? json_string_value(reason) : "",
+               json_string_length(reason), grace_of(request));
+    return 0;
+}
+
+static json_t *answer(struct job *j, const json_t *request)
+{
+    char why[ASK_TEXT_MAX] = "";
+    const char *what = json_string_value(json_object_get(request, "do"));
+    int r = -ENOTSUP;
+    if (what && strcmp(what, "cancel") == 0)
+        r = do_cancel(j, request);
+    else if (what && strcmp(what, "checkpoint") == 0)
+        r = job_guard_checkpoint(j, why);
+    if (r == -EALREADY)
+        snprintf(why, sizeof why, "the job is ending");
+    else if (r == -ENOTSUP)
+        snprintf(why, sizeof why, "there is no such request");
+    else if (r < 0 && !why[0])
+        snprintf(why, sizeof why, "nobody could be asked");
+    return json_pack("{s:s,s:s?,s:b,s:o}", "type", "answer", "do", what, "ok", r == 0, "error",
+                     r < 0 ? json_text0(why) : json_null());
+}
+
+static void take_request(struct peer *p, const char *data, size_t len)
+{
+    struct err err;
+    json_t *request = json_parse(data, len, &err);
+    json_t *doc = answer(p->j, request);
+    if (p->source)
+        queue_json(&p->channel, doc);
+    json_decref(doc);
+    json_decref(request);
+}
+
+static bool take_requests(struct peer *p)
+{
+    enum channel_type type;
+    const char *data;
+    size_t len;
+    int r = channel_fill(&p->channel);
+    int next = 0;
+    while (p->source && has_room(p) && (next = channel_next(&p->channel, &type, &data, &len)) == 1)
+        if (type == CHANNEL_REQUEST && len <= REQUEST_MAX)
+            take_request(p, data, len);
+    bool is_too_long = next == 0 && p->channel.in.len - p->channel.in_at > REQUEST_MAX;
+    return r >= 0 && next >= 0 && !is_too_long;
+}
+
+static void on_peer(void *user, int fd, uint32_t events)
+{
+    struct peer *p = user;
+    (void)fd;
+    if (events & EPOLLOUT && channel_flush(&p->channel) < 0) {
+        peer_close(p);
+        return;
+    }
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !take_requests(p) && p->source) {
+        peer_close(p);
+        return;
+    }
+    if (!p->source)
+        return;
+    if (has_room(p))
+        pay(p);
+    peer_flush(p);
+}
+
+/* ---- the socket ---- */
+
+/* The folder's rights are the gate; this one holds should someone open it up. */
+static bool may_connect(int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof who;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == 0 || who.uid == geteuid());
+}
+
+/* The newest is always heard, in the place of the oldest: the job itself could take all of them,
+ * and a server that comes back could not cancel it. */
+static struct peer *make_place(struct job_control *c)
+{
+    struct peer *oldest = &c->peer[0];
+    for (struct peer *p = c->peer; p < c->peer + PEERS_MAX; p++) {
+        if (!p->source)
+            return p;
+        if (p->since_ns < oldest->since_ns)
+            oldest = p;
+    }
+    peer_close(oldest);
+    return oldest;
+}
+
+static void on_connect(void *user, int fd, uint32_t events)
+{
+    struct job *j = user;
+    struct job_control *c = j->control;
+    (void)events;
+    int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (client < 0)
+        return;
+    if (!may_connect(client)) {
+        close(client);
+        return;
+    }
+    struct peer *p = make_place(c);
+    *p = (struct peer){.j = j, .owes_state = true, .since_ns = clock_mono_ns()};
+    channel_init(&p->channel, client);
+    if (loop_add_fd(j->loop, client, EPOLLIN, on_peer, p, &p->source) < 0) {
+        channel_fini(&p->channel);
+        p->source = NULL;
+        return;
+    }
+    c->peers++;
+    pay(p);
+    json_t *spark = j->spark.count ? job_news_spark(j) : NULL;
+    queue_json(&p->channel, spark);
+    json_decref(spark);
+    peer_flush(p);
+    job_control_log(j);
+}
+
+static int listen_at(struct job_control *c, const char *folder)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int n = snprintf(a.sun_path, sizeof a.sun_path, "%s/control", folder);
+    if (n < 0 || (size_t)n >= sizeof a.sun_path)
+        return -ENAMETOOLONG;
+    c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (c->fd < 0 || bind(c->fd, (const struct sockaddr *)&a, sizeof a) < 0 ||
+        chmod(a.sun_path, 0600) < 0 || listen(c->fd, PEERS_MAX) < 0)
+        return -errno;
+    memcpy(c->path, a.sun_path, sizeof c->path);
+    return 0;
+}
+
+static void on_log(void *user, uint64_t now_ns, uint64_t missed);
+
+void job_control_start(struct job *j)
+{
+    struct job_control *c = j->marks ? calloc(1, sizeof *c) : NULL;
+    if (!c)
+        return;
+    j->control = c;
+    c->fd = -1;
+    if (listen_at(c, mark_receiver_folder(j->marks)) < 0 ||
+        loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_log, j, &c->log_timer) < 0 ||
+        loop_add_fd(j->loop, c->fd, EPOLLIN, on_connect, j, &c->source) < 0)
+        job_control_free(j);
+}
+
+void job_control_free(struct job *j)
+{
+    struct job_control *c = j->control;
+    if (!c)
+        return;
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (c->peer[i].source)
+            peer_close(&c->peer[i]);
+    loop_remove(c->source);
+    loop_remove(c->log_timer);
+    if (c->path[0])
+        unlink(c->path);
+    if (c->fd >= 0)
+        close(c->fd);
+    free(c);
+    j->control = NULL;
+}
+
+const char *job_control_path(const struct job *j)
+{
+    return j->control ? j->control->path : NULL;
+}
+
+static bool is_followed(const struct job *j)
+{
+    return j->control && j->control->peers > 0;
+}
+
+/* ---- news ---- */
+
+static bool is_told(const struct job *j, const struct told *t)
+{
+    const char *reason = job_state_reason(j);
+    return t->state && strcmp(t->state, job_state_name(j)) == 0 &&
+           strncmp(t->reason, reason ? reason : "", sizeof t->reason - 1) == 0 &&
+           t->pid == j->now.pid && t->segment == j->now.number;
+}
+
+static void tell_state(struct job *j, bool is_due)
+{
+    struct told *t = &j->control->told;
+    const char *reason = job_state_reason(j);
+    if (!is_due && is_told(j, t))
+        return;
+    t->state = job_state_name(j);
+    snprintf(t->reason, sizeof t->reason, "%s", reason ? reason : "");
+    t->pid = j->now.pid;
+    t->segment = j->now.number;
+    t->has_step = j->now.has_step;
+    t->step = j->now.last_step;
+    t->t_ns = clock_mono_ns();
+    tell(j, job_news_state(j), STATE);
+}
+
+void job_control_state(struct job *j)
+{
+    if (is_followed(j))
+        tell_state(j, false);
+}
+
+void job_control_tick(struct job *j, uint64_t now_ns)
+{
+    if (!is_followed(j))
+        return;
+    struct told *t = &j->control->told;
+    tell(j, job_news_sample(j, now_ns), PASSING);
+    if (engine_verdict_count(j->engine) != t->verdicts) {
+        t->verdicts = engine_verdict_count(j->engine);
+        tell(j, job_news_verdict(j, now_ns), VERDICT);
+    }
+    bool has_moved = t->has_step != j->now.has_step || t->step != j->now.last_step;
+    tell_state(j, has_moved && now_ns - t->t_ns >= STATE_MS * NS_PER_MS);
+}
+
+/* Steps may be many a second; of the others a job in a wild loop may send as many. */
+static bool is_worth_telling(struct job_control *c, const struct mark *mark)
+{
+    if (mark->kind == MARK_SERIES || mark->kind == MARK_HELLO || mark->kind == MARK_ACK)
+        return false;
+    if (mark->kind == MARK_STEP || mark->kind == MARK_SUBSTEP) {
+        if (c->last_step_ns && mark->t_ns - c->last_step_ns < STEP_MS * NS_PER_MS)
+            return false;
+        c->last_step_ns = mark->t_ns;
+        return true;
+    }
+    if (mark->t_ns - c->marks_from_ns >= NS_PER_S) {
+        c->marks_from_ns = mark->t_ns;
+        c->marks = 0;
+    }
+    return c->marks++ < MARKS_PER_S;
+}
+
+void job_control_mark(struct job *j, const struct mark *mark)
+{
+    if (is_followed(j) && is_worth_telling(j->control, mark))
+        tell(j, job_news_mark(j, mark), PASSING);
+}
+
+void job_control_event(struct job *j, uint64_t now_ns, const char *act, const char *why)
+{
+    if (!is_followed(j))
+        return;
+    tell(j, job_news_event(j, now_ns, act, why), PASSING);
+    tell_state(j, false);
+}
+
+/* Told is only what can be read: while the disk is behind we look again. */
+static void on_log(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    struct job_control *c = j->control;
+    uint64_t bytes = job_news_log_bytes(j);
+    (void)missed;
+    c->is_log_due = false;
+    if (!is_followed(j))
+        return;
+    tell(j, json_pack("{s:s,s:o}", "type", "log", "bytes", json_u64(bytes)), STATE);
+    if (bytes < logs_bytes(j->log)) {
+        c->is_log_due = true;
+        loop_set_timer(c->log_timer, now_ns + LOG_MS * NS_PER_MS, 0);
+    }
+}
+
+void job_control_log(struct job *j)
+{
+    struct job_control *c = j->control;
+    if (!is_followed(j) || c->is_log_due || !j->log)
+        return;
+    c->is_log_due = true;
+    loop_set_timer(c->log_timer, clock_mono_ns() + LOG_MS * NS_PER_MS, 0);
+}

@@ -1,0 +1,320 @@
+/* Signals to the job, the dead that are taken in, and the end of everything below. */
+#include "supervise/job.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "guard/sweep.h"
+
+enum {
+    SETTLE_MS = 1000, /* what the job left may end by itself */
+    DRAIN_MS = 2000,  /* its last output may still be on the way */
+    SWEEP_MS = 20,    /* between two looks at what is left */
+    KILL_MS = 200,    /* of killing at a time: the loop has other work */
+};
+
+/* As a terminal would: these go to the job's whole process group. */
+static bool is_group_signal(int signo)
+{
+    return signo == SIGINT || signo == SIGQUIT || signo == SIGHUP || signo == SIGTSTP ||
+           signo == SIGCONT;
+}
+
+/* The others ask something of the job, which goes on afterwards. */
+static bool is_end_signal(int signo)
+{
+    return signo == SIGTERM || signo == SIGINT || signo == SIGQUIT || signo == SIGHUP;
+}
+
+void job_signal(struct job *j, int signo)
+{
+    const struct proc_root *root = j->options->engine.root;
+    /* also while its last processes are being ended: it may be about to be started again */
+    if (is_end_signal(signo))
+        j->now.is_cancelled = true;
+    if (j->now.exited || j->now.pid <= 0)
+        return;
+    /* Our own child, not yet waited for: its pid, and its group's, are nobody else's. */
+    if (!is_group_signal(signo))
+        kill(j->now.pid, signo);
+    else if (guard_signal_below(root, (int32_t)getpid(), (int32_t)j->now.pid, signo) < 0)
+        kill(-j->now.pid, signo);
+    if (signo != SIGTSTP && signo != SIGCONT)
+        j->now.operator_signal = signo;
+    char text[64];
+    snprintf(text, sizeof text, "{\"signal\":%d,\"by\":\"operator\"}", signo);
+    engine_note(j->engine, "signal", text);
+}
+
+void job_keys(struct job *j, const char *keys, size_t len)
+{
+    const struct termios *t = &j->options->tty.termios;
+    if (!(j->now.exited || j->now.guard_stop) || !(t->c_lflag & ISIG))
+        return;
+    if (memchr(keys, t->c_cc[VINTR], len) || memchr(keys, t->c_cc[VQUIT], len))
+        j->now.is_cancelled = true;
+}
+
+/* To the job's own process group at once, with whatever it is forking. */
+static void signal_group(const struct job *j, int signo)
+{
+    if (j->now.pidfd >= 0)
+        guard_signal_group(j->now.pidfd, signo);
+}
+
+/* Hundreds of processes that fork without end leave us so little CPU time that it takes minutes to
+ * signal one after another: they are stopped meanwhile. Few are left alone: to be stopped can be
+ * noticed. */
+static bool stop_crowd(const struct job *j)
+{
+    enum { CROWD = 64 };
+    bool is_crowd = proc_tree_count(engine_tree(j->engine)) > CROWD;
+    if (is_crowd)
+        signal_group(j, SIGSTOP);
+    return is_crowd;
+}
+
+/* ---- the end ---- */
+
+/* Stopped as by Ctrl-Z, the client stops too, so that the shell is back; should anybody but the
+ * client let the job go on, the client must not stay stopped. A plain SIGSTOP is somebody's own
+ * business. */
+static void job_paused(struct job *j, int status)
+{
+    if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
+        j->client_stopped = true;
+        channel_queue(&j->client, CHANNEL_STOPPED, "", 0);
+        job_client_flush(j);
+    } else if (WIFCONTINUED(status)) {
+        job_client_wake(j);
+    }
+}
+
+/* A child begins with our own memory, which counts in its maximum until it executes the job. */
+static void keep_peak(struct job *j, const struct rusage *usage)
+{
+    struct rusage own;
+    if (j->engine && getrusage(RUSAGE_SELF, &own) == 0 && usage->ru_maxrss > own.ru_maxrss)
+        engine_peak_process(j->engine, (uint64_t)usage->ru_maxrss * 1024);
+}
+
+/* Takes in whoever has died; whether any child is left. */
+static bool reap(void *user)
+{
+    struct job *j = user;
+    struct rusage usage;
+    int status;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED, &usage)) > 0) {
+        if (pid != j->now.pid) {
+            keep_peak(j, &usage);
+            job_guard_reaped(j, pid, status);
+            continue;
+        }
+        if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+            job_paused(j, status);
+        } else {
+            j->now.exited = true;
+            j->now.status = status;
+            j->now.usage = usage;
+            keep_peak(j, &usage);
+            j->now.ended_ns = clock_mono_ns();
+            job_guard_exited(j);
+        }
+    }
+    return !(pid < 0 && errno == ECHILD);
+}
+
+static void finish_if_done(struct job *j, bool children)
+{
+    if (j->now.ending != ENDED && j->now.exited && !children && !job_streams_open(j)) {
+        j->now.ending = ENDED;
+        loop_disarm_timer(j->sweep_timer);
+        job_segment_over(j);
+    }
+}
+
+/* Printed once, so that the user does not take ebb for what hangs. */
+static void say_stuck(struct job *j, uint64_t now_ns)
+{
+    struct proc_stat stat;
+    char name[64];
+    int32_t pid;
+    if (j->stuck[0] || !guard_kill_stuck(&j->kill, j->options->engine.root, now_ns, &stat, &pid))
+        return;
+    text_fit(name, sizeof name, 32, stat.comm, stat.comm_len);
+    snprintf(j->stuck, sizeof j->stuck,
+             "waiting for process %d (%s), which the kernel has not ended after SIGKILL (state %c)",
+             pid, name, stat.state);
+    job_say(j, j->stuck);
+}
+
+/* How long until the next look. */
+static uint64_t kill_below(struct job *j, uint64_t now_ns)
+{
+    guard_cgroup_kill(&j->guard.cgroup);
+    j->blind = guard_kill_below(&j->kill, j->options->engine.root, now_ns + KILL_MS * NS_PER_MS,
+                                reap, j) < 0;
+    say_stuck(j, now_ns);
+    return j->blind || j->kill.wait_ns < SWEEP_MS * NS_PER_MS ? SWEEP_MS * NS_PER_MS
+                                                              : j->kill.wait_ns;
+}
+
+static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    uint64_t wait_ns = SWEEP_MS * NS_PER_MS;
+    (void)missed;
+    if (j->now.ending == KILLING)
+        wait_ns = kill_below(j, now_ns);
+    if (j->blind && !j->now.exited)
+        kill(-j->now.pid, SIGKILL);
+    bool children = reap(j) && !(j->blind && j->now.exited);
+    if (!children && j->now.exited && j->now.ending < DRAINING) {
+        j->now.ending = DRAINING;
+        j->now.deadline_ns = now_ns + DRAIN_MS * NS_PER_MS;
+        job_streams_drain(j);
+    }
+    if (j->now.ending == DRAINING && now_ns >= j->now.deadline_ns)
+        job_streams_close(j);
+    if (j->now.ending == TERMINATING && now_ns >= j->now.deadline_ns)
+        job_begin_ending(j, KILLING);
+    if (j->now.ending == SETTLING && now_ns >= j->now.deadline_ns)
+        job_begin_ending(j, TERMINATING);
+    loop_set_timer(j->sweep_timer, clock_mono_ns() + wait_ns, 0);
+    finish_if_done(j, children);
+}
+
+void job_begin_ending(struct job *j, enum job_ending how)
+{
+    const struct proc_root *root = j->options->engine.root;
+    int32_t self = (int32_t)getpid();
+    uint64_t now_ns = clock_mono_ns();
+    if (j->now.ending >= how)
+        return;
+    j->now.ending = how;
+    if (how == SETTLING) {
+        j->now.deadline_ns = now_ns + SETTLE_MS * NS_PER_MS;
+    } else if (how == TERMINATING) {
+        if (j->now.exited)
+            job_guard_left_behind(j);
+        bool is_stopped = stop_crowd(j);
+        int count = guard_signal_below(root, self, 0, SIGTERM);
+        guard_signal_below(root, self, 0, SIGCONT);
+        if (is_stopped)
+            signal_group(j, SIGCONT);
+        if (j->now.exited && count > 0)
+            j->now.left_behind = (unsigned)count;
+        if (count < 0 && !j->now.exited)
+            kill(-j->now.pid, SIGTERM);
+        j->now.deadline_ns = now_ns + j->options->grace_ns;
+    } else if (how == KILLING) {
+        signal_group(j, SIGSTOP);
+        guard_kill_fini(&j->kill);
+        j->stuck[0] = '\0';
+    }
+    loop_set_timer(j->sweep_timer, now_ns, 0);
+    job_control_state(j);
+}
+
+/* Workers would take the whole job down as if by a crash, so those that lead are told. */
+void job_term(struct job *j)
+{
+    const struct proc_root *root = j->options->engine.root;
+    struct proc_tree *tree = engine_tree(j->engine);
+    bool is_stopped = stop_crowd(j);
+    int count = 0;
+    for (size_t i = 0; i < proc_tree_count(tree); i++) {
+        const struct process_info *p = &proc_tree_at(tree, i)->info;
+        if (p->role == ROLE_MAIN || p->role == ROLE_LAUNCHER || p->role == ROLE_OTHER)
+            count += guard_signal(root, &p->id, SIGTERM) == 0;
+    }
+    if (count == 0 && !j->now.exited)
+        kill(j->now.pid, SIGTERM);
+    guard_signal_below(root, (int32_t)getpid(), 0, SIGCONT); /* the stopped cannot act on it */
+    if (is_stopped)
+        signal_group(j, SIGCONT);
+}
+
+/* ---- by request ---- */
+
+static void on_cancel(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    (void)now_ns;
+    (void)missed;
+    job_begin_ending(j, KILLING);
+}
+
+void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t grace_ns)
+{
+    bool is_first = j->cancel_deadline_ns == 0;
+    uint64_t now_ns = clock_mono_ns();
+    uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
+    int cut = reason_len < sizeof j->cancelled ? (int)reason_len : (int)sizeof j->cancelled;
+    if (is_first && !j->now.exited) /* else it has ended for a reason of its own */
+        snprintf(j->cancelled, sizeof j->cancelled, "cancelled%s%.*s", cut ? ": " : "", cut,
+                 reason);
+    j->now.is_cancelled = true;
+    if (is_first || deadline_ns < j->cancel_deadline_ns) {
+        j->cancel_deadline_ns = deadline_ns;
+        loop_set_timer(j->cancel_timer, deadline_ns, 0);
+    }
+    if (is_first && !j->now.exited && j->now.ending == RUNNING) {
+        char text[64];
+        snprintf(text, sizeof text, "{\"signal\":%d,\"by\":\"cancel\"}", SIGTERM);
+        engine_note(j->engine, "signal", text);
+        job_term(j);
+    }
+    job_control_state(j);
+}
+
+/* ---- signals of our own ---- */
+
+static void on_child(void *user, const struct signalfd_siginfo *info)
+{
+    struct job *j = user;
+    (void)info;
+    bool children = reap(j);
+    if (j->now.exited)
+        job_begin_ending(j, SETTLING);
+    if (j->now.ending == KILLING) /* what was waited for has come */
+        loop_set_timer(j->sweep_timer, clock_mono_ns(), 0);
+    finish_if_done(j, children);
+}
+
+/* Somebody signals the supervisor itself: pass it on, and let the job's end be ours. */
+static void on_own_signal(void *user, const struct signalfd_siginfo *info)
+{
+    /* The kernel hangs us up, as the session's leader, when the job's terminal is closed. */
+    if (info->ssi_signo == SIGHUP && info->ssi_code == SI_KERNEL)
+        return;
+    job_signal(user, (int)info->ssi_signo);
+}
+
+static const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+int job_signals_start(struct job *j)
+{
+    int r = loop_add_signal(j->loop, SIGCHLD, on_child, j, NULL);
+    for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
+        r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
+    if (r == 0) /* made now: at the end there may be no fd left for it */
+        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->sweep_timer);
+    if (r == 0)
+        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->cancel_timer);
+    return r;
+}
+
+void job_signals_ignore(void)
+{
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        signal(passed_on[i], SIG_IGN);
+}

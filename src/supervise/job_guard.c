@@ -1,0 +1,498 @@
+/* The guard of a job: readings, marks and acknowledgements go to the ladder, and what it decides is
+ * done here. */
+#include "supervise/job_guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "judge/judge.h"
+
+enum {
+    ALERT_MS = 20, /* between two looks while anything is under way */
+    ACTS_AT_ONCE = 6,
+};
+
+/* ---- acting ---- */
+
+/* As of the last look. */
+static uint64_t job_bytes(const struct job *j)
+{
+    uint64_t bytes = 0;
+    (void)engine_memory(j->engine, &bytes);
+    return bytes;
+}
+
+static uint64_t job_bytes_now(struct job *j)
+{
+    uint64_t bytes = 0;
+    (void)engine_memory_now(j->engine, &bytes);
+    return bytes;
+}
+
+static void do_ask(struct job *j, uint64_t now_ns)
+{
+    char why[ASK_TEXT_MAX] = "";
+    struct job_guard *g = &j->guard;
+    g->is_requested = false;
+    if (ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
+        job_sayf(j, "guard: nobody could be asked for a checkpoint: %s", why);
+        return;
+    }
+    tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
+}
+
+/* Of the checkpoint under way. */
+static const char *asked_by(const struct job_guard *g)
+{
+    return g->is_requested ? "request" : ladder_trigger_name(g->ladder.trigger);
+}
+
+static void blame_guard(struct job *j, const struct ladder_decision *d)
+{
+    struct job_segment *n = &j->now;
+    if (n->guard_stop)
+        return;
+    n->guard_stop = true;
+    n->is_planned = d->trigger == LADDER_BY_PLAN;
+    snprintf(n->guard_why, sizeof n->guard_why, "%s", d->why);
+}
+
+static const char *words_for(enum ladder_act act)
+{
+    static const char *const words[] = {
+        [LADDER_DO_WARN] = "memory is running out", [LADDER_DO_ASK] = "asking for a checkpoint",
+        [LADDER_DO_TERM] = "stopping the job",      [LADDER_DO_KILL] = "killing the job",
+        [LADDER_DO_STAND_DOWN] = "standing down",
+    };
+    return words[act];
+}
+
+static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
+{
+    bool dry = j->options->guard.dry_run;
+    if (d->act == LADDER_DO_KILL && !dry)
+        reflex_kill(j->guard.reflex); /* first of all: to tell of it takes memory */
+    job_guard_put_event(j, now_ns, ladder_act_name(d->act), ladder_trigger_name(d->trigger),
+                        d->why);
+    /* a plan is no warning; what is done about it is said next */
+    if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
+        job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
+    if (dry)
+        return;
+    if (d->act == LADDER_DO_ASK) {
+        do_ask(j, now_ns);
+    } else if (d->act == LADDER_DO_TERM) {
+        blame_guard(j, d);
+        ask_stop(&j->guard.ask, j->marks);
+        job_term(j);
+    } else if (d->act == LADDER_DO_KILL) {
+        blame_guard(j, d);
+        job_begin_ending(j, KILLING);
+    }
+}
+
+/* ---- deciding ---- */
+
+static void read_forecast(const struct job *j, struct ladder_input *in)
+{
+    const struct judge_tree *tree = judge_tree(engine_verdict(j->engine));
+    if (!tree)
+        return;
+    const struct verdict_result *r = &tree->result;
+    bool will = r->leak == VERDICT_LEAK_YES ||
+                (r->word == VERDICT_FILLING && r->forecast.has_fits && !r->forecast.fits);
+    in->forecast_known = will && r->oom.known && r->oom.has_t;
+    in->forecast_s = in->forecast_known ? r->oom.eta_s_low : 0;
+}
+
+static void read_gpus(const struct job *j, struct ladder_input *in)
+{
+    const struct guard_settings *set = &j->options->guard;
+    uint64_t least = UINT64_MAX;
+    const char *name;
+    if (!set->has_gpu_limit)
+        return;
+    for (size_t i = 0; i < engine_gpu_count(j->engine); i++) {
+        const struct sample *s = engine_gpu(j->engine, i, &name);
+        if (!sample_has(s, GPU_TOTAL) || !sample_has(s, GPU_USED))
+            continue;
+        /* where the driver does not tell the job's part, all of it is taken for its */
+        uint64_t used = sample_has(s, GPU_JOB) && s->v[GPU_JOB] ? s->v[GPU_JOB] : s->v[GPU_USED];
+        uint64_t limit = quantity_bytes(&set->gpu_limit, s->v[GPU_TOTAL]);
+        uint64_t room = limit > used ? limit - used : 0;
+        if (room >= least)
+            continue;
+        least = room;
+        in->gpu_known = true;
+        in->gpu_limit_bytes = limit;
+        in->gpu_used_bytes = used;
+    }
+    size_t at = 0;
+    for (const struct judge_gpu *g; (g = judge_gpu_next(engine_verdict(j->engine), &at));) {
+        const struct verdict_result *r = &g->seat->result;
+        if (r->leak != VERDICT_LEAK_YES || !r->oom.known || !r->oom.has_t)
+            continue;
+        if (!in->gpu_forecast_known || r->oom.eta_s_low < in->gpu_forecast_s)
+            in->gpu_forecast_s = r->oom.eta_s_low;
+        in->gpu_forecast_known = true;
+    }
+}
+
+static bool plan_is_due(const struct job *j, uint64_t now_ns)
+{
+    const struct restart_every *e = &j->options->guard.restart_every;
+    const struct job_segment *n = &j->now;
+    if (n->number >= j->options->guard.max_restarts) /* it would be the end, not a restart */
+        return false;
+    if (e->unit == RESTART_AFTER_NS)
+        return now_ns - n->started_ns >= e->value;
+    if (e->unit == RESTART_AFTER_STEPS)
+        return n->has_step && n->last_step >= n->first_step &&
+               (uint64_t)n->last_step - (uint64_t)n->first_step >= e->value - 1;
+    return e->unit == RESTART_AT_BYTES && job_bytes(j) >= e->value;
+}
+
+static void read_gauges(struct job *j, struct ladder_input *in)
+{
+    for (unsigned i = 0; i < REFLEX_GAUGES; i++) {
+        struct reflex_reading r;
+        reflex_read(j->guard.reflex, i, &r);
+        /* what was read before this segment is the memory of the last one */
+        if (r.known && r.t_ns > j->now.started_ns && j->guard.gauge[i].limit_bytes)
+            in->gauge[i] = (struct ladder_gauge){.known = true,
+                                                 .limit_bytes = j->guard.gauge[i].limit_bytes,
+                                                 .used_bytes = r.used_bytes,
+                                                 .room_bytes = r.room_bytes,
+                                                 .pace_bytes_per_s = r.pace_bytes_per_s};
+    }
+}
+
+static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
+{
+    char why[ASK_TEXT_MAX];
+    unsigned which;
+    const struct sample *machine = engine_machine(j->engine);
+    *in = (struct ladder_input){.now_ns = now_ns};
+    read_gauges(j, in);
+    read_forecast(j, in);
+    read_gpus(j, in);
+    in->pressure_known = sample_has(machine, MACHINE_PSI_FULL);
+    in->pressure = in->pressure_known ? (double)machine->v[MACHINE_PSI_FULL] / 10000 : 0;
+    in->plan_due = plan_is_due(j, now_ns);
+    in->can_ask = ask_can(&j->guard.ask, j->marks, why);
+    in->ack = j->guard.ask.ack;
+    in->is_killed = reflex_killed_ns(j->guard.reflex, &which) != 0;
+}
+
+/* The reflex was faster than we: what it did is told here. */
+static void notice_reflex(struct job *j)
+{
+    unsigned which;
+    uint64_t killed_ns = reflex_killed_ns(j->guard.reflex, &which);
+    struct reflex_reading r;
+    char left[TEXT_SIZE_MAX], of[TEXT_SIZE_MAX], pace[TEXT_SIZE_MAX];
+    if (!killed_ns || j->guard.ladder.rung == LADDER_KILLED)
+        return;
+    reflex_read(j->guard.reflex, which, &r);
+    struct ladder_decision d = {.act = LADDER_DO_KILL, .trigger = LADDER_BY_LEVEL};
+    text_size(left, r.least_room_bytes);
+    text_size(of, j->guard.gauge[which].limit_bytes);
+    text_size(pace, (uint64_t)r.pace_bytes_per_s);
+    snprintf(d.why, sizeof d.why, "%s left of %s, rising by %s/s: no time for more", left, of,
+             pace);
+    blame_guard(j, &d);
+    job_guard_put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
+    job_sayf(j, "guard: killed the job: %s", d.why);
+    job_begin_ending(j, KILLING);
+}
+
+/* While anything is under way a tick is too long to wait. */
+static void be_alert(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    bool alert = g->ladder.rung != LADDER_CALM || g->ask.is_open || g->tempo.save_begun_ns;
+    if (alert == g->is_alert)
+        return;
+    g->is_alert = alert;
+    if (alert)
+        loop_set_timer(g->alert_timer, now_ns + ALERT_MS * NS_PER_MS, ALERT_MS * NS_PER_MS);
+    else
+        loop_disarm_timer(g->alert_timer);
+}
+
+static void decide(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    struct ladder_decision d;
+    struct ladder_input in;
+    if (j->now.exited)
+        return;
+    for (int i = 0; g->reflex && i < ACTS_AT_ONCE; i++) {
+        gather(j, now_ns, &in);
+        notice_reflex(j);
+        ladder_step(&g->ladder, &in, &g->tempo, &d);
+        if (d.act == LADDER_DO_NOTHING)
+            break;
+        act(j, now_ns, &d);
+    }
+    be_alert(j, now_ns);
+    job_control_state(j);
+}
+
+void job_guard_exited(struct job *j)
+{
+    if (j->guard.reflex)
+        notice_reflex(j);
+}
+
+void job_guard_on_reflex(void *user, int fd, uint32_t events)
+{
+    uint64_t count;
+    (void)events;
+    (void)!read(fd, &count, sizeof count);
+    decide(user, clock_mono_ns());
+}
+
+/* ---- acknowledgements ---- */
+
+/* The next request must come earlier by what this save has taken. */
+static void save_ended(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    uint64_t before = g->tempo.save_rise_bytes;
+    tempo_memory(&g->tempo, job_bytes_now(j));
+    tempo_save_end(&g->tempo, now_ns);
+    for (unsigned i = 0; g->reflex && g->tempo.save_rise_bytes != before && i < REFLEX_GAUGES; i++)
+        if (g->gauge[i].source != REFLEX_NONE)
+            job_guard_set_lines(j, i);
+}
+
+/* FAILED: what to say should that be the answer. */
+static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
+{
+    struct job_guard *g = &j->guard;
+    struct job_segment *n = &j->now;
+    if (g->ask.ack == LADDER_ACK_DONE) {
+        save_ended(j, now_ns);
+        n->has_checkpoint = true;
+        n->checkpoint_has_step = n->has_step;
+        n->checkpoint_step = n->last_step;
+        job_guard_put_checkpoint(j, now_ns);
+        job_guard_put_event(j, now_ns, "checkpoint", asked_by(g), "the checkpoint is there");
+        job_sayf(j, "guard: the checkpoint is there after %.1f s",
+                 (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
+    } else if (g->ask.ack == LADDER_ACK_FAILED) {
+        tempo_save_failed(&g->tempo);
+        /* one that was stopped has no more to answer for */
+        if (g->ladder.rung < LADDER_STOPPING) {
+            job_guard_put_event(j, now_ns, "checkpoint failed", asked_by(g), failed);
+            job_sayf(j, "guard: the checkpoint failed: %s", failed);
+        }
+    }
+    decide(j, now_ns);
+}
+
+void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    struct reflex_reading r = {0};
+    (void)missed;
+    if (j->guard.reflex)
+        reflex_read(j->guard.reflex, 0, &r);
+    tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
+    if (ask_look(&j->guard.ask, now_ns))
+        ack_changed(j, now_ns, "");
+    else
+        decide(j, now_ns);
+}
+
+int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX])
+{
+    struct job_guard *g = &j->guard;
+    uint64_t now_ns = clock_mono_ns();
+    why[0] = '\0';
+    if (j->now.exited || j->now.ending != RUNNING || j->now.guard_stop || j->now.is_cancelled)
+        return -EALREADY;
+    if (g->ask.is_open) /* that one will do */
+        return 0;
+    if (!ask_can(&g->ask, j->marks, why) ||
+        ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0)
+        return -ESRCH;
+    g->is_requested = true;
+    tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
+    job_guard_put_event(j, now_ns, ladder_act_name(LADDER_DO_ASK), asked_by(g),
+                        "asked for by request");
+    be_alert(j, now_ns);
+    return 0;
+}
+
+void job_guard_reaped(struct job *j, pid_t pid, int status)
+{
+    uint64_t now_ns = clock_mono_ns();
+    if ((WIFEXITED(status) || WIFSIGNALED(status)) &&
+        ask_reaped(&j->guard.ask, pid, status, now_ns))
+        ack_changed(j, now_ns, "the command of --checkpoint-cmd failed");
+}
+
+static bool says(const struct mark *mark, const char *key, const char *value)
+{
+    size_t len;
+    const char *v = mark_get(mark, key, &len);
+    return v && len == strlen(value) && memcmp(v, value, len) == 0;
+}
+
+static void hear_step(struct job_segment *n, const struct mark *mark)
+{
+    if (mark->has & MARK_HAS_MAX_STEPS)
+        n->max_steps = mark->max_steps;
+    if (mark->has & MARK_HAS_EPOCH) {
+        n->has_epoch = true;
+        n->epoch = mark->epoch;
+    }
+    if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
+        return;
+    if (!n->has_step || mark->step < n->first_step) /* a stage of its own may count anew */
+        n->first_step = mark->step;
+    n->has_step = true;
+    n->last_step = mark->step;
+    n->counts_anew = says(mark, "COUNTED", "1");
+}
+
+/* A save the job made on its own: where the next segment would begin, and how long one takes. */
+static void hear_save(struct job *j, const struct mark *mark)
+{
+    struct job_segment *n = &j->now;
+    struct tempo *t = &j->guard.tempo;
+    bool is_phase = mark->kind == MARK_PHASE &&
+                    (says(mark, "NAME", "save") || says(mark, "NAME", "checkpoint"));
+    if (is_phase && says(mark, "STATE", "begin"))
+        tempo_save_begin(t, mark->t_ns, job_bytes_now(j));
+    else if (is_phase && says(mark, "STATE", "end"))
+        save_ended(j, mark->t_ns);
+    if (mark->kind != MARK_SAVE)
+        return;
+    n->has_checkpoint = true;
+    n->checkpoint_has_step = n->has_step || mark->has & MARK_HAS_STEP;
+    n->checkpoint_step = mark->has & MARK_HAS_STEP ? mark->step : n->last_step;
+}
+
+void job_guard_mark(struct job *j, const struct mark *mark)
+{
+    bool is_first_rank = !(mark->has & MARK_HAS_RANK) || mark->rank == 0;
+    if (is_first_rank) {
+        hear_step(&j->now, mark);
+        hear_save(j, mark);
+    }
+    if (is_first_rank && mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP))
+        tempo_step(&j->guard.tempo, mark->t_ns, mark->step);
+    if (ask_mark(&j->guard.ask, mark))
+        ack_changed(j, mark->t_ns, "the job said that it could not make one");
+    else if (mark->kind == MARK_PHASE && j->guard.reflex)
+        be_alert(j, mark->t_ns);
+    else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
+        decide(j, mark->t_ns);
+}
+
+/* ---- ticks and processes ---- */
+
+/* The reflex reads the user's limit much more often than there are ticks. */
+static void keep_closest(struct job *j)
+{
+    const struct reflex_gauge *g = &j->guard.gauge[0];
+    struct reflex_reading reading;
+    if (!j->guard.reflex || g->source == REFLEX_NONE)
+        return;
+    reflex_read(j->guard.reflex, 0, &reading);
+    if (reading.known && reading.least_room_bytes < g->limit_bytes)
+        engine_peak_raise(j->engine, g->limit_bytes - reading.least_room_bytes);
+}
+
+static void keep_look(struct job *j, uint64_t now_ns)
+{
+    struct job_segment *n = &j->now;
+    struct job_look *look = &n->look[n->looks++ % JOB_LAST_SAMPLES];
+    const struct sample *m = engine_machine(j->engine);
+    *look = (struct job_look){.t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
+    if (sample_has(m, MACHINE_LIMIT) && sample_has(m, MACHINE_LIMIT_USED))
+        look->room_bytes = m->v[MACHINE_LIMIT] > m->v[MACHINE_LIMIT_USED]
+                               ? m->v[MACHINE_LIMIT] - m->v[MACHINE_LIMIT_USED]
+                               : 0;
+    keep_closest(j);
+}
+
+static void tick_giveback(struct job *j)
+{
+    const struct sample *m = engine_machine(j->engine);
+    if (sample_has(m, MACHINE_TOTAL) && sample_has(m, MACHINE_AVAILABLE))
+        giveback_tick(&j->guard.giveback,
+                      m->v[MACHINE_TOTAL] > m->v[MACHINE_AVAILABLE]
+                          ? m->v[MACHINE_TOTAL] - m->v[MACHINE_AVAILABLE]
+                          : 0,
+                      sample_has(m, MACHINE_SHMEM) ? m->v[MACHINE_SHMEM] : 0);
+    if (engine_gpus(j->engine)->t_ns)
+        giveback_gpu(&j->guard.giveback, engine_gpus(j->engine));
+}
+
+/* Without a cgroup, memory that was not measured yet may be shared, so it does not count: a job
+ * that would be within its reserve with it is measured at once. */
+static void hurry(struct job *j)
+{
+    const struct reflex_gauge *g = &j->guard.gauge[0];
+    if (j->guard.reflex && g->source == REFLEX_TREE)
+        engine_hurry(j->engine,
+                     engine_memory_at_most(j->engine) + g->alarm_bytes >= g->limit_bytes);
+}
+
+void job_guard_tick(struct job *j, uint64_t now_ns)
+{
+    struct job_guard *g = &j->guard;
+    uint64_t overlap, shared;
+    keep_look(j, now_ns);
+    tick_giveback(j);
+    if (g->reflex)
+        job_guard_follow_members(j);
+    /* Before anything that may walk the tree: one born after the look is not in this overlap, and
+     * would be counted in full on top of its parent. */
+    if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
+        reflex_overlap(g->reflex, overlap, shared);
+    hurry(j);
+    if (g->leavings)
+        leavings_look(g->leavings, engine_tree(j->engine), now_ns);
+    if (!g->reflex)
+        return;
+    tempo_memory(&g->tempo, job_bytes(j));
+    job_guard_follow_effective(j);
+    decide(j, now_ns);
+}
+
+void job_guard_process(struct job *j, const struct proc_event *event)
+{
+    struct job_guard *g = &j->guard;
+    const struct proc_node *node = event->node;
+    if (event->kind == PROCESS_BORN && g->leavings)
+        leavings_process(g->leavings, node->info.id.pid);
+    if (event->kind == PROCESS_DIED && g->reflex)
+        reflex_remove(g->reflex, node->slot);
+    if (event->kind == PROCESS_DIED && ask_died(&g->ask, node->info.id.pid, event->t_ns))
+        ack_changed(j, event->t_ns, "the one that was asked ended first");
+    if (event->kind != PROCESS_BORN || !g->reflex)
+        return;
+    int pidfd = io_pidfd_open(node->info.id.pid);
+    if (pidfd < 0)
+        return;
+    /* Opened by the node's own folder after the pidfd: if that works the process lived on until
+     * now, so its number was nobody else's when the pidfd was taken. */
+    int statm = proc_node_open(engine_tree(j->engine), event->node, "statm", O_RDONLY | O_CLOEXEC);
+    if (statm >= 0)
+        reflex_add(g->reflex, node->slot, pidfd, statm);
+    else
+        close(pidfd);
+}

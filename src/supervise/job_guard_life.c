@@ -1,0 +1,176 @@
+/* The guard before its job is there, and when nothing of it is left. */
+#include "supervise/job_guard.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+
+enum {
+    SETTLE_MS = 300,      /* patience with memory that is still coming back */
+    GPU_MS = 1500,        /* and with a driver that is asked once a second */
+    GPU_LEAST = 16 << 20, /* less is not the job's doing */
+    LARGE_JOB = 64 << 20, /* below it nobody waits for that */
+};
+
+/* ---- beginning ---- */
+
+static void make_cgroup(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct guard_settings *set = &j->options->guard;
+    const struct proc_root *root = j->options->engine.root;
+    char name[64];
+    struct err err = {""};
+    g->cgroup = guard_cgroup_none;
+    if (set->no_cgroup) {
+        snprintf(g->no_cgroup, sizeof g->no_cgroup, "--no-cgroup");
+        return;
+    }
+    guard_cgroup_name(root, name);
+    memcpy(j->note->cgroup_name, name, sizeof name);
+    bool limits = g->limit_bytes && !set->is_off && !set->dry_run;
+    guard_cgroup_make(root, name, limits ? g->limit_bytes : 0, &g->cgroup, &err);
+    snprintf(g->no_cgroup, sizeof g->no_cgroup, "%.255s", err.text);
+    j->note->cgroup = g->cgroup;
+    guard_cgroup_tidy(root, &g->cgroup);
+    job_guard_set_charge(j);
+}
+
+static void start_reflex(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct guard_settings *set = &j->options->guard;
+    const struct reflex_options options = {.kill_fd = g->cgroup.kill_fd,
+                                           .may_kill = !set->dry_run && !set->rules.no_kill};
+    struct err err = {""};
+    if (reflex_new(&options, &g->reflex, &err) < 0) {
+        g->reflex = NULL;
+        job_sayf(j, "%s; the job runs without a guard", err.text);
+        return;
+    }
+    loop_add_fd(j->loop, reflex_event_fd(g->reflex), EPOLLIN, job_guard_on_reflex, j,
+                &g->reflex_source);
+}
+
+static void on_leavings(void *user, int fd, uint32_t events)
+{
+    struct job *j = user;
+    (void)fd;
+    (void)events;
+    leavings_look(j->guard.leavings, engine_tree(j->engine), clock_mono_ns());
+}
+
+static void start_leavings(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    struct err err = {""};
+    if (leavings_new("/dev/shm", &g->leavings, &err) < 0)
+        g->leavings = NULL;
+    else
+        loop_add_fd(j->loop, leavings_fd(g->leavings), EPOLLIN, on_leavings, j,
+                    &g->leavings_source);
+}
+
+void job_guard_begin(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct guard_settings *set = &j->options->guard;
+    g->events = json_array();
+    g->checkpoints = json_array();
+    giveback_begin(&g->giveback, j->options->engine.root);
+    job_guard_find_effective(j);
+    if (set->has_limit)
+        g->limit_bytes = quantity_bytes(&set->limit, g->effective.limit_bytes);
+    ladder_init(&g->ladder, &set->rules);
+    if (set->has_reserve)
+        g->ladder.rules.reserve_bytes = quantity_bytes(
+            &set->reserve, g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes);
+    ask_init(&g->ask, &set->ask);
+    make_cgroup(j);
+    engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
+    start_leavings(j);
+    loop_add_timer(j->loop, UINT64_MAX / 2, 0, job_guard_on_alert, j, &g->alert_timer);
+    if (!set->is_off)
+        start_reflex(j);
+    if (!g->reflex)
+        return;
+    job_guard_set_own_gauge(j);
+    if (g->effective_known)
+        job_guard_set_effective_gauge(j);
+}
+
+void job_guard_segment(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct guard_settings *set = &j->options->guard;
+    g->tail.written = 0;
+    tempo_segment(&g->tempo);
+    ladder_segment(&g->ladder);
+    ask_init(&g->ask, &j->options->guard.ask);
+    if (g->reflex)
+        reflex_rearm(g->reflex);
+    if (set->restart_every.unit != RESTART_NEVER && j->now.number >= set->max_restarts)
+        job_sayf(j, "guard: no more planned restarts: it was restarted %u time%s (--max-restarts)",
+                 j->now.number, j->now.number == 1 ? "" : "s");
+}
+
+/* ---- the end ---- */
+
+void job_guard_left_behind(struct job *j)
+{
+    if (j->guard.leavings)
+        leavings_sockets(j->guard.leavings, engine_tree(j->engine));
+}
+
+/* Then it is worth waiting for the driver's next word. */
+static bool has_used_gpu(const struct giveback *g)
+{
+    for (size_t i = 0; i < g->gpus; i++)
+        if (g->gpu[i].known && g->gpu[i].peak_bytes - g->gpu[i].before_bytes > GPU_LEAST)
+            return true;
+    return false;
+}
+
+void job_guard_end(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct proc_root *root = j->options->engine.root;
+    uint64_t now_ns = clock_mono_ns();
+    g->was_locked = g->reflex && reflex_is_locked(g->reflex);
+    loop_remove(g->reflex_source);
+    loop_remove(g->alert_timer);
+    loop_remove(g->leavings_source);
+    g->reflex_source = g->alert_timer = g->leavings_source = NULL;
+    reflex_free(g->reflex);
+    g->reflex = NULL;
+    engine_charge(j->engine, &ENGINE_NO_CHARGE);
+    snprintf(g->cgroup_path, sizeof g->cgroup_path, "%s",
+             g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir);
+    g->kernel_limit = g->cgroup.is_limited;
+    int r = guard_cgroup_remove(root, &g->cgroup, now_ns + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
+    if (r < 0)
+        job_sayf(j, "cannot remove the job's cgroup: %s", strerror(-r));
+    j->note->cgroup = guard_cgroup_none;
+    if (g->leavings)
+        leavings_end(g->leavings, j->options->guard.clean_shm);
+    if (has_used_gpu(&g->giveback) &&
+        engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
+        giveback_gpu(&g->giveback, engine_gpus(j->engine));
+    bool large = engine_peak(j->engine) >= LARGE_JOB;
+    giveback_end(&g->giveback, root, clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
+}
+
+void job_guard_free(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    reflex_free(g->reflex);
+    leavings_free(g->leavings);
+    limit_fds_close(&g->effective_fds);
+    json_decref(g->events);
+    json_decref(g->checkpoints);
+}

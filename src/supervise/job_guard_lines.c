@@ -1,0 +1,153 @@
+/* The lines that a guard defends, and what measures them. */
+#include "supervise/job_guard.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proc/limit.h"
+
+/* The limit as it is without us: of the machine, or of a cgroup above. */
+void job_guard_find_effective(struct job *j)
+{
+    struct machine *m = NULL;
+    struct job_guard *g = &j->guard;
+    if (machine_new(j->options->engine.root, 0, &m) < 0)
+        return;
+    g->effective_known = machine_limit(m, &g->effective) == 0;
+    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", machine_limit_dir(m));
+    machine_free(m);
+}
+
+static uint64_t reserve_for(const struct job *j, uint64_t limit_bytes)
+{
+    uint64_t own = j->guard.ladder.rules.reserve_bytes;
+    return own ? own : ladder_default_reserve(limit_bytes);
+}
+
+/* Its lines: where to ask, with room for what a save needs, and where it is killed. */
+void job_guard_set_lines(struct job *j, unsigned which)
+{
+    struct reflex_gauge *gauge = &j->guard.gauge[which];
+    uint64_t reserve = reserve_for(j, gauge->limit_bytes);
+    gauge->alarm_bytes = reserve + j->guard.tempo.save_rise_bytes;
+    gauge->kill_bytes = ladder_kill_room(reserve);
+    reflex_gauge(j->guard.reflex, which, gauge);
+}
+
+static void set_gauge(struct job *j, unsigned which, const struct reflex_gauge *gauge)
+{
+    j->guard.gauge[which] = *gauge;
+    job_guard_set_lines(j, which);
+}
+
+/* The memory of the job is its cgroup's charge, unless some of its processes have left it. */
+void job_guard_set_charge(struct job *j)
+{
+    const struct guard_cgroup *c = &j->guard.cgroup;
+    struct engine_charge charge = {.kind = guard_cgroup_kind(c),
+                                   .fds = c->fds,
+                                   .peak_fd = c->peak_fd,
+                                   .is_resettable = c->peak_is_resettable};
+    bool is_charged = c->fds.usage >= 0 && !j->guard.has_left;
+    engine_charge(j->engine, is_charged ? &charge : &ENGINE_NO_CHARGE);
+}
+
+/* Processes that left the cgroup are out of its limit, not out of the user's: the job is measured
+ * by its processes until all of them are back or have ended. They are not moved back: another group
+ * may be where they belong, such as a container's. What is too small to matter at the last line
+ * does not count: a command that makes checkpoints runs outside, too. */
+void job_guard_follow_members(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    int32_t pid = 0;
+    if (!g->limit_bytes || g->cgroup.fds.usage < 0)
+        return;
+    bool has_left = guard_cgroup_left(j->options->engine.root, &g->cgroup, engine_tree(j->engine),
+                                      &pid) > g->gauge[0].kill_bytes;
+    if (has_left == g->has_left)
+        return;
+    g->has_left = has_left;
+    if (has_left)
+        job_sayf(j,
+                 "guard: process %d has left the job's cgroup; --limit now applies to the memory "
+                 "of the job's processes",
+                 pid);
+    job_guard_set_charge(j);
+    job_guard_set_own_gauge(j);
+}
+
+/* The user's own line, measured by the job's cgroup or by its processes. */
+void job_guard_set_own_gauge(struct job *j)
+{
+    const struct guard_cgroup *c = &j->guard.cgroup;
+    struct reflex_gauge gauge = {
+        .source = REFLEX_TREE, .fds = LIMIT_NO_FDS, .limit_bytes = j->guard.limit_bytes};
+    if (!j->guard.limit_bytes)
+        return;
+    if (c->fds.usage >= 0 && !j->guard.has_left) {
+        gauge.source = c->memory_is_v2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
+        gauge.fds = c->fds;
+    }
+    set_gauge(j, 0, &gauge);
+}
+
+/* An rlimit has no gauge: nothing is killed there, an allocation fails. */
+void job_guard_set_effective_gauge(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    const struct proc_root *root = j->options->engine.root;
+    struct reflex_gauge gauge = {.source = REFLEX_NONE};
+    struct limit_fds old = g->effective_fds;
+    g->effective_fds = limit_fds_open(root, g->effective.kind, g->effective_dir);
+    if (limit_files(g->effective.kind)) {
+        gauge.source = g->effective.kind == LIMIT_CGROUP_V2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
+    } else if (g->effective.kind == LIMIT_HOST) {
+        g->effective_fds.usage = openat(root->proc_fd, "meminfo", O_RDONLY | O_CLOEXEC);
+        gauge.source = REFLEX_HOST;
+    }
+    gauge.fds = g->effective_fds;
+    gauge.limit_bytes = g->effective.limit_bytes;
+    if (gauge.fds.usage < 0 || g->effective.soft)
+        gauge.source = REFLEX_NONE;
+    set_gauge(j, 1, &gauge);
+    limit_fds_close(&old);
+}
+
+void job_guard_ooms(struct job *j)
+{
+    const struct job_guard *g = &j->guard;
+    death_ooms_read(j->options->engine.root, &g->cgroup, g->effective_dir,
+                    g->effective.kind == LIMIT_CGROUP_V2, &j->now.ooms);
+}
+
+/* The kills in another group count from now on; those in ours have been counted all along. */
+static void follow_ooms(struct job *j)
+{
+    const struct death_ooms before = j->now.ooms;
+    job_guard_ooms(j);
+    j->now.ooms.host_known = before.host_known;
+    j->now.ooms.host = before.host;
+    j->now.ooms.group_known = before.group_known;
+    j->now.ooms.group = before.group;
+}
+
+/* Another limit may have become the nearest: somebody changed one, or a neighbour grew. */
+void job_guard_follow_effective(struct job *j)
+{
+    struct job_guard *g = &j->guard;
+    struct machine_limit limit;
+    const char *dir = engine_limit_dir(j->engine);
+    if (engine_limit(j->engine, &limit) < 0)
+        return;
+    bool is_own = g->cgroup.memory_dir[0] && strcmp(dir, g->cgroup.memory_dir) == 0;
+    if (is_own || (limit.kind == g->effective.kind && strcmp(dir, g->effective_dir) == 0 &&
+                   limit.limit_bytes == g->effective.limit_bytes))
+        return;
+    g->effective = limit;
+    g->effective_known = true;
+    snprintf(g->effective_dir, sizeof g->effective_dir, "%s", dir);
+    follow_ooms(j);
+    job_guard_set_effective_gauge(j);
+}

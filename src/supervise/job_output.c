@@ -1,0 +1,330 @@
+/* The job's output: from its pipes and its terminal to log.txt and to the client. The last lines
+ * are kept to explain a crash. */
+#include "supervise/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "supervise/spawn.h"
+#include "trace/logs.h"
+#include "trace/sink.h"
+
+enum {
+    PIPE_BYTES = 64 << 10, /* of a new pipe, */
+    PIPE_LARGE = 1 << 20,  /* and as large as anybody may make it: a read takes all there is */
+    TERMINAL_BYTES = 32 << 10,
+    LOG_BACKLOG = 4 << 20, /* unwritten log before it is dropped ... */
+    LOG_HIGH = 2 << 20,    /* ... before the job has to wait for the disk ... */
+    LOG_LOW = 1 << 20,     /* ... until this is left, ... */
+    LOG_WAIT_MS = 1000,    /* ... but not longer than this: a disk may hang for ever */
+};
+
+/* What we wait for on a stream: output unless somebody is behind, room where input waits. Edges,
+ * because with levels epoll keeps a stream that it has just reported in front of one that was
+ * written to first; a caller that leaves something unread therefore calls this again. */
+void job_stream_want(struct job_stream *st)
+{
+    struct job *j = st->j;
+    bool writes = st == &j->streams[0] && j->input.len;
+    bool reads = !j->paused && !st->is_full;
+    if (st->source)
+        loop_change_fd(st->source, EPOLLET | (reads ? EPOLLIN : 0u) | (writes ? EPOLLOUT : 0u));
+}
+
+void job_streams_pause(struct job *j)
+{
+    bool pause = j->client_behind || j->log_behind;
+    if (j->paused == pause)
+        return;
+    j->paused = pause;
+    for (size_t i = 0; i < JOB_STREAMS; i++)
+        job_stream_want(&j->streams[i]);
+}
+
+/* ---- log.txt ---- */
+
+static void on_log_stuck(void *user, uint64_t now_ns, uint64_t missed)
+{
+    struct job *j = user;
+    (void)now_ns;
+    (void)missed;
+    j->log_behind = false;
+    j->log_stuck = true;
+    job_streams_pause(j);
+}
+
+static void log_wait(struct job *j)
+{
+    struct sink_status status;
+    logs_status(j->log, &status);
+    if (status.waiting_bytes <= LOG_HIGH || j->log_behind || j->log_stuck)
+        return;
+    j->log_behind = true;
+    loop_set_timer(j->log_timer, clock_mono_ns() + LOG_WAIT_MS * NS_PER_MS, 0);
+    logs_wake_below(j->log, LOG_LOW);
+    job_streams_pause(j);
+}
+
+static void log_add(struct job *j, const char *data, size_t len)
+{
+    if (!j->log)
+        return;
+    if (logs_add(j->log, data, len) == 0) {
+        snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->log));
+        job_control_log(j);
+        log_wait(j);
+        return;
+    }
+    if (!j->said_log)
+        job_say(j, "log.txt cannot be written as fast as the job writes: some of it is missing");
+    j->said_log = true;
+}
+
+static void on_log_event(void *user, int fd, uint32_t events)
+{
+    struct job *j = user;
+    struct sink_status status;
+    uint64_t count;
+    (void)events;
+    (void)!read(fd, &count, sizeof count);
+    logs_status(j->log, &status);
+    if (status.first_error && !j->said_log) {
+        job_sayf(j, "cannot write log.txt: %s; the job goes on, and its output is still shown",
+                 strerror(-status.first_error));
+        j->said_log = true;
+    }
+    if (status.waiting_bytes <= LOG_LOW) {
+        j->log_behind = j->log_stuck = false;
+        loop_disarm_timer(j->log_timer);
+        job_streams_pause(j);
+    }
+}
+
+void job_log_start(struct job *j)
+{
+    if (logs_open(j->options->rundir.fd, j->options->log_max_bytes, LOG_BACKLOG, &j->log) < 0)
+        return;
+    snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->log));
+    loop_add_fd(j->loop, logs_event_fd(j->log), EPOLLIN, on_log_event, j, &j->log_source);
+    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_log_stuck, j, &j->log_timer);
+}
+
+/* ---- the pipes to the client ---- */
+
+static void stop_waiting_for_room(struct job_stream *st)
+{
+    loop_remove(st->room_source);
+    st->room_source = NULL;
+    st->is_full = false;
+    job_stream_want(st);
+}
+
+static void on_room(void *user, int fd, uint32_t events)
+{
+    (void)fd;
+    (void)events;
+    stop_waiting_for_room(user);
+}
+
+static void wait_for_room(struct job_stream *st)
+{
+    st->is_full =
+        loop_add_fd(st->j->loop, st->client_fd, EPOLLOUT, on_room, st, &st->room_source) == 0;
+}
+
+static void client_pipe_close(struct job_stream *st)
+{
+    stop_waiting_for_room(st);
+    if (st->client_fd >= 0)
+        close(st->client_fd);
+    st->client_fd = -1;
+}
+
+void job_streams_leave_client(struct job *j)
+{
+    for (size_t i = 0; i < JOB_STREAMS; i++)
+        client_pipe_close(&j->streams[i]);
+}
+
+/* ---- pipes ---- */
+
+void job_stream_close(struct job_stream *st)
+{
+    stop_waiting_for_room(st);
+    loop_remove(st->source);
+    st->source = NULL;
+    if (st->fd >= 0)
+        close(st->fd);
+    st->fd = -1;
+    st->is_large = false;
+}
+
+/* Once the job is gone nobody has to wait for a slow reader: what it left goes to the client, which
+ * waits alone. */
+static void send_rest_by_channel(struct job_stream *st)
+{
+    st->is_by_channel = true;
+    client_pipe_close(st);
+}
+
+/* Nobody reads: the job's next write fails, as it would by hand. */
+static void reader_left(struct job_stream *st)
+{
+    client_pipe_close(st);
+    if (!st->j->options->guard.keep_on_exit)
+        job_stream_close(st);
+}
+
+/* Gives the client's pipe what the job's holds, without a copy and without taking it out. Returns
+ * how much is to be read now. The kernel passes on whole writes of up to PIPE_BUF bytes: no line is
+ * torn by another that goes to the same place. */
+static size_t pass_on(struct job_stream *st)
+{
+    int left = 0;
+    if (st->client_fd < 0)
+        return PIPE_LARGE;
+    ssize_t n = tee(st->fd, st->client_fd, PIPE_LARGE, SPLICE_F_NONBLOCK);
+    if (n > 0)
+        return (size_t)n;
+    if (n < 0 && errno == EAGAIN) { /* nothing here, or no room there */
+        if (ioctl(st->fd, FIONREAD, &left) < 0 || left == 0)
+            return 0;
+        if (st->j->now.ending != DRAINING) {
+            wait_for_room(st);
+            return 0;
+        }
+        send_rest_by_channel(st);
+    } else if (n < 0) {
+        reader_left(st);
+    }
+    return st->fd < 0 ? 0 : PIPE_LARGE;
+}
+
+/* A job that fills its pipe between two reads writes much, and larger steps cost less. Not from the
+ * start: the kernel limits what all pipes of a user may hold together. */
+static void enlarge(struct job_stream *st)
+{
+    st->is_large = true;
+    fcntl(st->fd, F_SETPIPE_SZ, PIPE_LARGE);
+    if (st->client_fd >= 0)
+        fcntl(st->client_fd, F_SETPIPE_SZ, PIPE_LARGE);
+}
+
+static void on_pipe(void *user, int fd, uint32_t events)
+{
+    static char data[PIPE_LARGE]; /* only as much of it is memory as was ever needed */
+    struct job_stream *st = user;
+    struct job *j = st->j;
+    (void)events;
+    if (j->paused || st->is_full) /* a hang-up is reported all the same */
+        return;
+    size_t len = pass_on(st);
+    ssize_t n = len ? read(fd, data, len) : -1;
+    if (n == 0)
+        job_stream_close(st);
+    if (n <= 0) {
+        job_stream_want(st);
+        return;
+    }
+    log_add(j, data, (size_t)n);
+    death_tail_add(&j->guard.tail, data, (size_t)n);
+    if (st->is_by_channel) {
+        bool is_err = st == &j->streams[STDERR_FILENO];
+        channel_queue(&j->client, is_err ? CHANNEL_ERR : CHANNEL_OUT, data, (size_t)n);
+        job_client_flush(j);
+    }
+    if (n >= PIPE_BYTES && !st->is_large)
+        enlarge(st);
+    job_stream_want(st);
+}
+
+/* ---- the terminal ---- */
+
+/* The job has let go of its terminal, but may open it again as /dev/tty: closing our side would
+ * hang it up for good. */
+static void terminal_let_go(struct job_stream *st)
+{
+    loop_remove(st->source);
+    st->source = NULL;
+}
+
+static void on_terminal(void *user, int fd, uint32_t events)
+{
+    struct job_stream *st = user;
+    struct job *j = st->j;
+    const struct supervisor_tty *tty = &j->options->tty;
+    char data[TERMINAL_BYTES];
+    if (events & EPOLLOUT)
+        job_input_write(j);
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || j->paused)
+        return;
+    ssize_t n = read(fd, data, sizeof data);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) { /* EIO: nobody has it open any more */
+        if (j->now.exited)
+            job_stream_close(st);
+        else
+            terminal_let_go(st);
+        return;
+    }
+    if (tty->out || tty->err) /* else it is but the echo of what is typed */
+        log_add(j, data, (size_t)n);
+    death_tail_add(&j->guard.tail, data, (size_t)n);
+    channel_queue(&j->client, CHANNEL_TERMINAL, data, (size_t)n);
+    job_client_flush(j);
+    job_stream_want(st);
+}
+
+void job_terminal_look(struct job *j)
+{
+    struct job_stream *st = &j->streams[0];
+    struct pollfd p = {.fd = st->fd, .events = POLLIN};
+    if (st->fd < 0 || st->source || (poll(&p, 1, 0) >= 0 && p.revents & POLLHUP))
+        return;
+    if (loop_add_fd(j->loop, st->fd, EPOLLET | EPOLLIN, on_terminal, st, &st->source) == 0)
+        job_stream_want(st);
+}
+
+/* ---- all of them ---- */
+
+int job_streams_start(struct job *j, const struct spawn_streams *streams)
+{
+    const int fds[JOB_STREAMS] = {streams->terminal, streams->out, streams->err};
+    int r = 0;
+    for (size_t i = 0; i < JOB_STREAMS; i++)
+        j->streams[i].fd = fds[i];
+    for (size_t i = 0; i < JOB_STREAMS && r == 0; i++) {
+        struct job_stream *st = &j->streams[i];
+        if (st->fd >= 0)
+            r = loop_add_fd(j->loop, st->fd, EPOLLET | EPOLLIN, i == 0 ? on_terminal : on_pipe, st,
+                            &st->source);
+        job_stream_want(st);
+    }
+    return r;
+}
+
+bool job_streams_open(const struct job *j)
+{
+    return j->streams[0].source || j->streams[1].source || j->streams[2].source;
+}
+
+void job_streams_drain(struct job *j)
+{
+    for (size_t i = 0; i < JOB_STREAMS; i++)
+        stop_waiting_for_room(&j->streams[i]);
+    job_client_flush(j);
+}
+
+void job_streams_close(struct job *j)
+{
+    for (size_t i = 0; i < JOB_STREAMS; i++)
+        job_stream_close(&j->streams[i]);
+}

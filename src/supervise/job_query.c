@@ -1,0 +1,82 @@
+/* Questions about the job, of itself or of a command beside it: what is the verdict, what does it
+ * hold? */
+#include "supervise/job.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/number.h"
+#include "judge/judge_json.h"
+#include "mark/receiver.h"
+
+static bool value_is(const struct mark *m, const char *key, const char *word)
+{
+    size_t len;
+    const char *value = mark_get(m, key, &len);
+    return value && len == strlen(word) && memcmp(value, word, len) == 0;
+}
+
+/* Only a socket beside our own: that folder is the job's and ours, and whoever can send us marks
+ * shall not make us speak to others. */
+static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
+{
+    const char *folder = mark_receiver_folder(j->marks);
+    size_t len, folder_len = strlen(folder);
+    const char *path = mark_get(m, "REPLY", &len);
+    if (!path || len >= 108 || len < folder_len + 2 || memcmp(path, folder, folder_len) != 0 ||
+        path[folder_len] != '/' || memchr(path + folder_len + 1, '/', len - folder_len - 1))
+        return false;
+    memcpy(ret, path, len);
+    ret[len] = '\0';
+    return strcmp(ret, mark_receiver_path(j->marks)) != 0;
+}
+
+static int send_json(const char *path, const json_t *doc)
+{
+    struct buf text = {0};
+    int r = json_print(&text, doc, 0);
+    if (r == 0)
+        r = mark_send(path, text.data, text.len);
+    buf_fini(&text);
+    return r;
+}
+
+static void answer_verdict(struct job *j, const char *path)
+{
+    engine_judge(j->engine);
+    json_t *doc = judge_tree_json(engine_verdict(j->engine));
+    if (doc && send_json(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
+        send_json(path, doc); /* sentences are what there can be too many of */
+    json_decref(doc);
+}
+
+/* PID=: of one process; else of all. What is read goes to the run folder: the answer says how many
+ * processes that were. */
+static void answer_heap(struct job *j, const struct mark *m, const char *path)
+{
+    size_t len;
+    int64_t pid = 0;
+    const char *text = mark_get(m, "PID", &len);
+    if (text && (number_parse_i64(text, len, &pid) < 0 || pid < 0 || pid > INT32_MAX))
+        return;
+    json_t *doc = json_pack("{s:b,s:I}", "on", j->heap != NULL, "refreshed",
+                            (json_int_t)job_heap_refresh(j, (int32_t)pid));
+    if (doc)
+        send_json(path, doc);
+    json_decref(doc);
+}
+
+bool job_query(struct job *j, const struct mark *m)
+{
+    char path[108];
+    if (m->kind != MARK_OTHER || !value_is(m, "KIND", "query"))
+        return false;
+    if (!reply_path(j, m, path))
+        return true;
+    if (value_is(m, "NAME", "verdict"))
+        answer_verdict(j, path);
+    else if (value_is(m, "NAME", "heap"))
+        answer_heap(j, m, path);
+    return true;
+}

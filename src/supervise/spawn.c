@@ -1,0 +1,227 @@
+/* fork, a session of its own, streams, exec. */
+#include "supervise/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* Both ends of everything, before the fork. */
+struct ends {
+    int terminal[2]; /* master, slave */
+    int out[2], err[2], failure[2];
+};
+
+static const struct ends no_ends = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+
+static void close_pair(int pair[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (pair[i] >= 0)
+            close(pair[i]);
+    pair[0] = pair[1] = -1;
+}
+
+static void close_ends(struct ends *e)
+{
+    close_pair(e->terminal);
+    close_pair(e->out);
+    close_pair(e->err);
+    close_pair(e->failure);
+}
+
+static int open_terminal(const struct supervisor_tty *tty, int pair[2])
+{
+    struct termios termios = tty->termios;
+    struct winsize size = tty->size;
+    if (openpty(&pair[0], &pair[1], NULL, &termios, &size) < 0)
+        return -errno;
+    for (int i = 0; i < 2; i++)
+        fcntl(pair[i], F_SETFD, FD_CLOEXEC);
+    /* The session's terminal; its leader is the supervisor, which never reads from it. */
+    return ioctl(pair[1], TIOCSCTTY, 0) < 0 ? -errno : 0;
+}
+
+static int open_ends(const struct supervisor_options *o, struct ends *e)
+{
+    const struct supervisor_tty *tty = &o->tty;
+    const struct supervisor_streams *s = &o->streams;
+    bool needs_out = !tty->out && !s->closed[STDOUT_FILENO];
+    bool needs_err = !tty->err && !s->closed[STDERR_FILENO] && !s->is_one_pipe;
+    *e = no_ends;
+    if (pipe2(e->failure, O_CLOEXEC) < 0 || (needs_out && pipe2(e->out, O_CLOEXEC) < 0) ||
+        (needs_err && pipe2(e->err, O_CLOEXEC) < 0))
+        return -errno;
+    return tty->in || tty->out || tty->err ? open_terminal(tty, e->terminal) : 0;
+}
+
+/* ---- in the child: async-signal-safe calls only ---- */
+
+/* What the user's shell ignored (nohup) stays ignored; what we ignore ourselves does not. */
+static void default_signals(const struct supervisor_options *o, const sigset_t *mask)
+{
+    struct sigaction sa = {.sa_handler = SIG_DFL};
+    if (!o->ignores_pipe)
+        sigaction(SIGPIPE, &sa, NULL);
+    if (!o->ignores_xfsz)
+        sigaction(SIGXFSZ, &sa, NULL);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+}
+
+/* A group of our own, in the foreground of the terminal. That is a background process's call, for
+ * which it would be stopped, so SIGTTOU is blocked until default_signals. */
+static void take_foreground(const struct ends *e)
+{
+    sigset_t ttou;
+    sigemptyset(&ttou);
+    sigaddset(&ttou, SIGTTOU);
+    sigprocmask(SIG_BLOCK, &ttou, NULL);
+    setpgid(0, 0);
+    if (e->terminal[1] >= 0)
+        tcsetpgrp(e->terminal[1], getpid());
+}
+
+static void connect_streams(const struct supervisor_options *o, const struct ends *e)
+{
+    const struct supervisor_tty *tty = &o->tty;
+    int err = o->streams.is_one_pipe ? e->out[1] : e->err[1];
+    if (tty->in)
+        dup2(e->terminal[1], STDIN_FILENO);
+    dup2(tty->out ? e->terminal[1] : e->out[1], STDOUT_FILENO);
+    dup2(tty->err ? e->terminal[1] : err, STDERR_FILENO);
+    for (int fd = 0; fd < 3; fd++)
+        if (o->streams.closed[fd])
+            close(fd);
+}
+
+/* A text without "#!" is given to the shell, as every shell does; anything else the kernel will not
+ * take is no program for this machine. */
+static void exec_job(const struct spawn_request *q, char *const *shell_argv)
+{
+    const struct supervisor_options *o = q->options;
+    char head[128];
+    execv(o->path, q->argv);
+    if (errno != ENOEXEC)
+        return;
+    int fd = open(o->path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, head, sizeof head);
+    if (n > 0 && !memchr(head, 0, (size_t)n))
+        execv(shell_argv[0], shell_argv);
+    errno = ENOEXEC;
+}
+
+/* Needs no right, as long as it is raised. */
+static void be_first_for_oom(int adj)
+{
+    char text[8];
+    size_t len = 0;
+    if (adj >= 1000)
+        text[len++] = '1';
+    for (int unit = 100; unit; unit /= 10)
+        text[len++] = (char)('0' + adj / unit % 10);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, text, len);
+    close(fd);
+}
+
+static _Noreturn void child(const struct spawn_request *q, char *const *shell_argv,
+                            const struct ends *e, bool is_in_cgroup)
+{
+    const struct supervisor_options *o = q->options;
+    if (is_in_cgroup)
+        guard_cgroup_join_rest(q->cgroup);
+    else
+        guard_cgroup_join(q->cgroup);
+    be_first_for_oom(q->oom_score_adj);
+    take_foreground(e);
+    connect_streams(o, e);
+    setrlimit(RLIMIT_NOFILE, &o->nofile);
+    default_signals(o, q->mask);
+    exec_job(q, shell_argv);
+    int error = errno;
+    (void)!write(e->failure[1], &error, sizeof error);
+    _exit(127);
+}
+
+/* ---- in the parent ---- */
+
+/* exec closes the pipe; a number in it is why exec failed. */
+static int exec_error_of(int fd)
+{
+    int error = 0;
+    ssize_t n;
+    do
+        n = read(fd, &error, sizeof error);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)sizeof error ? -error : 0;
+}
+
+static void keep_ours(struct ends *e, struct spawn_streams *ret)
+{
+    ret->terminal = e->terminal[0];
+    ret->out = e->out[0];
+    ret->err = e->err[0];
+    e->terminal[0] = e->out[0] = e->err[0] = -1;
+    int fds[] = {ret->terminal, ret->out, ret->err};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            fcntl(fds[i], F_SETFL, fcntl(fds[i], F_GETFL) | O_NONBLOCK);
+}
+
+/* "/bin/sh PATH ARG…", for a text that is to be run by the shell. */
+static char **shell_arguments(const struct spawn_request *q)
+{
+    static char shell[] = "/bin/sh";
+    size_t count = 0;
+    while (q->argv[count])
+        count++;
+    char **v = calloc(count + 2, sizeof *v);
+    if (!v)
+        return NULL;
+    v[0] = shell;
+    v[1] = (char *)(uintptr_t)q->options->path;
+    for (size_t i = 1; i < count; i++)
+        v[i + 1] = q->argv[i];
+    return v;
+}
+
+int spawn_job(const struct spawn_request *request, struct spawned *ret, int *ret_exec_error)
+{
+    struct ends ends;
+    AUTO_FREE char **shell_argv = shell_arguments(request);
+    int r = open_ends(request->options, &ends);
+    if (r < 0 || !shell_argv) {
+        close_ends(&ends);
+        return shell_argv ? r : -ENOMEM;
+    }
+    bool is_in_cgroup;
+    pid_t pid = guard_cgroup_fork(request->options->engine.root, request->cgroup, &is_in_cgroup);
+    if (pid == 0)
+        child(request, shell_argv, &ends, is_in_cgroup);
+    if (pid < 0) {
+        r = -errno;
+        close_ends(&ends);
+        return r;
+    }
+    setpgid(pid, pid); /* both sides, so that neither has to wait for the other */
+    close(ends.failure[1]);
+    ends.failure[1] = -1;
+    *ret_exec_error = exec_error_of(ends.failure[0]);
+    if (*ret_exec_error)
+        waitpid(pid, NULL, 0);
+    else
+        *ret = (struct spawned){.pid = pid};
+    if (!*ret_exec_error)
+        keep_ours(&ends, &ret->streams);
+    close_ends(&ends);
+    return 0;
+}

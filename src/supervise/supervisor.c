@@ -1,0 +1,405 @@
+/* A job's life on the event loop, from its start to run.json, and the sentinel above it. */
+#include "supervise/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/loop.h"
+#include "supervise/job.h"
+#include "supervise/lost.h"
+#include "mark/receiver.h"
+#include "profile/collect.h"
+#include "trace/logs.h"
+
+enum {
+    LOG_WAIT_S = 5, /* a disk that hangs is left behind */
+    ROOM_MS = 1000, /* between two looks whether a full disk has room again */
+};
+
+static void on_mark(void *user, const struct mark *mark)
+{
+    struct job *j = user;
+    if (job_query(j, mark) || speakers_hear(&j->speakers, mark))
+        return;
+    engine_mark(j->engine, mark);
+    job_guard_mark(j, mark);
+    if (j->heap)
+        collect_mark(j->heap, mark);
+    job_control_mark(j, mark);
+}
+
+/* Without it nobody finds the control socket: on a full disk it is tried again. */
+static void announce(struct job *j, uint64_t now_ns)
+{
+    if (j->is_announced || j->options->rundir.fd < 0 || now_ns < j->announce_ns)
+        return;
+    json_t *doc = job_running_json(j);
+    json_object_set_new(doc, "cgroup", lost_cgroup_json(&j->guard.cgroup));
+    j->is_announced = rundir_write_json(&j->options->rundir, doc) == 0;
+    j->announce_ns = now_ns + ROOM_MS * NS_PER_MS;
+    json_decref(doc);
+}
+
+static void note_memory(struct job *j, uint64_t now_ns)
+{
+    uint64_t bytes;
+    if (now_ns >= j->started_ns && engine_memory(j->engine, &bytes))
+        spark_add(&j->spark, now_ns - j->started_ns, bytes);
+}
+
+static void on_tick(void *user, struct engine *e, uint64_t now_ns)
+{
+    struct job *j = user;
+    (void)e;
+    announce(j, now_ns);
+    job_terminal_look(j);
+    job_guard_tick(j, now_ns);
+    job_heap_tick(j, now_ns);
+    note_memory(j, now_ns);
+    job_control_tick(j, now_ns);
+}
+
+static void on_process(void *user, const struct proc_event *event)
+{
+    job_guard_process(user, event);
+    job_heap_process(user, event);
+}
+
+/* ---- beginning ---- */
+
+static void record(struct job *j)
+{
+    const struct rundir *dir = &j->options->rundir;
+    struct err err = {""};
+    if (dir->fd < 0)
+        return;
+    json_t *header = job_facts_json(j);
+    int r = engine_record(j->engine, dir->fd, header, &err);
+    json_decref(header);
+    job_log_start(j);
+    if (r < 0)
+        job_sayf(j, "%s; the job goes on without a recording", err.text);
+}
+
+static int set_up(struct job *j, struct err *err)
+{
+    const struct engine_callbacks callbacks = {
+        .tick = on_tick, .say = job_say, .process = on_process, .user = j};
+    int r = loop_new(&j->loop);
+    if (r == 0)
+        r = job_signals_start(j);
+    if (r == 0)
+        r = job_client_start(j);
+    if (r < 0)
+        return err_set(err, r, "cannot set up the event loop: %s", strerror(-r));
+    if (mark_receiver_new(j->loop, on_mark, j, &j->marks, &j->no_marks) == 0)
+        snprintf(j->note->socket_folder, sizeof j->note->socket_folder, "%s",
+                 mark_receiver_folder(j->marks));
+    job_control_start(j);
+    struct engine_options options = j->options->engine;
+    options.is_launched = true;
+    r = engine_new(j->loop, &options, &callbacks, &j->engine, err);
+    return r < 0 ? r : engine_watch_below(j->engine, (int32_t)getpid(), err);
+}
+
+static void tear_down(struct job *j)
+{
+    job_signals_ignore();
+    job_control_free(j);
+    job_streams_close(j);
+    loop_remove(j->log_source);
+    loop_remove(j->log_timer);
+    logs_close(j->log, LOG_WAIT_S * NS_PER_S);
+    job_guard_free(j);
+    engine_free(j->engine);
+    guard_kill_fini(&j->kill);
+    if (j->now.pidfd >= 0)
+        close(j->now.pidfd);
+    collect_free(j->heap);
+    mark_receiver_free(j->marks);
+    j->note->socket_folder[0] = '\0';
+    json_decref(j->segments);
+    loop_remove(j->client_source);
+    channel_fini(&j->client);
+    job_streams_leave_client(j);
+    buf_fini(&j->input);
+    loop_free(j->loop);
+}
+
+/* ---- the end ---- */
+
+static void send_end(struct job *j, const json_t *doc)
+{
+    struct buf text = {0};
+    char code = (char)job_status(j);
+    json_print(&text, doc, 0);
+    channel_queue(&j->client, CHANNEL_STATUS, &code, 1);
+    channel_queue(&j->client, CHANNEL_END, text.data, text.len);
+    buf_fini(&text);
+    /* A reader may take its time (a pager): the end is written down, so we can wait with it. And a
+     * client that was told to stop may do so only now: it is woken until it has read the end. */
+    job_client_flush(j);
+    job_client_wake(j);
+    while ((!j->client_gone && j->client.out.len) || job_client_sleeps(j))
+        loop_once(j->loop, -1);
+}
+
+/* Of a detached job run.json alone tells how it ended: on a full disk we keep that, and with it the
+ * job's lock, until there is room, or until somebody no longer wants to know. The control socket
+ * tells meanwhile. */
+static int write_end(struct job *j, const json_t *doc)
+{
+    const struct rundir *dir = &j->options->rundir;
+    int r = rundir_write_json(dir, doc);
+    j->waits_for_room = j->options->is_detached && j->now.exited;
+    while ((r == -ENOSPC || r == -EDQUOT) && j->waits_for_room) {
+        uint64_t until_ns = clock_mono_ns() + ROOM_MS * NS_PER_MS;
+        job_control_state(j);
+        for (uint64_t now_ns; j->waits_for_room && (now_ns = clock_mono_ns()) < until_ns;)
+            loop_once(j->loop, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
+        r = rundir_write_json(dir, doc);
+    }
+    j->waits_for_room = false;
+    return r;
+}
+
+/* Stops the recording, says in run.json how it ended, tells the client. */
+static void finish(struct job *j)
+{
+    json_t *footer = job_end_json(j);
+    if (j->engine) {
+        job_guard_end(j);
+        job_heap_refresh(j, 0);
+        engine_stop(j->engine, footer);
+    }
+    json_decref(footer);
+    logs_wait(j->log, LOG_WAIT_S * NS_PER_S); /* whoever reads that it ended finds all of it */
+    json_t *doc = job_ended_json(j);
+    int r = write_end(j, doc);
+    j->note->finished = r == 0;
+    if (r < 0 && j->options->rundir.fd >= 0 && !j->failure.text[0])
+        job_sayf(j, "cannot write run.json: %s", strerror(-r));
+    send_end(j, doc);
+    json_decref(doc);
+}
+
+static int start(struct job *j)
+{
+    record(j);
+    job_parts_begin(j);
+    job_heap_begin(j);
+    job_guard_begin(j);
+    int r = job_segment_start(j, &j->failure);
+    j->started_ns = j->now.started_ns;
+    j->started_wall_ns = j->now.started_wall_ns;
+    if (r == 0 && j->no_marks.text[0])
+        job_say(j, j->no_marks.text); /* no marks, but a job that runs */
+    return r;
+}
+
+static void watch(struct job *j)
+{
+    engine_start(j->engine);
+    announce(j, clock_mono_ns());
+    if (j->options->is_detached)
+        job_client_leave(j);
+    loop_run(j->loop);
+}
+
+/* The supervisor's side of the client. */
+struct client_ends {
+    int fd;        /* of the channel */
+    int stream[3]; /* [1] and [2]: where the job's output goes; -1 none */
+    int pidfd;
+};
+
+/* The kernel enlarges the table of open files by doubling, and once we have threads it waits each
+ * time for all CPUs: seconds on a machine with hundreds of busy processes, of which we keep some
+ * files each. */
+static void enlarge_file_table(int any_fd)
+{
+    enum { FILES = 4096 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < 2)
+        return;
+    int last = limit.rlim_cur < FILES ? (int)limit.rlim_cur - 1 : FILES - 1;
+    int fd = fcntl(any_fd, F_DUPFD_CLOEXEC, last);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int supervise(const struct supervisor_options *options, const struct client_ends *client,
+                     struct sentinel_note *note)
+{
+    struct job j = {.options = options,
+                    .note = note,
+                    .client_pidfd = client->pidfd,
+                    .segments = json_array(),
+                    .now = {.pidfd = -1},
+                    .guard = {.cgroup = guard_cgroup_none, .effective_fds = LIMIT_NO_FDS}};
+    for (size_t i = 0; i < JOB_STREAMS; i++)
+        j.streams[i] = (struct job_stream){.j = &j, .fd = -1, .client_fd = client->stream[i]};
+    channel_init(&j.client, client->fd);
+    enlarge_file_table(client->fd);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
+    int r = set_up(&j, &j.failure);
+    if (r == 0)
+        r = start(&j);
+    if (r == 0 && !j.exec_error)
+        watch(&j);
+    if (r < 0 && !j.failure.text[0])
+        err_set(&j.failure, r, "cannot start the job: %s", strerror(-r));
+    if (j.loop)
+        finish(&j);
+    tear_down(&j);
+    return r < 0 && j.now.pid > 0; /* then the sentinel ends what was started */
+}
+
+/* ---- the sentinel ---- */
+
+static json_t *lost_json(const struct sentinel_end *end)
+{
+    static const char by[] = "the death of the job's supervisor";
+    if (!end->was_kept || !end->status_known)
+        return json_pack("{s:s,s:s,s:i}", "kind", "lost", "by", by, "left_behind", end->ended);
+    if (WIFSIGNALED(end->status))
+        return json_pack("{s:s,s:i,s:s?,s:i,s:b,s:i}", "kind", "signalled", "status",
+                         128 + WTERMSIG(end->status), "signal", sigabbrev_np(WTERMSIG(end->status)),
+                         "signal_number", WTERMSIG(end->status), "outlived_supervisor", 1,
+                         "left_behind", end->ended);
+    return json_pack("{s:s,s:i,s:b,s:i}", "kind", "exited", "status", WEXITSTATUS(end->status),
+                     "outlived_supervisor", 1, "left_behind", end->ended);
+}
+
+static void close_ends(int fd, const int stream[3])
+{
+    if (fd >= 0)
+        close(fd);
+    for (int i = 0; i < 3; i++)
+        if (stream[i] >= 0)
+            close(stream[i]);
+}
+
+static void close_client_ends(const struct client_ends *client)
+{
+    close_ends(client->fd, client->stream);
+    if (client->pidfd >= 0)
+        close(client->pidfd);
+}
+
+/* Nothing of whoever started a detached job stays open but the lock: it waits for the end of our
+ * error messages. */
+static void detach(const struct supervisor_options *options)
+{
+    if (options->lock_fd >= 0)
+        lost_sign_lock(options->engine.root, options->lock_fd);
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
+        dup2(null_fd, fd);
+    if (null_fd > 2)
+        close(null_fd);
+}
+
+/* The sentinel keeps no fd of the client's or the user's open: nobody may wait for it. A detached
+ * job is ended when its supervisor is killed, whatever else was asked for: nobody would watch its
+ * memory any more, and nobody could cancel it. */
+static _Noreturn void be_sentinel(const struct supervisor_options *options,
+                                  const struct client_ends *client)
+{
+    sigset_t all;
+    sigfillset(&all);
+    struct sentinel_end end = {.is_lost = true};
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid();
+    prctl(PR_SET_NAME, "ebb-sentinel");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (options->is_detached)
+        detach(options);
+    struct sentinel_note *note =
+        sentinel_note_new(options->guard.keep_on_exit && !options->is_detached);
+    pid_t pid = note ? fork() : -1;
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &options->mask, NULL);
+        prctl(PR_SET_NAME, "ebb-supervisor");
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        setsid();
+        exit(supervise(options, client, note));
+    }
+    for (int fd = 0; fd < 3; fd++)
+        close(fd);
+    close_client_ends(client);
+    if (pid > 0) {
+        guard_cgroup_warm(options->engine.root);
+        sentinel_wait(options->engine.root, pid, options->grace_ns, note, options->rundir.fd, &end);
+    }
+    if (end.is_lost && !(note && note->finished))
+        lost_write(options->rundir.fd, lost_json(&end));
+    _exit(end.is_lost);
+}
+
+/* What the job writes to a pipe of ours goes on through one to the client. Not to the user's pipe:
+ * a reader that splices from that to a disk that hangs keeps it locked, and we would hang too. */
+static int open_stream(int *ret_ours, int *ret_theirs)
+{
+    int pair[2];
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return -errno;
+    *ret_ours = pair[0];
+    *ret_theirs = pair[1];
+    return 0;
+}
+
+static int open_client(const struct supervisor_options *o, struct supervisor_client *ours,
+                       struct client_ends *theirs)
+{
+    const struct supervisor_streams *s = &o->streams;
+    int pair[2];
+    *ours = (struct supervisor_client){.fd = -1, .stream = {-1, -1, -1}};
+    *theirs = (struct client_ends){.fd = -1, .stream = {-1, -1, -1}, .pidfd = -1};
+    int r = channel_pair(pair);
+    if (r < 0)
+        return r;
+    ours->fd = pair[0];
+    theirs->fd = pair[1];
+    theirs->pidfd = io_pidfd_open(getpid());
+    if (!o->is_detached && !o->tty.out && !s->closed[1])
+        r = open_stream(&ours->stream[1], &theirs->stream[1]);
+    if (r == 0 && !o->is_detached && !o->tty.err && !s->closed[2] && !s->is_one_pipe)
+        r = open_stream(&ours->stream[2], &theirs->stream[2]);
+    return r;
+}
+
+int supervisor_start(const struct supervisor_options *options, struct supervisor_client *ret,
+                     struct err *err)
+{
+    struct supervisor_client ours;
+    struct client_ends theirs;
+    int r = open_client(options, &ours, &theirs);
+    pid_t pid = r < 0 ? -1 : fork();
+    if (pid == 0) {
+        close_ends(ours.fd, ours.stream);
+        be_sentinel(options, &theirs);
+    }
+    if (r == 0 && pid < 0)
+        r = -errno;
+    close_client_ends(&theirs);
+    if (r < 0) {
+        close_ends(ours.fd, ours.stream);
+        return err_set(err, r, "cannot start a process: %s", strerror(-r));
+    }
+    *ret = ours;
+    ret->sentinel = pid;
+    return 0;
+}

@@ -1,0 +1,856 @@
+/* From ticks and marks to judged series: which readings count, who speaks for whom, and that a
+ * recording gives the verdict that was given live. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "judge/judge.h"
+#include "profile/mark_clock.h"
+#include "judge/judge_json.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+static const uint64_t MIB = 1 << 20;
+
+/* One job: what is told to the judge goes into a recording too, where there is one. */
+struct job {
+    struct judge *judge;
+    struct trace_writer *writer;
+    uint64_t t_ns;
+    bool has_figures;      /* the trainer tells its heap and two figures more */
+    uint64_t figures_from; /* step at whose end it begins to */
+    bool is_spare;         /* what it keeps has been freed, and malloc keeps it */
+};
+
+static struct job job_begin(const struct judge_options *options)
+{
+    struct job job = {.t_ns = NS_PER_S};
+    const struct judge_options none = {.start_ns = NS_PER_S};
+    assert_int_equal(judge_new(options ? options : &none, &job.judge), 0);
+    return job;
+}
+
+static struct process_info info_of(int32_t pid, enum process_role role)
+{
+    struct process_info info = {.id = {.pid = pid, .start_ticks = 7}, .role = role, .comm_len = 4};
+    memcpy(info.comm, "proc", 4);
+    return info;
+}
+
+static void event(struct job *job, enum process_event_kind kind, uint32_t slot,
+                  enum process_role role)
+{
+    struct process_info info = info_of((int32_t)(1000 + slot), role);
+    judge_process_event(job->judge, job->t_ns, kind, slot, &info);
+    if (job->writer)
+        trace_writer_process(job->writer, job->t_ns, kind, slot, &info);
+}
+
+static void tick_begin(struct job *job)
+{
+    judge_tick_begin(job->judge, job->t_ns);
+    if (job->writer)
+        trace_writer_tick_begin(job->writer, job->t_ns);
+}
+
+static void put(struct job *job, enum sample_entity_kind kind, uint32_t id, const struct sample *s)
+{
+    judge_sample(job->judge, kind, id, NULL, s);
+    if (job->writer)
+        trace_writer_sample(job->writer, kind, id, s);
+}
+
+static void tick_end(struct job *job, uint64_t step_ns)
+{
+    judge_tick_end(job->judge);
+    if (job->writer) {
+        trace_writer_tick_end(job->writer);
+        trace_writer_flush(job->writer, job->t_ns, false);
+    }
+    job->t_ns += step_ns;
+}
+
+static void put_series(struct job *job, uint32_t id, const char *name, uint64_t value)
+{
+    struct sample s = {0};
+    sample_put(&s, 0, value);
+    judge_sample(job->judge, ENTITY_SERIES, id, name, &s);
+    if (job->writer)
+        trace_writer_sample(job->writer, ENTITY_SERIES, id, &s);
+}
+
+static const char *const figure_names[] = {"heap_live_bytes@1000", "cuda_allocated_bytes@1000",
+                                           "gc_collections@1000", "heap_free_bytes@1000"};
+
+static void name_figures(struct job *job)
+{
+    for (uint32_t i = 0; job->writer && i < 4; i++)
+        trace_writer_entity(job->writer, job->t_ns, ENTITY_SERIES, i, figure_names[i]);
+}
+
+static void put_figures(struct job *job, uint64_t heap)
+{
+    put_series(job, 0, figure_names[0], job->is_spare ? 200 * MIB : heap);
+    put_series(job, 1, figure_names[1], 4096 * MIB);
+    put_series(job, 2, figure_names[2], heap);
+    put_series(job, 3, figure_names[3], job->is_spare ? heap - 190 * MIB : 10 * MIB);
+}
+
+static void put_process(struct job *job, uint32_t slot, uint64_t rss, uint64_t file, uint64_t swap)
+{
+    struct sample s = {0};
+    sample_put(&s, SAMPLE_RSS, rss);
+    sample_put(&s, SAMPLE_FILE, file);
+    sample_put(&s, SAMPLE_SWAP, swap);
+    put(job, ENTITY_PROCESS, slot, &s);
+}
+
+static void put_machine(struct job *job, uint64_t low, uint64_t used)
+{
+    struct sample s = {0};
+    sample_put(&s, MACHINE_TREE_LOW, low);
+    sample_put(&s, MACHINE_LIMIT, 64 * 1024 * MIB);
+    sample_put(&s, MACHINE_LIMIT_USED, used);
+    put(job, ENTITY_MACHINE, 0, &s);
+}
+
+static void mark_text(struct job *job, int32_t pid, const char *text)
+{
+    struct mark m;
+    assert_int_equal(mark_parse(text, strlen(text), &m), 0);
+    m.t_ns = job->t_ns;
+    m.pid = pid;
+    judge_mark(job->judge, &m);
+    if (job->writer)
+        trace_writer_mark(job->writer, &m);
+}
+
+static void mark_step(struct job *job, int32_t pid, uint64_t step)
+{
+    char text[64];
+    snprintf(text, sizeof text, "KIND=step\nSTEP=%llu\n", (unsigned long long)step);
+    mark_text(job, pid, text);
+}
+
+static const struct judge_process *process(const struct judge *j, int32_t pid)
+{
+    for (size_t i = 0; i < judge_process_count(j); i++)
+        if (judge_process_at(j, i)->id.pid == pid)
+            return judge_process_at(j, i);
+    return NULL;
+}
+
+static struct verdict_result result_of(const struct judge *j, int32_t pid)
+{
+    const struct judge_process *p = process(j, pid);
+    assert_non_null(p);
+    return p && p->seat ? p->seat->result : (struct verdict_result){0};
+}
+
+static enum verdict_word word_of(const struct judge *j, int32_t pid)
+{
+    return result_of(j, pid).word;
+}
+
+/* A trainer in slot 0 with passes of 40 steps, a worker in slot 1 that is large but flat. The
+ * trainer keeps GROWTH of each step, up to step LAST. */
+static void train(struct job *job, uint64_t steps, uint64_t growth, uint64_t last)
+{
+    event(job, PROCESS_BORN, 0, ROLE_MAIN);
+    event(job, PROCESS_BORN, 1, ROLE_DATA_WORKER);
+    for (uint64_t step = 0; step <= steps; step++) {
+        uint64_t held = 300 * MIB + growth * (step < last ? step : last);
+        tick_begin(job);
+        put_machine(job, held + 500 * MIB, held + 900 * MIB);
+        put_process(job, 0, held + 50 * MIB, 50 * MIB, 0);
+        put_process(job, 1, 500 * MIB + 20 * MIB, 20 * MIB, 0);
+        if (job->has_figures && step >= job->figures_from)
+            put_figures(job, held - 100 * MIB);
+        tick_end(job, NS_PER_S / 2);
+        if (step == 0)
+            mark_text(job, 1000, "KIND=begin\nSTEP=0\nSTEPS_PER_EPOCH=40\n");
+        else
+            mark_step(job, 1000, step);
+        if (step && step % 40 == 0)
+            mark_text(job, 1000, "KIND=epoch\n");
+        job->t_ns += NS_PER_S / 2;
+    }
+}
+
+static void growth_that_passes_the_first_epoch_leaks_and_the_tree_names_who(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 160);
+    judge_update(job.judge);
+    const struct judge_tree *tree = judge_tree(job.judge);
+    assert_int_equal(tree->result.word, VERDICT_LEAKING);
+    assert_non_null(tree->grower);
+    assert_int_equal(tree->grower->id.pid, 1000);
+    assert_int_equal(word_of(job.judge, 1001), VERDICT_STABLE);
+    assert_int_equal(tree->of.n_flat, 1);
+    assert_int_equal(tree->of.flat[0].role, ROLE_DATA_WORKER);
+    assert_true(tree->result.oom.known);
+    assert_true(tree->result.rate_bytes_per_step.known);
+    assert_true(tree->result.rate_bytes_per_step.value > 9.5 * (double)MIB);
+    assert_true(tree->result.rate_bytes_per_step.value < 10.5 * (double)MIB);
+    judge_free(job.judge);
+}
+
+static void the_same_growth_within_the_first_pass_is_filling(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 30, 10 * MIB, 160);
+    judge_update(job.judge);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_FILLING);
+    judge_free(job.judge);
+}
+
+static void growth_that_ends_with_the_first_pass_has_plateaued(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 40);
+    judge_update(job.judge);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_PLATEAUED);
+    assert_int_equal(judge_tree(job.judge)->result.growth_ended.step, 40);
+    judge_free(job.judge);
+}
+
+static void a_recording_gives_the_verdict_that_was_given_live(void **state)
+{
+    char folder[] = "/tmp/ebb-judge-XXXXXX";
+    struct err err = {""};
+    struct job job = job_begin(NULL);
+    struct judge *again;
+    struct trace_reader *reader;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    json_t *header = json_pack("{s:I,s:I}", "start_mono_ns", (json_int_t)NS_PER_S, "start_wall_ns",
+                               (json_int_t)0);
+    assert_int_equal(trace_writer_new(dirfd, "trace.ebb", header, NULL, &job.writer, &err), 0);
+    job.has_figures = true;
+    name_figures(&job);
+    train(&job, 120, 7 * MIB, 200);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    tick_begin(&job);
+    put_machine(&job, 500 * MIB, 900 * MIB);
+    put_process(&job, 1, 500 * MIB, 20 * MIB, 0);
+    tick_end(&job, NS_PER_S);
+    event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
+    assert_int_equal(trace_writer_close(job.writer, NULL, 120 * NS_PER_S), 0);
+
+    const struct judge_options options = {.start_ns = NS_PER_S};
+    assert_int_equal(judge_new(&options, &again), 0);
+    assert_int_equal(trace_reader_open(folder, &reader, &err), 0);
+    assert_int_equal(judge_replay(again, reader, UINT64_MAX, &err), 0);
+    judge_update(job.judge);
+    judge_update(again);
+    json_t *live = judge_json(job.judge), *replayed = judge_json(again);
+    assert_int_equal(judge_tree(again)->result.word, VERDICT_LEAKING);
+    assert_int_equal(json_array_size(json_object_get(replayed, "series")), 2);
+    assert_true(json_equal(live, replayed));
+    json_decref(live);
+    json_decref(replayed);
+    json_decref(header);
+    trace_reader_free(reader);
+    judge_free(again);
+    judge_free(job.judge);
+    unlinkat(dirfd, "trace.ebb", 0);
+    close(dirfd);
+    rmdir(folder);
+}
+
+/* A leak of 20 min without marks, in a process whose memory falls for two seconds while it exits.
+ */
+static void the_fall_of_a_process_that_exits_is_not_judged(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (uint64_t i = 0; i < 2400; i++) {
+        uint64_t held = 500 * MIB + i * (MIB / 2);
+        if (i >= 2396)
+            held = (2400 - i) * 300 * MIB;
+        tick_begin(&job);
+        put_machine(&job, held, 0);
+        put_process(&job, 0, held, 0, 0);
+        tick_end(&job, NS_PER_S / 2);
+    }
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING); /* nor while it is not known */
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_LEAKING);
+    assert_true(judge_tree(job.judge)->result.floor_last_bytes > 1600 * (double)MIB);
+    assert_int_equal(result_of(job.judge, 1000).samples, 2400 - 2 * TAIL_S);
+    judge_free(job.judge);
+}
+
+static void a_fall_that_is_lived_through_is_judged(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (uint64_t i = 0; i < 2400; i++) {
+        tick_begin(&job);
+        put_process(&job, 0, i < 2380 ? 500 * MIB + i * (MIB / 2) : 500 * MIB, 0, 0);
+        tick_end(&job, NS_PER_S / 2);
+    }
+    judge_update(job.judge);
+    assert_int_not_equal(word_of(job.judge, 1000), VERDICT_LEAKING);
+    judge_free(job.judge);
+}
+
+static void a_mark_ends_the_wait(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (uint64_t i = 0; i < 20; i++) {
+        tick_begin(&job);
+        put_process(&job, 0, 500 * MIB, 0, 0);
+        tick_end(&job, NS_PER_S / 2);
+    }
+    mark_step(&job, 1000, 1);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    judge_update(job.judge);
+    assert_int_equal(result_of(job.judge, 1000).samples, 20);
+    judge_free(job.judge);
+}
+
+static void page_cache_that_is_mapped_in_is_no_growth(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (uint64_t i = 0; i < 2000; i++) {
+        tick_begin(&job);
+        put_machine(&job, 200 * MIB + i * MIB, 0);
+        put_process(&job, 0, 200 * MIB + i * MIB, 100 * MIB + i * MIB, 0);
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_STABLE);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_STABLE);
+    judge_free(job.judge);
+}
+
+/* Files are mapped in at 40 MiB a second up to the LAST, and looked into at every third reading;
+ * training begins when that is known. */
+static void map_files(struct job *job, uint64_t last)
+{
+    event(job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (uint64_t i = 0; i <= 100; i++) {
+        uint64_t file = 40 * MIB * (i < last ? i : last);
+        struct sample s = {0};
+        tick_begin(job);
+        sample_put(&s, SAMPLE_RSS, 300 * MIB + file);
+        if (i % 3 == 0)
+            sample_put(&s, SAMPLE_FILE, file);
+        put(job, ENTITY_PROCESS, 0, &s);
+        put_machine(job, 300 * MIB + file, 900 * MIB + file);
+        tick_end(job, NS_PER_S);
+        if (i == 3)
+            mark_text(job, 1000, "KIND=begin\nSTEP=0\nSTEPS_PER_EPOCH=40\n");
+        else if (i > 3)
+            mark_step(job, 1000, i - 3);
+        if (i == 43 || i == 83)
+            mark_text(job, 1000, "KIND=epoch\n");
+    }
+}
+
+static void files_that_were_mapped_in_since_they_were_looked_into_are_no_spike(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    map_files(&job, 100);
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_STABLE);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_STABLE);
+    judge_free(job.judge);
+}
+
+static void every_reading_counts_again_once_they_are_mapped(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    map_files(&job, 10);
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_STABLE);
+    assert_true(result_of(job.judge, 1000).samples > 85);
+    judge_free(job.judge);
+}
+
+static void a_leak_that_is_swapped_out_is_still_seen(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (uint64_t i = 0; i < 3000; i++) {
+        tick_begin(&job);
+        put_process(&job, 0, 500 * MIB, 0, i * MIB); /* resident memory is flat */
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_LEAKING);
+    judge_free(job.judge);
+}
+
+static void before_its_status_is_known_a_process_is_not_read_with_its_page_cache(void **state)
+{
+    struct job job = job_begin(NULL);
+    struct sample rss = {0};
+    (void)state;
+    sample_put(&rss, SAMPLE_RSS, 900 * MIB);
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (int i = 0; i < 2; i++) {
+        tick_begin(&job);
+        put(&job, ENTITY_PROCESS, 0, &rss);
+        tick_end(&job, NS_PER_S);
+    }
+    for (int i = 0; i < 60; i++) {
+        tick_begin(&job);
+        put_process(&job, 0, 900 * MIB, 600 * MIB, 0);
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    assert_true(result_of(job.judge, 1000).peak_bytes < 301 * (double)MIB);
+    assert_int_equal(result_of(job.judge, 1000).samples, 60 - TAIL_S); /* the newest wait */
+    judge_free(job.judge);
+}
+
+static void another_program_in_the_same_process_starts_anew(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_OTHER);
+    for (uint64_t i = 0; i < 200; i++) {
+        if (i == 100)
+            event(&job, PROCESS_EXECED, 0, ROLE_MAIN);
+        tick_begin(&job);
+        put_process(&job, 0, i < 100 ? 10 * MIB : 800 * MIB, 0, 0);
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    assert_int_equal(result_of(job.judge, 1000).samples, 100 - TAIL_S);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_STABLE);
+    judge_free(job.judge);
+}
+
+static void thousands_of_processes_take_few_seats_and_the_largest_have_one(void **state)
+{
+    enum { PROCESSES = 3000 };
+    struct job job = job_begin(NULL);
+    (void)state;
+    for (uint32_t p = 0; p < PROCESSES; p++)
+        event(&job, PROCESS_BORN, p, ROLE_OTHER);
+    for (int i = 0; i < 400; i++) {
+        tick_begin(&job);
+        for (uint32_t p = 0; p < PROCESSES; p++)
+            put_process(&job, p, p >= PROCESSES - 3 ? 900 * MIB : 5 * MIB, 0, 0);
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    assert_int_equal(judge_process_count(job.judge), JUDGE_LIVING);
+    assert_int_equal(judge_left_out(job.judge), PROCESSES - JUDGE_LIVING);
+    for (uint32_t p = PROCESSES - 3; p < PROCESSES; p++)
+        assert_int_equal(word_of(job.judge, (int32_t)(1000 + p)), VERDICT_STABLE);
+    for (uint32_t p = 0; p < PROCESSES; p++)
+        event(&job, PROCESS_DIED, p, ROLE_OTHER);
+    judge_update(job.judge);
+    assert_int_equal(judge_process_count(job.judge), JUDGE_GONE);
+    assert_non_null(process(job.judge, 1000 + PROCESSES - 1));
+    judge_free(job.judge);
+}
+
+static void a_list_survives_the_death_of_those_on_it(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 100, 10 * MIB, 200);
+    judge_update(job.judge);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
+    event(&job, PROCESS_BORN, 2, ROLE_OTHER);
+    event(&job, PROCESS_DIED, 2, ROLE_OTHER);
+    json_t *doc = judge_json(job.judge); /* of the last time it was judged */
+    assert_string_equal(json_string_value(json_object_get(json_object_get(doc, "tree"), "verdict")),
+                        "leaking");
+    json_decref(doc);
+    judge_free(job.judge);
+}
+
+static void a_job_is_judged_by_what_most_of_it_was_after_that_has_ended(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 2, ROLE_LAUNCHER);
+    train(&job, 120, 10 * MIB, 200);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    event(&job, PROCESS_DIED, 1, ROLE_DATA_WORKER);
+    for (int i = 0; i < 40; i++) { /* its shell has something left to do */
+        tick_begin(&job);
+        put_machine(&job, 2 * MIB, 400 * MIB);
+        put_process(&job, 2, 2 * MIB, MIB, 0);
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_LEAKING);
+    assert_int_equal(judge_tree(job.judge)->grower->id.pid, 1000);
+    judge_free(job.judge);
+}
+
+static void steps_of_another_rank_do_not_move_the_clock_of_the_job(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    event(&job, PROCESS_BORN, 1, ROLE_MAIN);
+    for (uint64_t step = 0; step < 120; step++) {
+        tick_begin(&job);
+        put_process(&job, 0, 300 * MIB + step * 5 * MIB, 0, 0);
+        put_process(&job, 1, 300 * MIB, 0, 0);
+        tick_end(&job, NS_PER_S);
+        mark_step(&job, 1000, step);
+        mark_step(&job, 1001, 1000 + 7 * step); /* counts otherwise */
+    }
+    judge_update(job.judge);
+    double rate = result_of(job.judge, 1000).rate_bytes_per_step.value;
+    assert_true(rate > 4.5 * (double)MIB && rate < 5.5 * (double)MIB);
+    judge_free(job.judge);
+}
+
+static void training_that_starts_again_is_judged_anew(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 100, 10 * MIB, 200);
+    mark_text(&job, 1000, "KIND=end\n");
+    mark_text(&job, 1000, "KIND=begin\nSTEP=0\nSTEPS_PER_EPOCH=40\n");
+    for (uint64_t step = 1; step <= 100; step++) {
+        tick_begin(&job);
+        put_machine(&job, 1800 * MIB, 2000 * MIB);
+        put_process(&job, 0, 1300 * MIB, 50 * MIB, 0);
+        tick_end(&job, NS_PER_S);
+        mark_step(&job, 1000, step);
+    }
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_STABLE);
+    judge_free(job.judge);
+}
+
+static void a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines(void **state)
+{
+    const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
+    const struct judge_options half = {.has_limit = true,
+                                      .limit = {.is_percent = true, .permyriad = 5000}};
+    struct job a = job_begin(&given), b = job_begin(&half);
+    (void)state;
+    train(&a, 160, 10 * MIB, 160);
+    train(&b, 160, 10 * MIB, 160);
+    judge_update(a.judge);
+    judge_update(b.judge);
+    assert_int_equal(judge_tree(a.judge)->result.oom.limit_bytes, 8 * 1024 * MIB);
+    assert_int_equal(judge_tree(b.judge)->result.oom.limit_bytes, 32 * 1024 * MIB);
+    judge_free(a.judge);
+    judge_free(b.judge);
+}
+
+static void a_gpu_has_a_series_once_the_job_uses_it(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 120; i++) {
+        struct sample used = {0}, idle = {0};
+        sample_put(&used, GPU_TOTAL, 80 * 1024 * MIB);
+        sample_put(&used, GPU_USED, 9 * 1024 * MIB);
+        sample_put(&used, GPU_JOB, i < 10 ? 0 : 8 * 1024 * MIB);
+        sample_put(&idle, GPU_JOB, 0);
+        tick_begin(&job);
+        put(&job, ENTITY_GPU, 0, &idle);
+        put(&job, ENTITY_GPU, 1, &used);
+        tick_end(&job, NS_PER_S);
+    }
+    judge_update(job.judge);
+    const struct judge_gpu *gpu = judge_gpu_next(job.judge, &at);
+    assert_non_null(gpu);
+    if (!gpu || !gpu->seat)
+        return;
+    assert_int_equal(gpu->id, 1);
+    assert_int_equal(gpu->seat->result.word, VERDICT_STABLE);
+    assert_int_equal(gpu->seat->result.samples, 110 - TAIL_S);
+    assert_null(judge_gpu_next(job.judge, &at));
+    judge_free(job.judge);
+}
+
+static void figures_in_bytes_have_verdicts_of_their_own(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    job.has_figures = true;
+    train(&job, 160, 10 * MIB, 160);
+    judge_update(job.judge);
+    const struct judge_figure *heap = judge_figure_next(job.judge, &at);
+    const struct judge_figure *cuda = judge_figure_next(job.judge, &at);
+    assert_non_null(heap);
+    assert_non_null(cuda);
+    assert_null(judge_figure_next(job.judge, &at)); /* no count, nor what nobody uses */
+    assert_string_equal(heap->name, "heap_live_bytes");
+    assert_string_equal(judge_figure_label(heap), "heap (live)");
+    assert_int_equal(heap->pid, 1000);
+    assert_int_equal(heap->seat->result.word, VERDICT_LEAKING);
+    assert_true(heap->seat->result.rate_bytes_per_step.value > 9.5 * (double)MIB);
+    assert_true(heap->seat->result.rate_bytes_per_step.value < 10.5 * (double)MIB);
+    assert_true(heap->seat->result.oom.known);
+    assert_int_equal(cuda->seat->result.word, VERDICT_STABLE);
+    judge_free(job.judge);
+}
+
+static void memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    job.has_figures = job.is_spare = true;
+    train(&job, 160, 10 * MIB, 160);
+    judge_update(job.judge);
+    assert_int_equal(word_of(job.judge, 1000), VERDICT_UNDECIDED);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_UNDECIDED);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    judge_update(job.judge);
+    assert_int_equal(judge_tree(job.judge)->result.word, VERDICT_UNDECIDED);
+    judge_free(job.judge);
+}
+
+static void a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    job.has_figures = true;
+    job.figures_from = 4;
+    train(&job, 160, 10 * MIB, 40);
+    judge_update(job.judge);
+    const struct judge_figure *heap = judge_figure_next(job.judge, &at);
+    assert_non_null(heap);
+    assert_int_equal(heap->seat->result.word, VERDICT_PLATEAUED);
+    assert_int_equal(heap->seat->result.growth_ended.at, VERDICT_AT_FIRST_EPOCH);
+    assert_int_equal(heap->seat->result.growth_ended.step, 40);
+    judge_free(job.judge);
+}
+
+static void a_leak_of_an_earlier_segment_is_kept(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 160);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    assert_null(judge_earlier_leak(job.judge));
+    judge_segment(job.judge);
+    judge_segment(job.judge);
+    const struct judge_earlier *leak = judge_earlier_leak(job.judge);
+    assert_int_equal(judge_segment_now(job.judge), 2);
+    assert_non_null(leak);
+    assert_int_equal(leak->segment, 0);
+    assert_int_equal(leak->result.word, VERDICT_LEAKING);
+    json_t *doc = judge_json(job.judge);
+    const json_t *told = json_object_get(doc, "earlier_leak");
+    assert_string_equal(json_string_value(json_object_get(told, "verdict")), "leaking");
+    assert_true(json_is_object(json_object_get(told, "rate_bytes_per_step")));
+    json_decref(doc);
+    judge_free(job.judge);
+}
+
+static void a_figure_keeps_its_verdict_when_its_process_has_gone(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0;
+    (void)state;
+    job.has_figures = true;
+    train(&job, 160, 10 * MIB, 160);
+    event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    judge_update(job.judge);
+    const struct judge_figure *heap = judge_figure_next(job.judge, &at);
+    assert_non_null(heap);
+    assert_true(heap->is_gone);
+    assert_int_equal(heap->seat->result.word, VERDICT_LEAKING);
+    judge_segment(job.judge);
+    at = 0;
+    assert_null(judge_figure_next(job.judge, &at));
+    judge_free(job.judge);
+}
+
+static void figures_beyond_the_last_place_wait_until_one_has_gone(void **state)
+{
+    struct job job = job_begin(NULL);
+    size_t at = 0, count = 0;
+    char name[32];
+    (void)state;
+    event(&job, PROCESS_BORN, 0, ROLE_MAIN);
+    for (int round = 0; round < 2; round++) {
+        tick_begin(&job);
+        for (uint32_t i = 0; i < JUDGE_FIGURES + 5; i++) {
+            snprintf(name, sizeof name, "x%u_bytes@%u", i, 1000 + i);
+            put_series(&job, i, name, 100 * MIB);
+        }
+        tick_end(&job, NS_PER_S);
+        if (round == 0)
+            event(&job, PROCESS_DIED, 0, ROLE_MAIN);
+    }
+    judge_update(job.judge);
+    for (const struct judge_figure *s; (s = judge_figure_next(job.judge, &at)); count++)
+        assert_true(strcmp(s->name, "x0_bytes") != 0);
+    assert_int_equal(count, JUDGE_FIGURES);
+    judge_free(job.judge);
+}
+
+static void nothing_at_all_is_no_tree(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    judge_update(job.judge);
+    assert_null(judge_tree(job.judge));
+    json_t *doc = judge_json(job.judge);
+    assert_true(json_is_null(json_object_get(doc, "tree")));
+    json_decref(doc);
+    judge_free(job.judge);
+}
+
+static size_t changes_seen;
+static void on_change(void *user, const struct judge_process *p, enum verdict_word from,
+                      const struct verdict_result *now)
+{
+    (void)user;
+    (void)p;
+    assert_true(from != now->word);
+    changes_seen++;
+}
+
+static void a_word_is_told_once(void **state)
+{
+    struct job job = job_begin(NULL);
+    (void)state;
+    train(&job, 160, 10 * MIB, 160);
+    judge_update(job.judge);
+    changes_seen = 0;
+    judge_changes(job.judge, on_change, NULL);
+    assert_int_equal(changes_seen, 3); /* the tree, the trainer, the worker */
+    judge_update(job.judge);
+    judge_changes(job.judge, on_change, NULL);
+    assert_int_equal(changes_seen, 3);
+    judge_free(job.judge);
+}
+
+/* ---- the clock ---- */
+
+static size_t hear(struct mark_clock *c, uint64_t t_s, const char *text,
+                   struct verdict_mark ret[MARK_CLOCK_MARKS])
+{
+    struct mark m;
+    assert_int_equal(mark_parse(text, strlen(text), &m), 0);
+    m.t_ns = t_s * NS_PER_S;
+    return mark_clock_hear(c, &m, ret);
+}
+
+static void the_end_of_an_evaluation_told_twice_counts_once(void **state)
+{
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
+    (void)state;
+    assert_int_equal(hear(&c, 1, "KIND=step\nSTEP=5\n", m), 1);
+    assert_int_equal(hear(&c, 2, "KIND=phase\nNAME=eval\nSTATE=begin\n", m), 0);
+    assert_int_equal(hear(&c, 60, "KIND=phase\nNAME=eval\nSTATE=end\n", m), 1);
+    assert_int_equal(m[0].kind, VERDICT_MARK_EVAL);
+    assert_int_equal(hear(&c, 60, "KIND=eval\nSTEP=5\n", m), 0);
+    assert_int_equal(hear(&c, 99, "KIND=phase\nNAME=upload\nSTATE=end\n", m), 0);
+}
+
+static void fractions_of_an_epoch_tell_its_length(void **state)
+{
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
+    (void)state;
+    hear(&c, 1, "KIND=step\nSTEP=10\nEPOCH=0.12048192771\n", m);
+    hear(&c, 2, "KIND=step\nSTEP=20\nEPOCH=0.24096385542\n", m);
+    assert_int_equal(m[0].steps_per_epoch, 83);
+    struct mark_clock coarse = {0}; /* to two digits they tell nothing */
+    hear(&coarse, 1, "KIND=step\nSTEP=10\nEPOCH=0.12\n", m);
+    hear(&coarse, 2, "KIND=step\nSTEP=20\nEPOCH=0.24\n", m);
+    assert_int_equal(m[0].steps_per_epoch, 0);
+}
+
+static void the_number_of_an_epoch_that_goes_up_ends_the_one_before(void **state)
+{
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
+    (void)state;
+    assert_int_equal(hear(&c, 1, "KIND=step\nSTEP=50\nEPOCH=0\n", m), 1);
+    assert_int_equal(hear(&c, 2, "KIND=step\nSTEP=51\nEPOCH=1\n", m), 2);
+    assert_int_equal(m[0].kind, VERDICT_MARK_EPOCH);
+    assert_int_equal(m[0].step, 50);
+    assert_int_equal(m[1].kind, VERDICT_MARK_STEP);
+}
+
+static void what_was_told_once_is_in_every_mark_that_follows(void **state)
+{
+    struct mark_clock c = {0};
+    struct verdict_mark m[MARK_CLOCK_MARKS];
+    (void)state;
+    assert_int_equal(hear(&c, 1, "KIND=hello\nEXAMPLES=663\nEFFECTIVE_BATCH=8\n", m), 0);
+    assert_int_equal(hear(&c, 2, "KIND=step\nSTEP=1\n", m), 1);
+    assert_int_equal(m[0].examples, 663);
+    assert_int_equal(m[0].batch, 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(growth_that_passes_the_first_epoch_leaks_and_the_tree_names_who),
+        cmocka_unit_test(the_same_growth_within_the_first_pass_is_filling),
+        cmocka_unit_test(growth_that_ends_with_the_first_pass_has_plateaued),
+        cmocka_unit_test(a_recording_gives_the_verdict_that_was_given_live),
+        cmocka_unit_test(the_fall_of_a_process_that_exits_is_not_judged),
+        cmocka_unit_test(a_fall_that_is_lived_through_is_judged),
+        cmocka_unit_test(a_mark_ends_the_wait),
+        cmocka_unit_test(page_cache_that_is_mapped_in_is_no_growth),
+        cmocka_unit_test(files_that_were_mapped_in_since_they_were_looked_into_are_no_spike),
+        cmocka_unit_test(every_reading_counts_again_once_they_are_mapped),
+        cmocka_unit_test(a_leak_that_is_swapped_out_is_still_seen),
+        cmocka_unit_test(before_its_status_is_known_a_process_is_not_read_with_its_page_cache),
+        cmocka_unit_test(another_program_in_the_same_process_starts_anew),
+        cmocka_unit_test(thousands_of_processes_take_few_seats_and_the_largest_have_one),
+        cmocka_unit_test(a_list_survives_the_death_of_those_on_it),
+        cmocka_unit_test(a_job_is_judged_by_what_most_of_it_was_after_that_has_ended),
+        cmocka_unit_test(steps_of_another_rank_do_not_move_the_clock_of_the_job),
+        cmocka_unit_test(training_that_starts_again_is_judged_anew),
+        cmocka_unit_test(a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines),
+        cmocka_unit_test(a_gpu_has_a_series_once_the_job_uses_it),
+        cmocka_unit_test(figures_in_bytes_have_verdicts_of_their_own),
+        cmocka_unit_test(memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree),
+        cmocka_unit_test(a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job),
+        cmocka_unit_test(a_leak_of_an_earlier_segment_is_kept),
+        cmocka_unit_test(a_figure_keeps_its_verdict_when_its_process_has_gone),
+        cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),
+        cmocka_unit_test(nothing_at_all_is_no_tree),
+        cmocka_unit_test(a_word_is_told_once),
+        cmocka_unit_test(the_end_of_an_evaluation_told_twice_counts_once),
+        cmocka_unit_test(fractions_of_an_epoch_tell_its_length),
+        cmocka_unit_test(the_number_of_an_epoch_that_goes_up_ends_the_one_before),
+        cmocka_unit_test(what_was_told_once_is_in_every_mark_that_follows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

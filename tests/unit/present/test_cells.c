@@ -1,0 +1,140 @@
+/* Short figures, columns by priority, and small bars. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "present/cells.h"
+#include "present/spark.h"
+
+static void sizes_take_at_most_five_columns(void **state)
+{
+    char out[CELL_MAX];
+    (void)state;
+    assert_string_equal(cell_size(out, 0), "0");
+    assert_string_equal(cell_size(out, 5), "5B");
+    assert_string_equal(cell_size(out, 1023), "1023B");
+    assert_string_equal(cell_size(out, 312 << 10), "312K");
+    assert_string_equal(cell_size(out, UINT64_C(1331439862)), "1.24G");
+    for (int shift = 0; shift < 64; shift++)
+        assert_true(strlen(cell_size(out, (UINT64_C(1) << shift) - 1)) <= 5);
+    assert_true(strlen(cell_size(out, UINT64_MAX)) <= 5);
+}
+
+static void a_missing_figure_is_a_dash_and_an_old_one_has_a_tilde(void **state)
+{
+    char out[CELL_MAX];
+    struct frame_bytes v = {.known = false, .stale = true};
+    (void)state;
+    assert_string_equal(cell_bytes(out, &v), "–");
+    v = (struct frame_bytes){.known = true, .stale = true, .bytes = 1 << 20};
+    assert_string_equal(cell_bytes(out, &v), "~1.00M");
+    v = (struct frame_bytes){.known = true};
+    assert_string_equal(cell_bytes(out, &v), "0");
+}
+
+static void rates_have_a_sign_and_no_rate_is_no_zero(void **state)
+{
+    char out[CELL_MAX];
+    (void)state;
+    assert_string_equal(cell_rate(out, true, 98.0 * (1 << 20)), "+98.0M");
+    assert_string_equal(cell_rate(out, true, -3 * 1024.0), "-3.00K");
+    assert_string_equal(cell_rate(out, true, 0.3), "0");
+    assert_string_equal(cell_rate(out, false, 5), "–");
+    assert_string_equal(cell_rate_text(out, 98.0 * (1 << 20)), "+98.0 MiB/min");
+}
+
+static void a_rate_that_is_no_number_of_bytes_harms_nobody(void **state)
+{
+    char out[CELL_MAX];
+    (void)state;
+    assert_string_equal(cell_rate(out, true, (double)NAN), "0");
+    assert_true(strlen(cell_rate(out, true, (double)INFINITY)) <= 7);
+    assert_true(strlen(cell_rate(out, true, -(double)INFINITY)) <= 7);
+}
+
+static void a_role_can_be_its_first_word(void **state)
+{
+    char out[CELL_MAX];
+    (void)state;
+    assert_string_equal(cell_role(out, "compile worker", true), "compile");
+    assert_string_equal(cell_role(out, "compile worker", false), "compile worker");
+    assert_string_equal(cell_role(out, "main", true), "main");
+}
+
+static void narrow_widths_lose_the_least_important_columns_first(void **state)
+{
+    struct cell_column c[] = {
+        {"PID", 8, 1, false}, {"B", 10, 3, false}, {"C", 6, 2, false}, {"NONE", 6, 0, false}};
+    (void)state;
+    assert_int_equal(cell_columns_fit(c, 4, 100, 10), 24);
+    assert_true(c[0].is_shown && c[1].is_shown && c[2].is_shown && !c[3].is_shown);
+    assert_int_equal(cell_columns_fit(c, 4, 33, 10), 14);
+    assert_true(c[0].is_shown && !c[1].is_shown && c[2].is_shown);
+    assert_int_equal(cell_columns_fit(c, 4, 17, 10), 0);
+    assert_false(c[0].is_shown);
+    assert_int_equal(cell_columns_fit(c, 4, 0, 10), 0);
+}
+
+static void a_spark_rises_from_the_least_to_the_greatest(void **state)
+{
+    const uint64_t v[] = {100, 200, 300, 400, 500, 600, 700, 800};
+    char out[SPARK_TEXT_MAX];
+    (void)state;
+    assert_string_equal(spark_text(out, v, 8, 8, false), "▁▂▃▄▅▆▇█");
+    assert_string_equal(spark_text(out, v, 8, 8, true), "_.-:=+*#");
+}
+
+static void a_spark_shows_the_newest_at_the_right(void **state)
+{
+    const uint64_t v[] = {900, 100, 200};
+    char out[SPARK_TEXT_MAX];
+    (void)state;
+    assert_string_equal(spark_text(out, v, 3, 2, true), "_#");
+    assert_string_equal(spark_text(out, v, 3, 5, true), "  #_.");
+    assert_string_equal(spark_text(out, v, 0, 3, true), "   ");
+}
+
+static void noise_is_no_mountain(void **state)
+{
+    const uint64_t flat[] = {1000000, 1000400, 1000000, 1000400};
+    const uint64_t same[] = {7, 7, 7};
+    const uint64_t zero[] = {0, 0, 0};
+    char out[SPARK_TEXT_MAX];
+    (void)state;
+    assert_string_equal(spark_text(out, flat, 4, 4, true), "____");
+    assert_string_equal(spark_text(out, same, 3, 3, true), "___");
+    assert_string_equal(spark_text(out, zero, 3, 3, true), "___");
+}
+
+static void a_spark_of_the_greatest_numbers_stays_in_its_levels(void **state)
+{
+    const uint64_t v[] = {0, UINT64_MAX, UINT64_MAX / 2};
+    uint8_t levels[3];
+    (void)state;
+    assert_int_equal(spark_levels(v, 3, 3, levels), 3);
+    assert_int_equal(levels[0], 0);
+    assert_int_equal(levels[1], 7);
+    assert_in_range(levels[2], 3, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_take_at_most_five_columns),
+        cmocka_unit_test(a_missing_figure_is_a_dash_and_an_old_one_has_a_tilde),
+        cmocka_unit_test(rates_have_a_sign_and_no_rate_is_no_zero),
+        cmocka_unit_test(a_rate_that_is_no_number_of_bytes_harms_nobody),
+        cmocka_unit_test(a_role_can_be_its_first_word),
+        cmocka_unit_test(narrow_widths_lose_the_least_important_columns_first),
+        cmocka_unit_test(a_spark_rises_from_the_least_to_the_greatest),
+        cmocka_unit_test(a_spark_shows_the_newest_at_the_right),
+        cmocka_unit_test(noise_is_no_mountain),
+        cmocka_unit_test(a_spark_of_the_greatest_numbers_stays_in_its_levels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+/* Text of other programs in a page and in a terminal's plot. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "present/assets.h"
+#include "present/braille.h"
+#include "present/html.h"
+
+static void markup_becomes_text(void **state)
+{
+    struct buf out = {0};
+    (void)state;
+    html_text0(&out, "<script>alert('x' & \"y\")</script>");
+    assert_string_equal(buf_str(&out), "&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)"
+                                       "&lt;/script&gt;");
+    buf_fini(&out);
+}
+
+static void bytes_that_are_no_text_become_visible(void **state)
+{
+    static const char raw[] = "a\x1b[31m\xff\0b\xe2\x80\xae";
+    struct buf out = {0};
+    (void)state;
+    html_text(&out, raw, sizeof raw - 1);
+    assert_null(memchr(out.data, 0x1b, out.len));
+    assert_null(memchr(out.data, 0xff, out.len));
+    assert_null(memchr(out.data, 0, out.len));
+    assert_null(strstr(buf_str(&out), "\xe2\x80\xae"));
+    buf_fini(&out);
+}
+
+static void no_string_of_a_document_can_end_its_element(void **state)
+{
+    static const char hostile[] = "</script><script>window.injected=true</script><!--\xe2\x80\xa8";
+    struct buf out = {0};
+    struct err *none = NULL;
+    json_t *doc = json_pack("{s:s,s:[s]}", hostile, hostile, "list", hostile);
+    (void)state;
+    assert_int_equal(html_json(&out, doc), 0);
+    assert_null(strpbrk(buf_str(&out), "<>&"));
+    for (size_t i = 0; i < out.len; i++)
+        assert_in_range(out.data[i], 0x20, 0x7e);
+    json_t *back = json_parse(out.data, out.len, none);
+    assert_true(json_equal(back, doc));
+    json_decref(back);
+    json_decref(doc);
+    buf_fini(&out);
+}
+
+static void the_style_is_in_the_program(void **state)
+{
+    struct buf out = {0};
+    (void)state;
+    assert_int_equal(asset_unpack(ASSET_REPORT_CSS, &out), 0);
+    assert_non_null(strstr(buf_str(&out), "prefers-color-scheme"));
+    assert_null(strstr(buf_str(&out), "</style"));
+    buf_clear(&out);
+    assert_int_equal(asset_unpack(ASSET_REPORT_JS, &out), 0);
+    assert_null(strstr(buf_str(&out), "</script"));
+    buf_fini(&out);
+}
+
+static void the_files_of_the_page_are_found_by_name_and_no_others(void **state)
+{
+    static const char *const names[] = {"serve.html", "serve.css", "serve.js", "icon.svg"};
+    struct asset_file file, other = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        assert_int_equal(asset_find(names[i], &file), 0);
+        assert_memory_equal(file.gzip, "\x1f\x8b", 2);
+        assert_true(file.len > 18 && file.etag[0] == '"' &&
+                    file.etag[strlen(file.etag) - 1] == '"');
+        assert_string_not_equal(file.etag, other.etag);
+        other = file;
+    }
+    assert_int_equal(asset_find("", &file), -ENOENT);
+    assert_int_equal(asset_find("../serve.js", &file), -ENOENT);
+    assert_int_equal(asset_find("report.js", &file), -ENOENT);
+    assert_string_equal(file.etag, other.etag);
+}
+
+static void a_rising_line_goes_from_the_lower_left_to_the_upper_right(void **state)
+{
+    const struct curve_point line[] = {{0, 0}, {10, 100}};
+    const struct braille_range range = {0, 10, 0, 100};
+    char text[BRAILLE_WIDTH * 3 + 1];
+    struct braille b;
+    (void)state;
+    braille_init(&b, 2, 1);
+    braille_draw(&b, &range, line, 2);
+    assert_string_equal(braille_row(&b, 0, text), "⡠⠊");
+}
+
+static void what_is_outside_of_a_plot_is_cut_off(void **state)
+{
+    const struct curve_point line[] = {{-5, 50}, {1e300, 1e300}, {5, -1e300}, {5, 50}};
+    const struct braille_range range = {0, 10, 0, 100};
+    char text[BRAILLE_WIDTH * 3 + 1];
+    struct braille b;
+    size_t dots = 0;
+    (void)state;
+    braille_init(&b, 4, 2);
+    braille_draw(&b, &range, line, 4);
+    for (size_t row = 0; row < 2; row++)
+        for (size_t i = 0; i < 4; i++)
+            dots += (size_t)__builtin_popcount(b.dots[row][i]);
+    assert_int_equal(dots, 1);
+    assert_int_equal(strlen(braille_row(&b, 0, text)), 12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(markup_becomes_text),
+        cmocka_unit_test(bytes_that_are_no_text_become_visible),
+        cmocka_unit_test(no_string_of_a_document_can_end_its_element),
+        cmocka_unit_test(the_style_is_in_the_program),
+        cmocka_unit_test(the_files_of_the_page_are_found_by_name_and_no_others),
+        cmocka_unit_test(a_rising_line_goes_from_the_lower_left_to_the_upper_right),
+        cmocka_unit_test(what_is_outside_of_a_plot_is_cut_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* Rows in the order of the screen: trees, circles, sorting, folding. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "present/table.h"
+
+static struct frame_row row(int32_t pid, int32_t ppid, uint64_t rss)
+{
+    return (struct frame_row){.pid = pid,
+                              .ppid = ppid,
+                              .slot = (uint32_t)pid + 1000,
+                              .role = "other",
+                              .rss = {.known = true, .bytes = rss}};
+}
+
+/* "1 -2 --3": pids with a dash for each level. */
+static const char *shape(const struct table *t, const struct frame_row *rows)
+{
+    static char out[512];
+    size_t len = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < t->count && len < sizeof out - 32; i++) {
+        const struct table_line *l = &t->lines[i];
+        len +=
+            (size_t)snprintf(out + len, sizeof out - len, "%s%.*s%d%s", i ? " " : "", (int)l->depth,
+                             "----------", (int)rows[l->row].pid, l->is_folded ? "*" : "");
+    }
+    return out;
+}
+
+static const struct frame_row *family(void)
+{
+    static struct frame_row rows[6];
+    rows[0] = row(5, 2, 10);
+    rows[1] = row(1, 0, 1);
+    rows[2] = row(3, 1, 50);
+    rows[3] = row(2, 1, 90);
+    rows[4] = row(4, 2, 20);
+    rows[5] = row(9, 7, 99);
+    return rows;
+}
+
+static void siblings_are_sorted_and_children_follow_their_parent(void **state)
+{
+    const struct frame_row *rows = family();
+    struct table t = {0};
+    (void)state;
+    assert_int_equal(table_build(&t, rows, 6), 0);
+    assert_string_equal(shape(&t, rows), "9 1 -2 --4 --5 -3");
+    t.is_reversed = true;
+    assert_int_equal(table_build(&t, rows, 6), 0);
+    assert_string_equal(shape(&t, rows), "1 -3 -2 --5 --4 9");
+    table_fini(&t);
+}
+
+static void a_flat_list_sorts_all(void **state)
+{
+    const struct frame_row *rows = family();
+    struct table t = {.is_flat = true};
+    (void)state;
+    table_build(&t, rows, 6);
+    assert_string_equal(shape(&t, rows), "9 2 3 4 5 1");
+    t.sort = SORT_PID;
+    table_build(&t, rows, 6);
+    assert_string_equal(shape(&t, rows), "1 2 3 4 5 9");
+    table_fini(&t);
+}
+
+static void unknown_figures_come_last_and_equal_ones_by_pid(void **state)
+{
+    struct frame_row rows[] = {row(1, 0, 5), row(2, 0, 5), row(3, 0, 5)};
+    struct table t = {.is_flat = true, .sort = SORT_RATE};
+    (void)state;
+    rows[1].rate_known = true;
+    rows[1].rate_bytes_per_min = -8;
+    table_build(&t, rows, 3);
+    assert_string_equal(shape(&t, rows), "2 1 3");
+    t.sort = SORT_UNIQUE;
+    rows[2].unique = (struct frame_bytes){.known = true, .bytes = 0};
+    table_build(&t, rows, 3);
+    assert_string_equal(shape(&t, rows), "3 1 2");
+    table_fini(&t);
+}
+
+static void a_folded_branch_hides_all_below_and_counts_them(void **state)
+{
+    const struct frame_row *rows = family();
+    struct table t = {0};
+    (void)state;
+    table_toggle(&t, 1002);
+    table_build(&t, rows, 6);
+    assert_string_equal(shape(&t, rows), "9 1 -2* -3");
+    assert_int_equal(t.lines[2].below, 2);
+    assert_int_equal(t.lines[1].below, 4);
+    table_toggle(&t, 1001);
+    table_build(&t, rows, 6);
+    assert_string_equal(shape(&t, rows), "9 1*");
+    table_toggle(&t, 1001);
+    table_toggle(&t, 1002);
+    table_build(&t, rows, 6);
+    assert_string_equal(shape(&t, rows), "9 1 -2 --4 --5 -3");
+    table_fini(&t);
+}
+
+static void all_can_be_folded_and_opened(void **state)
+{
+    const struct frame_row *rows = family();
+    struct table t = {0};
+    (void)state;
+    table_build(&t, rows, 6);
+    table_fold_all(&t, rows);
+    table_build(&t, rows, 6);
+    assert_string_equal(shape(&t, rows), "9 1*");
+    table_unfold_all(&t);
+    table_build(&t, rows, 6);
+    assert_string_equal(shape(&t, rows), "9 1 -2 --4 --5 -3");
+    table_fini(&t);
+}
+
+static void processes_that_are_their_own_ancestors_are_all_shown_once(void **state)
+{
+    const struct frame_row rows[] = {row(1, 3, 1), row(2, 1, 2), row(3, 2, 3), row(4, 4, 4),
+                                     row(5, 3, 5)};
+    struct table t = {0};
+    (void)state;
+    table_build(&t, rows, 5);
+    assert_int_equal(t.count, 5);
+    assert_string_equal(shape(&t, rows), "4 1 -2 --3 ---5");
+    table_fini(&t);
+}
+
+static void a_pid_that_is_there_twice_harms_nobody(void **state)
+{
+    const struct frame_row rows[] = {row(1, 0, 1), row(1, 1, 2), row(2, 1, 3), row(2, 1, 3)};
+    struct table t = {0};
+    (void)state;
+    table_build(&t, rows, 4);
+    assert_int_equal(t.count, 4);
+    table_fini(&t);
+}
+
+static void no_rows_are_no_lines(void **state)
+{
+    struct table t = {0};
+    (void)state;
+    assert_int_equal(table_build(&t, NULL, 0), 0);
+    assert_int_equal(t.count, 0);
+    table_fini(&t);
+}
+
+static void branches_are_drawn(void **state)
+{
+    const struct frame_row *rows = family();
+    struct table t = {0};
+    char out[TABLE_PREFIX_MAX];
+    (void)state;
+    table_build(&t, rows, 6);
+    assert_string_equal(table_prefix(&t, &t.lines[1], 40, out), "");
+    assert_string_equal(table_prefix(&t, &t.lines[2], 40, out), "├─ ");
+    assert_string_equal(table_prefix(&t, &t.lines[3], 40, out), "│  ├─ ");
+    assert_string_equal(table_prefix(&t, &t.lines[4], 40, out), "│  └─ ");
+    assert_string_equal(table_prefix(&t, &t.lines[5], 40, out), "└─ ");
+    table_fini(&t);
+}
+
+static void a_chain_of_thousands_neither_recurses_nor_overruns(void **state)
+{
+    enum { COUNT = 20000 };
+    struct frame_row *rows = calloc(COUNT, sizeof *rows);
+    struct table t = {0};
+    char out[TABLE_PREFIX_MAX];
+    (void)state;
+    assert_non_null(rows);
+    for (int i = 0; i < COUNT; i++)
+        rows[i] = row(i + 1, i, (uint64_t)i);
+    assert_int_equal(table_build(&t, rows, COUNT), 0);
+    assert_int_equal(t.count, COUNT);
+    assert_int_equal(t.lines[COUNT - 1].depth, COUNT - 1);
+    assert_int_equal(t.lines[0].below, COUNT - 1);
+    for (size_t width = 0; width < 400; width++)
+        table_prefix(&t, &t.lines[COUNT - 1], width, out);
+    assert_string_equal(table_prefix(&t, &t.lines[COUNT - 1], 9, out), "…   └─ ");
+    table_fini(&t);
+    free(rows);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(siblings_are_sorted_and_children_follow_their_parent),
+        cmocka_unit_test(a_flat_list_sorts_all),
+        cmocka_unit_test(unknown_figures_come_last_and_equal_ones_by_pid),
+        cmocka_unit_test(a_folded_branch_hides_all_below_and_counts_them),
+        cmocka_unit_test(all_can_be_folded_and_opened),
+        cmocka_unit_test(processes_that_are_their_own_ancestors_are_all_shown_once),
+        cmocka_unit_test(a_pid_that_is_there_twice_harms_nobody),
+        cmocka_unit_test(no_rows_are_no_lines),
+        cmocka_unit_test(branches_are_drawn),
+        cmocka_unit_test(a_chain_of_thousands_neither_recurses_nor_overruns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

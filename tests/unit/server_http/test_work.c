@@ -1,0 +1,273 @@
+/* Children that work for the server: answers, limits, and one child for many who ask the same. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "server/http/work.h"
+
+enum { PATIENCE_S = 180 };
+
+struct bench {
+    struct loop *loop;
+    struct work *work;
+    char file[64]; /* a child adds one byte to it each time it runs */
+    unsigned answered;
+    int status;
+    char output[256];
+    size_t len;
+};
+
+static int start_with(void **state, uint64_t limit_ns)
+{
+    struct bench *b = calloc(1, sizeof(*b));
+    struct work_options options = {.program = "/bin/sh",
+                                   .at_once = 1,
+                                   .queue_max = 2,
+                                   .limit_ns = limit_ns,
+                                   .output_max = 1000,
+                                   .cache_bytes = 2000};
+    snprintf(b->file, sizeof(b->file), "/tmp/ebb-work-XXXXXX");
+    int fd = mkstemp(b->file);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(loop_new(&b->loop), 0);
+    assert_int_equal(work_new(b->loop, &options, &b->work), 0);
+    *state = b;
+    return 0;
+}
+
+static int start(void **state)
+{
+    return start_with(state, PATIENCE_S * NS_PER_S);
+}
+
+/* For the one that is too slow, however fast the machine is. */
+static int start_hasty(void **state)
+{
+    return start_with(state, NS_PER_S / 5);
+}
+
+static int stop(void **state)
+{
+    struct bench *b = *state;
+    work_free(b->work);
+    loop_free(b->loop);
+    unlink(b->file);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+    free(b);
+    return 0;
+}
+
+static void on_done(void *user, int status, const char *output, size_t len)
+{
+    struct bench *b = user;
+    b->answered++;
+    b->status = status;
+    b->len = len;
+    snprintf(b->output, sizeof(b->output), "%.*s", (int)(len < 200 ? len : 200), output);
+}
+
+static int ask_as(struct bench *b, bool is_guest, const char *key, uint64_t stamp,
+                  const char *script, struct work_wish **ret)
+{
+    char whole[512];
+    struct work_wish *wish;
+    snprintf(whole, sizeof(whole), "printf x >>%s; %s", b->file, script);
+    const char *argv[] = {"-c", whole, NULL};
+    return work_ask(b->work, argv, key, stamp, is_guest, on_done, b, ret ? ret : &wish);
+}
+
+static int ask(struct bench *b, const char *key, uint64_t stamp, const char *script,
+               struct work_wish **ret)
+{
+    return ask_as(b, false, key, stamp, script, ret);
+}
+
+static void wait_answers(struct bench *b, unsigned count)
+{
+    uint64_t until = clock_mono_ns() + PATIENCE_S * NS_PER_S;
+    while (b->answered < count && clock_mono_ns() < until)
+        assert_int_equal(loop_once(b->loop, 50), 0);
+    assert_int_equal(b->answered, count);
+}
+
+static long runs(const struct bench *b)
+{
+    struct stat st;
+    assert_int_equal(stat(b->file, &st), 0);
+    return (long)st.st_size;
+}
+
+static void an_answer_is_what_the_child_wrote(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "k", 1, "echo out; echo err >&2; exit 3", NULL), 0);
+    wait_answers(b, 1);
+    assert_int_equal(b->status, 3);
+    assert_string_equal(b->output, "out\n");
+}
+
+static void one_that_wrote_nothing_has_what_it_said_on_stderr(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "k", 1, "echo why >&2; exit 2", NULL), 0);
+    wait_answers(b, 1);
+    assert_int_equal(b->status, 2);
+    assert_string_equal(b->output, "why\n");
+}
+
+static void the_same_again_is_answered_from_memory(void **state)
+{
+    struct bench *b = *state;
+    struct work_wish *wish;
+    assert_int_equal(ask(b, "k", 1, "echo 1", NULL), 0);
+    wait_answers(b, 1);
+    assert_int_equal(ask(b, "k", 1, "echo 1", &wish), 0);
+    assert_null(wish);
+    assert_int_equal(b->answered, 2);
+    assert_int_equal(runs(b), 1);
+    assert_int_equal(ask(b, "k", 2, "echo 2", NULL), 0);
+    wait_answers(b, 3);
+    assert_string_equal(b->output, "2\n");
+    assert_int_equal(runs(b), 2);
+}
+
+static void who_asks_for_what_is_under_way_waits_for_that(void **state)
+{
+    struct bench *b = *state;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(ask(b, "k", 1, "sleep 0.1; echo 1", NULL), 0);
+    wait_answers(b, 5);
+    assert_int_equal(runs(b), 1);
+}
+
+static void more_than_the_queue_holds_are_turned_away(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "1", 1, "sleep 0.1", NULL), 0);
+    assert_int_equal(ask(b, "2", 1, "true", NULL), 0);
+    assert_int_equal(ask(b, "3", 1, "true", NULL), 0);
+    assert_int_equal(ask(b, "4", 1, "true", NULL), -EAGAIN);
+    wait_answers(b, 3);
+    assert_int_equal(runs(b), 3);
+}
+
+static void guests_wait_behind_the_owner_in_half_of_the_queue(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "1", 1, "sleep 0.1; echo first", NULL), 0);
+    assert_int_equal(ask_as(b, true, "2", 1, "echo guest", NULL), 0);
+    assert_int_equal(ask_as(b, true, "3", 1, "echo guest", NULL), -EAGAIN);
+    assert_int_equal(ask(b, "4", 1, "echo owner", NULL), 0);
+    wait_answers(b, 2);
+    assert_string_equal(b->output, "owner\n");
+    wait_answers(b, 3);
+    assert_string_equal(b->output, "guest\n");
+}
+
+static void one_that_takes_too_long_is_ended_with_all_its_children(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "k", 1, "sleep 600 & sleep 600", NULL), 0);
+    wait_answers(b, 1);
+    assert_int_equal(b->status, -ETIMEDOUT);
+}
+
+static void one_that_says_too_much_is_ended(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "k", 1, "while :; do echo 0123456789; done", NULL), 0);
+    wait_answers(b, 1);
+    assert_int_equal(b->status, -EFBIG);
+    assert_int_equal(b->len, 1000);
+}
+
+static void answers_that_are_kept_are_bounded(void **state)
+{
+    struct bench *b = *state;
+    char key[8];
+    for (unsigned i = 0; i < 10; i++) {
+        snprintf(key, sizeof(key), "%u", i);
+        assert_int_equal(ask(b, key, 1, "printf %0800d 1", NULL), 0);
+        wait_answers(b, i + 1);
+    }
+    assert_int_equal(ask(b, "9", 1, "true", NULL), 0);
+    assert_int_equal(b->answered, 11);
+    assert_int_equal(ask(b, "0", 1, "true", NULL), 0);
+    assert_int_equal(b->answered, 11);
+    wait_answers(b, 12);
+}
+
+static void a_wish_that_is_forgotten_is_not_answered(void **state)
+{
+    struct bench *b = *state;
+    struct work_wish *running, *waiting;
+    assert_int_equal(ask(b, "1", 1, "echo 1", &running), 0);
+    assert_int_equal(ask(b, "2", 1, "echo 2", &waiting), 0);
+    work_forget(running);
+    work_forget(waiting);
+    assert_int_equal(ask(b, "3", 1, "echo 3", NULL), 0);
+    wait_answers(b, 1);
+    assert_string_equal(b->output, "3\n");
+    assert_int_equal(runs(b), 2);
+}
+
+static void a_program_that_is_not_there_is_said_at_once(void **state)
+{
+    struct bench *b = *state;
+    struct work *other;
+    struct work_wish *wish;
+    struct work_options options = {
+        .program = "/nonexistent/ebb", .at_once = 1, .limit_ns = NS_PER_S};
+    const char *argv[] = {"verdict", NULL};
+    assert_int_equal(work_new(b->loop, &options, &other), 0);
+    assert_int_equal(work_ask(other, argv, "k", 1, false, on_done, b, &wish), 0);
+    assert_null(wish);
+    assert_int_equal(b->answered, 1);
+    assert_int_equal(b->status, -ENOENT);
+    work_free(other);
+}
+
+static void a_server_that_ends_leaves_no_child(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "1", 1, "sleep 600", NULL), 0);
+    assert_int_equal(ask(b, "2", 1, "sleep 600", NULL), 0);
+    work_free(b->work);
+    b->work = NULL;
+    assert_int_equal(b->answered, 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+    const struct CMUnitTest tests[] = {
+        TEST(an_answer_is_what_the_child_wrote),
+        TEST(one_that_wrote_nothing_has_what_it_said_on_stderr),
+        TEST(the_same_again_is_answered_from_memory),
+        TEST(who_asks_for_what_is_under_way_waits_for_that),
+        TEST(more_than_the_queue_holds_are_turned_away),
+        TEST(guests_wait_behind_the_owner_in_half_of_the_queue),
+        cmocka_unit_test_setup_teardown(one_that_takes_too_long_is_ended_with_all_its_children,
+                                        start_hasty, stop),
+        TEST(one_that_says_too_much_is_ended),
+        TEST(answers_that_are_kept_are_bounded),
+        TEST(a_wish_that_is_forgotten_is_not_answered),
+        TEST(a_program_that_is_not_there_is_said_at_once),
+        TEST(a_server_that_ends_leaves_no_child),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

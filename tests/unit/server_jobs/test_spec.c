@@ -1,0 +1,288 @@
+/* Requests for jobs: what is taken, what is refused with which sentence, what is started. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "server/jobs/spec.h"
+
+static int read_text(const char *text, struct job_spec *spec, struct err *err)
+{
+    json_t *doc = json_parse(text, strlen(text), err);
+    assert_non_null(doc);
+    int rc = job_spec_read(doc, "/tmp", NULL, spec, err);
+    json_decref(doc);
+    return rc;
+}
+
+static struct job_spec accepted(const char *text)
+{
+    struct job_spec spec = {0};
+    struct err err = {""};
+    if (read_text(text, &spec, &err) < 0)
+        fail_msg("%s: %s", text, err.text);
+    return spec;
+}
+
+static void refused(const char *text, const char *sentence)
+{
+    struct job_spec spec = {0};
+    struct err err = {""};
+    assert_int_equal(read_text(text, &spec, &err), -EINVAL);
+    assert_string_equal(err.text, sentence);
+    assert_null(spec.doc);
+}
+
+static void a_command_is_enough_and_the_rest_is_filled_in(void **state)
+{
+    (void)state;
+    struct job_spec spec = accepted("{\"command\": [\"/usr/bin/python3\", \"train.py\"]}");
+    char *text = json_dumps(spec.doc, JSON_COMPACT | JSON_SORT_KEYS);
+    assert_string_equal(text, "{\"after\":[],\"command\":[\"/usr/bin/python3\",\"train.py\"],"
+                              "\"cwd\":\"/tmp\",\"env\":{},\"gpus\":0,\"limit\":null,"
+                              "\"memory\":null,\"name\":\"python3\",\"options\":{},"
+                              "\"priority\":0}");
+    assert_string_equal(spec.name, "python3");
+    assert_int_equal(spec.memory_bytes, 0);
+    assert_null(spec.memory_from);
+    struct job_spec again = accepted(text);
+    assert_true(json_equal(again.doc, spec.doc));
+    free(text);
+    job_spec_fini(&again);
+    job_spec_fini(&spec);
+    job_spec_fini(&spec);
+}
+
+static void memory_is_set_aside_as_declared_or_by_an_absolute_limit(void **state)
+{
+    (void)state;
+    struct job_spec spec = accepted("{\"command\":[\"x\"],\"memory\":\"2G\",\"limit\":\"3G\"}");
+    assert_int_equal(spec.memory_bytes, UINT64_C(2) << 30);
+    assert_string_equal(spec.memory_from, "declared");
+    job_spec_fini(&spec);
+    spec = accepted("{\"command\":[\"x\"],\"limit\":3221225472}");
+    assert_int_equal(spec.memory_bytes, UINT64_C(3) << 30);
+    assert_string_equal(spec.memory_from, "limit");
+    job_spec_fini(&spec);
+    spec = accepted("{\"command\":[\"x\"],\"limit\":\"80%\"}");
+    assert_int_equal(spec.memory_bytes, 0);
+    assert_null(spec.memory_from);
+    job_spec_fini(&spec);
+}
+
+static void what_makes_no_sense_is_refused_with_its_key_and_value(void **state)
+{
+    (void)state;
+    refused("[1]", "a request is an object like {\"command\": [\"python\", \"train.py\"]}");
+    refused("{\"name\":\"x\"}", "command: it is missing; a request is an object like "
+                                "{\"command\": [\"python\", \"train.py\"]}");
+    refused("{\"command\":\"ls\"}",
+            "command: \"ls\" is not a list of texts like [\"python\", \"train.py\"]");
+    refused("{\"command\":null}",
+            "command: null is not a list of texts like [\"python\", \"train.py\"]");
+    refused("{\"command\":[]}", "command: [] is not a list of texts like [\"python\", "
+                                "\"train.py\"]");
+    refused("{\"command\":[\"a\",7]}", "command: 7 is not a text that can be an argument");
+    refused("{\"command\":[\"a\\u0000b\"]}",
+            "command: \"a\\u0000b\" is not a text that can be an argument");
+    refused("{\"command\":[\"\"]}",
+            "command: [\"\"] begins with an empty text; name the program there");
+    refused("{\"command\":[\"x\"],\"name\":\"\"}", "name: \"\" is not a text of 1 to 128 bytes");
+    refused("{\"command\":[\"x\"],\"cwd\":\"/nowhere\"}",
+            "cwd: folder \"/nowhere\" cannot be had: No such file or directory");
+    refused("{\"command\":[\"x\"],\"cwd\":\"/dev/null\"}", "cwd: \"/dev/null\" is not a folder");
+    refused("{\"command\":[\"x\"],\"env\":{\"A=B\":\"c\"}}",
+            "env: \"A=B\" cannot be a variable's name");
+    refused("{\"command\":[\"x\"],\"env\":{\"A\":1}}", "env.A: 1 is not a text");
+    refused("{\"command\":[\"x\"],\"gpus\":65}", "gpus: 65 is not a whole number from 0 to 64");
+    refused("{\"command\":[\"x\"],\"gpus\":1.5}", "gpus: 1.5 is not a whole number from 0 to 64");
+    refused("{\"command\":[\"x\"],\"priority\":-101}",
+            "priority: -101 is not a whole number from -100 to 100");
+    refused("{\"command\":[\"x\"],\"memory\":\"50%\"}",
+            "memory: \"50%\" is not a size like \"24G\" or a number of bytes");
+    refused("{\"command\":[\"x\"],\"memory\":-1}",
+            "memory: -1 is not a size like \"24G\" or a number of bytes");
+    refused("{\"command\":[\"x\"],\"limit\":true}",
+            "limit: true is not a size like \"24G\" or \"80%\"");
+    refused("{\"command\":[\"x\"],\"after\":[0]}", "after: 0 is not the number of a job");
+    refused("{\"command\":[\"x\"],\"after\":[2,2]}", "after: [2,2] names a job twice");
+    refused("{\"command\":[\"x\"],\"comand\":1}",
+            "there is no key \"comand\" in a request; it may have command, name, cwd, env, gpus, "
+            "memory, limit, priority, after and options");
+}
+
+static void options_that_are_the_servers_own_are_refused_even_if_cut_short(void **state)
+{
+    (void)state;
+    refused("{\"command\":[\"x\"],\"options\":{\"run-dir\":\"/etc\"}}",
+            "options.run-dir: it cannot be given here: the server chooses the run folder");
+    refused("{\"command\":[\"x\"],\"options\":{\"run-d\":\"/etc\"}}",
+            "options.run-d: it cannot be given here: the server chooses the run folder");
+    refused("{\"command\":[\"x\"],\"options\":{\"limit\":\"2G\"}}",
+            "options.limit: it cannot be given here: say it with the key \"limit\"");
+    refused("{\"command\":[\"x\"],\"options\":{\"-x\":true}}",
+            "options: \"-x\" is not the name of an option");
+    refused("{\"command\":[\"x\"],\"options\":{\"a=b\":true}}",
+            "options: \"a=b\" is not the name of an option");
+    refused("{\"command\":[\"x\"],\"options\":{\"restart\":[]}}",
+            "options.restart: [] is neither a text nor a whole number, true or false");
+}
+
+static void what_is_too_large_is_refused(void **state)
+{
+    (void)state;
+    char name[256], text[512];
+    memset(name, 'n', 129);
+    name[129] = '\0';
+    snprintf(text, sizeof(text), "{\"command\":[\"x\"],\"name\":\"%s\"}", name);
+    struct job_spec spec = {0};
+    struct err err = {""};
+    assert_int_equal(read_text(text, &spec, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "… is not a text of 1 to 128 bytes"));
+    char *large = malloc(JOB_COMMAND_MAX + 64);
+    memset(large, 'a', JOB_COMMAND_MAX);
+    large[JOB_COMMAND_MAX] = '\0';
+    json_t *doc = json_pack("{s:[s,s]}", "command", "x", large);
+    assert_int_equal(job_spec_read(doc, "/tmp", NULL, &spec, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "command: 2 arguments of 131075 bytes are too many"));
+    json_decref(doc);
+    doc = json_pack("{s:[s],s:{s:s}}", "command", "x", "env", "A", large);
+    assert_int_equal(job_spec_read(doc, "/tmp", NULL, &spec, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "env: 1 variables of"));
+    json_decref(doc);
+    doc = json_pack("{s:[s],s:{s:s}}", "command", "x", "options", "resume-args", large);
+    assert_int_equal(job_spec_read(doc, "/tmp", NULL, &spec, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "options: "));
+    json_decref(doc);
+    free(large);
+}
+
+static int only_restart(const json_t *options, struct err *err)
+{
+    return json_object_get(options, "restart") ? 0 : err_set(err, -EINVAL, "options: no");
+}
+
+static void the_command_line_has_the_last_word_on_options(void **state)
+{
+    (void)state;
+    struct job_spec spec = {0};
+    struct err err = {""};
+    json_t *doc = json_pack("{s:[s],s:{s:b}}", "command", "x", "options", "restart", 1);
+    assert_int_equal(job_spec_read(doc, "/tmp", only_restart, &spec, &err), 0);
+    job_spec_fini(&spec);
+    json_object_set_new(doc, "options", json_pack("{s:b}", "pss", 1));
+    assert_int_equal(job_spec_read(doc, "/tmp", only_restart, &spec, &err), -EINVAL);
+    assert_string_equal(err.text, "options: no");
+    json_decref(doc);
+}
+
+static bool has(char **list, const char *text)
+{
+    for (; *list; list++) {
+        if (strcmp(*list, text) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void the_launch_has_every_option_and_the_command_untouched(void **state)
+{
+    (void)state;
+    struct job_spec spec = accepted(
+        "{\"command\":[\"sh\",\"-c\",\"echo \\\"$A\\\"; --x\"],\"name\":\"-n "
+        "../a\",\"limit\":\"80%\","
+        "\"options\":{\"restart\":true,\"resume-args\":\"--resume last\",\"max-restarts\":3,"
+        "\"pss\":false}}");
+    static const char *const want[] = {"/bin/ebb",
+                                       "run",
+                                       "--detached",
+                                       "--lock-fd=7",
+                                       "--folder-id=ab",
+                                       "--run-dir=/s/runs/1-x",
+                                       "--name=-n ../a",
+                                       "--limit=80%",
+                                       "--restart",
+                                       "--resume-args=--resume last",
+                                       "--max-restarts=3",
+                                       "--",
+                                       "sh",
+                                       "-c",
+                                       "echo \"$A\"; --x"};
+    const struct job_place place = {.run_dir = "/s/runs/1-x", .folder_id = "ab", .lock_fd = 7};
+    struct job_launch launch;
+    assert_int_equal(job_spec_launch(&spec, "/bin/ebb", &place, NULL, 0, &launch), 0);
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+        assert_string_equal(launch.argv[i], want[i]);
+    assert_null(launch.argv[sizeof(want) / sizeof(want[0])]);
+    job_launch_fini(&launch);
+    job_launch_fini(&launch);
+    job_spec_fini(&spec);
+}
+
+static const struct job_place some_place = {.run_dir = "r", .folder_id = "f", .lock_fd = 3};
+
+static void the_environment_is_the_servers_less_its_own_and_the_requests_over_it(void **state)
+{
+    (void)state;
+    setenv("EBB_TEST_OWN", "1", 1);
+    setenv("TEST_KEPT", "1", 1);
+    setenv("TEST_CHANGED", "1", 1);
+    setenv("CUDA_VISIBLE_DEVICES", "5", 1);
+    struct job_spec spec = accepted("{\"command\":[\"x\"],\"env\":{\"TEST_CHANGED\":\"a=b\","
+                                    "\"EBB_HEAP\":\"0\",\"CUDA_VISIBLE_DEVICES\":\"9\"}}");
+    const int gpus[] = {0, 3};
+    struct job_launch launch;
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, gpus, 2, &launch), 0);
+    assert_false(has(launch.env, "EBB_TEST_OWN=1"));
+    assert_true(has(launch.env, "EBB_HEAP=0"));
+    assert_true(has(launch.env, "TEST_KEPT=1"));
+    assert_true(has(launch.env, "TEST_CHANGED=a=b"));
+    assert_false(has(launch.env, "TEST_CHANGED=1"));
+    assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=0,3"));
+    assert_false(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
+    job_launch_fini(&launch);
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, NULL, 0, &launch), 0);
+    assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES=9"));
+    job_launch_fini(&launch);
+    job_spec_fini(&spec);
+    spec = accepted("{\"command\":[\"x\"]}");
+    assert_int_equal(job_spec_launch(&spec, "e", &some_place, NULL, 0, &launch), 0);
+    assert_true(has(launch.env, "CUDA_VISIBLE_DEVICES="));
+    job_launch_fini(&launch);
+    job_spec_fini(&spec);
+}
+
+static void a_folders_name_cannot_leave_its_place(void **state)
+{
+    (void)state;
+    char name[JOB_FOLDER_MAX];
+    job_spec_folder(17, "../../etc/pass wd", name);
+    assert_string_equal(name, "17-.._.._etc_pass_wd");
+    job_spec_folder(INT64_MAX, "ünïcödé", name);
+    assert_string_equal(name, "9223372036854775807-__n__c__d__");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_command_is_enough_and_the_rest_is_filled_in),
+        cmocka_unit_test(memory_is_set_aside_as_declared_or_by_an_absolute_limit),
+        cmocka_unit_test(what_makes_no_sense_is_refused_with_its_key_and_value),
+        cmocka_unit_test(options_that_are_the_servers_own_are_refused_even_if_cut_short),
+        cmocka_unit_test(what_is_too_large_is_refused),
+        cmocka_unit_test(the_command_line_has_the_last_word_on_options),
+        cmocka_unit_test(the_launch_has_every_option_and_the_command_untouched),
+        cmocka_unit_test(the_environment_is_the_servers_less_its_own_and_the_requests_over_it),
+        cmocka_unit_test(a_folders_name_cannot_leave_its_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

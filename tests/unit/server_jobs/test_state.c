@@ -1,0 +1,74 @@
+/* The states of a job: their words, and which may follow which. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "server/jobs/state.h"
+
+static void every_state_is_found_again_by_its_word(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < JOB_STATES; i++) {
+        enum job_state found = JOB_STATES;
+        assert_int_equal(job_state_parse(job_state_word((enum job_state)i), &found), 0);
+        assert_int_equal(found, i);
+    }
+    enum job_state untouched = JOB_LOST;
+    assert_int_equal(job_state_parse("ended", &untouched), -EINVAL);
+    assert_int_equal(job_state_parse("", &untouched), -EINVAL);
+    assert_int_equal(untouched, JOB_LOST);
+}
+
+static void nothing_follows_a_final_state(void **state)
+{
+    (void)state;
+    for (unsigned from = 0; from < JOB_STATES; from++) {
+        for (unsigned to = 0; to < JOB_STATES; to++) {
+            if (job_state_is_final((enum job_state)from))
+                assert_false(job_state_may_follow((enum job_state)from, (enum job_state)to));
+        }
+    }
+    assert_true(job_state_is_final(JOB_LOST));
+    assert_false(job_state_is_final(JOB_STOPPING));
+    assert_false(job_state_is_final(JOB_STATES));
+}
+
+static void every_other_state_can_be_left_for_an_end(void **state)
+{
+    (void)state;
+    for (unsigned from = 0; from < JOB_SUCCEEDED; from++) {
+        assert_true(job_state_may_follow((enum job_state)from, JOB_CANCELLED));
+        assert_true(job_state_may_follow((enum job_state)from, JOB_FAILED));
+        assert_true(job_state_may_follow((enum job_state)from, (enum job_state)from));
+    }
+}
+
+static void a_job_that_runs_never_goes_back_into_the_queue(void **state)
+{
+    (void)state;
+    assert_true(job_state_may_follow(JOB_STARTING, JOB_QUEUED));
+    assert_false(job_state_may_follow(JOB_QUEUED, JOB_RUNNING)); /* starting is durable first */
+    assert_false(job_state_may_follow(JOB_QUEUED, JOB_SUCCEEDED));
+    for (unsigned from = JOB_RUNNING; from < JOB_STATES; from++) {
+        assert_false(job_state_may_follow((enum job_state)from, JOB_QUEUED));
+        assert_false(job_state_may_follow((enum job_state)from, JOB_STARTING));
+    }
+    assert_true(job_state_may_follow(JOB_STOPPING, JOB_RUNNING)); /* a restart by the guard */
+    assert_false(job_state_may_follow(JOB_STATES, JOB_RUNNING));
+    assert_false(job_state_may_follow(JOB_RUNNING, JOB_STATES));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_state_is_found_again_by_its_word),
+        cmocka_unit_test(nothing_follows_a_final_state),
+        cmocka_unit_test(every_other_state_can_be_left_for_an_end),
+        cmocka_unit_test(a_job_that_runs_never_goes_back_into_the_queue),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
