@@ -158,7 +158,7 @@ void judge_update(struct judge *j)
     for (size_t i = 0; i < j->gone_count; i++)
         hear_live_heap(j, j->gone[i]);
     if (list(j))
-        judge_tree(j);
+        work_out_tree(j);
     judge_forget_when(j);
 }
 
