@@ -115,7 +115,7 @@ static void say(const struct judged_table *t, struct judged_group *g, double t_s
                 const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
-    size_t count = mark_clock_hear(&g->clock, mark, marks);
+    size_t count = mark_clock_add(&g->clock, mark, marks);
     if (count)
         release(g);
     for (size_t i = 0; i < count; i++)
@@ -136,7 +136,7 @@ static void begin_late(const struct judged_table *t, struct judged_group *g, dou
     struct verdict_mark unused[MARK_CLOCK_MARKS];
     for (; g->next_mark < t->marks_count && t->marks[g->next_mark].t_s < t_s; g->next_mark++)
         if (concerns(t, g, &t->marks[g->next_mark].mark))
-            (void)mark_clock_hear(&g->clock, &t->marks[g->next_mark].mark, unused);
+            (void)mark_clock_add(&g->clock, &t->marks[g->next_mark].mark, unused);
     if (g->clock.has_begun || g->clock.has_step) {
         const struct verdict_mark begin = {.kind = VERDICT_MARK_BEGIN,
                                            .has_step = g->clock.has_step,
@@ -209,7 +209,7 @@ static size_t hear_columns(struct judged_group *g, const struct csv_row *row,
     }
     bool is_new = !g->clock.has_step || g->clock.step != (uint64_t)row->step;
     if ((row->has_step && is_new) || row->has_epoch)
-        return mark_clock_hear(&g->clock, &m, marks);
+        return mark_clock_add(&g->clock, &m, marks);
     return 0;
 }
 

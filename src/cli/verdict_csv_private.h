@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "cli/verdict_csv.h"
-#include "profile/mark_clock.h"
+#include "mark/mark_clock.h"
 #include "verdict/tail.h"
 #include "verdict/verdict.h"
 

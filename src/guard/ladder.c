@@ -106,8 +106,9 @@ void ladder_segment(struct ladder *l)
 
 double ladder_need_s(const struct ladder *l, const struct tempo *tempo)
 {
-    double step_s = 0;
-    tempo_step_s(tempo, &step_s);
+    uint64_t step_ns = 0;
+    step_times_slow_ns(&tempo->steps, &step_ns);
+    double step_s = (double)step_ns / (double)NS_PER_S;
     return step_s + (tempo->saves > 0 ? tempo->save_s : l->rules.checkpoint_s) + l->rules.margin_s;
 }
 

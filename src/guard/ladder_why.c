@@ -36,8 +36,8 @@ static void need_text(const struct ladder *l, const struct tempo *tempo, double 
                       char out[PART])
 {
     char takes[TEXT_TIME_MAX], margin[TEXT_TIME_MAX];
-    double step_s;
-    bool has_step = tempo_step_s(tempo, &step_s);
+    uint64_t step_ns;
+    bool has_step = step_times_slow_ns(&tempo->steps, &step_ns);
     snprintf(out, PART, "%s %s %s, with a margin of %s",
              has_step ? "a step and a checkpoint" : "a checkpoint",
              tempo->saves == 0 ? "may take" : (has_step ? "take" : "takes"),

@@ -376,7 +376,7 @@ void judge_mark(struct judge *j, const struct mark *mark)
         j->leader = sender->slot;
         sender->speaks = true;
     }
-    size_t count = mark_clock_hear(&j->clock, mark, marks);
+    size_t count = mark_clock_add(&j->clock, mark, marks);
     for (size_t i = 0; i < count; i++)
         mark_all(j, mark->t_ns, sender, &marks[i]);
 }

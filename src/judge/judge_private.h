@@ -5,7 +5,7 @@
 #pragma once
 
 #include "judge/judge.h"
-#include "profile/mark_clock.h"
+#include "mark/mark_clock.h"
 
 enum {
     JUDGE_SEAT_AGE_S = 3,        /* beyond the first few a process must live this long … */

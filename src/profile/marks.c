@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "profile/mark_clock.h"
+#include "mark/mark_clock.h"
 #include "trace/reader.h"
 
 struct list {
@@ -45,10 +45,10 @@ static int gather(struct trace_reader *reader, int32_t pid, uint64_t since_ns, s
         if (item.kind != TRACE_MARK || item.t_ns < since_ns)
             continue;
         *ret_speaks = *ret_speaks || speaks(&item.mark, pid);
-        size_t n = mark_clock_hear(&clock_all, &item.mark, marks);
+        size_t n = mark_clock_add(&clock_all, &item.mark, marks);
         for (size_t i = 0; i < n && e == 0; i++)
             e = list_add(all, item.t_ns, &marks[i]);
-        n = item.mark.pid == pid ? mark_clock_hear(&clock_own, &item.mark, marks) : 0;
+        n = item.mark.pid == pid ? mark_clock_add(&clock_own, &item.mark, marks) : 0;
         for (size_t i = 0; i < n && e == 0; i++)
             e = list_add(own, item.t_ns, &marks[i]);
     }

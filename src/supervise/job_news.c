@@ -61,32 +61,21 @@ const char *job_state_reason(const struct job *j)
     return NULL;
 }
 
-/* The middle of the newest: one slow step (a save) says nothing of the rest. */
-static bool step_seconds(const struct tempo *t, double *ret)
-{
-    size_t n = t->steps < TEMPO_STEPS ? t->steps : TEMPO_STEPS;
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += t->step_s[i];
-    *ret = n ? sum / (double)n : 0;
-    return n && *ret > 0;
-}
-
 static json_t *progress_json(const struct job *j)
 {
     const struct job_segment *n = &j->now;
-    double step_s;
+    uint64_t step_ns;
     if (!n->has_step && !n->has_epoch && !n->max_steps)
         return json_null();
-    bool is_timed = step_seconds(&j->guard.tempo, &step_s);
+    bool is_timed = step_times_median_ns(&j->guard.tempo.steps, &step_ns) && step_ns > 0;
+    double step_s = is_timed ? (double)step_ns / (double)NS_PER_S : 1;
     bool has_end = is_timed && n->has_step && n->max_steps >= n->last_step && n->max_steps > 0;
     double left = has_end ? (double)(n->max_steps - n->last_step) : 0;
-    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "step",
-                     n->has_step ? json_integer(n->last_step) : json_null(), "max_steps",
-                     n->max_steps ? json_integer(n->max_steps) : json_null(), "epoch",
-                     number_or_null(n->has_epoch, n->epoch), "steps_per_s",
-                     number_or_null(is_timed, 1 / (is_timed ? step_s : 1)), "eta_s",
-                     number_or_null(has_end, left * step_s));
+    return json_pack(
+        "{s:o,s:o,s:o,s:o,s:o}", "step", n->has_step ? json_integer(n->last_step) : json_null(),
+        "max_steps", n->max_steps ? json_integer(n->max_steps) : json_null(), "epoch",
+        number_or_null(n->has_epoch, n->epoch), "steps_per_s", number_or_null(is_timed, 1 / step_s),
+        "eta_s", number_or_null(has_end, left * step_s));
 }
 
 static json_t *verdict_json(const struct job *j)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "verdict/envelope.h"
+#include "verdict/mark.h"
 
 enum verdict_word {
     VERDICT_UNDECIDED = 0,
@@ -24,30 +25,6 @@ const char *verdict_word_name(enum verdict_word word);
 enum verdict_leak { VERDICT_LEAK_UNKNOWN = 0, VERDICT_LEAK_NO, VERDICT_LEAK_YES };
 /* Yes for leaking and stepping, unknown for filling and undecided, no for the rest. */
 enum verdict_leak verdict_word_leak(enum verdict_word word);
-
-enum verdict_mark_kind {
-    VERDICT_MARK_BEGIN = 0, /* training starts: what came before is start-up */
-    VERDICT_MARK_STEP,      /* the end of an optimizer step */
-    VERDICT_MARK_SUBSTEP,   /* a micro-batch: counted, not judged */
-    VERDICT_MARK_EVAL,      /* the end of an evaluation */
-    VERDICT_MARK_SAVE,      /* a checkpoint was written */
-    VERDICT_MARK_EPOCH,     /* the end of a pass over the data */
-    VERDICT_MARK_END,       /* training is over: later samples are not judged */
-    VERDICT_MARK_KINDS
-};
-const char *verdict_mark_name(enum verdict_mark_kind kind);
-/* The kind named by the LEN bytes at NAME; -EINVAL if there is none. */
-int verdict_mark_parse(const char *name, size_t len, enum verdict_mark_kind *ret);
-
-struct verdict_mark {
-    enum verdict_mark_kind kind;
-    bool has_step;
-    uint64_t step;            /* steps done when it was sent */
-    uint64_t steps_per_epoch; /* 0: not told */
-    uint64_t examples;        /* in one pass; 0: not told */
-    uint64_t batch;           /* examples a step, accumulation and ranks counted; 0: not told */
-    uint64_t max_steps;       /* 0: not told */
-};
 
 /* Zero means the default in brackets. */
 struct verdict_options {

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "judge/judge.h"
-#include "profile/mark_clock.h"
 #include "judge/judge_json.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
@@ -556,7 +555,7 @@ static void a_given_limit_is_the_jobs_own_and_a_share_is_of_the_machines(void **
 {
     const struct judge_options given = {.has_limit = true, .limit = {.bytes = 8 * 1024 * MIB}};
     const struct judge_options half = {.has_limit = true,
-                                      .limit = {.is_percent = true, .permyriad = 5000}};
+                                       .limit = {.is_percent = true, .permyriad = 5000}};
     struct job a = job_begin(&given), b = job_begin(&half);
     (void)state;
     train(&a, 160, 10 * MIB, 160);
@@ -755,67 +754,6 @@ static void a_word_is_told_once(void **state)
     judge_free(job.judge);
 }
 
-/* ---- the clock ---- */
-
-static size_t hear(struct mark_clock *c, uint64_t t_s, const char *text,
-                   struct verdict_mark ret[MARK_CLOCK_MARKS])
-{
-    struct mark m;
-    assert_int_equal(mark_parse(text, strlen(text), &m), 0);
-    m.t_ns = t_s * NS_PER_S;
-    return mark_clock_hear(c, &m, ret);
-}
-
-static void the_end_of_an_evaluation_told_twice_counts_once(void **state)
-{
-    struct mark_clock c = {0};
-    struct verdict_mark m[MARK_CLOCK_MARKS];
-    (void)state;
-    assert_int_equal(hear(&c, 1, "KIND=step\nSTEP=5\n", m), 1);
-    assert_int_equal(hear(&c, 2, "KIND=phase\nNAME=eval\nSTATE=begin\n", m), 0);
-    assert_int_equal(hear(&c, 60, "KIND=phase\nNAME=eval\nSTATE=end\n", m), 1);
-    assert_int_equal(m[0].kind, VERDICT_MARK_EVAL);
-    assert_int_equal(hear(&c, 60, "KIND=eval\nSTEP=5\n", m), 0);
-    assert_int_equal(hear(&c, 99, "KIND=phase\nNAME=upload\nSTATE=end\n", m), 0);
-}
-
-static void fractions_of_an_epoch_tell_its_length(void **state)
-{
-    struct mark_clock c = {0};
-    struct verdict_mark m[MARK_CLOCK_MARKS];
-    (void)state;
-    hear(&c, 1, "KIND=step\nSTEP=10\nEPOCH=0.12048192771\n", m);
-    hear(&c, 2, "KIND=step\nSTEP=20\nEPOCH=0.24096385542\n", m);
-    assert_int_equal(m[0].steps_per_epoch, 83);
-    struct mark_clock coarse = {0}; /* to two digits they tell nothing */
-    hear(&coarse, 1, "KIND=step\nSTEP=10\nEPOCH=0.12\n", m);
-    hear(&coarse, 2, "KIND=step\nSTEP=20\nEPOCH=0.24\n", m);
-    assert_int_equal(m[0].steps_per_epoch, 0);
-}
-
-static void the_number_of_an_epoch_that_goes_up_ends_the_one_before(void **state)
-{
-    struct mark_clock c = {0};
-    struct verdict_mark m[MARK_CLOCK_MARKS];
-    (void)state;
-    assert_int_equal(hear(&c, 1, "KIND=step\nSTEP=50\nEPOCH=0\n", m), 1);
-    assert_int_equal(hear(&c, 2, "KIND=step\nSTEP=51\nEPOCH=1\n", m), 2);
-    assert_int_equal(m[0].kind, VERDICT_MARK_EPOCH);
-    assert_int_equal(m[0].step, 50);
-    assert_int_equal(m[1].kind, VERDICT_MARK_STEP);
-}
-
-static void what_was_told_once_is_in_every_mark_that_follows(void **state)
-{
-    struct mark_clock c = {0};
-    struct verdict_mark m[MARK_CLOCK_MARKS];
-    (void)state;
-    assert_int_equal(hear(&c, 1, "KIND=hello\nEXAMPLES=663\nEFFECTIVE_BATCH=8\n", m), 0);
-    assert_int_equal(hear(&c, 2, "KIND=step\nSTEP=1\n", m), 1);
-    assert_int_equal(m[0].examples, 663);
-    assert_int_equal(m[0].batch, 8);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -847,10 +785,6 @@ int main(void)
         cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),
         cmocka_unit_test(nothing_at_all_is_no_tree),
         cmocka_unit_test(a_word_is_told_once),
-        cmocka_unit_test(the_end_of_an_evaluation_told_twice_counts_once),
-        cmocka_unit_test(fractions_of_an_epoch_tell_its_length),
-        cmocka_unit_test(the_number_of_an_epoch_that_goes_up_ends_the_one_before),
-        cmocka_unit_test(what_was_told_once_is_in_every_mark_that_follows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

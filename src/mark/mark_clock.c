@@ -1,5 +1,5 @@
-/* From what a job says to what a verdict needs. */
-#include "profile/mark_clock.h"
+/* From the marks of a job to the marks of a verdict. */
+#include "mark/mark_clock.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 
 enum { SAME_EVENT_S = 2 };
 
-static uint64_t told(const struct mark *m, enum mark_has has, int64_t value)
+static uint64_t mark_value(const struct mark *m, enum mark_has has, int64_t value)
 {
     return (m->has & (uint32_t)has) && value > 0 ? (uint64_t)value : 0;
 }
 
-static bool value_is(const struct mark *m, const char *key, const char *word)
+static bool mark_is(const struct mark *m, const char *key, const char *word)
 {
     size_t len;
     const char *value = mark_get(m, key, &len);
@@ -32,10 +32,10 @@ static bool map_phase(const struct mark *m, enum verdict_mark_kind *ret)
         {"evaluation", VERDICT_MARK_EVAL}, {"validation", VERDICT_MARK_EVAL},
         {"save", VERDICT_MARK_SAVE},       {"checkpoint", VERDICT_MARK_SAVE},
     };
-    if (!value_is(m, "STATE", "end"))
+    if (!mark_is(m, "STATE", "end"))
         return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (value_is(m, "NAME", names[i].name)) {
+        if (mark_is(m, "NAME", names[i].name)) {
             *ret = names[i].kind;
             return true;
         }
@@ -83,14 +83,14 @@ bool mark_clock_map(const struct mark *m, struct verdict_mark *ret)
     enum verdict_mark_kind kind;
     if (!map_kind(m, &kind))
         return false;
-    *ret = (struct verdict_mark){.kind = kind,
-                                 .has_step = (m->has & MARK_HAS_STEP) && m->step >= 0,
-                                 .step = m->step > 0 ? (uint64_t)m->step : 0,
-                                 .steps_per_epoch =
-                                     told(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch),
-                                 .examples = told(m, MARK_HAS_EXAMPLES, m->examples),
-                                 .batch = told(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch),
-                                 .max_steps = told(m, MARK_HAS_MAX_STEPS, m->max_steps)};
+    *ret = (struct verdict_mark){
+        .kind = kind,
+        .has_step = (m->has & MARK_HAS_STEP) && m->step >= 0,
+        .step = m->step > 0 ? (uint64_t)m->step : 0,
+        .steps_per_epoch = mark_value(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch),
+        .examples = mark_value(m, MARK_HAS_EXAMPLES, m->examples),
+        .batch = mark_value(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch),
+        .max_steps = mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps)};
     return true;
 }
 
@@ -102,10 +102,10 @@ static void keep(uint64_t *kept, uint64_t now)
 
 static void keep_facts(struct mark_clock *c, const struct mark *m)
 {
-    keep(&c->steps_per_epoch, told(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch));
-    keep(&c->examples, told(m, MARK_HAS_EXAMPLES, m->examples));
-    keep(&c->batch, told(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch));
-    keep(&c->max_steps, told(m, MARK_HAS_MAX_STEPS, m->max_steps));
+    keep(&c->steps_per_epoch, mark_value(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch));
+    keep(&c->examples, mark_value(m, MARK_HAS_EXAMPLES, m->examples));
+    keep(&c->batch, mark_value(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch));
+    keep(&c->max_steps, mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps));
 }
 
 /* STEP=10 EPOCH=0.1204819 is an epoch of 83 steps; believed when two marks say the same. */
@@ -178,8 +178,8 @@ static void remember(struct mark_clock *c, const struct mark *m, const struct ve
     }
 }
 
-size_t mark_clock_hear(struct mark_clock *c, const struct mark *m,
-                       struct verdict_mark ret[MARK_CLOCK_MARKS])
+size_t mark_clock_add(struct mark_clock *c, const struct mark *m,
+                      struct verdict_mark ret[MARK_CLOCK_MARKS])
 {
     struct verdict_mark v;
     uint64_t step = 0;
