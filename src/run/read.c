@@ -1,0 +1,149 @@
+/* A run from a recording, in one pass. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "run/run.h"
+
+static void run_read_tick(struct run *run, const struct trace_item *item)
+{
+    run_tick_begin(run, item->t_ns);
+    for (size_t i = 0; i < item->tick.count; i++) {
+        const struct trace_row *row = &item->tick.rows[i];
+        run_sample(run, row->kind, row->id, row->name, &row->sample);
+    }
+    run_tick_end(run);
+}
+
+static void run_read_item(struct run *run, const struct trace_item *item)
+{
+    switch (item->kind) {
+    case TRACE_TICK:
+        run_read_tick(run, item);
+        break;
+    case TRACE_PROCESS:
+        run_process(run, item->t_ns, item->process.event, item->process.slot, item->process.info);
+        break;
+    case TRACE_MARK:
+        run_add_mark(run, &item->mark);
+        break;
+    case TRACE_NOTE:
+        run_add_note(run, item->t_ns, item->note.kind, item->note.text, item->note.len);
+        break;
+    case TRACE_ENTITY:
+        break;
+    }
+}
+
+/* When step N had ended, with what followed it directly, on the recording's clock. */
+static int find_step(const char *path, uint64_t n, uint64_t *ret_ns, struct err *err)
+{
+    struct trace_reader *reader;
+    struct trace_item item;
+    bool has_steps = false, is_past = false;
+    uint64_t cut = 0;
+    int r = trace_reader_open(path, &reader, err);
+    if (r < 0)
+        return r;
+    while (!is_past && (r = trace_reader_next(reader, &item)) > 0) {
+        const struct mark *m = &item.mark;
+        if (item.kind != TRACE_MARK || !(m->has & MARK_HAS_STEP) || m->kind == MARK_BEGIN ||
+            m->kind == MARK_END)
+            continue;
+        has_steps = has_steps || m->kind == MARK_STEP;
+        if ((uint64_t)m->step <= n)
+            cut = item.t_ns;
+        is_past = m->kind == MARK_STEP && (uint64_t)m->step > n;
+    }
+    trace_reader_free(reader);
+    if (r < 0)
+        return err_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    if (!has_steps)
+        return err_set(err, -EINVAL, "--until-step %" PRIu64 ": %s has no steps", n, path);
+    *ret_ns = cut;
+    return 0;
+}
+
+static int find_end(const char *path, const struct run_options *options, uint64_t start_ns,
+                    uint64_t *ret_ns, struct err *err)
+{
+    *ret_ns = UINT64_MAX;
+    int r = options->has_until_step ? find_step(path, options->until_step, ret_ns, err) : 0;
+    if (r == 0 && options->has_until && start_ns + options->until_ns < *ret_ns)
+        *ret_ns = start_ns + options->until_ns;
+    return r;
+}
+
+/* Clocks may have been set in between: a start far from the recording's is none of its. */
+static uint64_t job_start_ns(const struct trace_reader *reader, const struct run_options *options)
+{
+    uint64_t mono_ns = trace_reader_start_mono_ns(reader);
+    uint64_t wall_ns = trace_reader_start_wall_ns(reader);
+    if (wall_ns && options->start_wall_ns > wall_ns &&
+        options->start_wall_ns - wall_ns < 60 * NS_PER_S)
+        mono_ns += options->start_wall_ns - wall_ns;
+    return mono_ns;
+}
+
+static void run_take_header(struct run *run, const struct trace_reader *reader)
+{
+    const json_t *imported = json_object_get(trace_reader_header(reader), "imported");
+    const char *time = json_string_value(json_object_get(imported, "time"));
+    run->header = json_deep_copy(trace_reader_header(reader));
+    run->is_table = imported != NULL;
+    run->is_by_step = time && strcmp(time, "steps") == 0;
+    run->start_wall_ns = run->options.start_wall_ns ? run->options.start_wall_ns
+                                                    : trace_reader_start_wall_ns(reader);
+}
+
+static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t until_ns)
+{
+    struct trace_item item;
+    int r;
+    while ((r = trace_reader_next(reader, &item)) > 0) {
+        if (!run->start_mono_ns) /* the header is damaged */
+            run->start_mono_ns = item.t_ns;
+        if (item.t_ns > until_ns) {
+            run->is_cut = true;
+            r = 0;
+            break;
+        }
+        run_read_item(run, &item);
+    }
+    for (size_t i = 0; i < run->phase_count; i++)
+        if (run->phases[i].is_open)
+            run->phases[i].until_ns = run->now_ns;
+    trace_reader_damage(reader, &run->damage);
+    return r < 0 ? r : run->has_failed ? -ENOMEM : 0;
+}
+
+int run_read(const char *path, const struct run_options *options, struct run_observer *observers,
+             struct run **ret, struct err *err)
+{
+    struct trace_reader *reader;
+    struct run *run = NULL;
+    uint64_t until_ns;
+    int r = trace_reader_open(path, &reader, err);
+    if (r < 0)
+        return r;
+    r = find_end(path, options, trace_reader_start_mono_ns(reader), &until_ns, err);
+    if (r == 0) {
+        r = run_new(options, job_start_ns(reader, options), &run);
+        if (r == 0) {
+            run->observers = observers;
+            run_take_header(run, reader);
+            r = run_read_all(run, reader, until_ns);
+        }
+        if (r < 0)
+            err_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    }
+    trace_reader_free(reader);
+    if (r < 0) {
+        run_free(run);
+        return r;
+    }
+    *ret = run;
+    return 0;
+}
