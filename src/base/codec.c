@@ -24,6 +24,12 @@ static bool *has_of(const struct codec *f, const void *s)
     return (bool *)((char *)(uintptr_t)s + f->has);
 }
 
+/* Of these a NULL is what a false has_… is of others. */
+static bool is_pointer(const struct codec *f)
+{
+    return f->type == CODEC_STRING || f->type == CODEC_LIST || f->type == CODEC_STRINGS;
+}
+
 /* ---- writing ---- */
 
 static json_t *list_json(const struct codec *f, const void *s)
@@ -72,9 +78,11 @@ int codec_put(const struct codec *fields, const void *from, json_t *o)
 {
     int r = 0;
     for (const struct codec *f = fields; f->type; f++) {
-        bool has = !f->absent || (f->type == CODEC_STRING ? *(char **)member_of(f, from) != NULL
-                                                          : *has_of(f, from));
-        if (has || f->absent == CODEC_OR_NULL)
+        const void *at = member_of(f, from);
+        bool has = !f->absent || (is_pointer(f) ? *(char *const *)at != NULL : *has_of(f, from));
+        if (!f->key)
+            r |= codec_put(f->of, at, o);
+        else if (has || f->absent == CODEC_OR_NULL)
             r |= json_object_set_new(o, f->key, has ? member_json(f, from) : json_null());
     }
     return r ? -ENOMEM : 0;
@@ -199,12 +207,12 @@ static int member_read(const struct codec *f, const json_t *v, void *s)
 int codec_read(const struct codec *fields, const json_t *doc, void *ret, struct err *err)
 {
     for (const struct codec *f = fields; f->type; f++) {
-        int r = member_read(f, json_object_get(doc, f->key), ret);
+        int r = member_read(f, f->key ? json_object_get(doc, f->key) : doc, ret);
         if (r < 0) {
             codec_fini(fields, ret);
             return err_set(err, r, "out of memory");
         }
-        if (f->absent && f->type != CODEC_STRING)
+        if (f->absent && !is_pointer(f))
             *has_of(f, ret) = r > 0;
     }
     return 0;
@@ -224,7 +232,7 @@ void codec_fini(const struct codec *fields, void *s)
                     free(((char **)(void *)*at)[i]);
             *count_of(f, s) = 0;
         }
-        if (f->type == CODEC_STRING || f->type == CODEC_LIST || f->type == CODEC_STRINGS) {
+        if (is_pointer(f)) {
             free(*at);
             *at = NULL;
         }

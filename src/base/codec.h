@@ -17,12 +17,12 @@ enum codec_type {
     CODEC_NAME,    /* an enum by its names: 0 for a name that is not known */
     CODEC_TEXT,    /* char[N], cut at a character's end */
     CODEC_STRING,  /* char *, owned; NULL is null */
-    CODEC_STRUCT,  /* within the struct */
+    CODEC_STRUCT,  /* within the struct; without a key its members are keys beside the others */
     CODEC_LIST,    /* pointer to COUNT structs, owned */
     CODEC_STRINGS, /* pointer to COUNT strings, owned */
 };
 
-/* What is written for a member that has none (its has_… is false, a string is NULL). */
+/* What is written for a member that has none: its has_… is false, a pointer is NULL. */
 enum codec_absent { CODEC_REQUIRED = 0, CODEC_OR_NULL, CODEC_OR_NOTHING };
 
 /* One member; a table of them, ended by {0}, is a struct's codec. */
@@ -53,7 +53,6 @@ struct codec {
     {                                                                                              \
         CODEC_AT(s, m, k, t), CODEC_HAS(s, m, CODEC_OR_NOTHING)                                    \
     }
-/* A string: its NULL is what a has_… is to others. */
 #define CODEC_OWNED(s, m, k, how)                                                                  \
     {                                                                                              \
         CODEC_AT(s, m, k, CODEC_STRING), .absent = (how)                                           \
@@ -70,14 +69,16 @@ struct codec {
     {                                                                                              \
         CODEC_AT(s, m, k, CODEC_STRUCT), CODEC_HAS(s, m, how), .of = (fields)                      \
     }
-#define CODEC_MANY(s, m, n, k, fields)                                                             \
+#define CODEC_FLAT(s, m, fields) CODEC_PART(s, m, NULL, fields)
+#define CODEC_MANY(s, m, n, k, fields, how)                                                        \
     {                                                                                              \
-        .key = (k), .type = CODEC_LIST, .offset = offsetof(s, m), .size = sizeof *((s *)0)->m,     \
-        .count = offsetof(s, n), .of = (fields)                                                    \
+        .key = (k), .type = CODEC_LIST, .absent = (how), .offset = offsetof(s, m),                 \
+        .size = sizeof *((s *)0)->m, .count = offsetof(s, n), .of = (fields)                       \
     }
-#define CODEC_WORDS(s, m, n, k)                                                                    \
+#define CODEC_WORDS(s, m, n, k, how)                                                               \
     {                                                                                              \
-        .key = (k), .type = CODEC_STRINGS, .offset = offsetof(s, m), .count = offsetof(s, n)       \
+        .key = (k), .type = CODEC_STRINGS, .absent = (how), .offset = offsetof(s, m),              \
+        .count = offsetof(s, n)                                                                    \
     }
 
 /* NULL: out of memory. */

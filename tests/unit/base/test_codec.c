@@ -39,6 +39,7 @@ struct whole {
     size_t part_count;
     char **words;
     size_t word_count;
+    struct part beside;
 };
 static const struct codec whole_codec[] = {
     CODEC_FIELD(struct whole, is_on, "on", CODEC_BOOL),
@@ -49,8 +50,9 @@ static const struct codec whole_codec[] = {
     CODEC_NAMED(struct whole, colour, "colour", colour_names),
     CODEC_OWNED(struct whole, note, "note", CODEC_OR_NULL),
     CODEC_PART_HAS(struct whole, one, "one", part_codec, CODEC_OR_NOTHING),
-    CODEC_MANY(struct whole, parts, part_count, "parts", part_codec),
-    CODEC_WORDS(struct whole, words, word_count, "words"),
+    CODEC_MANY(struct whole, parts, part_count, "parts", part_codec, CODEC_REQUIRED),
+    CODEC_FLAT(struct whole, beside, part_codec),
+    CODEC_WORDS(struct whole, words, word_count, "words", CODEC_REQUIRED),
     {0},
 };
 
@@ -69,7 +71,8 @@ static void codec_writes_what_it_read(void **state)
     static const char text[] =
         "{\"on\": true, \"small\": -3, \"large\": -5000000000, \"bytes\": 7, \"real\": 0.5, "
         "\"colour\": \"green\", \"note\": \"n\", \"one\": {\"number\": 1, \"name\": \"a\"}, "
-        "\"parts\": [{\"number\": 2}, {\"number\": 3, \"name\": \"b\"}], \"words\": [\"x\", \"\"]}";
+        "\"parts\": [{\"number\": 2}, {\"number\": 3, \"name\": \"b\"}], \"number\": 9, \"words\": "
+        "[\"x\", \"\"]}";
     (void)state;
     struct whole w = read_text(text);
     assert_int_equal(w.colour, COLOUR_GREEN);
@@ -92,7 +95,7 @@ static void absent_members_are_null_or_left_out(void **state)
     char *out = json_dumps(doc, 0);
     assert_string_equal(out, "{\"on\": false, \"small\": 0, \"large\": 0, \"bytes\": null, "
                              "\"real\": null, \"colour\": \"unknown\", \"note\": null, "
-                             "\"parts\": [], \"words\": []}");
+                             "\"parts\": [], \"number\": 0, \"words\": []}");
     free(out);
     json_decref(doc);
 }
