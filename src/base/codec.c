@@ -81,7 +81,7 @@ int codec_put(const struct codec *fields, const void *from, json_t *o)
         const void *at = member_of(f, from);
         bool has = !f->absent || (is_pointer(f) ? *(char *const *)at != NULL : *has_of(f, from));
         if (!f->key)
-            r |= codec_put(f->of, at, o);
+            r |= has ? codec_put(f->of, at, o) : 0;
         else if (has || f->absent == CODEC_OR_NULL)
             r |= json_object_set_new(o, f->key, has ? member_json(f, from) : json_null());
     }

@@ -70,6 +70,7 @@ struct codec {
         CODEC_AT(s, m, k, CODEC_STRUCT), CODEC_HAS(s, m, how), .of = (fields)                      \
     }
 #define CODEC_FLAT(s, m, fields) CODEC_PART(s, m, NULL, fields)
+#define CODEC_FLAT_HAS(s, m, fields) CODEC_PART_HAS(s, m, NULL, fields, CODEC_OR_NOTHING)
 #define CODEC_MANY(s, m, n, k, fields, how)                                                        \
     {                                                                                              \
         .key = (k), .type = CODEC_LIST, .absent = (how), .offset = offsetof(s, m),                 \
