@@ -16,7 +16,7 @@
 #include "cli/verdict.h"
 #include "cli/verdict_csv.h"
 #include "judge/judge.h"
-#include "judge/judge_json.h"
+#include "judge/verdicts.h"
 #include "profile/held.h"
 #include "trace/reader.h"
 #include "present/verdict.h"
@@ -147,8 +147,8 @@ static bool ends_in(const char *s, const char *end)
 
 /* ---- a table ---- */
 
-static int judge_table(const char *path, const struct verdict_call *o, double until_s, json_t **ret,
-                       struct err *err)
+static int judge_table(const char *path, const struct verdict_call *o, double until_s,
+                       struct verdicts *ret, struct err *err)
 {
     if (o->no_marks)
         return err_set(err, -EINVAL,
@@ -260,7 +260,7 @@ static void hear_profiler(const char *path, struct judge *judge)
 }
 
 static int judge_reader(const char *path, struct trace_reader *reader, const struct verdict_call *o,
-                        double until_s, json_t **ret, struct err *err)
+                        double until_s, struct verdicts *ret, struct err *err)
 {
     struct judge_options options = judge_options_of(o, reader);
     struct judge *judge = NULL;
@@ -278,16 +278,16 @@ static int judge_reader(const char *path, struct trace_reader *reader, const str
     if (r == 0) {
         hear_profiler(path, judge);
         judge_update(judge);
-        *ret = judge_json(judge);
-        if (!*ret)
-            r = err_set(err, -ENOMEM, "no memory to judge %s", path);
+        r = judge_verdicts(judge, ret);
+        if (r < 0)
+            err_set(err, r, "no memory to judge %s", path);
     }
     judge_free(judge);
     return r;
 }
 
 static int judge_recording(const char *path, const struct verdict_call *o, double until_s,
-                           struct trace_reader *reader, json_t **ret, struct err *err)
+                           struct trace_reader *reader, struct verdicts *ret, struct err *err)
 {
     const char *option = table_option(o);
     if (option)
@@ -317,7 +317,8 @@ static bool is_recording(const char *path)
     return true;
 }
 
-static int judge(const char *path, const struct verdict_call *o, json_t **ret, struct err *err)
+static int judge(const char *path, const struct verdict_call *o, struct verdicts *ret,
+                 struct err *err)
 {
     double until_s = 0;
     int r = parse_until(o, &until_s, err);
@@ -335,7 +336,7 @@ static int judge(const char *path, const struct verdict_call *o, json_t **ret, s
 }
 
 static int open_and_judge(const char *path, const struct verdict_call *o, double until_s,
-                          json_t **ret, struct err *err)
+                          struct verdicts *ret, struct err *err)
 {
     struct trace_reader *reader;
     int r = trace_reader_open(path, &reader, err);
@@ -346,10 +347,23 @@ static int open_and_judge(const char *path, const struct verdict_call *o, double
     return r;
 }
 
+static int recording_json(const char *path, const struct verdict_call *call, double until_s,
+                          json_t **ret, struct err *err)
+{
+    struct verdicts v = {0};
+    int r = open_and_judge(path, call, until_s, &v, err);
+    json_t *doc = r == 0 ? verdicts_json(&v) : NULL;
+    verdicts_fini(&v);
+    if (r == 0 && !doc)
+        r = err_set(err, -ENOMEM, "no memory to judge %s", path);
+    *ret = doc;
+    return r;
+}
+
 int verdict_of_recording(const char *path, json_t **ret, struct err *err)
 {
     const struct verdict_call none = {.json = true};
-    return open_and_judge(path, &none, 0, ret, err);
+    return recording_json(path, &none, 0, ret, err);
 }
 
 int verdict_of_beginning(const char *path, int64_t until_step, double until_s, json_t **ret,
@@ -357,7 +371,7 @@ int verdict_of_beginning(const char *path, int64_t until_step, double until_s, j
 {
     const struct verdict_call call = {
         .json = true, .until_step = until_step, .until = until_step ? NULL : "the end"};
-    return open_and_judge(path, &call, until_s, ret, err);
+    return recording_json(path, &call, until_s, ret, err);
 }
 
 bool verdict_is_recording_file(const char *path)
@@ -372,53 +386,46 @@ bool verdict_is_recording_file(const char *path)
 
 /* ---- the answer ---- */
 
-static int status_of(const json_t *one)
+static int status_of(const struct verdict_result *one)
 {
-    const json_t *leak = json_object_get(one, "leak");
-    return json_is_true(leak) ? LEAK : json_is_false(leak) ? NO_LEAK : NOT_KNOWN;
+    return one->leak == VERDICT_LEAK_YES  ? LEAK
+           : one->leak == VERDICT_LEAK_NO ? NO_LEAK
+                                          : NOT_KNOWN;
 }
 
-/* Series that are not of one job: the worst of them. */
-static int status_of_all(const json_t *list)
+/* Of series that are not of one job the worst counts. */
+static int exit_status(const struct verdicts *v)
 {
-    int status = json_array_size(list) ? NO_LEAK : NOT_KNOWN;
-    size_t i;
-    const json_t *one;
-    json_array_foreach(list, i, one)
-    {
-        int s = status_of(one);
+    if (v->has_job)
+        return status_of(&v->job.result);
+    int status = v->processes.count ? NO_LEAK : NOT_KNOWN;
+    for (size_t i = 0; i < v->processes.count; i++) {
+        int s = status_of(&v->processes.at[i].result);
         if (s == LEAK || (s == NOT_KNOWN && status == NO_LEAK))
             status = s;
     }
     return status;
 }
 
-static int exit_status(const json_t *doc)
-{
-    const json_t *tree = json_object_get(doc, "tree");
-    if (json_object_get(doc, "verdict"))
-        return status_of(doc);
-    return json_is_object(tree) ? status_of(tree)
-                                : status_of_all(json_object_get(doc, "processes"));
-}
-
 static int exec(const struct cli_call *call)
 {
     const struct verdict_call *o = call->options;
     struct err err = {{0}};
-    json_t *doc = NULL;
+    struct verdicts verdicts = {0};
     struct buf out = {0};
-    if (judge(call->argv[0], o, &doc, &err) < 0)
+    if (judge(call->argv[0], o, &verdicts, &err) < 0)
         return cli_failf(CANNOT, "verdict: %s", err.text);
-    if (!o->json)
+    json_t *doc = verdicts_json(&verdicts);
+    if (doc && !o->json)
         verdict_text(&out, doc, cli_colour(STDOUT_FILENO), (int)cli_width(STDOUT_FILENO));
-    else if (json_print(&out, doc, 2) < 0)
+    else if (!doc || json_print(&out, doc, 2) < 0)
         out.failed = true;
     int status = cli_print(&out);
     if (status == 0)
-        status = exit_status(doc);
+        status = exit_status(&verdicts);
     buf_fini(&out);
     json_decref(doc);
+    verdicts_fini(&verdicts);
     return status;
 }
 

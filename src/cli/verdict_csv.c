@@ -314,7 +314,7 @@ static int take_row(void *user, const struct csv_row *row)
     return 0;
 }
 
-static int read_and_judge(struct judged_table *t, json_t **ret)
+static int read_and_judge(struct judged_table *t, struct verdicts *ret)
 {
     const struct verdict_csv_options *o = t->options;
     int r = read_marks(t);
@@ -330,11 +330,11 @@ static int read_and_judge(struct judged_table *t, json_t **ret)
     if (t->count == 0 && !judged_group_of(t, "", 0)) /* no row at all: an empty series */
         return err_set(t->err, -ENOMEM, "no memory to judge %s", t->path);
     judged_table_judge(t);
-    *ret = judged_table_json(t);
-    return *ret ? 0 : err_set(t->err, -ENOMEM, "no memory to judge %s", t->path);
+    r = judged_table_verdicts(t, ret);
+    return r < 0 ? err_set(t->err, r, "no memory to judge %s", t->path) : 0;
 }
 
-int verdict_csv(const char *path, const struct verdict_csv_options *options, json_t **ret,
+int verdict_csv(const char *path, const struct verdict_csv_options *options, struct verdicts *ret,
                 struct err *err)
 {
     struct judged_table t = {.options = options, .path = path, .cut_t = HUGE_VAL, .err = err};

@@ -1,10 +1,10 @@
 /* The verdict on a table: each group a series, marks from its columns or from a file beside it. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "judge/verdicts.h"
 #include "trace/csv.h"
 #include "verdict/verdict.h"
 
@@ -20,7 +20,6 @@ struct verdict_csv_options {
     uint64_t until_step;
 };
 
-/* 0 and the document: one series as it is, several as `tree`, `processes` and `gpus`. -errno with
- * its sentence. */
-int verdict_csv(const char *path, const struct verdict_csv_options *options, json_t **ret,
+/* 0, or -errno with its sentence. */
+int verdict_csv(const char *path, const struct verdict_csv_options *options, struct verdicts *ret,
                 struct err *err);

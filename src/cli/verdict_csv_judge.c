@@ -1,19 +1,17 @@
-/* The verdict on each group of a table, on the job that they are of, and both as JSON. */
+/* The verdict on each group of a table, and on the job that they are of. */
 #include "cli/verdict_csv_private.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/json.h"
+#include "base/cleanup.h"
 #include "judge/judge.h"
-#include "judge/judge_json.h"
+#include "judge/verdicts.h"
 
-enum {
-    GROUPS_LISTED = 64,
-    GONE_S = 10, /* a group with no row for so long at the end has ended before */
-};
+enum { GONE_S = 10 }; /* a group with no row for so long at the end has ended before */
 
 static bool is_alive(const struct judged_table *t, const struct judged_group *g)
 {
@@ -72,20 +70,20 @@ void judged_table_judge(struct judged_table *t)
     }
 }
 
-static json_t *group_json(const struct judged_table *t, const struct judged_group *g)
+static int set_group(struct judged *a, const struct judged_table *t, const struct judged_group *g)
 {
-    json_t *o = json_object();
-    json_t *result = judge_result_json(&g->result, t->has_time ? g->first_t - t->first_t : 0);
-    if (is_job(t) && g->pid > 0)
-        json_object_set_new(o, "pid", json_integer(g->pid));
-    json_object_set_new(o, "group", json_text(g->name, g->len));
-    json_object_set_new(o, "name", json_text(g->name, g->len));
-    json_object_set_new(o, "alive", json_boolean(is_alive(t, g)));
-    json_object_set_new(o, "rss_bytes", g->rows ? json_u64(g->last_bytes) : json_null());
-    json_object_set_new(o, "unique_bytes", json_null());
-    json_object_update(o, result);
-    json_decref(result);
-    return o;
+    a->has_pid = is_job(t) && g->pid > 0;
+    a->pid = g->pid;
+    a->alive = is_alive(t, g);
+    a->has_rss = g->rows > 0;
+    a->rss_bytes = g->last_bytes;
+    a->name = strdup(g->name);
+    return a->name ? 0 : -ENOMEM;
+}
+
+static double offset_s(const struct judged_table *t, const struct judged_group *g)
+{
+    return t->has_time ? g->first_t - t->first_t : 0;
 }
 
 static bool stands_for_job(const struct judged_table *t, const struct judged_group *g)
@@ -96,15 +94,17 @@ static bool stands_for_job(const struct judged_table *t, const struct judged_gro
                               g->peak_bytes >= t->groups[0]->peak_bytes / 2);
 }
 
-static json_t *tree_json(const struct judged_table *t)
+static int set_job(const struct judged_table *t, struct verdicts *v)
 {
-    struct verdict_member *members = calloc(t->count + 1, sizeof *members);
-    const struct judged_group **of = calloc(t->count + 1, sizeof(const struct judged_group *));
+    AUTO_FREE struct verdict_member *members = calloc(t->count + 1, sizeof *members);
+    AUTO_FREE const struct judged_group **of =
+        calloc(t->count + 1, sizeof(const struct judged_group *));
     struct verdict_tree_result tree;
     struct verdict_result result;
     size_t n = 0;
-    json_t *o = NULL;
-    for (size_t i = 0; members && of && i < t->count; i++) {
+    if (!members || !of)
+        return -ENOMEM;
+    for (size_t i = 0; i < t->count; i++) {
         const struct judged_group *g = t->groups[i];
         if (!stands_for_job(t, g))
             continue;
@@ -112,34 +112,46 @@ static json_t *tree_json(const struct judged_table *t)
         members[n++] = (struct verdict_member){
             .result = &g->result, .rss_bytes = (double)g->last_bytes, .alive = true};
     }
-    if (members && of) {
-        size_t figures = judge_tree_result(members, n, NULL, &tree, &result);
-        o = judge_result_json(&result,
-                              t->has_time && figures < n ? of[figures]->first_t - t->first_t : 0);
-        const struct judged_group *g = tree.has_grower && tree.grower < n ? of[tree.grower] : NULL;
-        json_t *grower = g ? json_pack("{s:o}", "name", json_text(g->name, g->len)) : NULL;
-        if (g && g->pid > 0)
-            json_object_set_new(grower, "pid", json_integer(g->pid));
-        judge_tree_json_add(o, &tree, grower);
-    }
-    free(members);
-    free(of);
-    return o ? o : json_null();
+    size_t figures = judge_tree_result(members, n, NULL, &tree, &result);
+    v->has_job = true;
+    v->growing = tree.growers;
+    v->n_flat = tree.n_flat;
+    memcpy(v->flat, tree.flat, sizeof v->flat);
+    v->has_grower = tree.has_grower && tree.grower < n;
+    if (v->has_grower && set_group(&v->grower, t, of[tree.grower]) < 0)
+        return -ENOMEM;
+    return judged_set_result(&v->job, &result, figures < n ? offset_s(t, of[figures]) : 0);
 }
 
-json_t *judged_table_json(struct judged_table *t)
+static int set_groups(const struct judged_table *t, struct verdicts *v)
 {
-    if (t->count == 1 && t->dropped_groups == 0)
-        return judge_result_json(&t->groups[0]->result, 0);
+    size_t listed = t->count < VERDICTS_LISTED ? t->count : VERDICTS_LISTED;
+    for (size_t i = 0; i < listed; i++) {
+        const struct judged_group *g = t->groups[i];
+        struct judged *a = judged_list_add(&v->processes);
+        if (!a || set_group(a, t, g) < 0 || judged_set_result(a, &g->result, offset_s(t, g)) < 0)
+            return -ENOMEM;
+    }
+    v->not_judged = t->dropped_groups + t->count - listed;
+    v->rows_not_judged = t->dropped_rows;
+    return 0;
+}
+
+int judged_table_verdicts(struct judged_table *t, struct verdicts *ret)
+{
+    struct verdicts v = {.is_series = t->count == 1 && t->dropped_groups == 0};
+    int r = 0;
     qsort(t->groups, t->count, sizeof(struct judged_group *), by_peak);
-    size_t listed = t->count < GROUPS_LISTED ? t->count : GROUPS_LISTED;
-    json_t *list = json_array();
-    for (size_t i = 0; i < listed; i++)
-        json_array_append_new(list, group_json(t, t->groups[i]));
-    json_t *doc =
-        json_pack("{s:o,s:o,s:[],s:o}", "tree", is_job(t) ? tree_json(t) : json_null(), "processes",
-                  list, "gpus", "not_judged", json_u64(t->dropped_groups + t->count - listed));
-    if (doc && t->dropped_groups)
-        json_object_set_new(doc, "rows_not_judged", json_u64(t->dropped_rows));
-    return doc;
+    v.has_job = v.is_series;
+    if (v.is_series)
+        r = judged_set_result(&v.job, &t->groups[0]->result, 0);
+    else if (is_job(t))
+        r = set_job(t, &v);
+    if (r == 0 && !v.is_series)
+        r = set_groups(t, &v);
+    if (r < 0)
+        verdicts_fini(&v);
+    else
+        *ret = v;
+    return r;
 }

@@ -2,7 +2,6 @@
  * verdict_csv_groups.c, which holds the groups, and verdict_csv_judge.c. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,4 +74,4 @@ void judged_group_feed_held(struct judged_group *g);
 void judged_table_say_before(const struct judged_table *t, struct judged_group *g, double t_s);
 
 void judged_table_judge(struct judged_table *t);
-json_t *judged_table_json(struct judged_table *t); /* NULL: no memory */
+int judged_table_verdicts(struct judged_table *t, struct verdicts *ret); /* 0 or -ENOMEM */

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "judge/judge_json.h"
+#include "judge/verdicts.h"
 #include "present/verdict.h"
 
 _Static_assert((int)FRAME_SPARK >= (int)TRACK_RECENT, "a row has room for what a track keeps");

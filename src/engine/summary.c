@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "judge/judge_json.h"
+#include "judge/verdicts.h"
 
 enum { SUMMARY_PROCESSES = 64 };
 

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "judge/judge_json.h"
 #include "profile/words.h"
+#include "verdict/verdict_json.h"
 
 static json_t *bytes_json(double bytes)
 {
@@ -78,7 +78,7 @@ static json_t *row_json(const struct profile *p, struct names *names, const stru
                   "allocated_bytes", bytes_json(r->allocated_bytes), "survivor_bytes",
                   bytes_json(r->survivor_bytes), "live_objects", r->live_objects, "age_s", r->age_s,
                   "growth_bytes", r->growth_bytes, "growth_sigma_bytes", r->growth_sigma, "verdict",
-                  judge_result_json(&r->verdict, 0), "stacks", (json_int_t)r->sites);
+                  verdict_result_json(&r->verdict), "stacks", (json_int_t)r->sites);
     if (o && r->n_places) {
         json_object_set_new(o, "places", places_json(r));
         json_object_set_new(o, "place_count", json_integer((json_int_t)r->n_places));

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/number.h"
-#include "judge/judge_json.h"
+#include "judge/verdicts.h"
 #include "mark/receiver.h"
 
 static bool value_is(const struct mark *m, const char *key, const char *word)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "judge/judge.h"
-#include "judge/judge_json.h"
+#include "judge/verdicts.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
 
@@ -226,6 +227,17 @@ static void growth_that_ends_with_the_first_pass_has_plateaued(void **state)
     judge_free(job.judge);
 }
 
+/* What is read back and written again is the same document. */
+static void assert_reads_back(const json_t *doc)
+{
+    struct verdicts v;
+    assert_int_equal(verdicts_read(doc, &v), 0);
+    json_t *again = verdicts_json(&v);
+    assert_true(json_equal(doc, again));
+    json_decref(again);
+    verdicts_fini(&v);
+}
+
 static void a_recording_gives_the_verdict_that_was_given_live(void **state)
 {
     char folder[] = "/tmp/ebb-judge-XXXXXX";
@@ -260,6 +272,7 @@ static void a_recording_gives_the_verdict_that_was_given_live(void **state)
     assert_int_equal(judge_tree(again)->result.word, VERDICT_LEAKING);
     assert_int_equal(json_array_size(json_object_get(replayed, "series")), 2);
     assert_true(json_equal(live, replayed));
+    assert_reads_back(live);
     json_decref(live);
     json_decref(replayed);
     json_decref(header);
@@ -652,6 +665,23 @@ static void a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job(void
     judge_free(job.judge);
 }
 
+static void verdicts_of_another_shape_are_read_as_unknown(void **state)
+{
+    struct verdicts v = {0};
+    json_t *doc =
+        json_pack("{s:{s:i,s:s,s:[i],s:[{},i]},s:[i,{s:s}],s:s}", "tree", "verdict", 3, "grower",
+                  "x", "evidence", 1, "flat", 2, "processes", 4, "pid", "one", "gpus", "none");
+    (void)state;
+    assert_int_equal(verdicts_read(NULL, &v), -EINVAL);
+    assert_int_equal(verdicts_read(doc, &v), 0);
+    assert_true(v.has_job && !v.has_grower && v.n_flat == 0 && v.job.n_reasons == 0);
+    assert_int_equal(v.job.result.word, VERDICT_UNDECIDED);
+    assert_int_equal(v.processes.count, 1);
+    assert_false(v.processes.at[0].has_pid);
+    verdicts_fini(&v);
+    json_decref(doc);
+}
+
 static void a_leak_of_an_earlier_segment_is_kept(void **state)
 {
     struct job job = job_begin(NULL);
@@ -670,6 +700,7 @@ static void a_leak_of_an_earlier_segment_is_kept(void **state)
     const json_t *told = json_object_get(doc, "earlier_leak");
     assert_string_equal(json_string_value(json_object_get(told, "verdict")), "leaking");
     assert_true(json_is_object(json_object_get(told, "rate_bytes_per_step")));
+    assert_reads_back(doc);
     json_decref(doc);
     judge_free(job.judge);
 }
@@ -780,6 +811,7 @@ int main(void)
         cmocka_unit_test(figures_in_bytes_have_verdicts_of_their_own),
         cmocka_unit_test(memory_that_malloc_keeps_is_no_leak_of_the_process_or_the_tree),
         cmocka_unit_test(a_figure_that_comes_some_steps_late_goes_by_the_pass_of_the_job),
+        cmocka_unit_test(verdicts_of_another_shape_are_read_as_unknown),
         cmocka_unit_test(a_leak_of_an_earlier_segment_is_kept),
         cmocka_unit_test(a_figure_keeps_its_verdict_when_its_process_has_gone),
         cmocka_unit_test(figures_beyond_the_last_place_wait_until_one_has_gone),

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "judge/judge.h"
-#include "judge/judge_json.h"
+#include "judge/verdicts.h"
 #include "profile/held.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
