@@ -9,7 +9,7 @@
 #include "cli/heap_run.h"
 #include "cli/outside.h"
 #include "cli/verdict.h"
-#include "diagnose/diagnose.h"
+#include "diagnose/diagnosis.h"
 #include "proc/procfs.h"
 #include "present/diagnose.h"
 
@@ -27,8 +27,13 @@ static int diagnose(const char *folder, json_t **ret, struct err *err)
     json_decref(verdict);
     if (r < 0)
         return r;
-    *ret = diagnose_json(facts);
+    struct diagnosis d;
+    r = diagnosis_make(facts, &d, err);
     facts_free(facts);
+    if (r < 0)
+        return r;
+    *ret = diagnosis_json(&d);
+    diagnosis_fini(&d);
     return *ret ? 0 : err_set(err, -1, "out of memory");
 }
 

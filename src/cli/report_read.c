@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/verdict.h"
-#include "diagnose/diagnose.h"
+#include "diagnose/diagnosis.h"
 #include "judge/heap_json.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
@@ -162,9 +162,11 @@ static void read_diagnosis(const char *path, json_t *doc)
         trouble(doc, &err);
         return;
     }
-    json_t *diagnosis = diagnose_json(facts);
-    if (diagnosis)
-        json_object_set_new(doc, "diagnosis", diagnosis);
+    struct diagnosis diagnosis;
+    if (diagnosis_make(facts, &diagnosis, &err) == 0) {
+        json_object_set_new(doc, "diagnosis", diagnosis_json(&diagnosis));
+        diagnosis_fini(&diagnosis);
+    }
     facts_free(facts);
 }
 

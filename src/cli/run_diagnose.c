@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "diagnose/diagnose.h"
+#include "diagnose/diagnosis.h"
 
 /* Where the floor is flat there is nothing to explain, and nothing is read. */
 static bool may_have_grown(const json_t *verdict)
@@ -25,14 +25,10 @@ struct facts *run_facts(const json_t *doc)
 
 void run_diagnose(json_t *doc, const struct facts *facts)
 {
-    if (!facts)
+    struct diagnosis all;
+    if (!facts || diagnosis_make(facts, &all, NULL) < 0)
         return;
-    json_t *all = diagnose_json(facts);
-    json_t *first = json_array_get(json_object_get(all, "hypotheses"), 0);
-    if (first && json_is_true(json_object_get(all, "grew")))
-        json_object_set_new(doc, "diagnosis",
-                            json_pack("{s:O,s:[O],s:O}", "verdict", json_object_get(all, "verdict"),
-                                      "hypotheses", first, "advice",
-                                      json_object_get(all, "advice")));
-    json_decref(all);
+    if (all.has_grown)
+        json_object_set_new(doc, "diagnosis", diagnosis_brief_json(&all));
+    diagnosis_fini(&all);
 }

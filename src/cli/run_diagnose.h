@@ -9,5 +9,5 @@ struct facts;
  * nothing to explain, or no recording is there. */
 struct facts *run_facts(const json_t *doc);
 /* Adds DOC["diagnosis"] where the job's memory grew: the verdict, the first hypothesis and what to
- * do, as diagnose_json has them. FACTS may be NULL. */
+ * do, as diagnosis_brief_json has them. FACTS may be NULL. */
 void run_diagnose(json_t *doc, const struct facts *facts);

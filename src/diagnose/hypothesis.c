@@ -72,16 +72,13 @@ const char *hypothesis_title(enum hypothesis_id id)
     return titles[id];
 }
 
-const char *hypothesis_word_text(enum hypothesis_word word)
-{
-    static const char *const texts[] = {[RULED_OUT] = "ruled out",
+const char *const hypothesis_words[] = {[RULED_OUT] = "ruled out",
                                         [UNLIKELY] = "unlikely",
                                         [POSSIBLE] = "possible",
                                         [LIKELY] = "likely",
                                         [NEARLY_CERTAIN] = "nearly certain",
-                                        [CANNOT_TEST] = "cannot be tested"};
-    return texts[word];
-}
+                                        [CANNOT_TEST] = "cannot be tested",
+                                        NULL};
 
 /* ---- the question ---- */
 

@@ -37,7 +37,7 @@ const char *hypothesis_title(enum hypothesis_id id);
 
 /* CANNOT_TEST: what it would show in was not measured. */
 enum hypothesis_word { RULED_OUT, UNLIKELY, POSSIBLE, LIKELY, NEARLY_CERTAIN, CANNOT_TEST };
-const char *hypothesis_word_text(enum hypothesis_word word);
+extern const char *const hypothesis_words[]; /* by enum hypothesis_word; ended by NULL */
 
 enum evidence_side { EVIDENCE_FOR, EVIDENCE_AGAINST, EVIDENCE_ABSENT };
 enum { EVIDENCE_MAX = 8, EVIDENCE_TEXT = 240 };

@@ -1,4 +1,4 @@
-/* A diagnosis in words: a view of its JSON (diagnose/diagnose.h). */
+/* A diagnosis in words: a view of its JSON (diagnose/diagnosis.h). */
 #pragma once
 
 #include <jansson.h>

@@ -16,7 +16,7 @@ struct buf;
  *   "verdict"                as `ebb verdict --json` prints it | null
  *   "data"                   of report_data | null
  *   "heap"                   of heap_growth_json, with "tree" | null, and then "heap_trouble"
- *   "diagnosis"              of diagnose_json; may be missing
+ *   "diagnosis"              of diagnosis_json; may be missing
  *   "early"                  of the first of two runs that are compared, where the second is
  * shorter:
  *                            {"length": "80 steps", "verdict": as it was known by then}

@@ -254,7 +254,7 @@ static void put_hypothesis(struct buf *out, const json_t *h, bool is_open)
 static bool is_word(const json_t *h, enum hypothesis_word word)
 {
     const char *text = report_string(h, "word");
-    return text && strcmp(text, hypothesis_word_text(word)) == 0;
+    return text && strcmp(text, hypothesis_words[word]) == 0;
 }
 
 /* Those of one word, folded up: nobody reads twenty that are ruled out, but each can be looked up.
@@ -267,7 +267,7 @@ static void put_group(struct buf *out, const json_t *list, enum hypothesis_word 
     if (!count)
         return;
     buf_printf(out, "<details class=group><summary>%zu %s</summary>\n", count,
-               hypothesis_word_text(word));
+               hypothesis_words[word]);
     json_array_foreach(list, i, h)
     {
         if (is_word(h, word))

@@ -186,7 +186,7 @@ static void put_ruled_out(const struct paper *p, const json_t *list)
         const char *word = report_string(h, "word");
         const char *text =
             json_is_object(why) ? report_string(why, "text") : json_string_value(why);
-        if (!word || strcmp(word, hypothesis_word_text(RULED_OUT)) != 0 || !text)
+        if (!word || strcmp(word, hypothesis_words[RULED_OUT]) != 0 || !text)
             continue;
         buf_add_str(p->out, is_first ? "\nRuled out:\n\n- " : "- ");
         is_first = false;

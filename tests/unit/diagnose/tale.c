@@ -50,8 +50,8 @@ void expect(enum hypothesis_id id, enum hypothesis_word word)
 {
     const struct hypothesis *h = story_ask(&s, id);
     if (h->word != word)
-        fail_msg("%s is %s, not %s: %s", hypothesis_key(id), hypothesis_word_text(h->word),
-                 hypothesis_word_text(word), h->n_evidence ? h->evidence[0].text : "no evidence");
+        fail_msg("%s is %s, not %s: %s", hypothesis_key(id), hypothesis_words[h->word],
+                 hypothesis_words[word], h->n_evidence ? h->evidence[0].text : "no evidence");
 }
 
 void expect_first(enum hypothesis_id id)

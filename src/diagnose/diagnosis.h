@@ -1,0 +1,101 @@
+/* The diagnosis of a run as plain data that views show: where the memory is (the ledger), every
+ * hypothesis with its evidence, and what to do. docs/diagnose.md. Texts in it are raw. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "diagnose/hypothesis.h"
+
+struct err;
+
+struct diagnosis_frame {
+    char *function, *file, *lib; /* NULL: unknown */
+    bool has_line;
+    int32_t line;
+};
+
+/* The line that allocates, and the innermost of the program's own that it was reached from. */
+struct diagnosis_site {
+    struct diagnosis_frame frame;
+    bool has_in_program, is_own;
+    struct diagnosis_frame in_program;
+    bool has_place_count;
+    uint64_t place_count; /* lines, where it is several */
+};
+
+/* One part of the process's resident memory. */
+struct diagnosis_part {
+    char *kind, *what;
+    bool has_site;
+    struct diagnosis_site site;
+    bool has_start_bytes, has_now_bytes, has_low_bytes, has_high_bytes, has_growth_bytes;
+    int64_t start_bytes, now_bytes, low_bytes, high_bytes, growth_bytes;
+};
+
+struct diagnosis_ledger {
+    bool has_start_s, has_now_s, has_rss_start_bytes, has_rss_now_bytes, has_named_growth_share;
+    double start_s, now_s;
+    int64_t rss_start_bytes, rss_now_bytes;
+    double named_growth_share; /* of RSS's growth, 0 to 1 */
+    struct diagnosis_part *parts;
+    size_t n_parts;
+};
+
+struct diagnosis_hypothesis {
+    char *key, *title;
+    enum hypothesis_word word;
+    bool has_log_odds, has_share, has_site;
+    double log_odds, share;
+    char **pro, **contra, **absent; /* evidence: sentences */
+    size_t n_pro, n_contra, n_absent;
+    char *decide; /* what would decide it; NULL where it is decided */
+    struct diagnosis_site site;
+};
+
+struct diagnosis_advice {
+    char *because; /* key of a hypothesis */
+    char *what;
+    char *effect; /* NULL: this run measured nothing that tells */
+};
+
+/* A container that gains entries. */
+struct diagnosis_container {
+    char *name, *type, *text;
+    uint64_t added, bytes;
+    bool has_since_step, has_step;
+    int64_t since_step, step;
+};
+
+struct diagnosis {
+    uint32_t format;
+    char *verdict; /* a sentence */
+    bool has_process, is_running, has_grown, has_growth_bytes, has_ledger;
+    struct diagnosis_process {
+        int32_t pid;
+        char *name, *role, *verdict;
+        bool has_peak_bytes;
+        int64_t peak_bytes;
+    } process;
+    int64_t growth_bytes;
+    struct diagnosis_ledger ledger;
+    struct diagnosis_hypothesis *hypotheses; /* ranked */
+    size_t n_hypotheses;
+    struct diagnosis_advice *advice;
+    size_t n_advice;
+    struct diagnosis_container *kept_by;
+    size_t n_kept_by;
+    char **absent; /* what was not measured: sentences */
+    size_t n_absent;
+};
+
+/* 0, or -ENOMEM with a sentence; RET then holds nothing. */
+int diagnosis_make(const struct facts *f, struct diagnosis *ret, struct err *err);
+void diagnosis_fini(struct diagnosis *d);          /* accepts a zeroed one */
+json_t *diagnosis_json(const struct diagnosis *d); /* NULL: out of memory */
+/* What run.json has of it: the sentence, the first hypothesis and the advice. */
+json_t *diagnosis_brief_json(const struct diagnosis *d);
+/* Either of the two documents, of which any part may be missing. 0 or -ENOMEM. */
+int diagnosis_read(const json_t *doc, struct diagnosis *ret, struct err *err);
