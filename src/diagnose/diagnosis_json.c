@@ -40,7 +40,7 @@ static const struct codec ledger_fields[] = {
     CODEC_NULL(struct diagnosis_ledger, now_s, "now_s", CODEC_REAL),
     CODEC_NULL(struct diagnosis_ledger, rss_start_bytes, "rss_start_bytes", CODEC_INT),
     CODEC_NULL(struct diagnosis_ledger, rss_now_bytes, "rss_now_bytes", CODEC_INT),
-    CODEC_MANY(struct diagnosis_ledger, parts, n_parts, "entries", part_fields),
+    CODEC_MANY(struct diagnosis_ledger, parts, n_parts, "entries", part_fields, CODEC_REQUIRED),
     CODEC_NULL(struct diagnosis_ledger, named_growth_share, "named_growth_share", CODEC_REAL),
     {0},
 };
@@ -51,9 +51,9 @@ static const struct codec hypothesis_fields[] = {
     CODEC_NAMED(struct diagnosis_hypothesis, word, "word", hypothesis_words),
     CODEC_NULL(struct diagnosis_hypothesis, log_odds, "log_odds", CODEC_REAL),
     CODEC_NULL(struct diagnosis_hypothesis, share, "share", CODEC_REAL),
-    CODEC_WORDS(struct diagnosis_hypothesis, pro, n_pro, "for"),
-    CODEC_WORDS(struct diagnosis_hypothesis, contra, n_contra, "against"),
-    CODEC_WORDS(struct diagnosis_hypothesis, absent, n_absent, "absent"),
+    CODEC_WORDS(struct diagnosis_hypothesis, pro, n_pro, "for", CODEC_REQUIRED),
+    CODEC_WORDS(struct diagnosis_hypothesis, contra, n_contra, "against", CODEC_REQUIRED),
+    CODEC_WORDS(struct diagnosis_hypothesis, absent, n_absent, "absent", CODEC_REQUIRED),
     CODEC_OWNED(struct diagnosis_hypothesis, decide, "decide", CODEC_OR_NULL),
     CODEC_PART_HAS(struct diagnosis_hypothesis, site, "site", site_fields, CODEC_OR_NULL),
     {0},
@@ -94,17 +94,19 @@ static const struct codec diagnosis_fields[] = {
     CODEC_FIELD(struct diagnosis, has_grown, "grew", CODEC_BOOL),
     CODEC_NULL(struct diagnosis, growth_bytes, "growth_bytes", CODEC_INT),
     CODEC_PART_HAS(struct diagnosis, ledger, "ledger", ledger_fields, CODEC_OR_NULL),
-    CODEC_MANY(struct diagnosis, hypotheses, n_hypotheses, "hypotheses", hypothesis_fields),
-    CODEC_MANY(struct diagnosis, advice, n_advice, "advice", advice_fields),
-    CODEC_MANY(struct diagnosis, kept_by, n_kept_by, "kept_by", container_fields),
-    CODEC_WORDS(struct diagnosis, absent, n_absent, "absent"),
+    CODEC_MANY(struct diagnosis, hypotheses, n_hypotheses, "hypotheses", hypothesis_fields,
+               CODEC_REQUIRED),
+    CODEC_MANY(struct diagnosis, advice, n_advice, "advice", advice_fields, CODEC_REQUIRED),
+    CODEC_MANY(struct diagnosis, kept_by, n_kept_by, "kept_by", container_fields, CODEC_REQUIRED),
+    CODEC_WORDS(struct diagnosis, absent, n_absent, "absent", CODEC_REQUIRED),
     {0},
 };
 
 static const struct codec brief_fields[] = {
     CODEC_OWNED(struct diagnosis, verdict, "verdict", CODEC_OR_NULL),
-    CODEC_MANY(struct diagnosis, hypotheses, n_hypotheses, "hypotheses", hypothesis_fields),
-    CODEC_MANY(struct diagnosis, advice, n_advice, "advice", advice_fields),
+    CODEC_MANY(struct diagnosis, hypotheses, n_hypotheses, "hypotheses", hypothesis_fields,
+               CODEC_REQUIRED),
+    CODEC_MANY(struct diagnosis, advice, n_advice, "advice", advice_fields, CODEC_REQUIRED),
     {0},
 };
 
