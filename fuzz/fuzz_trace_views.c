@@ -3,21 +3,25 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "run/samples.h"
 #include "trace/export.h"
 #include "trace/reader.h"
-#include "trace/samples.h"
 #include "trace_input.h"
 #include "present/report_data.h"
 
-static void view(unsigned which, struct trace_reader *r)
+static void view(unsigned which, struct trace_reader *r, int fd)
 {
-    static const struct samples_options options = {.to_ns = UINT64_MAX,
-                                                   .points = SAMPLES_POINTS_MIN};
     static char discarded[1 << 16];
     struct err err = {""};
     json_t *doc = NULL;
     if (which % 4 == 0) {
-        samples_read(r, &options, &doc);
+        struct run *run = NULL;
+        const struct run_options options = samples_options(0, 0, 0, SAMPLES_POINTS_MIN);
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (run_read(path, &options, NULL, &run, &err) == 0)
+            doc = samples_json(run);
+        run_free(run);
     } else if (which % 4 == 1) {
         doc = report_data(r, &err);
     } else {
@@ -37,9 +41,10 @@ static void view(unsigned which, struct trace_reader *r)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct trace_reader *r;
-    if (size < 2 || trace_reader_open_fd(trace_input_fd(data, size - 1), &r, NULL) < 0)
+    int fd = size < 2 ? -1 : trace_input_fd(data, size - 1);
+    if (fd < 0 || trace_reader_open_fd(fd, &r, NULL) < 0)
         return 0;
-    view(data[size - 1], r);
+    view(data[size - 1], r, fd);
     trace_reader_free(r);
     return 0;
 }

@@ -12,8 +12,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "trace/reader.h"
-#include "trace/samples.h"
+#include "run/samples.h"
 
 struct series_options {
     uint64_t from_ns, to_ns;
@@ -42,7 +41,7 @@ static const struct cli_option series_table[] = {
      .arg = "S",
      .parse = parse_seconds,
      .offset = offsetof(struct series_options, to_ns),
-     .help = "up to so many; without it to the end"},
+     .help = "up to so many (default: to the end)"},
     {.name = "points",
      .type = CLI_INT,
      .arg = "N",
@@ -89,19 +88,16 @@ static int series_exec(const struct cli_call *call)
 {
     const struct series_options *o = call->options;
     const char *path = call->argv[0];
-    struct trace_reader *reader = NULL;
+    struct run *run = NULL;
     struct err err = {""};
-    json_t *doc = NULL;
-    const struct samples_options wish = {.t0_wall_ns = started_wall_ns(path),
-                                         .from_ns = o->from_ns,
-                                         .to_ns = o->to_ns ? o->to_ns : UINT64_MAX,
-                                         .points = (size_t)o->points};
-    if (trace_reader_open(path, &reader, &err) < 0)
+    const struct run_options options =
+        samples_options(started_wall_ns(path), o->from_ns, o->to_ns, (uint32_t)o->points);
+    if (run_read(path, &options, NULL, &run, &err) < 0)
         return cli_failf(2, "series: %s", err.text);
-    int r = samples_read(reader, &wish, &doc);
-    trace_reader_free(reader);
-    if (r < 0)
-        return cli_failf(2, "series: cannot read %s: %s", path, strerror(-r));
+    json_t *doc = samples_json(run);
+    run_free(run);
+    if (!doc)
+        return cli_failf(2, "series: out of memory");
     if (o->id)
         json_object_set_new(doc, "id", json_integer(o->id));
     int status = print(doc);

@@ -38,7 +38,7 @@ static void bucket_merge(struct series_bucket *into, const struct series_bucket 
 static void series_double_width(struct series *s)
 {
     uint32_t n = 0;
-    s->width_ns *= 2;
+    s->width_ns = s->width_ns > UINT64_MAX / 2 ? UINT64_MAX : s->width_ns * 2;
     for (uint32_t i = 0; i < s->count; i++) {
         if (n && bucket_number(s, s->buckets[n - 1].last.t_ns) ==
                      bucket_number(s, s->buckets[i].last.t_ns))

@@ -1,5 +1,5 @@
 /* A recording that is known to the byte, thinned: extremes, processes, marks, ranges, a cut end. */
-#include "trace/samples.h"
+#include "run/samples.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -7,18 +7,25 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "trace/reader.h"
-#include "trace/story.h"
 #include "trace/writer.h"
 
 enum { TICKS = 4000, PROCESSES = 40, STEPS = 5000, SAVES = 30 };
 static const uint64_t start_ns = 1000 * NS_PER_S;
 static const uint64_t wall_ns = UINT64_C(1700000000) * NS_PER_S;
+
+static char folder[] = "/tmp/ebb-samples-XXXXXX";
+
+static char *folder_path(char path[256], const char *name)
+{
+    snprintf(path, 256, "%s/%s", folder, name);
+    return path;
+}
 
 /* One tick a second; the job's memory is a sawtooth with one spike and one dent. */
 static uint64_t job_at(unsigned tick)
@@ -71,7 +78,7 @@ static const char *known_recording(void)
     struct err err = {{0}};
     if (path[0])
         return path;
-    story_path(path, "known.ebb");
+    folder_path(path, "known.ebb");
     const struct trace_writer_options options = {.patient = true};
     json_t *header = json_pack("{s:I,s:I}", "start_mono_ns", (json_int_t)start_ns, "start_wall_ns",
                                (json_int_t)wall_ns);
@@ -89,15 +96,14 @@ static const char *known_recording(void)
     return path;
 }
 
-static json_t *read_samples(const char *path, const struct samples_options *options)
+static json_t *read_samples(const char *path, const struct run_options *options)
 {
-    struct trace_reader *r;
+    struct run *run;
     struct err err = {{0}};
-    json_t *doc = NULL;
-    if (trace_reader_open(path, &r, &err) < 0)
+    if (run_read(path, options, NULL, &run, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(samples_read(r, options, &doc), 0);
-    trace_reader_free(r);
+    json_t *doc = samples_json(run);
+    run_free(run);
     assert_non_null(doc);
     return doc;
 }
@@ -125,7 +131,7 @@ static void spikes_and_dents_survive_any_thinning(void **state)
     (void)state;
     for (size_t points = SAMPLES_POINTS_MIN; points <= SAMPLES_POINTS_MAX;
          points = points * 5 / 2) {
-        const struct samples_options o = {.to_ns = UINT64_MAX, .points = points};
+        const struct run_options o = samples_options(0, 0, 0, (uint32_t)points);
         json_t *doc = read_samples(known_recording(), &o);
         size_t n = json_array_size(list_of(doc, "t_s"));
         assert_true(n <= points && n * 2 >= points);
@@ -143,8 +149,7 @@ static void spikes_and_dents_survive_any_thinning(void **state)
 static void a_range_is_a_range(void **state)
 {
     (void)state;
-    const struct samples_options o = {
-        .from_ns = 1200 * NS_PER_S, .to_ns = 1300 * NS_PER_S, .points = 200};
+    const struct run_options o = samples_options(0, 1200 * NS_PER_S, 1300 * NS_PER_S, 200);
     json_t *doc = read_samples(known_recording(), &o);
     const json_t *t = list_of(doc, "t_s");
     size_t n = json_array_size(t);
@@ -157,8 +162,7 @@ static void a_range_is_a_range(void **state)
     }
     assert_true(json_number_value(json_object_get(doc, "until_s")) == 1300);
     json_decref(doc);
-    const struct samples_options none = {
-        .from_ns = 90000 * NS_PER_S, .to_ns = UINT64_MAX, .points = 16};
+    const struct run_options none = samples_options(0, 90000 * NS_PER_S, 0, 16);
     doc = read_samples(known_recording(), &none);
     assert_int_equal(json_array_size(list_of(doc, "t_s")), 0);
     assert_int_equal(json_array_size(json_object_get(doc, "processes")), 0);
@@ -168,7 +172,7 @@ static void a_range_is_a_range(void **state)
 static void the_largest_processes_are_there_from_the_largest_on(void **state)
 {
     (void)state;
-    const struct samples_options o = {.to_ns = UINT64_MAX, .points = 100};
+    const struct run_options o = samples_options(0, 0, 0, 100);
     json_t *doc = read_samples(known_recording(), &o);
     const json_t *list = json_object_get(doc, "processes");
     assert_int_equal(json_array_size(list), SAMPLES_PROCESSES);
@@ -192,7 +196,7 @@ static void the_largest_processes_are_there_from_the_largest_on(void **state)
 static void steps_are_thinned_before_anything_else(void **state)
 {
     (void)state;
-    const struct samples_options o = {.to_ns = UINT64_MAX, .points = 100};
+    const struct run_options o = samples_options(0, 0, 0, 100);
     json_t *doc = read_samples(known_recording(), &o);
     const json_t *marks = json_object_get(doc, "marks");
     size_t saves = 0, i;
@@ -214,28 +218,36 @@ static void steps_are_thinned_before_anything_else(void **state)
 static void times_count_from_the_jobs_start(void **state)
 {
     (void)state;
-    const struct samples_options o = {
-        .t0_wall_ns = wall_ns + 3 * NS_PER_S, .to_ns = UINT64_MAX, .points = 4000};
+    const struct run_options o = samples_options(wall_ns + 3 * NS_PER_S, 0, 0, 4000);
     json_t *doc = read_samples(known_recording(), &o);
     assert_true(json_number_value(json_object_get(doc, "t0_s")) == 1700000003);
     assert_true(json_number_value(json_object_get(doc, "until_s")) == TICKS - 3);
     json_decref(doc);
 }
 
+static void copy_two_thirds(const char *from, const char *to)
+{
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_true(in && out && fseek(in, 0, SEEK_END) == 0);
+    long size = ftell(in) * 2 / 3;
+    rewind(in);
+    while (size-- > 0)
+        fputc(fgetc(in), out);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
 static void a_cut_recording_gives_what_it_has(void **state)
 {
     (void)state;
     char path[256];
-    struct buf whole = {0};
-    story_read_bytes(known_recording(), &whole);
-    story_write_file(story_path(path, "cut.ebb"), whole.data, whole.len * 2 / 3);
-    const struct samples_options o = {.to_ns = UINT64_MAX, .points = 100};
+    copy_two_thirds(known_recording(), folder_path(path, "cut.ebb"));
+    const struct run_options o = samples_options(0, 0, 0, 100);
     json_t *doc = read_samples(path, &o);
     double until = json_number_value(json_object_get(doc, "until_s"));
     assert_true(until > 100 && until < TICKS);
     assert_true(json_array_size(list_of(doc, "t_s")) > 10);
     json_decref(doc);
-    buf_fini(&whole);
 }
 
 int main(void)
@@ -248,6 +260,11 @@ int main(void)
         cmocka_unit_test(times_count_from_the_jobs_start),
         cmocka_unit_test(a_cut_recording_gives_what_it_has),
     };
-    story_folder();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_non_null(mkdtemp(folder));
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    char path[256];
+    unlink(folder_path(path, "known.ebb"));
+    unlink(folder_path(path, "cut.ebb"));
+    rmdir(folder);
+    return failed;
 }
