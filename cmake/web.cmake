@@ -33,3 +33,9 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/present/assets.c PROPERTIES
   COMPILE_DEFINITIONS "EBB_WEB_DIR=\"${ebb_web_dir}\""
   OBJECT_DEPENDS "${web_built}")
 add_dependencies(ebb_present ebb_web)
+
+# What the server answers /api/v1/openapi.json with.
+configure_file(${CMAKE_SOURCE_DIR}/web/openapi.json ${CMAKE_BINARY_DIR}/generated/openapi.json @ONLY)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/http/routes_page.c PROPERTIES
+  COMPILE_DEFINITIONS "EBB_OPENAPI=\"${CMAKE_BINARY_DIR}/generated/openapi.json\""
+  OBJECT_DEPENDS "${CMAKE_BINARY_DIR}/generated/openapi.json")

@@ -21,7 +21,7 @@
 #include "server/http/http.h"
 #include "server/http/live.h"
 #include "server/http/routes.h"
-#include "server/http/work.h"
+#include "server/http/children.h"
 #include "target.h"
 
 enum { CONNECTIONS = 400, SOCKETS = 2, NEWS_MAX = 2000 };
@@ -30,7 +30,7 @@ static struct {
     struct loop *loop;
     struct jobs *jobs;
     struct auth *auth;
-    struct work *work;
+    struct children *children;
     struct live *live;
     struct routes *routes;
     struct http *http;
@@ -150,9 +150,11 @@ static void start(void)
     write_job();
     const struct jobs_options jobs = {
         .state_dir = s.dir, .slots = 1, .check = serve_job_check, .program = "/bin/false"};
-    const struct work_options work = {.program = "/bin/false", .at_once = 1, .queue_max = 1};
+    const struct children_options children = {
+        .program = "/bin/false", .at_once = 1, .queue_max = 1};
     must(loop_new(&s.loop) == 0 && auth_open(s.dir, NULL, &s.auth, &err) == 0 &&
-             jobs_open(s.loop, &jobs, &s.jobs, &err) == 0 && work_new(s.loop, &work, &s.work) == 0,
+             jobs_open(s.loop, &jobs, &s.jobs, &err) == 0 &&
+             children_new(s.loop, &children, &s.children) == 0,
          err.text);
     jobs_listen(s.jobs, on_news, &s);
     if (live_new(s.loop, s.jobs, machine, NULL, CONNECTIONS, &s.live, &err) < 0)
@@ -160,7 +162,7 @@ static void start(void)
     const struct routes_options routes = {.loop = s.loop,
                                           .jobs = s.jobs,
                                           .auth = s.auth,
-                                          .work = s.work,
+                                          .children = s.children,
                                           .machine = machine,
                                           .live = s.live ? take_live : NULL,
                                           .no_live = err.text,
@@ -190,7 +192,7 @@ static void stop(void)
     live_free(s.live);
     http_stop(s.http);
     routes_free(s.routes);
-    work_free(s.work);
+    children_free(s.children);
     jobs_close(s.jobs);
     auth_free(s.auth);
     loop_free(s.loop);

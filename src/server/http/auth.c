@@ -31,7 +31,7 @@ static const uint64_t session_ns = UINT64_C(86400) * SESSION_DAYS * NS_PER_S;
 struct session {
     char name[SECRET_SIZE]; /* the cookie's value; "" is free */
     char key[SECRET_SIZE], view[SECRET_SIZE];
-    enum auth_right right;
+    enum http_rank rank;
     uint64_t since_ns, used_ns; /* wall clock: they outlive the server */
 };
 
@@ -53,7 +53,7 @@ static void save_sessions(const struct auth *a)
     for (const struct session *s = a->sessions; s < a->sessions + AUTH_SESSIONS_MAX; s++) {
         if (s->name[0])
             buf_printf(&text, "%s %s %s %c %llu\n", s->name, s->key, s->view,
-                       s->right == AUTH_WRITE ? 'w' : 'r', (unsigned long long)s->since_ns);
+                       s->rank == HTTP_OWNER ? 'w' : 'r', (unsigned long long)s->since_ns);
     }
     mode_t mask = umask(077);
     if (!text.failed)
@@ -76,9 +76,9 @@ static struct session *find_session(struct auth *a, const char *name, uint64_t n
 
 /* A free place, or that of the one that was used longest ago. Half of the places are for readers:
  * who may read alone cannot log out those who may write. */
-static struct session *session_place(struct auth *a, enum auth_right right)
+static struct session *session_place(struct auth *a, enum http_rank rank)
 {
-    struct session *first = a->sessions + (right == AUTH_WRITE ? 0 : AUTH_SESSIONS_MAX / 2);
+    struct session *first = a->sessions + (rank == HTTP_OWNER ? 0 : AUTH_SESSIONS_MAX / 2);
     struct session *oldest = first;
     for (struct session *s = first; s < first + AUTH_SESSIONS_MAX / 2; s++) {
         if (!s->name[0])
@@ -90,10 +90,10 @@ static struct session *session_place(struct auth *a, enum auth_right right)
 }
 
 /* When the token was made: sessions from before are of another, which somebody took away. */
-static uint64_t token_since_ns(const struct auth *a, enum auth_right right)
+static uint64_t token_since_ns(const struct auth *a, enum http_rank rank)
 {
     struct stat st;
-    const char *name = right == AUTH_WRITE ? "token" : "token.read-only";
+    const char *name = rank == HTTP_OWNER ? "token" : "token.read-only";
     if (fstatat(a->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return UINT64_MAX;
     return (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
@@ -111,11 +111,11 @@ static void parse_sessions(struct auth *a, char *text)
             strlen(s.name) != SECRET_SIZE - 1 || strlen(s.key) != SECRET_SIZE - 1 ||
             strlen(s.view) != SECRET_SIZE - 1 || (right != 'r' && right != 'w'))
             continue;
-        s.right = right == 'w' ? AUTH_WRITE : AUTH_READ;
+        s.rank = right == 'w' ? HTTP_OWNER : HTTP_READER;
         s.since_ns = s.used_ns = since;
-        if (since < token_since_ns(a, s.right))
+        if (since < token_since_ns(a, s.rank))
             continue;
-        *session_place(a, s.right) = s;
+        *session_place(a, s.rank) = s;
     }
 }
 
@@ -136,10 +136,10 @@ static int load_sessions(struct auth *a, struct err *err)
 
 /* ---- tokens ---- */
 
-static enum auth_right right_of_token(const struct auth *a, const char *token)
+static enum http_rank rank_of_token(const struct auth *a, const char *token)
 {
     bool may_write = secret_equal(token, a->token), may_read = secret_equal(token, a->token_read);
-    return may_write ? AUTH_WRITE : may_read ? AUTH_READ : AUTH_NONE;
+    return may_write ? HTTP_OWNER : may_read ? HTTP_READER : HTTP_STRANGER;
 }
 
 static int read_tokens(struct auth *a, const char *state_dir, bool may_make, struct err *err)
@@ -158,7 +158,7 @@ static int read_tokens(struct auth *a, const char *state_dir, bool may_make, str
 
 int auth_open(const char *state_dir, const char *const *hosts, struct auth **ret, struct err *err)
 {
-    struct auth *a = calloc(1, sizeof(*a));
+    struct auth *a = calloc(1, sizeof *a);
     if (!a)
         return err_set(err, -ENOMEM, "out of memory");
     a->dirfd = -1;
@@ -182,7 +182,7 @@ int auth_check(const char *state_dir, struct err *err)
         r = load_sessions(&a, err);
     if (a.dirfd >= 0)
         close(a.dirfd);
-    explicit_bzero(&a, sizeof(a));
+    explicit_bzero(&a, sizeof a);
     return r == -ENOENT ? 0 : r;
 }
 
@@ -192,7 +192,7 @@ void auth_free(struct auth *a)
         return;
     if (a->dirfd >= 0)
         close(a->dirfd);
-    explicit_bzero(a, sizeof(*a));
+    explicit_bzero(a, sizeof *a);
     free(a);
 }
 
@@ -205,7 +205,7 @@ static bool has_key(const struct http_request *r, const char *key)
     const char *protocols = http_header(r, "Sec-WebSocket-Protocol");
     const char *at = protocols && !given ? strstr(protocols, KEY_PROTOCOL) : NULL;
     if (at) {
-        snprintf(offered, sizeof(offered), "%s", at + strlen(KEY_PROTOCOL));
+        snprintf(offered, sizeof offered, "%s", at + strlen(KEY_PROTOCOL));
         given = offered;
     }
     return given && secret_equal(given, key);
@@ -213,37 +213,37 @@ static bool has_key(const struct http_request *r, const char *key)
 
 /* The session of R's cookie, if R also holds one of its secrets. NULL: none. */
 static struct session *session_of(struct auth *a, const struct http_request *r, uint64_t now_ns,
-                                  enum auth_right *ret)
+                                  enum http_rank *ret)
 {
     const char *cookie = http_cookie(r, COOKIE), *view = http_query(r, "view");
     struct session *s = cookie ? find_session(a, cookie, now_ns) : NULL;
     if (!s)
         return NULL;
     if (has_key(r, s->key))
-        *ret = s->right;
+        *ret = s->rank;
     else if (view && secret_equal(view, s->view))
-        *ret = AUTH_READ;
+        *ret = HTTP_READER;
     else
         return NULL;
     return s;
 }
 
-enum auth_right auth_right_of(struct auth *a, const struct http_request *r, uint64_t now_ns)
+enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns)
 {
     if (http_is_unix(r))
-        return AUTH_WRITE;
+        return HTTP_OWNER;
     const char *bearer = http_header(r, "Authorization");
     if (bearer) {
         if (strncasecmp(bearer, "Bearer ", 7) != 0)
-            return AUTH_NONE;
+            return HTTP_STRANGER;
         bearer += 7;
-        return right_of_token(a, bearer + strspn(bearer, " "));
+        return rank_of_token(a, bearer + strspn(bearer, " "));
     }
-    enum auth_right right = AUTH_NONE;
-    struct session *s = session_of(a, r, now_ns, &right);
+    enum http_rank rank = HTTP_STRANGER;
+    struct session *s = session_of(a, r, now_ns, &rank);
     if (s)
         s->used_ns = now_ns;
-    return right;
+    return rank;
 }
 
 /* Ten wrong ones at once, then one in six seconds. The right one is taken at any time: a token is
@@ -258,34 +258,34 @@ static bool is_locked(struct auth *a, uint64_t now_ns)
     return a->wrong >= WRONG_MAX;
 }
 
-enum auth_right auth_login(struct auth *a, const char *token, uint64_t now_ns,
-                           struct auth_grant *ret, bool *ret_again)
+enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
+                          struct auth_grant *ret, bool *ret_again)
 {
     struct session s = {.since_ns = now_ns, .used_ns = now_ns};
     *ret_again = false;
-    s.right = right_of_token(a, token);
-    if (s.right == AUTH_NONE) {
+    s.rank = rank_of_token(a, token);
+    if (s.rank == HTTP_STRANGER) {
         *ret_again = is_locked(a, now_ns);
         if (!*ret_again && a->wrong++ == 0)
             a->wrong_ns = now_ns;
-        return AUTH_NONE;
+        return HTTP_STRANGER;
     }
     if (secret_make(s.name) < 0 || secret_make(s.key) < 0 || secret_make(s.view) < 0)
-        return AUTH_NONE;
-    *session_place(a, s.right) = s;
+        return HTTP_STRANGER;
+    *session_place(a, s.rank) = s;
     save_sessions(a);
-    snprintf(ret->cookie, sizeof(ret->cookie),
+    snprintf(ret->cookie, sizeof ret->cookie,
              COOKIE "=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%d", s.name,
              86400 * SESSION_DAYS);
-    memcpy(ret->key, s.key, sizeof(ret->key));
-    memcpy(ret->view, s.view, sizeof(ret->view));
-    return s.right;
+    memcpy(ret->key, s.key, sizeof ret->key);
+    memcpy(ret->view, s.view, sizeof ret->view);
+    return s.rank;
 }
 
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE])
 {
-    enum auth_right right;
-    struct session *s = session_of(a, r, 0, &right);
+    enum http_rank rank;
+    struct session *s = session_of(a, r, 0, &rank);
     if (s) {
         *s = (struct session){0};
         save_sessions(a);

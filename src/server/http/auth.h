@@ -5,11 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/http/http.h"
+
 struct auth;
 struct err;
-struct http_request;
-
-enum auth_right { AUTH_NONE, AUTH_READ, AUTH_WRITE };
 
 enum { AUTH_SESSIONS_MAX = 64, AUTH_COOKIE_SIZE = 256, AUTH_SECRET_SIZE = 65 };
 
@@ -37,12 +36,12 @@ int auth_check(const char *state_dir, struct err *err);
 bool auth_origin_ok(const struct auth *a, const struct http_request *r, const char **ret_why);
 /* By the socket, Authorization, or the cookie together with X-Ebb-Key, the WebSocket protocol
  * "ebb-key.KEY" or the parameter "view"; compared in constant time. */
-enum auth_right auth_right_of(struct auth *a, const struct http_request *r, uint64_t now_ns);
-/* Opens a session for a token: *RET, or AUTH_NONE. After ten wrong tokens in a row further wrong
- * ones set *ret_again for some seconds; the right one is accepted at any time. NOW_NS is the wall
- * clock's. */
-enum auth_right auth_login(struct auth *a, const char *token, uint64_t now_ns,
-                           struct auth_grant *ret, bool *ret_again);
+enum http_rank auth_rank(struct auth *a, const struct http_request *r, uint64_t now_ns);
+/* Opens a session for a token: *RET, or HTTP_STRANGER. After ten wrong tokens in a row further
+ * wrong ones set *ret_again for some seconds; the right one is accepted at any time. NOW_NS is the
+ * wall clock's. */
+enum http_rank auth_login(struct auth *a, const char *token, uint64_t now_ns,
+                          struct auth_grant *ret, bool *ret_again);
 /* Ends the session of R's cookie and key; ret_cookie removes the cookie from the browser. */
 void auth_logout(struct auth *a, const struct http_request *r, char ret_cookie[AUTH_COOKIE_SIZE]);
 

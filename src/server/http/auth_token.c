@@ -78,7 +78,7 @@ int secret_read(int dirfd, const char *name, const char *path, bool may_make,
                        "%s/%s must be a file that only the server's user can read; `chmod 600` it, "
                        "or remove it and a new one is made",
                        path, name);
-    ssize_t n = io_pread_small(fd, text, sizeof(text));
+    ssize_t n = io_pread_small(fd, text, sizeof text);
     if (n < 0)
         return err_set(err, (int)n, "cannot read %s/%s: %s", path, name, strerror((int)-n));
     if (check_token(text, (size_t)n) < 0)

@@ -44,10 +44,10 @@ static void on_soon(void *user, uint64_t now_ns, uint64_t missed)
 
 /* MHD does not see the end of a client that came together with its last bytes (its epoll is told
  * once): such a connection would stay until its time is over. */
-static bool is_over(const struct http_connection *c)
+static bool connection_has_ended(const struct http_connection *c)
 {
     char byte;
-    return c->is_reading && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return c->state == CONNECTION_READING && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 /* MHD counts its own time from the last byte either way; ours is for the whole. */
@@ -55,15 +55,17 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
 {
     (void)missed;
     struct http *h = user;
-    for (struct http_connection *c = h->connections; c; c = c->next) {
-        bool is_gone = is_over(c);
+    struct http_connection *c;
+    LIST_FOREACH(c, &h->connections, link)
+    {
+        bool is_gone = connection_has_ended(c);
         bool is_late = !is_gone && c->deadline_ns && now_ns > c->deadline_ns;
         h->counts.refused += is_late;
         if (is_late || is_gone)
             http_connection_cut(c);
     }
     on_soon(h, now_ns, 0);
-    if (!h->connections) {
+    if (LIST_EMPTY(&h->connections)) {
         loop_disarm_timer(h->tick);
         h->is_ticking = false;
     }
@@ -77,22 +79,16 @@ static void connection_deadline(struct http_connection *c, unsigned seconds)
 static void *connection_new(struct http_daemon *d, struct MHD_Connection *mhd)
 {
     struct http *h = d->http;
-    struct http_connection *c = calloc(1, sizeof(*c));
+    struct http_connection *c = calloc(1, sizeof *c);
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (!c || !info) {
         free(c);
         return NULL;
     }
-    *c = (struct http_connection){.daemon = d,
-                                  .mhd = mhd,
-                                  .fd = info->connect_fd,
-                                  .is_reading = true,
-                                  .next = h->connections};
+    *c = (struct http_connection){.daemon = d, .mhd = mhd, .fd = info->connect_fd};
     connection_deadline(c, h->options.idle_s);
-    if (c->next)
-        c->next->prev = c;
-    h->connections = c;
+    LIST_INSERT_HEAD(&h->connections, c, link);
     h->counts.connections++;
     http_connection_enter(c);
     if (!h->is_ticking)
@@ -104,12 +100,7 @@ static void connection_free(struct http_connection *c)
 {
     struct http *h = c->daemon->http;
     http_connection_leave(c);
-    if (c->prev)
-        c->prev->next = c->next;
-    else
-        h->connections = c->next;
-    if (c->next)
-        c->next->prev = c->prev;
+    LIST_REMOVE(c, link);
     h->counts.connections--;
     free(c);
 }
@@ -166,7 +157,8 @@ static void take_headers(struct http_request *r, const char *method, const char 
         http_answer_error(r, status, "%s", why);
     else if (h->options.admit && r->has_body)
         h->options.admit(h->options.user, r);
-    r->is_draining = !status && r->is_answered && !http_header(r, MHD_HTTP_HEADER_EXPECT);
+    if (!status && http_is_answered(r) && !http_header(r, MHD_HTTP_HEADER_EXPECT))
+        r->state = REQUEST_DRAINING;
 }
 
 /* What is too much is read and thrown away, as MHD takes no answer before the end; but not for
@@ -177,7 +169,7 @@ static enum MHD_Result take_body(struct http_request *r, const char *data, size_
     r->body_seen += *len;
     if (r->body_seen > 4 * (size_t)HTTP_BODY_MAX)
         return MHD_NO;
-    if (r->is_draining) {
+    if (r->state == REQUEST_DRAINING) {
         *len = 0;
         return MHD_YES;
     }
@@ -195,11 +187,11 @@ static enum MHD_Result take_body(struct http_request *r, const char *data, size_
     return MHD_YES;
 }
 
-static void handle(struct http_request *r)
+static void handle_request(struct http_request *r)
 {
     const struct http_options *o = &r->http->options;
-    r->is_handled = true;
-    r->connection->is_reading = false;
+    if (r->connection->state == CONNECTION_READING)
+        r->connection->state = CONNECTION_BUSY;
     r->connection->deadline_ns = 0;
     if (r->body_seen > HTTP_BODY_MAX)
         http_answer_error(r, 413, "the body is larger than 1 MiB");
@@ -207,8 +199,10 @@ static void handle(struct http_request *r)
         http_answer_error(r, 503, "too much is being sent at once; try again");
     else if (o->admit && !r->has_body)
         o->admit(o->user, r);
-    if (!r->is_answered)
+    if (r->state == REQUEST_BODY)
         o->handle(o->user, r);
+    if (r->state == REQUEST_BODY)
+        http_answer_error(r, 500, "the server has no answer to this");
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const char *url,
@@ -217,31 +211,24 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 {
     (void)cls, (void)mhd, (void)url;
     struct http_request *r = *context;
-    if (!r || r->is_gone)
+    if (!r || r->state == REQUEST_GONE)
         return MHD_NO;
-    if (r->is_answered && r->is_handled) /* parked before */
-        return http_request_queue(r);
-    enum MHD_Result result = MHD_YES;
-    if (!r->has_headers) {
-        r->has_headers = true;
+    if (r->state == REQUEST_ADDRESS) {
+        r->state = REQUEST_BODY;
         r->method = method_of(method);
         take_headers(r, method, version);
-    } else if (*len > 0) {
-        result = take_body(r, data, len);
-        if (result == MHD_NO || r->is_draining)
-            return result;
-    } else if (r->is_draining) {
-        return http_request_queue(r);
-    } else if (!r->is_handled) {
-        handle(r);
-        if (!r->is_answered && !r->is_parked)
-            http_answer_error(r, 500, "the server has no answer to this");
+    } else if (*len > 0 && r->state != REQUEST_ANSWERED) {
+        return take_body(r, data, len);
+    } else if (r->state == REQUEST_DRAINING) {
+        r->state = REQUEST_ANSWERED;
+    } else if (r->state == REQUEST_BODY) {
+        handle_request(r);
     }
-    if (r->is_answered && !r->is_draining)
+    if (r->state == REQUEST_ANSWERED)
         return http_request_queue(r);
-    if (r->is_parked)
+    if (r->state == REQUEST_PARKED)
         http_request_wait(r);
-    return result;
+    return MHD_YES;
 }
 
 static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
@@ -254,9 +241,9 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     r->connection->request = NULL;
     r->connection->since_ns = clock_mono_ns();
-    if (!r->connection->is_cut) {
+    if (r->connection->state != CONNECTION_CUT) {
         connection_deadline(r->connection, r->http->options.idle_s);
-        r->connection->is_reading = true;
+        r->connection->state = CONNECTION_READING;
     }
     http_request_free(r);
 }
@@ -289,7 +276,7 @@ static int start_daemon(struct http *h, const struct http_listener *l, struct er
 int http_start(struct loop *loop, const struct http_options *options, struct http **ret,
                struct err *err)
 {
-    struct http *h = calloc(1, sizeof(*h));
+    struct http *h = calloc(1, sizeof *h);
     if (!h)
         return err_set(err, -ENOMEM, "out of memory");
     h->loop = loop;
@@ -314,8 +301,8 @@ void http_stop(struct http *h)
     if (!h)
         return;
     http_upgraded_close_all(h);
-    while (h->parked)
-        http_request_leave(h->parked);
+    while (!LIST_EMPTY(&h->parked))
+        http_request_leave(LIST_FIRST(&h->parked));
     for (size_t i = 0; i < h->daemon_count; i++) {
         loop_remove(h->daemons[i].source);
         MHD_stop_daemon(h->daemons[i].mhd);

@@ -24,6 +24,7 @@ enum {
     HTTP_BODIES_MAX = 16 << 20,  /* of all requests together, a struct http_share; 503 beyond it */
     HTTP_ANSWERS_MAX = 64 << 20, /* that are on their way to clients, large ones; also a share */
     HTTP_LISTENERS_MAX = 4,
+    HTTP_CONTEXT_BYTES = 64,
 };
 
 struct http_listener {
@@ -31,8 +32,8 @@ struct http_listener {
     bool is_unix; /* whoever can connect is trusted */
 };
 
-/* Called when the headers are there and before the body is read: to go on it does nothing, to
- * refuse it answers. */
+/* Called once for each request, when its headers have come and before its body is read: to go on it
+ * does nothing, to refuse it answers. */
 typedef void http_admit_fn(void *user, struct http_request *r);
 /* Called once the body is whole. Must answer, or park, the request before it returns. */
 typedef void http_handle_fn(void *user, struct http_request *r);
@@ -88,6 +89,8 @@ bool http_is_unix(const struct http_request *r);
 bool http_set_rank(struct http_request *r, enum http_rank rank);
 enum http_rank http_rank(const struct http_request *r);
 bool http_is_answered(const struct http_request *r);
+/* HTTP_CONTEXT_BYTES for whoever handles it, zeroed at first, as long as the request lives. */
+void *http_context(struct http_request *r);
 
 /* ---- the answer: exactly one of these, now or after http_park ---- */
 void http_answer_json(struct http_request *r, unsigned status, json_t *doc); /* takes DOC */

@@ -35,7 +35,7 @@ static bool has_header(const struct http_request *r, const char *key)
 
 void http_add_header(struct http_request *r, const char *key, const char *value)
 {
-    assert(!r->is_answered && r->header_count < HTTP_HEADERS_MAX);
+    assert(r->state < REQUEST_DRAINING && r->header_count < HTTP_HEADERS_MAX);
     char *copy = strdup(value);
     if (copy)
         r->headers[r->header_count++] = (struct http_pair){key, copy};
@@ -45,7 +45,7 @@ static void put_headers(struct http_request *r, struct MHD_Response *response)
 {
     for (size_t i = 0; i < r->header_count; i++)
         MHD_add_response_header(response, r->headers[i].key, r->headers[i].value);
-    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         if (!has_header(r, usual[i].key))
             MHD_add_response_header(response, usual[i].key, usual[i].value);
     }
@@ -54,20 +54,20 @@ static void put_headers(struct http_request *r, struct MHD_Response *response)
 /* RESPONSE is taken; NULL: there was no memory for it, and the connection is closed. */
 static void answer(struct http_request *r, unsigned status, struct MHD_Response *response)
 {
-    assert(!r->is_answered && !r->is_gone);
-    r->is_answered = true;
+    assert(r->state < REQUEST_DRAINING);
     r->status = status;
     r->response = response;
     if (response)
         put_headers(r, response);
-    http_request_wake(r);
+    http_request_resume(r);
+    r->state = REQUEST_ANSWERED;
 }
 
 enum MHD_Result http_request_queue(struct http_request *r)
 {
     r->connection->deadline_ns = clock_mono_ns() + HTTP_ANSWER_MAX_S * NS_PER_S;
-    r->is_handled = true;
-    r->connection->is_reading = false;
+    if (r->connection->state == CONNECTION_READING)
+        r->connection->state = CONNECTION_BUSY;
     if (!r->response)
         return MHD_NO;
     enum MHD_Result result = MHD_queue_response(r->connection->mhd, r->status, r->response);
@@ -147,7 +147,7 @@ void http_answer_print(struct buf *out, unsigned status, const char *why)
                "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
                "Content-Length: %zu\r\n",
                status, MHD_get_reason_phrase_for(status), body.len);
-    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         buf_printf(out, "%s: %s\r\n", usual[i].key, usual[i].value);
     buf_add_str(out, "\r\n");
     buf_add(out, body.data, body.len);
@@ -173,7 +173,7 @@ void http_answer_file(struct http_request *r, unsigned status, const char *type,
                       uint64_t offset, uint64_t len, uint64_t total)
 {
     char range[80];
-    snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)offset,
+    snprintf(range, sizeof range, "bytes %llu-%llu/%llu", (unsigned long long)offset,
              (unsigned long long)(offset + len - 1), (unsigned long long)total);
     if (len == 0) {
         close(fd);
@@ -213,7 +213,7 @@ static void free_stream(void *cls)
 void http_answer_stream(struct http_request *r, unsigned status, const char *type, uint64_t len,
                         http_read_fn *read, void *user, void (*free_user)(void *user))
 {
-    struct stream *s = malloc(sizeof(*s));
+    struct stream *s = malloc(sizeof *s);
     struct MHD_Response *response =
         s ? MHD_create_response_from_callback(len, 32 << 10, read_stream, s, free_stream) : NULL;
     if (response) {

@@ -24,7 +24,7 @@ static const char *const single[] = {"Host",
                                      "Sec-WebSocket-Protocol",
                                      "X-Ebb-Key",
                                      "Upgrade"};
-enum { SINGLES = sizeof(single) / sizeof(single[0]), HOST = 0, LENGTH = 1, ENCODING = 2 };
+enum { SINGLES = sizeof single / sizeof *single, HOST = 0, LENGTH = 1, ENCODING = 2 };
 
 struct census {
     const char *at; /* where a strict request has its next header */
@@ -86,7 +86,7 @@ static bool is_strict(const struct http_request *r, const struct census *c, cons
     return c->is_strict && info && method + strlen(method) + 1 == r->raw_address &&
            r->raw_address + r->raw_len + 1 == version &&
            c->at + LINE_END == method + info->header_size &&
-           memcmp(c->at - LINE_END, end, sizeof(end)) == 0;
+           memcmp(c->at - LINE_END, end, sizeof end) == 0;
 }
 
 /* What is wrong with the headers themselves. NULL: nothing. */
@@ -161,19 +161,22 @@ static void refuse(struct http_connection *c)
     if (!text.failed)
         send(c->fd, text.data, text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     buf_fini(&text);
-    shutdown(c->fd, SHUT_RDWR);
+    http_connection_cut(c);
 }
 
 void http_head_error(void *cls, const char *fmt, va_list ap)
 {
     (void)fmt, (void)ap;
     struct http_daemon *d = cls;
-    for (struct http_connection *c = d->http->connections; c && http_head_is_lenient();
-         c = c->next) {
+    struct http_connection *c;
+    if (!http_head_is_lenient())
+        return;
+    LIST_FOREACH(c, &d->http->connections, link)
+    {
         /* this size is known from the last header on, and the handler is called right after that */
-        if (c->daemon == d && c->request && !c->request->has_headers && !c->is_refused &&
+        if (c->daemon == d && c->request && c->request->state == REQUEST_ADDRESS &&
+            c->state != CONNECTION_CUT &&
             MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)) {
-            c->is_refused = true;
             d->http->counts.refused++;
             refuse(c);
         }

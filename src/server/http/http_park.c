@@ -10,7 +10,7 @@
 #include "server/http/http_private.h"
 
 struct http_upgraded {
-    struct http_upgraded *prev, *next;
+    LIST_ENTRY(http_upgraded) link;
     struct http *http;
     struct MHD_UpgradeResponseHandle *handle;
     enum http_rank rank;
@@ -18,8 +18,8 @@ struct http_upgraded {
 
 void http_park(struct http_request *r, http_gone_fn *gone, void *user)
 {
-    assert(!r->is_answered && !r->is_parked);
-    r->is_parked = true;
+    assert(r->state == REQUEST_BODY);
+    r->state = REQUEST_PARKED;
     r->gone = gone;
     r->gone_user = user;
 }
@@ -34,29 +34,19 @@ static void on_client(void *user, int fd, uint32_t events)
 void http_request_wait(struct http_request *r)
 {
     struct http *h = r->http;
-    r->is_waiting = true;
-    r->next = h->parked;
-    r->prev = NULL;
-    if (r->next)
-        r->next->prev = r;
-    h->parked = r;
+    r->state = REQUEST_WAITING;
+    LIST_INSERT_HEAD(&h->parked, r, link);
     h->counts.parked++;
     MHD_suspend_connection(r->connection->mhd);
     loop_add_fd(h->loop, r->connection->fd, EPOLLRDHUP, on_client, r, &r->watch);
 }
 
-void http_request_wake(struct http_request *r)
+void http_request_resume(struct http_request *r)
 {
     struct http *h = r->http;
-    if (!r->is_waiting)
+    if (r->state != REQUEST_WAITING)
         return;
-    r->is_waiting = false;
-    if (r->prev)
-        r->prev->next = r->next;
-    else
-        h->parked = r->next;
-    if (r->next)
-        r->next->prev = r->prev;
+    LIST_REMOVE(r, link);
     h->counts.parked--;
     loop_remove(r->watch);
     r->watch = NULL;
@@ -66,8 +56,8 @@ void http_request_wake(struct http_request *r)
 
 void http_request_leave(struct http_request *r)
 {
-    r->is_gone = true;
-    http_request_wake(r);
+    http_request_resume(r);
+    r->state = REQUEST_GONE;
     if (r->gone)
         r->gone(r->gone_user);
 }
@@ -78,17 +68,14 @@ void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
     (void)cls, (void)mhd;
     struct http_request *r = con_cls;
     struct http *h = r->http;
-    struct http_upgraded *u = calloc(1, sizeof(*u));
+    struct http_upgraded *u = calloc(1, sizeof *u);
     r->connection->deadline_ns = 0;
-    r->connection->is_reading = false;
     if (!u) {
         MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
         return;
     }
-    *u = (struct http_upgraded){.http = h, .handle = urh, .rank = r->rank, .next = h->upgraded};
-    if (u->next)
-        u->next->prev = u;
-    h->upgraded = u;
+    *u = (struct http_upgraded){.http = h, .handle = urh, .rank = r->rank};
+    LIST_INSERT_HEAD(&h->upgraded, u, link);
     h->counts.upgraded++;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     r->upgrade(r->upgrade_user, u, fd, extra, extra_len);
@@ -102,12 +89,7 @@ enum http_rank http_upgraded_rank(const struct http_upgraded *u)
 void http_upgraded_close(struct http_upgraded *u)
 {
     struct http *h = u->http;
-    if (u->prev)
-        u->prev->next = u->next;
-    else
-        h->upgraded = u->next;
-    if (u->next)
-        u->next->prev = u->prev;
+    LIST_REMOVE(u, link);
     h->counts.upgraded--;
     MHD_upgrade_action(u->handle, MHD_UPGRADE_ACTION_CLOSE);
     free(u);
@@ -115,6 +97,6 @@ void http_upgraded_close(struct http_upgraded *u)
 
 void http_upgraded_close_all(struct http *h)
 {
-    while (h->upgraded)
-        http_upgraded_close(h->upgraded);
+    while (!LIST_EMPTY(&h->upgraded))
+        http_upgraded_close(LIST_FIRST(&h->upgraded));
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/buf.h"
 #include "server/http/http.h"
@@ -31,15 +32,19 @@ struct http_daemon {
     unsigned held[HTTP_RANKS]; /* of these by rank, but for those that were cut */
 };
 
+enum http_connection_state {
+    CONNECTION_READING, /* a request that is not whole yet, or the next one */
+    CONNECTION_BUSY,    /* with a request: handled, waiting or being answered */
+    CONNECTION_CUT,     /* shut down by us; MHD closes it when it sees that */
+};
+
 struct http_connection {
-    struct http_connection *prev, *next;
+    LIST_ENTRY(http_connection) link;
     struct http_daemon *daemon;
     struct MHD_Connection *mhd;
     int fd;
+    enum http_connection_state state;
     uint64_t deadline_ns;         /* 0: none */
-    bool is_reading;              /* of a request that is not whole yet */
-    bool is_refused;              /* answered by us in the place of MHD; it is about to be closed */
-    bool is_cut;                  /* shut down by us; MHD will see */
     enum http_rank rank;          /* the highest that a request of it had */
     uint64_t since_ns;            /* when it began, or its last request was over */
     struct http_request *request; /* NULL: between two */
@@ -53,9 +58,9 @@ struct http {
     struct loop_source *tick; /* once a second while there are connections */
     struct loop_source *soon; /* MHD has work that no fd tells of */
     bool is_ticking;
-    struct http_connection *connections;
-    struct http_request *parked;
-    struct http_upgraded *upgraded;
+    LIST_HEAD(, http_connection) connections;
+    LIST_HEAD(, http_request) parked;
+    LIST_HEAD(, http_upgraded) upgraded;
     struct http_counts counts;
     struct http_share bodies, answers; /* bytes */
 };
@@ -64,20 +69,25 @@ struct http_pair {
     const char *key, *value;
 };
 
+/* In the order in which they follow each other. */
+enum http_request_state {
+    REQUEST_ADDRESS,  /* nothing but that is known */
+    REQUEST_BODY,     /* its head is checked, its body is read and then handled */
+    REQUEST_PARKED,   /* by its handler */
+    REQUEST_WAITING,  /* parked, and suspended in MHD */
+    REQUEST_DRAINING, /* refused; the answer is sent after the body */
+    REQUEST_ANSWERED, /* there is a response, queued or to be queued */
+    REQUEST_GONE,     /* its client is */
+};
+
 struct http_request {
     struct http_connection *connection;
     struct http *http;
     enum http_method method;
+    enum http_request_state state;
     enum http_rank rank; /* set once: what was taken of a share is returned with it */
     bool is_ranked;
-    bool has_headers; /* the first call of the handler was */
-    bool has_body;    /* or will have, of whatever length */
-    bool is_draining; /* refused; the answer comes behind the body */
-    bool is_handled;  /* the handler has been called */
-    bool is_answered; /* there is a response, queued or to be queued */
-    bool is_waiting;  /* parked, and MHD knows */
-    bool is_parked;   /* by the handler */
-    bool is_gone;
+    bool has_body;           /* or will have, of whatever length */
     const char *refusal;     /* what is wrong with its address, or NULL */
     const char *raw_address; /* where MHD has it; its text changes */
     size_t raw_len;
@@ -95,10 +105,11 @@ struct http_request {
     unsigned status;
     http_gone_fn *gone;
     void *gone_user;
-    struct loop_source *watch;        /* for the client's end, while parked */
-    struct http_request *prev, *next; /* of the parked */
+    struct loop_source *watch; /* for the client's end, while it waits */
+    LIST_ENTRY(http_request) link;
     http_upgrade_fn *upgrade;
     void *upgrade_user;
+    _Alignas(max_align_t) unsigned char context[HTTP_CONTEXT_BYTES];
     char text[]; /* the address as it came, the path and the query decoded */
 };
 
@@ -122,9 +133,9 @@ void http_connection_leave(struct http_connection *c);
 void http_connection_cut(struct http_connection *c);
 
 /* http_park.c */
-void http_request_wait(struct http_request *r);  /* MHD lets it be until it is answered */
-void http_request_leave(struct http_request *r); /* the client is gone */
-void http_request_wake(struct http_request *r);
+void http_request_wait(struct http_request *r);   /* MHD lets it be until it is answered */
+void http_request_leave(struct http_request *r);  /* the client is gone */
+void http_request_resume(struct http_request *r); /* it waits no more */
 void http_upgraded_fn(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *extra,
                       size_t extra_len, MHD_socket fd, struct MHD_UpgradeResponseHandle *urh);
 void http_upgraded_close_all(struct http *h);

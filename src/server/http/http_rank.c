@@ -31,12 +31,11 @@ void http_share_return(struct http_share *s, enum http_rank rank, size_t n)
 /* A socket that is shut down is closed by MHD when it sees the end of it. */
 void http_connection_cut(struct http_connection *c)
 {
-    if (c->is_cut)
+    if (c->state == CONNECTION_CUT)
         return;
     shutdown(c->fd, SHUT_RDWR);
-    c->is_cut = true;
+    c->state = CONNECTION_CUT;
     c->deadline_ns = 0;
-    c->is_reading = false;
     c->daemon->held[c->rank]--;
 }
 
@@ -46,16 +45,17 @@ void http_connection_cut(struct http_connection *c)
 void http_connection_enter(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;
-    struct http_connection *oldest = NULL;
+    struct http_connection *oldest = NULL, *other;
     c->since_ns = clock_mono_ns();
     c->rank = d->is_unix ? HTTP_OWNER : HTTP_STRANGER;
     d->connections++;
     d->held[c->rank]++;
     if (d->held[HTTP_STRANGER] <= d->http->options.connections_max / 4)
         return;
-    for (struct http_connection *other = c->next; other; other = other->next) {
-        if (other->daemon == d && other->rank == HTTP_STRANGER && !other->is_cut &&
-            (!oldest || other->since_ns < oldest->since_ns))
+    LIST_FOREACH(other, &d->http->connections, link)
+    {
+        if (other != c && other->daemon == d && other->rank == HTTP_STRANGER &&
+            other->state != CONNECTION_CUT && (!oldest || other->since_ns < oldest->since_ns))
             oldest = other;
     }
     if (!oldest)
@@ -69,7 +69,7 @@ void http_connection_enter(struct http_connection *c)
 void http_connection_leave(struct http_connection *c)
 {
     struct http_daemon *d = c->daemon;
-    if (!c->is_cut)
+    if (c->state != CONNECTION_CUT)
         d->held[c->rank]--;
     if (d->connections-- >= d->http->options.connections_max)
         loop_set_timer(d->http->soon, 0, 0);
@@ -79,11 +79,11 @@ bool http_set_rank(struct http_request *r, enum http_rank rank)
 {
     struct http_connection *c = r->connection;
     struct http_daemon *d = c->daemon;
-    if (r->is_ranked || c->is_cut)
+    if (r->is_ranked)
         return true;
     r->is_ranked = true;
     r->rank = rank;
-    if (rank <= c->rank)
+    if (rank <= c->rank || c->state == CONNECTION_CUT)
         return true;
     if (rank == HTTP_READER && d->held[HTTP_READER] >= d->http->options.connections_max / 2) {
         http_answer_error(r, 503, "too many connections with the read-only token; try again");

@@ -87,7 +87,7 @@ static const char *split_query(struct http_request *r, char *query)
 struct http_request *http_request_new(struct http *h, const char *uri)
 {
     size_t len = strlen(uri), path_len = strcspn(uri, "?");
-    struct http_request *r = calloc(1, sizeof(*r) + 2 * (len + 1));
+    struct http_request *r = calloc(1, sizeof *r + 2 * (len + 1));
     if (!r)
         return NULL;
     r->http = h;
@@ -112,7 +112,7 @@ struct http_request *http_request_new(struct http *h, const char *uri)
 void http_request_free(struct http_request *r)
 {
     struct http *h = r->http;
-    if (r->is_waiting)
+    if (r->state == REQUEST_WAITING)
         http_request_leave(r);
     http_share_return(&h->bodies, r->rank, r->body_held);
     http_share_return(&h->answers, r->rank, r->answer_bytes);
@@ -181,5 +181,10 @@ bool http_is_unix(const struct http_request *r)
 
 bool http_is_answered(const struct http_request *r)
 {
-    return r->is_answered;
+    return r->state == REQUEST_DRAINING || r->state == REQUEST_ANSWERED;
+}
+
+void *http_context(struct http_request *r)
+{
+    return r->context;
 }

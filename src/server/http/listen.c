@@ -29,18 +29,18 @@ static bool parse_host(const char *host, uint16_t port, struct listen_address *r
     *ret = (struct listen_address){0};
     if (inet_pton(AF_INET, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, &in.sin_addr) ==
         1) {
-        memcpy(&ret->address, &in, sizeof(in));
-        ret->len = sizeof(in);
+        memcpy(&ret->address, &in, sizeof in);
+        ret->len = sizeof in;
         ret->is_loopback = ntohl(in.sin_addr.s_addr) >> 24 == 127;
         return true;
     }
-    if (len < 3 || len >= sizeof(inner) || host[0] != '[' || host[len - 1] != ']')
+    if (len < 3 || len >= sizeof inner || host[0] != '[' || host[len - 1] != ']')
         return false;
-    snprintf(inner, sizeof(inner), "%.*s", (int)len - 2, host + 1);
+    snprintf(inner, sizeof inner, "%.*s", (int)len - 2, host + 1);
     if (inet_pton(AF_INET6, inner, &in6.sin6_addr) != 1)
         return false;
-    memcpy(&ret->address, &in6, sizeof(in6));
-    ret->len = sizeof(in6);
+    memcpy(&ret->address, &in6, sizeof in6);
+    ret->len = sizeof in6;
     ret->is_loopback = is_loopback6(&in6.sin6_addr);
     return true;
 }
@@ -52,8 +52,8 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *err)
     int64_t port = -1;
     struct listen_address a;
     if (colon && number_parse_i64(colon + 1, strlen(colon + 1), &port) == 0 && colon[1] != '-' &&
-        port <= 65535 && (size_t)(colon - text) < sizeof(host)) {
-        snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
+        port <= 65535 && (size_t)(colon - text) < sizeof host) {
+        snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
         if (parse_host(host, (uint16_t)port, &a)) {
             *ret = a;
             return 0;
@@ -68,18 +68,18 @@ int listen_parse(const char *text, struct listen_address *ret, struct err *err)
 static void name_of(int fd, char ret[LISTEN_NAME_MAX])
 {
     struct sockaddr_storage address = {0};
-    socklen_t len = sizeof(address);
+    socklen_t len = sizeof address;
     char host[INET6_ADDRSTRLEN] = "?";
     getsockname(fd, (struct sockaddr *)&address, &len);
     if (address.ss_family == AF_INET6) {
         struct sockaddr_in6 in6;
-        memcpy(&in6, &address, sizeof(in6));
-        inet_ntop(AF_INET6, &in6.sin6_addr, host, sizeof(host));
+        memcpy(&in6, &address, sizeof in6);
+        inet_ntop(AF_INET6, &in6.sin6_addr, host, sizeof host);
         snprintf(ret, LISTEN_NAME_MAX, "[%s]:%u", host, ntohs(in6.sin6_port));
     } else {
         struct sockaddr_in in;
-        memcpy(&in, &address, sizeof(in));
-        inet_ntop(AF_INET, &in.sin_addr, host, sizeof(host));
+        memcpy(&in, &address, sizeof in);
+        inet_ntop(AF_INET, &in.sin_addr, host, sizeof host);
         snprintf(ret, LISTEN_NAME_MAX, "%s:%u", host, ntohs(in.sin_port));
     }
 }
@@ -91,9 +91,9 @@ int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], i
     int fd = socket(a->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (a->address.ss_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, (const struct sockaddr *)&a->address, a->len) < 0 || listen(fd, BACKLOG) < 0) {
         int r = -errno;
         close(fd);
@@ -108,11 +108,11 @@ int listen_tcp(const struct listen_address *a, char ret_name[LISTEN_NAME_MAX], i
 static int unix_address(const char *path, struct sockaddr_un *ret, struct err *err)
 {
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(ret->sun_path))
+    if (strlen(path) >= sizeof ret->sun_path)
         return err_set(err, -ENAMETOOLONG,
                        "%.200s is too long for a unix socket, at most %zu bytes; --socket takes "
                        "another path",
-                       path, sizeof(ret->sun_path) - 1);
+                       path, sizeof ret->sun_path - 1);
     memcpy(ret->sun_path, path, strlen(path) + 1);
     return 0;
 }
@@ -133,7 +133,7 @@ int listen_unix_check(const char *path, struct err *err)
     if (fd < 0)
         return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     /* EAGAIN: it listens, and its queue is full */
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN)
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN)
         return err_set(err, -EADDRINUSE, "another server answers on %s", path);
     if (errno != ECONNREFUSED)
         return err_set(err, -errno, "cannot tell whether somebody answers on %s: %s", path,
@@ -154,7 +154,7 @@ int listen_unix(const char *path, int *ret_fd, struct err *err)
         return err_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     unlink(path);
     mode_t mask = umask(0177);
-    r = bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+    r = bind(fd, (const struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
     umask(mask);
     if (r == 0 && listen(fd, BACKLOG) < 0)
         r = -errno;

@@ -126,7 +126,7 @@ static int kind_of(const char *type, enum live_kind *ret)
                  {"verdict", LIVE_VERDICT},
                  {"event", LIVE_EVENT},
                  {"log", LIVE_LOG}};
-    for (size_t i = 0; type && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(type, kinds[i].word) == 0) {
             *ret = kinds[i].kind;
             return 0;
@@ -277,7 +277,7 @@ void live_viewer_hear(struct live_viewer *v, const char *text, size_t len)
 static void make_boot(char ret[17])
 {
     uint64_t n = 0;
-    if (getrandom(&n, sizeof(n), GRND_NONBLOCK) != (ssize_t)sizeof(n))
+    if (getrandom(&n, sizeof n, GRND_NONBLOCK) != (ssize_t)sizeof n)
         n = clock_wall_ns();
     snprintf(ret, 17, "%016llx", (unsigned long long)n);
 }
@@ -286,7 +286,7 @@ int live_start(struct loop *loop, const struct live_sources *sources,
                const struct live_times *times, unsigned viewers_max, struct live **ret,
                struct err *err)
 {
-    struct live *l = calloc(1, sizeof(*l));
+    struct live *l = calloc(1, sizeof *l);
     if (!l)
         return err_set(err, -ENOMEM, "out of memory");
     *l = (struct live){

@@ -37,7 +37,7 @@ static void make_accept(const char *key, char ret[ACCEPT_LEN + 1])
 {
     char text[64];
     uint8_t hash[SHA1_BYTES + 1] = {0};
-    int n = snprintf(text, sizeof(text), "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
+    int n = snprintf(text, sizeof text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
     live_sha1(text, (size_t)n, hash);
     for (int i = 0; i < 7; i++) {
         uint32_t v = (uint32_t)hash[3 * i] << 16 | (uint32_t)hash[3 * i + 1] << 8 | hash[3 * i + 2];

@@ -56,7 +56,7 @@ static void end(struct live *l)
 int live_new(struct loop *loop, struct jobs *jobs, live_machine_fn *machine, void *user,
              unsigned viewers_max, struct live **ret, struct err *err)
 {
-    struct of_jobs *s = malloc(sizeof(*s));
+    struct of_jobs *s = malloc(sizeof *s);
     struct live *l;
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");

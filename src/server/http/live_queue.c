@@ -27,7 +27,7 @@ struct live_message *live_message_new(enum live_kind kind, int64_t id, const cha
 {
     uint8_t head[10];
     size_t head_len = frame_head(head, len);
-    struct live_message *m = malloc(sizeof(*m) + head_len + len);
+    struct live_message *m = malloc(sizeof *m + head_len + len);
     if (!m)
         return NULL;
     *m = (struct live_message){.holders = 1, .kind = kind, .id = id, .len = head_len + len};
@@ -131,7 +131,7 @@ static int add_late(struct live_queue *q, int64_t id)
     }
     if (q->late_count == q->late_size) {
         size_t size = q->late_size ? 2 * q->late_size : 16;
-        int64_t *more = size > LIVE_LATE_MAX ? NULL : realloc(q->late, size * sizeof(*more));
+        int64_t *more = size > LIVE_LATE_MAX ? NULL : realloc(q->late, size * sizeof *more);
         if (!more)
             return -ENOBUFS;
         q->late = more;
@@ -240,7 +240,7 @@ int64_t live_queue_take_late(struct live_queue *q)
     if (q->late_count == 0)
         return 0;
     int64_t id = q->late[0];
-    memmove(q->late, q->late + 1, --q->late_count * sizeof(*q->late));
+    memmove(q->late, q->late + 1, --q->late_count * sizeof *q->late);
     if (q->late_count == 0) {
         free(q->late);
         q->late = NULL;

@@ -23,7 +23,7 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
         tail->watchers++;
         return tail;
     }
-    tail = calloc(1, sizeof(*tail));
+    tail = calloc(1, sizeof *tail);
     if (tail) {
         *tail = (struct live_tail){.next = l->tails, .id = id, .watchers = 1};
         tail->offset = l->sources.log_end(l->sources.user, id);

@@ -74,7 +74,7 @@ static bool refill(struct live_viewer *v, unsigned *may_make)
     static const enum live_kind kinds[] = {LIVE_SAMPLE, LIVE_MARK, LIVE_EVENT, LIVE_LOG};
     struct live_queue *q = &v->queue;
     struct live_message *m;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!(q->skipped & 1u << kinds[i]))
             continue;
         q->skipped &= ~(1u << kinds[i]);
@@ -149,8 +149,8 @@ static void set_events(struct live_viewer *v, bool is_full)
 static int write_refusal(struct live_viewer *v)
 {
     static const uint8_t close_1002[] = {0x88, 0x02, 0x03, 0xEA};
-    ssize_t n = send(v->fd, close_1002, sizeof(close_1002), MSG_DONTWAIT | MSG_NOSIGNAL);
-    return n == (ssize_t)sizeof(close_1002) ? 1 : -1;
+    ssize_t n = send(v->fd, close_1002, sizeof close_1002, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return n == (ssize_t)sizeof close_1002 ? 1 : -1;
 }
 
 /* When nothing more is to be said. To close at once, with something unread, would make the kernel
@@ -283,7 +283,7 @@ static void on_message(wslay_event_context_ptr ws, const struct wslay_event_on_m
 static void throw_away(struct live_viewer *v)
 {
     char piece[TURN_BYTES];
-    ssize_t n = recv(v->fd, piece, sizeof(piece), MSG_DONTWAIT);
+    ssize_t n = recv(v->fd, piece, sizeof piece, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
         die(v);
 }
@@ -362,8 +362,8 @@ static int set_up(struct live_viewer *v)
     };
     struct live *l = v->live;
     int buffer = SEND_BUFFER, one = 1;
-    setsockopt(v->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
-    setsockopt(v->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(v->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    setsockopt(v->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (l->wslay.server_init(&v->ws, &callbacks, v) != 0) {
         v->ws = NULL;
         return -ENOMEM;
@@ -391,7 +391,7 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
     struct live *l = user;
     enum http_rank rank = http_upgraded_rank(u);
     bool has_place = http_share_take(&l->places, rank, 1, l->viewers_max);
-    struct live_viewer *v = has_place ? calloc(1, sizeof(*v)) : NULL;
+    struct live_viewer *v = has_place ? calloc(1, sizeof *v) : NULL;
     if (!v) {
         if (has_place)
             http_share_return(&l->places, rank, 1);

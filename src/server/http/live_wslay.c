@@ -35,14 +35,14 @@ int wslay_load(struct wslay_table *ret, struct err *err)
         return err_set(err, -ENOENT,
                        "libwslay.so.1 is not on this machine, and without it there is no live "
                        "stream; install libwslay1");
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *f = dlsym(t.library, functions[i].name);
         if (!f) {
             wslay_unload(&t);
             return err_set(err, -ENOENT, "libwslay.so.1 has no %s; install libwslay1 1.1 or newer",
                            functions[i].name);
         }
-        memcpy((char *)&t + functions[i].offset, &f, sizeof(f));
+        memcpy((char *)&t + functions[i].offset, &f, sizeof f);
     }
     *ret = t;
     return 0;

@@ -164,7 +164,7 @@ static struct log_bucket *find_bucket(const char *event, int64_t job, uint64_t n
         put_suppressed(full);
     } else {
         struct log_bucket *more =
-            realloc(out.buckets, (out.bucket_count + 1) * sizeof(*out.buckets));
+            realloc(out.buckets, (out.bucket_count + 1) * sizeof *out.buckets);
         if (!more)
             return NULL;
         out.buckets = more;

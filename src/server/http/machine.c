@@ -28,7 +28,7 @@ struct machine_facts {
 
 int machine_facts_new(struct machine_facts **ret, struct err *err)
 {
-    struct machine_facts *m = calloc(1, sizeof(*m));
+    struct machine_facts *m = calloc(1, sizeof *m);
     if (!m)
         return err_set(err, -ENOMEM, "out of memory");
     m->root = (struct proc_root){.proc_fd = -1, .cgroup_fd = -1};

@@ -15,7 +15,7 @@ static void notify(const char *text)
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t len = path ? strlen(path) : 0;
-    if (len < 2 || len >= sizeof(address.sun_path) || (path[0] != '/' && path[0] != '@'))
+    if (len < 2 || len >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@'))
         return;
     memcpy(address.sun_path, path, len);
     if (path[0] == '@')

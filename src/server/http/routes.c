@@ -13,10 +13,48 @@
 #include "base/json.h"
 #include "base/loop.h"
 #include "base/number.h"
-#include "server/jobs/jobs.h"
+#include "server/http/auth.h"
 #include "server/http/routes_private.h"
+#include "server/jobs/jobs.h"
 
 enum { VALUES_MAX = 20000 }; /* in a body; a request may have five thousand texts */
+
+/* ---- the table ---- */
+
+#define API "/api/v1"
+#define JOB API "/jobs/{id}"
+
+const struct route route_table[] = {
+    {HTTP_GET, API "/health", HTTP_STRANGER, route_health, NULL},
+    {HTTP_GET, API "/machine", HTTP_READER, route_machine, NULL},
+    {HTTP_GET, API "/jobs", HTTP_READER, route_jobs_list, "state name before limit"},
+    {HTTP_POST, API "/jobs", HTTP_OWNER, route_jobs_submit, NULL},
+    {HTTP_GET, JOB, HTTP_READER, route_job_get, "until timeout_s"},
+    {HTTP_POST, JOB "/cancel", HTTP_OWNER, route_job_cancel, NULL},
+    {HTTP_POST, JOB "/checkpoint", HTTP_OWNER, route_job_checkpoint, NULL},
+    {HTTP_POST, JOB "/rerun", HTTP_OWNER, route_job_rerun, NULL},
+    {HTTP_GET, JOB "/request", HTTP_OWNER, route_job_request, NULL},
+    {HTTP_GET, JOB "/samples", HTTP_READER, route_job_samples, "from_s to_s points"},
+    {HTTP_GET, JOB "/verdict", HTTP_READER, route_job_verdict, NULL},
+    {HTTP_GET, JOB "/diagnosis", HTTP_READER, route_job_diagnosis, NULL},
+    {HTTP_GET, JOB "/report", HTTP_READER, route_job_report, "view"},
+    {HTTP_GET, JOB "/log", HTTP_READER, route_job_log, "tail offset wait_s"},
+    {HTTP_GET, JOB "/events", HTTP_READER, route_job_events, NULL},
+    {HTTP_GET, JOB "/run", HTTP_READER, route_job_run, NULL},
+    {HTTP_GET, API "/live", HTTP_READER, route_live, NULL},
+    {HTTP_GET, API "/openapi.json", HTTP_READER, route_openapi, NULL},
+    {HTTP_GET, API "/session", HTTP_STRANGER, route_session_get, NULL},
+    {HTTP_POST, API "/session", HTTP_STRANGER, route_session_post, NULL},
+    {HTTP_DELETE, API "/session", HTTP_STRANGER, route_session_delete, NULL},
+    {HTTP_GET, "/metrics", HTTP_READER, route_metrics, NULL},
+    {HTTP_GET, "/", HTTP_STRANGER, route_page, "*"},
+    {HTTP_GET, "/jobs/{id}", HTTP_STRANGER, route_page, "*"},
+    {HTTP_GET, "/machine", HTTP_STRANGER, route_page, "*"},
+    {HTTP_GET, "/assets/{name}", HTTP_STRANGER, route_asset, "*"},
+    {.path = NULL},
+};
+
+/* ---- from a request to its route ---- */
 
 /* {id} is a number from 1 without a sign or zeroes before it; {name} any one part. */
 static bool match_part(const char *pattern, size_t pattern_len, const char *part, size_t len,
@@ -43,11 +81,6 @@ static bool match_path(const char *pattern, const char *path, struct route_call 
     return !*pattern && !*path;
 }
 
-static enum http_method method_asked(const struct http_request *r)
-{
-    return http_method(r) == HTTP_HEAD ? HTTP_GET : http_method(r);
-}
-
 static const char *const method_words[] = {
     [HTTP_GET] = "GET, HEAD", [HTTP_POST] = "POST", [HTTP_DELETE] = "DELETE"};
 
@@ -55,13 +88,14 @@ static const char *const method_words[] = {
 static const struct route *find_route(struct http_request *r, struct route_call *c)
 {
     char allow[64] = "";
+    enum http_method method = http_method(r) == HTTP_HEAD ? HTTP_GET : http_method(r);
     for (const struct route *route = route_table; route->path; route++) {
         if (!match_path(route->path, http_path(r), c))
             continue;
-        if (route->method == method_asked(r))
+        if (route->method == method)
             return route;
         size_t len = strlen(allow);
-        snprintf(allow + len, sizeof(allow) - len, "%s%s", len ? ", " : "",
+        snprintf(allow + len, sizeof allow - len, "%s%s", len ? ", " : "",
                  method_words[route->method]);
     }
     if (!allow[0]) {
@@ -77,11 +111,11 @@ static bool is_json(const struct http_request *r)
 {
     static const char json[] = "application/json";
     const char *type = http_header(r, "Content-Type");
-    size_t len = sizeof(json) - 1;
+    size_t len = sizeof json - 1;
     return type && strncasecmp(type, json, len) == 0 && (type[len] == '\0' || type[len] == ';');
 }
 
-static bool is_word_of(const char *words, const char *word)
+static bool has_word(const char *words, const char *word)
 {
     size_t len = strlen(word);
     for (const char *p = words; p && *p; p += strspn(p, " ")) {
@@ -93,64 +127,55 @@ static bool is_word_of(const char *words, const char *word)
     return false;
 }
 
-/* A misspelt parameter would be one that is not heeded. The page may have what it likes. */
-static bool check_params(struct http_request *r, const struct route *route)
+/* A misspelt parameter would be one that is not heeded. */
+static void check_params(struct http_request *r, const struct route *route)
 {
     const char *key;
-    for (size_t i = 0; route->summary && (key = http_query_key(r, i)) != NULL; i++) {
-        if (!is_word_of(route->params, key)) {
+    if (has_word(route->params, "*"))
+        return;
+    for (size_t i = 0; (key = http_query_key(r, i)) != NULL; i++) {
+        if (!has_word(route->params, key)) {
             http_answer_error(r, 400, "there is no parameter \"%.100s\" here", key);
-            return false;
+            return;
         }
     }
-    return true;
 }
 
-static enum http_rank rank_of(enum auth_right right)
+/* Host and Origin, the path, the rights, the type of the body, the parameters. */
+void routes_admit(void *user, struct http_request *r)
 {
-    return right == AUTH_WRITE ? HTTP_OWNER : right == AUTH_READ ? HTTP_READER : HTTP_STRANGER;
-}
-
-/* Everything that can be said before the body is there. False: answered. */
-static bool let_in(struct routes *routes, struct http_request *r, struct route_call *c)
-{
+    struct routes *routes = user;
+    struct route_call *c = http_context(r);
     const char *why;
     *c = (struct route_call){.routes = routes, .r = r};
     if (!auth_origin_ok(routes->options.auth, r, &why)) {
         http_answer_error(r, 403, "%s", why);
-        return false;
+        return;
     }
     c->route = find_route(r, c);
-    if (!c->route)
-        return false;
-    c->right = routes->options.no_auth ? AUTH_WRITE
-                                       : auth_right_of(routes->options.auth, r, clock_wall_ns());
-    if (!http_set_rank(r, rank_of(c->right)))
-        return false;
-    if (c->route->access != ROUTE_OPEN && c->right == AUTH_NONE) {
+    if (!c->route || !http_set_rank(r, routes->options.no_auth
+                                           ? HTTP_OWNER
+                                           : auth_rank(routes->options.auth, r, clock_wall_ns())))
+        return;
+    if (http_rank(r) < c->route->rank && http_rank(r) == HTTP_STRANGER) {
         http_add_header(r, "WWW-Authenticate", "Bearer realm=\"ebb\"");
         http_answer_error(r, 401, "missing or invalid token");
-    } else if (c->route->access == ROUTE_WRITE && c->right != AUTH_WRITE) {
+    } else if (http_rank(r) < c->route->rank) {
         http_answer_error(r, 403, "this token is read-only");
     } else if (c->route->method != HTTP_GET && !is_json(r)) {
         http_answer_error(r, 415,
                           "a request that changes something needs Content-Type: "
                           "application/json");
+    } else {
+        check_params(r, c->route);
     }
-    return !http_is_answered(r) && check_params(r, c->route);
-}
-
-void routes_admit(void *user, struct http_request *r)
-{
-    struct route_call c;
-    let_in(user, r, &c);
 }
 
 void routes_handle(void *user, struct http_request *r)
 {
-    struct route_call c;
-    if (let_in(user, r, &c))
-        c.route->fn(&c);
+    (void)user;
+    const struct route_call *c = http_context(r);
+    c->route->fn(c);
 }
 
 /* ---- what handlers need ---- */
@@ -163,9 +188,18 @@ void route_fail(struct http_request *r, int error, const struct err *err)
     } known[] = {{-EINVAL, 400}, {-ENOENT, 404},  {-EALREADY, 409},
                  {-EBUSY, 409},  {-ENOTSUP, 409}, {-EAGAIN, 429}};
     unsigned status = 503;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         status = known[i].error == error ? known[i].status : status;
     http_answer_error(r, status, "%s", err->text[0] ? err->text : strerror(-error));
+}
+
+void route_answer(const struct route_call *c, unsigned status, int result, json_t *doc,
+                  const struct err *err)
+{
+    if (result < 0)
+        route_fail(c->r, result, err);
+    else
+        http_answer_json(c->r, status, doc);
 }
 
 json_t *route_body(struct http_request *r)
@@ -213,19 +247,19 @@ static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *d
         return;
     }
     if (what == JOBS_NEWS_ANSWER) {
-        route_wake(routes, id, WAIT_ANSWER);
+        route_wake(routes, id, WAIT_CHECKPOINT);
         return;
     }
     routes->generation++;
     route_wake(routes, id, WAIT_STATE);
     if (what == JOBS_NEWS_REMOVED || is_change) /* one that has ended answers no more */
-        route_wake(routes, id, WAIT_ANSWER);
+        route_wake(routes, id, WAIT_CHECKPOINT);
     route_wake(routes, id, WAIT_LOG); /* one that has ended writes no more */
 }
 
 int routes_new(const struct routes_options *options, struct routes **ret, struct err *err)
 {
-    struct routes *routes = calloc(1, sizeof(*routes));
+    struct routes *routes = calloc(1, sizeof *routes);
     if (!routes)
         return err_set(err, -ENOMEM, "out of memory");
     routes->options = *options;
@@ -245,7 +279,6 @@ void routes_free(struct routes *routes)
         return;
     jobs_listen(routes->options.jobs, NULL, routes);
     loop_remove(routes->timer);
-    route_kept_free(routes);
-    free(routes->openapi);
+    route_cache_free(routes);
     free(routes);
 }

@@ -1,4 +1,4 @@
-/* Every path of the API and of the page: who may ask, what is asked, and the answer. */
+/* Every path of the API and of the page: the rights it needs, its parameters, and the answer. */
 #pragma once
 
 #include <jansson.h>
@@ -8,18 +8,18 @@
 
 struct auth;
 struct buf;
+struct children;
 struct err;
 struct http_request;
 struct jobs;
 struct loop;
 struct routes;
-struct work;
 
 struct routes_options {
     struct loop *loop;
     struct jobs *jobs;
     struct auth *auth;
-    struct work *work;
+    struct children *children;
     bool no_auth; /* whoever reaches us may do all */
     /* What others of the server know; USER is theirs. */
     json_t *(*machine)(void *user);                   /* a new document */
@@ -34,9 +34,7 @@ int routes_new(const struct routes_options *options, struct routes **ret, struct
 /* After http_stop: nobody waits any more. NULL is fine. */
 void routes_free(struct routes *routes);
 
-/* For struct http_options; USER is the struct routes. */
+/* For struct http_options; USER is the struct routes. All that can be decided before the body has
+ * come is decided once, in routes_admit. */
 void routes_admit(void *user, struct http_request *r);
 void routes_handle(void *user, struct http_request *r);
-
-/* The document of GET /api/v1/openapi.json, a new one. */
-json_t *openapi_document(void);

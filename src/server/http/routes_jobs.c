@@ -7,7 +7,6 @@
 #include "base/err.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/state.h"
-#include "server/http/log.h"
 #include "server/http/routes_private.h"
 
 enum { ANSWER_S = 5 }; /* that a supervisor is waited for */
@@ -41,10 +40,10 @@ static bool read_states(struct http_request *r, const char *list, unsigned *ret)
     *ret = 0;
     for (const char *p = list; *p; p += *p == ',') {
         size_t len = strcspn(p, ",");
-        size_t n = len < sizeof(word) - 1 ? len : sizeof(word) - 1;
+        size_t n = len < sizeof word - 1 ? len : sizeof word - 1;
         memcpy(word, p, n);
         word[n] = '\0';
-        unsigned states = len < sizeof(word) ? states_of(word) : 0;
+        unsigned states = len < sizeof word ? states_of(word) : 0;
         if (!states) {
             http_answer_error(r, 400, "state: there is no state \"%.100s\"", word);
             return false;
@@ -62,7 +61,7 @@ void route_jobs_list(const struct route_call *c)
     double before, limit;
     struct err err = {""};
     json_t *doc = NULL;
-    if (route_from_kept(c))
+    if (route_answer_cached(c))
         return;
     if ((state && !read_states(c->r, state, &query.states)) ||
         !route_number(c->r, "before", 1, 1e15, 0, &before) ||
@@ -71,10 +70,7 @@ void route_jobs_list(const struct route_call *c)
     query.before = (int64_t)before;
     query.limit = (unsigned)limit;
     int r = jobs_list(c->routes->options.jobs, &query, &doc, &err);
-    if (r < 0)
-        route_fail(c->r, r, &err);
-    else
-        route_answer_kept(c, doc);
+    route_answer_and_cache(c, r, doc, &err);
 }
 
 /* ---- one ---- */
@@ -84,19 +80,15 @@ static void answer_job(const struct route_call *c, unsigned status)
     json_t *doc = NULL;
     struct err err = {""};
     int r = jobs_get(c->routes->options.jobs, c->id, true, &doc, &err);
-    if (r < 0)
-        route_fail(c->r, r, &err);
-    else
-        http_answer_json(c->r, status, doc);
+    route_answer(c, status, r, doc, &err);
 }
 
-bool route_state_answer(struct routes *routes, struct http_request *r, const struct route_waiter *w,
-                        bool is_last)
+bool route_answer_state(const struct route_waiter *w, bool is_last)
 {
-    enum job_state state = jobs_state(routes->options.jobs, w->id);
+    enum job_state state = jobs_state(w->call->routes->options.jobs, w->call->id);
     bool is_so = state == JOB_STATES || job_state_is_final(state) || w->states & 1u << state;
     if (is_so || is_last)
-        answer_job(&(struct route_call){.routes = routes, .r = r, .id = w->id}, 200);
+        answer_job(w->call, 200);
     return is_so || is_last;
 }
 
@@ -105,48 +97,27 @@ void route_job_request(const struct route_call *c)
     json_t *doc = NULL;
     struct err err = {""};
     int r = jobs_request(c->routes->options.jobs, c->id, &doc, &err);
-    if (r < 0)
-        route_fail(c->r, r, &err);
-    else
-        http_answer_json(c->r, 200, doc);
+    route_answer(c, 200, r, doc, &err);
 }
 
 void route_job_get(const struct route_call *c)
 {
     const char *until = http_query(c->r, "until");
+    struct route_waiter waiter = {.what = WAIT_STATE};
     double timeout_s;
     json_t *doc = NULL;
     struct err err = {""};
     if (until) {
-        struct route_waiter wish = {.what = WAIT_STATE, .id = c->id};
-        if (!read_states(c->r, until, &wish.states) ||
-            !route_number(c->r, "timeout_s", 0, ROUTES_WAIT_MAX_S, 30, &timeout_s))
-            return;
-        wish.until_ns = clock_mono_ns() + (uint64_t)(timeout_s * (double)NS_PER_S);
-        if (!route_state_answer(c->routes, c->r, &wish, timeout_s <= 0))
-            route_wait(c, &wish);
-        return;
+        if (read_states(c->r, until, &waiter.states) &&
+            route_number(c->r, "timeout_s", 0, ROUTES_WAIT_MAX_S, 30, &timeout_s))
+            route_wait(c, &waiter, timeout_s);
+    } else if (!route_answer_cached(c)) {
+        int r = jobs_get(c->routes->options.jobs, c->id, true, &doc, &err);
+        route_answer_and_cache(c, r, doc, &err);
     }
-    if (route_from_kept(c))
-        return;
-    int r = jobs_get(c->routes->options.jobs, c->id, true, &doc, &err);
-    if (r < 0)
-        route_fail(c->r, r, &err);
-    else
-        route_answer_kept(c, doc);
 }
 
 /* ---- changes ---- */
-
-static void answer_new(const struct route_call *c, int r, json_t *doc, const struct err *err)
-{
-    if (r < 0) {
-        route_fail(c->r, r, err);
-        return;
-    }
-    c->routes->generation++;
-    http_answer_json(c->r, 201, doc);
-}
 
 void route_jobs_submit(const struct route_call *c)
 {
@@ -156,7 +127,8 @@ void route_jobs_submit(const struct route_call *c)
         return;
     int r = jobs_submit(c->routes->options.jobs, request, &doc, &err);
     json_decref(request);
-    answer_new(c, r, doc, &err);
+    c->routes->generation++;
+    route_answer(c, 201, r, doc, &err);
 }
 
 void route_job_rerun(const struct route_call *c)
@@ -167,7 +139,8 @@ void route_job_rerun(const struct route_call *c)
         return;
     json_decref(body);
     int r = jobs_rerun(c->routes->options.jobs, c->id, &doc, &err);
-    answer_new(c, r, doc, &err);
+    c->routes->generation++;
+    route_answer(c, 201, r, doc, &err);
 }
 
 /* "reason" and "grace_s" of a cancel. False: answered. */
@@ -213,18 +186,17 @@ void route_job_cancel(const struct route_call *c)
     json_decref(body);
 }
 
-/* The supervisor knows whether anybody can be asked; one that says nothing may still do it. */
-bool route_checkpoint_answer(struct routes *routes, struct http_request *r,
-                             const struct route_waiter *w, bool is_last)
+/* The supervisor knows whether the job can be asked; one that does not answer may still do it. */
+bool route_answer_checkpoint(const struct route_waiter *w, bool is_last)
 {
     struct err err = {""};
-    int result = jobs_checkpoint_answer(routes->options.jobs, w->id, &err);
-    if (result == -EINPROGRESS && !is_last)
+    int r = jobs_checkpoint_answer(w->call->routes->options.jobs, w->call->id, &err);
+    if (r == -EINPROGRESS && !is_last)
         return false;
-    if (result < 0 && result != -EINPROGRESS)
-        route_fail(r, result, &err);
+    if (r < 0 && r != -EINPROGRESS)
+        route_fail(w->call->r, r, &err);
     else
-        answer_job(&(struct route_call){.routes = routes, .r = r, .id = w->id}, 202);
+        answer_job(w->call, 202);
     return true;
 }
 
@@ -237,11 +209,8 @@ void route_job_checkpoint(const struct route_call *c)
     json_decref(body);
     int r = jobs_checkpoint(c->routes->options.jobs, c->id, &err);
     c->routes->generation++;
-    if (r < 0) {
+    if (r < 0)
         route_fail(c->r, r, &err);
-        return;
-    }
-    const struct route_waiter wish = {
-        .what = WAIT_ANSWER, .id = c->id, .until_ns = clock_mono_ns() + ANSWER_S * NS_PER_S};
-    route_wait(c, &wish);
+    else
+        route_wait(c, &(struct route_waiter){.what = WAIT_CHECKPOINT}, ANSWER_S);
 }

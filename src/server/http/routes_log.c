@@ -22,9 +22,9 @@ static const char type[] = "text/plain; charset=utf-8";
 static void put_offsets(struct http_request *r, uint64_t offset, uint64_t end)
 {
     char text[32];
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)offset);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)offset);
     http_add_header(r, "X-Log-Offset", text);
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)end);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)end);
     http_add_header(r, "X-Log-End", text);
 }
 
@@ -50,7 +50,7 @@ static int answer_piece(struct http_request *r, int folder, unsigned status, uin
     put_offsets(r, at, end);
     if (status == 206) {
         char range[80];
-        snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)at,
+        snprintf(range, sizeof range, "bytes %llu-%llu/%llu", (unsigned long long)at,
                  (unsigned long long)(at + n - 1), (unsigned long long)end);
         http_add_header(r, "Content-Range", range);
     }
@@ -162,7 +162,7 @@ static uint64_t count_all(int folder, uint64_t end)
 
 static void answer_all(struct http_request *r, int folder, uint64_t end)
 {
-    struct whole *w = malloc(sizeof(*w));
+    struct whole *w = malloc(sizeof *w);
     int fd = w ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd < 0) {
         free(w);
@@ -189,19 +189,18 @@ static void answer_range(struct http_request *r, int folder)
     if (end > 0 && answer_piece(r, folder, 206, first, last - first + 1) == 0)
         return;
     char range[40];
-    snprintf(range, sizeof(range), "bytes */%llu", (unsigned long long)end);
+    snprintf(range, sizeof range, "bytes */%llu", (unsigned long long)end);
     http_add_header(r, "Content-Range", range);
     http_answer_error(r, 416, "the log has %llu bytes", (unsigned long long)end);
 }
 
 /* What is there from an offset on. IS_LAST or ended: also when that is nothing. */
-bool route_log_answer(struct routes *routes, struct http_request *r, const struct route_waiter *w,
-                      bool is_last)
+bool route_answer_log(const struct route_waiter *w, bool is_last)
 {
-    struct jobs *jobs = routes->options.jobs;
-    char path[PATH_MAX];
-    enum job_state state = jobs_state(jobs, w->id);
-    AUTO_CLOSE int folder = jobs_folder(jobs, w->id, path, sizeof(path));
+    struct jobs *jobs = w->call->routes->options.jobs;
+    struct http_request *r = w->call->r;
+    enum job_state state = jobs_state(jobs, w->call->id);
+    AUTO_CLOSE int folder = jobs_folder(jobs, w->call->id, NULL, 0);
     if (folder >= 0 && answer_piece(r, folder, 200, w->offset, UINT64_MAX) == 0)
         return true;
     if (!is_last && state != JOB_STATES && !job_state_is_final(state))
@@ -213,29 +212,21 @@ bool route_log_answer(struct routes *routes, struct http_request *r, const struc
 static void answer_offset(const struct route_call *c)
 {
     double offset, wait_s;
-    if (!route_number(c->r, "offset", 0, 9e15, 0, &offset) ||
-        !route_number(c->r, "wait_s", 0, ROUTES_WAIT_MAX_S, 0, &wait_s))
-        return;
-    struct route_waiter wish = {.what = WAIT_LOG,
-                                .id = c->id,
-                                .offset = (uint64_t)offset,
-                                .until_ns =
-                                    clock_mono_ns() + (uint64_t)(wait_s * (double)NS_PER_S)};
-    if (!route_log_answer(c->routes, c->r, &wish, wait_s <= 0))
-        route_wait(c, &wish);
+    if (route_number(c->r, "offset", 0, 9e15, 0, &offset) &&
+        route_number(c->r, "wait_s", 0, ROUTES_WAIT_MAX_S, 0, &wait_s))
+        route_wait(c, &(struct route_waiter){.what = WAIT_LOG, .offset = (uint64_t)offset}, wait_s);
 }
 
 void route_job_log(const struct route_call *c)
 {
     struct jobs *jobs = c->routes->options.jobs;
     enum job_state state = jobs_state(jobs, c->id);
-    char path[PATH_MAX];
     double tail;
     if (state == JOB_STATES) {
         http_answer_error(c->r, 404, "there is no job %lld", (long long)c->id);
         return;
     }
-    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, path, sizeof(path));
+    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, NULL, 0);
     if (folder < 0 && job_state_is_final(state)) {
         http_answer_error(c->r, 404, "job %lld has no run folder any more", (long long)c->id);
         return;

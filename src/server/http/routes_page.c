@@ -5,11 +5,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "server/jobs/jobs.h"
+#include "present/assets.h"
+#include "server/http/auth.h"
 #include "server/http/log.h"
 #include "server/http/routes_private.h"
+#include "server/jobs/jobs.h"
 #include "version.h"
-#include "present/assets.h"
 
 static void answer_asset(const struct route_call *c, const char *name)
 {
@@ -37,7 +38,7 @@ void route_health(const struct route_call *c)
 {
     json_t *trouble = jobs_trouble(c->routes->options.jobs);
     const char *status = json_array_size(trouble) > 0 ? "degraded" : "ok";
-    if (c->right == AUTH_NONE) { /* sentences name folders: not for everybody */
+    if (http_rank(c->r) == HTTP_STRANGER) { /* sentences name folders: not for everybody */
         json_decref(trouble);
         trouble = json_array();
     }
@@ -49,22 +50,18 @@ void route_health(const struct route_call *c)
 void route_machine(const struct route_call *c)
 {
     const struct routes_options *o = &c->routes->options;
-    if (!route_from_kept(c))
-        route_answer_kept(c, o->machine(o->user));
+    if (!route_answer_cached(c))
+        route_answer_and_cache(c, 0, o->machine(o->user), NULL);
 }
+
+__asm__(".pushsection .rodata\n.globl route_openapi_text, "
+        "route_openapi_end\nroute_openapi_text:\n.incbin \"" EBB_OPENAPI
+        "\"\nroute_openapi_end:\n.byte 0\n.popsection\n");
 
 void route_openapi(const struct route_call *c)
 {
-    struct routes *routes = c->routes;
-    if (!routes->openapi) {
-        struct buf text = {0};
-        json_t *doc = openapi_document();
-        json_print(&text, doc, 0);
-        json_decref(doc);
-        routes->openapi = text.data;
-        routes->openapi_len = text.len;
-    }
-    http_answer_text(c->r, 200, "application/json", routes->openapi, routes->openapi_len);
+    http_answer_text(c->r, 200, "application/json", route_openapi_text,
+                     (size_t)(route_openapi_end - route_openapi_text));
 }
 
 void route_metrics(const struct route_call *c)
@@ -91,17 +88,17 @@ void route_live(const struct route_call *c)
 
 /* ---- sessions ---- */
 
-static json_t *session_json(enum auth_right right)
+static json_t *session_json(enum http_rank rank)
 {
-    return json_pack("{s:b}", "write", right == AUTH_WRITE);
+    return json_pack("{s:b}", "write", rank == HTTP_OWNER);
 }
 
 void route_session_get(const struct route_call *c)
 {
-    if (c->right == AUTH_NONE)
+    if (http_rank(c->r) == HTTP_STRANGER)
         http_answer_error(c->r, 401, "there is no session; POST the token");
     else
-        http_answer_json(c->r, 200, session_json(c->right));
+        http_answer_json(c->r, 200, session_json(http_rank(c->r)));
 }
 
 void route_session_post(const struct route_call *c)
@@ -112,23 +109,23 @@ void route_session_post(const struct route_call *c)
     if (!body)
         return;
     const char *token = json_string_value(json_object_get(body, "token"));
-    enum auth_right right = AUTH_NONE;
     if (!token) {
         http_answer_error(c->r, 400, "token: it must be a text");
         json_decref(body);
         return;
     }
-    right = auth_login(c->routes->options.auth, token, clock_wall_ns(), &grant, &again);
+    enum http_rank rank =
+        auth_login(c->routes->options.auth, token, clock_wall_ns(), &grant, &again);
     json_decref(body);
     if (again) {
         http_answer_error(c->r, 429, "too many wrong tokens; try again in some seconds");
-    } else if (right == AUTH_NONE) {
+    } else if (rank == HTTP_STRANGER) {
         log_line(LOG_WARN, "login", 0, "a wrong token");
         http_answer_error(c->r, 401,
                           "that is not the token; it is in the file token of the "
                           "server's state folder");
     } else {
-        json_t *doc = session_json(right);
+        json_t *doc = session_json(rank);
         json_object_set_new(doc, "key", json_string(grant.key));
         json_object_set_new(doc, "view", json_string(grant.view));
         http_add_header(c->r, "Set-Cookie", grant.cookie);
@@ -141,5 +138,5 @@ void route_session_delete(const struct route_call *c)
     char cookie[AUTH_COOKIE_SIZE];
     auth_logout(c->routes->options.auth, c->r, cookie);
     http_add_header(c->r, "Set-Cookie", cookie);
-    http_answer_json(c->r, 200, session_json(AUTH_NONE));
+    http_answer_json(c->r, 200, session_json(HTTP_STRANGER));
 }

@@ -15,9 +15,9 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
-#include "server/jobs/jobs.h"
+#include "server/http/children.h"
 #include "server/http/routes_private.h"
-#include "server/http/work.h"
+#include "server/jobs/jobs.h"
 
 enum { RUN_JSON_MAX = 2 << 20, RUN_JSON_VALUES = 200000 };
 /* The recording of a job that runs changes with every tick; it is read again this often. */
@@ -28,18 +28,17 @@ static const char report_policy[] =
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; font-src data:; frame-ancestors 'none'";
 
-/* One request that waits for a child. */
-struct asking {
-    struct http_request *r;
-    struct work_wish *wish;
-    bool is_report;
+/* A request that waits for a child process. */
+struct child_call {
+    const struct route_call *call;
+    struct child_waiter *waiter;
 };
 
 static void on_gone(void *user)
 {
-    struct asking *a = user;
-    if (a->wish)
-        work_forget(a->wish);
+    struct child_call *a = user;
+    if (a->waiter)
+        child_waiter_cancel(a->waiter);
     free(a);
 }
 
@@ -47,8 +46,8 @@ static void on_gone(void *user)
 static void fail_with(struct http_request *r, int status, const char *output, size_t len)
 {
     static const char prefix[] = "ebb: ";
-    size_t begin = len >= sizeof(prefix) - 1 && memcmp(output, prefix, sizeof(prefix) - 1) == 0
-                       ? sizeof(prefix) - 1
+    size_t begin = len >= sizeof prefix - 1 && memcmp(output, prefix, sizeof prefix - 1) == 0
+                       ? sizeof prefix - 1
                        : 0;
     size_t line = strcspn(output + begin, "\n");
     if (status == -ETIMEDOUT)
@@ -65,15 +64,16 @@ static void fail_with(struct http_request *r, int status, const char *output, si
 /* Of `ebb verdict` 1 and 3 are verdicts too; 2 is what could not be carried out. */
 static void on_done(void *user, int status, const char *output, size_t len)
 {
-    struct asking *a = user;
+    struct child_call *a = user;
+    struct http_request *r = a->call->r;
     bool is_well = status == 0 || status == 1 || status == 3;
     if (!is_well || len == 0) {
-        fail_with(a->r, status, output, len);
-    } else if (a->is_report) {
-        http_add_header(a->r, "Content-Security-Policy", report_policy);
-        http_answer_text(a->r, 200, "text/html; charset=utf-8", output, len);
+        fail_with(r, status, output, len);
+    } else if (a->call->route->fn == route_job_report) {
+        http_add_header(r, "Content-Security-Policy", report_policy);
+        http_answer_text(r, 200, "text/html; charset=utf-8", output, len);
     } else {
-        http_answer_text(a->r, 200, "application/json", output, len);
+        http_answer_text(r, 200, "application/json", output, len);
     }
     free(a);
 }
@@ -114,25 +114,24 @@ static void ask_child(const struct route_call *c, const char **argv, const char 
     AUTO_CLOSE int folder = open_folder(c, path);
     if (folder < 0)
         return;
-    struct asking *a = calloc(1, sizeof(*a));
+    struct child_call *a = calloc(1, sizeof *a);
     if (!a) {
         http_answer_error(c->r, 503, "out of memory");
         return;
     }
-    struct work_wish *wish = NULL;
-    a->r = c->r;
-    a->is_report = strcmp(argv[0], "report") == 0;
+    struct child_waiter *waiter = NULL;
+    a->call = c;
     argv[1] = path;
     http_park(c->r, on_gone, a);
-    int r = work_ask(c->routes->options.work, argv, key, stamp_of(c, folder),
-                     c->right != AUTH_WRITE, on_done, a, &wish);
+    int r = children_ask(c->routes->options.children, argv, key, stamp_of(c, folder),
+                         http_rank(c->r) != HTTP_OWNER, on_done, a, &waiter);
     if (r < 0) {
         free(a);
         err_set(&err, r, r == -EAGAIN ? "too many recordings are being read; try again" : "%s",
                 strerror(-r));
         route_fail(c->r, r, &err);
-    } else if (wish) {
-        a->wish = wish;
+    } else if (waiter) { /* else A is freed */
+        a->waiter = waiter;
     }
 }
 
@@ -148,11 +147,11 @@ void route_job_samples(const struct route_call *c)
         http_answer_error(c->r, 400, "to_s must be behind from_s");
         return;
     }
-    snprintf(from, sizeof(from), "%.3f", from_s);
-    snprintf(to, sizeof(to), "%.3f", to_s);
-    snprintf(count, sizeof(count), "%d", (int)points);
-    snprintf(id, sizeof(id), "%lld", (long long)c->id);
-    snprintf(key, sizeof(key), "series %s %s %s %s", id, from, to, count);
+    snprintf(from, sizeof from, "%.3f", from_s);
+    snprintf(to, sizeof to, "%.3f", to_s);
+    snprintf(count, sizeof count, "%d", (int)points);
+    snprintf(id, sizeof id, "%lld", (long long)c->id);
+    snprintf(key, sizeof key, "series %s %s %s %s", id, from, to, count);
     const char *argv[] = {"series",   NULL,  "--id", id, "--from", from,
                           "--points", count, "--to", to, NULL};
     if (to_s >= 1e9)
@@ -165,7 +164,7 @@ static void ask_simple(const struct route_call *c, const char *command, const ch
 {
     char key[64];
     const char *argv[] = {command, NULL, option, value, NULL};
-    snprintf(key, sizeof(key), "%s %lld", command, (long long)c->id);
+    snprintf(key, sizeof key, "%s %lld", command, (long long)c->id);
     ask_child(c, argv, key);
 }
 
@@ -239,7 +238,7 @@ void route_job_events(const struct route_call *c)
     struct jobs *jobs = c->routes->options.jobs;
     char path[PATH_MAX];
     struct err err = {""};
-    if (route_from_kept(c))
+    if (route_answer_cached(c))
         return;
     json_t *job = NULL, *events = json_array();
     int r = jobs_get(jobs, c->id, true, &job, &err);
@@ -248,12 +247,12 @@ void route_job_events(const struct route_call *c)
         route_fail(c->r, r, &err);
         return;
     }
-    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, path, sizeof(path));
+    AUTO_CLOSE int folder = jobs_folder(jobs, c->id, path, sizeof path);
     json_t *run = folder >= 0 ? read_run_json(folder) : NULL;
     add_events(events, json_object_get(json_object_get(run, "guard"), "events"), "guard");
     add_events(events, json_object_get(run, "segments"), "segment");
     add_events(events, json_object_get(job, "changes"), "state");
     json_decref(run);
     json_decref(job);
-    route_answer_kept(c, json_pack("{s:o}", "events", events));
+    route_answer_and_cache(c, 0, json_pack("{s:o}", "events", events), NULL);
 }

@@ -5,10 +5,12 @@
 #include "base/loop.h"
 #include "server/http/routes_private.h"
 
-static void set_timer(struct routes *routes)
+static void set_wait_timer(struct routes *routes)
 {
     uint64_t next_ns = UINT64_MAX;
-    for (const struct route_waiter *w = routes->waiters; w; w = w->next) {
+    struct route_waiter *w;
+    LIST_FOREACH(w, &routes->waiters, link)
+    {
         uint64_t at_ns = w->is_due ? 0 : w->until_ns;
         next_ns = at_ns < next_ns ? at_ns : next_ns;
     }
@@ -20,90 +22,87 @@ static void set_timer(struct routes *routes)
 
 static void waiter_free(struct route_waiter *w)
 {
-    struct routes *routes = w->routes;
-    if (w->prev)
-        w->prev->next = w->next;
-    else
-        routes->waiters = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
-    http_share_return(&routes->waiting[http_is_unix(w->r)], http_rank(w->r), 1);
+    const struct route_call *c = w->call;
+    LIST_REMOVE(w, link);
+    http_share_return(&c->routes->waiting[http_is_unix(c->r)], http_rank(c->r), 1);
     free(w);
 }
 
-static void try_answer(struct route_waiter *w, bool is_last)
+static bool try_answer(const struct route_waiter *w, bool is_last)
 {
-    bool is_done = w->what == WAIT_LOG     ? route_log_answer(w->routes, w->r, w, is_last)
-                   : w->what == WAIT_STATE ? route_state_answer(w->routes, w->r, w, is_last)
-                                           : route_checkpoint_answer(w->routes, w->r, w, is_last);
-    w->is_due = false;
-    if (is_done)
-        waiter_free(w);
+    static route_wait_fn *const answers[] = {[WAIT_STATE] = route_answer_state,
+                                             [WAIT_LOG] = route_answer_log,
+                                             [WAIT_CHECKPOINT] = route_answer_checkpoint};
+    return answers[w->what](w, is_last);
 }
 
 static void on_gone(void *user)
 {
     struct route_waiter *w = user;
-    struct routes *routes = w->routes;
+    struct routes *routes = w->call->routes;
     waiter_free(w);
-    set_timer(routes);
+    set_wait_timer(routes);
 }
 
-static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
+static void on_wait_timer(void *user, uint64_t now_ns, uint64_t missed)
 {
     (void)missed;
     struct routes *routes = user;
-    for (struct route_waiter *w = routes->waiters, *next; w; w = next) {
-        next = w->next;
-        if (w->is_due || w->until_ns <= now_ns)
-            try_answer(w, w->until_ns <= now_ns);
+    for (struct route_waiter *w = LIST_FIRST(&routes->waiters), *next; w; w = next) {
+        next = LIST_NEXT(w, link);
+        if (!w->is_due && w->until_ns > now_ns)
+            continue;
+        w->is_due = false;
+        if (try_answer(w, w->until_ns <= now_ns))
+            waiter_free(w);
     }
-    set_timer(routes);
+    set_wait_timer(routes);
 }
 
-void route_wait(const struct route_call *c, const struct route_waiter *wish)
+void route_wait(const struct route_call *c, const struct route_waiter *waiter, double seconds)
 {
     struct routes *routes = c->routes;
     struct http_share *share = &routes->waiting[http_is_unix(c->r)];
+    struct route_waiter wanted = *waiter;
+    wanted.call = c;
+    wanted.until_ns = clock_mono_ns() + (uint64_t)(seconds * (double)NS_PER_S);
+    if (try_answer(&wanted, seconds <= 0))
+        return;
     bool has_room = http_share_take(share, http_rank(c->r), 1, ROUTES_WAITERS_MAX);
-    struct route_waiter *w = has_room ? malloc(sizeof(*w)) : NULL;
+    struct route_waiter *w = has_room ? malloc(sizeof *w) : NULL;
     if (!w) {
         if (has_room)
             http_share_return(share, http_rank(c->r), 1);
-        if (wish->what == WAIT_ANSWER)
-            route_checkpoint_answer(routes, c->r, wish, true);
+        if (wanted.what == WAIT_CHECKPOINT)
+            try_answer(&wanted, true);
         else
             http_answer_error(c->r, 429, "too many waiting requests; try again later");
         return;
     }
-    *w = *wish;
-    w->routes = routes;
-    w->r = c->r;
-    w->prev = NULL;
-    w->next = routes->waiters;
-    if (w->next)
-        w->next->prev = w;
-    routes->waiters = w;
+    *w = wanted;
+    LIST_INSERT_HEAD(&routes->waiters, w, link);
     http_park(c->r, on_gone, w);
-    set_timer(routes);
+    set_wait_timer(routes);
 }
 
-/* Whoever brings the news is in the middle of something: they are answered in the loop's next
+/* Whoever brings the news is in the middle of something: waiters are answered in the loop's next
  * round, when it is on disk. */
 void route_wake(struct routes *routes, int64_t id, enum route_wait what)
 {
     bool is_any = false;
-    for (struct route_waiter *w = routes->waiters; w; w = w->next) {
-        if (w->id == id && w->what == what)
+    struct route_waiter *w;
+    LIST_FOREACH(w, &routes->waiters, link)
+    {
+        if (w->call->id == id && w->what == what)
             is_any = w->is_due = true;
     }
     if (is_any)
-        set_timer(routes);
+        set_wait_timer(routes);
 }
 
 int route_wait_init(struct routes *routes)
 {
-    int r = loop_add_timer(routes->options.loop, 0, 0, on_timer, routes, &routes->timer);
+    int r = loop_add_timer(routes->options.loop, 0, 0, on_wait_timer, routes, &routes->timer);
     if (r == 0)
         loop_disarm_timer(routes->timer);
     return r;

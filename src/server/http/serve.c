@@ -19,6 +19,7 @@
 #include "base/loop.h"
 #include "base/quantity.h"
 #include "server/http/auth.h"
+#include "server/http/children.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
 #include "server/http/live.h"
@@ -27,11 +28,10 @@
 #include "server/http/metrics.h"
 #include "server/http/notify.h"
 #include "server/http/routes.h"
-#include "server/http/work.h"
 #include "version.h"
 
-enum { IDLE_S = 30, WORKERS = 2, WORK_QUEUE = 32, FDS_BESIDES = 256 };
-static const uint64_t work_limit_ns = 60 * NS_PER_S, gpu_patience_ns = 5 * NS_PER_S;
+enum { IDLE_S = 30, CHILDREN = 2, CHILDREN_QUEUE = 32, FDS_BESIDES = 256 };
+static const uint64_t child_limit_ns = 60 * NS_PER_S, gpu_patience_ns = 5 * NS_PER_S;
 
 struct serve {
     const struct serve_options *options;
@@ -40,7 +40,7 @@ struct serve {
     struct machine_facts *machine;
     struct jobs *jobs;
     struct auth *auth;
-    struct work *work;
+    struct children *children;
     struct live *live; /* NULL: the library for it is not on this machine */
     struct err no_live;
     struct routes *routes;
@@ -86,7 +86,7 @@ static int check_state_dir(const char *path, struct err *err)
 {
     char parent[PATH_MAX];
     struct stat st;
-    snprintf(parent, sizeof(parent), "%s", path);
+    snprintf(parent, sizeof parent, "%s", path);
     while (stat(parent, &st) < 0) {
         char *slash = strrchr(parent, '/');
         if (errno != ENOENT || !slash)
@@ -228,16 +228,16 @@ static int open_jobs(struct serve *s, struct err *err)
 
 static int open_parts(struct serve *s, struct err *err)
 {
-    struct work_options work = {.program = s->options->jobs.program,
-                                .at_once = WORKERS,
-                                .queue_max = WORK_QUEUE,
-                                .limit_ns = work_limit_ns,
-                                .output_max = 16 << 20,
-                                .cache_bytes = 4 << 20};
+    struct children_options children = {.program = s->options->jobs.program,
+                                        .at_once = CHILDREN,
+                                        .queue_max = CHILDREN_QUEUE,
+                                        .limit_ns = child_limit_ns,
+                                        .output_max = 16 << 20,
+                                        .cache_bytes = 4 << 20};
     int r = auth_open(s->options->jobs.state_dir, s->options->hosts, &s->auth, err);
     if (r < 0)
         return r;
-    r = work_new(s->loop, &work, &s->work);
+    r = children_new(s->loop, &children, &s->children);
     if (r < 0)
         return err_set(err, r, "out of memory");
     if (live_new(s->loop, s->jobs, machine_json, s, s->options->viewers_max, &s->live,
@@ -246,7 +246,7 @@ static int open_parts(struct serve *s, struct err *err)
     struct routes_options routes = {.loop = s->loop,
                                     .jobs = s->jobs,
                                     .auth = s->auth,
-                                    .work = s->work,
+                                    .children = s->children,
                                     .no_auth = s->options->no_auth,
                                     .machine = machine_json,
                                     .live = s->live ? take_live : NULL,
@@ -308,9 +308,9 @@ static int tell_ready(const struct serve *s, struct err *err)
     if (!path)
         return 0;
     if (s->name[0])
-        snprintf(line, sizeof(line), "http://%s\n", s->name);
+        snprintf(line, sizeof line, "http://%s\n", s->name);
     else
-        snprintf(line, sizeof(line), "unix:%.4000s\n", s->socket);
+        snprintf(line, sizeof line, "unix:%.4000s\n", s->socket);
     int r = io_replace_file(AT_FDCWD, path, line, strlen(line));
     return r < 0 ? err_set(err, r, "--ready-file: cannot write %s: %s", path, strerror(-r)) : 0;
 }
@@ -355,7 +355,7 @@ static void stop(struct serve *s)
     if (s->has_socket)
         unlink(s->socket);
     routes_free(s->routes);
-    work_free(s->work);
+    children_free(s->children);
     auth_free(s->auth);
     if (s->jobs)
         jobs_close(s->jobs);

@@ -87,7 +87,7 @@ static json_t *entry_of(const json_t *job, const char *id)
 int jobfile_put(struct buf *out, const json_t *job)
 {
     char id[32];
-    snprintf(id, sizeof(id), "%" JSON_INTEGER_FORMAT,
+    snprintf(id, sizeof id, "%" JSON_INTEGER_FORMAT,
              json_integer_value(json_object_get(job, "id")));
     json_t *entry = entry_of(job, id);
     size_t before = out->len;

@@ -37,10 +37,10 @@ static const struct {
 static enum job_state state_of(const char *word)
 {
     char wanted[64];
-    snprintf(wanted, sizeof(wanted), " %s ", word ? word : "");
+    snprintf(wanted, sizeof wanted, " %s ", word ? word : "");
     for (char *c = wanted + 1; c[0] && c[1]; c++)
         *c = *c == '-' || *c == ' ' ? '_' : (char)tolower((unsigned char)*c);
-    for (size_t i = 0; word && word[0] && i < sizeof(meanings) / sizeof(meanings[0]); i++) {
+    for (size_t i = 0; word && word[0] && i < sizeof meanings / sizeof *meanings; i++) {
         if (strstr(meanings[i].words, wanted))
             return meanings[i].state;
     }
@@ -166,7 +166,7 @@ static json_t *id_of(const json_t *record, const char *key)
     if (json_is_string(id))
         return json_string(json_string_value(id));
     if (json_is_integer(id)) {
-        snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+        snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
         return json_string(text);
     }
     return key ? json_string(key) : NULL;
@@ -178,7 +178,7 @@ static json_t *reason_of(const json_t *record, enum job_state state, const char 
     const char *said = text_of(record, KEYS("error", "error_message", "reason", "message"));
     if (state != JOB_LOST || (word && strcasecmp(word, "lost") == 0))
         return json_text0(said);
-    snprintf(text, sizeof(text), "its status in the job file was \"%.60s\"", word ? word : "");
+    snprintf(text, sizeof text, "its status in the job file was \"%.60s\"", word ? word : "");
     return json_text0(text);
 }
 

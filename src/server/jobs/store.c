@@ -144,7 +144,7 @@ static void roll_back(struct store *s)
 
 int store_turn_begin(struct store *s, struct store_turn *turn, struct err *err)
 {
-    memcpy(turn->counts, s->counts, sizeof(turn->counts));
+    memcpy(turn->counts, s->counts, sizeof turn->counts);
     if (s->group_lost)
         return err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
     return run(s, s->is_grouped ? SQL_SAVE : SQL_BEGIN, err);
@@ -175,7 +175,7 @@ int store_turn_end(struct store *s, const struct store_turn *turn, int rc, struc
             roll_back(s);
     }
     if (rc < 0)
-        memcpy(s->counts, turn->counts, sizeof(s->counts));
+        memcpy(s->counts, turn->counts, sizeof s->counts);
     return rc;
 }
 
@@ -188,7 +188,7 @@ int store_begin(struct store *s, struct err *err)
         s->is_grouped = true;
         s->group_lost = 0;
         s->last_id_before = s->last_id;
-        memcpy(s->counts_before, s->counts, sizeof(s->counts));
+        memcpy(s->counts_before, s->counts, sizeof s->counts);
     }
     return rc;
 }
@@ -201,7 +201,7 @@ void store_cancel(struct store *s)
     s->is_grouped = false;
     s->group_lost = 0;
     s->last_id = s->last_id_before;
-    memcpy(s->counts, s->counts_before, sizeof(s->counts));
+    memcpy(s->counts, s->counts_before, sizeof s->counts);
 }
 
 int store_commit(struct store *s, struct err *err)
@@ -225,7 +225,7 @@ bool store_is_local(long file_system)
 {
     static const int remote[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_MAGIC_OLD, SMB2_MAGIC,
                                  CODA_SUPER_MAGIC, AFS_SUPER_MAGIC, AFS_FS_MAGIC,   NCP_MAGIC};
-    for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++) {
+    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++) {
         if ((int)file_system == remote[i])
             return false;
     }
@@ -314,7 +314,7 @@ static int check_whole(struct store *s, struct err *err)
 static int migrate(struct store *s, int64_t version, struct err *err)
 {
     char sql[128];
-    snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+    snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
              STORE_APPLICATION, STORE_VERSION);
     int rc = run(s, SQL_BEGIN, err);
     for (; rc == 0 && version < STORE_VERSION; version++)
@@ -372,7 +372,7 @@ int store_open(const char *path, struct store **ret, struct err *err)
     int rc = check_place(path, err);
     if (rc < 0)
         return rc;
-    struct store *s = calloc(1, sizeof(*s));
+    struct store *s = calloc(1, sizeof *s);
     if (s)
         s->path = strdup(path);
     if (!s || !s->path) {

@@ -9,7 +9,7 @@
 int store_count(struct store *s, uint64_t ret[JOB_STATES], struct err *err)
 {
     (void)err;
-    memcpy(ret, s->counts, sizeof(s->counts));
+    memcpy(ret, s->counts, sizeof s->counts);
     return 0;
 }
 

@@ -207,7 +207,7 @@ static sqlite3_stmt *prepare_list(struct store *s, enum list_kind kind, bool old
     };
     char sql[512];
     snprintf(
-        sql, sizeof(sql),
+        sql, sizeof sql,
         "SELECT id, state, priority, name, rerun_of, memory_bytes, memory_from, gpus, run_dir,"
         " submitted_ns, started_ns, ended_ns, reason, request, \"end\", folder_id, ended_age_ns"
         " FROM jobs"

@@ -127,18 +127,18 @@ static void only_a_right_token_opens_a_session(void **state)
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
     assert_int_equal(secret_read(f->fd, "token.read-only", f->path, false, reader, &err), 0);
-    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), AUTH_WRITE);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_OWNER);
     assert_false(again);
     assert_non_null(strstr(grant.cookie, "HttpOnly; SameSite=Strict; Path=/"));
     assert_null(strstr(grant.cookie, token));
     assert_null(strstr(grant.cookie, grant.key));
     assert_null(strstr(grant.cookie, grant.view));
     assert_string_not_equal(grant.key, grant.view);
-    assert_int_equal(auth_login(a, reader, NS_PER_S, &other, &again), AUTH_READ);
+    assert_int_equal(auth_login(a, reader, NS_PER_S, &other, &again), HTTP_READER);
     assert_string_not_equal(grant.key, other.key);
     token[0] = token[0] == 'a' ? 'b' : 'a';
-    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), AUTH_NONE);
-    assert_int_equal(auth_login(a, "", NS_PER_S, &grant, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_STRANGER);
+    assert_int_equal(auth_login(a, "", NS_PER_S, &grant, &again), HTTP_STRANGER);
     auth_free(a);
 }
 
@@ -154,14 +154,14 @@ static void after_ten_wrong_ones_only_the_right_one_is_heard_for_a_while(void **
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), AUTH_NONE);
+        assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), HTTP_STRANGER);
         assert_false(again);
     }
-    assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, "wrong", now_ns, &grant, &again), HTTP_STRANGER);
     assert_true(again);
-    assert_int_equal(auth_login(a, token, now_ns, &grant, &again), AUTH_WRITE);
+    assert_int_equal(auth_login(a, token, now_ns, &grant, &again), HTTP_OWNER);
     assert_false(again);
-    assert_int_equal(auth_login(a, "wrong", now_ns + 7 * NS_PER_S, &grant, &again), AUTH_NONE);
+    assert_int_equal(auth_login(a, "wrong", now_ns + 7 * NS_PER_S, &grant, &again), HTTP_STRANGER);
     assert_false(again);
     auth_free(a);
 }
@@ -179,11 +179,11 @@ static void sessions_are_bounded_and_outlive_the_server(void **state)
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
     assert_int_equal(secret_read(f->fd, "token.read-only", f->path, false, reader, &err), 0);
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
-        assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), AUTH_WRITE);
+        assert_int_equal(auth_login(a, token, (i + 1) * NS_PER_S, &grant, &again), HTTP_OWNER);
     /* many readers take no place from those who may write */
     for (unsigned i = 0; i < AUTH_SESSIONS_MAX + 5; i++)
         assert_int_equal(auth_login(a, reader, (i + 100) * NS_PER_S, &of_reader, &again),
-                         AUTH_READ);
+                         HTTP_READER);
     auth_free(a);
     assert_int_equal(fstatat(f->fd, "sessions", &st, 0), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
@@ -215,7 +215,7 @@ static void sessions_without_a_key_are_forgotten(void **state)
         0600);
     assert_int_equal(auth_open(f->path, NULL, &a, &err), 0);
     assert_int_equal(secret_read(f->fd, "token", f->path, false, token, &err), 0);
-    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), AUTH_WRITE);
+    assert_int_equal(auth_login(a, token, NS_PER_S, &grant, &again), HTTP_OWNER);
     auth_free(a);
     ssize_t n = io_read_small(f->fd, "sessions", text, sizeof(text) - 1);
     assert_true(n > 0);

@@ -1,4 +1,4 @@
-/* Children that work for the server: answers, limits, and one child for many who ask the same. */
+/* Child server processes: answers, limits, and one child for many who ask the same. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,13 +15,13 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "server/http/work.h"
+#include "server/http/children.h"
 
 enum { PATIENCE_S = 180 };
 
 struct bench {
     struct loop *loop;
-    struct work *work;
+    struct children *children;
     char file[64]; /* a child adds one byte to it each time it runs */
     unsigned answered;
     int status;
@@ -32,18 +32,18 @@ struct bench {
 static int start_with(void **state, uint64_t limit_ns)
 {
     struct bench *b = calloc(1, sizeof(*b));
-    struct work_options options = {.program = "/bin/sh",
-                                   .at_once = 1,
-                                   .queue_max = 2,
-                                   .limit_ns = limit_ns,
-                                   .output_max = 1000,
-                                   .cache_bytes = 2000};
-    snprintf(b->file, sizeof(b->file), "/tmp/ebb-work-XXXXXX");
+    struct children_options options = {.program = "/bin/sh",
+                                       .at_once = 1,
+                                       .queue_max = 2,
+                                       .limit_ns = limit_ns,
+                                       .output_max = 1000,
+                                       .cache_bytes = 2000};
+    snprintf(b->file, sizeof(b->file), "/tmp/ebb-children-XXXXXX");
     int fd = mkstemp(b->file);
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(loop_new(&b->loop), 0);
-    assert_int_equal(work_new(b->loop, &options, &b->work), 0);
+    assert_int_equal(children_new(b->loop, &options, &b->children), 0);
     *state = b;
     return 0;
 }
@@ -62,7 +62,7 @@ static int start_hasty(void **state)
 static int stop(void **state)
 {
     struct bench *b = *state;
-    work_free(b->work);
+    children_free(b->children);
     loop_free(b->loop);
     unlink(b->file);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
@@ -81,17 +81,17 @@ static void on_done(void *user, int status, const char *output, size_t len)
 }
 
 static int ask_as(struct bench *b, bool is_guest, const char *key, uint64_t stamp,
-                  const char *script, struct work_wish **ret)
+                  const char *script, struct child_waiter **ret)
 {
     char whole[512];
-    struct work_wish *wish;
+    struct child_waiter *waiter;
     snprintf(whole, sizeof(whole), "printf x >>%s; %s", b->file, script);
     const char *argv[] = {"-c", whole, NULL};
-    return work_ask(b->work, argv, key, stamp, is_guest, on_done, b, ret ? ret : &wish);
+    return children_ask(b->children, argv, key, stamp, is_guest, on_done, b, ret ? ret : &waiter);
 }
 
 static int ask(struct bench *b, const char *key, uint64_t stamp, const char *script,
-               struct work_wish **ret)
+               struct child_waiter **ret)
 {
     return ask_as(b, false, key, stamp, script, ret);
 }
@@ -132,11 +132,11 @@ static void one_that_wrote_nothing_has_what_it_said_on_stderr(void **state)
 static void the_same_again_is_answered_from_memory(void **state)
 {
     struct bench *b = *state;
-    struct work_wish *wish;
+    struct child_waiter *waiter;
     assert_int_equal(ask(b, "k", 1, "echo 1", NULL), 0);
     wait_answers(b, 1);
-    assert_int_equal(ask(b, "k", 1, "echo 1", &wish), 0);
-    assert_null(wish);
+    assert_int_equal(ask(b, "k", 1, "echo 1", &waiter), 0);
+    assert_null(waiter);
     assert_int_equal(b->answered, 2);
     assert_int_equal(runs(b), 1);
     assert_int_equal(ask(b, "k", 2, "echo 2", NULL), 0);
@@ -211,14 +211,14 @@ static void answers_that_are_kept_are_bounded(void **state)
     wait_answers(b, 12);
 }
 
-static void a_wish_that_is_forgotten_is_not_answered(void **state)
+static void a_waiter_that_is_cancelled_is_not_answered(void **state)
 {
     struct bench *b = *state;
-    struct work_wish *running, *waiting;
+    struct child_waiter *running, *waiting;
     assert_int_equal(ask(b, "1", 1, "echo 1", &running), 0);
     assert_int_equal(ask(b, "2", 1, "echo 2", &waiting), 0);
-    work_forget(running);
-    work_forget(waiting);
+    child_waiter_cancel(running);
+    child_waiter_cancel(waiting);
     assert_int_equal(ask(b, "3", 1, "echo 3", NULL), 0);
     wait_answers(b, 1);
     assert_string_equal(b->output, "3\n");
@@ -228,17 +228,17 @@ static void a_wish_that_is_forgotten_is_not_answered(void **state)
 static void a_program_that_is_not_there_is_said_at_once(void **state)
 {
     struct bench *b = *state;
-    struct work *other;
-    struct work_wish *wish;
-    struct work_options options = {
+    struct children *other;
+    struct child_waiter *waiter;
+    struct children_options options = {
         .program = "/nonexistent/ebb", .at_once = 1, .limit_ns = NS_PER_S};
     const char *argv[] = {"verdict", NULL};
-    assert_int_equal(work_new(b->loop, &options, &other), 0);
-    assert_int_equal(work_ask(other, argv, "k", 1, false, on_done, b, &wish), 0);
-    assert_null(wish);
+    assert_int_equal(children_new(b->loop, &options, &other), 0);
+    assert_int_equal(children_ask(other, argv, "k", 1, false, on_done, b, &waiter), 0);
+    assert_null(waiter);
     assert_int_equal(b->answered, 1);
     assert_int_equal(b->status, -ENOENT);
-    work_free(other);
+    children_free(other);
 }
 
 static void a_server_that_ends_leaves_no_child(void **state)
@@ -246,8 +246,8 @@ static void a_server_that_ends_leaves_no_child(void **state)
     struct bench *b = *state;
     assert_int_equal(ask(b, "1", 1, "sleep 600", NULL), 0);
     assert_int_equal(ask(b, "2", 1, "sleep 600", NULL), 0);
-    work_free(b->work);
-    b->work = NULL;
+    children_free(b->children);
+    b->children = NULL;
     assert_int_equal(b->answered, 0);
 }
 
@@ -265,7 +265,7 @@ int main(void)
                                         start_hasty, stop),
         TEST(one_that_says_too_much_is_ended),
         TEST(answers_that_are_kept_are_bounded),
-        TEST(a_wish_that_is_forgotten_is_not_answered),
+        TEST(a_waiter_that_is_cancelled_is_not_answered),
         TEST(a_program_that_is_not_there_is_said_at_once),
         TEST(a_server_that_ends_leaves_no_child),
     };

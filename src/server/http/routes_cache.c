@@ -8,41 +8,46 @@
 #include "base/json.h"
 #include "server/http/routes_private.h"
 
-enum { KEPT_MAX = 64 << 10 };
+enum { CACHED_MAX = 64 << 10 };
 static const uint64_t fresh_ns = NS_PER_S;
 
 /* The address is the key; FNV-1a over both of its parts. */
-static struct route_kept *place_of(const struct route_call *c)
+static struct route_cached *cache_place(const struct route_call *c)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const char *p = http_path(c->r); *p; p++)
         hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
     for (const char *p = http_query_text(c->r); *p; p++)
         hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    return &c->routes->kept[hash % ROUTES_CACHE];
+    return &c->routes->cache[hash % ROUTES_CACHE];
 }
 
-static bool is_key(const char *key, const struct http_request *r)
+static bool is_cache_key(const char *key, const struct http_request *r)
 {
     size_t len = strlen(http_path(r));
     return strncmp(key, http_path(r), len) == 0 && key[len] == '?' &&
            strcmp(key + len + 1, http_query_text(r)) == 0;
 }
 
-bool route_from_kept(const struct route_call *c)
+bool route_answer_cached(const struct route_call *c)
 {
-    const struct route_kept *k = place_of(c);
-    if (!k->key || k->generation != c->routes->generation || !is_key(k->key, c->r) ||
+    const struct route_cached *k = cache_place(c);
+    if (!k->key || k->generation != c->routes->generation || !is_cache_key(k->key, c->r) ||
         clock_mono_ns() - k->made_ns > fresh_ns)
         return false;
     http_answer_text(c->r, 200, "application/json", k->text, k->len);
     return true;
 }
 
-void route_answer_kept(const struct route_call *c, json_t *doc)
+void route_answer_and_cache(const struct route_call *c, int result, json_t *doc,
+                            const struct err *err)
 {
-    struct route_kept *k = place_of(c);
+    struct route_cached *k = cache_place(c);
     struct buf text = {0}, key = {0};
+    if (result < 0) {
+        route_fail(c->r, result, err);
+        return;
+    }
     if (doc)
         json_print(&text, doc, 0);
     json_decref(doc);
@@ -53,7 +58,7 @@ void route_answer_kept(const struct route_call *c, json_t *doc)
     }
     http_answer_text(c->r, 200, "application/json", text.data, text.len);
     buf_printf(&key, "%s?%s", http_path(c->r), http_query_text(c->r));
-    if (text.len > KEPT_MAX || key.len > 512 || key.failed) {
+    if (text.len > CACHED_MAX || key.len > 512 || key.failed) {
         buf_fini(&text);
         buf_fini(&key);
         return;
@@ -61,17 +66,17 @@ void route_answer_kept(const struct route_call *c, json_t *doc)
     buf_add_byte(&key, '\0');
     free(k->key);
     free(k->text);
-    *k = (struct route_kept){.key = key.data,
-                             .text = text.data,
-                             .len = text.len,
-                             .generation = c->routes->generation,
-                             .made_ns = clock_mono_ns()};
+    *k = (struct route_cached){.key = key.data,
+                               .text = text.data,
+                               .len = text.len,
+                               .generation = c->routes->generation,
+                               .made_ns = clock_mono_ns()};
 }
 
-void route_kept_free(struct routes *routes)
+void route_cache_free(struct routes *routes)
 {
     for (size_t i = 0; i < ROUTES_CACHE; i++) {
-        free(routes->kept[i].key);
-        free(routes->kept[i].text);
+        free(routes->cache[i].key);
+        free(routes->cache[i].text);
     }
 }
