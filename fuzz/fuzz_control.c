@@ -57,7 +57,7 @@ static void stop(void)
     json_decref(j.guard.events);
     engine_free(j.engine);
     mark_receiver_free(j.marks);
-    channel_fini(&j.client);
+    channel_fini(&j.client.channel);
     loop_free(j.loop);
     proc_root_close(&s.root);
     unlink(s.hello + strlen("KIND=hello\nREPLY="));
@@ -90,7 +90,7 @@ static void start_rank(void)
 
 static void start(void)
 {
-    const struct engine_callbacks callbacks = {.say = job_say, .user = &j};
+    const struct engine_callbacks callbacks = {.say = job_notify, .user = &j};
     const char *parent = getenv("TMPDIR");
     struct err err = {""};
     start_process();
@@ -102,12 +102,12 @@ static void start(void)
     s.options = (struct supervisor_options){
         .engine = {.root = &s.root, .no_gpu = true}, .rundir.fd = -1, .grace_ns = NS_PER_S};
     j.options = &s.options;
-    j.client_gone = true;
-    channel_init(&j.client, -1);
+    j.client.is_gone = true;
+    channel_init(&j.client.channel, -1);
     must(loop_new(&j.loop) == 0 && mark_receiver_new(j.loop, on_mark, NULL, &j.marks, &err) == 0 &&
              engine_new(j.loop, &s.options.engine, &callbacks, &j.engine, &err) == 0,
          err.text);
-    must(loop_add_timer(j.loop, UINT64_MAX / 2, 0, on_timer, NULL, &j.cancel_timer) == 0 &&
+    must(loop_add_timer(j.loop, UINT64_MAX / 2, 0, on_timer, NULL, &j.end.cancel_timer) == 0 &&
              loop_add_timer(j.loop, UINT64_MAX / 2, 0, on_timer, NULL, &j.guard.alert_timer) == 0,
          "no timer");
     j.guard.events = json_array();
@@ -124,8 +124,7 @@ static void set_state(unsigned state)
         .number = 1, .pid = state & NO_PID ? 0 : s.pid, .pidfd = -1, .exited = state & EXITED};
     j.now.ending = state & OVER ? ENDED : RUNNING;
     j.waits_for_room = state & WAITS;
-    j.cancelled[0] = '\0';
-    j.cancel_deadline_ns = 0;
+    j.end.cancel_deadline_ns = 0;
     memset(&j.guard.tempo, 0, sizeof j.guard.tempo);
     ask_init(&j.guard.ask, &(struct ask_options){0});
     j.guard.is_alert = j.guard.is_requested = false;
@@ -140,7 +139,7 @@ static int dial(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", job_control_path(&j));
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", job_control_path(j.control));
     must(connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "nobody listens");
     loop_once(j.loop, 0);
     return fd;

@@ -77,7 +77,7 @@ static bool is_crash(int signo)
            signo == SIGILL;
 }
 
-static enum death_kind tell_status(int status, char text[DEATH_TEXT])
+static enum cause tell_status(int status, char text[DEATH_TEXT])
 {
     char name[WORDS_SIGNAL_MAX];
     if (WIFSIGNALED(status)) {
@@ -87,7 +87,7 @@ static enum death_kind tell_status(int status, char text[DEATH_TEXT])
             snprintf(text, DEATH_TEXT, "crashed: %s", name);
         else
             snprintf(text, DEATH_TEXT, "ended by %s; who sent it is not known", name);
-        return DEATH_SIGNAL;
+        return CAUSE_SIGNAL;
     }
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : status;
     if (signal_of(status))
@@ -95,45 +95,44 @@ static enum death_kind tell_status(int status, char text[DEATH_TEXT])
                  words_signal_name(name, signal_of(status)));
     else
         snprintf(text, DEATH_TEXT, "exit status %d", code);
-    return DEATH_STATUS;
+    return CAUSE_STATUS;
 }
 
 /* --- weighing --- */
 
 static bool is_operators(const struct death_facts *f, const struct death_reading *r)
 {
-    if (f->by != DEATH_BY_OPERATOR || f->sent_signal == 0)
-        return false;
-    return signal_of(f->status) == f->sent_signal || r->signalled == f->sent_signal ||
-           (f->sent_signal == SIGINT && r->interrupted);
+    return f->sent_signal &&
+           (signal_of(f->status) == f->sent_signal || r->signalled == f->sent_signal ||
+            (f->sent_signal == SIGINT && r->interrupted));
 }
 
-static enum death_kind kind_of_sign(enum death_sign sign)
+static enum cause kind_of_sign(enum death_sign sign)
 {
     switch (sign) {
     case DEATH_CUDA_OOM:
-        return DEATH_GPU_MEMORY;
+        return CAUSE_GPU_MEMORY;
     case DEATH_MEMORY:
-        return DEATH_NO_MEMORY;
+        return CAUSE_NO_MEMORY;
     case DEATH_SHM:
-        return DEATH_SHM_FULL;
+        return CAUSE_SHM_FULL;
     case DEATH_PYTHON:
     case DEATH_WORKER:
     case DEATH_NO_SIGN:
         break;
     }
-    return DEATH_EXCEPTION;
+    return CAUSE_EXCEPTION;
 }
 
 /* From the output if that says why, else from the status. */
-static enum death_kind tell_itself(const struct death_facts *f, const struct death_reading *r,
-                                   char text[DEATH_TEXT])
+static enum cause tell_itself(const struct death_facts *f, const struct death_reading *r,
+                              char text[DEATH_TEXT])
 {
     char name[WORDS_SIGNAL_MAX];
     bool is_bus_error = signal_of(f->status) == SIGBUS;
     if (r->sign != DEATH_SHM && is_bus_error && f->shm_full) {
         snprintf(text, DEATH_TEXT, "/dev/shm was full: crashed: SIGBUS");
-        return DEATH_SHM_FULL;
+        return CAUSE_SHM_FULL;
     }
     if (r->sign == DEATH_NO_SIGN)
         return tell_status(f->status, text);
@@ -185,8 +184,8 @@ static void add_other_kill(const struct kills *k, const char *reason, char text[
         snprintf(text + n, DEATH_TEXT - n, "; probably killed by the kernel: %s", reason);
 }
 
-static enum death_kind tell_kernel(const struct death_facts *f, const struct death_reading *r,
-                                   const struct kills *k, char text[DEATH_TEXT])
+static enum cause tell_kernel(const struct death_facts *f, const struct death_reading *r,
+                              const struct kills *k, char text[DEATH_TEXT])
 {
     char reason[REASON];
     bool is_group = k->group || k->above;
@@ -194,46 +193,42 @@ static enum death_kind tell_kernel(const struct death_facts *f, const struct dea
     if (signal_of(f->status) == SIGKILL) {
         snprintf(text, DEATH_TEXT, "%skilled by the kernel: %s", is_group ? "" : "probably ",
                  reason);
-        return is_group ? DEATH_OOM_GROUP : DEATH_OOM_HOST;
+        return is_group ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
     }
-    enum death_kind kind = tell_itself(f, r, text);
+    enum cause kind = tell_itself(f, r, text);
     if (!is_group && !r->child_killed)
         return kind;
     add_other_kill(k, reason, text);
     if (r->child_killed)
-        return is_group ? DEATH_OOM_GROUP : DEATH_OOM_HOST;
+        return is_group ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
     /* the output has a reason of its own, or the one killed may be a neighbour */
-    bool has_own = kind != DEATH_STATUS && kind != DEATH_SIGNAL;
-    return has_own || !k->group ? kind : DEATH_OOM_GROUP;
+    bool has_own = kind != CAUSE_STATUS && kind != CAUSE_SIGNAL;
+    return has_own || !k->group ? kind : CAUSE_OOM_GROUP;
 }
 
-enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT])
+enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT])
 {
     struct death_reading r = {0};
     char name[WORDS_SIGNAL_MAX];
-    if (f->by == DEATH_BY_GUARD) {
-        snprintf(text, DEATH_TEXT, "stopped by the guard%s%s", f->guard_why ? ": " : "",
-                 f->guard_why ? f->guard_why : "");
-        return DEATH_GUARD;
-    }
-    if (f->by == DEATH_BY_CANCEL) {
-        snprintf(text, DEATH_TEXT, "%s", f->cancel_why ? f->cancel_why : "cancelled");
-        return DEATH_CANCELLED;
-    }
-    if (f->by == DEATH_BY_LOST_CLIENT) {
+    if (f->cause == CAUSE_GUARD || f->cause == CAUSE_PLAN)
+        snprintf(text, DEATH_TEXT, "stopped by the guard%s%s", f->why ? ": " : "",
+                 f->why ? f->why : "");
+    else if (f->cause == CAUSE_CANCELLED)
+        snprintf(text, DEATH_TEXT, "%s", f->why ? f->why : "cancelled");
+    else if (f->cause == CAUSE_CLIENT)
         snprintf(text, DEATH_TEXT, "ended because ebb run was killed");
-        return DEATH_CLIENT;
-    }
+    if (f->cause)
+        return f->cause;
     if (WIFEXITED(f->status) && WEXITSTATUS(f->status) == 0) {
         snprintf(text, DEATH_TEXT, "finished");
-        return DEATH_DONE;
+        return CAUSE_DONE;
     }
     if (f->tail)
         death_reading_take(f->tail, &r);
     if (is_operators(f, &r)) {
         snprintf(text, DEATH_TEXT, "ended by the operator: %s",
                  words_signal_name(name, f->sent_signal));
-        return DEATH_OPERATOR;
+        return CAUSE_OPERATOR;
     }
     struct kills k = kills_of(f);
     if (k.group || k.above || k.host)
@@ -241,23 +236,33 @@ enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT])
     return tell_itself(f, &r, text);
 }
 
-const char *death_kind_name(enum death_kind kind)
+static const struct {
+    const char *kind, *by;
+} causes[CAUSES] = {
+    [CAUSE_CLIENT] = {"client killed", "the death of ebb run"},
+    [CAUSE_PLAN] = {"guard", "a planned restart"},
+    [CAUSE_GUARD] = {"guard", "the guard"},
+    [CAUSE_CANCELLED] = {"cancelled", NULL},
+    [CAUSE_DONE] = {"finished", NULL},
+    [CAUSE_STATUS] = {"exit status", NULL},
+    [CAUSE_EXCEPTION] = {"exception", NULL},
+    [CAUSE_GPU_MEMORY] = {"GPU memory", NULL},
+    [CAUSE_NO_MEMORY] = {"allocation failed", NULL},
+    [CAUSE_SHM_FULL] = {"shared memory full", NULL},
+    [CAUSE_SIGNAL] = {"signal", NULL},
+    [CAUSE_OPERATOR] = {"operator", NULL},
+    [CAUSE_OOM_GROUP] = {"cgroup out of memory", NULL},
+    [CAUSE_OOM_HOST] = {"host out of memory", NULL},
+    [CAUSE_SUPERVISOR] = {"lost", "the death of the job's supervisor"},
+    [CAUSE_SENTINEL] = {"lost", "the death of the job's supervisor and sentinel"},
+};
+
+const char *cause_kind_name(enum cause cause)
 {
-    static const char *const names[DEATH_KINDS] = {
-        [DEATH_DONE] = "finished",
-        [DEATH_STATUS] = "exit status",
-        [DEATH_EXCEPTION] = "exception",
-        [DEATH_GPU_MEMORY] = "GPU memory",
-        [DEATH_NO_MEMORY] = "allocation failed",
-        [DEATH_SHM_FULL] = "shared memory full",
-        [DEATH_SIGNAL] = "signal",
-        [DEATH_OPERATOR] = "operator",
-        [DEATH_CLIENT] = "client killed",
-        [DEATH_GUARD] = "guard",
-        [DEATH_OOM_GROUP] = "cgroup out of memory",
-        [DEATH_OOM_HOST] = "host out of memory",
-        [DEATH_CANCELLED] = "cancelled",
-    };
-    size_t i = (size_t)kind;
-    return i < DEATH_KINDS ? names[i] : "unknown";
+    return cause < CAUSES && causes[cause].kind ? causes[cause].kind : "unknown";
+}
+
+const char *cause_by_text(enum cause cause)
+{
+    return cause < CAUSES ? causes[cause].by : NULL;
 }

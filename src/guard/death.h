@@ -39,20 +39,41 @@ struct death_ooms {
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret);
 
-enum death_by {
-    DEATH_BY_ITSELF,
-    DEATH_BY_GUARD,
-    DEATH_BY_OPERATOR,
-    DEATH_BY_LOST_CLIENT,
-    DEATH_BY_CANCEL, /* by request */
+/* Why a segment of a job ended, from which run.json, the exit status and a restart follow. While
+ * the job runs it is CAUSE_UNKNOWN, or what ebb does to end it; death_cause finds the rest. */
+enum cause {
+    CAUSE_UNKNOWN,
+    /* by ebb, in order of precedence */
+    CAUSE_CLIENT, /* ebb run was killed, and took the job along */
+    CAUSE_PLAN,   /* the guard, because a restart was due */
+    CAUSE_GUARD,
+    CAUSE_CANCELLED, /* by request */
+    /* by the job, the kernel or others */
+    CAUSE_DONE,   /* exit status 0 */
+    CAUSE_STATUS, /* another, and nothing more is known */
+    CAUSE_EXCEPTION,
+    CAUSE_GPU_MEMORY,
+    CAUSE_NO_MEMORY, /* an allocation failed */
+    CAUSE_SHM_FULL,
+    CAUSE_SIGNAL, /* sender unknown */
+    CAUSE_OPERATOR,
+    CAUSE_OOM_GROUP,
+    CAUSE_OOM_HOST,
+    /* found by others, after the supervisor was killed */
+    CAUSE_SUPERVISOR,
+    CAUSE_SENTINEL, /* and the sentinel, too */
+    CAUSES
 };
+const char *cause_kind_name(enum cause cause); /* "finished", "exit status", "exception", … */
+/* end.by of run.json: "the guard", "the death of ebb run", …; NULL: none, or it has a reason of its
+ * own (CAUSE_CANCELLED). */
+const char *cause_by_text(enum cause cause);
 
 struct death_facts {
-    int status; /* as wait gives it */
-    enum death_by by;
-    int sent_signal;                         /* by us, for the operator or ourselves; 0 none */
-    const char *guard_why;                   /* of DEATH_BY_GUARD */
-    const char *cancel_why;                  /* of DEATH_BY_CANCEL: "cancelled: …" */
+    int status;       /* as wait gives it */
+    enum cause cause; /* what ebb did; else CAUSE_UNKNOWN */
+    const char *why; /* of CAUSE_GUARD, _PLAN: the reason; of _CANCELLED: "cancelled: …"; or NULL */
+    int sent_signal;                         /* passed on for the operator; 0 none */
     const struct death_ooms *before, *after; /* either may be NULL: not known */
     const struct death_tail *tail;           /* may be NULL */
     bool shm_full;
@@ -60,25 +81,8 @@ struct death_facts {
     uint64_t limit_bytes;    /* of the cgroup; 0: not known */
 };
 
-enum death_kind {
-    DEATH_DONE,   /* exit status 0 */
-    DEATH_STATUS, /* another, and nothing more is known */
-    DEATH_EXCEPTION,
-    DEATH_GPU_MEMORY,
-    DEATH_NO_MEMORY, /* an allocation failed */
-    DEATH_SHM_FULL,
-    DEATH_SIGNAL, /* sender not known */
-    DEATH_OPERATOR,
-    DEATH_CLIENT, /* ebb run was killed */
-    DEATH_GUARD,
-    DEATH_OOM_GROUP,
-    DEATH_OOM_HOST,
-    DEATH_CANCELLED,
-    DEATH_KINDS
-};
-const char *death_kind_name(enum death_kind kind); /* "finished", "exit status", "exception", … */
 /* One line, without a full stop: "killed by the kernel: its cgroup was out of memory (limit 2.00
- * GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the guard: …". What we
+ * GiB)", "RuntimeError: shape mismatch", "crashed: SIGSEGV", "stopped by the guard: …". What ebb
  * did comes first, even where the job then ended with status 0; after that a status of 0 is the
  * end of the matter, whatever the output says. */
-enum death_kind death_cause(const struct death_facts *f, char text[DEATH_TEXT]);
+enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT]);

@@ -24,7 +24,7 @@ enum weight {
     WEIGHT_MAIN
 };
 
-struct cause {
+struct found_cause {
     enum weight weight;
     char text[2 * DEATH_LINE];
     size_t len;
@@ -54,7 +54,7 @@ struct table {
 
 struct scan {
     int only_rank; /* tracebacks of other ranks do not count; NO_RANK: all do */
-    struct cause cause;
+    struct found_cause cause;
     struct open_traceback open;
     struct table table;
     enum weight next;   /* what a traceback that begins now would weigh */
@@ -68,7 +68,7 @@ struct scan {
 
 static void offer(struct scan *s, enum weight weight, struct span text, int rank)
 {
-    struct cause *c = &s->cause;
+    struct found_cause *c = &s->cause;
     if (s->only_rank != NO_RANK && rank != NO_RANK && rank != s->only_rank)
         return;
     bool is_near = c->weight != WEIGHT_NONE && c->after_bytes <= FAR_BYTES;
@@ -80,7 +80,7 @@ static void offer(struct scan *s, enum weight weight, struct span text, int rank
     text = span_trimmed(text);
     if (text.len && text.p[text.len - 1] == ':')
         text.len--;
-    *c = (struct cause){.weight = weight, .rank = rank};
+    *c = (struct found_cause){.weight = weight, .rank = rank};
     c->len = text.len < sizeof(c->text) ? text.len : sizeof(c->text);
     memcpy(c->text, text.p, c->len);
 }
@@ -356,7 +356,7 @@ static int table_rank(const struct table *t)
 }
 
 /* Says what torchrun knows of the rank that failed first. */
-static void tell_table(const struct table *t, struct cause *c)
+static void tell_table(const struct table *t, struct found_cause *c)
 {
     struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback

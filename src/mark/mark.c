@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -173,6 +174,13 @@ const char *mark_get(const struct mark *m, const char *key, size_t *ret_len)
         return line.value;
     }
     return NULL;
+}
+
+bool mark_is(const struct mark *m, const char *key, const char *word)
+{
+    size_t len;
+    const char *value = mark_get(m, key, &len);
+    return value && len == strlen(word) && strncasecmp(value, word, len) == 0;
 }
 
 static int send_to(const char *path, const char *text, size_t len, unsigned wait_ms)

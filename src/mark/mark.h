@@ -68,6 +68,9 @@ bool mark_next(const struct mark *m, size_t *at, struct mark_line *ret);
 /* The value of KEY in M's text: NULL if absent. The first wins. */
 const char *mark_get(const struct mark *m, const char *key, size_t *ret_len);
 
+/* Whether the value of KEY is WORD, in upper or lower case. */
+bool mark_is(const struct mark *m, const char *key, const char *word);
+
 /* A figure of a process as a recording names it, "heap_live_bytes@4711"; the pid is 0 where its
  * sender was not known. False: it has no name, one that does not fit, or no number behind the "@".
  */

@@ -2,8 +2,6 @@
 #include "mark/mark_clock.h"
 
 #include <math.h>
-#include <string.h>
-#include <strings.h>
 
 #include "base/clock.h"
 
@@ -12,13 +10,6 @@ enum { SAME_EVENT_S = 2 };
 static uint64_t mark_value(const struct mark *m, enum mark_has has, int64_t value)
 {
     return (m->has & (uint32_t)has) && value > 0 ? (uint64_t)value : 0;
-}
-
-static bool mark_is(const struct mark *m, const char *key, const char *word)
-{
-    size_t len;
-    const char *value = mark_get(m, key, &len);
-    return value && len == strlen(word) && strncasecmp(value, word, len) == 0;
 }
 
 /* The end of a phase that is an evaluation or a checkpoint by its name. */

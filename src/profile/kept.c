@@ -14,9 +14,7 @@
 
 static bool is_kept(const struct mark *m)
 {
-    size_t len;
-    const char *kind = mark_get(m, "KIND", &len);
-    return m->kind == MARK_OTHER && kind && len == strlen("kept") && memcmp(kind, "kept", len) == 0;
+    return m->kind == MARK_OTHER && mark_is(m, "KIND", "kept");
 }
 
 static double number_of(const struct mark *m, const char *key)

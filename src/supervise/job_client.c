@@ -19,79 +19,77 @@ enum {
     WAKE_MS = 50,               /* between two tries to wake the client */
 };
 
-/* ---- speaking to the client ---- */
-
 static void client_want(struct job *j)
 {
-    if (j->client_source)
-        loop_change_fd(j->client_source, EPOLLIN | (j->client.out.len ? EPOLLOUT : 0u));
+    if (j->client.source)
+        loop_change_fd(j->client.source, EPOLLIN | (j->client.channel.out.len ? EPOLLOUT : 0u));
 }
 
 static void client_lost(struct job *j)
 {
-    loop_remove(j->client_source);
-    j->client_source = NULL;
-    channel_fini(&j->client);
-    job_streams_leave_client(j);
-    j->client_gone = true;
-    j->client_behind = false;
+    loop_remove(j->client.source);
+    j->client.source = NULL;
+    channel_fini(&j->client.channel);
+    job_streams_leave_client(&j->output);
+    j->client.is_gone = true;
+    j->client.is_behind = false;
     job_streams_pause(j);
     if (j->now.ending == RUNNING && !j->options->guard.keep_on_exit && !j->options->is_detached) {
-        j->now.ended_by = "the death of ebb run";
+        job_blame(&j->now, CAUSE_CLIENT, "");
         job_begin_ending(j, TERMINATING);
     }
 }
 
 void job_client_flush(struct job *j)
 {
-    if (j->client_gone)
+    if (j->client.is_gone)
         return;
-    if (channel_flush(&j->client) < 0) {
+    if (channel_flush(&j->client.channel) < 0) {
         client_lost(j);
         return;
     }
     size_t most = j->now.ending == DRAINING ? LAST_BACKLOG : CLIENT_BACKLOG;
-    j->client_behind = j->client.out.len > most;
+    j->client.is_behind = j->client.channel.out.len > most;
     job_streams_pause(j);
     client_want(j);
 }
 
 void job_client_leave(struct job *j)
 {
-    channel_queue(&j->client, CHANNEL_STARTED, "", 0);
+    channel_queue(&j->client.channel, CHANNEL_STARTED, "", 0);
     job_client_flush(j);
-    if (!j->client_gone) /* the socket's own buffer has room for more than was said so far */
+    if (!j->client.is_gone) /* the socket's own buffer has room for more than was said so far */
         client_lost(j);
 }
 
-void job_say(void *user, const char *sentence)
+void job_notify(void *user, const char *sentence)
 {
     struct job *j = user;
-    channel_queue(&j->client, CHANNEL_SAY, sentence, strlen(sentence));
+    channel_queue(&j->client.channel, CHANNEL_SAY, sentence, strlen(sentence));
     job_client_flush(j);
 }
 
-void job_sayf(struct job *j, const char *fmt, ...)
+void job_notifyf(struct job *j, const char *fmt, ...)
 {
     char sentence[600];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(sentence, sizeof sentence, fmt, ap);
     va_end(ap);
-    job_say(j, sentence);
+    job_notify(j, sentence);
 }
 
 /* ---- a client that stopped with the job ---- */
 
-bool job_client_sleeps(const struct job *j)
+bool job_client_sleeps(const struct job_client *c)
 {
-    return j->client_stopped && !j->client_gone && j->client_pidfd >= 0;
+    return c->is_stopped && !c->is_gone && c->pidfd >= 0;
 }
 
 void job_client_wake(struct job *j)
 {
-    if (job_client_sleeps(j))
-        loop_set_timer(j->wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
+    if (job_client_sleeps(&j->client))
+        loop_set_timer(j->client.wake_timer, clock_mono_ns(), WAKE_MS * NS_PER_MS);
 }
 
 /* Again and again until it says that it goes on: it may be about to stop only now. */
@@ -100,10 +98,10 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
     struct job *j = user;
     (void)now_ns;
     (void)missed;
-    if (job_client_sleeps(j))
-        syscall(SYS_pidfd_send_signal, j->client_pidfd, SIGCONT, NULL, 0);
+    if (job_client_sleeps(&j->client))
+        syscall(SYS_pidfd_send_signal, j->client.pidfd, SIGCONT, NULL, 0);
     else
-        loop_disarm_timer(j->wake_timer);
+        loop_disarm_timer(j->client.wake_timer);
 }
 
 /* ---- what the client sends ---- */
@@ -112,23 +110,23 @@ static void on_wake(void *user, uint64_t now_ns, uint64_t missed)
  * always be read: signals come by the same way. */
 void job_input_write(struct job *j)
 {
-    int fd = j->streams[0].fd;
+    int fd = j->output.streams[0].fd;
     size_t taken = 0;
-    while (fd >= 0 && taken < j->input.len) {
-        ssize_t n = write(fd, j->input.data + taken, j->input.len - taken);
+    while (fd >= 0 && taken < j->client.input.len) {
+        ssize_t n = write(fd, j->client.input.data + taken, j->client.input.len - taken);
         if (n <= 0)
             break; /* full: we are told when there is room */
         taken += (size_t)n;
     }
     if (fd < 0)
-        taken = j->input.len;
+        taken = j->client.input.len;
     if (taken == 0)
         return;
-    memmove(j->input.data, j->input.data + taken, j->input.len - taken);
-    j->input.len -= taken;
+    memmove(j->client.input.data, j->client.input.data + taken, j->client.input.len - taken);
+    j->client.input.len -= taken;
     uint8_t count[] = {(uint8_t)taken, (uint8_t)(taken >> 8), (uint8_t)(taken >> 16),
                        (uint8_t)(taken >> 24)};
-    channel_queue(&j->client, CHANNEL_TAKEN, count, sizeof count);
+    channel_queue(&j->client.channel, CHANNEL_TAKEN, count, sizeof count);
     job_client_flush(j);
 }
 
@@ -136,16 +134,17 @@ static void on_frame(struct job *j, enum channel_type type, const char *data, si
 {
     if (type == CHANNEL_INPUT) {
         job_keys(j, data, len);
-        buf_add(&j->input, data, len);
+        buf_add(&j->client.input, data, len);
         job_input_write(j);
-        job_stream_want(&j->streams[0]);
-    } else if (type == CHANNEL_SIZE && len == sizeof(struct winsize) && j->streams[0].fd >= 0) {
+        job_stream_want(&j->output.streams[0]);
+    } else if (type == CHANNEL_SIZE && len == sizeof(struct winsize) &&
+               j->output.streams[0].fd >= 0) {
         struct winsize size;
         memcpy(&size, data, sizeof size);
-        ioctl(j->streams[0].fd, TIOCSWINSZ, &size);
+        ioctl(j->output.streams[0].fd, TIOCSWINSZ, &size);
     } else if (type == CHANNEL_SIGNAL && len == 1) {
         if (data[0] == SIGCONT)
-            j->client_stopped = false;
+            j->client.is_stopped = false;
         job_signal(j, data[0]);
     }
 }
@@ -159,8 +158,8 @@ static void on_client(void *user, int fd, uint32_t events)
     int r = 1;
     (void)fd;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-        r = channel_fill(&j->client);
-        while (!j->client_gone && channel_next(&j->client, &type, &data, &len) == 1)
+        r = channel_fill(&j->client.channel);
+        while (!j->client.is_gone && channel_next(&j->client.channel, &type, &data, &len) == 1)
             on_frame(j, type, data, len);
     }
     if (r < 0)
@@ -171,6 +170,7 @@ static void on_client(void *user, int fd, uint32_t events)
 
 int job_client_start(struct job *j)
 {
-    int r = loop_add_fd(j->loop, j->client.fd, EPOLLIN, on_client, j, &j->client_source);
-    return r < 0 ? r : loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_wake, j, &j->wake_timer);
+    int r = loop_add_fd(j->loop, j->client.channel.fd, EPOLLIN, on_client, j, &j->client.source);
+    return r < 0 ? r
+                 : loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_wake, j, &j->client.wake_timer);
 }

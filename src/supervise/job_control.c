@@ -1,5 +1,5 @@
-/* The socket by which the job server follows a job and asks for things: a few connections at once,
- * each with a bounded queue. Nothing here ever waits for a reader. */
+/* The control socket: a few connections at once, each with a bounded queue. Nothing here ever waits
+ * for a reader. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -20,9 +20,9 @@
 
 enum {
     PEERS_MAX = 8,
-    BACKLOG = 256 << 10,    /* unread news of one reader before some are left out */
+    BACKLOG = 256 << 10,    /* unread messages of one reader before some are left out */
     REQUEST_MAX = 64 << 10, /* bytes of one request */
-    LOG_MS = 200,           /* between two news of the log */
+    LOG_MS = 200,           /* between two messages about the log */
     STATE_MS = 1000,        /* between two states that differ in their progress alone */
     STEP_MS = 50,           /* between two marks of steps */
     MARKS_PER_S = 100,      /* of the other marks */
@@ -35,7 +35,7 @@ struct peer {
     struct channel channel;
     struct loop_source *source;
     uint64_t since_ns;
-    bool owes_state, owes_verdict; /* the newest is still to come: there was no room */
+    bool owes_state, owes_verdict; /* the newest is still to be sent: there was no room */
 };
 
 struct job_control {
@@ -45,8 +45,8 @@ struct job_control {
     struct peer peer[PEERS_MAX];
     size_t peers;
     bool is_log_due;
-    /* as it was last told */
-    struct told {
+    /* as last sent */
+    struct published {
         const char *state;
         char reason[LADDER_WHY_MAX];
         pid_t pid;
@@ -54,7 +54,7 @@ struct job_control {
         bool has_step;
         int64_t step;
         uint64_t t_ns, verdicts;
-    } told;
+    } published;
     uint64_t last_step_ns, marks_from_ns;
     unsigned marks; /* since then */
 };
@@ -84,24 +84,24 @@ static void peer_flush(struct peer *p)
         peer_want(p);
 }
 
-static void queue_json(struct channel *channel, const json_t *doc)
+/* Takes DOC. */
+static void queue_message(struct channel *channel, json_t *doc)
 {
     struct buf text = {0};
     if (doc && json_print(&text, doc, 0) == 0)
         channel_queue(channel, CHANNEL_NEWS, text.data, text.len);
     buf_fini(&text);
+    json_decref(doc);
 }
 
-/* What was owed, once there is room. */
-static void pay(struct peer *p)
+/* Sends what there was no room for before. */
+static void send_owed(struct peer *p)
 {
-    json_t *state = p->owes_state ? job_news_state(p->j) : NULL;
-    json_t *verdict = p->owes_verdict ? job_news_verdict(p->j, clock_mono_ns()) : NULL;
+    if (p->owes_state)
+        queue_message(&p->channel, job_message_state(p->j));
+    if (p->owes_verdict)
+        queue_message(&p->channel, job_message_verdict(p->j, clock_mono_ns()));
     p->owes_state = p->owes_verdict = false;
-    queue_json(&p->channel, state);
-    queue_json(&p->channel, verdict);
-    json_decref(state);
-    json_decref(verdict);
 }
 
 static bool has_room(const struct peer *p)
@@ -109,10 +109,11 @@ static bool has_room(const struct peer *p)
     return p->channel.out.len <= BACKLOG;
 }
 
-/* Of the latter two the newest is never lost. What the log has come to is in the state, too. */
+/* Of the latter two the newest is never lost. The length of the log is in the state, too. */
 enum lasting { PASSING, STATE, VERDICT };
 
-static void tell(struct job *j, json_t *doc, enum lasting kind)
+/* Takes DOC. */
+static void publish(struct job *j, json_t *doc, enum lasting kind)
 {
     struct buf text = {0};
     int r = doc ? json_print(&text, doc, 0) : -ENOMEM;
@@ -179,10 +180,7 @@ static void take_request(struct peer *p, const char *data, size_t len)
 {
     struct err err;
     json_t *request = json_parse(data, len, &err);
-    json_t *doc = answer(p->j, request);
-    if (p->source)
-        queue_json(&p->channel, doc);
-    json_decref(doc);
+    queue_message(&p->channel, answer(p->j, request));
     json_decref(request);
 }
 
@@ -215,7 +213,7 @@ static void on_peer(void *user, int fd, uint32_t events)
     if (!p->source)
         return;
     if (has_room(p))
-        pay(p);
+        send_owed(p);
     peer_flush(p);
 }
 
@@ -230,7 +228,7 @@ static bool may_connect(int fd)
            (who.uid == 0 || who.uid == geteuid());
 }
 
-/* The newest is always heard, in the place of the oldest: the job itself could take all of them,
+/* The newest is always accepted, in place of the oldest: the job itself could take all connections,
  * and a server that comes back could not cancel it. */
 static struct peer *make_place(struct job_control *c)
 {
@@ -266,10 +264,9 @@ static void on_connect(void *user, int fd, uint32_t events)
         return;
     }
     c->peers++;
-    pay(p);
-    json_t *spark = j->spark.count ? job_news_spark(j) : NULL;
-    queue_json(&p->channel, spark);
-    json_decref(spark);
+    send_owed(p);
+    if (j->spark.count)
+        queue_message(&p->channel, job_message_spark(j));
     peer_flush(p);
     job_control_log(j);
 }
@@ -321,9 +318,9 @@ void job_control_free(struct job *j)
     j->control = NULL;
 }
 
-const char *job_control_path(const struct job *j)
+const char *job_control_path(const struct job_control *c)
 {
-    return j->control ? j->control->path : NULL;
+    return c ? c->path : NULL;
 }
 
 static bool is_followed(const struct job *j)
@@ -331,54 +328,52 @@ static bool is_followed(const struct job *j)
     return j->control && j->control->peers > 0;
 }
 
-/* ---- news ---- */
+/* ---- messages ---- */
 
-static bool is_told(const struct job *j, const struct told *t)
+/* Where only the progress differs, IS_DUE says whether to send it. */
+static void publish_state(struct job *j, bool is_due)
 {
-    const char *reason = job_state_reason(j);
-    return t->state && strcmp(t->state, job_state_name(j)) == 0 &&
-           strncmp(t->reason, reason ? reason : "", sizeof t->reason - 1) == 0 &&
-           t->pid == j->now.pid && t->segment == j->now.number;
-}
-
-static void tell_state(struct job *j, bool is_due)
-{
-    struct told *t = &j->control->told;
-    const char *reason = job_state_reason(j);
-    if (!is_due && is_told(j, t))
+    struct published *p = &j->control->published;
+    const char *state = job_state_name(j), *reason = job_state_reason(j);
+    reason = reason ? reason : "";
+    bool is_same = p->state && strcmp(p->state, state) == 0 &&
+                   strncmp(p->reason, reason, sizeof p->reason - 1) == 0 && p->pid == j->now.pid &&
+                   p->segment == j->now.number;
+    if (!is_due && is_same)
         return;
-    t->state = job_state_name(j);
-    snprintf(t->reason, sizeof t->reason, "%s", reason ? reason : "");
-    t->pid = j->now.pid;
-    t->segment = j->now.number;
-    t->has_step = j->now.has_step;
-    t->step = j->now.last_step;
-    t->t_ns = clock_mono_ns();
-    tell(j, job_news_state(j), STATE);
+    p->state = state;
+    snprintf(p->reason, sizeof p->reason, "%s", reason);
+    p->pid = j->now.pid;
+    p->segment = j->now.number;
+    p->has_step = j->now.progress.has_step;
+    p->step = j->now.progress.last_step;
+    p->t_ns = clock_mono_ns();
+    publish(j, job_message_state(j), STATE);
 }
 
 void job_control_state(struct job *j)
 {
     if (is_followed(j))
-        tell_state(j, false);
+        publish_state(j, false);
 }
 
 void job_control_tick(struct job *j, uint64_t now_ns)
 {
     if (!is_followed(j))
         return;
-    struct told *t = &j->control->told;
-    tell(j, job_news_sample(j, now_ns), PASSING);
-    if (engine_verdict_count(j->engine) != t->verdicts) {
-        t->verdicts = engine_verdict_count(j->engine);
-        tell(j, job_news_verdict(j, now_ns), VERDICT);
+    struct published *p = &j->control->published;
+    publish(j, job_message_sample(j, now_ns), PASSING);
+    if (engine_verdict_count(j->engine) != p->verdicts) {
+        p->verdicts = engine_verdict_count(j->engine);
+        publish(j, job_message_verdict(j, now_ns), VERDICT);
     }
-    bool has_moved = t->has_step != j->now.has_step || t->step != j->now.last_step;
-    tell_state(j, has_moved && now_ns - t->t_ns >= STATE_MS * NS_PER_MS);
+    const struct job_progress *now = &j->now.progress;
+    bool has_moved = p->has_step != now->has_step || p->step != now->last_step;
+    publish_state(j, has_moved && now_ns - p->t_ns >= STATE_MS * NS_PER_MS);
 }
 
-/* Steps may be many a second; of the others a job in a wild loop may send as many. */
-static bool is_worth_telling(struct job_control *c, const struct mark *mark)
+/* Bounded: there may be many steps per second, and a job in a loop may send as many others. */
+static bool is_published(struct job_control *c, const struct mark *mark)
 {
     if (mark->kind == MARK_SERIES || mark->kind == MARK_HELLO || mark->kind == MARK_ACK)
         return false;
@@ -397,30 +392,30 @@ static bool is_worth_telling(struct job_control *c, const struct mark *mark)
 
 void job_control_mark(struct job *j, const struct mark *mark)
 {
-    if (is_followed(j) && is_worth_telling(j->control, mark))
-        tell(j, job_news_mark(j, mark), PASSING);
+    if (is_followed(j) && is_published(j->control, mark))
+        publish(j, job_message_mark(j, mark), PASSING);
 }
 
 void job_control_event(struct job *j, uint64_t now_ns, const char *act, const char *why)
 {
     if (!is_followed(j))
         return;
-    tell(j, job_news_event(j, now_ns, act, why), PASSING);
-    tell_state(j, false);
+    publish(j, job_message_event(j, now_ns, act, why), PASSING);
+    publish_state(j, false);
 }
 
-/* Told is only what can be read: while the disk is behind we look again. */
+/* Only what can be read is reported: while the disk is behind, the timer runs again. */
 static void on_log(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct job *j = user;
     struct job_control *c = j->control;
-    uint64_t bytes = job_news_log_bytes(j);
+    uint64_t bytes = job_log_readable_bytes(j);
     (void)missed;
     c->is_log_due = false;
     if (!is_followed(j))
         return;
-    tell(j, json_pack("{s:s,s:o}", "type", "log", "bytes", json_u64(bytes)), STATE);
-    if (bytes < logs_bytes(j->log)) {
+    publish(j, json_pack("{s:s,s:o}", "type", "log", "bytes", json_u64(bytes)), STATE);
+    if (bytes < logs_bytes(j->output.log)) {
         c->is_log_due = true;
         loop_set_timer(c->log_timer, now_ns + LOG_MS * NS_PER_MS, 0);
     }
@@ -429,7 +424,7 @@ static void on_log(void *user, uint64_t now_ns, uint64_t missed)
 void job_control_log(struct job *j)
 {
     struct job_control *c = j->control;
-    if (!is_followed(j) || c->is_log_due || !j->log)
+    if (!is_followed(j) || c->is_log_due || !j->output.log)
         return;
     c->is_log_due = true;
     loop_set_timer(c->log_timer, clock_mono_ns() + LOG_MS * NS_PER_MS, 0);

@@ -38,7 +38,7 @@ void job_signal(struct job *j, int signo)
     const struct proc_root *root = j->options->engine.root;
     /* also while its last processes are being ended: it may be about to be started again */
     if (is_end_signal(signo))
-        j->now.is_cancelled = true;
+        j->now.is_last = true;
     if (j->now.exited || j->now.pid <= 0)
         return;
     /* Our own child, not yet waited for: its pid, and its group's, are nobody else's. */
@@ -56,10 +56,10 @@ void job_signal(struct job *j, int signo)
 void job_keys(struct job *j, const char *keys, size_t len)
 {
     const struct termios *t = &j->options->tty.termios;
-    if (!(j->now.exited || j->now.guard_stop) || !(t->c_lflag & ISIG))
+    if (!(j->now.exited || job_is_guard_stop(&j->now)) || !(t->c_lflag & ISIG))
         return;
     if (memchr(keys, t->c_cc[VINTR], len) || memchr(keys, t->c_cc[VQUIT], len))
-        j->now.is_cancelled = true;
+        j->now.is_last = true;
 }
 
 /* To the job's own process group at once, with whatever it is forking. */
@@ -89,8 +89,8 @@ static bool stop_crowd(const struct job *j)
 static void job_paused(struct job *j, int status)
 {
     if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP) {
-        j->client_stopped = true;
-        channel_queue(&j->client, CHANNEL_STOPPED, "", 0);
+        j->client.is_stopped = true;
+        channel_queue(&j->client.channel, CHANNEL_STOPPED, "", 0);
         job_client_flush(j);
     } else if (WIFCONTINUED(status)) {
         job_client_wake(j);
@@ -134,9 +134,9 @@ static bool reap(void *user)
 
 static void finish_if_done(struct job *j, bool children)
 {
-    if (j->now.ending != ENDED && j->now.exited && !children && !job_streams_open(j)) {
+    if (j->now.ending != ENDED && j->now.exited && !children && !job_streams_open(&j->output)) {
         j->now.ending = ENDED;
-        loop_disarm_timer(j->sweep_timer);
+        loop_disarm_timer(j->end.sweep_timer);
         job_segment_over(j);
     }
 }
@@ -147,24 +147,25 @@ static void say_stuck(struct job *j, uint64_t now_ns)
     struct proc_stat stat;
     char name[64];
     int32_t pid;
-    if (j->stuck[0] || !guard_kill_stuck(&j->kill, j->options->engine.root, now_ns, &stat, &pid))
+    if (j->end.stuck[0] ||
+        !guard_kill_stuck(&j->end.kill, j->options->engine.root, now_ns, &stat, &pid))
         return;
     text_fit(name, sizeof name, 32, stat.comm, stat.comm_len);
-    snprintf(j->stuck, sizeof j->stuck,
+    snprintf(j->end.stuck, sizeof j->end.stuck,
              "waiting for process %d (%s), which the kernel has not ended after SIGKILL (state %c)",
              pid, name, stat.state);
-    job_say(j, j->stuck);
+    job_notify(j, j->end.stuck);
 }
 
 /* How long until the next look. */
 static uint64_t kill_below(struct job *j, uint64_t now_ns)
 {
     guard_cgroup_kill(&j->guard.cgroup);
-    j->blind = guard_kill_below(&j->kill, j->options->engine.root, now_ns + KILL_MS * NS_PER_MS,
-                                reap, j) < 0;
+    j->end.is_blind = guard_kill_below(&j->end.kill, j->options->engine.root,
+                                       now_ns + KILL_MS * NS_PER_MS, reap, j) < 0;
     say_stuck(j, now_ns);
-    return j->blind || j->kill.wait_ns < SWEEP_MS * NS_PER_MS ? SWEEP_MS * NS_PER_MS
-                                                              : j->kill.wait_ns;
+    return j->end.is_blind || j->end.kill.wait_ns < SWEEP_MS * NS_PER_MS ? SWEEP_MS * NS_PER_MS
+                                                                         : j->end.kill.wait_ns;
 }
 
 static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
@@ -174,21 +175,21 @@ static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
     (void)missed;
     if (j->now.ending == KILLING)
         wait_ns = kill_below(j, now_ns);
-    if (j->blind && !j->now.exited)
+    if (j->end.is_blind && !j->now.exited)
         kill(-j->now.pid, SIGKILL);
-    bool children = reap(j) && !(j->blind && j->now.exited);
+    bool children = reap(j) && !(j->end.is_blind && j->now.exited);
     if (!children && j->now.exited && j->now.ending < DRAINING) {
         j->now.ending = DRAINING;
         j->now.deadline_ns = now_ns + DRAIN_MS * NS_PER_MS;
         job_streams_drain(j);
     }
     if (j->now.ending == DRAINING && now_ns >= j->now.deadline_ns)
-        job_streams_close(j);
+        job_streams_close(&j->output);
     if (j->now.ending == TERMINATING && now_ns >= j->now.deadline_ns)
         job_begin_ending(j, KILLING);
     if (j->now.ending == SETTLING && now_ns >= j->now.deadline_ns)
         job_begin_ending(j, TERMINATING);
-    loop_set_timer(j->sweep_timer, clock_mono_ns() + wait_ns, 0);
+    loop_set_timer(j->end.sweep_timer, clock_mono_ns() + wait_ns, 0);
     finish_if_done(j, children);
 }
 
@@ -217,10 +218,10 @@ void job_begin_ending(struct job *j, enum job_ending how)
         j->now.deadline_ns = now_ns + j->options->grace_ns;
     } else if (how == KILLING) {
         signal_group(j, SIGSTOP);
-        guard_kill_fini(&j->kill);
-        j->stuck[0] = '\0';
+        guard_kill_fini(&j->end.kill);
+        j->end.stuck[0] = '\0';
     }
-    loop_set_timer(j->sweep_timer, now_ns, 0);
+    loop_set_timer(j->end.sweep_timer, now_ns, 0);
     job_control_state(j);
 }
 
@@ -255,17 +256,19 @@ static void on_cancel(void *user, uint64_t now_ns, uint64_t missed)
 
 void job_cancel(struct job *j, const char *reason, size_t reason_len, uint64_t grace_ns)
 {
-    bool is_first = j->cancel_deadline_ns == 0;
+    bool is_first = j->end.cancel_deadline_ns == 0;
     uint64_t now_ns = clock_mono_ns();
     uint64_t deadline_ns = grace_ns > UINT64_MAX / 4 ? UINT64_MAX / 2 : now_ns + grace_ns;
-    int cut = reason_len < sizeof j->cancelled ? (int)reason_len : (int)sizeof j->cancelled;
-    if (is_first && !j->now.exited) /* else it has ended for a reason of its own */
-        snprintf(j->cancelled, sizeof j->cancelled, "cancelled%s%.*s", cut ? ": " : "", cut,
-                 reason);
-    j->now.is_cancelled = true;
-    if (is_first || deadline_ns < j->cancel_deadline_ns) {
-        j->cancel_deadline_ns = deadline_ns;
-        loop_set_timer(j->cancel_timer, deadline_ns, 0);
+    if (is_first && !j->now.exited) { /* else it has ended for a reason of its own */
+        char why[160];
+        int cut = reason_len < sizeof why ? (int)reason_len : (int)sizeof why;
+        snprintf(why, sizeof why, "cancelled%s%.*s", cut ? ": " : "", cut, reason);
+        job_blame(&j->now, CAUSE_CANCELLED, why);
+    }
+    j->now.is_last = true;
+    if (is_first || deadline_ns < j->end.cancel_deadline_ns) {
+        j->end.cancel_deadline_ns = deadline_ns;
+        loop_set_timer(j->end.cancel_timer, deadline_ns, 0);
     }
     if (is_first && !j->now.exited && j->now.ending == RUNNING) {
         char text[64];
@@ -286,7 +289,7 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
     if (j->now.ending == KILLING) /* what was waited for has come */
-        loop_set_timer(j->sweep_timer, clock_mono_ns(), 0);
+        loop_set_timer(j->end.sweep_timer, clock_mono_ns(), 0);
     finish_if_done(j, children);
 }
 
@@ -307,9 +310,9 @@ int job_signals_start(struct job *j)
     for (size_t i = 0; r == 0 && i < sizeof passed_on / sizeof *passed_on; i++)
         r = loop_add_signal(j->loop, passed_on[i], on_own_signal, j, NULL);
     if (r == 0) /* made now: at the end there may be no fd left for it */
-        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->sweep_timer);
+        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_sweep, j, &j->end.sweep_timer);
     if (r == 0)
-        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->cancel_timer);
+        r = loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_cancel, j, &j->end.cancel_timer);
     return r;
 }
 

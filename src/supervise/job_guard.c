@@ -1,6 +1,6 @@
 /* The guard of a job: readings, marks and acknowledgements go to the ladder, and what it decides is
  * done here. */
-#include "supervise/job_guard.h"
+#include "supervise/job.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static void do_ask(struct job *j, uint64_t now_ns)
     struct job_guard *g = &j->guard;
     g->is_requested = false;
     if (ask_now(&g->ask, now_ns, j->marks, engine_tree(j->engine), why) <= 0) {
-        job_sayf(j, "guard: nobody could be asked for a checkpoint: %s", why);
+        job_notifyf(j, "guard: nobody could be asked for a checkpoint: %s", why);
         return;
     }
     tempo_save_begin(&g->tempo, now_ns, job_bytes_now(j));
@@ -57,12 +57,7 @@ static const char *asked_by(const struct job_guard *g)
 
 static void blame_guard(struct job *j, const struct ladder_decision *d)
 {
-    struct job_segment *n = &j->now;
-    if (n->guard_stop)
-        return;
-    n->guard_stop = true;
-    n->is_planned = d->trigger == LADDER_BY_PLAN;
-    snprintf(n->guard_why, sizeof n->guard_why, "%s", d->why);
+    job_blame(&j->now, d->trigger == LADDER_BY_PLAN ? CAUSE_PLAN : CAUSE_GUARD, d->why);
 }
 
 static const char *words_for(enum ladder_act act)
@@ -84,7 +79,7 @@ static void act(struct job *j, uint64_t now_ns, const struct ladder_decision *d)
                         d->why);
     /* a plan is no warning; what is done about it is said next */
     if (d->act != LADDER_DO_WARN || d->trigger != LADDER_BY_PLAN)
-        job_sayf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
+        job_notifyf(j, "guard: %s%s: %s", dry ? "(dry run) " : "", words_for(d->act), d->why);
     if (dry)
         return;
     if (d->act == LADDER_DO_ASK) {
@@ -155,8 +150,8 @@ static bool plan_is_due(const struct job *j, uint64_t now_ns)
     if (e->unit == RESTART_AFTER_NS)
         return now_ns - n->started_ns >= e->value;
     if (e->unit == RESTART_AFTER_STEPS)
-        return n->has_step && n->last_step >= n->first_step &&
-               (uint64_t)n->last_step - (uint64_t)n->first_step >= e->value - 1;
+        return n->progress.has_step && n->progress.last_step >= n->progress.first_step &&
+               (uint64_t)n->progress.last_step - (uint64_t)n->progress.first_step >= e->value - 1;
     return e->unit == RESTART_AT_BYTES && job_bytes(j) >= e->value;
 }
 
@@ -210,7 +205,7 @@ static void notice_reflex(struct job *j)
              pace);
     blame_guard(j, &d);
     job_guard_put_event(j, killed_ns, "kill", ladder_trigger_name(d.trigger), d.why);
-    job_sayf(j, "guard: killed the job: %s", d.why);
+    job_notifyf(j, "guard: killed the job: %s", d.why);
     job_begin_ending(j, KILLING);
 }
 
@@ -272,7 +267,7 @@ static void save_ended(struct job *j, uint64_t now_ns)
     tempo_save_end(&g->tempo, now_ns);
     for (unsigned i = 0; g->reflex && g->tempo.save_rise_bytes != before && i < REFLEX_GAUGES; i++)
         if (g->gauge[i].source != REFLEX_NONE)
-            job_guard_set_lines(j, i);
+            job_guard_set_lines(&j->guard, i);
 }
 
 /* FAILED: what to say should that be the answer. */
@@ -282,19 +277,19 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
     struct job_segment *n = &j->now;
     if (g->ask.ack == LADDER_ACK_DONE) {
         save_ended(j, now_ns);
-        n->has_checkpoint = true;
-        n->checkpoint_has_step = n->has_step;
-        n->checkpoint_step = n->last_step;
+        n->progress.has_checkpoint = true;
+        n->progress.checkpoint_has_step = n->progress.has_step;
+        n->progress.checkpoint_step = n->progress.last_step;
         job_guard_put_checkpoint(j, now_ns);
         job_guard_put_event(j, now_ns, "checkpoint", asked_by(g), "the checkpoint is there");
-        job_sayf(j, "guard: the checkpoint is there after %.1f s",
-                 (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
+        job_notifyf(j, "guard: the checkpoint is there after %.1f s",
+                    (double)(now_ns - g->ask.asked_ns) / (double)NS_PER_S);
     } else if (g->ask.ack == LADDER_ACK_FAILED) {
         tempo_save_failed(&g->tempo);
         /* one that was stopped has no more to answer for */
         if (g->ladder.rung < LADDER_STOPPING) {
             job_guard_put_event(j, now_ns, "checkpoint failed", asked_by(g), failed);
-            job_sayf(j, "guard: the checkpoint failed: %s", failed);
+            job_notifyf(j, "guard: the checkpoint failed: %s", failed);
         }
     }
     decide(j, now_ns);
@@ -319,7 +314,7 @@ int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX])
     struct job_guard *g = &j->guard;
     uint64_t now_ns = clock_mono_ns();
     why[0] = '\0';
-    if (j->now.exited || j->now.ending != RUNNING || j->now.guard_stop || j->now.is_cancelled)
+    if (j->now.exited || j->now.ending != RUNNING || j->now.cause || j->now.is_last)
         return -EALREADY;
     if (g->ask.is_open) /* that one will do */
         return 0;
@@ -342,28 +337,22 @@ void job_guard_reaped(struct job *j, pid_t pid, int status)
         ack_changed(j, now_ns, "the command of --checkpoint-cmd failed");
 }
 
-static bool says(const struct mark *mark, const char *key, const char *value)
-{
-    size_t len;
-    const char *v = mark_get(mark, key, &len);
-    return v && len == strlen(value) && memcmp(v, value, len) == 0;
-}
-
 static void hear_step(struct job_segment *n, const struct mark *mark)
 {
     if (mark->has & MARK_HAS_MAX_STEPS)
-        n->max_steps = mark->max_steps;
+        n->progress.max_steps = mark->max_steps;
     if (mark->has & MARK_HAS_EPOCH) {
-        n->has_epoch = true;
-        n->epoch = mark->epoch;
+        n->progress.has_epoch = true;
+        n->progress.epoch = mark->epoch;
     }
     if (mark->kind != MARK_STEP || !(mark->has & MARK_HAS_STEP))
         return;
-    if (!n->has_step || mark->step < n->first_step) /* a stage of its own may count anew */
-        n->first_step = mark->step;
-    n->has_step = true;
-    n->last_step = mark->step;
-    n->counts_anew = says(mark, "COUNTED", "1");
+    if (!n->progress.has_step ||
+        mark->step < n->progress.first_step) /* a stage of its own may count anew */
+        n->progress.first_step = mark->step;
+    n->progress.has_step = true;
+    n->progress.last_step = mark->step;
+    n->progress.counts_anew = mark_is(mark, "COUNTED", "1");
 }
 
 /* A save the job made on its own: where the next segment would begin, and how long one takes. */
@@ -372,16 +361,16 @@ static void hear_save(struct job *j, const struct mark *mark)
     struct job_segment *n = &j->now;
     struct tempo *t = &j->guard.tempo;
     bool is_phase = mark->kind == MARK_PHASE &&
-                    (says(mark, "NAME", "save") || says(mark, "NAME", "checkpoint"));
-    if (is_phase && says(mark, "STATE", "begin"))
+                    (mark_is(mark, "NAME", "save") || mark_is(mark, "NAME", "checkpoint"));
+    if (is_phase && mark_is(mark, "STATE", "begin"))
         tempo_save_begin(t, mark->t_ns, job_bytes_now(j));
-    else if (is_phase && says(mark, "STATE", "end"))
+    else if (is_phase && mark_is(mark, "STATE", "end"))
         save_ended(j, mark->t_ns);
     if (mark->kind != MARK_SAVE)
         return;
-    n->has_checkpoint = true;
-    n->checkpoint_has_step = n->has_step || mark->has & MARK_HAS_STEP;
-    n->checkpoint_step = mark->has & MARK_HAS_STEP ? mark->step : n->last_step;
+    n->progress.has_checkpoint = true;
+    n->progress.checkpoint_has_step = n->progress.has_step || mark->has & MARK_HAS_STEP;
+    n->progress.checkpoint_step = mark->has & MARK_HAS_STEP ? mark->step : n->progress.last_step;
 }
 
 void job_guard_mark(struct job *j, const struct mark *mark)
@@ -418,9 +407,10 @@ static void keep_closest(struct job *j)
 static void keep_look(struct job *j, uint64_t now_ns)
 {
     struct job_segment *n = &j->now;
-    struct job_look *look = &n->look[n->looks++ % JOB_LAST_SAMPLES];
+    struct job_sample *look = &n->samples[n->sample_count++ % JOB_LAST_SAMPLES];
     const struct sample *m = engine_machine(j->engine);
-    *look = (struct job_look){.t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
+    *look =
+        (struct job_sample){.t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
     if (sample_has(m, MACHINE_LIMIT) && sample_has(m, MACHINE_LIMIT_USED))
         look->room_bytes = m->v[MACHINE_LIMIT] > m->v[MACHINE_LIMIT_USED]
                                ? m->v[MACHINE_LIMIT] - m->v[MACHINE_LIMIT_USED]

@@ -1,5 +1,5 @@
-/* The guard before its job is there, and when nothing of it is left. */
-#include "supervise/job_guard.h"
+/* The guard before its job starts, what it did for run.json, and when no process is left. */
+#include "supervise/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/loop.h"
 
 enum {
@@ -15,6 +16,8 @@ enum {
     GPU_MS = 1500,        /* and with a driver that is asked once a second */
     GPU_LEAST = 16 << 20, /* less is not the job's doing */
     LARGE_JOB = 64 << 20, /* below it nobody waits for that */
+    KEPT_MOST = 1000,     /* events, checkpoints */
+    KEPT_FIRST = 200,
 };
 
 /* ---- beginning ---- */
@@ -50,7 +53,7 @@ static void start_reflex(struct job *j)
     struct err err = {""};
     if (reflex_new(&options, &g->reflex, &err) < 0) {
         g->reflex = NULL;
-        job_sayf(j, "%s; the job runs without a guard", err.text);
+        job_notifyf(j, "%s; the job runs without a guard", err.text);
         return;
     }
     loop_add_fd(j->loop, reflex_event_fd(g->reflex), EPOLLIN, job_guard_on_reflex, j,
@@ -99,7 +102,7 @@ void job_guard_begin(struct job *j)
         start_reflex(j);
     if (!g->reflex)
         return;
-    job_guard_set_own_gauge(j);
+    job_guard_set_own_gauge(&j->guard);
     if (g->effective_known)
         job_guard_set_effective_gauge(j);
 }
@@ -115,8 +118,54 @@ void job_guard_segment(struct job *j)
     if (g->reflex)
         reflex_rearm(g->reflex);
     if (set->restart_every.unit != RESTART_NEVER && j->now.number >= set->max_restarts)
-        job_sayf(j, "guard: no more planned restarts: it was restarted %u time%s (--max-restarts)",
-                 j->now.number, j->now.number == 1 ? "" : "s");
+        job_notifyf(j,
+                    "guard: no more planned restarts: it was restarted %u time%s (--max-restarts)",
+                    j->now.number, j->now.number == 1 ? "" : "s");
+}
+
+/* ---- what it did ---- */
+
+static double since_start_s(const struct job *j, uint64_t now_ns)
+{
+    return now_ns > j->started_ns ? (double)(now_ns - j->started_ns) / (double)NS_PER_S : 0;
+}
+
+/* A job may run for weeks with memory near its limit: the first and the newest are kept. */
+static void keep_some(json_t *list, json_t *o)
+{
+    if (json_array_size(list) >= KEPT_MOST)
+        json_array_remove(list, KEPT_FIRST);
+    json_array_append_new(list, o);
+}
+
+void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
+                         const char *why)
+{
+    struct buf text = {0};
+    json_t *o = json_pack("{s:f,s:i,s:s,s:s,s:o,s:b}", "t_s", since_start_s(j, now_ns), "segment",
+                          (int)j->now.number, "act", act, "trigger", trigger, "why",
+                          json_text0(why), "dry_run", j->options->guard.dry_run ? 1 : 0);
+    if (!o)
+        return;
+    json_print(&text, o, 0);
+    buf_add(&text, "", 1);
+    engine_note(j->engine, "guard", text.data);
+    buf_fini(&text);
+    keep_some(j->guard.events, o);
+    job_control_event(j, now_ns, act, why);
+}
+
+void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
+{
+    const struct ask *a = &j->guard.ask;
+    const struct job_segment *n = &j->now;
+    keep_some(j->guard.checkpoints,
+              json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id), "segment",
+                        (int)n->number, "asked_t_s", since_start_s(j, a->asked_ns), "took_s",
+                        json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
+                        a->path[0] ? json_text0(a->path) : json_null(), "step",
+                        n->progress.has_step ? json_integer(n->progress.last_step) : json_null(),
+                        "rise_bytes", json_u64(j->guard.tempo.save_rise_bytes)));
 }
 
 /* ---- the end ---- */
@@ -154,7 +203,7 @@ void job_guard_end(struct job *j)
     g->kernel_limit = g->cgroup.is_limited;
     int r = guard_cgroup_remove(root, &g->cgroup, now_ns + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     if (r < 0)
-        job_sayf(j, "cannot remove the job's cgroup: %s", strerror(-r));
+        job_notifyf(j, "cannot remove the job's cgroup: %s", strerror(-r));
     j->note->cgroup = guard_cgroup_none;
     if (g->leavings)
         leavings_end(g->leavings, j->options->guard.clean_shm);
@@ -165,9 +214,8 @@ void job_guard_end(struct job *j)
     giveback_end(&g->giveback, root, clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
 }
 
-void job_guard_free(struct job *j)
+void job_guard_free(struct job_guard *g)
 {
-    struct job_guard *g = &j->guard;
     reflex_free(g->reflex);
     leavings_free(g->leavings);
     limit_fds_close(&g->effective_fds);

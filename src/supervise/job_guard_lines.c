@@ -1,5 +1,5 @@
 /* The lines that a guard defends, and what measures them. */
-#include "supervise/job_guard.h"
+#include "supervise/job.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,26 +20,15 @@ void job_guard_find_effective(struct job *j)
     machine_free(m);
 }
 
-static uint64_t reserve_for(const struct job *j, uint64_t limit_bytes)
-{
-    uint64_t own = j->guard.ladder.rules.reserve_bytes;
-    return own ? own : ladder_default_reserve(limit_bytes);
-}
-
 /* Its lines: where to ask, with room for what a save needs, and where it is killed. */
-void job_guard_set_lines(struct job *j, unsigned which)
+void job_guard_set_lines(struct job_guard *g, unsigned which)
 {
-    struct reflex_gauge *gauge = &j->guard.gauge[which];
-    uint64_t reserve = reserve_for(j, gauge->limit_bytes);
-    gauge->alarm_bytes = reserve + j->guard.tempo.save_rise_bytes;
+    struct reflex_gauge *gauge = &g->gauge[which];
+    uint64_t own = g->ladder.rules.reserve_bytes;
+    uint64_t reserve = own ? own : ladder_default_reserve(gauge->limit_bytes);
+    gauge->alarm_bytes = reserve + g->tempo.save_rise_bytes;
     gauge->kill_bytes = ladder_kill_room(reserve);
-    reflex_gauge(j->guard.reflex, which, gauge);
-}
-
-static void set_gauge(struct job *j, unsigned which, const struct reflex_gauge *gauge)
-{
-    j->guard.gauge[which] = *gauge;
-    job_guard_set_lines(j, which);
+    reflex_gauge(g->reflex, which, gauge);
 }
 
 /* The memory of the job is its cgroup's charge, unless some of its processes have left it. */
@@ -70,27 +59,30 @@ void job_guard_follow_members(struct job *j)
         return;
     g->has_left = has_left;
     if (has_left)
-        job_sayf(j,
-                 "guard: process %d has left the job's cgroup; --limit now applies to the memory "
-                 "of the job's processes",
-                 pid);
+        job_notifyf(
+            j,
+            "guard: process %d has left the job's cgroup; --limit now applies to the memory "
+            "of the job's processes",
+            pid);
     job_guard_set_charge(j);
-    job_guard_set_own_gauge(j);
+    job_guard_set_own_gauge(&j->guard);
 }
 
 /* The user's own line, measured by the job's cgroup or by its processes. */
-void job_guard_set_own_gauge(struct job *j)
+void job_guard_set_own_gauge(struct job_guard *g)
 {
-    const struct guard_cgroup *c = &j->guard.cgroup;
-    struct reflex_gauge gauge = {
-        .source = REFLEX_TREE, .fds = LIMIT_NO_FDS, .limit_bytes = j->guard.limit_bytes};
-    if (!j->guard.limit_bytes)
+    const struct guard_cgroup *c = &g->cgroup;
+    bool is_charged = c->fds.usage >= 0 && !g->has_left;
+    if (!g->limit_bytes)
         return;
-    if (c->fds.usage >= 0 && !j->guard.has_left) {
-        gauge.source = c->memory_is_v2 ? REFLEX_CGROUP_V2 : REFLEX_CGROUP_V1;
-        gauge.fds = c->fds;
-    }
-    set_gauge(j, 0, &gauge);
+    g->gauge[0] = (struct reflex_gauge){
+        .source = !is_charged       ? REFLEX_TREE
+                  : c->memory_is_v2 ? REFLEX_CGROUP_V2
+                                    : REFLEX_CGROUP_V1,
+        .fds = is_charged ? c->fds : LIMIT_NO_FDS,
+        .limit_bytes = g->limit_bytes,
+    };
+    job_guard_set_lines(g, 0);
 }
 
 /* An rlimit has no gauge: nothing is killed there, an allocation fails. */
@@ -111,7 +103,8 @@ void job_guard_set_effective_gauge(struct job *j)
     gauge.limit_bytes = g->effective.limit_bytes;
     if (gauge.fds.usage < 0 || g->effective.soft)
         gauge.source = REFLEX_NONE;
-    set_gauge(j, 1, &gauge);
+    g->gauge[1] = gauge;
+    job_guard_set_lines(g, 1);
     limit_fds_close(&old);
 }
 

@@ -53,7 +53,7 @@ json_t *job_running_json(const struct job *j)
     json_object_set_new(doc, "pid", json_integer(j->now.pid));
     json_object_set_new(doc, "socket",
                         j->marks ? json_text0(mark_receiver_path(j->marks)) : json_null());
-    json_object_set_new(doc, "control", json_text0(job_control_path(j)));
+    json_object_set_new(doc, "control", json_text0(job_control_path(j->control)));
     json_object_set_new(doc, "segment", json_integer(j->now.number));
     return doc;
 }
@@ -135,7 +135,7 @@ static void put_measured(struct job *j, json_t *doc)
         mark_receiver_stats(j->marks, &stats);
         json_object_set_new(json_object_get(doc, "marks"), "bad", json_u64(stats.bad));
         json_object_set_new(json_object_get(doc, "marks"), "doubled",
-                            json_u64(j->speakers.left_out));
+                            json_u64(j->step_sources.left_out));
     }
 }
 
@@ -150,10 +150,10 @@ static void put_end(struct job *j, json_t *doc)
                             json_u64((uint64_t)j->now.usage.ru_maxrss * 1024));
     if (j->spark.count)
         json_object_set_new(doc, "spark", spark_pack(&j->spark));
-    if (j->log)
-        json_object_set_new(
-            doc, "log",
-            json_pack("{s:s,s:o}", "file", "log.txt", "bytes", json_u64(logs_bytes(j->log))));
+    if (j->output.log)
+        json_object_set_new(doc, "log",
+                            json_pack("{s:s,s:o}", "file", "log.txt", "bytes",
+                                      json_u64(logs_bytes(j->output.log))));
 }
 
 json_t *job_ended_json(struct job *j)

@@ -32,20 +32,20 @@ enum {
 void job_stream_want(struct job_stream *st)
 {
     struct job *j = st->j;
-    bool writes = st == &j->streams[0] && j->input.len;
-    bool reads = !j->paused && !st->is_full;
+    bool writes = st == &j->output.streams[0] && j->client.input.len;
+    bool reads = !j->output.is_paused && !st->is_full;
     if (st->source)
         loop_change_fd(st->source, EPOLLET | (reads ? EPOLLIN : 0u) | (writes ? EPOLLOUT : 0u));
 }
 
 void job_streams_pause(struct job *j)
 {
-    bool pause = j->client_behind || j->log_behind;
-    if (j->paused == pause)
+    bool pause = j->client.is_behind || j->output.log_is_behind;
+    if (j->output.is_paused == pause)
         return;
-    j->paused = pause;
+    j->output.is_paused = pause;
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        job_stream_want(&j->streams[i]);
+        job_stream_want(&j->output.streams[i]);
 }
 
 /* ---- log.txt ---- */
@@ -55,36 +55,36 @@ static void on_log_stuck(void *user, uint64_t now_ns, uint64_t missed)
     struct job *j = user;
     (void)now_ns;
     (void)missed;
-    j->log_behind = false;
-    j->log_stuck = true;
+    j->output.log_is_behind = false;
+    j->output.log_is_stuck = true;
     job_streams_pause(j);
 }
 
 static void log_wait(struct job *j)
 {
     struct sink_status status;
-    logs_status(j->log, &status);
-    if (status.waiting_bytes <= LOG_HIGH || j->log_behind || j->log_stuck)
+    logs_status(j->output.log, &status);
+    if (status.waiting_bytes <= LOG_HIGH || j->output.log_is_behind || j->output.log_is_stuck)
         return;
-    j->log_behind = true;
-    loop_set_timer(j->log_timer, clock_mono_ns() + LOG_WAIT_MS * NS_PER_MS, 0);
-    logs_wake_below(j->log, LOG_LOW);
+    j->output.log_is_behind = true;
+    loop_set_timer(j->output.log_timer, clock_mono_ns() + LOG_WAIT_MS * NS_PER_MS, 0);
+    logs_wake_below(j->output.log, LOG_LOW);
     job_streams_pause(j);
 }
 
 static void log_add(struct job *j, const char *data, size_t len)
 {
-    if (!j->log)
+    if (!j->output.log)
         return;
-    if (logs_add(j->log, data, len) == 0) {
-        snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->log));
+    if (logs_add(j->output.log, data, len) == 0) {
+        snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->output.log));
         job_control_log(j);
         log_wait(j);
         return;
     }
-    if (!j->said_log)
-        job_say(j, "log.txt cannot be written as fast as the job writes: some of it is missing");
-    j->said_log = true;
+    if (!j->output.log_trouble_is_reported)
+        job_notify(j, "log.txt cannot be written as fast as the job writes: some of it is missing");
+    j->output.log_trouble_is_reported = true;
 }
 
 static void on_log_event(void *user, int fd, uint32_t events)
@@ -94,26 +94,28 @@ static void on_log_event(void *user, int fd, uint32_t events)
     uint64_t count;
     (void)events;
     (void)!read(fd, &count, sizeof count);
-    logs_status(j->log, &status);
-    if (status.first_error && !j->said_log) {
-        job_sayf(j, "cannot write log.txt: %s; the job goes on, and its output is still shown",
-                 strerror(-status.first_error));
-        j->said_log = true;
+    logs_status(j->output.log, &status);
+    if (status.first_error && !j->output.log_trouble_is_reported) {
+        job_notifyf(j, "cannot write log.txt: %s; the job goes on, and its output is still shown",
+                    strerror(-status.first_error));
+        j->output.log_trouble_is_reported = true;
     }
     if (status.waiting_bytes <= LOG_LOW) {
-        j->log_behind = j->log_stuck = false;
-        loop_disarm_timer(j->log_timer);
+        j->output.log_is_behind = j->output.log_is_stuck = false;
+        loop_disarm_timer(j->output.log_timer);
         job_streams_pause(j);
     }
 }
 
 void job_log_start(struct job *j)
 {
-    if (logs_open(j->options->rundir.fd, j->options->log_max_bytes, LOG_BACKLOG, &j->log) < 0)
+    if (logs_open(j->options->rundir.fd, j->options->log_max_bytes, LOG_BACKLOG, &j->output.log) <
+        0)
         return;
-    snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->log));
-    loop_add_fd(j->loop, logs_event_fd(j->log), EPOLLIN, on_log_event, j, &j->log_source);
-    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_log_stuck, j, &j->log_timer);
+    snprintf(j->note->log_name, sizeof j->note->log_name, "%s", logs_piece_name(j->output.log));
+    loop_add_fd(j->loop, logs_event_fd(j->output.log), EPOLLIN, on_log_event, j,
+                &j->output.log_source);
+    loop_add_timer(j->loop, UINT64_MAX / 2, 0, on_log_stuck, j, &j->output.log_timer);
 }
 
 /* ---- the pipes to the client ---- */
@@ -147,15 +149,15 @@ static void client_pipe_close(struct job_stream *st)
     st->client_fd = -1;
 }
 
-void job_streams_leave_client(struct job *j)
+void job_streams_leave_client(struct job_output *o)
 {
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        client_pipe_close(&j->streams[i]);
+        client_pipe_close(&o->streams[i]);
 }
 
 /* ---- pipes ---- */
 
-void job_stream_close(struct job_stream *st)
+static void stream_close(struct job_stream *st)
 {
     stop_waiting_for_room(st);
     loop_remove(st->source);
@@ -179,7 +181,7 @@ static void reader_left(struct job_stream *st)
 {
     client_pipe_close(st);
     if (!st->j->options->guard.keep_on_exit)
-        job_stream_close(st);
+        stream_close(st);
 }
 
 /* Gives the client's pipe what the job's holds, without a copy and without taking it out. Returns
@@ -223,12 +225,12 @@ static void on_pipe(void *user, int fd, uint32_t events)
     struct job_stream *st = user;
     struct job *j = st->j;
     (void)events;
-    if (j->paused || st->is_full) /* a hang-up is reported all the same */
+    if (j->output.is_paused || st->is_full) /* a hang-up is reported all the same */
         return;
     size_t len = pass_on(st);
     ssize_t n = len ? read(fd, data, len) : -1;
     if (n == 0)
-        job_stream_close(st);
+        stream_close(st);
     if (n <= 0) {
         job_stream_want(st);
         return;
@@ -236,8 +238,8 @@ static void on_pipe(void *user, int fd, uint32_t events)
     log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);
     if (st->is_by_channel) {
-        bool is_err = st == &j->streams[STDERR_FILENO];
-        channel_queue(&j->client, is_err ? CHANNEL_ERR : CHANNEL_OUT, data, (size_t)n);
+        bool is_err = st == &j->output.streams[STDERR_FILENO];
+        channel_queue(&j->client.channel, is_err ? CHANNEL_ERR : CHANNEL_OUT, data, (size_t)n);
         job_client_flush(j);
     }
     if (n >= PIPE_BYTES && !st->is_large)
@@ -263,14 +265,14 @@ static void on_terminal(void *user, int fd, uint32_t events)
     char data[TERMINAL_BYTES];
     if (events & EPOLLOUT)
         job_input_write(j);
-    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || j->paused)
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || j->output.is_paused)
         return;
     ssize_t n = read(fd, data, sizeof data);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) { /* EIO: nobody has it open any more */
         if (j->now.exited)
-            job_stream_close(st);
+            stream_close(st);
         else
             terminal_let_go(st);
         return;
@@ -278,14 +280,14 @@ static void on_terminal(void *user, int fd, uint32_t events)
     if (tty->out || tty->err) /* else it is but the echo of what is typed */
         log_add(j, data, (size_t)n);
     death_tail_add(&j->guard.tail, data, (size_t)n);
-    channel_queue(&j->client, CHANNEL_TERMINAL, data, (size_t)n);
+    channel_queue(&j->client.channel, CHANNEL_TERMINAL, data, (size_t)n);
     job_client_flush(j);
     job_stream_want(st);
 }
 
-void job_terminal_look(struct job *j)
+void job_terminal_resume(struct job *j)
 {
-    struct job_stream *st = &j->streams[0];
+    struct job_stream *st = &j->output.streams[0];
     struct pollfd p = {.fd = st->fd, .events = POLLIN};
     if (st->fd < 0 || st->source || (poll(&p, 1, 0) >= 0 && p.revents & POLLHUP))
         return;
@@ -300,9 +302,9 @@ int job_streams_start(struct job *j, const struct spawn_streams *streams)
     const int fds[JOB_STREAMS] = {streams->terminal, streams->out, streams->err};
     int r = 0;
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        j->streams[i].fd = fds[i];
+        j->output.streams[i].fd = fds[i];
     for (size_t i = 0; i < JOB_STREAMS && r == 0; i++) {
-        struct job_stream *st = &j->streams[i];
+        struct job_stream *st = &j->output.streams[i];
         if (st->fd >= 0)
             r = loop_add_fd(j->loop, st->fd, EPOLLET | EPOLLIN, i == 0 ? on_terminal : on_pipe, st,
                             &st->source);
@@ -311,20 +313,20 @@ int job_streams_start(struct job *j, const struct spawn_streams *streams)
     return r;
 }
 
-bool job_streams_open(const struct job *j)
+bool job_streams_open(const struct job_output *o)
 {
-    return j->streams[0].source || j->streams[1].source || j->streams[2].source;
+    return o->streams[0].source || o->streams[1].source || o->streams[2].source;
 }
 
 void job_streams_drain(struct job *j)
 {
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        stop_waiting_for_room(&j->streams[i]);
+        stop_waiting_for_room(&j->output.streams[i]);
     job_client_flush(j);
 }
 
-void job_streams_close(struct job *j)
+void job_streams_close(struct job_output *o)
 {
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        job_stream_close(&j->streams[i]);
+        stream_close(&o->streams[i]);
 }

@@ -1,5 +1,4 @@
-/* Questions about the job, of itself or of a command beside it: what is the verdict, what does it
- * hold? */
+/* Queries about the job, from itself or from a command beside it: its verdict, its live heap. */
 #include "supervise/job.h"
 
 #include <errno.h>
@@ -10,15 +9,8 @@
 #include "judge/verdicts.h"
 #include "mark/receiver.h"
 
-static bool value_is(const struct mark *m, const char *key, const char *word)
-{
-    size_t len;
-    const char *value = mark_get(m, key, &len);
-    return value && len == strlen(word) && memcmp(value, word, len) == 0;
-}
-
-/* Only a socket beside our own: that folder is the job's and ours, and whoever can send us marks
- * shall not make us speak to others. */
+/* Only a socket beside our own: that folder is the job's and ours, and a sender of marks must not
+ * make us send to others. */
 static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
 {
     const char *folder = mark_receiver_folder(j->marks);
@@ -32,7 +24,7 @@ static bool reply_path(const struct job *j, const struct mark *m, char ret[108])
     return strcmp(ret, mark_receiver_path(j->marks)) != 0;
 }
 
-static int send_json(const char *path, const json_t *doc)
+static int query_reply(const char *path, const json_t *doc)
 {
     struct buf text = {0};
     int r = json_print(&text, doc, 0);
@@ -46,8 +38,8 @@ static void answer_verdict(struct job *j, const char *path)
 {
     engine_judge(j->engine);
     json_t *doc = judge_tree_json(engine_verdict(j->engine));
-    if (doc && send_json(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
-        send_json(path, doc); /* sentences are what there can be too many of */
+    if (doc && query_reply(path, doc) == -EMSGSIZE && json_object_del(doc, "evidence") == 0)
+        query_reply(path, doc); /* sentences are what there can be too many of */
     json_decref(doc);
 }
 
@@ -60,23 +52,23 @@ static void answer_heap(struct job *j, const struct mark *m, const char *path)
     const char *text = mark_get(m, "PID", &len);
     if (text && (number_parse_i64(text, len, &pid) < 0 || pid < 0 || pid > INT32_MAX))
         return;
-    json_t *doc = json_pack("{s:b,s:I}", "on", j->heap != NULL, "refreshed",
+    json_t *doc = json_pack("{s:b,s:I}", "on", j->heap.collect != NULL, "refreshed",
                             (json_int_t)job_heap_refresh(j, (int32_t)pid));
     if (doc)
-        send_json(path, doc);
+        query_reply(path, doc);
     json_decref(doc);
 }
 
 bool job_query(struct job *j, const struct mark *m)
 {
     char path[108];
-    if (m->kind != MARK_OTHER || !value_is(m, "KIND", "query"))
+    if (m->kind != MARK_OTHER || !mark_is(m, "KIND", "query"))
         return false;
     if (!reply_path(j, m, path))
         return true;
-    if (value_is(m, "NAME", "verdict"))
+    if (mark_is(m, "NAME", "verdict"))
         answer_verdict(j, path);
-    else if (value_is(m, "NAME", "heap"))
+    else if (mark_is(m, "NAME", "heap"))
         answer_heap(j, m, path);
     return true;
 }

@@ -58,7 +58,6 @@ static void set_environment(const struct job *j)
         limit = j->guard.effective.limit_bytes;
     snprintf(number, sizeof number, "%llu", (unsigned long long)limit);
     put_env("EBB_LIMIT_BYTES", limit ? number : NULL);
-    job_parts_put_shim(j);
     job_heap_environment(j);
 }
 
@@ -118,24 +117,31 @@ int job_segment_start(struct job *j, struct err *err)
 
 /* ---- how it ended ---- */
 
-static void put_cause(const struct job *j, json_t *end)
+void job_blame(struct job_segment *n, enum cause cause, const char *why)
 {
-    const struct job_segment *n = &j->now;
+    if (cause <= n->cause || (n->cause == CAUSE_PLAN && cause == CAUSE_GUARD))
+        return;
+    n->cause = cause;
+    snprintf(n->why, sizeof n->why, "%s", why);
+}
+
+bool job_is_guard_stop(const struct job_segment *n)
+{
+    return n->cause == CAUSE_GUARD || n->cause == CAUSE_PLAN;
+}
+
+static void find_cause(struct job *j, char text[DEATH_TEXT])
+{
+    struct job_segment *n = &j->now;
     struct death_ooms after;
-    char text[DEATH_TEXT];
     const bool above = j->guard.effective_dir[0] != '\0';
     death_ooms_read(j->options->engine.root, &j->guard.cgroup, j->guard.effective_dir,
                     j->guard.effective.kind == LIMIT_CGROUP_V2, &after);
     const struct death_facts facts = {
         .status = n->status,
-        .by = j->cancelled[0]      ? DEATH_BY_CANCEL
-              : n->guard_stop      ? DEATH_BY_GUARD
-              : n->ended_by        ? DEATH_BY_LOST_CLIENT
-              : n->operator_signal ? DEATH_BY_OPERATOR
-                                   : DEATH_BY_ITSELF,
+        .cause = n->cause,
+        .why = n->why,
         .sent_signal = n->operator_signal,
-        .guard_why = n->guard_why,
-        .cancel_why = j->cancelled,
         .before = &n->ooms,
         .after = &after,
         .tail = &j->guard.tail,
@@ -145,17 +151,15 @@ static void put_cause(const struct job *j, json_t *end)
                        : above              ? j->guard.effective.limit_bytes
                                             : 0,
     };
-    enum death_kind kind = death_cause(&facts, text);
-    json_object_set_new(end, "cause", json_text0(text));
-    json_object_set_new(end, "cause_kind", json_string(death_kind_name(kind)));
+    n->cause = death_cause(&facts, text);
 }
 
 static void put_last_looks(const struct job_segment *n, json_t *end)
 {
     json_t *list = json_array();
-    uint32_t from = n->looks > JOB_LAST_SAMPLES ? n->looks - JOB_LAST_SAMPLES : 0;
-    for (uint32_t i = from; i < n->looks; i++) {
-        const struct job_look *look = &n->look[i % JOB_LAST_SAMPLES];
+    uint32_t from = n->sample_count > JOB_LAST_SAMPLES ? n->sample_count - JOB_LAST_SAMPLES : 0;
+    for (uint32_t i = from; i < n->sample_count; i++) {
+        const struct job_sample *look = &n->samples[i % JOB_LAST_SAMPLES];
         json_array_append_new(
             list,
             json_pack("{s:o,s:o,s:o}", "before_end_s",
@@ -166,33 +170,25 @@ static void put_last_looks(const struct job_segment *n, json_t *end)
     json_object_set_new(end, "last_samples", list);
 }
 
-static const char *by_words(const struct job *j)
+static json_t *ended_json(struct job *j)
 {
-    const struct job_segment *n = &j->now;
-    if (j->cancelled[0])
-        return j->cancelled;
-    if (n->guard_stop)
-        return n->is_planned ? "a planned restart" : "the guard";
-    return n->ended_by;
-}
-
-static json_t *ended_json(const struct job *j)
-{
-    const struct job_segment *n = &j->now;
+    struct job_segment *n = &j->now;
+    char text[DEATH_TEXT];
     json_t *o;
+    find_cause(j, text);
+    const char *by = n->cause == CAUSE_CANCELLED ? n->why : cause_by_text(n->cause);
     if (WIFSIGNALED(n->status))
-        o = json_pack("{s:s,s:i,s:s?,s:i,s:b}", "kind", "signalled", "status", job_status(j),
+        o = json_pack("{s:s,s:i,s:s?,s:i,s:b}", "kind", "signalled", "status", job_run_status(j),
                       "signal", sigabbrev_np(WTERMSIG(n->status)), "signal_number",
                       WTERMSIG(n->status), "core", WCOREDUMP(n->status) ? 1 : 0);
     else
-        o = json_pack("{s:s,s:i}", "kind", "exited", "status", job_status(j));
+        o = json_pack("{s:s,s:i}", "kind", "exited", "status", job_run_status(j));
     json_object_set_new(o, "left_behind", json_integer((json_int_t)n->left_behind));
-    if (by_words(j))
-        json_object_set_new(o, "by", json_text0(by_words(j)));
-    if (n->exited) {
-        put_cause(j, o);
-        put_last_looks(n, o);
-    }
+    if (by)
+        json_object_set_new(o, "by", json_text0(by));
+    json_object_set_new(o, "cause", json_text0(text));
+    json_object_set_new(o, "cause_kind", json_string(cause_kind_name(n->cause)));
+    put_last_looks(n, o);
     return o;
 }
 
@@ -203,7 +199,7 @@ json_t *job_end_json(const struct job *j)
         o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status", 125, "error",
                       json_text0(j->failure.text));
     else if (j->exec_error)
-        o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status", job_status(j), "error",
+        o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status", job_run_status(j), "error",
                       json_text0(strerror(-j->exec_error)));
     else
         return json_incref(
@@ -212,13 +208,13 @@ json_t *job_end_json(const struct job *j)
     return o;
 }
 
-int job_status(const struct job *j)
+int job_run_status(const struct job *j)
 {
     if (j->failure.text[0])
         return 125;
     if (j->exec_error)
         return j->exec_error == -ENOENT || j->exec_error == -ENOTDIR ? 127 : 126;
-    if (j->now.guard_stop && !j->cancelled[0])
+    if (job_is_guard_stop(&j->now))
         return GUARD_STATUS;
     return WIFSIGNALED(j->now.status) ? 128 + WTERMSIG(j->now.status) : WEXITSTATUS(j->now.status);
 }
@@ -236,15 +232,15 @@ static void keep_segment(struct job *j)
     job_heap_ended(j);
     engine_judge(j->engine);
     const struct judge_tree *tree = judge_tree(engine_verdict(j->engine));
-    json_t *o =
-        json_pack("{s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:s?,s:o}", "segment", (int)n->number, "pid",
-                  (int)n->pid, "started", json_local_time(n->started_wall_ns), "duration_s",
-                  json_seconds(n->ended_ns - n->started_ns), "first_step",
-                  step_json(n->has_step, n->first_step), "last_step",
-                  step_json(n->has_step, n->last_step), "checkpoint_step",
-                  step_json(n->has_checkpoint && n->checkpoint_has_step, n->checkpoint_step),
-                  "peak_bytes", json_u64(engine_segment_peak(j->engine)), "verdict",
-                  tree ? verdict_word_name(tree->result.word) : NULL, "end", end);
+    json_t *o = json_pack("{s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:s?,s:o}", "segment", (int)n->number,
+                          "pid", (int)n->pid, "started", json_local_time(n->started_wall_ns),
+                          "duration_s", json_seconds(n->ended_ns - n->started_ns), "first_step",
+                          step_json(n->progress.has_step, n->progress.first_step), "last_step",
+                          step_json(n->progress.has_step, n->progress.last_step), "checkpoint_step",
+                          step_json(n->progress.has_checkpoint && n->progress.checkpoint_has_step,
+                                    n->progress.checkpoint_step),
+                          "peak_bytes", json_u64(engine_segment_peak(j->engine)), "verdict",
+                          tree ? verdict_word_name(tree->result.word) : NULL, "end", end);
     json_array_append_new(j->segments, o);
 }
 
@@ -254,9 +250,12 @@ static void keep_segment(struct job *j)
  * was through anyway. */
 static void own_up(struct job_segment *n)
 {
-    bool through = n->max_steps > 0 && n->has_step && n->last_step >= n->max_steps;
-    if (n->guard_stop && WIFEXITED(n->status) && WEXITSTATUS(n->status) == 0 && through)
-        n->guard_stop = false;
+    bool through = n->progress.max_steps > 0 && n->progress.has_step &&
+                   n->progress.last_step >= n->progress.max_steps;
+    if (job_is_guard_stop(n) && WIFEXITED(n->status) && WEXITSTATUS(n->status) == 0 && through) {
+        n->cause = CAUSE_UNKNOWN;
+        n->why[0] = '\0';
+    }
 }
 
 /* The furthest step of the segments before; false: none told one. */
@@ -284,11 +283,13 @@ static bool may_go_on(struct job *j)
     int64_t before;
     bool has_before = furthest_step(j, &before);
     double lived_s = (double)(n->ended_ns - n->started_ns) / (double)NS_PER_S;
-    if (has_before && !n->counts_anew && (!n->has_step || n->last_step <= before))
+    if (has_before && !n->progress.counts_anew &&
+        (!n->progress.has_step || n->progress.last_step <= before))
         snprintf(j->no_restart, sizeof j->no_restart,
                  "segment %u made no progress: it came to step %lld, an earlier one to %lld",
-                 n->number, n->has_step ? (long long)n->last_step : 0LL, (long long)before);
-    else if (!n->has_step && !n->has_checkpoint && lived_s < SHORT_LIFE_S)
+                 n->number, n->progress.has_step ? (long long)n->progress.last_step : 0LL,
+                 (long long)before);
+    else if (!n->progress.has_step && !n->progress.has_checkpoint && lived_s < SHORT_LIFE_S)
         snprintf(j->no_restart, sizeof j->no_restart,
                  "it was stopped after %.1f s without a step or a checkpoint: it would come no "
                  "further the next time",
@@ -302,20 +303,21 @@ static bool may_go_on(struct job *j)
 static bool wants_again(const struct job *j)
 {
     const struct job_segment *n = &j->now;
-    return j->options->guard.restart && n->guard_stop && !n->is_cancelled && !n->ended_by &&
-           (!j->client_gone || j->options->guard.keep_on_exit || j->options->is_detached);
+    return j->options->guard.restart && job_is_guard_stop(n) && !n->is_last &&
+           (!j->client.is_gone || j->options->guard.keep_on_exit || j->options->is_detached);
 }
 
 static void say_again(struct job *j, unsigned number)
 {
     const struct job_segment *n = &j->now;
-    if (n->has_checkpoint && n->checkpoint_has_step)
-        job_sayf(j, "starting the job again from its checkpoint of step %lld (segment %u)",
-                 (long long)n->checkpoint_step, number);
-    else if (n->has_checkpoint)
-        job_sayf(j, "starting the job again from its checkpoint (segment %u)", number);
+    if (n->progress.has_checkpoint && n->progress.checkpoint_has_step)
+        job_notifyf(j, "starting the job again from its checkpoint of step %lld (segment %u)",
+                    (long long)n->progress.checkpoint_step, number);
+    else if (n->progress.has_checkpoint)
+        job_notifyf(j, "starting the job again from its checkpoint (segment %u)", number);
     else
-        job_sayf(j, "starting the job again (segment %u); no checkpoint was acknowledged", number);
+        job_notifyf(j, "starting the job again (segment %u); no checkpoint was acknowledged",
+                    number);
 }
 
 void job_segment_over(struct job *j)
@@ -324,7 +326,7 @@ void job_segment_over(struct job *j)
     own_up(&j->now);
     bool again = wants_again(j);
     if (again && !may_go_on(j)) {
-        job_sayf(j, "not started again: %s", j->no_restart);
+        job_notifyf(j, "not started again: %s", j->no_restart);
         again = false;
     }
     keep_segment(j);
@@ -335,7 +337,7 @@ void job_segment_over(struct job *j)
     unsigned number = j->now.number + 1;
     say_again(j, number);
     job_client_wake(j); /* stopped with the segment before, whose SIGCONT will not come */
-    job_streams_close(j);
+    job_streams_close(&j->output);
     engine_segment(j->engine, number);
     if (j->now.pidfd >= 0)
         close(j->now.pidfd);

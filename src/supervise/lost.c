@@ -66,6 +66,12 @@ static void write_doc(int rundir_fd, json_t *doc, json_t *end)
     (void)rundir_write_json(&dir, doc);
 }
 
+json_t *lost_end_json(enum cause cause, int left_behind)
+{
+    return json_pack("{s:s,s:s,s:i}", "kind", cause_kind_name(cause), "by", cause_by_text(cause),
+                     "left_behind", left_behind);
+}
+
 void lost_write(int rundir_fd, json_t *end)
 {
     if (rundir_fd < 0) {
@@ -138,10 +144,7 @@ int lost_end_job(const struct proc_root *root, const char *run_dir, const char *
     guard_cgroup_remove(root, &cgroup, clock_mono_ns() + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     remove_sockets(doc);
     if (dir >= 0)
-        write_doc(dir, doc,
-                  json_pack("{s:s,s:s,s:i}", "kind", "lost", "by",
-                            "the death of the job's supervisor and sentinel", "left_behind",
-                            ended > 0 ? ended : 0));
+        write_doc(dir, doc, lost_end_json(CAUSE_SENTINEL, ended > 0 ? ended : 0));
     json_decref(doc);
     return ended < 0 ? ended : 0;
 }

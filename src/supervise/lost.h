@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "guard/cgroup.h"
+#include "guard/death.h"
 #include "proc/procfs.h"
 
 struct err;
@@ -16,6 +17,9 @@ int lost_take_lock(const char *command, int64_t lock_fd, struct err *err);
 /* Whoever finds the lock held can tell by whom, and whether that one still lives: its pid alone
  * may be another's by then. */
 void lost_sign_lock(const struct proc_root *root, int lock_fd);
+
+/* `end` of run.json for a job whose supervisor is gone, for CAUSE_SUPERVISOR or CAUSE_SENTINEL. */
+json_t *lost_end_json(enum cause cause, int left_behind);
 
 /* Says in the run.json of that folder that it ended, so that nobody takes it for running. Takes
  * END. */

@@ -30,12 +30,12 @@ enum {
 static void on_mark(void *user, const struct mark *mark)
 {
     struct job *j = user;
-    if (job_query(j, mark) || speakers_hear(&j->speakers, mark))
+    if (job_query(j, mark) || step_sources_skip(&j->step_sources, mark))
         return;
     engine_mark(j->engine, mark);
     job_guard_mark(j, mark);
-    if (j->heap)
-        collect_mark(j->heap, mark);
+    if (j->heap.collect)
+        collect_mark(j->heap.collect, mark);
     job_control_mark(j, mark);
 }
 
@@ -63,7 +63,7 @@ static void on_tick(void *user, struct engine *e, uint64_t now_ns)
     struct job *j = user;
     (void)e;
     announce(j, now_ns);
-    job_terminal_look(j);
+    job_terminal_resume(j);
     job_guard_tick(j, now_ns);
     job_heap_tick(j, now_ns);
     note_memory(j, now_ns);
@@ -89,13 +89,13 @@ static void record(struct job *j)
     json_decref(header);
     job_log_start(j);
     if (r < 0)
-        job_sayf(j, "%s; the job goes on without a recording", err.text);
+        job_notifyf(j, "%s; the job goes on without a recording", err.text);
 }
 
 static int set_up(struct job *j, struct err *err)
 {
     const struct engine_callbacks callbacks = {
-        .tick = on_tick, .say = job_say, .process = on_process, .user = j};
+        .tick = on_tick, .say = job_notify, .process = on_process, .user = j};
     int r = loop_new(&j->loop);
     if (r == 0)
         r = job_signals_start(j);
@@ -117,23 +117,23 @@ static void tear_down(struct job *j)
 {
     job_signals_ignore();
     job_control_free(j);
-    job_streams_close(j);
-    loop_remove(j->log_source);
-    loop_remove(j->log_timer);
-    logs_close(j->log, LOG_WAIT_S * NS_PER_S);
-    job_guard_free(j);
+    job_streams_close(&j->output);
+    loop_remove(j->output.log_source);
+    loop_remove(j->output.log_timer);
+    logs_close(j->output.log, LOG_WAIT_S * NS_PER_S);
+    job_guard_free(&j->guard);
     engine_free(j->engine);
-    guard_kill_fini(&j->kill);
+    guard_kill_fini(&j->end.kill);
     if (j->now.pidfd >= 0)
         close(j->now.pidfd);
-    collect_free(j->heap);
+    collect_free(j->heap.collect);
     mark_receiver_free(j->marks);
     j->note->socket_folder[0] = '\0';
     json_decref(j->segments);
-    loop_remove(j->client_source);
-    channel_fini(&j->client);
-    job_streams_leave_client(j);
-    buf_fini(&j->input);
+    loop_remove(j->client.source);
+    channel_fini(&j->client.channel);
+    job_streams_leave_client(&j->output);
+    buf_fini(&j->client.input);
     loop_free(j->loop);
 }
 
@@ -142,16 +142,16 @@ static void tear_down(struct job *j)
 static void send_end(struct job *j, const json_t *doc)
 {
     struct buf text = {0};
-    char code = (char)job_status(j);
+    char code = (char)job_run_status(j);
     json_print(&text, doc, 0);
-    channel_queue(&j->client, CHANNEL_STATUS, &code, 1);
-    channel_queue(&j->client, CHANNEL_END, text.data, text.len);
+    channel_queue(&j->client.channel, CHANNEL_STATUS, &code, 1);
+    channel_queue(&j->client.channel, CHANNEL_END, text.data, text.len);
     buf_fini(&text);
     /* A reader may take its time (a pager): the end is written down, so we can wait with it. And a
      * client that was told to stop may do so only now: it is woken until it has read the end. */
     job_client_flush(j);
     job_client_wake(j);
-    while ((!j->client_gone && j->client.out.len) || job_client_sleeps(j))
+    while ((!j->client.is_gone && j->client.channel.out.len) || job_client_sleeps(&j->client))
         loop_once(j->loop, -1);
 }
 
@@ -184,12 +184,13 @@ static void finish(struct job *j)
         engine_stop(j->engine, footer);
     }
     json_decref(footer);
-    logs_wait(j->log, LOG_WAIT_S * NS_PER_S); /* whoever reads that it ended finds all of it */
+    logs_wait(j->output.log,
+              LOG_WAIT_S * NS_PER_S); /* whoever reads that it ended finds all of it */
     json_t *doc = job_ended_json(j);
     int r = write_end(j, doc);
     j->note->finished = r == 0;
     if (r < 0 && j->options->rundir.fd >= 0 && !j->failure.text[0])
-        job_sayf(j, "cannot write run.json: %s", strerror(-r));
+        job_notifyf(j, "cannot write run.json: %s", strerror(-r));
     send_end(j, doc);
     json_decref(doc);
 }
@@ -197,14 +198,13 @@ static void finish(struct job *j)
 static int start(struct job *j)
 {
     record(j);
-    job_parts_begin(j);
     job_heap_begin(j);
     job_guard_begin(j);
     int r = job_segment_start(j, &j->failure);
     j->started_ns = j->now.started_ns;
     j->started_wall_ns = j->now.started_wall_ns;
     if (r == 0 && j->no_marks.text[0])
-        job_say(j, j->no_marks.text); /* no marks, but a job that runs */
+        job_notify(j, j->no_marks.text); /* no marks, but a job that runs */
     return r;
 }
 
@@ -244,13 +244,14 @@ static int supervise(const struct supervisor_options *options, const struct clie
 {
     struct job j = {.options = options,
                     .note = note,
-                    .client_pidfd = client->pidfd,
+                    .client.pidfd = client->pidfd,
                     .segments = json_array(),
                     .now = {.pidfd = -1},
                     .guard = {.cgroup = guard_cgroup_none, .effective_fds = LIMIT_NO_FDS}};
     for (size_t i = 0; i < JOB_STREAMS; i++)
-        j.streams[i] = (struct job_stream){.j = &j, .fd = -1, .client_fd = client->stream[i]};
-    channel_init(&j.client, client->fd);
+        j.output.streams[i] =
+            (struct job_stream){.j = &j, .fd = -1, .client_fd = client->stream[i]};
+    channel_init(&j.client.channel, client->fd);
     enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
@@ -271,9 +272,8 @@ static int supervise(const struct supervisor_options *options, const struct clie
 
 static json_t *lost_json(const struct sentinel_end *end)
 {
-    static const char by[] = "the death of the job's supervisor";
     if (!end->was_kept || !end->status_known)
-        return json_pack("{s:s,s:s,s:i}", "kind", "lost", "by", by, "left_behind", end->ended);
+        return lost_end_json(CAUSE_SUPERVISOR, end->ended);
     if (WIFSIGNALED(end->status))
         return json_pack("{s:s,s:i,s:s?,s:i,s:b,s:i}", "kind", "signalled", "status",
                          128 + WTERMSIG(end->status), "signal", sigabbrev_np(WTERMSIG(end->status)),

@@ -526,9 +526,9 @@ enum { EXIT_0 = 0, EXIT_1 = 1 << 8, EXIT_137 = 137 << 8 };
     do {                                                                                           \
         struct death_facts facts = {__VA_ARGS__};                                                  \
         char text[DEATH_TEXT];                                                                     \
-        enum death_kind kind = death_cause(&facts, text);                                          \
+        enum cause kind = death_cause(&facts, text);                                               \
         assert_string_equal(text, want_text);                                                      \
-        assert_string_equal(death_kind_name(kind), death_kind_name(want_kind));                    \
+        assert_int_equal(kind, want_kind);                                                         \
     } while (0)
 
 static const struct death_ooms none = {true, true, true, 5, 0, 2};
@@ -562,145 +562,145 @@ static int set_up(void **state)
 static void a_status_of_0_is_the_end_of_the_matter(void **state)
 {
     (void)state;
-    CAUSE(DEATH_DONE, "finished", .status = EXIT_0, .tail = &exception);
-    CAUSE(DEATH_DONE, "finished", .status = EXIT_0, .before = &none, .after = &in_group);
-    CAUSE(DEATH_DONE, "finished", .status = EXIT_0, .by = DEATH_BY_OPERATOR, .sent_signal = SIGINT);
+    CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .tail = &exception);
+    CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .before = &none, .after = &in_group);
+    CAUSE(CAUSE_DONE, "finished", .status = EXIT_0, .sent_signal = SIGINT);
 }
 
 static void what_we_did_comes_first(void **state)
 {
     (void)state;
-    CAUSE(DEATH_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
-          .by = DEATH_BY_GUARD, .guard_why = "1.2 GiB left", .before = &none, .after = &in_group);
-    CAUSE(DEATH_GUARD, "stopped by the guard", .status = EXIT_0, .by = DEATH_BY_GUARD);
-    CAUSE(DEATH_CLIENT, "ended because ebb run was killed", .status = SIGTERM,
-          .by = DEATH_BY_LOST_CLIENT, .sent_signal = SIGTERM, .tail = &exception);
-    CAUSE(DEATH_CANCELLED, "cancelled: wrong data", .status = EXIT_0, .by = DEATH_BY_CANCEL,
-          .cancel_why = "cancelled: wrong data");
-    CAUSE(DEATH_CANCELLED, "cancelled", .status = SIGKILL, .by = DEATH_BY_CANCEL, .before = &none,
-          .after = &in_group, .tail = &exception);
-    assert_string_equal(death_kind_name(DEATH_CANCELLED), "cancelled");
+    CAUSE(CAUSE_GUARD, "stopped by the guard: 1.2 GiB left", .status = SIGKILL,
+          .cause = CAUSE_GUARD, .why = "1.2 GiB left", .before = &none, .after = &in_group);
+    CAUSE(CAUSE_GUARD, "stopped by the guard", .status = EXIT_0, .cause = CAUSE_GUARD);
+    CAUSE(CAUSE_CLIENT, "ended because ebb run was killed", .status = SIGTERM,
+          .cause = CAUSE_CLIENT, .sent_signal = SIGTERM, .tail = &exception);
+    CAUSE(CAUSE_CANCELLED, "cancelled: wrong data", .status = EXIT_0, .cause = CAUSE_CANCELLED,
+          .why = "cancelled: wrong data");
+    CAUSE(CAUSE_CANCELLED, "cancelled", .status = SIGKILL, .cause = CAUSE_CANCELLED,
+          .before = &none, .after = &in_group, .tail = &exception);
+    assert_string_equal(cause_kind_name(CAUSE_CANCELLED), "cancelled");
 }
 
 static void the_operator_is_named_only_where_the_end_shows_his_signal(void **state)
 {
     (void)state;
-    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGTERM", .status = SIGTERM,
-          .by = DEATH_BY_OPERATOR, .sent_signal = SIGTERM);
-    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGTERM", .status = (128 + SIGTERM) << 8,
-          .by = DEATH_BY_OPERATOR, .sent_signal = SIGTERM);
-    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGINT", .status = EXIT_1,
-          .by = DEATH_BY_OPERATOR, .sent_signal = SIGINT, .tail = &interrupt);
-    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGTERM", .status = EXIT_1,
-          .by = DEATH_BY_OPERATOR, .sent_signal = SIGTERM, .tail = &signalled);
-    CAUSE(DEATH_OPERATOR, "ended by the operator: SIGKILL", .status = SIGKILL,
-          .by = DEATH_BY_OPERATOR, .sent_signal = SIGKILL, .before = &none, .after = &in_host);
-    CAUSE(DEATH_EXCEPTION, "ValueError: x", .status = EXIT_1, .by = DEATH_BY_OPERATOR,
-          .sent_signal = SIGINT, .tail = &exception);
-    CAUSE(DEATH_SIGNAL, "crashed: SIGSEGV", .status = SIGSEGV, .by = DEATH_BY_OPERATOR,
-          .sent_signal = SIGINT);
+    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGTERM", .status = SIGTERM,
+          .sent_signal = SIGTERM);
+    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGTERM", .status = (128 + SIGTERM) << 8,
+          .sent_signal = SIGTERM);
+    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGINT", .status = EXIT_1, .sent_signal = SIGINT,
+          .tail = &interrupt);
+    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGTERM", .status = EXIT_1,
+          .sent_signal = SIGTERM, .tail = &signalled);
+    CAUSE(CAUSE_OPERATOR, "ended by the operator: SIGKILL", .status = SIGKILL,
+          .sent_signal = SIGKILL, .before = &none, .after = &in_host);
+    CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .sent_signal = SIGINT,
+          .tail = &exception);
+    CAUSE(CAUSE_SIGNAL, "crashed: SIGSEGV", .status = SIGSEGV, .sent_signal = SIGINT);
 }
 
 static void the_kernels_kill_is_told_by_its_counters(void **state)
 {
     (void)state;
     const uint64_t limit = UINT64_C(2) << 30;
-    CAUSE(DEATH_OOM_GROUP, "killed by the kernel: its cgroup was out of memory (limit 2.00 GiB)",
+    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: its cgroup was out of memory (limit 2.00 GiB)",
           .status = SIGKILL, .before = &none, .after = &in_group, .limit_bytes = limit,
           .limit_where = "/a");
-    CAUSE(DEATH_OOM_GROUP,
+    CAUSE(CAUSE_OOM_GROUP,
           "killed by the kernel: the cgroup /a\\nb was out of memory (limit 2.00 GiB)",
           .status = EXIT_137, .before = &none, .after = &in_above, .limit_bytes = limit,
           .limit_where = "/a\nb");
-    CAUSE(DEATH_OOM_GROUP, "killed by the kernel: the cgroup above it was out of memory",
+    CAUSE(CAUSE_OOM_GROUP, "killed by the kernel: the cgroup above it was out of memory",
           .status = SIGKILL, .before = &none, .after = &in_above);
-    CAUSE(DEATH_OOM_HOST, "probably killed by the kernel: the host was out of memory",
+    CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host was out of memory",
           .status = SIGKILL, .before = &none, .after = &in_host, .limit_bytes = limit);
-    CAUSE(DEATH_OOM_HOST, "probably killed by the kernel: the host was out of memory",
+    CAUSE(CAUSE_OOM_HOST, "probably killed by the kernel: the host was out of memory",
           .status = EXIT_137, .before = &none, .after = &in_host);
     /* a neighbour was killed, we were not */
-    CAUSE(DEATH_SIGNAL, "ended by SIGTERM; who sent it is not known", .status = SIGTERM,
+    CAUSE(CAUSE_SIGNAL, "ended by SIGTERM; who sent it is not known", .status = SIGTERM,
           .before = &none, .after = &in_host);
-    CAUSE(DEATH_EXCEPTION, "ValueError: x", .status = EXIT_1, .before = &none, .after = &in_host,
+    CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .before = &none, .after = &in_host,
           .tail = &exception);
     /* counters that are not known, or went back, tell nothing */
-    CAUSE(DEATH_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+    CAUSE(CAUSE_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
           .before = &none, .after = &unknown);
-    CAUSE(DEATH_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+    CAUSE(CAUSE_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
           .before = &in_group, .after = &none);
-    CAUSE(DEATH_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
+    CAUSE(CAUSE_SIGNAL, "ended by SIGKILL; who sent it is not known", .status = SIGKILL,
           .after = &in_group);
 }
 
 static void a_kill_that_hit_another_process_of_the_job_is_told_with_what_came_of_it(void **state)
 {
     (void)state;
-    CAUSE(DEATH_OOM_GROUP,
+    CAUSE(CAUSE_OOM_GROUP,
           "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; the kernel killed "
           "1 process of the job: its cgroup was out of memory",
           .status = EXIT_1, .before = &none, .after = &in_group, .tail = &killed_worker);
-    CAUSE(DEATH_OOM_HOST,
+    CAUSE(CAUSE_OOM_HOST,
           "RuntimeError: DataLoader worker (pid 5) is killed by signal: Killed.; probably killed "
           "by the kernel: the host was out of memory",
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &killed_worker);
-    CAUSE(DEATH_OOM_GROUP,
+    CAUSE(CAUSE_OOM_GROUP,
           "torchrun: rank 0 failed first, exitcode -9 (pid: 4241): Signal 9 (SIGKILL) received by "
           "PID 4241; the kernel killed 1 process: the cgroup /a was out of memory",
           .status = EXIT_1, .before = &none, .after = &in_above, .tail = &torchrun,
           .limit_where = "/a");
-    CAUSE(DEATH_EXCEPTION,
+    CAUSE(CAUSE_EXCEPTION,
           "ValueError: x; the kernel killed 2 processes of the job: its cgroup was out of memory",
           .status = EXIT_1, .before = &none, .after = &in_group_twice, .tail = &exception);
-    CAUSE(DEATH_OOM_GROUP,
+    CAUSE(CAUSE_OOM_GROUP,
           "exit status 1; the kernel killed 1 process of the job: its cgroup was out of memory",
           .status = EXIT_1, .before = &none, .after = &in_group);
-    CAUSE(DEATH_STATUS,
+    CAUSE(CAUSE_STATUS,
           "exit status 1; the kernel killed 1 process: the cgroup above it was out of memory",
           .status = EXIT_1, .before = &none, .after = &in_above);
-    CAUSE(DEATH_EXCEPTION, "RuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly",
+    CAUSE(CAUSE_EXCEPTION, "RuntimeError: DataLoader worker (pid(s) 5) exited unexpectedly",
           .status = EXIT_1, .before = &none, .after = &in_host, .tail = &worker);
 }
 
 static void shared_memory_gpu_and_allocations_have_their_own_kinds(void **state)
 {
     (void)state;
-    CAUSE(DEATH_SHM_FULL, "/dev/shm was full: crashed: SIGBUS", .status = SIGBUS, .shm_full = true);
-    CAUSE(DEATH_SIGNAL, "crashed: SIGBUS", .status = SIGBUS);
-    CAUSE(DEATH_STATUS, "exit status 1", .status = EXIT_1, .shm_full = true);
-    CAUSE(DEATH_SHM_FULL,
+    CAUSE(CAUSE_SHM_FULL, "/dev/shm was full: crashed: SIGBUS", .status = SIGBUS, .shm_full = true);
+    CAUSE(CAUSE_SIGNAL, "crashed: SIGBUS", .status = SIGBUS);
+    CAUSE(CAUSE_STATUS, "exit status 1", .status = EXIT_1, .shm_full = true);
+    CAUSE(CAUSE_SHM_FULL,
           "/dev/shm was full: OSError: [Errno 28] No space left on device: '/dev/shm/a'",
           .status = EXIT_1, .tail = &shm);
-    CAUSE(DEATH_GPU_MEMORY, "torch.OutOfMemoryError: CUDA out of memory.", .status = EXIT_1,
+    CAUSE(CAUSE_GPU_MEMORY, "torch.OutOfMemoryError: CUDA out of memory.", .status = EXIT_1,
           .tail = &gpu);
-    CAUSE(DEATH_NO_MEMORY, "an allocation failed: MemoryError", .status = EXIT_1,
+    CAUSE(CAUSE_NO_MEMORY, "an allocation failed: MemoryError", .status = EXIT_1,
           .tail = &no_memory);
-    CAUSE(DEATH_NO_MEMORY, "an allocation failed: MemoryError; then crashed: SIGABRT",
+    CAUSE(CAUSE_NO_MEMORY, "an allocation failed: MemoryError; then crashed: SIGABRT",
           .status = SIGABRT, .tail = &no_memory);
 }
 
 static void without_a_reason_the_status_is_told_as_it_is(void **state)
 {
     (void)state;
-    CAUSE(DEATH_EXCEPTION, "ValueError: x", .status = EXIT_1, .tail = &exception);
-    CAUSE(DEATH_EXCEPTION, "KeyboardInterrupt; ended by SIGINT", .status = SIGINT,
+    CAUSE(CAUSE_EXCEPTION, "ValueError: x", .status = EXIT_1, .tail = &exception);
+    CAUSE(CAUSE_EXCEPTION, "KeyboardInterrupt; ended by SIGINT", .status = SIGINT,
           .tail = &interrupt);
-    CAUSE(DEATH_STATUS, "exit status 3", .status = 3 << 8);
-    CAUSE(DEATH_STATUS, "exit status 255", .status = 255 << 8);
-    CAUSE(DEATH_STATUS, "exit status 137 (how shells report SIGKILL)", .status = EXIT_137);
-    CAUSE(DEATH_SIGNAL, "ended by SIGHUP; who sent it is not known", .status = SIGHUP);
-    CAUSE(DEATH_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80 /* with a core */);
-    CAUSE(DEATH_SIGNAL, "ended by signal 40; who sent it is not known", .status = 40);
+    CAUSE(CAUSE_STATUS, "exit status 3", .status = 3 << 8);
+    CAUSE(CAUSE_STATUS, "exit status 255", .status = 255 << 8);
+    CAUSE(CAUSE_STATUS, "exit status 137 (how shells report SIGKILL)", .status = EXIT_137);
+    CAUSE(CAUSE_SIGNAL, "ended by SIGHUP; who sent it is not known", .status = SIGHUP);
+    CAUSE(CAUSE_SIGNAL, "crashed: SIGABRT", .status = SIGABRT | 0x80 /* with a core */);
+    CAUSE(CAUSE_SIGNAL, "ended by signal 40; who sent it is not known", .status = 40);
 }
 
-static void every_kind_has_a_name_of_its_own(void **state)
+static void every_cause_has_a_kind_and_those_by_ebb_a_text(void **state)
 {
     (void)state;
-    for (int i = 0; i < DEATH_KINDS; i++)
-        for (int j = 0; j < i; j++)
-            assert_string_not_equal(death_kind_name((enum death_kind)i),
-                                    death_kind_name((enum death_kind)j));
-    assert_string_equal(death_kind_name(DEATH_DONE), "finished");
-    assert_string_equal(death_kind_name(DEATH_KINDS), "unknown");
+    for (enum cause i = CAUSE_UNKNOWN + 1; i < CAUSES; i++)
+        assert_string_not_equal(cause_kind_name(i), "unknown");
+    assert_string_equal(cause_kind_name(CAUSE_DONE), "finished");
+    assert_string_equal(cause_kind_name(CAUSES), "unknown");
+    assert_string_equal(cause_by_text(CAUSE_PLAN), "a planned restart");
+    assert_null(cause_by_text(CAUSE_OPERATOR));
+    assert_null(cause_by_text(CAUSES));
 }
 
 /* --- the counters --- */
@@ -796,7 +796,7 @@ int main(void)
         cmocka_unit_test(a_kill_that_hit_another_process_of_the_job_is_told_with_what_came_of_it),
         cmocka_unit_test(shared_memory_gpu_and_allocations_have_their_own_kinds),
         cmocka_unit_test(without_a_reason_the_status_is_told_as_it_is),
-        cmocka_unit_test(every_kind_has_a_name_of_its_own),
+        cmocka_unit_test(every_cause_has_a_kind_and_those_by_ebb_a_text),
         cmocka_unit_test(the_counters_are_read_where_they_are),
         cmocka_unit_test(this_machines_own_counter_is_read_whole),
     };

@@ -1,4 +1,4 @@
-/* What the job server is told of a job that runs. docs/api.md has the messages. */
+/* Status messages about a running job, for the job server. docs/api.md describes them. */
 #include "supervise/job.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static json_t *number_or_null(bool known, double v)
 static bool is_stopping(const struct job *j)
 {
     const struct job_segment *n = &j->now;
-    return n->is_cancelled || n->guard_stop || n->ended_by || n->ending >= TERMINATING;
+    return n->is_last || n->cause || n->ending >= TERMINATING;
 }
 
 const char *job_state_name(const struct job *j)
@@ -46,16 +46,16 @@ const char *job_state_reason(const struct job *j)
 {
     const struct job_segment *n = &j->now;
     if (j->waits_for_room)
-        return job_status(j) == 0 ? "it has succeeded; the disk is too full to write that down"
-                                  : "it has failed; the disk is too full to write that down";
-    if (j->stuck[0] && n->ending == KILLING)
-        return j->stuck;
-    if (j->cancelled[0])
-        return j->cancelled;
-    if (n->guard_stop)
-        return n->guard_why;
+        return job_run_status(j) == 0 ? "it has succeeded; the disk is too full to write that down"
+                                      : "it has failed; the disk is too full to write that down";
+    if (j->end.stuck[0] && n->ending == KILLING)
+        return j->end.stuck;
+    if (n->why[0])
+        return n->why;
+    if (cause_by_text(n->cause))
+        return cause_by_text(n->cause);
     if (is_stopping(j))
-        return n->ended_by ? n->ended_by : n->exited ? "what it left behind is being ended" : NULL;
+        return n->exited ? "what it left behind is being ended" : NULL;
     if (j->guard.ask.is_open)
         return j->guard.is_requested ? "asked for by request" : "asked for by the guard";
     return NULL;
@@ -63,18 +63,18 @@ const char *job_state_reason(const struct job *j)
 
 static json_t *progress_json(const struct job *j)
 {
-    const struct job_segment *n = &j->now;
+    const struct job_progress *p = &j->now.progress;
     uint64_t step_ns;
-    if (!n->has_step && !n->has_epoch && !n->max_steps)
+    if (!p->has_step && !p->has_epoch && !p->max_steps)
         return json_null();
     bool is_timed = step_times_median_ns(&j->guard.tempo.steps, &step_ns) && step_ns > 0;
     double step_s = is_timed ? (double)step_ns / (double)NS_PER_S : 1;
-    bool has_end = is_timed && n->has_step && n->max_steps >= n->last_step && n->max_steps > 0;
-    double left = has_end ? (double)(n->max_steps - n->last_step) : 0;
+    bool has_end = is_timed && p->has_step && p->max_steps >= p->last_step && p->max_steps > 0;
+    double left = has_end ? (double)(p->max_steps - p->last_step) : 0;
     return json_pack(
-        "{s:o,s:o,s:o,s:o,s:o}", "step", n->has_step ? json_integer(n->last_step) : json_null(),
-        "max_steps", n->max_steps ? json_integer(n->max_steps) : json_null(), "epoch",
-        number_or_null(n->has_epoch, n->epoch), "steps_per_s", number_or_null(is_timed, 1 / step_s),
+        "{s:o,s:o,s:o,s:o,s:o}", "step", p->has_step ? json_integer(p->last_step) : json_null(),
+        "max_steps", p->max_steps ? json_integer(p->max_steps) : json_null(), "epoch",
+        number_or_null(p->has_epoch, p->epoch), "steps_per_s", number_or_null(is_timed, 1 / step_s),
         "eta_s", number_or_null(has_end, left * step_s));
 }
 
@@ -101,33 +101,28 @@ static json_t *verdict_json(const struct job *j)
         eta, "sentence", sentence[0] ? json_text0(sentence) : json_null());
 }
 
-static json_t *limit_bytes_json(const struct job *j)
+uint64_t job_log_readable_bytes(const struct job *j)
 {
-    return field_json(engine_machine(j->engine), MACHINE_LIMIT);
+    return j->output.log ? logs_on_disk(j->output.log) : 0;
 }
 
-uint64_t job_news_log_bytes(const struct job *j)
-{
-    return j->log ? logs_on_disk(j->log) : 0;
-}
-
-json_t *job_news_state(struct job *j)
+json_t *job_message_state(struct job *j)
 {
     const struct job_segment *n = &j->now;
     uint64_t peak = engine_peak(j->engine);
-    return json_pack("{s:s,s:s,s:o,s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "state", "state",
-                     job_state_name(j), "reason", json_text0(job_state_reason(j)), "pid",
-                     n->pid > 0 ? json_integer(n->pid) : json_null(), "segment", (int)n->number,
-                     "started_s",
-                     j->started_wall_ns ? json_seconds(j->started_wall_ns) : json_null(),
-                     "log_bytes", json_u64(job_news_log_bytes(j)), "limit_bytes",
-                     limit_bytes_json(j), "progress", progress_json(j), "verdict", verdict_json(j),
-                     "peak_bytes", peak ? json_u64(peak) : json_null());
+    return json_pack(
+        "{s:s,s:s,s:o,s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "state", "state",
+        job_state_name(j), "reason", json_text0(job_state_reason(j)), "pid",
+        n->pid > 0 ? json_integer(n->pid) : json_null(), "segment", (int)n->number, "started_s",
+        j->started_wall_ns ? json_seconds(j->started_wall_ns) : json_null(), "log_bytes",
+        json_u64(job_log_readable_bytes(j)), "limit_bytes",
+        field_json(engine_machine(j->engine), MACHINE_LIMIT), "progress", progress_json(j),
+        "verdict", verdict_json(j), "peak_bytes", peak ? json_u64(peak) : json_null());
 }
 
 /* ---- the others ---- */
 
-json_t *job_news_spark(const struct job *j)
+json_t *job_message_spark(const struct job *j)
 {
     json_t *doc = spark_pack(&j->spark);
     json_object_set_new(doc, "type", json_string("spark"));
@@ -200,23 +195,23 @@ static json_t *headroom_json(const struct job *j)
     return json_u64(limit > used ? limit - used : 0);
 }
 
-json_t *job_news_sample(struct job *j, uint64_t now_ns)
+json_t *job_message_sample(struct job *j, uint64_t now_ns)
 {
     struct proc_tree_memory memory;
     uint64_t bytes;
     bool known = engine_memory(j->engine, &bytes);
     proc_tree_memory(engine_tree(j->engine), &memory);
-    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "sample", "t_s",
-                     since_start(j, now_ns), "job_bytes", known ? json_u64(bytes) : json_null(),
-                     "unique_bytes",
-                     memory.unique_known ? json_u64(memory.unique_bytes) : json_null(),
-                     "rss_sum_bytes", memory.known ? json_u64(memory.rss_sum_bytes) : json_null(),
-                     "limit_bytes", limit_bytes_json(j), "headroom_bytes", headroom_json(j), "step",
-                     j->now.has_step ? json_integer(j->now.last_step) : json_null(), "gpus",
-                     gpus_json(j), "processes", processes_json(j));
+    return json_pack(
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "sample", "t_s",
+        since_start(j, now_ns), "job_bytes", known ? json_u64(bytes) : json_null(), "unique_bytes",
+        memory.unique_known ? json_u64(memory.unique_bytes) : json_null(), "rss_sum_bytes",
+        memory.known ? json_u64(memory.rss_sum_bytes) : json_null(), "limit_bytes",
+        field_json(engine_machine(j->engine), MACHINE_LIMIT), "headroom_bytes", headroom_json(j),
+        "step", j->now.progress.has_step ? json_integer(j->now.progress.last_step) : json_null(),
+        "gpus", gpus_json(j), "processes", processes_json(j));
 }
 
-json_t *job_news_verdict(struct job *j, uint64_t now_ns)
+json_t *job_message_verdict(struct job *j, uint64_t now_ns)
 {
     if (!engine_verdict_known(j->engine))
         return NULL;
@@ -224,7 +219,7 @@ json_t *job_news_verdict(struct job *j, uint64_t now_ns)
                      verdict_json(j));
 }
 
-json_t *job_news_mark(const struct job *j, const struct mark *mark)
+json_t *job_message_mark(const struct job *j, const struct mark *mark)
 {
     size_t len;
     const char *kind = mark_get(mark, "KIND", &len);
@@ -236,7 +231,7 @@ json_t *job_news_mark(const struct job *j, const struct mark *mark)
                      "epoch", number_or_null(mark->has & MARK_HAS_EPOCH, mark->epoch));
 }
 
-json_t *job_news_event(const struct job *j, uint64_t now_ns, const char *act, const char *why)
+json_t *job_message_event(const struct job *j, uint64_t now_ns, const char *act, const char *why)
 {
     return json_pack("{s:s,s:o,s:s,s:o}", "type", "event", "t_s", since_start(j, now_ns), "act",
                      act, "why", json_text0(why));
