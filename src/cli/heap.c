@@ -17,12 +17,12 @@
 #include "cli/cli.h"
 #include "cli/heap_run.h"
 #include "cli/outside.h"
-#include "judge/heap_json.h"
 #include "profile/marks.h"
 #include "proc/procfs.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
 #include "profile/kept.h"
+#include "profile/view.h"
 #include "present/heap.h"
 
 static const double tree_least = 0.01;
@@ -64,8 +64,8 @@ static enum growth_by parse_by(const char *word)
     return GROWTH_BY_LOCATION;
 }
 
-static int growth_json(const struct shown *s, const struct profile *p, struct names *names,
-                       json_t **ret, struct err *err)
+static int heap_view(const struct shown *s, const struct profile *p, struct names *names,
+                     struct profile_view *ret, struct err *err)
 {
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
@@ -85,10 +85,10 @@ static int growth_json(const struct shown *s, const struct profile *p, struct na
     r = growth_of(p, names, &options, &g, err);
     if (r < 0)
         return r;
-    *ret = heap_growth_json(p, names, &g, (size_t)s->o->top,
-                            s->o->stacks || s->o->json || options.by == GROWTH_BY_STACK);
+    bool stacks = s->o->stacks || s->o->json || options.by == GROWTH_BY_STACK;
+    r = profile_view_make(p, names, &g, (size_t)s->o->top, stacks, ret);
     growth_fini(&g);
-    return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+    return r < 0 ? err_set(err, r, "out of memory") : 0;
 }
 
 static int process_json(const struct shown *s, const struct profile *p, json_t **ret,
@@ -97,16 +97,17 @@ static int process_json(const struct shown *s, const struct profile *p, json_t *
     const struct symbols_options symbols = {.debuginfod = s->o->debuginfod,
                                             .sysroot = s->o->sysroot};
     struct names *names;
-    json_t *doc = NULL;
+    struct profile_view v = {0};
     int r = names_new(p, &symbols, &names);
     if (r < 0)
         return err_set(err, r, "cannot name frames: %s", strerror(-r));
-    r = growth_json(s, p, names, &doc, err);
-    if (r == 0 && s->o->tree)
-        json_object_set_new(doc, "tree", heap_tree_json(p, names, tree_least));
+    r = heap_view(s, p, names, &v, err);
+    if (r == 0 && s->o->tree && profile_view_add_tree(&v, p, names, tree_least) < 0)
+        r = err_set(err, -ENOMEM, "out of memory");
     names_free(names);
     if (r == 0)
-        *ret = doc;
+        *ret = profile_json(&v);
+    profile_view_fini(&v);
     return r;
 }
 

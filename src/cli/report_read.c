@@ -17,10 +17,10 @@
 #include "base/text.h"
 #include "cli/verdict.h"
 #include "diagnose/diagnosis.h"
-#include "judge/heap_json.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
 #include "profile/marks.h"
+#include "profile/view.h"
 #include "trace/reader.h"
 #include "version.h"
 #include "present/report_data.h"
@@ -104,12 +104,16 @@ static int heap_json(const char *folder, const struct profile *p, json_t **ret, 
     if (r == 0)
         r = growth_of(p, names, &options, &g, err);
     if (r == 0) {
-        *ret = heap_growth_json(p, names, &g, HEAP_ROWS, true);
+        struct profile_view v;
+        r = profile_view_make(p, names, &g, HEAP_ROWS, true, &v);
         growth_fini(&g);
-        if (*ret)
-            json_object_set_new(*ret, "tree", heap_tree_json(p, names, tree_least));
+        if (r == 0)
+            r = profile_view_add_tree(&v, p, names, tree_least);
+        if (r == 0)
+            *ret = profile_json(&v);
         else
-            r = err_set(err, -ENOMEM, "out of memory");
+            err_set(err, r, "out of memory");
+        profile_view_fini(&v);
     }
     names_free(names);
     return r;

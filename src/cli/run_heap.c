@@ -5,9 +5,9 @@
 
 #include "base/cleanup.h"
 #include "diagnose/facts.h"
-#include "judge/heap_json.h"
 #include "profile/folder.h"
 #include "profile/marks.h"
+#include "profile/view.h"
 
 enum { GROWING_MAX = 3, GROWING_LEAST = 1 << 20 };
 
@@ -23,9 +23,11 @@ static size_t growing_rows(const struct growth *g)
 
 static json_t *rows_json(const struct profile *p, struct names *names, const struct growth *g)
 {
-    json_t *doc = heap_growth_json(p, names, g, growing_rows(g), false);
-    json_t *rows = json_incref(json_object_get(doc, "rows"));
-    json_decref(doc);
+    struct profile_view v;
+    if (profile_view_make(p, names, g, growing_rows(g), false, &v) < 0)
+        return NULL;
+    json_t *rows = profile_rows_json(&v, v.n_rows);
+    profile_view_fini(&v);
     return rows;
 }
 

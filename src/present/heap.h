@@ -1,4 +1,4 @@
-/* A heap profile in words: a view of its JSON (engine/heap_json.h). */
+/* A heap profile in words: a view of its JSON (profile/view.h). */
 #pragma once
 
 #include <jansson.h>
@@ -9,10 +9,10 @@ struct buf;
 struct page;
 
 /* What `ebb heap` prints of one process: the table of call sites and what the profiler cost. DOC is
- * as heap_growth_json makes it; MEANING is what the column of growth says: "growth", "since step
+ * as profile_json makes it; MEANING is what the column of growth says: "growth", "since step
  * 40". WIDTH 0: 80 columns. */
 void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool colour, size_t width);
-/* The tree of --tree; DOC of heap_tree_json. */
+/* The tree of --tree; DOC: "tree" of it. */
 void heap_tree_text(struct buf *out, const json_t *doc, bool colour, size_t width);
 /* The fact "heap" of a summary: the call sites that grow. DOC["heap"] may have "growing". */
 void heap_summary(struct page *p, const json_t *doc);

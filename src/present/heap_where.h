@@ -1,4 +1,4 @@
-/* Where memory was allocated, and for whom, in a few columns: frames and rows of heap_growth_json.
+/* Where memory was allocated, and for whom, in a few columns: frames and rows of profile_json.
  * For view/heap.c alone. */
 #pragma once
 

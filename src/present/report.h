@@ -15,7 +15,7 @@ struct buf;
  *   "header"                 of the recording | null
  *   "verdict"                as `ebb verdict --json` prints it | null
  *   "data"                   of report_data | null
- *   "heap"                   of heap_growth_json, with "tree" | null, and then "heap_trouble"
+ *   "heap"                   of profile_json, with "tree" | null, and then "heap_trouble"
  *   "diagnosis"              of diagnosis_json; may be missing
  *   "early"                  of the first of two runs that are compared, where the second is
  * shorter:

@@ -1,0 +1,231 @@
+/* From a profile and its growth to what views show. */
+#include "profile/view.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static uint64_t round_bytes(double bytes)
+{
+    return bytes > 0 ? (uint64_t)llround(bytes) : 0;
+}
+
+static int copy_text(const char *s, char **ret)
+{
+    *ret = s ? strdup(s) : NULL;
+    return s && !*ret ? -ENOMEM : 0;
+}
+
+static int copy_frame(const struct name *n, struct profile_frame *ret)
+{
+    *ret = (struct profile_frame){.kind = n->kind,
+                                  .has_line = n->line != 0,
+                                  .line = n->line,
+                                  .is_inlined = n->is_inlined,
+                                  .is_own = n->is_own};
+    int r = copy_text(n->function, &ret->function);
+    if (r == 0)
+        r = copy_text(n->file, &ret->file);
+    return r < 0 ? r : copy_text(n->lib, &ret->lib);
+}
+
+/* Innermost first. */
+static int copy_stack(const struct profile *p, struct names *names, uint32_t site,
+                      struct profile_row *row)
+{
+    const struct name *frames;
+    uint32_t first = site < p->n_sites ? p->site_node[site] : 0;
+    size_t count = 0;
+    for (uint32_t node = first; node; node = p->nodes[node].parent)
+        count += names_of_node(names, node, &frames);
+    row->stack = calloc(count + 1, sizeof *row->stack);
+    if (!row->stack)
+        return -ENOMEM;
+    for (uint32_t node = first; node; node = p->nodes[node].parent) {
+        size_t n = names_of_node(names, node, &frames);
+        for (size_t i = 0; i < n; i++)
+            if (copy_frame(&frames[i], &row->stack[row->n_stack++]) < 0)
+                return -ENOMEM;
+    }
+    return 0;
+}
+
+static int copy_callers(const struct growth_row *r, struct profile_row *row)
+{
+    size_t count = r->n_program > 1 ? r->n_program - 1 : 0;
+    row->has_in_program = r->n_program > 0;
+    row->callers = calloc(count + 1, sizeof *row->callers);
+    if (!row->callers || (r->n_program && copy_frame(r->program[0], &row->in_program) < 0))
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        if (copy_frame(r->program[i + 1], &row->callers[row->n_callers++]) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
+static int copy_places(const struct growth_row *r, struct profile_row *row)
+{
+    size_t count = r->n_places < GROWTH_PLACES_MAX ? r->n_places : GROWTH_PLACES_MAX;
+    row->has_place_count = r->n_places > 0;
+    row->place_count = r->n_places;
+    row->places = count ? calloc(count, sizeof *row->places) : NULL;
+    if (count && !row->places)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        struct profile_place *place = &row->places[row->n_places++];
+        place->growth_bytes = r->places[i].growth_bytes;
+        place->live_bytes = round_bytes(r->places[i].live_bytes);
+        if (copy_frame(r->places[i].name, &place->where) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int copy_row(const struct growth_row *r, struct profile_row *row)
+{
+    *row = (struct profile_row){
+        .has_native = r->native != NULL,
+        .live = {round_bytes(r->live_bytes), round_bytes(r->live_low), round_bytes(r->live_high)},
+        .allocated_bytes = round_bytes(r->allocated_bytes),
+        .survivor_bytes = round_bytes(r->survivor_bytes),
+        .live_objects = r->live_objects,
+        .age_s = r->age_s,
+        .growth_bytes = r->growth_bytes,
+        .growth_sigma_bytes = r->growth_sigma,
+        .verdict = r->verdict,
+        .stacks = r->sites,
+    };
+    if (copy_frame(r->name, &row->where) < 0 ||
+        (r->native && copy_frame(r->native, &row->native) < 0) || copy_callers(r, row) < 0)
+        return -ENOMEM;
+    return copy_places(r, row);
+}
+
+int profile_view_make(const struct profile *p, struct names *names, const struct growth *g,
+                      size_t top, bool stacks, struct profile_view *ret)
+{
+    size_t count = g->count < top ? g->count : top;
+    int r = 0;
+    *ret = (struct profile_view){
+        .pid = p->pid,
+        .live = {round_bytes(g->live_bytes), round_bytes(g->live_low), round_bytes(g->live_high)},
+        .allocated_bytes = round_bytes(g->allocated_bytes),
+        .span_s = g->span_s,
+        .before_end_s = g->before_end_s,
+        .has_steps = g->has_steps,
+        .steps = {g->first_step, g->last_step},
+        .rows = calloc(count + 1, sizeof *ret->rows),
+        .row_count = g->count,
+        .cost = p->cost,
+    };
+    if (!ret->rows)
+        return -ENOMEM;
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        struct profile_row *row = &ret->rows[ret->n_rows++];
+        r = copy_row(&g->rows[i], row);
+        if (r == 0 && stacks)
+            r = copy_stack(p, names, g->rows[i].site, row);
+    }
+    if (r < 0)
+        profile_view_fini(ret);
+    return r;
+}
+
+/* ---- the tree ---- */
+
+struct tree {
+    struct names *names;
+    double *own, *all;               /* by node */
+    uint32_t *first_child, *sibling; /* by node; 0: none */
+    double least;
+};
+
+static void tree_fini(struct tree *t)
+{
+    free(t->own);
+    free(t->all);
+    free(t->first_child);
+    free(t->sibling);
+}
+
+/* Children have larger numbers than their parents: one way up adds everything. */
+static bool tree_init(struct tree *t, const struct profile *p)
+{
+    const struct profile_reading *last = &p->readings[profile_working(p) - 1];
+    t->own = calloc(p->n_nodes + 1, sizeof *t->own);
+    t->all = calloc(p->n_nodes + 1, sizeof *t->all);
+    t->first_child = calloc(p->n_nodes + 1, sizeof *t->first_child);
+    t->sibling = calloc(p->n_nodes + 1, sizeof *t->sibling);
+    if (!t->own || !t->all || !t->first_child || !t->sibling)
+        return false;
+    for (size_t i = 0; i < last->count; i++) {
+        uint32_t site = last->held[i].site;
+        t->own[site < p->n_sites ? p->site_node[site] : 0] += last->held[i].live_bytes;
+    }
+    for (uint32_t i = (uint32_t)p->n_nodes; i-- > 0;) {
+        t->all[i] += t->own[i];
+        if (i) {
+            t->all[p->nodes[i].parent] += t->all[i];
+            t->sibling[i] = t->first_child[p->nodes[i].parent];
+            t->first_child[p->nodes[i].parent] = i;
+        }
+    }
+    return true;
+}
+
+static int larger_first(const void *a, const void *b, void *all)
+{
+    const uint32_t *x = a, *y = b;
+    const double *bytes = all;
+    return (bytes[*x] < bytes[*y]) - (bytes[*x] > bytes[*y]);
+}
+
+static int copy_branch(const struct tree *t, uint32_t node, struct profile_branch *ret)
+{
+    const struct name *frames = NULL;
+    size_t count = 0;
+    double left_out = 0;
+    if (node && names_of_node(t->names, node, &frames) && copy_frame(&frames[0], &ret->frame) < 0)
+        return -ENOMEM;
+    for (uint32_t c = t->first_child[node]; c; c = t->sibling[c])
+        count += t->all[c] >= t->least;
+    AUTO_FREE uint32_t *list = calloc(count + 1, sizeof *list);
+    ret->children = calloc(count + 1, sizeof *ret->children);
+    if (!list || !ret->children)
+        return -ENOMEM;
+    count = 0;
+    for (uint32_t c = t->first_child[node]; c; c = t->sibling[c]) {
+        if (t->all[c] < t->least)
+            left_out += t->all[c];
+        else
+            list[count++] = c;
+    }
+    ret->live_bytes = round_bytes(t->all[node]);
+    ret->own_bytes = round_bytes(t->own[node]);
+    ret->left_out_bytes = round_bytes(left_out);
+    qsort_r(list, count, sizeof *list, larger_first, t->all);
+    for (size_t i = 0; i < count; i++)
+        if (copy_branch(t, list[i], &ret->children[ret->n_children++]) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
+int profile_view_add_tree(struct profile_view *v, const struct profile *p, struct names *names,
+                          double min_fraction)
+{
+    struct tree t = {.names = names};
+    int r = 0;
+    if (p->n_readings) {
+        r = -ENOMEM;
+        if (tree_init(&t, p)) {
+            t.least = fmax(t.all[0] * min_fraction, 1);
+            v->has_tree = true;
+            r = copy_branch(&t, 0, &v->tree);
+        }
+    }
+    tree_fini(&t);
+    return r;
+}
