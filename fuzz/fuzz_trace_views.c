@@ -16,7 +16,7 @@ static void view(unsigned which, struct trace_reader *r, int fd)
     json_t *doc = NULL;
     if (which % 4 == 0) {
         struct run *run = NULL;
-        const struct run_options options = samples_options(0, 0, 0, SAMPLES_POINTS_MIN);
+        const struct run_settings options = samples_options(0, 0, 0, SAMPLES_POINTS_MIN);
         char path[64];
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         if (run_read(path, &options, NULL, &run, &err) == 0)

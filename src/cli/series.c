@@ -90,7 +90,7 @@ static int series_exec(const struct cli_call *call)
     const char *path = call->argv[0];
     struct run *run = NULL;
     struct err err = {""};
-    const struct run_options options =
+    const struct run_settings options =
         samples_options(started_wall_ns(path), o->from_ns, o->to_ns, (uint32_t)o->points);
     if (run_read(path, &options, NULL, &run, &err) < 0)
         return cli_failf(2, "series: %s", err.text);

@@ -66,7 +66,7 @@ static int find_step(const char *path, uint64_t n, uint64_t *ret_ns, struct err 
     return 0;
 }
 
-static int find_end(const char *path, const struct run_options *options, uint64_t start_ns,
+static int find_end(const char *path, const struct run_settings *options, uint64_t start_ns,
                     uint64_t *ret_ns, struct err *err)
 {
     *ret_ns = UINT64_MAX;
@@ -77,7 +77,7 @@ static int find_end(const char *path, const struct run_options *options, uint64_
 }
 
 /* Clocks may have been set in between: a start far from the recording's is none of its. */
-static uint64_t job_start_ns(const struct trace_reader *reader, const struct run_options *options)
+static uint64_t job_start_ns(const struct trace_reader *reader, const struct run_settings *options)
 {
     uint64_t mono_ns = trace_reader_start_mono_ns(reader);
     uint64_t wall_ns = trace_reader_start_wall_ns(reader);
@@ -119,7 +119,7 @@ static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t u
     return r < 0 ? r : run->has_failed ? -ENOMEM : 0;
 }
 
-int run_read(const char *path, const struct run_options *options, struct run_observer *observers,
+int run_read(const char *path, const struct run_settings *options, struct run_observer *observers,
              struct run **ret, struct err *err)
 {
     struct trace_reader *reader;

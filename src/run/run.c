@@ -16,14 +16,14 @@ enum {
 #define BIT(field) (1u << (field))
 #define ALL_SIGNALS ((1u << SAMPLE_FIELDS_MAX) - 1)
 
-const struct run_options run_options_read = {
+const struct run_settings run_settings_read = {
     .signals = {ALL_SIGNALS, ALL_SIGNALS, ALL_SIGNALS, ALL_SIGNALS, ALL_SIGNALS},
     .buckets = {1000, 500, 1000, 500, 1000},
     .dead = RUN_DEAD_READ,
     .marks = 16384,
     .guard_notes = 200,
 };
-const struct run_options run_options_live = {
+const struct run_settings run_settings_live = {
     .signals = {[RUN_JOB] = BIT(JOB_MEMORY), [RUN_PROCESS] = BIT(SAMPLE_RSS)},
     .buckets = {[RUN_JOB] = 128, [RUN_PROCESS] = 32},
     .dead = RUN_DEAD_LIVE,
@@ -31,7 +31,7 @@ const struct run_options run_options_live = {
 
 /* ---- life ---- */
 
-int run_new(const struct run_options *options, uint64_t start_mono_ns, struct run **ret)
+int run_new(const struct run_settings *options, uint64_t start_mono_ns, struct run **ret)
 {
     struct run *run = calloc(1, sizeof *run);
     if (!run)

@@ -126,7 +126,7 @@ enum {
     RUN_VERSIONS = 32,
 };
 
-struct run_options {
+struct run_settings {
     uint32_t signals[RUN_KINDS]; /* a bit for each of which a series is kept */
     uint32_t buckets[RUN_KINDS]; /* of signal 0 and JOB_*; the others have half as many */
     size_t dead;                 /* of processes and of figures: kept after their death */
@@ -142,12 +142,12 @@ struct run_options {
     uint64_t until_step; /* … nor after what followed this step directly */
 };
 /* Everything, for the diagnosis and the report. */
-extern const struct run_options run_options_read;
+extern const struct run_settings run_settings_read;
 /* The engine: a series of the job's memory and of the RSS of each process, about 2 KiB each. */
-extern const struct run_options run_options_live;
+extern const struct run_settings run_settings_live;
 
 struct run {
-    struct run_options options;
+    struct run_settings options;
     struct run_observer *observers;
     uint64_t start_mono_ns, start_wall_ns; /* wall 0: unknown */
     uint64_t now_ns;                       /* the newest item */
@@ -188,7 +188,7 @@ struct run {
 /* ---- filling; times are of the monotonic clock ---- */
 
 /* OPTIONS are copied. 0 or -ENOMEM. */
-int run_new(const struct run_options *options, uint64_t start_mono_ns, struct run **ret);
+int run_new(const struct run_settings *options, uint64_t start_mono_ns, struct run **ret);
 void run_free(struct run *run); /* NULL is fine */
 /* Borrowed; before anything enters. */
 void run_observe(struct run *run, struct run_observer *observer);
@@ -208,7 +208,7 @@ void run_add_note(struct run *run, uint64_t t_ns, const char *kind, const char *
 
 /* One pass over a recording (a run folder or its file) with OBSERVERS (may be NULL). -errno with a
  * sentence; damage is survived and counted. */
-int run_read(const char *path, const struct run_options *options, struct run_observer *observers,
+int run_read(const char *path, const struct run_settings *options, struct run_observer *observers,
              struct run **ret, struct err *err);
 
 /* ---- reading ---- */

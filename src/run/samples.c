@@ -9,13 +9,13 @@
 
 enum { FIRST_BUCKET_MS = 50 };
 
-struct run_options samples_options(uint64_t start_wall_ns, uint64_t from_ns, uint64_t to_ns,
+struct run_settings samples_options(uint64_t start_wall_ns, uint64_t from_ns, uint64_t to_ns,
                                    uint32_t points)
 {
     const uint64_t least = FIRST_BUCKET_MS * NS_PER_MS;
     const uint64_t span = to_ns > from_ns ? to_ns - from_ns + 1 : 0;
     const uint64_t each = span / points + (span % points ? 1 : 0);
-    return (struct run_options){
+    return (struct run_settings){
         .signals = {[RUN_JOB] = 1u << JOB_MEMORY | 1u << JOB_UNIQUE | 1u << JOB_RSS_SUM,
                     [RUN_PROCESS] = 1u << SAMPLE_RSS,
                     [RUN_GPU] = 1u << GPU_USED | 1u << GPU_JOB},

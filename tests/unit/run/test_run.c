@@ -13,7 +13,7 @@
 
 static const uint64_t T0 = 1000 * NS_PER_S;
 
-static struct run *make_run(const struct run_options *options)
+static struct run *make_run(const struct run_settings *options)
 {
     struct run *run = NULL;
     assert_int_equal(run_new(options, T0, &run), 0);
@@ -52,7 +52,7 @@ static void add_mark(struct run *run, unsigned t_s, const char *text)
 
 static void run_keeps_the_largest_of_the_dead(void **state)
 {
-    struct run_options o = run_options_live;
+    struct run_settings o = run_settings_live;
     struct run_entity **list;
     (void)state;
     o.dead = 3;
@@ -79,7 +79,7 @@ static void run_keeps_the_largest_of_the_dead(void **state)
 
 static void run_rather_keeps_the_dead_that_lived_long(void **state)
 {
-    struct run_options o = run_options_live;
+    struct run_settings o = run_settings_live;
     (void)state;
     o.dead = 1;
     struct run *run = make_run(&o);
@@ -98,7 +98,7 @@ static void run_rather_keeps_the_dead_that_lived_long(void **state)
 
 static void process_peak_is_the_larger_of_hwm_and_rss(void **state)
 {
-    struct run *run = make_run(&run_options_live);
+    struct run *run = make_run(&run_settings_live);
     struct sample s = {0};
     (void)state;
     struct run_entity *e = event(run, 0, PROCESS_BORN, 1);
@@ -116,7 +116,7 @@ static void process_peak_is_the_larger_of_hwm_and_rss(void **state)
 
 static void job_memory_is_the_charge_where_there_is_one(void **state)
 {
-    struct run *run = make_run(&run_options_read);
+    struct run *run = make_run(&run_settings_read);
     struct sample s = {0};
     uint64_t v;
     (void)state;
@@ -148,7 +148,7 @@ static void job_memory_is_the_charge_where_there_is_one(void **state)
 
 static void figures_die_with_their_process(void **state)
 {
-    struct run *run = make_run(&run_options_read);
+    struct run *run = make_run(&run_settings_read);
     struct run_entity *const *list;
     struct sample s = {0};
     (void)state;
@@ -169,7 +169,7 @@ static void figures_die_with_their_process(void **state)
 
 static void too_many_steps_are_thinned_by_their_number(void **state)
 {
-    struct run_options o = run_options_read;
+    struct run_settings o = run_settings_read;
     struct run_mark_cursor cursor = {{0}};
     const struct run_mark *m;
     char text[64];
@@ -201,7 +201,7 @@ static void too_many_steps_are_thinned_by_their_number(void **state)
 
 static void phases_versions_segments_and_guard_notes_are_kept(void **state)
 {
-    struct run_options o = run_options_read;
+    struct run_settings o = run_settings_read;
     char text[64];
     (void)state;
     o.guard_notes = 2;
@@ -273,7 +273,7 @@ static void forget(void *user, struct run *run, struct run_entity *e)
 
 static void observer_sees_every_item_and_every_entity_that_is_freed(void **state)
 {
-    struct run_options o = run_options_live;
+    struct run_settings o = run_settings_live;
     struct seen seen = {0};
     struct run_observer observer = {.user = &seen,
                                     .process = see_process,

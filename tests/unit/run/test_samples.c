@@ -96,7 +96,7 @@ static const char *known_recording(void)
     return path;
 }
 
-static json_t *read_samples(const char *path, const struct run_options *options)
+static json_t *read_samples(const char *path, const struct run_settings *options)
 {
     struct run *run;
     struct err err = {{0}};
@@ -131,7 +131,7 @@ static void spikes_and_dents_survive_any_thinning(void **state)
     (void)state;
     for (size_t points = SAMPLES_POINTS_MIN; points <= SAMPLES_POINTS_MAX;
          points = points * 5 / 2) {
-        const struct run_options o = samples_options(0, 0, 0, (uint32_t)points);
+        const struct run_settings o = samples_options(0, 0, 0, (uint32_t)points);
         json_t *doc = read_samples(known_recording(), &o);
         size_t n = json_array_size(list_of(doc, "t_s"));
         assert_true(n <= points && n * 2 >= points);
@@ -149,7 +149,7 @@ static void spikes_and_dents_survive_any_thinning(void **state)
 static void a_range_is_a_range(void **state)
 {
     (void)state;
-    const struct run_options o = samples_options(0, 1200 * NS_PER_S, 1300 * NS_PER_S, 200);
+    const struct run_settings o = samples_options(0, 1200 * NS_PER_S, 1300 * NS_PER_S, 200);
     json_t *doc = read_samples(known_recording(), &o);
     const json_t *t = list_of(doc, "t_s");
     size_t n = json_array_size(t);
@@ -162,7 +162,7 @@ static void a_range_is_a_range(void **state)
     }
     assert_true(json_number_value(json_object_get(doc, "until_s")) == 1300);
     json_decref(doc);
-    const struct run_options none = samples_options(0, 90000 * NS_PER_S, 0, 16);
+    const struct run_settings none = samples_options(0, 90000 * NS_PER_S, 0, 16);
     doc = read_samples(known_recording(), &none);
     assert_int_equal(json_array_size(list_of(doc, "t_s")), 0);
     assert_int_equal(json_array_size(json_object_get(doc, "processes")), 0);
@@ -172,7 +172,7 @@ static void a_range_is_a_range(void **state)
 static void the_largest_processes_are_there_from_the_largest_on(void **state)
 {
     (void)state;
-    const struct run_options o = samples_options(0, 0, 0, 100);
+    const struct run_settings o = samples_options(0, 0, 0, 100);
     json_t *doc = read_samples(known_recording(), &o);
     const json_t *list = json_object_get(doc, "processes");
     assert_int_equal(json_array_size(list), SAMPLES_PROCESSES);
@@ -196,7 +196,7 @@ static void the_largest_processes_are_there_from_the_largest_on(void **state)
 static void steps_are_thinned_before_anything_else(void **state)
 {
     (void)state;
-    const struct run_options o = samples_options(0, 0, 0, 100);
+    const struct run_settings o = samples_options(0, 0, 0, 100);
     json_t *doc = read_samples(known_recording(), &o);
     const json_t *marks = json_object_get(doc, "marks");
     size_t saves = 0, i;
@@ -218,7 +218,7 @@ static void steps_are_thinned_before_anything_else(void **state)
 static void times_count_from_the_jobs_start(void **state)
 {
     (void)state;
-    const struct run_options o = samples_options(wall_ns + 3 * NS_PER_S, 0, 0, 4000);
+    const struct run_settings o = samples_options(wall_ns + 3 * NS_PER_S, 0, 0, 4000);
     json_t *doc = read_samples(known_recording(), &o);
     assert_true(json_number_value(json_object_get(doc, "t0_s")) == 1700000003);
     assert_true(json_number_value(json_object_get(doc, "until_s")) == TICKS - 3);
@@ -242,7 +242,7 @@ static void a_cut_recording_gives_what_it_has(void **state)
     (void)state;
     char path[256];
     copy_two_thirds(known_recording(), folder_path(path, "cut.ebb"));
-    const struct run_options o = samples_options(0, 0, 0, 100);
+    const struct run_settings o = samples_options(0, 0, 0, 100);
     json_t *doc = read_samples(path, &o);
     double until = json_number_value(json_object_get(doc, "until_s"));
     assert_true(until > 100 && until < TICKS);
