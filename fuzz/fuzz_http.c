@@ -14,7 +14,6 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/loop.h"
-#include "cli/serve_job.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/store.h"
 #include "server/http/auth.h"
@@ -148,8 +147,7 @@ static void start(void)
     must(mkdtemp(s.dir), "no folder");
     write_tokens();
     write_job();
-    const struct jobs_options jobs = {
-        .state_dir = s.dir, .slots = 1, .check = serve_job_check, .program = "/bin/false"};
+    const struct jobs_options jobs = {.state_dir = s.dir, .slots = 1, .program = "/bin/false"};
     const struct children_options children = {
         .program = "/bin/false", .at_once = 1, .queue_max = 1};
     must(loop_new(&s.loop) == 0 && auth_open(s.dir, NULL, &s.auth, &err) == 0 &&

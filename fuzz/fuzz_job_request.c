@@ -1,14 +1,14 @@
 /* Fuzzes a request to run a job, as POST /api/v1/jobs and `ebb submit` bring it: what is taken in
  * can be read again as it is kept, and makes a command line. */
 #include "base/err.h"
-#include "cli/serve_job.h"
 #include "server/jobs/spec.h"
 #include "target.h"
 
 static void check_launch(const struct job_spec *spec)
 {
     static const int gpus[] = {0, 3};
-    static const struct job_place place = {"/run", "0123456789abcdef", 9};
+    static const struct job_place place = {
+        .run_dir = "/run", .folder_id = "0123456789abcdef", .lock_fd = 9};
     struct job_launch launch = {0};
     char folder[JOB_FOLDER_MAX];
     if (job_spec_launch(spec, "/usr/bin/ebb", &place, gpus, 2, &launch) == 0 && !launch.argv[0])
@@ -24,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct job_spec spec = {0}, again = {0};
     struct err err = {""};
     json_t *doc = fuzz_json(data, size);
-    if (json_is_object(doc) && job_spec_read(doc, "/", serve_job_check, &spec, &err) == 0) {
-        if (job_spec_read(spec.doc, "/", serve_job_check, &again, &err) < 0)
+    if (json_is_object(doc) && job_spec_read(doc, "/", &spec, &err) == 0) {
+        if (job_spec_read(spec.doc, "/", &again, &err) < 0)
             abort();
         check_launch(&spec);
     }

@@ -5,8 +5,7 @@
 #include "base/number.h"
 #include "base/quantity.h"
 #include "base/words.h"
-#include "cli/run_config.h"
-#include "cli/run_guard.h"
+#include "options/run_options.h"
 #include "server/http/auth.h"
 #include "server/http/listen.h"
 #include "target.h"
@@ -59,17 +58,19 @@ static void parse_hosts(char *s)
 
 static void parse_config(char *s)
 {
-    static char options[4096];
-    static int place[CLI_OPTIONS_MAX];
+    struct run_options options = {0};
+    struct options_given given = {0};
     struct err err = {""};
-    const struct run_config c = {.file = "fuzz",
-                                 .table = run_guard_table,
-                                 .options = options,
-                                 .options_size = sizeof options,
-                                 .place = place};
-    memset(options, 0, sizeof options);
-    memset(place, 0, sizeof place);
-    run_config_parse(&c, s, strlen(s), &err);
+    const struct options_config c = {.file = "fuzz",
+                                     .command = "run",
+                                     .table = run_options_table,
+                                     .given = &given,
+                                     .values = &options,
+                                     .values_size = sizeof options};
+    if (options_config_parse(&c, s, strlen(s), &err) == 0)
+        run_options_complete(&options, &given, &err);
+    run_options_fini(&options);
+    options_given_fini(&given);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -420,27 +420,14 @@ static int exec(const struct cli_call *call)
     return status;
 }
 
-static const struct cli_option options_table[] = {
-    {.name = "timeout",
-     .type = CLI_DURATION,
-     .arg = "TIME",
-     .fallback = "30s",
-     .min = 100,
-     .help = "how long to wait for the answers",
-     .offset = offsetof(struct census_options, timeout_ns)},
-    {.name = "top",
-     .type = CLI_INT,
-     .arg = "N",
-     .fallback = "10",
-     .min = 1,
-     .max = 200,
-     .help = "rows of each table",
-     .offset = offsetof(struct census_options, top)},
-    {.name = "json",
-     .type = CLI_FLAG,
-     .help = "print one JSON object, with all rows",
-     .offset = offsetof(struct census_options, json)},
-    {.name = NULL},
+static const struct option_desc options_table[] = {
+    OPTION_ROW(0, "timeout", DURATION, "TIME", offsetof(struct census_options, timeout_ns),
+               .fallback = "30s", .min = 100, .help = "how long to wait for the answers"),
+    OPTION_ROW(0, "top", INT, "N", offsetof(struct census_options, top), .fallback = "10", .min = 1,
+               .max = 200, .help = "rows of each table"),
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct census_options, json),
+               .help = "print one JSON object, with all rows"),
+    {0},
 };
 
 const struct cli_command cmd_census = {

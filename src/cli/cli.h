@@ -6,48 +6,13 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-enum cli_type {
-    CLI_FLAG,     /* bool */
-    CLI_TEXT,     /* const char * */
-    CLI_TEXTS,    /* struct cli_texts: may be given several times */
-    CLI_DURATION, /* uint64_t nanoseconds */
-    CLI_SIZE,     /* struct quantity_size */
-    CLI_INT,      /* int64_t */
-    CLI_PATH,     /* const char *, completed as a file name */
-    CLI_CHOICE,   /* const char *: one of the words in ARG, "bash|zsh|fish" */
-    CLI_PARSED,   /* whatever the option's own PARSE makes of it */
-};
-
-enum { CLI_TEXTS_MAX = 64, CLI_OPTIONS_MAX = 64 };
-struct cli_texts {
-    const char *v[CLI_TEXTS_MAX];
-    size_t count;
-};
-
-/* One option: parsing, help, man page and completions all come from here. What was not given and
- * has no fallback stays zeroed. Every command has --help and -h besides its table. */
-struct cli_option {
-    const char *name; /* without dashes; NULL ends the table */
-    char letter;      /* or 0 */
-    enum cli_type type;
-    const char *arg;      /* "TIME", "SIZE", "FILE"; NULL for flags */
-    const char *help;     /* one sentence, no full stop at the end */
-    const char *fallback; /* default as written on a command line, or NULL */
-    int64_t min, max;     /* of numbers; durations in ms; both 0: no bounds; max 0: none above */
-    size_t offset;        /* into the command's own struct */
-    const char *heading;  /* of the group that begins with this option; NULL: none begins */
-    /* Of CLI_PARSED: fills in AT, or -errno with a sentence that begins with WHAT. */
-    int (*parse)(const char *what, const char *text, void *at, struct err *err);
-};
+#include "options/option.h"
 
 struct cli_call {
     void *options; /* the command's own struct, filled in */
     int argc;      /* what is left: operands, or the job's command after -- */
     char **argv;
-    const struct cli_option *given[CLI_OPTIONS_MAX]; /* which options were; each once */
-    const char *given_text[CLI_OPTIONS_MAX];         /* as written, the last time; NULL for flags */
-    size_t given_count;
+    struct options_given *given;
 };
 
 struct cli_command {
@@ -59,9 +24,8 @@ struct cli_command {
     const char
         *description;     /* paragraphs with an empty line between; "  " begins a verbatim line */
     const char *examples; /* lines, or NULL */
-    const struct cli_option *options;
-    const struct cli_option *more_options;    /* a second table, shown behind --help; or NULL */
-    const struct cli_option *hidden_options;  /* for other parts of ebb: never shown; or NULL */
+    const struct option_desc *options;        /* every command has --help and -h besides */
+    const struct option_desc *more_options;   /* a second table: those ANYWHERE; or NULL */
     size_t options_size;                      /* of the command's own struct */
     int usage_status;                         /* 2; 125 for run */
     bool stop_at_operand;                     /* run: the first operand ends our options */
@@ -82,18 +46,10 @@ extern const struct cli_command cmd_run, cmd_watch, cmd_verdict, cmd_diagnose, c
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_call *ret,
               struct err *err);
 void cli_call_fini(struct cli_call *call); /* accepts a zeroed one */
-bool cli_is_given(const struct cli_call *call, const struct cli_option *o);
-/* Puts TEXT, checked, into the struct that O's offset is of. WHAT begins the sentence about a wrong
- * one. 0 or -errno. For flags TEXT does not matter. */
-int cli_set(const struct cli_option *o, const char *what, const char *text, void *options,
-            struct err *err);
 /* NULL if there is none of that name. */
 const struct cli_command *cli_find_command(const char *name);
 /* Says that there is none, and which was probably meant. Returns the status. */
 int cli_unknown_command(const char *name);
-
-/* The word of WORDS that WORD was probably meant to be, or NULL. */
-const char *cli_nearest(const char *word, const char *const *words, size_t count);
 
 /* One line "ebb: SENTENCE" on stderr, escaped. Returns STATUS. */
 int cli_fail(int status, const struct err *err);
@@ -128,9 +84,9 @@ void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t 
               size_t width);
 
 /* What comes out of the tables. */
-extern const struct cli_option cli_help_option; /* --help, which every command has */
+extern const struct option_desc cli_help_option; /* --help, which every command has */
 /* Every option in the order of the help, --help included; NULL behind the last. */
-const struct cli_option *cli_option_at(const struct cli_command *command, size_t index);
+const struct option_desc *cli_option_at(const struct cli_command *command, size_t index);
 void cli_help_list(struct buf *out, size_t width);
 void cli_help_command(struct buf *out, const struct cli_command *command, size_t width);
 void cli_man(struct buf *out);

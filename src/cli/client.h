@@ -15,16 +15,10 @@ struct client_options {
     bool json;
 };
 #define CLIENT_SOCKET_OPTION                                                                       \
-    {                                                                                              \
-        .name = "socket", .type = CLI_PATH, .arg = "PATH",                                         \
-        .offset = offsetof(struct client_options, socket),                                         \
-        .help = "the server's socket; without it $EBB_SERVER, or that of your own server"          \
-    }
+    OPTION_ROW(0, "socket", PATH, "PATH", offsetof(struct client_options, socket),                 \
+               .help = "the server's socket (default: $EBB_SERVER, or your own server's)")
 #define CLIENT_JSON_OPTION(text)                                                                   \
-    {                                                                                              \
-        .name = "json", .type = CLI_FLAG, .offset = offsetof(struct client_options, json),         \
-        .help = (text)                                                                             \
-    }
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct client_options, json), .help = (text))
 
 /* Exit status where the server is not there or says no. */
 enum { CLIENT_FAILED = 2 };

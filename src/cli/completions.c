@@ -49,26 +49,26 @@ static void add_command_names(struct buf *out)
 
 /* How FN is called for every option of COMMAND, --help included. */
 typedef void option_fn(struct buf *out, const struct cli_command *command,
-                       const struct cli_option *o);
+                       const struct option_desc *o);
 static void each_option(struct buf *out, const struct cli_command *command, option_fn *fn)
 {
-    const struct cli_option *o;
+    const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++)
         fn(out, command, o);
 }
 
 static void bash_value(struct buf *out, const struct cli_command *command,
-                       const struct cli_option *o)
+                       const struct option_desc *o)
 {
     (void)command;
-    if (o->type == CLI_FLAG)
+    if (o->type == OPTION_FLAG)
         return;
     buf_printf(out, "        --%s", o->name);
     if (o->letter)
         buf_printf(out, "|-%c", o->letter);
-    if (o->type == CLI_PATH) {
+    if (o->type == OPTION_PATH) {
         buf_add_str(out, ") return ;;\n");
-    } else if (o->type == CLI_CHOICE) {
+    } else if (o->type == OPTION_CHOICE) {
         buf_add_str(out, ") COMPREPLY=($(compgen -W '");
         add_words(out, o->arg, ' ');
         buf_add_str(out, "' -- \"$cur\")); return ;;\n");
@@ -78,7 +78,7 @@ static void bash_value(struct buf *out, const struct cli_command *command,
 }
 
 static void bash_name(struct buf *out, const struct cli_command *command,
-                      const struct cli_option *o)
+                      const struct option_desc *o)
 {
     (void)command;
     buf_printf(out, "--%s ", o->name);
@@ -133,30 +133,30 @@ static void add_bash(struct buf *out)
 }
 
 static void zsh_option(struct buf *out, const struct cli_command *command,
-                       const struct cli_option *o)
+                       const struct option_desc *o)
 {
     (void)command;
-    const char *equals = o->type == CLI_FLAG ? "" : "=";
+    const char *equals = o->type == OPTION_FLAG ? "" : "=";
     buf_add_str(out, "            ");
-    if (o->type == CLI_TEXTS)
+    if (o->type == OPTION_TEXTS)
         buf_add_str(out, "'*'");
     else if (o->letter)
         buf_printf(out, "'(-%c --%s)'", o->letter, o->name);
     if (o->letter)
-        buf_printf(out, "{-%c%s,--%s%s}'[", o->letter, o->type == CLI_FLAG ? "" : "+", o->name,
+        buf_printf(out, "{-%c%s,--%s%s}'[", o->letter, o->type == OPTION_FLAG ? "" : "+", o->name,
                    equals);
     else
         buf_printf(out, "'--%s%s[", o->name, equals);
     add_escaped(out, o->help, "[]\\");
     buf_add_byte(out, ']');
-    if (o->type != CLI_FLAG) {
+    if (o->type != OPTION_FLAG) {
         buf_add_byte(out, ':');
-        add_escaped(out, o->type == CLI_CHOICE ? o->name : o->arg, ":\\");
+        add_escaped(out, o->type == OPTION_CHOICE ? o->name : o->arg, ":\\");
         buf_add_byte(out, ':');
     }
-    if (o->type == CLI_PATH)
+    if (o->type == OPTION_PATH)
         buf_add_str(out, "_files");
-    if (o->type == CLI_CHOICE) {
+    if (o->type == OPTION_CHOICE) {
         buf_add_byte(out, '(');
         add_words(out, o->arg, ' ');
         buf_add_byte(out, ')');
@@ -228,17 +228,17 @@ static void fish_begin(struct buf *out, const struct cli_command *command)
 }
 
 static void fish_option(struct buf *out, const struct cli_command *command,
-                        const struct cli_option *o)
+                        const struct option_desc *o)
 {
     fish_begin(out, command);
     if (o->letter)
         buf_printf(out, " -s %c", o->letter);
     buf_printf(out, " -l %s", o->name);
-    if (o->type == CLI_PATH)
+    if (o->type == OPTION_PATH)
         buf_add_str(out, " -r -F");
-    else if (o->type != CLI_FLAG)
+    else if (o->type != OPTION_FLAG)
         buf_add_str(out, " -x");
-    if (o->type == CLI_CHOICE) {
+    if (o->type == OPTION_CHOICE) {
         buf_add_str(out, " -a '");
         add_words(out, o->arg, ' ');
         buf_add_byte(out, '\'');

@@ -87,14 +87,14 @@ static int exec(const struct cli_call *call)
     return status;
 }
 
-static const struct cli_option options_table[] = {
+static const struct option_desc options_table[] = {
     {.name = "all",
-     .type = CLI_FLAG,
+     .type = OPTION_FLAG,
      .help = "with the evidence on what is ruled out or cannot be tested, and every part of the "
              "ledger",
      .offset = offsetof(struct diagnose_options, all)},
     {.name = "json",
-     .type = CLI_FLAG,
+     .type = OPTION_FLAG,
      .help = "print one JSON object",
      .offset = offsetof(struct diagnose_options, json)},
     {.name = NULL},

@@ -135,12 +135,10 @@ static int exec(const struct cli_call *call)
     return status;
 }
 
-static const struct cli_option options_table[] = {
-    {.name = "json",
-     .type = CLI_FLAG,
-     .help = "print one JSON object",
-     .offset = offsetof(struct doctor_options, json)},
-    {.name = NULL},
+static const struct option_desc options_table[] = {
+    OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct doctor_options, json),
+               .help = "print one JSON object"),
+    {0},
 };
 
 const struct cli_command cmd_doctor = {

@@ -89,7 +89,7 @@ static void add_description(struct buf *out, const char *text, size_t width)
 enum { OPTION_LEFT_MAX = 26 }; /* options longer than this have their help on the next line */
 
 /* "  -o, --output FILE" */
-static size_t option_left(char *out, size_t size, const struct cli_option *o)
+static size_t option_left(char *out, size_t size, const struct option_desc *o)
 {
     char letter[8] = "    ";
     if (o->letter)
@@ -102,7 +102,7 @@ static size_t options_column(const struct cli_command *command)
 {
     char left[128];
     size_t column = 0;
-    const struct cli_option *o;
+    const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
         size_t n = option_left(left, sizeof(left), o);
         if (n > column && n <= OPTION_LEFT_MAX)
@@ -111,7 +111,7 @@ static size_t options_column(const struct cli_command *command)
     return column + 2;
 }
 
-static void add_option(struct buf *out, const struct cli_option *o, size_t column, size_t width)
+static void add_option(struct buf *out, const struct option_desc *o, size_t column, size_t width)
 {
     char left[128], help[512];
     size_t n = option_left(left, sizeof(left), o);
@@ -158,7 +158,7 @@ void cli_help_command(struct buf *out, const struct cli_command *command, size_t
     add_description(out, command->description ? command->description : "", width);
     buf_add_str(out, "\nOptions:\n");
     size_t column = options_column(command);
-    const struct cli_option *o;
+    const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
         if (o->heading)
             buf_printf(out, "\n%s:\n", o->heading);
@@ -216,17 +216,13 @@ static int exec(const struct cli_call *call)
     return status;
 }
 
-static const struct cli_option options_table[] = {
-    {.name = "man",
-     .type = CLI_FLAG,
-     .help = "print the manual page, for man -l or an installer",
-     .offset = offsetof(struct help_options, man)},
-    {.name = "completions",
-     .type = CLI_CHOICE,
-     .arg = "bash|zsh|fish",
-     .help = "print the completions for that shell",
-     .offset = offsetof(struct help_options, completions)},
-    {.name = NULL},
+static const struct option_desc options_table[] = {
+    OPTION_ROW(0, "man", FLAG, NULL, offsetof(struct help_options, man),
+               .help = "print the manual page, for man -l or an installer"),
+    OPTION_ROW(0, "completions", CHOICE, "bash|zsh|fish",
+               offsetof(struct help_options, completions),
+               .help = "print the completions for that shell"),
+    {0},
 };
 
 const struct cli_command cmd_help = {

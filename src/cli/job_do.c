@@ -41,20 +41,12 @@ struct cancel_options {
     const char *reason;
 };
 
-static const struct cli_option cancel_table[] = {
-    {.name = "grace",
-     .letter = 'g',
-     .type = CLI_DURATION,
-     .arg = "TIME",
-     .max = 24 * 3600 * 1000,
-     .offset = offsetof(struct cancel_options, grace_ns),
-     .help = "time between SIGTERM and the kill; without it as the server is set"},
-    {.name = "reason",
-     .letter = 'r',
-     .type = CLI_TEXT,
-     .arg = "TEXT",
-     .offset = offsetof(struct cancel_options, reason),
-     .help = "why, for whoever looks at the job later"},
+static const struct option_desc cancel_table[] = {
+    OPTION_ROW('g', "grace", DURATION, "TIME", offsetof(struct cancel_options, grace_ns),
+               .max = 24 * 3600 * 1000,
+               .help = "time between SIGTERM and the kill; without it as the server is set"),
+    OPTION_ROW('r', "reason", TEXT, "TEXT", offsetof(struct cancel_options, reason),
+               .help = "why, for whoever looks at the job later"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -66,9 +58,8 @@ static int cancel_exec(const struct cli_call *call)
     json_t *body = json_object();
     if (o->reason)
         json_object_set_new(body, "reason", json_text0(o->reason));
-    for (size_t i = 0; i < call->given_count; i++)
-        if (strcmp(call->given[i]->name, "grace") == 0)
-            json_object_set_new(body, "grace_s", json_seconds(o->grace_ns));
+    if (options_find(call->given, "grace"))
+        json_object_set_new(body, "grace_s", json_seconds(o->grace_ns));
     for (int i = 0; i < call->argc; i++) {
         int status = post("cancel", o->client.socket, call->argv[i], body, NULL);
         worst = status > worst ? status : worst;
@@ -96,7 +87,10 @@ const struct cli_command cmd_cancel = {
 
 /* ---- checkpoint, rerun ---- */
 
-static const struct cli_option checkpoint_table[] = {CLIENT_SOCKET_OPTION, {0}};
+static const struct option_desc checkpoint_table[] = {
+    CLIENT_SOCKET_OPTION,
+    {0},
+};
 
 static int checkpoint_exec(const struct cli_call *call)
 {
@@ -119,7 +113,7 @@ const struct cli_command cmd_checkpoint = {
     .exec = checkpoint_exec,
 };
 
-static const struct cli_option rerun_table[] = {
+static const struct option_desc rerun_table[] = {
     CLIENT_JSON_OPTION("print the new job as one line of JSON instead of its number"),
     CLIENT_SOCKET_OPTION,
     {0},
@@ -160,18 +154,11 @@ struct wait_options {
     bool quiet;
 };
 
-static const struct cli_option wait_table[] = {
-    {.name = "timeout",
-     .letter = 't',
-     .type = CLI_DURATION,
-     .arg = "TIME",
-     .offset = offsetof(struct wait_options, timeout_ns),
-     .help = "not longer than this; then the exit status is 3"},
-    {.name = "quiet",
-     .letter = 'q',
-     .type = CLI_FLAG,
-     .offset = offsetof(struct wait_options, quiet),
-     .help = "print nothing"},
+static const struct option_desc wait_table[] = {
+    OPTION_ROW('t', "timeout", DURATION, "TIME", offsetof(struct wait_options, timeout_ns),
+               .help = "not longer than this; then the exit status is 3"),
+    OPTION_ROW('q', "quiet", FLAG, NULL, offsetof(struct wait_options, quiet),
+               .help = "print nothing"),
     CLIENT_JSON_OPTION("print each job as one line of JSON"),
     CLIENT_SOCKET_OPTION,
     {0},
@@ -213,12 +200,10 @@ static int wait_exec(const struct cli_call *call)
 {
     const struct wait_options *o = call->options;
     AUTO_FREE int64_t *ids = calloc((size_t)call->argc, sizeof *ids);
-    bool has_timeout = false;
     int worst = 0, status = 0;
     if (!ids)
         return cli_failf(2, "wait: out of memory");
-    for (size_t i = 0; i < call->given_count; i++)
-        has_timeout |= strcmp(call->given[i]->name, "timeout") == 0;
+    bool has_timeout = options_find(call->given, "timeout");
     uint64_t until_ns = has_timeout ? clock_mono_ns() + o->timeout_ns : UINT64_MAX;
     for (int i = 0; status == 0 && i < call->argc; i++)
         status = client_parse_id("wait", call->argv[i], &ids[i]);

@@ -18,26 +18,19 @@ struct jobs_options {
     bool all;
 };
 
-static const struct cli_option jobs_table[] = {
-    {.name = "state",
-     .letter = 's',
-     .type = CLI_TEXT,
-     .arg = "STATE",
-     .offset = offsetof(struct jobs_options, state),
-     .help = "only these: queued, starting, running, checkpointing, stopping, succeeded, failed, "
-             "cancelled, lost, several with commas, or active, or ended"},
-    {.name = "name",
-     .letter = 'n',
-     .type = CLI_TEXT,
-     .arg = "NAME",
-     .offset = offsetof(struct jobs_options, name),
-     .help = "only those of this name"},
-    {.name = "all",
-     .letter = 'a',
-     .type = CLI_FLAG,
-     .offset = offsetof(struct jobs_options, all),
-     .help = "all that the server knows; without it all that have not ended, and the newest 20 of "
-             "the others"},
+static const struct option_desc jobs_table[] = {
+    OPTION_ROW(
+        's', "state", TEXT, "STATE", offsetof(struct jobs_options, state),
+        .help =
+            "only these: queued, starting, running, checkpointing, stopping, succeeded, failed, "
+            "cancelled, lost, several with commas, or active, or ended"),
+    OPTION_ROW('n', "name", TEXT, "NAME", offsetof(struct jobs_options, name),
+               .help = "only those of this name"),
+    OPTION_ROW(
+        'a', "all", FLAG, NULL, offsetof(struct jobs_options, all),
+        .help =
+            "all that the server knows; without it all that have not ended, and the newest 20 of "
+            "the others"),
     CLIENT_JSON_OPTION("print one job a line as JSON"),
     CLIENT_SOCKET_OPTION,
     {0},
@@ -173,7 +166,7 @@ const struct cli_command cmd_jobs = {
 
 /* ---- one ---- */
 
-static const struct cli_option show_table[] = {
+static const struct option_desc show_table[] = {
     CLIENT_JSON_OPTION("print it as JSON, as docs/api.md has it"),
     CLIENT_SOCKET_OPTION,
     {0},

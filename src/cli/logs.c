@@ -19,19 +19,12 @@ struct logs_options {
 enum { TAIL_FIRST = 64 << 10, TAIL_MOST = 1 << 20, LINES_MAX = 1000000 };
 enum { FOLLOW, TAIL }; /* where in the table */
 
-static const struct cli_option logs_table[] = {
-    [FOLLOW] = {.name = "follow",
-                .letter = 'f',
-                .type = CLI_FLAG,
-                .offset = offsetof(struct logs_options, follow),
-                .help = "go on until the job has ended"},
-    [TAIL] = {.name = "tail",
-              .letter = 'n',
-              .type = CLI_INT,
-              .arg = "N",
-              .max = LINES_MAX,
-              .offset = offsetof(struct logs_options, tail),
-              .help = "begin with the last N lines; without it with the first"},
+static const struct option_desc logs_table[] = {
+    [FOLLOW] = OPTION_ROW('f', "follow", FLAG, NULL, offsetof(struct logs_options, follow),
+                          .help = "go on until the job has ended"),
+    [TAIL] =
+        OPTION_ROW('n', "tail", INT, "N", offsetof(struct logs_options, tail), .max = LINES_MAX,
+                   .help = "begin with the last N lines; without it with the first"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -98,7 +91,7 @@ static int logs_exec(const struct cli_call *call)
     int64_t id;
     uint64_t offset = 0;
     int status = client_parse_id("logs", call->argv[0], &id);
-    bool is_tail = cli_is_given(call, &logs_table[TAIL]);
+    bool is_tail = options_find(call->given, "tail");
     if (status == 0 && is_tail)
         status = print_tail(o, id, &offset);
     if (status == 0 && (!is_tail || o->follow))

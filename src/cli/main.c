@@ -52,7 +52,7 @@ int cli_unknown_command(const char *name)
     size_t count = 0;
     for (; cli_commands[count] && count < sizeof(names) / sizeof(names[0]); count++)
         names[count] = cli_commands[count]->name;
-    const char *nearest = cli_nearest(name, names, count);
+    const char *nearest = option_nearest(name, names, count);
     if (nearest)
         return cli_failf(2, "there is no command \"%.100s\"; did you mean %s?", name, nearest);
     return cli_failf(2, "there is no command \"%.100s\"; `ebb help` lists them", name);

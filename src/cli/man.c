@@ -37,7 +37,7 @@ static void add_str(struct buf *out, const char *s)
     add_text(out, s, strlen(s));
 }
 
-static void add_option(struct buf *out, const struct cli_option *o)
+static void add_option(struct buf *out, const struct option_desc *o)
 {
     if (o->heading) {
         buf_add_str(out, ".PP\n\\fI");
@@ -116,7 +116,7 @@ static void add_command(struct buf *out, const struct cli_command *command)
     add_str(out, command->summary);
     buf_add_str(out, ".\n");
     add_description(out, command->description ? command->description : "");
-    const struct cli_option *o;
+    const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++)
         add_option(out, o);
     if (command->examples)

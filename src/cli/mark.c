@@ -96,18 +96,12 @@ static int exec(const struct cli_call *call)
     return status;
 }
 
-static const struct cli_option options_table[] = {
-    {.name = "socket",
-     .type = CLI_PATH,
-     .arg = "PATH",
-     .help = "send to this socket instead of $EBB_SOCKET",
-     .offset = offsetof(struct mark_options, socket)},
-    {.name = "quiet",
-     .letter = 'q',
-     .type = CLI_FLAG,
-     .help = "outside a run do nothing, successfully",
-     .offset = offsetof(struct mark_options, quiet)},
-    {.name = NULL},
+static const struct option_desc options_table[] = {
+    OPTION_ROW(0, "socket", PATH, "PATH", offsetof(struct mark_options, socket),
+               .help = "send to this socket instead of $EBB_SOCKET"),
+    OPTION_ROW('q', "quiet", FLAG, NULL, offsetof(struct mark_options, quiet),
+               .help = "outside a run do nothing, successfully"),
+    {0},
 };
 
 const struct cli_command cmd_mark = {

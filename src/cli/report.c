@@ -189,28 +189,28 @@ static int exec(const struct cli_call *call)
     return status;
 }
 
-static const struct cli_option options_table[] = {
+static const struct option_desc options_table[] = {
     {.name = "output",
      .letter = 'o',
-     .type = CLI_PATH,
+     .type = OPTION_PATH,
      .arg = "FILE",
      .help = "write to FILE, or to standard output for - (default report.html in the run's "
              "folder; text goes to standard output)",
      .offset = offsetof(struct report_options, output)},
     {.name = "text",
-     .type = CLI_FLAG,
+     .type = OPTION_FLAG,
      .help = "text for a terminal, with plots",
      .offset = offsetof(struct report_options, text)},
     {.name = "markdown",
-     .type = CLI_FLAG,
+     .type = OPTION_FLAG,
      .help = "text for a bug report, with versions and evidence",
      .offset = offsetof(struct report_options, markdown)},
     {.name = "json",
-     .type = CLI_FLAG,
+     .type = OPTION_FLAG,
      .help = "everything that is in the page, for programs",
      .offset = offsetof(struct report_options, json)},
     {.name = "compare",
-     .type = CLI_FLAG,
+     .type = OPTION_FLAG,
      .help = "two runs, before and after a change: whether it helped",
      .offset = offsetof(struct report_options, compare)},
     {.name = NULL},

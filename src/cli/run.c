@@ -18,156 +18,16 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/place.h"
-#include "base/quantity.h"
 #include "cli/run_client.h"
 #include "cli/run_diagnose.h"
-#include "cli/run_guard.h"
 #include "cli/run_heap.h"
 #include "diagnose/facts.h"
 #include "cli/run_program.h"
+#include "options/run_options.h"
 #include "supervise/lost.h"
 #include "supervise/supervisor.h"
 #include "guard/cgroup_place.h"
-#include "trace/logs.h"
 #include "present/summary.h"
-
-struct run_options {
-    struct run_guard_options guard;
-    uint64_t interval_ns;
-    const char *run_dir;
-    const char *name;
-    uint64_t heap_interval_bytes;
-    uint64_t log_max_bytes;
-    int64_t lock_fd;
-    const char *folder_id;
-    bool is_detached;
-    bool no_record, no_unique, pss, no_terminal, no_shim, no_heap, no_heap_python;
-    bool verbose, quiet, json;
-};
-_Static_assert(offsetof(struct run_options, guard) == 0, "run_guard_table is of this place");
-
-static int parse_interval(const char *what, const char *text, void *at, struct err *err)
-{
-    struct quantity_size size;
-    if (quantity_parse_size(what, text, &size, NULL) < 0 || size.is_percent ||
-        size.bytes < 4 << 10 || size.bytes > 1 << 30)
-        return err_set(err, -EINVAL, "%s: \"%s\" is not a size from 4K to 1G", what, text);
-    *(uint64_t *)at = size.bytes;
-    return 0;
-}
-
-static int parse_log_max(const char *what, const char *text, void *at, struct err *err)
-{
-    struct quantity_size size;
-    if (quantity_parse_size(what, text, &size, NULL) < 0 || size.is_percent ||
-        size.bytes < LOGS_CAP_MIN)
-        return err_set(err, -EINVAL, "%s: \"%s\" is not a size of 64K or more", what, text);
-    *(uint64_t *)at = size.bytes;
-    return 0;
-}
-
-/* For the job server. */
-static const struct cli_option hidden_table[] = {
-    {.name = "detached",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, is_detached),
-     .help = "return once the job has started"},
-    {.name = "lock-fd",
-     .type = CLI_INT,
-     .arg = "N",
-     .fallback = "-1",
-     .min = -1,
-     .max = INT32_MAX,
-     .offset = offsetof(struct run_options, lock_fd),
-     .help = "keep this file open for as long as the job is watched"},
-    {.name = "folder-id",
-     .type = CLI_TEXT,
-     .arg = "ID",
-     .offset = offsetof(struct run_options, folder_id),
-     .help = "sign the run folder with this before anything is started"},
-    {0},
-};
-
-static const struct cli_option run_table[] = {
-    {.name = "interval",
-     .letter = 'i',
-     .type = CLI_DURATION,
-     .arg = "TIME",
-     .min = 50,
-     .max = 3600000,
-     .offset = offsetof(struct run_options, interval_ns),
-     .help = "look at the job this often (default: every second, five times a second in its "
-             "first two minutes)"},
-    {.name = "run-dir",
-     .letter = 'd',
-     .type = CLI_PATH,
-     .arg = "DIR",
-     .offset = offsetof(struct run_options, run_dir),
-     .help = "put the recording into this folder, which must not exist yet; without it "
-             "ebb-runs/NAME-DATE"},
-    {.name = "name",
-     .letter = 'n',
-     .type = CLI_TEXT,
-     .arg = "NAME",
-     .offset = offsetof(struct run_options, name),
-     .help = "name of the run; without it the command's"},
-    {.name = "no-record",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, no_record),
-     .help = "make no run folder"},
-    {.name = "log-max",
-     .type = CLI_PARSED,
-     .arg = "SIZE",
-     .parse = parse_log_max,
-     .offset = offsetof(struct run_options, log_max_bytes),
-     .help = "keep at most this much of the job's output: how it began, and the newest; without it "
-             "all of it"},
-    {.name = "no-unique",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, no_unique),
-     .help = "do not read unique memory"},
-    {.name = "pss",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, pss),
-     .help = "also read PSS once a minute; this stalls the job by about 9 ms a GiB"},
-    {.name = "no-terminal",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, no_terminal),
-     .help = "give the job pipes even where our output is a terminal"},
-    {.name = "no-shim",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, no_shim),
-     .help = "leave Python alone: no steps and epochs without marks of the job's own"},
-    {.name = "no-heap",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, no_heap),
-     .help = "do not profile the heap: ebb heap will know nothing of this run"},
-    {.name = "heap-interval",
-     .type = CLI_PARSED,
-     .arg = "SIZE",
-     .fallback = "512K",
-     .parse = parse_interval,
-     .offset = offsetof(struct run_options, heap_interval_bytes),
-     .help = "sample the heap once in this many bytes that are allocated, on the mean"},
-    {.name = "no-heap-python",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, no_heap_python),
-     .help = "leave Python's own allocator of small objects alone"},
-    {.name = "verbose",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, verbose),
-     .help = "one line on standard error for each hook in Python that cannot be set"},
-    {.name = "quiet",
-     .letter = 'q',
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, quiet),
-     .help = "print no summary"},
-    {.name = "json",
-     .type = CLI_FLAG,
-     .offset = offsetof(struct run_options, json),
-     .help = "print the summary as one line of JSON, on standard error"},
-    {0},
-};
 
 /* ---- before the start: everything that can be wrong with the request ---- */
 
@@ -277,15 +137,14 @@ static bool is_ignored(int signo)
     return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
 }
 
-static int finish(const struct run_options *o, bool is_kept, struct run_client_end *end,
-                  pid_t sentinel)
+static int finish(const struct run_options *o, struct run_client_end *end, pid_t sentinel)
 {
     if (end->doc)
         print_summary(o, end->doc);
     else if (!end->status_known)
         cli_say("the supervisor of the job was lost; %s",
-                is_kept ? "the job goes on, its output is in log.txt"
-                        : "what was left of the job is being ended");
+                o->guard.keep_on_exit ? "the job goes on, its output is in log.txt"
+                                      : "what was left of the job is being ended");
     json_decref(end->doc);
     while (waitpid(sentinel, NULL, 0) < 0 && errno == EINTR)
         ;
@@ -324,10 +183,11 @@ static void choose_heap(const struct run_options *o, const char *program,
         s->heap.trouble = "libebb-heap.so is not beside this program";
 }
 
-static int run_job(const struct cli_call *call, const struct guard_settings *guard)
+static int run_job(const struct cli_call *call)
 {
     const struct run_options *o = call->options;
-    struct supervisor_options s = {.grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = *guard};
+    struct supervisor_options s = {
+        .grace_ns = 5 * NS_PER_S, .rundir = {.fd = -1}, .guard = o->guard};
     struct proc_root root;
     char path[PATH_MAX], shim[PATH_MAX], heap[PATH_MAX];
     struct err err = {""};
@@ -360,7 +220,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
     s.ignores_xfsz = is_ignored(SIGXFSZ);
     proc_raise_nofile(&s.nofile);
     run_client_hold_signals(&s.mask);
-    if (!guard->no_cgroup)
+    if (!o->guard.no_cgroup)
         (void)guard_place_vacate(&root); /* where it fails, the job has no cgroup of its own */
     if (supervisor_start(&s, &client, &err) < 0)
         return cli_fail(125, &err);
@@ -369,7 +229,7 @@ static int run_job(const struct cli_call *call, const struct guard_settings *gua
         return 0;
     if (!o->is_detached)
         run_client(&client, &s.tty, &end);
-    return finish(o, guard->keep_on_exit, &end, client.sentinel);
+    return finish(o, &end, client.sentinel);
 }
 
 static int check_lock(const struct run_options *o, struct err *err)
@@ -381,15 +241,17 @@ static int check_lock(const struct run_options *o, struct err *err)
 
 static int run_exec(const struct cli_call *call)
 {
-    struct run_guard guard;
+    struct run_options *o = call->options;
     struct err err = {""};
     if (call->argc < 1)
         return cli_failf(125, "run: which command? Write it behind --, like: ebb run -- python "
                               "train.py");
-    if (check_lock(call->options, &err) < 0 || run_guard_init(&guard, call, &err) < 0)
+    if (check_lock(o, &err) < 0)
         return cli_fail(125, &err);
-    int status = run_job(call, &guard.settings);
-    run_guard_fini(&guard);
+    if (run_options_complete(o, call->given, &err) < 0)
+        return cli_failf(125, "run: %s", err.text);
+    int status = run_job(call);
+    run_options_fini(o);
     return status;
 }
 
@@ -412,8 +274,8 @@ const struct cli_command cmd_run = {
         "With --limit it defends that, and the kernel gets the same limit for the job's own cgroup "
         "where ebb may make one. With --restart the job is started again, to go on from its "
         "checkpoint.\n\n"
-        "A --config FILE has the guard's options by their long names, one a line; # begins a "
-        "comment:\n\n"
+        "A --config FILE has options of the recording and the guard by their long names, one per "
+        "line; # begins a comment:\n\n"
         "  limit = 24G\n"
         "  checkpoint-signal = USR1\n"
         "  restart\n"
@@ -433,9 +295,7 @@ const struct cli_command cmd_run = {
     .examples = "ebb run -- python train.py --epochs 3\n"
                 "ebb run --limit 80% --restart --resume-args '--resume last' -- python train.py\n"
                 "ebb run --interval 200ms --name build -- make -j8\n",
-    .options = run_table,
-    .more_options = run_guard_table,
-    .hidden_options = hidden_table,
+    .options = run_options_table,
     .options_size = sizeof(struct run_options),
     .usage_status = 125,
     .stop_at_operand = true,

@@ -29,21 +29,21 @@ static int parse_seconds(const char *what, const char *text, void *at, struct er
     return 0;
 }
 
-static const struct cli_option series_table[] = {
+static const struct option_desc series_table[] = {
     {.name = "from",
-     .type = CLI_PARSED,
+     .type = OPTION_PARSED,
      .arg = "S",
      .parse = parse_seconds,
      .offset = offsetof(struct series_options, from_ns),
      .help = "from so many seconds after the job's start"},
     {.name = "to",
-     .type = CLI_PARSED,
+     .type = OPTION_PARSED,
      .arg = "S",
      .parse = parse_seconds,
      .offset = offsetof(struct series_options, to_ns),
      .help = "up to so many (default: to the end)"},
     {.name = "points",
-     .type = CLI_INT,
+     .type = OPTION_INT,
      .arg = "N",
      .fallback = "600",
      .min = SAMPLES_POINTS_MIN,
@@ -51,7 +51,7 @@ static const struct cli_option series_table[] = {
      .offset = offsetof(struct series_options, points),
      .help = "at most this many points of each series"},
     {.name = "id",
-     .type = CLI_INT,
+     .type = OPTION_INT,
      .arg = "N",
      .offset = offsetof(struct series_options, id),
      .help = "the job's number, for the document"},

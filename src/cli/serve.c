@@ -12,10 +12,9 @@
 #include "base/clock.h"
 #include "base/quantity.h"
 #include "cli/cli.h"
-#include "cli/run_config.h"
-#include "cli/serve_job.h"
 #include "cli/state_dir.h"
 #include "server/http/log.h"
+#include "trace/logs.h"
 
 struct memory {
     bool is_none;
@@ -29,11 +28,11 @@ struct gpus {
 struct options {
     const char *config, *listen, *socket, *state_dir, *import, *job_file, *ready_file;
     const char *log_format, *log_level;
-    struct cli_texts hosts;
+    struct option_texts hosts;
     struct memory memory;
     struct gpus gpus;
     struct jobs_keep keep;
-    struct quantity_size log_max;
+    uint64_t log_max_bytes;
     int64_t slots, viewers, connections;
     uint64_t interval_ns, grace_ns;
     bool check, no_auth;
@@ -99,7 +98,7 @@ static int parse_keep(const char *what, const char *text, void *at, struct err *
     return r;
 }
 
-#define AT(member) .offset = offsetof(struct options, member)
+#define AT(member) offsetof(struct options, member)
 enum option {
     LISTEN,
     SOCKET,
@@ -125,184 +124,85 @@ enum option {
     OPTIONS
 };
 
-static const struct cli_option table[] = {
-    [LISTEN] = {.name = "listen",
-                .letter = 'l',
-                .type = CLI_TEXT,
-                .arg = "ADDR:PORT",
-                .fallback = "127.0.0.1:7433",
-                AT(listen),
-                .help =
-                    "address for HTTP; port 0 takes a free one, none listens on the unix socket "
-                    "alone"},
-    [SOCKET] = {.name = "socket",
-                .type = CLI_PATH,
-                .arg = "PATH",
-                AT(socket),
-                .help = "unix socket for the server's own user; without it sock in the state "
-                        "folder"},
-    [STATE_DIR] = {.name = "state-dir",
-                   .letter = 's',
-                   .type = CLI_PATH,
-                   .arg = "DIR",
-                   AT(state_dir),
-                   .help = "folder of the database, the tokens and the runs; without it "
-                           "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb"},
-    [ALLOW_HOST] = {.name = "allow-host",
-                    .type = CLI_TEXTS,
-                    .arg = "NAME",
-                    AT(hosts),
-                    .help = "a name by which browsers may call this server, besides localhost and "
-                            "addresses; several have commas between them"},
-    [NO_AUTH] = {.name = "no-auth",
-                 .type = CLI_FLAG,
-                 AT(no_auth),
-                 .help = "no token: every user of this machine may run anything as this one; on "
-                         "loopback only"},
-    [SLOTS] = {.heading = "What jobs may have",
-               .name = "slots",
-               .type = CLI_INT,
-               .arg = "N",
-               .fallback = "1",
-               .min = 1,
-               .max = 1024,
-               AT(slots),
-               .help = "jobs that run at once, at most"},
-    [MEMORY] = {.name = "memory",
-                .type = CLI_PARSED,
-                .arg = "SIZE",
-                .fallback = "90%",
-                .parse = parse_memory,
-                AT(memory),
-                .help = "memory for all jobs together; a share is of the limit that binds this "
-                        "server; none: not counted"},
-    [GPUS] = {.name = "gpus",
-              .type = CLI_PARSED,
-              .arg = "N",
-              .fallback = "auto",
-              .parse = parse_gpus,
-              AT(gpus),
-              .help = "GPUs to give to jobs, from number 0 on; auto: all that the driver tells of"},
-    [INTERVAL] = {.name = "interval",
-                  .type = CLI_DURATION,
-                  .arg = "TIME",
-                  .fallback = "1s",
-                  .min = 50,
-                  .max = 3600000,
-                  AT(interval_ns),
-                  .help = "look at jobs this often, where a request does not say"},
-    [GRACE] = {.name = "grace",
-               .type = CLI_DURATION,
-               .arg = "TIME",
-               .fallback = "30s",
-               .max = 86400000,
-               AT(grace_ns),
-               .help = "time to end between a cancel and the kill, where a request does not say"},
-    [KEEP] = {.heading = "What is kept",
-              .name = "keep",
-              .type = CLI_PARSED,
-              .arg = "AGE,N,SIZE",
-              .fallback = "30d,50G",
-              .parse = parse_keep,
-              AT(keep),
-              .help = "ended jobs to keep: by age (30d), number (200), size of their folders (50G) "
-                      "or several of these; all: every one"},
-    [LOG_MAX] = {.name = "log-max",
-                 .type = CLI_SIZE,
-                 .arg = "SIZE",
-                 .fallback = "64M",
-                 AT(log_max),
-                 .help = "output to keep of a job: how it began, and the newest"},
-    [IMPORT] = {.heading = "A front end that is there already",
-                .name = "import",
-                .type = CLI_PATH,
-                .arg = "FILE",
-                AT(import),
-                .help = "take in a job file of another server first"},
-    [JOB_FILE] = {.name = "job-file",
-                  .type = CLI_PATH,
-                  .arg = "PATH",
-                  AT(job_file),
-                  .help = "keep a job file current for others to read"},
-    [VIEWERS] = {.heading = "The server",
-                 .name = "max-viewers",
-                 .type = CLI_INT,
-                 .arg = "N",
-                 .fallback = "600",
-                 .min = 1,
-                 .max = 100000,
-                 AT(viewers),
-                 .help = "live streams at once, at most"},
-    [CONNECTIONS] = {.name = "max-connections",
-                     .type = CLI_INT,
-                     .arg = "N",
-                     .fallback = "256",
-                     .min = 32, /* a quarter is for who has no token yet: a browser opens six */
-                     .max = 100000,
-                     AT(connections),
-                     .help = "other connections at once, at most"},
-    [READY_FILE] = {.name = "ready-file",
-                    .type = CLI_PATH,
-                    .arg = "FILE",
-                    AT(ready_file),
-                    .help = "write the address into this file once the server listens"},
-    [LOG_FORMAT] = {.name = "log-format",
-                    .type = CLI_CHOICE,
-                    .arg = "auto|json|text",
-                    .fallback = "auto",
-                    AT(log_format),
-                    .help = "of the lines on standard error; auto: text on a terminal"},
-    [LOG_LEVEL] = {.name = "log-level",
-                   .type = CLI_CHOICE,
-                   .arg = "debug|info|warn|error",
-                   .fallback = "info",
-                   AT(log_level),
-                   .help = "the least that is logged"},
-    [CONFIG] = {.name = "config",
-                .letter = 'c',
-                .type = CLI_PATH,
-                .arg = "FILE",
-                AT(config),
-                .help = "read options from this file, one name = value a line; the command line "
-                        "wins"},
-    [CHECK] = {.name = "check",
-               .type = CLI_FLAG,
-               AT(check),
-               .help = "check the configuration and end"},
-    [OPTIONS] = {.name = NULL},
+static const struct option_desc table[] = {
+    [LISTEN] = OPTION_ROW(
+        'l', "listen", TEXT, "ADDR:PORT", AT(listen), .fallback = "127.0.0.1:7433",
+        .help = "address for HTTP; port 0 takes a free one, none listens on the unix socket "
+                "alone"),
+    [SOCKET] =
+        OPTION_ROW(0, "socket", PATH, "PATH", AT(socket),
+                   .help = "unix socket for the server's own user; without it sock in the state "
+                           "folder"),
+    [STATE_DIR] = OPTION_ROW('s', "state-dir", PATH, "DIR", AT(state_dir),
+                             .help = "folder of the database, the tokens and the runs; without it "
+                                     "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb"),
+    [ALLOW_HOST] =
+        OPTION_ROW(0, "allow-host", TEXTS, "NAME", AT(hosts),
+                   .help = "a name by which browsers may call this server, besides localhost and "
+                           "addresses; several have commas between them"),
+    [NO_AUTH] =
+        OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
+                   .help = "no token: every user of this machine may run anything as this one; on "
+                           "loopback only"),
+    [SLOTS] = OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "What jobs may have",
+                         .fallback = "1", .min = 1, .max = 1024,
+                         .help = "jobs that run at once, at most"),
+    [MEMORY] = OPTION_ROW(
+        0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
+        .help = "memory for all jobs together; a share is of the limit that binds this "
+                "server; none: not counted"),
+    [GPUS] = OPTION_ROW(
+        0, "gpus", PARSED, "N", AT(gpus), .fallback = "auto", .parse = parse_gpus,
+        .help = "GPUs to give to jobs, from number 0 on; auto: all that the driver tells of"),
+    [INTERVAL] =
+        OPTION_ROW(0, "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
+                   .max = 3600000, .help = "look at jobs this often, where a request does not say"),
+    [GRACE] = OPTION_ROW(
+        0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "30s", .max = 86400000,
+        .help = "time to end between a cancel and the kill, where a request does not say"),
+    [KEEP] = OPTION_ROW(
+        0, "keep", PARSED, "AGE,N,SIZE", AT(keep), .heading = "What is kept", .fallback = "30d,50G",
+        .parse = parse_keep,
+        .help = "ended jobs to keep: by age (30d), number (200), size of their folders (50G) "
+                "or several of these; all: every one"),
+    [LOG_MAX] = OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(log_max_bytes), .min = LOGS_CAP_MIN,
+                           .fallback = "64M",
+                           .help = "output to keep of a job: how it began, and the newest"),
+    [IMPORT] = OPTION_ROW(0, "import", PATH, "FILE", AT(import),
+                          .heading = "A front end that is there already",
+                          .help = "take in a job file of another server first"),
+    [JOB_FILE] = OPTION_ROW(0, "job-file", PATH, "PATH", AT(job_file),
+                            .help = "keep a job file current for others to read"),
+    [VIEWERS] = OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server",
+                           .fallback = "600", .min = 1, .max = 100000,
+                           .help = "live streams at once, at most"),
+    [CONNECTIONS] =
+        OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
+                   .min = 32, /* a quarter is for who has no token yet: a browser opens six */
+                   .max = 100000, .help = "other connections at once, at most"),
+    [READY_FILE] = OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
+                              .help = "write the address into this file once the server listens"),
+    [LOG_FORMAT] =
+        OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
+                   .help = "of the lines on standard error; auto: text on a terminal"),
+    [LOG_LEVEL] = OPTION_ROW(0, "log-level", CHOICE, "debug|info|warn|error", AT(log_level),
+                             .fallback = "info", .help = "the least that is logged"),
+    [CONFIG] =
+        OPTION_ROW('c', "config", PATH, "FILE", AT(config), .scope = OPTION_COMMAND_LINE,
+                   .help = "read options from this file, one name = value a line; the command line "
+                           "wins"),
+    [CHECK] =
+        OPTION_ROW(0, "check", FLAG, NULL, AT(check), .help = "check the configuration and end"),
+    [OPTIONS] = {0},
 };
 
 /* What the options come to, and the memory that they point into. */
 struct wish {
     struct serve_options serve;
-    struct buf config, hosts;
-    const char *host_list[CLI_TEXTS_MAX + 1];
+    struct buf hosts;
+    const char *host_list[OPTION_TEXTS_MAX + 1];
     char state_dir[PATH_MAX], program[PATH_MAX];
 };
-
-static void wish_fini(struct wish *w)
-{
-    buf_fini(&w->config);
-    buf_fini(&w->hosts);
-}
-
-static int read_config(const struct cli_call *call, struct buf *text, struct err *err)
-{
-    struct options *o = call->options;
-    int place[CLI_OPTIONS_MAX] = {0};
-    for (size_t i = 0; i < OPTIONS; i++) {
-        if (cli_is_given(call, &table[i]))
-            place[i] = RUN_CONFIG_COMMAND_LINE;
-    }
-    const struct run_config c = {.file = o->config,
-                                 .named_as = "the options in `ebb help serve`",
-                                 .table = table,
-                                 .except = &table[CONFIG],
-                                 .options = o,
-                                 .options_size = sizeof(*o),
-                                 .place = place};
-    return o->config ? run_config_read(&c, text, err) : 0;
-}
 
 static bool is_host_name(const char *s)
 {
@@ -312,7 +212,7 @@ static bool is_host_name(const char *s)
 }
 
 /* "a,b" and several of them, as one list. */
-static int split_hosts(struct wish *w, const struct cli_texts *hosts, struct err *err)
+static int split_hosts(struct wish *w, const struct option_texts *hosts, struct err *err)
 {
     size_t count = 0;
     for (size_t i = 0; i < hosts->count; i++) {
@@ -327,7 +227,7 @@ static int split_hosts(struct wish *w, const struct cli_texts *hosts, struct err
             continue;
         if (!is_host_name(name))
             return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is no name of a host", name);
-        if (count == CLI_TEXTS_MAX)
+        if (count == OPTION_TEXTS_MAX)
             return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is one too many", name);
         w->host_list[count++] = name;
     }
@@ -351,11 +251,10 @@ static void fill_jobs(struct wish *w, const struct options *o)
                                           .memory_bytes = o->memory.size.bytes,
                                           .gpus = o->gpus.count,
                                           .keep = o->keep,
-                                          .log_bytes = o->log_max.bytes,
+                                          .log_bytes = o->log_max_bytes,
                                           .interval_ns = o->interval_ns,
                                           .grace_ns = o->grace_ns,
                                           .job_file = o->job_file,
-                                          .check = serve_job_check,
                                           .program = w->program};
     w->serve.gpus_auto = o->gpus.is_auto;
     w->serve.memory_auto = !o->memory.is_none && o->memory.size.is_percent;
@@ -364,10 +263,14 @@ static void fill_jobs(struct wish *w, const struct options *o)
 
 static int make_wish(struct wish *w, const struct cli_call *call, struct err *err)
 {
-    const struct options *o = call->options;
-    int r = read_config(call, &w->config, err);
-    if (r == 0 && (o->log_max.is_percent || o->log_max.bytes < 64 << 10))
-        r = err_set(err, -EINVAL, "--log-max must be a size of 64K or more");
+    struct options *o = call->options;
+    const struct options_config c = {.file = o->config,
+                                     .command = "serve",
+                                     .table = table,
+                                     .given = call->given,
+                                     .values = o,
+                                     .values_size = sizeof *o};
+    int r = o->config ? options_config_read(&c, err) : 0;
     if (r == 0)
         r = cli_state_dir(o->state_dir, w->state_dir, err);
     if (r == 0)
@@ -412,7 +315,7 @@ static int serve_exec(const struct cli_call *call)
         start_log(o);
         r = serve_run(&w->serve, &err);
     }
-    wish_fini(w);
+    buf_fini(&w->hosts);
     free(w);
     if (r < 0)
         return cli_failf(2, "serve: %s", err.text);

@@ -14,27 +14,14 @@ struct sweep_options {
     uint64_t grace_ns;
 };
 
-static const struct cli_option sweep_table[] = {
-    {.name = "lock-fd",
-     .type = CLI_INT,
-     .arg = "N",
-     .fallback = "-1",
-     .min = -1,
-     .max = INT32_MAX,
-     .offset = offsetof(struct sweep_options, lock_fd),
-     .help = "the job's lock, which is kept while this lasts"},
-    {.name = "folder-id",
-     .type = CLI_TEXT,
-     .arg = "ID",
-     .offset = offsetof(struct sweep_options, folder_id),
-     .help = "id in RUN_DIR; a folder with another id is neither read nor written"},
-    {.name = "grace",
-     .type = CLI_DURATION,
-     .arg = "TIME",
-     .fallback = "5s",
-     .max = 3600000,
-     .offset = offsetof(struct sweep_options, grace_ns),
-     .help = "between SIGTERM and SIGKILL"},
+static const struct option_desc sweep_table[] = {
+    OPTION_ROW(0, "lock-fd", INT, "N", offsetof(struct sweep_options, lock_fd), .fallback = "-1",
+               .min = -1, .max = INT32_MAX,
+               .help = "the job's lock, which is kept while this lasts"),
+    OPTION_ROW(0, "folder-id", TEXT, "ID", offsetof(struct sweep_options, folder_id),
+               .help = "id in RUN_DIR; a folder with another id is neither read nor written"),
+    OPTION_ROW(0, "grace", DURATION, "TIME", offsetof(struct sweep_options, grace_ns),
+               .fallback = "5s", .max = 3600000, .help = "between SIGTERM and SIGKILL"),
     {0},
 };
 

@@ -12,13 +12,13 @@ struct proc_root;
 enum { WATCH_NOTICE_MAX = 512 };
 
 struct watch_wish {
-    struct cli_texts pids;
+    struct option_texts pids;
     bool find_training, system; /* one of the three must be given */
 };
 
 /* Zeroed is valid and empty. */
 struct watch_targets {
-    int32_t pids[CLI_TEXTS_MAX]; /* none of --system */
+    int32_t pids[OPTION_TEXTS_MAX]; /* none of --system */
     size_t count;
     char notice[WATCH_NOTICE_MAX]; /* why these; "" if there is nothing to say */
 };

@@ -129,7 +129,7 @@ def test_answers_come_by_length_or_in_chunks(server, client, chunked):
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1x", "99999999999999999999", "1/../2"])
 @pytest.mark.parametrize("command", ["show", "logs", "wait", "cancel", "checkpoint", "rerun"])
 def test_a_number_that_is_none_is_refused(client, server, command, text):
-    assert refused_with(client(command, "--", text), "no job's number")
+    assert refused_with(client(command, "--", text), "invalid job id")
     assert not server.asked
 
 
@@ -168,9 +168,11 @@ def test_submit_sends_all_that_was_asked_for(server, client, tmp_path):
 
 @pytest.mark.parametrize("options, words", [
     (["--env", "=x"], "neither K=V nor"), (["--env", "NOT_SET_ANYWHERE"], "neither K=V nor"),
-    (["--after", "x"], "no job's number"), (["--gpu", "-1"], "--gpu"), (["--memory", "lots"], "--memory"),
-    (["--priority", "101"], "--priority"), (["--config", "x"], "--config is not"),
-    (["--cwd", "/no/such/folder"], "/no/such/folder"), (["--restrat"], "--restart")])
+    (["--after", "x"], "invalid job id"), (["--gpu", "-1"], "--gpu"), (["--memory", "lots"], "--memory"),
+    (["--priority", "101"], "--priority"), (["--config", "x"], "no option --config"),
+    (["--cwd", "/no/such/folder"], "/no/such/folder"), (["--restrat"], "--restart"),
+    (["--limit", "24"], 'submit: --limit: "24" has no unit; did you mean 24G?'),
+    (["--no-guard", "--grace", "2s"], "--grace is for the guard")])
 def test_submit_refuses_what_makes_no_sense_before_anybody_is_asked(server, client, options, words):
     assert refused_with(client("submit", *options, "--", "true"), words)
     assert not server.asked

@@ -111,7 +111,7 @@ def test_a_missing_value_is_said(ebb, tmp_path, option):
      "--reserve is 2.00 GiB, which is not below the 2.00 GiB of --limit"),
     (["--limit", "512M", "--reserve", "4G"],
      "--reserve is 4.00 GiB, which is not below the 512 MiB of --limit"),
-    (["--limit", "24"], "--limit is 24 B, in which nothing runs; write it like 24G"),
+    (["--limit", "24"], '--limit: "24" has no unit; did you mean 24G?'),
     (["--reserve", "100%"], "--reserve of 100% leaves the job nothing; give less"),
     (["--limit", "2G", "--restart-every", "20G"],
      "--restart-every is 20.0 GiB, which is not below the 2.00 GiB of --limit"),
@@ -161,14 +161,12 @@ def test_options_that_agree_start_the_job(job, arguments):
 
 
 @pytest.mark.parametrize("text, sentence", [
-    ("limt = 2G\n", ':1: there is no setting "limt"; did you mean "limit"?'),
+    ("limt = 2G\n", ':1: there is no option "limt"; did you mean "limit"?'),
     ("# rules\n\nfrobnicate = 2G\n",
-     ':3: there is no setting "frobnicate"; they are named as the guard\'s options in '
-     "`ebb help run`"),
-    ("config = other.conf\n", ':1: there is no setting "config"; they are named as the guard\'s '
-                              "options in `ebb help run`"),
-    ("interval = 2s\n", ':1: there is no setting "interval"; they are named as the guard\'s '
-                        "options in `ebb help run`"),
+     ':3: there is no option "frobnicate"; they are named as in `ebb help run`'),
+    ("config = other.conf\n", ':1: there is no option "config"; they are named as in '
+                              "`ebb help run`"),
+    ("quiet\n", ':1: there is no option "quiet"; they are named as in `ebb help run`'),
     ("limit = 12X\n", f':1: limit: "12X" {NOT_A_SIZE}'),
     ("restart\ngrace = 5\n", f':2: grace: "5" {NO_UNIT}'),
     ("checkpoint-signal = KILL", f':1: checkpoint-signal: a job cannot take "KILL" {TAKEN}'),
@@ -184,16 +182,16 @@ def test_options_that_agree_start_the_job(job, arguments):
 ])
 def test_a_wrong_config_file_is_one_sentence_and_the_job_does_not_start(job, text, sentence):
     (job.folder.parent / "guard.conf").write_text(text)
-    assert refused(job("--config", "../guard.conf"), f"../guard.conf{sentence}", status=125)
+    assert refused(job("--config", "../guard.conf"), f"run: ../guard.conf{sentence}", status=125)
     assert not_started(job)
 
 
 def test_a_config_file_that_cannot_be_read_is_said(job, ebb_as_nobody, open_folder):
     assert refused(job("--config", "none.conf"),
-                   "cannot read none.conf: No such file or directory", status=125)
-    assert refused(job("--config", ".."), "cannot read ..: Is a directory", status=125)
+                   "run: cannot read none.conf: No such file or directory", status=125)
+    assert refused(job("--config", ".."), "run: cannot read ..: Is a directory", status=125)
     assert refused(job("--config", "/dev/zero"),
-                   "/dev/zero is larger than 64 KiB; that is no config file", status=125)
+                   "run: /dev/zero is larger than 64 KiB; that is no config file", status=125)
     assert refused(job("--config", ""), 'run: --config: "" is empty; write it like --config FILE',
                    status=125)
     assert not_started(job)
@@ -201,7 +199,7 @@ def test_a_config_file_that_cannot_be_read_is_said(job, ebb_as_nobody, open_fold
     secret.write_text("limit = 2G\n")
     secret.chmod(0)
     assert refused(ebb_as_nobody("run", "--config", secret, "--", "touch", "ran"),
-                   f"cannot read {secret}: Permission denied", status=125)
+                   f"run: cannot read {secret}: Permission denied", status=125)
     assert not (open_folder / "ran").exists()
 
 
@@ -224,7 +222,7 @@ def test_contradictions_name_the_line_of_the_file(job, text, arguments, sentence
 
 
 @pytest.mark.parametrize("text, arguments", [
-    ("limit = 900T  # plenty\nreserve = 1G\n\nrestart = no\ngrace = 5s\n", []),
+    ("interval = 2s\nlimit = 900T  # plenty\nreserve = 1G\n\nrestart = no\ngrace = 5s\n", []),
     ("reserve = 3G\n", ["--limit", "2G", "--reserve", "10%", "--dry-run"]),
     ("max-restarts = 3\n", ["--restart"]),
     ("restart\nlimit = 2G\n", ["--no-guard"]),
@@ -245,7 +243,7 @@ def test_a_config_file_may_come_from_a_pipe(ebb, tmp_path):
     result = ebb("run", "--config", f"/dev/fd/{read}", "--", "touch", "ran", cwd=tmp_path,
                  pass_fds=[read])
     os.close(read)
-    assert refused(result, f'/dev/fd/{read}:1: there is no setting "limt"; did you mean "limit"?',
+    assert refused(result, f'run: /dev/fd/{read}:1: there is no option "limt"; did you mean "limit"?',
                    status=125)
     assert list(tmp_path.iterdir()) == []
 

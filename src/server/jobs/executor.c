@@ -183,8 +183,11 @@ static int start_locked(struct executor_run *run, const struct job_spec *spec, i
     run->lock_fd = executor_lock_open(x, run->id);
     if (run->lock_fd < 0)
         return run->lock_fd;
-    const struct job_place place = {
-        .run_dir = path, .folder_id = run->folder_id, .lock_fd = LOCK_AT};
+    const struct job_place place = {.run_dir = path,
+                                    .folder_id = run->folder_id,
+                                    .lock_fd = LOCK_AT,
+                                    .interval_ns = x->interval_ns,
+                                    .log_bytes = x->log_bytes};
     int r = job_spec_launch(spec, x->program, &place, gpus, gpu_count, &launch);
     if (r == 0)
         r = launch_child(run, &launch, spec->cwd, lock);

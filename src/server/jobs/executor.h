@@ -50,11 +50,12 @@ struct executor_callbacks {
 
 struct executor {
     struct loop *loop;
-    const char *program;   /* ebb itself: /proc/self/exe resolved at start */
-    int locks_fd, runs_fd; /* folders */
-    const char *runs_path; /* absolute */
-    uint64_t files_max;    /* soft limit of open files for what is started; 0: our own */
-    uint64_t force_ns;     /* beyond a cancel's grace, before the supervisor is killed */
+    const char *program;             /* ebb itself: /proc/self/exe resolved at start */
+    int locks_fd, runs_fd;           /* folders */
+    const char *runs_path;           /* absolute */
+    uint64_t files_max;              /* soft limit of open files for what is started; 0: our own */
+    uint64_t interval_ns, log_bytes; /* for requests without; 0: as `ebb run` does */
+    uint64_t force_ns;               /* beyond a cancel's grace, before the supervisor is killed */
     struct executor_callbacks callbacks;
 };
 

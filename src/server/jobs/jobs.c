@@ -168,6 +168,8 @@ int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs
                           .runs_fd = j->runs_fd,
                           .runs_path = j->runs_path,
                           .files_max = options->files_max,
+                          .interval_ns = options->interval_ns,
+                          .log_bytes = options->log_bytes,
                           .force_ns = options->force_ns ? options->force_ns : 30 * NS_PER_S,
                           .callbacks = jobs_callbacks};
     j->executor.callbacks.user = j;

@@ -30,7 +30,6 @@ struct jobs_options {
     uint64_t interval_ns; /* of samples where a request does not say */
     uint64_t grace_ns;    /* of a cancel that does not say */
     const char *job_file; /* kept current; NULL: none */
-    job_options_check_fn *check;
     const char *program;
     uint64_t files_max; /* soft limit of open files for the jobs; 0: the server's own */
     uint64_t force_ns; /* a job that outlives a cancel's grace by so much: its supervisor is killed;

@@ -58,7 +58,7 @@ static int take_history(struct jobs *j, const json_t *entry, struct err *err)
 static int take_queued(struct jobs *j, const json_t *request, struct err *err)
 {
     struct job_spec spec = {0};
-    int r = job_spec_read(request, j->cwd, j->options.check, &spec, err);
+    int r = job_spec_read(request, j->cwd, &spec, err);
     if (r < 0)
         return r;
     json_object_set_new(spec.doc, "after", json_array()); /* its numbers are not ours */

@@ -115,44 +115,16 @@ void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t siz
 
 /* ---- starting ---- */
 
-/* The server's own defaults for what the request leaves open. */
-static json_t *with_defaults(const struct jobs *j, const json_t *request)
-{
-    char text[32];
-    json_t *doc = json_copy((json_t *)(uintptr_t)request);
-    json_t *options = json_copy(json_object_get(request, "options"));
-    if (!options)
-        options = json_object();
-    if (j->options.interval_ns && !json_object_get(options, "interval")) {
-        snprintf(text, sizeof text, "%llums",
-                 (unsigned long long)(j->options.interval_ns / NS_PER_MS));
-        json_object_set_new(options, "interval", json_string(text));
-    }
-    if (j->options.log_bytes && !json_object_get(options, "log-max")) {
-        snprintf(text, sizeof text, "%llu", (unsigned long long)j->options.log_bytes);
-        json_object_set_new(options, "log-max", json_string(text));
-    }
-    json_object_set_new(doc, "options", options);
-    return doc;
-}
-
 static int launch(struct jobs *j, struct job *job, const struct job_spec *spec, struct err *err)
 {
     int gpus[PLAN_GPUS_MAX];
     size_t count = 0;
-    struct job_spec full = *spec;
     for (int i = 0; i < PLAN_GPUS_MAX; i++)
         if (job->live->gpus >> i & 1)
             gpus[count++] = i;
-    full.doc = with_defaults(j, spec->doc);
-    if (!full.doc)
-        return err_set(err, -ENOMEM, "out of memory");
     const struct executor_folder folder = {.name = job->live->folder, .id = job->live->folder_id};
     job->live->spawned_ns = clock_mono_ns();
-    int r =
-        executor_start(&j->executor, job->id, &full, &folder, gpus, count, &job->live->run, err);
-    json_decref(full.doc);
-    return r;
+    return executor_start(&j->executor, job->id, spec, &folder, gpus, count, &job->live->run, err);
 }
 
 /* No later try would fare better; somebody else's file or lock in its place (the last two) is the
@@ -205,7 +177,7 @@ static int read_spec(struct jobs *j, const struct job *job, struct job_spec *ret
     json_t *request = json_parse(row.request, strlen(row.request), err);
     if (!request)
         return -EINVAL;
-    r = job_spec_read(request, j->cwd, NULL, ret, err);
+    r = job_spec_read(request, j->cwd, ret, err);
     json_decref(request);
     return r;
 }

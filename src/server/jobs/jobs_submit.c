@@ -134,7 +134,7 @@ static int submit(struct jobs *j, const json_t *request, int64_t rerun_of, json_
 {
     struct job_spec spec = {0};
     int64_t id = 0;
-    int r = job_spec_read(request, j->cwd, j->options.check, &spec, err);
+    int r = job_spec_read(request, j->cwd, &spec, err);
     if (r == 0)
         r = accept_spec(j, &spec, rerun_of, &id, err);
     job_spec_fini(&spec);

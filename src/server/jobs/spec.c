@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/quantity.h"
+#include "options/run_options.h"
 #include "server/jobs/plan.h"
 
 enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, SHOWN_MAX = 100, PRIORITY_MAX = 100 };
@@ -21,7 +22,6 @@ enum { ARGS_MAX = 4096, VARIABLES_MAX = 1024, SHOWN_MAX = 100, PRIORITY_MAX = 10
 struct reading {
     struct job_spec *spec;
     const char *base_cwd;
-    job_options_check_fn *check;
     struct err *err;
 };
 
@@ -241,63 +241,26 @@ static int read_after(struct reading *r, const char *key, const json_t *v)
     return set(r, key, json_deep_copy(v));
 }
 
-/* Those that are the server's to give. getopt takes beginnings of names, too. */
-static const char *of_the_server(const char *name)
-{
-    static const struct {
-        const char *name, *why;
-    } own[] = {
-        {"run-dir", "the server chooses the run folder"},
-        {"no-record", "a job of the server is always recorded"},
-        {"detached", "the server gives it"},
-        {"lock-fd", "the server gives it"},
-        {"name", "say it with the key \"name\""},
-        {"limit", "say it with the key \"limit\""},
-    };
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-        if (strncmp(own[i].name, name, strlen(name)) == 0)
-            return own[i].why;
-    }
-    return NULL;
-}
-
-static int check_option(const char *name, const json_t *value, struct err *err)
-{
-    char what[128];
-    snprintf(what, sizeof(what), "options.%.100s", name);
-    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(name) || !name[0] ||
-        name[0] == '-')
-        return err_set(err, -EINVAL, "options: \"%.100s\" is not the name of an option", name);
-    const char *why = of_the_server(name);
-    if (why)
-        return err_set(err, -EINVAL, "%s: it cannot be given here: %s", what, why);
-    if (json_is_boolean(value) || json_is_integer(value) || json_is_null(value) ||
-        is_plain_text(value))
-        return 0;
-    return refuse(err, what, value, "is neither a text nor a whole number, true or false");
-}
-
 static int read_options(struct reading *r, const char *key, const json_t *v)
 {
     size_t bytes = 0;
-    if (!v)
-        return set(r, key, json_object());
-    if (!json_is_object(v))
-        return refuse(r->err, key, v, "is not an object like {\"restart\": true}");
     const char *name;
     json_t *value;
+    if (v && !json_is_object(v))
+        return refuse(r->err, key, v, "is not an object like {\"restart\": true}");
     json_object_foreach((json_t *)(uintptr_t)v, name, value)
     {
-        int rc = check_option(name, value, r->err);
-        if (rc < 0)
-            return rc;
         bytes += strlen(name) + json_string_length(value);
     }
     if (bytes > JOB_OPTIONS_MAX)
         return err_set(r->err, -EINVAL, "%s: %zu bytes are too many; at most %d are taken", key,
                        bytes, JOB_OPTIONS_MAX);
-    int rc = r->check ? r->check(v, r->err) : 0;
-    return rc < 0 ? rc : set(r, key, json_deep_copy(v));
+    int rc = set(r, key, v ? json_deep_copy(v) : json_object());
+    struct run_options o = {0};
+    if (rc == 0)
+        rc = run_options_read_request(&o, &r->spec->options, r->spec->doc, r->err);
+    run_options_fini(&o);
+    return rc;
 }
 
 /* In the order in which they are read: a name may come from the command, and what to set aside
@@ -345,11 +308,10 @@ static int read_keys(const json_t *doc, struct reading *r)
     return 0;
 }
 
-int job_spec_read(const json_t *doc, const char *base_cwd, job_options_check_fn *check,
-                  struct job_spec *ret, struct err *err)
+int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err)
 {
     struct job_spec spec = {.doc = json_object()};
-    struct reading r = {&spec, base_cwd, check, err};
+    struct reading r = {&spec, base_cwd, err};
     int rc = spec.doc ? 0 : err_set(err, -ENOMEM, "out of memory");
     if (rc == 0 && !json_is_object(doc))
         rc = err_set(err, -EINVAL,
@@ -376,5 +338,6 @@ int job_spec_read(const json_t *doc, const char *base_cwd, job_options_check_fn 
 void job_spec_fini(struct job_spec *spec)
 {
     json_decref(spec->doc);
+    options_given_fini(&spec->options);
     *spec = (struct job_spec){0};
 }

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "options/option.h"
+
 struct err;
 
 /* Bytes, but for the first: entries. */
@@ -27,17 +29,13 @@ struct job_spec {
     int64_t after[JOB_AFTER_MAX];
     size_t after_count;
     uint64_t memory_bytes; /* what to set aside: "memory", else an absolute "limit"; 0: not told */
-    const char *memory_from; /* "declared" or "limit"; NULL */
+    const char *memory_from;      /* "declared" or "limit"; NULL */
+    struct options_given options; /* of `ebb run`, --limit among them */
 };
-
-/* The options of `ebb run` are the command line's to know: whether OPTIONS (an object) can be given
- * to it. 0, or -EINVAL with a sentence. */
-typedef int job_options_check_fn(const json_t *options, struct err *err);
 
 /* Borrows DOC. -EINVAL with a sentence that names the key and the value. BASE_CWD is where relative
  * folders are; the folder must exist. Unknown keys are errors. */
-int job_spec_read(const json_t *doc, const char *base_cwd, job_options_check_fn *check,
-                  struct job_spec *ret, struct err *err);
+int job_spec_read(const json_t *doc, const char *base_cwd, struct job_spec *ret, struct err *err);
 void job_spec_fini(struct job_spec *spec); /* accepts a zeroed one */
 /* What `ebb` is to be called with: run --detached --lock-fd N --run-dir=PATH … -- COMMAND…; both
  * NULL-ended, each one allocation for free(). The environment is the server's own without EBB_* and
@@ -51,6 +49,7 @@ struct job_place {
     const char *run_dir;   /* the folder's path */
     const char *folder_id; /* what it is to be signed with */
     int lock_fd;
+    uint64_t interval_ns, log_bytes; /* where the request has none; 0: as `ebb run` does */
 };
 /* -ENOMEM */
 int job_spec_launch(const struct job_spec *spec, const char *program, const struct job_place *place,

@@ -1,6 +1,7 @@
 /* From a request to the command line and the environment of `ebb run`. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "server/jobs/spec.h"
 #include "trace/rundir.h"
 
@@ -19,31 +21,25 @@ struct texts {
     size_t count;
 };
 
-static void end_text(struct texts *t)
+static void launch_end_text(struct texts *t)
 {
     buf_add_byte(&t->bytes, 0);
     t->count++;
 }
 
-static void add(struct texts *t, const char *text)
+static void launch_add(struct texts *t, const char *text)
 {
     buf_add_str(&t->bytes, text);
-    end_text(t);
+    launch_end_text(t);
 }
 
-static void add_option(struct texts *t, const char *name, const json_t *value)
+__attribute__((format(printf, 2, 3))) static void launch_addf(struct texts *t, const char *fmt, ...)
 {
-    if (json_is_false(value) || json_is_null(value))
-        return;
-    buf_printf(&t->bytes, "--%s", name);
-    /* with "=", so that a value that begins with a dash is one still */
-    if (json_is_string(value)) {
-        buf_add_byte(&t->bytes, '=');
-        buf_add_str(&t->bytes, json_string_value(value));
-    } else if (json_is_integer(value)) {
-        buf_printf(&t->bytes, "=%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    }
-    end_text(t);
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&t->bytes, fmt, ap);
+    va_end(ap);
+    launch_end_text(t);
 }
 
 /* One allocation: the pointers, then what they point at. */
@@ -67,29 +63,24 @@ static char **make_argv(const struct job_spec *spec, const char *program,
                         const struct job_place *place)
 {
     struct texts t = {0};
-    const char *name;
     json_t *value;
     size_t i;
-    add(&t, program);
-    add(&t, "run");
-    add(&t, "--detached");
-    buf_printf(&t.bytes, "--lock-fd=%d", place->lock_fd);
-    end_text(&t);
-    buf_printf(&t.bytes, "--folder-id=%s", place->folder_id);
-    end_text(&t);
-    buf_printf(&t.bytes, "--run-dir=%s", place->run_dir);
-    end_text(&t);
-    buf_printf(&t.bytes, "--name=%s", spec->name);
-    end_text(&t);
-    add_option(&t, "limit", json_object_get(spec->doc, "limit"));
-    json_object_foreach(json_object_get(spec->doc, "options"), name, value)
-    {
-        add_option(&t, name, value);
-    }
-    add(&t, "--");
+    launch_add(&t, program);
+    launch_add(&t, "run");
+    launch_add(&t, "--detached");
+    launch_addf(&t, "--lock-fd=%d", place->lock_fd);
+    launch_addf(&t, "--folder-id=%s", place->folder_id);
+    launch_addf(&t, "--run-dir=%s", place->run_dir);
+    launch_addf(&t, "--name=%s", spec->name);
+    if (place->interval_ns && !options_find(&spec->options, "interval"))
+        launch_addf(&t, "--interval=%" PRIu64 "ms", place->interval_ns / NS_PER_MS);
+    if (place->log_bytes)
+        launch_addf(&t, "--log-max=%" PRIu64, place->log_bytes);
+    t.count += options_put_argv(&t.bytes, &spec->options);
+    launch_add(&t, "--");
     json_array_foreach(json_object_get(spec->doc, "command"), i, value)
     {
-        add(&t, json_string_value(value));
+        launch_add(&t, json_string_value(value));
     }
     return list_of(&t);
 }
@@ -122,21 +113,19 @@ static char **make_env(const struct job_spec *spec, const int *gpus, size_t gpu_
     json_t *value;
     for (char **v = environ; v && *v; v++) {
         if (is_passed_on(*v, env))
-            add(&t, *v);
+            launch_add(&t, *v);
     }
     json_object_foreach(env, name, value)
     {
         if (gpu_count > 0 && strcmp(name, visible) == 0)
             continue;
-        buf_printf(&t.bytes, "%s=", name);
-        buf_add_str(&t.bytes, json_string_value(value));
-        end_text(&t);
+        launch_addf(&t, "%s=%s", name, json_string_value(value));
     }
     if (gpu_count > 0 || !json_object_get(env, visible)) {
         buf_printf(&t.bytes, "%s=", visible);
         for (size_t i = 0; i < gpu_count; i++)
             buf_printf(&t.bytes, "%s%d", i ? "," : "", gpus[i]);
-        end_text(&t);
+        launch_end_text(&t);
     }
     return list_of(&t);
 }

@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/quantity.h"
-#include "cli/run_config.h"
+#include "options/option.h"
 
 struct things {
     struct quantity_size size;
@@ -23,29 +24,30 @@ struct things {
 };
 enum { SIZE, TIME, TEXT, NUMBER, FLAG, OTHER, CONFIG, THINGS };
 
-static const struct cli_option table[] = {
+static const struct option_desc table[] = {
     [SIZE] = {.name = "limit",
-              .type = CLI_SIZE,
+              .type = OPTION_SIZE,
               .arg = "SIZE",
               .offset = offsetof(struct things, size)},
     [TIME] = {.name = "grace",
-              .type = CLI_DURATION,
+              .type = OPTION_DURATION,
               .arg = "TIME",
               .offset = offsetof(struct things, time_ns)},
     [TEXT] = {.name = "checkpoint-cmd",
-              .type = CLI_TEXT,
+              .type = OPTION_TEXT,
               .arg = "CMD",
               .offset = offsetof(struct things, text)},
     [NUMBER] = {.name = "max-restarts",
-                .type = CLI_INT,
+                .type = OPTION_INT,
                 .arg = "N",
                 .min = 1,
                 .max = 9,
                 .offset = offsetof(struct things, number)},
-    [FLAG] = {.name = "restart", .type = CLI_FLAG, .offset = offsetof(struct things, flag)},
-    [OTHER] = {.name = "dry-run", .type = CLI_FLAG, .offset = offsetof(struct things, other)},
+    [FLAG] = {.name = "restart", .type = OPTION_FLAG, .offset = offsetof(struct things, flag)},
+    [OTHER] = {.name = "dry-run", .type = OPTION_FLAG, .offset = offsetof(struct things, other)},
     [CONFIG] = {.name = "config",
-                .type = CLI_PATH,
+                .scope = OPTION_COMMAND_LINE,
+                .type = OPTION_PATH,
                 .arg = "FILE",
                 .offset = offsetof(struct things, file)},
     [THINGS] = {.name = NULL},
@@ -54,23 +56,36 @@ static const struct cli_option table[] = {
 /* What a test has in hand. */
 struct file {
     struct things things;
-    int place[CLI_OPTIONS_MAX];
+    struct options_given given;
     char text[512];
     struct err err;
 };
 
+static void file_fini(struct file *f)
+{
+    options_given_fini(&f->given);
+}
+#define AUTO_FILE __attribute__((cleanup(file_fini)))
+
 static int parse_bytes(struct file *f, const char *text, size_t len)
 {
-    const struct run_config c = {.file = "guard.conf",
-                                 .table = table,
-                                 .except = &table[CONFIG],
-                                 .options = &f->things,
-                                 .options_size = sizeof(f->things),
-                                 .place = f->place};
-    assert_true(len < sizeof(f->text));
+    const struct options_config c = {.file = "guard.conf",
+                                     .command = "run",
+                                     .table = table,
+                                     .given = &f->given,
+                                     .values = &f->things,
+                                     .values_size = sizeof f->things};
+    assert_true(len < sizeof f->text);
     memcpy(f->text, text, len);
     f->text[len] = '\0';
-    return run_config_parse(&c, f->text, len, &f->err);
+    return options_config_parse(&c, f->text, len, &f->err);
+}
+
+/* The line that has option I; 0: it is not given. */
+static int line_of(const struct file *f, int i)
+{
+    const struct option_given *g = options_find(&f->given, table[i].name);
+    return g ? g->line : 0;
 }
 
 static int parse(struct file *f, const char *text)
@@ -80,6 +95,7 @@ static int parse(struct file *f, const char *text)
 
 static void is_good(struct file *f, const char *text)
 {
+    file_fini(f);
     *f = (struct file){0};
     if (parse(f, text) != 0)
         fail_msg("%s", f->err.text);
@@ -87,7 +103,7 @@ static void is_good(struct file *f, const char *text)
 
 static void is_refused(const char *text, const char *sentence)
 {
-    struct file f = {0};
+    AUTO_FILE struct file f = {0};
     assert_int_equal(parse(&f, text), -EINVAL);
     assert_string_equal(f.err.text, sentence);
 }
@@ -95,7 +111,7 @@ static void is_refused(const char *text, const char *sentence)
 static void every_type_is_parsed_as_on_the_command_line(void **state)
 {
     (void)state;
-    struct file f;
+    AUTO_FILE struct file f = {0};
     is_good(&f, "limit = 24G\ngrace=1.5s\ncheckpoint-cmd = touch a=b c\n\tmax-restarts =3\r\n"
                 "restart\ndry-run = yes");
     assert_int_equal(f.things.size.bytes, UINT64_C(24) << 30);
@@ -104,28 +120,28 @@ static void every_type_is_parsed_as_on_the_command_line(void **state)
     assert_int_equal(f.things.number, 3);
     assert_true(f.things.flag && f.things.other);
     for (int i = SIZE; i < CONFIG; i++)
-        assert_int_equal(f.place[i], i + 1);
+        assert_int_equal(line_of(&f, i), i + 1);
 }
 
 static void comments_and_empty_lines_say_nothing(void **state)
 {
     (void)state;
-    struct file f;
+    AUTO_FILE struct file f = {0};
     is_good(&f, "");
     is_good(&f, "\n\n  # limit = x\n#\n \t\r\n");
     for (int i = 0; i < THINGS; i++)
-        assert_int_equal(f.place[i], RUN_CONFIG_NOWHERE);
+        assert_int_equal(line_of(&f, i), 0);
     is_good(&f, "limit = 1G # for now\ncheckpoint-cmd = a#b '# c' # d\nrestart # yes\n");
     assert_int_equal(f.things.size.bytes, UINT64_C(1) << 30);
     assert_string_equal(f.things.text, "a#b '# c'");
     assert_true(f.things.flag);
-    assert_int_equal(f.place[FLAG], 3);
+    assert_int_equal(line_of(&f, FLAG), 3);
 }
 
 static void quotes_around_a_whole_value_are_none_of_it(void **state)
 {
     (void)state;
-    struct file f;
+    AUTO_FILE struct file f = {0};
     is_good(&f, "checkpoint-cmd = \"touch 'a b'\"\nlimit = '2G'");
     assert_string_equal(f.things.text, "touch 'a b'");
     assert_int_equal(f.things.size.bytes, UINT64_C(2) << 30);
@@ -138,21 +154,23 @@ static void quotes_around_a_whole_value_are_none_of_it(void **state)
 static void a_flag_that_is_no_counts_as_not_given(void **state)
 {
     (void)state;
-    struct file f;
+    AUTO_FILE struct file f = {0};
     is_good(&f, "restart = no\ndry-run = yes\n");
     assert_false(f.things.flag);
-    assert_int_equal(f.place[FLAG], RUN_CONFIG_NOWHERE);
+    assert_int_equal(line_of(&f, FLAG), 0);
     assert_true(f.things.other);
 }
 
 static void the_command_line_wins_but_the_file_is_checked_all_the_same(void **state)
 {
     (void)state;
-    struct file f = {.things = {.number = 7}, .place = {[NUMBER] = RUN_CONFIG_COMMAND_LINE}};
+    AUTO_FILE struct file f = {0};
+    assert_int_equal(
+        options_give(&f.given, &table[NUMBER], "--max-restarts", "7", &f.things, &f.err), 0);
     assert_int_equal(parse(&f, "max-restarts = 3\nlimit = 1G"), 0);
     assert_int_equal(f.things.number, 7);
-    assert_int_equal(f.place[NUMBER], RUN_CONFIG_COMMAND_LINE);
-    assert_int_equal(f.place[SIZE], 2);
+    assert_int_equal(line_of(&f, NUMBER), 0);
+    assert_int_equal(line_of(&f, SIZE), 2);
     assert_int_equal(parse(&f, "max-restarts = x"), -EINVAL);
     assert_int_equal(f.things.number, 7);
     assert_memory_equal(f.err.text, "guard.conf:1: max-restarts: \"x\" ", 32);
@@ -162,15 +180,15 @@ static void what_is_wrong_is_named_with_file_and_line(void **state)
 {
     (void)state;
     is_refused("\n\nlimt = 1G",
-               "guard.conf:3: there is no setting \"limt\"; did you mean \"limit\"?");
+               "guard.conf:3: there is no option \"limt\"; did you mean \"limit\"?");
     is_refused("--limit = 1G",
-               "guard.conf:1: there is no setting \"--limit\"; did you mean \"limit\"?");
-    is_refused("= 1G", "guard.conf:1: there is no setting \"\"; they are named as the guard's "
-                       "options in `ebb help run`");
-    is_refused("[guard]\n", "guard.conf:1: there is no setting \"[guard]\"; they are named as the "
-                            "guard's options in `ebb help run`");
-    is_refused("config = x", "guard.conf:1: there is no setting \"config\"; they are named as the "
-                             "guard's options in `ebb help run`");
+               "guard.conf:1: there is no option \"--limit\"; did you mean \"limit\"?");
+    is_refused("= 1G", "guard.conf:1: there is no option \"\"; they are named as in `ebb "
+                       "help run`");
+    is_refused("[guard]\n",
+               "guard.conf:1: there is no option \"[guard]\"; they are named as in `ebb help run`");
+    is_refused("config = x",
+               "guard.conf:1: there is no option \"config\"; they are named as in `ebb help run`");
     is_refused("# x\nlimit", "guard.conf:2: limit has no value; write it like limit = SIZE");
     is_refused("limit = # 1G", "guard.conf:1: limit has no value; write it like limit = SIZE");
     is_refused("checkpoint-cmd = ''",
@@ -198,14 +216,14 @@ static void bytes_that_are_no_text_are_refused_as_a_whole(void **state)
                  {"# caf\xe9\n", 7},
                  {"a\x1b[1m", 5}};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        struct file f = {0};
+        AUTO_FILE struct file f = {0};
         assert_int_equal(parse_bytes(&f, wrong[i].bytes, wrong[i].len), -EINVAL);
         assert_string_equal(f.err.text,
                             "guard.conf is not a text file; its lines are like limit = 24G");
     }
-    struct file f;
+    AUTO_FILE struct file f = {0};
     is_good(&f, "# café …\nlimit = 1G");
-    assert_int_equal(f.place[SIZE], 2);
+    assert_int_equal(line_of(&f, SIZE), 2);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* From a command line and a config file to the settings of the guard. */
+/* Options of a run from a command line, a config file or a request, and back. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,51 +12,60 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/io.h"
-#include "cli/run_guard.h"
+#include "options/run_options.h"
 
-enum { ARGUMENTS_MAX = 32, LINE_MAX_BYTES = 512 };
-
-static const struct cli_command command = {.name = "run",
-                                           .operands = "-- CMD [ARG…]",
-                                           .more_options = run_guard_table,
-                                           .options_size = sizeof(struct run_guard_options),
-                                           .stop_at_operand = true};
+enum { LINE_MAX_BYTES = 512 };
 
 struct given {
-    char line[LINE_MAX_BYTES];
-    struct cli_call call;
-    struct run_guard guard;
+    struct run_options options;
+    struct options_given given;
     struct err err;
 };
 
-/* LINE has a | between two arguments. */
+static const struct option_desc *row_of(const char *name)
+{
+    const struct option_desc *o = run_options_table;
+    while (o->name && strcmp(o->name, name) != 0)
+        o++;
+    assert_non_null(o->name);
+    return o;
+}
+
+/* LINE has a | between two arguments: "--name", "--name=value" or "--name|value". */
 static int give(struct given *g, const char *line)
 {
-    char *argv[ARGUMENTS_MAX + 1] = {g->line};
-    int argc = 0;
+    char words[LINE_MAX_BYTES], what[64];
     *g = (struct given){0};
-    snprintf(g->line, sizeof(g->line), "run|%s", line);
-    for (char *word = strtok(g->line, "|"); word; word = strtok(NULL, "|")) {
-        assert_true(argc < ARGUMENTS_MAX);
-        argv[argc++] = word;
+    snprintf(words, sizeof words, "%s", line);
+    int r = options_fall_back(run_options_table, &g->options, &g->err);
+    for (char *word = strtok(words, "|"); r == 0 && word; word = strtok(NULL, "|")) {
+        char *value = strchr(word, '=');
+        if (value)
+            *value++ = '\0';
+        const struct option_desc *o = row_of(word + 2);
+        if (o->type != OPTION_FLAG && !value)
+            value = strtok(NULL, "|");
+        snprintf(what, sizeof what, "--%s", o->name);
+        r = options_give(&g->given, o, what, value, &g->options, &g->err);
     }
-    int r = cli_parse(&command, argc, argv, &g->call, &g->err);
-    return r < 0 ? r : run_guard_init(&g->guard, &g->call, &g->err);
+    return r < 0 ? r : run_options_complete(&g->options, &g->given, &g->err);
 }
 
 static void take_back(struct given *g)
 {
-    run_guard_fini(&g->guard);
-    cli_call_fini(&g->call);
+    run_options_fini(&g->options);
+    options_given_fini(&g->given);
 }
 
 static const struct guard_settings *settings_of(struct given *g, const char *line)
 {
     if (give(g, line) != 0)
         fail_msg("%s: %s", line, g->err.text);
-    return &g->guard.settings;
+    return &g->options.guard;
 }
 
 static void is_refused(const char *line, const char *sentence)
@@ -71,7 +80,7 @@ static void without_options_the_defaults_are_as_documented(void **state)
 {
     (void)state;
     struct given g;
-    const struct guard_settings *s = settings_of(&g, "--|true");
+    const struct guard_settings *s = settings_of(&g, "");
     assert_false(s->is_off || s->dry_run || s->has_limit || s->has_reserve || s->has_gpu_limit);
     assert_false(s->restart || s->no_cgroup || s->keep_on_exit || s->clean_shm);
     assert_float_equal(s->rules.margin_s, 2, 0);
@@ -96,7 +105,7 @@ static void every_value_reaches_the_settings(void **state)
     const struct guard_settings *s =
         settings_of(&g, "--limit|24G|--reserve|5%|--gpu-limit|90%|--margin|3s|--checkpoint-time|4s|"
                         "--checkpoint-wait|5m|--grace|6s|--pressure|12.5%|--checkpoint-signal|usr2|"
-                        "--checkpoint-cmd|touch x|--checkpoint-done|/y|--|true");
+                        "--checkpoint-cmd|touch x|--checkpoint-done|/y");
     assert_true(s->has_limit && s->has_reserve && s->has_gpu_limit);
     assert_int_equal(s->limit.bytes, UINT64_C(24) << 30);
     assert_int_equal(s->reserve.permyriad, 500);
@@ -150,7 +159,7 @@ static void restarts_every(const char *text, enum restart_unit unit, uint64_t va
 {
     struct given g;
     char line[128];
-    snprintf(line, sizeof(line), "--restart-every|%s|--|true", text);
+    snprintf(line, sizeof(line), "--restart-every|%s", text);
     const struct guard_settings *s = settings_of(&g, line);
     assert_true(s->restart);
     assert_int_equal(s->restart_every.unit, unit);
@@ -178,7 +187,7 @@ static void resume_arguments_are_words(void **state)
     (void)state;
     struct given g;
     const struct guard_settings *s =
-        settings_of(&g, "--restart|--max-restarts|3|--resume-args|--resume 'a b'|--|true");
+        settings_of(&g, "--restart|--max-restarts|3|--resume-args|--resume 'a b'");
     assert_int_equal(s->max_restarts, 3);
     assert_string_equal(s->resume_args[0], "--resume");
     assert_string_equal(s->resume_args[1], "a b");
@@ -202,14 +211,14 @@ static void the_file_fills_in_what_the_command_line_leaves_open(void **state)
     struct given g;
     char path[64], line[256];
     write_config(path, "limit = 24G\ngrace = 5s\nrestart\nresume-args = --resume last\n");
-    snprintf(line, sizeof(line), "--limit|2G|--config|%s|--|true", path);
+    snprintf(line, sizeof(line), "--limit|2G|--config|%s", path);
     const struct guard_settings *s = settings_of(&g, line);
     assert_int_equal(s->limit.bytes, UINT64_C(2) << 30);
     assert_float_equal(s->rules.grace_s, 5, 0);
     assert_true(s->restart);
     assert_string_equal(s->resume_args[1], "last");
     take_back(&g);
-    snprintf(line, sizeof(line), "--no-guard|--config|%s|--|true", path);
+    snprintf(line, sizeof(line), "--no-guard|--config|%s", path);
     s = settings_of(&g, line);
     assert_true(s->is_off);
     assert_false(s->has_limit || s->restart);
@@ -223,15 +232,15 @@ static void contradictions_with_the_file_name_its_line(void **state)
     (void)state;
     char path[64], line[256], sentence[256];
     write_config(path, "# rules\nno-guard\n");
-    snprintf(line, sizeof(line), "--limit|2G|--config|%s|--|true", path);
+    snprintf(line, sizeof(line), "--limit|2G|--config|%s", path);
     snprintf(sentence, sizeof(sentence),
-             "run: --limit is for the guard, but no-guard (%s:2) turns it off", path);
+             "--limit is for the guard, but no-guard (%s:2) turns it off", path);
     is_refused(line, sentence);
     unlink(path);
     write_config(path, "resume-args = -r\n");
-    snprintf(line, sizeof(line), "--config|%s|--|true", path);
+    snprintf(line, sizeof(line), "--config|%s", path);
     snprintf(sentence, sizeof(sentence),
-             "run: resume-args (%s:1) is about restarts, but there are none without --restart or "
+             "resume-args (%s:1) is about restarts, but there are none without --restart or "
              "--restart-every",
              path);
     is_refused(line, sentence);
@@ -242,10 +251,93 @@ static void what_no_setting_can_be_is_refused(void **state)
 {
     (void)state;
     is_refused("--reserve|2G|--limit|2G",
-               "run: --reserve is 2.00 GiB, which is not below the 2.00 GiB of --limit");
+               "--reserve is 2.00 GiB, which is not below the 2.00 GiB of --limit");
     is_refused("--restart-every|3G|--limit|2G",
-               "run: --restart-every is 3.00 GiB, which is not below the 2.00 GiB of --limit");
-    is_refused("--reserve|100%", "run: --reserve of 100% leaves the job nothing; give less");
+               "--restart-every is 3.00 GiB, which is not below the 2.00 GiB of --limit");
+    is_refused("--reserve|100%", "--reserve of 100% leaves the job nothing; give less");
+    is_refused("--limit|24", "--limit: \"24\" has no unit; did you mean 24G?");
+    is_refused("--limit|2K", "--limit: \"2K\" is less than a page of memory; write it like 24G");
+    is_refused("--heap-interval|1K", "--heap-interval: \"1K\" is not a size from 4K to 1G");
+    is_refused("--log-max|80%", "--log-max: \"80%\" is not a size of 64K or more");
+}
+
+static int read_request(struct given *g, const char *text)
+{
+    json_t *request = json_loads(text, JSON_ALLOW_NUL, NULL);
+    *g = (struct given){0};
+    int r = run_options_read_request(&g->options, &g->given, request, &g->err);
+    json_decref(request);
+    return r;
+}
+
+/* Command line, request, argv: what is given arrives as it was written. */
+static void options_survive_the_way_to_the_server_and_back_to_argv(void **state)
+{
+    (void)state;
+    static const char line[] = "--limit=80%|--grace=5s|--restart|--resume-args=--resume 'a b'|"
+                               "--max-restarts=3|--checkpoint-signal=usr1|--interval=250ms";
+    struct given sent, received;
+    struct buf argv = {0};
+    settings_of(&sent, line);
+    json_t *request = json_object();
+    assert_int_equal(run_options_put_request(request, &sent.given, &sent.err), 0);
+    char *text = json_dumps(request, JSON_COMPACT | JSON_SORT_KEYS);
+    assert_string_equal(text, "{\"limit\":\"80%\",\"options\":{\"checkpoint-signal\":\"usr1\","
+                              "\"grace\":\"5s\",\"interval\":\"250ms\",\"max-restarts\":\"3\","
+                              "\"restart\":true,\"resume-args\":\"--resume 'a b'\"}}");
+    assert_int_equal(read_request(&received, text), 0);
+    assert_int_equal(received.options.guard.max_restarts, 3);
+    assert_string_equal(received.options.guard.resume_args[1], "a b");
+    assert_int_equal(options_put_argv(&argv, &received.given), 7);
+    char *at = argv.data;
+    for (const char *word = line; *word; word += strcspn(word, "|"), word += *word == '|') {
+        char want[128];
+        snprintf(want, sizeof want, "%.*s", (int)strcspn(word, "|"), word);
+        assert_non_null(memmem(at, argv.len, want, strlen(want) + 1));
+    }
+    free(text);
+    json_decref(request);
+    buf_fini(&argv);
+    take_back(&sent);
+    take_back(&received);
+}
+
+static void request_is_refused(const char *text, const char *sentence)
+{
+    struct given g;
+    assert_int_equal(read_request(&g, text), -EINVAL);
+    assert_string_equal(g.err.text, sentence);
+    take_back(&g);
+}
+
+static void requests_name_the_option_and_the_value_they_are_refused_for(void **state)
+{
+    (void)state;
+    struct given g;
+    assert_int_equal(read_request(&g, "{\"options\":{\"restart\":false,\"pss\":null,"
+                                      "\"max-restarts\":null}}"),
+                     0);
+    assert_int_equal(g.given.count, 0);
+    take_back(&g);
+    request_is_refused("{\"limit\":\"24\"}", "--limit: \"24\" has no unit; did you mean 24G?");
+    request_is_refused("{\"options\":{\"limit\":\"2G\"}}",
+                       "options.limit: give it with the key \"limit\" of the request");
+    request_is_refused("{\"options\":{\"run-dir\":\"/etc\"}}",
+                       "options: there is no option \"run-dir\"; they are named as in `ebb help "
+                       "submit`");
+    request_is_refused("{\"options\":{\"grce\":\"2s\"}}",
+                       "options: there is no option \"grce\"; did you mean \"grace\"?");
+    request_is_refused("{\"options\":{\"grace\":\"2\"}}",
+                       "options.grace: \"2\" has no unit; write it like 500ms, 10s or 5m");
+    request_is_refused("{\"options\":{\"grace\":[]}}",
+                       "options.grace: [] is neither a text nor a whole number");
+    request_is_refused("{\"options\":{\"checkpoint-cmd\":\"a\\u0000b\"}}",
+                       "options.checkpoint-cmd: \"a\\u0000b\" is neither a text nor a whole "
+                       "number");
+    request_is_refused("{\"options\":{\"restart\":\"yes\"}}",
+                       "options.restart: \"yes\" is neither true nor false");
+    request_is_refused("{\"options\":{\"no-guard\":true,\"grace\":\"2s\"}}",
+                       "--grace is for the guard, but --no-guard turns it off");
 }
 
 int main(void)
@@ -259,6 +351,8 @@ int main(void)
         cmocka_unit_test(the_file_fills_in_what_the_command_line_leaves_open),
         cmocka_unit_test(contradictions_with_the_file_name_its_line),
         cmocka_unit_test(what_no_setting_can_be_is_refused),
+        cmocka_unit_test(options_survive_the_way_to_the_server_and_back_to_argv),
+        cmocka_unit_test(requests_name_the_option_and_the_value_they_are_refused_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

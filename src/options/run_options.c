@@ -1,0 +1,428 @@
+/* The options of a run: their table, which of them contradict each other, and the settings of the
+ * guard that they come to. */
+#include "options/run_options.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/quantity.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "trace/logs.h"
+
+/* ---- values that only the guard has ---- */
+
+static int run_parse_pressure(const char *what, const char *text, void *at, struct err *err)
+{
+    struct ladder_rules *rules = at;
+    struct quantity_size share = {0};
+    if (strcmp(text, "off") == 0) {
+        rules->no_pressure = true;
+        return 0;
+    }
+    if (!strchr(text, '%'))
+        return err_set(err, -EINVAL, "%s: \"%.100s\" is not a share; write it like 30%% or off",
+                       what, text);
+    int r = quantity_parse_size(what, text, &share, err);
+    if (r == 0) {
+        rules->no_pressure = false;
+        rules->pressure = share.permyriad / 1e4;
+    }
+    return r;
+}
+
+/* Signals that no job can take as a request: they cannot be caught, or come for other reasons. */
+static bool is_taken_signal(int signo)
+{
+    static const int taken[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN,
+                                SIGTTOU, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGTRAP,
+                                SIGABRT, SIGSYS,  SIGPIPE, SIGURG,  SIGWINCH};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        if (taken[i] == signo)
+            return true;
+    }
+    return false;
+}
+
+static int run_parse_signal(const char *what, const char *text, void *at, struct err *err)
+{
+    int signo = 0;
+    int r = words_signal(what, text, &signo, err);
+    if (r < 0)
+        return r;
+    if (is_taken_signal(signo))
+        return err_set(err, -EINVAL,
+                       "%s: a job cannot take \"%.100s\" as a request; give one that it handles, "
+                       "such as USR1",
+                       what, text);
+    *(int *)at = signo;
+    return 0;
+}
+
+static int parse_restart_steps(const char *what, const char *text, size_t digits,
+                               struct restart_every *ret, struct err *err)
+{
+    char number[48];
+    int64_t steps = 0;
+    snprintf(number, sizeof number, "%.*s", (int)digits, text);
+    int r = quantity_parse_int(what, number, 1, INT64_MAX, &steps, err);
+    if (r == 0)
+        *ret = (struct restart_every){RESTART_AFTER_STEPS, (uint64_t)steps};
+    return r;
+}
+
+static int parse_restart_time(const char *what, const char *text, struct restart_every *ret,
+                              struct err *err)
+{
+    uint64_t ns = 0;
+    int r = quantity_parse_duration(what, text, NS_PER_S, 365 * 86400 * NS_PER_S, &ns, err);
+    if (r == 0)
+        *ret = (struct restart_every){RESTART_AFTER_NS, ns};
+    return r;
+}
+
+/* "5m" is five minutes: sizes are known in any case, times only in theirs. */
+static bool is_time_unit(const char *unit)
+{
+    return strcmp(unit, "ms") == 0 || (*unit && strchr("dhms", *unit) && !unit[1]);
+}
+
+static int parse_restart_every(const char *what, const char *text, void *at, struct err *err)
+{
+    static const char form[] = "write it like 2h, 500steps or 20G";
+    struct restart_every *ret = at;
+    struct quantity_size size = {0};
+    char closed[48]; /* without blanks between number and unit */
+    size_t digits = strspn(text, "0123456789.");
+    const char *unit = text + digits + strspn(text + digits, " \t");
+    int len = snprintf(closed, sizeof closed, "%.*s%s", (int)digits, text, unit);
+    if (digits && !*unit)
+        return err_set(err, -EINVAL, "%s: \"%.100s\" has no unit; %s", what, text, form);
+    bool is_number = digits > 0 && len > 0 && (size_t)len < sizeof closed;
+    if (is_number && (strcmp(unit, "steps") == 0 || strcmp(unit, "step") == 0))
+        return parse_restart_steps(what, closed, digits, ret, err);
+    if (is_number && is_time_unit(unit))
+        return parse_restart_time(what, closed, ret, err);
+    if (!is_number || *unit == '%' || quantity_parse_size(what, closed, &size, NULL) < 0)
+        return err_set(err, -EINVAL, "%s: \"%.100s\" is no time, number of steps or size; %s", what,
+                       text, form);
+    *ret = (struct restart_every){RESTART_AT_BYTES, size.bytes};
+    return 0;
+}
+
+/* Checked here; split once the options are complete. */
+static int run_parse_words(const char *what, const char *text, void *at, struct err *err)
+{
+    char **words = NULL;
+    int r = words_split(what, text, &words, err);
+    if (r < 0)
+        return r;
+    bool is_empty = !words[0];
+    free(words);
+    if (is_empty)
+        return err_set(err, -EINVAL, "%s: \"%.100s\" holds no argument", what, text);
+    *(const char **)at = text;
+    return 0;
+}
+
+/* ---- the table ---- */
+
+#define AT(field) offsetof(struct run_options, field)
+#define FLAG(word, field, text) OPTION_ROW(0, word, FLAG, NULL, AT(field), .help = (text))
+/* Not for config files and requests. */
+#define LOCAL .scope = OPTION_COMMAND_LINE
+#define HIDDEN .scope = OPTION_HIDDEN
+
+enum { LEAST_LIMIT = 4096 }; /* a page: "24" was meant to be 24G */
+enum { HOUR_MS = 3600 * 1000, DAY_MS = 24 * HOUR_MS };
+
+const struct option_desc run_options_table[] = {
+    OPTION_ROW('d', "run-dir", PATH, "DIR", AT(run_dir), LOCAL,
+               .help = "put the recording into this folder, which must not exist yet (default: "
+                       "ebb-runs/NAME-DATE)"),
+    OPTION_ROW('n', "name", TEXT, "NAME", AT(name), LOCAL,
+               .help = "name of the run (default: the command's)"),
+    OPTION_ROW(0, "no-record", FLAG, NULL, AT(no_record), LOCAL, .help = "make no run folder"),
+    OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(log_max_bytes), LOCAL, .min = LOGS_CAP_MIN,
+               .help = "keep at most this much of the job's output: how it began, and the newest "
+                       "(default: all of it)"),
+    OPTION_ROW(0, "no-terminal", FLAG, NULL, AT(no_terminal), LOCAL,
+               .help = "give the job pipes even where our output is a terminal"),
+    OPTION_ROW(0, "verbose", FLAG, NULL, AT(verbose), LOCAL,
+               .help = "one line on standard error for each hook in Python that cannot be set"),
+    OPTION_ROW('q', "quiet", FLAG, NULL, AT(quiet), LOCAL, .help = "print no summary"),
+    OPTION_ROW(0, "json", FLAG, NULL, AT(json), LOCAL,
+               .help = "print the summary as one line of JSON, on standard error"),
+    OPTION_ROW(0, "config", PATH, "FILE", AT(config), LOCAL,
+               .help = "read the options below from FILE; the command line wins"),
+    OPTION_ROW(0, "detached", FLAG, NULL, AT(is_detached), HIDDEN,
+               .help = "return once the job has started"),
+    OPTION_ROW(0, "lock-fd", INT, "N", AT(lock_fd), HIDDEN, .fallback = "-1", .min = -1,
+               .max = INT32_MAX, .help = "keep this file open for as long as the job is watched"),
+    OPTION_ROW(0, "folder-id", TEXT, "ID", AT(folder_id), HIDDEN,
+               .help = "sign the run folder with this before anything is started"),
+    OPTION_ROW('i', "interval", DURATION, "TIME", AT(interval_ns), .heading = "What is recorded",
+               .min = 50, .max = HOUR_MS,
+               .help = "sample the job this often (default: every second, five times a second in "
+                       "its first two minutes; for ebb submit, as the server is set)"),
+    FLAG("no-unique", no_unique, "do not read unique memory"),
+    FLAG("pss", pss, "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
+    FLAG("no-shim", no_shim,
+         "leave Python alone: no steps and epochs without marks of the job's own"),
+    FLAG("no-heap", no_heap, "do not profile the heap: ebb heap will know nothing of this run"),
+    OPTION_ROW(0, "heap-interval", BYTES, "SIZE", AT(heap_interval_bytes), .fallback = "512K",
+               .min = 4 << 10, .max = 1 << 30,
+               .help = "sample the heap once in this many allocated bytes, on average"),
+    FLAG("no-heap-python", no_heap_python, "leave Python's own allocator of small objects alone"),
+
+    OPTION_ROW(0, "limit", SIZE, "SIZE|N%", AT(guard.limit), .heading = "When the guard acts",
+               .help = "memory to defend; a share is of the limit that binds the job anyway, which "
+                       "is also the default"),
+    OPTION_ROW(0, "reserve", SIZE, "SIZE|N%", AT(guard.reserve),
+               .help = "act when less than this is left; a share is of what is defended (default "
+                       "5%, from 64M to 4G, and at most a fifth)"),
+    OPTION_ROW(0, "gpu-limit", SIZE, "SIZE|N%", AT(guard.gpu_limit),
+               .help = "memory to defend on each GPU; a share is of the device's"),
+    OPTION_ROW(0, "margin", SECONDS, "TIME", AT(guard.rules.margin_s), .fallback = "2s", .min = 1,
+               .max = DAY_MS,
+               .help = "act when the limit is forecast within a step, a checkpoint and this"),
+    OPTION_ROW(0, "pressure", PARSED, "N%|off", AT(guard.rules), .parse = run_parse_pressure,
+               .fallback = "30%",
+               .help = "act when everything waits for memory this share of the time"),
+    FLAG("no-forecast", guard.rules.no_forecast, "do not act on forecasts"),
+    FLAG("no-level", guard.rules.no_level, "do not act on what is left"),
+    OPTION_ROW(0, "checkpoint-signal", PARSED, "NAME", AT(guard.ask.signo),
+               .heading = "How it asks for a checkpoint, besides EBB_SOCKET",
+               .parse = run_parse_signal,
+               .help = "send the ranks this signal, such as USR1, if they catch it"),
+    OPTION_ROW(0, "checkpoint-cmd", TEXT, "CMD", AT(guard.ask.command),
+               .help = "run this shell command; with its end the checkpoint is written"),
+    OPTION_ROW(0, "checkpoint-done", PATH, "PATH", AT(guard.ask.done),
+               .help = "the checkpoint is written when this file appears or changes"),
+    OPTION_ROW(0, "checkpoint-time", SECONDS, "TIME", AT(guard.rules.checkpoint_s),
+               .fallback = "10s", .min = 1, .max = DAY_MS,
+               .help = "what a checkpoint takes, until one was measured"),
+    OPTION_ROW(0, "checkpoint-wait", SECONDS, "TIME", AT(guard.rules.wait_s), .fallback = "10m",
+               .min = 1, .max = 7 * DAY_MS,
+               .help = "wait for one at most this long, less if memory runs out"),
+    OPTION_ROW(0, "grace", SECONDS, "TIME", AT(guard.rules.grace_s), .heading = "What it does",
+               .fallback = "10s", .min = 1, .max = DAY_MS,
+               .help = "time between SIGTERM and the kill, less if memory runs out"),
+    FLAG("no-warn", guard.rules.no_warn, "do not warn"),
+    FLAG("no-checkpoint", guard.rules.no_checkpoint, "do not ask for a checkpoint"),
+    FLAG("no-term", guard.rules.no_term, "do not send SIGTERM"),
+    FLAG("no-kill", guard.rules.no_kill, "do not kill"),
+    FLAG("dry-run", guard.dry_run, "only say what the guard would do"),
+    FLAG("no-guard", guard.is_off, "no guard at all"),
+    FLAG("no-cgroup", guard.no_cgroup, "make no cgroup for the job, even where ebb may"),
+    OPTION_ROW(0, "restart", FLAG, NULL, AT(guard.restart), .heading = "Going on after it",
+               .help = "start the job again after the guard has stopped it"),
+    OPTION_ROW(0, "max-restarts", INT, "N", AT(max_restarts), .fallback = "10", .min = 1,
+               .max = 1000000, .help = "this often at most"),
+    OPTION_ROW(0, "restart-every", PARSED, "WHEN", AT(guard.restart_every),
+               .parse = parse_restart_every,
+               .help = "also as planned: after a time (2h), so many steps (500steps), or when the "
+                       "job has reached a size (20G)"),
+    OPTION_ROW(0, "resume-args", PARSED, "ARGS", AT(resume_args), .parse = run_parse_words,
+               .help = "arguments to add to CMD then, split as a shell does"),
+    OPTION_ROW(0, "keep-on-exit", FLAG, NULL, AT(guard.keep_on_exit),
+               .heading = "What stays at the end",
+               .help = "should ebb run be killed, the job lives on"),
+    FLAG("clean-shm", guard.clean_shm,
+         "remove the files that the job made in /dev/shm and left there"),
+    {0},
+};
+
+/* ---- contradictions ---- */
+
+enum { SPELL_MAX = 180 };
+
+/* "--limit", or "limit (guard.conf:3)". */
+static const char *run_spell(const struct run_options *o, const struct option_given *g,
+                             char out[SPELL_MAX])
+{
+    if (g->line)
+        snprintf(out, SPELL_MAX, "%s (%.120s:%d)", g->option->name, o->config, g->line);
+    else
+        snprintf(out, SPELL_MAX, "--%s", g->option->name);
+    return out;
+}
+
+/* OPTIONS ask for what AGAINST turns off. */
+struct clash {
+    const char *against;
+    const char *is, *does;
+    const char *options[17];
+};
+
+static const struct clash clashes[] = {
+    {"no-guard",
+     "is for the guard",
+     "turns it off",
+     {"limit", "reserve", "gpu-limit", "margin", "pressure", "checkpoint-signal", "checkpoint-cmd",
+      "checkpoint-done", "checkpoint-time", "checkpoint-wait", "grace", "dry-run", "restart",
+      "max-restarts", "restart-every", "resume-args"}},
+    {"no-checkpoint",
+     "is about asking for a checkpoint",
+     "leaves that out",
+     {"checkpoint-signal", "checkpoint-cmd", "checkpoint-done", "checkpoint-time",
+      "checkpoint-wait"}},
+    {"no-term", "is the time between SIGTERM and the kill", "leaves one of them out", {"grace"}},
+    {"no-kill", "is the time between SIGTERM and the kill", "leaves one of them out", {"grace"}},
+};
+
+static int run_check_clash(const struct run_options *o, const struct options_given *given,
+                           const struct clash *c, struct err *err)
+{
+    char a[SPELL_MAX], b[SPELL_MAX];
+    const struct option_given *against = options_find(given, c->against);
+    for (size_t i = 0; against && c->options[i]; i++) {
+        const struct option_given *g = options_find(given, c->options[i]);
+        /* The command line wins: what it turns off, a file may well describe. */
+        if (g && (!g->line || against->line))
+            return err_set(err, -EINVAL, "%s %s, but %s %s", run_spell(o, g, a), c->is,
+                           run_spell(o, against, b), c->does);
+    }
+    return 0;
+}
+
+static int run_check_restarts(const struct run_options *o, const struct options_given *given,
+                              struct err *err)
+{
+    char a[SPELL_MAX];
+    if (o->guard.restart || o->guard.restart_every.unit != RESTART_NEVER || o->guard.is_off)
+        return 0;
+    const struct option_given *g = options_find(given, "max-restarts");
+    if (!g)
+        g = options_find(given, "resume-args");
+    return g ? err_set(err, -EINVAL,
+                       "%s is about restarts, but there are none without --restart or "
+                       "--restart-every",
+                       run_spell(o, g, a))
+             : 0;
+}
+
+/* VALUE of the option NAME must be below the limit, where both are sizes. */
+static int run_check_below_limit(const struct run_options *o, const struct options_given *given,
+                                 const char *name, uint64_t value, struct err *err)
+{
+    char a[SPELL_MAX], b[SPELL_MAX], size[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX];
+    const struct option_given *most = options_find(given, "limit");
+    if (!value || !most || o->guard.limit.is_percent || value < o->guard.limit.bytes)
+        return 0;
+    return err_set(err, -EINVAL, "%s is %s, which is not below the %s of %s",
+                   run_spell(o, options_find(given, name), a), text_size(size, value),
+                   text_size(limit, o->guard.limit.bytes), run_spell(o, most, b));
+}
+
+static int run_check_sizes(const struct run_options *o, const struct options_given *given,
+                           struct err *err)
+{
+    const struct guard_settings *s = &o->guard;
+    const struct option_given *limit = options_find(given, "limit");
+    char a[SPELL_MAX];
+    if (s->reserve.is_percent && s->reserve.permyriad == 10000)
+        return err_set(err, -EINVAL, "%s of 100%% leaves the job nothing; give less",
+                       run_spell(o, options_find(given, "reserve"), a));
+    if (limit && !s->limit.is_percent && s->limit.bytes < LEAST_LIMIT) {
+        bool is_bare = strspn(limit->text, "0123456789") == strlen(limit->text);
+        return is_bare ? err_set(err, -EINVAL, "%s: \"%s\" has no unit; did you mean %sG?",
+                                 run_spell(o, limit, a), limit->text, limit->text)
+                       : err_set(err, -EINVAL,
+                                 "%s: \"%.100s\" is less than a page of memory; write it like 24G",
+                                 run_spell(o, limit, a), limit->text);
+    }
+    int r = run_check_below_limit(o, given, "reserve", s->reserve.bytes, err);
+    if (r == 0 && s->restart_every.unit == RESTART_AT_BYTES)
+        r = run_check_below_limit(o, given, "restart-every", s->restart_every.value, err);
+    return r;
+}
+
+/* ---- the settings ---- */
+
+static bool run_size_is_set(const struct quantity_size *size)
+{
+    return size->is_percent || size->bytes > 0;
+}
+
+static int run_complete_guard(struct run_options *o, struct err *err)
+{
+    struct guard_settings *s = &o->guard;
+    if (s->is_off) { /* a file's rules are overruled by --no-guard */
+        *s = (struct guard_settings){.is_off = true,
+                                     .rules = s->rules,
+                                     .no_cgroup = s->no_cgroup,
+                                     .keep_on_exit = s->keep_on_exit,
+                                     .clean_shm = s->clean_shm};
+        return 0;
+    }
+    s->has_limit = run_size_is_set(&s->limit);
+    s->has_reserve = run_size_is_set(&s->reserve);
+    s->has_gpu_limit = run_size_is_set(&s->gpu_limit);
+    s->restart |= s->restart_every.unit != RESTART_NEVER;
+    s->max_restarts = (unsigned)o->max_restarts;
+    return o->resume_args ? words_split("--resume-args", o->resume_args, &s->resume_args, err) : 0;
+}
+
+int run_options_complete(struct run_options *o, struct options_given *given, struct err *err)
+{
+    const struct options_config c = {.file = o->config,
+                                     .command = "run",
+                                     .table = run_options_table,
+                                     .given = given,
+                                     .values = o,
+                                     .values_size = sizeof *o};
+    int r = o->config ? options_config_read(&c, err) : 0;
+    for (size_t i = 0; r == 0 && i < sizeof clashes / sizeof *clashes; i++)
+        r = run_check_clash(o, given, &clashes[i], err);
+    if (r == 0)
+        r = run_check_restarts(o, given, err);
+    if (r == 0)
+        r = run_check_sizes(o, given, err);
+    return r == 0 ? run_complete_guard(o, err) : r;
+}
+
+void run_options_fini(struct run_options *o)
+{
+    free(o->guard.resume_args);
+    o->guard.resume_args = NULL;
+}
+
+/* ---- requests ---- */
+
+int run_options_read_request(struct run_options *o, struct options_given *given,
+                             const json_t *request, struct err *err)
+{
+    const json_t *options = json_object_get(request, "options");
+    const char *limit = json_string_value(json_object_get(request, "limit"));
+    int r = options_fall_back(run_options_table, o, err);
+    if (r == 0 && limit)
+        r = options_give(given, options_row(run_options_table, "limit", "run", err), "limit", limit,
+                         o, err);
+    if (r == 0 && json_object_get(options, "limit"))
+        r = err_set(err, -EINVAL, "options.limit: give it with the key \"limit\" of the request");
+    if (r == 0)
+        r = options_read_json(run_options_table, "submit", options, given, o, err);
+    return r == 0 ? run_options_complete(o, given, err) : r;
+}
+
+int run_options_put_request(json_t *request, const struct options_given *given, struct err *err)
+{
+    json_t *options = json_object();
+    json_object_set_new(request, "options", options);
+    for (size_t i = 0; i < given->count; i++) {
+        const struct option_given *g = &given->v[i];
+        if (options_row(run_options_table, g->option->name, "", NULL) != g->option)
+            continue; /* of another table */
+        bool is_limit = strcmp(g->option->name, "limit") == 0;
+        int r = options_put_json(is_limit ? request : options, g, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
