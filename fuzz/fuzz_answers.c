@@ -1,6 +1,8 @@
 /* Fuzzes the views of documents that come from elsewhere: a server's answers about jobs, a job's
  * census of itself, verdicts, diagnoses and heaps in files of a run. The first byte chooses. */
 #include "base/buf.h"
+#include "diagnose/diagnosis.h"
+#include "judge/verdicts.h"
 #include "target.h"
 #include "present/census.h"
 #include "present/diagnose.h"
@@ -12,6 +14,9 @@ enum { VIEWS = 8, WIDTH = 72 };
 
 static void show(unsigned view, struct buf *out, const json_t *doc)
 {
+    struct verdicts verdicts = {0};
+    struct diagnosis diagnosis = {0};
+    struct doc d = {0};
     switch (view) {
     case 0:
         jobs_text(out, doc, 1.8e9, true, WIDTH);
@@ -26,10 +31,12 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
         census_text(out, doc, 10, false, WIDTH);
         break;
     case 4:
-        verdict_text(out, doc, true, WIDTH);
+        if (verdicts_read(doc, &verdicts) == 0)
+            verdict_doc(&d, &verdicts);
         break;
     case 5:
-        diagnose_text(out, doc, true, false, WIDTH);
+        if (diagnosis_read(doc, &diagnosis, NULL) == 0)
+            diagnose_doc(&d, &diagnosis, true);
         break;
     case 6:
         heap_text(out, doc, "live memory", false, WIDTH);
@@ -38,6 +45,10 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
         heap_tree_text(out, doc, true, WIDTH);
         break;
     }
+    doc_terminal(out, &d, true, WIDTH);
+    doc_fini(&d);
+    verdicts_fini(&verdicts);
+    diagnosis_fini(&diagnosis);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

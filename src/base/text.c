@@ -259,3 +259,8 @@ char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns)
         snprintf(out, size, "%u d %u h", (unsigned)(h / 24), (unsigned)(h % 24));
     return out;
 }
+
+char *text_seconds(char out[TEXT_TIME_MAX], double s)
+{
+    return text_duration(out, s > 0 && s < 1e9 ? (uint64_t)(s * (double)NS_PER_S) : 0);
+}

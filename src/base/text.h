@@ -31,3 +31,6 @@ char *text_size(char out[TEXT_SIZE_MAX], uint64_t bytes);
 char *text_size_signed(char out[TEXT_SIZE_MAX], int64_t bytes);
 /* "0 s", "25 ns", "310 µs", "480 ms", "12.4 s", "3 min 05 s", "2 h 10 min", "3 d 4 h". */
 char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns);
+/* The same of seconds that others may have written: 0 where they are negative, no number, or more
+ * than thirty years. */
+char *text_seconds(char out[TEXT_TIME_MAX], double s);

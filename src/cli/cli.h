@@ -1,6 +1,7 @@
 /* What every command shares: its description as data, options from one table, how it speaks. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -70,6 +71,11 @@ enum { CLI_PIPE_STATUS = 141 };
 /* Writes OUT to standard output: the exit status. */
 struct buf;
 int cli_print(const struct buf *out);
+/* The same of a document, as wide as the terminal, which is freed. */
+struct doc;
+int cli_print_doc(struct doc *d);
+/* The same of JSON, indented; its reference is taken, NULL is out of memory. */
+int cli_print_json(json_t *doc);
 
 /* A piece of a description: a paragraph to be wrapped, or one line to be kept. */
 struct cli_block {

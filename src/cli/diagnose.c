@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/heap_run.h"
 #include "cli/outside.h"
@@ -12,12 +10,13 @@
 #include "diagnose/diagnosis.h"
 #include "proc/procfs.h"
 #include "present/diagnose.h"
+#include "present/document.h"
 
 struct diagnose_options {
     bool json, all;
 };
 
-static int diagnose(const char *folder, json_t **ret, struct err *err)
+static int diagnose(const char *folder, struct diagnosis *ret, struct err *err)
 {
     json_t *verdict = NULL;
     struct facts *facts = NULL;
@@ -25,28 +24,10 @@ static int diagnose(const char *folder, json_t **ret, struct err *err)
     if (r == 0)
         r = facts_read(folder, verdict, &facts, err);
     json_decref(verdict);
-    if (r < 0)
-        return r;
-    struct diagnosis d;
-    r = diagnosis_make(facts, &d, err);
+    if (r == 0)
+        r = diagnosis_make(facts, ret, err);
     facts_free(facts);
-    if (r < 0)
-        return r;
-    *ret = diagnosis_json(&d);
-    diagnosis_fini(&d);
-    return *ret ? 0 : err_set(err, -1, "out of memory");
-}
-
-static int print_doc(const json_t *doc, const struct diagnose_options *o)
-{
-    struct buf out = {0};
-    if (!o->json)
-        diagnose_text(&out, doc, o->all, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    else if (json_print(&out, doc, 2) < 0)
-        out.failed = true;
-    int status = cli_print(&out);
-    buf_fini(&out);
-    return status;
+    return r;
 }
 
 static const char missing[] =
@@ -58,7 +39,8 @@ static int run_diagnose(const struct cli_call *call, const struct proc_root *roo
     const struct diagnose_options *o = call->options;
     struct heap_run run;
     struct err err = {""};
-    json_t *doc = NULL;
+    struct diagnosis found;
+    struct doc doc = {0};
     if (verdict_is_recording_file(call->argv[0])) {
         snprintf(run.folder, sizeof run.folder, "%s", call->argv[0]);
     } else {
@@ -69,10 +51,12 @@ static int run_diagnose(const struct cli_call *call, const struct proc_root *roo
         if (heap_run_refresh(&run, run.pid, &err) < 0)
             cli_say("diagnose: %s; the heap is as it was written before", err.text);
     }
-    if (diagnose(run.folder, &doc, &err) < 0)
+    if (diagnose(run.folder, &found, &err) < 0)
         return cli_failf(2, "diagnose: %s", err.text);
-    int status = print_doc(doc, o);
-    json_decref(doc);
+    if (!o->json)
+        diagnose_doc(&doc, &found, o->all);
+    int status = o->json ? cli_print_json(diagnosis_json(&found)) : cli_print_doc(&doc);
+    diagnosis_fini(&found);
     return status;
 }
 

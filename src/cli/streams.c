@@ -11,7 +11,9 @@
 
 #include "base/buf.h"
 #include "base/io.h"
+#include "base/json.h"
 #include "base/text.h"
+#include "present/document.h"
 
 /* One write, so that lines of two programs do not mix. Where even that fails nobody listens. */
 static void speak(const char *sentence, size_t len)
@@ -79,6 +81,27 @@ int cli_print(const struct buf *out)
     if (r < 0)
         return cli_failf(2, "cannot write to standard output: %s", strerror(-r));
     return 0;
+}
+
+int cli_print_doc(struct doc *d)
+{
+    struct buf out = {0};
+    doc_terminal(&out, d, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+    int status = cli_print(&out);
+    buf_fini(&out);
+    doc_fini(d);
+    return status;
+}
+
+int cli_print_json(json_t *doc)
+{
+    struct buf out = {0};
+    if (!doc || json_print(&out, doc, 2) < 0)
+        out.failed = true;
+    int status = cli_print(&out);
+    buf_fini(&out);
+    json_decref(doc);
+    return status;
 }
 
 static bool was_closed[3];

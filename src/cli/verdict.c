@@ -19,6 +19,7 @@
 #include "judge/verdicts.h"
 #include "profile/held.h"
 #include "trace/reader.h"
+#include "present/document.h"
 #include "present/verdict.h"
 
 /* The exit statuses. */
@@ -412,19 +413,14 @@ static int exec(const struct cli_call *call)
     const struct verdict_call *o = call->options;
     struct err err = {{0}};
     struct verdicts verdicts = {0};
-    struct buf out = {0};
+    struct doc doc = {0};
     if (judge(call->argv[0], o, &verdicts, &err) < 0)
         return cli_failf(CANNOT, "verdict: %s", err.text);
-    json_t *doc = verdicts_json(&verdicts);
-    if (doc && !o->json)
-        verdict_text(&out, doc, cli_colour(STDOUT_FILENO), (int)cli_width(STDOUT_FILENO));
-    else if (!doc || json_print(&out, doc, 2) < 0)
-        out.failed = true;
-    int status = cli_print(&out);
+    if (!o->json)
+        verdict_doc(&doc, &verdicts);
+    int status = o->json ? cli_print_json(verdicts_json(&verdicts)) : cli_print_doc(&doc);
     if (status == 0)
         status = exit_status(&verdicts);
-    buf_fini(&out);
-    json_decref(doc);
     verdicts_fini(&verdicts);
     return status;
 }

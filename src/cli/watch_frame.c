@@ -7,17 +7,13 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "judge/verdicts.h"
-#include "present/verdict.h"
 
 _Static_assert((int)FRAME_SPARK >= (int)TRACK_RECENT, "a row has room for what a track keeps");
 
 void watch_frame_fini(struct watch_frame *f)
 {
     free(f->frame.rows);
-    json_decref(f->verdict);
-    buf_fini(&f->headline);
-    buf_fini(&f->brief);
+    verdicts_fini(&f->verdicts);
     *f = (struct watch_frame){0};
 }
 
@@ -127,25 +123,13 @@ static void fill_tree_rate(struct watch_frame *f, const struct track *t)
 
 static void fill_verdict(struct watch_frame *f, struct engine *e)
 {
-    struct frame *o = &f->frame;
-    if (engine_verdict_count(e) == f->verdicts)
+    if (engine_verdict_count(e) == f->judged)
         return;
-    f->verdicts = engine_verdict_count(e);
-    json_decref(f->verdict);
-    f->verdict = judge_tree_json(engine_verdict(e));
-    buf_clear(&f->headline);
-    buf_clear(&f->brief);
-    o->verdict = engine_verdict_known(e) && json_is_object(f->verdict) ? f->verdict : NULL;
-    o->verdict_word = o->verdict_headline = o->verdict_brief = NULL;
-    if (!o->verdict)
-        return;
-    verdict_headline(&f->headline, f->verdict);
-    verdict_brief(&f->brief, f->verdict);
-    o->verdict_word = json_string_value(json_object_get(f->verdict, "verdict"));
-    o->verdict_headline = buf_str(&f->headline);
-    o->verdict_brief = buf_str(&f->brief);
-    o->is_leak = json_is_true(json_object_get(f->verdict, "leak"));
-    o->is_no_leak = json_is_false(json_object_get(f->verdict, "leak"));
+    f->judged = engine_verdict_count(e);
+    verdicts_fini(&f->verdicts);
+    bool is_made = judge_verdicts(engine_verdict(e), &f->verdicts) == 0;
+    f->frame.verdicts =
+        is_made && engine_verdict_known(e) && f->verdicts.has_job ? &f->verdicts : NULL;
 }
 
 int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns)

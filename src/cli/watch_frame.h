@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
+#include "judge/verdicts.h"
 #include "proc/machine.h"
 #include "present/frame.h"
 
@@ -19,10 +19,8 @@ struct watch_frame {
     /* the tree's rate, worked out anew only when its floor has a new block */
     uint32_t rate_blocks;
     uint64_t rate_block_ns;
-    /* the verdict in words, made anew only when it was judged anew */
-    uint64_t verdicts;
-    json_t *verdict;
-    struct buf headline, brief;
+    uint64_t judged; /* how often, when the verdicts were made */
+    struct verdicts verdicts;
 };
 
 void watch_frame_fini(struct watch_frame *f);

@@ -24,6 +24,11 @@ char *cell_size(char out[CELL_MAX], uint64_t bytes)
     return shorten(out, text_size(text, bytes));
 }
 
+char *cell_known(char out[CELL_MAX], bool known, uint64_t bytes)
+{
+    return cell_bytes(out, &(struct frame_bytes){.known = known, .bytes = bytes});
+}
+
 char *cell_bytes(char out[CELL_MAX], const struct frame_bytes *v)
 {
     char text[TEXT_SIZE_MAX];

@@ -11,6 +11,7 @@ enum { CELL_MAX = 32 };
 
 /* "0", "5B", "312K", "1.24G": at most 5 columns. Returns OUT, as the others do. */
 char *cell_size(char out[CELL_MAX], uint64_t bytes);
+char *cell_known(char out[CELL_MAX], bool known, uint64_t bytes); /* "–" where it is not known */
 /* The same, "~1.24G" for an old figure, "–" for a missing one. */
 char *cell_bytes(char out[CELL_MAX], const struct frame_bytes *v);
 /* "+98.0M", "-3K", "0"; "–" while it is not known. */

@@ -153,14 +153,19 @@ void doc_headline(struct doc *d, enum doc_tone tone)
     doc_add_style(d, NODE_PARA, tone, PARA_IS_HEADLINE, NULL);
 }
 
+void doc_toned_fact(struct doc *d, enum doc_tone tone, const char *label)
+{
+    doc_add0(d, NODE_FACT, tone, label);
+}
+
 void doc_fact(struct doc *d, const char *label)
 {
-    doc_add0(d, NODE_FACT, TONE_PLAIN, label);
+    doc_toned_fact(d, TONE_DIM, label);
 }
 
 void doc_figure(struct doc *d, const char *label)
 {
-    doc_add_style(d, NODE_FACT, TONE_PLAIN, FACT_IS_FIGURE, label);
+    doc_add_style(d, NODE_FACT, TONE_DIM, FACT_IS_FIGURE, label);
 }
 
 void doc_item(struct doc *d)

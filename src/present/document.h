@@ -52,6 +52,7 @@ void doc_headline(struct doc *d, enum doc_tone tone); /* the one that matters mo
  * text leaves nothing; "" as label continues the fact before. A figure is a fact that stands out
  * in HTML. */
 void doc_fact(struct doc *d, const char *label);
+void doc_toned_fact(struct doc *d, enum doc_tone tone, const char *label);
 void doc_figure(struct doc *d, const char *label);
 void doc_item(struct doc *d);
 __attribute__((format(printf, 3, 4))) void doc_itemf(struct doc *d, enum doc_tone tone,

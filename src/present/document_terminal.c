@@ -146,7 +146,8 @@ static void terminal_put_string(struct terminal *t, enum doc_tone tone, size_t i
 
 static void terminal_label(struct terminal *t, size_t i)
 {
-    terminal_put_string(t, TONE_DIM, i);
+    const struct doc_node *n = &t->doc->nodes[i];
+    terminal_put_string(t, n->kind == NODE_FACT ? n->tone : TONE_DIM, i);
     terminal_pad(t, t->column < DOC_LABEL_COLUMNS ? DOC_LABEL_COLUMNS : t->column + 1);
 }
 

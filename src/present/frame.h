@@ -1,10 +1,11 @@
 /* What the live view shows at one moment: plain values, filled in by the command. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct verdicts;
 
 enum { FRAME_SPARK = 32, FRAME_GPUS = 16 };
 
@@ -52,12 +53,7 @@ struct frame {
     struct frame_bytes tree_low, tree_high;
     bool tree_rate_known;
     double tree_rate_bytes_per_min;
-    /* the verdict on it; NULL while there is none */
-    const json_t *verdict;        /* in the form of `ebb verdict --json`; not kept by the screen */
-    const char *verdict_word;     /* of our own words, as the next two; names are escaped */
-    const char *verdict_headline; /* a sentence */
-    const char *verdict_brief;    /* a few words */
-    bool is_leak, is_no_leak;     /* neither: not known */
+    const struct verdicts *verdicts; /* with one on the job; NULL while there is none */
     bool step_known;
     int64_t step;
     struct frame_gpu gpu[FRAME_GPUS];

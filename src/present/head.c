@@ -175,15 +175,13 @@ static void draw_job(struct screen *s, int y)
 
 static void draw_verdict(struct screen *s, int y)
 {
-    const struct frame *f = &s->frame;
+    static const enum paint paints[] = {[VERDICT_LEAK_UNKNOWN] = PAINT_WARN,
+                                        [VERDICT_LEAK_NO] = PAINT_GOOD,
+                                        [VERDICT_LEAK_YES] = PAINT_ALARM};
     struct pen p = labelled(s, y, "verdict");
-    pen_put(&p,
-            f->is_leak      ? PAINT_ALARM
-            : f->is_no_leak ? PAINT_GOOD
-                            : PAINT_WARN,
-            f->verdict_word);
+    pen_put(&p, paints[s->leak], verdict_word_name(s->word));
     pen_put(&p, PAINT_PLAIN, ": ");
-    pen_put(&p, PAINT_PLAIN, f->verdict_headline);
+    pen_raw(&p, PAINT_PLAIN, (size_t)COLS, buf_str(&s->headline), s->headline.len);
 }
 
 static void draw_gpu(struct screen *s, int y, size_t i)
@@ -218,7 +216,7 @@ int draw_head(struct screen *s, int height)
     draw_title(s, y++);
     if (y < height)
         draw_job(s, y++);
-    if (y < height && s->frame.verdict_word && s->frame.verdict_headline)
+    if (y < height && s->headline.len)
         draw_verdict(s, y++);
     if (y < height)
         draw_machine(s, y++);

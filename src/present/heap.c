@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "profile/words.h"
 #include "present/cells.h"
+#include "present/document.h"
 #include "present/heap_where.h"
 #include "present/page.h"
 
@@ -400,22 +401,22 @@ static char *path_text(char out[HEAP_WHERE_SIZE], const json_t *row, size_t widt
     return heap_where_fit(out, &text, room);
 }
 
-void heap_summary(struct page *p, const json_t *doc)
+void heap_summary(struct doc *d, const json_t *growing)
 {
     char size[TEXT_SIZE_MAX], text[HEAP_WHERE_SIZE];
-    const json_t *heap = json_object_get(doc, "heap"), *row;
+    const json_t *row;
     size_t i;
-    json_array_foreach(json_object_get(heap, "growing"), i, row)
+    json_array_foreach(growing, i, row)
     {
         const json_t *verdict = json_object_get(row, "verdict");
         const json_t *rate = json_object_get(verdict, "rate_bytes_per_step");
-        page_fact(p, i ? "" : "grows");
-        page_add(p, STYLE_STRONG,
-                 text_size_signed(size, number_to_i64(number(row, "growth_bytes"))));
+        doc_fact(d, i ? "" : "grows");
+        doc_itemf(d, TONE_STRONG, "%s",
+                  text_size_signed(size, number_to_i64(number(row, "growth_bytes"))));
         if (json_is_object(rate))
-            page_addf(p, "%s a step", text_size_signed(size, number_to_i64(number(rate, "value"))));
-        page_addf(p, "%s", string(verdict, "verdict"));
-        page_addf(p, "%s", path_text(text, row, p->width));
-        page_fact_end(p);
+            doc_itemf(d, TONE_PLAIN, "%s a step",
+                      text_size_signed(size, number_to_i64(number(rate, "value"))));
+        doc_itemf(d, TONE_PLAIN, "%s", string(verdict, "verdict"));
+        doc_itemf(d, TONE_PLAIN, "%s", path_text(text, row, 80));
     }
 }

@@ -9,7 +9,9 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "judge/verdicts.h"
 #include "present/cells.h"
+#include "present/verdict.h"
 
 /* ---- text ---- */
 
@@ -69,8 +71,13 @@ void lines_text(struct buf *out, const struct frame *frame)
             buf_printf(out, "  gpu %zu %s", i, text_size(size, v->bytes));
     }
     add_machine(out, frame);
-    if (frame->verdict_brief)
-        buf_printf(out, "  verdict %s", frame->verdict_brief);
+    if (frame->verdicts) {
+        struct buf brief = {0};
+        verdict_brief(&brief, frame->verdicts);
+        buf_add_str(out, "  verdict ");
+        text_escape(out, buf_str(&brief), brief.len);
+        buf_fini(&brief);
+    }
     buf_add_byte(out, '\n');
 }
 
@@ -124,11 +131,12 @@ static json_t *row_json(const struct frame_row *r)
 
 static json_t *tree_json(const struct frame *f)
 {
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:O?}", "low_bytes", bytes_json(&f->tree_low),
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "low_bytes", bytes_json(&f->tree_low),
                      "high_bytes", bytes_json(&f->tree_high), "rate_bytes_per_min",
                      rate_json(f->tree_rate_known, f->tree_rate_bytes_per_min), "processes",
                      json_u64(f->count), "step",
-                     f->step_known ? json_integer(f->step) : json_null(), "verdict", f->verdict);
+                     f->step_known ? json_integer(f->step) : json_null(), "verdict",
+                     f->verdicts ? verdicts_job_json(f->verdicts) : json_null());
 }
 
 static json_t *machine_json(const struct frame *f)

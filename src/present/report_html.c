@@ -10,7 +10,6 @@
 #include "present/assets.h"
 #include "present/html.h"
 #include "present/report.h"
-#include "present/verdict.h"
 
 /* ---- elements ---- */
 
@@ -161,7 +160,7 @@ static void put_verdict(struct buf *out, const json_t *doc)
     struct buf text = {0};
     size_t i;
     if (tree)
-        verdict_headline(&text, tree);
+        report_headline(&text, doc);
     else
         buf_add_str(&text, "there are no readings");
     buf_printf(out, "<section id=verdict class=\"verdict %s\">\n<p class=headline><b>",

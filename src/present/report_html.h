@@ -19,6 +19,7 @@ const char *report_signed(char out[TEXT_SIZE_MAX], const json_t *bytes);
 const char *report_time(char out[TEXT_TIME_MAX], double s);
 /* The verdict on the whole job, or on its one series; NULL: none. */
 const json_t *report_tree(const json_t *doc);
+void report_headline(struct buf *out, const json_t *doc); /* the sentence of it */
 /* Of the whole run; a verdict is on the last segment. NULL: none. */
 const json_t *report_peak(const json_t *doc);
 /* "bad" for a leak, "good" for none, "open". */

@@ -8,7 +8,6 @@
 #include "diagnose/hypothesis.h"
 #include "present/markdown.h"
 #include "present/report_html.h"
-#include "present/verdict.h"
 
 enum { ROWS = 8, FRAMES = 24 };
 
@@ -82,7 +81,7 @@ static void put_verdict(const struct paper *p, const json_t *doc)
     const char *word = report_string(tree, "verdict");
     struct buf text = {0};
     if (tree)
-        verdict_headline(&text, tree);
+        report_headline(&text, doc);
     else
         buf_add_str(&text, "there are no readings");
     buf_add_str(p->out, "## Memory: ");

@@ -16,6 +16,8 @@
 #include "present/report_html.h"
 #include "present/report_terminal.h"
 #include "present/verdict.h"
+#include "diagnose/diagnosis.h"
+#include "judge/verdicts.h"
 
 enum { AXIS = 11, PLOT_ROWS = 10, PLOT_LEAST = 20, HEAP_ROWS = 10 };
 
@@ -228,6 +230,30 @@ static void put_heap(struct page *p, const json_t *doc)
     json_decref(heap);
 }
 
+static void put_verdict(struct buf *out, const json_t *verdict, bool colour, size_t width)
+{
+    struct verdicts v = {0};
+    struct doc d = {0};
+    if (verdicts_read(verdict, &v) == 0)
+        verdict_doc(&d, &v);
+    doc_terminal(out, &d, colour, width);
+    doc_fini(&d);
+    verdicts_fini(&v);
+}
+
+static void put_diagnosis(struct page *p, const json_t *doc)
+{
+    struct diagnosis v = {0};
+    struct doc d = {0};
+    if (!json_is_object(doc) || diagnosis_read(doc, &v, NULL) < 0)
+        return;
+    diagnose_doc(&d, &v, false);
+    doc_terminal(p->out, &d, p->is_coloured, p->width);
+    page_line(p);
+    doc_fini(&d);
+    diagnosis_fini(&v);
+}
+
 void report_text(struct buf *out, const json_t *doc, bool colour, size_t width)
 {
     struct page p = {.out = out, .is_coloured = colour, .width = width ? width : 80};
@@ -235,13 +261,10 @@ void report_text(struct buf *out, const json_t *doc, bool colour, size_t width)
     const char *trouble = report_string(doc, "heap_trouble");
     put_head(&p, doc);
     if (json_is_object(verdict))
-        verdict_text(out, verdict, colour, (int)p.width);
+        put_verdict(out, verdict, colour, p.width);
     page_line(&p);
     put_plots(&p, json_object_get(doc, "data"));
-    if (json_is_object(json_object_get(doc, "diagnosis"))) {
-        diagnose_text(out, json_object_get(doc, "diagnosis"), false, colour, p.width);
-        page_line(&p);
-    }
+    put_diagnosis(&p, json_object_get(doc, "diagnosis"));
     put_guard(&p, doc);
     if (json_is_object(heap))
         put_heap(&p, doc);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "judge/verdicts.h"
 #include "present/verdict.h"
 
 const char *report_string(const json_t *o, const char *key)
@@ -87,4 +88,12 @@ void report_site(struct buf *out, const json_t *frame, const json_t *with)
         buf_add_str(out, " ← ");
         report_where(out, own);
     }
+}
+
+void report_headline(struct buf *out, const json_t *doc)
+{
+    struct verdicts v = {0};
+    if (verdicts_read(json_object_get(doc, "verdict"), &v) == 0)
+        verdict_headline(out, &v.job, &v);
+    verdicts_fini(&v);
 }

@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "judge/verdicts.h"
 #include "present/terminal.h"
+#include "present/verdict.h"
 #include "present/screen_private.h"
 
 /* ---- life ---- */
@@ -77,6 +79,7 @@ void screen_free(struct screen *s)
     table_fini(&s->table);
     free(s->frame.rows);
     free(s->texts);
+    buf_fini(&s->headline);
     free(s);
 }
 
@@ -89,8 +92,7 @@ static size_t length0(const char *s)
 
 static size_t texts_size(const struct frame *f)
 {
-    size_t size = length0(f->title) + length0(f->limit_where) + length0(f->notice) +
-                  length0(f->verdict_word) + length0(f->verdict_headline);
+    size_t size = length0(f->title) + length0(f->limit_where) + length0(f->notice);
     for (size_t i = 0; i < f->gpus; i++)
         size += length0(f->gpu[i].name);
     for (size_t i = 0; i < f->count; i++)
@@ -146,10 +148,13 @@ static int copy_frame(struct screen *s, const struct frame *f)
     s->frame.title = move_text(&at, f->title, length0(f->title));
     s->frame.limit_where = move_text(&at, f->limit_where, length0(f->limit_where));
     s->frame.notice = move_text(&at, f->notice, length0(f->notice));
-    s->frame.verdict = NULL;
-    s->frame.verdict_brief = NULL;
-    s->frame.verdict_word = move_text(&at, f->verdict_word, length0(f->verdict_word));
-    s->frame.verdict_headline = move_text(&at, f->verdict_headline, length0(f->verdict_headline));
+    s->frame.verdicts = NULL;
+    buf_clear(&s->headline);
+    if (f->verdicts) {
+        s->word = f->verdicts->job.result.word;
+        s->leak = f->verdicts->job.result.leak;
+        verdict_headline(&s->headline, &f->verdicts->job, f->verdicts);
+    }
     for (size_t i = 0; i < f->gpus; i++)
         s->frame.gpu[i].name = move_text(&at, f->gpu[i].name, length0(f->gpu[i].name));
     for (size_t i = 0; i < f->count; i++) {

@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "present/frame.h"
 #include "present/table.h"
+#include "verdict/verdict.h"
 
 struct screen {
     void *terminal; /* ncurses' SCREEN */
@@ -17,6 +19,9 @@ struct screen {
 
     /* our copy of the last frame, and of all texts that it points to */
     struct frame frame;
+    enum verdict_word word; /* of the verdict on the job, which the frame has no longer */
+    enum verdict_leak leak;
+    struct buf headline; /* raw; empty: there is no verdict */
     size_t rows_cap;
     char *texts;
     size_t texts_cap;

@@ -1,263 +1,270 @@
-/* The end of a run in words: how it ended, its memory, what to ask for next time. */
+/* The end of a run as a document. */
 #include "present/summary.h"
 
+#include <errno.h>
 #include <limits.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/text.h"
+#include "diagnose/diagnosis.h"
+#include "judge/verdicts.h"
 #include "present/cells.h"
 #include "present/diagnose.h"
+#include "present/document.h"
 #include "present/heap.h"
-#include "present/page.h"
 #include "present/verdict.h"
+#include "run/outcome.h"
 
-enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80, GPUS_SHOWN = 2 };
+enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80 };
+enum { PROCESSES_SHOWN = 8, COMMAND_COLUMNS = 18, GPUS_SHOWN = 2, NAME_COLUMNS = 40 };
 
-static bool has_size(const json_t *v)
+/* "before 1.20 GiB after", where it is known. */
+static void summary_item(struct doc *d, enum doc_tone tone, const char *before, bool has,
+                         uint64_t bytes, const char *after)
 {
-    return json_is_integer(v) && json_integer_value(v) > 0;
-}
-
-static uint64_t seconds_to_ns(double s)
-{
-    return s > 0 && s < 1e9 ? (uint64_t)(s * (double)NS_PER_S) : 0;
+    char size[TEXT_SIZE_MAX];
+    if (has)
+        doc_itemf(d, tone, "%s%s%s", before, text_size(size, bytes), after);
 }
 
 /* ---- how it ended ---- */
 
-static enum style describe_end(const json_t *end, char out[TEXT_MAX])
+static enum doc_tone end_words(const struct outcome_end *end, bool is_machine, struct buf *out)
 {
-    char word[TEXT_MAX];
-    const char *kind = json_string_value(json_object_get(end, "kind"));
-    const json_t *status = json_object_get(end, "status");
-    const json_t *signal = json_object_get(end, "signal");
-    if (kind && strcmp(kind, "exited") == 0 && json_is_integer(status)) {
-        snprintf(out, TEXT_MAX, "exited with status %lld", (long long)json_integer_value(status));
-        return json_integer_value(status) == 0 ? STYLE_GOOD : STYLE_BAD;
+    bool has_sig = strncmp(end->signal, "SIG", 3) == 0;
+    switch (end->kind) {
+    case OUTCOME_EXITED:
+        if (!end->has_status)
+            break;
+        buf_printf(out, "exited with status %lld", (long long)end->status);
+        return end->status == 0 ? TONE_GOOD : TONE_BAD;
+    case OUTCOME_SIGNALLED:
+        buf_printf(out, "killed by %s%s", has_sig ? "" : "SIG",
+                   end->has_signal ? end->signal : "NAL");
+        return TONE_BAD;
+    case OUTCOME_NOT_STARTED:
+        buf_add_str(out, "could not be started");
+        return TONE_BAD;
+    case OUTCOME_GONE:
+    case OUTCOME_WATCH_ENDED:
+        buf_add_str(out, is_machine                  ? "the machine"
+                         : end->kind == OUTCOME_GONE ? "the job ended"
+                                                     : "the job runs on");
+        return TONE_STRONG;
+    default:
+        break;
     }
-    if (kind && strcmp(kind, "signalled") == 0) {
-        summary_fit(word, 40, signal);
-        snprintf(out, TEXT_MAX, "killed by %s%.40s", strncmp(word, "SIG", 3) == 0 ? "" : "SIG",
-                 word[0] ? word : "NAL");
-        return STYLE_BAD;
-    }
-    if (kind && strcmp(kind, "not_started") == 0) {
-        snprintf(out, TEXT_MAX, "could not be started");
-        return STYLE_BAD;
-    }
-    if (kind && strcmp(kind, "gone") == 0)
-        snprintf(out, TEXT_MAX, "the job ended");
-    else if (kind && strcmp(kind, "watch_ended") == 0)
-        snprintf(out, TEXT_MAX, "the job runs on");
-    else
-        snprintf(out, TEXT_MAX, "ended");
-    return STYLE_STRONG;
+    buf_add_str(out, "ended");
+    return TONE_STRONG;
 }
 
-/* " after 3 min 05 s"; of a job that was only watched, for how long it was. */
-static void put_duration(struct page *p, const json_t *doc, enum style style, char text[TEXT_MAX])
+static void put_end(struct doc *d, const struct outcome *o)
 {
     char time[TEXT_TIME_MAX];
-    const json_t *duration = json_object_get(doc, "duration_s");
-    const json_t *by = summary_at(doc, "end", "by");
-    const char *kind = json_string_value(summary_at(doc, "end", "kind"));
-    bool is_watch = kind && (strcmp(kind, "gone") == 0 || strcmp(kind, "watch_ended") == 0);
-    bool is_machine = is_watch && !json_object_get(doc, "tree");
-    if (is_machine)
-        snprintf(text, TEXT_MAX, "the machine");
-    size_t len = strlen(text);
-    if (json_is_number(duration)) {
-        text_duration(time, seconds_to_ns(json_number_value(duration)));
-        snprintf(text + len, TEXT_MAX - len, is_watch ? ", watched for %s" : " after %s", time);
+    const struct outcome_measured *m = &o->measured;
+    const struct outcome_end *end = &o->end;
+    bool is_watch = end->kind == OUTCOME_GONE || end->kind == OUTCOME_WATCH_ENDED;
+    struct buf text = {0};
+    enum doc_tone tone = end_words(end, is_watch && !m->has_tree, &text);
+    if (m->has_duration_s)
+        buf_printf(&text, is_watch ? ", watched for %s" : " after %s",
+                   text_seconds(time, m->duration_s));
+    doc_fact(d, "ebb");
+    doc_itemf(d, tone, "%s", buf_str(&text));
+    buf_fini(&text);
+    if (end->by) {
+        doc_itemf(d, TONE_PLAIN, "ended by ");
+        doc_name(d, TONE_PLAIN, end->by, strlen(end->by), NAME_COLUMNS);
     }
-    page_add(p, style, text);
-    if (json_is_string(by))
-        page_addf(p, "ended by %s", summary_fit(text, 40, by));
-}
-
-static void put_end(struct page *p, const json_t *doc)
-{
-    char text[TEXT_MAX];
-    const json_t *end = json_object_get(doc, "end");
-    const json_t *left = json_object_get(end, "left_behind");
-    const json_t *step = summary_at(doc, "marks", "last_step");
-    page_fact(p, "ebb");
-    enum style style = describe_end(end, text);
-    put_duration(p, doc, style, text);
-    if (has_size(left))
-        page_addf(p, "%lld process%s left behind and ended", (long long)json_integer_value(left),
-                  json_integer_value(left) == 1 ? "" : "es");
-    if (json_is_integer(step))
-        page_addf(p, "last step %lld", (long long)json_integer_value(step));
-    page_fact_end(p);
+    if (end->left_behind)
+        doc_itemf(d, TONE_PLAIN, "%llu process%s left behind and ended",
+                  (unsigned long long)end->left_behind, end->left_behind == 1 ? "" : "es");
+    if (m->marks.has_last_step)
+        doc_itemf(d, TONE_PLAIN, "last step %lld", (long long)m->marks.last_step);
+    /* A status says most of it already: a cause that only repeats it is left out. */
+    if (end->cause && end->cause_kind && strcmp(end->cause_kind, "finished") != 0 &&
+        strcmp(end->cause_kind, "exit status") != 0) {
+        doc_fact(d, "cause");
+        doc_text(d, TONE_STRONG, end->cause);
+    }
 }
 
 /* ---- memory ---- */
 
-static void add_size(struct page *p, const char *word, const json_t *v)
+static void put_memory(struct doc *d, const struct outcome_tree *t)
 {
-    char size[TEXT_SIZE_MAX];
-    if (summary_size(size, v))
-        page_addf(p, "%s %s", word, size);
+    char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX], rate[CELL_MAX];
+    const struct outcome_series *s = &t->series;
+    doc_fact(d, "memory");
+    summary_item(d, TONE_PLAIN, "start ", s->has_start_bytes, s->start_bytes, "");
+    summary_item(d, TONE_PLAIN, "mean ", s->has_mean_bytes, s->mean_bytes, "");
+    summary_item(d, TONE_STRONG, "peak ", s->has_peak_bytes, s->peak_bytes, "");
+    summary_item(d, TONE_PLAIN, "end ", s->has_end_bytes, s->end_bytes, "");
+    doc_fact(d, "floor");
+    if (s->floor_bytes.has_first && s->floor_bytes.has_last)
+        doc_itemf(d, TONE_PLAIN, "%s → %s", text_size(first, s->floor_bytes.first),
+                  text_size(last, s->floor_bytes.last));
+    if (s->has_growth_bytes)
+        doc_itemf(d, TONE_PLAIN, "growth %s", text_size_signed(first, s->growth_bytes));
+    if (s->has_rate_bytes_per_min)
+        doc_itemf(d, TONE_PLAIN, "rate %s", cell_rate_text(rate, s->rate_bytes_per_min));
+    else if (s->has_growth_bytes)
+        doc_itemf(d, TONE_PLAIN, "too short to tell a rate");
+    doc_fact(d, "sharing");
+    summary_item(d, TONE_PLAIN, "", t->has_unique_bytes, t->unique_bytes, " unique to one process");
+    summary_item(d, TONE_PLAIN, "", t->has_shared_bytes, t->shared_bytes, " shared, counted once");
 }
 
-static void put_memory(struct page *p, const json_t *tree)
-{
-    char size[TEXT_SIZE_MAX], text[TEXT_MAX];
-    page_fact(p, "memory");
-    add_size(p, "start", json_object_get(tree, "start_bytes"));
-    add_size(p, "mean", json_object_get(tree, "mean_bytes"));
-    if (summary_size(size, json_object_get(tree, "peak_bytes"))) {
-        snprintf(text, sizeof text, "peak %s", size);
-        page_add(p, STYLE_STRONG, text);
-    }
-    add_size(p, "end", json_object_get(tree, "end_bytes"));
-    page_fact_end(p);
-}
-
-static void put_floor(struct page *p, const json_t *tree)
-{
-    char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX], growth[TEXT_SIZE_MAX], rate[CELL_MAX];
-    const json_t *grown = json_object_get(tree, "growth_bytes");
-    const json_t *per_min = json_object_get(tree, "rate_bytes_per_min");
-    page_fact(p, "floor");
-    if (summary_size(first, summary_at(tree, "floor_bytes", "first")) &&
-        summary_size(last, summary_at(tree, "floor_bytes", "last")))
-        page_addf(p, "%s → %s", first, last);
-    if (json_is_integer(grown))
-        page_addf(p, "growth %s", text_size_signed(growth, json_integer_value(grown)));
-    if (json_is_number(per_min))
-        page_addf(p, "rate %s", cell_rate_text(rate, json_number_value(per_min)));
-    else if (json_is_integer(grown))
-        page_addf(p, "too short to tell a rate");
-    page_fact_end(p);
-}
-
-static void put_shared(struct page *p, const json_t *tree)
-{
-    char size[TEXT_SIZE_MAX];
-    const char *text = summary_size(size, json_object_get(tree, "unique_bytes"));
-    page_fact(p, "sharing");
-    if (text)
-        page_addf(p, "%s unique to one process", text);
-    text = summary_size(size, json_object_get(tree, "shared_bytes"));
-    if (text)
-        page_addf(p, "%s shared, counted once", text);
-    page_fact_end(p);
-}
-
-/* ---- roles, the largest, and the rest ---- */
+/* ---- processes ---- */
 
 /* "20 compile workers (up to 398 MiB each, 3.10 GiB unique)" */
-static void put_role(struct page *p, const json_t *role)
+static void put_role(struct doc *d, const struct outcome_role *r)
 {
-    char name[TEXT_MAX], size[TEXT_SIZE_MAX], figures[TEXT_MAX] = "";
-    long long count = json_integer_value(json_object_get(role, "count"));
-    const char *text = summary_size(size, json_object_get(role, "largest_bytes"));
-    if (text)
-        snprintf(figures, sizeof figures, count == 1 ? "%s" : "up to %s each", text);
-    text = count == 1 ? NULL : summary_size(size, json_object_get(role, "unique_bytes"));
-    size_t len = strlen(figures);
-    if (text)
-        snprintf(figures + len, sizeof figures - len, "%s%s unique", len ? ", " : "", text);
-    summary_fit(name, 24, json_object_get(role, "role"));
-    len = strlen(name);
+    char size[TEXT_SIZE_MAX];
+    size_t len = strlen(r->role);
+    bool is_one = r->count == 1, has_unique = !is_one && r->has_unique_bytes;
     bool takes_s =
-        count != 1 && len > 2 && strcmp(name + len - 2, "er") == 0 && strcmp(name, "other") != 0;
-    page_addf(p, "%lld %s%s%s%s%s", count, name, takes_s ? "s" : "", figures[0] ? " (" : "",
-              figures, figures[0] ? ")" : "");
-}
-
-static void put_roles(struct page *p, const json_t *doc)
-{
-    const json_t *roles = json_object_get(doc, "roles");
-    const json_t *seen = json_object_get(doc, "processes_seen");
-    size_t i;
-    const json_t *role;
-    page_fact(p, "processes");
-    if (json_is_integer(seen))
-        page_addf(p, "%lld in all", (long long)json_integer_value(seen));
-    json_array_foreach(roles, i, role)
-    {
-        put_role(p, role);
-    }
-    page_fact_end(p);
-}
-
-static void put_largest(struct page *p, const json_t *doc)
-{
-    const json_t *largest = json_object_get(doc, "largest");
-    char name[TEXT_MAX], role[TEXT_MAX], size[TEXT_SIZE_MAX];
-    const char *peak = summary_size(size, json_object_get(largest, "peak_bytes"));
-    if (!peak)
+        !is_one && len > 2 && strcmp(r->role + len - 2, "er") == 0 && strcmp(r->role, "other") != 0;
+    doc_itemf(d, TONE_PLAIN, "%llu %s%s", (unsigned long long)r->count, r->role,
+              takes_s ? "s" : "");
+    if (!r->has_largest_bytes && !has_unique)
         return;
-    page_fact(p, "largest");
-    page_addf(p, "%s in %s %lld (%s)", peak,
-              summary_fit(name, 30, json_object_get(largest, "name")),
-              (long long)json_integer_value(json_object_get(largest, "pid")),
-              summary_fit(role, 24, json_object_get(largest, "role")));
-    page_fact_end(p);
+    doc_text(d, TONE_PLAIN, " (");
+    if (r->has_largest_bytes)
+        doc_textf(d, TONE_PLAIN, is_one ? "%s" : "up to %s each",
+                  text_size(size, r->largest_bytes));
+    if (has_unique)
+        doc_textf(d, TONE_PLAIN, "%s%s unique", r->has_largest_bytes ? ", " : "",
+                  text_size(size, r->unique_bytes));
+    doc_text(d, TONE_PLAIN, ")");
 }
 
-/* The user's own limit has no place that says more than its name. */
-static const char *limit_place(char out[TEXT_MAX], const json_t *doc, const json_t *limit)
+static void put_roles(struct doc *d, const struct outcome_measured *m)
 {
-    const json_t *guard = json_object_get(doc, "guard");
-    bool is_own =
-        json_is_true(json_object_get(guard, "limit_is_given")) &&
-        json_equal(json_object_get(guard, "limit_bytes"), json_object_get(limit, "limit_bytes"));
-    return is_own ? "--limit" : summary_fit(out, 40, json_object_get(limit, "where"));
+    char size[TEXT_SIZE_MAX];
+    const struct outcome_largest *l = &m->largest;
+    doc_fact(d, "processes");
+    if (m->role_count && m->has_processes_seen)
+        doc_itemf(d, TONE_PLAIN, "%llu in all", (unsigned long long)m->processes_seen);
+    for (size_t i = 0; i < m->role_count; i++)
+        put_role(d, &m->roles[i]);
+    doc_fact(d, "largest");
+    if (l->has_peak_bytes)
+        doc_itemf(d, TONE_PLAIN, "%s in %.30s %d (%s)", text_size(size, l->peak_bytes),
+                  l->name ? l->name : "", (int)l->pid, l->role);
 }
 
-static void put_ask(struct page *p, const json_t *doc)
+/* The command without the folders of absolute paths, the name where there is none. A worker that
+ * was forked has its parent's command line: a name of its own tells it apart, and comes first. The
+ * kernel keeps 15 bytes of a name. */
+static void put_command(struct doc *d, const struct outcome_process *p)
 {
-    char size[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], room[TEXT_SIZE_MAX], where[TEXT_MAX];
-    const json_t *l = json_object_get(doc, "limit");
-    const char *ask = summary_size(size, json_object_get(doc, "ask_bytes"));
-    if (ask) {
-        char text[TEXT_MAX];
-        page_fact(p, "next time");
-        snprintf(text, sizeof text, "ask for %s", ask);
-        page_add(p, STYLE_STRONG, text);
-    } else {
-        page_fact(p, "limit");
+    const char *name = p->name ? p->name : "", *base = "";
+    doc_cell(d, TONE_PLAIN, p->command_count ? "" : name);
+    for (size_t i = 0; i < p->command_count; i++) {
+        const char *word = p->command[i], *slash = word[0] == '/' ? strrchr(word, '/') : NULL;
+        base = slash && slash[1] ? slash + 1 : word;
+        if (i == 0 && name[0] && strncmp(base, name, strlen(name)) != 0 &&
+            strncmp(name, base, strlen(base)) != 0)
+            doc_textf(d, TONE_PLAIN, "%s: ", name);
+        doc_textf(d, TONE_PLAIN, "%s%s", i ? " " : "", base);
     }
-    if (summary_size(limit, json_object_get(l, "limit_bytes")))
-        page_addf(p, ask ? "the limit is %s (%s)" : "%s (%s)", limit, limit_place(where, doc, l));
-    if (summary_size(room, json_object_get(l, "headroom_bytes")))
-        page_addf(p, "head-room %s", room);
-    page_fact_end(p);
 }
 
-static void put_gpus(struct page *p, const json_t *doc)
+static void put_processes(struct doc *d, const struct outcome_measured *m)
 {
-    const json_t *gpus = json_object_get(doc, "gpus");
-    char label[TEXT_MAX], name[TEXT_MAX], a[TEXT_SIZE_MAX], b[TEXT_SIZE_MAX];
-    size_t i;
-    const json_t *gpu;
-    json_array_foreach(gpus, i, gpu)
-    {
-        if (i == GPUS_SHOWN)
-            break;
-        const json_t *job = json_object_get(gpu, "job_peak_bytes");
+    static const struct doc_column columns[] = {
+        {.title = "PID", .is_number = true, .priority = 1},
+        {.title = "ROLE", .priority = 3},
+        {.title = "START", .is_number = true, .priority = 9},
+        {.title = "FLOOR", .is_number = true, .priority = 8},
+        {.title = "MEAN", .is_number = true, .priority = 10},
+        {.title = "PEAK", .is_number = true, .priority = 2},
+        {.title = "END", .is_number = true, .priority = 6},
+        {.title = "GROWTH", .is_number = true, .priority = 5},
+        {.title = "RATE/min", .is_number = true, .priority = 4},
+        {.title = "UNIQUE", .is_number = true, .priority = 7},
+        {.title = "COMMAND", .least = COMMAND_COLUMNS},
+    };
+    char cell[CELL_MAX], size[TEXT_SIZE_MAX];
+    size_t shown = m->process_count < PROCESSES_SHOWN ? m->process_count : PROCESSES_SHOWN;
+    if (!shown)
+        return;
+    doc_space(d);
+    doc_table(d, NULL, "processes", columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < shown; i++) {
+        const struct outcome_process *p = &m->processes[i];
+        const struct outcome_series *s = &p->series;
+        doc_row(d);
+        doc_cellf(d, TONE_PLAIN, "%d", (int)p->pid);
+        doc_cell(d, TONE_PLAIN, p->role[0] ? p->role : "–");
+        doc_cell(d, TONE_PLAIN, cell_known(cell, s->has_start_bytes, s->start_bytes));
+        doc_cell(d, TONE_PLAIN, cell_known(cell, s->floor_bytes.has_last, s->floor_bytes.last));
+        doc_cell(d, TONE_PLAIN, cell_known(cell, s->has_mean_bytes, s->mean_bytes));
+        doc_cell(d, TONE_STRONG, cell_known(cell, s->has_peak_bytes, s->peak_bytes));
+        doc_cell(d, TONE_PLAIN, cell_known(cell, s->has_end_bytes, s->end_bytes));
+        doc_cell(d, TONE_PLAIN, cell_rate(cell, s->has_growth_bytes, (double)s->growth_bytes));
+        doc_cell(d, TONE_PLAIN, cell_rate(cell, s->has_rate_bytes_per_min, s->rate_bytes_per_min));
+        doc_cell(d, TONE_PLAIN, cell_known(cell, p->has_unique_bytes, p->unique_bytes));
+        put_command(d, p);
+    }
+    uint64_t all = m->has_processes_seen ? m->processes_seen : m->process_count;
+    if (all > shown) {
+        bool has_next = shown < m->process_count && m->processes[shown].series.has_peak_bytes;
+        doc_para(d, TONE_DIM);
+        doc_textf(d, TONE_DIM, "and %llu more", (unsigned long long)(all - shown));
+        if (has_next)
+            doc_textf(d, TONE_DIM, ", the largest %s",
+                      text_size(size, m->processes[shown].series.peak_bytes));
+    }
+    doc_space(d);
+}
+
+/* ---- limits and GPUs ---- */
+
+static void put_ask(struct doc *d, const struct outcome *o)
+{
+    char size[TEXT_SIZE_MAX];
+    const struct outcome_limit *l = &o->measured.limit;
+    bool is_own = o->guard.limit_is_given && o->guard.limit_bytes == l->limit_bytes;
+    bool has_ask = o->measured.has_ask_bytes;
+    const char *where = l->where ? l->where : "";
+    doc_fact(d, has_ask ? "next time" : "limit");
+    summary_item(d, TONE_STRONG, "ask for ", has_ask, o->measured.ask_bytes, "");
+    if (l->has_limit_bytes) {
+        /* the user's own has no place that says more than its name */
+        doc_itemf(d, TONE_PLAIN, has_ask ? "the limit is %s (" : "%s (",
+                  text_size(size, l->limit_bytes));
+        doc_name(d, TONE_PLAIN, is_own ? "--limit" : where, is_own ? 7 : strlen(where),
+                 NAME_COLUMNS);
+        doc_text(d, TONE_PLAIN, ")");
+    }
+    summary_item(d, TONE_PLAIN, "head-room ", l->has_headroom_bytes, l->headroom_bytes, "");
+}
+
+static void put_gpus(struct doc *d, const struct outcome_measured *m)
+{
+    char label[32], used[TEXT_SIZE_MAX], total[TEXT_SIZE_MAX];
+    for (size_t i = 0; i < m->gpu_count && i < GPUS_SHOWN; i++) {
+        const struct outcome_gpu *g = &m->gpus[i];
         snprintf(label, sizeof label, "gpu %zu", i);
-        page_fact(p, label);
-        if (summary_fit(name, 40, json_object_get(gpu, "name"))[0])
-            page_add(p, STYLE_PLAIN, name);
-        add_size(p, "this job at most", job ? job : json_object_get(gpu, "job_bytes"));
-        if (summary_size(a, json_object_get(gpu, "used_bytes")) &&
-            summary_size(b, json_object_get(gpu, "total_bytes")))
-            page_addf(p, "%s of %s used at the end", a, b);
-        if (i + 1 == GPUS_SHOWN && json_array_size(gpus) > GPUS_SHOWN)
-            page_addf(p, "and %zu more GPUs", json_array_size(gpus) - GPUS_SHOWN);
-        page_fact_end(p);
+        doc_fact(d, label);
+        if (g->name)
+            doc_item(d), doc_name(d, TONE_PLAIN, g->name, strlen(g->name), NAME_COLUMNS);
+        summary_item(d, TONE_PLAIN, "this job at most ", g->has_job_peak_bytes || g->has_job_bytes,
+                     g->has_job_peak_bytes ? g->job_peak_bytes : g->job_bytes, "");
+        if (g->has_used_bytes && g->has_total_bytes)
+            doc_itemf(d, TONE_PLAIN, "%s of %s used at the end", text_size(used, g->used_bytes),
+                      text_size(total, g->total_bytes));
+        if (i + 1 == GPUS_SHOWN && m->gpu_count > GPUS_SHOWN)
+            doc_itemf(d, TONE_PLAIN, "and %zu more GPUs", m->gpu_count - GPUS_SHOWN);
     }
 }
+
+/* ---- the recording ---- */
 
 /* As one would type it from here. */
 static const char *relative_path(const char *path)
@@ -269,77 +276,78 @@ static const char *relative_path(const char *path)
     return path;
 }
 
-static void put_recording(struct page *p, const json_t *doc)
+static void put_recording(struct doc *d, const struct outcome *o)
 {
-    char size[TEXT_SIZE_MAX], text[TEXT_MAX];
-    const char *dir = json_string_value(json_object_get(doc, "run_dir"));
-    const json_t *error = summary_at(doc, "recording", "error");
-    const json_t *lost = summary_at(doc, "recording", "blocks_lost");
-    if (!dir)
+    char size[TEXT_SIZE_MAX];
+    const struct outcome_recording *r = &o->measured.recording;
+    if (!o->about.run_dir)
         return;
-    page_fact(p, "recording");
-    struct buf path = {0};
-    const char *shown = relative_path(dir);
-    text_escape(&path, shown, strlen(shown));
-    const char *bytes = summary_size(size, summary_at(doc, "recording", "bytes"));
-    page_addf(p, bytes ? "%s (%s)" : "%s", buf_str(&path), bytes);
-    buf_fini(&path);
-    if (json_is_string(error)) {
-        char sentence[TEXT_MAX + 32];
-        snprintf(sentence, sizeof sentence, "not complete: %s", summary_fit(text, 60, error));
-        page_add(p, STYLE_BAD, sentence);
-    }
-    if (has_size(lost))
-        page_addf(p, "%lld blocks lost", (long long)json_integer_value(lost));
-    page_fact_end(p);
+    doc_fact(d, "recording");
+    doc_itemf(d, TONE_PLAIN, "%s", relative_path(o->about.run_dir));
+    if (r->has_bytes)
+        doc_textf(d, TONE_PLAIN, " (%s)", text_size(size, r->bytes));
+    if (r->error)
+        doc_itemf(d, TONE_BAD, "not complete: %s", r->error);
+    if (r->blocks_lost)
+        doc_itemf(d, TONE_PLAIN, "%llu blocks lost", (unsigned long long)r->blocks_lost);
 }
 
-static void put_cost(struct page *p, const json_t *doc)
+static void put_cost(struct doc *d, const struct outcome_cost *c)
 {
-    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
-    const json_t *cost = json_object_get(doc, "cost");
-    const json_t *cpu = json_object_get(cost, "cpu_s");
-    const json_t *share = json_object_get(cost, "cpu_permyriad");
-    const json_t *longest = json_object_get(cost, "longest_unique_call_ms");
-    if (!json_is_number(cpu))
+    char time[TEXT_TIME_MAX];
+    doc_fact(d, "ebb cost");
+    if (!c->has_cpu_s)
         return;
-    page_fact(p, "ebb cost");
-    text_duration(time, seconds_to_ns(json_number_value(cpu)));
-    if (json_is_number(share))
-        page_addf(p, "%s CPU (%.2f %%)", time, json_number_value(share) / 100.0);
-    else
-        page_addf(p, "%s CPU", time);
-    if (summary_size(size, json_object_get(cost, "rss_bytes")))
-        page_addf(p, "%s", size);
-    if (json_is_number(longest) && json_number_value(longest) > 0)
-        page_addf(p, "longest look at its pages %s",
-                  text_duration(time, seconds_to_ns(json_number_value(longest) / 1000)));
-    page_fact_end(p);
+    doc_itemf(d, TONE_PLAIN, "%s CPU", text_seconds(time, c->cpu_s));
+    if (c->has_cpu_permyriad)
+        doc_textf(d, TONE_PLAIN, " (%.2f %%)", (double)c->cpu_permyriad / 100);
+    summary_item(d, TONE_PLAIN, "", c->has_rss_bytes, c->rss_bytes, "");
+    if (c->longest_unique_call_ms > 0)
+        doc_itemf(d, TONE_PLAIN, "longest look at its pages %s",
+                  text_seconds(time, c->longest_unique_call_ms / 1000));
+}
+
+void summary_doc(struct doc *d, const struct summary *s)
+{
+    const struct outcome *o = s->outcome;
+    const struct outcome_measured *m = &o->measured;
+    put_end(d, o);
+    if (s->verdicts)
+        verdict_summary(d, s->verdicts);
+    heap_summary(d, s->growing);
+    if (m->tree.series.has_peak_bytes)
+        put_memory(d, &m->tree);
+    put_roles(d, m);
+    put_processes(d, m);
+    put_ask(d, o);
+    put_gpus(d, m);
+    summary_guard(d, o);
+    put_recording(d, o);
+    put_cost(d, &m->cost);
+    if (s->diagnosis)
+        diagnose_summary(d, s->diagnosis);
 }
 
 void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
 {
+    struct outcome outcome = {0};
+    struct verdicts verdicts = {0};
+    struct diagnosis diagnosis = {0};
+    struct doc d = {0};
+    const struct summary s = {.outcome = &outcome,
+                              .verdicts = &verdicts,
+                              .growing = json_object_get(json_object_get(doc, "heap"), "growing"),
+                              .diagnosis = &diagnosis};
     int columns = width <= 0 ? WIDTH_DEFAULT : width;
     columns = columns < WIDTH_MIN ? WIDTH_MIN : columns > WIDTH_MAX ? WIDTH_MAX : columns;
-    struct page p = {.out = out, .is_coloured = colour, .width = (size_t)columns};
-    const json_t *tree = json_object_get(doc, "tree");
-    put_end(&p, doc);
-    summary_cause(&p, doc);
-    verdict_summary(&p, doc);
-    heap_summary(&p, doc);
-    if (json_is_integer(json_object_get(tree, "peak_bytes"))) {
-        put_memory(&p, tree);
-        put_floor(&p, tree);
-        put_shared(&p, tree);
-    }
-    if (json_array_size(json_object_get(doc, "roles")) > 0)
-        put_roles(&p, doc);
-    put_largest(&p, doc);
-    summary_processes(&p, doc);
-    put_ask(&p, doc);
-    put_gpus(&p, doc);
-    summary_guard(&p, doc);
-    put_recording(&p, doc);
-    put_cost(&p, doc);
-    diagnose_summary(&p, doc);
+    if (outcome_read(doc, &outcome) < 0 ||
+        verdicts_read(json_object_get(doc, "verdict"), &verdicts) == -ENOMEM ||
+        diagnosis_read(json_object_get(doc, "diagnosis"), &diagnosis, NULL) < 0)
+        out->failed = true;
+    summary_doc(&d, &s);
+    doc_terminal(out, &d, colour, (size_t)columns);
+    doc_fini(&d);
+    diagnosis_fini(&diagnosis);
+    verdicts_fini(&verdicts);
+    outcome_fini(&outcome);
 }

@@ -1,11 +1,26 @@
-/* The end of a run in words: a view of the facts in run.json, no more and no less. */
+/* The end of a run in words: how it ended, its memory, the guard, what to ask for next time. */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 
 struct buf;
+struct diagnosis;
+struct doc;
+struct outcome;
+struct verdicts;
 
-/* DOC is what engine_summary made, with the command's own keys (docs/run-json.md). Missing keys
- * are left out of the text. COLOUR: ANSI colours allowed. WIDTH: columns of the terminal, 0: 80. */
+/* Facts that are missing are left out of the text. All but OUTCOME may be NULL. */
+struct summary {
+    const struct outcome *outcome;
+    const struct verdicts *verdicts;
+    const json_t *growing; /* call sites */
+    const struct diagnosis *diagnosis;
+};
+
+void summary_doc(struct doc *d, const struct summary *s);
+/* That of run.json for a terminal of WIDTH columns, 40 to 100 of which are used; 0: 80. */
 void summary_text(struct buf *out, const json_t *doc, bool colour, int width);
+
+/* Segments, the guard's acts, what was left and did not come back (summary_guard.c). */
+void summary_guard(struct doc *d, const struct outcome *o);

@@ -14,7 +14,7 @@
 #include "present/cells.h"
 #include "present/heap.h"
 #include "present/heap_where.h"
-#include "present/page.h"
+#include "present/document.h"
 
 static json_t *parse(const char *text)
 {
@@ -379,36 +379,41 @@ static void a_cut_path_has_no_folder_that_it_leaves_again(void **state)
     json_decref(where);
 }
 
-static void a_summary_tells_what_grows(void **state)
+static char *growing_text(const char *json, size_t width)
 {
     struct buf out = {0};
-    struct page p = {.out = &out, .width = 80};
-    (void)state;
-    json_t *doc = doc_of("{'heap':{'growing':[" LEAK "," HOSTILE "]}}");
-    heap_summary(&p, doc);
-    assert_fits(buf_str(&out), 80);
-    assert_shows(buf_str(&out), "+50.0 MiB");
-    assert_shows(buf_str(&out), "a step");
-    assert_shows(buf_str(&out), "train.py:41 collate");
-    json_decref(doc);
-    buf_clear(&out);
-    doc = doc_of("{'heap':{'growing':[" FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
-        "plot", "41") ",'callers':[" OWN("evaluate", "50") "]}]}}");
-    heap_summary(&p, doc);
-    assert_shows(buf_str(&out), "plots/figure.py:71 draw ← train.py:41 plot ← evaluate\n");
-    assert_fits(buf_str(&out), 80);
-    json_decref(doc);
-    buf_clear(&out);
-    doc = doc_of("{'heap':{}}");
-    heap_summary(&p, doc);
-    assert_string_equal(buf_str(&out), "");
-    json_decref(doc);
-    p.width = 20;
-    doc = doc_of("{'heap':{'growing':[" LEAK "]}}");
-    heap_summary(&p, doc);
-    assert_shows(buf_str(&out), "leaking");
-    json_decref(doc);
+    struct doc d = {0};
+    json_t *rows = doc_of(json);
+    heap_summary(&d, rows);
+    doc_terminal(&out, &d, false, width);
+    char *text = strdup(buf_str(&out));
+    doc_fini(&d);
+    json_decref(rows);
     buf_fini(&out);
+    return text;
+}
+
+static void a_summary_tells_what_grows(void **state)
+{
+    (void)state;
+    char *text = growing_text("[" LEAK "," HOSTILE "]", 80);
+    assert_fits(text, 80);
+    assert_shows(text, "+50.0 MiB");
+    assert_shows(text, "a step");
+    assert_shows(text, "train.py:41 collate");
+    free(text);
+    text = growing_text("[" FIGURES "'where':" THEIRS("draw") ",'in_program':" OWN(
+                            "plot", "41") ",'callers':[" OWN("evaluate", "50") "]}]",
+                        80);
+    assert_shows(text, "plots/figure.py:71 draw ← train.py:41 plot ← evaluate\n");
+    assert_fits(text, 80);
+    free(text);
+    text = growing_text("[]", 80);
+    assert_string_equal(text, "");
+    free(text);
+    text = growing_text("[" LEAK "]", 20);
+    assert_shows(text, "leaking");
+    free(text);
 }
 
 int main(void)

@@ -84,13 +84,13 @@ static void a_whole_summary_reads_well(void **state)
         "           3 other\n"
         "largest    1.60 GiB in python3 4711 (main)\n"
         "\n"
-        "    PID ROLE            START  FLOOR   MEAN   PEAK    END  GROWTH RATE/min UNIQUE "
+        " PID  ROLE            START  FLOOR  MEAN   PEAK    END  GROWTH  RATE/min  UNIQUE  "
         "COMMAND\n"
-        "   4711 main             100M  1.60G   150M  1.60G  1.60G   +100M   +50.0M  90.0M python3 "
+        "4711  main             100M  1.60G  150M  1.60G  1.60G   +100M    +50.0M   90.0M  python3 "
         "train.py …\n"
-        "   4720 compile worker   100M   398M   150M   398M   398M   +100M   +50.0M  90.0M "
+        "4720  compile worker   100M   398M  150M   398M   398M   +100M    +50.0M   90.0M  "
         "python3\n"
-        "    and 22 more\n"
+        "and 22 more\n"
         "\n"
         "next time  ask for 2.38 GiB, the limit is 24.0 GiB (/user.slice), head-room 12.0 GiB\n"
         "gpu 0      NVIDIA H200, this job at most 8.00 GiB, 12.0 GiB of 140 GiB used at the end\n"
@@ -129,17 +129,17 @@ static void the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_colum
         80,
         "ebb        exited with status 0\n"
         "limit      512 MiB (--limit)\n"
-        "segments   #  time        from   to     saved  peak   verdict    ended by\n"
-        "           0  12 min 05 s 1      88     87     413M   undecided  planned restart\n"
-        "           1  12 min 05 s 88     173    171    413M   undecided  guard\n"
-        "           2  12 min 05 s 172    300    –      413M   undecided  finished\n"
+        "segments   #  time         from  to   saved  peak  verdict    ended by\n"
+        "           0  12 min 05 s  1     88   87     413M  undecided  planned restart\n"
+        "           1  12 min 05 s  88    173  171    413M  undecided  guard\n"
+        "           2  12 min 05 s  172   300  –      413M  undecided  finished\n"
         "guard      limit 512 MiB (also the kernel's), 2 checkpoints asked for, 1 made,\n"
         "           stopped it 2 times, killed it once, the last acts (all: run.json)\n"
-        "           3.0 s        asked for a checkpoint (pace)\n"
-        "           4.0 s        the checkpoint was there\n"
-        "           5.5 s        sent SIGTERM (level)\n"
-        "           12 min 05 s  killed everything (level)\n"
-        "           12 min 06 s  stood down\n"
+        "           · 3.0 s: asked for a checkpoint (pace)\n"
+        "           · 4.0 s: the checkpoint was there\n"
+        "           · 5.5 s: sent SIGTERM (level)\n"
+        "           · 12 min 05 s: killed everything (level)\n"
+        "           · 12 min 06 s: stood down\n"
         "given back host 568 MiB before, 1.06 GiB peak, 850 MiB after, 235 MiB freed\n");
 }
 
@@ -147,12 +147,18 @@ static void left_over_files_of_others_are_not_shown(void **state)
 {
     (void)state;
     summary_is("{'left':{'shm':[{'name':'torch_7','bytes':3000000,'is_jobs':true,'in_use':false,"
-               "'removed':true},{'name':'x\\n','bytes':0,'is_jobs':false}],"
-               "'sockets':[{'name':'python3','address':'127.0.0.1:29500'}]}}",
+               "'removed':true},{'name':'x\\n','bytes':0,'is_jobs':false}]}}",
                80,
                "ebb        ended\n"
-               "left over  /dev/shm/torch_7 (2.86 MiB, removed),\n"
-               "           python3 listened on 127.0.0.1:29500\n");
+               "left over  /dev/shm/torch_7 (2.86 MiB, removed)\n");
+}
+
+static void memory_that_came_back_is_not_shown(void **state)
+{
+    (void)state;
+    summary_is("{'given_back':{'host':{'before_bytes':13107200,'peak_bytes':117964800,"
+               "'after_bytes':14107200,'freed_bytes':103857600}}}",
+               100, "ebb        ended\n");
 }
 
 static void shared_memory_that_stays_is_told(void **state)
@@ -266,17 +272,16 @@ static void segments_lose_columns_before_they_are_too_wide(void **state)
     static const char two[] =
         "{'end':{'kind':'exited','status':0},'segments':[" WIDE_SEGMENT(0) "," WIDE_SEGMENT(1) "]}";
     (void)state;
-    summary_is(
-        two, 80,
-        "ebb        exited with status 0\n"
-        "segments   #  time        from   to     saved  peak   verdict    ended by\n"
-        "           0  59 min 59 s 100000 200000 200000 1.60G  plateaued  planned restart\n"
-        "           1  59 min 59 s 100000 200000 200000 1.60G  plateaued  planned restart\n");
+    summary_is(two, 80,
+               "ebb        exited with status 0\n"
+               "segments   #  time         to      saved   peak   verdict    ended by\n"
+               "           0  59 min 59 s  200000  200000  1.60G  plateaued  planned restart\n"
+               "           1  59 min 59 s  200000  200000  1.60G  plateaued  planned restart\n");
     summary_is(two, 40,
                "ebb        exited with status 0\n"
-               "segments   #  to     ended by\n"
-               "           0  200000 planned restart\n"
-               "           1  200000 planned restart\n");
+               "segments   #  to      ended by\n"
+               "           0  200000  planned restart\n"
+               "           1  200000  planned restart\n");
 }
 
 static void of_many_segments_the_first_and_the_newest_are_shown(void **state)
@@ -288,7 +293,7 @@ static void of_many_segments_the_first_and_the_newest_are_shown(void **state)
         json_array_append_new(json_object_get(doc, "segments"), json_pack("{s:i}", "segment", i));
     summary_text(&b, doc, false, 80);
     assert_non_null(strstr(buf_str(&b), "\n           2 "));
-    assert_non_null(strstr(buf_str(&b), "\n           … 188 more in run.json\n           191 "));
+    assert_non_null(strstr(buf_str(&b), " 188 more in run.json\n           191 "));
     assert_non_null(strstr(buf_str(&b), "\n           199 "));
     assert_null(strstr(buf_str(&b), "\n           3 "));
     assert_null(strstr(buf_str(&b), "\n           190 "));
@@ -325,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_whole_summary_reads_well),
         cmocka_unit_test(the_acts_of_the_guard_are_counted_and_the_last_are_lines_of_80_columns),
         cmocka_unit_test(left_over_files_of_others_are_not_shown),
+        cmocka_unit_test(memory_that_came_back_is_not_shown),
         cmocka_unit_test(shared_memory_that_stays_is_told),
         cmocka_unit_test(an_empty_document_is_one_line),
         cmocka_unit_test(every_end_has_its_words),

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "judge/verdicts.h"
 #include "present/cells.h"
+#include "present/document.h"
 #include "present/summary.h"
 #include "present/verdict.h"
 
@@ -32,12 +34,28 @@ static json_t *parse(const char *text)
     return doc;
 }
 
+/* The text of verdict_doc on DOC, which is released. */
+static void text_of(struct buf *out, json_t *doc, size_t width)
+{
+    struct verdicts v = {0};
+    struct doc d = {0};
+    assert_int_equal(verdicts_read(doc, &v), 0);
+    verdict_doc(&d, &v);
+    doc_terminal(out, &d, false, width);
+    doc_fini(&d);
+    verdicts_fini(&v);
+    json_decref(doc);
+}
+
 static void headline_is(const char *json, const char *expected)
 {
     struct buf out = {0};
-    json_t *doc = parse(json);
-    verdict_headline(&out, doc);
+    struct verdicts v = {0};
+    json_t *doc = json_pack("{s:o}", "tree", parse(json));
+    assert_int_equal(verdicts_read(doc, &v), 0);
+    verdict_headline(&out, &v.job, &v);
     assert_string_equal(buf_str(&out), expected);
+    verdicts_fini(&v);
     json_decref(doc);
     buf_fini(&out);
 }
@@ -52,12 +70,11 @@ static void figures_of_the_jobs_own_are_named_before_their_verdict(void **state)
               "'verdict':'undecided','leak':null,'evidence':['one reading']}]}");
     struct buf out = {0};
     (void)state;
-    verdict_text(&out, doc, false, 100);
+    text_of(&out, doc, 100);
     assert_non_null(strstr(buf_str(&out), "\nseries     heap (live) of process 606: stable: it is "
                                           "flat at 2.00 GiB (confidence 90 %)\n"));
     assert_non_null(strstr(buf_str(&out), "\nseries     x\\e_bytes: undecided: not enough to say: "
                                           "one reading\n"));
-    json_decref(doc);
     buf_fini(&out);
 }
 
@@ -184,7 +201,8 @@ static const char tree[] =
                    "'evidence':['one','two','three'],'flat':[{'role':'compile worker','count':20,"
                    "'rss_bytes':9663676416,'unique_bytes':1073741824},{'role':'main','count':1,"
                    "'rss_bytes':1,'unique_bytes':null}]},"
-                   "'processes':[{'pid':606,'name':'py\\u001b[31m','role':'main','verdict':"
+                   "'processes':[{'pid':606,'name':'py\\u001b[31m','role':'main','alive':true,'"
+                   "verdict':"
                    "'leaking','leak':true,'confidence':0.95," FLOOR
                    ",'rate_bytes_per_min':" RATE(104857600, 1, 2) "},"
                                                                   "{'pid':607,'name':'w','role':"
@@ -199,19 +217,18 @@ static void a_job_is_told_with_its_overhead_and_its_processes(void **state)
     struct buf out = {0};
     json_t *doc = parse(tree);
     (void)state;
-    verdict_text(&out, doc, false, 80);
+    text_of(&out, doc, 80);
     const char *text = buf_str(&out);
     assert_int_equal(strncmp(text, "leaking    process 606 py", 25), 0);
     assert_null(strchr(text, '\033'));
     assert_non_null(strstr(text, "· three\n"));
     assert_non_null(strstr(text,
                            "overhead   20 compile workers are flat: 9.00 GiB resident in all, "
-                           "1.00 GiB of\n           it shared with nobody\n"));
+                           "1.00 GiB of it\n           shared with nobody\n"));
     assert_null(strstr(text, "1 main is flat"));
     assert_non_null(strstr(text, "gpu 1      stable: "));
-    assert_non_null(strstr(text, "607 w (compile) gone\n"));
+    assert_non_null(strstr(text, "607 w (compile worker) gone\n"));
     assert_non_null(strstr(text, "3 more were too short or too small to list\n"));
-    json_decref(doc);
     buf_fini(&out);
 }
 
@@ -221,14 +238,13 @@ static void a_narrow_terminal_breaks_sentences_at_spaces(void **state)
     json_t *doc = parse("{'verdict':'plateaued','confidence':0.97,'evidence':['it grew by 7 GiB "
                         "and stopped at step 83 (the end of the first epoch)']," FLOOR "}");
     (void)state;
-    verdict_text(&out, doc, false, 40);
+    text_of(&out, doc, 40);
     const char *at = buf_str(&out);
     while (*at) {
         size_t len = strcspn(at, "\n");
         assert_true(len <= 44); /* "·" has two bytes */
         at += len + (at[len] == '\n');
     }
-    json_decref(doc);
     buf_fini(&out);
 }
 
@@ -246,8 +262,7 @@ static void table_at(int width, bool is_over, struct buf *ret)
                     "}]}",
              is_over ? "false" : "true");
     json_t *doc = parse(json);
-    verdict_text(ret, doc, false, width);
-    json_decref(doc);
+    text_of(ret, doc, (size_t)width);
     for (const char *at = buf_str(ret); *at;
          at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0)) {
         char line[512];
@@ -263,11 +278,11 @@ static void the_table_has_the_columns_that_there_is_room_for(void **state)
     table_at(100, true, &wide);
     assert_string_equal(
         buf_str(&wide),
-        "\nVERDICT    SURE  RATE         FLOOR          PEAK   WHO\n"
-        "leaking    97 %  +100M/min    1.00G → 2.00G  3.00G  14256 pt_data_worker (data worker)\n"
-        "stable     97 %  –            1.00G → 2.00G  3.00G  14028 python (main)\n");
+        "\nVERDICT  SURE  RATE       FLOOR          PEAK   WHO\n"
+        "leaking  97 %  +100M/min  1.00G → 2.00G  3.00G  14256 pt_data_worker (data worker)\n"
+        "stable   97 %  –          1.00G → 2.00G  3.00G  14028 python (main)\n");
     table_at(80, true, &usual);
-    assert_non_null(strstr(buf_str(&usual), "3.00G  14256 pt_data_worker (data)\n"));
+    assert_non_null(strstr(buf_str(&usual), "3.00G  14256 pt_data_worker (data"));
     table_at(60, true, &narrow);
     assert_null(strstr(buf_str(&narrow), "PEAK"));
     assert_non_null(strstr(buf_str(&narrow), "2.00G  14256 pt_data_worker"));
@@ -308,8 +323,11 @@ static void a_brief_one_names_the_word_the_rate_and_who(void **state)
     struct buf out = {0};
     json_t *doc = parse(tree);
     (void)state;
-    verdict_brief(&out, json_object_get(doc, "tree"));
-    assert_string_equal(buf_str(&out), "leaking +100 MiB/min, 606 py\\e[31m");
+    struct verdicts v = {0};
+    assert_int_equal(verdicts_read(doc, &v), 0);
+    verdict_brief(&out, &v);
+    assert_string_equal(buf_str(&out), "leaking +100 MiB/min, 606 py\033[31m");
+    verdicts_fini(&v);
     json_decref(doc);
     buf_fini(&out);
 }
