@@ -362,7 +362,7 @@ const struct cli_command cmd_heap = {
         "last seen.\n\n"
         "Of a process that was not started under ebb it shows what /proc tells and the command "
         "that would profile it; the status is then 2.\n\n"
-        "`ebb export --pprof`, `--collapsed` and `--speedscope` write the same for other tools.",
+        "`ebb export --pprof` and `--collapsed` write the same for other tools.",
     .examples = "ebb heap ebb-runs/latest\n"
                 "ebb heap 4711 --every 2s\n"
                 "ebb heap ebb-runs/latest --diff 100..200 --by function\n",

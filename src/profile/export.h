@@ -14,5 +14,3 @@ int profile_export_pprof(const struct profile *p, struct names *names, FILE *out
 /* "outer;inner BYTES" lines of what lives. */
 int profile_export_collapsed(const struct profile *p, struct names *names, FILE *out,
                              struct err *err);
-int profile_export_speedscope(const struct profile *p, struct names *names, FILE *out,
-                              struct err *err);

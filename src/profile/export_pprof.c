@@ -172,10 +172,10 @@ static void add_sample(struct pprof *pp, uint32_t site, const struct export_site
         buf_add_varint(&ids, location_id(pp, nodes[n]));
     add_bytes(&m, SAMPLE_LOCATIONS, ids.data, ids.len);
     buf_clear(&pp->inner);
-    buf_add_varint(&pp->inner, export_whole(s->allocated_objects));
-    buf_add_varint(&pp->inner, export_whole(s->allocated_bytes));
-    buf_add_varint(&pp->inner, export_whole(s->live_objects));
-    buf_add_varint(&pp->inner, export_whole(s->live_bytes));
+    buf_add_varint(&pp->inner, s->allocated_objects);
+    buf_add_varint(&pp->inner, s->allocated_bytes);
+    buf_add_varint(&pp->inner, s->live_objects);
+    buf_add_varint(&pp->inner, s->live_bytes);
     add_bytes(&m, SAMPLE_VALUES, pp->inner.data, pp->inner.len);
     add_bytes(&pp->out, PROFILE_SAMPLE, m.data, m.len);
     pp->out.failed |= ids.failed || m.failed || pp->inner.failed;
@@ -271,7 +271,7 @@ int profile_export_pprof(const struct profile *p, struct names *names, FILE *out
     for (size_t i = 0; i < p->n_modules; i++)
         add_mapping(&pp, i);
     for (uint32_t i = 0; i < p->n_sites; i++)
-        if (export_whole(sites[i].allocated_bytes) || export_whole(sites[i].live_bytes))
+        if (sites[i].allocated_bytes || sites[i].live_bytes)
             add_sample(&pp, i, &sites[i]);
     for (size_t i = 0; i < pp.strings.count; i++)
         add_bytes(&pp.out, PROFILE_STRING, pp.strings.items[i], strlen(pp.strings.items[i]));

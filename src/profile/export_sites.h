@@ -3,17 +3,13 @@
 
 #include "profile/export.h"
 
-struct buf;
-
 struct export_site {
-    double live_bytes, live_objects;           /* at the last reading */
-    double allocated_bytes, allocated_objects; /* as of the last reading that names it */
+    uint64_t live_bytes, live_objects;           /* at the last reading */
+    uint64_t allocated_bytes, allocated_objects; /* as of the last reading that names it */
 };
 
 /* One for each of P's sites; the caller frees it. -ENODATA: no reading, -ENOMEM. */
 int export_sites(const struct profile *p, struct export_site **ret, struct err *err);
-/* Whole numbers: what is below a half is nothing. */
-uint64_t export_whole(double v);
 /* The nodes of SITE's stack, OUTERMOST first: how many, at most EXPORT_DEPTH (the innermost ones).
  */
 enum { EXPORT_DEPTH = 1024 };

@@ -9,7 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "profile/merge.h"
 #include "profile/tally.h"
 
 static const double z95 = 1.96;

@@ -58,5 +58,3 @@ int store_read(int fd, struct profile **ret, struct store_damage *ret_damage, st
 /* The same from bytes: what is fuzzed. */
 int store_parse(const void *bytes, size_t len, struct profile **ret,
                 struct store_damage *ret_damage, struct err *err);
-/* A live table as a profile of one reading and one snapshot (tests, and tools without a run). */
-int store_of_look(const struct look *look, uint64_t now_ns, struct profile **ret, struct err *err);

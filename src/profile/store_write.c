@@ -222,29 +222,3 @@ int store_writer_close(struct store_writer *w, uint64_t wait_ns)
     free(w);
     return rc;
 }
-
-int store_of_look(const struct look *look, uint64_t now_ns, struct profile **ret, struct err *err)
-{
-    struct look_live live = {0};
-    struct look_counts none = {0};
-    struct store_last last = {.sites = calloc(HEAP_SITES, sizeof *last.sites)};
-    struct store_moment at = {.t_ns = now_ns, .flags = STORE_IS_WHOLE};
-    struct buf file = {0};
-    int rc = last.sites ? look_live_read(look, &live) : -ENOMEM;
-    if (rc == 0) {
-        at.flags |= look_is_ended(look) ? STORE_IS_ENDED : 0U;
-        store_pack_file_head(&file);
-        store_pack_head(&file, look);
-        store_pack_news(&file, look, &none);
-        store_pack_reading(&file, look, &live, &at, 1, &last);
-        store_pack_snapshot(&file, &live, &at);
-    }
-    if (rc < 0 || file.failed)
-        rc = err_set(err, -ENOMEM, "no memory to read the heap of process %d", (int)look->pid);
-    else
-        rc = store_parse(file.data, file.len, ret, NULL, err);
-    buf_fini(&file);
-    look_live_fini(&live);
-    free(last.sites);
-    return rc;
-}

@@ -1,5 +1,4 @@
-/* Modules and addresses in, functions and lines out: which file is asked for which, and what was
- * found, kept. */
+/* Modules and addresses in, functions and lines out: which file is asked for which. */
 #include "profile/symbols.h"
 
 #include <errno.h>
@@ -23,12 +22,6 @@ struct module {
     struct elf_functions functions;
     struct elf_file dwarf_file;
     struct dwarf_index *dwarf;
-    struct numbers found; /* from offset to a place in results */
-};
-
-struct result {
-    struct symbol *symbols;
-    size_t count;
 };
 
 struct symbols {
@@ -36,8 +29,6 @@ struct symbols {
     char *sysroot;
     struct module *modules;
     size_t n_modules;
-    struct result *results;
-    size_t n_results, results_cap;
     struct texts texts;
 };
 
@@ -60,7 +51,6 @@ static void module_fini(struct module *m)
     dwarf_index_free(m->dwarf);
     elf_functions_fini(&m->functions);
     elf_file_close(&m->dwarf_file);
-    numbers_fini(&m->found);
     free(m->path);
 }
 
@@ -70,10 +60,7 @@ void symbols_free(struct symbols *s)
         return;
     for (size_t i = 0; i < s->n_modules; i++)
         module_fini(&s->modules[i]);
-    for (size_t i = 0; i < s->n_results; i++)
-        free(s->results[i].symbols);
     free(s->modules);
-    free(s->results);
     texts_fini(&s->texts);
     free(s->sysroot);
     free(s);
@@ -158,46 +145,14 @@ static size_t look_up(struct symbols *s, struct module *m, uint64_t offset,
     return n;
 }
 
-static int keep_result(struct symbols *s, struct module *m, uint64_t offset,
-                       const struct symbol *found, size_t count)
-{
-    if (s->n_results == s->results_cap) {
-        size_t cap = s->results_cap ? 2 * s->results_cap : 256;
-        struct result *wide = reallocarray(s->results, cap, sizeof(*wide));
-        if (!wide)
-            return -ENOMEM;
-        s->results = wide;
-        s->results_cap = cap;
-    }
-    struct result *r = &s->results[s->n_results];
-    *r = (struct result){calloc(count ? count : 1, sizeof(*r->symbols)), count};
-    if (!r->symbols)
-        return -ENOMEM;
-    memcpy(r->symbols, found, count * sizeof(*found));
-    if (numbers_put(&m->found, offset, (uint32_t)s->n_results) < 0) {
-        free(r->symbols);
-        return -ENOMEM;
-    }
-    s->n_results++;
-    return 0;
-}
-
 size_t symbols_find(struct symbols *s, const char *path, size_t path_len, const uint8_t *build_id,
                     size_t build_id_len, uint64_t offset, struct symbol ret[SYMBOL_INLINE_MAX])
 {
     struct build_id id = {build_id, build_id_len < ID_MAX ? build_id_len : ID_MAX};
     struct module *m = module_of(s, path, path_len, &id);
-    uint32_t at;
     if (!m)
         return 0;
-    if (numbers_get(&m->found, offset, &at)) {
-        const struct result *r = &s->results[at];
-        memcpy(ret, r->symbols, r->count * sizeof(*ret));
-        return r->count;
-    }
     if (!m->is_read)
         read_module(s, m);
-    size_t n = look_up(s, m, offset, ret);
-    keep_result(s, m, offset, ret, n); /* without memory it is looked up again the next time */
-    return n;
+    return look_up(s, m, offset, ret);
 }

@@ -26,7 +26,6 @@ int symbols_new(const struct symbols_options *options, struct symbols **ret);
 void symbols_free(struct symbols *s); /* NULL is fine */
 
 /* PATH (not NUL-terminated) and build-id of a module, OFFSET from its base. A file whose build-id
- * is another is not believed. How many were written to RET; 0: nothing is known. Results are kept.
- */
+ * is another is not believed. How many were written to RET; 0: nothing is known. */
 size_t symbols_find(struct symbols *s, const char *path, size_t path_len, const uint8_t *build_id,
                     size_t build_id_len, uint64_t offset, struct symbol ret[SYMBOL_INLINE_MAX]);

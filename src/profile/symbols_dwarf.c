@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 enum {
     NEST_MAX = 64, /* of namespaces and blocks: more is no program that a person wrote */
     BACK_MAX = 8,  /* how many stretches back one is looked for that still holds the address */
@@ -31,30 +33,19 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-static int add_stretch(struct dwarf_index *d, const struct stretch *s)
-{
-    if (d->count == d->cap) {
-        size_t cap = d->cap ? 2 * d->cap : 256;
-        struct stretch *wide = realloc(d->stretches, cap * sizeof(*wide));
-        if (!wide)
-            return -ENOMEM;
-        d->stretches = wide;
-        d->cap = cap;
-    }
-    d->stretches[d->count++] = *s;
-    return 0;
-}
-
 /* .debug_aranges would tell the same, but not every compiler writes it. */
 static int index_unit(struct dwarf_index *d, Dwarf_Die *unit)
 {
     Dwarf_Addr base, start, end;
     ptrdiff_t at = 0;
-    int r = 0;
-    while (r == 0 && (at = dwarf_ranges(unit, at, &base, &start, &end)) > 0)
-        if (start < end)
-            r = add_stretch(d, &(struct stretch){start, end, dwarf_dieoffset(unit)});
-    return r;
+    while ((at = dwarf_ranges(unit, at, &base, &start, &end)) > 0) {
+        if (start >= end)
+            continue;
+        if (!ARRAY_ROOM(d->stretches, d->count, d->cap))
+            return -ENOMEM;
+        d->stretches[d->count++] = (struct stretch){start, end, dwarf_dieoffset(unit)};
+    }
+    return 0;
 }
 
 static int index_units(struct dwarf_index *d)

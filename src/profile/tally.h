@@ -64,3 +64,8 @@ int tallies_since(struct tallies *t, struct names *names, struct err *err);
 int tallies_diff(struct tallies *t, struct names *names, struct err *err);
 /* Returns -ENODATA with the sentence that STEP is not there, and which are. */
 int tally_no_step(const struct profile *p, int64_t step, struct err *err);
+/* Of the COUNT judged ROWS those that grow, or may for all that sampling tells, and are small
+ * beside what grows in all: where several share the innermost function of the program's own, they
+ * become one, the one that grew most. Returns how many took others in; these come first in ROWS and
+ * are to be judged again, those that were taken in are gone from it. */
+size_t merge_small(struct tallies *t, struct names *names, struct tally **rows, size_t *count);

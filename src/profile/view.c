@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/number.h"
 
 static uint64_t round_bytes(double bytes)
 {
-    return bytes > 0 ? (uint64_t)llround(bytes) : 0;
+    return (uint64_t)number_to_i64(fmax(bytes, 0));
 }
 
 static int copy_text(const char *s, char **ret)

@@ -30,11 +30,6 @@ static const char *const python_states[] = {
 #undef X
 };
 
-const char *profile_drop_key(size_t drop)
-{
-    return drop < HEAP_DROP_KINDS ? drops[drop].key : NULL;
-}
-
 const char *profile_drop_text(const char *key)
 {
     for (size_t i = 0; i < HEAP_DROP_KINDS; i++)
@@ -43,18 +38,13 @@ const char *profile_drop_text(const char *key)
     return NULL;
 }
 
-const char *profile_python_text(uint32_t state)
-{
-    return state < HEAP_PYTHON_STATE_COUNT ? python_states[state] : "not known";
-}
-
 json_t *profile_cost_json(const struct profile_cost *c)
 {
     char version[24];
     json_t *dropped = json_object();
     for (size_t i = 0; i < HEAP_DROP_KINDS; i++)
         if (c->drops[i])
-            json_object_set_new(dropped, profile_drop_key(i), json_u64(c->drops[i]));
+            json_object_set_new(dropped, drops[i].key, json_u64(c->drops[i]));
     snprintf(version, sizeof version, "%u.%u.%u", c->python_version >> 24,
              c->python_version >> 16 & 0xff, c->python_version >> 8 & 0xff);
     return json_pack("{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b,s:o},s:{s:f,s:f,s:f,s:f}}", "samples",
@@ -62,9 +52,10 @@ json_t *profile_cost_json(const struct profile_cost *c)
                      (double)c->hook_ns / 1e9, "interval_bytes", json_u64(c->interval),
                      "base_interval_bytes", json_u64(c->base_interval), "drops", dropped, "python",
                      "version", c->python_version ? json_string(version) : json_null(), "state",
-                     profile_python_text(c->python_state), "small_objects", c->python_small != 0,
-                     "arena_bytes", c->arena_bytes ? json_u64(c->arena_bytes) : json_null(), "used",
-                     "nodes", (double)c->nodes / HEAP_NODES, "sites", (double)c->sites / HEAP_SITES,
-                     "live", (double)c->live / HEAP_LIVE, "text",
-                     (double)c->text_bytes / HEAP_TEXT_BYTES);
+                     c->python_state < HEAP_PYTHON_STATE_COUNT ? python_states[c->python_state]
+                                                               : "not known",
+                     "small_objects", c->python_small != 0, "arena_bytes",
+                     c->arena_bytes ? json_u64(c->arena_bytes) : json_null(), "used", "nodes",
+                     (double)c->nodes / HEAP_NODES, "sites", (double)c->sites / HEAP_SITES, "live",
+                     (double)c->live / HEAP_LIVE, "text", (double)c->text_bytes / HEAP_TEXT_BYTES);
 }

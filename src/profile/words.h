@@ -8,12 +8,8 @@
 
 struct profile_cost;
 
-/* "nodes", "live": the key in JSON; NULL from HEAP_DROP_KINDS on. */
-const char *profile_drop_key(size_t drop);
 /* "the tree of stacks is nearly full: …"; NULL where there is no such key. */
 const char *profile_drop_text(const char *key);
-/* "Python frames are read"; also of a number that this version does not know. */
-const char *profile_python_text(uint32_t state);
 /* What the profiler says of itself: {"samples", "ends", "hook_s", "interval_bytes",
  * "base_interval_bytes", "drops", "python": {version, state, small_objects}, "used"}. */
 json_t *profile_cost_json(const struct profile_cost *c);

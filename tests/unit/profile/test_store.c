@@ -543,25 +543,6 @@ static void a_file_that_is_there_is_not_written_over(void **state)
     assert_non_null(strstr(err.text, NAME));
 }
 
-static void a_live_table_is_a_profile_too(void **state)
-{
-    struct fixture *f = *state;
-    struct profile *p;
-    struct err err = {0};
-    fake_fill(&f->fake);
-    f->fake.table->header.drops[HEAP_DROP_UNWIND] = 3;
-    assert_int_equal(store_of_look(&f->look, at_s(3), &p, &err), 0);
-    assert_int_equal(p->pid, PID);
-    assert_int_equal(p->n_readings, 1);
-    assert_int_equal(p->readings[0].count, 2);
-    assert_int_equal(p->n_snapshots, 1);
-    assert_int_equal(p->snapshots[0].count, 3);
-    assert_int_equal(p->cost.samples, 3);
-    assert_int_equal(p->cost.drops[HEAP_DROP_UNWIND], 3);
-    assert_int_equal(p->cost.sites, 3);
-    profile_free(p);
-}
-
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -585,7 +566,6 @@ int main(void)
         T(after_a_full_disk_everything_is_written_again),
         T(another_file_and_another_version_are_refused),
         T(a_file_that_is_there_is_not_written_over),
-        T(a_live_table_is_a_profile_too),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);
