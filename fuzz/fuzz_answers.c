@@ -19,10 +19,10 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
     struct doc d = {0};
     switch (view) {
     case 0:
-        jobs_text(out, doc, 1.8e9, true, WIDTH);
+        jobs_doc(&d, doc, 1.8e9);
         break;
     case 1:
-        job_text(out, doc, 1.8e9, false, WIDTH);
+        job_doc(&d, doc, 1.8e9);
         break;
     case 2:
         job_end_text(out, doc);

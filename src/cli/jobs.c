@@ -8,9 +8,10 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "present/document.h"
 #include "present/jobs.h"
 
-enum { PAGE = 500, ENDED_SHOWN = 20, QUERY_MAX = 1024, JOBS_MAX = 100000 };
+enum { PAGE = 500, ENDED_SHOWN = 20, QUERY_MAX = 1024, JOBS_MAX = 100000, WIDE = 10000 };
 
 struct jobs_options {
     struct client_options client;
@@ -35,17 +36,6 @@ static const struct option_desc jobs_table[] = {
     CLIENT_SOCKET_OPTION,
     {0},
 };
-
-/* As wide as the terminal is; a file or a pipe has room for everything. */
-static size_t table_width(void)
-{
-    struct winsize size;
-    if (!isatty(STDOUT_FILENO))
-        return 0;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-        return 80;
-    return size.ws_col < 40 ? 40 : size.ws_col;
-}
 
 static double now_s(void)
 {
@@ -105,9 +95,24 @@ static int gather(const struct jobs_options *o, const char *state, size_t most, 
     return 0;
 }
 
-static int print_list(const struct jobs_options *o, const json_t *list)
+/* As wide as the terminal, or PIPE_WIDTH where there is none. */
+static int print_doc(struct doc *d, size_t pipe_width)
 {
     struct buf text = {0};
+    struct winsize size;
+    size_t width = pipe_width;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
+        width = size.ws_col < 40 ? 40 : size.ws_col;
+    doc_terminal(&text, d, cli_colour(STDOUT_FILENO), width);
+    int status = cli_print(&text);
+    buf_fini(&text);
+    doc_fini(d);
+    return status;
+}
+
+static int print_list(const struct jobs_options *o, const json_t *list)
+{
+    struct doc doc = {0};
     size_t i;
     json_t *job;
     if (o->client.json) {
@@ -123,10 +128,8 @@ static int print_list(const struct jobs_options *o, const json_t *list)
         cli_say("jobs: there are none%s", o->state || o->name ? " like that" : "");
         return 0;
     }
-    jobs_text(&text, list, now_s(), cli_colour(STDOUT_FILENO), table_width());
-    int status = cli_print(&text);
-    buf_fini(&text);
-    return status;
+    jobs_doc(&doc, list, now_s());
+    return print_doc(&doc, WIDE);
 }
 
 static int jobs_exec(const struct cli_call *call)
@@ -186,11 +189,10 @@ static int show_exec(const struct cli_call *call)
     status = client_json("show", &request, &job);
     if (status)
         return status;
-    struct buf text = {0};
+    struct doc doc = {0};
     if (!o->json)
-        job_text(&text, job, now_s(), cli_colour(STDOUT_FILENO), table_width());
-    status = o->json ? client_print_json(job) : cli_print(&text);
-    buf_fini(&text);
+        job_doc(&doc, job, now_s());
+    status = o->json ? client_print_json(job) : print_doc(&doc, 0);
     json_decref(job);
     return status;
 }

@@ -1,450 +1,355 @@
 /* The table of jobs, and one job as a list of facts. */
 #include "present/jobs.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/buf.h"
-#include "base/clock.h"
+#include "base/codec.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "present/cells.h"
-#include "present/page.h"
+#include "present/document.h"
 
-enum { WIDE = 10000, NAME_COLUMNS = 24, PROGRESS_MAX = 48, REASON_LEAST = 12 };
+enum { NAME_COLUMNS = 24 };
+
+/* ---- what the server returns ---- */
+
+struct job_change {
+    double t_s;
+    char state[20];
+    char *reason;
+};
+
+struct job_memory {
+    bool has_job_bytes, has_peak_bytes, has_unique_bytes, has_limit_bytes, has_headroom_bytes;
+    bool has_gpu_bytes;
+    uint64_t job_bytes, peak_bytes, unique_bytes, limit_bytes, headroom_bytes, gpu_bytes;
+};
+
+struct job_progress {
+    bool has_step, has_max_steps, has_epoch, has_steps_per_s, has_eta_s;
+    double step, max_steps, epoch, steps_per_s, eta_s;
+};
+
+struct job_oom {
+    bool has_low;
+    double low; /* seconds */
+};
+
+struct job_verdict {
+    char verdict[20];
+    char *sentence;
+    bool leak; /* false: none, or not known */
+    struct job_oom oom_eta_s;
+};
+
+struct job_given_back {
+    bool has_host_bytes, has_shm_bytes, has_gpu_bytes, has_clean, clean;
+    uint64_t host_bytes, shm_bytes, gpu_bytes;
+};
+
+struct job_view {
+    int64_t id;
+    char state[20], memory_from[24];
+    char *name, *reason, *waits_for, *cause, *cwd, *run_dir;
+    char **command;
+    size_t command_count;
+    bool has_submitted_s, has_started_s, has_ended_s, has_memory_bytes;
+    double submitted_s, started_s, ended_s;
+    uint64_t memory_bytes;
+    struct job_memory memory;
+    struct job_progress progress;
+    struct job_verdict verdict;
+    struct job_given_back given_back;
+    struct job_change *changes;
+    size_t change_count;
+    bool is_ended;
+};
+
+#define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
+#define MAYBE(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
+#define STRING(s, m) CODEC_OWNED(struct s, m, #m, CODEC_OR_NULL)
+#define PART(s, m, of) CODEC_PART(struct s, m, #m, of)
+
+static const struct codec change_codec[] = {
+    FIELD(job_change, t_s, REAL), FIELD(job_change, state, TEXT), STRING(job_change, reason), {0}};
+static const struct codec memory_codec[] = {MAYBE(job_memory, job_bytes, UINT),
+                                            MAYBE(job_memory, peak_bytes, UINT),
+                                            MAYBE(job_memory, unique_bytes, UINT),
+                                            MAYBE(job_memory, limit_bytes, UINT),
+                                            MAYBE(job_memory, headroom_bytes, UINT),
+                                            MAYBE(job_memory, gpu_bytes, UINT),
+                                            {0}};
+static const struct codec progress_codec[] = {
+    MAYBE(job_progress, step, REAL),  MAYBE(job_progress, max_steps, REAL),
+    MAYBE(job_progress, epoch, REAL), MAYBE(job_progress, steps_per_s, REAL),
+    MAYBE(job_progress, eta_s, REAL), {0}};
+static const struct codec oom_codec[] = {MAYBE(job_oom, low, REAL), {0}};
+static const struct codec verdict_codec[] = {FIELD(job_verdict, verdict, TEXT),
+                                             STRING(job_verdict, sentence),
+                                             FIELD(job_verdict, leak, BOOL),
+                                             PART(job_verdict, oom_eta_s, oom_codec),
+                                             {0}};
+static const struct codec given_back_codec[] = {MAYBE(job_given_back, host_bytes, UINT),
+                                                MAYBE(job_given_back, shm_bytes, UINT),
+                                                MAYBE(job_given_back, gpu_bytes, UINT),
+                                                MAYBE(job_given_back, clean, BOOL),
+                                                {0}};
+static const struct codec job_codec[] = {
+    FIELD(job_view, id, INT),
+    FIELD(job_view, state, TEXT),
+    FIELD(job_view, memory_from, TEXT),
+    STRING(job_view, name),
+    STRING(job_view, reason),
+    STRING(job_view, waits_for),
+    STRING(job_view, cause),
+    STRING(job_view, cwd),
+    STRING(job_view, run_dir),
+    CODEC_WORDS(struct job_view, command, command_count, "command", CODEC_REQUIRED),
+    MAYBE(job_view, submitted_s, REAL),
+    MAYBE(job_view, started_s, REAL),
+    MAYBE(job_view, ended_s, REAL),
+    MAYBE(job_view, memory_bytes, UINT),
+    PART(job_view, memory, memory_codec),
+    PART(job_view, progress, progress_codec),
+    PART(job_view, verdict, verdict_codec),
+    PART(job_view, given_back, given_back_codec),
+    CODEC_MANY(struct job_view, changes, change_count, "changes", change_codec, CODEC_REQUIRED),
+    {0}};
+
+/* Out of memory it is empty. */
+static struct job_view job_read(const json_t *doc)
+{
+    static const char *const ended[] = {"succeeded", "failed", "cancelled", "lost"};
+    struct job_view j = {0};
+    codec_read(job_codec, doc, &j, NULL);
+    for (size_t i = 0; i < sizeof ended / sizeof *ended; i++)
+        j.is_ended |= strcmp(j.state, ended[i]) == 0;
+    return j;
+}
 
 /* ---- values ---- */
 
-static const char *text_at(const json_t *o, const char *key)
-{
-    return json_string_value(json_object_get(o, key));
-}
-
-static bool number_at(const json_t *o, const char *key, double *ret)
-{
-    const json_t *v = json_object_get(o, key);
-    if (!json_is_number(v))
-        return false;
-    *ret = json_number_value(v);
-    return true;
-}
-
-/* Clocks may be set, and servers may lie. */
-static uint64_t span_ns(double from_s, double to_s)
-{
-    double s = to_s - from_s;
-    return s > 0 && s < 1e9 ? (uint64_t)(s * (double)NS_PER_S) : 0;
-}
-
 /* How long it runs, ran or waits; "" where that is not known. */
-static void life_text(char out[TEXT_TIME_MAX], const json_t *job, double now_s)
+static char *life_text(char out[TEXT_TIME_MAX], const struct job_view *j, double now_s)
 {
-    double from, to = now_s;
     out[0] = '\0';
-    bool has_end = number_at(job, "ended_s", &to);
-    if (!number_at(job, "started_s", &from) && (has_end || !number_at(job, "submitted_s", &from)))
-        return;
-    text_duration(out, span_ns(from, to));
+    if (!j->has_started_s && (j->has_ended_s || !j->has_submitted_s))
+        return out;
+    return text_seconds(out, (j->has_ended_s ? j->ended_s : now_s) -
+                                 (j->has_started_s ? j->started_s : j->submitted_s));
 }
 
-static bool is_state(const json_t *job, const char *word)
+static enum doc_tone state_tone(const struct job_view *j)
 {
-    const char *state = text_at(job, "state");
-    return state && strcmp(state, word) == 0;
-}
-
-static bool is_ended(const json_t *job)
-{
-    return is_state(job, "succeeded") || is_state(job, "failed") || is_state(job, "cancelled") ||
-           is_state(job, "lost");
-}
-
-static enum style state_style(const json_t *job)
-{
-    if (is_state(job, "succeeded"))
-        return STYLE_GOOD;
-    if (is_state(job, "failed") || is_state(job, "lost"))
-        return STYLE_BAD;
-    return is_ended(job) || is_state(job, "queued") ? STYLE_DIM : STYLE_STRONG;
-}
-
-static void size_cell(char out[CELL_MAX], const json_t *v)
-{
-    if (json_is_integer(v) && json_integer_value(v) >= 0)
-        cell_size(out, (uint64_t)json_integer_value(v));
-    else
-        snprintf(out, CELL_MAX, "–");
+    if (strcmp(j->state, "succeeded") == 0)
+        return TONE_GOOD;
+    if (strcmp(j->state, "failed") == 0 || strcmp(j->state, "lost") == 0)
+        return TONE_BAD;
+    return j->is_ended || strcmp(j->state, "queued") == 0 ? TONE_DIM : TONE_STRONG;
 }
 
 /* "120/1000 12%", "step 120", "epoch 1.5". */
-static void progress_text(char out[PROGRESS_MAX], const json_t *job)
+static void put_progress(struct doc *d, const struct job_progress *p)
 {
-    const json_t *p = json_object_get(job, "progress");
-    double step = 0, max = 0, epoch;
-    bool has_step = number_at(p, "step", &step), has_max = number_at(p, "max_steps", &max);
-    out[0] = '\0';
-    if (has_step && has_max && max > 0 && step >= 0)
-        snprintf(out, PROGRESS_MAX, "%.0f/%.0f %.0f%%", step, max,
-                 step < max ? 100 * step / max : 100.0);
-    else if (has_step)
-        snprintf(out, PROGRESS_MAX, "step %.0f", step);
-    else if (number_at(p, "epoch", &epoch))
-        snprintf(out, PROGRESS_MAX, "epoch %.2f", epoch);
+    if (p->has_step && p->has_max_steps && p->max_steps > 0 && p->step >= 0)
+        doc_textf(d, TONE_PLAIN, "%.0f/%.0f %.0f%%", p->step, p->max_steps,
+                  p->step < p->max_steps ? 100 * p->step / p->max_steps : 100.0);
+    else if (p->has_step)
+        doc_textf(d, TONE_PLAIN, "step %.0f", p->step);
+    else if (p->has_epoch)
+        doc_textf(d, TONE_PLAIN, "epoch %.2f", p->epoch);
 }
 
-/* Why it is as it is, or what will come; raw. */
-static void reason_text(struct buf *out, const json_t *job)
+/* Why it is as it is, or what will come. Of what may be a start, a cache or a leak, the end of
+ * memory is no news yet. */
+static void put_reason(struct doc *d, const char *before, const struct job_view *j)
 {
-    double low;
     char left[TEXT_TIME_MAX];
-    const json_t *verdict = json_object_get(job, "verdict");
-    /* Of what may be a start, a cache or a leak, the end of memory is no news yet. */
-    const json_t *oom = json_is_true(json_object_get(verdict, "leak"))
-                            ? summary_at(verdict, "oom_eta_s", NULL)
-                            : NULL;
-    const json_t *reason = json_object_get(job, "reason");
-    const json_t *waits = json_object_get(job, "waits_for");
-    const json_t *cause = json_object_get(job, "cause");
-    const json_t *v = json_is_string(reason)                   ? reason
-                      : json_is_string(waits)                  ? waits
-                      : is_ended(job) && json_is_string(cause) ? cause
-                                                               : NULL;
-    if (v)
-        buf_add(out, json_string_value(v), json_string_length(v));
-    else if (!is_ended(job) && number_at(oom, "low", &low))
-        buf_printf(out, "out of memory in %s or more", text_duration(left, span_ns(0, low)));
-    else if (!is_ended(job) && number_at(json_object_get(job, "progress"), "eta_s", &low))
-        buf_printf(out, "%s left", text_duration(left, span_ns(0, low)));
+    const char *why = j->reason      ? j->reason
+                      : j->waits_for ? j->waits_for
+                      : j->is_ended  ? j->cause
+                                     : NULL;
+    if (why)
+        doc_textf(d, TONE_PLAIN, "%s%s", before, why);
+    else if (!j->is_ended && j->verdict.leak && j->verdict.oom_eta_s.has_low)
+        doc_textf(d, TONE_PLAIN, "%sout of memory in %s or more", before,
+                  text_seconds(left, j->verdict.oom_eta_s.low));
+    else if (!j->is_ended && j->progress.has_eta_s)
+        doc_textf(d, TONE_PLAIN, "%s%s left", before, text_seconds(left, j->progress.eta_s));
+}
+
+static void put_name(struct doc *d, enum doc_tone tone, const char *name, size_t columns)
+{
+    doc_name(d, tone, name ? name : "", name ? strlen(name) : 0, columns);
 }
 
 /* ---- the table ---- */
 
-enum column { ID, NAME, STATE, NOW, PEAK, VERDICT, PROGRESS, TIME, COLUMNS };
-
-struct row {
-    char cell[COLUMNS][TEXT_MAX];
-    enum style style;
-    struct buf reason;
-};
-
-static void fill_row(struct row *r, const json_t *job, double now_s)
+void jobs_doc(struct doc *d, const json_t *jobs, double now_s)
 {
-    const json_t *id = json_object_get(job, "id");
-    char life[TEXT_TIME_MAX], size[CELL_MAX], progress[PROGRESS_MAX];
-    *r = (struct row){.style = state_style(job)};
-    snprintf(r->cell[ID], TEXT_MAX, "%lld", (long long)json_integer_value(id));
-    summary_fit(r->cell[NAME], NAME_COLUMNS, json_object_get(job, "name"));
-    summary_fit(r->cell[STATE], 16, json_object_get(job, "state"));
-    size_cell(size, summary_at(job, "memory", "job_bytes"));
-    snprintf(r->cell[NOW], TEXT_MAX, "%s", is_ended(job) ? "–" : size);
-    size_cell(size, summary_at(job, "memory", "peak_bytes"));
-    snprintf(r->cell[PEAK], TEXT_MAX, "%s", size);
-    summary_fit(r->cell[VERDICT], 16, summary_at(job, "verdict", "verdict"));
-    progress_text(progress, job);
-    snprintf(r->cell[PROGRESS], TEXT_MAX, "%s", progress);
-    life_text(life, job, now_s);
-    snprintf(r->cell[TIME], TEXT_MAX, "%s", life);
-    reason_text(&r->reason, job);
-}
-
-static bool is_number(enum column c)
-{
-    return c == ID || c == NOW || c == PEAK;
-}
-
-static void put_cell(struct page *p, const struct cell_column *c, enum column which,
-                     enum style style, const char *text, size_t from)
-{
-    size_t width = (size_t)c->width - 2, columns = cell_columns(text);
-    if (is_number(which) && columns < width)
-        page_pad(p, from + width - columns);
-    page_put(p, style, text);
-    page_pad(p, from + width + 2);
-}
-
-static void put_row(struct page *p, const struct cell_column c[COLUMNS], const struct row *r)
-{
-    size_t from = 0;
-    char reason[8 * TEXT_MAX];
-    for (unsigned i = 0; i < COLUMNS; i++) {
-        if (!c[i].is_shown)
-            continue;
-        enum style style = i == STATE ? r->style : i == ID ? STYLE_STRONG : STYLE_PLAIN;
-        put_cell(p, &c[i], i, style, r->cell[i], from);
-        from += (size_t)c[i].width;
-    }
-    size_t room = p->width > from ? p->width - from : 0;
-    if (r->reason.len && room >= REASON_LEAST)
-        page_put(p, STYLE_PLAIN,
-                 text_fit(reason, sizeof reason, room, r->reason.data, r->reason.len));
-    while (p->out->len && p->out->data[p->out->len - 1] == ' ')
-        p->out->len--;
-    page_line(p);
-}
-
-static void widen(struct cell_column c[COLUMNS], const struct row *r)
-{
-    for (unsigned i = 0; i < COLUMNS; i++) {
-        int width = (int)cell_columns(r->cell[i]) + 2;
-        if (r->cell[i][0] && width > c[i].width)
-            c[i].width = width;
-        if (r->cell[i][0] && strcmp(r->cell[i], "–") != 0)
-            c[i].is_shown = true; /* there is something to show */
-    }
-}
-
-void jobs_text(struct buf *out, const json_t *jobs, double now_s, bool colour, size_t width)
-{
-    struct cell_column c[COLUMNS] = {
-        [ID] = {"ID", 4, 1, true},
-        [NAME] = {"NAME", 6, 2, true},
-        [STATE] = {"STATE", 7, 3, true},
-        [NOW] = {"MEMORY", 8, 5, false},
-        [PEAK] = {"PEAK", 6, 6, false},
-        [VERDICT] = {"VERDICT", 9, 8, false},
-        [PROGRESS] = {"PROGRESS", 10, 7, false},
-        [TIME] = {"TIME", 6, 4, false},
+    static const struct doc_column columns[] = {
+        {.title = "ID", .is_number = true, .priority = 1},
+        {.title = "NAME", .priority = 2, .most = NAME_COLUMNS},
+        {.title = "STATE", .priority = 3},
+        {.title = "MEMORY", .is_number = true, .priority = 5},
+        {.title = "PEAK", .is_number = true, .priority = 6},
+        {.title = "VERDICT", .priority = 8},
+        {.title = "PROGRESS", .priority = 7},
+        {.title = "TIME", .priority = 4},
+        {.title = "WHY", .least = 1},
     };
-    struct page p = {.out = out, .is_coloured = colour, .width = width ? width : WIDE};
-    struct row r;
+    char cell[CELL_MAX], life[TEXT_TIME_MAX];
     size_t i;
-    json_t *job;
-    json_array_foreach((json_t *)(uintptr_t)jobs, i, job)
+    const json_t *doc;
+    doc_table(d, NULL, "jobs", columns, sizeof columns / sizeof *columns);
+    json_array_foreach(jobs, i, doc)
     {
-        fill_row(&r, job, now_s);
-        widen(c, &r);
-        buf_fini(&r.reason);
-    }
-    for (unsigned k = 0; k < COLUMNS; k++)
-        c[k].priority = c[k].is_shown ? c[k].priority : 0;
-    cell_columns_fit(c, COLUMNS, (int)p.width, 0);
-    size_t from = 0;
-    for (unsigned k = 0; k < COLUMNS; k++)
-        if (c[k].is_shown) {
-            put_cell(&p, &c[k], k, STYLE_DIM, c[k].title, from);
-            from += (size_t)c[k].width;
-        }
-    page_put(&p, STYLE_DIM, p.width > from + REASON_LEAST ? "WHY" : "");
-    page_line(&p);
-    json_array_foreach((json_t *)(uintptr_t)jobs, i, job)
-    {
-        fill_row(&r, job, now_s);
-        put_row(&p, c, &r);
-        buf_fini(&r.reason);
+        struct job_view j = job_read(doc);
+        doc_row(d);
+        doc_cellf(d, TONE_STRONG, "%lld", (long long)j.id);
+        doc_cell(d, TONE_PLAIN, j.name);
+        doc_cell(d, state_tone(&j), j.state);
+        doc_cell(d, TONE_PLAIN,
+                 cell_known(cell, j.memory.has_job_bytes && !j.is_ended, j.memory.job_bytes));
+        doc_cell(d, TONE_PLAIN, cell_known(cell, j.memory.has_peak_bytes, j.memory.peak_bytes));
+        doc_cell(d, TONE_PLAIN, j.verdict.verdict);
+        doc_cell(d, TONE_PLAIN, NULL);
+        put_progress(d, &j.progress);
+        doc_cell(d, TONE_PLAIN, life_text(life, &j, now_s));
+        doc_cell(d, TONE_PLAIN, NULL);
+        put_reason(d, "", &j);
+        codec_fini(job_codec, &j);
     }
 }
 
 /* ---- one job ---- */
 
-static void add_text(struct page *p, const char *label, const json_t *v)
+static void put_size(struct doc *d, const char *what, bool has, uint64_t bytes)
 {
-    struct buf text = {0};
-    if (!json_is_string(v) || !json_string_length(v))
-        return;
-    text_escape(&text, json_string_value(v), json_string_length(v));
-    page_fact(p, label);
-    page_add(p, STYLE_PLAIN, buf_str(&text));
-    page_fact_end(p);
-    buf_fini(&text);
+    char size[TEXT_SIZE_MAX];
+    if (has)
+        doc_itemf(d, TONE_PLAIN, "%s%s", what, text_size(size, bytes));
 }
 
-static void add_command(struct page *p, const json_t *job)
+static void put_command(struct doc *d, const struct job_view *j)
 {
-    struct buf args = {0}, text = {0};
-    size_t i;
-    json_t *v;
-    json_array_foreach(json_object_get(job, "command"), i, v)
-    {
-        buf_add(&args, json_string_value(v), json_string_length(v));
-        buf_add_byte(&args, '\0');
+    doc_fact(d, "command");
+    for (size_t i = 0; i < j->command_count; i++) {
+        const char *word = j->command[i], *quote = !*word || strpbrk(word, " \t\n") ? "'" : "";
+        doc_textf(d, TONE_PLAIN, "%s%s%s%s", i ? " " : "", quote, word, quote);
     }
-    text_command(&text, args.data, args.len);
-    page_fact(p, "command");
-    page_add(p, STYLE_PLAIN, buf_str(&text));
-    page_fact_end(p);
-    buf_fini(&args);
-    buf_fini(&text);
 }
 
-static void time_text(char out[TEXT_MAX], double s)
+static char *time_text(char out[TEXT_TIME_MAX], double s)
 {
     time_t seconds = number_to_i64(s);
     struct tm tm;
     out[0] = '\0';
     if (s > 0 && s < 1e11 && localtime_r(&seconds, &tm))
-        strftime(out, TEXT_MAX, "%Y-%m-%d %H:%M:%S", &tm);
+        strftime(out, TEXT_TIME_MAX, "%Y-%m-%d %H:%M:%S", &tm);
+    return out;
 }
 
-static void add_times(struct page *p, const json_t *job, double now_s)
+static void put_times(struct doc *d, const struct job_view *j, double now_s)
 {
-    static const char *const keys[][2] = {
-        {"submitted_s", "submitted"}, {"started_s", "started"}, {"ended_s", "ended"}};
-    char text[TEXT_MAX], life[TEXT_TIME_MAX];
-    double s;
-    page_fact(p, "times");
-    for (size_t i = 0; i < 3; i++)
-        if (number_at(job, keys[i][0], &s)) {
-            time_text(text, s);
-            page_addf(p, "%s %s", keys[i][1], text);
-        }
-    life_text(life, job, now_s);
-    if (life[0])
-        page_addf(p, "%s%s", is_state(job, "queued") ? "waits for " : "", life);
-    page_fact_end(p);
+    const struct {
+        const char *what;
+        bool has;
+        double s;
+    } times[] = {{"submitted", j->has_submitted_s, j->submitted_s},
+                 {"started", j->has_started_s, j->started_s},
+                 {"ended", j->has_ended_s, j->ended_s}};
+    char text[TEXT_TIME_MAX];
+    doc_fact(d, "times");
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        if (times[i].has)
+            doc_itemf(d, TONE_PLAIN, "%s %s", times[i].what, time_text(text, times[i].s));
+    if (life_text(text, j, now_s)[0])
+        doc_itemf(d, TONE_PLAIN, "%s%s", strcmp(j->state, "queued") == 0 ? "waits for " : "", text);
 }
 
-static void add_size(struct page *p, const json_t *v, const char *what)
+static void put_memory(struct doc *d, const struct job_view *j)
 {
-    char size[TEXT_SIZE_MAX];
-    if (summary_size(size, v))
-        page_addf(p, "%s%s%s", what, *what ? " " : "", size);
+    const struct job_memory *m = &j->memory;
+    doc_fact(d, "memory");
+    put_size(d, "now ", m->has_job_bytes && !j->is_ended, m->job_bytes);
+    put_size(d, "peak ", m->has_peak_bytes, m->peak_bytes);
+    put_size(d, "unique ", m->has_unique_bytes, m->unique_bytes);
+    put_size(d, "limit ", m->has_limit_bytes, m->limit_bytes);
+    put_size(d, "head-room ", m->has_headroom_bytes && !j->is_ended, m->headroom_bytes);
+    put_size(d, "GPU ", m->has_gpu_bytes, m->gpu_bytes);
+    doc_fact(d, "set aside");
+    put_size(d, "", j->has_memory_bytes, j->memory_bytes);
+    if (j->memory_from[0])
+        doc_itemf(d, TONE_PLAIN, "%s", j->memory_from);
 }
 
-static void add_memory(struct page *p, const json_t *job)
+static void put_pace(struct doc *d, const struct job_view *j)
 {
-    const json_t *m = json_object_get(job, "memory");
-    char from[TEXT_MAX];
-    page_fact(p, "memory");
-    if (!is_ended(job))
-        add_size(p, json_object_get(m, "job_bytes"), "now");
-    add_size(p, json_object_get(m, "peak_bytes"), "peak");
-    add_size(p, json_object_get(m, "unique_bytes"), "unique");
-    add_size(p, json_object_get(m, "limit_bytes"), "limit");
-    if (!is_ended(job))
-        add_size(p, json_object_get(m, "headroom_bytes"), "head-room");
-    add_size(p, json_object_get(m, "gpu_bytes"), "GPU");
-    page_fact_end(p);
-    page_fact(p, "set aside");
-    add_size(p, json_object_get(job, "memory_bytes"), "");
-    if (json_is_string(json_object_get(job, "memory_from")))
-        page_add(p, STYLE_PLAIN, summary_fit(from, 20, json_object_get(job, "memory_from")));
-    page_fact_end(p);
+    const struct job_progress *p = &j->progress;
+    char left[TEXT_TIME_MAX];
+    doc_fact(d, "progress");
+    doc_item(d);
+    put_progress(d, p);
+    if (p->has_epoch && p->has_step)
+        doc_itemf(d, TONE_PLAIN, "epoch %.2f", p->epoch);
+    if (p->has_steps_per_s)
+        doc_itemf(d, TONE_PLAIN, "%.3g steps a second", p->steps_per_s);
+    if (!j->is_ended && p->has_eta_s)
+        doc_itemf(d, TONE_PLAIN, "%s left", text_seconds(left, p->eta_s));
 }
 
-static void add_progress(struct page *p, const json_t *job)
+void job_doc(struct doc *d, const json_t *job, double now_s)
 {
-    const json_t *o = json_object_get(job, "progress");
-    char text[PROGRESS_MAX], left[TEXT_TIME_MAX];
-    double v;
-    progress_text(text, job);
-    page_fact(p, "progress");
-    if (text[0])
-        page_add(p, STYLE_PLAIN, text);
-    if (number_at(o, "epoch", &v) && strncmp(text, "epoch", 5) != 0)
-        page_addf(p, "epoch %.2f", v);
-    if (number_at(o, "steps_per_s", &v))
-        page_addf(p, "%.3g steps a second", v);
-    if (!is_ended(job) && number_at(o, "eta_s", &v))
-        page_addf(p, "%s left", text_duration(left, span_ns(0, v)));
-    page_fact_end(p);
-}
-
-static void add_verdict(struct page *p, const json_t *job)
-{
-    const json_t *v = json_object_get(job, "verdict");
-    struct buf text = {0};
-    if (!json_is_object(v))
-        return;
-    const json_t *sentence = json_object_get(v, "sentence");
-    char word[TEXT_MAX];
-    buf_add_str(&text, summary_fit(word, 20, json_object_get(v, "verdict")));
-    if (json_is_string(sentence)) {
-        buf_add_str(&text, ": ");
-        text_escape(&text, json_string_value(sentence), json_string_length(sentence));
+    char time[TEXT_TIME_MAX];
+    struct job_view j = job_read(job);
+    const struct job_given_back *g = &j.given_back;
+    enum doc_tone tone = j.verdict.leak ? TONE_BAD : TONE_PLAIN;
+    doc_para(d, TONE_PLAIN);
+    doc_textf(d, TONE_STRONG, "job %lld ", (long long)j.id);
+    put_name(d, TONE_STRONG, j.name, 60);
+    doc_textf(d, state_tone(&j), " %s", j.state);
+    put_reason(d, ": ", &j);
+    put_command(d, &j);
+    doc_fact(d, "folder");
+    doc_text(d, TONE_PLAIN, j.cwd);
+    doc_fact(d, "recording");
+    doc_text(d, TONE_PLAIN, j.run_dir);
+    put_times(d, &j, now_s);
+    put_memory(d, &j);
+    put_pace(d, &j);
+    doc_fact(d, "verdict");
+    doc_text(d, tone, j.verdict.verdict);
+    if (j.verdict.sentence)
+        doc_textf(d, tone, ": %s", j.verdict.sentence);
+    doc_fact(d, "given back");
+    put_size(d, "host ", g->has_host_bytes, g->host_bytes);
+    put_size(d, "shared ", g->has_shm_bytes, g->shm_bytes);
+    put_size(d, "GPU ", g->has_gpu_bytes, g->gpu_bytes);
+    if (g->has_clean)
+        doc_itemf(d, TONE_PLAIN, g->clean ? "all of it" : "not all");
+    for (size_t i = 0; i < j.change_count; i++) {
+        doc_fact(d, i ? "" : "changes");
+        doc_textf(d, TONE_PLAIN, "%s %s", time_text(time, j.changes[i].t_s), j.changes[i].state);
+        if (j.changes[i].reason)
+            doc_textf(d, TONE_PLAIN, ": %s", j.changes[i].reason);
     }
-    page_fact(p, "verdict");
-    page_add(p, json_is_true(json_object_get(v, "leak")) ? STYLE_BAD : STYLE_PLAIN, buf_str(&text));
-    page_fact_end(p);
-    buf_fini(&text);
-}
-
-static void add_given_back(struct page *p, const json_t *job)
-{
-    const json_t *g = json_object_get(job, "given_back");
-    if (!json_is_object(g))
-        return;
-    page_fact(p, "given back");
-    add_size(p, json_object_get(g, "host_bytes"), "host");
-    add_size(p, json_object_get(g, "shm_bytes"), "shared");
-    add_size(p, json_object_get(g, "gpu_bytes"), "GPU");
-    if (json_is_boolean(json_object_get(g, "clean")))
-        page_add(p, STYLE_PLAIN,
-                 json_is_true(json_object_get(g, "clean")) ? "all of it" : "not all");
-    page_fact_end(p);
-}
-
-static void add_changes(struct page *p, const json_t *job)
-{
-    size_t i;
-    json_t *o;
-    bool is_first = true;
-    json_array_foreach(json_object_get(job, "changes"), i, o)
-    {
-        struct buf line = {0};
-        char text[TEXT_MAX];
-        double s = 0;
-        number_at(o, "t_s", &s);
-        time_text(text, s);
-        buf_printf(&line, "%s  ", text);
-        buf_add_str(&line, summary_fit(text, 16, json_object_get(o, "state")));
-        const json_t *reason = json_object_get(o, "reason");
-        if (json_is_string(reason)) {
-            buf_add_str(&line, ": ");
-            text_escape(&line, json_string_value(reason), json_string_length(reason));
-        }
-        page_put(p, STYLE_DIM, is_first ? "changes" : "");
-        page_pad(p, LABEL_COLUMNS);
-        page_put(p, STYLE_PLAIN, buf_str(&line));
-        page_line(p);
-        is_first = false;
-        buf_fini(&line);
-    }
-}
-
-void job_text(struct buf *out, const json_t *job, double now_s, bool colour, size_t width)
-{
-    struct page p = {.out = out, .is_coloured = colour, .width = width ? width : 80};
-    struct buf why = {0}, harmless = {0};
-    char name[TEXT_MAX], state[TEXT_MAX];
-    reason_text(&why, job);
-    snprintf(name, sizeof name, "job %lld  ",
-             (long long)json_integer_value(json_object_get(job, "id")));
-    page_put(&p, STYLE_STRONG, name);
-    page_put(&p, STYLE_STRONG, summary_fit(name, 60, json_object_get(job, "name")));
-    page_put(&p, STYLE_PLAIN, "  ");
-    page_put(&p, state_style(job), summary_fit(state, 16, json_object_get(job, "state")));
-    if (why.len) {
-        text_escape(&harmless, why.data, why.len);
-        page_put(&p, STYLE_PLAIN, ": ");
-        page_put(&p, STYLE_PLAIN, buf_str(&harmless));
-    }
-    page_line(&p);
-    buf_fini(&why);
-    buf_fini(&harmless);
-    add_command(&p, job);
-    add_text(&p, "folder", json_object_get(job, "cwd"));
-    add_text(&p, "recording", json_object_get(job, "run_dir"));
-    add_times(&p, job, now_s);
-    add_memory(&p, job);
-    add_progress(&p, job);
-    add_verdict(&p, job);
-    add_given_back(&p, job);
-    add_changes(&p, job);
+    codec_fini(job_codec, &j);
 }
 
 void job_end_text(struct buf *out, const json_t *job)
 {
-    char life[TEXT_TIME_MAX], state[TEXT_MAX];
-    const json_t *reason = json_object_get(job, "reason");
-    const json_t *v = json_is_string(reason) ? reason : json_object_get(job, "cause");
-    buf_add_str(out, summary_fit(state, 16, json_object_get(job, "state")));
-    life_text(life, job, 0);
-    if (life[0] && json_is_number(json_object_get(job, "started_s")))
+    char life[TEXT_TIME_MAX];
+    struct job_view j = job_read(job);
+    const char *why = j.reason ? j.reason : j.cause;
+    text_escape(out, j.state, strlen(j.state));
+    if (life_text(life, &j, 0)[0] && j.has_started_s)
         buf_printf(out, " after %s", life);
-    if (json_is_string(v) && !is_state(job, "succeeded")) {
+    if (why && strcmp(j.state, "succeeded") != 0) {
         buf_add_str(out, ": ");
-        text_escape(out, json_string_value(v), json_string_length(v));
+        text_escape(out, why, strlen(why));
     }
+    codec_fini(job_codec, &j);
 }
