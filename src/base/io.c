@@ -103,6 +103,15 @@ int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret)
     return S_ISREG(st.st_mode) ? read_whole(fd, max, ret) : -EBADMSG;
 }
 
+DIR *io_open_folder(int dirfd, const char *path)
+{
+    int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        cleanup_close(&fd);
+    return dir;
+}
+
 int io_write_all(int fd, const void *data, size_t len)
 {
     const char *p = data;
@@ -168,17 +177,12 @@ static bool is_temporary(const char *name, const char *base)
 
 void io_remove_temporaries(int folder, const char *base)
 {
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        if (fd >= 0)
-            close(fd);
+    DIR *dir = io_open_folder(folder, ".");
+    if (!dir)
         return;
-    }
-    for (const struct dirent *e; (e = readdir(dir));) {
+    for (const struct dirent *e; (e = readdir(dir));)
         if (is_temporary(e->d_name, base))
             unlinkat(folder, e->d_name, 0);
-    }
     closedir(dir);
 }
 

@@ -1,6 +1,7 @@
 /* Small whole-file reads and writes that do not give up half-way, and fds of processes. */
 #pragma once
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -17,6 +18,9 @@ int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret);
 /* The same of a file that somebody else may have put there: never waits, and neither a link nor
  * anything but a plain file is read (-ELOOP, -EBADMSG). */
 int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret);
+/* A folder to list, which may be "." for an fd whose own position must stay. NULL: errno says why.
+ */
+DIR *io_open_folder(int dirfd, const char *path);
 /* Writes all LEN bytes to a blocking fd: 0 or -errno. */
 int io_write_all(int fd, const void *data, size_t len);
 /* BYTES (at most 64) from the kernel's random source as hexadecimal digits, with a NUL. */

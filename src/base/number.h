@@ -14,3 +14,19 @@ int number_parse_double(const char *s, size_t len, double *ret);
  * becomes 0. C leaves both undefined. */
 uint64_t number_to_u64(double v); /* without its fraction */
 int64_t number_to_i64(double v);  /* rounded */
+
+static inline uint64_t u64_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t u64_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A - B; 0 where B is larger. */
+static inline uint64_t u64_minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}

@@ -17,26 +17,10 @@
 #include "base/io.h"
 #include "guard/cgroup_place.h"
 #include "proc/limit.h"
+#include "proc/read.h"
 
 const struct guard_cgroup guard_cgroup_none = {
     .join_fd = {-1, -1}, .fds = {-1, -1, -1}, .peak_fd = -1, .kill_fd = -1, .events_fd = -1};
-
-enum { FILE_PATH_MAX = GUARD_CGROUP_PATH + 64 };
-
-static int open_in(const struct proc_root *root, const char *dir, const char *name, int flags)
-{
-    char path[FILE_PATH_MAX];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    int fd = openat(root->cgroup_fd, path, flags | O_CLOEXEC | O_NOCTTY);
-    return fd < 0 ? -errno : fd;
-}
-
-static int write_in(const struct proc_root *root, const char *dir, const char *name,
-                    const char *text)
-{
-    AUTO_CLOSE int fd = open_in(root, dir, name, O_WRONLY);
-    return fd < 0 ? fd : io_write_all(fd, text, strlen(text));
-}
 
 enum limit_kind guard_cgroup_kind(const struct guard_cgroup *g)
 {
@@ -66,9 +50,9 @@ static void open_peak(const struct proc_root *root, struct guard_cgroup *g)
 {
     int absent = 0;
     const char *name = limit_files(guard_cgroup_kind(g))->peak;
-    int fd = open_in(root, g->memory_dir, name, O_RDWR);
+    int fd = cgroup_open(root, g->memory_dir, name, O_RDWR);
     g->peak_is_resettable = fd >= 0;
-    keep(&g->peak_fd, fd >= 0 ? fd : open_in(root, g->memory_dir, name, O_RDONLY), &absent);
+    keep(&g->peak_fd, fd >= 0 ? fd : cgroup_open(root, g->memory_dir, name, O_RDONLY), &absent);
 }
 
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
@@ -79,18 +63,18 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     g->peak_fd = g->kill_fd = g->events_fd = -1;
     if (has_memory(g)) {
         const char *events = g->memory_is_v2 ? "memory.events" : "memory.oom_control";
-        keep(&g->join_fd[0], open_in(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
+        keep(&g->join_fd[0], cgroup_open(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
         g->fds = limit_fds_open(root, guard_cgroup_kind(g), g->memory_dir);
         if (r == 0 && (g->fds.usage < 0 || g->fds.stat < 0))
             r = -ENOENT;
-        keep(&g->events_fd, open_in(root, g->memory_dir, events, O_RDONLY), &r);
+        keep(&g->events_fd, cgroup_open(root, g->memory_dir, events, O_RDONLY), &r);
         open_peak(root, g);
     }
     if (has_kill_dir(g)) {
         int absent = 0; /* before kernel 5.14 */
-        keep(&g->kill_fd, open_in(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
+        keep(&g->kill_fd, cgroup_open(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
         if (strcmp(g->kill_dir, g->memory_dir) != 0)
-            keep(&g->join_fd[1], open_in(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
+            keep(&g->join_fd[1], cgroup_open(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
     }
     return r;
 }
@@ -98,9 +82,8 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
 /* Below a threaded group no process of another can live. */
 static bool is_domain(const struct proc_root *root, const char *dir)
 {
-    char path[FILE_PATH_MAX], text[64];
-    snprintf(path, sizeof(path), "%s/cgroup.type", dir);
-    ssize_t len = io_read_small(root->cgroup_fd, path, text, sizeof(text));
+    char text[64];
+    ssize_t len = cgroup_read(root, dir, "cgroup.type", text, sizeof text);
     return len < 0 || strcmp(text, "domain\n") == 0;
 }
 
@@ -159,7 +142,7 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
     /* a trainer that lost one worker hangs in its next collective: an OOM takes the whole job.
      * Only v2, from 4.19 on, can do that. */
     if (p->is_v2)
-        (void)write_in(root, g.memory_dir, "memory.oom.group", "1");
+        (void)cgroup_write(root, g.memory_dir, "memory.oom.group", "1");
     *ret = g;
     return 0;
 }
@@ -269,20 +252,20 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
  * counted. */
 static int limit_v1(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
 {
-    int r = write_in(root, dir, "memory.limit_in_bytes", text);
-    int swap = write_in(root, dir, "memory.memsw.limit_in_bytes", text);
+    int r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
+    int swap = cgroup_write(root, dir, "memory.memsw.limit_in_bytes", text);
     /* the one may never be above the other, so that going up needs the other order */
     if (r == -EINVAL && swap == 0)
-        r = write_in(root, dir, "memory.limit_in_bytes", text);
+        r = cgroup_write(root, dir, "memory.limit_in_bytes", text);
     *ret_swap = swap == -ENOENT || swap == -EOPNOTSUPP ? 0 : swap;
     return r;
 }
 
 static int limit_v2(const struct proc_root *root, const char *dir, const char *text, int *ret_swap)
 {
-    int swap = write_in(root, dir, "memory.swap.max", "0");
+    int swap = cgroup_write(root, dir, "memory.swap.max", "0");
     *ret_swap = swap == -ENOENT ? 0 : swap;
-    return write_in(root, dir, "memory.max", text);
+    return cgroup_write(root, dir, "memory.max", text);
 }
 
 int guard_cgroup_limit(const struct proc_root *root, struct guard_cgroup *g, uint64_t limit_bytes)

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 #include "proc/limit.h"
+#include "proc/read.h"
 #include "proc/tree.h"
 
 enum { MEMBERS_TEXT_MAX = 1 << 20 };
@@ -32,24 +33,21 @@ static size_t members_parse(const char *text, int32_t *ret)
     return n;
 }
 
-/* In a group below it, or ended by now: a zombie has no memory, and in v1 claims to be in "/". The
- * folder's name is nobody else's, so that it tells whatever part of the path can be seen here. */
+/* In a group below it, or ended by now. The folder's name is nobody else's, so that it tells
+ * whatever part of the path can be seen here. */
 static bool is_below(const struct proc_root *root, const struct guard_cgroup *g, int32_t pid)
 {
-    char name[32], text[4096], path[LIMIT_PATH_MAX];
+    char text[4096], path[LIMIT_PATH_MAX];
     struct proc_statm statm;
     const char *folder = strrchr(g->memory_dir, '/');
-    limit_proc_path(pid, "cgroup", name);
-    ssize_t len = io_read_small(root->proc_fd, name, text, sizeof text);
-    if (len < 0 || folder == NULL ||
-        limit_cgroup_parse(text, (size_t)len, g->memory_is_v2, path, sizeof path) < 0)
+    ssize_t len = proc_read(root, pid, "cgroup", text, sizeof text);
+    if (len < 0 || !folder ||
+        proc_cgroup_parse(text, (size_t)len, g->memory_is_v2, path, sizeof path) < 0)
         return true;
     const char *at = strstr(path, folder);
-    if (at != NULL && (at[strlen(folder)] == '/' || at[strlen(folder)] == '\0'))
+    if (at && (at[strlen(folder)] == '/' || at[strlen(folder)] == '\0'))
         return true;
-    limit_proc_path(pid, "statm", name);
-    len = io_read_small(root->proc_fd, name, text, sizeof text);
-    return len < 0 || proc_statm_parse(text, (size_t)len, &statm) < 0 || statm.size_pages == 0;
+    return proc_read_statm(root, pid, &statm) < 0 || statm.size_pages == 0;
 }
 
 uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgroup *g,

@@ -10,24 +10,18 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/io.h"
-
-enum { FILE_PATH_MAX = LIMIT_PATH_MAX + 64 };
-
-static void file_path(const struct guard_place *p, const char *name, char ret[FILE_PATH_MAX])
-{
-    snprintf(ret, FILE_PATH_MAX, "%s/%s", p->group.dir, name);
-}
+#include "base/span.h"
+#include "guard/cgroup.h"
+#include "proc/read.h"
 
 /* True when the file is a list that holds WORD. */
-static bool lists(const struct proc_root *root, const struct guard_place *p, const char *name,
-                  const char *word)
+static bool group_lists(const struct proc_root *root, const struct guard_place *p, const char *name,
+                        const char *word)
 {
-    char path[FILE_PATH_MAX], text[1024], *save = NULL;
-    file_path(p, name, path);
-    if (io_read_small(root->cgroup_fd, path, text, sizeof(text)) < 0)
+    char text[1024], *save = NULL;
+    if (cgroup_read(root, p->group.dir, name, text, sizeof text) < 0)
         return false;
-    for (char *s = strtok_r(text, " \n", &save); s != NULL; s = strtok_r(NULL, " \n", &save))
+    for (char *s = strtok_r(text, " \n", &save); s; s = strtok_r(NULL, " \n", &save))
         if (strcmp(s, word) == 0)
             return true;
     return false;
@@ -37,9 +31,8 @@ static bool lists(const struct proc_root *root, const struct guard_place *p, con
  * and is bound by the same rules as any other group. */
 static bool is_real_root(const struct proc_root *root, const struct guard_place *p)
 {
-    char path[FILE_PATH_MAX];
-    file_path(p, "cgroup.events", path);
-    return faccessat(root->cgroup_fd, path, F_OK, 0) < 0 && errno == ENOENT;
+    AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.events", O_PATH);
+    return fd == -ENOENT;
 }
 
 /* systemd marks the groups that it delegates. Other users than root own a group only where somebody
@@ -56,17 +49,6 @@ static bool is_delegated(const struct proc_root *root, const struct guard_place 
     return geteuid() != 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid();
 }
 
-static bool has_limit(const struct proc_root *root, const struct guard_place *p)
-{
-    char path[FILE_PATH_MAX], text[64];
-    bool unlimited;
-    uint64_t bytes;
-    file_path(p, p->is_v2 ? "memory.max" : "memory.limit_in_bytes", path);
-    ssize_t len = io_read_small(root->cgroup_fd, path, text, sizeof(text));
-    return len >= 0 && proc_cgroup_number_parse(text, (size_t)len, &unlimited, &bytes) == 0 &&
-           !unlimited;
-}
-
 int guard_place_own(const struct proc_root *root, bool v2, struct guard_place *ret)
 {
     struct limit_group group = {.known = false};
@@ -80,73 +62,64 @@ int guard_place_own(const struct proc_root *root, bool v2, struct guard_place *r
 int guard_place_up(const struct proc_root *root, struct guard_place *p)
 {
     char *slash = strrchr(p->group.dir + p->group.base_len, '/');
-    if (slash == NULL)
+    uint64_t limit_bytes;
+    if (!slash)
         return -ENOENT;
-    if (has_limit(root, p))
+    if (cgroup_read_number(root, p->group.dir, p->is_v2 ? "memory.max" : "memory.limit_in_bytes",
+                           &limit_bytes))
         return -EPERM;
     *slash = '\0';
     p->is_own = false;
     return 0;
 }
 
-static int hand_memory_down(const struct proc_root *root, const struct guard_place *p)
-{
-    char path[FILE_PATH_MAX];
-    file_path(p, "cgroup.subtree_control", path);
-    AUTO_CLOSE int fd = openat(root->cgroup_fd, path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : io_write_all(fd, "+memory", strlen("+memory"));
-}
-
 int guard_place_divide(const struct proc_root *root, const struct guard_place *p)
 {
-    char path[FILE_PATH_MAX];
     if (!p->is_v2)
         return 0;
     /* who moves a process must be able to write this file of the two groups' common ancestor */
-    file_path(p, "cgroup.procs", path);
-    if (faccessat(root->cgroup_fd, path, W_OK, AT_EACCESS) < 0)
-        return -errno;
-    if (lists(root, p, "cgroup.subtree_control", "memory"))
+    AUTO_CLOSE int fd = cgroup_open(root, p->group.dir, "cgroup.procs", O_WRONLY);
+    if (fd < 0)
+        return fd;
+    if (group_lists(root, p, "cgroup.subtree_control", "memory"))
         return 0;
     /* A group with processes in it, as ours has, cannot begin to hand controllers down (EBUSY);
      * only the root can. */
     bool may_divide = p->is_own ? is_real_root(root, p) : is_delegated(root, p);
-    if (!may_divide || !lists(root, p, "cgroup.controllers", "memory"))
+    if (!may_divide || !group_lists(root, p, "cgroup.controllers", "memory"))
         return -EOPNOTSUPP;
-    int r = hand_memory_down(root, p);
+    int r = cgroup_write(root, p->group.dir, "cgroup.subtree_control", "+memory");
     return r == -EBUSY ? -EOPNOTSUPP : r;
 }
 
 /* True when the calling process is the only one in the group. */
 static bool is_alone(const struct proc_root *root, const struct guard_place *p)
 {
-    char path[FILE_PATH_MAX], text[64], own[16];
-    file_path(p, "cgroup.procs", path);
+    char text[64], own[16];
     int len = snprintf(own, sizeof own, "%d\n", getpid());
-    return io_read_small(root->cgroup_fd, path, text, sizeof text) == len && strcmp(text, own) == 0;
-}
-
-static bool is_scope(const struct guard_place *p)
-{
-    static const char suffix[] = ".scope";
-    size_t len = strlen(p->group.dir);
-    return len > strlen(suffix) && strcmp(p->group.dir + len - strlen(suffix), suffix) == 0;
+    return cgroup_read(root, p->group.dir, "cgroup.procs", text, sizeof text) == len &&
+           strcmp(text, own) == 0;
 }
 
 int guard_place_vacate(const struct proc_root *root)
 {
     struct guard_place p;
-    char dir[FILE_PATH_MAX], procs[FILE_PATH_MAX + 16];
-    if (guard_place_own(root, true, &p) < 0 || !is_scope(&p) || !is_delegated(root, &p) ||
-        !lists(root, &p, "cgroup.controllers", "memory") ||
-        lists(root, &p, "cgroup.subtree_control", "memory") || !is_alone(root, &p))
+    char dir[LIMIT_PATH_MAX + 8];
+    if (guard_place_own(root, true, &p) < 0 || !span_ends(span_of(p.group.dir), ".scope") ||
+        !is_delegated(root, &p) || !group_lists(root, &p, "cgroup.controllers", "memory") ||
+        group_lists(root, &p, "cgroup.subtree_control", "memory") || !is_alone(root, &p))
         return 0;
-    file_path(&p, "ebb", dir);
+    snprintf(dir, sizeof dir, "%s/ebb", p.group.dir);
     if (mkdirat(root->cgroup_fd, dir, 0755) < 0 && errno != EEXIST)
         return -errno;
-    snprintf(procs, sizeof procs, "%s/cgroup.procs", dir);
-    AUTO_CLOSE int fd = openat(root->cgroup_fd, procs, O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : io_write_all(fd, "0", 1);
+    return cgroup_write(root, dir, "cgroup.procs", "0");
+}
+
+void guard_cgroup_warm(const struct proc_root *root)
+{
+    struct guard_place own;
+    if (root->cgroup_fd >= 0 && guard_place_own(root, false, &own) == 0)
+        (void)cgroup_write(root, own.group.dir, "cgroup.procs", "0");
 }
 
 const char *guard_place_name(const struct guard_place *p)

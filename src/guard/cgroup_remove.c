@@ -15,22 +15,21 @@
 #include "base/number.h"
 #include "guard/cgroup.h"
 #include "guard/cgroup_place.h"
+#include "proc/read.h"
 
 /* How deep groups of the job's own are looked for: nobody nests them further by accident. */
 enum { DEPTH_MAX = 16 };
 
 void guard_cgroup_name(const struct proc_root *root, char ret[64])
 {
-    char text[1024];
+    char text[16];
     struct proc_stat stat = {.start_ticks = 0};
     int64_t pid = 0;
     /* by the numbers of this /proc, as guard_cgroup_tidy looks there */
     ssize_t len = readlinkat(root->proc_fd, "self", text, sizeof(text));
     if (len <= 0 || number_parse_i64(text, (size_t)len, &pid) < 0)
         pid = getpid();
-    len = io_read_small(root->proc_fd, "self/stat", text, sizeof(text));
-    if (len > 0)
-        (void)proc_stat_parse(text, (size_t)len, &stat);
+    (void)proc_read_stat(root, 0, &stat);
     snprintf(ret, 64, "ebb-%" PRId32 "-%" PRIu64, (int32_t)pid, stat.start_ticks);
 }
 
@@ -61,15 +60,12 @@ static int open_folder(int parent, const char *name)
 typedef bool folder_fn(int parent, const char *name, void *user);
 static bool each_folder(int parent, folder_fn *fn, void *user)
 {
-    int fd = open_folder(parent, ".");
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    DIR *d = io_open_folder(parent, ".");
     bool go_on = d != NULL;
-    if (d == NULL && fd >= 0)
-        close(fd);
-    for (struct dirent *e; go_on && (e = readdir(d)) != NULL;)
+    for (struct dirent *e; go_on && (e = readdir(d));)
         if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             go_on = fn(parent, e->d_name, user);
-    if (d != NULL)
+    if (d)
         closedir(d);
     return go_on;
 }
@@ -169,15 +165,11 @@ void guard_cgroup_remove_named(const struct proc_root *root, const char *name, u
 /* Unsure is alive. */
 static bool is_alive(const struct proc_root *root, const struct process_id *id)
 {
-    char path[32], text[1024];
     struct proc_stat stat;
-    snprintf(path, sizeof(path), "%" PRId32 "/stat", id->pid);
-    ssize_t len = io_read_small(root->proc_fd, path, text, sizeof(text));
-    if (len < 0)
-        return len != -ENOENT && len != -ESRCH;
-    if (proc_stat_parse(text, (size_t)len, &stat) < 0)
-        return true;
-    return stat.start_ticks == id->start_ticks && stat.state != 'Z' && stat.state != 'X';
+    int r = proc_read_stat(root, id->pid, &stat);
+    if (r < 0)
+        return r != -ENOENT && r != -ESRCH;
+    return stat.start_ticks == id->start_ticks && !proc_stat_is_dead(&stat);
 }
 
 bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir)

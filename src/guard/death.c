@@ -7,41 +7,27 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "guard/death_private.h"
+#include "proc/read.h"
 
 /* --- the kernel's counters --- */
-
-static bool read_count(int fd, const char *path, uint64_t *ret)
-{
-    char text[32 << 10]; /* vmstat grows with every kernel */
-    ssize_t len = io_read_small(fd, path, text, sizeof(text));
-    return len > 0 && proc_keyed_parse(text, (size_t)len, "oom_kill", ret) == 0;
-}
-
-static bool read_above(const struct proc_root *root, const char *dir, bool is_v2, uint64_t *ret)
-{
-    char path[4096 + 32];
-    if (root->cgroup_fd < 0 || dir[0] == '\0')
-        return false;
-    int n =
-        snprintf(path, sizeof(path), "%s/%s", dir, is_v2 ? "memory.events" : "memory.oom_control");
-    return n > 0 && (size_t)n < sizeof(path) && read_count(root->cgroup_fd, path, ret);
-}
 
 void death_ooms_read(const struct proc_root *root, const struct guard_cgroup *g,
                      const char *above_dir, bool above_is_v2, struct death_ooms *ret)
 {
+    char text[32 << 10]; /* vmstat grows with every kernel */
     *ret = (struct death_ooms){0};
-    ret->host_known = read_count(root->proc_fd, "vmstat", &ret->host);
+    ssize_t len = io_read_small(root->proc_fd, "vmstat", text, sizeof text);
+    ret->host_known = len > 0 && proc_keyed_parse(text, (size_t)len, "oom_kill", &ret->host) == 0;
     ret->group_known = g && guard_cgroup_oom_kills(g, &ret->group) == 0;
-    ret->above_known = read_above(root, above_dir, above_is_v2, &ret->above);
-}
-
-static uint64_t rise(bool known, uint64_t before, uint64_t after)
-{
-    return known && after > before ? after - before : 0;
+    if (root->cgroup_fd < 0 || !above_dir[0])
+        return;
+    len = cgroup_read(root, above_dir, above_is_v2 ? "memory.events" : "memory.oom_control", text,
+                      sizeof text);
+    ret->above_known = len > 0 && proc_keyed_parse(text, (size_t)len, "oom_kill", &ret->above) == 0;
 }
 
 struct kills {
@@ -54,9 +40,12 @@ static struct kills kills_of(const struct death_facts *f)
     const struct death_ooms *a = f->before, *b = f->after;
     if (!a || !b)
         return k;
-    k.group = rise(a->group_known && b->group_known, a->group, b->group);
-    k.above = rise(a->above_known && b->above_known, a->above, b->above);
-    k.host = rise(a->host_known && b->host_known, a->host, b->host);
+    if (a->group_known && b->group_known)
+        k.group = u64_minus(b->group, a->group);
+    if (a->above_known && b->above_known)
+        k.above = u64_minus(b->above, a->above);
+    if (a->host_known && b->host_known)
+        k.host = u64_minus(b->host, a->host);
     return k;
 }
 

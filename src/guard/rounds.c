@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/io.h"
+#include "proc/read.h"
 
 enum {
     /* Scans in a row that may only stop: a chain of processes that each fork and exit shows a new
@@ -104,7 +104,7 @@ bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, 
         if (!k->seen[i].zombie)
             f = &k->seen[i];
     *ret_pid = f->pid;
-    return scan_stat(root, f->pid, ret) == 0 && ret->start_ticks == f->start_ticks;
+    return proc_read_stat(root, f->pid, ret) == 0 && ret->start_ticks == f->start_ticks;
 }
 
 void guard_kill_fini(struct guard_kill *k)

@@ -18,11 +18,9 @@ struct found {
 
 struct scan {
     struct found *v;
-    size_t count, cap;
+    size_t count;
 };
 
-/* One process, as /proc/PID/stat has it: 0, -ENOENT or -ESRCH (gone), -errno. */
-int scan_stat(const struct proc_root *root, int32_t pid, struct proc_stat *ret);
 /* Every process of the machine with its parent. V is the caller's to free, also after a failure.
  */
 int scan_all(const struct proc_root *root, struct scan *s);

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/io.h"
 #include "proc/role.h"
+#include "proc/read.h"
 #include "proc/scan.h"
 
 /* The weights. A library that only training and inference map outweighs everything else
@@ -387,10 +387,9 @@ static void explain_worker(const struct proc_scan *s, size_t i, char why[256])
 /* Threads are not listed in /proc, but their numbers can be opened there. */
 static int refuse_missing(const struct proc_root *root, int32_t pid, struct err *err)
 {
-    char path[32], text[4096];
+    char text[4096];
     struct proc_status st;
-    snprintf(path, sizeof(path), "%d/status", pid);
-    ssize_t len = io_read_small(root->proc_fd, path, text, sizeof(text));
+    ssize_t len = proc_read(root, pid, "status", text, sizeof text);
     if (len > 0 && proc_status_parse(text, (size_t)len, &st) == 0 && (st.has & STATUS_TGID) &&
         st.tgid != pid)
         return proc_refuse_thread(root, pid, st.tgid, err);

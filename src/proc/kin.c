@@ -10,18 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 
-int pid_list_add(struct pid_list *list, int32_t pid)
+static int pid_list_add(struct pid_list *list, int32_t pid)
 {
-    if (list->count == list->cap) {
-        size_t cap = list->cap == 0 ? 64 : list->cap * 2;
-        int32_t *grown = reallocarray(list->pid, cap, sizeof(*grown));
-        if (grown == NULL)
-            return -ENOMEM;
-        list->pid = grown;
-        list->cap = cap;
-    }
+    if (!ARRAY_ROOM(list->pid, list->count, list->cap))
+        return -ENOMEM;
     list->pid[list->count++] = pid;
     return 0;
 }
@@ -115,35 +110,6 @@ static int by_ppid(const void *a, const void *b)
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-static int scan_add(struct proc_tree *tree, struct kin k)
-{
-    if (tree->scan_count == tree->scan_cap) {
-        size_t cap = tree->scan_cap == 0 ? 256 : tree->scan_cap * 2;
-        struct kin *grown = reallocarray(tree->scan, cap, sizeof(*grown));
-        if (grown == NULL)
-            return -ENOMEM;
-        tree->scan = grown;
-        tree->scan_cap = cap;
-    }
-    tree->scan[tree->scan_count++] = k;
-    return 0;
-}
-
-static bool read_ppid(const struct proc_root *root, int32_t pid, int32_t *ret)
-{
-    char path[NODE_PATH_MAX], text[1024];
-    snprintf(path, sizeof(path), "%d/stat", pid);
-    AUTO_CLOSE int fd = openat(root->proc_fd, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t len = pread(fd, text, sizeof(text), 0);
-    struct proc_stat st;
-    if (len <= 0 || proc_stat_parse(text, (size_t)len, &st) < 0)
-        return false;
-    *ret = st.ppid;
-    return true;
-}
-
 static int scan_machine(struct proc_tree *tree)
 {
     if (tree->scan_walk == tree->walk)
@@ -153,10 +119,16 @@ static int scan_machine(struct proc_tree *tree)
     int r = pid_dir_open(&pids, tree->root->proc_fd, ".");
     if (r < 0)
         return r;
-    struct kin k;
-    while (r == 0 && pid_dir_next(&pids, &k.pid))
-        if (read_ppid(tree->root, k.pid, &k.ppid))
-            r = scan_add(tree, k);
+    int32_t pid;
+    struct proc_stat st;
+    while (r == 0 && pid_dir_next(&pids, &pid)) {
+        if (proc_read_stat(tree->root, pid, &st) < 0)
+            continue;
+        if (!ARRAY_ROOM(tree->scan, tree->scan_count, tree->scan_cap))
+            r = -ENOMEM;
+        else
+            tree->scan[tree->scan_count++] = (struct kin){st.ppid, pid};
+    }
     pid_dir_close(&pids);
     if (tree->scan_count > 0)
         qsort(tree->scan, tree->scan_count, sizeof(*tree->scan), by_ppid);

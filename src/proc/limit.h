@@ -8,18 +8,6 @@
 
 #include "proc/machine.h"
 
-/* /proc/PID/cgroup: the path in the v2 hierarchy ("0::/path"), or in the v1 hierarchy that has
- * the memory controller ("4:memory:/path"). 0, -ENOENT, -ENAMETOOLONG. */
-int limit_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
-/* /proc/self/mountinfo: which folder of the hierarchy is mounted below /sys/fs/cgroup: "/", or in
- * a container without a cgroup namespace the container's own. 0, -ENOENT, -ENAMETOOLONG. */
-int limit_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
-/* /proc/PID/limits: the soft limit called NAME. 0, -ENOENT, -EBADMSG. */
-int limit_rlimit_parse(const char *s, size_t len, const char *name, bool *ret_unlimited,
-                       uint64_t *ret);
-/* /proc/PID/status: VmData, which is what RLIMIT_DATA counts. 0, -ENOENT, -EBADMSG. */
-int limit_vmdata_parse(const char *s, size_t len, uint64_t *ret_bytes);
-
 enum { LIMIT_PATH_MAX = 4096 };
 
 /* A folder of cgroupfs below proc_root.cgroup_fd, whose first BASE_LEN bytes are the mount. */
@@ -80,15 +68,14 @@ struct limit_files {
     const char *keys[LIMIT_STATS];
 };
 const struct limit_files *limit_files(enum limit_kind kind);
-/* Opens NAME in the folder DIR below root's cgroup_fd, for reading; -1 with errno. */
-int limit_open(const struct proc_root *root, const char *dir, const char *name);
 
-/* The kept files from which the memory of a cgroup that cannot be reclaimed is read; -1: none. */
+/* The kept files from which the memory of a cgroup that cannot be reclaimed is read; below 0: none.
+ */
 struct limit_fds {
     int usage, stat, kernel;
 };
 #define LIMIT_NO_FDS ((struct limit_fds){-1, -1, -1})
-/* Opens those of the folder DIR; what does not exist is -1. */
+/* Opens those of the folder DIR; what does not exist is below 0. */
 struct limit_fds limit_fds_open(const struct proc_root *root, enum limit_kind kind,
                                 const char *dir);
 void limit_fds_close(struct limit_fds *fds);
@@ -103,8 +90,13 @@ void limit_stats_parse(const struct limit_files *files, const char *s, size_t le
  * (-EBADMSG: not a number); what the other files do not say is not subtracted. */
 int limit_used_read(enum limit_kind kind, const struct limit_fds *fds, uint64_t *ret_usage,
                     uint64_t *ret);
+/* What counts against an rlimit: the file of /proc/PID that has it, and its value in that. */
+static inline const char *limit_rlimit_file(enum limit_kind kind)
+{
+    return kind == LIMIT_RLIMIT_AS ? "statm" : "status";
+}
+int limit_rlimit_used_parse(const struct proc_root *root, enum limit_kind kind, const char *s,
+                            size_t len, uint64_t *ret);
 /* The limit with the least head-room. MEM may be NULL. -ENODATA: there is none at all. */
 int limit_find(const struct proc_root *root, int32_t pid, const struct proc_meminfo *mem,
                const struct limit_group *v1, const struct limit_group *v2, struct limit_found *ret);
-/* "self/NAME" or "PID/NAME". */
-void limit_proc_path(int32_t pid, const char *name, char ret[32]);

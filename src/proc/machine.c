@@ -10,7 +10,9 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/number.h"
 #include "proc/limit.h"
+#include "proc/read.h"
 
 struct machine {
     struct proc_root root; /* borrowed */
@@ -53,13 +55,11 @@ static void open_limit(struct machine *m)
 {
     enum limit_kind kind = m->found.limit.kind;
     const struct limit_files *files = limit_files(kind);
-    char name[32];
     if (files != NULL) {
         m->fds = limit_fds_open(&m->root, kind, m->found.dir);
-        m->peak_fd = limit_open(&m->root, m->found.dir, files->peak);
+        m->peak_fd = cgroup_open(&m->root, m->found.dir, files->peak, O_RDONLY);
     } else if (kind != LIMIT_HOST) {
-        limit_proc_path(m->pid, kind == LIMIT_RLIMIT_AS ? "statm" : "status", name);
-        m->fds.usage = openat(m->root.proc_fd, name, O_RDONLY | O_CLOEXEC);
+        m->fds.usage = proc_open(&m->root, m->pid, limit_rlimit_file(kind), O_RDONLY);
     }
 }
 
@@ -126,7 +126,6 @@ static bool read_used(struct machine *m, uint64_t *ret)
 {
     char text[4096];
     enum limit_kind kind = m->found.limit.kind;
-    struct proc_statm statm;
     if (m->fds.usage < 0)
         return false;
     if (limit_files(kind) != NULL) {
@@ -141,12 +140,7 @@ static bool read_used(struct machine *m, uint64_t *ret)
         close_limit(m);
         return false;
     }
-    if (kind == LIMIT_RLIMIT_DATA)
-        return limit_vmdata_parse(text, (size_t)len, ret) == 0;
-    if (proc_statm_parse(text, (size_t)len, &statm) < 0)
-        return false;
-    *ret = statm.size_pages * m->root.page_bytes;
-    return true;
+    return limit_rlimit_used_parse(&m->root, kind, text, (size_t)len, ret) == 0;
 }
 
 static void tick_limit(struct machine *m, struct sample *s, const struct proc_meminfo *mem)
@@ -160,10 +154,7 @@ static void tick_limit(struct machine *m, struct sample *s, const struct proc_me
                is_host && mem != NULL ? mem->total_bytes : m->found.limit.limit_bytes);
     if (is_host) {
         if (mem != NULL)
-            sample_put(s, MACHINE_LIMIT_USED,
-                       mem->total_bytes > mem->available_bytes
-                           ? mem->total_bytes - mem->available_bytes
-                           : 0);
+            sample_put(s, MACHINE_LIMIT_USED, u64_minus(mem->total_bytes, mem->available_bytes));
         return;
     }
     if (read_used(m, &v))

@@ -1,7 +1,6 @@
 /* Reading one process through its kept fds, and being sure that it is still the same one. */
 #include "proc/node.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -237,18 +236,13 @@ static void look_at_threads(const struct proc_root *root, struct fd_budget *budg
     }
 }
 
-static bool is_dead_state(char state)
-{
-    return state == 'Z' || state == 'X' || state == 'x';
-}
-
 bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n)
 {
     struct proc_stat st;
     int r = node_read_stat(root, n, &st);
     if (r == -ESRCH)
         return true;
-    if (r < 0 || !is_dead_state(st.state))
+    if (r < 0 || !proc_stat_is_dead(&st))
         return false; /* an exit under way has no memory to show, but is not over */
     if (st.threads > 1)
         look_at_threads(root, budget, n);
@@ -285,7 +279,7 @@ int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid
     int r = parse_stat(read_below(dir, "stat", text, sizeof(text)), text, &st);
     if (r < 0)
         return r;
-    if (is_dead_state(st.state) && st.threads <= 1)
+    if (proc_stat_is_dead(&st) && st.threads <= 1)
         return -ESRCH;
     if (with_memory_only && st.size_bytes == 0)
         return -ESRCH;
@@ -298,7 +292,7 @@ int node_new(const struct proc_root *root, struct fd_budget *budget, int32_t pid
         budget->used++;
         keep_files(budget, n);
     }
-    if (is_dead_state(st.state) && node_is_gone(root, budget, n)) {
+    if (proc_stat_is_dead(&st) && node_is_gone(root, budget, n)) {
         node_free(budget, n);
         return -ESRCH;
     }
@@ -318,39 +312,4 @@ void node_free(struct fd_budget *budget, struct tree_node *n)
     drop(budget, &n->children_fd);
     drop(budget, &n->dir_fd);
     free(n);
-}
-
-int pid_dir_open(struct pid_dir *d, int dirfd, const char *path)
-{
-    int fd = open_at(dirfd, path, O_RDONLY | O_DIRECTORY);
-    if (fd < 0)
-        return fd;
-    d->fd = fd;
-    d->len = d->at = 0;
-    return 0;
-}
-
-void pid_dir_close(struct pid_dir *d)
-{
-    close(d->fd);
-    d->fd = -1;
-}
-
-bool pid_dir_next(struct pid_dir *d, int32_t *ret)
-{
-    for (;;) {
-        if (d->at == d->len) {
-            ssize_t n = getdents64(d->fd, d->buf, sizeof(d->buf));
-            if (n <= 0)
-                return false;
-            d->len = (size_t)n;
-            d->at = 0;
-        }
-        const struct dirent64 *e = (const void *)(d->buf + d->at);
-        d->at += e->d_reclen;
-        /* a name that only begins with a number is none of ours */
-        size_t len = strnlen(e->d_name, 11);
-        if (strspn(e->d_name, "0123456789") == len && proc_pids_parse(e->d_name, len, ret, 1) == 1)
-            return true;
-    }
 }

@@ -10,6 +10,7 @@
 
 #include "proc/helper.h"
 #include "proc/procfs.h"
+#include "proc/read.h"
 #include "proc/role.h"
 #include "proc/sample.h"
 #include "proc/tree.h"
@@ -97,21 +98,10 @@ int node_open(const struct proc_root *root, const struct tree_node *n, const cha
  * thread alone has exited, memory is read from another thread from here on. */
 bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n);
 
-/* The numbers in a folder of /proc (processes, or threads of one). */
-struct pid_dir {
-    int fd; /* owned */
-    size_t len, at;
-    char buf[8192] __attribute__((aligned(8)));
-};
-int pid_dir_open(struct pid_dir *d, int dirfd, const char *path);
-bool pid_dir_next(struct pid_dir *d, int32_t *ret); /* false at the end */
-void pid_dir_close(struct pid_dir *d);
-
 struct pid_list {
     int32_t *pid;
     size_t count, cap;
 };
-int pid_list_add(struct pid_list *list, int32_t pid); /* 0 or -ENOMEM */
 
 struct kin {
     int32_t ppid, pid;

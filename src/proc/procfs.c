@@ -10,6 +10,8 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/span.h"
+#include "proc/read.h"
 
 int proc_root_open(const char *proc_path, const char *cgroup_path, struct proc_root *ret,
                    struct err *err)
@@ -64,9 +66,8 @@ bool proc_root_is_foreign(const struct proc_root *root)
 
 int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, struct err *err)
 {
-    char path[32], name[64];
-    snprintf(path, sizeof(path), "%d/comm", tgid);
-    ssize_t len = io_read_small(root->proc_fd, path, name, sizeof(name));
+    char name[64];
+    ssize_t len = proc_read(root, tgid, "comm", name, sizeof name);
     if (len > 0 && name[len - 1] == '\n')
         name[--len] = '\0';
     return err_set(err, -ESRCH, "%d is a thread of process %d%s%s%s; watch that one: --pid %d", pid,
@@ -282,7 +283,7 @@ static int status_line(struct text line, struct proc_status *v)
     } sizes[] = {
         {"VmHWM:", STATUS_HWM, &v->hwm_bytes},     {"RssAnon:", STATUS_ANON, &v->anon_bytes},
         {"RssFile:", STATUS_FILE, &v->file_bytes}, {"RssShmem:", STATUS_SHMEM, &v->shmem_bytes},
-        {"VmSwap:", STATUS_SWAP, &v->swap_bytes},
+        {"VmSwap:", STATUS_SWAP, &v->swap_bytes},  {"VmData:", STATUS_DATA, &v->data_bytes},
     };
     uint32_t bit = 0;
     bool ok = true;
@@ -503,6 +504,87 @@ int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret)
         if (!take_u64(&line, &v) || line.p != line.end)
             return -EBADMSG;
         *ret = v;
+        return 0;
+    }
+    return -ENOENT;
+}
+
+/* Takes the next field, ended by SEP; an absent one is empty. */
+static struct span take_field(struct text *t, char sep)
+{
+    const char *stop = memchr(t->p, sep, (size_t)(t->end - t->p));
+    struct span field = {t->p, (size_t)((stop ? stop : t->end) - t->p)};
+    t->p = stop ? stop + 1 : t->end;
+    return field;
+}
+
+/* True when WORD is one of the comma-separated words of T. */
+static bool has_word(struct text t, const char *word)
+{
+    while (t.p < t.end)
+        if (span_is(take_field(&t, ','), word))
+            return true;
+    return false;
+}
+
+static int copy_path(struct span path, char *ret, size_t size)
+{
+    if (path.len >= size)
+        return -ENAMETOOLONG;
+    memcpy(ret, path.p, path.len);
+    ret[path.len] = '\0';
+    return 0;
+}
+
+int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
+{
+    struct text t = text_of(s, len), line;
+    while (take_line(&t, &line)) {
+        struct span id = take_field(&line, ':'), controllers = take_field(&line, ':');
+        if (line.p == line.end || *line.p != '/') /* the rest is the path, colons and all */
+            continue;
+        if (v2 ? span_is(id, "0") && controllers.len == 0
+               : has_word(text_of(controllers.p, controllers.len), "memory"))
+            return copy_path((struct span){line.p, (size_t)(line.end - line.p)}, ret, size);
+    }
+    return -ENOENT;
+}
+
+/* 36 35 0:32 /docker/ab /sys/fs/cgroup/memory rw,relatime master:9 - cgroup cgroup rw,memory */
+int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
+{
+    struct text t = text_of(s, len), line;
+    while (take_line(&t, &line)) {
+        struct span field[5];
+        for (size_t i = 0; i < 5; i++)
+            field[i] = take_field(&line, ' ');
+        const char *dash = memmem(line.p, (size_t)(line.end - line.p), " - ", 3);
+        if (!dash || field[3].len == 0 || !span_begins(field[4], "/sys/fs/cgroup"))
+            continue;
+        line.p = dash + 3;
+        struct span type = take_field(&line, ' ');
+        take_field(&line, ' '); /* the source */
+        if (v2 ? span_is(type, "cgroup2") : span_is(type, "cgroup") && has_word(line, "memory"))
+            return copy_path(field[3], ret, size);
+    }
+    return -ENOENT;
+}
+
+int proc_rlimit_parse(const char *s, size_t len, const char *name, bool *ret_unlimited,
+                      uint64_t *ret)
+{
+    struct text t = text_of(s, len), line;
+    while (take_line(&t, &line)) {
+        uint64_t v;
+        const char *at = line.p + strlen(name);
+        if (!take_key(&line, name) || line.p == at)
+            continue;
+        bool unlimited = take_key(&line, "unlimited");
+        if (!unlimited && (!take_u64(&line, &v) || (line.p < line.end && *line.p != ' ')))
+            return -EBADMSG;
+        *ret_unlimited = unlimited;
+        if (!unlimited)
+            *ret = v;
         return 0;
     }
     return -ENOENT;

@@ -38,6 +38,10 @@ struct proc_stat {
     uint16_t comm_len;
     char comm[64]; /* ends in NUL; may hold any other byte */
 };
+static inline bool proc_stat_is_dead(const struct proc_stat *stat)
+{
+    return stat->state == 'Z' || stat->state == 'X' || stat->state == 'x';
+}
 int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret);
 
 /* /proc/PID/statm: resident and shared pages. A zombie has all zeroes. */
@@ -59,6 +63,7 @@ enum proc_status_bit {
     STATUS_THREADS = 64,
     STATUS_TRACER = 128,
     STATUS_TGID = 256,
+    STATUS_DATA = 512,
 };
 struct proc_status {
     uint32_t has;
@@ -67,6 +72,7 @@ struct proc_status {
     int32_t tracer_pid;
     int32_t tgid; /* the process; of a thread that was asked for by its own number */
     uint64_t hwm_bytes, anon_bytes, file_bytes, shmem_bytes, swap_bytes;
+    uint64_t data_bytes; /* what RLIMIT_DATA counts */
 };
 int proc_status_parse(const char *s, size_t len, struct proc_status *ret);
 
@@ -112,3 +118,13 @@ const char *proc_environ_find(const char *s, size_t len, const char *name, size_
 int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uint64_t *ret);
 /* KEY of a "key value" file such as memory.stat or memory.events; -ENOENT if absent. */
 int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret);
+
+/* /proc/PID/cgroup: the path in the v2 hierarchy ("0::/path"), or in the v1 hierarchy that has
+ * the memory controller ("4:memory:/path"). 0, -ENOENT, -ENAMETOOLONG. */
+int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
+/* /proc/self/mountinfo: which folder of the hierarchy is mounted below /sys/fs/cgroup: "/", or in
+ * a container without a cgroup namespace the container's own. 0, -ENOENT, -ENAMETOOLONG. */
+int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size);
+/* /proc/PID/limits: the soft limit called NAME. 0, -ENOENT, -EBADMSG. */
+int proc_rlimit_parse(const char *s, size_t len, const char *name, bool *ret_unlimited,
+                      uint64_t *ret);

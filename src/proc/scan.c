@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
-#include "base/io.h"
 #include "proc/node.h"
+
+enum { MAPS_BYTES_MAX = 16 << 20 };
 
 static int by_pid(const void *a, const void *b)
 {
@@ -25,12 +27,10 @@ static int by_pid(const void *a, const void *b)
  * rss is no test: the kernel keeps it per CPU in batches, and a small process may show 0.) */
 static bool read_process(const struct proc_root *root, int32_t pid, struct scan_process *ret)
 {
-    char name[32], text[1024];
+    char name[16];
     struct proc_stat st;
     struct stat dir;
-    snprintf(name, sizeof(name), "%d/stat", pid);
-    ssize_t len = io_read_small(root->proc_fd, name, text, sizeof(text));
-    if (len < 0 || proc_stat_parse(text, (size_t)len, &st) < 0 || st.size_bytes == 0)
+    if (proc_read_stat(root, pid, &st) < 0 || st.size_bytes == 0)
         return false;
     memset(ret, 0, sizeof(*ret));
     struct process_info *info = &ret->info;
@@ -39,9 +39,8 @@ static bool read_process(const struct proc_root *root, int32_t pid, struct scan_
     info->comm_len = st.comm_len;
     memcpy(info->comm, st.comm, sizeof(info->comm));
     ret->rss_bytes = pages_to_bytes(root, st.rss_pages);
-    snprintf(name, sizeof(name), "%d/cmdline", pid);
     /* one byte of it goes to a NUL that is not part of the name */
-    len = io_read_small(root->proc_fd, name, info->cmdline, sizeof(info->cmdline));
+    ssize_t len = proc_read(root, pid, "cmdline", info->cmdline, sizeof info->cmdline);
     while (len > 0 && info->cmdline[len - 1] == '\0')
         len--;
     info->cmdline_len = len > 0 ? (uint16_t)len : 0;
@@ -76,20 +75,18 @@ int proc_scan_read(const struct proc_root *root, struct proc_scan *ret)
     if (r < 0)
         return r;
     while (pid_dir_next(&dir, &pid)) {
-        if (s.n == cap) {
-            cap = cap == 0 ? 256 : cap * 2;
-            struct scan_process *v = realloc(s.v, cap * sizeof(*v));
-            if (v == NULL) {
-                pid_dir_close(&dir);
-                proc_scan_fini(&s);
-                return -ENOMEM;
-            }
-            s.v = v;
+        if (!ARRAY_ROOM(s.v, s.n, cap)) {
+            r = -ENOMEM;
+            break;
         }
         if (read_process(root, pid, &s.v[s.n]))
             s.n++;
     }
     pid_dir_close(&dir);
+    if (r < 0) {
+        proc_scan_fini(&s);
+        return r;
+    }
     if (s.n > 0)
         qsort(s.v, s.n, sizeof(*s.v), by_pid);
     link_parents(&s);
@@ -128,33 +125,9 @@ bool proc_scan_is_below(const struct proc_scan *s, size_t i, size_t above)
     return false;
 }
 
-/* Small reads: each holds the process's memory map for a moment only. */
-static void read_maps(int fd, struct role_maps *ret)
+static void note_map(void *user, const struct proc_map *map)
 {
-    enum { MAPS_MAX = 16 << 20 };
-    char text[8192];
-    size_t have = 0, total = 0;
-    ssize_t n;
-    while (total < MAPS_MAX && (n = read(fd, text + have, sizeof(text) - have)) > 0) {
-        total += (size_t)n;
-        have += (size_t)n;
-        const char *last = memrchr(text, '\n', have);
-        if (last == NULL) { /* longer than any line of the kernel's: no maps file */
-            if (have == sizeof(text))
-                return;
-            continue;
-        }
-        const char *p = text, *end = last + 1;
-        struct proc_map map;
-        int r;
-        while ((r = proc_maps_next(&p, end, &map)) != 0 && p <= end)
-            if (r > 0)
-                role_maps_add(ret, &map);
-            else
-                break;
-        have -= (size_t)(end - text);
-        memmove(text, end, have);
-    }
+    role_maps_add(user, map);
 }
 
 /* Better evidence replaces weaker: /dev/nvidia0 over /dev/nvidiactl over a DRM node. */
@@ -204,7 +177,7 @@ void proc_scan_look(const struct proc_root *root, struct proc_scan *s, size_t i,
         p->denied = errno == EACCES || errno == EPERM;
         return;
     }
-    read_maps(fd, &p->maps);
+    proc_read_maps(fd, MAPS_BYTES_MAX, note_map, &p->maps);
     if (devices)
         read_devices(dir, p);
 }

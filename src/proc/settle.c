@@ -12,38 +12,19 @@
  * after twice the pause, and only if the address space has changed. */
 enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
 /* Enough for any process that trains; a bound for those with a million mappings. */
-enum { MAPS_READS_MAX = 512 };
+enum { MAPS_BYTES_MAX = 4 << 20 };
 
-static void add_lines(struct role_maps *maps, const char *text, size_t len)
+static void note_map(void *user, const struct proc_map *map)
 {
-    const char *p = text;
-    struct proc_map map;
-    while (proc_maps_next(&p, text + len, &map) == 1)
-        role_maps_add(maps, &map);
+    role_maps_add(user, map);
 }
 
-/* Small reads: the kernel holds the process's lock for one of them at a time. */
 static void read_maps(void *arg)
 {
     struct slow_read *slow = arg;
-    struct role_maps maps = {.known = true};
-    char text[8192];
-    size_t have = 0;
-    for (int i = 0; i < MAPS_READS_MAX; i++) {
-        ssize_t len = read(slow->fd, text + have, sizeof(text) - have);
-        if (len <= 0)
-            break;
-        have += (size_t)len;
-        const char *last = memrchr(text, '\n', have);
-        size_t whole = last != NULL ? (size_t)(last - text) + 1 : 0;
-        if (whole == 0 && have == sizeof(text))
-            break; /* no line is that long */
-        add_lines(&maps, text, whole);
-        memmove(text, text + whole, have - whole);
-        have -= whole;
-    }
+    slow->maps = (struct role_maps){.known = true};
+    proc_read_maps(slow->fd, MAPS_BYTES_MAX, note_map, &slow->maps);
     close(slow->fd);
-    slow->maps = maps;
 }
 
 static bool trains(const struct role_maps *maps)

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "proc/node.h"
@@ -145,19 +146,6 @@ struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid)
 
 /* ---- births and deaths ---- */
 
-static int make_room(struct proc_tree *tree)
-{
-    if (tree->count == tree->cap) {
-        size_t cap = tree->cap == 0 ? 32 : tree->cap * 2;
-        struct tree_node **nodes = reallocarray(tree->nodes, cap, sizeof(struct tree_node *));
-        if (nodes == NULL)
-            return -ENOMEM;
-        tree->nodes = nodes;
-        tree->cap = cap;
-    }
-    return table_grow(tree);
-}
-
 static void put_status(struct tree_node *n, const struct proc_status *st)
 {
     const struct {
@@ -240,7 +228,7 @@ void tree_read_names(struct proc_tree *tree, struct tree_node *n)
 
 int tree_birth(struct proc_tree *tree, int32_t pid, bool is_root, uint64_t now_ns)
 {
-    int r = make_room(tree);
+    int r = ARRAY_ROOM(tree->nodes, tree->count, tree->cap) ? table_grow(tree) : -ENOMEM;
     if (r < 0)
         return r;
     struct tree_node *n;

@@ -394,12 +394,12 @@ static void a_cgroup_path_may_hold_colons_and_lists_may_hold_memory(void **state
     (void)state;
     char path[64];
     static const char text[] = "5:cpu,memory,pids:/a:b/c d\n0::/x\n6:memory2:/no";
-    assert_int_equal(limit_cgroup_parse(text, sizeof(text) - 1, false, path, sizeof(path)), 0);
+    assert_int_equal(proc_cgroup_parse(text, sizeof(text) - 1, false, path, sizeof(path)), 0);
     assert_string_equal(path, "/a:b/c d");
-    assert_int_equal(limit_cgroup_parse(text, sizeof(text) - 1, true, path, sizeof(path)), 0);
+    assert_int_equal(proc_cgroup_parse(text, sizeof(text) - 1, true, path, sizeof(path)), 0);
     assert_string_equal(path, "/x");
-    assert_int_equal(limit_cgroup_parse(text, sizeof(text) - 1, false, path, 5), -ENAMETOOLONG);
-    assert_int_equal(limit_cgroup_parse(text, 0, false, path, sizeof(path)), -ENOENT);
+    assert_int_equal(proc_cgroup_parse(text, sizeof(text) - 1, false, path, 5), -ENAMETOOLONG);
+    assert_int_equal(proc_cgroup_parse(text, 0, false, path, sizeof(path)), -ENOENT);
     assert_string_equal(path, "/x");
 }
 
@@ -426,10 +426,9 @@ static void any_bytes_in_these_files_are_survived(void **state)
             text[(seed >> 8) % len] = "\n :/,-0m\0"[(seed >> 24) % 9];
         }
         size_t cut = (seed >> 4) % (len + 1);
-        (void)limit_cgroup_parse(text, cut, round & 8, path, sizeof(path));
-        (void)limit_mount_parse(text, cut, round & 8, path, sizeof(path));
-        (void)limit_rlimit_parse(text, cut, "Max address space", &unlimited, &v);
-        (void)limit_vmdata_parse(text, cut, &v);
+        (void)proc_cgroup_parse(text, cut, round & 8, path, sizeof(path));
+        (void)proc_mount_parse(text, cut, round & 8, path, sizeof(path));
+        (void)proc_rlimit_parse(text, cut, "Max address space", &unlimited, &v);
         free(text);
     }
 }
