@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "guard/cgroup.h"
-#include "guard/leavings_private.h"
 #include "proc/launcher.h"
 #include "proc/limit.h"
 #include "proc/procfs.h"
@@ -34,10 +33,8 @@ static void parse_statm(const char *s, size_t len)
 static void parse_status(const char *s, size_t len)
 {
     struct proc_status v;
-    uint64_t bytes;
     if (proc_status_parse(s, len, &v) == 0)
         must(v.has != 0 && v.tgid >= 0 && v.tracer_pid >= 0);
-    limit_vmdata_parse(s, len, &bytes);
 }
 
 static void parse_meminfo(const char *s, size_t len)
@@ -104,7 +101,7 @@ static void parse_cgroup(const char *s, size_t len)
 {
     char path[64];
     for (int v2 = 0; v2 < 2; v2++)
-        if (limit_cgroup_parse(s, len, v2, path, sizeof path) == 0)
+        if (proc_cgroup_parse(s, len, v2, path, sizeof path) == 0)
             must(strlen(path) < sizeof path);
 }
 
@@ -112,7 +109,7 @@ static void parse_mountinfo(const char *s, size_t len)
 {
     char path[64];
     for (int v2 = 0; v2 < 2; v2++)
-        if (limit_mount_parse(s, len, v2, path, sizeof path) == 0)
+        if (proc_mount_parse(s, len, v2, path, sizeof path) == 0)
             must(strlen(path) < sizeof path);
 }
 
@@ -120,8 +117,8 @@ static void parse_limits(const char *s, size_t len)
 {
     bool is_unlimited;
     uint64_t v;
-    limit_rlimit_parse(s, len, "Max address space", &is_unlimited, &v);
-    limit_rlimit_parse(s, len, "Max data size", &is_unlimited, &v);
+    proc_rlimit_parse(s, len, "Max address space", &is_unlimited, &v);
+    proc_rlimit_parse(s, len, "Max data size", &is_unlimited, &v);
 }
 
 static void parse_cmdline(const char *s, size_t len)
@@ -132,22 +129,6 @@ static void parse_cmdline(const char *s, size_t len)
     launcher_of(&c);
     role_launcher_name(s, len);
     role_is_python_command(s, len);
-}
-
-static void parse_net_tcp(const char *s, size_t len)
-{
-    uint64_t ino;
-    char address[112];
-    if (leavings_tcp_parse(s, len, &ino, address) == 0)
-        must(strlen(address) < sizeof address);
-}
-
-static void parse_net_unix(const char *s, size_t len)
-{
-    uint64_t ino;
-    char address[112];
-    if (leavings_unix_parse(s, len, &ino, address) == 0)
-        must(strlen(address) < sizeof address);
 }
 
 static void parse_environ(const char *s, size_t len)
@@ -167,10 +148,10 @@ static void parse_folder_name(const char *s, size_t len)
 }
 
 static parse_fn *const parsers[] = {
-    parse_stat,         parse_statm,       parse_status,   parse_meminfo, parse_psi,
-    parse_smaps_rollup, parse_maps,        parse_children, parse_number,  parse_memory_stat,
-    parse_cgroup,       parse_mountinfo,   parse_limits,   parse_cmdline, parse_net_tcp,
-    parse_net_unix,     parse_folder_name, parse_environ,
+    parse_stat,   parse_statm,        parse_status,      parse_meminfo,
+    parse_psi,    parse_smaps_rollup, parse_maps,        parse_children,
+    parse_number, parse_memory_stat,  parse_cgroup,      parse_mountinfo,
+    parse_limits, parse_cmdline,      parse_folder_name, parse_environ,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -45,8 +45,6 @@ PROC = {
               "Max address space         4294967296           unlimited            bytes     \n"
               "Max data size             unlimited            unlimited            bytes     \n",
     "cmdline": "/usr/bin/python3\0-u\0-m\0torch.distributed.run\0--nproc=2\0train.py\0",
-    "net_tcp": "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 777 1 0 100\n",
-    "net_unix": "0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/x y\n",
     "folder_name": "ebb-4711-98765",
     "environ": "PATH=/bin\0EBB_SOCKET=\0EBB_SOCKET_X=1\0EBB_SOCKET=/run/ebb-x/marks\0",
 }

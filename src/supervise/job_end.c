@@ -204,8 +204,6 @@ void job_begin_ending(struct job *j, enum job_ending how)
     if (how == SETTLING) {
         j->now.deadline_ns = now_ns + SETTLE_MS * NS_PER_MS;
     } else if (how == TERMINATING) {
-        if (j->now.exited)
-            job_guard_left_behind(j);
         bool is_stopped = stop_crowd(j);
         int count = guard_signal_below(root, self, 0, SIGTERM);
         guard_signal_below(root, self, 0, SIGCONT);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/number.h"
 #include "base/loop.h"
 #include "base/text.h"
 #include "judge/judge.h"
@@ -418,17 +419,14 @@ static void keep_look(struct job *j, uint64_t now_ns)
     keep_closest(j);
 }
 
-static void tick_giveback(struct job *j)
+static void tick_memory_returned(struct job *j)
 {
     const struct sample *m = engine_machine(j->engine);
     if (sample_has(m, MACHINE_TOTAL) && sample_has(m, MACHINE_AVAILABLE))
-        giveback_tick(&j->guard.giveback,
-                      m->v[MACHINE_TOTAL] > m->v[MACHINE_AVAILABLE]
-                          ? m->v[MACHINE_TOTAL] - m->v[MACHINE_AVAILABLE]
-                          : 0,
-                      sample_has(m, MACHINE_SHMEM) ? m->v[MACHINE_SHMEM] : 0);
-    if (engine_gpus(j->engine)->t_ns)
-        giveback_gpu(&j->guard.giveback, engine_gpus(j->engine));
+        memory_returned_tick(&j->guard.memory_returned,
+                             u64_minus(m->v[MACHINE_TOTAL], m->v[MACHINE_AVAILABLE]),
+                             sample_has(m, MACHINE_SHMEM) ? m->v[MACHINE_SHMEM] : 0);
+    memory_returned_gpus(&j->guard.memory_returned, engine_gpus(j->engine));
 }
 
 /* Without a cgroup, memory that was not measured yet may be shared, so it does not count: a job
@@ -446,7 +444,7 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     struct job_guard *g = &j->guard;
     uint64_t overlap, shared;
     keep_look(j, now_ns);
-    tick_giveback(j);
+    tick_memory_returned(j);
     if (g->reflex)
         job_guard_follow_members(j);
     /* Before anything that may walk the tree: one born after the look is not in this overlap, and
@@ -454,8 +452,8 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
     if (g->reflex && engine_overlap(j->engine, &overlap, &shared))
         reflex_overlap(g->reflex, overlap, shared);
     hurry(j);
-    if (g->leavings)
-        leavings_look(g->leavings, engine_tree(j->engine), now_ns);
+    if (g->leftovers)
+        leftovers_sample(g->leftovers, engine_tree(j->engine), now_ns);
     if (!g->reflex)
         return;
     tempo_memory(&g->tempo, job_bytes(j));
@@ -467,8 +465,8 @@ void job_guard_process(struct job *j, const struct proc_event *event)
 {
     struct job_guard *g = &j->guard;
     const struct proc_node *node = event->node;
-    if (event->kind == PROCESS_BORN && g->leavings)
-        leavings_process(g->leavings, node->info.id.pid);
+    if (event->kind == PROCESS_BORN && g->leftovers)
+        leftovers_process(g->leftovers, node->info.id.pid);
     if (event->kind == PROCESS_DIED && g->reflex)
         reflex_remove(g->reflex, node->slot);
     if (event->kind == PROCESS_DIED && ask_died(&g->ask, node->info.id.pid, event->t_ns))

@@ -9,9 +9,9 @@
 #include "guard/ask.h"
 #include "guard/cgroup.h"
 #include "guard/death.h"
-#include "guard/giveback.h"
 #include "guard/ladder.h"
-#include "guard/leavings.h"
+#include "guard/leftovers.h"
+#include "guard/memory_returned.h"
 #include "guard/reflex.h"
 #include "guard/tempo.h"
 #include "proc/machine.h"
@@ -29,9 +29,9 @@ struct job_guard {
     bool is_requested; /* the checkpoint under way was requested from outside */
     struct tempo tempo;
     struct ask ask;
-    struct leavings *leavings;
-    struct loop_source *leavings_source;
-    struct giveback giveback;
+    struct leftovers *leftovers; /* NULL: /dev/shm cannot be read */
+    json_t *left;                /* at the end, for run.json */
+    struct memory_returned memory_returned;
     struct death_tail tail;
     uint64_t limit_bytes; /* the user's; 0: none given */
     struct machine_limit effective;
@@ -65,8 +65,6 @@ int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX]);
 void job_guard_reaped(struct job *j, pid_t pid, int status);
 /* The job's first process has exited: perhaps killed by the reflex just now. */
 void job_guard_exited(struct job *j);
-/* The processes still alive are about to be ended. */
-void job_guard_left_behind(struct job *j);
 /* When no process of the job is left: releases everything and measures what came back. */
 void job_guard_end(struct job *j);
 void job_guard_free(struct job_guard *g);

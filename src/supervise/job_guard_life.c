@@ -60,32 +60,13 @@ static void start_reflex(struct job *j)
                 &g->reflex_source);
 }
 
-static void on_leavings(void *user, int fd, uint32_t events)
-{
-    struct job *j = user;
-    (void)fd;
-    (void)events;
-    leavings_look(j->guard.leavings, engine_tree(j->engine), clock_mono_ns());
-}
-
-static void start_leavings(struct job *j)
-{
-    struct job_guard *g = &j->guard;
-    struct err err = {""};
-    if (leavings_new("/dev/shm", &g->leavings, &err) < 0)
-        g->leavings = NULL;
-    else
-        loop_add_fd(j->loop, leavings_fd(g->leavings), EPOLLIN, on_leavings, j,
-                    &g->leavings_source);
-}
-
 void job_guard_begin(struct job *j)
 {
     struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
     g->events = json_array();
     g->checkpoints = json_array();
-    giveback_begin(&g->giveback, j->options->engine.root);
+    memory_returned_begin(&g->memory_returned, j->options->engine.root);
     job_guard_find_effective(j);
     if (set->has_limit)
         g->limit_bytes = quantity_bytes(&set->limit, g->effective.limit_bytes);
@@ -96,7 +77,7 @@ void job_guard_begin(struct job *j)
     ask_init(&g->ask, &set->ask);
     make_cgroup(j);
     engine_own_limit(j->engine, set->is_off ? 0 : g->limit_bytes);
-    start_leavings(j);
+    g->leftovers = leftovers_new("/dev/shm");
     loop_add_timer(j->loop, UINT64_MAX / 2, 0, job_guard_on_alert, j, &g->alert_timer);
     if (!set->is_off)
         start_reflex(j);
@@ -170,17 +151,11 @@ void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
 
 /* ---- the end ---- */
 
-void job_guard_left_behind(struct job *j)
-{
-    if (j->guard.leavings)
-        leavings_sockets(j->guard.leavings, engine_tree(j->engine));
-}
-
 /* Then it is worth waiting for the driver's next word. */
-static bool has_used_gpu(const struct giveback *g)
+static bool has_used_gpu(const struct memory_returned *m)
 {
-    for (size_t i = 0; i < g->gpus; i++)
-        if (g->gpu[i].known && g->gpu[i].peak_bytes - g->gpu[i].before_bytes > GPU_LEAST)
+    for (size_t i = 0; i < m->gpus; i++)
+        if (m->gpu[i].known && m->gpu[i].peak_bytes - m->gpu[i].before_bytes > GPU_LEAST)
             return true;
     return false;
 }
@@ -193,8 +168,7 @@ void job_guard_end(struct job *j)
     g->was_locked = g->reflex && reflex_is_locked(g->reflex);
     loop_remove(g->reflex_source);
     loop_remove(g->alert_timer);
-    loop_remove(g->leavings_source);
-    g->reflex_source = g->alert_timer = g->leavings_source = NULL;
+    g->reflex_source = g->alert_timer = NULL;
     reflex_free(g->reflex);
     g->reflex = NULL;
     engine_charge(j->engine, &ENGINE_NO_CHARGE);
@@ -205,19 +179,21 @@ void job_guard_end(struct job *j)
     if (r < 0)
         job_notifyf(j, "cannot remove the job's cgroup: %s", strerror(-r));
     j->note->cgroup = guard_cgroup_none;
-    if (g->leavings)
-        leavings_end(g->leavings, j->options->guard.clean_shm);
-    if (has_used_gpu(&g->giveback) &&
+    if (g->leftovers)
+        g->left = leftovers_end(g->leftovers, root, j->options->guard.clean_shm);
+    if (has_used_gpu(&g->memory_returned) &&
         engine_gpus_wait(j->engine, now_ns, clock_mono_ns() + GPU_MS * NS_PER_MS))
-        giveback_gpu(&g->giveback, engine_gpus(j->engine));
+        memory_returned_gpus(&g->memory_returned, engine_gpus(j->engine));
     bool large = engine_peak(j->engine) >= LARGE_JOB;
-    giveback_end(&g->giveback, root, clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
+    memory_returned_end(&g->memory_returned, root,
+                        clock_mono_ns() + (large ? SETTLE_MS * NS_PER_MS : 0));
 }
 
 void job_guard_free(struct job_guard *g)
 {
     reflex_free(g->reflex);
-    leavings_free(g->leavings);
+    leftovers_free(g->leftovers);
+    json_decref(g->left);
     limit_fds_close(&g->effective_fds);
     json_decref(g->events);
     json_decref(g->checkpoints);

@@ -84,44 +84,6 @@ static json_t *guard_json(const struct job *j)
     return o;
 }
 
-static json_t *figure_json(const struct giveback_figure *f)
-{
-    if (!f->known)
-        return json_null();
-    return json_pack("{s:o,s:o,s:o,s:o}", "before_bytes", json_u64(f->before_bytes), "peak_bytes",
-                     json_u64(f->peak_bytes), "after_bytes", json_u64(f->after_bytes),
-                     "freed_bytes", json_u64(giveback_freed(f)));
-}
-
-static json_t *giveback_json(const struct giveback *g)
-{
-    json_t *gpus = json_array();
-    for (size_t i = 0; i < g->gpus; i++)
-        json_array_append_new(gpus, figure_json(&g->gpu[i]));
-    return json_pack("{s:o,s:o,s:o}", "host", figure_json(&g->host), "shm", figure_json(&g->shm),
-                     "gpus", gpus);
-}
-
-static json_t *leavings_json(const struct leavings *l)
-{
-    const struct leavings_file *file;
-    const struct leavings_socket *socket;
-    json_t *files = json_array(), *sockets = json_array();
-    size_t n = leavings_files(l, &file);
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(files,
-                              json_pack("{s:o,s:o,s:b,s:b}", "name", json_text0(file[i].name),
-                                        "bytes", json_u64(file[i].bytes), "in_use", file[i].in_use,
-                                        "removed", leavings_were_removed(l, i)));
-    n = leavings_socket_list(l, &socket);
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(sockets, json_pack("{s:i,s:o,s:o,s:b}", "pid", (int)socket[i].pid,
-                                                 "name", json_text0(socket[i].name), "address",
-                                                 json_text0(socket[i].address), "file_remains",
-                                                 socket[i].is_file));
-    return json_pack("{s:o,s:o}", "shm", files, "sockets", sockets);
-}
-
 /* ---- the end ---- */
 
 static void put_measured(struct job *j, json_t *doc)
@@ -166,8 +128,8 @@ json_t *job_ended_json(struct job *j)
     json_object_set(doc, "segments", j->segments);
     json_object_set_new(doc, "guard", guard_json(j));
     json_object_set_new(doc, "heap", job_heap_json(j));
-    json_object_set_new(doc, "given_back", giveback_json(&j->guard.giveback));
-    if (j->guard.leavings)
-        json_object_set_new(doc, "left", leavings_json(j->guard.leavings));
+    json_object_set_new(doc, "given_back", memory_returned_json(&j->guard.memory_returned));
+    if (j->guard.left)
+        json_object_set(doc, "left", j->guard.left);
     return doc;
 }

@@ -145,7 +145,7 @@ static void find_cause(struct job *j, char text[DEATH_TEXT])
         .before = &n->ooms,
         .after = &after,
         .tail = &j->guard.tail,
-        .shm_full = j->guard.leavings && leavings_folder_is_full(j->guard.leavings),
+        .shm_full = leftovers_folder_is_full("/dev/shm"),
         .limit_where = above ? j->guard.effective.where : NULL,
         .limit_bytes = j->guard.limit_bytes ? j->guard.limit_bytes
                        : above              ? j->guard.effective.limit_bytes

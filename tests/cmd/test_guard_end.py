@@ -244,26 +244,6 @@ def test_shared_memory_of_the_job_is_reported_and_removed_if_wanted(guarded, shm
     assert shm("beside").name not in left
 
 
-def test_a_listener_left_behind_is_reported(guarded):
-    job = script(guarded.folder, """
-        import os, socket, time
-        if os.fork() == 0:
-            os.setsid()
-            s = socket.create_server(("127.0.0.1", 0))
-            open("port.tmp", "w").write(str(s.getsockname()[1]))
-            os.rename("port.tmp", "port")
-            time.sleep(120)
-        while not os.path.exists("port"):
-            time.sleep(0.02)
-    """)
-    result = guarded.run("--", PYTHON, job)
-    port = int((guarded.folder / "port").read_text())
-    left, = guarded.facts()["left"]["sockets"]
-    assert result.returncode == 0 and left["address"] == f"127.0.0.1:{port}"
-    assert left["pid"] > 0 and left["name"].startswith("python") and not left["file_remains"]
-    assert not alive(left["pid"])
-
-
 # ---- why it ended ----
 
 def cause(guarded, *arguments):

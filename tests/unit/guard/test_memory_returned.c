@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "guard/giveback.h"
+#include "guard/memory_returned.h"
 
 static const uint64_t MiB = UINT64_C(1) << 20;
 static char folder[32];
@@ -58,8 +58,7 @@ static void machine_uses(unsigned used_mib, unsigned shm_mib)
     close(fd);
 }
 
-static void figure_is(const struct giveback_figure *f, uint64_t before, uint64_t peak,
-                      uint64_t after)
+static void figure_is(const struct memory_figure *f, uint64_t before, uint64_t peak, uint64_t after)
 {
     assert_true(f->known);
     assert_int_equal(f->before_bytes, before * MiB);
@@ -67,51 +66,60 @@ static void figure_is(const struct giveback_figure *f, uint64_t before, uint64_t
     assert_int_equal(f->after_bytes, after * MiB);
 }
 
+static void freed_is(const struct memory_returned *m, const char *which, uint64_t freed)
+{
+    json_t *o = memory_returned_json(m);
+    const json_t *f = json_object_get(o, which);
+    f = json_is_array(f) ? json_array_get(f, 0) : f;
+    assert_int_equal(json_integer_value(json_object_get(f, "freed_bytes")), freed * MiB);
+    json_decref(o);
+}
+
 static void what_was_used_before_at_the_peak_and_after_is_kept(void **state)
 {
     (void)state;
-    struct giveback g;
+    struct memory_returned g;
     machine_uses(1000, 10);
-    giveback_begin(&g, &root);
+    memory_returned_begin(&g, &root);
     figure_is(&g.host, 1000, 1000, 1000);
     figure_is(&g.shm, 10, 10, 10);
-    giveback_tick(&g, 3000 * MiB, 90 * MiB);
-    giveback_tick(&g, 2000 * MiB, 95 * MiB);
+    memory_returned_tick(&g, 3000 * MiB, 90 * MiB);
+    memory_returned_tick(&g, 2000 * MiB, 95 * MiB);
     machine_uses(1100, 40);
-    giveback_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
+    memory_returned_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
     figure_is(&g.host, 1000, 3000, 1100);
     figure_is(&g.shm, 10, 95, 40);
-    assert_int_equal(giveback_freed(&g.host), 1900 * MiB);
-    assert_int_equal(giveback_freed(&g.shm), 55 * MiB);
+    freed_is(&g, "host", 1900);
+    freed_is(&g, "shm", 55);
 }
 
 static void a_neighbour_that_grew_meanwhile_leaves_nothing_freed(void **state)
 {
     (void)state;
-    struct giveback g;
+    struct memory_returned g;
     machine_uses(1000, 10);
-    giveback_begin(&g, &root);
+    memory_returned_begin(&g, &root);
     machine_uses(1500, 10);
-    giveback_end(&g, &root, 0);
+    memory_returned_end(&g, &root, 0);
     figure_is(&g.host, 1000, 1000, 1500);
-    assert_int_equal(giveback_freed(&g.host), 0);
+    freed_is(&g, "host", 0);
 }
 
 static void without_meminfo_nothing_is_known(void **state)
 {
     (void)state;
-    struct giveback g;
+    struct memory_returned g;
     unlinkat(root.proc_fd, "meminfo", 0);
-    giveback_begin(&g, &root);
-    giveback_tick(&g, 5 * MiB, MiB);
-    giveback_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
+    memory_returned_begin(&g, &root);
+    memory_returned_tick(&g, 5 * MiB, MiB);
+    memory_returned_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
     assert_false(g.host.known);
     assert_false(g.shm.known);
 
     machine_uses(1000, 10);
-    giveback_begin(&g, &root);
+    memory_returned_begin(&g, &root);
     unlinkat(root.proc_fd, "meminfo", 0);
-    giveback_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
+    memory_returned_end(&g, &root, clock_mono_ns() + 60 * NS_PER_S);
     assert_false(g.host.known);
     assert_false(g.shm.known);
 }
@@ -155,16 +163,16 @@ static void *serve(void *unused)
 static void the_end_waits_until_memory_has_come_back(void **state)
 {
     (void)state;
-    struct giveback g;
+    struct memory_returned g;
     pthread_t thread;
     machine_uses(1000, 10);
-    giveback_begin(&g, &root);
-    giveback_tick(&g, 4000 * MiB, 50 * MiB);
+    memory_returned_begin(&g, &root);
+    memory_returned_tick(&g, 4000 * MiB, 50 * MiB);
     unlinkat(root.proc_fd, "meminfo", 0);
     assert_int_equal(mkfifoat(root.proc_fd, "meminfo", 0600), 0);
     served = 0;
     assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
-    giveback_end(&g, &root, clock_mono_ns() + 600 * NS_PER_S);
+    memory_returned_end(&g, &root, clock_mono_ns() + 600 * NS_PER_S);
     pthread_join(thread, NULL);
     unlinkat(root.proc_fd, "meminfo", 0);
     assert_int_equal(served, LOOKS);
@@ -175,24 +183,24 @@ static void the_end_waits_until_memory_has_come_back(void **state)
 static void a_gpu_counts_from_its_first_figure(void **state)
 {
     (void)state;
-    struct giveback g;
+    struct memory_returned g;
     static struct gpu_snapshot s;
     machine_uses(1000, 10);
-    giveback_begin(&g, &root);
+    memory_returned_begin(&g, &root);
     s = (struct gpu_snapshot){.devices = 1};
     s.device[0].memory_known = true;
-    giveback_gpu(&g, &s); /* none yet */
+    memory_returned_gpus(&g, &s); /* none yet */
     assert_int_equal(g.gpus, 0);
     static const unsigned used[] = {300, 9000, 400};
     for (unsigned i = 0; i < 3; i++) {
         s = (struct gpu_snapshot){.t_ns = 1 + i, .devices = 3};
         s.device[0] = (struct gpu_device){.memory_known = true, .used_bytes = used[i] * MiB};
         s.device[2] = (struct gpu_device){.memory_known = i > 0, .used_bytes = 7 * MiB};
-        giveback_gpu(&g, &s);
+        memory_returned_gpus(&g, &s);
     }
     assert_int_equal(g.gpus, 3);
     figure_is(&g.gpu[0], 300, 9000, 400);
-    assert_int_equal(giveback_freed(&g.gpu[0]), 8600 * MiB);
+    freed_is(&g, "gpus", 8600);
     assert_false(g.gpu[1].known);
     figure_is(&g.gpu[2], 7, 7, 7);
 }
