@@ -121,7 +121,6 @@ static uint64_t read_form(struct cfi_cursor *c, uint8_t form)
 static uint64_t read_pointer(struct cfi_cursor *c, uint8_t encoding)
 {
     uint64_t here = cfi_address(c), v = read_form(c, encoding & ENC_FORM);
-
     switch (encoding & (ENC_BASE | ENC_INDIRECT)) {
     case 0:
         return v;
@@ -139,7 +138,6 @@ static uint64_t read_pointer(struct cfi_cursor *c, uint8_t encoding)
 static void enter_entry(struct cfi_cursor *c)
 {
     uint64_t len = cfi_unsigned(c, 4);
-
     if (len == 0xffffffff)
         len = cfi_unsigned(c, 8);
     if (len == 0)
@@ -173,7 +171,6 @@ static bool read_common(struct cfi_cursor c, struct common *ret)
 {
     uint8_t version;
     size_t letters;
-
     *ret = (struct common){0};
     enter_entry(&c);
     if (cfi_unsigned(&c, 4) != 0)
@@ -211,7 +208,6 @@ static int find_entry(const struct cfi_section *s, uint64_t ip, uint64_t *ret)
 {
     struct cfi_cursor c = cfi_cursor_at(s, s->header);
     uint64_t count;
-
     if (cfi_byte(&c) != 1)
         return -EBADMSG;
     uint8_t frame_encoding = cfi_byte(&c), count_encoding = cfi_byte(&c);
@@ -244,7 +240,6 @@ static struct expression read_expression(struct cfi_cursor *c)
 {
     uint64_t len = cfi_uleb(c);
     struct expression e = {.at = c->at, .len = (size_t)len};
-
     cfi_skip(c, len);
     return e;
 }
@@ -260,7 +255,6 @@ static void set_place(struct machine *m, uint64_t reg, struct place place)
 static void set_saved(struct machine *m, uint64_t reg, int64_t factored)
 {
     uint64_t offset = (uint64_t)factored * (uint64_t)m->common->data_align;
-
     set_place(m, reg, (struct place){.how = SAVED_AT_CFA, .offset = (int64_t)offset});
 }
 
@@ -283,7 +277,6 @@ static void set_cfa(struct machine *m, uint64_t reg, int64_t offset)
 static bool advance(struct machine *m, uint64_t by)
 {
     uint64_t next = m->at + by * m->common->code_align;
-
     if (next > m->ip || next < m->at)
         return true;
     m->at = next;
@@ -299,7 +292,6 @@ static int64_t factor(const struct machine *m, int64_t v)
 static bool step_cfa(struct machine *m, struct cfi_cursor *c, uint8_t op)
 {
     uint64_t reg;
-
     switch (op) {
     case OP_CFA:
         reg = cfi_uleb(c);
@@ -409,7 +401,6 @@ static bool step_rest(struct machine *m, struct cfi_cursor *c, uint8_t op)
 static bool run_program(struct machine *m, struct cfi_cursor *c)
 {
     bool is_there = false;
-
     while (!is_there && c->at < c->end && !c->is_bad) {
         uint8_t op = cfi_byte(c), operand = op & 0x3f;
         switch (op & 0xc0) {
@@ -441,7 +432,6 @@ static bool simple_expression(const struct cfi_section *s, struct expression e, 
 {
     struct cfi_cursor c = {.s = s, .at = e.at, .end = e.at + e.len};
     uint8_t op = cfi_byte(&c);
-
     if (op < EX_BREG0 || op > EX_BREG0 + 31)
         return false;
     *ret_reg = op - EX_BREG0;
@@ -458,11 +448,10 @@ static bool plt_expression(const struct cfi_section *s, struct expression e, int
     static const uint8_t before[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a};
     static const uint8_t after[] = {0x2a, 0x33, 0x24, 0x22};
     const uint8_t *b = s->bytes + e.at;
-
-    if (e.len != sizeof(before) + 1 + sizeof(after) || memcmp(b, before, sizeof(before)) != 0 ||
-        memcmp(b + sizeof(before) + 1, after, sizeof(after)) != 0)
+    if (e.len != sizeof before + 1 + sizeof after || memcmp(b, before, sizeof before) != 0 ||
+        memcmp(b + sizeof before + 1, after, sizeof after) != 0)
         return false;
-    *ret = b[sizeof(before)] - 0x30;
+    *ret = b[sizeof before] - 0x30;
     return *ret >= 0 && *ret < 16;
 }
 
@@ -471,7 +460,6 @@ static int cfa_rule(const struct cfi_section *s, const struct row *row, struct c
     uint64_t reg = row->cfa_reg;
     int64_t offset = row->cfa_offset;
     bool is_pointer = false;
-
     if (row->has_expression) {
         if (plt_expression(s, row->cfa_expression, &ret->cfa_offset)) {
             ret->cfa = CFI_CFA_PLT;
@@ -495,7 +483,6 @@ static void fp_rule(const struct cfi_section *s, const struct place *fp, struct 
     int64_t offset = fp->offset;
     uint64_t reg = 0;
     bool is_pointer = false;
-
     ret->fp = CFI_FP_LOST;
     ret->fp_offset = 0;
     if (fp->how == SAVED_NO || fp->how == SAVED_SAME) {
@@ -529,7 +516,6 @@ static int rule_of(const struct cfi_section *s, const struct machine *m, struct 
 {
     struct cfi_rule rule = {0};
     const struct row *row = &m->row;
-
     if (m->common->is_signal) {
         if (!is_signal_frame(s, row))
             return -EOPNOTSUPP;
@@ -555,7 +541,6 @@ int cfi_find(const struct cfi_section *s, uint64_t ip, struct cfi_rule *ret)
     struct common common;
     uint64_t entry, start, len;
     int r = find_entry(s, ip, &entry);
-
     if (r < 0)
         return r;
     struct cfi_cursor c = cfi_cursor_at(s, entry);

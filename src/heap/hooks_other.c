@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "heap/life.h"
 #include "heap/modules.h"
 
 HOOK int dlclose(void *handle)
@@ -94,3 +95,25 @@ HOOK long syscall(long number, ...)
 }
 
 #endif
+
+/* ---- a sanitizer's runtime in the job ----
+ *
+ * It asks these functions for its settings as it starts, so that it is known here before the first
+ * sample. It counts and checks every block itself, and reports what it finds about the calls it
+ * sees: there the hooks only hand through. */
+
+#define SANITIZER(name, settings)                                                                  \
+    HOOK const char *name(void);                                                                   \
+    HOOK const char *name(void)                                                                    \
+    {                                                                                              \
+        hooks_real.malloc_usable_size =                                                            \
+            NULL; /* a wrong pointer is to be seen in realloc itself */                            \
+        life_give_up();                                                                            \
+        return settings;                                                                           \
+    }
+
+/* Without this, one that is not the first library of all ends the job. */
+SANITIZER(__asan_default_options, "verify_asan_link_order=0")
+SANITIZER(__hwasan_default_options, "")
+SANITIZER(__lsan_default_options, "")
+SANITIZER(__tsan_default_options, "")

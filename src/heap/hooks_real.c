@@ -45,7 +45,7 @@ static void *arena_take(size_t size)
             return NULL;
         }
     } while (!atomic_compare_exchange_weak(&arena_used, &at, at + want));
-    memcpy(arena + at, &size, sizeof(size));
+    memcpy(arena + at, &size, sizeof size);
     return arena + at + ALIGNMENT;
 }
 
@@ -54,7 +54,7 @@ static void *realloc_but_arena(void *p, size_t size)
     if (!p || !is_in_arena(p))
         return next_realloc ? next_realloc(p, size) : arena_take(size);
     size_t old;
-    memcpy(&old, (char *)p - ALIGNMENT, sizeof(old));
+    memcpy(&old, (char *)p - ALIGNMENT, sizeof old);
     void *moved = hooks_real.malloc(size);
     if (moved)
         memcpy(moved, p, old < size ? old : size);

@@ -67,20 +67,21 @@ static bool parse_number(const char *text, size_t len, uint64_t *ret)
 
 static void set_word(const char *word, size_t len, struct heap_process *ret)
 {
-    static const char interval[] = "interval=", python[] = "python=", filters[] = "filters=",
-                      parent[] = "parent=";
+    const char *equals = memchr(word, '=', len);
+    size_t name = equals ? (size_t)(equals - word) + 1 : 0;
     uint64_t n;
-    if (len > sizeof(interval) - 1 && memcmp(word, interval, sizeof(interval) - 1) == 0) {
-        if (parse_number(word + sizeof(interval) - 1, len - sizeof(interval) + 1, &n) && n > 0)
-            ret->base_interval = n;
-    } else if (len > sizeof(python) - 1 && memcmp(word, python, sizeof(python) - 1) == 0) {
-        if (parse_number(word + sizeof(python) - 1, len - sizeof(python) + 1, &n) && n <= 1)
-            ret->wants_python_small = n == 1;
-    } else if (len > sizeof(filters) - 1 && memcmp(word, filters, sizeof(filters) - 1) == 0) {
-        parse_number(word + sizeof(filters) - 1, len - sizeof(filters) + 1, &ret->filters);
-    } else if (len > sizeof(parent) - 1 && memcmp(word, parent, sizeof(parent) - 1) == 0) {
-        parse_number(word + sizeof(parent) - 1, len - sizeof(parent) + 1, &ret->parent);
-    }
+    if (!equals || !parse_number(word + name, len - name, &n))
+        return;
+#define IS_WORD(text) (name == sizeof(text) - 1 && memcmp(word, text, name) == 0)
+    if (IS_WORD("interval=") && n > 0)
+        ret->base_interval = n;
+    else if (IS_WORD("python=") && n <= 1)
+        ret->wants_python_small = n == 1;
+    else if (IS_WORD("filters="))
+        ret->filters = n;
+    else if (IS_WORD("parent="))
+        ret->parent = n;
+#undef IS_WORD
 }
 
 void life_settings(const char *heap, const char *socket, struct heap_process *ret)
@@ -110,7 +111,7 @@ static const char *variable(const char *name)
 static bool set_address(const char *socket)
 {
     size_t len = strlen(socket);
-    if (len + sizeof(SOCKET_SUFFIX) > sizeof(address.sun_path))
+    if (len + sizeof(SOCKET_SUFFIX) > sizeof address.sun_path)
         return false;
     address.sun_family = AF_UNIX;
     memcpy(address.sun_path, socket, len);
@@ -137,7 +138,7 @@ static void unmap(void *p, size_t len)
 static void wipe_page(void)
 {
     if (page && (atomic_load(&page->pid) || atomic_load(&page->is_mine)))
-        memset(page, 0, sizeof(*page));
+        memset(page, 0, sizeof *page);
 }
 
 static bool make_page(void)
@@ -290,9 +291,9 @@ static int make_memfd(void)
 
 static void fill_header(struct heap_header *h)
 {
-    memcpy(h->magic, HEAP_TABLE_MAGIC, sizeof(h->magic));
+    memcpy(h->magic, HEAP_TABLE_MAGIC, sizeof h->magic);
     h->version = HEAP_TABLE_VERSION;
-    h->header_bytes = sizeof(*h);
+    h->header_bytes = sizeof *h;
     h->table_bytes = sizeof(struct heap_table);
     h->pid = atomic_load(&page->pid);
     h->start_ns = heap_clock_ns();
@@ -307,17 +308,17 @@ static bool send_out(int to, int memfd)
                                .pid = atomic_load(&page->pid),
                                .table_bytes = sizeof(struct heap_table)};
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec part = {&hello, sizeof(hello)};
+    struct iovec part = {&hello, sizeof hello};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control,
-                             .msg_controllen = sizeof(control)};
+                             .msg_controllen = sizeof control};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &memfd, sizeof(memfd));
-    return syscall(SYS_sendmsg, to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(hello);
+    memcpy(CMSG_DATA(head), &memfd, sizeof memfd);
+    return syscall(SYS_sendmsg, to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello;
 }
 
 static struct heap_table *map_and_send(int to)
@@ -325,11 +326,11 @@ static struct heap_table *map_and_send(int to)
     int fd = make_memfd();
     if (fd < 0)
         return NULL;
-    struct heap_table *t = map(sizeof(*t), MAP_SHARED, fd);
+    struct heap_table *t = map(sizeof *t, MAP_SHARED, fd);
     if (t) {
         fill_header(&t->header);
         if (!send_out(to, fd)) {
-            unmap(t, sizeof(*t));
+            unmap(t, sizeof *t);
             t = NULL;
         }
     }
@@ -343,12 +344,12 @@ uint64_t life_filters(const char *status)
     uint64_t n = 0;
     const char *found = strstr(status, count);
     if (found) {
-        found += sizeof(count) - 1;
+        found += sizeof count - 1;
         parse_number(found, strcspn(found, "\n"), &n);
         return n;
     }
     found = strstr(status, mode);
-    return found && found[sizeof(mode) - 1] != '0';
+    return found && found[sizeof mode - 1] != '0';
 }
 
 /* A filter that came over exec may kill for what follows, and cannot be asked. For the one thread
@@ -359,7 +360,7 @@ static bool is_sandboxed(void)
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return true;
-    long n = syscall(SYS_read, fd, status, sizeof(status) - 1);
+    long n = syscall(SYS_read, fd, status, sizeof status - 1);
     close_out(fd);
     status[n > 0 ? n : 0] = '\0';
     return life_filters(status) > heap_process.filters;
@@ -444,7 +445,7 @@ void life_forked(void)
         heap_process.table = NULL;
         reset_all();
         if (old && !atomic_load(&heap_process.is_confined))
-            unmap(old, sizeof(*old));
+            unmap(old, sizeof *old);
         errno = saved;
         atomic_store_explicit(&heap_process.state, HEAP_WAITING, memory_order_release);
     }

@@ -342,10 +342,10 @@ void live_cut(uintptr_t start, size_t len)
 
 void live_reset(void)
 {
-    heap_zero(live_filter, sizeof(live_filter));
-    heap_zero(cells, sizeof(cells));
-    heap_zero(links, sizeof(links));
-    heap_zero(maps, sizeof(maps));
+    heap_zero(live_filter, sizeof live_filter);
+    heap_zero(cells, sizeof cells);
+    heap_zero(links, sizeof links);
+    heap_zero(maps, sizeof maps);
     atomic_store(&free_head, 0);
     atomic_store(&living, 0);
     atomic_store(&is_thinning, 0);

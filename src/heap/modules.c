@@ -50,7 +50,6 @@ static uint32_t look_up(const struct module_map *map, uint32_t now)
 {
     uint32_t n = atomic_load_explicit(&known_count, memory_order_acquire);
     uint32_t first = atomic_load_explicit(&recent, memory_order_relaxed);
-
     for (uint32_t i = first < n ? first : 0, left = n; left > 0; left--, i = i + 1 < n ? i + 1 : 0)
         if (is_at(i, map) &&
             atomic_load_explicit(&known[i].generation, memory_order_acquire) == now) {
@@ -70,17 +69,15 @@ struct identity {
 static void identify(const struct module_map *map, struct identity *ret)
 {
     bool is_program = map->name[0] == '\0';
-
     ret->path = is_program ? program_path : map->name;
     ret->path_len = is_program ? program_path_len : strnlen(map->name, PATH_MAX);
-    memset(ret->build_id, 0, sizeof(ret->build_id));
+    memset(ret->build_id, 0, sizeof ret->build_id);
     ret->build_id_len = modules_build_id(map, ret->build_id);
 }
 
 static bool is_same(const struct heap_table *t, uint32_t i, const struct identity *id)
 {
     const struct heap_module *m = &t->modules[i];
-
     return m->path.len == id->path_len && m->path.at <= HEAP_TEXT_BYTES &&
            id->path_len <= HEAP_TEXT_BYTES - m->path.at &&
            !memcmp(t->text + m->path.at, id->path, id->path_len) &&
@@ -99,7 +96,6 @@ static void let_go(struct heap_table *t, uint32_t i)
 static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
 {
     uintptr_t start, end;
-
     if (swept_generation == now)
         return;
     swept_generation = now;
@@ -114,7 +110,6 @@ static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
 static void place(struct heap_table *t, uint32_t i, const struct module_map *map, uint32_t now)
 {
     struct heap_module *m = &t->modules[i];
-
     m->base = map->base;
     m->start = map->start;
     m->end = map->end;
@@ -129,14 +124,13 @@ static uint32_t add(struct heap_table *t, uint32_t n, const struct module_map *m
                     const struct identity *id, uint32_t now)
 {
     struct heap_module *m = &t->modules[n];
-
     if (n == HEAP_MODULES) {
         heap_drop(HEAP_DROP_MODULES);
         return MODULE_NONE;
     }
     m->path = id->path_len ? heap_text_add(t, id->path, id->path_len) : (struct heap_text){0};
     m->build_id_len = (uint8_t)id->build_id_len;
-    memcpy(m->build_id, id->build_id, sizeof(m->build_id));
+    memcpy(m->build_id, id->build_id, sizeof m->build_id);
     place(t, n, map, now);
     atomic_store_explicit(&known_count, n + 1, memory_order_release);
     atomic_store_explicit(&t->header.modules, n + 1, memory_order_release);
@@ -150,7 +144,6 @@ static uint32_t note(struct heap_table *t, const struct module_map *map, uint32_
     uint32_t n = atomic_load_explicit(&known_count, memory_order_relaxed);
     uint32_t old = HEAP_MODULES;
     struct identity id;
-
     sweep(t, n, now);
     identify(map, &id);
     for (uint32_t i = 0; i < n; i++) {
@@ -177,7 +170,6 @@ uint32_t modules_note(const struct module_map *map)
 {
     struct heap_table *t = heap_process.table;
     uint32_t now = modules_generation();
-
     if (!t)
         return MODULE_NONE;
     uint32_t module = look_up(map, now);
@@ -196,7 +188,6 @@ uint32_t modules_find(uintptr_t ip, uintptr_t *ret_base)
 {
     struct module_map map;
     uint32_t module = modules_map(ip, &map) ? modules_note(&map) : MODULE_NONE;
-
     if (module == MODULE_BUSY)
         module = MODULE_NONE;
     *ret_base = module == MODULE_NONE ? 0 : map.base;
@@ -217,9 +208,8 @@ void modules_reset(void)
 {
     int saved = errno;
     ssize_t n = -1;
-
     if (!atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed))
-        n = readlink("/proc/self/exe", program_path, sizeof(program_path));
+        n = readlink("/proc/self/exe", program_path, sizeof program_path);
     if (n >= 0)
         program_path_len = (size_t)n;
     errno = saved;

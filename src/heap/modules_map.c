@@ -23,8 +23,7 @@ extern int find_object(void *address, struct found *ret) __asm__("_dl_find_objec
 static void headers_from_elf(struct module_map *m)
 {
     const ElfW(Ehdr) *e = (const void *)m->start;
-
-    if (m->end - m->start < sizeof(*e) || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 ||
+    if (m->end - m->start < sizeof *e || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 ||
         e->e_phentsize != sizeof(ElfW(Phdr)) || e->e_phnum > HEADERS_MAX ||
         e->e_phoff > FIRST_PAGE_BYTES - e->e_phnum * sizeof(ElfW(Phdr)) ||
         e->e_phoff % _Alignof(ElfW(Phdr)) != 0)
@@ -38,7 +37,6 @@ static bool segment_around(const struct module_map *m, uintptr_t address, uintpt
                            size_t *ret_len)
 {
     const ElfW(Phdr) *h = m->headers;
-
     for (uint32_t i = 0; h && i < m->header_count; i++) {
         uintptr_t start = m->base + h[i].p_vaddr;
         if (h[i].p_type == PT_LOAD && (h[i].p_flags & PF_R) && address - start < h[i].p_memsz) {
@@ -66,7 +64,6 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *user)
 {
     struct search *search = user;
     uintptr_t start = UINTPTR_MAX, end = 0, eh_header = 0;
-
     (void)size;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
@@ -93,7 +90,6 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *user)
 bool modules_map(uintptr_t ip, struct module_map *ret)
 {
     struct found found;
-
     if (!find_object) {
         struct search search = {.ip = ip, .ret = ret};
         return dl_iterate_phdr(look_at, &search) != 0;
@@ -113,7 +109,6 @@ bool modules_extent(uintptr_t ip, uintptr_t *ret_start, uintptr_t *ret_end)
 {
     struct module_map map;
     struct found found;
-
     if (!find_object) {
         if (!modules_map(ip, &map))
             return false;
@@ -136,12 +131,11 @@ static size_t up_to_4(size_t n)
 static size_t id_of_notes(const uint8_t *notes, size_t len, uint8_t ret[HEAP_BUILD_ID_MAX])
 {
     ElfW(Nhdr) h;
-
-    while (len >= sizeof(h)) {
-        memcpy(&h, notes, sizeof(h));
+    while (len >= sizeof h) {
+        memcpy(&h, notes, sizeof h);
         if (h.n_namesz > len || h.n_descsz > len)
             return 0;
-        size_t name = sizeof(h), desc = name + up_to_4(h.n_namesz);
+        size_t name = sizeof h, desc = name + up_to_4(h.n_namesz);
         size_t next = desc + up_to_4(h.n_descsz);
         if (desc + h.n_descsz > len)
             return 0;
@@ -163,7 +157,6 @@ size_t modules_build_id(const struct module_map *map, uint8_t ret[HEAP_BUILD_ID_
     const ElfW(Phdr) *h = map->headers;
     uintptr_t start;
     size_t len, n = 0;
-
     for (uint32_t i = 0; h && i < map->header_count && n == 0; i++) {
         uintptr_t at = map->base + h[i].p_vaddr;
         if (h[i].p_type == PT_NOTE && segment_around(map, at, &start, &len) &&

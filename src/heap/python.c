@@ -63,7 +63,7 @@ static inline bool get(uintptr_t object, uint16_t offset, size_t len, bool is_ca
 
 static inline bool get_word(uintptr_t object, uint16_t offset, bool is_careful, uintptr_t *ret)
 {
-    return get(object, offset, sizeof(*ret), is_careful, ret);
+    return get(object, offset, sizeof *ret, is_careful, ret);
 }
 
 struct view {
@@ -85,7 +85,7 @@ static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, s
 {
     if (layout.instr != PYTHON_INSTR_POINTER) {
         int32_t last;
-        if (!get(frame, layout.frame_instr, sizeof(last), is_careful, &last))
+        if (!get(frame, layout.frame_instr, sizeof last, is_careful, &last))
             return false;
         uint32_t unit = layout.instr == PYTHON_INSTR_UNITS ? 2 : 1;
         ret->instr = last < 0 ? HEAP_INSTR_UNKNOWN : (uint32_t)last * unit;
@@ -95,7 +95,7 @@ static inline bool view_instr(uintptr_t frame, uint8_t owner, bool is_careful, s
     uintptr_t at;
     int32_t first;
     if (!get_word(frame, layout.frame_instr, is_careful, &at) ||
-        !get(ret->code, layout.code_first_traceable, sizeof(first), is_careful, &first))
+        !get(ret->code, layout.code_first_traceable, sizeof first, is_careful, &first))
         return false;
     intptr_t offset = (intptr_t)(at - (ret->code + layout.code_instrs));
     ret->is_complete = owner == layout.generator_owner || offset >= 2 * (intptr_t)first;
@@ -212,7 +212,7 @@ static bool is_code(uintptr_t code, uint32_t instr)
            get_word(code, layout.code_name, true, &name) && is_text(name) &&
            get_word(code, layout.code_lines, true, &lines) &&
            is_of_type(lines, symbols.bytes_type, true) &&
-           get(code, layout.code_first_line, sizeof(line), true, &line) && line >= 0 &&
+           get(code, layout.code_first_line, sizeof line, true, &line) && line >= 0 &&
            line < LINE_MAX;
 }
 
@@ -269,7 +269,7 @@ static bool is_libpython(const struct heap_table *t, const struct heap_module *m
     for (size_t i = start; i < end; i++)
         if (t->text[i] == '/')
             start = i + 1;
-    return end - start >= sizeof(prefix) && !memcmp(&t->text[start], prefix, sizeof(prefix) - 1);
+    return end - start >= sizeof prefix && !memcmp(&t->text[start], prefix, sizeof prefix - 1);
 }
 
 /* A program that loads its interpreter: among the modules that stacks have been in. */

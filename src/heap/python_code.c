@@ -36,14 +36,14 @@ static struct {
 static uintptr_t word_at(uintptr_t object, uint16_t offset)
 {
     uintptr_t word;
-    memcpy(&word, (const void *)(object + offset), sizeof(word));
+    memcpy(&word, (const void *)(object + offset), sizeof word);
     return word;
 }
 
 static uint32_t int_at(uintptr_t object, uint16_t offset)
 {
     uint32_t value;
-    memcpy(&value, (const void *)(object + offset), sizeof(value));
+    memcpy(&value, (const void *)(object + offset), sizeof value);
     return value;
 }
 
@@ -90,10 +90,10 @@ static uint32_t character_at(const struct characters *c, size_t i)
     case 1:
         return c->data[i];
     case 2:
-        memcpy(&two, c->data + 2 * i, sizeof(two));
+        memcpy(&two, c->data + 2 * i, sizeof two);
         return two;
     default:
-        memcpy(&four, c->data + 4 * i, sizeof(four));
+        memcpy(&four, c->data + 4 * i, sizeof four);
         return four;
     }
 }
@@ -179,7 +179,7 @@ static uint64_t text_look(uint64_t hash, uintptr_t text, const struct python_lay
     hash = mix(hash, text);
     if (!characters_of(text, l, symbols, &c))
         return hash;
-    size_t bytes = c.count * c.width, len = bytes < sizeof(end) ? bytes : sizeof(end);
+    size_t bytes = c.count * c.width, len = bytes < sizeof end ? bytes : sizeof end;
     memcpy(&end, c.data + bytes - len, len);
     return mix(mix(hash, c.count), end);
 }
@@ -289,6 +289,6 @@ void python_code_reset(void)
         atomic_store_explicit(&slots[i].code, 0, memory_order_relaxed);
         atomic_store_explicit(&slots[i].value, 0, memory_order_relaxed);
     }
-    memset(files, 0, sizeof(files));
+    memset(files, 0, sizeof files);
     atomic_store_explicit(&is_adding, 0, memory_order_relaxed);
 }

@@ -192,7 +192,7 @@ static enum heap_python from_runtime(uint32_t version, const void *runtime,
         .generator_owner = 1,
     };
     const struct offsets_head *head = runtime;
-    if (!head || memcmp(head->cookie, "xdebugpy", sizeof(head->cookie)) != 0 ||
+    if (!head || memcmp(head->cookie, "xdebugpy", sizeof head->cookie) != 0 ||
         head->version != version)
         return HEAP_PYTHON_CHECK;
     if (head->free_threaded)

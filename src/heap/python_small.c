@@ -143,7 +143,7 @@ void python_small_found(const struct python_symbols *symbols)
         return;
     symbols->arenas_get(&own);
     uintptr_t code;
-    memcpy(&code, &own.alloc, sizeof(code));
+    memcpy(&code, &own.alloc, sizeof code);
     atomic_store_explicit(&arena_code, code, memory_order_relaxed);
 }
 

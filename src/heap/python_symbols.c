@@ -11,7 +11,7 @@
 #define FUNCTION(t, name, ret)                                                                     \
     do {                                                                                           \
         void *at = module_names_address(t, name);                                                  \
-        memcpy(ret, &at, sizeof(at));                                                              \
+        memcpy(ret, &at, sizeof at);                                                               \
     } while (0)
 
 static void find_allocators(const struct module_names *t, struct python_symbols *ret)

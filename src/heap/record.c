@@ -9,9 +9,9 @@
 #include "heap/stacks.h"
 
 /* Stacks are too long for the stack: a thread may have 16 KB of it, a signal handler less. */
-enum { DESKS = 16 };
+enum { SCRATCHES = 16 };
 
-struct desk {
+struct scratch {
     _Alignas(64) _Atomic(uint32_t) is_taken;
     size_t natives; /* of the last sample taken here */
     struct unwind_frame native[HEAP_STACK_MAX];
@@ -19,30 +19,30 @@ struct desk {
     uint64_t merged[HEAP_STACK_MAX];
 };
 
-static struct desk desks[DESKS];
+static struct scratch scratches[SCRATCHES];
 
-static struct desk *desk_take(void)
+static struct scratch *scratch_take(void)
 {
-    for (int i = 0; i < DESKS; i++)
-        if (!atomic_load_explicit(&desks[i].is_taken, memory_order_relaxed) &&
-            !atomic_exchange_explicit(&desks[i].is_taken, 1, memory_order_acquire))
-            return &desks[i];
+    for (int i = 0; i < SCRATCHES; i++)
+        if (!atomic_load_explicit(&scratches[i].is_taken, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&scratches[i].is_taken, 1, memory_order_acquire))
+            return &scratches[i];
     return NULL;
 }
 
-static void desk_leave(struct desk *d)
+static void scratch_leave(struct scratch *d)
 {
     atomic_store_explicit(&d->is_taken, 0, memory_order_release);
 }
 
 void record_reset(void)
 {
-    for (int i = 0; i < DESKS; i++)
-        if (atomic_load_explicit(&desks[i].is_taken, memory_order_relaxed))
-            desk_leave(&desks[i]);
+    for (int i = 0; i < SCRATCHES; i++)
+        if (atomic_load_explicit(&scratches[i].is_taken, memory_order_relaxed))
+            scratch_leave(&scratches[i]);
 }
 
-static uint32_t site_here(struct desk *d)
+static uint32_t site_here(struct scratch *d)
 {
     bool is_whole;
     python_look();
@@ -69,7 +69,7 @@ static void add_cost(struct heap_table *t, uint64_t since_ns)
     atomic_fetch_add_explicit(&t->header.hook_ns, heap_clock_ns() - since_ns, memory_order_relaxed);
 }
 
-static void take_sample(struct desk *d, void *p, struct live_sample *sample)
+static void take_sample(struct scratch *d, void *p, struct live_sample *sample)
 {
     struct heap_table *t = heap_process.table;
     uint64_t now = heap_clock_ns();
@@ -98,10 +98,10 @@ void record_allocation(void *p, size_t size, uint64_t interval, enum heap_kind k
     heap_thread.busy++;
     if (!is_closed() && (life_is_on() || life_make_table())) {
         struct live_sample sample = {.size = size, .interval = interval, .kind = kind};
-        struct desk *d = desk_take();
+        struct scratch *d = scratch_take();
         if (d) {
             take_sample(d, p, &sample);
-            desk_leave(d);
+            scratch_leave(d);
         } else {
             heap_drop(HEAP_DROP_NESTED);
         }

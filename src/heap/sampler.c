@@ -118,11 +118,11 @@ static void seed(struct heap_thread *t)
 static double log_of(double u)
 {
     uint64_t bits;
-    memcpy(&bits, &u, sizeof(bits));
+    memcpy(&bits, &u, sizeof bits);
     int e = (int)(bits >> 52) - 1023;
     bits = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52;
     double m;
-    memcpy(&m, &bits, sizeof(m));
+    memcpy(&m, &bits, sizeof m);
     if (m > 1.4142135623730951) {
         m /= 2;
         e++;

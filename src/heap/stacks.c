@@ -204,7 +204,7 @@ void stacks_freed(uint32_t site, uint64_t size, double probability)
 void stacks_reset(void)
 {
     struct heap_table *t = heap_process.table;
-    heap_zero(slots, sizeof(slots));
+    heap_zero(slots, sizeof slots);
     atomic_store(&nodes_taken, 1);
     atomic_store(&sites_taken, 1);
     if (t) {

@@ -72,7 +72,7 @@ enum {
 };
 _Static_assert(FP_OFFSET_AT + FP_OFFSET_BITS <= 64, "a rule is one word");
 _Static_assert(HEAP_MODULES < 1 << MODULE_BITS, "a module fits into a rule");
-_Static_assert(sizeof(modules_bases) == sizeof(uintptr_t) << MODULE_BITS,
+_Static_assert(sizeof modules_bases == sizeof(uintptr_t) << MODULE_BITS,
                "whatever a rule holds for one has a base");
 
 static bool fits(int32_t offset, int bits)
@@ -95,7 +95,6 @@ static uint64_t pack(const struct way *way)
     const struct cfi_rule *r = &way->rule;
     int32_t cfa_offset = r->cfa == CFI_CFA_PLT ? r->cfa_offset * 8 : r->cfa_offset;
     uint64_t packed = way->module;
-
     if (!fits(cfa_offset, CFA_OFFSET_BITS))
         return packed;
     packed |= field(r->cfa, CFA_AT, CFA_BITS);
@@ -109,7 +108,6 @@ static uint64_t pack(const struct way *way)
 static void unpack(uint64_t packed, struct way *ret)
 {
     int32_t cfa_offset = signed_field(packed, CFA_OFFSET_AT, CFA_OFFSET_BITS);
-
     ret->module = packed & ((1 << MODULE_BITS) - 1);
     ret->rule.cfa = (enum cfi_cfa)(packed >> CFA_AT & ((1 << CFA_BITS) - 1));
     ret->rule.fp = (enum cfi_fp)(packed >> FP_AT & ((1 << FP_BITS) - 1));
@@ -126,7 +124,6 @@ static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
                                   .address = map->eh_start,
                                   .header = map->eh_header};
     struct cfi_rule rule = {0};
-
     if (!map->eh_header)
         return rule;
     int r = cfi_find(&section, ip, &rule);
@@ -142,7 +139,6 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
 {
     struct slot *slot = slot_of(ip);
     struct module_map map;
-
     if (!modules_map(ip, &map))
         return IN_NO_LIBRARY;
     struct way way = {.rule = rule_at(&map, ip), .module = modules_note(&map)};
@@ -164,7 +160,6 @@ static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
     const struct slot *slot = slot_of(ip);
     uint64_t packed = atomic_load_explicit(&slot->rule, memory_order_relaxed);
     uint64_t key = atomic_load_explicit(&slot->key, memory_order_relaxed);
-
     if (HEAP_UNLIKELY((key ^ mix(packed)) != key_of(ip, generation)))
         packed = find_rule(ip, generation);
     if (HEAP_UNLIKELY(packed == IN_NO_LIBRARY))
@@ -181,7 +176,6 @@ static bool cfa_of(const struct cfi_rule *rule, const struct registers *r, struc
 {
     bool is_by_sp = rule->cfa == CFI_CFA_SP || rule->cfa == CFI_CFA_SP_POINTER;
     uintptr_t from = is_by_sp ? r->sp : r->fp;
-
     if (rule->cfa == CFI_CFA_PLT) {
         *ret = r->sp + ((int32_t)(r->ip & 15) >= rule->cfa_offset ? 16 : 8);
         return true;
@@ -198,7 +192,6 @@ static void restore_fp(const struct cfi_rule *rule, uintptr_t cfa, struct regist
                        struct unwind_extent *e)
 {
     uintptr_t from = rule->fp == CFI_FP_AT_CFA ? cfa : r->fp;
-
     if (rule->fp == CFI_FP_SAME)
         return;
     r->is_fp_known = rule->fp != CFI_FP_LOST && (rule->fp == CFI_FP_AT_CFA || r->is_fp_known) &&
@@ -224,7 +217,6 @@ static bool step_signal(struct registers *r, struct unwind_extent *e)
 static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind_extent *e)
 {
     uintptr_t cfa;
-
     if (rule->cfa == CFI_CFA_SIGNAL)
         return step_signal(r, e);
     if (rule->cfa == CFI_CFA_NONE || !cfa_of(rule, r, e, &cfa) || cfa <= r->sp ||
@@ -260,7 +252,6 @@ static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
 static bool step(const struct cfi_rule *rule, struct registers *r, struct unwind_extent *e)
 {
     uintptr_t at = r->fp;
-
     (void)rule;
     if (at == 0) { /* so the chain ends */
         r->ip = 0;
@@ -310,7 +301,6 @@ static enum end walk(struct registers *r, struct unwind_frame *ret, size_t max, 
     uint32_t generation = modules_generation();
     uintptr_t own = own_bytes();
     size_t n = 0;
-
     for (bool is_inner = true;; is_inner = false) {
         uintptr_t call = r->ip - (r->is_exact ? 0 : 1);
         struct way way;
@@ -343,7 +333,6 @@ __attribute__((noinline)) size_t unwind_here(struct unwind_frame *ret, size_t ma
 {
     struct registers r = {.is_fp_known = true, .is_exact = true};
     size_t n;
-
     READ_REGISTERS(&r);
     enum end end = walk(&r, ret, max, &n);
     if (end == END_LOST)

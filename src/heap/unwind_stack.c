@@ -37,7 +37,6 @@ static bool is_readable(uintptr_t page)
     int saved = errno;
     long r = syscall(SYS_rt_sigprocmask, ~0, page, NULL, 8);
     bool ret = r < 0 && errno == EINVAL;
-
     errno = saved;
     return ret;
 }
@@ -58,7 +57,6 @@ static bool is_stretch(uintptr_t from, uintptr_t to)
 static uintptr_t thread_pointer(void)
 {
     uintptr_t tp;
-
 #if defined(__x86_64__)
     __asm__("mov %%fs:0, %0" : "=r"(tp));
 #elif defined(__aarch64__)
@@ -72,7 +70,6 @@ static uintptr_t thread_pointer(void)
 static bool is_on_main(uintptr_t sp, uintptr_t *ret_end)
 {
     uintptr_t end = &__libc_stack_end ? (uintptr_t)__libc_stack_end : 0;
-
     *ret_end = end;
     return sp < end && end - sp < MAIN_GAP_BYTES;
 }
@@ -80,7 +77,6 @@ static bool is_on_main(uintptr_t sp, uintptr_t *ret_end)
 uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp)
 {
     uintptr_t end;
-
     if (HEAP_LIKELY(sp >= t->stack_low && sp < t->stack_end))
         return t->stack_end;
     if (is_on_main(sp, &end))
@@ -100,7 +96,6 @@ uintptr_t unwind_stack_end(struct heap_thread *t, uintptr_t sp)
 struct unwind_extent unwind_extent(struct heap_thread *t, uintptr_t sp)
 {
     uintptr_t end = unwind_stack_end(t, sp);
-
     if (end)
         return (struct unwind_extent){.low = sp, .high = end};
     return (struct unwind_extent){

@@ -44,7 +44,6 @@ enum mark_kind mark_kind_parse(const char *word, size_t len)
 static bool is_text(const char *s, size_t len)
 {
     uint32_t c;
-
     for (size_t i = 0, n; i < len; i += n) {
         n = text_utf8(s + i, len - i, &c);
         if (n == 0 || c == 0)
@@ -67,7 +66,6 @@ static bool is_key(const char *s, size_t len)
 static int next_line(const char *s, size_t len, size_t *at, struct mark_line *ret)
 {
     const char *begin = s + *at, *end, *equal;
-
     if (*at >= len)
         return 0;
     end = memchr(begin, '\n', len - *at);
@@ -102,7 +100,6 @@ static const struct {
 static int decode_epoch(const struct mark_line *line, struct mark *m)
 {
     double v;
-
     if (number_parse_double(line->value, line->value_len, &v) < 0 || v < 0)
         return -EBADMSG;
     if (!(m->has & MARK_HAS_EPOCH))
@@ -115,7 +112,7 @@ static int decode_number(const struct mark_line *line, struct mark *m)
 {
     if (equals(line->key, line->key_len, "EPOCH"))
         return decode_epoch(line, m);
-    for (size_t i = 0; i < sizeof(whole_keys) / sizeof(whole_keys[0]); i++) {
+    for (size_t i = 0; i < sizeof whole_keys / sizeof whole_keys[0]; i++) {
         int64_t v;
 
         if (!equals(line->key, line->key_len, whole_keys[i].key))
@@ -123,7 +120,7 @@ static int decode_number(const struct mark_line *line, struct mark *m)
         if (number_parse_i64(line->value, line->value_len, &v) < 0 || v < whole_keys[i].min)
             return -EBADMSG;
         if (!(m->has & whole_keys[i].has)) /* the first wins */
-            memcpy((char *)m + whole_keys[i].offset, &v, sizeof(v));
+            memcpy((char *)m + whole_keys[i].offset, &v, sizeof v);
         m->has |= whole_keys[i].has;
         return 0;
     }
@@ -137,7 +134,6 @@ int mark_parse(const char *s, size_t len, struct mark *ret)
     struct mark_line line;
     size_t at = 0;
     int r;
-
     if (len > MARK_TEXT_MAX || !is_text(s, len))
         return -EBADMSG;
     while ((r = next_line(s, len, &at, &line)) > 0) {
@@ -166,7 +162,6 @@ const char *mark_get(const struct mark *m, const char *key, size_t *ret_len)
 {
     struct mark_line line;
     size_t at = 0;
-
     while (mark_next(m, &at, &line)) {
         if (!equals(line.key, line.key_len, key))
             continue;
@@ -189,19 +184,18 @@ static int send_to(const char *path, const char *text, size_t len, unsigned wait
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t path_len = strlen(path);
     AUTO_CLOSE int fd = -1;
-
     if (path_len == 0)
         return -EINVAL;
-    if (path_len >= sizeof(address.sun_path))
+    if (path_len >= sizeof address.sun_path)
         return -ENAMETOOLONG;
     memcpy(address.sun_path, path, path_len);
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (wait_ms > 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0)
+    if (wait_ms > 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait) < 0)
         return -errno;
     if (sendto(fd, text, len, MSG_NOSIGNAL | (wait_ms > 0 ? 0 : MSG_DONTWAIT),
-               (const struct sockaddr *)&address, sizeof(address)) < 0)
+               (const struct sockaddr *)&address, sizeof address) < 0)
         return -errno;
     return 0;
 }

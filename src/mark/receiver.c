@@ -48,7 +48,6 @@ struct mark_receiver {
 static size_t find_peer(const struct mark_receiver *r, int32_t pid, const char *reply)
 {
     size_t i;
-
     for (i = 0; i < r->peer_count; i++) {
         if (pid != 0 && r->peers[i].pid == pid)
             break;
@@ -63,12 +62,11 @@ static bool grow_peers(struct mark_receiver *r)
 {
     size_t cap = r->peer_cap > 0 ? r->peer_cap * 2 : 8;
     struct mark_peer *peers;
-
     if (r->peer_count < r->peer_cap)
         return true;
     if (r->peer_count >= MARK_PEERS_MAX)
         return false;
-    peers = realloc(r->peers, cap * sizeof(*peers));
+    peers = realloc(r->peers, cap * sizeof *peers);
     if (!peers)
         return false;
     r->peers = peers;
@@ -82,8 +80,7 @@ static void take_hello(struct mark_receiver *r, const struct mark *m)
     const char *reply = mark_get(m, "REPLY", &reply_len);
     const char *role = mark_get(m, "ROLE", &role_len);
     struct mark_peer peer = {.pid = m->pid, .rank = m->has & MARK_HAS_RANK ? m->rank : -1};
-
-    if (!reply || reply_len >= sizeof(peer.reply) || reply_len == 0 || reply[0] != '/')
+    if (!reply || reply_len >= sizeof peer.reply || reply_len == 0 || reply[0] != '/')
         return;
     memcpy(peer.reply, reply, reply_len);
     if (strcmp(peer.reply, r->address.sun_path) == 0)
@@ -109,9 +106,9 @@ static bool sender_of(struct msghdr *msg, struct ucred *ret)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS ||
-            c->cmsg_len < CMSG_LEN(sizeof(*ret)))
+            c->cmsg_len < CMSG_LEN(sizeof *ret))
             continue;
-        memcpy(ret, CMSG_DATA(c), sizeof(*ret));
+        memcpy(ret, CMSG_DATA(c), sizeof *ret);
         return true;
     }
     return false;
@@ -126,7 +123,6 @@ static bool may_send(const struct mark_receiver *r, const struct ucred *sender)
 static void hand_on(struct mark_receiver *r, const struct mark *m, size_t count)
 {
     struct mark one = *m;
-
     r->in_callback = true;
     for (size_t i = 0; i < count; i++) {
         if (count > 1)
@@ -142,7 +138,6 @@ static size_t take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t 
     struct ucred sender;
     size_t count;
     struct mark m;
-
     if (msg->msg_flags & MSG_TRUNC || !sender_of(msg, &sender) || !may_send(r, &sender) ||
         mark_parse(r->text, len, &m) < 0) {
         r->stats.bad++;
@@ -163,15 +158,14 @@ static size_t take_datagram(struct mark_receiver *r, struct msghdr *msg, size_t 
 static void on_readable(void *user, int fd, uint32_t events)
 {
     struct mark_receiver *r = user;
-
     (void)events;
     for (size_t taken = 0; taken < DRAIN_MAX;) {
-        struct iovec iov = {r->text, sizeof(r->text)};
+        struct iovec iov = {r->text, sizeof r->text};
         union control control;
         struct msghdr msg = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
+                             .msg_controllen = sizeof control.bytes};
         ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
         if (n < 0) /* EAGAIN: drained; anything else: the next turn tries again */
@@ -201,7 +195,6 @@ struct removal {
 static bool read_boot_id(char ret[BOOT_ID_SIZE])
 {
     ssize_t len = io_read_small(AT_FDCWD, "/proc/sys/kernel/random/boot_id", ret, BOOT_ID_SIZE);
-
     if (len <= 0)
         return false;
     ret[strcspn(ret, "\n")] = '\0';
@@ -213,8 +206,7 @@ static bool is_own_folder(int dirfd)
 {
     char boot_id[BOOT_ID_SIZE], target[BOOT_ID_SIZE];
     struct stat st;
-    ssize_t len = readlinkat(dirfd, boot_link, target, sizeof(target));
-
+    ssize_t len = readlinkat(dirfd, boot_link, target, sizeof target);
     return len > 0 && fstat(dirfd, &st) == 0 && st.st_uid == geteuid() && read_boot_id(boot_id) &&
            strlen(boot_id) == (size_t)len && memcmp(boot_id, target, (size_t)len) == 0;
 }
@@ -225,7 +217,6 @@ static void remove_entry(struct removal *r, int dirfd, const char *name, unsigne
 static void remove_content(struct removal *r, int fd, unsigned depth)
 {
     DIR *dir = fdopendir(fd);
-
     if (!dir) {
         close(fd);
         return;
@@ -239,7 +230,6 @@ static void remove_content(struct removal *r, int fd, unsigned depth)
 static void remove_entry(struct removal *r, int dirfd, const char *name, unsigned depth)
 {
     struct stat st;
-
     r->entries++;
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != r->device)
         return;
@@ -259,7 +249,6 @@ void mark_folder_remove(const char *folder)
     struct removal r = {0};
     struct stat st;
     int fd = folder[0] ? open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-
     if (fd < 0)
         return;
     if (fstat(fd, &st) < 0) {
@@ -279,15 +268,14 @@ static bool is_abandoned(const char *socket_path)
     size_t len = strlen(socket_path);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool is_refused;
-
     if (fd < 0)
         return false;
-    if (len >= sizeof(a.sun_path)) {
+    if (len >= sizeof a.sun_path) {
         close(fd);
         return false;
     }
     memcpy(a.sun_path, socket_path, len + 1);
-    is_refused = connect(fd, (const struct sockaddr *)&a, sizeof(a)) < 0 && errno == ECONNREFUSED;
+    is_refused = connect(fd, (const struct sockaddr *)&a, sizeof a) < 0 && errno == ECONNREFUSED;
     close(fd);
     return is_refused;
 }
@@ -296,10 +284,9 @@ void mark_folder_remove_abandoned(const char *folder)
 {
     char path[PATH_MAX];
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
     if (fd < 0)
         return;
-    snprintf(path, sizeof(path), "%s/marks", folder);
+    snprintf(path, sizeof path, "%s/marks", folder);
     if (is_own_folder(fd) && is_abandoned(path))
         mark_folder_remove(folder);
     close(fd);
@@ -310,7 +297,6 @@ static void remove_abandoned(int parent_fd, const char *parent)
 {
     DIR *dir = fdopendir(parent_fd);
     unsigned entries = 0;
-
     if (!dir) {
         close(parent_fd);
         return;
@@ -320,7 +306,7 @@ static void remove_abandoned(int parent_fd, const char *parent)
 
         if (strlen(e->d_name) != strlen(folder_pattern) || strncmp(e->d_name, "ebb-", 4) != 0)
             continue;
-        snprintf(folder, sizeof(folder), "%s/%.*s", parent, (int)strlen(folder_pattern), e->d_name);
+        snprintf(folder, sizeof folder, "%s/%.*s", parent, (int)strlen(folder_pattern), e->d_name);
         mark_folder_remove_abandoned(folder);
     }
     closedir(dir);
@@ -337,10 +323,9 @@ static void remove_abandoned_beside(const char *folder)
     const char *slash = strrchr(folder, '/');
     char parent[sizeof(((struct mark_receiver *)0)->folder)];
     int fd;
-
     if (!slash)
         return;
-    snprintf(parent, sizeof(parent), "%.*s", (int)(slash - folder), folder);
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash - folder), folder);
     fd = open(parent[0] ? parent : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
         remove_abandoned(fd, parent);
@@ -350,30 +335,29 @@ static void remove_abandoned_beside(const char *folder)
 static int bind_below(struct mark_receiver *r, const char *parent)
 {
     struct sockaddr_un *a = &r->address;
-    char folder[sizeof(r->folder)];
+    char folder[sizeof r->folder];
     size_t len = strlen(parent);
-    char boot_id[BOOT_ID_SIZE], link_path[sizeof(folder) + sizeof(boot_link)];
+    char boot_id[BOOT_ID_SIZE], link_path[sizeof folder + sizeof boot_link];
     int n, err;
-
     while (len > 1 && parent[len - 1] == '/')
         len--;
-    if (len > sizeof(folder))
+    if (len > sizeof folder)
         return -ENAMETOOLONG;
-    n = snprintf(folder, sizeof(folder), "%.*s/%s", (int)len, parent, folder_pattern);
-    if ((size_t)n + NAME_ROOM > sizeof(a->sun_path))
+    n = snprintf(folder, sizeof folder, "%.*s/%s", (int)len, parent, folder_pattern);
+    if ((size_t)n + NAME_ROOM > sizeof a->sun_path)
         return -ENAMETOOLONG;
     if (!mkdtemp(folder))
         return -errno;
-    memcpy(r->folder, folder, sizeof(folder));
+    memcpy(r->folder, folder, sizeof folder);
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(a->sun_path, folder, (size_t)n);
     memcpy(a->sun_path + n, "/marks", sizeof("/marks"));
-    snprintf(link_path, sizeof(link_path), "%s/%s", folder, boot_link);
+    snprintf(link_path, sizeof link_path, "%s/%s", folder, boot_link);
     /* Where this fails, the folder is removed at the end of this run, or not at all. */
     if (read_boot_id(boot_id))
         (void)!symlink(boot_id, link_path);
     /* chmod: the umask of whoever started us must not shut out the job. */
-    if (chmod(folder, 0700) == 0 && bind(r->fd, (const struct sockaddr *)a, sizeof(*a)) == 0 &&
+    if (chmod(folder, 0700) == 0 && bind(r->fd, (const struct sockaddr *)a, sizeof *a) == 0 &&
         chmod(a->sun_path, 0600) == 0)
         return 0;
     err = -errno;
@@ -385,8 +369,7 @@ static int bind_somewhere(struct mark_receiver *r, struct err *err)
 {
     const char *parents[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
     int code = -ENOENT;
-
-    for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]); i++) {
+    for (size_t i = 0; i < sizeof parents / sizeof parents[0]; i++) {
         if (!parents[i] || parents[i][0] != '/')
             continue;
         code = bind_below(r, parents[i]);
@@ -405,9 +388,8 @@ static int bind_somewhere(struct mark_receiver *r, struct err *err)
 static int open_socket(struct mark_receiver *r, struct err *err)
 {
     const int on = 1;
-
     r->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (r->fd < 0 || setsockopt(r->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0) {
+    if (r->fd < 0 || setsockopt(r->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0) {
         int code = -errno;
 
         return err_set(err, code, "cannot make a socket for marks: %s", strerror(-code));
@@ -418,9 +400,8 @@ static int open_socket(struct mark_receiver *r, struct err *err)
 int mark_receiver_new(struct loop *loop, mark_fn *fn, void *user, struct mark_receiver **ret,
                       struct err *err)
 {
-    struct mark_receiver *r = calloc(1, sizeof(*r));
+    struct mark_receiver *r = calloc(1, sizeof *r);
     int code;
-
     if (!r)
         return err_set(err, -ENOMEM, "no memory for the receiver of marks");
     r->fd = -1;
@@ -479,7 +460,7 @@ size_t mark_receiver_peers(const struct mark_receiver *r, const struct mark_peer
 static void remove_peer(struct mark_receiver *r, size_t at)
 {
     r->peer_count--;
-    memmove(&r->peers[at], &r->peers[at + 1], (r->peer_count - at) * sizeof(r->peers[0]));
+    memmove(&r->peers[at], &r->peers[at + 1], (r->peer_count - at) * sizeof r->peers[0]);
 }
 
 /* Linux takes a path of exactly sun_path's size without NUL too; ours always has one. */
@@ -487,10 +468,9 @@ static int ask(const struct mark_receiver *r, const struct mark_peer *peer, cons
                size_t len)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-    memcpy(address.sun_path, peer->reply, sizeof(address.sun_path));
+    memcpy(address.sun_path, peer->reply, sizeof address.sun_path);
     if (sendto(r->fd, text, len, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&address,
-               sizeof(address)) < 0)
+               sizeof address) < 0)
         return -errno;
     return 0;
 }
@@ -498,11 +478,10 @@ static int ask(const struct mark_receiver *r, const struct mark_peer *peer, cons
 int mark_receiver_request(struct mark_receiver *r, const char *what, uint64_t id)
 {
     char text[64];
-    int len = snprintf(text, sizeof(text), "%s=%" PRIu64 "\n", what, id);
+    int len = snprintf(text, sizeof text, "%s=%" PRIu64 "\n", what, id);
     int reached = 0;
     size_t i = 0;
-
-    assert(len > 0 && (size_t)len < sizeof(text) && "a request is one short word");
+    assert(len > 0 && (size_t)len < sizeof text && "a request is one short word");
     while (i < r->peer_count) {
         int code = r->peers[i].is_worker ? 0 : ask(r, &r->peers[i], text, (size_t)len);
 

@@ -112,12 +112,12 @@ static void on_visitor(void *user, int fd, uint32_t events)
     struct arrive *a = v->arrive;
     int table;
     (void)events;
-    int rc = receive(fd, &table);
-    if (rc == 0)
+    int r = receive(fd, &table);
+    if (r == 0)
         return;
     int32_t pid = v->pid;
     visitor_free(v);
-    if (rc < 0) {
+    if (r < 0) {
         a->refused++;
         return;
     }
@@ -151,10 +151,10 @@ static int welcome(struct arrive *a, int fd, int32_t pid)
     if (!v)
         return -ENOMEM;
     *v = (struct visitor){.arrive = a, .fd = fd, .pid = pid, .since_ns = clock_mono_ns()};
-    int rc = loop_add_fd(a->loop, fd, EPOLLIN, on_visitor, v, &v->source);
-    if (rc < 0) {
+    int r = loop_add_fd(a->loop, fd, EPOLLIN, on_visitor, v, &v->source);
+    if (r < 0) {
         free(v);
-        return rc;
+        return r;
     }
     if (a->count == WAITING_MAX) {
         visitor_free(longest_silent(a));
@@ -195,9 +195,9 @@ static int listen_at(struct arrive *a, const char *path)
         return -errno;
     memcpy(a->address.sun_path, path, len + 1);
     if (bind(a->fd, (const struct sockaddr *)&a->address, sizeof a->address) < 0) {
-        int rc = -errno;
+        int r = -errno;
         a->address.sun_path[0] = '\0'; /* not ours to remove */
-        return rc;
+        return r;
     }
     if (chmod(path, 0600) < 0 || listen(a->fd, BACKLOG) < 0)
         return -errno;
@@ -211,10 +211,10 @@ int arrive_new(struct loop *loop, const char *path, arrive_fn *fn, void *user, s
     if (!a)
         return err_set(err, -ENOMEM, "no memory for the heaps of the job");
     *a = (struct arrive){.loop = loop, .fd = -1, .uid = geteuid(), .fn = fn, .user = user};
-    int rc = listen_at(a, path);
-    if (rc < 0) {
+    int r = listen_at(a, path);
+    if (r < 0) {
         arrive_free(a);
-        return err_set(err, rc, "cannot listen for the job's heaps at %s: %s", path, strerror(-rc));
+        return err_set(err, r, "cannot listen for the job's heaps at %s: %s", path, strerror(-r));
     }
     *ret = a;
     return 0;

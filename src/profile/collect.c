@@ -100,12 +100,12 @@ int collect_trouble(struct collect *c, struct err *err)
 
 static void check_disk(struct process *p)
 {
-    int rc = p->writer ? store_error(p->writer) : 0;
+    int r = p->writer ? store_error(p->writer) : 0;
     struct err err;
-    if (rc == 0)
+    if (r == 0)
         return;
-    err_set(&err, rc, "%s: %s: the history of this heap has gaps", p->name, strerror(-rc));
-    note_trouble(p->collect, TROUBLE_DISK, rc, &err);
+    err_set(&err, r, "%s: %s: the history of this heap has gaps", p->name, strerror(-r));
+    note_trouble(p->collect, TROUBLE_DISK, r, &err);
 }
 
 static void process_free(struct process *p, uint64_t wait_ns)
@@ -152,17 +152,17 @@ static void open_file(struct process *p)
     struct err err = {0};
     if (p->writer || c->dirfd < 0 || !has_samples(p) || !make_room(c))
         return;
-    int rc = -EEXIST;
-    for (int i = 1; rc == -EEXIST && i <= NAME_TRIES; i++) {
+    int r = -EEXIST;
+    for (int i = 1; r == -EEXIST && i <= NAME_TRIES; i++) {
         if (i == 1)
             snprintf(p->name, sizeof p->name, "heap.%d.ebbheap", (int)p->pid);
         else
             snprintf(p->name, sizeof p->name, "heap.%d-%d.ebbheap", (int)p->pid, i);
-        rc = store_create(c->dirfd, p->name, &p->look, &p->writer, &err);
+        r = store_create(c->dirfd, p->name, &p->look, &p->writer, &err);
     }
-    if (rc < 0) {
+    if (r < 0) {
         p->name[0] = '\0';
-        note_trouble(c, TROUBLE_DISK, rc, &err);
+        note_trouble(c, TROUBLE_DISK, r, &err);
         return;
     }
     c->files++;
@@ -192,12 +192,12 @@ static double look_total(const struct look *look)
 static int take(struct process *p, uint64_t now_ns, enum store_why why)
 {
     const struct pace *pace = pace_of(p);
-    int rc = 0;
+    int r = 0;
     if (now_ns < p->reading_ns) /* a mark's time may lie before that of the last tick */
         now_ns = p->reading_ns;
     look_cost(&p->look, &p->cost);
     if (p->writer) {
-        rc = store_take(p->writer, now_ns, pace->has_step, pace->step, why, &p->live_bytes);
+        r = store_take(p->writer, now_ns, pace->has_step, pace->step, why, &p->live_bytes);
         p->file_bytes = store_size_bytes(p->writer);
         check_disk(p);
     } else {
@@ -205,7 +205,7 @@ static int take(struct process *p, uint64_t now_ns, enum store_why why)
     }
     p->reading_ns = now_ns;
     p->is_wanted = false;
-    return rc;
+    return r;
 }
 
 /* 0: not yet; else for how long it has been due, and a nanosecond. */
@@ -390,14 +390,14 @@ static void on_table(void *user, int32_t pid, int fd)
     struct err err = {0};
     uint64_t now_ns = clock_mono_ns();
     collect_gone(c, pid, now_ns); /* by exec it has become another program */
-    int rc = look_open(fd, pid, &look, &err);
-    if (rc == 0) {
+    int r = look_open(fd, pid, &look, &err);
+    if (r == 0) {
         add(c, pid, &look, now_ns);
         return;
     }
     c->not_followed++;
-    err_prefix(&err, rc, "process %d", (int)pid);
-    note_trouble(c, TROUBLE_TABLE, rc, &err);
+    err_prefix(&err, r, "process %d", (int)pid);
+    note_trouble(c, TROUBLE_TABLE, r, &err);
 }
 
 /* ---- from outside ---- */
@@ -413,10 +413,10 @@ static size_t refresh(struct collect *c, int32_t pid, bool is_for_young, uint64_
         if (pid != 0 ? p->pid != pid : is_young != is_for_young)
             continue;
         open_file(p);
-        int rc = take(p, now_ns, STORE_ASKED);
-        if (rc == 0 && p->writer)
-            rc = store_flush(p->writer, since(deadline, clock_mono_ns()));
-        fresh += rc == 0 && p->writer;
+        int r = take(p, now_ns, STORE_ASKED);
+        if (r == 0 && p->writer)
+            r = store_flush(p->writer, since(deadline, clock_mono_ns()));
+        fresh += r == 0 && p->writer;
     }
     return fresh;
 }
@@ -447,10 +447,10 @@ int collect_new(struct loop *loop, const char *path, int dirfd, struct collect *
         return err_set(err, -ENOMEM, "no memory for the heaps of the job");
     c->loop = loop;
     c->dirfd = dirfd;
-    int rc = arrive_new(loop, path, on_table, c, &c->arrive, err);
-    if (rc < 0) {
+    int r = arrive_new(loop, path, on_table, c, &c->arrive, err);
+    if (r < 0) {
         free(c);
-        return rc;
+        return r;
     }
     *ret = c;
     return 0;

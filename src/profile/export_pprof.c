@@ -218,7 +218,7 @@ static void add_head(struct pprof *pp)
     const struct profile *p = pp->profile;
     uint64_t end = p->readings[p->n_readings - 1].t_ns;
     char comment[64];
-    snprintf(comment, sizeof(comment), "process %d, sampled by ebb", (int)p->pid);
+    snprintf(comment, sizeof comment, "process %d, sampled by ebb", (int)p->pid);
     string(pp, "");
     add_type(pp, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
     add_type(pp, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
@@ -241,9 +241,9 @@ static int write_gzip(const struct buf *b, FILE *out)
         return -ENOMEM;
     do {
         z.next_out = chunk;
-        z.avail_out = sizeof(chunk);
+        z.avail_out = sizeof chunk;
         r = deflate(&z, Z_FINISH);
-        fwrite(chunk, 1, sizeof(chunk) - z.avail_out, out);
+        fwrite(chunk, 1, sizeof chunk - z.avail_out, out);
     } while (r == Z_OK);
     deflateEnd(&z);
     return r == Z_STREAM_END ? 0 : -EIO;

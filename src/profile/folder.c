@@ -66,7 +66,7 @@ static int read_file(int dirfd, const char *name, struct folder_heap *ret, struc
     int r = store_read(fd, &h.profile, &h.damage, err);
     if (r < 0)
         return err_prefix(err, r, "%s", name);
-    snprintf(h.name, sizeof(h.name), "%s", slash ? slash + 1 : name);
+    snprintf(h.name, sizeof h.name, "%s", slash ? slash + 1 : name);
     h.dev = st.st_dev;
     h.ino = st.st_ino;
     *ret = h;

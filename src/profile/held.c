@@ -34,7 +34,6 @@ static void choose_late(const struct profile *p, size_t n, char *keeps)
 {
     const struct profile_reading *end = &p->readings[n - 1], *half = &p->readings[0];
     uint64_t half_ns = half->t_ns + (end->t_ns - half->t_ns) / 2;
-
     while (half < end && half->t_ns < half_ns)
         half++;
     for (size_t i = 0, at = 0; i < end->count; i++) {

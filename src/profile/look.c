@@ -61,18 +61,18 @@ static int check_head(int fd, struct look *l, struct err *err)
 int look_open(int fd, int32_t pid, struct look *ret, struct err *err)
 {
     struct look l = {.bytes = sizeof(struct heap_table), .pid = pid};
-    int rc = check_file(fd, err);
-    if (rc < 0)
-        return rc;
+    int r = check_file(fd, err);
+    if (r < 0)
+        return r;
     /* Of a smaller table the head alone is touched: it is there, and seals are for ever. */
     void *map = mmap(NULL, l.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return err_set(err, -errno, "cannot map the heap's table: %s", strerror(errno));
     l.table = map;
-    rc = check_head(fd, &l, err);
-    if (rc < 0) {
+    r = check_head(fd, &l, err);
+    if (r < 0) {
         look_close(&l);
-        return rc;
+        return r;
     }
     *ret = l;
     return 0;

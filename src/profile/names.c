@@ -149,7 +149,7 @@ static bool program_has(struct program *p, const struct profile *profile, const 
 
 int names_new(const struct profile *p, const struct symbols_options *options, struct names **ret)
 {
-    struct names *n = calloc(1, sizeof(*n));
+    struct names *n = calloc(1, sizeof *n);
     if (!n)
         return -ENOMEM;
     n->profile = p;
@@ -206,9 +206,9 @@ static const char *base_name(const struct profile_text *path, size_t *ret_len)
 {
     static const char deleted[] = " (deleted)";
     size_t len = path->len, start;
-    if (len >= sizeof(deleted) &&
-        memcmp(path->at + len - sizeof(deleted) + 1, deleted, sizeof(deleted) - 1) == 0)
-        len -= sizeof(deleted) - 1;
+    if (len >= sizeof deleted &&
+        memcmp(path->at + len - sizeof deleted + 1, deleted, sizeof deleted - 1) == 0)
+        len -= sizeof deleted - 1;
     for (start = len; start > 0 && path->at[start - 1] != '/';)
         start--;
     *ret_len = len - start;
@@ -218,8 +218,8 @@ static const char *base_name(const struct profile_text *path, size_t *ret_len)
 static const char *keep_address(struct names *n, const char *lib, uint64_t offset)
 {
     char text[320];
-    snprintf(text, sizeof(text), "%.255s%s0x%" PRIx64, lib, *lib ? "+" : "", offset);
-    return texts_keep(&n->texts, text, sizeof(text));
+    snprintf(text, sizeof text, "%.255s%s0x%" PRIx64, lib, *lib ? "+" : "", offset);
+    return texts_keep(&n->texts, text, sizeof text);
 }
 
 static size_t name_nowhere(struct names *n, uint64_t offset, struct name *ret)
@@ -341,7 +341,7 @@ const struct name *names_of_site(struct names *n, uint32_t site)
         bool python;
         wanted_fn *wanted;
     } order[] = {{true, is_shown_python}, {true, is_python}, {false, is_native}, {false, is_any}};
-    for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         const struct name *found = innermost(n, site, order[i].python, order[i].wanted);
         if (found)
             return found;

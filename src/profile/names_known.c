@@ -242,14 +242,14 @@ static bool is_one_of(const char *const *list, size_t count, const char *s, size
 
 bool known_allocator(const char *function, const char *lib)
 {
-    for (size_t i = 0; lib && i < sizeof(allocator_libs) / sizeof(*allocator_libs); i++)
+    for (size_t i = 0; lib && i < sizeof allocator_libs / sizeof *allocator_libs; i++)
         if (strncmp(lib, allocator_libs[i], strlen(allocator_libs[i])) == 0)
             return true;
     if (!function)
         return false;
     size_t len;
     const char *bare = demangle_bare(function, &len);
-    return is_one_of(allocators, sizeof(allocators) / sizeof(*allocators), bare, len);
+    return is_one_of(allocators, sizeof allocators / sizeof *allocators, bare, len);
 }
 
 /* What is behind the last "…/site-packages/" (or Debian's dist-packages); NULL: not so installed.
@@ -303,7 +303,7 @@ bool known_plumbing(const char *function, const char *file)
     const char *inside = package_path(file);
     if (!inside)
         return is_standard_library(file) || strstr(file, "/python/ebb/");
-    return is_one_of(plumbing, sizeof(plumbing) / sizeof(*plumbing), inside, strlen(inside));
+    return is_one_of(plumbing, sizeof plumbing / sizeof *plumbing, inside, strlen(inside));
 }
 
 bool known_package(const char *file, size_t *ret_len)
@@ -327,7 +327,7 @@ bool known_comprehension(const char *inner, const char *outer)
 {
     static const char *const kinds[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
     size_t len = strlen(inner), outer_len = strlen(outer);
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t n = strlen(kinds[i]);
         if (len < n || strcmp(inner + len - n, kinds[i]) != 0)
             continue;

@@ -538,27 +538,27 @@ int store_read(int fd, struct profile **ret, struct store_damage *ret_damage, st
 {
     struct scan scan = {0};
     struct store_damage damage = {0};
-    int rc = check_file_head(fd, err);
-    if (rc < 0)
-        return rc;
-    rc = scan_from(&scan, fd, BLOCK_FILE_HEAD_BYTES);
-    if (rc < 0)
-        err_set(err, rc, "cannot be read: %s", strerror(-rc));
+    int r = check_file_head(fd, err);
+    if (r < 0)
+        return r;
+    r = scan_from(&scan, fd, BLOCK_FILE_HEAD_BYTES);
+    if (r < 0)
+        err_set(err, r, "cannot be read: %s", strerror(-r));
     damage.cut_bytes = scan.cut_bytes;
-    if (rc == 0)
-        rc = read_scanned(fd, &scan, ret, &damage, err);
+    if (r == 0)
+        r = read_scanned(fd, &scan, ret, &damage, err);
     scan_fini(&scan);
-    if (rc == 0 && ret_damage)
+    if (r == 0 && ret_damage)
         *ret_damage = damage;
-    return rc;
+    return r;
 }
 
 int store_parse(const void *bytes, size_t len, struct profile **ret,
                 struct store_damage *ret_damage, struct err *err)
 {
     AUTO_CLOSE int fd = memfd_create("ebb-heap-history", MFD_CLOEXEC);
-    int rc = fd < 0 ? -errno : io_write_all(fd, bytes, len);
-    if (rc < 0)
-        return err_set(err, rc, "cannot be kept in memory: %s", strerror(-rc));
+    int r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
+    if (r < 0)
+        return err_set(err, r, "cannot be kept in memory: %s", strerror(-r));
     return store_read(fd, ret, ret_damage, err);
 }

@@ -65,13 +65,13 @@ static int make_file(int dirfd, const char *name)
     if (fd < 0)
         return -errno;
     store_pack_file_head(&head);
-    int rc = head.failed ? -ENOMEM : io_write_all(fd, head.data, head.len);
+    int r = head.failed ? -ENOMEM : io_write_all(fd, head.data, head.len);
     buf_fini(&head);
-    if (rc == 0)
+    if (r == 0)
         return fd;
     unlinkat(dirfd, name, 0);
     close(fd);
-    return rc;
+    return r;
 }
 
 int store_create(int dirfd, const char *name, const struct look *look, struct store_writer **ret,
@@ -85,10 +85,10 @@ int store_create(int dirfd, const char *name, const struct look *look, struct st
         return err_set(err, -ENOMEM, "no memory for the history of a heap");
     }
     int fd = make_file(dirfd, name);
-    int rc = fd < 0 ? fd : sink_new(fd, QUEUE_BYTES, &w->sink);
-    if (rc < 0) {
+    int r = fd < 0 ? fd : sink_new(fd, QUEUE_BYTES, &w->sink);
+    if (r < 0) {
         store_writer_close(w, 0);
-        return err_set(err, rc, "cannot write %s: %s", name, strerror(-rc));
+        return err_set(err, r, "cannot write %s: %s", name, strerror(-r));
     }
     w->look = look;
     *ret = w;
@@ -162,10 +162,10 @@ static void pack(struct store_writer *w, struct look_live *live, struct store_mo
 
 static int append(struct store_writer *w, const struct buf *out, enum store_why why)
 {
-    int rc = out->failed ? -ENOMEM : sink_append(w->sink, out->data, out->len);
-    if (rc < 0) {
+    int r = out->failed ? -ENOMEM : sink_append(w->sink, out->data, out->len);
+    if (r < 0) {
         start_over(w);
-        return rc;
+        return r;
     }
     w->size_bytes += out->len;
     return why == STORE_ASKED || why == STORE_LAST ? sink_sync(w->sink) : 0;
@@ -179,26 +179,26 @@ int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t s
     bool is_ended = why == STORE_LAST || look_is_ended(w->look);
     struct store_moment at = {.t_ns = now_ns, .step = has_step ? step : 0};
     at.flags = (has_step ? STORE_HAS_STEP : 0U) | (is_ended ? STORE_IS_ENDED : 0U);
-    int rc = 0;
+    int r = 0;
     notice_losses(w);
     if (!is_too_soon(w, now_ns, why)) {
-        rc = look_live_read(w->look, &live);
-        if (rc == 0) {
+        r = look_live_read(w->look, &live);
+        if (r == 0) {
             pack(w, &live, &at, why, &out);
-            rc = append(w, &out, why);
+            r = append(w, &out, why);
         }
         look_rest(w->look);
     }
     buf_fini(&out);
     look_live_fini(&live);
     *ret_live_bytes = w->live_bytes;
-    return rc;
+    return r;
 }
 
 int store_flush(struct store_writer *w, uint64_t wait_ns)
 {
-    int rc = sink_wait(w->sink, wait_ns);
-    return rc < 0 ? rc : store_error(w);
+    int r = sink_wait(w->sink, wait_ns);
+    return r < 0 ? r : store_error(w);
 }
 
 int store_error(const struct store_writer *w)
@@ -217,8 +217,8 @@ int store_writer_close(struct store_writer *w, uint64_t wait_ns)
 {
     if (!w)
         return 0;
-    int rc = sink_close(w->sink, wait_ns);
+    int r = sink_close(w->sink, wait_ns);
     free(w->last.sites);
     free(w);
-    return rc;
+    return r;
 }

@@ -34,7 +34,7 @@ struct symbols {
 
 int symbols_new(const struct symbols_options *options, struct symbols **ret)
 {
-    struct symbols *s = calloc(1, sizeof(*s));
+    struct symbols *s = calloc(1, sizeof *s);
     if (!s)
         return -ENOMEM;
     s->options = *options;
@@ -78,7 +78,7 @@ const char *symbols_readable(struct texts *texts, const char *name)
 static struct module *module_add(struct symbols *s, const char *path, size_t len,
                                  const struct build_id *id)
 {
-    struct module *wide = reallocarray(s->modules, s->n_modules + 1, sizeof(*wide)); /* few */
+    struct module *wide = reallocarray(s->modules, s->n_modules + 1, sizeof *wide); /* few */
     if (!wide)
         return NULL;
     s->modules = wide;

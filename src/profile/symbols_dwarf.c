@@ -62,7 +62,7 @@ static int index_units(struct dwarf_index *d)
         at = next;
     }
     if (d->count)
-        qsort(d->stretches, d->count, sizeof(*d->stretches), by_start);
+        qsort(d->stretches, d->count, sizeof *d->stretches, by_start);
     return r;
 }
 
@@ -95,7 +95,7 @@ static int attach_alt(struct dwarf_index *d, const char *sysroot)
 
 int dwarf_index_new(const char *sysroot, const struct elf_file *f, struct dwarf_index **ret)
 {
-    struct dwarf_index *d = calloc(1, sizeof(*d));
+    struct dwarf_index *d = calloc(1, sizeof *d);
     if (!d)
         return -ENOMEM;
     d->alt_file.fd = -1;

@@ -41,7 +41,7 @@ static int read_table(const struct elf_file *f, Elf_Scn *scn, const GElf_Shdr *s
     size_t n = data->d_size / shdr->sh_entsize;
     struct elf_functions t = {
         .fd = -1, .strings_at = strings.sh_offset, .strings_len = strings.sh_size};
-    t.items = calloc(n ? n : 1, sizeof(*t.items));
+    t.items = calloc(n ? n : 1, sizeof *t.items);
     if (t.items)
         t.fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
     if (t.fd < 0) {
@@ -55,7 +55,7 @@ static int read_table(const struct elf_file *f, Elf_Scn *scn, const GElf_Shdr *s
                 sym.st_value, sym.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)sym.st_size,
                 sym.st_name};
     }
-    qsort(t.items, t.count, sizeof(*t.items), by_start);
+    qsort(t.items, t.count, sizeof *t.items, by_start);
     *ret = t;
     return 0;
 }
@@ -140,7 +140,7 @@ bool elf_functions_find(const struct elf_functions *t, uint64_t address, char re
         if (alias->start != f->start || alias->size != f->size)
             break;
         if (read_name(t, alias->name, other) && underscores(other) < underscores(ret))
-            memcpy(ret, other, sizeof(other));
+            memcpy(ret, other, sizeof other);
     }
     return true;
 }

@@ -141,8 +141,8 @@ static int open_checked(const char *root, const char *path, const struct build_i
 {
     char whole[PATH_MAX];
     struct elf_file f = {-1, NULL};
-    int n = snprintf(whole, sizeof(whole), "%s%s", root ? root : "", path);
-    if (n < 0 || (size_t)n >= sizeof(whole))
+    int n = snprintf(whole, sizeof whole, "%s%s", root ? root : "", path);
+    if (n < 0 || (size_t)n >= sizeof whole)
         return -ENAMETOOLONG;
     int r = elf_file_open(whole, &f);
     if (r < 0)
@@ -172,12 +172,12 @@ int symbols_open_module(const struct symbols_options *options, const char *path,
     if (path[0] != '/')
         return -ENOENT; /* the vDSO; or relative to a folder that we are not in */
     int r = open_in_roots(options->sysroot, path, id, ret);
-    if (r == 0 || id->len == 0 || len < sizeof(deleted) || len >= sizeof(whole) ||
-        strcmp(path + len - sizeof(deleted) + 1, deleted) != 0)
+    if (r == 0 || id->len == 0 || len < sizeof deleted || len >= sizeof whole ||
+        strcmp(path + len - sizeof deleted + 1, deleted) != 0)
         return r;
     /* The same file may have been put back. */
-    memcpy(whole, path, len - sizeof(deleted) + 1);
-    whole[len - sizeof(deleted) + 1] = '\0';
+    memcpy(whole, path, len - sizeof deleted + 1);
+    whole[len - sizeof deleted + 1] = '\0';
     return open_in_roots(options->sysroot, whole, id, ret);
 }
 
@@ -188,10 +188,10 @@ int symbols_open_by_id(const char *sysroot, const struct build_id *id, struct el
     if (id->len < 2 || id->len > 32)
         return -ENOENT;
     for (size_t i = 0; i < id->len; i++) {
-        at += (size_t)snprintf(path + at, sizeof(path) - at, "%02x%s", id->bytes[i],
+        at += (size_t)snprintf(path + at, sizeof path - at, "%02x%s", id->bytes[i],
                                i == 0 ? "/" : "");
     }
-    snprintf(path + at, sizeof(path) - at, ".debug");
+    snprintf(path + at, sizeof path - at, ".debug");
     return open_in_roots(sysroot, path, id, ret);
 }
 
@@ -214,9 +214,9 @@ static int open_linked(const char *root, const char *debug_root, const struct pr
                        struct elf_file *ret)
 {
     char whole[PATH_MAX];
-    int n = snprintf(whole, sizeof(whole), "%s%s%.*s/%s%s", root, debug_root, (int)folder->len,
+    int n = snprintf(whole, sizeof whole, "%s%s%.*s/%s%s", root, debug_root, (int)folder->len,
                      folder->at, below, name);
-    return n < 0 || (size_t)n >= sizeof(whole) ? -ENAMETOOLONG : open_checked(NULL, whole, id, ret);
+    return n < 0 || (size_t)n >= sizeof whole ? -ENAMETOOLONG : open_checked(NULL, whole, id, ret);
 }
 
 /* Beside the module, in .debug beside it, and under the root of installed ones. */
@@ -232,7 +232,7 @@ static int open_debuglink(const char *sysroot, const char *path, const struct bu
     if (!name || !slash || strchr(name, '/'))
         return -ENOENT;
     struct profile_text folder = {path, (size_t)(slash - path)};
-    for (size_t i = 0; i < 2 * sizeof(places) / sizeof(*places); i++) {
+    for (size_t i = 0; i < 2 * sizeof places / sizeof *places; i++) {
         const char *root = i % 2 ? "" : sysroot;
         if (!root ||
             open_linked(root, places[i / 2].root, &folder, places[i / 2].below, name, id, ret) < 0)
@@ -252,7 +252,7 @@ typedef void debuginfod_end_fn(void *client);
 static void load(void *library, const char *symbol, void *ret_function)
 {
     void *address = library ? dlsym(library, symbol) : NULL;
-    memcpy(ret_function, &address, sizeof(address));
+    memcpy(ret_function, &address, sizeof address);
 }
 
 /* Asked for, and only then: loads the client, which goes to $DEBUGINFOD_URLS. */

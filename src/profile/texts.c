@@ -51,8 +51,8 @@ static int texts_grow(struct texts *t)
 {
     struct texts wide = {.items = t->items, .count = t->count};
     wide.table_size = t->table_size ? 2 * t->table_size : TABLE_FIRST;
-    wide.table = calloc(wide.table_size, sizeof(*wide.table));
-    char **items = realloc(t->items, wide.table_size / 2 * sizeof(*items));
+    wide.table = calloc(wide.table_size, sizeof *wide.table);
+    char **items = realloc(t->items, wide.table_size / 2 * sizeof *items);
     if (items) {
         t->items = wide.items = items;
         t->cap = wide.cap = wide.table_size / 2;
@@ -117,7 +117,7 @@ bool numbers_get(const struct numbers *n, uint64_t key, uint32_t *ret)
 static int numbers_grow(struct numbers *n)
 {
     struct numbers wide = {.count = n->count, .size = n->size ? 2 * n->size : TABLE_FIRST};
-    wide.slots = calloc(wide.size, sizeof(*wide.slots));
+    wide.slots = calloc(wide.size, sizeof *wide.slots);
     if (!wide.slots)
         return -ENOMEM;
     for (size_t i = 0; i < n->size; i++)
