@@ -128,11 +128,6 @@ static uint64_t pass_length(const struct verdict_call *o)
     return examples && batch ? examples / batch + (examples % batch != 0) : 0;
 }
 
-static bool has_limit(const struct verdict_call *o)
-{
-    return o->limit.is_percent || o->limit.bytes > 0;
-}
-
 static int parse_until(const struct verdict_call *o, double *ret, struct err *err)
 {
     if (o->until && number_parse_double(o->until, strlen(o->until), ret) < 0)
@@ -184,118 +179,60 @@ static const char *table_option(const struct verdict_call *o)
                                 : NULL;
 }
 
-/* When step N had ended, with what followed it directly. */
-static int find_step(const char *path, uint64_t n, uint64_t *ret_ns, struct err *err)
-{
-    struct trace_reader *reader;
-    struct trace_item item;
-    bool has_steps = false, is_past = false;
-    uint64_t cut = 0;
-    int r = trace_reader_open(path, &reader, err);
-    if (r < 0)
-        return r;
-    while (!is_past && (r = trace_reader_next(reader, &item)) > 0) {
-        const struct mark *m = &item.mark;
-        if (item.kind != TRACE_MARK || !(m->has & MARK_HAS_STEP) || m->kind == MARK_BEGIN ||
-            m->kind == MARK_END)
-            continue;
-        has_steps = has_steps || m->kind == MARK_STEP;
-        if ((uint64_t)m->step <= n)
-            cut = item.t_ns;
-        is_past = m->kind == MARK_STEP && (uint64_t)m->step > n;
-    }
-    trace_reader_free(reader);
-    if (r < 0)
-        return err_set(err, r, "cannot read %s: %s", path, strerror(-r));
-    if (!has_steps)
-        return err_set(err, -EINVAL, "--until-step %" PRIu64 ": %s has no steps", n, path);
-    *ret_ns = cut;
-    return 0;
-}
-
-static int find_end(const char *path, const struct verdict_call *o, double until_s,
-                    uint64_t start_ns, uint64_t *ret_ns, struct err *err)
-{
-    uint64_t step_ns = UINT64_MAX;
-    int r = o->until_step > 0 ? find_step(path, count_of(o->until_step), &step_ns, err) : 0;
-    *ret_ns = step_ns;
-    if (r < 0 || !o->until)
-        return r;
-    if (until_s < 0 || until_s > 9e9)
-        return err_set(err, -EINVAL, "--until %s: seconds since the recording began are meant",
-                       o->until);
-    uint64_t time_ns = start_ns + (uint64_t)(until_s * (double)NS_PER_S);
-    *ret_ns = time_ns < step_ns ? time_ns : step_ns;
-    return 0;
-}
-
-static struct judge_options judge_options_of(const struct verdict_call *o,
-                                             const struct trace_reader *reader)
-{
-    const json_t *imported = json_object_get(trace_reader_header(reader), "imported");
-    const char *time = json_string_value(json_object_get(imported, "time"));
-    return (struct judge_options){.verdict = {.steps_per_epoch = pass_length(o)},
-                                  .start_ns = trace_reader_start_mono_ns(reader),
-                                  .has_limit = has_limit(o),
-                                  .limit = o->limit,
-                                  .is_table = imported != NULL,
-                                  .no_marks = o->no_marks,
-                                  .by_step = time && strcmp(time, "steps") == 0};
-}
-
-static void say_damage(const struct trace_reader *reader, const char *path)
-{
-    struct trace_reader_damage damage;
-    trace_reader_damage(reader, &damage);
-    if (damage.bad_bytes || damage.cut_bytes || damage.lost_blocks || damage.unknown_blocks)
-        cli_say("verdict: %s is damaged; judged is what can be read of it", path);
-}
-
-static void hear_profiler(const char *path, struct judge *judge)
+static void add_held(const char *path, struct judge *judge)
 {
     size_t count;
     if (!judge_wants_held(judge))
         return;
     AUTO_FREE struct held *list = held_read(path, &count);
-    judge_hear_held(judge, list, count);
+    judge_set_held(judge, list, count);
 }
 
-static int judge_reader(const char *path, struct trace_reader *reader, const struct verdict_call *o,
-                        double until_s, struct verdicts *ret, struct err *err)
+static int judge_run(const char *path, const struct verdict_call *o, double until_s,
+                     bool *ret_is_damaged, struct verdicts *ret, struct err *err)
 {
-    struct judge_options options = judge_options_of(o, reader);
-    struct judge *judge = NULL;
-    uint64_t until_ns;
-    int r = find_end(path, o, until_s, options.start_ns, &until_ns, err);
-    if (r == 0 && judge_new(&options, &judge) < 0)
-        r = err_set(err, -ENOMEM, "no memory to judge %s", path);
+    const struct judge_options judging = {.verdict = {.steps_per_epoch = pass_length(o)},
+                                          .has_limit = o->limit.is_percent || o->limit.bytes > 0,
+                                          .limit = o->limit,
+                                          .no_marks = o->no_marks};
+    struct run_settings reading = {.dead = RUN_DEAD_READ,
+                                  .has_until = o->until,
+                                  .has_until_step = o->until_step > 0,
+                                  .until_step = count_of(o->until_step)};
+    struct judge *judge;
+    struct run *run = NULL;
+    if (o->until && (until_s < 0 || until_s > 9e9))
+        return err_set(err, -EINVAL, "--until %s: seconds since the recording began are meant",
+                       o->until);
+    reading.until_ns = (uint64_t)(until_s * (double)NS_PER_S);
+    int r = judge_new(&judging, &judge);
     if (r < 0)
-        return r;
-    const json_t *limit = json_object_get(trace_reader_header(reader), "limit");
-    const json_t *bytes = json_object_get(limit, "limit_bytes");
-    if (json_is_integer(bytes) && json_integer_value(bytes) > 0)
-        judge_limit(judge, (uint64_t)json_integer_value(bytes));
-    r = judge_replay(judge, reader, until_ns, err);
+        return err_set(err, r, "no memory to judge %s", path);
+    r = run_read(path, &reading, judge_observer(judge), &run, err);
     if (r == 0) {
-        hear_profiler(path, judge);
+        const struct trace_reader_damage *d = &run->damage;
+        *ret_is_damaged = d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks;
+        add_held(path, judge);
         judge_update(judge);
         r = judge_verdicts(judge, ret);
         if (r < 0)
             err_set(err, r, "no memory to judge %s", path);
     }
+    run_free(run);
     judge_free(judge);
     return r;
 }
 
 static int judge_recording(const char *path, const struct verdict_call *o, double until_s,
-                           struct trace_reader *reader, struct verdicts *ret, struct err *err)
+                           struct verdicts *ret, struct err *err)
 {
     const char *option = table_option(o);
+    bool is_damaged = false;
     if (option)
         return err_set(err, -EINVAL, "%s is for tables, and %s is a recording", option, path);
-    int r = judge_reader(path, reader, o, until_s, ret, err);
-    if (r == 0)
-        say_damage(reader, path);
+    int r = judge_run(path, o, until_s, &is_damaged, ret, err);
+    if (r == 0 && is_damaged)
+        cli_say("verdict: %s is damaged; judged is what can be read of it", path);
     return r;
 }
 
@@ -325,34 +262,16 @@ static int judge(const char *path, const struct verdict_call *o, struct verdicts
     int r = parse_until(o, &until_s, err);
     if (r < 0)
         return r;
-    if (!is_recording(path))
-        return judge_table(path, o, until_s, ret, err);
-    struct trace_reader *reader;
-    r = trace_reader_open(path, &reader, err);
-    if (r < 0)
-        return r;
-    r = judge_recording(path, o, until_s, reader, ret, err);
-    trace_reader_free(reader);
-    return r;
-}
-
-static int open_and_judge(const char *path, const struct verdict_call *o, double until_s,
-                          struct verdicts *ret, struct err *err)
-{
-    struct trace_reader *reader;
-    int r = trace_reader_open(path, &reader, err);
-    if (r < 0)
-        return r;
-    r = judge_reader(path, reader, o, until_s, ret, err);
-    trace_reader_free(reader);
-    return r;
+    return is_recording(path) ? judge_recording(path, o, until_s, ret, err)
+                              : judge_table(path, o, until_s, ret, err);
 }
 
 static int recording_json(const char *path, const struct verdict_call *call, double until_s,
                           json_t **ret, struct err *err)
 {
     struct verdicts v = {0};
-    int r = open_and_judge(path, call, until_s, &v, err);
+    bool is_damaged;
+    int r = judge_run(path, call, until_s, &is_damaged, &v, err);
     json_t *doc = r == 0 ? verdicts_json(&v) : NULL;
     verdicts_fini(&v);
     if (r == 0 && !doc)

@@ -65,7 +65,7 @@ static void on_process(void *user, const struct proc_event *ev)
     }
     if (e->writer)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
-    judge_process_event(e->judge, t_ns, ev->kind, node->slot, &node->info);
+    run_process(e->run, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
     if (e->callbacks.process)
@@ -124,34 +124,33 @@ static void write_tick(struct engine *e, uint64_t now_ns)
 }
 
 /* The same entities in the same order as write_tick: a recording must tell the same. */
-static void feed_jury(struct engine *e, uint64_t now_ns)
+static void feed_run(struct engine *e, uint64_t now_ns)
 {
-    judge_tick_begin(e->judge, now_ns);
-    judge_sample(e->judge, ENTITY_MACHINE, 0, NULL, &e->machine_sample);
+    run_tick_begin(e->run, now_ns);
+    run_sample(e->run, ENTITY_MACHINE, 0, NULL, &e->machine_sample);
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
         const struct proc_node *node = proc_tree_at(e->tree, i);
-        judge_sample(e->judge, ENTITY_PROCESS, node->slot, NULL, &node->sample);
+        run_sample(e->run, ENTITY_PROCESS, node->slot, NULL, &node->sample);
     }
     for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
-        judge_sample(e->judge, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name,
-                     &e->gpu_sample[i]);
+        run_sample(e->run, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name, &e->gpu_sample[i]);
     for (size_t i = 0; i < e->figures.count; i++) {
         struct figure *f = &e->figures.at[i];
         struct sample s = figure_sample(f);
-        judge_sample(e->judge, ENTITY_SERIES, f->id, f->name, &s);
+        run_sample(e->run, ENTITY_SERIES, f->id, f->name, &s);
         f->is_fresh = false;
     }
-    judge_tick_end(e->judge);
+    run_tick_end(e->run);
     e->is_judged = false;
 }
 
-static void note_change(void *user, const struct judge_process *p, enum verdict_word from,
+static void note_change(void *user, const struct run_entity *p, enum verdict_word from,
                         const struct verdict_result *now)
 {
     struct engine *e = user;
     char text[192], pid[16] = "null";
     if (p)
-        snprintf(pid, sizeof pid, "%d", (int)p->id.pid);
+        snprintf(pid, sizeof pid, "%d", (int)p->info.id.pid);
     snprintf(text, sizeof text,
              "{\"pid\":%s,\"from\":\"%s\",\"to\":\"%s\",\"t\":%.3f,\"confidence\":%.2f}", pid,
              verdict_word_name(from), verdict_word_name(now->word),
@@ -220,7 +219,7 @@ static void tick(struct engine *e, uint64_t now_ns, bool whole)
     take_in(e, now_ns);
     uint64_t told_ns = in_order(e, now_ns);
     write_tick(e, told_ns);
-    feed_jury(e, told_ns);
+    feed_run(e, told_ns);
     clear_read(e);
     e->last_tick_ns = now_ns;
     if (pace_due(&e->verdict, now_ns))
@@ -379,7 +378,11 @@ void engine_hurry(struct engine *e, bool is_hurried)
 
 static int engine_build(struct engine *e)
 {
-    int r = judge_new(&(struct judge_options){.start_ns = e->started_ns}, &e->judge);
+    int r = run_new(&run_settings_live, e->started_ns, &e->run);
+    if (r == 0)
+        r = judge_new(&(struct judge_options){.no_marks = false}, &e->judge);
+    if (r == 0)
+        run_observe(e->run, judge_observer(e->judge));
     if (r == 0)
         r = proc_tree_new(e->options.root, on_process, e, &e->tree);
     if (r == 0 && !e->options.no_unique)
@@ -440,6 +443,7 @@ void engine_free(struct engine *e)
     free_histories(e);
     proc_unique_free(e->unique);
     proc_tree_free(e->tree);
+    run_free(e->run);
     judge_free(e->judge);
     machine_free(e->machine);
     if (e->record_dir_fd >= 0)
@@ -568,7 +572,7 @@ void engine_mark(struct engine *e, const struct mark *mark)
     struct mark told = *mark;
     told.t_ns = in_order(e, mark->t_ns);
     if (record_mark(e, &told)) {
-        judge_mark(e->judge, &told);
+        run_add_mark(e->run, &told);
         e->is_judged = false;
     }
     if (is_first_step) /* all growth is measured from here */
@@ -577,9 +581,10 @@ void engine_mark(struct engine *e, const struct mark *mark)
 
 void engine_note(struct engine *e, const char *kind, const char *json_text)
 {
+    uint64_t t_ns = in_order(e, clock_mono_ns());
     if (e->writer)
-        trace_writer_note(e->writer, in_order(e, clock_mono_ns()), kind, json_text);
-    judge_note(e->judge, kind, json_text, strlen(json_text));
+        trace_writer_note(e->writer, t_ns, kind, json_text);
+    run_add_note(e->run, t_ns, kind, json_text, strlen(json_text));
 }
 
 void engine_job_ended(struct engine *e, const json_t *end)
@@ -588,9 +593,9 @@ void engine_job_ended(struct engine *e, const json_t *end)
     e->is_judged = false;
 }
 
-void engine_hear_held(struct engine *e, const struct held *list, size_t count)
+void engine_set_held(struct engine *e, const struct held *list, size_t count)
 {
-    judge_hear_held(e->judge, list, count);
+    judge_set_held(e->judge, list, count);
     e->is_judged = false;
 }
 

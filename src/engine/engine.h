@@ -112,7 +112,7 @@ void engine_note(struct engine *e, const char *kind, const char *json_text);
 /* The job has ended as END says, which engine_stop will write down: for the verdict. */
 void engine_job_ended(struct engine *e, const json_t *end);
 /* What the profiler has of such a job; the verdict is to be worked out anew. */
-void engine_hear_held(struct engine *e, const struct held *list, size_t count);
+void engine_set_held(struct engine *e, const struct held *list, size_t count);
 /* Stops ticking, closes the recording. FOOTER (borrowed, may be NULL) goes into it. */
 int engine_stop(struct engine *e, const json_t *footer);
 
@@ -136,6 +136,7 @@ uint64_t engine_interval_ns(const struct engine *e);
 /* The verdicts, as of the last time they were worked out: with the first look, then every 10 s (2 s
  * where a job is young), less often where that costs more than half a per cent of a CPU, and at the
  * end. */
+const struct run *engine_run(const struct engine *e);
 const struct judge *engine_verdict(const struct engine *e);
 bool engine_verdict_known(const struct engine *e);     /* false: they were of no reading yet */
 uint64_t engine_verdict_count(const struct engine *e); /* how often that was: has it changed? */

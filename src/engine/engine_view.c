@@ -58,6 +58,11 @@ const struct sample *engine_gpu(const struct engine *e, size_t i, const char **r
     return &e->gpu_sample[i];
 }
 
+const struct run *engine_run(const struct engine *e)
+{
+    return e->run;
+}
+
 const struct judge *engine_verdict(const struct engine *e)
 {
     return e->judge;

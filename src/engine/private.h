@@ -36,7 +36,8 @@ struct engine {
     uint64_t told_ns; /* the latest time that was written down or told to the judge */
     uint64_t ticks, gaps;
     struct pace walk, status, pss, limit, verdict;
-    struct judge *judge;
+    struct run *run;
+    struct judge *judge; /* observes it */
     struct figures figures;
     bool is_judged; /* since the last reading or mark */
     size_t status_cursor;

@@ -1,4 +1,4 @@
-/* Who is judged: a series for each process from birth to death, and the marks that it hears. */
+/* What is judged: a series for each process from birth to death, and the marks that it follows. */
 #include "judge/judge_private.h"
 
 #include <errno.h>
@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 
-enum { HOLD_S = 60 }; /* the tree's series rests so long when most of it has gone */
+enum { HOLD_S = 60 }; /* the job's series rests so long when most of it has died */
 
 /* ---- one series ---- */
 
-static bool seat_begin(const struct judge *j, struct judge_series *s, uint64_t step)
+static bool series_begin(const struct judge *j, struct judge_series *s, uint64_t step)
 {
     *s = (struct judge_series){.has_ended = false};
     if (verdict_init(&s->series, &j->options.verdict) < 0)
@@ -24,15 +24,15 @@ static bool seat_begin(const struct judge *j, struct judge_series *s, uint64_t s
                                            .examples = j->clock.examples,
                                            .batch = j->clock.batch,
                                            .max_steps = j->clock.max_steps};
-        verdict_mark(&s->series, (int64_t)j->tick_ns, &begin);
+        verdict_mark(&s->series, (int64_t)j->run->tick_ns, &begin);
     }
     return true;
 }
 
-static struct judge_series *seat_new(const struct judge *j, uint64_t step)
+static struct judge_series *series_new(const struct judge *j, uint64_t step)
 {
     struct judge_series *s = malloc(sizeof *s);
-    if (s && !seat_begin(j, s, step)) {
+    if (s && !series_begin(j, s, step)) {
         free(s);
         s = NULL;
     }
@@ -41,12 +41,12 @@ static struct judge_series *seat_new(const struct judge *j, uint64_t step)
 
 bool judge_series_restart(const struct judge *j, struct judge_series *s)
 {
-    return seat_begin(j, s, j->clock.step);
+    return series_begin(j, s, j->clock.step);
 }
 
 struct judge_series *judge_series_new(const struct judge *j)
 {
-    return seat_new(j, j->clock.step);
+    return series_new(j, j->clock.step);
 }
 
 struct judge_series *judge_series_new_figure(const struct judge *j)
@@ -54,7 +54,7 @@ struct judge_series *judge_series_new_figure(const struct judge *j)
     const struct mark_clock *c = &j->clock;
     uint64_t begin = c->has_seen[VERDICT_MARK_BEGIN] ? c->seen_step[VERDICT_MARK_BEGIN] : c->step;
     bool is_first_pass = c->step >= begin && c->step - begin < c->steps_per_epoch;
-    return seat_new(j, is_first_pass ? begin : c->step);
+    return series_new(j, is_first_pass ? begin : c->step);
 }
 
 void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t bytes)
@@ -63,15 +63,15 @@ void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t b
         return;
     if (!s->has_first) {
         s->has_first = true;
-        s->first_ns = j->tick_ns;
+        s->first_ns = j->run->tick_ns;
     }
-    s->last_ns = j->tick_ns;
+    s->last_ns = j->run->tick_ns;
     s->last_bytes = bytes;
-    s->tail.is_table = j->options.is_table;
-    if (j->options.by_step)
+    s->tail.is_table = j->run->is_table;
+    if (j->run->is_by_step)
         verdict_update_step(&s->series, j->clock.step, bytes);
     else
-        tail_update(&s->tail, &s->series, (int64_t)j->tick_ns, bytes);
+        tail_update(&s->tail, &s->series, (int64_t)j->run->tick_ns, bytes);
 }
 
 void judge_series_exit(struct judge_series *s)
@@ -81,8 +81,8 @@ void judge_series_exit(struct judge_series *s)
 }
 
 /* Training that starts again in the same process is judged anew. */
-static void seat_mark(const struct judge *j, struct judge_series *s, uint64_t t_ns,
-                      const struct verdict_mark *mark)
+static void series_mark(const struct judge *j, struct judge_series *s, uint64_t t_ns,
+                        const struct verdict_mark *mark)
 {
     if (!s)
         return;
@@ -102,16 +102,84 @@ void judge_series_judge(struct judge_series *s, const struct verdict_limit *limi
     s->is_judged = true;
 }
 
+/* ---- entities ---- */
+
+struct judge_entity *judge_entity(struct run_entity *e)
+{
+    if (!e->observed)
+        e->observed = calloc(1, sizeof(struct judge_entity));
+    return e->observed;
+}
+
+struct judge_series *judge_series_of(const struct run_entity *e)
+{
+    const struct judge_entity *a = judge_known(e);
+    return a && a->series && a->series->has_first ? a->series : NULL;
+}
+
+const struct verdict_result *judge_result(const struct run_entity *e)
+{
+    const struct judge_entity *a = judge_known(e);
+    return a && a->series && a->series->is_judged ? &a->series->result : NULL;
+}
+
+size_t judge_living(const struct judge *j, struct run_entity *const **ret)
+{
+    return run_living(j->run, RUN_PROCESS, ret);
+}
+
+struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t *at)
+{
+    struct run_entity *const *living;
+    size_t n = run_living(j->run, kind, &living);
+    while (*at < n + j->run->dead_count) {
+        size_t i = (*at)++;
+        struct run_entity *e = i < n ? living[i] : j->run->dead[i - n];
+        if (e->kind == kind && e->observed)
+            return e;
+    }
+    return NULL;
+}
+
+struct run_entity *judge_find_pid(const struct judge *j, int32_t pid)
+{
+    struct run_entity *e = run_find_pid(j->run, pid);
+    return e && !e->is_dead ? e : NULL;
+}
+
+void judge_unlist(struct judge *j, const struct run_entity *p)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < j->listed_count; i++)
+        if (j->listed[i] != p)
+            j->listed[kept++] = j->listed[i];
+    j->listed_count = kept;
+    if (j->tree.grower == p)
+        j->tree.grower = NULL;
+}
+
+static void forget(struct judge *j, struct run_entity *e)
+{
+    struct judge_entity *a = judge_known(e);
+    if (!a)
+        return;
+    judge_unlist(j, e);
+    free(a->series);
+    free(a);
+    e->observed = NULL;
+}
+
 /* ---- the limit ---- */
 
 /* All that the job holds, as far as is known: of a table a plain sum. */
 static uint64_t job_bytes(const struct judge *j)
 {
+    struct run_entity *const *living;
     uint64_t sum = 0;
-    if (j->has_low)
-        return j->low_bytes;
-    for (size_t i = 0; i < j->count; i++)
-        sum += j->living[i]->rss_bytes;
+    if (run_was_read(j->run, &j->run->job, JOB_TREE))
+        return j->run->job.last.v[JOB_TREE];
+    for (size_t i = 0, n = judge_living(j, &living); i < n; i++)
+        sum += living[i]->observed ? judge_known(living[i])->rss_bytes : 0;
     return sum;
 }
 
@@ -130,300 +198,238 @@ struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes)
     return l;
 }
 
-void judge_limit(struct judge *j, uint64_t limit_bytes)
-{
-    j->has_limit = limit_bytes > 0;
-    j->limit_bytes = limit_bytes;
-}
-
 /* ---- processes ---- */
 
-/* The place of SLOT, or where it belongs. Samples come in the order of slots. */
-static size_t place_of(struct judge *j, uint32_t slot)
+/* Only the largest of the dead keep their series. P has just died and is not among them yet. */
+static void limit_dead(struct judge *j, struct run_entity *p)
 {
-    size_t low = 0, high = j->count;
-    if (j->hint < j->count && j->living[j->hint]->slot == slot)
-        return j->hint;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (j->living[mid]->slot < slot)
-            low = mid + 1;
-        else
-            high = mid;
+    struct run_entity *least = p;
+    size_t count = 0;
+    for (size_t i = 0; i < j->run->dead_count; i++) {
+        struct run_entity *e = j->run->dead[i];
+        if (e->kind != RUN_PROCESS || !e->observed)
+            continue;
+        count++;
+        if (judge_known(e)->peak_bytes < judge_known(least)->peak_bytes)
+            least = e;
     }
-    return low;
+    if (count >= JUDGE_DEAD)
+        forget(j, least);
 }
 
-struct judge_process *judge_find(struct judge *j, uint32_t slot)
+/* The memory of the job as a whole fell with the process that has died. */
+static void job_exits(struct judge *j)
 {
-    size_t at = place_of(j, slot);
-    j->hint = at + 1;
-    return at < j->count && j->living[at]->slot == slot ? j->living[at] : NULL;
-}
-
-static struct judge_process *find_pid(const struct judge *j, int32_t pid)
-{
-    for (size_t i = j->count; pid > 0 && i-- > 0;)
-        if (j->living[i]->id.pid == pid)
-            return j->living[i];
-    return NULL;
-}
-
-static void process_free(struct judge_process *p)
-{
-    if (p)
-        free(p->seat);
-    free(p);
-}
-
-static void describe(struct judge_process *p, const struct process_info *info)
-{
-    p->id = info->id;
-    p->role = info->role;
-    p->name_len = info->comm_len < sizeof p->name ? info->comm_len : (uint16_t)sizeof p->name;
-    memcpy(p->name, info->comm, p->name_len);
-}
-
-static void be_born(struct judge *j, uint64_t t_ns, uint32_t slot, const struct process_info *info)
-{
-    size_t at = place_of(j, slot);
-    if (at < j->count && j->living[at]->slot == slot)
-        return;
-    if (j->count == j->cap) {
-        size_t cap = j->cap ? j->cap * 2 : 16;
-        struct judge_process **living =
-            reallocarray(j->living, cap, sizeof(struct judge_process *));
-        if (!living)
-            return;
-        j->living = living;
-        j->cap = cap;
-    }
-    struct judge_process *p = calloc(1, sizeof *p);
-    if (!p)
-        return;
-    *p = (struct judge_process){.slot = slot, .parent = info->ppid, .born_ns = t_ns};
-    describe(p, info);
-    memmove(j->living + at + 1, j->living + at, (j->count - at) * sizeof(struct judge_process *));
-    j->living[at] = p;
-    j->count++;
-    j->seen++;
-}
-
-void judge_unlist(struct judge *j, const struct judge_process *p)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < j->listed_count; i++)
-        if (j->listed[i] != p)
-            j->listed[kept++] = j->listed[i];
-    j->listed_count = kept;
-    if (j->tree.grower == p)
-        j->tree.grower = NULL;
-}
-
-static void discard(struct judge *j, struct judge_process *p)
-{
-    judge_unlist(j, p);
-    process_free(p);
-}
-
-/* Long enough to be judged when it has gone; whoever was judged by chance while it lived is left
- * out too, since a recording does not tell when that was. */
-static bool lived_long(const struct judge_process *p)
-{
-    return p->died_ns - p->born_ns >= JUDGE_SEAT_AGE_S * NS_PER_S;
-}
-
-/* Takes over P, keeping it if it is among the largest. */
-static void bury(struct judge *j, struct judge_process *p)
-{
-    size_t least = 0;
-    if (!p->seat || !p->seat->is_judged || !lived_long(p)) {
-        discard(j, p);
-        return;
-    }
-    if (j->gone_count < JUDGE_GONE) {
-        j->gone[j->gone_count++] = p;
-        return;
-    }
-    for (size_t i = 1; i < j->gone_count; i++)
-        if (j->gone[i]->peak_bytes < j->gone[least]->peak_bytes)
-            least = i;
-    struct judge_process *other = p->peak_bytes > j->gone[least]->peak_bytes ? j->gone[least] : p;
-    if (other != p)
-        j->gone[least] = p;
-    discard(j, other);
-}
-
-/* What the job as a whole held fell with the one that has gone. */
-static void job_dies(struct judge *j)
-{
+    size_t at = 0;
     judge_series_exit(j->whole);
-    judge_series_exit(j->apart);
-    for (size_t i = 0; i < JUDGE_GPUS; i++)
-        judge_series_exit(j->gpu[i].seat);
+    judge_series_exit(j->summed);
+    for (struct run_entity *e; (e = judge_next(j, RUN_GPU, &at));)
+        judge_series_exit(judge_known(e)->series);
 }
 
-/* Was P, who has left the living, most of what the job was? Not if who started it lives on to do
- * the work: a worker may be as large as its parent, whose pages it shares, and the job goes on. */
-static bool was_most_of_job(const struct judge *j, const struct judge_process *p)
+/* Was P, which has died, most of what the job was? Not if its parent lives on to do the work: a
+ * worker may be as large as its parent, whose pages it shares, and the job goes on. */
+static bool was_most_of_job(const struct judge *j, const struct run_entity *p)
 {
-    const struct judge_process *parent = find_pid(j, p->parent);
-    if (parent && parent->role != ROLE_LAUNCHER)
+    const struct run_entity *parent = judge_find_pid(j, p->parent);
+    const struct run_entity *job = &j->run->job;
+    if (parent && parent->info.role != ROLE_LAUNCHER)
         return false;
-    return j->has_low && p->rss_bytes >= j->low_bytes / 2;
+    return run_was_read(j->run, job, JOB_TREE) &&
+           (p->observed ? judge_known(p)->rss_bytes : 0) >= job->last.v[JOB_TREE] / 2;
 }
 
-static void die(struct judge *j, uint64_t t_ns, uint32_t slot)
+static void process_died(struct judge *j, struct run_entity *p)
 {
-    struct judge_process *p = judge_find(j, slot);
-    if (!p)
-        return;
-    size_t at = place_of(j, slot);
-    memmove(j->living + at, j->living + at + 1,
-            (j->count - at - 1) * sizeof(struct judge_process *));
-    j->count--;
-    p->died_ns = t_ns;
-    if (j->has_leader && j->leader == slot)
-        j->has_leader = false;
+    struct run_entity *const *living;
+    struct judge_series *s = p->observed ? judge_known(p)->series : NULL;
     bool was_most = was_most_of_job(j, p);
+    /* One that was judged by chance while it lived is left out too: a recording does not tell when
+     * that was. */
+    bool has_lived = p->died_ns - p->execed_ns >= JUDGE_AGE_S * NS_PER_S;
+    if (j->has_leader && j->leader == p->id)
+        j->has_leader = false;
     if (was_most)
-        j->hold_until_ns = t_ns + HOLD_S * NS_PER_S;
-    if (was_most || j->count == 0)
-        job_dies(j);
-    judge_series_exit(p->seat);
-    if (p->seat) {
-        j->seats--;
-        if (lived_long(p) && p->seat->has_first) {
-            struct verdict_limit limit = judge_limit_for(j, p->seat->last_bytes);
-            judge_series_judge(p->seat, &limit);
+        j->hold_until_ns = p->died_ns + HOLD_S * NS_PER_S;
+    if (was_most || judge_living(j, &living) == 0)
+        job_exits(j);
+    judge_series_exit(s);
+    if (s) {
+        j->series_count--;
+        if (has_lived && s->has_first) {
+            struct verdict_limit limit = judge_limit_for(j, s->last_bytes);
+            judge_series_judge(s, &limit);
         }
     }
-    judge_figure_die(j, p->id.pid);
-    bury(j, p);
+    judge_figures_exit(j, p->info.id.pid);
+    if (s && s->is_judged && has_lived)
+        limit_dead(j, p);
+    else
+        forget(j, p);
 }
 
-void judge_process_event(struct judge *j, uint64_t t_ns, enum process_event_kind kind,
-                         uint32_t slot, const struct process_info *info)
+static void process_execed(struct judge *j, struct run_entity *p)
 {
-    if (kind == PROCESS_BORN) {
-        be_born(j, t_ns, slot, info);
+    struct judge_entity *a = judge_known(p);
+    if (!a)
         return;
-    }
-    if (kind == PROCESS_DIED) {
-        die(j, t_ns, slot);
-        return;
-    }
-    struct judge_process *p = judge_find(j, slot);
-    if (!p)
-        return;
-    describe(p, info);
-    if (kind != PROCESS_EXECED)
-        return;
-    p->has_status = false;
-    p->born_ns = t_ns;
-    if (p->seat && !judge_series_restart(j, p->seat)) {
-        free(p->seat);
-        p->seat = NULL;
-        j->seats--;
+    a->has_status = false;
+    if (a->series && !judge_series_restart(j, a->series)) {
+        free(a->series);
+        a->series = NULL;
+        j->series_count--;
     }
 }
 
 /* ---- marks ---- */
 
-/* The figures of whoever does not speak for itself, and the sender's own. */
-static void mark_series(struct judge *j, uint64_t t_ns, const struct judge_process *sender,
-                        const struct verdict_mark *mark, bool is_senders_alone)
+static bool sends_steps(const struct run_entity *p)
 {
-    for (size_t i = 0; i < JUDGE_FIGURES; i++) {
-        const struct judge_figure *s = &j->series[i];
-        const struct judge_process *owner = s->seat ? find_pid(j, s->pid) : NULL;
-        if (s->seat && !s->is_gone &&
-            (owner == sender || (!is_senders_alone && !(owner && owner->speaks))))
-            seat_mark(j, s->seat, t_ns, mark);
+    return p && p->observed && judge_known(p)->sends_steps;
+}
+
+/* The figures of processes without steps of their own, and the sender's. */
+static void mark_figures(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
+                         const struct verdict_mark *mark, bool is_senders_alone)
+{
+    struct run_entity *const *figures;
+    for (size_t i = 0, n = run_living(j->run, RUN_FIGURE, &figures); i < n; i++) {
+        const struct judge_entity *a = judge_known(figures[i]);
+        if (!a || !a->series)
+            continue;
+        const struct run_entity *owner = judge_find_pid(j, figures[i]->info.id.pid);
+        if (owner == sender || (!is_senders_alone && !sends_steps(owner)))
+            series_mark(j, a->series, t_ns, mark);
     }
 }
 
-static void mark_all(struct judge *j, uint64_t t_ns, const struct judge_process *sender,
+static void mark_all(struct judge *j, uint64_t t_ns, const struct run_entity *sender,
                      const struct verdict_mark *mark)
 {
-    for (size_t i = 0; i < j->count; i++)
-        if (!j->living[i]->speaks || j->living[i] == sender)
-            seat_mark(j, j->living[i]->seat, t_ns, mark);
-    seat_mark(j, j->whole, t_ns, mark);
-    seat_mark(j, j->apart, t_ns, mark);
-    for (size_t i = 0; i < JUDGE_GPUS; i++)
-        seat_mark(j, j->gpu[i].seat, t_ns, mark);
-    mark_series(j, t_ns, sender, mark, false);
+    struct run_entity *const *list;
+    for (size_t i = 0, n = judge_living(j, &list); i < n; i++)
+        if (list[i]->observed && (!sends_steps(list[i]) || list[i] == sender))
+            series_mark(j, judge_known(list[i])->series, t_ns, mark);
+    series_mark(j, j->whole, t_ns, mark);
+    series_mark(j, j->summed, t_ns, mark);
+    for (size_t i = 0, n = run_living(j->run, RUN_GPU, &list); i < n; i++)
+        if (list[i]->observed)
+            series_mark(j, judge_known(list[i])->series, t_ns, mark);
+    mark_figures(j, t_ns, sender, mark, false);
 }
 
 /* Of several ranks one is the job's clock; the others' marks are for themselves alone. */
-void judge_mark(struct judge *j, const struct mark *mark)
+static void judge_mark(struct judge *j, const struct mark *mark)
 {
     struct verdict_mark marks[MARK_CLOCK_MARKS];
-    struct judge_process *sender = find_pid(j, mark->pid);
-    if (j->options.no_marks)
-        return;
-    if (sender && j->has_leader && j->leader != sender->slot) {
-        sender->speaks = sender->speaks || mark->kind == MARK_STEP;
+    struct run_entity *sender = judge_find_pid(j, mark->pid);
+    struct judge_entity *a = sender ? judge_entity(sender) : NULL;
+    if (a && j->has_leader && j->leader != sender->id) {
+        a->sends_steps = a->sends_steps || mark->kind == MARK_STEP;
         if (mark_clock_map(mark, marks)) {
-            seat_mark(j, sender->seat, mark->t_ns, marks);
-            mark_series(j, mark->t_ns, sender, marks, true);
+            series_mark(j, a->series, mark->t_ns, marks);
+            mark_figures(j, mark->t_ns, sender, marks, true);
         }
         return;
     }
-    if (sender && mark->kind == MARK_STEP) {
+    if (a && mark->kind == MARK_STEP) {
         j->has_leader = true;
-        j->leader = sender->slot;
-        sender->speaks = true;
+        j->leader = sender->id;
+        a->sends_steps = true;
     }
     size_t count = mark_clock_add(&j->clock, mark, marks);
     for (size_t i = 0; i < count; i++)
         mark_all(j, mark->t_ns, sender, &marks[i]);
 }
 
-/* The same, live and from a recording: how often it was judged on the way does not matter. */
-static void close_segment(struct judge *j)
+/* ---- segments ---- */
+
+/* The job was started again. Updating first makes this independent of how often it was done on the
+ * way, which a recording does not tell. */
+static void judge_segment(struct judge *j)
 {
+    struct run_entity *e;
     judge_update(j);
     if (j->has_tree && j->tree.result.leak == VERDICT_LEAK_YES)
         j->earlier_leak = (struct judge_earlier){true, j->segment, j->tree.result};
     j->segment++;
-}
-
-uint32_t judge_segment_now(const struct judge *j)
-{
-    return j->segment;
-}
-
-const struct judge_earlier *judge_earlier_leak(const struct judge *j)
-{
-    return j->earlier_leak.is_there ? &j->earlier_leak : NULL;
-}
-
-void judge_segment(struct judge *j)
-{
-    close_segment(j);
-    for (size_t i = 0; i < j->gone_count; i++)
-        process_free(j->gone[i]);
-    for (size_t i = 0; i < JUDGE_GPUS; i++) {
-        free(j->gpu[i].seat);
-        j->gpu[i].seat = NULL;
-    }
-    judge_figure_clear(j);
+    for (enum run_kind kind = RUN_PROCESS; kind <= RUN_FIGURE; kind++)
+        for (size_t at = 0; (e = judge_next(j, kind, &at));)
+            if (e->is_dead || kind != RUN_PROCESS)
+                forget(j, e);
     free(j->whole);
-    free(j->apart);
-    j->whole = j->apart = NULL;
-    j->gone_count = j->listed_count = 0;
+    free(j->summed);
+    j->whole = j->summed = NULL;
+    j->listed_count = 0;
     j->tree = (struct judge_tree){.grower = NULL};
     j->clock = (struct mark_clock){.has_step = false};
     j->has_tree = j->has_leader = j->has_begun = j->was_signalled = false;
     j->has_ended = j->is_over = false;
-    judge_hear_held(j, NULL, 0);
-    j->told = VERDICT_UNDECIDED;
+    judge_set_held(j, NULL, 0);
+    j->noted = VERDICT_UNDECIDED;
     j->tree_peak_bytes = j->hold_until_ns = 0;
 }
 
-/* ---- life ---- */
+/* ---- the run ---- */
+
+static void observe(struct judge *j, struct run *run)
+{
+    if (j->run)
+        return;
+    j->run = run;
+    const json_t *limit = json_object_get(json_object_get(run->header, "limit"), "limit_bytes");
+    j->has_limit = json_integer_value(limit) > 0;
+    j->limit_bytes = j->has_limit ? (uint64_t)json_integer_value(limit) : 0;
+}
+
+static void observe_process(void *user, struct run *run, struct run_entity *e,
+                            enum process_event_kind event)
+{
+    struct judge *j = user;
+    observe(j, run);
+    if (event == PROCESS_DIED)
+        process_died(j, e);
+    else if (event == PROCESS_EXECED)
+        process_execed(j, e);
+}
+
+static void observe_tick(void *user, struct run *run)
+{
+    observe(user, run);
+    judge_tick(user);
+}
+
+static void observe_mark(void *user, struct run *run, const struct mark *mark)
+{
+    struct judge *j = user;
+    observe(j, run);
+    if (!j->options.no_marks)
+        judge_mark(j, mark);
+}
+
+static void observe_note(void *user, struct run *run, const char *kind, const char *text,
+                         size_t len)
+{
+    struct judge *j = user;
+    observe(j, run);
+    if (strcmp(kind, "segment") == 0)
+        judge_segment(j);
+    else
+        judge_note(j, kind, text, len);
+}
+
+static void observe_forget(void *user, struct run *run, struct run_entity *e)
+{
+    struct judge *j = user;
+    forget(j, e);
+    if (e == &run->machine) /* the last of them */
+        j->run = NULL;
+}
+
+struct run_observer *judge_observer(struct judge *j)
+{
+    return &j->observer;
+}
 
 int judge_new(const struct judge_options *options, struct judge **ret)
 {
@@ -436,6 +442,12 @@ int judge_new(const struct judge_options *options, struct judge **ret)
         return r;
     }
     j->options = *options;
+    j->observer = (struct run_observer){.user = j,
+                                        .process = observe_process,
+                                        .tick = observe_tick,
+                                        .mark = observe_mark,
+                                        .note = observe_note,
+                                        .forget = observe_forget};
     *ret = j;
     return 0;
 }
@@ -444,17 +456,9 @@ void judge_free(struct judge *j)
 {
     if (!j)
         return;
-    for (size_t i = 0; i < j->count; i++)
-        process_free(j->living[i]);
-    for (size_t i = 0; i < j->gone_count; i++)
-        process_free(j->gone[i]);
-    for (size_t i = 0; i < JUDGE_GPUS; i++)
-        free(j->gpu[i].seat);
-    judge_figure_clear(j);
     free(j->held);
-    free(j->living);
     free((void *)(uintptr_t)j->listed);
     free(j->whole);
-    free(j->apart);
+    free(j->summed);
     free(j);
 }

@@ -5,71 +5,58 @@
 #include <signal.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/err.h"
 #include "base/json.h"
 
-/* A series of somebody who has gone is judged once, then; now there is more to say. */
-static void seat_over(struct judge_series *s, bool is_gone)
+/* A series of a dead process is judged once, at its death; now more is known. */
+static void series_over(struct judge_series *s, bool is_dead)
 {
     if (!s)
         return;
     verdict_job_over(&s->series);
-    if (is_gone && s->is_judged)
+    if (is_dead && s->is_judged)
         judge_series_judge(s, &s->limit);
 }
 
-/* Was what began at FIRST_NS there for most of the job? What a helper did for a while says nothing
- * about how the job would have gone on. */
+/* Did it begin in the first half of the job? What a helper did for a while says nothing about how
+ * the job would have gone on. */
 static bool came_early(const struct judge *j, uint64_t first_ns)
 {
-    return first_ns <= j->begun_ns + (j->tick_ns - j->begun_ns) / 2;
+    return first_ns <= j->begun_ns + (j->run->tick_ns - j->begun_ns) / 2;
 }
 
-/* And to its end? */
-static bool saw_it_all(const struct judge *j, const struct judge_process *p)
-{
-    return came_early(j, p->born_ns) && judge_just_went(j, p);
-}
-
-/* The same of a series of the whole job, which may rest, or of a GPU, which may be let go. */
+/* The series of the whole job may rest, a GPU may be released. */
 static bool was_read_to_the_end(const struct judge *j, const struct judge_series *s)
 {
     return s && s->has_first && came_early(j, s->first_ns) && judge_is_just_now(j, s->last_ns);
 }
 
-/* A figure is read more rarely: there until the end is who sends it. */
-static bool was_told_to_the_end(const struct judge *j, const struct judge_figure *s)
-{
-    return s->seat && s->seat->has_first && came_early(j, s->seat->first_ns) &&
-           (!s->is_gone || judge_is_just_now(j, s->gone_ns));
-}
-
 static void job_is_over(struct judge *j)
 {
+    struct run_entity *e;
     j->is_over = true;
-    for (size_t i = 0; i < j->count; i++)
-        if (saw_it_all(j, j->living[i]))
-            seat_over(j->living[i]->seat, false);
-    for (size_t i = 0; i < j->gone_count; i++)
-        if (saw_it_all(j, j->gone[i]))
-            seat_over(j->gone[i]->seat, true);
-    for (size_t i = 0; i < JUDGE_GPUS; i++)
-        if (was_read_to_the_end(j, j->gpu[i].seat))
-            seat_over(j->gpu[i].seat, false);
-    for (size_t i = 0; i < JUDGE_FIGURES; i++)
-        if (was_told_to_the_end(j, &j->series[i]))
-            seat_over(j->series[i].seat, j->series[i].is_gone);
+    for (size_t at = 0; (e = judge_next(j, RUN_PROCESS, &at));)
+        if (came_early(j, e->execed_ns) && (!e->is_dead || judge_is_just_now(j, e->died_ns)))
+            series_over(judge_known(e)->series, e->is_dead);
+    for (size_t at = 0; (e = judge_next(j, RUN_GPU, &at));)
+        if (was_read_to_the_end(j, judge_known(e)->series))
+            series_over(judge_known(e)->series, false);
+    for (size_t at = 0; (e = judge_next(j, RUN_FIGURE, &at));) {
+        /* read more rarely: what counts is that its process was there until the end */
+        const struct judge_series *s = judge_series_of(e);
+        if (s && came_early(j, s->first_ns) &&
+            (!e->is_dead || judge_is_just_now(j, judge_known(e)->exit_ns)))
+            series_over(judge_known(e)->series, e->is_dead);
+    }
     if (was_read_to_the_end(j, j->whole))
-        seat_over(j->whole, false);
-    if (was_read_to_the_end(j, j->apart))
-        seat_over(j->apart, false);
+        series_over(j->whole, false);
+    if (was_read_to_the_end(j, j->summed))
+        series_over(j->summed, false);
 }
 
-static bool says(const json_t *o, const char *key, const char *value)
+static bool is_text(const json_t *o, const char *key, const char *value)
 {
-    const char *said = json_string_value(json_object_get(o, key));
-    return said && strcmp(said, value) == 0;
+    const char *text = json_string_value(json_object_get(o, key));
+    return text && strcmp(text, value) == 0;
 }
 
 /* Signals that ask a job to end; one that was sent it did not end by itself. */
@@ -81,14 +68,14 @@ static bool is_end_signal(const json_t *signal)
 
 static bool is_by_itself(const json_t *end)
 {
-    return says(end, "kind", "exited") && says(end, "cause_kind", "finished") &&
+    return is_text(end, "kind", "exited") && is_text(end, "cause_kind", "finished") &&
            !json_object_get(end, "by");
 }
 
 void judge_end(struct judge *j, const json_t *end)
 {
-    j->has_ended = says(end, "kind", "exited") || says(end, "kind", "signalled");
-    if (!j->was_signalled && is_by_itself(end))
+    j->has_ended = is_text(end, "kind", "exited") || is_text(end, "kind", "signalled");
+    if (j->run && !j->was_signalled && is_by_itself(end))
         job_is_over(j);
 }
 
@@ -100,28 +87,22 @@ static void forget_in(struct verdict_result *r)
 
 void judge_forget_when(struct judge *j)
 {
+    struct run_entity *e;
     if (!j->has_ended)
         return;
     forget_in(&j->tree.result);
-    for (size_t i = 0; i < j->listed_count; i++)
-        forget_in(&j->listed[i]->seat->result);
-    for (size_t i = 0; i < JUDGE_GPUS; i++)
-        if (j->gpu[i].seat)
-            forget_in(&j->gpu[i].seat->result);
-    for (size_t i = 0; i < JUDGE_FIGURES; i++)
-        if (j->series[i].seat)
-            forget_in(&j->series[i].seat->result);
+    for (enum run_kind kind = RUN_PROCESS; kind <= RUN_FIGURE; kind++)
+        for (size_t at = 0; (e = judge_next(j, kind, &at));)
+            if (judge_known(e)->series)
+                forget_in(&judge_known(e)->series->result);
 }
 
 void judge_note(struct judge *j, const char *kind, const char *text, size_t len)
 {
     bool is_end = strcmp(kind, "end") == 0;
-    if (strcmp(kind, "segment") == 0)
-        judge_segment(j);
     if (!is_end && strcmp(kind, "signal") != 0)
         return;
-    struct err err = {{0}};
-    json_t *doc = json_parse(text, len, &err);
+    json_t *doc = json_parse(text, len, NULL);
     if (is_end)
         judge_end(j, doc);
     else

@@ -1,50 +1,89 @@
-/* The judge's inside, shared by judge.c (who is judged), judge_tick.c (on which readings) and
- * judge_update.c (what comes of it); judge_end.c hears how the job ended, judge_figure.c has the
- * job's own figures, judge_held.c what the profiler knows of one that sent none, and judge_turns.c
- * tells who gives way to the next. */
+/* The judge's inside: judge.c observes the run, judge_tick.c takes readings, judge_update.c makes
+ * the verdicts; judge_end.c knows how the job ended, judge_figures.c the figures that the job
+ * reports, judge_held.c live memory by the profiler, judge_turns.c replaced workers. */
 #pragma once
 
 #include "judge/judge.h"
 #include "mark/mark_clock.h"
+#include "verdict/tail.h"
 
 enum {
-    JUDGE_SEAT_AGE_S = 3,        /* beyond the first few a process must live this long … */
+    JUDGE_AGE_S = 3,             /* beyond the first few a process must live this long … */
     JUDGE_STATUS_PATIENCE_S = 3, /* … and its status may take so long to be read */
+};
+
+struct judge_series {
+    struct verdict_series series;
+    struct tail tail; /* its newest readings: not judged yet, and never if it dies now */
+    struct verdict_result result; /* valid when is_judged */
+    struct verdict_limit limit;   /* it was judged against */
+    uint64_t first_ns, last_ns;   /* of its readings; valid when there is one */
+    uint64_t last_bytes;          /* the newest reading */
+    bool has_first, has_ended, is_judged;
+};
+
+/* What the judge knows of an entity: run_entity.observed. */
+struct judge_entity {
+    struct judge_series *series; /* NULL: not judged */
+    enum verdict_word noted;     /* the last word that judge_changes passed on */
+    /* of a process */
+    bool has_rss, has_status, has_unique;
+    bool sends_steps; /* and follows only its own */
+    uint64_t rss_bytes, file_bytes, swap_bytes, unique_bytes, peak_bytes;
+    uint64_t file_moved_bytes; /* between the last two readings of file_bytes */
+    uint64_t status_rss_bytes; /* rss_bytes at the last of them */
+    /* of a figure */
+    bool is_free_heap; /* used with the live heap, and no verdict of its own */
+    uint64_t exit_ns;  /* of its process: the tick before */
+};
+
+struct judge_earlier {
+    bool is_known;
+    uint32_t segment;
+    struct verdict_result result;
 };
 
 struct judge {
     struct judge_options options;
-    struct judge_process **living; /* by slot */
-    size_t count, cap, hint;
-    struct judge_process *gone[JUDGE_GONE];
-    size_t gone_count;
-    const struct judge_process **listed; /* by judge_update */
-    size_t listed_count;
-    struct judge_gpu gpu[JUDGE_GPUS];
-    struct judge_figure series[JUDGE_FIGURES];
-    struct judge_series *whole;
-    struct judge_series
-        *apart; /* the same with each process in full; NULL where there is no whole */
+    struct run_observer observer;
+    struct run *run;                  /* NULL before its first item, and once it has been freed */
+    const struct run_entity **listed; /* by judge_update: processes by peak, the largest first */
+    size_t listed_count, listed_cap;
+    struct judge_series *whole;  /* the job's memory, every page counted once */
+    struct judge_series *summed; /* each process counted in full; NULL where there is no whole */
     struct judge_tree tree;
     bool has_tree;
     uint32_t segment;                  /* how often the job was started again */
     struct judge_earlier earlier_leak; /* the newest, of the segments before this one */
-    enum verdict_word told;
+    enum verdict_word noted;
     struct mark_clock clock;
     bool has_leader;
-    uint32_t leader; /* slot of the process whose steps are the job's */
-    size_t seats;
-    uint64_t seen;
-    /* the machine */
-    uint64_t tick_ns, first_tick_ns, begun_ns; /* begun: this segment's first */
-    bool is_ticked, has_begun, was_signalled, has_ended, is_over;
-    struct held *held; /* of the profiler */
+    uint32_t leader;     /* slot of the process whose steps are the job's */
+    size_t series_count; /* of living processes */
+    uint64_t begun_ns;   /* this segment's first tick */
+    bool has_begun, was_signalled, has_ended, is_over, is_closed;
+    struct held *held; /* of the profiler, on the run's clock */
     size_t held_count;
-    bool has_low, has_charge, has_limit, has_used;
-    uint64_t low_bytes, charge_bytes, limit_bytes, used_bytes;
+    bool has_limit, has_used;
+    uint64_t limit_bytes, used_bytes;
     struct verdict_limit whole_limit; /* as it was at the whole's last reading */
     uint64_t tree_peak_bytes, hold_until_ns;
 };
+
+/* What is known of E; made at first sight. NULL: out of memory. */
+struct judge_entity *judge_entity(struct run_entity *e);
+/* What is known of E, as far as there is anything. */
+static inline struct judge_entity *judge_known(const struct run_entity *e)
+{
+    return e->observed;
+}
+/* E's series, once it has a reading; else NULL. */
+struct judge_series *judge_series_of(const struct run_entity *e);
+/* The living processes, by slot. */
+size_t judge_living(const struct judge *j, struct run_entity *const **ret);
+/* The living processes, then the dead: NULL at the end, *AT begins at 0. */
+struct run_entity *judge_next(const struct judge *j, enum run_kind kind, size_t *at);
+struct run_entity *judge_find_pid(const struct judge *j, int32_t pid); /* living; NULL if none */
 
 /* An empty series. To one that comes late its own first pass over the data begins with it. */
 bool judge_series_restart(const struct judge *j, struct judge_series *s);
@@ -55,30 +94,32 @@ void judge_series_feed(const struct judge *j, struct judge_series *s, uint64_t b
 /* The process, or the job, has died: the newest readings were its exit. */
 void judge_series_exit(struct judge_series *s);
 void judge_series_judge(struct judge_series *s, const struct verdict_limit *limit);
-/* What somebody who holds OWN_BYTES has to keep below. */
+/* For what holds OWN_BYTES under the job's limit. */
 struct verdict_limit judge_limit_for(const struct judge *j, uint64_t own_bytes);
-void judge_figure_sample(struct judge *j, uint32_t id, const char *full,
-                         const struct sample *sample);
-void judge_figure_judge(struct judge *j);
-void judge_figure_die(struct judge *j, int32_t pid); /* whose figures they are is gone */
-void judge_figure_clear(struct judge *j);
+
+void judge_tick(struct judge *j);
+void judge_note(struct judge *j, const char *kind, const char *text, size_t len);
+/* P has no series any more: nothing may point at its result. */
+void judge_unlist(struct judge *j, const struct run_entity *p);
+
+void judge_figure_sample(struct judge *j, struct run_entity *e);
+void judge_figures_judge(struct judge *j);
+void judge_figures_exit(struct judge *j, int32_t pid);           /* their process has died */
+const char *judge_figure_label(const struct run_entity *figure); /* "heap (live)" */
+/* Where P reports its heap, the verdict on P follows it; false: it reports none. */
+bool judge_figures_apply(const struct judge *j, const struct run_entity *p);
+/* The same for the job, most of whose growth may be that of P. */
+void judge_figures_apply_whole(const struct judge *j, const struct run_entity *p);
+
+/* Where the profiler has samples of P, the verdict on P follows them. */
+void judge_held_apply(const struct judge *j, const struct run_entity *p);
+
 /* Of a job that has ended nothing will be known later on. */
 void judge_forget_when(struct judge *j);
-/* What the profiler has of P is heard, once P itself has been judged. */
-void judge_held_tell(const struct judge *j, struct judge_process *p);
-/* What P tells of its heap is heard, once P itself has been judged; false if it tells nothing. */
-bool judge_figure_tell(const struct judge *j, struct judge_process *p);
-/* The same for the whole tree, most of whose growth may be that of P; it has been judged. */
-void judge_figure_tell_whole(const struct judge *j, const struct judge_process *p);
-struct judge_process *judge_find(struct judge *j, uint32_t slot); /* living; NULL if none */
-/* Has P given way to another that its parent started for the same? What it held is given back. */
-bool judge_was_replaced(const struct judge *j, const struct judge_process *p);
-/* Did P follow on others that have gone, and neither hold more than they did nor live much longer?
- * Then what it takes says nothing about the job: it will be given back too. */
-bool judge_takes_turns(const struct judge *j, const struct judge_process *p);
+/* Has P been replaced by another that its parent started for the same? */
+bool judge_was_replaced(const struct judge *j, const struct run_entity *p);
+/* Did P replace others that have died, and neither hold more than they did nor live much longer?
+ * Then its memory says nothing about the job: it will be released too. */
+bool judge_is_replacement(const struct judge *j, const struct run_entity *p);
 /* Was T_NS so shortly before now that it belongs to the end of a job that ends now? */
 bool judge_is_just_now(const struct judge *j, uint64_t t_ns);
-/* Did P live, or go so shortly before now that it went with the job? */
-bool judge_just_went(const struct judge *j, const struct judge_process *p);
-/* P's result is gone: nothing that was listed may point at it. */
-void judge_unlist(struct judge *j, const struct judge_process *p);

@@ -1,34 +1,15 @@
-/* On which readings: what of a process's memory can leak, and what the whole tree holds. */
+/* On which readings: what of a process's memory can leak, and what the whole job holds. */
 #include "judge/judge_private.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 
 enum {
-    SEATS_AT_ONCE = 32,     /* so many get a series at birth, those beyond later */
+    SERIES_AT_ONCE = 32,    /* so many get a series at birth, those beyond later */
     UNIQUE_AGE_S = 2,       /* a process older than this should have its unique memory known … */
-    UNIQUE_PATIENCE_S = 30, /* … and after this long the tree's memory counts without */
+    UNIQUE_PATIENCE_S = 30, /* … and after this long the job's memory counts without */
 };
-
-void judge_tick_begin(struct judge *j, uint64_t t_ns)
-{
-    j->tick_ns = t_ns;
-    if (!j->is_ticked)
-        j->first_tick_ns = t_ns;
-    if (!j->has_begun)
-        j->begun_ns = t_ns;
-    j->has_begun = true;
-    j->is_ticked = true;
-    j->has_low = j->has_charge = false;
-    j->hint = 0;
-}
-
-static bool was_read(const struct sample *s, unsigned field)
-{
-    return s->read >> field & 1u;
-}
 
 /* Of what can leak: so much may come and go without being looked into. */
 static const double FILE_MOVES = 0.025;
@@ -36,42 +17,41 @@ static const double FILE_MOVES = 0.025;
 /* Files are being mapped in or let go, and resident memory has moved since these were read: by
  * them, or by what can leak? To take the old figure off would say the latter. While a job starts it
  * maps its libraries, and there every reading helps to tell where that ended. */
-static bool is_mapping(const struct judge *j, const struct judge_process *p)
+static bool is_mapping(const struct judge *j, const struct judge_entity *p)
 {
-    double most = FILE_MOVES * fabs((double)p->then_bytes - (double)p->file_bytes);
+    double most = FILE_MOVES * fabs((double)p->status_rss_bytes - (double)p->file_bytes);
     return (j->clock.has_begun || j->clock.has_step) && p->has_status &&
            (double)p->file_moved_bytes > most &&
-           fabs((double)p->rss_bytes - (double)p->then_bytes) > most;
+           fabs((double)p->rss_bytes - (double)p->status_rss_bytes) > most;
 }
 
 /* Resident memory that can leak: page cache mapped in is none, and what was swapped out still is
- * (facts of the kernel: RssFile, VmSwap). 0: not known now. */
-static uint64_t value_of(const struct judge *j, const struct judge_process *p)
+ * (facts of the kernel: RssFile, VmSwap). */
+static uint64_t leakable(const struct judge_entity *p)
 {
-    if (!p->has_rss || is_mapping(j, p))
-        return 0;
-    if (p->has_status)
-        return (p->rss_bytes > p->file_bytes ? p->rss_bytes - p->file_bytes : 0) + p->swap_bytes;
-    if (j->options.is_table || j->tick_ns - p->born_ns >= JUDGE_STATUS_PATIENCE_S * NS_PER_S)
-        return p->rss_bytes;
-    return 0;
+    uint64_t file = p->has_status ? p->file_bytes : 0;
+    return (p->rss_bytes > file ? p->rss_bytes - file : 0) + (p->has_status ? p->swap_bytes : 0);
 }
 
-static bool may_sit(const struct judge *j, const struct judge_process *p)
+static bool is_older(const struct judge *j, const struct run_entity *e, uint64_t age_s)
 {
-    if (j->seats >= JUDGE_LIVING)
-        return false;
-    return j->seats < SEATS_AT_ONCE || j->options.is_table ||
-           j->tick_ns - p->born_ns >= JUDGE_SEAT_AGE_S * NS_PER_S;
+    return j->run->tick_ns - e->execed_ns >= age_s * NS_PER_S;
 }
 
-static void sample_process(struct judge *j, uint32_t slot, const struct sample *s)
+static bool may_have_series(const struct judge *j, const struct run_entity *e)
 {
-    struct judge_process *p = judge_find(j, slot);
+    return j->series_count < JUDGE_LIVING &&
+           (j->series_count < SERIES_AT_ONCE || j->run->is_table || is_older(j, e, JUDGE_AGE_S));
+}
+
+static void sample_process(struct judge *j, struct run_entity *e)
+{
+    const struct sample *s = &e->last;
+    bool is_status = run_was_read(j->run, e, SAMPLE_FILE) || run_was_read(j->run, e, SAMPLE_SWAP);
+    struct judge_entity *p = judge_entity(e);
     if (!p)
         return;
-    bool is_read = was_read(s, SAMPLE_FILE) || was_read(s, SAMPLE_SWAP);
-    if (is_read) {
+    if (is_status) {
         uint64_t file = sample_has(s, SAMPLE_FILE) ? s->v[SAMPLE_FILE] : 0;
         if (p->has_status)
             p->file_moved_bytes =
@@ -80,178 +60,174 @@ static void sample_process(struct judge *j, uint32_t slot, const struct sample *
         p->file_bytes = file;
         p->swap_bytes = sample_has(s, SAMPLE_SWAP) ? s->v[SAMPLE_SWAP] : 0;
     }
-    if (was_read(s, SAMPLE_UNIQUE)) {
+    if (run_was_read(j->run, e, SAMPLE_UNIQUE)) {
         p->has_unique = true;
         p->unique_bytes = s->v[SAMPLE_UNIQUE];
     }
-    if (!was_read(s, SAMPLE_RSS))
+    if (!run_was_read(j->run, e, SAMPLE_RSS))
         return;
     p->has_rss = true;
     p->rss_bytes = s->v[SAMPLE_RSS];
-    if (is_read)
-        p->then_bytes = p->rss_bytes;
+    if (is_status)
+        p->status_rss_bytes = p->rss_bytes;
     if (p->rss_bytes > p->peak_bytes)
         p->peak_bytes = p->rss_bytes;
-    uint64_t value = value_of(j, p);
-    if (!p->seat && value > 0 && may_sit(j, p)) {
-        p->seat = judge_series_new(j);
-        j->seats += p->seat != NULL;
+    bool is_known = !is_mapping(j, p) &&
+                    (p->has_status || j->run->is_table || is_older(j, e, JUDGE_STATUS_PATIENCE_S));
+    uint64_t value = is_known ? leakable(p) : 0;
+    if (!p->series && value > 0 && may_have_series(j, e)) {
+        p->series = judge_series_new(j);
+        j->series_count += p->series != NULL;
     }
-    if (p->seat)
-        judge_series_feed(j, p->seat, value);
+    if (p->series)
+        judge_series_feed(j, p->series, value);
 }
 
-static void sample_machine(struct judge *j, const struct sample *s)
+static void sample_limit(struct judge *j)
 {
-    if (was_read(s, MACHINE_TREE_LOW)) {
-        j->has_low = true;
-        j->low_bytes = s->v[MACHINE_TREE_LOW];
-    }
-    if (was_read(s, MACHINE_CHARGE)) {
-        j->has_charge = true;
-        j->charge_bytes = s->v[MACHINE_CHARGE];
-    }
-    if (j->count == 0) /* what was charged for the job is given back: no longer its limit */
-        return;
-    if (was_read(s, MACHINE_LIMIT)) {
+    const struct run_entity *job = &j->run->job;
+    if (run_was_read(j->run, job, JOB_LIMIT)) {
         j->has_limit = true;
-        j->limit_bytes = s->v[MACHINE_LIMIT];
+        j->limit_bytes = job->last.v[JOB_LIMIT];
     }
-    if (was_read(s, MACHINE_LIMIT_USED)) {
+    if (run_was_read(j->run, job, JOB_LIMIT_USED)) {
         j->has_used = true;
-        j->used_bytes = s->v[MACHINE_LIMIT_USED];
+        j->used_bytes = job->last.v[JOB_LIMIT_USED];
     }
 }
 
-static void sample_gpu(struct judge *j, uint32_t id, const char *name, const struct sample *s)
+static void sample_gpu(struct judge *j, struct run_entity *e)
 {
-    if (id >= JUDGE_GPUS || !was_read(s, GPU_JOB))
+    struct judge_entity *a = run_was_read(j->run, e, GPU_JOB) ? judge_entity(e) : NULL;
+    if (!a)
         return;
-    struct judge_gpu *g = &j->gpu[id];
-    g->id = id;
-    size_t len = name ? strnlen(name, sizeof g->name - 1) : 0;
-    memcpy(g->name, name ? name : "", len);
-    g->name[len] = '\0';
-    g->total_bytes = sample_has(s, GPU_TOTAL) ? s->v[GPU_TOTAL] : 0;
-    g->used_bytes = sample_has(s, GPU_USED) ? s->v[GPU_USED] : 0;
-    if (!g->seat && s->v[GPU_JOB] > 0)
-        g->seat = judge_series_new(j);
-    if (g->seat)
-        judge_series_feed(j, g->seat, s->v[GPU_JOB]);
+    if (!a->series && e->last.v[GPU_JOB] > 0)
+        a->series = judge_series_new(j);
+    if (a->series)
+        judge_series_feed(j, a->series, e->last.v[GPU_JOB]);
 }
 
-void judge_sample(struct judge *j, enum sample_entity_kind kind, uint32_t id, const char *name,
-                  const struct sample *sample)
-{
-    if (kind == ENTITY_PROCESS)
-        sample_process(j, id, sample);
-    else if (kind == ENTITY_MACHINE)
-        sample_machine(j, sample);
-    else if (kind == ENTITY_GPU)
-        sample_gpu(j, id, name, sample);
-    else if (kind == ENTITY_SERIES && !j->options.no_marks)
-        judge_figure_sample(j, id, name, sample);
-}
+/* ---- the job ---- */
 
 /* Until the unique memory of those that have been there for a while is known, the lower bound is
  * the largest process alone, and its rise to the truth would look like growth. */
-static bool low_is_meant(const struct judge *j)
+static bool is_low_meant(const struct judge *j, struct run_entity *const *living, size_t n)
 {
-    if (j->has_charge || j->whole || j->count == 1 ||
-        j->tick_ns - j->first_tick_ns >= UNIQUE_PATIENCE_S * NS_PER_S)
+    if (run_was_read(j->run, &j->run->job, JOB_CHARGE) || j->whole || n == 1 ||
+        j->run->tick_ns - j->run->first_tick_ns >= UNIQUE_PATIENCE_S * NS_PER_S)
         return true;
-    for (size_t i = 0; i < j->count; i++)
-        if (!j->living[i]->has_unique &&
-            j->tick_ns - j->living[i]->born_ns >= UNIQUE_AGE_S * NS_PER_S)
+    for (size_t i = 0; i < n; i++)
+        if (!(living[i]->observed && judge_known(living[i])->has_unique) &&
+            is_older(j, living[i], UNIQUE_AGE_S))
             return false;
     return true;
 }
 
-/* What the processes have that can leak. Libraries and data files that several map are the same
- * pages: the largest such part counts for all. */
-static uint64_t once_value(const struct judge *j)
+/* Memory of the processes that can leak, counted once. Libraries and data files that several map
+ * are the same pages: the largest such part counts for all. */
+static uint64_t once_bytes(const struct judge *j, struct run_entity *const *living, size_t n)
 {
-    uint64_t file = 0, swap = 0;
-    for (size_t i = 0; i < j->count; i++) {
-        const struct judge_process *p = j->living[i];
-        if (p->has_status && p->file_bytes > file)
+    uint64_t file = 0, swap = 0, low = j->run->job.last.v[JOB_TREE];
+    for (size_t i = 0; i < n; i++) {
+        const struct judge_entity *p = judge_known(living[i]);
+        if (!p || !p->has_status)
+            continue;
+        if (p->file_bytes > file)
             file = p->file_bytes;
-        swap += p->has_status ? p->swap_bytes : 0;
+        swap += p->swap_bytes;
     }
-    return (j->low_bytes > file ? j->low_bytes - file : 0) + swap;
+    return (low > file ? low - file : 0) + swap;
 }
 
-/* The tree's memory that can leak: what the kernel charges the job's own cgroup with, where it has
- * one. */
-static uint64_t tree_value(const struct judge *j)
+/* Is the job's memory known at this tick? */
+static bool is_whole_known(const struct judge *j, struct run_entity *const *living, size_t n)
 {
-    return j->has_charge ? j->charge_bytes : once_value(j);
-}
-
-/* The same with what is shared counted in each that has it, and with what the kernel charges beyond
- * the processes. */
-static uint64_t apart_value(const struct judge *j)
-{
-    uint64_t sum = 0, once = once_value(j);
-    for (size_t i = 0; i < j->count; i++) {
-        const struct judge_process *p = j->living[i];
-        uint64_t file = p->has_status ? p->file_bytes : 0;
-        sum +=
-            (p->rss_bytes > file ? p->rss_bytes - file : 0) + (p->has_status ? p->swap_bytes : 0);
+    bool has_charge = run_was_read(j->run, &j->run->job, JOB_CHARGE);
+    if (!run_was_read(j->run, &j->run->job, JOB_TREE) || n == 0 ||
+        j->run->tick_ns < j->hold_until_ns || !is_low_meant(j, living, n))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const struct judge_entity *p = judge_known(living[i]);
+        if (!j->whole && !(p && p->has_status) && !is_older(j, living[i], JUDGE_STATUS_PATIENCE_S))
+            return false;
+        if (!has_charge && p && is_mapping(j, p))
+            return false;
     }
-    return sum + (j->has_charge && j->charge_bytes > once ? j->charge_bytes - once : 0);
+    return true;
 }
 
+/* Its memory that can leak is the charge of its own cgroup, where it has one. Beside it, the same
+ * with shared pages counted in each process, and with what the kernel charges beyond them. */
 static void feed_whole(struct judge *j)
 {
-    if (!j->has_low || j->count == 0 || j->tick_ns < j->hold_until_ns || !low_is_meant(j))
+    struct run_entity *const *living;
+    size_t n = judge_living(j, &living);
+    if (!is_whole_known(j, living, n))
         return;
-    for (size_t i = 0; i < j->count; i++)
-        if (!j->living[i]->has_status &&
-            j->tick_ns - j->living[i]->born_ns < JUDGE_STATUS_PATIENCE_S * NS_PER_S && !j->whole)
-            return;
-    for (size_t i = 0; i < j->count && !j->has_charge; i++)
-        if (is_mapping(j, j->living[i]))
-            return;
+    bool has_charge = run_was_read(j->run, &j->run->job, JOB_CHARGE);
+    uint64_t once = once_bytes(j, living, n), sum = 0;
+    uint64_t charge = has_charge ? j->run->job.last.v[JOB_CHARGE] : 0;
     if (!j->whole)
         j->whole = judge_series_new(j);
     if (!j->whole)
         return;
-    if (!j->apart)
-        j->apart = judge_series_new(j);
-    if (j->apart)
-        judge_series_feed(j, j->apart, apart_value(j));
-    judge_series_feed(j, j->whole, tree_value(j));
+    if (!j->summed)
+        j->summed = judge_series_new(j);
+    for (size_t i = 0; i < n; i++)
+        sum += living[i]->observed ? leakable(judge_known(living[i])) : 0;
+    if (j->summed)
+        judge_series_feed(j, j->summed, sum + (charge > once ? charge - once : 0));
+    judge_series_feed(j, j->whole, has_charge ? charge : once);
     j->whole_limit = judge_limit_for(j, j->whole->last_bytes);
     if (j->whole->last_bytes > j->tree_peak_bytes)
         j->tree_peak_bytes = j->whole->last_bytes;
 }
 
-/* All seats are taken: the smallest gives way to one twice its size. */
-static void reseat(struct judge *j)
+/* Of too many processes the smallest that is judged gives way to one twice its size. */
+static void replace_smallest(struct judge *j)
 {
-    struct judge_process *least = NULL, *largest = NULL;
-    if (j->seats < JUDGE_LIVING || j->count <= JUDGE_LIVING)
+    struct run_entity *const *living, *least = NULL, *largest = NULL;
+    size_t n = judge_living(j, &living);
+    if (j->series_count < JUDGE_LIVING || n <= JUDGE_LIVING)
         return;
-    for (size_t i = 0; i < j->count; i++) {
-        struct judge_process *p = j->living[i];
-        if (p->seat && (!least || p->rss_bytes < least->rss_bytes))
-            least = p;
-        if (!p->seat && (!largest || p->rss_bytes > largest->rss_bytes))
-            largest = p;
+    for (size_t i = 0; i < n; i++) {
+        const struct judge_entity *p = judge_known(living[i]);
+        if (!p)
+            continue;
+        if (p->series && (!least || p->rss_bytes < judge_known(least)->rss_bytes))
+            least = living[i];
+        if (!p->series && (!largest || p->rss_bytes > judge_known(largest)->rss_bytes))
+            largest = living[i];
     }
-    if (!least || !largest || largest->rss_bytes / 2 <= least->rss_bytes)
+    if (!least || !largest || judge_known(largest)->rss_bytes / 2 <= judge_known(least)->rss_bytes)
         return;
     judge_unlist(j, least);
-    if (judge_series_restart(j, least->seat)) {
-        largest->seat = least->seat;
-        least->seat = NULL;
-        least->told = VERDICT_UNDECIDED;
+    if (judge_series_restart(j, judge_known(least)->series)) {
+        judge_known(largest)->series = judge_known(least)->series;
+        judge_known(least)->series = NULL;
+        judge_known(least)->noted = VERDICT_UNDECIDED;
     }
 }
 
-void judge_tick_end(struct judge *j)
+void judge_tick(struct judge *j)
 {
+    struct run_entity *const *list;
+    size_t n = judge_living(j, &list);
+    if (!j->has_begun)
+        j->begun_ns = j->run->tick_ns;
+    j->has_begun = true;
+    if (n) /* else what was charged for the job is released: no longer its limit */
+        sample_limit(j);
+    for (size_t i = 0; i < n; i++)
+        if (list[i]->last_ns == j->run->tick_ns)
+            sample_process(j, list[i]);
+    n = run_living(j->run, RUN_GPU, &list);
+    for (size_t i = 0; i < n; i++)
+        sample_gpu(j, list[i]);
+    n = j->options.no_marks ? 0 : run_living(j->run, RUN_FIGURE, &list);
+    for (size_t i = 0; i < n; i++)
+        if (run_was_read(j->run, list[i], 0))
+            judge_figure_sample(j, list[i]);
     feed_whole(j);
-    reseat(j);
+    replace_smallest(j);
 }

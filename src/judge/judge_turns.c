@@ -1,80 +1,88 @@
-/* Processes that take turns: workers that end with an epoch and are started anew for the next, an
- * evaluation that is a program of its own. Whoever ends gives back what it took. */
+/* Processes that replace each other: workers that end with an epoch and are started anew for the
+ * next, an evaluation that is a program of its own. Their memory is released when they end. */
 #include "base/clock.h"
 #include "judge/judge_private.h"
 
 enum {
-    OVERLAP_S = 5, /* at most, and half its life, that one may still live when the next is there */
+    OVERLAP_S = 5, /* at most, and half its life, that one may still live when the next is born */
     LONGER = 2,    /* times the longest life before: no longer the same */
 };
 
 static const double HIGHER = 1.05; /* likewise, times what those before it held */
 
-static const struct judge_process *parent_of(const struct judge *j, const struct judge_process *p)
+/* The dead are those that are judged. */
+static const struct run_entity *parent_of(const struct judge *j, const struct run_entity *p)
 {
-    for (size_t i = 0; p->parent > 0 && i < j->count; i++)
-        if (j->living[i]->id.pid == p->parent && j->living[i]->born_ns <= p->born_ns)
-            return j->living[i];
-    for (size_t i = 0; p->parent > 0 && i < j->gone_count; i++)
-        if (j->gone[i]->id.pid == p->parent && j->gone[i]->born_ns <= p->born_ns &&
-            j->gone[i]->died_ns >= p->born_ns)
-            return j->gone[i];
+    struct run_entity *const *living;
+    size_t n = judge_living(j, &living), at = n;
+    for (size_t i = 0; p->parent > 0 && i < n; i++)
+        if (living[i]->info.id.pid == p->parent && living[i]->execed_ns <= p->execed_ns)
+            return living[i];
+    for (const struct run_entity *e; p->parent > 0 && (e = judge_next(j, RUN_PROCESS, &at));)
+        if (e->info.id.pid == p->parent && e->execed_ns <= p->execed_ns &&
+            e->died_ns >= p->execed_ns)
+            return e;
     return NULL;
 }
 
 /* Does another do the job's work, and P help it? A rank that is started again is the job itself, as
  * is whatever a launcher or a supervisor starts. */
-static bool is_helper(const struct judge *j, const struct judge_process *p)
+static bool is_helper(const struct judge *j, const struct run_entity *p)
 {
-    const struct judge_process *parent = parent_of(j, p);
-    if (!parent || parent->role == ROLE_LAUNCHER || p->speaks)
+    const struct run_entity *parent = parent_of(j, p);
+    if (!parent || parent->info.role == ROLE_LAUNCHER || judge_known(p)->sends_steps)
         return false;
-    return p->role != ROLE_MAIN || parent->role == ROLE_MAIN;
+    return p->info.role != ROLE_MAIN || parent->info.role == ROLE_MAIN;
 }
 
-/* Did BEFORE, who has gone, end about when P came? Two of one loader, born together, did not. */
-static bool came_after(const struct judge_process *before, const struct judge_process *p)
+/* Did BEFORE, which has died, end about when P was born? Two of one loader, born together, did
+ * not. */
+static bool came_after(const struct run_entity *before, const struct run_entity *p)
 {
-    uint64_t overlap_ns = (before->died_ns - before->born_ns) / 2;
+    uint64_t overlap_ns = (before->died_ns - before->execed_ns) / 2;
     if (overlap_ns > OVERLAP_S * NS_PER_S)
         overlap_ns = OVERLAP_S * NS_PER_S;
-    return before->parent == p->parent && before->role == p->role && before->born_ns < p->born_ns &&
-           before->died_ns <= p->born_ns + overlap_ns;
+    return before->parent == p->parent && before->info.role == p->info.role &&
+           before->execed_ns < p->execed_ns && before->died_ns <= p->execed_ns + overlap_ns;
 }
 
-bool judge_was_replaced(const struct judge *j, const struct judge_process *p)
+bool judge_was_replaced(const struct judge *j, const struct run_entity *p)
 {
-    if (!p->died_ns || !is_helper(j, p))
+    struct run_entity *const *living;
+    size_t n = judge_living(j, &living), at = n;
+    if (!p->is_dead || !is_helper(j, p))
         return false;
-    for (size_t i = 0; i < j->count; i++)
-        if (came_after(p, j->living[i]))
+    for (size_t i = 0; i < n; i++)
+        if (came_after(p, living[i]))
             return true;
-    for (size_t i = 0; i < j->gone_count; i++)
-        if (came_after(p, j->gone[i]))
+    for (const struct run_entity *e; (e = judge_next(j, RUN_PROCESS, &at));)
+        if (came_after(p, e))
             return true;
     return false;
 }
 
-static uint64_t life_ns(const struct judge *j, const struct judge_process *p)
+static uint64_t life_ns(const struct judge *j, const struct run_entity *p)
 {
-    return (p->died_ns ? p->died_ns : j->tick_ns) - p->born_ns;
+    return (p->is_dead ? p->died_ns : j->run->tick_ns) - p->execed_ns;
 }
 
-bool judge_takes_turns(const struct judge *j, const struct judge_process *p)
+bool judge_is_replacement(const struct judge *j, const struct run_entity *p)
 {
+    struct run_entity *const *living;
+    size_t at = judge_living(j, &living);
     double most = 0;
     uint64_t longest_ns = 0;
     if (!is_helper(j, p))
         return false;
-    for (size_t i = 0; i < j->gone_count; i++) {
-        const struct judge_process *g = j->gone[i];
-        if (!came_after(g, p))
+    for (const struct run_entity *e; (e = judge_next(j, RUN_PROCESS, &at));) {
+        if (!came_after(e, p))
             continue;
-        if (g->seat->result.highest_floor_bytes > most)
-            most = g->seat->result.highest_floor_bytes;
-        if (life_ns(j, g) > longest_ns)
-            longest_ns = life_ns(j, g);
+        const struct verdict_result *r = judge_result(e);
+        if (r && r->highest_floor_bytes > most)
+            most = r->highest_floor_bytes;
+        if (life_ns(j, e) > longest_ns)
+            longest_ns = life_ns(j, e);
     }
-    return most > 0 && p->seat->result.highest_floor_bytes <= HIGHER * most &&
+    return most > 0 && judge_known(p)->series->result.highest_floor_bytes <= HIGHER * most &&
            life_ns(j, p) <= LONGER * longest_ns;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "judge/judge.h"
+#include "judge/judge_private.h"
 
 void judged_fini(struct judged *a)
 {
@@ -65,23 +65,19 @@ int judged_set_result(struct judged *a, const struct verdict_result *result, dou
     return a->reasons ? 0 : -ENOMEM;
 }
 
-static double judge_offset_s(const struct judge *j, uint64_t first_ns)
+static int judged_set_process(struct judged *a, const struct run_entity *p)
 {
-    return ((double)first_ns - (double)judge_start_ns(j)) / (double)NS_PER_S;
-}
-
-static int judged_set_process(struct judged *a, const struct judge_process *p)
-{
+    const struct judge_entity *known = judge_known(p);
     a->has_pid = a->has_role = true;
-    a->pid = p->id.pid;
-    a->start_ticks = p->id.start_ticks;
-    a->role = p->role;
-    a->alive = p->died_ns == 0;
-    a->has_rss = p->has_rss;
-    a->has_unique = p->has_unique;
-    a->rss_bytes = p->rss_bytes;
-    a->unique_bytes = p->unique_bytes;
-    a->name = strndup(p->name, p->name_len);
+    a->pid = p->info.id.pid;
+    a->start_ticks = p->info.id.start_ticks;
+    a->role = p->info.role;
+    a->alive = !p->is_dead;
+    a->has_rss = known->has_rss;
+    a->has_unique = known->has_unique;
+    a->rss_bytes = known->rss_bytes;
+    a->unique_bytes = known->unique_bytes;
+    a->name = strdup(p->name);
     return a->name ? 0 : -ENOMEM;
 }
 
@@ -96,83 +92,78 @@ static int verdicts_set_job(struct verdicts *v, const struct judge *j)
     memcpy(v->flat, t->of.flat, sizeof v->flat);
     v->has_grower = t->grower;
     int r = t->grower ? judged_set_process(&v->grower, t->grower) : 0;
-    return r < 0 ? r : judged_set_result(&v->job, &t->result, judge_offset_s(j, t->first_ns));
+    return r < 0 ? r : judged_set_result(&v->job, &t->result, (double)t->first_ns / NS_PER_S);
 }
 
-static int verdicts_add(struct judged_list *list, const struct judge *j,
-                        const struct judge_series *s, struct judged **ret)
+/* What E is named, and its verdict. */
+static int verdicts_add(struct judged_list *list, const struct run_entity *e)
 {
-    *ret = judged_list_add(list);
-    return *ret ? judged_set_result(*ret, &s->result, judge_offset_s(j, s->first_ns)) : -ENOMEM;
+    const struct judge_series *s = judge_known(e)->series;
+    struct judged *a = judged_list_add(list);
+    if (!a || judged_set_result(a, &s->result, (double)s->first_ns / NS_PER_S) < 0)
+        return -ENOMEM;
+    if (e->kind == RUN_PROCESS)
+        return judged_set_process(a, e);
+    a->name = strdup(e->name);
+    a->gpu = e->kind == RUN_GPU ? e->id : 0;
+    if (e->kind == RUN_FIGURE) {
+        a->has_pid = e->info.id.pid > 0;
+        a->pid = e->info.id.pid;
+        a->alive = !e->is_dead;
+        a->label = strdup(judge_figure_label(e));
+    }
+    return a->name && (a->label || e->kind == RUN_GPU) ? 0 : -ENOMEM;
 }
 
 static int verdicts_add_processes(struct verdicts *v, const struct judge *j)
 {
-    size_t n = judge_process_count(j), listed = n < VERDICTS_LISTED ? n : VERDICTS_LISTED;
+    size_t n = j->listed_count, listed = n < VERDICTS_LISTED ? n : VERDICTS_LISTED;
+    uint64_t seen = j->run ? j->run->processes_seen : 0;
     int r = 0;
-    for (size_t i = 0; i < listed && r == 0; i++) {
-        const struct judge_process *p = judge_process_at(j, i);
-        struct judged *a;
-        r = verdicts_add(&v->processes, j, p->seat, &a);
-        if (r == 0)
-            r = judged_set_process(a, p);
-    }
-    v->not_judged = judge_left_out(j) + n - listed;
+    for (size_t i = 0; i < listed && r == 0; i++)
+        r = verdicts_add(&v->processes, j->listed[i]);
+    v->not_judged = seen > listed ? seen - listed : 0;
     return r;
 }
 
-static int verdicts_add_gpus(struct verdicts *v, const struct judge *j)
+static int by_number(const void *a, const void *b)
 {
-    const struct judge_gpu *g;
-    size_t at = 0;
-    int r = 0;
-    while (r == 0 && (g = judge_gpu_next(j, &at))) {
-        struct judged *a;
-        r = verdicts_add(&v->gpus, j, g->seat, &a);
-        if (r < 0)
-            break;
-        a->gpu = g->id;
-        a->name = strdup(g->name);
-        r = a->name ? 0 : -ENOMEM;
-    }
-    return r;
+    const struct run_entity *x = *(const struct run_entity *const *)a;
+    const struct run_entity *y = *(const struct run_entity *const *)b;
+    return (x->id > y->id) - (x->id < y->id);
 }
 
-static int verdicts_add_figures(struct verdicts *v, const struct judge *j)
+static int verdicts_add_kind(struct judged_list *list, const struct judge *j, enum run_kind kind)
 {
-    const struct judge_figure *f;
-    size_t at = 0;
-    int r = 0;
-    while (r == 0 && (f = judge_figure_next(j, &at))) {
-        struct judged *a;
-        r = verdicts_add(&v->figures, j, f->seat, &a);
-        if (r < 0)
-            break;
-        a->has_pid = f->pid > 0;
-        a->pid = f->pid;
-        a->alive = !f->is_gone;
-        a->name = strdup(f->name);
-        a->label = strdup(judge_figure_label(f));
-        r = a->name && a->label ? 0 : -ENOMEM;
-    }
+    struct run_entity *e;
+    size_t n = 0, most = j->run ? j->run->living_count + j->run->dead_count : 0;
+    const struct run_entity **all = calloc(most + 1, sizeof *all);
+    int r = all ? 0 : -ENOMEM;
+    for (size_t at = 0; r == 0 && j->run && (e = judge_next(j, kind, &at));)
+        if (judge_result(e))
+            all[n++] = e;
+    if (n > 1)
+        qsort(all, n, sizeof *all, by_number);
+    for (size_t i = 0; i < n && r == 0; i++)
+        r = verdicts_add(list, all[i]);
+    free((void *)(uintptr_t)all);
     return r;
 }
 
 int judge_verdicts(const struct judge *j, struct verdicts *ret)
 {
-    const struct judge_earlier *earlier = judge_earlier_leak(j);
-    struct verdicts v = {.segment = judge_segment_now(j), .has_earlier_leak = earlier};
-    if (earlier) {
-        v.earlier_segment = earlier->segment;
-        v.earlier_leak = earlier->result;
-    }
+    const struct judge_earlier *earlier = &j->earlier_leak;
+    struct verdicts v = {.segment = j->segment,
+                         .has_earlier_leak = earlier->is_known,
+                         .earlier_segment = earlier->segment,
+                         .earlier_leak = earlier->result};
     int r = verdicts_set_job(&v, j);
     if (r == 0)
         r = verdicts_add_processes(&v, j);
     if (r == 0)
-        r = verdicts_add_gpus(&v, j);
+        r = verdicts_add_kind(&v.gpus, j, RUN_GPU);
     if (r == 0)
-        r = verdicts_add_figures(&v, j);
+        r = verdicts_add_kind(&v.figures, j, RUN_FIGURE);
     if (r < 0)
         verdicts_fini(&v);
     else

@@ -103,7 +103,7 @@ static int run_read_all(struct run *run, struct trace_reader *reader, uint64_t u
     struct trace_item item;
     int r;
     while ((r = trace_reader_next(reader, &item)) > 0) {
-        if (!run->start_mono_ns) /* the header is damaged */
+        if (!run->start_mono_ns && !run->is_table) /* the header is damaged */
             run->start_mono_ns = item.t_ns;
         if (item.t_ns > until_ns) {
             run->is_cut = true;

@@ -131,10 +131,10 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
         in->gpu_limit_bytes = limit;
         in->gpu_used_bytes = used;
     }
-    size_t at = 0;
-    for (const struct judge_gpu *g; (g = judge_gpu_next(engine_verdict(j->engine), &at));) {
-        const struct verdict_result *r = &g->seat->result;
-        if (r->leak != VERDICT_LEAK_YES || !r->oom.known || !r->oom.has_t)
+    struct run_entity *const *gpus;
+    for (size_t i = 0, n = run_living(engine_run(j->engine), RUN_GPU, &gpus); i < n; i++) {
+        const struct verdict_result *r = judge_result(gpus[i]);
+        if (!r || r->leak != VERDICT_LEAK_YES || !r->oom.known || !r->oom.has_t)
             continue;
         if (!in->gpu_forecast_known || r->oom.eta_s_low < in->gpu_forecast_s)
             in->gpu_forecast_s = r->oom.eta_s_low;

@@ -188,7 +188,7 @@ void job_heap_ended(struct job *j)
         return;
     collect_flush(j->heap.collect, FLUSH_MS * NS_PER_MS);
     AUTO_FREE struct held *list = held_read(j->options->rundir.path, &count);
-    engine_hear_held(j->engine, list, count);
+    engine_set_held(j->engine, list, count);
 }
 
 size_t job_heap_refresh(struct job *j, int32_t pid)

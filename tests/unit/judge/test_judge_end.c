@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "judge/judge.h"
 #include "judge/verdicts.h"
 #include "profile/held.h"
-#include "trace/reader.h"
 #include "trace/writer.h"
+
+#include "judged_run.h"
 
 static const uint64_t MIB = 1 << 20;
 enum { SECONDS = 60, A_SECOND = 4 };
@@ -27,12 +27,12 @@ static const char by_itself[] =
     "{\"kind\":\"exited\",\"status\":0,\"left_behind\":0,\"cause_kind\":\"finished\"}";
 
 /* Grows evenly in slot 0 for a minute without a mark, and dies; with HELPER a second process does
- * from the middle on. What the judge hears goes into WRITER too, if there is one. */
+ * from the middle on. It goes into WRITER too, if there is one. */
 static void live(struct judge *j, struct trace_writer *writer, bool has_helper)
 {
     struct process_info info = {.id = {.pid = 1000, .start_ticks = 7}, .role = ROLE_MAIN};
     uint64_t t_ns = NS_PER_S;
-    judge_process_event(j, t_ns, PROCESS_BORN, 0, &info);
+    run_process(j->run, t_ns, PROCESS_BORN, 0, &info);
     if (writer)
         trace_writer_process(writer, t_ns, PROCESS_BORN, 0, &info);
     for (uint64_t i = 0; i < (uint64_t)SECONDS * A_SECOND; i++, t_ns += NS_PER_S / A_SECOND) {
@@ -48,13 +48,13 @@ static void live(struct judge *j, struct trace_writer *writer, bool has_helper)
         sample_put(&machine, MACHINE_TREE_LOW, s.v[SAMPLE_RSS]);
         struct process_info helper = {.id = {.pid = 1001, .start_ticks = 7}, .role = ROLE_OTHER};
         if (helps && i == (uint64_t)SECONDS * A_SECOND / 2 + A_SECOND)
-            judge_process_event(j, t_ns, PROCESS_BORN, 1, &helper);
-        judge_tick_begin(j, t_ns);
-        judge_sample(j, ENTITY_MACHINE, 0, NULL, &machine);
-        judge_sample(j, ENTITY_PROCESS, 0, NULL, &s);
+            run_process(j->run, t_ns, PROCESS_BORN, 1, &helper);
+        run_tick_begin(j->run, t_ns);
+        run_sample(j->run, ENTITY_MACHINE, 0, NULL, &machine);
+        run_sample(j->run, ENTITY_PROCESS, 0, NULL, &s);
         if (helps)
-            judge_sample(j, ENTITY_PROCESS, 1, NULL, &other);
-        judge_tick_end(j);
+            run_sample(j->run, ENTITY_PROCESS, 1, NULL, &other);
+        run_tick_end(j->run);
         if (writer) {
             trace_writer_tick_begin(writer, t_ns);
             trace_writer_sample(writer, ENTITY_MACHINE, 0, &machine);
@@ -63,36 +63,33 @@ static void live(struct judge *j, struct trace_writer *writer, bool has_helper)
             trace_writer_flush(writer, t_ns, false);
         }
     }
-    judge_process_event(j, t_ns, PROCESS_DIED, 0, &info);
+    run_process(j->run, t_ns, PROCESS_DIED, 0, &info);
     if (writer)
         trace_writer_process(writer, t_ns, PROCESS_DIED, 0, &info);
 }
 
-static struct judge *a_jury(void)
+static struct judge *a_judge(void)
 {
-    struct judge *j = NULL;
-    const struct judge_options options = {.start_ns = NS_PER_S};
-    assert_int_equal(judge_new(&options, &j), 0);
-    return j;
+    return judge_with_run(NULL);
 }
 
 static enum verdict_word word_after(struct judge *j, const char *kind, const char *text)
 {
-    judge_note(j, kind, text, strlen(text));
+    judge_take_note(j, kind, text);
     judge_update(j);
     return judge_tree(j)->result.word;
 }
 
 static void growth_to_the_end_of_a_job_that_ended_by_itself_is_called(void **state)
 {
-    struct judge *j = a_jury();
+    struct judge *j = a_judge();
     (void)state;
     live(j, NULL, false);
     judge_update(j);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_UNDECIDED);
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
-    assert_int_equal(judge_process_at(j, 0)->seat->result.word, VERDICT_LEAKING);
-    judge_free(j);
+    assert_int_equal(result_at(j, 0)->word, VERDICT_LEAKING);
+    judge_free_with_run(j);
 }
 
 static void a_job_that_was_ended_stays_undecided(void **state)
@@ -107,32 +104,32 @@ static void a_job_that_was_ended_stays_undecided(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        struct judge *j = a_jury();
+        struct judge *j = a_judge();
         live(j, NULL, false);
         judge_update(j);
         assert_true(judge_tree(j)->result.forecast.known);
         assert_int_equal(word_after(j, "end", ends[i]), VERDICT_UNDECIDED);
         /* When it will be known is told of what goes on alone. */
         assert_int_equal(judge_tree(j)->result.forecast.known, i >= 4);
-        judge_free(j);
+        judge_free_with_run(j);
     }
 }
 
 static void who_was_asked_to_end_did_not_end_by_itself(void **state)
 {
-    struct judge *j = a_jury();
+    struct judge *j = a_judge();
     (void)state;
     live(j, NULL, false);
     assert_int_equal(word_after(j, "signal", "{\"signal\":15,\"by\":\"operator\"}"),
                      VERDICT_UNDECIDED);
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_UNDECIDED);
-    judge_free(j);
-    j = a_jury();
+    judge_free_with_run(j);
+    j = a_judge();
     live(j, NULL, false);
     assert_int_equal(word_after(j, "signal", "{\"signal\":10,\"by\":\"operator\"}"),
                      VERDICT_UNDECIDED); /* SIGUSR1 asks for something else */
     assert_int_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
-    judge_free(j);
+    judge_free_with_run(j);
 }
 
 /* What process PID held grew to its end by 100 MiB from the tenth second on. */
@@ -152,40 +149,40 @@ static struct held grown(int32_t pid)
 static void of_a_job_that_told_nothing_the_profiler_is_heard(void **state)
 {
     struct held others[] = {grown(1001), grown(1000)};
-    struct judge *j = a_jury();
+    struct judge *j = a_judge();
     (void)state;
     others[1].start_ns = 90 * NS_PER_S; /* the pid was used again */
     live(j, NULL, true);
     assert_false(judge_wants_held(j));
     (void)word_after(j, "end", by_itself);
-    enum verdict_word before = judge_process_at(j, 0)->seat->result.word;
+    enum verdict_word before = result_at(j, 0)->word;
     assert_int_equal(verdict_word_leak(before), VERDICT_LEAK_NO);
     assert_true(judge_wants_held(j));
-    judge_hear_held(j, others, 2);
+    judge_set_held(j, others, 2);
     judge_update(j);
-    assert_int_equal(judge_process_at(j, 0)->seat->result.word, before);
+    assert_int_equal(result_at(j, 0)->word, before);
     struct held own = grown(1000);
-    judge_hear_held(j, &own, 1);
+    judge_set_held(j, &own, 1);
     judge_update(j);
-    assert_int_equal(judge_process_at(j, 0)->seat->result.word, VERDICT_UNDECIDED);
-    assert_int_equal(judge_process_at(j, 0)->seat->result.evidence[0].code, VERDICT_SAID_HELD_ALONE);
-    judge_free(j);
+    assert_int_equal(result_at(j, 0)->word, VERDICT_UNDECIDED);
+    assert_int_equal(result_at(j, 0)->evidence[0].code, VERDICT_SAID_HELD_ALONE);
+    judge_free_with_run(j);
 }
 
 static void what_was_read_after_its_work_was_done_does_not_count(void **state)
 {
     const struct held done = {.pid = 1000, .start_ns = NS_PER_S, .worked_ns = 50 * NS_PER_S};
-    struct judge *j = a_jury();
+    struct judge *j = a_judge();
     (void)state;
     grows_for_s = 50;
     live(j, NULL, false);
     grows_for_s = SECONDS;
     assert_int_not_equal(word_after(j, "end", by_itself), VERDICT_LEAKING);
-    judge_hear_held(j, &done, 1);
+    judge_set_held(j, &done, 1);
     judge_update(j);
-    assert_int_equal(judge_process_at(j, 0)->seat->result.word, VERDICT_LEAKING);
+    assert_int_equal(result_at(j, 0)->word, VERDICT_LEAKING);
     assert_int_equal(judge_tree(j)->result.word, VERDICT_LEAKING);
-    judge_free(j);
+    judge_free_with_run(j);
 }
 
 static void what_marks_decided_stays_and_of_a_job_that_was_ended_it_is_not_heard(void **state)
@@ -195,37 +192,36 @@ static void what_marks_decided_stays_and_of_a_job_that_was_ended_it_is_not_heard
     struct held own = grown(1000);
     (void)state;
     for (int is_marked = 0; is_marked < 2; is_marked++) {
-        struct judge *j = a_jury();
+        struct judge *j = a_judge();
         live(j, NULL, true);
         if (is_marked)
-            judge_mark(j, &step);
+            run_add_mark(j->run, &step);
         (void)word_after(j, "end", is_marked ? by_itself : "{\"kind\":\"signalled\"}");
-        enum verdict_word before = judge_process_at(j, 0)->seat->result.word;
+        enum verdict_word before = result_at(j, 0)->word;
         assert_int_equal(judge_wants_held(j), is_marked); /* the helper is open */
         assert_int_equal(verdict_word_leak(before), VERDICT_LEAK_NO);
-        judge_hear_held(j, &own, 1);
+        judge_set_held(j, &own, 1);
         judge_update(j);
-        assert_int_equal(judge_process_at(j, 0)->seat->result.word, before);
-        judge_free(j);
+        assert_int_equal(result_at(j, 0)->word, before);
+        judge_free_with_run(j);
     }
 }
 
 static void a_helper_of_the_second_half_says_nothing(void **state)
 {
-    struct judge *j = a_jury();
+    struct judge *j = a_judge();
     (void)state;
     live(j, NULL, true);
     word_after(j, "end", by_itself);
-    for (size_t i = 0; i < judge_process_count(j); i++)
-        assert_int_not_equal(judge_process_at(j, i)->seat->result.word, VERDICT_LEAKING);
-    judge_free(j);
+    for (size_t i = 0; i < j->listed_count; i++)
+        assert_int_not_equal(result_at(j, i)->word, VERDICT_LEAKING);
+    judge_free_with_run(j);
 }
 
 static void a_recording_says_the_same(void **state)
 {
     char folder[] = "/tmp/ebb-judge-end-XXXXXX";
     struct trace_writer *writer = NULL;
-    struct trace_reader *reader = NULL;
     struct err err = {""};
     (void)state;
     assert_non_null(mkdtemp(folder));
@@ -234,12 +230,14 @@ static void a_recording_says_the_same(void **state)
                                (json_int_t)0);
     json_t *footer = json_parse(by_itself, strlen(by_itself), &err);
     assert_int_equal(trace_writer_new(dirfd, "trace.ebb", header, NULL, &writer, &err), 0);
-    struct judge *told = a_jury(), *again = a_jury();
+    struct judge *told = a_judge(), *again = NULL;
+    const struct judge_options none = {.no_marks = false};
+    struct run *run = NULL;
+    assert_int_equal(judge_new(&none, &again), 0);
     live(told, writer, false);
     assert_int_equal(word_after(told, "end", by_itself), VERDICT_LEAKING);
     assert_int_equal(trace_writer_close(writer, footer, 120 * NS_PER_S), 0);
-    assert_int_equal(trace_reader_open(folder, &reader, &err), 0);
-    assert_int_equal(judge_replay(again, reader, UINT64_MAX, &err), 0);
+    assert_int_equal(run_read(folder, &run_settings_read, judge_observer(again), &run, &err), 0);
     judge_update(again);
     json_t *first = judge_json(told), *second = judge_json(again);
     assert_true(json_equal(first, second));
@@ -247,9 +245,8 @@ static void a_recording_says_the_same(void **state)
     json_decref(second);
     json_decref(header);
     json_decref(footer);
-    trace_reader_free(reader);
-    judge_free(told);
-    judge_free(again);
+    judge_free_with_run(told);
+    judge_free_with_run(again);
     unlinkat(dirfd, "trace.ebb", 0);
     close(dirfd);
     rmdir(folder);
@@ -258,24 +255,24 @@ static void a_recording_says_the_same(void **state)
 /* Whether it was judged while it lived depends on the moment, which no recording tells. */
 static void who_lived_too_shortly_is_left_out_though_it_was_judged(void **state)
 {
-    struct judge *j = a_jury();
+    struct judge *j = a_judge();
     struct process_info info = {.id = {.pid = 1002, .start_ticks = 7}, .role = ROLE_OTHER};
     struct sample s = {0};
     (void)state;
     live(j, NULL, false);
-    judge_process_event(j, SECONDS * NS_PER_S, PROCESS_BORN, 2, &info);
+    run_process(j->run, SECONDS * NS_PER_S, PROCESS_BORN, 2, &info);
     sample_put(&s, SAMPLE_RSS, 30 * MIB);
     sample_put(&s, SAMPLE_FILE, 0);
-    judge_tick_begin(j, (SECONDS + 1) * NS_PER_S);
-    judge_sample(j, ENTITY_PROCESS, 2, NULL, &s);
-    judge_tick_end(j);
+    run_tick_begin(j->run, (SECONDS + 1) * NS_PER_S);
+    run_sample(j->run, ENTITY_PROCESS, 2, NULL, &s);
+    run_tick_end(j->run);
     judge_update(j);
-    assert_int_equal(judge_process_count(j), 2);
-    judge_process_event(j, (SECONDS + 2) * NS_PER_S, PROCESS_DIED, 2, &info);
+    assert_int_equal(j->listed_count, 2);
+    run_process(j->run, (SECONDS + 2) * NS_PER_S, PROCESS_DIED, 2, &info);
     judge_update(j);
-    assert_int_equal(judge_process_count(j), 1);
-    assert_int_equal(judge_left_out(j), 1);
-    judge_free(j);
+    assert_int_equal(j->listed_count, 1);
+    assert_int_equal(j->run->processes_seen - j->listed_count, 1);
+    judge_free_with_run(j);
 }
 
 int main(void)

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "judge/judge.h"
+
+#include "judged_run.h"
 
 static const uint64_t MIB = 1 << 20;
 enum { MAIN = 1000, EPOCH_STEPS = 32, A_SECOND = 4 };
@@ -35,7 +36,7 @@ static void put_process(struct job *job, uint32_t slot, uint64_t rss)
     sample_put(&s, SAMPLE_FILE, 0);
     sample_put(&s, SAMPLE_SWAP, 0);
     sample_put(&s, SAMPLE_UNIQUE, slot ? 20 * MIB : rss);
-    judge_sample(job->judge, ENTITY_PROCESS, slot, NULL, &s);
+    run_sample(job->judge->run, ENTITY_PROCESS, slot, NULL, &s);
 }
 
 static void mark(struct job *job, const char *text)
@@ -45,7 +46,7 @@ static void mark(struct job *job, const char *text)
     m.t_ns = job->t_ns;
     m.pid = MAIN;
     if (job->has_marks)
-        judge_mark(job->judge, &m);
+        run_add_mark(job->judge->run, &m);
 }
 
 /* With workers in SLOT and the next one where that is not 0; each holds GROWN of its own. */
@@ -53,12 +54,12 @@ static void reading(struct job *job, uint32_t slot, uint64_t begun, uint64_t gro
 {
     struct sample machine = {0};
     sample_put(&machine, MACHINE_TREE_LOW, job->parent_bytes + (slot ? 2 * grown : 0));
-    judge_tick_begin(job->judge, job->t_ns);
-    judge_sample(job->judge, ENTITY_MACHINE, 0, NULL, &machine);
+    run_tick_begin(job->judge->run, job->t_ns);
+    run_sample(job->judge->run, ENTITY_MACHINE, 0, NULL, &machine);
     put_process(job, 0, job->parent_bytes);
     for (uint32_t i = 0; slot && i < 2; i++)
         put_process(job, slot + i, begun + grown);
-    judge_tick_end(job->judge);
+    run_tick_end(job->judge->run);
     job->t_ns += NS_PER_S / A_SECOND;
     job->parent_bytes += job->parent_growth;
 }
@@ -68,13 +69,12 @@ static void event(struct job *job, enum process_event_kind kind, uint32_t slot)
     struct process_info info = {.id = {.pid = MAIN + (int32_t)slot, .start_ticks = 7},
                                 .ppid = slot ? MAIN : 1,
                                 .role = slot ? job->child : job->parent};
-    judge_process_event(job->judge, job->t_ns, kind, slot, &info);
+    run_process(job->judge->run, job->t_ns, kind, slot, &info);
 }
 
 static void begin(struct job *job)
 {
-    const struct judge_options options = {.start_ns = NS_PER_S};
-    assert_int_equal(judge_new(&options, &job->judge), 0);
+    job->judge = judge_with_run(NULL);
     job->t_ns = NS_PER_S;
     event(job, PROCESS_BORN, 0);
     for (uint64_t i = 1; i <= job->load_s * A_SECOND; i++) {
@@ -122,7 +122,7 @@ static void end(struct job *job, uint32_t slot)
     event(job, PROCESS_DIED, slot);
     event(job, PROCESS_DIED, slot + 1);
     event(job, PROCESS_DIED, 0);
-    judge_note(job->judge, "end", text, strlen(text));
+    judge_take_note(job->judge, "end", text);
     judge_update(job->judge);
 }
 
@@ -141,9 +141,9 @@ static enum verdict_word word(const struct job *job)
 
 static enum verdict_word word_of(const struct job *job, int32_t pid)
 {
-    for (size_t i = 0; i < judge_process_count(job->judge); i++)
-        if (judge_process_at(job->judge, i)->id.pid == pid)
-            return judge_process_at(job->judge, i)->seat->result.word;
+    for (size_t i = 0; i < job->judge->listed_count; i++)
+        if (job->judge->listed[i]->info.id.pid == pid)
+            return result_at(job->judge, i)->word;
     fail_msg("no process %d", (int)pid);
     return VERDICT_UNDECIDED;
 }
@@ -154,7 +154,7 @@ static void the_first_pair_fills_the_tree(void **state)
     (void)state;
     train(&job, 1);
     assert_int_equal(word(&job), VERDICT_FILLING);
-    judge_free(job.judge);
+    judge_free_with_run(job.judge);
 }
 
 static void a_pair_that_ends_where_the_last_did_says_nothing(void **state)
@@ -171,7 +171,7 @@ static void a_pair_that_ends_where_the_last_did_says_nothing(void **state)
     for (size_t i = 0; i < 2; i++)
         if (judge_tree(job.judge)->of.flat[i].role == ROLE_DATA_WORKER)
             assert_int_equal(judge_tree(job.judge)->of.flat[i].count, 2);
-    judge_free(job.judge);
+    judge_free_with_run(job.judge);
 }
 
 static void a_pair_that_holds_more_than_the_last_has_its_say(void **state)
@@ -182,7 +182,7 @@ static void a_pair_that_holds_more_than_the_last_has_its_say(void **state)
     train(&job, 4);
     assert_int_equal(word(&job), VERDICT_FILLING);
     assert_non_null(judge_tree(job.judge)->grower);
-    judge_free(job.judge);
+    judge_free_with_run(job.judge);
 }
 
 static void a_pair_that_stays_much_longer_has_its_say(void **state)
@@ -194,7 +194,7 @@ static void a_pair_that_stays_much_longer_has_its_say(void **state)
     train(&job, 2);
     assert_int_equal(word(&job), VERDICT_LEAKING);
     assert_non_null(judge_tree(job.judge)->grower);
-    judge_free(job.judge);
+    judge_free_with_run(job.judge);
 }
 
 static void what_a_launcher_starts_again_is_the_job(void **state)
@@ -204,7 +204,7 @@ static void what_a_launcher_starts_again_is_the_job(void **state)
     job.parent = ROLE_LAUNCHER;
     train(&job, 3);
     assert_int_equal(word(&job), VERDICT_FILLING);
-    judge_free(job.judge);
+    judge_free_with_run(job.judge);
 }
 
 /* Workers share their parent's pages and look as large: the sum goes on when they end. */
@@ -216,7 +216,7 @@ static void loading_is_not_taken_for_the_whole_job(void **state)
     end(&job, 7);
     assert_int_equal(judge_tree(job.judge)->result.leak, VERDICT_LEAK_NO);
     assert_true(judge_tree(job.judge)->result.samples > 5 * EPOCH_STEPS); /* of the sum */
-    judge_free(job.judge);
+    judge_free_with_run(job.judge);
 }
 
 static void a_leak_of_who_stays_is_found_beside_them(void **state)
@@ -228,8 +228,8 @@ static void a_leak_of_who_stays_is_found_beside_them(void **state)
     train(&job, 4);
     end(&job, 7);
     assert_int_equal(word(&job), VERDICT_LEAKING);
-    assert_int_equal(judge_tree(job.judge)->grower->id.pid, MAIN);
-    judge_free(job.judge);
+    assert_int_equal(judge_tree(job.judge)->grower->info.id.pid, MAIN);
+    judge_free_with_run(job.judge);
 }
 
 /* Its one process ends, and what the launcher does then is not added to the sum: that the job is
@@ -244,21 +244,21 @@ static void a_sum_that_rested_did_not_see_the_end(void **state)
     job.parent_growth = MIB;
     for (int i = 0; i < 25 * A_SECOND; i++)
         reading(&job, 0, 0, 0);
-    judge_process_event(job.judge, job.t_ns, PROCESS_BORN, 9, &shell);
+    run_process(job.judge->run, job.t_ns, PROCESS_BORN, 9, &shell);
     event(&job, PROCESS_DIED, 0);
     for (int i = 0; i < 20 * A_SECOND; i++, job.t_ns += NS_PER_S / A_SECOND) {
         struct sample machine = {0};
         sample_put(&machine, MACHINE_TREE_LOW, 5 * MIB);
-        judge_tick_begin(job.judge, job.t_ns);
-        judge_sample(job.judge, ENTITY_MACHINE, 0, NULL, &machine);
+        run_tick_begin(job.judge->run, job.t_ns);
+        run_sample(job.judge->run, ENTITY_MACHINE, 0, NULL, &machine);
         put_process(&job, 9, 5 * MIB);
-        judge_tick_end(job.judge);
+        run_tick_end(job.judge->run);
     }
-    judge_process_event(job.judge, job.t_ns, PROCESS_DIED, 9, &shell);
-    judge_note(job.judge, "end", text, strlen(text));
+    run_process(job.judge->run, job.t_ns, PROCESS_DIED, 9, &shell);
+    judge_take_note(job.judge, "end", text);
     judge_update(job.judge);
     assert_int_not_equal(word(&job), VERDICT_LEAKING);
-    judge_free(job.judge);
+    judge_free_with_run(job.judge);
 }
 
 int main(void)
