@@ -102,10 +102,7 @@ def write_json():
     put("answers", jobs=b"\0" + doc([JOB, {"id": 8, "state": "queued"}]), job=b"\1" + doc(JOB),
         job_end=b"\2" + doc(dict(JOB, state="failed", reason="exit status 3")),
         census=b"\3" + doc({"processes": [{"pid": 7, "path": "/x", "census": CENSUS, "since": {"step": 3},
-                                           "growth": [{"name": "dict", "count": 5, "bytes": 600}]}, {"pid": 8, "error": "gone"}],
-                            "outside": {"pid": 9, "name": "python", "memory": {"rss_bytes": 5, "anon_bytes": 4}, "threads": 3, "fds": 4,
-                                        "mappings": [{"what": "heap", "count": 1, "bytes": 4096}]},
-                            "missing": "torch", "start": "ebb run -- x"}))
+                                           "growth": [{"name": "dict", "count": 5, "bytes": 600}]}, {"pid": 8, "error": "gone"}]}))
 
 
 # ---- frames ----

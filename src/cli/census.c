@@ -1,5 +1,4 @@
-/* `ebb census`: what is alive in a job's processes, asked of themselves; and what can be seen of a
- * process from outside. */
+/* `ebb census`: live tensors and objects of a run's processes, counted by the processes. */
 #include "cli/census.h"
 
 #include <dirent.h>
@@ -18,7 +17,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "cli/cli.h"
-#include "proc/procfs.h"
+#include "cli/run_target.h"
 #include "present/census.h"
 
 enum { CENSUS_MAX = 16 << 20, KEPT_MAX = 4096 };
@@ -239,64 +238,7 @@ static int ask_run(const char *marks, int32_t only_pid, const struct census_opti
     return 0;
 }
 
-/* ---- from outside ---- */
-
-static void miss(json_t *doc, const char *sentence)
-{
-    json_array_append_new(json_object_get(doc, "missing"), json_text0(sentence));
-}
-
-static int look_from_outside(const struct proc_root *root, int32_t pid, const char *run,
-                             json_t *doc, struct err *err)
-{
-    json_t *o = census_process_json(root, pid, err);
-    struct buf line = {0};
-    char text[PATH_MAX + 256];
-    if (!o)
-        return -ESRCH;
-    if (json_is_null(json_object_get(o, "mappings")) || json_is_null(json_object_get(o, "fds")))
-        miss(doc, "its mappings and open files: they are for its user and for root to see");
-    json_object_set_new(doc, "outside", o);
-    miss(doc, "tensors, Python objects and who holds them: only the process itself knows those");
-    if (run) {
-        snprintf(text, sizeof text,
-                 "it runs under ebb (%s), but does not listen: no step was told yet, and nothing "
-                 "that is hooked was imported; ebb.step(n) in its loop makes it listen, and "
-                 "ebb.torch.census() takes one by itself",
-                 run);
-        miss(doc, text);
-    } else if (census_start_line(root, pid, &line)) {
-        json_object_set_new(doc, "start", json_text(buf_str(&line), line.len));
-    } else {
-        miss(doc, "the command to start it under ebb: it does not have a command line");
-    }
-    buf_fini(&line);
-    return 0;
-}
-
-/* ---- by pid ---- */
-
-static int census_of_pid(const struct proc_root *root, int32_t pid, const struct census_options *o,
-                         json_t *doc, struct err *err)
-{
-    json_t *processes = json_object_get(doc, "processes");
-    int unknown, ignored, r = 0;
-    AUTO_FREE char *own = census_environment(root, pid, "EBB_SOCKET", &unknown);
-    int32_t of = own ? pid : census_find_below(root, pid);
-    AUTO_FREE char *marks = of ? census_environment(root, of, "EBB_SOCKET", &ignored) : NULL;
-    AUTO_FREE char *run = of ? census_environment(root, of, "EBB_RUN_DIR", &ignored) : NULL;
-    if (marks && access(marks, F_OK) == 0) {
-        r = ask_run(marks, own ? pid : 0, o, processes, err);
-        json_object_set_new(doc, "run", json_text0(run));
-    }
-    if (r < 0 || json_array_size(processes) > 0)
-        return r;
-    if (unknown == -EACCES || unknown == -EPERM)
-        miss(doc, "whether it runs under ebb: its environment is for its user and root to read");
-    return look_from_outside(root, pid, marks ? (run ? run : marks) : NULL, doc, err);
-}
-
-/* ---- by run ---- */
+/* ---- a run that has ended ---- */
 
 static void add_kept(const char *folder, json_t *processes)
 {
@@ -318,13 +260,16 @@ static void add_kept(const char *folder, json_t *processes)
     free(list);
 }
 
-static int census_of_ended(const char *folder, json_t *doc, struct err *err)
+static int census_of_ended(const char *folder, json_t *processes, struct err *err)
 {
-    char kept[PATH_MAX];
-    if (snprintf(kept, sizeof kept, "%s/census", folder) >= (int)sizeof kept)
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/run.json", folder) >= (int)sizeof path)
         return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
-    add_kept(kept, json_object_get(doc, "processes"));
-    if (json_array_size(json_object_get(doc, "processes")) > 0)
+    if (access(path, F_OK) < 0)
+        return err_set(err, -ENOENT, "%s is not a run folder: there is no run.json", folder);
+    memcpy(strrchr(path, '/'), "/census", sizeof "/census"); /* one byte shorter than run.json */
+    add_kept(path, processes);
+    if (json_array_size(processes) > 0)
         return 0;
     return err_set(err, -ENOENT,
                    "the run in %s has ended and kept no census; EBB_CENSUS_EVERY=100 before `ebb "
@@ -332,88 +277,55 @@ static int census_of_ended(const char *folder, json_t *doc, struct err *err)
                    folder);
 }
 
-static int census_of_run(const struct proc_root *root, const char *folder,
-                         const struct census_options *o, json_t *doc, struct err *err)
+static int census_take(const struct run_target *run, const struct census_options *o,
+                       json_t *processes, struct err *err)
 {
-    char path[PATH_MAX];
-    struct err why = {{0}};
-    if (snprintf(path, sizeof path, "%s/run.json", folder) >= (int)sizeof path)
-        return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
-    json_t *facts = load(path, &why);
-    if (!facts)
-        return err_set(err, -ENOENT, "%s is no run folder and no pid: %s", folder, why.text);
-    const char *marks = json_string_value(json_object_get(facts, "socket"));
-    const char *state = json_string_value(json_object_get(facts, "state"));
-    json_int_t pid = integer(facts, "pid");
-    int r = 0;
-    json_object_set(doc, "run", json_object_get(facts, "run_dir"));
-    if (!state || strcmp(state, "running") != 0 || !marks || access(marks, F_OK) < 0) {
-        r = census_of_ended(folder, doc, err);
-    } else {
-        r = ask_run(marks, 0, o, json_object_get(doc, "processes"), err);
-        if (r == 0 && json_array_size(json_object_get(doc, "processes")) == 0)
-            r = look_from_outside(root, (int32_t)pid, folder, doc, err);
-    }
-    json_decref(facts);
-    return r;
-}
-
-/* ---- the command ---- */
-
-static int take(const char *operand, const struct census_options *o, json_t *doc, struct err *err)
-{
-    struct proc_root root = {-1, -1, 0};
-    struct stat st;
-    int64_t pid;
-    int r = proc_root_open("/proc", "/sys/fs/cgroup", &root, err);
-    if (r < 0)
+    if (!run->marks[0])
+        return census_of_ended(run->folder, processes, err);
+    int r = ask_run(run->marks, run->pid, o, processes, err);
+    if (r < 0 || json_array_size(processes) > 0)
         return r;
-    bool is_pid = number_parse_i64(operand, strlen(operand), &pid) == 0;
-    if (is_pid && (pid <= 0 || pid > INT32_MAX))
-        r = err_set(err, -EINVAL, "\"%.32s\" is no process", operand);
-    else if (is_pid)
-        r = census_of_pid(&root, (int32_t)pid, o, doc, err);
-    else if (stat(operand, &st) < 0)
-        r = err_set(err, -errno, "%s: %s; a run folder or a pid is meant", operand,
-                    strerror(errno));
-    else
-        r = census_of_run(&root, operand, o, doc, err);
-    proc_root_close(&root);
-    return r;
+    return err_set(err, -ENOENT,
+                   "no process takes requests yet in the run at %s: none has reported a step or "
+                   "imported what is hooked; ebb.step(n) in its loop makes it take them",
+                   run->folder[0] ? run->folder : run->marks);
 }
 
-/* Asked in vain: all that were asked said why there is none. */
-static bool has_any(const json_t *doc)
+/* False: every process that was asked gave an error. */
+static bool has_any(const json_t *processes)
 {
-    const json_t *list = json_object_get(doc, "processes"), *one;
+    const json_t *one;
     size_t i;
-    json_array_foreach(list, i, one)
+    json_array_foreach(processes, i, one)
     {
         if (json_is_object(json_object_get(one, "census")))
             return true;
     }
-    return json_array_size(list) == 0;
+    return false;
 }
 
-static int exec(const struct cli_call *call)
+static int census_exec(const struct cli_call *call)
 {
     const struct census_options *o = call->options;
+    struct run_target run;
     struct err err = {{0}};
     struct buf out = {0};
-    json_t *doc =
-        json_pack("{s:n,s:[],s:n,s:[],s:n}", "run", "processes", "outside", "missing", "start");
-    if (!doc)
-        return cli_failf(2, "census: out of memory");
-    if (take(call->argv[0], o, doc, &err) < 0) {
-        json_decref(doc);
+    json_t *processes = json_array();
+    int r = run_target_find(call->argv[0], &run, &err);
+    if (r == 0)
+        r = census_take(&run, o, processes, &err);
+    if (r < 0) {
+        json_decref(processes);
         return cli_failf(2, "census: %s", err.text);
     }
+    AUTO_FREE char *folder = realpath(run.folder, NULL);
+    json_t *doc = json_pack("{s:o,s:o}", "run", json_text0(folder), "processes", processes);
     if (!o->json)
         census_text(&out, doc, (size_t)o->top, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
     else if (json_print(&out, doc, 2) < 0)
         out.failed = true;
     int status = cli_print(&out);
-    if (status == 0 && !has_any(doc))
+    if (status == 0 && !has_any(processes))
         status = 2;
     buf_fini(&out);
     json_decref(doc);
@@ -441,13 +353,11 @@ const struct cli_command cmd_census = {
         "them. Each census is kept in the run folder, and the next one shows what grew since.\n\n"
         "Of a run that has ended, the last censuses kept are shown. EBB_CENSUS_EVERY=N before `ebb "
         "run` keeps one every N steps.\n\n"
-        "Of a process that does not run under ebb it shows what /proc tells, what is missing, and "
-        "the command that starts it under ebb.\n\n"
         "The status is 2 where there is nothing to show, or nobody answered.",
     .examples = "ebb census ebb-runs/latest\n"
                 "ebb census 4711 --top 20\n",
     .options = options_table,
     .options_size = sizeof(struct census_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = census_exec,
 };

@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/heap_run.h"
-#include "cli/outside.h"
+#include "cli/run_target.h"
 #include "cli/verdict.h"
 #include "diagnose/diagnosis.h"
-#include "proc/procfs.h"
 #include "present/diagnose.h"
 #include "present/document.h"
 
@@ -30,25 +28,19 @@ static int diagnose(const char *folder, struct diagnosis *ret, struct err *err)
     return r;
 }
 
-static const char missing[] =
-    "a recording: it was not started under ebb, and how its memory came to "
-    "be is not known";
-
-static int run_diagnose(const struct cli_call *call, const struct proc_root *root)
+static int diagnose_exec(const struct cli_call *call)
 {
     const struct diagnose_options *o = call->options;
-    struct heap_run run;
+    struct run_target run;
     struct err err = {""};
     struct diagnosis found;
     struct doc doc = {0};
     if (verdict_is_recording_file(call->argv[0])) {
         snprintf(run.folder, sizeof run.folder, "%s", call->argv[0]);
     } else {
-        if (heap_run_find(root, call->argv[0], &run, &err) < 0)
+        if (run_target_find_recorded(call->argv[0], &run, &err) < 0)
             return cli_failf(2, "diagnose: %s", err.text);
-        if (!run.folder[0])
-            return outside_print(root, run.pid, "diagnose", missing, o->json);
-        if (heap_run_refresh(&run, run.pid, &err) < 0)
+        if (run_target_refresh(&run, run.pid, &err) < 0)
             cli_say("diagnose: %s; the heap is as it was written before", err.text);
     }
     if (diagnose(run.folder, &found, &err) < 0)
@@ -57,17 +49,6 @@ static int run_diagnose(const struct cli_call *call, const struct proc_root *roo
         diagnose_doc(&doc, &found, o->all);
     int status = o->json ? cli_print_json(diagnosis_json(&found)) : cli_print_doc(&doc);
     diagnosis_fini(&found);
-    return status;
-}
-
-static int exec(const struct cli_call *call)
-{
-    struct proc_root root;
-    struct err err = {""};
-    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
-        return cli_failf(2, "diagnose: %s", err.text);
-    int status = run_diagnose(call, &root);
-    proc_root_close(&root);
     return status;
 }
 
@@ -96,14 +77,12 @@ const struct cli_command cmd_diagnose = {
         "and says what to do, with the effect by this run's own numbers.\n\n"
         "The more a run has, the more can be told: steps and epochs (marks), the heap profile, two "
         "censuses (EBB_CENSUS_EVERY=100 in the environment of ebb run). What is missing is named, "
-        "never assumed.\n\n"
-        "Of a process that was not started under ebb it shows what /proc tells and the command "
-        "that would record it; the status is then 2.",
+        "never assumed.",
     .examples = "ebb diagnose ebb-runs/latest\n"
                 "ebb diagnose 4711\n"
                 "ebb diagnose ebb-runs/latest --all\n",
     .options = options_table,
     .options_size = sizeof(struct diagnose_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = diagnose_exec,
 };

@@ -15,10 +15,8 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/heap_run.h"
-#include "cli/outside.h"
+#include "cli/run_target.h"
 #include "profile/marks.h"
-#include "proc/procfs.h"
 #include "profile/folder.h"
 #include "profile/growth.h"
 #include "profile/kept.h"
@@ -51,7 +49,7 @@ struct heap_options {
 
 struct shown {
     const struct heap_options *o;
-    const struct heap_run *run;
+    const struct run_target *run;
     char meaning[64];
 };
 
@@ -113,7 +111,7 @@ static int process_json(const struct shown *s, const struct profile *p, json_t *
 
 /* ---- all of it ---- */
 
-static void add_kept(json_t *doc, const struct heap_run *run, int32_t pid)
+static void add_kept(json_t *doc, const struct run_target *run, int32_t pid)
 {
     struct kept_lists lists;
     kept_read(run->folder, &lists);
@@ -170,18 +168,18 @@ static int print_doc(const struct shown *s, const json_t *doc)
     return status;
 }
 
-static bool has_ended(const struct heap_run *run)
+static bool has_ended(const struct run_target *run)
 {
     return !run->marks[0] || access(run->marks, F_OK) < 0;
 }
 
-static int show_once(const struct shown *s, const struct heap_run *run)
+static int show_once(const struct shown *s, const struct run_target *run)
 {
     struct folder_heap heap = {0};
     struct err err = {""};
     json_t *doc = NULL;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
-    int r = heap_run_refresh(run, pid, &err);
+    int r = run_target_refresh(run, pid, &err);
     if (r < 0 && !has_ended(run))
         cli_say("heap: %s; this is what it wrote before", err.text);
     r = folder_heap_read(run->folder, pid, &heap, &err);
@@ -201,7 +199,7 @@ static int show_once(const struct shown *s, const struct heap_run *run)
     return status;
 }
 
-static int show_again_and_again(const struct shown *s, const struct heap_run *run)
+static int show_again_and_again(const struct shown *s, const struct run_target *run)
 {
     bool is_terminal = isatty(STDOUT_FILENO) && !s->o->json;
     for (;;) {
@@ -243,14 +241,10 @@ static int take_operands(const struct cli_call *call, struct heap_diff *diff, co
     return cli_failf(2, "heap: one run folder or pid is meant, not %d", call->argc);
 }
 
-static const char missing[] =
-    "who allocated what: it was not started under ebb, and only what is there from "
-    "the start sees allocations";
-
-static int run_heap(const struct cli_call *call, const struct proc_root *root)
+static int heap_exec(const struct cli_call *call)
 {
     struct heap_options o = *(const struct heap_options *)call->options;
-    struct heap_run run;
+    struct run_target run;
     struct err err = {""};
     const char *operand = NULL;
     struct shown s = {.o = &o, .run = &run};
@@ -262,10 +256,8 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
                             "one of them");
     if (o.survivors.is_given && !o.survivors.has_to)
         return cli_failf(2, "heap: --survivors needs two steps; write them as --survivors 40..80");
-    if (heap_run_find(root, operand, &run, &err) < 0)
+    if (run_target_find_recorded(operand, &run, &err) < 0)
         return cli_failf(2, "heap: %s", err.text);
-    if (!run.folder[0])
-        return outside_print(root, run.pid, "heap", missing, o.json);
     snprintf(s.meaning, sizeof s.meaning, "growth");
     if (o.since.is_given)
         snprintf(s.meaning, sizeof s.meaning, "since %" PRId64, o.since.step);
@@ -274,17 +266,6 @@ static int run_heap(const struct cli_call *call, const struct proc_root *root)
     if (o.survivors.is_given)
         snprintf(s.meaning, sizeof s.meaning, "survived");
     return o.every_ns ? show_again_and_again(&s, &run) : show_once(&s, &run);
-}
-
-static int exec(const struct cli_call *call)
-{
-    struct proc_root root;
-    struct err err = {""};
-    if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
-        return cli_failf(2, "heap: %s", err.text);
-    int status = run_heap(call, &root);
-    proc_root_close(&root);
-    return status;
 }
 
 static int parse_since(const char *what, const char *text, void *at, struct err *err)
@@ -360,8 +341,6 @@ const struct cli_command cmd_heap = {
         "Of a running job the heap is read once more, if the last time was a second ago (of a long "
         "run, a 2,000th part of it). Of one that has ended, it is as it was when the process was "
         "last seen.\n\n"
-        "Of a process that was not started under ebb it shows what /proc tells and the command "
-        "that would profile it; the status is then 2.\n\n"
         "`ebb export --pprof` and `--collapsed` write the same for other tools.",
     .examples = "ebb heap ebb-runs/latest\n"
                 "ebb heap 4711 --every 2s\n"
@@ -369,5 +348,5 @@ const struct cli_command cmd_heap = {
     .options = options_table,
     .options_size = sizeof(struct heap_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = heap_exec,
 };

@@ -230,80 +230,15 @@ static void put_process(struct page *p, const json_t *one, size_t top)
     page_line(p);
 }
 
-/* ---- from outside ---- */
-
-static void put_outside_memory(struct page *p, const json_t *o)
-{
-    static const struct {
-        const char *key, *text;
-    } kinds[] = {{"rss_bytes", "resident"},     {"anon_bytes", "anonymous"},
-                 {"file_bytes", "of files"},    {"shmem_bytes", "shared"},
-                 {"swap_bytes", "swapped out"}, {"peak_bytes", "at most"}};
-    char size[TEXT_SIZE_MAX];
-    page_fact(p, "memory");
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const char *text = summary_size(size, json_object_get(o, kinds[i].key));
-        if (text)
-            page_addf(p, "%s %s", text, kinds[i].text);
-    }
-    page_fact_end(p);
-}
-
-static void put_outside(struct page *p, const json_t *o)
-{
-    char size[TEXT_SIZE_MAX], text[TEXT_MAX + 32], count[24], name[TEXT_MAX];
-    const json_t *row;
-    const char *key;
-    size_t i;
-    snprintf(text, sizeof text, "process %lld %s", (long long)integer(o, "pid"),
-             summary_fit(name, 40, json_object_get(o, "name")));
-    page_put(p, STYLE_STRONG, text);
-    page_put(p, STYLE_PLAIN, ": what /proc tells");
-    page_line(p);
-    put_outside_memory(p, o);
-    page_fact(p, "threads");
-    page_addf(p, "%lld", (long long)integer(o, "threads"));
-    page_fact_end(p);
-    page_fact(p, "open");
-    json_object_foreach((json_t *)(uintptr_t)json_object_get(o, "fds"), key, row)
-        page_addf(p, "%lld × %s", (long long)json_integer_value(row), key);
-    page_fact_end(p);
-    if (json_array_size(json_object_get(o, "mappings"))) {
-        put_label(p, "mapped");
-        page_put(p, STYLE_PLAIN, "address space, resident or not");
-        page_line(p);
-    }
-    json_array_foreach(json_object_get(o, "mappings"), i, row)
-    {
-        snprintf(count, sizeof count, "%lld", (long long)integer(row, "count"));
-        put_row(p, size_of(size, row, "bytes"), count,
-                json_string_value(json_object_get(row, "what")));
-    }
-}
-
 void census_text(struct buf *out, const json_t *doc, size_t top, bool colour, size_t width)
 {
     struct page p = {.out = out, .is_coloured = colour, .width = width};
-    const json_t *one, *outside = json_object_get(doc, "outside");
-    const char *start = json_string_value(json_object_get(doc, "start"));
+    const json_t *one;
     size_t i;
     json_array_foreach(json_object_get(doc, "processes"), i, one)
     {
         if (i > 0)
             page_line(&p);
         put_process(&p, one, top);
-    }
-    if (json_is_object(outside))
-        put_outside(&p, outside);
-    json_array_foreach(json_object_get(doc, "missing"), i, one)
-    {
-        put_label(&p, i == 0 ? "missing" : "");
-        put_raw(&p, json_string_value(one));
-        page_line(&p);
-    }
-    if (start) { /* one line, whatever its length: it is to be copied */
-        put_label(&p, "start it");
-        buf_add_str(out, start);
-        page_line(&p);
     }
 }

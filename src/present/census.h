@@ -10,6 +10,5 @@ struct buf;
 /* "cpu float32 [128, 256] requires_grad": a row of tensors, to be freed; NULL: out of memory. */
 char *census_tensor_name(const json_t *row);
 /* What `ebb census` prints. DOC has `processes` (each with `census`, `growth` and `since`, or with
- * `error`), `outside` (what /proc tells, or null), `missing` and `start`. TOP rows of each table.
- */
+ * `error`). TOP rows of each table. */
 void census_text(struct buf *out, const json_t *doc, size_t top, bool colour, size_t width);

@@ -1,0 +1,140 @@
+/* The run that a folder or a pid stands for, and a fresh reading of its heap. */
+#include "cli/run_target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "cli/ask.h"
+#include "proc/procfs.h"
+#include "proc/tree.h"
+
+enum { RUN_JSON_MAX = 16 << 20, ENVIRON_MAX = 64 << 20, ANSWER_S = 10 };
+
+static void target_take_socket(struct run_target *run, const char *marks)
+{
+    if (marks && strlen(marks) < sizeof run->marks && access(marks, F_OK) == 0)
+        memcpy(run->marks, marks, strlen(marks) + 1);
+}
+
+static void target_take_obstacle(struct run_target *run, const json_t *heap)
+{
+    const char *trouble = json_string_value(json_object_get(heap, "trouble"));
+    if (json_is_false(json_object_get(heap, "on")))
+        snprintf(run->obstacle, sizeof run->obstacle, "%s",
+                 trouble ? trouble : "it was run with --no-heap or EBB_HEAP=0");
+}
+
+static int target_by_folder(const char *folder, struct run_target *run, struct err *err)
+{
+    AUTO_CLOSE int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct buf text = {0};
+    struct err why = {""};
+    if (fd < 0)
+        return err_set(err, -errno, "%s: %s; give a run folder or a pid", folder, strerror(errno));
+    if (strlen(folder) >= sizeof run->folder)
+        return err_set(err, -ENAMETOOLONG, "%s is too long a path", folder);
+    int r = io_read_all(fd, "run.json", RUN_JSON_MAX, &text);
+    json_t *facts = r == 0 ? json_parse(buf_str(&text), text.len, &why) : NULL;
+    const char *state = json_string_value(json_object_get(facts, "state"));
+    memcpy(run->folder, folder, strlen(folder) + 1);
+    if (state && strcmp(state, "running") == 0)
+        target_take_socket(run, json_string_value(json_object_get(facts, "socket")));
+    target_take_obstacle(run, json_object_get(facts, "heap"));
+    json_decref(facts);
+    buf_fini(&text);
+    return 0;
+}
+
+/* Takes the run of PID from its environment as it was when its program started. 1 if it has one, 0,
+ * or -errno. */
+static int target_from_environment(const struct proc_root *root, int32_t pid,
+                                   struct run_target *run)
+{
+    char path[32];
+    struct buf text = {0};
+    size_t len = 0;
+    snprintf(path, sizeof path, "%d/environ", (int)pid);
+    int r = io_read_all(root->proc_fd, path, ENVIRON_MAX, &text);
+    if (r < 0)
+        return r;
+    const char *marks = proc_environ_find(buf_str(&text), text.len, "EBB_SOCKET", &len);
+    AUTO_FREE char *copy = marks ? strndup(marks, len) : NULL;
+    target_take_socket(run, copy);
+    const char *folder = proc_environ_find(buf_str(&text), text.len, "EBB_RUN_DIR", &len);
+    if (folder && len < sizeof run->folder)
+        snprintf(run->folder, sizeof run->folder, "%.*s", (int)len, folder);
+    buf_fini(&text);
+    return marks || folder;
+}
+
+/* A launcher, and `ebb run` itself, stand for the first process below them that has a run. */
+static int target_by_pid(const struct proc_root *root, int32_t pid, struct run_target *run,
+                         struct err *err)
+{
+    struct proc_tree *tree = NULL;
+    int r = proc_tree_new(root, NULL, NULL, &tree);
+    if (r < 0)
+        return err_set(err, r, "out of memory");
+    r = proc_tree_add(tree, pid, clock_mono_ns(), err);
+    int found = r < 0 ? r : target_from_environment(root, pid, run);
+    int own = found;
+    for (size_t i = 0; r == 0 && found <= 0 && i < proc_tree_count(tree); i++)
+        found = target_from_environment(root, proc_tree_at(tree, i)->info.id.pid, run);
+    proc_tree_free(tree);
+    if (r < 0)
+        return r;
+    if (found == 1) {
+        run->pid = own == 1 ? pid : 0;
+        return 0;
+    }
+    return err_set(err, -ENOENT,
+                   "process %d does not run under ebb; `ebb run -- CMD` starts a job under it",
+                   (int)pid);
+}
+
+int run_target_find(const char *operand, struct run_target *ret, struct err *err)
+{
+    struct proc_root root;
+    int64_t pid;
+    *ret = (struct run_target){0};
+    if (number_parse_i64(operand, strlen(operand), &pid) < 0)
+        return target_by_folder(operand, ret, err);
+    if (pid <= 0 || pid > INT32_MAX)
+        return err_set(err, -EINVAL, "invalid process id \"%.32s\"", operand);
+    int r = proc_root_open("/proc", "/sys/fs/cgroup", &root, err);
+    if (r < 0)
+        return r;
+    r = target_by_pid(&root, (int32_t)pid, ret, err);
+    proc_root_close(&root);
+    return r;
+}
+
+int run_target_find_recorded(const char *operand, struct run_target *ret, struct err *err)
+{
+    int r = run_target_find(operand, ret, err);
+    if (r == 0 && !ret->folder[0])
+        r = err_set(err, -ENOENT, "the run of process %s is not recorded (--no-record)", operand);
+    return r;
+}
+
+int run_target_refresh(const struct run_target *run, int32_t pid, struct err *err)
+{
+    char query[64];
+    if (!run->marks[0])
+        return 0;
+    snprintf(query, sizeof query, "KIND=query\nNAME=heap\nPID=%" PRId32 "\n", pid);
+    json_t *answer = ask_supervisor(run->marks, query, ANSWER_S * NS_PER_S, err);
+    json_decref(answer);
+    return answer ? 0 : -EIO;
+}
