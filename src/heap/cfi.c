@@ -421,7 +421,7 @@ static bool run_program(struct machine *m, struct cfi_cursor *c)
     return !c->is_bad;
 }
 
-static bool fits(int64_t v)
+static bool cfi_fits(int64_t v)
 {
     return v >= INT32_MIN && v <= INT32_MAX;
 }
@@ -439,7 +439,7 @@ static bool simple_expression(const struct cfi_section *s, struct expression e, 
     *ret_deref = c.at < c.end;
     if (*ret_deref && cfi_byte(&c) != EX_DEREF)
         return false;
-    return !c.is_bad && c.at == c.end && fits(*ret_offset);
+    return !c.is_bad && c.at == c.end && cfi_fits(*ret_offset);
 }
 
 /* What linkers write for .plt: breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus. */
@@ -468,7 +468,7 @@ static int cfa_rule(const struct cfi_section *s, const struct row *row, struct c
         if (!simple_expression(s, row->cfa_expression, &reg, &offset, &is_pointer))
             return -EOPNOTSUPP;
     }
-    if ((reg != REG_SP && reg != REG_FP) || !fits(offset))
+    if ((reg != REG_SP && reg != REG_FP) || !cfi_fits(offset))
         return -EOPNOTSUPP;
     if (is_pointer)
         ret->cfa = reg == REG_SP ? CFI_CFA_SP_POINTER : CFI_CFA_FP_POINTER;
@@ -487,7 +487,7 @@ static void fp_rule(const struct cfi_section *s, const struct place *fp, struct 
     ret->fp_offset = 0;
     if (fp->how == SAVED_NO || fp->how == SAVED_SAME) {
         ret->fp = CFI_FP_SAME;
-    } else if (fp->how == SAVED_AT_CFA && fits(offset)) {
+    } else if (fp->how == SAVED_AT_CFA && cfi_fits(offset)) {
         ret->fp = CFI_FP_AT_CFA;
         ret->fp_offset = (int32_t)offset;
     } else if (fp->how == SAVED_EXPRESSION &&

@@ -51,8 +51,8 @@ static void *real_mmap(void *at, size_t len, int prot, int flags, int fd, off_t 
     return hooks_real.mmap(at, len, prot, flags, fd, offset);
 }
 
-static void *map(void *at, size_t len, int prot, int flags, int fd, off_t offset,
-                 const void *caller)
+static void *map_real(void *at, size_t len, int prot, int flags, int fd, off_t offset,
+                      const void *caller)
 {
     void *p = real_mmap(at, len, prot, flags, fd, offset);
     if (p == MAP_FAILED || is_arena(caller))
@@ -66,12 +66,12 @@ static void *map(void *at, size_t len, int prot, int flags, int fd, off_t offset
 
 HOOK void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-    return map(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
+    return map_real(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
 HOOK void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-    return map(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
+    return map_real(addr, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
 /* Ended before the real call: another thread may be given the same addresses right after it. */

@@ -121,7 +121,7 @@ static void search(const void *caller, struct search *ret)
         atomic_store_explicit(&next[i], ret->found[i], memory_order_release);
 }
 
-static HOOKS_COLD uintptr_t find(int number, uintptr_t otherwise, const void *caller)
+static HOOKS_COLD uintptr_t find_operator(int number, uintptr_t otherwise, const void *caller)
 {
     int saved = errno;
     struct search s;
@@ -193,7 +193,7 @@ static void count_new(void *p, size_t size)
     {                                                                                              \
         uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
         if (HEAP_UNLIKELY(!f))                                                                     \
-            f = find(NEXT_##name, (uintptr_t)otherwise, __builtin_return_address(0));              \
+            f = find_operator(NEXT_##name, (uintptr_t)otherwise, __builtin_return_address(0));     \
         int64_t before = heap_thread.countdown;                                                    \
         void *p = HOOKS_FUNCTION(void *(*)types, f) arguments;                                     \
         if (HEAP_UNLIKELY(heap_thread.countdown == before))                                        \
@@ -207,7 +207,7 @@ static void count_new(void *p, size_t size)
     {                                                                                              \
         uintptr_t f = atomic_load_explicit(&next[NEXT_##name], memory_order_acquire);              \
         if (HEAP_UNLIKELY(!f))                                                                     \
-            f = find(NEXT_##name, (uintptr_t)free, __builtin_return_address(0));                   \
+            f = find_operator(NEXT_##name, (uintptr_t)free, __builtin_return_address(0));          \
         if (HEAP_UNLIKELY(live_maybe(p)))                                                          \
             record_end(p);                                                                         \
         HOOKS_FUNCTION(void(*) types, f) arguments;                                                \

@@ -123,7 +123,7 @@ static bool set_address(const char *socket)
 /* ---- start ---- */
 
 /* Not by the hooks: these are none of the job's mappings. NULL: there is none. */
-static void *map(size_t len, int flags, int fd)
+static void *map_pages(size_t len, int flags, int fd)
 {
     long p = syscall(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
     return p == -1 ? NULL : (void *)p;
@@ -144,7 +144,7 @@ static void wipe_page(void)
 static bool make_page(void)
 {
     size_t len = (size_t)getauxval(AT_PAGESZ);
-    page = map(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    page = map_pages(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     if (!page)
         return false;
     bool is_wiped = syscall(SYS_madvise, page, len, MADV_WIPEONFORK) == 0;
@@ -154,7 +154,7 @@ static bool make_page(void)
     return true;
 }
 
-static void settle(void)
+static void settle_process(void)
 {
     struct heap_process settings = {0};
     const char *socket = variable("EBB_SOCKET");
@@ -191,7 +191,7 @@ bool life_start(void)
         return false;
     int saved = errno;
     heap_thread.busy++;
-    settle();
+    settle_process();
     heap_thread.busy--;
     errno = saved;
     atomic_store_explicit(&start_state, START_DONE, memory_order_release);
@@ -326,7 +326,7 @@ static struct heap_table *map_and_send(int to)
     int fd = make_memfd();
     if (fd < 0)
         return NULL;
-    struct heap_table *t = map(sizeof *t, MAP_SHARED, fd);
+    struct heap_table *t = map_pages(sizeof *t, MAP_SHARED, fd);
     if (t) {
         fill_header(&t->header);
         if (!send_out(to, fd)) {

@@ -131,7 +131,7 @@ static void clear_bit(uint32_t bit)
         set_bit(bit);
 }
 
-static bool put_cell(uintptr_t p, uint32_t entry)
+static bool put_filter_cell(uintptr_t p, uint32_t entry)
 {
     uint32_t bit = live_bit(p), cell = fingerprint(p) | (entry + 1);
     _Atomic(uint32_t) *bucket = bucket_of(bit);
@@ -196,7 +196,7 @@ static uint32_t claim(struct heap_table *t, uintptr_t p)
         if (there == p)
             return entry;
         /* P was ended and its entry used again under the same fingerprint since we looked. */
-        if (!put_cell((uintptr_t)there, entry)) {
+        if (!put_filter_cell((uintptr_t)there, entry)) {
             clear_entry(t, entry);
             atomic_fetch_sub(&living, 1);
             heap_drop(HEAP_DROP_LIVE);
@@ -227,7 +227,7 @@ bool live_add(const void *p, const struct live_sample *sample)
     fill_entry(&t->live[entry], (uintptr_t)p, sample);
     if (sample->kind == HEAP_KIND_MAP)
         atomic_fetch_or(&maps[entry / 64], UINT64_C(1) << entry % 64);
-    if (!put_cell((uintptr_t)p, entry)) {
+    if (!put_filter_cell((uintptr_t)p, entry)) {
         clear_entry(t, entry);
         return false;
     }

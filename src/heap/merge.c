@@ -10,7 +10,7 @@ struct merged {
     size_t count, max;
 };
 
-static void put(struct merged *m, uint64_t word)
+static void put_word(struct merged *m, uint64_t word)
 {
     if (m->count < m->max)
         m->words[m->count++] = word;
@@ -23,7 +23,7 @@ static void put_evaluation(struct merged *m, const struct python_frame *python, 
     while (*at < pythons) {
         const struct python_frame *frame = &python[(*at)++];
         if (frame->word)
-            put(m, frame->word);
+            put_word(m, frame->word);
         if (frame->is_entry)
             return;
     }
@@ -50,7 +50,7 @@ size_t record_merge(const struct unwind_frame *native, size_t natives,
             put_evaluation(&m, python, pythons, &at);
         else if (!at || interpreter == MODULE_NONE || frame->module != interpreter ||
                  python_is_eval(frame->ip))
-            put(&m, modules_frame(frame->module, frame->base, frame->ip));
+            put_word(&m, modules_frame(frame->module, frame->base, frame->ip));
     }
     while (at < pythons)
         put_evaluation(&m, python, pythons, &at);

@@ -25,7 +25,7 @@ static uint32_t swept_generation; /* of whoever is noting */
 static char program_path[PATH_MAX];
 static size_t program_path_len;
 
-static bool take(void)
+static bool take_notes_lock(void)
 {
     for (int i = 0; i < PATIENCE_SPINS; i++) {
         uint32_t no = 0;
@@ -107,7 +107,8 @@ static void sweep(struct heap_table *t, uint32_t n, uint32_t now)
     }
 }
 
-static void place(struct heap_table *t, uint32_t i, const struct module_map *map, uint32_t now)
+static void place_module(struct heap_table *t, uint32_t i, const struct module_map *map,
+                         uint32_t now)
 {
     struct heap_module *m = &t->modules[i];
     m->base = map->base;
@@ -120,8 +121,8 @@ static void place(struct heap_table *t, uint32_t i, const struct module_map *map
     atomic_store_explicit(&known[i].generation, now, memory_order_release);
 }
 
-static uint32_t add(struct heap_table *t, uint32_t n, const struct module_map *map,
-                    const struct identity *id, uint32_t now)
+static uint32_t add_module(struct heap_table *t, uint32_t n, const struct module_map *map,
+                           const struct identity *id, uint32_t now)
 {
     struct heap_module *m = &t->modules[n];
     if (n == HEAP_MODULES) {
@@ -131,7 +132,7 @@ static uint32_t add(struct heap_table *t, uint32_t n, const struct module_map *m
     m->path = id->path_len ? heap_text_add(t, id->path, id->path_len) : (struct heap_text){0};
     m->build_id_len = (uint8_t)id->build_id_len;
     memcpy(m->build_id, id->build_id, sizeof m->build_id);
-    place(t, n, map, now);
+    place_module(t, n, map, now);
     atomic_store_explicit(&known_count, n + 1, memory_order_release);
     atomic_store_explicit(&t->header.modules, n + 1, memory_order_release);
     return n + 1;
@@ -161,8 +162,8 @@ static uint32_t note(struct heap_table *t, const struct module_map *map, uint32_
             old = i;
     }
     if (old == HEAP_MODULES)
-        return add(t, n, map, &id, now);
-    place(t, old, map, now);
+        return add_module(t, n, map, &id, now);
+    place_module(t, old, map, now);
     return old + 1;
 }
 
@@ -175,7 +176,7 @@ uint32_t modules_note(const struct module_map *map)
     uint32_t module = look_up(map, now);
     if (module != MODULE_NONE)
         return module;
-    if (!take())
+    if (!take_notes_lock())
         return MODULE_BUSY;
     module = look_up(map, now);
     if (module == MODULE_NONE)

@@ -146,7 +146,7 @@ static void end_evaluation(struct python_frame *ret, size_t max, size_t *n, size
     *start = *n;
 }
 
-static size_t walk(uintptr_t frame, struct python_frame *ret, size_t max)
+static size_t walk_frames(uintptr_t frame, struct python_frame *ret, size_t max)
 {
     size_t n = 0, start = 0; /* start: of the evaluation that is being walked */
     struct view v;
@@ -183,7 +183,7 @@ size_t python_frames(struct python_frame *ret, size_t max)
     uintptr_t thread = my_thread();
     if (!thread || !innermost_frame(thread, false, &frame))
         return 0;
-    return walk(frame, ret, max);
+    return walk_frames(frame, ret, max);
 }
 
 bool python_is_ending(void)
@@ -239,7 +239,7 @@ static enum heap_python check(uintptr_t thread)
 
 /* ---- finding it ---- */
 
-static void settle(enum heap_python state)
+static void settle_python(enum heap_python state)
 {
     atomic_store_explicit(&verdict, state, memory_order_relaxed);
     atomic_store_explicit(&phase, SETTLED, memory_order_release);
@@ -296,7 +296,7 @@ static void recognise(void)
     atomic_store_explicit(&version, v, memory_order_relaxed);
     enum heap_python state = python_layout_find(v, symbols.runtime, &layout);
     if (state != HEAP_PYTHON_OK)
-        settle(state);
+        settle_python(state);
     else
         atomic_store_explicit(&phase, CHECK, memory_order_release);
 }
@@ -305,7 +305,7 @@ static void believe(void)
 {
     /* To look with care takes a system call. */
     if (atomic_load_explicit(&heap_process.is_confined, memory_order_relaxed)) {
-        settle(HEAP_PYTHON_CHECK);
+        settle_python(HEAP_PYTHON_CHECK);
         return;
     }
     uintptr_t thread = my_thread();
@@ -313,7 +313,7 @@ static void believe(void)
     if (state == HEAP_PYTHON_CHECK && ++checks_failed < CHECK_TRIES)
         return;
     if (state != HEAP_PYTHON_NONE)
-        settle(state);
+        settle_python(state);
 }
 
 static void look_further(const struct heap_table *t)
@@ -330,7 +330,7 @@ static void look_further(const struct heap_table *t)
 }
 
 /* What the table says of Python, where it does not say so yet. */
-static void publish(struct heap_table *t)
+static void publish_state(struct heap_table *t)
 {
     uint32_t now = atomic_load_explicit(&phase, memory_order_acquire);
     if (now == ABSENT)
@@ -363,7 +363,7 @@ void python_look(void)
         atomic_store_explicit(&is_looking, 0, memory_order_release);
     }
     if (t)
-        publish(t);
+        publish_state(t);
 }
 
 bool python_is_eval(uintptr_t ip)

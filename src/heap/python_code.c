@@ -47,7 +47,7 @@ static uint32_t int_at(uintptr_t object, uint16_t offset)
     return value;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t word)
+static uint64_t mix_code(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 29;
@@ -149,7 +149,7 @@ static struct heap_text file_of(uintptr_t text, const struct python_layout *l,
     size_t len = c.count < TEXT_MAX / 4 ? c.count : TEXT_MAX / 4;
     uint64_t hash = c.width;
     for (size_t i = 0; i < len; i++)
-        hash = mix(hash, character_at(&c, i));
+        hash = mix_code(hash, character_at(&c, i));
     size_t at = hash >> 32 & (FILES - 1);
     if (files[at].hash != hash || !files[at].text.len) {
         files[at].text = text_of(text, l, symbols);
@@ -176,12 +176,12 @@ static uint64_t text_look(uint64_t hash, uintptr_t text, const struct python_lay
 {
     struct characters c;
     uint64_t end = 0;
-    hash = mix(hash, text);
+    hash = mix_code(hash, text);
     if (!characters_of(text, l, symbols, &c))
         return hash;
     size_t bytes = c.count * c.width, len = bytes < sizeof end ? bytes : sizeof end;
     memcpy(&end, c.data + bytes - len, len);
-    return mix(mix(hash, c.count), end);
+    return mix_code(mix_code(hash, c.count), end);
 }
 
 /* What tells one code object from the next one at its address, without reading all of it: where its
@@ -189,8 +189,8 @@ static uint64_t text_look(uint64_t hash, uintptr_t text, const struct python_lay
 static uint64_t look_of(uintptr_t code, const struct python_layout *l,
                         const struct python_symbols *symbols)
 {
-    uint64_t hash = mix(1, int_at(code, l->code_first_line));
-    hash = mix(hash, word_at(code, l->code_lines));
+    uint64_t hash = mix_code(1, int_at(code, l->code_first_line));
+    hash = mix_code(hash, word_at(code, l->code_lines));
     hash = text_look(hash, word_at(code, l->code_file), l, symbols);
     return text_look(hash, word_at(code, l->code_name), l, symbols);
 }
@@ -210,8 +210,8 @@ static bool start_adding(void)
 }
 
 /* The entry's index; the caller adds alone. */
-static uint32_t add(uintptr_t code, const struct python_layout *l,
-                    const struct python_symbols *symbols)
+static uint32_t add_code(uintptr_t code, const struct python_layout *l,
+                         const struct python_symbols *symbols)
 {
     struct heap_table *t = heap_process.table;
     uint32_t i = atomic_load_explicit(&t->header.codes, memory_order_relaxed);
@@ -233,7 +233,7 @@ static uint32_t add(uintptr_t code, const struct python_layout *l,
 
 /* The slot of CODE, its own or a free one that is now its own; NULL: all places for it are taken.
  */
-static struct slot *slot_of(uintptr_t code)
+static struct slot *code_slot(uintptr_t code)
 {
     size_t at = (code >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
     for (size_t i = 0; i < PROBES; i++) {
@@ -262,7 +262,7 @@ uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
                            const struct python_symbols *symbols)
 {
     uint64_t look = look_of(code, l, symbols) << INDEX_BITS;
-    struct slot *slot = slot_of(code);
+    struct slot *slot = code_slot(code);
     uint32_t i;
     if (!slot) {
         heap_drop(HEAP_DROP_CODES);
@@ -273,7 +273,7 @@ uint32_t python_code_index(uintptr_t code, const struct python_layout *l,
     if (!start_adding())
         return PYTHON_CODE_UNKNOWN;
     if (!is_noted(slot, look, &i)) { /* not by another just now */
-        i = add(code, l, symbols);
+        i = add_code(code, l, symbols);
         if (i != PYTHON_CODE_UNKNOWN)
             atomic_store_explicit(&slot->value, look | i, memory_order_release);
     }

@@ -153,7 +153,7 @@ struct offsets_3_14 {
 };
 
 /* Says whether OFFSET can be one; the objects are all smaller than this. */
-static bool take(uint64_t offset, uint16_t *ret)
+static bool take_offset(uint64_t offset, uint16_t *ret)
 {
     if (offset >= 4096)
         return false;
@@ -165,21 +165,24 @@ static bool take(uint64_t offset, uint16_t *ret)
  * and co_extra are the two words before the instructions. A string that is not ASCII has two more
  * words before its characters. */
 #define LAYOUT_FROM(o, ret)                                                                        \
-    (take((o)->thread.current_frame, &(ret)->thread_frame) &&                                      \
-     take((o)->frame.previous, &(ret)->frame_back) &&                                              \
-     take((o)->frame.executable, &(ret)->frame_code) &&                                            \
-     take((o)->frame.instr_ptr, &(ret)->frame_instr) &&                                            \
-     take((o)->frame.owner, &(ret)->frame_owner) &&                                                \
-     take((o)->code.firstlineno, &(ret)->code_first_line) &&                                       \
-     take((o)->code.filename, &(ret)->code_file) && take((o)->code.qualname, &(ret)->code_name) && \
-     take((o)->code.linetable, &(ret)->code_lines) &&                                              \
-     take((o)->code.co_code_adaptive, &(ret)->code_instrs) &&                                      \
-     take((o)->code.co_code_adaptive - 16, &(ret)->code_first_traceable) &&                        \
-     take((o)->object.ob_type, &(ret)->object_type) &&                                             \
-     take((o)->bytes.first, &(ret)->bytes_size) && take((o)->bytes.second, &(ret)->bytes_data) &&  \
-     take((o)->text.state, &(ret)->text_state) && take((o)->text.length, &(ret)->text_length) &&   \
-     take((o)->text.asciiobject_size, &(ret)->text_ascii) &&                                       \
-     take((o)->text.asciiobject_size + 16, &(ret)->text_other))
+    (take_offset((o)->thread.current_frame, &(ret)->thread_frame) &&                               \
+     take_offset((o)->frame.previous, &(ret)->frame_back) &&                                       \
+     take_offset((o)->frame.executable, &(ret)->frame_code) &&                                     \
+     take_offset((o)->frame.instr_ptr, &(ret)->frame_instr) &&                                     \
+     take_offset((o)->frame.owner, &(ret)->frame_owner) &&                                         \
+     take_offset((o)->code.firstlineno, &(ret)->code_first_line) &&                                \
+     take_offset((o)->code.filename, &(ret)->code_file) &&                                         \
+     take_offset((o)->code.qualname, &(ret)->code_name) &&                                         \
+     take_offset((o)->code.linetable, &(ret)->code_lines) &&                                       \
+     take_offset((o)->code.co_code_adaptive, &(ret)->code_instrs) &&                               \
+     take_offset((o)->code.co_code_adaptive - 16, &(ret)->code_first_traceable) &&                 \
+     take_offset((o)->object.ob_type, &(ret)->object_type) &&                                      \
+     take_offset((o)->bytes.first, &(ret)->bytes_size) &&                                          \
+     take_offset((o)->bytes.second, &(ret)->bytes_data) &&                                         \
+     take_offset((o)->text.state, &(ret)->text_state) &&                                           \
+     take_offset((o)->text.length, &(ret)->text_length) &&                                         \
+     take_offset((o)->text.asciiobject_size, &(ret)->text_ascii) &&                                \
+     take_offset((o)->text.asciiobject_size + 16, &(ret)->text_other))
 
 static enum heap_python from_runtime(uint32_t version, const void *runtime,
                                      struct python_layout *ret)
@@ -230,7 +233,7 @@ enum heap_python python_layout_find(uint32_t version, const void *runtime,
 }
 
 /* Reads up to three digits at *AT; false: there is none. */
-static bool number(const char **at, uint32_t *ret)
+static bool parse_minor(const char **at, uint32_t *ret)
 {
     uint32_t value = 0;
     const char *start = *at;
@@ -243,9 +246,9 @@ static bool number(const char **at, uint32_t *ret)
 uint32_t python_layout_version(const char *text)
 {
     uint32_t major, minor, micro;
-    if (!number(&text, &major) || *text++ != '.' || !number(&text, &minor))
+    if (!parse_minor(&text, &major) || *text++ != '.' || !parse_minor(&text, &minor))
         return 0;
-    if (*text++ != '.' || !number(&text, &micro) || major > 255 || minor > 255 || micro > 255)
+    if (*text++ != '.' || !parse_minor(&text, &micro) || major > 255 || minor > 255 || micro > 255)
         return 0;
     return major << 24 | minor << 16 | micro << 8 | 0xf0;
 }

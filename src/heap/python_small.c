@@ -204,7 +204,7 @@ bool python_small_is_on(void)
 
 /* Arenas come without a sample, and there may be no other for long: what lies in them would be
  * counted neither way until it is decided. */
-static void decide(void)
+static void decide_small(void)
 {
     int saved = errno;
     heap_thread.busy++;
@@ -223,6 +223,6 @@ bool python_owns_map(uintptr_t return_address)
         return false;
     if (atomic_load_explicit(&small_state, memory_order_relaxed) == SMALL_UNDECIDED &&
         !heap_thread.busy)
-        decide();
+        decide_small();
     return atomic_load_explicit(&small_state, memory_order_relaxed) != SMALL_REFUSED;
 }

@@ -64,7 +64,7 @@ static void add_live(const void *p, struct live_sample *sample)
         heap_drop(HEAP_DROP_LIVE);
 }
 
-static void add_cost(struct heap_table *t, uint64_t since_ns)
+static void count_hook_ns(struct heap_table *t, uint64_t since_ns)
 {
     atomic_fetch_add_explicit(&t->header.hook_ns, heap_clock_ns() - since_ns, memory_order_relaxed);
 }
@@ -78,7 +78,7 @@ static void take_sample(struct scratch *d, void *p, struct live_sample *sample)
     atomic_fetch_add_explicit(&t->header.samples, 1, memory_order_relaxed);
     add_live(p, sample);
     sampler_adapt(now);
-    add_cost(t, now);
+    count_hook_ns(t, now);
 }
 
 /* What the program held is what it held before its interpreter began to take everything down: from
@@ -124,7 +124,7 @@ bool record_take(void *p, struct live_sample *ret)
     int saved = errno;
     uint64_t now = heap_clock_ns();
     stacks_freed(ret->site, ret->size, sampler_probability(ret->size, ret->interval));
-    add_cost(heap_process.table, now);
+    count_hook_ns(heap_process.table, now);
     errno = saved;
     return true;
 }

@@ -55,7 +55,7 @@ uint64_t sampler_floor(void)
     return floor ? floor : base_interval();
 }
 
-static void publish(void)
+static void publish_interval(void)
 {
     struct heap_table *t = heap_process.table;
     if (t)
@@ -71,7 +71,7 @@ static void shift_interval(int up, int down)
             bytes = sampler_floor();
     } while (!atomic_compare_exchange_weak_explicit(&interval_now, &old, bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
-    publish();
+    publish_interval();
 }
 
 void sampler_set_floor(uint64_t bytes)
@@ -86,7 +86,7 @@ void sampler_reset(void)
     atomic_store_explicit(&interval_floor, 0, memory_order_relaxed);
     atomic_store_explicit(&purse, 0, memory_order_relaxed);
     atomic_store_explicit(&changed_tick, 0, memory_order_relaxed);
-    publish();
+    publish_interval();
 }
 
 /* ---- chance ---- */
@@ -204,7 +204,7 @@ static void lower_interval(uint64_t now)
 }
 
 /* What is in the purse at NOW, and since when; a clock that goes back fills nothing. */
-static uint64_t fill(uint64_t old, uint64_t *now)
+static uint64_t fill_tokens(uint64_t old, uint64_t *now)
 {
     uint64_t last = old >> TICK_SHIFT, have = old & PURSE_MASK;
     if (old == 0)
@@ -221,7 +221,7 @@ void sampler_adapt(uint64_t now_ns)
     uint64_t now, next, old = atomic_load_explicit(&purse, memory_order_relaxed);
     do {
         now = now_ns >> TICK_SHIFT;
-        uint64_t have = fill(old, &now);
+        uint64_t have = fill_tokens(old, &now);
         what = have < ONE                                                     ? RAISE
                : have >= PURSE_PLENTY && sampler_interval() > sampler_floor() ? LOWER
                                                                               : KEEP;

@@ -30,7 +30,7 @@ static uint64_t path_hash(uint64_t outside, uint64_t frame)
     return (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
 }
 
-static uint32_t slot_of(uint64_t hash)
+static uint32_t node_slot(uint64_t hash)
 {
     return (uint32_t)(hash >> 32) % SLOTS;
 }
@@ -46,7 +46,7 @@ static void fetch_slots(const uint64_t *frames, size_t n)
     uint64_t hash = 0;
     for (size_t i = 0; i < n; i++) {
         hash = path_hash(hash, word_of(frames[i]));
-        __builtin_prefetch(&slots[slot_of(hash)]);
+        __builtin_prefetch(&slots[node_slot(hash)]);
     }
 }
 
@@ -55,7 +55,7 @@ static void fetch_nodes(const struct heap_table *t, const uint64_t *frames, size
     uint64_t hash = 0;
     for (size_t i = 0; i < n; i++) {
         hash = path_hash(hash, word_of(frames[i]));
-        uint16_t node = atomic_load_explicit(&slots[slot_of(hash)], memory_order_relaxed);
+        uint16_t node = atomic_load_explicit(&slots[node_slot(hash)], memory_order_relaxed);
         __builtin_prefetch(&t->nodes[node]);
     }
 }
@@ -96,7 +96,7 @@ static uint32_t child(struct heap_table *t, uint32_t parent, uint64_t frame, uin
                       uint32_t room)
 {
     uint32_t made = 0;
-    for (uint32_t at = slot_of(hash);; at = (at + 1) % SLOTS) {
+    for (uint32_t at = node_slot(hash);; at = (at + 1) % SLOTS) {
         uint16_t node = atomic_load_explicit(&slots[at], memory_order_acquire);
         if (node == 0) {
             if (made == 0 && (made = make_node(t, parent, frame, room)) == 0)
@@ -170,7 +170,7 @@ uint32_t stacks_site(const uint64_t *frames, size_t n)
     return node ? site_of(t, node) : 0;
 }
 
-static uint64_t rounded(double x)
+static uint64_t round_count(double x)
 {
     return (uint64_t)(x + 0.5);
 }
@@ -187,9 +187,9 @@ void stacks_allocated(uint32_t site, uint64_t size, double probability)
     if (!s)
         return;
     atomic_fetch_add_explicit(&s->samples, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->allocated_bytes, rounded((double)size / probability),
+    atomic_fetch_add_explicit(&s->allocated_bytes, round_count((double)size / probability),
                               memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->allocated_objects_x16, rounded(16 / probability),
+    atomic_fetch_add_explicit(&s->allocated_objects_x16, round_count(16 / probability),
                               memory_order_relaxed);
 }
 
@@ -197,7 +197,7 @@ void stacks_freed(uint32_t site, uint64_t size, double probability)
 {
     struct heap_site *s = site_at(site);
     if (s)
-        atomic_fetch_add_explicit(&s->freed_bytes, rounded((double)size / probability),
+        atomic_fetch_add_explicit(&s->freed_bytes, round_count((double)size / probability),
                                   memory_order_relaxed);
 }
 

@@ -38,24 +38,24 @@ struct slot {
 };
 static struct slot cache[1 << CACHE_BITS];
 
-static uint64_t mix(uint64_t v)
+static uint64_t mix_address(uint64_t v)
 {
     return v * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static uint64_t key_of(uintptr_t ip, uint32_t generation)
+static uint64_t rule_key(uintptr_t ip, uint32_t generation)
 {
     return (uint64_t)ip << 16 | (generation & 0xffff);
 }
 
-static struct slot *slot_of(uintptr_t ip)
+static struct slot *rule_slot(uintptr_t ip)
 {
-    return &cache[mix(ip) >> (64 - CACHE_BITS)];
+    return &cache[mix_address(ip) >> (64 - CACHE_BITS)];
 }
 
 static void fetch_rule(uintptr_t ip)
 {
-    __builtin_prefetch(slot_of(ip));
+    __builtin_prefetch(rule_slot(ip));
 }
 
 /* Offsets are of words; those that are not, or are far, make no rule. */
@@ -75,12 +75,12 @@ _Static_assert(HEAP_MODULES < 1 << MODULE_BITS, "a module fits into a rule");
 _Static_assert(sizeof modules_bases == sizeof(uintptr_t) << MODULE_BITS,
                "whatever a rule holds for one has a base");
 
-static bool fits(int32_t offset, int bits)
+static bool rule_fits(int32_t offset, int bits)
 {
     return offset % 8 == 0 && offset / 8 >= -(1 << (bits - 1)) && offset / 8 < 1 << (bits - 1);
 }
 
-static uint64_t field(uint64_t v, int at, int bits)
+static uint64_t rule_field(uint64_t v, int at, int bits)
 {
     return (v & ((UINT64_C(1) << bits) - 1)) << at;
 }
@@ -95,17 +95,17 @@ static uint64_t pack(const struct way *way)
     const struct cfi_rule *r = &way->rule;
     int32_t cfa_offset = r->cfa == CFI_CFA_PLT ? r->cfa_offset * 8 : r->cfa_offset;
     uint64_t packed = way->module;
-    if (!fits(cfa_offset, CFA_OFFSET_BITS))
+    if (!rule_fits(cfa_offset, CFA_OFFSET_BITS))
         return packed;
-    packed |= field(r->cfa, CFA_AT, CFA_BITS);
-    packed |= field((uint64_t)(cfa_offset / 8), CFA_OFFSET_AT, CFA_OFFSET_BITS);
-    if (!fits(r->fp_offset, FP_OFFSET_BITS))
-        return packed | field(CFI_FP_LOST, FP_AT, FP_BITS);
-    packed |= field(r->fp, FP_AT, FP_BITS);
-    return packed | field((uint64_t)(r->fp_offset / 8), FP_OFFSET_AT, FP_OFFSET_BITS);
+    packed |= rule_field(r->cfa, CFA_AT, CFA_BITS);
+    packed |= rule_field((uint64_t)(cfa_offset / 8), CFA_OFFSET_AT, CFA_OFFSET_BITS);
+    if (!rule_fits(r->fp_offset, FP_OFFSET_BITS))
+        return packed | rule_field(CFI_FP_LOST, FP_AT, FP_BITS);
+    packed |= rule_field(r->fp, FP_AT, FP_BITS);
+    return packed | rule_field((uint64_t)(r->fp_offset / 8), FP_OFFSET_AT, FP_OFFSET_BITS);
 }
 
-static void unpack(uint64_t packed, struct way *ret)
+static void rule_unpack(uint64_t packed, struct way *ret)
 {
     int32_t cfa_offset = signed_field(packed, CFA_OFFSET_AT, CFA_OFFSET_BITS);
     ret->module = packed & ((1 << MODULE_BITS) - 1);
@@ -137,7 +137,7 @@ static struct cfi_rule rule_at(const struct module_map *map, uintptr_t ip)
 /* The rule comes back as it is kept: the walk has it in registers then. */
 __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t generation)
 {
-    struct slot *slot = slot_of(ip);
+    struct slot *slot = rule_slot(ip);
     struct module_map map;
     if (!modules_map(ip, &map))
         return IN_NO_LIBRARY;
@@ -148,7 +148,7 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
     uint64_t packed = pack(&way);
     if (!is_busy) {
         atomic_store_explicit(&slot->rule, packed, memory_order_relaxed);
-        atomic_store_explicit(&slot->key, key_of(ip, generation) ^ mix(packed),
+        atomic_store_explicit(&slot->key, rule_key(ip, generation) ^ mix_address(packed),
                               memory_order_relaxed);
     }
     return packed;
@@ -157,14 +157,14 @@ __attribute__((noinline)) static uint64_t find_rule(uintptr_t ip, uint32_t gener
 /* False: IP is in no library. */
 static bool way_from(uintptr_t ip, uint32_t generation, struct way *ret)
 {
-    const struct slot *slot = slot_of(ip);
+    const struct slot *slot = rule_slot(ip);
     uint64_t packed = atomic_load_explicit(&slot->rule, memory_order_relaxed);
     uint64_t key = atomic_load_explicit(&slot->key, memory_order_relaxed);
-    if (HEAP_UNLIKELY((key ^ mix(packed)) != key_of(ip, generation)))
+    if (HEAP_UNLIKELY((key ^ mix_address(packed)) != rule_key(ip, generation)))
         packed = find_rule(ip, generation);
     if (HEAP_UNLIKELY(packed == IN_NO_LIBRARY))
         return false;
-    unpack(packed, ret);
+    rule_unpack(packed, ret);
     ret->base = atomic_load_explicit(&modules_bases[ret->module], memory_order_relaxed);
     return true;
 }
@@ -295,7 +295,8 @@ static uintptr_t own_bytes(void)
 
 enum end { END_WHOLE, END_FULL, END_LOST };
 
-static enum end walk(struct registers *r, struct unwind_frame *ret, size_t max, size_t *ret_count)
+static enum end unwind_walk(struct registers *r, struct unwind_frame *ret, size_t max,
+                            size_t *ret_count)
 {
     struct unwind_extent e = unwind_extent(&heap_thread, r->sp);
     uint32_t generation = modules_generation();
@@ -334,7 +335,7 @@ __attribute__((noinline)) size_t unwind_here(struct unwind_frame *ret, size_t ma
     struct registers r = {.is_fp_known = true, .is_exact = true};
     size_t n;
     READ_REGISTERS(&r);
-    enum end end = walk(&r, ret, max, &n);
+    enum end end = unwind_walk(&r, ret, max, &n);
     if (end == END_LOST)
         heap_drop(HEAP_DROP_UNWIND);
     *ret_whole = end == END_WHOLE;

@@ -52,7 +52,7 @@ static bool is_text(const char *s, size_t len)
     return true;
 }
 
-static bool is_key(const char *s, size_t len)
+static bool is_mark_key(const char *s, size_t len)
 {
     if (len == 0 || s[0] < 'A' || s[0] > 'Z')
         return false;
@@ -63,7 +63,7 @@ static bool is_key(const char *s, size_t len)
 }
 
 /* Takes the line at *AT: 1 and *ret, 0 at the end, -EBADMSG if it is not KEY=VALUE. */
-static int next_line(const char *s, size_t len, size_t *at, struct mark_line *ret)
+static int next_mark_line(const char *s, size_t len, size_t *at, struct mark_line *ret)
 {
     const char *begin = s + *at, *end, *equal;
     if (*at >= len)
@@ -72,7 +72,7 @@ static int next_line(const char *s, size_t len, size_t *at, struct mark_line *re
     if (!end)
         end = s + len;
     equal = memchr(begin, '=', (size_t)(end - begin));
-    if (!equal || !is_key(begin, (size_t)(equal - begin)))
+    if (!equal || !is_mark_key(begin, (size_t)(equal - begin)))
         return -EBADMSG;
     *ret = (struct mark_line){.key = begin,
                               .value = equal + 1,
@@ -136,7 +136,7 @@ int mark_parse(const char *s, size_t len, struct mark *ret)
     int r;
     if (len > MARK_TEXT_MAX || !is_text(s, len))
         return -EBADMSG;
-    while ((r = next_line(s, len, &at, &line)) > 0) {
+    while ((r = next_mark_line(s, len, &at, &line)) > 0) {
         r = decode_number(&line, &m);
         if (r < 0)
             return r;
@@ -155,7 +155,7 @@ int mark_parse(const char *s, size_t len, struct mark *ret)
 
 bool mark_next(const struct mark *m, size_t *at, struct mark_line *ret)
 {
-    return m->text && next_line(m->text, m->len, at, ret) > 0;
+    return m->text && next_mark_line(m->text, m->len, at, ret) > 0;
 }
 
 const char *mark_get(const struct mark *m, const char *key, size_t *ret_len)

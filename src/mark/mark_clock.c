@@ -85,7 +85,7 @@ bool mark_clock_map(const struct mark *m, struct verdict_mark *ret)
     return true;
 }
 
-static void keep(uint64_t *kept, uint64_t now)
+static void keep_known(uint64_t *kept, uint64_t now)
 {
     if (now)
         *kept = now;
@@ -93,10 +93,10 @@ static void keep(uint64_t *kept, uint64_t now)
 
 static void keep_facts(struct mark_clock *c, const struct mark *m)
 {
-    keep(&c->steps_per_epoch, mark_value(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch));
-    keep(&c->examples, mark_value(m, MARK_HAS_EXAMPLES, m->examples));
-    keep(&c->batch, mark_value(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch));
-    keep(&c->max_steps, mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps));
+    keep_known(&c->steps_per_epoch, mark_value(m, MARK_HAS_STEPS_PER_EPOCH, m->steps_per_epoch));
+    keep_known(&c->examples, mark_value(m, MARK_HAS_EXAMPLES, m->examples));
+    keep_known(&c->batch, mark_value(m, MARK_HAS_EFFECTIVE_BATCH, m->effective_batch));
+    keep_known(&c->max_steps, mark_value(m, MARK_HAS_MAX_STEPS, m->max_steps));
 }
 
 /* STEP=10 EPOCH=0.1204819 is an epoch of 83 steps; believed when two marks say the same. */

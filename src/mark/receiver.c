@@ -464,8 +464,8 @@ static void remove_peer(struct mark_receiver *r, size_t at)
 }
 
 /* Linux takes a path of exactly sun_path's size without NUL too; ours always has one. */
-static int ask(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
-               size_t len)
+static int ask_peer(const struct mark_receiver *r, const struct mark_peer *peer, const char *text,
+                    size_t len)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, peer->reply, sizeof address.sun_path);
@@ -483,7 +483,7 @@ int mark_receiver_request(struct mark_receiver *r, const char *what, uint64_t id
     size_t i = 0;
     assert(len > 0 && (size_t)len < sizeof text && "a request is one short word");
     while (i < r->peer_count) {
-        int code = r->peers[i].is_worker ? 0 : ask(r, &r->peers[i], text, (size_t)len);
+        int code = r->peers[i].is_worker ? 0 : ask_peer(r, &r->peers[i], text, (size_t)len);
 
         if (code == 0 && !r->peers[i].is_worker)
             reached++;

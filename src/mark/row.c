@@ -9,7 +9,7 @@
 
 #define SPAN_MAX_S 60.0
 
-static bool is_key(const struct mark_line *line, const char *key)
+static bool is_column_key(const struct mark_line *line, const char *key)
 {
     return line->key_len == strlen(key) && memcmp(line->key, key, line->key_len) == 0;
 }
@@ -40,8 +40,9 @@ static uint64_t span_ns(const struct mark *m)
 /* Lines that are not for the BEFORE-th from the end; of a key said twice the first counts. */
 static bool is_left_out(const struct mark_line *line, size_t before, bool has_step)
 {
-    return is_key(line, "STEPS") || is_key(line, "SECONDS") ||
-           (is_key(line, "EPOCH") && before > 0) || (is_key(line, "STEP") && has_step);
+    return is_column_key(line, "STEPS") || is_column_key(line, "SECONDS") ||
+           (is_column_key(line, "EPOCH") && before > 0) ||
+           (is_column_key(line, "STEP") && has_step);
 }
 
 void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_TEXT_MAX],
@@ -61,7 +62,7 @@ void mark_row_at(const struct mark *m, size_t length, size_t i, char text[MARK_T
         size_t len = (size_t)(line.value + line.value_len - line.key);
         if (is_left_out(&line, before, has_step))
             continue;
-        if (is_key(&line, "STEP")) {
+        if (is_column_key(&line, "STEP")) {
             len = (size_t)snprintf(number, sizeof number, "STEP=%" PRId64, one.step);
             from = number;
             has_step = true;

@@ -79,7 +79,7 @@ static int take_fd(struct msghdr *msg)
 }
 
 /* 1 and a descriptor; 0: nothing yet; -EBADMSG: this brings no table. */
-static int receive(int socket_fd, int *ret_fd)
+static int receive_table(int socket_fd, int *ret_fd)
 {
     union {
         char bytes[CMSG_SPACE(SURPLUS_FDS * sizeof(int))];
@@ -112,7 +112,7 @@ static void on_visitor(void *user, int fd, uint32_t events)
     struct arrive *a = v->arrive;
     int table;
     (void)events;
-    int r = receive(fd, &table);
+    int r = receive_table(fd, &table);
     if (r == 0)
         return;
     int32_t pid = v->pid;

@@ -108,7 +108,7 @@ static void check_disk(struct process *p)
     note_trouble(p->collect, TROUBLE_DISK, r, &err);
 }
 
-static void process_free(struct process *p, uint64_t wait_ns)
+static void collected_free(struct process *p, uint64_t wait_ns)
 {
     loop_remove(p->source);
     if (p->pidfd >= 0)
@@ -119,7 +119,7 @@ static void process_free(struct process *p, uint64_t wait_ns)
 }
 
 /* Of those that have gone, the file that says least makes room. */
-static bool make_room(struct collect *c)
+static bool make_room_for_file(struct collect *c)
 {
     size_t least = 0;
     if (c->files < COLLECT_FILES)
@@ -134,7 +134,7 @@ static bool make_room(struct collect *c)
     c->gone[least] = c->gone[--c->gone_count];
     c->files--;
     c->without_file++;
-    process_free(p, 0);
+    collected_free(p, 0);
     return true;
 }
 
@@ -150,7 +150,7 @@ static void open_file(struct process *p)
 {
     struct collect *c = p->collect;
     struct err err = {0};
-    if (p->writer || c->dirfd < 0 || !has_samples(p) || !make_room(c))
+    if (p->writer || c->dirfd < 0 || !has_samples(p) || !make_room_for_file(c))
         return;
     int r = -EEXIST;
     for (int i = 1; r == -EEXIST && i <= NAME_TRIES; i++) {
@@ -189,7 +189,7 @@ static double look_total(const struct look *look)
 }
 
 /* Into its file, where it has one. */
-static int take(struct process *p, uint64_t now_ns, enum store_why why)
+static int take_reading(struct process *p, uint64_t now_ns, enum store_why why)
 {
     const struct pace *pace = pace_of(p);
     int r = 0;
@@ -235,7 +235,7 @@ static void take_wanted(struct collect *c, uint64_t now_ns)
         if (!p->is_wanted)
             continue;
         open_file(p);
-        take(p, now_ns, p->why);
+        take_reading(p, now_ns, p->why);
         if (clock_mono_ns() - begin > BUDGET_NS)
             return;
     }
@@ -310,7 +310,7 @@ void collect_mark(struct collect *c, const struct mark *mark)
 
 /* ---- coming and going ---- */
 
-static struct process *find(const struct collect *c, int32_t pid, size_t *ret_at)
+static struct process *find_living(const struct collect *c, int32_t pid, size_t *ret_at)
 {
     for (size_t i = 0; i < c->count; i++)
         if (c->living[i]->pid == pid) {
@@ -321,7 +321,7 @@ static struct process *find(const struct collect *c, int32_t pid, size_t *ret_at
 }
 
 /* Its table is whole, however it ended. What is written is closed when the disk has it. */
-static void finish(struct collect *c, size_t at, uint64_t now_ns)
+static void finish_process(struct collect *c, size_t at, uint64_t now_ns)
 {
     struct process *p = c->living[at];
     c->living[at] = c->living[--c->count];
@@ -331,11 +331,11 @@ static void finish(struct collect *c, size_t at, uint64_t now_ns)
         open_file(p);
     if (!p->writer) {
         c->without_file += has_samples(p);
-        process_free(p, 0);
+        collected_free(p, 0);
         return;
     }
-    if (take(p, now_ns, STORE_LAST) == -ENOBUFS && store_flush(p->writer, BUDGET_NS) == 0)
-        take(p, now_ns, STORE_LAST);
+    if (take_reading(p, now_ns, STORE_LAST) == -ENOBUFS && store_flush(p->writer, BUDGET_NS) == 0)
+        take_reading(p, now_ns, STORE_LAST);
     look_close(&p->look);
     if (p->pidfd >= 0)
         close(p->pidfd);
@@ -346,8 +346,8 @@ static void finish(struct collect *c, size_t at, uint64_t now_ns)
 void collect_gone(struct collect *c, int32_t pid, uint64_t now_ns)
 {
     size_t at;
-    if (find(c, pid, &at))
-        finish(c, at, now_ns);
+    if (find_living(c, pid, &at))
+        finish_process(c, at, now_ns);
 }
 
 static void on_pidfd(void *user, int fd, uint32_t events)
@@ -358,7 +358,7 @@ static void on_pidfd(void *user, int fd, uint32_t events)
     collect_gone(p->collect, p->pid, clock_mono_ns());
 }
 
-static void add(struct collect *c, int32_t pid, struct look *look, uint64_t now_ns)
+static void collect_add(struct collect *c, int32_t pid, struct look *look, uint64_t now_ns)
 {
     struct process *p = c->count < COLLECT_TABLES ? calloc(1, sizeof *p) : NULL;
     struct err err;
@@ -378,7 +378,7 @@ static void add(struct collect *c, int32_t pid, struct look *look, uint64_t now_
     look_cost(look, &p->cost);
     c->living[c->count++] = p;
     if (is_gone)
-        finish(c, c->count - 1, now_ns);
+        finish_process(c, c->count - 1, now_ns);
     else if (p->pidfd >= 0) /* where that fails, collect_gone will be told */
         loop_add_fd(c->loop, p->pidfd, EPOLLIN, on_pidfd, p, &p->source);
 }
@@ -392,7 +392,7 @@ static void on_table(void *user, int32_t pid, int fd)
     collect_gone(c, pid, now_ns); /* by exec it has become another program */
     int r = look_open(fd, pid, &look, &err);
     if (r == 0) {
-        add(c, pid, &look, now_ns);
+        collect_add(c, pid, &look, now_ns);
         return;
     }
     c->not_followed++;
@@ -403,8 +403,8 @@ static void on_table(void *user, int32_t pid, int fd)
 /* ---- from outside ---- */
 
 /* Those that are not worth a file yet are asked only where there are no others. */
-static size_t refresh(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
-                      uint64_t deadline)
+static size_t refresh_some(struct collect *c, int32_t pid, bool is_for_young, uint64_t now_ns,
+                           uint64_t deadline)
 {
     size_t fresh = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -413,7 +413,7 @@ static size_t refresh(struct collect *c, int32_t pid, bool is_for_young, uint64_
         if (pid != 0 ? p->pid != pid : is_young != is_for_young)
             continue;
         open_file(p);
-        int r = take(p, now_ns, STORE_ASKED);
+        int r = take_reading(p, now_ns, STORE_ASKED);
         if (r == 0 && p->writer)
             r = store_flush(p->writer, since(deadline, clock_mono_ns()));
         fresh += r == 0 && p->writer;
@@ -424,8 +424,9 @@ static size_t refresh(struct collect *c, int32_t pid, bool is_for_young, uint64_
 size_t collect_refresh(struct collect *c, int32_t pid, uint64_t now_ns, uint64_t wait_ns)
 {
     uint64_t deadline = clock_mono_ns() + wait_ns;
-    size_t fresh = refresh(c, pid, false, now_ns, deadline);
-    return fresh == 0 && pid == 0 && c->files == 0 ? refresh(c, 0, true, now_ns, deadline) : fresh;
+    size_t fresh = refresh_some(c, pid, false, now_ns, deadline);
+    return fresh == 0 && pid == 0 && c->files == 0 ? refresh_some(c, 0, true, now_ns, deadline)
+                                                   : fresh;
 }
 
 void collect_flush(struct collect *c, uint64_t wait_ns)
@@ -463,13 +464,13 @@ void collect_free(struct collect *c)
     uint64_t now = clock_mono_ns(), deadline = now + CLOSE_NS;
     arrive_free(c->arrive);
     while (c->count > 0)
-        finish(c, c->count - 1, now);
+        finish_process(c, c->count - 1, now);
     while (c->gone_count > 0)
-        process_free(c->gone[--c->gone_count], since(deadline, clock_mono_ns()));
+        collected_free(c->gone[--c->gone_count], since(deadline, clock_mono_ns()));
     free(c);
 }
 
-static json_t *process_json(const struct process *p, bool is_alive)
+static json_t *collected_json(const struct process *p, bool is_alive)
 {
     json_t *doc = json_pack("{s:i, s:b, s:o, s:o}", "pid", (int)p->pid, "is_alive", is_alive,
                             "file", p->name[0] ? json_text0(p->name) : json_null(), "file_bytes",
@@ -483,9 +484,9 @@ json_t *collect_json(const struct collect *c)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->gone_count; i++)
-        json_array_append_new(list, process_json(c->gone[i], false));
+        json_array_append_new(list, collected_json(c->gone[i], false));
     for (size_t i = 0; i < c->count; i++)
-        json_array_append_new(list, process_json(c->living[i], true));
+        json_array_append_new(list, collected_json(c->living[i], true));
     uint64_t not_followed = c->not_followed + arrive_refused(c->arrive);
     return json_pack("{s:o, s:o, s:o}", "processes", list, "not_followed", json_u64(not_followed),
                      "without_file", json_u64(c->without_file));

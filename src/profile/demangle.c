@@ -19,7 +19,7 @@ struct part {
     jmp_buf enough;
 };
 
-static void take(const char *text, size_t len, void *arg)
+static void take_part(const char *text, size_t len, void *arg)
 {
     struct part *part = arg;
     bool is_last = len > part->room;
@@ -46,7 +46,8 @@ void demangle(struct buf *out, const char *name)
         cut(out, start);
         return;
     }
-    if (is_mangled && __gcclibcxx_demangle_callback(name, take, &part) == 0 && out->len > start)
+    if (is_mangled && __gcclibcxx_demangle_callback(name, take_part, &part) == 0 &&
+        out->len > start)
         return;
     if (out->len > start)
         out->len = start;

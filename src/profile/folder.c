@@ -98,7 +98,7 @@ static void pass_over(struct folder_heap *best, struct folder_heap *h)
     folder_heap_fini(h);
 }
 
-static void take(struct folder_heap *best, struct folder_heap *h)
+static void prefer_heap(struct folder_heap *best, struct folder_heap *h)
 {
     struct folder_heap old = *best;
     *best = *h;
@@ -116,7 +116,7 @@ static int by_live(const void *a, const void *b)
 }
 
 /* The first failure is told where nothing could be read at all. */
-static int read_all(DIR *dir, int32_t pid, struct folder_heap *best, struct err *err)
+static int read_histories(DIR *dir, int32_t pid, struct folder_heap *best, struct err *err)
 {
     const struct dirent *entry;
     int first = 0;
@@ -131,7 +131,7 @@ static int read_all(DIR *dir, int32_t pid, struct folder_heap *best, struct err 
         if (!h.profile)
             continue;
         if ((pid == 0 || h.profile->pid == pid) && is_better(&h, best))
-            take(best, &h);
+            prefer_heap(best, &h);
         else
             pass_over(best, &h);
     }
@@ -141,7 +141,7 @@ static int read_all(DIR *dir, int32_t pid, struct folder_heap *best, struct err 
 static int read_folder(DIR *dir, int32_t pid, struct folder_heap *ret, struct err *err)
 {
     struct folder_heap best = {0};
-    int first = read_all(dir, pid, &best, err);
+    int first = read_histories(dir, pid, &best, err);
     if (best.profile) {
         if (best.others > 1)
             qsort(best.other, best.others, sizeof *best.other, by_live);

@@ -40,7 +40,7 @@ static int begin_series(struct tally *row)
 }
 
 /* The rows that matter, each with a series to be judged. */
-static int choose(struct tallies *t, struct tally ***ret, size_t *ret_count)
+static int choose_rows(struct tallies *t, struct tally ***ret, size_t *ret_count)
 {
     struct tally **list = calloc(t->count ? t->count : 1, sizeof(struct tally *));
     if (!list)
@@ -70,7 +70,7 @@ static void feed_marks(struct tally **rows, size_t n, const struct growth_option
             verdict_mark(rows[i]->series, (int64_t)o->marks[*at].t_ns, &o->marks[*at].mark);
 }
 
-static uint64_t whole_bytes(double bytes)
+static uint64_t row_bytes(double bytes)
 {
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
@@ -85,7 +85,7 @@ static void feed(struct tallies *t, struct names *names, struct tally **rows, si
         tallies_at(t, names, r);
         feed_marks(rows, n, t->o, &mark, i ? p->readings[i - 1].t_ns : 0);
         for (size_t k = 0; k < n; k++)
-            verdict_update(rows[k]->series, (int64_t)r->t_ns, whole_bytes(rows[k]->now));
+            verdict_update(rows[k]->series, (int64_t)r->t_ns, row_bytes(rows[k]->now));
     }
     feed_marks(rows, n, t->o, &mark, p->readings[t->n_readings - 1].t_ns);
 }
@@ -171,7 +171,7 @@ static int by_site(const void *a, const void *b)
     return (x->site > y->site) - (x->site < y->site);
 }
 
-static int by_bytes(const void *a, const void *b)
+static int by_survived(const void *a, const void *b)
 {
     const struct growth_survivor *x = a, *y = b;
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
@@ -190,7 +190,7 @@ static size_t merge_sites(struct growth_survivor *list, size_t n)
             list[out++] = list[i];
         }
     }
-    qsort(list, out, sizeof *list, by_bytes);
+    qsort(list, out, sizeof *list, by_survived);
     return out;
 }
 
@@ -276,7 +276,7 @@ static int by_rank(const void *a, const void *b, void *largest_growth)
     return (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
 }
 
-static int by_growth(const void *a, const void *b)
+static int by_row_growth(const void *a, const void *b)
 {
     const struct growth_row *x = a, *y = b;
     return (x->growth_bytes < y->growth_bytes) - (x->growth_bytes > y->growth_bytes);
@@ -328,7 +328,7 @@ static void put_places(const struct tallies *t, struct names *names, const int32
 }
 
 /* Once the rows are in order. ROW_OF is not needed any more and is written over. */
-static int put_sites(const struct tallies *t, int32_t *row_of, struct growth *ret)
+static int map_sites(const struct tallies *t, int32_t *row_of, struct growth *ret)
 {
     ret->row_of_site = calloc(t->p->n_sites + 1, sizeof *ret->row_of_site);
     if (!ret->row_of_site)
@@ -340,11 +340,11 @@ static int put_sites(const struct tallies *t, int32_t *row_of, struct growth *re
     return 0;
 }
 
-static void sort_rows(const struct growth_options *o, struct growth *g)
+static void rank_rows(const struct growth_options *o, struct growth *g)
 {
     double largest = 0;
     if (o->has_since || o->has_diff || o->has_survivors) {
-        qsort(g->rows, g->count, sizeof *g->rows, by_growth);
+        qsort(g->rows, g->count, sizeof *g->rows, by_row_growth);
         return;
     }
     for (size_t i = 0; i < g->count; i++)
@@ -369,8 +369,8 @@ static int put_rows(struct tallies *t, struct names *names, struct tally **chose
     ret->count = n;
     put_places(t, names, row_of, ret);
     int r = ages(t, row_of, ret);
-    sort_rows(t->o, ret);
-    return r < 0 ? r : put_sites(t, row_of, ret);
+    rank_rows(t->o, ret);
+    return r < 0 ? r : map_sites(t, row_of, ret);
 }
 
 static void put_totals(const struct tallies *t, struct growth *ret)
@@ -432,7 +432,7 @@ int growth_of(const struct profile *p, struct names *names, const struct growth_
     if (r == 0 && options->has_survivors)
         r = add_survivors(&t, names, err);
     if (r == 0)
-        r = choose(&t, &chosen, &n);
+        r = choose_rows(&t, &chosen, &n);
     if (r == 0) {
         feed(&t, names, chosen, n);
         r = merges(options) ? merge_and_judge(&t, names, chosen, &n) : 0;

@@ -16,13 +16,13 @@ static const double LATE_RISE =
     0.05;                         /* of all that is held: what still grew late grew by so much */
 static const double BEGUN = 0.05; /* of a growth: before so much of it is seen, none was */
 
-static uint64_t whole_bytes(double bytes)
+static uint64_t sum_bytes(double bytes)
 {
     return bytes > 1 ? (uint64_t)bytes : 1;
 }
 
 /* By site: 1 for those that keep what they hold at END. */
-static void choose(const struct profile_reading *end, char *keeps)
+static void choose_keepers(const struct profile_reading *end, char *keeps)
 {
     for (size_t i = 0; i < end->count; i++)
         keeps[end->held[i].site] = end->held[i].freed_bytes <= KEEPS * end->held[i].allocated_bytes;
@@ -90,7 +90,8 @@ static double chance_of(const struct profile_reading *a, const struct profile_re
     return sum;
 }
 
-static bool judge(const struct profile *p, size_t n, const char *counts, struct verdict_held *ret)
+static bool judge_held_sum(const struct profile *p, size_t n, const char *counts,
+                           struct verdict_held *ret)
 {
     const struct verdict_options options = {.is_held = true};
     AUTO_FREE struct verdict_series *series = malloc(sizeof *series);
@@ -98,7 +99,7 @@ static bool judge(const struct profile *p, size_t n, const char *counts, struct 
         return false;
     for (size_t i = 0; i < n; i++)
         verdict_update(series, (int64_t)p->readings[i].t_ns,
-                       whole_bytes(sum_at(&p->readings[i], counts)));
+                       sum_bytes(sum_at(&p->readings[i], counts)));
     verdict_job_over(series);
     verdict_judge(series, NULL, &ret->result);
     if (ret->result.leak != VERDICT_LEAK_YES)
@@ -133,14 +134,14 @@ bool held_grew(const struct profile *p, struct verdict_held *ret)
     if (!keeps || n == 0)
         return false;
     const struct profile_reading *end = &p->readings[n - 1];
-    choose(end, keeps);
-    if (judge(p, n, keeps, ret))
+    choose_keepers(end, keeps);
+    if (judge_held_sum(p, n, keeps, ret))
         return has_grown_in_all(p, n, ret);
     choose_late(p, n, keeps);
-    if (judge(p, n, keeps, ret) && ret->growth_bytes >= LATE_RISE * profile_live_at(end))
+    if (judge_held_sum(p, n, keeps, ret) && ret->growth_bytes >= LATE_RISE * profile_live_at(end))
         return has_grown_in_all(p, n, ret);
-    choose(end, keeps);
-    return judge(p, n, NULL, ret) &&
+    choose_keepers(end, keeps);
+    return judge_held_sum(p, n, NULL, ret) &&
            growth_since(p, n, keeps, (uint64_t)ret->from_ns) < PART * ret->growth_bytes;
 }
 
@@ -149,7 +150,7 @@ struct list {
     size_t count;
 };
 
-static void add(void *user, const struct profile *p)
+static void add_held(void *user, const struct profile *p)
 {
     struct list *l = user;
     size_t n = profile_at_work(p);
@@ -168,7 +169,7 @@ static void add(void *user, const struct profile *p)
 struct held *held_read(const char *path, size_t *ret_count)
 {
     struct list l = {0};
-    folder_each(path, add, &l);
+    folder_each(path, add_held, &l);
     *ret_count = l.count;
     return l.at;
 }

@@ -17,7 +17,7 @@ static bool is_kept(const struct mark *m)
     return m->kind == MARK_OTHER && mark_is(m, "KIND", "kept");
 }
 
-static double number_of(const struct mark *m, const char *key)
+static double mark_number(const struct mark *m, const char *key)
 {
     size_t len;
     double v;
@@ -28,7 +28,7 @@ static double number_of(const struct mark *m, const char *key)
 
 static int64_t step_of(const struct mark *m, const char *key)
 {
-    double v = number_of(m, key);
+    double v = mark_number(m, key);
     return v < 0x1p62 ? (int64_t)v : -1; /* NAN too */
 }
 
@@ -63,7 +63,7 @@ void kept_take(struct kept_lists *l, const struct mark *mark)
     int64_t step = step_of(mark, "STEP"), since = step_of(mark, "SINCE");
     if (step != list->step || since != list->since_step)
         *list = (struct kept_list){.pid = mark->pid, .since_step = since, .step = step};
-    struct kept one = {.added = number_of(mark, "ADDED"), .bytes = number_of(mark, "BYTES")};
+    struct kept one = {.added = mark_number(mark, "ADDED"), .bytes = mark_number(mark, "BYTES")};
     copy_text(one.name, sizeof one.name, mark, "NAME");
     copy_text(one.type, sizeof one.type, mark, "TYPE");
     if (list->count < KEPT_MAX && one.name[0] && one.added > 0 && one.bytes > 0)

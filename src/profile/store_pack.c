@@ -48,7 +48,7 @@ void store_pack_head(struct buf *out, const struct look *look)
 
 /* ---- what is new ---- */
 
-static void add_text(struct buf *b, const struct heap_text *text)
+static void pack_text(struct buf *b, const struct heap_text *text)
 {
     buf_add_varint(b, ONCE(text->at));
     buf_add_varint(b, ONCE(text->len));
@@ -63,16 +63,16 @@ static void add_range(struct buf *b, uint32_t from, uint32_t to)
 static void add_module(struct buf *b, const struct heap_module *m)
 {
     uint8_t len = ONCE(m->build_id_len);
-    add_text(b, &m->path);
+    pack_text(b, &m->path);
     buf_add_varint(b, ONCE(m->base));
     buf_add_blob(b, m->build_id, len <= HEAP_BUILD_ID_MAX ? len : 0);
 }
 
-static void add_code(struct buf *b, const struct heap_code *c)
+static void pack_code(struct buf *b, const struct heap_code *c)
 {
-    add_text(b, &c->file);
-    add_text(b, &c->name);
-    add_text(b, &c->lines);
+    pack_text(b, &c->file);
+    pack_text(b, &c->name);
+    pack_text(b, &c->lines);
     buf_add_varint(b, ONCE(c->first_line));
 }
 
@@ -109,7 +109,7 @@ void store_pack_news(struct buf *out, const struct look *look, struct look_count
         add_module(&b, &t->modules[i]);
     add_range(&b, from.codes, now.codes);
     for (uint32_t i = from.codes; i < now.codes; i++)
-        add_code(&b, &t->codes[i]);
+        pack_code(&b, &t->codes[i]);
     add_range(&b, from.nodes, now.nodes);
     for (uint32_t i = from.nodes; i < now.nodes; i++) {
         buf_add_varint(&b, ONCE(t->nodes[i].frame));
@@ -132,7 +132,7 @@ static void add_moment(struct buf *b, const struct store_moment *at)
     buf_add_zigzag(b, at->step);
 }
 
-static void add_cost(struct buf *b, const struct look *look)
+static void pack_cost(struct buf *b, const struct look *look)
 {
     struct profile_cost cost;
     look_cost(look, &cost);
@@ -145,7 +145,7 @@ static void add_cost(struct buf *b, const struct look *look)
         buf_add_varint(b, cost.drops[i]);
 }
 
-static uint64_t rounded(double v)
+static uint64_t round_u64(double v)
 {
     return v < 0x1p63 ? (uint64_t)(v + 0.5) : (uint64_t)1 << 63;
 }
@@ -163,9 +163,9 @@ static double sum_site(const struct look_live *live, uint32_t site, size_t *at,
         objects += 1 / p;
         variance += weight * weight * (1 - p);
     }
-    ret->v[STORE_LIVE_BYTES] = rounded(bytes);
-    ret->v[STORE_LIVE_OBJECTS_X16] = rounded(objects * 16);
-    ret->v[STORE_LIVE_SD] = rounded(sqrt(variance));
+    ret->v[STORE_LIVE_BYTES] = round_u64(bytes);
+    ret->v[STORE_LIVE_OBJECTS_X16] = round_u64(objects * 16);
+    ret->v[STORE_LIVE_SD] = round_u64(sqrt(variance));
     return bytes;
 }
 
@@ -206,7 +206,7 @@ double store_pack_reading(struct buf *out, const struct look *look, const struct
     uint32_t gap = 1, holding = 0;
     look_counts(look, &counts);
     add_moment(&b, at);
-    add_cost(&b, look);
+    pack_cost(&b, look);
     for (uint32_t s = 0; s < counts.sites || sample < live->count; s++, gap++) {
         struct store_site now;
         total += sum_site(live, s, &sample, &now);

@@ -255,7 +255,7 @@ static void get_changes(struct reader *r, struct cur *c)
     }
 }
 
-static bool holds(const struct store_site *s, bool is_all)
+static bool site_holds(const struct store_site *s, bool is_all)
 {
     bool any = s->v[STORE_LIVE_BYTES] > 0;
     for (unsigned f = 0; is_all && f < STORE_FIELDS; f++)
@@ -282,7 +282,7 @@ static int keep_reading(struct reader *r, bool is_all)
 {
     size_t count = 0;
     for (size_t i = 0; i < r->p->n_sites; i++)
-        count += holds(&r->sites[i], is_all);
+        count += site_holds(&r->sites[i], is_all);
     if (!is_all && r->held + count > 2 * (size_t)HELD_MAX) /* the heads of the blocks lied */
         return 0;
     struct profile_held *held = calloc(count + 1, sizeof *held);
@@ -290,7 +290,7 @@ static int keep_reading(struct reader *r, bool is_all)
         return -ENOMEM;
     size_t n = 0;
     for (size_t i = 0; i < r->p->n_sites; i++)
-        if (holds(&r->sites[i], is_all))
+        if (site_holds(&r->sites[i], is_all))
             held[n++] = held_of((uint32_t)i, &r->sites[i]);
     r->held += count;
     r->p->readings[r->p->n_readings++] = (struct profile_reading){

@@ -160,7 +160,7 @@ static void pack(struct store_writer *w, struct look_live *live, struct store_mo
     w->snapshot_bytes = w->live_bytes;
 }
 
-static int append(struct store_writer *w, const struct buf *out, enum store_why why)
+static int append_blocks(struct store_writer *w, const struct buf *out, enum store_why why)
 {
     int r = out->failed ? -ENOMEM : sink_append(w->sink, out->data, out->len);
     if (r < 0) {
@@ -185,7 +185,7 @@ int store_take(struct store_writer *w, uint64_t now_ns, bool has_step, int64_t s
         r = look_live_read(w->look, &live);
         if (r == 0) {
             pack(w, &live, &at, why, &out);
-            r = append(w, &out, why);
+            r = append_blocks(w, &out, why);
         }
         look_rest(w->look);
     }

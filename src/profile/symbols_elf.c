@@ -82,7 +82,7 @@ void elf_functions_fini(struct elf_functions *t)
     *t = (struct elf_functions){0};
 }
 
-static bool read_name(const struct elf_functions *t, uint32_t name, char ret[ELF_NAME_MAX])
+static bool read_symbol_name(const struct elf_functions *t, uint32_t name, char ret[ELF_NAME_MAX])
 {
     uint64_t left = name < t->strings_len ? t->strings_len - name : 0;
     size_t len = left < ELF_NAME_MAX - 1 ? (size_t)left : ELF_NAME_MAX - 1;
@@ -105,7 +105,7 @@ static size_t last_before(const struct elf_functions *t, uint64_t address)
     return low ? low - 1 : t->count;
 }
 
-static bool holds(const struct elf_function *f, uint64_t address)
+static bool holds_address(const struct elf_function *f, uint64_t address)
 {
     return address - f->start < f->size;
 }
@@ -117,7 +117,7 @@ static const struct elf_function *find_holder(const struct elf_functions *t, uin
     if (last == t->count)
         return NULL;
     for (size_t i = 0; i < NEST_MAX && i <= last; i++)
-        if (holds(&t->items[last - i], address))
+        if (holds_address(&t->items[last - i], address))
             return &t->items[last - i];
     const struct elf_function *f = &t->items[last];
     return f->size == 0 && address - f->start < UNSIZED_MAX ? f : NULL;
@@ -133,13 +133,13 @@ bool elf_functions_find(const struct elf_functions *t, uint64_t address, char re
 {
     char other[ELF_NAME_MAX];
     const struct elf_function *f = find_holder(t, address);
-    if (!f || !read_name(t, f->name, ret))
+    if (!f || !read_symbol_name(t, f->name, ret))
         return false;
     for (size_t i = 1; i < ALIASES_MAX && f - t->items >= (ptrdiff_t)i; i++) {
         const struct elf_function *alias = f - i;
         if (alias->start != f->start || alias->size != f->size)
             break;
-        if (read_name(t, alias->name, other) && underscores(other) < underscores(ret))
+        if (read_symbol_name(t, alias->name, other) && underscores(other) < underscores(ret))
             memcpy(ret, other, sizeof other);
     }
     return true;

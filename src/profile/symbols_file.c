@@ -249,7 +249,7 @@ typedef int debuginfod_find_fn(void *client, const unsigned char *id, int id_len
 typedef void debuginfod_end_fn(void *client);
 
 /* dlsym gives an object pointer; POSIX promises that its bytes are the function's address. */
-static void load(void *library, const char *symbol, void *ret_function)
+static void load_function(void *library, const char *symbol, void *ret_function)
 {
     void *address = library ? dlsym(library, symbol) : NULL;
     memcpy(ret_function, &address, sizeof address);
@@ -262,9 +262,9 @@ static int open_from_network(const struct build_id *id, struct elf_file *ret)
     debuginfod_begin_fn *begin = NULL;
     debuginfod_find_fn *find = NULL;
     debuginfod_end_fn *end = NULL;
-    load(library, "debuginfod_begin", &begin);
-    load(library, "debuginfod_find_debuginfo", &find);
-    load(library, "debuginfod_end", &end);
+    load_function(library, "debuginfod_begin", &begin);
+    load_function(library, "debuginfod_find_debuginfo", &find);
+    load_function(library, "debuginfod_end", &end);
     void *client = begin && find && end ? begin() : NULL;
     if (!client)
         return -ENOENT;

@@ -24,7 +24,7 @@ static struct row_key location_of(struct names *names, const struct name *n, uin
     return key;
 }
 
-static struct row_key key_of(const struct growth_options *o, struct names *names, uint32_t site)
+static struct row_key row_key_of(const struct growth_options *o, struct names *names, uint32_t site)
 {
     const struct name *n = names_of_site(names, site);
     const struct name *native = o->by == GROWTH_BY_LIB ? names_native_of_site(names, site) : NULL;
@@ -119,7 +119,7 @@ static int row_for_site(struct tallies *t, struct names *names, uint32_t site, s
     if (site >= t->p->n_sites)
         site = 0;
     if (t->of_site[site] == TALLY_NONE) {
-        struct row_key key = key_of(t->o, names, site);
+        struct row_key key = row_key_of(t->o, names, site);
         int r = row_for_key(t, &key, &t->of_site[site]);
         if (r < 0)
             return r;

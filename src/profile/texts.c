@@ -9,7 +9,7 @@
 
 enum { TABLE_FIRST = 64 };
 
-static uint64_t mix(uint64_t x)
+static uint64_t mix_key(uint64_t x)
 {
     x ^= x >> 32;
     x *= UINT64_C(0xd6e8feb86659fd93);
@@ -23,7 +23,7 @@ static uint64_t hash_text(const char *s, size_t len)
     uint64_t h = len;
     for (size_t i = 0; i < len; i++)
         h = (h ^ (unsigned char)s[i]) * UINT64_C(0x100000001b3);
-    return mix(h);
+    return mix_key(h);
 }
 
 void texts_fini(struct texts *t)
@@ -99,7 +99,7 @@ void numbers_fini(struct numbers *n)
 
 static struct numbers_slot *number_slot(const struct numbers *n, uint64_t key)
 {
-    size_t at = mix(key) & (n->size - 1);
+    size_t at = mix_key(key) & (n->size - 1);
     while (n->slots[at].value && n->slots[at].key != key)
         at = (at + 1) & (n->size - 1);
     return &n->slots[at];

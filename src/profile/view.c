@@ -177,7 +177,7 @@ static bool tree_init(struct tree *t, const struct profile *p)
     return true;
 }
 
-static int larger_first(const void *a, const void *b, void *all)
+static int by_live_bytes(const void *a, const void *b, void *all)
 {
     const uint32_t *x = a, *y = b;
     const double *bytes = all;
@@ -207,7 +207,7 @@ static int copy_branch(const struct tree *t, uint32_t node, struct profile_branc
     ret->live_bytes = round_bytes(t->all[node]);
     ret->own_bytes = round_bytes(t->own[node]);
     ret->left_out_bytes = round_bytes(left_out);
-    qsort_r(list, count, sizeof *list, larger_first, t->all);
+    qsort_r(list, count, sizeof *list, by_live_bytes, t->all);
     for (size_t i = 0; i < count; i++)
         if (copy_branch(t, list[i], &ret->children[ret->n_children++]) < 0)
             return -ENOMEM;

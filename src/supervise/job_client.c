@@ -130,7 +130,7 @@ void job_input_write(struct job *j)
     job_client_flush(j);
 }
 
-static void on_frame(struct job *j, enum channel_type type, const char *data, size_t len)
+static void on_client_frame(struct job *j, enum channel_type type, const char *data, size_t len)
 {
     if (type == CHANNEL_INPUT) {
         job_keys(j, data, len);
@@ -160,7 +160,7 @@ static void on_client(void *user, int fd, uint32_t events)
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
         r = channel_fill(&j->client.channel);
         while (!j->client.is_gone && channel_next(&j->client.channel, &type, &data, &len) == 1)
-            on_frame(j, type, data, len);
+            on_client_frame(j, type, data, len);
     }
     if (r < 0)
         client_lost(j);

@@ -104,7 +104,7 @@ static void send_owed(struct peer *p)
     p->owes_state = p->owes_verdict = false;
 }
 
-static bool has_room(const struct peer *p)
+static bool peer_has_room(const struct peer *p)
 {
     return p->channel.out.len <= BACKLOG;
 }
@@ -113,7 +113,7 @@ static bool has_room(const struct peer *p)
 enum lasting { PASSING, STATE, VERDICT };
 
 /* Takes DOC. */
-static void publish(struct job *j, json_t *doc, enum lasting kind)
+static void send_all(struct job *j, json_t *doc, enum lasting kind)
 {
     struct buf text = {0};
     int r = doc ? json_print(&text, doc, 0) : -ENOMEM;
@@ -121,7 +121,7 @@ static void publish(struct job *j, json_t *doc, enum lasting kind)
         struct peer *p = &j->control->peer[i];
         if (!p->source)
             continue;
-        if (has_room(p))
+        if (peer_has_room(p))
             channel_queue(&p->channel, CHANNEL_NEWS, text.data, text.len);
         else if (kind == STATE)
             p->owes_state = true;
@@ -157,7 +157,7 @@ static int do_cancel(struct job *j, const json_t *request)
     return 0;
 }
 
-static json_t *answer(struct job *j, const json_t *request)
+static json_t *answer_request(struct job *j, const json_t *request)
 {
     char why[ASK_TEXT_MAX] = "";
     const char *what = json_string_value(json_object_get(request, "do"));
@@ -180,7 +180,7 @@ static void take_request(struct peer *p, const char *data, size_t len)
 {
     struct err err;
     json_t *request = json_parse(data, len, &err);
-    queue_message(&p->channel, answer(p->j, request));
+    queue_message(&p->channel, answer_request(p->j, request));
     json_decref(request);
 }
 
@@ -191,7 +191,8 @@ static bool take_requests(struct peer *p)
     size_t len;
     int r = channel_fill(&p->channel);
     int next = 0;
-    while (p->source && has_room(p) && (next = channel_next(&p->channel, &type, &data, &len)) == 1)
+    while (p->source && peer_has_room(p) &&
+           (next = channel_next(&p->channel, &type, &data, &len)) == 1)
         if (type == CHANNEL_REQUEST && len <= REQUEST_MAX)
             take_request(p, data, len);
     bool is_too_long = next == 0 && p->channel.in.len - p->channel.in_at > REQUEST_MAX;
@@ -212,7 +213,7 @@ static void on_peer(void *user, int fd, uint32_t events)
     }
     if (!p->source)
         return;
-    if (has_room(p))
+    if (peer_has_room(p))
         send_owed(p);
     peer_flush(p);
 }
@@ -348,7 +349,7 @@ static void publish_state(struct job *j, bool is_due)
     p->has_step = j->now.progress.has_step;
     p->step = j->now.progress.last_step;
     p->t_ns = clock_mono_ns();
-    publish(j, job_message_state(j), STATE);
+    send_all(j, job_message_state(j), STATE);
 }
 
 void job_control_state(struct job *j)
@@ -362,10 +363,10 @@ void job_control_tick(struct job *j, uint64_t now_ns)
     if (!is_followed(j))
         return;
     struct published *p = &j->control->published;
-    publish(j, job_message_sample(j, now_ns), PASSING);
+    send_all(j, job_message_sample(j, now_ns), PASSING);
     if (engine_verdict_count(j->engine) != p->verdicts) {
         p->verdicts = engine_verdict_count(j->engine);
-        publish(j, job_message_verdict(j, now_ns), VERDICT);
+        send_all(j, job_message_verdict(j, now_ns), VERDICT);
     }
     const struct job_progress *now = &j->now.progress;
     bool has_moved = p->has_step != now->has_step || p->step != now->last_step;
@@ -393,14 +394,14 @@ static bool is_published(struct job_control *c, const struct mark *mark)
 void job_control_mark(struct job *j, const struct mark *mark)
 {
     if (is_followed(j) && is_published(j->control, mark))
-        publish(j, job_message_mark(j, mark), PASSING);
+        send_all(j, job_message_mark(j, mark), PASSING);
 }
 
 void job_control_event(struct job *j, uint64_t now_ns, const char *act, const char *why)
 {
     if (!is_followed(j))
         return;
-    publish(j, job_message_event(j, now_ns, act, why), PASSING);
+    send_all(j, job_message_event(j, now_ns, act, why), PASSING);
     publish_state(j, false);
 }
 
@@ -414,7 +415,7 @@ static void on_log(void *user, uint64_t now_ns, uint64_t missed)
     c->is_log_due = false;
     if (!is_followed(j))
         return;
-    publish(j, json_pack("{s:s,s:o}", "type", "log", "bytes", json_u64(bytes)), STATE);
+    send_all(j, json_pack("{s:s,s:o}", "type", "log", "bytes", json_u64(bytes)), STATE);
     if (bytes < logs_bytes(j->output.log)) {
         c->is_log_due = true;
         loop_set_timer(c->log_timer, now_ns + LOG_MS * NS_PER_MS, 0);

@@ -106,7 +106,7 @@ static void keep_peak(struct job *j, const struct rusage *usage)
 }
 
 /* Takes in whoever has died; whether any child is left. */
-static bool reap(void *user)
+static bool reap_children(void *user)
 {
     struct job *j = user;
     struct rusage usage;
@@ -162,7 +162,7 @@ static uint64_t kill_below(struct job *j, uint64_t now_ns)
 {
     guard_cgroup_kill(&j->guard.cgroup);
     j->end.is_blind = guard_kill_below(&j->end.kill, j->options->engine.root,
-                                       now_ns + KILL_MS * NS_PER_MS, reap, j) < 0;
+                                       now_ns + KILL_MS * NS_PER_MS, reap_children, j) < 0;
     say_stuck(j, now_ns);
     return j->end.is_blind || j->end.kill.wait_ns < SWEEP_MS * NS_PER_MS ? SWEEP_MS * NS_PER_MS
                                                                          : j->end.kill.wait_ns;
@@ -177,7 +177,7 @@ static void on_sweep(void *user, uint64_t now_ns, uint64_t missed)
         wait_ns = kill_below(j, now_ns);
     if (j->end.is_blind && !j->now.exited)
         kill(-j->now.pid, SIGKILL);
-    bool children = reap(j) && !(j->end.is_blind && j->now.exited);
+    bool children = reap_children(j) && !(j->end.is_blind && j->now.exited);
     if (!children && j->now.exited && j->now.ending < DRAINING) {
         j->now.ending = DRAINING;
         j->now.deadline_ns = now_ns + DRAIN_MS * NS_PER_MS;
@@ -283,7 +283,7 @@ static void on_child(void *user, const struct signalfd_siginfo *info)
 {
     struct job *j = user;
     (void)info;
-    bool children = reap(j);
+    bool children = reap_children(j);
     if (j->now.exited)
         job_begin_ending(j, SETTLING);
     if (j->now.ending == KILLING) /* what was waited for has come */

@@ -171,7 +171,7 @@ static void read_gauges(struct job *j, struct ladder_input *in)
     }
 }
 
-static void gather(struct job *j, uint64_t now_ns, struct ladder_input *in)
+static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in)
 {
     char why[ASK_TEXT_MAX];
     unsigned which;
@@ -224,7 +224,7 @@ static void be_alert(struct job *j, uint64_t now_ns)
         loop_disarm_timer(g->alert_timer);
 }
 
-static void decide(struct job *j, uint64_t now_ns)
+static void guard_decide(struct job *j, uint64_t now_ns)
 {
     struct job_guard *g = &j->guard;
     struct ladder_decision d;
@@ -232,7 +232,7 @@ static void decide(struct job *j, uint64_t now_ns)
     if (j->now.exited)
         return;
     for (int i = 0; g->reflex && i < ACTS_AT_ONCE; i++) {
-        gather(j, now_ns, &in);
+        gather_input(j, now_ns, &in);
         notice_reflex(j);
         ladder_step(&g->ladder, &in, &g->tempo, &d);
         if (d.act == LADDER_DO_NOTHING)
@@ -254,7 +254,7 @@ void job_guard_on_reflex(void *user, int fd, uint32_t events)
     uint64_t count;
     (void)events;
     (void)!read(fd, &count, sizeof count);
-    decide(user, clock_mono_ns());
+    guard_decide(user, clock_mono_ns());
 }
 
 /* ---- acknowledgements ---- */
@@ -293,7 +293,7 @@ static void ack_changed(struct job *j, uint64_t now_ns, const char *failed)
             job_notifyf(j, "guard: the checkpoint failed: %s", failed);
         }
     }
-    decide(j, now_ns);
+    guard_decide(j, now_ns);
 }
 
 void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
@@ -307,7 +307,7 @@ void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
     if (ask_look(&j->guard.ask, now_ns))
         ack_changed(j, now_ns, "");
     else
-        decide(j, now_ns);
+        guard_decide(j, now_ns);
 }
 
 int job_guard_checkpoint(struct job *j, char why[ASK_TEXT_MAX])
@@ -388,7 +388,7 @@ void job_guard_mark(struct job *j, const struct mark *mark)
     else if (mark->kind == MARK_PHASE && j->guard.reflex)
         be_alert(j, mark->t_ns);
     else if (mark->kind == MARK_STEP && plan_is_due(j, mark->t_ns))
-        decide(j, mark->t_ns);
+        guard_decide(j, mark->t_ns);
 }
 
 /* ---- ticks and processes ---- */
@@ -458,7 +458,7 @@ void job_guard_tick(struct job *j, uint64_t now_ns)
         return;
     tempo_memory(&g->tempo, job_bytes(j));
     job_guard_follow_effective(j);
-    decide(j, now_ns);
+    guard_decide(j, now_ns);
 }
 
 void job_guard_process(struct job *j, const struct proc_event *event)

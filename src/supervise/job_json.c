@@ -101,7 +101,7 @@ static void put_measured(struct job *j, json_t *doc)
     }
 }
 
-static void put_end(struct job *j, json_t *doc)
+static void put_job_end(struct job *j, json_t *doc)
 {
     json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
     if (j->now.ended_ns)
@@ -122,7 +122,7 @@ json_t *job_ended_json(struct job *j)
 {
     json_t *doc = job_running_json(j);
     put_measured(j, doc);
-    put_end(j, doc);
+    put_job_end(j, doc);
     if (!j->started_ns)
         return doc;
     json_object_set(doc, "segments", j->segments);

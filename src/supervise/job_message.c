@@ -129,7 +129,7 @@ json_t *job_message_spark(const struct job *j)
     return doc;
 }
 
-static int larger_first(const void *a, const void *b)
+static int by_rss(const void *a, const void *b)
 {
     const struct proc_node *const *x = a, *const *y = b;
     uint64_t p = (*x)->sample.v[SAMPLE_RSS], q = (*y)->sample.v[SAMPLE_RSS];
@@ -151,13 +151,13 @@ static size_t largest(struct proc_tree *tree, const struct proc_node *ret[LARGES
         else
             continue;
         if (count == LARGEST) /* the smallest is last */
-            qsort(ret, count, sizeof(void *), larger_first);
+            qsort(ret, count, sizeof(void *), by_rss);
     }
-    qsort(ret, count, sizeof(void *), larger_first);
+    qsort(ret, count, sizeof(void *), by_rss);
     return count;
 }
 
-static json_t *processes_json(struct job *j)
+static json_t *sample_processes_json(struct job *j)
 {
     const struct proc_node *node[LARGEST];
     size_t count = largest(engine_tree(j->engine), node);
@@ -173,7 +173,7 @@ static json_t *processes_json(struct job *j)
     return list;
 }
 
-static json_t *gpus_json(const struct job *j)
+static json_t *sample_gpus_json(const struct job *j)
 {
     json_t *list = json_array();
     const char *name;
@@ -208,7 +208,7 @@ json_t *job_message_sample(struct job *j, uint64_t now_ns)
         memory.known ? json_u64(memory.rss_sum_bytes) : json_null(), "limit_bytes",
         field_json(engine_machine(j->engine), MACHINE_LIMIT), "headroom_bytes", headroom_json(j),
         "step", j->now.progress.has_step ? json_integer(j->now.progress.last_step) : json_null(),
-        "gpus", gpus_json(j), "processes", processes_json(j));
+        "gpus", sample_gpus_json(j), "processes", sample_processes_json(j));
 }
 
 json_t *job_message_verdict(struct job *j, uint64_t now_ns)

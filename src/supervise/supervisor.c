@@ -58,7 +58,7 @@ static void note_memory(struct job *j, uint64_t now_ns)
         spark_add(&j->spark, now_ns - j->started_ns, bytes);
 }
 
-static void on_tick(void *user, struct engine *e, uint64_t now_ns)
+static void on_job_tick(void *user, struct engine *e, uint64_t now_ns)
 {
     struct job *j = user;
     (void)e;
@@ -92,10 +92,10 @@ static void record(struct job *j)
         job_notifyf(j, "%s; the job goes on without a recording", err.text);
 }
 
-static int set_up(struct job *j, struct err *err)
+static int set_up_job(struct job *j, struct err *err)
 {
     const struct engine_callbacks callbacks = {
-        .tick = on_tick, .say = job_notify, .process = on_process, .user = j};
+        .tick = on_job_tick, .say = job_notify, .process = on_process, .user = j};
     int r = loop_new(&j->loop);
     if (r == 0)
         r = job_signals_start(j);
@@ -175,7 +175,7 @@ static int write_end(struct job *j, const json_t *doc)
 }
 
 /* Stops the recording, says in run.json how it ended, tells the client. */
-static void finish(struct job *j)
+static void finish_job(struct job *j)
 {
     json_t *footer = job_end_json(j);
     if (j->engine) {
@@ -208,7 +208,7 @@ static int start(struct job *j)
     return r;
 }
 
-static void watch(struct job *j)
+static void watch_job(struct job *j)
 {
     engine_start(j->engine);
     announce(j, clock_mono_ns());
@@ -255,15 +255,15 @@ static int supervise(const struct supervisor_options *options, const struct clie
     enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
-    int r = set_up(&j, &j.failure);
+    int r = set_up_job(&j, &j.failure);
     if (r == 0)
         r = start(&j);
     if (r == 0 && !j.exec_error)
-        watch(&j);
+        watch_job(&j);
     if (r < 0 && !j.failure.text[0])
         err_set(&j.failure, r, "cannot start the job: %s", strerror(-r));
     if (j.loop)
-        finish(&j);
+        finish_job(&j);
     tear_down(&j);
     return r < 0 && j.now.pid > 0; /* then the sentinel ends what was started */
 }
