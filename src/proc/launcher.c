@@ -3,158 +3,53 @@
 
 #include <string.h>
 
-#define PLAIN(n)                                                                                   \
-    {                                                                                              \
-        n, NULL, false, n, false                                                                   \
-    }
-#define SCRIPT(n)                                                                                  \
-    {                                                                                              \
-        n, NULL, true, n, false                                                                    \
-    }
-#define WITH(n, s)                                                                                 \
-    {                                                                                              \
-        n, s, true, n " " s, false                                                                 \
-    }
-#define RANKS(n)                                                                                   \
-    {                                                                                              \
-        n, NULL, true, n, true                                                                     \
-    }
-#define RANKS_WITH(n, s)                                                                           \
-    {                                                                                              \
-        n, s, true, n " " s, true                                                                  \
-    }
-static const struct launcher launchers[] = {
-    /* of training jobs */
-    RANKS("torchrun"),
-    RANKS_WITH("accelerate", "launch"),
-    RANKS("deepspeed"),
-    RANKS("horovodrun"),
-    RANKS_WITH("colossalai", "run"),
-    RANKS_WITH("torchx", "run"),
-    RANKS_WITH("fabric", "run"),
-    RANKS("mpirun"),
-    RANKS("mpiexec"),
-    RANKS("mpiexec.hydra"),
-    RANKS("orterun"),
-    RANKS("prterun"),
-    RANKS("hydra_pmi_proxy"),
-    RANKS("orted"),
-    RANKS("prted"),
-    RANKS("srun"),
-    RANKS("slurmstepd"),
-    PLAIN("salloc"),
-    /* of environments */
-    WITH("uv", "run"),
-    SCRIPT("uvx"),
-    WITH("pipx", "run"),
-    WITH("poetry", "run"),
-    WITH("pdm", "run"),
-    WITH("hatch", "run"),
-    WITH("rye", "run"),
-    WITH("pixi", "run"),
-    WITH("pipenv", "run"),
-    WITH("conda", "run"),
-    WITH("mamba", "run"),
-    WITH("micromamba", "run"),
-    WITH("dotenv", "run"),
-    WITH("direnv", "exec"),
-    WITH("npm", "run"),
-    PLAIN("npx"),
-    /* shells */
-    PLAIN("sh"),
-    PLAIN("bash"),
-    PLAIN("rbash"),
-    PLAIN("dash"),
-    PLAIN("ash"),
-    PLAIN("zsh"),
-    PLAIN("fish"),
-    PLAIN("ksh"),
-    PLAIN("mksh"),
-    PLAIN("csh"),
-    PLAIN("tcsh"),
-    PLAIN("busybox"),
-    /* that change something and go on; most exec, some stay */
-    PLAIN("env"),
-    PLAIN("nice"),
-    PLAIN("ionice"),
-    PLAIN("chrt"),
-    PLAIN("nohup"),
-    PLAIN("time"),
-    PLAIN("timeout"),
-    PLAIN("stdbuf"),
-    PLAIN("unbuffer"),
-    PLAIN("setsid"),
-    PLAIN("taskset"),
-    PLAIN("numactl"),
-    PLAIN("prlimit"),
-    PLAIN("flock"),
-    PLAIN("sudo"),
-    PLAIN("doas"),
-    PLAIN("su"),
-    PLAIN("runuser"),
-    PLAIN("setpriv"),
-    PLAIN("chroot"),
-    PLAIN("unshare"),
-    PLAIN("nsenter"),
-    PLAIN("bwrap"),
-    PLAIN("firejail"),
-    PLAIN("systemd-run"),
-    PLAIN("systemd-inhibit"),
-    PLAIN("cgexec"),
-    PLAIN("catchsegv"),
-    /* that watch it */
-    PLAIN("strace"),
-    PLAIN("ltrace"),
-    PLAIN("gdb"),
-    PLAIN("perf"),
-    PLAIN("nsys"),
-    PLAIN("ncu"),
-    WITH("ebb", "run"),
-    /* that run many */
-    PLAIN("xargs"),
-    PLAIN("parallel"),
-    PLAIN("make"),
-    PLAIN("gmake"),
-    PLAIN("ninja"),
-    PLAIN("just"),
-    PLAIN("watch"),
-    PLAIN("entr"),
-    /* terminals and sessions */
-    PLAIN("script"),
-    PLAIN("tmux"),
-    PLAIN("screen"),
-    PLAIN("SCREEN"),
-    PLAIN("ssh"),
-    PLAIN("sshd"),
-    PLAIN("sshd-session"),
-    PLAIN("login"),
-    PLAIN("systemd"),
-    PLAIN("init"),
-    PLAIN("tini"),
-    PLAIN("docker-init"),
-    PLAIN("dumb-init"),
-    PLAIN("catatonit"),
-    PLAIN("containerd-shim"),
-    PLAIN("containerd-shim-runc-v2"),
-    PLAIN("conmon"),
-    PLAIN("supervisord"),
-};
-#undef PLAIN
-#undef SCRIPT
-#undef WITH
-#undef RANKS
-#undef RANKS_WITH
+/* A second word is a subcommand: only that one starts another program. */
 
-/* Modules that python -m starts as launchers. */
-static const struct launcher launcher_modules[] = {
-    {"torch.distributed.run", NULL, true, "torch.distributed.run", true},
-    {"torch.distributed.launch", NULL, true, "torch.distributed.launch", true},
-    {"torch.distributed.launcher", NULL, true, "torch.distributed.launcher", true},
-    {"accelerate.commands.launch", NULL, true, "accelerate launch", true},
-    {"accelerate.commands.accelerate_cli", "launch", true, "accelerate launch", true},
-    {"deepspeed.launcher.runner", NULL, true, "deepspeed", true},
-    {"deepspeed.launcher.launch", NULL, true, "deepspeed", true},
-    {"horovod.runner.launch", NULL, true, "horovodrun", true},
+/* Of training jobs: they start the ranks of one. */
+static const char *const rank_launchers[] = {"torchrun",        "accelerate launch",
+                                             "deepspeed",       "horovodrun",
+                                             "colossalai run",  "torchx run",
+                                             "fabric run",      "mpirun",
+                                             "mpiexec",         "mpiexec.hydra",
+                                             "orterun",         "prterun",
+                                             "hydra_pmi_proxy", "orted",
+                                             "prted",           "srun",
+                                             "slurmstepd",      NULL};
+/* Of environments, and others whose console script (`python /x/bin/uvx`) or module counts too. */
+static const char *const script_launchers[] = {
+    "uv run",     "uvx",         "pipx run",   "poetry run", "pdm run",   "hatch run",
+    "rye run",    "pixi run",    "pipenv run", "conda run",  "mamba run", "micromamba run",
+    "dotenv run", "direnv exec", "npm run",    "ebb run",    NULL};
+static const char *const program_launchers[] = {
+    "salloc", "npx",
+    /* shells */
+    "sh", "bash", "rbash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox",
+    /* programs that change something and go on; most exec, some stay */
+    "env", "nice", "ionice", "chrt", "nohup", "time", "timeout", "stdbuf", "unbuffer", "setsid",
+    "taskset", "numactl", "prlimit", "flock", "sudo", "doas", "su", "runuser", "setpriv", "chroot",
+    "unshare", "nsenter", "bwrap", "firejail", "systemd-run", "systemd-inhibit", "cgexec",
+    "catchsegv",
+    /* tracers and profilers */
+    "strace", "ltrace", "gdb", "perf", "nsys", "ncu",
+    /* programs that run many others */
+    "xargs", "parallel", "make", "gmake", "ninja", "just", "watch", "entr",
+    /* terminals and sessions */
+    "script", "tmux", "screen", "SCREEN", "ssh", "sshd", "sshd-session", "login", "systemd", "init",
+    "tini", "docker-init", "dumb-init", "catatonit", "containerd-shim", "containerd-shim-runc-v2",
+    "conmon", "supervisord", NULL};
+
+/* Modules of python -m, and the files they are run as, with the launcher that they are. */
+static const struct {
+    const char *module, *path, *name;
+} launcher_modules[] = {
+    {"torch.distributed.run", "torch/distributed/run.py", "torch.distributed.run"},
+    {"torch.distributed.launch", "torch/distributed/launch.py", "torch.distributed.launch"},
+    {"torch.distributed.launcher", NULL, "torch.distributed.launcher"},
+    {"accelerate.commands.launch", "accelerate/commands/launch.py", "accelerate launch"},
+    {"accelerate.commands.accelerate_cli launch", NULL, "accelerate launch"},
+    {"deepspeed.launcher.runner", NULL, "deepspeed"},
+    {"deepspeed.launcher.launch", NULL, "deepspeed"},
+    {"horovod.runner.launch", NULL, "horovodrun"},
 };
 
 /* True when SUB is the subcommand in ARGS. Options may stand before it, and what follows an
@@ -174,51 +69,43 @@ static bool has_subcommand(struct span args, const char *sub)
     return false;
 }
 
-static const struct launcher *launcher_by_name(struct span name, struct span rest, bool script)
+/* Whether NAME with the arguments REST is LAUNCHER, of one word or two. */
+static bool is_launcher(struct span name, struct span rest, const char *launcher)
 {
-    for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
-        const struct launcher *l = &launchers[i];
-        if ((!script || l->script) && span_is(name, l->name) &&
-            (l->sub == NULL || has_subcommand(rest, l->sub)))
-            return l;
-    }
-    return NULL;
+    size_t len = strcspn(launcher, " ");
+    return name.len == len && memcmp(name.p, launcher, len) == 0 &&
+           (!launcher[len] || has_subcommand(rest, launcher + len + 1));
 }
 
-static const struct launcher *launcher_by_module(struct span module, struct span rest)
+static const char *find_launcher(const char *const *list, struct span name, struct span rest)
 {
-    for (size_t i = 0; i < sizeof(launcher_modules) / sizeof(*launcher_modules); i++)
-        if (span_is(module, launcher_modules[i].name) &&
-            (launcher_modules[i].sub == NULL || has_subcommand(rest, launcher_modules[i].sub)))
-            return &launcher_modules[i];
-    return launcher_by_name(module, rest, true);
+    while (*list && !is_launcher(name, rest, *list))
+        list++;
+    return *list;
 }
 
-/* A script by its path. `deepspeed.py` is somebody's own file, `bin/deepspeed` is the launcher. */
-static const struct launcher *launcher_by_script(struct span path, struct span rest)
+static struct launcher launcher_by_name(struct span name, struct span rest, bool is_script)
 {
-    static const char *const paths[] = {"torch/distributed/run.py", "torch/distributed/launch.py",
-                                        "accelerate/commands/launch.py"};
-    static const char *const modules[] = {"torch.distributed.run", "torch.distributed.launch",
-                                          "accelerate.commands.launch"};
-    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
-        if (span_ends(path, paths[i]))
-            return launcher_by_module(span_of(modules[i]), rest);
-    return launcher_by_name(command_basename(path), rest, true);
+    struct launcher l = {find_launcher(rank_launchers, name, rest), true};
+    if (l.name)
+        return l;
+    l = (struct launcher){find_launcher(script_launchers, name, rest), false};
+    if (!l.name && !is_script)
+        l.name = find_launcher(program_launchers, name, rest);
+    return l;
 }
 
-const struct launcher *launcher_of(const struct command *c)
+struct launcher launcher_of(const struct command *c)
 {
-    switch (c->form) {
-    case COMMAND_PROGRAM:
+    if (c->form == COMMAND_PROGRAM)
         return launcher_by_name(c->what, c->rest, false);
-    case COMMAND_SCRIPT:
-        return launcher_by_script(c->what, c->rest);
-    case COMMAND_MODULE:
-        return launcher_by_module(c->what, c->rest);
-    case COMMAND_CODE:
-    case COMMAND_NONE:
-        break;
-    }
-    return NULL;
+    if (c->form != COMMAND_SCRIPT && c->form != COMMAND_MODULE)
+        return (struct launcher){NULL, false};
+    bool is_module = c->form == COMMAND_MODULE;
+    for (size_t i = 0; i < sizeof launcher_modules / sizeof *launcher_modules; i++)
+        if (is_module ? is_launcher(c->what, c->rest, launcher_modules[i].module)
+                      : launcher_modules[i].path && span_ends(c->what, launcher_modules[i].path))
+            return (struct launcher){launcher_modules[i].name, true};
+    /* `deepspeed.py` is somebody's own file, `bin/deepspeed` is the launcher */
+    return launcher_by_name(is_module ? c->what : command_basename(c->what), c->rest, true);
 }

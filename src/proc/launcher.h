@@ -5,15 +5,9 @@
 
 #include "proc/command.h"
 
-/* With SUB, only that subcommand starts another. SCRIPT: written in
- * Python, so that its console script (`python /x/bin/torchrun`) and `python -m uv` count too. */
 struct launcher {
-    const char *name;
-    const char *sub;
-    bool script;
-    const char *shown;
-    bool ranks; /* what it starts are the ranks of one job */
+    const char *name;  /* "torchrun", "uv run"; NULL: the command starts no other program */
+    bool starts_ranks; /* of one job */
 };
 
-/* NULL: it starts none. */
-const struct launcher *launcher_of(const struct command *c);
+struct launcher launcher_of(const struct command *c);

@@ -14,16 +14,14 @@ const char *role_launcher_name(const char *args, size_t len)
 {
     struct command c;
     command_parse(args, len, &c);
-    const struct launcher *l = launcher_of(&c);
-    return l != NULL ? l->shown : NULL;
+    return launcher_of(&c).name;
 }
 
 bool role_starts_ranks(const struct process_info *info)
 {
     struct command c;
     command_parse(info->cmdline, info->cmdline_len, &c);
-    const struct launcher *l = launcher_of(&c);
-    return (l != NULL && l->ranks) ||
+    return launcher_of(&c).starts_ranks ||
            span_is((struct span){info->comm, info->comm_len}, "pt_elastic");
 }
 
@@ -87,10 +85,10 @@ struct facts {
     bool same_as_parent; /* a fork that did not exec: the command line is the parent's */
 };
 
-static bool decide(struct role_guess *ret, enum process_role role, const char *fmt, ...)
+static bool decide_role(struct role_guess *ret, enum process_role role, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-static bool decide(struct role_guess *ret, enum process_role role, const char *fmt, ...)
+static bool decide_role(struct role_guess *ret, enum process_role role, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -115,12 +113,12 @@ static bool rule_multiprocessing_helper(const struct facts *f, struct role_guess
 {
     if (code_imports(&f->command, "multiprocessing.resource_tracker") ||
         code_imports(&f->command, "multiprocessing.semaphore_tracker"))
-        return decide(ret, ROLE_RESOURCE_TRACKER, "multiprocessing's resource tracker");
+        return decide_role(ret, ROLE_RESOURCE_TRACKER, "multiprocessing's resource tracker");
     if (!code_imports(&f->command, "multiprocessing.forkserver"))
         return false;
     if (f->same_as_parent)
-        return decide(ret, ROLE_DATA_WORKER, "forked by multiprocessing's fork server");
-    return decide(ret, ROLE_RESOURCE_TRACKER, "multiprocessing's fork server");
+        return decide_role(ret, ROLE_DATA_WORKER, "forked by multiprocessing's fork server");
+    return decide_role(ret, ROLE_RESOURCE_TRACKER, "multiprocessing's fork server");
 }
 
 static bool is_spawned(const struct facts *f)
@@ -133,19 +131,19 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
 {
     const struct command *c = &f->command;
     if (c->form == COMMAND_SCRIPT && span_find(c->what, "torch/_inductor/compile_worker"))
-        return decide(ret, ROLE_COMPILE_WORKER, "runs torch/_inductor/compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch/_inductor/compile_worker");
     if (c->form == COMMAND_MODULE && span_begins(c->what, "torch._inductor.compile_worker"))
-        return decide(ret, ROLE_COMPILE_WORKER, "runs torch._inductor.compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "runs torch._inductor.compile_worker");
     /* a title set by the process itself: "torch compile_worker", "pt_compile_worker" */
     if (c->form == COMMAND_PROGRAM &&
         (span_begins(c->what, "torch compile_worker") || span_begins(c->what, "pt_compile") ||
          span_is(c->what, "compile_worker")))
-        return decide(ret, ROLE_COMPILE_WORKER, "calls itself compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "calls itself compile_worker");
     if (span_begins(f->comm, "torch compile_w") || span_begins(f->comm, "pt_compile") ||
         span_is(f->comm, "compile_worker"))
-        return decide(ret, ROLE_COMPILE_WORKER, "calls itself compile_worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "calls itself compile_worker");
     if (parent_role(f) == ROLE_COMPILE_WORKER && (f->same_as_parent || is_spawned(f)))
-        return decide(ret, ROLE_COMPILE_WORKER, "started by a compile worker");
+        return decide_role(ret, ROLE_COMPILE_WORKER, "started by a compile worker");
     return false;
 }
 
@@ -155,23 +153,23 @@ static bool rule_compile_worker(const struct facts *f, struct role_guess *ret)
 static bool rule_data_worker(const struct facts *f, struct role_guess *ret)
 {
     if (span_begins(f->comm, "pt_data_worker"))
-        return decide(ret, ROLE_DATA_WORKER, "torch named it pt_data_worker");
+        return decide_role(ret, ROLE_DATA_WORKER, "torch named it pt_data_worker");
     if (!is_spawned(f))
         return false;
     const char *library = role_maps_library(&f->in->maps);
     if (library != NULL && f->in->maps.cuda)
-        return decide(ret, ROLE_MAIN, "spawned by multiprocessing, with %s and libcuda mapped",
-                      library);
-    return decide(ret, ROLE_DATA_WORKER, "spawned by multiprocessing");
+        return decide_role(ret, ROLE_MAIN, "spawned by multiprocessing, with %s and libcuda mapped",
+                           library);
+    return decide_role(ret, ROLE_DATA_WORKER, "spawned by multiprocessing");
 }
 
 static bool rule_launcher(const struct facts *f, struct role_guess *ret)
 {
-    const struct launcher *l = launcher_of(&f->command);
-    if (l != NULL)
-        return decide(ret, ROLE_LAUNCHER, "its command is %s", l->shown);
+    const char *launcher = launcher_of(&f->command).name;
+    if (launcher)
+        return decide_role(ret, ROLE_LAUNCHER, "its command is %s", launcher);
     if (span_is(f->comm, "pt_elastic"))
-        return decide(ret, ROLE_LAUNCHER, "torchrun named it pt_elastic");
+        return decide_role(ret, ROLE_LAUNCHER, "torchrun named it pt_elastic");
     return false;
 }
 
@@ -180,11 +178,12 @@ static bool rule_forked(const struct facts *f, struct role_guess *ret)
     if (!f->same_as_parent || !f->python)
         return false;
     if (f->in->maps.known && role_maps_library(&f->in->maps) == NULL)
-        return decide(ret, ROLE_OTHER, "forked with its parent's command line, no library mapped");
+        return decide_role(ret, ROLE_OTHER,
+                           "forked with its parent's command line, no library mapped");
     if (parent_role(f) == ROLE_MAIN)
-        return decide(ret, ROLE_DATA_WORKER, "forked from main with its command line");
+        return decide_role(ret, ROLE_DATA_WORKER, "forked from main with its command line");
     if (parent_role(f) == ROLE_DATA_WORKER)
-        return decide(ret, ROLE_DATA_WORKER, "forked from a data worker");
+        return decide_role(ret, ROLE_DATA_WORKER, "forked from a data worker");
     return false;
 }
 
@@ -193,13 +192,13 @@ static bool rule_library(const struct facts *f, struct role_guess *ret)
     const struct command *c = &f->command;
     struct span name = c->form == COMMAND_SCRIPT ? command_basename(c->what) : c->what;
     if (span_is(name, "tensorboard") || span_is(name, "tensorboard.main"))
-        return decide(ret, ROLE_OTHER, "tensorboard maps libtensorflow, but does not train");
+        return decide_role(ret, ROLE_OTHER, "tensorboard maps libtensorflow, but does not train");
     const char *library = role_maps_library(&f->in->maps);
     if (library != NULL)
-        return decide(ret, ROLE_MAIN, "%s mapped", library);
+        return decide_role(ret, ROLE_MAIN, "%s mapped", library);
     /* importing torch renames the main thread, and so the process */
     if (!f->in->maps.known && span_is(f->comm, "pt_main_thread"))
-        return decide(ret, ROLE_MAIN, "torch named it pt_main_thread");
+        return decide_role(ret, ROLE_MAIN, "torch named it pt_main_thread");
     return false;
 }
 
@@ -207,7 +206,7 @@ static bool rule_child_trains(const struct facts *f, struct role_guess *ret)
 {
     if (!f->in->child_trains)
         return false;
-    return decide(ret, ROLE_LAUNCHER, "a process below it trains, it does not itself");
+    return decide_role(ret, ROLE_LAUNCHER, "a process below it trains, it does not itself");
 }
 
 static bool rule_started(const struct facts *f, struct role_guess *ret)
@@ -217,9 +216,9 @@ static bool rule_started(const struct facts *f, struct role_guess *ret)
     if (f->in->process->cmdline_len == 0) /* a kernel thread or a zombie */
         return false;
     if (f->in->parent == NULL)
-        return decide(ret, ROLE_MAIN, "the process that was started");
+        return decide_role(ret, ROLE_MAIN, "the process that was started");
     if (parent_role(f) == ROLE_LAUNCHER && f->in->siblings == 0)
-        return decide(ret, ROLE_MAIN, "the process that its launcher started");
+        return decide_role(ret, ROLE_MAIN, "the process that its launcher started");
     return false;
 }
 
