@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 /* The thread and the owner each hold a reference; the last one frees. No driver call is made
  * under the lock, so it is only ever held for the length of a copy. */
@@ -34,7 +34,7 @@ static struct timespec after(uint64_t ns)
     return (struct timespec){(time_t)(t / NS_PER_S), (long)(t % NS_PER_S)};
 }
 
-static void destroy(struct gpu *g)
+static void gpu_destroy(struct gpu *g)
 {
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
@@ -47,7 +47,7 @@ static void unref_unlock(struct gpu *g)
     bool last = --g->refs == 0;
     pthread_mutex_unlock(&g->lock);
     if (last)
-        destroy(g);
+        gpu_destroy(g);
 }
 
 static bool is_stopped(struct gpu *g)
@@ -100,47 +100,26 @@ static void *gpu_thread(void *arg)
     return NULL;
 }
 
-/* Signals stay with the thread of the event loop: this one starts with all of them blocked. */
-static int start_thread(struct gpu *g)
-{
-    sigset_t all, old;
-    pthread_attr_t attr;
-    pthread_t thread;
-    int r = -pthread_attr_init(&attr);
-    if (r < 0)
-        return r;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = -pthread_create(&thread, &attr, gpu_thread, g);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    return r;
-}
-
 int gpu_new(const struct gpu_vendor *vendor, uint64_t period_ns, struct gpu **ret)
 {
     if (vendor->present != NULL && !vendor->present())
         return -ENOENT;
-    struct gpu *g = calloc(1, sizeof(*g));
-    if (g == NULL)
+    pthread_t thread;
+    struct gpu *g = calloc(1, sizeof *g);
+    if (!g)
         return -ENOMEM;
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&g->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_cond_init(&g->changed);
     pthread_mutex_init(&g->lock, NULL);
     g->vendor = vendor;
     g->period_ns = period_ns;
     g->refs = 2;
     g->status = -EINPROGRESS;
-    int r = start_thread(g);
+    int r = thread_start(STACK_BYTES, gpu_thread, g, &thread);
     if (r < 0) {
-        destroy(g);
+        gpu_destroy(g);
         return r;
     }
+    pthread_detach(thread);
     *ret = g;
     return 0;
 }

@@ -4,11 +4,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 enum {
     PATIENCE_S = 1, /* also for a thread that has to wait for a CPU */
@@ -31,7 +31,7 @@ struct proc_helper {
     size_t kept_count;
 };
 
-static void destroy(struct proc_helper *h)
+static void helper_destroy(struct proc_helper *h)
 {
     pthread_cond_destroy(&h->done);
     pthread_cond_destroy(&h->asked);
@@ -41,7 +41,7 @@ static void destroy(struct proc_helper *h)
     free(h);
 }
 
-static void *run(void *user)
+static void *helper_thread(void *user)
 {
     struct proc_helper *h = user;
     pthread_mutex_lock(&h->mutex);
@@ -67,41 +67,21 @@ static void *run(void *user)
     bool is_alone = h->is_alone;
     pthread_mutex_unlock(&h->mutex);
     if (is_alone)
-        destroy(h);
+        helper_destroy(h);
     return NULL;
-}
-
-static int start_thread(struct proc_helper *h)
-{
-    sigset_t all, before;
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* no signal is for this thread */
-    int r = pthread_create(&h->thread, &attr, run, h);
-    if (r == EINVAL) /* a library's thread-local storage leaves too little of the stack */
-        r = pthread_create(&h->thread, NULL, run, h);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return -r;
 }
 
 int proc_helper_new(struct proc_helper **ret)
 {
-    struct proc_helper *h = calloc(1, sizeof(*h));
-    pthread_condattr_t attr;
-    if (h == NULL)
+    struct proc_helper *h = calloc(1, sizeof *h);
+    if (!h)
         return -ENOMEM;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&h->mutex, NULL);
     pthread_cond_init(&h->asked, NULL);
-    pthread_cond_init(&h->done, &attr);
-    pthread_condattr_destroy(&attr);
-    int r = start_thread(h);
+    thread_cond_init(&h->done);
+    int r = thread_start(STACK_BYTES, helper_thread, h, &h->thread);
     if (r < 0) {
-        destroy(h);
+        helper_destroy(h);
         return r;
     }
     *ret = h;
@@ -136,7 +116,7 @@ void proc_helper_free(struct proc_helper *h)
         return;
     }
     pthread_join(thread, NULL);
-    destroy(h);
+    helper_destroy(h);
 }
 
 bool proc_helper_is_busy(struct proc_helper *h)
@@ -149,23 +129,18 @@ bool proc_helper_is_busy(struct proc_helper *h)
     return is_busy;
 }
 
-static int call_here(proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns)
-{
-    uint64_t cpu_ns = clock_thread_cpu_ns();
-    fn(arg);
-    if (ret_cpu_ns != NULL)
-        *ret_cpu_ns = clock_thread_cpu_ns() - cpu_ns;
-    return 0;
-}
-
 int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint64_t *ret_cpu_ns)
 {
     const uint64_t now_ns = clock_mono_ns(), until_ns = now_ns + PATIENCE_S * NS_PER_S;
     const struct timespec until = {(time_t)(until_ns / NS_PER_S), (long)(until_ns % NS_PER_S)};
-    if (h == NULL)
-        return call_here(fn, arg, ret_cpu_ns);
-    if (ret_cpu_ns != NULL)
-        *ret_cpu_ns = 0;
+    const uint64_t cpu_ns = clock_thread_cpu_ns();
+    uint64_t ignored, *cost_ns = ret_cpu_ns ? ret_cpu_ns : &ignored;
+    if (!h) {
+        fn(arg);
+        *cost_ns = clock_thread_cpu_ns() - cpu_ns;
+        return 0;
+    }
+    *cost_ns = 0;
     pthread_mutex_lock(&h->mutex);
     int r = h->fn != NULL || now_ns < h->rest_ns ? -EAGAIN : 0;
     if (r == 0) {
@@ -176,8 +151,8 @@ int proc_helper_call(struct proc_helper *h, proc_helper_fn *fn, void *arg, uint6
         while (h->fn != NULL && r == 0)
             if (pthread_cond_timedwait(&h->done, &h->mutex, &until) == ETIMEDOUT && h->fn != NULL)
                 r = -EINPROGRESS;
-        if (r == 0 && ret_cpu_ns != NULL)
-            *ret_cpu_ns = h->cpu_ns;
+        if (r == 0)
+            *cost_ns = h->cpu_ns;
     }
     pthread_mutex_unlock(&h->mutex);
     return r;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 enum op_kind { OP_APPEND, OP_BEGIN_TAIL, OP_REPLACE_TAIL, OP_SYNC, OP_TURN };
 
@@ -288,13 +288,9 @@ static struct shared *shared_new(int fd, size_t memory_bytes)
         free(sh);
         return NULL;
     }
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&sh->lock, NULL);
     pthread_cond_init(&sh->wake, NULL);
-    pthread_cond_init(&sh->done, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_cond_init(&sh->done);
     sh->refs = 1;
     sh->fd = fd;
     sh->memory_bytes = memory_bytes;
@@ -307,27 +303,7 @@ static struct shared *shared_new(int fd, size_t memory_bytes)
     return sh;
 }
 
-/* No signal is for this thread: SIGXFSZ then is an EFBIG and no more. */
-static int start_thread(struct sink *s)
-{
-    enum { STACK_BYTES = 128 * 1024 };
-    sigset_t all, before;
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    /* Where a library's thread-local storage leaves too little of it, the default serves. */
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    s->sh->refs++;
-    int rc = pthread_create(&s->thread, &attr, run, s->sh);
-    if (rc == EINVAL)
-        rc = pthread_create(&s->thread, NULL, run, s->sh);
-    if (rc != 0)
-        s->sh->refs--;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return -rc;
-}
+enum { STACK_BYTES = 128 * 1024 };
 
 int sink_new(int fd, size_t memory_bytes, struct sink **ret)
 {
@@ -339,11 +315,14 @@ int sink_new(int fd, size_t memory_bytes, struct sink **ret)
         return -ENOMEM;
     }
     s->sh = sh;
-    int rc = start_thread(s);
-    if (rc < 0) {
+    sh->refs++;
+    /* with SIGXFSZ blocked there is an EFBIG and no more */
+    int r = thread_start(STACK_BYTES, run, sh, &s->thread);
+    if (r < 0) {
+        sh->refs--;
         shared_unref(sh);
         free(s);
-        return rc;
+        return r;
     }
     *ret = s;
     return 0;
