@@ -6,9 +6,6 @@
 
 #include "guard/death.h"
 
-/* What the ring holds, oldest first, without colours and the like. Returns its length. */
-size_t death_tail_text(const struct death_tail *t, char text[DEATH_TAIL]);
-
 struct death_reading {
     enum death_sign sign;
     char line[DEATH_LINE]; /* without colours and control characters */

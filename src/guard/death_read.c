@@ -6,8 +6,214 @@
 
 #include "base/span.h"
 #include "base/text.h"
-#include "guard/death_line.h"
 #include "guard/death_private.h"
+
+/* --- the ring --- */
+
+void death_tail_add(struct death_tail *t, const char *data, size_t len)
+{
+    if (len > DEATH_TAIL) { /* only the last would stay */
+        t->written += len - DEATH_TAIL;
+        data += len - DEATH_TAIL;
+        len = DEATH_TAIL;
+    }
+    size_t at = (size_t)(t->written % DEATH_TAIL);
+    size_t first = len < DEATH_TAIL - at ? len : DEATH_TAIL - at;
+    if (len == 0)
+        return;
+    memcpy(t->text + at, data, first);
+    memcpy(t->text, data + first, len - first);
+    t->written += len;
+}
+
+/* The end of the escape sequence whose ESC is just before P. */
+static const char *escape_end(const char *p, const char *end)
+{
+    if (p == end)
+        return p;
+    char kind = *p++;
+    if (kind == '[') {
+        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x40)
+            p++;
+        return p < end ? p + 1 : p;
+    }
+    if (kind == ']') { /* a title or a link, up to BEL or ESC \ on the same line */
+        while (p < end && *p != '\a' && *p != '\n' && *p != 0x1B)
+            p++;
+        return p < end && *p == '\a' ? p + 1 : p;
+    }
+    if (strchr("()*+#%", kind) && p < end)
+        p++;
+    return p;
+}
+
+/* Takes colours and the like out, in place. Returns the new length. */
+static size_t without_escapes(char *text, size_t len)
+{
+    const char *p = text, *end = text + len;
+    char *out = text;
+    while (p < end) {
+        if (*p == 0x1B)
+            p = escape_end(p + 1, end);
+        else
+            *out++ = *p++;
+    }
+    return (size_t)(out - text);
+}
+
+static size_t flatten(const struct death_tail *t, char flat[DEATH_TAIL])
+{
+    if (t->written <= DEATH_TAIL) {
+        memcpy(flat, t->text, (size_t)t->written);
+        return (size_t)t->written;
+    }
+    size_t start = (size_t)(t->written % DEATH_TAIL);
+    memcpy(flat, t->text + start, DEATH_TAIL - start);
+    memcpy(flat + DEATH_TAIL - start, t->text, start);
+    return DEATH_TAIL;
+}
+
+/* What the ring holds, oldest first, without colours and the like. Returns its length. */
+static size_t death_tail_text(const struct death_tail *t, char text[DEATH_TAIL])
+{
+    return without_escapes(text, flatten(t, text));
+}
+
+/* --- one line by itself --- */
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool begins_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
+}
+
+static bool continues_name(char c)
+{
+    return begins_name(c) || is_digit(c) || c == '.' || c == '<' || c == '>';
+}
+
+/* The decimal number that S begins with, of up to 6 digits; its length may be 0. */
+static size_t death_line_number(struct span s, int *ret)
+{
+    size_t n = 0;
+    int v = 0;
+    while (n < s.len && n < 6 && is_digit(s.p[n]))
+        v = v * 10 + (s.p[n++] - '0');
+    *ret = v;
+    return n;
+}
+
+/* A name as Python writes that of a class, alone or before ": ". Returns its length or 0. */
+static size_t death_line_exception(struct span s)
+{
+    if (s.len == 0 || !begins_name(*s.p))
+        return 0;
+    size_t n = 1;
+    while (n < s.len && continues_name(s.p[n]))
+        n++;
+    bool is_whole = n == s.len || (s.p[n] == ':' && (n + 1 == s.len || span_is_blank(s.p[n + 1])));
+    return is_whole ? n : 0;
+}
+
+/* Error, Exception and the like are in it: what stands after noise is believed only then. */
+static bool death_line_has_usual_name(struct span name)
+{
+    static const char *const usual[] = {"Error",   "Exception", "Interrupt", "Exit",
+                                        "Warning", "Stop",      NULL};
+    return span_holds_any(name, usual);
+}
+
+/* DEATH_PYTHON: none of a known cause */
+static bool death_line_is_exited_worker(struct span line)
+{
+    return span_find(line, "DataLoader worker (pid") && span_find(line, "exited unexpectedly");
+}
+
+/* "[rank3]: ", "[default0]:": how launchers mark a rank's lines. Returns its length or 0. */
+static size_t death_line_rank(struct span s, int *ret_rank)
+{
+    size_t word = span_begins(s, "[rank") ? 5 : span_begins(s, "[default") ? 8 : 0;
+    if (word == 0)
+        return 0;
+    int rank;
+    size_t digits = death_line_number(span_from(s, word), &rank);
+    size_t n = word + digits;
+    if (digits == 0 || !span_begins(span_from(s, n), "]:"))
+        return 0;
+    n += 2;
+    *ret_rank = rank;
+    return n + (n < s.len && s.p[n] == ' ');
+}
+
+static bool is_shm(struct span s)
+{
+    static const char *const places[] = {"/torch_", "/dev/shm", "/psm_", "shared memory", NULL};
+    static const char *const words[] = {"killed by signal: Bus error", "out of shared memory",
+                                        "insufficient shared memory", NULL};
+    return span_holds_any(s, words) ||
+           (span_find(s, "No space left on device") && span_holds_any(s, places));
+}
+
+static bool is_gpu_memory(struct span s)
+{
+    static const char *const words[] = {"CUDA out of memory",
+                                        "HIP out of memory",
+                                        "XPU out of memory",
+                                        "MPS backend out of memory",
+                                        "CUDA error: out of memory",
+                                        "HIP error: out of memory",
+                                        "Cuda failure 2 'out of memory'",
+                                        "CUDA_ERROR_OUT_OF_MEMORY",
+                                        "cudaErrorMemoryAllocation",
+                                        "hipErrorOutOfMemory",
+                                        "CUBLAS_STATUS_ALLOC_FAILED",
+                                        "RESOURCE_EXHAUSTED: Out of memory",
+                                        NULL};
+    struct span name = {s.p, death_line_exception(s)};
+    return span_holds_any(s, words) || span_ends(name, "OutOfMemoryError");
+}
+
+static bool is_memory(struct span s)
+{
+    static const char *const words[] = {"std::bad_alloc", "Cannot allocate memory",
+                                        "can't allocate memory",
+                                        "not enough memory: you tried to allocate", NULL};
+    struct span name = {s.p, death_line_exception(s)};
+    return span_holds_any(s, words) || span_ends(name, "MemoryError");
+}
+
+static enum death_sign death_line_sign(struct span s)
+{
+    if (is_shm(s))
+        return DEATH_SHM;
+    if (span_find(s, "DataLoader worker (pid"))
+        return DEATH_WORKER;
+    if (is_gpu_memory(s))
+        return DEATH_CUDA_OOM;
+    return is_memory(s) ? DEATH_MEMORY : DEATH_PYTHON;
+}
+
+/* What loggers and launchers go on to say when a job has failed. */
+static bool death_line_is_farewell(struct span line)
+{
+    static const char *const words[] = {"ProcessGroupNCCL.cpp", "torch/distributed/elastic",
+                                        "torch.distributed.elastic", NULL};
+    return span_begins(line, "wandb:") || span_begins(line, "frame #") ||
+           span_holds_any(line, words);
+}
+
+static bool death_line_tells_of_kill(struct span s)
+{
+    static const char *const words[] = {"SIGKILL", "killed by signal: Killed", "exitcode -9",
+                                        "terminated abruptly", NULL};
+    return span_holds_any(s, words);
+}
+
+/* --- tracebacks and last words --- */
 
 enum {
     FAR_BYTES = 4096, /* of other output after a cause: it was none, the job went on */
@@ -180,7 +386,7 @@ static bool begin_headless(struct scan *s, struct span line)
     if (!number)
         return false;
     rest = span_from(rest, (size_t)(number - rest.p) + strlen("\", line "));
-    while (rest.len && death_line_is_digit(*rest.p))
+    while (rest.len && is_digit(*rest.p))
         rest = span_from(rest, 1);
     if (rest.len && !span_begins(rest, ", in ")) /* " in f" is faulthandler's */
         return false;

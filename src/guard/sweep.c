@@ -1,22 +1,228 @@
-/* Finds and signals the processes below a subreaper. */
+/* Finds, signals and kills processes of the job: those below a subreaper, and those that nobody
+ * watches any more. */
 #include "guard/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "guard/rounds.h"
-#include "guard/scan.h"
+#include "proc/read.h"
+
+enum {
+    /* Scans in a row that may only stop: a chain of processes that each fork and exit shows a new
+     * one to every scan, and must not keep the others from their end. */
+    STOPS_MAX = 16,
+    WAIT_SHARE = 8, /* wait for this part of the time in which nothing has changed */
+    WAIT_MAX_MS = 1000,
+    REST_PER_WORK = 20, /* scans take at most one part in so many of a CPU */
+    STUCK_S = 5,
+};
+
+/* ---- scanning: all processes of the machine at one moment ---- */
+
+struct found {
+    int32_t pid, ppid;
+    uint64_t start_ticks;
+    bool below; /* one of those to be signalled */
+    bool zombie;
+    bool stopped; /* by SIGSTOP and the like */
+};
+
+struct scan {
+    struct found *v;
+    size_t count;
+};
+
+/* Sets `below` of the processes to be signalled. */
+typedef void mark_fn(const struct proc_root *root, struct scan *s, const void *user);
+
+/* Signals PID if it lives, and has START_TICKS where that is not NULL, and PGRP where that is above
+ * 0: 0, -ESRCH, -errno. The pidfd comes first: what is checked after it is true of the process it
+ * holds. */
+static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t *start_ticks,
+                       int32_t pgrp, int signo)
+{
+    AUTO_CLOSE int fd = io_pidfd_open(pid);
+    if (fd < 0)
+        return fd;
+    struct proc_stat stat;
+    int r = proc_read_stat(root, pid, &stat);
+    if (r < 0)
+        return r == -ENOENT ? -ESRCH : r;
+    if (proc_stat_is_dead(&stat) || (start_ticks && stat.start_ticks != *start_ticks) ||
+        (pgrp > 0 && stat.pgrp != pgrp))
+        return -ESRCH;
+    return syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0) < 0 ? -errno : 0;
+}
+
+/* V is the caller's to free, also after a failure. A full scan rather than children files: it also
+ * sees what is re-parented meanwhile, and this is the end of a job, not its every second. */
+static int scan_all(const struct proc_root *root, struct scan *s)
+{
+    struct pid_dir pids;
+    int32_t pid;
+    size_t cap = 0;
+    struct proc_stat stat;
+    int r = pid_dir_open(&pids, root->proc_fd, ".");
+    if (r < 0)
+        return r;
+    while (r == 0 && pid_dir_next(&pids, &pid)) {
+        if (proc_read_stat(root, pid, &stat) < 0)
+            continue;
+        if (!ARRAY_ROOM(s->v, s->count, cap))
+            r = -ENOMEM;
+        else
+            s->v[s->count++] = (struct found){.pid = pid,
+                                              .ppid = stat.ppid,
+                                              .start_ticks = stat.start_ticks,
+                                              .zombie = proc_stat_is_dead(&stat),
+                                              .stopped = stat.state == 'T'};
+    }
+    pid_dir_close(&pids);
+    return r;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+    int32_t x = ((const struct found *)a)->pid;
+    int32_t y = ((const struct found *)b)->pid;
+    return (x > y) - (x < y);
+}
+
+/* Marks the descendants of PARENT and of processes that are marked already, and sorts by pid. Each
+ * round settles one generation at least. */
+static void mark_below(struct scan *s, int32_t parent)
+{
+    if (s->count == 0)
+        return;
+    qsort(s->v, s->count, sizeof *s->v, compare_pids);
+    bool changed = true;
+    while (changed) {
+        changed = false;
+        for (size_t i = 0; i < s->count; i++) {
+            struct found *f = &s->v[i];
+            if (f->below)
+                continue;
+            struct found key = {.pid = f->ppid};
+            const struct found *p = bsearch(&key, s->v, s->count, sizeof *s->v, compare_pids);
+            if (f->ppid == parent || (p && p->below)) {
+                f->below = true;
+                changed = true;
+            }
+        }
+    }
+}
+
+/* ---- killing processes that may be forking as fast as they can ----
+ *
+ * SIGSTOP goes out until a scan finds no process that the scan before it did not find: a stopped
+ * process neither forks nor frees its place under a limit of processes nor takes CPU time from us.
+ * Then SIGKILL ends them all. */
+
+static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
+{
+    const struct found key = {.pid = pid};
+    return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_pids) : NULL;
+}
+
+static bool is_new(const struct guard_kill *k, const struct found *f)
+{
+    const struct found *before = kill_seen(k, f->pid);
+    return !before || before->start_ticks != f->start_ticks;
+}
+
+/* Keeps those that are to be ended, the living first in line for guard_kill_stuck. */
+static size_t keep_marked(struct scan *s, size_t *ret_living)
+{
+    size_t kept = 0;
+    *ret_living = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (!s->v[i].below)
+            continue;
+        *ret_living += !s->v[i].zombie;
+        s->v[kept++] = s->v[i];
+    }
+    return kept;
+}
+
+static void signal_marked(const struct proc_root *root, const struct scan *s, int signo)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct found *f = &s->v[i];
+        if (!f->zombie && !(signo == SIGSTOP && f->stopped))
+            scan_signal(root, f->pid, &f->start_ticks, 0, signo);
+    }
+}
+
+static uint64_t wait_after(const struct guard_kill *k, uint64_t now_ns, uint64_t took_ns)
+{
+    uint64_t wait_ns = (now_ns - k->changed_ns) / WAIT_SHARE;
+    if (wait_ns < NS_PER_MS)
+        wait_ns = NS_PER_MS;
+    if (wait_ns > WAIT_MAX_MS * NS_PER_MS)
+        wait_ns = WAIT_MAX_MS * NS_PER_MS;
+    return wait_ns > took_ns * REST_PER_WORK ? wait_ns : took_ns * REST_PER_WORK;
+}
+
+/* One scan of the machine and the signals that follow from it. Returns how many living processes
+ * it found, or -errno; K->wait_ns is how long nothing more can be done then: 0 while new processes
+ * appear, later up to a second, as they take their time to die. */
+static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn *mark,
+                     const void *user)
+{
+    const uint64_t began_ns = clock_mono_ns();
+    struct scan s = {0};
+    size_t fresh = 0, living;
+    int r = scan_all(root, &s);
+    mark(root, &s, user);
+    s.count = keep_marked(&s, &living);
+    for (size_t i = 0; i < s.count; i++)
+        fresh += !s.v[i].zombie && is_new(k, &s.v[i]);
+    const bool stops = fresh > 0 && k->stops < STOPS_MAX;
+    signal_marked(root, &s, stops ? SIGSTOP : SIGKILL);
+    k->stops = stops ? k->stops + 1 : 0;
+    const uint64_t now_ns = clock_mono_ns();
+    if (fresh > 0 || s.count != k->count || k->changed_ns == 0)
+        k->changed_ns = now_ns;
+    free(k->seen);
+    k->seen = s.v;
+    k->count = s.count;
+    k->wait_ns = fresh > 0 ? 0 : wait_after(k, now_ns, now_ns - began_ns);
+    return r < 0 ? r : (int)living;
+}
+
+bool guard_kill_stuck(const struct guard_kill *k, const struct proc_root *root, uint64_t now_ns,
+                      struct proc_stat *ret, int32_t *ret_pid)
+{
+    if (k->count == 0 || now_ns < k->changed_ns + STUCK_S * NS_PER_S)
+        return false;
+    const struct found *f = k->seen; /* a dead leader whose threads are not, where none lives */
+    for (size_t i = 0; i < k->count && f->zombie; i++)
+        if (!k->seen[i].zombie)
+            f = &k->seen[i];
+    *ret_pid = f->pid;
+    return proc_read_stat(root, f->pid, ret) == 0 && ret->start_ticks == f->start_ticks;
+}
+
+void guard_kill_fini(struct guard_kill *k)
+{
+    free(k->seen);
+    *k = (struct guard_kill){0};
+}
+
+/* ---- signals ---- */
 
 int guard_signal(const struct proc_root *root, const struct process_id *id, int signo)
 {
@@ -31,26 +237,33 @@ int guard_signal_group(int leader_fd, int signo)
     return syscall(SYS_pidfd_send_signal, leader_fd, signo, NULL, PROCESS_GROUP) < 0 ? -errno : 0;
 }
 
-static int scan_below(const struct proc_root *root, int32_t parent, struct scan *s)
-{
-    if (proc_root_is_foreign(root))
-        return -EXDEV;
-    int r = scan_all(root, s);
-    scan_mark_below(s, parent);
-    return r;
-}
-
-int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgrp, int signo)
+/* Scans, marks, and signals those marked; how many, or -errno. */
+static int signal_scan(const struct proc_root *root, mark_fn *mark, const void *user, int32_t pgrp,
+                       int signo)
 {
     struct scan s = {0};
-    int r = scan_below(root, parent, &s);
     int count = 0;
+    if (proc_root_is_foreign(root))
+        return -EXDEV;
+    int r = scan_all(root, &s);
+    mark(root, &s, user);
     for (size_t i = 0; i < s.count; i++)
         if (s.v[i].below && !s.v[i].zombie &&
             scan_signal(root, s.v[i].pid, &s.v[i].start_ticks, pgrp, signo) == 0)
             count++;
     free(s.v);
     return r < 0 && count == 0 ? r : count;
+}
+
+static void mark_below_parent(const struct proc_root *root, struct scan *s, const void *parent)
+{
+    (void)root;
+    mark_below(s, *(const int32_t *)parent);
+}
+
+int guard_signal_below(const struct proc_root *root, int32_t parent, int32_t pgrp, int signo)
+{
+    return signal_scan(root, mark_below_parent, &parent, pgrp, signo);
 }
 
 /* Reaps what is dead; false once there is no child left at all. As every descendant of a subreaper
@@ -63,13 +276,6 @@ static bool reap_all(void *user)
         if (pid <= 0)
             return !(pid < 0 && errno == ECHILD);
     }
-}
-
-static void mark_below_self(const struct proc_root *root, struct scan *s, const void *user)
-{
-    (void)root;
-    (void)user;
-    scan_mark_below(s, (int32_t)getpid());
 }
 
 /* SIGKILLs children of our own that the last scan did not find, as fast as it goes: a chain of
@@ -87,7 +293,7 @@ static int kill_new_children(const struct guard_kill *k, int children_fd)
         len--;
     size_t found = len > 0 ? proc_pids_parse(text, (size_t)len, pids, 2048) : 0;
     for (size_t i = 0; i < found; i++) {
-        int fd = guard_kill_knows(k, pids[i]) ? -1 : io_pidfd_open(pids[i]);
+        int fd = kill_seen(k, pids[i]) ? -1 : io_pidfd_open(pids[i]);
         if (fd < 0)
             continue;
         count += syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;
@@ -110,7 +316,7 @@ int guard_kill_below(struct guard_kill *k, const struct proc_root *root, uint64_
     AUTO_CLOSE int fd = openat(root->proc_fd, path, O_RDONLY | O_CLOEXEC);
     k->wait_ns = 0;
     while (reap(user) && k->wait_ns == 0 && clock_mono_ns() < until_ns) {
-        guard_kill_scan(k, root, mark_below_self, NULL);
+        kill_scan(k, root, mark_below_parent, &self);
         for (int i = 0; i < FAST_ROUNDS && fd >= 0 && kill_new_children(k, fd) > 0; i++)
             if (!reap(user))
                 return 0;
@@ -137,4 +343,88 @@ int guard_end_all(const struct proc_root *root, uint64_t grace_ns)
     }
     guard_kill_fini(&k);
     return ended < 0 ? 0 : ended;
+}
+
+/* ---- strays ---- */
+
+enum {
+    SCAN_MS = 50,          /* between two scans */
+    KILL_S = 10,           /* after which a process that does not die is left alone */
+    ENVIRON_MAX = 4 << 20, /* of one process */
+    SIGN_MAX = 4200,
+};
+
+/* ENTRY stands in TEXT as a whole: between two of the bytes BEFORE and of AFTER. */
+static bool has_entry(const struct buf *text, const char *entry, char before, const char *after)
+{
+    const char *at = text->data, *end = text->data + text->len;
+    const size_t len = strlen(entry);
+    while (at && (at = memmem(at, (size_t)(end - at), entry, len))) {
+        bool begins = at == text->data || at[-1] == before;
+        if (begins && (at + len == end || memchr(after, at[len], strlen(after) + 1)))
+            return true;
+        at++;
+    }
+    return false;
+}
+
+static bool file_has_entry(const struct proc_root *root, int32_t pid, const char *file,
+                           const char *entry, char before, const char *after)
+{
+    char path[48];
+    struct buf text = {0};
+    snprintf(path, sizeof path, "%d/%s", pid, file);
+    bool has = io_read_all(root->proc_fd, path, ENVIRON_MAX, &text) == 0 && text.len > 0 &&
+               has_entry(&text, entry, before, after);
+    buf_fini(&text);
+    return has;
+}
+
+static bool has_sign(const struct proc_root *root, const struct stray_signs *signs, int32_t pid)
+{
+    char variable[SIGN_MAX];
+    int n = snprintf(variable, sizeof variable, "EBB_RUN_DIR=%s", signs->run_dir);
+    if (signs->cgroup[0] && file_has_entry(root, pid, "cgroup", signs->cgroup, '/', "\n/"))
+        return true;
+    return signs->run_dir[0] && n < (int)sizeof variable &&
+           file_has_entry(root, pid, "environ", variable, '\0', "");
+}
+
+static void mark_strays(const struct proc_root *root, struct scan *s, const void *user)
+{
+    const struct stray_signs *signs = user;
+    const int32_t self = (int32_t)getpid();
+    for (size_t i = 0; i < s->count; i++)
+        s->v[i].below =
+            s->v[i].pid != self && !s->v[i].zombie && has_sign(root, signs, s->v[i].pid);
+    mark_below(s, -1);
+    for (size_t i = 0; i < s->count; i++)
+        s->v[i].below = s->v[i].below && s->v[i].pid != self;
+}
+
+int guard_signal_strays(const struct proc_root *root, const struct stray_signs *signs, int signo)
+{
+    return signal_scan(root, mark_strays, signs, 0, signo);
+}
+
+int guard_end_strays(const struct proc_root *root, const struct stray_signs *signs,
+                     uint64_t grace_ns)
+{
+    int ended = guard_signal_strays(root, signs, SIGTERM);
+    if (ended <= 0)
+        return ended;
+    guard_signal_strays(root, signs, SIGCONT); /* a stopped process cannot act on SIGTERM */
+    const uint64_t kill_ns = clock_mono_ns() + grace_ns;
+    int left = ended;
+    while (left > 0 && clock_mono_ns() < kill_ns) {
+        poll(NULL, 0, SCAN_MS);
+        left = guard_signal_strays(root, signs, 0);
+    }
+    struct guard_kill k = {0};
+    while (left > 0 && clock_mono_ns() < kill_ns + KILL_S * NS_PER_S) {
+        left = kill_scan(&k, root, mark_strays, signs);
+        poll(NULL, 0, (int)(k.wait_ns / NS_PER_MS));
+    }
+    guard_kill_fini(&k);
+    return ended;
 }

@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "guard/cgroup.h"
-#include "guard/strays.h"
+#include "guard/sweep.h"
 #include "mark/receiver.h"
 #include "trace/rundir.h"
 

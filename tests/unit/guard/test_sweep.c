@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "guard/sentinel.h"
-#include "guard/strays.h"
 #include "guard/sweep.h"
 #include "proc/procfs.h"
 
