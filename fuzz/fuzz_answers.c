@@ -9,13 +9,15 @@
 #include "present/heap.h"
 #include "present/jobs.h"
 #include "present/verdict.h"
+#include "profile/view.h"
 
-enum { VIEWS = 8, WIDTH = 72 };
+enum { VIEWS = 7, WIDTH = 72 };
 
 static void show(unsigned view, struct buf *out, const json_t *doc)
 {
     struct verdicts verdicts = {0};
     struct diagnosis diagnosis = {0};
+    struct profile_view heap = {0};
     struct doc d = {0};
     switch (view) {
     case 0:
@@ -38,17 +40,16 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
         if (diagnosis_read(doc, &diagnosis, NULL) == 0)
             diagnose_doc(&d, &diagnosis, true);
         break;
-    case 6:
-        heap_text(out, doc, "live memory", false, WIDTH);
-        break;
     default:
-        heap_tree_text(out, doc, true, WIDTH);
+        if (profile_rows_read(doc, &heap) == 0)
+            heap_doc(&d, &heap, "live memory", NULL);
         break;
     }
     doc_terminal(out, &d, true, WIDTH);
     doc_fini(&d);
     verdicts_fini(&verdicts);
     diagnosis_fini(&diagnosis);
+    profile_view_fini(&heap);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -21,7 +21,10 @@
 #include "profile/growth.h"
 #include "profile/kept.h"
 #include "profile/view.h"
+#include "present/document.h"
 #include "present/heap.h"
+
+enum { OTHERS_SHOWN = 8 };
 
 static const double tree_least = 0.01;
 
@@ -89,83 +92,49 @@ static int heap_view(const struct shown *s, const struct profile *p, struct name
     return r < 0 ? err_set(err, r, "out of memory") : 0;
 }
 
-static int process_json(const struct shown *s, const struct profile *p, json_t **ret,
+static int process_view(const struct shown *s, const struct profile *p, struct profile_view *ret,
                         struct err *err)
 {
     const struct symbols_options symbols = {.debuginfod = s->o->debuginfod,
                                             .sysroot = s->o->sysroot};
     struct names *names;
-    struct profile_view v = {0};
     int r = names_new(p, &symbols, &names);
     if (r < 0)
         return err_set(err, r, "cannot name frames: %s", strerror(-r));
-    r = heap_view(s, p, names, &v, err);
-    if (r == 0 && s->o->tree && profile_view_add_tree(&v, p, names, tree_least) < 0)
+    r = heap_view(s, p, names, ret, err);
+    if (r == 0 && s->o->tree && profile_view_add_tree(ret, p, names, tree_least) < 0)
         r = err_set(err, -ENOMEM, "out of memory");
     names_free(names);
-    if (r == 0)
-        *ret = profile_json(&v);
-    profile_view_fini(&v);
     return r;
 }
 
 /* ---- all of it ---- */
 
-static void add_kept(json_t *doc, const struct run_target *run, int32_t pid)
+static int print_json(const struct profile_view *v, const struct folder_heap *h,
+                      const struct kept_list *kept)
 {
-    struct kept_lists lists;
-    kept_read(run->folder, &lists);
-    json_object_set_new(doc, "kept_by", kept_json(kept_of(&lists, pid)));
-}
-
-static void add_others(json_t *doc, const struct folder_heap *h)
-{
-    json_t *others = json_array();
+    json_t *doc = profile_json(v), *others = json_array();
     for (size_t i = 0; i < h->others; i++)
         json_array_append_new(others, json_pack("{s:i,s:o}", "pid", (int)h->other[i].pid,
                                                 "live_bytes", json_count(h->other[i].live_bytes)));
     json_object_set_new(doc, "others", others);
     json_object_set_new(doc, "file", json_text0(h->name));
     json_object_set_new(doc, "damaged_bytes", json_u64(h->damage.bad_bytes + h->damage.cut_bytes));
+    json_object_set_new(doc, "kept_by", kept_json(kept));
+    return cli_print_json(doc);
 }
 
-static void print_others(struct buf *out, const json_t *doc)
+static void put_others(struct doc *d, const struct folder_heap *h)
 {
-    const json_t *one;
-    size_t i;
     char size[TEXT_SIZE_MAX];
-    json_array_foreach(json_object_get(doc, "others"), i, one)
-    {
-        if (i == 8) {
-            buf_printf(out, ", …");
-            break;
-        }
-        buf_printf(
-            out, "%s%" JSON_INTEGER_FORMAT " (%s)", i ? ", " : "also       process ",
-            json_integer_value(json_object_get(one, "pid")),
-            text_size(size, (uint64_t)json_integer_value(json_object_get(one, "live_bytes"))));
-    }
-    if (i)
-        buf_add_str(out, "; --pid N shows one\n");
-}
-
-static int print_doc(const struct shown *s, const json_t *doc)
-{
-    struct buf out = {0};
-    bool colour = cli_colour(STDOUT_FILENO);
-    size_t width = cli_width(STDOUT_FILENO);
-    if (s->o->json) {
-        if (json_print(&out, doc, 2) < 0)
-            out.failed = true;
-    } else if (s->o->tree) {
-        heap_tree_text(&out, json_object_get(doc, "tree"), colour, width);
-    } else {
-        heap_text(&out, doc, s->meaning, colour, width);
-        print_others(&out, doc);
-    }
-    int status = cli_print(&out);
-    buf_fini(&out);
-    return status;
+    doc_fact(d, "also");
+    for (size_t i = 0; i < h->others && i < OTHERS_SHOWN; i++)
+        doc_itemf(d, TONE_PLAIN, "%s%d (%s)", i ? "" : "process ", (int)h->other[i].pid,
+                  text_size(size, number_to_u64(h->other[i].live_bytes)));
+    if (h->others > OTHERS_SHOWN)
+        doc_itemf(d, TONE_PLAIN, "…");
+    if (h->others)
+        doc_text(d, TONE_PLAIN, "; --pid N shows one");
 }
 
 static bool has_ended(const struct run_target *run)
@@ -177,7 +146,10 @@ static int show_once(const struct shown *s, const struct run_target *run)
 {
     struct folder_heap heap = {0};
     struct err err = {""};
-    json_t *doc = NULL;
+    struct profile_view view = {0};
+    struct kept_lists kept;
+    struct doc doc = {0};
+    int status;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
     int r = run_target_refresh(run, pid, &err);
     if (r < 0 && !has_ended(run))
@@ -186,16 +158,24 @@ static int show_once(const struct shown *s, const struct run_target *run)
     if (r == -ENOENT && run->obstacle[0])
         err_set(&err, r, "%s has no heap: %s", run->folder, run->obstacle);
     if (r == 0)
-        r = process_json(s, heap.profile, &doc, &err);
-    if (r == 0)
-        add_others(doc, &heap);
-    if (r == 0)
-        add_kept(doc, run, heap.profile->pid);
-    folder_heap_fini(&heap);
-    if (r < 0)
+        r = process_view(s, heap.profile, &view, &err);
+    if (r < 0) {
+        folder_heap_fini(&heap);
         return cli_failf(2, "heap: %s", err.text);
-    int status = print_doc(s, doc);
-    json_decref(doc);
+    }
+    kept_read(run->folder, &kept);
+    if (s->o->json) {
+        status = print_json(&view, &heap, kept_of(&kept, view.pid));
+    } else if (s->o->tree) {
+        heap_tree_doc(&doc, &view.tree);
+        status = cli_print_doc(&doc);
+    } else {
+        heap_doc(&doc, &view, s->meaning, kept_of(&kept, view.pid));
+        put_others(&doc, &heap);
+        status = cli_print_doc(&doc);
+    }
+    profile_view_fini(&view);
+    folder_heap_fini(&heap);
     return status;
 }
 

@@ -5,79 +5,147 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/number.h"
 #include "base/text.h"
-#include "profile/words.h"
 #include "present/cells.h"
 #include "present/document.h"
-#include "present/heap_where.h"
-#include "present/page.h"
+#include "profile/kept.h"
+#include "profile/view.h"
+#include "profile/words.h"
 
-enum { FIGURE_WIDTH = 9, VERDICT_WIDTH = 11, WHERE_MIN = 24, WHERE_WISH = 36 };
+enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24 };
 
-static double number(const json_t *o, const char *key)
+/* ---- frames ---- */
+
+/* Without a folder that ".." leaves again. */
+static const char *path_clean(const char *path)
 {
-    return json_number_value(json_object_get(o, key));
+    const char *clean = path;
+    for (const char *at = path; (at = strstr(at, "/../")); at += 3)
+        clean = at + 4;
+    return clean;
 }
 
-static const char *string(const json_t *o, const char *key)
+/* The name of the file; with its folder, where all packages have one of that name. */
+static const char *path_base(const char *path)
 {
-    return json_string_value(json_object_get(o, key));
+    const char *base = strrchr(path, '/');
+    if (!base || base == path)
+        return path;
+    bool is_common = strncmp(base + 1, "__", 2) == 0;
+    while (is_common && base > path && base[-1] != '/')
+        base--;
+    return is_common ? base : base + 1;
+}
+
+/* "wrap.inner" of "wrap.<locals>.inner". */
+static void add_function(struct buf *out, const struct profile_frame *f)
+{
+    static const char locals[] = ".<locals>";
+    const char *at = f->function ? f->function : "", *found;
+    for (; (found = strstr(at, locals)); at = found + sizeof locals - 1)
+        buf_add(out, at, (size_t)(found - at));
+    buf_add_str(out, at);
+}
+
+/* A function whose name is not known is "LIB+0x1234". */
+static bool is_offset(const struct profile_frame *f)
+{
+    size_t len = f->lib ? strlen(f->lib) : 0;
+    return len && f->function && strncmp(f->function, f->lib, len) == 0;
+}
+
+/* "train.py:41 collate", or "c10::alloc_cpu (libc10.so)"; the path as far as it matters where
+ * IS_SHORT. */
+static void add_frame(struct buf *out, const struct profile_frame *f, bool is_short)
+{
+    if (f->file)
+        buf_add_str(out, is_short ? path_base(f->file) : path_clean(f->file));
+    if (f->file && f->has_line)
+        buf_printf(out, ":%" PRIu32, f->line);
+    buf_add_str(out, f->file ? " " : "");
+    add_function(out, f);
+    if (f->lib && !f->file && !is_offset(f))
+        buf_printf(out, " (%s)", f->lib);
+}
+
+/* Lines of which none is large, made one row: that begins with the function they are all below. */
+static bool is_merged(const struct profile_row *row)
+{
+    return row->has_in_program && row->place_count > 1;
+}
+
+static const struct profile_frame *head_of(const struct profile_row *row)
+{
+    return is_merged(row) ? &row->in_program : &row->where;
+}
+
+/* "← train.py:41 evaluate ← main": the functions of the user's own from which the head was
+ * reached. */
+static void add_callers(struct buf *out, const struct profile_row *row)
+{
+    size_t before = out->len;
+    if (row->has_in_program && !head_of(row)->is_own) {
+        buf_add_str(out, "← ");
+        add_frame(out, &row->in_program, true);
+    }
+    for (size_t i = 0; i < row->n_callers; i++) {
+        bool is_first = out->len == before;
+        buf_add_str(out, is_first ? "← " : " ← ");
+        if (is_first)
+            add_frame(out, &row->callers[i], true);
+        else
+            add_function(out, &row->callers[i]);
+    }
 }
 
 /* ---- the table ---- */
 
-enum column {
-    COLUMN_GROWTH,
-    COLUMN_STEP,
-    COLUMN_MINUTE,
-    COLUMN_LIVE,
-    COLUMN_BOUNDS,
-    COLUMN_OBJECTS,
-    COLUMN_AGE,
-    COLUMN_VERDICT,
-    COLUMNS
-};
-
-struct columns {
-    struct cell_column at[COLUMNS];
-    size_t where; /* at which column it begins */
-    size_t where_width;
-};
-
-static void choose_columns(struct columns *c, const char *meaning, bool has_steps, size_t width)
+/* Puts TEXT below the row and empties it. */
+static void put_below(struct doc *d, enum doc_tone tone, struct buf *text)
 {
-    size_t title = cell_columns(meaning) + 1;
-    int growth = title > FIGURE_WIDTH ? (int)title : FIGURE_WIDTH;
-    *c = (struct columns){.at = {
-                              [COLUMN_GROWTH] = {meaning, growth, 1, false},
-                              [COLUMN_STEP] = {"per step", FIGURE_WIDTH, has_steps ? 3 : 0, false},
-                              [COLUMN_MINUTE] = {"per min", FIGURE_WIDTH, has_steps ? 7 : 3, false},
-                              [COLUMN_LIVE] = {"live", FIGURE_WIDTH, 2, false},
-                              [COLUMN_BOUNDS] = {"± 95 %", FIGURE_WIDTH, 5, false},
-                              [COLUMN_OBJECTS] = {"objects", FIGURE_WIDTH, 8, false},
-                              [COLUMN_AGE] = {"age", FIGURE_WIDTH - 3, 6, false},
-                              [COLUMN_VERDICT] = {"verdict", VERDICT_WIDTH, 4, false},
-                          }};
-    c->where = (size_t)cell_columns_fit(c->at, COLUMNS, (int)width, WHERE_WISH) + 2;
-    c->where_width = width > c->where + WHERE_MIN ? width - c->where : WHERE_MIN;
+    if (text->len)
+        doc_below(d, tone, buf_str(text));
+    buf_clear(text);
 }
 
-static void put_figure(struct page *p, enum style style, const char *text, size_t width)
+/* The lines of a merged row that grew most. */
+static void put_places(struct doc *d, const struct profile_row *row, struct buf *text)
 {
-    size_t have = cell_columns(text);
-    page_pad(p, p->column + (have < width ? width - have : 0));
-    page_put(p, style, text);
+    char cell[CELL_MAX];
+    for (size_t i = 0; i < row->n_places; i++) {
+        buf_printf(text, "%7s ", cell_rate(cell, true, row->places[i].growth_bytes));
+        add_frame(text, &row->places[i].where, true);
+        put_below(d, TONE_DIM, text);
+    }
+    if (row->place_count > row->n_places)
+        buf_printf(text, "and %" PRIu64 " more line%s", row->place_count - row->n_places,
+                   row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-static enum style verdict_style(const char *word)
+/* Its stack, or its callers and the C function below a Python line. */
+static void put_details(struct doc *d, const struct profile_row *row)
 {
-    if (strcmp(word, "leaking") == 0 || strcmp(word, "stepping") == 0)
-        return STYLE_BAD;
-    if (strcmp(word, "filling") == 0 || strcmp(word, "undecided") == 0)
-        return STYLE_STRONG;
-    return STYLE_PLAIN;
+    struct buf text = {0};
+    bool has_native = row->has_native && row->where.kind == NAME_PYTHON && !is_offset(&row->native);
+    for (size_t i = 0; i < row->n_stack; i++) {
+        add_frame(&text, &row->stack[i], true);
+        put_below(d, TONE_DIM, &text);
+    }
+    if (!row->n_stack) {
+        add_callers(&text, row);
+        put_below(d, TONE_PLAIN, &text);
+    }
+    if (!row->n_stack && is_merged(row)) {
+        put_places(d, row, &text);
+    } else if (!row->n_stack && has_native) {
+        buf_add_str(&text, "in ");
+        add_frame(&text, &row->native, false);
+    }
+    if (!row->n_stack && !is_merged(row) && row->stacks > 1)
+        buf_printf(&text, "%s%" PRIu64 " stacks", has_native ? ", " : "", row->stacks);
+    put_below(d, TONE_DIM, &text);
+    buf_fini(&text);
 }
 
 static char *count_text(char out[CELL_MAX], double n)
@@ -90,333 +158,175 @@ static char *count_text(char out[CELL_MAX], double n)
     return out;
 }
 
-/* "30 s", "12 min": one unit is enough for an age. */
+/* "30s", "12m": one unit is enough for an age. */
 static char *age_text(char out[CELL_MAX], double s)
 {
-    if (s < 100)
-        snprintf(out, CELL_MAX, "%.0fs", s);
-    else if (s < 6000)
-        snprintf(out, CELL_MAX, "%.0fm", s / 60);
-    else if (s < 200000)
-        snprintf(out, CELL_MAX, "%.0fh", s / 3600);
-    else
-        snprintf(out, CELL_MAX, "%.0fd", s / 86400);
+    double by = s < 100 ? 1 : s < 6000 ? 60 : s < 200000 ? 3600 : 86400;
+    snprintf(out, CELL_MAX, "%.0f%s", s / by,
+             by < 2      ? "s"
+             : by < 100  ? "m"
+             : by < 4000 ? "h"
+                         : "d");
     return out;
 }
 
-static void put_cell(struct page *p, const struct columns *c, enum column which, enum style style,
-                     const char *text)
+static void put_row(struct doc *d, const struct profile_row *row, bool has_steps)
 {
-    const struct cell_column *column = &c->at[which];
-    if (!column->is_shown)
-        return;
-    if (which != COLUMN_VERDICT) {
-        put_figure(p, style, text, (size_t)column->width);
-        return;
-    }
-    size_t end = p->column + (size_t)column->width;
-    page_pad(p, p->column + 2);
-    page_put(p, style, text);
-    page_pad(p, end);
-}
-
-static void put_head(struct page *p, const struct columns *c)
-{
-    for (enum column i = 0; i < COLUMNS; i++)
-        put_cell(p, c, i, STYLE_DIM, c->at[i].title);
-    page_pad(p, c->where);
-    page_put(p, STYLE_DIM, "where");
-    page_line(p);
-}
-
-static void put_below(struct page *p, const struct columns *c, enum style style, const char *text)
-{
-    page_pad(p, c->where + 2);
-    page_put(p, style, text);
-    page_line(p);
-}
-
-static void put_stack(struct page *p, const struct columns *c, const json_t *stack)
-{
-    char text[HEAP_WHERE_SIZE];
-    const json_t *frame;
-    size_t i;
-    json_array_foreach(stack, i, frame)
-    {
-        put_below(p, c, STYLE_DIM, heap_where_text(text, frame, c->where_width - 2));
-    }
-}
-
-static void put_callers(struct page *p, const struct columns *c, const json_t *row)
-{
-    char line[HEAP_WHERE_SIZE];
-    struct buf text = {0};
-    heap_row_add_callers(&text, row, c->where_width - 2);
-    if (text.len)
-        put_below(p, c, STYLE_PLAIN, heap_where_fit(line, &text, c->where_width - 2));
-    buf_fini(&text);
-}
-
-/* The lines of a merged row, those that grew most. */
-static void put_places(struct page *p, const struct columns *c, const json_t *row)
-{
-    char cell[CELL_MAX], line[HEAP_WHERE_SIZE];
-    const json_t *place;
-    size_t i;
-    json_array_foreach(json_object_get(row, "places"), i, place)
-    {
-        struct buf text = {0};
-        buf_printf(&text, "%7s ", cell_rate(cell, true, number(place, "growth_bytes")));
-        heap_where_add(&text, json_object_get(place, "where"), 0);
-        put_below(p, c, STYLE_DIM, heap_where_fit(line, &text, c->where_width - 2));
-    }
-    json_int_t more = json_integer_value(json_object_get(row, "place_count")) - (json_int_t)i;
-    snprintf(line, sizeof line, "and %lld more line%s", (long long)more, more == 1 ? "" : "s");
-    if (more > 0)
-        put_below(p, c, STYLE_DIM, line);
-}
-
-/* The C function below a Python line, and by how many ways it was reached. */
-static void put_native(struct page *p, const struct columns *c, const json_t *row)
-{
-    char text[HEAP_WHERE_SIZE], line[HEAP_WHERE_SIZE + 64];
-    const json_t *native = json_object_get(row, "native");
-    const char *kind = string(json_object_get(row, "where"), "kind");
-    json_int_t stacks = json_integer_value(json_object_get(row, "stacks"));
-    bool is_told = heap_where_has_name(native) && kind && strcmp(kind, "python") == 0;
-    if (!is_told && stacks < 2)
-        return;
-    heap_where_text(text, native, c->where_width > 24 ? c->where_width - 18 : c->where_width);
-    if (is_told && stacks > 1)
-        snprintf(line, sizeof line, "in %s, %lld stacks", text, (long long)stacks);
-    else if (is_told)
-        snprintf(line, sizeof line, "in %s", text);
-    else
-        snprintf(line, sizeof line, "%lld stacks", (long long)stacks);
-    put_below(p, c, STYLE_DIM, line);
-}
-
-static void put_figures(struct page *p, const struct columns *c, const json_t *row)
-{
+    const struct verdict_interval *step = &row->verdict.rate_bytes_per_step;
+    const struct verdict_interval *minute = &row->verdict.rate_bytes_per_min;
     char cell[CELL_MAX];
-    const json_t *live = json_object_get(row, "live"), *verdict = json_object_get(row, "verdict");
-    const json_t *step = json_object_get(verdict, "rate_bytes_per_step");
-    const json_t *minute = json_object_get(verdict, "rate_bytes_per_min");
-    const char *word = string(verdict, "verdict");
-    double bytes = number(live, "bytes");
-    put_cell(p, c, COLUMN_GROWTH, STYLE_STRONG, cell_rate(cell, true, number(row, "growth_bytes")));
-    put_cell(p, c, COLUMN_STEP, STYLE_PLAIN,
-             cell_rate(cell, json_is_object(step), number(step, "value")));
-    put_cell(p, c, COLUMN_MINUTE, STYLE_PLAIN,
-             cell_rate(cell, json_is_object(minute), number(minute, "value")));
-    put_cell(p, c, COLUMN_LIVE, STYLE_PLAIN, cell_size(cell, number_to_u64(bytes)));
-    put_cell(p, c, COLUMN_BOUNDS, STYLE_PLAIN,
-             cell_size(cell, number_to_u64(number(live, "high") - bytes)));
-    put_cell(p, c, COLUMN_OBJECTS, STYLE_PLAIN, count_text(cell, number(row, "live_objects")));
-    put_cell(p, c, COLUMN_AGE, STYLE_PLAIN, age_text(cell, number(row, "age_s")));
-    put_cell(p, c, COLUMN_VERDICT, verdict_style(word ? word : ""), word ? word : "");
+    struct buf where = {0};
+    doc_row(d);
+    doc_cell(d, TONE_STRONG, cell_rate(cell, true, row->growth_bytes));
+    doc_cell(d, TONE_PLAIN, cell_rate(cell, has_steps && step->known, step->value));
+    doc_cell(d, TONE_PLAIN, cell_rate(cell, minute->known, minute->value));
+    doc_cell(d, TONE_PLAIN, cell_size(cell, row->live.bytes));
+    doc_cell(
+        d, TONE_PLAIN,
+        cell_size(cell, row->live.high > row->live.bytes ? row->live.high - row->live.bytes : 0));
+    doc_cell(d, TONE_PLAIN, count_text(cell, row->live_objects));
+    doc_cell(d, TONE_PLAIN, age_text(cell, row->age_s));
+    doc_cell(d,
+             row->verdict.leak == VERDICT_LEAK_YES       ? TONE_BAD
+             : row->verdict.leak == VERDICT_LEAK_UNKNOWN ? TONE_STRONG
+                                                         : TONE_PLAIN,
+             verdict_word_name(row->verdict.word));
+    add_frame(&where, head_of(row), false);
+    doc_cell(d, TONE_PLAIN, buf_str(&where));
+    buf_fini(&where);
+    put_details(d, row);
 }
 
-static void put_row(struct page *p, const struct columns *c, const json_t *row)
+static void put_rows(struct doc *d, const struct profile_view *v, const char *meaning)
 {
-    char text[HEAP_WHERE_SIZE];
-    put_figures(p, c, row);
-    page_pad(p, c->where);
-    page_put(p, STYLE_PLAIN, heap_where_text(text, heap_row_head(row), c->where_width));
-    page_line(p);
-    if (json_object_get(row, "stack")) {
-        put_stack(p, c, json_object_get(row, "stack"));
+    const unsigned by_minute = v->has_steps ? 7 : 3;
+    const struct doc_column columns[] = {
+        {.title = meaning, .is_number = true, .priority = 1},
+        {.title = "per step", .is_number = true, .priority = 3},
+        {.title = "per min", .is_number = true, .priority = by_minute},
+        {.title = "live", .is_number = true, .priority = 2},
+        {.title = "± 95 %", .is_number = true, .priority = 5},
+        {.title = "objects", .is_number = true, .priority = 8},
+        {.title = "age", .is_number = true, .priority = 6},
+        {.title = "verdict", .priority = 4},
+        {.title = "where", .cut = CUT_START, .least = WHERE_LEAST},
+    };
+    if (!v->n_rows) {
+        doc_para(d, TONE_PLAIN);
+        doc_text(d, TONE_PLAIN, "nothing that was sampled is alive");
         return;
     }
-    put_callers(p, c, row);
-    if (heap_row_is_merged(row))
-        put_places(p, c, row);
-    else
-        put_native(p, c, row);
+    doc_table(d, NULL, "call sites", columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < v->n_rows; i++)
+        put_row(d, &v->rows[i], v->has_steps);
+    if (v->row_count > v->n_rows) {
+        doc_para(d, TONE_DIM);
+        doc_textf(d, TONE_DIM, "and %" PRIu64 " more (--top N)", v->row_count - v->n_rows);
+    }
 }
 
 /* ---- what it cost ---- */
 
-static void put_drops(struct page *p, const json_t *cost)
+static void put_cost(struct doc *d, const struct profile_cost *c, double span_s)
 {
-    json_t *drops = json_object_get(cost, "drops"), *count;
-    const char *key;
-    json_object_foreach(drops, key, count)
-    {
-        const char *text = profile_drop_text(key);
-        page_fact(p, "dropped");
-        page_addf(p, "%" JSON_INTEGER_FORMAT " × %s", json_integer_value(count), text ? text : key);
-        page_fact_end(p);
-    }
-}
-
-static void put_cost(struct page *p, const json_t *doc)
-{
-    const json_t *cost = json_object_get(doc, "cost"), *python = json_object_get(cost, "python");
-    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
-    double hook_s = number(cost, "hook_s"), span_s = number(doc, "span_s");
-    double now = number(cost, "interval_bytes"), base = number(cost, "base_interval_bytes");
-    page_fact(p, "cost");
-    page_addf(p, "%.0f samples", number(cost, "samples"));
-    page_addf(p, "%s in the job's own time (%.2g %%)",
-              text_duration(time, number_to_u64(hook_s * 1e9)),
+    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX], version[PROFILE_VERSION_MAX];
+    double hook_s = (double)c->hook_ns / 1e9;
+    doc_fact(d, "cost");
+    doc_itemf(d, TONE_PLAIN, "%" PRIu64 " samples", c->samples);
+    doc_itemf(d, TONE_PLAIN, "%s in the job's own time (%.2g %%)", text_duration(time, c->hook_ns),
               span_s > 0 ? hook_s / span_s * 100 : 0);
-    page_addf(p, "one in %s", text_size(size, number_to_u64(now > 0 ? now : base)));
-    if (now > base)
-        page_addf(p, "coarser than %s to stay cheap", text_size(size, number_to_u64(base)));
-    page_fact_end(p);
-    if (string(python, "version")) {
-        page_fact(p, "Python");
-        page_addf(p, "%s", string(python, "version"));
-        page_addf(p, "%s", string(python, "state"));
-        page_addf(p, "small objects %s",
-                  json_is_true(json_object_get(python, "small_objects")) ? "counted"
-                                                                         : "not counted");
-        page_fact_end(p);
+    doc_itemf(d, TONE_PLAIN, "one in %s",
+              text_size(size, c->interval ? c->interval : c->base_interval));
+    if (c->interval > c->base_interval)
+        doc_itemf(d, TONE_PLAIN, "coarser than %s to stay cheap",
+                  text_size(size, c->base_interval));
+    if (c->python_version) {
+        doc_fact(d, "Python");
+        doc_itemf(d, TONE_PLAIN, "%s", profile_python_version(version, c));
+        doc_itemf(d, TONE_PLAIN, "%s", profile_python_state(c));
+        doc_itemf(d, TONE_PLAIN, "small objects %s", c->python_small ? "counted" : "not counted");
     }
-    put_drops(p, cost);
+    for (size_t i = 0; i < HEAP_DROP_KINDS; i++) {
+        if (!c->drops[i])
+            continue;
+        doc_fact(d, "dropped");
+        doc_textf(d, TONE_PLAIN, "%" PRIu64 " × %s", c->drops[i], profile_drop_text(i));
+    }
 }
 
-static void put_title(struct page *p, const json_t *doc)
+void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
+              const struct kept_list *kept)
 {
     char bytes[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
-    const json_t *live = json_object_get(doc, "live"), *steps = json_object_get(doc, "steps");
-    page_fact(p, "heap");
-    page_addf(p, "process %" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(doc, "pid")));
-    page_addf(p, "%s live (%s – %s)", summary_size(bytes, json_object_get(live, "bytes")),
-              summary_size(low, json_object_get(live, "low")),
-              summary_size(high, json_object_get(live, "high")));
-    page_addf(p, "%s allocated in %s", summary_size(bytes, json_object_get(doc, "allocated_bytes")),
-              text_duration(time, number_to_u64(number(doc, "span_s") * 1e9)));
-    if (json_is_object(steps))
-        page_addf(p, "steps %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT,
-                  json_integer_value(json_object_get(steps, "first")),
-                  json_integer_value(json_object_get(steps, "last")));
-    if (number(doc, "before_end_s") > 0)
-        page_addf(p, "as it was %s before it ended",
-                  text_duration(time, number_to_u64(number(doc, "before_end_s") * 1e9)));
-    page_fact_end(p);
-}
-
-static void put_table(struct page *p, const struct columns *c, const json_t *doc)
-{
-    const json_t *row;
-    char text[64];
-    size_t i;
-    put_head(p, c);
-    json_array_foreach(json_object_get(doc, "rows"), i, row) put_row(p, c, row);
-    json_int_t more = json_integer_value(json_object_get(doc, "row_count")) - (json_int_t)i;
-    if (more <= 0)
-        return;
-    snprintf(text, sizeof text, "and %lld more (--top N)", (long long)more);
-    page_pad(p, c->where);
-    page_put(p, STYLE_DIM, text);
-    page_line(p);
-}
-
-/* A stack tells who made memory, not who keeps it. */
-static void put_kept(struct page *p, const json_t *doc)
-{
-    const json_t *one;
-    struct buf harmless = {0};
-    size_t i;
-    json_array_foreach(json_object_get(doc, "kept_by"), i, one)
-    {
-        const json_t *text = json_object_get(one, "text");
-        buf_clear(&harmless);
-        text_escape(&harmless, json_string_value(text), json_string_length(text));
-        page_fact(p, i ? "" : "kept by");
-        page_add(p, STYLE_PLAIN, buf_str(&harmless));
-        page_fact_end(p);
+    char text[KEPT_TEXT_MAX];
+    doc_fact(d, "heap");
+    doc_itemf(d, TONE_PLAIN, "process %d", (int)v->pid);
+    doc_itemf(d, TONE_PLAIN, "%s live (%s – %s)", text_size(bytes, v->live.bytes),
+              text_size(low, v->live.low), text_size(high, v->live.high));
+    doc_itemf(d, TONE_PLAIN, "%s allocated in %s", text_size(bytes, v->allocated_bytes),
+              text_seconds(time, v->span_s));
+    if (v->has_steps)
+        doc_itemf(d, TONE_PLAIN, "steps %" PRId64 " to %" PRId64, v->steps.first, v->steps.last);
+    if (v->before_end_s > 0)
+        doc_itemf(d, TONE_PLAIN, "as it was %s before it ended",
+                  text_seconds(time, v->before_end_s));
+    doc_space(d);
+    put_rows(d, v, meaning);
+    doc_space(d);
+    /* a stack shows the line that allocates, not what keeps the memory alive */
+    for (size_t i = 0; kept && i < kept->count; i++) {
+        doc_fact(d, i ? "" : "kept by");
+        doc_text(d, TONE_PLAIN, kept_text(text, kept, i));
     }
-    buf_fini(&harmless);
-}
-
-void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool colour, size_t width)
-{
-    struct page p = {.out = out, .is_coloured = colour, .width = width ? width : 80};
-    struct columns c;
-    choose_columns(&c, meaning, json_is_object(json_object_get(doc, "steps")), p.width);
-    put_title(&p, doc);
-    page_line(&p);
-    if (json_array_size(json_object_get(doc, "rows"))) {
-        put_table(&p, &c, doc);
-    } else {
-        page_put(&p, STYLE_PLAIN, "nothing that was sampled is alive");
-        page_line(&p);
-    }
-    page_line(&p);
-    put_kept(&p, doc);
-    put_cost(&p, doc);
+    put_cost(d, &v->cost, v->span_s);
 }
 
 /* ---- the tree ---- */
 
-enum {
-    BRANCH_WIDTH = FIGURE_WIDTH - 1,
-    SHARE_WIDTH = 7,
-    BRANCH_MIN = BRANCH_WIDTH + SHARE_WIDTH + 2 + WHERE_MIN + 1
-};
-
-static void put_branch(struct page *p, const json_t *node, double whole, size_t depth)
+static void put_branch(struct doc *d, const struct profile_branch *b, uint64_t whole, int depth)
 {
-    char cell[CELL_MAX], text[HEAP_WHERE_SIZE], share[16];
-    const json_t *child;
-    size_t i, room = p->width > BRANCH_MIN ? p->width - BRANCH_MIN : 0;
-    size_t most = room < p->width / 2 ? room : p->width / 2;
-    size_t indent = depth * 2 < most ? depth * 2 : most;
-    double bytes = number(node, "live_bytes");
-    put_figure(p, STYLE_STRONG, cell_size(cell, number_to_u64(bytes)), BRANCH_WIDTH);
-    snprintf(share, sizeof share, "%.0f %%", whole > 0 ? bytes / whole * 100 : 0);
-    put_figure(p, STYLE_DIM, share, SHARE_WIDTH);
-    page_pad(p, p->column + 2 + indent);
-    page_put(
-        p, STYLE_PLAIN,
-        depth ? heap_where_text(text, node,
-                                p->width > p->column + WHERE_MIN ? p->width - p->column : WHERE_MIN)
-              : "all");
-    page_line(p);
-    json_array_foreach(json_object_get(node, "children"), i, child)
-        put_branch(p, child, whole, depth + 1);
+    char cell[CELL_MAX];
+    struct buf text = {0};
+    int indent = 2 * depth < TREE_INDENT_MOST ? 2 * depth : TREE_INDENT_MOST;
+    if (depth)
+        add_frame(&text, &b->frame, true);
+    doc_row(d);
+    doc_cell(d, TONE_STRONG, cell_size(cell, b->live_bytes));
+    doc_cellf(d, TONE_DIM, "%.0f %%", whole ? (double)b->live_bytes / (double)whole * 100 : 0);
+    doc_cellf(d, TONE_PLAIN, "%*s%s", indent, "", depth ? buf_str(&text) : "all");
+    buf_fini(&text);
+    for (size_t i = 0; i < b->n_children; i++)
+        put_branch(d, &b->children[i], whole, depth + 1);
 }
 
-void heap_tree_text(struct buf *out, const json_t *doc, bool colour, size_t width)
+void heap_tree_doc(struct doc *d, const struct profile_branch *root)
 {
-    struct page p = {.out = out, .is_coloured = colour, .width = width ? width : 80};
-    put_branch(&p, doc, number(doc, "live_bytes"), 0);
+    static const struct doc_column columns[] = {{.title = "live", .is_number = true},
+                                                {.title = "share", .is_number = true},
+                                                {.title = "where"}};
+    doc_table(d, NULL, "calls", columns, sizeof columns / sizeof *columns);
+    put_branch(d, root, root->live_bytes, 0);
 }
 
 /* ---- the summary ---- */
 
-/* "figure.py:71 draw ← train.py:41 plot ← main", on a line of its own if need be. */
-static char *path_text(char out[HEAP_WHERE_SIZE], const json_t *row, size_t width)
+void heap_summary(struct doc *d, const struct profile_row *rows, size_t count)
 {
-    size_t room = width > LABEL_COLUMNS + WHERE_MIN ? width - LABEL_COLUMNS : WHERE_MIN;
-    struct buf text = {0}, callers = {0};
-    heap_where_add(&text, heap_row_head(row), room / 2);
-    heap_row_add_callers(&callers, row, room > text.len ? room - text.len - 1 : 0);
-    if (callers.len)
-        buf_printf(&text, " %s", buf_str(&callers));
-    buf_fini(&callers);
-    return heap_where_fit(out, &text, room);
-}
-
-void heap_summary(struct doc *d, const json_t *growing)
-{
-    char size[TEXT_SIZE_MAX], text[HEAP_WHERE_SIZE];
-    const json_t *row;
-    size_t i;
-    json_array_foreach(growing, i, row)
-    {
-        const json_t *verdict = json_object_get(row, "verdict");
-        const json_t *rate = json_object_get(verdict, "rate_bytes_per_step");
+    char size[TEXT_SIZE_MAX];
+    for (size_t i = 0; i < count; i++) {
+        const struct verdict_interval *rate = &rows[i].verdict.rate_bytes_per_step;
+        struct buf path = {0};
         doc_fact(d, i ? "" : "grows");
         doc_itemf(d, TONE_STRONG, "%s",
-                  text_size_signed(size, number_to_i64(number(row, "growth_bytes"))));
-        if (json_is_object(rate))
+                  text_size_signed(size, number_to_i64(rows[i].growth_bytes)));
+        if (rate->known)
             doc_itemf(d, TONE_PLAIN, "%s a step",
-                      text_size_signed(size, number_to_i64(number(rate, "value"))));
-        doc_itemf(d, TONE_PLAIN, "%s", string(verdict, "verdict"));
-        doc_itemf(d, TONE_PLAIN, "%s", path_text(text, row, 80));
+                      text_size_signed(size, number_to_i64(rate->value)));
+        doc_itemf(d, TONE_PLAIN, "%s", verdict_word_name(rows[i].verdict.word));
+        add_frame(&path, head_of(&rows[i]), true);
+        buf_add_byte(&path, ' ');
+        add_callers(&path, &rows[i]);
+        doc_itemf(d, TONE_PLAIN, "%s", buf_str(&path));
+        buf_fini(&path);
     }
 }

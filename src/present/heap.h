@@ -1,18 +1,21 @@
-/* A heap profile in words: a view of its JSON (profile/view.h). */
+/* A heap profile in words. */
 #pragma once
 
-#include <jansson.h>
-#include <stdbool.h>
 #include <stddef.h>
 
-struct buf;
 struct doc;
+struct kept_list;
+struct profile_branch;
+struct profile_frame;
+struct profile_row;
+struct profile_view;
 
-/* What `ebb heap` prints of one process: the table of call sites and what the profiler cost. DOC is
- * as profile_json makes it; MEANING is what the column of growth says: "growth", "since step
- * 40". WIDTH 0: 80 columns. */
-void heap_text(struct buf *out, const json_t *doc, const char *meaning, bool colour, size_t width);
-/* The tree of --tree; DOC: "tree" of it. */
-void heap_tree_text(struct buf *out, const json_t *doc, bool colour, size_t width);
+/* What `ebb heap` prints of one process: the table of call sites, what keeps them alive (KEPT may
+ * be NULL) and what the profiler cost. MEANING is the title of the column of growth: "growth",
+ * "since step 40". */
+void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
+              const struct kept_list *kept);
+/* The tree of --tree. */
+void heap_tree_doc(struct doc *d, const struct profile_branch *root);
 /* The fact "grows" of a summary: the call sites that grow. */
-void heap_summary(struct doc *d, const json_t *growing);
+void heap_summary(struct doc *d, const struct profile_row *rows, size_t count);

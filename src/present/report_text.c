@@ -11,7 +11,9 @@
 #include "base/number.h"
 #include "present/braille.h"
 #include "present/diagnose.h"
+#include "present/document.h"
 #include "present/heap.h"
+#include "profile/view.h"
 #include "present/page.h"
 #include "present/report_html.h"
 #include "present/report_terminal.h"
@@ -217,17 +219,18 @@ static void put_guard(struct page *p, const json_t *doc)
         page_line(p);
 }
 
-/* Without the stacks of its rows, and no more rows than a screen has room for. */
+/* No more rows than a screen has room for, without their stacks. */
 static void put_heap(struct page *p, const json_t *doc)
 {
-    json_t *heap = json_deep_copy(json_object_get(doc, "heap"));
-    json_t *rows = json_object_get(heap, "rows"), *row;
-    size_t i;
-    while (json_array_size(rows) > HEAP_ROWS)
-        json_array_remove(rows, HEAP_ROWS);
-    json_array_foreach(rows, i, row) json_object_del(row, "stack");
-    heap_text(p->out, heap, "growth", p->is_coloured, p->width);
-    json_decref(heap);
+    struct profile_view v = {0};
+    struct doc d = {0};
+    if (profile_rows_read(json_object_get(json_object_get(doc, "heap"), "rows"), &v) == 0) {
+        v.row_count = v.n_rows;
+        heap_doc(&d, &v, "growth", NULL);
+    }
+    doc_terminal(p->out, &d, p->is_coloured, p->width);
+    doc_fini(&d);
+    profile_view_fini(&v);
 }
 
 static void put_verdict(struct buf *out, const json_t *verdict, bool colour, size_t width)

@@ -16,6 +16,7 @@
 #include "present/document.h"
 #include "present/heap.h"
 #include "present/verdict.h"
+#include "profile/view.h"
 #include "run/outcome.h"
 
 enum { WIDTH_MIN = 40, WIDTH_MAX = 100, WIDTH_DEFAULT = 80 };
@@ -314,7 +315,8 @@ void summary_doc(struct doc *d, const struct summary *s)
     put_end(d, o);
     if (s->verdicts)
         verdict_summary(d, s->verdicts);
-    heap_summary(d, s->growing);
+    if (s->growing)
+        heap_summary(d, s->growing->rows, s->growing->n_rows);
     if (m->tree.series.has_peak_bytes)
         put_memory(d, &m->tree);
     put_roles(d, m);
@@ -333,20 +335,22 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width)
     struct outcome outcome = {0};
     struct verdicts verdicts = {0};
     struct diagnosis diagnosis = {0};
+    struct profile_view growing = {0};
     struct doc d = {0};
-    const struct summary s = {.outcome = &outcome,
-                              .verdicts = &verdicts,
-                              .growing = json_object_get(json_object_get(doc, "heap"), "growing"),
-                              .diagnosis = &diagnosis};
+    const json_t *heap = json_object_get(doc, "heap");
+    const struct summary s = {
+        .outcome = &outcome, .verdicts = &verdicts, .growing = &growing, .diagnosis = &diagnosis};
     int columns = width <= 0 ? WIDTH_DEFAULT : width;
     columns = columns < WIDTH_MIN ? WIDTH_MIN : columns > WIDTH_MAX ? WIDTH_MAX : columns;
     if (outcome_read(doc, &outcome) < 0 ||
         verdicts_read(json_object_get(doc, "verdict"), &verdicts) == -ENOMEM ||
-        diagnosis_read(json_object_get(doc, "diagnosis"), &diagnosis, NULL) < 0)
+        diagnosis_read(json_object_get(doc, "diagnosis"), &diagnosis, NULL) < 0 ||
+        profile_rows_read(json_object_get(heap, "growing"), &growing) < 0)
         out->failed = true;
     summary_doc(&d, &s);
     doc_terminal(out, &d, colour, (size_t)columns);
     doc_fini(&d);
+    profile_view_fini(&growing);
     diagnosis_fini(&diagnosis);
     verdicts_fini(&verdicts);
     outcome_fini(&outcome);

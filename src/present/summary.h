@@ -8,13 +8,14 @@ struct buf;
 struct diagnosis;
 struct doc;
 struct outcome;
+struct profile_view;
 struct verdicts;
 
 /* Facts that are missing are left out of the text. All but OUTCOME may be NULL. */
 struct summary {
     const struct outcome *outcome;
     const struct verdicts *verdicts;
-    const json_t *growing; /* call sites */
+    const struct profile_view *growing; /* its rows alone: call sites that grow */
     const struct diagnosis *diagnosis;
 };
 

@@ -2,7 +2,6 @@
 #include "profile/words.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "profile/profile.h"
@@ -30,32 +29,38 @@ static const char *const python_states[] = {
 #undef X
 };
 
-const char *profile_drop_text(const char *key)
+const char *profile_drop_text(size_t kind)
 {
-    for (size_t i = 0; i < HEAP_DROP_KINDS; i++)
-        if (strcmp(key, drops[i].key) == 0)
-            return drops[i].text;
-    return NULL;
+    return drops[kind].text;
+}
+
+char *profile_python_version(char out[PROFILE_VERSION_MAX], const struct profile_cost *c)
+{
+    snprintf(out, PROFILE_VERSION_MAX, "%u.%u.%u", c->python_version >> 24,
+             c->python_version >> 16 & 0xff, c->python_version >> 8 & 0xff);
+    return out;
+}
+
+const char *profile_python_state(const struct profile_cost *c)
+{
+    return c->python_state < HEAP_PYTHON_STATE_COUNT ? python_states[c->python_state] : "not known";
 }
 
 json_t *profile_cost_json(const struct profile_cost *c)
 {
-    char version[24];
+    char version[PROFILE_VERSION_MAX];
     json_t *dropped = json_object();
     for (size_t i = 0; i < HEAP_DROP_KINDS; i++)
         if (c->drops[i])
             json_object_set_new(dropped, drops[i].key, json_u64(c->drops[i]));
-    snprintf(version, sizeof version, "%u.%u.%u", c->python_version >> 24,
-             c->python_version >> 16 & 0xff, c->python_version >> 8 & 0xff);
-    return json_pack("{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b,s:o},s:{s:f,s:f,s:f,s:f}}", "samples",
-                     json_u64(c->samples), "ends", json_u64(c->ends), "hook_s",
-                     (double)c->hook_ns / 1e9, "interval_bytes", json_u64(c->interval),
-                     "base_interval_bytes", json_u64(c->base_interval), "drops", dropped, "python",
-                     "version", c->python_version ? json_string(version) : json_null(), "state",
-                     c->python_state < HEAP_PYTHON_STATE_COUNT ? python_states[c->python_state]
-                                                               : "not known",
-                     "small_objects", c->python_small != 0, "arena_bytes",
-                     c->arena_bytes ? json_u64(c->arena_bytes) : json_null(), "used", "nodes",
-                     (double)c->nodes / HEAP_NODES, "sites", (double)c->sites / HEAP_SITES, "live",
-                     (double)c->live / HEAP_LIVE, "text", (double)c->text_bytes / HEAP_TEXT_BYTES);
+    return json_pack(
+        "{s:o,s:o,s:f,s:o,s:o,s:o,s:{s:o,s:s,s:b,s:o},s:{s:f,s:f,s:f,s:f}}", "samples",
+        json_u64(c->samples), "ends", json_u64(c->ends), "hook_s", (double)c->hook_ns / 1e9,
+        "interval_bytes", json_u64(c->interval), "base_interval_bytes", json_u64(c->base_interval),
+        "drops", dropped, "python", "version",
+        c->python_version ? json_string(profile_python_version(version, c)) : json_null(), "state",
+        profile_python_state(c), "small_objects", c->python_small != 0, "arena_bytes",
+        c->arena_bytes ? json_u64(c->arena_bytes) : json_null(), "used", "nodes",
+        (double)c->nodes / HEAP_NODES, "sites", (double)c->sites / HEAP_SITES, "live",
+        (double)c->live / HEAP_LIVE, "text", (double)c->text_bytes / HEAP_TEXT_BYTES);
 }
