@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "cli/report_read.h"
 #include "trace_input.h"
+#include "present/document.h"
 #include "present/report.h"
 
 enum { FILES = 4, RUN_JSON = 0, TRACE = 1 };
@@ -71,13 +72,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct err err = {""};
     struct buf out = {0};
-    json_t *doc = NULL;
+    struct report r = {0};
+    struct doc d = {0};
     if (!folder[0])
         make_folder();
     fill_folder(data, size);
-    if (report_read(folder, &doc, &err) == 0)
-        report_text(&out, doc, false, 80);
-    json_decref(doc);
+    if (report_read(folder, &r, &err) == 0)
+        report_document(&d, &r);
+    doc_terminal(&out, &d, false, 80);
+    doc_fini(&d);
+    report_fini(&r);
     buf_fini(&out);
     return 0;
 }

@@ -1,8 +1,11 @@
 /* Fuzzes what reads run.json, which a job can write as it likes: the summary, the report in its
  * three forms, and the server's account of an ended job. */
+#include <string.h>
+
 #include "base/buf.h"
 #include "server/jobs/jobs_private.h"
 #include "target.h"
+#include "present/document.h"
 #include "present/report.h"
 #include "present/summary.h"
 
@@ -17,17 +20,19 @@ static void check_ending(const json_t *run)
 
 static void check_report(json_t *run)
 {
+    struct report r = {.path = strdup("fuzz"), .run_json = json_incref(run)};
     struct buf out = {0};
-    json_t *doc = json_pack("{s:s, s:s, s:O, s:O, s:O?, s:n, s:[]}", "title", "fuzz", "path",
-                            "fuzz", "run", run, "header", run, "verdict",
-                            json_object_get(run, "verdict"), "data", "trouble");
-    if (!doc)
+    struct doc d = {0};
+    if (!r.path || outcome_read(run, &r.outcome) < 0)
         abort();
-    report_text(&out, doc, false, 80);
-    report_markdown(&out, doc);
-    report_html(&out, doc, "nonce");
+    r.has_verdicts = verdicts_read(json_object_get(run, "verdict"), &r.verdicts) == 0;
+    report_document(&d, &r);
+    doc_terminal(&out, &d, false, 80);
+    doc_markdown(&out, &d, report_cwd(&r));
+    doc_html(&out, &d);
     buf_fini(&out);
-    json_decref(doc);
+    doc_fini(&d);
+    report_fini(&r);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

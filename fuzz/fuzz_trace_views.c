@@ -7,23 +7,21 @@
 #include "trace/export.h"
 #include "trace/reader.h"
 #include "trace_input.h"
-#include "present/report_data.h"
+#include "present/report_private.h"
 
 static void view(unsigned which, struct trace_reader *r, int fd)
 {
     static char discarded[1 << 16];
     struct err err = {""};
     json_t *doc = NULL;
-    if (which % 4 == 0) {
+    if (which % 4 < 2) {
         struct run *run = NULL;
-        const struct run_settings options = samples_options(0, 0, 0, SAMPLES_POINTS_MIN);
+        const struct run_settings samples = samples_options(0, 0, 0, SAMPLES_POINTS_MIN);
         char path[64];
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        if (run_read(path, &options, NULL, &run, &err) == 0)
-            doc = samples_json(run);
+        if (run_read(path, which % 4 ? &run_settings_read : &samples, NULL, &run, &err) == 0)
+            doc = which % 4 ? report_data(run, which & 4) : samples_json(run);
         run_free(run);
-    } else if (which % 4 == 1) {
-        doc = report_data(r, &err);
     } else {
         FILE *out = fopen("/dev/null", "w");
         if (!out)

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/report_read.h"
+#include "present/document.h"
 #include "present/report.h"
 
 struct report_options {
@@ -23,17 +24,17 @@ struct report_options {
 
 enum { NONCE_BYTES = 16, PATH_SIZE = 4096 };
 
-/* What is to be shown: one run, or two and what they say together. */
+/* What is to be shown: one run, or two and whether the change between them helped. */
 struct shown {
     const struct report_options *o;
-    json_t *doc, *after, *compared; /* the last two with --compare */
+    struct report run, after;
+    struct comparison compared; /* with --compare */
 };
 
 static void shown_fini(struct shown *s)
 {
-    json_decref(s->doc);
-    json_decref(s->after);
-    json_decref(s->compared);
+    report_fini(&s->run);
+    report_fini(&s->after);
 }
 
 static int nonce_of(char out[2 * NONCE_BYTES + 1], struct err *err)
@@ -46,36 +47,44 @@ static int nonce_of(char out[2 * NONCE_BYTES + 1], struct err *err)
     return 0;
 }
 
-static int make_page(const struct shown *s, struct buf *out, struct err *err)
+static int make_page(const struct shown *s, const struct doc *d, struct buf *out, struct err *err)
 {
     char nonce[2 * NONCE_BYTES + 1];
     int r = nonce_of(nonce, err);
     if (r < 0)
         return r;
-    r = s->compared ? report_compare_html(out, s->compared, s->doc, s->after, nonce)
-                    : report_html(out, s->doc, nonce);
+    r = report_page(out, s->o->compare ? "two runs" : report_title(&s->run), d, &s->run,
+                    s->o->compare ? &s->after : NULL, nonce);
     return r < 0 ? err_set(err, r, "the page cannot be made: %s", strerror(-r)) : 0;
+}
+
+static int make_json(const struct shown *s, struct buf *out, struct err *err)
+{
+    json_t *doc = s->o->compare ? report_compare_json(&s->compared, &s->run, &s->after)
+                                : report_json(&s->run);
+    int r = doc ? json_print(out, doc, 2) : -ENOMEM;
+    json_decref(doc);
+    return r < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 static int make(const struct shown *s, struct buf *out, struct err *err)
 {
-    bool is_terminal = !s->o->output && cli_colour(STDOUT_FILENO);
-    size_t width = cli_width(STDOUT_FILENO);
+    struct doc d = {0};
+    int r = 0;
     if (s->o->json)
-        return json_print(out, s->compared ? s->compared : s->doc, 2) < 0
-                   ? err_set(err, -ENOMEM, "out of memory")
-                   : 0;
-    if (s->o->text && s->compared)
-        report_compare_text(out, s->compared, s->doc, s->after, is_terminal, width);
-    else if (s->o->text)
-        report_text(out, s->doc, is_terminal, width);
-    else if (s->o->markdown && s->compared)
-        report_compare_markdown(out, s->compared);
-    else if (s->o->markdown)
-        report_markdown(out, s->doc);
+        return make_json(s, out, err);
+    if (s->o->compare)
+        report_compare_document(&d, &s->compared, &s->run, &s->after);
     else
-        return make_page(s, out, err);
-    return out->failed ? err_set(err, -ENOMEM, "out of memory") : 0;
+        report_document(&d, &s->run);
+    if (s->o->text)
+        doc_terminal(out, &d, !s->o->output && cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
+    else if (s->o->markdown)
+        doc_markdown(out, &d, report_cwd(&s->run));
+    else
+        r = make_page(s, &d, out, err);
+    doc_fini(&d);
+    return r < 0 ? r : out->failed ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 /* ---- where to ---- */
@@ -90,7 +99,7 @@ static bool is_folder(const char *path)
 static int default_path(const struct shown *s, const char *run, char out[PATH_SIZE],
                         struct err *err)
 {
-    const char *name = s->compared ? "compare.html" : "report.html";
+    const char *name = s->o->compare ? "compare.html" : "report.html";
     const char *slash = strrchr(run, '/');
     int n = is_folder(run) ? snprintf(out, PATH_SIZE, "%s/%s", run, name)
             : slash        ? snprintf(out, PATH_SIZE, "%.*s/%s", (int)(slash - run), run, name)
@@ -110,10 +119,8 @@ static void print_where(const struct shown *s, const char *path, size_t len)
 {
     struct buf line = {0};
     char size[TEXT_SIZE_MAX];
-    if (s->compared) {
-        buf_add_str(&line, json_string_value(json_object_get(s->compared, "sentence")));
-        buf_add_byte(&line, '\n');
-    }
+    if (s->o->compare)
+        buf_printf(&line, "%s\n", s->compared.sentence);
     text_escape(&line, path, strlen(path));
     buf_printf(&line, " (%s)\n", text_size(size, len));
     cli_print(&line);
@@ -141,17 +148,14 @@ static int deliver(const struct shown *s, const char *run, const struct buf *out
 
 static int read_all(const struct cli_call *call, struct shown *s, struct err *err)
 {
-    int r = report_read(call->argv[0], &s->doc, err);
-    if (r < 0 || !s->o->compare)
-        return r;
-    r = report_read(call->argv[1], &s->after, err);
-    if (r < 0)
-        return r;
-    r = report_read_early(call->argv[0], s->doc, s->after, err);
-    if (r < 0)
-        return r;
-    s->compared = report_compare(s->doc, s->after);
-    return s->compared ? 0 : err_set(err, -ENOMEM, "out of memory");
+    int r = report_read(call->argv[0], &s->run, err);
+    if (r == 0 && s->o->compare)
+        r = report_read(call->argv[1], &s->after, err);
+    if (r == 0 && s->o->compare)
+        r = report_read_early(&s->run, &s->after, err);
+    if (r == 0 && s->o->compare)
+        report_compare(&s->run, &s->after, &s->compared);
+    return r;
 }
 
 static int check(const struct cli_call *call)

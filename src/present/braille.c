@@ -43,12 +43,12 @@ static void line(struct braille *b, long x0, long y0, long x1, long y1)
 }
 
 void braille_draw(struct braille *b, const struct braille_range *range,
-                  const struct curve_point *points, size_t count)
+                  const struct series_point *points, size_t count)
 {
     long last_x = -1, last_y = -1;
     for (size_t i = 0; i < count; i++) {
-        long x = dot(part(points[i].t, range->t_from, range->t_until), b->columns * 2);
-        long y = dot(1 - part(points[i].v, range->v_from, range->v_until), b->rows * 4);
+        long x = dot(part((double)points[i].t_ns, range->t_from, range->t_until), b->columns * 2);
+        long y = dot(1 - part((double)points[i].v, range->v_from, range->v_until), b->rows * 4);
         if (x < 0 || y < 0) {
             last_x = -1;
             continue;

@@ -333,7 +333,8 @@ unsigned doc_table_shown(const struct doc *d, size_t i)
             column = 0;
         if (d->nodes[i].kind != NODE_CELL || column++ >= DOC_COLUMNS_MAX)
             continue;
-        if (d->nodes[i + 1].kind == NODE_TEXT && strcmp(doc_string(d, i + 1), "–") != 0)
+        size_t text = i + 1 + (d->nodes[i + 1].kind == NODE_SWATCH);
+        if (text < end && d->nodes[text].kind == NODE_TEXT && strcmp(doc_string(d, text), "–") != 0)
             shown |= 1u << (column - 1);
     }
     return shown;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "present/braille.h"
+#include "run/series.h"
 
 enum doc_tone { TONE_PLAIN, TONE_DIM, TONE_STRONG, TONE_GOOD, TONE_BAD, TONE_OPEN };
 
@@ -104,15 +104,15 @@ void doc_fold_end(struct doc *d);
 /* ---- pictures ---- */
 
 struct doc_event {
-    double t;
+    uint64_t t_ns;
     char letter;
 };
 /* A curve over time; drawn in a terminal. Its text and arrays are copied. */
 struct doc_plot {
     const char *title;
-    double span_s;
-    double most; /* the axis reaches at least this; 0: as far as the curve */
-    const struct curve_point *points;
+    uint64_t span_ns;
+    uint64_t most; /* the axis reaches at least this; 0: as far as the curve */
+    const struct series_point *points;
     size_t count;
     const struct doc_event *events;
     size_t event_count;

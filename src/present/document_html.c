@@ -194,7 +194,7 @@ static size_t html_cell(struct html *h, size_t i, const struct doc_column *c, bo
     while (end < d->count && (d->nodes[end].kind == NODE_TEXT || d->nodes[end].kind == NODE_SWATCH))
         end++;
     bool has_below = end < d->count && d->nodes[end].kind == NODE_BELOW;
-    const char *kind = c->is_number ? "n" : is_last && c->cut == CUT_START ? "wide" : "";
+    const char *kind = c->is_number ? "n" : is_last ? "wide" : "";
     if (*kind && *tone)
         buf_printf(h->out, "<td class=\"%s %s\">", kind, tone);
     else

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "present/braille.h"
 #include "present/cells.h"
 #include "present/document_private.h"
 
@@ -20,9 +21,10 @@ struct terminal {
     size_t indent;   /* of lines that go on */
     struct buf word; /* not yet written: what follows may belong to it */
     size_t word_columns;
-    bool is_spaced;     /* a space comes before the word */
-    size_t point_under; /* column of the text of the block before: points go below it */
-    size_t number;      /* of the last numbered point */
+    bool is_spaced;       /* a space comes before the word */
+    size_t label_columns; /* of the facts under way */
+    size_t point_under;   /* column of the text of the block before: points go below it */
+    size_t number;        /* of the last numbered point */
 };
 
 /* ---- text ---- */
@@ -148,7 +150,22 @@ static void terminal_label(struct terminal *t, size_t i)
 {
     const struct doc_node *n = &t->doc->nodes[i];
     terminal_put_string(t, n->kind == NODE_FACT ? n->tone : TONE_DIM, i);
-    terminal_pad(t, t->column < DOC_LABEL_COLUMNS ? DOC_LABEL_COLUMNS : t->column + 1);
+    terminal_pad(t, t->label_columns);
+}
+
+/* Facts in a row have their text in one column. */
+static void terminal_measure_labels(struct terminal *t, size_t i)
+{
+    const struct doc *d = t->doc;
+    t->label_columns = DOC_LABEL_COLUMNS;
+    for (; i < d->count; i++) {
+        enum doc_kind kind = d->nodes[i].kind;
+        size_t columns = kind == NODE_FACT ? cell_columns(doc_string(d, i)) + 1 : 0;
+        if (kind != NODE_FACT && kind != NODE_ITEM && kind != NODE_TEXT && kind != NODE_SWATCH)
+            break;
+        if (columns > t->label_columns)
+            t->label_columns = columns;
+    }
 }
 
 /* ---- blocks ---- */
@@ -178,9 +195,11 @@ static size_t terminal_fact(struct terminal *t, size_t i)
         has_items = has_items || d->nodes[end].kind == NODE_TEXT;
     if (!has_items)
         return end;
+    if (!t->label_columns)
+        terminal_measure_labels(t, i);
     terminal_label(t, i);
     t->indent = t->column;
-    t->point_under = DOC_LABEL_COLUMNS;
+    t->point_under = t->column;
     for (i++; i < end;) {
         struct buf text = {0};
         i += d->nodes[i].kind == NODE_ITEM;
@@ -360,8 +379,10 @@ static size_t terminal_table(struct terminal *t, size_t i)
     size_t end = doc_table_end(d, i), column = 0;
     if (end == i + 1)
         return end;
-    if (n->len)
+    if (n->len) {
+        t->label_columns = DOC_LABEL_COLUMNS;
         terminal_label(t, i);
+    }
     table.left = t->column;
     table_measure(t, i, &table);
     table_titles(t, &table);
@@ -400,10 +421,11 @@ enum { PLOT_AXIS = 11, PLOT_ROWS = 10, PLOT_LEAST = 20 };
  * does not look like a mountain. */
 static struct braille_range plot_range(const struct doc_plot *p)
 {
-    struct braille_range r = {.t_until = p->span_s, .v_from = (double)INFINITY, .v_until = p->most};
+    struct braille_range r = {
+        .t_until = (double)p->span_ns, .v_from = (double)INFINITY, .v_until = (double)p->most};
     for (size_t i = 0; i < p->count; i++) {
-        r.v_from = fmin(r.v_from, p->points[i].v);
-        r.v_until = fmax(r.v_until, p->points[i].v);
+        r.v_from = fmin(r.v_from, (double)p->points[i].v);
+        r.v_until = fmax(r.v_until, (double)p->points[i].v);
     }
     if (r.v_until - r.v_from < r.v_until / 10)
         r.v_from = r.v_until * 0.9;
@@ -419,7 +441,7 @@ static void plot_events(struct terminal *t, const struct doc_plot *p, size_t col
     memset(row, ' ', columns);
     row[columns] = '\0';
     for (size_t i = 0; i < p->event_count; i++) {
-        double share = p->span_s > 0 ? p->events[i].t / p->span_s : 0;
+        double share = p->span_ns ? (double)p->events[i].t_ns / (double)p->span_ns : 0;
         size_t at = number_to_u64(share * (double)(columns - 1));
         if (at < columns && row[at] != 'E' && row[at] != '|')
             row[at] = p->events[i].letter;
@@ -460,7 +482,7 @@ static void terminal_plot(struct terminal *t, size_t i)
     }
     terminal_pad(t, PLOT_AXIS);
     terminal_put(t, TONE_DIM, "0");
-    text_duration(time, number_to_u64(p->span_s * 1e9));
+    text_duration(time, p->span_ns);
     terminal_pad(t, PLOT_AXIS + b.columns - (strlen(time) < b.columns ? strlen(time) : b.columns));
     terminal_put(t, TONE_DIM, time);
     terminal_line(t);
@@ -470,15 +492,24 @@ static void terminal_plot(struct terminal *t, size_t i)
 
 /* ---- all of it ---- */
 
+/* At the beginning, or below an empty line. */
+static bool terminal_ends_blank(const struct terminal *t)
+{
+    const struct buf *out = t->out;
+    return out->len < 2 || memcmp(out->data + out->len - 2, "\n\n", 2) == 0;
+}
+
 static size_t terminal_node(struct terminal *t, size_t i)
 {
     const struct doc_node *n = &t->doc->nodes[i];
     if (n->kind != NODE_POINT)
         t->number = 0;
+    if (n->kind != NODE_FACT)
+        t->label_columns = 0;
     switch (n->kind) {
     case NODE_SECTION:
     case NODE_HEADING:
-        if (t->out->len && (n->len || n->kind == NODE_SECTION))
+        if (!terminal_ends_blank(t) && (n->len || n->kind == NODE_SECTION))
             terminal_line(t);
         t->point_under = 0;
         return n->len ? terminal_block(t, i) : i + 1;

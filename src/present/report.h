@@ -1,42 +1,84 @@
-/* A report of one run, or of two side by side: a view of one JSON document, no more and no less.
- * docs/report.md has its form. */
+/* The report of one run, or of two side by side: one document, written as a page, as text or as
+ * Markdown. docs/report.md. */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/text.h"
+#include "diagnose/diagnosis.h"
+#include "judge/verdicts.h"
+#include "profile/view.h"
+#include "run/outcome.h"
+#include "run/run.h"
+
 struct buf;
+struct doc;
 
-/* DOC of all of these:
- *   "ebb", "made"            who made the report, and when (local time)
- *   "title", "path"          of the run: its name, and where it was read from
- *   "run"                    run.json | null
- *   "header"                 of the recording | null
- *   "verdict"                as `ebb verdict --json` prints it | null
- *   "data"                   of report_data | null
- *   "heap"                   of profile_json, with "tree" | null, and then "heap_trouble"
- *   "diagnosis"              of diagnosis_json; may be missing
- *   "early"                  of the first of two runs that are compared, where the second is
- * shorter:
- *                            {"length": "80 steps", "verdict": as it was known by then}
- *   "trouble"                sentences about what could not be read */
+enum {
+    REPORT_EVENTS = 400,       /* of one kind; of more, only every Nth is drawn */
+    REPORT_GUARD_EVENTS = 200, /* listed: the newest */
+    REPORT_PROCESSES = 64,     /* listed: the largest */
+};
 
-/* One page that needs nothing else. NONCE: letters and digits that nobody could know before.
- * 0, -ENOMEM, or -EIO where what is built in cannot be unpacked. */
-int report_html(struct buf *out, const json_t *doc, const char *nonce);
-/* For a terminal, with plots of braille. WIDTH 0: 80 columns. */
-void report_text(struct buf *out, const json_t *doc, bool colour, size_t width);
-/* For a bug report to whom the memory belongs. */
-void report_markdown(struct buf *out, const json_t *doc);
+/* What was read of a run. Any part may be missing: what could not be read is in TROUBLE. */
+struct report {
+    char *path;       /* as the user gave it */
+    json_t *run_json; /* as it is, for --json; NULL: none */
+    struct outcome outcome;
+    struct run *run; /* NULL: the recording could not be read */
+    bool has_verdicts, has_early;
+    struct verdicts verdicts;
+    /* Of the first of two runs that are compared, where the second is shorter: the verdict by then.
+     */
+    struct verdicts early;
+    char early_length[TEXT_TIME_MAX]; /* "80 steps" */
+    bool has_heap;                    /* else HEAP_TROUBLE, where it was asked for */
+    struct profile_view heap;
+    char *heap_trouble;
+    bool has_diagnosis;
+    struct diagnosis diagnosis;
+    char **trouble;
+    size_t trouble_count;
+};
+void report_fini(struct report *r);
+void report_add_trouble(struct report *r, const char *sentence);
+/* "1.20 KiB in the middle, 2 lost blocks"; nothing for what is whole. */
+void report_add_damage(struct buf *out, const struct trace_reader_damage *damage);
+/* Of the run: its name, or its path. */
+const char *report_title(const struct report *r);
+/* The verdict on the job, or on the first process of what is no job's; NULL: none. */
+const struct judged *report_verdict(const struct report *r);
+/* Of the whole run; a verdict is on the last segment. 0: unknown. */
+uint64_t report_peak(const struct report *r);
+/* Where the job was started; NULL: unknown. */
+const char *report_cwd(const struct report *r);
 
-/* Two runs, before and after a change: {"answer": "fixed|less|same|worse|unknown", "sentence",
- * "reasons": […], "by": "step|minute|null", "before": {…}, "after": {…}, "sites": […]}. Whether it
- * helped is said by the intervals of both verdicts: where they overlap, nothing was shown. NULL:
- * out of memory. */
-json_t *report_compare(const json_t *before, const json_t *after);
-int report_compare_html(struct buf *out, const json_t *compared, const json_t *before,
-                        const json_t *after, const char *nonce);
-void report_compare_text(struct buf *out, const json_t *compared, const json_t *before,
-                         const json_t *after, bool colour, size_t width);
-void report_compare_markdown(struct buf *out, const json_t *compared);
+void report_document(struct doc *d, const struct report *r);
+/* What `ebb report --json` prints; NULL: out of memory. */
+json_t *report_json(const struct report *r);
+
+/* Whether a change helped, by the intervals of the rates of both runs: where they overlap, nothing
+ * was shown. */
+enum report_answer { ANSWER_UNKNOWN, ANSWER_FIXED, ANSWER_LESS, ANSWER_SAME, ANSWER_WORSE };
+enum { COMPARISON_REASON = 160 };
+struct comparison {
+    enum report_answer answer;
+    char sentence[400];
+    const char *by; /* "step", "minute"; NULL: no rate is known of both */
+    char reasons[3][COMPARISON_REASON];
+    size_t reason_count;
+};
+void report_compare(const struct report *before, const struct report *after,
+                    struct comparison *ret);
+void report_compare_document(struct doc *d, const struct comparison *c, const struct report *before,
+                             const struct report *after);
+json_t *report_compare_json(const struct comparison *c, const struct report *before,
+                            const struct report *after);
+
+/* One page that needs nothing else: DOC, and what its script draws of the run, or of both (AFTER
+ * may be NULL). NONCE: letters and digits that nobody could know before. 0, -ENOMEM, or -EIO where
+ * what is built in cannot be unpacked. */
+int report_page(struct buf *out, const char *title, const struct doc *doc,
+                const struct report *before, const struct report *after, const char *nonce);

@@ -1,279 +1,441 @@
 /* Two runs, before and after a change: whether it helped, by the intervals of their verdicts. */
-#include "present/report.h"
-
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/json.h"
-#include "present/report_html.h"
+#include "base/number.h"
+#include "present/report_private.h"
+#include "verdict/verdict_json.h"
 
 enum { SITES = 12 };
-
-/* ---- the two sides ---- */
-
-struct side {
-    const json_t *tree;
-    bool has_rate, is_leak, is_known; /* known: leak or not was decided */
-    const json_t *early;              /* of the first run where the second is shorter */
-    double value, low, high;
-};
-
-static void take_rate(struct side *s, const char *key)
-{
-    const json_t *rate = json_object_get(s->tree, key);
-    s->value = report_number(rate, "value", (double)NAN);
-    s->low = report_number(rate, "low", (double)NAN);
-    s->high = report_number(rate, "high", (double)INFINITY);
-    s->has_rate = isfinite(s->value) && isfinite(s->low);
-}
-
-static struct side side_of(const json_t *doc)
-{
-    struct side s = {.tree = report_tree(doc), .early = json_object_get(doc, "early")};
-    const json_t *leak = json_object_get(s.tree, "leak");
-    s.is_known = json_is_boolean(leak);
-    s.is_leak = json_is_true(leak);
-    return s;
-}
-
-static json_t *side_json(const struct side *s, const json_t *doc)
-{
-    static const char *const kept[] = {"verdict",           "leak",        "confidence",
-                                       "mean_bytes",        "floor_bytes", "rate_bytes_per_step",
-                                       "rate_bytes_per_min"};
-    json_t *o = json_object();
-    const json_t *data = json_object_get(doc, "data");
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        json_t *v = json_object_get(s->tree, kept[i]);
-        json_object_set_new(o, kept[i], v ? json_incref(v) : json_null());
-    }
-    const json_t *peak = report_peak(doc);
-    json_object_set_new(o, "peak_bytes",
-                        json_is_integer(peak) ? json_integer(json_integer_value(peak))
-                                              : json_null());
-    json_object_set(o, "title", json_object_get(doc, "title"));
-    json_object_set(o, "steps_seen", json_object_get(data, "steps_seen"));
-    json_object_set(o, "span_s", json_object_get(data, "span_s"));
-    return o;
-}
-
-/* ---- the test ---- */
 
 /* Two runs of one program differ by more than the interval within each of them: by the machine, by
  * what else it did. Less than this is no effect of a change. */
 static const double least_change = 0.05;
 
-enum answer { ANSWER_UNKNOWN, ANSWER_FIXED, ANSWER_LESS, ANSWER_SAME, ANSWER_WORSE };
 static const char *const answers[] = {"unknown", "fixed", "less", "same", "worse"};
+
+/* ---- the test ---- */
+
+/* One of the two runs: the verdict on it, and the rate that both have. */
+struct side {
+    const struct report *report;
+    const struct verdict_result *v; /* NULL: none */
+    struct verdict_interval rate;
+    bool is_leak, is_known; /* known: leak or not was decided */
+};
+
+static struct side side_of(const struct report *r)
+{
+    const struct judged *job = report_verdict(r);
+    struct side s = {.report = r, .v = job ? &job->result : NULL};
+    s.is_known = s.v && s.v->leak != VERDICT_LEAK_UNKNOWN;
+    s.is_leak = s.v && s.v->leak == VERDICT_LEAK_YES;
+    return s;
+}
+
+static bool has_rate(const struct side *s)
+{
+    return s->rate.known && isfinite(s->rate.value) && isfinite(s->rate.low);
+}
+
+static bool has_any_rate(const struct side *s)
+{
+    return s->v && (s->v->rate_bytes_per_step.known || s->v->rate_bytes_per_min.known);
+}
 
 static bool is_apart(const struct side *a, const struct side *b)
 {
-    return b->high < a->low || b->low > a->high;
+    return b->rate.high < a->rate.low || b->rate.low > a->rate.high;
 }
 
 static bool is_change(const struct side *a, const struct side *b)
 {
-    return fabs(b->value - a->value) >= least_change * fmax(fabs(a->value), fabs(b->value));
+    double before = a->rate.value, after = b->rate.value;
+    return fabs(after - before) >= least_change * fmax(fabs(before), fabs(after));
 }
 
 /* The second run has not gone on for long enough to show what the first one did. */
 static bool is_too_short(const struct side *a, const struct side *b)
 {
-    return a->is_leak && b->is_known && !b->is_leak && a->early &&
-           !json_is_true(json_object_get(report_tree(a->early), "leak"));
+    return a->is_leak && b->is_known && !b->is_leak && a->report->has_early &&
+           !(a->report->early.has_job && a->report->early.job.result.leak == VERDICT_LEAK_YES);
 }
 
-static enum answer decide(const struct side *a, const struct side *b)
+static enum report_answer decide(const struct side *a, const struct side *b)
 {
-    if (!a->has_rate || !b->has_rate || !a->is_known || !b->is_known || is_too_short(a, b))
+    if (!has_rate(a) || !has_rate(b) || !a->is_known || !b->is_known || is_too_short(a, b))
         return ANSWER_UNKNOWN;
     /* Of two flat ones neither is better. */
     if ((!a->is_leak && !b->is_leak) || !is_apart(a, b) || !is_change(a, b))
         return ANSWER_SAME;
-    if (b->value > a->value)
+    if (b->rate.value > a->rate.value)
         return b->is_leak ? ANSWER_WORSE : ANSWER_SAME;
     return b->is_leak ? ANSWER_LESS : ANSWER_FIXED;
 }
 
-static char *rate_text(char out[96], const struct side *s, const char *unit)
-{
-    char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
-    text_size_signed(value, llround(s->value));
-    text_size_signed(low, llround(s->low));
-    if (isfinite(s->high))
-        text_size_signed(high, llround(s->high));
-    else
-        snprintf(high, sizeof high, "no end");
-    snprintf(out, 96, "%s a %s (%s to %s)", value, unit, low, high);
-    return out;
-}
-
 static const char *word_of(const struct side *s)
 {
-    const char *word = report_string(s->tree, "verdict");
-    return word ? word : "undecided";
+    return verdict_word_name(s->v ? s->v->word : VERDICT_UNDECIDED);
 }
 
-static const char *early_word(const struct side *s)
+static void write_unknown(struct comparison *c, const struct side *a, const struct side *b)
 {
-    const char *word = report_string(report_tree(s->early), "verdict");
-    return word ? word : "undecided";
-}
-
-static bool has_any_rate(const struct side *s)
-{
-    return json_is_object(json_object_get(s->tree, "rate_bytes_per_step")) ||
-           json_is_object(json_object_get(s->tree, "rate_bytes_per_min"));
-}
-
-static void add_unknown(struct buf *out, const struct side *a, const struct side *b)
-{
+    const struct verdicts *early = &a->report->early;
+    size_t size = sizeof c->sentence;
     if (!has_any_rate(a) || !has_any_rate(b))
-        buf_printf(out, "It cannot be tested: there is no rate of growth in the %s run.",
-                   has_any_rate(a) ? "second" : "first");
-    else if (!a->has_rate || !b->has_rate)
-        buf_add_str(out, "It cannot be tested: one run has its growth by the step, the other by "
-                         "the minute.");
+        snprintf(c->sentence, size,
+                 "It cannot be tested: there is no rate of growth in the %s run.",
+                 has_any_rate(a) ? "second" : "first");
+    else if (!has_rate(a) || !has_rate(b))
+        snprintf(c->sentence, size,
+                 "It cannot be tested: one run has its growth by the step, the "
+                 "other by the minute.");
     else if (is_too_short(a, b))
-        buf_printf(out,
-                   "It cannot be known yet: the second run is only %s long, and that far the first "
-                   "was not known to leak either (%s).",
-                   report_string(a->early, "length"), early_word(a));
+        snprintf(c->sentence, size,
+                 "It cannot be known yet: the second run is only %s long, and that far the first "
+                 "was not known to leak either (%s).",
+                 a->report->early_length,
+                 verdict_word_name(early->has_job ? early->job.result.word : VERDICT_UNDECIDED));
     else
-        buf_printf(out,
-                   "It cannot be known yet: the %s run is %s, which leaves open whether it "
-                   "leaks.",
-                   b->is_known ? "first" : "second", word_of(b->is_known ? a : b));
+        snprintf(c->sentence, size,
+                 "It cannot be known yet: the %s run is %s, which leaves open whether it leaks.",
+                 b->is_known ? "first" : "second", word_of(b->is_known ? a : b));
 }
 
-static void add_sentence(struct buf *out, enum answer answer, const struct side *a,
-                         const struct side *b)
+static void write_sentence(struct comparison *c, const struct side *a, const struct side *b)
 {
-    switch (answer) {
+    size_t size = sizeof c->sentence;
+    switch (c->answer) {
     case ANSWER_FIXED:
-        buf_printf(out, "The fix worked: the first run was %s, the second is %s.", word_of(a),
-                   word_of(b));
+        snprintf(c->sentence, size, "The fix worked: the first run was %s, the second is %s.",
+                 word_of(a), word_of(b));
         break;
     case ANSWER_LESS:
-        buf_printf(out,
-                   "It helped, and is not enough: growth fell by %.0f %%, and the second "
-                   "run is still %s.",
-                   a->value > 0 ? (1 - b->value / a->value) * 100 : 0, word_of(b));
+        snprintf(c->sentence, size,
+                 "It helped, and is not enough: growth fell by %.0f %%, and the second run is "
+                 "still %s.",
+                 a->rate.value > 0 ? (1 - b->rate.value / a->rate.value) * 100 : 0, word_of(b));
         break;
     case ANSWER_SAME:
-        buf_printf(out, "%s: the first run was %s, the second is %s.",
-                   a->is_leak || b->is_leak ? "No difference can be shown" : "Neither run leaks",
-                   word_of(a), word_of(b));
+        snprintf(c->sentence, size, "%s: the first run was %s, the second is %s.",
+                 a->is_leak || b->is_leak ? "No difference can be shown" : "Neither run leaks",
+                 word_of(a), word_of(b));
         break;
     case ANSWER_WORSE:
-        buf_printf(out, "It became worse: the second run grows faster (%s before, %s after).",
-                   word_of(a), word_of(b));
+        snprintf(c->sentence, size,
+                 "It became worse: the second run grows faster (%s before, %s after).", word_of(a),
+                 word_of(b));
         break;
     case ANSWER_UNKNOWN:
-        add_unknown(out, a, b);
+        write_unknown(c, a, b);
         break;
     }
 }
 
-static json_t *reasons_json(const struct side *a, const struct side *b, const char *unit)
+static void write_rate(char out[COMPARISON_REASON], const char *when, const struct side *s,
+                       const char *unit)
 {
-    json_t *list = json_array();
-    char before[96], after[96];
-    if (!a->has_rate || !b->has_rate)
-        return list;
-    json_array_append_new(list, json_sprintf("growth before: %s", rate_text(before, a, unit)));
-    json_array_append_new(list, json_sprintf("growth after: %s", rate_text(after, b, unit)));
-    json_array_append_new(list, json_string(!is_apart(a, b) ? "the two intervals overlap"
-                                            : is_change(a, b)
-                                                ? "the two intervals do not overlap"
-                                                : "the two differ by less than 5 %, as two runs of "
-                                                  "one program may"));
-    return list;
+    char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
+    snprintf(out, COMPARISON_REASON, "growth %s: %s/%s (%s to %s)", when,
+             text_size_signed(value, number_to_i64(s->rate.value)), unit,
+             text_size_signed(low, number_to_i64(s->rate.low)),
+             isfinite(s->rate.high) ? text_size_signed(high, number_to_i64(s->rate.high))
+                                    : "no end");
+}
+
+void report_compare(const struct report *before, const struct report *after, struct comparison *ret)
+{
+    struct side a = side_of(before), b = side_of(after);
+    *ret = (struct comparison){.by = "step"};
+    if (a.v && b.v) {
+        a.rate = a.v->rate_bytes_per_step;
+        b.rate = b.v->rate_bytes_per_step;
+    }
+    if (a.v && b.v && (!has_rate(&a) || !has_rate(&b))) {
+        a.rate = a.v->rate_bytes_per_min;
+        b.rate = b.v->rate_bytes_per_min;
+        ret->by = "minute";
+    }
+    ret->answer = decide(&a, &b);
+    write_sentence(ret, &a, &b);
+    if (!has_rate(&a) || !has_rate(&b)) {
+        ret->by = NULL;
+        return;
+    }
+    const char *unit = strcmp(ret->by, "minute") == 0 ? "min" : "step";
+    write_rate(ret->reasons[0], "before", &a, unit);
+    write_rate(ret->reasons[1], "after", &b, unit);
+    snprintf(ret->reasons[2], COMPARISON_REASON, "%s",
+             !is_apart(&a, &b)   ? "the two intervals overlap"
+             : is_change(&a, &b) ? "the two intervals do not overlap"
+                                 : "the two differ by less than 5 %, as two runs of one program "
+                                   "may");
+    ret->reason_count = 3;
 }
 
 /* ---- call sites ---- */
 
-static bool same_function(const json_t *a, const json_t *b)
+static bool is_same_text(const char *a, const char *b)
 {
-    return json_equal(json_object_get(a, "function"), json_object_get(b, "function")) &&
-           json_equal(json_object_get(a, "file"), json_object_get(b, "file"));
+    return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool is_merged(const json_t *row)
+static bool is_same_function(const struct profile_frame *a, const struct profile_frame *b)
 {
-    return json_is_integer(json_object_get(row, "place_count"));
+    return is_same_text(a->function, b->function) && is_same_text(a->file, b->file);
 }
 
-/* The row of LIST for the same place as ROW, by their KEY; a fix may have moved its line. */
-static const json_t *same_place(const json_t *list, const json_t *row, const char *key)
+/* The row of AFTER for the same place as ROW, by the line that allocates or, where that is several,
+ * by the program's own function; a fix may have moved its line. */
+static const struct profile_row *same_place(const struct profile_view *after,
+                                            const struct profile_row *row, bool is_merged)
 {
-    const json_t *one;
-    size_t i;
-    bool is_own = strcmp(key, "in_program") == 0;
-    json_array_foreach(list, i, one)
-    {
-        bool is_same_own =
-            same_function(json_object_get(one, "in_program"), json_object_get(row, "in_program"));
-        if (is_own == is_merged(one) && is_same_own &&
-            same_function(json_object_get(one, key), json_object_get(row, key)))
+    for (size_t i = 0; i < after->n_rows; i++) {
+        const struct profile_row *one = &after->rows[i];
+        bool is_same_own = one->has_in_program == row->has_in_program &&
+                           is_same_function(&one->in_program, &row->in_program);
+        if (is_merged == one->has_place_count && is_same_own &&
+            (is_merged || is_same_function(&one->where, &row->where)))
             return one;
     }
     return NULL;
 }
 
-static json_t *site_json(const json_t *before, const json_t *after)
+/* The rows of BEFORE and those of AFTER for the same places, NULL where there is none. */
+static size_t pair_sites(const struct report *before, const struct report *after,
+                         const struct profile_row *ret[SITES][2])
 {
-    const json_t *a = json_object_get(json_object_get(before, "verdict"), "rate_bytes_per_step");
-    const json_t *b = json_object_get(json_object_get(after, "verdict"), "rate_bytes_per_step");
-    return json_pack("{s:O?,s:O?,s:O?,s:O?,s:O?,s:O?,s:O?}", "where",
-                     json_object_get(before, "where"), "in_program",
-                     json_object_get(before, "in_program"), "place_count",
-                     json_object_get(before, "place_count"), "before_growth_bytes",
-                     json_object_get(before, "growth_bytes"), "after_growth_bytes",
-                     json_object_get(after, "growth_bytes"), "before_rate_bytes_per_step", a,
-                     "after_rate_bytes_per_step", b);
+    size_t n = 0;
+    if (!before->has_heap || !after->has_heap)
+        return 0;
+    for (; n < before->heap.n_rows && n < SITES; n++) {
+        const struct profile_row *row = &before->heap.rows[n], *same = NULL;
+        if (row->has_place_count)
+            same = same_place(&after->heap, row, true);
+        ret[n][0] = row;
+        ret[n][1] = same ? same : same_place(&after->heap, row, false);
+    }
+    return n;
 }
 
-static json_t *sites_json(const json_t *before, const json_t *after)
+/* ---- JSON ---- */
+
+static json_t *side_json(const struct report *r)
 {
-    const json_t *a = json_object_get(json_object_get(before, "heap"), "rows"), *row;
-    const json_t *b = json_object_get(json_object_get(after, "heap"), "rows");
-    json_t *list = json_array();
-    size_t i;
-    if (!a || !b)
-        return list;
-    json_array_foreach(a, i, row)
-    {
-        const json_t *same = is_merged(row) ? same_place(b, row, "in_program") : NULL;
-        if (!same)
-            same = same_place(b, row, "where");
-        if (json_array_size(list) < SITES && json_is_object(json_object_get(row, "where")))
-            json_array_append_new(list, site_json(row, same));
+    static const char *const kept[] = {"verdict",           "leak",        "confidence",
+                                       "mean_bytes",        "floor_bytes", "rate_bytes_per_step",
+                                       "rate_bytes_per_min"};
+    const struct judged *job = report_verdict(r);
+    json_t *o = json_object(), *all = job ? verdict_result_json(&job->result) : NULL;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        json_t *v = json_object_get(all, kept[i]);
+        json_object_set_new(o, kept[i], v ? json_incref(v) : json_null());
     }
+    json_decref(all);
+    json_object_set_new(o, "peak_bytes", report_peak(r) ? json_u64(report_peak(r)) : json_null());
+    json_object_set_new(o, "title", json_text0(report_title(r)));
+    if (r->run) {
+        json_object_set_new(o, "steps_seen", json_u64(r->run->steps_seen));
+        json_object_set_new(o, "span_s", json_real(report_span_s(r)));
+    }
+    return o;
+}
+
+static json_t *reasons_json(const struct comparison *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->reason_count; i++)
+        json_array_append_new(list, json_string(c->reasons[i]));
     return list;
 }
 
-json_t *report_compare(const json_t *before, const json_t *after)
+/* As `ebb heap --json` has it; NULL for NULL. */
+static json_t *row_json(const struct profile_row *row)
 {
-    struct side a = side_of(before), b = side_of(after);
-    struct buf sentence = {0};
-    const char *by = "step";
-    take_rate(&a, "rate_bytes_per_step");
-    take_rate(&b, "rate_bytes_per_step");
-    if (!a.has_rate || !b.has_rate) {
-        by = "minute";
-        take_rate(&a, "rate_bytes_per_min");
-        take_rate(&b, "rate_bytes_per_min");
-    }
-    enum answer answer = decide(&a, &b);
-    add_sentence(&sentence, answer, &a, &b);
-    json_t *o = json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "answer", answers[answer], "sentence",
-                          buf_str(&sentence), "reasons", reasons_json(&a, &b, by), "by",
-                          a.has_rate && b.has_rate ? json_string(by) : json_null(), "before",
-                          side_json(&a, before), "after", side_json(&b, after), "sites",
-                          sites_json(before, after));
-    buf_fini(&sentence);
+    const struct profile_view one = {.rows = (struct profile_row *)(uintptr_t)row, .n_rows = 1};
+    json_t *list = row ? profile_rows_json(&one, 1) : NULL;
+    json_t *o = json_incref(json_array_get(list, 0));
+    json_decref(list);
     return o;
+}
+
+static json_t *site_json(const struct profile_row *before, const struct profile_row *after)
+{
+    json_t *a = row_json(before), *b = row_json(after);
+    const json_t *va = json_object_get(a, "verdict"), *vb = json_object_get(b, "verdict");
+    json_t *o = json_pack(
+        "{s:O?,s:O?,s:O?,s:O?,s:O?,s:O?,s:O?}", "where", json_object_get(a, "where"), "in_program",
+        json_object_get(a, "in_program"), "place_count", json_object_get(a, "place_count"),
+        "before_growth_bytes", json_object_get(a, "growth_bytes"), "after_growth_bytes",
+        json_object_get(b, "growth_bytes"), "before_rate_bytes_per_step",
+        json_object_get(va, "rate_bytes_per_step"), "after_rate_bytes_per_step",
+        json_object_get(vb, "rate_bytes_per_step"));
+    json_decref(a);
+    json_decref(b);
+    return o;
+}
+
+json_t *report_compare_json(const struct comparison *c, const struct report *before,
+                            const struct report *after)
+{
+    const struct profile_row *sites[SITES][2];
+    size_t count = pair_sites(before, after, sites);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, site_json(sites[i][0], sites[i][1]));
+    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "answer", answers[c->answer], "sentence",
+                     c->sentence, "reasons", reasons_json(c), "by", json_text0(c->by), "before",
+                     side_json(before), "after", side_json(after), "sites", list);
+}
+
+/* ---- the document ---- */
+
+/* A folder's last name tells the runs apart where both have one title. */
+static const char *name_of(const struct report *r)
+{
+    const char *slash = strrchr(r->path, '/');
+    return slash && slash[1] ? slash + 1 : r->path;
+}
+
+/* One line of the table: the same of both runs. */
+enum row {
+    ROW_VERDICT,
+    ROW_CONFIDENCE,
+    ROW_STEP,
+    ROW_MINUTE,
+    ROW_FIRST,
+    ROW_LAST,
+    ROW_PEAK,
+    ROW_STEPS,
+    ROW_TIME,
+    ROWS
+};
+
+static void add_value(struct doc *d, const struct report *r, enum row row)
+{
+    const struct judged *job = report_verdict(r);
+    const struct verdict_result *v = job ? &job->result : &(struct verdict_result){0};
+    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
+    doc_cell(d, TONE_PLAIN, NULL);
+    if (row == ROW_VERDICT && job)
+        doc_text(d, report_tone(v), verdict_word_name(v->word));
+    else if (row == ROW_CONFIDENCE && job)
+        doc_textf(d, TONE_PLAIN, "%.0f %%", v->confidence * 100);
+    else if (row == ROW_STEP)
+        report_add_rate(d, &v->rate_bytes_per_step, TONE_PLAIN);
+    else if (row == ROW_MINUTE)
+        report_add_rate(d, &v->rate_bytes_per_min, TONE_PLAIN);
+    else if (row == ROW_FIRST)
+        doc_text(d, TONE_PLAIN, report_size(size, v->has_floor, v->floor_first_bytes));
+    else if (row == ROW_LAST)
+        doc_text(d, TONE_PLAIN, report_size(size, v->has_floor, v->floor_last_bytes));
+    else if (row == ROW_PEAK)
+        doc_text(d, TONE_PLAIN, report_size(size, report_peak(r), (double)report_peak(r)));
+    else if (row == ROW_STEPS && r->run && r->run->steps_seen)
+        doc_textf(d, TONE_PLAIN, "%" PRIu64, r->run->steps_seen);
+    else if (row == ROW_TIME)
+        doc_text(d, TONE_PLAIN, report_time(time, report_span_s(r)));
+}
+
+static void add_side_by_side(struct doc *d, const struct report *before, const struct report *after)
+{
+    static const char *const titles[ROWS] = {"verdict",
+                                             "confidence",
+                                             "growth per step",
+                                             "growth per minute",
+                                             "baseline, first",
+                                             "baseline, last",
+                                             "peak",
+                                             "steps",
+                                             "time"};
+    const struct doc_column columns[] = {
+        {.title = "what"}, {.title = "before"}, {.title = "after", .cut = CUT_WRAP}};
+    doc_section(d, "both", TONE_PLAIN, "Side by side");
+    doc_table(d, NULL, "table of the two runs", columns, 3);
+    doc_row(d);
+    doc_cell(d, TONE_DIM, "run");
+    doc_cell(d, TONE_PLAIN, name_of(before));
+    doc_cell(d, TONE_PLAIN, name_of(after));
+    for (enum row i = 0; i < ROWS; i++) {
+        doc_row(d);
+        doc_cell(d, TONE_DIM, titles[i]);
+        add_value(d, before, i);
+        add_value(d, after, i);
+    }
+}
+
+static void add_compared_rate(struct doc *d, const struct profile_row *row)
+{
+    char size[TEXT_SIZE_MAX];
+    bool has = row && row->verdict.rate_bytes_per_step.known;
+    doc_cell(d, TONE_PLAIN,
+             report_change(size, has, has ? row->verdict.rate_bytes_per_step.value : 0));
+}
+
+static void add_sites(struct doc *d, const struct report *before, const struct report *after)
+{
+    static const struct doc_column columns[] = {{"growth before", true, 0, CUT_END, 0, 0},
+                                                {"after", true, 0, CUT_END, 0, 0},
+                                                {"per step before", true, 1, CUT_END, 0, 0},
+                                                {"after", true, 1, CUT_END, 0, 0},
+                                                {"where", false, 0, CUT_START, 30, 0}};
+    const struct profile_row *sites[SITES][2];
+    size_t count = pair_sites(before, after, sites);
+    char size[TEXT_SIZE_MAX];
+    if (!count)
+        return;
+    doc_section(d, "sites", TONE_PLAIN, "Call sites of the first run");
+    doc_table(d, NULL, "table of call sites", columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < count; i++) {
+        const struct profile_row *a = sites[i][0], *b = sites[i][1];
+        doc_row(d);
+        doc_cell(d, TONE_PLAIN, report_change(size, true, a->growth_bytes));
+        doc_cell(d, TONE_PLAIN, report_change(size, b, b ? b->growth_bytes : 0));
+        add_compared_rate(d, a);
+        add_compared_rate(d, b);
+        doc_cell(d, TONE_PLAIN, NULL);
+        report_add_row_site(d, a);
+    }
+    doc_para(d, TONE_DIM);
+    doc_text(d, TONE_PLAIN, "A dash: nothing of that place was sampled alive.");
+}
+
+static uint64_t job_peak(const struct report *r)
+{
+    return r->run ? r->run->job.peak_bytes : 0;
+}
+
+void report_compare_document(struct doc *d, const struct comparison *c, const struct report *before,
+                             const struct report *after)
+{
+    bool has_steps =
+        before->run && after->run && before->run->steps_seen > 1 && after->run->steps_seen > 1;
+    uint64_t most = job_peak(before) > job_peak(after) ? job_peak(before) : job_peak(after);
+    doc_title(d, "Before and after");
+    doc_section(d, "verdict",
+                c->answer == ANSWER_FIXED                               ? TONE_GOOD
+                : c->answer == ANSWER_WORSE || c->answer == ANSWER_LESS ? TONE_BAD
+                                                                        : TONE_OPEN,
+                NULL);
+    doc_headline(d, TONE_PLAIN);
+    doc_text(d, TONE_PLAIN, c->sentence);
+    for (size_t i = 0; i < c->reason_count; i++) {
+        doc_point(d, POINT_PLAIN);
+        doc_text(d, TONE_PLAIN, c->reasons[i]);
+    }
+    add_side_by_side(d, before, after);
+    doc_hide(d, DOC_MARKDOWN);
+    doc_section(d, "memory", TONE_PLAIN, "Memory of both jobs");
+    doc_canvas(d, has_steps ? "steps" : "plots");
+    if (before->run)
+        report_add_plot(d, before->run, before->run->job.signal[JOB_TREE], "before", most);
+    if (after->run)
+        report_add_plot(d, after->run, after->run->job.signal[JOB_TREE], "after", most);
+    doc_hide(d, 0);
+    add_sites(d, before, after);
 }

@@ -1,94 +1,251 @@
-/* A recording as what a report draws and tells. */
-#include "present/report_data.h"
-
-#include <errno.h>
-#include <inttypes.h>
+/* What a report draws of a run: series, steps, events, phases; as JSON for programs, or packed into
+ * few bytes for the page. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "present/report_private.h"
 
-struct reading {
-    uint64_t start_ns;
-    double span_s;
-    struct report_entities entities;
-    struct report_story story;
+enum {
+    POINTS_OF_STEPS = 2000,
+    PROCESSES_DRAWN = 8, /* the largest */
+    FIGURES_DRAWN = 24,
 };
 
-static double seconds(const struct reading *r, uint64_t t_ns)
+/* PACKED: numbers are differences from the one before, times in ms, sizes in KiB; text of other
+ * programs is made visible, since the page puts it into legends as it is. */
+struct data_writer {
+    const struct run *run;
+    bool is_packed;
+    json_t *series;
+};
+
+#define X(sym, num, name, unit) [num] = (name),
+static const char *const process_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_PROCESS_FIELDS(X)};
+static const char *const machine_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_MACHINE_FIELDS(X)};
+static const char *const gpu_fields[SAMPLE_FIELDS_MAX] = {SAMPLE_GPU_FIELDS(X)};
+#undef X
+
+static double seconds_of(uint64_t t_ns)
 {
-    return t_ns > r->start_ns ? (double)(t_ns - r->start_ns) / (double)NS_PER_S : 0;
+    return round((double)t_ns / (double)NS_PER_MS) / 1e3;
 }
 
-static void take(struct reading *r, const struct trace_item *item)
+json_t *report_harmless(const char *raw)
 {
-    double t_s = seconds(r, item->t_ns);
-    r->span_s = t_s > r->span_s ? t_s : r->span_s;
-    switch (item->kind) {
-    case TRACE_TICK:
-        report_entities_tick(&r->entities, t_s, item);
-        break;
-    case TRACE_PROCESS:
-        report_entities_process(&r->entities, t_s, item);
-        break;
-    case TRACE_MARK:
-        report_story_mark(&r->story, t_s, &item->mark);
-        break;
-    case TRACE_NOTE:
-        report_story_note(&r->story, t_s, item);
-        break;
-    case TRACE_ENTITY:
-        break;
-    }
-}
-
-/* "1.20 KiB in the middle could not be read", or null. */
-static json_t *damage_json(const struct trace_reader *reader)
-{
-    struct trace_reader_damage d;
     struct buf text = {0};
-    char size[TEXT_SIZE_MAX];
-    trace_reader_damage(reader, &d);
-    if (d.bad_bytes)
-        buf_printf(&text, "%s in the middle, ", text_size(size, d.bad_bytes));
-    if (d.cut_bytes)
-        buf_printf(&text, "%s of an unfinished block at the end, ", text_size(size, d.cut_bytes));
-    if (d.lost_blocks)
-        buf_printf(&text, "%" PRIu64 " lost block%s, ", d.lost_blocks,
-                   d.lost_blocks == 1 ? "" : "s");
-    if (d.unknown_blocks)
-        buf_printf(&text, "%" PRIu64 " block%s of a kind this version does not know, ",
-                   d.unknown_blocks, d.unknown_blocks == 1 ? "" : "s");
-    json_t *o = text.len ? json_text(text.data, text.len - 2) : json_null();
+    text_escape(&text, raw ? raw : "", raw ? strlen(raw) : 0);
+    json_t *o = raw ? json_string(buf_str(&text)) : json_null();
     buf_fini(&text);
     return o;
 }
 
-json_t *report_data(struct trace_reader *reader, struct err *err)
+static json_t *data_text(bool is_packed, const char *raw)
 {
-    struct reading r = {.start_ns = trace_reader_start_mono_ns(reader)};
-    struct trace_item item;
-    json_t *doc = json_object();
-    int e = report_story_init(&r.story);
-    while (e == 0 && (e = trace_reader_next(reader, &item)) > 0) {
-        take(&r, &item);
-        e = r.entities.failed ? -ENOMEM : 0;
+    return is_packed ? report_harmless(raw) : json_text0(raw);
+}
+
+/* ---- series ---- */
+
+static json_t *data_points(const struct series_point *points, size_t count, uint64_t unit,
+                           bool is_packed)
+{
+    json_t *t = json_array(), *v = json_array();
+    json_int_t last_t = 0, last_v = 0;
+    for (size_t i = 0; i < count; i++) {
+        json_int_t ms = llround((double)points[i].t_ns / (double)NS_PER_MS);
+        json_int_t whole = llround((double)points[i].v / (double)unit);
+        json_array_append_new(t, is_packed ? json_integer(ms - last_t)
+                                           : json_real(seconds_of(points[i].t_ns)));
+        json_array_append_new(v, is_packed ? json_integer(whole - last_v) : json_u64(points[i].v));
+        last_t = ms;
+        last_v = whole;
     }
-    if (e == 0 && doc) {
-        json_object_set_new(doc, "span_s", json_real(r.span_s));
-        report_entities_json(&r.entities, doc);
-        report_story_json(&r.story, r.span_s, doc);
-        json_object_set_new(doc, "damage", damage_json(reader));
-    } else {
-        err_set(err, e, "the recording cannot be read: %s", strerror(e < 0 ? -e : ENOMEM));
-        json_decref(doc);
-        doc = NULL;
+    return json_pack("{s:o,s:o}", "t", t, "v", v);
+}
+
+static void data_series(struct data_writer *w, const struct run_entity *e, unsigned signal,
+                        const char *of, const char *field, const char *unit)
+{
+    const struct series *s = e->signal[signal];
+    struct series_point *points = calloc(series_room(s) + 1, sizeof *points);
+    size_t count = points ? series_points(s, points) : 0;
+    struct buf name = {0};
+    json_t *o = NULL;
+    buf_add_str(&name, e->name);
+    if (e->kind == RUN_FIGURE && e->info.id.pid)
+        buf_printf(&name, "@%d", (int)e->info.id.pid);
+    if (count)
+        o = data_points(points, count, w->is_packed && strcmp(unit, "B") == 0 ? 1024 : 1,
+                        w->is_packed);
+    if (o) {
+        json_object_set_new(o, "of", json_string(of));
+        json_object_set_new(o, "field", json_string(field));
+        json_object_set_new(o, "unit", json_string(unit));
+        json_object_set_new(o, "id", json_integer(e->id));
+        json_object_set_new(o, "name", data_text(w->is_packed, buf_str(&name)));
+        if (e->kind == RUN_PROCESS)
+            json_object_set_new(o, "pid", json_integer(e->info.id.pid));
+        json_array_append_new(w->series, o);
     }
-    report_entities_fini(&r.entities);
-    report_story_fini(&r.story);
-    return doc;
+    buf_fini(&name);
+    free(points);
+}
+
+static void data_processes(struct data_writer *w)
+{
+    static const unsigned drawn[] = {SAMPLE_RSS,  SAMPLE_ANON,   SAMPLE_FILE, SAMPLE_SHMEM,
+                                     SAMPLE_SWAP, SAMPLE_UNIQUE, SAMPLE_GPU};
+    struct run_entity **list;
+    size_t count = run_list(w->run, RUN_PROCESS, &list);
+    for (size_t i = 0; i < count && i < PROCESSES_DRAWN; i++)
+        for (size_t k = 0; k < sizeof drawn / sizeof *drawn; k++)
+            data_series(w, list[i], drawn[k], "process", process_fields[drawn[k]], "B");
+    free(list);
+}
+
+static void data_figures(struct data_writer *w)
+{
+    struct run_entity **list;
+    size_t count = run_list(w->run, RUN_FIGURE, &list);
+    for (size_t i = 0; i < count && i < FIGURES_DRAWN; i++) {
+        size_t len = strlen(list[i]->name);
+        bool is_bytes = len > 6 && strcmp(list[i]->name + len - 6, "_bytes") == 0;
+        data_series(w, list[i], 0, "figure", "value", is_bytes ? "B" : "");
+    }
+    free(list);
+}
+
+static json_t *data_all_series(const struct run *run, bool is_packed)
+{
+    static const unsigned machine[] = {MACHINE_AVAILABLE, MACHINE_PSI_SOME, MACHINE_LIMIT,
+                                       MACHINE_CHARGE};
+    static const unsigned gpu[] = {GPU_USED, GPU_JOB};
+    struct data_writer w = {run, is_packed, json_array()};
+    struct run_entity *const *gpus;
+    data_series(&w, &run->job, JOB_TREE, "job", "tree_low", "B");
+    for (size_t i = 0; i < sizeof machine / sizeof *machine; i++)
+        data_series(&w, &run->machine, machine[i], "machine", machine_fields[machine[i]],
+                    machine[i] == MACHINE_PSI_SOME ? "permyriad" : "B");
+    size_t count = run_living(run, RUN_GPU, &gpus);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof gpu / sizeof *gpu; k++)
+            data_series(&w, gpus[i], gpu[k], "gpu", gpu_fields[gpu[k]], "B");
+    data_figures(&w);
+    data_processes(&w);
+    return w.series;
+}
+
+/* ---- what happened when ---- */
+
+/* Every rank counts the same steps: the first is enough. */
+static bool is_first_rank(const struct run_mark *m)
+{
+    return !(m->has & MARK_HAS_RANK) || m->rank == 0;
+}
+
+/* Of too many only every Nth, but all where a job that was started again counts anew. */
+static json_t *data_steps(const struct run *run, bool is_packed)
+{
+    const struct run_marks *l = &run->marks[MARK_STEP];
+    struct series_point *points = calloc(l->count + 1, sizeof *points);
+    size_t n = 0, every, kept = 0;
+    for (size_t i = 0; points && i < l->count; i++)
+        if (is_first_rank(&l->at[i]) && l->at[i].has & MARK_HAS_STEP && l->at[i].step >= 0)
+            points[n++] = (struct series_point){l->at[i].t_ns, (uint64_t)l->at[i].step};
+    every = n / POINTS_OF_STEPS + 1;
+    for (size_t i = 0; i < n; i++) {
+        bool is_turn = i + 1 == n || points[i].v > points[i + 1].v ||
+                       (kept && points[i].v < points[kept - 1].v);
+        if (i % every == 0 || is_turn)
+            points[kept++] = points[i];
+    }
+    json_t *o = data_points(points, kept, 1, is_packed);
+    free(points);
+    return o;
+}
+
+static void data_event(json_t *list, const char *kind, uint64_t t_ns, bool has_step, int64_t step)
+{
+    json_array_append_new(list, json_pack("{s:s,s:f,s:o}", "kind", kind, "t", seconds_of(t_ns),
+                                          "step", has_step ? json_integer(step) : json_null()));
+}
+
+size_t report_events(const struct run *run, enum mark_kind kind, const struct run_mark **ret)
+{
+    const struct run_marks *l = &run->marks[kind];
+    size_t n = 0, count = 0;
+    uint32_t segment = 0;
+    int64_t last = -1; /* the job and the package may both send it, with an evaluation between */
+    for (size_t i = 0; i < l->count; i++) {
+        const struct run_mark *m = &l->at[i];
+        int64_t step = m->has & MARK_HAS_STEP ? m->step : -1;
+        for (; segment < run->segment_count && run->segments[segment] <= m->t_ns; segment++)
+            last = -1;
+        if (!is_first_rank(m) || (step >= 0 && step == last))
+            continue;
+        last = step;
+        ret[count++] = m;
+    }
+    size_t every = (count + REPORT_EVENTS - 1) / REPORT_EVENTS;
+    for (size_t i = 0; i < count; i += every)
+        ret[n++] = ret[i];
+    return n;
+}
+
+static json_t *data_events(const struct run *run)
+{
+    static const struct {
+        enum mark_kind kind;
+        const char *word;
+    } kinds[] = {{MARK_EPOCH, "epoch"},
+                 {MARK_EVAL, "evaluation"},
+                 {MARK_SAVE, "checkpoint"},
+                 {MARK_BEGIN, "begin"},
+                 {MARK_END, "end"}};
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct run_mark **marks =
+            calloc(run->marks[kinds[i].kind].count + 1, sizeof(struct run_mark *));
+        size_t n = marks ? report_events(run, kinds[i].kind, marks) : 0;
+        for (size_t k = 0; k < n; k++)
+            data_event(list, kinds[i].word, marks[k]->t_ns, marks[k]->has & MARK_HAS_STEP,
+                       marks[k]->step);
+        free(marks);
+    }
+    for (size_t i = 0; i < run->guard_count; i++)
+        data_event(list, "guard", run->guard_notes[i].t_ns, false, 0);
+    return list;
+}
+
+static json_t *data_phases(const struct run *run, bool is_packed)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < run->phase_count; i++) {
+        const struct run_phase *p = &run->phases[i];
+        json_array_append_new(list,
+                              json_pack("{s:o,s:f,s:f}", "name", data_text(is_packed, p->name), "t",
+                                        seconds_of(p->from_ns), "until", seconds_of(p->until_ns)));
+    }
+    return list;
+}
+
+static json_t *data_segments(const struct run *run)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < run->segment_count; i++)
+        json_array_append_new(list, json_real(seconds_of(run->segments[i])));
+    return list;
+}
+
+json_t *report_data(const struct run *run, bool is_packed)
+{
+    return json_pack("{s:f,s:o,s:o,s:o,s:o,s:o}", "span_s", (double)run->now_ns / (double)NS_PER_S,
+                     "series", data_all_series(run, is_packed), "steps", data_steps(run, is_packed),
+                     "events", data_events(run), "phases", data_phases(run, is_packed), "segments",
+                     data_segments(run));
 }

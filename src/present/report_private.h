@@ -1,71 +1,35 @@
-/* What the parts of report_data share while they read a recording. */
+/* What report*.c share. */
 #pragma once
 
-#include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "present/document.h"
+#include "present/report.h"
 
-#include "trace/reader.h"
-#include "present/curve.h"
+/* ---- numbers; "–" where there is none ---- */
 
-/* One process, GPU, figure, or the machine. */
-struct report_entity {
-    enum sample_entity_kind kind;
-    uint32_t id;
-    char name[96];                /* raw; of GPUs and figures */
-    struct process_info *process; /* of processes */
-    double born_s, died_s;        /* died: < 0 while it lives */
-    struct curve field[SAMPLE_FIELDS_MAX];
-    struct sample last;
-    uint64_t first[SAMPLE_FIELDS_MAX], most[SAMPLE_FIELDS_MAX];
-};
+const char *report_size(char out[TEXT_SIZE_MAX], bool has, double bytes);
+const char *report_change(char out[TEXT_SIZE_MAX], bool has, double bytes);
+const char *report_time(char out[TEXT_TIME_MAX], double s);
+enum doc_tone report_tone(const struct verdict_result *v);
+/* "+9.0 MiB (+8.9 MiB to +9.1 MiB)" into the block or cell under way, the range in its own tone. */
+void report_add_rate(struct doc *d, const struct verdict_interval *rate, enum doc_tone range);
 
-/* Sorted by kind and id. */
-struct report_entities {
-    struct report_entity **all;
-    size_t count, cap;
-    uint64_t processes_seen;
-    bool failed;
-};
-void report_entities_fini(struct report_entities *e);
-void report_entities_tick(struct report_entities *e, double t_s, const struct trace_item *item);
-void report_entities_process(struct report_entities *e, double t_s, const struct trace_item *item);
-void report_entities_json(const struct report_entities *e, json_t *doc);
+double report_span_s(const struct report *r);
 
-enum { REPORT_EVENT_KINDS = 6, REPORT_OPEN = 16 };
-struct report_event {
-    double t_s;
-    int64_t step; /* -1: none told */
-};
-/* Of one kind; of too many every other one, so that what is left still covers the whole run. */
-struct report_event_list {
-    struct report_event *v;
-    size_t count;
-    uint64_t seen, stride;
-    int64_t last_step; /* -1: none, or not told */
-};
-struct report_phase {
-    char name[48]; /* raw */
-    int32_t pid;
-    double from_s, until_s;
-};
-struct report_story {
-    struct report_event_list events[REPORT_EVENT_KINDS];
-    struct curve steps;
-    uint64_t steps_seen;
-    int64_t last_step; /* a step may be told twice: by the job and by the package */
-    struct report_phase open[REPORT_OPEN], *closed;
-    size_t n_open, n_closed;
-    uint64_t phases_left_out, guard_seen;
-    json_t *segments, *guard, *versions;
-    bool failed;
-};
-int report_story_init(struct report_story *s); /* 0 or -ENOMEM */
-void report_story_fini(struct report_story *s);
-void report_story_mark(struct report_story *s, double t_s, const struct mark *m);
-void report_story_note(struct report_story *s, double t_s, const struct trace_item *item);
-void report_story_json(struct report_story *s, double span_s, json_t *doc);
+/* ---- sections ---- */
 
-/* {"t": […], "v": […]}: milliseconds are enough, and whole numbers are kept whole. */
-void report_points_json(const struct curve *curve, json_t *o);
+/* A curve of S with the events of the run, up to MOST at least. */
+void report_add_plot(struct doc *d, const struct run *run, const struct series *s,
+                     const char *title, uint64_t most);
+void report_add_diagnosis(struct doc *d, const struct diagnosis *diagnosis);
+void report_add_heap(struct doc *d, const struct report *r);
+/* The call site of ROW, as code. */
+void report_add_row_site(struct doc *d, const struct profile_row *row);
+/* A JSON string that the page shows as it is: what would turn text around is made visible. */
+json_t *report_harmless(const char *raw);
+
+/* Series, steps, events, phases and segments: for programs, or packed into few bytes for the page's
+ * script. NULL: out of memory. */
+json_t *report_data(const struct run *run, bool is_packed);
+/* The marks of KIND that the first rank sent, each once, thinned to REPORT_EVENTS: how many, at
+ * RET, which has room for all of that kind. */
+size_t report_events(const struct run *run, enum mark_kind kind, const struct run_mark **ret);

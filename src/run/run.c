@@ -535,7 +535,9 @@ void run_add_mark(struct run *run, const struct mark *given)
     struct mark mark = *given;
     mark.t_ns = run_clock(run, given->t_ns);
     run->marks_seen++;
-    run->steps_seen += mark.kind == MARK_STEP;
+    /* Every rank counts the same steps, and the job and the package may both send one. */
+    if (mark.kind == MARK_STEP && (!(mark.has & MARK_HAS_RANK) || mark.rank == 0))
+        run->steps_seen += !(mark.has & MARK_HAS_STEP) || !run->has_step || mark.step != run->step;
     if (mark.kind == MARK_STEP && mark.has & MARK_HAS_STEP) {
         run->has_step = true;
         run->step = mark.step;

@@ -161,7 +161,8 @@ struct run {
     uint64_t processes_seen;
     struct run_dead_role dead_roles[ROLE_COUNT];
     struct run_marks marks[MARK_KIND_COUNT]; /* no SERIES, HELLO, ACK */
-    uint64_t marks_seen, steps_seen;
+    uint64_t marks_seen;
+    uint64_t steps_seen; /* of the first rank, each once */
     bool has_step;
     int64_t step; /* the newest */
     struct run_phase *phases;

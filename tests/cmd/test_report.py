@@ -134,7 +134,9 @@ def test_a_day_with_everything_in_it_stays_small(tmp_path):
     assert doc["verdict"]["tree"]["verdict"] == "leaking" and len(doc["heap"]["rows"]) == 25
     # The spikes of evaluations are seconds of a day: thinning must not lose one.
     main = next(s for s in data["series"] if s.get("pid") == 4001 and s["field"] == "rss")
-    assert max(main["v"]) == data["processes"][0]["peak_bytes"]
+    # The kernel's peak has what was between two samples, too.
+    peak = next(p["peak_bytes"] for p in data["processes"] if p["pid"] == 4001)
+    assert 0 <= peak - max(main["v"]) <= 5 * MIB
     assert "180 earlier acts" in page and "288 in all; these are the newest" in page
     assert "52 smaller ones" in page
 

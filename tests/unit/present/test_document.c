@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+
 /* Markup, a call, code, a colour, a title for the terminal, text that runs the other way. */
 static const char hostile[] = "<b>@x|`\x1b[7m\x1b]0;t\x07\xe2\x80\xaeqq\xff\n</td>";
 
@@ -224,7 +226,7 @@ static void colours_are_in_a_terminal_that_has_them_alone(void **state)
 /* Hostile text in every place that takes text. */
 static struct doc hostile_everywhere(void)
 {
-    static const struct curve_point points[] = {{0, 1}, {1, 2}};
+    static const struct series_point points[] = {{0, 1}, {1, 2}};
     const struct doc_column columns[] = {{"A", false, 0, CUT_WRAP, 0, 0}};
     struct doc d = {0};
     doc_title(&d, hostile);
@@ -247,7 +249,7 @@ static struct doc hostile_everywhere(void)
     doc_text(&d, TONE_PLAIN, hostile);
     doc_fold_end(&d);
     doc_bar(&d, hostile, NULL, 0);
-    doc_plot(&d, &(struct doc_plot){.title = hostile, .span_s = 1, .points = points, .count = 2});
+    doc_plot(&d, &(struct doc_plot){.title = hostile, .span_ns = 1, .points = points, .count = 2});
     return d;
 }
 
@@ -289,12 +291,12 @@ static void markdown_has_no_markup_and_no_folder_of_its_author(void **state)
 
 static void a_plot_has_its_axis_and_its_events(void **state)
 {
-    static const struct curve_point points[] = {{0, 0}, {10, 1 << 30}};
-    static const struct doc_event events[] = {{0, 'E'}, {10, 'c'}};
+    static const struct series_point points[] = {{0, 0}, {10 * NS_PER_S, 1 << 30}};
+    static const struct doc_event events[] = {{0, 'E'}, {10 * NS_PER_S, 'c'}};
     struct doc d = {0};
     (void)state;
     doc_plot(&d, &(struct doc_plot){.title = "memory of the job",
-                                    .span_s = 10,
+                                    .span_ns = 10 * NS_PER_S,
                                     .points = points,
                                     .count = 2,
                                     .events = events,

@@ -89,7 +89,7 @@ static void the_files_of_the_page_are_found_by_name_and_no_others(void **state)
 
 static void a_rising_line_goes_from_the_lower_left_to_the_upper_right(void **state)
 {
-    const struct curve_point line[] = {{0, 0}, {10, 100}};
+    const struct series_point line[] = {{0, 0}, {10, 100}};
     const struct braille_range range = {0, 10, 0, 100};
     char text[BRAILLE_WIDTH * 3 + 1];
     struct braille b;
@@ -101,8 +101,8 @@ static void a_rising_line_goes_from_the_lower_left_to_the_upper_right(void **sta
 
 static void what_is_outside_of_a_plot_is_cut_off(void **state)
 {
-    const struct curve_point line[] = {{-5, 50}, {1e300, 1e300}, {5, -1e300}, {5, 50}};
-    const struct braille_range range = {0, 10, 0, 100};
+    const struct series_point line[] = {{2, 50}, {UINT64_MAX, UINT64_MAX}, {5, 200}, {5, 50}};
+    const struct braille_range range = {4, 10, 0, 100};
     char text[BRAILLE_WIDTH * 3 + 1];
     struct braille b;
     size_t dots = 0;

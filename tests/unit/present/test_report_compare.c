@@ -9,128 +9,136 @@
 
 #include "present/report.h"
 
+enum unit { step, minute };
+
 /* LEAK: 1 yes, 0 no, -1 not known. A HIGH below LOW: no rate. */
-static json_t *run(const char *word, int leak, double low, double high, const char *rate)
+static struct report run(enum verdict_word word, int leak, double low, double high, enum unit unit)
 {
-    json_t *verdict = json_pack("{s:s,s:o}", "verdict", word, "leak",
-                                leak < 0 ? json_null() : json_boolean(leak));
-    if (low <= high)
-        json_object_set_new(
-            verdict, rate,
-            json_pack("{s:f,s:f,s:f}", "value", (low + high) / 2, "low", low, "high", high));
-    return json_pack("{s:{s:o}}", "verdict", "tree", verdict);
+    struct report r = {.has_verdicts = true, .verdicts = {.has_job = true}};
+    struct verdict_result *v = &r.verdicts.job.result;
+    struct verdict_interval rate = {low <= high, (low + high) / 2, low, high};
+    v->word = word;
+    v->leak = leak < 0 ? VERDICT_LEAK_UNKNOWN : leak ? VERDICT_LEAK_YES : VERDICT_LEAK_NO;
+    if (unit == step)
+        v->rate_bytes_per_step = rate;
+    else
+        v->rate_bytes_per_min = rate;
+    return r;
 }
 
-static void check(json_t *before, json_t *after, const char *answer, const char *word)
+static void check(struct report before, struct report after, enum report_answer answer,
+                  const char *word)
 {
-    json_t *o = report_compare(before, after);
-    assert_non_null(o);
-    assert_string_equal(json_string_value(json_object_get(o, "answer")), answer);
-    assert_non_null(strstr(json_string_value(json_object_get(o, "sentence")), word));
-    json_decref(o);
-    json_decref(before);
-    json_decref(after);
+    struct comparison c;
+    report_compare(&before, &after, &c);
+    assert_int_equal(c.answer, answer);
+    assert_non_null(strstr(c.sentence, word));
 }
-
-static const char step[] = "rate_bytes_per_step", minute[] = "rate_bytes_per_min";
 
 static void a_leak_that_is_gone_is_fixed(void **state)
 {
     (void)state;
-    check(run("leaking", 1, 900, 1100, step), run("stable", 0, -10, 10, step), "fixed", "worked");
-    check(run("stepping", 1, 900, 1100, minute), run("spiking", 0, 0, 10, minute), "fixed",
-          "worked");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
+          ANSWER_FIXED, "worked");
+    check(run(VERDICT_STEPPING, 1, 900, 1100, minute), run(VERDICT_SPIKING, 0, 0, 10, minute),
+          ANSWER_FIXED, "worked");
 }
 
 static void a_smaller_leak_is_still_one(void **state)
 {
     (void)state;
-    check(run("leaking", 1, 900, 1100, step), run("leaking", 1, 400, 600, step), "less", "50 %");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 400, 600, step),
+          ANSWER_LESS, "50 %");
 }
 
 static void intervals_that_overlap_show_nothing(void **state)
 {
     (void)state;
-    check(run("leaking", 1, 900, 1100, step), run("leaking", 1, 500, 950, step), "same",
-          "No difference");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 500, 950, step),
+          ANSWER_SAME, "No difference");
     /* not even if the words differ: the first was only just certain */
-    check(run("leaking", 1, 5, 1100, step), run("stable", 0, -10, 10, step), "same",
-          "No difference");
+    check(run(VERDICT_LEAKING, 1, 5, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
+          ANSWER_SAME, "No difference");
 }
 
 static void a_faster_leak_is_worse(void **state)
 {
     (void)state;
-    check(run("leaking", 1, 900, 1100, step), run("leaking", 1, 1900, 2100, step), "worse",
-          "worse");
-    check(run("stable", 0, -10, 10, step), run("leaking", 1, 1900, 2100, step), "worse", "worse");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_LEAKING, 1, 1900, 2100, step),
+          ANSWER_WORSE, "worse");
+    check(run(VERDICT_STABLE, 0, -10, 10, step), run(VERDICT_LEAKING, 1, 1900, 2100, step),
+          ANSWER_WORSE, "worse");
 }
 
 static void of_two_flat_runs_neither_is_better(void **state)
 {
     (void)state;
-    check(run("stable", 0, 20, 30, step), run("stable", 0, -5, 5, step), "same", "Neither");
-    check(run("stable", 0, -5, 5, step), run("stable", 0, 20, 30, step), "same", "Neither");
+    check(run(VERDICT_STABLE, 0, 20, 30, step), run(VERDICT_STABLE, 0, -5, 5, step), ANSWER_SAME,
+          "Neither");
+    check(run(VERDICT_STABLE, 0, -5, 5, step), run(VERDICT_STABLE, 0, 20, 30, step), ANSWER_SAME,
+          "Neither");
 }
 
 static void what_is_undecided_is_not_called_fixed(void **state)
 {
     (void)state;
-    check(run("leaking", 1, 900, 1100, step), run("undecided", -1, -10, 10, step), "unknown",
-          "second run is undecided");
-    check(run("filling", -1, 900, 1100, step), run("stable", 0, -10, 10, step), "unknown",
-          "first run is filling");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_UNDECIDED, -1, -10, 10, step),
+          ANSWER_UNKNOWN, "second run is undecided");
+    check(run(VERDICT_FILLING, -1, 900, 1100, step), run(VERDICT_STABLE, 0, -10, 10, step),
+          ANSWER_UNKNOWN, "first run is filling");
 }
 
 /* It may be a cache: the first run had a first pass too. */
 static void what_grows_faster_in_its_first_pass_is_not_called_worse(void **state)
 {
     (void)state;
-    check(run("stable", 0, -10, 10, step), run("filling", -1, 1900, 2100, step), "unknown",
-          "second run is filling");
-    check(run("leaking", 1, 900, 1100, step), run("filling", -1, 1900, 2100, step), "unknown",
-          "second run is filling");
+    check(run(VERDICT_STABLE, 0, -10, 10, step), run(VERDICT_FILLING, -1, 1900, 2100, step),
+          ANSWER_UNKNOWN, "second run is filling");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_FILLING, -1, 1900, 2100, step),
+          ANSWER_UNKNOWN, "second run is filling");
 }
 
 static void two_runs_of_one_program_are_no_change(void **state)
 {
     (void)state;
-    check(run("leaking", 1, 1000, 1001, step), run("leaking", 1, 1030, 1031, step), "same",
-          "No difference");
-    check(run("leaking", 1, 1030, 1031, step), run("leaking", 1, 1000, 1001, step), "same",
-          "No difference");
-    check(run("leaking", 1, 1000, 1001, step), run("leaking", 1, 1100, 1101, step), "worse",
-          "worse");
+    check(run(VERDICT_LEAKING, 1, 1000, 1001, step), run(VERDICT_LEAKING, 1, 1030, 1031, step),
+          ANSWER_SAME, "No difference");
+    check(run(VERDICT_LEAKING, 1, 1030, 1031, step), run(VERDICT_LEAKING, 1, 1000, 1001, step),
+          ANSWER_SAME, "No difference");
+    check(run(VERDICT_LEAKING, 1, 1000, 1001, step), run(VERDICT_LEAKING, 1, 1100, 1101, step),
+          ANSWER_WORSE, "worse");
 }
 
 static void a_run_too_short_to_show_the_leak_is_no_proof(void **state)
 {
     static const int leaks[] = {-1, 0, 1};
-    static const char *const answers[] = {"unknown", "unknown", "fixed"};
+    static const enum report_answer answers[] = {ANSWER_UNKNOWN, ANSWER_UNKNOWN, ANSWER_FIXED};
     static const char *const words[] = {"only 8 steps long", "not known to leak either", "worked"};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        json_t *before = run("leaking", 1, 900, 1100, step);
-        json_t *early = run("filling", leaks[i], 900, 1100, step);
-        json_object_set_new(early, "length", json_string("8 steps"));
-        json_object_set_new(before, "early", early);
-        check(before, run("stable", 0, -10, 10, step), answers[i], words[i]);
+        struct report before = run(VERDICT_LEAKING, 1, 900, 1100, step);
+        before.has_early = true;
+        before.early = run(VERDICT_FILLING, leaks[i], 900, 1100, step).verdicts;
+        memcpy(before.early_length, "8 steps", 8);
+        check(before, run(VERDICT_STABLE, 0, -10, 10, step), answers[i], words[i]);
     }
 }
 
 static void without_a_rate_there_is_no_test(void **state)
 {
     (void)state;
-    check(run("leaking", 1, 900, 1100, step), run("stable", 0, 1, 0, step), "unknown", "second");
-    check(run("leaking", 1, 1, 0, step), run("stable", 0, 0, 1, step), "unknown", "first");
-    check(json_object(), json_object(), "unknown", "cannot be tested");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, 1, 0, step),
+          ANSWER_UNKNOWN, "second");
+    check(run(VERDICT_LEAKING, 1, 1, 0, step), run(VERDICT_STABLE, 0, 0, 1, step), ANSWER_UNKNOWN,
+          "first");
+    check((struct report){0}, (struct report){0}, ANSWER_UNKNOWN, "cannot be tested");
 }
 
 static void a_rate_by_step_is_not_compared_with_one_by_minute(void **state)
 {
-    json_t *a = run("leaking", 1, 900, 1100, step), *b = run("stable", 0, 0, 10, minute);
     (void)state;
-    check(a, b, "unknown", "by the minute");
+    check(run(VERDICT_LEAKING, 1, 900, 1100, step), run(VERDICT_STABLE, 0, 0, 10, minute),
+          ANSWER_UNKNOWN, "by the minute");
 }
 
 int main(void)

@@ -1,0 +1,623 @@
+/* The report of one run as a document: verdict, figures, plots, diagnosis, heap, processes, guard,
+ * machine. */
+#include "present/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/number.h"
+#include "present/document.h"
+#include "present/report_private.h"
+#include "present/verdict.h"
+
+enum { PROCESSES_SHOWN = 12, EVENTS_SHOWN = 20 };
+
+/* ---- the parts of a report ---- */
+
+void report_fini(struct report *r)
+{
+    for (size_t i = 0; i < r->trouble_count; i++)
+        free(r->trouble[i]);
+    free(r->trouble);
+    free(r->path);
+    free(r->heap_trouble);
+    json_decref(r->run_json);
+    profile_view_fini(&r->heap);
+    run_free(r->run);
+    outcome_fini(&r->outcome);
+    verdicts_fini(&r->verdicts);
+    verdicts_fini(&r->early);
+    diagnosis_fini(&r->diagnosis);
+    *r = (struct report){0};
+}
+
+void report_add_trouble(struct report *r, const char *sentence)
+{
+    char **more = reallocarray(r->trouble, r->trouble_count + 1, sizeof *more);
+    char *copy = strdup(sentence);
+    r->trouble = more ? more : r->trouble;
+    if (more && copy)
+        r->trouble[r->trouble_count++] = copy;
+    else
+        free(copy);
+}
+
+static const char *report_header(const struct report *r, const char *key)
+{
+    return r->run ? json_string_value(json_object_get(r->run->header, key)) : NULL;
+}
+
+/* What run.json says; without one, what the recording began with. */
+static const char *report_about(const struct report *r, const char *said, const char *key)
+{
+    return said ? said : report_header(r, key);
+}
+
+const char *report_title(const struct report *r)
+{
+    const char *name = report_about(r, r->outcome.about.name, "name");
+    return name ? name : r->path;
+}
+
+const char *report_cwd(const struct report *r)
+{
+    return report_about(r, r->outcome.about.cwd, "cwd");
+}
+
+const struct judged *report_verdict(const struct report *r)
+{
+    const struct verdicts *v = &r->verdicts;
+    if (!r->has_verdicts)
+        return NULL;
+    return v->has_job ? &v->job : v->processes.count ? &v->processes.at[0] : NULL;
+}
+
+uint64_t report_peak(const struct report *r)
+{
+    const struct outcome_series *tree = &r->outcome.measured.tree.series;
+    const struct judged *job = report_verdict(r);
+    if (tree->has_peak_bytes)
+        return tree->peak_bytes;
+    if (r->run && run_peak(r->run))
+        return run_peak(r->run);
+    return job ? number_to_u64(job->result.peak_bytes) : 0;
+}
+
+double report_span_s(const struct report *r)
+{
+    return r->run ? (double)r->run->now_ns / (double)NS_PER_S : r->outcome.measured.duration_s;
+}
+
+enum doc_tone report_tone(const struct verdict_result *v)
+{
+    return v->leak == VERDICT_LEAK_YES  ? TONE_BAD
+           : v->leak == VERDICT_LEAK_NO ? TONE_GOOD
+                                        : TONE_OPEN;
+}
+
+void report_add_damage(struct buf *out, const struct trace_reader_damage *damage)
+{
+    char size[TEXT_SIZE_MAX];
+    size_t from = out->len;
+    if (damage->bad_bytes)
+        buf_printf(out, ", %s in the middle", text_size(size, damage->bad_bytes));
+    if (damage->cut_bytes)
+        buf_printf(out, ", %s of an unfinished block at the end",
+                   text_size(size, damage->cut_bytes));
+    if (damage->lost_blocks)
+        buf_printf(out, ", %" PRIu64 " lost block%s", damage->lost_blocks,
+                   damage->lost_blocks == 1 ? "" : "s");
+    if (damage->unknown_blocks)
+        buf_printf(out, ", %" PRIu64 " block%s of a kind this version does not know",
+                   damage->unknown_blocks, damage->unknown_blocks == 1 ? "" : "s");
+    if (out->len > from) { /* the first comma */
+        memmove(out->data + from, out->data + from + 2, out->len - from - 2);
+        out->len -= 2;
+    }
+}
+
+/* ---- numbers ---- */
+
+const char *report_size(char out[TEXT_SIZE_MAX], bool has, double bytes)
+{
+    return has && bytes >= 0 && bytes < 9e18 ? text_size(out, number_to_u64(bytes)) : "–";
+}
+
+const char *report_change(char out[TEXT_SIZE_MAX], bool has, double bytes)
+{
+    return has && fabs(bytes) < 9e18 ? text_size_signed(out, number_to_i64(bytes)) : "–";
+}
+
+const char *report_time(char out[TEXT_TIME_MAX], double s)
+{
+    return s >= 0 && s < 9e9 ? text_duration(out, (uint64_t)(s * 1e9)) : "–";
+}
+
+static void add_size_fact(struct doc *d, const char *label, bool has, uint64_t bytes)
+{
+    char size[TEXT_SIZE_MAX];
+    doc_figure(d, label);
+    if (has)
+        doc_text(d, TONE_PLAIN, text_size(size, bytes));
+}
+
+void report_add_rate(struct doc *d, const struct verdict_interval *rate, enum doc_tone range)
+{
+    char value[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
+    if (!rate->known)
+        return;
+    doc_text(d, TONE_PLAIN, report_change(value, true, rate->value));
+    doc_textf(d, range, " (%s to %s)", report_change(low, true, rate->low),
+              report_change(high, true, rate->high));
+}
+
+/* ---- the head ---- */
+
+static void add_command(struct doc *d, const struct outcome_about *about, bool with_folder)
+{
+    struct buf text = {0};
+    for (size_t i = 0; i < about->command_count; i++) {
+        const char *word = about->command[i];
+        const char *slash = word && i == 0 && !with_folder ? strrchr(word, '/') : NULL;
+        buf_printf(&text, "%s%s", i ? " " : "", slash && slash[1] ? slash + 1 : word ? word : "");
+    }
+    if (text.len)
+        doc_code_line(d, buf_str(&text));
+    buf_fini(&text);
+}
+
+/* What is pasted where others read has neither the host's name nor where the program lies. */
+static void add_head(struct doc *d, const struct report *r)
+{
+    const struct outcome *o = &r->outcome;
+    char time[TEXT_TIME_MAX];
+    doc_hide(d, DOC_MARKDOWN);
+    doc_title(d, report_title(r));
+    add_command(d, &o->about, true);
+    doc_hide(d, DOC_TERMINAL | DOC_HTML);
+    const struct judged *job = report_verdict(r);
+    struct buf title = {0};
+    buf_printf(&title, "Memory: %s", verdict_word_name(job ? job->result.word : VERDICT_UNDECIDED));
+    doc_title(d, buf_str(&title));
+    buf_fini(&title);
+    add_command(d, &o->about, false);
+    doc_hide(d, 0);
+    for (size_t i = 0; i < r->trouble_count; i++) {
+        doc_point(d, POINT_TROUBLE);
+        doc_text(d, TONE_PLAIN, r->trouble[i]);
+    }
+    doc_fact(d, "time");
+    doc_itemf(
+        d, TONE_PLAIN, "%s",
+        report_time(time, o->measured.has_duration_s ? o->measured.duration_s : report_span_s(r)));
+    if (o->about.started)
+        doc_itemf(d, TONE_PLAIN, "started %s", o->about.started);
+    if (o->about.state && strcmp(o->about.state, "running") == 0)
+        doc_itemf(d, TONE_PLAIN, "still running, or never finished, when this was made");
+    doc_fact(d, "end");
+    doc_text(d, TONE_PLAIN, o->end.cause);
+}
+
+static void add_verdict(struct doc *d, const struct report *r)
+{
+    const struct judged *job = report_verdict(r);
+    struct buf text = {0};
+    doc_section(d, "verdict", job ? report_tone(&job->result) : TONE_OPEN, NULL);
+    doc_headline(d, TONE_PLAIN);
+    doc_text(d, job ? report_tone(&job->result) : TONE_OPEN,
+             verdict_word_name(job ? job->result.word : VERDICT_UNDECIDED));
+    if (job)
+        verdict_headline(&text, job, r->verdicts.has_job ? &r->verdicts : NULL);
+    else
+        buf_add_str(&text, "there are no readings");
+    doc_textf(d, TONE_PLAIN, ": %s", buf_str(&text));
+    buf_fini(&text);
+    for (size_t i = 0; job && i < job->n_reasons; i++) {
+        doc_point(d, POINT_PLAIN);
+        doc_text(d, TONE_PLAIN, job->reasons[i]);
+    }
+}
+
+static void add_figures(struct doc *d, const struct report *r)
+{
+    const struct judged *job = report_verdict(r);
+    const struct outcome_measured *m = &r->outcome.measured;
+    char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
+    doc_section(d, "figures", TONE_PLAIN, NULL);
+    add_size_fact(d, "peak", report_peak(r) > 0, report_peak(r));
+    doc_figure(d, "baseline, first to last");
+    if (job && job->result.has_floor)
+        doc_textf(d, TONE_PLAIN, "%s → %s", report_size(first, true, job->result.floor_first_bytes),
+                  report_size(last, true, job->result.floor_last_bytes));
+    doc_figure(d, "growth per step");
+    if (job)
+        report_add_rate(d, &job->result.rate_bytes_per_step, TONE_DIM);
+    doc_figure(d, "growth per minute");
+    if (job)
+        report_add_rate(d, &job->result.rate_bytes_per_min, TONE_DIM);
+    doc_figure(d, "steps");
+    if (r->run && r->run->steps_seen)
+        doc_textf(d, TONE_PLAIN, "%" PRIu64, r->run->steps_seen);
+    add_size_fact(d, "limit", m->has_limit && m->limit.has_limit_bytes, m->limit.limit_bytes);
+    add_size_fact(d, "suggested memory request", m->has_ask_bytes, m->ask_bytes);
+}
+
+/* ---- plots ---- */
+
+/* One letter for each event. */
+static size_t add_plot_events(const struct run *run, struct doc_event *ret)
+{
+    static const struct {
+        enum mark_kind kind;
+        char letter;
+    } kinds[] = {{MARK_EPOCH, 'E'}, {MARK_EVAL, 'e'}, {MARK_SAVE, 'c'}};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct run_marks *all = &run->marks[kinds[i].kind];
+        const struct run_mark **marks = calloc(all->count + 1, sizeof(struct run_mark *));
+        size_t count = marks ? report_events(run, kinds[i].kind, marks) : 0;
+        for (size_t k = 0; k < count; k++)
+            ret[n++] = (struct doc_event){marks[k]->t_ns, kinds[i].letter};
+        free(marks);
+    }
+    for (size_t i = 0; i < run->segment_count; i++)
+        ret[n++] = (struct doc_event){run->segments[i], '|'};
+    return n;
+}
+
+void report_add_plot(struct doc *d, const struct run *run, const struct series *s,
+                     const char *title, uint64_t most)
+{
+    struct series_point *points = calloc(series_room(s) + 1, sizeof *points);
+    struct doc_event *events = calloc(3 * REPORT_EVENTS + RUN_SEGMENTS, sizeof *events);
+    if (points && events)
+        doc_plot(d, &(struct doc_plot){.title = title,
+                                       .span_ns = run->now_ns,
+                                       .most = most,
+                                       .points = points,
+                                       .count = series_points(s, points),
+                                       .events = events,
+                                       .event_count = add_plot_events(run, events)});
+    free(points);
+    free(events);
+}
+
+static void add_plots(struct doc *d, const struct run *run)
+{
+    struct run_entity *const *gpus;
+    if (!run || !run->ticks)
+        return;
+    doc_hide(d, DOC_MARKDOWN);
+    doc_section(d, "memory", TONE_PLAIN, "Memory");
+    doc_canvas(d, run->steps_seen > 1 ? "steps" : "plots");
+    report_add_plot(d, run, run->job.signal[JOB_TREE], "memory of the job", 0);
+    size_t count = run_living(run, RUN_GPU, &gpus);
+    for (size_t i = 0; i < count; i++) {
+        char title[64];
+        snprintf(title, sizeof title, "memory of the job on GPU %" PRIu32, gpus[i]->id);
+        report_add_plot(d, run, gpus[i]->signal[GPU_JOB], title, 0);
+    }
+    doc_hide(d, 0);
+}
+
+/* ---- processes ---- */
+
+static const struct doc_column process_columns[] = {
+    {"pid", true, 0, CUT_END, 0, 0},       {"name", false, 1, CUT_END, 0, 16},
+    {"role", false, 3, CUT_END, 0, 0},     {"peak", true, 2, CUT_END, 0, 0},
+    {"last", true, 5, CUT_END, 0, 0},      {"unique", true, 6, CUT_END, 0, 0},
+    {"anonymous", true, 8, CUT_END, 0, 0}, {"files", true, 9, CUT_END, 0, 0},
+    {"shared", true, 10, CUT_END, 0, 0},   {"growth per minute", true, 7, CUT_END, 0, 0},
+    {"verdict", false, 4, CUT_END, 0, 0},  {"command", false, 0, CUT_END, 16, 0}};
+
+/* One process, from a recording or from run.json. */
+struct process_row {
+    int32_t pid;
+    uint64_t start_ticks;
+    const char *name, *role;
+    struct {
+        bool has;
+        uint64_t bytes;
+    } size[6]; /* peak, last, unique, anonymous, files, shared */
+};
+
+static void add_process(struct doc *d, const struct report *r, const struct process_row *row,
+                        struct buf *command)
+{
+    const struct judged *judged = NULL;
+    char size[TEXT_SIZE_MAX];
+    for (size_t i = 0; !judged && i < r->verdicts.processes.count; i++) {
+        const struct judged *one = &r->verdicts.processes.at[i];
+        if (one->has_pid && one->pid == row->pid && one->start_ticks == row->start_ticks)
+            judged = one;
+    }
+    doc_row(d);
+    doc_cellf(d, TONE_PLAIN, "%" PRId32, row->pid);
+    doc_cell(d, TONE_PLAIN, row->name);
+    doc_cell(d, TONE_PLAIN, row->role);
+    for (size_t i = 0; i < 6; i++)
+        doc_cell(d, TONE_PLAIN, report_size(size, row->size[i].has, (double)row->size[i].bytes));
+    doc_cell(d, TONE_PLAIN,
+             judged ? report_change(size, judged->result.rate_bytes_per_min.known,
+                                    judged->result.rate_bytes_per_min.value)
+                    : "–");
+    doc_cell(d, judged ? report_tone(&judged->result) : TONE_PLAIN,
+             judged ? verdict_word_name(judged->result.word) : "–");
+    doc_cell(d, TONE_PLAIN, NULL);
+    doc_code(d, buf_str(command));
+}
+
+static void row_size(struct process_row *row, size_t i, bool has, uint64_t bytes)
+{
+    row->size[i].has = has;
+    row->size[i].bytes = bytes;
+}
+
+static void add_recorded_process(struct doc *d, const struct report *r, const struct run_entity *e)
+{
+    static const unsigned fields[] = {SAMPLE_RSS, SAMPLE_UNIQUE, SAMPLE_ANON, SAMPLE_FILE,
+                                      SAMPLE_SHMEM};
+    struct process_row row = {.pid = e->info.id.pid,
+                              .start_ticks = e->info.id.start_ticks,
+                              .name = e->name,
+                              .role = process_role_name(e->info.role)};
+    row_size(&row, 0, e->peak_bytes > 0, e->peak_bytes);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        row_size(&row, i + 1, sample_has(&e->last, fields[i]), e->last.v[fields[i]]);
+    struct buf command = {0};
+    buf_add(&command, e->info.cmdline, e->info.cmdline_len);
+    for (size_t i = 0; i < command.len; i++)
+        if (!command.data[i])
+            command.data[i] = ' ';
+    add_process(d, r, &row, &command);
+    buf_fini(&command);
+}
+
+static void add_outcome_process(struct doc *d, const struct report *r,
+                                const struct outcome_process *p)
+{
+    struct process_row row = {
+        .pid = p->pid, .start_ticks = p->start_ticks, .name = p->name, .role = p->role};
+    row_size(&row, 0, p->series.has_peak_bytes, p->series.peak_bytes);
+    row_size(&row, 1, p->series.has_end_bytes, p->series.end_bytes);
+    row_size(&row, 2, p->has_unique_bytes, p->unique_bytes);
+    row_size(&row, 3, p->has_anon_bytes, p->anon_bytes);
+    row_size(&row, 4, p->has_file_bytes, p->file_bytes);
+    row_size(&row, 5, p->has_shmem_bytes, p->shmem_bytes);
+    struct buf command = {0};
+    for (size_t i = 0; i < p->command_count; i++)
+        buf_printf(&command, "%s%s", i ? " " : "", p->command[i] ? p->command[i] : "");
+    add_process(d, r, &row, &command);
+    buf_fini(&command);
+}
+
+static void add_process_table(struct doc *d, const struct report *r, struct run_entity *const *list,
+                              size_t from, size_t until)
+{
+    doc_table(d, NULL, "table of processes", process_columns,
+              sizeof process_columns / sizeof *process_columns);
+    for (size_t i = from; i < until; i++)
+        if (list)
+            add_recorded_process(d, r, list[i]);
+        else
+            add_outcome_process(d, r, &r->outcome.measured.processes[i]);
+}
+
+/* The first are those that matter; the rest can be opened, and is open on paper. */
+static void add_processes(struct doc *d, const struct report *r)
+{
+    struct run_entity **list = NULL;
+    const struct outcome_measured *m = &r->outcome.measured;
+    size_t count = r->run ? run_list(r->run, RUN_PROCESS, &list) : m->process_count;
+    uint64_t seen = r->run ? r->run->processes_seen : m->processes_seen;
+    count = count < REPORT_PROCESSES ? count : REPORT_PROCESSES;
+    size_t shown = count < PROCESSES_SHOWN ? count : PROCESSES_SHOWN;
+    if (count) {
+        doc_section(d, "processes", TONE_PLAIN, "Processes");
+        add_process_table(d, r, list, 0, shown);
+    }
+    if (count > shown) {
+        doc_fold(d, FOLD_GROUP);
+        doc_textf(d, TONE_PLAIN, "%zu smaller ones", count - shown);
+        add_process_table(d, r, list, shown, count);
+        doc_fold_end(d);
+    }
+    if (seen > count && count) {
+        doc_para(d, TONE_DIM);
+        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the largest.", seen);
+    }
+    free(list);
+}
+
+/* ---- the guard ---- */
+
+static void add_step(struct doc *d, bool has, int64_t step)
+{
+    if (has)
+        doc_cellf(d, TONE_PLAIN, "%" PRId64, step);
+    else
+        doc_cell(d, TONE_PLAIN, "–");
+}
+
+static void add_segments(struct doc *d, const struct outcome *o)
+{
+    static const struct doc_column columns[] = {
+        {"segment", true, 0, CUT_END, 0, 0},    {"time", true, 2, CUT_END, 0, 0},
+        {"first step", true, 4, CUT_END, 0, 0}, {"last step", true, 1, CUT_END, 0, 0},
+        {"saved at", true, 5, CUT_END, 0, 0},   {"peak", true, 3, CUT_END, 0, 0},
+        {"verdict", false, 2, CUT_END, 0, 0},   {"ended", false, 0, CUT_WRAP, 20, 0}};
+    doc_para(d, TONE_PLAIN);
+    doc_text(d, TONE_PLAIN, "The job was started again: its segments");
+    doc_table(d, NULL, "table of segments", columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < o->segment_count; i++) {
+        const struct outcome_segment *s = &o->segments[i];
+        char time[TEXT_TIME_MAX], size[TEXT_SIZE_MAX];
+        doc_row(d);
+        doc_cellf(d, TONE_PLAIN, "%" PRIu32, s->segment);
+        doc_cell(d, TONE_PLAIN, report_time(time, s->duration_s));
+        add_step(d, s->has_first_step, s->first_step);
+        add_step(d, s->has_last_step, s->last_step);
+        add_step(d, s->has_checkpoint_step, s->checkpoint_step);
+        doc_cell(d, TONE_PLAIN, text_size(size, s->peak_bytes));
+        doc_cell(d, TONE_PLAIN, s->verdict);
+        doc_cell(d, TONE_PLAIN, s->end.cause);
+    }
+}
+
+/* Act I, from the recording, which has them all, or from run.json. */
+static void add_act(struct doc *d, const struct report *r, size_t i)
+{
+    char time[TEXT_TIME_MAX];
+    doc_row(d);
+    if (r->run && r->run->guard_count) {
+        static const char *const keys[] = {"act", "trigger", "why"};
+        const struct run_note *note = &r->run->guard_notes[i];
+        doc_cell(d, TONE_PLAIN, report_time(time, (double)note->t_ns / 1e9));
+        for (size_t k = 0; k < 3; k++)
+            doc_cell(d, TONE_PLAIN, json_string_value(json_object_get(note->doc, keys[k])));
+        return;
+    }
+    const struct outcome_event *e = &r->outcome.guard.events[i];
+    doc_cell(d, TONE_PLAIN, report_time(time, e->t_s));
+    doc_cell(d, TONE_PLAIN, e->act);
+    doc_cell(d, TONE_PLAIN, e->trigger);
+    doc_cell(d, TONE_PLAIN, e->why);
+}
+
+static void add_acts(struct doc *d, const struct report *r, size_t from, size_t until)
+{
+    static const struct doc_column columns[] = {{"at", true, 0, CUT_END, 0, 0},
+                                                {"act", false, 0, CUT_END, 0, 24},
+                                                {"trigger", false, 1, CUT_END, 0, 24},
+                                                {"why", false, 0, CUT_WRAP, 20, 0}};
+    doc_table(d, NULL, "table of the guard's acts", columns, sizeof columns / sizeof *columns);
+    for (size_t i = from; i < until; i++)
+        add_act(d, r, i);
+}
+
+static void add_guard(struct doc *d, const struct report *r)
+{
+    const struct outcome_guard *guard = &r->outcome.guard;
+    bool is_recorded = r->run && r->run->guard_count;
+    size_t count = is_recorded ? r->run->guard_count : guard->event_count;
+    size_t first = count > REPORT_GUARD_EVENTS ? count - REPORT_GUARD_EVENTS : 0;
+    size_t from = count - first > EVENTS_SHOWN ? count - EVENTS_SHOWN : first;
+    char size[TEXT_SIZE_MAX];
+    if (!count && r->outcome.segment_count < 2)
+        return;
+    doc_section(d, "guard", TONE_PLAIN, "The guard");
+    if (guard->has_limit_bytes) {
+        doc_para(d, TONE_PLAIN);
+        doc_textf(d, TONE_PLAIN, "The limit was %s%s.", text_size(size, guard->limit_bytes),
+                  guard->dry_run ? "; a dry run, in which it only reports what it would do" : "");
+    }
+    if (r->outcome.segment_count >= 2)
+        add_segments(d, &r->outcome);
+    if (!count)
+        return;
+    doc_heading(d, "What it did");
+    if (from > first) {
+        doc_fold(d, FOLD_GROUP);
+        doc_textf(d, TONE_PLAIN, "%zu earlier acts", from - first);
+        add_acts(d, r, first, from);
+        doc_fold_end(d);
+    }
+    add_acts(d, r, from, count);
+    if (is_recorded && r->run->guard_seen > count - first) {
+        doc_para(d, TONE_DIM);
+        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the newest.", r->run->guard_seen);
+    }
+}
+
+/* ---- the machine ---- */
+
+static void add_text_fact(struct doc *d, const char *label, const char *text)
+{
+    doc_fact(d, label);
+    doc_text(d, TONE_PLAIN, text);
+}
+
+static void add_python(struct doc *d, uint32_t version)
+{
+    doc_fact(d, "python");
+    if (version)
+        doc_textf(d, TONE_PLAIN, "%u.%u.%u", version >> 24, version >> 16 & 0xff,
+                  version >> 8 & 0xff);
+}
+
+static void add_versions(struct doc *d, const struct report *r)
+{
+    bool has_python = false;
+    for (size_t i = 0; r->run && i < r->run->version_count; i++) {
+        add_text_fact(d, r->run->versions[i].name, r->run->versions[i].text);
+        has_python = has_python || strcmp(r->run->versions[i].name, "python") == 0;
+    }
+    if (!has_python)
+        add_python(d, r->heap.cost.python_version);
+}
+
+static void add_machine(struct doc *d, const struct report *r)
+{
+    const struct outcome *o = &r->outcome;
+    const struct outcome_measured *m = &o->measured;
+    const char *ebb = report_about(r, o->about.ebb, "ebb");
+    char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
+    doc_section(d, "machine", TONE_PLAIN, "Machine and recording");
+    doc_hide(d, DOC_MARKDOWN);
+    add_text_fact(d, "host", report_about(r, o->about.host, "host"));
+    doc_hide(d, 0);
+    add_text_fact(d, "kernel", report_about(r, o->about.kernel, "kernel"));
+    add_text_fact(d, "architecture", report_header(r, "arch"));
+    doc_fact(d, "limit");
+    if (m->has_limit && m->limit.has_limit_bytes)
+        doc_textf(d, TONE_PLAIN, "%s (%s%s%s)", text_size(size, m->limit.limit_bytes),
+                  m->limit.kind ? m->limit.kind : "limit", m->limit.where ? ", " : "",
+                  m->limit.where ? m->limit.where : "");
+    for (size_t i = 0; i < m->gpu_count; i++) {
+        char peak[TEXT_SIZE_MAX];
+        doc_fact(d, "GPU");
+        doc_itemf(d, TONE_PLAIN, "%s", m->gpus[i].name ? m->gpus[i].name : "GPU");
+        doc_itemf(d, TONE_PLAIN, "%s",
+                  report_size(size, m->gpus[i].has_total_bytes, (double)m->gpus[i].total_bytes));
+        doc_itemf(
+            d, TONE_PLAIN, "by the job at most %s",
+            report_size(peak, m->gpus[i].has_job_peak_bytes, (double)m->gpus[i].job_peak_bytes));
+    }
+    add_versions(d, r);
+    add_text_fact(d, "ebb", ebb ? ebb : "not recorded");
+    doc_fact(d, "interval");
+    if (m->has_interval_s)
+        doc_textf(d, TONE_PLAIN, "%g s", m->interval_s);
+    doc_fact(d, "recording");
+    if (m->has_recording && m->recording.has_bytes)
+        doc_text(d, TONE_PLAIN, text_size(size, m->recording.bytes));
+    doc_fact(d, "ebb cost");
+    if (m->has_cost && m->cost.has_cpu_s) {
+        doc_itemf(d, TONE_PLAIN, "%s CPU (%.2f %% of one)", report_time(time, m->cost.cpu_s),
+                  (double)m->cost.cpu_permyriad / 100);
+        doc_itemf(d, TONE_PLAIN, "%s resident",
+                  report_size(size, m->cost.has_rss_bytes, (double)m->cost.rss_bytes));
+    }
+    doc_hide(d, DOC_MARKDOWN);
+    add_text_fact(d, "working directory", report_cwd(r));
+    doc_hide(d, 0);
+}
+
+void report_document(struct doc *d, const struct report *r)
+{
+    add_head(d, r);
+    add_verdict(d, r);
+    add_figures(d, r);
+    add_plots(d, r->run);
+    if (r->has_diagnosis)
+        report_add_diagnosis(d, &r->diagnosis);
+    report_add_heap(d, r);
+    add_processes(d, r);
+    add_guard(d, r);
+    add_machine(d, r);
+}
