@@ -12,12 +12,18 @@
 static void take_news(const json_t *message)
 {
     struct spark spark = {0};
-    uint64_t bytes;
-    json_decref(pick_progress(json_object_get(message, "progress")));
-    json_decref(pick_verdict(json_object_get(message, "verdict")));
-    json_decref(pick_text(message, "reason", 40));
-    json_decref(pick_number(message, "t_s"));
-    pick_bytes(message, "peak_bytes", &bytes);
+    struct job_message m;
+    struct job_facts facts = {0};
+    json_t *doc = json_object();
+    if (job_message_read(message, &m) == 0) {
+        facts.has_progress = facts.has_verdict = facts.has_memory = true;
+        facts.progress = m.progress;
+        facts.verdict = m.verdict;
+        facts.memory = m.memory;
+        job_facts_put(&facts, doc);
+        job_message_fini(&m);
+    }
+    json_decref(doc);
     if (spark_unpack(message, &spark)) {
         spark_add(&spark, UINT64_C(60000000000), 1 << 20);
         json_decref(spark_json(&spark));

@@ -57,9 +57,9 @@ static void take_live(void *user, struct http_request *r)
     live_take(s.live, r);
 }
 
-static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+static void on_news(void *user, const struct jobs_news *news)
 {
-    (void)user, (void)what, (void)id, (void)doc, (void)is_change;
+    (void)user, (void)news;
     s.news++;
 }
 

@@ -87,9 +87,26 @@ static json_t *machine_of(void *user)
 
 /* ---- what standard input says ---- */
 
-static void news(enum jobs_news what, int64_t id, json_t *doc, bool is_change)
+static void news(enum jobs_news_kind kind, int64_t id, json_t *doc, bool is_change)
 {
-    live_news(it.live, what, id, doc, is_change);
+    live_news(it.live,
+              &(struct jobs_news){
+                  .kind = kind, .id = id, .doc = doc, .reason = "", .is_change = is_change});
+}
+
+static enum jobs_news_kind kind_of(const json_t *message)
+{
+    static const char *const words[] = {[JOBS_NEWS_SAMPLE] = "sample",
+                                        [JOBS_NEWS_MARK] = "mark",
+                                        [JOBS_NEWS_VERDICT] = "verdict",
+                                        [JOBS_NEWS_EVENT] = "event",
+                                        [JOBS_NEWS_LOG] = "log"};
+    const char *type = json_string_value(json_object_get(message, "type"));
+    for (unsigned i = JOBS_NEWS_SAMPLE; type && i <= JOBS_NEWS_LOG; i++) {
+        if (strcmp(type, words[i]) == 0)
+            return (enum jobs_news_kind)i;
+    }
+    return JOBS_NEWS_ANSWER; /* not for viewers */
 }
 
 static void tell_live(int64_t id, json_t *message, json_int_t times)
@@ -97,7 +114,7 @@ static void tell_live(int64_t id, json_t *message, json_int_t times)
     json_object_set_new(message, "id", json_integer(id));
     for (json_int_t i = 0; i < times; i++) {
         json_object_set_new(message, "n", json_integer(i));
-        news(JOBS_NEWS_LIVE, id, message, false);
+        news(kind_of(message), id, message, false);
     }
 }
 
@@ -109,7 +126,7 @@ static void grow_log(int64_t id, const json_t *command)
         buf_add(&it.log, json_string_value(text), json_string_length(text));
     json_t *message = json_pack("{s:s, s:I, s:I}", "type", "log", "id", (json_int_t)id, "bytes",
                                 (json_int_t)it.log.len);
-    news(JOBS_NEWS_LIVE, id, message, false);
+    news(JOBS_NEWS_LOG, id, message, false);
     json_decref(message);
 }
 
@@ -135,7 +152,7 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     json_t *m = json_pack("{s:s, s:I, s:f, s:I, s:o}", "type", "sample", "id",
                           (json_int_t)it.ticking, "t_s", (double)clock_mono_ns() / 1e9, "job_bytes",
                           (json_int_t)1 << 34, "processes", processes);
-    news(JOBS_NEWS_LIVE, it.ticking, m, false);
+    news(JOBS_NEWS_SAMPLE, it.ticking, m, false);
     json_decref(m);
 }
 

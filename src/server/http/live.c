@@ -116,57 +116,26 @@ void live_sweep(struct live *l)
 
 /* ---- news ---- */
 
-static int kind_of(const char *type, enum live_kind *ret)
+void live_news(void *user, const struct jobs_news *news)
 {
-    static const struct {
-        const char *word;
-        enum live_kind kind;
-    } kinds[] = {{"sample", LIVE_SAMPLE},
-                 {"mark", LIVE_MARK},
-                 {"verdict", LIVE_VERDICT},
-                 {"event", LIVE_EVENT},
-                 {"log", LIVE_LOG}};
-    for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(type, kinds[i].word) == 0) {
-            *ret = kinds[i].kind;
-            return 0;
-        }
-    }
-    return -EINVAL;
-}
-
-static void tell_live(struct live *l, int64_t id, const json_t *doc)
-{
-    enum live_kind kind;
-    if (kind_of(json_string_value(json_object_get(doc, "type")), &kind) < 0 ||
-        !is_wanted(l, kind, id))
-        return;
-    if (kind == LIVE_LOG) {
-        live_tail_read(l, id);
-        return;
-    }
-    struct live_message *m = live_message_of(kind, id, json_incref((json_t *)(uintptr_t)doc));
-    if (m)
-        live_tell(l, m);
-}
-
-void live_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
-{
+    static const enum live_kind kinds[] = {
+        [JOBS_NEWS_JOB] = LIVE_JOB,         [JOBS_NEWS_REMOVED] = LIVE_REMOVED,
+        [JOBS_NEWS_SAMPLE] = LIVE_SAMPLE,   [JOBS_NEWS_MARK] = LIVE_MARK,
+        [JOBS_NEWS_VERDICT] = LIVE_VERDICT, [JOBS_NEWS_EVENT] = LIVE_EVENT,
+        [JOBS_NEWS_LOG] = LIVE_LOG};
     struct live *l = user;
     struct live_message *m = NULL;
-    if (what == JOBS_NEWS_ANSWER) /* of one who asked alone */
+    enum live_kind kind = kinds[news->kind];
+    json_t *doc = (json_t *)(uintptr_t)news->doc;
+    if (news->kind == JOBS_NEWS_ANSWER) /* for the one who asked */
         return;
-    if (what == JOBS_NEWS_LIVE) {
-        tell_live(l, id, doc);
-    } else if (what == JOBS_NEWS_REMOVED) {
-        if (is_wanted(l, LIVE_REMOVED, id))
-            m = message_of_id(LIVE_REMOVED, "removed", id, NULL);
-    } else {
-        if (is_change) /* the last of a job's log comes with its end */
-            live_tail_read(l, id);
-        if (is_wanted(l, LIVE_JOB, id))
-            m = message_of_id(LIVE_JOB, "job", id, (json_t *)(uintptr_t)doc);
-    }
+    /* the last of a job's log comes with its end */
+    if (kind == LIVE_LOG || (kind == LIVE_JOB && news->is_change))
+        live_tail_read(l, news->id);
+    if (kind != LIVE_LOG && is_wanted(l, kind, news->id))
+        m = kind == LIVE_JOB || kind == LIVE_REMOVED
+                ? message_of_id(kind, kind == LIVE_JOB ? "job" : "removed", news->id, doc)
+                : live_message_of(kind, news->id, json_incref(doc));
     if (m)
         live_tell(l, m);
     live_sweep(l);

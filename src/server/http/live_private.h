@@ -92,7 +92,7 @@ int live_start(struct loop *loop, const struct live_sources *sources,
                struct err *err);
 extern const struct live_times live_default_times;
 /* A jobs_news_fn; USER is the struct live. */
-void live_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change);
+void live_news(void *user, const struct jobs_news *news);
 
 /* DOC is taken. NULL: out of memory. */
 struct live_message *live_message_of(enum live_kind kind, int64_t id, json_t *doc);

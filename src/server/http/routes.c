@@ -237,24 +237,19 @@ bool route_number(struct http_request *r, const char *key, double min, double ma
 
 /* ---- life ---- */
 
-static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+static void wake_waiters(void *user, const struct jobs_news *news)
 {
     struct routes *routes = user;
-    if (what == JOBS_NEWS_LIVE) {
-        const char *type = json_string_value(json_object_get(doc, "type"));
-        if (type && strcmp(type, "log") == 0)
-            route_wake(routes, id, WAIT_LOG);
-        return;
-    }
-    if (what == JOBS_NEWS_ANSWER) {
-        route_wake(routes, id, WAIT_CHECKPOINT);
-        return;
-    }
-    routes->generation++;
-    route_wake(routes, id, WAIT_STATE);
-    if (what == JOBS_NEWS_REMOVED || is_change) /* one that has ended answers no more */
-        route_wake(routes, id, WAIT_CHECKPOINT);
-    route_wake(routes, id, WAIT_LOG); /* one that has ended writes no more */
+    bool is_job = news->kind == JOBS_NEWS_JOB || news->kind == JOBS_NEWS_REMOVED;
+    bool is_change = news->kind == JOBS_NEWS_REMOVED || news->is_change;
+    routes->generation += is_job;
+    if (is_job)
+        route_wake(routes, news->id, WAIT_STATE);
+    /* a job that has ended neither answers nor writes any more */
+    if (news->kind == JOBS_NEWS_ANSWER || (is_job && is_change))
+        route_wake(routes, news->id, WAIT_CHECKPOINT);
+    if (news->kind == JOBS_NEWS_LOG || is_job)
+        route_wake(routes, news->id, WAIT_LOG);
 }
 
 int routes_new(const struct routes_options *options, struct routes **ret, struct err *err)
@@ -268,7 +263,7 @@ int routes_new(const struct routes_options *options, struct routes **ret, struct
         free(routes);
         return err_set(err, r, "cannot make a timer: %s", strerror(-r));
     }
-    jobs_listen(options->jobs, on_news, routes);
+    jobs_listen(options->jobs, wake_waiters, routes);
     *ret = routes;
     return 0;
 }

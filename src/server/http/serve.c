@@ -144,12 +144,12 @@ static void print_metrics(void *user, struct buf *out)
 {
     const struct serve *s = user;
     struct live_counts viewers = {0};
-    json_t *jobs = jobs_metrics(s->jobs), *room = jobs_room_json(s->jobs);
+    struct jobs_metrics jobs;
+    jobs_metrics(s->jobs, &jobs);
     if (s->live)
         live_counts(s->live, &viewers);
-    metrics_print(out, jobs, room, &viewers, s->started_wall_ns);
-    json_decref(jobs);
-    json_decref(room);
+    metrics_print(out, &jobs, &viewers, s->started_wall_ns);
+    jobs_metrics_fini(&jobs);
 }
 
 static void take_live(void *user, struct http_request *r)
@@ -158,19 +158,17 @@ static void take_live(void *user, struct http_request *r)
     live_take(s->live, r);
 }
 
-static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+static void log_news(void *user, const struct jobs_news *news)
 {
     (void)user;
-    const char *state = json_string_value(json_object_get(doc, "state"));
-    const char *reason = json_string_value(json_object_get(doc, "reason"));
-    enum job_state parsed;
-    if (is_change && state && job_state_parse(state, &parsed) == 0 && job_state_is_final(parsed))
-        log_job_over(id);
-    if (what == JOBS_NEWS_REMOVED)
-        log_line(LOG_INFO, "job_removed", id, "beyond what is kept");
-    else if (what == JOBS_NEWS_JOB && is_change && state)
-        log_line(LOG_INFO, "job_state", id, "%s%s%s", state, reason ? ": " : "",
-                 reason ? reason : "");
+    if (news->kind == JOBS_NEWS_REMOVED)
+        log_line(LOG_INFO, "job_removed", news->id, "beyond what is kept");
+    if (news->kind != JOBS_NEWS_JOB || !news->is_change)
+        return;
+    if (job_state_is_final(news->state))
+        log_job_over(news->id);
+    log_line(LOG_INFO, "job_state", news->id, "%s%s%s", job_state_word(news->state),
+             news->reason[0] ? ": " : "", news->reason);
 }
 
 static void on_end(void *user, const struct signalfd_siginfo *info)
@@ -220,7 +218,7 @@ static int open_jobs(struct serve *s, struct err *err)
     int r = jobs_open(s->loop, &jobs, &s->jobs, err);
     if (r < 0)
         return r;
-    jobs_listen(s->jobs, on_news, s);
+    jobs_listen(s->jobs, log_news, s);
     log_line(LOG_INFO, "room", 0, "%u slots, %llu MiB of memory, %u GPUs", jobs.slots,
              (unsigned long long)(jobs.memory_bytes >> 20), jobs.gpus);
     return 0;

@@ -71,6 +71,8 @@ int executor_find(struct executor *x, int64_t id, const struct executor_folder *
 /* Both by the supervisor. -ENOTCONN: it cannot be reached now (a cancel is repeated until it is).
  */
 int executor_cancel(struct executor_run *run, const char *reason, uint64_t grace_ns);
+/* The supervisor has refused a cancel: it is sent again, a little later. */
+void executor_cancel_again(struct executor_run *run);
 int executor_checkpoint(struct executor_run *run);
 /* The job's own folder: an fd, -ENOENT where it has none, -errno where nobody can say. */
 int executor_open_folder(const struct executor *x, const struct executor_folder *folder);

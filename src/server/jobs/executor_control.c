@@ -115,13 +115,8 @@ int executor_checkpoint(struct executor_run *run)
 
 /* ---- receiving ---- */
 
-static void on_answer(struct executor_run *run, const json_t *message)
+void executor_cancel_again(struct executor_run *run)
 {
-    const char *what = json_string_value(json_object_get(message, "do"));
-    if (!what || strcmp(what, "cancel") != 0)
-        return;
-    if (json_is_true(json_object_get(message, "ok")))
-        return;
     run->cancel.is_sent = false;
     executor_look_at(run, clock_mono_ns() + WAIT_MAX_MS * NS_PER_MS);
 }
@@ -129,10 +124,7 @@ static void on_answer(struct executor_run *run, const json_t *message)
 static void on_frame(struct executor_run *run, const char *data, size_t len)
 {
     json_t *message = json_parse(data, len, NULL);
-    const char *type = json_string_value(json_object_get(message, "type"));
-    if (type && strcmp(type, "answer") == 0)
-        on_answer(run, message);
-    if (type)
+    if (json_is_object(message))
         run->x->callbacks.news(run->x->callbacks.user, run->id, message);
     json_decref(message);
 }

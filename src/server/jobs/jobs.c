@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "base/loop.h"
 #include "server/jobs/jobs_private.h"
 
@@ -307,11 +306,7 @@ int jobs_cancel(struct jobs *j, int64_t id, const char *reason, uint64_t grace_n
     int r = find_active(j, id, &job, err);
     if (!job)
         return r;
-    json_t *holder = json_pack("{s:s?}", "reason", reason && reason[0] ? reason : NULL);
-    json_t *text = pick_text(holder, "reason", REASON_MAX);
-    snprintf(why, sizeof why, "%s", json_is_string(text) ? json_string_value(text) : "by request");
-    json_decref(text);
-    json_decref(holder);
+    facts_copy_text(why, sizeof why, reason && reason[0] ? reason : "by request");
     if (!job->live)
         return jobs_end_queued(j, job, JOB_CANCELLED, why, err);
     jobs_ask_end(j, job, why, grace_ns == UINT64_MAX ? j->options.grace_ns : grace_ns);
@@ -327,8 +322,7 @@ int jobs_checkpoint(struct jobs *j, int64_t id, struct err *err)
     if (job->state != JOB_RUNNING && job->state != JOB_CHECKPOINTING)
         return err_set(err, -EALREADY, "job %lld does not run: it is %s", (long long)id,
                        job_state_word(job->state));
-    json_decref(job->live->checkpoint);
-    job->live->checkpoint = NULL;
+    job->live->checkpoint = CHECKPOINT_UNANSWERED;
     r = job->live->run ? executor_checkpoint(job->live->run) : -ENOTCONN;
     if (r < 0)
         return err_set(err, -ENOTCONN,
@@ -343,14 +337,13 @@ int jobs_checkpoint_answer(struct jobs *j, int64_t id, struct err *err)
     int r = find_active(j, id, &job, err);
     if (!job)
         return r;
-    const json_t *answer = job->live ? job->live->checkpoint : NULL;
-    if (!answer)
+    if (!job->live || job->live->checkpoint == CHECKPOINT_UNANSWERED)
         return -EINPROGRESS;
-    if (json_is_true(json_object_get(answer, "ok")))
+    if (job->live->checkpoint == CHECKPOINT_UNDER_WAY)
         return 0;
-    const char *why = json_string_value(json_object_get(answer, "error"));
+    const char *why = job->live->checkpoint_error;
     return err_set(err, -EALREADY, "job %lld cannot be asked: %s", (long long)id,
-                   why ? why : "nobody listens");
+                   why[0] ? why : "nobody listens");
 }
 
 int jobs_folder(struct jobs *j, int64_t id, char *ret_path, size_t path_size)

@@ -7,8 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/jobs/facts.h"
+#include "server/jobs/plan.h"
 #include "server/jobs/spec.h"
 #include "server/jobs/state.h"
+#include "server/jobs/store.h"
 
 struct err;
 struct jobs;
@@ -36,17 +39,27 @@ struct jobs_options {
                           0: half a minute */
 };
 
-/* What happens, as it happens, on the loop. The document is borrowed. */
-enum jobs_news {
-    JOBS_NEWS_JOB,
-    JOBS_NEWS_REMOVED,
-    JOBS_NEWS_LIVE,
-    JOBS_NEWS_ANSWER, /* to a request for a checkpoint */
+/* What happens, as it happens, on the loop. */
+enum jobs_news_kind {
+    JOBS_NEWS_JOB,     /* DOC is the job as the API has it; STATE and the two after it are set */
+    JOBS_NEWS_REMOVED, /* no DOC */
+    JOBS_NEWS_ANSWER,  /* to a request for a checkpoint; no DOC */
+    /* messages of a supervisor, with the job's id */
+    JOBS_NEWS_SAMPLE,
+    JOBS_NEWS_MARK,
+    JOBS_NEWS_VERDICT,
+    JOBS_NEWS_EVENT,
+    JOBS_NEWS_LOG,
 };
-/* JOB: the job as the API tells it, IS_CHANGE at a change of state or verdict. REMOVED: NULL. LIVE:
- * a message `sample`, `mark`, `verdict`, `event` with its id, or {"type": "log", "id", "bytes"}. */
-typedef void jobs_news_fn(void *user, enum jobs_news what, int64_t id, const json_t *doc,
-                          bool is_change);
+struct jobs_news {
+    enum jobs_news_kind kind;
+    int64_t id;
+    const json_t *doc; /* borrowed */
+    enum job_state state;
+    const char *reason; /* "": none */
+    bool is_change;     /* of state or verdict */
+};
+typedef void jobs_news_fn(void *user, const struct jobs_news *news);
 
 int jobs_open(struct loop *loop, const struct jobs_options *options, struct jobs **ret,
               struct err *err);
@@ -89,8 +102,21 @@ int jobs_folder(struct jobs *jobs, int64_t id, char *ret_path, size_t path_size)
 /* Slots, memory and GPUs in use and in all, and trouble worth a sentence (a full disk). */
 json_t *jobs_room_json(const struct jobs *jobs);
 json_t *jobs_trouble(const struct jobs *jobs); /* list of sentences */
-/* For metrics: {"by_state": {…}, "counters": {…}, "running": [{"id", "name", "memory", …}]}. */
-json_t *jobs_metrics(struct jobs *jobs);
+/* For metrics; pointers are valid until the loop goes on. */
+struct jobs_metrics {
+    uint64_t by_state[JOB_STATES];
+    const struct plan_room *room;
+    struct store_counter *counters;
+    size_t counter_count;
+    struct jobs_running {
+        int64_t id;
+        uint64_t started_ns; /* wall clock; 0: not known */
+        const struct job_facts *facts;
+    } * running;
+    size_t running_count;
+};
+void jobs_metrics(struct jobs *jobs, struct jobs_metrics *ret);
+void jobs_metrics_fini(struct jobs_metrics *m);
 
 /* A job file as other servers keep it ({"ID": {"status", …}} or a list): ended and running ones are
  * taken over as history, queued ones with a command are queued: all of them or, where that fails,

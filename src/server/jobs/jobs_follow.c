@@ -40,205 +40,156 @@ void jobs_ask_end(struct jobs *j, struct job *job, const char *reason, uint64_t 
 
 /* ---- messages ---- */
 
-static void keep(json_t **at, json_t *value)
+/* What FROM has of M replaces what TO has. */
+#define TAKE(to, from, m)                                                                          \
+    ((from)->has_##m ? (void)((to)->m = (from)->m, (to)->has_##m = true) : (void)0)
+
+static void raise_peak(struct job_facts *f, uint64_t bytes)
 {
-    json_decref(*at);
-    *at = value;
+    f->has_memory = f->memory.has_peak_bytes = true;
+    if (bytes > f->memory.peak_bytes)
+        f->memory.peak_bytes = bytes;
 }
 
-static void set_figure(struct job_figures *f, enum job_figure which, const json_t *o,
-                       const char *key)
+static void take_verdict(struct jobs *j, struct job *job, const struct job_message *m)
 {
-    uint64_t bytes;
-    if (!pick_bytes(o, key, &bytes))
+    struct job_facts *f = &job->live->facts;
+    if (!m->has_verdict || !m->verdict.verdict[0]) /* none yet is no change */
         return;
-    f->bytes[which] = bytes;
-    f->has |= 1u << which;
-}
-
-static void raise_peak(struct job_figures *f, uint64_t bytes)
-{
-    if (f->has & 1u << FIGURE_PEAK && f->bytes[FIGURE_PEAK] >= bytes)
-        return;
-    f->bytes[FIGURE_PEAK] = bytes;
-    f->has |= 1u << FIGURE_PEAK;
-}
-
-static bool is_same_word(const json_t *a, const json_t *b)
-{
-    const char *x = json_string_value(json_object_get(a, "verdict"));
-    const char *y = json_string_value(json_object_get(b, "verdict"));
-    return x && y ? strcmp(x, y) == 0 : !x && !y;
-}
-
-static void take_verdict(struct jobs *j, struct job *job, const json_t *verdict)
-{
-    json_t *picked = pick_verdict(verdict);
-    if (json_is_null(picked)) { /* none yet is no change */
-        json_decref(picked);
-        return;
-    }
-    bool is_change = !is_same_word(job->live->verdict, picked);
-    keep(&job->live->verdict, picked);
+    bool is_change = strcmp(f->verdict.verdict, m->verdict.verdict) != 0;
+    f->has_verdict = true;
+    f->verdict = m->verdict;
     job->live->is_news = true;
     if (is_change)
         jobs_tell_verdict(j, job);
 }
 
-static bool parse_live_state(const json_t *message, enum job_state *ret)
+static void take_state(struct jobs *j, struct job *job, const struct job_message *m)
 {
-    const char *word = json_string_value(json_object_get(message, "state"));
     enum job_state state;
-    if (!word || job_state_parse(word, &state) < 0 ||
+    if (job_state_parse(m->state, &state) < 0 || job->state == JOB_STARTING ||
         (state != JOB_RUNNING && state != JOB_CHECKPOINTING && state != JOB_STOPPING))
-        return false;
-    *ret = state;
-    return true;
+        return;
+    /* a supervisor may not have received the cancel yet */
+    if (job->live->was_asked || (state == job->state && strcmp(m->reason, job->live->reason) == 0))
+        return;
+    jobs_change_soft(j, job, state, m->reason[0] ? m->reason : NULL);
 }
 
-static void take_state(struct jobs *j, struct job *job, const json_t *message)
-{
-    enum job_state state;
-    char reason[JOBS_SENTENCE_MAX] = "";
-    json_t *text = pick_text(message, "reason", sizeof reason - 1);
-    if (json_is_string(text))
-        snprintf(reason, sizeof reason, "%s", json_string_value(text));
-    json_decref(text);
-    if (!parse_live_state(message, &state) || job->state == JOB_STARTING)
-        return;
-    /* it may not have heard yet that it is to end */
-    if (job->live->was_asked || (state == job->state && strcmp(reason, job->live->reason) == 0))
-        return;
-    jobs_change_soft(j, job, state, reason[0] ? reason : NULL);
-}
-
-static void on_state(struct jobs *j, struct job *job, const json_t *message)
+static void on_state(struct jobs *j, struct job *job, const struct job_message *m)
 {
     struct job_live *live = job->live;
-    uint64_t bytes;
-    const json_t *pid = json_object_get(message, "pid");
-    const json_t *segment = json_object_get(message, "segment");
-    double started_s = json_number_value(json_object_get(message, "started_s"));
-    if (json_is_integer(pid) && json_integer_value(pid) > 0)
-        live->pid = json_integer_value(pid);
-    if (json_is_integer(segment) && json_integer_value(segment) >= 0)
-        live->segment = json_integer_value(segment);
-    if (!live->started_ns && started_s > 0 && started_s < 200 * year_s)
-        live->started_ns = (uint64_t)(started_s * 1e9);
-    keep(&live->progress, pick_progress(json_object_get(message, "progress")));
-    set_figure(&live->figures, FIGURE_LIMIT, message, "limit_bytes");
-    if (pick_bytes(message, "peak_bytes", &bytes))
-        raise_peak(&live->figures, bytes);
-    if (pick_bytes(message, "log_bytes", &bytes))
-        live->log_bytes = bytes;
+    struct job_facts *f = &live->facts;
+    if (m->pid > 0)
+        TAKE(f, m, pid);
+    if (m->segment >= 0)
+        TAKE(f, m, segment);
+    if (!live->started_ns && m->started_s > 0 && m->started_s < 200 * year_s)
+        live->started_ns = (uint64_t)(m->started_s * 1e9);
+    f->has_progress = m->has_progress;
+    f->progress = m->progress;
+    TAKE(&f->memory, &m->memory, limit_bytes);
+    if (m->has_peak_bytes)
+        raise_peak(f, m->peak_bytes);
+    TAKE(f, m, log_bytes);
     live->is_news = true;
-    take_verdict(j, job, json_object_get(message, "verdict"));
-    take_state(j, job, message);
+    take_verdict(j, job, m);
+    take_state(j, job, m);
 }
 
-static void sum_gpus(struct job_figures *f, const json_t *gpus)
+static void on_sample(struct job *job, const struct job_message *m)
 {
-    uint64_t sum = 0, bytes;
-    bool is_known = false;
-    for (size_t i = 0; i < json_array_size(gpus) && i < PLAN_GPUS_MAX; i++) {
-        if (!pick_bytes(json_array_get(gpus, i), "job_bytes", &bytes))
-            continue;
-        is_known = true;
-        sum += bytes;
+    struct job_facts *f = &job->live->facts;
+    struct job_memory *memory = &f->memory;
+    uint64_t gpu_bytes = 0;
+    bool has_gpu = false;
+    TAKE(memory, &m->memory, job_bytes);
+    TAKE(memory, &m->memory, unique_bytes);
+    TAKE(memory, &m->memory, limit_bytes);
+    TAKE(memory, &m->memory, headroom_bytes);
+    for (size_t i = 0; i < m->gpu_count && i < PLAN_GPUS_MAX; i++) {
+        has_gpu = has_gpu || m->gpus[i].has_job_bytes;
+        gpu_bytes += m->gpus[i].job_bytes;
     }
-    if (!is_known)
+    if (has_gpu) {
+        memory->has_gpu_bytes = true;
+        memory->gpu_bytes = gpu_bytes;
+    }
+    f->has_memory = f->has_memory || memory->has_unique_bytes || memory->has_headroom_bytes ||
+                    memory->has_gpu_bytes;
+    job->live->is_news = true;
+    if (!m->memory.has_job_bytes)
         return;
-    f->bytes[FIGURE_GPU] = sum;
-    f->has |= 1u << FIGURE_GPU;
+    raise_peak(f, m->memory.job_bytes);
+    if (m->t_s >= 0 && m->t_s < 100 * year_s)
+        spark_add(&job->live->spark, (uint64_t)(m->t_s * 1e9), m->memory.job_bytes);
 }
 
-static void on_sample(struct jobs *j, struct job *job, const json_t *message)
+static void on_checkpoint_answer(struct jobs *j, struct job *job, const struct job_message *m)
 {
     struct job_live *live = job->live;
-    struct job_figures *f = &live->figures;
-    double t_s = json_number_value(json_object_get(message, "t_s"));
-    uint64_t bytes;
-    (void)j;
-    set_figure(f, FIGURE_JOB, message, "job_bytes");
-    set_figure(f, FIGURE_UNIQUE, message, "unique_bytes");
-    set_figure(f, FIGURE_LIMIT, message, "limit_bytes");
-    set_figure(f, FIGURE_HEADROOM, message, "headroom_bytes");
-    sum_gpus(f, json_object_get(message, "gpus"));
-    live->is_news = true;
-    if (!pick_bytes(message, "job_bytes", &bytes))
+    live->checkpoint = m->ok ? CHECKPOINT_UNDER_WAY : CHECKPOINT_REFUSED;
+    memcpy(live->checkpoint_error, m->error, sizeof live->checkpoint_error);
+    jobs_publish(j, JOBS_NEWS_ANSWER, job->id, NULL);
+    if (m->ok)
         return;
-    raise_peak(f, bytes);
-    if (t_s >= 0 && t_s < 100 * year_s)
-        spark_add(&live->spark, (uint64_t)(t_s * 1e9), bytes);
-}
-
-/* All of it, from one who was there all the time. */
-static void on_spark(struct jobs *j, struct job *job, const json_t *message)
-{
-    (void)j;
-    if (spark_unpack(message, &job->live->spark))
-        job->live->is_news = true;
-}
-
-static void on_verdict(struct jobs *j, struct job *job, const json_t *message)
-{
-    take_verdict(j, job, json_object_get(message, "verdict"));
-}
-
-static void on_log(struct jobs *j, struct job *job, const json_t *message)
-{
-    uint64_t bytes;
-    (void)j;
-    if (pick_bytes(message, "bytes", &bytes))
-        job->live->log_bytes = bytes;
-}
-
-/* Whoever asked may wait for it; the others see an event. */
-static void on_answer(struct jobs *j, struct job *job, const json_t *message)
-{
-    const char *what = json_string_value(json_object_get(message, "do"));
-    if (!what || strcmp(what, "checkpoint") != 0)
-        return;
-    keep(&job->live->checkpoint,
-         json_pack("{s:b,s:o}", "ok", json_is_true(json_object_get(message, "ok")), "error",
-                   pick_text(message, "error", 400)));
-    jobs_tell_answer(j, job->id, job->live->checkpoint);
-    if (json_is_true(json_object_get(message, "ok")))
-        return;
-    json_t *event = json_pack("{s:s,s:I,s:s,s:o}", "type", "event", "id", (json_int_t)job->id,
-                              "act", "checkpoint failed", "why", pick_text(message, "error", 400));
-    if (event)
-        jobs_tell_live(j, job->id, event);
+    json_t *event =
+        json_pack("{s:s,s:I,s:s,s:o}", "type", "event", "id", (json_int_t)job->id, "act",
+                  "checkpoint failed", "why", m->has_error ? json_text0(m->error) : json_null());
+    jobs_publish(j, JOBS_NEWS_EVENT, job->id, event);
     json_decref(event);
 }
 
-static const struct {
-    const char *type;
-    void (*take)(struct jobs *j, struct job *job, const json_t *message);
-    bool is_passed_on;
-} kinds[] = {
-    {"sample", on_sample, true},  {"mark", NULL, true},       {"verdict", on_verdict, true},
-    {"event", NULL, true},        {"log", on_log, true},      {"state", on_state, false},
-    {"answer", on_answer, false}, {"spark", on_spark, false},
-};
-
-static void on_news(void *user, int64_t id, json_t *message)
+static void take_message(struct jobs *j, struct job *job, const struct job_message *m,
+                         const json_t *doc)
 {
+    switch (m->type) {
+    case MESSAGE_SAMPLE:
+        on_sample(job, m);
+        break;
+    case MESSAGE_STATE:
+        on_state(j, job, m);
+        break;
+    case MESSAGE_VERDICT:
+        take_verdict(j, job, m);
+        break;
+    case MESSAGE_LOG:
+        if (m->has_bytes)
+            job->live->facts.log_bytes = m->bytes;
+        break;
+    case MESSAGE_SPARK: /* all of it, from the one who has followed the whole run */
+        if (spark_unpack(doc, &job->live->spark))
+            job->live->is_news = true;
+        break;
+    case MESSAGE_ANSWER:
+        if (strcmp(m->answers, "checkpoint") == 0)
+            on_checkpoint_answer(j, job, m);
+        else if (strcmp(m->answers, "cancel") == 0 && !m->ok)
+            executor_cancel_again(job->live->run);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_news(void *user, int64_t id, json_t *doc)
+{
+    static const enum jobs_news_kind kinds[] = {[MESSAGE_SAMPLE] = JOBS_NEWS_SAMPLE,
+                                                [MESSAGE_MARK] = JOBS_NEWS_MARK,
+                                                [MESSAGE_VERDICT] = JOBS_NEWS_VERDICT,
+                                                [MESSAGE_EVENT] = JOBS_NEWS_EVENT,
+                                                [MESSAGE_LOG] = JOBS_NEWS_LOG};
     struct jobs *j = user;
     struct job *job = jobs_find(j, id);
-    const char *type = json_string_value(json_object_get(message, "type"));
-    if (!job || !job->live || job->live->ending || !type)
+    struct job_message m;
+    if (!job || !job->live || job->live->ending || job_message_read(doc, &m) < 0)
         return;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(type, kinds[i].type) != 0)
-            continue;
-        if (kinds[i].take)
-            kinds[i].take(j, job, message);
-        if (kinds[i].is_passed_on && json_object_set_new(message, "id", json_integer(id)) == 0)
-            jobs_tell_live(j, id, message);
-        jobs_tick_on(j);
-        return;
-    }
+    take_message(j, job, &m, doc);
+    if (m.type >= MESSAGE_SAMPLE && m.type <= MESSAGE_LOG &&
+        json_object_set_new(doc, "id", json_integer(id)) == 0)
+        jobs_publish(j, kinds[m.type], id, doc);
+    jobs_tick_on(j);
+    job_message_fini(&m);
 }
 
 /* ---- over ---- */

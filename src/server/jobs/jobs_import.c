@@ -98,16 +98,6 @@ static int key_of(const char *path, char ret[KEY_MAX], struct err *err)
     return r < 0 ? err_set(err, r, "cannot read %s: %s", path, strerror(-r)) : 0;
 }
 
-static int is_known(struct jobs *j, const char *key, struct err *err)
-{
-    json_t *counters = NULL;
-    int r = store_counters(j->store, &counters, err);
-    if (r == 0)
-        r = json_object_get(counters, key) != NULL;
-    json_decref(counters);
-    return r;
-}
-
 static int take_all(struct jobs *j, const json_t *list, const char *key, struct err *err)
 {
     int r = store_begin(j->store, err);
@@ -127,11 +117,12 @@ int jobs_import(struct jobs *j, const char *path, struct err *err)
 {
     char key[KEY_MAX];
     json_t *list = NULL;
+    double times = 0;
     int r = key_of(path, key, err);
     if (r == 0)
-        r = is_known(j, key, err);
-    if (r != 0)
-        return r < 0 ? r : 0;
+        r = store_counter(j->store, key, &times, err);
+    if (r < 0 || times > 0)
+        return r;
     r = jobfile_read(path, &list, err);
     if (r == 0)
         r = take_all(j, list, key, err);

@@ -115,22 +115,6 @@ static void put_end(json_t *doc, const json_t *end)
     }
 }
 
-static json_t *or_null(json_t *v)
-{
-    return v ? json_incref(v) : json_null();
-}
-
-static void put_live(json_t *doc, const struct job_live *live)
-{
-    json_object_set_new(doc, "pid", live->pid ? json_integer(live->pid) : json_null());
-    json_object_set_new(doc, "segment", json_integer(live->segment));
-    json_object_set_new(doc, "memory", job_figures_json(&live->figures));
-    json_object_set_new(doc, "verdict", or_null(live->verdict));
-    json_object_set_new(doc, "progress", or_null(live->progress));
-    json_object_set_new(doc, "spark", spark_json(&live->spark));
-    json_object_set_new(doc, "log_bytes", json_u64(live->log_bytes));
-}
-
 /* What is in memory is newer than the row. */
 static void overlay(struct store_job *row, const struct job *job)
 {
@@ -150,9 +134,12 @@ static json_t *build(struct jobs *j, const struct store_job *row, const json_t *
     json_t *doc = json_object();
     put_row(j, doc, row);
     put_request(doc, request);
-    put_end(doc, end);
-    if (job && job->live && !job->live->ending)
-        put_live(doc, job->live);
+    if (job && job->live && !job->live->ending) {
+        job_facts_put(&job->live->facts, doc);
+        json_object_set_new(doc, "spark", spark_json(&job->live->spark));
+    } else {
+        put_end(doc, end);
+    }
     if (job && job->live)
         json_object_set_new(doc, "gpus", gpu_bits_json(job->live->gpus));
     if (job && job->state == JOB_QUEUED) {
@@ -304,27 +291,23 @@ json_t *jobs_trouble(const struct jobs *j)
     return list;
 }
 
-static json_t *running_json(const struct job *job)
+void jobs_metrics(struct jobs *j, struct jobs_metrics *ret)
 {
-    const struct job_live *live = job->live;
-    return json_pack("{s:I,s:o,s:s,s:o,s:o,s:o,s:o}", "id", (json_int_t)job->id, "name",
-                     json_text0(job->name), "state", job_state_word(job->state), "started_s",
-                     time_json(live->started_ns), "memory", job_figures_json(&live->figures),
-                     "progress", or_null(live->progress), "verdict", or_null(live->verdict));
+    *ret = (struct jobs_metrics){
+        .room = &j->room,
+        .running = calloc(j->active_count ? j->active_count : 1, sizeof *ret->running)};
+    store_count(j->store, ret->by_state);
+    store_counters(j->store, &ret->counters, &ret->counter_count, NULL);
+    for (size_t i = 0; ret->running && i < j->active_count; i++) {
+        const struct job *job = j->active[i];
+        if (job->live && !job->live->ending)
+            ret->running[ret->running_count++] =
+                (struct jobs_running){job->id, job->live->started_ns, &job->live->facts};
+    }
 }
 
-json_t *jobs_metrics(struct jobs *j)
+void jobs_metrics_fini(struct jobs_metrics *m)
 {
-    uint64_t count[JOB_STATES];
-    json_t *by_state = json_object(), *running = json_array(), *counters = NULL;
-    store_count(j->store, count, NULL);
-    for (unsigned i = 0; i < JOB_STATES; i++)
-        json_object_set_new(by_state, job_state_word((enum job_state)i), json_u64(count[i]));
-    for (size_t i = 0; i < j->active_count; i++)
-        if (j->active[i]->live && !j->active[i]->live->ending)
-            json_array_append_new(running, running_json(j->active[i]));
-    if (store_counters(j->store, &counters, NULL) < 0)
-        counters = json_object();
-    return json_pack("{s:o,s:o,s:o}", "by_state", by_state, "counters", counters, "running",
-                     running);
+    free(m->counters);
+    free(m->running);
 }

@@ -56,10 +56,8 @@ uint64_t jobs_age_ns(const struct jobs *j)
 
 static int read_age(struct jobs *j, struct err *err)
 {
-    json_t *counters = NULL;
-    int r = store_counters(j->store, &counters, err);
-    double age_s = json_number_value(json_object_get(counters, age_key));
-    json_decref(counters);
+    double age_s = 0;
+    int r = store_counter(j->store, age_key, &age_s, err);
     j->age_ns = j->age_kept_ns = age_s > 0 ? (uint64_t)(age_s * 1e9) : 0;
     j->age_boot_ns = clock_boot_ns();
     return r;
@@ -204,7 +202,7 @@ static void oldest(struct jobs *j, uint64_t aged_ns, struct choice *ret)
 static bool is_too_many(const struct jobs *j)
 {
     uint64_t count[JOB_STATES], ended = 0;
-    store_count(j->store, count, NULL);
+    store_count(j->store, count);
     for (unsigned i = 0; i < JOB_STATES; i++)
         ended += job_state_is_final((enum job_state)i) ? count[i] : 0;
     return j->options.keep.count && ended > j->options.keep.count;

@@ -9,6 +9,7 @@
 
 #include "engine/spark.h"
 #include "server/jobs/executor.h"
+#include "server/jobs/facts.h"
 #include "server/jobs/jobs.h"
 #include "server/jobs/plan.h"
 #include "server/jobs/spec.h"
@@ -23,20 +24,7 @@ enum {
     JOBS_SENTENCE_MAX = 512,
 };
 
-/* Memory as the API tells it. */
-enum job_figure {
-    FIGURE_JOB,
-    FIGURE_PEAK,
-    FIGURE_UNIQUE,
-    FIGURE_LIMIT,
-    FIGURE_HEADROOM,
-    FIGURE_GPU,
-    FIGURES
-};
-struct job_figures {
-    unsigned has; /* bits */
-    uint64_t bytes[FIGURES];
-};
+enum job_checkpoint { CHECKPOINT_UNANSWERED = 0, CHECKPOINT_UNDER_WAY, CHECKPOINT_REFUSED };
 
 /* A change that a newer one followed before it was on disk. */
 struct job_note {
@@ -58,15 +46,13 @@ struct job_live {
     char reason[JOBS_SENTENCE_MAX];
     bool is_alone;          /* nobody else ran at any time of it */
     bool was_asked;         /* to end, by request */
-    unsigned changes;       /* told by the supervisor */
+    unsigned changes;       /* reported by the supervisor */
     struct job_note *notes; /* JOB_NOTES of them, or NULL */
     unsigned note_count;
-    /* told by the supervisor */
-    int64_t pid, segment; /* pid 0: not known */
-    json_t *progress, *verdict;
-    json_t *checkpoint; /* answer to the newest request for one; NULL: none yet */
-    struct job_figures figures;
-    uint64_t log_bytes;
+    /* reported by the supervisor */
+    struct job_facts facts;
+    enum job_checkpoint checkpoint; /* what became of the newest request for one */
+    char checkpoint_error[FACTS_TEXT];
     struct spark spark;
     uint64_t told_ns;          /* when listeners were last told without a change */
     bool is_news;              /* since then */
@@ -202,8 +188,8 @@ bool jobs_write_end(struct jobs *j, struct job *job); /* true: JOB is gone */
 bool jobs_sync_all(struct jobs *j);
 void jobs_tell(struct jobs *j, struct job *job, bool is_change);
 void jobs_tell_removed(struct jobs *j, int64_t id);
-void jobs_tell_live(struct jobs *j, int64_t id, const json_t *message);
-void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message);
+/* KIND of a supervisor's message, which is borrowed. */
+void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const json_t *message);
 /* At once, unless it was just told: then within a second. */
 void jobs_tell_verdict(struct jobs *j, struct job *job);
 void jobs_tick_on(struct jobs *j);
@@ -216,12 +202,9 @@ int jobs_ids_note(struct jobs *j, int64_t id, struct err *err);
 
 /* ---- jobs_queue.c ---- */
 
-void jobs_kick(struct jobs *j); /* the queue is looked at soon */
-void jobs_plan(struct jobs *j); /* why each of the queue waits */
-/* A new one that may start at once: the GPUs it gets. */
-bool jobs_can_start(struct jobs *j, const struct job *job, uint64_t *ret_gpus);
-/* JOB is in state starting, durably, and not in the queue: starts it. */
-void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec);
+void jobs_kick(struct jobs *j);         /* the queue is looked at soon */
+void jobs_plan(struct jobs *j);         /* why each of the queue waits */
+void jobs_start_queued(struct jobs *j); /* starts what can be started, some at a time */
 /* Nothing of it was started, for a reason that may pass: it waits again. */
 void jobs_requeue(struct jobs *j, struct job *job, const char *why);
 void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed);
@@ -254,7 +237,8 @@ struct job_ending {
     char reason[JOBS_SENTENCE_MAX];
     uint64_t duration_ns; /* 0: not known */
     uint64_t peak_bytes;  /* to ask for next time; 0: not known */
-    json_t *end;          /* for the store */
+    struct job_facts facts;
+    json_t *end; /* for the store */
     struct {
         const char *key;
         double by;
@@ -265,13 +249,6 @@ struct job_ending {
 struct job_ending *job_ending_new(const struct job_live *live, const json_t *run_json,
                                   const char *no_start);
 void job_ending_free(struct job_ending *e);
-/* Numbers and texts of foreign documents, checked; NULL becomes JSON null. */
-json_t *pick_number(const json_t *o, const char *key);
-json_t *pick_text(const json_t *o, const char *key, size_t max);
-json_t *pick_progress(const json_t *o);
-json_t *pick_verdict(const json_t *o);
-bool pick_bytes(const json_t *o, const char *key, uint64_t *ret);
-json_t *job_figures_json(const struct job_figures *f); /* null where nothing is known */
 
 /* ---- jobs_json.c ---- */
 

@@ -41,7 +41,7 @@ static struct plan_job plan_job_of(const struct jobs *j, const struct job *job)
     uint64_t all = j->room.memory_bytes;
     bool is_guess = job->memory_from && strcmp(job->memory_from, "learned") == 0;
     return (struct plan_job){
-        .id = job->id ? job->id : INT64_MAX,
+        .id = job->id,
         .priority = job->priority,
         /* what was learned is no reason never to start it */
         .memory_bytes = is_guess && all && job->memory_bytes > all ? all : job->memory_bytes,
@@ -49,36 +49,24 @@ static struct plan_job plan_job_of(const struct jobs *j, const struct job *job)
         .waits = job->after_count > 0};
 }
 
-/* The verdicts of the queue, and of ONE_MORE (may be NULL), which is not in it yet. NULL: out of
- * memory. */
-static struct plan_verdict *plan(struct jobs *j, const struct job *one_more)
-{
-    size_t count = j->queue_count + (one_more ? 1 : 0);
-    AUTO_FREE struct plan_job *v = calloc(count ? count : 1, sizeof *v);
-    struct plan_verdict *verdicts = calloc(count ? count : 1, sizeof *verdicts);
-    if (!v || !verdicts) {
-        free(verdicts);
-        return NULL;
-    }
-    for (size_t i = 0; i < j->queue_count; i++)
-        v[i] = plan_job_of(j, j->queue[i]);
-    if (one_more)
-        v[count - 1] = plan_job_of(j, one_more);
-    plan_next(&j->room, v, count, verdicts);
-    return verdicts;
-}
-
 /* Remembers the verdicts; the one that starts, or NULL. */
 static struct job *plan_queue(struct jobs *j)
 {
-    AUTO_FREE struct plan_verdict *verdicts = plan(j, NULL);
+    size_t count = j->queue_count;
+    AUTO_FREE struct plan_job *plans = calloc(count ? count : 1, sizeof *plans);
+    AUTO_FREE struct plan_verdict *verdicts = calloc(count ? count : 1, sizeof *verdicts);
     struct job *first = NULL;
-    for (size_t i = 0; verdicts && i < j->queue_count; i++) {
+    j->is_planned = plans && verdicts;
+    if (!j->is_planned)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        plans[i] = plan_job_of(j, j->queue[i]);
+    plan_next(&j->room, plans, count, verdicts);
+    for (size_t i = 0; i < count; i++) {
         j->queue[i]->verdict = verdicts[i];
         if (verdicts[i].why == PLAN_STARTS)
             first = j->queue[i];
     }
-    j->is_planned = verdicts != NULL;
     return first;
 }
 
@@ -86,18 +74,6 @@ void jobs_plan(struct jobs *j)
 {
     if (!j->is_planned)
         plan_queue(j);
-}
-
-bool jobs_can_start(struct jobs *j, const struct job *job, uint64_t *ret_gpus)
-{
-    if (!j->is_started || j->room.slots_used >= j->room.slots || job->after_count > 0 ||
-        clock_mono_ns() < j->hold_ns)
-        return false;
-    AUTO_FREE struct plan_verdict *verdicts = plan(j, job);
-    if (!verdicts || verdicts[j->queue_count].why != PLAN_STARTS)
-        return false;
-    *ret_gpus = verdicts[j->queue_count].gpus;
-    return true;
 }
 
 void jobs_waits_for(struct jobs *j, const struct job *job, char *ret, size_t size)
@@ -153,7 +129,7 @@ void jobs_requeue(struct jobs *j, struct job *job, const char *why)
     hold(j);
 }
 
-void jobs_launch(struct jobs *j, struct job *job, const struct job_spec *spec)
+static void start_taken(struct jobs *j, struct job *job, const struct job_spec *spec)
 {
     struct err err;
     int r = launch(j, job, spec, &err);
@@ -213,7 +189,7 @@ static void start_one(struct jobs *j, struct job *job)
     if (r == -EINVAL) /* its folder is gone, say */
         r = jobs_end_queued(j, job, JOB_FAILED, why.text, &err);
     else if (r == 0 && take_from_queue(j, job, &spec))
-        jobs_launch(j, job, &spec);
+        start_taken(j, job, &spec);
     if (r < 0)
         hold(j);
     job_spec_fini(&spec);
@@ -248,14 +224,20 @@ static bool start_some(struct jobs *j, uint64_t now_ns)
     return true;
 }
 
-void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
+void jobs_start_queued(struct jobs *j)
 {
-    struct jobs *j = user;
-    (void)missed;
+    if (!j->is_started)
+        return;
     bool is_more = jobs_after_some(j);
-    if (start_some(j, now_ns) || is_more)
+    if (start_some(j, clock_mono_ns()) || is_more)
         jobs_kick(j);
     tell_waits(j);
+}
+
+void jobs_on_kick(void *user, uint64_t now_ns, uint64_t missed)
+{
+    (void)now_ns, (void)missed;
+    jobs_start_queued(user);
 }
 
 /* ---- memory ---- */

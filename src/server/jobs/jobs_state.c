@@ -40,14 +40,14 @@ static void store_trouble(struct jobs *j, const struct err *err)
 
 /* ---- telling ---- */
 
-static void tell(struct jobs *j, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+static void publish_news(struct jobs *j, const struct jobs_news *news)
 {
     for (size_t i = 0; i < JOBS_LISTENERS; i++)
         if (j->listener[i].fn)
-            j->listener[i].fn(j->listener[i].user, what, id, doc, is_change);
+            j->listener[i].fn(j->listener[i].user, news);
 }
 
-static bool is_heard(const struct jobs *j)
+static bool has_listener(const struct jobs *j)
 {
     for (size_t i = 0; i < JOBS_LISTENERS; i++)
         if (j->listener[i].fn)
@@ -65,12 +65,17 @@ void jobs_tell(struct jobs *j, struct job *job, bool is_change)
     }
     if (j->is_file_due)
         jobs_tick_on(j);
-    if (!is_heard(j))
+    if (!has_listener(j))
         return;
     json_t *doc = jobs_job_json(j, job);
     job->told_why = job->verdict.why;
     if (doc)
-        tell(j, JOBS_NEWS_JOB, job->id, doc, is_change);
+        publish_news(j, &(struct jobs_news){.kind = JOBS_NEWS_JOB,
+                                            .id = job->id,
+                                            .doc = doc,
+                                            .state = job->state,
+                                            .reason = job->live ? job->live->reason : "",
+                                            .is_change = is_change});
     json_decref(doc);
 }
 
@@ -86,17 +91,12 @@ void jobs_tell_removed(struct jobs *j, int64_t id)
 {
     j->is_file_due = true;
     jobs_tick_on(j);
-    tell(j, JOBS_NEWS_REMOVED, id, NULL, true);
+    jobs_publish(j, JOBS_NEWS_REMOVED, id, NULL);
 }
 
-void jobs_tell_live(struct jobs *j, int64_t id, const json_t *message)
+void jobs_publish(struct jobs *j, enum jobs_news_kind kind, int64_t id, const json_t *message)
 {
-    tell(j, JOBS_NEWS_LIVE, id, message, false);
-}
-
-void jobs_tell_answer(struct jobs *j, int64_t id, const json_t *message)
-{
-    tell(j, JOBS_NEWS_ANSWER, id, message, false);
+    publish_news(j, &(struct jobs_news){.kind = kind, .id = id, .doc = message, .reason = ""});
 }
 
 /* ---- writing down ---- */
@@ -369,11 +369,17 @@ void jobs_end(struct jobs *j, struct job *job, struct job_ending *ending)
     j->is_file_due = true;
     jobs_tick_on(j);
     /* told when it is on disk, and by then there may be no JOB any more */
-    int64_t id = job->id;
-    json_t *doc = is_heard(j) ? jobs_job_json(j, job) : NULL;
+    char reason[JOBS_SENTENCE_MAX];
+    json_t *doc = has_listener(j) ? jobs_job_json(j, job) : NULL;
+    struct jobs_news news = {.kind = JOBS_NEWS_JOB,
+                             .id = job->id,
+                             .doc = doc,
+                             .state = job->state,
+                             .reason = memcpy(reason, live->reason, sizeof reason),
+                             .is_change = true};
     jobs_write_end(j, job);
     if (doc)
-        tell(j, JOBS_NEWS_JOB, id, doc, true);
+        publish_news(j, &news);
     json_decref(doc);
     jobs_kick(j);
 }

@@ -1,9 +1,10 @@
-/* A job comes in: checked, kept on disk, and then started or queued. */
+/* A job comes in: checked, kept on disk, queued, and started from there. */
 #include "server/jobs/jobs_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/json.h"
@@ -49,73 +50,28 @@ static int store_new(struct jobs *j, const struct store_job *row, int64_t *ret_i
     return r;
 }
 
-/* JOB is on disk: it starts, or waits. */
-static void admit(struct jobs *j, struct job *job, const struct job_spec *spec)
-{
-    if (job->state == JOB_STARTING) {
-        jobs_occupy(j, job);
-        jobs_tell(j, job, true);
-        jobs_launch(j, job, spec);
-        return;
-    }
-    jobs_enqueue(j, job);
-    jobs_tell(j, job, true);
-    if (jobs_after_look(j, job))
-        jobs_kick(j);
-}
-
-/* False: it waits in the queue first. */
-static bool prepare_start(struct jobs *j, struct job *job, const struct job_spec *spec)
-{
-    job->live = job_live_new(json_incref(spec->doc));
-    if (job->live && jobs_choose_folder(j, store_next_id(j->store), job->name, job->live) == 0)
-        return true;
-    job_live_free(job->live);
-    job->live = NULL;
-    return false;
-}
-
-static int accept_row(struct jobs *j, struct job *job, const struct job_spec *spec,
-                      struct store_job *row, struct err *err)
-{
-    uint64_t gpus;
-    char list[JOB_GPU_LIST];
-    char *request = json_dumps(spec->doc, JSON_COMPACT);
-    if (!request)
-        return err_set(err, -ENOMEM, "out of memory");
-    if (jobs_can_start(j, job, &gpus) && prepare_start(j, job, spec)) {
-        row->state = job->state = JOB_STARTING;
-        job->live->gpus = gpus;
-        row->gpus = job_gpu_list(gpus, list);
-        row->run_dir = job->live->folder;
-        row->folder_id = job->live->folder_id;
-    }
-    row->request = request;
-    row->memory_bytes = job->memory_bytes;
-    row->memory_from = job->memory_from;
-    int r = store_new(j, row, &job->id, err);
-    free(request);
-    return r;
-}
-
 static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t rerun_of,
                        int64_t *ret_id, struct err *err)
 {
+    AUTO_FREE char *request = json_dumps(spec->doc, JSON_COMPACT);
     struct store_job row = {.state = JOB_QUEUED,
                             .name = spec->name,
                             .priority = spec->priority,
                             .rerun_of = rerun_of,
+                            .request = request,
                             .submitted_ns = clock_wall_ns()};
     int r = check_after(j, spec, err);
     if (r == 0)
         r = check_room(j, spec, err);
     if (r < 0)
         return r;
-    struct job *job = job_new(&row, spec);
+    struct job *job = request ? job_new(&row, spec) : NULL;
     if (!job)
         return err_set(err, -ENOMEM, "out of memory");
     jobs_learn_memory(j, job);
-    r = accept_row(j, job, spec, &row, err);
+    row.memory_bytes = job->memory_bytes;
+    row.memory_from = job->memory_from;
+    r = store_new(j, &row, &job->id, err);
     if (r < 0) {
         if (r != -EINVAL)
             jobs_trouble_set(j, TROUBLE_STORE, "a job could not be accepted: %s", err->text);
@@ -124,8 +80,12 @@ static int accept_spec(struct jobs *j, const struct job_spec *spec, int64_t reru
     }
     jobs_trouble_clear(j, TROUBLE_STORE);
     *ret_id = job->id;
-    if (jobs_insert(j, job) == 0)
-        admit(j, job, spec);
+    if (jobs_insert(j, job) < 0)
+        return 0;
+    jobs_enqueue(j, job);
+    jobs_tell(j, job, true);
+    if (jobs_after_look(j, job))
+        jobs_start_queued(j);
     return 0;
 }
 

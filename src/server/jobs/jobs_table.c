@@ -161,6 +161,7 @@ struct job_live *job_live_new(json_t *request)
     }
     live->request = request;
     live->is_alone = true;
+    live->facts.has_segment = live->facts.has_log_bytes = true;
     return live;
 }
 
@@ -192,9 +193,6 @@ void job_live_free(struct job_live *live)
     if (live->run)
         executor_release(live->run);
     json_decref(live->request);
-    json_decref(live->progress);
-    json_decref(live->verdict);
-    json_decref(live->checkpoint);
     job_ending_free(live->ending);
     free(live->notes);
     free(live);

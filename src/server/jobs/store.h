@@ -89,7 +89,7 @@ int store_list(struct store *store, const struct store_filter *filter, store_job
 /* The changes of one job, oldest first, as the API has them: [{t_s, state, reason}]. Of very many
  * the first and the latest are kept. */
 int store_changes(struct store *store, int64_t id, json_t **ret, struct err *err);
-int store_count(struct store *store, uint64_t ret[JOB_STATES], struct err *err); /* from memory */
+void store_count(const struct store *store, uint64_t ret[JOB_STATES]); /* from memory */
 
 /* Learned peaks: what runs of NAME needed. The largest of the last five. */
 int store_learn(struct store *store, const char *name, uint64_t peak_bytes, uint64_t at_ns,
@@ -99,7 +99,14 @@ uint64_t store_learned(struct store *store, const char *name); /* 0: nothing kno
 /* Counters that outlive a restart (metrics). KEY is one of a few words of ours, never from outside.
  */
 int store_count_up(struct store *store, const char *key, double by, struct err *err);
-int store_counters(struct store *store, json_t **ret, struct err *err); /* {key: value} */
+struct store_counter {
+    char key[48];
+    double value;
+};
+/* All of them: *RET is the caller's to free. */
+int store_counters(struct store *store, struct store_counter **ret, size_t *ret_count,
+                   struct err *err);
+int store_counter(struct store *store, const char *key, double *ret, struct err *err); /* 0: none */
 
 /* The row goes, with its changes. -ENOENT. */
 int store_remove(struct store *store, int64_t id, struct err *err);

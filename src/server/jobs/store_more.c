@@ -1,16 +1,15 @@
 /* What the store keeps besides jobs: learned peaks and counters; and what it lets go of. */
 #include <errno.h>
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "server/jobs/store_private.h"
 
-int store_count(struct store *s, uint64_t ret[JOB_STATES], struct err *err)
+void store_count(const struct store *s, uint64_t ret[JOB_STATES])
 {
-    (void)err;
     memcpy(ret, s->counts, sizeof s->counts);
-    return 0;
 }
 
 static int trim_peaks(struct store *s, const char *name, struct err *err)
@@ -75,25 +74,38 @@ int store_count_up(struct store *s, const char *key, double by, struct err *err)
     return store_turn_end(s, &turn, rc, err);
 }
 
-int store_counters(struct store *s, json_t **ret, struct err *err)
+int store_counters(struct store *s, struct store_counter **ret, size_t *ret_count, struct err *err)
 {
+    struct buf list = {0};
     sqlite3_stmt *st = store_statement(s, SQL_COUNTERS, err);
-    json_t *doc = json_object();
-    int rc = !doc ? err_set(err, -ENOMEM, "out of memory") : st ? 0 : store_fail(s, NULL);
-    while (rc == 0 && (rc = store_step(s, st, err)) == 1) {
+    int r = st ? 0 : store_fail(s, NULL);
+    while (r == 0 && (r = store_step(s, st, err)) == 1) {
+        struct store_counter c = {.value = sqlite3_column_double(st, 1)};
         const char *key = (const char *)sqlite3_column_text(st, 0);
-        json_t *value = json_real(sqlite3_column_double(st, 1));
-        rc = json_object_set_new(doc, key ? key : "", value) < 0
-                 ? err_set(err, -ENOMEM, "out of memory")
-                 : 0;
+        snprintf(c.key, sizeof c.key, "%s", key ? key : "");
+        buf_add(&list, &c, sizeof c);
+        r = list.failed ? err_set(err, -ENOMEM, "out of memory") : 0;
     }
     store_reset(st);
-    if (rc < 0) {
-        json_decref(doc);
-        return rc;
+    if (r < 0) {
+        buf_fini(&list);
+        return r;
     }
-    *ret = doc;
+    *ret_count = list.len / sizeof **ret;
+    *ret = (struct store_counter *)(void *)list.data;
     return 0;
+}
+
+int store_counter(struct store *s, const char *key, double *ret, struct err *err)
+{
+    sqlite3_stmt *st = store_statement(s, SQL_COUNTER, err);
+    if (!st)
+        return store_fail(s, NULL);
+    store_bind_text(st, 1, key);
+    int r = store_step(s, st, err);
+    *ret = r == 1 ? sqlite3_column_double(st, 0) : 0;
+    store_reset(st);
+    return r < 0 ? r : 0;
 }
 
 /* A statement whose only value is a job. */

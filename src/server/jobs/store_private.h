@@ -28,6 +28,7 @@ enum store_statement {
     SQL_LEARNED,
     SQL_COUNT_UP,
     SQL_COUNTERS,
+    SQL_COUNTER,
     SQL_REMOVE,
     SQL_REMOVE_CHANGES,
     SQL_STATEMENTS,

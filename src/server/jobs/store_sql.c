@@ -91,7 +91,8 @@ const char *const store_sql[SQL_STATEMENTS] = {
     [SQL_LEARNED] = "SELECT max(peak_bytes) FROM peaks WHERE name = ?1",
     [SQL_COUNT_UP] = "INSERT INTO counters (key, value) VALUES (?1, ?2)"
                      " ON CONFLICT (key) DO UPDATE SET value = value + ?2",
-    [SQL_COUNTERS] = "SELECT key, value FROM counters",
+    [SQL_COUNTERS] = "SELECT key, value FROM counters ORDER BY key",
+    [SQL_COUNTER] = "SELECT value FROM counters WHERE key = ?1",
     [SQL_REMOVE] = "DELETE FROM jobs WHERE id = ?1",
     [SQL_REMOVE_CHANGES] = "DELETE FROM changes WHERE job = ?1",
 };

@@ -24,14 +24,14 @@ struct kit kit;
 char kit_sentence[512];
 static json_t *last;
 
-static void on_news(void *user, enum jobs_news what, int64_t id, const json_t *doc, bool is_change)
+static void on_news(void *user, const struct jobs_news *news)
 {
     (void)user;
-    (void)id;
-    assert_true(what == JOBS_NEWS_REMOVED ? !doc : json_is_object(doc));
-    kit.changes += what == JOBS_NEWS_JOB && is_change;
-    kit.lives += what == JOBS_NEWS_LIVE;
-    kit.removed += what == JOBS_NEWS_REMOVED;
+    bool has_doc = news->kind != JOBS_NEWS_REMOVED && news->kind != JOBS_NEWS_ANSWER;
+    assert_int_equal(json_is_object(news->doc), has_doc);
+    kit.changes += news->kind == JOBS_NEWS_JOB && news->is_change;
+    kit.lives += news->kind >= JOBS_NEWS_SAMPLE;
+    kit.removed += news->kind == JOBS_NEWS_REMOVED;
 }
 
 int kit_setup(void **state)

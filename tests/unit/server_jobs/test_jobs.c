@@ -57,9 +57,9 @@ static void a_job_is_started_at_once_runs_and_succeeds(void **state)
     double ended = json_number_value(json_object_get(job, "ended_s"));
     assert_true(submitted > 1e9 && started >= submitted && ended >= started);
     const json_t *changes = json_object_get(job, "changes");
-    static const char *const words[] = {"starting", "running", "succeeded"};
-    assert_int_equal(json_array_size(changes), 3);
-    for (size_t i = 0; i < 3; i++)
+    static const char *const words[] = {"queued", "starting", "running", "succeeded"};
+    assert_int_equal(json_array_size(changes), 4);
+    for (size_t i = 0; i < 4; i++)
         assert_string_equal(json_string_value(json_object_get(json_array_get(changes, i), "state")),
                             words[i]);
     assert_true(kit.changes >= 3);
@@ -377,14 +377,14 @@ static void every_change_is_kept_however_fast_they_come(void **state)
     kit_wait(is_in_its_second_segment, id);
     finish(id, "a");
     kit_wait_ended(id);
-    static const char *const words[] = {"starting", "running", "checkpointing", "running",
-                                        "stopping", "running", "succeeded"};
+    static const char *const words[] = {"queued",  "starting", "running", "checkpointing",
+                                        "running", "stopping", "running", "succeeded"};
     const json_t *changes = json_object_get(kit_get(id), "changes");
-    assert_int_equal(json_array_size(changes), 7);
-    for (size_t i = 0; i < 7; i++)
+    assert_int_equal(json_array_size(changes), 8);
+    for (size_t i = 0; i < 8; i++)
         assert_string_equal(json_string_value(json_object_get(json_array_get(changes, i), "state")),
                             words[i]);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(changes, 4), "reason")),
+    assert_string_equal(json_string_value(json_object_get(json_array_get(changes, 5), "reason")),
                         "little is left");
 }
 
@@ -421,12 +421,20 @@ static void many_short_jobs_leave_no_file_process_or_lock(void **state)
     assert_int_equal(errno, ECHILD);
     snprintf(path, sizeof path, "%s/locks", kit.folder);
     assert_int_equal(rmdir(path), 0); /* empty */
-    json_t *metrics = jobs_metrics(kit.jobs);
-    const json_t *counters = json_object_get(metrics, "counters");
-    assert_true(json_number_value(json_object_get(counters, "submitted")) == JOBS);
-    assert_true(json_number_value(json_object_get(counters, "ended.succeeded")) == JOBS);
-    assert_int_equal(json_array_size(json_object_get(metrics, "running")), 0);
-    json_decref(metrics);
+    struct jobs_metrics metrics;
+    unsigned found = 0;
+    jobs_metrics(kit.jobs, &metrics);
+    for (size_t i = 0; i < metrics.counter_count; i++) {
+        const struct store_counter *c = &metrics.counters[i];
+        if (strcmp(c->key, "submitted") == 0 || strcmp(c->key, "ended.succeeded") == 0) {
+            assert_true(c->value == JOBS);
+            found++;
+        }
+    }
+    assert_int_equal(found, 2);
+    assert_int_equal(metrics.by_state[JOB_SUCCEEDED], JOBS);
+    assert_int_equal(metrics.running_count, 0);
+    jobs_metrics_fini(&metrics);
 }
 
 int main(int argc, char **argv)
