@@ -48,7 +48,7 @@ static bool kept_parse(const char *name, struct kept *ret)
     return true;
 }
 
-static int by_number(const void *a, const void *b)
+static int census_by_number(const void *a, const void *b)
 {
     const struct kept *x = a, *y = b;
     if (x->number != y->number)
@@ -77,12 +77,12 @@ static struct kept *kept_list(const char *folder, size_t *ret_count)
     if (dir)
         closedir(dir);
     if (count > 1)
-        qsort(list, count, sizeof *list, by_number);
+        qsort(list, count, sizeof *list, census_by_number);
     *ret_count = count;
     return list;
 }
 
-static json_t *load(const char *path, struct err *err)
+static json_t *census_load(const char *path, struct err *err)
 {
     struct buf text = {0};
     int r = io_read_all(AT_FDCWD, path, CENSUS_MAX, &text);
@@ -142,7 +142,7 @@ static void add_growth(json_t *list, const char *key, const json_t *now, const j
                                           key + 7, "count", count, "bytes", bytes));
 }
 
-static int by_growth(const void *a, const void *b)
+static int census_by_growth(const void *a, const void *b)
 {
     json_int_t x = integer(*(json_t *const *)a, "bytes"), y = integer(*(json_t *const *)b, "bytes");
     json_int_t n = integer(*(json_t *const *)a, "count"), m = integer(*(json_t *const *)b, "count");
@@ -167,7 +167,7 @@ static json_t *growth_json(const json_t *before, const json_t *now)
     for (size_t i = 0; rows && i < n; i++)
         rows[i] = json_array_get(list, i);
     if (rows && n > 1)
-        qsort(rows, n, sizeof(json_t *), by_growth);
+        qsort(rows, n, sizeof(json_t *), census_by_growth);
     for (size_t i = 0; rows && i < n; i++)
         json_array_append(sorted, rows[i]);
     free(rows);
@@ -193,7 +193,7 @@ static json_t *load_before(const char *path, char ret_path[PATH_MAX])
         if (list[i].pid == own.pid && list[i].number < own.number)
             best = i;
     if (best < count && snprintf(ret_path, PATH_MAX, "%s/%s", folder, list[best].name) < PATH_MAX)
-        doc = load(ret_path, NULL);
+        doc = census_load(ret_path, NULL);
     free(list);
     return doc;
 }
@@ -203,7 +203,7 @@ static void add_census(json_t *one, const char *path)
 {
     struct err err = {{0}};
     char before_path[PATH_MAX];
-    json_t *now = load(path, &err);
+    json_t *now = census_load(path, &err);
     if (!now) {
         json_object_set_new(one, "error", json_text0(err.text));
         return;

@@ -80,8 +80,8 @@ static int find_listeners(struct asking *a, const char *marks, int32_t only_pid)
     return 0;
 }
 
-static void answer(struct asking *a, struct asked *one, const char *path, size_t path_len,
-                   const char *error)
+static void census_take_answer(struct asking *a, struct asked *one, const char *path,
+                               size_t path_len, const char *error)
 {
     if (one->is_done)
         return;
@@ -105,15 +105,16 @@ static void ask_all(struct asking *a)
         a->asked[kept] = a->asked[i];
         a->waiting++;
         if (r < 0)
-            answer(a, &a->asked[kept], NULL, 0,
-                   r == -EAGAIN ? "it does not take requests: it is stopped, or too busy"
-                                : strerror(-r));
+            census_take_answer(a, &a->asked[kept], NULL, 0,
+                               r == -EAGAIN
+                                   ? "it does not take requests: it is stopped, or too busy"
+                                   : strerror(-r));
         kept++;
     }
     a->count = kept;
 }
 
-static struct asked *find(struct asking *a, int64_t pid)
+static struct asked *census_find_asked(struct asking *a, int64_t pid)
 {
     for (size_t i = 0; i < a->count; i++)
         if (a->asked[i].pid == pid)
@@ -121,14 +122,14 @@ static struct asked *find(struct asking *a, int64_t pid)
     return NULL;
 }
 
-static bool says(const struct mark *m, const char *key, const char *value)
+static bool census_mark_is(const struct mark *m, const char *key, const char *value)
 {
     size_t len;
     const char *v = mark_get(m, key, &len);
     return v && len == strlen(value) && memcmp(v, value, len) == 0;
 }
 
-static void hear(struct asking *a, int fd)
+static void census_receive(struct asking *a, int fd)
 {
     char text[MARK_TEXT_MAX], id[24];
     ssize_t n;
@@ -137,15 +138,17 @@ static void hear(struct asking *a, int fd)
         struct mark m;
         size_t len;
         int64_t pid;
-        if (mark_parse(text, (size_t)n, &m) < 0 || m.kind != MARK_ACK || !says(&m, "ID", id))
+        if (mark_parse(text, (size_t)n, &m) < 0 || m.kind != MARK_ACK ||
+            !census_mark_is(&m, "ID", id))
             continue;
         const char *value = mark_get(&m, "PID", &len);
-        struct asked *one = value && number_parse_i64(value, len, &pid) == 0 ? find(a, pid) : NULL;
+        struct asked *one =
+            value && number_parse_i64(value, len, &pid) == 0 ? census_find_asked(a, pid) : NULL;
         const char *path = mark_get(&m, "PATH", &len);
-        if (one && says(&m, "STATUS", "done") && path)
-            answer(a, one, path, len, NULL);
-        else if (one && says(&m, "STATUS", "failed"))
-            answer(a, one, NULL, 0, "the census failed, or could not be written");
+        if (one && census_mark_is(&m, "STATUS", "done") && path)
+            census_take_answer(a, one, path, len, NULL);
+        else if (one && census_mark_is(&m, "STATUS", "failed"))
+            census_take_answer(a, one, NULL, 0, "the census failed, or could not be written");
     }
 }
 
@@ -165,14 +168,15 @@ static void wait_for_all(struct asking *a, int fd, uint64_t timeout_ns)
     while (a->waiting > 0 && clock_mono_ns() < until_ns) {
         uint64_t left_ms = (until_ns - clock_mono_ns()) / NS_PER_MS + 1;
         if (poll(&p, 1, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS) > 0)
-            hear(a, fd);
+            census_receive(a, fd);
         for (size_t i = 0; i < a->count; i++)
             if (!a->asked[i].is_done && has_gone(&a->asked[i]))
-                answer(a, &a->asked[i], NULL, 0, "it ended before it answered");
+                census_take_answer(a, &a->asked[i], NULL, 0, "it ended before it answered");
     }
     for (size_t i = 0; i < a->count; i++)
-        answer(a, &a->asked[i], NULL, 0,
-               "no answer in time; it may be busy in one long call (--timeout waits longer)");
+        census_take_answer(
+            a, &a->asked[i], NULL, 0,
+            "no answer in time; it may be busy in one long call (--timeout waits longer)");
 }
 
 json_t *census_ask(const char *marks, int32_t only_pid, uint64_t timeout_ns, struct err *err)

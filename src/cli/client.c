@@ -357,8 +357,8 @@ static int send_request(const struct talk *t, const struct client_request *q, st
     return r;
 }
 
-static int receive(struct talk *t, const struct client_request *q, struct client_answer *ret,
-                   struct err *err)
+static int client_receive_answer(struct talk *t, const struct client_request *q,
+                                 struct client_answer *ret, struct err *err)
 {
     struct head h = {0};
     int r = read_head(t, &h, ret, err);
@@ -376,7 +376,7 @@ int client_receive(int fd, const struct client_request *q, struct client_answer 
 {
     struct talk t = {.fd = fd, .deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S};
     *ret = (struct client_answer){0};
-    return receive(&t, q, ret, err);
+    return client_receive_answer(&t, q, ret, err);
 }
 
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err)
@@ -392,7 +392,7 @@ int client_ask(const struct client_request *q, struct client_answer *ret, struct
     t.deadline_ns = clock_mono_ns() + (PATIENCE_S + q->wait_s) * NS_PER_S;
     r = send_request(&t, q, err);
     if (r == 0)
-        r = receive(&t, q, ret, err);
+        r = client_receive_answer(&t, q, ret, err);
     close(t.fd);
     return r;
 }

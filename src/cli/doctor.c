@@ -84,7 +84,7 @@ static void add_finding(struct buf *out, const json_t *finding, bool colour, siz
     buf_fini(&text);
 }
 
-static void add_text(struct buf *out, const json_t *findings)
+static void doctor_put_text(struct buf *out, const json_t *findings)
 {
     size_t i, count[LEVELS] = {0};
     json_t *finding;
@@ -97,7 +97,7 @@ static void add_text(struct buf *out, const json_t *findings)
                count[DOCTOR_PROBLEM] == 1 ? "" : "s");
 }
 
-static void add_json(struct buf *out, json_t *findings)
+static void doctor_put_json(struct buf *out, json_t *findings)
 {
     size_t count[LEVELS] = {0};
     count_levels(findings, count);
@@ -113,7 +113,7 @@ struct doctor_options {
     bool json;
 };
 
-static int exec(const struct cli_call *call)
+static int doctor_exec(const struct cli_call *call)
 {
     const struct doctor_options *options = call->options;
     struct doctor d = {.root = {-1, -1, 0}};
@@ -125,9 +125,9 @@ static int exec(const struct cli_call *call)
     for (size_t i = 0; i < LOOKS && d.findings; i++)
         looks[i](&d);
     if (options->json)
-        add_json(&out, d.findings);
+        doctor_put_json(&out, d.findings);
     else
-        add_text(&out, d.findings);
+        doctor_put_text(&out, d.findings);
     int status = cli_print(&out);
     buf_fini(&out);
     json_decref(d.findings);
@@ -156,5 +156,5 @@ const struct cli_command cmd_doctor = {
     .options = options_table,
     .options_size = sizeof(struct doctor_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = doctor_exec,
 };

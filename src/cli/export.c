@@ -119,7 +119,7 @@ static int export_recording(const char *path, const struct export_options *optio
     return export_status(options, r, &err);
 }
 
-static int exec(const struct cli_call *call)
+static int export_exec(const struct cli_call *call)
 {
     const struct export_options *o = call->options;
     int formats = o->csv + o->jsonl + o->pprof + o->collapsed;
@@ -183,5 +183,5 @@ const struct cli_command cmd_export = {
     .options = options_table,
     .options_size = sizeof(struct export_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = export_exec,
 };

@@ -15,7 +15,7 @@ static void add_spaces(struct buf *out, size_t n)
 }
 
 /* Characters, which are columns for all that we write about ourselves. */
-static size_t columns_of(const char *s, size_t len)
+static size_t help_columns(const char *s, size_t len)
 {
     size_t n = 0;
     for (size_t i = 0; i < len; i++)
@@ -36,7 +36,7 @@ void cli_wrap(struct buf *out, const char *s, size_t len, size_t column, size_t 
             n++;
         if (n == 0)
             break;
-        size_t columns = columns_of(s, n);
+        size_t columns = help_columns(s, n);
         if (!is_first && column + gap + columns > width) {
             buf_add_byte(out, '\n');
             add_spaces(out, indent);
@@ -95,7 +95,7 @@ static size_t option_left(char *out, size_t size, const struct option_desc *o)
     if (o->letter)
         snprintf(letter, sizeof(letter), "-%c, ", o->letter);
     snprintf(out, size, "  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-    return columns_of(out, strlen(out));
+    return help_columns(out, strlen(out));
 }
 
 static size_t options_column(const struct cli_command *command)
@@ -193,7 +193,7 @@ struct help_options {
     const char *completions;
 };
 
-static int exec(const struct cli_call *call)
+static int help_exec(const struct cli_call *call)
 {
     const struct help_options *options = call->options;
     const char *name = call->argc ? call->argv[0] : NULL;
@@ -237,5 +237,5 @@ const struct cli_command cmd_help = {
     .options = options_table,
     .options_size = sizeof(struct help_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = help_exec,
 };

@@ -65,7 +65,7 @@ static int query(const struct jobs_options *o, const char *state, int64_t before
 }
 
 /* Adds the newest MOST of STATE (NULL: any) to LIST. */
-static int gather(const struct jobs_options *o, const char *state, size_t most, json_t *list)
+static int jobs_gather(const struct jobs_options *o, const char *state, size_t most, json_t *list)
 {
     int64_t before = 0;
     for (size_t got = 0; got < most;) {
@@ -138,11 +138,11 @@ static int jobs_exec(const struct cli_call *call)
     json_t *list = json_array();
     int status;
     if (o->state || o->all) {
-        status = gather(o, o->state, JOBS_MAX, list);
+        status = jobs_gather(o, o->state, JOBS_MAX, list);
     } else {
-        status = gather(o, "active", JOBS_MAX, list);
+        status = jobs_gather(o, "active", JOBS_MAX, list);
         if (status == 0)
-            status = gather(o, "ended", ENDED_SHOWN, list);
+            status = jobs_gather(o, "ended", ENDED_SHOWN, list);
     }
     if (status == 0)
         status = print_list(o, list);

@@ -29,7 +29,7 @@ static const struct option_desc logs_table[] = {
     {0},
 };
 
-static int keep(void *user, const char *data, size_t len)
+static int logs_keep(void *user, const char *data, size_t len)
 {
     struct buf *b = user;
     if (b->len + len > 2 * TAIL_MOST)
@@ -65,8 +65,11 @@ static int print_tail(const struct logs_options *o, int64_t id, uint64_t *ret_of
         char path[96];
         snprintf(path, sizeof path, "/api/v1/jobs/%lld/log?tail=%lld", (long long)id,
                  (long long)size);
-        const struct client_request request = {
-            .socket = o->client.socket, .method = "GET", .path = path, .fn = keep, .user = &text};
+        const struct client_request request = {.socket = o->client.socket,
+                                               .method = "GET",
+                                               .path = path,
+                                               .fn = logs_keep,
+                                               .user = &text};
         buf_clear(&text);
         r = client_ask(&request, &answer, &err);
         bool is_enough = r == 0 && (cut_lines(&text, o->tail, &from) || size >= TAIL_MOST ||

@@ -9,7 +9,7 @@
 
 /* Text as roff wants it: plain ASCII, no line that begins like a request, dashes that stay
  * dashes when copied. */
-static void add_text(struct buf *out, const char *s, size_t len)
+static void man_text(struct buf *out, const char *s, size_t len)
 {
     uint32_t c = 0;
     for (size_t i = 0, n; i < len; i += n) {
@@ -32,41 +32,41 @@ static void add_text(struct buf *out, const char *s, size_t len)
     }
 }
 
-static void add_str(struct buf *out, const char *s)
+static void man_str(struct buf *out, const char *s)
 {
-    add_text(out, s, strlen(s));
+    man_text(out, s, strlen(s));
 }
 
-static void add_option(struct buf *out, const struct option_desc *o)
+static void man_option(struct buf *out, const struct option_desc *o)
 {
     if (o->heading) {
         buf_add_str(out, ".PP\n\\fI");
-        add_str(out, o->heading);
+        man_str(out, o->heading);
         buf_add_str(out, "\\fR\n");
     }
     buf_add_str(out, ".TP\n");
     if (o->letter)
         buf_printf(out, "\\fB\\-%c\\fR, ", o->letter);
     buf_add_str(out, "\\fB\\-\\-");
-    add_str(out, o->name);
+    man_str(out, o->name);
     buf_add_str(out, "\\fR");
     if (o->arg) {
         buf_add_str(out, " \\fI");
-        add_str(out, o->arg);
+        man_str(out, o->arg);
         buf_add_str(out, "\\fR");
     }
     buf_add_byte(out, '\n');
-    add_str(out, o->help);
+    man_str(out, o->help);
     if (o->fallback) {
         buf_add_str(out, " (default ");
-        add_str(out, o->fallback);
+        man_str(out, o->fallback);
         buf_add_byte(out, ')');
     }
     buf_add_str(out, ".\n");
 }
 
 /* Verbatim lines in one block of their own. */
-static void add_description(struct buf *out, const char *text)
+static void man_description(struct buf *out, const char *text)
 {
     struct cli_block block;
     bool was_verbatim = false;
@@ -75,7 +75,7 @@ static void add_description(struct buf *out, const char *text)
             buf_add_str(out, block.is_verbatim ? ".PP\n.RS 4\n.nf\n" : ".fi\n.RE\n");
         if (!block.is_verbatim)
             buf_add_str(out, ".PP\n");
-        add_text(out, block.s, block.len);
+        man_text(out, block.s, block.len);
         buf_add_byte(out, '\n');
         was_verbatim = block.is_verbatim;
     }
@@ -83,12 +83,12 @@ static void add_description(struct buf *out, const char *text)
         buf_add_str(out, ".fi\n.RE\n");
 }
 
-static void add_examples(struct buf *out, const char *examples)
+static void man_examples(struct buf *out, const char *examples)
 {
     buf_add_str(out, ".PP\nExamples:\n.PP\n.RS 4\n.nf\n");
     for (const char *s = examples; *s;) {
         size_t n = strcspn(s, "\n");
-        add_text(out, s, n);
+        man_text(out, s, n);
         buf_add_byte(out, '\n');
         s += n + (s[n] == '\n');
     }
@@ -102,7 +102,7 @@ static void add_synopsis(struct buf *out, const struct cli_command *command)
         buf_add_str(out, " [\\fIOPTION\\fR\\[u2026]]");
     if (command->operands[0]) {
         buf_add_str(out, " \\fI");
-        add_str(out, command->operands);
+        man_str(out, command->operands);
         buf_add_str(out, "\\fR");
     }
     buf_add_byte(out, '\n');
@@ -113,14 +113,14 @@ static void add_command(struct buf *out, const struct cli_command *command)
     buf_printf(out, ".SS \"ebb %s\"\n", command->name);
     add_synopsis(out, command);
     buf_add_str(out, ".PP\n");
-    add_str(out, command->summary);
+    man_str(out, command->summary);
     buf_add_str(out, ".\n");
-    add_description(out, command->description ? command->description : "");
+    man_description(out, command->description ? command->description : "");
     const struct option_desc *o;
     for (size_t i = 0; (o = cli_option_at(command, i)); i++)
-        add_option(out, o);
+        man_option(out, o);
     if (command->examples)
-        add_examples(out, command->examples);
+        man_examples(out, command->examples);
 }
 
 static const char page_end[] =

@@ -86,7 +86,7 @@ static int send_mark(const struct mark_options *options, const struct buf *text)
     return cli_failf(2, "mark: cannot send to %s: %s", path, strerror(-r));
 }
 
-static int exec(const struct cli_call *call)
+static int mark_exec(const struct cli_call *call)
 {
     struct err err = {{0}};
     struct buf text = {0};
@@ -117,5 +117,5 @@ const struct cli_command cmd_mark = {
     .options = options_table,
     .options_size = sizeof(struct mark_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = mark_exec,
 };

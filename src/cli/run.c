@@ -76,14 +76,14 @@ static int check_command(const char *name, char ret_path[PATH_MAX])
     return 0;
 }
 
-static const char *base_name(const char *path)
+static const char *run_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;
 }
 
 /* A folder the user asked for must be had; the one by default is left out with a sentence. */
-static int make_folder(const struct run_options *o, const char *name, struct rundir *ret)
+static int run_make_folder(const struct run_options *o, const char *name, struct rundir *ret)
 {
     struct err err = {""};
     ret->fd = -1;
@@ -137,7 +137,7 @@ static bool is_ignored(int signo)
     return sigaction(signo, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
 }
 
-static int finish(const struct run_options *o, struct run_client_end *end, pid_t sentinel)
+static int run_finish(const struct run_options *o, struct run_client_end *end, pid_t sentinel)
 {
     if (end->doc)
         print_summary(o, end->doc);
@@ -176,7 +176,7 @@ static void choose_heap(const struct run_options *o, const char *program,
     s->heap.no_python = o->no_heap_python;
     s->heap.trouble = run_program_obstacle(program);
     if (s->heap.trouble)
-        cli_say("the heap of \"%s\" is not profiled: %s", base_name(program), s->heap.trouble);
+        cli_say("the heap of \"%s\" is not profiled: %s", run_base_name(program), s->heap.trouble);
     else if (place_find_heap(space))
         s->heap.library = space;
     else
@@ -198,8 +198,8 @@ static int run_job(const struct cli_call *call)
         return status;
     if (proc_root_open("/proc", "/sys/fs/cgroup", &root, &err) < 0)
         return cli_fail(125, &err);
-    s.name = o->name ? o->name : base_name(call->argv[0]);
-    status = make_folder(o, s.name, &s.rundir);
+    s.name = o->name ? o->name : run_base_name(call->argv[0]);
+    status = run_make_folder(o, s.name, &s.rundir);
     if (status)
         return status;
     s.path = path;
@@ -229,7 +229,7 @@ static int run_job(const struct cli_call *call)
         return 0;
     if (!o->is_detached)
         run_client(&client, &s.tty, &end);
-    return finish(o, &end, client.sentinel);
+    return run_finish(o, &end, client.sentinel);
 }
 
 static int check_lock(const struct run_options *o, struct err *err)

@@ -280,7 +280,7 @@ static bool is_waiting(const struct client *c)
     return outlet_waits(&c->out) || outlet_waits(&c->err) || outlet_waits(&c->terminal);
 }
 
-static void say(struct client *c, const char *text, size_t len)
+static void client_say(struct client *c, const char *text, size_t len)
 {
     bool raw = c->raw;
     terminal_raw(c, false);
@@ -317,7 +317,7 @@ static void take_frame(struct client *c, enum channel_type type, const char *dat
     else if (type == CHANNEL_TERMINAL)
         outlet_add(&c->terminal, data, len);
     else if (type == CHANNEL_SAY)
-        say(c, data, len);
+        client_say(c, data, len);
     else if (type == CHANNEL_STOPPED)
         stop_with_job(c);
     else if (type == CHANNEL_STARTED)
@@ -404,7 +404,7 @@ static void outlet_turn(struct outlet *o)
         outlet_read(o);
 }
 
-static void turn(struct client *c)
+static void client_turn(struct client *c)
 {
     bool wants_keys = c->raw && !c->keys_ended && c->under_way < INPUT_BACKLOG;
     short channel_events = 0;
@@ -499,9 +499,9 @@ void run_client(const struct supervisor_client *s, const struct supervisor_tty *
     c.signals = catch_signals();
     terminal_raw(&c, true);
     while (!c.ended)
-        turn(&c);
+        client_turn(&c);
     while (is_waiting(&c)) /* the end has come; what was written before it is still shown */
-        turn(&c);
+        client_turn(&c);
     terminal_raw(&c, false);
     outlet_drop(&c.out);
     outlet_drop(&c.err);

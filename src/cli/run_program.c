@@ -27,7 +27,7 @@ struct program {
     Elf64_Phdr headers[PROGRAM_HEADERS_MAX];
 };
 
-static bool read_at(int fd, uint64_t at, void *ret, size_t len)
+static bool program_read_at(int fd, uint64_t at, void *ret, size_t len)
 {
     return at < INT64_MAX / 2 && pread(fd, ret, len, (off_t)at) == (ssize_t)len;
 }
@@ -41,7 +41,7 @@ static bool read_headers(int fd, const char *head, size_t len, struct program *r
     ret->fd = fd;
     ret->count = elf.e_phnum;
     return elf.e_phentsize == sizeof ret->headers[0] && elf.e_phnum <= PROGRAM_HEADERS_MAX &&
-           read_at(fd, elf.e_phoff, ret->headers, elf.e_phnum * sizeof ret->headers[0]);
+           program_read_at(fd, elf.e_phoff, ret->headers, elf.e_phnum * sizeof ret->headers[0]);
 }
 
 static const Elf64_Phdr *find_header(const struct program *p, uint32_t type)
@@ -73,7 +73,8 @@ static uint64_t offset_of(const struct program *p, uint64_t address)
 static bool read_dynamic(const struct program *p, const Elf64_Phdr *h, unsigned i, Elf64_Dyn *ret)
 {
     return i < h->p_filesz / sizeof *ret &&
-           read_at(p->fd, h->p_offset + i * sizeof *ret, ret, sizeof *ret) && ret->d_tag != DT_NULL;
+           program_read_at(p->fd, h->p_offset + i * sizeof *ret, ret, sizeof *ret) &&
+           ret->d_tag != DT_NULL;
 }
 
 static bool is_sanitizer(const char *library)

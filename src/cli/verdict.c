@@ -196,9 +196,9 @@ static int judge_run(const char *path, const struct verdict_call *o, double unti
                                           .limit = o->limit,
                                           .no_marks = o->no_marks};
     struct run_settings reading = {.dead = RUN_DEAD_READ,
-                                  .has_until = o->until,
-                                  .has_until_step = o->until_step > 0,
-                                  .until_step = count_of(o->until_step)};
+                                   .has_until = o->until,
+                                   .has_until_step = o->until_step > 0,
+                                   .until_step = count_of(o->until_step)};
     struct judge *judge;
     struct run *run = NULL;
     if (o->until && (until_s < 0 || until_s > 9e9))

@@ -61,7 +61,7 @@ static size_t compiler_len(void)
     return len;
 }
 
-static void add_text(struct buf *out)
+static void version_put_text(struct buf *out)
 {
     buf_printf(out, "ebb %s\n", EBB_VERSION);
     buf_printf(out, "commit     %s\n", EBB_COMMIT);
@@ -75,7 +75,7 @@ static void add_text(struct buf *out)
     buf_add_byte(out, '\n');
 }
 
-static void add_json(struct buf *out)
+static void version_put_json(struct buf *out)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < FEATURES; i++)
@@ -94,14 +94,14 @@ struct version_options {
     bool json;
 };
 
-static int exec(const struct cli_call *call)
+static int version_exec(const struct cli_call *call)
 {
     const struct version_options *options = call->options;
     struct buf out = {0};
     if (options->json)
-        add_json(&out);
+        version_put_json(&out);
     else
-        add_text(&out);
+        version_put_text(&out);
     int status = cli_print(&out);
     buf_fini(&out);
     return status;
@@ -122,5 +122,5 @@ const struct cli_command cmd_version = {
     .options = options_table,
     .options_size = sizeof(struct version_options),
     .usage_status = 2,
-    .exec = exec,
+    .exec = version_exec,
 };

@@ -110,7 +110,7 @@ static void name_it(struct watch *w)
 
 /* ---- the document ---- */
 
-static json_t *command_json(const struct watch *w)
+static json_t *watch_command_json(const struct watch *w)
 {
     const struct proc_node *node =
         w->targets.count ? proc_tree_find(engine_tree(w->engine), w->targets.pids[0]) : NULL;
@@ -168,7 +168,7 @@ static void write_out(struct watch *w)
     buf_clear(&w->line);
 }
 
-static void on_tick(void *user, struct engine *e, uint64_t now_ns)
+static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
 {
     struct watch *w = user;
     if (watch_frame_fill(&w->frame, e, now_ns) < 0)
@@ -206,7 +206,7 @@ static void on_say(void *user, const char *sentence)
         cli_say("%s", sentence);
 }
 
-static void stop(struct watch *w, const char *by)
+static void watch_stop(struct watch *w, const char *by)
 {
     w->ended_by = by;
     loop_stop(w->loop);
@@ -215,9 +215,9 @@ static void stop(struct watch *w, const char *by)
 static void on_signal(void *user, const struct signalfd_siginfo *info)
 {
     struct watch *w = user;
-    stop(w, info->ssi_signo == SIGINT   ? "Ctrl-C"
-            : info->ssi_signo == SIGHUP ? "SIGHUP"
-                                        : "SIGTERM");
+    watch_stop(w, info->ssi_signo == SIGINT   ? "Ctrl-C"
+                  : info->ssi_signo == SIGHUP ? "SIGHUP"
+                                              : "SIGTERM");
 }
 
 static void on_resize(void *user, const struct signalfd_siginfo *info)
@@ -232,7 +232,7 @@ static void on_time(void *user, uint64_t now_ns, uint64_t missed)
 {
     (void)now_ns;
     (void)missed;
-    stop(user, "--for");
+    watch_stop(user, "--for");
 }
 
 static void on_keys(void *user, int fd, uint32_t events)
@@ -240,9 +240,9 @@ static void on_keys(void *user, int fd, uint32_t events)
     struct watch *w = user;
     (void)fd;
     if (screen_keys(w->screen) == SCREEN_QUIT)
-        stop(w, "q");
+        watch_stop(w, "q");
     else if (events & (EPOLLHUP | EPOLLERR))
-        stop(w, "a closed terminal");
+        watch_stop(w, "a closed terminal");
 }
 
 /* ---- life ---- */
@@ -299,7 +299,7 @@ static int begin(struct watch *w, struct err *err)
     const struct engine_options options = {
         .interval_ns = o->interval_ns, .no_unique = o->no_unique, .pss = o->pss, .root = &w->root};
     const struct engine_callbacks callbacks = {
-        .tick = on_tick, .empty = on_empty, .say = on_say, .user = w};
+        .tick = watch_on_tick, .empty = on_empty, .say = on_say, .user = w};
     struct rlimit before;
     proc_raise_nofile(&before);
     int r = loop_new(&w->loop);
@@ -313,7 +313,7 @@ static int begin(struct watch *w, struct err *err)
     if (r < 0)
         return r;
     name_it(w);
-    w->command = command_json(w);
+    w->command = watch_command_json(w);
     r = begin_recording(w, err);
     if (r < 0)
         return r;
@@ -339,7 +339,7 @@ static void print_summary(struct watch *w, json_t *doc)
     write_out(w);
 }
 
-static int end(struct watch *w)
+static int watch_end(struct watch *w)
 {
     json_t *doc = facts_json(w);
     engine_look_now(w->engine);
@@ -358,7 +358,7 @@ static int end(struct watch *w)
     return 0;
 }
 
-static int watch(struct watch *w)
+static int watch_run(struct watch *w)
 {
     struct err err = {""};
     int status = watch_targets_choose(&w->options->wish, &w->root, &w->targets);
@@ -372,7 +372,7 @@ static int watch(struct watch *w)
     if (w->targets.notice[0] && !w->screen)
         cli_say("%s", w->targets.notice);
     int r = loop_run(w->loop);
-    status = end(w);
+    status = watch_end(w);
     return r < 0 ? cli_failf(2, "cannot go on watching: %s", strerror(-r)) : status;
 }
 
@@ -388,7 +388,7 @@ static int watch_exec(const struct cli_call *call)
                          call->argv[0]);
     if (proc_root_open("/proc", "/sys/fs/cgroup", &w.root, &err) < 0)
         return cli_fail(2, &err);
-    int status = watch(&w);
+    int status = watch_run(&w);
     screen_free(w.screen);
     engine_free(w.engine);
     loop_free(w.loop);
