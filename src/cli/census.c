@@ -320,16 +320,12 @@ static int census_exec(const struct cli_call *call)
     }
     AUTO_FREE char *folder = realpath(run.folder, NULL);
     json_t *doc = json_pack("{s:o,s:o}", "run", json_text0(folder), "processes", processes);
+    bool is_any = has_any(processes);
     if (!o->json)
         census_text(&out, doc, (size_t)o->top, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    else if (json_print(&out, doc, 2) < 0)
-        out.failed = true;
-    int status = cli_print(&out);
-    if (status == 0 && !has_any(processes))
-        status = 2;
-    buf_fini(&out);
+    int status = o->json ? cli_print_json(json_incref(doc)) : cli_print(&out);
     json_decref(doc);
-    return status;
+    return status ? status : is_any ? 0 : 2;
 }
 
 static const struct option_desc options_table[] = {

@@ -68,9 +68,9 @@ size_t cli_width(int fd); /* columns to write in: the terminal's, from 40 to 100
 /* A closed pipe is no failure worth a sentence: the status is what the shell would see of SIGPIPE.
  */
 enum { CLI_PIPE_STATUS = 141 };
-/* Writes OUT to standard output: the exit status. */
+/* Writes OUT to standard output and frees it: the exit status. */
 struct buf;
-int cli_print(const struct buf *out);
+int cli_print(struct buf *out);
 /* The same of a document, as wide as the terminal, which is freed. */
 struct doc;
 int cli_print_doc(struct doc *d);

@@ -357,42 +357,36 @@ static int send_request(const struct talk *t, const struct client_request *q, st
     return r;
 }
 
-static int client_receive_answer(struct talk *t, const struct client_request *q,
-                                 struct client_answer *ret, struct err *err)
-{
-    struct head h = {0};
-    int r = read_head(t, &h, ret, err);
-    ret->status = h.status;
-    if (r == 0 && q->fn && h.status / 100 == 2)
-        r = pass_body(t, &h, q->fn, q->user, err);
-    else if (r == 0)
-        r = take_doc(t, &h, ret, err);
-    buf_fini(&t->in);
-    return r;
-}
-
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err)
 {
-    struct talk t = {.fd = fd, .deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S};
+    struct talk t = {.fd = fd,
+                     .deadline_ns = clock_mono_ns() + (PATIENCE_S + q->wait_s) * NS_PER_S};
+    struct head h = {0};
     *ret = (struct client_answer){0};
-    return client_receive_answer(&t, q, ret, err);
+    int r = read_head(&t, &h, ret, err);
+    ret->status = h.status;
+    if (r == 0 && q->fn && h.status / 100 == 2)
+        r = pass_body(&t, &h, q->fn, q->user, err);
+    else if (r == 0)
+        r = take_doc(&t, &h, ret, err);
+    buf_fini(&t.in);
+    return r;
 }
 
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err)
 {
     char path[PATH_MAX];
-    struct talk t = {.fd = -1};
+    struct talk t = {.fd = -1, .deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S};
     *ret = (struct client_answer){0};
     int r = find_socket(q->socket, path, err);
     if (r == 0)
         r = connect_to(path, &t.fd, err);
     if (r < 0)
         return r;
-    t.deadline_ns = clock_mono_ns() + (PATIENCE_S + q->wait_s) * NS_PER_S;
     r = send_request(&t, q, err);
     if (r == 0)
-        r = client_receive_answer(&t, q, ret, err);
+        r = client_receive(t.fd, q, ret, err);
     close(t.fd);
     return r;
 }
@@ -444,8 +438,7 @@ bool client_encode(const char *s, char *out, size_t size)
 int client_print_json(const json_t *doc)
 {
     struct buf text = {0};
-    int r = json_print(&text, doc, 0);
-    int status = r < 0 ? cli_failf(CLIENT_FAILED, "out of memory") : cli_print(&text);
-    buf_fini(&text);
-    return status;
+    if (json_print(&text, doc, 0) < 0)
+        text.failed = true;
+    return cli_print(&text);
 }

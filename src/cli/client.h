@@ -48,7 +48,7 @@ struct client_answer {
 /* 0 with an answer of 2xx; -ENOENT (no server), -EREMOTEIO (it said no: ret->status is set),
  * -ETIMEDOUT, -EBADMSG… with a sentence. -ECANCELED: FN gave up. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
-/* The answer alone, from a connected socket, as a test has one. FD stays open. */
+/* The answer alone, from a connected socket; FD stays open. */
 int client_receive(int fd, const struct client_request *q, struct client_answer *ret,
                    struct err *err);
 void client_answer_fini(struct client_answer *answer); /* accepts a zeroed one */

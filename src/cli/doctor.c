@@ -97,16 +97,13 @@ static void doctor_put_text(struct buf *out, const json_t *findings)
                count[DOCTOR_PROBLEM] == 1 ? "" : "s");
 }
 
-static void doctor_put_json(struct buf *out, json_t *findings)
+static json_t *doctor_json(json_t *findings)
 {
     size_t count[LEVELS] = {0};
     count_levels(findings, count);
-    json_t *doc = json_pack("{s:{s:I, s:I, s:I}, s:O}", "count", "ok", (json_int_t)count[DOCTOR_OK],
-                            "note", (json_int_t)count[DOCTOR_NOTE], "problem",
-                            (json_int_t)count[DOCTOR_PROBLEM], "checks", findings);
-    if (!doc || json_print(out, doc, 2) < 0)
-        out->failed = true;
-    json_decref(doc);
+    return json_pack("{s:{s:I, s:I, s:I}, s:O}", "count", "ok", (json_int_t)count[DOCTOR_OK],
+                     "note", (json_int_t)count[DOCTOR_NOTE], "problem",
+                     (json_int_t)count[DOCTOR_PROBLEM], "checks", findings);
 }
 
 struct doctor_options {
@@ -124,12 +121,9 @@ static int doctor_exec(const struct cli_call *call)
     d.findings = json_array();
     for (size_t i = 0; i < LOOKS && d.findings; i++)
         looks[i](&d);
-    if (options->json)
-        doctor_put_json(&out, d.findings);
-    else
+    if (!options->json)
         doctor_put_text(&out, d.findings);
-    int status = cli_print(&out);
-    buf_fini(&out);
+    int status = options->json ? cli_print_json(doctor_json(d.findings)) : cli_print(&out);
     json_decref(d.findings);
     proc_root_close(&d.root);
     return status;

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/place.h"
 #include "base/text.h"
+#include "cli/run_program.h"
 #include "proc/gpu.h"
 
 enum { GPU_WAIT_MS = 3000, GPU_LOOK_MS = 20 };
@@ -118,23 +119,9 @@ void doctor_look_malloc(struct doctor *d)
     buf_fini(&text);
 }
 
-/* The first NAME on PATH that can be executed. */
-static bool find_program(const char *name, char ret[PATH_MAX])
-{
-    const char *path = getenv("PATH");
-    for (const char *s = path ? path : "/usr/local/bin:/usr/bin:/bin"; *s;) {
-        size_t n = strcspn(s, ":");
-        int len = snprintf(ret, PATH_MAX, "%.*s/%s", (int)n, s, name);
-        if (n > 0 && len < PATH_MAX && access(ret, X_OK) == 0)
-            return true;
-        s += n + (s[n] == ':');
-    }
-    return false;
-}
-
 static bool find_python(char ret[PATH_MAX])
 {
-    return find_program("python3", ret) || find_program("python", ret);
+    return run_program_find("python3", ret) == 0 || run_program_find("python", ret) == 0;
 }
 
 void doctor_look_python(struct doctor *d)

@@ -211,9 +211,7 @@ static int help_exec(const struct cli_call *call)
         cli_help_command(&out, command, cli_width(STDOUT_FILENO));
     else
         cli_help_list(&out, cli_width(STDOUT_FILENO));
-    int status = cli_print(&out);
-    buf_fini(&out);
-    return status;
+    return cli_print(&out);
 }
 
 static const struct option_desc options_table[] = {

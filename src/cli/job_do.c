@@ -128,9 +128,9 @@ static int rerun_exec(const struct cli_call *call)
     json_decref(body);
     if (status)
         return status;
-    buf_printf(&text, "%lld\n", (long long)json_integer_value(json_object_get(job, "id")));
+    if (!o->json)
+        buf_printf(&text, "%lld\n", (long long)json_integer_value(json_object_get(job, "id")));
     status = o->json ? client_print_json(job) : cli_print(&text);
-    buf_fini(&text);
     json_decref(job);
     return status;
 }
@@ -174,9 +174,7 @@ static int print_end(const struct wait_options *o, int64_t id, const json_t *job
     buf_printf(&text, "%lld ", (long long)id);
     job_end_text(&text, job);
     buf_add_byte(&text, '\n');
-    int status = cli_print(&text);
-    buf_fini(&text);
-    return status;
+    return cli_print(&text);
 }
 
 /* Waits for one of them: *RET_STATUS is what that comes to; or the exit status of ours. */

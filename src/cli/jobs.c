@@ -104,10 +104,8 @@ static int print_doc(struct doc *d, size_t pipe_width)
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
         width = size.ws_col < 40 ? 40 : size.ws_col;
     doc_terminal(&text, d, cli_colour(STDOUT_FILENO), width);
-    int status = cli_print(&text);
-    buf_fini(&text);
     doc_fini(d);
-    return status;
+    return cli_print(&text);
 }
 
 static int print_list(const struct jobs_options *o, const json_t *list)

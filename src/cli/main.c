@@ -62,9 +62,7 @@ static int print_help(const struct cli_command *command)
 {
     struct buf out = {0};
     cli_help_command(&out, command, cli_width(STDOUT_FILENO));
-    int status = cli_print(&out);
-    buf_fini(&out);
-    return status;
+    return cli_print(&out);
 }
 
 static int run_command(const struct cli_command *command, int argc, char **argv)

@@ -127,7 +127,7 @@ static void print_where(const struct shown *s, const char *path, size_t len)
     buf_fini(&line);
 }
 
-static int deliver(const struct shown *s, const char *run, const struct buf *out)
+static int deliver(const struct shown *s, const char *run, struct buf *out)
 {
     const char *output = s->o->output;
     bool is_page = !s->o->text && !s->o->markdown && !s->o->json;

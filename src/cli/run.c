@@ -31,43 +31,9 @@
 
 /* ---- before the start: everything that can be wrong with the request ---- */
 
-static int check_executable(const char *path)
-{
-    struct stat st;
-    if (stat(path, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode))
-        return -EACCES;
-    return access(path, X_OK) < 0 ? -errno : 0;
-}
-
-/* As a shell looks for it: 0 and the path, -ENOENT, or why the best match cannot be executed. */
-static int find_command(const char *name, char ret_path[PATH_MAX])
-{
-    if (strchr(name, '/')) {
-        snprintf(ret_path, PATH_MAX, "%s", name);
-        return check_executable(name);
-    }
-    const char *path = getenv("PATH");
-    int found = -ENOENT;
-    for (const char *at = path ? path : "/bin:/usr/bin"; name[0];) {
-        size_t len = strcspn(at, ":");
-        snprintf(ret_path, PATH_MAX, "%.*s%s%s", (int)len, at, len ? "/" : "", name);
-        int r = check_executable(ret_path);
-        if (r == 0)
-            return 0;
-        if (r == -EACCES && access(ret_path, F_OK) == 0) /* not merely a folder without rights */
-            found = r;
-        if (!at[len])
-            break;
-        at += len + 1;
-    }
-    return found;
-}
-
 static int check_command(const char *name, char ret_path[PATH_MAX])
 {
-    int r = find_command(name, ret_path);
+    int r = run_program_find(name, ret_path);
     if (r == -ENOENT || r == -ENOTDIR)
         return cli_failf(127, "there is no command \"%s\"%s", name,
                          strchr(name, '/') ? "" : " in $PATH");
@@ -155,12 +121,12 @@ static int run_finish(const struct run_options *o, struct run_client_end *end, p
  * they do at EBB_VERBOSE. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
-    const char *wish = getenv("EBB_SHIM");
+    const char *setting = getenv("EBB_SHIM");
     if (o->verbose)
         setenv("EBB_VERBOSE", "1", 1);
     if (o->no_shim)
         setenv("EBB_SHIM", "0", 1);
-    if (o->no_shim || (wish && strcmp(wish, "0") == 0))
+    if (o->no_shim || (setting && strcmp(setting, "0") == 0))
         return NULL;
     return place_find_shim(space) ? space : NULL;
 }
@@ -169,8 +135,8 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
 static void choose_heap(const struct run_options *o, const char *program,
                         struct supervisor_options *s, char space[PATH_MAX])
 {
-    const char *wish = getenv("EBB_HEAP");
-    if (o->no_heap || (wish && strcmp(wish, "0") == 0))
+    const char *setting = getenv("EBB_HEAP");
+    if (o->no_heap || (setting && strcmp(setting, "0") == 0))
         return;
     s->heap.interval_bytes = o->heap_interval_bytes;
     s->heap.no_python = o->no_heap_python;

@@ -1,11 +1,15 @@
-/* What the ELF headers of the job's program say about preloading a library into it. */
+/* The file of the job's program: where it is, and what its ELF headers say about preloading a
+ * library into it. */
 #include "cli/run_program.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -161,4 +165,37 @@ const char *run_program_obstacle(const char *path)
         path = next;
     }
     return NULL;
+}
+
+static int program_check(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EACCES;
+    return access(path, X_OK) < 0 ? -errno : 0;
+}
+
+int run_program_find(const char *name, char ret_path[PATH_MAX])
+{
+    if (strchr(name, '/')) {
+        snprintf(ret_path, PATH_MAX, "%s", name);
+        return program_check(name);
+    }
+    const char *path = getenv("PATH");
+    int found = -ENOENT;
+    for (const char *at = path ? path : "/bin:/usr/bin"; name[0];) {
+        size_t len = strcspn(at, ":");
+        snprintf(ret_path, PATH_MAX, "%.*s%s%s", (int)len, at, len ? "/" : "", name);
+        int r = program_check(ret_path);
+        if (r == 0)
+            return 0;
+        if (r == -EACCES && access(ret_path, F_OK) == 0) /* not merely a folder without rights */
+            found = r;
+        if (!at[len])
+            break;
+        at += len + 1;
+    }
+    return found;
 }

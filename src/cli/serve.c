@@ -197,7 +197,7 @@ static const struct option_desc table[] = {
 };
 
 /* What the options come to, and the memory that they point into. */
-struct wish {
+struct serve_setup {
     struct serve_options serve;
     struct buf hosts;
     const char *host_list[OPTION_TEXTS_MAX + 1];
@@ -212,7 +212,7 @@ static bool is_host_name(const char *s)
 }
 
 /* "a,b" and several of them, as one list. */
-static int split_hosts(struct wish *w, const struct option_texts *hosts, struct err *err)
+static int split_hosts(struct serve_setup *w, const struct option_texts *hosts, struct err *err)
 {
     size_t count = 0;
     for (size_t i = 0; i < hosts->count; i++) {
@@ -244,7 +244,7 @@ static int find_program(char ret[PATH_MAX], struct err *err)
     return 0;
 }
 
-static void fill_jobs(struct wish *w, const struct options *o)
+static void fill_jobs(struct serve_setup *w, const struct options *o)
 {
     w->serve.jobs = (struct jobs_options){.state_dir = w->state_dir,
                                           .slots = (unsigned)o->slots,
@@ -261,7 +261,7 @@ static void fill_jobs(struct wish *w, const struct options *o)
     w->serve.memory_permyriad = o->memory.size.permyriad;
 }
 
-static int make_wish(struct wish *w, const struct cli_call *call, struct err *err)
+static int serve_set_up(struct serve_setup *w, const struct cli_call *call, struct err *err)
 {
     struct options *o = call->options;
     const struct options_config c = {.file = o->config,
@@ -304,11 +304,11 @@ static void start_log(const struct options *o)
 static int serve_exec(const struct cli_call *call)
 {
     const struct options *o = call->options;
-    struct wish *w = calloc(1, sizeof(*w));
+    struct serve_setup *w = calloc(1, sizeof(*w));
     struct err err = {""};
     if (!w)
         return cli_failf(2, "serve: out of memory");
-    int r = make_wish(w, call, &err);
+    int r = serve_set_up(w, call, &err);
     if (r == 0 && o->check) {
         r = serve_check(&w->serve, &err);
     } else if (r == 0) {

@@ -73,9 +73,10 @@ size_t cli_width(int fd)
     return size.ws_col < 40 ? 40 : size.ws_col > 100 ? 100 : size.ws_col;
 }
 
-int cli_print(const struct buf *out)
+int cli_print(struct buf *out)
 {
     int r = out->failed ? -ENOMEM : io_write_all(STDOUT_FILENO, out->data, out->len);
+    buf_fini(out);
     if (r == -EPIPE)
         return CLI_PIPE_STATUS;
     if (r < 0)
@@ -87,10 +88,8 @@ int cli_print_doc(struct doc *d)
 {
     struct buf out = {0};
     doc_terminal(&out, d, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    int status = cli_print(&out);
-    buf_fini(&out);
     doc_fini(d);
-    return status;
+    return cli_print(&out);
 }
 
 int cli_print_json(json_t *doc)
@@ -98,10 +97,8 @@ int cli_print_json(json_t *doc)
     struct buf out = {0};
     if (!doc || json_print(&out, doc, 2) < 0)
         out.failed = true;
-    int status = cli_print(&out);
-    buf_fini(&out);
     json_decref(doc);
-    return status;
+    return cli_print(&out);
 }
 
 static bool was_closed[3];

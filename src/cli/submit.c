@@ -171,9 +171,7 @@ static int submit_print_id(const struct submit_options *o, const json_t *job, in
         return 0;
     }
     buf_printf(&text, "%lld\n", (long long)id);
-    int status = cli_print(&text);
-    buf_fini(&text);
-    return status;
+    return cli_print(&text);
 }
 
 static int submit_stay(const struct submit_options *o, int64_t id)

@@ -75,19 +75,16 @@ static void version_put_text(struct buf *out)
     buf_add_byte(out, '\n');
 }
 
-static void version_put_json(struct buf *out)
+static json_t *version_json(void)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < FEATURES; i++)
         json_array_append_new(list, json_string(features[i]));
-    json_t *doc =
-        json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "version", EBB_VERSION, "commit",
-                  EBB_COMMIT, "target", TARGET, "compiler", json_text(COMPILER, compiler_len()),
-                  "libraries", "jansson", jansson_version_str(), "zstd", ZSTD_versionString(),
-                  "ncurses", ncurses_version(), "features", list);
-    if (!doc || json_print(out, doc, 2) < 0)
-        out->failed = true;
-    json_decref(doc);
+    return json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "version", EBB_VERSION,
+                     "commit", EBB_COMMIT, "target", TARGET, "compiler",
+                     json_text(COMPILER, compiler_len()), "libraries", "jansson",
+                     jansson_version_str(), "zstd", ZSTD_versionString(), "ncurses",
+                     ncurses_version(), "features", list);
 }
 
 struct version_options {
@@ -99,12 +96,9 @@ static int version_exec(const struct cli_call *call)
     const struct version_options *options = call->options;
     struct buf out = {0};
     if (options->json)
-        version_put_json(&out);
-    else
-        version_put_text(&out);
-    int status = cli_print(&out);
-    buf_fini(&out);
-    return status;
+        return cli_print_json(version_json());
+    version_put_text(&out);
+    return cli_print(&out);
 }
 
 static const struct option_desc options_table[] = {

@@ -27,18 +27,19 @@
 #include "present/summary.h"
 
 struct watch_options {
-    struct watch_wish wish;
+    struct watch_choice choice;
     bool record, json, no_unique, pss;
     uint64_t interval_ns, for_ns;
     const char *run_dir;
 };
 
 static const struct option_desc watch_table[] = {
-    OPTION_ROW('p', "pid", TEXTS, "PID", offsetof(struct watch_options, wish.pids),
+    OPTION_ROW('p', "pid", TEXTS, "PID", offsetof(struct watch_options, choice.pids),
                .help = "watch this process and all below it; may be given several times"),
-    OPTION_ROW('f', "find-training", FLAG, NULL, offsetof(struct watch_options, wish.find_training),
+    OPTION_ROW('f', "find-training", FLAG, NULL,
+               offsetof(struct watch_options, choice.find_training),
                .help = "look for the training job and watch it; several: list them and ask"),
-    OPTION_ROW('s', "system", FLAG, NULL, offsetof(struct watch_options, wish.system),
+    OPTION_ROW('s', "system", FLAG, NULL, offsetof(struct watch_options, choice.system),
                .help = "watch every process of the machine"),
     OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(struct watch_options, interval_ns),
                .fallback = "1s", .min = 50, .max = 3600000, .help = "look this often"),
@@ -82,7 +83,7 @@ struct watch {
 static int add_targets(struct watch *w, struct err *err)
 {
     int r = 0;
-    if (w->options->wish.system)
+    if (w->options->choice.system)
         return engine_watch_all(w->engine, err);
     for (size_t i = 0; i < w->targets.count && r == 0; i++)
         r = engine_watch_pid(w->engine, w->targets.pids[i], err);
@@ -91,21 +92,22 @@ static int add_targets(struct watch *w, struct err *err)
 
 static void name_it(struct watch *w)
 {
-    const struct proc_node *node =
-        w->options->wish.system ? NULL : proc_tree_find(engine_tree(w->engine), w->targets.pids[0]);
+    const struct proc_node *node = w->options->choice.system
+                                       ? NULL
+                                       : proc_tree_find(engine_tree(w->engine), w->targets.pids[0]);
     int len = node ? (int)node->info.comm_len : 0;
     snprintf(w->name, sizeof w->name, "%.*s", len, node ? node->info.comm : "");
-    if (w->options->wish.system)
+    if (w->options->choice.system)
         snprintf(w->title, sizeof w->title, "every process of this machine");
     else if (w->targets.count > 1)
         snprintf(w->title, sizeof w->title, "%zu jobs, from %d (%s)", w->targets.count,
                  (int)w->targets.pids[0], w->name);
     else
         snprintf(w->title, sizeof w->title, "%s%d (%s)",
-                 w->options->wish.find_training ? "training job " : "pid ", (int)w->targets.pids[0],
-                 w->name);
+                 w->options->choice.find_training ? "training job " : "pid ",
+                 (int)w->targets.pids[0], w->name);
     if (!w->name[0])
-        snprintf(w->name, sizeof w->name, "%s", w->options->wish.system ? "system" : "watch");
+        snprintf(w->name, sizeof w->name, "%s", w->options->choice.system ? "system" : "watch");
 }
 
 /* ---- the document ---- */
@@ -361,7 +363,7 @@ static int watch_end(struct watch *w)
 static int watch_run(struct watch *w)
 {
     struct err err = {""};
-    int status = watch_targets_choose(&w->options->wish, &w->root, &w->targets);
+    int status = watch_targets_choose(&w->options->choice, &w->root, &w->targets);
     if (status)
         return status;
     if (begin(w, &err) < 0) {

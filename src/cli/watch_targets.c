@@ -99,18 +99,18 @@ static int take_training(struct watch_targets *t, const struct proc_root *root)
     return status;
 }
 
-int watch_targets_choose(const struct watch_wish *wish, const struct proc_root *root,
+int watch_targets_choose(const struct watch_choice *choice, const struct proc_root *root,
                          struct watch_targets *ret)
 {
     struct err err = {""};
-    int ways = (wish->pids.count > 0) + wish->find_training + wish->system;
+    int ways = (choice->pids.count > 0) + choice->find_training + choice->system;
     if (ways != 1)
         return cli_failf(2,
                          "watch: %s: --pid PID for a process and all below it, --find-training "
                          "to look for the job, or --system for all processes",
                          ways ? "choose one of three" : "no target given; there are three ways");
-    for (size_t i = 0; i < wish->pids.count; i++)
-        if (take_pid(ret, root, wish->pids.v[i], &err) < 0)
+    for (size_t i = 0; i < choice->pids.count; i++)
+        if (take_pid(ret, root, choice->pids.v[i], &err) < 0)
             return cli_fail(2, &err);
-    return wish->find_training ? take_training(ret, root) : 0;
+    return choice->find_training ? take_training(ret, root) : 0;
 }

@@ -11,7 +11,7 @@ struct proc_root;
 
 enum { WATCH_NOTICE_MAX = 512 };
 
-struct watch_wish {
+struct watch_choice {
     struct option_texts pids;
     bool find_training, system; /* one of the three must be given */
 };
@@ -24,6 +24,6 @@ struct watch_targets {
 };
 
 /* 0, or the exit status: what is wrong, or the candidates to choose from, has been said. */
-int watch_targets_choose(const struct watch_wish *wish, const struct proc_root *root,
+int watch_targets_choose(const struct watch_choice *choice, const struct proc_root *root,
                          struct watch_targets *ret);
 void watch_notice_add(struct watch_targets *t, const char *sentence);
