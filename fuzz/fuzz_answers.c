@@ -30,7 +30,7 @@ static void show(unsigned view, struct buf *out, const json_t *doc)
         job_end_text(out, doc);
         break;
     case 3:
-        census_text(out, doc, 10, false, WIDTH);
+        census_doc(&d, doc, 10);
         break;
     case 4:
         if (verdicts_read(doc, &verdicts) == 0)

@@ -19,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/run_target.h"
 #include "present/census.h"
+#include "present/document.h"
 
 enum { CENSUS_MAX = 16 << 20, KEPT_MAX = 4096 };
 
@@ -309,7 +310,7 @@ static int census_exec(const struct cli_call *call)
     const struct census_options *o = call->options;
     struct run_target run;
     struct err err = {{0}};
-    struct buf out = {0};
+    struct doc doc = {0};
     json_t *processes = json_array();
     int r = run_target_find(call->argv[0], &run, &err);
     if (r == 0)
@@ -319,13 +320,15 @@ static int census_exec(const struct cli_call *call)
         return cli_failf(2, "census: %s", err.text);
     }
     AUTO_FREE char *folder = realpath(run.folder, NULL);
-    json_t *doc = json_pack("{s:o,s:o}", "run", json_text0(folder), "processes", processes);
-    bool is_any = has_any(processes);
     if (!o->json)
-        census_text(&out, doc, (size_t)o->top, cli_colour(STDOUT_FILENO), cli_width(STDOUT_FILENO));
-    int status = o->json ? cli_print_json(json_incref(doc)) : cli_print(&out);
-    json_decref(doc);
-    return status ? status : is_any ? 0 : 2;
+        census_doc(&doc, processes, (size_t)o->top);
+    int status = o->json ? cli_print_json(json_pack("{s:o,s:O}", "run", json_text0(folder),
+                                                    "processes", processes))
+                         : cli_print_doc(&doc);
+    if (status == 0 && !has_any(processes))
+        status = 2;
+    json_decref(processes);
+    return status;
 }
 
 static const struct option_desc options_table[] = {

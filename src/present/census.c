@@ -1,34 +1,103 @@
-/* A census as tables: tensors, objects, who holds the largest, what grew, what it cost. */
+/* A census as tables: tensors, objects, what keeps the largest alive, what grew, what it cost. */
 #include "present/census.h"
 
-#include <stdint.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/codec.h"
 #include "base/text.h"
-#include "present/page.h"
+#include "present/document.h"
 
-static json_int_t integer(const json_t *o, const char *key)
-{
-    return json_integer_value(json_object_get(o, key));
-}
+/* ---- the document ---- */
 
-static const char *size_of(char out[TEXT_SIZE_MAX], const json_t *o, const char *key)
-{
-    const char *text = summary_size(out, json_object_get(o, key));
-    return text ? text : "–";
-}
+/* A row of any of its lists; each has some of these. */
+struct census_row {
+    char *type, *name, *what, *chain;
+    int64_t count, bytes;
+};
+
+struct census_memory {
+    bool has_heap_live_bytes, has_cuda_allocated_bytes, has_cuda_reserved_bytes;
+    bool has_pinned_host_bytes;
+    uint64_t heap_live_bytes, cuda_allocated_bytes, cuda_reserved_bytes, pinned_host_bytes;
+};
+
+struct census {
+    bool has_rank, has_step, has_torch, is_sampled, has_tensor_bytes, has_object_bytes;
+    int64_t rank, step, tensor_count, object_count;
+    uint64_t tensor_bytes, object_bytes;
+    char at[16]; /* where it was taken */
+    double cost_s;
+    struct census_memory memory;
+    struct census_row *tensors, *objects, *largest;
+    size_t n_tensors, n_objects, n_largest;
+};
+
+struct census_process {
+    int32_t pid;
+    char *error, *path;
+    bool has_census, has_since;
+    struct census census;
+    struct census_since {
+        bool has_step;
+        int64_t step;
+    } since;
+    struct census_row *growth;
+    size_t n_growth;
+};
+
+#define FIELD(s, m, type) CODEC_FIELD(struct s, m, #m, CODEC_##type)
+#define MAYBE(s, m, type) CODEC_NULL(struct s, m, #m, CODEC_##type)
+#define STRING(s, m) CODEC_OWNED(struct s, m, #m, CODEC_OR_NULL)
+#define ROWS(s, m) CODEC_MANY(struct s, m, n_##m, #m, row_codec, CODEC_REQUIRED)
+
+static const struct codec row_codec[] = {STRING(census_row, type),
+                                         STRING(census_row, name),
+                                         STRING(census_row, what),
+                                         STRING(census_row, chain),
+                                         FIELD(census_row, count, INT),
+                                         FIELD(census_row, bytes, INT),
+                                         {0}};
+static const struct codec memory_codec[] = {MAYBE(census_memory, heap_live_bytes, UINT),
+                                            MAYBE(census_memory, cuda_allocated_bytes, UINT),
+                                            MAYBE(census_memory, cuda_reserved_bytes, UINT),
+                                            MAYBE(census_memory, pinned_host_bytes, UINT),
+                                            {0}};
+static const struct codec census_codec[] = {
+    MAYBE(census, rank, INT),
+    MAYBE(census, step, INT),
+    FIELD(census, has_torch, BOOL),
+    FIELD(census, is_sampled, BOOL),
+    FIELD(census, tensor_count, INT),
+    FIELD(census, object_count, INT),
+    MAYBE(census, tensor_bytes, UINT),
+    MAYBE(census, object_bytes, UINT),
+    FIELD(census, at, TEXT),
+    FIELD(census, cost_s, REAL),
+    CODEC_PART(struct census, memory, "memory", memory_codec),
+    ROWS(census, tensors),
+    ROWS(census, objects),
+    ROWS(census, largest),
+    {0}};
+static const struct codec since_codec[] = {MAYBE(census_since, step, INT), {0}};
+static const struct codec process_codec[] = {
+    FIELD(census_process, pid, INT),
+    STRING(census_process, error),
+    STRING(census_process, path),
+    CODEC_PART_HAS(struct census_process, census, "census", census_codec, CODEC_OR_NULL),
+    CODEC_PART_HAS(struct census_process, since, "since", since_codec, CODEC_OR_NULL),
+    ROWS(census_process, growth),
+    {0}};
 
 char *census_tensor_name(const json_t *row)
 {
     const char *device = json_string_value(json_object_get(row, "device"));
     const char *dtype = json_string_value(json_object_get(row, "dtype"));
-    const json_t *shape = json_object_get(row, "shape"), *n;
+    const json_t *n;
     struct buf name = {0};
     size_t i;
     buf_printf(&name, "%s %s [", device ? device : "?", dtype ? dtype : "?");
-    json_array_foreach(shape, i, n)
+    json_array_foreach(json_object_get(row, "shape"), i, n)
         buf_printf(&name, "%s%lld", i ? ", " : "", (long long)json_integer_value(n));
     buf_printf(&name, "]%s%s%s",
                json_is_true(json_object_get(row, "requires_grad")) ? " requires_grad" : "",
@@ -39,206 +108,149 @@ char *census_tensor_name(const json_t *row)
     return text;
 }
 
-static void put_label(struct page *p, const char *label)
+/* Out of memory it is empty. */
+static struct census_process census_read(const json_t *doc)
 {
-    page_put(p, STYLE_DIM, label);
-    page_pad(p, LABEL_COLUMNS);
+    struct census_process p = {0};
+    const json_t *tensors = json_object_get(json_object_get(doc, "census"), "tensors");
+    codec_read(process_codec, doc, &p, NULL);
+    for (size_t i = 0; i < p.census.n_tensors; i++) {
+        free(p.census.tensors[i].name);
+        p.census.tensors[i].name = census_tensor_name(json_array_get(tensors, i));
+    }
+    return p;
 }
 
-/* Text of another program, on as many lines as it takes. */
-static void put_raw(struct page *p, const char *s)
+/* ---- in words ---- */
+
+static char *size_or_dash(char out[TEXT_SIZE_MAX], int64_t bytes)
 {
-    struct buf text = {0};
-    text_escape(&text, s ? s : "", s ? strlen(s) : 0);
-    page_words(p, STYLE_PLAIN, buf_str(&text));
-    buf_fini(&text);
+    return bytes < 0 ? strcpy(out, "–") : text_size(out, (uint64_t)bytes);
 }
 
-static void put_row(struct page *p, const char *size, const char *count, const char *what)
+/* LABEL: HEADING, and the first TOP of the rows below it. */
+static void put_rows(struct doc *d, const char *label, const char *name, bool is_growth,
+                     const struct census_row *rows, size_t count)
 {
-    char cell[96];
-    snprintf(cell, sizeof cell, "%12s %10s  ", size, count);
-    page_put(p, STYLE_PLAIN, cell);
-    p->indent = 25;
-    put_raw(p, what);
-    p->indent = 0;
-    page_line(p);
-}
-
-static void put_tensors(struct page *p, const json_t *c, size_t top)
-{
-    char size[TEXT_SIZE_MAX], text[128], count[24];
-    const json_t *list = json_object_get(c, "tensors"), *row;
-    size_t i;
-    put_label(p, "tensors");
-    if (!json_is_true(json_object_get(c, "has_torch"))) {
-        page_put(p, STYLE_PLAIN, "torch is not imported there");
-        page_line(p);
+    static const struct doc_column columns[] = {{.title = "bytes", .is_number = true},
+                                                {.title = "count", .is_number = true},
+                                                {.title = "what", .cut = CUT_WRAP}};
+    char size[TEXT_SIZE_MAX];
+    if (!count)
         return;
-    }
-    snprintf(text, sizeof text, "%lld, %s", (long long)integer(c, "tensor_count"),
-             size_of(size, c, "tensor_bytes"));
-    page_put(p, STYLE_STRONG, text);
-    page_line(p);
-    json_array_foreach(list, i, row)
-    {
-        char *name = i < top ? census_tensor_name(row) : NULL;
-        snprintf(count, sizeof count, "%lld", (long long)integer(row, "count"));
-        if (name)
-            put_row(p, size_of(size, row, "bytes"), count, name);
-        free(name);
+    doc_table(d, label, name, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < count; i++) {
+        const struct census_row *r = &rows[i];
+        doc_row(d);
+        doc_cell(d, TONE_PLAIN,
+                 is_growth ? text_size_signed(size, r->bytes) : size_or_dash(size, r->bytes));
+        doc_cellf(d, TONE_PLAIN, is_growth ? "%+" PRId64 : "%" PRId64, r->count);
+        doc_cell(d, TONE_PLAIN, r->name ? r->name : r->type);
     }
 }
 
-static void put_objects(struct page *p, const json_t *c, size_t top)
+static void put_memory(struct doc *d, const struct census_memory *m)
 {
-    char size[TEXT_SIZE_MAX], text[128], count[24];
-    const json_t *row;
-    size_t i;
-    put_label(p, "objects");
-    snprintf(text, sizeof text, "%lld, %s%s", (long long)integer(c, "object_count"),
-             size_of(size, c, "object_bytes"),
-             json_is_true(json_object_get(c, "is_sampled")) ? " (estimated from a part)" : "");
-    page_put(p, STYLE_STRONG, text);
-    page_line(p);
-    json_array_foreach(json_object_get(c, "objects"), i, row)
-    {
-        if (i >= top)
-            break;
-        snprintf(count, sizeof count, "%lld", (long long)integer(row, "count"));
-        put_row(p, size_of(size, row, "bytes"), count,
-                json_string_value(json_object_get(row, "type")));
-    }
+    const struct {
+        const char *text;
+        bool has;
+        uint64_t bytes;
+    } figures[] = {{"live heap", m->has_heap_live_bytes, m->heap_live_bytes},
+                   {"cuda allocated", m->has_cuda_allocated_bytes, m->cuda_allocated_bytes},
+                   {"cuda reserved", m->has_cuda_reserved_bytes, m->cuda_reserved_bytes},
+                   {"pinned", m->has_pinned_host_bytes, m->pinned_host_bytes}};
+    char size[TEXT_SIZE_MAX];
+    doc_fact(d, "memory");
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        if (figures[i].has)
+            doc_itemf(d, TONE_PLAIN, "%s %s", figures[i].text, text_size(size, figures[i].bytes));
 }
 
-static void put_holders(struct page *p, const json_t *c)
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void put_tensors_and_objects(struct doc *d, const struct census *c, size_t top)
 {
     char size[TEXT_SIZE_MAX];
-    const json_t *row;
-    size_t i;
-    json_array_foreach(json_object_get(c, "largest"), i, row)
-    {
-        struct buf text = {0};
-        const char *what = json_string_value(json_object_get(row, "what"));
-        const char *chain = json_string_value(json_object_get(row, "chain"));
-        if (integer(row, "count") > 1)
-            buf_printf(&text, "%lld × ", (long long)integer(row, "count"));
-        buf_printf(&text, "%s, %s: %s", what ? what : "?", size_of(size, row, "bytes"),
-                   chain ? chain : "?");
-        put_label(p, i == 0 ? "held by" : "");
-        put_raw(p, buf_str(&text));
-        page_line(p);
-        buf_fini(&text);
-    }
-}
-
-static void put_growth(struct page *p, const json_t *one, size_t top)
-{
-    char size[TEXT_SIZE_MAX], text[128], count[24];
-    const json_t *since = json_object_get(one, "since"), *row;
-    const json_t *step = json_object_get(since, "step");
-    size_t i, shown = 0;
-    put_label(p, "growth");
-    if (!json_is_object(since)) {
-        page_words(p, STYLE_PLAIN, "none known: this is the first census of this process");
-        page_line(p);
-        return;
-    }
-    if (json_is_integer(step))
-        snprintf(text, sizeof text, "since the census at step %lld",
-                 (long long)json_integer_value(step));
+    doc_fact(d, "tensors");
+    if (c->has_torch)
+        doc_textf(d, TONE_STRONG, "%" PRId64 ", %s", c->tensor_count,
+                  c->has_tensor_bytes ? text_size(size, c->tensor_bytes) : "–");
     else
-        snprintf(text, sizeof text, "since the census before");
-    page_put(p, STYLE_STRONG, text);
-    page_line(p);
-    json_array_foreach(json_object_get(one, "growth"), i, row)
-    {
-        if (shown == top || integer(row, "bytes") < 0)
-            break;
-        snprintf(count, sizeof count, "%+lld", (long long)integer(row, "count"));
-        put_row(p, text_size_signed(size, integer(row, "bytes")), count,
-                json_string_value(json_object_get(row, "name")));
-        shown++;
+        doc_text(d, TONE_PLAIN, "torch is not imported there");
+    if (c->has_torch)
+        put_rows(d, "", "tensors", false, c->tensors, least(c->n_tensors, top));
+    doc_fact(d, "objects");
+    doc_textf(d, TONE_STRONG, "%" PRId64 ", %s%s", c->object_count,
+              c->has_object_bytes ? text_size(size, c->object_bytes) : "–",
+              c->is_sampled ? " (estimated from a part)" : "");
+    put_rows(d, "", "objects", false, c->objects, least(c->n_objects, top));
+    for (size_t i = 0; i < c->n_largest; i++) {
+        const struct census_row *r = &c->largest[i];
+        doc_fact(d, i ? "" : "held by");
+        if (r->count > 1)
+            doc_textf(d, TONE_PLAIN, "%" PRId64 " × ", r->count);
+        doc_textf(d, TONE_PLAIN, "%s, %s: %s", r->what ? r->what : "?",
+                  size_or_dash(size, r->bytes), r->chain ? r->chain : "?");
     }
-    if (!shown)
-        put_row(p, "0 B", "0", "nothing grew");
 }
 
-static void put_memory(struct page *p, const json_t *c)
+static void put_growth(struct doc *d, const struct census_process *p, size_t top)
 {
-    static const struct {
-        const char *key, *text;
-    } figures[] = {{"heap_live_bytes", "live heap"},
-                   {"cuda_allocated_bytes", "cuda allocated"},
-                   {"cuda_reserved_bytes", "cuda reserved"},
-                   {"pinned_host_bytes", "pinned"}};
-    char size[TEXT_SIZE_MAX];
-    page_fact(p, "memory");
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
-        const char *text = summary_size(size, summary_at(c, "memory", figures[i].key));
-        if (text)
-            page_addf(p, "%s %s", figures[i].text, text);
-    }
-    page_fact_end(p);
+    size_t grew = 0;
+    while (grew < p->n_growth && grew < top && p->growth[grew].bytes >= 0)
+        grew++;
+    doc_fact(d, "growth");
+    if (!p->has_since)
+        doc_text(d, TONE_PLAIN, "none known: this is the first census of this process");
+    else if (p->since.has_step)
+        doc_textf(d, TONE_STRONG, "since the census at step %" PRId64, p->since.step);
+    else
+        doc_text(d, TONE_STRONG, "since the census before");
+    if (p->has_since && !grew)
+        doc_itemf(d, TONE_PLAIN, "nothing grew");
+    if (p->has_since)
+        put_rows(d, "", "growth", true, p->growth, grew);
 }
 
-static void put_head(struct page *p, const json_t *one, const json_t *c)
+static void put_process(struct doc *d, const struct census_process *p, size_t top)
 {
-    char cost[TEXT_TIME_MAX];
-    const json_t *rank = json_object_get(c, "rank"), *step = json_object_get(c, "step");
-    const char *at = json_string_value(json_object_get(c, "at"));
-    double cost_s = json_number_value(json_object_get(c, "cost_s"));
-    struct buf text = {0};
-    buf_printf(&text, "process %lld", (long long)integer(one, "pid"));
-    if (json_is_integer(rank))
-        buf_printf(&text, " (rank %lld)", (long long)json_integer_value(rank));
-    if (json_is_integer(step))
-        buf_printf(&text, ", step %lld", (long long)json_integer_value(step));
-    page_put(p, STYLE_STRONG, buf_str(&text));
-    buf_clear(&text);
-    buf_printf(&text, ": taken %s, at a cost of %s",
-               at && strcmp(at, "step") == 0     ? "where the step had ended"
-               : at && strcmp(at, "thread") == 0 ? "beside whatever it was doing"
-                                                 : "where it called for it",
-               text_duration(cost, cost_s > 0 && cost_s < 1e6 ? (uint64_t)(cost_s * 1e9) : 0));
-    page_words(p, STYLE_PLAIN, buf_str(&text));
-    page_line(p);
-    buf_fini(&text);
-}
-
-static void put_process(struct page *p, const json_t *one, size_t top)
-{
-    const json_t *c = json_object_get(one, "census");
-    const char *error = json_string_value(json_object_get(one, "error"));
-    char text[64];
-    if (!json_is_object(c)) {
-        snprintf(text, sizeof text, "process %lld", (long long)integer(one, "pid"));
-        page_put(p, STYLE_STRONG, text);
-        page_put(p, STYLE_PLAIN, ": ");
-        put_raw(p, error ? error : "no census");
-        page_line(p);
+    const struct census *c = &p->census;
+    char time[TEXT_TIME_MAX];
+    doc_para(d, TONE_PLAIN);
+    doc_textf(d, TONE_STRONG, "process %d", (int)p->pid);
+    if (!p->has_census) {
+        doc_textf(d, TONE_PLAIN, ": %s", p->error ? p->error : "no census");
         return;
     }
-    put_head(p, one, c);
-    put_memory(p, c);
-    put_tensors(p, c, top);
-    put_objects(p, c, top);
-    put_holders(p, c);
-    put_growth(p, one, top);
-    put_label(p, "kept");
-    put_raw(p, json_string_value(json_object_get(one, "path")));
-    page_line(p);
+    if (c->has_rank)
+        doc_textf(d, TONE_STRONG, " (rank %" PRId64 ")", c->rank);
+    if (c->has_step)
+        doc_textf(d, TONE_STRONG, ", step %" PRId64, c->step);
+    doc_textf(d, TONE_PLAIN, ": taken %s, at a cost of %s",
+              strcmp(c->at, "step") == 0     ? "where the step had ended"
+              : strcmp(c->at, "thread") == 0 ? "beside whatever it was doing"
+                                             : "where it called for it",
+              text_seconds(time, c->cost_s));
+    put_memory(d, &c->memory);
+    put_tensors_and_objects(d, c, top);
+    put_growth(d, p, top);
+    doc_fact(d, "kept");
+    doc_text(d, TONE_PLAIN, p->path);
 }
 
-void census_text(struct buf *out, const json_t *doc, size_t top, bool colour, size_t width)
+void census_doc(struct doc *d, const json_t *processes, size_t top)
 {
-    struct page p = {.out = out, .is_coloured = colour, .width = width};
     const json_t *one;
     size_t i;
-    json_array_foreach(json_object_get(doc, "processes"), i, one)
+    json_array_foreach(processes, i, one)
     {
+        struct census_process p = census_read(one);
         if (i > 0)
-            page_line(&p);
-        put_process(&p, one, top);
+            doc_space(d);
+        put_process(d, &p, top);
+        codec_fini(process_codec, &p);
     }
 }
