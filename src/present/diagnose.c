@@ -2,6 +2,7 @@
 #include "present/diagnose.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,14 +55,45 @@ static void put_site(struct doc *d, const struct diagnosis_site *s)
     }
 }
 
-static void put_part(struct doc *d, const struct diagnosis_part *p)
+/* The colour of part AT: call sites are shades of one, every other kind has its own. */
+static void colour_of(const struct diagnosis_ledger *l, size_t at, char ret[4])
 {
-    char low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
+    enum { KIND_COLOURS = 10, SITE_COLOURS = 6 };
+    unsigned sites = 0;
+    for (size_t i = 0; i < at; i++)
+        sites += l->parts[i].has_site;
+    if (l->parts[at].has_site)
+        snprintf(ret, 4, "s%u", sites % SITE_COLOURS);
+    else
+        snprintf(ret, 4, "l%u", (unsigned)(at - sites) % KIND_COLOURS);
+}
+
+static void put_bar(struct doc *d, const struct diagnosis_ledger *l, bool is_now)
+{
+    struct doc_part *parts = calloc(l->n_parts + 1, sizeof *parts);
+    int64_t whole = l->rss_now_bytes > l->rss_start_bytes ? l->rss_now_bytes : l->rss_start_bytes;
+    for (size_t i = 0; parts && i < l->n_parts; i++) {
+        int64_t bytes = is_now ? l->parts[i].now_bytes : l->parts[i].start_bytes;
+        parts[i].share = bytes > 0 && whole > 0 ? (double)bytes / (double)whole : 0;
+        colour_of(l, i, parts[i].colour);
+    }
+    if (parts)
+        doc_bar(d, is_now ? "now" : "start", parts, l->n_parts);
+    free(parts);
+}
+
+static void put_part(struct doc *d, const struct diagnosis_ledger *l, size_t i)
+{
+    const struct diagnosis_part *p = &l->parts[i];
+    char low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], colour[4];
     doc_row(d);
     put_bytes(d, TONE_STRONG, p->has_growth_bytes, p->growth_bytes, true);
     put_bytes(d, TONE_PLAIN, p->has_now_bytes, p->now_bytes, false);
     put_bytes(d, TONE_PLAIN, p->has_start_bytes, p->start_bytes, false);
-    doc_cell(d, TONE_PLAIN, p->kind);
+    doc_cell(d, TONE_PLAIN, NULL);
+    colour_of(l, i, colour);
+    doc_swatch(d, colour);
+    doc_text(d, TONE_PLAIN, p->kind);
     if (p->has_site)
         put_site(d, &p->site);
     if (p->low_bytes >= 0 && p->high_bytes >= p->low_bytes + (1 << 20))
@@ -85,16 +117,21 @@ static void put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all
               text_seconds(to, l->now_s));
     if (l->has_named_growth_share)
         doc_textf(d, TONE_PLAIN, "; %.0f %% of its growth has a name", l->named_growth_share * 100);
-    doc_table(d, NULL, "parts of resident memory", columns, sizeof columns / sizeof *columns);
+    put_bar(d, l, false);
+    put_bar(d, l, true);
+    doc_table(d, NULL, "table of the ledger", columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < l->n_parts; i++) {
         const struct diagnosis_part *p = &l->parts[i];
         bool is_small = llabs(p->growth_bytes) < 1 << 20 &&
                         (double)p->now_bytes < 0.02 * (double)l->rss_now_bytes;
-        if (all || (!is_small && shown < PARTS_SHOWN))
-            put_part(d, p), shown++;
-        else
-            rest += p->now_bytes > 0 && p->now_bytes < INT64_MAX / 4096 ? p->now_bytes : 0;
+        bool is_shown = all || (!is_small && shown < PARTS_SHOWN);
+        doc_hide(d, is_shown ? 0 : DOC_TERMINAL | DOC_MARKDOWN);
+        put_part(d, l, i);
+        shown += is_shown;
+        if (!is_shown && p->now_bytes > 0 && p->now_bytes < INT64_MAX / 4096)
+            rest += p->now_bytes;
     }
+    doc_hide(d, DOC_HTML);
     if (rest) {
         doc_row(d);
         put_bytes(d, TONE_DIM, false, 0, false);
@@ -102,6 +139,7 @@ static void put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all
         put_bytes(d, TONE_DIM, false, 0, false);
         doc_cell(d, TONE_DIM, "smaller parts (--all)");
     }
+    doc_hide(d, 0);
     doc_row(d);
     put_bytes(d, TONE_STRONG, l->has_rss_start_bytes && l->has_rss_now_bytes,
               (int64_t)((uint64_t)l->rss_now_bytes - (uint64_t)l->rss_start_bytes), true);
@@ -121,11 +159,12 @@ static void put_side(struct doc *d, enum doc_point kind, char *const *sentences,
     }
 }
 
-static void put_hypothesis(struct doc *d, const struct diagnosis_hypothesis *h, size_t place)
+static void put_hypothesis(struct doc *d, const struct diagnosis *v, size_t i)
 {
+    const struct diagnosis_hypothesis *h = &v->hypotheses[i];
     bool is_strong = h->word == NEARLY_CERTAIN || h->word == LIKELY;
-    doc_para(d, TONE_PLAIN);
-    doc_textf(d, TONE_DIM, "%zu. ", place);
+    doc_fold(d, i == 0 ? FOLD_OPEN : FOLD_CLOSED);
+    doc_textf(d, TONE_DIM, "%zu. ", i + 1);
     doc_text(d, is_strong ? TONE_STRONG : TONE_PLAIN, h->title);
     doc_textf(d, TONE_PLAIN, ": %s", hypothesis_words[h->word]);
     if (h->share > 0 && is_strong)
@@ -134,9 +173,40 @@ static void put_hypothesis(struct doc *d, const struct diagnosis_hypothesis *h, 
     put_side(d, POINT_AGAINST, h->contra, h->n_contra);
     put_side(d, POINT_ABSENT, h->absent, h->n_absent);
     put_side(d, POINT_DECIDE, &h->decide, h->decide != NULL);
+    doc_fold_end(d);
 }
 
-/* But for ALL, those of these words are told in one line each. */
+/* Those of one word as one group: "ruled out: a; b". Markdown has the first reason against each, so
+ * that nobody need ask for it. */
+static void put_group(struct doc *d, const struct diagnosis *v, enum hypothesis_word word)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < v->n_hypotheses; i++) {
+        if (v->hypotheses[i].word != word)
+            continue;
+        if (count++ == 0) {
+            doc_fold(d, FOLD_GROUP);
+            doc_textf(d, TONE_PLAIN, "%s: ", hypothesis_words[word]);
+        }
+        doc_textf(d, TONE_DIM, "%s%s", count > 1 ? "; " : "",
+                  text_or_empty(v->hypotheses[i].title));
+    }
+    for (size_t i = 0; count && i < v->n_hypotheses; i++)
+        if (v->hypotheses[i].word == word)
+            put_hypothesis(d, v, i);
+    if (count)
+        doc_fold_end(d);
+    doc_hide(d, DOC_TERMINAL | DOC_HTML);
+    for (size_t i = 0; i < v->n_hypotheses; i++) {
+        const struct diagnosis_hypothesis *h = &v->hypotheses[i];
+        if (h->word != word || !h->n_contra)
+            continue;
+        doc_point(d, POINT_PLAIN);
+        doc_textf(d, TONE_PLAIN, "%s: %s", text_or_empty(h->title), h->contra[0]);
+    }
+    doc_hide(d, 0);
+}
+
 static void put_hypotheses(struct doc *d, const struct diagnosis *v, bool all)
 {
     static const enum hypothesis_word brief[] = {UNLIKELY, CANNOT_TEST, RULED_OUT};
@@ -145,22 +215,10 @@ static void put_hypotheses(struct doc *d, const struct diagnosis *v, bool all)
     for (size_t i = 0; i < v->n_hypotheses; i++) {
         enum hypothesis_word word = v->hypotheses[i].word;
         if (all || (word != UNLIKELY && word != CANNOT_TEST && word != RULED_OUT))
-            put_hypothesis(d, &v->hypotheses[i], i + 1);
+            put_hypothesis(d, v, i);
     }
-    for (size_t k = 0; !all && k < sizeof brief / sizeof *brief; k++) {
-        bool is_first = true;
-        for (size_t i = 0; i < v->n_hypotheses; i++) {
-            if (v->hypotheses[i].word != brief[k])
-                continue;
-            if (is_first) {
-                doc_para(d, TONE_PLAIN);
-                doc_textf(d, TONE_PLAIN, "%s: ", hypothesis_words[brief[k]]);
-            }
-            doc_textf(d, TONE_DIM, "%s%s", is_first ? "" : "; ",
-                      text_or_empty(v->hypotheses[i].title));
-            is_first = false;
-        }
-    }
+    for (size_t k = 0; !all && k < sizeof brief / sizeof *brief; k++)
+        put_group(d, v, brief[k]);
     doc_space(d);
 }
 

@@ -285,9 +285,9 @@ struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds)
         if (!unfolds && node.kind == NODE_FOLD) {
             is_shown = folded == 0;
             in_summary = is_shown;
-            folded += folded || node.style != FOLD_OPEN;
+            folded += folded || node.style == FOLD_GROUP;
             node.kind = NODE_PARA;
-            node.tone = node.style == FOLD_OPEN ? TONE_PLAIN : TONE_DIM;
+            node.tone = node.style == FOLD_GROUP ? TONE_DIM : TONE_PLAIN;
             node.style = 0;
         } else if (!unfolds && node.kind == NODE_FOLD_END) {
             folded -= folded > 0;

@@ -96,8 +96,8 @@ __attribute__((format(printf, 3, 4))) void doc_cellf(struct doc *d, enum doc_ton
 void doc_below(struct doc *d, enum doc_tone tone, const char *raw);
 
 /* A summary, whose text follows, and the blocks up to doc_fold_end. Where nothing can be unfolded
- * a closed one is its summary alone. */
-enum doc_fold { FOLD_OPEN, FOLD_CLOSED, FOLD_GROUP /* closed, of several folds or a table */ };
+ * all is shown, but of a group its summary alone. */
+enum doc_fold { FOLD_OPEN, FOLD_CLOSED, FOLD_GROUP /* closed; of several folds, or a table */ };
 void doc_fold(struct doc *d, enum doc_fold kind);
 void doc_fold_end(struct doc *d);
 

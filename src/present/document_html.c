@@ -6,6 +6,8 @@
 #include "present/document_private.h"
 #include "present/html.h"
 
+enum { SENTENCE = 60 }; /* bytes of a fact that gets a line of its own */
+
 struct html {
     const struct doc *doc;
     struct buf *out;
@@ -92,7 +94,7 @@ static size_t html_fact(struct html *h, size_t i)
         }
         if (!is_open) {
             html_list(h, "dl", "</dl>\n", n->style == FACT_IS_FIGURE ? "figures" : "facts");
-            buf_add_str(h->out, "<div><dt>");
+            buf_add_str(h->out, d->nodes[at].len > SENTENCE ? "<div class=wide><dt>" : "<div><dt>");
             html_string(h, i);
             buf_add_str(h->out, "<dd>");
         }

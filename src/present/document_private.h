@@ -42,7 +42,7 @@ struct doc_node {
 /* The text of node I, NUL-ended. */
 const char *doc_string(const struct doc *d, size_t i);
 /* D without what BACK_END leaves out. UNFOLDS: whether a reader can unfold; else folds become
- * paragraphs, the closed ones without their blocks. Shares D's text; free(nodes). */
+ * paragraphs, groups without their blocks. Shares D's text; free(nodes). */
 struct doc doc_visible(const struct doc *d, unsigned back_end, bool unfolds);
 /* Appends the text of the spans from I on as terminals may show it; where they end. */
 size_t doc_spans(const struct doc *d, size_t i, struct buf *out);

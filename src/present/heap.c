@@ -13,7 +13,7 @@
 #include "profile/view.h"
 #include "profile/words.h"
 
-enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24 };
+enum { WHERE_LEAST = 36, TREE_INDENT_MOST = 24, REPORT_ROWS = 10, REPORT_FRAMES = 24 };
 
 /* ---- frames ---- */
 
@@ -123,28 +123,47 @@ static void put_places(struct doc *d, const struct profile_row *row, struct buf 
                    row->place_count - row->n_places == 1 ? "" : "s");
 }
 
-/* Its stack, or its callers and the C function below a Python line. */
-static void put_details(struct doc *d, const struct profile_row *row)
+/* Its stack, or its callers and the C function below a Python line. A report has both: the stack in
+ * a page, the rest elsewhere. */
+static void put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};
+    const unsigned hidden = d->hidden;
     bool has_native = row->has_native && row->where.kind == NAME_PYTHON && !is_offset(&row->native);
+    doc_hide(d, in_report ? hidden | DOC_TERMINAL | DOC_MARKDOWN : hidden);
     for (size_t i = 0; i < row->n_stack; i++) {
-        add_frame(&text, &row->stack[i], true);
-        put_below(d, TONE_DIM, &text);
+        add_frame(&text, &row->stack[i], !in_report);
+        put_below(d, row->stack[i].kind == NAME_PYTHON ? TONE_PLAIN : TONE_DIM, &text);
     }
-    if (!row->n_stack) {
+    doc_hide(d, in_report ? hidden | DOC_HTML : hidden);
+    if (in_report || !row->n_stack) {
         add_callers(&text, row);
         put_below(d, TONE_PLAIN, &text);
+        if (is_merged(row))
+            put_places(d, row, &text);
+        if (!is_merged(row) && has_native) {
+            buf_add_str(&text, "in ");
+            add_frame(&text, &row->native, false);
+        }
+        if (!is_merged(row) && row->stacks > 1)
+            buf_printf(&text, "%s%" PRIu64 " stacks", has_native ? ", " : "", row->stacks);
+        put_below(d, TONE_DIM, &text);
     }
-    if (!row->n_stack && is_merged(row)) {
-        put_places(d, row, &text);
-    } else if (!row->n_stack && has_native) {
-        buf_add_str(&text, "in ");
-        add_frame(&text, &row->native, false);
-    }
-    if (!row->n_stack && !is_merged(row) && row->stacks > 1)
-        buf_printf(&text, "%s%" PRIu64 " stacks", has_native ? ", " : "", row->stacks);
-    put_below(d, TONE_DIM, &text);
+    doc_hide(d, hidden);
+    buf_fini(&text);
+}
+
+void heap_site_doc(struct doc *d, const struct profile_row *row)
+{
+    struct buf text = {0}, callers = {0};
+    add_frame(&text, head_of(row), false);
+    if (is_merged(row))
+        buf_printf(&text, ", through %" PRIu64 " lines", row->place_count);
+    add_callers(&callers, row);
+    if (callers.len)
+        buf_printf(&text, " %s", buf_str(&callers));
+    doc_code(d, buf_str(&text));
+    buf_fini(&callers);
     buf_fini(&text);
 }
 
@@ -170,8 +189,9 @@ static char *age_text(char out[CELL_MAX], double s)
     return out;
 }
 
-static void put_row(struct doc *d, const struct profile_row *row, bool has_steps)
+static void put_row(struct doc *d, const struct profile_row *row, bool has_steps, bool in_report)
 {
+    const unsigned hidden = d->hidden;
     const struct verdict_interval *step = &row->verdict.rate_bytes_per_step;
     const struct verdict_interval *minute = &row->verdict.rate_bytes_per_min;
     char cell[CELL_MAX];
@@ -191,13 +211,21 @@ static void put_row(struct doc *d, const struct profile_row *row, bool has_steps
              : row->verdict.leak == VERDICT_LEAK_UNKNOWN ? TONE_STRONG
                                                          : TONE_PLAIN,
              verdict_word_name(row->verdict.word));
+    doc_cell(d, TONE_PLAIN, NULL);
+    if (in_report) {
+        doc_hide(d, hidden | DOC_TERMINAL);
+        heap_site_doc(d, row);
+        doc_hide(d, hidden | DOC_HTML | DOC_MARKDOWN);
+    }
     add_frame(&where, head_of(row), false);
-    doc_cell(d, TONE_PLAIN, buf_str(&where));
+    doc_text(d, TONE_PLAIN, buf_str(&where));
+    doc_hide(d, hidden);
     buf_fini(&where);
-    put_details(d, row);
+    put_details(d, row, in_report);
 }
 
-static void put_rows(struct doc *d, const struct profile_view *v, const char *meaning)
+static void put_rows(struct doc *d, const struct profile_view *v, const char *meaning,
+                     bool in_report)
 {
     const unsigned by_minute = v->has_steps ? 7 : 3;
     const struct doc_column columns[] = {
@@ -216,12 +244,16 @@ static void put_rows(struct doc *d, const struct profile_view *v, const char *me
         doc_text(d, TONE_PLAIN, "nothing that was sampled is alive");
         return;
     }
-    doc_table(d, NULL, "call sites", columns, sizeof columns / sizeof *columns);
-    for (size_t i = 0; i < v->n_rows; i++)
-        put_row(d, &v->rows[i], v->has_steps);
+    doc_table(d, NULL, "table of call sites", columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < v->n_rows; i++) {
+        doc_hide(d, in_report && i >= REPORT_ROWS ? DOC_TERMINAL | DOC_MARKDOWN : 0);
+        put_row(d, &v->rows[i], v->has_steps, in_report);
+    }
+    doc_hide(d, 0);
     if (v->row_count > v->n_rows) {
         doc_para(d, TONE_DIM);
-        doc_textf(d, TONE_DIM, "and %" PRIu64 " more (--top N)", v->row_count - v->n_rows);
+        doc_textf(d, TONE_DIM, "and %" PRIu64 " more%s", v->row_count - v->n_rows,
+                  in_report ? "" : " (--top N)");
     }
 }
 
@@ -271,7 +303,7 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
         doc_itemf(d, TONE_PLAIN, "as it was %s before it ended",
                   text_seconds(time, v->before_end_s));
     doc_space(d);
-    put_rows(d, v, meaning);
+    put_rows(d, v, meaning, false);
     doc_space(d);
     /* a stack shows the line that allocates, not what keeps the memory alive */
     for (size_t i = 0; kept && i < kept->count; i++) {
@@ -279,6 +311,31 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
         doc_text(d, TONE_PLAIN, kept_text(text, kept, i));
     }
     put_cost(d, &v->cost, v->span_s);
+}
+
+void heap_report_doc(struct doc *d, const struct profile_view *v)
+{
+    char size[TEXT_SIZE_MAX], low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX];
+    const struct profile_row *first = v->rows;
+    doc_para(d, TONE_PLAIN);
+    doc_textf(d, TONE_PLAIN, "Process %d holds %s (%s – %s), by sampled allocations.", (int)v->pid,
+              text_size(size, v->live.bytes), text_size(low, v->live.low),
+              text_size(high, v->live.high));
+    put_rows(d, v, "growth", true);
+    doc_hide(d, DOC_TERMINAL | DOC_HTML);
+    if (v->n_rows && first->n_stack) {
+        doc_para(d, TONE_PLAIN);
+        doc_text(d, TONE_PLAIN, "The stack of the first, innermost on top:");
+    }
+    for (size_t i = 0; v->n_rows && i < first->n_stack && i <= REPORT_FRAMES; i++) {
+        struct buf text = {0};
+        add_frame(&text, &first->stack[i], false);
+        doc_code_line(d, i < REPORT_FRAMES ? buf_str(&text) : "…");
+        buf_fini(&text);
+    }
+    doc_hide(d, 0);
+    if (v->has_tree)
+        doc_canvas(d, "flame");
 }
 
 /* ---- the tree ---- */

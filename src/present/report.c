@@ -11,8 +11,11 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/number.h"
+#include "present/diagnose.h"
 #include "present/document.h"
+#include "present/heap.h"
 #include "present/report_private.h"
+#include "present/summary.h"
 #include "present/verdict.h"
 
 enum { PROCESSES_SHOWN = 12, EVENTS_SHOWN = 20 };
@@ -91,13 +94,6 @@ uint64_t report_peak(const struct report *r)
 double report_span_s(const struct report *r)
 {
     return r->run ? (double)r->run->now_ns / (double)NS_PER_S : r->outcome.measured.duration_s;
-}
-
-enum doc_tone report_tone(const struct verdict_result *v)
-{
-    return v->leak == VERDICT_LEAK_YES  ? TONE_BAD
-           : v->leak == VERDICT_LEAK_NO ? TONE_GOOD
-                                        : TONE_OPEN;
 }
 
 void report_add_damage(struct buf *out, const struct trace_reader_damage *damage)
@@ -207,9 +203,9 @@ static void add_verdict(struct doc *d, const struct report *r)
 {
     const struct judged *job = report_verdict(r);
     struct buf text = {0};
-    doc_section(d, "verdict", job ? report_tone(&job->result) : TONE_OPEN, NULL);
+    doc_section(d, "verdict", job ? verdict_tone(job) : TONE_OPEN, NULL);
     doc_headline(d, TONE_PLAIN);
-    doc_text(d, job ? report_tone(&job->result) : TONE_OPEN,
+    doc_text(d, job ? verdict_tone(job) : TONE_OPEN,
              verdict_word_name(job ? job->result.word : VERDICT_UNDECIDED));
     if (job)
         verdict_headline(&text, job, r->verdicts.has_job ? &r->verdicts : NULL);
@@ -305,6 +301,21 @@ static void add_plots(struct doc *d, const struct run *run)
     doc_hide(d, 0);
 }
 
+/* ---- the heap ---- */
+
+static void add_heap(struct doc *d, const struct report *r)
+{
+    if (!r->has_heap && !r->heap_trouble)
+        return;
+    doc_section(d, "heap", TONE_PLAIN, "Live allocations by call site");
+    if (r->has_heap) {
+        heap_report_doc(d, &r->heap);
+        return;
+    }
+    doc_para(d, TONE_DIM);
+    doc_text(d, TONE_PLAIN, r->heap_trouble);
+}
+
 /* ---- processes ---- */
 
 static const struct doc_column process_columns[] = {
@@ -346,7 +357,7 @@ static void add_process(struct doc *d, const struct report *r, const struct proc
              judged ? report_change(size, judged->result.rate_bytes_per_min.known,
                                     judged->result.rate_bytes_per_min.value)
                     : "–");
-    doc_cell(d, judged ? report_tone(&judged->result) : TONE_PLAIN,
+    doc_cell(d, judged ? verdict_tone(judged) : TONE_PLAIN,
              judged ? verdict_word_name(judged->result.word) : "–");
     doc_cell(d, TONE_PLAIN, NULL);
     doc_code(d, buf_str(command));
@@ -436,39 +447,6 @@ static void add_processes(struct doc *d, const struct report *r)
 
 /* ---- the guard ---- */
 
-static void add_step(struct doc *d, bool has, int64_t step)
-{
-    if (has)
-        doc_cellf(d, TONE_PLAIN, "%" PRId64, step);
-    else
-        doc_cell(d, TONE_PLAIN, "–");
-}
-
-static void add_segments(struct doc *d, const struct outcome *o)
-{
-    static const struct doc_column columns[] = {
-        {"segment", true, 0, CUT_END, 0, 0},    {"time", true, 2, CUT_END, 0, 0},
-        {"first step", true, 4, CUT_END, 0, 0}, {"last step", true, 1, CUT_END, 0, 0},
-        {"saved at", true, 5, CUT_END, 0, 0},   {"peak", true, 3, CUT_END, 0, 0},
-        {"verdict", false, 2, CUT_END, 0, 0},   {"ended", false, 0, CUT_WRAP, 20, 0}};
-    doc_para(d, TONE_PLAIN);
-    doc_text(d, TONE_PLAIN, "The job was started again: its segments");
-    doc_table(d, NULL, "table of segments", columns, sizeof columns / sizeof *columns);
-    for (size_t i = 0; i < o->segment_count; i++) {
-        const struct outcome_segment *s = &o->segments[i];
-        char time[TEXT_TIME_MAX], size[TEXT_SIZE_MAX];
-        doc_row(d);
-        doc_cellf(d, TONE_PLAIN, "%" PRIu32, s->segment);
-        doc_cell(d, TONE_PLAIN, report_time(time, s->duration_s));
-        add_step(d, s->has_first_step, s->first_step);
-        add_step(d, s->has_last_step, s->last_step);
-        add_step(d, s->has_checkpoint_step, s->checkpoint_step);
-        doc_cell(d, TONE_PLAIN, text_size(size, s->peak_bytes));
-        doc_cell(d, TONE_PLAIN, s->verdict);
-        doc_cell(d, TONE_PLAIN, s->end.cause);
-    }
-}
-
 /* Act I, from the recording, which has them all, or from run.json. */
 static void add_act(struct doc *d, const struct report *r, size_t i)
 {
@@ -516,8 +494,7 @@ static void add_guard(struct doc *d, const struct report *r)
         doc_textf(d, TONE_PLAIN, "The limit was %s%s.", text_size(size, guard->limit_bytes),
                   guard->dry_run ? "; a dry run, in which it only reports what it would do" : "");
     }
-    if (r->outcome.segment_count >= 2)
-        add_segments(d, &r->outcome);
+    summary_segments(d, &r->outcome, false);
     if (!count)
         return;
     doc_heading(d, "What it did");
@@ -614,9 +591,11 @@ void report_document(struct doc *d, const struct report *r)
     add_verdict(d, r);
     add_figures(d, r);
     add_plots(d, r->run);
-    if (r->has_diagnosis)
-        report_add_diagnosis(d, &r->diagnosis);
-    report_add_heap(d, r);
+    if (r->has_diagnosis) {
+        doc_section(d, "diagnosis", TONE_PLAIN, "Diagnosis");
+        diagnose_doc(d, &r->diagnosis, false);
+    }
+    add_heap(d, r);
     add_processes(d, r);
     add_guard(d, r);
     add_machine(d, r);

@@ -8,7 +8,9 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "present/heap.h"
 #include "present/report_private.h"
+#include "present/verdict.h"
 #include "verdict/verdict_json.h"
 
 enum { SITES = 12 };
@@ -323,7 +325,7 @@ static void add_value(struct doc *d, const struct report *r, enum row row)
     char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
     doc_cell(d, TONE_PLAIN, NULL);
     if (row == ROW_VERDICT && job)
-        doc_text(d, report_tone(v), verdict_word_name(v->word));
+        doc_text(d, verdict_tone(job), verdict_word_name(v->word));
     else if (row == ROW_CONFIDENCE && job)
         doc_textf(d, TONE_PLAIN, "%.0f %%", v->confidence * 100);
     else if (row == ROW_STEP)
@@ -399,7 +401,7 @@ static void add_sites(struct doc *d, const struct report *before, const struct r
         add_compared_rate(d, a);
         add_compared_rate(d, b);
         doc_cell(d, TONE_PLAIN, NULL);
-        report_add_row_site(d, a);
+        heap_site_doc(d, a);
     }
     doc_para(d, TONE_DIM);
     doc_text(d, TONE_PLAIN, "A dash: nothing of that place was sampled alive.");

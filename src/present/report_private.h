@@ -9,7 +9,6 @@
 const char *report_size(char out[TEXT_SIZE_MAX], bool has, double bytes);
 const char *report_change(char out[TEXT_SIZE_MAX], bool has, double bytes);
 const char *report_time(char out[TEXT_TIME_MAX], double s);
-enum doc_tone report_tone(const struct verdict_result *v);
 /* "+9.0 MiB (+8.9 MiB to +9.1 MiB)" into the block or cell under way, the range in its own tone. */
 void report_add_rate(struct doc *d, const struct verdict_interval *rate, enum doc_tone range);
 
@@ -20,10 +19,6 @@ double report_span_s(const struct report *r);
 /* A curve of S with the events of the run, up to MOST at least. */
 void report_add_plot(struct doc *d, const struct run *run, const struct series *s,
                      const char *title, uint64_t most);
-void report_add_diagnosis(struct doc *d, const struct diagnosis *diagnosis);
-void report_add_heap(struct doc *d, const struct report *r);
-/* The call site of ROW, as code. */
-void report_add_row_site(struct doc *d, const struct profile_row *row);
 /* A JSON string that the page shows as it is: what would turn text around is made visible. */
 json_t *report_harmless(const char *raw);
 

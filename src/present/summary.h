@@ -25,3 +25,5 @@ void summary_text(struct buf *out, const json_t *doc, bool colour, int width);
 
 /* Segments, the guard's acts, what was left and did not come back (summary_guard.c). */
 void summary_guard(struct doc *d, const struct outcome *o);
+/* The segments of a job that was started again; nothing for one. BRIEF: as a summary has them. */
+void summary_segments(struct doc *d, const struct outcome *o, bool is_brief);

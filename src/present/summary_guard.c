@@ -100,7 +100,7 @@ static void put_step(struct doc *d, bool has, int64_t step)
         doc_cell(d, TONE_PLAIN, "–");
 }
 
-static void put_segment(struct doc *d, const struct outcome_segment *s)
+static void put_segment(struct doc *d, const struct outcome_segment *s, bool is_brief)
 {
     char text[TEXT_TIME_MAX], cell[CELL_MAX];
     const char *by = s->end.by ? s->end.by : s->end.cause_kind ? s->end.cause_kind : "";
@@ -114,12 +114,12 @@ static void put_segment(struct doc *d, const struct outcome_segment *s)
     put_step(d, s->has_checkpoint_step, s->checkpoint_step);
     doc_cell(d, TONE_PLAIN, cell_size(cell, s->peak_bytes));
     doc_cell(d, TONE_PLAIN, s->verdict);
-    doc_cell(d, TONE_PLAIN, by);
+    doc_cell(d, TONE_PLAIN, is_brief ? by : s->end.cause);
 }
 
-static void put_segments(struct doc *d, const struct outcome *o)
+void summary_segments(struct doc *d, const struct outcome *o, bool is_brief)
 {
-    static const struct doc_column columns[] = {
+    const struct doc_column columns[] = {
         {.title = "#"},
         {.title = "time", .priority = 1},
         {.title = "from", .priority = 5},
@@ -127,17 +127,17 @@ static void put_segments(struct doc *d, const struct outcome *o)
         {.title = "saved", .priority = 3},
         {.title = "peak", .priority = 2},
         {.title = "verdict", .priority = 4},
-        {.title = "ended by", .least = BY_COLUMNS},
+        {.title = "ended by", .least = BY_COLUMNS, .cut = is_brief ? CUT_END : CUT_WRAP},
     };
     enum { COLUMNS = sizeof columns / sizeof *columns };
     size_t count = o->segment_count;
-    size_t left_out = count > SEGMENTS_SHOWN ? count - SEGMENTS_SHOWN : 0;
+    size_t left_out = is_brief && count > SEGMENTS_SHOWN ? count - SEGMENTS_SHOWN : 0;
     if (count < 2)
         return;
     doc_table(d, "segments", "segments", columns, COLUMNS);
     for (size_t i = 0; i < count; i++) {
         if (!left_out || i < SEGMENTS_FIRST || i >= SEGMENTS_FIRST + left_out) {
-            put_segment(d, &o->segments[i]);
+            put_segment(d, &o->segments[i], is_brief);
         } else if (i == SEGMENTS_FIRST) {
             doc_row(d);
             for (size_t k = 0; k + 1 < COLUMNS; k++)
@@ -182,7 +182,7 @@ static void put_returned(struct doc *d, const char *what, const struct outcome_r
 void summary_guard(struct doc *d, const struct outcome *o)
 {
     char label[32];
-    put_segments(d, o);
+    summary_segments(d, o, true);
     put_guard(d, &o->guard);
     put_left(d, &o->left);
     doc_fact(d, "given back");
