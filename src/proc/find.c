@@ -3,15 +3,254 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "base/err.h"
-#include "proc/role.h"
-#include "proc/read.h"
-#include "proc/scan.h"
+#include "proc/node.h"
+
+/* ---- every process of the machine in one pass over /proc, with its relations and role ---- */
+
+enum { SCAN_NONE = -1 };
+
+struct scan_process {
+    struct process_info info;
+    uint64_t rss_bytes;
+    int parent; /* index, or SCAN_NONE */
+    size_t children;
+    bool excluded; /* ourselves, or above us */
+    bool denied;   /* may not be examined */
+    struct role_maps maps;
+    bool child_trains;
+    char why[128];   /* of its role */
+    char device[32]; /* the first GPU device file it has open; "" if none */
+    bool device_is_nvidia;
+};
+
+struct proc_scan {
+    struct scan_process *v; /* by pid, ascending */
+    size_t n;
+};
+
+enum { MAPS_BYTES_MAX = 16 << 20 };
+
+static int compare_scanned_pids(const void *a, const void *b)
+{
+    int32_t x = ((const struct scan_process *)a)->info.id.pid;
+    int32_t y = ((const struct scan_process *)b)->info.id.pid;
+    return (x > y) - (x < y);
+}
+
+/* Index, or SCAN_NONE. */
+static int proc_scan_find(const struct proc_scan *s, int32_t pid)
+{
+    const struct scan_process key = {.info.id.pid = pid};
+    const struct scan_process *p =
+        s->n ? bsearch(&key, s->v, s->n, sizeof key, compare_scanned_pids) : NULL;
+    return p ? (int)(p - s->v) : SCAN_NONE;
+}
+
+static void proc_scan_fini(struct proc_scan *s)
+{
+    free(s->v);
+    *s = (struct proc_scan){0};
+}
+
+/* False for what died meanwhile, zombies and kernel threads: they have no address space. (Their
+ * rss is no test: the kernel keeps it per CPU in batches, and a small process may show 0.) */
+static bool read_process(const struct proc_root *root, int32_t pid, struct scan_process *ret)
+{
+    char name[16];
+    struct proc_stat st;
+    struct stat dir;
+    if (proc_read_stat(root, pid, &st) < 0 || st.size_bytes == 0)
+        return false;
+    memset(ret, 0, sizeof(*ret));
+    struct process_info *info = &ret->info;
+    info->id = (struct process_id){pid, st.start_ticks};
+    info->ppid = st.ppid;
+    info->comm_len = st.comm_len;
+    memcpy(info->comm, st.comm, sizeof(info->comm));
+    ret->rss_bytes = pages_to_bytes(root, st.rss_pages);
+    /* one byte of it goes to a NUL that is not part of the name */
+    ssize_t len = proc_read(root, pid, "cmdline", info->cmdline, sizeof info->cmdline);
+    while (len > 0 && info->cmdline[len - 1] == '\0')
+        len--;
+    info->cmdline_len = len > 0 ? (uint16_t)len : 0;
+    snprintf(name, sizeof(name), "%d", pid);
+    if (fstatat(root->proc_fd, name, &dir, 0) == 0)
+        info->uid = dir.st_uid;
+    return true;
+}
+
+/* A parent is older, and of two as old has the lower pid: another with that pid is not the parent.
+ * So no chain of parents is a circle, whatever recorded or racing files claim. */
+static void link_parents(struct proc_scan *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        int p = proc_scan_find(s, s->v[i].info.ppid);
+        const struct process_id *id = &s->v[i].info.id;
+        const struct process_id *above = p != SCAN_NONE ? &s->v[p].info.id : id;
+        bool is_older = above->start_ticks < id->start_ticks ||
+                        (above->start_ticks == id->start_ticks && above->pid < id->pid);
+        s->v[i].parent = is_older ? p : SCAN_NONE;
+        if (is_older)
+            s->v[p].children++;
+    }
+}
+
+static int proc_scan_read(const struct proc_root *root, struct proc_scan *ret)
+{
+    struct pid_dir dir;
+    int32_t pid;
+    struct proc_scan s = {0};
+    size_t cap = 0;
+    int r = pid_dir_open(&dir, root->proc_fd, ".");
+    if (r < 0)
+        return r;
+    while (pid_dir_next(&dir, &pid)) {
+        if (!ARRAY_ROOM(s.v, s.n, cap)) {
+            r = -ENOMEM;
+            break;
+        }
+        if (read_process(root, pid, &s.v[s.n]))
+            s.n++;
+    }
+    pid_dir_close(&dir);
+    if (r < 0) {
+        proc_scan_fini(&s);
+        return r;
+    }
+    if (s.n > 0)
+        qsort(s.v, s.n, sizeof(*s.v), compare_scanned_pids);
+    link_parents(&s);
+    *ret = s;
+    return 0;
+}
+
+/* True when ABOVE is a (strict) ancestor of I. */
+static bool proc_scan_is_below(const struct proc_scan *s, size_t i, size_t above)
+{
+    for (int p = s->v[i].parent; p != SCAN_NONE; p = s->v[p].parent)
+        if (p == (int)above)
+            return true;
+    return false;
+}
+
+static void note_scanned_map(void *user, const struct proc_map *map)
+{
+    role_maps_add(user, map);
+}
+
+/* Better evidence replaces weaker: /dev/nvidia0 over /dev/nvidiactl over a DRM node. */
+static bool note_device(struct scan_process *p, const char *path)
+{
+    bool nvidia = strncmp(path, "/dev/nvidia", 11) == 0;
+    bool numbered = nvidia && path[11] >= '0' && path[11] <= '9';
+    if (!nvidia && strncmp(path, "/dev/dri/render", 15) != 0)
+        return false;
+    if (p->device[0] == '\0' || (nvidia && !p->device_is_nvidia) || numbered) {
+        snprintf(p->device, sizeof(p->device), "%.31s", path);
+        p->device_is_nvidia = nvidia;
+    }
+    return numbered;
+}
+
+static void read_devices(int dir_fd, struct scan_process *p)
+{
+    enum { FDS_MAX = 4096 };
+    struct pid_dir fds;
+    int32_t fd;
+    char name[16], path[64];
+    if (pid_dir_open(&fds, dir_fd, "fd") < 0)
+        return;
+    for (int i = 0; i < FDS_MAX && pid_dir_next(&fds, &fd); i++) {
+        snprintf(name, sizeof(name), "%d", fd);
+        ssize_t n = readlinkat(fds.fd, name, path, sizeof(path) - 1);
+        if (n <= 0)
+            continue;
+        path[n] = '\0';
+        if (note_device(p, path))
+            break;
+    }
+    pid_dir_close(&fds);
+}
+
+/* Reads what I has mapped and, with DEVICES, open. Costs up to a few ms for a large process, in
+ * short reads. */
+static void proc_scan_examine(const struct proc_root *root, struct proc_scan *s, size_t i,
+                              bool devices)
+{
+    struct scan_process *p = &s->v[i];
+    char name[16];
+    snprintf(name, sizeof(name), "%d", p->info.id.pid);
+    AUTO_CLOSE int dir = openat(root->proc_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return;
+    AUTO_CLOSE int fd = openat(dir, "maps", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        p->denied = errno == EACCES || errno == EPERM;
+        return;
+    }
+    proc_read_maps(fd, MAPS_BYTES_MAX, note_scanned_map, &p->maps);
+    if (devices)
+        read_devices(dir, p);
+}
+
+static bool update_role(struct proc_scan *s, size_t i)
+{
+    struct scan_process *p = &s->v[i];
+    struct scan_process *parent = p->parent != SCAN_NONE ? &s->v[p->parent] : NULL;
+    struct role_input in = {
+        .process = &p->info,
+        .parent = parent != NULL ? &parent->info : NULL,
+        .maps = p->maps,
+        .siblings = parent != NULL ? parent->children - 1 : 0,
+        .child_trains = p->child_trains,
+    };
+    struct role_guess guess;
+    role_guess(&in, &guess);
+    bool changed = guess.role != p->info.role;
+    p->info.role = guess.role;
+    memcpy(p->why, guess.why, sizeof(p->why));
+    return changed;
+}
+
+static bool update_child_trains(struct proc_scan *s)
+{
+    bool changed = false;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i].info.role != ROLE_MAIN || role_maps_library(&s->v[i].maps) == NULL)
+            continue;
+        for (int p = s->v[i].parent; p != SCAN_NONE; p = s->v[p].parent) {
+            changed |= !s->v[p].child_trains;
+            s->v[p].child_trains = true;
+        }
+    }
+    return changed;
+}
+
+/* A role hangs on the parent's: a few passes settle it, since pids mostly grow downwards. */
+static void proc_scan_roles(struct proc_scan *s)
+{
+    enum { PASSES_MAX = 16 };
+    bool changed = true;
+    for (int pass = 0; changed && pass < PASSES_MAX; pass++) {
+        changed = false;
+        for (size_t i = 0; i < s->n; i++)
+            changed |= update_role(s, i);
+        changed |= update_child_trains(s);
+    }
+}
+
+/* ---- evidence ---- */
 
 /* The weights. A library that only training and inference map outweighs everything else
  * together that a shell history could produce; a GPU held open is next. Python alone is nothing,
@@ -24,7 +263,7 @@ enum {
     WEIGHT_CUDA = 10,
     WEIGHT_PYTHON = 5,
     SCORE_MIN = 25,
-    LOOK_RSS_BYTES = 100 << 20, /* smaller ones are looked into only if they are Python */
+    EXAMINED_RSS_BYTES = 100 << 20, /* smaller ones are examined only if they are Python */
 };
 
 static const char *const trainer_words[] = {
@@ -77,7 +316,7 @@ static bool names_trainer(const struct process_info *info)
     return false;
 }
 
-static bool is_python(const struct scan_process *p)
+static bool is_python_process(const struct scan_process *p)
 {
     const struct process_info *i = &p->info;
     return p->maps.python || role_is_python_command(i->cmdline, i->cmdline_len) ||
@@ -101,10 +340,10 @@ static void add_reason(char *reasons, size_t size, const char *fmt, ...)
 }
 
 /* The score, 0 where it is too little to be called evidence. REASONS is added to. */
-static int weigh(const struct scan_process *p, char *reasons, size_t size)
+static int weigh_evidence(const struct scan_process *p, char *reasons, size_t size)
 {
     const char *library = role_maps_library(&p->maps);
-    bool python = is_python(p);
+    bool python = is_python_process(p);
     int score = python ? WEIGHT_PYTHON : 0;
     if (library != NULL) {
         score += WEIGHT_LIBRARY;
@@ -134,26 +373,21 @@ static bool may_train(const struct scan_process *p)
 
 static bool ancestor_has_score(const struct proc_scan *s, const int *score, size_t i)
 {
-    int p = s->v[i].parent;
-    for (size_t steps = 0; p != SCAN_NONE && steps < s->n; steps++) {
+    for (int p = s->v[i].parent; p != SCAN_NONE; p = s->v[p].parent)
         if (score[p] > 0)
             return true;
-        p = s->v[p].parent;
-    }
     return false;
 }
 
 /* The launcher that started I as one of several ranks; SCAN_NONE if none did. */
 static int rank_launcher(const struct proc_scan *s, size_t i)
 {
-    int p = s->v[i].parent;
-    for (size_t steps = 0; p != SCAN_NONE && steps < s->n; steps++) {
+    for (int p = s->v[i].parent; p != SCAN_NONE; p = s->v[p].parent) {
         const struct scan_process *l = &s->v[p];
         if (l->info.role != ROLE_LAUNCHER || l->excluded)
             return SCAN_NONE;
         if (role_starts_ranks(&l->info))
             return p;
-        p = l->parent;
     }
     return SCAN_NONE;
 }
@@ -217,16 +451,13 @@ static void fill_candidate(const struct proc_scan *s, const struct ranked *r,
         add_reason(ret->reasons, sizeof(ret->reasons), "%zu ranks of %s", r->ranks,
                    name != NULL ? name : "torchrun");
     }
-    (void)weigh(p, ret->reasons, sizeof(ret->reasons));
+    (void)weigh_evidence(p, ret->reasons, sizeof(ret->reasons));
 }
 
 static void exclude_self(struct proc_scan *s, int32_t self_pid)
 {
-    int p = proc_scan_find(s, self_pid);
-    for (size_t steps = 0; p != SCAN_NONE && steps < s->n; steps++) {
+    for (int p = proc_scan_find(s, self_pid); p != SCAN_NONE; p = s->v[p].parent)
         s->v[p].excluded = true;
-        p = s->v[p].parent;
-    }
 }
 
 static int rank_all(struct proc_scan *s, int *score, struct ranked *ranked)
@@ -234,7 +465,7 @@ static int rank_all(struct proc_scan *s, int *score, struct ranked *ranked)
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         char ignored[256] = "";
-        score[i] = may_train(&s->v[i]) ? weigh(&s->v[i], ignored, sizeof(ignored)) : 0;
+        score[i] = may_train(&s->v[i]) ? weigh_evidence(&s->v[i], ignored, sizeof(ignored)) : 0;
     }
     for (size_t i = 0; i < s->n; i++)
         if (score[i] > 0 && !ancestor_has_score(s, score, i))
@@ -253,8 +484,9 @@ int find_training(const struct proc_root *root, int32_t self_pid, struct find_ca
         return err_set(err, r, "cannot list the processes in /proc: %s", strerror(-r));
     exclude_self(&s, self_pid);
     for (size_t i = 0; i < s.n; i++)
-        if (!s.v[i].excluded && (s.v[i].rss_bytes > LOOK_RSS_BYTES || is_python(&s.v[i])))
-            proc_scan_look(root, &s, i, true);
+        if (!s.v[i].excluded &&
+            (s.v[i].rss_bytes > EXAMINED_RSS_BYTES || is_python_process(&s.v[i])))
+            proc_scan_examine(root, &s, i, true);
     proc_scan_roles(&s);
 
     int *score = calloc(s.n + 1, sizeof(*score));
@@ -280,7 +512,7 @@ struct choice {
     uint64_t next_rss_bytes; /* of the largest but one */
 };
 
-static void choose(const struct proc_scan *s, struct choice *c, size_t i)
+static void choose_larger(const struct proc_scan *s, struct choice *c, size_t i)
 {
     c->count++;
     if (c->best == SCAN_NONE) {
@@ -298,13 +530,11 @@ static void choose(const struct proc_scan *s, struct choice *c, size_t i)
 /* True when a process between I and TOP is no launcher: then I is a worker or tool of that one. */
 static bool has_worker_above(const struct proc_scan *s, size_t i, size_t top, bool trains)
 {
-    int p = s->v[i].parent;
-    for (size_t steps = 0; p != SCAN_NONE && p != (int)top && steps < s->n; steps++) {
+    for (int p = s->v[i].parent; p != SCAN_NONE && p != (int)top; p = s->v[p].parent) {
         const struct scan_process *a = &s->v[p];
         if (trains ? a->info.role == ROLE_MAIN && role_maps_library(&a->maps) != NULL
                    : a->info.role != ROLE_LAUNCHER)
             return true;
-        p = a->parent;
     }
     return false;
 }
@@ -317,7 +547,7 @@ static struct choice choose_below(const struct proc_scan *s, size_t top, bool tr
         bool fits = trains ? p->info.role == ROLE_MAIN && role_maps_library(&p->maps) != NULL
                            : p->info.role == ROLE_MAIN || p->info.role == ROLE_OTHER;
         if (fits && proc_scan_is_below(s, i, top) && !has_worker_above(s, i, top, trains))
-            choose(s, &c, i);
+            choose_larger(s, &c, i);
     }
     return c;
 }
@@ -342,7 +572,7 @@ static void describe_launcher(const struct process_info *info, char ret[96])
         snprintf(ret, 96, "a launcher (%s)", plain_name(info, comm));
 }
 
-static int32_t follow(const struct proc_scan *s, size_t top, char why[256])
+static int32_t follow_launcher(const struct proc_scan *s, size_t top, char why[256])
 {
     const struct process_info *launcher = &s->v[top].info;
     char what[96], comm[PROCESS_COMM_MAX + 1];
@@ -408,7 +638,7 @@ int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pi
         r = refuse_missing(root, pid, err);
         goto out;
     }
-    proc_scan_look(root, &s, (size_t)top, false);
+    proc_scan_examine(root, &s, (size_t)top, false);
     if (s.v[top].denied) {
         r = err_set(err, -EACCES,
                     "process %d belongs to user %u and its files may not be read; "
@@ -418,12 +648,12 @@ int find_real_process(const struct proc_root *root, int32_t pid, int32_t *ret_pi
     }
     for (size_t i = 0; i < s.n; i++)
         if (proc_scan_is_below(&s, i, (size_t)top))
-            proc_scan_look(root, &s, i, false);
+            proc_scan_examine(root, &s, i, false);
     proc_scan_roles(&s);
     ret_why[0] = '\0';
     *ret_pid = pid;
     if (s.v[top].info.role == ROLE_LAUNCHER)
-        *ret_pid = follow(&s, (size_t)top, ret_why);
+        *ret_pid = follow_launcher(&s, (size_t)top, ret_why);
     else
         explain_worker(&s, (size_t)top, ret_why);
 out:

@@ -1,6 +1,6 @@
 /* One process of a tree from the inside: its kept fds and what was last seen of it. Private to
  * proc/: node.c reads one process, tree.c holds the set, walk.c finds who joins and leaves it,
- * kin.c children, settle.c roles, unique.c counts pages. */
+ * settle.c its roles, unique.c counts pages. */
 #pragma once
 
 #include <stdbool.h>
@@ -142,16 +142,13 @@ struct proc_tree {
     struct slow_read slow;
     uint64_t waited_ns; /* for it in this walk; the rest is for the next one */
 
-    /* kin.c */
+    /* finding children, in walk.c */
     bool has_children_files, no_children_files;
     struct pid_list kin; /* what kin_children found */
     struct kin *scan;    /* the whole machine, by ppid; where there are no children files */
     size_t scan_count, scan_cap;
     uint32_t scan_walk;
 };
-
-/* Children of N into tree->kin. 0 or -errno; what could be read is there either way. */
-int kin_children(struct proc_tree *tree, const struct tree_node *n);
 
 /* Reads NAME of N in the helper by FN, which has tree->slow as its argument and closes slow.fd. 0,
  * or -errno: there is nothing in tree->slow, now or ever. */

@@ -1,4 +1,4 @@
-/* Looking for births, deaths, exec and new parents: from the roots of a job down, or everywhere. */
+/* Finding births, deaths, exec and new parents: from the roots of a job down, or everywhere. */
 #include "proc/tree.h"
 
 #include <errno.h>
@@ -7,10 +7,180 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "proc/node.h"
+
+/* ---- the children of a process: by task/TID/children of all its threads, or by a scan of /proc
+ * where the kernel has no such files ---- */
+
+static int pid_list_add(struct pid_list *list, int32_t pid)
+{
+    if (!ARRAY_ROOM(list->pid, list->count, list->cap))
+        return -ENOMEM;
+    list->pid[list->count++] = pid;
+    return 0;
+}
+
+/* Up to and with the last blank, so that a number is never cut; all of it if there is none. */
+static size_t whole_numbers(const char *s, size_t len)
+{
+    for (size_t i = len; i > 0; i--)
+        if (s[i - 1] == ' ' || s[i - 1] == '\n')
+            return i;
+    return len;
+}
+
+/* The kernel fills one page at a time: a read that leaves room for one more number was the last,
+ * and that saves every small process a second system call. */
+enum { CHILDREN_TEXT = 4096, CHILDREN_ROOM = 16 };
+
+static int add_children_file(struct pid_list *list, int fd)
+{
+    char text[CHILDREN_TEXT];
+    int32_t pids[CHILDREN_TEXT / 2];
+    off_t at = 0;
+    for (;;) {
+        ssize_t n = pread(fd, text, sizeof(text), at);
+        if (n <= 0)
+            return n < 0 ? -errno : 0;
+        size_t len = whole_numbers(text, (size_t)n);
+        size_t found = proc_pids_parse(text, len, pids, sizeof(pids) / sizeof(pids[0]));
+        for (size_t i = 0; i < found; i++) {
+            int r = pid_list_add(list, pids[i]);
+            if (r < 0)
+                return r;
+        }
+        if (n + CHILDREN_ROOM < CHILDREN_TEXT)
+            return 0;
+        at += (off_t)len;
+    }
+}
+
+static int open_children(int dirfd, const char *path)
+{
+    int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* -ENOENT of a thread that is there: this kernel has no children files. */
+static int children_of_main_thread(struct proc_tree *tree, const struct tree_node *n, int dir)
+{
+    if (n->children_fd >= 0) {
+        tree->has_children_files = true;
+        return add_children_file(&tree->kin, n->children_fd);
+    }
+    char path[NODE_PATH_MAX];
+    snprintf(path, sizeof(path), "task/%d/children", n->pub.info.id.pid);
+    AUTO_CLOSE int fd = open_children(dir, path);
+    if (fd >= 0) {
+        tree->has_children_files = true;
+        return add_children_file(&tree->kin, fd);
+    }
+    struct stat st;
+    if (fd == -ENOENT && !tree->has_children_files && fstatat(dir, "task", &st, 0) == 0)
+        tree->no_children_files = true;
+    return fd;
+}
+
+static int children_of_all_threads(struct proc_tree *tree, int dir)
+{
+    struct pid_dir tasks;
+    int r = pid_dir_open(&tasks, dir, "task");
+    if (r < 0)
+        return r;
+    int32_t tid;
+    int result = 0;
+    while (result != -ENOMEM && pid_dir_next(&tasks, &tid)) {
+        char path[NODE_PATH_MAX];
+        snprintf(path, sizeof(path), "%d/children", tid);
+        AUTO_CLOSE int fd = open_children(tasks.fd, path);
+        r = fd < 0 ? fd : add_children_file(&tree->kin, fd);
+        if (r < 0 && r != -ENOENT && r != -ESRCH)
+            result = r; /* a thread that has ended is no failure */
+    }
+    pid_dir_close(&tasks);
+    return result;
+}
+
+static int by_ppid(const void *a, const void *b)
+{
+    const struct kin *x = a, *y = b;
+    if (x->ppid != y->ppid)
+        return x->ppid < y->ppid ? -1 : 1;
+    return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static int scan_machine(struct proc_tree *tree)
+{
+    if (tree->scan_walk == tree->walk)
+        return 0; /* once a walk */
+    tree->scan_count = 0;
+    struct pid_dir pids;
+    int r = pid_dir_open(&pids, tree->root->proc_fd, ".");
+    if (r < 0)
+        return r;
+    int32_t pid;
+    struct proc_stat st;
+    while (r == 0 && pid_dir_next(&pids, &pid)) {
+        if (proc_read_stat(tree->root, pid, &st) < 0)
+            continue;
+        if (!ARRAY_ROOM(tree->scan, tree->scan_count, tree->scan_cap))
+            r = -ENOMEM;
+        else
+            tree->scan[tree->scan_count++] = (struct kin){st.ppid, pid};
+    }
+    pid_dir_close(&pids);
+    if (tree->scan_count > 0)
+        qsort(tree->scan, tree->scan_count, sizeof(*tree->scan), by_ppid);
+    tree->scan_walk = tree->walk;
+    return r;
+}
+
+static int children_by_scan(struct proc_tree *tree, int32_t ppid)
+{
+    int r = scan_machine(tree);
+    size_t low = 0, high = tree->scan_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (tree->scan[middle].ppid < ppid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; r == 0 && low < tree->scan_count && tree->scan[low].ppid == ppid; low++)
+        r = pid_list_add(&tree->kin, tree->scan[low].pid);
+    return r;
+}
+
+/* Children of N into tree->kin. 0 or -errno; what could be read is there either way. */
+static int kin_children(struct proc_tree *tree, const struct tree_node *n)
+{
+    tree->kin.count = 0;
+    if (tree->no_children_files)
+        return children_by_scan(tree, n->pub.info.id.pid);
+    if (n->threads == 1 && n->children_fd >= 0)
+        return children_of_main_thread(tree, n, -1);
+    AUTO_CLOSE int temporary = -1;
+    int dir = node_folder(tree->root, n, &temporary);
+    if (dir < 0)
+        return dir;
+    int r = 0;
+    if (n->threads == 1 || !tree->has_children_files)
+        r = children_of_main_thread(tree, n, dir);
+    if (tree->no_children_files)
+        return children_by_scan(tree, n->pub.info.id.pid);
+    if (n->threads == 1)
+        return r;
+    tree->kin.count = 0;
+    return children_of_all_threads(tree, dir);
+}
+
+/* ---- walking ---- */
 
 /* The kernel moves the start of the stack twice during one exec. A look in between has found no
  * arguments yet, and already the program that is still there. */
@@ -78,7 +248,7 @@ static void note_names(struct proc_tree *tree, struct tree_node *n, const struct
     tree_emit(tree, n, PROCESS_EXECED, 0, now_ns);
 }
 
-static void refresh(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
+static void refresh_node(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
     n->walk = tree->walk;
     struct proc_stat st;
@@ -106,11 +276,11 @@ static void refresh(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns
 }
 
 /* PID was seen where processes of the job are: known, or reused, or new. */
-static int meet(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
+static int meet_pid(struct proc_tree *tree, int32_t pid, uint64_t now_ns)
 {
     struct tree_node *n = tree_find(tree, pid);
     if (n != NULL && n->walk != tree->walk)
-        refresh(tree, n, now_ns);
+        refresh_node(tree, n, now_ns);
     if (n != NULL && n->pub.alive)
         return 0;
     int r = tree_birth(tree, pid, false, now_ns);
@@ -121,7 +291,7 @@ static int meet_children(struct proc_tree *tree, const struct tree_node *n, uint
 {
     int r = kin_children(tree, n);
     for (size_t i = 0; r != -ENOMEM && i < tree->kin.count; i++) {
-        int met = meet(tree, tree->kin.pid[i], now_ns);
+        int met = meet_pid(tree, tree->kin.pid[i], now_ns);
         if (met < 0)
             r = met;
     }
@@ -135,7 +305,7 @@ static int walk_nodes(struct proc_tree *tree, size_t from, uint64_t now_ns)
     for (size_t i = from; r == 0 && i < tree->count; i++) {
         struct tree_node *n = tree->nodes[i];
         if (n->pub.alive && n->walk != tree->walk)
-            refresh(tree, n, now_ns);
+            refresh_node(tree, n, now_ns);
         if (n->pub.alive && !tree->all)
             r = meet_children(tree, n, now_ns);
     }
@@ -150,7 +320,7 @@ static int walk_machine(struct proc_tree *tree, uint64_t now_ns)
         return r;
     int32_t pid;
     while (r == 0 && pid_dir_next(&pids, &pid))
-        r = meet(tree, pid, now_ns);
+        r = meet_pid(tree, pid, now_ns);
     pid_dir_close(&pids);
     return r;
 }
@@ -206,7 +376,7 @@ static const char *user_name(uint32_t uid, char *buf, size_t size)
     return buf;
 }
 
-static int say_why_not(struct err *err, int code, int32_t pid)
+static int explain_refusal(struct err *err, int code, int32_t pid)
 {
     switch (code) {
     case -ESRCH:
@@ -251,7 +421,7 @@ static int check_pid(struct proc_tree *tree, int32_t pid, struct err *err)
     struct tree_node *n = NULL;
     int r = pid > 0 ? node_new(tree->root, &tree->fds, pid, false, &n) : -ESRCH;
     if (r < 0)
-        return say_why_not(err, r, pid);
+        return explain_refusal(err, r, pid);
     r = check_root(tree, n, err);
     node_free(&tree->fds, n);
     return r;
@@ -266,18 +436,18 @@ int proc_tree_add(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct e
     size_t from = tree->count;
     struct tree_node *n = tree_find(tree, pid);
     if (n != NULL)
-        refresh(tree, n, now_ns);
+        refresh_node(tree, n, now_ns);
     if (n != NULL && n->pub.alive)
         n->pub.is_root = true;
     else
         r = tree_birth(tree, pid, true, now_ns);
     if (r < 0)
-        return say_why_not(err, r, pid);
+        return explain_refusal(err, r, pid);
     r = walk_nodes(tree, from, now_ns);
     for (size_t i = from; i < tree->count; i++)
         tree->nodes[i]->maps_due_ns = now_ns; /* it may have been running for long */
     end_walk(tree, now_ns);
-    return r < 0 ? say_why_not(err, r, pid) : 0;
+    return r < 0 ? explain_refusal(err, r, pid) : 0;
 }
 
 int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, struct err *err)
@@ -285,12 +455,12 @@ int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, st
     struct tree_node **below =
         reallocarray(tree->below, tree->below_count + 1, sizeof(struct tree_node *));
     if (below == NULL)
-        return say_why_not(err, -ENOMEM, pid);
+        return explain_refusal(err, -ENOMEM, pid);
     tree->below = below;
     struct tree_node *n;
     int r = pid > 0 ? node_new(tree->root, &tree->fds, pid, false, &n) : -ESRCH;
     if (r < 0)
-        return say_why_not(err, r, pid);
+        return explain_refusal(err, r, pid);
     tree->below[tree->below_count++] = n;
     begin_walk(tree);
     size_t from = tree->count;
@@ -298,7 +468,7 @@ int proc_tree_add_below(struct proc_tree *tree, int32_t pid, uint64_t now_ns, st
     if (r == 0)
         r = walk_nodes(tree, from, now_ns);
     end_walk(tree, now_ns);
-    return r < 0 ? say_why_not(err, r, pid) : 0;
+    return r < 0 ? explain_refusal(err, r, pid) : 0;
 }
 
 int proc_tree_add_all(struct proc_tree *tree, uint64_t now_ns, struct err *err)
