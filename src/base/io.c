@@ -66,7 +66,7 @@ ssize_t io_pread_small(int fd, char *buf, size_t size)
     return n;
 }
 
-static int read_whole(int fd, size_t max, struct buf *ret)
+static int read_fd_whole(int fd, size_t max, struct buf *ret)
 {
     enum { STEP = 64 * 1024 };
     const size_t before = ret->len;
@@ -90,7 +90,7 @@ static int read_whole(int fd, size_t max, struct buf *ret)
 int io_read_all(int dirfd, const char *path, size_t max, struct buf *ret)
 {
     AUTO_CLOSE int fd = open_for_reading(dirfd, path);
-    return fd < 0 ? fd : read_whole(fd, max, ret);
+    return fd < 0 ? fd : read_fd_whole(fd, max, ret);
 }
 
 int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret)
@@ -100,7 +100,7 @@ int io_read_plain(int dirfd, const char *path, size_t max, struct buf *ret)
         openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
-    return S_ISREG(st.st_mode) ? read_whole(fd, max, ret) : -EBADMSG;
+    return S_ISREG(st.st_mode) ? read_fd_whole(fd, max, ret) : -EBADMSG;
 }
 
 DIR *io_open_folder(int dirfd, const char *path)

@@ -68,8 +68,8 @@ static void escape_pattern(const char *path, char ret[2 * PATH_MAX])
     *ret = '\0';
 }
 
-static bool find_at(const struct part *part, const char *program_folder, const char *place,
-                    uid_t owner, char ret[PATH_MAX])
+static bool find_part_at(const struct part *part, const char *program_folder, const char *place,
+                         uid_t owner, char ret[PATH_MAX])
 {
     char folder[2 * PATH_MAX], pattern[sizeof folder + 64], real[PATH_MAX];
     glob_t found;
@@ -86,7 +86,7 @@ static bool find_at(const struct part *part, const char *program_folder, const c
     return is_there;
 }
 
-static bool find(const struct part *part, char ret[PATH_MAX])
+static bool find_part(const struct part *part, char ret[PATH_MAX])
 {
     char program[PATH_MAX];
     struct stat st;
@@ -99,22 +99,22 @@ static bool find(const struct part *part, char ret[PATH_MAX])
         return false;
     *slash = '\0';
     for (const char *const *place = part->places; *place; place++)
-        if (find_at(part, program, *place, st.st_uid, ret))
+        if (find_part_at(part, program, *place, st.st_uid, ret))
             return true;
     return false;
 }
 
 bool place_find_shim(char ret[PATH_MAX])
 {
-    return find(&shim, ret);
+    return find_part(&shim, ret);
 }
 
 bool place_find_heap(char ret[PATH_MAX])
 {
-    return find(&heap, ret);
+    return find_part(&heap, ret);
 }
 
 bool place_find_wslay(char ret[PATH_MAX])
 {
-    return find(&wslay, ret);
+    return find_part(&wslay, ret);
 }

@@ -26,7 +26,7 @@ struct decimal {
     uint64_t fraction_one;
 };
 
-static bool is_digit(char c)
+static bool is_decimal_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -35,9 +35,9 @@ static bool is_digit(char c)
 static const char *parse_decimal(const char *s, struct decimal *ret)
 {
     struct decimal d = {.fraction_one = 1};
-    if (!is_digit(*s))
+    if (!is_decimal_digit(*s))
         return NULL;
-    for (; is_digit(*s); s++) {
+    for (; is_decimal_digit(*s); s++) {
         uint64_t digit = (uint64_t)(*s - '0');
         if (d.whole > (UINT64_MAX - digit) / 10)
             d.overflows = true;
@@ -45,10 +45,10 @@ static const char *parse_decimal(const char *s, struct decimal *ret)
     }
     if (*s == '.') {
         s++;
-        if (!is_digit(*s))
+        if (!is_decimal_digit(*s))
             return NULL;
         d.has_fraction = true;
-        for (int n = 0; is_digit(*s); s++, n++) {
+        for (int n = 0; is_decimal_digit(*s); s++, n++) {
             if (n >= FRACTION_DIGITS_MAX)
                 continue; /* finer than anything we can hold */
             d.fraction = d.fraction * 10 + (uint64_t)(*s - '0');

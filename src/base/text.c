@@ -44,21 +44,21 @@ static bool is_harmful(uint32_t c)
            (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069); /* overrides, isolates */
 }
 
-static bool in_range(uint32_t c, uint32_t first, uint32_t last)
+static bool is_between(uint32_t c, uint32_t first, uint32_t last)
 {
     return c >= first && c <= last;
 }
 
-static size_t columns_of(uint32_t c)
+static size_t char_columns(uint32_t c)
 {
     int w = wcwidth((wchar_t)c);
     if (w >= 0)
         return (size_t)w;
     /* no UTF-8 locale: only the plain blocks of combining and zero-width characters are known */
-    bool is_combining = in_range(c, 0x0300, 0x036F) || in_range(c, 0x1AB0, 0x1AFF) ||
-                        in_range(c, 0x1DC0, 0x1DFF) || in_range(c, 0x200B, 0x200D) ||
-                        in_range(c, 0x20D0, 0x20FF) || in_range(c, 0xFE00, 0xFE0F) ||
-                        in_range(c, 0xFE20, 0xFE2F);
+    bool is_combining = is_between(c, 0x0300, 0x036F) || is_between(c, 0x1AB0, 0x1AFF) ||
+                        is_between(c, 0x1DC0, 0x1DFF) || is_between(c, 0x200B, 0x200D) ||
+                        is_between(c, 0x20D0, 0x20FF) || is_between(c, 0xFE00, 0xFE0F) ||
+                        is_between(c, 0xFE20, 0xFE2F);
     return is_combining ? 0 : 1;
 }
 
@@ -100,7 +100,7 @@ static size_t unit_next(const char *s, size_t len, struct unit *u)
     else {
         memcpy(u->bytes, s, n);
         u->len = n;
-        u->columns = columns_of(c);
+        u->columns = char_columns(c);
     }
     return n;
 }

@@ -98,20 +98,20 @@ static struct tally count_answers(const struct ask *a)
 
 /* One that got the signal says nothing itself: it is heard by the file or by the mark of its save,
  * and the latter tells nothing new where ranks answer on the socket. */
-static bool signal_may_be_heard(const struct ask *a)
+static bool awaits_signalled(const struct ask *a)
 {
     return a->signalled_count > 0 && (a->peers == 0 || a->options.done);
 }
 
 /* After any bad news or answer: is it over? The file comes last, since one who wrote it and then
  * died, or whose command failed later, has made a checkpoint all the same. */
-static bool settle(struct ask *a, uint64_t now_ns)
+static bool settle_request(struct ask *a, uint64_t now_ns)
 {
     struct tally t = count_answers(a);
 
     if (t.waiting == 0 && t.done > 0 && t.failed == 0)
         return set_done(a, "mark", now_ns);
-    if (t.waiting > 0 || a->command_pid != 0 || signal_may_be_heard(a))
+    if (t.waiting > 0 || a->command_pid != 0 || awaits_signalled(a))
         return false;
     if (file_is_new(a))
         return set_done(a, "file", now_ns);
@@ -153,7 +153,7 @@ static bool ask_by_socket(struct ask *a, struct mark_receiver *marks)
 /* Who gets it, from the surest knowledge of who trains to the least. */
 enum circle { CIRCLE_HELLO, CIRCLE_MAIN, CIRCLE_FIRST, CIRCLE_COUNT };
 
-static bool said_hello(const struct mark_receiver *marks, int32_t pid)
+static bool is_rank(const struct mark_receiver *marks, int32_t pid)
 {
     const struct mark_peer *peers;
     size_t count = marks ? mark_receiver_peers(marks, &peers) : 0;
@@ -165,7 +165,7 @@ static bool said_hello(const struct mark_receiver *marks, int32_t pid)
 }
 
 /* The job's own first process, or what a launcher started. */
-static bool is_first(struct proc_tree *tree, const struct proc_node *n)
+static bool is_first_process(struct proc_tree *tree, const struct proc_node *n)
 {
     const struct proc_node *parent = proc_tree_find(tree, n->info.ppid);
 
@@ -192,11 +192,11 @@ static bool is_in_circle(const struct ask *a, const struct mark_receiver *marks,
         return false;
     switch (circle) {
     case CIRCLE_HELLO:
-        return said_hello(marks, n->info.id.pid);
+        return is_rank(marks, n->info.id.pid);
     case CIRCLE_MAIN:
         return n->info.role == ROLE_MAIN;
     case CIRCLE_FIRST:
-        return is_first(tree, n);
+        return is_first_process(tree, n);
     case CIRCLE_COUNT:
         break;
     }
@@ -224,7 +224,7 @@ static bool status_catches(const char *text, int signo)
     return strtoull(line + strlen("\nSigCgt:"), NULL, 16) >> (signo - 1) & 1;
 }
 
-static bool catches(struct proc_tree *tree, struct proc_node *n, int signo)
+static bool catches_signal(struct proc_tree *tree, struct proc_node *n, int signo)
 {
     char text[8192];
     AUTO_CLOSE int fd = proc_node_open(tree, n, "status", O_RDONLY | O_CLOEXEC);
@@ -238,7 +238,7 @@ static int signal_rank(struct ask *a, struct proc_tree *tree, struct proc_node *
 
     if (a->signalled_count == ASK_PEERS)
         return -ENOSPC;
-    if (!catches(tree, n, a->options.signo))
+    if (!catches_signal(tree, n, a->options.signo))
         return -ENOTSUP;
     r = guard_signal(proc_tree_root(tree), &n->info.id, a->options.signo);
     if (r == 0)
@@ -246,8 +246,8 @@ static int signal_rank(struct ask *a, struct proc_tree *tree, struct proc_node *
     return r;
 }
 
-static void say_not_signalled(const struct ask *a, const struct proc_node *n, int code,
-                              char why[ASK_TEXT_MAX])
+static void explain_not_signalled(const struct ask *a, const struct proc_node *n, int code,
+                                  char why[ASK_TEXT_MAX])
 {
     enum { NAME_COLUMNS = 24 };
     char clause[200], name[4 * NAME_COLUMNS + 4], signal[WORDS_SIGNAL_MAX];
@@ -267,7 +267,7 @@ static bool ask_by_signal(struct ask *a, const struct mark_receiver *marks, stru
                           char why[ASK_TEXT_MAX])
 {
     enum circle circle;
-    bool has_said = false;
+    bool is_explained = false;
 
     if (a->options.signo == 0)
         return false;
@@ -278,9 +278,9 @@ static bool ask_by_signal(struct ask *a, const struct mark_receiver *marks, stru
         struct proc_node *n = proc_tree_at(tree, i);
         int r = is_in_circle(a, marks, tree, n, circle) ? signal_rank(a, tree, n) : 0;
 
-        if (r < 0 && !has_said) { /* one is enough of an example */
-            say_not_signalled(a, n, r, why);
-            has_said = true;
+        if (r < 0 && !is_explained) { /* one is enough of an example */
+            explain_not_signalled(a, n, r, why);
+            is_explained = true;
         }
     }
     a->signal_asked = (int)a->signalled_count;
@@ -436,7 +436,7 @@ int ask_stop(struct ask *a, struct mark_receiver *marks)
 
 /* ---- hearing ---- */
 
-static bool value_is(const struct mark *m, const char *key, const char *value)
+static bool mark_value_is(const struct mark *m, const char *key, const char *value)
 {
     size_t len;
     const char *s = mark_get(m, key, &len);
@@ -449,12 +449,12 @@ static bool is_answer_to(const struct mark *m, uint64_t id)
     char text[24];
 
     snprintf(text, sizeof text, "%" PRIu64, id);
-    return value_is(m, "ID", text);
+    return mark_value_is(m, "ID", text);
 }
 
 /* Of several ranks the first that names a path is believed. One that does not fit is not kept: cut
  * short it would name something else. */
-static void take_path(struct ask *a, const struct mark *m)
+static void note_path(struct ask *a, const struct mark *m)
 {
     size_t len;
     const char *path = mark_get(m, "PATH", &len);
@@ -465,13 +465,13 @@ static void take_path(struct ask *a, const struct mark *m)
     a->path[len] = '\0';
 }
 
-static enum ladder_ack status_of(const struct mark *m)
+static enum ladder_ack ack_status(const struct mark *m)
 {
-    if (value_is(m, "STATUS", "started"))
+    if (mark_value_is(m, "STATUS", "started"))
         return LADDER_ACK_STARTED;
-    if (value_is(m, "STATUS", "done"))
+    if (mark_value_is(m, "STATUS", "done"))
         return LADDER_ACK_DONE;
-    return value_is(m, "STATUS", "failed") ? LADDER_ACK_FAILED : LADDER_NO_ACK;
+    return mark_value_is(m, "STATUS", "failed") ? LADDER_ACK_FAILED : LADDER_NO_ACK;
 }
 
 /* Among those whose pid is not known: one that begins has not begun before, one that ends has. */
@@ -508,31 +508,31 @@ static struct ask_peer *find_answering(struct ask *a, int32_t pid, enum ladder_a
 
 /* Where no rank was asked by socket it is the command that knows the number, from its environment.
  * That it failed its exit will tell. */
-static bool take_ack_of_command(struct ask *a, const struct mark *m, enum ladder_ack status)
+static bool apply_ack_of_command(struct ask *a, const struct mark *m, enum ladder_ack status)
 {
     if (status == LADDER_ACK_STARTED)
         return set_started(a, m->t_ns);
     if (status != LADDER_ACK_DONE)
         return false;
-    take_path(a, m);
+    note_path(a, m);
     return set_done(a, "mark", m->t_ns);
 }
 
-static bool take_ack(struct ask *a, const struct mark *m)
+static bool apply_ack(struct ask *a, const struct mark *m)
 {
-    enum ladder_ack status = status_of(m);
+    enum ladder_ack status = ack_status(m);
     struct ask_peer *p = find_answering(a, m->pid, status);
 
     if (a->peers == 0)
-        return take_ack_of_command(a, m, status);
+        return apply_ack_of_command(a, m, status);
     if (status == LADDER_NO_ACK || !p)
         return false;
     p->ack = status;
     if (status == LADDER_ACK_STARTED)
         return set_started(a, m->t_ns);
     if (status == LADDER_ACK_DONE)
-        take_path(a, m);
-    return settle(a, m->t_ns);
+        note_path(a, m);
+    return settle_request(a, m->t_ns);
 }
 
 bool ask_mark(struct ask *a, const struct mark *mark)
@@ -540,14 +540,14 @@ bool ask_mark(struct ask *a, const struct mark *mark)
     if (!a->is_open)
         return false;
     if (mark->kind == MARK_ACK)
-        return is_answer_to(mark, a->id) && take_ack(a, mark);
+        return is_answer_to(mark, a->id) && apply_ack(a, mark);
     if (mark->kind != MARK_SAVE || a->peers > 0)
         return false;
-    take_path(a, mark);
+    note_path(a, mark);
     return set_done(a, "mark", mark->t_ns);
 }
 
-bool ask_look(struct ask *a, uint64_t now_ns)
+bool ask_check_file(struct ask *a, uint64_t now_ns)
 {
     return a->is_open && file_is_new(a) && set_done(a, "file", now_ns);
 }
@@ -560,11 +560,11 @@ bool ask_reaped(struct ask *a, pid_t pid, int status, uint64_t now_ns)
     if (!a->is_open)
         return false;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return settle(a, now_ns);
+        return settle_request(a, now_ns);
     if (!a->options.done)
         return set_done(a, "command", now_ns);
     a->awaits_file = true;
-    return ask_look(a, now_ns) || set_started(a, now_ns);
+    return ask_check_file(a, now_ns) || set_started(a, now_ns);
 }
 
 static bool strike_signalled(struct ask *a, int32_t pid)
@@ -586,5 +586,5 @@ bool ask_died(struct ask *a, int32_t pid, uint64_t now_ns)
             a->peer[i].is_gone = true;
             was_asked = true;
         }
-    return a->is_open && was_asked && settle(a, now_ns);
+    return a->is_open && was_asked && settle_request(a, now_ns);
 }

@@ -75,7 +75,7 @@ int ask_now(struct ask *a, uint64_t now_ns, struct mark_receiver *marks, struct 
 bool ask_mark(struct ask *a, const struct mark *mark);
 /* Looks for the file, on every tick or a quicker timer while a request is open. True if ACK has
  * changed. */
-bool ask_look(struct ask *a, uint64_t now_ns);
+bool ask_check_file(struct ask *a, uint64_t now_ns);
 /* A child has ended (called by whoever reaps, for any). If it is the command, exit status 0 means
  * done. True if ACK has changed. */
 bool ask_reaped(struct ask *a, pid_t pid, int status, uint64_t now_ns);

@@ -41,7 +41,7 @@ static bool has_kill_dir(const struct guard_cgroup *g)
 }
 
 /* Puts what open_in returned into *SLOT; the first failure into *FIRST. */
-static void keep(int *slot, int fd, int *first)
+static void keep_fd(int *slot, int fd, int *first)
 {
     *slot = fd < 0 ? -1 : fd;
     if (fd < 0 && *first == 0)
@@ -55,7 +55,7 @@ static void open_peak(const struct proc_root *root, struct guard_cgroup *g)
     const char *name = limit_files(guard_cgroup_kind(g))->peak;
     int fd = cgroup_open(root, g->memory_dir, name, O_RDWR);
     g->peak_is_resettable = fd >= 0;
-    keep(&g->peak_fd, fd >= 0 ? fd : cgroup_open(root, g->memory_dir, name, O_RDONLY), &absent);
+    keep_fd(&g->peak_fd, fd >= 0 ? fd : cgroup_open(root, g->memory_dir, name, O_RDONLY), &absent);
 }
 
 int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
@@ -66,18 +66,18 @@ int guard_cgroup_reopen(const struct proc_root *root, struct guard_cgroup *g)
     g->peak_fd = g->kill_fd = g->events_fd = -1;
     if (has_memory(g)) {
         const char *events = g->memory_is_v2 ? "memory.events" : "memory.oom_control";
-        keep(&g->join_fd[0], cgroup_open(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
+        keep_fd(&g->join_fd[0], cgroup_open(root, g->memory_dir, "cgroup.procs", O_WRONLY), &r);
         g->fds = limit_fds_open(root, guard_cgroup_kind(g), g->memory_dir);
         if (r == 0 && (g->fds.usage < 0 || g->fds.stat < 0))
             r = -ENOENT;
-        keep(&g->events_fd, cgroup_open(root, g->memory_dir, events, O_RDONLY), &r);
+        keep_fd(&g->events_fd, cgroup_open(root, g->memory_dir, events, O_RDONLY), &r);
         open_peak(root, g);
     }
     if (has_kill_dir(g)) {
         int absent = 0; /* before kernel 5.14 */
-        keep(&g->kill_fd, cgroup_open(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
+        keep_fd(&g->kill_fd, cgroup_open(root, g->kill_dir, "cgroup.kill", O_WRONLY), &absent);
         if (strcmp(g->kill_dir, g->memory_dir) != 0)
-            keep(&g->join_fd[1], cgroup_open(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
+            keep_fd(&g->join_fd[1], cgroup_open(root, g->kill_dir, "cgroup.procs", O_WRONLY), &r);
     }
     return r;
 }
@@ -105,8 +105,8 @@ static int make_anew(const struct proc_root *root, const char *dir)
     return r;
 }
 
-static int make_folder(const struct proc_root *root, const struct guard_place *p, const char *name,
-                       char ret[GUARD_CGROUP_PATH])
+static int make_group(const struct proc_root *root, const struct guard_place *p, const char *name,
+                      char ret[GUARD_CGROUP_PATH])
 {
     char dir[GUARD_CGROUP_PATH];
     int n = snprintf(dir, sizeof(dir), "%s/%s", p->group.dir, name);
@@ -131,7 +131,7 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
     struct guard_cgroup g = guard_cgroup_none;
     int r = guard_place_divide(root, p);
     if (r == 0)
-        r = make_folder(root, p, name, g.memory_dir);
+        r = make_group(root, p, name, g.memory_dir);
     if (r < 0)
         return r;
     g.memory_is_v2 = p->is_v2;
@@ -151,7 +151,7 @@ static int make_memory_at(const struct proc_root *root, const struct guard_place
 }
 
 /* Keeps the first reason: that is our own group's. */
-static void explain(const struct guard_place *p, int error, struct err *why)
+static void explain_place(const struct guard_place *p, int error, struct err *why)
 {
     if (why->text[0] != '\0')
         return;
@@ -179,7 +179,7 @@ static int make_memory(const struct proc_root *root, bool v2, const char *name,
         int made = make_memory_at(root, &p, name, ret);
         if (made == 0)
             return 0;
-        explain(&p, made, why);
+        explain_place(&p, made, why);
         first = first == 0 ? made : first;
         if (!is_refusal(made))
             break;
@@ -195,7 +195,7 @@ static int make_kill(const struct proc_root *root, const char *name, struct guar
     struct guard_cgroup k = guard_cgroup_none;
     int r = guard_place_own(root, true, &p);
     if (r == 0)
-        r = make_folder(root, &p, name, k.kill_dir);
+        r = make_group(root, &p, name, k.kill_dir);
     if (r < 0)
         return r;
     r = guard_cgroup_reopen(root, &k);
@@ -212,8 +212,8 @@ static int make_kill(const struct proc_root *root, const char *name, struct guar
 }
 
 /* Says what G, which is there, has not. */
-static void say_what_is_missing(const struct guard_cgroup *g, int limited, const struct err *why,
-                                struct err *err)
+static void explain_missing(const struct guard_cgroup *g, int limited, const struct err *why,
+                            struct err *err)
 {
     if (!has_memory(g))
         err_set(err, 0, "the job's memory is not counted by the kernel: %s", why->text);
@@ -246,7 +246,7 @@ int guard_cgroup_make(const struct proc_root *root, const char *name, uint64_t l
         return err_set(err, r, "%s", why.text);
     if (has_memory(&g) && limit_bytes > 0)
         limited = guard_cgroup_limit(root, &g, limit_bytes);
-    say_what_is_missing(&g, limited, &why, err);
+    explain_missing(&g, limited, &why, err);
     *ret = g;
     return 0;
 }
@@ -333,7 +333,7 @@ int guard_cgroup_oom_kills(const struct guard_cgroup *g, uint64_t *ret)
 
 enum { MEMBERS_TEXT_MAX = 1 << 20 };
 
-static int compare_pids(const void *a, const void *b)
+static int compare_members(const void *a, const void *b)
 {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
@@ -348,7 +348,7 @@ static size_t members_parse(const char *text, int32_t *ret)
         ret[n] = (int32_t)strtol(p, &end, 10);
         n += end > p;
     }
-    qsort(ret, n, sizeof *ret, compare_pids);
+    qsort(ret, n, sizeof *ret, compare_members);
     return n;
 }
 
@@ -384,7 +384,7 @@ uint64_t guard_cgroup_left(const struct proc_root *root, const struct guard_cgro
     for (size_t i = 0; members != NULL && i < proc_tree_count(tree); i++) {
         const struct proc_node *node = proc_tree_at(tree, i);
         const int32_t pid = node->info.id.pid;
-        if (bsearch(&pid, members, n, sizeof *members, compare_pids) != NULL ||
+        if (bsearch(&pid, members, n, sizeof *members, compare_members) != NULL ||
             !sample_has(&node->sample, SAMPLE_RSS) || is_below(root, g, pid))
             continue;
         bytes += node->sample.v[SAMPLE_RSS];

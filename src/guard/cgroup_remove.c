@@ -49,7 +49,7 @@ int guard_cgroup_name_parse(const char *name, struct process_id *ret)
     return 0;
 }
 
-static int open_folder(int parent, const char *name)
+static int open_group(int parent, const char *name)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
@@ -76,7 +76,7 @@ static bool remove_tree(int parent, const char *name, void *user)
     int left = *(const int *)user - 1;
     if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || left <= 0)
         return true;
-    AUTO_CLOSE int fd = open_folder(parent, name);
+    AUTO_CLOSE int fd = open_group(parent, name);
     if (fd >= 0)
         (void)each_folder(fd, remove_tree, &left);
     (void)unlinkat(parent, name, AT_REMOVEDIR);
@@ -88,7 +88,7 @@ static bool is_empty_tree(int parent, const char *name, void *user)
 {
     char first[8];
     int left = *(const int *)user - 1;
-    AUTO_CLOSE int fd = open_folder(parent, name);
+    AUTO_CLOSE int fd = open_group(parent, name);
     return fd >= 0 && left >= 0 && io_read_small(fd, "cgroup.procs", first, sizeof(first)) == 0 &&
            each_folder(fd, is_empty_tree, &left);
 }
@@ -163,7 +163,7 @@ void guard_cgroup_remove_named(const struct proc_root *root, const char *name, u
 }
 
 /* Unsure is alive. */
-static bool is_alive(const struct proc_root *root, const struct process_id *id)
+static bool is_maker_alive(const struct proc_root *root, const struct process_id *id)
 {
     struct proc_stat stat;
     int r = proc_read_stat(root, id->pid, &stat);
@@ -176,7 +176,7 @@ bool guard_cgroup_maker_lives(const struct proc_root *root, const char *dir)
 {
     const char *name = own_name(dir);
     struct process_id id;
-    return name == NULL || guard_cgroup_name_parse(name, &id) < 0 || is_alive(root, &id);
+    return name == NULL || guard_cgroup_name_parse(name, &id) < 0 || is_maker_alive(root, &id);
 }
 
 struct tidying {
@@ -191,7 +191,7 @@ static bool tidy_one(int parent, const char *name, void *user)
     struct process_id id;
     int depth = DEPTH_MAX;
     if (strcmp(name, t->own) != 0 && guard_cgroup_name_parse(name, &id) == 0 &&
-        !is_alive(t->root, &id) && is_empty_tree(parent, name, &depth) &&
+        !is_maker_alive(t->root, &id) && is_empty_tree(parent, name, &depth) &&
         remove_once(parent, name) == 0)
         t->removed++;
     return true;
@@ -203,7 +203,7 @@ static int tidy_beside(const struct proc_root *root, const char *dir)
     if (own == NULL)
         return 0;
     AUTO_FREE char *parent = strndup(dir, (size_t)(own - dir - 1));
-    AUTO_CLOSE int fd = parent == NULL ? -1 : open_folder(root->cgroup_fd, parent);
+    AUTO_CLOSE int fd = parent == NULL ? -1 : open_group(root->cgroup_fd, parent);
     struct tidying t = {.root = root, .own = own};
     if (fd >= 0)
         (void)each_folder(fd, tidy_one, &t);

@@ -60,19 +60,19 @@ static int signal_of(int status)
     return code > 128 && sigabbrev_np(code - 128) ? code - 128 : 0;
 }
 
-static bool is_crash(int signo)
+static bool is_crash_signal(int signo)
 {
     return signo == SIGSEGV || signo == SIGABRT || signo == SIGBUS || signo == SIGFPE ||
            signo == SIGILL;
 }
 
-static enum cause tell_status(int status, char text[DEATH_TEXT])
+static enum cause cause_by_status(int status, char text[DEATH_TEXT])
 {
     char name[WORDS_SIGNAL_MAX];
     if (WIFSIGNALED(status)) {
         int signo = WTERMSIG(status);
         words_signal_name(name, signo);
-        if (is_crash(signo))
+        if (is_crash_signal(signo))
             snprintf(text, DEATH_TEXT, "crashed: %s", name);
         else
             snprintf(text, DEATH_TEXT, "ended by %s; who sent it is not known", name);
@@ -114,8 +114,8 @@ static enum cause kind_of_sign(enum death_sign sign)
 }
 
 /* From the output if that says why, else from the status. */
-static enum cause tell_itself(const struct death_facts *f, const struct death_reading *r,
-                              char text[DEATH_TEXT])
+static enum cause cause_by_output(const struct death_facts *f, const struct death_reading *r,
+                                  char text[DEATH_TEXT])
 {
     char name[WORDS_SIGNAL_MAX];
     bool is_bus_error = signal_of(f->status) == SIGBUS;
@@ -124,7 +124,7 @@ static enum cause tell_itself(const struct death_facts *f, const struct death_re
         return CAUSE_SHM_FULL;
     }
     if (r->sign == DEATH_NO_SIGN)
-        return tell_status(f->status, text);
+        return cause_by_status(f->status, text);
     const char *before = r->sign == DEATH_SHM      ? "/dev/shm was full: "
                          : r->sign == DEATH_MEMORY ? "an allocation failed: "
                                                    : "";
@@ -132,14 +132,15 @@ static enum cause tell_itself(const struct death_facts *f, const struct death_re
     if (WIFSIGNALED(f->status) && n > 0 && n < DEATH_TEXT) {
         int signo = WTERMSIG(f->status);
         snprintf(text + n, DEATH_TEXT - (size_t)n, "; %s %s",
-                 is_crash(signo) ? "then crashed:" : "ended by", words_signal_name(name, signo));
+                 is_crash_signal(signo) ? "then crashed:" : "ended by",
+                 words_signal_name(name, signo));
     }
     return kind_of_sign(r->sign);
 }
 
 /* "its cgroup was out of memory (limit 2.00 GiB)" and the like. */
 enum { REASON = 160 };
-static void tell_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
+static void oom_reason(const struct death_facts *f, const struct kills *k, char out[REASON])
 {
     char size[TEXT_SIZE_MAX], limit[48] = "", where[80] = "above it";
     if (k->group == 0 && k->above == 0) {
@@ -173,18 +174,18 @@ static void add_other_kill(const struct kills *k, const char *reason, char text[
         snprintf(text + n, DEATH_TEXT - n, "; probably killed by the kernel: %s", reason);
 }
 
-static enum cause tell_kernel(const struct death_facts *f, const struct death_reading *r,
-                              const struct kills *k, char text[DEATH_TEXT])
+static enum cause cause_by_kernel(const struct death_facts *f, const struct death_reading *r,
+                                  const struct kills *k, char text[DEATH_TEXT])
 {
     char reason[REASON];
     bool is_group = k->group || k->above;
-    tell_reason(f, k, reason);
+    oom_reason(f, k, reason);
     if (signal_of(f->status) == SIGKILL) {
         snprintf(text, DEATH_TEXT, "%skilled by the kernel: %s", is_group ? "" : "probably ",
                  reason);
         return is_group ? CAUSE_OOM_GROUP : CAUSE_OOM_HOST;
     }
-    enum cause kind = tell_itself(f, r, text);
+    enum cause kind = cause_by_output(f, r, text);
     if (!is_group && !r->child_killed)
         return kind;
     add_other_kill(k, reason, text);
@@ -221,8 +222,8 @@ enum cause death_cause(const struct death_facts *f, char text[DEATH_TEXT])
     }
     struct kills k = kills_of(f);
     if (k.group || k.above || k.host)
-        return tell_kernel(f, &r, &k, text);
-    return tell_itself(f, &r, text);
+        return cause_by_kernel(f, &r, &k, text);
+    return cause_by_output(f, &r, text);
 }
 
 static const struct {

@@ -81,7 +81,7 @@ static size_t death_tail_text(const struct death_tail *t, char text[DEATH_TAIL])
 
 /* --- one line by itself --- */
 
-static bool is_digit(char c)
+static bool is_decimal(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -93,7 +93,7 @@ static bool begins_name(char c)
 
 static bool continues_name(char c)
 {
-    return begins_name(c) || is_digit(c) || c == '.' || c == '<' || c == '>';
+    return begins_name(c) || is_decimal(c) || c == '.' || c == '<' || c == '>';
 }
 
 /* The decimal number that S begins with, of up to 6 digits; its length may be 0. */
@@ -101,7 +101,7 @@ static size_t death_line_number(struct span s, int *ret)
 {
     size_t n = 0;
     int v = 0;
-    while (n < s.len && n < 6 && is_digit(s.p[n]))
+    while (n < s.len && n < 6 && is_decimal(s.p[n]))
         v = v * 10 + (s.p[n++] - '0');
     *ret = v;
     return n;
@@ -149,7 +149,7 @@ static size_t death_line_rank(struct span s, int *ret_rank)
     return n + (n < s.len && s.p[n] == ' ');
 }
 
-static bool is_shm(struct span s)
+static bool is_shm_full(struct span s)
 {
     static const char *const places[] = {"/torch_", "/dev/shm", "/psm_", "shared memory", NULL};
     static const char *const words[] = {"killed by signal: Bus error", "out of shared memory",
@@ -177,7 +177,7 @@ static bool is_gpu_memory(struct span s)
     return span_holds_any(s, words) || span_ends(name, "OutOfMemoryError");
 }
 
-static bool is_memory(struct span s)
+static bool is_allocation_failure(struct span s)
 {
     static const char *const words[] = {"std::bad_alloc", "Cannot allocate memory",
                                         "can't allocate memory",
@@ -188,13 +188,13 @@ static bool is_memory(struct span s)
 
 static enum death_sign death_line_sign(struct span s)
 {
-    if (is_shm(s))
+    if (is_shm_full(s))
         return DEATH_SHM;
     if (span_find(s, "DataLoader worker (pid"))
         return DEATH_WORKER;
     if (is_gpu_memory(s))
         return DEATH_CUDA_OOM;
-    return is_memory(s) ? DEATH_MEMORY : DEATH_PYTHON;
+    return is_allocation_failure(s) ? DEATH_MEMORY : DEATH_PYTHON;
 }
 
 /* What loggers and launchers go on to say when a job has failed. */
@@ -272,7 +272,7 @@ struct scan {
 
 /* --- what counts --- */
 
-static void offer(struct scan *s, enum weight weight, struct span text, int rank)
+static void offer_cause(struct scan *s, enum weight weight, struct span text, int rank)
 {
     struct found_cause *c = &s->cause;
     if (s->only_rank != NO_RANK && rank != NO_RANK && rank != s->only_rank)
@@ -307,7 +307,7 @@ static void note_exception(struct scan *s, struct span line, size_t name_len)
                                      death_line_is_exited_worker(line)))
         weight = WEIGHT_LAUNCHER;
     if (weight != WEIGHT_NONE) {
-        offer(s, weight, line, s->open.rank);
+        offer_cause(s, weight, line, s->open.rank);
         s->cause.is_group = s->open.is_group;
     }
 }
@@ -386,7 +386,7 @@ static bool begin_headless(struct scan *s, struct span line)
     if (!number)
         return false;
     rest = span_from(rest, (size_t)(number - rest.p) + strlen("\", line "));
-    while (rest.len && is_digit(*rest.p))
+    while (rest.len && is_decimal(*rest.p))
         rest = span_from(rest, 1);
     if (rest.len && !span_begins(rest, ", in ")) /* " in f" is faulthandler's */
         return false;
@@ -462,7 +462,7 @@ static enum weight weight_after(struct span line, enum weight before)
 }
 
 /* C++'s "terminate called after throwing an instance of 'T'", and "what():  …" below it. */
-static bool take_thrown(struct scan *s, struct span line)
+static bool scan_thrown(struct scan *s, struct span line)
 {
     static const char says[] = "terminate called after throwing an instance of '";
     const char *at = span_find(line, says);
@@ -470,7 +470,7 @@ static bool take_thrown(struct scan *s, struct span line)
         struct span type = span_from(line, (size_t)(at - line.p) + strlen(says));
         type.len -= span_ends(type, "'");
         s->thrown = type;
-        offer(s, WEIGHT_WORDS, type, NO_RANK);
+        offer_cause(s, WEIGHT_WORDS, type, NO_RANK);
         return true;
     }
     at = s->thrown.len ? span_find(line, "what():") : NULL;
@@ -482,12 +482,12 @@ static bool take_thrown(struct scan *s, struct span line)
                      (int)what.len, what.p);
     bool is_same = what.len == s->thrown.len && memcmp(what.p, s->thrown.p, what.len) == 0;
     if (n > 0 && !is_same)
-        offer(s, WEIGHT_WORDS, span_of(both), NO_RANK);
+        offer_cause(s, WEIGHT_WORDS, span_of(both), NO_RANK);
     s->thrown = (struct span){0};
     return true;
 }
 
-static void take_table(struct table *t, struct span line)
+static void scan_table(struct table *t, struct span line)
 {
     if (span_begins(line, "Root Cause (first observed failure)"))
         t->is_root = true;
@@ -504,36 +504,36 @@ static void take_table(struct table *t, struct span line)
         t->traceback = value;
 }
 
-static void take_words(struct scan *s, struct span line)
+static void scan_words(struct scan *s, struct span line)
 {
     s->next = weight_after(line, s->next);
     if (s->table.is_open)
-        take_table(&s->table, line);
+        scan_table(&s->table, line);
     if (span_find(line, "Unexpected bus error encountered in worker"))
         s->bus_error = true;
     if (s->in_message && line.len && span_is_blank(*line.p))
         return;
     s->in_message = false;
-    if (take_thrown(s, line))
+    if (scan_thrown(s, line))
         return;
     struct span words = span_trimmed(line);
     if (words.len && death_line_sign(words) != DEATH_PYTHON)
-        offer(s, WEIGHT_WORDS, words, NO_RANK);
+        offer_cause(s, WEIGHT_WORDS, words, NO_RANK);
     if (!death_line_is_farewell(line))
         s->cause.after_bytes += line.len + 1;
 }
 
-static void take_line(struct scan *s, struct span line)
+static void scan_line(struct scan *s, struct span line)
 {
     if (span_find(line, "KeyboardInterrupt"))
         s->interrupted = true;
     const char *head = span_find(line, "Traceback (most recent call last)");
     if (head) {
         if (s->table.is_root)
-            take_table(&s->table, line);
+            scan_table(&s->table, line);
         begin_traceback(s, line, head);
     } else if (!(s->open.is_open ? feed_traceback(s, line) : begin_headless(s, line))) {
-        take_words(s, line);
+        scan_words(s, line);
     }
 }
 
@@ -546,9 +546,9 @@ static void scan_text(const char *text, size_t len, int only_rank, struct scan *
         if (at < len && text[at] != '\n' && text[at] != '\r')
             continue;
         if (at > from)
-            take_line(ret, (struct span){text + from, at - from});
+            scan_line(ret, (struct span){text + from, at - from});
         else if (at < len && text[at] == '\n')
-            take_line(ret, (struct span){text + at, 0});
+            scan_line(ret, (struct span){text + at, 0});
         from = at + 1;
     }
 }
@@ -562,7 +562,7 @@ static int table_rank(const struct table *t)
 }
 
 /* Says what torchrun knows of the rank that failed first. */
-static void tell_table(const struct table *t, struct found_cause *c)
+static void table_cause(const struct table *t, struct found_cause *c)
 {
     struct span end = span_begins(t->traceback, "Signal ")
                           ? t->traceback
@@ -582,7 +582,7 @@ static void prefer_root(const char *text, size_t len, struct scan *s)
         return;
     bool was_killed = span_begins(s->table.exitcode, "-9");
     if (was_killed || s->cause.weight <= WEIGHT_LAUNCHER) {
-        tell_table(&s->table, &s->cause);
+        table_cause(&s->table, &s->cause);
     } else if (s->cause.rank != NO_RANK && s->cause.rank != root) {
         struct scan again;
         scan_text(text, len, root, &again);

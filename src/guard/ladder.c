@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "guard/ladder_private.h"
 
@@ -32,15 +33,9 @@ struct turn {
     struct ladder *l;
     const struct ladder_input *in;
     const struct tempo *tempo;
-    struct ladder_look look;
+    struct ladder_status status;
     struct ladder_decision *ret;
 };
-
-const char *ladder_rung_name(enum ladder_rung rung)
-{
-    static const char *const names[] = {"calm", "warned", "asked", "stopping", "killed"};
-    return (size_t)rung < sizeof names / sizeof *names ? names[rung] : "unknown";
-}
 
 const char *ladder_trigger_name(enum ladder_trigger trigger)
 {
@@ -57,12 +52,8 @@ const char *ladder_act_name(enum ladder_act act)
 
 uint64_t ladder_default_reserve(uint64_t limit_bytes)
 {
-    uint64_t reserve = limit_bytes / 20;
-    if (reserve < 64 * MIB)
-        reserve = 64 * MIB;
-    if (reserve > 4096 * MIB)
-        reserve = 4096 * MIB;
-    return reserve < limit_bytes / 5 ? reserve : limit_bytes / 5;
+    uint64_t reserve = u64_max(limit_bytes / 20, 64 * MIB);
+    return u64_min(u64_min(reserve, 4096 * MIB), limit_bytes / 5);
 }
 
 uint64_t ladder_term_room(uint64_t reserve_bytes)
@@ -112,7 +103,7 @@ double ladder_need_s(const struct ladder *l, const struct tempo *tempo)
     return step_s + (tempo->saves > 0 ? tempo->save_s : l->rules.checkpoint_s) + l->rules.margin_s;
 }
 
-static unsigned rank(enum ladder_trigger trigger)
+static unsigned trigger_rank(enum ladder_trigger trigger)
 {
     const unsigned n = sizeof STRONGEST_FIRST / sizeof *STRONGEST_FIRST;
     for (unsigned i = 0; i < n; i++)
@@ -121,7 +112,7 @@ static unsigned rank(enum ladder_trigger trigger)
     return 0;
 }
 
-static enum ladder_trigger strongest(unsigned holding)
+static enum ladder_trigger strongest_trigger(unsigned holding)
 {
     for (unsigned i = 0; i < sizeof STRONGEST_FIRST / sizeof *STRONGEST_FIRST; i++)
         if (holding & LADDER_BIT(STRONGEST_FIRST[i]))
@@ -129,34 +120,34 @@ static enum ladder_trigger strongest(unsigned holding)
     return LADDER_BY_NOTHING;
 }
 
-static bool holds(const struct turn *t, enum ladder_trigger trigger)
+static bool trigger_holds(const struct turn *t, enum ladder_trigger trigger)
 {
-    return (t->look.holding & LADDER_BIT(trigger)) != 0;
+    return (t->status.holding & LADDER_BIT(trigger)) != 0;
 }
 
-static void decide(struct turn *t, enum ladder_act act, enum ladder_trigger trigger,
-                   const char *end)
+static void ladder_decide(struct turn *t, enum ladder_act act, enum ladder_trigger trigger,
+                          const char *end)
 {
     t->ret->act = act;
     t->ret->trigger = trigger;
-    ladder_why(t->l, t->in, t->tempo, &t->look, trigger, end, t->ret->why);
+    ladder_why(t->l, t->in, t->tempo, &t->status, trigger, end, t->ret->why);
 }
 
-static void climb(struct turn *t, enum ladder_rung rung)
+static void ladder_climb(struct turn *t, enum ladder_rung rung)
 {
     t->l->rung = rung;
     t->l->begun_ns = t->in->now_ns;
 }
 
 /* SIGTERM, or the kill where that rung is left out; false where both are. */
-static bool stop(struct turn *t, enum ladder_trigger trigger, const char *end)
+static bool ladder_stop(struct turn *t, enum ladder_trigger trigger, const char *end)
 {
     if (t->l->rules.no_term && t->l->rules.no_kill)
         return false;
     bool is_kill = t->l->rules.no_term;
     t->l->trigger = trigger;
-    climb(t, is_kill ? LADDER_KILLED : LADDER_STOPPING);
-    decide(t, is_kill ? LADDER_DO_KILL : LADDER_DO_TERM, trigger, end);
+    ladder_climb(t, is_kill ? LADDER_KILLED : LADDER_STOPPING);
+    ladder_decide(t, is_kill ? LADDER_DO_KILL : LADDER_DO_TERM, trigger, end);
     return true;
 }
 
@@ -185,9 +176,9 @@ static void stand_down(struct turn *t, const char *end)
             l->quiet_until_ns[i] = t->in->now_ns + quiet_ns(l, (enum ladder_trigger)i);
     if (l->asked_ns != 0)
         l->vain++;
-    decide(t, LADDER_DO_STAND_DOWN, LADDER_BY_NOTHING, end);
+    ladder_decide(t, LADDER_DO_STAND_DOWN, LADDER_BY_NOTHING, end);
     t->ret->trigger = l->trigger;
-    climb(t, LADDER_CALM);
+    ladder_climb(t, LADDER_CALM);
     l->trigger = LADDER_BY_NOTHING;
     l->asked_ns = l->done_ns = l->over_ns = 0;
     l->holding = l->episode = 0;
@@ -195,7 +186,7 @@ static void stand_down(struct turn *t, const char *end)
 
 /* Nothing holds any more. Only time in which the job could have gone on growing counts: while it
  * writes a checkpoint it does not train. */
-static void rest(struct turn *t, bool is_saving)
+static void ladder_rest(struct turn *t, bool is_saving)
 {
     struct ladder *l = t->l;
     if (l->over_ns == 0 || is_saving)
@@ -206,68 +197,69 @@ static void rest(struct turn *t, bool is_saving)
                                   : ": the reason is gone");
 }
 
-static void mark_used(struct turn *t)
+static void remember_used(struct turn *t)
 {
     for (unsigned i = 0; i < 2; i++)
         t->l->mark_bytes[i] = t->in->gauge[i].known ? t->in->gauge[i].used_bytes : UINT64_MAX;
 }
 
-static bool may_ask(const struct turn *t)
+static bool can_ask_now(const struct turn *t)
 {
     if (!t->in->can_ask || t->l->rules.no_checkpoint)
         return false;
     for (unsigned i = 0; i < 2; i++) {
         const struct ladder_gauge *g = &t->in->gauge[i];
-        uint64_t term = t->look.lines[i].base / TERM_PART;
-        if (!t->look.lines[i].known || !(g->pace_bytes_per_s > 0))
+        uint64_t term = t->status.lines[i].base / TERM_PART;
+        if (!t->status.lines[i].known || !(g->pace_bytes_per_s > 0))
             continue;
-        double room = g->room_bytes > term ? (double)(g->room_bytes - term) : 0;
-        if (room / g->pace_bytes_per_s < MOMENT_S)
+        if ((double)u64_minus(g->room_bytes, term) / g->pace_bytes_per_s < MOMENT_S)
             return false;
     }
     return true;
 }
 
 /* Until SIGTERM, by whatever tells. */
-static double left_s(const struct turn *t)
+static double time_left_s(const struct turn *t)
 {
-    return holds(t, LADDER_BY_FORECAST) ? fmin(t->look.forecast_s, t->look.pace_s) : t->look.pace_s;
+    return trigger_holds(t, LADDER_BY_FORECAST) ? fmin(t->status.forecast_s, t->status.pace_s)
+                                                : t->status.pace_s;
 }
 
-static void ask(struct turn *t, enum ladder_trigger trigger)
+static void ladder_ask(struct turn *t, enum ladder_trigger trigger)
 {
-    climb(t, LADDER_ASKED);
+    ladder_climb(t, LADDER_ASKED);
     t->l->asked_ns = t->in->now_ns;
-    t->l->asked_left_s = left_s(t);
+    t->l->asked_left_s = time_left_s(t);
     t->l->done_ns = 0;
-    mark_used(t);
-    decide(t, LADDER_DO_ASK, trigger, "");
+    remember_used(t);
+    ladder_decide(t, LADDER_DO_ASK, trigger, "");
 }
 
 static bool has_pressure_lasted(const struct turn *t, enum ladder_ack ack)
 {
     double least_s = ack == LADDER_ACK_DONE || t->l->rung != LADDER_ASKED
                          ? PRESSURE_MORE_S
-                         : fmax(PRESSURE_MORE_S, t->look.need_s);
-    return holds(t, LADDER_BY_PRESSURE) && t->look.pressed_s >= least_s;
+                         : fmax(PRESSURE_MORE_S, t->status.need_s);
+    return trigger_holds(t, LADDER_BY_PRESSURE) && t->status.pressed_s >= least_s;
 }
 
 /* Without a checkpoint to wait for: only what cannot wait. The level has its own line. */
 static void without_checkpoint(struct turn *t, const char *end)
 {
-    if (holds(t, LADDER_BY_PLAN))
-        stop(t, LADDER_BY_PLAN, end);
-    else if (holds(t, LADDER_BY_GPU) && t->look.gpu_is_full)
-        stop(t, LADDER_BY_GPU, end);
+    if (trigger_holds(t, LADDER_BY_PLAN))
+        ladder_stop(t, LADDER_BY_PLAN, end);
+    else if (trigger_holds(t, LADDER_BY_GPU) && t->status.gpu_is_full)
+        ladder_stop(t, LADDER_BY_GPU, end);
 }
 
 /* SIGTERM at the line that is in force, whatever the rung; true if it was. */
 static bool stop_at_line(struct turn *t, unsigned part)
 {
-    if (!ladder_is_under(t->in, &t->look, part))
+    if (!ladder_is_under(t->in, &t->status, part))
         return false;
-    return stop(t, LADDER_BY_LEVEL,
-                t->l->done_ns != 0 ? "; the checkpoint is there" : "; no time for a checkpoint");
+    return ladder_stop(t, LADDER_BY_LEVEL,
+                       t->l->done_ns != 0 ? "; the checkpoint is there"
+                                          : "; no time for a checkpoint");
 }
 
 static void before_asking(struct turn *t)
@@ -275,26 +267,26 @@ static void before_asking(struct turn *t)
     struct ladder *l = t->l;
     if (!l->rules.no_level && stop_at_line(t, TERM_PART))
         return;
-    enum ladder_trigger trigger = strongest(t->look.holding);
+    enum ladder_trigger trigger = strongest_trigger(t->status.holding);
     if (trigger == LADDER_BY_NOTHING) {
         if (l->rung == LADDER_WARNED)
-            rest(t, false);
+            ladder_rest(t, false);
         return;
     }
     l->over_ns = 0;
-    l->episode |= t->look.holding;
-    if (l->rung == LADDER_CALM || rank(trigger) > rank(l->trigger)) {
+    l->episode |= t->status.holding;
+    if (l->rung == LADDER_CALM || trigger_rank(trigger) > trigger_rank(l->trigger)) {
         l->trigger = trigger;
         if (!l->rules.no_warn) {
-            climb(t, LADDER_WARNED);
-            decide(t, LADDER_DO_WARN, trigger, "");
+            ladder_climb(t, LADDER_WARNED);
+            ladder_decide(t, LADDER_DO_WARN, trigger, "");
             return;
         }
     }
-    if (has_pressure_lasted(t, LADDER_NO_ACK) && stop(t, LADDER_BY_PRESSURE, ""))
+    if (has_pressure_lasted(t, LADDER_NO_ACK) && ladder_stop(t, LADDER_BY_PRESSURE, ""))
         return;
-    if (may_ask(t))
-        ask(t, trigger);
+    if (can_ask_now(t))
+        ladder_ask(t, trigger);
     else if (!t->in->can_ask || l->rules.no_checkpoint)
         without_checkpoint(t, "; nobody is asked for a checkpoint");
 }
@@ -303,22 +295,22 @@ static void before_asking(struct turn *t)
 static bool is_rising_at_level(const struct turn *t)
 {
     for (unsigned i = 0; i < 2; i++) {
-        const struct ladder_lines *line = &t->look.lines[i];
+        const struct ladder_lines *line = &t->status.lines[i];
         uint64_t used = t->in->gauge[i].used_bytes, mark = t->l->mark_bytes[i];
         if (line->known && t->in->gauge[i].room_bytes <= line->reserve && used > mark &&
             used - mark >= line->base / RISE_PART)
-            return holds(t, LADDER_BY_LEVEL);
+            return trigger_holds(t, LADDER_BY_LEVEL);
     }
     return false;
 }
 
 /* A job that stands still within the reserve would live on: it is asked again only when it comes
  * nearer to the limit. */
-static void let_be(struct turn *t, const char *end)
+static void leave_alone(struct turn *t, const char *end)
 {
     struct ladder *l = t->l;
     for (unsigned i = 0; i < 2; i++) {
-        const struct ladder_lines *line = &t->look.lines[i];
+        const struct ladder_lines *line = &t->status.lines[i];
         l->is_still[i] = line->known && t->in->gauge[i].room_bytes <= line->reserve;
         l->still_room[i] = t->in->gauge[i].room_bytes;
     }
@@ -331,12 +323,13 @@ static bool wants_newer(const struct turn *t)
 {
     double save_s = t->tempo->saves > 0 ? t->tempo->save_s : t->l->rules.checkpoint_s;
     double age_s = ladder_seconds(t->l->done_ns, t->in->now_ns);
-    bool is_rising = holds(t, LADDER_BY_PACE) || holds(t, LADDER_BY_FORECAST);
-    if (!is_rising || left_s(t) > t->l->asked_left_s / 2 || age_s < NEWER * save_s || !may_ask(t))
+    bool is_rising = trigger_holds(t, LADDER_BY_PACE) || trigger_holds(t, LADDER_BY_FORECAST);
+    if (!is_rising || time_left_s(t) > t->l->asked_left_s / 2 || age_s < NEWER * save_s ||
+        !can_ask_now(t))
         return false;
     for (unsigned i = 0; i < 2; i++)
-        if (t->look.lines[i].known && t->in->gauge[i].pace_bytes_per_s > 0 &&
-            (double)t->look.lines[i].usable / t->in->gauge[i].pace_bytes_per_s < save_s)
+        if (t->status.lines[i].known && t->in->gauge[i].pace_bytes_per_s > 0 &&
+            (double)t->status.lines[i].usable / t->in->gauge[i].pace_bytes_per_s < save_s)
             return false;
     return true;
 }
@@ -344,29 +337,29 @@ static bool wants_newer(const struct turn *t)
 static void after_done(struct turn *t)
 {
     if (wants_newer(t)) {
-        ask(t, strongest(t->look.holding));
+        ladder_ask(t, strongest_trigger(t->status.holding));
         return;
     }
     static const enum ladder_trigger at_once[] = {LADDER_BY_PLAN, LADDER_BY_FORECAST,
                                                   LADDER_BY_GPU};
     for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++)
-        if (holds(t, at_once[i])) {
-            stop(t, at_once[i], "; the checkpoint is there");
+        if (trigger_holds(t, at_once[i])) {
+            ladder_stop(t, at_once[i], "; the checkpoint is there");
             return;
         }
     if (is_rising_at_level(t))
-        stop(t, LADDER_BY_LEVEL, "; the checkpoint is there");
-    else if (t->look.holding == LADDER_BIT(LADDER_BY_LEVEL) &&
+        ladder_stop(t, LADDER_BY_LEVEL, "; the checkpoint is there");
+    else if (t->status.holding == LADDER_BIT(LADDER_BY_LEVEL) &&
              ladder_seconds(t->l->done_ns, t->in->now_ns) >= LADDER_CALM_S)
-        let_be(t, ": memory stands still, and the checkpoint is there");
+        leave_alone(t, ": memory stands still, and the checkpoint is there");
 }
 
 static void after_failed(struct turn *t)
 {
     without_checkpoint(t, "; the checkpoint failed");
-    if (t->ret->act == LADDER_DO_NOTHING && may_ask(t) &&
+    if (t->ret->act == LADDER_DO_NOTHING && can_ask_now(t) &&
         ladder_seconds(t->l->asked_ns, t->in->now_ns) >= LADDER_AGAIN_S)
-        ask(t, strongest(t->look.holding));
+        ladder_ask(t, strongest_trigger(t->status.holding));
 }
 
 static void after_wait(struct turn *t)
@@ -375,12 +368,12 @@ static void after_wait(struct turn *t)
     snprintf(end, sizeof end, "; no checkpoint within %s",
              text_duration(waited, (uint64_t)(t->l->rules.wait_s * 1e9)));
     const unsigned waiting = LADDER_BIT(LADDER_BY_LEVEL) | LADDER_BIT(LADDER_BY_PACE);
-    if (holds(t, LADDER_BY_FORECAST))
-        stop(t, LADDER_BY_FORECAST, end);
+    if (trigger_holds(t, LADDER_BY_FORECAST))
+        ladder_stop(t, LADDER_BY_FORECAST, end);
     else if (is_rising_at_level(t))
-        stop(t, LADDER_BY_LEVEL, end);
-    else if ((t->look.holding & ~waiting) == 0)
-        let_be(t, end);
+        ladder_stop(t, LADDER_BY_LEVEL, end);
+    else if ((t->status.holding & ~waiting) == 0)
+        leave_alone(t, end);
     else
         without_checkpoint(t, end);
 }
@@ -393,21 +386,21 @@ static void while_asked(struct turn *t)
     bool is_late = ladder_seconds(l->asked_ns, t->in->now_ns) >= l->rules.wait_s;
     if (ack == LADDER_ACK_DONE && l->done_ns == 0) {
         l->done_ns = t->in->now_ns;
-        mark_used(t);
+        remember_used(t);
     }
     bool is_saving = ack == LADDER_ACK_STARTED && !is_late;
     if (stop_at_line(t, is_saving ? SAVING_PART : TERM_PART))
         return;
-    enum ladder_trigger trigger = strongest(t->look.holding);
+    enum ladder_trigger trigger = strongest_trigger(t->status.holding);
     if (trigger == LADDER_BY_NOTHING) {
-        rest(t, is_saving);
+        ladder_rest(t, is_saving);
         return;
     }
     l->over_ns = 0;
-    l->episode |= t->look.holding;
-    if (rank(trigger) > rank(l->trigger))
+    l->episode |= t->status.holding;
+    if (trigger_rank(trigger) > trigger_rank(l->trigger))
         l->trigger = trigger;
-    if (has_pressure_lasted(t, ack) && stop(t, LADDER_BY_PRESSURE, ""))
+    if (has_pressure_lasted(t, ack) && ladder_stop(t, LADDER_BY_PRESSURE, ""))
         return;
     if (ack == LADDER_ACK_DONE)
         after_done(t);
@@ -417,12 +410,12 @@ static void while_asked(struct turn *t)
         after_wait(t);
 }
 
-static void kill_all(struct turn *t, enum ladder_trigger said, const char *end)
+static void ladder_kill(struct turn *t, enum ladder_trigger said, const char *end)
 {
     if (t->l->rung != LADDER_STOPPING)
         t->l->trigger = said;
-    climb(t, LADDER_KILLED);
-    decide(t, LADDER_DO_KILL, said, end);
+    ladder_climb(t, LADDER_KILLED);
+    ladder_decide(t, LADDER_DO_KILL, said, end);
     t->ret->trigger = t->l->trigger;
 }
 
@@ -433,7 +426,7 @@ static void while_stopping(struct turn *t)
     if (t->l->rules.no_kill || s < t->l->rules.grace_s)
         return;
     snprintf(end, sizeof end, "; SIGTERM was %s ago", text_duration(waited, (uint64_t)(s * 1e9)));
-    kill_all(t, LADDER_BY_NOTHING, end);
+    ladder_kill(t, LADDER_BY_NOTHING, end);
 }
 
 void ladder_step(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
@@ -441,16 +434,16 @@ void ladder_step(struct ladder *l, const struct ladder_input *in, const struct t
 {
     struct turn t = {.l = l, .in = in, .tempo = tempo, .ret = ret};
     *ret = (struct ladder_decision){.act = LADDER_DO_NOTHING, .trigger = l->trigger};
-    ladder_look(l, in, tempo, &t.look);
+    ladder_assess(l, in, tempo, &t.status);
     if (in->is_killed && l->rung != LADDER_KILLED)
-        climb(&t, LADDER_KILLED);
+        ladder_climb(&t, LADDER_KILLED);
     if (l->rung == LADDER_KILLED)
         return;
     bool has_lines = !l->rules.no_level || l->rung >= LADDER_ASKED;
-    if (has_lines && !l->rules.no_kill && ladder_is_under(in, &t.look, KILL_PART)) {
-        kill_all(&t, LADDER_BY_LEVEL,
-                 l->rung == LADDER_STOPPING ? "; it has not ended by SIGTERM yet"
-                                            : "; no time for SIGTERM");
+    if (has_lines && !l->rules.no_kill && ladder_is_under(in, &t.status, KILL_PART)) {
+        ladder_kill(&t, LADDER_BY_LEVEL,
+                    l->rung == LADDER_STOPPING ? "; it has not ended by SIGTERM yet"
+                                               : "; no time for SIGTERM");
         return;
     }
     if (l->rung == LADDER_STOPPING)

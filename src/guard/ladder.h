@@ -25,7 +25,6 @@ enum {
 };
 
 enum ladder_rung { LADDER_CALM, LADDER_WARNED, LADDER_ASKED, LADDER_STOPPING, LADDER_KILLED };
-const char *ladder_rung_name(enum ladder_rung rung); /* "calm", "warned", "asked", … */
 
 enum ladder_trigger {
     LADDER_BY_NOTHING,
@@ -81,7 +80,7 @@ struct ladder_input {
     double gpu_forecast_s;
     bool plan_due;       /* a planned restart */
     bool can_ask;        /* there is somebody to ask for a checkpoint */
-    enum ladder_ack ack; /* to the newest request; not looked at in the moment of asking */
+    enum ladder_ack ack; /* to the newest request; ignored in the moment of asking */
     bool is_killed;      /* the reflex has done it */
 };
 

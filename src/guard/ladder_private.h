@@ -13,7 +13,7 @@ struct ladder_lines {
     uint64_t usable;  /* room until SIGTERM with the rise of a save taken off */
 };
 
-struct ladder_look {
+struct ladder_status {
     struct ladder_lines lines[2];
     unsigned holding; /* bits */
     unsigned least;   /* the gauge with the least room; any where none is known */
@@ -26,14 +26,14 @@ struct ladder_look {
 };
 
 /* Takes the reading in and says what holds. */
-void ladder_look(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
-                 struct ladder_look *ret);
+void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+                   struct ladder_status *ret);
 /* Seconds from one to the other; 0 where that is in the past. */
 double ladder_seconds(uint64_t from_ns, uint64_t to_ns);
 /* Is room at most a PART-th of the base on some gauge? It becomes the one to speak of. */
-bool ladder_is_under(const struct ladder_input *in, struct ladder_look *k, unsigned part);
+bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part);
 
 /* The reason of TRIGGER in words, then END, which may be "". */
 void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
-                const struct ladder_look *k, enum ladder_trigger trigger, const char *end,
+                const struct ladder_status *k, enum ladder_trigger trigger, const char *end,
                 char ret[LADDER_WHY_MAX]);

@@ -7,7 +7,7 @@
 enum { PART = 88 };
 
 /* Whole seconds and more read better than "7.03 s": none of this is that exact. */
-static const char *time_text(char out[TEXT_TIME_MAX], double s)
+static const char *ladder_time_text(char out[TEXT_TIME_MAX], double s)
 {
     if (!(s > 0))
         return "0 s";
@@ -41,26 +41,27 @@ static void need_text(const struct ladder *l, const struct tempo *tempo, double 
     snprintf(out, PART, "%s %s %s, with a margin of %s",
              has_step ? "a step and a checkpoint" : "a checkpoint",
              tempo->saves == 0 ? "may take" : (has_step ? "take" : "takes"),
-             time_text(takes, need_s - l->rules.margin_s), time_text(margin, l->rules.margin_s));
+             ladder_time_text(takes, need_s - l->rules.margin_s),
+             ladder_time_text(margin, l->rules.margin_s));
 }
 
 static void soon_text(const struct ladder *l, const struct ladder_input *in,
-                      const struct tempo *tempo, const struct ladder_look *k, unsigned gauge,
+                      const struct tempo *tempo, const struct ladder_status *k, unsigned gauge,
                       double left_s, char ret[LADDER_WHY_MAX])
 {
     char left[PART], need[PART], time[TEXT_TIME_MAX];
     need_text(l, tempo, k->need_s, need);
     if (!k->lines[gauge].known) {
-        snprintf(ret, LADDER_WHY_MAX, "full in %s; %s", time_text(time, left_s), need);
+        snprintf(ret, LADDER_WHY_MAX, "full in %s; %s", ladder_time_text(time, left_s), need);
         return;
     }
     left_text(l, in, gauge, left);
-    snprintf(ret, LADDER_WHY_MAX, "%s: at the last line in %s; %s", left, time_text(time, left_s),
-             need);
+    snprintf(ret, LADDER_WHY_MAX, "%s: at the last line in %s; %s", left,
+             ladder_time_text(time, left_s), need);
 }
 
 static void gpu_text(const struct ladder *l, const struct ladder_input *in,
-                     const struct tempo *tempo, const struct ladder_look *k,
+                     const struct tempo *tempo, const struct ladder_status *k,
                      char ret[LADDER_WHY_MAX])
 {
     char used[TEXT_SIZE_MAX], limit[TEXT_SIZE_MAX], time[TEXT_TIME_MAX], need[PART];
@@ -70,12 +71,12 @@ static void gpu_text(const struct ladder *l, const struct ladder_input *in,
         return;
     }
     need_text(l, tempo, k->need_s, need);
-    snprintf(ret, LADDER_WHY_MAX, "the GPU is full in %s; %s", time_text(time, in->gpu_forecast_s),
-             need);
+    snprintf(ret, LADDER_WHY_MAX, "the GPU is full in %s; %s",
+             ladder_time_text(time, in->gpu_forecast_s), need);
 }
 
 static void reason_text(const struct ladder *l, const struct ladder_input *in,
-                        const struct tempo *tempo, const struct ladder_look *k,
+                        const struct tempo *tempo, const struct ladder_status *k,
                         enum ladder_trigger trigger, char ret[LADDER_WHY_MAX])
 {
     char left[PART], size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
@@ -95,7 +96,7 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
         left_text(l, in, k->least, left);
         snprintf(ret, LADDER_WHY_MAX,
                  "the machine stalls on memory %.0f %% of the time, for %s; %s", 100 * in->pressure,
-                 time_text(time, k->pressed_s), left);
+                 ladder_time_text(time, k->pressed_s), left);
         break;
     case LADDER_BY_GPU:
         gpu_text(l, in, tempo, k, ret);
@@ -111,7 +112,7 @@ static void reason_text(const struct ladder *l, const struct ladder_input *in,
 }
 
 void ladder_why(const struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
-                const struct ladder_look *k, enum ladder_trigger trigger, const char *end,
+                const struct ladder_status *k, enum ladder_trigger trigger, const char *end,
                 char ret[LADDER_WHY_MAX])
 {
     char reason[LADDER_WHY_MAX];

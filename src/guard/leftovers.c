@@ -228,7 +228,8 @@ static bool has_unknown(const struct leftovers *l)
     return false;
 }
 
-static void sample_process(struct leftovers *l, struct proc_tree *tree, struct proc_node *node)
+static void leftovers_sample_process(struct leftovers *l, struct proc_tree *tree,
+                                     struct proc_node *node)
 {
     AUTO_CLOSE int fds = proc_node_open(tree, node, "fd", O_RDONLY | O_DIRECTORY);
     l->next_slot = node->slot + 1;
@@ -268,7 +269,7 @@ void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_
            clock_mono_ns() - began_ns < SAMPLE_NS) {
         struct proc_node *node = next_process(l, tree);
         if (node) {
-            sample_process(l, tree, node);
+            leftovers_sample_process(l, tree, node);
             continue;
         }
         l->next_slot = 0;
@@ -281,7 +282,7 @@ void leftovers_sample(struct leftovers *l, struct proc_tree *tree, uint64_t now_
 /* ---- at the end ---- */
 
 /* Marks what any process that we may examine has open or mapped. */
-static void mark_used(struct leftovers *l, const struct proc_root *root)
+static void mark_all_used(struct leftovers *l, const struct proc_root *root)
 {
     struct mapped mapped = {.dev = l->dev};
     struct pid_dir pids;
@@ -312,7 +313,7 @@ json_t *leftovers_end(struct leftovers *l, const struct proc_root *root, bool cl
         l->files[i].in_use = false;
     }
     if (has_own)
-        mark_used(l, root);
+        mark_all_used(l, root);
     int count = has_own ? scandirat(l->fd, ".", &names, is_plain, alphasort) : 0;
     for (int i = 0; i < count; i++) {
         const char *name = names[i]->d_name;

@@ -66,7 +66,7 @@ void memory_returned_end(struct memory_returned *m, const struct proc_root *root
     } while (clock_mono_ns() < until_ns);
 }
 
-static json_t *figure_json(const struct memory_figure *f)
+static json_t *memory_figure_json(const struct memory_figure *f)
 {
     if (!f->known)
         return json_null();
@@ -79,7 +79,7 @@ json_t *memory_returned_json(const struct memory_returned *m)
 {
     json_t *gpus = json_array();
     for (size_t i = 0; i < m->gpus; i++)
-        json_array_append_new(gpus, figure_json(&m->gpu[i]));
-    return json_pack("{s:o,s:o,s:o}", "host", figure_json(&m->host), "shm", figure_json(&m->shm),
-                     "gpus", gpus);
+        json_array_append_new(gpus, memory_figure_json(&m->gpu[i]));
+    return json_pack("{s:o,s:o,s:o}", "host", memory_figure_json(&m->host), "shm",
+                     memory_figure_json(&m->shm), "gpus", gpus);
 }

@@ -40,7 +40,7 @@ extern const char __start_ebb_reflex[], __stop_ebb_reflex[];
 
 /* Locks what the kernel lets us lock; what is not locked is at least there for now. By system call,
  * as the sanitizers' mlock says yes and does nothing. */
-static bool lock(const void *p, size_t bytes)
+static bool lock_pages(const void *p, size_t bytes)
 {
     return syscall(SYS_mlock, p, bytes) == 0;
 }
@@ -51,7 +51,7 @@ static size_t page_up(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-static void *map(size_t bytes)
+static void *map_pages(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
@@ -84,19 +84,20 @@ static void block_fill(struct reflex *r, const struct reflex_options *o, int eve
 static int stack_make(struct reflex *r)
 {
     size_t guard = (size_t)r->page_bytes;
-    r->stack = map(guard + STACK_BYTES);
+    r->stack = map_pages(guard + STACK_BYTES);
     if (r->stack == NULL)
         return -errno;
     mprotect(r->stack, guard, PROT_NONE);
     char *stack = (char *)r->stack + guard;
     memset(stack, 0, STACK_BYTES);
-    r->is_locked = lock(stack, STACK_BYTES) && r->is_locked;
+    r->is_locked = lock_pages(stack, STACK_BYTES) && r->is_locked;
     return 0;
 }
 
 /* After a fork the first write to each page would need a new page: a child gets zeroes instead. Not
  * for what glibc keeps of the thread at the end of its stack: in the child it goes through the list
- * of all threads, since 2.41 along the pointers in there. That one page is copied at the next look.
+ * of all threads, since 2.41 along the pointers in there. That one page is copied at the next
+ * sample.
  */
 static void keep_from_children(struct reflex *r)
 {
@@ -141,7 +142,7 @@ static void block_free(struct reflex *r)
 
 int reflex_new(const struct reflex_options *options, struct reflex **ret, struct err *err)
 {
-    struct reflex *r = map(page_up(sizeof *r));
+    struct reflex *r = map_pages(page_up(sizeof *r));
     if (r == NULL)
         return err_set(err, -errno, "no memory for the guard: %s", strerror(errno));
     int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -152,9 +153,9 @@ int reflex_new(const struct reflex_options *options, struct reflex **ret, struct
     }
     block_fill(r, options, event_fd);
     madvise(r, page_up(sizeof *r), MADV_DONTFORK); /* a fork must not make its pages copies */
-    r->is_locked = lock(r, sizeof *r);
+    r->is_locked = lock_pages(r, sizeof *r);
     /* stays locked after reflex_free: locks do not count, and another reflex may need it */
-    if (!lock(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
+    if (!lock_pages(__start_ebb_reflex, (size_t)(__stop_ebb_reflex - __start_ebb_reflex)))
         r->is_locked = false;
     int rc = stack_make(r);
     if (rc == 0)
@@ -188,8 +189,8 @@ static void close_any(int fd)
         close(fd);
 }
 
-/* Closes what was taken out, unless the look that may be using it is still under way. */
-static void reap(struct reflex *r)
+/* Closes what was taken out, unless the sample that may be using it is still under way. */
+static void close_retired(struct reflex *r)
 {
     uint32_t phase = phase_of(r);
     if (r->n_retired == 0 || ((phase & 1) && phase == r->retired_phase))
@@ -207,8 +208,8 @@ static void reap(struct reflex *r)
     }
 }
 
-/* Until no look is under way that began before the call. */
-static void wait_for_look(const struct reflex *r)
+/* Until no sample is under way that began before the call. */
+static void wait_for_sample(const struct reflex *r)
 {
     const struct timespec moment = {0, 100000};
     uint32_t phase = phase_of(r);
@@ -246,7 +247,7 @@ void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *g
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
     ((volatile struct reflex_gauge *)r->gauges)[which] = *gauge;
     __atomic_add_fetch(&r->gauge_seq[which], 1, __ATOMIC_SEQ_CST);
-    wait_for_look(r); /* the old fds may be closed after this */
+    wait_for_sample(r); /* the old fds may be closed after this */
     reflex_wake(r);
 }
 
@@ -275,7 +276,8 @@ static struct reflex_process *find_free(struct reflex *r)
 }
 
 /* The thread sees the fds last, when the rest is in place. */
-static void put(struct reflex *r, struct reflex_process *p, uint32_t slot, int pidfd, int statm_fd)
+static void process_put(struct reflex *r, struct reflex_process *p, uint32_t slot, int pidfd,
+                        int statm_fd)
 {
     uint64_t resident, shared, anon = 0;
     char text[128];
@@ -299,7 +301,7 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
     reflex_remove(r, slot);
     struct reflex_process *p = find_free(r);
     if (p != NULL)
-        put(r, p, slot, pidfd, statm_fd);
+        process_put(r, p, slot, pidfd, statm_fd);
     /* after it was put there: either the kill found it in the table, or it is seen here */
     if (__atomic_load_n(&r->arm, __ATOMIC_SEQ_CST) & 1)
         reflex_signal(pidfd);
@@ -313,7 +315,7 @@ int reflex_add(struct reflex *r, uint32_t slot, int pidfd, int statm_fd)
 void reflex_remove(struct reflex *r, uint32_t slot)
 {
     struct reflex_process *p = find_slot(r, slot);
-    reap(r);
+    close_retired(r);
     if (p == NULL)
         return;
     __atomic_store_n(&p->pidfd, retired(p->pidfd), __ATOMIC_SEQ_CST);
@@ -321,7 +323,7 @@ void reflex_remove(struct reflex *r, uint32_t slot)
         __atomic_store_n(&p->statm_fd, retired(p->statm_fd), __ATOMIC_SEQ_CST);
     r->n_retired++;
     r->retired_phase = phase_of(r);
-    reap(r);
+    close_retired(r);
 }
 
 #define SHOWN(field) __atomic_load_n(&s->field, __ATOMIC_RELAXED)
@@ -330,7 +332,7 @@ void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret)
 {
     const struct timespec moment = {0, 100000};
     const struct reflex_shown *s = &r->shown[which];
-    reap(r);
+    close_retired(r);
     for (;;) {
         uint32_t seq = __atomic_load_n(&r->shown_seq[which], __ATOMIC_SEQ_CST);
         *ret = (struct reflex_reading){.known = SHOWN(known) != 0,
@@ -367,12 +369,12 @@ uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which)
 void reflex_rearm(struct reflex *r)
 {
     __atomic_store_n(&r->arm, (r->arm & ~1u) + 2, __ATOMIC_SEQ_CST);
-    wait_for_look(r);
+    wait_for_sample(r);
     __atomic_store_n(&r->killed_ns, 0, __ATOMIC_SEQ_CST);
     reflex_wake(r);
 }
 
-uint64_t reflex_looks(const struct reflex *r)
+uint64_t reflex_samples(const struct reflex *r)
 {
-    return __atomic_load_n(&r->looks, __ATOMIC_RELAXED);
+    return __atomic_load_n(&r->samples, __ATOMIC_RELAXED);
 }

@@ -1,6 +1,6 @@
 /* The reflex: a thread that watches how much room is left and, at the last line, kills the job. It
  * needs nothing then: no allocation, no fork, no opening of files, no lock held by others, and its
- * code, stack and data are locked in memory (not by mlockall). It looks the more often the less
+ * code, stack and data are locked in memory (not by mlockall). It samples the more often the less
  * room there is: the worst it expects is that REFLEX_FILL_BYTES are filled in a second. */
 #pragma once
 
@@ -16,7 +16,7 @@ struct reflex;
 #define REFLEX_FILL_BYTES (6ull << 30)
 enum {
     REFLEX_GAUGES = 2,      /* the user's limit, and the one the machine has anyway */
-    REFLEX_SHORTEST_MS = 2, /* between two looks */
+    REFLEX_SHORTEST_MS = 2, /* between two samples */
     REFLEX_ALARM_MS = 10,   /* the longest just above the alarm line */
     REFLEX_LONGEST_MS = 500,
     REFLEX_PROCESSES = 4096, /* that can be killed one by one; a sweep finds the rest */
@@ -70,7 +70,7 @@ int reflex_event_fd(const struct reflex *r);
  * use. */
 void reflex_gauge(struct reflex *r, unsigned which, const struct reflex_gauge *gauge);
 /* For REFLEX_TREE: how much of the sum of RSS is counted more than once (or is no memory to be
- * judged), from a full look just made, in which SHARED_BYTES of it were pages of files or shared
+ * judged), from a full sample just made, in which SHARED_BYTES of it were pages of files or shared
  * memory. Between two of these calls the reflex cannot know what is shared, and would rather count
  * too little: a process added since counts by the growth of its anonymous memory since then, as a
  * fork shares all it has, and shared or file pages that have come since do not count. */
@@ -88,7 +88,7 @@ void reflex_read(struct reflex *r, unsigned which, struct reflex_reading *ret);
 int reflex_kill(struct reflex *r);
 /* When the reflex itself has killed, and by which gauge; 0: it has not. */
 uint64_t reflex_killed_ns(const struct reflex *r, unsigned *ret_which);
-/* A new segment: it may kill again, and the alarms are armed. A look that is under way ends first,
- * so that it cannot reach the new processes. */
+/* A new segment: it may kill again, and the alarms are armed. A sample that is under way ends
+ * first, so that it cannot reach the new processes. */
 void reflex_rearm(struct reflex *r);
-uint64_t reflex_looks(const struct reflex *r); /* how often it has looked */
+uint64_t reflex_samples(const struct reflex *r); /* how often it has sampled */

@@ -9,8 +9,8 @@
 #include "guard/reflex.h"
 
 /* The thread's code lies in a section of its own, so that exactly it can be locked in memory. It
- * calls nothing outside and refers to no constants outside (scripts/check_reflex.py looks), hence
- * neither sanitizers nor the stack protector. */
+ * calls nothing outside and refers to no constants outside (scripts/check_reflex.py checks that),
+ * hence neither sanitizers nor the stack protector. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
 #define REFLEX_NO_CANARY __attribute__((no_stack_protector))
 #else
@@ -35,7 +35,7 @@ struct reflex_key {
 };
 
 struct reflex_process {
-    int pidfd;    /* atomic: -1 free; -2 - fd: taken out, to be closed after the look */
+    int pidfd;    /* atomic: -1 free; -2 - fd: taken out, to be closed after the sample */
     int statm_fd; /* the same */
     uint32_t slot;
     uint32_t base_pages;  /* anonymous ones that it had when it was added, and */
@@ -46,7 +46,7 @@ struct reflex_process {
 struct reflex_memory {
     bool is_alarmed, has_stat;
     uint64_t stat_ns; /* when memory.stat was read last */
-    uint64_t wait_us; /* until the next look, as far as this gauge goes */
+    uint64_t wait_us; /* until the next sample, as far as this gauge goes */
     uint64_t pace;    /* bytes a second */
     uint64_t least_room;
     uint32_t n_past;
@@ -61,11 +61,11 @@ struct reflex_shown {
 
 /* One writer and one reader for everything, so there is no lock that a descheduled loop could hold
  * while the thread needs it. The loop writes processes, gauges and the words of "from the loop",
- * the thread the rest. What the loop takes away may be in use by a look that is under way:
+ * the thread the rest. What the loop takes away may be in use by a sample that is under way:
  * PHASE is odd during one, and fds are closed after it. */
 struct reflex {
     /* from the loop */
-    uint32_t wake; /* futex: changes when the thread should look at once */
+    uint32_t wake; /* futex: changes when the thread should sample at once */
     uint32_t stop;
     uint32_t gauge_seq[REFLEX_GAUGES]; /* odd while it is being written */
     uint32_t arm;         /* bit 0: the kill was done, what is added dies; above: counts rearms */
@@ -77,7 +77,7 @@ struct reflex {
 
     /* from the thread */
     uint32_t phase;
-    uint64_t looks;
+    uint64_t samples;
     uint64_t killed_ns;
     uint32_t killed_which;
     uint32_t shown_seq[REFLEX_GAUGES];

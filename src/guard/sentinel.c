@@ -16,7 +16,7 @@
 #include "mark/receiver.h"
 
 enum {
-    LOOK_MS = 100,
+    POLL_MS = 100,
     SETTLE_MS = 1000, /* what the job left may end by itself */
 };
 
@@ -112,7 +112,7 @@ static void pass_output(struct pollfd *p, int log_fd)
 /* ---- after the supervisor ---- */
 
 /* False once no child is left. Keeps the status of the job's first process. */
-static bool reap(pid_t job, struct sentinel_end *ret)
+static bool sentinel_reap(pid_t job, struct sentinel_end *ret)
 {
     int status;
     pid_t pid;
@@ -135,12 +135,12 @@ static void keep_job(const struct sentinel_note *note, int log_dirfd, struct sen
             : openat(log_dirfd, note->log_name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     take_streams(note, fds);
     ret->was_kept = true;
-    while (reap(note->job, ret)) {
+    while (sentinel_reap(note->job, ret)) {
         if (ret->status_known && !gone_ns)
             gone_ns = clock_mono_ns();
         if (gone_ns && clock_mono_ns() - gone_ns > SETTLE_MS * NS_PER_MS)
             break;
-        poll(fds, SENTINEL_STREAMS, LOOK_MS);
+        poll(fds, SENTINEL_STREAMS, POLL_MS);
         for (size_t i = 0; i < SENTINEL_STREAMS; i++)
             pass_output(&fds[i], log_fd);
     }

@@ -69,7 +69,7 @@ static int scan_signal(const struct proc_root *root, int32_t pid, const uint64_t
 
 /* V is the caller's to free, also after a failure. A full scan rather than children files: it also
  * sees what is re-parented meanwhile, and this is the end of a job, not its every second. */
-static int scan_all(const struct proc_root *root, struct scan *s)
+static int scan_machine(const struct proc_root *root, struct scan *s)
 {
     struct pid_dir pids;
     int32_t pid;
@@ -94,7 +94,7 @@ static int scan_all(const struct proc_root *root, struct scan *s)
     return r;
 }
 
-static int compare_pids(const void *a, const void *b)
+static int compare_found_pids(const void *a, const void *b)
 {
     int32_t x = ((const struct found *)a)->pid;
     int32_t y = ((const struct found *)b)->pid;
@@ -107,7 +107,7 @@ static void mark_below(struct scan *s, int32_t parent)
 {
     if (s->count == 0)
         return;
-    qsort(s->v, s->count, sizeof *s->v, compare_pids);
+    qsort(s->v, s->count, sizeof *s->v, compare_found_pids);
     bool changed = true;
     while (changed) {
         changed = false;
@@ -116,7 +116,7 @@ static void mark_below(struct scan *s, int32_t parent)
             if (f->below)
                 continue;
             struct found key = {.pid = f->ppid};
-            const struct found *p = bsearch(&key, s->v, s->count, sizeof *s->v, compare_pids);
+            const struct found *p = bsearch(&key, s->v, s->count, sizeof *s->v, compare_found_pids);
             if (f->ppid == parent || (p && p->below)) {
                 f->below = true;
                 changed = true;
@@ -134,10 +134,10 @@ static void mark_below(struct scan *s, int32_t parent)
 static const struct found *kill_seen(const struct guard_kill *k, int32_t pid)
 {
     const struct found key = {.pid = pid};
-    return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_pids) : NULL;
+    return k->count ? bsearch(&key, k->seen, k->count, sizeof key, compare_found_pids) : NULL;
 }
 
-static bool is_new(const struct guard_kill *k, const struct found *f)
+static bool is_new_process(const struct guard_kill *k, const struct found *f)
 {
     const struct found *before = kill_seen(k, f->pid);
     return !before || before->start_ticks != f->start_ticks;
@@ -185,11 +185,11 @@ static int kill_scan(struct guard_kill *k, const struct proc_root *root, mark_fn
     const uint64_t began_ns = clock_mono_ns();
     struct scan s = {0};
     size_t fresh = 0, living;
-    int r = scan_all(root, &s);
+    int r = scan_machine(root, &s);
     mark(root, &s, user);
     s.count = keep_marked(&s, &living);
     for (size_t i = 0; i < s.count; i++)
-        fresh += !s.v[i].zombie && is_new(k, &s.v[i]);
+        fresh += !s.v[i].zombie && is_new_process(k, &s.v[i]);
     const bool stops = fresh > 0 && k->stops < STOPS_MAX;
     signal_marked(root, &s, stops ? SIGSTOP : SIGKILL);
     k->stops = stops ? k->stops + 1 : 0;
@@ -245,7 +245,7 @@ static int signal_scan(const struct proc_root *root, mark_fn *mark, const void *
     int count = 0;
     if (proc_root_is_foreign(root))
         return -EXDEV;
-    int r = scan_all(root, &s);
+    int r = scan_machine(root, &s);
     mark(root, &s, user);
     for (size_t i = 0; i < s.count; i++)
         if (s.v[i].below && !s.v[i].zombie &&

@@ -22,7 +22,7 @@ bool command_next(struct span *rest, struct span *ret)
 
 /* The program's name: no path, no login shell's dash, and of a title such as "sshd: me@pts/0"
  * only what stands before the colon. */
-static struct span program_name(struct span argv0)
+static struct span command_program_name(struct span argv0)
 {
     const char *colon = memmem(argv0.p, argv0.len, ": ", 2);
     if (colon != NULL)
@@ -101,7 +101,7 @@ void command_parse(const char *args, size_t len, struct command *ret)
     *ret = (struct command){.form = COMMAND_NONE, .what = {"", 0}, .rest = {"", 0}};
     if (!command_next(&rest, &argv0))
         return;
-    struct span name = program_name(argv0);
+    struct span name = command_program_name(argv0);
     if (command_is_python_name(name)) {
         ret->python = true;
         command_parse_python(rest, ret);

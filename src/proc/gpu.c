@@ -28,7 +28,7 @@ struct gpu {
 
 enum { FREE_GRACE_MS = 200, STACK_BYTES = 512 * 1024 };
 
-static struct timespec after(uint64_t ns)
+static struct timespec time_after(uint64_t ns)
 {
     uint64_t t = clock_mono_ns() + ns;
     return (struct timespec){(time_t)(t / NS_PER_S), (long)(t % NS_PER_S)};
@@ -50,7 +50,7 @@ static void unref_unlock(struct gpu *g)
         gpu_destroy(g);
 }
 
-static bool is_stopped(struct gpu *g)
+static bool is_gpu_stopped(struct gpu *g)
 {
     pthread_mutex_lock(&g->lock);
     bool stop = g->stop;
@@ -58,7 +58,7 @@ static bool is_stopped(struct gpu *g)
     return stop;
 }
 
-static void publish(struct gpu *g, int status)
+static void publish_snapshot(struct gpu *g, int status)
 {
     pthread_mutex_lock(&g->lock);
     g->status = status;
@@ -69,7 +69,7 @@ static void publish(struct gpu *g, int status)
 
 static void sleep_until_stop(struct gpu *g, uint64_t ns)
 {
-    struct timespec until = after(ns);
+    struct timespec until = time_after(ns);
     pthread_mutex_lock(&g->lock);
     while (!g->stop && pthread_cond_timedwait(&g->changed, &g->lock, &until) != ETIMEDOUT)
         ;
@@ -82,13 +82,13 @@ static void *gpu_thread(void *arg)
     void *state = NULL;
     int r = g->vendor->open(&state);
     if (r < 0) {
-        publish(g, r);
+        publish_snapshot(g, r);
     } else {
-        while (!is_stopped(g)) {
+        while (!is_gpu_stopped(g)) {
             memset(&g->scratch, 0, sizeof(g->scratch));
             r = g->vendor->read(state, &g->scratch);
             g->scratch.t_ns = clock_mono_ns();
-            publish(g, r);
+            publish_snapshot(g, r);
             sleep_until_stop(g, g->period_ns);
         }
         g->vendor->close(state);
@@ -130,7 +130,7 @@ void gpu_free(struct gpu *g)
 {
     if (g == NULL)
         return;
-    struct timespec until = after(FREE_GRACE_MS * NS_PER_MS);
+    struct timespec until = time_after(FREE_GRACE_MS * NS_PER_MS);
     pthread_mutex_lock(&g->lock);
     g->stop = true;
     pthread_cond_broadcast(&g->changed);

@@ -44,23 +44,25 @@ static bool nvml_present(void)
 }
 
 /* dlsym gives an object pointer; POSIX promises that its bytes are the function's address. */
-static bool load(struct nvml *n, const char *symbol, void *ret_function)
+static bool load_symbol(struct nvml *n, const char *symbol, void *ret_function)
 {
     void *address = dlsym(n->library, symbol);
     memcpy(ret_function, &address, sizeof(address));
     return address != NULL;
 }
 
-static bool load_all(struct nvml *n)
+static bool load_symbols(struct nvml *n)
 {
-    if (!load(n, "nvmlDeviceGetComputeRunningProcesses_v3", &n->compute))
-        load(n, "nvmlDeviceGetComputeRunningProcesses_v2", &n->compute);
-    if (!load(n, "nvmlDeviceGetGraphicsRunningProcesses_v3", &n->graphics))
-        load(n, "nvmlDeviceGetGraphicsRunningProcesses_v2", &n->graphics);
-    return load(n, "nvmlInit_v2", &n->init) && load(n, "nvmlShutdown", &n->shutdown) &&
-           load(n, "nvmlDeviceGetCount_v2", &n->count) &&
-           load(n, "nvmlDeviceGetHandleByIndex_v2", &n->handle) &&
-           load(n, "nvmlDeviceGetName", &n->name) && load(n, "nvmlDeviceGetMemoryInfo", &n->memory);
+    if (!load_symbol(n, "nvmlDeviceGetComputeRunningProcesses_v3", &n->compute))
+        load_symbol(n, "nvmlDeviceGetComputeRunningProcesses_v2", &n->compute);
+    if (!load_symbol(n, "nvmlDeviceGetGraphicsRunningProcesses_v3", &n->graphics))
+        load_symbol(n, "nvmlDeviceGetGraphicsRunningProcesses_v2", &n->graphics);
+    return load_symbol(n, "nvmlInit_v2", &n->init) &&
+           load_symbol(n, "nvmlShutdown", &n->shutdown) &&
+           load_symbol(n, "nvmlDeviceGetCount_v2", &n->count) &&
+           load_symbol(n, "nvmlDeviceGetHandleByIndex_v2", &n->handle) &&
+           load_symbol(n, "nvmlDeviceGetName", &n->name) &&
+           load_symbol(n, "nvmlDeviceGetMemoryInfo", &n->memory);
 }
 
 static int nvml_open(void **ret_state)
@@ -73,7 +75,7 @@ static int nvml_open(void **ret_state)
     if (n->library == NULL)
         goto fail;
     r = -ENOSYS; /* a library too old for what we ask */
-    if (!load_all(n))
+    if (!load_symbols(n))
         goto fail;
     r = -EIO; /* a library without a driver that answers */
     if (n->init() != NVML_SUCCESS)
@@ -97,8 +99,8 @@ static void nvml_close(void *state)
 
 /* Where FIRST_OF_LIST to the end are this list's own, a pid that comes again there holds memory
  * in several MIG instances: it adds up. A pid of the earlier list is the same memory seen twice. */
-static void add_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
-                        const struct nvml_process *p)
+static void add_nvml_process(struct gpu_snapshot *s, uint32_t device, size_t first_of_list,
+                             const struct nvml_process *p)
 {
     if (p->used == ULLONG_MAX || p->pid > INT32_MAX) /* not available is not zero */
         return;
@@ -117,8 +119,8 @@ static void add_process(struct gpu_snapshot *s, uint32_t device, size_t first_of
             (struct gpu_process){(int32_t)p->pid, device, (uint64_t)p->used};
 }
 
-static void read_list(struct nvml *n, nvml_list_fn *list, nvml_device handle, uint32_t device,
-                      struct gpu_snapshot *ret)
+static void read_process_list(struct nvml *n, nvml_list_fn *list, nvml_device handle,
+                              uint32_t device, struct gpu_snapshot *ret)
 {
     unsigned count = GPU_PROCESS_MAX;
     size_t first = ret->processes;
@@ -128,7 +130,7 @@ static void read_list(struct nvml *n, nvml_list_fn *list, nvml_device handle, ui
     if (r != NVML_SUCCESS) /* INSUFFICIENT_SIZE too: more processes than we have room for */
         return;
     for (unsigned i = 0; i < count && i < GPU_PROCESS_MAX; i++)
-        add_process(ret, device, first, &n->list[i]);
+        add_nvml_process(ret, device, first, &n->list[i]);
 }
 
 static int nvml_read(void *state, struct gpu_snapshot *ret)
@@ -151,8 +153,8 @@ static int nvml_read(void *state, struct gpu_snapshot *ret)
             d->total_bytes = memory.total;
             d->used_bytes = memory.used;
         }
-        read_list(n, n->compute, handle, i, ret);
-        read_list(n, n->graphics, handle, i, ret);
+        read_process_list(n, n->compute, handle, i, ret);
+        read_process_list(n, n->graphics, handle, i, ret);
     }
     return 0;
 }

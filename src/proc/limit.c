@@ -171,8 +171,8 @@ static bool is_nearer(const struct machine_limit *a, const struct machine_limit 
     return b->soft && !a->soft;
 }
 
-static void consider(struct limit_found *best, bool *found, struct machine_limit *limit,
-                     const char *dir)
+static void consider_limit(struct limit_found *best, bool *found, struct machine_limit *limit,
+                           const char *dir)
 {
     limit->headroom_bytes =
         u64_minus(limit->limit_bytes, limit->used_known ? limit->used_bytes : 0);
@@ -205,7 +205,7 @@ static void consider_group(const struct proc_root *root, enum limit_kind kind, c
         }
         l.soft = i == 1;
         snprintf(l.where, sizeof(l.where), "%.255s", dir[base_len] != '\0' ? dir + base_len : "/");
-        consider(best, found, &l, dir);
+        consider_limit(best, found, &l, dir);
     }
 }
 
@@ -264,7 +264,7 @@ static void consider_rlimits(const struct proc_root *root, int32_t pid, struct l
         l.used_known =
             n >= 0 && limit_rlimit_used_parse(root, l.kind, text, (size_t)n, &l.used_bytes) == 0;
         snprintf(l.where, sizeof l.where, "%s", rlimits[i].where);
-        consider(best, found, &l, "");
+        consider_limit(best, found, &l, "");
     }
 }
 
@@ -279,7 +279,7 @@ int limit_find(const struct proc_root *root, int32_t pid, const struct proc_memi
                                      .used_known = true,
                                      .where = "host"};
         host.used_bytes = u64_minus(mem->total_bytes, mem->available_bytes);
-        consider(&best, &found, &host, "");
+        consider_limit(&best, &found, &host, "");
     }
     consider_ancestors(root, LIMIT_CGROUP_V1, v1, &best, &found);
     consider_ancestors(root, LIMIT_CGROUP_V2, v2, &best, &found);

@@ -3,17 +3,13 @@
 
 #include <unistd.h>
 
+#include "base/number.h"
 #include "proc/node.h"
 
 static uint64_t add_sat(uint64_t a, uint64_t b)
 {
     uint64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Every mapped page of the machine, once: no job can hold more. UINT64_MAX where not known. */
@@ -34,9 +30,9 @@ void proc_tree_know_machine(struct proc_tree *tree, uint64_t mapped_bytes)
     tree->machine_mapped_bytes = mapped_bytes;
 }
 
-static uint64_t unique_of(const struct sample *s)
+static uint64_t unique_bytes_of(const struct sample *s)
 {
-    return sample_has(s, SAMPLE_UNIQUE) ? min_u64(s->v[SAMPLE_UNIQUE], s->v[SAMPLE_RSS]) : 0;
+    return sample_has(s, SAMPLE_UNIQUE) ? u64_min(s->v[SAMPLE_UNIQUE], s->v[SAMPLE_RSS]) : 0;
 }
 
 /* Of what N shares, the part that may stand in another's unique memory already: of one that was
@@ -52,9 +48,7 @@ static uint64_t counted_elsewhere(const struct proc_tree *tree, const struct tre
             (is_there && other->unique_done_ns >= n->pub.born_ns) ||
             !sample_has(&other->pub.sample, SAMPLE_RSS))
             continue;
-        uint64_t unique = unique_of(&other->pub.sample);
-        if (unique > most)
-            most = unique;
+        most = u64_max(most, unique_bytes_of(&other->pub.sample));
     }
     return most;
 }
@@ -71,9 +65,7 @@ static void bound_add(struct bound *b, const struct proc_tree *tree, const struc
     if (rss - unique <= b->largest_shared)
         return;
     uint64_t shared = rss - unique, elsewhere = counted_elsewhere(tree, n);
-    shared = shared > elsewhere ? shared - elsewhere : 0;
-    if (shared > b->largest_shared)
-        b->largest_shared = shared;
+    b->largest_shared = u64_max(b->largest_shared, u64_minus(shared, elsewhere));
 }
 
 /* statm has files and shared memory as one figure; how much of that is shared memory is in status,
@@ -82,15 +74,15 @@ static void add_without_files(struct bound *b, struct proc_tree_memory *m,
                               const struct proc_tree *tree, const struct tree_node *n)
 {
     const struct sample *s = &n->pub.sample;
-    uint64_t rss = s->v[SAMPLE_RSS], unique = unique_of(s);
+    uint64_t rss = s->v[SAMPLE_RSS], unique = unique_bytes_of(s);
     uint64_t shmem = sample_has(s, SAMPLE_SHMEM) ? s->v[SAMPLE_SHMEM] : 0;
-    uint64_t shared = rss > n->anon_bytes ? rss - n->anon_bytes : 0;
-    uint64_t file = shared > shmem ? shared - shmem : 0;
-    uint64_t unique_file = n->unique_file_bytes > shmem ? n->unique_file_bytes - shmem : 0;
-    unique -= min_u64(unique, min_u64(unique_file, file));
+    uint64_t shared = u64_minus(rss, n->anon_bytes);
+    uint64_t file = u64_minus(shared, shmem);
+    uint64_t unique_file = u64_minus(n->unique_file_bytes, shmem);
+    unique -= u64_min(unique, u64_min(unique_file, file));
     m->shared_sum_bytes = add_sat(m->shared_sum_bytes, shared);
     m->sum_without_files_bytes = add_sat(m->sum_without_files_bytes, rss - file);
-    bound_add(b, tree, n, rss - file, min_u64(unique, rss - file));
+    bound_add(b, tree, n, rss - file, u64_min(unique, rss - file));
 }
 
 void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
@@ -103,7 +95,7 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
         const struct sample *s = &tree->nodes[i]->pub.sample;
         if (!sample_has(s, SAMPLE_RSS))
             continue;
-        uint64_t rss = s->v[SAMPLE_RSS], unique = unique_of(s);
+        uint64_t rss = s->v[SAMPLE_RSS], unique = unique_bytes_of(s);
         with_rss++;
         if (sample_has(s, SAMPLE_UNIQUE)) {
             m.unique_known++;
@@ -123,11 +115,8 @@ void proc_tree_memory(struct proc_tree *tree, struct proc_tree_memory *ret)
     m.high_bytes = m.low_bytes;
     if (m.known && with_pss == with_rss)
         m.low_bytes = m.high_bytes = pss;
-    else if (m.rss_sum_bytes > m.low_bytes) {
-        m.high_bytes = min_u64(m.rss_sum_bytes, mapped_on_machine(tree));
-        if (m.high_bytes < m.low_bytes)
-            m.high_bytes = m.low_bytes;
-    }
+    else if (m.rss_sum_bytes > m.low_bytes)
+        m.high_bytes = u64_max(m.low_bytes, u64_min(m.rss_sum_bytes, mapped_on_machine(tree)));
     *ret = m;
 }
 
@@ -149,27 +138,21 @@ static const struct tree_node *forked_from(const struct proc_tree *tree, const s
     return oldest;
 }
 
-/* A fork begins with the anonymous memory alone; pages of files come as they are touched. */
-static uint64_t shared_by_fork(const struct proc_tree *tree, const struct tree_node *n)
-{
-    const struct tree_node *from = forked_from(tree, n);
-    return from ? from->anon_bytes : 0;
-}
-
 uint64_t proc_node_unmeasured(struct proc_tree *tree, struct proc_node *node)
 {
     struct tree_node *n = node_of(node);
-    if (!n->fork_is_known)
-        n->fork_bytes = shared_by_fork(tree, n);
-    n->fork_is_known = true;
+    if (!n->fork_is_known) {
+        /* a fork begins with the anonymous memory alone; pages of files come as they are touched */
+        const struct tree_node *from = forked_from(tree, n);
+        n->fork_bytes = from ? from->anon_bytes : 0;
+        n->fork_is_known = true;
+    }
     bool is_measured = node->sample.known >> SAMPLE_UNIQUE & 1u;
     uint64_t rss = sample_has(&node->sample, SAMPLE_RSS) ? node->sample.v[SAMPLE_RSS] : 0;
-    uint64_t before = is_measured ? n->unique_rss_bytes : n->fork_bytes;
-    uint64_t grown = rss > before ? rss - before : 0;
+    uint64_t grown = u64_minus(rss, is_measured ? n->unique_rss_bytes : n->fork_bytes);
     if (is_measured || n->fork_bytes == 0)
         return grown;
     /* A fork that writes to a shared page gets a copy of its own, which does not change RSS; each
      * copy takes a page fault. */
-    uint64_t faulted = min_u64(pages_to_bytes(tree->root, n->minor_faults), rss);
-    return faulted > grown ? faulted : grown;
+    return u64_max(grown, u64_min(pages_to_bytes(tree->root, n->minor_faults), rss));
 }

@@ -128,7 +128,7 @@ int node_read_stat(const struct proc_root *root, struct tree_node *n, struct pro
 int node_read_statm(const struct proc_root *root, struct tree_node *n, struct proc_statm *ret)
 {
     if (n->statm_fd < 0 && n->dir_fd < 0 && n->tid == 0) {
-        /* stat says resident pages and start time in one look, so nothing needs to be checked */
+        /* stat says resident pages and start time in one sample, so nothing needs to be checked */
         struct proc_stat st;
         int r = node_read_stat(root, n, &st);
         if (r < 0)
@@ -161,7 +161,7 @@ bool node_read_exe(const struct proc_root *root, const struct tree_node *n, dev_
     return true;
 }
 
-static void keep(struct fd_budget *budget, int dir, const char *path, int *fd)
+static void keep_fd(struct fd_budget *budget, int dir, const char *path, int *fd)
 {
     if (*fd >= 0 || budget->used >= budget->max)
         return;
@@ -174,7 +174,7 @@ static void keep(struct fd_budget *budget, int dir, const char *path, int *fd)
     }
 }
 
-static void drop(struct fd_budget *budget, int *fd)
+static void drop_fd(struct fd_budget *budget, int *fd)
 {
     if (*fd < 0)
         return;
@@ -183,17 +183,17 @@ static void drop(struct fd_budget *budget, int *fd)
     budget->used--;
 }
 
-/* The most looked at first: there may not be room for all. */
+/* The most read first: there may not be room for all. */
 static void keep_files(struct fd_budget *budget, struct tree_node *n)
 {
     char path[NODE_PATH_MAX];
     memory_path(n, "statm", path);
-    keep(budget, n->dir_fd, path, &n->statm_fd);
-    keep(budget, n->dir_fd, "stat", &n->stat_fd);
+    keep_fd(budget, n->dir_fd, path, &n->statm_fd);
+    keep_fd(budget, n->dir_fd, "stat", &n->stat_fd);
     snprintf(path, sizeof(path), "task/%d/children", n->pub.info.id.pid);
-    keep(budget, n->dir_fd, path, &n->children_fd);
+    keep_fd(budget, n->dir_fd, path, &n->children_fd);
     memory_path(n, "status", path);
-    keep(budget, n->dir_fd, path, &n->status_fd);
+    keep_fd(budget, n->dir_fd, path, &n->status_fd);
 }
 
 void node_keep_fds(const struct proc_root *root, struct fd_budget *budget, struct tree_node *n)
@@ -209,8 +209,8 @@ void node_keep_fds(const struct proc_root *root, struct fd_budget *budget, struc
         keep_files(budget, n);
 }
 
-static void look_at_threads(const struct proc_root *root, struct fd_budget *budget,
-                            struct tree_node *n)
+static void find_living_thread(const struct proc_root *root, struct fd_budget *budget,
+                               struct tree_node *n)
 {
     AUTO_CLOSE int temporary = -1;
     int dir = node_folder(root, n, &temporary);
@@ -230,8 +230,8 @@ static void look_at_threads(const struct proc_root *root, struct fd_budget *budg
     }
     pid_dir_close(&tasks);
     if (n->tid != old) {
-        drop(budget, &n->statm_fd);
-        drop(budget, &n->status_fd);
+        drop_fd(budget, &n->statm_fd);
+        drop_fd(budget, &n->status_fd);
         node_keep_fds(root, budget, n);
     }
 }
@@ -245,7 +245,7 @@ bool node_is_gone(const struct proc_root *root, struct fd_budget *budget, struct
     if (r < 0 || !proc_stat_is_dead(&st))
         return false; /* an exit under way has no memory to show, but is not over */
     if (st.threads > 1)
-        look_at_threads(root, budget, n);
+        find_living_thread(root, budget, n);
     else
         n->tid = 0;
     return n->tid == 0;
@@ -306,10 +306,10 @@ void node_free(struct fd_budget *budget, struct tree_node *n)
 {
     if (n == NULL)
         return;
-    drop(budget, &n->statm_fd);
-    drop(budget, &n->stat_fd);
-    drop(budget, &n->status_fd);
-    drop(budget, &n->children_fd);
-    drop(budget, &n->dir_fd);
+    drop_fd(budget, &n->statm_fd);
+    drop_fd(budget, &n->stat_fd);
+    drop_fd(budget, &n->status_fd);
+    drop_fd(budget, &n->children_fd);
+    drop_fd(budget, &n->dir_fd);
     free(n);
 }

@@ -86,8 +86,8 @@ void pagemap_end(struct pagemap_scan *s)
 }
 
 /* Doubles or halves what one call asks for, so that it takes about a sixteenth of the budget. */
-static uint64_t adapt(uint64_t size, uint64_t took_ns, uint64_t budget_ns, uint64_t min,
-                      uint64_t max)
+static uint64_t adapt_size(uint64_t size, uint64_t took_ns, uint64_t budget_ns, uint64_t min,
+                           uint64_t max)
 {
     if (took_ns > budget_ns / 8)
         size /= 2;
@@ -96,7 +96,7 @@ static uint64_t adapt(uint64_t size, uint64_t took_ns, uint64_t budget_ns, uint6
     return size < min ? min : size > max ? max : size;
 }
 
-static uint64_t note_call(struct pagemap_pace *pace, uint64_t began_ns)
+static uint64_t count_call(struct pagemap_pace *pace, uint64_t began_ns)
 {
     uint64_t took = clock_mono_ns() - began_ns;
     pace->calls++;
@@ -127,7 +127,8 @@ static bool is_countable(const struct proc_map *map, bool can_seek)
 
 /* ---- whose a mapping is ---- */
 
-static enum pagemap_kind kind_of(const struct proc_map *map, const struct pagemap_range *before)
+static enum pagemap_kind mapping_kind(const struct proc_map *map,
+                                      const struct pagemap_range *before)
 {
     uint64_t size = map->end - map->start;
     bool is_bare = map->inode == 0 && map->path_len == 0 && !map->shared && !map->executable;
@@ -146,7 +147,7 @@ static enum pagemap_kind kind_of(const struct proc_map *map, const struct pagema
 
 /* An arena of glibc's for threads begins at a multiple of 64 MiB and reserves all up to the next;
  * full ones below it are one mapping with it. */
-static bool is_arena(const struct pagemap_range *r, const struct pagemap_range *behind)
+static bool is_glibc_arena(const struct pagemap_range *r, const struct pagemap_range *behind)
 {
     uint64_t reserved = ARENA_BYTES - r->end % ARENA_BYTES;
     return r->kind == PAGEMAP_OTHER && r->at % ARENA_BYTES == 0 && behind->at == r->end &&
@@ -154,13 +155,13 @@ static bool is_arena(const struct pagemap_range *r, const struct pagemap_range *
            (behind->kind == PAGEMAP_RESERVED || behind->kind == PAGEMAP_GUARD);
 }
 
-static bool is_own(const struct pagemap_scan *s, const struct proc_map *map)
+static bool is_own_mapping(const struct pagemap_scan *s, const struct proc_map *map)
 {
     return s->has_own && map->inode == 0 && !map->shared && map->end - map->start >= OWN_BYTES_MIN;
 }
 
 /* The next line of maps in what has been read: 1, 0 if more must be read, -EBADMSG. */
-static int next_line(struct pagemap_scan *s, struct proc_map *ret)
+static int next_maps_line(struct pagemap_scan *s, struct proc_map *ret)
 {
     const char *p = s->text + s->text_at, *end = s->text + s->text_len;
     if (!s->maps_done && memchr(p, '\n', (size_t)(end - p)) == NULL)
@@ -176,17 +177,18 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
 {
     struct proc_map line;
     for (;;) {
-        int r = next_line(s, &line);
+        int r = next_maps_line(s, &line);
         if (r < 0 || (r == 0 && (!s->maps_done || s->ahead.end == 0)))
             return r;
         struct pagemap_range before = s->ahead;
         s->ahead = (struct pagemap_range){0};
         if (r > 0)
-            s->ahead = (struct pagemap_range){line.start, line.end, kind_of(&line, &before),
-                                              is_countable(&line, can_seek), is_own(s, &line)};
+            s->ahead =
+                (struct pagemap_range){line.start, line.end, mapping_kind(&line, &before),
+                                       is_countable(&line, can_seek), is_own_mapping(s, &line)};
         if (!before.is_countable)
             continue;
-        if (is_arena(&before, &s->ahead))
+        if (is_glibc_arena(&before, &s->ahead))
             before.kind = PAGEMAP_HEAP;
         *ret = before;
         return 1;
@@ -195,7 +197,7 @@ static int next_mapping(struct pagemap_scan *s, bool can_seek, struct pagemap_ra
 
 /* One read of maps: the kernel walks as many mappings as fit into a page, then lets go. Reading on
  * from where it stopped is by address, so changes in between do no harm. */
-static int read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
+static int pagemap_read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
 {
     s->text_len -= s->text_at;
     memmove(s->text, s->text + s->text_at, s->text_len);
@@ -206,7 +208,7 @@ static int read_maps(struct pagemap_scan *s, struct pagemap_pace *pace)
     ssize_t n = read(s->maps_fd, s->text + s->text_len, sizeof(s->text) - s->text_len);
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
-    note_call(pace, began);
+    count_call(pace, began);
     s->text_len += (size_t)n;
     s->maps_done = n == 0;
     return 0;
@@ -233,7 +235,7 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
         if (r == 0) {
             if (s->maps_done || have_read)
                 break;
-            r = read_maps(s, pace);
+            r = pagemap_read_maps(s, pace);
             if (r < 0)
                 return r;
             have_read = true;
@@ -254,8 +256,8 @@ static int next_range(struct pagemap_scan *s, struct pagemap_pace *pace)
 }
 
 /* One search: how many regions were found; -EAGAIN: none was made. */
-static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, struct scan_arg *arg,
-                  uint64_t *ret_took_ns)
+static int pagemap_search(const struct pagemap_scan *s, struct pagemap_pace *pace,
+                          struct scan_arg *arg, uint64_t *ret_took_ns)
 {
     uint64_t began = clock_mono_ns();
     arg->size = sizeof(*arg);
@@ -266,7 +268,7 @@ static int search(const struct pagemap_scan *s, struct pagemap_pace *pace, struc
         pace->no_seek = errno != EINTR; /* ENOTTY: before 6.7 */
         return -EAGAIN;
     }
-    *ret_took_ns = note_call(pace, began);
+    *ret_took_ns = count_call(pace, began);
     return r;
 }
 
@@ -286,7 +288,7 @@ static int count_huge(struct pagemap_scan *s, struct pagemap_pace *pace)
         .return_mask = SCAN_IS_HUGE,
     };
     uint64_t took;
-    int r = search(s, pace, &arg, &took);
+    int r = pagemap_search(s, pace, &arg, &took);
     if (r < 0)
         return r == -EAGAIN ? 0 : r;
     bool is_again = r > 0 && !s->has_huge;
@@ -314,11 +316,11 @@ static int seek_present(struct pagemap_scan *s, struct pagemap_pace *pace)
         .category_mask = SCAN_IS_PRESENT,
         .return_mask = SCAN_IS_PRESENT,
     };
-    int r = search(s, pace, &arg, &took);
+    int r = pagemap_search(s, pace, &arg, &took);
     if (r < 0)
         return r == -EAGAIN ? 0 : r;
     pace->seek_bytes =
-        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
+        adapt_size(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
     s->now.at = r > 0 ? region.start : arg.end;
     s->seek = r == 0;
     s->run_pages = PAGEMAP_CHUNK_MIN;
@@ -340,7 +342,7 @@ static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
         .category_mask = SCAN_IS_PRESENT | SCAN_IS_ZERO,
         .return_mask = SCAN_IS_HUGE,
     };
-    int r = search(s, pace, &arg, &took);
+    int r = pagemap_search(s, pace, &arg, &took);
     if (r < 0)
         return r == -EAGAIN ? 0 : r;
     uint64_t bytes = 0;
@@ -352,7 +354,7 @@ static int count_own(struct pagemap_scan *s, struct pagemap_pace *pace)
     s->unique_pages += bytes / s->page_bytes;
     s->kind_pages[s->now.kind] += bytes / s->page_bytes;
     pace->seek_bytes =
-        adapt(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
+        adapt_size(pace->seek_bytes, took, pace->budget_ns, SEEK_BYTES_MIN, SEEK_BYTES_MAX);
     s->now.at = r == OWN_REGIONS ? regions[r - 1].end : arg.end;
     return 0;
 }
@@ -390,7 +392,7 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
                       (off_t)(s->now.at / s->page_bytes * sizeof(s->entries[0])));
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
-    uint64_t took = note_call(pace, began);
+    uint64_t took = count_call(pace, began);
     size_t got = (size_t)n / sizeof(s->entries[0]);
     if (got == 0)
         return -ESRCH; /* the address space is gone */
@@ -400,8 +402,8 @@ static int read_chunk(struct pagemap_scan *s, struct pagemap_pace *pace)
     s->now.at += got * s->page_bytes;
     s->huge_end = present > 0 ? s->now.at : s->huge_at;
     if (count >= PAGEMAP_CHUNK_MIN) /* a short one says nothing about long ones */
-        pace->chunk_pages = (size_t)adapt(pace->chunk_pages, took, pace->budget_ns,
-                                          PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);
+        pace->chunk_pages = (size_t)adapt_size(pace->chunk_pages, took, pace->budget_ns,
+                                               PAGEMAP_CHUNK_MIN, PAGEMAP_CHUNK_MAX);
     if (present >= got / 4)
         s->run_pages = s->run_pages < PAGEMAP_CHUNK_MAX ? s->run_pages * 2 : PAGEMAP_CHUNK_MAX;
     else

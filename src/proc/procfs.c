@@ -40,9 +40,9 @@ void proc_root_close(struct proc_root *root)
  * both are the same by chance, this alone tells them apart. */
 static bool is_in_deeper_namespace(const struct proc_root *root)
 {
-    char text[4096];
-    ssize_t len = io_read_small(root->proc_fd, "self/status", text, sizeof(text));
-    const char *line = len > 0 ? strstr(text, "\nNSpid:\t") : NULL;
+    char cursor[4096];
+    ssize_t len = io_read_small(root->proc_fd, "self/status", cursor, sizeof(cursor));
+    const char *line = len > 0 ? strstr(cursor, "\nNSpid:\t") : NULL;
     if (line == NULL)
         return false;
     line += strlen("\nNSpid:\t");
@@ -75,23 +75,23 @@ int proc_refuse_thread(const struct proc_root *root, int32_t pid, int32_t tgid, 
 }
 
 /* What is left of a text; every take_* moves P behind what it took, or leaves it alone. */
-struct text {
+struct cursor {
     const char *p;
     const char *end;
 };
 
-static struct text text_of(const char *s, size_t len)
+static struct cursor cursor_of(const char *s, size_t len)
 {
-    return (struct text){s, s + len};
+    return (struct cursor){s, s + len};
 }
 
-static void skip_blanks(struct text *t)
+static void skip_blanks(struct cursor *t)
 {
     while (t->p < t->end && (*t->p == ' ' || *t->p == '\t'))
         t->p++;
 }
 
-static bool take_char(struct text *t, char c)
+static bool take_char(struct cursor *t, char c)
 {
     if (t->p == t->end || *t->p != c)
         return false;
@@ -99,7 +99,7 @@ static bool take_char(struct text *t, char c)
     return true;
 }
 
-static bool take_u64(struct text *t, uint64_t *ret)
+static bool take_u64(struct cursor *t, uint64_t *ret)
 {
     const char *p = t->p;
     uint64_t v = 0;
@@ -116,7 +116,7 @@ static bool take_u64(struct text *t, uint64_t *ret)
     return true;
 }
 
-static int hex_digit(char c)
+static int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -125,11 +125,11 @@ static int hex_digit(char c)
     return -1;
 }
 
-static bool take_hex(struct text *t, uint64_t *ret)
+static bool take_hex(struct cursor *t, uint64_t *ret)
 {
     const char *p = t->p;
     uint64_t v = 0;
-    for (int digit; p < t->end && (digit = hex_digit(*p)) >= 0; p++) {
+    for (int digit; p < t->end && (digit = hex_value(*p)) >= 0; p++) {
         if (v >> 60 != 0)
             return false;
         v = v << 4 | (uint64_t)digit;
@@ -142,19 +142,19 @@ static bool take_hex(struct text *t, uint64_t *ret)
 }
 
 /* A line without its newline; false at the end. */
-static bool take_line(struct text *t, struct text *ret)
+static bool take_text_line(struct cursor *t, struct cursor *ret)
 {
     if (t->p == t->end)
         return false;
     const char *newline = memchr(t->p, '\n', (size_t)(t->end - t->p));
     const char *end = newline != NULL ? newline : t->end;
-    *ret = (struct text){t->p, end};
+    *ret = (struct cursor){t->p, end};
     t->p = newline != NULL ? newline + 1 : t->end;
     return true;
 }
 
 /* Takes KEY and the blanks behind it. */
-static bool take_key(struct text *t, const char *key)
+static bool take_key(struct cursor *t, const char *key)
 {
     size_t len = strlen(key);
     if ((size_t)(t->end - t->p) < len || memcmp(t->p, key, len) != 0)
@@ -165,7 +165,7 @@ static bool take_key(struct text *t, const char *key)
 }
 
 /* "  123 kB" as bytes. */
-static bool take_kib(struct text *t, uint64_t *ret_bytes)
+static bool take_kib(struct cursor *t, uint64_t *ret_bytes)
 {
     uint64_t kib;
     skip_blanks(t);
@@ -175,9 +175,9 @@ static bool take_kib(struct text *t, uint64_t *ret_bytes)
     return true;
 }
 
-static bool take_u32(struct text *t, uint32_t *ret)
+static bool take_u32(struct cursor *t, uint32_t *ret)
 {
-    struct text probe = *t;
+    struct cursor probe = *t;
     uint64_t v;
     if (!take_u64(&probe, &v) || v > UINT32_MAX)
         return false;
@@ -186,9 +186,9 @@ static bool take_u32(struct text *t, uint32_t *ret)
     return true;
 }
 
-static bool take_pid(struct text *t, int32_t *ret)
+static bool take_int32(struct cursor *t, int32_t *ret)
 {
-    struct text probe = *t;
+    struct cursor probe = *t;
     uint64_t v;
     if (!take_u64(&probe, &v) || v > INT32_MAX)
         return false;
@@ -199,7 +199,7 @@ static bool take_pid(struct text *t, int32_t *ret)
 
 /* One blank and one number of /proc/PID/stat; negative ones (tty's group, nice) are of no
  * interest here and read as 0. */
-static bool take_stat_field(struct text *t, uint64_t *ret)
+static bool take_stat_field(struct cursor *t, uint64_t *ret)
 {
     if (!take_char(t, ' '))
         return false;
@@ -231,7 +231,7 @@ int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
     const char *close = memrchr(s, ')', len); /* the name may hold any number of these */
     if (open == NULL || close == NULL || close < open)
         return -EBADMSG;
-    struct text t = {close + 1, s + len};
+    struct cursor t = {close + 1, s + len};
     if (t.end - t.p < 2 || *t.p != ' ')
         return -EBADMSG;
     char state = t.p[1];
@@ -265,7 +265,7 @@ int proc_stat_parse(const char *s, size_t len, struct proc_stat *ret)
 
 int proc_statm_parse(const char *s, size_t len, struct proc_statm *ret)
 {
-    struct text t = text_of(s, len);
+    struct cursor t = cursor_of(s, len);
     struct proc_statm v;
     if (!take_u64(&t, &v.size_pages) || !take_char(&t, ' ') || !take_u64(&t, &v.rss_pages) ||
         !take_char(&t, ' ') || !take_u64(&t, &v.shared_pages))
@@ -274,7 +274,7 @@ int proc_statm_parse(const char *s, size_t len, struct proc_statm *ret)
     return 0;
 }
 
-static int status_line(struct text line, struct proc_status *v)
+static int status_line(struct cursor line, struct proc_status *v)
 {
     const struct {
         const char *key;
@@ -297,9 +297,9 @@ static int status_line(struct text line, struct proc_status *v)
     else if (take_key(&line, "Uid:"))
         bit = STATUS_UID, ok = take_u32(&line, &v->uid);
     else if (take_key(&line, "Tgid:"))
-        bit = STATUS_TGID, ok = take_pid(&line, &v->tgid);
+        bit = STATUS_TGID, ok = take_int32(&line, &v->tgid);
     else if (take_key(&line, "TracerPid:"))
-        bit = STATUS_TRACER, ok = take_pid(&line, &v->tracer_pid);
+        bit = STATUS_TRACER, ok = take_int32(&line, &v->tracer_pid);
     else if (take_key(&line, "Threads:"))
         bit = STATUS_THREADS, ok = take_u32(&line, &v->threads);
     v->has |= bit;
@@ -308,9 +308,9 @@ static int status_line(struct text line, struct proc_status *v)
 
 int proc_status_parse(const char *s, size_t len, struct proc_status *ret)
 {
-    struct text t = text_of(s, len), line;
+    struct cursor t = cursor_of(s, len), line;
     struct proc_status v = {0};
-    while (take_line(&t, &line))
+    while (take_text_line(&t, &line))
         /* most lines begin with none of our letters */
         if (line.p < line.end && strchr("VRUT", *line.p) != NULL && status_line(line, &v) < 0)
             return -EBADMSG;
@@ -334,8 +334,8 @@ int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret)
     };
     enum { COUNT = sizeof(lines) / sizeof(lines[0]) };
     unsigned seen = 0;
-    struct text t = text_of(s, len), line;
-    while (seen != (1u << COUNT) - 1 && take_line(&t, &line))
+    struct cursor t = cursor_of(s, len), line;
+    while (seen != (1u << COUNT) - 1 && take_text_line(&t, &line))
         for (size_t i = 0; i < COUNT; i++)
             if (take_key(&line, lines[i].key)) {
                 if (!take_kib(&line, lines[i].bytes))
@@ -350,7 +350,7 @@ int proc_meminfo_parse(const char *s, size_t len, struct proc_meminfo *ret)
 }
 
 /* "12.34" as 1234. */
-static bool take_hundredths(struct text *t, uint32_t *ret)
+static bool take_hundredths(struct cursor *t, uint32_t *ret)
 {
     uint64_t whole, part;
     if (!take_u64(t, &whole) || whole > 100000 || !take_char(t, '.'))
@@ -362,7 +362,7 @@ static bool take_hundredths(struct text *t, uint32_t *ret)
     return true;
 }
 
-static bool take_psi_line(struct text line, uint32_t *ret_permyriad, uint64_t *ret_us)
+static bool take_psi_line(struct cursor line, uint32_t *ret_permyriad, uint64_t *ret_us)
 {
     if (!take_key(&line, "avg10=") || !take_hundredths(&line, ret_permyriad))
         return false;
@@ -376,10 +376,10 @@ static bool take_psi_line(struct text line, uint32_t *ret_permyriad, uint64_t *r
 
 int proc_psi_parse(const char *s, size_t len, struct proc_psi *ret)
 {
-    struct text t = text_of(s, len), line;
+    struct cursor t = cursor_of(s, len), line;
     struct proc_psi v = {0};
     bool has_some = false, ok = true;
-    while (ok && take_line(&t, &line)) {
+    while (ok && take_text_line(&t, &line)) {
         if (take_key(&line, "some "))
             ok = has_some = take_psi_line(line, &v.some_avg10_permyriad, &v.some_total_us);
         else if (take_key(&line, "full "))
@@ -395,14 +395,14 @@ int proc_psi_parse(const char *s, size_t len, struct proc_psi *ret)
 
 int proc_smaps_rollup_parse(const char *s, size_t len, uint64_t *ret_pss_bytes)
 {
-    struct text t = text_of(s, len), line;
-    while (take_line(&t, &line))
+    struct cursor t = cursor_of(s, len), line;
+    while (take_text_line(&t, &line))
         if (take_key(&line, "Pss:"))
             return take_kib(&line, ret_pss_bytes) ? 0 : -EBADMSG;
     return -EBADMSG;
 }
 
-static bool take_flag(struct text *t, char set, char clear, bool *ret)
+static bool take_flag(struct cursor *t, char set, char clear, bool *ret)
 {
     if (take_char(t, set))
         *ret = true;
@@ -413,7 +413,7 @@ static bool take_flag(struct text *t, char set, char clear, bool *ret)
     return true;
 }
 
-static bool take_map(struct text *t, struct proc_map *ret)
+static bool take_map(struct cursor *t, struct proc_map *ret)
 {
     uint64_t ignored;
     bool private;
@@ -438,8 +438,8 @@ static bool take_map(struct text *t, struct proc_map *ret)
 
 int proc_maps_next(const char **s, const char *end, struct proc_map *ret)
 {
-    struct text t = {*s, end}, line;
-    if (!take_line(&t, &line))
+    struct cursor t = {*s, end}, line;
+    if (!take_text_line(&t, &line))
         return 0;
     if (!take_map(&line, ret))
         return -EBADMSG;
@@ -449,12 +449,12 @@ int proc_maps_next(const char **s, const char *end, struct proc_map *ret)
 
 size_t proc_pids_parse(const char *s, size_t len, int32_t *ret, size_t max)
 {
-    struct text t = text_of(s, len);
+    struct cursor t = cursor_of(s, len);
     size_t n = 0;
     while (n < max) {
         while (t.p < t.end && (*t.p == ' ' || *t.p == '\n'))
             t.p++;
-        if (!take_pid(&t, &ret[n]) || ret[n] == 0)
+        if (!take_int32(&t, &ret[n]) || ret[n] == 0)
             break;
         n++;
     }
@@ -478,7 +478,7 @@ const char *proc_environ_find(const char *s, size_t len, const char *name, size_
 
 int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uint64_t *ret)
 {
-    struct text t = text_of(s, len);
+    struct cursor t = cursor_of(s, len);
     uint64_t v = 0;
     bool unlimited = take_key(&t, "max");
     if (!unlimited && !take_u64(&t, &v))
@@ -493,9 +493,9 @@ int proc_cgroup_number_parse(const char *s, size_t len, bool *ret_unlimited, uin
 
 int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret)
 {
-    struct text t = text_of(s, len), line;
+    struct cursor t = cursor_of(s, len), line;
     size_t key_len = strlen(key);
-    while (take_line(&t, &line)) {
+    while (take_text_line(&t, &line)) {
         if ((size_t)(line.end - line.p) <= key_len || line.p[key_len] != ' ' ||
             memcmp(line.p, key, key_len) != 0)
             continue;
@@ -510,7 +510,7 @@ int proc_keyed_parse(const char *s, size_t len, const char *key, uint64_t *ret)
 }
 
 /* Takes the next field, ended by SEP; an absent one is empty. */
-static struct span take_field(struct text *t, char sep)
+static struct span take_field(struct cursor *t, char sep)
 {
     const char *stop = memchr(t->p, sep, (size_t)(t->end - t->p));
     struct span field = {t->p, (size_t)((stop ? stop : t->end) - t->p)};
@@ -519,7 +519,7 @@ static struct span take_field(struct text *t, char sep)
 }
 
 /* True when WORD is one of the comma-separated words of T. */
-static bool has_word(struct text t, const char *word)
+static bool list_has_word(struct cursor t, const char *word)
 {
     while (t.p < t.end)
         if (span_is(take_field(&t, ','), word))
@@ -538,13 +538,13 @@ static int copy_path(struct span path, char *ret, size_t size)
 
 int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
 {
-    struct text t = text_of(s, len), line;
-    while (take_line(&t, &line)) {
+    struct cursor t = cursor_of(s, len), line;
+    while (take_text_line(&t, &line)) {
         struct span id = take_field(&line, ':'), controllers = take_field(&line, ':');
         if (line.p == line.end || *line.p != '/') /* the rest is the path, colons and all */
             continue;
         if (v2 ? span_is(id, "0") && controllers.len == 0
-               : has_word(text_of(controllers.p, controllers.len), "memory"))
+               : list_has_word(cursor_of(controllers.p, controllers.len), "memory"))
             return copy_path((struct span){line.p, (size_t)(line.end - line.p)}, ret, size);
     }
     return -ENOENT;
@@ -553,8 +553,8 @@ int proc_cgroup_parse(const char *s, size_t len, bool v2, char *ret, size_t size
 /* 36 35 0:32 /docker/ab /sys/fs/cgroup/memory rw,relatime master:9 - cgroup cgroup rw,memory */
 int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
 {
-    struct text t = text_of(s, len), line;
-    while (take_line(&t, &line)) {
+    struct cursor t = cursor_of(s, len), line;
+    while (take_text_line(&t, &line)) {
         struct span field[5];
         for (size_t i = 0; i < 5; i++)
             field[i] = take_field(&line, ' ');
@@ -564,7 +564,8 @@ int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
         line.p = dash + 3;
         struct span type = take_field(&line, ' ');
         take_field(&line, ' '); /* the source */
-        if (v2 ? span_is(type, "cgroup2") : span_is(type, "cgroup") && has_word(line, "memory"))
+        if (v2 ? span_is(type, "cgroup2")
+               : span_is(type, "cgroup") && list_has_word(line, "memory"))
             return copy_path(field[3], ret, size);
     }
     return -ENOENT;
@@ -573,8 +574,8 @@ int proc_mount_parse(const char *s, size_t len, bool v2, char *ret, size_t size)
 int proc_rlimit_parse(const char *s, size_t len, const char *name, bool *ret_unlimited,
                       uint64_t *ret)
 {
-    struct text t = text_of(s, len), line;
-    while (take_line(&t, &line)) {
+    struct cursor t = cursor_of(s, len), line;
+    while (take_text_line(&t, &line)) {
         uint64_t v;
         const char *at = line.p + strlen(name);
         if (!take_key(&line, name) || line.p == at)

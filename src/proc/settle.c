@@ -14,25 +14,25 @@ enum { MAPS_FIRST_MS = 250, MAPS_LAST_S = 600 };
 /* Enough for any process that trains; a bound for those with a million mappings. */
 enum { MAPS_BYTES_MAX = 4 << 20 };
 
-static void note_map(void *user, const struct proc_map *map)
+static void note_role_map(void *user, const struct proc_map *map)
 {
     role_maps_add(user, map);
 }
 
-static void read_maps(void *arg)
+static void read_role_maps(void *arg)
 {
     struct slow_read *slow = arg;
     slow->maps = (struct role_maps){.known = true};
-    proc_read_maps(slow->fd, MAPS_BYTES_MAX, note_map, &slow->maps);
+    proc_read_maps(slow->fd, MAPS_BYTES_MAX, note_role_map, &slow->maps);
     close(slow->fd);
 }
 
-static bool trains(const struct role_maps *maps)
+static bool maps_train(const struct role_maps *maps)
 {
     return maps->torch || maps->jax || maps->tensorflow;
 }
 
-static void look_at_maps(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
+static void refresh_maps(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
     n->maps_due_ns = now_ns + n->maps_gap_ns;
     n->maps_gap_ns *= 2;
@@ -41,24 +41,24 @@ static void look_at_maps(struct proc_tree *tree, struct tree_node *n, uint64_t n
     if (n->maps.known && n->maps_size_bytes == n->size_bytes)
         return;
     n->maps_size_bytes = n->size_bytes;
-    if (tree_read_slowly(tree, n, "maps", read_maps) < 0)
+    if (tree_read_slowly(tree, n, "maps", read_role_maps) < 0)
         return;
     n->maps = tree->slow.maps;
     tree_read_names(tree, n); /* a title may have been set by now */
     n->role_dirty = true;
-    if (trains(&n->maps))
+    if (maps_train(&n->maps))
         n->maps_due_ns = UINT64_MAX; /* nothing more to be learnt before the next exec */
 }
 
-static struct tree_node *parent_of(const struct proc_tree *tree, const struct tree_node *n)
+static struct tree_node *node_parent(const struct proc_tree *tree, const struct tree_node *n)
 {
     return tree_find(tree, n->pub.info.ppid);
 }
 
 /* True if the role changed. */
-static bool guess(struct proc_tree *tree, struct tree_node *n)
+static bool guess_role(struct proc_tree *tree, struct tree_node *n)
 {
-    struct tree_node *parent = parent_of(tree, n);
+    struct tree_node *parent = node_parent(tree, n);
     const struct role_input in = {
         .process = &n->pub.info,
         .parent = parent != NULL ? &parent->pub.info : NULL,
@@ -77,14 +77,14 @@ static bool guess(struct proc_tree *tree, struct tree_node *n)
 
 void settle_newborn(struct proc_tree *tree, struct tree_node *n, uint64_t now_ns)
 {
-    const struct tree_node *parent = parent_of(tree, n);
+    const struct tree_node *parent = node_parent(tree, n);
     n->maps_gap_ns = MAPS_FIRST_MS * NS_PER_MS;
     n->maps_due_ns = now_ns + n->maps_gap_ns;
     if (parent != NULL && parent->start_stack != 0 && parent->start_stack == n->start_stack) {
         n->maps = parent->maps; /* a fork that has not exec'd has its parent's libraries */
         n->maps_size_bytes = parent->maps_size_bytes;
     }
-    guess(tree, n);
+    guess_role(tree, n);
     n->role_dirty = true;
     tree->kin_dirty = true;
 }
@@ -106,13 +106,13 @@ static void count_kin(struct proc_tree *tree)
         n->children = 0;
     }
     for (size_t i = 0; i < tree->count; i++) {
-        struct tree_node *parent = parent_of(tree, tree->nodes[i]);
+        struct tree_node *parent = node_parent(tree, tree->nodes[i]);
         if (parent != NULL && tree->nodes[i]->pub.alive)
             parent->children++;
     }
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[i];
-        const struct tree_node *parent = parent_of(tree, n);
+        const struct tree_node *parent = node_parent(tree, n);
         size_t siblings = parent != NULL && parent->children > 0 ? parent->children - 1 : 0;
         n->role_dirty |= n->children != n->children_before || n->siblings != siblings;
         n->siblings = siblings;
@@ -131,8 +131,8 @@ static void find_trainers(struct proc_tree *tree)
         const struct tree_node *n = tree->nodes[i];
         if (!n->pub.alive || n->pub.info.role != ROLE_MAIN)
             continue;
-        struct tree_node *up = parent_of(tree, n);
-        for (; up != NULL && !up->child_trains; up = parent_of(tree, up))
+        struct tree_node *up = node_parent(tree, n);
+        for (; up != NULL && !up->child_trains; up = node_parent(tree, up))
             up->child_trains = true;
     }
     for (size_t i = 0; i < tree->count; i++) {
@@ -150,11 +150,11 @@ static bool settle_once(struct proc_tree *tree, uint64_t now_ns)
         struct tree_node *n = tree->nodes[i];
         if (!n->pub.alive)
             continue;
-        const struct tree_node *parent = parent_of(tree, n);
+        const struct tree_node *parent = node_parent(tree, n);
         bool parent_changed = parent != NULL && parent->role_stamp + 1 >= tree->role_stamp;
         if (!n->role_dirty && !parent_changed)
             continue;
-        if (guess(tree, n)) {
+        if (guess_role(tree, n)) {
             n->role_stamp = tree->role_stamp;
             changed = true;
             tree_emit(tree, n, PROCESS_ROLE, 0, now_ns);
@@ -182,7 +182,7 @@ void settle_roles(struct proc_tree *tree, uint64_t now_ns)
         if (n->pub.alive && n->names_due)
             read_late_names(tree, n, now_ns);
         if (n->pub.alive && now_ns >= n->maps_due_ns)
-            look_at_maps(tree, n, now_ns);
+            refresh_maps(tree, n, now_ns);
         any |= n->role_dirty;
     }
     for (int pass = 0; any && pass < PASSES_MAX; pass++) {

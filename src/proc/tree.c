@@ -96,14 +96,14 @@ void tree_emit(struct proc_tree *tree, struct tree_node *n, enum process_event_k
 
 /* ---- the table by pid ---- */
 
-static size_t slot_of(const struct proc_tree *tree, int32_t pid)
+static size_t table_slot(const struct proc_tree *tree, int32_t pid)
 {
     return (uint32_t)pid * UINT32_C(2654435769) & (tree->table_size - 1);
 }
 
 static void table_put(struct proc_tree *tree, struct tree_node *n)
 {
-    size_t i = slot_of(tree, n->pub.info.id.pid);
+    size_t i = table_slot(tree, n->pub.info.id.pid);
     while (tree->table[i] != NULL && tree->table[i]->pub.info.id.pid != n->pub.info.id.pid)
         i = (i + 1) & (tree->table_size - 1);
     tree->table[i] = n; /* a dead one of the same pid gives way */
@@ -137,7 +137,7 @@ struct tree_node *tree_find(const struct proc_tree *tree, int32_t pid)
 {
     if (tree->table_size == 0)
         return NULL;
-    for (size_t i = slot_of(tree, pid); tree->table[i] != NULL;
+    for (size_t i = table_slot(tree, pid); tree->table[i] != NULL;
          i = (i + 1) & (tree->table_size - 1))
         if (tree->table[i]->pub.info.id.pid == pid)
             return tree->table[i]->pub.alive ? tree->table[i] : NULL;

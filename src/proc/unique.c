@@ -111,7 +111,7 @@ static bool may_be_parents_memory(const struct proc_tree *tree, const struct tre
 
 /* Newborns wait a little: many live for a moment only, and a vfork'd one still has its parent's
  * pages. */
-static uint64_t due_ns(const struct proc_unique *u, const struct tree_node *n)
+static uint64_t unique_due_at(const struct proc_unique *u, const struct tree_node *n)
 {
     if (n->unique_due_ns != 0 && !has_moved(n))
         return n->unique_due_ns;
@@ -144,7 +144,7 @@ static struct tree_node *next_due(struct proc_unique *u, uint64_t now_ns, uint64
     *ret_earliest = now_ns + u->opt.period_ns / 10;    /* by then one may have moved */
     for (size_t i = 0; i < tree->count; i++) {
         struct tree_node *n = tree->nodes[(first + i) % tree->count];
-        uint64_t due = due_ns(u, n);
+        uint64_t due = unique_due_at(u, n);
         if (due <= now_ns)
             return n;
         if (due < *ret_earliest)
@@ -261,8 +261,8 @@ static void take_result(struct proc_unique *u, uint64_t now_ns)
 }
 
 /* True when there is nothing to do before *ret_earliest. */
-static bool work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns, uint64_t *ret_earliest,
-                 uint64_t *ret_cpu_ns)
+static bool unique_work(struct proc_unique *u, uint64_t began_ns, uint64_t now_ns,
+                        uint64_t *ret_earliest, uint64_t *ret_cpu_ns)
 {
     struct slice *s = &u->slice;
     s->until_ns = began_ns + u->opt.slice_ns;
@@ -334,7 +334,7 @@ int proc_unique_slice(struct proc_unique *u, uint64_t now_ns, uint64_t *ret_next
     }
     uint64_t began_ns = clock_mono_ns(), cpu_ns = clock_thread_cpu_ns(), earliest_ns = 0;
     uint64_t helper_ns = 0;
-    bool idle = work(u, began_ns, now_ns, &earliest_ns, &helper_ns);
+    bool idle = unique_work(u, began_ns, now_ns, &earliest_ns, &helper_ns);
     cpu_ns = clock_thread_cpu_ns() - cpu_ns + (u->tree->helper ? helper_ns : 0);
     u->cost.cpu_ns += cpu_ns;
     u->cost.slices++;

@@ -304,7 +304,7 @@ void job_guard_on_alert(void *user, uint64_t now_ns, uint64_t missed)
     if (j->guard.reflex)
         reflex_read(j->guard.reflex, 0, &r);
     tempo_memory(&j->guard.tempo, r.known ? r.used_bytes : job_bytes(j));
-    if (ask_look(&j->guard.ask, now_ns))
+    if (ask_check_file(&j->guard.ask, now_ns))
         ack_changed(j, now_ns, "");
     else
         guard_decide(j, now_ns);

@@ -590,26 +590,26 @@ static void a_file_that_appears_or_changes_is_the_answer(void **state)
     use(f, 0, NULL, f->done);
     add_rank(f, "rank");
     now(f);
-    assert_false(ask_look(&f->ask, LATER));
+    assert_false(ask_check_file(&f->ask, LATER));
     write_done(f, "1");
-    assert_true(ask_look(&f->ask, LATER));
+    assert_true(ask_check_file(&f->ask, LATER));
     assert_int_equal(f->ask.ack, LADDER_ACK_DONE);
     assert_int_equal(f->ask.done_ns, LATER);
     assert_string_equal(f->ask.by, "file");
-    assert_false(ask_look(&f->ask, LATER));
+    assert_false(ask_check_file(&f->ask, LATER));
 
     set_done_time(f, 1000);
     now(f);
-    assert_false(ask_look(&f->ask, LATER)); /* it was there before */
+    assert_false(ask_check_file(&f->ask, LATER)); /* it was there before */
     set_done_time(f, 1001);
-    assert_true(ask_look(&f->ask, LATER));
+    assert_true(ask_check_file(&f->ask, LATER));
     now(f);
     write_done(f, "22");
     set_done_time(f, 1001);
-    assert_true(ask_look(&f->ask, LATER));
+    assert_true(ask_check_file(&f->ask, LATER));
     now(f);
     unlink(f->done);
-    assert_false(ask_look(&f->ask, LATER));
+    assert_false(ask_check_file(&f->ask, LATER));
 }
 
 static void a_folder_that_is_not_there_is_no_error(void **state)
@@ -619,7 +619,7 @@ static void a_folder_that_is_not_there_is_no_error(void **state)
     use(f, 0, NULL, "/no/such/folder/done");
     add_rank(f, "rank");
     assert_int_equal(now(f), 1);
-    assert_false(ask_look(&f->ask, LATER));
+    assert_false(ask_check_file(&f->ask, LATER));
     assert_true(f->ask.is_open);
     assert_true(answer(f, f->rank_pid[0], 1, "done"));
 }
@@ -880,7 +880,7 @@ static bool mixed_event(struct fixture *f, uint32_t *seed, bool *is_dead)
         unlink(f->done);
         return false;
     case 3:
-        return ask_look(&f->ask, LATER);
+        return ask_check_file(&f->ask, LATER);
     case 4:
         *is_dead = true;
         return ask_died(&f->ask, f->rank_pid[0], LATER);

@@ -190,7 +190,6 @@ static void what_is_needed_is_step_checkpoint_and_margin(void **state)
 static void every_name_is_a_word(void **state)
 {
     (void)state;
-    assert_string_equal(ladder_rung_name(LADDER_STOPPING), "stopping");
     assert_string_equal(ladder_trigger_name(LADDER_BY_PLAN), "plan");
     assert_string_equal(ladder_act_name(LADDER_DO_STAND_DOWN), "stand down");
     assert_string_equal(ladder_trigger_name(LADDER_TRIGGERS), "unknown");
@@ -357,8 +356,8 @@ static void one_reading_leads_to_the_rung_it_should(void **state)
             acts += w.count[k];
         if (act != s->act || w.ladder.rung != s->rung || acts != s->acts ||
             w.ladder.trigger != s->trigger)
-            fail_msg("%s: %s, %s by %s, %d acts", s->name, ladder_act_name(act),
-                     ladder_rung_name(w.ladder.rung), ladder_trigger_name(w.ladder.trigger), acts);
+            fail_msg("%s: %s, rung %d by %s, %d acts", s->name, ladder_act_name(act),
+                     (int)w.ladder.rung, ladder_trigger_name(w.ladder.trigger), acts);
     }
 }
 

@@ -131,10 +131,10 @@ static void wait_for_used(struct reflex *r, unsigned which, uint64_t low, uint64
 /* So many whole looks, each begun after the call. */
 static void wait_for_looks(const struct reflex *r, uint64_t count)
 {
-    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S, target = reflex_looks(r) + count + 1;
-    while (reflex_looks(r) < target && clock_mono_ns() < until)
+    uint64_t until = clock_mono_ns() + WAIT_S * NS_PER_S, target = reflex_samples(r) + count + 1;
+    while (reflex_samples(r) < target && clock_mono_ns() < until)
         usleep(1000);
-    assert_true(reflex_looks(r) >= target);
+    assert_true(reflex_samples(r) >= target);
 }
 
 static void assert_killed(pid_t pid)

@@ -1,5 +1,6 @@
-/* The reflex's thread: looks, and kills at the last line. Everything here is in the locked section
- * and makes its system calls itself, as libc's pages may have to be read from disk first. */
+/* The reflex's thread: samples, and kills at the last line. Everything here is in the locked
+ * section and makes its system calls itself, as libc's pages may have to be read from disk first.
+ */
 #include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -114,7 +115,7 @@ REFLEX_CODE bool reflex_statm(int fd, char *text, size_t size, uint64_t *ret_res
 }
 
 /* The file's text in the block; its length, or nothing. */
-REFLEX_CODE static bool text_read(struct reflex *r, int fd, size_t *ret_len)
+REFLEX_CODE static bool reflex_text_read(struct reflex *r, int fd, size_t *ret_len)
 {
     long len = raw(SYS_pread64, fd, (long)r->text, sizeof r->text, 0);
     if (len <= 0)
@@ -123,13 +124,13 @@ REFLEX_CODE static bool text_read(struct reflex *r, int fd, size_t *ret_len)
     return true;
 }
 
-REFLEX_INLINE uint64_t less(uint64_t a, uint64_t b)
+REFLEX_INLINE uint64_t reflex_minus(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-/* What a look found at one gauge. Without IS_FRESH it is an upper bound: enough to know when to
- * look again, never a reason to act. */
+/* What a sample found at one gauge. Without IS_FRESH it is an upper bound: enough to know when to
+ * sample again, never a reason to act. */
 struct found {
     uint64_t used_bytes;
     bool is_fresh;
@@ -142,10 +143,10 @@ REFLEX_CODE static bool reclaimable_read(struct reflex *r, const struct reflex_g
     struct limit_stats stats;
     uint64_t kernel;
     size_t len;
-    if (g->fds.kernel < 0 || !text_read(r, g->fds.kernel, &len) ||
+    if (g->fds.kernel < 0 || !reflex_text_read(r, g->fds.kernel, &len) ||
         !reflex_number(r->text, r->text + len, &kernel))
         kernel = 0;
-    if (!text_read(r, g->fds.stat, &len))
+    if (!reflex_text_read(r, g->fds.stat, &len))
         return false;
     for (volatile unsigned i = 0; i < LIMIT_STATS; i++) /* no call of memset */
         stats.v[i] = 0;
@@ -166,13 +167,13 @@ REFLEX_CODE static bool cgroup_measure(struct reflex *r, const struct reflex_gau
 {
     uint64_t reclaimable;
     size_t len;
-    if (!text_read(r, g->fds.usage, &len) ||
+    if (!reflex_text_read(r, g->fds.usage, &len) ||
         !reflex_number(r->text, r->text + len, &ret->used_bytes))
         return false;
     ret->is_fresh = true;
     if (g->fds.stat < 0)
         return true;
-    uint64_t room = less(g->limit_bytes, ret->used_bytes), line = kill_line(g, m);
+    uint64_t room = reflex_minus(g->limit_bytes, ret->used_bytes), line = kill_line(g, m);
     if (m->has_stat && room > g->alarm_bytes && room > line &&
         now_ns - m->stat_ns < REFLEX_STAT_MS * UINT64_C(1000000)) {
         ret->is_fresh = false;
@@ -182,7 +183,7 @@ REFLEX_CODE static bool cgroup_measure(struct reflex *r, const struct reflex_gau
         return false;
     m->stat_ns = now_ns;
     m->has_stat = true;
-    ret->used_bytes = less(ret->used_bytes, reclaimable);
+    ret->used_bytes = reflex_minus(ret->used_bytes, reclaimable);
     return true;
 }
 
@@ -191,16 +192,16 @@ REFLEX_CODE static bool host_measure(struct reflex *r, const struct reflex_gauge
 {
     uint64_t kib[2]; /* total, available */
     size_t len;
-    if (!text_read(r, g->fds.usage, &len) ||
+    if (!reflex_text_read(r, g->fds.usage, &len) ||
         reflex_keyed(r->text, len, r->keys[g->source], 2, kib) != 3)
         return false;
-    *ret = (struct found){less(kib[0], kib[1]) * 1024, true};
+    *ret = (struct found){reflex_minus(kib[0], kib[1]) * 1024, true};
     return true;
 }
 
-/* A process that came after the last full look counts by what its anonymous memory has grown: it
+/* A process that came after the last full sample counts by what its anonymous memory has grown: it
  * may be a fork whose pages are all its parent's. Shared pages that came after it do not count:
- * they may be the same ones in every process. The next full look says. */
+ * they may be the same ones in every process. The next full sample says. */
 REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
 {
     uint32_t gen = __atomic_load_n(&r->overlap_gen, __ATOMIC_ACQUIRE);
@@ -216,7 +217,7 @@ REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
             pages += resident;
             shared_pages += shared;
         } else {
-            pages += less(less(resident, shared), p->base_pages);
+            pages += reflex_minus(reflex_minus(resident, shared), p->base_pages);
         }
     }
     if (gen != r->seen_overlap_gen) {
@@ -224,12 +225,12 @@ REFLEX_CODE static void tree_measure(struct reflex *r, struct found *ret)
         r->seen_overlap_bytes = __atomic_load_n(&r->overlap_bytes, __ATOMIC_RELAXED);
         r->shared_base_pages = __atomic_load_n(&r->overlap_shared_pages, __ATOMIC_RELAXED);
     }
-    pages -= less(shared_pages, r->shared_base_pages);
-    *ret = (struct found){less(pages * r->page_bytes, r->seen_overlap_bytes), true};
+    pages -= reflex_minus(shared_pages, r->shared_base_pages);
+    *ret = (struct found){reflex_minus(pages * r->page_bytes, r->seen_overlap_bytes), true};
 }
 
-REFLEX_CODE static bool measure(struct reflex *r, const struct reflex_gauge *g,
-                                struct reflex_memory *m, uint64_t now_ns, struct found *ret)
+REFLEX_CODE static bool gauge_measure(struct reflex *r, const struct reflex_gauge *g,
+                                      struct reflex_memory *m, uint64_t now_ns, struct found *ret)
 {
     if (g->source == REFLEX_CGROUP_V1 || g->source == REFLEX_CGROUP_V2)
         return cgroup_measure(r, g, m, now_ns, ret);
@@ -241,7 +242,8 @@ REFLEX_CODE static bool measure(struct reflex *r, const struct reflex_gauge *g,
 
 /* The rise since the newest reading that is REFLEX_PACE_MS old. Before the oldest it is taken to
  * have been level: a program that starts is no leak. */
-REFLEX_CODE static void pace_update(struct reflex_memory *m, uint64_t now_ns, uint64_t used_bytes)
+REFLEX_CODE static void reflex_pace_update(struct reflex_memory *m, uint64_t now_ns,
+                                           uint64_t used_bytes)
 {
     uint32_t i = m->n_past, oldest = m->n_past > REFLEX_PAST ? m->n_past - REFLEX_PAST : 0;
     uint64_t age_ms = 0;
@@ -251,7 +253,7 @@ REFLEX_CODE static void pace_update(struct reflex_memory *m, uint64_t now_ns, ui
         age_ms = REFLEX_PACE_MS;
     m->pace = 0;
     if (m->n_past > 0)
-        m->pace = less(used_bytes, m->past[i % REFLEX_PAST].used_bytes) * 1000 / age_ms;
+        m->pace = reflex_minus(used_bytes, m->past[i % REFLEX_PAST].used_bytes) * 1000 / age_ms;
     if (m->n_past > 0 &&
         (now_ns - m->past[(m->n_past - 1) % REFLEX_PAST].t_ns) / 1000000 < REFLEX_PAST_MS)
         return;
@@ -264,8 +266,8 @@ REFLEX_CODE static void pace_update(struct reflex_memory *m, uint64_t now_ns, ui
 
 #define SHOW(field, value) __atomic_store_n(&s->field, (value), __ATOMIC_RELAXED)
 
-REFLEX_CODE static void show(struct reflex *r, unsigned which, uint64_t now_ns,
-                             const struct found *found)
+REFLEX_CODE static void reflex_show(struct reflex *r, unsigned which, uint64_t now_ns,
+                                    const struct found *found)
 {
     struct reflex_shown *s = &r->shown[which];
     const struct reflex_memory *m = &r->memory[which];
@@ -274,14 +276,14 @@ REFLEX_CODE static void show(struct reflex *r, unsigned which, uint64_t now_ns,
     if (found != NULL) {
         SHOW(t_ns, now_ns);
         SHOW(used_bytes, found->used_bytes);
-        SHOW(room_bytes, less(r->now[which].limit_bytes, found->used_bytes));
+        SHOW(room_bytes, reflex_minus(r->now[which].limit_bytes, found->used_bytes));
         SHOW(least_room_bytes, m->least_room);
         SHOW(pace, m->pace);
     }
     __atomic_add_fetch(&r->shown_seq[which], 1, __ATOMIC_SEQ_CST);
 }
 
-REFLEX_CODE static void tell_loop(struct reflex *r)
+REFLEX_CODE static void notify_loop(struct reflex *r)
 {
     uint64_t one = 1;
     raw(SYS_write, r->event_fd, (long)&one, sizeof one, 0);
@@ -292,7 +294,7 @@ REFLEX_CODE static void alarm_update(struct reflex *r, const struct reflex_gauge
 {
     if (!m->is_alarmed && room <= g->alarm_bytes) {
         m->is_alarmed = true;
-        tell_loop(r);
+        notify_loop(r);
     } else if (room >= g->alarm_bytes + g->alarm_bytes / 10 && room > g->alarm_bytes) {
         m->is_alarmed = false;
     }
@@ -328,8 +330,8 @@ REFLEX_CODE static void release_all(struct reflex *r)
     }
 }
 
-/* ARM is what it was when the look began: should the loop have begun a new segment since, the look
- * was at the old one and is no reason any more. */
+/* ARM is what it was when the sample began: should the loop have begun a new segment since, the
+ * sample was at the old one and is no reason any more. */
 REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_ns, uint32_t arm)
 {
     if (!__atomic_compare_exchange_n(&r->arm, &arm, arm | 1, false, __ATOMIC_SEQ_CST,
@@ -339,12 +341,12 @@ REFLEX_CODE static void kill_now(struct reflex *r, unsigned which, uint64_t now_
     __atomic_store_n(&r->killed_which, which, __ATOMIC_RELAXED);
     __atomic_store_n(&r->killed_ns, now_ns, __ATOMIC_RELEASE);
     reflex_signal_all(r);
-    tell_loop(r);
+    notify_loop(r);
     release_all(r);
 }
 
 /* Half of the time in which the room above the kill line would be gone, at the worst rate. */
-REFLEX_CODE static uint64_t wait_for_room(uint64_t room, uint64_t bytes_per_s)
+REFLEX_CODE static uint64_t reflex_wait_us(uint64_t room, uint64_t bytes_per_s)
 {
     uint64_t us = room / (bytes_per_s / 1000000 + 1) / 2;
     if (us < REFLEX_SHORTEST_MS * 1000)
@@ -352,19 +354,19 @@ REFLEX_CODE static uint64_t wait_for_room(uint64_t room, uint64_t bytes_per_s)
     return us > REFLEX_LONGEST_MS * 1000 ? REFLEX_LONGEST_MS * 1000 : us;
 }
 
-/* Above the alarm line the next look comes soon enough for the alarm, too: the larger the limit,
- * the farther below lies the kill line, and the longer a look by that alone would let it wait. A
- * dear look (thousands of processes, a slow memory.stat) is not made more often than costs a
+/* Above the alarm line the next sample comes soon enough for the alarm, too: the larger the limit,
+ * the farther below lies the kill line, and the longer a sample by that alone would let it wait. A
+ * dear sample (thousands of processes, a slow memory.stat) is not made more often than costs a
  * fiftieth of a CPU, unless the pace seen asks for it. */
 REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t above_kill,
                                       uint64_t above_alarm, uint64_t cost_us)
 {
     uint64_t pace = 2 * m->pace;
     uint64_t worst = pace > REFLEX_FILL_BYTES ? pace : REFLEX_FILL_BYTES;
-    uint64_t by_room = wait_for_room(above_kill, worst), by_cost = cost_us * 50;
-    uint64_t by_pace = wait_for_room(above_kill, pace);
+    uint64_t by_room = reflex_wait_us(above_kill, worst), by_cost = cost_us * 50;
+    uint64_t by_pace = reflex_wait_us(above_kill, pace);
     if (above_alarm > 0) {
-        uint64_t by_alarm = wait_for_room(above_alarm, worst);
+        uint64_t by_alarm = reflex_wait_us(above_alarm, worst);
         if (by_alarm < REFLEX_ALARM_MS * 1000)
             by_alarm = REFLEX_ALARM_MS * 1000;
         if (by_room > by_alarm)
@@ -377,30 +379,31 @@ REFLEX_CODE static uint64_t wait_next(const struct reflex_memory *m, uint64_t ab
     return by_room > by_cost ? by_room : by_cost;
 }
 
-REFLEX_CODE static void gauge_look(struct reflex *r, unsigned which, uint32_t arm)
+REFLEX_CODE static void gauge_sample(struct reflex *r, unsigned which, uint32_t arm)
 {
     const struct reflex_gauge *g = &r->now[which];
     struct reflex_memory *m = &r->memory[which];
     struct found found;
     uint64_t now_ns = clock_read(CLOCK_MONOTONIC), cpu_ns = clock_read(CLOCK_THREAD_CPUTIME_ID);
-    if (!measure(r, g, m, now_ns, &found)) {
-        show(r, which, now_ns, NULL);
+    if (!gauge_measure(r, g, m, now_ns, &found)) {
+        reflex_show(r, which, now_ns, NULL);
         m->wait_us =
             m->wait_us > REFLEX_LONGEST_MS * 500 ? REFLEX_LONGEST_MS * 1000 : m->wait_us * 2;
         return;
     }
-    uint64_t room = less(g->limit_bytes, found.used_bytes);
+    uint64_t room = reflex_minus(g->limit_bytes, found.used_bytes);
     if (found.is_fresh) {
-        pace_update(m, now_ns, found.used_bytes);
+        reflex_pace_update(m, now_ns, found.used_bytes);
         if (room < m->least_room)
             m->least_room = room;
-        show(r, which, now_ns, &found);
+        reflex_show(r, which, now_ns, &found);
         alarm_update(r, g, m, room);
         if (room <= kill_line(g, m) && r->may_kill && !(arm & 1))
             kill_now(r, which, now_ns, arm);
     }
     uint64_t cost_us = (clock_read(CLOCK_THREAD_CPUTIME_ID) - cpu_ns) / 1000;
-    m->wait_us = wait_next(m, less(room, kill_line(g, m)), less(room, g->alarm_bytes), cost_us);
+    m->wait_us = wait_next(m, reflex_minus(room, kill_line(g, m)),
+                           reflex_minus(room, g->alarm_bytes), cost_us);
 }
 
 REFLEX_CODE static void memory_reset(struct reflex_memory *m)
@@ -446,11 +449,11 @@ REFLEX_CODE static void gauge_take(struct reflex *r, unsigned which)
         return;
     }
     memory_reset(&r->memory[which]);
-    show(r, which, 0, NULL);
+    reflex_show(r, which, 0, NULL);
 }
 
-/* How long until the next look, in µs; 0: until it is woken. */
-REFLEX_CODE static uint64_t look(struct reflex *r)
+/* How long until the next sample, in µs; 0: until it is woken. */
+REFLEX_CODE static uint64_t reflex_sample(struct reflex *r)
 {
     uint32_t arm = __atomic_load_n(&r->arm, __ATOMIC_SEQ_CST);
     uint64_t wait_us = 0;
@@ -462,7 +465,7 @@ REFLEX_CODE static uint64_t look(struct reflex *r)
         gauge_take(r, i);
         if (r->now[i].source == REFLEX_NONE)
             continue;
-        gauge_look(r, i, arm);
+        gauge_sample(r, i, arm);
         if (wait_us == 0 || r->memory[i].wait_us < wait_us)
             wait_us = r->memory[i].wait_us;
     }
@@ -483,8 +486,8 @@ REFLEX_CODE void *reflex_thread(void *user)
         if (__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST))
             return NULL;
         __atomic_add_fetch(&r->phase, 1, __ATOMIC_SEQ_CST);
-        uint64_t us = look(r);
-        __atomic_add_fetch(&r->looks, 1, __ATOMIC_RELAXED);
+        uint64_t us = reflex_sample(r);
+        __atomic_add_fetch(&r->samples, 1, __ATOMIC_RELAXED);
         __atomic_add_fetch(&r->phase, 1, __ATOMIC_SEQ_CST);
         struct timespec ts = {(time_t)(us / 1000000), (long)(us % 1000000 * 1000)};
         raw(SYS_futex, (long)&r->wake, FUTEX_WAIT_PRIVATE, (long)wake, us > 0 ? (long)&ts : 0);

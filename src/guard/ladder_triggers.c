@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/number.h"
 #include "guard/ladder_private.h"
 
 /* A trigger that holds goes on holding a little beyond the line at which it began. */
@@ -15,16 +15,6 @@ double ladder_seconds(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void lines_set(const struct ladder_rules *rules, const struct ladder_gauge *g,
                       const struct tempo *tempo, struct ladder_lines *ret)
 {
@@ -34,13 +24,13 @@ static void lines_set(const struct ladder_rules *rules, const struct ladder_gaug
     uint64_t most = g->limit_bytes / 2;
     uint64_t wanted =
         rules->reserve_bytes > 0 ? rules->reserve_bytes : ladder_default_reserve(g->limit_bytes);
-    ret->base = least_of(wanted, most);
-    uint64_t rise = least_of(tempo->save_rise_bytes, most - ret->base);
+    ret->base = u64_min(wanted, most);
+    uint64_t rise = u64_min(tempo->save_rise_bytes, most - ret->base);
     ret->reserve = ret->base + rise;
-    ret->usable = less(g->room_bytes, ladder_term_room(ret->base) + rise);
+    ret->usable = u64_minus(g->room_bytes, ladder_term_room(ret->base) + rise);
 }
 
-bool ladder_is_under(const struct ladder_input *in, struct ladder_look *k, unsigned part)
+bool ladder_is_under(const struct ladder_input *in, struct ladder_status *k, unsigned part)
 {
     for (unsigned i = 0; i < 2; i++)
         if (k->lines[i].known && in->gauge[i].room_bytes <= k->lines[i].base / part) {
@@ -78,37 +68,37 @@ static void past_add(struct ladder *l, unsigned i, uint64_t now_ns, uint64_t use
     l->n_past[i]++;
 }
 
-static double slope(const struct ladder_past *from, const struct ladder_past *to)
+static double past_slope(const struct ladder_past *from, const struct ladder_past *to)
 {
     double s = ladder_seconds(from->t_ns, to->t_ns);
     return s > 0 ? ((double)to->used_bytes - (double)from->used_bytes) / s : 0;
 }
 
 /* All falls since reading N, in bytes. */
-static double falls(const struct ladder *l, unsigned i, uint32_t n, uint64_t used_bytes)
+static double past_falls(const struct ladder *l, unsigned i, uint32_t n, uint64_t used_bytes)
 {
     double sum = 0;
     for (; n < l->n_past[i]; n++) {
         uint64_t next =
             n + 1 < l->n_past[i] ? l->past[i][(n + 1) % LADDER_PAST].used_bytes : used_bytes;
-        sum += (double)less(l->past[i][n % LADDER_PAST].used_bytes, next);
+        sum += (double)u64_minus(l->past[i][n % LADDER_PAST].used_bytes, next);
     }
     return sum;
 }
 
 /* A rise counts when it went on in both halves of the window and was not mostly given back in
- * between: a saw-tooth, looked at once a second, can show rising ends by chance. */
+ * between: a saw-tooth, sampled once a second, can show rising ends by chance. */
 static double slow_pace(const struct ladder *l, unsigned i, uint64_t now_ns, uint64_t used_bytes)
 {
     const struct ladder_past now = {now_ns, used_bytes};
     uint32_t first = 0, middle = 0;
     const struct ladder_past *a = past_find(l, i, now_ns, LADDER_PACE_S, &first);
     const struct ladder_past *b = past_find(l, i, now_ns, LADDER_PACE_S / 2.0, &middle);
-    if (a == NULL || b == NULL || slope(a, b) <= 0)
+    if (a == NULL || b == NULL || past_slope(a, b) <= 0)
         return 0;
-    double whole = slope(a, &now), newer = slope(b, &now);
+    double whole = past_slope(a, &now), newer = past_slope(b, &now);
     double rise = (double)used_bytes - (double)a->used_bytes;
-    if (whole <= 0 || newer <= 0 || falls(l, i, first, used_bytes) > rise / 2)
+    if (whole <= 0 || newer <= 0 || past_falls(l, i, first, used_bytes) > rise / 2)
         return 0;
     return fmin(whole, newer);
 }
@@ -123,8 +113,8 @@ static bool is_soon(const struct ladder *l, enum ladder_trigger t, double left_s
     return left_s < (was_holding(l, t) ? OVER_NEED : 1) * need_s;
 }
 
-static bool look_forecast(const struct ladder *l, const struct ladder_input *in,
-                          struct ladder_look *k)
+static bool forecast_holds(const struct ladder *l, const struct ladder_input *in,
+                           struct ladder_status *k)
 {
     if (!in->forecast_known || l->rules.no_forecast)
         return false;
@@ -136,7 +126,7 @@ static bool look_forecast(const struct ladder *l, const struct ladder_input *in,
     return is_soon(l, LADDER_BY_FORECAST, k->forecast_s, k->need_s);
 }
 
-static bool look_pace(struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+static bool pace_holds(struct ladder *l, const struct ladder_input *in, struct ladder_status *k)
 {
     k->pace_s = HUGE_VAL;
     for (unsigned i = 0; i < 2; i++) {
@@ -167,11 +157,11 @@ static bool gauge_is_at_level(struct ladder *l, unsigned i, uint64_t room,
         l->is_still[i] = false;
     if (l->is_still[i])
         return was ? room < l->still_room[i]
-                   : room <= less(l->still_room[i], line->base / STILL_PART);
+                   : room <= u64_minus(l->still_room[i], line->base / STILL_PART);
     return was ? (double)room <= over : room <= line->reserve;
 }
 
-static bool look_level(struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+static bool level_holds(struct ladder *l, const struct ladder_input *in, struct ladder_status *k)
 {
     bool holds = false;
     k->level_gauge = k->least;
@@ -185,7 +175,7 @@ static bool look_level(struct ladder *l, const struct ladder_input *in, struct l
     return holds && !l->rules.no_level;
 }
 
-static bool look_pressure(struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+static bool pressure_holds(struct ladder *l, const struct ladder_input *in, struct ladder_status *k)
 {
     if (!in->pressure_known || !(in->pressure >= l->rules.pressure)) {
         l->pressed_ns = 0;
@@ -201,7 +191,8 @@ static bool look_pressure(struct ladder *l, const struct ladder_input *in, struc
     return is_short && k->pressed_s >= PRESSED_S && !l->rules.no_pressure;
 }
 
-static bool look_gpu(const struct ladder *l, const struct ladder_input *in, struct ladder_look *k)
+static bool gpu_holds(const struct ladder *l, const struct ladder_input *in,
+                      struct ladder_status *k)
 {
     bool was = was_holding(l, LADDER_BY_GPU);
     bool soon = in->gpu_forecast_known && !l->rules.no_forecast &&
@@ -213,15 +204,15 @@ static bool look_gpu(const struct ladder *l, const struct ladder_input *in, stru
     return soon || (double)in->gpu_used_bytes >= line;
 }
 
-static unsigned least_gauge(const struct ladder_input *in, const struct ladder_look *k)
+static unsigned least_gauge(const struct ladder_input *in, const struct ladder_status *k)
 {
     if (!k->lines[0].known)
         return k->lines[1].known ? 1 : 0;
     return k->lines[1].known && in->gauge[1].room_bytes < in->gauge[0].room_bytes ? 1 : 0;
 }
 
-void ladder_look(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
-                 struct ladder_look *ret)
+void ladder_assess(struct ladder *l, const struct ladder_input *in, const struct tempo *tempo,
+                   struct ladder_status *ret)
 {
     memset(ret, 0, sizeof *ret);
     ret->need_s = ladder_need_s(l, tempo);
@@ -229,11 +220,11 @@ void ladder_look(struct ladder *l, const struct ladder_input *in, const struct t
         lines_set(&l->rules, &in->gauge[i], tempo, &ret->lines[i]);
     ret->least = least_gauge(in, ret);
     bool holds[LADDER_TRIGGERS] = {
-        [LADDER_BY_FORECAST] = look_forecast(l, in, ret),
-        [LADDER_BY_PACE] = look_pace(l, in, ret),
-        [LADDER_BY_LEVEL] = look_level(l, in, ret),
-        [LADDER_BY_PRESSURE] = look_pressure(l, in, ret),
-        [LADDER_BY_GPU] = look_gpu(l, in, ret),
+        [LADDER_BY_FORECAST] = forecast_holds(l, in, ret),
+        [LADDER_BY_PACE] = pace_holds(l, in, ret),
+        [LADDER_BY_LEVEL] = level_holds(l, in, ret),
+        [LADDER_BY_PRESSURE] = pressure_holds(l, in, ret),
+        [LADDER_BY_GPU] = gpu_holds(l, in, ret),
         [LADDER_BY_PLAN] = in->plan_due,
     };
     for (unsigned t = 0; t < LADDER_TRIGGERS; t++)
