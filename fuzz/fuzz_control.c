@@ -54,7 +54,7 @@ static void on_timer(void *user, uint64_t now_ns, uint64_t missed)
 static void stop(void)
 {
     job_control_free(&j);
-    json_decref(j.guard.events);
+    outcome_fini(&j.outcome);
     engine_free(j.engine);
     mark_receiver_free(j.marks);
     channel_fini(&j.client.channel);
@@ -110,7 +110,6 @@ static void start(void)
     must(loop_add_timer(j.loop, UINT64_MAX / 2, 0, on_timer, NULL, &j.end.cancel_timer) == 0 &&
              loop_add_timer(j.loop, UINT64_MAX / 2, 0, on_timer, NULL, &j.guard.alert_timer) == 0,
          "no timer");
-    j.guard.events = json_array();
     job_control_start(&j);
     must(j.control, "no control socket");
     atexit(stop);
@@ -128,7 +127,8 @@ static void set_state(unsigned state)
     memset(&j.guard.tempo, 0, sizeof j.guard.tempo);
     ask_init(&j.guard.ask, &(struct ask_options){0});
     j.guard.is_alert = j.guard.is_requested = false;
-    json_array_clear(j.guard.events);
+    outcome_fini(&j.outcome);
+    j.outcome = (struct outcome){0};
     if (state & HAS_RANK) {
         mark_send(mark_receiver_path(j.marks), s.hello, strlen(s.hello));
         loop_once(j.loop, 0);

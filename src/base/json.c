@@ -132,12 +132,8 @@ json_t *json_parse(const char *s, size_t len, struct err *err)
 
 json_t *json_local_time(uint64_t wall_ns)
 {
-    char text[64];
-    time_t t = (time_t)(wall_ns / NS_PER_S);
-    struct tm tm;
-    if (!localtime_r(&t, &tm) || !strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &tm))
-        return json_null();
-    return json_string(text);
+    char text[TEXT_LOCAL_MAX];
+    return text_local_time(text, wall_ns)[0] ? json_string(text) : json_null();
 }
 
 bool json_is_crowded(const char *s, size_t len, size_t max)

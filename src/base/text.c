@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <wchar.h>
 
 #include "base/buf.h"
@@ -263,4 +264,13 @@ char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns)
 char *text_seconds(char out[TEXT_TIME_MAX], double s)
 {
     return text_duration(out, s > 0 && s < 1e9 ? (uint64_t)(s * (double)NS_PER_S) : 0);
+}
+
+char *text_local_time(char out[TEXT_LOCAL_MAX], uint64_t wall_ns)
+{
+    time_t t = (time_t)(wall_ns / NS_PER_S);
+    struct tm tm;
+    if (!localtime_r(&t, &tm) || !strftime(out, TEXT_LOCAL_MAX, "%Y-%m-%dT%H:%M:%S%z", &tm))
+        out[0] = '\0';
+    return out;
 }

@@ -34,3 +34,6 @@ char *text_duration(char out[TEXT_TIME_MAX], uint64_t ns);
 /* The same of seconds that others may have written: 0 where they are negative, no number, or more
  * than thirty years. */
 char *text_seconds(char out[TEXT_TIME_MAX], double s);
+/* "2026-01-31T12:00:00+0100"; "" where there is no such time. */
+enum { TEXT_LOCAL_MAX = 64 };
+char *text_local_time(char out[TEXT_LOCAL_MAX], uint64_t wall_ns);

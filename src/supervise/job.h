@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "engine/spark.h"
 #include "guard/sentinel.h"
+#include "run/outcome.h"
 #include "supervise/job_client.h"
 #include "supervise/job_control.h"
 #include "supervise/job_end.h"
@@ -32,8 +33,8 @@ struct job {
     struct job_segment now;
     struct job_end end;
     uint64_t started_ns, started_wall_ns; /* of the first segment */
-    json_t *segments;                     /* those that have ended */
-    struct spark spark;                   /* memory over all of them */
+    struct outcome outcome;               /* run.json, as far as it is known */
+    struct spark spark;                   /* memory over all segments */
     struct step_sources step_sources;
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
     int exec_error;
@@ -46,6 +47,8 @@ struct job {
 
 /* ---- job_json.c: run.json ---- */
 
-json_t *job_facts_json(const struct job *j); /* known before anything was measured */
-json_t *job_running_json(const struct job *j);
+void job_about_start(struct job *j); /* known before anything was measured */
+/* The caller owns them. */
+json_t *job_header_json(const struct job *j);
+json_t *job_running_json(struct job *j);
 json_t *job_ended_json(struct job *j);

@@ -41,11 +41,6 @@ struct job_guard {
     struct reflex_gauge gauge[REFLEX_GAUGES]; /* as the reflex has them */
     bool has_left; /* processes of the job are outside its cgroup, which does not count them */
     char no_cgroup[256]; /* why there is none, or none that counts; "" */
-    /* as it was, for run.json */
-    char cgroup_path[GUARD_CGROUP_PATH];
-    bool was_locked, kernel_limit;
-    json_t *events; /* what it did, for run.json */
-    json_t *checkpoints;
 };
 
 /* Before the first segment: cgroup, what memory there was. Trouble is reported to the user, never

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -16,7 +17,9 @@ enum {
     GPU_MS = 1500,        /* and with a driver that is asked once a second */
     GPU_LEAST = 16 << 20, /* less is not the job's doing */
     LARGE_JOB = 64 << 20, /* below it nobody waits for that */
-    KEPT_MOST = 1000,     /* events, checkpoints */
+    /* A job may run for weeks with memory near its limit: of events and checkpoints the first and
+     * the newest are kept. */
+    KEPT_MOST = 1000,
     KEPT_FIRST = 200,
 };
 
@@ -64,8 +67,6 @@ void job_guard_begin(struct job *j)
 {
     struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
-    g->events = json_array();
-    g->checkpoints = json_array();
     memory_returned_begin(&g->memory_returned, j->options->engine.root);
     job_guard_find_effective(j);
     if (set->has_limit)
@@ -111,42 +112,62 @@ static double since_start_s(const struct job *j, uint64_t now_ns)
     return now_ns > j->started_ns ? (double)(now_ns - j->started_ns) / (double)NS_PER_S : 0;
 }
 
-/* A job may run for weeks with memory near its limit: the first and the newest are kept. */
-static void keep_some(json_t *list, json_t *o)
-{
-    if (json_array_size(list) >= KEPT_MOST)
-        json_array_remove(list, KEPT_FIRST);
-    json_array_append_new(list, o);
-}
-
 void job_guard_put_event(struct job *j, uint64_t now_ns, const char *act, const char *trigger,
                          const char *why)
 {
+    struct outcome_guard *g = &j->outcome.guard;
+    struct outcome_event e = {.t_s = since_start_s(j, now_ns),
+                              .segment = j->now.number,
+                              .why = strdup(why),
+                              .dry_run = j->options->guard.dry_run};
+    snprintf(e.act, sizeof e.act, "%s", act);
+    snprintf(e.trigger, sizeof e.trigger, "%s", trigger);
     struct buf text = {0};
-    json_t *o = json_pack("{s:f,s:i,s:s,s:s,s:o,s:b}", "t_s", since_start_s(j, now_ns), "segment",
-                          (int)j->now.number, "act", act, "trigger", trigger, "why",
-                          json_text0(why), "dry_run", j->options->guard.dry_run ? 1 : 0);
-    if (!o)
-        return;
-    json_print(&text, o, 0);
+    json_t *note = outcome_event_json(&e);
+    json_print(&text, note, 0);
     buf_add(&text, "", 1);
-    engine_note(j->engine, "guard", text.data);
+    if (!text.failed)
+        engine_note(j->engine, "guard", text.data);
     buf_fini(&text);
-    keep_some(j->guard.events, o);
+    json_decref(note);
+    if (!g->events)
+        g->events = calloc(KEPT_MOST, sizeof *g->events);
+    if (!g->events) {
+        free(e.why);
+        return;
+    }
+    if (g->event_count == KEPT_MOST) {
+        free(g->events[KEPT_FIRST].why);
+        memmove(g->events + KEPT_FIRST, g->events + KEPT_FIRST + 1,
+                (--g->event_count - KEPT_FIRST) * sizeof *g->events);
+    }
+    g->events[g->event_count++] = e;
     job_control_event(j, now_ns, act, why);
 }
 
 void job_guard_put_checkpoint(struct job *j, uint64_t now_ns)
 {
     const struct ask *a = &j->guard.ask;
-    const struct job_segment *n = &j->now;
-    keep_some(j->guard.checkpoints,
-              json_pack("{s:o,s:i,s:f,s:o,s:s,s:o,s:o,s:o}", "id", json_u64(a->id), "segment",
-                        (int)n->number, "asked_t_s", since_start_s(j, a->asked_ns), "took_s",
-                        json_seconds(now_ns - a->asked_ns), "heard_by", a->by, "path",
-                        a->path[0] ? json_text0(a->path) : json_null(), "step",
-                        n->progress.has_step ? json_integer(n->progress.last_step) : json_null(),
-                        "rise_bytes", json_u64(j->guard.tempo.save_rise_bytes)));
+    struct outcome_guard *g = &j->outcome.guard;
+    if (!g->checkpoints)
+        g->checkpoints = calloc(KEPT_MOST, sizeof *g->checkpoints);
+    if (!g->checkpoints)
+        return;
+    if (g->checkpoint_count == KEPT_MOST) {
+        free(g->checkpoints[KEPT_FIRST].path);
+        memmove(g->checkpoints + KEPT_FIRST, g->checkpoints + KEPT_FIRST + 1,
+                (--g->checkpoint_count - KEPT_FIRST) * sizeof *g->checkpoints);
+    }
+    struct outcome_checkpoint *c = &g->checkpoints[g->checkpoint_count++];
+    *c = (struct outcome_checkpoint){.id = a->id,
+                                     .segment = j->now.number,
+                                     .asked_t_s = since_start_s(j, a->asked_ns),
+                                     .took_s = (double)(now_ns - a->asked_ns) / (double)NS_PER_S,
+                                     .path = a->path[0] ? strdup(a->path) : NULL,
+                                     .has_step = j->now.progress.has_step,
+                                     .step = j->now.progress.last_step,
+                                     .rise_bytes = j->guard.tempo.save_rise_bytes};
+    snprintf(c->heard_by, sizeof c->heard_by, "%s", a->by);
 }
 
 /* ---- the end ---- */
@@ -163,18 +184,19 @@ static bool has_used_gpu(const struct memory_returned *m)
 void job_guard_end(struct job *j)
 {
     struct job_guard *g = &j->guard;
+    struct outcome_guard *o = &j->outcome.guard;
     const struct proc_root *root = j->options->engine.root;
     uint64_t now_ns = clock_mono_ns();
-    g->was_locked = g->reflex && reflex_is_locked(g->reflex);
+    o->locked = g->reflex && reflex_is_locked(g->reflex);
     loop_remove(g->reflex_source);
     loop_remove(g->alert_timer);
     g->reflex_source = g->alert_timer = NULL;
     reflex_free(g->reflex);
     g->reflex = NULL;
     engine_charge(j->engine, &ENGINE_NO_CHARGE);
-    snprintf(g->cgroup_path, sizeof g->cgroup_path, "%s",
-             g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir);
-    g->kernel_limit = g->cgroup.is_limited;
+    const char *dir = g->cgroup.memory_dir[0] ? g->cgroup.memory_dir : g->cgroup.kill_dir;
+    o->cgroup = dir[0] ? strdup(dir) : NULL;
+    o->kernel_limit = g->cgroup.is_limited;
     int r = guard_cgroup_remove(root, &g->cgroup, now_ns + GUARD_CGROUP_BUSY_MS * NS_PER_MS);
     if (r < 0)
         job_notifyf(j, "cannot remove the job's cgroup: %s", strerror(-r));
@@ -195,6 +217,4 @@ void job_guard_free(struct job_guard *g)
     leftovers_free(g->leftovers);
     json_decref(g->left);
     limit_fds_close(&g->effective_fds);
-    json_decref(g->events);
-    json_decref(g->checkpoints);
 }

@@ -1,12 +1,14 @@
 /* run.json of a job: what is known before, while it runs, and at its end. docs/run-json.md. */
 #include "supervise/job.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "mark/receiver.h"
 #include "proc/machine.h"
 #include "trace/logs.h"
@@ -14,74 +16,89 @@
 
 enum { COMMAND_MAX = 64 << 10 }; /* of the job's command */
 
-/* A command line may be megabytes: run.json keeps the beginning. */
-static json_t *arguments_json(char *const *argv)
+static void set_text(char **at, const char *text)
 {
-    size_t left = COMMAND_MAX;
-    json_t *list = json_array();
-    for (; *argv && left; argv++) {
-        size_t len = strlen(*argv);
-        len = len < left ? len : left;
-        json_array_append_new(list, json_text(*argv, len));
-        left -= len;
-    }
-    return list;
+    free(*at);
+    *at = text ? strdup(text) : NULL;
 }
 
-json_t *job_facts_json(const struct job *j)
+/* A command line may be megabytes: run.json keeps the beginning. */
+static void copy_command(char *const *argv, struct outcome_about *ret)
 {
+    size_t left = COMMAND_MAX, count = 0;
+    while (argv[count])
+        count++;
+    ret->command = calloc(count + 1, sizeof(char *));
+    for (; ret->command && *argv && left; argv++) {
+        char *word = strndup(*argv, left);
+        left -= word ? strlen(word) : left;
+        ret->command[ret->command_count++] = word;
+    }
+}
+
+void job_about_start(struct job *j)
+{
+    struct outcome_about *a = &j->outcome.about;
+    const struct rundir *dir = &j->options->rundir;
     char cwd[4096];
     struct utsname uts = {0};
-    const struct rundir *dir = &j->options->rundir;
-    bool ended = j->now.ending == ENDED || j->exec_error || j->failure.text[0];
     uname(&uts);
-    return json_pack("{s:s,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "host",
-                     json_text0(uts.nodename), "kernel", json_text0(uts.release), "state",
-                     ended ? "ended" : "running", "name", json_text0(j->options->name), "run_dir",
-                     dir->fd >= 0 ? json_text0(dir->path) : json_null(), "command",
-                     arguments_json(j->options->argv), "cwd",
-                     json_text0(getcwd(cwd, sizeof cwd) ? cwd : NULL));
+    set_text(&a->ebb, EBB_VERSION);
+    set_text(&a->host, uts.nodename);
+    set_text(&a->kernel, uts.release);
+    set_text(&a->state, "running");
+    set_text(&a->name, j->options->name);
+    set_text(&a->run_dir, dir->fd >= 0 ? dir->path : NULL);
+    set_text(&a->cwd, getcwd(cwd, sizeof cwd));
+    copy_command(j->options->argv, a);
 }
 
-json_t *job_running_json(const struct job *j)
+json_t *job_header_json(const struct job *j)
 {
-    json_t *doc = job_facts_json(j);
-    json_object_set_new(doc, "started", json_local_time(j->started_wall_ns));
-    json_object_set_new(doc, "started_s",
-                        j->started_wall_ns ? json_seconds(j->started_wall_ns) : json_null());
-    json_object_set_new(doc, "supervisor_pid", json_integer(getpid()));
-    json_object_set_new(doc, "pid", json_integer(j->now.pid));
-    json_object_set_new(doc, "socket",
-                        j->marks ? json_text0(mark_receiver_path(j->marks)) : json_null());
-    json_object_set_new(doc, "control", json_text0(job_control_path(j->control)));
-    json_object_set_new(doc, "segment", json_integer(j->now.number));
+    json_t *doc = json_object();
+    outcome_put(&j->outcome, doc);
     return doc;
+}
+
+json_t *job_running_json(struct job *j)
+{
+    struct outcome_about *a = &j->outcome.about;
+    char text[TEXT_LOCAL_MAX];
+    bool ended = j->now.ending == ENDED || j->exec_error || j->failure.text[0];
+    set_text(&a->state, ended ? "ended" : "running");
+    set_text(&a->started, text_local_time(text, j->started_wall_ns));
+    a->has_started_s = j->started_wall_ns != 0;
+    a->started_s = (double)j->started_wall_ns / (double)NS_PER_S;
+    a->has_supervisor_pid = a->has_pid = a->has_segment = true;
+    a->supervisor_pid = (int32_t)getpid();
+    a->pid = (int32_t)j->now.pid;
+    a->segment = j->now.number;
+    set_text(&a->socket, j->marks ? mark_receiver_path(j->marks) : NULL);
+    set_text(&a->control, job_control_path(j->control));
+    return job_header_json(j);
 }
 
 /* ---- the guard ---- */
 
-static json_t *bytes_or_null(uint64_t bytes)
-{
-    return bytes ? json_u64(bytes) : json_null();
-}
-
-static json_t *guard_json(const struct job *j)
+static void fill_guard(struct job *j)
 {
     const struct job_guard *g = &j->guard;
     const struct guard_settings *set = &j->options->guard;
+    struct outcome_guard *o = &j->outcome.guard;
     uint64_t limit = g->limit_bytes ? g->limit_bytes : g->effective.limit_bytes;
     uint64_t reserve = g->ladder.rules.reserve_bytes;
-    json_t *o = json_pack(
-        "{s:b,s:b,s:o,s:b,s:o,s:o,s:o,s:o,s:b,s:b,s:O,s:O}", "on", !set->is_off, "dry_run",
-        set->dry_run, "limit_bytes", bytes_or_null(limit), "limit_is_given", g->limit_bytes != 0,
-        "reserve_bytes", bytes_or_null(reserve || !limit ? reserve : ladder_default_reserve(limit)),
-        "cgroup", g->cgroup_path[0] ? json_text0(g->cgroup_path) : json_null(), "cgroup_peak_bytes",
-        bytes_or_null(j->engine ? engine_kernel_peak(j->engine) : 0), "cgroup_trouble",
-        g->no_cgroup[0] ? json_text0(g->no_cgroup) : json_null(), "kernel_limit", g->kernel_limit,
-        "locked", g->was_locked, "events", g->events, "checkpoints", g->checkpoints);
-    if (j->no_restart[0])
-        json_object_set_new(o, "not_restarted", json_text0(j->no_restart));
-    return o;
+    j->outcome.has_guard = true;
+    o->on = !set->is_off;
+    o->dry_run = set->dry_run;
+    o->limit_is_given = g->limit_bytes != 0;
+    o->limit_bytes = limit;
+    o->has_limit_bytes = limit != 0;
+    o->reserve_bytes = reserve || !limit ? reserve : ladder_default_reserve(limit);
+    o->has_reserve_bytes = o->reserve_bytes != 0;
+    o->cgroup_peak_bytes = j->engine ? engine_kernel_peak(j->engine) : 0;
+    o->has_cgroup_peak_bytes = o->cgroup_peak_bytes != 0;
+    set_text(&o->cgroup_trouble, g->no_cgroup[0] ? g->no_cgroup : NULL);
+    set_text(&o->not_restarted, j->no_restart[0] ? j->no_restart : NULL);
 }
 
 /* ---- the end ---- */
@@ -101,32 +118,32 @@ static void put_measured(struct job *j, json_t *doc)
     }
 }
 
-static void put_job_end(struct job *j, json_t *doc)
+static void fill_outcome(struct job *j)
 {
-    json_object_set_new(doc, "ended", json_local_time(clock_wall_ns()));
-    if (j->now.ended_ns)
-        json_object_set_new(doc, "duration_s", json_seconds(j->now.ended_ns - j->started_ns));
-    json_object_set_new(doc, "end", job_end_json(j));
-    if (j->now.exited)
-        json_object_set_new(doc, "peak_process_bytes",
-                            json_u64((uint64_t)j->now.usage.ru_maxrss * 1024));
-    if (j->spark.count)
-        json_object_set_new(doc, "spark", spark_pack(&j->spark));
-    if (j->output.log)
-        json_object_set_new(doc, "log",
-                            json_pack("{s:s,s:o}", "file", "log.txt", "bytes",
-                                      json_u64(logs_bytes(j->output.log))));
+    struct outcome *o = &j->outcome;
+    char text[TEXT_LOCAL_MAX];
+    set_text(&o->ended, text_local_time(text, clock_wall_ns()));
+    o->has_peak_process_bytes = j->now.exited;
+    o->peak_process_bytes = (uint64_t)j->now.usage.ru_maxrss * 1024;
+    o->has_log = j->output.log != NULL;
+    set_text(&o->log.file, "log.txt");
+    o->log.bytes = j->output.log ? logs_bytes(j->output.log) : 0;
+    if (j->started_ns)
+        fill_guard(j);
 }
 
 json_t *job_ended_json(struct job *j)
 {
+    fill_outcome(j);
     json_t *doc = job_running_json(j);
     put_measured(j, doc);
-    put_job_end(j, doc);
+    if (j->now.ended_ns)
+        json_object_set_new(doc, "duration_s", json_seconds(j->now.ended_ns - j->started_ns));
+    json_object_set_new(doc, "end", outcome_end_json(job_outcome_end(j)));
+    if (j->spark.count)
+        json_object_set_new(doc, "spark", spark_pack(&j->spark));
     if (!j->started_ns)
         return doc;
-    json_object_set(doc, "segments", j->segments);
-    json_object_set_new(doc, "guard", guard_json(j));
     json_object_set_new(doc, "heap", job_heap_json(j));
     json_object_set_new(doc, "given_back", memory_returned_json(&j->guard.memory_returned));
     if (j->guard.left)

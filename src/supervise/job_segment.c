@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "judge/judge.h"
 #include "supervise/spawn.h"
 #include "mark/receiver.h"
@@ -154,58 +154,61 @@ static void find_cause(struct job *j, char text[DEATH_TEXT])
     n->cause = death_cause(&facts, text);
 }
 
-static void put_last_looks(const struct job_segment *n, json_t *end)
+static void keep_last_samples(const struct job_segment *n, struct outcome_end *end)
 {
-    json_t *list = json_array();
     uint32_t from = n->sample_count > JOB_LAST_SAMPLES ? n->sample_count - JOB_LAST_SAMPLES : 0;
-    for (uint32_t i = from; i < n->sample_count; i++) {
-        const struct job_sample *look = &n->samples[i % JOB_LAST_SAMPLES];
-        json_array_append_new(
-            list,
-            json_pack("{s:o,s:o,s:o}", "before_end_s",
-                      json_seconds(n->ended_ns > look->t_ns ? n->ended_ns - look->t_ns : 0),
-                      "job_bytes", json_u64(look->job_bytes), "room_bytes",
-                      look->room_bytes == UINT64_MAX ? json_null() : json_u64(look->room_bytes)));
+    end->last_samples = calloc(JOB_LAST_SAMPLES, sizeof *end->last_samples);
+    for (uint32_t i = from; end->last_samples && i < n->sample_count; i++) {
+        const struct job_sample *s = &n->samples[i % JOB_LAST_SAMPLES];
+        uint64_t before_ns = n->ended_ns > s->t_ns ? n->ended_ns - s->t_ns : 0;
+        end->last_samples[end->last_sample_count++] =
+            (struct outcome_sample){.before_end_s = (double)before_ns / (double)NS_PER_S,
+                                    .job_bytes = s->job_bytes,
+                                    .has_room_bytes = s->room_bytes != UINT64_MAX,
+                                    .room_bytes = s->room_bytes};
     }
-    json_object_set_new(end, "last_samples", list);
 }
 
-static json_t *ended_json(struct job *j)
+static void fill_end(struct job *j, struct outcome_end *ret)
 {
     struct job_segment *n = &j->now;
     char text[DEATH_TEXT];
-    json_t *o;
+    bool is_signalled = WIFSIGNALED(n->status);
+    const char *name = is_signalled ? sigabbrev_np(WTERMSIG(n->status)) : NULL;
     find_cause(j, text);
     const char *by = n->cause == CAUSE_CANCELLED ? n->why : cause_by_text(n->cause);
-    if (WIFSIGNALED(n->status))
-        o = json_pack("{s:s,s:i,s:s?,s:i,s:b}", "kind", "signalled", "status", job_run_status(j),
-                      "signal", sigabbrev_np(WTERMSIG(n->status)), "signal_number",
-                      WTERMSIG(n->status), "core", WCOREDUMP(n->status) ? 1 : 0);
-    else
-        o = json_pack("{s:s,s:i}", "kind", "exited", "status", job_run_status(j));
-    json_object_set_new(o, "left_behind", json_integer((json_int_t)n->left_behind));
-    if (by)
-        json_object_set_new(o, "by", json_text0(by));
-    json_object_set_new(o, "cause", json_text0(text));
-    json_object_set_new(o, "cause_kind", json_string(cause_kind_name(n->cause)));
-    put_last_looks(n, o);
-    return o;
+    *ret = (struct outcome_end){.kind = is_signalled ? OUTCOME_SIGNALLED : OUTCOME_EXITED,
+                                .has_status = true,
+                                .status = job_run_status(j),
+                                .has_signal = name != NULL,
+                                .has_signal_number = is_signalled,
+                                .signal_number = is_signalled ? WTERMSIG(n->status) : 0,
+                                .has_core = is_signalled,
+                                .core = WCOREDUMP(n->status),
+                                .has_left_behind = true,
+                                .left_behind = n->left_behind,
+                                .by = by ? strdup(by) : NULL,
+                                .cause = strdup(text),
+                                .cause_kind = strdup(cause_kind_name(n->cause))};
+    snprintf(ret->signal, sizeof ret->signal, "%s", name ? name : "");
+    keep_last_samples(n, ret);
 }
 
-json_t *job_end_json(const struct job *j)
+const struct outcome_end *job_outcome_end(struct job *j)
 {
-    json_t *o;
-    if (j->failure.text[0])
-        o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status", 125, "error",
-                      json_text0(j->failure.text));
-    else if (j->exec_error)
-        o = json_pack("{s:s,s:i,s:o}", "kind", "not_started", "status", job_run_status(j), "error",
-                      json_text0(strerror(-j->exec_error)));
-    else
-        return json_incref(
-            json_object_get(json_array_get(j->segments, json_array_size(j->segments) - 1), "end"));
-    json_object_set_new(o, "left_behind", json_integer(0));
-    return o;
+    struct outcome *o = &j->outcome;
+    const char *error = j->failure.text[0] ? j->failure.text
+                        : j->exec_error    ? strerror(-j->exec_error)
+                                           : NULL;
+    if (!error && o->segment_count)
+        return &o->segments[o->segment_count - 1].end;
+    if (error && !o->end.error)
+        o->end = (struct outcome_end){.kind = OUTCOME_NOT_STARTED,
+                                      .has_status = true,
+                                      .status = job_run_status(j),
+                                      .has_left_behind = true,
+                                      .error = strdup(error)};
+    return &o->end;
 }
 
 int job_run_status(const struct job *j)
@@ -219,29 +222,38 @@ int job_run_status(const struct job *j)
     return WIFSIGNALED(j->now.status) ? 128 + WTERMSIG(j->now.status) : WEXITSTATUS(j->now.status);
 }
 
-static json_t *step_json(bool known, int64_t step)
-{
-    return known ? json_integer(step) : json_null();
-}
-
 static void keep_segment(struct job *j)
 {
     const struct job_segment *n = &j->now;
-    json_t *end = ended_json(j);
+    const struct job_progress *p = &n->progress;
+    struct outcome *o = &j->outcome;
+    char started[TEXT_LOCAL_MAX];
+    struct outcome_segment *list =
+        reallocarray(o->segments, o->segment_count + 1, sizeof *o->segments);
+    if (!list)
+        return;
+    o->segments = list;
+    struct outcome_segment *s = &list[o->segment_count++];
+    *s =
+        (struct outcome_segment){.segment = n->number,
+                                 .pid = (int32_t)n->pid,
+                                 .started = strdup(text_local_time(started, n->started_wall_ns)),
+                                 .duration_s = (double)(n->ended_ns - n->started_ns) / 1e9,
+                                 .has_first_step = p->has_step,
+                                 .first_step = p->first_step,
+                                 .has_last_step = p->has_step,
+                                 .last_step = p->last_step,
+                                 .has_checkpoint_step = p->has_checkpoint && p->checkpoint_has_step,
+                                 .checkpoint_step = p->checkpoint_step,
+                                 .peak_bytes = engine_segment_peak(j->engine)};
+    fill_end(j, &s->end);
+    json_t *end = outcome_end_json(&s->end);
     engine_job_ended(j->engine, end);
+    json_decref(end);
     job_heap_ended(j);
     engine_judge(j->engine);
     const struct judge_tree *tree = judge_tree(engine_verdict(j->engine));
-    json_t *o = json_pack("{s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:s?,s:o}", "segment", (int)n->number,
-                          "pid", (int)n->pid, "started", json_local_time(n->started_wall_ns),
-                          "duration_s", json_seconds(n->ended_ns - n->started_ns), "first_step",
-                          step_json(n->progress.has_step, n->progress.first_step), "last_step",
-                          step_json(n->progress.has_step, n->progress.last_step), "checkpoint_step",
-                          step_json(n->progress.has_checkpoint && n->progress.checkpoint_has_step,
-                                    n->progress.checkpoint_step),
-                          "peak_bytes", json_u64(engine_segment_peak(j->engine)), "verdict",
-                          tree ? verdict_word_name(tree->result.word) : NULL, "end", end);
-    json_array_append_new(j->segments, o);
+    s->verdict = tree ? strdup(verdict_word_name(tree->result.word)) : NULL;
 }
 
 /* ---- again? ---- */
@@ -258,19 +270,15 @@ static void own_up(struct job_segment *n)
     }
 }
 
-/* The furthest step of the segments before; false: none told one. */
-static bool furthest_step(const struct job *j, int64_t *ret)
+/* The furthest step of the segments before; false: none reported one. */
+static bool furthest_step(const struct outcome *o, int64_t *ret)
 {
     bool known = false;
-    size_t i;
-    json_t *o;
-    json_array_foreach(j->segments, i, o)
-    {
-        const json_t *step = json_object_get(o, "last_step");
-        if (json_is_integer(step) && (!known || json_integer_value(step) > *ret)) {
-            *ret = json_integer_value(step);
-            known = true;
-        }
+    for (size_t i = 0; i < o->segment_count; i++) {
+        const struct outcome_segment *s = &o->segments[i];
+        if (s->has_last_step && (!known || s->last_step > *ret))
+            *ret = s->last_step;
+        known |= s->has_last_step;
     }
     return known;
 }
@@ -280,8 +288,8 @@ static bool may_go_on(struct job *j)
 {
     const struct guard_settings *g = &j->options->guard;
     const struct job_segment *n = &j->now;
-    int64_t before;
-    bool has_before = furthest_step(j, &before);
+    int64_t before = 0;
+    bool has_before = furthest_step(&j->outcome, &before);
     double lived_s = (double)(n->ended_ns - n->started_ns) / (double)NS_PER_S;
     if (has_before && !n->progress.counts_anew &&
         (!n->progress.has_step || n->progress.last_step <= before))

@@ -1,7 +1,6 @@
 /* One life of the job's first process. With --restart there may be several, one after another. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -12,6 +11,7 @@
 
 struct err;
 struct job;
+struct outcome_end;
 
 /* How far the end of a segment has come. */
 enum job_ending { RUNNING, SETTLING, TERMINATING, KILLING, DRAINING, ENDED };
@@ -58,6 +58,6 @@ void job_blame(struct job_segment *n, enum cause cause, const char *why);
 bool job_is_guard_stop(const struct job_segment *n);
 /* The segment is over: begins the next one, or stops the loop. */
 void job_segment_over(struct job *j);
-/* What the run exits with, and `end` of run.json; from the last segment. */
+/* What the run exits with, and how it ended; from the last segment. */
 int job_run_status(const struct job *j);
-json_t *job_end_json(const struct job *j);
+const struct outcome_end *job_outcome_end(struct job *j);

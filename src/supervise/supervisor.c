@@ -84,7 +84,7 @@ static void record(struct job *j)
     struct err err = {""};
     if (dir->fd < 0)
         return;
-    json_t *header = job_facts_json(j);
+    json_t *header = job_header_json(j);
     int r = engine_record(j->engine, dir->fd, header, &err);
     json_decref(header);
     job_log_start(j);
@@ -129,7 +129,7 @@ static void tear_down(struct job *j)
     collect_free(j->heap.collect);
     mark_receiver_free(j->marks);
     j->note->socket_folder[0] = '\0';
-    json_decref(j->segments);
+    outcome_fini(&j->outcome);
     loop_remove(j->client.source);
     channel_fini(&j->client.channel);
     job_streams_leave_client(&j->output);
@@ -177,7 +177,7 @@ static int write_end(struct job *j, const json_t *doc)
 /* Stops the recording, says in run.json how it ended, tells the client. */
 static void finish_job(struct job *j)
 {
-    json_t *footer = job_end_json(j);
+    json_t *footer = outcome_end_json(job_outcome_end(j));
     if (j->engine) {
         job_guard_end(j);
         job_heap_refresh(j, 0);
@@ -245,13 +245,13 @@ static int supervise(const struct supervisor_options *options, const struct clie
     struct job j = {.options = options,
                     .note = note,
                     .client.pidfd = client->pidfd,
-                    .segments = json_array(),
                     .now = {.pidfd = -1},
                     .guard = {.cgroup = guard_cgroup_none, .effective_fds = LIMIT_NO_FDS}};
     for (size_t i = 0; i < JOB_STREAMS; i++)
         j.output.streams[i] =
             (struct job_stream){.j = &j, .fd = -1, .client_fd = client->stream[i]};
     channel_init(&j.client.channel, client->fd);
+    job_about_start(&j);
     enlarge_file_table(client->fd);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is trouble of ours, not the end of the job */
