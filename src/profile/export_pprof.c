@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "profile/texts.h"
+#include "base/texts.h"
 
 /* Numbers of the fields in profile.proto. */
 enum {

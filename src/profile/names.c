@@ -11,7 +11,7 @@
 #include "base/span.h"
 #include "profile/names_known.h"
 #include "profile/pylines.h"
-#include "profile/texts.h"
+#include "base/texts.h"
 
 /* Which files are the program's own, of all that a profile has frames of. Zeroed is valid: found
  * out at the first question. */

@@ -10,7 +10,7 @@
 #include <gelf.h>
 
 #include "profile/symbols.h"
-#include "profile/texts.h"
+#include "base/texts.h"
 
 struct build_id {
     const uint8_t *bytes;

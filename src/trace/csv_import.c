@@ -15,8 +15,8 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "base/texts.h"
 #include "trace/export_text.h"
-#include "trace/names.h"
 #include "trace/writer.h"
 
 static const uint64_t close_wait_ns = 600 * NS_PER_S;
@@ -50,7 +50,7 @@ struct import {
     const char *path;
     bool by_step;    /* no time column */
     bool is_derived; /* marks come from the columns, not from a file */
-    struct names groups, phases;
+    struct texts groups, phases;
     struct import_row *rows;
     size_t row_count, row_cap;
     struct import_mark *marks;
@@ -98,8 +98,8 @@ static int take_row(void *user, const struct csv_row *row)
         .has_step = row->has_step,
         .has_epoch = row->has_epoch,
     };
-    if (names_intern(&im->groups, row->group, row->group_len, &r->slot) < 0 ||
-        names_intern(&im->phases, row->phase, row->phase_len, &r->phase) < 0)
+    if (texts_add(&im->groups, row->group, row->group_len, &r->slot) < 0 ||
+        texts_add(&im->phases, row->phase, row->phase_len, &r->phase) < 0)
         return -ENOMEM;
     im->row_count++;
     return 0;
@@ -256,8 +256,8 @@ static json_t *make_header(const struct import *im, const struct csv_options *op
 static void describe_group(const struct import *im, uint32_t slot, struct process_info *ret)
 {
     const char *base = strrchr(im->path, '/');
-    size_t len;
-    const char *name = names_get(&im->groups, slot, &len);
+    const char *name = im->groups.items[slot];
+    size_t len = strlen(name);
     int64_t pid;
 
     *ret = (struct process_info){.id = {.start_ticks = slot}};
@@ -307,8 +307,8 @@ static void write_marks_until(struct import *im, double t_s)
 static void write_phase(struct import *im, uint64_t t_ns, uint32_t phase, const char *state)
 {
     struct buf b = {0};
-    size_t len;
-    const char *s = names_get(&im->phases, phase, &len);
+    const char *s = im->phases.items[phase];
+    size_t len = strlen(s);
 
     if (len == 0)
         return;
@@ -505,14 +505,14 @@ int csv_import(const char *path, const struct csv_options *options, const char *
 {
     struct import im = {.path = path, .is_derived = !options || !options->marks_path};
     uint32_t none;
-    int r = names_intern(&im.phases, "", 0, &none); /* number 0 is no phase */
+    int r = texts_add(&im.phases, "", 0, &none); /* number 0 is no phase */
 
     if (r < 0)
         err_set(err, r, "no memory to hold the table %s", path);
     else
         r = import(&im, options, out_path, err);
-    names_fini(&im.groups);
-    names_fini(&im.phases);
+    texts_fini(&im.groups);
+    texts_fini(&im.phases);
     free(im.rows);
     free(im.marks);
     free(im.group);

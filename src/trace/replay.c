@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/span.h"
 
 struct replay_entity {
@@ -32,10 +33,15 @@ static void entity_free(struct replay_entity *e)
     free(e);
 }
 
+static uint64_t replay_key(uint32_t kind, uint32_t id)
+{
+    return (uint64_t)kind << 32 | id;
+}
+
 static struct replay_entity *entity_find(const struct replay *r, uint32_t kind, uint32_t id)
 {
-    int32_t i = idmap_get(&r->map, (enum sample_entity_kind)kind, id);
-    return i == IDMAP_NONE ? NULL : r->entities[i];
+    uint32_t i;
+    return numbers_get(&r->map, replay_key(kind, id), &i) ? r->entities[i] : NULL;
 }
 
 /* 0, -ENOMEM, or -EBADMSG: more than any recording of ours holds. */
@@ -48,17 +54,10 @@ static int entity_get(struct replay *r, uint32_t kind, uint32_t id, struct repla
     }
     if (r->entity_count >= RECORD_ENTITIES_MAX * 2)
         return -EBADMSG;
-    if (r->entity_count == r->entity_cap) {
-        size_t cap = r->entity_cap ? r->entity_cap * 2 : 32;
-        struct replay_entity **entities =
-            realloc(r->entities, cap * sizeof(struct replay_entity *));
-        if (!entities)
-            return -ENOMEM;
-        r->entities = entities;
-        r->entity_cap = cap;
-    }
+    if (!ARRAY_ROOM(r->entities, r->entity_count, r->entity_cap))
+        return -ENOMEM;
     e = calloc(1, sizeof *e);
-    if (!e || idmap_put(&r->map, (enum sample_entity_kind)kind, id, (int32_t)r->entity_count) < 0) {
+    if (!e || numbers_put(&r->map, replay_key(kind, id), (uint32_t)r->entity_count) < 0) {
         free(e);
         return -ENOMEM;
     }
@@ -83,10 +82,10 @@ static int drop_dead(struct replay *r)
     if (kept == r->entity_count)
         return 0;
     r->entity_count = kept;
-    idmap_clear(&r->map);
+    numbers_clear(&r->map);
     for (size_t i = 0; i < kept; i++) {
         const struct replay_entity *e = r->entities[i];
-        if (idmap_put(&r->map, e->kind, e->id, (int32_t)i) < 0)
+        if (numbers_put(&r->map, replay_key(e->kind, e->id), (uint32_t)i) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -403,7 +402,7 @@ void replay_fini(struct replay *r)
     for (size_t i = 0; i < r->entity_count; i++)
         entity_free(r->entities[i]);
     free(r->entities);
-    idmap_fini(&r->map);
+    numbers_fini(&r->map);
     free(r->pending);
     free(r->rows);
     buf_fini(&r->text);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "trace/idmap.h"
+#include "base/texts.h"
 #include "trace/reader.h"
 #include "trace/record.h"
 
@@ -18,7 +18,7 @@ struct replay_pending;
 struct replay {
     struct replay_entity **entities;
     size_t entity_count, entity_cap;
-    struct idmap map;
+    struct numbers map; /* from replay_key to a place in entities */
     struct replay_pending *pending;
     size_t pending_count, pending_cap, pending_at;
     uint64_t pending_t_ns;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -18,7 +19,6 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "trace/block.h"
-#include "trace/idmap.h"
 #include "trace/record.h"
 #include "trace/sealed.h"
 #include "trace/sink.h"
@@ -37,10 +37,15 @@ enum {
 
 /* ---- entities ---- */
 
+static uint64_t entity_key(enum sample_entity_kind kind, uint32_t id)
+{
+    return (uint64_t)kind << 32 | id;
+}
+
 static struct entity *entity_find(struct trace_writer *w, enum sample_entity_kind kind, uint32_t id)
 {
-    int32_t i = idmap_get(&w->map, kind, id);
-    return i == IDMAP_NONE ? NULL : &w->entities[i];
+    uint32_t i;
+    return numbers_get(&w->map, entity_key(kind, id), &i) ? &w->entities[i] : NULL;
 }
 
 /* NULL where memory or numbers ran out: the entity then is missing from the recording. */
@@ -51,15 +56,8 @@ static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind
         return e;
     if (w->entity_count >= RECORD_ENTITIES_MAX)
         return NULL;
-    if (w->entity_count == w->entity_cap) {
-        size_t cap = w->entity_cap ? w->entity_cap * 2 : 32;
-        struct entity *entities = realloc(w->entities, cap * sizeof *entities);
-        if (!entities)
-            return NULL;
-        w->entities = entities;
-        w->entity_cap = cap;
-    }
-    if (idmap_put(&w->map, kind, id, (int32_t)w->entity_count) < 0)
+    if (!ARRAY_ROOM(w->entities, w->entity_count, w->entity_cap) ||
+        numbers_put(&w->map, entity_key(kind, id), (uint32_t)w->entity_count) < 0)
         return NULL;
     e = &w->entities[w->entity_count++];
     *e = (struct entity){.kind = kind, .id = id};
@@ -70,7 +68,7 @@ static struct entity *entity_get(struct trace_writer *w, enum sample_entity_kind
 static void drop_dead(struct trace_writer *w)
 {
     size_t kept = 0;
-    idmap_clear(&w->map);
+    numbers_clear(&w->map);
     for (size_t i = 0; i < w->entity_count; i++) {
         struct entity *e = &w->entities[i];
         e->in_block = false;
@@ -79,7 +77,8 @@ static void drop_dead(struct trace_writer *w)
             continue;
         }
         w->entities[kept] = *e;
-        idmap_put(&w->map, e->kind, e->id, (int32_t)kept); /* fits: it held more before */
+        numbers_put(&w->map, entity_key(e->kind, e->id),
+                    (uint32_t)kept); /* fits: it held more before */
         kept++;
     }
     w->entity_count = kept;
@@ -495,7 +494,7 @@ static void writer_free(struct trace_writer *w)
     for (size_t i = 0; i < w->entity_count; i++)
         buf_fini(&w->entities[i].definition);
     free(w->entities);
-    idmap_fini(&w->map);
+    numbers_fini(&w->map);
     buf_fini(&w->rows);
     buf_fini(&w->body);
     buf_fini(&w->records);

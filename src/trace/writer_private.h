@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/texts.h"
 #include "base/buf.h"
 #include "proc/sample.h"
-#include "trace/idmap.h"
 #include "trace/writer.h"
 
 struct sink;
@@ -34,7 +34,7 @@ struct trace_writer {
 
     struct entity *entities;
     size_t entity_count, entity_cap;
-    struct idmap map;
+    struct numbers map; /* from entity_key to a place in entities */
 
     uint64_t t_ns; /* of the last record */
     uint64_t flushed_ns;

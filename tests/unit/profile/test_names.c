@@ -13,7 +13,7 @@
 #include "profile/known_heap.h"
 #include "profile/demangle.h"
 #include "profile/names_known.h"
-#include "profile/texts.h"
+#include "base/texts.h"
 
 #define PACKAGES "/home/u/venv/lib/python3.11/site-packages/"
 #define STANDARD "/usr/lib/python3.11/"

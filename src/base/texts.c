@@ -1,5 +1,5 @@
 /* Kept texts and numbers: two hash tables with open addressing, at most half full. */
-#include "profile/texts.h"
+#include "base/texts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,6 +95,13 @@ void numbers_fini(struct numbers *n)
 {
     free(n->slots);
     *n = (struct numbers){0};
+}
+
+void numbers_clear(struct numbers *n)
+{
+    n->count = 0;
+    if (n->size)
+        memset(n->slots, 0, n->size * sizeof *n->slots);
 }
 
 static struct numbers_slot *number_slot(const struct numbers *n, uint64_t key)

@@ -1,5 +1,4 @@
-/* Texts that are kept, each different one once, and a map from numbers to numbers. Private to
- * profile/. */
+/* Texts that are kept, each different one once, and a map from numbers to numbers. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +18,7 @@ int texts_add(struct texts *t, const char *s, size_t len, uint32_t *ret);
 /* The same, as a C string that lives as long as T; NULL: no memory. */
 const char *texts_keep(struct texts *t, const char *s, size_t len);
 
-/* Zeroed is valid and empty; nothing is removed. */
+/* Zeroed is valid and empty; nothing is removed alone. */
 struct numbers {
     struct numbers_slot {
         uint64_t key;
@@ -30,5 +29,6 @@ struct numbers {
 
 void numbers_fini(struct numbers *n);
 bool numbers_get(const struct numbers *n, uint64_t key, uint32_t *ret);
+void numbers_clear(struct numbers *n); /* keeps its memory: as many can be put again */
 /* KEY must not be there yet; VALUE below UINT32_MAX. 0 or -ENOMEM. */
 int numbers_put(struct numbers *n, uint64_t key, uint32_t value);
