@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ void store_reset(sqlite3_stmt *st)
     sqlite3_clear_bindings(st);
 }
 
-void store_settle(struct store *s)
+static void settle_pending(struct store *s)
 {
     if (s->pending)
         store_reset(s->pending);
@@ -83,49 +84,66 @@ void store_settle(struct store *s)
 
 sqlite3_stmt *store_prepare(struct store *s, sqlite3_stmt **at, const char *sql, struct err *err)
 {
-    store_settle(s);
+    settle_pending(s);
     if (!*at &&
         sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, at, NULL) != SQLITE_OK)
         store_fail(s, err);
     return *at;
 }
 
-sqlite3_stmt *store_statement(struct store *s, enum store_statement which, struct err *err)
-{
-    return store_prepare(s, &s->statements[which], store_sql[which], err);
-}
-
 int store_step(struct store *s, sqlite3_stmt *st, struct err *err)
 {
     errno = 0;
-    int rc = sqlite3_step(st);
+    int r = sqlite3_step(st);
     s->errnum = errno; /* of a commit that fails sqlite3_system_errno knows nothing */
-    return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : store_fail(s, err);
+    return r == SQLITE_ROW ? 1 : r == SQLITE_DONE ? 0 : store_fail(s, err);
 }
 
-int store_do(struct store *s, sqlite3_stmt *st, struct err *err)
-{
-    int rc = store_step(s, st, err);
-    store_reset(st);
-    return rc < 0 ? rc : 0;
-}
-
-static int run(struct store *s, enum store_statement which, struct err *err)
-{
-    sqlite3_stmt *st = store_statement(s, which, err);
-    return st ? store_do(s, st, err) : store_fail(s, NULL);
-}
-
-void store_bind_text(sqlite3_stmt *st, int at, const char *text)
-{
-    if (text) /* ours until the statement is reset, and no call goes on longer than that */
-        sqlite3_bind_text(st, at, text, -1, SQLITE_STATIC);
-}
-
-void store_bind_ns(sqlite3_stmt *st, int at, uint64_t v)
+static void bind_whole(sqlite3_stmt *st, int at, uint64_t v)
 {
     if (v)
         sqlite3_bind_int64(st, at, (sqlite3_int64)(v > INT64_MAX ? INT64_MAX : v));
+}
+
+/* Texts are the caller's until the statement is reset, and no call goes on longer than that. */
+static sqlite3_stmt *bind_all(struct store *s, enum store_statement which, struct err *err,
+                              const char *types, va_list ap)
+{
+    sqlite3_stmt *st = store_prepare(s, &s->statements[which], store_sql[which], err);
+    for (int i = 0; st && types[i]; i++) {
+        if (types[i] == 'i')
+            sqlite3_bind_int64(st, i + 1, va_arg(ap, int64_t));
+        else if (types[i] == 'n')
+            bind_whole(st, i + 1, va_arg(ap, uint64_t));
+        else if (types[i] == 't')
+            sqlite3_bind_text(st, i + 1, va_arg(ap, const char *), -1, SQLITE_STATIC);
+        else
+            sqlite3_bind_double(st, i + 1, va_arg(ap, double));
+    }
+    return st;
+}
+
+sqlite3_stmt *store_bind(struct store *s, enum store_statement which, struct err *err,
+                         const char *types, ...)
+{
+    va_list ap;
+    va_start(ap, types);
+    sqlite3_stmt *st = bind_all(s, which, err, types, ap);
+    va_end(ap);
+    return st;
+}
+
+int store_run(struct store *s, enum store_statement which, struct err *err, const char *types, ...)
+{
+    va_list ap;
+    va_start(ap, types);
+    sqlite3_stmt *st = bind_all(s, which, err, types, ap);
+    va_end(ap);
+    if (!st)
+        return store_fail(s, NULL);
+    int r = store_step(s, st, err);
+    store_reset(st);
+    return r < 0 ? r : 0;
 }
 
 uint64_t store_u64(sqlite3_stmt *st, int column)
@@ -139,7 +157,7 @@ uint64_t store_u64(sqlite3_stmt *st, int column)
 static void roll_back(struct store *s)
 {
     if (!sqlite3_get_autocommit(s->db)) /* a full disk may have done it already */
-        run(s, SQL_ROLLBACK, NULL);
+        store_run(s, SQL_ROLLBACK, NULL, "");
 }
 
 int store_turn_begin(struct store *s, struct store_turn *turn, struct err *err)
@@ -147,50 +165,50 @@ int store_turn_begin(struct store *s, struct store_turn *turn, struct err *err)
     memcpy(turn->counts, s->counts, sizeof turn->counts);
     if (s->group_lost)
         return err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
-    return run(s, s->is_grouped ? SQL_SAVE : SQL_BEGIN, err);
+    return store_run(s, s->is_grouped ? SQL_SAVE : SQL_BEGIN, err, "");
 }
 
 /* Of one call between store_begin and store_commit. */
-static int end_part(struct store *s, int rc, struct err *err)
+static int end_part(struct store *s, int r, struct err *err)
 {
-    if (rc == 0)
-        rc = run(s, SQL_SAVE_RELEASE, err);
-    if (rc == 0)
+    if (r == 0)
+        r = store_run(s, SQL_SAVE_RELEASE, err, "");
+    if (r == 0)
         return 0;
     if (sqlite3_get_autocommit(s->db))
-        s->group_lost = rc;
-    else if (run(s, SQL_SAVE_ROLLBACK, NULL) == 0)
-        run(s, SQL_SAVE_RELEASE, NULL);
-    return rc;
+        s->group_lost = r;
+    else if (store_run(s, SQL_SAVE_ROLLBACK, NULL, "") == 0)
+        store_run(s, SQL_SAVE_RELEASE, NULL, "");
+    return r;
 }
 
-int store_turn_end(struct store *s, const struct store_turn *turn, int rc, struct err *err)
+int store_turn_end(struct store *s, const struct store_turn *turn, int r, struct err *err)
 {
     if (s->is_grouped) {
-        rc = end_part(s, rc, err);
+        r = end_part(s, r, err);
     } else {
-        if (rc == 0)
-            rc = run(s, SQL_COMMIT, err);
-        if (rc < 0)
+        if (r == 0)
+            r = store_run(s, SQL_COMMIT, err, "");
+        if (r < 0)
             roll_back(s);
     }
-    if (rc < 0)
+    if (r < 0)
         memcpy(s->counts, turn->counts, sizeof s->counts);
-    return rc;
+    return r;
 }
 
 int store_begin(struct store *s, struct err *err)
 {
     if (s->is_grouped)
         return err_set(err, -EINVAL, "the job store %s is in a change already", s->path);
-    int rc = run(s, SQL_BEGIN, err);
-    if (rc == 0) {
+    int r = store_run(s, SQL_BEGIN, err, "");
+    if (r == 0) {
         s->is_grouped = true;
         s->group_lost = 0;
         s->last_id_before = s->last_id;
         memcpy(s->counts_before, s->counts, sizeof s->counts);
     }
-    return rc;
+    return r;
 }
 
 void store_cancel(struct store *s)
@@ -206,17 +224,17 @@ void store_cancel(struct store *s)
 
 int store_commit(struct store *s, struct err *err)
 {
-    int rc = 0;
+    int r = 0;
     if (!s->is_grouped)
         return err_set(err, -EINVAL, "the job store %s is in no change", s->path);
     if (s->group_lost)
-        rc = err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
+        r = err_set(err, s->group_lost, "the job store %s has given up this change", s->path);
     else
-        rc = run(s, SQL_COMMIT, err);
-    if (rc < 0)
+        r = store_run(s, SQL_COMMIT, err, "");
+    if (r < 0)
         store_cancel(s);
     s->is_grouped = false;
-    return rc;
+    return r;
 }
 
 /* ---- opening ---- */
@@ -255,11 +273,11 @@ static int ask(struct store *s, const char *sql, int64_t *ret, struct err *err)
     sqlite3_stmt *st = NULL;
     if (!store_prepare(s, &st, sql, err))
         return store_fail(s, NULL);
-    int rc = store_step(s, st, err);
-    if (rc == 1)
+    int r = store_step(s, st, err);
+    if (r == 1)
         *ret = sqlite3_column_int64(st, 0);
     sqlite3_finalize(st);
-    return rc < 0 ? rc : 0;
+    return r < 0 ? r : 0;
 }
 
 static int execute(struct store *s, const char *sql, struct err *err)
@@ -288,9 +306,9 @@ static int set_up(struct store *s, struct err *err)
 
 static int start_log(struct store *s, struct err *err)
 {
-    int rc = execute(s, "PRAGMA journal_mode = WAL", err);
-    return rc < 0
-               ? rc
+    int r = execute(s, "PRAGMA journal_mode = WAL", err);
+    return r < 0
+               ? r
                : execute(s, "PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576",
                          err);
 }
@@ -300,15 +318,15 @@ static int check_whole(struct store *s, struct err *err)
     sqlite3_stmt *st = NULL;
     if (!store_prepare(s, &st, "PRAGMA quick_check(1)", err))
         return store_fail(s, NULL);
-    int rc = store_step(s, st, err);
-    const char *says = rc == 1 ? (const char *)sqlite3_column_text(st, 0) : NULL;
-    if (rc == 1 && (!says || strcmp(says, "ok") != 0))
-        rc = err_set(err, -EBADMSG,
-                     "the job store %s is damaged (%.100s); move it away to begin with an empty "
-                     "one, the runs stay in their folders",
-                     s->path, says ? says : "no word from its check");
+    int r = store_step(s, st, err);
+    const char *says = r == 1 ? (const char *)sqlite3_column_text(st, 0) : NULL;
+    if (r == 1 && (!says || strcmp(says, "ok") != 0))
+        r = err_set(err, -EBADMSG,
+                    "the job store %s is damaged (%.100s); move it away to begin with an empty "
+                    "one, the runs stay in their folders",
+                    s->path, says ? says : "no word from its check");
     sqlite3_finalize(st);
-    return rc < 0 ? rc : 0;
+    return r < 0 ? r : 0;
 }
 
 static int migrate(struct store *s, int64_t version, struct err *err)
@@ -316,29 +334,29 @@ static int migrate(struct store *s, int64_t version, struct err *err)
     char sql[128];
     snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
              STORE_APPLICATION, STORE_VERSION);
-    int rc = run(s, SQL_BEGIN, err);
-    for (; rc == 0 && version < STORE_VERSION; version++)
-        rc = execute(s, store_schema[version], err);
-    if (rc == 0)
-        rc = execute(s, sql, err);
-    if (rc == 0)
-        rc = run(s, SQL_COMMIT, err);
-    if (rc < 0)
+    int r = store_run(s, SQL_BEGIN, err, "");
+    for (; r == 0 && version < STORE_VERSION; version++)
+        r = execute(s, store_schema[version], err);
+    if (r == 0)
+        r = execute(s, sql, err);
+    if (r == 0)
+        r = store_run(s, SQL_COMMIT, err, "");
+    if (r < 0)
         roll_back(s);
-    return rc;
+    return r;
 }
 
 /* Nothing is written to a file that is not ours, or is a newer ebb's. */
 static int check_and_migrate(struct store *s, struct err *err)
 {
     int64_t tables = 0, application = 0, version = 0;
-    int rc = ask(s, "SELECT count(*) FROM sqlite_schema", &tables, err);
-    if (rc == 0)
-        rc = ask(s, "PRAGMA application_id", &application, err);
-    if (rc == 0)
-        rc = ask(s, "PRAGMA user_version", &version, err);
-    if (rc < 0)
-        return rc;
+    int r = ask(s, "SELECT count(*) FROM sqlite_schema", &tables, err);
+    if (r == 0)
+        r = ask(s, "PRAGMA application_id", &application, err);
+    if (r == 0)
+        r = ask(s, "PRAGMA user_version", &version, err);
+    if (r < 0)
+        return r;
     if (tables > 0 && application != STORE_APPLICATION)
         return err_set(err, -EBADMSG,
                        "%s is a database, but no job store of ebb; name another file", s->path);
@@ -348,30 +366,30 @@ static int check_and_migrate(struct store *s, struct err *err)
             "the job store %s is of version %lld, this ebb knows up to %d; use the newer "
             "ebb that wrote it",
             s->path, (long long)version, STORE_VERSION);
-    rc = start_log(s, err);
-    if (rc == 0 && tables > 0)
-        rc = check_whole(s, err);
-    return rc == 0 && version < STORE_VERSION ? migrate(s, version < 0 ? 0 : version, err) : rc;
+    r = start_log(s, err);
+    if (r == 0 && tables > 0)
+        r = check_whole(s, err);
+    return r == 0 && version < STORE_VERSION ? migrate(s, version < 0 ? 0 : version, err) : r;
 }
 
 static int count_all(struct store *s, struct err *err)
 {
-    int rc = 0;
-    sqlite3_stmt *st = store_statement(s, SQL_COUNT, err);
-    while (st && (rc = store_step(s, st, err)) == 1) {
+    int r = 0;
+    sqlite3_stmt *st = store_bind(s, SQL_COUNT, err, "");
+    while (st && (r = store_step(s, st, err)) == 1) {
         int state = sqlite3_column_int(st, 0);
         if (state >= 0 && state < JOB_STATES)
             s->counts[state] = store_u64(st, 1);
     }
     store_reset(st);
-    return st ? rc : store_fail(s, NULL);
+    return st ? r : store_fail(s, NULL);
 }
 
 int store_open(const char *path, struct store **ret, struct err *err)
 {
-    int rc = check_place(path, err);
-    if (rc < 0)
-        return rc;
+    int r = check_place(path, err);
+    if (r < 0)
+        return r;
     struct store *s = calloc(1, sizeof *s);
     if (s)
         s->path = strdup(path);
@@ -384,18 +402,18 @@ int store_open(const char *path, struct store **ret, struct err *err)
     if (fd >= 0)
         close(fd);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    rc = sqlite3_open_v2(path, &s->db, flags, NULL) == SQLITE_OK ? 0 : store_fail(s, err);
-    if (rc == 0)
-        rc = set_up(s, err);
-    if (rc == 0)
-        rc = check_and_migrate(s, err);
-    if (rc == 0)
-        rc = count_all(s, err);
-    if (rc == 0) /* of all that ever were: AUTOINCREMENT */
-        rc = ask(s, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'", &s->last_id, err);
-    if (rc < 0) {
+    r = sqlite3_open_v2(path, &s->db, flags, NULL) == SQLITE_OK ? 0 : store_fail(s, err);
+    if (r == 0)
+        r = set_up(s, err);
+    if (r == 0)
+        r = check_and_migrate(s, err);
+    if (r == 0)
+        r = count_all(s, err);
+    if (r == 0) /* of all that ever were: AUTOINCREMENT */
+        r = ask(s, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'", &s->last_id, err);
+    if (r < 0) {
         store_close(s);
-        return rc;
+        return r;
     }
     *ret = s;
     return 0;
@@ -405,7 +423,7 @@ void store_close(struct store *s)
 {
     if (!s)
         return;
-    store_settle(s);
+    settle_pending(s);
     store_cancel(s);
     for (int i = 0; i < SQL_STATEMENTS; i++)
         sqlite3_finalize(s->statements[i]);

@@ -55,14 +55,15 @@ struct store {
     int group_lost;                     /* why SQLite has rolled the whole of it back; 0 */
 };
 
-/* The statement, ready for its values; NULL with a sentence. Ends what the last call left. */
-sqlite3_stmt *store_statement(struct store *s, enum store_statement which, struct err *err);
+/* The statement with its values; NULL with a sentence. Ends what the last call left. TYPES has a
+ * letter for each value: i int64_t, n uint64_t of which 0 is null, t text or NULL, d double. */
+sqlite3_stmt *store_bind(struct store *s, enum store_statement which, struct err *err,
+                         const char *types, ...);
+/* The same of one that returns no rows, from the first step to the reset. */
+int store_run(struct store *s, enum store_statement which, struct err *err, const char *types, ...);
 sqlite3_stmt *store_prepare(struct store *s, sqlite3_stmt **at, const char *sql, struct err *err);
-void store_settle(struct store *s);
 /* 1 a row, 0 done, or -errno with a sentence. */
 int store_step(struct store *s, sqlite3_stmt *st, struct err *err);
-/* One that returns no rows, from the first step to the reset. */
-int store_do(struct store *s, sqlite3_stmt *st, struct err *err);
 void store_reset(sqlite3_stmt *st);
 
 /* What a call changes between these two is kept together, or not at all. */
@@ -70,10 +71,8 @@ struct store_turn {
     uint64_t counts[JOB_STATES];
 };
 int store_turn_begin(struct store *s, struct store_turn *turn, struct err *err);
-int store_turn_end(struct store *s, const struct store_turn *turn, int rc, struct err *err);
+int store_turn_end(struct store *s, const struct store_turn *turn, int r, struct err *err);
 
-void store_bind_text(sqlite3_stmt *st, int at, const char *text); /* NULL is null */
-void store_bind_ns(sqlite3_stmt *st, int at, uint64_t v);         /* 0 is null */
 uint64_t store_u64(sqlite3_stmt *st, int column);
 /* What is wrong with the last call of SQLite, as -errno and a sentence. */
 int store_fail(struct store *s, struct err *err);

@@ -1,9 +1,10 @@
-/* The rows of the store: jobs and the changes of their states. */
+/* The rows of the store: jobs, the changes of their states, learned peaks and counters. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "server/jobs/store_private.h"
@@ -39,52 +40,11 @@ static void read_row(sqlite3_stmt *st, struct store_job *ret)
     };
 }
 
-static int no_such(int64_t id, struct err *err)
+static int note_change(struct store *s, int64_t id, uint64_t at_ns, enum job_state state,
+                       const char *reason, struct err *err)
 {
-    return err_set(err, -ENOENT, "there is no job %" PRId64, id);
-}
-
-static int note(struct store *s, int64_t id, uint64_t at_ns, enum job_state state,
-                const char *reason, struct err *err)
-{
-    sqlite3_stmt *st = store_statement(s, SQL_NOTE, err);
-    if (!st)
-        return store_fail(s, NULL);
-    sqlite3_bind_int64(st, 1, id);
-    sqlite3_bind_int64(st, 2, (sqlite3_int64)at_ns);
-    sqlite3_bind_int(st, 3, (int)state);
-    store_bind_text(st, 4, reason);
-    int rc = store_do(s, st, err);
-    st = rc == 0 ? store_statement(s, SQL_NOTE_TRIM, err) : NULL;
-    if (!st)
-        return rc < 0 ? rc : store_fail(s, NULL);
-    sqlite3_bind_int64(st, 1, id);
-    return store_do(s, st, err);
-}
-
-static int insert(struct store *s, const struct store_job *job, int64_t id, struct err *err)
-{
-    sqlite3_stmt *st = store_statement(s, SQL_ADD, err);
-    if (!st)
-        return store_fail(s, NULL);
-    sqlite3_bind_int(st, 1, (int)job->state);
-    sqlite3_bind_int(st, 2, job->priority);
-    store_bind_text(st, 3, job->name);
-    store_bind_ns(st, 4, (uint64_t)job->rerun_of);
-    store_bind_ns(st, 5, job->memory_bytes);
-    store_bind_text(st, 6, job->memory_from);
-    store_bind_text(st, 7, job->gpus);
-    store_bind_text(st, 8, job->run_dir);
-    sqlite3_bind_int64(st, 9, (sqlite3_int64)job->submitted_ns);
-    store_bind_ns(st, 10, job->started_ns);
-    store_bind_ns(st, 11, job->ended_ns);
-    store_bind_text(st, 12, job->reason);
-    store_bind_text(st, 13, job->request);
-    store_bind_text(st, 14, job->end);
-    sqlite3_bind_int64(st, 15, id);
-    store_bind_text(st, 16, job->folder_id);
-    store_bind_ns(st, 17, job->ended_age_ns);
-    return store_do(s, st, err);
+    int r = store_run(s, SQL_NOTE, err, "iiit", id, (int64_t)at_ns, (int64_t)state, reason);
+    return r < 0 ? r : store_run(s, SQL_NOTE_TRIM, err, "i", id);
 }
 
 int64_t store_next_id(const struct store *s)
@@ -103,81 +63,73 @@ int store_add(struct store *s, const struct store_job *job, int64_t *ret_id, str
     const int64_t id = store_next_id(s);
     if ((unsigned)job->state >= JOB_STATES)
         return err_set(err, -EINVAL, "%d is not a state of a job", (int)job->state);
-    int rc = store_turn_begin(s, &turn, err);
-    if (rc < 0)
-        return rc;
-    rc = insert(s, job, id, err);
-    if (rc == 0) {
+    int r = store_turn_begin(s, &turn, err);
+    if (r < 0)
+        return r;
+    r = store_run(s, SQL_ADD, err, "iitnntttinntttitn", (int64_t)job->state, (int64_t)job->priority,
+                  job->name, (uint64_t)job->rerun_of, job->memory_bytes, job->memory_from,
+                  job->gpus, job->run_dir, (int64_t)job->submitted_ns, job->started_ns,
+                  job->ended_ns, job->reason, job->request, job->end, id, job->folder_id,
+                  job->ended_age_ns);
+    if (r == 0) {
         s->counts[job->state]++;
-        rc = note(s, id, job->ended_ns ? job->ended_ns : job->submitted_ns, job->state, job->reason,
-                  err);
+        r = note_change(s, id, job->ended_ns ? job->ended_ns : job->submitted_ns, job->state,
+                        job->reason, err);
     }
-    rc = store_turn_end(s, &turn, rc, err);
-    if (rc == 0)
+    r = store_turn_end(s, &turn, r, err);
+    if (r == 0)
         *ret_id = s->last_id = id;
-    return rc;
+    return r;
 }
 
 int store_get(struct store *s, int64_t id, struct store_job *ret, struct err *err)
 {
-    sqlite3_stmt *st = store_statement(s, SQL_GET, err);
+    sqlite3_stmt *st = store_bind(s, SQL_GET, err, "i", id);
     if (!st)
         return store_fail(s, NULL);
-    sqlite3_bind_int64(st, 1, id);
-    int rc = store_step(s, st, err);
-    if (rc == 1) {
+    int r = store_step(s, st, err);
+    if (r == 1) {
         read_row(st, ret);
         s->pending = st;
         return 0;
     }
     store_reset(st);
-    return rc < 0 ? rc : no_such(id, err);
+    return r < 0 ? r : err_set(err, -ENOENT, "there is no job %" PRId64, id);
 }
 
-static bool is_begun(enum job_state state)
+static int update_row(struct store *s, int64_t id, const struct store_change *c, struct err *err)
 {
-    return state == JOB_RUNNING || state == JOB_CHECKPOINTING || state == JOB_STOPPING;
-}
-
-static int update(struct store *s, int64_t id, const struct store_change *c, struct err *err)
-{
-    sqlite3_stmt *st = store_statement(s, SQL_CHANGE, err);
-    if (!st)
-        return store_fail(s, NULL);
-    sqlite3_bind_int64(st, 1, id);
-    sqlite3_bind_int(st, 2, (int)c->state);
-    store_bind_text(st, 3, c->reason);
-    store_bind_text(st, 4, c->run_dir);
-    store_bind_text(st, 5, c->gpus);
-    store_bind_text(st, 6, c->memory_from);
-    store_bind_ns(st, 7, c->memory_bytes);
-    store_bind_text(st, 8, c->end);
-    store_bind_ns(st, 9, c->started_ns ? c->started_ns : is_begun(c->state) ? c->at_ns : 0);
-    store_bind_ns(st, 10, job_state_is_final(c->state) ? c->at_ns : 0);
-    store_bind_text(st, 11, c->folder_id);
-    store_bind_ns(st, 12, job_state_is_final(c->state) ? c->ended_age_ns : 0);
-    return store_do(s, st, err);
+    bool is_begun =
+        c->state == JOB_RUNNING || c->state == JOB_CHECKPOINTING || c->state == JOB_STOPPING;
+    bool is_final = job_state_is_final(c->state);
+    return store_run(s, SQL_CHANGE, err, "iittttntnntn", id, (int64_t)c->state, c->reason,
+                     c->run_dir, c->gpus, c->memory_from, c->memory_bytes, c->end,
+                     c->started_ns ? c->started_ns
+                     : is_begun    ? c->at_ns
+                                   : (uint64_t)0,
+                     is_final ? c->at_ns : (uint64_t)0, c->folder_id,
+                     is_final ? c->ended_age_ns : (uint64_t)0);
 }
 
 int store_change(struct store *s, int64_t id, const struct store_change *change, struct err *err)
 {
     struct store_job job = {0};
     struct store_turn turn;
-    int rc = store_get(s, id, &job, err);
-    if (rc < 0)
-        return rc;
+    int r = store_get(s, id, &job, err);
+    if (r < 0)
+        return r;
     if (!job_state_may_follow(job.state, change->state))
         return err_set(err, -EINVAL, "job %" PRId64 " is %s and cannot become %s", id,
                        job_state_word(job.state), job_state_word(change->state));
-    rc = store_turn_begin(s, &turn, err);
-    if (rc < 0)
-        return rc;
-    rc = update(s, id, change, err);
-    if (rc == 0)
-        rc = note(s, id, change->at_ns, change->state, change->reason, err);
+    r = store_turn_begin(s, &turn, err);
+    if (r < 0)
+        return r;
+    r = update_row(s, id, change, err);
+    if (r == 0)
+        r = note_change(s, id, change->at_ns, change->state, change->reason, err);
     s->counts[job.state]--;
     s->counts[change->state]++;
-    return store_turn_end(s, &turn, rc, err);
+    return store_turn_end(s, &turn, r, err);
 }
 
 /* ---- lists ---- */
@@ -222,7 +174,7 @@ int store_list(struct store *s, const struct store_filter *f, store_job_fn *fn, 
     unsigned states = f->states ? f->states : ~0u;
     enum list_kind kind = kind_of(f);
     sqlite3_stmt *st = prepare_list(s, kind, f->oldest_first, err);
-    int rc;
+    int r;
     if (!st)
         return store_fail(s, NULL);
     if (kind == LIST_STATE)
@@ -230,39 +182,127 @@ int store_list(struct store *s, const struct store_filter *f, store_job_fn *fn, 
     else
         sqlite3_bind_int64(st, 1, states);
     if (kind == LIST_NAME)
-        store_bind_text(st, 3, f->name);
+        sqlite3_bind_text(st, 3, f->name, -1, SQLITE_STATIC);
     sqlite3_bind_int64(st, 4, f->before > 0 ? f->before : INT64_MAX);
     sqlite3_bind_int64(st, 5, f->limit ? (sqlite3_int64)f->limit : -1);
-    while ((rc = store_step(s, st, err)) == 1) {
+    while ((r = store_step(s, st, err)) == 1) {
         struct store_job job;
         read_row(st, &job);
         if (fn(user, &job) != 0) {
-            rc = 0;
+            r = 0;
             break;
         }
     }
     store_reset(st);
-    return rc;
+    return r;
 }
 
 int store_changes(struct store *s, int64_t id, json_t **ret, struct err *err)
 {
-    sqlite3_stmt *st = store_statement(s, SQL_CHANGES, err);
+    sqlite3_stmt *st = store_bind(s, SQL_CHANGES, err, "i", id);
     json_t *list = json_array();
-    int rc = !list ? err_set(err, -ENOMEM, "out of memory") : st ? 0 : store_fail(s, NULL);
-    if (st)
-        sqlite3_bind_int64(st, 1, id);
-    while (rc == 0 && (rc = store_step(s, st, err)) == 1) {
+    int r = !list ? err_set(err, -ENOMEM, "out of memory") : st ? 0 : store_fail(s, NULL);
+    while (r == 0 && (r = store_step(s, st, err)) == 1) {
         json_t *entry = json_pack("{s:o, s:s, s:o}", "t_s", json_seconds(store_u64(st, 0)), "state",
                                   job_state_word((enum job_state)sqlite3_column_int(st, 1)),
                                   "reason", json_text0(text_at(st, 2)));
-        rc = json_array_append_new(list, entry) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+        r = json_array_append_new(list, entry) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
     }
     store_reset(st);
-    if (rc < 0) {
+    if (r < 0) {
         json_decref(list);
-        return rc;
+        return r;
     }
     *ret = list;
     return 0;
+}
+
+/* ---- learned peaks, counters, and removing ---- */
+
+void store_count(const struct store *s, uint64_t ret[JOB_STATES])
+{
+    memcpy(ret, s->counts, sizeof s->counts);
+}
+
+int store_learn(struct store *s, const char *name, uint64_t peak_bytes, uint64_t at_ns,
+                struct err *err)
+{
+    struct store_turn turn;
+    int r = store_turn_begin(s, &turn, err);
+    if (r < 0)
+        return r;
+    r = store_run(s, SQL_LEARN, err, "tin", name, (int64_t)at_ns, peak_bytes);
+    if (r == 0)
+        r = store_run(s, SQL_LEARN_TRIM_NAME, err, "t", name);
+    if (r == 0)
+        r = store_run(s, SQL_LEARN_TRIM, err, "");
+    return store_turn_end(s, &turn, r, err);
+}
+
+uint64_t store_learned(struct store *s, const char *name)
+{
+    sqlite3_stmt *st = store_bind(s, SQL_LEARNED, NULL, "t", name);
+    uint64_t peak = st && store_step(s, st, NULL) == 1 ? store_u64(st, 0) : 0;
+    store_reset(st);
+    return peak;
+}
+
+int store_count_up(struct store *s, const char *key, double by, struct err *err)
+{
+    struct store_turn turn;
+    int r = store_turn_begin(s, &turn, err);
+    if (r < 0)
+        return r;
+    r = store_run(s, SQL_COUNT_UP, err, "td", key, by);
+    return store_turn_end(s, &turn, r, err);
+}
+
+int store_counters(struct store *s, struct store_counter **ret, size_t *ret_count, struct err *err)
+{
+    struct buf list = {0};
+    sqlite3_stmt *st = store_bind(s, SQL_COUNTERS, err, "");
+    int r = st ? 0 : store_fail(s, NULL);
+    while (r == 0 && (r = store_step(s, st, err)) == 1) {
+        struct store_counter c = {.value = sqlite3_column_double(st, 1)};
+        const char *key = (const char *)sqlite3_column_text(st, 0);
+        snprintf(c.key, sizeof c.key, "%s", key ? key : "");
+        buf_add(&list, &c, sizeof c);
+        r = list.failed ? err_set(err, -ENOMEM, "out of memory") : 0;
+    }
+    store_reset(st);
+    if (r < 0) {
+        buf_fini(&list);
+        return r;
+    }
+    *ret_count = list.len / sizeof **ret;
+    *ret = (struct store_counter *)(void *)list.data;
+    return 0;
+}
+
+int store_counter(struct store *s, const char *key, double *ret, struct err *err)
+{
+    sqlite3_stmt *st = store_bind(s, SQL_COUNTER, err, "t", key);
+    if (!st)
+        return store_fail(s, NULL);
+    int r = store_step(s, st, err);
+    *ret = r == 1 ? sqlite3_column_double(st, 0) : 0;
+    store_reset(st);
+    return r < 0 ? r : 0;
+}
+
+int store_remove(struct store *s, int64_t id, struct err *err)
+{
+    struct store_job job = {0};
+    struct store_turn turn;
+    int r = store_get(s, id, &job, err);
+    enum job_state state = job.state;
+    if (r == 0)
+        r = store_turn_begin(s, &turn, err);
+    if (r < 0)
+        return r;
+    r = store_run(s, SQL_REMOVE, err, "i", id);
+    if (r == 0)
+        r = store_run(s, SQL_REMOVE_CHANGES, err, "i", id);
+    s->counts[state]--;
+    return store_turn_end(s, &turn, r, err);
 }
