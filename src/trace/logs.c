@@ -293,6 +293,15 @@ int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_
     return r;
 }
 
+uint64_t logs_end(int dirfd)
+{
+    struct logs_piece piece;
+    uint64_t end = 0;
+    if (logs_find(dirfd, UINT64_MAX, &piece, &end) == 0)
+        close(piece.fd);
+    return end;
+}
+
 ssize_t logs_read(int dirfd, uint64_t offset, void *buf, size_t size, uint64_t *ret_at)
 {
     struct logs_piece piece = {.fd = -1};

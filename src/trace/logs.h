@@ -42,6 +42,7 @@ struct logs_piece {
 /* The piece that holds OFFSET, or the next one behind it. -ENODATA: there is nothing from there on
  * (yet). *RET_END, if not NULL, gets the end of all that is there in either case. */
 int logs_find(int dirfd, uint64_t offset, struct logs_piece *ret, uint64_t *ret_end);
+uint64_t logs_end(int dirfd); /* of all that is there; 0: nothing yet */
 /* At most SIZE bytes from OFFSET on, of one piece. *RET_AT is where they begin: OFFSET, or the next
  * offset that exists, where that was dropped. Returns how many; 0: nothing there (yet), and *ret_at
  * is the end of what is there, or OFFSET if that is behind it; or -errno. */

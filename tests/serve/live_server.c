@@ -11,6 +11,7 @@
  * Prints its port first. Arguments: the hub's durations in ms (look, ping, silent, stuck, goodbye)
  * and the most viewers. Ends with standard input. */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/loop.h"
 #include "server/http/http.h"
@@ -31,9 +33,12 @@
 static struct {
     struct loop *loop;
     struct live *live;
-    struct buf input, log; /* one log for all jobs */
-    json_t *jobs;          /* by id, as text */
+    struct buf input;
+    char folder[32]; /* with one log for all jobs, */
+    int folder_fd, log_fd;
+    json_t *jobs; /* and these by id, as text */
     int64_t ticking;
+    jobs_news_fn *news; /* the hub's */
 } it;
 
 static void fail(const char *what, int rc)
@@ -51,9 +56,9 @@ static const char *key_of(int64_t id)
     return key;
 }
 
-static int job_of(void *user, int64_t id, json_t **ret)
+int jobs_get(struct jobs *jobs, int64_t id, bool with_changes, json_t **ret, struct err *err)
 {
-    (void)user;
+    (void)jobs, (void)with_changes, (void)err;
     json_t *job = json_object_get(it.jobs, key_of(id));
     if (!job)
         return -ENOENT;
@@ -61,22 +66,16 @@ static int job_of(void *user, int64_t id, json_t **ret)
     return 0;
 }
 
-static ssize_t log_of(void *user, int64_t id, uint64_t offset, void *buf, size_t size,
-                      uint64_t *ret_at)
+int jobs_folder(struct jobs *jobs, int64_t id, char *ret_path, size_t path_size)
 {
-    (void)user, (void)id;
-    size_t left = offset < it.log.len ? it.log.len - offset : 0;
-    size_t n = left < size ? left : size;
-    if (n > 0)
-        memcpy(buf, it.log.data + offset, n);
-    *ret_at = offset;
-    return (ssize_t)n;
+    (void)jobs, (void)id, (void)ret_path, (void)path_size;
+    return fcntl(it.folder_fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static uint64_t log_end_of(void *user, int64_t id)
+void jobs_listen(struct jobs *jobs, jobs_news_fn *fn, void *user)
 {
-    (void)user, (void)id;
-    return it.log.len;
+    (void)jobs, (void)user;
+    it.news = fn;
 }
 
 static json_t *machine_of(void *user)
@@ -89,9 +88,8 @@ static json_t *machine_of(void *user)
 
 static void news(enum jobs_news_kind kind, int64_t id, json_t *doc, bool is_change)
 {
-    live_news(it.live,
-              &(struct jobs_news){
-                  .kind = kind, .id = id, .doc = doc, .reason = "", .is_change = is_change});
+    it.news(it.live, &(struct jobs_news){
+                         .kind = kind, .id = id, .doc = doc, .reason = "", .is_change = is_change});
 }
 
 static enum jobs_news_kind kind_of(const json_t *message)
@@ -123,9 +121,9 @@ static void grow_log(int64_t id, const json_t *command)
     const json_t *text = json_object_get(command, "text");
     json_int_t times = json_integer_value(json_object_get(command, "repeat"));
     for (json_int_t i = 0; i < (times ? times : 1); i++)
-        buf_add(&it.log, json_string_value(text), json_string_length(text));
-    json_t *message = json_pack("{s:s, s:I, s:I}", "type", "log", "id", (json_int_t)id, "bytes",
-                                (json_int_t)it.log.len);
+        if (io_write_all(it.log_fd, json_string_value(text), json_string_length(text)) < 0)
+            fail("the log", -EIO);
+    json_t *message = json_pack("{s:s, s:I}", "type", "log", "id", (json_int_t)id);
     news(JOBS_NEWS_LOG, id, message, false);
     json_decref(message);
 }
@@ -240,15 +238,19 @@ int main(int argc, char **argv)
 {
     struct err err = {""};
     struct http *http;
-    struct live_times times = {
+    live_times = (struct live_times){
         argument(argc, argv, 1, 2000) * NS_PER_MS, argument(argc, argv, 2, 20000) * NS_PER_MS,
         argument(argc, argv, 3, 60000) * NS_PER_MS, argument(argc, argv, 4, 60000) * NS_PER_MS,
         argument(argc, argv, 5, 10000) * NS_PER_MS};
-    struct live_sources sources = {job_of, log_of, log_end_of, machine_of, NULL};
     unsigned viewers = (unsigned)argument(argc, argv, 6, 600);
     it.jobs = json_object();
+    snprintf(it.folder, sizeof it.folder, "/tmp/ebb-live.XXXXXX");
+    it.folder_fd = mkdtemp(it.folder) ? open(it.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    it.log_fd = openat(it.folder_fd, "log.txt", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (it.log_fd < 0)
+        fail(it.folder, -errno);
     int rc = loop_new(&it.loop);
-    if (rc < 0 || live_start(it.loop, &sources, &times, viewers, &it.live, &err) < 0)
+    if (rc < 0 || live_new(it.loop, NULL, machine_of, NULL, viewers, &it.live, &err) < 0)
         fail(err.text, rc);
     struct http_options options = {
         .listener_count = 1, .connections_max = viewers + 50, .idle_s = 10, .handle = on_request};
@@ -266,6 +268,7 @@ int main(int argc, char **argv)
     loop_free(it.loop);
     json_decref(it.jobs);
     buf_fini(&it.input);
-    buf_fini(&it.log);
+    unlinkat(it.folder_fd, "log.txt", 0);
+    rmdir(it.folder);
     return 0;
 }

@@ -13,12 +13,12 @@
 #include "base/loop.h"
 #include "server/http/live_private.h"
 
-const struct live_times live_default_times = {
-    .look_ns = 2 * NS_PER_S,
+struct live_times live_times = {
+    .check_ns = 2 * NS_PER_S,
     .ping_ns = 20 * NS_PER_S,
     .silent_ns = 60 * NS_PER_S,
     .stuck_ns = 60 * NS_PER_S,
-    .goodbye_ns = 10 * NS_PER_S,
+    .closing_ns = 10 * NS_PER_S,
 };
 
 /* ---- messages ---- */
@@ -43,11 +43,11 @@ static struct live_message *message_of_id(enum live_kind kind, const char *type,
 struct live_message *live_message_of_job(struct live *l, int64_t id)
 {
     json_t *job = NULL;
-    int rc = l->sources.job(l->sources.user, id, &job);
+    int r = jobs_get(l->jobs, id, false, &job, NULL);
     struct live_message *m = NULL;
-    if (rc == 0)
+    if (r == 0)
         m = message_of_id(LIVE_JOB, "job", id, job);
-    else if (rc == -ENOENT)
+    else if (r == -ENOENT)
         m = message_of_id(LIVE_REMOVED, "removed", id, NULL);
     json_decref(job);
     return m;
@@ -66,7 +66,7 @@ struct live_message *live_message_skipped(int64_t id, enum live_kind kind)
 
 static bool wants(const struct live_viewer *v, enum live_kind kind, int64_t id)
 {
-    if (v->goodbye_ns || v->is_dead)
+    if (v->state != VIEWER_OPEN)
         return false;
     switch (kind) {
     case LIVE_MACHINE:
@@ -84,7 +84,9 @@ static bool wants(const struct live_viewer *v, enum live_kind kind, int64_t id)
 /* What nobody wants need not be made. */
 static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 {
-    for (const struct live_viewer *v = l->viewers; v; v = v->next) {
+    const struct live_viewer *v;
+    LIST_FOREACH(v, &l->viewers, link)
+    {
         if (wants(v, kind, id))
             return true;
     }
@@ -93,8 +95,10 @@ static bool is_wanted(const struct live *l, enum live_kind kind, int64_t id)
 
 void live_tell(struct live *l, struct live_message *m)
 {
+    struct live_viewer *v;
     l->busy++;
-    for (struct live_viewer *v = l->viewers; v; v = v->next) {
+    LIST_FOREACH(v, &l->viewers, link)
+    {
         if (wants(v, m->kind, m->id))
             live_viewer_send(v, m);
     }
@@ -107,16 +111,16 @@ void live_sweep(struct live *l)
     if (!l->has_dead || l->busy)
         return;
     l->has_dead = false;
-    for (struct live_viewer *v = l->viewers, *next; v; v = next) {
-        next = v->next;
-        if (v->is_dead)
+    for (struct live_viewer *v = LIST_FIRST(&l->viewers), *next; v; v = next) {
+        next = LIST_NEXT(v, link);
+        if (v->state == VIEWER_DEAD)
             live_viewer_free(v);
     }
 }
 
 /* ---- news ---- */
 
-void live_news(void *user, const struct jobs_news *news)
+static void live_news(void *user, const struct jobs_news *news)
 {
     static const enum live_kind kinds[] = {
         [JOBS_NEWS_JOB] = LIVE_JOB,         [JOBS_NEWS_REMOVED] = LIVE_REMOVED,
@@ -141,12 +145,13 @@ void live_news(void *user, const struct jobs_news *news)
     live_sweep(l);
 }
 
-static void on_look(void *user, uint64_t now_ns, uint64_t missed)
+static void on_check(void *user, uint64_t now_ns, uint64_t missed)
 {
     struct live *l = user;
+    struct live_viewer *v;
     (void)missed;
     if (is_wanted(l, LIVE_MACHINE, 0)) {
-        json_t *doc = l->sources.machine(l->sources.user);
+        json_t *doc = l->machine(l->machine_user);
         if (doc)
             json_object_set_new(doc, "type", json_string("machine"));
         struct live_message *m = live_message_of(LIVE_MACHINE, 0, doc);
@@ -154,31 +159,24 @@ static void on_look(void *user, uint64_t now_ns, uint64_t missed)
             live_tell(l, m);
     }
     l->busy++;
-    for (struct live_viewer *v = l->viewers; v; v = v->next)
-        live_viewer_look(v, now_ns);
+    LIST_FOREACH(v, &l->viewers, link)
+    {
+        live_viewer_check(v, now_ns);
+    }
     l->busy--;
     live_sweep(l);
 }
 
-/* ---- what a viewer says ---- */
+/* ---- subscriptions ---- */
 
-static void complain(struct live_viewer *v, const struct err *err)
-{
-    struct live_message *m = live_message_of(
-        LIVE_ERROR, 0, json_pack("{s:s, s:o}", "type", "error", "message", json_text0(err->text)));
-    if (m)
-        live_viewer_send(v, m);
-    live_message_drop(m);
-}
-
-struct wish {
+struct subscription {
     bool jobs, machine, log;
     int64_t job;
 };
 
-static int read_wish(const json_t *doc, struct wish *ret, struct err *err)
+static int read_subscription(const json_t *doc, struct subscription *ret, struct err *err)
 {
-    struct wish w = {0};
+    struct subscription w = {0};
     const char *key;
     json_t *value;
     if (!json_is_object(doc))
@@ -208,7 +206,7 @@ static int read_wish(const json_t *doc, struct wish *ret, struct err *err)
     return 0;
 }
 
-static void watch(struct live_viewer *v, const struct wish *w)
+static void watch(struct live_viewer *v, const struct subscription *w)
 {
     struct live *l = v->live;
     struct live_tail *tail = w->job && w->log ? live_tail_watch(l, w->job) : NULL;
@@ -221,24 +219,23 @@ static void watch(struct live_viewer *v, const struct wish *w)
     v->job = w->job;
 }
 
-void live_viewer_hear(struct live_viewer *v, const char *text, size_t len)
+void live_viewer_subscribe(struct live_viewer *v, const char *text, size_t len)
 {
     struct err err = {""};
-    struct wish w = {0};
+    struct subscription w = {0};
     struct live_message *m = NULL;
     json_t *doc = json_parse(text, len, &err);
-    int rc = doc ? read_wish(doc, &w, &err) : -EINVAL;
+    int r = doc ? read_subscription(doc, &w, &err) : -EINVAL;
     json_decref(doc);
-    if (rc == 0 && w.job && !(m = live_message_of_job(v->live, w.job)))
-        rc = err_set(&err, -EIO, "job %lld cannot be read now", (long long)w.job);
-    if (rc < 0) {
-        complain(v, &err);
-        return;
-    }
-    watch(v, &w);
-    if (m)
-        live_viewer_send(v, m);
-    live_message_drop(m);
+    if (r == 0 && w.job && !(m = live_message_of_job(v->live, w.job)))
+        r = err_set(&err, -EIO, "job %lld cannot be read now", (long long)w.job);
+    if (r < 0)
+        m = live_message_of(
+            LIVE_ERROR, 0,
+            json_pack("{s:s, s:o}", "type", "error", "message", json_text0(err.text)));
+    else
+        watch(v, &w);
+    live_viewer_send_new(v, m);
 }
 
 /* ---- the hub ---- */
@@ -251,43 +248,48 @@ static void make_boot(char ret[17])
     snprintf(ret, 17, "%016llx", (unsigned long long)n);
 }
 
-int live_start(struct loop *loop, const struct live_sources *sources,
-               const struct live_times *times, unsigned viewers_max, struct live **ret,
-               struct err *err)
+int live_new(struct loop *loop, struct jobs *jobs, live_machine_fn *machine, void *user,
+             unsigned viewers_max, struct live **ret, struct err *err)
 {
     struct live *l = calloc(1, sizeof *l);
     if (!l)
         return err_set(err, -ENOMEM, "out of memory");
-    *l = (struct live){
-        .loop = loop, .sources = *sources, .times = *times, .viewers_max = viewers_max};
+    *l = (struct live){.loop = loop,
+                       .jobs = jobs,
+                       .machine = machine,
+                       .machine_user = user,
+                       .times = live_times,
+                       .viewers_max = viewers_max};
     make_boot(l->boot);
-    int rc = wslay_load(&l->wslay, err);
-    if (rc == 0) {
-        rc = loop_add_timer(loop, clock_mono_ns() + times->look_ns, times->look_ns, on_look, l,
-                            &l->timer);
-        if (rc < 0)
-            err_set(err, rc, "no timer can be had: %s", strerror(-rc));
+    int r = wslay_load(&l->wslay, err);
+    if (r == 0) {
+        r = loop_add_timer(loop, clock_mono_ns() + l->times.check_ns, l->times.check_ns, on_check,
+                           l, &l->timer);
+        if (r < 0)
+            err_set(err, r, "cannot make a timer: %s", strerror(-r));
     }
-    if (rc < 0) {
+    if (r < 0) {
         live_free(l);
-        return rc;
+        return r;
     }
+    jobs_listen(jobs, live_news, l);
     *ret = l;
     return 0;
 }
 
 void live_free(struct live *l)
 {
+    struct live_viewer *v;
     if (!l)
         return;
-    if (l->end)
-        l->end(l);
-    for (struct live_viewer *v = l->viewers; v; v = v->next) {
+    jobs_listen(l->jobs, NULL, l);
+    LIST_FOREACH(v, &l->viewers, link)
+    {
         live_viewer_close(v, WSLAY_CODE_GOING_AWAY, "the server ends");
         live_viewer_flush(v);
     }
-    while (l->viewers)
-        live_viewer_free(l->viewers);
+    while (!LIST_EMPTY(&l->viewers))
+        live_viewer_free(LIST_FIRST(&l->viewers));
     loop_remove(l->timer);
     wslay_unload(&l->wslay);
     free(l);

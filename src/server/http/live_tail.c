@@ -7,17 +7,30 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "server/http/live_private.h"
+#include "trace/logs.h"
 
 enum {
     PIECE_BYTES = 32 << 10, /* as JSON it may become six times that */
     PIECES_MAX = 4,         /* at one news; who writes faster is not shown whole */
 };
 
-struct live_tail *live_tail_watch(struct live *l, int64_t id)
+static uint64_t log_end_of(const struct live *l, int64_t id)
+{
+    AUTO_CLOSE int folder = jobs_folder(l->jobs, id, NULL, 0);
+    return folder < 0 ? 0 : logs_end(folder);
+}
+
+static struct live_tail *tail_find(const struct live *l, int64_t id)
 {
     struct live_tail *tail = l->tails;
     while (tail && tail->id != id)
         tail = tail->next;
+    return tail;
+}
+
+struct live_tail *live_tail_watch(struct live *l, int64_t id)
+{
+    struct live_tail *tail = tail_find(l, id);
     if (tail) {
         live_tail_read(l, id); /* so that for the new one it begins at the end, too */
         tail->watchers++;
@@ -26,7 +39,7 @@ struct live_tail *live_tail_watch(struct live *l, int64_t id)
     tail = calloc(1, sizeof *tail);
     if (tail) {
         *tail = (struct live_tail){.next = l->tails, .id = id, .watchers = 1};
-        tail->offset = l->sources.log_end(l->sources.user, id);
+        tail->offset = log_end_of(l, id);
         l->tails = tail;
     }
     return tail;
@@ -68,12 +81,14 @@ static void tell_piece(struct live *l, int64_t id, uint64_t offset, const char *
 /* A job that writes faster than it can be told: from near the end on. */
 static void catch_up(struct live *l, struct live_tail *tail)
 {
-    uint64_t end = l->sources.log_end(l->sources.user, tail->id);
+    uint64_t end = log_end_of(l, tail->id);
     if (end <= tail->offset + (uint64_t)PIECES_MAX * PIECE_BYTES)
         return;
     tail->offset = end - PIECE_BYTES;
+    struct live_viewer *v;
     l->busy++;
-    for (struct live_viewer *v = l->viewers; v; v = v->next) {
+    LIST_FOREACH(v, &l->viewers, link)
+    {
         if (v->tail != tail)
             continue;
         v->queue.skipped |= 1u << LIVE_LOG;
@@ -84,16 +99,15 @@ static void catch_up(struct live *l, struct live_tail *tail)
 
 void live_tail_read(struct live *l, int64_t id)
 {
-    struct live_tail *tail = l->tails;
-    while (tail && tail->id != id)
-        tail = tail->next;
+    struct live_tail *tail = tail_find(l, id);
     AUTO_FREE char *text = tail ? malloc(PIECE_BYTES) : NULL;
-    if (!text)
+    AUTO_CLOSE int folder = text ? jobs_folder(l->jobs, id, NULL, 0) : -1;
+    if (folder < 0)
         return;
     catch_up(l, tail);
     for (int i = 0; i < PIECES_MAX; i++) {
         uint64_t at = tail->offset;
-        ssize_t n = l->sources.log(l->sources.user, id, tail->offset, text, PIECE_BYTES, &at);
+        ssize_t n = logs_read(folder, tail->offset, text, PIECE_BYTES, &at);
         if (n <= 0)
             return;
         size_t whole = whole_characters(text, (size_t)n);

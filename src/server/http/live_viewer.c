@@ -20,7 +20,7 @@ enum {
     TURN_BYTES = 4 << 10,   /* read of one viewer before the others come */
     PIECES = 16,            /* written at once */
     PONGS_MAX = 32,         /* that may wait: who asks for more is not read */
-    FRAMES_PER_LOOK = 100,  /* between two looks at the viewers, 2 s */
+    FRAMES_PER_CHECK = 100, /* between two checks of the viewers, 2 s */
     FRAGMENTS_MAX = 64,     /* of one message */
     REFILL_MAX = 32,        /* messages made anew in one turn */
     SEND_BUFFER = 64 << 10, /* the kernel's, which doubles it */
@@ -29,10 +29,16 @@ enum {
 
 /* ---- ends ---- */
 
-static void die(struct live_viewer *v)
+static void viewer_die(struct live_viewer *v)
 {
-    v->is_dead = true;
+    v->state = VIEWER_DEAD;
     v->live->has_dead = true;
+}
+
+static void viewer_begin_closing(struct live_viewer *v, enum viewer_state state)
+{
+    v->state = state;
+    v->closing_ns = clock_mono_ns();
 }
 
 void live_viewer_free(struct live_viewer *v)
@@ -44,12 +50,7 @@ void live_viewer_free(struct live_viewer *v)
         l->wslay.free(v->ws);
     live_queue_fini(&v->queue);
     http_upgraded_close(v->connection);
-    if (v->prev)
-        v->prev->next = v->next;
-    else
-        l->viewers = v->next;
-    if (v->next)
-        v->next->prev = v->prev;
+    LIST_REMOVE(v, link);
     l->counts.viewers--;
     http_share_return(&l->places, v->rank, 1);
     free(v);
@@ -57,12 +58,12 @@ void live_viewer_free(struct live_viewer *v)
 
 void live_viewer_close(struct live_viewer *v, unsigned code, const char *why)
 {
-    if (v->is_dead || v->goodbye_ns)
+    if (v->state != VIEWER_OPEN)
         return;
-    v->goodbye_ns = clock_mono_ns();
+    viewer_begin_closing(v, VIEWER_CLOSING);
     live_queue_clear(&v->queue);
     if (v->live->wslay.queue_close(v->ws, (uint16_t)code, (const uint8_t *)why, strlen(why)) != 0)
-        die(v);
+        viewer_die(v);
 }
 
 /* ---- writing ---- */
@@ -112,19 +113,19 @@ static int write_pieces(struct live_viewer *v, int max)
 /* So that a control frame can come next, however much waits behind. */
 static int write_rest_of_frame(struct live_viewer *v)
 {
-    int rc = 1;
-    while (rc == 1 && !live_queue_is_between(&v->queue))
-        rc = write_pieces(v, 1);
-    return rc;
+    int r = 1;
+    while (r == 1 && !live_queue_is_between(&v->queue))
+        r = write_pieces(v, 1);
+    return r;
 }
 
 static int write_messages(struct live_viewer *v)
 {
     unsigned may_make = REFILL_MAX;
-    int rc = 1;
-    while (rc == 1 && (v->queue.count > 0 || (!v->goodbye_ns && refill(v, &may_make))))
-        rc = write_pieces(v, PIECES);
-    return rc == 1 ? v->queue.late_count == 0 : rc; /* the rest of them in the next turn */
+    int r = 1;
+    while (r == 1 && (v->queue.count > 0 || (v->state == VIEWER_OPEN && refill(v, &may_make))))
+        r = write_pieces(v, PIECES);
+    return r == 1 ? v->queue.late_count == 0 : r; /* the rest of them in the next turn */
 }
 
 static int write_control(struct live_viewer *v)
@@ -155,51 +156,59 @@ static int write_refusal(struct live_viewer *v)
 
 /* When nothing more is to be said. To close at once, with something unread, would make the kernel
  * take back what was said last. */
-static void finish(struct live_viewer *v)
+static void viewer_shut(struct live_viewer *v)
 {
-    if (v->has_left || shutdown(v->fd, SHUT_WR) < 0) {
-        die(v);
+    if (v->state == VIEWER_LEFT || shutdown(v->fd, SHUT_WR) < 0) {
+        viewer_die(v);
         return;
     }
-    v->is_shut = true;
-    if (!v->goodbye_ns)
-        v->goodbye_ns = clock_mono_ns();
+    if (v->state == VIEWER_OPEN)
+        v->closing_ns = clock_mono_ns();
+    v->state = VIEWER_SHUT;
     set_events(v, false);
 }
 
 void live_viewer_flush(struct live_viewer *v)
 {
     const struct wslay_table *ws = &v->live->wslay;
-    if (v->is_dead || v->is_shut)
+    bool is_refused = v->state == VIEWER_REFUSED;
+    if (v->state >= VIEWER_SHUT)
         return;
-    int rc = write_rest_of_frame(v);
-    if (rc == 1)
-        rc = v->is_refused ? write_refusal(v) : write_control(v);
-    if (rc == 1 && !v->is_refused)
-        rc = write_messages(v);
-    if (rc < 0)
-        die(v);
-    else if (rc == 1 && (v->is_refused || (!ws->want_read(v->ws) && !ws->want_write(v->ws))))
-        finish(v);
-    if (v->is_dead || v->is_shut)
+    int r = write_rest_of_frame(v);
+    if (r == 1)
+        r = is_refused ? write_refusal(v) : write_control(v);
+    if (r == 1 && !is_refused)
+        r = write_messages(v);
+    if (r < 0)
+        viewer_die(v);
+    else if (r == 1 && (is_refused || (!ws->want_read(v->ws) && !ws->want_write(v->ws))))
+        viewer_shut(v);
+    if (v->state >= VIEWER_SHUT)
         return;
-    if (rc == 0 && !v->stuck_ns)
+    if (r == 0 && !v->stuck_ns)
         v->stuck_ns = clock_mono_ns();
-    set_events(v, rc == 0);
+    set_events(v, r == 0);
 }
 
 void live_viewer_send(struct live_viewer *v, struct live_message *m)
 {
-    if (v->is_dead || v->goodbye_ns)
+    if (v->state != VIEWER_OPEN)
         return;
-    int rc = live_queue_add(&v->queue, m);
+    int r = live_queue_add(&v->queue, m);
     v->live->counts.messages++;
-    if (rc > 0)
+    if (r > 0)
         v->live->counts.skipped++;
-    if (rc < 0)
+    if (r < 0)
         live_viewer_close(v, CLOSE_TRY_AGAIN, "too far behind");
     if (!(v->events & EPOLLOUT)) /* else the loop says when */
         live_viewer_flush(v);
+}
+
+void live_viewer_send_new(struct live_viewer *v, struct live_message *m)
+{
+    if (m)
+        live_viewer_send(v, m);
+    live_message_drop(m);
 }
 
 static ssize_t on_send(wslay_event_context_ptr ws, const uint8_t *data, size_t len, int flags,
@@ -238,8 +247,10 @@ static ssize_t on_recv(wslay_event_context_ptr ws, uint8_t *buf, size_t len, int
         v->may_read -= (size_t)n;
         return n;
     }
-    v->is_lost = n == 0 || (errno != EAGAIN && errno != EINTR);
-    v->live->wslay.set_error(ws, v->is_lost ? WSLAY_ERR_CALLBACK_FAILURE : WSLAY_ERR_WOULDBLOCK);
+    bool is_lost = n == 0 || (errno != EAGAIN && errno != EINTR);
+    if (is_lost)
+        viewer_die(v);
+    v->live->wslay.set_error(ws, is_lost ? WSLAY_ERR_CALLBACK_FAILURE : WSLAY_ERR_WOULDBLOCK);
     return -1;
 }
 
@@ -267,16 +278,14 @@ static void on_message(wslay_event_context_ptr ws, const struct wslay_event_on_m
 {
     struct live_viewer *v = user;
     (void)ws;
-    if (m->opcode == WSLAY_CONNECTION_CLOSE)
-        v->has_left = true; /* wslay answers it */
-    if (v->goodbye_ns || v->is_dead)
-        return;
-    if (m->opcode == WSLAY_TEXT_FRAME)
-        live_viewer_hear(v, (const char *)m->msg, m->msg_length);
+    if (v->state == VIEWER_OPEN && m->opcode == WSLAY_TEXT_FRAME)
+        live_viewer_subscribe(v, (const char *)m->msg, m->msg_length);
     else if (m->opcode == WSLAY_BINARY_FRAME)
         live_viewer_close(v, WSLAY_CODE_UNSUPPORTED_DATA, "text alone is understood");
-    else if (m->opcode == WSLAY_CONNECTION_CLOSE)
-        v->goodbye_ns = clock_mono_ns();
+    else if (v->state == VIEWER_OPEN && m->opcode == WSLAY_CONNECTION_CLOSE)
+        viewer_begin_closing(v, VIEWER_LEFT); /* wslay answers it */
+    else if (v->state == VIEWER_CLOSING && m->opcode == WSLAY_CONNECTION_CLOSE)
+        v->state = VIEWER_LEFT;
 }
 
 /* What comes after the last word. */
@@ -285,25 +294,20 @@ static void throw_away(struct live_viewer *v)
     char piece[TURN_BYTES];
     ssize_t n = recv(v->fd, piece, sizeof piece, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        die(v);
+        viewer_die(v);
 }
 
 static void read_all(struct live_viewer *v)
 {
-    if (v->is_shut || v->is_refused) {
+    if (v->state >= VIEWER_REFUSED) {
         throw_away(v);
         return;
     }
     v->may_read = TURN_BYTES;
-    v->heard_ns = clock_mono_ns();
-    if (v->live->wslay.recv(v->ws) == 0)
+    v->received_ns = clock_mono_ns();
+    if (v->live->wslay.recv(v->ws) == 0 || v->state == VIEWER_DEAD)
         return;
-    if (v->is_lost) {
-        die(v);
-        return;
-    }
-    v->is_refused = true;
-    v->goodbye_ns = v->heard_ns;
+    viewer_begin_closing(v, VIEWER_REFUSED);
     live_queue_clear(&v->queue);
 }
 
@@ -313,10 +317,10 @@ static void on_ready(void *user, int fd, uint32_t events)
     struct live *l = v->live;
     (void)fd;
     l->busy++;
-    if (!v->is_dead && events & EPOLLIN)
+    if (v->state != VIEWER_DEAD && events & EPOLLIN)
         read_all(v);
     else if (events & (EPOLLHUP | EPOLLERR))
-        die(v);
+        viewer_die(v);
     live_viewer_flush(v);
     l->busy--;
     live_sweep(l);
@@ -324,21 +328,21 @@ static void on_ready(void *user, int fd, uint32_t events)
 
 /* ---- time ---- */
 
-void live_viewer_look(struct live_viewer *v, uint64_t now_ns)
+void live_viewer_check(struct live_viewer *v, uint64_t now_ns)
 {
     const struct live_times *t = &v->live->times;
     const struct wslay_event_msg ping = {.opcode = WSLAY_PING, .msg = NULL, .msg_length = 0};
-    if (v->is_dead)
+    if (v->state == VIEWER_DEAD)
         return;
-    v->frames_left = FRAMES_PER_LOOK;
-    if (v->goodbye_ns) {
-        if (now_ns - v->goodbye_ns >= t->goodbye_ns)
-            die(v);
+    v->frames_left = FRAMES_PER_CHECK;
+    if (v->state != VIEWER_OPEN) {
+        if (now_ns - v->closing_ns >= t->closing_ns)
+            viewer_die(v);
         return;
     }
     if (v->stuck_ns && now_ns > v->stuck_ns && now_ns - v->stuck_ns >= t->stuck_ns) {
         live_viewer_close(v, CLOSE_TRY_AGAIN, "nothing was read");
-    } else if (now_ns > v->heard_ns && now_ns - v->heard_ns >= t->silent_ns) {
+    } else if (now_ns > v->received_ns && now_ns - v->received_ns >= t->silent_ns) {
         live_viewer_close(v, CLOSE_TRY_AGAIN, "no answer to pings");
     } else if (now_ns - v->pinged_ns >= t->ping_ns) {
         v->pinged_ns = now_ns;
@@ -379,10 +383,7 @@ static void greet(struct live_viewer *v)
     double now_s = (double)clock_wall_ns() / 1e9;
     json_t *doc = json_pack("{s:s, s:s, s:f, s:s}", "type", "hello", "version", EBB_VERSION,
                             "now_s", now_s, "boot", l->boot);
-    struct live_message *m = live_message_of(LIVE_HELLO, 0, doc);
-    if (m)
-        live_viewer_send(v, m);
-    live_message_drop(m);
+    live_viewer_send_new(v, live_message_of(LIVE_HELLO, 0, doc));
 }
 
 void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *extra,
@@ -398,14 +399,11 @@ void live_viewer_take(void *user, struct http_upgraded *u, int fd, const void *e
         http_upgraded_close(u);
         return;
     }
-    *v = (struct live_viewer){
-        .live = l, .connection = u, .rank = rank, .fd = fd, .next = l->viewers};
-    if (v->next)
-        v->next->prev = v;
-    l->viewers = v;
+    *v = (struct live_viewer){.live = l, .connection = u, .rank = rank, .fd = fd};
+    LIST_INSERT_HEAD(&l->viewers, v, link);
     l->counts.viewers++;
-    v->heard_ns = v->pinged_ns = clock_mono_ns();
-    v->frames_left = FRAMES_PER_LOOK;
+    v->received_ns = v->pinged_ns = clock_mono_ns();
+    v->frames_left = FRAMES_PER_CHECK;
     if (set_up(v) < 0) {
         live_viewer_free(v);
         return;

@@ -58,21 +58,11 @@ static int answer_piece(struct http_request *r, int folder, unsigned status, uin
     return 0;
 }
 
-/* The end of all there is; 0 where nothing is there yet. */
-static uint64_t log_end(int folder)
-{
-    struct logs_piece piece;
-    uint64_t end = 0;
-    if (logs_find(folder, UINT64_MAX, &piece, &end) == 0)
-        close(piece.fd);
-    return end;
-}
-
 /* It may lie in two files, and must come to the very end. */
 static void answer_tail(struct http_request *r, int folder, uint64_t bytes)
 {
     struct buf text = {0};
-    uint64_t end = log_end(folder), at = end > bytes ? end - bytes : 0, first = at;
+    uint64_t end = logs_end(folder), at = end > bytes ? end - bytes : 0, first = at;
     while (at < end && text.len < TAIL_MAX && buf_reserve(&text, 64 << 10) == 0) {
         uint64_t from;
         ssize_t n = logs_read(folder, at, text.data + text.len, 64 << 10, &from);
@@ -181,7 +171,7 @@ static void answer_all(struct http_request *r, int folder, uint64_t end)
 
 static void answer_range(struct http_request *r, int folder)
 {
-    uint64_t end = log_end(folder), first = 0, last = UINT64_MAX - 1;
+    uint64_t end = logs_end(folder), first = 0, last = UINT64_MAX - 1;
     if (!read_range(http_header(r, "Range"), end, &first, &last)) {
         answer_all(r, folder, end);
         return;
@@ -205,7 +195,7 @@ bool route_answer_log(const struct route_waiter *w, bool is_last)
         return true;
     if (!is_last && state != JOB_STATES && !job_state_is_final(state))
         return false;
-    answer_none(r, w->offset, folder >= 0 ? log_end(folder) : 0);
+    answer_none(r, w->offset, folder >= 0 ? logs_end(folder) : 0);
     return true;
 }
 
