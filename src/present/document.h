@@ -65,7 +65,6 @@ enum doc_point {
     POINT_AGAINST, /* − */
     POINT_ABSENT,  /* ? */
     POINT_DECIDE,  /* would decide it: */
-    POINT_NUMBER,  /* 1. */
     POINT_TROUBLE, /* ! something could not be read */
 };
 void doc_point(struct doc *d, enum doc_point kind);

@@ -112,18 +112,17 @@ static size_t html_fact(struct html *h, size_t i)
 static size_t html_point(struct html *h, size_t i)
 {
     static const struct {
-        const char *tag, *end, *list, *item;
+        const char *list, *item;
     } kinds[] = {
-        [POINT_PLAIN] = {"ul", "</ul>\n", "evidence", "<li>"},
-        [POINT_FOR] = {"ul", "</ul>\n", "reasons", "<li class=for><b>for</b> "},
-        [POINT_AGAINST] = {"ul", "</ul>\n", "reasons", "<li class=against><b>against</b> "},
-        [POINT_ABSENT] = {"ul", "</ul>\n", "reasons", "<li class=absent><b>not measured</b> "},
-        [POINT_DECIDE] = {"ul", "</ul>\n", "reasons", "<li class=decide><b>to decide it</b> "},
-        [POINT_NUMBER] = {"ol", "</ol>\n", "advice", "<li>"},
-        [POINT_TROUBLE] = {"ul", "</ul>\n", "trouble", "<li>"},
+        [POINT_PLAIN] = {"evidence", "<li>"},
+        [POINT_FOR] = {"reasons", "<li class=for><b>for</b> "},
+        [POINT_AGAINST] = {"reasons", "<li class=against><b>against</b> "},
+        [POINT_ABSENT] = {"reasons", "<li class=absent><b>not measured</b> "},
+        [POINT_DECIDE] = {"reasons", "<li class=decide><b>to decide it</b> "},
+        [POINT_TROUBLE] = {"trouble", "<li>"},
     };
     unsigned kind = h->doc->nodes[i].style;
-    html_list(h, kinds[kind].tag, kinds[kind].end, kinds[kind].list);
+    html_list(h, "ul", "</ul>\n", kinds[kind].list);
     buf_add_str(h->out, kinds[kind].item);
     i = html_spans(h, i + 1);
     buf_add_byte(h->out, '\n');

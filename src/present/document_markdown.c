@@ -10,7 +10,6 @@ struct paper {
     struct buf *out;
     const char *cwd;
     enum doc_kind last; /* the block before */
-    size_t number;      /* of the last numbered point */
 };
 
 typedef void paper_fn(struct buf *out, const char *raw);
@@ -117,11 +116,7 @@ static size_t paper_point(struct paper *p, size_t i)
     unsigned kind = p->doc->nodes[i].style;
     if (p->last != NODE_POINT)
         buf_add_byte(p->out, '\n');
-    p->number = p->last == NODE_POINT ? p->number : 0;
-    if (kind == POINT_NUMBER)
-        buf_printf(p->out, "%zu. ", ++p->number);
-    else
-        buf_printf(p->out, "- %s", kind >= POINT_FOR && kind <= POINT_DECIDE ? words[kind] : "");
+    buf_printf(p->out, "- %s", kind >= POINT_FOR && kind <= POINT_DECIDE ? words[kind] : "");
     i = paper_spans(p, i + 1);
     buf_add_byte(p->out, '\n');
     return i;

@@ -24,7 +24,6 @@ struct terminal {
     bool is_spaced;       /* a space comes before the word */
     size_t label_columns; /* of the facts under way */
     size_t point_under;   /* column of the text of the block before: points go below it */
-    size_t number;        /* of the last numbered point */
 };
 
 /* ---- text ---- */
@@ -220,15 +219,10 @@ static size_t terminal_fact(struct terminal *t, size_t i)
 
 static size_t terminal_point(struct terminal *t, size_t i)
 {
-    static const char *const signs[] = {"·", "+", "−", "?", "would decide it:", "", "!"};
+    static const char *const signs[] = {"·", "+", "−", "?", "would decide it:", "!"};
     unsigned kind = t->doc->nodes[i].style;
-    char number[16];
-    bool is_below = t->number && kind >= POINT_FOR && kind <= POINT_DECIDE;
-    t->number += kind == POINT_NUMBER;
-    snprintf(number, sizeof number, "%zu.", t->number);
-    terminal_pad(t, t->point_under + (is_below ? 3 : 0));
-    terminal_put(t, kind == POINT_TROUBLE ? TONE_BAD : TONE_DIM,
-                 kind == POINT_NUMBER ? number : signs[kind]);
+    terminal_pad(t, t->point_under);
+    terminal_put(t, kind == POINT_TROUBLE ? TONE_BAD : TONE_DIM, signs[kind]);
     terminal_pad(t, t->column + 1);
     t->indent = kind == POINT_DECIDE ? t->point_under + 3 : t->column;
     i = terminal_spans(t, i + 1, TONE_PLAIN);
@@ -502,8 +496,6 @@ static bool terminal_ends_blank(const struct terminal *t)
 static size_t terminal_node(struct terminal *t, size_t i)
 {
     const struct doc_node *n = &t->doc->nodes[i];
-    if (n->kind != NODE_POINT)
-        t->number = 0;
     if (n->kind != NODE_FACT)
         t->label_columns = 0;
     switch (n->kind) {

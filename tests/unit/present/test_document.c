@@ -159,9 +159,7 @@ static void points_stand_below_the_fact_before_them(void **state)
     doc_text(&d, TONE_PLAIN, ": memory keeps growing");
     doc_point(&d, POINT_PLAIN);
     doc_text(&d, TONE_PLAIN, "every step adds the same");
-    doc_heading(&d, "What to do");
-    doc_point(&d, POINT_NUMBER);
-    doc_text(&d, TONE_PLAIN, "nothing");
+    doc_heading(&d, "Why");
     doc_point(&d, POINT_FOR);
     doc_text(&d, TONE_PLAIN, "all");
     check(&d, TERMINAL, 32,
@@ -169,7 +167,7 @@ static void points_stand_below_the_fact_before_them(void **state)
           "           growing\n"
           "           · every step adds the\n"
           "             same\n"
-          "\nWhat to do\n1. nothing\n   + all\n");
+          "\nWhy\n+ all\n");
 }
 
 static struct doc folds(void)
