@@ -94,7 +94,7 @@ static json_t *census_load(const char *path, struct err *err)
         doc = json_parse(buf_str(&text), text.len, err);
     buf_fini(&text);
     if (doc && !json_is_object(doc)) {
-        err_set(err, -EBADMSG, "%s is no census", path);
+        err_set(err, -EBADMSG, "%s is not a census", path);
         json_decref(doc);
         doc = NULL;
     }
@@ -333,7 +333,7 @@ static int census_exec(const struct cli_call *call)
 
 static const struct option_desc options_table[] = {
     OPTION_ROW(0, "timeout", DURATION, "TIME", offsetof(struct census_options, timeout_ns),
-               .fallback = "30s", .min = 100, .help = "how long to wait for the answers"),
+               .fallback = "30s", .min = 100, .help = "how long to wait for answers"),
     OPTION_ROW(0, "top", INT, "N", offsetof(struct census_options, top), .fallback = "10", .min = 1,
                .max = 200, .help = "rows of each table"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct census_options, json),
@@ -347,12 +347,13 @@ const struct cli_command cmd_census = {
     .summary = "live tensors and Python objects of a job, and what grew",
     .description =
         "Asks the Python processes of a run to count what is alive in them: tensors by device, "
-        "type and shape, objects by type, and who holds the largest. They do it where a step has "
-        "ended, or after two seconds without one in a thread of their own; nothing is attached to "
+        "type and shape, objects by type, and what keeps the largest alive. They count at the end "
+        "of a "
+        "step, or after two seconds without one in a thread of their own; nothing is attached to "
         "them. Each census is kept in the run folder, and the next one shows what grew since.\n\n"
         "Of a run that has ended, the last censuses kept are shown. EBB_CENSUS_EVERY=N before `ebb "
         "run` keeps one every N steps.\n\n"
-        "The status is 2 where there is nothing to show, or nobody answered.",
+        "The status is 2 where there is nothing to show, or no process answered.",
     .examples = "ebb census ebb-runs/latest\n"
                 "ebb census 4711 --top 20\n",
     .options = options_table,

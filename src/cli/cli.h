@@ -1,4 +1,4 @@
-/* What every command shares: its description as data, options from one table, how it speaks. */
+/* What every command shares: its description as data, options from one table, its output. */
 #pragma once
 
 #include <jansson.h>
@@ -55,7 +55,7 @@ int cli_unknown_command(const char *name);
 /* One line "ebb: SENTENCE" on stderr, escaped. Returns STATUS. */
 int cli_fail(int status, const struct err *err);
 int cli_failf(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same line for what is no failure. */
+/* The same line for something that is not a failure. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Opens standard streams that are closed on /dev/null, so that no file of ours gets one of their
  * numbers. */
@@ -65,7 +65,7 @@ bool cli_was_closed(int fd);
 bool cli_colour(int fd);  /* a terminal, and no NO_COLOR */
 size_t cli_width(int fd); /* columns to write in: the terminal's, from 40 to 100; else 80 */
 
-/* A closed pipe is no failure worth a sentence: the status is what the shell would see of SIGPIPE.
+/* A closed pipe gets no sentence: the status is what the shell would see of SIGPIPE.
  */
 enum { CLI_PIPE_STATUS = 141 };
 /* Writes OUT to standard output and frees it: the exit status. */

@@ -54,8 +54,8 @@ static int fail_connect(const char *path, int code, struct err *err)
 {
     if (code == -ENOENT || code == -ECONNREFUSED)
         return err_set(err, -ENOENT,
-                       "there is no server at %.200s; start one with `ebb serve`, or say where it "
-                       "is with --socket or $EBB_SERVER",
+                       "there is no server at %.200s; start one with `ebb serve`, or name its "
+                       "socket with --socket or $EBB_SERVER",
                        path);
     if (code == -EACCES || code == -EPERM)
         return err_set(err, code, "the server at %.200s belongs to another user", path);
@@ -147,7 +147,7 @@ static int cut_short(struct err *err)
 
 static int no_http(struct err *err)
 {
-    return err_set(err, -EBADMSG, "what answers there is no ebb server");
+    return err_set(err, -EBADMSG, "what answers there is not an ebb server");
 }
 
 /* The next line without its end; LEN may be 0. The pointer is valid until more is read. */
@@ -251,7 +251,7 @@ static int pass_bytes(struct talk *t, uint64_t len, client_body_fn *fn, void *us
         size_t n = there < len ? there : (size_t)len;
         if (n && fn(user, t->in.data + t->at, n) != 0)
             return -ECANCELED;
-        if (n) /* whoever takes it may take his time (a pager) */
+        if (n) /* the reader may be slow (a pager) */
             t->deadline_ns = clock_mono_ns() + PATIENCE_S * NS_PER_S;
         t->at += n;
         if (!is_open)
@@ -286,7 +286,7 @@ static int pass_chunks(struct talk *t, client_body_fn *fn, void *user, struct er
         text[digits] = '\0';
         uint64_t size = strtoull(text, &end, 16);
         if (size == 0)
-            return 0; /* what may follow says nothing to us, and the connection is ours alone */
+            return 0; /* trailers are ignored, and the connection is not used again */
         r = size > UINT64_MAX / 2 ? no_http(err) : pass_bytes(t, size, fn, user, err);
         if (r == 0)
             r = read_line(t, &line, &len, err);
@@ -329,7 +329,7 @@ static int take_doc(struct talk *t, const struct head *h, struct client_answer *
         a->doc = json_parse(k.text.data, k.text.len, &why);
     buf_fini(&k.text);
     if (r < 0 || is_good)
-        return r < 0 ? r : a->doc ? 0 : err_set(err, -EBADMSG, "the server's answer is no JSON");
+        return r < 0 ? r : a->doc ? 0 : err_set(err, -EBADMSG, "the server's answer is not JSON");
     const char *sentence =
         json_string_value(json_object_get(json_object_get(a->doc, "error"), "message"));
     if (sentence)

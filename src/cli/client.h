@@ -20,7 +20,7 @@ struct client_options {
 #define CLIENT_JSON_OPTION(text)                                                                   \
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct client_options, json), .help = (text))
 
-/* Exit status where the server is not there or says no. */
+/* Exit status where there is no server or it refuses. */
 enum { CLIENT_FAILED = 2 };
 
 /* Part of an answer's body, as it comes. 0, or anything else to give up. */
@@ -32,7 +32,7 @@ struct client_request {
     const char *path;   /* with its query */
     const json_t *body; /* borrowed; NULL: none */
     unsigned wait_s;    /* how long the server may take beyond what it needs */
-    /* of a good answer (2xx) that is no JSON; NULL: it must be JSON */
+    /* of a good answer (2xx) that is not JSON; NULL: it must be JSON */
     client_body_fn *fn;
     void *user;
 };
@@ -45,7 +45,7 @@ struct client_answer {
     uint64_t retry_after_s; /* Retry-After; 0 where there is none */
 };
 
-/* 0 with an answer of 2xx; -ENOENT (no server), -EREMOTEIO (it said no: ret->status is set),
+/* 0 with an answer of 2xx; -ENOENT (no server), -EREMOTEIO (it refused: ret->status is set),
  * -ETIMEDOUT, -EBADMSG… with a sentence. -ECANCELED: FN gave up. */
 int client_ask(const struct client_request *q, struct client_answer *ret, struct err *err);
 /* The answer alone, from a connected socket; FD stays open. */
@@ -53,7 +53,7 @@ int client_receive(int fd, const struct client_request *q, struct client_answer 
                    struct err *err);
 void client_answer_fini(struct client_answer *answer); /* accepts a zeroed one */
 
-/* A whole answer of JSON: *RET is the caller's. 0, or the sentence is said and CLIENT_FAILED is
+/* A whole answer of JSON: *RET is the caller's. 0, or the sentence is printed and CLIENT_FAILED is
  * returned. COMMAND begins the sentence. */
 int client_json(const char *command, const struct client_request *request, json_t **ret);
 

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 
-/* What stands at the place of an operand. */
+/* What an operand is completed as. */
 enum operand { OPERAND_NONE, OPERAND_FILE, OPERAND_COMMAND, OPERAND_PROGRAM };
 
 static enum operand operand_of(const struct cli_command *command)
@@ -204,7 +204,7 @@ static void add_zsh(struct buf *out)
     }
     buf_add_str(out, "    )\n"
                      "    _arguments -C '(- *)'{-h,--help}'[list the commands]' \\\n"
-                     "        '(- *)'{-V,--version}'[say which ebb this is]' \\\n"
+                     "        '(- *)'{-V,--version}'[print the version]' \\\n"
                      "        '1:command:->command' '*::argument:->argument' && return\n"
                      "    case $state in\n"
                      "    command) _describe -t commands command commands ;;\n"
@@ -266,12 +266,11 @@ static void fish_operand(struct buf *out, const struct cli_command *command)
 
 static void add_fish(struct buf *out)
 {
-    buf_add_str(out,
-                "# Completions of ebb for fish, printed by `ebb help --completions fish`.\n"
-                "complete -c ebb -f\n"
-                "complete -c ebb -n __fish_use_subcommand -s h -l help -d 'list the commands'\n"
-                "complete -c ebb -n __fish_use_subcommand -s V -l version -d 'say which ebb "
-                "this is'\n");
+    buf_add_str(
+        out, "# Completions of ebb for fish, printed by `ebb help --completions fish`.\n"
+             "complete -c ebb -f\n"
+             "complete -c ebb -n __fish_use_subcommand -s h -l help -d 'list the commands'\n"
+             "complete -c ebb -n __fish_use_subcommand -s V -l version -d 'print the version'\n");
     for (size_t i = 0; cli_commands[i]; i++) {
         const struct cli_command *command = cli_commands[i];
         buf_printf(out, "complete -c ebb -n __fish_use_subcommand -a %s -d '", command->name);

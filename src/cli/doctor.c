@@ -138,11 +138,12 @@ static const struct option_desc options_table[] = {
 const struct cli_command cmd_doctor = {
     .name = "doctor",
     .operands = "",
-    .summary = "say what this machine allows, and what to change",
+    .summary = "what this machine allows, and what to change",
     .description =
-        "Tries what ebb needs, with the rights of whoever runs it, and says for each whether it is "
-        "fine. What is not comes with what it means and the command that changes it. Nothing is "
-        "changed: a cgroup made to see whether one can be made is removed at once.\n\n"
+        "Tries what ebb needs, with your rights, and prints for each whether it works. What does "
+        "not "
+        "comes with its meaning and the command that changes it. Nothing is changed: a cgroup made "
+        "to see whether one can be made is removed at once.\n\n"
         "note: ebb works, with less or slower. problem: a part of ebb will not work. The status is "
         "0 whatever is found.",
     .examples = "ebb doctor\n"

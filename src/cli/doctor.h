@@ -1,4 +1,4 @@
-/* What `ebb doctor` looks at: each look adds findings, which the command prints. */
+/* The checks of `ebb doctor`: each adds findings, which the command prints. */
 #pragma once
 
 #include <jansson.h>

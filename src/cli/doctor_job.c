@@ -57,7 +57,7 @@ static void add_no_nvml(struct doctor *d)
             d, DOCTOR_NOTE, "GPU", NULL,
             "ebb cannot see its memory: install the driver's libnvidia-ml.so.1, or start the "
             "container with `docker run --gpus all`.",
-            "an NVIDIA device is there, but NVML cannot be loaded");
+            "an NVIDIA device exists, but NVML cannot be loaded");
     else
         doctor_add(d, DOCTOR_OK, "GPU", json_pack("{s:[]}", "gpus"), NULL, "none with NVML here");
 }
@@ -77,7 +77,7 @@ void doctor_look_gpu(struct doctor *d)
             doctor_add(d, DOCTOR_PROBLEM, "GPU", NULL,
                        "ebb goes on without GPU memory: see whether `nvidia-smi` answers, and "
                        "`dmesg` for Xid errors.",
-                       "NVML is there but did not answer within 3 s");
+                       "NVML is installed but did not answer within 3 s");
         gpu_free(gpu);
     }
     free(snapshot);
@@ -214,7 +214,7 @@ void doctor_look_torch(struct doctor *d)
                NULL, "%s%sin %s", version, version[0] ? " " : "", folder);
 }
 
-/* A program that was copied without them runs, and says nothing of what it cannot tell. */
+/* A program that was copied without them runs, and reports nothing about steps or the heap. */
 void doctor_look_parts(struct doctor *d)
 {
     char shim[PATH_MAX], heap[PATH_MAX];
@@ -223,7 +223,7 @@ void doctor_look_parts(struct doctor *d)
                              json_text0(has_heap ? heap : NULL));
     if (has_shim && has_heap)
         doctor_add(d, DOCTOR_OK, "parts of ebb", data, NULL,
-                   "for Python and for the heap are there");
+                   "for Python and for the heap are installed");
     else
         doctor_add(d, DOCTOR_NOTE, "parts of ebb", data,
                    "jobs are recorded without it: no steps but those of marks, or no heap; copy "

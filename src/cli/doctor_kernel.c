@@ -57,7 +57,7 @@ void doctor_look_children(struct doctor *d)
     char path[64], text[256];
     snprintf(path, sizeof(path), "self/task/%d/children", (int)gettid());
     if (io_read_small(d->root.proc_fd, path, text, sizeof(text)) >= 0)
-        doctor_add(d, DOCTOR_OK, "process tree", NULL, NULL, "/proc/PID/task/*/children is there");
+        doctor_add(d, DOCTOR_OK, "process tree", NULL, NULL, "/proc/PID/task/*/children exists");
     else
         doctor_add(d, DOCTOR_NOTE, "process tree", NULL,
                    "ebb finds the processes of a job by scanning all of /proc, which takes longer "
@@ -99,9 +99,9 @@ static int read_own_page(uint64_t *ret)
 
 void doctor_look_pagemap(struct doctor *d)
 {
-    static const char advice[] =
-        "Unique memory cannot be had, so the memory of a tree is given as a low and a high bound; "
-        "nothing but another kernel or container runtime changes that.";
+    static const char advice[] = "Unique memory is not available, so the memory of a tree is given "
+                                 "as a low and a high bound; "
+                                 "nothing but another kernel or container runtime changes that.";
     uint64_t entry = 0;
     int r = read_own_page(&entry);
     if (r < 0)
@@ -109,9 +109,9 @@ void doctor_look_pagemap(struct doctor *d)
                    "/proc/PID/pagemap cannot be read: %s", strerror(-r));
     else if (!(entry >> 63 & 1) || !(entry >> 56 & 1))
         doctor_add(d, DOCTOR_NOTE, "unique memory", NULL, advice,
-                   "/proc/PID/pagemap does not tell which pages are exclusive");
+                   "/proc/PID/pagemap does not show which pages are exclusive");
     else
-        doctor_add(d, DOCTOR_OK, "unique memory", NULL, NULL, "/proc/PID/pagemap tells it");
+        doctor_add(d, DOCTOR_OK, "unique memory", NULL, NULL, "/proc/PID/pagemap shows it");
 }
 
 void doctor_look_pressure(struct doctor *d)
@@ -186,20 +186,21 @@ void doctor_look_pidfd(struct doctor *d)
         doctor_add(d, DOCTOR_OK, "pidfd", NULL, NULL, "can be opened and signalled");
 }
 
-/* On a process that is not dying the kernel refuses with EINVAL: the call is there. */
+/* On a process that is not dying the kernel refuses with EINVAL: the call exists. */
 void doctor_look_mrelease(struct doctor *d)
 {
     AUTO_CLOSE int fd = io_pidfd_open(getpid());
     if (fd < 0)
-        return; /* said already */
+        return; /* doctor_look_pidfd reports that */
     int error = syscall(SYS_process_mrelease, fd, 0) < 0 ? errno : 0;
     if (error == 0 || error == EINVAL)
-        doctor_add(d, DOCTOR_OK, "process_mrelease", NULL, NULL, "is there");
+        doctor_add(d, DOCTOR_OK, "process_mrelease", NULL, NULL, "works");
     else
-        doctor_add(d, DOCTOR_NOTE, "process_mrelease", NULL,
-                   "The memory of a killed job comes back about half as fast: Linux 5.15 and newer "
-                   "have it.",
-                   "fails: %s", strerror(error));
+        doctor_add(
+            d, DOCTOR_NOTE, "process_mrelease", NULL,
+            "The memory of a killed job is released about half as fast: Linux 5.15 and newer "
+            "have it.",
+            "fails: %s", strerror(error));
 }
 
 void doctor_look_subreaper(struct doctor *d)

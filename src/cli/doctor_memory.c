@@ -42,7 +42,7 @@ void doctor_look_limit(struct doctor *d)
         add_limit(d, &limit);
     else
         doctor_add(d, DOCTOR_PROBLEM, "effective limit", NULL,
-                   "ebb cannot say when a job will be killed: give `ebb run --limit SIZE`.",
+                   "ebb cannot know when a job will be killed: give `ebb run --limit SIZE`.",
                    "is not known: %s", strerror(-r));
     machine_free(machine);
 }
@@ -73,7 +73,7 @@ void doctor_look_memory(struct doctor *d)
     ssize_t n = io_read_small(d->root.proc_fd, "meminfo", text, sizeof(text));
     if (n < 0 || proc_meminfo_parse(text, (size_t)n, &info) < 0) {
         doctor_add(d, DOCTOR_PROBLEM, "memory", NULL,
-                   "ebb cannot tell how much is left on this machine: mount a whole /proc.",
+                   "ebb cannot know how much is left on this machine: mount a whole /proc.",
                    "/proc/meminfo cannot be read");
         return;
     }

@@ -77,7 +77,7 @@ static struct stat recording_stat(const char *path)
 }
 
 /* One sentence if something could not be read. */
-static void say_damage(const struct trace_reader *reader, const char *path)
+static void export_report_damage(const struct trace_reader *reader, const char *path)
 {
     struct trace_reader_damage damage;
     char size[TEXT_SIZE_MAX];
@@ -114,7 +114,7 @@ static int export_recording(const char *path, const struct export_options *optio
         r = export_close(options, out, r, &err);
     }
     if (r == 0)
-        say_damage(reader, path);
+        export_report_damage(reader, path);
     trace_reader_free(reader);
     return export_status(options, r, &err);
 }
@@ -175,7 +175,7 @@ const struct cli_command cmd_export = {
         "same, else by library and address; nothing is fetched over the network unless "
         "--debuginfod asks for it.\n\n"
         "A damaged recording is exported as far as it can be read; one sentence on stderr then "
-        "says how much could not be.",
+        "reports how much could not be.",
     .examples = "ebb export ebb-runs/latest --csv -o run.csv\n"
                 "ebb export trace.ebb --jsonl | jq 'select(.type == \"mark\")'\n"
                 "ebb export ebb-runs/latest --pprof -o heap.pb.gz\n"

@@ -20,7 +20,7 @@ struct export_options {
  */
 int export_open(const struct export_options *options, const struct stat *input, FILE **ret,
                 struct err *err);
-/* Writes all that is left, R being what was said so far: 0 or -errno with a sentence. */
+/* Writes all that is left, R being the result so far: 0 or -errno with a sentence. */
 int export_close(const struct export_options *options, FILE *out, int r, struct err *err);
 /* The exit status of R. */
 int export_status(const struct export_options *options, int r, const struct err *err);

@@ -13,7 +13,7 @@
 #include "profile/folder.h"
 
 /* Which of several was taken, and what of it could not be read. */
-static void say_which(const struct folder_heap *h, const struct export_options *options)
+static void export_report_choice(const struct folder_heap *h, const struct export_options *options)
 {
     char size[TEXT_SIZE_MAX];
     if (h->others && options->pid == 0)
@@ -55,7 +55,7 @@ int export_heap(const char *path, const struct export_options *options)
     if (r == 0)
         r = export_close(options, out, write_heap(&h, options, out, &err), &err);
     if (r == 0)
-        say_which(&h, options);
+        export_report_choice(&h, options);
     folder_heap_fini(&h);
     return export_status(options, r, &err);
 }

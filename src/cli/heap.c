@@ -1,4 +1,4 @@
-/* `ebb heap`: who allocated what still lives, and what of it grows. */
+/* `ebb heap`: live allocations by call site, and which of them grow. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -277,8 +277,8 @@ static const struct option_desc options_table[] = {
         0, "by", CHOICE, "location|function|program|file|lib|stack",
         offsetof(struct heap_options, by),
         .help =
-            "what makes a row; without it a location, and together what is small and was reached "
-            "from one function of the job's own files (program: all that was)"),
+            "what makes a row (default: a location; small ones that were reached from one function "
+            "of the job's own files are one row; program: all of them)"),
     OPTION_ROW(0, "tree", FLAG, NULL, offsetof(struct heap_options, tree),
                .help = "what lives as a tree of calls, from the outermost"),
     OPTION_ROW(0, "stacks", FLAG, NULL, offsetof(struct heap_options, stacks),
@@ -292,7 +292,7 @@ static const struct option_desc options_table[] = {
                .parse = parse_diff,
                .help = "what was allocated before the first step and is still alive at the second"),
     OPTION_ROW(0, "pid", INT, "PID", offsetof(struct heap_options, pid), .min = 1, .max = INT32_MAX,
-               .help = "this process of the run; without it the one that grows or holds most"),
+               .help = "this process of the run (default: the one that grows or holds most)"),
     OPTION_ROW(0, "every", DURATION, "TIME", offsetof(struct heap_options, every_ns), .min = 500,
                .max = 3600000, .help = "again and again, until the job ends"),
     OPTION_ROW(
@@ -308,16 +308,15 @@ static const struct option_desc options_table[] = {
 const struct cli_command cmd_heap = {
     .name = "heap",
     .operands = "RUN_DIR|PID…",
-    .summary = "who allocated what still lives, and what of it grows",
+    .summary = "live allocations by call site, and which of them grow",
     .description =
-        "Shows the call sites of a job by how what they hold grows: how much over the run, a step "
-        "and a minute, with the verdict on each; how much lives now, within which bounds, how old "
-        "it is; and where: the Python line first, below it (←) the function of the job's own "
-        "files that it was called from where that is another, and who called that, then the C "
-        "function. Where many lines, each of them small, were reached from one such function, "
-        "they are one row with the largest of them below it. `ebb run` samples the "
-        "allocations of its job for this, one in 512 KiB on the mean; every figure is an "
-        "estimate, and its bounds are those of 95 %.\n\n"
+        "Shows the call sites of a job by growth: over the run, per step and per minute, with a "
+        "verdict on each; how much is live now, within which bounds, and how old it is; and "
+        "where: the Python line first, below it (←) the function of the job's own files that "
+        "called it where that is another one, and its caller, then the C function. Where many "
+        "small lines were reached from one such function, they are one row with the largest of "
+        "them below it. `ebb run` samples the allocations of its job for this, one in 512 KiB on "
+        "average; every figure is an estimate with bounds of 95 %.\n\n"
         "Of a running job the heap is read once more, if the last time was a second ago (of a long "
         "run, a 2,000th part of it). Of one that has ended, it is as it was when the process was "
         "last seen.\n\n"

@@ -12,7 +12,8 @@
 #include "cli/job_wait.h"
 #include "present/jobs.h"
 
-/* POST jobs/ID/WHAT: 0 or the exit status, said. *RET, the caller's, may be NULL. */
+/* POST jobs/ID/WHAT: 0 or the exit status, with a sentence printed. *RET, the caller's, may be
+ * NULL. */
 static int post(const char *what, const char *socket, const char *text, const json_t *body,
                 json_t **ret)
 {
@@ -44,9 +45,9 @@ struct cancel_options {
 static const struct option_desc cancel_table[] = {
     OPTION_ROW('g', "grace", DURATION, "TIME", offsetof(struct cancel_options, grace_ns),
                .max = 24 * 3600 * 1000,
-               .help = "time between SIGTERM and the kill; without it as the server is set"),
+               .help = "time between SIGTERM and the kill (default: the server's setting)"),
     OPTION_ROW('r', "reason", TEXT, "TEXT", offsetof(struct cancel_options, reason),
-               .help = "why, for whoever looks at the job later"),
+               .help = "the reason, kept with the job"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -106,7 +107,7 @@ const struct cli_command cmd_checkpoint = {
     .operands = "ID",
     .summary = "ask a job of the server for a checkpoint",
     .description = "As the guard would ask: by the marks socket, --checkpoint-signal or "
-                   "--checkpoint-cmd. The job goes on. `ebb show` tells whether it was made.",
+                   "--checkpoint-cmd. The job goes on. `ebb show` shows whether it was written.",
     .options = checkpoint_table,
     .options_size = sizeof(struct client_options),
     .usage_status = 2,

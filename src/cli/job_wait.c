@@ -64,7 +64,7 @@ static bool try_again(struct patience *p, int r, unsigned status)
 }
 
 /* Too many requests wait at the server: one that does not get to wait asks again, and is answered
- * at once where there is something to say. UNTIL_NS bounds the pause. */
+ * at once where there is news. UNTIL_NS bounds the pause. */
 static bool was_busy(int r, const struct client_answer *answer, uint64_t until_ns)
 {
     if (r != -EREMOTEIO || answer->status != 429)
@@ -106,7 +106,7 @@ static int get_job(const char *command, const char *socket, int64_t id, unsigned
 int job_wait(const char *command, const char *socket, int64_t id, uint64_t until_ns, json_t **ret)
 {
     struct patience patience = {0};
-    for (unsigned wait_s = 0;;) { /* asked once without waiting, to know that it is there */
+    for (unsigned wait_s = 0;;) { /* asked once without waiting, to know that the job exists */
         json_t *job;
         int status = get_job(command, socket, id, wait_s, until_ns, &patience, &job);
         if (status)
@@ -195,7 +195,7 @@ int job_print_log(const char *command, const char *socket, int64_t id, uint64_t 
             continue;
         if (is_ended)
             return 0;
-        json_t *job; /* what it wrote before its end is there by then */
+        json_t *job; /* all it wrote before its end is in the log by then */
         status = get_job(command, socket, id, 0, UINT64_MAX, &patience, &job);
         if (status)
             return status;

@@ -30,8 +30,8 @@ static const struct option_desc jobs_table[] = {
     OPTION_ROW(
         'a', "all", FLAG, NULL, offsetof(struct jobs_options, all),
         .help =
-            "all that the server knows; without it all that have not ended, and the newest 20 of "
-            "the others"),
+            "all jobs of the server (default: those that have not ended, and the newest 20 of the "
+            "others)"),
     CLIENT_JSON_OPTION("print one job a line as JSON"),
     CLIENT_SOCKET_OPTION,
     {0},

@@ -17,14 +17,12 @@ struct logs_options {
 };
 
 enum { TAIL_FIRST = 64 << 10, TAIL_MOST = 1 << 20, LINES_MAX = 1000000 };
-enum { FOLLOW, TAIL }; /* where in the table */
 
 static const struct option_desc logs_table[] = {
-    [FOLLOW] = OPTION_ROW('f', "follow", FLAG, NULL, offsetof(struct logs_options, follow),
-                          .help = "go on until the job has ended"),
-    [TAIL] =
-        OPTION_ROW('n', "tail", INT, "N", offsetof(struct logs_options, tail), .max = LINES_MAX,
-                   .help = "begin with the last N lines; without it with the first"),
+    OPTION_ROW('f', "follow", FLAG, NULL, offsetof(struct logs_options, follow),
+               .help = "go on until the job has ended"),
+    OPTION_ROW('n', "tail", INT, "N", offsetof(struct logs_options, tail), .max = LINES_MAX,
+               .help = "begin with the last N lines (default: with the first)"),
     CLIENT_SOCKET_OPTION,
     {0},
 };
@@ -105,10 +103,11 @@ static int logs_exec(const struct cli_call *call)
 const struct cli_command cmd_logs = {
     .name = "logs",
     .operands = "ID",
-    .summary = "what a job of the server has written",
-    .description = "Prints the output of a job as it is. Of a long one the server keeps the "
-                   "beginning and the newest part (ebb serve --log-max); what lies between is told "
-                   "on standard error.",
+    .summary = "the output of a job of the server",
+    .description =
+        "Prints the output of a job as it is. Of a long one the server keeps the "
+        "beginning and the newest part (ebb serve --log-max); a gap between them is reported "
+        "on standard error.",
     .examples = "ebb logs 17\n"
                 "ebb logs -f --tail 20 17\n",
     .options = logs_table,

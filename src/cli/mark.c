@@ -1,4 +1,4 @@
-/* `ebb mark`: says a step or a phase from a shell script. */
+/* `ebb mark`: reports a step or a phase from a shell script. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ static const struct option_desc options_table[] = {
 const struct cli_command cmd_mark = {
     .name = "mark",
     .operands = "KEY=VALUE…",
-    .summary = "tell the run around a script of a step or a phase",
+    .summary = "report a step or a phase from a script",
     .description =
         "Sends one mark to the `ebb run` that the script runs in. KIND is needed: begin, step, "
         "substep, eval, save, epoch, end, phase, or a word of your own. STEP, EPOCH, "

@@ -117,8 +117,8 @@ static int run_finish(const struct run_options *o, struct run_client_end *end, p
     return end->status_known ? end->status : 125;
 }
 
-/* The job's own Pythons look at EBB_SHIM, too: one may have the folder from a run around ours. So
- * they do at EBB_VERBOSE. */
+/* The job's own Pythons read EBB_SHIM, too (one may have the folder from a run around ours), and
+ * EBB_VERBOSE. */
 static const char *shim_folder(const struct run_options *o, char space[PATH_MAX])
 {
     const char *setting = getenv("EBB_SHIM");
@@ -131,7 +131,7 @@ static const char *shim_folder(const struct run_options *o, char space[PATH_MAX]
     return place_find_shim(space) ? space : NULL;
 }
 
-/* What is preloaded into the job, and what is said where that cannot be. */
+/* What is preloaded into the job; a sentence is printed where nothing can be. */
 static void choose_heap(const struct run_options *o, const char *program,
                         struct supervisor_options *s, char space[PATH_MAX])
 {
@@ -226,11 +226,9 @@ const struct cli_command cmd_run = {
     .operands = "-- CMD [ARG…]",
     .summary = "run a job: recorded, guarded, and summed up at the end",
     .description =
-        "Starts CMD as if it were started by hand, looks at all its processes once a second (five "
-        "times a "
-        "second in its first two minutes), "
-        "records what it sees in a run folder together with the job's output and its marks, and "
-        "prints a summary at the end.\n\n"
+        "Starts CMD as if it were started by hand, samples all its processes once a second (five "
+        "times a second in its first two minutes), records the samples in a run folder together "
+        "with the job's output and its marks, and prints a summary at the end.\n\n"
         "The run folder is ebb-runs/NAME-DATE below the working directory: trace.ebb (the "
         "recording), log.txt (the output), run.json (the facts of the summary). ebb-runs/latest "
         "points at the newest.\n\n"
@@ -253,10 +251,10 @@ const struct cli_command cmd_run = {
         "this is), EBB_RESUME (1 if not the first) and EBB_LIMIT_BYTES (what is defended) in its "
         "environment. Processes that it leaves behind are ended with it.\n\n"
         "A folder of ebb's in front of PYTHONPATH makes PyTorch, the Hugging Face Trainer and "
-        "Lightning tell their steps and epochs by themselves; --no-shim or EBB_SHIM=0 in the "
+        "Lightning report their steps and epochs by themselves; --no-shim or EBB_SHIM=0 in the "
         "environment leaves that out.\n\n"
         "A library of ebb's in front of LD_PRELOAD samples what the job allocates, with its Python "
-        "and C stacks, so that `ebb heap` can say which line holds and which grows; --no-heap or "
+        "and C stacks, so that `ebb heap` can show live and growing call sites; --no-heap or "
         "EBB_HEAP=0 in the environment leaves that out.",
     .examples = "ebb run -- python train.py --epochs 3\n"
                 "ebb run --limit 80% --restart --resume-args '--resume last' -- python train.py\n"

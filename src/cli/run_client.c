@@ -26,7 +26,7 @@ enum {
     WRITE_TTY = 512,
     PIPE_BYTES = 64 << 10, /* of a new pipe, */
     PIPE_LARGE = 1 << 20,  /* and as large as anybody may make it */
-    BACKGROUND_MS = 1000,  /* how often a background client looks whether it still is one */
+    BACKGROUND_MS = 1000,  /* how often a background client checks whether it still is one */
 };
 
 /* One of our own output streams, and what waits for it. */
@@ -40,7 +40,7 @@ struct outlet {
     size_t held;    /* in it */
     bool is_large;
     size_t most; /* bytes a write, else */
-    bool gone, said;
+    bool gone, has_reported;
     struct buf wait;
     size_t wait_at;  /* written of it */
     struct buf rest; /* comes after all that is in the pipe */
@@ -70,7 +70,7 @@ static bool is_same_terminal(int a, int b)
 }
 
 /* A file that was opened twice is written to in two places, unless both append. Where the kernel
- * does not tell (kcmp may be denied in a container) those that stand at the same offset are taken
+ * does not know (kcmp may be denied in a container) those that stand at the same offset are taken
  * for one. */
 static bool is_one_place(int a, int b)
 {
@@ -197,15 +197,15 @@ static bool outlet_waits(const struct outlet *o)
 }
 
 /* A reader that has left is told to the job as it would be by hand; any other trouble costs what
- * could not be written, and is said once. */
+ * could not be written, and is reported once. */
 static void outlet_failed(struct outlet *o, int error)
 {
     buf_clear(&o->wait);
     o->wait_at = 0;
     if (error == EPIPE || error == EIO) {
         outlet_drop(o); /* the supervisor's next write to the pipe fails, and then the job's */
-    } else if (!o->said) {
-        o->said = true;
+    } else if (!o->has_reported) {
+        o->has_reported = true;
         cli_say("cannot write to %s: %s; the job goes on", o->name, strerror(error));
     }
 }

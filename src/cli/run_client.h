@@ -21,7 +21,7 @@ void run_client_streams(const struct supervisor_tty *tty, struct supervisor_stre
 /* To be called before there is a job: signals that come from now on wait for run_client, which
  * passes them on. What was blocked before, the job is to find again. */
 void run_client_hold_signals(sigset_t *ret_before);
-/* Of a detached job: until its first process is there (true), or it is known that there will be
+/* Of a detached job: until its first process has started (true), or it is known that there will be
  * none (false, and *ret as below). FD is taken over. */
 bool run_client_until_started(int fd, struct run_client_end *ret);
 /* Until the job has ended. The fds are taken over. */

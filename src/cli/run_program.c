@@ -1,4 +1,4 @@
-/* The file of the job's program: where it is, and what its ELF headers say about preloading a
+/* The file of the job's program: where it is, and whether its ELF headers allow preloading a
  * library into it. */
 #include "cli/run_program.h"
 

@@ -7,6 +7,6 @@
 int run_program_find(const char *name, char ret_path[PATH_MAX]);
 
 /* Why the program at PATH will not take a preloaded library of this machine's glibc: one sentence
- * that begins with what it is ("a static program"), or NULL where nothing speaks against it. A
- * script is judged by its interpreter. What cannot be read is not spoken against. */
+ * that begins with what it is ("a static program"), or NULL where nothing prevents it. A
+ * script is judged by its interpreter. What cannot be read is taken to allow it. */
 const char *run_program_obstacle(const char *path);

@@ -99,101 +99,60 @@ static int parse_keep(const char *what, const char *text, void *at, struct err *
 }
 
 #define AT(member) offsetof(struct options, member)
-enum option {
-    LISTEN,
-    SOCKET,
-    STATE_DIR,
-    ALLOW_HOST,
-    NO_AUTH,
-    SLOTS,
-    MEMORY,
-    GPUS,
-    INTERVAL,
-    GRACE,
-    KEEP,
-    LOG_MAX,
-    IMPORT,
-    JOB_FILE,
-    VIEWERS,
-    CONNECTIONS,
-    READY_FILE,
-    LOG_FORMAT,
-    LOG_LEVEL,
-    CONFIG,
-    CHECK,
-    OPTIONS
-};
-
-static const struct option_desc table[] = {
-    [LISTEN] = OPTION_ROW(
-        'l', "listen", TEXT, "ADDR:PORT", AT(listen), .fallback = "127.0.0.1:7433",
-        .help = "address for HTTP; port 0 takes a free one, none listens on the unix socket "
-                "alone"),
-    [SOCKET] =
-        OPTION_ROW(0, "socket", PATH, "PATH", AT(socket),
-                   .help = "unix socket for the server's own user; without it sock in the state "
-                           "folder"),
-    [STATE_DIR] = OPTION_ROW('s', "state-dir", PATH, "DIR", AT(state_dir),
-                             .help = "folder of the database, the tokens and the runs; without it "
-                                     "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb"),
-    [ALLOW_HOST] =
-        OPTION_ROW(0, "allow-host", TEXTS, "NAME", AT(hosts),
-                   .help = "a name by which browsers may call this server, besides localhost and "
-                           "addresses; several have commas between them"),
-    [NO_AUTH] =
-        OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
-                   .help = "no token: every user of this machine may run anything as this one; on "
-                           "loopback only"),
-    [SLOTS] = OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "What jobs may have",
-                         .fallback = "1", .min = 1, .max = 1024,
-                         .help = "jobs that run at once, at most"),
-    [MEMORY] = OPTION_ROW(
-        0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
-        .help = "memory for all jobs together; a share is of the limit that binds this "
-                "server; none: not counted"),
-    [GPUS] = OPTION_ROW(
-        0, "gpus", PARSED, "N", AT(gpus), .fallback = "auto", .parse = parse_gpus,
-        .help = "GPUs to give to jobs, from number 0 on; auto: all that the driver tells of"),
-    [INTERVAL] =
-        OPTION_ROW(0, "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
-                   .max = 3600000, .help = "look at jobs this often, where a request does not say"),
-    [GRACE] = OPTION_ROW(
-        0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "30s", .max = 86400000,
-        .help = "time to end between a cancel and the kill, where a request does not say"),
-    [KEEP] = OPTION_ROW(
-        0, "keep", PARSED, "AGE,N,SIZE", AT(keep), .heading = "What is kept", .fallback = "30d,50G",
-        .parse = parse_keep,
-        .help = "ended jobs to keep: by age (30d), number (200), size of their folders (50G) "
-                "or several of these; all: every one"),
-    [LOG_MAX] = OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(log_max_bytes), .min = LOGS_CAP_MIN,
-                           .fallback = "64M",
-                           .help = "output to keep of a job: how it began, and the newest"),
-    [IMPORT] = OPTION_ROW(0, "import", PATH, "FILE", AT(import),
-                          .heading = "A front end that is there already",
-                          .help = "take in a job file of another server first"),
-    [JOB_FILE] = OPTION_ROW(0, "job-file", PATH, "PATH", AT(job_file),
-                            .help = "keep a job file current for others to read"),
-    [VIEWERS] = OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server",
-                           .fallback = "600", .min = 1, .max = 100000,
-                           .help = "live streams at once, at most"),
-    [CONNECTIONS] =
-        OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
-                   .min = 32, /* a quarter is for who has no token yet: a browser opens six */
-                   .max = 100000, .help = "other connections at once, at most"),
-    [READY_FILE] = OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
-                              .help = "write the address into this file once the server listens"),
-    [LOG_FORMAT] =
-        OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
-                   .help = "of the lines on standard error; auto: text on a terminal"),
-    [LOG_LEVEL] = OPTION_ROW(0, "log-level", CHOICE, "debug|info|warn|error", AT(log_level),
-                             .fallback = "info", .help = "the least that is logged"),
-    [CONFIG] =
-        OPTION_ROW('c', "config", PATH, "FILE", AT(config), .scope = OPTION_COMMAND_LINE,
-                   .help = "read options from this file, one name = value a line; the command line "
-                           "wins"),
-    [CHECK] =
-        OPTION_ROW(0, "check", FLAG, NULL, AT(check), .help = "check the configuration and end"),
-    [OPTIONS] = {0},
+static const struct option_desc serve_table[] = {
+    OPTION_ROW('l', "listen", TEXT, "ADDR:PORT", AT(listen), .fallback = "127.0.0.1:7433",
+               .help = "address for HTTP; port 0 takes a free one, none listens on the unix socket "
+                       "alone"),
+    OPTION_ROW(0, "socket", PATH, "PATH", AT(socket),
+               .help = "unix socket for the server's own user (default: sock in the state "
+                       "folder)"),
+    OPTION_ROW('s', "state-dir", PATH, "DIR", AT(state_dir),
+               .help = "folder of the database, the tokens and the runs (default: "
+                       "$EBB_STATE_DIR, $XDG_STATE_HOME/ebb or ~/.local/state/ebb)"),
+    OPTION_ROW(0, "allow-host", TEXTS, "NAME", AT(hosts),
+               .help = "a name by which browsers may call this server, besides localhost and "
+                       "addresses; several have commas between them"),
+    OPTION_ROW(0, "no-auth", FLAG, NULL, AT(no_auth),
+               .help = "no token: every user of this machine may run anything as this one; on "
+                       "loopback only"),
+    OPTION_ROW(0, "slots", INT, "N", AT(slots), .heading = "What jobs may have", .fallback = "1",
+               .min = 1, .max = 1024, .help = "jobs that run at once, at most"),
+    OPTION_ROW(0, "memory", PARSED, "SIZE", AT(memory), .fallback = "90%", .parse = parse_memory,
+               .help = "memory for all jobs together; a share is of the limit that binds this "
+                       "server; none: not counted"),
+    OPTION_ROW(0, "gpus", PARSED, "N", AT(gpus), .fallback = "auto", .parse = parse_gpus,
+               .help = "GPUs to give to jobs, from number 0 on; auto: all that the driver reports"),
+    OPTION_ROW(0, "interval", DURATION, "TIME", AT(interval_ns), .fallback = "1s", .min = 50,
+               .max = 3600000, .help = "sample jobs this often, unless a request sets it"),
+    OPTION_ROW(0, "grace", DURATION, "TIME", AT(grace_ns), .fallback = "30s", .max = 86400000,
+               .help = "time between a cancel and the kill, unless a request sets it"),
+    OPTION_ROW(0, "keep", PARSED, "AGE,N,SIZE", AT(keep), .heading = "What is kept",
+               .fallback = "30d,50G", .parse = parse_keep,
+               .help =
+                   "ended jobs to keep: by age (30d), number (200), size of their folders (50G) "
+                   "or several of these; all: every one"),
+    OPTION_ROW(0, "log-max", BYTES, "SIZE", AT(log_max_bytes), .min = LOGS_CAP_MIN,
+               .fallback = "64M", .help = "output to keep of a job: how it began, and the newest"),
+    OPTION_ROW(0, "import", PATH, "FILE", AT(import), .heading = "An existing front end",
+               .help = "take in a job file of another server first"),
+    OPTION_ROW(0, "job-file", PATH, "PATH", AT(job_file),
+               .help = "keep a job file current for others to read"),
+    OPTION_ROW(0, "max-viewers", INT, "N", AT(viewers), .heading = "The server", .fallback = "600",
+               .min = 1, .max = 100000, .help = "live streams at once, at most"),
+    OPTION_ROW(0, "max-connections", INT, "N", AT(connections), .fallback = "256",
+               .min = 32, /* a quarter is for clients without a token: a browser opens six */
+               .max = 100000, .help = "other connections at once, at most"),
+    OPTION_ROW(0, "ready-file", PATH, "FILE", AT(ready_file),
+               .help = "write the address into this file once the server listens"),
+    OPTION_ROW(0, "log-format", CHOICE, "auto|json|text", AT(log_format), .fallback = "auto",
+               .help = "of the lines on standard error; auto: text on a terminal"),
+    OPTION_ROW(0, "log-level", CHOICE, "debug|info|warn|error", AT(log_level), .fallback = "info",
+               .help = "the least that is logged"),
+    OPTION_ROW('c', "config", PATH, "FILE", AT(config), .scope = OPTION_COMMAND_LINE,
+               .help = "read options from this file, one name = value a line; the command line "
+                       "wins"),
+    OPTION_ROW(0, "check", FLAG, NULL, AT(check), .help = "check the configuration and end"),
+    {0},
 };
 
 /* What the options come to, and the memory that they point into. */
@@ -226,7 +185,7 @@ static int split_hosts(struct serve_setup *w, const struct option_texts *hosts, 
         if (!*name)
             continue;
         if (!is_host_name(name))
-            return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is no name of a host", name);
+            return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is not a host name", name);
         if (count == OPTION_TEXTS_MAX)
             return err_set(err, -EINVAL, "--allow-host: \"%.100s\" is one too many", name);
         w->host_list[count++] = name;
@@ -239,7 +198,7 @@ static int find_program(char ret[PATH_MAX], struct err *err)
 {
     ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
     if (n < 0)
-        return err_set(err, -errno, "cannot tell which program this is: %s", strerror(errno));
+        return err_set(err, -errno, "cannot find this program's own file: %s", strerror(errno));
     ret[n] = '\0';
     return 0;
 }
@@ -266,7 +225,7 @@ static int serve_set_up(struct serve_setup *w, const struct cli_call *call, stru
     struct options *o = call->options;
     const struct options_config c = {.file = o->config,
                                      .command = "serve",
-                                     .table = table,
+                                     .table = serve_table,
                                      .given = call->given,
                                      .values = o,
                                      .values_size = sizeof *o};
@@ -335,7 +294,7 @@ const struct cli_command cmd_serve = {
         "ends "
         "or is killed, and it finds them again when it is back.\n\n"
         "`ebb submit`, `ebb jobs`, `ebb show`, `ebb logs`, `ebb wait`, `ebb cancel`, `ebb "
-        "checkpoint` and `ebb rerun` speak to it over the unix socket in the state folder. The "
+        "checkpoint` and `ebb rerun` reach it over the unix socket in the state folder. The "
         "page is at the address of "
         "--listen; it asks for the token, which is in the file token of the state folder "
         "(token.read-only has one that changes nothing).\n\n"
@@ -348,7 +307,7 @@ const struct cli_command cmd_serve = {
     .examples = "ebb serve\n"
                 "ebb serve --slots 4 --memory 80% --keep 30d,200\n"
                 "ebb serve --config /etc/ebb/serve.conf --check\n",
-    .options = table,
+    .options = serve_table,
     .options_size = sizeof(struct options),
     .usage_status = 2,
     .exec = serve_exec,

@@ -39,7 +39,7 @@ int cli_state_dir(const char *given, char ret[PATH_MAX], struct err *err)
     if (state && state[0] == '/')
         return join(ret, state, "ebb", err);
     if (!home || home[0] != '/')
-        return err_set(err, -ENOENT, "$HOME is not set; say where the state is with --state-dir");
+        return err_set(err, -ENOENT, "$HOME is not set; name the state folder with --state-dir");
     return join(ret, home, ".local/state/ebb", err);
 }
 

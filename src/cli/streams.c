@@ -15,8 +15,9 @@
 #include "base/text.h"
 #include "present/document.h"
 
-/* One write, so that lines of two programs do not mix. Where even that fails nobody listens. */
-static void speak(const char *sentence, size_t len)
+/* One write, so that lines of two programs do not mix. Nothing can be done where even that fails.
+ */
+static void print_sentence(const char *sentence, size_t len)
 {
     struct buf line = {0};
     buf_add_str(&line, "ebb: ");
@@ -29,15 +30,15 @@ static void speak(const char *sentence, size_t len)
 
 int cli_fail(int status, const struct err *err)
 {
-    speak(err->text, strlen(err->text));
+    print_sentence(err->text, strlen(err->text));
     return status;
 }
 
-__attribute__((format(printf, 1, 0))) static void vspeak(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void print_vsentence(const char *fmt, va_list ap)
 {
     struct buf sentence = {0};
     buf_vprintf(&sentence, fmt, ap);
-    speak(buf_str(&sentence), sentence.len);
+    print_sentence(buf_str(&sentence), sentence.len);
     buf_fini(&sentence);
 }
 
@@ -45,7 +46,7 @@ int cli_failf(int status, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vspeak(fmt, ap);
+    print_vsentence(fmt, ap);
     va_end(ap);
     return status;
 }
@@ -54,7 +55,7 @@ void cli_say(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vspeak(fmt, ap);
+    print_vsentence(fmt, ap);
     va_end(ap);
 }
 

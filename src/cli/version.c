@@ -110,7 +110,7 @@ static const struct option_desc options_table[] = {
 const struct cli_command cmd_version = {
     .name = "version",
     .operands = "",
-    .summary = "say which ebb this is",
+    .summary = "print the version",
     .description = "The version and commit, what it was built for and with: what a bug report "
                    "should contain.",
     .options = options_table,

@@ -1,4 +1,4 @@
-/* ebb watch: looks at processes that run already, on a terminal, in lines, or as JSON. */
+/* ebb watch: samples running processes; shown on a terminal, in lines, or as JSON. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -38,24 +38,24 @@ static const struct option_desc watch_table[] = {
                .help = "watch this process and all below it; may be given several times"),
     OPTION_ROW('f', "find-training", FLAG, NULL,
                offsetof(struct watch_options, choice.find_training),
-               .help = "look for the training job and watch it; several: list them and ask"),
+               .help = "find the training job and watch it; of several, list them and ask"),
     OPTION_ROW('s', "system", FLAG, NULL, offsetof(struct watch_options, choice.system),
                .help = "watch every process of the machine"),
     OPTION_ROW('i', "interval", DURATION, "TIME", offsetof(struct watch_options, interval_ns),
-               .fallback = "1s", .min = 50, .max = 3600000, .help = "look this often"),
+               .fallback = "1s", .min = 50, .max = 3600000, .help = "sample this often"),
     OPTION_ROW(0, "for", DURATION, "TIME", offsetof(struct watch_options, for_ns), .min = 1,
-               .help = "end after this time; without it when the job ends, or at Ctrl-C"),
+               .help = "end after this time (default: when the job ends, or at Ctrl-C)"),
     OPTION_ROW('r', "record", FLAG, NULL, offsetof(struct watch_options, record),
-               .help = "record what is seen in a run folder, as ebb run does"),
+               .help = "record into a run folder, as ebb run does"),
     OPTION_ROW(
         'd', "run-dir", PATH, "DIR", offsetof(struct watch_options, run_dir),
-        .help = "record into this folder, which must not exist yet; without it ebb-runs/NAME-DATE"),
+        .help = "record into this folder, which must not exist yet (default: ebb-runs/NAME-DATE)"),
     OPTION_ROW(0, "json", FLAG, NULL, offsetof(struct watch_options, json),
-               .help = "one JSON object a line for each look, and one for the summary"),
+               .help = "one JSON object per line for each sample, and one for the summary"),
     OPTION_ROW(0, "no-unique", FLAG, NULL, offsetof(struct watch_options, no_unique),
                .help = "do not read unique memory"),
     OPTION_ROW(0, "pss", FLAG, NULL, offsetof(struct watch_options, pss),
-               .help = "also read PSS once a minute; this stalls the job by about 9 ms a GiB"),
+               .help = "also read PSS once a minute; this stalls the job by about 9 ms/GiB"),
     {0},
 };
 
@@ -158,7 +158,7 @@ static void end_facts(struct watch *w, json_t *doc)
 
 /* ---- showing ---- */
 
-/* A reader that has gone is no failure: the watching ends, quietly. */
+/* A closed pipe is not a failure: the watching ends, quietly. */
 static void write_out(struct watch *w)
 {
     int r = w->line.failed ? -ENOMEM : io_write_all(STDOUT_FILENO, w->line.data, w->line.len);
@@ -182,7 +182,7 @@ static void watch_on_tick(void *user, struct engine *e, uint64_t now_ns)
         return;
     }
     if (w->frame.frame.count == 0)
-        return; /* the end, which the summary tells */
+        return; /* the end, which the summary reports */
     if (w->options->json)
         lines_json(&w->line, &w->frame.frame);
     else
@@ -405,12 +405,12 @@ static int watch_exec(const struct cli_call *call)
 const struct cli_command cmd_watch = {
     .name = "watch",
     .operands = "",
-    .summary = "look at a running job: a live view on a terminal, lines elsewhere",
+    .summary = "watch a running job: a live view on a terminal, lines elsewhere",
     .description =
         "Watches processes that run already, and all below them. On a terminal it shows them as a "
-        "tree with the memory of each, how fast it grows, and the head-room that is left; the key "
-        "? explains what is shown. Where the output is no terminal it prints a line for each "
-        "look.\n\n"
+        "tree with the memory of each, how fast it grows, and the headroom; the key "
+        "? explains what is shown. Where the output is not a terminal it prints a line for each "
+        "sample.\n\n"
         "The memory of the job counts each page once, however many processes share it; where "
         "that cannot be known exactly, a lower and an upper bound are given.\n\n"
         "A --pid of a launcher (uv run, torchrun, accelerate, a shell) says so and follows to "

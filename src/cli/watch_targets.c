@@ -1,5 +1,4 @@
-/* What `ebb watch` is to look at: checked, followed from a launcher to its work, or searched for.
- */
+/* The processes that `ebb watch` watches: given, followed from a launcher, or searched for. */
 #include "cli/watch_targets.h"
 
 #include <errno.h>

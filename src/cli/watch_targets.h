@@ -1,4 +1,4 @@
-/* What `ebb watch` looks at: processes by their numbers, the training job that it finds, or all. */
+/* What `ebb watch` watches: processes by pid, the training job that it finds, or all. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,10 +20,10 @@ struct watch_choice {
 struct watch_targets {
     int32_t pids[OPTION_TEXTS_MAX]; /* none of --system */
     size_t count;
-    char notice[WATCH_NOTICE_MAX]; /* why these; "" if there is nothing to say */
+    char notice[WATCH_NOTICE_MAX]; /* why these; or "" */
 };
 
-/* 0, or the exit status: what is wrong, or the candidates to choose from, has been said. */
+/* 0, or the exit status: an error, or the candidates to choose from, was printed. */
 int watch_targets_choose(const struct watch_choice *choice, const struct proc_root *root,
                          struct watch_targets *ret);
 void watch_notice_add(struct watch_targets *t, const char *sentence);

@@ -17,7 +17,7 @@ enum option_type {
     OPTION_DURATION, /* uint64_t nanoseconds */
     OPTION_SECONDS,  /* double */
     OPTION_SIZE,     /* struct quantity_size */
-    OPTION_BYTES,    /* uint64_t: a size that is no share */
+    OPTION_BYTES,    /* uint64_t: a size in bytes, not a share */
     OPTION_INT,      /* int64_t */
     OPTION_PATH,     /* const char *, completed as a file name */
     OPTION_CHOICE,   /* const char *: one of the words in ARG, "bash|zsh|fish" */

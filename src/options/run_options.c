@@ -217,7 +217,7 @@ const struct option_desc run_options_table[] = {
     FLAG("no-checkpoint", guard.rules.no_checkpoint, "do not ask for a checkpoint"),
     FLAG("no-term", guard.rules.no_term, "do not send SIGTERM"),
     FLAG("no-kill", guard.rules.no_kill, "do not kill"),
-    FLAG("dry-run", guard.dry_run, "only say what the guard would do"),
+    FLAG("dry-run", guard.dry_run, "only report what the guard would do"),
     FLAG("no-guard", guard.is_off, "no guard at all"),
     FLAG("no-cgroup", guard.no_cgroup, "make no cgroup for the job, even where ebb may"),
     OPTION_ROW(0, "restart", FLAG, NULL, AT(guard.restart), .heading = "Going on after it",

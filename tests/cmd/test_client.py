@@ -64,7 +64,7 @@ COMMANDS = [("submit", "--", "true"), ("jobs",), ("show", 1), ("logs", 1), ("wai
 def test_no_server_is_one_helpful_sentence(tmp_path, command):
     result = run_ebb(command[0], "--socket", tmp_path / "none", *command[1:])
     assert refused(result, f"{command[0]}: there is no server at {tmp_path}/none; start one with "
-                   "`ebb serve`, or say where it is with --socket or $EBB_SERVER")
+                   "`ebb serve`, or name its socket with --socket or $EBB_SERVER")
 
 
 @pytest.mark.parametrize("env, path", [
@@ -87,14 +87,14 @@ def test_a_socket_left_by_a_dead_server_is_no_server():
 
 
 def test_what_answers_but_is_no_server_is_told(server, client):
-    for answer, words in [(b"220 smtp.example.org ready\r\n", "no ebb server"),
+    for answer, words in [(b"220 smtp.example.org ready\r\n", "not an ebb server"),
                           (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "cut short"),
                           (b"HTTP/1.1 200 OK\r\n", "cut short"), (b"", "cut short"),
-                          (b"x" * 100000, "no ebb server"),
-                          (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 40000 + b"\r\n\r\n", "no ebb server"),
-                          (b"HTTP/1.1 200 OK\r\n\r\nhello", "no JSON"),
+                          (b"x" * 100000, "not an ebb server"),
+                          (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 40000 + b"\r\n\r\n", "not an ebb server"),
+                          (b"HTTP/1.1 200 OK\r\n\r\nhello", "not JSON"),
                           (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-                           "no ebb server"),
+                           "not an ebb server"),
                           (b"HTTP/1.1 502 Bad\r\nContent-Length: 0\r\n\r\n", "HTTP status 502"),
                           (error(503, "the disk is full\x1b[2J"), "the disk is full\\e[2J")]:
         server.say("GET /api/v1/jobs/1", answer)

@@ -62,7 +62,7 @@ def test_a_job_from_its_request_to_its_end(client, tmp_path):
     job = client.show(number)
     assert (job["name"], job["state"], job["status"]) == ("first", "failed", 3)
     text = client("show", number).stdout
-    assert text.startswith(f"job {number}  first  failed")
+    assert text.startswith(f"job {number} first failed")
     assert "changes" in text
     assert f"{number}  first" in client("jobs", "--name", "first").stdout
 
