@@ -7,6 +7,7 @@
 #include "cli/run_target.h"
 #include "cli/verdict.h"
 #include "diagnose/diagnosis.h"
+#include "judge/recorded.h"
 #include "present/diagnose.h"
 #include "present/document.h"
 
@@ -16,15 +17,15 @@ struct diagnose_options {
 
 static int diagnose(const char *folder, struct diagnosis *ret, struct err *err)
 {
-    json_t *verdict = NULL;
+    struct recorded recorded;
     struct facts *facts = NULL;
-    int r = verdict_of_recording(folder, &verdict, err);
+    int r = recorded_read(folder, NULL, NULL, &recorded, err);
     if (r == 0)
-        r = facts_read(folder, verdict, &facts, err);
-    json_decref(verdict);
+        r = facts_new(&recorded, &facts, err);
     if (r == 0)
         r = diagnosis_make(facts, ret, err);
     facts_free(facts);
+    recorded_fini(&recorded);
     return r;
 }
 

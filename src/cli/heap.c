@@ -66,7 +66,7 @@ static enum growth_by parse_by(const char *word)
 }
 
 static int heap_view(const struct shown *s, const struct profile *p, struct names *names,
-                     struct profile_view *ret, struct err *err)
+                     const struct marks *all, struct profile_view *ret, struct err *err)
 {
     AUTO_FREE struct growth_mark *marks = NULL;
     struct growth g;
@@ -79,7 +79,7 @@ static int heap_view(const struct shown *s, const struct profile *p, struct name
     const struct heap_diff *steps = s->o->survivors.is_given ? &s->o->survivors : &s->o->diff;
     options.from_step = steps->from;
     options.to_step = steps->to;
-    int r = marks_read(s->run->folder, p->pid, p->start_ns, &marks, &options.n_marks, err);
+    int r = marks_of(all, p->pid, p->start_ns, &marks, &options.n_marks, err);
     if (r < 0)
         return r;
     options.marks = marks;
@@ -92,8 +92,8 @@ static int heap_view(const struct shown *s, const struct profile *p, struct name
     return r < 0 ? err_set(err, r, "out of memory") : 0;
 }
 
-static int process_view(const struct shown *s, const struct profile *p, struct profile_view *ret,
-                        struct err *err)
+static int process_view(const struct shown *s, const struct profile *p, const struct marks *marks,
+                        struct profile_view *ret, struct err *err)
 {
     const struct symbols_options symbols = {.debuginfod = s->o->debuginfod,
                                             .sysroot = s->o->sysroot};
@@ -101,7 +101,7 @@ static int process_view(const struct shown *s, const struct profile *p, struct p
     int r = names_new(p, &symbols, &names);
     if (r < 0)
         return err_set(err, r, "cannot name frames: %s", strerror(-r));
-    r = heap_view(s, p, names, ret, err);
+    r = heap_view(s, p, names, marks, ret, err);
     if (r == 0 && s->o->tree && profile_view_add_tree(ret, p, names, tree_least) < 0)
         r = err_set(err, -ENOMEM, "out of memory");
     names_free(names);
@@ -147,7 +147,7 @@ static int show_once(const struct shown *s, const struct run_target *run)
     struct folder_heap heap = {0};
     struct err err = {""};
     struct profile_view view = {0};
-    struct kept_lists kept;
+    struct marks marks = {0};
     struct doc doc = {0};
     int status;
     int32_t pid = s->o->pid ? (int32_t)s->o->pid : run->pid;
@@ -157,23 +157,27 @@ static int show_once(const struct shown *s, const struct run_target *run)
     r = folder_heap_read(run->folder, pid, &heap, &err);
     if (r == -ENOENT && run->obstacle[0])
         err_set(&err, r, "%s has no heap: %s", run->folder, run->obstacle);
-    if (r == 0)
-        r = process_view(s, heap.profile, &view, &err);
+    if (r == 0) {
+        marks_read(run->folder, &marks);
+        r = process_view(s, heap.profile, &marks, &view, &err);
+    }
     if (r < 0) {
+        marks_fini(&marks);
         folder_heap_fini(&heap);
         return cli_failf(2, "heap: %s", err.text);
     }
-    kept_read(run->folder, &kept);
+    const struct kept_list *kept = kept_of(&marks.kept, view.pid);
     if (s->o->json) {
-        status = print_json(&view, &heap, kept_of(&kept, view.pid));
+        status = print_json(&view, &heap, kept);
     } else if (s->o->tree) {
         heap_tree_doc(&doc, &view.tree);
         status = cli_print_doc(&doc);
     } else {
-        heap_doc(&doc, &view, s->meaning, kept_of(&kept, view.pid));
+        heap_doc(&doc, &view, s->meaning, kept);
         put_others(&doc, &heap);
         status = cli_print_doc(&doc);
     }
+    marks_fini(&marks);
     profile_view_fini(&view);
     folder_heap_fini(&heap);
     return status;

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "diagnose/diagnosis.h"
+#include "judge/recorded.h"
 
-/* Where the floor is flat there is nothing to explain, and nothing is read. */
+/* Where the baseline is flat there is nothing to explain, and nothing is read. */
 static bool may_have_grown(const json_t *verdict)
 {
     const json_t *tree = json_object_get(verdict, "tree");
@@ -15,12 +16,16 @@ static bool may_have_grown(const json_t *verdict)
 
 struct facts *run_facts(const json_t *doc)
 {
-    const json_t *verdict = json_object_get(doc, "verdict");
     const char *folder = json_string_value(json_object_get(doc, "run_dir"));
-    struct facts *facts;
-    bool is_read =
-        folder && may_have_grown(verdict) && facts_read(folder, verdict, &facts, NULL) == 0;
-    return is_read ? facts : NULL;
+    struct recorded recorded;
+    struct facts *facts = NULL;
+    if (!folder || !may_have_grown(json_object_get(doc, "verdict")))
+        return NULL;
+    if (recorded_read(folder, NULL, NULL, &recorded, NULL) < 0 ||
+        facts_new(&recorded, &facts, NULL) < 0)
+        facts = NULL;
+    recorded_fini(&recorded);
+    return facts;
 }
 
 void run_diagnose(json_t *doc, const struct facts *facts)

@@ -38,7 +38,11 @@ static json_t *read_rows(const char *folder, const struct profile *p, struct nam
     struct growth_options options = {.by = GROWTH_BY_LOCATION, .minds_program = true};
     struct growth g;
     json_t *rows = NULL;
-    if (marks_read(folder, p->pid, p->start_ns, &marks, &options.n_marks, NULL) < 0)
+    struct marks all;
+    marks_read(folder, &all);
+    int r = marks_of(&all, p->pid, p->start_ns, &marks, &options.n_marks, NULL);
+    marks_fini(&all);
+    if (r < 0)
         return NULL;
     options.marks = marks;
     if (growth_of(p, names, &options, &g, NULL) == 0) {

@@ -267,7 +267,7 @@ static void advise_restart(const struct question *q, enum hypothesis_id because,
 
 static void advise_cleanup(const struct question *q, enum hypothesis_id because, struct list *l)
 {
-    const struct facts_cleanup *c = &q->f->cleanup;
+    const struct marks_cleanup *c = &q->f->cleanup;
     struct sizes s;
     double span = q->f->now_s - q->f->start_s;
     if (!c->count || !(span > 0) || c->freed_bytes > 0.1 * q->total)

@@ -216,7 +216,7 @@ static void set_absent(const struct facts *f, struct diagnosis *ret, bool *faile
         const char *text;
     } parts[] = {
         {f->is_damaged, "a part of the recording is damaged or cut off: this is what can be read"},
-        {!f->run, "there is no run.json: how it ended, and what was set, is not known"},
+        {!f->has_run_json, "there is no run.json: how it ended, and what was set, is not known"},
         {f->n_marks == 0, "no marks: steps, epochs and evaluations are not known"},
         {!f->heap.profile, "no heap profile: which line holds the memory is not known"},
     };

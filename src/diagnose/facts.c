@@ -2,21 +2,15 @@
 #include "diagnose/facts.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/err.h"
-#include "base/io.h"
-#include "base/json.h"
 #include "diagnose/facts_private.h"
-#include "profile/marks.h"
+#include "judge/recorded.h"
 
-enum { RUN_JSON_MAX = 16 << 20, EXIT_S = 3 };
+enum { EXIT_S = 3 };
 
 /* Without marks what is before this part of its life is its start. */
 static const double warm_share = 0.1;
@@ -28,35 +22,6 @@ static const double library_bytes = 1 << 20;
 static const double exit_share = 0.95;
 /* Resident memory that differs by less is the same. */
 static const double alike_bytes = 1 << 20;
-
-/* ---- run.json ---- */
-
-/* It may be missing, or half written by another program than ours: then much is absent. */
-static void read_run(const char *folder, struct facts *f)
-{
-    AUTO_CLOSE int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct buf text = {0};
-    if (fd >= 0 && io_read_all(fd, "run.json", RUN_JSON_MAX, &text) == 0)
-        f->run = json_parse(buf_str(&text), text.len, NULL);
-    buf_fini(&text);
-    if (f->run && !json_is_object(f->run)) {
-        json_decref(f->run);
-        f->run = NULL;
-    }
-    const char *state = json_string_value(json_object_get(f->run, "state"));
-    f->is_running = state && strcmp(state, "running") == 0;
-}
-
-static void read_limit(struct facts *f)
-{
-    const json_t *given = json_object_get(json_object_get(f->run, "guard"), "limit_bytes");
-    const json_t *found = json_object_get(json_object_get(f->header, "limit"), "limit_bytes");
-    double told = facts_at(&f->machine[MACHINE_LIMIT], f->span_s);
-    f->limit_bytes = json_is_integer(given)   ? (double)json_integer_value(given)
-                     : !isnan(told)           ? told
-                     : json_is_integer(found) ? (double)json_integer_value(found)
-                                              : (double)NAN;
-}
 
 /* ---- marks ---- */
 
@@ -86,19 +51,20 @@ static void take_mark(struct facts *f, const struct verdict_mark *m, double t_s)
     f->last_step = step;
 }
 
-int facts_read_marks(const char *path, struct facts *f, struct err *err)
+static int facts_take_marks(struct facts *f, const struct marks *marks, struct err *err)
 {
     uint64_t since =
-        f->main && f->main->born_s > 0 ? f->store->start_ns + (uint64_t)(f->main->born_s * 1e9) : 0;
-    int r = marks_read(path, f->main ? f->main->id.pid : 0, since, &f->told, &f->n_told, err);
+        f->main && f->main->born_s > 0 ? f->start_ns + (uint64_t)(f->main->born_s * 1e9) : 0;
+    int r = marks_of(marks, f->main ? f->main->id.pid : 0, since, &f->told, &f->n_told, err);
     if (r < 0)
         return r;
-    f->marks = calloc(f->n_told ? f->n_told : 1, sizeof *f->marks);
+    f->kept = marks->kept;
+    f->cleanup = marks->cleanup;
+    f->marks = calloc(f->n_told + 1, sizeof *f->marks);
     if (!f->marks)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < f->n_told; i++)
-        take_mark(f, &f->told[i].mark,
-                  ((double)f->told[i].t_ns - (double)f->store->start_ns) / 1e9);
+        take_mark(f, &f->told[i].mark, ((double)f->told[i].t_ns - (double)f->start_ns) / 1e9);
     if (!f->steps_per_epoch && f->examples && f->batch)
         f->steps_per_epoch = f->examples / f->batch + (f->examples % f->batch != 0);
     return 0;
@@ -265,25 +231,26 @@ const struct facts_figure *facts_figure(const struct facts *f, const char *name)
 
 /* ---- all of it ---- */
 
-int facts_read(const char *folder, const json_t *verdict, struct facts **ret, struct err *err)
+int facts_new(const struct recorded *recorded, struct facts **ret, struct err *err)
 {
     struct facts *f = calloc(1, sizeof *f);
-    if (!f)
-        return err_set(err, -ENOMEM, "out of memory");
-    read_run(folder, f);
-    int r = facts_read_trace(folder, f, err);
-    if (r == 0) {
-        read_limit(f);
-        facts_take_verdict(f, verdict);
-        r = facts_read_marks(folder, f, err);
+    int r = f ? facts_take_run(f, recorded) : -ENOMEM;
+    if (r < 0) {
+        facts_free(f);
+        return err_set(err, r, "out of memory");
     }
+    f->has_run_json = recorded->has_outcome;
+    f->is_running =
+        recorded->outcome.about.state && strcmp(recorded->outcome.about.state, "running") == 0;
+    facts_take_verdicts(f, &recorded->verdicts);
+    r = facts_take_marks(f, &recorded->marks, err);
     if (r < 0) {
         facts_free(f);
         return r;
     }
     facts_choose_moments(f);
-    facts_read_heap(folder, f);
-    facts_read_census(folder, f);
+    facts_read_heap(recorded, f);
+    facts_read_census(recorded->path, f);
     *ret = f;
     return 0;
 }
@@ -292,8 +259,6 @@ void facts_free(struct facts *f)
 {
     if (!f)
         return;
-    json_decref(f->run);
-    json_decref(f->header);
     json_decref(f->census_first);
     json_decref(f->census_last);
     free(f->processes);
@@ -306,6 +271,6 @@ void facts_free(struct facts *f)
     free(f->heap.mapped_share);
     names_free(f->heap.names);
     profile_free(f->heap.profile);
-    store_free(f->store);
+    free(f->points);
     free(f);
 }

@@ -11,6 +11,7 @@
 #include "proc/sample.h"
 #include "profile/growth.h"
 #include "profile/kept.h"
+#include "profile/marks.h"
 #include "profile/names.h"
 #include "profile/profile.h"
 #include "verdict/verdict.h"
@@ -18,12 +19,11 @@
 struct err;
 struct facts;
 struct facts_process;
+struct recorded;
 
-/* A figure over time, thinned to at most FACTS_POINTS; in time order. NAN: not read at that moment.
- */
-enum { FACTS_POINTS = 2048 };
+/* A signal over time, in time order. NAN: not read at that moment. */
 struct facts_series {
-    const double *t_s; /* since the recording began; shared by the series of one process */
+    const double *t_s; /* since the run's start */
     const double *v;
     size_t count;
 };
@@ -53,8 +53,8 @@ struct facts_verdict {
     double per_step, per_min;
     bool has_ended; /* its growth */
     int64_t ended_step;
-    char ended_at[48]; /* "the end of the first epoch", "step", "none" */
-    char event[16];    /* of stepping: "eval", "save", "epoch" */
+    enum verdict_boundary ended_at;
+    enum verdict_mark_kind event; /* of stepping: what it is tied to */
 };
 
 /* Does it say that whatever growth there was has ended? */
@@ -78,15 +78,9 @@ struct facts_mark {
 
 /* A figure of the job's own: "heap_live_bytes", "cuda_reserved_bytes", "gc_count_2". */
 struct facts_figure {
-    char name[64];
+    char name[RUN_NAME_MAX];
     int32_t pid; /* 0: not known */
     struct facts_series series;
-};
-
-/* What MemoryCleanup measured of itself, summed up. */
-struct facts_cleanup {
-    uint64_t count;
-    double freed_bytes, cost_s;
 };
 
 /* What the profiler saw of main at the two moments. */
@@ -109,18 +103,17 @@ struct facts_heap {
 };
 
 struct facts {
-    json_t *run;    /* run.json; NULL: none */
-    json_t *header; /* of the recording */
+    uint64_t start_ns; /* of the run, monotonic: what times count from */
     double span_s;
-    bool is_running, is_damaged, is_table;
+    bool has_run_json, is_running, is_damaged, is_table;
 
     struct facts_process *processes;
     size_t n_processes;
     /* The process whose memory is the question: that grows fastest where one grows, else that
      * trains, else the largest. NULL: nothing was ever read. */
     const struct facts_process *main;
-    struct facts_verdict tree; /* the whole job */
-    struct facts_verdict gpu;  /* the memory of its GPUs: that which grows, else any */
+    struct facts_verdict job; /* the whole job */
+    struct facts_verdict gpu; /* the memory of its GPUs: that which grows, else any */
 
     /* The two moments that are compared: the first after training began, and the last before it
      * ended or the process went. */
@@ -136,24 +129,23 @@ struct facts {
     uint64_t steps_per_epoch, max_steps, examples, batch; /* 0: not told */
     uint64_t substeps;                                    /* how many were marked */
 
-    struct facts_series machine[MACHINE_COUNT];
-    struct facts_series gpu_job; /* by all processes of the job, over all GPUs */
+    struct facts_series charge, tree; /* the job's: of its cgroup, and of its processes */
+    struct facts_series gpu_job;      /* by all processes of the job, over all GPUs */
     struct facts_figure *figures;
     size_t n_figures;
-    struct facts_cleanup cleanup;
+    struct marks_cleanup cleanup;
     struct kept_lists kept;
 
     json_t *census_first, *census_last; /* of main; NULL: none was taken; equal: only one */
     struct facts_heap heap;
 
-    double limit_bytes;        /* NAN: not known */
-    char thp[16];              /* always, madvise, never; "" not known */
-    struct facts_store *store; /* behind the series */
+    double limit_bytes; /* NAN: not known */
+    char thp[16];       /* always, madvise, never; "" not known */
+    double *points;     /* behind the series */
 };
 
-/* FOLDER is a run folder (or a trace alone: then much is absent); VERDICT what the judge says of
- * its recording (`ebb verdict --json`). -ENOENT, -EBADMSG… with a sentence. */
-int facts_read(const char *folder, const json_t *verdict, struct facts **ret, struct err *err);
+/* 0, or -ENOMEM with a sentence. Of a recording alone, without its run folder, much is absent. */
+int facts_new(const struct recorded *recorded, struct facts **ret, struct err *err);
 void facts_free(struct facts *f); /* NULL is fine */
 
 /* What of main was resident in malloc's heaps at T_S: by the counts of pages around it, and by what

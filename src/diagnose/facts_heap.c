@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "diagnose/facts_private.h"
+#include "judge/recorded.h"
 #include "profile/folder.h"
 
 enum { SMALL_ALIGNMENT = 16 };
@@ -25,7 +26,7 @@ static const double moved_bytes = 1 << 20;
 
 static uint64_t moment_ns(const struct facts *f, double t_s)
 {
-    return f->store->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
+    return f->start_ns + (t_s > 0 ? (uint64_t)llround(t_s * 1e9) : 0);
 }
 
 /* The reading at or before T_NS, else the first; of those that growth is judged by. */
@@ -49,7 +50,7 @@ static double live_of(const struct profile_reading *r, double *ret_variance)
 
 static double seconds_of(const struct facts *f, const struct profile_reading *r)
 {
-    return ((double)r->t_ns - (double)f->store->start_ns) / 1e9;
+    return ((double)r->t_ns - (double)f->start_ns) / 1e9;
 }
 
 static double rss_at(const struct facts *f, const struct profile_reading *r)
@@ -328,9 +329,9 @@ static bool is_told_by_one(const struct facts *f, const struct profile *p)
 }
 
 /* Why there is none: as the run itself says it, else as its folder does. */
-static void say_why(struct facts *f, const struct err *err)
+static void say_why(struct facts *f, const json_t *run_json, const struct err *err)
 {
-    const json_t *heap = json_object_get(f->run, "heap");
+    const json_t *heap = json_object_get(run_json, "heap");
     const char *trouble = json_string_value(json_object_get(heap, "trouble"));
     snprintf(f->heap.why_not, sizeof f->heap.why_not, "%.250s",
              trouble                                              ? trouble
@@ -338,8 +339,9 @@ static void say_why(struct facts *f, const struct err *err)
                                                                   : err->text);
 }
 
-void facts_read_heap(const char *folder, struct facts *f)
+void facts_read_heap(const struct recorded *recorded, struct facts *f)
 {
+    const char *folder = recorded->path;
     struct folder_heap found = {0};
     struct facts_heap h = {0};
     struct err err = {"the recording is a trace alone"};
@@ -372,5 +374,5 @@ void facts_read_heap(const char *folder, struct facts *f)
     free(h.mapped_share);
     names_free(h.names);
     profile_free(h.profile);
-    say_why(f, &err);
+    say_why(f, recorded->run_json, &err);
 }

@@ -15,7 +15,8 @@ struct count {
 
 static struct count count_at(const struct facts_process *p, size_t i)
 {
-    double unique = p->field[SAMPLE_UNIQUE].v[i], heap = p->field[SAMPLE_HEAP].v[i];
+    double unique = p->field[SAMPLE_UNIQUE].v[i];
+    double heap = facts_at(&p->field[SAMPLE_HEAP], p->field[SAMPLE_UNIQUE].t_s[i]);
     return (struct count){!isnan(unique) && !isnan(heap), unique, heap};
 }
 
@@ -54,8 +55,6 @@ double facts_heap_pages(const struct facts *f, double t_s)
     const struct facts_series *s = &p->field[SAMPLE_UNIQUE];
     struct count before = {0}, last = {0};
     bool is_past = false; /* the last two are around T_S, or before it */
-    if (p->field[SAMPLE_HEAP].count != s->count)
-        return facts_field_at(p, SAMPLE_HEAP, t_s);
     for (size_t i = 0; i < s->count && !is_past; i++) {
         struct count one = count_at(p, i);
         if (!one.is_there)

@@ -1,64 +1,30 @@
 /* What the judge said, put to the processes; and whose memory is the question. */
 #include <math.h>
-#include <string.h>
 
 #include "diagnose/facts_private.h"
 
 static const double late_least_bytes = 8 << 20, late_least_share = 0.05;
 
-static double number(const json_t *o, const char *key)
+static struct facts_verdict facts_verdict_of(const struct verdict_result *r)
 {
-    const json_t *v = json_object_get(o, key);
-    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+    const struct verdict_interval *step = &r->rate_bytes_per_step, *min = &r->rate_bytes_per_min;
+    return (struct facts_verdict){.is_known = true,
+                                  .word = r->word,
+                                  .leak = r->leak,
+                                  .per_step = step->known ? step->value : (double)NAN,
+                                  .per_min = min->known ? min->value : (double)NAN,
+                                  .has_ended = r->growth_ended.known,
+                                  .ended_step =
+                                      r->growth_ended.has_step ? (int64_t)r->growth_ended.step : -1,
+                                  .ended_at = r->growth_ended.at,
+                                  .event = r->event};
 }
 
-static int64_t whole(const json_t *o, const char *key)
+static struct facts_process *facts_find(const struct facts *f, const struct judged *one)
 {
-    const json_t *v = json_object_get(o, key);
-    return json_is_integer(v) ? json_integer_value(v) : -1;
-}
-
-static void text(const json_t *o, const char *key, char *out, size_t size)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    size_t len = s ? strnlen(s, size - 1) : 0;
-    memcpy(out, s ? s : "", len);
-    out[len] = '\0';
-}
-
-static bool parse_word(const json_t *o, enum verdict_word *ret)
-{
-    const char *word = json_string_value(json_object_get(o, "verdict"));
-    for (int i = 0; word && i < VERDICT_WORDS; i++)
-        if (strcmp(word, verdict_word_name((enum verdict_word)i)) == 0) {
-            *ret = (enum verdict_word)i;
-            return true;
-        }
-    return false;
-}
-
-static void parse(const json_t *o, struct facts_verdict *ret)
-{
-    const json_t *ended = json_object_get(o, "growth_ended");
-    struct facts_verdict v = {.is_known = true};
-    if (!parse_word(o, &v.word))
-        return;
-    v.leak = verdict_word_leak(v.word);
-    v.per_step = number(json_object_get(o, "rate_bytes_per_step"), "value");
-    v.per_min = number(json_object_get(o, "rate_bytes_per_min"), "value");
-    v.has_ended = json_is_object(ended);
-    v.ended_step = whole(ended, "step");
-    text(ended, "at", v.ended_at, sizeof v.ended_at);
-    text(o, "event", v.event, sizeof v.event);
-    *ret = v;
-}
-
-static struct facts_process *find(const struct facts *f, const json_t *one)
-{
-    int64_t pid = whole(one, "pid"), ticks = whole(one, "start_ticks");
     for (size_t i = 0; i < f->n_processes; i++)
-        if (f->processes[i].id.pid == pid &&
-            (ticks < 0 || f->processes[i].id.start_ticks == (uint64_t)ticks))
+        if (f->processes[i].id.pid == one->pid &&
+            (!one->start_ticks || f->processes[i].id.start_ticks == one->start_ticks))
             return &f->processes[i];
     return NULL;
 }
@@ -103,36 +69,24 @@ static const struct facts_process *growing_worker(const struct facts *f)
     return best ? best : f->main;
 }
 
-/* Of several that which may grow. */
-static void take_gpus(struct facts *f, const json_t *gpus)
+void facts_take_verdicts(struct facts *f, const struct verdicts *v)
 {
-    const json_t *one;
-    size_t i;
-    json_array_foreach(gpus, i, one)
-    {
-        struct facts_verdict v = {0};
-        parse(one, &v);
-        if (v.is_known && (!f->gpu.is_known || v.leak == VERDICT_LEAK_YES))
-            f->gpu = v;
-    }
-}
-
-void facts_take_verdict(struct facts *f, const json_t *verdict)
-{
-    const json_t *tree = json_object_get(verdict, "tree"), *one;
-    size_t i;
-    parse(tree, &f->tree);
-    take_gpus(f, json_object_get(verdict, "gpus"));
-    json_array_foreach(json_object_get(verdict, "processes"), i, one)
-    {
-        struct facts_process *p = find(f, one);
+    if (v->has_job)
+        f->job = facts_verdict_of(&v->job.result);
+    for (size_t i = 0; i < v->gpus.count; i++)
+        if (!f->gpu.is_known || v->gpus.at[i].result.leak == VERDICT_LEAK_YES)
+            f->gpu = facts_verdict_of(&v->gpus.at[i].result);
+    for (size_t i = 0; i < v->processes.count; i++) {
+        struct facts_process *p = facts_find(f, &v->processes.at[i]);
         if (p)
-            parse(one, &p->verdict);
+            p->verdict = facts_verdict_of(&v->processes.at[i].result);
     }
-    f->main = find(f, json_object_get(tree, "grower"));
-    for (i = 0; !json_is_object(json_object_get(tree, "grower")) && i < f->n_processes; i++)
+    if (v->has_grower) {
+        f->main = facts_find(f, &v->grower);
+        return;
+    }
+    for (size_t i = 0; i < f->n_processes; i++)
         if (is_better(&f->processes[i], f->main))
             f->main = &f->processes[i];
-    if (!json_is_object(json_object_get(tree, "grower")))
-        f->main = growing_worker(f);
+    f->main = growing_worker(f);
 }

@@ -211,8 +211,8 @@ struct floors floors_of(const struct question *q)
 /* Charged to its cgroup, or counted once over its processes. */
 static double tree_growth(const struct facts *f)
 {
-    double charge = facts_growth(&f->machine[MACHINE_CHARGE], f->start_s, f->now_s);
-    return isnan(charge) ? facts_growth(&f->machine[MACHINE_TREE_LOW], f->start_s, f->now_s)
+    double charge = facts_growth(&f->charge, f->start_s, f->now_s);
+    return isnan(charge) ? facts_growth(&f->tree, f->start_s, f->now_s)
                          : charge;
 }
 
@@ -274,7 +274,7 @@ void question_ask(const struct facts *f, const struct ledger *l, struct question
     q.total = fmax(0, fmax(q.growth, q.tree_growth));
     q.room = f->limit_bytes - q.base;
     bool is_material = q.total > fmax(material_bytes, material_share * q.base);
-    enum verdict_word tree = f->tree.is_known ? f->tree.word : q.word;
+    enum verdict_word tree = f->job.is_known ? f->job.word : q.word;
     bool is_flat = q.word != VERDICT_PLATEAUED && tree != VERDICT_PLATEAUED;
     bool is_all = tree == q.word && q.growth > kept_share * q.total;
     bool is_over = is_past(&q) && (is_all || facts_has_ended(tree));

@@ -226,12 +226,12 @@ void test_eval_step(const struct question *q, struct hypothesis *h)
         say_flat(q, h, DECIDES);
         return;
     }
-    if (q->word == VERDICT_STEPPING && v && strcmp(v->event, "epoch") != 0) {
+    if (q->word == VERDICT_STEPPING && v && v->event != VERDICT_MARK_EPOCH) {
         h->share = e.count > 0 ? share_of(q, e.jumps) : 1; /* so much was measured there */
         say(h, EVIDENCE_FOR, STRONG + FAIR,
             "the floor rises at each %s, and stays (verdict "
             "\"stepping\")",
-            strcmp(v->event, "save") == 0 ? "checkpoint" : "evaluation");
+            v->event == VERDICT_MARK_SAVE ? "checkpoint" : "evaluation");
     }
     if (e.count == 0)
         say(h, EVIDENCE_ABSENT, 0, "no evaluation or checkpoint was marked between two steps");

@@ -290,7 +290,7 @@ static void test_filled(const struct question *q, struct hypothesis *h, double e
     double until = leakable_at(q, end_s) - q->base;
     char step[24];
     snprintf(step, sizeof step, "%" PRId64, v->ended_step);
-    bool at_end = strcmp(v->ended_at, "the end of the first epoch") == 0;
+    bool at_end = v->ended_at == VERDICT_AT_FIRST_EPOCH;
     int64_t pass = (int64_t)q->f->steps_per_epoch, off = v->ended_step - pass;
     if (at_end || (pass > 0 && v->ended_step >= 0 && llabs(off) <= pass / 10 + 1)) {
         h->share = share_of(q, until);

@@ -29,11 +29,8 @@ void report_fini(struct report *r)
     free(r->trouble);
     free(r->path);
     free(r->heap_trouble);
-    json_decref(r->run_json);
+    recorded_fini(&r->recorded);
     profile_view_fini(&r->heap);
-    run_free(r->run);
-    outcome_fini(&r->outcome);
-    verdicts_fini(&r->verdicts);
     verdicts_fini(&r->early);
     diagnosis_fini(&r->diagnosis);
     *r = (struct report){0};
@@ -52,7 +49,8 @@ void report_add_trouble(struct report *r, const char *sentence)
 
 static const char *report_header(const struct report *r, const char *key)
 {
-    return r->run ? json_string_value(json_object_get(r->run->header, key)) : NULL;
+    return r->recorded.run ? json_string_value(json_object_get(r->recorded.run->header, key))
+                           : NULL;
 }
 
 /* What run.json says; without one, what the recording began with. */
@@ -63,18 +61,18 @@ static const char *report_about(const struct report *r, const char *said, const 
 
 const char *report_title(const struct report *r)
 {
-    const char *name = report_about(r, r->outcome.about.name, "name");
+    const char *name = report_about(r, r->recorded.outcome.about.name, "name");
     return name ? name : r->path;
 }
 
 const char *report_cwd(const struct report *r)
 {
-    return report_about(r, r->outcome.about.cwd, "cwd");
+    return report_about(r, r->recorded.outcome.about.cwd, "cwd");
 }
 
 const struct judged *report_verdict(const struct report *r)
 {
-    const struct verdicts *v = &r->verdicts;
+    const struct verdicts *v = &r->recorded.verdicts;
     if (!r->has_verdicts)
         return NULL;
     return v->has_job ? &v->job : v->processes.count ? &v->processes.at[0] : NULL;
@@ -82,18 +80,19 @@ const struct judged *report_verdict(const struct report *r)
 
 uint64_t report_peak(const struct report *r)
 {
-    const struct outcome_series *tree = &r->outcome.measured.tree.series;
+    const struct outcome_series *tree = &r->recorded.outcome.measured.tree.series;
     const struct judged *job = report_verdict(r);
     if (tree->has_peak_bytes)
         return tree->peak_bytes;
-    if (r->run && run_peak(r->run))
-        return run_peak(r->run);
+    if (r->recorded.run && run_peak(r->recorded.run))
+        return run_peak(r->recorded.run);
     return job ? number_to_u64(job->result.peak_bytes) : 0;
 }
 
 double report_span_s(const struct report *r)
 {
-    return r->run ? (double)r->run->now_ns / (double)NS_PER_S : r->outcome.measured.duration_s;
+    return r->recorded.run ? (double)r->recorded.run->now_ns / (double)NS_PER_S
+                           : r->recorded.outcome.measured.duration_s;
 }
 
 void report_add_damage(struct buf *out, const struct trace_reader_damage *damage)
@@ -170,7 +169,7 @@ static void add_command(struct doc *d, const struct outcome_about *about, bool w
 /* What is pasted where others read has neither the host's name nor where the program lies. */
 static void add_head(struct doc *d, const struct report *r)
 {
-    const struct outcome *o = &r->outcome;
+    const struct outcome *o = &r->recorded.outcome;
     char time[TEXT_TIME_MAX];
     doc_hide(d, DOC_MARKDOWN);
     doc_title(d, report_title(r));
@@ -208,7 +207,7 @@ static void add_verdict(struct doc *d, const struct report *r)
     doc_text(d, job ? verdict_tone(job) : TONE_OPEN,
              verdict_word_name(job ? job->result.word : VERDICT_UNDECIDED));
     if (job)
-        verdict_headline(&text, job, r->verdicts.has_job ? &r->verdicts : NULL);
+        verdict_headline(&text, job, r->recorded.verdicts.has_job ? &r->recorded.verdicts : NULL);
     else
         buf_add_str(&text, "there are no readings");
     doc_textf(d, TONE_PLAIN, ": %s", buf_str(&text));
@@ -222,7 +221,7 @@ static void add_verdict(struct doc *d, const struct report *r)
 static void add_figures(struct doc *d, const struct report *r)
 {
     const struct judged *job = report_verdict(r);
-    const struct outcome_measured *m = &r->outcome.measured;
+    const struct outcome_measured *m = &r->recorded.outcome.measured;
     char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX];
     doc_section(d, "figures", TONE_PLAIN, NULL);
     add_size_fact(d, "peak", report_peak(r) > 0, report_peak(r));
@@ -237,8 +236,8 @@ static void add_figures(struct doc *d, const struct report *r)
     if (job)
         report_add_rate(d, &job->result.rate_bytes_per_min, TONE_DIM);
     doc_figure(d, "steps");
-    if (r->run && r->run->steps_seen)
-        doc_textf(d, TONE_PLAIN, "%" PRIu64, r->run->steps_seen);
+    if (r->recorded.run && r->recorded.run->steps_seen)
+        doc_textf(d, TONE_PLAIN, "%" PRIu64, r->recorded.run->steps_seen);
     add_size_fact(d, "limit", m->has_limit && m->limit.has_limit_bytes, m->limit.limit_bytes);
     add_size_fact(d, "suggested memory request", m->has_ask_bytes, m->ask_bytes);
 }
@@ -342,8 +341,8 @@ static void add_process(struct doc *d, const struct report *r, const struct proc
 {
     const struct judged *judged = NULL;
     char size[TEXT_SIZE_MAX];
-    for (size_t i = 0; !judged && i < r->verdicts.processes.count; i++) {
-        const struct judged *one = &r->verdicts.processes.at[i];
+    for (size_t i = 0; !judged && i < r->recorded.verdicts.processes.count; i++) {
+        const struct judged *one = &r->recorded.verdicts.processes.at[i];
         if (one->has_pid && one->pid == row->pid && one->start_ticks == row->start_ticks)
             judged = one;
     }
@@ -416,16 +415,17 @@ static void add_process_table(struct doc *d, const struct report *r, struct run_
         if (list)
             add_recorded_process(d, r, list[i]);
         else
-            add_outcome_process(d, r, &r->outcome.measured.processes[i]);
+            add_outcome_process(d, r, &r->recorded.outcome.measured.processes[i]);
 }
 
 /* The first are those that matter; the rest can be opened, and is open on paper. */
 static void add_processes(struct doc *d, const struct report *r)
 {
     struct run_entity **list = NULL;
-    const struct outcome_measured *m = &r->outcome.measured;
-    size_t count = r->run ? run_list(r->run, RUN_PROCESS, &list) : m->process_count;
-    uint64_t seen = r->run ? r->run->processes_seen : m->processes_seen;
+    const struct outcome_measured *m = &r->recorded.outcome.measured;
+    size_t count =
+        r->recorded.run ? run_list(r->recorded.run, RUN_PROCESS, &list) : m->process_count;
+    uint64_t seen = r->recorded.run ? r->recorded.run->processes_seen : m->processes_seen;
     count = count < REPORT_PROCESSES ? count : REPORT_PROCESSES;
     size_t shown = count < PROCESSES_SHOWN ? count : PROCESSES_SHOWN;
     if (count) {
@@ -452,15 +452,15 @@ static void add_act(struct doc *d, const struct report *r, size_t i)
 {
     char time[TEXT_TIME_MAX];
     doc_row(d);
-    if (r->run && r->run->guard_count) {
+    if (r->recorded.run && r->recorded.run->guard_count) {
         static const char *const keys[] = {"act", "trigger", "why"};
-        const struct run_note *note = &r->run->guard_notes[i];
+        const struct run_note *note = &r->recorded.run->guard_notes[i];
         doc_cell(d, TONE_PLAIN, report_time(time, (double)note->t_ns / 1e9));
         for (size_t k = 0; k < 3; k++)
             doc_cell(d, TONE_PLAIN, json_string_value(json_object_get(note->doc, keys[k])));
         return;
     }
-    const struct outcome_event *e = &r->outcome.guard.events[i];
+    const struct outcome_event *e = &r->recorded.outcome.guard.events[i];
     doc_cell(d, TONE_PLAIN, report_time(time, e->t_s));
     doc_cell(d, TONE_PLAIN, e->act);
     doc_cell(d, TONE_PLAIN, e->trigger);
@@ -480,13 +480,13 @@ static void add_acts(struct doc *d, const struct report *r, size_t from, size_t 
 
 static void add_guard(struct doc *d, const struct report *r)
 {
-    const struct outcome_guard *guard = &r->outcome.guard;
-    bool is_recorded = r->run && r->run->guard_count;
-    size_t count = is_recorded ? r->run->guard_count : guard->event_count;
+    const struct outcome_guard *guard = &r->recorded.outcome.guard;
+    bool is_recorded = r->recorded.run && r->recorded.run->guard_count;
+    size_t count = is_recorded ? r->recorded.run->guard_count : guard->event_count;
     size_t first = count > REPORT_GUARD_EVENTS ? count - REPORT_GUARD_EVENTS : 0;
     size_t from = count - first > EVENTS_SHOWN ? count - EVENTS_SHOWN : first;
     char size[TEXT_SIZE_MAX];
-    if (!count && r->outcome.segment_count < 2)
+    if (!count && r->recorded.outcome.segment_count < 2)
         return;
     doc_section(d, "guard", TONE_PLAIN, "The guard");
     if (guard->has_limit_bytes) {
@@ -494,7 +494,7 @@ static void add_guard(struct doc *d, const struct report *r)
         doc_textf(d, TONE_PLAIN, "The limit was %s%s.", text_size(size, guard->limit_bytes),
                   guard->dry_run ? "; a dry run, in which it only reports what it would do" : "");
     }
-    summary_segments(d, &r->outcome, false);
+    summary_segments(d, &r->recorded.outcome, false);
     if (!count)
         return;
     doc_heading(d, "What it did");
@@ -505,9 +505,10 @@ static void add_guard(struct doc *d, const struct report *r)
         doc_fold_end(d);
     }
     add_acts(d, r, from, count);
-    if (is_recorded && r->run->guard_seen > count - first) {
+    if (is_recorded && r->recorded.run->guard_seen > count - first) {
         doc_para(d, TONE_DIM);
-        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the newest.", r->run->guard_seen);
+        doc_textf(d, TONE_PLAIN, "%" PRIu64 " in all; these are the newest.",
+                  r->recorded.run->guard_seen);
     }
 }
 
@@ -530,9 +531,9 @@ static void add_python(struct doc *d, uint32_t version)
 static void add_versions(struct doc *d, const struct report *r)
 {
     bool has_python = false;
-    for (size_t i = 0; r->run && i < r->run->version_count; i++) {
-        add_text_fact(d, r->run->versions[i].name, r->run->versions[i].text);
-        has_python = has_python || strcmp(r->run->versions[i].name, "python") == 0;
+    for (size_t i = 0; r->recorded.run && i < r->recorded.run->version_count; i++) {
+        add_text_fact(d, r->recorded.run->versions[i].name, r->recorded.run->versions[i].text);
+        has_python = has_python || strcmp(r->recorded.run->versions[i].name, "python") == 0;
     }
     if (!has_python)
         add_python(d, r->heap.cost.python_version);
@@ -540,7 +541,7 @@ static void add_versions(struct doc *d, const struct report *r)
 
 static void add_machine(struct doc *d, const struct report *r)
 {
-    const struct outcome *o = &r->outcome;
+    const struct outcome *o = &r->recorded.outcome;
     const struct outcome_measured *m = &o->measured;
     const char *ebb = report_about(r, o->about.ebb, "ebb");
     char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX];
@@ -590,7 +591,7 @@ void report_document(struct doc *d, const struct report *r)
     add_head(d, r);
     add_verdict(d, r);
     add_figures(d, r);
-    add_plots(d, r->run);
+    add_plots(d, r->recorded.run);
     if (r->has_diagnosis) {
         doc_section(d, "diagnosis", TONE_PLAIN, "Diagnosis");
         diagnose_doc(d, &r->diagnosis, false);

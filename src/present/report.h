@@ -8,10 +8,8 @@
 
 #include "base/text.h"
 #include "diagnose/diagnosis.h"
-#include "judge/verdicts.h"
+#include "judge/recorded.h"
 #include "profile/view.h"
-#include "run/outcome.h"
-#include "run/run.h"
 
 struct buf;
 struct doc;
@@ -24,12 +22,9 @@ enum {
 
 /* What was read of a run. Any part may be missing: what could not be read is in TROUBLE. */
 struct report {
-    char *path;       /* as the user gave it */
-    json_t *run_json; /* as it is, for --json; NULL: none */
-    struct outcome outcome;
-    struct run *run; /* NULL: the recording could not be read */
+    char *path; /* as the user gave it */
+    struct recorded recorded;
     bool has_verdicts, has_early;
-    struct verdicts verdicts;
     /* Of the first of two runs that are compared, where the second is shorter: the verdict by then.
      */
     struct verdicts early;

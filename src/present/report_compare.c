@@ -241,8 +241,8 @@ static json_t *side_json(const struct report *r)
     json_decref(all);
     json_object_set_new(o, "peak_bytes", report_peak(r) ? json_u64(report_peak(r)) : json_null());
     json_object_set_new(o, "title", json_text0(report_title(r)));
-    if (r->run) {
-        json_object_set_new(o, "steps_seen", json_u64(r->run->steps_seen));
+    if (r->recorded.run) {
+        json_object_set_new(o, "steps_seen", json_u64(r->recorded.run->steps_seen));
         json_object_set_new(o, "span_s", json_real(report_span_s(r)));
     }
     return o;
@@ -338,8 +338,8 @@ static void add_value(struct doc *d, const struct report *r, enum row row)
         doc_text(d, TONE_PLAIN, report_size(size, v->has_floor, v->floor_last_bytes));
     else if (row == ROW_PEAK)
         doc_text(d, TONE_PLAIN, report_size(size, report_peak(r), (double)report_peak(r)));
-    else if (row == ROW_STEPS && r->run && r->run->steps_seen)
-        doc_textf(d, TONE_PLAIN, "%" PRIu64, r->run->steps_seen);
+    else if (row == ROW_STEPS && r->recorded.run && r->recorded.run->steps_seen)
+        doc_textf(d, TONE_PLAIN, "%" PRIu64, r->recorded.run->steps_seen);
     else if (row == ROW_TIME)
         doc_text(d, TONE_PLAIN, report_time(time, report_span_s(r)));
 }
@@ -409,14 +409,14 @@ static void add_sites(struct doc *d, const struct report *before, const struct r
 
 static uint64_t job_peak(const struct report *r)
 {
-    return r->run ? r->run->job.peak_bytes : 0;
+    return r->recorded.run ? r->recorded.run->job.peak_bytes : 0;
 }
 
 void report_compare_document(struct doc *d, const struct comparison *c, const struct report *before,
                              const struct report *after)
 {
-    bool has_steps =
-        before->run && after->run && before->run->steps_seen > 1 && after->run->steps_seen > 1;
+    bool has_steps = before->recorded.run && after->recorded.run &&
+                     before->recorded.run->steps_seen > 1 && after->recorded.run->steps_seen > 1;
     uint64_t most = job_peak(before) > job_peak(after) ? job_peak(before) : job_peak(after);
     doc_title(d, "Before and after");
     doc_section(d, "verdict",
@@ -434,10 +434,12 @@ void report_compare_document(struct doc *d, const struct comparison *c, const st
     doc_hide(d, DOC_MARKDOWN);
     doc_section(d, "memory", TONE_PLAIN, "Memory of both jobs");
     doc_canvas(d, has_steps ? "steps" : "plots");
-    if (before->run)
-        report_add_plot(d, before->run, before->run->job.signal[JOB_TREE], "before", most);
-    if (after->run)
-        report_add_plot(d, after->run, after->run->job.signal[JOB_TREE], "after", most);
+    if (before->recorded.run)
+        report_add_plot(d, before->recorded.run, before->recorded.run->job.signal[JOB_TREE],
+                        "before", most);
+    if (after->recorded.run)
+        report_add_plot(d, after->recorded.run, after->recorded.run->job.signal[JOB_TREE], "after",
+                        most);
     doc_hide(d, 0);
     add_sites(d, before, after);
 }

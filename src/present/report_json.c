@@ -105,13 +105,16 @@ static json_t *trouble_json(const struct report *r)
 
 json_t *report_json(const struct report *r)
 {
-    json_t *header = r->run && r->run->header ? json_incref(r->run->header) : json_null();
+    json_t *header = r->recorded.run && r->recorded.run->header
+                         ? json_incref(r->recorded.run->header)
+                         : json_null();
     json_t *o = json_pack(
         "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ebb", EBB_VERSION, "made",
         json_local_time(clock_wall_ns()), "path", json_text0(r->path), "title",
-        json_text0(report_title(r)), "run", r->run_json ? json_incref(r->run_json) : json_null(),
-        "header", header, "verdict", r->has_verdicts ? verdicts_json(&r->verdicts) : json_null(),
-        "data", r->run ? data_json(r->run) : json_null(), "heap",
+        json_text0(report_title(r)), "run",
+        r->recorded.run_json ? json_incref(r->recorded.run_json) : json_null(), "header", header,
+        "verdict", r->has_verdicts ? verdicts_json(&r->recorded.verdicts) : json_null(), "data",
+        r->recorded.run ? data_json(r->recorded.run) : json_null(), "heap",
         r->has_heap ? profile_json(&r->heap) : json_null(), "trouble", trouble_json(r));
     if (o && r->heap_trouble)
         json_object_set_new(o, "heap_trouble", json_text0(r->heap_trouble));

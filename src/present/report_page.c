@@ -41,9 +41,9 @@ static json_t *pack_subject(const struct report *r)
 {
     struct run_entity **list = NULL;
     json_t *pid = json_null();
-    if (r->verdicts.has_grower && r->verdicts.grower.has_pid)
-        return json_integer(r->verdicts.grower.pid);
-    if (run_list(r->run, RUN_PROCESS, &list))
+    if (r->recorded.verdicts.has_grower && r->recorded.verdicts.grower.has_pid)
+        return json_integer(r->recorded.verdicts.grower.pid);
+    if (run_list(r->recorded.run, RUN_PROCESS, &list))
         pid = json_integer(list[0]->info.id.pid);
     free(list);
     return pid;
@@ -52,8 +52,8 @@ static json_t *pack_subject(const struct report *r)
 /* What the script draws; NULL: out of memory. */
 static json_t *pack_run(const struct report *r)
 {
-    json_t *o = r->run ? report_data(r->run, true) : json_object();
-    if (!o || !r->run)
+    json_t *o = r->recorded.run ? report_data(r->recorded.run, true) : json_object();
+    if (!o || !r->recorded.run)
         return o;
     json_object_set_new(o, "pid", pack_subject(r));
     if (r->has_heap && r->heap.has_tree)

@@ -10,7 +10,6 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "mark/mark.h"
-#include "trace/reader.h"
 
 static bool is_kept(const struct mark *m)
 {
@@ -76,21 +75,6 @@ const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid)
         if (l->at[i].pid == pid && l->at[i].count)
             return &l->at[i];
     return NULL;
-}
-
-void kept_read(const char *path, struct kept_lists *ret)
-{
-    struct trace_reader *reader;
-    struct trace_item item;
-    *ret = (struct kept_lists){0};
-    if (trace_reader_open(path, &reader, NULL) < 0)
-        return;
-    while (trace_reader_next(reader, &item) > 0)
-        if (item.kind == TRACE_MARK)
-            kept_take(ret, &item.mark);
-        else if (item.kind == TRACE_NOTE && strcmp(item.note.kind, "segment") == 0)
-            *ret = (struct kept_lists){0};
-    trace_reader_free(reader);
 }
 
 const char *kept_text(char out[KEPT_TEXT_MAX], const struct kept_list *l, size_t i)

@@ -35,8 +35,6 @@ struct kept_lists {
 void kept_take(struct kept_lists *l, const struct mark *mark);
 /* What process PID told; NULL: nothing. */
 const struct kept_list *kept_of(const struct kept_lists *l, int32_t pid);
-/* Of the recording at PATH (a run folder, or a trace); what cannot be read is not there. */
-void kept_read(const char *path, struct kept_lists *ret);
 
 /* "cache of a __main__.Features (dict): 76 entries more at step 40 than at step 21, 19.0 MiB at
  * most", raw. */

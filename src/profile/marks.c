@@ -1,73 +1,155 @@
-/* The marks of a recording as a verdict is made of. */
+/* An observer of a run that keeps its marks. */
 #include "profile/marks.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/array.h"
 #include "base/err.h"
+#include "base/number.h"
 #include "mark/mark_clock.h"
-#include "trace/reader.h"
 
-struct mark_list {
-    struct growth_mark *at;
-    size_t count, cap;
-};
+/* ---- gathering ---- */
 
-static int mark_list_add(struct mark_list *l, uint64_t t_ns, const struct verdict_mark *mark)
+static enum mark_kind marks_kind(enum verdict_mark_kind kind)
 {
-    if (!ARRAY_ROOM(l->at, l->count, l->cap))
-        return -ENOMEM;
-    l->at[l->count++] = (struct growth_mark){t_ns, *mark};
-    return 0;
+    static const enum mark_kind kinds[VERDICT_MARK_KINDS] = {
+        [VERDICT_MARK_BEGIN] = MARK_BEGIN,     [VERDICT_MARK_STEP] = MARK_STEP,
+        [VERDICT_MARK_SUBSTEP] = MARK_SUBSTEP, [VERDICT_MARK_EVAL] = MARK_EVAL,
+        [VERDICT_MARK_SAVE] = MARK_SAVE,       [VERDICT_MARK_EPOCH] = MARK_EPOCH,
+        [VERDICT_MARK_END] = MARK_END};
+    return kinds[kind];
 }
 
-/* Does the process itself send steps? */
-static bool sends_steps(const struct mark *m, int32_t pid)
+/* Without its text: the end of a phase becomes what it is the end of. */
+static void marks_keep(struct marks *m, const struct mark *mark, enum verdict_mark_kind kind)
 {
-    struct verdict_mark v;
-    return m->pid == pid && mark_clock_map(m, &v) && v.kind == VERDICT_MARK_STEP;
+    if (m->count == m->cap) {
+        size_t cap = m->cap ? m->cap * 2 : 256;
+        struct mark *more = reallocarray(m->at, cap, sizeof *more);
+        if (!more) {
+            m->has_failed = true;
+            return;
+        }
+        m->at = more;
+        m->cap = cap;
+    }
+    struct mark *kept = &m->at[m->count++];
+    *kept = *mark;
+    kept->kind = marks_kind(kind);
+    kept->text = NULL;
+    kept->len = 0;
 }
 
-static int read_marks(struct trace_reader *reader, int32_t pid, uint64_t since_ns,
-                      struct mark_list *all, struct mark_list *own, bool *ret_sends)
+static double marks_number(const struct mark *mark, const char *key)
 {
-    struct mark_clock clock_all = {0}, clock_own = {0};
+    size_t len;
+    double v;
+    const char *text = mark_get(mark, key, &len);
+    return text && number_parse_double(text, len, &v) == 0 ? v : (double)NAN;
+}
+
+static bool marks_value_is(const struct mark *mark, const char *key, const char *word)
+{
+    size_t len;
+    const char *text = mark_get(mark, key, &len);
+    return text && len == strlen(word) && memcmp(text, word, len) == 0;
+}
+
+/* The total at the end repeats what was sent before. */
+static void marks_add_cleanup(struct marks *m, const struct mark *mark)
+{
+    if (mark->kind != MARK_OTHER || !marks_value_is(mark, "KIND", "cleanup") ||
+        marks_value_is(mark, "NAME", "total"))
+        return;
+    double freed = marks_number(mark, "FREED_BYTES"), cost = marks_number(mark, "SECONDS");
+    if (isnan(freed) || isnan(cost))
+        return;
+    m->cleanup.count++;
+    m->cleanup.freed_bytes += freed;
+    m->cleanup.cost_s += cost;
+}
+
+static void marks_observe_mark(void *user, struct run *run, const struct mark *given)
+{
+    struct marks *m = user;
+    struct mark mark = *given;
+    struct verdict_mark mapped;
+    mark.t_ns += run->start_mono_ns;
+    kept_take(&m->kept, &mark);
+    marks_add_cleanup(m, &mark);
+    if (mark_clock_map(&mark, &mapped))
+        marks_keep(m, &mark, mapped.kind);
+}
+
+/* The job was started again: other processes, other containers. */
+static void marks_observe_note(void *user, struct run *run, const char *kind, const char *text,
+                               size_t len)
+{
+    struct marks *m = user;
+    (void)run;
+    (void)text;
+    (void)len;
+    if (strcmp(kind, "segment") != 0)
+        return;
+    m->kept = (struct kept_lists){0};
+    m->cleanup = (struct marks_cleanup){0};
+}
+
+void marks_init(struct marks *m)
+{
+    *m = (struct marks){0};
+    m->observer =
+        (struct run_observer){.user = m, .mark = marks_observe_mark, .note = marks_observe_note};
+}
+
+void marks_fini(struct marks *m)
+{
+    free(m->at);
+    m->at = NULL;
+    m->count = m->cap = 0;
+}
+
+void marks_read(const char *path, struct marks *ret)
+{
+    const struct run_settings nothing = {0};
+    struct run *run = NULL;
+    marks_init(ret);
+    if (run_read(path, &nothing, &ret->observer, &run, NULL) == 0)
+        run_free(run);
+}
+
+/* ---- choosing ---- */
+
+static bool marks_sends_steps(const struct marks *m, int32_t pid, uint64_t since_ns)
+{
+    for (size_t i = 0; i < m->count; i++)
+        if (m->at[i].pid == pid && m->at[i].kind == MARK_STEP && m->at[i].t_ns >= since_ns)
+            return true;
+    return false;
+}
+
+int marks_of(const struct marks *m, int32_t pid, uint64_t since_ns, struct growth_mark **ret,
+             size_t *ret_count, struct err *err)
+{
+    bool is_own = marks_sends_steps(m, pid, since_ns);
+    struct mark_clock clock = {0};
     struct verdict_mark marks[MARK_CLOCK_MARKS];
-    struct trace_item item;
-    int r, e = 0;
-    while (e == 0 && (r = trace_reader_next(reader, &item)) > 0) {
-        if (item.kind != TRACE_MARK || item.t_ns < since_ns)
+    struct growth_mark *list = calloc(m->count * MARK_CLOCK_MARKS + 1, sizeof *list);
+    size_t count = 0;
+    if (!list || m->has_failed) {
+        free(list);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < m->count; i++) {
+        if (m->at[i].t_ns < since_ns || (is_own && m->at[i].pid != pid))
             continue;
-        *ret_sends = *ret_sends || sends_steps(&item.mark, pid);
-        size_t n = mark_clock_add(&clock_all, &item.mark, marks);
-        for (size_t i = 0; i < n && e == 0; i++)
-            e = mark_list_add(all, item.t_ns, &marks[i]);
-        n = item.mark.pid == pid ? mark_clock_add(&clock_own, &item.mark, marks) : 0;
-        for (size_t i = 0; i < n && e == 0; i++)
-            e = mark_list_add(own, item.t_ns, &marks[i]);
+        size_t n = mark_clock_add(&clock, &m->at[i], marks);
+        for (size_t k = 0; k < n; k++)
+            list[count++] = (struct growth_mark){m->at[i].t_ns, marks[k]};
     }
-    return e < 0 ? e : r;
-}
-
-int marks_read(const char *path, int32_t pid, uint64_t since_ns, struct growth_mark **ret,
-               size_t *ret_count, struct err *err)
-{
-    struct trace_reader *reader;
-    struct mark_list all = {0}, own = {0};
-    bool is_own = false;
-    int r = trace_reader_open(path, &reader, NULL);
-    if (r == 0) {
-        r = read_marks(reader, pid, since_ns, &all, &own, &is_own);
-        trace_reader_free(reader);
-    }
-    free(is_own ? all.at : own.at);
-    const struct mark_list *kept = is_own ? &own : &all;
-    if (r == -ENOMEM) {
-        free(kept->at);
-        return err_set(err, r, "out of memory");
-    }
-    *ret = kept->at;
-    *ret_count = kept->count;
+    *ret = list;
+    *ret_count = count;
     return 0;
 }

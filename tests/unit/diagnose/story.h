@@ -15,7 +15,7 @@ struct story {
     struct facts_mark marks[STORY_MARKS];
     struct facts_figure figures[4];
     double figure_v[4][STORY_POINTS];
-    double machine_v[MACHINE_COUNT][STORY_POINTS];
+    double charge_v[STORY_POINTS];
     double gpu_v[STORY_POINTS];
     struct profile profile;
     uint32_t site_node;

@@ -73,7 +73,7 @@ static void a_cleanup_that_frees_nothing_is_to_be_removed(void **state)
     struct advice list[ADVICE_MAX];
     (void)state;
     it_leaks();
-    s.f.cleanup = (struct facts_cleanup){.count = 19, .freed_bytes = MIB(1), .cost_s = 3.8};
+    s.f.cleanup = (struct marks_cleanup){.count = 19, .freed_bytes = MIB(1), .cost_s = 3.8};
     story_ask(&s, HYPOTHESIS_CALL_SITE);
     size_t n = advice_make(&s.question, s.ranked, list);
     assert_true(n > 0);

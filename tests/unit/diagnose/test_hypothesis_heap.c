@@ -258,13 +258,12 @@ static void the_heap_of_one_process_says_nothing_against_growth_in_others(void *
     story_verdict(&s, 0, VERDICT_UNDECIDED);
     story_row(&s, "/job/model.py", MIB(300), MIB(300), VERDICT_STABLE);
     for (size_t i = 0; i < STORY_POINTS; i++)
-        s.machine_v[MACHINE_CHARGE][i] = MIB(500) + MIB(0.5) * (double)i;
-    s.f.machine[MACHINE_CHARGE] =
-        (struct facts_series){s.t_s, s.machine_v[MACHINE_CHARGE], STORY_POINTS};
+        s.charge_v[i] = MIB(500) + MIB(0.5) * (double)i;
+    s.f.charge = (struct facts_series){s.t_s, s.charge_v, STORY_POINTS};
     expect(HYPOTHESIS_CALL_SITE, CANNOT_TEST);
     expect(HYPOTHESIS_RETENTION, CANNOT_TEST);
     expect_absent(HYPOTHESIS_CALL_SITE, "only 15.0 MiB is in the process");
-    s.f.machine[MACHINE_CHARGE].count = 0;
+    s.f.charge.count = 0;
     expect(HYPOTHESIS_CALL_SITE, RULED_OUT);
 }
 

@@ -235,7 +235,7 @@ static void it_steps(void)
         s.v[0][SAMPLE_RSS][i] += s.t_s[i] > 30 ? MIB(50) * floor((s.t_s[i] - 10) / 20) : 0;
     memcpy(s.v[0][SAMPLE_ANON], s.v[0][SAMPLE_RSS], sizeof s.v[0][SAMPLE_ANON]);
     story_verdict(&s, 0, VERDICT_STEPPING);
-    memcpy(s.processes[0].verdict.event, "eval", 5);
+    s.processes[0].verdict.event = VERDICT_MARK_EVAL;
     story_steps(&s, 50);
     for (double t_s = 30; t_s < 190; t_s += 20)
         story_mark(&s, VERDICT_MARK_EVAL, t_s - 0.5);

@@ -134,9 +134,8 @@ static void a_floor_that_has_not_risen_is_no_growth(void **state)
 
 static void the_question_is(size_t process)
 {
-    json_t *nobody = json_pack("{s:{s:n}}", "tree", "grower");
-    facts_take_verdict(&s.f, nobody);
-    json_decref(nobody);
+    const struct verdicts nobody = {0};
+    facts_take_verdicts(&s.f, &nobody);
     assert_ptr_equal(s.f.main, &s.processes[process]);
 }
 

@@ -14,8 +14,8 @@ enum unit { step, minute };
 /* LEAK: 1 yes, 0 no, -1 not known. A HIGH below LOW: no rate. */
 static struct report run(enum verdict_word word, int leak, double low, double high, enum unit unit)
 {
-    struct report r = {.has_verdicts = true, .verdicts = {.has_job = true}};
-    struct verdict_result *v = &r.verdicts.job.result;
+    struct report r = {.has_verdicts = true, .recorded.verdicts = {.has_job = true}};
+    struct verdict_result *v = &r.recorded.verdicts.job.result;
     struct verdict_interval rate = {low <= high, (low + high) / 2, low, high};
     v->word = word;
     v->leak = leak < 0 ? VERDICT_LEAK_UNKNOWN : leak ? VERDICT_LEAK_YES : VERDICT_LEAK_NO;
@@ -118,7 +118,7 @@ static void a_run_too_short_to_show_the_leak_is_no_proof(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct report before = run(VERDICT_LEAKING, 1, 900, 1100, step);
         before.has_early = true;
-        before.early = run(VERDICT_FILLING, leaks[i], 900, 1100, step).verdicts;
+        before.early = run(VERDICT_FILLING, leaks[i], 900, 1100, step).recorded.verdicts;
         memcpy(before.early_length, "8 steps", 8);
         check(before, run(VERDICT_STABLE, 0, -10, 10, step), answers[i], words[i]);
     }

@@ -1,0 +1,147 @@
+/* The run as facts: the processes of its last segment, their signals, the job's figures. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diagnose/facts_private.h"
+#include "judge/recorded.h"
+
+/* Points of a series are its readings of every bucket that stand out, and its last. */
+enum { POINTS_PER_BUCKET = 3 };
+
+static double facts_seconds(uint64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+/* ---- series ---- */
+
+static size_t points_of(const struct series *s)
+{
+    return s ? (size_t)s->count * POINTS_PER_BUCKET : 0;
+}
+
+static size_t points_of_entity(const struct run_entity *e)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < SAMPLE_FIELDS_MAX; i++)
+        sum += points_of(e->signal[i]);
+    return sum;
+}
+
+/* The room that is left for points. */
+struct points {
+    double *t_s, *v;
+    size_t count;
+};
+
+static void points_add(struct points *p, uint64_t from_ns, struct series_point point)
+{
+    double t_s = facts_seconds(point.t_ns);
+    if (point.t_ns < from_ns || (p->count && p->t_s[p->count - 1] >= t_s))
+        return;
+    p->t_s[p->count] = t_s;
+    p->v[p->count++] = (double)point.v;
+}
+
+/* Of S from FROM_NS on. */
+static struct facts_series points_take(struct points *room, const struct series *s,
+                                       uint64_t from_ns)
+{
+    struct points p = {room->t_s, room->v, 0};
+    for (size_t i = 0; s && i < s->count; i++) {
+        const struct series_bucket *b = &s->buckets[i];
+        bool is_rising = b->min.t_ns < b->max.t_ns;
+        points_add(&p, from_ns, is_rising ? b->min : b->max);
+        points_add(&p, from_ns, is_rising ? b->max : b->min);
+        points_add(&p, from_ns, b->last);
+    }
+    room->t_s += points_of(s);
+    room->v += points_of(s);
+    return (struct facts_series){p.t_s, p.v, p.count};
+}
+
+/* ---- entities ---- */
+
+static void facts_take_process(struct facts *f, const struct run_entity *e, struct points *room)
+{
+    struct facts_process *p = &f->processes[f->n_processes++];
+    size_t len = e->info.comm_len < PROCESS_COMM_MAX ? e->info.comm_len : PROCESS_COMM_MAX;
+    *p =
+        (struct facts_process){.id = e->info.id,
+                               .role = e->info.role,
+                               .born_s = facts_seconds(e->execed_ns),
+                               .died_s = e->is_dead ? facts_seconds(e->died_ns) : (double)INFINITY};
+    memcpy(p->name, e->info.comm, len);
+    for (size_t i = 0; i < SAMPLE_PROCESS_COUNT; i++)
+        p->field[i] = points_take(room, e->signal[i], e->execed_ns);
+    p->peak_bytes = facts_most(&p->field[SAMPLE_RSS], 0, (double)INFINITY);
+}
+
+static void facts_take_figure(struct facts *f, const struct run_entity *e, struct points *room,
+                              uint64_t from_ns)
+{
+    struct facts_figure *figure = &f->figures[f->n_figures++];
+    figure->pid = e->info.id.pid;
+    memcpy(figure->name, e->name, sizeof figure->name);
+    figure->series = points_take(room, e->signal[0], from_ns);
+}
+
+static void facts_take_header(struct facts *f, const struct run *run)
+{
+    const struct trace_reader_damage *d = &run->damage;
+    const char *thp = json_string_value(json_object_get(run->header, "thp"));
+    if (thp && strlen(thp) < sizeof f->thp)
+        memcpy(f->thp, thp, strlen(thp) + 1);
+    f->start_ns = run->start_mono_ns;
+    f->span_s = facts_seconds(run->now_ns);
+    f->is_table = run->is_table;
+    f->is_damaged = d->bad_bytes || d->cut_bytes || d->lost_blocks || d->unknown_blocks;
+}
+
+/* The limit: the user's, else the newest that was read, else the one found at the start. */
+static void facts_take_limit(struct facts *f, const struct recorded *r)
+{
+    const json_t *found = json_object_get(json_object_get(r->run->header, "limit"), "limit_bytes");
+    uint64_t limit;
+    f->limit_bytes = r->outcome.guard.has_limit_bytes ? (double)r->outcome.guard.limit_bytes
+                     : run_value(&r->run->job, JOB_LIMIT, &limit) ? (double)limit
+                     : json_is_integer(found) ? (double)json_integer_value(found)
+                                              : (double)NAN;
+}
+
+int facts_take_run(struct facts *f, const struct recorded *recorded)
+{
+    const struct run *run = recorded->run;
+    const struct run_entity *job = &run->job;
+    struct run_entity **processes, **figures;
+    uint64_t from_ns = run->segment_count ? run->segments[run->segment_count - 1] : 0;
+    size_t n = run_list(run, RUN_PROCESS, &processes), m = run_list(run, RUN_FIGURE, &figures);
+    size_t room_for = points_of_entity(job);
+    for (size_t i = 0; i < n; i++)
+        room_for += points_of_entity(processes[i]);
+    for (size_t i = 0; i < m; i++)
+        room_for += points_of_entity(figures[i]);
+    f->processes = calloc(n + 1, sizeof *f->processes);
+    f->figures = calloc(m + 1, sizeof *f->figures);
+    f->points = calloc(2 * room_for + 1, sizeof *f->points);
+    bool is_complete = processes && figures && f->processes && f->figures && f->points;
+    struct points room = {f->points, f->points + room_for, 0};
+    for (size_t i = 0; is_complete && i < n; i++)
+        if (processes[i]->segment == run->segment_count)
+            facts_take_process(f, processes[i], &room);
+    for (size_t i = 0; is_complete && i < m; i++)
+        if (!figures[i]->is_dead || figures[i]->died_ns >= from_ns)
+            facts_take_figure(f, figures[i], &room, from_ns);
+    if (is_complete) {
+        f->charge = points_take(&room, job->signal[JOB_CHARGE], from_ns);
+        f->tree = points_take(&room, job->signal[JOB_TREE], from_ns);
+        f->gpu_job = points_take(&room, job->signal[JOB_GPU], from_ns);
+    }
+    free(processes);
+    free(figures);
+    facts_take_header(f, run);
+    facts_take_limit(f, recorded);
+    return is_complete ? 0 : -ENOMEM;
+}
