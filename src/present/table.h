@@ -29,9 +29,8 @@ struct table {
     struct table_line *lines;
     size_t count;
     /* private, by row */
-    int32_t *parent;         /* row, or -1 */
-    bool *is_last;           /* of its siblings */
-    uint32_t *order, *place; /* scratch: rows as sorted, and where a row is */
+    struct table_node *nodes;
+    uint32_t *order; /* rows as sorted */
     size_t cap;
 };
 
