@@ -1,6 +1,6 @@
 /* What the engine's own tick costs: the one that `ebb run` and `ebb watch` do every second, with
  * everything in it (resident memory of all, status of those whose turn it is, the machine, the
- * limit, the histories, the recording, the series of the verdict). It follows a job that somebody
+ * limit, the recording, the run, the series of the verdict). It follows a job that somebody
  * else holds (tick --hold).
  *
  *   engine virtual PID FOLDER    takes orders from stdin, answers each with a line of JSON:
@@ -53,26 +53,26 @@ static struct meter meter;
 
 static void meter_take(struct meter *m, const struct engine *e)
 {
-    m->tick_ns[m->ticks] = e->tick_cost_ns_total - m->tick_before_ns;
-    m->status_ns[m->ticks++] = e->status.last_cost_ns;
-    if (e->walk.looks != m->walks_before)
-        m->walk_ns[m->walks++] = e->walk.total_cost_ns - m->walk_before_ns;
+    m->tick_ns[m->ticks] = e->cost.total_ns - m->tick_before_ns;
+    m->status_ns[m->ticks++] = e->paces.status.last_cost_ns;
+    if (e->paces.walk.count != m->walks_before)
+        m->walk_ns[m->walks++] = e->paces.walk.total_cost_ns - m->walk_before_ns;
 }
 
 static void meter_arm(struct meter *m, const struct engine *e)
 {
-    m->tick_before_ns = e->tick_cost_ns_total;
-    m->walk_before_ns = e->walk.total_cost_ns;
-    m->walks_before = e->walk.looks;
+    m->tick_before_ns = e->cost.total_ns;
+    m->walk_before_ns = e->paces.walk.total_cost_ns;
+    m->walks_before = e->paces.walk.count;
 }
 
 static void meter_print(const struct meter *m, const struct engine *e, uint64_t process_ns)
 {
-    print(json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "processes",
-                    json_u64(proc_tree_count(e->tree)), "tick_ns", list_of(m->tick_ns, m->ticks),
-                    "walk_ns", list_of(m->walk_ns, m->walks), "status_ns",
-                    list_of(m->status_ns, m->ticks), "process_ns", json_u64(process_ns), "verdicts",
-                    json_u64(e->verdict.looks), "verdict_ns", json_u64(e->verdict.total_cost_ns)));
+    print(json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "processes", json_u64(proc_tree_count(e->tree)), "tick_ns",
+        list_of(m->tick_ns, m->ticks), "walk_ns", list_of(m->walk_ns, m->walks), "status_ns",
+        list_of(m->status_ns, m->ticks), "process_ns", json_u64(process_ns), "verdicts",
+        json_u64(e->paces.verdict.count), "verdict_ns", json_u64(e->paces.verdict.total_cost_ns)));
 }
 
 static void do_ticks(struct engine *e, uint64_t *now_ns, size_t count)
@@ -90,26 +90,24 @@ static void do_ticks(struct engine *e, uint64_t *now_ns, size_t count)
 
 /* ---- the parts of a tick ---- */
 
-enum piece { STATM, STATUS, MACHINE, WHOLE, HISTORIES, RECORDING, JURY, CLOCK, PIECES };
-static const char *const piece_names[PIECES] = {"statm",     "status",    "machine", "bounds",
-                                                "histories", "recording", "judge",    "clock"};
+enum piece { STATM, STATUS, MACHINE, BOUNDS, PASS_ON, PEAKS, CLOCK, PIECES };
+static const char *const piece_names[PIECES] = {"statm",   "status", "machine", "bounds",
+                                                "pass_on", "peaks",  "clock"};
 
 static void do_piece(struct engine *e, enum piece piece, uint64_t now_ns)
 {
     if (piece == STATM)
         proc_tree_tick(e->tree, now_ns);
     else if (piece == STATUS)
-        engine_look_at_status(e, now_ns, false);
+        engine_sample_status(e, now_ns, false);
     else if (piece == MACHINE)
-        machine_tick(e->machine, &e->machine_sample);
-    else if (piece == WHOLE)
-        engine_look_at_whole(e, now_ns);
-    else if (piece == HISTORIES)
-        take_in(e, now_ns);
-    else if (piece == RECORDING)
-        write_tick(e, now_ns);
-    else if (piece == JURY)
-        feed_jury(e, now_ns);
+        machine_tick(e->machine, &e->now.machine);
+    else if (piece == BOUNDS)
+        engine_sample_tree(e);
+    else if (piece == PASS_ON)
+        pass_on_tick(e, now_ns);
+    else if (piece == PEAKS)
+        raise_peaks(e);
 }
 
 static void do_pieces(struct engine *e, uint64_t *now_ns, size_t count)
@@ -197,7 +195,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "engine: %s\n", err.text);
         return 1;
     }
-    engine_look_now(e); /* as the supervisor does before it starts the clock */
+    engine_sample_now(e); /* as the supervisor does before it starts the clock */
     if (real)
         tick_really(e);
     else

@@ -257,9 +257,8 @@ def tell_tick_alone(table, blocks, pieces):
                        ("status", "status of those whose turn it is"),
                        ("machine", "meminfo, PSI, the limit"),
                        ("bounds", "the bounds of the tree's memory"),
-                       ("histories", "histories"),
-                       ("recording", "into the recording"),
-                       ("jury", "into the series of the verdict")):
+                       ("pass_on", "into the recording, the run and the verdict's series"),
+                       ("peaks", "the peaks")):
         table.row(f"  of it: {text}", us(max(part[name] - clock, 0)),
                   f"mean {us(statistics.mean(pieces[name]) - clock)}" if name == "status" else "")
     table.row("ebb: the walk for births and deaths", us(of["walk"]),

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include "supervise/channel.h"
-#include "engine/spark.h"
+#include "run/spark.h"
 #include "server/jobs/jobs_private.h"
 #include "target.h"
 
 static void take_news(const json_t *message)
 {
-    struct spark spark = {0};
+    struct series spark = {0};
     struct job_message m;
     struct job_facts facts = {0};
     json_t *doc = json_object();
@@ -25,10 +25,11 @@ static void take_news(const json_t *message)
     }
     json_decref(doc);
     if (spark_unpack(message, &spark)) {
-        spark_add(&spark, UINT64_C(60000000000), 1 << 20);
+        (void)series_add(&spark, UINT64_C(60000000000), 1 << 20);
         json_decref(spark_json(&spark));
         json_decref(spark_pack(&spark));
     }
+    series_fini(&spark);
 }
 
 static int take_frames(struct channel *c)

@@ -322,7 +322,7 @@ static int begin(struct watch *w, struct err *err)
     r = begin_screen(w, err);
     if (r < 0)
         return r;
-    engine_look_now(w->engine);
+    engine_sample_now(w->engine);
     r = engine_start(w->engine);
     return r < 0 ? err_set(err, r, "cannot begin to watch: %s", strerror(-r)) : 0;
 }
@@ -344,7 +344,7 @@ static void print_summary(struct watch *w, json_t *doc)
 static int watch_end(struct watch *w)
 {
     json_t *doc = facts_json(w);
-    engine_look_now(w->engine);
+    engine_sample_now(w->engine);
     json_t *footer = json_pack("{s:s}", "kind", w->is_empty ? "gone" : "watch_ended");
     int r = engine_stop(w->engine, footer);
     json_decref(footer);

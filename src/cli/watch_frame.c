@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-
-_Static_assert((int)FRAME_SPARK >= (int)TRACK_RECENT, "a row has room for what a track keeps");
+#include "engine/memory.h"
+#include "judge/judge.h"
 
 void watch_frame_fini(struct watch_frame *f)
 {
@@ -24,30 +24,17 @@ static struct frame_bytes figure(const struct sample *s, unsigned field)
                                 .bytes = sample_has(s, field) ? s->v[field] : 0};
 }
 
-/* Most processes of a machine never move: their rate is 0 without any sorting of slopes. */
-static bool is_flat(const struct track *t)
+static void fill_entity(struct frame_row *row, const struct run_entity *entity)
 {
-    for (uint32_t i = 1; i < t->blocks; i++)
-        if (t->block_min[i] != t->block_min[0])
-            return false;
-    return true;
+    const struct verdict_result *r = judge_result(entity);
+    row->spark_count = series_newest(entity->signal[SAMPLE_RSS], FRAME_SPARK, row->spark);
+    if (entity->peak_bytes > row->peak.bytes)
+        row->peak = (struct frame_bytes){.known = true, .bytes = entity->peak_bytes};
+    row->rate_known = r && r->rate_bytes_per_min.known;
+    row->rate_bytes_per_min = row->rate_known ? r->rate_bytes_per_min.value : 0;
 }
 
-static void fill_history(struct frame_row *row, struct proc_node *node)
-{
-    const struct track *t = engine_track(node);
-    if (!t)
-        return;
-    row->spark_count = track_recent(t, row->spark);
-    if (t->peak_bytes > row->peak.bytes)
-        row->peak = (struct frame_bytes){.known = true, .bytes = t->peak_bytes};
-    if (is_flat(t))
-        row->rate_known = t->last_ns - t->first_ns >= 3 * NS_PER_S;
-    else
-        row->rate_known = engine_rate(node, &row->rate_bytes_per_min);
-}
-
-static void fill_row(struct frame_row *row, struct proc_node *node)
+static void fill_row(struct frame_row *row, const struct proc_node *node)
 {
     const struct process_info *info = &node->info;
     const struct sample *s = &node->sample;
@@ -67,7 +54,8 @@ static void fill_row(struct frame_row *row, struct proc_node *node)
                               .unique = figure(s, SAMPLE_UNIQUE),
                               .peak = figure(s, SAMPLE_PEAK),
                               .gpu = figure(s, SAMPLE_GPU)};
-    fill_history(row, node);
+    if (engine_entity(node))
+        fill_entity(row, engine_entity(node));
 }
 
 static int fill_rows(struct watch_frame *f, struct engine *e)
@@ -90,7 +78,7 @@ static int fill_rows(struct watch_frame *f, struct engine *e)
 
 static void fill_machine(struct watch_frame *f, struct engine *e)
 {
-    const struct sample *m = engine_machine(e);
+    const struct sample *m = &engine_run(e)->machine.last;
     struct frame *o = &f->frame;
     o->total = figure(m, MACHINE_TOTAL);
     o->available = figure(m, MACHINE_AVAILABLE);
@@ -112,15 +100,6 @@ static void fill_machine(struct watch_frame *f, struct engine *e)
     o->tree_high = figure(m, MACHINE_TREE_HIGH);
 }
 
-static void fill_tree_rate(struct watch_frame *f, const struct track *t)
-{
-    if (t->blocks == f->rate_blocks && t->block_start_ns == f->rate_block_ns)
-        return;
-    f->rate_blocks = t->blocks;
-    f->rate_block_ns = t->block_start_ns;
-    f->frame.tree_rate_known = track_rate(t, &f->frame.tree_rate_bytes_per_min);
-}
-
 static void fill_verdict(struct watch_frame *f, struct engine *e)
 {
     if (engine_verdict_count(e) == f->judged)
@@ -130,21 +109,29 @@ static void fill_verdict(struct watch_frame *f, struct engine *e)
     bool is_made = judge_verdicts(engine_verdict(e), &f->verdicts) == 0;
     f->frame.verdicts =
         is_made && engine_verdict_known(e) && f->verdicts.has_job ? &f->verdicts : NULL;
+    const struct judge_tree *tree = judge_tree(engine_verdict(e));
+    f->frame.tree_rate_known = tree && tree->result.rate_bytes_per_min.known;
+    f->frame.tree_rate_bytes_per_min =
+        f->frame.tree_rate_known ? tree->result.rate_bytes_per_min.value : 0;
 }
 
 int watch_frame_fill(struct watch_frame *f, struct engine *e, uint64_t now_ns)
 {
+    const struct run *run = engine_run(e);
+    struct run_entity *const *gpus;
     struct frame *o = &f->frame;
-    o->t_ns = now_ns > engine_started_ns(e) ? now_ns - engine_started_ns(e) : 0;
+    o->t_ns = now_ns > run->start_mono_ns ? now_ns - run->start_mono_ns : 0;
     o->wall_ns = clock_wall_ns();
     o->interval_ns = engine_interval_ns(e);
     fill_machine(f, e);
-    fill_tree_rate(f, engine_tree_track(e));
     fill_verdict(f, e);
-    o->step_known = engine_last_step(e, &o->step);
-    o->gpus = engine_gpu_count(e) < FRAME_GPUS ? engine_gpu_count(e) : FRAME_GPUS;
+    o->step_known = run->has_step;
+    o->step = run->step;
+    size_t n = run_living(run, RUN_GPU, &gpus);
+    o->gpus = n < FRAME_GPUS ? n : FRAME_GPUS;
     for (size_t i = 0; i < o->gpus; i++) {
-        const struct sample *g = engine_gpu(e, i, &o->gpu[i].name);
+        const struct sample *g = &gpus[i]->last;
+        o->gpu[i].name = gpus[i]->name;
         o->gpu[i].used = figure(g, GPU_USED);
         o->gpu[i].total = figure(g, GPU_TOTAL);
         o->gpu[i].job = figure(g, GPU_JOB);

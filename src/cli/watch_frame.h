@@ -16,9 +16,6 @@ struct watch_frame {
     struct frame frame; /* texts point into the engine: valid until its next tick */
     size_t rows_cap;
     struct machine_limit limit;
-    /* the tree's rate, worked out anew only when its floor has a new block */
-    uint32_t rate_blocks;
-    uint64_t rate_block_ns;
     uint64_t judged; /* how often, when the verdicts were made */
     struct verdicts verdicts;
 };

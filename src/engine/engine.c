@@ -1,4 +1,4 @@
-/* The ticking heart: looks at the job, each kind of look at its own pace, and passes on. */
+/* The ticker: samples the job, each source at its own pace, and passes the samples on. */
 #include "engine/private.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/loop.h"
 
 enum {
@@ -19,7 +20,7 @@ enum {
     VERDICT_PERIOD_S = 10,
     PSI_AFTER_S = 3,
     YOUNG_S = 120,         /* a job is young for that long */
-    YOUNG_COST_PART = 200, /* looks that cost more than this part of one CPU are dear */
+    YOUNG_COST_PART = 200, /* samples that cost more than this part of one CPU are expensive */
     YOUNG_VERDICT_S = 2,
     HURRY_MS = 100, /* between two ticks while somebody waits for unique memory */
 };
@@ -36,13 +37,33 @@ void engine_say(struct engine *e, const char *fmt, ...)
         e->callbacks.say(e->callbacks.user, sentence);
 }
 
-/* A recording's times never go back: what came out of order is told to the judge as it is written
- * down, or the verdict could not be had again. */
+/* A recording's times never go back: what came out of order enters the run as it is written down,
+ * or a replay would give another verdict. */
 static uint64_t in_order(struct engine *e, uint64_t t_ns)
 {
-    if (t_ns > e->told_ns)
-        e->told_ns = t_ns;
-    return e->told_ns;
+    if (t_ns > e->newest_ns)
+        e->newest_ns = t_ns;
+    return e->newest_ns;
+}
+
+static void process_born(struct engine *e, struct proc_node *node)
+{
+    struct engine_process *p = calloc(1, sizeof *p);
+    node->user = p;
+    e->had_any = true;
+    e->is_empty_reported = false;
+    if (p)
+        *p = (struct engine_process){.unmeasured_from = e->peaks.peak.ticks};
+}
+
+static void process_died(struct engine *e, struct proc_node *node)
+{
+    struct engine_process *p = engine_process_of(node);
+    figures_forget(&e->figures, node->info.id.pid);
+    if (p)
+        peak_died(&e->peaks.peak, p->unmeasured_from, p->unmeasured_bytes);
+    free(p);
+    node->user = NULL;
 }
 
 static void on_process(void *user, const struct proc_event *ev)
@@ -50,43 +71,43 @@ static void on_process(void *user, const struct proc_event *ev)
     struct engine *e = user;
     uint64_t t_ns = in_order(e, ev->t_ns);
     struct proc_node *node = ev->node;
-    struct history *h = history_of(node);
-    if (ev->kind == PROCESS_BORN) {
-        h = calloc(1, sizeof *h);
-        node->user = h;
-        e->processes_seen++;
-        e->had_any = true;
-        e->told_empty = false;
-        if (h)
-            *h = (struct history){.slot = node->slot,
-                                  .born_ns = ev->t_ns,
-                                  .info = node->info,
-                                  .unmeasured_from = e->peak.ticks};
-    }
+    struct run_entity *entity = run_process(e->run, t_ns, ev->kind, node->slot, &node->info);
+    if (ev->kind == PROCESS_BORN)
+        process_born(e, node);
     if (e->writer)
         trace_writer_process(e->writer, t_ns, ev->kind, node->slot, &node->info);
-    run_process(e->run, t_ns, ev->kind, node->slot, &node->info);
     if ((ev->kind == PROCESS_EXECED || ev->kind == PROCESS_DIED) && e->unique)
         proc_unique_forget(e->unique, node);
+    if (engine_process_of(node))
+        engine_process_of(node)->entity = entity; /* that of a dead one may be freed */
     if (e->callbacks.process)
         e->callbacks.process(e->callbacks.user, ev);
     if (ev->kind == PROCESS_DIED)
-        figures_forget(&e->figures, node->info.id.pid);
-    if (ev->kind == PROCESS_DIED && h) {
-        h->info = node->info;
-        h->died_ns = ev->t_ns;
-        history_bury(&e->gone, h);
-        peak_died(&e->peak, h->unmeasured_from, h->unmeasured_bytes);
-        free(h);
-        node->user = NULL;
-    }
+        process_died(e, node);
 }
 
 /* ---- passing on ---- */
 
+static void pass_on_sample(struct engine *e, enum sample_entity_kind kind, uint32_t id,
+                           const char *name, const struct sample *s)
+{
+    if (e->writer)
+        trace_writer_sample(e->writer, kind, id, s);
+    run_sample(e->run, kind, id, name, s);
+}
+
+static void pass_on_figure(struct engine *e, struct figure *f)
+{
+    struct sample s = {0};
+    if (f->is_fresh)
+        sample_put(&s, 0, f->value);
+    f->is_fresh = false;
+    pass_on_sample(e, ENTITY_SERIES, f->id, f->name, &s);
+}
+
 static void name_figures(struct engine *e, uint64_t now_ns)
 {
-    for (size_t i = 0; i < e->figures.count; i++) {
+    for (size_t i = 0; e->writer && i < e->figures.count; i++) {
         struct figure *f = &e->figures.at[i];
         if (!f->is_named)
             trace_writer_entity(e->writer, now_ns, ENTITY_SERIES, f->id, f->name);
@@ -94,54 +115,27 @@ static void name_figures(struct engine *e, uint64_t now_ns)
     }
 }
 
-static struct sample figure_sample(const struct figure *f)
+static void pass_on_tick(struct engine *e, uint64_t now_ns)
 {
-    struct sample s = {0};
-    if (f->is_fresh)
-        sample_put(&s, 0, f->value);
-    return s;
-}
-
-static void write_tick(struct engine *e, uint64_t now_ns)
-{
-    if (!e->writer)
-        return;
     name_figures(e, now_ns);
-    trace_writer_tick_begin(e->writer, now_ns);
-    trace_writer_sample(e->writer, ENTITY_MACHINE, 0, &e->machine_sample);
-    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
-        const struct proc_node *node = proc_tree_at(e->tree, i);
-        trace_writer_sample(e->writer, ENTITY_PROCESS, node->slot, &node->sample);
-    }
-    for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
-        trace_writer_sample(e->writer, ENTITY_GPU, (uint32_t)i, &e->gpu_sample[i]);
-    for (size_t i = 0; i < e->figures.count; i++) {
-        struct sample s = figure_sample(&e->figures.at[i]);
-        trace_writer_sample(e->writer, ENTITY_SERIES, e->figures.at[i].id, &s);
-    }
-    trace_writer_tick_end(e->writer);
-    trace_writer_flush(e->writer, now_ns, false);
-}
-
-/* The same entities in the same order as write_tick: a recording must tell the same. */
-static void feed_run(struct engine *e, uint64_t now_ns)
-{
+    if (e->writer)
+        trace_writer_tick_begin(e->writer, now_ns);
     run_tick_begin(e->run, now_ns);
-    run_sample(e->run, ENTITY_MACHINE, 0, NULL, &e->machine_sample);
+    pass_on_sample(e, ENTITY_MACHINE, 0, NULL, &e->now.machine);
     for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
         const struct proc_node *node = proc_tree_at(e->tree, i);
-        run_sample(e->run, ENTITY_PROCESS, node->slot, NULL, &node->sample);
+        pass_on_sample(e, ENTITY_PROCESS, node->slot, NULL, &node->sample);
     }
-    for (size_t i = 0; i < e->gpu_now.devices && i < GPU_MAX; i++)
-        run_sample(e->run, ENTITY_GPU, (uint32_t)i, e->gpu_now.device[i].name, &e->gpu_sample[i]);
-    for (size_t i = 0; i < e->figures.count; i++) {
-        struct figure *f = &e->figures.at[i];
-        struct sample s = figure_sample(f);
-        run_sample(e->run, ENTITY_SERIES, f->id, f->name, &s);
-        f->is_fresh = false;
-    }
+    for (size_t i = 0; i < e->now.gpus.devices && i < GPU_MAX; i++)
+        pass_on_sample(e, ENTITY_GPU, (uint32_t)i, e->now.gpus.device[i].name, &e->now.gpu[i]);
+    for (size_t i = 0; i < e->figures.count; i++)
+        pass_on_figure(e, &e->figures.at[i]);
     run_tick_end(e->run);
     e->is_judged = false;
+    if (e->writer) {
+        trace_writer_tick_end(e->writer);
+        trace_writer_flush(e->writer, now_ns, false);
+    }
 }
 
 static void note_change(void *user, const struct run_entity *p, enum verdict_word from,
@@ -163,80 +157,86 @@ void engine_judge_now(struct engine *e, uint64_t now_ns)
     uint64_t begun = clock_thread_cpu_ns();
     judge_update(e->judge);
     e->is_judged = true;
-    pace_done(&e->verdict, now_ns, clock_thread_cpu_ns() - begun);
+    pace_done(&e->paces.verdict, now_ns, clock_thread_cpu_ns() - begun);
     judge_changes(e->judge, note_change, e);
 }
 
-static void take_in(struct engine *e, uint64_t now_ns)
+static void process_unmeasured(struct engine *e, struct engine_process *p, struct proc_node *node)
 {
-    e->unmeasured_bytes = 0;
-    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
+    uint64_t bytes = proc_node_unmeasured(e->tree, node);
+    e->now.unmeasured_bytes += bytes;
+    if (node->sample.read >> SAMPLE_UNIQUE & 1u) {
+        p->unmeasured_from = e->peaks.peak.ticks - 1;
+        p->unmeasured_bytes = 0;
+    }
+    if (bytes > p->unmeasured_bytes)
+        p->unmeasured_bytes = bytes;
+}
+
+static void raise_peaks(struct engine *e)
+{
+    e->now.unmeasured_bytes = 0;
+    for (size_t i = 0; i < proc_tree_count(e->tree) && !e->watching_all; i++) {
         struct proc_node *node = proc_tree_at(e->tree, i);
-        struct history *h = history_of(node);
-        if (!h)
+        struct engine_process *p = engine_process_of(node);
+        if (!p)
             continue;
-        history_update(h, node, now_ns);
-        if (e->watching_all)
-            continue;
-        uint64_t unmeasured = proc_node_unmeasured(e->tree, node);
-        e->unmeasured_bytes += unmeasured;
-        history_unmeasured(h, &node->sample, unmeasured, e->peak.ticks - 1);
-        peak_process(&e->peak, h->rss.peak_bytes);
+        process_unmeasured(e, p, node);
+        if (p->entity)
+            peak_process(&e->peaks.peak, p->entity->peak_bytes);
     }
 }
 
 static void clear_read(struct engine *e)
 {
     proc_tree_clear_read(e->tree);
-    e->machine_sample.read = 0;
+    e->now.machine.read = 0;
     for (size_t i = 0; i < GPU_MAX; i++)
-        e->gpu_sample[i].read = 0;
+        e->now.gpu[i].read = 0;
 }
 
 static void walk(struct engine *e, uint64_t now_ns)
 {
     uint64_t begun = clock_thread_cpu_ns();
     proc_tree_walk(e->tree, now_ns);
-    pace_done(&e->walk, now_ns, clock_thread_cpu_ns() - begun);
+    pace_done(&e->paces.walk, now_ns, clock_thread_cpu_ns() - begun);
 }
 
 static void tick(struct engine *e, uint64_t now_ns, bool whole)
 {
-    if (whole || pace_due(&e->walk, now_ns))
+    if (whole || pace_due(&e->paces.walk, now_ns))
         walk(e, now_ns);
     uint64_t begun = clock_thread_cpu_ns();
     proc_tree_tick(e->tree, now_ns);
-    engine_look_at_status(e, now_ns, whole);
-    machine_tick(e->machine, &e->machine_sample);
-    if (pace_due(&e->limit, now_ns))
-        engine_look_at_limit(e, now_ns);
-    if (e->options.pss && pace_due(&e->pss, now_ns))
-        engine_look_at_pss(e, now_ns);
-    engine_look_at_gpu(e, now_ns);
-    engine_look_at_charge(e);
-    engine_look_at_whole(e, now_ns);
-    engine_look_at_own_limit(e);
-    take_in(e, now_ns);
-    uint64_t told_ns = in_order(e, now_ns);
-    write_tick(e, told_ns);
-    feed_run(e, told_ns);
+    engine_sample_status(e, now_ns, whole);
+    machine_tick(e->machine, &e->now.machine);
+    if (pace_due(&e->paces.limit, now_ns))
+        engine_sample_limit(e, now_ns);
+    if (e->options.pss && pace_due(&e->paces.pss, now_ns))
+        engine_sample_pss(e, now_ns);
+    engine_sample_gpus(e, now_ns);
+    engine_sample_charge(e);
+    engine_sample_tree(e);
+    engine_apply_own_limit(e);
+    pass_on_tick(e, in_order(e, now_ns));
+    raise_peaks(e);
     clear_read(e);
     e->last_tick_ns = now_ns;
-    if (pace_due(&e->verdict, now_ns))
+    if (pace_due(&e->paces.verdict, now_ns))
         engine_judge_now(e, now_ns);
     uint64_t cost = clock_thread_cpu_ns() - begun;
-    e->tick_cost_ns_total += cost;
-    if (cost > e->tick_cost_ns_longest)
-        e->tick_cost_ns_longest = cost;
-    e->ticks++;
+    e->cost.total_ns += cost;
+    if (cost > e->cost.longest_ns)
+        e->cost.longest_ns = cost;
+    e->cost.ticks++;
 }
 
 static uint64_t interval_now(const struct engine *e)
 {
-    return e->is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
+    return e->paces.is_young ? YOUNG_INTERVAL_NS : e->options.interval_ns;
 }
 
-/* How often to look for new processes. */
+/* How often to search for new processes. */
 static uint64_t walk_period(const struct engine *e)
 {
     uint64_t interval_ns = interval_now(e);
@@ -245,17 +245,17 @@ static uint64_t walk_period(const struct engine *e)
     return interval_ns > NS_PER_S ? NS_PER_S : interval_ns;
 }
 
-/* A young job that is dear to look at, or that is young no longer, is looked at every interval. */
+/* A young job that is expensive to sample, or is young no longer, is sampled every interval. */
 static void grow_up(struct engine *e, uint64_t now_ns)
 {
     uint64_t age_ns = now_ns - e->started_ns;
-    bool is_dear = age_ns > 5 * NS_PER_S && e->tick_cost_ns_total > age_ns / YOUNG_COST_PART;
-    if (!e->is_young || (age_ns < YOUNG_S * NS_PER_S && !is_dear))
+    bool is_expensive = age_ns > 5 * NS_PER_S && e->cost.total_ns > age_ns / YOUNG_COST_PART;
+    if (!e->paces.is_young || (age_ns < YOUNG_S * NS_PER_S && !is_expensive))
         return;
-    e->is_young = false;
-    e->walk.period_ns = walk_period(e);
-    e->verdict.period_ns = VERDICT_PERIOD_S * NS_PER_S;
-    loop_set_timer(e->tick_timer, now_ns + e->options.interval_ns, e->options.interval_ns);
+    e->paces.is_young = false;
+    e->paces.walk.period_ns = walk_period(e);
+    e->paces.verdict.period_ns = VERDICT_PERIOD_S * NS_PER_S;
+    loop_set_timer(e->sources.tick, now_ns + e->options.interval_ns, e->options.interval_ns);
 }
 
 static void note_gap(struct engine *e, uint64_t now_ns)
@@ -265,7 +265,6 @@ static void note_gap(struct engine *e, uint64_t now_ns)
         return;
     char text[64];
     snprintf(text, sizeof text, "{\"seconds\":%.3f}", (double)since / (double)NS_PER_S);
-    e->gaps++;
     engine_note(e, "gap", text);
 }
 
@@ -276,13 +275,13 @@ static void on_pressure(void *user, int fd, uint32_t events)
     char text[64];
     (void)fd;
     if (events & (EPOLLERR | EPOLLHUP)) {
-        loop_remove(e->psi_source);
-        e->psi_source = NULL;
+        loop_remove(e->sources.psi);
+        e->sources.psi = NULL;
         return;
     }
-    if (now_ns - e->last_psi_ns < NS_PER_S)
+    if (now_ns - e->sources.last_psi_ns < NS_PER_S)
         return;
-    e->last_psi_ns = now_ns;
+    e->sources.last_psi_ns = now_ns;
     snprintf(text, sizeof text, "{\"stall_ms\":%d,\"window_ms\":%d}", MACHINE_STALL_MS,
              MACHINE_WINDOW_MS);
     engine_note(e, "pressure", text);
@@ -291,12 +290,12 @@ static void on_pressure(void *user, int fd, uint32_t events)
 
 static void watch_pressure(struct engine *e)
 {
-    e->psi_tried = true;
-    e->psi_fd =
+    e->sources.psi_tried = true;
+    e->sources.psi_fd =
         machine_psi_trigger(e->options.root, MACHINE_STALL_MS * 1000, MACHINE_WINDOW_MS * 1000);
-    if (e->psi_fd >= 0 &&
-        loop_add_fd(e->loop, e->psi_fd, EPOLLPRI, on_pressure, e, &e->psi_source) < 0)
-        e->psi_source = NULL;
+    if (e->sources.psi_fd >= 0 &&
+        loop_add_fd(e->loop, e->sources.psi_fd, EPOLLPRI, on_pressure, e, &e->sources.psi) < 0)
+        e->sources.psi = NULL;
 }
 
 /* Among hundreds of busy processes we may get so little CPU time that one tick takes seconds, and
@@ -306,7 +305,7 @@ static void rest(struct engine *e, uint64_t begun_ns)
 {
     const uint64_t now_ns = clock_mono_ns();
     if (now_ns - begun_ns > interval_now(e))
-        e->rest_ns = now_ns + (now_ns - begun_ns);
+        e->paces.rest_ns = now_ns + (now_ns - begun_ns);
 }
 
 static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
@@ -314,18 +313,18 @@ static void on_tick(void *user, uint64_t now_ns, uint64_t missed)
     struct engine *e = user;
     (void)missed;
     const uint64_t begun_ns = clock_mono_ns();
-    if (begun_ns < e->rest_ns)
+    if (begun_ns < e->paces.rest_ns)
         return;
     note_gap(e, now_ns);
     tick(e, now_ns, false);
     grow_up(e, now_ns);
     /* Not at once: closing a trigger takes the kernel 10 ms, which a short job would wait for. */
-    if (!e->psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
+    if (!e->sources.psi_tried && now_ns - e->started_ns > PSI_AFTER_S * NS_PER_S)
         watch_pressure(e);
     if (e->callbacks.tick)
         e->callbacks.tick(e->callbacks.user, e, now_ns);
-    if (e->had_any && !e->watching_all && !e->told_empty && proc_tree_count(e->tree) == 0) {
-        e->told_empty = true;
+    if (e->had_any && !e->watching_all && !e->is_empty_reported && proc_tree_count(e->tree) == 0) {
+        e->is_empty_reported = true;
         if (e->callbacks.empty)
             e->callbacks.empty(e->callbacks.user, e, now_ns);
     }
@@ -347,10 +346,10 @@ static void tick_early(struct engine *e, uint64_t now_ns)
     struct proc_unique_cost cost;
     uint64_t due_ns = e->last_tick_ns + HURRY_MS * NS_PER_MS;
     proc_unique_cost(e->unique, &cost);
-    if (cost.scans_done == e->hurried_scans || interval_now(e) <= HURRY_MS * NS_PER_MS)
+    if (cost.scans_done == e->now.hurried_scans || interval_now(e) <= HURRY_MS * NS_PER_MS)
         return;
-    e->hurried_scans = cost.scans_done;
-    loop_set_timer(e->tick_timer, due_ns > now_ns ? due_ns : now_ns, interval_now(e));
+    e->now.hurried_scans = cost.scans_done;
+    loop_set_timer(e->sources.tick, due_ns > now_ns ? due_ns : now_ns, interval_now(e));
 }
 
 static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
@@ -359,19 +358,19 @@ static void on_unique(void *user, uint64_t now_ns, uint64_t missed)
     uint64_t next_ns = now_ns + NS_PER_S;
     (void)missed;
     proc_unique_slice(e->unique, now_ns, &next_ns);
-    loop_set_timer(e->unique_timer, next_ns, 0);
-    if (e->is_hurried)
+    loop_set_timer(e->sources.unique, next_ns, 0);
+    if (e->now.is_hurried)
         tick_early(e, now_ns);
 }
 
 void engine_hurry(struct engine *e, bool is_hurried)
 {
-    if (!e->unique_timer || (!is_hurried && !e->is_hurried))
+    if (!e->sources.unique || (!is_hurried && !e->now.is_hurried))
         return;
-    e->is_hurried = is_hurried;
+    e->now.is_hurried = is_hurried;
     proc_unique_hurry(e->unique, is_hurried);
     if (is_hurried)
-        loop_set_timer(e->unique_timer, clock_mono_ns(), 0);
+        loop_set_timer(e->sources.unique, clock_mono_ns(), 0);
 }
 
 /* ---- life ---- */
@@ -405,16 +404,17 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     e->loop = loop;
     e->options = *options;
     e->callbacks = *callbacks;
-    e->psi_fd = e->record_dir_fd = -1;
+    e->sources.psi_fd = e->record_dir_fd = -1;
     engine_charge(e, &ENGINE_NO_CHARGE);
-    e->is_young = !e->options.interval_ns;
-    if (e->is_young)
+    e->paces.is_young = !e->options.interval_ns;
+    if (e->paces.is_young)
         e->options.interval_ns = NS_PER_S;
-    e->walk = pace_of(walk_period(e), 100);
-    e->status = pace_of(0, 0);
-    e->pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);
-    e->limit = pace_of(LIMIT_PERIOD_S * NS_PER_S, 100);
-    e->verdict = pace_of((e->is_young ? YOUNG_VERDICT_S : VERDICT_PERIOD_S) * NS_PER_S, 50);
+    e->paces.walk = pace_of(walk_period(e), 100);
+    e->paces.status = pace_of(0, 0);
+    e->paces.pss = pace_of(PSS_PERIOD_S * NS_PER_S, 100);
+    e->paces.limit = pace_of(LIMIT_PERIOD_S * NS_PER_S, 100);
+    e->paces.verdict =
+        pace_of((e->paces.is_young ? YOUNG_VERDICT_S : VERDICT_PERIOD_S) * NS_PER_S, 50);
     e->started_ns = clock_mono_ns();
     e->started_wall_ns = clock_wall_ns();
     int r = engine_build(e);
@@ -426,7 +426,7 @@ int engine_new(struct loop *loop, const struct engine_options *options,
     return 0;
 }
 
-static void free_histories(struct engine *e)
+static void free_processes(struct engine *e)
 {
     for (size_t i = 0; e->tree && i < proc_tree_count(e->tree); i++) {
         struct proc_node *node = proc_tree_at(e->tree, i);
@@ -440,7 +440,7 @@ void engine_free(struct engine *e)
     if (!e)
         return;
     engine_stop(e, NULL);
-    free_histories(e);
+    free_processes(e);
     proc_unique_free(e->unique);
     proc_tree_free(e->tree);
     run_free(e->run);
@@ -453,35 +453,14 @@ void engine_free(struct engine *e)
     free(e);
 }
 
-void engine_limits_of(struct engine *e, int32_t pid)
-{
-    struct machine *m = NULL;
-    if (machine_new(e->options.root, pid, &m) < 0)
-        return;
-    machine_free(e->machine);
-    e->machine = m;
-}
-
-void engine_charge(struct engine *e, const struct engine_charge *charge)
-{
-    e->charge = *charge;
-    e->kernel_last_bytes = 0;
-}
-
-void engine_own_limit(struct engine *e, uint64_t limit_bytes)
-{
-    e->own_limit_bytes = limit_bytes;
-}
-
 void engine_segment(struct engine *e, unsigned number)
 {
     char text[48];
     snprintf(text, sizeof text, "{\"segment\":%u}", number);
     engine_note(e, "segment", text);
-    e->step_known = false;
-    e->earlier_peak_bytes = engine_peak(e);
-    e->earlier_request_bytes = engine_request(e);
-    peak_restart(&e->peak);
+    e->peaks.earlier_bytes = engine_peak(e);
+    e->peaks.earlier_request_bytes = engine_request(e);
+    peak_restart(&e->peaks.peak);
 }
 
 int engine_watch_pid(struct engine *e, int32_t pid, struct err *err)
@@ -505,40 +484,18 @@ int engine_watch_all(struct engine *e, struct err *err)
 int engine_start(struct engine *e)
 {
     uint64_t now_ns = clock_mono_ns();
-    int r = loop_add_timer(e->loop, now_ns, interval_now(e), on_tick, e, &e->tick_timer);
+    int r = loop_add_timer(e->loop, now_ns, interval_now(e), on_tick, e, &e->sources.tick);
     if (r == 0 && e->options.interval_ns > NS_PER_S)
-        r = loop_add_timer(e->loop, now_ns, NS_PER_S, on_flush, e, &e->flush_timer);
+        r = loop_add_timer(e->loop, now_ns, NS_PER_S, on_flush, e, &e->sources.flush);
     if (r == 0 && e->unique)
-        r = loop_add_timer(e->loop, now_ns + NS_PER_S / 2, 0, on_unique, e, &e->unique_timer);
+        r = loop_add_timer(e->loop, now_ns + NS_PER_S / 2, 0, on_unique, e, &e->sources.unique);
     return r;
 }
 
-void engine_look_now(struct engine *e)
+void engine_sample_now(struct engine *e)
 {
     if (!e->stopped)
         tick(e, clock_mono_ns(), true);
-}
-
-static void track_bound(struct track *t, bool begins, bool ends, uint64_t t_ns)
-{
-    if (begins)
-        t->from_ns = t_ns;
-    t->until_ns = ends ? t_ns : 0;
-}
-
-/* What was before the training is start-up, what comes after it is given back: neither is growth.
- * A training that goes on, or another one, takes the end back. */
-static void bound_floors(struct engine *e, const struct mark *mark, bool is_first_step)
-{
-    bool begins = mark->kind == MARK_BEGIN || is_first_step, ends = mark->kind == MARK_END;
-    if (!begins && !ends && !(mark->kind == MARK_STEP && e->tree_track.until_ns))
-        return;
-    track_bound(&e->tree_track, begins, ends, mark->t_ns);
-    for (size_t i = 0; i < proc_tree_count(e->tree); i++) {
-        struct history *h = history_of(proc_tree_at(e->tree, i));
-        if (h)
-            track_bound(&h->rss, begins, ends, mark->t_ns);
-    }
 }
 
 /* False: the mark is beyond the recording's budget. The judge must not use it then, so that a
@@ -547,12 +504,12 @@ static bool record_mark(struct engine *e, const struct mark *mark)
 {
     if (!e->writer || trace_writer_mark(e->writer, mark))
         return true;
-    if (!e->said_thinned)
+    if (!e->is_thinning_reported)
         engine_say(e,
                    "marks come faster than %d KiB/s: the recording leaves out steps (not epochs, "
                    "evaluations and checkpoints), and notes how many",
                    ENGINE_MARK_BYTES_PER_S / 1024);
-    e->said_thinned = true;
+    e->is_thinning_reported = true;
     return false;
 }
 
@@ -562,21 +519,18 @@ void engine_mark(struct engine *e, const struct mark *mark)
     e->marks_seen++;
     if (mark->kind == MARK_STEP)
         e->steps_seen++;
-    bound_floors(e, mark, is_first_step);
-    if (mark->kind == MARK_STEP && (mark->has & MARK_HAS_STEP)) {
-        e->step_known = true;
-        e->step = mark->step;
-    }
-    if (mark->kind == MARK_SERIES && figures_hear(&e->figures, mark))
+    if (mark->kind == MARK_SERIES && figures_take(&e->figures, mark))
         return;
-    struct mark told = *mark;
-    told.t_ns = in_order(e, mark->t_ns);
-    if (record_mark(e, &told)) {
-        run_add_mark(e->run, &told);
+    struct mark ordered = *mark;
+    ordered.t_ns = in_order(e, mark->t_ns);
+    if (record_mark(e, &ordered)) {
+        run_add_mark(e->run, &ordered);
         e->is_judged = false;
+    } else if (mark->kind == MARK_STEP && mark->has & MARK_HAS_STEP) {
+        e->run->step = mark->step;
     }
     if (is_first_step) /* all growth is measured from here */
-        engine_look_now(e);
+        engine_sample_now(e);
 }
 
 void engine_note(struct engine *e, const char *kind, const char *json_text)
@@ -599,25 +553,33 @@ void engine_set_held(struct engine *e, const struct held *list, size_t count)
     e->is_judged = false;
 }
 
+/* With the peak: a replayed run has no other way to know it. */
+static int close_recording(struct engine *e, const json_t *footer)
+{
+    json_t *end = footer ? json_deep_copy(footer) : NULL;
+    if (end && engine_peak(e) && !e->watching_all)
+        json_object_set_new(end, "peak_bytes", json_u64(engine_peak(e)));
+    trace_writer_status(e->writer, &e->recorded);
+    int r = trace_writer_close(e->writer, end, 10 * NS_PER_S);
+    e->writer = NULL;
+    json_decref(end);
+    return r;
+}
+
 int engine_stop(struct engine *e, const json_t *footer)
 {
-    int r = 0;
     if (!e->stopped && e->last_tick_ns)
         engine_judge_now(e, e->last_tick_ns); /* its last change belongs into the recording */
     e->stopped = true;
-    loop_remove(e->tick_timer);
-    loop_remove(e->unique_timer);
-    loop_remove(e->flush_timer);
-    loop_remove(e->psi_source);
-    loop_remove(e->trouble_source);
-    e->tick_timer = e->unique_timer = e->flush_timer = e->psi_source = e->trouble_source = NULL;
-    if (e->psi_fd >= 0)
-        close(e->psi_fd);
-    e->psi_fd = -1;
-    if (e->writer) {
-        trace_writer_status(e->writer, &e->recorded);
-        r = trace_writer_close(e->writer, footer, 10 * NS_PER_S);
-        e->writer = NULL;
-    }
-    return r;
+    loop_remove(e->sources.tick);
+    loop_remove(e->sources.unique);
+    loop_remove(e->sources.flush);
+    loop_remove(e->sources.psi);
+    loop_remove(e->sources.trouble);
+    e->sources.tick = e->sources.unique = e->sources.flush = e->sources.psi = e->sources.trouble =
+        NULL;
+    if (e->sources.psi_fd >= 0)
+        close(e->sources.psi_fd);
+    e->sources.psi_fd = -1;
+    return e->writer ? close_recording(e, footer) : 0;
 }

@@ -6,61 +6,55 @@
 
 #include "base/clock.h"
 
-/* Between two looks for somebody who asks what there is now: a job may ask all the time. */
-enum { LOOK_AGAIN_MS = 100 };
+/* Between two samples on request: a job may request them all the time. */
+enum { SAMPLE_AGAIN_MS = 100 };
 
 struct proc_tree *engine_tree(struct engine *e)
 {
     return e->tree;
 }
 
-const struct track *engine_track(const struct proc_node *node)
+const struct run *engine_run(const struct engine *e)
 {
-    return history_of(node) ? &history_of(node)->rss : NULL;
+    return e->run;
 }
 
-bool engine_rate(struct proc_node *node, double *ret_bytes_per_min)
+const struct run_entity *engine_entity(const struct proc_node *node)
 {
-    return history_of(node) && history_rate(history_of(node), ret_bytes_per_min);
+    return engine_process_of(node) ? engine_process_of(node)->entity : NULL;
 }
 
-const struct track *engine_tree_track(const struct engine *e)
+void engine_limits_of(struct engine *e, int32_t pid)
 {
-    return &e->tree_track;
+    struct machine *m = NULL;
+    if (machine_new(e->options.root, pid, &m) < 0)
+        return;
+    machine_free(e->machine);
+    e->machine = m;
 }
 
-const struct sample *engine_machine(const struct engine *e)
+void engine_charge(struct engine *e, const struct engine_charge *charge)
 {
-    return &e->machine_sample;
+    e->charge = *charge;
+    e->peaks.kernel_last_bytes = 0;
+}
+
+void engine_own_limit(struct engine *e, uint64_t limit_bytes)
+{
+    e->own_limit_bytes = limit_bytes;
 }
 
 int engine_limit(const struct engine *e, struct machine_limit *ret)
 {
-    if (!e->limit_known)
+    if (!e->now.has_limit)
         return -ENODATA;
-    *ret = e->limit_now;
+    *ret = e->now.limit;
     return 0;
 }
 
 const char *engine_limit_dir(const struct engine *e)
 {
     return machine_limit_dir(e->machine);
-}
-
-size_t engine_gpu_count(const struct engine *e)
-{
-    return e->gpu_now.devices < GPU_MAX ? e->gpu_now.devices : GPU_MAX;
-}
-
-const struct sample *engine_gpu(const struct engine *e, size_t i, const char **ret_name)
-{
-    *ret_name = e->gpu_now.device[i].name;
-    return &e->gpu_sample[i];
-}
-
-const struct run *engine_run(const struct engine *e)
-{
-    return e->run;
 }
 
 const struct judge *engine_verdict(const struct engine *e)
@@ -76,15 +70,15 @@ void engine_judge(struct engine *e)
 
 const struct gpu_snapshot *engine_gpus(const struct engine *e)
 {
-    return &e->gpu_now;
+    return &e->now.gpus;
 }
 
 bool engine_gpus_wait(struct engine *e, uint64_t after_ns, uint64_t until_ns)
 {
-    while (e->gpu && e->gpu_now.t_ns <= after_ns && clock_mono_ns() < until_ns)
-        if (gpu_latest(e->gpu, &e->gpu_now) <= 0)
+    while (e->gpu && e->now.gpus.t_ns <= after_ns && clock_mono_ns() < until_ns)
+        if (gpu_latest(e->gpu, &e->now.gpus) <= 0)
             poll(NULL, 0, 10);
-    return e->gpu && e->gpu_now.t_ns > after_ns;
+    return e->gpu && e->now.gpus.t_ns > after_ns;
 }
 
 bool engine_verdict_known(const struct engine *e)
@@ -96,12 +90,7 @@ bool engine_verdict_known(const struct engine *e)
 
 uint64_t engine_verdict_count(const struct engine *e)
 {
-    return e->verdict.looks;
-}
-
-uint64_t engine_started_ns(const struct engine *e)
-{
-    return e->started_ns;
+    return e->paces.verdict.count;
 }
 
 uint64_t engine_interval_ns(const struct engine *e)
@@ -109,25 +98,18 @@ uint64_t engine_interval_ns(const struct engine *e)
     return e->options.interval_ns;
 }
 
-bool engine_last_step(const struct engine *e, int64_t *ret_step)
-{
-    if (e->step_known)
-        *ret_step = e->step;
-    return e->step_known;
-}
-
 bool engine_memory(const struct engine *e, uint64_t *ret_bytes)
 {
-    bool charged = e->charge.fds.usage >= 0 && sample_has(&e->machine_sample, MACHINE_CHARGE);
-    if (!charged && !e->memory.known)
+    bool charged = e->charge.fds.usage >= 0 && sample_has(&e->now.machine, MACHINE_CHARGE);
+    if (!charged && !e->now.memory.known)
         return false;
-    *ret_bytes = charged ? e->machine_sample.v[MACHINE_CHARGE] : e->memory.low_without_files_bytes;
+    *ret_bytes = charged ? e->now.machine.v[MACHINE_CHARGE] : e->now.memory.low_without_files_bytes;
     return true;
 }
 
 bool engine_overlap(const struct engine *e, uint64_t *ret_bytes, uint64_t *ret_shared_bytes)
 {
-    const struct proc_tree_memory *m = &e->memory;
+    const struct proc_tree_memory *m = &e->now.memory;
     if (!m->known)
         return false;
     *ret_bytes = m->rss_sum_bytes > m->low_without_files_bytes
@@ -141,11 +123,11 @@ uint64_t engine_memory_at_most(const struct engine *e)
 {
     uint64_t bytes = 0;
     if (engine_memory(e, &bytes) && e->charge.fds.usage < 0) {
-        bytes += e->unmeasured_bytes;
-        if (bytes > e->memory.high_bytes)
-            bytes = e->memory.high_bytes;
-        if (bytes > e->memory.sum_without_files_bytes)
-            bytes = e->memory.sum_without_files_bytes;
+        bytes += e->now.unmeasured_bytes;
+        if (bytes > e->now.memory.high_bytes)
+            bytes = e->now.memory.high_bytes;
+        if (bytes > e->now.memory.sum_without_files_bytes)
+            bytes = e->now.memory.sum_without_files_bytes;
     }
     return bytes;
 }
@@ -154,8 +136,8 @@ bool engine_memory_now(struct engine *e, uint64_t *ret_bytes)
 {
     if (engine_read_charge(e, ret_bytes))
         return true;
-    if (clock_mono_ns() - e->last_tick_ns > LOOK_AGAIN_MS * NS_PER_MS)
-        engine_look_now(e);
+    if (clock_mono_ns() - e->last_tick_ns > SAMPLE_AGAIN_MS * NS_PER_MS)
+        engine_sample_now(e);
     return engine_memory(e, ret_bytes);
 }
 
@@ -168,30 +150,30 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 uint64_t engine_segment_peak(const struct engine *e)
 {
-    return peak_bytes(&e->peak);
+    return peak_bytes(&e->peaks.peak);
 }
 
 uint64_t engine_peak(const struct engine *e)
 {
-    return larger(e->earlier_peak_bytes, peak_bytes(&e->peak));
+    return larger(e->peaks.earlier_bytes, peak_bytes(&e->peaks.peak));
 }
 
 uint64_t engine_request(const struct engine *e)
 {
-    return larger(e->earlier_request_bytes, peak_request_bytes(&e->peak));
+    return larger(e->peaks.earlier_request_bytes, peak_request_bytes(&e->peaks.peak));
 }
 
 uint64_t engine_kernel_peak(const struct engine *e)
 {
-    return e->kernel_peak_bytes;
+    return e->peaks.kernel_bytes;
 }
 
 void engine_peak_process(struct engine *e, uint64_t bytes)
 {
-    peak_process(&e->peak, bytes);
+    peak_process(&e->peaks.peak, bytes);
 }
 
 void engine_peak_raise(struct engine *e, uint64_t bytes)
 {
-    peak_raise(&e->peak, bytes);
+    peak_raise(&e->peaks.peak, bytes);
 }

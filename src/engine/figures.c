@@ -23,7 +23,7 @@ static bool is_about_mark(const struct mark_line *line)
     return false;
 }
 
-static struct figure *find(struct figures *f, int32_t pid, const char *name)
+static struct figure *figure_find(struct figures *f, int32_t pid, const char *name)
 {
     for (size_t i = 0; i < f->count; i++)
         if (f->at[i].pid == pid && strcmp(f->at[i].name, name) == 0)
@@ -36,8 +36,8 @@ static struct figure *find(struct figures *f, int32_t pid, const char *name)
     return one;
 }
 
-static bool take(struct figures *f, int32_t pid, const char *name, size_t len, const char *value,
-                 size_t value_len)
+static bool figure_take(struct figures *f, int32_t pid, const char *name, size_t len,
+                        const char *value, size_t value_len)
 {
     char full[FIGURE_NAME_MAX + 16];
     int64_t v;
@@ -47,7 +47,7 @@ static bool take(struct figures *f, int32_t pid, const char *name, size_t len, c
         snprintf(full, sizeof full, "%.*s@%d", (int)len, name, (int)pid);
     else
         snprintf(full, sizeof full, "%.*s", (int)len, name);
-    struct figure *one = find(f, pid, full);
+    struct figure *one = figure_find(f, pid, full);
     if (!one)
         return false;
     one->value = (uint64_t)v;
@@ -55,7 +55,7 @@ static bool take(struct figures *f, int32_t pid, const char *name, size_t len, c
     return true;
 }
 
-static bool take_line(struct figures *f, int32_t pid, const struct mark_line *line)
+static bool figure_take_line(struct figures *f, int32_t pid, const struct mark_line *line)
 {
     char name[FIGURE_NAME_MAX];
     if (line->key_len > sizeof name)
@@ -64,10 +64,10 @@ static bool take_line(struct figures *f, int32_t pid, const struct mark_line *li
         char c = line->key[i];
         name[i] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     }
-    return take(f, pid, name, line->key_len, line->value, line->value_len);
+    return figure_take(f, pid, name, line->key_len, line->value, line->value_len);
 }
 
-bool figures_hear(struct figures *f, const struct mark *mark)
+bool figures_take(struct figures *f, const struct mark *mark)
 {
     size_t at = 0, name_len, value_len;
     const char *name = mark_get(mark, "NAME", &name_len);
@@ -75,12 +75,12 @@ bool figures_hear(struct figures *f, const struct mark *mark)
     bool has_any = name && value, has_all = true;
     struct mark_line line;
     if (has_any)
-        has_all = take(f, mark->pid, name, name_len, value, value_len);
+        has_all = figure_take(f, mark->pid, name, name_len, value, value_len);
     while (mark_next(mark, &at, &line)) {
         if (is_about_mark(&line))
             continue;
         has_any = true;
-        has_all = take_line(f, mark->pid, &line) && has_all;
+        has_all = figure_take_line(f, mark->pid, &line) && has_all;
     }
     return has_any && has_all;
 }

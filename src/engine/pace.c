@@ -1,11 +1,11 @@
-/* Paces looks by their measured cost. */
+/* Paces samples by their measured cost. */
 #include "engine/pace.h"
 
 void pace_done(struct pace *p, uint64_t now_ns, uint64_t cost_ns)
 {
     p->last_cost_ns = cost_ns;
     p->total_cost_ns += cost_ns;
-    p->looks++;
+    p->count++;
     uint64_t rest_ns = p->share_permyriad ? cost_ns * (10000 / p->share_permyriad) : 0;
     uint64_t wait_ns = rest_ns > p->period_ns ? rest_ns : p->period_ns;
     /* Ticks come on a grid with some jitter: due a little early rather than one tick late. */

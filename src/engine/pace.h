@@ -1,5 +1,5 @@
-/* When to look again: each kind of look has its period and may use only its share of one CPU, by
- * what it was measured to cost. */
+/* When to sample again: each source has its period and may use only its share of one CPU, by its
+ * measured cost. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ struct pace {
     uint64_t next_ns;         /* due then */
     uint64_t last_cost_ns;
     uint64_t total_cost_ns;
-    uint64_t looks;
+    uint64_t count;
 };
 
 static inline struct pace pace_of(uint64_t period_ns, uint32_t share_permyriad)
@@ -22,5 +22,5 @@ static inline bool pace_due(const struct pace *p, uint64_t now_ns)
 {
     return now_ns >= p->next_ns;
 }
-/* A look begun at NOW_NS cost COST_NS of CPU: sets when the next is due. */
+/* A sample begun at NOW_NS cost COST_NS of CPU: sets when the next is due. */
 void pace_done(struct pace *p, uint64_t now_ns, uint64_t cost_ns);

@@ -69,12 +69,12 @@ static void on_trouble(void *user, int fd, uint32_t events)
     (void)events;
     (void)!read(fd, &count, sizeof count);
     trace_writer_status(e->writer, &status);
-    if (!e->said_trouble)
+    if (!e->is_trouble_reported)
         engine_say(e,
                    "cannot write the recording: %s; the job goes on, and what can be written "
                    "later will be",
                    strerror(-status.first_error));
-    e->said_trouble = true;
+    e->is_trouble_reported = true;
 }
 
 int engine_record(struct engine *e, int dirfd, const json_t *header, struct err *err)
@@ -91,5 +91,5 @@ int engine_record(struct engine *e, int dirfd, const json_t *header, struct err 
     e->record_dir_fd = fcntl(dirfd, F_DUPFD_CLOEXEC, 3);
     write_living(e);
     return loop_add_fd(e->loop, trace_writer_error_fd(e->writer), EPOLLIN, on_trouble, e,
-                       &e->trouble_source);
+                       &e->sources.trouble);
 }

@@ -258,7 +258,7 @@ struct run_entity *run_process(struct run *run, uint64_t mono_ns, enum process_e
         if (o->process)
             o->process(o->user, run, e, event);
     if (event == PROCESS_DIED) {
-        struct run_dead_role *role = &run->dead_roles[info->role < ROLE_COUNT ? info->role : 0];
+        struct run_role *role = &run->dead_roles[info->role < ROLE_COUNT ? info->role : 0];
         role->count++;
         if (e->peak_bytes > role->peak_bytes)
             role->peak_bytes = e->peak_bytes;

@@ -53,7 +53,6 @@ struct run_entity {
     uint64_t gpu_peak_bytes;                  /* of a process */
     struct series *signal[SAMPLE_FIELDS_MAX]; /* NULL: never read, or not kept */
     void *observed;                           /* the observer's own; see run_observer.forget */
-    void *user;                               /* the filler's own */
 };
 
 /* Was FIELD of E read at the newest tick of the run? */
@@ -95,8 +94,8 @@ struct run_version {
     char name[64], text[64]; /* raw */
 };
 
-/* Processes of one role that have died, kept or not. */
-struct run_dead_role {
+/* Processes of one role. */
+struct run_role {
     uint64_t count, peak_bytes; /* the largest of them */
 };
 
@@ -159,7 +158,7 @@ struct run {
     struct run_entity **dead; /* in no order */
     size_t dead_count, dead_cap;
     uint64_t processes_seen;
-    struct run_dead_role dead_roles[ROLE_COUNT];
+    struct run_role dead_roles[ROLE_COUNT];
     struct run_marks marks[MARK_KIND_COUNT]; /* no SERIES, HELLO, ACK */
     uint64_t marks_seen;
     uint64_t steps_seen; /* of the first rank, each once */

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/spark.h"
 #include "guard/sentinel.h"
 #include "run/outcome.h"
 #include "supervise/job_client.h"
@@ -34,7 +33,6 @@ struct job {
     struct job_end end;
     uint64_t started_ns, started_wall_ns; /* of the first segment */
     struct outcome outcome;               /* run.json, as far as it is known */
-    struct spark spark;                   /* memory over all segments */
     struct step_sources step_sources;
     char no_restart[160]; /* why no further segment was begun although --restart was given; "" */
     int exec_error;

@@ -266,7 +266,7 @@ static void on_connect(void *user, int fd, uint32_t events)
     }
     c->peers++;
     send_owed(p);
-    if (j->spark.count)
+    if (engine_run(j->engine)->job.signal[JOB_MEMORY])
         queue_message(&p->channel, job_message_spark(j));
     peer_flush(p);
     job_control_log(j);

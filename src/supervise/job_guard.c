@@ -113,11 +113,12 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
 {
     const struct guard_settings *set = &j->options->guard;
     uint64_t least = UINT64_MAX;
-    const char *name;
+    struct run_entity *const *gpus;
     if (!set->has_gpu_limit)
         return;
-    for (size_t i = 0; i < engine_gpu_count(j->engine); i++) {
-        const struct sample *s = engine_gpu(j->engine, i, &name);
+    size_t n = run_living(engine_run(j->engine), RUN_GPU, &gpus);
+    for (size_t i = 0; i < n; i++) {
+        const struct sample *s = &gpus[i]->last;
         if (!sample_has(s, GPU_TOTAL) || !sample_has(s, GPU_USED))
             continue;
         /* where the driver does not tell the job's part, all of it is taken for its */
@@ -131,8 +132,7 @@ static void read_gpus(const struct job *j, struct ladder_input *in)
         in->gpu_limit_bytes = limit;
         in->gpu_used_bytes = used;
     }
-    struct run_entity *const *gpus;
-    for (size_t i = 0, n = run_living(engine_run(j->engine), RUN_GPU, &gpus); i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct verdict_result *r = judge_result(gpus[i]);
         if (!r || r->leak != VERDICT_LEAK_YES || !r->oom.known || !r->oom.has_t)
             continue;
@@ -175,7 +175,7 @@ static void gather_input(struct job *j, uint64_t now_ns, struct ladder_input *in
 {
     char why[ASK_TEXT_MAX];
     unsigned which;
-    const struct sample *machine = engine_machine(j->engine);
+    const struct sample *machine = &engine_run(j->engine)->machine.last;
     *in = (struct ladder_input){.now_ns = now_ns};
     read_gauges(j, in);
     read_forecast(j, in);
@@ -409,7 +409,7 @@ static void keep_look(struct job *j, uint64_t now_ns)
 {
     struct job_segment *n = &j->now;
     struct job_sample *look = &n->samples[n->sample_count++ % JOB_LAST_SAMPLES];
-    const struct sample *m = engine_machine(j->engine);
+    const struct sample *m = &engine_run(j->engine)->machine.last;
     *look =
         (struct job_sample){.t_ns = now_ns, .job_bytes = job_bytes(j), .room_bytes = UINT64_MAX};
     if (sample_has(m, MACHINE_LIMIT) && sample_has(m, MACHINE_LIMIT_USED))
@@ -421,7 +421,7 @@ static void keep_look(struct job *j, uint64_t now_ns)
 
 static void tick_memory_returned(struct job *j)
 {
-    const struct sample *m = engine_machine(j->engine);
+    const struct sample *m = &engine_run(j->engine)->machine.last;
     if (sample_has(m, MACHINE_TOTAL) && sample_has(m, MACHINE_AVAILABLE))
         memory_returned_tick(&j->guard.memory_returned,
                              u64_minus(m->v[MACHINE_TOTAL], m->v[MACHINE_AVAILABLE]),

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "mark/receiver.h"
 #include "proc/machine.h"
+#include "run/spark.h"
 #include "trace/logs.h"
 #include "version.h"
 
@@ -140,8 +141,9 @@ json_t *job_ended_json(struct job *j)
     if (j->now.ended_ns)
         json_object_set_new(doc, "duration_s", json_seconds(j->now.ended_ns - j->started_ns));
     json_object_set_new(doc, "end", outcome_end_json(job_outcome_end(j)));
-    if (j->spark.count)
-        json_object_set_new(doc, "spark", spark_pack(&j->spark));
+    const struct series *memory = j->engine ? engine_run(j->engine)->job.signal[JOB_MEMORY] : NULL;
+    if (memory)
+        json_object_set_new(doc, "spark", spark_pack(memory));
     if (!j->started_ns)
         return doc;
     json_object_set_new(doc, "heap", job_heap_json(j));

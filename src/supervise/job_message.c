@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "judge/judge.h"
+#include "run/spark.h"
 #include "trace/logs.h"
 
 enum { LARGEST = 16 }; /* processes in a sample */
@@ -110,21 +111,22 @@ json_t *job_message_state(struct job *j)
 {
     const struct job_segment *n = &j->now;
     uint64_t peak = engine_peak(j->engine);
-    return json_pack(
-        "{s:s,s:s,s:o,s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "state", "state",
-        job_state_name(j), "reason", json_text0(job_state_reason(j)), "pid",
-        n->pid > 0 ? json_integer(n->pid) : json_null(), "segment", (int)n->number, "started_s",
-        j->started_wall_ns ? json_seconds(j->started_wall_ns) : json_null(), "log_bytes",
-        json_u64(job_log_readable_bytes(j)), "limit_bytes",
-        field_json(engine_machine(j->engine), MACHINE_LIMIT), "progress", progress_json(j),
-        "verdict", verdict_json(j), "peak_bytes", peak ? json_u64(peak) : json_null());
+    return json_pack("{s:s,s:s,s:o,s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "type", "state", "state",
+                     job_state_name(j), "reason", json_text0(job_state_reason(j)), "pid",
+                     n->pid > 0 ? json_integer(n->pid) : json_null(), "segment", (int)n->number,
+                     "started_s",
+                     j->started_wall_ns ? json_seconds(j->started_wall_ns) : json_null(),
+                     "log_bytes", json_u64(job_log_readable_bytes(j)), "limit_bytes",
+                     field_json(&engine_run(j->engine)->machine.last, MACHINE_LIMIT), "progress",
+                     progress_json(j), "verdict", verdict_json(j), "peak_bytes",
+                     peak ? json_u64(peak) : json_null());
 }
 
 /* ---- the others ---- */
 
 json_t *job_message_spark(const struct job *j)
 {
-    json_t *doc = spark_pack(&j->spark);
+    json_t *doc = spark_pack(engine_run(j->engine)->job.signal[JOB_MEMORY]);
     json_object_set_new(doc, "type", json_string("spark"));
     return doc;
 }
@@ -176,19 +178,18 @@ static json_t *sample_processes_json(struct job *j)
 static json_t *sample_gpus_json(const struct job *j)
 {
     json_t *list = json_array();
-    const char *name;
-    for (size_t i = 0; i < engine_gpu_count(j->engine); i++) {
-        const struct sample *s = engine_gpu(j->engine, i, &name);
-        json_array_append_new(list, json_pack("{s:i,s:o,s:o}", "index", (int)i, "job_bytes",
-                                              field_json(s, GPU_JOB), "used_bytes",
-                                              field_json(s, GPU_USED)));
-    }
+    struct run_entity *const *gpus;
+    size_t n = run_living(engine_run(j->engine), RUN_GPU, &gpus);
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:i,s:o,s:o}", "index", (int)gpus[i]->id,
+                                              "job_bytes", field_json(&gpus[i]->last, GPU_JOB),
+                                              "used_bytes", field_json(&gpus[i]->last, GPU_USED)));
     return list;
 }
 
 static json_t *headroom_json(const struct job *j)
 {
-    const struct sample *m = engine_machine(j->engine);
+    const struct sample *m = &engine_run(j->engine)->machine.last;
     if (!sample_has(m, MACHINE_LIMIT) || !sample_has(m, MACHINE_LIMIT_USED))
         return json_null();
     uint64_t limit = m->v[MACHINE_LIMIT], used = m->v[MACHINE_LIMIT_USED];
@@ -206,9 +207,10 @@ json_t *job_message_sample(struct job *j, uint64_t now_ns)
         since_start(j, now_ns), "job_bytes", known ? json_u64(bytes) : json_null(), "unique_bytes",
         memory.unique_known ? json_u64(memory.unique_bytes) : json_null(), "rss_sum_bytes",
         memory.known ? json_u64(memory.rss_sum_bytes) : json_null(), "limit_bytes",
-        field_json(engine_machine(j->engine), MACHINE_LIMIT), "headroom_bytes", headroom_json(j),
-        "step", j->now.progress.has_step ? json_integer(j->now.progress.last_step) : json_null(),
-        "gpus", sample_gpus_json(j), "processes", sample_processes_json(j));
+        field_json(&engine_run(j->engine)->machine.last, MACHINE_LIMIT), "headroom_bytes",
+        headroom_json(j), "step",
+        j->now.progress.has_step ? json_integer(j->now.progress.last_step) : json_null(), "gpus",
+        sample_gpus_json(j), "processes", sample_processes_json(j));
 }
 
 json_t *job_message_verdict(struct job *j, uint64_t now_ns)

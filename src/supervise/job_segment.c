@@ -110,7 +110,7 @@ int job_segment_start(struct job *j, struct err *err)
         return err_set(err, r, "cannot read the job's output: %s", strerror(-r));
     engine_limits_of(j->engine, (int32_t)j->now.pid);
     job_guard_segment(j);
-    engine_look_now(j->engine);
+    engine_sample_now(j->engine);
     job_control_state(j);
     return 0;
 }
@@ -330,7 +330,7 @@ static void say_again(struct job *j, unsigned number)
 
 void job_segment_over(struct job *j)
 {
-    engine_look_now(j->engine); /* the last deaths belong into the recording */
+    engine_sample_now(j->engine); /* the last deaths belong into the recording */
     own_up(&j->now);
     bool again = wants_again(j);
     if (again && !may_go_on(j)) {

@@ -51,13 +51,6 @@ static void announce(struct job *j, uint64_t now_ns)
     json_decref(doc);
 }
 
-static void note_memory(struct job *j, uint64_t now_ns)
-{
-    uint64_t bytes;
-    if (now_ns >= j->started_ns && engine_memory(j->engine, &bytes))
-        spark_add(&j->spark, now_ns - j->started_ns, bytes);
-}
-
 static void on_job_tick(void *user, struct engine *e, uint64_t now_ns)
 {
     struct job *j = user;
@@ -66,7 +59,6 @@ static void on_job_tick(void *user, struct engine *e, uint64_t now_ns)
     job_terminal_resume(j);
     job_guard_tick(j, now_ns);
     job_heap_tick(j, now_ns);
-    note_memory(j, now_ns);
     job_control_tick(j, now_ns);
 }
 

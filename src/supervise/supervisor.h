@@ -23,6 +23,7 @@
 #include <termios.h>
 
 #include "engine/engine.h"
+#include "engine/memory.h"
 #include "guard/settings.h"
 #include "trace/rundir.h"
 

@@ -114,10 +114,12 @@ static void count_all(struct job_ending *e, const struct job_live *live, const s
 /* For the store, and for the API. Of one that ended unseen run.json alone has the spark. */
 static json_t *end_json(const struct job_facts *f, const struct job_live *live, const json_t *run)
 {
-    struct spark spark = live->spark;
+    struct series read = {0};
     json_t *doc = json_object();
-    spark_unpack(json_object_get(run, "spark"), &spark);
-    if (job_facts_put(f, doc) == 0 && json_object_set_new(doc, "spark", spark_json(&spark)) == 0)
+    bool is_read = spark_unpack(json_object_get(run, "spark"), &read);
+    json_t *spark = spark_json(is_read ? &read : &live->spark);
+    series_fini(&read);
+    if (job_facts_put(f, doc) == 0 && json_object_set_new(doc, "spark", spark) == 0)
         return doc;
     json_decref(doc);
     return NULL;

@@ -122,7 +122,7 @@ static void on_sample(struct job *job, const struct job_message *m)
         return;
     raise_peak(f, m->memory.job_bytes);
     if (m->t_s >= 0 && m->t_s < 100 * year_s)
-        spark_add(&job->live->spark, (uint64_t)(m->t_s * 1e9), m->memory.job_bytes);
+        (void)series_add(&job->live->spark, (uint64_t)(m->t_s * 1e9), m->memory.job_bytes);
 }
 
 static void on_checkpoint_answer(struct jobs *j, struct job *job, const struct job_message *m)

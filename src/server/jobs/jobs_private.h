@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/spark.h"
+#include "run/spark.h"
 #include "server/jobs/executor.h"
 #include "server/jobs/facts.h"
 #include "server/jobs/jobs.h"
@@ -53,7 +53,7 @@ struct job_live {
     struct job_facts facts;
     enum job_checkpoint checkpoint; /* what became of the newest request for one */
     char checkpoint_error[FACTS_TEXT];
-    struct spark spark;
+    struct series spark; /* of its memory */
     uint64_t told_ns;          /* when listeners were last told without a change */
     bool is_news;              /* since then */
     struct job_ending *ending; /* it is over; to be stored */

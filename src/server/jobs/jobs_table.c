@@ -161,6 +161,7 @@ struct job_live *job_live_new(json_t *request)
     }
     live->request = request;
     live->is_alone = true;
+    spark_init(&live->spark);
     live->facts.has_segment = live->facts.has_log_bytes = true;
     return live;
 }
@@ -195,6 +196,7 @@ void job_live_free(struct job_live *live)
     json_decref(live->request);
     job_ending_free(live->ending);
     free(live->notes);
+    series_fini(&live->spark);
     free(live);
 }
 

@@ -14,7 +14,7 @@ static bool hear(struct figures *f, int32_t pid, const char *text)
     struct mark m;
     assert_int_equal(mark_parse(text, strlen(text), &m), 0);
     m.pid = pid;
-    return figures_hear(f, &m);
+    return figures_take(f, &m);
 }
 
 static void a_name_and_its_value_are_a_figure_of_the_sender(void **state)
