@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/io.h"
@@ -66,13 +67,8 @@ static struct kept *kept_list(const char *folder, size_t *ret_count)
     for (const struct dirent *d; dir && count < KEPT_MAX && (d = readdir(dir));) {
         if (!kept_parse(d->d_name, &one))
             continue;
-        if (count == cap) {
-            struct kept *more = reallocarray(list, cap ? cap * 2 : 64, sizeof *list);
-            if (!more)
-                break;
-            list = more;
-            cap = cap ? cap * 2 : 64;
-        }
+        if (!ARRAY_ROOM(list, count, cap))
+            break;
         list[count++] = one;
     }
     if (dir)

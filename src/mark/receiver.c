@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -57,23 +58,6 @@ static size_t find_peer(const struct mark_receiver *r, int32_t pid, const char *
     return i;
 }
 
-/* A place for one more: false when there is none to be had. */
-static bool grow_peers(struct mark_receiver *r)
-{
-    size_t cap = r->peer_cap > 0 ? r->peer_cap * 2 : 8;
-    struct mark_peer *peers;
-    if (r->peer_count < r->peer_cap)
-        return true;
-    if (r->peer_count >= MARK_PEERS_MAX)
-        return false;
-    peers = realloc(r->peers, cap * sizeof *peers);
-    if (!peers)
-        return false;
-    r->peers = peers;
-    r->peer_cap = cap;
-    return true;
-}
-
 static void take_hello(struct mark_receiver *r, const struct mark *m)
 {
     size_t reply_len = 0, role_len = 0, at;
@@ -88,7 +72,7 @@ static void take_hello(struct mark_receiver *r, const struct mark *m)
     peer.is_worker = role && role_len == strlen("worker") && memcmp(role, "worker", role_len) == 0;
     at = find_peer(r, peer.pid, peer.reply);
     if (at == r->peer_count) {
-        if (!grow_peers(r))
+        if (r->peer_count >= MARK_PEERS_MAX || !ARRAY_ROOM(r->peers, r->peer_count, r->peer_cap))
             return;
         r->peer_count++;
     }

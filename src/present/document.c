@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "present/document_private.h"
 
@@ -29,14 +30,8 @@ void doc_hide(struct doc *d, unsigned hidden)
 static struct doc_node *doc_add(struct doc *d, enum doc_kind kind, enum doc_tone tone,
                                 const char *raw, size_t len)
 {
-    if (d->count == d->cap) {
-        size_t cap = d->cap ? d->cap * 2 : 64;
-        struct doc_node *nodes = reallocarray(d->nodes, cap, sizeof *nodes);
-        if (!nodes)
-            d->text.failed = true;
-        d->nodes = nodes ? nodes : d->nodes;
-        d->cap = nodes ? cap : d->cap;
-    }
+    if (!ARRAY_ROOM(d->nodes, d->count, d->cap))
+        d->text.failed = true;
     struct doc_node node = {
         .kind = kind, .tone = tone, .hidden = d->hidden, .at = d->text.len, .len = len};
     buf_add(&d->text, raw ? raw : "", len);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
 
@@ -138,19 +139,6 @@ struct run_entity *run_find(const struct run *run, enum run_kind kind, uint32_t 
                                                                                   : NULL;
 }
 
-static bool entities_make_room(struct run_entity ***list, size_t count, size_t *cap)
-{
-    if (count < *cap)
-        return true;
-    size_t n = *cap ? *cap * 2 : 16;
-    struct run_entity **more = reallocarray(*list, n, sizeof(struct run_entity *));
-    if (!more)
-        return false;
-    *list = more;
-    *cap = n;
-    return true;
-}
-
 /* A new one, or the one that is there. */
 static struct run_entity *entity_insert(struct run *run, enum run_kind kind, uint32_t id,
                                         uint64_t t_ns)
@@ -159,7 +147,7 @@ static struct run_entity *entity_insert(struct run *run, enum run_kind kind, uin
     if (at < run->living_count && entity_order(run->living[at], kind, id) == 0)
         return run->living[at];
     struct run_entity *e = calloc(1, sizeof *e);
-    if (!e || !entities_make_room(&run->living, run->living_count, &run->living_cap)) {
+    if (!e || !ARRAY_ROOM(run->living, run->living_count, run->living_cap)) {
         free(e);
         run->has_failed = true;
         return NULL;
@@ -195,8 +183,7 @@ static void entity_bury(struct run *run, struct run_entity *e)
                                                   : one->peak_bytes < (*least)->peak_bytes)
             least = &run->dead[i];
     }
-    if (count < run->options.dead &&
-        entities_make_room(&run->dead, run->dead_count, &run->dead_cap)) {
+    if (count < run->options.dead && ARRAY_ROOM(run->dead, run->dead_count, run->dead_cap)) {
         run->dead[run->dead_count++] = e;
         return;
     }
@@ -443,14 +430,8 @@ static int marks_add(struct run_marks *l, const struct run_mark *m, size_t most)
         marks_thin(l);
     if (number % l->stride || l->count >= most)
         return 0;
-    if (l->count == l->cap) {
-        size_t cap = l->cap ? l->cap * 2 : 64;
-        struct run_mark *at = reallocarray(l->at, cap, sizeof *at);
-        if (!at)
-            return -ENOMEM;
-        l->at = at;
-        l->cap = cap;
-    }
+    if (!ARRAY_ROOM(l->at, l->count, l->cap))
+        return -ENOMEM;
     l->at[l->count++] = *m;
     return 0;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void record_add(struct buf *out, uint32_t type, uint64_t dt_ns, const void *body, size_t len)
 {
     buf_add_varint(out, type);
@@ -104,14 +106,8 @@ static int decode_use(struct record_decoder *d, struct cur *body)
     uint32_t kind = get_u32(body), id = get_u32(body);
     if (body->bad || d->count >= RECORD_ENTITIES_MAX)
         return -EBADMSG;
-    if (d->count == d->cap) {
-        size_t cap = d->cap ? d->cap * 2 : 32;
-        struct record_entity *entities = realloc(d->entities, cap * sizeof *entities);
-        if (!entities)
-            return -ENOMEM;
-        d->entities = entities;
-        d->cap = cap;
-    }
+    if (!ARRAY_ROOM(d->entities, d->count, d->cap))
+        return -ENOMEM;
     d->entities[d->count++] = (struct record_entity){.kind = kind, .id = id};
     return 0;
 }

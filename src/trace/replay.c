@@ -120,14 +120,8 @@ static int set_name(struct replay_entity *e, const char *name, size_t len)
 
 static int push_pending(struct replay *r, struct replay_entity *e, enum process_event_kind event)
 {
-    if (r->pending_count == r->pending_cap) {
-        size_t cap = r->pending_cap ? r->pending_cap * 2 : 16;
-        struct replay_pending *pending = realloc(r->pending, cap * sizeof *pending);
-        if (!pending)
-            return -ENOMEM;
-        r->pending = pending;
-        r->pending_cap = cap;
-    }
+    if (!ARRAY_ROOM(r->pending, r->pending_count, r->pending_cap))
+        return -ENOMEM;
     r->pending[r->pending_count++] = (struct replay_pending){e, event};
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 
 enum { CHUNK_BYTES = 64 * 1024, WORK_FACTOR = 8, WORK_MIN = 4 * BLOCK_PAYLOAD_MAX };
@@ -62,14 +63,8 @@ static ssize_t peek(struct scanner *sc, uint64_t at, size_t len, const uint8_t *
 
 static int push(struct scan *s, const struct scan_block *b)
 {
-    if (s->count == s->cap) {
-        size_t cap = s->cap ? s->cap * 2 : 64;
-        struct scan_block *blocks = realloc(s->blocks, cap * sizeof *blocks);
-        if (!blocks)
-            return -ENOMEM;
-        s->blocks = blocks;
-        s->cap = cap;
-    }
+    if (!ARRAY_ROOM(s->blocks, s->count, s->cap))
+        return -ENOMEM;
     s->blocks[s->count++] = *b;
     return 0;
 }

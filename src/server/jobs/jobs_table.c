@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "server/jobs/jobs_private.h"
@@ -37,14 +38,8 @@ static bool by_turn(const struct job *a, const struct job *b)
 
 static int put(struct job ***v, size_t *count, size_t *cap, size_t at, struct job *job)
 {
-    if (*count == *cap) {
-        size_t more = *cap ? *cap * 2 : 16;
-        struct job **grown = realloc(*v, more * sizeof(struct job *));
-        if (!grown)
-            return -ENOMEM;
-        *v = grown;
-        *cap = more;
-    }
+    if (!ARRAY_ROOM(*v, *count, *cap))
+        return -ENOMEM;
     memmove(*v + at + 1, *v + at, (*count - at) * sizeof(struct job *));
     (*v)[at] = job;
     ++*count;
