@@ -129,8 +129,8 @@ static char *size_or_dash(char out[TEXT_SIZE_MAX], int64_t bytes)
 }
 
 /* LABEL: HEADING, and the first TOP of the rows below it. */
-static void put_rows(struct doc *d, const char *label, const char *name, bool is_growth,
-                     const struct census_row *rows, size_t count)
+static void census_put_rows(struct doc *d, const char *label, const char *name, bool is_growth,
+                            const struct census_row *rows, size_t count)
 {
     static const struct doc_column columns[] = {{.title = "bytes", .is_number = true},
                                                 {.title = "count", .is_number = true},
@@ -149,7 +149,7 @@ static void put_rows(struct doc *d, const char *label, const char *name, bool is
     }
 }
 
-static void put_memory(struct doc *d, const struct census_memory *m)
+static void census_put_memory(struct doc *d, const struct census_memory *m)
 {
     const struct {
         const char *text;
@@ -171,7 +171,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void put_tensors_and_objects(struct doc *d, const struct census *c, size_t top)
+static void census_put_tensors_and_objects(struct doc *d, const struct census *c, size_t top)
 {
     char size[TEXT_SIZE_MAX];
     doc_fact(d, "tensors");
@@ -181,12 +181,12 @@ static void put_tensors_and_objects(struct doc *d, const struct census *c, size_
     else
         doc_text(d, TONE_PLAIN, "torch is not imported there");
     if (c->has_torch)
-        put_rows(d, "", "tensors", false, c->tensors, least(c->n_tensors, top));
+        census_put_rows(d, "", "tensors", false, c->tensors, least(c->n_tensors, top));
     doc_fact(d, "objects");
     doc_textf(d, TONE_STRONG, "%" PRId64 ", %s%s", c->object_count,
               c->has_object_bytes ? text_size(size, c->object_bytes) : "–",
               c->is_sampled ? " (estimated from a part)" : "");
-    put_rows(d, "", "objects", false, c->objects, least(c->n_objects, top));
+    census_put_rows(d, "", "objects", false, c->objects, least(c->n_objects, top));
     for (size_t i = 0; i < c->n_largest; i++) {
         const struct census_row *r = &c->largest[i];
         doc_fact(d, i ? "" : "held by");
@@ -197,7 +197,7 @@ static void put_tensors_and_objects(struct doc *d, const struct census *c, size_
     }
 }
 
-static void put_growth(struct doc *d, const struct census_process *p, size_t top)
+static void census_put_growth(struct doc *d, const struct census_process *p, size_t top)
 {
     size_t grew = 0;
     while (grew < p->n_growth && grew < top && p->growth[grew].bytes >= 0)
@@ -212,10 +212,10 @@ static void put_growth(struct doc *d, const struct census_process *p, size_t top
     if (p->has_since && !grew)
         doc_itemf(d, TONE_PLAIN, "nothing grew");
     if (p->has_since)
-        put_rows(d, "", "growth", true, p->growth, grew);
+        census_put_rows(d, "", "growth", true, p->growth, grew);
 }
 
-static void put_process(struct doc *d, const struct census_process *p, size_t top)
+static void census_put_process(struct doc *d, const struct census_process *p, size_t top)
 {
     const struct census *c = &p->census;
     char time[TEXT_TIME_MAX];
@@ -234,9 +234,9 @@ static void put_process(struct doc *d, const struct census_process *p, size_t to
               : strcmp(c->at, "thread") == 0 ? "beside whatever it was doing"
                                              : "where it called for it",
               text_seconds(time, c->cost_s));
-    put_memory(d, &c->memory);
-    put_tensors_and_objects(d, c, top);
-    put_growth(d, p, top);
+    census_put_memory(d, &c->memory);
+    census_put_tensors_and_objects(d, c, top);
+    census_put_growth(d, p, top);
     doc_fact(d, "kept");
     doc_text(d, TONE_PLAIN, p->path);
 }
@@ -250,7 +250,7 @@ void census_doc(struct doc *d, const json_t *processes, size_t top)
         struct census_process p = census_read(one);
         if (i > 0)
             doc_space(d);
-        put_process(d, &p, top);
+        census_put_process(d, &p, top);
         codec_fini(process_codec, &p);
     }
 }

@@ -20,7 +20,8 @@ static const char *text_or_empty(const char *s)
 
 /* ---- the ledger ---- */
 
-static void put_bytes(struct doc *d, enum doc_tone tone, bool has, int64_t bytes, bool is_change)
+static void diagnose_put_bytes(struct doc *d, enum doc_tone tone, bool has, int64_t bytes,
+                               bool is_change)
 {
     char size[TEXT_SIZE_MAX];
     doc_cell(d, has ? tone : TONE_DIM,
@@ -29,7 +30,7 @@ static void put_bytes(struct doc *d, enum doc_tone tone, bool has, int64_t bytes
                          : text_size(size, bytes > 0 ? (uint64_t)bytes : 0));
 }
 
-static void put_frame(struct doc *d, const struct diagnosis_frame *f)
+static void diagnose_put_frame(struct doc *d, const struct diagnosis_frame *f)
 {
     const char *slash = f->file ? strrchr(f->file, '/') : NULL;
     if (f->file)
@@ -40,18 +41,18 @@ static void put_frame(struct doc *d, const struct diagnosis_frame *f)
 }
 
 /* With the program's own function, where another allocates for it. */
-static void put_site(struct doc *d, const struct diagnosis_site *s)
+static void diagnose_put_site(struct doc *d, const struct diagnosis_site *s)
 {
     doc_text(d, TONE_PLAIN, " of ");
     if (s->has_in_program && s->place_count > 1) {
-        put_frame(d, &s->in_program);
+        diagnose_put_frame(d, &s->in_program);
         doc_textf(d, TONE_PLAIN, ", through %" PRIu64 " lines", s->place_count);
         return;
     }
-    put_frame(d, &s->frame);
+    diagnose_put_frame(d, &s->frame);
     if (s->has_in_program && !s->is_own) {
         doc_text(d, TONE_PLAIN, " ← ");
-        put_frame(d, &s->in_program);
+        diagnose_put_frame(d, &s->in_program);
     }
 }
 
@@ -68,7 +69,7 @@ static void colour_of(const struct diagnosis_ledger *l, size_t at, char ret[4])
         snprintf(ret, 4, "l%u", (unsigned)(at - sites) % KIND_COLOURS);
 }
 
-static void put_bar(struct doc *d, const struct diagnosis_ledger *l, bool is_now)
+static void diagnose_put_bar(struct doc *d, const struct diagnosis_ledger *l, bool is_now)
 {
     struct doc_part *parts = calloc(l->n_parts + 1, sizeof *parts);
     int64_t whole = l->rss_now_bytes > l->rss_start_bytes ? l->rss_now_bytes : l->rss_start_bytes;
@@ -82,26 +83,26 @@ static void put_bar(struct doc *d, const struct diagnosis_ledger *l, bool is_now
     free(parts);
 }
 
-static void put_part(struct doc *d, const struct diagnosis_ledger *l, size_t i)
+static void diagnose_put_part(struct doc *d, const struct diagnosis_ledger *l, size_t i)
 {
     const struct diagnosis_part *p = &l->parts[i];
     char low[TEXT_SIZE_MAX], high[TEXT_SIZE_MAX], colour[4];
     doc_row(d);
-    put_bytes(d, TONE_STRONG, p->has_growth_bytes, p->growth_bytes, true);
-    put_bytes(d, TONE_PLAIN, p->has_now_bytes, p->now_bytes, false);
-    put_bytes(d, TONE_PLAIN, p->has_start_bytes, p->start_bytes, false);
+    diagnose_put_bytes(d, TONE_STRONG, p->has_growth_bytes, p->growth_bytes, true);
+    diagnose_put_bytes(d, TONE_PLAIN, p->has_now_bytes, p->now_bytes, false);
+    diagnose_put_bytes(d, TONE_PLAIN, p->has_start_bytes, p->start_bytes, false);
     doc_cell(d, TONE_PLAIN, NULL);
     colour_of(l, i, colour);
     doc_swatch(d, colour);
     doc_text(d, TONE_PLAIN, p->kind);
     if (p->has_site)
-        put_site(d, &p->site);
+        diagnose_put_site(d, &p->site);
     if (p->low_bytes >= 0 && p->high_bytes >= p->low_bytes + (1 << 20))
         doc_textf(d, TONE_PLAIN, " (%s – %s)", text_size(low, (uint64_t)p->low_bytes),
                   text_size(high, (uint64_t)p->high_bytes));
 }
 
-static void put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all)
+static void diagnose_put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all)
 {
     static const struct doc_column columns[] = {
         {.title = "growth", .is_number = true},
@@ -117,8 +118,8 @@ static void put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all
               text_seconds(to, l->now_s));
     if (l->has_named_growth_share)
         doc_textf(d, TONE_PLAIN, "; %.0f %% of its growth has a name", l->named_growth_share * 100);
-    put_bar(d, l, false);
-    put_bar(d, l, true);
+    diagnose_put_bar(d, l, false);
+    diagnose_put_bar(d, l, true);
     doc_table(d, NULL, "table of the ledger", columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < l->n_parts; i++) {
         const struct diagnosis_part *p = &l->parts[i];
@@ -126,7 +127,7 @@ static void put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all
                         (double)p->now_bytes < 0.02 * (double)l->rss_now_bytes;
         bool is_shown = all || (!is_small && shown < PARTS_SHOWN);
         doc_hide(d, is_shown ? 0 : DOC_TERMINAL | DOC_MARKDOWN);
-        put_part(d, l, i);
+        diagnose_put_part(d, l, i);
         shown += is_shown;
         if (!is_shown && p->now_bytes > 0 && p->now_bytes < INT64_MAX / 4096)
             rest += p->now_bytes;
@@ -134,24 +135,25 @@ static void put_ledger(struct doc *d, const struct diagnosis_ledger *l, bool all
     doc_hide(d, DOC_HTML);
     if (rest) {
         doc_row(d);
-        put_bytes(d, TONE_DIM, false, 0, false);
-        put_bytes(d, TONE_PLAIN, true, rest, false);
-        put_bytes(d, TONE_DIM, false, 0, false);
+        diagnose_put_bytes(d, TONE_DIM, false, 0, false);
+        diagnose_put_bytes(d, TONE_PLAIN, true, rest, false);
+        diagnose_put_bytes(d, TONE_DIM, false, 0, false);
         doc_cell(d, TONE_DIM, "smaller parts (--all)");
     }
     doc_hide(d, 0);
     doc_row(d);
-    put_bytes(d, TONE_STRONG, l->has_rss_start_bytes && l->has_rss_now_bytes,
-              (int64_t)((uint64_t)l->rss_now_bytes - (uint64_t)l->rss_start_bytes), true);
-    put_bytes(d, TONE_STRONG, l->has_rss_now_bytes, l->rss_now_bytes, false);
-    put_bytes(d, TONE_STRONG, l->has_rss_start_bytes, l->rss_start_bytes, false);
+    diagnose_put_bytes(d, TONE_STRONG, l->has_rss_start_bytes && l->has_rss_now_bytes,
+                       (int64_t)((uint64_t)l->rss_now_bytes - (uint64_t)l->rss_start_bytes), true);
+    diagnose_put_bytes(d, TONE_STRONG, l->has_rss_now_bytes, l->rss_now_bytes, false);
+    diagnose_put_bytes(d, TONE_STRONG, l->has_rss_start_bytes, l->rss_start_bytes, false);
     doc_cell(d, TONE_STRONG, "RSS");
     doc_space(d);
 }
 
 /* ---- hypotheses ---- */
 
-static void put_side(struct doc *d, enum doc_point kind, char *const *sentences, size_t count)
+static void diagnose_put_side(struct doc *d, enum doc_point kind, char *const *sentences,
+                              size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         doc_point(d, kind);
@@ -159,7 +161,7 @@ static void put_side(struct doc *d, enum doc_point kind, char *const *sentences,
     }
 }
 
-static void put_hypothesis(struct doc *d, const struct diagnosis *v, size_t i)
+static void diagnose_put_hypothesis(struct doc *d, const struct diagnosis *v, size_t i)
 {
     const struct diagnosis_hypothesis *h = &v->hypotheses[i];
     bool is_strong = h->word == NEARLY_CERTAIN || h->word == LIKELY;
@@ -169,16 +171,16 @@ static void put_hypothesis(struct doc *d, const struct diagnosis *v, size_t i)
     doc_textf(d, TONE_PLAIN, ": %s", hypothesis_words[h->word]);
     if (h->share > 0 && is_strong)
         doc_textf(d, TONE_PLAIN, ", %.0f %% of it", h->share * 100);
-    put_side(d, POINT_FOR, h->pro, h->n_pro);
-    put_side(d, POINT_AGAINST, h->contra, h->n_contra);
-    put_side(d, POINT_ABSENT, h->absent, h->n_absent);
-    put_side(d, POINT_DECIDE, &h->decide, h->decide != NULL);
+    diagnose_put_side(d, POINT_FOR, h->pro, h->n_pro);
+    diagnose_put_side(d, POINT_AGAINST, h->contra, h->n_contra);
+    diagnose_put_side(d, POINT_ABSENT, h->absent, h->n_absent);
+    diagnose_put_side(d, POINT_DECIDE, &h->decide, h->decide != NULL);
     doc_fold_end(d);
 }
 
 /* Those of one word as one group: "ruled out: a; b". Markdown has the first reason against each, so
  * that nobody need ask for it. */
-static void put_group(struct doc *d, const struct diagnosis *v, enum hypothesis_word word)
+static void diagnose_put_group(struct doc *d, const struct diagnosis *v, enum hypothesis_word word)
 {
     size_t count = 0;
     for (size_t i = 0; i < v->n_hypotheses; i++) {
@@ -193,7 +195,7 @@ static void put_group(struct doc *d, const struct diagnosis *v, enum hypothesis_
     }
     for (size_t i = 0; count && i < v->n_hypotheses; i++)
         if (v->hypotheses[i].word == word)
-            put_hypothesis(d, v, i);
+            diagnose_put_hypothesis(d, v, i);
     if (count)
         doc_fold_end(d);
     doc_hide(d, DOC_TERMINAL | DOC_HTML);
@@ -207,7 +209,7 @@ static void put_group(struct doc *d, const struct diagnosis *v, enum hypothesis_
     doc_hide(d, 0);
 }
 
-static void put_hypotheses(struct doc *d, const struct diagnosis *v, bool all)
+static void diagnose_put_hypotheses(struct doc *d, const struct diagnosis *v, bool all)
 {
     static const enum hypothesis_word brief[] = {UNLIKELY, CANNOT_TEST, RULED_OUT};
     doc_fact(d, "hypotheses");
@@ -215,16 +217,16 @@ static void put_hypotheses(struct doc *d, const struct diagnosis *v, bool all)
     for (size_t i = 0; i < v->n_hypotheses; i++) {
         enum hypothesis_word word = v->hypotheses[i].word;
         if (all || (word != UNLIKELY && word != CANNOT_TEST && word != RULED_OUT))
-            put_hypothesis(d, v, i);
+            diagnose_put_hypothesis(d, v, i);
     }
     for (size_t k = 0; !all && k < sizeof brief / sizeof *brief; k++)
-        put_group(d, v, brief[k]);
+        diagnose_put_group(d, v, brief[k]);
     doc_space(d);
 }
 
 /* ---- what to do ---- */
 
-static void put_advice(struct doc *d, const struct diagnosis *v, size_t most)
+static void diagnose_put_advice(struct doc *d, const struct diagnosis *v, size_t most)
 {
     for (size_t i = 0; i < v->n_advice && i < most; i++) {
         doc_fact(d, i ? "" : "what to do");
@@ -240,9 +242,9 @@ void diagnose_doc(struct doc *d, const struct diagnosis *v, bool all)
     doc_text(d, TONE_STRONG, v->verdict);
     doc_space(d);
     if (v->has_ledger)
-        put_ledger(d, &v->ledger, all);
-    put_hypotheses(d, v, all);
-    put_advice(d, v, v->n_advice);
+        diagnose_put_ledger(d, &v->ledger, all);
+    diagnose_put_hypotheses(d, v, all);
+    diagnose_put_advice(d, v, v->n_advice);
     for (size_t i = 0; i < v->n_absent; i++) {
         doc_fact(d, i ? "" : "not known");
         doc_text(d, TONE_DIM, v->absent[i]);
@@ -258,5 +260,5 @@ void diagnose_summary(struct doc *d, const struct diagnosis *v)
     doc_textf(d, TONE_STRONG, "%s: %s", text_or_empty(first->title), hypothesis_words[first->word]);
     if (first->n_pro)
         doc_textf(d, TONE_STRONG, " (%s)", first->pro[0]);
-    put_advice(d, v, ADVICE_SHOWN);
+    diagnose_put_advice(d, v, ADVICE_SHOWN);
 }

@@ -102,7 +102,7 @@ static void add_callers(struct buf *out, const struct profile_row *row)
 /* ---- the table ---- */
 
 /* Puts TEXT below the row and empties it. */
-static void put_below(struct doc *d, enum doc_tone tone, struct buf *text)
+static void heap_put_below(struct doc *d, enum doc_tone tone, struct buf *text)
 {
     if (text->len)
         doc_below(d, tone, buf_str(text));
@@ -110,13 +110,13 @@ static void put_below(struct doc *d, enum doc_tone tone, struct buf *text)
 }
 
 /* The lines of a merged row that grew most. */
-static void put_places(struct doc *d, const struct profile_row *row, struct buf *text)
+static void heap_put_places(struct doc *d, const struct profile_row *row, struct buf *text)
 {
     char cell[CELL_MAX];
     for (size_t i = 0; i < row->n_places; i++) {
         buf_printf(text, "%7s ", cell_rate(cell, true, row->places[i].growth_bytes));
         add_frame(text, &row->places[i].where, true);
-        put_below(d, TONE_DIM, text);
+        heap_put_below(d, TONE_DIM, text);
     }
     if (row->place_count > row->n_places)
         buf_printf(text, "and %" PRIu64 " more line%s", row->place_count - row->n_places,
@@ -125,7 +125,7 @@ static void put_places(struct doc *d, const struct profile_row *row, struct buf 
 
 /* Its stack, or its callers and the C function below a Python line. A report has both: the stack in
  * a page, the rest elsewhere. */
-static void put_details(struct doc *d, const struct profile_row *row, bool in_report)
+static void heap_put_details(struct doc *d, const struct profile_row *row, bool in_report)
 {
     struct buf text = {0};
     const unsigned hidden = d->hidden;
@@ -133,21 +133,21 @@ static void put_details(struct doc *d, const struct profile_row *row, bool in_re
     doc_hide(d, in_report ? hidden | DOC_TERMINAL | DOC_MARKDOWN : hidden);
     for (size_t i = 0; i < row->n_stack; i++) {
         add_frame(&text, &row->stack[i], !in_report);
-        put_below(d, row->stack[i].kind == NAME_PYTHON ? TONE_PLAIN : TONE_DIM, &text);
+        heap_put_below(d, row->stack[i].kind == NAME_PYTHON ? TONE_PLAIN : TONE_DIM, &text);
     }
     doc_hide(d, in_report ? hidden | DOC_HTML : hidden);
     if (in_report || !row->n_stack) {
         add_callers(&text, row);
-        put_below(d, TONE_PLAIN, &text);
+        heap_put_below(d, TONE_PLAIN, &text);
         if (is_merged(row))
-            put_places(d, row, &text);
+            heap_put_places(d, row, &text);
         if (!is_merged(row) && has_native) {
             buf_add_str(&text, "in ");
             add_frame(&text, &row->native, false);
         }
         if (!is_merged(row) && row->stacks > 1)
             buf_printf(&text, "%s%" PRIu64 " stacks", has_native ? ", " : "", row->stacks);
-        put_below(d, TONE_DIM, &text);
+        heap_put_below(d, TONE_DIM, &text);
     }
     doc_hide(d, hidden);
     buf_fini(&text);
@@ -189,7 +189,8 @@ static char *age_text(char out[CELL_MAX], double s)
     return out;
 }
 
-static void put_row(struct doc *d, const struct profile_row *row, bool has_steps, bool in_report)
+static void heap_put_row(struct doc *d, const struct profile_row *row, bool has_steps,
+                         bool in_report)
 {
     const unsigned hidden = d->hidden;
     const struct verdict_interval *step = &row->verdict.rate_bytes_per_step;
@@ -221,11 +222,11 @@ static void put_row(struct doc *d, const struct profile_row *row, bool has_steps
     doc_text(d, TONE_PLAIN, buf_str(&where));
     doc_hide(d, hidden);
     buf_fini(&where);
-    put_details(d, row, in_report);
+    heap_put_details(d, row, in_report);
 }
 
-static void put_rows(struct doc *d, const struct profile_view *v, const char *meaning,
-                     bool in_report)
+static void heap_put_rows(struct doc *d, const struct profile_view *v, const char *meaning,
+                          bool in_report)
 {
     const unsigned by_minute = v->has_steps ? 7 : 3;
     const struct doc_column columns[] = {
@@ -247,7 +248,7 @@ static void put_rows(struct doc *d, const struct profile_view *v, const char *me
     doc_table(d, NULL, "table of call sites", columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < v->n_rows; i++) {
         doc_hide(d, in_report && i >= REPORT_ROWS ? DOC_TERMINAL | DOC_MARKDOWN : 0);
-        put_row(d, &v->rows[i], v->has_steps, in_report);
+        heap_put_row(d, &v->rows[i], v->has_steps, in_report);
     }
     doc_hide(d, 0);
     if (v->row_count > v->n_rows) {
@@ -259,7 +260,7 @@ static void put_rows(struct doc *d, const struct profile_view *v, const char *me
 
 /* ---- what it cost ---- */
 
-static void put_cost(struct doc *d, const struct profile_cost *c, double span_s)
+static void heap_put_cost(struct doc *d, const struct profile_cost *c, double span_s)
 {
     char size[TEXT_SIZE_MAX], time[TEXT_TIME_MAX], version[PROFILE_VERSION_MAX];
     double hook_s = (double)c->hook_ns / 1e9;
@@ -303,14 +304,14 @@ void heap_doc(struct doc *d, const struct profile_view *v, const char *meaning,
         doc_itemf(d, TONE_PLAIN, "as it was %s before it ended",
                   text_seconds(time, v->before_end_s));
     doc_space(d);
-    put_rows(d, v, meaning, false);
+    heap_put_rows(d, v, meaning, false);
     doc_space(d);
     /* a stack shows the line that allocates, not what keeps the memory alive */
     for (size_t i = 0; kept && i < kept->count; i++) {
         doc_fact(d, i ? "" : "kept by");
         doc_text(d, TONE_PLAIN, kept_text(text, kept, i));
     }
-    put_cost(d, &v->cost, v->span_s);
+    heap_put_cost(d, &v->cost, v->span_s);
 }
 
 void heap_report_doc(struct doc *d, const struct profile_view *v)
@@ -321,7 +322,7 @@ void heap_report_doc(struct doc *d, const struct profile_view *v)
     doc_textf(d, TONE_PLAIN, "Process %d holds %s (%s – %s), by sampled allocations.", (int)v->pid,
               text_size(size, v->live.bytes), text_size(low, v->live.low),
               text_size(high, v->live.high));
-    put_rows(d, v, "growth", true);
+    heap_put_rows(d, v, "growth", true);
     doc_hide(d, DOC_TERMINAL | DOC_HTML);
     if (v->n_rows && first->n_stack) {
         doc_para(d, TONE_PLAIN);
@@ -340,7 +341,8 @@ void heap_report_doc(struct doc *d, const struct profile_view *v)
 
 /* ---- the tree ---- */
 
-static void put_branch(struct doc *d, const struct profile_branch *b, uint64_t whole, int depth)
+static void heap_put_branch(struct doc *d, const struct profile_branch *b, uint64_t whole,
+                            int depth)
 {
     char cell[CELL_MAX];
     struct buf text = {0};
@@ -353,7 +355,7 @@ static void put_branch(struct doc *d, const struct profile_branch *b, uint64_t w
     doc_cellf(d, TONE_PLAIN, "%*s%s", indent, "", depth ? buf_str(&text) : "all");
     buf_fini(&text);
     for (size_t i = 0; i < b->n_children; i++)
-        put_branch(d, &b->children[i], whole, depth + 1);
+        heap_put_branch(d, &b->children[i], whole, depth + 1);
 }
 
 void heap_tree_doc(struct doc *d, const struct profile_branch *root)
@@ -362,7 +364,7 @@ void heap_tree_doc(struct doc *d, const struct profile_branch *root)
                                                 {.title = "share", .is_number = true},
                                                 {.title = "where"}};
     doc_table(d, NULL, "calls", columns, sizeof columns / sizeof *columns);
-    put_branch(d, root, root->live_bytes, 0);
+    heap_put_branch(d, root, root->live_bytes, 0);
 }
 
 /* ---- the summary ---- */

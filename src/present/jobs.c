@@ -151,7 +151,7 @@ static enum doc_tone state_tone(const struct job_view *j)
 }
 
 /* "120/1000 12%", "step 120", "epoch 1.5". */
-static void put_progress(struct doc *d, const struct job_progress *p)
+static void job_put_progress(struct doc *d, const struct job_progress *p)
 {
     if (p->has_step && p->has_max_steps && p->max_steps > 0 && p->step >= 0)
         doc_textf(d, TONE_PLAIN, "%.0f/%.0f %.0f%%", p->step, p->max_steps,
@@ -164,7 +164,7 @@ static void put_progress(struct doc *d, const struct job_progress *p)
 
 /* Why it is as it is, or what will come. Of what may be a start, a cache or a leak, the end of
  * memory is no news yet. */
-static void put_reason(struct doc *d, const char *before, const struct job_view *j)
+static void job_put_reason(struct doc *d, const char *before, const struct job_view *j)
 {
     char left[TEXT_TIME_MAX];
     const char *why = j->reason      ? j->reason
@@ -180,7 +180,7 @@ static void put_reason(struct doc *d, const char *before, const struct job_view 
         doc_textf(d, TONE_PLAIN, "%s%s left", before, text_seconds(left, j->progress.eta_s));
 }
 
-static void put_name(struct doc *d, enum doc_tone tone, const char *name, size_t columns)
+static void job_put_name(struct doc *d, enum doc_tone tone, const char *name, size_t columns)
 {
     doc_name(d, tone, name ? name : "", name ? strlen(name) : 0, columns);
 }
@@ -216,24 +216,24 @@ void jobs_doc(struct doc *d, const json_t *jobs, double now_s)
         doc_cell(d, TONE_PLAIN, cell_known(cell, j.memory.has_peak_bytes, j.memory.peak_bytes));
         doc_cell(d, TONE_PLAIN, j.verdict.verdict);
         doc_cell(d, TONE_PLAIN, NULL);
-        put_progress(d, &j.progress);
+        job_put_progress(d, &j.progress);
         doc_cell(d, TONE_PLAIN, life_text(life, &j, now_s));
         doc_cell(d, TONE_PLAIN, NULL);
-        put_reason(d, "", &j);
+        job_put_reason(d, "", &j);
         codec_fini(job_codec, &j);
     }
 }
 
 /* ---- one job ---- */
 
-static void put_size(struct doc *d, const char *what, bool has, uint64_t bytes)
+static void job_put_size(struct doc *d, const char *what, bool has, uint64_t bytes)
 {
     char size[TEXT_SIZE_MAX];
     if (has)
         doc_itemf(d, TONE_PLAIN, "%s%s", what, text_size(size, bytes));
 }
 
-static void put_command(struct doc *d, const struct job_view *j)
+static void job_put_command(struct doc *d, const struct job_view *j)
 {
     doc_fact(d, "command");
     for (size_t i = 0; i < j->command_count; i++) {
@@ -252,7 +252,7 @@ static char *time_text(char out[TEXT_TIME_MAX], double s)
     return out;
 }
 
-static void put_times(struct doc *d, const struct job_view *j, double now_s)
+static void job_put_times(struct doc *d, const struct job_view *j, double now_s)
 {
     const struct {
         const char *what;
@@ -270,29 +270,29 @@ static void put_times(struct doc *d, const struct job_view *j, double now_s)
         doc_itemf(d, TONE_PLAIN, "%s%s", strcmp(j->state, "queued") == 0 ? "waits for " : "", text);
 }
 
-static void put_memory(struct doc *d, const struct job_view *j)
+static void job_put_memory(struct doc *d, const struct job_view *j)
 {
     const struct job_memory *m = &j->memory;
     doc_fact(d, "memory");
-    put_size(d, "now ", m->has_job_bytes && !j->is_ended, m->job_bytes);
-    put_size(d, "peak ", m->has_peak_bytes, m->peak_bytes);
-    put_size(d, "unique ", m->has_unique_bytes, m->unique_bytes);
-    put_size(d, "limit ", m->has_limit_bytes, m->limit_bytes);
-    put_size(d, "head-room ", m->has_headroom_bytes && !j->is_ended, m->headroom_bytes);
-    put_size(d, "GPU ", m->has_gpu_bytes, m->gpu_bytes);
+    job_put_size(d, "now ", m->has_job_bytes && !j->is_ended, m->job_bytes);
+    job_put_size(d, "peak ", m->has_peak_bytes, m->peak_bytes);
+    job_put_size(d, "unique ", m->has_unique_bytes, m->unique_bytes);
+    job_put_size(d, "limit ", m->has_limit_bytes, m->limit_bytes);
+    job_put_size(d, "head-room ", m->has_headroom_bytes && !j->is_ended, m->headroom_bytes);
+    job_put_size(d, "GPU ", m->has_gpu_bytes, m->gpu_bytes);
     doc_fact(d, "set aside");
-    put_size(d, "", j->has_memory_bytes, j->memory_bytes);
+    job_put_size(d, "", j->has_memory_bytes, j->memory_bytes);
     if (j->memory_from[0])
         doc_itemf(d, TONE_PLAIN, "%s", j->memory_from);
 }
 
-static void put_pace(struct doc *d, const struct job_view *j)
+static void job_put_pace(struct doc *d, const struct job_view *j)
 {
     const struct job_progress *p = &j->progress;
     char left[TEXT_TIME_MAX];
     doc_fact(d, "progress");
     doc_item(d);
-    put_progress(d, p);
+    job_put_progress(d, p);
     if (p->has_epoch && p->has_step)
         doc_itemf(d, TONE_PLAIN, "epoch %.2f", p->epoch);
     if (p->has_steps_per_s)
@@ -309,25 +309,25 @@ void job_doc(struct doc *d, const json_t *job, double now_s)
     enum doc_tone tone = j.verdict.leak ? TONE_BAD : TONE_PLAIN;
     doc_para(d, TONE_PLAIN);
     doc_textf(d, TONE_STRONG, "job %lld ", (long long)j.id);
-    put_name(d, TONE_STRONG, j.name, 60);
+    job_put_name(d, TONE_STRONG, j.name, 60);
     doc_textf(d, state_tone(&j), " %s", j.state);
-    put_reason(d, ": ", &j);
-    put_command(d, &j);
+    job_put_reason(d, ": ", &j);
+    job_put_command(d, &j);
     doc_fact(d, "folder");
     doc_text(d, TONE_PLAIN, j.cwd);
     doc_fact(d, "recording");
     doc_text(d, TONE_PLAIN, j.run_dir);
-    put_times(d, &j, now_s);
-    put_memory(d, &j);
-    put_pace(d, &j);
+    job_put_times(d, &j, now_s);
+    job_put_memory(d, &j);
+    job_put_pace(d, &j);
     doc_fact(d, "verdict");
     doc_text(d, tone, j.verdict.verdict);
     if (j.verdict.sentence)
         doc_textf(d, tone, ": %s", j.verdict.sentence);
     doc_fact(d, "given back");
-    put_size(d, "host ", g->has_host_bytes, g->host_bytes);
-    put_size(d, "shared ", g->has_shm_bytes, g->shm_bytes);
-    put_size(d, "GPU ", g->has_gpu_bytes, g->gpu_bytes);
+    job_put_size(d, "host ", g->has_host_bytes, g->host_bytes);
+    job_put_size(d, "shared ", g->has_shm_bytes, g->shm_bytes);
+    job_put_size(d, "GPU ", g->has_gpu_bytes, g->gpu_bytes);
     if (g->has_clean)
         doc_itemf(d, TONE_PLAIN, g->clean ? "all of it" : "not all");
     for (size_t i = 0; i < j.change_count; i++) {

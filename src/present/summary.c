@@ -62,7 +62,7 @@ static enum doc_tone end_words(const struct outcome_end *end, bool is_machine, s
     return TONE_STRONG;
 }
 
-static void put_end(struct doc *d, const struct outcome *o)
+static void summary_put_end(struct doc *d, const struct outcome *o)
 {
     char time[TEXT_TIME_MAX];
     const struct outcome_measured *m = &o->measured;
@@ -95,7 +95,7 @@ static void put_end(struct doc *d, const struct outcome *o)
 
 /* ---- memory ---- */
 
-static void put_memory(struct doc *d, const struct outcome_tree *t)
+static void summary_put_memory(struct doc *d, const struct outcome_tree *t)
 {
     char first[TEXT_SIZE_MAX], last[TEXT_SIZE_MAX], rate[CELL_MAX];
     const struct outcome_series *s = &t->series;
@@ -122,7 +122,7 @@ static void put_memory(struct doc *d, const struct outcome_tree *t)
 /* ---- processes ---- */
 
 /* "20 compile workers (up to 398 MiB each, 3.10 GiB unique)" */
-static void put_role(struct doc *d, const struct outcome_role *r)
+static void summary_put_role(struct doc *d, const struct outcome_role *r)
 {
     char size[TEXT_SIZE_MAX];
     size_t len = strlen(r->role);
@@ -143,7 +143,7 @@ static void put_role(struct doc *d, const struct outcome_role *r)
     doc_text(d, TONE_PLAIN, ")");
 }
 
-static void put_roles(struct doc *d, const struct outcome_measured *m)
+static void summary_put_roles(struct doc *d, const struct outcome_measured *m)
 {
     char size[TEXT_SIZE_MAX];
     const struct outcome_largest *l = &m->largest;
@@ -151,7 +151,7 @@ static void put_roles(struct doc *d, const struct outcome_measured *m)
     if (m->role_count && m->has_processes_seen)
         doc_itemf(d, TONE_PLAIN, "%llu in all", (unsigned long long)m->processes_seen);
     for (size_t i = 0; i < m->role_count; i++)
-        put_role(d, &m->roles[i]);
+        summary_put_role(d, &m->roles[i]);
     doc_fact(d, "largest");
     if (l->has_peak_bytes)
         doc_itemf(d, TONE_PLAIN, "%s in %.30s %d (%s)", text_size(size, l->peak_bytes),
@@ -161,7 +161,7 @@ static void put_roles(struct doc *d, const struct outcome_measured *m)
 /* The command without the folders of absolute paths, the name where there is none. A worker that
  * was forked has its parent's command line: a name of its own tells it apart, and comes first. The
  * kernel keeps 15 bytes of a name. */
-static void put_command(struct doc *d, const struct outcome_process *p)
+static void summary_put_command(struct doc *d, const struct outcome_process *p)
 {
     const char *name = p->name ? p->name : "", *base = "";
     doc_cell(d, TONE_PLAIN, p->command_count ? "" : name);
@@ -175,7 +175,7 @@ static void put_command(struct doc *d, const struct outcome_process *p)
     }
 }
 
-static void put_processes(struct doc *d, const struct outcome_measured *m)
+static void summary_put_processes(struct doc *d, const struct outcome_measured *m)
 {
     static const struct doc_column columns[] = {
         {.title = "PID", .is_number = true, .priority = 1},
@@ -210,7 +210,7 @@ static void put_processes(struct doc *d, const struct outcome_measured *m)
         doc_cell(d, TONE_PLAIN, cell_rate(cell, s->has_growth_bytes, (double)s->growth_bytes));
         doc_cell(d, TONE_PLAIN, cell_rate(cell, s->has_rate_bytes_per_min, s->rate_bytes_per_min));
         doc_cell(d, TONE_PLAIN, cell_known(cell, p->has_unique_bytes, p->unique_bytes));
-        put_command(d, p);
+        summary_put_command(d, p);
     }
     uint64_t all = m->has_processes_seen ? m->processes_seen : m->process_count;
     if (all > shown) {
@@ -226,7 +226,7 @@ static void put_processes(struct doc *d, const struct outcome_measured *m)
 
 /* ---- limits and GPUs ---- */
 
-static void put_ask(struct doc *d, const struct outcome *o)
+static void summary_put_ask(struct doc *d, const struct outcome *o)
 {
     char size[TEXT_SIZE_MAX];
     const struct outcome_limit *l = &o->measured.limit;
@@ -246,7 +246,7 @@ static void put_ask(struct doc *d, const struct outcome *o)
     summary_item(d, TONE_PLAIN, "head-room ", l->has_headroom_bytes, l->headroom_bytes, "");
 }
 
-static void put_gpus(struct doc *d, const struct outcome_measured *m)
+static void summary_put_gpus(struct doc *d, const struct outcome_measured *m)
 {
     char label[32], used[TEXT_SIZE_MAX], total[TEXT_SIZE_MAX];
     for (size_t i = 0; i < m->gpu_count && i < GPUS_SHOWN; i++) {
@@ -277,7 +277,7 @@ static const char *relative_path(const char *path)
     return path;
 }
 
-static void put_recording(struct doc *d, const struct outcome *o)
+static void summary_put_recording(struct doc *d, const struct outcome *o)
 {
     char size[TEXT_SIZE_MAX];
     const struct outcome_recording *r = &o->measured.recording;
@@ -293,7 +293,7 @@ static void put_recording(struct doc *d, const struct outcome *o)
         doc_itemf(d, TONE_PLAIN, "%llu blocks lost", (unsigned long long)r->blocks_lost);
 }
 
-static void put_cost(struct doc *d, const struct outcome_cost *c)
+static void summary_put_cost(struct doc *d, const struct outcome_cost *c)
 {
     char time[TEXT_TIME_MAX];
     doc_fact(d, "ebb cost");
@@ -312,20 +312,20 @@ void summary_doc(struct doc *d, const struct summary *s)
 {
     const struct outcome *o = s->outcome;
     const struct outcome_measured *m = &o->measured;
-    put_end(d, o);
+    summary_put_end(d, o);
     if (s->verdicts)
         verdict_summary(d, s->verdicts);
     if (s->growing)
         heap_summary(d, s->growing->rows, s->growing->n_rows);
     if (m->tree.series.has_peak_bytes)
-        put_memory(d, &m->tree);
-    put_roles(d, m);
-    put_processes(d, m);
-    put_ask(d, o);
-    put_gpus(d, m);
+        summary_put_memory(d, &m->tree);
+    summary_put_roles(d, m);
+    summary_put_processes(d, m);
+    summary_put_ask(d, o);
+    summary_put_gpus(d, m);
     summary_guard(d, o);
-    put_recording(d, o);
-    put_cost(d, &m->cost);
+    summary_put_recording(d, o);
+    summary_put_cost(d, &m->cost);
     if (s->diagnosis)
         diagnose_summary(d, s->diagnosis);
 }

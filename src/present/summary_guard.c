@@ -36,7 +36,7 @@ static const char *act_words(const char *act)
     return "acted";
 }
 
-static void put_times(struct doc *d, const char *what, size_t count)
+static void guard_put_times(struct doc *d, const char *what, size_t count)
 {
     if (count == 1)
         doc_itemf(d, TONE_PLAIN, "%s once", what);
@@ -45,7 +45,7 @@ static void put_times(struct doc *d, const char *what, size_t count)
 }
 
 /* The newest, without warnings that a request followed at once. */
-static void put_events(struct doc *d, const struct outcome_guard *g)
+static void guard_put_events(struct doc *d, const struct outcome_guard *g)
 {
     char time[TEXT_TIME_MAX];
     for (size_t i = g->event_count > EVENTS_SHOWN ? g->event_count - EVENTS_SHOWN : 0;
@@ -63,7 +63,7 @@ static void put_events(struct doc *d, const struct outcome_guard *g)
 }
 
 /* Nothing, where it had nothing to do and no limit was asked for. */
-static void put_guard(struct doc *d, const struct outcome_guard *g)
+static void guard_put_guard(struct doc *d, const struct outcome_guard *g)
 {
     char size[TEXT_SIZE_MAX];
     size_t asked = count_acts(g, "ask");
@@ -81,18 +81,18 @@ static void put_guard(struct doc *d, const struct outcome_guard *g)
         doc_itemf(d, TONE_PLAIN, "%zu checkpoint%s asked for", asked, asked == 1 ? "" : "s");
         doc_itemf(d, TONE_PLAIN, "%zu made", count_acts(g, "checkpoint"));
     }
-    put_times(d, "stopped it", count_acts(g, "term"));
-    put_times(d, "killed it", count_acts(g, "kill"));
+    guard_put_times(d, "stopped it", count_acts(g, "term"));
+    guard_put_times(d, "killed it", count_acts(g, "kill"));
     if (g->event_count > EVENTS_SHOWN)
         doc_itemf(d, TONE_PLAIN, "the last acts (all: run.json)");
-    put_events(d, g);
+    guard_put_events(d, g);
     doc_fact(d, "no restart");
     doc_text(d, TONE_BAD, g->not_restarted);
 }
 
 /* ---- segments ---- */
 
-static void put_step(struct doc *d, bool has, int64_t step)
+static void guard_put_step(struct doc *d, bool has, int64_t step)
 {
     if (has)
         doc_cellf(d, TONE_PLAIN, "%lld", (long long)step);
@@ -100,7 +100,7 @@ static void put_step(struct doc *d, bool has, int64_t step)
         doc_cell(d, TONE_PLAIN, "–");
 }
 
-static void put_segment(struct doc *d, const struct outcome_segment *s, bool is_brief)
+static void guard_put_segment(struct doc *d, const struct outcome_segment *s, bool is_brief)
 {
     char text[TEXT_TIME_MAX], cell[CELL_MAX];
     const char *by = s->end.by ? s->end.by : s->end.cause_kind ? s->end.cause_kind : "";
@@ -109,9 +109,9 @@ static void put_segment(struct doc *d, const struct outcome_segment *s, bool is_
     doc_row(d);
     doc_cellf(d, TONE_PLAIN, "%u", s->segment);
     doc_cell(d, TONE_PLAIN, text_seconds(text, s->duration_s));
-    put_step(d, s->has_first_step, s->first_step);
-    put_step(d, s->has_last_step, s->last_step);
-    put_step(d, s->has_checkpoint_step, s->checkpoint_step);
+    guard_put_step(d, s->has_first_step, s->first_step);
+    guard_put_step(d, s->has_last_step, s->last_step);
+    guard_put_step(d, s->has_checkpoint_step, s->checkpoint_step);
     doc_cell(d, TONE_PLAIN, cell_size(cell, s->peak_bytes));
     doc_cell(d, TONE_PLAIN, s->verdict);
     doc_cell(d, TONE_PLAIN, is_brief ? by : s->end.cause);
@@ -137,7 +137,7 @@ void summary_segments(struct doc *d, const struct outcome *o, bool is_brief)
     doc_table(d, "segments", "segments", columns, COLUMNS);
     for (size_t i = 0; i < count; i++) {
         if (!left_out || i < SEGMENTS_FIRST || i >= SEGMENTS_FIRST + left_out) {
-            put_segment(d, &o->segments[i], is_brief);
+            guard_put_segment(d, &o->segments[i], is_brief);
         } else if (i == SEGMENTS_FIRST) {
             doc_row(d);
             for (size_t k = 0; k + 1 < COLUMNS; k++)
@@ -149,7 +149,7 @@ void summary_segments(struct doc *d, const struct outcome *o, bool is_brief)
 
 /* ---- what is left, and what did not come back ---- */
 
-static void put_left(struct doc *d, const struct outcome_left_list *left)
+static void guard_put_left(struct doc *d, const struct outcome_left_list *left)
 {
     char size[TEXT_SIZE_MAX];
     size_t n = 0;
@@ -170,7 +170,7 @@ static void put_left(struct doc *d, const struct outcome_left_list *left)
         doc_itemf(d, TONE_PLAIN, "%zu more files in /dev/shm", n - LEFT_SHOWN);
 }
 
-static void put_returned(struct doc *d, const char *what, const struct outcome_returned *r)
+static void guard_put_returned(struct doc *d, const char *what, const struct outcome_returned *r)
 {
     char before[TEXT_SIZE_MAX], peak[TEXT_SIZE_MAX], after[TEXT_SIZE_MAX], freed[TEXT_SIZE_MAX];
     if (!outcome_is_returned(r))
@@ -183,13 +183,13 @@ void summary_guard(struct doc *d, const struct outcome *o)
 {
     char label[32];
     summary_segments(d, o, true);
-    put_guard(d, &o->guard);
-    put_left(d, &o->left);
+    guard_put_guard(d, &o->guard);
+    guard_put_left(d, &o->left);
     doc_fact(d, "given back");
-    put_returned(d, "host", &o->given_back.host);
-    put_returned(d, "shm", &o->given_back.shm);
+    guard_put_returned(d, "host", &o->given_back.host);
+    guard_put_returned(d, "shm", &o->given_back.shm);
     for (size_t i = 0; i < o->given_back.gpu_count; i++) {
         snprintf(label, sizeof label, "gpu %zu", i);
-        put_returned(d, label, &o->given_back.gpus[i]);
+        guard_put_returned(d, label, &o->given_back.gpus[i]);
     }
 }

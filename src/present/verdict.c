@@ -221,7 +221,7 @@ void verdict_brief(struct buf *out, const struct verdicts *v)
 /* ---- laying out ---- */
 
 /* An undecided one has said its first reason in the headline. */
-static void put_reasons(struct doc *d, const struct judged *one, size_t max)
+static void verdict_put_reasons(struct doc *d, const struct judged *one, size_t max)
 {
     size_t skip = one->result.word == VERDICT_UNDECIDED;
     for (size_t i = skip; i < one->n_reasons && i < skip + max; i++) {
@@ -230,8 +230,8 @@ static void put_reasons(struct doc *d, const struct judged *one, size_t max)
     }
 }
 
-static void put_headline(struct doc *d, const char *label, const struct judged *one,
-                         const struct verdicts *of, size_t reasons)
+static void verdict_put_headline(struct doc *d, const char *label, const struct judged *one,
+                                 const struct verdicts *of, size_t reasons)
 {
     struct buf text = {0};
     verdict_headline(&text, one, of);
@@ -245,12 +245,12 @@ static void put_headline(struct doc *d, const char *label, const struct judged *
     doc_text(d, verdict_tone(one), verdict_word_name(one->result.word));
     doc_textf(d, TONE_PLAIN, ": %s", buf_str(&text));
     buf_fini(&text);
-    put_reasons(d, one, reasons);
+    verdict_put_reasons(d, one, reasons);
 }
 
 /* "of segment 2 alone; segment 0 was leaking, by +4.00 MiB a step": a job that was started again is
  * judged anew. */
-static void put_segment(struct doc *d, const struct verdicts *v)
+static void verdict_put_segment(struct doc *d, const struct verdicts *v)
 {
     struct buf text = {0};
     if (!v->segment)
@@ -266,7 +266,7 @@ static void put_segment(struct doc *d, const struct verdicts *v)
 }
 
 /* "20 compile workers are flat: 9.10 GiB resident in all, 1.20 GiB of it shared with nobody" */
-static void put_costs(struct doc *d, const struct verdicts *v)
+static void verdict_put_costs(struct doc *d, const struct verdicts *v)
 {
     char size[TEXT_SIZE_MAX];
     bool is_first = true;
@@ -292,7 +292,7 @@ static void put_costs(struct doc *d, const struct verdicts *v)
 /* ---- the table of processes ---- */
 
 /* "606 python (data worker) gone"; of a job that is over all are GONE. */
-static void put_who(struct doc *d, const struct judged *p, bool shows_gone)
+static void verdict_put_who(struct doc *d, const struct judged *p, bool shows_gone)
 {
     const char *name = p->name ? p->name : "";
     doc_cell(d, TONE_PLAIN, "");
@@ -305,7 +305,7 @@ static void put_who(struct doc *d, const struct judged *p, bool shows_gone)
         doc_text(d, TONE_PLAIN, " gone");
 }
 
-static void put_process(struct doc *d, const struct judged *p, bool shows_gone)
+static void verdict_put_process(struct doc *d, const struct judged *p, bool shows_gone)
 {
     char first[CELL_MAX], last[CELL_MAX];
     const struct verdict_result *r = &p->result;
@@ -322,10 +322,10 @@ static void put_process(struct doc *d, const struct judged *p, bool shows_gone)
               cell_known(first, r->has_floor, number_to_u64(r->floor_first_bytes)),
               cell_known(last, r->has_floor, number_to_u64(r->floor_last_bytes)));
     doc_cell(d, TONE_PLAIN, cell_known(first, r->samples, number_to_u64(r->peak_bytes)));
-    put_who(d, p, shows_gone);
+    verdict_put_who(d, p, shows_gone);
 }
 
-static void put_processes(struct doc *d, const struct verdicts *v)
+static void verdict_put_processes(struct doc *d, const struct verdicts *v)
 {
     static const struct doc_column columns[] = {
         {.title = "VERDICT", .priority = 1}, {.title = "SURE", .priority = 5},
@@ -340,7 +340,7 @@ static void put_processes(struct doc *d, const struct verdicts *v)
         for (size_t i = 0; i < list->count; i++)
             shows_gone |= list->at[i].alive;
         for (size_t i = 0; i < list->count && i < ROWS_MAX; i++)
-            put_process(d, &list->at[i], shows_gone);
+            verdict_put_process(d, &list->at[i], shows_gone);
     }
     if (list->count > ROWS_MAX) {
         doc_para(d, TONE_DIM);
@@ -362,34 +362,34 @@ void verdict_doc(struct doc *d, const struct verdicts *v)
         doc_toned_fact(d, verdict_tone(&v->job), verdict_word_name(v->job.result.word));
         doc_text(d, TONE_PLAIN, buf_str(&text));
         buf_fini(&text);
-        put_reasons(d, &v->job, SIZE_MAX / 2);
-        put_segment(d, v);
+        verdict_put_reasons(d, &v->job, SIZE_MAX / 2);
+        verdict_put_segment(d, v);
     } else if (!v->processes.count) {
         doc_fact(d, "undecided");
         doc_text(d, TONE_PLAIN, "there are no readings");
     }
-    put_costs(d, v);
+    verdict_put_costs(d, v);
     for (size_t i = 0; i < v->gpus.count; i++) {
         snprintf(label, sizeof label, "gpu %u", v->gpus.at[i].gpu);
-        put_headline(d, label, &v->gpus.at[i], NULL, SUMMARY_REASONS);
+        verdict_put_headline(d, label, &v->gpus.at[i], NULL, SUMMARY_REASONS);
     }
     for (size_t i = 0; i < v->figures.count; i++)
-        put_headline(d, "series", &v->figures.at[i], NULL, SUMMARY_REASONS);
-    put_processes(d, v);
+        verdict_put_headline(d, "series", &v->figures.at[i], NULL, SUMMARY_REASONS);
+    verdict_put_processes(d, v);
 }
 
 void verdict_summary(struct doc *d, const struct verdicts *v)
 {
     if (!v->has_job)
         return;
-    put_headline(d, "verdict", &v->job, v, SUMMARY_REASONS);
-    put_segment(d, v);
+    verdict_put_headline(d, "verdict", &v->job, v, SUMMARY_REASONS);
+    verdict_put_segment(d, v);
     for (size_t i = 0; i < v->gpus.count; i++) {
         const struct verdict_result *r = &v->gpus.at[i].result;
         if (r->leak != VERDICT_LEAK_NO && r->word != VERDICT_UNDECIDED)
-            put_headline(d, "gpu memory", &v->gpus.at[i], NULL, 0);
+            verdict_put_headline(d, "gpu memory", &v->gpus.at[i], NULL, 0);
     }
     for (size_t i = 0; i < v->figures.count; i++)
         if (v->figures.at[i].result.leak == VERDICT_LEAK_YES)
-            put_headline(d, "series", &v->figures.at[i], NULL, 0);
+            verdict_put_headline(d, "series", &v->figures.at[i], NULL, 0);
 }
